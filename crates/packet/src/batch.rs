@@ -1,0 +1,266 @@
+//! A batch: up to 256 packets that travel through the graph together.
+//!
+//! It is an array of handles and a length: moving a batch moves one pointer, and the packets stay where
+//! they are. Elements work on it in place and take out the few packets that go another way
+//! ([`Batch::extract`]).
+
+use std::fmt;
+use std::mem::MaybeUninit;
+
+use crate::frame::Packet;
+
+/// Most packets in a batch.
+pub const MAX_BATCH: usize = 256;
+
+/// Packets that travel together, in order of arrival.
+pub struct Batch {
+    packets: Box<[MaybeUninit<Packet>; MAX_BATCH]>,
+    length: usize,
+}
+
+#[allow(unsafe_code, reason = "the first `length` slots are initialised packets: the invariant of this file")]
+impl Batch {
+    /// An empty batch. Allocates; the fast path recycles batches instead of making them.
+    pub fn new() -> Self {
+        Self { packets: Box::new([const { MaybeUninit::uninit() }; MAX_BATCH]), length: 0 }
+    }
+
+    /// Number of packets.
+    #[inline(always)]
+    pub fn len(&self) -> usize {
+        self.length
+    }
+
+    /// Whether there is no packet.
+    #[inline(always)]
+    pub fn is_empty(&self) -> bool {
+        self.length == 0
+    }
+
+    /// How many packets still fit.
+    #[inline(always)]
+    pub fn room(&self) -> usize {
+        MAX_BATCH - self.length
+    }
+
+    /// Adds a packet at the end. The batch must have [`room`](Batch::room); panics otherwise.
+    #[inline(always)]
+    pub fn push(&mut self, packet: Packet) {
+        assert!(self.length < MAX_BATCH, "no room in the batch: the caller looks before it pushes");
+        self.packets[self.length].write(packet);
+        self.length += 1;
+    }
+
+    /// Takes the last packet.
+    #[inline(always)]
+    pub fn pop(&mut self) -> Option<Packet> {
+        if self.length == 0 {
+            return None;
+        }
+        self.length -= 1;
+        // SAFETY: the slot was below `length`, so initialised, and is now above it, so given away once.
+        Some(unsafe { self.packets[self.length].assume_init_read() })
+    }
+
+    /// The packets.
+    #[inline(always)]
+    pub fn packets(&self) -> &[Packet] {
+        // SAFETY: the first `length` (at most MAX_BATCH) slots are initialised.
+        unsafe { std::slice::from_raw_parts(self.packets.as_ptr().cast(), self.length) }
+    }
+
+    /// The packets, to change.
+    #[inline(always)]
+    pub fn packets_mut(&mut self) -> &mut [Packet] {
+        // SAFETY: as in `packets`, with exclusive access.
+        unsafe { std::slice::from_raw_parts_mut(self.packets.as_mut_ptr().cast(), self.length) }
+    }
+
+    /// The packets, one after the other.
+    pub fn iter(&self) -> std::slice::Iter<'_, Packet> {
+        self.packets().iter()
+    }
+
+    /// The packets, one after the other, to change.
+    pub fn iter_mut(&mut self) -> std::slice::IterMut<'_, Packet> {
+        self.packets_mut().iter_mut()
+    }
+
+    /// Takes all packets out, first to last. What the iterator does not give out is dropped with it.
+    #[inline(always)]
+    pub fn drain(&mut self) -> Drain<'_> {
+        let length = std::mem::take(&mut self.length);
+        Drain { packets: &mut self.packets[..length], next: 0 }
+    }
+
+    /// Moves up to `count` packets from the front of `self` to the end of `other`, as far as there is room;
+    /// returns how many.
+    pub fn move_front(&mut self, other: &mut Self, count: usize) -> usize {
+        let count = count.min(self.length).min(other.room());
+        // SAFETY: `count` initialised slots at the front of `self` go to `count` free slots of `other`;
+        // then the rest of `self` moves down over them, so that no packet is in two places.
+        unsafe {
+            let from = self.packets.as_mut_ptr();
+            let to = other.packets.as_mut_ptr().add(other.length);
+            std::ptr::copy_nonoverlapping(from, to, count);
+            std::ptr::copy(from.add(count), from, self.length - count);
+        }
+        self.length -= count;
+        other.length += count;
+        count
+    }
+
+    /// Looks at each packet in turn; where `keep` says no the packet is taken out and given to `removed`.
+    /// The others close up and keep their order. While all are kept nothing moves.
+    ///
+    /// When `keep` or `removed` panics, the packets that were not looked at yet are leaked, never freed twice.
+    #[inline(always)]
+    pub fn extract(&mut self, mut keep: impl FnMut(&mut Packet) -> bool, mut removed: impl FnMut(Packet)) {
+        let length = std::mem::take(&mut self.length);
+        let mut kept = 0;
+        let slots = &mut self.packets[..length];
+        for index in 0..length {
+            // SAFETY: slots at and above `index` are initialised and not yet looked at.
+            let packet = unsafe { slots[index].assume_init_mut() };
+            if keep(packet) {
+                if kept != index {
+                    // SAFETY: `kept < index`; slot `kept` was moved out of before, slot `index` is moved out now.
+                    unsafe {
+                        let moved = slots[index].assume_init_read();
+                        slots[kept].write(moved);
+                    }
+                }
+                kept += 1;
+            } else {
+                // SAFETY: the slot is initialised, and nothing reads it again.
+                removed(unsafe { slots[index].assume_init_read() });
+            }
+        }
+        self.length = kept;
+    }
+}
+
+impl Default for Batch {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Drop for Batch {
+    fn drop(&mut self) {
+        drop(self.drain());
+    }
+}
+
+impl fmt::Debug for Batch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
+}
+
+/// All packets of a batch on their way out; see [`Batch::drain`].
+#[derive(Debug)]
+pub struct Drain<'a> {
+    packets: &'a mut [MaybeUninit<Packet>],
+    next: usize,
+}
+
+impl Iterator for Drain<'_> {
+    type Item = Packet;
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<Packet> {
+        let slot = self.packets.get(self.next)?;
+        self.next += 1;
+        #[allow(unsafe_code, reason = "slots of a drain are initialised and read once")]
+        // SAFETY: all slots of the drain are initialised, and `next` passes each once.
+        Some(unsafe { slot.assume_init_read() })
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        let rest = self.packets.len() - self.next;
+        (rest, Some(rest))
+    }
+}
+
+impl ExactSizeIterator for Drain<'_> {}
+
+impl Drop for Drain<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        for packet in self.by_ref() {
+            drop(packet);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pool::{Pool, PoolOptions};
+    use proptest::prelude::*;
+
+    fn numbered(pool: &mut Pool, count: usize) -> Batch {
+        let mut batch = Batch::new();
+        pool.allocate_batch(&mut batch, count);
+        for (number, packet) in batch.iter_mut().enumerate() {
+            packet.set_data(&[number as u8]);
+        }
+        batch
+    }
+
+    fn numbers(batch: &Batch) -> Vec<u8> {
+        batch.iter().map(|packet| packet.data()[0]).collect()
+    }
+
+    #[test]
+    fn a_full_batch_has_no_room() {
+        let mut pool = Pool::new(PoolOptions { frames: 300, data_bytes: 64 }).unwrap();
+        let mut batch = Batch::new();
+        assert_eq!(pool.allocate_batch(&mut batch, 300), MAX_BATCH);
+        assert_eq!(batch.room(), 0);
+        drop(batch);
+        assert!(pool.refill());
+        assert_eq!(pool.stats().free, 300);
+    }
+
+    proptest! {
+        #[test]
+        fn extract_keeps_order_and_loses_nothing(keep in prop::collection::vec(any::<bool>(), 0..256)) {
+            let mut pool = Pool::new(PoolOptions { frames: 256, data_bytes: 64 }).unwrap();
+            let mut batch = numbered(&mut pool, keep.len());
+            let mut removed = Vec::new();
+            let mut index = 0;
+            batch.extract(
+                |_| { index += 1; keep[index - 1] },
+                |packet| removed.push(packet.data()[0]),
+            );
+            let expected = |wanted: bool| -> Vec<u8> {
+                (0..keep.len()).filter(|&i| keep[i] == wanted).map(|i| i as u8).collect()
+            };
+            prop_assert_eq!(numbers(&batch), expected(true));
+            prop_assert_eq!(removed, expected(false));
+        }
+
+        #[test]
+        fn move_front_keeps_order(first in 0usize..256, second in 0usize..256, count in 0usize..300) {
+            let mut pool = Pool::new(PoolOptions { frames: 512, data_bytes: 64 }).unwrap();
+            let (mut from, mut to) = (numbered(&mut pool, first), numbered(&mut pool, second));
+            let moved = from.move_front(&mut to, count);
+            prop_assert_eq!(moved, count.min(first).min(256 - second));
+            prop_assert_eq!(numbers(&from), (moved..first).map(|i| i as u8).collect::<Vec<_>>());
+            let expected = (0..second).chain(0..moved).map(|i| i as u8).collect::<Vec<_>>();
+            prop_assert_eq!(numbers(&to), expected);
+        }
+    }
+
+    #[test]
+    fn a_drain_dropped_early_frees_the_rest() {
+        let mut pool = Pool::new(PoolOptions { frames: 8, data_bytes: 64 }).unwrap();
+        let mut batch = numbered(&mut pool, 8);
+        assert_eq!(batch.drain().next().map(|packet| packet.data()[0]), Some(0));
+        assert!(batch.is_empty());
+        pool.refill();
+        assert_eq!(pool.stats().free, 8);
+    }
+}

@@ -1,0 +1,657 @@
+//! A frame: one fixed-size chunk of memory that carries one packet, and [`Packet`], the owned handle to it.
+//!
+//! ```text
+//! chunk start                                                                    chunk end
+//! | metadata 128 | head room 128 (free to prepend) | data (length) ... | tail room |
+//! ```
+//!
+//! The first cache line of the metadata holds all that forwarding reads and writes for each packet:
+//! where the data lies, the owner, the annotations. The second line holds the rest (the last eight
+//! annotation bytes, the time stamp, the link to the next returned frame) and stays cold on the fast path.
+//! The layout is `repr(C)`, so that drivers, BPF programs and scripts can share it.
+//!
+//! All positions are offsets from the chunk start. A header position (link, network, transport) stays
+//! where it was when bytes are stripped or prepended, as in Click: after `Strip(14)` the link header lies
+//! in the head room, and `Unstrip` brings it back.
+//!
+//! **Invariants**, held by every method here, on which the unsafe code relies:
+//! `METADATA_BYTES <= data_offset <= data_offset + length <= chunk_bytes`, and a header position is 0 (unset)
+//! or `METADATA_BYTES <= position <= chunk_bytes`. Bytes of a chunk are always initialised (the memory
+//! comes zeroed from the kernel, and afterwards holds what earlier packets left).
+
+use std::fmt;
+use std::ptr::NonNull;
+
+use crate::pool::Shared;
+use crate::return_stack::Node;
+
+/// Bytes of metadata at the start of a chunk: two cache lines.
+pub const METADATA_BYTES: usize = 128;
+/// Free bytes before the data of a fresh packet: room for encapsulations.
+pub const HEADROOM_BYTES: usize = 128;
+/// Where the data of a fresh packet starts, from the start of its chunk.
+pub const DATA_OFFSET: usize = METADATA_BYTES + HEADROOM_BYTES;
+/// Bytes of annotations, as many as Click has.
+pub const ANNOTATION_BYTES: usize = 48;
+
+/// How the link layer addressed a packet to us; Click's packet type annotation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum PacketType {
+    /// To our own link address; also the state of a packet that nobody classified.
+    #[default]
+    Host = 0,
+    /// Link-level broadcast.
+    Broadcast = 1,
+    /// Link-level multicast.
+    Multicast = 2,
+    /// To another host (seen in promiscuous mode).
+    OtherHost = 3,
+    /// Sent by this machine.
+    Outgoing = 4,
+}
+
+/// The annotations that travel with a packet: 48 bytes, at Click's offsets.
+///
+/// The named accessors cover what elements share; [`Annotations::bytes`] is for elements with an `ANNO`
+/// argument.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct Annotations([u8; ANNOTATION_BYTES]);
+
+impl Annotations {
+    /// Offset of the destination (next hop) address: 4 bytes for IPv4, 16 for IPv6.
+    pub const DESTINATION: usize = 0;
+    /// Offset of the paint, 1 byte.
+    pub const PAINT: usize = 16;
+    /// Offset of the ICMP parameter problem pointer, 1 byte.
+    pub const PARAMETER_PROBLEM: usize = 17;
+    /// Offset of the "set the source address at the output" flag, 1 byte.
+    pub const FIX_SOURCE: usize = 19;
+    /// Offset of the aggregate number, 4 bytes; its first two bytes are also the VLAN TCI.
+    pub const AGGREGATE: usize = 20;
+    /// Offset of the count of packets that this one stands for beyond itself, 4 bytes.
+    pub const EXTRA_PACKETS: usize = 24;
+
+    /// All bytes.
+    pub fn bytes(&self) -> &[u8; ANNOTATION_BYTES] {
+        &self.0
+    }
+
+    /// All bytes, to change.
+    pub fn bytes_mut(&mut self) -> &mut [u8; ANNOTATION_BYTES] {
+        &mut self.0
+    }
+
+    /// The IPv4 address the packet goes to next: the destination, or the gateway after a lookup.
+    /// In network byte order when seen as bytes; here as a number in host order.
+    #[inline(always)]
+    pub fn destination_ip(&self) -> u32 {
+        u32::from_be_bytes([self.0[0], self.0[1], self.0[2], self.0[3]])
+    }
+
+    /// Sets the address the packet goes to next.
+    #[inline(always)]
+    pub fn set_destination_ip(&mut self, address: u32) {
+        self.0[..4].copy_from_slice(&address.to_be_bytes());
+    }
+
+    /// The colour set by `Paint`.
+    #[inline(always)]
+    pub fn paint(&self) -> u8 {
+        self.0[Self::PAINT]
+    }
+
+    /// Sets the colour.
+    #[inline(always)]
+    pub fn set_paint(&mut self, colour: u8) {
+        self.0[Self::PAINT] = colour;
+    }
+
+    /// Byte of the IP header that an ICMP parameter problem points at.
+    #[inline(always)]
+    pub fn parameter_problem(&self) -> u8 {
+        self.0[Self::PARAMETER_PROBLEM]
+    }
+
+    /// Sets the byte that an ICMP parameter problem points at.
+    #[inline(always)]
+    pub fn set_parameter_problem(&mut self, offset: u8) {
+        self.0[Self::PARAMETER_PROBLEM] = offset;
+    }
+
+    /// Whether `FixIPSrc` has to write the outgoing interface's address into the source field.
+    #[inline(always)]
+    pub fn fix_source(&self) -> bool {
+        self.0[Self::FIX_SOURCE] != 0
+    }
+
+    /// Marks the packet for `FixIPSrc`.
+    #[inline(always)]
+    pub fn set_fix_source(&mut self, fix: bool) {
+        self.0[Self::FIX_SOURCE] = u8::from(fix);
+    }
+
+    /// Reads the four bytes at `offset` in host order, as Click's integer annotations do.
+    /// `None` when they reach past the end.
+    pub fn u32_at(&self, offset: usize) -> Option<u32> {
+        let bytes = self.0.get(offset..)?.first_chunk::<4>()?;
+        Some(u32::from_ne_bytes(*bytes))
+    }
+
+    /// Writes four bytes at `offset` in host order; false when they reach past the end.
+    pub fn set_u32_at(&mut self, offset: usize, value: u32) -> bool {
+        match self.0.get_mut(offset..).and_then(|tail| tail.first_chunk_mut::<4>()) {
+            Some(bytes) => {
+                *bytes = value.to_ne_bytes();
+                true
+            }
+            None => false,
+        }
+    }
+}
+
+/// The start of every chunk. See the module's essay for the invariants.
+#[repr(C, align(64))]
+pub(crate) struct Metadata {
+    data_offset: u16,
+    length: u16,
+    link_offset: u16,
+    network_offset: u16,
+    transport_offset: u16,
+    chunk_bytes: u16,
+    input_port: u16,
+    packet_type: PacketType,
+    spare: u8,
+    pub(crate) owner: NonNull<Shared>,
+    annotations: Annotations,
+    timestamp_ns: u64,
+    next_returned: *mut Metadata,
+    spare_cold: [u8; 40],
+}
+
+const _: () = assert!(size_of::<Metadata>() == METADATA_BYTES);
+
+#[allow(unsafe_code, reason = "the link of an intrusive list")]
+// SAFETY: `next_returned` is used by the return stack alone.
+unsafe impl Node for Metadata {
+    #[inline]
+    fn next_slot(node: NonNull<Self>) -> *mut *mut Self {
+        // SAFETY: the node points at a chunk's metadata, which lives as long as its pool (see `pool`).
+        unsafe { &raw mut (*node.as_ptr()).next_returned }
+    }
+}
+
+/// A packet: the one owner of one frame. Dropping it returns the frame to the pool it came from (with one
+/// atomic operation; workers free whole batches with [`Pool::free`](crate::Pool::free), which is cheaper).
+pub struct Packet {
+    metadata: NonNull<Metadata>,
+}
+
+#[allow(unsafe_code, reason = "a packet is an owned piece of memory")]
+// SAFETY: a packet is the only handle to its chunk, and the chunk is plain memory.
+unsafe impl Send for Packet {}
+
+#[allow(unsafe_code, reason = "views into the chunk; all rest on the invariants in the module's essay")]
+impl Packet {
+    /// Writes fresh metadata: no data, no header positions, annotations zero.
+    ///
+    /// # Safety
+    /// `chunk` must be a chunk of `chunk_bytes` (at least `DATA_OFFSET`, at most 65,535) that nobody else
+    /// uses, initialised, aligned to 64 bytes, and owned by the pool behind `owner`.
+    #[inline(always)]
+    pub(crate) unsafe fn initialise(
+        chunk: NonNull<Metadata>,
+        chunk_bytes: u16,
+        owner: NonNull<Shared>,
+    ) -> Self {
+        let metadata = chunk.as_ptr();
+        // SAFETY: the caller hands us the chunk for writing.
+        unsafe {
+            (*metadata).data_offset = DATA_OFFSET as u16;
+            (*metadata).length = 0;
+            (*metadata).link_offset = 0;
+            (*metadata).network_offset = 0;
+            (*metadata).transport_offset = 0;
+            (*metadata).chunk_bytes = chunk_bytes;
+            (*metadata).input_port = 0;
+            (*metadata).packet_type = PacketType::Host;
+            (*metadata).owner = owner;
+            (*metadata).annotations = Annotations([0; ANNOTATION_BYTES]);
+            (*metadata).timestamp_ns = 0;
+        }
+        Self { metadata: chunk }
+    }
+
+    /// Gives up the handle without returning the frame.
+    #[inline(always)]
+    pub(crate) fn into_chunk(self) -> NonNull<Metadata> {
+        let chunk = self.metadata;
+        std::mem::forget(self);
+        chunk
+    }
+
+    #[inline(always)]
+    pub(crate) fn owner(&self) -> NonNull<Shared> {
+        self.metadata().owner
+    }
+
+    #[inline(always)]
+    fn metadata(&self) -> &Metadata {
+        // SAFETY: the packet owns its chunk, whose start is initialised metadata.
+        unsafe { self.metadata.as_ref() }
+    }
+
+    #[inline(always)]
+    fn metadata_mut(&mut self) -> &mut Metadata {
+        // SAFETY: as above, and `&mut self` makes the access exclusive.
+        unsafe { self.metadata.as_mut() }
+    }
+
+    /// Length of the data in bytes.
+    #[inline(always)]
+    #[allow(clippy::len_without_is_empty, reason = "an empty packet is a packet")]
+    pub fn len(&self) -> usize {
+        usize::from(self.metadata().length)
+    }
+
+    /// The data.
+    #[inline(always)]
+    pub fn data(&self) -> &[u8] {
+        let metadata = self.metadata();
+        self.bytes_between(metadata.data_offset, metadata.data_offset + metadata.length)
+    }
+
+    /// The data, to change.
+    #[inline(always)]
+    pub fn data_mut(&mut self) -> &mut [u8] {
+        let metadata = self.metadata();
+        let (start, end) = (metadata.data_offset, metadata.data_offset + metadata.length);
+        self.bytes_between_mut(start, end)
+    }
+
+    /// Bytes free before the data.
+    #[inline(always)]
+    pub fn headroom(&self) -> usize {
+        usize::from(self.metadata().data_offset) - METADATA_BYTES
+    }
+
+    /// Bytes free behind the data.
+    #[inline(always)]
+    pub fn tailroom(&self) -> usize {
+        let metadata = self.metadata();
+        usize::from(metadata.chunk_bytes - metadata.data_offset - metadata.length)
+    }
+
+    /// Most data bytes that a frame of this size can hold when all its room is used.
+    #[inline(always)]
+    pub fn capacity(&self) -> usize {
+        usize::from(self.metadata().chunk_bytes) - METADATA_BYTES
+    }
+
+    /// Makes the data `count` bytes longer at its front and returns it all; the new bytes hold whatever was
+    /// there (after [`Packet::strip`], what was stripped). `None`, and no change, without head room.
+    #[inline(always)]
+    pub fn prepend(&mut self, count: usize) -> Option<&mut [u8]> {
+        if count > self.headroom() {
+            return None;
+        }
+        let metadata = self.metadata_mut();
+        metadata.data_offset -= count as u16;
+        metadata.length += count as u16;
+        Some(self.data_mut())
+    }
+
+    /// Takes `count` bytes off the front. False, and no change, when the data is shorter.
+    #[inline(always)]
+    pub fn strip(&mut self, count: usize) -> bool {
+        let metadata = self.metadata_mut();
+        if count > usize::from(metadata.length) {
+            return false;
+        }
+        metadata.data_offset += count as u16;
+        metadata.length -= count as u16;
+        true
+    }
+
+    /// Makes the data `count` bytes longer at its end and returns the new bytes, which hold whatever was
+    /// there. `None`, and no change, without tail room.
+    #[inline(always)]
+    pub fn append(&mut self, count: usize) -> Option<&mut [u8]> {
+        if count > self.tailroom() {
+            return None;
+        }
+        let metadata = self.metadata_mut();
+        let old_end = metadata.data_offset + metadata.length;
+        metadata.length += count as u16;
+        Some(self.bytes_between_mut(old_end, old_end + count as u16))
+    }
+
+    /// Cuts the data to at most `length` bytes.
+    #[inline(always)]
+    pub fn truncate(&mut self, length: usize) {
+        let metadata = self.metadata_mut();
+        if length < usize::from(metadata.length) {
+            metadata.length = length as u16;
+        }
+    }
+
+    /// Replaces all data by `bytes`, with the usual head room. False, and no change, when they do not fit.
+    pub fn set_data(&mut self, bytes: &[u8]) -> bool {
+        match self.reset(bytes.len()) {
+            Some(data) => {
+                data.copy_from_slice(bytes);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Makes the data `length` bytes long, with the usual head room, for a driver to fill; the bytes hold
+    /// whatever was there. `None`, and no change, when the frame is too small.
+    #[inline(always)]
+    pub fn reset(&mut self, length: usize) -> Option<&mut [u8]> {
+        let metadata = self.metadata_mut();
+        if length > usize::from(metadata.chunk_bytes) - DATA_OFFSET {
+            return None;
+        }
+        metadata.data_offset = DATA_OFFSET as u16;
+        metadata.length = length as u16;
+        Some(self.data_mut())
+    }
+
+    /// Moves the data by `delta` bytes within the chunk (positive: towards the end), header positions with
+    /// it. False, and no change, without room.
+    pub fn shift(&mut self, delta: isize) -> bool {
+        let room = if delta < 0 { self.headroom() } else { self.tailroom() };
+        if delta.unsigned_abs() > room {
+            return false;
+        }
+        let (start, length) = (usize::from(self.metadata().data_offset), self.len());
+        let target = start.wrapping_add_signed(delta);
+        let chunk = self.metadata.as_ptr().cast::<u8>();
+        // SAFETY: both ranges lie within the chunk: `delta` was checked against head room and tail room.
+        unsafe {
+            std::ptr::copy(chunk.add(start), chunk.add(target), length);
+        }
+        let metadata = self.metadata_mut();
+        metadata.data_offset = target as u16;
+        let limit = usize::from(metadata.chunk_bytes);
+        for position in
+            [&mut metadata.link_offset, &mut metadata.network_offset, &mut metadata.transport_offset]
+        {
+            if *position != 0 {
+                let moved = usize::from(*position).wrapping_add_signed(delta);
+                *position = if (METADATA_BYTES..=limit).contains(&moved) { moved as u16 } else { 0 };
+            }
+        }
+        true
+    }
+
+    /// Says that the link header starts `offset` bytes into the data (at most its length).
+    #[inline(always)]
+    pub fn set_link_header(&mut self, offset: usize) {
+        let position = self.position(offset);
+        self.metadata_mut().link_offset = position;
+    }
+
+    /// Says that the network header starts `offset` bytes into the data (at most its length).
+    #[inline(always)]
+    pub fn set_network_header(&mut self, offset: usize) {
+        let position = self.position(offset);
+        self.metadata_mut().network_offset = position;
+    }
+
+    /// Says that the network header starts `offset` bytes into the data and is `header_bytes` long, so that
+    /// the transport header follows it.
+    #[inline(always)]
+    pub fn set_network_and_transport_header(&mut self, offset: usize, header_bytes: usize) {
+        let network = self.position(offset);
+        let transport = self.position(offset + header_bytes);
+        let metadata = self.metadata_mut();
+        metadata.network_offset = network;
+        metadata.transport_offset = transport;
+    }
+
+    /// Says that the transport header starts `offset` bytes into the data (at most its length).
+    #[inline(always)]
+    pub fn set_transport_header(&mut self, offset: usize) {
+        let position = self.position(offset);
+        self.metadata_mut().transport_offset = position;
+    }
+
+    /// Forgets the link header.
+    pub fn clear_link_header(&mut self) {
+        self.metadata_mut().link_offset = 0;
+    }
+
+    /// Forgets network and transport headers.
+    pub fn clear_network_header(&mut self) {
+        let metadata = self.metadata_mut();
+        metadata.network_offset = 0;
+        metadata.transport_offset = 0;
+    }
+
+    /// From the link header to the end of the data; `None` when none was set.
+    #[inline(always)]
+    pub fn link(&self) -> Option<&[u8]> {
+        self.from_position(self.metadata().link_offset)
+    }
+
+    /// From the network header to the end of the data; `None` when none was set.
+    #[inline(always)]
+    pub fn network(&self) -> Option<&[u8]> {
+        self.from_position(self.metadata().network_offset)
+    }
+
+    /// From the network header to the end of the data, to change.
+    #[inline(always)]
+    pub fn network_mut(&mut self) -> Option<&mut [u8]> {
+        let position = self.metadata().network_offset;
+        let end = self.metadata().data_offset + self.metadata().length;
+        if position == 0 || position > end {
+            return None;
+        }
+        Some(self.bytes_between_mut(position, end))
+    }
+
+    /// From the transport header to the end of the data; `None` when none was set.
+    #[inline(always)]
+    pub fn transport(&self) -> Option<&[u8]> {
+        self.from_position(self.metadata().transport_offset)
+    }
+
+    /// From the transport header to the end of the data, to change.
+    #[inline(always)]
+    pub fn transport_mut(&mut self) -> Option<&mut [u8]> {
+        let position = self.metadata().transport_offset;
+        let end = self.metadata().data_offset + self.metadata().length;
+        if position == 0 || position > end {
+            return None;
+        }
+        Some(self.bytes_between_mut(position, end))
+    }
+
+    /// Where the link header starts, from the start of the data: negative after a strip. `None`: unset.
+    #[inline(always)]
+    pub fn link_offset(&self) -> Option<isize> {
+        self.relative(self.metadata().link_offset)
+    }
+
+    /// Where the network header starts, from the start of the data. `None`: unset.
+    #[inline(always)]
+    pub fn network_offset(&self) -> Option<isize> {
+        self.relative(self.metadata().network_offset)
+    }
+
+    /// Where the transport header starts, from the start of the data. `None`: unset.
+    #[inline(always)]
+    pub fn transport_offset(&self) -> Option<isize> {
+        self.relative(self.metadata().transport_offset)
+    }
+
+    /// The annotations.
+    #[inline(always)]
+    pub fn annotations(&self) -> &Annotations {
+        &self.metadata().annotations
+    }
+
+    /// The annotations, to change.
+    #[inline(always)]
+    pub fn annotations_mut(&mut self) -> &mut Annotations {
+        &mut self.metadata_mut().annotations
+    }
+
+    /// How the link layer addressed the packet.
+    #[inline(always)]
+    pub fn packet_type(&self) -> PacketType {
+        self.metadata().packet_type
+    }
+
+    /// Sets how the link layer addressed the packet.
+    #[inline(always)]
+    pub fn set_packet_type(&mut self, packet_type: PacketType) {
+        self.metadata_mut().packet_type = packet_type;
+    }
+
+    /// Nanoseconds since 1970 at which the packet was received; 0 when nobody said.
+    #[inline(always)]
+    pub fn timestamp_ns(&self) -> u64 {
+        self.metadata().timestamp_ns
+    }
+
+    /// Sets the time of reception in nanoseconds since 1970. Touches the cold metadata line.
+    #[inline(always)]
+    pub fn set_timestamp_ns(&mut self, timestamp_ns: u64) {
+        self.metadata_mut().timestamp_ns = timestamp_ns;
+    }
+
+    /// Number of the port the packet came in by.
+    #[inline(always)]
+    pub fn input_port(&self) -> u16 {
+        self.metadata().input_port
+    }
+
+    /// Sets the number of the port the packet came in by.
+    #[inline(always)]
+    pub fn set_input_port(&mut self, port: u16) {
+        self.metadata_mut().input_port = port;
+    }
+
+    /// Makes this packet a copy of `other`: data, header positions, annotations, time. False, and no change,
+    /// when the data does not fit.
+    pub fn copy_from(&mut self, other: &Self) -> bool {
+        let (from, room) = (other.metadata(), usize::from(self.metadata().chunk_bytes));
+        let start = usize::from(from.data_offset);
+        if start + other.len() > room {
+            return false;
+        }
+        // Headers that were stripped lie in the head room and belong to the packet still.
+        let first = [from.link_offset, from.network_offset, from.transport_offset]
+            .into_iter()
+            .filter(|&position| position != 0)
+            .fold(from.data_offset, u16::min);
+        let end = from.data_offset + from.length;
+        let source = other.bytes_between(first, end);
+        let metadata = self.metadata_mut();
+        metadata.data_offset = from.data_offset;
+        metadata.length = from.length;
+        metadata.link_offset = within(from.link_offset, room);
+        metadata.network_offset = within(from.network_offset, room);
+        metadata.transport_offset = within(from.transport_offset, room);
+        metadata.input_port = from.input_port;
+        metadata.packet_type = from.packet_type;
+        metadata.annotations = from.annotations;
+        metadata.timestamp_ns = from.timestamp_ns;
+        self.bytes_between_mut(first, end).copy_from_slice(source);
+        true
+    }
+
+    /// Asks the CPU to bring the metadata line into its cache.
+    #[inline(always)]
+    pub fn prefetch_metadata(&self) {
+        prefetch(self.metadata.as_ptr().cast());
+    }
+
+    /// Asks the CPU to bring the first line of data of a packet with the usual head room into its cache,
+    /// without reading the metadata.
+    #[inline(always)]
+    pub fn prefetch_data(&self) {
+        prefetch(self.metadata.as_ptr().cast::<u8>().wrapping_add(DATA_OFFSET));
+    }
+
+    #[inline(always)]
+    fn position(&self, offset: usize) -> u16 {
+        let metadata = self.metadata();
+        metadata.data_offset + offset.min(usize::from(metadata.length)) as u16
+    }
+
+    #[inline(always)]
+    fn relative(&self, position: u16) -> Option<isize> {
+        (position != 0).then(|| isize::from(position as i16) - self.metadata().data_offset as isize)
+    }
+
+    #[inline(always)]
+    #[allow(clippy::wrong_self_convention, reason = "a slice that starts at a position")]
+    fn from_position(&self, position: u16) -> Option<&[u8]> {
+        let end = self.metadata().data_offset + self.metadata().length;
+        if position == 0 || position > end {
+            return None;
+        }
+        Some(self.bytes_between(position, end))
+    }
+
+    #[inline(always)]
+    fn bytes_between(&self, start: u16, end: u16) -> &[u8] {
+        debug_assert!(METADATA_BYTES as u16 <= start && start <= end && end <= self.metadata().chunk_bytes);
+        // SAFETY: every caller passes positions that the invariants bound to the chunk, start <= end.
+        unsafe {
+            let first = self.metadata.as_ptr().cast::<u8>().add(usize::from(start));
+            std::slice::from_raw_parts(first, usize::from(end - start))
+        }
+    }
+
+    #[inline(always)]
+    fn bytes_between_mut(&mut self, start: u16, end: u16) -> &mut [u8] {
+        debug_assert!(METADATA_BYTES as u16 <= start && start <= end && end <= self.metadata().chunk_bytes);
+        // SAFETY: as in `bytes_between`; the metadata lies before every such range, and `&mut self` makes
+        // the access exclusive.
+        unsafe {
+            let first = self.metadata.as_ptr().cast::<u8>().add(usize::from(start));
+            std::slice::from_raw_parts_mut(first, usize::from(end - start))
+        }
+    }
+}
+
+/// A header position of another frame, as long as it lies inside this one.
+fn within(position: u16, chunk_bytes: usize) -> u16 {
+    if usize::from(position) <= chunk_bytes { position } else { 0 }
+}
+
+#[inline(always)]
+fn prefetch(address: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    #[allow(unsafe_code, reason = "the intrinsic for PREFETCHT0")]
+    // SAFETY: a prefetch is a hint; it never faults, whatever the address.
+    unsafe {
+        core::arch::x86_64::_mm_prefetch::<{ core::arch::x86_64::_MM_HINT_T0 }>(address.cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = address;
+}
+
+impl Drop for Packet {
+    fn drop(&mut self) {
+        Shared::give_back(self.metadata);
+    }
+}
+
+impl fmt::Debug for Packet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Packet({} bytes:", self.len())?;
+        for byte in self.data().iter().take(64) {
+            write!(f, " {byte:02x}")?;
+        }
+        f.write_str(if self.len() > 64 { " ...)" } else { ")" })
+    }
+}

@@ -1,0 +1,26 @@
+//! Packets as a router sees them: fixed-size frames out of a per-worker pool, batches of them,
+//! views of the protocols in their bytes, and checksums.
+//!
+//! | file | what lives there |
+//! | --- | --- |
+//! | [`frame`] | [`Packet`]: the owned handle to a frame; metadata layout |
+//! | [`pool`] | [`Pool`]: one per worker, bulk alloc and free, frames return to their owner |
+//! | [`batch`] | [`Batch`]: up to 256 packets that travel together |
+//! | [`wire`] | Ethernet, ARP, IPv4, IPv6, ICMP, ICMPv6, UDP, TCP |
+//! | [`checksum`] | RFC 1071 sums and RFC 1624 incremental updates |
+//! | [`cycles`] | the time stamp counter, our unit of cost |
+//!
+//! This crate depends on nothing else of Brickway.
+
+pub mod batch;
+pub mod checksum;
+pub mod cycles;
+pub mod frame;
+mod memory;
+pub mod pool;
+mod return_stack;
+pub mod wire;
+
+pub use batch::{Batch, MAX_BATCH};
+pub use frame::{Annotations, Packet, PacketType};
+pub use pool::{Pool, PoolOptions, PoolStats};
