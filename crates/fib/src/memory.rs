@@ -1,0 +1,129 @@
+//! Zeroed arrays on huge pages.
+//!
+//! A random lookup in 32 MB of 4 KB pages costs a page walk before it costs the load: the second-level TLB of a
+//! current x86 core covers 8 to 16 MB. On 2 MB pages the same table needs 16 entries. The kernel is asked
+//! (`MADV_HUGEPAGE`, Linux 2.6.38) and may decline; then the array is as correct and slower.
+//!
+//! The pages come straight from `mmap` and are touched by nobody before their first use, so an array can be as large
+//! as its table may ever grow: what is not used costs address space and nothing else, and nothing ever moves.
+
+use crate::TableError;
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
+use std::ffi::c_void;
+use std::ops::{Deref, DerefMut};
+use std::ptr::NonNull;
+
+/// The size of a huge page on x86-64, and on arm64 with 4 KB base pages.
+const HUGE_PAGE: usize = 2 << 20;
+
+/// Types of which all bit patterns, zero among them, are values, and that need no drop.
+pub(crate) trait Word: Copy + Send + Sync + 'static {}
+impl Word for u16 {}
+impl Word for u32 {}
+
+/// A fixed-length array of zeroed words that starts on a huge-page boundary.
+pub(crate) struct HugeArray<T: Word> {
+    mapping: NonNull<c_void>,
+    mapping_bytes: usize,
+    first: NonNull<T>,
+    length: usize,
+}
+
+impl<T: Word> HugeArray<T> {
+    /// `length` zeroes. `table` names the user in the error.
+    #[allow(unsafe_code, reason = "memory mapping has no safe interface")]
+    pub(crate) fn zeroed(table: &'static str, length: usize) -> Result<HugeArray<T>, TableError> {
+        let bytes = (length * size_of::<T>()).next_multiple_of(HUGE_PAGE);
+        // mmap aligns to 4 KB only: one huge page more leaves room to align by hand.
+        let mapping_bytes = bytes + HUGE_PAGE;
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+        // SAFETY: a new private mapping at an address of the kernel's choice touches no existing memory.
+        let mapping = unsafe {
+            mmap_anonymous(std::ptr::null_mut(), mapping_bytes, ProtFlags::READ | ProtFlags::WRITE, flags)
+        };
+        let refused = |source| TableError::Memory { table, bytes: mapping_bytes, source };
+        let mapping = mapping.map_err(|errno| refused(errno.into()))?;
+        let mapping = NonNull::new(mapping).ok_or_else(|| refused(std::io::ErrorKind::OutOfMemory.into()))?;
+        let skip = mapping.as_ptr().align_offset(HUGE_PAGE);
+        // SAFETY: skip < HUGE_PAGE, so the result and the `bytes` after it lie inside the mapping.
+        let first = unsafe { mapping.byte_add(skip) };
+        // SAFETY: the range is inside our own mapping, and this advice does not change its contents. A kernel
+        // without huge pages refuses; that is no reason to stop.
+        let _ = unsafe { madvise(first.as_ptr(), bytes, Advice::LinuxHugepage) };
+        Ok(HugeArray { mapping, mapping_bytes, first: first.cast(), length })
+    }
+}
+
+#[allow(unsafe_code, reason = "memory mapping has no safe interface")]
+impl<T: Word> Drop for HugeArray<T> {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is ours, exactly this long, and no reference into it outlives `self`.
+        let _ = unsafe { munmap(self.mapping.as_ptr(), self.mapping_bytes) };
+    }
+}
+
+#[allow(unsafe_code, reason = "the array is a pointer into a mapping")]
+impl<T: Word> Deref for HugeArray<T> {
+    type Target = [T];
+
+    #[inline(always)]
+    fn deref(&self) -> &[T] {
+        // SAFETY: `first` is aligned, `length` words from it are mapped, initialised (zero or written) and live as
+        // long as `self`; `&self` excludes writers.
+        unsafe { std::slice::from_raw_parts(self.first.as_ptr(), self.length) }
+    }
+}
+
+#[allow(unsafe_code, reason = "the array is a pointer into a mapping")]
+impl<T: Word> DerefMut for HugeArray<T> {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut [T] {
+        // SAFETY: as in `deref`; `&mut self` excludes everybody else.
+        unsafe { std::slice::from_raw_parts_mut(self.first.as_ptr(), self.length) }
+    }
+}
+
+// SAFETY: a HugeArray owns its words as a Vec would; it is reached only through `&self` and `&mut self`.
+#[allow(unsafe_code, reason = "raw pointers are not Send")]
+unsafe impl<T: Word> Send for HugeArray<T> {}
+// SAFETY: see Send.
+#[allow(unsafe_code, reason = "raw pointers are not Sync")]
+unsafe impl<T: Word> Sync for HugeArray<T> {}
+
+/// Asks the processor to fetch the cache line of `array[index]`. Any index is allowed: a prefetch does not fault.
+#[inline(always)]
+#[allow(unsafe_code, reason = "prefetch is an intrinsic")]
+pub(crate) fn prefetch<T>(array: &[T], index: usize) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: a prefetch reads nothing that the program can see and never faults; `wrapping_add` makes no
+        // claim about the bounds. SSE is part of x86-64.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(array.as_ptr().wrapping_add(index).cast()) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = (array, index);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_array_is_zeroed_aligned_and_writable_at_both_ends() {
+        let mut array = HugeArray::<u16>::zeroed("test", 3 << 20).unwrap();
+        assert_eq!(array.as_ptr().align_offset(HUGE_PAGE), 0);
+        assert_eq!(array.len(), 3 << 20);
+        assert!(array.iter().all(|&word| word == 0));
+        let last = array.len() - 1;
+        array[0] = 1;
+        array[last] = 2;
+        assert_eq!((array[0], array[last]), (1, 2));
+    }
+
+    #[test]
+    fn a_refusal_names_the_table_and_the_size() {
+        let error = HugeArray::<u16>::zeroed("dir-24-8", 1 << 60).err().unwrap();
+        assert!(error.to_string().starts_with("dir-24-8 needs 2305843009215791104 bytes"), "{error}");
+    }
+}

@@ -1,0 +1,232 @@
+//! Tables of any size and traffic that fits them, for benchmarks and demonstrations. The same arguments give the same
+//! result on every machine and in every version: figures can be compared.
+//!
+//! The public data that tables come from has no nesting: overlapping more-specifics were flattened away. [`table`]
+//! puts them back the way they are in the wild, where they are mostly /24s announced inside an aggregate.
+
+use crate::NextHopIndex;
+use crate::read::Row;
+use ipnet::Ipv4Net;
+use std::net::Ipv4Addr;
+
+/// A stream of random numbers that depends on its seed only: SplitMix64 (Steele, Lea, Flood, "Fast splittable
+/// pseudorandom number generators", OOPSLA 2014). Not for secrets.
+#[derive(Clone, Debug)]
+pub struct SplitMix64 {
+    state: u64,
+}
+
+impl SplitMix64 {
+    /// The stream of `seed`.
+    pub fn new(seed: u64) -> SplitMix64 {
+        SplitMix64 { state: seed }
+    }
+
+    /// The next 64 random bits.
+    pub fn next_u64(&mut self) -> u64 {
+        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        scramble(self.state)
+    }
+
+    /// A number below `bound`, which is not 0. The bias is at most `bound` / 2^64.
+    pub fn below(&mut self, bound: u64) -> u64 {
+        ((u128::from(self.next_u64()) * u128::from(bound)) >> 64) as u64
+    }
+}
+
+/// SplitMix64's output function: every input bit reaches every output bit.
+fn scramble(mut value: u64) -> u64 {
+    value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    value ^ (value >> 31)
+}
+
+/// The next hop of an origin when there are `count` of them, 1 to `count`: all prefixes of one origin go the same
+/// way, as they mostly do in a real table.
+///
+/// # Panics
+///
+/// If `count` is 0 or beyond [`NextHopIndex::MAX`].
+pub fn next_hop_of_origin(origin: u32, count: u16) -> NextHopIndex {
+    assert!(count >= 1 && count <= NextHopIndex::MAX.get(), "1 to 32,767 next hops");
+    let number = 1 + (scramble(u64::from(origin)) % u64::from(count)) as u16;
+    NextHopIndex::new(number).expect("1 + a number below count is at most count")
+}
+
+/// A table of `count` rows, in the order of addresses, made of `real`.
+///
+/// * Fewer than `real` has: a random sample of its rows.
+/// * More: all of `real`, and inside randomly chosen prefixes of it that are shorter than /24, random /24s with
+///   another origin. If there are not enough /24s to announce, the table ends up smaller than asked.
+///
+/// No prefix comes twice: of several rows of `real` for one prefix, that with the lowest origin is used.
+pub fn table(real: &[Row], count: usize, seed: u64) -> Vec<Row> {
+    let mut random = SplitMix64::new(seed);
+    let mut real = real.to_vec();
+    real.sort_unstable();
+    real.dedup_by_key(|row| row.prefix);
+    let mut rows =
+        if count < real.len() { sample(&real, count, &mut random) } else { grow(&real, count, &mut random) };
+    rows.sort_unstable();
+    rows
+}
+
+/// `count` of the rows, each subset with the same chance (Knuth, TAOCP 3.4.2, Algorithm S).
+fn sample(real: &[Row], count: usize, random: &mut SplitMix64) -> Vec<Row> {
+    let mut rows = Vec::with_capacity(count);
+    for (i, &row) in real.iter().enumerate() {
+        let (left, wanted) = (real.len() - i, count - rows.len());
+        if (random.below(left as u64) as usize) < wanted {
+            rows.push(row);
+        }
+    }
+    rows
+}
+
+fn grow(real: &[Row], count: usize, random: &mut SplitMix64) -> Vec<Row> {
+    /// So many draws in a row of a /24 that is announced already: there is no more room worth the search.
+    const VAIN_DRAWS: u32 = 100_000;
+    let mut rows = Vec::with_capacity(count);
+    rows.extend_from_slice(real);
+    let aggregates: Vec<Row> = real.iter().copied().filter(|row| row.prefix.prefix_len() < 24).collect();
+    if aggregates.is_empty() {
+        return rows;
+    }
+    // One bit for each /24 that is announced.
+    let mut announced = vec![0u64; 1 << 18];
+    let mut announce = |network: u32| {
+        let (word, bit) = ((network >> 14) as usize, network >> 8 & 63);
+        let new = announced[word] >> bit & 1 == 0;
+        announced[word] |= 1 << bit;
+        new
+    };
+    for row in real.iter().filter(|row| row.prefix.prefix_len() == 24) {
+        announce(u32::from(row.prefix.network()));
+    }
+    let mut vain = 0;
+    while rows.len() < count && vain < VAIN_DRAWS {
+        let aggregate = aggregates[random.below(aggregates.len() as u64) as usize];
+        let network = u32::from(address_inside(aggregate.prefix, random)) & 0xffff_ff00;
+        if !announce(network) {
+            vain += 1;
+            continue;
+        }
+        vain = 0;
+        let mut origin = real[random.below(real.len() as u64) as usize].origin;
+        if origin == aggregate.origin {
+            origin ^= 1;
+        }
+        let prefix = Ipv4Net::new(network.into(), 24).expect("24 is a prefix length");
+        rows.push(Row { prefix, origin });
+    }
+    rows
+}
+
+fn address_inside(prefix: Ipv4Net, random: &mut SplitMix64) -> Ipv4Addr {
+    let size = 1u64 << (32 - u32::from(prefix.prefix_len()));
+    Ipv4Addr::from(u32::from(prefix.network()) + random.below(size) as u32)
+}
+
+/// `count` random addresses, each inside a prefix of `table` that is chosen at random: traffic goes where routes go.
+/// Empty if the table is.
+pub fn destinations_inside(table: &[Row], count: usize, seed: u64) -> Vec<Ipv4Addr> {
+    if table.is_empty() {
+        return Vec::new();
+    }
+    let mut random = SplitMix64::new(seed);
+    let mut draw = || address_inside(table[random.below(table.len() as u64) as usize].prefix, &mut random);
+    (0..count).map(|_| draw()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    fn real() -> Vec<Row> {
+        let mut random = SplitMix64::new(7);
+        let mut row = |i: u32| Row {
+            prefix: Ipv4Net::new((i << 16).into(), 16 + random.below(10) as u8).unwrap(),
+            origin: random.below(100) as u32,
+        };
+        (1..1000).map(&mut row).collect()
+    }
+
+    #[test]
+    fn the_first_numbers_are_those_of_the_published_generator() {
+        let mut random = SplitMix64::new(1_234_567);
+        assert_eq!(random.next_u64(), 6_457_827_717_110_365_317);
+        assert_eq!(random.next_u64(), 3_203_168_211_198_807_973);
+    }
+
+    #[test]
+    fn the_same_seed_gives_the_same_table_and_another_seed_another() {
+        for count in [500, 5000] {
+            assert_eq!(table(&real(), count, 1), table(&real(), count, 1));
+            assert_ne!(table(&real(), count, 1), table(&real(), count, 2));
+        }
+        assert_eq!(destinations_inside(&real(), 100, 1), destinations_inside(&real(), 100, 1));
+        assert_ne!(destinations_inside(&real(), 100, 1), destinations_inside(&real(), 100, 2));
+    }
+
+    #[test]
+    fn a_grown_table_nests_slash_24s_of_another_origin() {
+        let real = real();
+        let grown = table(&real, 5000, 1);
+        assert_eq!(grown.len(), 5000);
+        let prefixes: BTreeSet<Ipv4Net> = grown.iter().map(|row| row.prefix).collect();
+        assert_eq!(prefixes.len(), grown.len(), "no prefix twice");
+        assert!(grown.is_sorted());
+        assert!(real.iter().all(|row| grown.binary_search(row).is_ok()));
+        for row in grown.iter().filter(|row| !real.contains(row)) {
+            let aggregate = real.iter().find(|real| real.prefix.contains(&row.prefix)).unwrap();
+            assert_eq!(row.prefix.prefix_len(), 24);
+            assert!(aggregate.prefix.prefix_len() < 24 && aggregate.origin != row.origin);
+        }
+    }
+
+    #[test]
+    fn a_sample_is_made_of_the_rows_that_are_there() {
+        let real = real();
+        let sampled = table(&real, 100, 1);
+        assert_eq!(sampled.len(), 100);
+        assert!(sampled.iter().all(|row| real.contains(row)));
+        assert!(table(&real, 0, 1).is_empty());
+    }
+
+    #[test]
+    fn a_prefix_with_two_origins_comes_once() {
+        let row = |origin| Row { prefix: "10.0.0.0/16".parse().unwrap(), origin };
+        assert_eq!(table(&[row(749), row(721)], 1, 1), [row(721)]);
+        assert_eq!(
+            table(&[row(749), row(721)], 2, 1).iter().filter(|row| row.prefix.prefix_len() == 16).count(),
+            1
+        );
+    }
+
+    #[test]
+    fn growing_ends_where_there_is_no_room() {
+        let one = [Row { prefix: "10.0.0.0/22".parse().unwrap(), origin: 1 }];
+        assert_eq!(table(&one, 1000, 1).len(), 1 + 4);
+        assert!(table(&[], 1000, 1).is_empty());
+        assert!(destinations_inside(&[], 10, 1).is_empty());
+    }
+
+    #[test]
+    fn destinations_lie_inside_prefixes_up_to_the_ends_of_the_address_space() {
+        let ends = ["0.0.0.0/0", "255.255.255.255/32", "0.0.0.0/31"];
+        let table: Vec<Row> =
+            ends.iter().map(|end| Row { prefix: end.parse().unwrap(), origin: 1 }).collect();
+        let drawn = destinations_inside(&table[1..], 100, 3);
+        assert!(drawn.iter().all(|address| table[1..].iter().any(|row| row.prefix.contains(address))));
+        assert!(destinations_inside(&table[..1], 100, 3).iter().any(|address| address.octets()[0] > 127));
+    }
+
+    #[test]
+    fn next_hops_follow_the_origin_and_spread() {
+        let used: BTreeSet<u16> = (0..1000).map(|origin| next_hop_of_origin(origin, 16).get()).collect();
+        assert_eq!(used, (1..=16).collect());
+        assert_eq!(next_hop_of_origin(13335, 16), next_hop_of_origin(13335, 16));
+        assert_eq!(next_hop_of_origin(13335, 1).get(), 1);
+    }
+}
