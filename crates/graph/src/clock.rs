@@ -1,0 +1,114 @@
+//! Time for elements: nanoseconds since 1970, read once per turn of a worker.
+//!
+//! Real time is the wall clock at start plus the time stamp counter since, so it never jumps and costs no
+//! system call; the counter's rate is measured once and the difference to the system's monotonic clock is
+//! corrected every second. Simulated time stands still until it is moved, for tests whose time is exact.
+
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use packet::cycles;
+
+/// Where simulated time starts: one thousand million seconds, as in Click's `--simtime`.
+pub const SIMULATED_START_NS: u64 = 1_000_000_000 * 1_000_000_000;
+
+/// How often real time is set right against the monotonic clock.
+const CORRECTION_NS: u64 = 1_000_000_000;
+
+/// A worker's clock.
+#[derive(Debug)]
+pub struct Clock {
+    now_ns: u64,
+    real: Option<Real>,
+}
+
+#[derive(Debug)]
+struct Real {
+    start: Instant,
+    start_ns: u64,
+    mark_cycles: u64,
+    mark_ns: u64,
+    ns_per_cycle: f64,
+}
+
+impl Clock {
+    /// The wall clock.
+    pub fn real() -> Self {
+        let start_ns =
+            SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |elapsed| elapsed.as_nanos() as u64);
+        let real = Real {
+            start: Instant::now(),
+            start_ns,
+            mark_cycles: cycles::now(),
+            mark_ns: start_ns,
+            ns_per_cycle: 1e9 / cycles::per_second(),
+        };
+        Self { now_ns: start_ns, real: Some(real) }
+    }
+
+    /// A clock that stands at [`SIMULATED_START_NS`] until [`Clock::set`].
+    pub fn simulated() -> Self {
+        Self { now_ns: SIMULATED_START_NS, real: None }
+    }
+
+    /// The time of the last [`Clock::update`].
+    #[inline(always)]
+    pub fn now_ns(&self) -> u64 {
+        self.now_ns
+    }
+
+    /// Whether time moves only when it is set.
+    pub fn is_simulated(&self) -> bool {
+        self.real.is_none()
+    }
+
+    /// Moves simulated time forward to `now_ns`; real time does not obey, and neither goes back.
+    pub fn set(&mut self, now_ns: u64) {
+        if self.real.is_none() {
+            self.now_ns = self.now_ns.max(now_ns);
+        }
+    }
+
+    /// Reads the real time again.
+    #[inline]
+    pub fn update(&mut self) {
+        if let Some(real) = &mut self.real {
+            let elapsed = (cycles::now().wrapping_sub(real.mark_cycles)) as f64 * real.ns_per_cycle;
+            let mut now_ns = real.mark_ns + elapsed as u64;
+            if elapsed as u64 > CORRECTION_NS {
+                now_ns = real.start_ns + real.start.elapsed().as_nanos() as u64;
+                real.mark_cycles = cycles::now();
+                real.mark_ns = now_ns;
+            }
+            self.now_ns = self.now_ns.max(now_ns);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn real_time_moves_by_itself_and_never_back() {
+        let mut clock = Clock::real();
+        let first = clock.now_ns();
+        clock.set(first + 5_000_000_000);
+        assert_eq!(clock.now_ns(), first);
+        for _ in 0..1000 {
+            let before = clock.now_ns();
+            clock.update();
+            assert!(clock.now_ns() >= before);
+        }
+        assert!(clock.now_ns() > first);
+    }
+
+    #[test]
+    fn simulated_time_moves_when_told() {
+        let mut clock = Clock::simulated();
+        clock.update();
+        assert_eq!(clock.now_ns(), SIMULATED_START_NS);
+        clock.set(SIMULATED_START_NS + 7);
+        clock.set(SIMULATED_START_NS + 3);
+        assert_eq!(clock.now_ns(), SIMULATED_START_NS + 7);
+    }
+}

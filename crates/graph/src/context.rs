@@ -1,0 +1,800 @@
+//! What an element sees while it runs, and the machine that carries batches from element to element.
+//!
+//! A [`Context`] belongs to one copy of the graph and lives on one thread. It holds the elements (each in a
+//! slot, with its wiring and counters), the frames, the clock, the tasks and the timers.
+//!
+//! **How a batch travels.** [`Context::run`] takes the element out of its slot, calls it, and puts it back.
+//! Packets that the element [`emit`](Context::emit)s are gathered in one batch per output; what it leaves
+//! in the batch it was given goes on by output 0, without being moved. When nothing was emitted (the common
+//! way) the machine just goes on to the next element. Otherwise the emitted batches are worked off first, in
+//! the order in which each was begun, each to its end (depth first), and the rest after them. With a batch
+//! limit of one packet (`--burst 1`) this is exactly the order of Click's nested calls.
+//!
+//! **Pulling** nests: the element that pulls stays out of its slot while the ones before it run. A pull that
+//! comes back to an element that is out of its slot finds nothing, so a loop of pulls ends.
+//!
+//! **What it costs.** A hop is a call through a pointer, two 16-byte moves and a few counters per batch.
+//! Cycles are read from the time stamp counter at every hop of one turn in sixteen, drawn at random; the
+//! counts are scaled by the share of packets that were timed, so the figures of `show cost` are estimates whose
+//! error shrinks with the root of the time, and the other fifteen turns pay nothing for them.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+use std::sync::Arc;
+
+use packet::{Batch, MAX_BATCH, Packet, Pool, cycles};
+
+use crate::clock::Clock;
+use crate::element::{Element, TaskStatus};
+use crate::router::Control;
+
+/// Marks an output without an open batch.
+const CLOSED: u32 = u32::MAX;
+
+/// Most hops that the packets of one task run may make: beyond, they circle.
+const MOST_HOPS: u32 = 1 << 20;
+
+/// One turn in this many is timed.
+const TIMED_SHARE: u32 = 16;
+
+/// What a filter says of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It stays in the batch and leaves by output 0.
+    Keep,
+    /// It leaves by this output.
+    Output(usize),
+    /// It leaves by this output if that is connected, else it is dropped for the reason.
+    Divert(usize, &'static str),
+    /// It is dropped for the reason.
+    Drop(&'static str),
+}
+
+/// An end of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct End {
+    pub(crate) element: u32,
+    pub(crate) port: u32,
+}
+
+/// A batch on its way, and the output it left by.
+#[derive(Debug)]
+struct Pending {
+    to: End,
+    output: u32,
+    batch: Batch,
+}
+
+/// What an element did so far.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ElementStats {
+    /// Packets that were pushed into it or pulled out of it.
+    pub packets: u64,
+    /// Batches in which they came.
+    pub batches: u64,
+    /// TSC cycles spent in it, tasks and timers included; estimated from a sample (see the module's essay).
+    pub cycles: f64,
+    /// Packets it dropped, by reason.
+    pub drops: Vec<(&'static str, u64)>,
+}
+
+/// An element in its place.
+pub(crate) struct Slot {
+    pub(crate) element: Option<Box<dyn Element>>,
+    pub(crate) outputs: Box<[Option<End>]>,
+    pub(crate) inputs: Box<[Option<End>]>,
+    /// Tasks downstream that want to know when this element has packets.
+    pub(crate) listeners: Box<[u32]>,
+    /// Elements upstream that tell when they have packets; `None` when a source upstream never tells.
+    pub(crate) notifiers: Option<Box<[u32]>>,
+    signal: bool,
+    scheduled: bool,
+    timers: Vec<(u32, u64)>,
+    packets: u64,
+    batches: u64,
+    timed_packets: u64,
+    timed_cycles: u64,
+    drops: Vec<(&'static str, u64)>,
+}
+
+impl Slot {
+    pub(crate) fn new(element: Option<Box<dyn Element>>, inputs: usize, outputs: usize) -> Self {
+        Self {
+            element,
+            outputs: vec![None; outputs].into(),
+            inputs: vec![None; inputs].into(),
+            listeners: Box::new([]),
+            notifiers: None,
+            signal: false,
+            scheduled: false,
+            timers: Vec::new(),
+            packets: 0,
+            batches: 0,
+            timed_packets: 0,
+            timed_cycles: 0,
+            drops: Vec::new(),
+        }
+    }
+
+    pub(crate) fn is_scheduled(&self) -> bool {
+        self.scheduled
+    }
+
+    fn count_drop(&mut self, reason: &'static str, count: u64) {
+        // A handful of reasons, nearly always the same pointer: a scan beats a map.
+        match self.drops.iter_mut().find(|(known, _)| std::ptr::eq(*known, reason) || *known == reason) {
+            Some((_, total)) => *total += count,
+            None => self.drops.push((reason, count)),
+        }
+    }
+}
+
+/// Limits and places of a copy of the graph.
+#[derive(Clone, Copy, Debug)]
+pub struct ContextOptions {
+    /// Packets that a source takes at a time, 1 to 256.
+    pub burst: usize,
+    /// Number of this copy of the graph.
+    pub copy: usize,
+}
+
+/// The machine, seen by an element.
+pub struct Context {
+    pub(crate) slots: Vec<Slot>,
+    current: u32,
+    emitted: Vec<Pending>,
+    open: Vec<u32>,
+    stack: Vec<Pending>,
+    spare: Vec<Batch>,
+    pool: Pool,
+    burst: usize,
+    batch_limit: usize,
+    copy: usize,
+    pub(crate) clock: Clock,
+    run_queue: VecDeque<u32>,
+    timers: BinaryHeap<Reverse<(u64, u64, u32, u32)>>,
+    timer_number: u64,
+    random: u64,
+    timed: bool,
+    mark: u64,
+    hops: u32,
+    control: Arc<Control>,
+}
+
+impl Context {
+    pub(crate) fn new(
+        slots: Vec<Slot>,
+        pool: Pool,
+        clock: Clock,
+        options: ContextOptions,
+        control: Arc<Control>,
+    ) -> Self {
+        let most_outputs = slots.iter().map(|slot| slot.outputs.len()).max().unwrap_or(0);
+        let burst = options.burst.clamp(1, MAX_BATCH);
+        Self {
+            slots,
+            current: 0,
+            emitted: Vec::with_capacity(64),
+            open: vec![CLOSED; most_outputs.max(1)],
+            stack: Vec::with_capacity(256),
+            spare: (0..64).map(|_| Batch::new()).collect(),
+            pool,
+            burst,
+            batch_limit: if burst == 1 { 1 } else { MAX_BATCH },
+            copy: options.copy,
+            clock,
+            run_queue: VecDeque::new(),
+            timers: BinaryHeap::new(),
+            timer_number: 0,
+            random: 0x9e37_79b9_7f4a_7c15 ^ (options.copy as u64 + 1),
+            timed: false,
+            mark: 0,
+            hops: 0,
+            control,
+        }
+    }
+
+    // ---- packets out ------------------------------------------------------------------------------------
+
+    /// Number of outputs of the running element that are in use.
+    #[inline(always)]
+    pub fn outputs(&self) -> usize {
+        self.slots[self.current as usize].outputs.len()
+    }
+
+    /// Number of inputs of the running element that are in use.
+    #[inline(always)]
+    pub fn inputs(&self) -> usize {
+        self.slots[self.current as usize].inputs.len()
+    }
+
+    /// Sends `packet` out by `output`.
+    #[inline(always)]
+    pub fn emit(&mut self, output: usize, packet: Packet) {
+        if let Some(&open) = self.open.get(output)
+            && let Some(pending) = self.emitted.get_mut(open as usize)
+            && pending.batch.len() < self.batch_limit
+        {
+            pending.batch.push(packet);
+            return;
+        }
+        self.emit_first(output, packet);
+    }
+
+    /// Sends the packets of `batch` out by `output`, behind those emitted there before.
+    #[inline]
+    pub fn emit_batch(&mut self, output: usize, batch: &mut Batch) {
+        if batch.is_empty() {
+            return;
+        }
+        let is_open = self.open.get(output).is_some_and(|&open| open != CLOSED);
+        if !is_open && batch.len() <= self.batch_limit && output < self.outputs() {
+            let empty = self.spare_batch();
+            let full = std::mem::replace(batch, empty);
+            self.open_output(output, full);
+        } else {
+            let mut packets = std::mem::replace(batch, self.spare_batch());
+            for packet in packets.drain() {
+                self.emit(output, packet);
+            }
+            self.spare.push(packets);
+        }
+    }
+
+    #[inline(never)]
+    fn emit_first(&mut self, output: usize, packet: Packet) {
+        let mut batch = self.spare_batch();
+        batch.push(packet);
+        self.open_output(output, batch);
+    }
+
+    fn open_output(&mut self, output: usize, mut batch: Batch) {
+        match self.slots[self.current as usize].outputs.get(output) {
+            Some(&Some(to)) => {
+                self.open[output] = self.emitted.len() as u32;
+                self.emitted.push(Pending { to, output: output as u32, batch });
+            }
+            _ => {
+                self.drop_batch(&mut batch, "sent to an output that is not connected");
+                self.spare.push(batch);
+            }
+        }
+    }
+
+    /// Sends `packet` out by `output` if that is in use; drops it for `reason` otherwise.
+    #[inline]
+    pub fn divert(&mut self, output: usize, packet: Packet, reason: &'static str) {
+        if output < self.outputs() { self.emit(output, packet) } else { self.drop(packet, reason) }
+    }
+
+    /// Drops `packet` and counts it under `reason`: a few words in lower case ("bad IP checksum").
+    #[inline]
+    pub fn drop(&mut self, packet: Packet, reason: &'static str) {
+        self.slots[self.current as usize].count_drop(reason, 1);
+        self.pool.free_packet(packet);
+    }
+
+    /// Drops all packets of `batch` and counts them under `reason`.
+    #[inline]
+    pub fn drop_batch(&mut self, batch: &mut Batch, reason: &'static str) {
+        if !batch.is_empty() {
+            self.slots[self.current as usize].count_drop(reason, batch.len() as u64);
+            self.pool.free(batch);
+        }
+    }
+
+    /// Counts `count` packets under `reason` that were lost without ever being one of ours (a full ring of a
+    /// driver, say).
+    pub fn count_drop(&mut self, reason: &'static str, count: u64) {
+        if count > 0 {
+            self.slots[self.current as usize].count_drop(reason, count);
+        }
+    }
+
+    /// Sorts the packets of `batch` by what `judge` says of each.
+    #[inline(always)]
+    pub fn filter(&mut self, batch: &mut Batch, mut judge: impl FnMut(&mut Packet) -> Verdict) {
+        let verdict = std::cell::Cell::new(Verdict::Keep);
+        batch.extract(
+            |packet| {
+                verdict.set(judge(packet));
+                verdict.get() == Verdict::Keep
+            },
+            |packet| self.follow_verdict(verdict.get(), packet),
+        );
+    }
+
+    #[inline(never)]
+    fn follow_verdict(&mut self, verdict: Verdict, packet: Packet) {
+        match verdict {
+            Verdict::Output(output) => self.emit(output, packet),
+            Verdict::Divert(output, reason) => self.divert(output, packet, reason),
+            Verdict::Drop(reason) => self.drop(packet, reason),
+            // `extract` gives out only what was not kept.
+            Verdict::Keep => self.emit(0, packet),
+        }
+    }
+
+    /// Sends each packet of `batch` out by the output that `classify` names; `Err` drops it for a reason.
+    ///
+    /// As long as all packets name the same output the batch is not taken apart.
+    #[inline(always)]
+    pub fn classify(
+        &mut self,
+        batch: &mut Batch,
+        mut classify: impl FnMut(&mut Packet) -> Result<usize, &'static str>,
+    ) {
+        let count = batch.len();
+        let mut first = None;
+        let mut same = 0;
+        let mut odd = None;
+        for packet in batch.packets_mut() {
+            let output = classify(packet);
+            match first {
+                None => first = Some(output),
+                Some(known) if known != output => {
+                    odd = Some(output);
+                    break;
+                }
+                _ => {}
+            }
+            same += 1;
+        }
+        let Some(first) = first else { return };
+        if same == count {
+            match first {
+                Ok(0) if !self.slots[self.current as usize].outputs.is_empty() => {}
+                Ok(output) => self.emit_batch(output, batch),
+                Err(reason) => self.drop_batch(batch, reason),
+            }
+            return;
+        }
+        let mut packets = std::mem::replace(batch, self.spare_batch());
+        for (index, mut packet) in packets.drain().enumerate() {
+            let output =
+                if index < same { first } else { odd.take().unwrap_or_else(|| classify(&mut packet)) };
+            match output {
+                Ok(output) => self.emit(output, packet),
+                Err(reason) => self.drop(packet, reason),
+            }
+        }
+        self.spare.push(packets);
+    }
+
+    // ---- packets in -------------------------------------------------------------------------------------
+
+    /// Pulls up to `max` packets from `input` and adds them to `batch`.
+    #[inline]
+    pub fn pull(&mut self, input: usize, batch: &mut Batch, max: usize) {
+        let max = max.min(batch.room());
+        if batch.is_empty() {
+            self.pull_into(input, batch, max);
+        } else {
+            let mut more = self.spare_batch();
+            self.pull_into(input, &mut more, max);
+            more.move_front(batch, max);
+            // An element that gave more than it was asked for loses the surplus, counted.
+            self.drop_batch(&mut more, "pulled beyond the limit");
+            self.spare.push(more);
+        }
+    }
+
+    fn pull_into(&mut self, input: usize, batch: &mut Batch, max: usize) {
+        let caller = self.current;
+        let Some(&Some(from)) = self.slots[caller as usize].inputs.get(input) else { return };
+        let Some(mut element) = self.slots[from.element as usize].element.take() else { return };
+        self.close_outputs();
+        self.charge(caller);
+        self.current = from.element;
+        element.pull(self, from.port as usize, batch, max);
+        self.close_outputs();
+        let count = batch.len() as u64;
+        let timed = self.timed;
+        let slot = &mut self.slots[from.element as usize];
+        slot.element = Some(element);
+        slot.packets += count;
+        slot.batches += 1;
+        if timed {
+            slot.timed_packets += count;
+            self.charge(from.element);
+        }
+        self.current = caller;
+    }
+
+    // ---- frames, batches --------------------------------------------------------------------------------
+
+    /// A fresh packet without data; `None` (counted by the pool) when all frames are in use.
+    #[inline]
+    pub fn allocate(&mut self) -> Option<Packet> {
+        self.pool.allocate()
+    }
+
+    /// A copy of `packet`, annotations included; `None` when all frames are in use.
+    #[inline]
+    pub fn copy(&mut self, packet: &Packet) -> Option<Packet> {
+        self.pool.copy(packet)
+    }
+
+    /// Frees the packets of `batch` that reached their end in good order (sent, or discarded on purpose).
+    #[inline]
+    pub fn free(&mut self, batch: &mut Batch) {
+        self.pool.free(batch);
+    }
+
+    /// This worker's frames.
+    #[inline(always)]
+    pub fn pool(&mut self) -> &mut Pool {
+        &mut self.pool
+    }
+
+    /// An empty batch to fill; give it back with [`Context::recycle`].
+    #[inline(always)]
+    pub fn spare_batch(&mut self) -> Batch {
+        match self.spare.pop() {
+            Some(batch) => batch,
+            None => Self::another_batch(),
+        }
+    }
+
+    #[cold]
+    fn another_batch() -> Batch {
+        Batch::new()
+    }
+
+    /// Takes back a batch from [`Context::spare_batch`]; packets in it are freed.
+    #[inline]
+    pub fn recycle(&mut self, mut batch: Batch) {
+        if !batch.is_empty() {
+            self.pool.free(&mut batch);
+        }
+        self.spare.push(batch);
+    }
+
+    // ---- time, tasks, signals ---------------------------------------------------------------------------
+
+    /// Nanoseconds since 1970, as of the start of this turn of the worker.
+    #[inline(always)]
+    pub fn now_ns(&self) -> u64 {
+        self.clock.now_ns()
+    }
+
+    /// Reads the clock afresh and returns it; for elements that loop within one turn.
+    pub fn update_now_ns(&mut self) -> u64 {
+        self.clock.update();
+        self.clock.now_ns()
+    }
+
+    /// Packets that a source should take at a time: 1 to 256.
+    #[inline(always)]
+    pub fn burst(&self) -> usize {
+        self.burst
+    }
+
+    /// Number of this copy of the graph: the worker, or the number of workers for the slow thread.
+    pub fn copy_index(&self) -> usize {
+        self.copy
+    }
+
+    /// Wakes the running element's task.
+    pub fn wake(&mut self) {
+        self.wake_element(self.current);
+    }
+
+    fn wake_element(&mut self, element: u32) {
+        let slot = &mut self.slots[element as usize];
+        if !slot.scheduled {
+            slot.scheduled = true;
+            self.run_queue.push_back(element);
+        }
+    }
+
+    /// Says whether the running element has packets to pull; waking downstream tasks when it newly has.
+    #[inline]
+    pub fn set_signal(&mut self, active: bool) {
+        let slot = &mut self.slots[self.current as usize];
+        if slot.signal != active {
+            slot.signal = active;
+            if active {
+                self.wake_listeners();
+            }
+        }
+    }
+
+    #[inline(never)]
+    fn wake_listeners(&mut self) {
+        let current = self.current as usize;
+        for index in 0..self.slots[current].listeners.len() {
+            let listener = self.slots[current].listeners[index];
+            self.wake_element(listener);
+        }
+    }
+
+    /// Whether a pull by the running element may find packets: a queue upstream has some, or a source
+    /// upstream does not tell. A task that pulled nothing sleeps when this is false.
+    pub fn upstream_active(&self) -> bool {
+        match &self.slots[self.current as usize].notifiers {
+            None => true,
+            Some(notifiers) => notifiers.iter().any(|&index| self.slots[index as usize].signal),
+        }
+    }
+
+    /// Has [`Element::timer`] called with `key` when the clock reaches `at_ns`. A timer of the same key that
+    /// was set before is replaced.
+    pub fn set_timer(&mut self, key: u32, at_ns: u64) {
+        let timers = &mut self.slots[self.current as usize].timers;
+        match timers.iter_mut().find(|(known, _)| *known == key) {
+            Some((_, at)) if *at == at_ns => return,
+            Some((_, at)) => *at = at_ns,
+            None => timers.push((key, at_ns)),
+        }
+        self.timer_number += 1;
+        self.timers.push(Reverse((at_ns, self.timer_number, self.current, key)));
+    }
+
+    /// Forgets the timer `key` of the running element.
+    pub fn clear_timer(&mut self, key: u32) {
+        self.slots[self.current as usize].timers.retain(|(known, _)| *known != key);
+    }
+
+    /// When the next timer is due, in nanoseconds since 1970.
+    pub fn next_timer_ns(&self) -> Option<u64> {
+        self.timers.peek().map(|Reverse((at, ..))| *at)
+    }
+
+    // ---- the rest ---------------------------------------------------------------------------------------
+
+    /// A pseudo-random number: fast, of good quality, for sampling and spreading; not for secrets.
+    #[inline]
+    pub fn random(&mut self) -> u32 {
+        // SplitMix64 (Steele, Lea, Flood 2014).
+        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.random;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z >> 32) as u32
+    }
+
+    /// Starts the pseudo-random numbers anew from `seed`.
+    pub fn seed_random(&mut self, seed: u64) {
+        self.random = seed;
+    }
+
+    /// Prints a line for the user (standard error, unless the program says otherwise). Not for the fast path:
+    /// only elements whose purpose it is call it per packet.
+    pub fn message(&self, line: &str) {
+        self.control.message(line);
+    }
+
+    /// Takes one from the router's run count, as Click's `STOP` does; at zero the router stops.
+    pub fn stop(&self) {
+        self.control.stop();
+    }
+
+    // ---- the machine ------------------------------------------------------------------------------------
+
+    pub(crate) fn enter<R>(
+        &mut self,
+        element: usize,
+        call: impl FnOnce(&mut dyn Element, &mut Self) -> R,
+    ) -> Option<R> {
+        let mut taken = self.slots[element].element.take()?;
+        let before = self.current;
+        self.current = element as u32;
+        let result = call(taken.as_mut(), self);
+        self.slots[element].element = Some(taken);
+        self.finish_emission();
+        self.work_off();
+        self.current = before;
+        Some(result)
+    }
+
+    /// Pushes `batch` into an input and works off all that follows.
+    pub(crate) fn run(&mut self, to: End, batch: Batch) {
+        self.stack.push(Pending { to, output: 0, batch });
+        self.work_off();
+    }
+
+    fn work_off(&mut self) {
+        self.hops = 0;
+        while let Some(pending) = self.stack.pop() {
+            self.follow(pending.to, pending.batch);
+        }
+    }
+
+    /// Carries one batch on until it ends or falls apart.
+    fn follow(&mut self, mut to: End, mut batch: Batch) {
+        loop {
+            self.hops += 1;
+            if self.hops > MOST_HOPS {
+                self.current = to.element;
+                self.drop_batch(&mut batch, "circles in the graph");
+                self.spare.push(batch);
+                return;
+            }
+            let count = batch.len() as u64;
+            let slot = &mut self.slots[to.element as usize];
+            slot.packets += count;
+            slot.batches += 1;
+            let Some(mut element) = slot.element.take() else {
+                self.current = to.element;
+                self.drop_batch(&mut batch, "pushed into an element that is pulling");
+                self.spare.push(batch);
+                return;
+            };
+            self.current = to.element;
+            element.push(self, to.port as usize, &mut batch);
+            let slot = &mut self.slots[to.element as usize];
+            slot.element = Some(element);
+            let next = slot.outputs.first().copied().flatten();
+            if self.timed {
+                slot.timed_packets += count;
+                self.charge(to.element);
+            }
+            if !self.emitted.is_empty() {
+                if !batch.is_empty() {
+                    match next {
+                        Some(next) => self.stack.push(Pending { to: next, output: 0, batch }),
+                        None => self.end_without_output(batch),
+                    }
+                } else {
+                    self.spare.push(batch);
+                }
+                self.finish_emission();
+                return;
+            }
+            if batch.is_empty() {
+                self.spare.push(batch);
+                return;
+            }
+            match next {
+                Some(next) => to = next,
+                None => return self.end_without_output(batch),
+            }
+        }
+    }
+
+    #[cold]
+    fn end_without_output(&mut self, mut batch: Batch) {
+        self.drop_batch(&mut batch, "left in an element without outputs");
+        self.spare.push(batch);
+    }
+
+    /// Closes the open batches, so that what is emitted from now on comes behind them.
+    #[inline]
+    fn close_outputs(&mut self) {
+        if !self.emitted.is_empty() {
+            for pending in &self.emitted {
+                self.open[pending.output as usize] = CLOSED;
+            }
+        }
+    }
+
+    /// Puts the emitted batches on the stack, the first on top.
+    #[inline]
+    fn finish_emission(&mut self) {
+        while let Some(pending) = self.emitted.pop() {
+            self.open[pending.output as usize] = CLOSED;
+            self.stack.push(pending);
+        }
+    }
+
+    /// Charges the cycles since the last mark to `element`.
+    #[inline(always)]
+    fn charge(&mut self, element: u32) {
+        if self.timed {
+            let now = cycles::now();
+            self.slots[element as usize].timed_cycles += now.wrapping_sub(self.mark);
+            self.mark = now;
+        }
+    }
+
+    /// One turn: due timers, then every task that is awake once. Returns whether anything was done.
+    pub fn turn(&mut self) -> bool {
+        self.clock.update();
+        self.timed = self.random().is_multiple_of(TIMED_SHARE);
+        let mut worked = self.run_timers();
+        for _ in 0..self.run_queue.len() {
+            let Some(element) = self.run_queue.pop_front() else { break };
+            worked |= self.run_task(element);
+        }
+        worked
+    }
+
+    /// Whether any task is awake.
+    pub fn has_awake_tasks(&self) -> bool {
+        !self.run_queue.is_empty()
+    }
+
+    fn run_task(&mut self, index: u32) -> bool {
+        self.slots[index as usize].scheduled = false;
+        let Some(mut element) = self.slots[index as usize].element.take() else { return false };
+        self.current = index;
+        if self.timed {
+            self.mark = cycles::now();
+        }
+        let status = element.task(self);
+        self.slots[index as usize].element = Some(element);
+        self.count_source(index);
+        self.finish_emission();
+        self.work_off();
+        self.current = index;
+        if status != TaskStatus::Asleep {
+            self.wake_element(index);
+        }
+        status == TaskStatus::Busy
+    }
+
+    /// Counts what a task emitted as its packets: sources have no input to be counted at.
+    #[inline]
+    fn count_source(&mut self, index: u32) {
+        let count: u64 = self.emitted.iter().map(|pending| pending.batch.len() as u64).sum();
+        let timed = self.timed;
+        let slot = &mut self.slots[index as usize];
+        slot.packets += count;
+        slot.batches += u64::from(count > 0);
+        if timed {
+            slot.timed_packets += count;
+            self.charge(index);
+        }
+    }
+
+    fn run_timers(&mut self) -> bool {
+        let now = self.clock.now_ns();
+        let mut worked = false;
+        while let Some(&Reverse((at, _, index, key))) = self.timers.peek()
+            && at <= now
+        {
+            self.timers.pop();
+            let timers = &mut self.slots[index as usize].timers;
+            // Replaced and cleared timers stay in the heap until their time comes.
+            let Some(position) = timers.iter().position(|&timer| timer == (key, at)) else { continue };
+            timers.swap_remove(position);
+            worked = true;
+            let Some(mut element) = self.slots[index as usize].element.take() else { continue };
+            self.current = index;
+            if self.timed {
+                self.mark = cycles::now();
+            }
+            element.timer(self, key);
+            self.slots[index as usize].element = Some(element);
+            self.count_source(index);
+            self.finish_emission();
+            self.work_off();
+        }
+        worked
+    }
+
+    /// What the element in `slot` did so far.
+    pub(crate) fn stats(&self, slot: usize) -> ElementStats {
+        let slot = &self.slots[slot];
+        // Packets were timed as they came, so their share among all is the share of the time that was measured.
+        let scale = if slot.timed_packets > 0 {
+            slot.packets as f64 / slot.timed_packets as f64
+        } else {
+            f64::from(TIMED_SHARE)
+        };
+        ElementStats {
+            packets: slot.packets,
+            batches: slot.batches,
+            cycles: slot.timed_cycles as f64 * scale,
+            drops: slot.drops.clone(),
+        }
+    }
+
+    /// Sets all counters of all elements back to zero.
+    pub(crate) fn reset_stats(&mut self) {
+        for slot in &mut self.slots {
+            slot.packets = 0;
+            slot.batches = 0;
+            slot.timed_packets = 0;
+            slot.timed_cycles = 0;
+            slot.drops.clear();
+        }
+    }
+}
+
+impl std::fmt::Debug for Context {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Context").field("elements", &self.slots.len()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,208 @@
+//! What an author of an element implements.
+//!
+//! An element is one file: a manual at its top (it feeds `brickway help`), a struct, a [`Class`], one or two
+//! methods of [`Element`], tests at its foot. `CONTRIBUTING.md` shows one in ten lines.
+
+use std::fmt;
+use std::os::fd::BorrowedFd;
+
+use packet::Batch;
+
+use crate::context::Context;
+use crate::setup::Setup;
+
+/// A kind of element: its name in configurations, its ports, how to make one.
+#[derive(Debug)]
+pub struct Class {
+    /// The name in configurations, Click's where Click has one.
+    pub name: &'static str,
+    /// Port counts in Click's code: inputs, slash, outputs; each a number, a range (`1-2`, `1-`), `-` (any), or
+    /// `=` (as many as inputs).
+    pub ports: &'static str,
+    /// Push (`h`), pull (`l`) or agnostic (`a`) per input and output, in Click's code: `a/ah` is agnostic
+    /// with further outputs push.
+    pub processing: &'static str,
+    /// Which inputs reach which outputs, in Click's code; `x/x` (all to all) is usual.
+    pub flow: &'static str,
+    /// The source text of the element's file (`include_str!`); its leading `//!` lines are the manual.
+    pub manual: &'static str,
+    /// Reads the arguments and makes an element, once for every worker.
+    pub make: fn(&mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError>,
+}
+
+impl Class {
+    /// Processing code of an element that works in push and in pull paths.
+    pub const AGNOSTIC: &'static str = "a/a";
+    /// Processing code of an agnostic element whose outputs from 1 on are push.
+    pub const AGNOSTIC_WITH_ERRORS: &'static str = "a/ah";
+    /// Processing code of an element with push ports only.
+    pub const PUSH: &'static str = "h/h";
+    /// Processing code of an element with pull ports only.
+    pub const PULL: &'static str = "l/l";
+    /// Flow code of an element whose inputs all reach all outputs.
+    pub const COMPLETE_FLOW: &'static str = "x/x";
+
+    /// The manual: the leading `//!` lines of the element's file, without their marks.
+    pub fn manual_text(&self) -> String {
+        let mut text = String::new();
+        for line in self.manual.lines() {
+            let Some(line) = line.strip_prefix("//!") else { break };
+            text.push_str(line.strip_prefix(' ').unwrap_or(line));
+            text.push('\n');
+        }
+        text
+    }
+}
+
+/// What a task did, and whether it wants to run again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TaskStatus {
+    /// Moved packets; run again.
+    Busy,
+    /// Found nothing to do; look again (the worker may block until a file descriptor or timer is ready).
+    Idle,
+    /// Do not run until woken: by a queue upstream that gets packets, a timer, or [`Context::wake`].
+    Asleep,
+}
+
+/// How the values of a read handler on several workers become one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Combine {
+    /// All workers have the same: take the first.
+    First,
+    /// Numbers: add them up.
+    Sum,
+    /// Numbers: take the largest.
+    Max,
+    /// Texts: one after the other.
+    Join,
+}
+
+/// A named value of an element that can be read or written while it runs.
+#[derive(Clone, Copy, Debug)]
+pub struct Handler {
+    /// The name, as in Click.
+    pub name: &'static str,
+    /// Whether [`Element::read`] answers to it.
+    pub readable: bool,
+    /// Whether [`Element::write`] takes it.
+    pub writable: bool,
+    /// How the values of several workers become one.
+    pub combine: Combine,
+}
+
+impl Handler {
+    /// A handler to read.
+    pub const fn read(name: &'static str, combine: Combine) -> Self {
+        Self { name, readable: true, writable: false, combine }
+    }
+
+    /// A handler to write.
+    pub const fn write(name: &'static str) -> Self {
+        Self { name, readable: false, writable: true, combine: Combine::First }
+    }
+
+    /// A handler to read and to write.
+    pub const fn read_write(name: &'static str, combine: Combine) -> Self {
+        Self { name, readable: true, writable: true, combine }
+    }
+}
+
+/// What is wrong with an element's configuration: one message per mistake, each saying what would be right.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfigError {
+    /// The messages.
+    pub messages: Vec<String>,
+}
+
+impl ConfigError {
+    /// One mistake.
+    pub fn new(message: impl Into<String>) -> Self {
+        Self { messages: vec![message.into()] }
+    }
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.messages.join("\n"))
+    }
+}
+
+impl std::error::Error for ConfigError {}
+
+impl From<String> for ConfigError {
+    fn from(message: String) -> Self {
+        Self::new(message)
+    }
+}
+
+impl From<Vec<String>> for ConfigError {
+    fn from(messages: Vec<String>) -> Self {
+        Self { messages }
+    }
+}
+
+/// A step of processing. All methods have defaults; most elements implement [`Element::process`] or
+/// [`Element::push`] and nothing else.
+pub trait Element: Send {
+    /// Called once all elements of the graph are made, in the order of the configuration: open files, start
+    /// tasks ([`Context::wake`]) and timers. An error stops the router from starting.
+    fn initialise(&mut self, _cx: &mut Context) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// Works on packets that pass from input 0 to output 0, pushed or pulled. What is left in `batch` when it
+    /// returns goes on by output 0; everything else must have been given to the context
+    /// ([`Context::emit`], [`Context::drop`], [`Context::filter`] ...).
+    fn process(&mut self, _cx: &mut Context, _batch: &mut Batch) {}
+
+    /// A batch is pushed into `input`; it is never empty. What is left in it goes out by output 0 (it is an
+    /// error to leave packets when there is no output 0).
+    fn push(&mut self, cx: &mut Context, _input: usize, batch: &mut Batch) {
+        self.process(cx, batch);
+    }
+
+    /// The element behind `output` wants up to `max` packets; `batch` is empty at first, what is in it at the
+    /// end are the packets. The default pulls from input 0 and [`process`](Element::process)es.
+    fn pull(&mut self, cx: &mut Context, _output: usize, batch: &mut Batch, max: usize) {
+        cx.pull(0, batch, max);
+        if !batch.is_empty() {
+            self.process(cx, batch);
+        }
+    }
+
+    /// Runs while the element is awake (see [`Context::wake`]): sources, and whoever moves packets out of
+    /// queues. One call handles about one burst ([`Context::burst`]).
+    fn task(&mut self, _cx: &mut Context) -> TaskStatus {
+        TaskStatus::Asleep
+    }
+
+    /// A timer set by [`Context::set_timer`] is due; `key` is what it was set with.
+    fn timer(&mut self, _cx: &mut Context, _key: u32) {}
+
+    /// Whether this element tells downstream tasks when it has packets ([`Context::set_signal`]): queues do.
+    fn notifies(&self) -> bool {
+        false
+    }
+
+    /// A file descriptor that becomes readable when the task has something to do; lets an idle worker block.
+    fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    /// The handlers beyond those every element has (`name`, `class`, `config`, `ports`, `handlers`,
+    /// `packets`, `cycles`, `drops`).
+    fn handlers(&self) -> &'static [Handler] {
+        &[]
+    }
+
+    /// Reads a handler; `argument` is empty unless the handler takes one.
+    fn read(&mut self, name: &str, _argument: &str) -> Result<String, String> {
+        Err(format!("no read handler '{name}'"))
+    }
+
+    /// Writes a handler.
+    fn write(&mut self, _cx: &mut Context, name: &str, _value: &str) -> Result<(), String> {
+        Err(format!("no write handler '{name}'"))
+    }
+}

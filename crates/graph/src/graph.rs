@@ -1,0 +1,424 @@
+//! One worker's copy of all elements, made from a flat configuration.
+//!
+//! **What a copy holds.** Without a `Punt` every copy has every element. With one, the elements that can only
+//! be reached through a `Punt` exist once, in the slow thread's copy; that copy also has its own instance of
+//! everything downstream of them (the lookup, the queues, the ports' transmit side), so a packet that
+//! crossed over never needs to come back.
+
+use std::collections::{BTreeMap, HashMap};
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+
+use packet::{Batch, Pool, PoolOptions, PoolStats};
+
+use crate::clock::Clock;
+use crate::context::{Context, ContextOptions, ElementStats, End, Slot};
+use crate::element::{Class, Combine, Element, Handler};
+use crate::lang::{ClassSpec, ClassTable, Diagnostic, FlatConfig, PortKind, Severity};
+use crate::punt;
+use crate::router::Control;
+use crate::setup::{Copy, Setup, Shared};
+
+/// The classes that configurations may use.
+#[derive(Clone, Debug, Default)]
+pub struct Registry {
+    classes: BTreeMap<&'static str, &'static Class>,
+}
+
+impl Registry {
+    /// Only what the graph itself brings: `Punt`.
+    pub fn new() -> Self {
+        let mut registry = Self::default();
+        registry.add(&[&punt::CLASS]);
+        registry
+    }
+
+    /// Adds classes; a later one of the same name takes the earlier one's place.
+    pub fn add(&mut self, classes: &[&'static Class]) {
+        self.classes.extend(classes.iter().map(|class| (class.name, *class)));
+    }
+
+    /// The class of that name.
+    pub fn class(&self, name: &str) -> Option<&'static Class> {
+        self.classes.get(name).copied()
+    }
+
+    /// All classes, by name.
+    pub fn classes(&self) -> impl Iterator<Item = &'static Class> {
+        self.classes.values().copied()
+    }
+}
+
+impl ClassTable for Registry {
+    fn lookup(&self, name: &str) -> Option<ClassSpec> {
+        let class = self.class(name)?;
+        Some(ClassSpec {
+            name: class.name,
+            ports: class.ports,
+            processing: class.processing,
+            flow: class.flow,
+        })
+    }
+
+    fn names(&self) -> Vec<String> {
+        self.classes.keys().map(|&name| name.to_owned()).collect()
+    }
+}
+
+/// How to make a copy of a graph.
+#[derive(Clone, Copy, Debug)]
+pub struct GraphOptions {
+    /// Packets that a source takes at a time, 1 to 256.
+    pub burst: usize,
+    /// The copy's pool of frames.
+    pub pool: PoolOptions,
+    /// Whether time stands still unless it is moved.
+    pub simulated_time: bool,
+}
+
+impl Default for GraphOptions {
+    fn default() -> Self {
+        Self { burst: 32, pool: PoolOptions::default(), simulated_time: false }
+    }
+}
+
+/// One copy of all elements.
+#[derive(Debug)]
+pub struct Graph {
+    context: Context,
+    config: Arc<FlatConfig>,
+    by_name: HashMap<String, usize>,
+    copy: Copy,
+}
+
+/// Handlers that every element has.
+const COMMON_HANDLERS: [Handler; 9] = [
+    Handler::read("batches", Combine::Sum),
+    Handler::read("class", Combine::First),
+    Handler::read("config", Combine::First),
+    Handler::read("cycles", Combine::Sum),
+    Handler::read("drops", Combine::Sum),
+    Handler::read("handlers", Combine::First),
+    Handler::read("name", Combine::First),
+    Handler::read("packets", Combine::Sum),
+    Handler::read("ports", Combine::First),
+];
+
+/// Which elements are in `copy`, by index.
+fn presence(config: &FlatConfig, copy: Copy) -> Vec<bool> {
+    let count = config.elements.len();
+    if !copy.slow_thread {
+        return vec![true; count];
+    }
+    let is_punt = |index: usize| config.elements[index].class == punt::CLASS.name;
+    let mut downstream = vec![Vec::new(); count];
+    let mut has_input = vec![false; count];
+    for connection in &config.connections {
+        downstream[connection.from.0].push(connection.to.0);
+        has_input[connection.to.0] = true;
+    }
+    let spread = |roots: Vec<usize>, through_punts: bool| {
+        let mut reached = vec![false; count];
+        let mut open = roots;
+        while let Some(index) = open.pop() {
+            if !std::mem::replace(&mut reached[index], true) && (through_punts || !is_punt(index)) {
+                open.extend(&downstream[index]);
+            }
+        }
+        reached
+    };
+    let slow = spread((0..count).filter(|&index| is_punt(index)).collect(), true);
+    if copy.is_slow() {
+        return slow;
+    }
+    let fast = spread((0..count).filter(|&index| !has_input[index]).collect(), false);
+    (0..count).map(|index| fast[index] || !slow[index]).collect()
+}
+
+impl Graph {
+    /// Makes all elements, wires and initialises them. All elements are made even after a mistake, so that
+    /// every mistake is reported; initialisation stops at the first.
+    pub fn build(
+        config: &Arc<FlatConfig>,
+        registry: &Registry,
+        shared: &Shared,
+        copy: Copy,
+        options: &GraphOptions,
+        control: &Arc<Control>,
+    ) -> Result<Self, Vec<Diagnostic>> {
+        let present = presence(config, copy);
+        let mut problems = Vec::new();
+        let mut slots = Vec::with_capacity(config.elements.len());
+        for (index, flat) in config.elements.iter().enumerate() {
+            let mut made = None;
+            if present[index] {
+                let result = match registry.class(&flat.class) {
+                    Some(class) => (class.make)(&mut Setup::new(flat, shared, copy).within(config, index)),
+                    None => Err(format!("unknown element class '{}'", flat.class).into()),
+                };
+                match result {
+                    Ok(element) => made = Some(element),
+                    Err(error) => problems.extend(
+                        error.messages.into_iter().map(|text| problem(config, index, "configuring", text)),
+                    ),
+                }
+            }
+            slots.push(Slot::new(made, flat.inputs, flat.outputs));
+        }
+        if !problems.is_empty() {
+            return Err(problems);
+        }
+        wire(&mut slots, config, &present);
+        let pool = Pool::new(options.pool).map_err(|error| {
+            vec![Diagnostic {
+                location: None,
+                severity: Severity::Error,
+                message: format!("no memory for {} frames: {error}", options.pool.frames),
+                help: Some("ask for fewer frames, or free memory".into()),
+                context: None,
+                excerpt: None,
+            }]
+        })?;
+        let clock = if options.simulated_time { Clock::simulated() } else { Clock::real() };
+        let context_options = ContextOptions { burst: options.burst, copy: copy.index };
+        let context = Context::new(slots, pool, clock, context_options, control.clone());
+        let by_name =
+            config.elements.iter().enumerate().map(|(index, flat)| (flat.name.clone(), index)).collect();
+        let mut graph = Self { context, config: config.clone(), by_name, copy };
+        for index in 0..config.elements.len() {
+            match graph.context.enter(index, |element, cx| element.initialise(cx)) {
+                None | Some(Ok(())) => {}
+                Some(Err(text)) => return Err(vec![problem(config, index, "initializing", text)]),
+            }
+        }
+        Ok(graph)
+    }
+
+    /// The configuration this was made from.
+    pub fn config(&self) -> &Arc<FlatConfig> {
+        &self.config
+    }
+
+    /// Which copy this is.
+    pub fn copy(&self) -> Copy {
+        self.copy
+    }
+
+    /// The machine.
+    pub fn context(&mut self) -> &mut Context {
+        &mut self.context
+    }
+
+    /// Number of the element called `name` that this copy has.
+    pub fn find(&self, name: &str) -> Option<usize> {
+        self.by_name.get(name).copied().filter(|&index| self.context.slots[index].element.is_some())
+    }
+
+    /// Runs `call` on an element and works off what it emits; `None` when this copy does not have it.
+    pub fn enter<R>(
+        &mut self,
+        element: usize,
+        call: impl FnOnce(&mut dyn Element, &mut Context) -> R,
+    ) -> Option<R> {
+        self.context.enter(element, call)
+    }
+
+    /// Pushes `batch` into `input` of `element` and works off all that follows.
+    pub fn push(&mut self, element: usize, input: usize, batch: Batch) {
+        self.context.run(End { element: element as u32, port: input as u32 }, batch);
+    }
+
+    /// What each element did so far, in the order of the configuration.
+    pub fn stats(&self) -> Vec<ElementStats> {
+        (0..self.context.slots.len()).map(|index| self.context.stats(index)).collect()
+    }
+
+    /// Sets all elements' counters back to zero (not what their handlers count).
+    pub fn reset_stats(&mut self) {
+        self.context.reset_stats();
+    }
+
+    /// How the pool of frames does.
+    pub fn pool_stats(&mut self) -> PoolStats {
+        self.context.pool().stats()
+    }
+
+    /// Adds the file descriptors that awake tasks wait for to `fds`; returns whether some awake task has
+    /// none, so that it must be asked again soon.
+    pub(crate) fn wait_fds<'a>(&'a self, fds: &mut Vec<BorrowedFd<'a>>) -> bool {
+        let mut some_without = false;
+        for slot in self.context.slots.iter().filter(|slot| slot.is_scheduled()) {
+            match slot.element.as_ref().and_then(|element| element.wait_fd()) {
+                Some(fd) => fds.push(fd),
+                None => some_without = true,
+            }
+        }
+        some_without
+    }
+
+    /// All handlers of an element, those that every element has included.
+    pub fn handlers(&self, element: usize) -> Vec<Handler> {
+        let mut handlers = COMMON_HANDLERS.to_vec();
+        if let Some(element) = &self.context.slots[element].element {
+            for handler in element.handlers() {
+                handlers.retain(|common| common.name != handler.name);
+                handlers.push(*handler);
+            }
+        }
+        handlers.sort_by_key(|handler| handler.name);
+        handlers
+    }
+
+    /// Reads a handler. `None` when this copy does not have the element.
+    pub fn read(&mut self, element: usize, name: &str, argument: &str) -> Option<Result<String, String>> {
+        self.context.slots[element].element.as_ref()?;
+        let handlers = self.handlers(element);
+        let Some(handler) = handlers.iter().find(|handler| handler.name == name) else {
+            return Some(Err(self.no_handler(element, name, &handlers)));
+        };
+        if !handler.readable {
+            let message =
+                format!("handler '{}.{name}' can only be written", self.config.elements[element].name);
+            return Some(Err(message));
+        }
+        let own = self.context.slots[element]
+            .element
+            .as_ref()
+            .is_some_and(|element| element.handlers().iter().any(|own| own.name == name));
+        if own {
+            return self.context.enter(element, |element, _| element.read(name, argument));
+        }
+        Some(Ok(self.read_common(element, name, &handlers)))
+    }
+
+    fn no_handler(&self, element: usize, name: &str, handlers: &[Handler]) -> String {
+        let known: Vec<_> = handlers.iter().map(|handler| handler.name).collect();
+        format!(
+            "no handler '{}.{name}'; '{}' has {}",
+            self.config.elements[element].name,
+            self.config.elements[element].class,
+            known.join(", ")
+        )
+    }
+
+    fn read_common(&self, element: usize, name: &str, handlers: &[Handler]) -> String {
+        let flat = &self.config.elements[element];
+        let stats = self.context.stats(element);
+        match name {
+            "name" => flat.name.clone(),
+            "class" => flat.class.clone(),
+            "config" => flat.config.clone(),
+            "packets" => stats.packets.to_string(),
+            "batches" => stats.batches.to_string(),
+            "cycles" => format!("{:.0}", stats.cycles),
+            "drops" => stats.drops.iter().map(|(_, count)| count).sum::<u64>().to_string(),
+            "handlers" => handlers
+                .iter()
+                .map(|handler| {
+                    let read = if handler.readable { "r" } else { "" };
+                    let write = if handler.writable { "w" } else { "" };
+                    format!("{}\t{read}{write}\n", handler.name)
+                })
+                .collect(),
+            _ => ports_text(&self.config, element),
+        }
+    }
+
+    /// Writes a handler. `None` when this copy does not have the element.
+    pub fn write(&mut self, element: usize, name: &str, value: &str) -> Option<Result<(), String>> {
+        self.context.slots[element].element.as_ref()?;
+        let handlers = self.handlers(element);
+        match handlers.iter().find(|handler| handler.name == name) {
+            None => Some(Err(self.no_handler(element, name, &handlers))),
+            Some(handler) if !handler.writable => {
+                let message =
+                    format!("handler '{}.{name}' can only be read", self.config.elements[element].name);
+                Some(Err(message))
+            }
+            Some(_) => self.context.enter(element, |element, cx| element.write(cx, name, value)),
+        }
+    }
+}
+
+/// The text of the `ports` handler: a line per port, as in Click.
+fn ports_text(config: &FlatConfig, element: usize) -> String {
+    let flat = &config.elements[element];
+    let mut text = String::new();
+    for (title, kinds, input) in [("input", &flat.input_kinds, true), ("output", &flat.output_kinds, false)] {
+        text.push_str(&format!("{} {title}{}\n", kinds.len(), if kinds.len() == 1 { "" } else { "s" }));
+        for (port, kind) in kinds.iter().enumerate() {
+            let kind = if *kind == PortKind::Push { "push" } else { "pull" };
+            let peers: Vec<String> = config
+                .connections
+                .iter()
+                .filter_map(|connection| match input {
+                    true if connection.to == (element, port) => {
+                        Some(format!("{} [{}]", config.elements[connection.from.0].name, connection.from.1))
+                    }
+                    false if connection.from == (element, port) => {
+                        Some(format!("[{}] {}", connection.to.1, config.elements[connection.to.0].name))
+                    }
+                    _ => None,
+                })
+                .collect();
+            text.push_str(&format!("{kind}\t-\t{}\n", peers.join(", ")));
+        }
+    }
+    text
+}
+
+fn problem(config: &FlatConfig, element: usize, doing: &str, message: String) -> Diagnostic {
+    let flat = &config.elements[element];
+    Diagnostic {
+        location: Some(flat.location.clone()),
+        severity: Severity::Error,
+        message,
+        help: None,
+        context: Some(format!("While {doing} '{} :: {}':", flat.name, flat.class)),
+        excerpt: None,
+    }
+}
+
+/// Fills in the slots' ends, and who wakes whom.
+fn wire(slots: &mut [Slot], config: &FlatConfig, present: &[bool]) {
+    let end = |(element, port): (usize, usize)| Some(End { element: element as u32, port: port as u32 });
+    for connection in &config.connections {
+        let (from, to) = (connection.from, connection.to);
+        if !present[from.0] || !present[to.0] {
+            continue;
+        }
+        match config.elements[from.0].output_kinds[from.1] {
+            PortKind::Push => slots[from.0].outputs[from.1] = end(to),
+            PortKind::Pull => slots[to.0].inputs[to.1] = end(from),
+        }
+    }
+    let pulls = |kinds: &[PortKind]| kinds.contains(&PortKind::Pull);
+    let mut listeners = vec![Vec::new(); slots.len()];
+    for (index, flat) in config.elements.iter().enumerate() {
+        if !present[index] || !pulls(&flat.input_kinds) || pulls(&flat.output_kinds) {
+            continue;
+        }
+        let mut notifiers = Vec::new();
+        let mut all_tell = true;
+        let mut seen = vec![false; slots.len()];
+        let mut open = vec![index];
+        while let Some(at) = open.pop() {
+            if std::mem::replace(&mut seen[at], true) {
+                continue;
+            }
+            if at != index && slots[at].element.as_ref().is_some_and(|element| element.notifies()) {
+                notifiers.push(at as u32);
+                listeners[at].push(index as u32);
+                continue;
+            }
+            if at != index && !pulls(&config.elements[at].input_kinds) {
+                all_tell = false;
+            }
+            open.extend(slots[at].inputs.iter().flatten().map(|from| from.element as usize));
+        }
+        slots[index].notifiers = all_tell.then(|| notifiers.into());
+    }
+    for (slot, listeners) in slots.iter_mut().zip(listeners) {
+        slot.listeners = listeners.into();
+    }
+}

@@ -1,0 +1,37 @@
+//! The Click language, the [`Element`] trait, and the machine that moves batches of packets through a graph
+//! of elements.
+//!
+//! | file | what lives there |
+//! | --- | --- |
+//! | [`lang`] | the Click language: text in, flat configuration or diagnostics out |
+//! | [`element`] | [`Element`], [`Class`], handlers: what an author of an element implements |
+//! | [`arguments`] | the configuration string of an element, read by name, position and type |
+//! | [`setup`] | what an element sees while it is made: arguments, ports, things shared between copies |
+//! | [`context`] | what an element sees while it runs: outputs, inputs, drops, tasks, timers, frames |
+//! | [`graph`](mod@graph) | one worker's copy of all elements, made from a flat configuration |
+//! | [`router`] | all copies on their threads; handlers, statistics, start and stop |
+//! | [`punt`] | the bounded way from the workers to the slow thread |
+//! | [`testing`] | a graph in memory for tests: packets in, packets out |
+//!
+//! **One rule shapes all of it**: an element never calls another one. It gets a batch, leaves in it what
+//! goes out by output 0, hands what goes elsewhere to the [`Context`], and returns; the machine carries the
+//! batches on, depth first, as Click would call them. So every element is a plain `&mut self`, no element is
+//! ever entered twice, loops in the graph cost no stack, and this crate needs no `unsafe`.
+
+#![forbid(unsafe_code)]
+
+pub mod arguments;
+pub mod clock;
+pub mod context;
+pub mod element;
+pub mod graph;
+pub mod lang;
+pub mod punt;
+pub mod router;
+pub mod setup;
+pub mod testing;
+
+pub use arguments::{Arguments, FromArgument};
+pub use context::{Context, Verdict};
+pub use element::{Class, Combine, ConfigError, Element, Handler, TaskStatus};
+pub use setup::Setup;

@@ -1,0 +1,171 @@
+//! =c
+//! Punt([I<keyword> CAPACITY])
+//!
+//! =s threads
+//! hands packets to the slow thread
+//!
+//! =d
+//! Everything behind a Punt exists once, on the slow thread, with a transmit queue of its own on every port.
+//! Use it in front of what is rare and slow: ICMP errors, fragmentation, address resolution.
+//!
+//! Packets cross over a bounded ring per worker, CAPACITY packets long (1,024 by default). When a ring is full
+//! the packet is dropped and counted as "punt ring full"; the worker never waits. A graph that runs on one
+//! thread alone passes packets straight on.
+//!
+//! =h length read-only
+//! Packets on their way, in all rings.
+//!
+//! =h capacity read-only
+//! Packets that one ring holds.
+//!
+//! =e
+//!   ttl :: DecIPTTL
+//!   ttl[1] -> Punt -> ICMPError(10.0.0.1, timeexceeded) -> [0]rt
+
+use std::os::fd::BorrowedFd;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use packet::{Batch, Packet};
+use rtrb::{Consumer, Producer, RingBuffer};
+
+use crate::context::Context;
+use crate::element::{Class, Combine, ConfigError, Element, Handler, TaskStatus};
+use crate::router::Waker;
+use crate::setup::Setup;
+
+/// The class `Punt`.
+pub static CLASS: Class = Class {
+    name: "Punt",
+    ports: "1/1",
+    processing: Class::PUSH,
+    flow: Class::COMPLETE_FLOW,
+    manual: include_str!("punt.rs"),
+    make,
+};
+
+/// Under this key the router shares the slow thread's waker.
+pub(crate) const SLOW_WAKER: &str = "slow thread";
+
+/// Packets that a ring holds unless the configuration says otherwise.
+const DEFAULT_CAPACITY: usize = 1024;
+
+/// Both ends of all rings of one `Punt`, until the copies took them.
+struct Rings {
+    ends: Mutex<Vec<Ends>>,
+}
+
+/// Both ends of the ring of one worker.
+type Ends = (Option<Producer<Packet>>, Option<Consumer<Packet>>);
+
+fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
+    let capacity = setup.arguments.keyword_or("CAPACITY", DEFAULT_CAPACITY)?;
+    setup.arguments.finish()?;
+    if !(1..=1 << 20).contains(&capacity) {
+        return Err(format!("CAPACITY: expected 1 to 1048576 packets, got {capacity}").into());
+    }
+    let copy = setup.copy();
+    if !copy.slow_thread {
+        return Ok(Box::new(Passage));
+    }
+    let rings = setup.shared_by_copies(|| {
+        let ends = (0..copy.workers)
+            .map(|_| {
+                let (producer, consumer) = RingBuffer::new(capacity);
+                (Some(producer), Some(consumer))
+            })
+            .collect();
+        Ok::<_, ConfigError>(Rings { ends: Mutex::new(ends) })
+    })?;
+    let mut ends = rings.ends.lock().unwrap_or_else(PoisonError::into_inner);
+    if copy.is_slow() {
+        let rings = ends.iter_mut().filter_map(|(_, consumer)| consumer.take()).collect();
+        let waker = setup.shared().get::<Waker>(SLOW_WAKER);
+        return Ok(Box::new(Far { rings, capacity, next: 0, waker }));
+    }
+    let ring = ends
+        .get_mut(copy.index)
+        .and_then(|(producer, _)| producer.take())
+        .ok_or_else(|| ConfigError::new("the ring of this worker is taken already"))?;
+    let waker = setup.shared().get::<Waker>(SLOW_WAKER);
+    Ok(Box::new(Near { ring, capacity, waker }))
+}
+
+/// Where there is one thread only.
+struct Passage;
+
+impl Element for Passage {}
+
+/// The worker's end.
+struct Near {
+    ring: Producer<Packet>,
+    capacity: usize,
+    waker: Option<Arc<Waker>>,
+}
+
+const HANDLERS: [Handler; 2] =
+    [Handler::read("length", Combine::Max), Handler::read("capacity", Combine::First)];
+
+impl Element for Near {
+    fn push(&mut self, cx: &mut Context, _input: usize, batch: &mut Batch) {
+        for packet in batch.drain() {
+            if let Err(rtrb::PushError::Full(packet)) = self.ring.push(packet) {
+                cx.drop(packet, "punt ring full");
+            }
+        }
+        if let Some(waker) = &self.waker {
+            waker.wake_if_asleep();
+        }
+    }
+
+    fn handlers(&self) -> &'static [Handler] {
+        &HANDLERS
+    }
+
+    fn read(&mut self, name: &str, _argument: &str) -> Result<String, String> {
+        Ok(if name == "length" { self.capacity - self.ring.slots() } else { self.capacity }.to_string())
+    }
+}
+
+/// The slow thread's end.
+struct Far {
+    rings: Vec<Consumer<Packet>>,
+    capacity: usize,
+    next: usize,
+    waker: Option<Arc<Waker>>,
+}
+
+impl Element for Far {
+    fn initialise(&mut self, cx: &mut Context) -> Result<(), String> {
+        cx.wake();
+        Ok(())
+    }
+
+    fn task(&mut self, cx: &mut Context) -> TaskStatus {
+        let mut left = cx.burst();
+        // Start at another ring each time, so that a flooded worker does not starve the others.
+        self.next = (self.next + 1) % self.rings.len().max(1);
+        for offset in 0..self.rings.len() {
+            let ring = (self.next + offset) % self.rings.len();
+            while left > 0
+                && let Ok(packet) = self.rings[ring].pop()
+            {
+                cx.emit(0, packet);
+                left -= 1;
+            }
+        }
+        if left < cx.burst() { TaskStatus::Busy } else { TaskStatus::Idle }
+    }
+
+    fn handlers(&self) -> &'static [Handler] {
+        &HANDLERS
+    }
+
+    fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.waker.as_deref().map(Waker::fd)
+    }
+
+    fn read(&mut self, name: &str, _argument: &str) -> Result<String, String> {
+        let length: usize = self.rings.iter().map(Consumer::slots).sum();
+        Ok(if name == "length" { length } else { self.capacity }.to_string())
+    }
+}

@@ -1,0 +1,519 @@
+//! All copies of a graph, each on its thread, and the one place from which they are controlled.
+//!
+//! A worker runs turn after turn ([`Context::turn`](crate::Context::turn)). Between turns, at a batch
+//! boundary, it looks whether the control thread left something in its mail box: a closure that gets the
+//! whole copy. So handlers, statistics and changes see a graph at rest, and no element needs a lock.
+//!
+//! **Idle workers block.** After a few hundred turns without work a worker says that it is asleep, turns once
+//! more (so that nothing that came in between is missed), and blocks on the file descriptors of its ports, on
+//! its waker and on the next timer. Whoever leaves it mail, or punts to it, looks at the asleep flag after
+//! having left it (both sides sequentially consistent), and only then pays for the system call.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+
+use packet::{PoolOptions, PoolStats};
+
+use crate::context::ElementStats;
+use crate::element::Combine;
+use crate::graph::{Graph, GraphOptions, Registry};
+use crate::lang::{Diagnostic, FlatConfig};
+use crate::punt;
+use crate::setup::{Copy, Shared};
+
+/// Turns without work after which a worker blocks. At some 100 ns a turn that is 20 to 50 us of polling, about
+/// what waking up costs.
+const IDLE_TURNS: u32 = 256;
+
+/// Longest time a worker blocks while a task without a file descriptor wants to look for work.
+const POLL_PERIOD: Duration = Duration::from_micros(50);
+
+/// Longest time a worker blocks at all.
+const LONGEST_SLEEP: Duration = Duration::from_secs(1);
+
+/// Wakes one thread.
+#[derive(Debug)]
+pub struct Waker {
+    asleep: AtomicBool,
+    event: OwnedFd,
+}
+
+impl Waker {
+    /// A waker for one thread. Fails when the process has no file descriptors left.
+    pub fn new() -> std::io::Result<Self> {
+        let event = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?;
+        Ok(Self { asleep: AtomicBool::new(false), event })
+    }
+
+    /// Wakes the thread if it sleeps; one load when it does not.
+    #[inline]
+    pub fn wake_if_asleep(&self) {
+        std::sync::atomic::fence(Ordering::SeqCst);
+        if self.asleep.load(Ordering::SeqCst) && self.asleep.swap(false, Ordering::SeqCst) {
+            // A full counter means that the thread was woken already.
+            let _ = rustix::io::write(&self.event, &1u64.to_ne_bytes());
+        }
+    }
+
+    /// Readable when the thread was woken.
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.event.as_fd()
+    }
+
+    fn clear(&self) {
+        self.asleep.store(false, Ordering::SeqCst);
+        // Nothing to read means that something else ended the sleep.
+        let _ = rustix::io::read(&self.event, &mut [0u8; 8]);
+    }
+}
+
+/// What all copies share with the control thread.
+pub struct Control {
+    run_count: AtomicI64,
+    stopped: Mutex<bool>,
+    stop_signal: Condvar,
+    sink: Box<dyn Fn(&str) + Send + Sync>,
+}
+
+impl Control {
+    /// Messages of elements go to `sink`, a line at a time.
+    pub fn new(sink: impl Fn(&str) + Send + Sync + 'static) -> Arc<Self> {
+        Arc::new(Self {
+            run_count: AtomicI64::new(1),
+            stopped: Mutex::new(false),
+            stop_signal: Condvar::new(),
+            sink: Box::new(sink),
+        })
+    }
+
+    /// Prints a message of an element.
+    pub fn message(&self, line: &str) {
+        (self.sink)(line);
+    }
+
+    /// Takes one from the run count; at zero the router is to stop.
+    pub fn stop(&self) {
+        if self.run_count.fetch_sub(1, Ordering::AcqRel) <= 1 {
+            *self.stopped.lock().unwrap_or_else(PoisonError::into_inner) = true;
+            self.stop_signal.notify_all();
+        }
+    }
+
+    /// Whether the router is to stop.
+    pub fn is_stopped(&self) -> bool {
+        self.run_count.load(Ordering::Acquire) <= 0
+    }
+
+    /// Waits until the router is to stop, at most `timeout`; returns whether it is.
+    pub fn wait(&self, timeout: Duration) -> bool {
+        let stopped = self.stopped.lock().unwrap_or_else(PoisonError::into_inner);
+        let (stopped, _) = self
+            .stop_signal
+            .wait_timeout_while(stopped, timeout, |stopped| !*stopped)
+            .unwrap_or_else(PoisonError::into_inner);
+        *stopped
+    }
+}
+
+impl std::fmt::Debug for Control {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Control").field("run_count", &self.run_count).finish_non_exhaustive()
+    }
+}
+
+/// How to run a graph.
+#[derive(Clone, Copy, Debug)]
+pub struct RouterOptions {
+    /// Number of workers, 1 or more.
+    pub workers: usize,
+    /// How each copy is made.
+    pub graph: GraphOptions,
+    /// The slow thread's pool.
+    pub slow_pool: PoolOptions,
+    /// Whether each worker is bound to one CPU.
+    pub pin: bool,
+}
+
+impl Default for RouterOptions {
+    fn default() -> Self {
+        Self {
+            workers: 1,
+            graph: GraphOptions::default(),
+            slow_pool: PoolOptions { frames: 4096, ..PoolOptions::default() },
+            pin: false,
+        }
+    }
+}
+
+/// A command for a worker, carried out at a batch boundary.
+type Command = Box<dyn FnOnce(&mut Graph) + Send>;
+
+/// A copy and how to reach it.
+struct Worker {
+    mail: Sender<Command>,
+    has_mail: Arc<AtomicBool>,
+    waker: Arc<Waker>,
+    graph: Option<Graph>,
+    mailbox: Option<Receiver<Command>>,
+    thread: Option<JoinHandle<()>>,
+    end: Arc<AtomicBool>,
+    turns: Arc<Turns>,
+}
+
+/// How busy a worker was: turns in all and turns that found work.
+#[derive(Debug, Default)]
+struct Turns {
+    busy_ns: AtomicI64,
+    since: Mutex<Option<Instant>>,
+}
+
+/// A running router.
+pub struct Router {
+    config: Arc<FlatConfig>,
+    control: Arc<Control>,
+    workers: Vec<Worker>,
+    pin: bool,
+}
+
+/// What one copy did.
+#[derive(Clone, Debug)]
+pub struct CopyStats {
+    /// What each element did, in the order of the configuration.
+    pub elements: Vec<ElementStats>,
+    /// How the pool of frames does.
+    pub pool: PoolStats,
+    /// Share of the time since the start that the thread worked, 0 to 1.
+    pub busy: f64,
+}
+
+impl Router {
+    /// Makes all copies. `shared` holds what the program hands to elements; all problems of all copies are
+    /// reported, each once.
+    pub fn build(
+        config: Arc<FlatConfig>,
+        registry: &Registry,
+        shared: &Shared,
+        options: &RouterOptions,
+        control: Arc<Control>,
+    ) -> Result<Self, Vec<Diagnostic>> {
+        let slow_thread = config.elements.iter().any(|element| element.class == punt::CLASS.name);
+        let copies = options.workers.max(1) + usize::from(slow_thread);
+        let mut workers = Vec::new();
+        for index in 0..copies {
+            let copy = Copy { index, workers: options.workers.max(1), slow_thread };
+            let (mail, mailbox) = channel();
+            let waker = if copy.is_slow() {
+                shared.get_or_make(punt::SLOW_WAKER, Waker::new)
+            } else if index == 0 && slow_thread {
+                // The workers' ends of the rings ask for it when they are made.
+                shared.get_or_make(punt::SLOW_WAKER, Waker::new).and_then(|_| Waker::new().map(Arc::new))
+            } else {
+                Waker::new().map(Arc::new)
+            };
+            let waker = waker.map_err(|error| {
+                vec![Diagnostic {
+                    location: None,
+                    severity: crate::lang::Severity::Error,
+                    message: format!("cannot make an event descriptor: {error}"),
+                    help: Some("raise the limit of open files (ulimit -n)".into()),
+                    context: None,
+                    excerpt: None,
+                }]
+            })?;
+            let mut graph_options = options.graph;
+            if copy.is_slow() {
+                graph_options.pool = options.slow_pool;
+            }
+            let graph = Graph::build(&config, registry, shared, copy, &graph_options, &control)?;
+            workers.push(Worker {
+                mail,
+                has_mail: Arc::default(),
+                waker,
+                graph: Some(graph),
+                mailbox: Some(mailbox),
+                thread: None,
+                end: Arc::default(),
+                turns: Arc::default(),
+            });
+        }
+        Ok(Self { config, control, workers, pin: options.pin })
+    }
+
+    /// Starts the threads.
+    pub fn start(&mut self) -> std::io::Result<()> {
+        let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+        for (index, worker) in self.workers.iter_mut().enumerate() {
+            let (Some(graph), Some(mailbox)) = (worker.graph.take(), worker.mailbox.take()) else { continue };
+            let name = if graph.copy().is_slow() { "slow".to_owned() } else { format!("worker {index}") };
+            let cpu = (self.pin && !graph.copy().is_slow()).then_some(index % cpus);
+            let thread = Thread {
+                graph,
+                mailbox,
+                has_mail: worker.has_mail.clone(),
+                waker: worker.waker.clone(),
+                end: worker.end.clone(),
+                turns: worker.turns.clone(),
+            };
+            worker.thread = Some(std::thread::Builder::new().name(name).spawn(move || thread.run(cpu))?);
+        }
+        Ok(())
+    }
+
+    /// The configuration that runs.
+    pub fn config(&self) -> &Arc<FlatConfig> {
+        &self.config
+    }
+
+    /// Number of workers, the slow thread not counted.
+    pub fn workers(&self) -> usize {
+        self.workers.len() - usize::from(self.has_slow_thread())
+    }
+
+    /// Whether there is a slow thread.
+    pub fn has_slow_thread(&self) -> bool {
+        self.config.elements.iter().any(|element| element.class == punt::CLASS.name)
+    }
+
+    /// What stops the router, and where messages go.
+    pub fn control(&self) -> &Arc<Control> {
+        &self.control
+    }
+
+    /// Runs `call` on every copy at a batch boundary and returns the results in order. A copy whose thread
+    /// ended (it panicked) gives none.
+    pub fn on_each<R: Send + 'static>(
+        &mut self,
+        call: impl Fn(&mut Graph) -> R + Clone + Send + 'static,
+    ) -> Vec<R> {
+        let mut answers = Vec::new();
+        for worker in &mut self.workers {
+            if let Some(graph) = &mut worker.graph {
+                answers.push(call(graph));
+                continue;
+            }
+            let (sender, receiver) = channel();
+            let call = call.clone();
+            let command: Command = Box::new(move |graph| {
+                // Nobody waits any more only when the control thread gave up.
+                let _ = sender.send(call(graph));
+            });
+            if worker.mail.send(command).is_ok() {
+                worker.has_mail.store(true, Ordering::SeqCst);
+                worker.waker.wake_if_asleep();
+                if let Ok(answer) = receiver.recv() {
+                    answers.push(answer);
+                }
+            }
+        }
+        answers
+    }
+
+    /// Reads `element.handler argument` and combines the values of all copies.
+    pub fn read(&mut self, path: &str) -> Result<String, String> {
+        let (target, argument) = path.trim().split_once(char::is_whitespace).unwrap_or((path.trim(), ""));
+        let (element, handler) = self.resolve(target)?;
+        let (handler_name, argument) = (handler.to_owned(), argument.trim().to_owned());
+        let answers = self.on_each(move |graph| {
+            let combine = graph
+                .handlers(element)
+                .iter()
+                .find(|known| known.name == handler_name)
+                .map_or(Combine::First, |known| known.combine);
+            graph.read(element, &handler_name, &argument).map(|value| (combine, value))
+        });
+        let mut values = Vec::new();
+        let mut combine = Combine::First;
+        for (how, value) in answers.into_iter().flatten() {
+            combine = how;
+            values.push(value?);
+        }
+        Ok(combined(combine, values))
+    }
+
+    /// Writes `value` to `element.handler` on every copy.
+    pub fn write(&mut self, target: &str, value: &str) -> Result<(), String> {
+        let (element, handler) = self.resolve(target.trim())?;
+        let (handler, value) = (handler.to_owned(), value.to_owned());
+        let answers = self.on_each(move |graph| graph.write(element, &handler, &value));
+        answers.into_iter().flatten().collect()
+    }
+
+    fn resolve<'a>(&self, target: &'a str) -> Result<(usize, &'a str), String> {
+        let Some((name, handler)) = target.rsplit_once('.') else {
+            return Err(format!("'{target}' is not of the form ELEMENT.HANDLER"));
+        };
+        match self.config.elements.iter().position(|element| element.name == name) {
+            Some(index) => Ok((index, handler)),
+            None => Err(format!("no element named '{name}'")),
+        }
+    }
+
+    /// What each copy did so far.
+    pub fn stats(&mut self) -> Vec<CopyStats> {
+        let busy: Vec<f64> = self.workers.iter().map(|worker| worker.turns.share()).collect();
+        let answers = self.on_each(|graph| (graph.stats(), graph.pool_stats()));
+        answers
+            .into_iter()
+            .zip(busy)
+            .map(|((elements, pool), busy)| CopyStats { elements, pool, busy })
+            .collect()
+    }
+
+    /// Whether a thread ended by a panic; its name.
+    pub fn failed(&self) -> Option<String> {
+        self.workers.iter().find_map(|worker| {
+            let thread = worker.thread.as_ref()?;
+            thread.is_finished().then(|| thread.thread().name().unwrap_or("worker").to_owned())
+        })
+    }
+
+    /// Ends all threads at a batch boundary and waits for them. Returns the names of those that had panicked.
+    pub fn stop(mut self) -> Vec<String> {
+        self.end()
+    }
+
+    fn end(&mut self) -> Vec<String> {
+        for worker in &self.workers {
+            worker.end.store(true, Ordering::SeqCst);
+            worker.has_mail.store(true, Ordering::SeqCst);
+            worker.waker.wake_if_asleep();
+        }
+        let mut panicked = Vec::new();
+        for worker in &mut self.workers {
+            if let Some(thread) = worker.thread.take() {
+                let name = thread.thread().name().unwrap_or("worker").to_owned();
+                if thread.join().is_err() {
+                    panicked.push(name);
+                }
+            }
+        }
+        panicked
+    }
+}
+
+impl Drop for Router {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+impl std::fmt::Debug for Router {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Router").field("workers", &self.workers.len()).finish_non_exhaustive()
+    }
+}
+
+/// Makes one value of those of several copies.
+fn combined(combine: Combine, values: Vec<String>) -> String {
+    let numbers = || values.iter().map(|value| value.trim().parse::<f64>()).collect::<Result<Vec<_>, _>>();
+    let integers = || values.iter().map(|value| value.trim().parse::<u64>()).collect::<Result<Vec<_>, _>>();
+    match combine {
+        Combine::Sum => match (integers(), numbers()) {
+            (Ok(integers), _) => integers.iter().sum::<u64>().to_string(),
+            (_, Ok(numbers)) => numbers.iter().sum::<f64>().to_string(),
+            _ => values.join("\n"),
+        },
+        Combine::Max => match numbers() {
+            Ok(numbers) => numbers.into_iter().fold(0.0, f64::max).to_string(),
+            Err(_) => values.join("\n"),
+        },
+        Combine::Join => values.join(""),
+        Combine::First => values.into_iter().next().unwrap_or_default(),
+    }
+}
+
+impl Turns {
+    fn share(&self) -> f64 {
+        let since = *self.since.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(since) = since else { return 0.0 };
+        let elapsed = since.elapsed().as_nanos() as f64;
+        (self.busy_ns.load(Ordering::Relaxed) as f64 / elapsed).clamp(0.0, 1.0)
+    }
+}
+
+/// What a worker's thread owns.
+struct Thread {
+    graph: Graph,
+    mailbox: Receiver<Command>,
+    has_mail: Arc<AtomicBool>,
+    waker: Arc<Waker>,
+    end: Arc<AtomicBool>,
+    turns: Arc<Turns>,
+}
+
+impl Thread {
+    fn run(mut self, cpu: Option<usize>) {
+        if let Some(cpu) = cpu {
+            let mut set = rustix::thread::CpuSet::new();
+            set.set(cpu);
+            // A container may forbid it; the worker then runs where the kernel puts it.
+            let _ = rustix::thread::sched_setaffinity(None, &set);
+        }
+        *self.turns.since.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+        let mut idle_turns = 0;
+        let mut busy_since = None;
+        loop {
+            if self.has_mail.load(Ordering::Relaxed) && self.read_mail() {
+                return;
+            }
+            if self.graph.context().turn() {
+                idle_turns = 0;
+                if busy_since.is_none() {
+                    busy_since = Some(self.graph.context().now_ns());
+                }
+                continue;
+            }
+            if let Some(since) = busy_since.take() {
+                let spent = self.graph.context().now_ns().saturating_sub(since) as i64;
+                self.turns.busy_ns.fetch_add(spent, Ordering::Relaxed);
+            }
+            idle_turns += 1;
+            if idle_turns > IDLE_TURNS {
+                self.sleep();
+                idle_turns = 0;
+            } else {
+                std::hint::spin_loop();
+            }
+        }
+    }
+
+    /// Carries out what the control thread left; true when the thread is to end.
+    fn read_mail(&mut self) -> bool {
+        self.has_mail.store(false, Ordering::SeqCst);
+        while let Ok(command) = self.mailbox.try_recv() {
+            command(&mut self.graph);
+        }
+        self.end.load(Ordering::SeqCst)
+    }
+
+    fn sleep(&mut self) {
+        self.waker.asleep.store(true, Ordering::SeqCst);
+        std::sync::atomic::fence(Ordering::SeqCst);
+        // Whatever came before the flag was set is found by this turn; whoever comes later sees the flag.
+        if self.has_mail.load(Ordering::SeqCst) || self.graph.context().turn() {
+            self.waker.clear();
+            return;
+        }
+        let now = self.graph.context().now_ns();
+        let mut timeout = LONGEST_SLEEP;
+        if let Some(due) = self.graph.context().next_timer_ns() {
+            timeout = timeout.min(Duration::from_nanos(due.saturating_sub(now)));
+        }
+        let mut descriptors = vec![PollFd::from_borrowed_fd(self.waker.fd(), PollFlags::IN)];
+        let mut fds = Vec::new();
+        if self.graph.wait_fds(&mut fds) {
+            timeout = timeout.min(POLL_PERIOD);
+        }
+        descriptors.extend(fds.iter().map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN)));
+        let timeout = Timespec { tv_sec: timeout.as_secs() as i64, tv_nsec: timeout.subsec_nanos().into() };
+        // An interrupted poll is as good as one that ended: the next turn looks at everything.
+        let _ = poll(&mut descriptors, Some(&timeout));
+        self.waker.clear();
+    }
+}

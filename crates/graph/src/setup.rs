@@ -1,0 +1,216 @@
+//! What an element sees while it is made.
+//!
+//! Every worker makes its own copy of every element. What the copies must have in common (a port whose
+//! queues they share out, a neighbour table, a ring between threads) is made by the first copy that asks and
+//! handed to the others: [`Setup::shared`].
+
+use std::any::{Any, TypeId};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::arguments::Arguments;
+use crate::lang::{FlatConfig, FlatElement, PortKind};
+
+/// Things that the copies of a graph share, by type and key; also how the program hands things to elements
+/// (the map of port names, say).
+#[derive(Clone, Default)]
+pub struct Shared {
+    things: Arc<Mutex<Things>>,
+}
+
+/// Things by type and key.
+type Things = HashMap<(TypeId, String), Arc<dyn Any + Send + Sync>>;
+
+impl Shared {
+    /// The thing of type `T` under `key`; made by `make` when there is none yet.
+    pub fn get_or_make<T: Any + Send + Sync, E>(
+        &self,
+        key: &str,
+        make: impl FnOnce() -> Result<T, E>,
+    ) -> Result<Arc<T>, E> {
+        if let Some(thing) = self.get(key) {
+            return Ok(thing);
+        }
+        // Made without the lock held, because making one thing may ask for another.
+        let made: Arc<T> = Arc::new(make()?);
+        let mut things = self.things.lock().unwrap_or_else(PoisonError::into_inner);
+        things.insert((TypeId::of::<T>(), key.to_owned()), made.clone());
+        Ok(made)
+    }
+
+    /// The thing of type `T` under `key`, if there is one.
+    pub fn get<T: Any + Send + Sync>(&self, key: &str) -> Option<Arc<T>> {
+        let things = self.things.lock().unwrap_or_else(PoisonError::into_inner);
+        things.get(&(TypeId::of::<T>(), key.to_owned())).cloned()?.downcast().ok()
+    }
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Shared(..)")
+    }
+}
+
+/// Which copy of the graph is being made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Copy {
+    /// Number of this copy: workers are 0 to `workers - 1`, the slow thread comes after them.
+    pub index: usize,
+    /// Number of workers.
+    pub workers: usize,
+    /// Whether a slow thread exists beside the workers.
+    pub slow_thread: bool,
+}
+
+impl Copy {
+    /// Whether this is the slow thread's copy.
+    pub fn is_slow(&self) -> bool {
+        self.index >= self.workers
+    }
+
+    /// Number of copies in all, the slow thread's included.
+    pub fn count(&self) -> usize {
+        self.workers + usize::from(self.slow_thread)
+    }
+}
+
+/// Which way to look from an element.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// Along its output of this number, where packets go.
+    Downstream(usize),
+    /// Along its input of this number, where packets come from.
+    Upstream(usize),
+}
+
+/// What [`Setup::nearest`] found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Nearest<'a> {
+    /// Names of the elements, nearest first.
+    pub names: Vec<&'a str>,
+    /// Whether every way leads to one of them: no way ends elsewhere.
+    pub everywhere: bool,
+}
+
+/// What an element sees while it is made.
+#[derive(Debug)]
+pub struct Setup<'a> {
+    element: &'a FlatElement,
+    shared: &'a Shared,
+    copy: Copy,
+    place: Option<(&'a FlatConfig, usize)>,
+    /// The arguments, to be read by the element.
+    pub arguments: Arguments,
+}
+
+impl<'a> Setup<'a> {
+    /// For the element `element` of the copy `copy`.
+    pub fn new(element: &'a FlatElement, shared: &'a Shared, copy: Copy) -> Self {
+        Self { element, shared, copy, place: None, arguments: Arguments::new(&element.config) }
+    }
+
+    /// Says that the element is number `index` of `config`, so that it can look around.
+    pub fn within(mut self, config: &'a FlatConfig, index: usize) -> Self {
+        self.place = Some((config, index));
+        self
+    }
+
+    /// The element's name.
+    pub fn name(&self) -> &'a str {
+        &self.element.name
+    }
+
+    /// The configuration string as it stands in the configuration.
+    pub fn config(&self) -> &'a str {
+        &self.element.config
+    }
+
+    /// Number of inputs in use.
+    pub fn inputs(&self) -> usize {
+        self.element.inputs
+    }
+
+    /// Number of outputs in use.
+    pub fn outputs(&self) -> usize {
+        self.element.outputs
+    }
+
+    /// Whether the element pulls packets from its input `port` (they are pushed into it otherwise).
+    pub fn input_is_pull(&self, port: usize) -> bool {
+        self.element.input_kinds.get(port) == Some(&PortKind::Pull)
+    }
+
+    /// Whether packets are pulled out of the element's output `port` (it pushes them otherwise).
+    pub fn output_is_pull(&self, port: usize) -> bool {
+        self.element.output_kinds.get(port) == Some(&PortKind::Pull)
+    }
+
+    /// The element that `name` means to this one: a neighbour in its own compound element, or one further
+    /// outside.
+    pub fn find(&self, name: &str) -> Option<&'a FlatElement> {
+        let (config, _) = self.place?;
+        let mut scope = self.element.name.as_str();
+        loop {
+            scope = scope.rsplit_once('/').map_or("", |(outer, _)| outer);
+            let full = if scope.is_empty() { name.to_owned() } else { format!("{scope}/{name}") };
+            match config.find(&full) {
+                Some(index) => return Some(&config.elements[index]),
+                None if scope.is_empty() => return None,
+                None => {}
+            }
+        }
+    }
+
+    /// The nearest elements in `direction` whose class is `wanted`, on every way; elements behind them are
+    /// not looked at.
+    pub fn nearest(&self, direction: Direction, wanted: impl Fn(&str) -> bool) -> Nearest<'a> {
+        let mut found = Nearest { names: Vec::new(), everywhere: true };
+        let Some((config, index)) = self.place else { return Nearest::default() };
+        let beyond = |element: usize, only: Option<usize>| -> Vec<usize> {
+            let fits = |port: usize| only.is_none_or(|only| only == port);
+            let ends = config.connections.iter().filter_map(|connection| {
+                let (here, there) = match direction {
+                    Direction::Downstream(_) => (connection.from, connection.to),
+                    Direction::Upstream(_) => (connection.to, connection.from),
+                };
+                (here.0 == element && fits(here.1)).then_some(there.0)
+            });
+            ends.collect()
+        };
+        let (Direction::Downstream(port) | Direction::Upstream(port)) = direction;
+        let mut seen = vec![false; config.elements.len()];
+        let mut open = std::collections::VecDeque::from(beyond(index, Some(port)));
+        found.everywhere = !open.is_empty();
+        while let Some(at) = open.pop_front() {
+            if std::mem::replace(&mut seen[at], true) {
+                continue;
+            }
+            if wanted(&config.elements[at].class) {
+                found.names.push(&config.elements[at].name);
+                continue;
+            }
+            let next = beyond(at, None);
+            found.everywhere &= !next.is_empty();
+            open.extend(next);
+        }
+        found
+    }
+
+    /// Which copy of the graph this is for.
+    pub fn copy(&self) -> Copy {
+        self.copy
+    }
+
+    /// What all copies share.
+    pub fn shared(&self) -> &'a Shared {
+        self.shared
+    }
+
+    /// The thing of type `T` that the copies of this element share; the first copy makes it.
+    pub fn shared_by_copies<T: Any + Send + Sync, E>(
+        &self,
+        make: impl FnOnce() -> Result<T, E>,
+    ) -> Result<Arc<T>, E> {
+        self.shared.get_or_make(&format!("element:{}", self.element.name), make)
+    }
+}

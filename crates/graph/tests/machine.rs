@@ -1,0 +1,250 @@
+//! The machine: order, scattering, loops, pulls, tasks, timers, drops. Uses tiny elements of its own.
+
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+use graph::graph::Registry;
+use graph::testing::Bench;
+use graph::{Class, Context, Element, TaskStatus, Verdict};
+use packet::Batch;
+
+/// Sends every packet out by every output, first to last.
+static COPY: Class = Class {
+    name: "Copy",
+    ports: "1/1-",
+    processing: Class::PUSH,
+    flow: Class::COMPLETE_FLOW,
+    manual: "",
+    make: |_| Ok(Box::new(Copy)),
+};
+
+struct Copy;
+
+impl Element for Copy {
+    fn push(&mut self, cx: &mut Context, _input: usize, batch: &mut Batch) {
+        for packet in batch.drain() {
+            for output in 1..cx.outputs() {
+                let copy = cx.copy(&packet).unwrap();
+                cx.emit(output - 1, copy);
+            }
+            cx.emit(cx.outputs() - 1, packet);
+        }
+    }
+}
+
+/// Appends its letter to each packet; drops packets that begin with 'x', diverts those with 'y'.
+static LETTER: Class = Class {
+    name: "Letter",
+    ports: "1/1-2",
+    processing: Class::AGNOSTIC_WITH_ERRORS,
+    flow: Class::COMPLETE_FLOW,
+    manual: "",
+    make: |setup| {
+        let letter: String = setup.arguments.required("LETTER")?;
+        setup.arguments.finish()?;
+        Ok(Box::new(Letter(letter.bytes().next().unwrap())))
+    },
+};
+
+struct Letter(u8);
+
+impl Element for Letter {
+    fn process(&mut self, cx: &mut Context, batch: &mut Batch) {
+        cx.filter(batch, |packet| {
+            packet.append(1).unwrap()[0] = self.0;
+            match packet.data()[0] {
+                b'x' => Verdict::Drop("begins with x"),
+                b'y' => Verdict::Divert(1, "begins with y"),
+                _ => Verdict::Keep,
+            }
+        });
+    }
+}
+
+/// A queue without a limit.
+static STORE: Class = Class {
+    name: "Store",
+    ports: "1/1",
+    processing: "h/l",
+    flow: Class::COMPLETE_FLOW,
+    manual: "",
+    make: |_| Ok(Box::new(Store(Vec::new()))),
+};
+
+struct Store(Vec<packet::Packet>);
+
+impl Element for Store {
+    fn push(&mut self, cx: &mut Context, _input: usize, batch: &mut Batch) {
+        self.0.extend(batch.drain());
+        cx.set_signal(true);
+    }
+    fn pull(&mut self, cx: &mut Context, _output: usize, batch: &mut Batch, max: usize) {
+        let count = max.min(self.0.len());
+        self.0.drain(..count).for_each(|packet| batch.push(packet));
+        cx.set_signal(!self.0.is_empty());
+    }
+    fn notifies(&self) -> bool {
+        true
+    }
+}
+
+/// Moves two packets a turn from its input to its output.
+static MOVER: Class = Class {
+    name: "Mover",
+    ports: "1/1",
+    processing: "l/h",
+    flow: Class::COMPLETE_FLOW,
+    manual: "",
+    make: |_| Ok(Box::new(Mover)),
+};
+
+struct Mover;
+
+impl Element for Mover {
+    fn task(&mut self, cx: &mut Context) -> TaskStatus {
+        let mut batch = cx.spare_batch();
+        cx.pull(0, &mut batch, 1);
+        cx.pull(0, &mut batch, 1);
+        let moved = !batch.is_empty();
+        cx.emit_batch(0, &mut batch);
+        cx.recycle(batch);
+        match (moved, cx.upstream_active()) {
+            (true, _) => TaskStatus::Busy,
+            (false, true) => TaskStatus::Idle,
+            (false, false) => TaskStatus::Asleep,
+        }
+    }
+}
+
+/// Sends one packet every millisecond.
+static TICKER: Class = Class {
+    name: "Ticker",
+    ports: "0/1",
+    processing: Class::PUSH,
+    flow: Class::COMPLETE_FLOW,
+    manual: "",
+    make: |_| Ok(Box::new(Ticker)),
+};
+
+struct Ticker;
+
+impl Element for Ticker {
+    fn initialise(&mut self, cx: &mut Context) -> Result<(), String> {
+        cx.set_timer(1, cx.now_ns() + 1_000_000);
+        cx.set_timer(2, cx.now_ns() + 500_000);
+        cx.clear_timer(2);
+        Ok(())
+    }
+    fn timer(&mut self, cx: &mut Context, key: u32) {
+        assert_eq!(key, 1, "the other timer was cleared");
+        let mut packet = cx.allocate().unwrap();
+        packet.set_data(b"t");
+        cx.emit(0, packet);
+        cx.set_timer(1, cx.now_ns() + 1_000_000);
+    }
+}
+
+fn registry() -> Registry {
+    let mut registry = Registry::new();
+    registry.add(&[&COPY, &LETTER, &STORE, &MOVER, &TICKER]);
+    registry
+}
+
+fn texts(packets: Vec<Vec<u8>>) -> Vec<String> {
+    packets.into_iter().map(|bytes| String::from_utf8(bytes).unwrap()).collect()
+}
+
+#[test]
+fn with_a_burst_of_one_the_order_is_that_of_nested_calls() {
+    let config = "in :: TestInput -> a :: Copy; a[0] -> b :: Copy -> Letter(1) -> o :: TestOutput;
+        b[1] -> Letter(2) -> o; a[1] -> Letter(3) -> o;";
+    let mut bench = Bench::with_burst(&registry(), config, 1);
+    bench.push("in", &[b"p", b"q"]);
+    assert_eq!(texts(bench.taken("o")), ["p1", "p2", "p3", "q1", "q2", "q3"]);
+    // Larger bursts keep the order on each way.
+    let mut bench = Bench::with_burst(&registry(), config, 32);
+    bench.push("in", &[b"p", b"q"]);
+    assert_eq!(texts(bench.taken("o")), ["p1", "q1", "p2", "q2", "p3", "q3"]);
+}
+
+#[test]
+fn drops_are_counted_by_reason_and_diverted_ones_go_their_way() {
+    let mut bench = Bench::element(&registry(), "Letter(a)", 1, 2);
+    bench.push("in0", &[b"1", b"x", b"y", b"2", b"x"]);
+    assert_eq!(texts(bench.taken("out0")), ["1a", "2a"]);
+    assert_eq!(texts(bench.taken("out1")), ["ya"]);
+    assert_eq!(bench.drops("e", "begins with x"), 2);
+    assert_eq!(bench.drops("e", "begins with y"), 0);
+    let mut bench = Bench::element(&registry(), "Letter(a)", 1, 1);
+    bench.push("in0", &[b"1", b"y"]);
+    assert_eq!(bench.drops("e", "begins with y"), 1);
+    assert_eq!(bench.read("e.drops"), "1");
+    assert_eq!(bench.read("e.packets"), "2");
+    assert_eq!(bench.read("e.class"), "Letter");
+}
+
+#[test]
+fn packets_that_circle_are_dropped_in_the_end() {
+    let mut bench = Bench::new(&registry(), "in :: TestInput -> a :: Punt -> b :: Punt -> a;");
+    let free = bench.graph().pool_stats().free;
+    bench.push("in", &[b"p", b"q"]);
+    let lost: u64 = ["a", "b"].iter().map(|name| bench.drops(name, "circles in the graph")).sum();
+    assert_eq!(lost, 2);
+    assert_eq!(bench.graph().pool_stats().free, free);
+}
+
+#[test]
+fn a_queue_wakes_the_task_downstream_through_agnostic_elements() {
+    let mut bench = Bench::new(
+        &registry(),
+        "in :: TestInput -> s :: Store -> l :: Letter(a) -> m :: Mover -> out :: TestOutput;",
+    );
+    bench.run(10);
+    assert!(!bench.graph().context().has_awake_tasks());
+    bench.push("in", &[b"1", b"x", b"3", b"4", b"5"]);
+    assert!(bench.graph().context().has_awake_tasks());
+    bench.run(10);
+    assert_eq!(texts(bench.taken("out")), ["1a", "3a", "4a", "5a"]);
+    assert!(!bench.graph().context().has_awake_tasks());
+    assert_eq!(bench.drops("l", "begins with x"), 1);
+}
+
+#[test]
+fn what_a_pull_path_diverts_is_pushed() {
+    let mut bench = Bench::new(
+        &registry(),
+        "in :: TestInput -> s :: Store -> l :: Letter(a) -> m :: Mover -> out :: TestOutput;
+         l[1] -> err :: TestOutput;",
+    );
+    bench.push("in", &[b"y1", b"2", b"y3", b"4"]);
+    bench.run(10);
+    assert_eq!(texts(bench.taken("out")), ["2a", "4a"]);
+    assert_eq!(texts(bench.taken("err")), ["y1a", "y3a"]);
+}
+
+#[test]
+fn timers_fire_in_order_and_not_when_cleared() {
+    let mut bench = Bench::new(&registry(), "t :: Ticker -> out :: TestOutput;");
+    bench.advance_ns(999_999);
+    assert_eq!(bench.taken("out").len(), 0);
+    bench.advance_ns(1);
+    assert_eq!(bench.taken("out").len(), 1);
+    bench.advance_ns(10_000_000);
+    assert_eq!(bench.taken("out").len(), 10);
+}
+
+#[test]
+fn no_frame_is_lost() {
+    let mut bench = Bench::new(
+        &registry(),
+        "in :: TestInput -> c :: Copy -> l :: Letter(a) -> s :: Store -> m :: Mover -> o :: TestOutput;
+         c[1] -> l; l[1] -> o;",
+    );
+    let free = bench.graph().pool_stats().free;
+    for _ in 0..100 {
+        bench.push("in", &[b"1", b"x", b"y", b"2"]);
+        bench.run(100);
+        bench.taken("o");
+    }
+    bench.graph().context().pool().refill();
+    assert_eq!(bench.graph().pool_stats().free, free);
+}
