@@ -37,6 +37,9 @@ const MOST_HOPS: u32 = 1 << 20;
 /// One turn in this many is timed.
 const TIMED_SHARE: u32 = 16;
 
+/// A stay in an element that took longer was interrupted: the kernel gave the CPU to somebody else.
+const INTERRUPTED_CYCLES: u64 = 1_000_000;
+
 /// What a filter says of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
@@ -683,7 +686,10 @@ impl Context {
     fn charge(&mut self, element: u32) {
         if self.timed {
             let now = cycles::now();
-            self.slots[element as usize].timed_cycles += now.wrapping_sub(self.mark);
+            let spent = now.wrapping_sub(self.mark);
+            if spent < INTERRUPTED_CYCLES {
+                self.slots[element as usize].timed_cycles += spent;
+            }
             self.mark = now;
         }
     }
@@ -697,6 +703,8 @@ impl Context {
             let Some(element) = self.run_queue.pop_front() else { break };
             worked |= self.run_task(element);
         }
+        // What handlers set in motion between turns is not timed.
+        self.timed = false;
         worked
     }
 

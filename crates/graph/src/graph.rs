@@ -135,6 +135,23 @@ fn presence(config: &FlatConfig, copy: Copy) -> Vec<bool> {
     (0..count).map(|index| fast[index] || !slow[index]).collect()
 }
 
+/// Makes every element of a configuration only to see whether its arguments are right; nothing is opened.
+/// Elements of unknown classes are passed over: the compiler said so already.
+pub fn check_arguments(config: &FlatConfig, registry: &Registry) -> Vec<Diagnostic> {
+    let shared = Shared::default();
+    let copy = Copy { index: 0, workers: 1, slow_thread: false };
+    let mut problems = Vec::new();
+    for (index, flat) in config.elements.iter().enumerate() {
+        let Some(class) = registry.class(&flat.class) else { continue };
+        let mut setup = Setup::new(flat, &shared, copy).within(config, index).for_check();
+        if let Err(error) = (class.make)(&mut setup) {
+            problems
+                .extend(error.messages.into_iter().map(|text| problem(config, index, "configuring", text)));
+        }
+    }
+    problems
+}
+
 impl Graph {
     /// Makes all elements, wires and initialises them. All elements are made even after a mistake, so that
     /// every mistake is reported; initialisation stops at the first.

@@ -166,7 +166,7 @@ struct Worker {
     turns: Arc<Turns>,
 }
 
-/// How busy a worker was: turns in all and turns that found work.
+/// How busy a worker was.
 #[derive(Debug, Default)]
 struct Turns {
     busy_ns: AtomicI64,
@@ -259,6 +259,7 @@ impl Router {
                 waker: worker.waker.clone(),
                 end: worker.end.clone(),
                 turns: worker.turns.clone(),
+                busy_since: None,
             };
             worker.thread = Some(std::thread::Builder::new().name(name).spawn(move || thread.run(cpu))?);
         }
@@ -356,8 +357,9 @@ impl Router {
 
     /// What each copy did so far.
     pub fn stats(&mut self) -> Vec<CopyStats> {
-        let busy: Vec<f64> = self.workers.iter().map(|worker| worker.turns.share()).collect();
+        // The threads bring their account of busy time up to date when they read their mail.
         let answers = self.on_each(|graph| (graph.stats(), graph.pool_stats()));
+        let busy: Vec<f64> = self.workers.iter().map(|worker| worker.turns.share()).collect();
         answers
             .into_iter()
             .zip(busy)
@@ -445,6 +447,8 @@ struct Thread {
     waker: Arc<Waker>,
     end: Arc<AtomicBool>,
     turns: Arc<Turns>,
+    /// When the current row of turns with work began, by the graph's clock.
+    busy_since: Option<u64>,
 }
 
 impl Thread {
@@ -457,22 +461,18 @@ impl Thread {
         }
         *self.turns.since.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
         let mut idle_turns = 0;
-        let mut busy_since = None;
         loop {
             if self.has_mail.load(Ordering::Relaxed) && self.read_mail() {
                 return;
             }
             if self.graph.context().turn() {
                 idle_turns = 0;
-                if busy_since.is_none() {
-                    busy_since = Some(self.graph.context().now_ns());
+                if self.busy_since.is_none() {
+                    self.busy_since = Some(self.graph.context().now_ns());
                 }
                 continue;
             }
-            if let Some(since) = busy_since.take() {
-                let spent = self.graph.context().now_ns().saturating_sub(since) as i64;
-                self.turns.busy_ns.fetch_add(spent, Ordering::Relaxed);
-            }
+            self.account();
             idle_turns += 1;
             if idle_turns > IDLE_TURNS {
                 self.sleep();
@@ -483,8 +483,17 @@ impl Thread {
         }
     }
 
+    /// Adds the current row of turns with work to the busy time; it begins anew with the next turn with work.
+    fn account(&mut self) {
+        if let Some(since) = self.busy_since.take() {
+            let spent = self.graph.context().now_ns().saturating_sub(since) as i64;
+            self.turns.busy_ns.fetch_add(spent, Ordering::Relaxed);
+        }
+    }
+
     /// Carries out what the control thread left; true when the thread is to end.
     fn read_mail(&mut self) -> bool {
+        self.account();
         self.has_mail.store(false, Ordering::SeqCst);
         while let Ok(command) = self.mailbox.try_recv() {
             command(&mut self.graph);

@@ -99,6 +99,7 @@ pub struct Setup<'a> {
     shared: &'a Shared,
     copy: Copy,
     place: Option<(&'a FlatConfig, usize)>,
+    check_only: bool,
     /// The arguments, to be read by the element.
     pub arguments: Arguments,
 }
@@ -106,13 +107,32 @@ pub struct Setup<'a> {
 impl<'a> Setup<'a> {
     /// For the element `element` of the copy `copy`.
     pub fn new(element: &'a FlatElement, shared: &'a Shared, copy: Copy) -> Self {
-        Self { element, shared, copy, place: None, arguments: Arguments::new(&element.config) }
+        Self {
+            element,
+            shared,
+            copy,
+            place: None,
+            check_only: false,
+            arguments: Arguments::new(&element.config),
+        }
     }
 
     /// Says that the element is number `index` of `config`, so that it can look around.
     pub fn within(mut self, config: &'a FlatConfig, index: usize) -> Self {
         self.place = Some((config, index));
         self
+    }
+
+    /// Says that the element is made only to see whether its arguments are right.
+    pub fn for_check(mut self) -> Self {
+        self.check_only = true;
+        self
+    }
+
+    /// Whether the element is made only to see whether its arguments are right. It must then leave the world
+    /// alone: open no port, write no file.
+    pub fn is_check(&self) -> bool {
+        self.check_only
     }
 
     /// The element's name.
@@ -212,5 +232,96 @@ impl<'a> Setup<'a> {
         make: impl FnOnce() -> Result<T, E>,
     ) -> Result<Arc<T>, E> {
         self.shared.get_or_make(&format!("element:{}", self.element.name), make)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::element::{Class, Element};
+    use crate::graph::Registry;
+    use crate::lang::{self, Source};
+
+    struct Nothing;
+    impl Element for Nothing {}
+
+    const fn class(name: &'static str, processing: &'static str) -> Class {
+        Class {
+            name,
+            ports: "-/-",
+            processing,
+            flow: Class::COMPLETE_FLOW,
+            manual: "//! Nothing.",
+            make: |_| Ok(Box::new(Nothing)),
+        }
+    }
+
+    static STEP: Class = class("Step", Class::AGNOSTIC);
+    static STORE: Class = class("Store", "h/l");
+    static PUMP: Class = class("Pump", "l/h");
+
+    fn config(text: &str) -> FlatConfig {
+        let mut registry = Registry::new();
+        registry.add(&[&STEP, &STORE, &PUMP]);
+        let source = Source { name: "test.click".into(), text: text.into() };
+        let (flat, diagnostics) = lang::compile(&source, &lang::Options::default(), &registry);
+        assert!(!diagnostics.has_errors(), "{}", diagnostics.render(false));
+        flat.unwrap()
+    }
+
+    fn with_setup<R>(config: &FlatConfig, name: &str, look: impl FnOnce(&Setup<'_>) -> R) -> R {
+        let index = config.find(name).unwrap();
+        let shared = Shared::default();
+        let copy = Copy { index: 0, workers: 1, slow_thread: false };
+        look(&Setup::new(&config.elements[index], &shared, copy).within(config, index))
+    }
+
+    fn stores(config: &FlatConfig, name: &str, direction: Direction) -> (Vec<String>, bool) {
+        with_setup(config, name, |setup| {
+            let found = setup.nearest(direction, |class| class == "Store");
+            (found.names.into_iter().map(str::to_owned).collect(), found.everywhere)
+        })
+    }
+
+    #[test]
+    fn the_nearest_elements_on_every_way() {
+        let config = config(
+            "a, b, c, d :: Step; q, r, s :: Store;
+             a -> b -> q -> Pump -> c -> r; b[1] -> s; a[1] -> d; q[1] -> Pump -> a; d -> d",
+        );
+        let names = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>();
+        assert_eq!(stores(&config, "a", Direction::Downstream(0)), (names(&["q", "s"]), true));
+        assert_eq!(stores(&config, "b", Direction::Downstream(1)), (names(&["s"]), true));
+        assert_eq!(stores(&config, "c", Direction::Upstream(0)), (names(&["q"]), true));
+        assert_eq!(stores(&config, "b", Direction::Upstream(0)), (names(&["q"]), true));
+        assert_eq!(stores(&config, "c", Direction::Downstream(7)), (Vec::new(), false));
+    }
+
+    #[test]
+    fn a_way_that_ends_elsewhere_is_noticed() {
+        let config = config("a, b :: Step; q :: Store; a -> b -> q -> Pump; b[1] -> end :: Step");
+        assert_eq!(stores(&config, "a", Direction::Downstream(0)), (vec!["q".to_owned()], false));
+    }
+
+    #[test]
+    fn names_are_looked_for_outwards() {
+        let config = config(
+            "elementclass C { input -> x :: Step -> q :: Store -> output };
+             Step -> c :: C -> Step; Step -> r :: Store -> Step",
+        );
+        let find = |name: &str| with_setup(&config, "c/x", |setup| setup.find(name).map(|e| e.name.clone()));
+        assert_eq!(find("q").as_deref(), Some("c/q"));
+        assert_eq!(find("r").as_deref(), Some("r"));
+        assert_eq!(find("c/q").as_deref(), Some("c/q"));
+        assert_eq!(find("nothing"), None);
+    }
+
+    #[test]
+    fn ports_know_who_moves_packets() {
+        let config = config("Step -> q :: Store -> Step");
+        with_setup(&config, "q", |setup| {
+            assert_eq!((setup.input_is_pull(0), setup.output_is_pull(0)), (false, true));
+            assert!(!setup.output_is_pull(1));
+        });
     }
 }

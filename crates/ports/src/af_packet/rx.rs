@@ -1,0 +1,246 @@
+//! The receive side of a packet socket.
+
+use std::cell::Cell;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use packet::{Batch, Packet, PacketType, Pool, checksum};
+
+use crate::af_packet::ring::Ring;
+use crate::af_packet::{ETHERNET_BYTES, Shared, socket};
+use crate::{Event, QueueStats, RxQueue};
+
+/// Bytes of a virtio network header, which lies right before the packet (struct virtio_net_hdr).
+const VIRTIO_BYTES: usize = 10;
+/// Where the kernel writes the link address: behind the header, aligned to 16.
+const ADDRESS_OFFSET: usize = size_of::<libc::tpacket2_hdr>().next_multiple_of(libc::TPACKET_ALIGNMENT);
+/// Bytes of both link addresses, behind which a VLAN tag stands.
+const ADDRESSES: usize = 12;
+/// Bytes of a VLAN tag.
+const TAG_BYTES: usize = 4;
+/// TPID of a customer VLAN tag (IEEE 802.1Q), for kernels that do not say.
+const TPID_CUSTOMER: u16 = 0x8100;
+
+/// A receive queue.
+pub(super) struct AfPacketRx {
+    // The ring before the socket: unmapped first.
+    ring: Ring,
+    socket: OwnedFd,
+    shared: Arc<Shared>,
+    /// The slot that the kernel fills next.
+    head: usize,
+    mtu: usize,
+    warned: AtomicBool,
+    stats: QueueStats,
+    /// What the kernel counted and forgot when asked, and links lost, noticed in `wait_fd`.
+    kernel_drops: Cell<u64>,
+    links_lost: Cell<u64>,
+}
+
+impl AfPacketRx {
+    pub(super) fn new(shared: Arc<Shared>, socket: OwnedFd, ring: Ring, mtu: usize) -> Self {
+        Self {
+            ring,
+            socket,
+            shared,
+            head: 0,
+            mtu,
+            warned: AtomicBool::new(false),
+            stats: QueueStats::default(),
+            kernel_drops: Cell::new(0),
+            links_lost: Cell::new(0),
+        }
+    }
+
+    /// Gives all slots back unread.
+    pub(super) fn discard_all(&mut self) {
+        for _ in 0..self.ring.slots() {
+            if self.ring.status(self.head) & libc::TP_STATUS_USER == 0 {
+                break;
+            }
+            self.release();
+        }
+    }
+
+    #[inline(always)]
+    fn release(&mut self) {
+        self.ring.set_status(self.head, libc::TP_STATUS_KERNEL);
+        self.head = self.ring.next(self.head);
+    }
+
+    #[cold]
+    fn offload_frame(&mut self) {
+        self.stats.add(Event::Offload, 1);
+        if !self.warned.swap(true, Ordering::Relaxed) {
+            let name = &self.shared.name;
+            (self.shared.warn)(&format!(
+                "port {name}: frames longer than the MTU come in, made by a segmentation offload; they are dropped. \
+                 Turn it off with `ethtool -K {name} tso off gso off gro off`, for a veth at both of its ends"
+            ));
+        }
+    }
+
+    #[cold]
+    fn link_lost(&self) {
+        self.links_lost.set(self.links_lost.get() + 1);
+    }
+}
+
+impl RxQueue for AfPacketRx {
+    fn receive(&mut self, pool: &mut Pool, batch: &mut Batch, max: usize) -> usize {
+        let first = batch.len();
+        let wanted = max.min(batch.room());
+        let mut spare: Option<Packet> = None;
+        while batch.len() - first < wanted {
+            let status = self.ring.status(self.head);
+            if status & libc::TP_STATUS_USER == 0 {
+                break;
+            }
+            // Without a frame the packet stays in the ring; when that is full the kernel drops and counts.
+            let Some(mut packet) = spare.take().or_else(|| pool.allocate()) else { break };
+            match fill(&self.ring, self.head, status, self.mtu, &mut packet) {
+                Ok(()) => {
+                    self.stats.packet(packet.len());
+                    batch.push(packet);
+                }
+                Err(reason) => {
+                    spare = Some(packet);
+                    if reason == Event::Offload { self.offload_frame() } else { self.stats.add(reason, 1) }
+                }
+            }
+            self.release();
+        }
+        if let Some(packet) = spare {
+            pool.free_packet(packet);
+        }
+        batch.len() - first
+    }
+
+    fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
+        // A link that went down leaves an error, with which every wait would end at once. Asking takes it away.
+        if let Ok(Err(_)) = rustix::net::sockopt::socket_error(&self.socket) {
+            self.link_lost();
+        }
+        Some(self.socket.as_fd())
+    }
+
+    fn stats(&self) -> QueueStats {
+        if let Ok(new) = socket::statistics(&self.socket) {
+            self.kernel_drops.set(self.kernel_drops.get() + u64::from(new.tp_drops));
+        }
+        let mut stats = self.stats;
+        stats.add(Event::RingFull, self.kernel_drops.get());
+        stats.add(Event::LinkLost, self.links_lost.get());
+        stats
+    }
+}
+
+/// Copies the packet of a slot into a frame and completes it: VLAN tag, checksum, metadata.
+#[inline]
+fn fill(ring: &Ring, slot: usize, status: u32, mtu: usize, packet: &mut Packet) -> Result<(), Event> {
+    let header = ring.header(slot);
+    let (start, length) = (usize::from(header.tp_mac), header.tp_snaplen as usize);
+    if length < ETHERNET_BYTES {
+        return Err(Event::TooShort);
+    }
+    let virtio_at = start.checked_sub(VIRTIO_BYTES).ok_or(Event::TooShort)?;
+    let virtio = ring.bytes(slot, virtio_at, VIRTIO_BYTES).ok_or(Event::TooLong)?;
+    // struct virtio_net_hdr: flags, gso_type, hdr_len, gso_size, csum_start, csum_offset.
+    let is_offload = virtio[1] != 0 && length > mtu + ETHERNET_BYTES;
+    if is_offload {
+        return Err(Event::Offload);
+    }
+    if length < header.tp_len as usize {
+        return Err(Event::TooLong);
+    }
+    let data = ring.bytes(slot, start, length).ok_or(Event::TooLong)?;
+    let tag_bytes = if status & libc::TP_STATUS_VLAN_VALID != 0 { TAG_BYTES } else { 0 };
+    let copy = packet.reset(length + tag_bytes).ok_or(Event::TooLong)?;
+    if tag_bytes == 0 {
+        copy.copy_from_slice(data);
+    } else {
+        insert_tag(copy, data, status, header.tp_vlan_tpid, header.tp_vlan_tci);
+    }
+    if status & libc::TP_STATUS_CSUMNOTREADY != 0 {
+        let number = |at: usize| usize::from(u16::from_ne_bytes([virtio[at], virtio[at + 1]]));
+        complete_checksum(copy, number(6) + tag_bytes, number(8));
+    }
+    packet.set_link_header(0);
+    let address = ring.bytes(slot, ADDRESS_OFFSET, size_of::<libc::sockaddr_ll>());
+    let kernel_type =
+        address.map_or(0, |address| address[std::mem::offset_of!(libc::sockaddr_ll, sll_pkttype)]);
+    packet.set_packet_type(match kernel_type {
+        libc::PACKET_HOST => PacketType::Host,
+        libc::PACKET_BROADCAST => PacketType::Broadcast,
+        libc::PACKET_MULTICAST => PacketType::Multicast,
+        libc::PACKET_OUTGOING => PacketType::Outgoing,
+        _ => PacketType::OtherHost,
+    });
+    packet.set_timestamp_ns(u64::from(header.tp_sec) * 1_000_000_000 + u64::from(header.tp_nsec));
+    Ok(())
+}
+
+/// Puts back the VLAN tag that the card or the kernel took out of the frame.
+#[cold]
+fn insert_tag(copy: &mut [u8], data: &[u8], status: u32, tpid: u16, tci: u16) {
+    let tpid = if status & libc::TP_STATUS_VLAN_TPID_VALID != 0 { tpid } else { TPID_CUSTOMER };
+    copy[..ADDRESSES].copy_from_slice(&data[..ADDRESSES]);
+    copy[ADDRESSES..ADDRESSES + 2].copy_from_slice(&tpid.to_be_bytes());
+    copy[ADDRESSES + 2..ADDRESSES + TAG_BYTES].copy_from_slice(&tci.to_be_bytes());
+    copy[ADDRESSES + TAG_BYTES..].copy_from_slice(&data[ADDRESSES..]);
+}
+
+/// Completes a checksum as a card would: the field at `start + offset` holds the sum of the pseudo-header, and the sum
+/// runs from `start` to the end of the packet (not of the frame's padding: the sender's kernel does not pad).
+/// Positions that make no sense change nothing; the checks of the packet's receiver catch the rest.
+fn complete_checksum(frame: &mut [u8], start: usize, offset: usize) {
+    let Some(covered) = frame.get_mut(start..) else { return };
+    // A result of 0 is sent as 0xffff, which is the same number and, for UDP, does not mean "no checksum" (RFC 768).
+    let sum = checksum::finish_udp(checksum::sum(covered));
+    if let Some(field) = covered.get_mut(offset..offset + 2) {
+        field.copy_from_slice(&sum.to_be_bytes());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_tag_goes_between_addresses_and_type() {
+        let data: Vec<u8> = (0..20).collect();
+        let mut copy = [0; 24];
+        insert_tag(&mut copy, &data, libc::TP_STATUS_VLAN_TPID_VALID, 0x88a8, 0x2005);
+        assert_eq!(copy[..12], data[..12]);
+        assert_eq!(copy[12..16], [0x88, 0xa8, 0x20, 0x05]);
+        assert_eq!(copy[16..], data[12..]);
+        insert_tag(&mut copy, &data, 0, 0x88a8, 5);
+        assert_eq!(copy[12..16], [0x81, 0x00, 0x00, 0x05]);
+    }
+
+    proptest! {
+        #[test]
+        fn a_completed_checksum_is_valid(
+            mut frame in prop::collection::vec(any::<u8>(), 40..200),
+            start in 0usize..30,
+            offset in (0usize..5).prop_map(|half| half * 2),
+        ) {
+            // With a pseudo-header sum of `p` in the field, the finished packet plus `p` sums to zero.
+            let pseudo = u16::from_be_bytes([frame[start + offset], frame[start + offset + 1]]);
+            complete_checksum(&mut frame, start, offset);
+            let total = checksum::combine(checksum::sum(&frame[start..]), pseudo);
+            prop_assert_eq!(total, 0xffff);
+        }
+
+        #[test]
+        fn wild_positions_do_not_panic(
+            mut frame in prop::collection::vec(any::<u8>(), 0..100),
+            start in 0usize..70_000,
+            offset in 0usize..70_000,
+        ) {
+            complete_checksum(&mut frame, start, offset);
+        }
+    }
+}

@@ -1,0 +1,360 @@
+//! Packet sockets on real interfaces: veth pairs in a network namespace of the test's own.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use packet::{Batch, PacketType};
+
+use crate::testing::{
+    batch_of, contents, in_namespace, ip, numbered_frame, pool, receive_numbered, soon, veth_pair,
+};
+use crate::{Event, OpenOptions, Port};
+
+fn open(spec: &str) -> Box<dyn Port> {
+    crate::open(spec, &OpenOptions::default()).unwrap()
+}
+
+fn frames(count: u32, length: usize) -> Vec<Vec<u8>> {
+    (0..count).map(|number| numbered_frame(number, length)).collect()
+}
+
+#[test]
+fn frames_cross_a_veth_pair() {
+    in_namespace(|| {
+        veth_pair("left", "right");
+        let (mut left, mut right) = (open("left"), open("af_packet:right"));
+        let info = left.info();
+        assert_eq!((info.mtu, info.driver, info.rx_queues), (1_500, "af_packet", 1));
+        let (mut tx, mut rx) = (left.take_tx(0).unwrap(), right.take_rx(0).unwrap());
+        let mut pool = pool(1_024);
+        for (count, length) in [(1, 60), (200, 60), (200, 1_514), (3, 20)] {
+            let expected = frames(count, length);
+            let mut batch = batch_of(&mut pool, &expected);
+            assert_eq!(tx.send(&mut pool, &mut batch), count as usize);
+            assert_eq!(receive_numbered(&mut *rx, &mut pool, count as usize), expected);
+        }
+        assert_eq!((tx.stats().packets, tx.stats().dropped()), (404, 0));
+        assert_eq!((rx.stats().packets, rx.stats().bytes), (404, tx.stats().bytes));
+        assert!(rx.wait_fd().is_some());
+        assert_eq!(pool.stats().free, 1_024);
+        // What we send ourselves does not come back.
+        let mut own = left.take_rx(0).unwrap();
+        assert_eq!(own.receive(&mut pool, &mut Batch::new(), 32), 0);
+    });
+}
+
+#[test]
+fn metadata_comes_from_the_kernel() {
+    in_namespace(|| {
+        veth_pair("left", "right");
+        ip("link set right address 02:00:00:00:00:02");
+        let (mut left, mut right) = (open("left"), open("right"));
+        let (mut tx, mut rx) = (left.take_tx(0).unwrap(), right.take_rx(0).unwrap());
+        let mut pool = pool(64);
+        let mut sent = frames(4, 60);
+        sent[1][..6].fill(0xff);
+        sent[2][..6].copy_from_slice(&[1, 0, 0x5e, 0, 0, 9]);
+        sent[3][5] = 99;
+        let mut batch = batch_of(&mut pool, &sent);
+        tx.send(&mut pool, &mut batch);
+        let mut received = Batch::new();
+        while received.len() < 4 {
+            rx.receive(&mut pool, &mut received, 32);
+        }
+        let types: Vec<PacketType> = received.iter().map(|packet| packet.packet_type()).collect();
+        let expected =
+            [PacketType::Host, PacketType::Broadcast, PacketType::Multicast, PacketType::OtherHost];
+        assert_eq!(types, expected);
+        for packet in received.iter() {
+            assert_eq!(packet.link_offset(), Some(0));
+            let age = crate::recorder::now_ns().abs_diff(packet.timestamp_ns());
+            assert!(age < 3_600_000_000_000, "a time stamp of the last hour");
+        }
+    });
+}
+
+#[test]
+fn vlan_tags_are_put_back() {
+    in_namespace(|| {
+        veth_pair("left", "right");
+        let (mut left, mut right) = (open("left"), open("right"));
+        let (mut tx, mut rx) = (left.take_tx(0).unwrap(), right.take_rx(0).unwrap());
+        let mut pool = pool(64);
+        // The receiving kernel takes the tag out of the frame before it gives it to packet sockets. Such a frame may
+        // be 4 bytes longer than others.
+        let plain = numbered_frame(1, 1_514);
+        let tagged = [&plain[..12], &[0x81, 0, 0x20, 7], &plain[12..]].concat();
+        let twice = [&plain[..12], &[0x88, 0xa8, 0, 9, 0x81, 0, 0, 7], &plain[12..100]].concat();
+        let mut batch = batch_of(&mut pool, &[tagged.clone(), twice.clone()]);
+        tx.send(&mut pool, &mut batch);
+        assert_eq!((tx.stats().packets, tx.stats().dropped()), (2, 0));
+        let mut received = Batch::new();
+        while received.len() < 2 {
+            rx.receive(&mut pool, &mut received, 32);
+        }
+        assert_eq!(contents(&received), [tagged, twice]);
+    });
+}
+
+#[test]
+fn checksums_left_to_hardware_are_completed() {
+    in_namespace(|| {
+        veth_pair("left", "right");
+        ip("addr add 192.0.2.1/24 dev left");
+        ip("addr add 2001:db8::1/64 dev left nodad");
+        for (address, at) in [("192.0.2.2", 14 + 20), ("2001:db8::2", 14 + 40)] {
+            ip(&format!("neigh add {address} lladdr 02:00:00:00:00:02 dev left"));
+            let mut right = open("right");
+            let mut rx = right.take_rx(0).unwrap();
+            let any = if address.contains(':') { "[::]:0" } else { "0.0.0.0:0" };
+            let socket = std::net::UdpSocket::bind(any).unwrap();
+            socket
+                .send_to(
+                    b"checksum, please",
+                    format!("{address}:7").replace("2001:db8::2:", "[2001:db8::2]:"),
+                )
+                .unwrap();
+            let (mut pool, mut batch) = (pool(64), Batch::new());
+            while batch.is_empty() {
+                rx.receive(&mut pool, &mut batch, 1);
+                if batch.iter().any(|packet| !packet.data().ends_with(b"checksum, please")) {
+                    pool.free(&mut batch);
+                }
+            }
+            let data = batch.packets()[0].data();
+            let udp = &data[at..];
+            let addresses = if at == 34 { &data[26..34] } else { &data[22..54] };
+            let length = (udp.len() as u16).to_be_bytes();
+            let all = [udp, addresses, &[0, 17], &length].concat();
+            assert!(packet::checksum::is_valid(&all), "{address}: {data:02x?}");
+        }
+    });
+}
+
+static WARNINGS: AtomicUsize = AtomicUsize::new(0);
+
+#[test]
+fn offload_frames_are_counted_with_one_warning() {
+    in_namespace(|| {
+        use std::io::{Read, Write};
+        veth_pair("left", "right");
+        ip("addr add 192.0.2.1/24 dev left");
+        let listener = std::net::TcpListener::bind("192.0.2.1:7000").unwrap();
+        let options = OpenOptions {
+            warn: |text| {
+                assert!(text.contains("`ethtool -K left tso off gso off gro off`"), "{text}");
+                WARNINGS.fetch_add(1, Ordering::Relaxed);
+            },
+            ..OpenOptions::default()
+        };
+        let mut left = crate::open("left?ring=1024", &options).unwrap();
+        let mut rx = left.take_rx(0).unwrap();
+        // The far host has a namespace of its own, so that TCP really crosses the veth.
+        let (number, our_turn) = std::sync::mpsc::channel();
+        let (go, their_turn) = std::sync::mpsc::channel::<()>();
+        let far = std::thread::spawn(move || {
+            in_namespace(move || {
+                number.send(rustix::thread::gettid().as_raw_nonzero()).unwrap();
+                their_turn.recv().unwrap();
+                ip("addr add 192.0.2.2/24 dev right");
+                ip("link set right up");
+                let mut stream = std::net::TcpStream::connect("192.0.2.1:7000").unwrap();
+                stream.write_all(&[1; 200_000]).unwrap();
+            });
+        });
+        ip(&format!("link set right netns {}", our_turn.recv().unwrap()));
+        go.send(()).unwrap();
+        let mut received = Vec::new();
+        listener.accept().unwrap().0.read_to_end(&mut received).unwrap();
+        assert_eq!(received.len(), 200_000);
+        far.join().unwrap();
+        let (mut pool, mut batch) = (pool(64), Batch::new());
+        while rx.receive(&mut pool, &mut batch, 32) > 0 {
+            assert!(batch.iter().all(|packet| packet.len() <= 1_514));
+            pool.free(&mut batch);
+        }
+        assert!(rx.stats().count(Event::Offload) > 1, "{:?}", rx.stats());
+        assert_eq!(WARNINGS.load(Ordering::Relaxed), 1);
+    });
+}
+
+#[test]
+fn several_queues_get_every_packet_once() {
+    in_namespace(|| {
+        veth_pair("left", "right");
+        let options = OpenOptions { rx_queues: 2, tx_queues: 2, ..OpenOptions::default() };
+        let mut right = crate::open("right", &options).unwrap();
+        assert_eq!((right.info().rx_queues, right.info().tx_queues), (2, 2));
+        let mut left = open("left");
+        let mut tx = left.take_tx(0).unwrap();
+        let mut queues = [right.take_rx(0).unwrap(), right.take_rx(1).unwrap()];
+        let mut pool = pool(512);
+        // UDP flows between many addresses, which the hash spreads.
+        let sent: Vec<Vec<u8>> = (0..128_u32)
+            .map(|flow| {
+                let mut frame = numbered_frame(flow, 60);
+                frame[12..34].copy_from_slice(&[
+                    8, 0, 0x45, 0, 0, 46, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, flow as u8, 10, 0, 1,
+                    flow as u8,
+                ]);
+                frame[34..42].copy_from_slice(&[flow as u8, 1, 0, 7, 0, 26, 0, 0]);
+                frame
+            })
+            .collect();
+        let mut batch = batch_of(&mut pool, &sent);
+        assert_eq!(tx.send(&mut pool, &mut batch), 128);
+        let (mut received, mut shares) = (Vec::new(), Vec::new());
+        for queue in &mut queues {
+            let mut batch = Batch::new();
+            shares.push(queue.receive(&mut pool, &mut batch, 256));
+            received.extend(contents(&batch));
+        }
+        received.sort();
+        let mut expected = sent;
+        expected.sort();
+        assert_eq!(received, expected);
+        assert!(shares.iter().all(|&share| share > 10), "{shares:?}");
+    });
+}
+
+#[test]
+fn a_ring_that_is_full_drops_in_the_kernel_and_counts() {
+    in_namespace(|| {
+        veth_pair("left", "right");
+        let (mut left, mut right) = (open("left"), open("right?ring=32"));
+        let (mut tx, mut rx) = (left.take_tx(0).unwrap(), right.take_rx(0).unwrap());
+        let mut pool = pool(256);
+        let sent = frames(50, 60);
+        let mut batch = batch_of(&mut pool, &sent);
+        tx.send(&mut pool, &mut batch);
+        // Small enough a pool that the packets have to stay in the ring.
+        let mut small = crate::testing::pool(1);
+        let mut received = Batch::new();
+        assert_eq!(rx.receive(&mut small, &mut received, 32), 1);
+        assert_eq!(rx.receive(&mut small, &mut received, 32), 0);
+        assert_eq!(rx.receive(&mut pool, &mut received, 64), 31);
+        assert_eq!(contents(&received), sent[..32]);
+        assert_eq!(rx.stats().count(Event::RingFull), 18);
+        // A second question does not forget the first answer.
+        assert_eq!(rx.stats().count(Event::RingFull), 18);
+    });
+}
+
+#[test]
+fn a_link_may_go_and_come_back() {
+    in_namespace(|| {
+        veth_pair("left", "right");
+        let (mut left, mut right) = (open("left"), open("right"));
+        let (mut tx, mut rx) = (left.take_tx(0).unwrap(), right.take_rx(0).unwrap());
+        let mut pool = pool(256);
+        let send = |tx: &mut dyn crate::TxQueue, pool: &mut packet::Pool, count: u32| {
+            let mut batch = batch_of(pool, &frames(count, 60));
+            assert_eq!(tx.send(pool, &mut batch), count as usize);
+        };
+        // First the cable, then the interface itself.
+        ip("link set right down");
+        send(&mut *tx, &mut pool, 5);
+        // The kernel tells of a lost cable in the background; until then the packets wait.
+        soon("the loss is counted", || {
+            tx.flush(&mut pool);
+            tx.stats().count(Event::LinkDown) == 5
+        });
+        ip("link set left down");
+        send(&mut *tx, &mut pool, 7);
+        assert_eq!((tx.stats().count(Event::LinkDown), tx.stats().packets), (12, 0));
+        assert_eq!(rx.receive(&mut pool, &mut Batch::new(), 32), 0);
+        rx.wait_fd();
+        assert_eq!(rx.stats().count(Event::LinkLost), 1);
+        rx.wait_fd();
+        assert_eq!(rx.stats().count(Event::LinkLost), 1);
+        ip("link set left up");
+        ip("link set right up");
+        send(&mut *tx, &mut pool, 9);
+        assert_eq!(receive_numbered(&mut *rx, &mut pool, 9), frames(9, 60));
+        assert_eq!((tx.stats().count(Event::LinkDown), tx.stats().packets), (12, 9));
+        ip("link delete left");
+        send(&mut *tx, &mut pool, 2);
+        tx.flush(&mut pool);
+        assert_eq!(tx.stats().count(Event::LinkDown), 14);
+        assert_eq!(pool.stats().free, 256);
+    });
+}
+
+#[test]
+fn frames_that_cannot_be_sent_are_counted() {
+    in_namespace(|| {
+        veth_pair("left", "right");
+        let (mut left, mut right) = (open("left"), open("right"));
+        let (mut tx, mut rx) = (left.take_tx(0).unwrap(), right.take_rx(0).unwrap());
+        let mut pool = pool(256);
+        let mut batch = batch_of(&mut pool, &[numbered_frame(1, 1_515), vec![0; 13], numbered_frame(2, 60)]);
+        assert_eq!(tx.send(&mut pool, &mut batch), 3);
+        let stats = tx.stats();
+        let counts = (stats.packets, stats.count(Event::TooLong), stats.count(Event::TooShort));
+        assert_eq!(counts, (1, 1, 1));
+        assert_eq!(receive_numbered(&mut *rx, &mut pool, 1), [numbered_frame(2, 60)]);
+        // The MTU becomes smaller behind our back.
+        ip("link set left mtu 1000");
+        let mut batch = batch_of(&mut pool, &[numbered_frame(3, 1_200), numbered_frame(4, 60)]);
+        assert_eq!(tx.send(&mut pool, &mut batch), 2);
+        assert_eq!((tx.stats().packets, tx.stats().count(Event::TooLong)), (2, 2));
+        assert_eq!(receive_numbered(&mut *rx, &mut pool, 1), [numbered_frame(4, 60)]);
+    });
+}
+
+#[test]
+fn errors_say_what_to_do() {
+    in_namespace(|| {
+        let message = |spec: &str| crate::open(spec, &OpenOptions::default()).err().unwrap().to_string();
+        assert_eq!(message("eth7"), "there is no interface `eth7`; there are lo");
+        assert!(message("lo").starts_with("interface `lo` is not Ethernet"));
+        veth_pair("left", "right");
+        let _port = open("left");
+        let expected =
+            "port `left` is already in use by another port of this process; stop it or use another port";
+        assert_eq!(message("left"), expected);
+        ip("link set right down");
+        assert_eq!(message("right"), "interface `right` is down; bring it up with `ip link set right up`");
+        assert_eq!(
+            message("right?ring=1"),
+            "port `right?ring=1`: `ring=1` is wrong: a number from 32 to 1048576 is expected"
+        );
+    });
+}
+
+#[test]
+#[ignore = "the other process of the next test, not a test of its own"]
+fn holds_a_port_until_its_input_ends() {
+    let _port = open(&std::env::var("BRICKWAY_TEST_PORT").unwrap());
+    eprintln!("ready");
+    let _ = std::io::Read::read(&mut std::io::stdin(), &mut [0]);
+}
+
+#[test]
+fn a_port_of_another_process_is_named() {
+    in_namespace(|| {
+        veth_pair("left", "right");
+        let mut holder = std::process::Command::new(std::env::current_exe().unwrap())
+            .args([
+                "--exact",
+                "--ignored",
+                "--nocapture",
+                "af_packet::tests::holds_a_port_until_its_input_ends",
+            ])
+            .env("BRICKWAY_TEST_PORT", "left")
+            .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::null())
+            .stderr(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut ready = [0; 5];
+        std::io::Read::read_exact(holder.stderr.as_mut().unwrap(), &mut ready).unwrap();
+        let error = crate::open("left", &OpenOptions::default()).err().unwrap();
+        let expected =
+            format!("port `left` is already in use by process {}; stop it or use another port", holder.id());
+        assert_eq!(error.to_string(), expected);
+        // However it ends: nothing of it stays.
+        holder.kill().unwrap();
+        holder.wait().unwrap();
+        open("left");
+    });
+}

@@ -1,0 +1,196 @@
+//! The transmit side of a packet socket.
+//!
+//! `send` fills slots and tells the kernel once a batch. The kernel works through them in order and may stop in the
+//! middle (the card is busy); the rest waits for the next call. The `unsent` newest slots before `head` are those
+//! that we handed over and have not seen the kernel pass. A packet counts as sent when the kernel took it.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use packet::{Batch, Pool};
+use rustix::io::Errno;
+use rustix::net::SendFlags;
+
+use crate::af_packet::ring::{Ring, SEND_OFFSET};
+use crate::af_packet::{ETHERNET_BYTES, Shared};
+use crate::{Event, QueueStats, TxQueue};
+
+/// Bytes of a VLAN tag, by which a frame may be longer than the MTU allows.
+const TAG_BYTES: usize = 4;
+/// The type of frames that may be so, in network byte order (IEEE 802.1Q).
+const VLAN_TYPE: [u8; 2] = [0x81, 0x00];
+
+/// A transmit queue.
+pub(super) struct AfPacketTx {
+    // The ring before the socket: unmapped first.
+    ring: Ring,
+    socket: OwnedFd,
+    shared: Arc<Shared>,
+    /// The slot that we fill next.
+    head: usize,
+    /// Slots before `head` handed over that the kernel may not have looked at yet, and their bytes.
+    unsent: usize,
+    unsent_bytes: usize,
+    mtu: usize,
+    /// Packets between batch and pool within one call; empty between calls.
+    sent: Batch,
+    stats: QueueStats,
+}
+
+impl AfPacketTx {
+    pub(super) fn new(shared: Arc<Shared>, socket: OwnedFd, ring: Ring, mtu: usize) -> Self {
+        Self {
+            ring,
+            socket,
+            shared,
+            head: 0,
+            unsent: 0,
+            unsent_bytes: 0,
+            mtu,
+            sent: Batch::new(),
+            stats: QueueStats::default(),
+        }
+    }
+
+    /// Tells the kernel to send what is in the ring, and finds out how far it came.
+    fn kick(&mut self) {
+        let result = rustix::net::send(&self.socket, &[], SendFlags::DONTWAIT);
+        let settled = self.settle();
+        match result {
+            Ok(bytes) if bytes < settled.bytes => self.count_skipped(settled, bytes),
+            Ok(_) | Err(Errno::INTR) => {}
+            // Busy, or the cable is out; the kernel does not say which.
+            Err(Errno::AGAIN | Errno::NOBUFS) => {
+                if settled.packets == 0 && !self.shared.interface.is_running() {
+                    self.take_back(Event::LinkDown);
+                }
+            }
+            Err(Errno::NETDOWN | Errno::NXIO | Errno::NODEV) => self.take_back(Event::LinkDown),
+            Err(_) => self.take_back(Event::Refused),
+        }
+    }
+
+    /// Counts what the kernel took: all but the newest slots that are still to be sent.
+    #[inline]
+    fn settle(&mut self) -> Settled {
+        let before = Settled { packets: self.unsent, bytes: self.unsent_bytes };
+        let (mut slot, mut left, mut left_bytes) = (self.ring.previous(self.head), 0, 0);
+        while left < before.packets && self.ring.status(slot) == libc::TP_STATUS_SEND_REQUEST {
+            left += 1;
+            left_bytes += self.ring.header(slot).tp_len as usize;
+            slot = self.ring.previous(slot);
+        }
+        self.unsent = left;
+        self.unsent_bytes = left_bytes;
+        let settled = Settled { packets: before.packets - left, bytes: before.bytes - left_bytes };
+        self.stats.packets += settled.packets as u64;
+        self.stats.bytes += settled.bytes as u64;
+        settled
+    }
+
+    /// The kernel passed packets without sending them: the MTU became smaller since we looked.
+    #[cold]
+    fn count_skipped(&mut self, settled: Settled, sent_bytes: usize) {
+        self.mtu = self.shared.interface.mtu().unwrap_or(self.mtu);
+        let skipped_bytes = settled.bytes - sent_bytes;
+        let (mut long, mut long_bytes) = (0, 0);
+        let mut slot = self.head;
+        for _ in 0..self.unsent {
+            slot = self.ring.previous(slot);
+        }
+        for _ in 0..settled.packets {
+            slot = self.ring.previous(slot);
+            let length = self.ring.header(slot).tp_len as usize;
+            if length > self.mtu + ETHERNET_BYTES && long_bytes + length <= skipped_bytes {
+                long += 1;
+                long_bytes += length;
+            }
+        }
+        let refused = u64::from(long_bytes < skipped_bytes);
+        self.stats.add(Event::TooLong, long);
+        self.stats.add(Event::Refused, refused);
+        self.stats.packets -= long + refused;
+        self.stats.bytes -= skipped_bytes as u64;
+    }
+
+    /// Takes what the kernel did not look at out of the ring, so that it is not sent when it is stale.
+    #[cold]
+    fn take_back(&mut self, reason: Event) {
+        for _ in 0..std::mem::take(&mut self.unsent) {
+            self.head = self.ring.previous(self.head);
+            self.ring.set_status(self.head, libc::TP_STATUS_AVAILABLE);
+            self.stats.add(reason, 1);
+        }
+        self.unsent_bytes = 0;
+    }
+
+    /// Puts one packet into the ring. `None`: the ring is full.
+    #[inline]
+    fn put(&mut self, data: &[u8]) -> Option<Result<(), Event>> {
+        if data.len() < ETHERNET_BYTES {
+            return Some(Err(Event::TooShort));
+        }
+        let limit = self.mtu + ETHERNET_BYTES + if data[12..14] == VLAN_TYPE { TAG_BYTES } else { 0 };
+        if data.len() > limit {
+            return Some(Err(Event::TooLong));
+        }
+        if self.ring.status(self.head) != libc::TP_STATUS_AVAILABLE {
+            return None;
+        }
+        let Some(room) = self.ring.bytes_mut(self.head, SEND_OFFSET, data.len()) else {
+            // The MTU grew since the ring was made.
+            return Some(Err(Event::TooLong));
+        };
+        room.copy_from_slice(data);
+        self.ring.set_length(self.head, data.len());
+        self.ring.set_status(self.head, libc::TP_STATUS_SEND_REQUEST);
+        self.head = self.ring.next(self.head);
+        self.unsent += 1;
+        self.unsent_bytes += data.len();
+        Some(Ok(()))
+    }
+}
+
+/// Packets that the kernel is done with.
+#[derive(Clone, Copy, Debug)]
+struct Settled {
+    packets: usize,
+    bytes: usize,
+}
+
+impl TxQueue for AfPacketTx {
+    fn send(&mut self, pool: &mut Pool, batch: &mut Batch) -> usize {
+        let (mut taken, mut too_long) = (0, 0);
+        for packet in batch.iter() {
+            match self.put(packet.data()) {
+                Some(Ok(())) => {}
+                Some(Err(reason)) => {
+                    self.stats.add(reason, 1);
+                    too_long += usize::from(reason == Event::TooLong);
+                }
+                None => break,
+            }
+            taken += 1;
+        }
+        if self.unsent > 0 {
+            self.kick();
+        }
+        if too_long > 0 {
+            // The MTU may have grown.
+            self.mtu = self.shared.interface.mtu().unwrap_or(self.mtu);
+        }
+        batch.move_front(&mut self.sent, taken);
+        pool.free(&mut self.sent);
+        taken
+    }
+
+    fn flush(&mut self, _pool: &mut Pool) {
+        if self.unsent > 0 {
+            self.kick();
+        }
+    }
+
+    fn stats(&self) -> QueueStats {
+        self.stats
+    }
+}

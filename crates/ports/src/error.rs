@@ -1,0 +1,164 @@
+//! Why a port could not be opened or used, and what to do about it.
+
+use std::io;
+use std::path::PathBuf;
+
+/// What went wrong with a port. Every message names the port and says what would be right.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PortError {
+    /// The spec does not follow the syntax.
+    #[error("port `{spec}`: {problem}")]
+    BadSpec {
+        /// The spec as written.
+        spec: String,
+        /// What is wrong with it and what would be right.
+        problem: String,
+    },
+    /// No driver has this name.
+    #[error("port `{spec}`: there is no driver `{driver}`; {hint}")]
+    UnknownDriver {
+        /// The spec as written.
+        spec: String,
+        /// The unknown driver.
+        driver: String,
+        /// The nearest one, or all of them.
+        hint: String,
+    },
+    /// The driver does not have this option.
+    #[error("port `{spec}`: driver `{driver}` has no option `{option}`; {hint}")]
+    UnknownOption {
+        /// The spec as written.
+        spec: String,
+        /// The driver.
+        driver: &'static str,
+        /// The unknown option.
+        option: String,
+        /// The nearest one, or all of them.
+        hint: String,
+    },
+    /// An option has a value that it cannot have.
+    #[error("port `{spec}`: `{option}={value}` is wrong: {expected} is expected")]
+    BadValue {
+        /// The spec as written.
+        spec: String,
+        /// The option.
+        option: String,
+        /// Its value.
+        value: String,
+        /// What would be right.
+        expected: String,
+    },
+    /// Linux has no interface of this name, in this network namespace.
+    #[error("there is no interface `{name}`; {hint}")]
+    NoSuchInterface {
+        /// The name asked for.
+        name: String,
+        /// The names there are, or what was probably meant.
+        hint: String,
+    },
+    /// The interface is not Ethernet.
+    #[error(
+        "interface `{name}` is not Ethernet (its link type is {link_type}); a port needs an Ethernet interface"
+    )]
+    NotEthernet {
+        /// The interface.
+        name: String,
+        /// The kernel's number of the link type (ARPHRD_*).
+        link_type: u16,
+    },
+    /// The interface is administratively down.
+    #[error("interface `{name}` is down; bring it up with `ip link set {name} up`")]
+    InterfaceDown {
+        /// The interface.
+        name: String,
+    },
+    /// The process may not do this.
+    #[error("port `{port}`: not permitted to {what}; run as root, or give the program {capability}")]
+    NotPermitted {
+        /// The port.
+        port: String,
+        /// What was tried.
+        what: &'static str,
+        /// The capability that is missing.
+        capability: &'static str,
+    },
+    /// Another port of this program, or another process, has it.
+    #[error("port `{port}` is already in use by {user}; stop it or use another port")]
+    InUse {
+        /// The port.
+        port: String,
+        /// Who has it.
+        user: String,
+    },
+    /// The kernel lacks what the driver needs.
+    #[error("port `{port}`: {problem}")]
+    Unsupported {
+        /// The port.
+        port: String,
+        /// What is missing and how to get it.
+        problem: String,
+    },
+    /// A file cannot be read or written.
+    #[error("cannot {action} `{}`: {problem}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// `read` or `write`.
+        action: &'static str,
+        /// What is wrong.
+        problem: String,
+    },
+    /// The port has fewer queues.
+    #[error(
+        "port `{port}` has no {direction} queue {queue}: it has {count}, counted from 0; open it with more queues"
+    )]
+    NoSuchQueue {
+        /// The port.
+        port: String,
+        /// `receive` or `transmit`.
+        direction: &'static str,
+        /// The queue asked for.
+        queue: usize,
+        /// How many there are.
+        count: usize,
+    },
+    /// Somebody owns the queue already.
+    #[error("{direction} queue {queue} of port `{port}` is taken: a queue has one owner")]
+    QueueTaken {
+        /// The port.
+        port: String,
+        /// `receive` or `transmit`.
+        direction: &'static str,
+        /// The queue asked for.
+        queue: usize,
+    },
+    /// A system call failed in a way that has no better name here.
+    #[error("port `{port}`: {action} failed: {source}")]
+    System {
+        /// The port.
+        port: String,
+        /// What was tried.
+        action: &'static str,
+        /// What the kernel said.
+        source: io::Error,
+    },
+}
+
+impl PortError {
+    /// A failed system call, with the cases that have their own advice.
+    pub(crate) fn system(port: &str, action: &'static str, source: impl Into<io::Error>) -> Self {
+        let (source, port) = (source.into(), port.to_owned());
+        match source.kind() {
+            io::ErrorKind::PermissionDenied => {
+                Self::NotPermitted { port, what: action, capability: "CAP_NET_RAW and CAP_NET_ADMIN" }
+            }
+            _ => Self::System { port, action, source },
+        }
+    }
+
+    /// A file that cannot be read or written.
+    pub(crate) fn file(path: impl Into<PathBuf>, action: &'static str, problem: impl ToString) -> Self {
+        Self::File { path: path.into(), action, problem: problem.to_string() }
+    }
+}

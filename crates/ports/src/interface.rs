@@ -1,0 +1,311 @@
+//! What Linux says about a network interface, and the lock that makes it one port's.
+//!
+//! All of it holds in the calling thread's network namespace, for which sysfs would be the wrong witness: it shows the
+//! namespace in which it was mounted. Hence ioctl and `/proc/thread-self`.
+
+use std::fmt;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::time::Duration;
+
+use packet::wire::ethernet::MacAddr;
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use rustix::process::Pid;
+
+use crate::PortError;
+
+/// Link type of Ethernet (ARPHRD_ETHER).
+const ARPHRD_ETHER: u16 = 1;
+
+/// An interface, and a socket to ask the kernel about it.
+pub(crate) struct Interface {
+    name: String,
+    socket: OwnedFd,
+}
+
+impl Interface {
+    /// An interface by its name; it need not be there.
+    pub(crate) fn new(name: &str) -> Result<Self, PortError> {
+        request_for(name)?;
+        let socket =
+            rustix::net::socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)
+                .map_err(|error| PortError::system(name, "opening a socket", error))?;
+        Ok(Self { name: name.to_owned(), socket })
+    }
+
+    /// An interface that has to be there, and Ethernet, or the error that says what there is.
+    pub(crate) fn existing(name: &str) -> Result<Self, PortError> {
+        let interface = Self::new(name)?;
+        interface.index()?;
+        Ok(interface)
+    }
+
+    /// The kernel's number of the interface.
+    pub(crate) fn index(&self) -> Result<i32, PortError> {
+        let reply = self.get(libc::SIOCGIFINDEX as libc::Ioctl, "asking for the index")?;
+        #[allow(unsafe_code, reason = "a union of the C interface")]
+        // SAFETY: SIOCGIFINDEX writes this member, and any bits are a number.
+        Ok(unsafe { reply.ifr_ifru.ifru_ifindex })
+    }
+
+    /// Whether there is such an interface.
+    pub(crate) fn exists(&self) -> bool {
+        self.index().is_ok()
+    }
+
+    /// The link address.
+    pub(crate) fn mac(&self) -> Result<MacAddr, PortError> {
+        let reply = self.get(libc::SIOCGIFHWADDR as libc::Ioctl, "asking for the link address")?;
+        #[allow(unsafe_code, reason = "a union of the C interface")]
+        // SAFETY: SIOCGIFHWADDR writes this member, and any bits are an address.
+        let address = unsafe { reply.ifr_ifru.ifru_hwaddr };
+        if address.sa_family != ARPHRD_ETHER {
+            return Err(PortError::NotEthernet { name: self.name.clone(), link_type: address.sa_family });
+        }
+        let mut octets = [0; 6];
+        for (octet, byte) in octets.iter_mut().zip(address.sa_data) {
+            *octet = byte as u8;
+        }
+        Ok(MacAddr(octets))
+    }
+
+    /// The MTU in bytes.
+    pub(crate) fn mtu(&self) -> Result<usize, PortError> {
+        let reply = self.get(libc::SIOCGIFMTU as libc::Ioctl, "asking for the MTU")?;
+        #[allow(unsafe_code, reason = "a union of the C interface")]
+        // SAFETY: SIOCGIFMTU writes this member, and any bits are a number.
+        Ok(unsafe { reply.ifr_ifru.ifru_mtu } as usize)
+    }
+
+    /// Whether the interface is administratively up.
+    pub(crate) fn is_up(&self) -> Result<bool, PortError> {
+        Ok(self.flags()? & libc::IFF_UP as libc::c_short != 0)
+    }
+
+    /// Whether the interface is up and its cable is in; false when it is gone.
+    pub(crate) fn is_running(&self) -> bool {
+        self.flags().is_ok_and(|flags| flags & libc::IFF_RUNNING as libc::c_short != 0)
+    }
+
+    fn flags(&self) -> Result<libc::c_short, PortError> {
+        let reply = self.get(libc::SIOCGIFFLAGS as libc::Ioctl, "asking for the flags")?;
+        #[allow(unsafe_code, reason = "a union of the C interface")]
+        // SAFETY: SIOCGIFFLAGS writes this member, and any bits are flags.
+        Ok(unsafe { reply.ifr_ifru.ifru_flags })
+    }
+
+    /// Brings the interface up.
+    pub(crate) fn set_up(&self) -> Result<(), PortError> {
+        let mut request = request_for(&self.name)?;
+        request.ifr_ifru.ifru_flags = self.flags()? | libc::IFF_UP as libc::c_short;
+        self.ioctl(libc::SIOCSIFFLAGS as libc::Ioctl, request, "bringing the interface up").map(drop)
+    }
+
+    /// Sets the MTU.
+    pub(crate) fn set_mtu(&self, mtu: usize) -> Result<(), PortError> {
+        let mut request = request_for(&self.name)?;
+        request.ifr_ifru.ifru_mtu = mtu as libc::c_int;
+        self.ioctl(libc::SIOCSIFMTU as libc::Ioctl, request, "setting the MTU").map(drop)
+    }
+
+    /// Sets the link address.
+    pub(crate) fn set_mac(&self, mac: MacAddr) -> Result<(), PortError> {
+        let mut address = libc::sockaddr { sa_family: ARPHRD_ETHER, sa_data: [0; 14] };
+        for (byte, octet) in address.sa_data.iter_mut().zip(mac.0) {
+            *byte = octet as libc::c_char;
+        }
+        let mut request = request_for(&self.name)?;
+        request.ifr_ifru.ifru_hwaddr = address;
+        self.ioctl(libc::SIOCSIFHWADDR as libc::Ioctl, request, "setting the link address").map(drop)
+    }
+
+    fn get(&self, operation: libc::Ioctl, action: &'static str) -> Result<libc::ifreq, PortError> {
+        self.ioctl(operation, request_for(&self.name)?, action)
+    }
+
+    fn ioctl(
+        &self,
+        operation: libc::Ioctl,
+        request: libc::ifreq,
+        action: &'static str,
+    ) -> Result<libc::ifreq, PortError> {
+        ifreq_ioctl(&self.socket, operation, request).map_err(|error| match error.raw_os_error() {
+            Some(libc::ENODEV) => no_such_interface(&self.name),
+            _ => PortError::system(&self.name, action, error),
+        })
+    }
+}
+
+impl fmt::Debug for Interface {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Interface").field(&self.name).finish()
+    }
+}
+
+/// An interface request with the name filled in.
+pub(crate) fn request_for(name: &str) -> Result<libc::ifreq, PortError> {
+    // netdevice(7): at most IFNAMSIZ with its NUL; the kernel refuses these characters too.
+    if name.is_empty() || name.len() >= libc::IFNAMSIZ || name.contains(['/', '\0', ' ']) {
+        let hint = if name.contains('/') || name.ends_with(".pcap") || name.ends_with(".pcapng") {
+            format!("to read a file write `pcap:{name}`")
+        } else {
+            format!("an interface's name has at most {} characters", libc::IFNAMSIZ - 1)
+        };
+        return Err(PortError::NoSuchInterface { name: name.to_owned(), hint });
+    }
+    #[allow(unsafe_code, reason = "a struct of the C interface")]
+    // SAFETY: an `ifreq` is numbers and bytes, for which zero is a value.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
+        *to = from as libc::c_char;
+    }
+    Ok(request)
+}
+
+/// Asks the kernel something about an interface; `operation` must be one that takes an `ifreq`.
+pub(crate) fn ifreq_ioctl(
+    socket: &impl AsRawFd,
+    operation: libc::Ioctl,
+    mut request: libc::ifreq,
+) -> io::Result<libc::ifreq> {
+    #[allow(unsafe_code, reason = "the C interface of netdevice(7)")]
+    // SAFETY: every caller passes an operation that reads and writes one `ifreq`, which lives for the call.
+    let result = unsafe { libc::ioctl(socket.as_raw_fd(), operation, &raw mut request) };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(request) }
+}
+
+fn no_such_interface(name: &str) -> PortError {
+    let names = names();
+    let hint = if name.ends_with(".pcap") || name.ends_with(".pcapng") {
+        format!("to read a file write `pcap:{name}`")
+    } else if names.is_empty() {
+        "there is none in this network namespace".to_owned()
+    } else {
+        format!("there are {}", names.join(", "))
+    };
+    PortError::NoSuchInterface { name: name.to_owned(), hint }
+}
+
+/// The names of all interfaces of the thread's network namespace.
+fn names() -> Vec<String> {
+    let table = std::fs::read_to_string("/proc/thread-self/net/dev").unwrap_or_default();
+    let mut names: Vec<String> = table
+        .lines()
+        .filter_map(|line| line.split_once(':'))
+        .map(|(name, _)| name.trim().to_owned())
+        .collect();
+    names.sort();
+    names
+}
+
+/// The lock that makes an interface one port's: a listening unix socket with an abstract name. Such names belong to a
+/// network namespace, as interfaces do, and vanish with the process however it ends.
+#[derive(Debug)]
+pub(crate) struct InterfaceLock {
+    _socket: OwnedFd,
+}
+
+impl InterfaceLock {
+    /// Takes the lock, or says which process has it.
+    pub(crate) fn take(name: &str) -> Result<Self, PortError> {
+        let in_use = |user: String| PortError::InUse { port: name.to_owned(), user };
+        let failed = |error: Errno| PortError::system(name, "taking the lock", error);
+        let address =
+            SocketAddrUnix::new_abstract_name(format!("brickway/port/{name}").as_bytes()).map_err(failed)?;
+        if let Some(lock) = Self::try_take(&address).map_err(failed)? {
+            return Ok(lock);
+        }
+        match Self::holder(&address) {
+            Ok(process) if process == rustix::process::getpid() => {}
+            Ok(process) => return Err(in_use(format!("process {}", process.as_raw_nonzero()))),
+            Err(_) => return Err(in_use("another process".to_owned())),
+        }
+        // A child process that this one forks holds copies of all files until its exec, so that a lock dropped just
+        // now may seem to be ours still. That is over in a moment.
+        for _ in 0..20 {
+            std::thread::sleep(Duration::from_millis(5));
+            if let Some(lock) = Self::try_take(&address).map_err(failed)? {
+                return Ok(lock);
+            }
+        }
+        Err(in_use("another port of this process".to_owned()))
+    }
+
+    fn try_take(address: &SocketAddrUnix) -> Result<Option<Self>, Errno> {
+        let socket = unix_socket()?;
+        match rustix::net::bind(&socket, address) {
+            Ok(()) => {
+                // Listening lets others connect and so learn our process number. Nobody accepts, so those who asked
+                // stay in the queue; it is long.
+                rustix::net::listen(&socket, 4_096)?;
+                Ok(Some(Self { _socket: socket }))
+            }
+            Err(Errno::ADDRINUSE) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The process that has the lock.
+    fn holder(address: &SocketAddrUnix) -> Result<Pid, Errno> {
+        let probe = unix_socket()?;
+        rustix::net::connect(&probe, address)?;
+        Ok(rustix::net::sockopt::socket_peercred(&probe)?.pid)
+    }
+}
+
+fn unix_socket() -> Result<OwnedFd, Errno> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{in_namespace, ip, veth_pair};
+
+    #[test]
+    fn names_that_cannot_be() {
+        for name in ["", "sixteen-letters-", "a b", "a/b"] {
+            assert!(matches!(Interface::new(name), Err(PortError::NoSuchInterface { .. })), "{name}");
+        }
+        let error = Interface::new("/tmp/in.pcap").unwrap_err().to_string();
+        assert!(error.ends_with("to read a file write `pcap:/tmp/in.pcap`"), "{error}");
+    }
+
+    #[test]
+    fn an_interface_says_what_it_is() {
+        in_namespace(|| {
+            veth_pair("left", "right");
+            ip("link set left address 02:00:00:00:00:07 mtu 1400");
+            let left = Interface::existing("left").unwrap();
+            assert_eq!(left.mac().unwrap(), MacAddr([2, 0, 0, 0, 0, 7]));
+            assert_eq!((left.mtu().unwrap(), left.is_up().unwrap()), (1_400, true));
+            ip("link set left down");
+            assert!(!left.is_up().unwrap());
+            let error = Interface::existing("middle").unwrap_err().to_string();
+            assert_eq!(error, "there is no interface `middle`; there are left, lo, right");
+            assert!(matches!(
+                Interface::existing("lo").unwrap().mac(),
+                Err(PortError::NotEthernet { link_type: 772, .. })
+            ));
+        });
+    }
+
+    #[test]
+    fn a_lock_is_for_one_and_for_its_namespace() {
+        in_namespace(|| {
+            let lock = InterfaceLock::take("left").unwrap();
+            InterfaceLock::take("right").unwrap();
+            let error = InterfaceLock::take("left").unwrap_err().to_string();
+            let expected =
+                "port `left` is already in use by another port of this process; stop it or use another port";
+            assert_eq!(error, expected);
+            in_namespace(|| {
+                InterfaceLock::take("left").unwrap();
+            });
+            drop(lock);
+            InterfaceLock::take("left").unwrap();
+        });
+    }
+}

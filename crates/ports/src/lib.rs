@@ -1,0 +1,240 @@
+//! Ports: where packets come in and go out, whatever the thing behind them is.
+//!
+//! A [`Port`] hands out its queues, each once, so that exactly one worker owns a queue. A worker polls an
+//! [`RxQueue`] into a batch and gives batches to a [`TxQueue`]; neither blocks, allocates, locks or logs per packet.
+//!
+//! # How a port is named
+//!
+//! ```text
+//! [DRIVER:]NAME[?OPTION[=VALUE][&OPTION[=VALUE]...]]
+//! ```
+//!
+//! Without a driver the name is that of a network interface, opened with AF_PACKET. Times take a unit (`ns`, `us`,
+//! `ms`, `s`), probabilities are `0.01` or `1%`, switches are `yes` or `no` (an option without a value means `yes`).
+//!
+//! | driver | example | what it is |
+//! | --- | --- | --- |
+//! | `af_packet` | `eth0`, `af_packet:eth0?ring=4096` | a network interface through memory-mapped rings |
+//! | `tap` | `tap:brk0?mtu=1400` | a TAP device; made when there is none, gone with the port unless `keep` |
+//! | `pcap` | `pcap:in.pcap?out=out.pcap&timing=original` | packets from a file (pcap or pcapng), sent ones to another |
+//! | `memory` | `memory:a`, `memory:a?end=1` | the two ends of a cable inside this process |
+//! | `null` | `null:` | gives nothing, takes everything |
+//!
+//! Options of each driver, and those that work on every port (`trace`, `capture`, the faults), are listed in
+//! [`DRIVERS`] and [`WRAPPER_OPTIONS`]: the one source of the parser, the error messages and the help.
+//!
+//! ```text
+//! eth1?trace                               one line a packet on standard error
+//! eth1?capture=eth1.pcap                   both directions into a file that tcpdump and Wireshark read
+//! tap:brk0?drop=1%&delay=10ms&fault=rx     a bad line, in one direction
+//! pcap:in.pcap?timing=loop                 the file again and again, from memory, at full speed
+//! ```
+//!
+//! From Rust there is also [`MemoryLoop`]: frames looped from memory at full speed, for benchmarks.
+//!
+//! # Files
+//!
+//! | file | what lives there |
+//! | --- | --- |
+//! | `spec` | the syntax above |
+//! | `stats` | [`QueueStats`] and the named reasons of drops |
+//! | `error` | [`PortError`]: what went wrong and what to do |
+//! | `interface` | what Linux says about an interface, and the lock that one port has on it |
+//! | `memory`, `memory_loop`, `null`, `pcap`, `tap`, `af_packet` | the drivers |
+//! | `recorder` | the thread that writes files for the fast path |
+//! | `wrappers` | tracer, capture, fault injector |
+
+mod af_packet;
+mod error;
+mod interface;
+mod memory;
+mod memory_loop;
+mod null;
+mod pcap;
+mod recorder;
+mod spec;
+mod stats;
+mod tap;
+mod wrappers;
+
+#[cfg(test)]
+mod testing;
+
+use std::os::fd::BorrowedFd;
+
+use packet::wire::ethernet::MacAddr;
+use packet::{Batch, PacketType, Pool};
+
+pub use error::PortError;
+pub use memory_loop::MemoryLoop;
+pub use pcap::reader::{ETHERNET, PcapReader, PcapRecord};
+pub use pcap::writer::{PcapWriter, Precision};
+pub use spec::{DRIVERS, DriverDoc, OptionDoc, Spec, WRAPPER_OPTIONS};
+pub use stats::{Event, QueueStats};
+pub use wrappers::fault::{FaultDirections, FaultOptions, with_faults};
+pub use wrappers::{with_capture, with_trace};
+
+/// What a port is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PortInfo {
+    /// The name: of the interface, the file, the memory cable.
+    pub name: String,
+    /// The driver, as in a port's spec.
+    pub driver: &'static str,
+    /// The link address that our end of the port should use. For an interface that is the interface's own; for a TAP
+    /// the far end is the interface that Linux sees, so ours differs from that one in the last bit.
+    pub mac: MacAddr,
+    /// Largest payload of a frame in bytes, link header (and VLAN tags) not counted.
+    pub mtu: usize,
+    /// Number of receive queues; [`Port::take_rx`] takes numbers below it.
+    pub rx_queues: usize,
+    /// Number of transmit queues; [`Port::take_tx`] takes numbers below it.
+    pub tx_queues: usize,
+}
+
+/// A port: a NIC or a stand-in for one. Dropping it and its queues gives back what it held.
+pub trait Port: Send {
+    /// What the port is; its MTU as it was when the port was opened.
+    fn info(&self) -> PortInfo;
+
+    /// Hands out a receive queue.
+    ///
+    /// # Errors
+    /// [`PortError::NoSuchQueue`]; [`PortError::QueueTaken`] when asked twice.
+    fn take_rx(&mut self, queue: usize) -> Result<Box<dyn RxQueue>, PortError>;
+
+    /// Hands out a transmit queue.
+    ///
+    /// # Errors
+    /// [`PortError::NoSuchQueue`]; [`PortError::QueueTaken`] when asked twice.
+    fn take_tx(&mut self, queue: usize) -> Result<Box<dyn TxQueue>, PortError>;
+}
+
+/// A receive queue, owned by one worker.
+pub trait RxQueue: Send {
+    /// Adds up to `max` packets to the end of `batch` (fewer when it has no room, the pool is empty or nothing came)
+    /// and returns how many. Never blocks.
+    ///
+    /// Every packet has its link header at offset 0, its packet type, and a time stamp where the driver has one for
+    /// free. Its `input_port` is left to the caller. Frames come from `pool`, or, where packets never leave memory,
+    /// from the pool of whoever made them.
+    fn receive(&mut self, pool: &mut Pool, batch: &mut Batch, max: usize) -> usize;
+
+    /// What to wait for (readable) before polling again, for a worker that wants to sleep. `None`: nothing in the
+    /// kernel will say; poll.
+    ///
+    /// Ask again before each sleep: the call also clears pending errors of the link, which would wake at once.
+    fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    /// Nanoseconds until this queue has its next packet by its own clock (a file in original timing, a delayed
+    /// packet); 0: now. `None`: it does not know. A worker should not sleep longer than this.
+    fn due_in_ns(&self) -> Option<u64> {
+        None
+    }
+
+    /// Whether nothing will ever come any more: a file at its end.
+    fn is_finished(&self) -> bool {
+        false
+    }
+
+    /// Counts so far.
+    fn stats(&self) -> QueueStats;
+}
+
+/// A transmit queue, owned by one worker.
+pub trait TxQueue: Send {
+    /// Sends packets from the front of `batch` and returns how many it took (sent, or dropped and counted). What stays
+    /// in the batch was not sent: the ring is full, try later. Never blocks.
+    fn send(&mut self, pool: &mut Pool, batch: &mut Batch) -> usize;
+
+    /// Pushes out what waits inside: packets that the kernel did not take at once, delayed ones. Call it in every
+    /// round in which nothing was sent; it is cheap when nothing waits.
+    fn flush(&mut self, pool: &mut Pool) {
+        let _ = pool;
+    }
+
+    /// Nanoseconds until [`TxQueue::flush`] has something to do by the queue's own clock. `None`: nothing is planned.
+    fn due_in_ns(&self) -> Option<u64> {
+        None
+    }
+
+    /// Counts so far.
+    fn stats(&self) -> QueueStats;
+}
+
+/// How to open a port.
+#[derive(Clone, Debug)]
+pub struct OpenOptions {
+    /// Receive queues wanted. A driver that cannot have so many gives fewer; see [`PortInfo::rx_queues`].
+    pub rx_queues: usize,
+    /// Transmit queues wanted: one for each thread that sends. Every driver gives as many.
+    pub tx_queues: usize,
+    /// Where warnings go (each once a port, never one a packet). Usually prints to standard error.
+    pub warn: fn(&str),
+}
+
+impl Default for OpenOptions {
+    fn default() -> Self {
+        Self { rx_queues: 1, tx_queues: 1, warn: |text| eprintln!("warning: {text}") }
+    }
+}
+
+/// Opens the port that `spec` names; see the crate's page for the syntax.
+///
+/// # Errors
+/// The spec is wrong, or the port cannot be opened; the message says what to do.
+pub fn open(spec: &str, options: &OpenOptions) -> Result<Box<dyn Port>, PortError> {
+    let mut spec = Spec::parse(spec)?;
+    let wrappers = wrappers::Wrappers::take(&mut spec)?;
+    let port: Box<dyn Port> = match spec.driver() {
+        "af_packet" => Box::new(af_packet::AfPacketPort::open(&mut spec, options)?),
+        "tap" => Box::new(tap::TapPort::open(&mut spec, options)?),
+        "pcap" => pcap::open(&mut spec, options)?,
+        "memory" => Box::new(memory::MemoryPort::open(&mut spec, options)?),
+        _ => Box::new(null::NullPort::open(&mut spec, options)?),
+    };
+    wrappers.around(port, options)
+}
+
+/// The packet type of a frame on a line that has no other hosts: a file, a cable in memory, a TAP.
+#[inline(always)]
+pub(crate) fn packet_type_on_a_cable(frame: &[u8]) -> PacketType {
+    match frame.first_chunk::<6>() {
+        Some(&[0xff, 0xff, 0xff, 0xff, 0xff, 0xff]) => PacketType::Broadcast,
+        Some(&destination) if MacAddr(destination).is_multicast() => PacketType::Multicast,
+        _ => PacketType::Host,
+    }
+}
+
+/// Hands out each queue of a port once.
+#[derive(Debug)]
+pub(crate) struct Handout<Q> {
+    port: String,
+    direction: &'static str,
+    queues: Vec<Option<Q>>,
+}
+
+impl<Q> Handout<Q> {
+    pub(crate) fn new(port: &str, direction: &'static str, queues: impl IntoIterator<Item = Q>) -> Self {
+        Self { port: port.to_owned(), direction, queues: queues.into_iter().map(Some).collect() }
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.queues.len()
+    }
+
+    pub(crate) fn take(&mut self, queue: usize) -> Result<Q, PortError> {
+        let count = self.queues.len();
+        let Some(slot) = self.queues.get_mut(queue) else {
+            let (port, direction) = (self.port.clone(), self.direction);
+            return Err(PortError::NoSuchQueue { port, direction, queue, count });
+        };
+        slot.take().ok_or_else(|| PortError::QueueTaken {
+            port: self.port.clone(),
+            direction: self.direction,
+            queue,
+        })
+    }
+}

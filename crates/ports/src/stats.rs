@@ -1,0 +1,118 @@
+//! What a queue did: packets, bytes, and a counter for every named reason by which a packet was lost or changed.
+
+/// Defines [`Event`] from one table, so that the list, the names and the counters cannot drift apart.
+macro_rules! events {
+    ($($name:ident $kind:ident $label:literal $doc:literal,)*) => {
+        /// Something that happened to a packet of a queue, or to the queue; each has a counter.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[repr(u8)]
+        pub enum Event {
+            $(#[doc = $doc] $name,)*
+        }
+
+        impl Event {
+            /// All events, in the order of their number.
+            pub const ALL: &'static [Event] = &[$(Event::$name,)*];
+
+            /// The name as shown beside the counter.
+            pub const fn name(self) -> &'static str {
+                match self { $(Event::$name => $label,)* }
+            }
+
+            /// Whether the event means that a packet was lost.
+            pub const fn is_drop(self) -> bool {
+                match self { $(Event::$name => events!(@$kind),)* }
+            }
+        }
+    };
+    (@drop) => { true };
+    (@note) => { false };
+}
+
+events! {
+    NoFrame drop "no free frame" "The worker's pool had no frame for a packet that had to be received or copied.",
+    TooLong drop "frame too long" "Received: longer than a frame of the pool or a slot of the ring holds. Sent: longer than the MTU allows.",
+    Offload drop "offload frame" "Several segments in one frame, made by the sender's or the card's segmentation offload, longer than the MTU.",
+    TooShort drop "frame too short" "Shorter than an Ethernet header.",
+    RingFull drop "ring full in the kernel" "The kernel had packets for us and no free slot in the ring.",
+    LinkDown drop "link down" "To be sent while the interface was down or gone.",
+    Refused drop "refused by the kernel" "The kernel did not take the packet.",
+    Truncated drop "truncated in the file" "A file holds only the start of the packet.",
+    Malformed drop "malformed file" "The file cannot be read further from here.",
+    WriteFailed drop "file not writable" "The file could not be written (the disk is full).",
+    FaultDrop drop "fault: dropped" "Dropped by the fault injector.",
+    FaultRate drop "fault: over rate" "Over the rate of the fault injector.",
+    FaultCorrupt note "fault: corrupted" "One bit changed by the fault injector.",
+    FaultDuplicate note "fault: duplicated" "Doubled by the fault injector.",
+    FaultReorder note "fault: reordered" "Held back by the fault injector until another packet passed.",
+    LinkLost note "link lost" "The interface went down.",
+    NotRecorded note "not recorded" "Went its way, but the capture or trace could not keep up.",
+}
+
+const EVENTS: usize = Event::ALL.len();
+
+/// Counts of a queue since it was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct QueueStats {
+    /// Packets given to the worker, or sent.
+    pub packets: u64,
+    /// Their bytes, link header included, frame check sequence not.
+    pub bytes: u64,
+    events: [u64; EVENTS],
+}
+
+impl QueueStats {
+    /// How often `event` happened.
+    #[inline]
+    pub fn count(&self, event: Event) -> u64 {
+        self.events[event as usize]
+    }
+
+    /// The events that happened, with their counts.
+    pub fn events(&self) -> impl Iterator<Item = (Event, u64)> + '_ {
+        Event::ALL.iter().map(|&event| (event, self.count(event))).filter(|&(_, count)| count > 0)
+    }
+
+    /// Packets lost, for all reasons together.
+    pub fn dropped(&self) -> u64 {
+        self.events().filter(|(event, _)| event.is_drop()).map(|(_, count)| count).sum()
+    }
+
+    /// Counts `count` more of `event`.
+    #[inline]
+    pub(crate) fn add(&mut self, event: Event, count: u64) {
+        self.events[event as usize] += count;
+    }
+
+    /// Counts a packet.
+    #[inline(always)]
+    pub(crate) fn packet(&mut self, bytes: usize) {
+        self.packets += 1;
+        self.bytes += bytes as u64;
+    }
+
+    /// Adds the events of `other`, not its packets: a wrapper's view of what it wraps.
+    pub(crate) fn with_events_of(mut self, other: &Self) -> Self {
+        for (mine, theirs) in self.events.iter_mut().zip(other.events) {
+            *mine += theirs;
+        }
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn drops_are_summed_and_notes_are_not() {
+        let mut stats = QueueStats::default();
+        stats.packet(60);
+        stats.add(Event::LinkDown, 2);
+        stats.add(Event::FaultReorder, 7);
+        assert_eq!(stats.dropped(), 2);
+        assert_eq!(stats.events().collect::<Vec<_>>(), [(Event::LinkDown, 2), (Event::FaultReorder, 7)]);
+        let sum = QueueStats::default().with_events_of(&stats);
+        assert_eq!((sum.packets, sum.dropped()), (0, 2));
+    }
+}

@@ -1,0 +1,313 @@
+//! TAP devices: Linux has the interface, we have the other end of its cable. Linux 3.8 or newer (several queues).
+//!
+//! Every receive queue is a file of its own, among which the kernel spreads flows. Transmit queues share these files
+//! (writing one frame is one atomic call), so that there can be more of them; a file that nobody reads would swallow
+//! its share of the flows. One system call a packet is what the device offers.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use packet::wire::ethernet::MacAddr;
+use packet::{Batch, Packet, Pool};
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+
+use crate::interface::{Interface, InterfaceLock, ifreq_ioctl, request_for};
+use crate::{Event, Handout, OpenOptions, Port, PortError, PortInfo, QueueStats, RxQueue, Spec, TxQueue};
+
+/// Most queues of a TAP device (MAX_TAP_QUEUES of the kernel).
+const MAX_QUEUES: usize = 256;
+
+/// A TAP device.
+pub(crate) struct TapPort {
+    info: PortInfo,
+    device: Arc<Device>,
+    rx: Handout<usize>,
+    tx: Handout<usize>,
+}
+
+/// What port and queues share: the files, and the lock for as long as one of them is there.
+#[derive(Debug)]
+struct Device {
+    files: Vec<OwnedFd>,
+    _lock: InterfaceLock,
+}
+
+impl TapPort {
+    pub(crate) fn open(spec: &mut Spec, options: &OpenOptions) -> Result<Self, PortError> {
+        let name = spec.name().to_owned();
+        let mtu = spec.take_number("mtu", (68, 65_521))?;
+        let keep = spec.take_switch("keep", false)?;
+        let mac =
+            match spec.take("mac") {
+                None => None,
+                Some(text) => Some(text.parse::<MacAddr>().map_err(|_| {
+                    spec.bad_value("mac", &text, "a link address such as `02:00:00:00:00:01`")
+                })?),
+            };
+        let interface = Interface::new(&name)?;
+        let lock = InterfaceLock::take(&name)?;
+        let is_new = !interface.exists();
+        // A port that only sends still needs one file.
+        let queues = options.rx_queues.clamp(1, MAX_QUEUES);
+        let mut files = Vec::with_capacity(queues);
+        for _ in 0..queues {
+            files.push(open_queue(&name)?);
+        }
+        if keep {
+            persist(&name, &files[0])?;
+        }
+        if let Some(mac) = mac {
+            interface.set_mac(mac)?;
+        }
+        if let Some(mtu) = mtu {
+            interface.set_mtu(mtu as usize)?;
+        }
+        if is_new {
+            // One that was there is the administrator's, up or down.
+            interface.set_up()?;
+        }
+        let MacAddr(mut octets) = interface.mac()?;
+        octets[5] ^= 1;
+        let rx_queues = options.rx_queues.min(queues);
+        let info = PortInfo {
+            name: name.clone(),
+            driver: "tap",
+            mac: MacAddr(octets),
+            mtu: interface.mtu()?,
+            rx_queues,
+            tx_queues: options.tx_queues,
+        };
+        Ok(Self {
+            rx: Handout::new(&name, "receive", 0..rx_queues),
+            tx: Handout::new(&name, "transmit", (0..options.tx_queues).map(|queue| queue % queues)),
+            device: Arc::new(Device { files, _lock: lock }),
+            info,
+        })
+    }
+}
+
+fn open_queue(name: &str) -> Result<OwnedFd, PortError> {
+    let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = rustix::fs::open("/dev/net/tun", flags, Mode::empty()).map_err(|error| match error {
+        Errno::NOENT | Errno::NODEV | Errno::NXIO => PortError::Unsupported {
+            port: name.to_owned(),
+            problem: "the kernel has no TAP devices (/dev/net/tun); load them with `modprobe tun`".to_owned(),
+        },
+        _ => PortError::system(name, "opening /dev/net/tun", error),
+    })?;
+    let mut request = request_for(name)?;
+    request.ifr_ifru.ifru_flags = (libc::IFF_TAP | libc::IFF_NO_PI | libc::IFF_MULTI_QUEUE) as libc::c_short;
+    match ifreq_ioctl(&file, libc::TUNSETIFF, request) {
+        Ok(_) => Ok(file),
+        Err(error) => Err(match error.raw_os_error() {
+            Some(libc::EPERM) => PortError::NotPermitted {
+                port: name.to_owned(),
+                what: "make or use a TAP device",
+                capability: "CAP_NET_ADMIN",
+            },
+            Some(libc::EBUSY) => {
+                PortError::InUse { port: name.to_owned(), user: "another program".to_owned() }
+            }
+            Some(libc::EINVAL) => PortError::Unsupported {
+                port: name.to_owned(),
+                problem: format!(
+                    "there is an interface of this name that is no TAP device with several queues; use another name, \
+                     or remove it with `ip link delete {name}`"
+                ),
+            },
+            _ => PortError::system(name, "making the TAP device", error),
+        }),
+    }
+}
+
+fn persist(name: &str, file: &OwnedFd) -> Result<(), PortError> {
+    use std::os::fd::AsRawFd;
+    #[allow(unsafe_code, reason = "the C interface of tun devices")]
+    // SAFETY: TUNSETPERSIST takes a number, not a pointer.
+    let result = unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETPERSIST, 1) };
+    if result < 0 {
+        return Err(PortError::system(name, "keeping the device", std::io::Error::last_os_error()));
+    }
+    Ok(())
+}
+
+impl Port for TapPort {
+    fn info(&self) -> PortInfo {
+        self.info.clone()
+    }
+
+    fn take_rx(&mut self, queue: usize) -> Result<Box<dyn RxQueue>, PortError> {
+        let file = self.rx.take(queue)?;
+        let device = Arc::clone(&self.device);
+        Ok(Box::new(TapRx { device, file, spare: None, stats: QueueStats::default() }))
+    }
+
+    fn take_tx(&mut self, queue: usize) -> Result<Box<dyn TxQueue>, PortError> {
+        let file = self.tx.take(queue)?;
+        let device = Arc::clone(&self.device);
+        Ok(Box::new(TapTx { device, file, sent: Batch::new(), stats: QueueStats::default() }))
+    }
+}
+
+struct TapRx {
+    device: Arc<Device>,
+    file: usize,
+    /// The frame for the next packet.
+    spare: Option<Packet>,
+    stats: QueueStats,
+}
+
+impl RxQueue for TapRx {
+    fn receive(&mut self, pool: &mut Pool, batch: &mut Batch, max: usize) -> usize {
+        let wanted = max.min(batch.room());
+        let mut received = 0;
+        while received < wanted {
+            let Some(mut packet) = self.spare.take().or_else(|| pool.allocate()) else { break };
+            let room = packet.len() + packet.tailroom();
+            let Some(data) = packet.reset(room) else { break };
+            match rustix::io::read(&self.device.files[self.file], data) {
+                // The kernel cuts what is longer without a word, so a full frame may be a cut one.
+                Ok(length) if length == room => {
+                    self.stats.add(Event::TooLong, 1);
+                    self.spare = Some(packet);
+                }
+                Ok(length) => {
+                    packet.truncate(length);
+                    packet.set_link_header(0);
+                    let packet_type = crate::packet_type_on_a_cable(packet.data());
+                    packet.set_packet_type(packet_type);
+                    self.stats.packet(length);
+                    batch.push(packet);
+                    received += 1;
+                }
+                // Nothing there; or the interface is down, which says so in the same way.
+                Err(_) => {
+                    self.spare = Some(packet);
+                    break;
+                }
+            }
+        }
+        received
+    }
+
+    fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.device.files[self.file].as_fd())
+    }
+
+    fn stats(&self) -> QueueStats {
+        self.stats
+    }
+}
+
+struct TapTx {
+    device: Arc<Device>,
+    file: usize,
+    /// Packets between batch and pool within one call; empty between calls.
+    sent: Batch,
+    stats: QueueStats,
+}
+
+impl TxQueue for TapTx {
+    fn send(&mut self, pool: &mut Pool, batch: &mut Batch) -> usize {
+        let file = &self.device.files[self.file];
+        let mut taken = 0;
+        for packet in batch.iter() {
+            let event = match rustix::io::write(file, packet.data()) {
+                Ok(_) => {
+                    self.stats.packet(packet.len());
+                    taken += 1;
+                    continue;
+                }
+                Err(Errno::AGAIN | Errno::INTR) => break,
+                // The device is down (EIO) or detached (EBADFD).
+                Err(Errno::IO | Errno::BADFD) => Event::LinkDown,
+                // Shorter than an Ethernet header.
+                Err(Errno::INVAL) => Event::TooShort,
+                Err(_) => Event::Refused,
+            };
+            self.stats.add(event, 1);
+            taken += 1;
+        }
+        batch.move_front(&mut self.sent, taken);
+        pool.free(&mut self.sent);
+        taken
+    }
+
+    fn stats(&self) -> QueueStats {
+        self.stats
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{
+        TEST_ETHERTYPE, batch_of, command, in_namespace, ip, numbered_frame, pool, receive_numbered, soon,
+    };
+
+    #[test]
+    fn frames_go_to_linux_and_come_from_it() {
+        in_namespace(|| {
+            let mut port =
+                crate::open("tap:tap0?mtu=1400&mac=02:00:00:00:00:10", &OpenOptions::default()).unwrap();
+            let info = port.info();
+            assert_eq!((info.mac, info.mtu), (MacAddr([2, 0, 0, 0, 0, 0x11]), 1_400));
+            // A second device behind a bridge: what Linux gets on one TAP it sends out of the other.
+            let mut other = crate::open("tap:tap1", &OpenOptions::default()).unwrap();
+            ip("link add bridge type bridge");
+            ip("link set tap0 master bridge");
+            ip("link set tap1 master bridge");
+            ip("link set bridge up");
+            let (mut tx, mut rx) = (port.take_tx(0).unwrap(), other.take_rx(0).unwrap());
+            let frames: Vec<Vec<u8>> = (0..20).map(|number| numbered_frame(number, 200)).collect();
+            let mut pool = pool(256);
+            let mut batch = batch_of(&mut pool, &frames);
+            assert_eq!(tx.send(&mut pool, &mut batch), 20);
+            assert_eq!(receive_numbered(&mut *rx, &mut pool, 20), frames);
+            assert_eq!((tx.stats().packets, tx.stats().bytes), (20, 4_000));
+        });
+    }
+
+    #[test]
+    fn a_device_that_is_down_counts_and_lives() {
+        in_namespace(|| {
+            let mut port = crate::open("tap:tap0", &OpenOptions::default()).unwrap();
+            let (mut tx, mut rx) = (port.take_tx(0).unwrap(), port.take_rx(0).unwrap());
+            let mut pool = pool(64);
+            ip("link set tap0 down");
+            let mut batch = batch_of(&mut pool, &[numbered_frame(1, 60)]);
+            assert_eq!(tx.send(&mut pool, &mut batch), 1);
+            assert_eq!(tx.stats().count(Event::LinkDown), 1);
+            // What Linux queued before is there still (it may have looked for IPv6 routers); then there is nothing.
+            let mut received = Batch::new();
+            while rx.receive(&mut pool, &mut received, 32) > 0 {}
+            assert_eq!(rx.stats().dropped(), 0);
+            ip("link set tap0 up");
+            let mut batch = batch_of(&mut pool, &[numbered_frame(1, 60), vec![1; 8]]);
+            assert_eq!(tx.send(&mut pool, &mut batch), 2);
+            assert_eq!((tx.stats().packets, tx.stats().count(Event::TooShort)), (1, 1));
+        });
+    }
+
+    #[test]
+    fn the_device_goes_with_the_port_unless_kept() {
+        in_namespace(|| {
+            let options = OpenOptions { rx_queues: 2, tx_queues: 3, ..OpenOptions::default() };
+            let mut port = crate::open("tap:tap0", &options).unwrap();
+            assert_eq!((port.info().rx_queues, port.info().tx_queues), (2, 3));
+            port.take_tx(2).unwrap();
+            let error = crate::open("tap:tap0", &options).err().unwrap().to_string();
+            assert!(error.contains("already in use by another port of this process"), "{error}");
+            drop(port);
+            // Another test's child process may hold the files for the moment between its fork and its exec.
+            soon("the device is gone", || !Interface::new("tap0").unwrap().exists());
+            drop(crate::open("tap:tap0?keep", &options).unwrap());
+            assert!(command("ip", "link show tap0").contains("tap0"));
+            drop(crate::open("tap:tap0", &options).unwrap());
+            let error = crate::open("tap:lo", &options).err().unwrap().to_string();
+            assert!(error.contains("is no TAP device with several queues"), "{error}");
+            assert_eq!(numbered_frame(0, 60)[12..14], TEST_ETHERTYPE);
+        });
+    }
+}
