@@ -1,0 +1,139 @@
+//! What `Classifier`, `IPClassifier` and `IPFilter` have in common: a decision program at work.
+
+use graph::{Arguments, Combine, ConfigError, Context, Element, Handler, Setup};
+use packet::{Batch, Packet};
+
+use crate::decision::{Compiled, Program};
+
+/// Compiles the patterns of an element with so many outputs.
+pub(super) type Compile = fn(&[String], usize) -> Compiled;
+
+/// An element that sends packets where its program says. `IP` is whether that looks at IP headers.
+pub(super) struct Decider<const IP: bool> {
+    program: Program,
+    patterns: Vec<String>,
+    outputs: usize,
+    compile: Compile,
+    /// Why packets are dropped that the program sends nowhere.
+    reason: &'static str,
+    warnings: Vec<String>,
+    name: String,
+}
+
+/// Makes the element; all of its configuration string is patterns.
+pub(super) fn make<const IP: bool>(
+    setup: &mut Setup<'_>,
+    compile: Compile,
+    reason: &'static str,
+) -> Result<Box<dyn Element>, ConfigError> {
+    let patterns = Arguments::all_positional(setup.config()).rest();
+    let outputs = setup.outputs();
+    let (program, warnings) = compile(&patterns, outputs)?;
+    let name = setup.name().to_owned();
+    Ok(Box::new(Decider::<IP> { program, patterns, outputs, compile, reason, warnings, name }))
+}
+
+/// An error unless there is one pattern for each output.
+pub(super) fn one_for_each_output(patterns: &[String], outputs: usize) -> Result<(), Vec<String>> {
+    if patterns.len() == outputs {
+        return Ok(());
+    }
+    Err(vec![format!(
+        "expected {outputs} pattern{}, one for each connected output, got {}",
+        if outputs == 1 { "" } else { "s" },
+        patterns.len()
+    )])
+}
+
+/// Where the program sends a packet by its IP header.
+#[inline(always)]
+fn decide_by_ip(program: &Program, packet: &Packet) -> Option<u32> {
+    match packet.network_offset() {
+        Some(network) if network >= 0 => {
+            program.run(packet.data(), network.unsigned_abs(), offset_or_beyond(packet.transport_offset()))
+        }
+        network => decide_by_hidden_ip(program, packet, network),
+    }
+}
+
+/// An offset as programs take it; beyond every packet if it is unknown or before the data.
+#[inline(always)]
+fn offset_or_beyond(offset: Option<isize>) -> usize {
+    offset.and_then(|offset| usize::try_from(offset).ok()).unwrap_or(usize::MAX)
+}
+
+/// The same where the IP header was stripped or is not known at all.
+#[cold]
+#[inline(never)]
+fn decide_by_hidden_ip(program: &Program, packet: &Packet, network: Option<isize>) -> Option<u32> {
+    match (packet.network(), network) {
+        (Some(bytes), Some(network)) => {
+            let transport = packet.transport_offset().map(|transport| transport - network);
+            program.run(bytes, 0, offset_or_beyond(transport))
+        }
+        // Every test finds the packet too short.
+        _ => program.run(&[], usize::MAX, usize::MAX),
+    }
+}
+
+impl<const IP: bool> Element for Decider<IP> {
+    fn initialise(&mut self, cx: &mut Context) -> Result<(), String> {
+        if cx.copy_index() == 0 {
+            for warning in &self.warnings {
+                cx.message(&format!("{}: warning: {warning}", self.name));
+            }
+        }
+        Ok(())
+    }
+
+    fn push(&mut self, cx: &mut Context, _input: usize, batch: &mut Batch) {
+        let Self { program, reason, .. } = self;
+        cx.classify(batch, |packet| {
+            let decision = if IP { decide_by_ip(program, packet) } else { program.run(packet.data(), 0, 0) };
+            decision.map(|output| output as usize).ok_or(*reason)
+        });
+    }
+
+    fn handlers(&self) -> &'static [Handler] {
+        &HANDLERS[..1 + self.patterns.len().min(PATTERN_NAMES.len())]
+    }
+
+    fn read(&mut self, name: &str, _argument: &str) -> Result<String, String> {
+        match pattern_number(name) {
+            Some(number) => self.patterns.get(number).cloned().ok_or_else(|| format!("no pattern {number}")),
+            None => Ok(self.program.to_string()),
+        }
+    }
+
+    fn write(&mut self, cx: &mut Context, name: &str, value: &str) -> Result<(), String> {
+        let mut patterns = self.patterns.clone();
+        let place = pattern_number(name).and_then(|number| patterns.get_mut(number));
+        *place.ok_or_else(|| format!("no write handler '{name}'"))? = value.trim().to_owned();
+        let (program, warnings) =
+            (self.compile)(&patterns, self.outputs).map_err(|errors| errors.join("\n"))?;
+        (self.program, self.patterns, self.warnings) = (program, patterns, warnings);
+        self.initialise(cx)
+    }
+}
+
+fn pattern_number(handler: &str) -> Option<usize> {
+    handler.strip_prefix("pattern")?.parse().ok()
+}
+
+macro_rules! pattern_handlers {
+    ($($name:literal)*) => {
+        /// Patterns that have a handler; those beyond have none.
+        const PATTERN_NAMES: &[&str] = &[$($name),*];
+        const HANDLERS: &[Handler] = &[
+            Handler::read("program", Combine::First),
+            $(Handler::read_write($name, Combine::First)),*
+        ];
+    };
+}
+
+pattern_handlers! {
+    "pattern0" "pattern1" "pattern2" "pattern3" "pattern4" "pattern5" "pattern6" "pattern7"
+    "pattern8" "pattern9" "pattern10" "pattern11" "pattern12" "pattern13" "pattern14" "pattern15"
+    "pattern16" "pattern17" "pattern18" "pattern19" "pattern20" "pattern21" "pattern22" "pattern23"
+    "pattern24" "pattern25" "pattern26" "pattern27" "pattern28" "pattern29" "pattern30" "pattern31"
+}

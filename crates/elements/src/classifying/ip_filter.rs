@@ -1,0 +1,77 @@
+//! =c
+//! IPFilter(ACTION PATTERN, ..., ACTION PATTERN)
+//!
+//! =s classification
+//! lets IP packets pass or not
+//!
+//! =d
+//! Does with each IP packet what the ACTION of the first PATTERN says that is true of it: C<allow> sends it out by output 0,
+//! C<deny> and C<drop> drop it, and a number sends it out by the output of that number. A packet of which none is true is
+//! dropped. See IPClassifier for patterns. The IP header must be marked (CheckIPHeader, MarkIPHeader).
+//!
+//! Dropped packets are counted as "denied".
+//!
+//! =h program read-only
+//! The decision program.
+//!
+//! =h pattern0 read/write
+//! The first action and pattern; C<pattern1> is the second, and so on up to C<pattern31>.
+//!
+//! =e
+//!   IPFilter(deny src 10.0.0.0/8, allow tcp && dst port 22, allow udp && src port 53, 1 icmp, deny all)
+//!
+//! =a IPClassifier, Classifier, CheckIPHeader, MarkIPHeader
+
+use graph::Class;
+
+use super::decider::make;
+use crate::decision::{Program, ip_names};
+
+pub(crate) static CLASS: Class = Class {
+    name: "IPFilter",
+    ports: "1/-",
+    processing: Class::PUSH,
+    flow: Class::COMPLETE_FLOW,
+    manual: include_str!("ip_filter.rs"),
+    make: |setup| {
+        make::<true>(
+            setup,
+            |rules, outputs| {
+                let outputs = u32::try_from(outputs).unwrap_or(u32::MAX);
+                Program::ip_filter_with(rules, Some(outputs), &ip_names::BuiltIn)
+            },
+            "denied",
+        )
+    },
+};
+
+#[cfg(test)]
+mod tests {
+    use super::super::ip_classifier::tests::udp;
+    use super::*;
+    use graph::testing::{Bench, configure};
+
+    #[test]
+    fn rules_in_order() {
+        let text = "IPFilter(deny dst port 53, 1 dst port 54, allow dst port 54 or 55)";
+        let mut bench = Bench::element(&crate::registry(), text, 1, 2);
+        let packets = (53..=56).map(|port| udp(&mut bench, 14, port)).collect();
+        bench.push_packets("in0", packets);
+        assert_eq!(bench.taken("out0")[0][14 + 23], 55);
+        assert_eq!(bench.taken("out1")[0][14 + 23], 54);
+        assert_eq!(bench.drops("e", "denied"), 2);
+        bench.write("e.pattern0", "allow dst port 53").unwrap();
+        let packet = udp(&mut bench, 0, 53);
+        bench.push_packets("in0", vec![packet]);
+        assert_eq!(bench.taken("out0").len(), 1);
+        assert!(bench.write("e.pattern0", "2 dst port 53").is_err());
+        assert!(bench.read("e.program").contains("safe length"));
+    }
+
+    #[test]
+    fn every_mistake_is_told() {
+        let errors = configure(&CLASS, "permit tcp, allow dst port x, 1 udp").unwrap_err();
+        assert!(errors.len() >= 3, "{errors:?}");
+        assert!(configure(&CLASS, "allow all").is_ok());
+    }
+}

@@ -1,0 +1,159 @@
+//! Names in the language of `IPClassifier` and `IPFilter`: the built-in tables, and the trait by
+//! which a configuration adds its own (`AddressInfo`, `PortInfo`).
+
+use std::net::Ipv4Addr;
+
+/// Names that a configuration defines. Each method returns `None` for a name it does not know.
+pub trait Names {
+    /// The address of a host.
+    fn address(&self, _name: &str) -> Option<Ipv4Addr> {
+        None
+    }
+
+    /// The address and mask of a network.
+    fn network(&self, _name: &str) -> Option<(Ipv4Addr, Ipv4Addr)> {
+        None
+    }
+
+    /// The Ethernet address of a host.
+    fn ether(&self, _name: &str) -> Option<[u8; 6]> {
+        None
+    }
+
+    /// The number of a TCP port.
+    fn tcp_port(&self, _name: &str) -> Option<u16> {
+        None
+    }
+
+    /// The number of a UDP port.
+    fn udp_port(&self, _name: &str) -> Option<u16> {
+        None
+    }
+}
+
+/// No names but those that are built in.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct BuiltIn;
+
+impl Names for BuiltIn {}
+
+/// The number that stands for "TCP or UDP" among protocol numbers.
+pub(super) const TCP_OR_UDP: u32 = 256;
+/// The number that stands for any transport protocol, as in `transp[0:2]`.
+pub(super) const ANY_TRANSPORT: u32 = 257;
+pub(super) const ICMP: u32 = 1;
+pub(super) const TCP: u32 = 6;
+pub(super) const UDP: u32 = 17;
+
+fn find(table: &[(&str, u32)], name: &str) -> Option<u32> {
+    table.iter().find(|entry| entry.0 == name).map(|entry| entry.1)
+}
+
+/// IANA protocol numbers of the names that the language knows, and its own two.
+pub(super) fn protocol(name: &str) -> Option<u32> {
+    const PROTOCOLS: [(&str, u32); 7] = [
+        ("icmp", ICMP),
+        ("igmp", 2),
+        ("ipip", 4),
+        ("tcp", TCP),
+        ("udp", UDP),
+        ("tcpudp", TCP_OR_UDP),
+        ("transp", ANY_TRANSPORT),
+    ];
+    find(&PROTOCOLS, name)
+}
+
+/// What to call a protocol in a message.
+pub(super) fn protocol_name(protocol: u32) -> String {
+    let names = ["icmp", "igmp", "ipip", "tcp", "udp", "tcpudp", "transp"];
+    match names.into_iter().find(|name| self::protocol(name) == Some(protocol)) {
+        Some(name) => name.to_owned(),
+        None => format!("ip proto {protocol}"),
+    }
+}
+
+/// Flags of the TCP header (RFC 9293, section 3.1), in byte 13.
+pub(super) fn tcp_option(name: &str) -> Option<u32> {
+    find(&[("fin", 0x01), ("syn", 0x02), ("rst", 0x04), ("psh", 0x08), ("ack", 0x10), ("urg", 0x20)], name)
+}
+
+/// ICMP types (RFC 792, 950, 1256).
+pub(super) fn icmp_type(name: &str) -> Option<u32> {
+    const TYPES: [(&str, u32); 15] = [
+        ("echo-reply", 0),
+        ("unreachable", 3),
+        ("sourcequench", 4),
+        ("redirect", 5),
+        ("echo", 8),
+        ("routeradvert", 9),
+        ("routersolicit", 10),
+        ("timeexceeded", 11),
+        ("parameterproblem", 12),
+        ("timestamp", 13),
+        ("timestamp-reply", 14),
+        ("inforeq", 15),
+        ("inforeq-reply", 16),
+        ("maskreq", 17),
+        ("maskreq-reply", 18),
+    ];
+    find(&TYPES, name)
+}
+
+/// Well-known ports, the same for TCP and UDP: those of Click, and a few services that Click
+/// finds in the host's list.
+pub(super) fn port(name: &str) -> Option<u32> {
+    const PORTS: [(&str, u32); 51] = [
+        ("echo", 7),
+        ("discard", 9),
+        ("daytime", 13),
+        ("chargen", 19),
+        ("ftp-data", 20),
+        ("ftp", 21),
+        ("ssh", 22),
+        ("telnet", 23),
+        ("smtp", 25),
+        ("whois", 43),
+        ("domain", 53),
+        ("dns", 53),
+        ("bootps", 67),
+        ("bootpc", 68),
+        ("tftp", 69),
+        ("finger", 79),
+        ("www", 80),
+        ("http", 80),
+        ("kerberos", 88),
+        ("pop3", 110),
+        ("sunrpc", 111),
+        ("auth", 113),
+        ("nntp", 119),
+        ("ntp", 123),
+        ("netbios-ns", 137),
+        ("netbios-dgm", 138),
+        ("netbios-ssn", 139),
+        ("imap2", 143),
+        ("imap", 143),
+        ("snmp", 161),
+        ("snmp-trap", 162),
+        ("bgp", 179),
+        ("irc", 194),
+        ("imap3", 220),
+        ("ldap", 389),
+        ("https", 443),
+        ("microsoft-ds", 445),
+        ("isakmp", 500),
+        ("rip", 520),
+        ("route", 520),
+        ("submission", 587),
+        ("ipp", 631),
+        ("ldaps", 636),
+        ("rsync", 873),
+        ("imaps", 993),
+        ("pop3s", 995),
+        ("socks", 1080),
+        ("openvpn", 1194),
+        ("pptp", 1723),
+        ("radius", 1812),
+        ("nfs", 2049),
+    ];
+    find(&PORTS, name)
+}

@@ -1,0 +1,217 @@
+//! =c
+//! FromDevice(DEVNAME, [I<keywords> PROMISC, BURST, STOP])
+//!
+//! =s devices
+//! receives packets from a port
+//!
+//! =d
+//! Receives packets from the port DEVNAME and pushes them, Ethernet header first. DEVNAME is an interface of
+//! Linux (`eth0`), or any port this program knows: `tap:brick0`, `pcap:in.pcap`, `memory:a` (see
+//! `brickway run --help`); the command line may say what the name stands for (`--port eth0=...`).
+//!
+//! With several workers each receives from its own queue of the port. A worker for which the port has no
+//! queue receives nothing.
+//!
+//! Arguments are:
+//!
+//! PROMISC: boolean. Whether to receive packets to other hosts too. False by default; true asks the port for
+//! promiscuous mode.
+//!
+//! BURST: packets received at a time, 1 to 256. The router's burst by default.
+//!
+//! STOP: boolean. Whether the router stops when the port (a file) is at its end. False by default.
+//!
+//! Unlike Click's, it never takes packets away from Linux: what the kernel does with them is up to the
+//! driver (SNIFFER is not supported). Losses that the driver reports are counted as drops of this element.
+//!
+//! =h count read-only
+//! Packets received.
+//!
+//! =h byte_count read-only
+//! Bytes received.
+//!
+//! =h kernel_drops read-only
+//! Packets that the kernel had for us and lost because its ring was full.
+//!
+//! =h device read-only
+//! The port: name, driver, link address, MTU, queues.
+//!
+//! =e
+//!   FromDevice(eth0) -> Classifier(12/0800) -> ...
+//!
+//! =a ToDevice, FromDump, FromHost
+
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+
+use graph::{Class, Combine, ConfigError, Context, Element, Handler, Setup, TaskStatus};
+use packet::MAX_BATCH;
+use ports::{Event, QueueStats, RxQueue};
+
+use super::{LOSS_PERIOD_NS, Losses, OpenPort, Unopened};
+
+pub(crate) static CLASS: Class = Class {
+    name: "FromDevice",
+    ports: "0/1",
+    processing: Class::PUSH,
+    flow: Class::COMPLETE_FLOW,
+    manual: include_str!("from_device.rs"),
+    make,
+};
+
+fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
+    let name: String = setup.arguments.required("DEVNAME")?;
+    let promiscuous = setup.arguments.keyword_or("PROMISC", false)?;
+    let burst: Option<usize> = setup.arguments.keyword("BURST")?;
+    let stop = setup.arguments.keyword_or("STOP", false)?;
+    setup.arguments.finish()?;
+    if let Some(burst) = burst.filter(|burst| !(1..=MAX_BATCH).contains(burst)) {
+        return Err(format!("BURST: expected 1 to {MAX_BATCH} packets, got {burst}").into());
+    }
+    if setup.is_check() {
+        return Ok(Box::new(Unopened));
+    }
+    let port = OpenPort::of(setup, &name)?;
+    let queue = port.take_rx(setup.copy().index)?;
+    Ok(Box::new(FromDevice { promiscuous, burst, stop, ..FromDevice::new(port, queue) }))
+}
+
+pub(super) struct FromDevice {
+    port: Arc<OpenPort>,
+    queue: Option<Box<dyn RxQueue>>,
+    promiscuous: bool,
+    burst: Option<usize>,
+    stop: bool,
+    losses: Losses,
+}
+
+impl FromDevice {
+    pub(super) fn new(port: Arc<OpenPort>, queue: Option<Box<dyn RxQueue>>) -> Self {
+        Self { port, queue, promiscuous: false, burst: None, stop: false, losses: Losses::default() }
+    }
+}
+
+/// Timer: look for losses.
+const LOSS_TIMER: u32 = 0;
+/// Timer: the queue has a packet by its own clock.
+const DUE_TIMER: u32 = 1;
+
+impl Element for FromDevice {
+    fn initialise(&mut self, cx: &mut Context) -> Result<(), String> {
+        if self.queue.is_some() {
+            cx.wake();
+            cx.set_timer(LOSS_TIMER, cx.now_ns() + LOSS_PERIOD_NS);
+        }
+        Ok(())
+    }
+
+    fn task(&mut self, cx: &mut Context) -> TaskStatus {
+        let Some(queue) = &mut self.queue else { return TaskStatus::Asleep };
+        let max = self.burst.unwrap_or(cx.burst());
+        let mut batch = cx.spare_batch();
+        let count = queue.receive(cx.pool(), &mut batch, max);
+        cx.emit_batch(0, &mut batch);
+        cx.recycle(batch);
+        if count > 0 {
+            return TaskStatus::Busy;
+        }
+        if queue.is_finished() {
+            self.losses.count(cx, &queue.stats());
+            if self.stop {
+                cx.stop();
+            }
+            return TaskStatus::Asleep;
+        }
+        if let Some(due) = queue.due_in_ns() {
+            cx.set_timer(DUE_TIMER, cx.now_ns() + due);
+            return TaskStatus::Asleep;
+        }
+        TaskStatus::Idle
+    }
+
+    fn timer(&mut self, cx: &mut Context, key: u32) {
+        if key == DUE_TIMER {
+            cx.wake();
+        } else if let Some(queue) = &self.queue {
+            self.losses.count(cx, &queue.stats());
+            cx.set_timer(LOSS_TIMER, cx.now_ns() + LOSS_PERIOD_NS);
+        }
+    }
+
+    fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.queue.as_ref()?.wait_fd()
+    }
+
+    fn handlers(&self) -> &'static [Handler] {
+        const {
+            &[
+                Handler::read("count", Combine::Sum),
+                Handler::read("byte_count", Combine::Sum),
+                Handler::read("kernel_drops", Combine::Sum),
+                Handler::read("device", Combine::First),
+            ]
+        }
+    }
+
+    fn read(&mut self, name: &str, _argument: &str) -> Result<String, String> {
+        let stats = self.queue.as_ref().map_or(QueueStats::default(), |queue| queue.stats());
+        Ok(match name {
+            "count" => stats.packets.to_string(),
+            "byte_count" => stats.bytes.to_string(),
+            "kernel_drops" => stats.count(Event::RingFull).to_string(),
+            _ => {
+                let info = self.port.info();
+                format!(
+                    "{} driver {} address {} mtu {} queues {}/{} promiscuous {}",
+                    info.name,
+                    info.driver,
+                    info.mac,
+                    info.mtu,
+                    info.rx_queues,
+                    info.tx_queues,
+                    self.promiscuous
+                )
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::registry;
+    use graph::setup::Shared;
+    use graph::testing::{Bench, configure};
+    use ports::MemoryLoop;
+
+    #[test]
+    fn mistakes() {
+        assert!(configure(&CLASS, "").unwrap_err()[0].contains("DEVNAME"));
+        assert!(configure(&CLASS, "null:x, BURST 0").unwrap_err()[0].contains("1 to 256"));
+        assert!(configure(&CLASS, "null:x, SNIFFER false").unwrap_err()[0].contains("'SNIFFER'"));
+        let error = configure(&CLASS, "no-such-interface-0").unwrap_err();
+        assert!(error[0].contains("no-such-interface-0"), "{error:?}");
+    }
+
+    #[test]
+    fn what_a_port_loops_comes_in_and_goes_out() {
+        let shared = Shared::default();
+        let port = MemoryLoop::new(vec![vec![1; 60], vec![2; 60]]);
+        shared.get_or_make::<_, ()>(&OpenPort::key("loop"), || Ok(OpenPort::new(Box::new(port)))).unwrap();
+        let config = "from :: FromDevice(loop, BURST 4) -> to :: ToDevice(loop)";
+        let mut bench = Bench::try_new(&registry(), config, 32, &shared).unwrap();
+        bench.run(10);
+        let received: u64 = bench.read("from.count").parse().unwrap();
+        assert!(received >= 36, "{received}");
+        let sent: u64 = bench.read("to.count").parse().unwrap();
+        assert!(sent + 64 >= received, "{sent} of {received}");
+        assert_eq!(bench.stats("from").packets, received);
+    }
+
+    #[test]
+    fn a_port_is_in_one_from_device_only() {
+        let config = "FromDevice(null:x) -> ToDevice(null:y); FromDevice(null:x) -> ToDevice(null:z);";
+        let error = Bench::try_new(&registry(), config, 32, &Shared::default()).unwrap_err();
+        assert!(error.contains("one FromDevice only"), "{error}");
+    }
+}

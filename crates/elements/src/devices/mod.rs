@@ -1,0 +1,153 @@
+//! Ports, files and the host.
+//!
+//! A configuration names a port ("eth0"); the program may say what the name stands for ([`PortNames`]), else it
+//! is the port's own spec. A port is opened once, by the first element that names it; each copy of the graph
+//! then takes its own queue: copy `w` the receive and the transmit queue `w`, the slow thread the last
+//! transmit queue.
+
+mod from_device;
+mod from_dump;
+mod from_host;
+#[cfg(test)]
+mod testing;
+mod to_device;
+mod to_dump;
+mod to_host;
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use graph::setup::Shared;
+use graph::{Class, ConfigError, Setup};
+use ports::{OpenOptions, Port, PortInfo, QueueStats, RxQueue, TxQueue};
+
+/// The classes of this folder.
+pub static CLASSES: &[&Class] = &[
+    &from_device::CLASS,
+    &from_dump::CLASS,
+    &from_host::CLASS,
+    &to_device::CLASS,
+    &to_dump::CLASS,
+    &to_host::CLASS,
+];
+
+/// What the names of ports in a configuration stand for. The program puts one under [`PortNames::KEY`] into
+/// what the elements share.
+#[derive(Clone, Debug, Default)]
+pub struct PortNames {
+    specs: Vec<(String, String)>,
+}
+
+impl PortNames {
+    /// Where elements look for it.
+    pub const KEY: &'static str = "port names";
+
+    /// From pairs of name and spec.
+    pub fn new(specs: Vec<(String, String)>) -> Self {
+        Self { specs }
+    }
+
+    fn spec<'a>(&'a self, name: &'a str) -> &'a str {
+        self.specs.iter().find(|(known, _)| known == name).map_or(name, |(_, spec)| spec)
+    }
+}
+
+/// An open port, shared by the elements that use it.
+pub struct OpenPort {
+    port: Mutex<Box<dyn Port>>,
+    info: PortInfo,
+}
+
+impl OpenPort {
+    /// Around a port that is open already.
+    pub fn new(port: Box<dyn Port>) -> Self {
+        Self { info: port.info(), port: Mutex::new(port) }
+    }
+
+    /// Under which key elements look for the port that configurations call `name`. A program that makes a
+    /// port by itself puts it there before the graph is made.
+    pub fn key(name: &str) -> String {
+        format!("port:{name}")
+    }
+
+    /// What the port is.
+    pub fn info(&self) -> &PortInfo {
+        &self.info
+    }
+
+    /// The port called `name` by the configuration; opened unless it is open.
+    fn of(setup: &Setup<'_>, name: &str) -> Result<Arc<Self>, ConfigError> {
+        let names = setup.shared().get::<PortNames>(PortNames::KEY);
+        let spec = names.as_deref().map_or(name, |names| names.spec(name));
+        Self::open(setup, name, spec)
+    }
+
+    /// The virtual interface called `name`, to which a first FromHost gives `options` of the TAP driver.
+    fn of_host(setup: &Setup<'_>, name: &str, options: &[String]) -> Result<Arc<Self>, ConfigError> {
+        let question = if options.is_empty() { "" } else { "?" };
+        Self::open(setup, &format!("tap:{name}"), &format!("tap:{name}{question}{}", options.join("&")))
+    }
+
+    fn open(setup: &Setup<'_>, key: &str, spec: &str) -> Result<Arc<Self>, ConfigError> {
+        let shared: &Shared = setup.shared();
+        shared.get_or_make(&Self::key(key), || {
+            let copy = setup.copy();
+            let options =
+                OpenOptions { rx_queues: copy.workers, tx_queues: copy.count(), ..OpenOptions::default() };
+            ports::open(spec, &options).map(Self::new).map_err(|error| ConfigError::new(error.to_string()))
+        })
+    }
+
+    /// Receive queue `queue`; `None` when the port has fewer.
+    fn take_rx(&self, queue: usize) -> Result<Option<Box<dyn RxQueue>>, ConfigError> {
+        if queue >= self.info.rx_queues {
+            return Ok(None);
+        }
+        let mut port = self.port.lock().unwrap_or_else(PoisonError::into_inner);
+        port.take_rx(queue)
+            .map(Some)
+            .map_err(|error| ConfigError::new(format!("{error}; a port can be in one FromDevice only")))
+    }
+
+    fn take_tx(&self, queue: usize) -> Result<Box<dyn TxQueue>, ConfigError> {
+        let mut port = self.port.lock().unwrap_or_else(PoisonError::into_inner);
+        port.take_tx(queue).map_err(|error| {
+            ConfigError::new(format!("{error}; a port can be in one ToDevice only, join the ways before it"))
+        })
+    }
+}
+
+impl std::fmt::Debug for OpenPort {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("OpenPort").field("info", &self.info).finish_non_exhaustive()
+    }
+}
+
+/// Stands for a port or file when a configuration is only checked.
+struct Unopened;
+
+impl graph::Element for Unopened {}
+
+/// Period in which the losses of queues, which drivers count, are fetched.
+const LOSS_PERIOD_NS: u64 = 500_000_000;
+
+/// Turns what a queue lost since the last look into drops of the element.
+#[derive(Debug, Default)]
+struct Losses {
+    seen: Vec<(ports::Event, u64)>,
+}
+
+impl Losses {
+    fn count(&mut self, cx: &mut graph::Context, stats: &QueueStats) {
+        for (event, count) in stats.events().filter(|(event, _)| event.is_drop()) {
+            let seen = match self.seen.iter_mut().find(|(known, _)| *known == event) {
+                Some((_, seen)) => seen,
+                None => {
+                    self.seen.push((event, 0));
+                    &mut self.seen.last_mut().expect("just pushed").1
+                }
+            };
+            cx.count_drop(event.name(), count - *seen);
+            *seen = count;
+        }
+    }
+}

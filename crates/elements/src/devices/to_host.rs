@@ -1,0 +1,95 @@
+//! =c
+//! ToHost(DEVNAME)
+//!
+//! =s devices
+//! hands packets to Linux over a virtual interface
+//!
+//! =d
+//! Gives Ethernet frames to Linux as if they had come in by the virtual interface DEVNAME (a TAP device), which
+//! is made unless FromHost with the same DEVNAME made it. Its input is agnostic, as ToDevice's.
+//!
+//! =h count read-only
+//! Packets given to Linux.
+//!
+//! =h device read-only
+//! The port: name, driver, link address, MTU.
+//!
+//! =e
+//!   rt[0] -> EtherEncap(0x0800, 1:1:1:1:1:1, 2:2:2:2:2:2) -> ToHost(fake0);
+//!
+//! =a FromHost, ToDevice
+
+use graph::{Class, ConfigError, Element, Setup};
+
+use super::to_device::ToDevice;
+use super::{OpenPort, Unopened};
+
+pub(crate) static CLASS: Class = Class {
+    name: "ToHost",
+    ports: "1/0",
+    processing: Class::AGNOSTIC,
+    flow: Class::COMPLETE_FLOW,
+    manual: include_str!("to_host.rs"),
+    make,
+};
+
+fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
+    let name: String = setup.arguments.required("DEVNAME")?;
+    setup.arguments.finish()?;
+    if setup.is_check() {
+        return Ok(Box::new(Unopened));
+    }
+    let port = OpenPort::of_host(setup, &name, &[])?;
+    let queue = port.take_tx(setup.copy().index)?;
+    Ok(Box::new(ToDevice::new(port, queue, None, setup.input_is_pull(0))))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::registry;
+    use graph::setup::Shared;
+    use graph::testing::Bench;
+
+    /// Whether this process may make interfaces.
+    fn may_make_interfaces() -> bool {
+        let may = rustix::process::geteuid().is_root();
+        if !may {
+            println!("not root: left out");
+        }
+        may
+    }
+
+    #[test]
+    fn linux_answers_over_the_interface() {
+        if !may_make_interfaces() {
+            return;
+        }
+        // In a network namespace of its own, which goes with the thread.
+        std::thread::spawn(|| {
+            #[allow(unsafe_code, reason = "leaving a network namespace")]
+            // SAFETY: only NEWNET, so the thread goes on sharing files and memory with the others.
+            unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWNET) }.unwrap();
+            let config = "FromHost(host0, 192.0.2.1/24, ETHER 02:00:00:00:00:99) -> out :: TestOutput;
+                in :: TestInput -> ToHost(host0);";
+            let mut bench = Bench::try_new(&registry(), config, 32, &Shared::default()).unwrap();
+            // Who has 192.0.2.1? Tell 192.0.2.7.
+            let mut request = vec![0xff; 6];
+            request.extend([2, 0, 0, 0, 0, 7, 8, 6, 0, 1, 8, 0, 6, 4, 0, 1, 2, 0, 0, 0, 0, 7, 192, 0, 2, 7]);
+            request.extend([0, 0, 0, 0, 0, 0, 192, 0, 2, 1]);
+            let mut answers = Vec::new();
+            for _ in 0..200 {
+                bench.push("in", &[&request]);
+                bench.run(4);
+                std::thread::sleep(std::time::Duration::from_millis(5));
+                bench.run(4);
+                answers.extend(bench.taken("out"));
+                if answers.iter().any(|frame| frame[12..14] == [8, 6] && frame[20..22] == [0, 2]) {
+                    return;
+                }
+            }
+            panic!("no ARP reply among {} frames", answers.len());
+        })
+        .join()
+        .unwrap();
+    }
+}

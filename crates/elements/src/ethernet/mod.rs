@@ -1,0 +1,44 @@
+//! Ethernet headers and ARP.
+//!
+//! | file | what lives there |
+//! | --- | --- |
+//! | `arp_querier` and its parts `next_hop_cache`, `neighbour_table`, `waiting_room` | resolution of next hops |
+//! | `arp_frame` | ARP packets in Ethernet frames, read and written |
+//! | `header` | Ethernet headers, put before packets |
+//! | the others | one element each |
+
+mod arp_faker;
+mod arp_frame;
+mod arp_print;
+mod arp_querier;
+mod arp_responder;
+mod check_arp_header;
+mod ensure_ether;
+mod ether_encap;
+mod ether_mirror;
+mod ether_rewrite;
+mod header;
+mod host_ether_filter;
+mod neighbour_table;
+mod next_hop_cache;
+mod vlan_decap;
+mod vlan_encap;
+mod waiting_room;
+
+use graph::Class;
+
+/// The classes of this folder.
+pub static CLASSES: &[&Class] = &[
+    &arp_faker::CLASS,
+    &arp_print::CLASS,
+    &arp_querier::CLASS,
+    &arp_responder::CLASS,
+    &check_arp_header::CLASS,
+    &ensure_ether::CLASS,
+    &ether_encap::CLASS,
+    &ether_mirror::CLASS,
+    &ether_rewrite::CLASS,
+    &host_ether_filter::CLASS,
+    &vlan_decap::CLASS,
+    &vlan_encap::CLASS,
+];

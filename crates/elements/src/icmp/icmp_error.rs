@@ -1,0 +1,588 @@
+//! =c
+//! ICMPError(SRC, TYPE [, CODE, BADADDRS, I<keywords> MTU, PMTU, SET_FIX_ANNO])
+//!
+//! =s icmp
+//! answers packets with ICMP errors
+//!
+//! =d
+//! Makes an ICMP error of TYPE and CODE about each packet, whose IP header must be marked, and emits that in its
+//! place, addressed to the packet's source. It comes from SRC and quotes the packet: its IP header and as much
+//! of the rest as fits MTU.
+//!
+//! TYPE and CODE are numbers or names; CODE is 0 by default. TYPE is one of unreachable [3], sourcequench [4],
+//! redirect [5], timeexceeded [11], parameterproblem [12]. Names of CODE are net [0], host [1], protocol [2],
+//! port [3], needfrag [4], srcroutefail [5], netunknown [6], hostunknown [7], isolated [8], netprohibited [9],
+//! hostprohibited [10], tosnet [11], toshost [12], filterprohibited [13], hostprecedence [14] and
+//! precedencecutoff [15] for unreachable; net, host, tosnet and toshost for redirect; transit [0] and
+//! reassembly [1] for timeexceeded; erroratptr [0], missingopt [1] and length [2] for parameterproblem.
+//!
+//! A parameter problem with code erroratptr points at the byte that the parameter problem annotation names
+//! (IPGWOptions sets it); a redirect names the gateway in the destination annotation; unreachable with code
+//! needfrag tells PMTU.
+//!
+//! No error is sent about an ICMP error, a fragment that is not the first, a link-level broadcast or multicast,
+//! a packet to an IP broadcast or multicast address, or one whose source is not a single host (RFC 1122, 3.2.2;
+//! RFC 1812, 4.3.2.7). Those packets are dropped. Directed broadcast addresses must be given in BADADDRS,
+//! separated by spaces. There is no rate limit; RatedSplitter or Meter make one.
+//!
+//! The destination annotation of an error is its destination, its "fix source" annotation is set, so that
+//! FixIPSrc gives it the address of the interface it leaves by. Connect the output to the route lookup.
+//!
+//! =item MTU
+//! longest error to make, in bytes with its IP header; 576 by default (RFC 1812, 4.3.2.3), 56 at least.
+//!
+//! =item PMTU
+//! the MTU that needfrag tells, 0 by default.
+//!
+//! =item SET_FIX_ANNO
+//! whether the "fix source" annotation is set; true by default. USE_FIX_ANNO is the same.
+//!
+//! Where the packet came by a source route, the error takes it back. Other than in Click, that goes as RFC 1122,
+//! 3.2.1.8 says: first to the last router of the route, and to the source at its end.
+//!
+//! Drop reasons: no IP header, about an ICMP error, about a truncated ICMP message, about a fragment, about an IP
+//! broadcast or multicast, about a link-level broadcast, about a packet from a bad source, redirect for a
+//! source-routed packet, no frame for an ICMP error.
+//!
+//! =h src read/write
+//! The SRC argument.
+//!
+//! =h mtu read/write
+//! The MTU argument.
+//!
+//! =h pmtu read/write
+//! The PMTU argument.
+//!
+//! =e
+//!   dt :: DecIPTTL;
+//!   dt[1] -> ICMPError(18.26.4.24, timeexceeded) -> [0]rt;
+//!
+//! =a DecIPTTL, FixIPSrc, IPFragmenter, IPGWOptions
+
+use std::net::Ipv4Addr;
+
+use graph::{Class, Combine, ConfigError, Context, Element, FromArgument, Handler, Setup};
+use packet::wire::IpProtocol;
+use packet::wire::ipv4::MAX_HEADER_LEN;
+use packet::wire::ipv4_option::kind as option_kind;
+use packet::{Batch, Packet, PacketType, checksum};
+
+use super::names;
+use crate::ip::AddressList;
+
+pub(crate) static CLASS: Class = Class {
+    name: "ICMPError",
+    ports: "1/1",
+    processing: Class::AGNOSTIC,
+    flow: Class::COMPLETE_FLOW,
+    manual: include_str!("icmp_error.rs"),
+    make,
+};
+
+fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
+    let arguments = &mut setup.arguments;
+    let source = arguments.required::<Ipv4Addr>("SRC")?;
+    let kind_name = arguments.required::<String>("TYPE")?;
+    let code_name = arguments.optional::<String>("CODE")?;
+    let bad = arguments.optional::<AddressList>("BADADDRS")?.unwrap_or_default().0;
+    let Mtu(mtu) = arguments.keyword_or("MTU", Mtu(576))?;
+    let path_mtu = arguments.keyword_or("PMTU", 0)?;
+    let older = arguments.keyword_or("USE_FIX_ANNO", true)?;
+    let fix_source = arguments.keyword_or("SET_FIX_ANNO", older)?;
+    arguments.finish()?;
+    let kind = names::type_number(&kind_name).filter(|kind| names::is_error(*kind)).ok_or_else(|| {
+        ConfigError::new(format!(
+            "TYPE: expected an ICMP error type (unreachable, sourcequench, redirect, timeexceeded or \
+             parameterproblem), got '{kind_name}'"
+        ))
+    })?;
+    let code = match &code_name {
+        None => 0,
+        Some(name) => names::code_number(kind, name).ok_or_else(|| {
+            let known = names::code_names(kind);
+            ConfigError::new(format!(
+                "CODE: expected an integer from 0 to 255, or one of {known}; got '{name}'"
+            ))
+        })?,
+    };
+    Ok(Box::new(ICMPError { source, kind, code, bad, mtu, path_mtu, fix_source, identification: 1 }))
+}
+
+/// Length of the longest error: room for two IP headers, the ICMP header and 8 bytes (RFC 792).
+struct Mtu(usize);
+
+impl FromArgument for Mtu {
+    const EXPECTED: &'static str = "integer from 56 to 65535";
+    fn from_argument(text: &str) -> Option<Self> {
+        usize::from_argument(text).filter(|mtu| (56..=65535).contains(mtu)).map(Self)
+    }
+}
+
+const ICMP_HEADER_LEN: usize = 8;
+const TIME_TO_LIVE: u8 = 200;
+
+struct ICMPError {
+    source: Ipv4Addr,
+    kind: u8,
+    code: u8,
+    bad: Vec<u32>,
+    mtu: usize,
+    path_mtu: u16,
+    fix_source: bool,
+    identification: u16,
+}
+
+/// The IP header that a packet arrived with.
+struct Offender<'a> {
+    /// From the IP header to the packet's end.
+    bytes: &'a [u8],
+    header: &'a [u8],
+}
+
+impl<'a> Offender<'a> {
+    fn of(packet: &'a Packet) -> Option<Self> {
+        let bytes = packet.network()?;
+        let header =
+            bytes.get(..usize::from(bytes.first()? & 0x0f) * 4).filter(|header| header.len() >= 20)?;
+        Some(Self { bytes, header })
+    }
+
+    fn long(&self, at: usize) -> u32 {
+        let octet = |at: usize| self.header.get(at).copied().unwrap_or(0);
+        u32::from_be_bytes([octet(at), octet(at + 1), octet(at + 2), octet(at + 3)])
+    }
+
+    /// The source route, if there is one that is well formed: its place in the header.
+    fn source_route(&self) -> Option<std::ops::Range<usize>> {
+        let mut at = 20;
+        loop {
+            let kind = *self.header.get(at)?;
+            if kind == option_kind::NOP {
+                at += 1;
+                continue;
+            }
+            let length = usize::from(*self.header.get(at + 1)?);
+            if kind == option_kind::END || length < 2 || at + length > self.header.len() {
+                return None;
+            }
+            if matches!(kind, option_kind::LOOSE_SOURCE_ROUTE | option_kind::STRICT_SOURCE_ROUTE) {
+                let pointer = usize::from(*self.header.get(at + 2)?);
+                if length >= 3 && pointer >= 4 && pointer.is_multiple_of(4) && pointer <= length + 1 {
+                    return Some(at..at + length);
+                }
+            }
+            at += length;
+        }
+    }
+}
+
+/// A source route the other way round, to be written into an error.
+struct WayBack {
+    options: [u8; MAX_HEADER_LEN - 20],
+    len: usize,
+    first: u32,
+}
+
+impl WayBack {
+    /// Of a source route option; `None` when no router was visited yet. RFC 1122, 3.2.1.8 (c): the reversed
+    /// route goes back through the recorded routers, the last one first, and ends at the source.
+    fn of(option: &[u8], source: u32) -> Option<Self> {
+        let visited = usize::from(*option.get(2)?).checked_sub(4)? / 4;
+        let slots = option.get(3..3 + visited * 4)?;
+        let (slots, _) = slots.as_chunks::<4>();
+        let (last, others) = slots.split_last()?;
+        let mut options = [0; MAX_HEADER_LEN - 20];
+        let length = 3 + visited * 4;
+        options[0] = option[0];
+        options[1] = length as u8;
+        options[2] = 4;
+        let mut at = 3;
+        for slot in others.iter().rev().chain([&source.to_be_bytes()]) {
+            options.get_mut(at..at + 4)?.copy_from_slice(slot);
+            at += 4;
+        }
+        // The rest of the last word is End of Option List.
+        Some(Self { options, len: length.next_multiple_of(4), first: u32::from_be_bytes(*last) })
+    }
+}
+
+impl ICMPError {
+    fn is_unicast(&self, address: u32) -> bool {
+        // Limited broadcast, multicast (RFC 1812, 4.2.2.11), and what the configuration says.
+        address != u32::MAX && address >> 28 != 0xe && !self.bad.contains(&address)
+    }
+
+    /// RFC 1812, 4.3.2.7: "a packet whose source address has a network prefix of zero or is an invalid source
+    /// address (as defined in Section [5.3.7])".
+    fn is_valid_source(&self, address: u32) -> bool {
+        let network = address >> 24;
+        self.is_unicast(address) && network != 0 && network != 127 && network >> 4 != 0xf
+    }
+
+    /// Whether an error may be sent about the packet; else why not. All quotations are from RFC 1812, 4.3.2.7:
+    /// "An ICMP error message MUST NOT be sent as the result of receiving:".
+    fn judge(&self, packet: &Packet, offender: &Offender<'_>) -> Result<(), &'static str> {
+        // "Any fragment of a datagram other than the first fragment".
+        if offender.header[6] & 0x1f != 0 || offender.header[7] != 0 {
+            return Err("about a fragment");
+        }
+        // "An ICMP error message".
+        if offender.header[9] == IpProtocol::ICMP.0 {
+            let message = offender.bytes.get(offender.header.len()..).unwrap_or(&[]);
+            match message.first_chunk::<4>() {
+                None => return Err("about a truncated ICMP message"),
+                Some([kind, ..]) if names::is_error(*kind) => return Err("about an ICMP error"),
+                Some(_) => {}
+            }
+        }
+        // "A packet destined to an IP broadcast or IP multicast address".
+        if !self.is_unicast(offender.long(16)) {
+            return Err("about an IP broadcast or multicast");
+        }
+        // "A packet sent as a Link Layer broadcast or multicast".
+        if matches!(packet.packet_type(), PacketType::Broadcast | PacketType::Multicast) {
+            return Err("about a link-level broadcast");
+        }
+        if !self.is_valid_source(offender.long(12)) {
+            return Err("about a packet from a bad source");
+        }
+        Ok(())
+    }
+
+    /// The error about `packet`, or why there is none.
+    fn answer(&mut self, cx: &mut Context, packet: &Packet) -> Result<Packet, &'static str> {
+        let offender = Offender::of(packet).ok_or("no IP header")?;
+        self.judge(packet, &offender)?;
+        let pointer = packet.annotations().parameter_problem();
+        let at_pointer =
+            self.kind == names::PARAMETER_PROBLEM && self.code == names::PARAMETER_PROBLEM_POINTER;
+        let mut route = offender.source_route();
+        // RFC 1812, 5.2.7.2: a redirect is sent only when "the packet contains no source route option".
+        if route.is_some() && self.kind == names::REDIRECT {
+            return Err("redirect for a source-routed packet");
+        }
+        // RFC 1812, 4.3.2.6: the route goes back "unless the ICMP error message is a Parameter Problem about a
+        // source route option".
+        if at_pointer && route.as_ref().is_some_and(|place| place.contains(&usize::from(pointer))) {
+            route = None;
+        }
+        let source = offender.long(12);
+        let way_back = route.and_then(|place| WayBack::of(offender.header.get(place)?, source));
+        let options = way_back.as_ref().map_or(&[][..], |way| &way.options[..way.len]);
+        let destination = way_back.as_ref().map_or(source, |way| way.first);
+
+        const NO_FRAME: &str = "no frame for an ICMP error";
+        let header_len = 20 + options.len();
+        let message_at = header_len + ICMP_HEADER_LEN;
+        // RFC 1812, 4.3.2.3: "the ICMP datagram SHOULD contain as much of the original datagram as possible
+        // without the length of the ICMP datagram exceeding 576 bytes".
+        let longest = self.mtu.min(cx.pool().data_bytes());
+        let total = longest.min(message_at + offender.bytes.len());
+        let quoted =
+            total.checked_sub(message_at).and_then(|count| offender.bytes.get(..count)).ok_or(NO_FRAME)?;
+        let mut error = cx.allocate().ok_or(NO_FRAME)?;
+        let Some(data) = error.reset(total) else {
+            cx.pool().free_packet(error);
+            return Err(NO_FRAME);
+        };
+        let (header, message) = data.split_at_mut(header_len);
+        header.fill(0);
+        header[0] = 0x40 | (header_len / 4) as u8;
+        header[2..4].copy_from_slice(&(total as u16).to_be_bytes());
+        header[4..6].copy_from_slice(&self.identification.to_be_bytes());
+        self.identification = self.identification.wrapping_add(1);
+        header[8] = TIME_TO_LIVE;
+        header[9] = IpProtocol::ICMP.0;
+        header[12..16].copy_from_slice(&self.source.octets());
+        header[16..20].copy_from_slice(&destination.to_be_bytes());
+        header[20..].copy_from_slice(options);
+        let check = checksum::ipv4_header_compute(header);
+        header[10..12].copy_from_slice(&check.to_be_bytes());
+
+        message[..ICMP_HEADER_LEN].fill(0);
+        message[0] = self.kind;
+        message[1] = self.code;
+        match self.kind {
+            names::PARAMETER_PROBLEM if at_pointer => message[4] = pointer,
+            names::REDIRECT => {
+                let gateway = packet.annotations().destination_ip();
+                message[4..8].copy_from_slice(&gateway.to_be_bytes());
+            }
+            // RFC 1191, section 4: the MTU of the next hop in the low half of what RFC 792 left unused.
+            names::UNREACHABLE if self.code == names::UNREACHABLE_NEEDFRAG => {
+                message[6..8].copy_from_slice(&self.path_mtu.to_be_bytes());
+            }
+            _ => {}
+        }
+        message[ICMP_HEADER_LEN..].copy_from_slice(quoted);
+        let check = checksum::compute(message);
+        message[2..4].copy_from_slice(&check.to_be_bytes());
+
+        error.set_network_and_transport_header(0, header_len);
+        error.annotations_mut().set_destination_ip(destination);
+        error.annotations_mut().set_fix_source(self.fix_source);
+        error.set_timestamp_ns(cx.now_ns());
+        Ok(error)
+    }
+}
+
+impl Element for ICMPError {
+    fn process(&mut self, cx: &mut Context, batch: &mut Batch) {
+        let mut packets = std::mem::replace(batch, cx.spare_batch());
+        for packet in packets.drain() {
+            match self.answer(cx, &packet) {
+                Ok(error) => {
+                    cx.pool().free_packet(packet);
+                    batch.push(error);
+                }
+                Err(reason) => cx.drop(packet, reason),
+            }
+        }
+        cx.recycle(packets);
+    }
+
+    fn handlers(&self) -> &'static [Handler] {
+        const HANDLERS: [Handler; 3] = [
+            Handler::read_write("src", Combine::First),
+            Handler::read_write("mtu", Combine::First),
+            Handler::read_write("pmtu", Combine::First),
+        ];
+        &HANDLERS
+    }
+
+    fn read(&mut self, name: &str, _argument: &str) -> Result<String, String> {
+        Ok(match name {
+            "src" => self.source.to_string(),
+            "mtu" => self.mtu.to_string(),
+            _ => self.path_mtu.to_string(),
+        })
+    }
+
+    fn write(&mut self, _cx: &mut Context, name: &str, value: &str) -> Result<(), String> {
+        fn read<T: FromArgument>(name: &str, text: &str) -> Result<T, String> {
+            T::from_argument(text.trim())
+                .ok_or_else(|| format!("{name}: expected {}, got '{text}'", T::EXPECTED))
+        }
+        match name {
+            "src" => self.source = read(name, value)?,
+            "mtu" => Mtu(self.mtu) = read(name, value)?,
+            _ => self.path_mtu = read(name, value)?,
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use graph::testing::{Bench, configure};
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::ip::samples::{any_packet, ipv4, refresh, with_options};
+
+    fn bench(arguments: &str) -> Bench {
+        let config =
+            format!("in :: TestInput -> MarkIPHeader -> e :: ICMPError({arguments}) -> out :: TestOutput;");
+        Bench::new(&crate::registry(), &config)
+    }
+
+    const HOST: [u8; 4] = [10, 1, 0, 7];
+    const FAR: [u8; 4] = [10, 2, 0, 8];
+
+    fn is_valid(error: &[u8]) -> bool {
+        let header_len = usize::from(error[0] & 0x0f) * 4;
+        checksum::ipv4_header_valid(&error[..header_len])
+            && checksum::is_valid(&error[header_len..])
+            && usize::from(u16::from_be_bytes([error[2], error[3]])) == error.len()
+    }
+
+    #[test]
+    fn to_the_byte() {
+        let mut bench = bench("10.1.0.1, timeexceeded");
+        let packet = ipv4(HOST, FAR, 17, b"\x00\x07\x00\x09\x00\x0c\x00\x00data");
+        bench.push("in", &[&packet]);
+        let errors = bench.taken_packets("out");
+        let mut expected = vec![0x45, 0, 0, 60, 0, 1, 0, 0, 200, 1, 0, 0, 10, 1, 0, 1, 10, 1, 0, 7];
+        refresh(&mut expected);
+        let mut message = vec![11, 0, 0, 0, 0, 0, 0, 0];
+        message.extend(&packet);
+        let check = checksum::compute(&message);
+        message[2..4].copy_from_slice(&check.to_be_bytes());
+        expected.extend(message);
+        assert_eq!(errors[0].data(), expected);
+        assert_eq!(errors[0].annotations().destination_ip(), u32::from_be_bytes(HOST));
+        assert!(errors[0].annotations().fix_source());
+        assert_eq!(errors[0].transport_offset(), Some(20));
+    }
+
+    #[test]
+    fn no_error_about_these() {
+        let mut fragment = ipv4(HOST, FAR, 17, b"12345678");
+        fragment[7] = 1;
+        let mut low_fragment = ipv4(HOST, FAR, 17, b"12345678");
+        low_fragment[6] = 0x01;
+        let icmp = |kind: u8| ipv4(HOST, FAR, 1, &[kind, 0, 0, 0, 0, 0, 0, 0]);
+        let from = |source| ipv4(source, FAR, 17, b"12345678");
+        let to = |destination| ipv4(HOST, destination, 17, b"12345678");
+        let cases = [
+            (icmp(3), "about an ICMP error"),
+            (icmp(4), "about an ICMP error"),
+            (icmp(5), "about an ICMP error"),
+            (icmp(11), "about an ICMP error"),
+            (icmp(12), "about an ICMP error"),
+            (ipv4(HOST, FAR, 1, &[8, 0, 0]), "about a truncated ICMP message"),
+            (fragment, "about a fragment"),
+            (low_fragment, "about a fragment"),
+            (to([255, 255, 255, 255]), "about an IP broadcast or multicast"),
+            (to([224, 0, 0, 1]), "about an IP broadcast or multicast"),
+            (to([239, 255, 255, 255]), "about an IP broadcast or multicast"),
+            (to([10, 2, 0, 255]), "about an IP broadcast or multicast"),
+            (from([0, 0, 0, 0]), "about a packet from a bad source"),
+            (from([0, 1, 2, 3]), "about a packet from a bad source"),
+            (from([127, 0, 0, 1]), "about a packet from a bad source"),
+            (from([224, 0, 0, 1]), "about a packet from a bad source"),
+            (from([240, 0, 0, 1]), "about a packet from a bad source"),
+            (from([255, 255, 255, 255]), "about a packet from a bad source"),
+            (from([10, 2, 0, 255]), "about a packet from a bad source"),
+            (vec![0x45; 19], "no IP header"),
+            (vec![0x44; 40], "no IP header"),
+        ];
+        for (packet, reason) in cases {
+            let mut bench = bench("10.1.0.1, unreachable, host, 10.2.0.255 10.1.0.255");
+            bench.push("in", &[&packet]);
+            assert_eq!(bench.taken("out").len(), 0, "{reason}");
+            assert_eq!(bench.drops("e", reason), 1, "{reason}: {packet:02x?}");
+        }
+    }
+
+    #[test]
+    fn no_error_about_link_level_broadcasts() {
+        let mut bench = bench("10.1.0.1, unreachable");
+        let packets: Vec<_> =
+            [PacketType::Host, PacketType::Broadcast, PacketType::Multicast, PacketType::OtherHost]
+                .map(|packet_type| {
+                    let mut packet = bench.packet(&ipv4(HOST, FAR, 17, b"12345678"));
+                    packet.set_packet_type(packet_type);
+                    packet
+                })
+                .into();
+        bench.push_packets("in", packets);
+        assert_eq!(bench.taken("out").len(), 2);
+        assert_eq!(bench.drops("e", "about a link-level broadcast"), 2);
+    }
+
+    #[test]
+    fn errors_about_pings_and_first_fragments() {
+        let mut first = ipv4(HOST, FAR, 17, b"12345678");
+        first[6] = 0x20;
+        refresh(&mut first);
+        let mut bench = bench("10.1.0.1, unreachable, host");
+        bench.push("in", &[&ipv4(HOST, FAR, 1, &[8, 0, 0, 0]), &ipv4(HOST, FAR, 1, &[0; 8]), &first]);
+        let errors = bench.taken("out");
+        assert_eq!(errors.len(), 3);
+        assert!(errors.iter().all(|error| is_valid(error) && error[20..22] == [3, 1]));
+        assert_eq!([errors[0][5], errors[1][5], errors[2][5]], [1, 2, 3], "identifications count up");
+    }
+
+    #[test]
+    fn quotes_up_to_the_mtu() {
+        let packet = ipv4(HOST, FAR, 17, &[7; 1400]);
+        for (arguments, length) in [("", 576), (", MTU 1500", 1448), (", MTU 56", 56)] {
+            let mut bench = bench(&format!("10.1.0.1, timeexceeded, transit{arguments}"));
+            bench.push("in", &[&packet]);
+            let error = &bench.taken("out")[0];
+            assert_eq!(error.len(), length);
+            assert_eq!(error[28..], packet[..length - 28]);
+            assert!(is_valid(error));
+        }
+    }
+
+    #[test]
+    fn particulars() {
+        let packet = ipv4(HOST, FAR, 17, b"12345678");
+        let mut problem = bench("10.1.0.1, parameterproblem, erroratptr");
+        let mut marked = problem.packet(&packet);
+        marked.annotations_mut().set_parameter_problem(22);
+        problem.push_packets("in", vec![marked]);
+        assert_eq!(problem.taken("out")[0][20..28][4..], [22, 0, 0, 0]);
+
+        let mut redirect = bench("10.1.0.1, redirect, host, SET_FIX_ANNO false");
+        let mut marked = redirect.packet(&packet);
+        marked.annotations_mut().set_destination_ip(0x0a01_0002);
+        redirect.push_packets("in", vec![marked]);
+        let error = redirect.taken_packets("out").remove(0);
+        assert_eq!(error.data()[20..22], [5, 1]);
+        assert_eq!(error.data()[24..28], [10, 1, 0, 2]);
+        assert!(!error.annotations().fix_source());
+
+        let mut needfrag = bench("10.1.0.1, 3, 4, PMTU 1400");
+        needfrag.push("in", &[&packet]);
+        assert_eq!(needfrag.taken("out")[0][24..28], [0, 0, 5, 0x78]);
+        needfrag.write("e.pmtu", "1280").unwrap();
+        needfrag.write("e.src", "9.9.9.9").unwrap();
+        assert!(needfrag.write("e.mtu", "10").is_err());
+        assert_eq!(needfrag.read("e.mtu"), "576");
+        needfrag.push("in", &[&packet]);
+        let error = &needfrag.taken("out")[0];
+        assert_eq!((&error[12..16], &error[24..28]), (&[9, 9, 9, 9][..], &[0, 0, 5, 0][..]));
+    }
+
+    #[test]
+    fn source_routes_go_back() {
+        // Two of three routers were visited.
+        let options = [1, 131, 15, 12, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3];
+        let packet = with_options(HOST, FAR, 17, &options, b"12345678");
+        let mut unreachable = bench("10.1.0.1, unreachable");
+        unreachable.push("in", &[&packet]);
+        let error = unreachable.taken_packets("out").remove(0);
+        assert!(is_valid(error.data()));
+        assert_eq!(error.data()[16..20], [2, 2, 2, 2]);
+        assert_eq!(error.annotations().destination_ip(), 0x0202_0202);
+        assert_eq!(error.data()[20..32], [131, 11, 4, 1, 1, 1, 1, 10, 1, 0, 7, 0]);
+
+        let mut redirect = bench("10.1.0.1, redirect, host");
+        redirect.push("in", &[&packet]);
+        assert_eq!(redirect.drops("e", "redirect for a source-routed packet"), 1);
+
+        let mut problem = bench("10.1.0.1, parameterproblem");
+        for (pointer, words) in [(23, 0x45), (20, 0x48), (36, 0x48)] {
+            let mut marked = problem.packet(&packet);
+            marked.annotations_mut().set_parameter_problem(pointer);
+            problem.push_packets("in", vec![marked]);
+            assert_eq!(problem.taken("out")[0][0], words, "pointer {pointer}");
+        }
+    }
+
+    #[test]
+    fn configuration_mistakes() {
+        assert!(configure(&CLASS, "18.26.4.24, 11, 0").is_ok());
+        assert!(configure(&CLASS, "18.26.4.24, unreachable, needfrag, PMTU 1400, BADADDRS 1.2.3.4").is_ok());
+        assert!(configure(&CLASS, "18.26.4.24").is_err());
+        assert!(
+            configure(&CLASS, "18.26.4.24, echo").unwrap_err()[0].starts_with("TYPE: expected an ICMP error")
+        );
+        assert_eq!(
+            configure(&CLASS, "18.26.4.24, timeexceeded, host").unwrap_err(),
+            ["CODE: expected an integer from 0 to 255, or one of transit, reassembly; got 'host'"]
+        );
+        assert!(configure(&CLASS, "18.26.4.24, 3, MTU 20").is_err());
+    }
+
+    proptest! {
+        /// Every error is a valid packet that quotes the start of what it is about.
+        #[test]
+        fn errors_are_valid(packet in any_packet(), mtu in 56usize..200) {
+            let mut bench = bench(&format!("10.1.0.1, parameterproblem, MTU {mtu}"));
+            bench.push("in", &[&packet]);
+            for error in bench.taken("out") {
+                prop_assert!(is_valid(&error));
+                prop_assert!(error.len() <= mtu);
+                let quoted = &error[usize::from(error[0] & 0x0f) * 4 + 8..];
+                prop_assert!(packet.starts_with(quoted));
+                // An error about the error is never sent.
+                bench.push("in", &[&error]);
+                prop_assert_eq!(bench.taken("out").len(), 0);
+            }
+        }
+    }
+}

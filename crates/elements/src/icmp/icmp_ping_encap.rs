@@ -1,0 +1,161 @@
+//! =c
+//! ICMPPingEncap(SRC, DST [, I<keywords> IDENTIFIER])
+//!
+//! =s icmp
+//! makes packets the data of pings
+//!
+//! =d
+//! Each packet becomes the data of an ICMP echo request from SRC to DST with time to live 255. Sequence number and
+//! IP identification count up from 1 and leave 0 out. IDENTIFIER is the ICMP identifier, 0 by default; it is sent
+//! in network byte order, as is the sequence number.
+//!
+//! Drop reasons: no head room for the headers.
+//!
+//! =h src read/write
+//! The SRC argument.
+//!
+//! =h dst read/write
+//! The DST argument.
+//!
+//! =a ICMPPingSource, ICMPPingResponder
+
+use std::net::Ipv4Addr;
+
+use graph::{Class, Combine, ConfigError, Context, Element, FromArgument, Handler, Setup, Verdict};
+use packet::wire::IpProtocol;
+use packet::wire::ipv4::Ipv4Repr;
+use packet::{Batch, Packet, checksum};
+
+use super::names;
+use crate::ip::prepend_header;
+
+pub(crate) static CLASS: Class = Class {
+    name: "ICMPPingEncap",
+    ports: "1/1",
+    processing: Class::AGNOSTIC,
+    flow: Class::COMPLETE_FLOW,
+    manual: include_str!("icmp_ping_encap.rs"),
+    make,
+};
+
+fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
+    let source = setup.arguments.required("SRC")?;
+    let destination = setup.arguments.required("DST")?;
+    let identifier = setup.arguments.keyword_or("IDENTIFIER", 0)?;
+    setup.arguments.finish()?;
+    Ok(Box::new(ICMPPingEncap {
+        request: Request { source, destination, identifier, ttl: 255 },
+        sequence: 1,
+    }))
+}
+
+/// What the requests of one element have in common.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Request {
+    pub(super) source: Ipv4Addr,
+    pub(super) destination: Ipv4Addr,
+    pub(super) identifier: u16,
+    pub(super) ttl: u8,
+}
+
+impl Request {
+    /// Makes the data of `packet` the data of an echo request with this sequence number, which is its IP
+    /// identification too. `None` without head room.
+    pub(super) fn encapsulate(&self, packet: &mut Packet, sequence: u16) -> Option<()> {
+        let message = packet.prepend(8)?;
+        message[..8].fill(0);
+        message[0] = names::ECHO;
+        message[4..6].copy_from_slice(&self.identifier.to_be_bytes());
+        message[6..8].copy_from_slice(&sequence.to_be_bytes());
+        let check = checksum::compute(message);
+        message[2..4].copy_from_slice(&check.to_be_bytes());
+        let mut header = Ipv4Repr::new(self.source, self.destination, IpProtocol::ICMP, packet.len());
+        header.identification = sequence;
+        header.ttl = self.ttl;
+        prepend_header(packet, &header)?;
+        packet.annotations_mut().set_destination_ip(self.destination.to_bits());
+        Some(())
+    }
+
+    /// Sets the address that handler `name`, `src` or `dst`, stands for.
+    pub(super) fn write_address(&mut self, name: &str, value: &str) -> Result<(), String> {
+        let address = Ipv4Addr::from_argument(value.trim())
+            .ok_or_else(|| format!("{name}: expected {}, got '{value}'", Ipv4Addr::EXPECTED))?;
+        if name == "src" {
+            self.source = address;
+        } else {
+            self.destination = address;
+        }
+        Ok(())
+    }
+}
+
+struct ICMPPingEncap {
+    request: Request,
+    sequence: u16,
+}
+
+impl Element for ICMPPingEncap {
+    fn process(&mut self, cx: &mut Context, batch: &mut Batch) {
+        cx.filter(batch, |packet| {
+            if self.request.encapsulate(packet, self.sequence).is_none() {
+                return Verdict::Drop("no head room for the headers");
+            }
+            self.sequence = self.sequence.checked_add(1).unwrap_or(1);
+            Verdict::Keep
+        });
+    }
+
+    fn handlers(&self) -> &'static [Handler] {
+        const HANDLERS: [Handler; 2] =
+            [Handler::read_write("src", Combine::First), Handler::read_write("dst", Combine::First)];
+        &HANDLERS
+    }
+
+    fn read(&mut self, name: &str, _argument: &str) -> Result<String, String> {
+        let Request { source, destination, .. } = self.request;
+        Ok(if name == "src" { source } else { destination }.to_string())
+    }
+
+    fn write(&mut self, _cx: &mut Context, name: &str, value: &str) -> Result<(), String> {
+        self.request.write_address(name, value)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use graph::testing::Bench;
+
+    #[test]
+    fn to_the_byte() {
+        let text = "ICMPPingEncap(1.0.0.1, 2.0.0.2, IDENTIFIER 0x1234)";
+        let mut bench = Bench::element(&crate::registry(), text, 1, 1);
+        bench.push("in0", &[b"odd", b""]);
+        let packets = bench.taken("out0");
+        assert_eq!(packets[0][..12], [0x45, 0, 0, 31, 0, 1, 0, 0, 255, 1, 0xb8, 0xda]);
+        assert_eq!(
+            packets[0][12..],
+            [1, 0, 0, 1, 2, 0, 0, 2, 8, 0, 0x12, 0x66, 0x12, 0x34, 0, 1, b'o', b'd', b'd']
+        );
+        assert_eq!(packets[1][26..28], [0, 2]);
+        bench.write("e.dst", "3.0.0.3").unwrap();
+        assert!(bench.write("e.src", "x").is_err());
+        assert_eq!((bench.read("e.src"), bench.read("e.dst")), ("1.0.0.1".into(), "3.0.0.3".into()));
+    }
+
+    #[test]
+    fn the_sequence_leaves_zero_out() {
+        let mut bench = Bench::element(&crate::registry(), "ICMPPingEncap(1.0.0.1, 2.0.0.2)", 1, 1);
+        let mut last = Vec::new();
+        for _ in 0..=65535 / 255 {
+            bench.push("in0", &[b"".as_slice(); 255]);
+            last = bench.taken("out0");
+        }
+        let sequence = |packet: &Vec<u8>| u16::from_be_bytes([packet[26], packet[27]]);
+        assert_eq!(last.iter().map(sequence).min(), Some(1));
+        assert!(
+            last.windows(2).any(|pair| sequence(&pair[0]) == 65535 && sequence(&pair[1]) == 1)
+                || sequence(&last[0]) == 1
+        );
+    }
+}

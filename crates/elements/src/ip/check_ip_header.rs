@@ -1,0 +1,447 @@
+//! =c
+//! CheckIPHeader([OFFSET, I<keywords> INTERFACES, BADSRC, GOODDST, OFFSET, VERBOSE, DETAILS, CHECKSUM])
+//!
+//! =s ip
+//! checks IP headers
+//!
+//! =d
+//! Expects an IP header OFFSET bytes into each packet (0 by default). Checks version, header length, total
+//! length and checksum, and that the source address is not one that no host may use. What passes leaves by
+//! output 0: cut to the IP length (Ethernet padding goes), with network and transport header set and the
+//! destination annotation set to the destination address. What fails leaves by output 1 if that is
+//! connected, and is dropped otherwise.
+//!
+//! Source addresses are checked only when INTERFACES, BADSRC or GOODDST asks for it (RFC 1812, 5.3.7).
+//! Keyword arguments are:
+//!
+//! =item INTERFACES
+//! this router's addresses with their prefixes, separated by spaces. `18.26.4.9/24 18.32.9.44/28` stands for
+//! BADSRC `18.26.4.255 18.32.9.47 0.0.0.0 255.255.255.255` and GOODDST `18.26.4.9 18.32.9.44`.
+//!
+//! =item BADSRC
+//! source addresses to refuse, separated by spaces.
+//!
+//! =item GOODDST
+//! destination addresses, separated by spaces, for which BADSRC does not count.
+//!
+//! =item CHECKSUM
+//! whether the checksum is checked; true by default.
+//!
+//! =item VERBOSE
+//! whether every refused packet gives a message, not only the first; false by default.
+//!
+//! =item DETAILS
+//! whether there is a C<drop_details> handler; false by default.
+//!
+//! The old form CheckIPHeader(BADSRC, OFFSET) works too; there, 0.0.0.0 and 255.255.255.255 are bad sources
+//! beside those given.
+//!
+//! Drop reasons: tiny packet, bad IP version, bad IP header length, bad IP length, bad IP checksum, bad source
+//! address.
+//!
+//! Other than in Click, a network of INTERFACES with a prefix of 31 or 32 bits has no broadcast address (RFC
+//! 3021).
+//!
+//! =h drops read-only
+//! Packets refused so far.
+//!
+//! =h drop_details read-only
+//! Packets refused, by reason. Only with DETAILS.
+//!
+//! =e
+//!   ... -> Strip(14) -> CheckIPHeader(INTERFACES 18.26.4.9/24 18.32.9.44/28) -> ...
+//!
+//! =a CheckIPHeader2, MarkIPHeader, SetIPChecksum, StripIPHeader
+
+use std::cell::Cell;
+
+use graph::{Class, ConfigError, Context, Element, FromArgument, Handler, Setup};
+use packet::{Batch, Packet, checksum};
+
+use super::addresses::{AddressList, InterfaceList};
+use super::rejects::Rejects;
+
+pub(crate) static CLASS: Class = Class {
+    name: "CheckIPHeader",
+    ports: "1/1-2",
+    processing: Class::AGNOSTIC_WITH_ERRORS,
+    flow: Class::COMPLETE_FLOW,
+    manual: include_str!("check_ip_header.rs"),
+    make: |setup| make(setup, true),
+};
+
+/// What is wrong with a header; the number of the reason in [`REASONS`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Flaw {
+    Tiny,
+    Version,
+    HeaderLength,
+    Length,
+    Checksum,
+    Source,
+}
+
+/// The texts of [`Flaw`], which are Click's.
+const REASONS: [&str; 6] = [
+    "tiny packet",
+    "bad IP version",
+    "bad IP header length",
+    "bad IP length",
+    "bad IP checksum",
+    "bad source address",
+];
+
+const UNSPECIFIED: u32 = 0;
+const LIMITED_BROADCAST: u32 = u32::MAX;
+
+/// Makes the element; `checksum` is the default of CHECKSUM.
+pub(super) fn make(setup: &mut Setup<'_>, checksum: bool) -> Result<Box<dyn Element>, ConfigError> {
+    let name = setup.name();
+    let arguments = &mut setup.arguments;
+    let (mut bad, mut good) = (Vec::new(), Vec::new());
+    if let Some(interfaces) = arguments.keyword::<InterfaceList>("INTERFACES")? {
+        bad.extend(interfaces.broadcasts);
+        bad.extend([UNSPECIFIED, LIMITED_BROADCAST]);
+        good.extend(interfaces.addresses);
+    }
+    bad.extend(arguments.keyword_or("BADSRC", AddressList::default())?.0);
+    good.extend(arguments.keyword_or("GOODDST", AddressList::default())?.0);
+    let mut offset = arguments.keyword_or("OFFSET", 0usize)?;
+    let verbose = arguments.keyword_or("VERBOSE", false)?;
+    let details = arguments.keyword_or("DETAILS", false)?;
+    let checksum = arguments.keyword_or("CHECKSUM", checksum)?;
+    match arguments.rest().as_slice() {
+        [] => {}
+        // A lone number is an offset; an address list is the old form.
+        [number] if usize::from_argument(number).is_some() => {
+            offset = usize::from_argument(number).unwrap_or(offset);
+        }
+        [addresses, rest @ ..] if rest.len() < 2 => {
+            let Some(AddressList(list)) = AddressList::from_argument(addresses) else {
+                let message = format!("expected OFFSET or {}, got '{addresses}'", AddressList::EXPECTED);
+                return Err(message.into());
+            };
+            bad.extend(list);
+            bad.extend([UNSPECIFIED, LIMITED_BROADCAST]);
+            if let [text] = rest {
+                offset = usize::from_argument(text)
+                    .ok_or_else(|| format!("OFFSET: expected {}, got '{text}'", usize::EXPECTED))?;
+            }
+        }
+        _ => return Err(ConfigError::new("too many arguments: it takes OFFSET, or BADSRC and OFFSET")),
+    }
+    arguments.finish()?;
+    Ok(Box::new(CheckIPHeader {
+        rules: Rules {
+            offset,
+            checksum_mask: if checksum { 0xffff } else { 0 },
+            sources: Sources::new(bad, good),
+        },
+        rejects: Rejects::new(name, "IP", &REASONS, verbose, details),
+    }))
+}
+
+/// Source addresses that are refused.
+struct Sources {
+    /// Bit `n` is set when a bad address ends in octet `n`. Broadcast addresses end in 255 nearly always and
+    /// hosts' addresses nearly never, so this one test lets the ordinary packet pass; the octet was loaded
+    /// for the checksum anyway.
+    last_octets: [u64; 4],
+    bad: Box<[u32]>,
+    good_destinations: Box<[u32]>,
+}
+
+impl Sources {
+    fn new(bad: Vec<u32>, good_destinations: Vec<u32>) -> Self {
+        let mut last_octets = [0; 4];
+        for address in &bad {
+            let octet = *address as u8;
+            last_octets[usize::from(octet >> 6)] |= 1 << (octet & 63);
+        }
+        Self { last_octets, bad: bad.into(), good_destinations: good_destinations.into() }
+    }
+
+    #[inline(always)]
+    fn is_suspect(&self, last_octet: u8) -> bool {
+        self.last_octets[usize::from(last_octet >> 6)] >> (last_octet & 63) & 1 != 0
+    }
+
+    fn is_bad(&self, source: u32, destination: u32) -> bool {
+        self.bad.contains(&source) && !self.good_destinations.contains(&destination)
+    }
+}
+
+struct Rules {
+    offset: usize,
+    /// All ones when the checksum counts, else zero.
+    checksum_mask: u16,
+    sources: Sources,
+}
+
+impl Rules {
+    /// Checks one packet and marks what it found.
+    ///
+    /// All tests of an ordinary header are one condition, so that the ordinary packet costs one branch that
+    /// is always predicted. What fails it is looked at again, slowly and in order.
+    #[inline(always)]
+    fn check(&self, packet: &mut Packet) -> Result<(), Flaw> {
+        let Some(bytes) = packet.data().get(self.offset..) else { return Err(Flaw::Tiny) };
+        // RFC 1812, 5.2.2 (1): "The packet length reported by the Link Layer must be large enough to hold the
+        // minimum length legal IP datagram (20 bytes)."
+        let Some(header) = bytes.first_chunk::<20>() else { return Err(Flaw::Tiny) };
+        let total = usize::from(u16::from_be_bytes([header[2], header[3]]));
+        let destination = u32::from_be_bytes([header[16], header[17], header[18], header[19]]);
+        let ordinary = (header[0] == 0x45)
+            & (total >= 20)
+            & (total <= bytes.len())
+            & ((checksum::ipv4_header_sum_20(header) ^ 0xffff) & self.checksum_mask == 0)
+            & !self.sources.is_suspect(header[15]);
+        let header_len = if ordinary { 20 } else { self.check_in_order(bytes, header, total)? };
+        packet.set_network_and_transport_header(self.offset, header_len);
+        packet.truncate(self.offset + total);
+        packet.annotations_mut().set_destination_ip(destination);
+        Ok(())
+    }
+
+    /// The checks one by one; the length of the header if all is well.
+    #[inline(never)]
+    fn check_in_order(&self, bytes: &[u8], header: &[u8; 20], total: usize) -> Result<usize, Flaw> {
+        // RFC 1812, 5.2.2 (3): "The IP version number must be 4."
+        if header[0] >> 4 != 4 {
+            return Err(Flaw::Version);
+        }
+        // RFC 1812, 5.2.2 (4): "The IP header length field must be large enough to hold the minimum length
+        // legal IP datagram (20 bytes = 5 words)."
+        let header_len = usize::from(header[0] & 0x0f) * 4;
+        if header_len < 20 {
+            return Err(Flaw::HeaderLength);
+        }
+        // RFC 1812, 5.2.2 (5): "The IP total length field must be large enough to hold the IP datagram
+        // header, whose length is specified in the IP header length field." And: "the packet length reported
+        // by the Link Layer [is] not less than the IP Total Length."
+        if total < header_len || total > bytes.len() {
+            return Err(Flaw::Length);
+        }
+        // RFC 1812, 5.2.2 (2): "The IP checksum must be correct."
+        let whole = bytes.get(..header_len).ok_or(Flaw::Length)?;
+        if self.checksum_mask != 0 && !checksum::ipv4_header_valid(whole) {
+            return Err(Flaw::Checksum);
+        }
+        // RFC 1812, 5.3.7: "A router SHOULD NOT forward any packet that has an invalid IP source address"; a
+        // broadcast address is one (4.2.2.11), and so is 0.0.0.0 unless the packet is for the router itself.
+        let source = u32::from_be_bytes([header[12], header[13], header[14], header[15]]);
+        let destination = u32::from_be_bytes([header[16], header[17], header[18], header[19]]);
+        if self.sources.is_bad(source, destination) {
+            return Err(Flaw::Source);
+        }
+        Ok(header_len)
+    }
+}
+
+struct CheckIPHeader {
+    rules: Rules,
+    rejects: Rejects,
+}
+
+impl Element for CheckIPHeader {
+    fn process(&mut self, cx: &mut Context, batch: &mut Batch) {
+        let Self { rules, rejects } = self;
+        let flaw = Cell::new(Flaw::Tiny);
+        batch.extract(
+            |packet| match rules.check(packet) {
+                Ok(()) => true,
+                Err(found) => {
+                    flaw.set(found);
+                    false
+                }
+            },
+            |packet| rejects.reject(cx, packet, flaw.get() as usize),
+        );
+    }
+
+    fn handlers(&self) -> &'static [Handler] {
+        self.rejects.handlers()
+    }
+
+    fn read(&mut self, name: &str, _argument: &str) -> Result<String, String> {
+        Ok(self.rejects.read(name))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use graph::testing::{Bench, configure};
+    use proptest::prelude::*;
+
+    use super::super::samples::{any_packet, ipv4, refresh, with_options};
+    use super::*;
+
+    fn bench(text: &str) -> Bench {
+        Bench::element(&crate::registry(), text, 1, 2)
+    }
+
+    const SOURCE: [u8; 4] = [18, 26, 4, 9];
+    const DESTINATION: [u8; 4] = [10, 0, 0, 2];
+
+    #[test]
+    fn a_good_packet_is_marked_and_cut() {
+        let mut bench = bench("CheckIPHeader");
+        let good = ipv4(SOURCE, DESTINATION, 17, b"payload");
+        let mut padded = good.clone();
+        padded.resize(46, 0xaa);
+        bench.push("in0", &[&padded]);
+        let packets = bench.taken_packets("out0");
+        assert_eq!(packets.len(), 1);
+        assert_eq!(packets[0].data(), good);
+        assert_eq!(packets[0].network_offset(), Some(0));
+        assert_eq!(packets[0].transport(), Some(&b"payload"[..]));
+        assert_eq!(packets[0].annotations().destination_ip(), u32::from_be_bytes(DESTINATION));
+    }
+
+    #[test]
+    fn options_and_offset() {
+        let mut bench = bench("CheckIPHeader(14)");
+        let mut frame = vec![0; 14];
+        frame.extend(with_options(SOURCE, DESTINATION, 17, &[1, 1, 1, 0], b"data"));
+        bench.push("in0", &[&frame]);
+        let packets = bench.taken_packets("out0");
+        assert_eq!(packets[0].network_offset(), Some(14));
+        assert_eq!(packets[0].transport(), Some(&b"data"[..]));
+    }
+
+    /// The headers of RFC 1812, 5.2.2, each with one mistake.
+    fn flawed() -> Vec<(Vec<u8>, &'static str)> {
+        let good = ipv4(SOURCE, DESTINATION, 17, b"12345678");
+        let change = |at: usize, value: u8| {
+            let mut packet = good.clone();
+            packet[at] = value;
+            packet
+        };
+        let mut short_total = change(3, 19);
+        refresh(&mut short_total);
+        let mut long_total = change(3, 29);
+        refresh(&mut long_total);
+        vec![
+            (good[..19].to_vec(), "tiny packet"),
+            (Vec::new(), "tiny packet"),
+            (change(0, 0x65), "bad IP version"),
+            (change(0, 0x44), "bad IP header length"),
+            (change(0, 0x48), "bad IP length"),
+            (short_total, "bad IP length"),
+            (long_total, "bad IP length"),
+            (change(11, good[11] ^ 1), "bad IP checksum"),
+            (change(8, good[8] ^ 0x80), "bad IP checksum"),
+        ]
+    }
+
+    #[test]
+    fn each_flaw_has_its_reason() {
+        for (packet, reason) in flawed() {
+            let mut bench = Bench::element(&crate::registry(), "CheckIPHeader(DETAILS true)", 1, 1);
+            bench.push("in0", &[&packet]);
+            assert_eq!(bench.taken("out0").len(), 0, "{reason}");
+            assert_eq!(bench.drops("e", reason), 1, "{reason}");
+            assert_eq!(bench.read("e.drops"), "1");
+            assert!(bench.read("e.drop_details").contains(&format!("1\t{reason}\n")));
+            assert_eq!(bench.messages(), [format!("e: IP header check failed: {reason}")]);
+        }
+    }
+
+    #[test]
+    fn flawed_packets_leave_by_output_1() {
+        let mut bench = bench("CheckIPHeader");
+        let packets: Vec<_> = flawed().into_iter().map(|(packet, _)| packet).collect();
+        let slices: Vec<_> = packets.iter().map(Vec::as_slice).collect();
+        bench.push("in0", &slices);
+        assert_eq!(bench.taken("out1"), packets);
+        assert_eq!(bench.read("e.drops"), packets.len().to_string());
+        assert_eq!(bench.messages().len(), 1);
+    }
+
+    #[test]
+    fn bad_sources() {
+        let mut bench =
+            bench("CheckIPHeader(INTERFACES 18.26.4.9/24 18.32.9.44/28, BADSRC 1.2.3.4, VERBOSE true)");
+        for (source, passes) in [
+            ([18, 26, 4, 255], false),
+            ([18, 32, 9, 47], false),
+            ([0, 0, 0, 0], false),
+            ([255, 255, 255, 255], false),
+            ([1, 2, 3, 4], false),
+            ([18, 26, 4, 254], true),
+            ([18, 26, 5, 255], true),
+            ([0, 0, 0, 1], true),
+        ] {
+            bench.push("in0", &[&ipv4(source, DESTINATION, 17, b"")]);
+            assert_eq!(bench.taken("out0").len(), usize::from(passes), "{source:?}");
+            // For the router's own address any source will do.
+            bench.push("in0", &[&ipv4(source, [18, 32, 9, 44], 17, b"")]);
+            assert_eq!(bench.taken("out0").len(), 1, "{source:?}");
+        }
+        assert_eq!(bench.messages().len(), 5);
+    }
+
+    #[test]
+    fn sources_are_free_by_default_and_checked_in_the_old_form() {
+        let packet = ipv4([255, 255, 255, 255], DESTINATION, 17, b"");
+        let mut free = bench("CheckIPHeader");
+        free.push("in0", &[&packet]);
+        assert_eq!(free.taken("out0").len(), 1);
+        let mut old = bench("CheckIPHeader(18.26.4.255 18.26.7.255, 2)");
+        let shifted = [&[0, 0], &packet[..]].concat();
+        let listed = [&[0, 0], &ipv4([18, 26, 7, 255], DESTINATION, 17, b"")[..]].concat();
+        old.push("in0", &[&shifted, &listed]);
+        assert_eq!(old.taken("out1").len(), 2);
+    }
+
+    #[test]
+    fn the_checksum_can_be_left_out() {
+        let mut packet = ipv4(SOURCE, DESTINATION, 17, b"");
+        packet[10] ^= 0xff;
+        for text in ["CheckIPHeader2", "CheckIPHeader(CHECKSUM false)"] {
+            let mut bench = bench(text);
+            bench.push("in0", &[&packet]);
+            assert_eq!(bench.taken("out0").len(), 1, "{text}");
+        }
+    }
+
+    #[test]
+    fn configuration_mistakes() {
+        assert!(configure(&CLASS, "14").is_ok());
+        assert!(configure(&CLASS, "1.2.3.4, 14, VERBOSE true").is_ok());
+        let errors = configure(&CLASS, "nonsense").unwrap_err();
+        assert_eq!(errors, ["expected OFFSET or IP addresses separated by spaces, got 'nonsense'"]);
+        assert!(configure(&CLASS, "1.2.3.4, x").is_err());
+        assert!(configure(&CLASS, "1.2.3.4, 1, 2").is_err());
+        assert!(configure(&CLASS, "INTERFACES 1.2.3.4/40").is_err());
+    }
+
+    proptest! {
+        /// The one condition of the fast path says what the checks in order say.
+        #[test]
+        fn fast_equals_in_order(
+            bytes in any_packet(), bad in proptest::collection::vec(any::<u32>(), 0..3), listed: bool,
+        ) {
+            let mut bad = bad;
+            if let Some(source) = bytes.get(12..16).filter(|_| listed) {
+                bad.push(u32::from_be_bytes(source.try_into().unwrap()));
+            }
+            let rules = Rules { offset: 0, checksum_mask: 0xffff, sources: Sources::new(bad, Vec::new()) };
+            let expected = match bytes.first_chunk::<20>() {
+                None => Err(Flaw::Tiny),
+                Some(header) => {
+                    let total = usize::from(u16::from_be_bytes([header[2], header[3]]));
+                    rules.check_in_order(&bytes, header, total)
+                }
+            };
+            let mut pool = packet::Pool::new(packet::PoolOptions { frames: 1, data_bytes: 256 }).unwrap();
+            let mut packet = pool.allocate().unwrap();
+            packet.set_data(&bytes);
+            let found = rules.check(&mut packet);
+            prop_assert_eq!(found, expected.map(|_| ()));
+            if let Ok(header_len) = expected {
+                prop_assert_eq!(packet.transport_offset(), Some(header_len as isize));
+            }
+        }
+    }
+}

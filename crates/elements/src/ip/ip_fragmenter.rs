@@ -1,0 +1,442 @@
+//! =c
+//! IPFragmenter(MTU [, HONOR_DF, VERBOSE])
+//!
+//! =s ip
+//! splits IP packets that are too long
+//!
+//! =d
+//! Expects packets with the IP header marked. A packet of at most MTU bytes, counted from its IP header, leaves
+//! by output 0 as it is. A longer one is split into fragments that leave by output 0 in order, unless its
+//! don't-fragment bit (DF) is set: then it leaves by output 1 if that is connected (usually to an ICMPError)
+//! and is dropped otherwise.
+//!
+//! Options go into the first fragment, and into the others when their copy bit is set (RFC 791, 3.1). All
+//! fragments have the annotations of the packet; what stands before the IP header (a link header) stays with
+//! the first.
+//!
+//! =item HONOR_DF
+//! false fragments in spite of DF; such a packet gets a random identification. True by default.
+//!
+//! =item VERBOSE
+//! whether every packet refused for DF gives a message, not only the first five; false by default.
+//!
+//! Drop reasons: needs fragmentation but must not be fragmented, bad IP length, fragment beyond 65535 bytes, no
+//! frame for a fragment, no IP header.
+//!
+//! =h drops read-only
+//! Packets that were too long and not fragmented.
+//!
+//! =h fragments read-only
+//! Fragments made.
+//!
+//! =e
+//!   ... -> fr :: IPFragmenter(1500) -> Queue -> ...
+//!   fr[1] -> ICMPError(18.26.4.24, unreachable, needfrag) -> ...
+//!
+//! =a ICMPError, IPReassembler
+
+use graph::{Class, Combine, ConfigError, Context, Element, Handler, Setup};
+use packet::wire::ipv4::MAX_HEADER_LEN;
+use packet::wire::ipv4_option::kind as option_kind;
+use packet::{Batch, Packet, checksum};
+
+pub(crate) static CLASS: Class = Class {
+    name: "IPFragmenter",
+    ports: "1/1-2",
+    processing: Class::PUSH,
+    flow: Class::COMPLETE_FLOW,
+    manual: include_str!("ip_fragmenter.rs"),
+    make,
+};
+
+fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
+    let mtu = setup.arguments.required::<usize>("MTU")?;
+    let honor_df = setup.arguments.optional("HONOR_DF")?.unwrap_or(true);
+    let verbose = setup.arguments.optional("VERBOSE")?.unwrap_or(false);
+    setup.arguments.finish()?;
+    if mtu < 8 {
+        return Err(format!("MTU: expected at least 8, got {mtu}").into());
+    }
+    Ok(Box::new(IPFragmenter { mtu, honor_df, verbose, drops: 0, fragments: 0 }))
+}
+
+const DONT_FRAGMENT: u16 = 0x4000;
+const MORE_FRAGMENTS: u16 = 0x2000;
+const OFFSET_MASK: u16 = 0x1fff;
+
+struct IPFragmenter {
+    mtu: usize,
+    honor_df: bool,
+    verbose: bool,
+    drops: u64,
+    fragments: u64,
+}
+
+/// The parts of an IP header that fragmenting changes.
+struct Header {
+    bytes: [u8; MAX_HEADER_LEN],
+    len: usize,
+}
+
+impl Header {
+    fn of(packet: &Packet) -> Option<Self> {
+        let network = packet.network()?;
+        let len = usize::from(network.first()? & 0x0f) * 4;
+        let header = network.get(..len).filter(|header| header.len() >= 20)?;
+        let mut bytes = [0; MAX_HEADER_LEN];
+        bytes[..len].copy_from_slice(header);
+        Some(Self { bytes, len })
+    }
+
+    fn word(&self, at: usize) -> u16 {
+        u16::from_be_bytes([self.bytes[at], self.bytes[at + 1]])
+    }
+
+    fn set_word(&mut self, at: usize, value: u16) {
+        self.bytes[at..at + 2].copy_from_slice(&value.to_be_bytes());
+    }
+
+    /// The header of a fragment with `payload` bytes; flags and offset are one word.
+    fn finish(&mut self, payload: usize, flags_offset: u16) -> &[u8] {
+        self.set_word(2, (self.len + payload) as u16);
+        self.set_word(6, flags_offset);
+        let check = checksum::ipv4_header_compute(&self.bytes[..self.len]);
+        self.set_word(10, check);
+        &self.bytes[..self.len]
+    }
+
+    /// The header for the fragments behind the first: only the options that have their copy bit set.
+    fn for_later_fragments(&self) -> Self {
+        let mut later = Self { bytes: [0; MAX_HEADER_LEN], len: 20 };
+        later.bytes[..20].copy_from_slice(&self.bytes[..20]);
+        let mut at = 20;
+        while at < self.len {
+            let kind = self.bytes[at];
+            if kind == option_kind::NOP {
+                at += 1;
+                continue;
+            }
+            let length = if at + 1 < self.len { usize::from(self.bytes[at + 1]) } else { 0 };
+            if kind == option_kind::END || length < 2 || at + length > self.len {
+                break;
+            }
+            if kind & option_kind::COPIED != 0 {
+                later.bytes[later.len..later.len + length].copy_from_slice(&self.bytes[at..at + length]);
+                later.len += length;
+            }
+            at += length;
+        }
+        // What is left of the last word is zero: End of Option List.
+        later.len = later.len.next_multiple_of(4);
+        later.bytes[0] = 0x40 | (later.len / 4) as u8;
+        later
+    }
+}
+
+impl IPFragmenter {
+    fn handle(&mut self, cx: &mut Context, mut packet: Packet) {
+        let length = packet.network().map_or(0, <[u8]>::len);
+        if length <= self.mtu {
+            return cx.emit(0, packet);
+        }
+        let Some(mut header) = Header::of(&packet) else { return cx.drop(packet, "no IP header") };
+        let total = usize::from(header.word(2));
+        if total < header.len || total > length {
+            return cx.drop(packet, "bad IP length");
+        }
+        if total <= self.mtu {
+            // Only link padding made it too long.
+            let excess = length - total;
+            packet.truncate(packet.len() - excess);
+            return cx.emit(0, packet);
+        }
+        // All but the last fragment carry a multiple of 8 bytes.
+        let first_payload = self.mtu.saturating_sub(header.len) / 8 * 8;
+        let flags_offset = header.word(6);
+        if flags_offset & DONT_FRAGMENT != 0 && self.honor_df || first_payload == 0 {
+            return self.refuse(cx, packet, &header);
+        }
+        let payload = total - header.len;
+        if usize::from(flags_offset & OFFSET_MASK) * 8 + payload > usize::from(u16::MAX) {
+            return cx.drop(packet, "fragment beyond 65535 bytes");
+        }
+        if flags_offset & DONT_FRAGMENT != 0 {
+            // RFC 6864, 4: the identification of a packet with DF need not be unique, so it cannot be trusted.
+            header.set_word(4, cx.random() as u16);
+        }
+        if !self.fragment(cx, &packet, header, payload, first_payload) {
+            return cx.drop(packet, "no frame for a fragment");
+        }
+        cx.pool().free_packet(packet);
+    }
+
+    /// Emits all fragments; false when the frames ran out.
+    fn fragment(
+        &mut self,
+        cx: &mut Context,
+        packet: &Packet,
+        mut header: Header,
+        payload: usize,
+        first_payload: usize,
+    ) -> bool {
+        let flags_offset = header.word(6) & !DONT_FRAGMENT;
+        let mut later = header.for_later_fragments();
+        let source_start = header.len;
+        // A copy keeps the header positions and what stands before the IP header.
+        let Some(mut first) = cx.copy(packet) else { return false };
+        let tail = packet.network().map_or(0, <[u8]>::len) - header.len - first_payload;
+        first.truncate(first.len() - tail);
+        let bytes = header.finish(first_payload, flags_offset | MORE_FRAGMENTS);
+        if let Some(network) = first.network_mut() {
+            network[..bytes.len()].copy_from_slice(bytes);
+        }
+        cx.emit(0, first);
+        self.fragments += 1;
+
+        let later_payload = (self.mtu - later.len) / 8 * 8;
+        let mut at = first_payload;
+        while at < payload {
+            let count = later_payload.min(payload - at);
+            let mut word = flags_offset + (at / 8) as u16;
+            if at + count < payload {
+                word |= MORE_FRAGMENTS;
+            }
+            let Some(mut fragment) = cx.allocate() else { return false };
+            let header = later.finish(count, word);
+            let source =
+                packet.network().and_then(|bytes| bytes.get(source_start + at..source_start + at + count));
+            let (Some(data), Some(source)) = (fragment.reset(header.len() + count), source) else {
+                cx.pool().free_packet(fragment);
+                return false;
+            };
+            data[..header.len()].copy_from_slice(header);
+            data[header.len()..].copy_from_slice(source);
+            fragment.set_network_and_transport_header(0, header.len());
+            *fragment.annotations_mut() = *packet.annotations();
+            fragment.set_packet_type(packet.packet_type());
+            fragment.set_input_port(packet.input_port());
+            fragment.set_timestamp_ns(packet.timestamp_ns());
+            cx.emit(0, fragment);
+            self.fragments += 1;
+            at += count;
+        }
+        true
+    }
+
+    fn refuse(&mut self, cx: &mut Context, packet: Packet, header: &Header) {
+        if self.verbose || self.drops < 5 {
+            let address = |at: usize| std::net::Ipv4Addr::from([0, 1, 2, 3].map(|i| header.bytes[at + i]));
+            let (source, destination, mtu, length) = (address(12), address(16), self.mtu, packet.len());
+            cx.message(&format!("IPFragmenter({mtu}) DF {source} {destination} len={length}"));
+        }
+        self.drops += 1;
+        cx.divert(1, packet, "needs fragmentation but must not be fragmented");
+    }
+}
+
+impl Element for IPFragmenter {
+    fn push(&mut self, cx: &mut Context, _input: usize, batch: &mut Batch) {
+        let mtu = self.mtu;
+        if batch.packets().iter().all(|packet| packet.network().is_some_and(|bytes| bytes.len() <= mtu)) {
+            return;
+        }
+        // Fragments take their packet's place, so that no flow is reordered.
+        let mut packets = std::mem::replace(batch, cx.spare_batch());
+        for packet in packets.drain() {
+            if packet.network().is_none() {
+                cx.drop(packet, "no IP header");
+            } else {
+                self.handle(cx, packet);
+            }
+        }
+        cx.recycle(packets);
+    }
+
+    fn handlers(&self) -> &'static [Handler] {
+        const HANDLERS: [Handler; 2] =
+            [Handler::read("drops", Combine::Sum), Handler::read("fragments", Combine::Sum)];
+        &HANDLERS
+    }
+
+    fn read(&mut self, name: &str, _argument: &str) -> Result<String, String> {
+        Ok(if name == "drops" { self.drops } else { self.fragments }.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use graph::testing::{Bench, configure};
+    use proptest::prelude::*;
+
+    use super::super::samples::{ipv4, refresh, with_options};
+    use super::*;
+
+    fn bench(arguments: &str) -> Bench {
+        let config = format!(
+            "in :: TestInput -> MarkIPHeader -> e :: IPFragmenter({arguments}) -> out :: TestOutput;
+             e[1] -> refused :: TestOutput;"
+        );
+        Bench::new(&crate::registry(), &config)
+    }
+
+    fn words(packet: &[u8]) -> Vec<u32> {
+        packet.chunks(4).map(|word| u32::from_be_bytes(word.try_into().unwrap())).collect()
+    }
+
+    /// Click's test of options: those without the copy bit stay in the first fragment.
+    #[test]
+    fn options_as_click_does_it() {
+        let packet: Vec<u8> = [
+            0x4600_002c_u32,
+            0,
+            0x6406_3482,
+            0x121a_042c,
+            0x0a00_0004,
+            0x0101_0000,
+            0x001e_0028,
+            0,
+            0,
+            0x5000_0000,
+            0x8f55_0000,
+        ]
+        .iter()
+        .flat_map(|word| word.to_be_bytes())
+        .collect();
+        let mut bench = bench("40, HONOR_DF false");
+        bench.push("in", &[&packet]);
+        let out = bench.taken("out");
+        assert_eq!(
+            words(&out[0]),
+            [
+                0x4600_0028,
+                0x2000,
+                0x6406_1486,
+                0x121a_042c,
+                0x0a00_0004,
+                0x0101_0000,
+                0x001e_0028,
+                0,
+                0,
+                0x5000_0000
+            ]
+        );
+        assert_eq!(words(&out[1]), [0x4500_0018, 2, 0x6406_3695, 0x121a_042c, 0x0a00_0004, 0x8f55_0000]);
+        assert_eq!(bench.read("e.fragments"), "2");
+    }
+
+    #[test]
+    fn options_with_the_copy_bit_go_everywhere() {
+        let options = [7, 7, 8, 1, 2, 3, 4, 0x94, 4, 0, 0, 0];
+        let packet = with_options([1, 2, 3, 4], [5, 6, 7, 8], 17, &options, &[9; 24]);
+        let mut bench = bench("48");
+        bench.push("in", &[&packet]);
+        let out = bench.taken("out");
+        assert_eq!(out[0][20..32], options);
+        assert_eq!(out[1][0], 0x46);
+        assert_eq!(out[1][20..24], [0x94, 4, 0, 0]);
+    }
+
+    #[test]
+    fn order_and_annotations() {
+        let mut bench = bench("68");
+        let small = ipv4([1, 2, 3, 4], [5, 6, 7, 8], 17, b"small");
+        let mut big = bench.packet(&ipv4([1, 2, 3, 4], [5, 6, 7, 8], 17, &[7; 100]));
+        big.annotations_mut().set_paint(3);
+        let packets = vec![bench.packet(&small), big, bench.packet(&small)];
+        bench.push_packets("in", packets);
+        let out = bench.taken_packets("out");
+        let lengths: Vec<_> = out.iter().map(packet::Packet::len).collect();
+        assert_eq!(lengths, [25, 68, 68, 24, 25]);
+        assert!(out[1..4].iter().all(|packet| packet.annotations().paint() == 3));
+        assert!(out[1..4].iter().all(|packet| checksum::ipv4_header_valid(&packet.data()[..20])));
+    }
+
+    #[test]
+    fn fragments_of_a_fragment_keep_its_place() {
+        let mut packet = ipv4([1, 2, 3, 4], [5, 6, 7, 8], 17, &[7; 32]);
+        packet[6..8].copy_from_slice(&(MORE_FRAGMENTS | 100).to_be_bytes());
+        refresh(&mut packet);
+        let mut bench = bench("40");
+        bench.push("in", &[&packet]);
+        let places: Vec<_> =
+            bench.taken("out").iter().map(|bytes| u16::from_be_bytes([bytes[6], bytes[7]])).collect();
+        assert_eq!(places, [MORE_FRAGMENTS | 100, MORE_FRAGMENTS | 102]);
+    }
+
+    #[test]
+    fn df_is_honoured_or_not() {
+        let mut packet = ipv4([1, 2, 3, 4], [5, 6, 7, 8], 17, &[7; 100]);
+        packet[6] = 0x40;
+        refresh(&mut packet);
+        let mut honours = bench("68");
+        for _ in 0..6 {
+            honours.push("in", &[&packet]);
+        }
+        assert_eq!(honours.taken("refused"), vec![packet.clone(); 6]);
+        assert_eq!(honours.read("e.drops"), "6");
+        let messages = honours.messages();
+        assert_eq!(messages.len(), 5);
+        assert_eq!(messages[0], "IPFragmenter(68) DF 1.2.3.4 5.6.7.8 len=120");
+        let mut ignores = bench("68, false");
+        ignores.push("in", &[&packet]);
+        let out = ignores.taken("out");
+        assert_eq!(out.len(), 3);
+        assert!(out.iter().all(|fragment| fragment[6] & 0x40 == 0 && fragment[4..6] == out[0][4..6]));
+    }
+
+    #[test]
+    fn odd_packets() {
+        let mut bench = bench("40");
+        let mut padded = ipv4([1, 2, 3, 4], [5, 6, 7, 8], 17, b"ab");
+        padded.resize(60, 0);
+        let mut lying = ipv4([1, 2, 3, 4], [5, 6, 7, 8], 17, &[0; 40]);
+        lying[3] = 100;
+        let mut beyond = ipv4([1, 2, 3, 4], [5, 6, 7, 8], 17, &[0; 40]);
+        beyond[6..8].copy_from_slice(&0x1fff_u16.to_be_bytes());
+        bench.push("in", &[&padded, &lying, &beyond, &[0; 50]]);
+        assert_eq!(bench.taken("out"), [&padded[..22]]);
+        assert_eq!(bench.drops("e", "bad IP length"), 1);
+        assert_eq!(bench.drops("e", "fragment beyond 65535 bytes"), 1);
+        assert_eq!(bench.drops("e", "no IP header"), 1);
+    }
+
+    #[test]
+    fn configuration_mistakes() {
+        assert!(configure(&CLASS, "7").is_err());
+        assert!(configure(&CLASS, "").is_err());
+        assert!(configure(&CLASS, "1500, HONOR_DF false, VERBOSE true").is_ok());
+    }
+
+    proptest! {
+        /// Whatever is fragmented comes out of the reassembler as it was.
+        #[test]
+        fn reassembly_undoes_fragmentation(
+            payload in proptest::collection::vec(any::<u8>(), 0..1400),
+            mtu in 68usize..1500,
+            options in 0usize..4,
+            second_mtu in 68usize..200,
+            shuffle: u64,
+        ) {
+            let options = [0x94u8, 4, 0, 0].repeat(options);
+            let packet = with_options([1, 2, 3, 4], [5, 6, 7, 8], 17, &options, &payload);
+            let config = format!(
+                "in :: TestInput -> MarkIPHeader -> IPFragmenter({mtu}) -> IPFragmenter({second_mtu})
+                    -> fragments :: TestOutput;
+                 back :: TestInput -> CheckIPHeader -> r :: IPReassembler -> out :: TestOutput;"
+            );
+            let mut bench = Bench::new(&crate::registry(), &config);
+            bench.push("in", &[&packet]);
+            let mut fragments = bench.taken("fragments");
+            prop_assert!(fragments.iter().all(|fragment| fragment.len() <= mtu.min(second_mtu)));
+            let mut seed = shuffle;
+            for last in (1..fragments.len()).rev() {
+                seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                fragments.swap(last, (seed >> 33) as usize % (last + 1));
+            }
+            for fragment in &fragments {
+                bench.push("back", &[fragment]);
+            }
+            prop_assert_eq!(bench.taken("out"), [packet]);
+        }
+    }
+}

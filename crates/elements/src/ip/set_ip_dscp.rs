@@ -1,0 +1,110 @@
+//! =c
+//! SetIPDSCP(DSCP)
+//!
+//! =s ip
+//! sets the differentiated services code point
+//!
+//! =d
+//! Sets the code point (RFC 2474; 0 to 63) of packets whose IP header is marked, and updates the checksum.
+//!
+//! Drop reasons: no IP header.
+//!
+//! =h dscp read/write
+//! The code point.
+//!
+//! =a CheckIPHeader
+
+use graph::{Class, Combine, Context, Element, FromArgument, Handler, Verdict};
+use packet::{Batch, checksum};
+
+pub(crate) static CLASS: Class = Class {
+    name: "SetIPDSCP",
+    ports: "1/1",
+    processing: Class::AGNOSTIC,
+    flow: Class::COMPLETE_FLOW,
+    manual: include_str!("set_ip_dscp.rs"),
+    make: |setup| {
+        let CodePoint(dscp) = setup.arguments.required("DSCP")?;
+        setup.arguments.finish()?;
+        Ok(Box::new(SetIPDSCP { dscp }))
+    },
+};
+
+struct CodePoint(u8);
+
+impl FromArgument for CodePoint {
+    const EXPECTED: &'static str = "code point from 0 to 63";
+    fn from_argument(text: &str) -> Option<Self> {
+        u8::from_argument(text).filter(|dscp| *dscp < 64).map(Self)
+    }
+}
+
+struct SetIPDSCP {
+    dscp: u8,
+}
+
+impl Element for SetIPDSCP {
+    fn process(&mut self, cx: &mut Context, batch: &mut Batch) {
+        cx.filter(batch, |packet| {
+            let Some(header) = packet.network_mut().and_then(|bytes| bytes.first_chunk_mut::<12>()) else {
+                return Verdict::Drop("no IP header");
+            };
+            let old = u16::from_be_bytes([header[0], header[1]]);
+            header[1] = self.dscp << 2 | header[1] & 3;
+            let new = u16::from_be_bytes([header[0], header[1]]);
+            let check = u16::from_be_bytes([header[10], header[11]]);
+            header[10..12].copy_from_slice(&checksum::update_u16(check, old, new).to_be_bytes());
+            Verdict::Keep
+        });
+    }
+
+    fn handlers(&self) -> &'static [Handler] {
+        const HANDLERS: [Handler; 1] = [Handler::read_write("dscp", Combine::First)];
+        &HANDLERS
+    }
+
+    fn read(&mut self, _name: &str, _argument: &str) -> Result<String, String> {
+        Ok(self.dscp.to_string())
+    }
+
+    fn write(&mut self, _cx: &mut Context, _name: &str, value: &str) -> Result<(), String> {
+        let CodePoint(dscp) = CodePoint::from_argument(value.trim())
+            .ok_or_else(|| format!("dscp: expected {}, got '{value}'", CodePoint::EXPECTED))?;
+        self.dscp = dscp;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use graph::testing::{Bench, configure};
+
+    use super::super::samples::{ipv4, refresh};
+    use super::*;
+
+    #[test]
+    fn keeps_ecn_and_the_checksum() {
+        let config = "in :: TestInput -> MarkIPHeader -> e :: SetIPDSCP(46) -> out :: TestOutput;";
+        let mut bench = Bench::new(&crate::registry(), config);
+        let mut packet = ipv4([1, 2, 3, 4], [5, 6, 7, 8], 17, b"data");
+        packet[1] = 0b1010_1011;
+        refresh(&mut packet);
+        let mut expected = packet.clone();
+        expected[1] = 46 << 2 | 3;
+        refresh(&mut expected);
+        bench.push("in", &[&packet, b"x"]);
+        assert_eq!(bench.taken("out"), [expected]);
+        assert_eq!(bench.drops("e", "no IP header"), 1);
+        bench.write("e.dscp", "0").unwrap();
+        assert!(bench.write("e.dscp", "64").is_err());
+        assert_eq!(bench.read("e.dscp"), "0");
+    }
+
+    #[test]
+    fn configuration_mistakes() {
+        assert_eq!(
+            configure(&CLASS, "64").unwrap_err(),
+            ["DSCP: expected code point from 0 to 63, got '64'"]
+        );
+    }
+}

@@ -1,0 +1,56 @@
+//! The element library: one file an element, in folders by subject.
+//!
+//! | folder | what lives there |
+//! | --- | --- |
+//! | [`sources`] | where packets begin and end: sources, Discard, Idle |
+//! | [`queues`] | queues, schedulers, and what moves packets out of queues |
+//! | [`switching`] | one way in, several out: Tee, Switch and their kin |
+//! | [`marking`] | annotations and bytes: Paint, Strip, Counter, Print |
+//! | [`shaping`] | rates and queue management: Shaper, Meter, RED |
+//! | [`classifying`] | Classifier, IPClassifier, IPFilter |
+//! | [`decision`] | the languages of these three, compiled to a decision program |
+//! | [`ethernet`] | Ethernet headers, ARP |
+//! | [`ip`] | IPv4 headers, fragments, options |
+//! | [`icmp`] | ICMP errors, ping |
+//! | [`lookup`] | IP route lookup |
+//! | [`devices`] | ports, files and the host |
+//!
+//! Each folder's `mod.rs` lists its classes; [`registry`] is all of them.
+
+#![cfg_attr(not(test), forbid(unsafe_code))]
+
+pub mod classifying;
+pub mod decision;
+pub mod devices;
+pub mod ethernet;
+pub mod icmp;
+pub mod ip;
+pub mod lookup;
+pub mod marking;
+pub mod queues;
+pub mod shaping;
+pub mod sources;
+pub mod switching;
+
+use graph::graph::Registry;
+
+/// All classes of this library, and those that the graph itself brings.
+pub fn registry() -> Registry {
+    let mut registry = Registry::new();
+    for classes in [
+        sources::CLASSES,
+        queues::CLASSES,
+        switching::CLASSES,
+        marking::CLASSES,
+        shaping::CLASSES,
+        classifying::CLASSES,
+        ethernet::CLASSES,
+        ip::CLASSES,
+        icmp::CLASSES,
+        lookup::CLASSES,
+        devices::CLASSES,
+    ] {
+        registry.add(classes);
+    }
+    registry
+}

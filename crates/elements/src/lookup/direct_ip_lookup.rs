@@ -1,0 +1,59 @@
+//! =c
+//! DirectIPLookup(ADDR1/MASK1 [GW1] OUT1, ADDR2/MASK2 [GW2] OUT2, ... [, I<keywords> FILE, VIA])
+//!
+//! =s iproute
+//! looks up the route of packets in a direct-indexed table
+//!
+//! =d
+//! Looks up the destination IP address annotation of each packet, sets it to the gateway of the route, if that has one,
+//! and emits the packet on the route's output. Arguments, keywords and handlers are those of RadixIPLookup.
+//!
+//! The table is DIR-24-8 (Gupta, Lin, McKeown, "Routing lookups in hardware at memory access speeds", INFOCOM 1998), 32 MB
+//! also for few routes: the fastest lookup for the most memory.
+//!
+//! Drop reasons: no route.
+//!
+//! =h table read-only
+//!
+//! All routes, in the order of their addresses.
+//!
+//! =h lookup read-only
+//!
+//! Takes an address and gives the output and, if there is one, the gateway; -1 if there is no route.
+//!
+//! =h add write-only
+//!
+//! Adds a route, `ADDR/MASK [GATEWAY] OUTPUT`. Fails if there is one for `ADDR/MASK`.
+//!
+//! =h set write-only
+//!
+//! Sets a route, whether or not there is one for `ADDR/MASK`.
+//!
+//! =h remove write-only
+//!
+//! Removes a route, `ADDR/MASK [GATEWAY OUTPUT]`. If gateway and output are given they must be those of the route.
+//!
+//! =h ctrl write-only
+//!
+//! Changes many routes at once: lines of `add ROUTE`, `set ROUTE` or `remove ROUTE`. If one of them fails, nothing is
+//! changed, and packets see all changes or none.
+//!
+//! =h flush write-only
+//!
+//! Removes all routes.
+//!
+//! =a RadixIPLookup, LinearIPLookup, RangeIPLookup, SortedIPLookup, StaticIPLookup
+
+use graph::Class;
+
+use super::ip_lookup;
+use super::table::Design;
+
+pub(crate) static CLASS: Class = Class {
+    name: "DirectIPLookup",
+    ports: ip_lookup::PORTS,
+    processing: Class::PUSH,
+    flow: Class::COMPLETE_FLOW,
+    manual: include_str!("direct_ip_lookup.rs"),
+    make: |setup| ip_lookup::make(setup, Design::Direct),
+};

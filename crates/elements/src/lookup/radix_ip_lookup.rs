@@ -1,0 +1,89 @@
+//! =c
+//! RadixIPLookup(ADDR1/MASK1 [GW1] OUT1, ADDR2/MASK2 [GW2] OUT2, ... [, I<keywords> FILE, VIA])
+//!
+//! =s iproute
+//! looks up the route of packets
+//!
+//! =d
+//! Expects the destination IP address annotation on each packet. Looks it up among the routes; the longest prefix that
+//! contains the address wins. Sets the annotation to the route's gateway, if it has one, and emits the packet on the
+//! route's output.
+//!
+//! Each argument is a route: an address and a mask or prefix length (`18.26.4.0/24`, `18.26.4/24`, `0/0`; a bare
+//! address is a `/32`; bits beyond the mask are ignored), a gateway (`-` or left out for none), and an output. Of two
+//! routes for one prefix the first counts, with a message.
+//!
+//! Keyword arguments, which Click does not have:
+//!
+//! =over 8
+//!
+//! =item FILE
+//!
+//! The path of a table of routes, plain or gzip, one `PREFIX ORIGIN` a line, where ORIGIN is the number of an autonomous
+//! system. Empty for none, which is the default. Rows that are not like that are counted and left out, with a message.
+//! Routes given as arguments take precedence.
+//!
+//! =item VIA
+//!
+//! The next hops of the routes of FILE, in quotes: `"GW OUT, GW OUT, ..."`. Which of them a row gets is a hash of its
+//! origin.
+//!
+//! =back
+//!
+//! The table is not a radix trie: up to 1,024 routes are compiled to a DXR table of about 1 MB, more to a DIR-24-8 table
+//! of 32 MB and a bit, and the table grows over by itself. All workers share it. A change by handler never stops the
+//! workers; with more than one thread it needs a second table.
+//!
+//! Drop reasons: no route. Click prints a message for the first packets without a route; this element does not.
+//!
+//! =h table read-only
+//!
+//! All routes, in the order of their addresses.
+//!
+//! =h lookup read-only
+//!
+//! Takes an address and gives the output and, if there is one, the gateway; -1 if there is no route.
+//!
+//! =h add write-only
+//!
+//! Adds a route, `ADDR/MASK [GATEWAY] OUTPUT`. Fails if there is one for `ADDR/MASK`.
+//!
+//! =h set write-only
+//!
+//! Sets a route, whether or not there is one for `ADDR/MASK`.
+//!
+//! =h remove write-only
+//!
+//! Removes a route, `ADDR/MASK [GATEWAY OUTPUT]`. If gateway and output are given they must be those of the route.
+//!
+//! =h ctrl write-only
+//!
+//! Changes many routes at once: lines of `add ROUTE`, `set ROUTE` or `remove ROUTE`. If one of them fails, nothing is
+//! changed, and packets see all changes or none.
+//!
+//! =h flush write-only
+//!
+//! Removes all routes.
+//!
+//! =e
+//! Packets to the router itself leave by output 0, those to network 18.26.4 by output 1, all others by way of the gateway
+//! 18.26.4.1, by output 1, too:
+//!
+//!   ... -> GetIPAddress(16) -> rt;
+//!   rt :: RadixIPLookup(18.26.4.24/32 0, 18.26.4.255/32 0, 18.26.4/24 1, 0/0 18.26.4.1 1);
+//!
+//! =a DirectIPLookup, LinearIPLookup, RangeIPLookup, SortedIPLookup, StaticIPLookup, GetIPAddress
+
+use graph::Class;
+
+use super::ip_lookup;
+use super::table::Design;
+
+pub(crate) static CLASS: Class = Class {
+    name: "RadixIPLookup",
+    ports: ip_lookup::PORTS,
+    processing: Class::PUSH,
+    flow: Class::COMPLETE_FLOW,
+    manual: include_str!("radix_ip_lookup.rs"),
+    make: |setup| ip_lookup::make(setup, Design::BySize),
+};

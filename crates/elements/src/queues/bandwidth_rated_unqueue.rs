@@ -1,0 +1,148 @@
+//! =c
+//! BandwidthRatedUnqueue(RATE, I<keywords> BURST_DURATION, BURST_BYTES)
+//!
+//! =s shaping
+//! pulls packets at a bandwidth and pushes them on
+//!
+//! =d
+//! Pulls up to RATE bytes a second (with a unit: C<10Mbps>) and pushes them out. A token bucket allows bursts of
+//! BURST_BYTES, or of RATE times BURST_DURATION (20 ms by default). A packet passes when anything is left of the
+//! allowance; what it is longer is made up for before the next one. It sleeps while the queues upstream are empty and
+//! while it must wait. A RATE of 0 is no limit.
+//!
+//! Different from Click: the bandwidth is that of the router, shared by all workers.
+//!
+//! =h rate read/write
+//! The RATE argument, in bytes a second.
+//!
+//! =h active read/write
+//! Whether it works.
+//!
+//! =h count read-only
+//! Packets moved so far.
+//!
+//! =e
+//!   ... -> Queue -> BandwidthRatedUnqueue(10Mbps) -> ...
+//!
+//! =a RatedUnqueue, BandwidthShaper, BandwidthRatedSplitter
+
+use std::sync::Arc;
+
+use graph::arguments::Bandwidth;
+use graph::{Class, Combine, ConfigError, Context, Element, FromArgument, Handler, TaskStatus};
+
+use crate::shaping::rated_splitter::Burst;
+use crate::shaping::token_bucket::TokenBucket;
+
+pub(crate) static CLASS: Class = Class {
+    name: "BandwidthRatedUnqueue",
+    ports: "1/1",
+    processing: "l/h",
+    flow: Class::COMPLETE_FLOW,
+    manual: include_str!("bandwidth_rated_unqueue.rs"),
+    make: |setup| {
+        let rate = setup.arguments.required::<Bandwidth>("RATE")?.bytes_per_second;
+        let burst = Burst::from_arguments(&mut setup.arguments, "BURST_BYTES")?;
+        setup.arguments.finish()?;
+        let capacity = burst.tokens(rate);
+        let bucket =
+            setup.shared_by_copies(|| Ok::<_, ConfigError>(TokenBucket::new(rate, capacity, capacity)))?;
+        Ok(Box::new(BandwidthRatedUnqueue { bucket, burst, active: true, count: 0 }))
+    },
+};
+
+/// The longest Ethernet packet, without its checksum. So many packets as fit the allowance at this length
+/// are pulled at once.
+const LONG_PACKET: u64 = 1514;
+
+struct BandwidthRatedUnqueue {
+    bucket: Arc<TokenBucket>,
+    burst: Burst,
+    active: bool,
+    count: u64,
+}
+
+impl Element for BandwidthRatedUnqueue {
+    fn initialise(&mut self, cx: &mut Context) -> Result<(), String> {
+        cx.wake();
+        Ok(())
+    }
+
+    fn task(&mut self, cx: &mut Context) -> TaskStatus {
+        if !self.active {
+            return TaskStatus::Asleep;
+        }
+        let now = cx.now_ns();
+        let available = self.bucket.available(now);
+        if available == 0 {
+            let wait = self.bucket.ns_until(now, 1);
+            cx.set_timer(0, now.saturating_add(wait));
+            return TaskStatus::Asleep;
+        }
+        let most = (available / LONG_PACKET).clamp(1, cx.burst() as u64);
+        let mut batch = cx.spare_batch();
+        cx.pull(0, &mut batch, most as usize);
+        let moved = batch.len() as u64;
+        let bytes: usize = batch.iter().map(|packet| packet.len()).sum();
+        self.bucket.take_anyway(bytes as u64);
+        self.count += moved;
+        cx.emit_batch(0, &mut batch);
+        cx.recycle(batch);
+        if moved > 0 {
+            TaskStatus::Busy
+        } else if cx.upstream_active() {
+            TaskStatus::Idle
+        } else {
+            TaskStatus::Asleep
+        }
+    }
+
+    fn timer(&mut self, cx: &mut Context, _key: u32) {
+        cx.wake();
+    }
+
+    fn handlers(&self) -> &'static [Handler] {
+        const {
+            &[
+                Handler::read_write("rate", Combine::First),
+                Handler::read_write("active", Combine::First),
+                Handler::read("count", Combine::Sum),
+            ]
+        }
+    }
+
+    fn read(&mut self, name: &str, _argument: &str) -> Result<String, String> {
+        Ok(match name {
+            "rate" => self.bucket.rate().to_string(),
+            "active" => self.active.to_string(),
+            _ => self.count.to_string(),
+        })
+    }
+
+    fn write(&mut self, cx: &mut Context, name: &str, value: &str) -> Result<(), String> {
+        if name == "active" {
+            self.active = bool::from_value(value)?;
+        } else {
+            let rate = Bandwidth::from_value(value)?.bytes_per_second;
+            self.bucket.set(cx.now_ns(), rate, self.burst.tokens(rate));
+        }
+        cx.wake();
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use graph::testing::Bench;
+
+    #[test]
+    fn the_mean_is_the_bandwidth() {
+        let config = "InfiniteSource(LENGTH 125) -> Queue -> e :: BandwidthRatedUnqueue(100kbps) -> c :: Counter -> Discard";
+        let mut bench = Bench::new(&crate::registry(), config);
+        bench.run(1000);
+        bench.advance_ns(10_000_000_000);
+        let count: i64 = bench.read("c.count").parse().unwrap();
+        assert!((1000..=1004).contains(&count), "{count}");
+        assert_eq!(bench.read("e.rate"), "12500");
+    }
+}

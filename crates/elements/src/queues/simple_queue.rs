@@ -1,0 +1,84 @@
+//! =c
+//! SimpleQueue([CAPACITY])
+//!
+//! =s queues
+//! stores packets; tells nobody
+//!
+//! =d
+//! A C<Queue> that does not wake tasks downstream: whoever pulls from it has to come and look. Use Queue.
+//!
+//! =h length read-only
+//! Packets that wait now, in all workers.
+//!
+//! =h highwater_length read-only
+//! Most packets that ever waited at one worker.
+//!
+//! =h capacity read/write
+//! The CAPACITY argument.
+//!
+//! =h drops read-only
+//! Packets that found no room; without an output 1 they are dropped as "queue full".
+//!
+//! =h reset_counts write-only
+//! Sets drops and highwater_length to zero.
+//!
+//! =h reset write-only
+//! Drops all packets that wait.
+//!
+//! =a Queue, FrontDropQueue
+
+use graph::{Class, Context, Element, Handler};
+use packet::Batch;
+
+use super::storage::{HANDLERS, Overflow, Storage};
+
+pub(crate) static CLASS: Class = Class {
+    name: "SimpleQueue",
+    ports: "1/1-2",
+    processing: "h/lh",
+    flow: Class::COMPLETE_FLOW,
+    manual: include_str!("simple_queue.rs"),
+    make: |setup| Ok(Box::new(SimpleQueue { storage: Storage::from_setup(setup, Overflow::DropNew)? })),
+};
+
+struct SimpleQueue {
+    storage: Storage,
+}
+
+impl Element for SimpleQueue {
+    fn push(&mut self, cx: &mut Context, _input: usize, batch: &mut Batch) {
+        self.storage.put(cx, batch);
+    }
+
+    fn pull(&mut self, _cx: &mut Context, _output: usize, batch: &mut Batch, max: usize) {
+        self.storage.take(batch, max);
+    }
+
+    fn handlers(&self) -> &'static [Handler] {
+        &HANDLERS
+    }
+
+    fn read(&mut self, name: &str, _argument: &str) -> Result<String, String> {
+        Ok(self.storage.read(name))
+    }
+
+    fn write(&mut self, cx: &mut Context, name: &str, value: &str) -> Result<(), String> {
+        self.storage.write(cx, name, value)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use graph::testing::Bench;
+
+    #[test]
+    fn a_task_downstream_finds_the_packets_without_being_woken() {
+        let config = "in :: TestInput -> e :: SimpleQueue(2) -> Unqueue -> out :: TestOutput";
+        let mut bench = Bench::new(&crate::registry(), config);
+        bench.run(100);
+        bench.push("in", &[b"1", b"2", b"3"]);
+        bench.run(1);
+        assert_eq!(bench.taken("out"), [b"1", b"2"]);
+        assert_eq!(bench.drops("e", "queue full"), 1);
+    }
+}

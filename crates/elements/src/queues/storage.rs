@@ -1,0 +1,163 @@
+//! The ring of packets in a queue, its counts and its handlers: what Queue, SimpleQueue and FrontDropQueue have
+//! in common.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use graph::{Combine, ConfigError, Context, FromArgument, Handler, Setup};
+use packet::{Batch, Packet};
+
+use super::length::QueueLength;
+
+/// Packets that a queue holds unless the configuration says otherwise.
+const DEFAULT_CAPACITY: usize = 1000;
+/// Most packets that a queue may be asked to hold.
+const MOST_CAPACITY: usize = 1 << 24;
+
+/// Which packet goes when there is no room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Overflow {
+    /// The one that comes.
+    DropNew,
+    /// The one that waits longest.
+    DropOld,
+}
+
+/// Packets waiting, in order of arrival.
+#[derive(Debug)]
+pub(super) struct Storage {
+    packets: VecDeque<Packet>,
+    capacity: usize,
+    overflow: Overflow,
+    highwater: usize,
+    drops: u64,
+    name: String,
+    length: Arc<QueueLength>,
+}
+
+/// The handlers of queues.
+pub(super) const HANDLERS: [Handler; 6] = [
+    Handler::read("length", Combine::Sum),
+    Handler::read("highwater_length", Combine::Max),
+    Handler::read_write("capacity", Combine::First),
+    Handler::read("drops", Combine::Sum),
+    Handler::write("reset_counts"),
+    Handler::write("reset"),
+];
+
+fn checked_capacity(capacity: usize) -> Result<usize, String> {
+    if capacity > MOST_CAPACITY {
+        return Err(format!("CAPACITY: expected 0 to {MOST_CAPACITY} packets, got {capacity}"));
+    }
+    Ok(capacity)
+}
+
+impl Storage {
+    /// Reads the arguments of a queue.
+    pub(super) fn from_setup(setup: &mut Setup<'_>, overflow: Overflow) -> Result<Self, ConfigError> {
+        let capacity = setup.arguments.optional("CAPACITY")?.unwrap_or(DEFAULT_CAPACITY);
+        setup.arguments.finish()?;
+        let capacity = checked_capacity(capacity)?;
+        let length = QueueLength::of(setup.shared(), setup.name(), setup.copy().index);
+        length.set_capacity(capacity);
+        Ok(Self {
+            packets: VecDeque::with_capacity(capacity),
+            capacity,
+            overflow,
+            highwater: 0,
+            drops: 0,
+            name: setup.name().to_owned(),
+            length,
+        })
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.packets.is_empty()
+    }
+
+    /// Takes in all of `batch`; what finds no room leaves by output 1 if there is one.
+    #[inline]
+    pub(super) fn put(&mut self, cx: &mut Context, batch: &mut Batch) {
+        if batch.len() <= self.capacity - self.packets.len() {
+            self.packets.extend(batch.drain());
+        } else {
+            self.put_with_overflow(cx, batch);
+        }
+        self.highwater = self.highwater.max(self.packets.len());
+        self.length.set_packets(self.packets.len());
+    }
+
+    #[inline(never)]
+    fn put_with_overflow(&mut self, cx: &mut Context, batch: &mut Batch) {
+        for packet in batch.drain() {
+            if self.packets.len() < self.capacity {
+                self.packets.push_back(packet);
+                continue;
+            }
+            let victim = match self.overflow {
+                Overflow::DropOld => match self.packets.pop_front() {
+                    Some(oldest) => {
+                        self.packets.push_back(packet);
+                        oldest
+                    }
+                    None => packet,
+                },
+                Overflow::DropNew => packet,
+            };
+            if self.drops == 0 && self.capacity > 0 {
+                cx.message(&format!("{}: overflow", self.name));
+            }
+            self.drops += 1;
+            cx.divert(1, victim, "queue full");
+        }
+    }
+
+    /// Gives up to `max` packets, oldest first.
+    #[inline]
+    pub(super) fn take(&mut self, batch: &mut Batch, max: usize) {
+        let count = max.min(self.packets.len()).min(batch.room());
+        for packet in self.packets.drain(..count) {
+            batch.push(packet);
+        }
+        self.length.set_packets(self.packets.len());
+    }
+
+    pub(super) fn read(&self, name: &str) -> String {
+        match name {
+            "length" => self.packets.len().to_string(),
+            "highwater_length" => self.highwater.to_string(),
+            "capacity" => self.capacity.to_string(),
+            _ => self.drops.to_string(),
+        }
+    }
+
+    pub(super) fn write(&mut self, cx: &mut Context, name: &str, value: &str) -> Result<(), String> {
+        match name {
+            "capacity" => {
+                self.capacity = checked_capacity(usize::from_value(value)?)?;
+                self.length.set_capacity(self.capacity);
+                self.shrink(cx, self.capacity, "queue made smaller");
+                self.packets.reserve(self.capacity - self.packets.len());
+            }
+            "reset" => self.shrink(cx, 0, "queue reset"),
+            _ => {
+                self.drops = 0;
+                self.highwater = 0;
+            }
+        }
+        Ok(())
+    }
+
+    fn shrink(&mut self, cx: &mut Context, room: usize, reason: &'static str) {
+        while self.packets.len() > room {
+            let victim = match self.overflow {
+                Overflow::DropNew => self.packets.pop_back(),
+                Overflow::DropOld => self.packets.pop_front(),
+            };
+            if let Some(victim) = victim {
+                cx.drop(victim, reason);
+            }
+        }
+        self.length.set_packets(self.packets.len());
+    }
+}

@@ -1,0 +1,155 @@
+//! =c
+//! Discard([I<keywords> ACTIVE, BURST])
+//!
+//! =s basicsources
+//! frees all packets
+//!
+//! =d
+//! Frees the packets that are pushed into it. In a pull path its task pulls packets, up to BURST at a time (the router's
+//! burst size unless given; 0 is no limit), and frees them; with ACTIVE false it does not. Discarded packets do not
+//! count as dropped.
+//!
+//! =h count read-only
+//! Packets discarded so far.
+//!
+//! =h reset_counts write-only
+//! Sets the count to zero.
+//!
+//! =h active read/write
+//! Whether it pulls; in a pull path only.
+//!
+//! =a Idle, TimedSink
+
+use graph::{Class, Combine, Context, Element, FromArgument, Handler, TaskStatus};
+use packet::{Batch, MAX_BATCH};
+
+pub(crate) static CLASS: Class = Class {
+    name: "Discard",
+    ports: "1/0",
+    processing: Class::AGNOSTIC,
+    flow: Class::COMPLETE_FLOW,
+    manual: include_str!("discard.rs"),
+    make: |setup| {
+        let active = setup.arguments.keyword_or("ACTIVE", true)?;
+        let burst = setup.arguments.keyword("BURST")?;
+        setup.arguments.finish()?;
+        let pulls = setup.input_is_pull(0);
+        if !active && !pulls {
+            return Err("ACTIVE is meaningless in push context".to_owned().into());
+        }
+        let burst = burst.map(|burst| if burst == 0 { usize::MAX } else { burst });
+        Ok(Box::new(Discard { pulls, active, burst, count: 0 }))
+    },
+};
+
+struct Discard {
+    pulls: bool,
+    active: bool,
+    /// `None` is the router's burst size.
+    burst: Option<usize>,
+    count: u64,
+}
+
+impl Element for Discard {
+    fn initialise(&mut self, cx: &mut Context) -> Result<(), String> {
+        if self.pulls && self.active {
+            cx.wake();
+        }
+        Ok(())
+    }
+
+    fn push(&mut self, cx: &mut Context, _input: usize, batch: &mut Batch) {
+        self.count += batch.len() as u64;
+        cx.free(batch);
+    }
+
+    fn task(&mut self, cx: &mut Context) -> TaskStatus {
+        if !self.active {
+            return TaskStatus::Asleep;
+        }
+        let mut wanted = self.burst.unwrap_or_else(|| cx.burst());
+        let mut worked = false;
+        let mut batch = cx.spare_batch();
+        while wanted > 0 {
+            cx.pull(0, &mut batch, wanted.min(MAX_BATCH));
+            if batch.is_empty() {
+                break;
+            }
+            worked = true;
+            wanted -= batch.len();
+            self.count += batch.len() as u64;
+            cx.free(&mut batch);
+        }
+        cx.recycle(batch);
+        if worked {
+            TaskStatus::Busy
+        } else if cx.upstream_active() {
+            TaskStatus::Idle
+        } else {
+            TaskStatus::Asleep
+        }
+    }
+
+    fn handlers(&self) -> &'static [Handler] {
+        static ALL: [Handler; 3] = [
+            Handler::read("count", Combine::Sum),
+            Handler::write("reset_counts"),
+            Handler::read_write("active", Combine::First),
+        ];
+        if self.pulls { &ALL } else { &ALL[..2] }
+    }
+
+    fn read(&mut self, name: &str, _argument: &str) -> Result<String, String> {
+        Ok(if name == "active" { self.active.to_string() } else { self.count.to_string() })
+    }
+
+    fn write(&mut self, cx: &mut Context, name: &str, value: &str) -> Result<(), String> {
+        if name == "active" {
+            self.active = bool::from_value(value)?;
+            if self.active {
+                cx.wake();
+            }
+        } else {
+            self.count = 0;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use graph::testing::Bench;
+
+    #[test]
+    fn pushed_packets_are_freed() {
+        let mut bench = Bench::element(&crate::registry(), "Discard", 1, 0);
+        bench.push("in0", &[&b"x"[..]; 40]);
+        assert_eq!(bench.read("e.count"), "40");
+        assert_eq!(bench.graph().pool_stats().free, 4096);
+        assert_eq!(bench.stats("e").drops, []);
+        bench.write("e.reset_counts", "").unwrap();
+        assert_eq!(bench.read("e.count"), "0");
+        assert!(bench.write("e.active", "true").is_err());
+    }
+
+    #[test]
+    fn it_pulls_bursts() {
+        let config = "InfiniteSource(LIMIT 100) -> PullNull -> e :: Discard(BURST 3, ACTIVE false)";
+        let mut bench = Bench::new(&crate::registry(), config);
+        bench.run(3);
+        assert_eq!(bench.read("e.count"), "0");
+        bench.write("e.active", "true").unwrap();
+        bench.run(1);
+        assert_eq!(bench.read("e.count"), "3");
+        bench.run(100);
+        assert_eq!(bench.read("e.count"), "100");
+        assert!(!bench.graph().context().has_awake_tasks());
+    }
+
+    #[test]
+    fn mistakes() {
+        let config = "InfiniteSource -> Null -> Queue -> Unqueue -> Discard(ACTIVE false)";
+        let error = Bench::try_new(&crate::registry(), config, 1, &Default::default()).unwrap_err();
+        assert!(error.contains("ACTIVE is meaningless in push context"), "{error}");
+    }
+}

@@ -1,0 +1,21 @@
+//! Where packets begin and end.
+
+mod discard;
+mod idle;
+mod infinite_source;
+mod payload;
+mod rated_source;
+mod timed_sink;
+mod timed_source;
+
+use graph::Class;
+
+/// The classes of this folder.
+pub static CLASSES: &[&Class] = &[
+    &discard::CLASS,
+    &idle::CLASS,
+    &infinite_source::CLASS,
+    &rated_source::CLASS,
+    &timed_sink::CLASS,
+    &timed_source::CLASS,
+];

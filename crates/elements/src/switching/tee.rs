@@ -1,0 +1,108 @@
+//! =c
+//! Tee([N])
+//!
+//! =s basictransfer
+//! copies packets to every output
+//!
+//! =d
+//! Sends a copy of each packet out by each of its outputs, in order; the last output gets the packet itself. N, if given,
+//! must be the number of outputs. When the pool has no frame for a copy, the copy is missing and counted as "no frame
+//! for a copy".
+//!
+//! =a PullTee, PaintTee
+
+use graph::{Class, ConfigError, Context, Element, Setup};
+use packet::Batch;
+
+pub(crate) static CLASS: Class = Class {
+    name: "Tee",
+    ports: "1/1-",
+    processing: Class::PUSH,
+    flow: Class::COMPLETE_FLOW,
+    manual: include_str!("tee.rs"),
+    make: |setup| {
+        check_arms(setup)?;
+        Ok(Box::new(Tee))
+    },
+};
+
+/// Reads N, which must be the number of outputs.
+pub(super) fn check_arms(setup: &mut Setup<'_>) -> Result<(), ConfigError> {
+    let arms: Option<usize> = setup.arguments.optional("N")?;
+    setup.arguments.finish()?;
+    match arms {
+        Some(arms) if arms != setup.outputs() => {
+            Err(format!("N: {} outputs are connected, not {arms}", setup.outputs()).into())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Sends a copy of each packet of `batch` out by `output`.
+pub(crate) fn emit_copies(cx: &mut Context, output: usize, batch: &Batch) {
+    for packet in batch.packets() {
+        match cx.copy(packet) {
+            Some(copy) => cx.emit(output, copy),
+            None => cx.count_drop("no frame for a copy", 1),
+        }
+    }
+}
+
+struct Tee;
+
+impl Element for Tee {
+    fn push(&mut self, cx: &mut Context, _input: usize, batch: &mut Batch) {
+        let last = cx.outputs() - 1;
+        for output in 0..last {
+            emit_copies(cx, output, batch);
+        }
+        if last > 0 {
+            cx.emit_batch(last, batch);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use graph::testing::Bench;
+
+    #[test]
+    fn every_output_gets_every_packet() {
+        let mut bench = Bench::element(&crate::registry(), "Tee(3)", 1, 3);
+        let mut packet = bench.packet(b"ab");
+        packet.annotations_mut().set_paint(7);
+        let other = bench.packet(b"cd");
+        bench.push_packets("in0", vec![packet, other]);
+        for output in ["out0", "out1", "out2"] {
+            let packets = bench.taken_packets(output);
+            assert_eq!(packets.iter().map(|p| p.data()).collect::<Vec<_>>(), [b"ab", b"cd"]);
+            assert_eq!(packets[0].annotations().paint(), 7);
+        }
+    }
+
+    #[test]
+    fn outputs_come_in_order() {
+        let config = "in :: TestInput -> t :: Tee -> Print(0) -> Discard; t[1] -> Print(1) -> Discard; t[2] -> Print(2) -> Discard";
+        for burst in [1, 32] {
+            let mut bench = Bench::with_burst(&crate::registry(), config, burst);
+            bench.push("in", &[b"x"]);
+            assert_eq!(bench.messages(), ["0:    1 | 78", "1:    1 | 78", "2:    1 | 78"]);
+        }
+    }
+
+    #[test]
+    fn without_frames_copies_are_missing_and_counted() {
+        let mut bench = Bench::element(&crate::registry(), "Tee", 1, 2);
+        let packets: Vec<_> = (0..4090).map(|_| bench.packet(b"x")).collect();
+        bench.push_packets("in0", packets);
+        assert_eq!((bench.taken("out0").len(), bench.taken("out1").len()), (6, 4090));
+        assert_eq!(bench.drops("e", "no frame for a copy"), 4084);
+    }
+
+    #[test]
+    fn mistakes() {
+        let config = "in :: TestInput -> t :: Tee(3) -> Discard; t[1] -> Discard";
+        let error = Bench::try_new(&crate::registry(), config, 1, &Default::default()).unwrap_err();
+        assert!(error.contains("N: 2 outputs are connected, not 3"), "{error}");
+    }
+}

@@ -1,0 +1,115 @@
+//! Nothing allocates per packet: the example router forwards from memory to memory under a counting allocator.
+
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use elements::devices::OpenPort;
+use graph::graph::{Graph, GraphOptions};
+use graph::lang::{Options, Source, compile};
+use graph::router::Control;
+use graph::setup::{Copy, Shared};
+use packet::checksum;
+use ports::{MemoryLoop, OpenOptions, Port};
+
+struct Counting;
+
+static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
+
+#[allow(unsafe_code, reason = "an allocator is unsafe by nature; this one counts and passes on")]
+// SAFETY: every call goes to the system's allocator unchanged.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: as the caller promised us.
+        unsafe { System.alloc(layout) }
+    }
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: as the caller promised us.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: as the caller promised us.
+        unsafe { System.realloc(pointer, layout, size) }
+    }
+}
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+/// An IPv4 frame from host 0 to `destination`.
+fn frame(destination: [u8; 4]) -> Vec<u8> {
+    let mut bytes = vec![0u8; 64];
+    bytes[..6].copy_from_slice(&[2, 0, 0, 0, 0, 1]);
+    bytes[12..14].copy_from_slice(&[8, 0]);
+    let header = &mut bytes[14..34];
+    header[0] = 0x45;
+    header[3] = 50;
+    header[8] = 64;
+    header[9] = 17;
+    header[12..16].copy_from_slice(&[10, 0, 0, 2]);
+    header[16..20].copy_from_slice(&destination);
+    let sum = checksum::ipv4_header_compute(header);
+    header[10..12].copy_from_slice(&sum.to_be_bytes());
+    bytes
+}
+
+#[test]
+fn the_fast_path_of_the_example_router_does_not_allocate() {
+    let registry = elements::registry();
+    let source = Source {
+        name: "ip-router.click".into(),
+        text: include_str!("../../../examples/ip-router.click").into(),
+    };
+    let parameters = (0..4).map(|port| (format!("PORT{port}"), format!("p{port}"))).collect();
+    let (flat, diagnostics) = compile(&source, &Options { parameters }, &registry);
+    assert!(!diagnostics.has_errors(), "{}", diagnostics.render(false));
+    let shared = Shared::default();
+    for number in 0..4 {
+        let port: Box<dyn Port> = if number == 0 {
+            let hosts = (0..96).map(|host| frame([10, 0, 1 + host % 3, 2])).collect();
+            Box::new(MemoryLoop::new(hosts))
+        } else {
+            ports::open("null:", &OpenOptions::default()).unwrap()
+        };
+        shared
+            .get_or_make::<_, ()>(&OpenPort::key(&format!("p{number}")), || Ok(OpenPort::new(port)))
+            .unwrap();
+    }
+    let copy = Copy { index: 0, workers: 1, slow_thread: false };
+    let control = Control::new(|_| {});
+    let options = GraphOptions::default();
+    let mut graph =
+        Graph::build(&Arc::new(flat.unwrap()), &registry, &shared, copy, &options, &control).unwrap();
+    for port in 1..4 {
+        let querier = graph.find(&format!("out{port}/arp")).unwrap();
+        graph.write(querier, "insert", &format!("10.0.{port}.2 02:00:00:00:0{port}:02")).unwrap().unwrap();
+    }
+    for _ in 0..2_000 {
+        graph.context().turn();
+    }
+    let received = |graph: &Graph| graph.stats()[0].packets;
+    let before = (ALLOCATIONS.load(Ordering::Relaxed), received(&graph));
+    let mut last = before.0;
+    for _ in 0..20_000 {
+        graph.context().turn();
+        last = ALLOCATIONS.load(Ordering::Relaxed);
+    }
+    let packets = received(&graph) - before.1;
+    assert!(packets > 500_000, "the router forwards: {packets}");
+    let sent: u64 = graph
+        .config()
+        .clone()
+        .elements
+        .iter()
+        .zip(graph.stats())
+        .filter(|(element, _)| element.class == "ToDevice")
+        .map(|(_, stats)| stats.packets)
+        .sum();
+    assert!(sent + 1024 > received(&graph), "{sent} sent");
+    // Timers are not packets: the few that fire meanwhile may take a node of their heap.
+    assert!(last - before.0 < 16, "{} allocations for {packets} packets", last - before.0);
+}
