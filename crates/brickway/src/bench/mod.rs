@@ -1,0 +1,36 @@
+//! `brickway bench`: figures, never verdicts. Each bench prints a table, or with `--json` one object a line
+//! with the keys `bench`, `case`, `metric`, `value` and `unit`.
+
+mod forward;
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::Subcommand;
+
+#[derive(Subcommand, Debug)]
+pub(crate) enum BenchCommand {
+    /// The example router's fast path in memory, on one core
+    Forward(forward::ForwardArguments),
+}
+
+pub(crate) fn bench(command: &BenchCommand) -> Result<ExitCode> {
+    match command {
+        BenchCommand::Forward(arguments) => forward::forward(arguments),
+    }
+}
+
+/// Prints one figure in the form that all benches share.
+fn print_figure(bench: &str, case: &str, metric: &str, value: f64, unit: &str) {
+    let value = (value * 1000.0).round() / 1000.0;
+    println!(
+        "{}",
+        serde_json::json!({"bench": bench, "case": case, "metric": metric, "value": value, "unit": unit})
+    );
+}
+
+/// The middle one of some figures.
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+}

@@ -1,0 +1,412 @@
+//! `brickway demo`: a router and four Linux hosts in network namespaces, and everything a newcomer would try:
+//! ping, traceroute, a packet too big, TCP. It cleans up after itself, whatever happens.
+
+mod hosts;
+
+use std::io::{BufRead, BufReader, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+
+use crate::table::{Align, Table, thousands};
+use hosts::{HOSTS, Network, Stop};
+
+/// Shows the router at work: four Linux hosts on four networks, in network namespaces of this machine, with a
+/// router between them that runs examples/ip-router.click and a real routing table.
+#[derive(Args, Debug)]
+#[command(
+    after_help = "It needs root, and the programs ip, ping, traceroute, iperf3 and ethtool ('make demo' \
+installs them).\nExit codes: 0 all went well, 1 it could not start, 3 a step failed."
+)]
+pub(crate) struct DemoArguments {
+    /// The routing table: PREFIX ORIGIN lines, gzip or not
+    #[arg(long, default_value = "data/rib-v4.txt.gz", value_name = "FILE")]
+    table: PathBuf,
+    /// How long iperf3 sends, in seconds
+    #[arg(long, default_value_t = 5, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=3600))]
+    seconds: u32,
+    /// Number of worker threads of the router
+    #[arg(long, default_value_t = 1)]
+    workers: usize,
+    /// Leave the router running until Ctrl-C, to play with it
+    #[arg(long)]
+    keep: bool,
+}
+
+/// The configuration that the router runs; the file itself stands in examples/.
+const CONFIGURATION: &str = include_str!("../../../../examples/ip-router.click");
+
+/// The router's MTU: below that of the links, so that there is something to fragment.
+const MTU: u32 = 1400;
+
+/// An address of the routing table that a host stands in for.
+const FAR_ADDRESS: &str = "1.1.1.1";
+
+/// Prints the steps as they go and remembers whether all went well.
+struct Report {
+    failed: bool,
+    terminal: bool,
+}
+
+impl Report {
+    fn step(&mut self, name: &str, outcome: Result<String, String>) {
+        let (mark, text) = match outcome {
+            Ok(text) => (if self.terminal { "\x1b[32mok\x1b[0m    " } else { "ok    " }, text),
+            Err(text) => {
+                self.failed = true;
+                (if self.terminal { "\x1b[31mFAILED\x1b[0m" } else { "FAILED" }, text)
+            }
+        };
+        self.clear_live();
+        println!("  {name:<12} {mark}  {text}");
+    }
+
+    fn live(&self, line: &str) {
+        if self.terminal {
+            print!("\r\x1b[K  {line}");
+            let _ = std::io::stdout().flush();
+        }
+    }
+
+    fn clear_live(&self) {
+        if self.terminal {
+            print!("\r\x1b[K");
+        }
+    }
+}
+
+pub(crate) fn demo(arguments: &DemoArguments) -> Result<ExitCode> {
+    check_requirements(&arguments.table)?;
+    let stop = Stop::new(Arc::new(AtomicBool::new(false)));
+    let flag = stop.flag();
+    ctrlc::set_handler(move || flag.store(true, Ordering::SeqCst)).context("cannot catch Ctrl-C")?;
+    let mut report = Report { failed: false, terminal: std::io::stdout().is_terminal() };
+
+    println!("A router and four Linux hosts, each in its network namespace:\n");
+    println!("  h0 10.0.0.2 --- eth0 10.0.0.1 \\                    / eth2 10.0.2.1 --- h2 10.0.2.2");
+    println!("                                 > brickway run ... <");
+    println!("  h1 10.0.1.2 --- eth1 10.0.1.1 /                    \\ eth3 10.0.3.1 --- h3 10.0.3.2\n");
+    let network = Network::create(&stop).context("cannot make the test network")?;
+    report.step("network", Ok(format!("{} namespaces, {HOSTS} links of 1,500 bytes", HOSTS + 1)));
+    let result = (|| {
+        let mut router = Running::start(arguments, &network, &stop)?;
+        report.step("router", Ok(router.banner.clone()));
+        exercise(arguments, &network, &stop, &router, &mut report)?;
+        if arguments.keep && !stop.is_set() {
+            println!("\n  The router runs on. In another terminal, for instance:");
+            println!("    ip netns exec {} ping 10.0.3.2", network.host(0));
+            println!("  Ctrl-C ends it.");
+            while !stop.is_set() && router.is_alive() {
+                std::thread::sleep(Duration::from_millis(100));
+                if let Some(line) = router.latest() {
+                    report.live(&line);
+                }
+            }
+        }
+        report.clear_live();
+        let totals = router.finish()?;
+        summarise(&totals);
+        anyhow::Ok(())
+    })();
+    drop(network);
+    result?;
+    if stop.is_set() && !arguments.keep {
+        println!("\nInterrupted; everything is cleaned up.");
+        return Ok(ExitCode::from(130));
+    }
+    if report.failed {
+        println!("\nA step failed; everything is cleaned up.");
+        return Ok(ExitCode::from(3));
+    }
+    println!(
+        "\nAll hosts were reached. The configuration is examples/ip-router.click: read it, change it, run it again."
+    );
+    Ok(ExitCode::SUCCESS)
+}
+
+fn check_requirements(table: &Path) -> Result<()> {
+    if !rustix::process::geteuid().is_root() {
+        bail!(
+            "the demo makes network namespaces and opens raw sockets, which needs root: run 'sudo brickway demo' or 'make demo'"
+        );
+    }
+    for (program, package) in [
+        ("ip", "iproute2"),
+        ("ping", "iputils-ping"),
+        ("traceroute", "traceroute"),
+        ("iperf3", "iperf3"),
+        ("ethtool", "ethtool"),
+    ] {
+        let found = std::env::var_os("PATH").is_some_and(|path| {
+            std::env::split_paths(&path)
+                .chain([PathBuf::from("/usr/sbin"), PathBuf::from("/sbin")])
+                .any(|folder| folder.join(program).is_file())
+        });
+        if !found {
+            bail!("the program '{program}' is missing: apt-get install {package} ('make demo' does it)");
+        }
+    }
+    if !table.is_file() {
+        bail!(
+            "no routing table at '{}': run the demo from the project's folder, or give one with --table",
+            table.display()
+        );
+    }
+    Ok(())
+}
+
+/// The router, as a child process in its namespace.
+struct Running {
+    child: Child,
+    lines: Receiver<String>,
+    banner: String,
+    begin: Instant,
+}
+
+impl Running {
+    fn start(arguments: &DemoArguments, network: &Network, stop: &Stop) -> Result<Self> {
+        let program = std::env::current_exe().context("cannot find this program's own file")?;
+        let table = arguments.table.canonicalize().context("cannot find the routing table")?;
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", network.router()]).arg(program);
+        command.args(["run", "-", &format!("TABLE={}", table.display()), &format!("MTU={MTU}")]);
+        command.args(["--json", "--stats", "0.5", "--workers", &arguments.workers.to_string()]);
+        // Its own process group: Ctrl-C at the terminal ends the demo, and the demo ends the router.
+        std::os::unix::process::CommandExt::process_group(&mut command, 0);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let begin = Instant::now();
+        let mut child = command.spawn().context("cannot start the router")?;
+        let mut stdin = child.stdin.take().context("the router has no standard input")?;
+        stdin.write_all(CONFIGURATION.as_bytes()).context("the router does not read its configuration")?;
+        drop(stdin);
+        let stderr = child.stderr.take().context("the router has no standard error")?;
+        let (sender, lines) = channel();
+        std::thread::spawn(move || {
+            for line in BufReader::new(stderr).lines().map_while(Result::ok) {
+                if sender.send(line).is_err() {
+                    return;
+                }
+            }
+        });
+        let mut running = Self { child, lines, banner: String::new(), begin };
+        let mut said = Vec::new();
+        while begin.elapsed() < Duration::from_secs(60) {
+            if stop.is_set() {
+                bail!("interrupted");
+            }
+            match running.lines.recv_timeout(Duration::from_millis(50)) {
+                Ok(line) if line.contains(" runs with ") => {
+                    running.banner = format!(
+                        "ip-router.click with {} runs, ready in {:.2} s",
+                        table.file_name().unwrap_or_default().to_string_lossy(),
+                        begin.elapsed().as_secs_f64()
+                    );
+                    return Ok(running);
+                }
+                Ok(line) => said.push(line),
+                Err(_) if !running.is_alive() => break,
+                Err(_) => {}
+            }
+        }
+        said.extend(running.lines.try_iter());
+        bail!("the router did not start:\n{}", said.join("\n"))
+    }
+
+    fn is_alive(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(None))
+    }
+
+    /// The newest line of rates.
+    fn latest(&self) -> Option<String> {
+        self.lines.try_iter().last()
+    }
+
+    /// Ends the router and returns its element counters, one JSON object a line.
+    fn finish(&mut self) -> Result<Totals> {
+        let seconds = self.begin.elapsed().as_secs_f64();
+        let pid = rustix::process::Pid::from_child(&self.child);
+        // It may have ended by itself; then there is nobody to tell.
+        let _ = rustix::process::kill_process(pid, rustix::process::Signal::INT);
+        let stdout = self.child.stdout.take().context("the router's summary was read already")?;
+        let mut elements = Vec::new();
+        for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+            if let Ok(value) = serde_json::from_str(&line) {
+                elements.push(value);
+            }
+        }
+        let status = self.child.wait().context("the router did not end")?;
+        if !status.success() {
+            bail!(
+                "the router ended with {status}:\n{}",
+                self.lines.try_iter().collect::<Vec<_>>().join("\n")
+            );
+        }
+        Ok(Totals { elements, seconds })
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if self.is_alive() {
+            // Reached only when something else failed; the namespace must not stay busy.
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+    }
+}
+
+/// What the router counted.
+struct Totals {
+    elements: Vec<serde_json::Value>,
+    seconds: f64,
+}
+
+/// Everything a newcomer would try.
+fn exercise(
+    arguments: &DemoArguments,
+    network: &Network,
+    stop: &Stop,
+    router: &Running,
+    report: &mut Report,
+) -> Result<()> {
+    let progress = |report: &Report, text: &str| report.live(text);
+
+    let (mut sent, mut answered, mut slowest_ms) = (0, 0, 0.0f64);
+    for from in 0..HOSTS {
+        for to in (0..HOSTS).filter(|&to| to != from) {
+            progress(report, &format!("ping         h{from} -> h{to}"));
+            let ping = network.ping(from, &format!("10.0.{to}.2"), 5, stop)?;
+            sent += ping.sent;
+            answered += ping.answered;
+            slowest_ms = slowest_ms.max(ping.average_ms);
+        }
+    }
+    let text = format!(
+        "{answered} of {sent} answered, {} pairs of hosts, {slowest_ms:.2} ms on average at most",
+        HOSTS * (HOSTS - 1)
+    );
+    report.step("ping", if answered == sent { Ok(text) } else { Err(text) });
+
+    let gateway = hosts::gateway_of(&arguments.table, FAR_ADDRESS)?;
+    network.give_address(gateway, FAR_ADDRESS)?;
+    let from = (gateway + 1) % HOSTS;
+    let ping = network.ping(from, FAR_ADDRESS, 5, stop)?;
+    let text = format!(
+        "{FAR_ADDRESS} from h{from}: by the table's route over h{gateway}, {} of {} answered",
+        ping.answered, ping.sent
+    );
+    report.step("real route", if ping.answered == ping.sent { Ok(text) } else { Err(text) });
+
+    let ping = network.ping(0, "10.0.0.1", 3, stop)?;
+    let text = format!("10.0.0.1 itself answers {} of {}", ping.answered, ping.sent);
+    report.step("router", if ping.answered == ping.sent { Ok(text) } else { Err(text) });
+
+    let hops = network.traceroute(0, "10.0.3.2", stop)?;
+    let text = format!("h0 -> h3: {}", hops.join(", "));
+    report.step("traceroute", if hops == ["10.0.0.1", "10.0.3.2"] { Ok(text) } else { Err(text) });
+
+    let mtu = network.too_big(0, "10.0.2.2", 1472, stop)?;
+    report.step(
+        "too big",
+        match mtu {
+            Some(mtu) if mtu == MTU => {
+                Ok(format!("1,500 bytes with DF set: ICMP fragmentation needed, MTU {mtu}"))
+            }
+            Some(mtu) => Err(format!("the ICMP error says MTU {mtu} instead of {MTU}")),
+            None => Err("no ICMP error for a packet of 1,500 bytes with DF set".into()),
+        },
+    );
+    let fragments = network.ping_fragmented(1, "10.0.2.2", 1472, stop)?;
+    let text = format!(
+        "1,500 bytes without DF: sent on in pieces, {} of {} answered",
+        fragments.answered, fragments.sent
+    );
+    report.step("fragments", if fragments.answered == fragments.sent { Ok(text) } else { Err(text) });
+
+    let seconds = arguments.seconds;
+    let mut show = || {
+        if let Some(line) = router.latest() {
+            report.live(&format!("iperf3       {line}"));
+        }
+    };
+    let tcp = network.iperf(1, 3, seconds, stop, &mut show)?;
+    report.step(
+        "iperf3",
+        tcp.map(|tcp| {
+            format!(
+                "TCP h1 -> h3: {:.2} Gbit/s for {seconds} s, {} retransmissions",
+                tcp.bits_per_second / 1e9,
+                thousands(tcp.retransmissions)
+            )
+        }),
+    );
+    Ok(())
+}
+
+/// Routes, packets, rate, loss, and the cycles by class of element.
+fn summarise(totals: &Totals) {
+    let number = |value: &serde_json::Value, key: &str| value[key].as_f64().unwrap_or(0.0);
+    let of_class = |class: &str| -> u64 {
+        totals
+            .elements
+            .iter()
+            .filter(|element| element["class"] == class)
+            .map(|element| number(element, "packets") as u64)
+            .sum()
+    };
+    let (received, sent) = (of_class("FromDevice"), of_class("ToDevice"));
+    println!(
+        "\n{} packets received, {} sent in {:.0} s",
+        thousands(received),
+        thousands(sent),
+        totals.seconds
+    );
+
+    let mut classes: Vec<(String, f64, f64)> = Vec::new();
+    let mut dropped: Vec<(String, u64)> = Vec::new();
+    for element in &totals.elements {
+        let class = element["class"].as_str().unwrap_or_default();
+        let (packets, cycles) = (number(element, "packets"), number(element, "cycles"));
+        match classes.iter_mut().find(|(known, ..)| known == class) {
+            Some((_, total_packets, total_cycles)) => {
+                *total_packets += packets;
+                *total_cycles += cycles;
+            }
+            None => classes.push((class.to_owned(), packets, cycles)),
+        }
+        for (reason, count) in element["drops"].as_object().into_iter().flatten() {
+            let count = count.as_u64().unwrap_or(0);
+            match dropped.iter_mut().find(|(known, _)| known == reason) {
+                Some((_, total)) => *total += count,
+                None => dropped.push((reason.clone(), count)),
+            }
+        }
+    }
+    let reasons: Vec<_> =
+        dropped.iter().map(|(reason, count)| format!("{} {reason}", thousands(*count))).collect();
+    println!("dropped: {}", if reasons.is_empty() { "none".into() } else { reasons.join(", ") });
+    classes.retain(|(_, packets, _)| *packets > 0.0);
+    classes.sort_by(|(_, _, a), (_, _, b)| b.total_cmp(a));
+    let mut table = Table::new(&[
+        ("element class", Align::Left),
+        ("packets", Align::Right),
+        ("cycles/packet", Align::Right),
+        ("share", Align::Right),
+    ]);
+    let all: f64 = classes.iter().map(|(.., cycles)| cycles).sum::<f64>().max(1.0);
+    for (class, packets, cycles) in &classes {
+        table.row([
+            class.clone(),
+            thousands(*packets as u64),
+            format!("{:.1}", cycles / packets),
+            format!("{:.1}%", cycles / all * 100.0),
+        ]);
+    }
+    print!("\n{}", table.render());
+}

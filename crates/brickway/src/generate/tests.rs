@@ -1,0 +1,241 @@
+//! Generator and sink together, over cables in memory: what the sink counts against what the cable did.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use clap::Parser;
+use packet::{Batch, Pool};
+use ports::{Event, QueueStats, RxQueue};
+
+use super::stations::{Station, Stations};
+use super::traffic::{Protocol, TrafficOptions};
+use super::trial::{Outcome, TrialOptions, run};
+use super::values::{FrameSize, Rate};
+use super::*;
+
+const PACKETS: u64 = 20_000;
+const GENERATOR: u16 = 0x1234;
+
+/// Counts the frames whose link addresses are not as they were sent: the damage that only the FCS would show.
+struct AddressWatch {
+    inner: Box<dyn RxQueue>,
+    addresses: [u8; 12],
+    damaged: Arc<AtomicU64>,
+}
+
+impl RxQueue for AddressWatch {
+    fn receive(&mut self, pool: &mut Pool, batch: &mut Batch, max: usize) -> usize {
+        let before = batch.len();
+        let count = self.inner.receive(pool, batch, max);
+        for packet in &batch.packets()[before..] {
+            if packet.data().first_chunk() != Some(&self.addresses) {
+                self.damaged.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        count
+    }
+
+    fn due_in_ns(&self) -> Option<u64> {
+        self.inner.due_in_ns()
+    }
+
+    fn stats(&self) -> QueueStats {
+        self.inner.stats()
+    }
+}
+
+/// A trial over a cable whose sending end has these faults: outcome, what the sender's port counted, and how many
+/// frames came with damaged link addresses.
+fn over_a_cable(cable: &str, faults: &str, flows: u32, size: FrameSize) -> (Outcome, QueueStats, u64) {
+    let sender = Station::open(&format!("memory:{cable}?fault=tx{faults}")).unwrap();
+    let receiver = Station::open(&format!("memory:{cable}?end=1")).unwrap();
+    let options = TrafficOptions { size, ..TrafficOptions::for_tests(Protocol::Udp, flows) };
+    let damaged = Arc::new(AtomicU64::new(0));
+    let addresses = [2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1];
+    let watch =
+        |inner| Box::new(AddressWatch { inner, addresses, damaged: damaged.clone() }) as Box<dyn RxQueue>;
+    let mut stations = Stations::new(sender, Some(receiver.wrap_rx(watch)), false, 1_518).unwrap();
+    let trial = TrialOptions {
+        rate: Rate::Max,
+        burst: 32,
+        count: Some(PACKETS),
+        duration_ns: None,
+        catches_up: false,
+        settle_ns: 50_000_000,
+    };
+    let interrupted = AtomicBool::new(false);
+    let outcome = run(&mut stations, &options, GENERATOR, &trial, &interrupted, &mut |_| {}).unwrap();
+    assert_eq!(outcome.sent, PACKETS);
+    (outcome, stations.sender().tx_stats(), damaged.load(Ordering::Relaxed))
+}
+
+#[test]
+fn a_good_cable_is_found_good() {
+    for (flows, size) in
+        [(1, FrameSize::Fixed(64)), (100, FrameSize::Imix), (3_000, FrameSize::Range(64, 1_518))]
+    {
+        let (outcome, _, _) = over_a_cable("gen-good", "", flows, size);
+        let counts = outcome.counts;
+        assert_eq!((counts.received, counts.distinct, counts.bytes), (PACKETS, PACKETS, outcome.sent_bytes));
+        assert_eq!((counts.reordered, counts.foreign, counts.faults_percent(PACKETS)), (0, 0, 0.0));
+    }
+}
+
+#[test]
+fn packets_that_the_port_did_not_take_are_sent_again_under_their_numbers() {
+    // A ring shorter than the burst is full in every round.
+    let (outcome, _, _) = over_a_cable("gen-full", "&ring=20", 3, FrameSize::Imix);
+    let counts = outcome.counts;
+    assert_eq!((counts.distinct, counts.bytes, counts.reordered), (PACKETS, outcome.sent_bytes, 0));
+    assert_eq!(counts.faults_percent(PACKETS), 0.0);
+}
+
+#[test]
+fn drops_are_counted_exactly() {
+    for seed in 1..4 {
+        let (outcome, cable, _) =
+            over_a_cable("gen-drop", &format!("&drop=3%&seed={seed}"), 7, FrameSize::Fixed(64));
+        assert!(cable.count(Event::FaultDrop) > 100);
+        assert_eq!(outcome.lost(), cable.count(Event::FaultDrop));
+        assert_eq!(outcome.counts.faults_percent(PACKETS), outcome.lost() as f64 / PACKETS as f64 * 100.0);
+        assert_eq!(
+            (outcome.counts.reordered, outcome.counts.duplicates, outcome.counts.corrupted),
+            (0, 0, 0)
+        );
+    }
+}
+
+#[test]
+fn duplicates_are_counted_exactly() {
+    for seed in 1..4 {
+        let (outcome, cable, _) =
+            over_a_cable("gen-double", &format!("&duplicate=3%&seed={seed}"), 7, FrameSize::Imix);
+        assert!(cable.count(Event::FaultDuplicate) > 100);
+        assert_eq!(outcome.counts.duplicates, cable.count(Event::FaultDuplicate));
+        assert_eq!((outcome.lost(), outcome.counts.distinct, outcome.counts.reordered), (0, PACKETS, 0));
+    }
+}
+
+#[test]
+fn corruption_is_counted_exactly() {
+    for (seed, size) in [(1, FrameSize::Fixed(64)), (2, FrameSize::Imix), (3, FrameSize::Range(64, 200))] {
+        let (outcome, cable, addresses) =
+            over_a_cable("gen-corrupt", &format!("&corrupt=5%&seed={seed}"), 7, size);
+        let injected = cable.count(Event::FaultCorrupt);
+        assert!(injected > 100 && addresses < injected);
+        assert_eq!(outcome.counts.corrupted, injected - addresses);
+        assert_eq!(outcome.counts.received, PACKETS - outcome.counts.corrupted);
+        assert_eq!((outcome.lost(), outcome.counts.duplicates, outcome.counts.foreign), (0, 0, 0));
+    }
+}
+
+#[test]
+fn reordering_is_counted_exactly() {
+    for seed in 1..4 {
+        let (outcome, cable, _) =
+            over_a_cable("gen-reorder", &format!("&reorder=3%&seed={seed}"), 1, FrameSize::Fixed(64));
+        let injected = cable.count(Event::FaultReorder);
+        assert!(injected > 100);
+        assert_eq!(outcome.counts.reordered, injected);
+        assert_eq!((outcome.lost(), outcome.counts.distinct, outcome.counts.duplicates), (0, PACKETS, 0));
+    }
+}
+
+#[test]
+fn many_faults_at_once_leave_no_packet_unexplained() {
+    for seed in 1..4 {
+        let faults = format!("&drop=2%&duplicate=2%&corrupt=2%&reorder=2%&seed={seed}");
+        let (outcome, cable, _) = over_a_cable("gen-all", &faults, 5, FrameSize::Imix);
+        let arrived = PACKETS - cable.count(Event::FaultDrop) + cable.count(Event::FaultDuplicate);
+        assert_eq!(outcome.counts.received + outcome.counts.corrupted, arrived);
+        assert_eq!(outcome.counts.received, outcome.counts.distinct + outcome.counts.duplicates);
+        assert_eq!(outcome.counts.foreign, 0);
+    }
+}
+
+#[derive(Parser)]
+struct CommandLine {
+    #[command(flatten)]
+    arguments: GenerateArguments,
+}
+
+/// Runs a command line of `gen`; what it exits with, or why it does not run.
+fn command(words: &[&str]) -> Result<ExitCode, String> {
+    let words = std::iter::once("gen").chain(words.iter().copied());
+    let line = CommandLine::try_parse_from(words).map_err(|error| error.to_string())?;
+    check(&line.arguments)?;
+    super::run(&line.arguments, &AtomicBool::new(false)).map_err(|error| format!("{error:#}"))
+}
+
+#[test]
+fn mistakes_have_clear_messages() {
+    let cases: &[(&[&str], &str)] = &[
+        (&[], "--tx <PORT>"),
+        (&["--tx", "memory:a"], "the link address to send to is not known; right would be --gateway IP"),
+        (&["--tx", "memory:a", "--rx", "memory:a"], "the link address to send to is not known"),
+        (&["--tx", "memory:a", "--rx", "none"], "the link address to send to is not known"),
+        (&["--tx", "null:", "--rx", "null:b", "--rate", "fast"], "'fast' is not a rate; right would be"),
+        (&["--tx", "null:", "--rx", "null:b", "--size", "60"], "64 to 9018, FCS counted"),
+        (&["--tx", "null:", "--rx", "null:b", "--protocol", "tcp", "--size", "64"], "the smallest is 76"),
+        (&["--tx", "null:", "--rx", "null:b", "--count", "0"], "--count 0 sends nothing"),
+        (&["--tx", "null:", "--rx", "null:b", "--flows", "0"], "0 is not in 1..=1048576"),
+        (&["--tx", "null:", "--rx", "null:b", "--dst", "10.0.0.1/8"], "right would be 10.0.0.0/8"),
+        (&["--tx", "null:", "--dst", "10.0.0.1", "--dst-file", "x"], "cannot be used with"),
+        (&["--tx", "null:", "--gateway", "10.0.0.1"], "--address <IP>"),
+        (&["--tx", "null:", "--rx", "null:b", "--dst-mac", "12:34"], "invalid value '12:34'"),
+        (&["--tx", "null:", "--rx", "null:b", "--trial", "3"], "--rfc2544"),
+        (&["--tx", "null:", "--rx", "none", "--dst-mac", "2:0:0:0:0:2", "--rfc2544"], "--rx cannot be none"),
+        (&["--tx", "null:", "--rx", "null:b", "--size", "9000"], "its MTU of 1500 allows 1518"),
+        (&["--tx", "null:", "--rx", "null:b", "--dst-file", "/none/x"], "cannot read the table '/none/x'"),
+        (&["--tx", "null:", "--rx", "pcap:"], "nothing can come back on port `pcap:`"),
+        (&["--tx", "brickbat:x", "--rx", "null:b"], "there is no driver `brickbat`"),
+    ];
+    for (words, expected) in cases {
+        let error = command(words).unwrap_err();
+        assert!(error.contains(expected), "{words:?}: {error}");
+    }
+}
+
+#[test]
+fn exit_codes_tell_loss() {
+    let quick = ["--count", "100", "--rate", "max", "--settle", "0.01", "--json"];
+    let with = |words: &[&'static str]| command(&[words, &quick].concat()).map(|code| format!("{code:?}"));
+    let (success, loss, usage) = (ExitCode::SUCCESS, ExitCode::from(LOSS), ExitCode::from(USAGE));
+    let good = with(&["--tx", "memory:gen-exit", "--rx", "memory:gen-exit?end=1"]);
+    assert_eq!(good, Ok(format!("{success:?}")));
+    assert_eq!(with(&["--tx", "null:", "--rx", "null:b"]), Ok(format!("{loss:?}")));
+    assert_eq!(with(&["--tx", "null:", "--rx", "null:b", "--allow-loss", "100"]), Ok(format!("{success:?}")));
+    let nowhere = with(&["--tx", "null:", "--rx", "none", "--dst-mac", "2:0:0:0:0:2"]);
+    assert_eq!(nowhere, Ok(format!("{success:?}")));
+    let few = with(&["--tx", "null:", "--rx", "null:b", "--flows", "2", "--sport", "1"]);
+    assert_eq!(few, Ok(format!("{usage:?}")));
+}
+
+#[test]
+fn a_throughput_search_finds_a_rate() {
+    let words = [
+        "--tx",
+        "memory:gen-2544",
+        "--rx",
+        "memory:gen-2544?end=1",
+        "--rfc2544",
+        "--sizes",
+        "64,imix",
+        "--trial",
+        "0.02",
+        "--settle",
+        "0.01",
+        "--rate",
+        "10k",
+        "--quiet",
+        "--address",
+        "10.0.0.1",
+        "--gateway",
+        "10.0.0.2",
+        "--rx-address",
+        "10.0.0.2",
+        "--allow-loss",
+        "100",
+    ];
+    assert_eq!(format!("{:?}", command(&words)), format!("{:?}", Ok::<_, String>(ExitCode::SUCCESS)));
+}

@@ -1,0 +1,387 @@
+//! What is sent: packet number `n` of a trial, for any `n`, without a memory of those before.
+//!
+//! Flows take turns: packet `n` has number `n / flows` of flow `n % flows`. So how many packets a flow has sent follows
+//! from `n` alone, and a packet that the port did not take is taken back by counting `n` down.
+//!
+//! A flow has a template: its headers with lengths, checksums and signature fields at zero, and the sums over them.
+//! Sending copies it, fills the rest with zeros (which no checksum sees) and adds the few changing words to the sums.
+
+use std::net::Ipv4Addr;
+use std::ops::Range;
+
+use packet::Packet;
+use packet::checksum::{self, combine};
+use packet::wire::ethernet::{self, EtherType, Ethernet, EthernetRepr, MacAddr};
+use packet::wire::icmp::IcmpType;
+use packet::wire::ipv4::{self, Ipv4, Ipv4Repr};
+use packet::wire::tcp::{self, TcpFlags};
+use packet::wire::{IpProtocol, OptionOctets, udp};
+
+use super::signature::{SIGNATURE_BYTES, Signature, TIMESTAMP_MASK};
+use super::values::{FCS_BYTES, FrameSize, Hosts, PortRange};
+
+/// What the packets carry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Protocol {
+    /// UDP datagrams
+    Udp,
+    /// TCP segments of no connection (ACK, PSH)
+    Tcp,
+    /// ICMP echo requests; echo replies count as received
+    Icmp,
+}
+
+/// Where the transport header starts.
+const TRANSPORT: usize = ethernet::HEADER_LEN + ipv4::MIN_HEADER_LEN;
+/// The longest template: Ethernet, IPv4, TCP, signature.
+const LONGEST_TEMPLATE: usize = TRANSPORT + tcp::MIN_HEADER_LEN + SIGNATURE_BYTES;
+const IP_LENGTH: Range<usize> = 16..18;
+const IP_CHECK: Range<usize> = 24..26;
+const UDP_LENGTH: Range<usize> = 38..40;
+const ICMP_SEQUENCE: Range<usize> = 40..42;
+/// Hops that a packet may take; RFC 1700's recommended default.
+const TTL: u8 = 64;
+
+impl Protocol {
+    #[cfg(test)]
+    pub(crate) const ALL: [Self; 3] = [Self::Udp, Self::Tcp, Self::Icmp];
+
+    const fn number(self) -> IpProtocol {
+        match self {
+            Self::Udp => IpProtocol::UDP,
+            Self::Tcp => IpProtocol::TCP,
+            Self::Icmp => IpProtocol::ICMP,
+        }
+    }
+
+    /// Bytes of the transport header.
+    const fn header_bytes(self) -> usize {
+        match self {
+            Self::Udp => udp::HEADER_LEN,
+            Self::Tcp => tcp::MIN_HEADER_LEN,
+            Self::Icmp => packet::wire::icmp::HEADER_LEN,
+        }
+    }
+
+    const fn template_bytes(self) -> usize {
+        TRANSPORT + self.header_bytes() + SIGNATURE_BYTES
+    }
+
+    /// The smallest frame that holds the signature, FCS counted.
+    pub(crate) const fn smallest_frame(self) -> u16 {
+        (self.template_bytes() + FCS_BYTES) as u16
+    }
+
+    /// Where the transport's checksum is in the frame.
+    const fn check(self) -> Range<usize> {
+        match self {
+            Self::Udp => 40..42,
+            Self::Tcp => 50..52,
+            Self::Icmp => 36..38,
+        }
+    }
+}
+
+/// Where flows go.
+#[derive(Clone, Debug)]
+pub(crate) enum Destinations {
+    Hosts(Hosts),
+    /// One address a flow.
+    Drawn(Vec<Ipv4Addr>),
+}
+
+/// What to send.
+#[derive(Clone, Debug)]
+pub(crate) struct TrafficOptions {
+    pub(crate) flows: u32,
+    pub(crate) source_mac: MacAddr,
+    pub(crate) destination_mac: MacAddr,
+    pub(crate) sources: Hosts,
+    pub(crate) destinations: Destinations,
+    pub(crate) source_ports: PortRange,
+    pub(crate) destination_ports: PortRange,
+    pub(crate) protocol: Protocol,
+    pub(crate) size: FrameSize,
+    pub(crate) seed: u64,
+}
+
+impl TrafficOptions {
+    /// How many different flows the addresses and ports give.
+    pub(crate) fn possible_flows(&self) -> u64 {
+        let destinations = match &self.destinations {
+            Destinations::Hosts(hosts) => hosts.count(),
+            // As many as are wanted were drawn.
+            Destinations::Drawn(_) => return u64::MAX,
+        };
+        [self.sources.count(), self.source_port_count(), self.destination_port_count()]
+            .into_iter()
+            .fold(destinations, u64::saturating_mul)
+    }
+
+    fn source_port_count(&self) -> u64 {
+        self.source_ports.count()
+    }
+
+    /// An ICMP echo has one number only, its identifier; it stands for the source port.
+    fn destination_port_count(&self) -> u64 {
+        if self.protocol == Protocol::Icmp { 1 } else { self.destination_ports.count() }
+    }
+}
+
+/// Headers of a flow.
+#[derive(Clone, Copy, Debug)]
+struct Template {
+    bytes: [u8; LONGEST_TEMPLATE],
+    /// Sum over the IPv4 header, length and checksum zero.
+    ip_sum: u16,
+    /// Sum over pseudo-header, transport header and signature; lengths, checksum, sequence and time stamp zero.
+    transport_sum: u16,
+}
+
+/// The packets of a trial.
+#[derive(Clone, Debug)]
+pub(crate) struct Traffic {
+    templates: Vec<Template>,
+    protocol: Protocol,
+    size: FrameSize,
+    seed: u64,
+}
+
+impl Traffic {
+    /// The traffic of `options` with `generator` in its signatures.
+    pub(crate) fn new(options: &TrafficOptions, generator: u16) -> Self {
+        let templates = (0..options.flows).map(|flow| template(options, generator, flow)).collect();
+        Self { templates, protocol: options.protocol, size: options.size, seed: options.seed }
+    }
+
+    pub(crate) fn flows(&self) -> usize {
+        self.templates.len()
+    }
+
+    /// Size of packet `number`, FCS counted. TCP has no room in the smallest frames of the IMIX, which grow.
+    #[inline]
+    pub(crate) fn size(&self, number: u64) -> u16 {
+        let flows = self.templates.len() as u64;
+        self.size.of(number % flows, number / flows, self.seed).max(self.protocol.smallest_frame())
+    }
+
+    /// How many packets of `flow` are among the first `count` of the trial.
+    #[inline]
+    pub(crate) fn sent_of_flow(&self, flow: u32, count: u64) -> u64 {
+        let flows = self.templates.len() as u64;
+        count / flows + u64::from(u64::from(flow) < count % flows)
+    }
+
+    /// Writes packet `number`, sent at `now_ns`. False when it does not fit into the frame.
+    #[inline]
+    pub(crate) fn write(&self, number: u64, now_ns: u64, packet: &mut Packet) -> bool {
+        let flows = self.templates.len() as u64;
+        let template = &self.templates[(number % flows) as usize];
+        let sequence = (number / flows) as u32;
+        let protocol = self.protocol;
+        let head = protocol.template_bytes();
+        let length = usize::from(self.size(number)) - FCS_BYTES;
+        let Some(data) = packet.reset(length) else { return false };
+        data[..head].copy_from_slice(&template.bytes[..head]);
+        data[head..].fill(0);
+
+        let ip_length = (length - ethernet::HEADER_LEN) as u16;
+        data[IP_LENGTH].copy_from_slice(&ip_length.to_be_bytes());
+        let ip_check = checksum::finish(combine(template.ip_sum, ip_length));
+        data[IP_CHECK].copy_from_slice(&ip_check.to_be_bytes());
+
+        let transport_length = (length - TRANSPORT) as u16;
+        let timestamp = now_ns & TIMESTAMP_MASK;
+        data[head - 10..head - 6].copy_from_slice(&sequence.to_be_bytes());
+        data[head - 6..head].copy_from_slice(&timestamp.to_be_bytes()[2..]);
+        let mut sum = template.transport_sum;
+        for word in
+            [sequence >> 16, sequence, (timestamp >> 32) as u32, (timestamp >> 16) as u32, timestamp as u32]
+        {
+            sum = combine(sum, word as u16);
+        }
+        let check = match protocol {
+            Protocol::Udp => {
+                data[UDP_LENGTH].copy_from_slice(&transport_length.to_be_bytes());
+                // In the pseudo-header and in the header.
+                checksum::finish_udp(combine(combine(sum, transport_length), transport_length))
+            }
+            Protocol::Tcp => checksum::finish(combine(sum, transport_length)),
+            Protocol::Icmp => {
+                data[ICMP_SEQUENCE].copy_from_slice(&(sequence as u16).to_be_bytes());
+                checksum::finish(combine(sum, sequence as u16))
+            }
+        };
+        data[protocol.check()].copy_from_slice(&check.to_be_bytes());
+        packet.set_link_header(0);
+        packet.set_network_and_transport_header(ethernet::HEADER_LEN, ipv4::MIN_HEADER_LEN);
+        true
+    }
+}
+
+fn template(options: &TrafficOptions, generator: u16, flow: u32) -> Template {
+    // The flows count through destinations, then sources, then ports, like the digits of a number.
+    let mut rest = u64::from(flow);
+    let mut digit = |count: u64| {
+        let digit = rest % count;
+        rest /= count;
+        digit
+    };
+    let destination = match &options.destinations {
+        Destinations::Hosts(hosts) => hosts.get(digit(hosts.count())),
+        Destinations::Drawn(drawn) => drawn.get(flow as usize).copied().unwrap_or(Ipv4Addr::UNSPECIFIED),
+    };
+    let source = options.sources.get(digit(options.sources.count()));
+    let source_port = options.source_ports.get(digit(options.source_port_count()));
+    let destination_port = options.destination_ports.get(digit(options.destination_port_count()));
+
+    let protocol = options.protocol;
+    let mut bytes = [0; LONGEST_TEMPLATE];
+    let fits = "the template has room for its headers";
+    let link = EthernetRepr {
+        destination: options.destination_mac,
+        source: options.source_mac,
+        ethertype: EtherType::IPV4,
+    };
+    link.emit(&mut Ethernet::new_unchecked(&mut bytes)).expect(fits);
+    let ip = Ipv4Repr {
+        source,
+        destination,
+        protocol: protocol.number(),
+        ttl: TTL,
+        dscp: 0,
+        ecn: 0,
+        // "Sources emitting atomic datagrams MAY set the IPv4 ID field to any value" (RFC 6864, section 4.1).
+        identification: 0,
+        dont_fragment: true,
+        more_fragments: false,
+        fragment_offset: 0,
+        options: OptionOctets::EMPTY,
+        payload_len: 0,
+    };
+    let mut view = Ipv4::new_unchecked(&mut bytes[ethernet::HEADER_LEN..]);
+    ip.emit(&mut view).expect(fits);
+    view.set_total_len(0);
+    view.set_checksum(0);
+    let ip_sum = checksum::sum(&bytes[ethernet::HEADER_LEN..TRANSPORT]);
+
+    let header = &mut bytes[TRANSPORT..];
+    match protocol {
+        Protocol::Udp => {
+            header[..2].copy_from_slice(&source_port.to_be_bytes());
+            header[2..4].copy_from_slice(&destination_port.to_be_bytes());
+        }
+        Protocol::Tcp => {
+            let mut segment = tcp::Tcp::new_unchecked(&mut header[..]);
+            segment.set_source_port(source_port);
+            segment.set_destination_port(destination_port);
+            segment.set_sequence(1);
+            segment.set_acknowledgment(1);
+            segment.set_header_len_and_flags(tcp::MIN_HEADER_LEN, TcpFlags::ACK | TcpFlags::PSH);
+            segment.set_window(u16::MAX);
+        }
+        Protocol::Icmp => {
+            header[0] = IcmpType::ECHO_REQUEST.0;
+            header[4..6].copy_from_slice(&source_port.to_be_bytes());
+        }
+    }
+    let signature = Signature { generator, flow, sequence: 0, sent_ns: 0 };
+    let end = protocol.header_bytes() + SIGNATURE_BYTES;
+    header[protocol.header_bytes()..end].copy_from_slice(&signature.bytes());
+    let mut transport_sum = checksum::sum(&header[..end]);
+    if protocol != Protocol::Icmp {
+        let pseudo = checksum::pseudo_v4(source, destination, protocol.number().0, 0);
+        transport_sum = combine(transport_sum, pseudo);
+    }
+    Template { bytes, ip_sum, transport_sum }
+}
+
+#[cfg(test)]
+impl TrafficOptions {
+    /// So many flows of the smallest frames.
+    pub(crate) fn for_tests(protocol: Protocol, flows: u32) -> Self {
+        Self {
+            flows,
+            source_mac: MacAddr([2, 0, 0, 0, 0, 1]),
+            destination_mac: MacAddr([2, 0, 0, 0, 0, 2]),
+            sources: "198.18.0.0/24".parse().unwrap(),
+            destinations: Destinations::Hosts("198.19.0.0/24".parse().unwrap()),
+            source_ports: "1024-2047".parse().unwrap(),
+            destination_ports: "9".parse().unwrap(),
+            protocol,
+            size: FrameSize::Fixed(protocol.smallest_frame()),
+            seed: 1,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::signature::{Verdict, judge};
+    use super::*;
+    use packet::{Pool, PoolOptions};
+    use proptest::prelude::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn the_smallest_udp_packet_fills_the_smallest_frame() {
+        assert_eq!(Protocol::Udp.smallest_frame(), 64);
+        assert_eq!(Protocol::Icmp.smallest_frame(), 64);
+        assert_eq!(Protocol::Tcp.smallest_frame(), 76);
+    }
+
+    #[test]
+    fn flows_differ() {
+        let mut options = TrafficOptions::for_tests(Protocol::Udp, 1_000);
+        options.destinations = Destinations::Hosts("198.19.0.0/30".parse().unwrap());
+        options.sources = "198.18.0.0/31".parse().unwrap();
+        options.source_ports = "1-125".parse().unwrap();
+        options.destination_ports = "1-2".parse().unwrap();
+        assert_eq!(options.possible_flows(), 1_000);
+        let traffic = Traffic::new(&options, 1);
+        let different: HashSet<[u8; 12]> =
+            traffic.templates.iter().map(|template| *template.bytes[26..].first_chunk().unwrap()).collect();
+        assert_eq!(different.len(), 1_000);
+    }
+
+    #[test]
+    fn drawn_destinations_are_used() {
+        let mut options = TrafficOptions::for_tests(Protocol::Udp, 2);
+        options.destinations = Destinations::Drawn(vec![[10, 0, 0, 1].into(), [10, 0, 0, 2].into()]);
+        let traffic = Traffic::new(&options, 1);
+        assert_eq!(traffic.templates[1].bytes[30..34], [10, 0, 0, 2]);
+    }
+
+    #[test]
+    fn a_packet_too_long_for_its_frame_is_not_written() {
+        let mut options = TrafficOptions::for_tests(Protocol::Udp, 1);
+        options.size = FrameSize::Fixed(9_000);
+        let mut pool = Pool::new(PoolOptions { frames: 1, ..PoolOptions::default() }).unwrap();
+        assert!(!Traffic::new(&options, 1).write(0, 0, &mut pool.allocate().unwrap()));
+    }
+
+    proptest! {
+        #[test]
+        fn each_packet_is_right_and_numbered(
+            protocol in prop::sample::select(Protocol::ALL.to_vec()),
+            flows in 1u32..50, number in 0u64..1 << 40, now: u64, size in 76u16..1_500, generator: u16,
+        ) {
+            let mut options = TrafficOptions::for_tests(protocol, flows);
+            options.size = FrameSize::Fixed(size);
+            let traffic = Traffic::new(&options, generator);
+            let mut pool = Pool::new(PoolOptions { frames: 1, ..PoolOptions::default() }).unwrap();
+            let mut packet = pool.allocate().unwrap();
+            // Frames hold what others left.
+            packet.reset(1_800).unwrap().fill(0xee);
+            prop_assert!(traffic.write(number, now, &mut packet));
+            prop_assert_eq!(packet.len() + 4, usize::from(size));
+            let flow = (number % u64::from(flows)) as u32;
+            let sequence = number / u64::from(flows);
+            let signature =
+                Signature { generator, flow, sequence: sequence as u32, sent_ns: now & TIMESTAMP_MASK };
+            prop_assert_eq!(judge(packet.data(), generator), Verdict::Ours(signature));
+            prop_assert_eq!(traffic.sent_of_flow(flow, number), sequence);
+            prop_assert_eq!(traffic.sent_of_flow(flow, number + 1), sequence + 1);
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! A trial: packets at a rate for a time, and what came back. One thread sends and receives in turns, so that a packet
+//! is never judged before it was counted as sent.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::{Result, bail};
+use packet::Batch;
+
+use super::histogram::Histogram;
+use super::pacing::Pacer;
+use super::sink::{Counts, Sink};
+use super::stations::{Expected, Stations};
+use super::traffic::{Traffic, TrafficOptions};
+use super::values::Rate;
+
+/// A wait longer than this is slept, not spun.
+const SHORTEST_SLEEP_NS: u64 = 1_000_000;
+/// A sleep ends so long before the next packet is due: waking takes its time.
+const WAKE_NS: u64 = 150_000;
+/// When every packet has come, duplicates may still be under way.
+const GRACE_NS: u64 = 100_000_000;
+const SECOND_NS: u64 = 1_000_000_000;
+
+/// How fast, how many, how long.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TrialOptions {
+    pub(crate) rate: Rate,
+    /// Most packets sent at a time, 1 to 256.
+    pub(crate) burst: usize,
+    pub(crate) count: Option<u64>,
+    pub(crate) duration_ns: Option<u64>,
+    /// Whether time in which this thread could not run is made good; see [`Pacer`].
+    pub(crate) catches_up: bool,
+    /// How long to wait for packets after the last one that was sent or came.
+    pub(crate) settle_ns: u64,
+}
+
+/// What happened.
+#[derive(Clone, Debug)]
+pub(crate) struct Outcome {
+    pub(crate) sent: u64,
+    /// Bytes sent, FCS counted.
+    pub(crate) sent_bytes: u64,
+    /// How long the sending took.
+    pub(crate) sending_ns: u64,
+    /// From the first packet that was sent to the last that came.
+    pub(crate) receiving_ns: u64,
+    pub(crate) counts: Counts,
+    pub(crate) latency: Histogram,
+}
+
+impl Outcome {
+    pub(crate) fn lost(&self) -> u64 {
+        self.counts.lost(self.sent)
+    }
+
+    /// Packets a second that were sent.
+    pub(crate) fn offered_pps(&self) -> f64 {
+        per_second(self.sent, self.sending_ns)
+    }
+
+    /// Bits a second that were sent, FCS counted.
+    pub(crate) fn offered_bps(&self) -> f64 {
+        per_second(self.sent_bytes * 8, self.sending_ns)
+    }
+
+    pub(crate) fn received_pps(&self) -> f64 {
+        per_second(self.counts.received, self.receiving_ns.max(self.sending_ns))
+    }
+
+    pub(crate) fn received_bps(&self) -> f64 {
+        per_second(self.counts.bytes * 8, self.receiving_ns.max(self.sending_ns))
+    }
+}
+
+fn per_second(count: u64, ns: u64) -> f64 {
+    count as f64 * 1e9 / ns.max(1) as f64
+}
+
+/// How it goes, once a second.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Progress {
+    pub(crate) elapsed_ns: u64,
+    pub(crate) sent: u64,
+    pub(crate) counts: Counts,
+}
+
+/// Runs a trial. `generator` is a number that no trial before had.
+pub(crate) fn run(
+    stations: &mut Stations,
+    traffic_options: &TrafficOptions,
+    generator: u16,
+    options: &TrialOptions,
+    interrupted: &AtomicBool,
+    progress: &mut dyn FnMut(&Progress),
+) -> Result<Outcome> {
+    let traffic = Traffic::new(traffic_options, generator);
+    let mut sink = Sink::new(generator, if stations.has_sink() { traffic.flows() } else { 0 });
+    let mut sender = Sender {
+        batch: Batch::new(),
+        next: 0,
+        bytes: 0,
+        last_ns: 0,
+        limit: options.count.unwrap_or(u64::MAX),
+        burst: options.burst,
+    };
+    let clock = stations.clock();
+    let start_ns = clock.now_ns();
+    let end_ns = options.duration_ns.map_or(u64::MAX, |duration| start_ns.saturating_add(duration));
+    let largest = traffic_options.size.largest();
+    let mut pacer = Pacer::new(options.rate, options.burst, largest, start_ns);
+    if options.catches_up {
+        pacer = pacer.catching_up();
+    }
+    let mut sending_ended_ns = None;
+    let mut next_progress_ns = start_ns + SECOND_NS;
+    loop {
+        let received =
+            stations.receive(&mut Expected { sink: &mut sink, traffic: &traffic, sent: sender.next });
+        let now_ns = clock.now_ns();
+        let mut sent = 0;
+        let mut idle_ns = 0;
+        match sending_ended_ns {
+            None => {
+                let over = now_ns >= end_ns || sender.next >= sender.limit;
+                if over || interrupted.load(Ordering::Relaxed) {
+                    // A paced packet takes its whole interval; the last one too.
+                    let last_ns = sender.last_ns.max(start_ns);
+                    sending_ended_ns = Some(last_ns + pacer.due_in_ns(last_ns));
+                } else {
+                    sent = sender.send_due(stations, &traffic, &mut pacer, now_ns)?;
+                    idle_ns = pacer.due_in_ns(now_ns).min(end_ns - now_ns);
+                }
+            }
+            Some(ended_ns) => {
+                let quiet_since = sink.counts.last_ns.max(ended_ns);
+                let quiet_ns = now_ns.saturating_sub(quiet_since);
+                let complete = sink.counts.lost(sender.next) == 0 || !stations.has_sink();
+                let patience = if complete { GRACE_NS.min(options.settle_ns) } else { options.settle_ns };
+                if quiet_ns >= patience {
+                    break;
+                }
+                idle_ns = patience - quiet_ns;
+            }
+        }
+        if now_ns >= next_progress_ns {
+            next_progress_ns += SECOND_NS;
+            progress(&Progress { elapsed_ns: now_ns - start_ns, sent: sender.next, counts: sink.counts });
+        }
+        if sent == 0 {
+            stations.flush();
+            if received == 0 && idle_ns > SHORTEST_SLEEP_NS {
+                let until_progress = next_progress_ns.saturating_sub(now_ns);
+                // Wakes now and then to see an interruption.
+                stations.doze((idle_ns - WAKE_NS).min(until_progress).min(SECOND_NS / 20));
+            }
+        }
+    }
+    let ended_ns = sending_ended_ns.unwrap_or(start_ns);
+    Ok(Outcome {
+        sent: sender.next,
+        sent_bytes: sender.bytes,
+        sending_ns: ended_ns - start_ns,
+        receiving_ns: sink.counts.last_ns.saturating_sub(start_ns),
+        counts: sink.counts,
+        latency: sink.latency,
+    })
+}
+
+struct Sender {
+    batch: Batch,
+    /// Number of the next packet: so many were sent.
+    next: u64,
+    bytes: u64,
+    last_ns: u64,
+    limit: u64,
+    burst: usize,
+}
+
+impl Sender {
+    /// Sends what is due, one burst at most; how many packets.
+    #[inline]
+    fn send_due(
+        &mut self,
+        stations: &mut Stations,
+        traffic: &Traffic,
+        pacer: &mut Pacer,
+        now_ns: u64,
+    ) -> Result<usize> {
+        pacer.advance(now_ns);
+        if !pacer.is_due(now_ns) {
+            return Ok(0);
+        }
+        let wanted = (self.limit - self.next).min(self.burst as u64) as usize;
+        stations.pool.allocate_batch(&mut self.batch, wanted);
+        let mut number = self.next;
+        for packet in self.batch.iter_mut() {
+            if !pacer.is_due(now_ns) {
+                break;
+            }
+            if !traffic.write(number, now_ns, packet) {
+                bail!("a packet of {} bytes does not fit into a frame of the pool", traffic.size(number));
+            }
+            pacer.spend(traffic.size(number));
+            number += 1;
+        }
+        let built = (number - self.next) as usize;
+        while self.batch.len() > built
+            && let Some(packet) = self.batch.pop()
+        {
+            stations.pool.free_packet(packet);
+        }
+        if built == 0 {
+            return Ok(0);
+        }
+        let taken = stations.send(&mut self.batch);
+        // What the port has no room for was not sent: its numbers are given again.
+        while let Some(packet) = self.batch.pop() {
+            stations.pool.free_packet(packet);
+            number -= 1;
+            pacer.refund(traffic.size(number));
+        }
+        for sent in self.next..number {
+            self.bytes += u64::from(traffic.size(sent));
+        }
+        self.next = number;
+        if taken > 0 {
+            self.last_ns = now_ns;
+        }
+        Ok(taken)
+    }
+}

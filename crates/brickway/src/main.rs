@@ -1,0 +1,77 @@
+//! The program: subcommands and nothing else. Each has its file; what they do is in the crates below.
+
+#![forbid(unsafe_code)]
+
+mod bench;
+mod check;
+mod demo;
+mod generate;
+mod load;
+mod manual;
+mod output;
+mod run;
+mod table;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// A software router. Its behaviour is a Click configuration: elements wired together, in a file that you
+/// can read and change.
+#[derive(Parser, Debug)]
+#[command(
+    name = "brickway",
+    version,
+    after_help = "Examples:
+  brickway demo                                 see it route between four Linux hosts
+  brickway run examples/ip-router.click         run a router until Ctrl-C
+  brickway check router.click --dot | dot -Tsvg -o router.svg
+  brickway help DecIPTTL                        the manual of an element
+
+Exit codes: 0 done, 1 the configuration or the machine does not allow it, 2 wrong usage, 3 packets were lost
+(gen) or a check failed (demo).",
+    disable_help_subcommand = true
+)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand, Debug)]
+enum Command {
+    /// Run a configuration
+    Run(run::RunArguments),
+    /// Check a configuration: mistakes, elements, connections; nothing is opened
+    Check(check::CheckArguments),
+    /// List the elements that configurations may use
+    Elements(manual::ElementsArguments),
+    /// Show the manual of an element, or this program's help
+    Help(manual::HelpArguments),
+    /// Generate traffic on a port and judge what comes back
+    Gen(generate::GenerateArguments),
+    /// Measure
+    #[command(subcommand)]
+    Bench(bench::BenchCommand),
+    /// Route between four Linux hosts on this machine, and show that it works (needs root)
+    Demo(demo::DemoArguments),
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let result = match cli.command {
+        Command::Run(arguments) => run::run(&arguments),
+        Command::Check(arguments) => check::check(&arguments),
+        Command::Elements(arguments) => manual::elements(&arguments),
+        Command::Help(arguments) => manual::help(&arguments),
+        Command::Gen(arguments) => generate::generate(&arguments),
+        Command::Bench(command) => bench::bench(&command),
+        Command::Demo(arguments) => demo::demo(&arguments),
+    };
+    match result {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("brickway: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
