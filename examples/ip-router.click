@@ -62,11 +62,11 @@ out3 :: PortOutput($PORT3, $IP3, $MAC3, 4);
 
 check :: CheckIPHeader(INTERFACES $IP0/24 $IP1/24 $IP2/24 $IP3/24, VERBOSE false);
 
-// Output 0 is the router itself, 1 to 4 are the ports. Prefixes of the table's file leave over one of the
-// four gateways, chosen by the hash of their origin.
+// Output 0 is the router itself, 1 to 4 are the ports, 5 is for what no other route fits. Prefixes of the table's
+// file leave over one of the four gateways, chosen by the hash of their origin.
 rt :: RadixIPLookup(
     $IP0/32 0, $IP1/32 0, $IP2/32 0, $IP3/32 0,
-    $NET0 1, $NET1 2, $NET2 3, $NET3 4,
+    $NET0 1, $NET1 2, $NET2 3, $NET3 4, 0.0.0.0/0 5,
     FILE $TABLE,
     VIA $VIA);
 
@@ -83,6 +83,10 @@ rt[2] -> out1;
 rt[3] -> out2;
 rt[4] -> out3;
 out0, out1, out2, out3 => rt, rt, rt, rt;
+
+// RFC 1812 5.2.7.1: "If a router can not forward a packet because it has no routes at all to the destination",
+// it says so.
+rt[5] -> Punt -> ICMPError($IP0, unreachable, net) -> rt;
 
 // Packets to the router's own addresses: it answers pings, and says of everything else that nobody listens.
 rt[0] -> Punt -> local :: IPClassifier(icmp type echo, udp or tcp, -);

@@ -10,6 +10,7 @@ use std::process::ExitCode;
 use anyhow::{Result, bail};
 use clap::{Args, CommandFactory};
 use graph::Class;
+use graph::lang::nearest;
 
 use crate::output::print;
 use crate::table::{Align, Table};
@@ -146,15 +147,16 @@ pub(crate) fn help(arguments: &HelpArguments) -> Result<ExitCode> {
         .class(name)
         .or_else(|| registry.classes().find(|class| class.name.eq_ignore_ascii_case(name)));
     let Some(class) = class else {
-        let near: Vec<_> = registry
-            .classes()
-            .map(|class| class.name)
-            .filter(|known| known.to_lowercase().contains(&name.to_lowercase()))
-            .collect();
-        if near.is_empty() {
-            bail!("no element and no subcommand is called '{name}'; see 'brickway elements'");
+        let part = |known: &&str| known.to_lowercase().contains(&name.to_lowercase());
+        let mut near: Vec<_> = registry.classes().map(|class| class.name).filter(part).collect();
+        let similar = nearest(name, registry.classes().map(|class| class.name));
+        near.extend(similar.filter(|similar| !near.contains(similar)));
+        match near.as_slice() {
+            [] => bail!("no element and no subcommand is called '{name}'; 'brickway elements' lists them"),
+            near => {
+                bail!("no element and no subcommand is called '{name}'; did you mean {}?", near.join(" or "))
+            }
         }
-        bail!("no element and no subcommand is called '{name}'; did you mean {}?", near.join(", "));
     };
     print(&render(class, std::io::stdout().is_terminal()));
     Ok(ExitCode::SUCCESS)

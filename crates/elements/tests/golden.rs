@@ -132,7 +132,7 @@ fn duration_ns(text: &str) -> Option<u64> {
     number.parse::<u64>().ok()?.checked_mul(scale)
 }
 
-/// Rows of 16 bytes; those of `marked` stand between brackets.
+/// Rows of 16 bytes; the one at `marked` stands in brackets.
 fn hex(bytes: &[Option<u8>], marked: Option<usize>) -> String {
     let mut text = String::new();
     for (row, chunk) in bytes.chunks(16).enumerate() {

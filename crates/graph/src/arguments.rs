@@ -123,6 +123,15 @@ impl Arguments {
         Ok(values)
     }
 
+    /// Replaces each positional argument for which `rewrite` has another text.
+    pub fn rewrite_positional(&mut self, rewrite: impl Fn(&str) -> Option<String>) {
+        for argument in &mut self.positional {
+            if let Some(text) = rewrite(argument) {
+                *argument = text;
+            }
+        }
+    }
+
     /// All positional arguments that are left, as raw text.
     pub fn rest(&mut self) -> Vec<String> {
         self.position += self.positional.len();

@@ -333,29 +333,30 @@ impl Context {
         let mut odd = None;
         for packet in batch.packets_mut() {
             let output = classify(packet);
-            match first {
-                None => first = Some(output),
-                Some(known) if known != output => {
+            match (first, output) {
+                (None, Ok(output)) => first = Some(output),
+                (Some(known), Ok(output)) if known == output => {}
+                _ => {
                     odd = Some(output);
                     break;
                 }
-                _ => {}
             }
             same += 1;
         }
-        let Some(first) = first else { return };
         if same == count {
             match first {
-                Ok(0) if !self.slots[self.current as usize].outputs.is_empty() => {}
-                Ok(output) => self.emit_batch(output, batch),
-                Err(reason) => self.drop_batch(batch, reason),
+                Some(0) if !self.slots[self.current as usize].outputs.is_empty() => {}
+                Some(output) => self.emit_batch(output, batch),
+                None => {}
             }
             return;
         }
         let mut packets = std::mem::replace(batch, self.spare_batch());
         for (index, mut packet) in packets.drain().enumerate() {
-            let output =
-                if index < same { first } else { odd.take().unwrap_or_else(|| classify(&mut packet)) };
+            let output = match first {
+                Some(output) if index < same => Ok(output),
+                _ => odd.take().unwrap_or_else(|| classify(&mut packet)),
+            };
             match output {
                 Ok(output) => self.emit(output, packet),
                 Err(reason) => self.drop(packet, reason),

@@ -108,6 +108,15 @@ pub trait Port: Send {
     /// # Errors
     /// [`PortError::NoSuchQueue`]; [`PortError::QueueTaken`] when asked twice.
     fn take_tx(&mut self, queue: usize) -> Result<Box<dyn TxQueue>, PortError>;
+
+    /// Receives frames to other hosts too, for as long as the port is there. On a cable that has no other hosts
+    /// there is nothing to do.
+    ///
+    /// # Errors
+    /// [`PortError::System`] when the kernel does not allow it.
+    fn set_promiscuous(&mut self) -> Result<(), PortError> {
+        Ok(())
+    }
 }
 
 /// A receive queue, owned by one worker.

@@ -43,7 +43,7 @@ pub const DRIVERS: &[DriverDoc] = &[
         help: "a network interface through memory-mapped packet rings (Linux 4.20 or newer)",
         options: &[
             option("ring", "SLOTS", "slots of each receive and transmit ring (default 2048)"),
-            option("promiscuous", "yes|no", "receive frames to other hosts too (default yes)"),
+            option("promiscuous", "yes|no", "receive frames to other hosts too (default no)"),
         ],
     },
     DriverDoc {

@@ -235,8 +235,10 @@ impl Drop for Folder {
     }
 }
 
+/// One next hop for everything. In two halves, because the example router has its own route for 0.0.0.0/0.
 fn default_route() -> Vec<Row> {
-    vec![Row { prefix: ipnet::Ipv4Net::default(), origin: 1 }]
+    let half = |first: u8| ipnet::Ipv4Net::new_assert(Ipv4Addr::new(first, 0, 0, 0), 1);
+    vec![Row { prefix: half(0), origin: 1 }, Row { prefix: half(128), origin: 1 }]
 }
 
 /// The link address of port `port`, as in the example's definitions.

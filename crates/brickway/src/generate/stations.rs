@@ -59,6 +59,8 @@ pub(crate) struct Station {
 impl Station {
     pub(crate) fn open(spec: &str) -> Result<Self> {
         let mut port = ports::open(spec, &OpenOptions::default())?;
+        // Link addresses are the user's choice here, so the card's own filter must not stand in the way.
+        port.set_promiscuous()?;
         let info = port.info();
         let rx = if info.rx_queues > 0 { Some(port.take_rx(0)?) } else { None };
         let tx = port.take_tx(0)?;

@@ -23,6 +23,14 @@ const OUT_OF_REACH: usize = isize::MAX as usize;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Target(u32);
 
+impl Target {
+    /// The output, for a target that is a decision; `None` drops.
+    #[inline(always)]
+    fn decision(self) -> Option<u32> {
+        if self == DROP { None } else { Some(self.0 & !DECIDED) }
+    }
+}
+
 const DECIDED: u32 = 1 << 31;
 const DROP: Target = Target(u32::MAX);
 /// Marks a free slot of a hash table.
@@ -53,9 +61,20 @@ struct Node {
     end: u32,
 }
 
+/// One comparison at the entry that decides at once: `Classifier(12/0806 20/0001, ..., 12/0800, -)` has one
+/// for IPv4. Tried before the walk, because most packets of most configurations end here.
+#[derive(Clone, Copy, Debug)]
+struct Shortcut {
+    offset: usize,
+    mask: u32,
+    value: u32,
+    decision: Option<u32>,
+}
+
 #[derive(Clone, Debug)]
 pub(super) struct Dispatch {
     entry: Target,
+    shortcut: Option<Shortcut>,
     nodes: Vec<Node>,
     cases: Vec<(u32, Target)>,
 }
@@ -63,7 +82,32 @@ pub(super) struct Dispatch {
 impl Dispatch {
     #[inline]
     pub(super) fn run(&self, data: &[u8], network: usize, transport: usize) -> Option<u32> {
+        if let Some(shortcut) = &self.shortcut
+            && let Some(bytes) = data.get(shortcut.offset..).and_then(<[u8]>::first_chunk::<4>)
+            && u32::from_be_bytes(*bytes) & shortcut.mask == shortcut.value
+        {
+            return shortcut.decision;
+        }
         self.walk(data, network, transport, || ())
+    }
+
+    /// A case of the entry node that decides at once.
+    fn shortcut(&self) -> Option<Shortcut> {
+        let node = self.nodes.get(self.entry.0 as usize).filter(|node| matches!(node.base, Base::Data))?;
+        let (value, target) = match node.shape {
+            Shape::One => (node.value, node.hit),
+            Shape::Scan | Shape::Hash => {
+                let cases = &self.cases[node.first as usize..node.end as usize];
+                let decided = |&&(_, target): &&(u32, Target)| target != FREE && target.0 >= DECIDED;
+                *cases.iter().find(decided)?
+            }
+        };
+        (target.0 >= DECIDED).then(|| Shortcut {
+            offset: usize::from(node.offset),
+            mask: node.mask,
+            value,
+            decision: target.decision(),
+        })
     }
 
     #[inline(always)]
@@ -94,7 +138,7 @@ impl Dispatch {
                 Shape::Hash => self.look_up(node, word),
             };
         }
-        if at == DROP { None } else { Some(at.0 & !DECIDED) }
+        at.decision()
     }
 
     #[inline]
@@ -136,7 +180,7 @@ impl Dispatch {
             // cases, tails are jumped to instead.
             cases_left: steps.len() * 4 + 64,
         };
-        let mut dispatch = Dispatch { entry: DROP, nodes: Vec::new(), cases: Vec::new() };
+        let mut dispatch = Dispatch { entry: DROP, shortcut: None, nodes: Vec::new(), cases: Vec::new() };
         dispatch.entry = compiler.target(entry);
         let mut next = 0;
         while next < compiler.waiting.len() {
@@ -145,6 +189,7 @@ impl Dispatch {
             dispatch.nodes.push(node);
             next += 1;
         }
+        dispatch.shortcut = dispatch.shortcut();
         dispatch
     }
 

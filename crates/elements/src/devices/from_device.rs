@@ -1,5 +1,5 @@
 //! =c
-//! FromDevice(DEVNAME, [I<keywords> PROMISC, BURST, STOP])
+//! FromDevice(DEVNAME, [PROMISC, SNAPLEN, I<keywords> BURST, STOP, SNIFFER])
 //!
 //! =s devices
 //! receives packets from a port
@@ -17,12 +17,16 @@
 //! PROMISC: boolean. Whether to receive packets to other hosts too. False by default; true asks the port for
 //! promiscuous mode.
 //!
+//! SNAPLEN: cut received packets to this many bytes. By default they are received whole.
+//!
 //! BURST: packets received at a time, 1 to 256. The router's burst by default.
 //!
 //! STOP: boolean. Whether the router stops when the port (a file) is at its end. False by default.
 //!
-//! Unlike Click's, it never takes packets away from Linux: what the kernel does with them is up to the
-//! driver (SNIFFER is not supported). Losses that the driver reports are counted as drops of this element.
+//! SNIFFER: boolean. Must be true, which is the default: it never takes packets away from Linux, what the kernel
+//! does with them is up to the driver.
+//!
+//! Losses that the driver reports are counted as drops of this element.
 //!
 //! =h count read-only
 //! Packets received.
@@ -59,12 +63,22 @@ pub(crate) static CLASS: Class = Class {
     make,
 };
 
-fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
+pub(super) fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
     let name: String = setup.arguments.required("DEVNAME")?;
-    let promiscuous = setup.arguments.keyword_or("PROMISC", false)?;
+    let promiscuous = setup.arguments.optional("PROMISC")?.unwrap_or(false);
+    let snap_length = setup.arguments.optional("SNAPLEN")?.unwrap_or(usize::MAX);
     let burst: Option<usize> = setup.arguments.keyword("BURST")?;
     let stop = setup.arguments.keyword_or("STOP", false)?;
+    let sniffer = setup.arguments.keyword_or("SNIFFER", true)?;
     setup.arguments.finish()?;
+    if !sniffer {
+        return Err(
+            "SNIFFER: only true is supported; give the interface no addresses, and Linux leaves its \
+            packets alone"
+                .to_owned()
+                .into(),
+        );
+    }
     if let Some(burst) = burst.filter(|burst| !(1..=MAX_BATCH).contains(burst)) {
         return Err(format!("BURST: expected 1 to {MAX_BATCH} packets, got {burst}").into());
     }
@@ -72,14 +86,18 @@ fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
         return Ok(Box::new(Unopened));
     }
     let port = OpenPort::of(setup, &name)?;
+    if promiscuous {
+        port.set_promiscuous()?;
+    }
     let queue = port.take_rx(setup.copy().index)?;
-    Ok(Box::new(FromDevice { promiscuous, burst, stop, ..FromDevice::new(port, queue) }))
+    Ok(Box::new(FromDevice { promiscuous, snap_length, burst, stop, ..FromDevice::new(port, queue) }))
 }
 
 pub(super) struct FromDevice {
     port: Arc<OpenPort>,
     queue: Option<Box<dyn RxQueue>>,
     promiscuous: bool,
+    snap_length: usize,
     burst: Option<usize>,
     stop: bool,
     losses: Losses,
@@ -87,7 +105,15 @@ pub(super) struct FromDevice {
 
 impl FromDevice {
     pub(super) fn new(port: Arc<OpenPort>, queue: Option<Box<dyn RxQueue>>) -> Self {
-        Self { port, queue, promiscuous: false, burst: None, stop: false, losses: Losses::default() }
+        Self {
+            port,
+            queue,
+            promiscuous: false,
+            snap_length: usize::MAX,
+            burst: None,
+            stop: false,
+            losses: Losses::default(),
+        }
     }
 }
 
@@ -110,6 +136,9 @@ impl Element for FromDevice {
         let max = self.burst.unwrap_or(cx.burst());
         let mut batch = cx.spare_batch();
         let count = queue.receive(cx.pool(), &mut batch, max);
+        if self.snap_length != usize::MAX {
+            batch.iter_mut().for_each(|packet| packet.truncate(self.snap_length));
+        }
         cx.emit_batch(0, &mut batch);
         cx.recycle(batch);
         if count > 0 {
@@ -188,7 +217,8 @@ mod tests {
     fn mistakes() {
         assert!(configure(&CLASS, "").unwrap_err()[0].contains("DEVNAME"));
         assert!(configure(&CLASS, "null:x, BURST 0").unwrap_err()[0].contains("1 to 256"));
-        assert!(configure(&CLASS, "null:x, SNIFFER false").unwrap_err()[0].contains("'SNIFFER'"));
+        assert!(configure(&CLASS, "null:x, SNIFFER false").unwrap_err()[0].contains("only true"));
+        assert!(configure(&CLASS, "null:x, METHOD PCAP").unwrap_err()[0].contains("'METHOD'"));
         let error = configure(&CLASS, "no-such-interface-0").unwrap_err();
         assert!(error[0].contains("no-such-interface-0"), "{error:?}");
     }
@@ -206,6 +236,17 @@ mod tests {
         let sent: u64 = bench.read("to.count").parse().unwrap();
         assert!(sent + 64 >= received, "{sent} of {received}");
         assert_eq!(bench.stats("from").packets, received);
+    }
+
+    #[test]
+    fn arguments_by_position_and_cut_packets() {
+        let shared = Shared::default();
+        let port = MemoryLoop::new(vec![vec![1; 60]]);
+        shared.get_or_make::<_, ()>(&OpenPort::key("loop"), || Ok(OpenPort::new(Box::new(port)))).unwrap();
+        let config = "FromDevice(loop, true, 20, BURST 1) -> out :: TestOutput";
+        let mut bench = Bench::try_new(&registry(), config, 32, &shared).unwrap();
+        bench.run(1);
+        assert_eq!(bench.taken("out"), [[1; 20]]);
     }
 
     #[test]

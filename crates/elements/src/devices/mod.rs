@@ -8,6 +8,7 @@
 mod from_device;
 mod from_dump;
 mod from_host;
+mod poll_device;
 #[cfg(test)]
 mod testing;
 mod to_device;
@@ -25,6 +26,7 @@ pub static CLASSES: &[&Class] = &[
     &from_device::CLASS,
     &from_dump::CLASS,
     &from_host::CLASS,
+    &poll_device::CLASS,
     &to_device::CLASS,
     &to_dump::CLASS,
     &to_host::CLASS,
@@ -95,6 +97,12 @@ impl OpenPort {
                 OpenOptions { rx_queues: copy.workers, tx_queues: copy.count(), ..OpenOptions::default() };
             ports::open(spec, &options).map(Self::new).map_err(|error| ConfigError::new(error.to_string()))
         })
+    }
+
+    /// Has the port receive frames to other hosts too.
+    fn set_promiscuous(&self) -> Result<(), ConfigError> {
+        let mut port = self.port.lock().unwrap_or_else(PoisonError::into_inner);
+        port.set_promiscuous().map_err(|error| ConfigError::new(error.to_string()))
     }
 
     /// Receive queue `queue`; `None` when the port has fewer.

@@ -15,6 +15,8 @@
 //! =item DETAILS
 //! whether there is a C<drop_details> handler; false by default.
 //!
+//! =back
+//!
 //! Drop reasons: not ICMP, bad packet length, bad ICMP checksum.
 //!
 //! =h drops read-only

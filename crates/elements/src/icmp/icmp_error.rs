@@ -37,6 +37,8 @@
 //! =item SET_FIX_ANNO
 //! whether the "fix source" annotation is set; true by default. USE_FIX_ANNO is the same.
 //!
+//! =back
+//!
 //! Where the packet came by a source route, the error takes it back. Other than in Click, that goes as RFC 1122,
 //! 3.2.1.8 says: first to the last router of the route, and to the source at its end.
 //!

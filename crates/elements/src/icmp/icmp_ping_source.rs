@@ -31,6 +31,8 @@
 //! =item VERBOSE
 //! whether a line is printed for each reply; true by default.
 //!
+//! =back
+//!
 //! With several workers one of them sends; the counts are common to all. MIRROR is not supported, and no summary
 //! is printed at the end: read it.
 //!

@@ -33,6 +33,8 @@
 //! =item DETAILS
 //! whether there is a C<drop_details> handler; false by default.
 //!
+//! =back
+//!
 //! The old form CheckIPHeader(BADSRC, OFFSET) works too; there, 0.0.0.0 and 255.255.255.255 are bad sources
 //! beside those given.
 //!

@@ -18,6 +18,8 @@
 //! =item CHECKSUM
 //! whether the checksum is checked; true by default.
 //!
+//! =back
+//!
 //! Drop reasons: not TCP, bad packet length, bad TCP checksum.
 //!
 //! =h drops read-only

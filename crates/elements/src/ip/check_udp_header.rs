@@ -18,6 +18,8 @@
 //! =item CHECKSUM
 //! whether the checksum is checked; true by default.
 //!
+//! =back
+//!
 //! Drop reasons: not UDP, bad packet length, bad UDP checksum.
 //!
 //! =h drops read-only

@@ -17,6 +17,8 @@
 //! =item MULTICAST
 //! whether packets to multicast destinations are treated so too; true by default.
 //!
+//! =back
+//!
 //! Drop reasons: time to live expired, no IP header.
 //!
 //! =h drops read-only

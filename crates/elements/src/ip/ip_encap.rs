@@ -21,6 +21,8 @@
 //! =item DF
 //! whether the don't-fragment bit is set; false by default.
 //!
+//! =back
+//!
 //! Drop reasons: no head room for the header.
 //!
 //! =h src read/write

@@ -20,6 +20,8 @@
 //! =item VERBOSE
 //! whether every packet refused for DF gives a message, not only the first five; false by default.
 //!
+//! =back
+//!
 //! Drop reasons: needs fragmentation but must not be fragmented, bad IP length, fragment beyond 65535 bytes, no
 //! frame for a fragment, no IP header.
 //!

@@ -40,6 +40,8 @@
 //! =item OUTFILE
 //! a file to print into instead of standard error.
 //!
+//! =back
+//!
 //! CHANNEL is not supported. It formats text for every packet: not for the fast path.
 //!
 //! =h active read/write

@@ -15,6 +15,7 @@
 mod direct_ip_lookup;
 mod ip_lookup;
 mod linear_ip_lookup;
+mod lookup_ip_route;
 mod origin_file;
 mod publish;
 mod radix_ip_lookup;
@@ -32,6 +33,7 @@ use graph::Class;
 pub static CLASSES: &[&Class] = &[
     &direct_ip_lookup::CLASS,
     &linear_ip_lookup::CLASS,
+    &lookup_ip_route::CLASS,
     &radix_ip_lookup::CLASS,
     &range_ip_lookup::CLASS,
     &sorted_ip_lookup::CLASS,

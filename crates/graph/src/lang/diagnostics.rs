@@ -256,8 +256,8 @@ fn shown(c: char) -> Box<dyn Iterator<Item = char>> {
     if c.is_control() { Box::new(c.escape_default()) } else { Box::new(std::iter::once(c)) }
 }
 
-/// The name among `known` that `name` was probably meant to be.
-pub(super) fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+/// The name among `known` that `name` was probably meant to be, if one is near enough.
+pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     // Longer names are not typed by hand; comparing them costs time and helps nobody.
     const LONGEST: usize = 64;
     if name.is_empty() || name.len() > LONGEST {

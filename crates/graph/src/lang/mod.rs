@@ -35,7 +35,7 @@ mod variables;
 
 pub use arguments::{quote, split_arguments, split_words, unquote, unquote_bytes};
 pub use ast::Requirement;
-pub use diagnostics::{Diagnostic, Diagnostics, Location, Severity};
+pub use diagnostics::{Diagnostic, Diagnostics, Location, Severity, nearest};
 pub use flat::{Connection, FlatConfig, FlatElement, PortKind};
 
 use report::Report;

@@ -43,13 +43,16 @@ pub(crate) struct AfPacketPort {
     info: PortInfo,
     rx: Handout<AfPacketRx>,
     tx: Handout<AfPacketTx>,
+    index: i32,
+    /// While this socket is there the interface is promiscuous.
+    promiscuous: Option<OwnedFd>,
 }
 
 impl AfPacketPort {
     pub(crate) fn open(spec: &mut Spec, options: &OpenOptions) -> Result<Self, PortError> {
         let name = spec.name().to_owned();
         let slots = spec.take_number("ring", (32, 1 << 20))?.unwrap_or(DEFAULT_SLOTS) as usize;
-        let promiscuous = spec.take_switch("promiscuous", true)?;
+        let promiscuous = spec.take_switch("promiscuous", false)?;
         let interface = Interface::existing(&name)?;
         let (index, mac, mtu) = (interface.index()?, interface.mac()?, interface.mtu()?);
         if !interface.is_up()? {
@@ -61,8 +64,8 @@ impl AfPacketPort {
 
         let mut receivers = Vec::with_capacity(options.rx_queues);
         let mut group = None;
-        for queue in 0..options.rx_queues {
-            let (socket, ring) = builder.receiver(promiscuous && queue == 0)?;
+        for _ in 0..options.rx_queues {
+            let (socket, ring) = builder.receiver()?;
             if options.rx_queues > 1 {
                 let joined = socket::join_fanout(&socket, group);
                 group = Some(
@@ -88,11 +91,17 @@ impl AfPacketPort {
             rx_queues: receivers.len(),
             tx_queues: senders.len(),
         };
-        Ok(Self {
+        let mut port = Self {
             info,
             rx: Handout::new(&name, "receive", receivers),
             tx: Handout::new(&name, "transmit", senders),
-        })
+            index,
+            promiscuous: None,
+        };
+        if promiscuous {
+            port.set_promiscuous()?;
+        }
+        Ok(port)
     }
 }
 
@@ -136,16 +145,13 @@ impl Builder<'_> {
         Ok(socket)
     }
 
-    fn receiver(&self, promiscuous: bool) -> Result<(OwnedFd, Ring), PortError> {
+    fn receiver(&self) -> Result<(OwnedFd, Ring), PortError> {
         let socket = self.open()?;
         socket::set(&socket, libc::PACKET_VNET_HDR, &1).map_err(self.failed("setting PACKET_VNET_HDR"))?;
         socket::set(&socket, libc::PACKET_IGNORE_OUTGOING, &1)
             .map_err(self.failed("setting PACKET_IGNORE_OUTGOING"))?;
         let ring = Ring::new(&socket, RingKind::Receive, self.slots, self.mtu)
             .map_err(self.failed("making the receive ring"))?;
-        if promiscuous {
-            socket::make_promiscuous(&socket, self.index).map_err(self.failed("becoming promiscuous"))?;
-        }
         socket::bind(&socket, self.index, true).map_err(self.failed("binding to the interface"))?;
         Ok((socket, ring))
     }
@@ -172,6 +178,14 @@ impl Port for AfPacketPort {
 
     fn take_rx(&mut self, queue: usize) -> Result<Box<dyn RxQueue>, PortError> {
         Ok(Box::new(self.rx.take(queue)?))
+    }
+
+    fn set_promiscuous(&mut self) -> Result<(), PortError> {
+        let failed = |error| PortError::system(&self.info.name, "becoming promiscuous", error);
+        let socket = socket::open().map_err(failed)?;
+        socket::make_promiscuous(&socket, self.index).map_err(failed)?;
+        self.promiscuous = Some(socket);
+        Ok(())
     }
 
     fn take_tx(&mut self, queue: usize) -> Result<Box<dyn TxQueue>, PortError> {

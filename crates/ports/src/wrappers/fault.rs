@@ -82,6 +82,10 @@ impl Port for FaultPort {
         Ok(Box::new(FaultRx { inner, faults, incoming: Batch::new(), stats: QueueStats::default() }))
     }
 
+    fn set_promiscuous(&mut self) -> Result<(), PortError> {
+        self.inner.set_promiscuous()
+    }
+
     fn take_tx(&mut self, queue: usize) -> Result<Box<dyn TxQueue>, PortError> {
         let inner = self.inner.take_tx(queue)?;
         if !self.directions.tx {

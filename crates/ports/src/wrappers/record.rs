@@ -31,6 +31,10 @@ impl Port for RecordedPort {
         Ok(Box::new(RecordedRx { inner, input, missed: 0 }))
     }
 
+    fn set_promiscuous(&mut self) -> Result<(), PortError> {
+        self.inner.set_promiscuous()
+    }
+
     fn take_tx(&mut self, queue: usize) -> Result<Box<dyn TxQueue>, PortError> {
         let inner = self.inner.take_tx(queue)?;
         let input = self.recorder.input(Direction::Transmit, queue);

@@ -1,0 +1,89 @@
+//! `brickway demo` as a newcomer runs it: all its steps go well, and nothing of it is left behind.
+
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+mod netns;
+
+use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// The demo takes the machine for itself: one at a time.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn start() -> Child {
+    let table = concat!(env!("CARGO_MANIFEST_DIR"), "/../../data/rib-v4.txt.gz");
+    Command::new(env!("CARGO_BIN_EXE_brickway"))
+        .args(["demo", "--seconds", "1", "--table", table])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+/// The namespaces of the demo with this process id.
+fn left_behind(process: u32) -> Vec<String> {
+    let mut names = netns::namespaces();
+    names.retain(|name| name.starts_with(&format!("brickway-{process}-")));
+    names
+}
+
+#[test]
+fn all_steps_go_well() {
+    if !netns::is_root() {
+        return;
+    }
+    let _alone = alone();
+    let demo = start();
+    let process = demo.id();
+    let output = demo.wait_with_output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{text}");
+    for step in ["network", "router", "ping", "real route", "traceroute", "too big", "fragments", "iperf3"] {
+        let line = text.lines().find(|line| line.trim_start().starts_with(step));
+        let ok = line.is_some_and(|line| line.trim_start()[step.len()..].trim_start().starts_with("ok "));
+        assert!(ok, "step '{step}' is not ok:\n{text}");
+    }
+    assert!(text.contains("60 of 60 answered"), "{text}");
+    assert!(text.contains("10.0.0.1, 10.0.3.2"), "the router is on the way:\n{text}");
+    assert_eq!(left_behind(process), Vec::<String>::new());
+}
+
+#[test]
+fn it_cleans_up_when_it_is_interrupted() {
+    if !netns::is_root() {
+        return;
+    }
+    let _alone = alone();
+    let mut demo = start();
+    let process = demo.id();
+    let router = format!("brickway-{process}-r");
+    // In the middle: the router runs in its namespace.
+    let routers = || {
+        let output = Command::new("ip").args(["netns", "pids", &router]).output().unwrap();
+        String::from_utf8_lossy(&output.stdout).split_whitespace().map(str::to_owned).collect::<Vec<_>>()
+    };
+    let mut processes = Vec::new();
+    assert!(
+        netns::eventually(|| {
+            processes = routers();
+            !processes.is_empty() && left_behind(process).len() == 5
+        }),
+        "the demo did not start"
+    );
+    let code = netns::interrupt(&mut demo);
+    let output = demo.wait_with_output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+    assert_ne!(code, 0, "an interrupted demo has shown nothing:\n{text}");
+    assert_ne!(code, 101, "it panicked:\n{text}");
+    assert_eq!(left_behind(process), Vec::<String>::new(), "{text}");
+    for process in processes {
+        let path = format!("/proc/{process}/cmdline");
+        let gone =
+            netns::eventually(|| !std::fs::read_to_string(&path).is_ok_and(|line| line.contains("brickway")));
+        assert!(gone, "process {process} of the demo still runs");
+    }
+}

@@ -1,0 +1,186 @@
+//! Linux hosts for tests: network namespaces joined by veth links. Everything a test makes is removed when its
+//! [`Network`] is dropped. It needs root, and the programs ip, ethtool, and what a test runs on its hosts.
+
+#![allow(dead_code, reason = "each test program uses its part of this")]
+
+use std::fs::File;
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+/// Namespaces and links of one test.
+pub(crate) struct Network {
+    tag: String,
+    namespaces: Vec<String>,
+}
+
+/// Whether namespaces can be made; says so when not, as a test that cannot run should.
+pub(crate) fn is_root() -> bool {
+    let root = rustix::process::geteuid().is_root();
+    if !root {
+        eprintln!("not run: network namespaces need root");
+    }
+    root
+}
+
+/// The names of all network namespaces that `ip netns` knows.
+pub(crate) fn namespaces() -> Vec<String> {
+    let output = ip("netns list");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    text.lines().filter_map(|line| line.split_whitespace().next().map(str::to_owned)).collect()
+}
+
+fn ip(arguments: &str) -> Output {
+    Command::new("ip").args(arguments.split_whitespace()).output().expect("the program ip is installed")
+}
+
+fn must(arguments: &str) {
+    let output = ip(arguments);
+    assert!(output.status.success(), "ip {arguments}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+impl Network {
+    /// One with namespaces of these labels; their real names hold the process id, so that tests do not meet.
+    pub(crate) fn new(labels: &[&str]) -> Self {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let mut network =
+            Self { tag: format!("bwtest-{}-{number}", std::process::id()), namespaces: Vec::new() };
+        for label in labels {
+            let name = network.name(label);
+            must(&format!("netns add {name}"));
+            network.namespaces.push(name.clone());
+            // Router advertisements and duplicate address detection would be noise. A kernel without IPv6 has no
+            // such setting, which is as good.
+            for scope in ["all", "default"] {
+                let setting = format!("net.ipv6.conf.{scope}.disable_ipv6=1");
+                let _ = network.on(label, &format!("sysctl -qw {setting}")).output();
+            }
+            must(&format!("-n {name} link set lo up"));
+        }
+        network
+    }
+
+    /// The real name of a namespace.
+    pub(crate) fn name(&self, label: &str) -> String {
+        format!("{}-{label}", self.tag)
+    }
+
+    /// Links interface `left.1` of namespace `left.0` to `right.1` of `right.0`, with these Ethernet addresses.
+    pub(crate) fn link(&self, left: (&str, &str, &str), right: (&str, &str, &str)) {
+        must(&format!(
+            "-n {} link add {} address {} type veth peer name {} address {} netns {}",
+            self.name(left.0),
+            left.1,
+            left.2,
+            right.1,
+            right.2,
+            self.name(right.0)
+        ));
+        for (namespace, device, _) in [left, right] {
+            must(&format!("-n {} link set {device} up", self.name(namespace)));
+            // As on a wire: no segments of 64 KiB, no checksums that nobody computed.
+            let output = self
+                .on(namespace, &format!("ethtool -K {device} tx off rx off tso off gso off gro off"))
+                .output()
+                .expect("the program ethtool is installed");
+            assert!(output.status.success(), "ethtool: {}", String::from_utf8_lossy(&output.stderr));
+        }
+    }
+
+    /// Runs `ip -n NAMESPACE ...`.
+    pub(crate) fn ip(&self, label: &str, arguments: &str) {
+        must(&format!("-n {} {arguments}", self.name(label)));
+    }
+
+    /// A command to be run in a namespace; its words are separated by spaces.
+    pub(crate) fn on(&self, label: &str, command: &str) -> Command {
+        let mut ip = Command::new("ip");
+        ip.args(["netns", "exec", &self.name(label)]).args(command.split_whitespace());
+        ip.env("LC_ALL", "C").stdin(Stdio::null());
+        ip
+    }
+
+    /// Runs a command in a namespace; whether it succeeded, and what it printed.
+    pub(crate) fn run(&self, label: &str, command: &str) -> (bool, String) {
+        let output = self.on(label, command).output().expect("the program ip is installed");
+        let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+        (output.status.success(), text.into_owned())
+    }
+
+    /// Starts a program in a namespace that runs until it is told to stop.
+    pub(crate) fn start(&self, label: &str, command: &str) -> Running {
+        let log = std::env::temp_dir().join(format!("{}-{label}.log", self.tag));
+        let file = File::create(&log).expect("the temporary folder can be written");
+        let copy = file.try_clone().expect("a file can be opened twice");
+        let child = self.on(label, command).stdout(file).stderr(copy).spawn();
+        Running { child: child.expect("the program ip is installed"), log }
+    }
+}
+
+impl Drop for Network {
+    fn drop(&mut self) {
+        for name in &self.namespaces {
+            ip(&format!("netns del {name}"));
+        }
+    }
+}
+
+/// A program that runs; killed when dropped.
+pub(crate) struct Running {
+    child: Child,
+    log: PathBuf,
+}
+
+impl Running {
+    /// What it printed so far.
+    pub(crate) fn printed(&self) -> String {
+        std::fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
+    /// Whether it ended, and how.
+    pub(crate) fn ended(&mut self) -> Option<i32> {
+        self.child.try_wait().ok().flatten().map(|status| status.code().unwrap_or(-1))
+    }
+
+    /// Presses Ctrl-C and waits; the exit code.
+    pub(crate) fn interrupt(&mut self) -> i32 {
+        interrupt(&mut self.child)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let _ = std::fs::remove_file(&self.log);
+    }
+}
+
+/// Sends SIGINT and waits for the end, at most 30 seconds; the exit code.
+pub(crate) fn interrupt(child: &mut Child) -> i32 {
+    let process = rustix::process::Pid::from_child(child);
+    rustix::process::kill_process(process, rustix::process::Signal::INT).expect("the process is ours");
+    let begin = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait().expect("the process is ours") {
+            return status.code().unwrap_or(-1);
+        }
+        assert!(begin.elapsed() < Duration::from_secs(30), "it does not end on SIGINT");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Waits until `condition` holds, at most 20 seconds; whether it did.
+pub(crate) fn eventually(mut condition: impl FnMut() -> bool) -> bool {
+    let begin = Instant::now();
+    while begin.elapsed() < Duration::from_secs(20) {
+        if condition() {
+            return true;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    false
+}
