@@ -9,7 +9,7 @@ use libfuzzer_sys::fuzz_target;
 /// The example router with test inputs and outputs in place of its ports.
 fn router() -> Bench {
     let text = include_str!("../../examples/ip-router.click")
-        .replace("FromDevice($port)", "TestInput")
+        .replace("FromDevice($port)", "from :: TestInput")
         .replace("ToDevice($port)", "TestOutput");
     Bench::new(&elements::registry(), &text)
 }
@@ -40,7 +40,7 @@ fuzz_target!(|data: &[u8]| {
             rest = tail;
         }
         let references: Vec<&[u8]> = packets.iter().map(Vec::as_slice).collect();
-        bench.push("in0/FromDevice@1", &references);
+        bench.push("in0/from", &references);
         // Longer than anything is kept: reassembly, packets that wait for ARP.
         bench.advance_ns(300_000_000_000);
         for port in 0..4 {
