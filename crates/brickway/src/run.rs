@@ -274,7 +274,7 @@ pub(crate) fn summary(config: &FlatConfig, stats: &[CopyStats]) -> String {
 }
 
 fn print_json(config: &FlatConfig, stats: &[CopyStats]) {
-    for (copy_index, copy) in stats.iter().enumerate() {
+    for copy in stats {
         for (flat, element) in config.elements.iter().zip(&copy.elements) {
             if element.packets == 0 && element.drops.is_empty() {
                 continue;
@@ -282,7 +282,7 @@ fn print_json(config: &FlatConfig, stats: &[CopyStats]) {
             let drops: serde_json::Map<String, serde_json::Value> =
                 element.drops.iter().map(|(reason, count)| ((*reason).to_owned(), (*count).into())).collect();
             let object = serde_json::json!({
-                "copy": copy_index, "element": flat.name, "class": flat.class, "packets": element.packets,
+                "copy": copy.copy, "element": flat.name, "class": flat.class, "packets": element.packets,
                 "batches": element.batches, "cycles": element.cycles, "drops": drops,
             });
             print(&format!("{object}\n"));

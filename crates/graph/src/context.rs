@@ -40,6 +40,9 @@ const TIMED_SHARE: u32 = 16;
 /// A stay in an element that took longer was interrupted: the kernel gave the CPU to somebody else.
 const INTERRUPTED_CYCLES: u64 = 1_000_000;
 
+/// A timer that is moved to an earlier time fires at most this much later.
+const TIMER_TOLERANCE_NS: u64 = 1_000;
+
 /// What a filter says of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
@@ -81,6 +84,15 @@ pub struct ElementStats {
     pub drops: Vec<(&'static str, u64)>,
 }
 
+/// A timer of an element.
+#[derive(Clone, Copy, Debug)]
+struct Timer {
+    key: u32,
+    at_ns: u64,
+    /// When the heap will next look at it: at or before `at_ns`.
+    queued_ns: u64,
+}
+
 /// An element in its place.
 pub(crate) struct Slot {
     pub(crate) element: Option<Box<dyn Element>>,
@@ -92,7 +104,7 @@ pub(crate) struct Slot {
     pub(crate) notifiers: Option<Box<[u32]>>,
     signal: bool,
     scheduled: bool,
-    timers: Vec<(u32, u64)>,
+    timers: Vec<Timer>,
     packets: u64,
     batches: u64,
     timed_packets: u64,
@@ -370,7 +382,7 @@ impl Context {
     /// Pulls up to `max` packets from `input` and adds them to `batch`.
     #[inline]
     pub fn pull(&mut self, input: usize, batch: &mut Batch, max: usize) {
-        let max = max.min(batch.room());
+        let max = max.min(batch.room()).min(self.batch_limit);
         if batch.is_empty() {
             self.pull_into(input, batch, max);
         } else {
@@ -401,6 +413,13 @@ impl Context {
         if timed {
             slot.timed_packets += count;
             self.charge(from.element);
+        }
+        // What a sink pulls is not counted on its way out.
+        let slot = &mut self.slots[caller as usize];
+        if slot.outputs.is_empty() && count > 0 {
+            slot.packets += count;
+            slot.batches += 1;
+            slot.timed_packets += if timed { count } else { 0 };
         }
         self.current = caller;
     }
@@ -526,10 +545,17 @@ impl Context {
     /// was set before is replaced.
     pub fn set_timer(&mut self, key: u32, at_ns: u64) {
         let timers = &mut self.slots[self.current as usize].timers;
-        match timers.iter_mut().find(|(known, _)| *known == key) {
-            Some((_, at)) if *at == at_ns => return,
-            Some((_, at)) => *at = at_ns,
-            None => timers.push((key, at_ns)),
+        match timers.iter_mut().find(|timer| timer.key == key) {
+            Some(timer) => {
+                timer.at_ns = at_ns;
+                // Found early, it is queued again for its time. So a timer that is put off again and again, or
+                // moved by the jitter of a clock, takes one place in the heap.
+                if timer.queued_ns <= at_ns.saturating_add(TIMER_TOLERANCE_NS) {
+                    return;
+                }
+                timer.queued_ns = at_ns;
+            }
+            None => timers.push(Timer { key, at_ns, queued_ns: at_ns }),
         }
         self.timer_number += 1;
         self.timers.push(Reverse((at_ns, self.timer_number, self.current, key)));
@@ -537,7 +563,7 @@ impl Context {
 
     /// Forgets the timer `key` of the running element.
     pub fn clear_timer(&mut self, key: u32) {
-        self.slots[self.current as usize].timers.retain(|(known, _)| *known != key);
+        self.slots[self.current as usize].timers.retain(|timer| timer.key != key);
     }
 
     /// When the next timer is due, in nanoseconds since 1970.
@@ -724,13 +750,14 @@ impl Context {
         let status = element.task(self);
         self.slots[index as usize].element = Some(element);
         self.count_source(index);
+        let emitted = !self.emitted.is_empty();
         self.finish_emission();
         self.work_off();
         self.current = index;
         if status != TaskStatus::Asleep {
             self.wake_element(index);
         }
-        status == TaskStatus::Busy
+        status == TaskStatus::Busy || emitted
     }
 
     /// Counts what a task emitted as its packets: sources have no input to be counted at.
@@ -756,7 +783,17 @@ impl Context {
             self.timers.pop();
             let timers = &mut self.slots[index as usize].timers;
             // Replaced and cleared timers stay in the heap until their time comes.
-            let Some(position) = timers.iter().position(|&timer| timer == (key, at)) else { continue };
+            let Some(position) = timers.iter().position(|timer| (timer.key, timer.queued_ns) == (key, at))
+            else {
+                continue;
+            };
+            let later = timers[position].at_ns;
+            if later > at {
+                timers[position].queued_ns = later;
+                self.timer_number += 1;
+                self.timers.push(Reverse((later, self.timer_number, index, key)));
+                continue;
+            }
             timers.swap_remove(position);
             worked = true;
             let Some(mut element) = self.slots[index as usize].element.take() else { continue };

@@ -190,6 +190,10 @@ pub trait Element: Send {
         None
     }
 
+    /// The counters are about to be read: count what was not counted yet
+    /// ([`Context::count_drop`]), losses that a driver reports, say.
+    fn settle(&mut self, _cx: &mut Context) {}
+
     /// The handlers beyond those every element has (`name`, `class`, `config`, `ports`, `handlers`,
     /// `packets`, `cycles`, `drops`).
     fn handlers(&self) -> &'static [Handler] {

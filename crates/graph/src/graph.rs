@@ -246,8 +246,15 @@ impl Graph {
     }
 
     /// What each element did so far, in the order of the configuration.
-    pub fn stats(&self) -> Vec<ElementStats> {
-        (0..self.context.slots.len()).map(|index| self.context.stats(index)).collect()
+    pub fn stats(&mut self) -> Vec<ElementStats> {
+        (0..self.context.slots.len()).map(|index| self.element_stats(index)).collect()
+    }
+
+    /// What one element did so far.
+    pub fn element_stats(&mut self, element: usize) -> ElementStats {
+        // An element that this copy does not have counted nothing.
+        let _ = self.context.enter(element, |element, cx| element.settle(cx));
+        self.context.stats(element)
     }
 
     /// Sets all elements' counters back to zero (not what their handlers count).
@@ -318,9 +325,9 @@ impl Graph {
         )
     }
 
-    fn read_common(&self, element: usize, name: &str, handlers: &[Handler]) -> String {
+    fn read_common(&mut self, element: usize, name: &str, handlers: &[Handler]) -> String {
+        let stats = self.element_stats(element);
         let flat = &self.config.elements[element];
-        let stats = self.context.stats(element);
         match name {
             "name" => flat.name.clone(),
             "class" => flat.class.clone(),

@@ -184,6 +184,8 @@ pub struct Router {
 /// What one copy did.
 #[derive(Clone, Debug)]
 pub struct CopyStats {
+    /// Number of the copy: the worker, or the number of workers for the slow thread.
+    pub copy: usize,
     /// What each element did, in the order of the configuration.
     pub elements: Vec<ElementStats>,
     /// How the pool of frames does.
@@ -292,10 +294,18 @@ impl Router {
         &mut self,
         call: impl Fn(&mut Graph) -> R + Clone + Send + 'static,
     ) -> Vec<R> {
+        self.answers(call).into_iter().flatten().collect()
+    }
+
+    /// As [`Router::on_each`]; `None` for a copy whose thread ended.
+    fn answers<R: Send + 'static>(
+        &mut self,
+        call: impl Fn(&mut Graph) -> R + Clone + Send + 'static,
+    ) -> Vec<Option<R>> {
         let mut answers = Vec::new();
         for worker in &mut self.workers {
             if let Some(graph) = &mut worker.graph {
-                answers.push(call(graph));
+                answers.push(Some(call(graph)));
                 continue;
             }
             let (sender, receiver) = channel();
@@ -304,13 +314,13 @@ impl Router {
                 // Nobody waits any more only when the control thread gave up.
                 let _ = sender.send(call(graph));
             });
+            let mut answer = None;
             if worker.mail.send(command).is_ok() {
                 worker.has_mail.store(true, Ordering::SeqCst);
                 worker.waker.wake_if_asleep();
-                if let Ok(answer) = receiver.recv() {
-                    answers.push(answer);
-                }
+                answer = receiver.recv().ok();
             }
+            answers.push(answer);
         }
         answers
     }
@@ -358,12 +368,13 @@ impl Router {
     /// What each copy did so far.
     pub fn stats(&mut self) -> Vec<CopyStats> {
         // The threads bring their account of busy time up to date when they read their mail.
-        let answers = self.on_each(|graph| (graph.stats(), graph.pool_stats()));
-        let busy: Vec<f64> = self.workers.iter().map(|worker| worker.turns.share()).collect();
-        answers
-            .into_iter()
-            .zip(busy)
-            .map(|((elements, pool), busy)| CopyStats { elements, pool, busy })
+        let answers = self.answers(|graph| (graph.stats(), graph.pool_stats()));
+        let copies = self.workers.iter().zip(answers).enumerate();
+        copies
+            .filter_map(|(copy, (worker, answer))| {
+                let (elements, pool) = answer?;
+                Some(CopyStats { copy, elements, pool, busy: worker.turns.share() })
+            })
             .collect()
     }
 

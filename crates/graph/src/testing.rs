@@ -259,12 +259,13 @@ impl Bench {
     }
 
     /// What the element called `name` did so far.
-    pub fn stats(&self, name: &str) -> ElementStats {
-        self.graph.stats()[self.index(name)].clone()
+    pub fn stats(&mut self, name: &str) -> ElementStats {
+        let index = self.index(name);
+        self.graph.element_stats(index)
     }
 
     /// How many packets the element called `name` dropped for `reason`.
-    pub fn drops(&self, name: &str, reason: &str) -> u64 {
+    pub fn drops(&mut self, name: &str, reason: &str) -> u64 {
         self.stats(name).drops.iter().filter(|(known, _)| *known == reason).map(|(_, count)| count).sum()
     }
 

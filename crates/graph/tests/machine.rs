@@ -248,3 +248,85 @@ fn no_frame_is_lost() {
     bench.graph().context().pool().refill();
     assert_eq!(bench.graph().pool_stats().free, free);
 }
+
+/// Pulls BURST packets a turn, where its neighbours look at one.
+static GREEDY: Class = Class {
+    name: "Greedy",
+    ports: "1/1",
+    processing: "l/h",
+    flow: Class::COMPLETE_FLOW,
+    manual: "",
+    make: |_| Ok(Box::new(Greedy)),
+};
+
+struct Greedy;
+
+impl Element for Greedy {
+    fn task(&mut self, cx: &mut Context) -> TaskStatus {
+        let mut batch = cx.spare_batch();
+        for _ in 0..4 {
+            let mut one = cx.spare_batch();
+            cx.pull(0, &mut one, 4);
+            one.move_front(&mut batch, 4);
+            cx.recycle(one);
+        }
+        let moved = !batch.is_empty();
+        cx.emit_batch(0, &mut batch);
+        cx.recycle(batch);
+        if moved || cx.upstream_active() { TaskStatus::Idle } else { TaskStatus::Asleep }
+    }
+}
+
+#[test]
+fn a_turn_in_which_all_left_by_side_outputs_was_work() {
+    let mut registry = registry();
+    registry.add(&[&GREEDY]);
+    let config = "in :: TestInput -> s :: Store -> l :: Letter(a) -> Greedy -> out :: TestOutput;
+        l[1] -> err :: TestOutput;";
+    let mut bench = Bench::with_burst(&registry, config, 1);
+    bench.push("in", &[b"y0", b"y1", b"y2", b"y3", b"y4", b"y5", b"y6", b"y7", b"8"]);
+    bench.run(100);
+    assert_eq!(texts(bench.taken("err")).len(), 8);
+    assert_eq!(texts(bench.taken("out")), ["8a"]);
+}
+
+/// Puts off its timer again and again.
+static LATER: Class = Class {
+    name: "Later",
+    ports: "1/1",
+    processing: Class::PUSH,
+    flow: Class::COMPLETE_FLOW,
+    manual: "",
+    make: |_| Ok(Box::new(Later)),
+};
+
+struct Later;
+
+impl Element for Later {
+    fn push(&mut self, cx: &mut Context, _input: usize, _batch: &mut Batch) {
+        cx.set_timer(0, cx.now_ns() + 1_000_000_000);
+    }
+    fn timer(&mut self, cx: &mut Context, _key: u32) {
+        let mut packet = cx.allocate().unwrap();
+        packet.set_data(b"late");
+        cx.emit(0, packet);
+    }
+}
+
+#[test]
+fn a_timer_that_is_put_off_fires_once_at_its_last_time() {
+    let mut registry = registry();
+    registry.add(&[&LATER]);
+    let mut bench = Bench::new(&registry, "in :: TestInput -> Later -> out :: TestOutput;");
+    for _ in 0..10 {
+        bench.push("in", &[b"p"]);
+        bench.advance_ns(500_000_000);
+        bench.taken("out").iter().for_each(|bytes| assert_ne!(bytes, b"late"));
+    }
+    bench.advance_ns(499_999_999);
+    assert!(bench.taken("out").iter().all(|bytes| bytes != b"late"));
+    bench.advance_ns(1);
+    assert_eq!(texts(bench.taken("out")), ["late"]);
+    bench.advance_ns(10_000_000_000);
+    assert!(bench.taken("out").is_empty());
+}

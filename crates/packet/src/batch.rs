@@ -113,7 +113,7 @@ impl Batch {
     /// Looks at each packet in turn; where `keep` says no the packet is taken out and given to `removed`.
     /// The others close up and keep their order. While all are kept nothing moves.
     ///
-    /// When `keep` or `removed` panics, the packets that were not looked at yet are leaked, never freed twice.
+    /// When `keep` or `removed` panics, the packets of the batch are leaked, never freed twice.
     #[inline(always)]
     pub fn extract(&mut self, mut keep: impl FnMut(&mut Packet) -> bool, mut removed: impl FnMut(Packet)) {
         let length = std::mem::take(&mut self.length);

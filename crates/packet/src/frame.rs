@@ -360,19 +360,21 @@ impl Packet {
         Some(self.data_mut())
     }
 
-    /// Moves the data by `delta` bytes within the chunk (positive: towards the end), header positions with
-    /// it. False, and no change, without room.
+    /// Moves the data by `delta` bytes within the chunk (positive: towards the end), with header positions and
+    /// headers that were stripped. False, and no change, without room.
     pub fn shift(&mut self, delta: isize) -> bool {
-        let room = if delta < 0 { self.headroom() } else { self.tailroom() };
+        let first = usize::from(self.first_position());
+        let room = if delta < 0 { first - METADATA_BYTES } else { self.tailroom() };
         if delta.unsigned_abs() > room {
             return false;
         }
-        let (start, length) = (usize::from(self.metadata().data_offset), self.len());
+        let start = usize::from(self.metadata().data_offset);
+        let bytes = start + self.len() - first;
         let target = start.wrapping_add_signed(delta);
         let chunk = self.metadata.as_ptr().cast::<u8>();
-        // SAFETY: both ranges lie within the chunk: `delta` was checked against head room and tail room.
+        // SAFETY: both ranges lie within the chunk: `delta` was checked against the room on that side.
         unsafe {
-            std::ptr::copy(chunk.add(start), chunk.add(target), length);
+            std::ptr::copy(chunk.add(first), chunk.add(first.wrapping_add_signed(delta)), bytes);
         }
         let metadata = self.metadata_mut();
         metadata.data_offset = target as u16;
@@ -546,11 +548,7 @@ impl Packet {
         if start + other.len() > room {
             return false;
         }
-        // Headers that were stripped lie in the head room and belong to the packet still.
-        let first = [from.link_offset, from.network_offset, from.transport_offset]
-            .into_iter()
-            .filter(|&position| position != 0)
-            .fold(from.data_offset, u16::min);
+        let first = other.first_position();
         let end = from.data_offset + from.length;
         let source = other.bytes_between(first, end);
         let metadata = self.metadata_mut();
@@ -578,6 +576,15 @@ impl Packet {
     #[inline(always)]
     pub fn prefetch_data(&self) {
         prefetch(self.metadata.as_ptr().cast::<u8>().wrapping_add(DATA_OFFSET));
+    }
+
+    /// Where the packet begins: headers that were stripped lie in the head room and belong to it still.
+    fn first_position(&self) -> u16 {
+        let metadata = self.metadata();
+        [metadata.link_offset, metadata.network_offset, metadata.transport_offset]
+            .into_iter()
+            .filter(|&position| position != 0)
+            .fold(metadata.data_offset, u16::min)
     }
 
     #[inline(always)]

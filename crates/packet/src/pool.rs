@@ -23,6 +23,9 @@ use crate::frame::{DATA_OFFSET, Metadata, Packet};
 use crate::memory::Region;
 use crate::return_stack::ReturnStack;
 
+/// Most memory of a pool: 16 TiB, what a process of x86-64 can map with room to spare.
+const MOST_BYTES: usize = 16 << 40;
+
 /// How large a pool is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PoolOptions {
@@ -87,9 +90,16 @@ impl Pool {
         }
         let lines = (DATA_OFFSET + data_bytes).div_ceil(64) | 1;
         let chunk_bytes = lines * 64;
-        let region = Region::new(frames * chunk_bytes)?;
+        let bytes =
+            frames.checked_mul(chunk_bytes).filter(|&bytes| bytes <= MOST_BYTES).ok_or_else(|| {
+                io::Error::new(
+                    io::ErrorKind::InvalidInput,
+                    format!("{frames} frames of {chunk_bytes} bytes are more than an address space holds"),
+                )
+            })?;
+        let region = Region::new(bytes)?;
         let start = region.start();
-        assert!(region.bytes() >= frames * chunk_bytes, "the region holds all chunks");
+        assert!(region.bytes() >= bytes, "the region holds all chunks");
         let free = (0..frames)
             .rev()
             .map(|index| {
@@ -340,6 +350,27 @@ mod tests {
         assert!(packet.prepend(packet.headroom() + 1).is_none());
         assert!(packet.append(packet.tailroom() + 1).is_none());
         assert!(packet.reset(packet.capacity()).is_none());
+    }
+
+    #[test]
+    fn a_pool_larger_than_memory_is_an_error() {
+        for frames in [usize::MAX, usize::MAX / 2112, 1 << 45] {
+            assert!(Pool::new(PoolOptions { frames, data_bytes: 1856 }).is_err());
+        }
+    }
+
+    #[test]
+    fn shift_takes_stripped_headers_along() {
+        let mut pool = small(1);
+        let mut packet = pool.allocate().unwrap();
+        packet.set_data(b"LINKdata");
+        packet.set_link_header(0);
+        packet.strip(4);
+        assert!(packet.shift(-3));
+        assert_eq!(packet.link(), Some(&b"LINKdata"[..]));
+        assert!(packet.shift(20));
+        assert_eq!(packet.link(), Some(&b"LINKdata"[..]));
+        assert!(!packet.shift(-(packet.headroom() as isize - 3)));
     }
 
     #[test]

@@ -390,7 +390,7 @@ fn measure(arguments: &ForwardArguments, table: &Path, rows: &[Row], dests: usiz
     if sent + 1024 < received {
         let summary = crate::run::summary(
             &flat,
-            &[graph::router::CopyStats { elements: stats, pool: graph.pool_stats(), busy: 1.0 }],
+            &[graph::router::CopyStats { copy: 0, elements: stats, pool: graph.pool_stats(), busy: 1.0 }],
         );
         bail!("{received} packets came in and only {sent} left:\n{summary}");
     }

@@ -52,7 +52,7 @@ use graph::{Class, Combine, ConfigError, Context, Element, Handler, Setup, TaskS
 use packet::MAX_BATCH;
 use ports::{Event, QueueStats, RxQueue};
 
-use super::{LOSS_PERIOD_NS, Losses, OpenPort, Unopened};
+use super::{Losses, OpenPort, Unopened};
 
 pub(crate) static CLASS: Class = Class {
     name: "FromDevice",
@@ -117,16 +117,13 @@ impl FromDevice {
     }
 }
 
-/// Timer: look for losses.
-const LOSS_TIMER: u32 = 0;
 /// Timer: the queue has a packet by its own clock.
-const DUE_TIMER: u32 = 1;
+const DUE_TIMER: u32 = 0;
 
 impl Element for FromDevice {
     fn initialise(&mut self, cx: &mut Context) -> Result<(), String> {
         if self.queue.is_some() {
             cx.wake();
-            cx.set_timer(LOSS_TIMER, cx.now_ns() + LOSS_PERIOD_NS);
         }
         Ok(())
     }
@@ -145,25 +142,26 @@ impl Element for FromDevice {
             return TaskStatus::Busy;
         }
         if queue.is_finished() {
-            self.losses.count(cx, &queue.stats());
             if self.stop {
                 cx.stop();
             }
             return TaskStatus::Asleep;
         }
+        // Others may come before the one that the queue knows of: the task stays awake, and the timer ends the
+        // worker's sleep.
         if let Some(due) = queue.due_in_ns() {
-            cx.set_timer(DUE_TIMER, cx.now_ns() + due);
-            return TaskStatus::Asleep;
+            cx.set_timer(DUE_TIMER, cx.now_ns().saturating_add(due));
         }
         TaskStatus::Idle
     }
 
-    fn timer(&mut self, cx: &mut Context, key: u32) {
-        if key == DUE_TIMER {
-            cx.wake();
-        } else if let Some(queue) = &self.queue {
+    fn timer(&mut self, cx: &mut Context, _key: u32) {
+        cx.wake();
+    }
+
+    fn settle(&mut self, cx: &mut Context) {
+        if let Some(queue) = &self.queue {
             self.losses.count(cx, &queue.stats());
-            cx.set_timer(LOSS_TIMER, cx.now_ns() + LOSS_PERIOD_NS);
         }
     }
 

@@ -135,9 +135,6 @@ struct Unopened;
 
 impl graph::Element for Unopened {}
 
-/// Period in which the losses of queues, which drivers count, are fetched.
-const LOSS_PERIOD_NS: u64 = 500_000_000;
-
 /// Turns what a queue lost since the last look into drops of the element.
 #[derive(Debug, Default)]
 struct Losses {

@@ -39,7 +39,7 @@ use graph::{Class, Combine, ConfigError, Context, Element, Handler, Setup, TaskS
 use packet::{Batch, MAX_BATCH};
 use ports::TxQueue;
 
-use super::{LOSS_PERIOD_NS, Losses, OpenPort, Unopened};
+use super::{Losses, OpenPort, Unopened};
 
 pub(crate) static CLASS: Class = Class {
     name: "ToDevice",
@@ -79,10 +79,8 @@ pub(super) struct ToDevice {
     losses: Losses,
 }
 
-/// Timer: look for losses.
-const LOSS_TIMER: u32 = 0;
 /// Timer: the queue has something to do by its own clock.
-const DUE_TIMER: u32 = 1;
+const DUE_TIMER: u32 = 0;
 
 impl ToDevice {
     pub(super) fn new(
@@ -105,22 +103,18 @@ impl ToDevice {
         sent > 0
     }
 
-    /// Nothing to send: lets the queue push out what waits inside.
+    /// Nothing to send: lets the queue push out what waits inside, and has itself woken when more is due.
     fn rest(&mut self, cx: &mut Context) -> TaskStatus {
         self.queue.flush(cx.pool());
-        match self.queue.due_in_ns() {
-            Some(due) => {
-                cx.set_timer(DUE_TIMER, cx.now_ns() + due);
-                TaskStatus::Asleep
-            }
-            None => TaskStatus::Asleep,
+        if let Some(due) = self.queue.due_in_ns() {
+            cx.set_timer(DUE_TIMER, cx.now_ns().saturating_add(due));
         }
+        TaskStatus::Asleep
     }
 }
 
 impl Element for ToDevice {
     fn initialise(&mut self, cx: &mut Context) -> Result<(), String> {
-        cx.set_timer(LOSS_TIMER, cx.now_ns() + LOSS_PERIOD_NS);
         if self.pulls {
             cx.wake();
         }
@@ -132,9 +126,6 @@ impl Element for ToDevice {
         if self.waiting.is_empty() && batch.len() >= burst {
             // A whole burst: nothing to gather.
             self.queue.send(cx.pool(), batch);
-            if batch.is_empty() {
-                return;
-            }
         }
         batch.move_front(&mut self.waiting, MAX_BATCH);
         if self.waiting.len() >= burst {
@@ -142,9 +133,8 @@ impl Element for ToDevice {
             batch.move_front(&mut self.waiting, MAX_BATCH);
         }
         cx.drop_batch(batch, "transmit queue full");
-        if !self.waiting.is_empty() {
-            cx.wake();
-        }
+        // Packets may wait here, or in the queue for its flush.
+        cx.wake();
     }
 
     fn task(&mut self, cx: &mut Context) -> TaskStatus {
@@ -159,8 +149,12 @@ impl Element for ToDevice {
         if self.waiting.is_empty() {
             return self.rest(cx);
         }
-        if self.send(cx) || self.pulls {
+        if self.send(cx) {
             return TaskStatus::Busy;
+        }
+        self.queue.flush(cx.pool());
+        if self.pulls {
+            return TaskStatus::Idle;
         }
         self.stalled_turns += 1;
         if self.stalled_turns > PATIENCE_TURNS {
@@ -170,13 +164,12 @@ impl Element for ToDevice {
         TaskStatus::Busy
     }
 
-    fn timer(&mut self, cx: &mut Context, key: u32) {
-        if key == DUE_TIMER {
-            cx.wake();
-        } else {
-            self.losses.count(cx, &self.queue.stats());
-            cx.set_timer(LOSS_TIMER, cx.now_ns() + LOSS_PERIOD_NS);
-        }
+    fn timer(&mut self, cx: &mut Context, _key: u32) {
+        cx.wake();
+    }
+
+    fn settle(&mut self, cx: &mut Context) {
+        self.losses.count(cx, &self.queue.stats());
     }
 
     fn handlers(&self) -> &'static [Handler] {
@@ -234,6 +227,44 @@ mod tests {
         bench.run(10);
         assert_eq!(bench.read("to.count"), "3");
         assert!(!bench.graph().context().has_awake_tasks());
+    }
+
+    #[test]
+    fn a_whole_burst_leaves_a_line_with_delay_too() {
+        // The fault injector's clock is the real one.
+        let config = "in :: TestInput -> to :: ToDevice(null:x?delay=1ms)";
+        for burst in [1, 32] {
+            let mut bench = Bench::try_new(&registry(), config, burst, &Shared::default()).unwrap();
+            bench.push("in", &[&[0u8; 60][..]; 32]);
+            for _ in 0..1000 {
+                bench.run(4);
+                bench.advance_ns(1_000_000);
+                if bench.read("to.count") == "32" {
+                    break;
+                }
+                std::thread::sleep(std::time::Duration::from_millis(1));
+            }
+            assert_eq!(bench.read("to.count"), "32", "burst {burst}");
+        }
+    }
+
+    #[test]
+    fn a_line_that_loses_everything_counts_its_losses() {
+        let config = "in :: TestInput -> to :: ToDevice(null:x?drop=1)";
+        let mut bench = Bench::try_new(&registry(), config, 32, &Shared::default()).unwrap();
+        bench.push("in", &[&[0u8; 60][..]; 31]);
+        bench.run(4);
+        assert_eq!(bench.drops("to", "fault: dropped"), 31);
+        assert_eq!(bench.drops("to", "fault: dropped"), 31);
+    }
+
+    #[test]
+    fn pulled_packets_are_counted() {
+        let config = "in :: TestInput -> Queue(10) -> to :: ToDevice(null:x)";
+        let mut bench = Bench::try_new(&registry(), config, 32, &Shared::default()).unwrap();
+        bench.push("in", &[&[0; 60], &[1; 60]]);
+        bench.run(10);
+        assert_eq!(bench.stats("to").packets, 2);
     }
 
     #[test]

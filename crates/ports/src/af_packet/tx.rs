@@ -190,6 +190,11 @@ impl TxQueue for AfPacketTx {
         }
     }
 
+    fn due_in_ns(&self) -> Option<u64> {
+        // What the kernel refused for the moment: try again soon.
+        (self.unsent > 0).then_some(20_000)
+    }
+
     fn stats(&self) -> QueueStats {
         self.stats
     }
