@@ -9,3 +9,15 @@ pub(crate) fn print(text: &str) {
         std::process::exit(0);
     }
 }
+
+/// As `print!`, to an output that may be closed.
+macro_rules! say {
+    ($($argument:tt)*) => { $crate::output::print(&format!($($argument)*)) };
+}
+
+/// As `println!`, to an output that may be closed.
+macro_rules! say_line {
+    ($($argument:tt)*) => { $crate::output::print(&(format!($($argument)*) + "\n")) };
+}
+
+pub(crate) use {say, say_line};

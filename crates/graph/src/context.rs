@@ -749,15 +749,21 @@ impl Context {
         }
         let status = element.task(self);
         self.slots[index as usize].element = Some(element);
-        self.count_source(index);
         let emitted = !self.emitted.is_empty();
+        let worked = status == TaskStatus::Busy || emitted;
+        if worked {
+            self.count_source(index);
+        } else if self.timed {
+            // A look that found nothing is no packet's cost.
+            self.mark = cycles::now();
+        }
         self.finish_emission();
         self.work_off();
         self.current = index;
         if status != TaskStatus::Asleep {
             self.wake_element(index);
         }
-        status == TaskStatus::Busy || emitted
+        worked
     }
 
     /// Counts what a task emitted as its packets: sources have no input to be counted at.

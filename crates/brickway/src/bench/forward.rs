@@ -25,6 +25,7 @@ use ports::MemoryLoop;
 
 use super::{median, print_figure};
 use crate::load;
+use crate::output::{say, say_line};
 use crate::table::{Align, Table};
 
 /// Measures forwarding in memory: million packets a second and TSC cycles a packet, in all and by element.
@@ -105,7 +106,7 @@ pub(crate) fn forward(arguments: &ForwardArguments) -> Result<ExitCode> {
         }
     }
     if !arguments.json {
-        println!(
+        say_line!(
             "{}-byte frames, bursts of {}, one core, TSC at {:.2} GHz; medians of {} runs of {} s\n",
             arguments.size,
             arguments.burst,
@@ -156,7 +157,7 @@ pub(crate) fn forward(arguments: &ForwardArguments) -> Result<ExitCode> {
         }
     }
     if !arguments.json {
-        print!("{}", table.render());
+        say!("{}", table.render());
         print_details(&details);
     }
     Ok(ExitCode::SUCCESS)
@@ -180,7 +181,7 @@ fn check_arguments(arguments: &ForwardArguments) -> Result<()> {
 
 /// Cycles by class of element, a column a case.
 fn print_details(details: &[(String, Vec<ClassCycles>)]) {
-    println!("\ncycles a packet that passes, by class of element:");
+    say_line!("\ncycles a packet that passes, by class of element:");
     let mut classes: Vec<&str> = Vec::new();
     for (_, by_class) in details {
         for (class, ..) in by_class {
@@ -204,7 +205,7 @@ fn print_details(details: &[(String, Vec<ClassCycles>)]) {
         table
             .row(std::iter::once(class.to_owned()).chain(details.iter().map(|(_, by_class)| cell(by_class))));
     }
-    print!("{}", table.render());
+    say!("{}", table.render());
 }
 
 /// A folder for grown tables; removed at the end.

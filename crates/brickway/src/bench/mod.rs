@@ -3,6 +3,7 @@
 
 mod forward;
 
+use crate::output::say_line;
 use std::process::ExitCode;
 
 use anyhow::Result;
@@ -23,7 +24,7 @@ pub(crate) fn bench(command: &BenchCommand) -> Result<ExitCode> {
 /// Prints one figure in the form that all benches share.
 fn print_figure(bench: &str, case: &str, metric: &str, value: f64, unit: &str) {
     let value = (value * 1000.0).round() / 1000.0;
-    println!(
+    say_line!(
         "{}",
         serde_json::json!({"bench": bench, "case": case, "metric": metric, "value": value, "unit": unit})
     );

@@ -14,7 +14,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 
-use crate::table::{Align, Table, thousands};
+use crate::output::{say, say_line};
+use crate::table::{Align, Table, scaled, thousands};
 use hosts::{HOSTS, Network, Stop};
 
 /// Shows the router at work: four Linux hosts on four networks, in network namespaces of this machine, with a
@@ -64,19 +65,19 @@ impl Report {
             }
         };
         self.clear_live();
-        println!("  {name:<12} {mark}  {text}");
+        say_line!("  {name:<12} {mark}  {text}");
     }
 
     fn live(&self, line: &str) {
         if self.terminal {
-            print!("\r\x1b[K  {line}");
+            say!("\r\x1b[K  {line}");
             let _ = std::io::stdout().flush();
         }
     }
 
     fn clear_live(&self) {
         if self.terminal {
-            print!("\r\x1b[K");
+            say!("\r\x1b[K");
         }
     }
 }
@@ -88,20 +89,20 @@ pub(crate) fn demo(arguments: &DemoArguments) -> Result<ExitCode> {
     ctrlc::set_handler(move || flag.store(true, Ordering::SeqCst)).context("cannot catch Ctrl-C")?;
     let mut report = Report { failed: false, terminal: std::io::stdout().is_terminal() };
 
-    println!("A router and four Linux hosts, each in its network namespace:\n");
-    println!("  h0 10.0.0.2 --- eth0 10.0.0.1 \\                    / eth2 10.0.2.1 --- h2 10.0.2.2");
-    println!("                                 > brickway run ... <");
-    println!("  h1 10.0.1.2 --- eth1 10.0.1.1 /                    \\ eth3 10.0.3.1 --- h3 10.0.3.2\n");
+    say_line!("A router and four Linux hosts, each in its network namespace:\n");
+    say_line!("  h0 10.0.0.2 --- eth0 10.0.0.1 \\                    / eth2 10.0.2.1 --- h2 10.0.2.2");
+    say_line!("                                 > brickway run ... <");
+    say_line!("  h1 10.0.1.2 --- eth1 10.0.1.1 /                    \\ eth3 10.0.3.1 --- h3 10.0.3.2\n");
     let network = Network::create(&stop).context("cannot make the test network")?;
     report.step("network", Ok(format!("{} namespaces, {HOSTS} links of 1,500 bytes", HOSTS + 1)));
     let result = (|| {
         let mut router = Running::start(arguments, &network, &stop)?;
         report.step("router", Ok(router.banner.clone()));
-        exercise(arguments, &network, &stop, &router, &mut report)?;
+        let routes = exercise(arguments, &network, &stop, &router, &mut report)?;
         if arguments.keep && !stop.is_set() {
-            println!("\n  The router runs on. In another terminal, for instance:");
-            println!("    ip netns exec {} ping 10.0.3.2", network.host(0));
-            println!("  Ctrl-C ends it.");
+            say_line!("\n  The router runs on. In another terminal, for instance:");
+            say_line!("    ip netns exec {} ping 10.0.3.2", network.host(0));
+            say_line!("  Ctrl-C ends it.");
             while !stop.is_set() && router.is_alive() {
                 std::thread::sleep(Duration::from_millis(100));
                 if let Some(line) = router.latest() {
@@ -111,20 +112,20 @@ pub(crate) fn demo(arguments: &DemoArguments) -> Result<ExitCode> {
         }
         report.clear_live();
         let totals = router.finish()?;
-        summarise(&totals);
+        summarise(&totals, routes);
         anyhow::Ok(())
     })();
     drop(network);
     result?;
     if stop.is_set() && !arguments.keep {
-        println!("\nInterrupted; everything is cleaned up.");
+        say_line!("\nInterrupted; everything is cleaned up.");
         return Ok(ExitCode::from(130));
     }
     if report.failed {
-        println!("\nA step failed; everything is cleaned up.");
+        say_line!("\nA step failed; everything is cleaned up.");
         return Ok(ExitCode::from(3));
     }
-    println!(
+    say_line!(
         "\nAll hosts were reached. The configuration is examples/ip-router.click: read it, change it, run it again."
     );
     Ok(ExitCode::SUCCESS)
@@ -268,13 +269,14 @@ struct Totals {
 }
 
 /// Everything a newcomer would try.
+/// Returns the number of routes in the table.
 fn exercise(
     arguments: &DemoArguments,
     network: &Network,
     stop: &Stop,
     router: &Running,
     report: &mut Report,
-) -> Result<()> {
+) -> Result<u64> {
     let progress = |report: &Report, text: &str| report.live(text);
 
     let (mut sent, mut answered, mut slowest_ms) = (0, 0, 0.0f64);
@@ -293,13 +295,15 @@ fn exercise(
     );
     report.step("ping", if answered == sent { Ok(text) } else { Err(text) });
 
-    let gateway = hosts::gateway_of(&arguments.table, FAR_ADDRESS)?;
+    let (gateway, routes) = hosts::gateway_and_routes(&arguments.table, FAR_ADDRESS)?;
     network.give_address(gateway, FAR_ADDRESS)?;
     let from = (gateway + 1) % HOSTS;
     let ping = network.ping(from, FAR_ADDRESS, 5, stop)?;
     let text = format!(
-        "{FAR_ADDRESS} from h{from}: by the table's route over h{gateway}, {} of {} answered",
-        ping.answered, ping.sent
+        "{FAR_ADDRESS} from h{from}: by one of {} routes over h{gateway}, {} of {} answered",
+        thousands(routes),
+        ping.answered,
+        ping.sent
     );
     report.step("real route", if ping.answered == ping.sent { Ok(text) } else { Err(text) });
 
@@ -346,11 +350,11 @@ fn exercise(
             )
         }),
     );
-    Ok(())
+    Ok(routes)
 }
 
 /// Routes, packets, rate, loss, and the cycles by class of element.
-fn summarise(totals: &Totals) {
+fn summarise(totals: &Totals, routes: u64) {
     let number = |value: &serde_json::Value, key: &str| value[key].as_f64().unwrap_or(0.0);
     let of_class = |class: &str| -> u64 {
         totals
@@ -361,11 +365,13 @@ fn summarise(totals: &Totals) {
             .sum()
     };
     let (received, sent) = (of_class("FromDevice"), of_class("ToDevice"));
-    println!(
-        "\n{} packets received, {} sent in {:.0} s",
+    say_line!(
+        "\n{} routes; {} packets received, {} sent in {:.0} s, {}pps on average",
+        thousands(routes),
         thousands(received),
         thousands(sent),
-        totals.seconds
+        totals.seconds,
+        scaled(sent as f64 / totals.seconds)
     );
 
     let mut classes: Vec<(String, f64, f64)> = Vec::new();
@@ -390,7 +396,7 @@ fn summarise(totals: &Totals) {
     }
     let reasons: Vec<_> =
         dropped.iter().map(|(reason, count)| format!("{} {reason}", thousands(*count))).collect();
-    println!("dropped: {}", if reasons.is_empty() { "none".into() } else { reasons.join(", ") });
+    say_line!("dropped: {}", if reasons.is_empty() { "none".into() } else { reasons.join(", ") });
     classes.retain(|(_, packets, _)| *packets > 0.0);
     classes.sort_by(|(_, _, a), (_, _, b)| b.total_cmp(a));
     let mut table = Table::new(&[
@@ -408,5 +414,9 @@ fn summarise(totals: &Totals) {
             format!("{:.1}%", cycles / all * 100.0),
         ]);
     }
-    print!("\n{}", table.render());
+    say!("\n{}", table.render());
+    say_line!(
+        "\nToDevice and FromDevice include the kernel's work: on links like these one call to send runs the receiving \
+         host's\nnetwork stack as well. What the router itself costs: brickway bench forward."
+    );
 }
