@@ -48,7 +48,7 @@ pub(crate) fn compile(source: &Source, options: &Options, registry: &Registry) -
 }
 
 /// Adds the line of the configuration that a problem is about.
-fn with_excerpt(mut problem: Diagnostic, source: &Source) -> Diagnostic {
+pub(crate) fn with_excerpt(mut problem: Diagnostic, source: &Source) -> Diagnostic {
     if let Some(location) = problem.location.as_ref().filter(|location| *location.file == *source.name) {
         let line = source.text.lines().nth((location.line as usize).saturating_sub(1));
         problem.excerpt = line.map(str::to_owned);

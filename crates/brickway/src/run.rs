@@ -102,7 +102,7 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<ExitCode> {
     let mut router = match Router::build(flat.clone(), &registry, &shared, &router_options, control.clone()) {
         Ok(router) => router,
         Err(problems) => {
-            load::report(problems);
+            load::report(problems.into_iter().map(|problem| load::with_excerpt(problem, &source)).collect());
             return Ok(ExitCode::FAILURE);
         }
     };
