@@ -1,9 +1,10 @@
-//! What an element sees while it runs, and the machine that carries batches from element to element.
+//! What an element sees while it runs. The machine that carries batches from element to element is in `machine`, an
+//! element in its place in `slot`.
 //!
 //! A [`Context`] belongs to one copy of the graph and lives on one thread. It holds the elements (each in a
 //! slot, with its wiring and counters), the frames, the clock, the tasks and the timers.
 //!
-//! **How a batch travels.** [`Context::run`] takes the element out of its slot, calls it, and puts it back.
+//! **How a batch travels.** `Context::run` takes the element out of its slot, calls it, and puts it back.
 //! Packets that the element [`emit`](Context::emit)s are gathered in one batch per output; what it leaves
 //! in the batch it was given goes on by output 0, without being moved. When nothing was emitted (the common
 //! way) the machine just goes on to the next element. Otherwise the emitted batches are worked off first, in
@@ -15,30 +16,27 @@
 //!
 //! **What it costs.** A hop is a call through a pointer, two 16-byte moves and a few counters per batch.
 //! Cycles are read from the time stamp counter at every hop of one turn in sixteen, drawn at random; the
-//! counts are scaled by the share of packets that were timed, so the figures of `show cost` are estimates whose
+//! counts are scaled by the share of packets that were timed, so the cycles in statistics are estimates whose
 //! error shrinks with the root of the time, and the other fifteen turns pay nothing for them.
+
+mod machine;
+mod slot;
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::sync::Arc;
 
-use packet::{Batch, MAX_BATCH, Packet, Pool, cycles};
+use packet::{Batch, MAX_BATCH, Packet, Pool};
 
 use crate::clock::Clock;
-use crate::element::{Element, TaskStatus};
 use crate::router::Control;
+
+pub use slot::ElementStats;
+pub(crate) use slot::Slot;
+use slot::Timer;
 
 /// Marks an output without an open batch.
 const CLOSED: u32 = u32::MAX;
-
-/// Most hops that the packets of one task run may make: beyond, they circle.
-const MOST_HOPS: u32 = 1 << 20;
-
-/// One turn in this many is timed.
-const TIMED_SHARE: u32 = 16;
-
-/// A stay in an element that took longer was interrupted: the kernel gave the CPU to somebody else.
-const INTERRUPTED_CYCLES: u64 = 1_000_000;
 
 /// A timer that is moved to an earlier time fires at most this much later.
 const TIMER_TOLERANCE_NS: u64 = 1_000;
@@ -69,79 +67,6 @@ struct Pending {
     to: End,
     output: u32,
     batch: Batch,
-}
-
-/// What an element did so far.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct ElementStats {
-    /// Packets that were pushed into it or pulled out of it.
-    pub packets: u64,
-    /// Batches in which they came.
-    pub batches: u64,
-    /// TSC cycles spent in it, tasks and timers included; estimated from a sample (see the module's essay).
-    pub cycles: f64,
-    /// Packets it dropped, by reason.
-    pub drops: Vec<(&'static str, u64)>,
-}
-
-/// A timer of an element.
-#[derive(Clone, Copy, Debug)]
-struct Timer {
-    key: u32,
-    at_ns: u64,
-    /// When the heap will next look at it: at or before `at_ns`.
-    queued_ns: u64,
-}
-
-/// An element in its place.
-pub(crate) struct Slot {
-    pub(crate) element: Option<Box<dyn Element>>,
-    pub(crate) outputs: Box<[Option<End>]>,
-    pub(crate) inputs: Box<[Option<End>]>,
-    /// Tasks downstream that want to know when this element has packets.
-    pub(crate) listeners: Box<[u32]>,
-    /// Elements upstream that tell when they have packets; `None` when a source upstream never tells.
-    pub(crate) notifiers: Option<Box<[u32]>>,
-    signal: bool,
-    scheduled: bool,
-    timers: Vec<Timer>,
-    packets: u64,
-    batches: u64,
-    timed_packets: u64,
-    timed_cycles: u64,
-    drops: Vec<(&'static str, u64)>,
-}
-
-impl Slot {
-    pub(crate) fn new(element: Option<Box<dyn Element>>, inputs: usize, outputs: usize) -> Self {
-        Self {
-            element,
-            outputs: vec![None; outputs].into(),
-            inputs: vec![None; inputs].into(),
-            listeners: Box::new([]),
-            notifiers: None,
-            signal: false,
-            scheduled: false,
-            timers: Vec::new(),
-            packets: 0,
-            batches: 0,
-            timed_packets: 0,
-            timed_cycles: 0,
-            drops: Vec::new(),
-        }
-    }
-
-    pub(crate) fn is_scheduled(&self) -> bool {
-        self.scheduled
-    }
-
-    fn count_drop(&mut self, reason: &'static str, count: u64) {
-        // A handful of reasons, nearly always the same pointer: a scan beats a map.
-        match self.drops.iter_mut().find(|(known, _)| std::ptr::eq(*known, reason) || *known == reason) {
-            Some((_, total)) => *total += count,
-            None => self.drops.push((reason, count)),
-        }
-    }
 }
 
 /// Limits and places of a copy of the graph.
@@ -541,7 +466,7 @@ impl Context {
         }
     }
 
-    /// Has [`Element::timer`] called with `key` when the clock reaches `at_ns`. A timer of the same key that
+    /// Has [`Element::timer`](crate::Element::timer) called with `key` when the clock reaches `at_ns`. A timer of the same key that
     /// was set before is replaced.
     pub fn set_timer(&mut self, key: u32, at_ns: u64) {
         let timers = &mut self.slots[self.current as usize].timers;
@@ -598,250 +523,6 @@ impl Context {
     /// Takes one from the router's run count, as Click's `STOP` does; at zero the router stops.
     pub fn stop(&self) {
         self.control.stop();
-    }
-
-    // ---- the machine ------------------------------------------------------------------------------------
-
-    pub(crate) fn enter<R>(
-        &mut self,
-        element: usize,
-        call: impl FnOnce(&mut dyn Element, &mut Self) -> R,
-    ) -> Option<R> {
-        let mut taken = self.slots[element].element.take()?;
-        let before = self.current;
-        self.current = element as u32;
-        let result = call(taken.as_mut(), self);
-        self.slots[element].element = Some(taken);
-        self.finish_emission();
-        self.work_off();
-        self.current = before;
-        Some(result)
-    }
-
-    /// Pushes `batch` into an input and works off all that follows.
-    pub(crate) fn run(&mut self, to: End, batch: Batch) {
-        self.stack.push(Pending { to, output: 0, batch });
-        self.work_off();
-    }
-
-    fn work_off(&mut self) {
-        self.hops = 0;
-        while let Some(pending) = self.stack.pop() {
-            self.follow(pending.to, pending.batch);
-        }
-    }
-
-    /// Carries one batch on until it ends or falls apart.
-    fn follow(&mut self, mut to: End, mut batch: Batch) {
-        loop {
-            self.hops += 1;
-            if self.hops > MOST_HOPS {
-                self.current = to.element;
-                self.drop_batch(&mut batch, "circles in the graph");
-                self.spare.push(batch);
-                return;
-            }
-            let count = batch.len() as u64;
-            let slot = &mut self.slots[to.element as usize];
-            slot.packets += count;
-            slot.batches += 1;
-            let Some(mut element) = slot.element.take() else {
-                self.current = to.element;
-                self.drop_batch(&mut batch, "pushed into an element that is pulling");
-                self.spare.push(batch);
-                return;
-            };
-            self.current = to.element;
-            element.push(self, to.port as usize, &mut batch);
-            let slot = &mut self.slots[to.element as usize];
-            slot.element = Some(element);
-            let next = slot.outputs.first().copied().flatten();
-            if self.timed {
-                slot.timed_packets += count;
-                self.charge(to.element);
-            }
-            if !self.emitted.is_empty() {
-                if !batch.is_empty() {
-                    match next {
-                        Some(next) => self.stack.push(Pending { to: next, output: 0, batch }),
-                        None => self.end_without_output(batch),
-                    }
-                } else {
-                    self.spare.push(batch);
-                }
-                self.finish_emission();
-                return;
-            }
-            if batch.is_empty() {
-                self.spare.push(batch);
-                return;
-            }
-            match next {
-                Some(next) => to = next,
-                None => return self.end_without_output(batch),
-            }
-        }
-    }
-
-    #[cold]
-    fn end_without_output(&mut self, mut batch: Batch) {
-        self.drop_batch(&mut batch, "left in an element without outputs");
-        self.spare.push(batch);
-    }
-
-    /// Closes the open batches, so that what is emitted from now on comes behind them.
-    #[inline]
-    fn close_outputs(&mut self) {
-        if !self.emitted.is_empty() {
-            for pending in &self.emitted {
-                self.open[pending.output as usize] = CLOSED;
-            }
-        }
-    }
-
-    /// Puts the emitted batches on the stack, the first on top.
-    #[inline]
-    fn finish_emission(&mut self) {
-        while let Some(pending) = self.emitted.pop() {
-            self.open[pending.output as usize] = CLOSED;
-            self.stack.push(pending);
-        }
-    }
-
-    /// Charges the cycles since the last mark to `element`.
-    #[inline(always)]
-    fn charge(&mut self, element: u32) {
-        if self.timed {
-            let now = cycles::now();
-            let spent = now.wrapping_sub(self.mark);
-            if spent < INTERRUPTED_CYCLES {
-                self.slots[element as usize].timed_cycles += spent;
-            }
-            self.mark = now;
-        }
-    }
-
-    /// One turn: due timers, then every task that is awake once. Returns whether anything was done.
-    pub fn turn(&mut self) -> bool {
-        self.clock.update();
-        self.timed = self.random().is_multiple_of(TIMED_SHARE);
-        let mut worked = self.run_timers();
-        for _ in 0..self.run_queue.len() {
-            let Some(element) = self.run_queue.pop_front() else { break };
-            worked |= self.run_task(element);
-        }
-        // What handlers set in motion between turns is not timed.
-        self.timed = false;
-        worked
-    }
-
-    /// Whether any task is awake.
-    pub fn has_awake_tasks(&self) -> bool {
-        !self.run_queue.is_empty()
-    }
-
-    fn run_task(&mut self, index: u32) -> bool {
-        self.slots[index as usize].scheduled = false;
-        let Some(mut element) = self.slots[index as usize].element.take() else { return false };
-        self.current = index;
-        if self.timed {
-            self.mark = cycles::now();
-        }
-        let status = element.task(self);
-        self.slots[index as usize].element = Some(element);
-        let emitted = !self.emitted.is_empty();
-        let worked = status == TaskStatus::Busy || emitted;
-        if worked {
-            self.count_source(index);
-        } else if self.timed {
-            // A look that found nothing is no packet's cost.
-            self.mark = cycles::now();
-        }
-        self.finish_emission();
-        self.work_off();
-        self.current = index;
-        if status != TaskStatus::Asleep {
-            self.wake_element(index);
-        }
-        worked
-    }
-
-    /// Counts what a task emitted as its packets: sources have no input to be counted at.
-    #[inline]
-    fn count_source(&mut self, index: u32) {
-        let count: u64 = self.emitted.iter().map(|pending| pending.batch.len() as u64).sum();
-        let timed = self.timed;
-        let slot = &mut self.slots[index as usize];
-        slot.packets += count;
-        slot.batches += u64::from(count > 0);
-        if timed {
-            slot.timed_packets += count;
-            self.charge(index);
-        }
-    }
-
-    fn run_timers(&mut self) -> bool {
-        let now = self.clock.now_ns();
-        let mut worked = false;
-        while let Some(&Reverse((at, _, index, key))) = self.timers.peek()
-            && at <= now
-        {
-            self.timers.pop();
-            let timers = &mut self.slots[index as usize].timers;
-            // Replaced and cleared timers stay in the heap until their time comes.
-            let Some(position) = timers.iter().position(|timer| (timer.key, timer.queued_ns) == (key, at))
-            else {
-                continue;
-            };
-            let later = timers[position].at_ns;
-            if later > at {
-                timers[position].queued_ns = later;
-                self.timer_number += 1;
-                self.timers.push(Reverse((later, self.timer_number, index, key)));
-                continue;
-            }
-            timers.swap_remove(position);
-            worked = true;
-            let Some(mut element) = self.slots[index as usize].element.take() else { continue };
-            self.current = index;
-            if self.timed {
-                self.mark = cycles::now();
-            }
-            element.timer(self, key);
-            self.slots[index as usize].element = Some(element);
-            self.count_source(index);
-            self.finish_emission();
-            self.work_off();
-        }
-        worked
-    }
-
-    /// What the element in `slot` did so far.
-    pub(crate) fn stats(&self, slot: usize) -> ElementStats {
-        let slot = &self.slots[slot];
-        // Packets were timed as they came, so their share among all is the share of the time that was measured.
-        let scale = if slot.timed_packets > 0 {
-            slot.packets as f64 / slot.timed_packets as f64
-        } else {
-            f64::from(TIMED_SHARE)
-        };
-        ElementStats {
-            packets: slot.packets,
-            batches: slot.batches,
-            cycles: slot.timed_cycles as f64 * scale,
-            drops: slot.drops.clone(),
-        }
-    }
-
-    /// Sets all counters of all elements back to zero.
-    pub(crate) fn reset_stats(&mut self) {
-        for slot in &mut self.slots {
-            slot.packets = 0;
-            slot.batches = 0;
-            slot.timed_packets = 0;
-            slot.timed_cycles = 0;
-            slot.drops.clear();
-        }
     }
 }
 

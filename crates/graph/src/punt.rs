@@ -22,6 +22,12 @@
 //!   ttl :: DecIPTTL
 //!   ttl[1] -> Punt -> ICMPError(10.0.0.1, timeexceeded) -> [0]rt
 
+#![allow(
+    rustdoc::invalid_html_tags,
+    rustdoc::broken_intra_doc_links,
+    reason = "the manual is in Click's markup, for `brickway help`"
+)]
+
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, PoisonError};
 

@@ -1,0 +1,77 @@
+//! An element in its place: its wiring, its counters, its timers.
+
+use super::End;
+use crate::element::Element;
+
+/// What an element did so far.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ElementStats {
+    /// Packets that were pushed into it or pulled out of it.
+    pub packets: u64,
+    /// Batches in which they came.
+    pub batches: u64,
+    /// TSC cycles spent in it, tasks and timers included; estimated from a sample (see the module's essay).
+    pub cycles: f64,
+    /// Packets it dropped, by reason.
+    pub drops: Vec<(&'static str, u64)>,
+}
+
+/// A timer of an element.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Timer {
+    pub(super) key: u32,
+    pub(super) at_ns: u64,
+    /// When the heap will next look at it: at or before `at_ns`.
+    pub(super) queued_ns: u64,
+}
+
+/// An element in its place.
+pub(crate) struct Slot {
+    pub(crate) element: Option<Box<dyn Element>>,
+    pub(crate) outputs: Box<[Option<End>]>,
+    pub(crate) inputs: Box<[Option<End>]>,
+    /// Tasks downstream that want to know when this element has packets.
+    pub(crate) listeners: Box<[u32]>,
+    /// Elements upstream that tell when they have packets; `None` when a source upstream never tells.
+    pub(crate) notifiers: Option<Box<[u32]>>,
+    pub(super) signal: bool,
+    pub(super) scheduled: bool,
+    pub(super) timers: Vec<Timer>,
+    pub(super) packets: u64,
+    pub(super) batches: u64,
+    pub(super) timed_packets: u64,
+    pub(super) timed_cycles: u64,
+    pub(super) drops: Vec<(&'static str, u64)>,
+}
+
+impl Slot {
+    pub(crate) fn new(element: Option<Box<dyn Element>>, inputs: usize, outputs: usize) -> Self {
+        Self {
+            element,
+            outputs: vec![None; outputs].into(),
+            inputs: vec![None; inputs].into(),
+            listeners: Box::new([]),
+            notifiers: None,
+            signal: false,
+            scheduled: false,
+            timers: Vec::new(),
+            packets: 0,
+            batches: 0,
+            timed_packets: 0,
+            timed_cycles: 0,
+            drops: Vec::new(),
+        }
+    }
+
+    pub(crate) fn is_scheduled(&self) -> bool {
+        self.scheduled
+    }
+
+    pub(super) fn count_drop(&mut self, reason: &'static str, count: u64) {
+        // A handful of reasons, nearly always the same pointer: a scan beats a map.
+        match self.drops.iter_mut().find(|(known, _)| std::ptr::eq(*known, reason) || *known == reason) {
+            Some((_, total)) => *total += count,
+            None => self.drops.push((reason, count)),
+        }
+    }
+}
