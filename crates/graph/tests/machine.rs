@@ -290,6 +290,18 @@ fn a_turn_in_which_all_left_by_side_outputs_was_work() {
     assert_eq!(texts(bench.taken("out")), ["8a"]);
 }
 
+#[test]
+fn with_a_burst_of_one_a_pull_brings_one_packet() {
+    let mut registry = registry();
+    registry.add(&[&GREEDY]);
+    let config = "in :: TestInput -> s :: Store -> Greedy -> out :: TestOutput;";
+    let mut bench = Bench::with_burst(&registry, config, 1);
+    bench.push("in", &[b"1", b"2", b"3", b"4", b"5", b"6"]);
+    bench.graph().context().turn();
+    // It pulls four times a turn and asks for up to four packets each time.
+    assert_eq!(texts(bench.taken("out")), ["1", "2", "3", "4"]);
+}
+
 /// Puts off its timer again and again.
 static LATER: Class = Class {
     name: "Later",

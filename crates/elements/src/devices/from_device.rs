@@ -237,6 +237,20 @@ mod tests {
     }
 
     #[test]
+    fn a_delayed_packet_does_not_hold_up_the_receiving() {
+        // Two packets on a slow line, the second while the first is still held back: it must be taken off the
+        // cable at once, so that it is not late by the first one's delay too.
+        let config = "in :: TestInput -> ToDevice(memory:slow);
+            from :: FromDevice(memory:slow?end=1&delay=200ms&fault=rx) -> out :: TestOutput;";
+        let mut bench = Bench::try_new(&registry(), config, 32, &Shared::default()).unwrap();
+        bench.push("in", &[&[1u8; 60][..]]);
+        for _ in 0..10 {
+            bench.graph().context().turn();
+        }
+        assert!(bench.graph().context().has_awake_tasks(), "it goes on looking while it holds a packet");
+    }
+
+    #[test]
     fn arguments_by_position_and_cut_packets() {
         let shared = Shared::default();
         let port = MemoryLoop::new(vec![vec![1; 60]]);

@@ -268,6 +268,20 @@ mod tests {
     }
 
     #[test]
+    fn a_pulled_port_that_is_full_lets_the_worker_rest() {
+        let config = "in :: TestInput -> Queue(100) -> to :: ToDevice(memory:stuck)";
+        let mut bench = Bench::try_new(&registry(), config, 32, &Shared::default()).unwrap();
+        let frame = [0u8; 60];
+        let mut worked = true;
+        for _ in 0..100 {
+            bench.push("in", &[&frame[..]; 90]);
+            bench.run(10);
+            worked = bench.graph().context().turn();
+        }
+        assert!(!worked, "a turn that cannot send is no work");
+    }
+
+    #[test]
     fn pushed_packets_wait_for_room_and_are_dropped_in_the_end() {
         // A memory cable of which nobody reads the far end.
         let config = "in :: TestInput -> to :: ToDevice(memory:full)";

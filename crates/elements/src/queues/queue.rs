@@ -37,10 +37,9 @@
 //!
 //! =a SimpleQueue, FrontDropQueue, Unqueue, RED
 
-use graph::{Class, Context, Element, Handler};
-use packet::Batch;
+use graph::Class;
 
-use super::storage::{HANDLERS, Overflow, Storage};
+use super::storage::{Overflow, Storage};
 
 pub(crate) static CLASS: Class = Class {
     name: "Queue",
@@ -48,42 +47,8 @@ pub(crate) static CLASS: Class = Class {
     processing: "h/lh",
     flow: Class::COMPLETE_FLOW,
     manual: include_str!("queue.rs"),
-    make: |setup| Ok(Box::new(Queue { storage: Storage::from_setup(setup, Overflow::DropNew)? })),
+    make: |setup| Ok(Box::new(Storage::from_setup(setup, Overflow::DropNew, true)?)),
 };
-
-struct Queue {
-    storage: Storage,
-}
-
-impl Element for Queue {
-    fn push(&mut self, cx: &mut Context, _input: usize, batch: &mut Batch) {
-        self.storage.put(cx, batch);
-        cx.set_signal(!self.storage.is_empty());
-    }
-
-    fn pull(&mut self, cx: &mut Context, _output: usize, batch: &mut Batch, max: usize) {
-        self.storage.take(batch, max);
-        if self.storage.is_empty() {
-            cx.set_signal(false);
-        }
-    }
-
-    fn notifies(&self) -> bool {
-        true
-    }
-
-    fn handlers(&self) -> &'static [Handler] {
-        &HANDLERS
-    }
-
-    fn read(&mut self, name: &str, _argument: &str) -> Result<String, String> {
-        Ok(self.storage.read(name))
-    }
-
-    fn write(&mut self, cx: &mut Context, name: &str, value: &str) -> Result<(), String> {
-        self.storage.write(cx, name, value)
-    }
-}
 
 #[cfg(test)]
 mod tests {

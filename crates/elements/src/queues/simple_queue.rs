@@ -27,10 +27,9 @@
 //!
 //! =a Queue, FrontDropQueue
 
-use graph::{Class, Context, Element, Handler};
-use packet::Batch;
+use graph::Class;
 
-use super::storage::{HANDLERS, Overflow, Storage};
+use super::storage::{Overflow, Storage};
 
 pub(crate) static CLASS: Class = Class {
     name: "SimpleQueue",
@@ -38,34 +37,8 @@ pub(crate) static CLASS: Class = Class {
     processing: "h/lh",
     flow: Class::COMPLETE_FLOW,
     manual: include_str!("simple_queue.rs"),
-    make: |setup| Ok(Box::new(SimpleQueue { storage: Storage::from_setup(setup, Overflow::DropNew)? })),
+    make: |setup| Ok(Box::new(Storage::from_setup(setup, Overflow::DropNew, false)?)),
 };
-
-struct SimpleQueue {
-    storage: Storage,
-}
-
-impl Element for SimpleQueue {
-    fn push(&mut self, cx: &mut Context, _input: usize, batch: &mut Batch) {
-        self.storage.put(cx, batch);
-    }
-
-    fn pull(&mut self, _cx: &mut Context, _output: usize, batch: &mut Batch, max: usize) {
-        self.storage.take(batch, max);
-    }
-
-    fn handlers(&self) -> &'static [Handler] {
-        &HANDLERS
-    }
-
-    fn read(&mut self, name: &str, _argument: &str) -> Result<String, String> {
-        Ok(self.storage.read(name))
-    }
-
-    fn write(&mut self, cx: &mut Context, name: &str, value: &str) -> Result<(), String> {
-        self.storage.write(cx, name, value)
-    }
-}
 
 #[cfg(test)]
 mod tests {

@@ -1,10 +1,10 @@
-//! The ring of packets in a queue, its counts and its handlers: what Queue, SimpleQueue and FrontDropQueue have
-//! in common.
+//! The one element behind Queue, SimpleQueue and FrontDropQueue: a ring of packets, its counts and its handlers.
+//! The classes differ in which packet goes when there is no room, and in whether tasks downstream are told.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use graph::{Combine, ConfigError, Context, FromArgument, Handler, Setup};
+use graph::{Combine, ConfigError, Context, Element, FromArgument, Handler, Setup};
 use packet::{Batch, Packet};
 
 use super::length::QueueLength;
@@ -29,6 +29,8 @@ pub(super) struct Storage {
     packets: VecDeque<Packet>,
     capacity: usize,
     overflow: Overflow,
+    /// Whether tasks downstream are woken by packets, and sleep without.
+    notifies: bool,
     highwater: usize,
     drops: u64,
     name: String,
@@ -36,7 +38,7 @@ pub(super) struct Storage {
 }
 
 /// The handlers of queues.
-pub(super) const HANDLERS: [Handler; 6] = [
+const HANDLERS: [Handler; 6] = [
     Handler::read("length", Combine::Sum),
     Handler::read("highwater_length", Combine::Max),
     Handler::read_write("capacity", Combine::First),
@@ -54,7 +56,11 @@ fn checked_capacity(capacity: usize) -> Result<usize, String> {
 
 impl Storage {
     /// Reads the arguments of a queue.
-    pub(super) fn from_setup(setup: &mut Setup<'_>, overflow: Overflow) -> Result<Self, ConfigError> {
+    pub(super) fn from_setup(
+        setup: &mut Setup<'_>,
+        overflow: Overflow,
+        notifies: bool,
+    ) -> Result<Self, ConfigError> {
         let capacity = setup.arguments.optional("CAPACITY")?.unwrap_or(DEFAULT_CAPACITY);
         setup.arguments.finish()?;
         let capacity = checked_capacity(capacity)?;
@@ -64,6 +70,7 @@ impl Storage {
             packets: VecDeque::with_capacity(capacity),
             capacity,
             overflow,
+            notifies,
             highwater: 0,
             drops: 0,
             name: setup.name().to_owned(),
@@ -71,13 +78,13 @@ impl Storage {
         })
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    fn is_empty(&self) -> bool {
         self.packets.is_empty()
     }
 
     /// Takes in all of `batch`; what finds no room leaves by output 1 if there is one.
     #[inline]
-    pub(super) fn put(&mut self, cx: &mut Context, batch: &mut Batch) {
+    fn put(&mut self, cx: &mut Context, batch: &mut Batch) {
         if batch.len() <= self.capacity - self.packets.len() {
             self.packets.extend(batch.drain());
         } else {
@@ -114,7 +121,7 @@ impl Storage {
 
     /// Gives up to `max` packets, oldest first.
     #[inline]
-    pub(super) fn take(&mut self, batch: &mut Batch, max: usize) {
+    fn take(&mut self, batch: &mut Batch, max: usize) {
         let count = max.min(self.packets.len()).min(batch.room());
         for packet in self.packets.drain(..count) {
             batch.push(packet);
@@ -122,7 +129,7 @@ impl Storage {
         self.length.set_packets(self.packets.len());
     }
 
-    pub(super) fn read(&self, name: &str) -> String {
+    fn read_handler(&self, name: &str) -> String {
         match name {
             "length" => self.packets.len().to_string(),
             "highwater_length" => self.highwater.to_string(),
@@ -131,7 +138,7 @@ impl Storage {
         }
     }
 
-    pub(super) fn write(&mut self, cx: &mut Context, name: &str, value: &str) -> Result<(), String> {
+    fn write_handler(&mut self, cx: &mut Context, name: &str, value: &str) -> Result<(), String> {
         match name {
             "capacity" => {
                 self.capacity = checked_capacity(usize::from_value(value)?)?;
@@ -159,5 +166,35 @@ impl Storage {
             }
         }
         self.length.set_packets(self.packets.len());
+    }
+}
+
+impl Element for Storage {
+    fn push(&mut self, cx: &mut Context, _input: usize, batch: &mut Batch) {
+        self.put(cx, batch);
+        cx.set_signal(!self.is_empty());
+    }
+
+    fn pull(&mut self, cx: &mut Context, _output: usize, batch: &mut Batch, max: usize) {
+        self.take(batch, max);
+        if self.is_empty() {
+            cx.set_signal(false);
+        }
+    }
+
+    fn notifies(&self) -> bool {
+        self.notifies
+    }
+
+    fn handlers(&self) -> &'static [Handler] {
+        &HANDLERS
+    }
+
+    fn read(&mut self, name: &str, _argument: &str) -> Result<String, String> {
+        Ok(self.read_handler(name))
+    }
+
+    fn write(&mut self, cx: &mut Context, name: &str, value: &str) -> Result<(), String> {
+        self.write_handler(cx, name, value)
     }
 }
