@@ -16,8 +16,10 @@ FUZZ_SECONDS ?= 30
 BUILD_PACKAGES := build-essential
 DEMO_PACKAGES := iproute2 iputils-ping traceroute iperf3 ethtool procps
 TEST_PACKAGES := $(DEMO_PACKAGES) tcpdump
+# DPDK's tables are measured beside ours.
+BENCH_PACKAGES := libdpdk-dev pkg-config
 
-.PHONY: help build packages-build packages-demo packages-test rust demo test lint fuzz loom bench install clean
+.PHONY: help build packages-build packages-demo packages-test packages-bench rust demo test lint fuzz loom bench install clean
 
 help:
 	@sed -n 's/^#   //p' $(MAKEFILE_LIST)
@@ -37,6 +39,9 @@ packages-demo:
 
 packages-test:
 	$(call install_packages,$(BUILD_PACKAGES) $(TEST_PACKAGES))
+
+packages-bench:
+	$(call install_packages,$(BUILD_PACKAGES) $(BENCH_PACKAGES))
 
 # The toolchain named in rust-toolchain.toml; rustup itself must be there (https://rustup.rs).
 rust:
@@ -60,18 +65,20 @@ test: packages-test lint
 
 # Lock-free code under the model checker.
 loom: rust
-	RUSTFLAGS="--cfg loom" $(CARGO) test -p brickway-packet --lib --target-dir target/loom loom
+	RUSTFLAGS="--cfg loom" $(CARGO) test -p brickway-packet -p brickway-fib --lib --target-dir target/loom loom
 
 # A short run of each fuzz target; FUZZ_SECONDS=3600 make fuzz for a long one.
 fuzz: packages-build rust
 	@rustup toolchain list | grep -q ^nightly || rustup toolchain install nightly --profile minimal
 	@command -v cargo-fuzz >/dev/null || $(CARGO) install --quiet --locked cargo-fuzz
-	@for target in configuration packets; do \
+	@for target in configuration packets routes; do \
 	  echo "fuzzing $$target for $(FUZZ_SECONDS) s"; \
 	  $(CARGO) +nightly fuzz run $$target -- -max_total_time=$(FUZZ_SECONDS) -max_len=4096 -verbosity=0 -print_final_stats=1 || exit 1; done
 
-bench: build
+# Root lends DPDK's tables huge pages for the time of the bench.
+bench: packages-bench build
 	target/release/brickway bench forward
+	$(SUDO) target/release/brickway bench fib
 	$(CARGO) run --release -q -p brickway-graph --example hop
 
 install: build

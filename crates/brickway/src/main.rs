@@ -9,6 +9,7 @@ mod generate;
 mod load;
 mod manual;
 mod output;
+mod rib;
 mod run;
 mod table;
 
@@ -49,6 +50,9 @@ enum Command {
     Help(manual::HelpArguments),
     /// Generate traffic on a port and judge what comes back
     Gen(generate::GenerateArguments),
+    /// Show, count, grow and compare routing tables: text, MRT dumps, 'ip route'
+    #[command(subcommand)]
+    Rib(rib::RibCommand),
     /// Measure
     #[command(subcommand)]
     Bench(bench::BenchCommand),
@@ -64,6 +68,7 @@ fn main() -> ExitCode {
         Command::Elements(arguments) => manual::elements(&arguments),
         Command::Help(arguments) => manual::help(&arguments),
         Command::Gen(arguments) => generate::generate(&arguments),
+        Command::Rib(command) => rib::rib(&command),
         Command::Bench(command) => bench::bench(&command),
         Command::Demo(arguments) => demo::demo(&arguments),
     };

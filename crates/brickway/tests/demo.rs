@@ -49,6 +49,10 @@ fn all_steps_go_well() {
     }
     assert!(text.contains("60 of 60 answered"), "{text}");
     assert!(text.contains("10.0.0.1, 10.0.3.2"), "the router is on the way:\n{text}");
+    let summary = text.lines().find(|line| line.contains(" routes, ready in ")).unwrap_or_default();
+    for figure in ["564,", " s, table memory ", " MB, table check ok (digest "] {
+        assert!(summary.contains(figure), "no '{figure}' in the summary:\n{text}");
+    }
     assert_eq!(left_behind(process), Vec::<String>::new());
 }
 

@@ -11,6 +11,7 @@
 //! | [`decision`] | the languages of these three, compiled to a decision program |
 //! | [`ethernet`] | Ethernet headers, ARP |
 //! | [`ip`] | IPv4 headers, fragments, options |
+//! | [`ip6`] | IPv6 headers |
 //! | [`icmp`] | ICMP errors, ping |
 //! | [`lookup`] | IP route lookup |
 //! | [`devices`] | ports, files and the host |
@@ -30,6 +31,7 @@ pub mod devices;
 pub mod ethernet;
 pub mod icmp;
 pub mod ip;
+pub mod ip6;
 pub mod lookup;
 pub mod marking;
 pub mod queues;
@@ -51,6 +53,7 @@ pub fn registry() -> Registry {
         classifying::CLASSES,
         ethernet::CLASSES,
         ip::CLASSES,
+        ip6::CLASSES,
         icmp::CLASSES,
         lookup::CLASSES,
         devices::CLASSES,

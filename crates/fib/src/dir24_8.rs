@@ -31,9 +31,10 @@
 //! | a /24 that contains longer prefixes | 512 |
 //! | such /24s at most | 32,768, that is 16 MB |
 
+use crate::address::bounds;
+use crate::changes::Changes;
 use crate::memory::{HugeArray, prefetch};
-use crate::route::{bounds, mask};
-use crate::{BURST, NextHopIndex, Rib4, Table4, TableError};
+use crate::{Address, BURST, NextHopIndex, PrefixRoute, Rib, Table, TableError};
 use ipnet::Ipv4Net;
 
 const NAME: &str = "DIR-24-8";
@@ -49,25 +50,18 @@ pub struct Dir24_8 {
     groups: HugeArray<u16>,
     /// Groups below this number have been used.
     groups_used: u16,
-    /// Of those, the ones given back.
+}
+
+/// What changes a [`Dir24_8`].
+#[derive(Debug, Default)]
+pub struct Dir24_8Compiler {
+    /// The groups that were used and given back.
     groups_free: Vec<u16>,
+    /// The /24s that changed.
+    changes: Changes,
 }
 
 impl Dir24_8 {
-    /// An empty table.
-    ///
-    /// # Errors
-    ///
-    /// [`TableError::Memory`] if the system refuses 52 MB of address space.
-    pub fn new() -> Result<Dir24_8, TableError> {
-        Ok(Dir24_8 {
-            base: HugeArray::zeroed(NAME, BASE_ENTRIES)?,
-            groups: HugeArray::zeroed(NAME, GROUPS * GROUP_ENTRIES)?,
-            groups_used: 0,
-            groups_free: Vec::new(),
-        })
-    }
-
     /// The base entry of an address.
     #[inline(always)]
     #[allow(unsafe_code, reason = "a bounds check less in the lookup loop")]
@@ -83,12 +77,17 @@ impl Dir24_8 {
     }
 
     /// The group of the /24 number `net24`, made from its single answer if it has none yet.
-    fn group_of(&mut self, net24: usize, prefix: Ipv4Net) -> Result<u16, TableError> {
+    fn group_of(
+        &mut self,
+        compiler: &mut Dir24_8Compiler,
+        net24: usize,
+        prefix: Ipv4Net,
+    ) -> Result<u16, TableError> {
         let entry = self.base[net24];
         if entry & IS_GROUP != 0 {
             return Ok(entry & !IS_GROUP);
         }
-        let group = match self.groups_free.pop() {
+        let group = match compiler.groups_free.pop() {
             Some(group) => group,
             None if (self.groups_used as usize) < GROUPS => {
                 self.groups_used += 1;
@@ -96,7 +95,7 @@ impl Dir24_8 {
             }
             None => {
                 let limit = "32,768 networks of /24 already contain longer prefixes";
-                return Err(TableError::Full { table: NAME, prefix, limit });
+                return Err(TableError::Full { table: NAME, prefix: prefix.into(), limit });
             }
         };
         self.group_mut(group).fill(entry);
@@ -149,20 +148,26 @@ impl Dir24_8 {
     }
 
     /// Repaints the part of a /24 that a prefix longer than /24 covers.
-    fn update_long(&mut self, rib: &Rib4, prefix: Ipv4Net) -> Result<(), TableError> {
-        let (first, _) = bounds(prefix);
+    fn update_long(
+        &mut self,
+        compiler: &mut Dir24_8Compiler,
+        rib: &Rib<u32>,
+        prefix: Ipv4Net,
+    ) -> Result<(), TableError> {
+        let (first, _) = bounds::<u32>(prefix);
         let net24 = (first >> 8) as usize;
-        let network = first & mask(24);
+        let network = first & u32::mask(24);
+        compiler.changes.note(net24 as u32, net24 as u32);
         if !rib.has_longer_inside(network, 24) {
             let entry = self.base[net24];
             if entry & IS_GROUP != 0 {
-                self.groups_free.push(entry & !IS_GROUP);
-                self.base[net24] = rib.next_hop_at(prefix).get();
+                compiler.groups_free.push(entry & !IS_GROUP);
+                self.base[net24] = rib.next_hop_at(first, prefix.prefix_len()).get();
             }
             return Ok(());
         }
-        let group = self.group_of(net24, prefix)?;
-        let next_hop = rib.next_hop_at(prefix);
+        let group = self.group_of(compiler, net24, prefix)?;
+        let next_hop = rib.next_hop_at(first, prefix.prefix_len());
         let entries = self.group_mut(group);
         rib.for_each_gap(prefix, |first, last| {
             entries[(first & 0xff) as usize..=(last & 0xff) as usize].fill(next_hop.get());
@@ -197,7 +202,18 @@ impl Dir24_8 {
     }
 }
 
-impl Table4 for Dir24_8 {
+impl Table<u32> for Dir24_8 {
+    const NAME: &'static str = NAME;
+    type Compiler = Dir24_8Compiler;
+
+    fn new() -> Result<Dir24_8, TableError> {
+        Ok(Dir24_8 {
+            base: HugeArray::zeroed(NAME, BASE_ENTRIES)?,
+            groups: HugeArray::zeroed(NAME, GROUPS * GROUP_ENTRIES)?,
+            groups_used: 0,
+        })
+    }
+
     #[inline]
     fn lookup(&self, address: u32) -> NextHopIndex {
         let entry = self.base_entry(address);
@@ -215,25 +231,34 @@ impl Table4 for Dir24_8 {
         }
     }
 
-    fn update(&mut self, rib: &Rib4, prefix: Ipv4Net) -> Result<(), TableError> {
+    fn update(
+        &mut self,
+        compiler: &mut Dir24_8Compiler,
+        rib: &Rib<u32>,
+        prefix: Ipv4Net,
+    ) -> Result<(), TableError> {
         if prefix.prefix_len() > 24 {
-            return self.update_long(rib, prefix);
+            return self.update_long(compiler, rib, prefix);
         }
-        let next_hop = rib.next_hop_at(prefix);
-        rib.for_each_gap(prefix, |first, last| self.fill(first, last, next_hop));
+        let next_hop = rib.next_hop_at(bounds::<u32>(prefix).0, prefix.prefix_len());
+        rib.for_each_gap(prefix, |first, last| {
+            compiler.changes.note(first >> 8, last >> 8);
+            self.fill(first, last, next_hop);
+        });
         Ok(())
     }
 
-    fn rebuild(&mut self, rib: &Rib4) -> Result<(), TableError> {
+    fn rebuild(&mut self, compiler: &mut Dir24_8Compiler, rib: &Rib<u32>) -> Result<(), TableError> {
         self.base.fill(0);
         self.groups_used = 0;
-        self.groups_free.clear();
+        compiler.groups_free.clear();
+        compiler.changes.note_everything();
         // The RIB's order puts a route before those inside it: each paints over what it refines.
-        for route in rib.iter() {
-            let (first, last) = bounds(route.prefix);
+        for PrefixRoute { prefix, route } in rib.iter() {
+            let (first, last) = bounds::<u32>(prefix);
             let net24 = (first >> 8) as usize;
-            if route.prefix.prefix_len() > 24 {
-                let group = self.group_of(net24, route.prefix)?;
+            if prefix.prefix_len() > 24 {
+                let group = self.group_of(compiler, net24, prefix)?;
                 let part = (first & 0xff) as usize..=(last & 0xff) as usize;
                 self.group_mut(group)[part].fill(route.next_hop.get());
             } else {
@@ -243,55 +268,91 @@ impl Table4 for Dir24_8 {
         Ok(())
     }
 
+    fn catch_up(&mut self, compiler: &mut Dir24_8Compiler, ahead: &Dir24_8) {
+        self.groups_used = ahead.groups_used;
+        if compiler.changes.is_everything() {
+            let used = self.groups_used as usize * GROUP_ENTRIES;
+            self.base.copy_from_slice(&ahead.base);
+            self.groups[..used].copy_from_slice(&ahead.groups[..used]);
+        }
+        for &(first, last) in compiler.changes.stretches() {
+            let stretch = first as usize..=last as usize;
+            self.base[stretch.clone()].copy_from_slice(&ahead.base[stretch.clone()]);
+            for &entry in ahead.base[stretch].iter().filter(|&&entry| entry & IS_GROUP != 0) {
+                let start = (entry & !IS_GROUP) as usize * GROUP_ENTRIES;
+                let group = start..start + GROUP_ENTRIES;
+                self.groups[group.clone()].copy_from_slice(&ahead.groups[group]);
+            }
+        }
+        compiler.changes.clear();
+    }
+
+    fn for_each_range(&self, visit: &mut dyn FnMut(u32, NextHopIndex)) {
+        for (first, &entry) in (0..=u32::MAX).step_by(256).zip(self.base.iter()) {
+            if entry & IS_GROUP == 0 {
+                visit(first, NextHopIndex::from_entry(entry));
+                continue;
+            }
+            let start = (entry & !IS_GROUP) as usize * GROUP_ENTRIES;
+            for (address, &entry) in (first..=first | 0xff).zip(&self.groups[start..start + GROUP_ENTRIES]) {
+                visit(address, NextHopIndex::from_entry(entry));
+            }
+        }
+    }
+
+    fn expected_bytes(routes: usize) -> usize {
+        // One route in eight longer than /24 and alone in its network is more than the Internet has.
+        BASE_ENTRIES * 2 + (routes / 8).min(GROUPS) * GROUP_ENTRIES * 2
+    }
+
     fn memory_bytes(&self) -> usize {
-        let entries = BASE_ENTRIES + self.groups_used as usize * GROUP_ENTRIES + self.groups_free.capacity();
-        entries * size_of::<u16>()
+        (BASE_ENTRIES + self.groups_used as usize * GROUP_ENTRIES) * size_of::<u16>()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Fib4;
+    use crate::{LocalFib, Route, Source};
 
     #[test]
     fn a_group_comes_with_the_first_long_prefix_and_goes_with_the_last() {
-        let hop = |number| NextHopIndex::new(number).unwrap();
-        let mut fib = Fib4::new(Dir24_8::new().unwrap());
-        fib.insert("10.0.0.0/8".parse().unwrap(), hop(1)).unwrap();
-        fib.insert("10.0.0.128/25".parse().unwrap(), hop(2)).unwrap();
-        fib.insert("10.0.0.255/32".parse().unwrap(), hop(3)).unwrap();
-        assert_eq!((fib.table().groups_used, fib.table().groups_free.len()), (1, 0));
+        let to = |number| Route::to(NextHopIndex::new(number).unwrap());
+        let mut fib = LocalFib::<u32, Dir24_8>::new().unwrap();
+        fib.insert("10.0.0.0/8".parse().unwrap(), to(1)).unwrap();
+        fib.insert("10.0.0.128/25".parse().unwrap(), to(2)).unwrap();
+        fib.insert("10.0.0.255/32".parse().unwrap(), to(3)).unwrap();
+        assert_eq!((fib.table().groups_used, fib.compiler().groups_free.len()), (1, 0));
         // A shorter route that comes later shows through beside the long ones.
-        fib.insert("10.0.0.0/24".parse().unwrap(), hop(4)).unwrap();
-        let answers = |fib: &Fib4<Dir24_8>| {
+        fib.insert("10.0.0.0/24".parse().unwrap(), to(4)).unwrap();
+        let answers = |fib: &LocalFib<u32, Dir24_8>| {
             [0, 127, 128, 254, 255].map(|last| fib.table().lookup(0x0a00_0000 | last).get())
         };
         assert_eq!(answers(&fib), [4, 4, 2, 2, 3]);
-        fib.remove("10.0.0.128/25".parse().unwrap()).unwrap();
+        fib.remove("10.0.0.128/25".parse().unwrap(), Source::Static, 0).unwrap();
         assert_eq!(answers(&fib), [4, 4, 4, 4, 3]);
-        fib.remove("10.0.0.255/32".parse().unwrap()).unwrap();
+        fib.remove("10.0.0.255/32".parse().unwrap(), Source::Static, 0).unwrap();
         assert_eq!(answers(&fib), [4, 4, 4, 4, 4]);
-        assert_eq!((fib.table().groups_used, fib.table().groups_free.len()), (1, 1));
-        fib.remove("10.0.0.0/24".parse().unwrap()).unwrap();
+        assert_eq!((fib.table().groups_used, fib.compiler().groups_free.len()), (1, 1));
+        fib.remove("10.0.0.0/24".parse().unwrap(), Source::Static, 0).unwrap();
         assert_eq!(answers(&fib), [1, 1, 1, 1, 1]);
     }
 
     #[test]
     fn a_gap_with_pieces_of_networks_at_both_ends_is_filled() {
-        let hop = |number| NextHopIndex::new(number).unwrap();
-        let mut fib = Fib4::new(Dir24_8::new().unwrap());
-        fib.insert("10.0.0.0/32".parse().unwrap(), hop(1)).unwrap();
-        fib.insert("10.0.3.255/32".parse().unwrap(), hop(2)).unwrap();
-        fib.insert("10.0.0.0/22".parse().unwrap(), hop(3)).unwrap();
+        let to = |number| Route::to(NextHopIndex::new(number).unwrap());
+        let mut fib = LocalFib::<u32, Dir24_8>::new().unwrap();
+        fib.insert("10.0.0.0/32".parse().unwrap(), to(1)).unwrap();
+        fib.insert("10.0.3.255/32".parse().unwrap(), to(2)).unwrap();
+        fib.insert("10.0.0.0/22".parse().unwrap(), to(3)).unwrap();
         for (address, number) in
             [(0, 1), (1, 3), (0xff, 3), (0x100, 3), (0x2ff, 3), (0x300, 3), (0x3fe, 3), (0x3ff, 2)]
         {
-            assert_eq!(fib.table().lookup(0x0a00_0000 | address), hop(number), "{address:#x}");
+            assert_eq!(fib.table().lookup(0x0a00_0000 | address).get(), number, "{address:#x}");
         }
-        fib.remove("10.0.0.0/22".parse().unwrap()).unwrap();
+        fib.remove("10.0.0.0/22".parse().unwrap(), Source::Static, 0).unwrap();
         for (address, number) in [(0, 1), (1, 0), (0x100, 0), (0x3fe, 0), (0x3ff, 2), (0x400, 0)] {
-            assert_eq!(fib.table().lookup(0x0a00_0000 | address), hop(number), "{address:#x}");
+            assert_eq!(fib.table().lookup(0x0a00_0000 | address).get(), number, "{address:#x}");
         }
     }
 }

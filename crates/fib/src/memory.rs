@@ -18,8 +18,10 @@ const HUGE_PAGE: usize = 2 << 20;
 
 /// Types of which all bit patterns, zero among them, are values, and that need no drop.
 pub(crate) trait Word: Copy + Send + Sync + 'static {}
+impl Word for u8 {}
 impl Word for u16 {}
 impl Word for u32 {}
+impl Word for u64 {}
 
 /// A fixed-length array of zeroed words that starts on a huge-page boundary.
 pub(crate) struct HugeArray<T: Word> {
@@ -92,17 +94,57 @@ unsafe impl<T: Word> Sync for HugeArray<T> {}
 
 /// Asks the processor to fetch the cache line of `array[index]`. Any index is allowed: a prefetch does not fault.
 #[inline(always)]
-#[allow(unsafe_code, reason = "prefetch is an intrinsic")]
 pub(crate) fn prefetch<T>(array: &[T], index: usize) {
+    prefetch_line(array.as_ptr().wrapping_add(index).cast());
+}
+
+/// The same for the line behind the one in which `array[index]` begins.
+#[inline(always)]
+pub(crate) fn prefetch_second_line<T>(array: &[T], index: usize) {
+    prefetch_line(array.as_ptr().wrapping_add(index).cast::<u8>().wrapping_add(64));
+}
+
+#[inline(always)]
+#[allow(unsafe_code, reason = "prefetch is an intrinsic")]
+fn prefetch_line(line: *const u8) {
     #[cfg(target_arch = "x86_64")]
     {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: a prefetch reads nothing that the program can see and never faults; `wrapping_add` makes no
-        // claim about the bounds. SSE is part of x86-64.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(array.as_ptr().wrapping_add(index).cast()) };
+        // SAFETY: a prefetch reads nothing that the program can see and never faults, whatever the address. SSE is part
+        // of x86-64.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(line.cast()) };
     }
     #[cfg(not(target_arch = "x86_64"))]
-    let _ = (array, index);
+    let _ = line;
+}
+
+/// Bytes that this process can still have: the kernel's estimate of what can be used without swapping
+/// (`MemAvailable`, Linux 3.14), or what is left of the limits of its control groups (version 2) if that is less.
+/// `None` where nobody says.
+pub(crate) fn available_memory() -> Option<usize> {
+    let mut least = None;
+    let mut limit = |bytes: usize| least = Some(least.map_or(bytes, |least: usize| least.min(bytes)));
+    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    if let Some(kilobytes) = text.lines().find_map(|line| line.strip_prefix("MemAvailable:")) {
+        let digits = kilobytes.trim().trim_end_matches(" kB");
+        digits.parse::<usize>().into_iter().for_each(|kilobytes| limit(kilobytes * 1024));
+    }
+    let groups = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    if let Some(path) = groups.lines().find_map(|line| line.strip_prefix("0::/")) {
+        let mut folder = std::path::Path::new("/sys/fs/cgroup").join(path);
+        // A group can have no more than those it is in.
+        while folder.starts_with("/sys/fs/cgroup") {
+            let number =
+                |name: &str| std::fs::read_to_string(folder.join(name)).ok()?.trim().parse::<usize>().ok();
+            if let (Some(most), Some(used)) = (number("memory.max"), number("memory.current")) {
+                limit(most.saturating_sub(used));
+            }
+            if !folder.pop() {
+                break;
+            }
+        }
+    }
+    least
 }
 
 #[cfg(test)]

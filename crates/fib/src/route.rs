@@ -1,13 +1,14 @@
-//! What a route is: a prefix and the number of a next hop. Also the few lines of prefix arithmetic that all tables
-//! share. Addresses are `u32` in host order everywhere in this crate (10.0.0.1 is `0x0a00_0001`).
+//! What a route is: a prefix, the number of a next hop, and where it was learnt.
 
-use ipnet::Ipv4Net;
+use crate::Address;
+use std::fmt;
 
 /// The number of a next hop, 0 to [`NextHopIndex::MAX`]. What stands behind the number (port, rewrite, group) is
 /// kept elsewhere, so that a failed next hop can be changed in one place for every route that uses it.
 ///
-/// The numbers have 15 bits because DIR-24-8 needs the sixteenth of its entries for itself; a router with 500
-/// neighbours has some thousand next hops.
+/// The numbers have 15 bits because the IPv4 tables need the sixteenth of their entries for themselves; a router
+/// with 500 neighbours has some thousand next hops. Give the busiest next hops the numbers below 255: [`crate::Byte24`]
+/// finds those soonest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(transparent)]
 pub struct NextHopIndex(u16);
@@ -54,26 +55,78 @@ impl NextHopIndex {
     }
 }
 
-/// An IPv4 route.
+/// Who told us of a route.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum Source {
+    /// The configuration.
+    #[default]
+    Static = 0,
+    /// The kernel of the host, over netlink.
+    Netlink = 1,
+    /// A routing daemon, over FRR's forwarding plane manager protocol.
+    Fpm = 2,
+    /// A program or a person, over the router's own interface.
+    Api = 3,
+}
+
+impl Source {
+    pub(crate) const fn from_number(number: u8) -> Source {
+        match number {
+            0 => Source::Static,
+            1 => Source::Netlink,
+            2 => Source::Fpm,
+            _ => Source::Api,
+        }
+    }
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Source::Static => "static",
+            Source::Netlink => "netlink",
+            Source::Fpm => "fpm",
+            Source::Api => "api",
+        })
+    }
+}
+
+/// A way to a prefix. Of several, the one with the lowest distance is in force; of those, the one with the lowest
+/// metric; of those, the one of the first [`Source`].
+///
+/// As in the Linux kernel, two ways of one source to one prefix are told apart by their metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Route4 {
-    /// The addresses it is for; no host bits.
-    pub prefix: Ipv4Net,
-    /// Where they go.
+pub struct Route {
+    /// Where packets go.
     pub next_hop: NextHopIndex,
+    /// Who told us.
+    pub source: Source,
+    /// How far the source is trusted, 0 (most) to 255: the administrative distance of routing daemons.
+    pub distance: u8,
+    /// The source's own measure; lower is better.
+    pub metric: u32,
 }
 
-/// The network mask of a prefix length, 0 to 32.
-#[inline]
-pub(crate) const fn mask(length: u8) -> u32 {
-    if length == 0 { 0 } else { u32::MAX << (32 - length) }
+impl Route {
+    /// A route of the configuration: static, distance 1 as is usual for these, metric 0.
+    pub const fn to(next_hop: NextHopIndex) -> Route {
+        Route { next_hop, source: Source::Static, distance: 1, metric: 0 }
+    }
+
+    /// What makes this route better than another: the lower the better.
+    pub(crate) fn preference(&self) -> (u8, u32, Source) {
+        (self.distance, self.metric, self.source)
+    }
 }
 
-/// The first and the last address of a prefix.
-#[inline]
-pub(crate) fn bounds(prefix: Ipv4Net) -> (u32, u32) {
-    let first = u32::from(prefix.addr()) & mask(prefix.prefix_len());
-    (first, first | !mask(prefix.prefix_len()))
+/// A prefix and the way that packets for it take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PrefixRoute<A: Address> {
+    /// The addresses it is for; no host bits.
+    pub prefix: A::Net,
+    /// The way there.
+    pub route: Route,
 }
 
 #[cfg(test)]
@@ -89,9 +142,9 @@ mod tests {
     }
 
     #[test]
-    fn bounds_of_the_shortest_and_the_longest_prefix() {
-        assert_eq!(bounds("0.0.0.0/0".parse().unwrap()), (0, u32::MAX));
-        assert_eq!(bounds("255.255.255.255/32".parse().unwrap()), (u32::MAX, u32::MAX));
-        assert_eq!(bounds("10.0.0.2/31".parse().unwrap()), (0x0a00_0002, 0x0a00_0003));
+    fn sources_are_their_numbers() {
+        for source in [Source::Static, Source::Netlink, Source::Fpm, Source::Api] {
+            assert_eq!(Source::from_number(source as u8), source);
+        }
     }
 }

@@ -2,12 +2,12 @@
 //! result on every machine and in every version: figures can be compared.
 //!
 //! The public data that tables come from has no nesting: overlapping more-specifics were flattened away. [`table`]
-//! puts them back the way they are in the wild, where they are mostly /24s announced inside an aggregate.
+//! puts them back the way they are in the wild, where they are mostly /24s announced inside an aggregate, and /48s in
+//! IPv6: the longest prefixes that networks accept from each other.
 
-use crate::NextHopIndex;
 use crate::read::Row;
-use ipnet::Ipv4Net;
-use std::net::Ipv4Addr;
+use crate::{Address, NextHopIndex};
+use std::collections::HashSet;
 
 /// A stream of random numbers that depends on its seed only: SplitMix64 (Steele, Lea, Flood, "Fast splittable
 /// pseudorandom number generators", OOPSLA 2014). Not for secrets.
@@ -41,6 +41,32 @@ fn scramble(mut value: u64) -> u64 {
     value ^ (value >> 31)
 }
 
+/// A family of which tables can be grown and destinations drawn.
+pub trait Family: Address {
+    /// The length of the prefixes that are announced inside shorter ones: 24 in IPv4, 48 in IPv6.
+    const NESTED_LENGTH: u8;
+
+    /// A number of so many random bits, up to those of an address.
+    fn random(bits: u8, random: &mut SplitMix64) -> Self;
+}
+
+impl Family for u32 {
+    const NESTED_LENGTH: u8 = 24;
+
+    fn random(bits: u8, random: &mut SplitMix64) -> u32 {
+        random.below(1 << bits) as u32
+    }
+}
+
+impl Family for u128 {
+    const NESTED_LENGTH: u8 = 48;
+
+    fn random(bits: u8, random: &mut SplitMix64) -> u128 {
+        let (high, low) = (random.next_u64(), random.next_u64());
+        (u128::from(high) << 64 | u128::from(low)) & !<u128 as Address>::mask(128 - bits)
+    }
+}
+
 /// The next hop of an origin when there are `count` of them, 1 to `count`: all prefixes of one origin go the same
 /// way, as they mostly do in a real table.
 ///
@@ -56,11 +82,12 @@ pub fn next_hop_of_origin(origin: u32, count: u16) -> NextHopIndex {
 /// A table of `count` rows, in the order of addresses, made of `real`.
 ///
 /// * Fewer than `real` has: a random sample of its rows.
-/// * More: all of `real`, and inside randomly chosen prefixes of it that are shorter than /24, random /24s with
-///   another origin. If there are not enough /24s to announce, the table ends up smaller than asked.
+/// * More: all of `real`, and inside randomly chosen prefixes of it that are shorter than /24 (IPv6: /48), random
+///   /24s (/48s) with another origin. If there are not enough of them to announce, the table ends up smaller than
+///   asked.
 ///
 /// No prefix comes twice: of several rows of `real` for one prefix, that with the lowest origin is used.
-pub fn table(real: &[Row], count: usize, seed: u64) -> Vec<Row> {
+pub fn table<A: Family>(real: &[Row<A>], count: usize, seed: u64) -> Vec<Row<A>> {
     let mut random = SplitMix64::new(seed);
     let mut real = real.to_vec();
     real.sort_unstable();
@@ -72,7 +99,7 @@ pub fn table(real: &[Row], count: usize, seed: u64) -> Vec<Row> {
 }
 
 /// `count` of the rows, each subset with the same chance (Knuth, TAOCP 3.4.2, Algorithm S).
-fn sample(real: &[Row], count: usize, random: &mut SplitMix64) -> Vec<Row> {
+fn sample<A: Family>(real: &[Row<A>], count: usize, random: &mut SplitMix64) -> Vec<Row<A>> {
     let mut rows = Vec::with_capacity(count);
     for (i, &row) in real.iter().enumerate() {
         let (left, wanted) = (real.len() - i, count - rows.len());
@@ -83,31 +110,23 @@ fn sample(real: &[Row], count: usize, random: &mut SplitMix64) -> Vec<Row> {
     rows
 }
 
-fn grow(real: &[Row], count: usize, random: &mut SplitMix64) -> Vec<Row> {
-    /// So many draws in a row of a /24 that is announced already: there is no more room worth the search.
+fn grow<A: Family>(real: &[Row<A>], count: usize, random: &mut SplitMix64) -> Vec<Row<A>> {
+    /// So many draws in a row of a prefix that is announced already: there is no more room worth the search.
     const VAIN_DRAWS: u32 = 100_000;
     let mut rows = Vec::with_capacity(count);
     rows.extend_from_slice(real);
-    let aggregates: Vec<Row> = real.iter().copied().filter(|row| row.prefix.prefix_len() < 24).collect();
+    let length = |row: &Row<A>| A::parts(row.prefix).1;
+    let aggregates: Vec<Row<A>> = real.iter().copied().filter(|row| length(row) < A::NESTED_LENGTH).collect();
     if aggregates.is_empty() {
         return rows;
     }
-    // One bit for each /24 that is announced.
-    let mut announced = vec![0u64; 1 << 18];
-    let mut announce = |network: u32| {
-        let (word, bit) = ((network >> 14) as usize, network >> 8 & 63);
-        let new = announced[word] >> bit & 1 == 0;
-        announced[word] |= 1 << bit;
-        new
-    };
-    for row in real.iter().filter(|row| row.prefix.prefix_len() == 24) {
-        announce(u32::from(row.prefix.network()));
-    }
+    let nested = real.iter().filter(|row| length(row) == A::NESTED_LENGTH);
+    let mut announced: HashSet<A> = nested.map(|row| A::parts(row.prefix).0).collect();
     let mut vain = 0;
     while rows.len() < count && vain < VAIN_DRAWS {
         let aggregate = aggregates[random.below(aggregates.len() as u64) as usize];
-        let network = u32::from(address_inside(aggregate.prefix, random)) & 0xffff_ff00;
-        if !announce(network) {
+        let network = address_inside::<A>(aggregate.prefix, random) & A::mask(A::NESTED_LENGTH);
+        if !announced.insert(network) {
             vain += 1;
             continue;
         }
@@ -116,32 +135,34 @@ fn grow(real: &[Row], count: usize, random: &mut SplitMix64) -> Vec<Row> {
         if origin == aggregate.origin {
             origin ^= 1;
         }
-        let prefix = Ipv4Net::new(network.into(), 24).expect("24 is a prefix length");
-        rows.push(Row { prefix, origin });
+        rows.push(Row { prefix: A::net(network, A::NESTED_LENGTH), origin });
     }
     rows
 }
 
-fn address_inside(prefix: Ipv4Net, random: &mut SplitMix64) -> Ipv4Addr {
-    let size = 1u64 << (32 - u32::from(prefix.prefix_len()));
-    Ipv4Addr::from(u32::from(prefix.network()) + random.below(size) as u32)
+fn address_inside<A: Family>(prefix: A::Net, random: &mut SplitMix64) -> A {
+    let (network, length) = A::parts(prefix);
+    network | A::random(A::BITS - length, random)
 }
 
-/// `count` random addresses, each inside a prefix of `table` that is chosen at random: traffic goes where routes go.
-/// Empty if the table is.
-pub fn destinations_inside(table: &[Row], count: usize, seed: u64) -> Vec<Ipv4Addr> {
+/// `count` random addresses in host order, each inside a prefix of `table` that is chosen at random: traffic goes
+/// where routes go. Empty if the table is.
+pub fn destinations_inside<A: Family>(table: &[Row<A>], count: usize, seed: u64) -> Vec<A> {
     if table.is_empty() {
         return Vec::new();
     }
     let mut random = SplitMix64::new(seed);
-    let mut draw = || address_inside(table[random.below(table.len() as u64) as usize].prefix, &mut random);
+    let mut draw =
+        || address_inside::<A>(table[random.below(table.len() as u64) as usize].prefix, &mut random);
     (0..count).map(|_| draw()).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ipnet::{Ipv4Net, Ipv6Net};
     use std::collections::BTreeSet;
+    use std::net::Ipv4Addr;
 
     fn real() -> Vec<Row> {
         let mut random = SplitMix64::new(7);
@@ -185,6 +206,53 @@ mod tests {
         }
     }
 
+    /// Figures measured on grown tables are compared between versions: these are the sums that the first version,
+    /// with its own code for IPv4, gave.
+    #[test]
+    fn tables_and_destinations_are_those_of_the_first_version() {
+        let sum = |numbers: &mut dyn Iterator<Item = u64>| numbers.fold(0, |sum, n| scramble(sum ^ n));
+        let rows = |count, seed| {
+            sum(&mut table(&real(), count, seed).iter().flat_map(|row| {
+                [u64::from(u32::from(row.prefix.addr())), row.prefix.prefix_len().into(), row.origin.into()]
+            }))
+        };
+        assert_eq!(rows(500, 1), 0xfc05_f934_1c17_728f);
+        assert_eq!(rows(5000, 1), 0xc3f8_3e38_32f7_4512);
+        assert_eq!(rows(5000, 2), 0x852c_7815_037a_b6d4);
+        let drawn = destinations_inside(&real(), 1000, 1);
+        assert_eq!(sum(&mut drawn.into_iter().map(u64::from)), 0x8082_fb91_d9b9_e22b);
+    }
+
+    #[test]
+    fn an_ipv6_table_nests_slash_48s_and_keeps_the_seed() {
+        let mut random = SplitMix64::new(7);
+        let real: Vec<Row<u128>> = (1..500u128)
+            .map(|i| Row {
+                prefix: Ipv6Net::new((i << 96).into(), 32 + random.below(22) as u8).unwrap(),
+                origin: random.below(100) as u32,
+            })
+            .collect();
+        let grown = table(&real, 5000, 1);
+        assert_eq!(grown, table(&real, 5000, 1));
+        assert_ne!(grown, table(&real, 5000, 2));
+        assert!(grown.len() == 5000 && grown.is_sorted());
+        assert!(real.iter().all(|row| grown.binary_search(row).is_ok()));
+        for row in grown.iter().filter(|row| !real.contains(row)) {
+            let aggregate = real.iter().find(|real| real.prefix.contains(&row.prefix)).unwrap();
+            assert_eq!((row.prefix.prefix_len(), row.prefix.trunc()), (48, row.prefix));
+            assert!(aggregate.prefix.prefix_len() < 48 && aggregate.origin != row.origin);
+        }
+        assert_eq!(table(&real, 100, 1).len(), 100);
+        for address in destinations_inside(&real, 1000, 1) {
+            assert!(real.iter().any(|row| row.prefix.contains(&std::net::Ipv6Addr::from(address))));
+        }
+        let everywhere = [Row::<u128> { prefix: "::/0".parse().unwrap(), origin: 1 }];
+        let drawn = destinations_inside(&everywhere, 100, 1);
+        assert!(
+            drawn.iter().any(|address| address >> 127 == 1) && drawn.iter().any(|address| address & 1 == 1)
+        );
+    }
+
     #[test]
     fn a_sample_is_made_of_the_rows_that_are_there() {
         let real = real();
@@ -196,7 +264,7 @@ mod tests {
 
     #[test]
     fn a_prefix_with_two_origins_comes_once() {
-        let row = |origin| Row { prefix: "10.0.0.0/16".parse().unwrap(), origin };
+        let row = |origin| Row::<u32> { prefix: "10.0.0.0/16".parse().unwrap(), origin };
         assert_eq!(table(&[row(749), row(721)], 1, 1), [row(721)]);
         assert_eq!(
             table(&[row(749), row(721)], 2, 1).iter().filter(|row| row.prefix.prefix_len() == 16).count(),
@@ -206,10 +274,10 @@ mod tests {
 
     #[test]
     fn growing_ends_where_there_is_no_room() {
-        let one = [Row { prefix: "10.0.0.0/22".parse().unwrap(), origin: 1 }];
+        let one = [Row::<u32> { prefix: "10.0.0.0/22".parse().unwrap(), origin: 1 }];
         assert_eq!(table(&one, 1000, 1).len(), 1 + 4);
-        assert!(table(&[], 1000, 1).is_empty());
-        assert!(destinations_inside(&[], 10, 1).is_empty());
+        assert!(table::<u32>(&[], 1000, 1).is_empty());
+        assert!(destinations_inside::<u128>(&[], 10, 1).is_empty());
     }
 
     #[test]
@@ -218,8 +286,9 @@ mod tests {
         let table: Vec<Row> =
             ends.iter().map(|end| Row { prefix: end.parse().unwrap(), origin: 1 }).collect();
         let drawn = destinations_inside(&table[1..], 100, 3);
-        assert!(drawn.iter().all(|address| table[1..].iter().any(|row| row.prefix.contains(address))));
-        assert!(destinations_inside(&table[..1], 100, 3).iter().any(|address| address.octets()[0] > 127));
+        let inside = |address| table[1..].iter().any(|row| row.prefix.contains(&Ipv4Addr::from(address)));
+        assert!(drawn.into_iter().all(inside));
+        assert!(destinations_inside(&table[..1], 100, 3).iter().any(|&address| address >> 31 == 1));
     }
 
     #[test]

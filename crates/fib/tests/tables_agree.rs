@@ -1,191 +1,308 @@
-//! Every compiled table, and the RIB itself, gives the answers of a linear scan after any sequence of changes.
+//! Every compiled table, its mirror image and the RIB itself give the answers of a linear scan after any sequence of
+//! changes.
 //!
 //! Prefixes are drawn so that they nest and collide: few distinct bits, placed at both ends of the address space and
-//! around the /18, /20 and /24 boundaries at which the tables change their way of storing.
+//! around the boundaries at which the tables change their way of storing.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
-use fib::{Dir24_8, Dxr18, Dxr19, Dxr20, Fib4, Linear, NextHopIndex, Table4};
-use ipnet::Ipv4Net;
+use fib::{
+    Address, Byte24, Change, Dir24_8, Linear, LocalFib, NextHopIndex, RangeTree, Rank, Rib, Route, Source,
+    Table,
+};
 use proptest::prelude::*;
-use std::net::Ipv4Addr;
 
 #[derive(Clone, Copy, Debug)]
-enum Change {
-    Insert(Ipv4Net, NextHopIndex),
-    Replace(Ipv4Net, NextHopIndex),
-    Remove(Ipv4Net),
+enum Step<A: Address> {
+    Insert(A::Net, NextHopIndex),
+    Replace(A::Net, NextHopIndex),
+    Remove(A::Net),
 }
 
-/// An address with few choices for each of its parts.
-fn address() -> impl Strategy<Value = u32> {
-    let first = prop::sample::select(vec![0u32, 10, 127, 255]);
-    let second = prop::sample::select(vec![0u32, 1, 255]);
-    let third = prop::sample::select(vec![0u32, 1, 15, 16, 31, 63, 64, 128, 255]);
-    let last = prop_oneof![prop::sample::select(vec![0u32, 1, 2, 127, 128, 254, 255]), 0u32..256];
-    (first, second, third, last).prop_map(|(a, b, c, d)| a << 24 | b << 16 | c << 8 | d)
+/// A family and how to draw addresses that nest and collide.
+trait Drawn: Address {
+    fn address() -> BoxedStrategy<Self>;
+    fn length() -> BoxedStrategy<u8>;
 }
 
-fn prefix() -> impl Strategy<Value = Ipv4Net> {
-    let length = prop_oneof![2 => 0u8..=32, 2 => 16u8..=24, 3 => 24u8..=32];
-    (address(), length).prop_map(|(address, length)| Ipv4Net::new(address.into(), length).unwrap().trunc())
+impl Drawn for u32 {
+    fn address() -> BoxedStrategy<u32> {
+        let first = prop::sample::select(vec![0u32, 10, 127, 255]);
+        let second = prop::sample::select(vec![0u32, 1, 255]);
+        let third = prop::sample::select(vec![0u32, 1, 15, 16, 31, 32, 63, 64, 128, 255]);
+        let last = prop_oneof![prop::sample::select(vec![0u32, 1, 2, 31, 32, 127, 128, 254, 255]), 0u32..256];
+        (first, second, third, last).prop_map(|(a, b, c, d)| a << 24 | b << 16 | c << 8 | d).boxed()
+    }
+
+    fn length() -> BoxedStrategy<u8> {
+        prop_oneof![2 => 0u8..=32, 2 => 16u8..=24, 3 => 24u8..=32].boxed()
+    }
+}
+
+impl Drawn for u128 {
+    fn address() -> BoxedStrategy<u128> {
+        let first = prop::sample::select(vec![0u128, 0x2001, 0x2a00, 0xffff]);
+        let byte = || prop::sample::select(vec![0u128, 1, 0x80, 0xfe, 0xff]);
+        let third = byte();
+        let middle = (byte(), prop::sample::select(vec![0u128, 0xff_ffff]), byte());
+        let last = prop_oneof![
+            prop::sample::select(vec![
+                0u128,
+                1,
+                1 << 56,
+                1 << 40,
+                1 << 39,
+                1 << 8,
+                (1 << 64) - 1,
+                (1 << 64) - 2
+            ]),
+            0u128..256,
+        ];
+        (first, third, middle, last)
+            .prop_map(|(a, b, (c, d, e), f)| a << 112 | b << 104 | c << 96 | d << 72 | e << 64 | f)
+            .boxed()
+    }
+
+    fn length() -> BoxedStrategy<u8> {
+        prop_oneof![
+            1 => 0u8..=128,
+            1 => 12u8..=28,
+            2 => 28u8..=64,
+            1 => 52u8..=60,
+            1 => 84u8..=92,
+            2 => 116u8..=128,
+        ]
+        .boxed()
+    }
+}
+
+fn network<A: Address>(address: A, length: u8) -> A::Net {
+    A::net(address & A::mask(length), length)
+}
+
+fn prefix<A: Drawn>() -> impl Strategy<Value = A::Net> {
+    (A::address(), A::length()).prop_map(|(address, length)| network(address, length))
 }
 
 fn next_hop() -> impl Strategy<Value = NextHopIndex> {
-    prop_oneof![4 => 0u16..4, 1 => Just(0x7fffu16)].prop_map(|number| NextHopIndex::new(number).unwrap())
+    prop_oneof![4 => 0u16..4, 1 => prop::sample::select(vec![254u16, 255, 256, 0x7fff])]
+        .prop_map(|number| NextHopIndex::new(number).unwrap())
 }
 
-fn change() -> impl Strategy<Value = Change> {
+fn step<A: Drawn>() -> impl Strategy<Value = Step<A>> {
     prop_oneof![
-        3 => (prefix(), next_hop()).prop_map(|(prefix, next_hop)| Change::Insert(prefix, next_hop)),
-        2 => (prefix(), next_hop()).prop_map(|(prefix, next_hop)| Change::Replace(prefix, next_hop)),
-        1 => prefix().prop_map(Change::Remove),
+        3 => (prefix::<A>(), next_hop()).prop_map(|(prefix, next_hop)| Step::Insert(prefix, next_hop)),
+        2 => (prefix::<A>(), next_hop()).prop_map(|(prefix, next_hop)| Step::Replace(prefix, next_hop)),
+        1 => prefix::<A>().prop_map(Step::Remove),
     ]
 }
 
+/// A table that is changed, and the mirror image that follows it.
+struct Mirrored<A: Address, T: Table<A>> {
+    rib: Rib<A>,
+    compiler: T::Compiler,
+    ahead: T,
+    behind: T,
+}
+
+impl<A: Address, T: Table<A>> Mirrored<A, T> {
+    fn new() -> Self {
+        let (ahead, behind) = (T::new().unwrap(), T::new().unwrap());
+        Mirrored { rib: Rib::new(), compiler: T::Compiler::default(), ahead, behind }
+    }
+
+    fn update(&mut self, prefix: A::Net, change: Option<Change>) {
+        if change.is_some_and(|change| change.is_visible()) {
+            self.ahead.update(&mut self.compiler, &self.rib, prefix).unwrap();
+        }
+    }
+
+    /// As a router does: the copies are exchanged, and the older one follows.
+    fn publish(&mut self) {
+        std::mem::swap(&mut self.ahead, &mut self.behind);
+        self.ahead.catch_up(&mut self.compiler, &self.behind);
+    }
+}
+
 /// Applies a change to both; what one refuses the other must not have.
-fn apply<T: Table4>(fib: &mut Fib4<T>, model: &mut Linear, change: Change) {
-    let in_model = |model: &Linear, prefix| model.routes().iter().any(|route| route.prefix == prefix);
-    match change {
-        Change::Insert(prefix, next_hop) => {
+fn apply<A: Address, T: Table<A>>(table: &mut Mirrored<A, T>, model: &mut Linear<A>, step: Step<A>) {
+    let in_model = |model: &Linear<A>, prefix| model.routes().any(|(known, _)| known == prefix);
+    match step {
+        Step::Insert(prefix, next_hop) => {
             let fresh = !in_model(model, prefix);
-            assert_eq!(fib.insert(prefix, next_hop).is_ok(), fresh);
+            let change = table.rib.insert(prefix, Route::to(next_hop));
+            assert_eq!(change.is_ok(), fresh);
             if fresh {
                 model.set(prefix, next_hop);
             }
+            table.update(prefix, change.ok());
         }
-        Change::Replace(prefix, next_hop) => {
-            assert_eq!(fib.replace(prefix, next_hop).unwrap(), model.set(prefix, next_hop));
+        Step::Replace(prefix, next_hop) => {
+            let change = table.rib.replace(prefix, Route::to(next_hop)).unwrap();
+            assert_eq!(change.before, model.set(prefix, next_hop));
+            table.update(prefix, Some(change));
         }
-        Change::Remove(prefix) => assert_eq!(fib.remove(prefix).ok(), model.unset(prefix)),
+        Step::Remove(prefix) => {
+            let change = table.rib.remove(prefix, Source::Static, 0).ok();
+            assert_eq!(change.and_then(|change| change.before), model.unset(prefix));
+            table.update(prefix, change);
+        }
     }
 }
 
 /// The addresses where something may change: the ends of every route and their neighbours.
-fn edges(model: &Linear) -> Vec<u32> {
-    let mut edges = vec![0, 1, u32::MAX - 1, u32::MAX];
-    for route in model.routes() {
-        let (first, last) = (u32::from(route.prefix.network()), u32::from(route.prefix.broadcast()));
-        edges.extend([first, last, first.wrapping_sub(1), last.wrapping_add(1), first / 2 + last / 2]);
+fn edges<A: Address>(model: &Linear<A>) -> Vec<A> {
+    let mut edges = vec![A::MIN, A::MIN.next(), A::MAX.previous(), A::MAX];
+    for (prefix, _) in model.routes() {
+        let (first, length) = A::parts(prefix);
+        let last = first | !A::mask(length);
+        let middle = first | (!A::mask(length) & A::mask(length.saturating_add(1).min(A::BITS)));
+        edges.extend([first, last, first.previous(), last.next(), middle]);
     }
     edges
 }
 
-fn agree<T: Table4>(fib: &Fib4<T>, rebuilt: &T, model: &Linear, addresses: &[u32]) {
+fn agree<A: Address, T: Table<A>>(table: &T, model: &Linear<A>, addresses: &[A], what: &str) {
     let mut batch = vec![NextHopIndex::MAX; addresses.len()];
-    fib.table().lookup_batch(addresses, &mut batch);
+    table.lookup_batch(addresses, &mut batch);
     for (&address, &batched) in addresses.iter().zip(&batch) {
         let expected = model.lookup(address);
-        let shown = Ipv4Addr::from(address);
-        assert_eq!(fib.table().lookup(address), expected, "{shown} single");
-        assert_eq!(batched, expected, "{shown} batched");
-        assert_eq!(rebuilt.lookup(address), expected, "{shown} compiled at once");
-        let route = fib.rib().longest_match(shown);
-        assert_eq!(route.map_or(NextHopIndex::NONE, |route| route.next_hop), expected, "{shown} in the RIB");
+        let shown = address.to_ip();
+        assert_eq!(table.lookup(address), expected, "{shown} single, {what}");
+        assert_eq!(batched, expected, "{shown} batched, {what}");
     }
-    assert_eq!(fib.rib().len(), model.routes().len());
 }
 
-fn check<T: Table4>(new: impl Fn() -> T, changes: &[Change], addresses: &[u32]) {
-    let mut fib = Fib4::new(new());
-    let mut model = Linear::new();
-    for (i, &change) in changes.iter().enumerate() {
-        apply(&mut fib, &mut model, change);
-        if i % 16 == 15 || i + 1 == changes.len() {
-            let mut rebuilt = new();
-            rebuilt.rebuild(fib.rib()).unwrap();
-            let all: Vec<u32> = edges(&model).into_iter().chain(addresses.iter().copied()).collect();
-            agree(&fib, &rebuilt, &model, &all);
+fn check<A: Address, T: Table<A>>(steps: &[Step<A>], addresses: &[A], publish_every: usize) {
+    let mut table = Mirrored::<A, T>::new();
+    let mut model = Linear::default();
+    for (i, &step) in steps.iter().enumerate() {
+        apply(&mut table, &mut model, step);
+        if i % publish_every == publish_every - 1 {
+            table.publish();
+        }
+        if i % 16 == 15 || i + 1 == steps.len() {
+            let all: Vec<A> = edges(&model).into_iter().chain(addresses.iter().copied()).collect();
+            agree(&table.ahead, &model, &all, "changed step by step");
+            table.publish();
+            agree(&table.ahead, &model, &all, "which caught up");
+            let rebuilt = LocalFib::<A, T>::build(table.rib.clone()).unwrap();
+            agree(rebuilt.table(), &model, &all, "compiled at once");
+            for &address in &all {
+                let route = table.rib.longest_match(address);
+                let in_rib = route.map_or(NextHopIndex::NONE, |found| found.route.next_hop);
+                assert_eq!(in_rib, model.lookup(address), "{} in the RIB", address.to_ip());
+            }
+            assert_eq!(table.rib.len(), model.routes().count());
         }
     }
     // And back to nothing, in an order of no meaning.
-    while let Some(route) = model.routes().first().copied() {
-        apply(&mut fib, &mut model, Change::Remove(route.prefix));
+    let prefixes: Vec<A::Net> = model.routes().map(|(prefix, _)| prefix).collect();
+    for prefix in prefixes {
+        apply(&mut table, &mut model, Step::Remove(prefix));
     }
-    for &address in addresses {
-        assert_eq!(fib.table().lookup(address), NextHopIndex::NONE);
-    }
+    agree(&table.ahead, &model, addresses, "emptied");
+}
+
+macro_rules! properties {
+    ($($name:ident: $address:ty, $table:ty;)*) => {
+        proptest! {
+            #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+            $(
+                #[test]
+                fn $name(
+                    steps in prop::collection::vec(step::<$address>(), 1..80),
+                    addresses in prop::collection::vec(<$address>::address(), 70),
+                    publish_every in 1usize..20,
+                ) {
+                    check::<$address, $table>(&steps, &addresses, publish_every);
+                }
+            )*
+        }
+    };
+}
+
+properties! {
+    linear: u32, Linear<u32>;
+    dir24_8: u32, Dir24_8;
+    rank: u32, Rank;
+    byte24: u32, Byte24<0>;
+    byte24_with_few_routes: u32, Byte24<12>;
+    linear_of_ipv6: u128, Linear<u128>;
+    range_tree: u128, RangeTree;
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
 
-    #[test]
-    fn dir24_8(changes in prop::collection::vec(change(), 1..80), addresses in prop::collection::vec(address(), 70)) {
-        check(|| Dir24_8::new().unwrap(), &changes, &addresses);
-    }
-
-    #[test]
-    fn dxr18(changes in prop::collection::vec(change(), 1..80), addresses in prop::collection::vec(address(), 70)) {
-        check(|| Dxr18::new().unwrap(), &changes, &addresses);
-    }
-
-    #[test]
-    fn dxr19(changes in prop::collection::vec(change(), 1..80), addresses in prop::collection::vec(address(), 70)) {
-        check(|| Dxr19::new().unwrap(), &changes, &addresses);
-    }
-
-    #[test]
-    fn dxr20(changes in prop::collection::vec(change(), 1..80), addresses in prop::collection::vec(address(), 70)) {
-        check(|| Dxr20::new().unwrap(), &changes, &addresses);
-    }
-
-    /// All addresses of one /16 crowded with routes, so that fragments and groups get full.
+    /// All addresses of one /16 crowded with routes, so that lists, blocks and groups get full.
     #[test]
     fn a_crowded_network(
         routes in prop::collection::vec((0u32..1 << 16, 14u8..=32, next_hop()), 1..300),
         removed in prop::collection::vec(any::<prop::sample::Index>(), 0..100),
     ) {
-        let prefix = |low: u32, length| Ipv4Net::new((0x0a01_0000 | low).into(), length).unwrap().trunc();
-        let mut changes: Vec<Change> =
-            routes.iter().map(|&(low, length, next_hop)| Change::Replace(prefix(low, length), next_hop)).collect();
-        changes.extend(removed.iter().map(|index| {
+        let prefix = |low: u32, length| network::<u32>(0x0a01_0000 | low, length);
+        let mut steps: Vec<Step<u32>> =
+            routes.iter().map(|&(low, length, next_hop)| Step::Replace(prefix(low, length), next_hop)).collect();
+        steps.extend(removed.iter().map(|index| {
             let (low, length, _) = routes[index.index(routes.len())];
-            Change::Remove(prefix(low, length))
+            Step::Remove(prefix(low, length))
         }));
-        let (mut dir, mut dxr) = (Fib4::new(Dir24_8::new().unwrap()), Fib4::new(Dxr18::new().unwrap()));
-        let (mut model, mut again) = (Linear::new(), Linear::new());
-        for &change in &changes {
-            apply(&mut dir, &mut model, change);
-            apply(&mut dxr, &mut again, change);
-        }
-        let addresses: Vec<u32> = edges(&model);
-        for &address in &addresses {
-            prop_assert_eq!(dir.table().lookup(address), model.lookup(address));
-            prop_assert_eq!(dxr.table().lookup(address), model.lookup(address));
-        }
         let low: Vec<u32> = (0..1 << 16).map(|low| 0x0a01_0000 | low).collect();
-        let (mut of_dir, mut of_dxr) = (vec![NextHopIndex::NONE; 1 << 16], vec![NextHopIndex::NONE; 1 << 16]);
-        dir.table().lookup_batch(&low, &mut of_dir);
-        dxr.table().lookup_batch(&low, &mut of_dxr);
-        prop_assert_eq!(of_dir, of_dxr);
+        fn answers<T: Table<u32>>(steps: &[Step<u32>], low: &[u32]) -> Vec<NextHopIndex> {
+            let mut table = Mirrored::<u32, T>::new();
+            let mut model = Linear::default();
+            steps.iter().for_each(|&step| apply(&mut table, &mut model, step));
+            agree(&table.ahead, &model, &edges(&model), "crowded");
+            table.publish();
+            let mut answers = vec![NextHopIndex::NONE; low.len()];
+            table.ahead.lookup_batch(low, &mut answers);
+            answers
+        }
+        let expected = answers::<Dir24_8>(&steps, &low);
+        prop_assert_eq!(&answers::<Rank>(&steps, &low), &expected);
+        prop_assert_eq!(&answers::<Byte24<0>>(&steps, &low), &expected);
     }
+}
+
+fn ends<A: Address, T: Table<A>>() {
+    let to = |number| Route::to(NextHopIndex::new(number).unwrap());
+    let mut fib = LocalFib::<A, T>::new().unwrap();
+    let (min, max) = (A::MIN, A::MAX);
+    let all = A::net(min, 0);
+    let (first_two, first) = (A::net(min, A::BITS - 1), A::net(min, A::BITS));
+    let (last_two, last) = (A::net(max.previous(), A::BITS - 1), A::net(max, A::BITS));
+    for (i, prefix) in [all, first_two, first, last_two, last].into_iter().enumerate() {
+        fib.insert(prefix, to(i as u16 + 1)).unwrap();
+    }
+    let low = [min, min.next(), min.next().next()];
+    let high = [max.previous().previous(), max.previous(), max];
+    let answers = |fib: &LocalFib<A, T>| {
+        let mut batch = [NextHopIndex::NONE; 6];
+        fib.table().lookup_batch(&[low, high].concat(), &mut batch);
+        for (address, &batched) in low.into_iter().chain(high).zip(&batch) {
+            assert_eq!(fib.lookup(address), batched);
+        }
+        batch.map(NextHopIndex::get)
+    };
+    assert_eq!(answers(&fib), [3, 2, 1, 1, 4, 5]);
+    fib.remove(all, Source::Static, 0).unwrap();
+    assert_eq!(answers(&fib), [3, 2, 0, 0, 4, 5]);
+    fib.remove(first, Source::Static, 0).unwrap();
+    fib.remove(last, Source::Static, 0).unwrap();
+    assert_eq!(answers(&fib), [2, 2, 0, 0, 4, 4]);
+    fib.replace(all, to(9)).unwrap();
+    assert_eq!(answers(&fib), [2, 2, 9, 9, 4, 4]);
 }
 
 #[test]
 fn the_ends_of_the_address_space() {
-    fn ends<T: Table4>(table: T) {
-        let hop = |number| NextHopIndex::new(number).unwrap();
-        let mut fib = Fib4::new(table);
-        let routes = ["0.0.0.0/0", "0.0.0.0/31", "0.0.0.0/32", "255.255.255.254/31", "255.255.255.255/32"];
-        for (i, prefix) in routes.iter().enumerate() {
-            fib.insert(prefix.parse().unwrap(), hop(i as u16 + 1)).unwrap();
-        }
-        let answers =
-            |fib: &Fib4<T>| [0, 1, 2, !0 - 2, !0 - 1, !0].map(|address| fib.table().lookup(address).get());
-        assert_eq!(answers(&fib), [3, 2, 1, 1, 4, 5]);
-        fib.remove("0.0.0.0/0".parse().unwrap()).unwrap();
-        assert_eq!(answers(&fib), [3, 2, 0, 0, 4, 5]);
-        fib.remove("0.0.0.0/32".parse().unwrap()).unwrap();
-        fib.remove("255.255.255.255/32".parse().unwrap()).unwrap();
-        assert_eq!(answers(&fib), [2, 2, 0, 0, 4, 4]);
-        fib.replace("0.0.0.0/0".parse().unwrap(), hop(9)).unwrap();
-        assert_eq!(answers(&fib), [2, 2, 9, 9, 4, 4]);
-    }
-    ends(Linear::new());
-    ends(Dir24_8::new().unwrap());
-    ends(Dxr18::new().unwrap());
-    ends(Dxr20::new().unwrap());
+    ends::<u32, Linear<u32>>();
+    ends::<u128, Linear<u128>>();
+    ends::<u32, Dir24_8>();
+    ends::<u32, Rank>();
+    ends::<u32, Byte24<0>>();
+    ends::<u128, RangeTree>();
 }
 
 #[test]

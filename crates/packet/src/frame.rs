@@ -96,6 +96,19 @@ impl Annotations {
         self.0[..4].copy_from_slice(&address.to_be_bytes());
     }
 
+    /// The IPv6 address the packet goes to next, in host order; it shares its place with the IPv4 address.
+    #[inline(always)]
+    pub fn destination_ip6(&self) -> u128 {
+        let bytes = self.0.first_chunk().expect("annotations are longer than an address");
+        u128::from_be_bytes(*bytes)
+    }
+
+    /// Sets the IPv6 address the packet goes to next.
+    #[inline(always)]
+    pub fn set_destination_ip6(&mut self, address: u128) {
+        self.0[..16].copy_from_slice(&address.to_be_bytes());
+    }
+
     /// The colour set by `Paint`.
     #[inline(always)]
     pub fn paint(&self) -> u8 {

@@ -23,6 +23,7 @@ use packet::wire::ethernet::MacAddr;
 use packet::{PoolOptions, checksum, cycles};
 use ports::MemoryLoop;
 
+use super::folder::Folder;
 use super::{median, print_figure};
 use crate::load;
 use crate::output::{say, say_line};
@@ -89,7 +90,7 @@ pub(crate) fn forward(arguments: &ForwardArguments) -> Result<ExitCode> {
             Ok(0) => bail!("--routes 0: a router needs a route"),
             Ok(count) => {
                 let rows = if count == 1 { default_route() } else { grown(count) };
-                tables.push((String::new(), folder.write(text, &rows)?, rows));
+                tables.push((String::new(), write_table(&folder, text, &rows)?, rows));
             }
             Err(_) => {
                 let path = PathBuf::from(text);
@@ -100,7 +101,7 @@ pub(crate) fn forward(arguments: &ForwardArguments) -> Result<ExitCode> {
         None => {
             for (name, count) in [("256k/", 256 << 10), ("1m/", 1_000_000)] {
                 let rows = grown(count);
-                tables.push((name.into(), folder.write(name.trim_end_matches('/'), &rows)?, rows));
+                tables.push((name.into(), write_table(&folder, name.trim_end_matches('/'), &rows)?, rows));
             }
             tables.insert(0, (String::new(), arguments.table.clone(), real.rows));
         }
@@ -208,32 +209,15 @@ fn print_details(details: &[(String, Vec<ClassCycles>)]) {
     say!("{}", table.render());
 }
 
-/// A folder for grown tables; removed at the end.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new() -> Result<Self> {
-        let path = std::env::temp_dir().join(format!("brickway-bench-{}", std::process::id()));
-        std::fs::create_dir_all(&path).with_context(|| format!("cannot make '{}'", path.display()))?;
-        Ok(Self(path))
+/// Writes a grown table into the folder.
+fn write_table(folder: &Folder, name: &str, rows: &[Row]) -> Result<PathBuf> {
+    let path = folder.path().join(format!("{name}.txt"));
+    let mut text = String::with_capacity(rows.len() * 24);
+    for row in rows {
+        text.push_str(&format!("{} {}\n", row.prefix, row.origin));
     }
-
-    fn write(&self, name: &str, rows: &[Row]) -> Result<PathBuf> {
-        let path = self.0.join(format!("{name}.txt"));
-        let mut text = String::with_capacity(rows.len() * 24);
-        for row in rows {
-            text.push_str(&format!("{} {}\n", row.prefix, row.origin));
-        }
-        std::fs::write(&path, text).with_context(|| format!("cannot write '{}'", path.display()))?;
-        Ok(path)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        // A folder left in the temporary folder is untidy, no more.
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
+    std::fs::write(&path, text).with_context(|| format!("cannot write '{}'", path.display()))?;
+    Ok(path)
 }
 
 /// One next hop for everything. In two halves, because the example router has its own route for 0.0.0.0/0.
@@ -255,7 +239,8 @@ fn templates(rows: &[Row], dests: usize, size: usize) -> Vec<Vec<u8>> {
     // Addresses of the router's own networks would not be looked up in the table.
     while addresses.len() < dests {
         let more = fib::synthesize::destinations_inside(rows, dests, seed);
-        addresses.extend(more.into_iter().filter(|address| !local(address) && is_forwarded(*address)));
+        let more = more.into_iter().map(Ipv4Addr::from);
+        addresses.extend(more.filter(|address| !local(address) && is_forwarded(*address)));
         seed += 1;
     }
     addresses.truncate(dests);

@@ -1,6 +1,8 @@
 //! `brickway bench`: figures, never verdicts. Each bench prints a table, or with `--json` one object a line
 //! with the keys `bench`, `case`, `metric`, `value` and `unit`.
 
+mod fib;
+mod folder;
 mod forward;
 
 use crate::output::say_line;
@@ -13,11 +15,14 @@ use clap::Subcommand;
 pub(crate) enum BenchCommand {
     /// The example router's fast path in memory, on one core
     Forward(forward::ForwardArguments),
+    /// Lookups in the forwarding tables, beside DPDK's
+    Fib(fib::FibArguments),
 }
 
 pub(crate) fn bench(command: &BenchCommand) -> Result<ExitCode> {
     match command {
         BenchCommand::Forward(arguments) => forward::forward(arguments),
+        BenchCommand::Fib(arguments) => fib::fib(arguments),
     }
 }
 

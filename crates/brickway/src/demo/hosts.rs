@@ -251,21 +251,19 @@ impl Drop for Network {
 /// Which host is the gateway of the table's route to `address`, and how many routes there are.
 pub(super) fn gateway_and_routes(table: &Path, address: &str) -> Result<(usize, u64)> {
     let address: std::net::Ipv4Addr = address.parse().context("the demo's own address")?;
-    let loaded = fib::read::load(table).with_context(|| format!("cannot read '{}'", table.display()))?;
+    let loaded =
+        fib::read::load::<u32>(table).with_context(|| format!("cannot read '{}'", table.display()))?;
     let best = loaded
         .rows
         .iter()
         .filter(|row| row.prefix.contains(&address))
         .max_by_key(|row| row.prefix.prefix_len());
-    let mut prefixes: Vec<_> = loaded.rows.iter().map(|row| row.prefix).collect();
-    prefixes.sort_unstable();
-    prefixes.dedup();
     match best {
         // Next hops count from 1.
         Some(row) => {
             let gateway =
                 usize::from(fib::synthesize::next_hop_of_origin(row.origin, HOSTS as u16).get()) - 1;
-            Ok((gateway, prefixes.len() as u64))
+            Ok((gateway, loaded.rows.len() as u64))
         }
         None => bail!("the table '{}' has no route to {address}", table.display()),
     }

@@ -2,6 +2,7 @@
 //! ping, traceroute, a packet too big, TCP. It cleans up after itself, whatever happens.
 
 mod hosts;
+mod summary;
 
 use std::io::{BufRead, BufReader, IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -15,8 +16,9 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 
 use crate::output::{say, say_line};
-use crate::table::{Align, Table, scaled, thousands};
+use crate::table::thousands;
 use hosts::{HOSTS, Network, Stop};
+use summary::{READ_CHECK, READ_MEMORY, Totals, parse_summary, summarise};
 
 /// Shows the router at work: four Linux hosts on four networks, in network namespaces of this machine, with a
 /// router between them that runs examples/ip-router.click and a real routing table.
@@ -98,7 +100,7 @@ pub(crate) fn demo(arguments: &DemoArguments) -> Result<ExitCode> {
     let result = (|| {
         let mut router = Running::start(arguments, &network, &stop)?;
         report.step("router", Ok(router.banner.clone()));
-        let routes = exercise(arguments, &network, &stop, &router, &mut report)?;
+        exercise(arguments, &network, &stop, &router, &mut report)?;
         if arguments.keep && !stop.is_set() {
             say_line!("\n  The router runs on. In another terminal, for instance:");
             say_line!("    ip netns exec {} ping 10.0.3.2", network.host(0));
@@ -112,7 +114,8 @@ pub(crate) fn demo(arguments: &DemoArguments) -> Result<ExitCode> {
         }
         report.clear_live();
         let totals = router.finish()?;
-        summarise(&totals, routes);
+        report.failed |= totals.table.verdict().is_err();
+        summarise(&totals);
         anyhow::Ok(())
     })();
     drop(network);
@@ -168,6 +171,8 @@ struct Running {
     lines: Receiver<String>,
     banner: String,
     begin: Instant,
+    /// From the start of the program to packets, the table read and compiled, in seconds.
+    ready: f64,
 }
 
 impl Running {
@@ -178,6 +183,7 @@ impl Running {
         command.args(["netns", "exec", network.router()]).arg(program);
         command.args(["run", "-", &format!("TABLE={}", table.display()), &format!("MTU={MTU}")]);
         command.args(["--json", "--stats", "0.5", "--workers", &arguments.workers.to_string()]);
+        command.args(["--read", READ_MEMORY, "--read", READ_CHECK]);
         // Its own process group: Ctrl-C at the terminal ends the demo, and the demo ends the router.
         std::os::unix::process::CommandExt::process_group(&mut command, 0);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -195,7 +201,7 @@ impl Running {
                 }
             }
         });
-        let mut running = Self { child, lines, banner: String::new(), begin };
+        let mut running = Self { child, lines, banner: String::new(), begin, ready: 0.0 };
         let mut said = Vec::new();
         while begin.elapsed() < Duration::from_secs(60) {
             if stop.is_set() {
@@ -203,10 +209,11 @@ impl Running {
             }
             match running.lines.recv_timeout(Duration::from_millis(50)) {
                 Ok(line) if line.contains(" runs with ") => {
+                    running.ready = begin.elapsed().as_secs_f64();
                     running.banner = format!(
                         "ip-router.click with {} runs, ready in {:.2} s",
                         table.file_name().unwrap_or_default().to_string_lossy(),
-                        begin.elapsed().as_secs_f64()
+                        running.ready
                     );
                     return Ok(running);
                 }
@@ -228,19 +235,15 @@ impl Running {
         self.lines.try_iter().last()
     }
 
-    /// Ends the router and returns its element counters, one JSON object a line.
+    /// Ends the router and returns what it says of its table and its element counters.
     fn finish(&mut self) -> Result<Totals> {
         let seconds = self.begin.elapsed().as_secs_f64();
         let pid = rustix::process::Pid::from_child(&self.child);
         // It may have ended by itself; then there is nobody to tell.
         let _ = rustix::process::kill_process(pid, rustix::process::Signal::INT);
         let stdout = self.child.stdout.take().context("the router's summary was read already")?;
-        let mut elements = Vec::new();
-        for line in BufReader::new(stdout).lines().map_while(Result::ok) {
-            if let Ok(value) = serde_json::from_str(&line) {
-                elements.push(value);
-            }
-        }
+        let text = std::io::read_to_string(stdout).context("cannot read the router's summary")?;
+        let (table, elements) = parse_summary(&text);
         let status = self.child.wait().context("the router did not end")?;
         if !status.success() {
             bail!(
@@ -248,7 +251,7 @@ impl Running {
                 self.lines.try_iter().collect::<Vec<_>>().join("\n")
             );
         }
-        Ok(Totals { elements, seconds })
+        Ok(Totals { elements, table, seconds, ready: self.ready })
     }
 }
 
@@ -262,21 +265,14 @@ impl Drop for Running {
     }
 }
 
-/// What the router counted.
-struct Totals {
-    elements: Vec<serde_json::Value>,
-    seconds: f64,
-}
-
 /// Everything a newcomer would try.
-/// Returns the number of routes in the table.
 fn exercise(
     arguments: &DemoArguments,
     network: &Network,
     stop: &Stop,
     router: &Running,
     report: &mut Report,
-) -> Result<u64> {
+) -> Result<()> {
     let progress = |report: &Report, text: &str| report.live(text);
 
     let (mut sent, mut answered, mut slowest_ms) = (0, 0, 0.0f64);
@@ -350,73 +346,5 @@ fn exercise(
             )
         }),
     );
-    Ok(routes)
-}
-
-/// Routes, packets, rate, loss, and the cycles by class of element.
-fn summarise(totals: &Totals, routes: u64) {
-    let number = |value: &serde_json::Value, key: &str| value[key].as_f64().unwrap_or(0.0);
-    let of_class = |class: &str| -> u64 {
-        totals
-            .elements
-            .iter()
-            .filter(|element| element["class"] == class)
-            .map(|element| number(element, "packets") as u64)
-            .sum()
-    };
-    let (received, sent) = (of_class("FromDevice"), of_class("ToDevice"));
-    say_line!(
-        "\n{} routes; {} packets received, {} sent in {:.0} s, {}pps on average",
-        thousands(routes),
-        thousands(received),
-        thousands(sent),
-        totals.seconds,
-        scaled(sent as f64 / totals.seconds)
-    );
-
-    let mut classes: Vec<(String, f64, f64)> = Vec::new();
-    let mut dropped: Vec<(String, u64)> = Vec::new();
-    for element in &totals.elements {
-        let class = element["class"].as_str().unwrap_or_default();
-        let (packets, cycles) = (number(element, "packets"), number(element, "cycles"));
-        match classes.iter_mut().find(|(known, ..)| known == class) {
-            Some((_, total_packets, total_cycles)) => {
-                *total_packets += packets;
-                *total_cycles += cycles;
-            }
-            None => classes.push((class.to_owned(), packets, cycles)),
-        }
-        for (reason, count) in element["drops"].as_object().into_iter().flatten() {
-            let count = count.as_u64().unwrap_or(0);
-            match dropped.iter_mut().find(|(known, _)| known == reason) {
-                Some((_, total)) => *total += count,
-                None => dropped.push((reason.clone(), count)),
-            }
-        }
-    }
-    let reasons: Vec<_> =
-        dropped.iter().map(|(reason, count)| format!("{} {reason}", thousands(*count))).collect();
-    say_line!("dropped: {}", if reasons.is_empty() { "none".into() } else { reasons.join(", ") });
-    classes.retain(|(_, packets, _)| *packets > 0.0);
-    classes.sort_by(|(_, _, a), (_, _, b)| b.total_cmp(a));
-    let mut table = Table::new(&[
-        ("element class", Align::Left),
-        ("packets", Align::Right),
-        ("cycles/packet", Align::Right),
-        ("share", Align::Right),
-    ]);
-    let all: f64 = classes.iter().map(|(.., cycles)| cycles).sum::<f64>().max(1.0);
-    for (class, packets, cycles) in &classes {
-        table.row([
-            class.clone(),
-            thousands(*packets as u64),
-            format!("{:.1}", cycles / packets),
-            format!("{:.1}%", cycles / all * 100.0),
-        ]);
-    }
-    say!("\n{}", table.render());
-    say_line!(
-        "\nToDevice and FromDevice include the kernel's work: on links like these one call to send runs the receiving \
-         host's\nnetwork stack as well. What the router itself costs: brickway bench forward."
-    );
+    Ok(())
 }

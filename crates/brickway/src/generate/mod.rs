@@ -302,8 +302,8 @@ fn open(arguments: &GenerateArguments, largest: u16, destinations: &Destinations
 
 /// One destination a flow, inside the prefixes of a table.
 fn draw(path: &Path, flows: u32, seed: u64) -> Result<Vec<Ipv4Addr>> {
-    let table =
-        fib::read::load(path).with_context(|| format!("cannot read the table '{}'", path.display()))?;
+    let table = fib::read::load::<u32>(path)
+        .with_context(|| format!("cannot read the table '{}'", path.display()))?;
     if table.bad > 0 {
         eprintln!("warning: '{}': {} bad rows are not used", path.display(), table.bad);
         if let Some(error) = table.errors.first() {
@@ -314,7 +314,7 @@ fn draw(path: &Path, flows: u32, seed: u64) -> Result<Vec<Ipv4Addr>> {
     if drawn.is_empty() {
         bail!("the table '{}' has no prefix; it should have one PREFIX ORIGIN a line", path.display());
     }
-    Ok(drawn)
+    Ok(drawn.into_iter().map(Ipv4Addr::from).collect())
 }
 
 /// A series of trials.

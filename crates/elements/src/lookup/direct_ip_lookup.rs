@@ -2,14 +2,14 @@
 //! DirectIPLookup(ADDR1/MASK1 [GW1] OUT1, ADDR2/MASK2 [GW2] OUT2, ... [, I<keywords> FILE, VIA])
 //!
 //! =s iproute
-//! looks up the route of packets in a direct-indexed table
+//! looks up the route of packets
 //!
 //! =d
 //! Looks up the destination IP address annotation of each packet, sets it to the gateway of the route, if that has one,
 //! and emits the packet on the route's output. Arguments, keywords and handlers are those of RadixIPLookup.
 //!
-//! The table is DIR-24-8 (Gupta, Lin, McKeown, "Routing lookups in hardware at memory access speeds", INFOCOM 1998), 32 MB
-//! also for few routes: the fastest lookup for the most memory.
+//! In Click this element has a DIR-24-8 table (Gupta, Lin, McKeown, "Routing lookups in hardware at memory access
+//! speeds", INFOCOM 1998). Here it uses RadixIPLookup's table, which is one of that kind at half the size.
 //!
 //! Drop reasons: no route.
 //!
@@ -20,6 +20,14 @@
 //! =h lookup read-only
 //!
 //! Takes an address and gives the output and, if there is one, the gateway; -1 if there is no route.
+//!
+//! =h check read-only
+//!
+//! Compares the tables with the routes, as RadixIPLookup's.
+//!
+//! =h memory read-only
+//!
+//! Bytes of memory that routes, tables and next hops take.
 //!
 //! =h add write-only
 //!
@@ -47,7 +55,6 @@
 use graph::Class;
 
 use super::ip_lookup;
-use super::table::Design;
 
 pub(crate) static CLASS: Class = Class {
     name: "DirectIPLookup",
@@ -55,5 +62,5 @@ pub(crate) static CLASS: Class = Class {
     processing: Class::PUSH,
     flow: Class::COMPLETE_FLOW,
     manual: include_str!("direct_ip_lookup.rs"),
-    make: |setup| ip_lookup::make(setup, Design::Direct),
+    make: ip_lookup::make::<u32>,
 };

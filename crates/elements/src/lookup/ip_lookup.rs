@@ -1,219 +1,237 @@
-//! The element behind all lookup classes.
+//! The element behind all lookup classes, for IPv4 and IPv6.
 
-use std::net::Ipv4Addr;
 use std::sync::Arc;
 
-use fib::{NextHopIndex, Rib4};
+use fib::publish::Reader;
+use fib::{NextHop, NextHopIndex, Resolver, Table};
 use graph::lang::split_words;
 use graph::{Combine, ConfigError, Context, Element, FromArgument, Handler, Setup};
-use packet::{Batch, MAX_BATCH};
+use packet::{Batch, MAX_BATCH, Packet};
 
+use super::family::{Family, RouteState};
 use super::origin_file;
-use super::publish::Published;
-use super::route::{NextHop, Route};
-use super::table::{Command, Design, NextHops, RouteTable};
+use super::route::{FORM, REMOVAL_FORM, Route, Via};
+use super::routes::{Command, Routes};
 
 /// The output of packets without a route.
-const NO_OUTPUT: u16 = NextHop::NONE.output;
+const NO_OUTPUT: u16 = u16::MAX;
 
 /// Ports of all lookup classes.
 pub(super) const PORTS: &str = "1/-";
 
+/// Only one copy answers, the one that makes changes: a full table is 20 MB of text.
+const CHECK: Handler = Handler::read("check", Combine::Join);
 const LOOKUP: Handler = Handler::read("lookup", Combine::First);
-/// Only one copy answers: a full table is 20 MB of text.
+const MEMORY: Handler = Handler::read("memory", Combine::Join);
 const TABLE: Handler = Handler::read("table", Combine::Join);
 
 /// The handlers of a table that can be changed.
 const DYNAMIC: &[Handler] = &[
     Handler::write("add"),
+    CHECK,
     Handler::write("ctrl"),
     Handler::write("flush"),
     LOOKUP,
+    MEMORY,
     Handler::write("remove"),
     Handler::write("set"),
     TABLE,
 ];
 /// The handlers of `StaticIPLookup`.
-const STATIC: &[Handler] = &[LOOKUP, TABLE];
+const STATIC: &[Handler] = &[CHECK, LOOKUP, MEMORY, TABLE];
 
 /// Makes a lookup element whose routes can be changed by handlers.
-pub(super) fn make(setup: &mut Setup<'_>, design: Design) -> Result<Box<dyn Element>, ConfigError> {
-    make_with(setup, design, DYNAMIC)
+pub(super) fn make<A: Family>(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
+    make_with::<A>(setup, DYNAMIC)
 }
 
 /// Makes a lookup element whose routes stay.
 pub(super) fn make_static(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
-    make_with(setup, Design::BySize, STATIC)
+    make_with::<u32>(setup, STATIC)
 }
 
-fn make_with(
+fn make_with<A: Family>(
     setup: &mut Setup<'_>,
-    design: Design,
     handlers: &'static [Handler],
 ) -> Result<Box<dyn Element>, ConfigError> {
     let outputs = setup.outputs();
     let file = setup.arguments.keyword::<String>("FILE")?.unwrap_or_default();
     let via = setup.arguments.keyword::<String>("VIA")?.unwrap_or_default();
-    let mut routes = setup.arguments.rest();
+    let mut arguments = setup.arguments.rest();
     // What is left of `FILE $TABLE` when the variable is empty.
-    routes.retain(|route| route != "FILE" && route != "VIA");
+    arguments.retain(|argument| argument != "FILE" && argument != "VIA");
     setup.arguments.finish()?;
-    let published = setup.shared_by_copies(|| publish(&routes, &file, &via, outputs, design))?;
-    published.join(setup.copy().index);
-    let (generation, table) = published.snapshot();
+    let routes = setup.shared_by_copies(|| configured::<A>(&arguments, &file, &via, outputs))?;
+    routes.join(setup.copy().index);
     Ok(Box::new(IpLookup {
         name: setup.name().to_owned(),
-        published,
-        generation,
-        table: Some(table),
+        reader: routes.reader(),
+        routes,
         copy: setup.copy().index,
         handlers,
-        addresses: Box::new([0; MAX_BATCH]),
+        addresses: Box::new([A::MIN; MAX_BATCH]),
         numbers: Box::new([NextHopIndex::NONE; MAX_BATCH]),
         outputs: Box::new([0; MAX_BATCH]),
     }))
 }
 
-/// Compiles the routes of the configuration.
-fn publish(
-    routes: &[String],
+/// The routes of the configuration.
+fn configured<A: Family>(
+    arguments: &[String],
     file: &str,
     via: &str,
     outputs: usize,
-    design: Design,
-) -> Result<Published, ConfigError> {
-    let mut rib = Rib4::new();
-    let mut next_hops = NextHops::default();
-    let mut mistakes = Vec::new();
-    let mut notes = Vec::new();
-    for (index, text) in routes.iter().enumerate() {
-        let added = Route::parse(text, outputs).and_then(|Route { prefix, next_hop }| {
-            let number = next_hops.number(next_hop.unwrap_or(NextHop::NONE), &rib)?;
-            match rib.get(prefix) {
-                // As in Click the first counts.
-                Some(known) if known != number => {
-                    notes.push(format!(
-                        "argument {}: {prefix} has a route already; '{text}' is left out",
-                        index + 1
-                    ));
+) -> Result<Routes<A>, ConfigError> {
+    let routes = Routes::new()?;
+    let notes = routes.load(|rib, transaction| {
+        let mut mistakes = Vec::new();
+        let mut notes = Vec::new();
+        for (index, text) in arguments.iter().enumerate() {
+            let added = Route::<A>::parse(text, outputs).and_then(|Route { prefix, via }| {
+                let via = via.expect("a route that is not for removal has a next hop");
+                let number = transaction.number(via)?;
+                match rib.get(prefix) {
+                    // As in Click the first counts.
+                    Some(known) if known.next_hop != number => {
+                        notes.push(format!(
+                            "argument {}: {prefix} has a route already; '{text}' is left out",
+                            index + 1
+                        ));
+                    }
+                    Some(_) => {}
+                    None => {
+                        rib.insert(prefix, fib::Route::to(number)).map_err(|error| error.to_string())?;
+                    }
                 }
-                Some(_) => {}
-                None => rib.insert(prefix, number).map_err(|error| error.to_string())?,
+                Ok(())
+            });
+            if let Err(error) = added {
+                mistakes.push(format!("argument {} should be '{FORM}': {error}", index + 1));
             }
-            Ok(())
-        });
-        if let Err(error) = added {
-            mistakes.push(format!("argument {} should be '{}': {error}", index + 1, Route::FORM));
         }
-    }
-    match origin_file::parse_via(via, outputs) {
-        Ok(via) if !file.is_empty() && mistakes.is_empty() => {
-            notes.extend(origin_file::load(file, &via, &mut rib, &mut next_hops)?);
+        match origin_file::parse_via(via, outputs) {
+            Ok(via) if !file.is_empty() && mistakes.is_empty() => {
+                notes.extend(origin_file::load(file, &via, rib, transaction)?);
+            }
+            Ok(_) => {}
+            Err(error) => mistakes.extend(error.messages),
         }
-        Ok(_) => {}
-        Err(error) => mistakes.extend(error.messages),
-    }
-    if !mistakes.is_empty() {
-        return Err(mistakes.into());
-    }
-    let table = RouteTable::build(rib, next_hops, design).map_err(|error| error.to_string())?;
-    Ok(Published::new(table, notes))
+        if mistakes.is_empty() { Ok(notes) } else { Err(ConfigError::from(mistakes)) }
+    })?;
+    routes.set_notes(notes);
+    Ok(routes)
 }
 
-struct IpLookup {
+struct IpLookup<A: Family> {
     name: String,
-    published: Arc<Published>,
-    /// That of `table`.
-    generation: u64,
-    /// The snapshot; `None` only while the routes are being changed.
-    table: Option<Arc<RouteTable>>,
+    routes: Arc<Routes<A>>,
+    /// This copy's access to the tables.
+    reader: Reader<RouteState<A>>,
     /// Which copy of the graph this is in.
     copy: usize,
     handlers: &'static [Handler],
     /// Room for the lookups of one batch.
-    addresses: Box<[u32; MAX_BATCH]>,
+    addresses: Box<[A; MAX_BATCH]>,
     numbers: Box<[NextHopIndex; MAX_BATCH]>,
     outputs: Box<[u16; MAX_BATCH]>,
 }
 
-impl IpLookup {
-    /// Takes the newest table.
-    #[cold]
-    #[inline(never)]
-    fn refresh(&mut self) {
-        let (generation, table) = self.published.snapshot();
-        self.generation = generation;
-        self.table = Some(table);
-    }
-
-    /// Reads the commands of a write handler.
-    fn commands(name: &str, value: &str, outputs: usize) -> Result<Vec<Command>, String> {
-        if name != "ctrl" {
-            return Ok(vec![command(name, value, outputs)?]);
-        }
-        let mut commands = Vec::new();
-        for (index, line) in value.lines().enumerate() {
-            // Splitting takes comments out.
-            let words = split_words(line);
-            let Some((first, rest)) = words.split_first() else { continue };
-            let parsed = match first.as_str() {
-                "add" | "set" | "remove" => command(first, &rest.join(" "), outputs),
-                other => Err(format!("bad command '{other}'; right would be add, set or remove")),
-            };
-            commands.push(parsed.map_err(|error| format!("line {}: {error}", index + 1))?);
-        }
-        Ok(commands)
-    }
-
-    fn change(&self, name: &str, value: &str, outputs: usize) -> Result<(), String> {
-        if name == "flush" {
-            return self.published.flush();
-        }
-        let commands = Self::commands(name, value, outputs)?;
-        if commands.is_empty() { Ok(()) } else { self.published.change(&commands) }
+/// Gateway and output of a number, [`NO_OUTPUT`] where there is no route.
+#[inline(always)]
+fn resolve<A: Family>(next_hops: &Resolver<Via<A>>, number: NextHopIndex) -> Via<A> {
+    match next_hops.resolve(number, 0) {
+        NextHop::Forward(via) => *via,
+        _ => Via { gateway: A::MIN, output: NO_OUTPUT },
     }
 }
 
-fn command(name: &str, value: &str, outputs: usize) -> Result<Command, String> {
+/// Sets the gateways of packets and writes down their outputs. Returns 0 if these are all the same.
+///
+/// A function of its own, because only then does the compiler know that writing to packets does not change where the next
+/// hops are.
+#[inline]
+fn forward<A: Family>(
+    next_hops: &Resolver<Via<A>>,
+    numbers: &[NextHopIndex],
+    packets: &mut [Packet],
+    gateways: &mut [A],
+    outputs: &mut [u16],
+) -> u16 {
+    let first = numbers.first().map_or(0, |number| number.get());
+    if numbers.iter().fold(0, |difference, number| difference | (number.get() ^ first)) == 0 {
+        let Via { gateway, output } = resolve(next_hops, NextHopIndex::new(first).unwrap_or_default());
+        if gateway != A::MIN {
+            packets.iter_mut().for_each(|packet| A::set_destination(packet.annotations_mut(), gateway));
+        }
+        outputs[0] = output;
+        return 0;
+    }
+    for ((gateway, &number), place) in gateways.iter_mut().zip(numbers).zip(&mut *outputs) {
+        let via = resolve(next_hops, number);
+        *gateway = via.gateway;
+        *place = via.output;
+    }
+    for (packet, gateway) in packets.iter_mut().zip(gateways) {
+        if *gateway != A::MIN {
+            A::set_destination(packet.annotations_mut(), *gateway);
+        }
+    }
+    let first = outputs[0];
+    outputs.iter().fold(0, |difference, output| difference | (output ^ first))
+}
+
+/// Reads the commands of a write handler.
+fn commands<A: Family>(name: &str, value: &str, outputs: usize) -> Result<Vec<Command<A>>, String> {
+    if name != "ctrl" {
+        return Ok(vec![command(name, value, outputs)?]);
+    }
+    let mut commands = Vec::new();
+    for (index, line) in value.lines().enumerate() {
+        // Splitting takes comments out.
+        let words = split_words(line);
+        let Some((first, rest)) = words.split_first() else { continue };
+        let parsed = match first.as_str() {
+            "add" | "set" | "remove" => command(first, &rest.join(" "), outputs),
+            other => Err(format!("bad command '{other}'; right would be add, set or remove")),
+        };
+        commands.push(parsed.map_err(|error| format!("line {}: {error}", index + 1))?);
+    }
+    Ok(commands)
+}
+
+fn command<A: Family>(name: &str, value: &str, outputs: usize) -> Result<Command<A>, String> {
     let (parsed, form) = match name {
-        "add" => (Route::parse(value, outputs).map(Command::Add), Route::FORM),
-        "set" => (Route::parse(value, outputs).map(Command::Set), Route::FORM),
-        _ => (Route::parse_removal(value, outputs).map(Command::Remove), Route::REMOVAL_FORM),
+        "add" => (Route::parse(value, outputs).map(Command::Add), FORM),
+        "set" => (Route::parse(value, outputs).map(Command::Set), FORM),
+        _ => (Route::parse_removal(value, outputs).map(Command::Remove), REMOVAL_FORM),
     };
     parsed.map_err(|error| format!("expected '{form}', got '{}': {error}", value.trim()))
 }
 
-impl Element for IpLookup {
+impl<A: Family> Element for IpLookup<A> {
     fn initialise(&mut self, cx: &mut Context) -> Result<(), String> {
-        for note in self.published.take_notes() {
+        for note in self.routes.take_notes() {
             cx.message(&format!("{}: {note}", self.name));
         }
         Ok(())
     }
 
     fn push(&mut self, cx: &mut Context, _input: usize, batch: &mut Batch) {
-        if self.published.generation() != self.generation {
-            self.refresh();
+        if batch.is_empty() {
+            return;
         }
-        let Some(table) = &self.table else { return cx.drop_batch(batch, "no route") };
         let addresses = &mut self.addresses[..batch.len()];
         let numbers = &mut self.numbers[..batch.len()];
-        for (packet, address) in batch.packets().iter().zip(&mut *addresses) {
-            *address = packet.annotations().destination_ip();
-        }
-        table.lookup_batch(addresses, numbers);
-        let Some(&number) = numbers.first() else { return };
-        let first = table.next_hop(number).output;
         let outputs = &mut self.outputs[..batch.len()];
-        let mut difference = 0;
-        for ((packet, &mut number), place) in batch.packets_mut().iter_mut().zip(numbers).zip(&mut *outputs) {
-            let NextHop { gateway, output } = table.next_hop(number);
-            if gateway != 0 {
-                packet.annotations_mut().set_destination_ip(gateway);
-            }
-            *place = output;
-            difference |= output ^ first;
+        for (packet, address) in batch.packets().iter().zip(&mut *addresses) {
+            *address = A::destination(packet.annotations());
         }
+        let state = self.reader.enter();
+        let Some(table) = A::table(&state) else { return cx.drop_batch(batch, "no route") };
+        table.lookup_batch(addresses, numbers);
+        let difference = forward(state.next_hops(), numbers, batch.packets_mut(), addresses, outputs);
+        drop(state);
+        let first = outputs[0];
         match first {
             // All by output 0: the batch goes on as it is.
             0 if difference == 0 => {}
@@ -235,18 +253,20 @@ impl Element for IpLookup {
     }
 
     fn read(&mut self, name: &str, argument: &str) -> Result<String, String> {
-        self.refresh();
-        let Some(table) = &self.table else { return Ok(String::new()) };
         match name {
-            "table" if self.published.is_last(self.copy) => Ok(table.text()),
-            "table" => Ok(String::new()),
+            "check" | "memory" | "table" if !self.routes.is_last(self.copy) => Ok(String::new()),
+            "check" => Ok(self.routes.check()),
+            "memory" => Ok(self.routes.memory_bytes().to_string()),
+            "table" => Ok(self.routes.text()),
             "lookup" => {
-                let address = Ipv4Addr::from_value(argument)?;
-                let next_hop = table.lookup(address.into());
-                Ok(match next_hop {
-                    NextHop::NONE => "-1".to_owned(),
-                    NextHop { gateway: 0, output } => output.to_string(),
-                    NextHop { gateway, output } => format!("{output} {}", Ipv4Addr::from(gateway)),
+                let address = A::Ip::from_value(argument)?.into();
+                let state = self.reader.enter();
+                let number = A::table(&state).map_or(NextHopIndex::NONE, |table| table.lookup(address));
+                let via = resolve(state.next_hops(), number);
+                Ok(match (via.output, via.gateway()) {
+                    (NO_OUTPUT, _) => "-1".to_owned(),
+                    (output, None) => output.to_string(),
+                    (output, Some(gateway)) => format!("{output} {gateway}"),
                 })
             }
             _ => Err(format!("no read handler '{name}'")),
@@ -257,14 +277,13 @@ impl Element for IpLookup {
         if !self.handlers.iter().any(|handler| handler.writable && handler.name == name) {
             return Err(format!("no write handler '{name}'"));
         }
-        let result = if self.published.is_last(self.copy) {
-            // The table is changed in place if nobody else holds it.
-            self.table = None;
-            self.change(name, value, cx.outputs())
-        } else {
-            Ok(())
-        };
-        self.refresh();
-        result
+        if !self.routes.is_last(self.copy) {
+            return Ok(());
+        }
+        if name == "flush" {
+            return self.routes.flush();
+        }
+        let commands = commands(name, value, cx.outputs())?;
+        if commands.is_empty() { Ok(()) } else { self.routes.transact(&commands) }
     }
 }

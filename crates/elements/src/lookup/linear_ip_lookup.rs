@@ -20,6 +20,14 @@
 //!
 //! Takes an address and gives the output and, if there is one, the gateway; -1 if there is no route.
 //!
+//! =h check read-only
+//!
+//! Compares the tables with the routes, as RadixIPLookup's.
+//!
+//! =h memory read-only
+//!
+//! Bytes of memory that routes, tables and next hops take.
+//!
 //! =h add write-only
 //!
 //! Adds a route, `ADDR/MASK [GATEWAY] OUTPUT`. Fails if there is one for `ADDR/MASK`.
@@ -46,7 +54,6 @@
 use graph::Class;
 
 use super::ip_lookup;
-use super::table::Design;
 
 pub(crate) static CLASS: Class = Class {
     name: "LinearIPLookup",
@@ -54,5 +61,5 @@ pub(crate) static CLASS: Class = Class {
     processing: Class::PUSH,
     flow: Class::COMPLETE_FLOW,
     manual: include_str!("linear_ip_lookup.rs"),
-    make: |setup| ip_lookup::make(setup, Design::BySize),
+    make: ip_lookup::make::<u32>,
 };

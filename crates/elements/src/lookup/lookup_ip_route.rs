@@ -18,6 +18,14 @@
 //!
 //! Takes an address and gives the output and, if there is one, the gateway; -1 if there is no route.
 //!
+//! =h check read-only
+//!
+//! Compares the tables with the routes, as RadixIPLookup's.
+//!
+//! =h memory read-only
+//!
+//! Bytes of memory that routes, tables and next hops take.
+//!
 //! =e
 //!   rt :: LookupIPRoute(18.26.4.24 255.255.255.255 0.0.0.0 0, 18.26.4.0/24 1);
 //!
@@ -30,7 +38,6 @@
 use graph::{Class, ConfigError, Element, Setup};
 
 use super::ip_lookup;
-use super::table::Design;
 
 pub(crate) static CLASS: Class = Class {
     name: "LookupIPRoute",
@@ -50,7 +57,7 @@ fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
             _ => None,
         }
     });
-    ip_lookup::make(setup, Design::BySize)
+    ip_lookup::make::<u32>(setup)
 }
 
 #[cfg(test)]

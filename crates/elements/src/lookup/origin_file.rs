@@ -4,22 +4,23 @@
 
 use std::path::Path;
 
-use fib::{NextHopIndex, Rib4, read, synthesize};
+use fib::{NextHopIndex, Rib, Route, read, synthesize};
 use graph::ConfigError;
 use graph::lang::{split_arguments, split_words};
 
-use super::route::NextHop;
-use super::table::NextHops;
+use super::family::Family;
+use super::route::Via;
+use super::routes::Transaction;
 
 /// How many bad rows the user is shown.
 const ERRORS_SHOWN: usize = 3;
 
 /// Reads the text of `VIA`: `[GATEWAY] OUTPUT` and so on.
-pub(super) fn parse_via(text: &str, outputs: usize) -> Result<Vec<NextHop>, ConfigError> {
+pub(super) fn parse_via<A: Family>(text: &str, outputs: usize) -> Result<Vec<Via<A>>, ConfigError> {
     let mut next_hops = Vec::new();
     let mut mistakes = Vec::new();
     for (index, part) in split_arguments(text).iter().enumerate() {
-        match NextHop::parse(&split_words(part), outputs) {
+        match Via::parse(&split_words(part), outputs) {
             Ok(next_hop) => next_hops.push(next_hop),
             Err(error) => {
                 mistakes.push(format!("VIA: next hop {} should be '[GATEWAY] OUTPUT': {error}", index + 1));
@@ -34,31 +35,30 @@ pub(super) fn parse_via(text: &str, outputs: usize) -> Result<Vec<NextHop>, Conf
 
 /// Adds the routes of the table at `path` to `rib` where it has none for the prefix. Returns what to tell the user of
 /// rows that could not be used.
-pub(super) fn load(
+pub(super) fn load<A: Family>(
     path: &str,
-    via: &[NextHop],
-    rib: &mut Rib4,
-    next_hops: &mut NextHops,
+    via: &[Via<A>],
+    rib: &mut Rib<A>,
+    transaction: &mut Transaction<'_, A>,
 ) -> Result<Vec<String>, ConfigError> {
     if via.is_empty() {
         return Err(ConfigError::new(
             "FILE needs VIA, the next hops of its routes, such as VIA \"192.0.2.1 0, 192.0.2.2 1\"",
         ));
     }
-    let table = read::load(Path::new(path)).map_err(|error| {
+    let table = read::load::<A>(Path::new(path)).map_err(|error| {
         format!(
             "FILE: cannot read '{path}': {error}; right would be a table of PREFIX ORIGIN rows, gzip or not"
         )
     })?;
     let mut numbers = Vec::with_capacity(via.len());
     for &next_hop in via {
-        numbers.push(next_hops.number(next_hop, rib).map_err(|error| format!("VIA: {error}"))?);
+        numbers.push(transaction.number(next_hop).map_err(|error| format!("VIA: {error}"))?);
     }
     for row in &table.rows {
         let choice = synthesize::next_hop_of_origin(row.origin, numbers.len() as u16);
-        // The prefix has a route already when it is one of the arguments, which come before the file, or of an
-        // earlier row: some are announced by several origins.
-        let _ = rib.insert(row.prefix, numbers[choice.index() - 1]);
+        // The prefix has a route already when it is one of the arguments, which come before the file.
+        let _ = rib.insert(row.prefix, Route::to(numbers[choice.index() - 1]));
     }
     let mut notes = Vec::new();
     if table.bad > 0 {
@@ -77,10 +77,10 @@ mod tests {
 
     #[test]
     fn via_is_a_list_of_next_hops() {
-        let hops = parse_via("192.0.2.1 0, - 1, 2", 3).unwrap();
+        let hops = parse_via::<u32>("192.0.2.1 0, - 1, 2", 3).unwrap();
         assert_eq!(hops.iter().map(ToString::to_string).collect::<Vec<_>>(), ["192.0.2.1 0", "- 1", "- 2"]);
-        assert_eq!(parse_via("", 3).unwrap(), []);
-        let error = parse_via("192.0.2.1 0, 3, x y", 3).unwrap_err();
+        assert_eq!(parse_via::<u32>("", 3).unwrap(), []);
+        let error = parse_via::<u32>("192.0.2.1 0, 3, x y", 3).unwrap_err();
         assert_eq!(
             error.messages,
             [

@@ -30,9 +30,9 @@
 //!
 //! =back
 //!
-//! The table is not a radix trie: up to 1,024 routes are compiled to a DXR table of about 1 MB, more to a DIR-24-8 table
-//! of 32 MB and a bit, and the table grows over by itself. All workers share it. A change by handler never stops the
-//! workers; with more than one thread it needs a second table.
+//! The table is not a radix trie but one byte for each /24 (16 MB) in front of a compressed table, and for up to 1,024
+//! routes the compressed table alone (4 MB). There are two copies of it, which all workers share: packets go by the
+//! one, changes go into the other, and then the two change places. So a change by handler never makes a worker wait.
 //!
 //! Drop reasons: no route. Click prints a message for the first packets without a route; this element does not.
 //!
@@ -43,6 +43,16 @@
 //! =h lookup read-only
 //!
 //! Takes an address and gives the output and, if there is one, the gateway; -1 if there is no route.
+//!
+//! =h check read-only
+//!
+//! Compares the tables with the routes, without disturbing packets: a line for each of the two copies, the one in use
+//! and the one that takes changes, with its routes, ranges of addresses with one next hop, a digest that equal routes
+//! have in common, bytes of memory, and `ok` or the first address on which table and routes disagree.
+//!
+//! =h memory read-only
+//!
+//! Bytes of memory that routes, tables and next hops take.
 //!
 //! =h add write-only
 //!
@@ -77,7 +87,6 @@
 use graph::Class;
 
 use super::ip_lookup;
-use super::table::Design;
 
 pub(crate) static CLASS: Class = Class {
     name: "RadixIPLookup",
@@ -85,5 +94,5 @@ pub(crate) static CLASS: Class = Class {
     processing: Class::PUSH,
     flow: Class::COMPLETE_FLOW,
     manual: include_str!("radix_ip_lookup.rs"),
-    make: |setup| ip_lookup::make(setup, Design::BySize),
+    make: ip_lookup::make::<u32>,
 };

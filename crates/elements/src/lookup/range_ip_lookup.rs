@@ -9,7 +9,7 @@
 //! and emits the packet on the route's output. Arguments, keywords and handlers are those of RadixIPLookup.
 //!
 //! In Click this element searches address ranges, built anew from a DIR-24-8 table after each change. Here it uses
-//! RadixIPLookup's table, which for up to 1,024 routes is one of ranges, too.
+//! RadixIPLookup's table.
 //!
 //! Drop reasons: no route.
 //!
@@ -20,6 +20,14 @@
 //! =h lookup read-only
 //!
 //! Takes an address and gives the output and, if there is one, the gateway; -1 if there is no route.
+//!
+//! =h check read-only
+//!
+//! Compares the tables with the routes, as RadixIPLookup's.
+//!
+//! =h memory read-only
+//!
+//! Bytes of memory that routes, tables and next hops take.
 //!
 //! =h add write-only
 //!
@@ -47,7 +55,6 @@
 use graph::Class;
 
 use super::ip_lookup;
-use super::table::Design;
 
 pub(crate) static CLASS: Class = Class {
     name: "RangeIPLookup",
@@ -55,5 +62,5 @@ pub(crate) static CLASS: Class = Class {
     processing: Class::PUSH,
     flow: Class::COMPLETE_FLOW,
     manual: include_str!("range_ip_lookup.rs"),
-    make: |setup| ip_lookup::make(setup, Design::BySize),
+    make: ip_lookup::make::<u32>,
 };

@@ -1,53 +1,55 @@
 //! A route as text: `ADDR/MASK [GATEWAY] OUTPUT`, Click's form for arguments and handlers.
 
 use std::fmt;
-use std::net::Ipv4Addr;
 
 use graph::arguments::FromArgument;
 use graph::lang::split_words;
-use ipnet::Ipv4Net;
 
-/// Where packets of a route go.
+use super::family::Family;
+
+/// Where packets of a route go: what stands behind a number of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct NextHop {
+pub(super) struct Via<A> {
     /// Address of the next router, in host order; 0 when the destination itself is the next stop.
-    pub(super) gateway: u32,
+    pub(super) gateway: A,
     /// Output of the element.
     pub(super) output: u16,
 }
 
-impl NextHop {
-    /// Stands where there is no route.
-    pub(super) const NONE: Self = Self { gateway: 0, output: u16::MAX };
-
+impl<A: Family> Via<A> {
     /// Reads `[GATEWAY] OUTPUT`; the output must be one of `outputs`.
     pub(super) fn parse(words: &[String], outputs: usize) -> Result<Self, String> {
         let (gateway, output) = match words {
-            [output] => (0, output),
-            [gateway, output] => (gateway_of(gateway).ok_or_else(|| bad_gateway(gateway))?, output),
+            [output] => (A::MIN, output),
+            [gateway, output] => (gateway_of(gateway).ok_or_else(|| bad_gateway::<A>(gateway))?, output),
             [] => return Err("there is no output".into()),
             [_, _, surplus, ..] => return Err(format!("nothing may follow the output, got '{surplus}'")),
         };
         Ok(Self { gateway, output: parse_output(output, outputs)? })
     }
+
+    /// The gateway as people write it; `None` without one.
+    pub(super) fn gateway(&self) -> Option<A::Ip> {
+        (self.gateway != A::MIN).then(|| self.gateway.into())
+    }
 }
 
-impl fmt::Display for NextHop {
+impl<A: Family> fmt::Display for Via<A> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.gateway {
-            0 => write!(f, "- {}", self.output),
-            gateway => write!(f, "{} {}", Ipv4Addr::from(gateway), self.output),
+        match self.gateway() {
+            None => write!(f, "- {}", self.output),
+            Some(gateway) => write!(f, "{gateway} {}", self.output),
         }
     }
 }
 
-fn bad_gateway(word: &str) -> String {
-    format!("'{word}' is not a gateway; right would be an IP address or '-'")
+fn bad_gateway<A: Family>(word: &str) -> String {
+    format!("'{word}' is not a gateway; right would be {} or '-'", A::ADDRESS)
 }
 
 /// The gateway that a word means; 0 for `-`.
-fn gateway_of(word: &str) -> Option<u32> {
-    if word == "-" { Some(0) } else { Ipv4Addr::from_argument(word).map(u32::from) }
+fn gateway_of<A: Family>(word: &str) -> Option<A> {
+    if word == "-" { Some(A::MIN) } else { A::Ip::from_argument(word).map(Into::into) }
 }
 
 fn parse_output(word: &str, outputs: usize) -> Result<u16, String> {
@@ -62,87 +64,88 @@ fn parse_output(word: &str, outputs: usize) -> Result<u16, String> {
 
 /// A prefix and where it goes; to remove a route, the second may be left open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Route {
+pub(super) struct Route<A: Family> {
     /// No host bits.
-    pub(super) prefix: Ipv4Net,
-    pub(super) next_hop: Option<NextHop>,
+    pub(super) prefix: A::Net,
+    pub(super) via: Option<Via<A>>,
 }
 
-impl Route {
-    /// What [`Route::parse`] reads.
-    pub(super) const FORM: &str = "ADDR/MASK [GATEWAY] OUTPUT";
-    /// What [`Route::parse_removal`] reads.
-    pub(super) const REMOVAL_FORM: &str = "ADDR/MASK [GATEWAY OUTPUT]";
+/// What [`Route::parse`] reads.
+pub(super) const FORM: &str = "ADDR/MASK [GATEWAY] OUTPUT";
+/// What [`Route::parse_removal`] reads.
+pub(super) const REMOVAL_FORM: &str = "ADDR/MASK [GATEWAY OUTPUT]";
 
-    /// Reads a route. The error says what is wrong, not what form is right ([`Route::FORM`]).
+impl<A: Family> Route<A> {
+    /// Reads a route; `outputs` is how many the element has. The error does not name the form ([`FORM`]).
     pub(super) fn parse(text: &str, outputs: usize) -> Result<Self, String> {
         let words = split_words(text);
         let Some((prefix, rest)) = words.split_first() else { return Err("it is empty".into()) };
-        Ok(Self { prefix: parse_prefix(prefix)?, next_hop: Some(NextHop::parse(rest, outputs)?) })
+        Ok(Self { prefix: parse_prefix::<A>(prefix)?, via: Some(Via::parse(rest, outputs)?) })
     }
 
     /// Reads what route to remove. As in Click the output may be missing or -1, and then only the prefix counts.
     pub(super) fn parse_removal(text: &str, outputs: usize) -> Result<Self, String> {
         let words = split_words(text);
         let Some((prefix, rest)) = words.split_first() else { return Err("it is empty".into()) };
+        let is_gateway = |word: &str| gateway_of::<A>(word).is_some();
         let open = match rest {
             [] => true,
-            [only] if gateway_of(only).is_some() => true,
+            [only] if is_gateway(only) => true,
             [output] => output == "-1",
-            [gateway, output] => gateway_of(gateway).is_some() && output == "-1",
+            [gateway, output] => is_gateway(gateway) && output == "-1",
             _ => false,
         };
-        let next_hop = if open { None } else { Some(NextHop::parse(rest, outputs)?) };
-        Ok(Self { prefix: parse_prefix(prefix)?, next_hop })
+        let via = if open { None } else { Some(Via::parse(rest, outputs)?) };
+        Ok(Self { prefix: parse_prefix::<A>(prefix)?, via })
     }
 }
 
-impl fmt::Display for Route {
+impl<A: Family> fmt::Display for Route<A> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.next_hop {
-            Some(next_hop) => write!(f, "{} {next_hop}", self.prefix),
+        match self.via {
+            Some(via) => write!(f, "{} {via}", self.prefix),
             None => write!(f, "{}", self.prefix),
         }
     }
 }
 
-/// Reads `ADDR/LENGTH`, `ADDR/MASK` or `ADDR`. Host bits are cleared, and zeroes at the end of an address before
+/// Reads `ADDR/LENGTH`, `ADDR/MASK` or `ADDR`. Host bits are cleared, and zeroes at the end of an IPv4 address before
 /// a mask may be left out (`18.26/16`, `0/0`), both as in Click.
-fn parse_prefix(word: &str) -> Result<Ipv4Net, String> {
+fn parse_prefix<A: Family>(word: &str) -> Result<A::Net, String> {
     let bad = || {
+        let (address, longest, example) = (A::ADDRESS, A::BITS, A::PREFIX);
         format!(
-            "'{word}' is not a prefix; right would be an IP address and a length of 0 to 32: '192.0.2.0/24'"
+            "'{word}' is not a prefix; right would be {address} and a length of 0 to {longest}: '{example}'"
         )
     };
     let (address, mask) = match word.split_once('/') {
         Some((address, mask)) => (address, Some(mask)),
         None => (word, None),
     };
-    let mut octets = [0u8; 4];
-    let mut count = 0;
-    for part in address.split('.') {
-        let digits = !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
-        // A leading zero means octal to some programs and nothing to others: it is no number here.
-        let clear = digits && (part.len() == 1 || !part.starts_with('0'));
-        let place = octets.get_mut(count).filter(|_| clear).ok_or_else(bad)?;
-        *place = part.parse().map_err(|_| bad())?;
-        count += 1;
+    let address = A::parse_network(address, mask.is_some()).ok_or_else(bad)?;
+    let length = match mask {
+        None => Some(A::BITS),
+        Some(mask) => length_of::<A>(mask),
+    };
+    let length = length.ok_or_else(bad)?;
+    Ok(A::net(address & A::mask(length), length))
+}
+
+/// The prefix length that the text behind the `/` means: a number, or a mask written as an address.
+fn length_of<A: Family>(text: &str) -> Option<u8> {
+    if let Ok(mask) = text.parse::<A::Ip>() {
+        let mask: A = mask.into();
+        let length = (!mask).leading_zeros();
+        return (A::mask(length) == mask).then_some(length);
     }
-    let address = Ipv4Addr::from(octets);
-    let Some(mask) = mask else {
-        return if count == 4 { Ok(Ipv4Net::from(address)) } else { Err(bad()) };
-    };
-    let prefix = match mask.parse::<Ipv4Addr>() {
-        Ok(mask) => Ipv4Net::with_netmask(address, mask),
-        Err(_) if mask.starts_with('+') => return Err(bad()),
-        Err(_) => Ipv4Net::new(address, mask.parse().map_err(|_| bad())?),
-    };
-    Ok(prefix.map_err(|_| bad())?.trunc())
+    let length = text.parse().ok().filter(|_| !text.starts_with('+'))?;
+    (length <= A::BITS).then_some(length)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ipnet::{Ipv4Net, Ipv6Net};
 
     fn net(text: &str) -> Ipv4Net {
         text.parse().unwrap()
@@ -160,36 +163,58 @@ mod tests {
             ("0.0.0.0/0.0.0.0", "0.0.0.0/0"),
             ("10.0.0.3/31", "10.0.0.2/31"),
         ] {
-            assert_eq!(parse_prefix(text), Ok(net(expected)), "{text}");
+            assert_eq!(parse_prefix::<u32>(text), Ok(net(expected)), "{text}");
         }
         for text in
             ["", "/", "10", "10.0.0/", "1.2.3.4.5/8", "1..2/8", "256.0.0.0/8", "10.0.0.0/33", "10.0.0.0/+8"]
         {
-            let error = parse_prefix(text).unwrap_err();
-            assert!(error.starts_with(&format!("'{text}' is not a prefix; right would be")), "{error}");
+            let error = parse_prefix::<u32>(text).unwrap_err();
+            assert!(error.starts_with(&format!("'{text}' is not a prefix; right would be an IP")), "{error}");
         }
         for text in ["+1.0.0.0/8", "01.0.0.0/8", "10.0.0.0/255.0.255.0", "::/0", "a.b.c.d/8", "10.0.0.0/-1"] {
-            assert!(parse_prefix(text).is_err(), "{text}");
+            assert!(parse_prefix::<u32>(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn prefixes_of_ipv6() {
+        for (text, expected) in [
+            ("2001:db8::1", "2001:db8::1/128"),
+            ("2001:db8::1/32", "2001:db8::/32"),
+            ("::/0", "::/0"),
+            ("2001:db8:1:2::3/ffff:ffff:ffff::", "2001:db8:1::/48"),
+            ("::1/ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff", "::1/128"),
+            ("::ffff:10.0.0.1/::", "::/0"),
+            ("0::ffff:0:0/96", "::ffff:0:0/96"),
+        ] {
+            assert_eq!(parse_prefix::<u128>(text), Ok(expected.parse::<Ipv6Net>().unwrap()), "{text}");
+        }
+        for text in ["10.0.0.0/8", "2001:db8/32", "::/129", "::/+1", "::/ff00:ff00::", ":::/0", "0/0", ""] {
+            let error = parse_prefix::<u128>(text).unwrap_err();
+            assert!(error.contains("an IPv6 address and a length of 0 to 128: '2001:db8::/32'"), "{error}");
         }
     }
 
     #[test]
     fn routes_with_and_without_gateway() {
-        let hop = |gateway: [u8; 4], output| Some(NextHop { gateway: u32::from_be_bytes(gateway), output });
+        let hop = |gateway: [u8; 4], output| Some(Via { gateway: u32::from_be_bytes(gateway), output });
         let prefix = net("10.0.0.0/8");
-        for (text, next_hop) in [
+        for (text, via) in [
             ("10.0.0.0/8 3", hop([0; 4], 3)),
             ("10.0.0.0/8 - 3", hop([0; 4], 3)),
             ("10.0.0.0/8 0.0.0.0 3", hop([0; 4], 3)),
             (" 10/8\t192.0.2.1  0x2 ", hop([192, 0, 2, 1], 2)),
         ] {
-            assert_eq!(Route::parse(text, 4), Ok(Route { prefix, next_hop }), "{text}");
-            assert_eq!(Route::parse_removal(text, 4), Ok(Route { prefix, next_hop }), "{text}");
+            assert_eq!(Route::<u32>::parse(text, 4), Ok(Route { prefix, via }), "{text}");
+            assert_eq!(Route::<u32>::parse_removal(text, 4), Ok(Route { prefix, via }), "{text}");
         }
         for text in ["10/8", "10/8 -", "10/8 192.0.2.1", "10/8 192.0.2.1 -1", "10/8 -1"] {
-            assert!(Route::parse(text, 4).is_err(), "{text}");
-            assert_eq!(Route::parse_removal(text, 4), Ok(Route { prefix, next_hop: None }), "{text}");
+            assert!(Route::<u32>::parse(text, 4).is_err(), "{text}");
+            assert_eq!(Route::<u32>::parse_removal(text, 4), Ok(Route { prefix, via: None }), "{text}");
         }
+        let route = Route::<u128>::parse("2001:db8::/32 fe80::1 3", 4).unwrap();
+        assert_eq!(route.to_string(), "2001:db8::/32 fe80::1 3");
+        assert_eq!(Route::<u128>::parse("::/0 :: 3", 4).unwrap().to_string(), "::/0 - 3");
     }
 
     #[test]
@@ -203,8 +228,13 @@ mod tests {
             ("10/8 host 1", "'host' is not a gateway; right would be an IP address or '-'"),
             ("10/8 192.0.2.1 1 2", "nothing may follow the output, got '2'"),
         ] {
-            assert_eq!(Route::parse(text, 4).unwrap_err(), expected, "{text}");
+            assert_eq!(Route::<u32>::parse(text, 4).unwrap_err(), expected, "{text}");
         }
-        assert_eq!(Route::parse("10/8 0", 0).unwrap_err(), "there is no output 0; the element has none");
+        assert_eq!(
+            Route::<u32>::parse("10/8 0", 0).unwrap_err(),
+            "there is no output 0; the element has none"
+        );
+        let error = Route::<u128>::parse("::/0 192.0.2.1 1", 4).unwrap_err();
+        assert_eq!(error, "'192.0.2.1' is not a gateway; right would be an IPv6 address or '-'");
     }
 }

@@ -19,6 +19,14 @@
 //!
 //! Takes an address and gives the output and, if there is one, the gateway; -1 if there is no route.
 //!
+//! =h check read-only
+//!
+//! Compares the tables with the routes, as RadixIPLookup's.
+//!
+//! =h memory read-only
+//!
+//! Bytes of memory that routes, tables and next hops take.
+//!
 //! =a RadixIPLookup, DirectIPLookup, LinearIPLookup, RangeIPLookup, SortedIPLookup
 
 use graph::Class;

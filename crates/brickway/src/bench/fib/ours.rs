@@ -1,0 +1,181 @@
+//! Our tables under measurement, in this process.
+//!
+//! The loops are those of dpdk_tables.c. They are generic over the table and compiled for each, so a lookup is as close
+//! to the loop as in an element that uses the table. What is looked up in is the published copy of a [`Router`].
+
+use std::hint::black_box;
+use std::time::Instant;
+
+use anyhow::{Context, Result};
+use fib::{Address, BURST, MAIN, NextHopIndex, Route, Table};
+
+use super::engine::{Engine, Loaded, RUN_SECONDS, UPDATE_SECONDS, Way, WithWorker};
+use super::published::{Router, Side, number};
+use super::report::{self, Metric};
+use super::tables::{Checksum, Routes};
+use super::{failover, under_load};
+
+/// An engine around a [`Router`].
+pub(super) struct Ours<A: Address, S: Side<A>> {
+    name: &'static str,
+    router: Option<Router<A, S>>,
+    /// Prefix and next hop of each route, by its number.
+    routes: Vec<(A::Net, u16)>,
+    addresses: Vec<A>,
+    /// Changes that are published together.
+    batch: usize,
+}
+
+impl<A: Address, S: Side<A>> Ours<A, S> {
+    pub(super) fn new(name: &'static str, batch: usize) -> Self {
+        Self { name, router: None, routes: Vec::new(), addresses: Vec::new(), batch }
+    }
+
+    fn router(&mut self) -> Result<&mut Router<A, S>> {
+        self.router.as_mut().context("the table is loaded first")
+    }
+
+    /// Gives routes the next hop whose number is `step` above their own.
+    fn change(&mut self, order: &[u32], step: u16) -> Result<()> {
+        let router = self.router.as_mut().context("the table is loaded first")?;
+        let mut edit = router.fib.edit();
+        for &route in order {
+            let (prefix, next_hop) = self.routes[route as usize];
+            edit.replace(MAIN, prefix.into(), Route::to(number(next_hop + step)))?;
+        }
+        edit.publish();
+        Ok(())
+    }
+}
+
+/// A pass over all addresses. With `CHECK` it is the same and makes a checksum as well.
+#[inline(never)]
+fn batch_pass<A: Address, const CHECK: bool>(table: &impl Table<A>, addresses: &[A]) -> Checksum {
+    let mut checksum = Checksum::default();
+    let mut next_hops = [NextHopIndex::NONE; BURST];
+    for burst in addresses.chunks_exact(BURST) {
+        table.lookup_batch(burst, &mut next_hops);
+        black_box(&next_hops);
+        if CHECK {
+            for next_hop in next_hops {
+                checksum.add(next_hop.get());
+            }
+        }
+    }
+    checksum
+}
+
+/// As [`batch_pass`], one address after the other.
+#[inline(never)]
+fn single_pass<A: Address, const CHECK: bool>(table: &impl Table<A>, addresses: &[A]) -> Checksum {
+    let mut checksum = Checksum::default();
+    for &address in addresses {
+        let next_hop = table.lookup(address);
+        black_box(&next_hop);
+        if CHECK {
+            checksum.add(next_hop.get());
+        }
+    }
+    checksum
+}
+
+/// CPU time of this thread in seconds.
+fn cpu_seconds() -> f64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
+}
+
+impl<A: Address, S: Side<A>> Engine<A> for Ours<A, S> {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn is_ours(&self) -> bool {
+        true
+    }
+
+    fn load(&mut self, routes: &Routes<A>) -> Result<Loaded> {
+        let start = Instant::now();
+        let mut router = Router::<A, S>::new()?;
+        router.load(routes.routes.iter().map(|route| (route.prefix, number(route.next_hop))))?;
+        let seconds = start.elapsed().as_secs_f64();
+        self.routes = routes.routes.iter().map(|route| (route.prefix, route.next_hop)).collect();
+        let table_bytes = router.table().memory_bytes() as u64;
+        // Equal contents, equal room: the second copy is made by copying.
+        let both_bytes = 2 * table_bytes;
+        let heap_bytes = both_bytes + router.rib().memory_bytes() as u64;
+        self.router = Some(router);
+        let description = S::Table::NAME.into();
+        Ok(Loaded { seconds, table_bytes, both_bytes: Some(both_bytes), heap_bytes, description })
+    }
+
+    fn set_addresses(&mut self, addresses: &[A]) -> Result<()> {
+        self.addresses = addresses.to_vec();
+        Ok(())
+    }
+
+    fn checksum(&mut self, way: Way) -> Result<Checksum> {
+        let table = self.router.as_ref().context("the table is loaded first")?.table();
+        Ok(match way {
+            Way::Batch => batch_pass::<A, true>(table, &self.addresses),
+            Way::Single => single_pass::<A, true>(table, &self.addresses),
+        })
+    }
+
+    fn lookup_rate(&mut self, way: Way) -> Result<f64> {
+        let table = self.router.as_ref().context("the table is loaded first")?.table();
+        let pass = || match way {
+            Way::Batch => batch_pass::<A, false>(table, &self.addresses),
+            Way::Single => single_pass::<A, false>(table, &self.addresses),
+        };
+        // Once to bring the table into the caches, as far as it goes.
+        pass();
+        let (start, mut lookups) = (cpu_seconds(), 0);
+        loop {
+            pass();
+            lookups += self.addresses.len();
+            let elapsed = cpu_seconds() - start;
+            if elapsed >= RUN_SECONDS {
+                return Ok(lookups as f64 / elapsed);
+            }
+        }
+    }
+
+    /// Both copies are changed, and every batch is published; nobody reads.
+    fn update_rate(&mut self, order: &[u32]) -> Result<f64> {
+        let start = cpu_seconds();
+        let mut changed = 0;
+        for batch in order.chunks(self.batch) {
+            self.change(batch, 1)?;
+            changed += batch.len();
+            if cpu_seconds() - start > UPDATE_SECONDS {
+                break;
+            }
+        }
+        for batch in order[..changed].chunks(self.batch) {
+            self.change(batch, 0)?;
+        }
+        Ok(2.0 * changed as f64 / (cpu_seconds() - start))
+    }
+
+    fn with_worker(&mut self, what: &WithWorker<'_, A>) -> Result<Vec<(Metric, f64)>> {
+        let batch = self.batch;
+        let router = self.router()?;
+        let load = under_load::measure(router, what, batch)?;
+        let direct = failover::of_next_hops(router, &what.traffic.addresses)?;
+        let groups = failover::of_groups::<A, S>(what.routes, &what.traffic.addresses)?;
+        Ok(vec![
+            (report::UPDATES, load.updates_per_s),
+            (report::LOADED_MLPS, load.loaded / 1e6),
+            (report::UNLOADED_MLPS, load.unloaded / 1e6),
+            (report::LOADED_RATIO, load.ratio),
+            (report::LOST, (load.lost + direct.lost + groups.lost) as f64),
+            (report::FAILOVER, direct.seen_us),
+            (report::FAILOVER_WORST, direct.seen_worst_us),
+            (report::FAILOVER_PUBLISHED, direct.published_us),
+            (report::FAILOVER_GROUPS, groups.seen_us),
+            (report::FAILOVER_GROUPS_WORST, groups.seen_worst_us),
+            (report::FAILOVER_GROUPS_PUBLISHED, groups.published_us),
+        ])
+    }
+}

@@ -1,0 +1,66 @@
+//! Lookups with criterion: each table, on real routes and on a million, for three kinds of addresses, in bursts and one by
+//! one. `brickway bench fib` sets them beside DPDK's; this is for work on a table, where criterion says whether a
+//! change made a difference.
+//!
+//! ```text
+//! cargo bench -p brickway-fib --bench lookup                        everything, three quarters of a minute
+//! cargo bench -p brickway-fib --bench lookup -- v4-1m/inside        one case
+//! ```
+//!
+//! An iteration looks up [`ADDRESSES`] addresses, few enough that an iteration is short and too many for the
+//! second-level cache to remember what they led to. What is printed as elements a second are lookups.
+
+mod tables;
+
+use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use fib::{BURST, Byte24, Dir24_8, LocalFib, NextHopIndex, RangeTree, Rank, Table};
+use std::hint::black_box;
+use std::time::Duration;
+use tables::{Family, Routes};
+
+/// Addresses in a list; a multiple of [`BURST`].
+const ADDRESSES: usize = 1 << 16;
+
+fn lookups(criterion: &mut Criterion) {
+    for routes in [tables::ipv4_real(), tables::ipv4_million()] {
+        lookups_in::<_, Byte24>(criterion, &routes, "Byte24");
+        lookups_in::<_, Rank>(criterion, &routes, "Rank");
+        lookups_in::<_, Dir24_8>(criterion, &routes, "Dir24_8");
+    }
+    lookups_in::<_, RangeTree>(criterion, &tables::ipv6_real(), "RangeTree");
+}
+
+fn lookups_in<A: Family, T: Table<A>>(criterion: &mut Criterion, routes: &Routes<A>, name: &str) {
+    let fib = LocalFib::<A, T>::build(routes.rib.clone()).expect("the routes fit");
+    let table = fib.table();
+    for (kind, addresses) in routes.addresses(ADDRESSES) {
+        let mut group = criterion.benchmark_group(format!("{}/{kind}", routes.name));
+        group.throughput(Throughput::Elements(ADDRESSES as u64));
+        group.bench_with_input(BenchmarkId::new(name, "batch"), &addresses, |bencher, addresses| {
+            let mut next_hops = [NextHopIndex::NONE; BURST];
+            bencher.iter(|| {
+                for burst in addresses.chunks_exact(BURST) {
+                    table.lookup_batch(burst, &mut next_hops);
+                    black_box(&next_hops);
+                }
+            });
+        });
+        group.bench_with_input(BenchmarkId::new(name, "single"), &addresses, |bencher, addresses| {
+            bencher.iter(|| {
+                for &address in addresses {
+                    black_box(table.lookup(address));
+                }
+            });
+        });
+    }
+}
+
+criterion_group! {
+    name = benches;
+    config = Criterion::default()
+        .sample_size(20)
+        .warm_up_time(Duration::from_millis(200))
+        .measurement_time(Duration::from_millis(800));
+    targets = lookups
+}
+criterion_main!(benches);

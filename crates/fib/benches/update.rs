@@ -1,0 +1,96 @@
+//! Changes with criterion: one route in a table alone, the same in a [`Fib`] with its two copies, and the publication of
+//! batches of several sizes. How much of that workers notice, `brickway bench fib` measures.
+//!
+//! ```text
+//! cargo bench -p brickway-fib --bench update
+//! ```
+//!
+//! A change gives a route of the table, chosen at random, another of 64 next hops. `table` changes one table in place;
+//! `publish/N` makes N changes of a FIB and publishes them, nobody reading: elements a second are changes. The
+//! price of a publication itself is what `publish/1` costs beyond a change, and `publish/0` an empty batch.
+
+mod tables;
+
+use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use fib::{
+    Byte24, Dir24_8, EditError, Fib, LocalFib, MAIN, NextHop, NextHopIndex, RangeTree, Rank, Rib, Route,
+    Table,
+};
+use ipnet::IpNet;
+use std::time::Duration;
+use tables::{Family, NEXT_HOPS, Routes};
+
+/// Routes that are changed, in turn: many, so that each is in no cache.
+const CHANGED: usize = 1 << 15;
+const BATCHES: [usize; 4] = [0, 1, 100, 1000];
+
+fn updates(criterion: &mut Criterion) {
+    for routes in [tables::ipv4_real(), tables::ipv4_million()] {
+        in_a_table::<_, Byte24>(criterion, &routes, "Byte24");
+        in_a_table::<_, Rank>(criterion, &routes, "Rank");
+        in_a_table::<_, Dir24_8>(criterion, &routes, "Dir24_8");
+        in_a_fib::<_, Byte24>(criterion, &routes, "Byte24", |fib, rib| fib.edit().load4(MAIN, rib));
+        in_a_fib::<_, Rank>(criterion, &routes, "Rank", |fib, rib| fib.edit().load4(MAIN, rib));
+    }
+    let routes = tables::ipv6_real();
+    in_a_table::<_, RangeTree>(criterion, &routes, "RangeTree");
+    in_a_fib::<_, Byte24>(criterion, &routes, "RangeTree", |fib, rib| fib.edit().load6(MAIN, rib));
+}
+
+/// Next hops in turn, so that each change is one.
+fn in_turn() -> impl Iterator<Item = Route> {
+    (1..=NEXT_HOPS).cycle().map(|number| Route::to(NextHopIndex::new(number).expect("64 is small")))
+}
+
+fn in_a_table<A: Family, T: Table<A>>(criterion: &mut Criterion, routes: &Routes<A>, name: &str) {
+    let mut fib = LocalFib::<A, T>::build(routes.rib.clone()).expect("the routes fit");
+    let mut changes = routes.some(CHANGED).into_iter().cycle().zip(in_turn());
+    let mut group = criterion.benchmark_group(format!("{}/update", routes.name));
+    group.throughput(Throughput::Elements(1));
+    group.bench_function(BenchmarkId::new(name, "table"), |bencher| {
+        bencher.iter(|| {
+            let (prefix, route) = changes.next().expect("it goes round");
+            fib.replace(prefix, route).expect("a route that is there can be changed")
+        });
+    });
+}
+
+fn in_a_fib<A: Family, T4: Table<u32>>(
+    criterion: &mut Criterion,
+    routes: &Routes<A>,
+    name: &str,
+    load: impl Fn(&mut Fib<u16, T4>, Rib<A>) -> Result<(), EditError>,
+) {
+    let mut fib = Fib::<u16, T4>::new().expect("there is memory");
+    let mut edit = fib.edit();
+    for number in 1..=NEXT_HOPS {
+        edit.next_hops().add(NextHop::Forward(number)).expect("64 next hops are few");
+    }
+    edit.publish();
+    load(&mut fib, routes.rib.clone()).expect("the routes fit");
+    let prefixes: Vec<IpNet> = routes.some(CHANGED).into_iter().map(Into::into).collect();
+    let mut changes = prefixes.into_iter().cycle().zip(in_turn());
+    let mut group = criterion.benchmark_group(format!("{}/update", routes.name));
+    for batch in BATCHES {
+        group.throughput(Throughput::Elements(batch.max(1) as u64));
+        group.bench_function(BenchmarkId::new(name, format!("publish/{batch}")), |bencher| {
+            bencher.iter(|| {
+                let mut edit = fib.edit();
+                for (prefix, route) in changes.by_ref().take(batch) {
+                    edit.replace(MAIN, prefix, route).expect("a route that is there can be changed");
+                }
+                edit.publish();
+            });
+        });
+    }
+}
+
+criterion_group! {
+    name = benches;
+    config = Criterion::default()
+        .sample_size(20)
+        .warm_up_time(Duration::from_millis(100))
+        .measurement_time(Duration::from_millis(400));
+    targets = updates
+}
+criterion_main!(benches);

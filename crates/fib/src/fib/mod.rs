@@ -1,0 +1,241 @@
+//! The forwarding information base of a router: routes of both families in any number of VRFs, the tables compiled
+//! from them and the next hops behind them, changed by one thread and read by many.
+//!
+//! ```
+//! use fib::{Fib, NextHop, Route, MAIN};
+//!
+//! let mut fib = Fib::<&str>::new()?;
+//! let mut worker = fib.readers().register();
+//!
+//! let mut edit = fib.edit();
+//! let core = edit.next_hops().add(NextHop::Forward("core"))?;
+//! edit.insert(MAIN, "10.0.0.0/8".parse()?, Route::to(core))?;
+//! edit.insert(MAIN, "2001:db8::/32".parse()?, Route::to(core))?;
+//! edit.publish();
+//!
+//! let state = worker.enter(); // once for a batch of packets
+//! let flow_hash = 7;
+//! assert_eq!(state.lookup4(0, 0x0a00_0001, flow_hash), &NextHop::Forward("core"));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Who holds what
+//!
+//! ```text
+//!  control thread: Fib                                        workers: Reader
+//!  +--------------------------------------------------+      +---------------------------+
+//!  | NextHops   Vrf: Rib IPv4, compiler               | edit |  State, passive           |
+//!  |                 Rib IPv6, compiler     (one each)|----->|    tables of each VRF     |
+//!  +--------------------------------------------------+      |    resolver of next hops  |
+//!                                                            +---------------------------+
+//!                                                  publish   |  State, active            | <--- lookups
+//!                                                            +---------------------------+
+//! ```
+//!
+//! An [`Edit`] is a batch of changes. Each goes to the RIB and to the passive state at once and is accepted or
+//! refused on its own. [`Edit::publish`] makes the passive state the active one, for routes of both families, all VRFs and
+//! next hops in one step: no worker ever sees half of a batch, or a route before its next hop. Then the other state
+//! catches up by copying what has changed. How workers are kept from waiting, and why the other state is free to be
+//! written when `publish` returns, stands in `publish.rs`.
+//!
+//! Routes hold their next hops: one that is in use cannot be removed, and a route to a number that is nobody's is
+//! refused.
+
+mod check;
+mod edit;
+
+pub use check::{CheckReport, Mismatch, TableReport};
+pub use edit::Edit;
+
+use crate::publish::{self, Readers, Writer};
+use crate::{Address, Byte24, NextHop, NextHopIndex, NextHops, RangeTree, Resolver, Rib, Table, TableError};
+use ipnet::IpNet;
+use std::collections::BTreeMap;
+use std::hash::Hash;
+
+/// The number of the main table, as in Linux (`RT_TABLE_MAIN`). It always exists and has index 0.
+pub const MAIN: u32 = 254;
+
+/// The tables of one VRF.
+struct Tables<T4> {
+    ipv4: T4,
+    ipv6: RangeTree,
+}
+
+impl<T4: Table<u32>> Tables<T4> {
+    fn new() -> Result<Self, TableError> {
+        Ok(Tables { ipv4: T4::new()?, ipv6: RangeTree::new()? })
+    }
+}
+
+/// What workers read; see [`crate::publish::Reader::enter`].
+pub struct State<P, T4 = Byte24> {
+    /// By index of the VRF.
+    vrfs: Vec<Option<Tables<T4>>>,
+    resolver: Resolver<P>,
+}
+
+impl<P: Copy, T4: Table<u32>> State<P, T4> {
+    /// The IPv4 table of a VRF, by the index that [`Fib::vrf_index`] gave; `None` if there is no such VRF any more.
+    #[inline]
+    pub fn ipv4(&self, vrf: usize) -> Option<&T4> {
+        Some(&self.vrfs.get(vrf)?.as_ref()?.ipv4)
+    }
+
+    /// The IPv6 table of a VRF.
+    #[inline]
+    pub fn ipv6(&self, vrf: usize) -> Option<&RangeTree> {
+        Some(&self.vrfs.get(vrf)?.as_ref()?.ipv6)
+    }
+
+    /// The next hops, for the numbers that the tables yield.
+    #[inline]
+    pub fn next_hops(&self) -> &Resolver<P> {
+        &self.resolver
+    }
+
+    /// What happens to a packet to an IPv4 address (host order) in a VRF. For whole batches look up in
+    /// [`State::ipv4`] first and resolve afterwards.
+    #[inline]
+    pub fn lookup4(&self, vrf: usize, address: u32, flow_hash: u32) -> &NextHop<P> {
+        let index = self.ipv4(vrf).map_or(NextHopIndex::NONE, |table| table.lookup(address));
+        self.resolver.resolve(index, flow_hash)
+    }
+
+    /// The same for IPv6.
+    #[inline]
+    pub fn lookup6(&self, vrf: usize, address: u128, flow_hash: u32) -> &NextHop<P> {
+        let index = self.ipv6(vrf).map_or(NextHopIndex::NONE, |table| table.lookup(address));
+        self.resolver.resolve(index, flow_hash)
+    }
+}
+
+/// The routes of one family in one VRF, and what changes the tables compiled from them.
+struct Half<A: Address, T: Table<A>> {
+    rib: Rib<A>,
+    compiler: T::Compiler,
+    /// Changed since the states were last equal.
+    is_ahead: bool,
+}
+
+impl<A: Address, T: Table<A>> Default for Half<A, T> {
+    fn default() -> Self {
+        Half { rib: Rib::new(), compiler: T::Compiler::default(), is_ahead: false }
+    }
+}
+
+struct Vrf<T4: Table<u32>> {
+    index: usize,
+    ipv4: Half<u32, T4>,
+    ipv6: Half<u128, RangeTree>,
+}
+
+/// Why a change of the FIB was refused. Everything is then as before.
+#[derive(Debug, thiserror::Error)]
+pub enum EditError {
+    /// The change makes no sense for the routes that are there.
+    #[error(transparent)]
+    Rib(#[from] crate::RibError),
+    /// The table has no room.
+    #[error(transparent)]
+    Table(#[from] TableError),
+    /// The route leads to a number that no next hop has.
+    #[error("{prefix} is to go to next hop {}, which does not exist; add the next hop first", next_hop.get())]
+    UnknownNextHop {
+        /// The prefix of the route.
+        prefix: IpNet,
+        /// The number that nothing has.
+        next_hop: NextHopIndex,
+    },
+    /// There is no such VRF.
+    #[error("there is no VRF with table {table}; add it first")]
+    UnknownVrf {
+        /// The number of its table.
+        table: u32,
+    },
+    /// There is such a VRF already.
+    #[error("VRF with table {table} exists already")]
+    VrfExists {
+        /// The number of its table.
+        table: u32,
+    },
+    /// The main table was to be removed.
+    #[error("table {MAIN} is the main table and stays")]
+    MainStays,
+}
+
+/// Routes, tables and next hops: the control side. See the top of its file.
+///
+/// `P` is what it takes to forward to a next hop, such as [`crate::Adjacency`]; `T4` the IPv4 table.
+pub struct Fib<P, T4: Table<u32> = Byte24> {
+    writer: Writer<State<P, T4>>,
+    readers: Readers<State<P, T4>>,
+    vrfs: BTreeMap<u32, Vrf<T4>>,
+    next_hops: NextHops<P>,
+    /// What the older state is still to get or lose, by index of the VRF.
+    vrfs_behind: Vec<(usize, Option<Tables<T4>>)>,
+}
+
+impl<P: Copy + Eq + Hash + Send + Sync, T4: Table<u32>> Fib<P, T4> {
+    /// A FIB with an empty main VRF.
+    ///
+    /// # Errors
+    ///
+    /// [`TableError`] if there is no memory for it.
+    pub fn new() -> Result<Self, TableError> {
+        let next_hops = NextHops::new();
+        let state = || {
+            let vrfs = vec![Some(Tables::new()?)];
+            Ok(State { vrfs, resolver: next_hops.resolver().clone() })
+        };
+        let (writer, readers) = publish::pair(state()?, state()?);
+        let main = Vrf { index: 0, ipv4: Half::default(), ipv6: Half::default() };
+        let vrfs = BTreeMap::from([(MAIN, main)]);
+        Ok(Fib { writer, readers, vrfs, next_hops, vrfs_behind: Vec::new() })
+    }
+
+    /// Where workers get their readers.
+    pub fn readers(&self) -> &Readers<State<P, T4>> {
+        &self.readers
+    }
+
+    /// What workers see now, for the thread that owns the FIB.
+    pub fn state(&self) -> &State<P, T4> {
+        self.writer.active()
+    }
+
+    /// The next hops; change them through [`Edit::next_hops`].
+    pub fn next_hops(&self) -> &NextHops<P> {
+        &self.next_hops
+    }
+
+    /// The numbers of the tables of all VRFs, ascending.
+    pub fn tables(&self) -> impl Iterator<Item = u32> + '_ {
+        self.vrfs.keys().copied()
+    }
+
+    /// The index by which workers find the VRF with this table. It stays while the VRF exists.
+    pub fn vrf_index(&self, table: u32) -> Option<usize> {
+        self.vrfs.get(&table).map(|vrf| vrf.index)
+    }
+
+    /// The IPv4 routes of a VRF.
+    pub fn rib4(&self, table: u32) -> Option<&Rib<u32>> {
+        self.vrfs.get(&table).map(|vrf| &vrf.ipv4.rib)
+    }
+
+    /// The IPv6 routes of a VRF.
+    pub fn rib6(&self, table: u32) -> Option<&Rib<u128>> {
+        self.vrfs.get(&table).map(|vrf| &vrf.ipv6.rib)
+    }
+
+    /// Batches published so far.
+    pub fn generation(&self) -> u64 {
+        self.writer.generation()
+    }
+
+    /// Begins a batch of changes.
+    pub fn edit(&mut self) -> Edit<'_, P, T4> {
+        Edit::new(self)
+    }
+}

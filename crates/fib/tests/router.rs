@@ -1,0 +1,288 @@
+//! The whole FIB: routes, tables, next hops and publication, against a plain list of routes; and workers that read
+//! while it changes.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+use fib::{EditError, Fib, Linear, MAIN, NextHop, NextHopIndex, Rank, Rib, Route, Source, Table, TableError};
+use ipnet::{IpNet, Ipv4Net};
+use proptest::prelude::*;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+type TestFib = Fib<u32, Rank>;
+
+fn net(text: &str) -> IpNet {
+    text.parse().unwrap()
+}
+
+#[test]
+fn a_batch_is_seen_as_a_whole_and_routes_hold_their_next_hops() {
+    let mut fib = TestFib::new().unwrap();
+    let mut reader = fib.readers().register();
+    let mut edit = fib.edit();
+    let a = edit.next_hops().add(NextHop::Forward(1)).unwrap();
+    let b = edit.next_hops().add(NextHop::Forward(2)).unwrap();
+    edit.insert(MAIN, net("10.0.0.0/8"), Route::to(a)).unwrap();
+    edit.insert(MAIN, net("2001:db8::/32"), Route::to(b)).unwrap();
+    // Refused ones do not stop the others.
+    let missing = NextHopIndex::new(9).unwrap();
+    let error = edit.insert(MAIN, net("11.0.0.0/8"), Route::to(missing)).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "11.0.0.0/8 is to go to next hop 9, which does not exist; add the next hop first"
+    );
+    assert!(matches!(
+        edit.remove(MAIN, net("12.0.0.0/8"), Source::Static, 0).unwrap_err(),
+        EditError::Rib(_)
+    ));
+    let error = edit.insert(7, net("10.0.0.0/8"), Route::to(a)).unwrap_err();
+    assert_eq!(error.to_string(), "there is no VRF with table 7; add it first");
+    assert_eq!(reader.enter().lookup4(0, 0x0a00_0001, 0), &NextHop::NoRoute);
+    edit.publish();
+    let answers = |reader: &mut fib::publish::Reader<_>| {
+        let state: fib::publish::Guard<'_, fib::State<u32, Rank>> = reader.enter();
+        (*state.lookup4(0, 0x0a00_0001, 0), *state.lookup6(0, 0x2001_0db8 << 96, 0))
+    };
+    assert_eq!(answers(&mut reader), (NextHop::Forward(1), NextHop::Forward(2)));
+
+    // One next hop is changed, all its routes follow; one in use stays.
+    let mut edit = fib.edit();
+    edit.next_hops().set_backup(a, Some(b)).unwrap();
+    edit.next_hops().set_down(a).unwrap();
+    assert!(edit.next_hops().remove(b).is_err());
+    edit.publish();
+    assert_eq!(answers(&mut reader), (NextHop::Forward(2), NextHop::Forward(2)));
+
+    let mut edit = fib.edit();
+    edit.next_hops().set_backup(a, None).unwrap();
+    edit.remove(MAIN, net("2001:db8::/32"), Source::Static, 0).unwrap();
+    edit.next_hops().remove(b).unwrap();
+    edit.publish();
+    assert_eq!(answers(&mut reader), (NextHop::Unreachable, NextHop::NoRoute));
+    assert!(fib.check().is_good());
+}
+
+#[test]
+fn vrfs_are_apart_and_their_places_are_used_again() {
+    let mut fib = TestFib::new().unwrap();
+    let mut reader = fib.readers().register();
+    let mut edit = fib.edit();
+    let a = edit.next_hops().add(NextHop::Forward(1)).unwrap();
+    let b = edit.next_hops().add(NextHop::Forward(2)).unwrap();
+    edit.add_vrf(10).unwrap();
+    edit.insert(MAIN, net("0.0.0.0/0"), Route::to(a)).unwrap();
+    edit.insert(10, net("0.0.0.0/0"), Route::to(b)).unwrap();
+    assert_eq!(edit.add_vrf(10).unwrap_err().to_string(), "VRF with table 10 exists already");
+    edit.publish();
+    let index = fib.vrf_index(10).unwrap();
+    assert_eq!(reader.enter().lookup4(0, 1, 0), &NextHop::Forward(1));
+    assert_eq!(reader.enter().lookup4(index, 1, 0), &NextHop::Forward(2));
+    assert_eq!(fib.tables().collect::<Vec<_>>(), [10, MAIN]);
+
+    let mut edit = fib.edit();
+    edit.remove_vrf(10).unwrap();
+    assert!(edit.remove_vrf(MAIN).is_err());
+    // Its routes held it.
+    edit.next_hops().remove(b).unwrap();
+    edit.publish();
+    assert_eq!(reader.enter().lookup4(index, 1, 0), &NextHop::NoRoute);
+    let mut edit = fib.edit();
+    edit.add_vrf(20).unwrap();
+    edit.publish();
+    assert_eq!(fib.vrf_index(20), Some(index));
+    assert_eq!(reader.enter().lookup4(index, 1, 0), &NextHop::NoRoute);
+    assert!(fib.check().is_good());
+}
+
+/// A table that says what no route says, as memory that has gone bad would.
+struct Lying(Rank);
+
+impl Table<u32> for Lying {
+    const NAME: &'static str = "Lying";
+    type Compiler = <Rank as Table<u32>>::Compiler;
+    fn new() -> Result<Self, TableError> {
+        Rank::new().map(Lying)
+    }
+    fn lookup(&self, address: u32) -> NextHopIndex {
+        self.0.lookup(address)
+    }
+    fn lookup_batch(&self, addresses: &[u32], next_hops: &mut [NextHopIndex]) {
+        self.0.lookup_batch(addresses, next_hops);
+    }
+    fn update(
+        &mut self,
+        compiler: &mut Self::Compiler,
+        rib: &Rib<u32>,
+        prefix: Ipv4Net,
+    ) -> Result<(), TableError> {
+        if prefix == "10.66.0.0/16".parse().unwrap() { Ok(()) } else { self.0.update(compiler, rib, prefix) }
+    }
+    fn rebuild(&mut self, compiler: &mut Self::Compiler, rib: &Rib<u32>) -> Result<(), TableError> {
+        self.0.rebuild(compiler, rib)
+    }
+    fn catch_up(&mut self, compiler: &mut Self::Compiler, ahead: &Self) {
+        self.0.catch_up(compiler, &ahead.0);
+    }
+    fn for_each_range(&self, visit: &mut dyn FnMut(u32, NextHopIndex)) {
+        self.0.for_each_range(visit);
+    }
+    fn memory_bytes(&self) -> usize {
+        self.0.memory_bytes()
+    }
+    fn expected_bytes(routes: usize) -> usize {
+        // More than any machine has, from a million routes on.
+        if routes < 1_000_000 { Rank::expected_bytes(routes) } else { 1 << 60 }
+    }
+}
+
+#[test]
+fn a_table_that_disagrees_with_its_routes_is_found() {
+    let mut fib = Fib::<u32, Lying>::new().unwrap();
+    let mut edit = fib.edit();
+    let a = edit.next_hops().add(NextHop::Forward(1)).unwrap();
+    edit.insert(MAIN, net("10.0.0.0/16"), Route::to(a)).unwrap();
+    edit.publish();
+    assert!(fib.check().is_good());
+    let mut edit = fib.edit();
+    edit.insert(MAIN, net("10.66.0.0/16"), Route::to(a)).unwrap();
+    edit.publish();
+    let report = fib.check();
+    let mismatch = report.tables[0].mismatch.unwrap();
+    assert_eq!(mismatch.to_string(), "10.66.0.0 goes to next hop 0 by the table, 1 by its routes");
+    assert_eq!(report.tables.iter().filter(|table| table.mismatch.is_some()).count(), 2);
+}
+
+#[test]
+fn a_table_too_large_for_the_memory_is_refused_before_it_starts() {
+    let mut fib = Fib::<u32, Lying>::new().unwrap();
+    let mut edit = fib.edit();
+    let a = edit.next_hops().add(NextHop::Forward(1)).unwrap();
+    edit.insert(MAIN, net("10.0.0.0/16"), Route::to(a)).unwrap();
+    edit.publish();
+    let mut rib = Rib::new();
+    for i in 0..1_000_000u32 {
+        rib.insert(Ipv4Net::new((i << 8).into(), 24).unwrap(), Route::to(a)).unwrap();
+    }
+    let error = fib.edit().load4(MAIN, rib).unwrap_err().to_string();
+    assert!(
+        error.starts_with("Lying with 1000000 routes needs about 2305843009214 MB in two copies, and "),
+        "{error}"
+    );
+    assert!(error.ends_with(" MB are free; it goes on with the routes it has"), "{error}");
+    assert_eq!(fib.state().lookup4(0, 0x0a00_0001, 0), &NextHop::Forward(1));
+    assert_eq!(fib.rib4(MAIN).unwrap().len(), 1);
+}
+
+#[test]
+fn equal_routes_have_equal_digests_whatever_the_order_and_the_table() {
+    fn digests<T4: Table<u32>>(prefixes: &[&str]) -> Vec<u64> {
+        let mut fib = Fib::<u32, T4>::new().unwrap();
+        let mut edit = fib.edit();
+        let a = edit.next_hops().add(NextHop::Forward(1)).unwrap();
+        for prefix in prefixes {
+            edit.insert(MAIN, net(prefix), Route::to(a)).unwrap();
+        }
+        edit.publish();
+        fib.check().tables.iter().filter(|table| table.is_active).map(|table| table.digest).collect()
+    }
+    let forward = digests::<Rank>(&["10.0.0.0/8", "12.0.0.0/9", "2001:db8::/32"]);
+    assert_eq!(forward, digests::<fib::Byte24>(&["2001:db8::/32", "12.0.0.0/9", "10.0.0.0/8"]));
+    assert_ne!(forward[0], digests::<Rank>(&["10.0.0.0/8", "12.0.0.0/8"])[0]);
+    // Two halves are the whole.
+    assert_eq!(forward[0], digests::<Rank>(&["10.0.0.0/9", "10.128.0.0/9", "12.0.0.0/9"])[0]);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 10, ..ProptestConfig::default() })]
+
+    /// Any batches of changes leave workers with what a list of the best routes says.
+    #[test]
+    fn workers_see_what_the_routes_say(
+        batches in prop::collection::vec(prop::collection::vec((any::<bool>(), 0u32..64, 8u8..=32, 0u16..6, 0u32..2), 1..12), 1..8)
+    ) {
+        let mut fib = TestFib::new().unwrap();
+        let mut reader = fib.readers().register();
+        let mut edit = fib.edit();
+        let hops: Vec<NextHopIndex> = (1..6).map(|i| edit.next_hops().add(NextHop::Forward(i)).unwrap()).collect();
+        edit.publish();
+        let mut routes: Vec<(Ipv4Net, Route)> = Vec::new();
+        for batch in batches {
+            let mut edit = fib.edit();
+            for (add, address, length, hop, metric) in batch {
+                let prefix = Ipv4Net::new((address << 26).into(), length).unwrap().trunc();
+                let next_hop = if hop == 0 { NextHopIndex::NONE } else { hops[usize::from(hop) - 1] };
+                let route = Route { metric, ..Route::to(next_hop) };
+                let known = routes.iter().position(|(known, route)| (*known, route.metric) == (prefix, metric));
+                if add {
+                    edit.replace(MAIN, prefix.into(), route).unwrap();
+                    known.map(|known| routes.swap_remove(known));
+                    routes.push((prefix, route));
+                } else {
+                    let removed = edit.remove(MAIN, prefix.into(), Source::Static, metric);
+                    prop_assert_eq!(removed.is_ok(), known.is_some());
+                    known.map(|known| routes.swap_remove(known));
+                }
+            }
+            edit.publish();
+            let mut model = Linear::<u32>::default();
+            let mut best = routes.clone();
+            best.sort_by_key(|(_, route)| std::cmp::Reverse(route.metric));
+            best.iter().for_each(|(prefix, route)| { model.set(*prefix, route.next_hop); });
+            let state = reader.enter();
+            for address in (0..=u32::MAX).step_by(1 << 25).chain([u32::MAX]) {
+                let expected = model.lookup(address);
+                prop_assert_eq!(state.ipv4(0).unwrap().lookup(address), expected);
+            }
+            drop(state);
+            prop_assert!(fib.check().is_good());
+        }
+        // What nothing uses can be removed; what routes use cannot.
+        let mut edit = fib.edit();
+        for &hop in &hops {
+            let used = routes.iter().any(|(_, route)| route.next_hop == hop);
+            prop_assert_eq!(edit.next_hops().remove(hop).is_err(), used);
+        }
+    }
+}
+
+/// Two prefixes of either family always have the same next hop after a batch; workers must never see them differ.
+#[test]
+fn workers_never_see_half_a_batch() {
+    const BATCHES: u32 = 300;
+    let mut fib = TestFib::new().unwrap();
+    let done = AtomicBool::new(false);
+    let (looks, changes_seen) = (AtomicU64::new(0), AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            let mut reader = fib.readers().register();
+            let (done, looks, changes_seen) = (&done, &looks, &changes_seen);
+            scope.spawn(move || {
+                let mut last = NextHop::NoRoute;
+                while !done.load(Ordering::Relaxed) {
+                    let state = reader.enter();
+                    let seen = *state.lookup4(0, 0x0a00_0001, 1);
+                    assert_eq!(seen, *state.lookup4(0, 0xc0a8_0001, 1));
+                    assert_eq!(seen, *state.lookup6(0, 0x2001_0db8 << 96, 1));
+                    changes_seen.fetch_add(u64::from(seen != last), Ordering::Relaxed);
+                    last = seen;
+                    looks.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+        let mut before: Option<NextHopIndex> = None;
+        for batch in 0..BATCHES {
+            let mut edit = fib.edit();
+            let hop = edit.next_hops().add(NextHop::Forward(batch)).unwrap();
+            for prefix in ["10.0.0.0/8", "192.168.0.0/25", "2001:db8::/64"] {
+                edit.replace(MAIN, net(prefix), Route::to(hop)).unwrap();
+            }
+            if let Some(before) = before.replace(hop) {
+                edit.next_hops().remove(before).unwrap();
+            }
+            edit.publish();
+            std::thread::yield_now();
+        }
+        done.store(true, Ordering::Relaxed);
+    });
+    assert!(looks.into_inner() > 0 && changes_seen.into_inner() > 0);
+    assert!(fib.check().is_good());
+}
