@@ -102,6 +102,8 @@ fn expect_worker(found: &BTreeSet<(String, String)>, case: &str) {
         "loaded_mlps",
         "unloaded_mlps",
         "loaded_ratio",
+        "paced_updates_per_s",
+        "paced_ratio",
         "lost",
         "failover_us",
         "failover_worst_us",

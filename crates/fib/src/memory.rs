@@ -137,7 +137,12 @@ pub(crate) fn available_memory() -> Option<usize> {
             let number =
                 |name: &str| std::fs::read_to_string(folder.join(name)).ok()?.trim().parse::<usize>().ok();
             if let (Some(most), Some(used)) = (number("memory.max"), number("memory.current")) {
-                limit(most.saturating_sub(used));
+                // What is in use includes file contents that the kernel drops when somebody needs the memory.
+                let stat = std::fs::read_to_string(folder.join("memory.stat")).unwrap_or_default();
+                let files =
+                    |name: &str| stat.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok());
+                let droppable = files("inactive_file ").unwrap_or(0) + files("active_file ").unwrap_or(0);
+                limit(most.saturating_sub(used.saturating_sub(droppable)));
             }
             if !folder.pop() {
                 break;

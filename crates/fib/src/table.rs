@@ -108,10 +108,11 @@ pub trait Table<A: Address>: Send + Sync + Sized {
     /// ascending order from the lowest address on. Neighbours may have the same next hop.
     fn for_each_range(&self, visit: &mut dyn FnMut(A, NextHopIndex));
 
-    /// Bytes of memory that the table occupies now, its free room included.
+    /// Bytes of memory that lookups may read, free room between included.
     fn memory_bytes(&self) -> usize;
 
-    /// Bytes that a table with this many routes is likely to occupy, rather too many than too few.
+    /// Bytes that a table with this many routes is likely to occupy, if they are spread like those of the Internet.
+    /// Tables of host routes can take some times as much.
     fn expected_bytes(routes: usize) -> usize;
 
     /// Whether the system has memory for two copies of a table with this many routes: better to know before than

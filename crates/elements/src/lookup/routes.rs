@@ -61,7 +61,7 @@ impl<A: Family> Routes<A> {
         fill: impl FnOnce(&mut Rib<A>, &mut Transaction<'_, A>) -> Result<R, E>,
     ) -> Result<R, E> {
         let mut fib = self.fib();
-        let mut transaction = Transaction::new(&mut fib);
+        let mut transaction = Transaction { holds_at_once: false, ..Transaction::new(&mut fib) };
         let mut rib = Rib::new();
         let result = fill(&mut rib, &mut transaction).and_then(|filled| {
             A::load(&mut transaction.edit, rib).map_err(|error| error.to_string())?;
@@ -200,17 +200,19 @@ pub(super) struct Transaction<'a, A: Family> {
     edit: RouteEdit<'a, A>,
     /// Numbers that may be nobody's at the end.
     unused: Vec<NextHopIndex>,
+    /// Whether routes hold the numbers given to them at once. Those of a RIB that is being filled do not yet.
+    holds_at_once: bool,
 }
 
 impl<'a, A: Family> Transaction<'a, A> {
     fn new(fib: &'a mut RouteFib<A>) -> Self {
-        Self { edit: fib.edit(), unused: Vec::new() }
+        Self { edit: fib.edit(), unused: Vec::new(), holds_at_once: true }
     }
 
     /// The number of a next hop, a new one if it has none.
     pub(super) fn number(&mut self, via: Via<A>) -> Result<NextHopIndex, String> {
         let mut number = self.edit.next_hops().intern(NextHop::Forward(via));
-        if let Err(NextHopError::Exhausted) = number {
+        if matches!(number, Err(NextHopError::Exhausted)) && self.holds_at_once {
             self.remove_unused();
             number = self.edit.next_hops().intern(NextHop::Forward(via));
         }

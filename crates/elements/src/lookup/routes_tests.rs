@@ -23,6 +23,25 @@ fn numbered(number: u32) -> Route<u32> {
     Route { prefix, via: Some(Via { gateway: number, output: 0 }) }
 }
 
+/// A RIB that is being filled holds no numbers yet; none may be given to another next hop meanwhile.
+#[test]
+fn a_table_with_too_many_next_hops_is_refused_and_none_is_mixed_up() {
+    for count in [40_000, 65_534] {
+        let result: Result<(), String> = routes::<u32>().load(|rib, transaction| {
+            for number in 1..=count {
+                let route = numbered(number);
+                let to = fib::Route::to(transaction.number(route.via.unwrap())?);
+                rib.insert(route.prefix, to).map_err(|error| error.to_string())?;
+            }
+            Ok(())
+        });
+        assert_eq!(
+            result.unwrap_err(),
+            "32767 pairs of gateway and output are in use, and there can be no more"
+        );
+    }
+}
+
 #[test]
 fn numbers_of_next_hops_that_are_gone_are_used_again() {
     let routes = routes::<u32>();

@@ -31,6 +31,8 @@ impl<'a, P: Copy + Eq + Hash + Send + Sync, T4: Table<u32>> Edit<'a, P, T4> {
 
     /// The next hops, to add, change, fail and remove.
     ///
+    /// Routes hold theirs: release only what you have held yourself.
+    ///
     /// One that no route uses any more can be removed in the same batch: workers still in the older state have
     /// their own copy of it.
     pub fn next_hops(&mut self) -> &mut NextHops<P> {

@@ -24,6 +24,9 @@ use ipnet::Ipv6Net;
 
 /// Ranges in a node that is newly filled.
 const FILL: usize = 12;
+/// Changes leave no more nodes than this in use. Compiling the same routes anew can take more, because it does not fill
+/// nodes, but never more than twice as many; so a change that is refused can always be taken back.
+const NODES_FOR_CHANGES: usize = NODES / 2;
 /// Bits of an address behind a slot of `middle`, and behind one of `top`.
 const REST_BITS: u32 = 104;
 const TOP_REST_BITS: u32 = 112;
@@ -38,6 +41,8 @@ pub struct RangeTreeCompiler {
     changed_tops: Changes,
     changed_middles: Changes,
     changed_nodes: Changes,
+    /// So many nodes may be in use.
+    most_nodes: usize,
     /// Working memory.
     ranges: Vec<Range<u128>>,
     old: Vec<Range<u128>>,
@@ -133,6 +138,9 @@ impl RangeTree {
     }
 
     fn new_node(&mut self, compiler: &mut RangeTreeCompiler, node: Node) -> Result<u32, NoRoom> {
+        if self.nodes_used - compiler.nodes_free.len() >= compiler.most_nodes {
+            return Err(NoRoom);
+        }
         let number = match compiler.nodes_free.pop() {
             Some(number) => number,
             None if self.nodes_used < NODES => {
@@ -410,8 +418,10 @@ impl RangeTree {
                     set = self.compile_slot(compiler, slot, &ranges);
                     compiled = Some(number);
                 }
-                self.join_top(compiler, begin);
                 number += 1;
+                if number > last >> REST_BITS || number.is_multiple_of(MIDDLE as u128) {
+                    self.join_top(compiler, begin);
+                }
             }
         });
         compiler.ranges = ranges;
@@ -420,7 +430,7 @@ impl RangeTree {
 }
 
 fn full(prefix: Ipv6Net) -> TableError {
-    let limit = "it has room for 4,194,304 nodes, some 50,000,000 changes of next hop";
+    let limit = "it has room for 8,388,608 nodes: 100,000,000 changes of next hop, 2,000,000 scattered /128s";
     TableError::Full { table: NAME, prefix: prefix.into(), limit }
 }
 
@@ -430,12 +440,14 @@ pub(super) fn update(
     rib: &Rib<u128>,
     prefix: Ipv6Net,
 ) -> Result<(), TableError> {
+    compiler.most_nodes = NODES_FOR_CHANGES;
     let set = if prefix.prefix_len() >= 24 {
         table.update_long(compiler, rib, prefix)
     } else {
         table.update_short(compiler, rib, prefix)
     };
-    set.map_err(|NoRoom| full(prefix))
+    // Nodes that are not full take more room than compiling anew does, and so does building before giving back.
+    set.or_else(|NoRoom| rebuild(table, compiler, rib).map_err(|_| full(prefix)))
 }
 
 pub(super) fn rebuild(
@@ -443,6 +455,7 @@ pub(super) fn rebuild(
     compiler: &mut RangeTreeCompiler,
     rib: &Rib<u128>,
 ) -> Result<(), TableError> {
+    compiler.most_nodes = NODES;
     table.top.fill(0);
     (table.nodes_used, table.middles_used) = (0, 0);
     compiler.nodes_free.clear();
@@ -544,112 +557,5 @@ pub(super) fn catch_up(table: &mut RangeTree, compiler: &mut RangeTreeCompiler, 
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::{LocalFib, Route, Source, Table};
-
-    fn to(number: u16) -> Route {
-        Route::to(NextHopIndex::new(number).unwrap())
-    }
-
-    /// The levels of nodes that the most unlucky address passes, and the nodes in use.
-    fn depth_and_nodes(table: &RangeTree) -> (usize, usize) {
-        fn below(table: &RangeTree, word: u32) -> (usize, usize) {
-            if word & GO_ON == 0 {
-                return (0, 0);
-            }
-            let words = table.nodes[(word & NUMBER) as usize].words;
-            words
-                .iter()
-                .map(|&word| below(table, word))
-                .fold((1, 1), |(depth, nodes), (of_child, more)| (depth.max(1 + of_child), nodes + more))
-        }
-        let mut deepest = (0, 0);
-        for &top in table.top.iter().filter(|&&word| word & GO_ON != 0) {
-            let block = (top & NUMBER) as usize;
-            for &word in &table.middles[block * MIDDLE..(block + 1) * MIDDLE] {
-                let (depth, nodes) = below(table, word);
-                deepest = (deepest.0.max(depth), deepest.1 + nodes);
-            }
-        }
-        deepest
-    }
-
-    #[test]
-    fn a_tree_grows_with_its_routes_and_goes_with_them() {
-        let mut fib = LocalFib::<u128, RangeTree>::new().unwrap();
-        let base: u128 = 0x2001_0db8 << 96;
-        let scattered = |i: u32| i.wrapping_mul(40_503) % 65_536;
-        let prefix = |i: u32| u128::net(base | u128::from(scattered(i)) << 80, 48);
-        const COUNT: u32 = 6_000;
-        for i in 0..COUNT {
-            fib.insert(prefix(i), to(1 + (i % 5) as u16)).unwrap();
-        }
-        let (depth, nodes) = depth_and_nodes(fib.table());
-        assert!(depth <= 5, "{depth} levels");
-        assert_eq!(nodes + fib.compiler().nodes_free.len(), fib.table().nodes_used);
-        let rebuilt = LocalFib::<u128, RangeTree>::build(fib.rib().clone()).unwrap();
-        let (rebuilt_depth, rebuilt_nodes) = depth_and_nodes(rebuilt.table());
-        assert!(depth <= rebuilt_depth + 1 && nodes <= rebuilt_nodes * 2, "{nodes} of {rebuilt_nodes}");
-        for i in 0..COUNT {
-            assert_eq!(fib.lookup(base | u128::from(scattered(i)) << 80 | 1).get(), 1 + (i % 5) as u16);
-        }
-        for i in 0..COUNT {
-            fib.remove(prefix(i), Source::Static, 0).unwrap();
-        }
-        assert_eq!(depth_and_nodes(fib.table()), (0, 0));
-        assert_eq!(fib.compiler().nodes_free.len(), fib.table().nodes_used);
-        assert_eq!(fib.compiler().middles_free.len(), fib.table().middles_used);
-    }
-
-    #[test]
-    fn every_stage_is_reached() {
-        let mut fib = LocalFib::<u128, RangeTree>::new().unwrap();
-        let address: u128 = 0x2001_0db8_0123_4567_89ab_cdef_0123_4567;
-        for (i, length) in
-            [8, 16, 20, 24, 32, 48, 56, 57, 64, 88, 89, 112, 120, 121, 127, 128].iter().enumerate()
-        {
-            let net = u128::net(address & u128::mask(*length), *length);
-            fib.insert(net, to(i as u16 + 1)).unwrap();
-            assert_eq!(fib.lookup(address).get(), i as u16 + 1);
-            assert_eq!(fib.lookup(bounds::<u128>(net).1).get(), i as u16 + 1);
-        }
-        assert_eq!(fib.lookup(address ^ 1).get(), 15);
-        assert_eq!(fib.lookup(address ^ 1 << 7).get(), 13);
-        assert_eq!(fib.lookup(address ^ 1 << 71).get(), 7);
-    }
-
-    #[test]
-    fn vectors_of_every_width_answer_alike() {
-        let mut fib = LocalFib::<u128, RangeTree>::new().unwrap();
-        let base: u128 = 0x2001_0db8 << 96;
-        for i in 0..500u32 {
-            let address = base | u128::from(i.wrapping_mul(2_654_435_761)) << 50;
-            let length = 33 + (i % 60) as u8;
-            let _ = fib.replace(u128::net(address & u128::mask(length), length), to(i as u16));
-        }
-        let addresses: Vec<u128> = (0..5_000u32)
-            .map(|i| base | u128::from(i.wrapping_mul(2_654_435_761)) << 49 | u128::from(i % 3))
-            .collect();
-        let mut table = fib;
-        let mut answers = Vec::new();
-        let mut widths = vec![super::super::Vectors::None];
-        #[cfg(target_arch = "x86_64")]
-        for width in [super::super::Vectors::Avx2, super::super::Vectors::Avx512] {
-            let best = super::super::Vectors::best();
-            if best == width || best == super::super::Vectors::Avx512 {
-                widths.push(width);
-            }
-        }
-        for width in widths {
-            table.table_mut().vectors = width;
-            let mut batch = vec![NextHopIndex::NONE; addresses.len()];
-            table.table().lookup_batch(&addresses, &mut batch);
-            for (&address, &batched) in addresses.iter().zip(&batch) {
-                assert_eq!(table.lookup(address), batched, "{width:?}");
-            }
-            answers.push(batch);
-        }
-        assert!(answers.windows(2).all(|pair| pair[0] == pair[1]));
-    }
-}
+#[path = "compile_tests.rs"]
+mod tests;

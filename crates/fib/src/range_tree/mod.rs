@@ -63,7 +63,7 @@ const GROUP: usize = 8;
 /// Ranges of a node.
 const FANOUT: usize = 16;
 /// Room for this many nodes and /16s. Address space, not memory, until it is used.
-const NODES: usize = 1 << 22;
+const NODES: usize = 1 << 23;
 const MIDDLES: usize = 1 << 16;
 const MIDDLE: usize = 256;
 
@@ -184,8 +184,7 @@ impl RangeTree {
     #[allow(unsafe_code, reason = "a bounds check less in the lookup loop")]
     fn word_of(node: &Node, place: usize) -> u32 {
         debug_assert!(place < FANOUT);
-        // SAFETY: the last end in use of a node is the highest key, and so are those behind it; no key is above
-        // it, so at most 15 ends are below any.
+        // SAFETY: callers give a number below FANOUT, the length of `words`.
         unsafe { *node.words.get_unchecked(place) }
     }
 
@@ -203,7 +202,7 @@ impl RangeTree {
                 wanted = key(address, stage);
             }
             let node = self.node(word);
-            word = Self::word_of(node, count(&node.ends, wanted));
+            word = Self::word_of(node, count(&node.ends, wanted).min(FANOUT - 1));
         }
         answer(word)
     }
@@ -232,7 +231,7 @@ impl RangeTree {
                 let mut deeper = 0;
                 for (word, &wanted) in words.iter_mut().zip(&keys) {
                     let node = self.node(select_unpredictable(*word & GO_ON != 0, *word, 0));
-                    let next = Self::word_of(node, count(&node.ends, wanted).min(15));
+                    let next = Self::word_of(node, count(&node.ends, wanted).min(FANOUT - 1));
                     *word = select_unpredictable(*word & GO_ON != 0, next, *word);
                     deeper |= *word;
                     self.prefetch_node(*word);

@@ -17,6 +17,8 @@ use crate::room::Room;
 use crate::{Address, NextHopIndex, Rib, TableError};
 use ipnet::Ipv4Net;
 
+/// From so many gaps on it is quicker to compile everything.
+const MANY_GAPS: usize = 100_000;
 const REST_BITS: u32 = 32 - CHUNK_BITS as u32;
 const REST_MASK: u32 = (1 << REST_BITS) - 1;
 
@@ -353,13 +355,17 @@ pub(super) fn update(
     let next_hop = rib.next_hop_at(first, prefix.prefix_len()).get();
     let mut set = Ok(());
     rib.for_each_gap(prefix, |first, last| {
-        if set.is_ok() {
+        if set.is_ok() && compiler.touched.len() < MANY_GAPS {
             set = table.paint_gap(compiler, first, last, next_hop);
         }
     });
-    set.map_err(|NoRoom| full(prefix))?;
-    if compiler.hops.is_wasteful() || compiler.blocks.is_wasteful() {
-        return rebuild(table, compiler, rib);
+    // Where there was no room there may be much of it in pieces that are too small.
+    if set.is_err()
+        || compiler.touched.len() == MANY_GAPS
+        || compiler.hops.is_wasteful()
+        || compiler.blocks.is_wasteful()
+    {
+        return rebuild(table, compiler, rib).map_err(|_| full(prefix));
     }
     for &(first, last) in &compiler.touched {
         compiler.changes.note(first, last);
@@ -454,6 +460,40 @@ mod tests {
         }
         assert_eq!(fib.compiler().hops.free(), fib.compiler().hops.used() - NUMBERS);
         assert_eq!(fib.compiler().blocks.free(), fib.compiler().blocks.used());
+    }
+
+    /// The blocks of a chunk stand side by side: single free places do not help it.
+    #[test]
+    fn free_room_in_pieces_is_no_reason_to_refuse_a_route() {
+        let (mut table, mut compiler, mut rib) = (Rank::new().unwrap(), RankCompiler::default(), Rib::new());
+        for place in 0..BLOCKS {
+            assert_eq!(compiler.blocks.allocate(1, BLOCKS), Some(place));
+        }
+        (0..BLOCKS).step_by(2).for_each(|place| compiler.blocks.give_back(place, 1));
+        assert!(!compiler.blocks.is_wasteful());
+        for prefix in ["10.0.0.1/32", "10.0.1.1/32"].map(|prefix| prefix.parse().unwrap()) {
+            rib.insert(prefix, to(1)).unwrap();
+            table.update(&mut compiler, &rib, prefix).unwrap();
+        }
+        assert_eq!(
+            [0x0a00_0001, 0x0a00_0101, 0x0a00_0102].map(|address| table.lookup(address).get()),
+            [1, 1, 0]
+        );
+        assert_eq!((compiler.blocks.used(), compiler.changes.is_everything()), (2, true));
+    }
+
+    #[test]
+    fn a_route_with_very_many_gaps_is_compiled_with_everything() {
+        let mut rib = Rib::<u32>::new();
+        for i in 0..MANY_GAPS as u32 + 10 {
+            rib.insert(Ipv4Net::new((i << 9).into(), 24).unwrap(), to(1)).unwrap();
+        }
+        let mut fib = LocalFib::<u32, Rank>::build(rib).unwrap();
+        fib.insert("0.0.0.0/0".parse().unwrap(), to(2)).unwrap();
+        for i in [0, 7, MANY_GAPS as u32 + 9] {
+            assert_eq!((fib.lookup(i << 9).get(), fib.lookup(i << 9 | 256).get()), (1, 2));
+        }
+        assert_eq!(fib.lookup(u32::MAX).get(), 2);
     }
 
     #[test]

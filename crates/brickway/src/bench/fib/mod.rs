@@ -91,7 +91,7 @@ pub(crate) struct FibArguments {
     #[arg(long, default_value_t = 5)]
     runs: usize,
     /// Changes of routes that ours publish together
-    #[arg(long, default_value_t = 20_000, value_name = "CHANGES")]
+    #[arg(long, default_value_t = 50_000, value_name = "CHANGES")]
     batch: usize,
     /// The folder of the tables' files
     #[arg(long, default_value = "data", value_name = "FOLDER")]

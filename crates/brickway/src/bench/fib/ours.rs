@@ -169,6 +169,8 @@ impl<A: Address, S: Side<A>> Engine<A> for Ours<A, S> {
             (report::LOADED_MLPS, load.loaded / 1e6),
             (report::UNLOADED_MLPS, load.unloaded / 1e6),
             (report::LOADED_RATIO, load.ratio),
+            (report::PACED_UPDATES, load.paced_updates_per_s),
+            (report::PACED_RATIO, load.paced_ratio),
             (report::LOST, (load.lost + direct.lost + groups.lost) as f64),
             (report::FAILOVER, direct.seen_us),
             (report::FAILOVER_WORST, direct.seen_worst_us),

@@ -37,6 +37,10 @@ pub(super) const UNLOADED_MLPS: Metric = Metric { name: "unloaded_mlps", ..MLPS 
 /// The one by the other.
 pub(super) const LOADED_RATIO: Metric =
     Metric { name: "loaded_ratio", unit: "loaded/unloaded", more_is_better: true };
+/// Both again with 500,000 changes a second, or as many as there can be if that is less.
+pub(super) const PACED_UPDATES: Metric = Metric { name: "paced_updates_per_s", ..IDLE_UPDATES };
+/// See there.
+pub(super) const PACED_RATIO: Metric = Metric { name: "paced_ratio", ..LOADED_RATIO };
 /// Lookups of that worker that found no next hop.
 pub(super) const LOST: Metric = Metric { name: "lost", unit: "lookups", more_is_better: false };
 /// From the failure of a next hop, told to the control thread, to a worker that uses its backup.
