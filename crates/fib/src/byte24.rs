@@ -17,9 +17,9 @@
 //!
 //! | addresses | DIR-24-8 | rank | this |
 //! | --- | --- | --- | --- |
-//! | random over the whole address space | 17.6 | 5.6 | 5.0 |
-//! | random inside prefixes | 4.0 | 5.7 | 2.2 |
-//! | 1,000 hot ones | 2.1 | 3.5 | 1.3 |
+//! | random over the whole address space | 13.5 | 4.3 | 3.2 |
+//! | random inside prefixes | 2.9 | 4.7 | 2.5 |
+//! | 1,000 hot ones | 1.5 | 3.2 | 1.5 |
 //!
 //! # Few routes
 //!
