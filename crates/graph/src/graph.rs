@@ -152,6 +152,18 @@ pub fn check_arguments(config: &FlatConfig, registry: &Registry) -> Vec<Diagnost
     problems
 }
 
+/// That frames are not to be had.
+pub(crate) fn no_memory(frames: usize, error: &std::io::Error) -> Vec<Diagnostic> {
+    vec![Diagnostic {
+        location: None,
+        severity: Severity::Error,
+        message: format!("no memory for {frames} frames: {error}"),
+        help: Some("ask for fewer frames, or free memory".into()),
+        context: None,
+        excerpt: None,
+    }]
+}
+
 impl Graph {
     /// Makes all elements, wires and initialises them. All elements are made even after a mistake, so that
     /// every mistake is reported; initialisation stops at the first.
@@ -161,6 +173,20 @@ impl Graph {
         shared: &Shared,
         copy: Copy,
         options: &GraphOptions,
+        control: &Arc<Control>,
+    ) -> Result<Self, Vec<Diagnostic>> {
+        let pool = Pool::new(options.pool).map_err(|error| no_memory(options.pool.frames, &error))?;
+        Self::with_pool(config, registry, shared, copy, options, pool, control)
+    }
+
+    /// As [`Graph::build`], with frames out of `pool`.
+    pub(crate) fn with_pool(
+        config: &Arc<FlatConfig>,
+        registry: &Registry,
+        shared: &Shared,
+        copy: Copy,
+        options: &GraphOptions,
+        pool: Pool,
         control: &Arc<Control>,
     ) -> Result<Self, Vec<Diagnostic>> {
         let present = presence(config, copy);
@@ -186,16 +212,6 @@ impl Graph {
             return Err(problems);
         }
         wire(&mut slots, config, &present);
-        let pool = Pool::new(options.pool).map_err(|error| {
-            vec![Diagnostic {
-                location: None,
-                severity: Severity::Error,
-                message: format!("no memory for {} frames: {error}", options.pool.frames),
-                help: Some("ask for fewer frames, or free memory".into()),
-                context: None,
-                excerpt: None,
-            }]
-        })?;
         let clock = if options.simulated_time { Clock::simulated() } else { Clock::real() };
         let context_options = ContextOptions { burst: options.burst, copy: copy.index };
         let context = Context::new(slots, pool, clock, context_options, control.clone());

@@ -49,9 +49,6 @@ pub static CLASS: Class = Class {
     make,
 };
 
-/// Under this key the router shares the slow thread's waker.
-pub(crate) const SLOW_WAKER: &str = "slow thread";
-
 /// Packets that a ring holds unless the configuration says otherwise.
 const DEFAULT_CAPACITY: usize = 1024;
 
@@ -85,14 +82,14 @@ fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
     let mut ends = rings.ends.lock().unwrap_or_else(PoisonError::into_inner);
     if copy.is_slow() {
         let rings = ends.iter_mut().filter_map(|(_, consumer)| consumer.take()).collect();
-        let waker = setup.shared().get::<Waker>(SLOW_WAKER);
+        let waker = setup.shared().get::<Waker>(&Waker::key(copy.workers));
         return Ok(Box::new(Far { rings, capacity, next: 0, waker }));
     }
     let ring = ends
         .get_mut(copy.index)
         .and_then(|(producer, _)| producer.take())
         .ok_or_else(|| ConfigError::new("the ring of this worker is taken already"))?;
-    let waker = setup.shared().get::<Waker>(SLOW_WAKER);
+    let waker = setup.shared().get::<Waker>(&Waker::key(copy.workers));
     Ok(Box::new(Near { ring, capacity, waker }))
 }
 

@@ -18,11 +18,11 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
-use packet::{PoolOptions, PoolStats};
+use packet::{Pool, PoolOptions, PoolStats};
 
 use crate::context::ElementStats;
 use crate::element::Combine;
-use crate::graph::{Graph, GraphOptions, Registry};
+use crate::graph::{Graph, GraphOptions, Registry, no_memory};
 use crate::lang::{Diagnostic, FlatConfig};
 use crate::punt;
 use crate::setup::{Copy, Shared};
@@ -61,6 +61,11 @@ impl Waker {
         }
     }
 
+    /// Under which key elements find the waker of copy `copy` in what they share.
+    pub fn key(copy: usize) -> String {
+        format!("waker of copy {copy}")
+    }
+
     /// Readable when the thread was woken.
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.event.as_fd()
@@ -71,6 +76,17 @@ impl Waker {
         // Nothing to read means that something else ended the sleep.
         let _ = rustix::io::read(&self.event, &mut [0u8; 8]);
     }
+}
+
+fn no_descriptor(error: &std::io::Error) -> Vec<Diagnostic> {
+    vec![Diagnostic {
+        location: None,
+        severity: crate::lang::Severity::Error,
+        message: format!("cannot make an event descriptor: {error}"),
+        help: Some("raise the limit of open files (ulimit -n)".into()),
+        context: None,
+        excerpt: None,
+    }]
 }
 
 /// What all copies share with the control thread.
@@ -207,32 +223,21 @@ impl Router {
         let slow_thread = config.elements.iter().any(|element| element.class == punt::CLASS.name);
         let copies = options.workers.max(1) + usize::from(slow_thread);
         let mut workers = Vec::new();
-        for index in 0..copies {
+        // Whoever hands packets to another thread wakes it, so all wakers are there before the first element is.
+        let wakers = (0..copies)
+            .map(|index| shared.get_or_make(&Waker::key(index), Waker::new))
+            .collect::<Result<Vec<_>, _>>()
+            .map_err(|error| no_descriptor(&error))?;
+        let mut pool_options = vec![options.graph.pool; copies];
+        if slow_thread {
+            pool_options[copies - 1] = options.slow_pool;
+        }
+        let pools = Pool::group(&pool_options)
+            .map_err(|error| no_memory(pool_options.iter().map(|pool| pool.frames).sum(), &error))?;
+        for ((index, pool), waker) in pools.into_iter().enumerate().zip(wakers) {
             let copy = Copy { index, workers: options.workers.max(1), slow_thread };
             let (mail, mailbox) = channel();
-            let waker = if copy.is_slow() {
-                shared.get_or_make(punt::SLOW_WAKER, Waker::new)
-            } else if index == 0 && slow_thread {
-                // The workers' ends of the rings ask for it when they are made.
-                shared.get_or_make(punt::SLOW_WAKER, Waker::new).and_then(|_| Waker::new().map(Arc::new))
-            } else {
-                Waker::new().map(Arc::new)
-            };
-            let waker = waker.map_err(|error| {
-                vec![Diagnostic {
-                    location: None,
-                    severity: crate::lang::Severity::Error,
-                    message: format!("cannot make an event descriptor: {error}"),
-                    help: Some("raise the limit of open files (ulimit -n)".into()),
-                    context: None,
-                    excerpt: None,
-                }]
-            })?;
-            let mut graph_options = options.graph;
-            if copy.is_slow() {
-                graph_options.pool = options.slow_pool;
-            }
-            let graph = Graph::build(&config, registry, shared, copy, &graph_options, &control)?;
+            let graph = Graph::with_pool(&config, registry, shared, copy, &options.graph, pool, &control)?;
             workers.push(Worker {
                 mail,
                 has_mail: Arc::default(),

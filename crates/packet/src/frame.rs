@@ -218,11 +218,27 @@ impl Packet {
         chunk_bytes: u16,
         owner: NonNull<Shared>,
     ) -> Self {
+        // SAFETY: the caller's; a chunk is at least `DATA_OFFSET` long.
+        unsafe { Self::initialise_with(chunk, chunk_bytes, owner, DATA_OFFSET as u16, 0) }
+    }
+
+    /// Writes fresh metadata: data at a place, no header positions, annotations zero.
+    ///
+    /// # Safety
+    /// As [`Packet::initialise`], and `METADATA_BYTES <= data_offset`, `data_offset + length <= chunk_bytes`.
+    #[inline(always)]
+    pub(crate) unsafe fn initialise_with(
+        chunk: NonNull<Metadata>,
+        chunk_bytes: u16,
+        owner: NonNull<Shared>,
+        data_offset: u16,
+        length: u16,
+    ) -> Self {
         let metadata = chunk.as_ptr();
         // SAFETY: the caller hands us the chunk for writing.
         unsafe {
-            (*metadata).data_offset = DATA_OFFSET as u16;
-            (*metadata).length = 0;
+            (*metadata).data_offset = data_offset;
+            (*metadata).length = length;
             (*metadata).link_offset = 0;
             (*metadata).network_offset = 0;
             (*metadata).transport_offset = 0;
@@ -242,6 +258,48 @@ impl Packet {
         let chunk = self.metadata;
         std::mem::forget(self);
         chunk
+    }
+
+    /// Gives the frame to a driver, for as long as a device sends it: the start of its chunk. It comes back by
+    /// [`Packet::from_raw`].
+    #[inline(always)]
+    pub fn into_raw(self) -> NonNull<u8> {
+        self.into_chunk().cast()
+    }
+
+    /// The packet whose frame was given to a driver.
+    ///
+    /// # Safety
+    /// `chunk` must come from [`Packet::into_raw`], each time once, with its metadata as they were.
+    #[inline(always)]
+    pub unsafe fn from_raw(chunk: NonNull<u8>) -> Self {
+        Self { metadata: chunk.cast() }
+    }
+
+    /// The start of the frame's chunk, for drivers that find their own descriptor by it.
+    #[inline(always)]
+    pub fn chunk(&self) -> NonNull<u8> {
+        self.metadata.cast()
+    }
+
+    /// Where the data starts, in bytes from the start of the chunk.
+    #[inline(always)]
+    pub fn data_offset(&self) -> usize {
+        usize::from(self.metadata().data_offset)
+    }
+
+    /// Makes the data `length` bytes from `data_offset` bytes behind the chunk's start. False, and no change, when
+    /// they do not lie within the chunk behind its metadata.
+    #[inline(always)]
+    pub(crate) fn set_range(&mut self, data_offset: usize, length: usize) -> bool {
+        let metadata = self.metadata_mut();
+        let room = usize::from(metadata.chunk_bytes);
+        if data_offset < METADATA_BYTES || data_offset > room || length > room - data_offset {
+            return false;
+        }
+        metadata.data_offset = data_offset as u16;
+        metadata.length = length as u16;
+        true
     }
 
     #[inline(always)]

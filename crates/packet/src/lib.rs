@@ -4,7 +4,8 @@
 //! | file | what lives there |
 //! | --- | --- |
 //! | [`frame`] | [`Packet`]: the owned handle to a frame; metadata layout |
-//! | [`pool`] | [`Pool`]: one per worker, bulk alloc and free, frames return to their owner |
+//! | [`pool`] | [`Pool`]: one per worker, bulk alloc and free, frames return to their owner; [`DriverFrames`] |
+//! | `memory` | [`Memory`]: what frames lie in |
 //! | [`batch`] | [`Batch`]: up to 256 packets that travel together |
 //! | [`wire`] | Ethernet, ARP, IPv4, IPv6, ICMP, ICMPv6, UDP, TCP |
 //! | [`checksum`] | RFC 1071 sums and RFC 1624 incremental updates |
@@ -23,4 +24,5 @@ pub mod wire;
 
 pub use batch::{Batch, MAX_BATCH};
 pub use frame::{Annotations, Packet, PacketType};
-pub use pool::{Pool, PoolOptions, PoolStats};
+pub use memory::Memory;
+pub use pool::{DriverFrames, Pool, PoolOptions, PoolStats};

@@ -20,11 +20,14 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use crate::batch::Batch;
 use crate::frame::{DATA_OFFSET, Metadata, Packet};
-use crate::memory::Region;
+use crate::memory::Memory;
 use crate::return_stack::ReturnStack;
 
 /// Most memory of a pool: 16 TiB, what a process of x86-64 can map with room to spare.
 const MOST_BYTES: usize = 16 << 40;
+
+/// Bytes of a page.
+const PAGE_BYTES: usize = 4096;
 
 /// How large a pool is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +36,23 @@ pub struct PoolOptions {
     pub frames: usize,
     /// Largest packet, in bytes, that a frame must hold beside its usual head room; 64 to 32,000.
     pub data_bytes: usize,
+}
+
+impl PoolOptions {
+    /// Bytes of a chunk, or what is wrong with the options.
+    fn chunk_bytes(&self) -> io::Result<usize> {
+        let Self { frames, data_bytes } = *self;
+        if frames == 0 || !(64..=32_000).contains(&data_bytes) {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                format!(
+                    "a pool of {frames} frames of {data_bytes} bytes cannot be: it takes 1 frame or more, of 64 to 32000 bytes"
+                ),
+            ));
+        }
+        let lines = (DATA_OFFSET + data_bytes).div_ceil(64) | 1;
+        Ok(lines * 64)
+    }
 }
 
 impl Default for PoolOptions {
@@ -59,12 +79,21 @@ pub struct PoolStats {
 pub(crate) struct Shared {
     returned: ReturnStack<Metadata>,
     balance: AtomicI64,
-    region: Region,
+    home: Home,
+}
+
+/// Where frames live, and so where freed ones go.
+enum Home {
+    /// In our memory: home over the return stack.
+    Pool { _memory: Memory },
+    /// In a driver's memory: it takes them back itself.
+    Driver(unsafe fn(NonNull<u8>)),
 }
 
 /// A worker's pool of frames.
 pub struct Pool {
     shared: NonNull<Shared>,
+    memory: Memory,
     free: Vec<NonNull<Metadata>>,
     chunk_bytes: u16,
     frames: usize,
@@ -79,46 +108,114 @@ unsafe impl Send for Pool {}
 impl Pool {
     /// Maps the memory for a pool. Fails when the options are out of range or the memory is not to be had.
     pub fn new(options: PoolOptions) -> io::Result<Self> {
-        let PoolOptions { frames, data_bytes } = options;
-        if frames == 0 || !(64..=32_000).contains(&data_bytes) {
-            return Err(io::Error::new(
+        let mut pools = Self::group(&[options])?;
+        Ok(pools.pop().expect("a pool for each options"))
+    }
+
+    /// Several pools in one memory, one for each of `options`. Fails as [`Pool::new`] does.
+    pub fn group(options: &[PoolOptions]) -> io::Result<Vec<Self>> {
+        let too_much = || {
+            io::Error::new(
                 io::ErrorKind::InvalidInput,
-                format!(
-                    "a pool of {frames} frames of {data_bytes} bytes cannot be: it takes 1 frame or more, of 64 to 32000 bytes"
-                ),
-            ));
+                format!("the frames of {} pools are more than an address space holds", options.len()),
+            )
+        };
+        let mut sizes = Vec::with_capacity(options.len());
+        let mut bytes = 0usize;
+        for options in options {
+            let chunk_bytes = options.chunk_bytes()?;
+            sizes.push((bytes, chunk_bytes));
+            let of_pool = options.frames.checked_mul(chunk_bytes).filter(|&bytes| bytes <= MOST_BYTES);
+            // Each pool on pages of its own, which may lie on its worker's memory node.
+            bytes =
+                of_pool.map(|of_pool| bytes + of_pool.next_multiple_of(PAGE_BYTES)).ok_or_else(too_much)?;
+            if bytes > MOST_BYTES {
+                return Err(too_much());
+            }
         }
-        let lines = (DATA_OFFSET + data_bytes).div_ceil(64) | 1;
-        let chunk_bytes = lines * 64;
-        let bytes =
-            frames.checked_mul(chunk_bytes).filter(|&bytes| bytes <= MOST_BYTES).ok_or_else(|| {
-                io::Error::new(
-                    io::ErrorKind::InvalidInput,
-                    format!("{frames} frames of {chunk_bytes} bytes are more than an address space holds"),
-                )
-            })?;
-        let region = Region::new(bytes)?;
-        let start = region.start();
-        assert!(region.bytes() >= bytes, "the region holds all chunks");
-        let free = (0..frames)
-            .rev()
-            .map(|index| {
-                #[allow(unsafe_code, reason = "cutting the region into chunks")]
-                // SAFETY: the region is at least frames * chunk_bytes long (asserted above).
-                unsafe {
-                    start.add(index * chunk_bytes).cast::<Metadata>()
-                }
-            })
-            .collect();
-        let shared = Box::new(Shared { returned: ReturnStack::new(), balance: AtomicI64::new(0), region });
-        Ok(Self {
+        let memory = Memory::new(bytes)?;
+        assert!(memory.bytes() >= bytes, "the memory holds all chunks");
+        let pools = options.iter().zip(sizes).map(|(options, (offset, chunk_bytes))| {
+            #[allow(unsafe_code, reason = "cutting the memory into chunks")]
+            // SAFETY: the memory is at least the sum of all pools long (asserted above), `offset` is the sum of those
+            // before this one.
+            let start = unsafe { memory.start().add(offset) };
+            Self::at(start, options.frames, chunk_bytes, memory.clone())
+        });
+        Ok(pools.collect())
+    }
+
+    /// A pool of `frames` chunks from `start`, which must lie in `memory` and be this pool's alone.
+    fn at(start: NonNull<u8>, frames: usize, chunk_bytes: usize, memory: Memory) -> Self {
+        let chunk = |index: usize| {
+            #[allow(unsafe_code, reason = "cutting the memory into chunks")]
+            // SAFETY: `group` gives each pool frames * chunk_bytes from its start.
+            unsafe {
+                start.add(index * chunk_bytes).cast::<Metadata>()
+            }
+        };
+        let free = (0..frames).rev().map(chunk).collect();
+        let home = Home::Pool { _memory: memory.clone() };
+        let shared = Box::new(Shared { returned: ReturnStack::new(), balance: AtomicI64::new(0), home });
+        Self {
             shared: NonNull::from(Box::leak(shared)),
+            memory,
             free,
             chunk_bytes: chunk_bytes as u16,
             frames,
             drained: 0,
             exhausted: 0,
-        })
+        }
+    }
+
+    /// The memory that this pool's frames lie in, and those of the pools made with it.
+    pub fn memory(&self) -> &Memory {
+        &self.memory
+    }
+
+    /// Bytes of a chunk: metadata, head room and data.
+    pub fn chunk_bytes(&self) -> usize {
+        usize::from(self.chunk_bytes)
+    }
+
+    /// Takes up to `count` free chunks for a driver to receive into and gives the start of each to `take`; returns
+    /// how many. The driver owns them, until each comes back as a packet ([`Pool::received`]).
+    #[inline]
+    pub fn lend(&mut self, count: usize, mut take: impl FnMut(NonNull<u8>)) -> usize {
+        if self.free.len() < count {
+            self.refill();
+        }
+        let count = count.min(self.free.len());
+        let first = self.free.len() - count;
+        for index in (first..self.free.len()).rev() {
+            take(self.free[index].cast());
+        }
+        self.free.truncate(first);
+        count
+    }
+
+    /// A chunk that was lent comes back as a packet: `length` bytes of data from `data_offset` bytes behind the
+    /// chunk's start. `None`, and the chunk is free again, when the data does not lie within the chunk behind its
+    /// metadata.
+    ///
+    /// # Safety
+    /// `chunk` must have been lent by this pool and not have come back since, and nobody else may use it.
+    #[inline(always)]
+    #[allow(unsafe_code, reason = "a driver's chunk becomes a packet")]
+    pub unsafe fn received(
+        &mut self,
+        chunk: NonNull<u8>,
+        data_offset: usize,
+        length: usize,
+    ) -> Option<Packet> {
+        // SAFETY: a lent chunk is ours, `chunk_bytes` long and 64-byte aligned; the caller gives it back.
+        let mut packet = unsafe { Packet::initialise(chunk.cast(), self.chunk_bytes, self.shared) };
+        if packet.set_range(data_offset, length) {
+            Some(packet)
+        } else {
+            self.free_packet(packet);
+            None
+        }
     }
 
     #[allow(unsafe_code, reason = "the pool's own shared part")]
@@ -247,6 +344,16 @@ impl Shared {
         let shared = unsafe { chunk.as_ref().owner };
         #[allow(unsafe_code, reason = "the owner is shared")]
         // SAFETY: as above.
+        if let Home::Driver(free) = unsafe { &shared.as_ref().home } {
+            #[allow(unsafe_code, reason = "the driver's function for its own frames")]
+            // SAFETY: the chunk came from this driver (its owner says so), and nobody uses it any more.
+            unsafe {
+                free(chunk.cast());
+            }
+            return;
+        }
+        #[allow(unsafe_code, reason = "the owner is shared")]
+        // SAFETY: as above.
         let balance = unsafe {
             shared.as_ref().returned.push(chunk);
             shared.as_ref().balance.fetch_add(1, Ordering::AcqRel) + 1
@@ -261,8 +368,61 @@ impl Shared {
     fn destroy(shared: NonNull<Self>) {
         #[allow(unsafe_code, reason = "the last user frees the memory")]
         // SAFETY: made by `Box::leak` in `Pool::new`; the balance reached zero, so pool and packets are gone.
-        let shared = unsafe { Box::from_raw(shared.as_ptr()) };
-        drop(shared.region);
+        drop(unsafe { Box::from_raw(shared.as_ptr()) });
+    }
+}
+
+/// Frames in memory of a driver that has its own allocator (DPDK's mbufs): packets without a [`Pool`] of ours.
+///
+/// A packet that is dropped goes back to the driver by the function given here, one at a time; drivers take back
+/// what they send themselves, in bulk.
+#[derive(Clone, Copy, Debug)]
+pub struct DriverFrames {
+    shared: NonNull<Shared>,
+}
+
+#[allow(unsafe_code, reason = "a pointer to something that never goes away")]
+// SAFETY: `Shared` of a driver is made once, never changed, never freed.
+unsafe impl Send for DriverFrames {}
+#[allow(unsafe_code, reason = "a pointer to something that never goes away")]
+// SAFETY: as above.
+unsafe impl Sync for DriverFrames {}
+
+#[allow(unsafe_code, reason = "a driver's chunk becomes a packet and back")]
+impl DriverFrames {
+    /// Frames that `free` takes back; it gets the start of a chunk. Lives as long as the program: packets may be
+    /// anywhere.
+    ///
+    /// # Safety
+    /// `free` must be safe to call from any thread, with any chunk made a packet by [`DriverFrames::received`].
+    pub unsafe fn new(free: unsafe fn(NonNull<u8>)) -> Self {
+        let home = Home::Driver(free);
+        let shared = Box::new(Shared { returned: ReturnStack::new(), balance: AtomicI64::new(0), home });
+        Self { shared: NonNull::from(Box::leak(shared)) }
+    }
+
+    /// A packet in a chunk of the driver: `length` bytes of data from `data_offset` bytes behind the chunk's start.
+    /// Metadata are written anew, all annotations zero.
+    ///
+    /// # Safety
+    /// `chunk` must be `chunk_bytes` of initialised memory, aligned to 64 bytes, that nobody else uses until the
+    /// packet is gone; `METADATA_BYTES <= data_offset` and `data_offset + length <= chunk_bytes`.
+    #[inline(always)]
+    pub unsafe fn received(
+        self,
+        chunk: NonNull<u8>,
+        chunk_bytes: u16,
+        data_offset: u16,
+        length: u16,
+    ) -> Packet {
+        // SAFETY: the caller hands us the chunk.
+        unsafe { Packet::initialise_with(chunk.cast(), chunk_bytes, self.shared, data_offset, length) }
+    }
+
+    /// Whether the packet lies in one of the driver's chunks.
+    #[inline(always)]
+    pub fn own(self, packet: &Packet) -> bool {
+        packet.owner() == self.shared
     }
 }
 
@@ -327,6 +487,81 @@ mod tests {
         assert_eq!(kept.data(), b"still here");
         let another = std::thread::spawn(move || drop(kept));
         another.join().unwrap();
+    }
+
+    #[test]
+    fn pools_of_a_group_share_memory_and_keep_their_frames() {
+        let options = PoolOptions { frames: 3, data_bytes: 512 };
+        let mut pools = Pool::group(&[options, PoolOptions { frames: 5, data_bytes: 100 }, options]).unwrap();
+        let (start, bytes) = (pools[0].memory().start().as_ptr() as usize, pools[0].memory().bytes());
+        assert!(pools.iter().all(|pool| pool.memory().start().as_ptr() as usize == start));
+        let mut ranges = Vec::new();
+        for pool in &mut pools {
+            let (frames, chunk) = (pool.stats().frames, pool.chunk_bytes());
+            let mut lent = Vec::new();
+            assert_eq!(pool.lend(10, |address| lent.push(address.as_ptr() as usize)), frames);
+            ranges.extend(lent.into_iter().map(|address| (address, address + chunk)));
+        }
+        ranges.sort_unstable();
+        assert!(ranges.windows(2).all(|pair| pair[0].1 <= pair[1].0), "{ranges:x?}");
+        assert!(ranges[0].0 >= start && ranges.last().unwrap().1 <= start + bytes);
+    }
+
+    #[test]
+    fn a_lent_chunk_comes_back_as_a_packet() {
+        let mut pool = small(1);
+        let mut lent = Vec::new();
+        assert_eq!((pool.lend(4, |chunk| lent.push(chunk)), pool.lend(1, |_| panic!())), (1, 0));
+        #[allow(unsafe_code, reason = "as a driver would")]
+        // SAFETY: lent above, and back once.
+        let none = unsafe { pool.received(lent[0], 384, 10_000) };
+        assert!(none.is_none());
+        assert_eq!(pool.lend(4, |chunk| assert_eq!(chunk, lent[0])), 1);
+        #[allow(unsafe_code, reason = "as a driver would")]
+        // SAFETY: lent again above, and back once.
+        let packet = unsafe { pool.received(lent[0], 384, 60) }.unwrap();
+        assert_eq!((packet.len(), packet.headroom()), (60, 256));
+        pool.free_packet(packet);
+        assert_eq!(pool.stats().free, 1);
+    }
+
+    #[test]
+    fn a_sent_packet_comes_back_by_its_address() {
+        let mut pool = small(1);
+        let packet = pool.allocate().unwrap();
+        let chunk = packet.into_raw();
+        #[allow(unsafe_code, reason = "as a driver would")]
+        // SAFETY: a packet's chunk from `into_raw`, used once.
+        pool.free_packet(unsafe { Packet::from_raw(chunk) });
+        assert_eq!(pool.stats().free, 1);
+    }
+
+    #[test]
+    #[allow(unsafe_code, reason = "as a driver would")]
+    fn frames_of_a_driver_go_back_to_it() {
+        use std::sync::atomic::AtomicUsize;
+        static FREED: AtomicUsize = AtomicUsize::new(0);
+        #[repr(align(64))]
+        struct Chunk([u8; 1024]);
+        fn free(chunk: NonNull<u8>) {
+            FREED.fetch_add(chunk.as_ptr() as usize, Ordering::Relaxed);
+        }
+        // SAFETY: the function touches no memory.
+        let frames = unsafe { DriverFrames::new(free) };
+        let mut chunk = Chunk([7; 1024]);
+        let start = NonNull::from(&mut chunk.0).cast::<u8>();
+        let mut pool = small(1);
+        // SAFETY: the chunk lives to the end of the test, and its two packets follow each other.
+        let packet = unsafe { frames.received(start, 1024, 256, 64) };
+        assert!(frames.own(&packet) && packet.data() == [7; 64]);
+        let mut batch = Batch::new();
+        batch.push(packet);
+        pool.free(&mut batch);
+        assert_eq!(FREED.load(Ordering::Relaxed), start.as_ptr() as usize);
+        // SAFETY: as above.
+        drop(unsafe { frames.received(start, 1024, 256, 64) });
+        assert_eq!(FREED.load(Ordering::Relaxed), 2 * start.as_ptr() as usize);
+        assert_eq!(pool.stats().free, 1);
     }
 
     #[test]

@@ -121,6 +121,16 @@ pub trait Port: Send {
 
 /// A receive queue, owned by one worker.
 pub trait RxQueue: Send {
+    /// Called once, by the worker that owns the queue, before the first [`RxQueue::receive`]: the time to register
+    /// the worker's frames with the kernel or a device ([`Pool::memory`]). The queue sees this pool ever after.
+    ///
+    /// # Errors
+    /// What the driver needs is not to be had; the message says what to do.
+    fn prepare(&mut self, pool: &mut Pool) -> Result<(), PortError> {
+        let _ = pool;
+        Ok(())
+    }
+
     /// Adds up to `max` packets to the end of `batch` (fewer when it has no room, the pool is empty or nothing came)
     /// and returns how many. Never blocks.
     ///
@@ -154,6 +164,15 @@ pub trait RxQueue: Send {
 
 /// A transmit queue, owned by one worker.
 pub trait TxQueue: Send {
+    /// As [`RxQueue::prepare`], before the first [`TxQueue::send`].
+    ///
+    /// # Errors
+    /// What the driver needs is not to be had; the message says what to do.
+    fn prepare(&mut self, pool: &mut Pool) -> Result<(), PortError> {
+        let _ = pool;
+        Ok(())
+    }
+
     /// Sends packets from the front of `batch` and returns how many it took (sent, or dropped and counted). What stays
     /// in the batch was not sent: the ring is full, try later. Never blocks.
     fn send(&mut self, pool: &mut Pool, batch: &mut Batch) -> usize;

@@ -122,7 +122,8 @@ const DUE_TIMER: u32 = 0;
 
 impl Element for FromDevice {
     fn initialise(&mut self, cx: &mut Context) -> Result<(), String> {
-        if self.queue.is_some() {
+        if let Some(queue) = &mut self.queue {
+            queue.prepare(cx.pool()).map_err(|error| error.to_string())?;
             cx.wake();
         }
         Ok(())

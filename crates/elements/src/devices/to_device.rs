@@ -115,6 +115,7 @@ impl ToDevice {
 
 impl Element for ToDevice {
     fn initialise(&mut self, cx: &mut Context) -> Result<(), String> {
+        self.queue.prepare(cx.pool()).map_err(|error| error.to_string())?;
         if self.pulls {
             cx.wake();
         }

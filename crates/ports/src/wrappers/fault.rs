@@ -267,6 +267,10 @@ struct FaultRx {
 }
 
 impl RxQueue for FaultRx {
+    fn prepare(&mut self, pool: &mut Pool) -> Result<(), PortError> {
+        self.inner.prepare(pool)
+    }
+
     fn receive(&mut self, pool: &mut Pool, batch: &mut Batch, max: usize) -> usize {
         let now_ns = self.faults.now_ns();
         let came = self.inner.receive(pool, &mut self.incoming, max.min(self.faults.room()));
@@ -322,6 +326,10 @@ impl FaultTx {
 }
 
 impl TxQueue for FaultTx {
+    fn prepare(&mut self, pool: &mut Pool) -> Result<(), PortError> {
+        self.inner.prepare(pool)
+    }
+
     fn send(&mut self, pool: &mut Pool, batch: &mut Batch) -> usize {
         let now_ns = self.faults.now_ns();
         let count = self.faults.room().min(batch.len());

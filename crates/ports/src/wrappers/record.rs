@@ -49,6 +49,10 @@ struct RecordedRx {
 }
 
 impl RxQueue for RecordedRx {
+    fn prepare(&mut self, pool: &mut Pool) -> Result<(), PortError> {
+        self.inner.prepare(pool)
+    }
+
     fn receive(&mut self, pool: &mut Pool, batch: &mut Batch, max: usize) -> usize {
         let first = batch.len();
         let count = self.inner.receive(pool, batch, max);
@@ -94,6 +98,10 @@ struct RecordedTx {
 }
 
 impl TxQueue for RecordedTx {
+    fn prepare(&mut self, pool: &mut Pool) -> Result<(), PortError> {
+        self.inner.prepare(pool)
+    }
+
     fn send(&mut self, pool: &mut Pool, batch: &mut Batch) -> usize {
         let room = self.input.room();
         for packet in batch.packets().iter().take(room) {
