@@ -3,6 +3,7 @@
 #
 #   make demo    route between four Linux hosts in network namespaces (needs root)
 #   make test    formatting, lints, all tests, a short fuzz run
+#   make dpdk-test  lints and tests of what needs DPDK (make test runs them where libdpdk-dev is installed)
 #   make bench   the figures of SPECIFICATION.md
 #   make install the program to /usr/local/bin
 
@@ -13,13 +14,15 @@ CARGO ?= cargo
 SUDO := $(shell [ $$(id -u) = 0 ] || echo sudo)
 FUZZ_SECONDS ?= 30
 
-BUILD_PACKAGES := build-essential
+# clang compiles the BPF program of AF_XDP ports.
+BUILD_PACKAGES := build-essential clang
 DEMO_PACKAGES := iproute2 iputils-ping traceroute iperf3 ethtool procps
 TEST_PACKAGES := $(DEMO_PACKAGES) tcpdump
-# DPDK's tables are measured beside ours.
-BENCH_PACKAGES := libdpdk-dev pkg-config
+# DPDK's tables and dpdk-testpmd are measured beside ours, and the kernel on veth links.
+BENCH_PACKAGES := libdpdk-dev dpdk-dev pkg-config iproute2 ethtool procps
+DPDK_PACKAGES := libdpdk-dev pkg-config
 
-.PHONY: help build packages-build packages-demo packages-test packages-bench rust demo test lint fuzz loom bench install clean
+.PHONY: help build packages-build packages-demo packages-test packages-bench packages-dpdk rust demo test dpdk-test lint fuzz loom bench install clean
 
 help:
 	@sed -n 's/^#   //p' $(MAKEFILE_LIST)
@@ -39,6 +42,9 @@ packages-demo:
 
 packages-test:
 	$(call install_packages,$(BUILD_PACKAGES) $(TEST_PACKAGES))
+
+packages-dpdk:
+	$(call install_packages,$(BUILD_PACKAGES) $(TEST_PACKAGES) $(DPDK_PACKAGES))
 
 packages-bench:
 	$(call install_packages,$(BUILD_PACKAGES) $(BENCH_PACKAGES))
@@ -61,7 +67,13 @@ lint: packages-build rust
 
 test: packages-test lint
 	$(CARGO) test --workspace
+	@if pkg-config --exists libdpdk 2>/dev/null; then $(MAKE) --no-print-directory dpdk-test; fi
 	$(MAKE) --no-print-directory loom fuzz
+
+# DPDK's environment starts once a process, so that its tests share one; they need no huge pages.
+dpdk-test: packages-dpdk rust
+	$(CARGO) clippy -p brickway-ports -p brickway-elements --features brickway-elements/dpdk --all-targets -- -D warnings
+	$(CARGO) test -p brickway-ports -p brickway-elements --features brickway-elements/dpdk --lib dpdk
 
 # Lock-free code under the model checker.
 loom: rust
@@ -75,10 +87,13 @@ fuzz: packages-build rust
 	  echo "fuzzing $$target for $(FUZZ_SECONDS) s"; \
 	  $(CARGO) +nightly fuzz run $$target -- -max_total_time=$(FUZZ_SECONDS) -max_len=4096 -verbosity=0 -print_final_stats=1 || exit 1; done
 
-# Root lends DPDK's tables huge pages for the time of the bench.
-bench: packages-bench build
+# Root lends DPDK huge pages for the time of a bench, and makes network namespaces.
+bench: packages-bench rust
+	$(CARGO) build --release -p brickway --features dpdk
 	target/release/brickway bench forward
 	$(SUDO) target/release/brickway bench fib
+	$(SUDO) target/release/brickway bench io
+	$(SUDO) target/release/brickway bench batching
 	$(CARGO) run --release -q -p brickway-graph --example hop
 
 install: build

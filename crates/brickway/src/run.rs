@@ -7,11 +7,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
 use elements::devices::PortNames;
+use elements::devices::balance::{Balancer, QueueShare, queue_shares};
 use graph::graph::GraphOptions;
 use graph::lang::{FlatConfig, Options};
+use graph::roles::{Mode, Roles};
 use graph::router::{Control, CopyStats, Router, RouterOptions};
 use graph::setup::Shared;
 use packet::PoolOptions;
@@ -28,6 +30,7 @@ use crate::table::{Align, Table, scaled, thousands};
   brickway run router.click --port 'eth0=pcap:in.pcap?out=out.pcap'
   brickway run router.click --port 'eth0=af_packet:eth0?drop=0.01&delay=10ms'
   brickway run router.click --read rt.table --for 1
+  brickway run router.click --workers 4 --balance
 
 A port is [DRIVER:]NAME[?OPTION=VALUE&...]; drivers are af_packet (the default), tap, pcap, memory and null;
 options drop, corrupt, duplicate, reorder, delay, trace and capture work with each of them.")]
@@ -52,9 +55,18 @@ pub(crate) struct RunArguments {
     /// Largest packet that a frame holds, in bytes
     #[arg(long, default_value_t = 1_856)]
     frame_size: usize,
-    /// Bind each worker to a CPU
+    /// Let the kernel place workers (several are bound to a CPU each; `taskset` says to which)
     #[arg(long)]
-    pin: bool,
+    no_pin: bool,
+    /// Who receives, processes and sends: parallel (each worker all of it), pipeline or serial, to measure hand-over
+    #[arg(long, default_value_t = Mode::Parallel)]
+    mode: Mode,
+    /// Every second, move receive queues, or flows, from the busiest worker to the idlest
+    #[arg(long)]
+    balance: bool,
+    /// With --balance: workers that stay at work when there is little to do (default: all)
+    #[arg(long, value_name = "N", requires = "balance")]
+    min_workers: Option<usize>,
     /// Stop after this many seconds
     #[arg(long = "for", value_name = "SECONDS")]
     duration: Option<f64>,
@@ -82,6 +94,11 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<ExitCode> {
     if arguments.burst == 0 || arguments.burst > packet::MAX_BATCH {
         bail!("--burst {} is out of range: 1 to {}", arguments.burst, packet::MAX_BATCH);
     }
+    if let Some(least) = arguments.min_workers.filter(|least| !(1..=arguments.workers).contains(least)) {
+        bail!("--min-workers {least} is out of range: 1 to {}", arguments.workers);
+    }
+    Roles::new(arguments.mode, arguments.workers)
+        .map_err(|error| anyhow!("--mode {}: {error}", arguments.mode))?;
     let source = load::read(&arguments.file)?;
     let options = Options { parameters: arguments.parameters.clone() };
     let registry = elements::registry();
@@ -96,7 +113,8 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<ExitCode> {
         workers: arguments.workers,
         graph: GraphOptions { burst: arguments.burst, pool, simulated_time: false },
         slow_pool: PoolOptions { frames: arguments.frames.min(4096), data_bytes: arguments.frame_size },
-        pin: arguments.pin,
+        pin: arguments.workers > 1 && !arguments.no_pin,
+        mode: arguments.mode,
     };
     let started = Instant::now();
     let mut router = match Router::build(flat.clone(), &registry, &shared, &router_options, control.clone()) {
@@ -134,10 +152,14 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<ExitCode> {
         }
     }
     let stats = router.stats();
+    let shares = queue_shares(&mut router).unwrap_or_default();
     if arguments.json {
-        print_json(&flat, &stats);
+        print_json(&flat, &stats, &shares);
     } else if !arguments.quiet {
         print(&summary(&flat, &stats));
+        if arguments.workers > 1 {
+            print(&format!("\n{}", workers_table(&stats, &shares).render()));
+        }
     }
     let panicked = router.stop();
     if let Some(thread) = failed.or(panicked.into_iter().next()) {
@@ -147,6 +169,9 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<ExitCode> {
     }
     Ok(ExitCode::SUCCESS)
 }
+
+/// Time between two looks at the load of the workers.
+const BALANCE_PERIOD: Duration = Duration::from_secs(1);
 
 /// Waits for the end, showing rates; the name of a thread that failed, if one did.
 fn watch(
@@ -160,6 +185,10 @@ fn watch(
     let begin = Instant::now();
     let end = arguments.duration.map(|seconds| begin + Duration::from_secs_f64(seconds.clamp(0.0, 1e9)));
     let mut last = (Instant::now(), Totals::default());
+    let mut balancer = arguments
+        .balance
+        .then(|| Balancer::new(arguments.workers, arguments.min_workers.unwrap_or(arguments.workers)));
+    let mut balanced = Instant::now();
     loop {
         let now = Instant::now();
         if interrupted.load(Ordering::SeqCst) || end.is_some_and(|end| now >= end) {
@@ -171,6 +200,16 @@ fn watch(
         }
         if let Some(thread) = router.failed() {
             return Some(thread);
+        }
+        if let Some(balancer) = &mut balancer
+            && balanced.elapsed() >= BALANCE_PERIOD
+        {
+            balanced = Instant::now();
+            match balancer.step(router) {
+                Ok(lines) if !arguments.quiet => lines.iter().for_each(|line| eprintln!("balance: {line}")),
+                Ok(_) => {}
+                Err(error) => eprintln!("balance: {error}"),
+            }
         }
         if period > 0.0 && last.0.elapsed().as_secs_f64() >= period {
             let stats = router.stats();
@@ -273,7 +312,64 @@ pub(crate) fn summary(config: &FlatConfig, stats: &[CopyStats]) -> String {
     text
 }
 
-fn print_json(config: &FlatConfig, stats: &[CopyStats]) {
+/// The share of each worker and queue: busy, packets received by its queues, and how many buckets it processes.
+fn workers_table(stats: &[CopyStats], shares: &[QueueShare]) -> Table {
+    let mut table = Table::new(&[
+        ("worker", Align::Right),
+        ("busy", Align::Right),
+        ("port's queue", Align::Left),
+        ("packets", Align::Right),
+        ("share", Align::Right),
+        ("processed by", Align::Left),
+    ]);
+    let in_all: u64 = shares.iter().map(|share| share.packets).sum();
+    for copy in stats {
+        let mut first = true;
+        let held: Vec<&QueueShare> = shares.iter().filter(|share| share.worker == copy.copy).collect();
+        let busy = format!("{:.0}%", copy.busy * 100.0);
+        for share in &held {
+            let name = if std::mem::take(&mut first) {
+                (copy.copy.to_string(), busy.clone())
+            } else {
+                Default::default()
+            };
+            table.row([
+                name.0,
+                name.1,
+                format!("{} {}", share.element, share.queue),
+                thousands(share.packets),
+                format!("{:.0}%", share.packets as f64 / in_all.max(1) as f64 * 100.0),
+                owners_text(&share.owners),
+            ]);
+        }
+        if held.is_empty() {
+            let number = copy.copy.to_string();
+            table.row([number, busy, String::new(), String::new(), String::new(), String::new()]);
+        }
+    }
+    table
+}
+
+/// The workers that process a queue's packets, with their share of its buckets when there are several.
+fn owners_text(owners: &[usize]) -> String {
+    let mut counts = std::collections::BTreeMap::new();
+    owners.iter().for_each(|owner| *counts.entry(owner).or_insert(0usize) += 1);
+    let one = counts.len() == 1;
+    let part = |(owner, count): (&&usize, &usize)| match one {
+        true => owner.to_string(),
+        false => format!("{owner} ({:.0}%)", *count as f64 / owners.len() as f64 * 100.0),
+    };
+    counts.iter().map(part).collect::<Vec<_>>().join(", ")
+}
+
+fn print_json(config: &FlatConfig, stats: &[CopyStats], shares: &[QueueShare]) {
+    for share in shares {
+        let object = serde_json::json!({
+            "element": share.element, "queue": share.queue, "worker": share.worker, "packets": share.packets,
+            "bucket_workers": share.owners,
+        });
+        print(&format!("{object}\n"));
+    }
     for copy in stats {
         for (flat, element) in config.elements.iter().zip(&copy.elements) {
             if element.packets == 0 && element.drops.is_empty() {

@@ -244,3 +244,54 @@ fn a_run_and_its_summary() {
     assert_eq!(said.code, 1);
     assert!(said.err.contains("got 'x'") && said.err.contains("got 'y'"), "{}", said.err);
 }
+
+/// Several workers: who has which queue, and what cannot be.
+#[test]
+fn workers_and_their_queues() {
+    let config = "FromDevice(memory:wk) -> ToDevice(null:wk);";
+    let said = brickway_with(&["run", "-", "--workers", "2", "--for", "0.1"], config);
+    assert_eq!(said.code, 0, "{}", said.err);
+    assert!(said.out.contains("processed by") && said.out.contains("FromDevice@1 1"), "{}", said.out);
+    let said = brickway_with(&["run", "-", "--workers", "2", "--for", "0.1", "--json", "--balance"], config);
+    let objects: Vec<serde_json::Value> =
+        said.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert!(objects.iter().any(|object| object["queue"] == 1 && object["worker"] == 1), "{}", said.out);
+    for (arguments, text) in [
+        (
+            &["--workers", "4", "--mode", "pipeline"][..],
+            "pipeline takes 2 workers, or a multiple of 3, not 4",
+        ),
+        (&["--workers", "2", "--balance", "--min-workers", "3"], "--min-workers 3 is out of range: 1 to 2"),
+        (&["--workers", "0"], "--workers 0 is out of range"),
+    ] {
+        let said = brickway_with(&[&["run", "-"][..], arguments].concat(), config);
+        assert_eq!(said.code, 1, "{arguments:?}");
+        assert!(said.err.contains(text), "{arguments:?}: {}", said.err);
+    }
+    let said = brickway_with(&["run", "-", "--mode", "chain"], config);
+    assert_eq!(said.code, 2);
+    assert!(said.err.contains("parallel, pipeline or serial"), "{}", said.err);
+}
+
+/// What more workers bring, in a figure for each case.
+#[test]
+fn scaling_prints_its_figures() {
+    let arguments =
+        "bench scaling --workload minimal --workers 1,2 --runs 1 --seconds 0.05 --dests 64 --json";
+    let said = brickway(&arguments.split(' ').collect::<Vec<_>>());
+    assert_eq!(said.code, 0, "{}", said.err);
+    let objects: Vec<serde_json::Value> =
+        said.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let value = |case: &str, metric: &str| {
+        let found = objects.iter().find(|object| object["case"] == case && object["metric"] == metric);
+        found
+            .and_then(|object| object["value"].as_f64())
+            .unwrap_or_else(|| panic!("{case} {metric}: {}", said.out))
+    };
+    for case in ["parallel/workers=1", "parallel/workers=2", "pipeline/workers=2"] {
+        assert!(value(case, "mpps") > 0.0 && value(case, "share_of_ideal") > 0.0, "{}", said.out);
+    }
+    let said = brickway(&["bench", "scaling", "--workers", "0"]);
+    assert_eq!(said.code, 1);
+    assert!(said.err.contains("1 to 256"), "{}", said.err);
+}

@@ -11,6 +11,9 @@
 //! the order in which each was begun, each to its end (depth first), and the rest after them. With a batch
 //! limit of one packet (`--burst 1`) this is exactly the order of Click's nested calls.
 //!
+//! Where elements in a row make a run ([`runs`](crate::runs)), the batch goes over all of them in one hop, as long as
+//! its packets are ordinary.
+//!
 //! **Pulling** nests: the element that pulls stays out of its slot while the ones before it run. A pull that
 //! comes back to an element that is out of its slot finds nothing, so a loop of pulls ends.
 //!
@@ -30,10 +33,14 @@ use packet::{Batch, MAX_BATCH, Packet, Pool};
 
 use crate::clock::Clock;
 use crate::router::Control;
+use crate::runs::Run;
 
 pub use slot::ElementStats;
 pub(crate) use slot::Slot;
 use slot::Timer;
+
+/// Outputs of elements that scatter fast; those with more emit packet by packet.
+const LANES: usize = 16;
 
 /// Marks an output without an open batch.
 const CLOSED: u32 = u32::MAX;
@@ -65,7 +72,8 @@ pub(crate) struct End {
 #[derive(Debug)]
 struct Pending {
     to: End,
-    output: u32,
+    /// A whole word, since it is moved as one soon after it was written: half of one would be waited for.
+    output: usize,
     batch: Batch,
 }
 
@@ -81,10 +89,13 @@ pub struct ContextOptions {
 /// The machine, seen by an element.
 pub struct Context {
     pub(crate) slots: Vec<Slot>,
+    runs: Vec<Run>,
     current: u32,
     emitted: Vec<Pending>,
     open: Vec<u32>,
     stack: Vec<Pending>,
+    /// A batch an output, empty but while an element scatters.
+    lanes: [Batch; LANES],
     spare: Vec<Batch>,
     pool: Pool,
     burst: usize,
@@ -113,10 +124,12 @@ impl Context {
         let burst = options.burst.clamp(1, MAX_BATCH);
         Self {
             slots,
+            runs: Vec::new(),
             current: 0,
             emitted: Vec::with_capacity(64),
             open: vec![CLOSED; most_outputs.max(1)],
             stack: Vec::with_capacity(256),
+            lanes: std::array::from_fn(|_| Batch::new()),
             spare: (0..64).map(|_| Batch::new()).collect(),
             pool,
             burst,
@@ -192,7 +205,7 @@ impl Context {
         match self.slots[self.current as usize].outputs.get(output) {
             Some(&Some(to)) => {
                 self.open[output] = self.emitted.len() as u32;
-                self.emitted.push(Pending { to, output: output as u32, batch });
+                self.emitted.push(Pending { to, output, batch });
             }
             _ => {
                 self.drop_batch(&mut batch, "sent to an output that is not connected");
@@ -298,6 +311,49 @@ impl Context {
                 Ok(output) => self.emit(output, packet),
                 Err(reason) => self.drop(packet, reason),
             }
+        }
+        self.spare.push(packets);
+    }
+
+    /// Sends each packet of `batch` out by its output in `outputs`, of which there must be as many; what has no
+    /// connected output is dropped.
+    pub fn scatter(&mut self, batch: &mut Batch, outputs: &[u16]) {
+        let ends = &self.slots[self.current as usize].outputs;
+        let connected = ends
+            .iter()
+            .take(LANES)
+            .enumerate()
+            .fold(0_u16, |connected, (output, end)| connected | u16::from(end.is_some()) << output);
+        let in_lanes = |&output: &u16| (output < LANES as u16) & (connected >> (output & 15) & 1 != 0);
+        let simple =
+            self.emitted.is_empty() && outputs.len() == batch.len() && batch.len() <= self.batch_limit;
+        if !simple || !outputs.iter().fold(true, |all, output| all & in_lanes(output)) {
+            return self.scatter_slowly(batch, outputs);
+        }
+        // The outputs in the order in which they first come, found without a branch: that one would be a guess.
+        let mut begun = [0; LANES];
+        let mut count = 0;
+        let mut seen = 0_u32;
+        for (packet, &output) in batch.drain().zip(outputs) {
+            let lane = usize::from(output) % LANES;
+            begun[count % LANES] = lane;
+            count += usize::from(seen >> lane & 1 == 0);
+            seen |= 1 << lane;
+            self.lanes[lane].push(packet);
+        }
+        for &lane in begun.iter().take(count) {
+            let empty = self.spare_batch();
+            let full = std::mem::replace(&mut self.lanes[lane], empty);
+            self.open_output(lane, full);
+        }
+    }
+
+    #[cold]
+    fn scatter_slowly(&mut self, batch: &mut Batch, outputs: &[u16]) {
+        let mut packets = std::mem::replace(batch, self.spare_batch());
+        let mut outputs = outputs.iter();
+        for packet in packets.drain() {
+            self.emit(outputs.next().map_or(usize::MAX, |&output| usize::from(output)), packet);
         }
         self.spare.push(packets);
     }

@@ -6,9 +6,10 @@
 use std::fmt;
 use std::os::fd::BorrowedFd;
 
-use packet::Batch;
+use packet::{Batch, Packet};
 
 use crate::context::Context;
+use crate::runs::{Departure, Ordinary};
 use crate::setup::Setup;
 
 /// A kind of element: its name in configurations, its ports, how to make one.
@@ -151,6 +152,21 @@ pub trait Element: Send {
         Ok(())
     }
 
+    /// What the element does to an ordinary packet pushed into input 0, as data, so that it can work as one with
+    /// those before and behind it (see [`runs`](crate::runs)). It must do exactly that to every packet that passes
+    /// all tests of the steps, and nothing else may come of it: no message, no count of its own. It is
+    /// asked again when a handler was written, and by nothing else. `None`: it works alone.
+    fn ordinary(&self) -> Option<Ordinary> {
+        None
+    }
+
+    /// Ends a run, for an element whose [`ordinary`](Element::ordinary) steps are `Step::Finish`: does
+    /// `departure`, the elements before it, and its own work to all packets, or, where one is odd, nothing, by
+    /// [`Departure::apply_and`].
+    fn finish(&mut self, _departure: &mut Departure, _packets: &mut [Packet], _now_ns: u64) -> bool {
+        false
+    }
+
     /// Works on packets that pass from input 0 to output 0, pushed or pulled. What is left in `batch` when it
     /// returns goes on by output 0; everything else must have been given to the context
     /// ([`Context::emit`], [`Context::drop`], [`Context::filter`] ...).
@@ -185,9 +201,11 @@ pub trait Element: Send {
         false
     }
 
-    /// A file descriptor that becomes readable when the task has something to do; lets an idle worker block.
-    fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
-        None
+    /// Adds the file descriptors that become readable when the task has something to do (what comes over a ring from
+    /// another worker wakes this one anyway) and returns true, so that an idle worker blocks. False: nothing in the
+    /// kernel will say, so the task has to look again soon.
+    fn wait_fds<'a>(&'a self, _fds: &mut Vec<BorrowedFd<'a>>) -> bool {
+        false
     }
 
     /// The counters are about to be read: count what was not counted yet

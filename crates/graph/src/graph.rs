@@ -89,6 +89,7 @@ pub struct Graph {
     config: Arc<FlatConfig>,
     by_name: HashMap<String, usize>,
     copy: Copy,
+    fused: bool,
 }
 
 /// Handlers that every element has.
@@ -217,13 +218,14 @@ impl Graph {
         let context = Context::new(slots, pool, clock, context_options, control.clone());
         let by_name =
             config.elements.iter().enumerate().map(|(index, flat)| (flat.name.clone(), index)).collect();
-        let mut graph = Self { context, config: config.clone(), by_name, copy };
+        let mut graph = Self { context, config: config.clone(), by_name, copy, fused: true };
         for index in 0..config.elements.len() {
             match graph.context.enter(index, |element, cx| element.initialise(cx)) {
                 None | Some(Ok(())) => {}
                 Some(Err(text)) => return Err(vec![problem(config, index, "initializing", text)]),
             }
         }
+        graph.context.find_runs(true);
         Ok(graph)
     }
 
@@ -261,6 +263,13 @@ impl Graph {
         self.context.run(End { element: element as u32, port: input as u32 }, batch);
     }
 
+    /// Whether elements in a row work as one for batches of ordinary packets ([`runs`](crate::runs)). They do,
+    /// unless this says otherwise: tests compare the two.
+    pub fn set_fused(&mut self, fused: bool) {
+        self.fused = fused;
+        self.context.find_runs(fused);
+    }
+
     /// What each element did so far, in the order of the configuration.
     pub fn stats(&mut self) -> Vec<ElementStats> {
         (0..self.context.slots.len()).map(|index| self.element_stats(index)).collect()
@@ -288,10 +297,7 @@ impl Graph {
     pub(crate) fn wait_fds<'a>(&'a self, fds: &mut Vec<BorrowedFd<'a>>) -> bool {
         let mut some_without = false;
         for slot in self.context.slots.iter().filter(|slot| slot.is_scheduled()) {
-            match slot.element.as_ref().and_then(|element| element.wait_fd()) {
-                Some(fd) => fds.push(fd),
-                None => some_without = true,
-            }
+            some_without |= !slot.element.as_ref().is_some_and(|element| element.wait_fds(fds));
         }
         some_without
     }
@@ -375,7 +381,22 @@ impl Graph {
                     format!("handler '{}.{name}' can only be read", self.config.elements[element].name);
                 Some(Err(message))
             }
-            Some(_) => self.context.enter(element, |element, cx| element.write(cx, name, value)),
+            Some(_) => {
+                let (result, changed) = self.context.enter(element, |element, cx| {
+                    let before = element.ordinary();
+                    let result = element.write(cx, name, value);
+                    let changed = element.ordinary() != before;
+                    if changed {
+                        // What the element emits now must not meet a run that is out of date.
+                        cx.find_runs(false);
+                    }
+                    (result, changed)
+                })?;
+                if changed {
+                    self.context.find_runs(self.fused);
+                }
+                Some(result)
+            }
         }
     }
 }

@@ -10,6 +10,8 @@
 //! | [`context`] | what an element sees while it runs: outputs, inputs, drops, tasks, timers, frames |
 //! | [`graph`](mod@graph) | one worker's copy of all elements, made from a flat configuration |
 //! | [`router`] | all copies on their threads; handlers, statistics, start and stop |
+//! | [`roles`] | which worker receives, processes, sends |
+//! | [`runs`] | elements in a row that work as one while all packets are ordinary |
 //! | [`punt`] | the bounded way from the workers to the slow thread |
 //! | [`testing`] | a graph in memory for tests: packets in, packets out |
 //!
@@ -27,7 +29,9 @@ pub mod element;
 pub mod graph;
 pub mod lang;
 pub mod punt;
+pub mod roles;
 pub mod router;
+pub mod runs;
 pub mod setup;
 pub mod testing;
 

@@ -82,8 +82,7 @@ fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
     let mut ends = rings.ends.lock().unwrap_or_else(PoisonError::into_inner);
     if copy.is_slow() {
         let rings = ends.iter_mut().filter_map(|(_, consumer)| consumer.take()).collect();
-        let waker = setup.shared().get::<Waker>(&Waker::key(copy.workers));
-        return Ok(Box::new(Far { rings, capacity, next: 0, waker }));
+        return Ok(Box::new(Far { rings, capacity, next: 0 }));
     }
     let ring = ends
         .get_mut(copy.index)
@@ -134,7 +133,6 @@ struct Far {
     rings: Vec<Consumer<Packet>>,
     capacity: usize,
     next: usize,
-    waker: Option<Arc<Waker>>,
 }
 
 impl Element for Far {
@@ -163,8 +161,8 @@ impl Element for Far {
         &HANDLERS
     }
 
-    fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
-        self.waker.as_deref().map(Waker::fd)
+    fn wait_fds<'a>(&'a self, _fds: &mut Vec<BorrowedFd<'a>>) -> bool {
+        true
     }
 
     fn read(&mut self, name: &str, _argument: &str) -> Result<String, String> {

@@ -6,7 +6,8 @@
 //!
 //! **Idle workers block.** After a few hundred turns without work a worker says that it is asleep, turns once
 //! more (so that nothing that came in between is missed), and blocks on the file descriptors of its ports, on
-//! its waker and on the next timer. Whoever leaves it mail, or punts to it, looks at the asleep flag after
+//! its waker and on the next timer. Ports that have no file descriptor are looked at every now and then, ever more
+//! rarely up to once a millisecond, until there is work again. Whoever leaves it mail, or punts to it, looks at the asleep flag after
 //! having left it (both sides sequentially consistent), and only then pays for the system call.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -25,14 +26,21 @@ use crate::element::Combine;
 use crate::graph::{Graph, GraphOptions, Registry, no_memory};
 use crate::lang::{Diagnostic, FlatConfig};
 use crate::punt;
+use crate::roles::{Mode, Roles};
 use crate::setup::{Copy, Shared};
 
 /// Turns without work after which a worker blocks. At some 100 ns a turn that is 20 to 50 us of polling, about
 /// what waking up costs.
 const IDLE_TURNS: u32 = 256;
 
-/// Longest time a worker blocks while a task without a file descriptor wants to look for work.
-const POLL_PERIOD: Duration = Duration::from_micros(50);
+/// How long a worker rests before it looks again whether a task without a file descriptor has work: at first, and
+/// after some 10 ms without any. A look costs up to 15 us (on a virtual machine, whose timers are slow), so an idle
+/// worker takes 1 to 2% of a core.
+const FIRST_REST: Duration = Duration::from_micros(50);
+const LONGEST_REST: Duration = Duration::from_millis(1);
+
+/// How late the kernel may end a worker's sleep, so that it ends several with one interrupt.
+const TIMER_SLACK_NS: std::num::NonZeroU64 = std::num::NonZeroU64::new(1_000).expect("not zero");
 
 /// Longest time a worker blocks at all.
 const LONGEST_SLEEP: Duration = Duration::from_secs(1);
@@ -78,15 +86,29 @@ impl Waker {
     }
 }
 
-fn no_descriptor(error: &std::io::Error) -> Vec<Diagnostic> {
-    vec![Diagnostic {
+/// An error that belongs to no line of the configuration.
+fn plain_error(message: String) -> Diagnostic {
+    Diagnostic {
         location: None,
         severity: crate::lang::Severity::Error,
-        message: format!("cannot make an event descriptor: {error}"),
-        help: Some("raise the limit of open files (ulimit -n)".into()),
+        message,
+        help: None,
         context: None,
         excerpt: None,
-    }]
+    }
+}
+
+/// The CPUs that this process may run on (`taskset` chooses them).
+fn usable_cpus() -> Vec<usize> {
+    let set = rustix::thread::sched_getaffinity(None).ok();
+    set.map_or(Vec::new(), |set| {
+        (0..rustix::thread::CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect()
+    })
+}
+
+fn no_descriptor(error: &std::io::Error) -> Vec<Diagnostic> {
+    let help = Some("raise the limit of open files (ulimit -n)".into());
+    vec![Diagnostic { help, ..plain_error(format!("cannot make an event descriptor: {error}")) }]
 }
 
 /// What all copies share with the control thread.
@@ -154,6 +176,8 @@ pub struct RouterOptions {
     pub slow_pool: PoolOptions,
     /// Whether each worker is bound to one CPU.
     pub pin: bool,
+    /// How the workers share the work.
+    pub mode: Mode,
 }
 
 impl Default for RouterOptions {
@@ -163,6 +187,7 @@ impl Default for RouterOptions {
             graph: GraphOptions::default(),
             slow_pool: PoolOptions { frames: 4096, ..PoolOptions::default() },
             pin: false,
+            mode: Mode::Parallel,
         }
     }
 }
@@ -180,6 +205,24 @@ struct Worker {
     thread: Option<JoinHandle<()>>,
     end: Arc<AtomicBool>,
     turns: Arc<Turns>,
+}
+
+impl Worker {
+    /// Runs `call` on the copy at a batch boundary; `None` when its thread ended.
+    fn ask<R: Send + 'static>(&mut self, call: impl FnOnce(&mut Graph) -> R + Send + 'static) -> Option<R> {
+        if let Some(graph) = &mut self.graph {
+            return Some(call(graph));
+        }
+        let (sender, receiver) = channel();
+        let command: Command = Box::new(move |graph| {
+            // Nobody waits any more only when the control thread gave up.
+            let _ = sender.send(call(graph));
+        });
+        self.mail.send(command).ok()?;
+        self.has_mail.store(true, Ordering::SeqCst);
+        self.waker.wake_if_asleep();
+        receiver.recv().ok()
+    }
 }
 
 /// How busy a worker was.
@@ -208,6 +251,8 @@ pub struct CopyStats {
     pub pool: PoolStats,
     /// Share of the time since the start that the thread worked, 0 to 1.
     pub busy: f64,
+    /// Nanoseconds that the thread worked.
+    pub busy_ns: u64,
 }
 
 impl Router {
@@ -223,6 +268,9 @@ impl Router {
         let slow_thread = config.elements.iter().any(|element| element.class == punt::CLASS.name);
         let copies = options.workers.max(1) + usize::from(slow_thread);
         let mut workers = Vec::new();
+        let roles =
+            Roles::new(options.mode, options.workers.max(1)).map_err(|error| vec![plain_error(error)])?;
+        shared.get_or_make(Roles::KEY, || Ok::<_, Vec<Diagnostic>>(roles))?;
         // Whoever hands packets to another thread wakes it, so all wakers are there before the first element is.
         let wakers = (0..copies)
             .map(|index| shared.get_or_make(&Waker::key(index), Waker::new))
@@ -254,11 +302,12 @@ impl Router {
 
     /// Starts the threads.
     pub fn start(&mut self) -> std::io::Result<()> {
-        let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+        let cpus = usable_cpus();
         for (index, worker) in self.workers.iter_mut().enumerate() {
             let (Some(graph), Some(mailbox)) = (worker.graph.take(), worker.mailbox.take()) else { continue };
             let name = if graph.copy().is_slow() { "slow".to_owned() } else { format!("worker {index}") };
-            let cpu = (self.pin && !graph.copy().is_slow()).then_some(index % cpus);
+            let cpu =
+                (self.pin && !graph.copy().is_slow() && !cpus.is_empty()).then(|| cpus[index % cpus.len()]);
             let thread = Thread {
                 graph,
                 mailbox,
@@ -302,32 +351,21 @@ impl Router {
         self.answers(call).into_iter().flatten().collect()
     }
 
+    /// As [`Router::on_each`], on one copy; `None` when there is none of that number, or its thread ended.
+    pub fn on_copy<R: Send + 'static>(
+        &mut self,
+        copy: usize,
+        call: impl FnOnce(&mut Graph) -> R + Send + 'static,
+    ) -> Option<R> {
+        self.workers.get_mut(copy)?.ask(call)
+    }
+
     /// As [`Router::on_each`]; `None` for a copy whose thread ended.
     fn answers<R: Send + 'static>(
         &mut self,
         call: impl Fn(&mut Graph) -> R + Clone + Send + 'static,
     ) -> Vec<Option<R>> {
-        let mut answers = Vec::new();
-        for worker in &mut self.workers {
-            if let Some(graph) = &mut worker.graph {
-                answers.push(Some(call(graph)));
-                continue;
-            }
-            let (sender, receiver) = channel();
-            let call = call.clone();
-            let command: Command = Box::new(move |graph| {
-                // Nobody waits any more only when the control thread gave up.
-                let _ = sender.send(call(graph));
-            });
-            let mut answer = None;
-            if worker.mail.send(command).is_ok() {
-                worker.has_mail.store(true, Ordering::SeqCst);
-                worker.waker.wake_if_asleep();
-                answer = receiver.recv().ok();
-            }
-            answers.push(answer);
-        }
-        answers
+        self.workers.iter_mut().map(|worker| worker.ask(call.clone())).collect()
     }
 
     /// Reads `element.handler argument` and combines the values of all copies.
@@ -378,7 +416,8 @@ impl Router {
         copies
             .filter_map(|(copy, (worker, answer))| {
                 let (elements, pool) = answer?;
-                Some(CopyStats { copy, elements, pool, busy: worker.turns.share() })
+                let busy_ns = worker.turns.busy_ns.load(Ordering::Relaxed).max(0) as u64;
+                Some(CopyStats { copy, elements, pool, busy: worker.turns.share(), busy_ns })
             })
             .collect()
     }
@@ -476,13 +515,15 @@ impl Thread {
             let _ = rustix::thread::sched_setaffinity(None, &set);
         }
         *self.turns.since.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
-        let mut idle_turns = 0;
+        // It is a matter of latency only, so a kernel that refuses is no error.
+        let _ = rustix::thread::set_current_timer_slack(Some(TIMER_SLACK_NS));
+        let (mut idle_turns, mut patience, mut rest) = (0, IDLE_TURNS, FIRST_REST);
         loop {
             if self.has_mail.load(Ordering::Relaxed) && self.read_mail() {
                 return;
             }
             if self.graph.context().turn() {
-                idle_turns = 0;
+                (idle_turns, patience, rest) = (0, IDLE_TURNS, FIRST_REST);
                 if self.busy_since.is_none() {
                     self.busy_since = Some(self.graph.context().now_ns());
                 }
@@ -490,8 +531,12 @@ impl Thread {
             }
             self.account();
             idle_turns += 1;
-            if idle_turns > IDLE_TURNS {
-                self.sleep();
+            if idle_turns > patience {
+                if self.sleep(rest) {
+                    (patience, rest) = (IDLE_TURNS, FIRST_REST);
+                } else {
+                    (patience, rest) = (0, (rest + rest / 8).min(LONGEST_REST));
+                }
                 idle_turns = 0;
             } else {
                 std::hint::spin_loop();
@@ -517,13 +562,14 @@ impl Thread {
         self.end.load(Ordering::SeqCst)
     }
 
-    fn sleep(&mut self) {
+    /// Blocks, for at most `rest` if some task has no file descriptor; whether something ended that before its time.
+    fn sleep(&mut self, rest: Duration) -> bool {
         self.waker.asleep.store(true, Ordering::SeqCst);
         std::sync::atomic::fence(Ordering::SeqCst);
         // Whatever came before the flag was set is found by this turn; whoever comes later sees the flag.
         if self.has_mail.load(Ordering::SeqCst) || self.graph.context().turn() {
             self.waker.clear();
-            return;
+            return true;
         }
         let now = self.graph.context().now_ns();
         let mut timeout = LONGEST_SLEEP;
@@ -533,12 +579,13 @@ impl Thread {
         let mut descriptors = vec![PollFd::from_borrowed_fd(self.waker.fd(), PollFlags::IN)];
         let mut fds = Vec::new();
         if self.graph.wait_fds(&mut fds) {
-            timeout = timeout.min(POLL_PERIOD);
+            timeout = timeout.min(rest);
         }
         descriptors.extend(fds.iter().map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN)));
         let timeout = Timespec { tv_sec: timeout.as_secs() as i64, tv_nsec: timeout.subsec_nanos().into() };
         // An interrupted poll is as good as one that ended: the next turn looks at everything.
-        let _ = poll(&mut descriptors, Some(&timeout));
+        let ready = poll(&mut descriptors, Some(&timeout)).unwrap_or(0);
         self.waker.clear();
+        ready > 0
     }
 }

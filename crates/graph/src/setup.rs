@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::arguments::Arguments;
-use crate::lang::{FlatConfig, FlatElement, PortKind};
+use crate::lang::{FlatConfig, FlatElement, PortKind, split_arguments};
 
 /// Things that the copies of a graph share, by type and key; also how the program hands things to elements
 /// (the map of port names, say).
@@ -169,16 +169,30 @@ impl<'a> Setup<'a> {
     /// outside.
     pub fn find(&self, name: &str) -> Option<&'a FlatElement> {
         let (config, _) = self.place?;
-        let mut scope = self.element.name.as_str();
-        loop {
-            scope = scope.rsplit_once('/').map_or("", |(outer, _)| outer);
-            let full = if scope.is_empty() { name.to_owned() } else { format!("{scope}/{name}") };
-            match config.find(&full) {
-                Some(index) => return Some(&config.elements[index]),
-                None if scope.is_empty() => return None,
-                None => {}
-            }
-        }
+        resolve(config, &self.element.name, name)
+    }
+
+    /// The worker to which a `StaticThreadSched` binds this element, if one does. A router with fewer workers than the
+    /// configuration counts on begins again at the first.
+    pub fn bound_worker(&self) -> Option<usize> {
+        let (config, _) = self.place?;
+        let schedulers = config.elements.iter().filter(|element| element.class == STATIC_THREAD_SCHED);
+        let bindings = schedulers.flat_map(|scheduler| {
+            let bindings = split_arguments(&scheduler.config).into_iter();
+            bindings.filter_map(|binding| {
+                let (name, thread) = binding.rsplit_once(char::is_whitespace)?;
+                let element = resolve(config, &scheduler.name, name.trim())?;
+                Some((element.name.as_str(), thread.parse::<usize>().ok()?))
+            })
+        });
+        let bound = bindings.filter(|(name, _)| *name == self.element.name).reduce(|_, last| last);
+        bound.map(|(_, thread)| thread % self.copy.workers.max(1))
+    }
+
+    /// Whether an element that works on one worker only works on this one: the first, unless a `StaticThreadSched`
+    /// binds it to another.
+    pub fn works_here(&self) -> bool {
+        self.copy.index == self.bound_worker().unwrap_or(0)
     }
 
     /// The nearest elements in `direction` whose class is `wanted`, on every way; elements behind them are
@@ -232,6 +246,23 @@ impl<'a> Setup<'a> {
         make: impl FnOnce() -> Result<T, E>,
     ) -> Result<Arc<T>, E> {
         self.shared.get_or_make(&format!("element:{}", self.element.name), make)
+    }
+}
+
+/// The class that binds elements to workers.
+pub const STATIC_THREAD_SCHED: &str = "StaticThreadSched";
+
+/// The element that `name` means to the element `user`: a neighbour in its own compound element, or one further outside.
+fn resolve<'a>(config: &'a FlatConfig, user: &str, name: &str) -> Option<&'a FlatElement> {
+    let mut scope = user;
+    loop {
+        scope = scope.rsplit_once('/').map_or("", |(outer, _)| outer);
+        let full = if scope.is_empty() { name.to_owned() } else { format!("{scope}/{name}") };
+        match config.find(&full) {
+            Some(index) => return Some(&config.elements[index]),
+            None if scope.is_empty() => return None,
+            None => {}
+        }
     }
 }
 

@@ -105,6 +105,23 @@ pub const fn ipv4_header_sum_20(header: &[u8; 20]) -> u16 {
     fold(abc + carry as u64)
 }
 
+/// Takes one off the time to live, which must not be 0, of an IPv4 header that begins with these bytes, and
+/// updates its checksum. Returns what bytes 8 to 11, which it changes, were.
+///
+/// RFC 1624, equation 3: `HC' = ~(~HC + ~m + m')`. The word `m` holds the time to live in its high half, so `m'` is
+/// `m - 0x0100`, and `~m + m'` is `0xfeff` whatever `m` is. Seen with its bytes swapped, which ones-complement sums
+/// allow, that is `0xfffe`, and the check goes up by 1, or by 2 from `0xfffe` on, where a carry comes in.
+#[inline(always)]
+pub fn decrement_ttl(header: &mut [u8; 12]) -> [u8; 4] {
+    let Some(bytes) = header.last_chunk_mut::<4>() else { return [0; 4] };
+    let before = *bytes;
+    // In little-endian order the time to live is the lowest byte and the swapped check the upper half.
+    let word = u32::from_le_bytes(before);
+    let carry = u32::from(word >= 0xfffe_0000);
+    *bytes = word.wrapping_add(0xffff + (carry << 16)).to_le_bytes();
+    before
+}
+
 /// Whether the checksum of an IPv4 header (20 to 60 bytes, options included) is right (RFC 1812, section
 /// 5.2.2, check 2). Fewer than 20 bytes are not valid.
 #[inline]
@@ -257,6 +274,26 @@ mod tests {
             prop_assert_ne!(check, 0xffff);
             header[flip] ^= 1 << bit;
             prop_assert!(!ipv4_header_valid(&header));
+        }
+
+        /// Checks at both ends of the range too, where the carry is.
+        #[test]
+        fn less_time_to_live_equals_recomputation(header in any::<[u8; 20]>(), ttl in 1u8.., near in 0u16..5, end in any::<bool>()) {
+            let mut header = header;
+            (header[0], header[8]) = (0x45, ttl);
+            if end {
+                // The identification makes the check what we want.
+                header[4..6].fill(0);
+                let wanted = near.wrapping_sub(3);
+                let rest = !ipv4_header_compute(&header);
+                header[4..6].copy_from_slice(&combine(!wanted, !rest).to_be_bytes());
+            }
+            let check = ipv4_header_compute(&header);
+            header[10..12].copy_from_slice(&check.to_be_bytes());
+            prop_assert!(ipv4_header_valid(&header));
+            decrement_ttl(header.first_chunk_mut().expect("20 are more than 12"));
+            prop_assert_eq!(header[8], ttl - 1);
+            prop_assert_eq!(u16::from_be_bytes([header[10], header[11]]), ipv4_header_compute(&header));
         }
 
         #[test]

@@ -23,7 +23,7 @@ use std::fmt;
 use std::ptr::NonNull;
 
 use crate::pool::Shared;
-use crate::return_stack::Node;
+use crate::return_stack::{Chain, Node};
 
 /// Bytes of metadata at the start of a chunk: two cache lines.
 pub const METADATA_BYTES: usize = 128;
@@ -185,6 +185,22 @@ pub(crate) struct Metadata {
 
 const _: () = assert!(size_of::<Metadata>() == METADATA_BYTES);
 
+/// Bytes of metadata that a fresh packet must have written: the rest is for pools alone.
+pub const FRESH_BYTES: usize = 80;
+
+/// A line of metadata as [`Packet::fresh_line`] gives it.
+#[repr(C, align(64))]
+struct Line([u64; 8]);
+
+const _: () = {
+    use std::mem::offset_of;
+    assert!(cfg!(target_endian = "little") && size_of::<NonNull<Shared>>() == 8);
+    assert!(offset_of!(Metadata, data_offset) == 0 && offset_of!(Metadata, length) == 2);
+    assert!(offset_of!(Metadata, link_offset) == 4 && offset_of!(Metadata, chunk_bytes) == 10);
+    assert!(offset_of!(Metadata, packet_type) == 14 && offset_of!(Metadata, owner) == 16);
+    assert!(offset_of!(Metadata, timestamp_ns) == 72 && offset_of!(Metadata, next_returned) == FRESH_BYTES);
+};
+
 #[allow(unsafe_code, reason = "the link of an intrusive list")]
 // SAFETY: `next_returned` is used by the return stack alone.
 unsafe impl Node for Metadata {
@@ -252,12 +268,64 @@ impl Packet {
         Self { metadata: chunk }
     }
 
+    /// The first line of fresh metadata: data at a place, which begins with the link header, annotations zero. The bytes
+    /// of the second line up to [`FRESH_BYTES`] are zero.
+    #[inline(always)]
+    pub(crate) fn fresh_line(
+        chunk_bytes: u16,
+        owner: NonNull<Shared>,
+        (data_offset, length): (u16, u16),
+        packet_type: PacketType,
+    ) -> [u64; 8] {
+        let data = u64::from(data_offset);
+        let places = data | u64::from(length) << 16 | data << 32;
+        let kind = u64::from(chunk_bytes) << 16 | u64::from(packet_type as u8) << 48;
+        [places, kind, owner.as_ptr() as u64, 0, 0, 0, 0, 0]
+    }
+
+    /// Writes such a line, and what follows: a store for each 16 bytes and none across two lines.
+    ///
+    /// # Safety
+    /// As [`Packet::initialise_with`]; the line is one of [`Packet::fresh_line`] for this chunk.
+    #[inline(always)]
+    pub(crate) unsafe fn initialise_line(chunk: NonNull<Metadata>, line: [u64; 8]) -> Self {
+        // SAFETY: the caller hands us the chunk for writing; it starts with two lines of metadata.
+        unsafe {
+            chunk.cast::<Line>().write(Line(line));
+            chunk.cast::<Line>().add(1).cast::<[u64; 2]>().write([0; 2]);
+        }
+        Self { metadata: chunk }
+    }
+
     /// Gives up the handle without returning the frame.
     #[inline(always)]
     pub(crate) fn into_chunk(self) -> NonNull<Metadata> {
         let chunk = self.metadata;
         std::mem::forget(self);
         chunk
+    }
+
+    /// Marks a chunk that is lent to a driver with what it takes to make it a packet again.
+    ///
+    /// # Safety
+    /// As [`Packet::initialise`].
+    #[inline(always)]
+    pub(crate) unsafe fn lend(chunk: NonNull<Metadata>, chunk_bytes: u16, owner: NonNull<Shared>) {
+        // SAFETY: the caller hands us the chunk for writing.
+        unsafe {
+            (*chunk.as_ptr()).chunk_bytes = chunk_bytes;
+            (*chunk.as_ptr()).owner = owner;
+        }
+    }
+
+    /// A chunk that was marked by [`Packet::lend`] as a fresh packet.
+    ///
+    /// # Safety
+    /// As [`Packet::initialise`], and the marks are still there.
+    #[inline(always)]
+    pub(crate) unsafe fn returned(chunk: NonNull<Metadata>) -> Self {
+        // SAFETY: `lend` wrote these two, and the caller has the chunk.
+        unsafe { Self::initialise(chunk, (*chunk.as_ptr()).chunk_bytes, (*chunk.as_ptr()).owner) }
     }
 
     /// Gives the frame to a driver, for as long as a device sends it: the start of its chunk. It comes back by
@@ -373,6 +441,21 @@ impl Packet {
         Some(self.data_mut())
     }
 
+    /// Puts `header` before the data, as its link header. False, and no change, without head room.
+    #[inline(always)]
+    pub fn prepend_link_header<const N: usize>(&mut self, header: &[u8; N]) -> bool {
+        if N > self.headroom() {
+            return false;
+        }
+        let metadata = self.metadata_mut();
+        metadata.data_offset -= N as u16;
+        metadata.length += N as u16;
+        metadata.link_offset = metadata.data_offset;
+        let start = metadata.data_offset;
+        self.bytes_between_mut(start, start + N as u16).copy_from_slice(header);
+        true
+    }
+
     /// Takes `count` bytes off the front. False, and no change, when the data is shorter.
     #[inline(always)]
     pub fn strip(&mut self, count: usize) -> bool {
@@ -382,6 +465,26 @@ impl Packet {
         }
         metadata.data_offset += count as u16;
         metadata.length -= count as u16;
+        true
+    }
+
+    /// What a checked IP header settles, in one step: takes `strip` bytes off the front, cuts the data `end` bytes
+    /// behind where it starts now, and marks a network header of `header_bytes` that starts `network` bytes behind where it
+    /// starts now, with the transport header behind it. False, and no change, unless
+    /// `strip <= network`, and `network + header_bytes <= end <= length`.
+    #[inline(always)]
+    pub fn cut_to_network(&mut self, strip: usize, network: usize, header_bytes: usize, end: usize) -> bool {
+        let metadata = self.metadata_mut();
+        let fits =
+            end <= usize::from(metadata.length) && header_bytes <= end && network <= end - header_bytes;
+        if !fits || strip > network {
+            return false;
+        }
+        let start = metadata.data_offset;
+        metadata.data_offset = start + strip as u16;
+        metadata.length = (end - strip) as u16;
+        metadata.network_offset = start + network as u16;
+        metadata.transport_offset = start + (network + header_bytes) as u16;
         true
     }
 
@@ -720,7 +823,7 @@ fn prefetch(address: *const u8) {
 
 impl Drop for Packet {
     fn drop(&mut self) {
-        Shared::give_back(self.metadata);
+        Shared::give_back(Chain::new(self.metadata));
     }
 }
 

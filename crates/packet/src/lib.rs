@@ -7,7 +7,9 @@
 //! | [`pool`] | [`Pool`]: one per worker, bulk alloc and free, frames return to their owner; [`DriverFrames`] |
 //! | `memory` | [`Memory`]: what frames lie in |
 //! | [`batch`] | [`Batch`]: up to 256 packets that travel together |
+//! | [`flow`] | [`FlowHash`](flow::FlowHash): which flow a frame belongs to |
 //! | [`wire`] | Ethernet, ARP, IPv4, IPv6, ICMP, ICMPv6, UDP, TCP |
+//! | `plain_header` | [`PlainHeader`]: an IPv4 header without options, in registers |
 //! | [`checksum`] | RFC 1071 sums and RFC 1624 incremental updates |
 //! | [`cycles`] | the time stamp counter, our unit of cost |
 //!
@@ -16,8 +18,10 @@
 pub mod batch;
 pub mod checksum;
 pub mod cycles;
+pub mod flow;
 pub mod frame;
 mod memory;
+mod plain_header;
 pub mod pool;
 mod return_stack;
 pub mod wire;
@@ -25,4 +29,5 @@ pub mod wire;
 pub use batch::{Batch, MAX_BATCH};
 pub use frame::{Annotations, Packet, PacketType};
 pub use memory::Memory;
+pub use plain_header::PlainHeader;
 pub use pool::{DriverFrames, Pool, PoolOptions, PoolStats};

@@ -19,9 +19,9 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use crate::batch::Batch;
-use crate::frame::{DATA_OFFSET, Metadata, Packet};
+use crate::frame::{DATA_OFFSET, Metadata, Packet, PacketType};
 use crate::memory::Memory;
-use crate::return_stack::ReturnStack;
+use crate::return_stack::{Chain, ReturnStack};
 
 /// Most memory of a pool: 16 TiB, what a process of x86-64 can map with room to spare.
 const MOST_BYTES: usize = 16 << 40;
@@ -188,18 +188,25 @@ impl Pool {
         let count = count.min(self.free.len());
         let first = self.free.len() - count;
         for index in (first..self.free.len()).rev() {
-            take(self.free[index].cast());
+            let chunk = self.free[index];
+            #[allow(unsafe_code, reason = "a free chunk is lent")]
+            // SAFETY: the chunk came off the free list: ours alone, `chunk_bytes` long, 64-byte aligned.
+            unsafe {
+                Packet::lend(chunk, self.chunk_bytes, self.shared);
+            }
+            take(chunk.cast());
         }
         self.free.truncate(first);
         count
     }
 
-    /// A chunk that was lent comes back as a packet: `length` bytes of data from `data_offset` bytes behind the
-    /// chunk's start. `None`, and the chunk is free again, when the data does not lie within the chunk behind its
-    /// metadata.
+    /// A chunk that a pool lent comes back as a packet of that pool: `length` bytes of data from `data_offset` bytes
+    /// behind the chunk's start. `None`, and the chunk is free again, when the data does not lie within the chunk
+    /// behind its metadata.
     ///
     /// # Safety
-    /// `chunk` must have been lent by this pool and not have come back since, and nobody else may use it.
+    /// `chunk` must have been lent by a pool that is still there and not have come back since, with its metadata as
+    /// they were, and nobody else may use it.
     #[inline(always)]
     #[allow(unsafe_code, reason = "a driver's chunk becomes a packet")]
     pub unsafe fn received(
@@ -208,8 +215,8 @@ impl Pool {
         data_offset: usize,
         length: usize,
     ) -> Option<Packet> {
-        // SAFETY: a lent chunk is ours, `chunk_bytes` long and 64-byte aligned; the caller gives it back.
-        let mut packet = unsafe { Packet::initialise(chunk.cast(), self.chunk_bytes, self.shared) };
+        // SAFETY: a lent chunk is marked with its size and owner; the caller gives it back.
+        let mut packet = unsafe { Packet::returned(chunk.cast()) };
         if packet.set_range(data_offset, length) {
             Some(packet)
         } else {
@@ -258,13 +265,27 @@ impl Pool {
     #[inline]
     pub fn free(&mut self, batch: &mut Batch) {
         let shared = self.shared;
+        let mut strangers: Option<Chain<Metadata>> = None;
         for packet in batch.drain() {
             if packet.owner() == shared {
                 // Never grows: the vector was made with room for every frame.
                 self.free.push(packet.into_chunk());
-            } else {
-                drop(packet);
+                continue;
             }
+            // Frames of one other pool come in a row: they go home together.
+            let owner = packet.owner();
+            let chunk = packet.into_chunk();
+            match &mut strangers {
+                Some(chain) if Shared::of(chain.first()) == owner => chain.add(chunk),
+                _ => {
+                    if let Some(chain) = strangers.replace(Chain::new(chunk)) {
+                        Shared::give_back(chain);
+                    }
+                }
+            }
+        }
+        if let Some(chain) = strangers {
+            Shared::give_back(chain);
         }
     }
 
@@ -336,27 +357,37 @@ impl Drop for Pool {
 }
 
 impl Shared {
-    /// Returns a chunk to the pool it came from; any thread.
-    pub(crate) fn give_back(chunk: NonNull<Metadata>) {
+    /// The owner of a chunk that was a packet's.
+    #[inline(always)]
+    fn of(chunk: NonNull<Metadata>) -> NonNull<Self> {
         #[allow(unsafe_code, reason = "a chunk names its owner")]
-        // SAFETY: the chunk was a packet's, so its metadata is initialised, and its owner lives until this
-        // very return is counted below.
-        let shared = unsafe { chunk.as_ref().owner };
+        // SAFETY: the chunk was a packet's, so its metadata is initialised.
+        unsafe {
+            chunk.as_ref().owner
+        }
+    }
+
+    /// Returns chunks to the pool that all of them came from; any thread.
+    pub(crate) fn give_back(chunks: Chain<Metadata>) {
+        let shared = Self::of(chunks.first());
+        let count = chunks.len() as i64;
         #[allow(unsafe_code, reason = "the owner is shared")]
-        // SAFETY: as above.
+        // SAFETY: the owner lives until these very returns are counted below.
         if let Home::Driver(free) = unsafe { &shared.as_ref().home } {
-            #[allow(unsafe_code, reason = "the driver's function for its own frames")]
-            // SAFETY: the chunk came from this driver (its owner says so), and nobody uses it any more.
-            unsafe {
-                free(chunk.cast());
-            }
+            chunks.each(|chunk| {
+                #[allow(unsafe_code, reason = "the driver's function for its own frames")]
+                // SAFETY: the chunk came from this driver (its owner says so), and nobody uses it any more.
+                unsafe {
+                    free(chunk.cast());
+                }
+            });
             return;
         }
         #[allow(unsafe_code, reason = "the owner is shared")]
         // SAFETY: as above.
         let balance = unsafe {
-            shared.as_ref().returned.push(chunk);
-            shared.as_ref().balance.fetch_add(1, Ordering::AcqRel) + 1
+            shared.as_ref().returned.push_chain(chunks);
+            shared.as_ref().balance.fetch_add(count, Ordering::AcqRel) + count
         };
         // While the pool lives the balance counts up from zero and is positive here; after it closed the
         // balance is negative until the last return.
@@ -417,6 +448,42 @@ impl DriverFrames {
     ) -> Packet {
         // SAFETY: the caller hands us the chunk.
         unsafe { Packet::initialise_with(chunk.cast(), chunk_bytes, self.shared, data_offset, length) }
+    }
+
+    /// As [`DriverFrames::received`], with the link header at the start of the data and this type.
+    ///
+    /// # Safety
+    /// As [`DriverFrames::received`].
+    #[inline(always)]
+    pub unsafe fn received_frame(
+        self,
+        chunk: NonNull<u8>,
+        chunk_bytes: u16,
+        place: (u16, u16),
+        packet_type: PacketType,
+    ) -> Packet {
+        let line = self.fresh_line(chunk_bytes, place, packet_type);
+        // SAFETY: the caller hands us the chunk.
+        unsafe { Packet::initialise_line(chunk.cast(), line) }
+    }
+
+    /// The first line of a chunk's metadata as [`DriverFrames::received_frame`] writes it (`place`: where the data starts
+    /// and how long it is), for drivers that write it themselves. A fresh packet has zeros behind it, up to
+    /// [`FRESH_BYTES`](crate::frame::FRESH_BYTES).
+    #[inline(always)]
+    pub fn fresh_line(self, chunk_bytes: u16, place: (u16, u16), packet_type: PacketType) -> [u64; 8] {
+        Packet::fresh_line(chunk_bytes, self.shared, place, packet_type)
+    }
+
+    /// The packet of a chunk whose metadata the driver wrote itself.
+    ///
+    /// # Safety
+    /// As [`DriverFrames::received_frame`]; the chunk starts with [`DriverFrames::fresh_line`] for it and zeros up to
+    /// [`FRESH_BYTES`](crate::frame::FRESH_BYTES).
+    #[inline(always)]
+    pub unsafe fn written(self, chunk: NonNull<u8>) -> Packet {
+        // SAFETY: the metadata are as `received_frame` would have written them.
+        unsafe { Packet::from_raw(chunk) }
     }
 
     /// Whether the packet lies in one of the driver's chunks.
@@ -559,8 +626,21 @@ mod tests {
         pool.free(&mut batch);
         assert_eq!(FREED.load(Ordering::Relaxed), start.as_ptr() as usize);
         // SAFETY: as above.
-        drop(unsafe { frames.received(start, 1024, 256, 64) });
-        assert_eq!(FREED.load(Ordering::Relaxed), 2 * start.as_ptr() as usize);
+        let mut packet = unsafe { frames.received(start, 1024, 256, 64) };
+        packet.annotations_mut().bytes_mut().fill(9);
+        packet.set_timestamp_ns(9);
+        packet.set_input_port(9);
+        packet.set_network_and_transport_header(14, 20);
+        drop(packet);
+        // SAFETY: as above.
+        let packet = unsafe { frames.received_frame(start, 1024, (200, 60), PacketType::Multicast) };
+        assert!(frames.own(&packet) && packet.packet_type() == PacketType::Multicast);
+        assert_eq!((packet.data_offset(), packet.len(), packet.tailroom()), (200, 60, 764));
+        assert_eq!((packet.link_offset(), packet.network(), packet.transport()), (Some(0), None, None));
+        assert_eq!((packet.annotations().bytes(), packet.timestamp_ns()), (&[0; 48], 0));
+        assert_eq!(packet.input_port(), 0);
+        drop(packet);
+        assert_eq!(FREED.load(Ordering::Relaxed), 3 * start.as_ptr() as usize);
         assert_eq!(pool.stats().free, 1);
     }
 

@@ -1,7 +1,7 @@
 //! Frames on their way home: a stack that any thread pushes to and only its owner empties.
 //!
-//! A packet that is freed by another worker than the one whose pool it came from is pushed here. The
-//! owner takes the whole stack with one swap when its own list runs dry.
+//! Packets that are freed by another worker than the one whose pool they came from are pushed here, those of a
+//! batch in one chain. The owner takes the whole stack with one swap when its own list runs dry.
 //!
 //! **Why this is right.** Push is a compare-and-swap loop on `head`; the node's `next` is written before
 //! the node is published (release), and the owner reads it after taking the head (acquire). There is no
@@ -28,6 +28,60 @@ pub(crate) unsafe trait Node {
     fn next_slot(node: NonNull<Self>) -> *mut *mut Self;
 }
 
+/// Nodes linked to each other, on their way home together: one exchange for all of them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Chain<T> {
+    first: NonNull<T>,
+    last: NonNull<T>,
+    count: usize,
+}
+
+impl<T: Node> Chain<T> {
+    /// A chain of one node, which the caller owns.
+    pub(crate) fn new(node: NonNull<T>) -> Self {
+        Self { first: node, last: node, count: 1 }
+    }
+
+    /// Puts `node` in front; the caller owns it and the chain.
+    #[inline]
+    pub(crate) fn add(&mut self, node: NonNull<T>) {
+        #[allow(unsafe_code, reason = "the link lies in the node")]
+        // SAFETY: the caller owns the node (contract of `Node`).
+        unsafe {
+            T::next_slot(node).write(self.first.as_ptr());
+        }
+        self.first = node;
+        self.count += 1;
+    }
+
+    /// Gives each node to `take`, which then owns it.
+    pub(crate) fn each(self, mut take: impl FnMut(NonNull<T>)) {
+        let mut node = self.first;
+        loop {
+            let is_last = node == self.last;
+            #[allow(unsafe_code, reason = "the link lies in the node")]
+            // SAFETY: the chain owns its nodes; the last one's link may hold anything and is not followed.
+            let link = unsafe { T::next_slot(node).read() };
+            let next = NonNull::new(link).filter(|_| !is_last);
+            take(node);
+            match next {
+                Some(next) => node = next,
+                None => return,
+            }
+        }
+    }
+
+    /// The first node.
+    pub(crate) fn first(&self) -> NonNull<T> {
+        self.first
+    }
+
+    /// Number of nodes.
+    pub(crate) fn len(&self) -> usize {
+        self.count
+    }
+}
+
 /// The stack of returned nodes.
 #[derive(Debug)]
 pub(crate) struct ReturnStack<T> {
@@ -39,17 +93,18 @@ impl<T: Node> ReturnStack<T> {
         Self { head: AtomicPtr::new(ptr::null_mut()) }
     }
 
-    /// Gives `node` back. Any thread.
-    pub(crate) fn push(&self, node: NonNull<T>) {
-        let next = T::next_slot(node);
+    /// Gives all nodes of a chain back. Any thread.
+    pub(crate) fn push_chain(&self, chain: Chain<T>) {
+        let next = T::next_slot(chain.last);
         let mut head = self.head.load(Ordering::Relaxed);
         loop {
             #[allow(unsafe_code, reason = "the link lies in the node")]
-            // SAFETY: the caller owns `node` until the exchange below succeeds (contract of `Node`).
+            // SAFETY: the caller owns the nodes until the exchange below succeeds (contract of `Node`).
             unsafe {
                 next.write(head);
             }
-            match self.head.compare_exchange_weak(head, node.as_ptr(), Ordering::Release, Ordering::Relaxed) {
+            let first = chain.first.as_ptr();
+            match self.head.compare_exchange_weak(head, first, Ordering::Release, Ordering::Relaxed) {
                 Ok(_) => return,
                 Err(current) => head = current,
             }
@@ -107,8 +162,12 @@ mod loom_tests {
                 .map(|value| {
                     let stack = stack.clone();
                     thread::spawn(move || {
-                        let item = Box::leak(Box::new(Item { next: ptr::null_mut(), value }));
-                        stack.push(NonNull::from(item));
+                        let item =
+                            |value| NonNull::from(Box::leak(Box::new(Item { next: ptr::null_mut(), value })));
+                        let mut chain = Chain::new(item(value));
+                        chain.add(item(value + 2));
+                        assert_eq!(chain.len(), 2);
+                        stack.push_chain(chain);
                     })
                 })
                 .collect();
@@ -121,7 +180,7 @@ mod loom_tests {
             }
             stack.drain(&mut take);
             seen.sort_unstable();
-            assert_eq!(seen, [0, 1]);
+            assert_eq!(seen, [0, 1, 2, 3]);
         });
     }
 }

@@ -15,10 +15,15 @@
 //! | driver | example | what it is |
 //! | --- | --- | --- |
 //! | `af_packet` | `eth0`, `af_packet:eth0?ring=4096` | a network interface through memory-mapped rings |
+//! | `af_xdp` | `af_xdp:eth0`, `af_xdp:eth0?steer=transit` | a network interface whose packets the kernel puts right into our frames |
 //! | `tap` | `tap:brk0?mtu=1400` | a TAP device; made when there is none, gone with the port unless `keep` |
 //! | `pcap` | `pcap:in.pcap?out=out.pcap&timing=original` | packets from a file (pcap or pcapng), sent ones to another |
 //! | `memory` | `memory:a`, `memory:a?end=1` | the two ends of a cable inside this process |
 //! | `null` | `null:` | gives nothing, takes everything |
+//! | `dpdk` | `dpdk:0000:03:00.0`, `dpdk:net_pcap0,rx_pcap=in.pcap` | a device of DPDK; everything behind the first colon is its device arguments |
+//! | `dpdk_ring` | `dpdk_ring:a` | a ring of DPDK, in this process or to another |
+//!
+//! The last two are there in builds with the feature `dpdk`.
 //!
 //! Options of each driver, and those that work on every port (`trace`, `capture`, the faults), are listed in
 //! [`DRIVERS`] and [`WRAPPER_OPTIONS`]: the one source of the parser, the error messages and the help.
@@ -40,11 +45,15 @@
 //! | `stats` | [`QueueStats`] and the named reasons of drops |
 //! | `error` | [`PortError`]: what went wrong and what to do |
 //! | `interface` | what Linux says about an interface, and the lock that one port has on it |
-//! | `memory`, `memory_loop`, `null`, `pcap`, `tap`, `af_packet` | the drivers |
+//! | `steering` | which queue a packet goes to, changed while traffic flows |
+//! | `memory`, `memory_loop`, `null`, `pcap`, `tap`, `af_packet`, `af_xdp`, `dpdk` | the drivers |
 //! | `recorder` | the thread that writes files for the fast path |
 //! | `wrappers` | tracer, capture, fault injector |
 
 mod af_packet;
+mod af_xdp;
+#[cfg(feature = "dpdk")]
+mod dpdk;
 mod error;
 mod interface;
 mod memory;
@@ -54,6 +63,7 @@ mod pcap;
 mod recorder;
 mod spec;
 mod stats;
+mod steering;
 mod tap;
 mod wrappers;
 
@@ -71,6 +81,7 @@ pub use pcap::reader::{ETHERNET, PcapReader, PcapRecord};
 pub use pcap::writer::{PcapWriter, Precision};
 pub use spec::{DRIVERS, DriverDoc, OptionDoc, Spec, WRAPPER_OPTIONS};
 pub use stats::{Event, QueueStats};
+pub use steering::{HashFields, Steering};
 pub use wrappers::fault::{FaultDirections, FaultOptions, with_faults};
 pub use wrappers::{with_capture, with_trace};
 
@@ -116,6 +127,17 @@ pub trait Port: Send {
     /// [`PortError::System`] when the kernel does not allow it.
     fn set_promiscuous(&mut self) -> Result<(), PortError> {
         Ok(())
+    }
+
+    /// The steering of a port whose device spreads packets over its receive queues; `None` when nothing can be
+    /// changed.
+    fn steering(&mut self) -> Option<&mut dyn Steering> {
+        None
+    }
+
+    /// What else the driver has to say about the device, for people: its link now, what it could do. Empty: nothing.
+    fn details(&self) -> String {
+        String::new()
     }
 }
 
@@ -218,9 +240,21 @@ pub fn open(spec: &str, options: &OpenOptions) -> Result<Box<dyn Port>, PortErro
     let wrappers = wrappers::Wrappers::take(&mut spec)?;
     let port: Box<dyn Port> = match spec.driver() {
         "af_packet" => Box::new(af_packet::AfPacketPort::open(&mut spec, options)?),
+        "af_xdp" => Box::new(af_xdp::AfXdpPort::open(&mut spec, options)?),
         "tap" => Box::new(tap::TapPort::open(&mut spec, options)?),
         "pcap" => pcap::open(&mut spec, options)?,
         "memory" => Box::new(memory::MemoryPort::open(&mut spec, options)?),
+        #[cfg(feature = "dpdk")]
+        "dpdk" => Box::new(dpdk::DpdkPort::open(&mut spec, options)?),
+        #[cfg(feature = "dpdk")]
+        "dpdk_ring" => Box::new(dpdk::RingPort::open(&mut spec, options)?),
+        #[cfg(not(feature = "dpdk"))]
+        "dpdk" | "dpdk_ring" => {
+            return Err(PortError::BadSpec {
+                spec: spec.text().to_owned(),
+                problem: "this program was built without DPDK; build it with `--features dpdk`".to_owned(),
+            });
+        }
         _ => Box::new(null::NullPort::open(&mut spec, options)?),
     };
     wrappers.around(port, options)

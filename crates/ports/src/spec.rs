@@ -47,6 +47,24 @@ pub const DRIVERS: &[DriverDoc] = &[
         ],
     },
     DriverDoc {
+        name: "af_xdp",
+        what: "INTERFACE",
+        help: "a network interface whose packets the kernel puts right into our frames (Linux 5.9 or newer)",
+        options: &[
+            option("queues", "NUMBER", "use the first so many hardware queues (default: all)"),
+            option("ring", "SLOTS", "slots of each ring of a hardware queue (default 1024)"),
+            option(
+                "mode",
+                "native|generic|auto",
+                "XDP in the driver or in the kernel's stack (default auto)",
+            ),
+            option("zerocopy", "yes|no|auto", "the card reads and writes our frames (default auto)"),
+            option("steer", "all|transit", "which packets are ours, and not the kernel's (default all)"),
+            option("busy_poll", "PACKETS", "run the card's receive loop ourselves, so many packets a time"),
+            option("promiscuous", "yes|no", "receive frames to other hosts too (default no)"),
+        ],
+    },
+    DriverDoc {
         name: "tap",
         what: "INTERFACE",
         help: "a TAP device: Linux has the interface, Brickway the other end of its cable",
@@ -80,6 +98,32 @@ pub const DRIVERS: &[DriverDoc] = &[
         ],
     },
     DriverDoc { name: "null", what: "", help: "gives nothing, takes everything", options: &[] },
+    DriverDoc {
+        name: "dpdk",
+        what: "DEVICE[,ARGUMENTS]",
+        help: "a device of DPDK 22.11: a PCI address, or a virtual device with its arguments (feature `dpdk`)",
+        options: &[
+            option("ring", "SLOTS", "slots of each receive and transmit ring (default 1024)"),
+            option("mbufs", "NUMBER", "packet buffers beside those in rings and caches (default 4096)"),
+            option("mtu", "BYTES", "the device's MTU (default: as it is)"),
+            option("promiscuous", "yes|no", "receive frames to other hosts too (default no)"),
+            option("symmetric", "yes|no", "both directions of a flow to the same receive queue (default no)"),
+            option(
+                "huge",
+                "auto|yes|no",
+                "huge pages for DPDK, at the first port (default: when enough are free)",
+            ),
+        ],
+    },
+    DriverDoc {
+        name: "dpdk_ring",
+        what: "NAME",
+        help: "a ring of DPDK, within this process or to another (feature `dpdk`)",
+        options: &[
+            option("slots", "NUMBER", "packets that the ring holds, if it is made now (default 1024)"),
+            option("node", "NUMBER", "memory node of the ring (default: any)"),
+        ],
+    },
 ];
 
 /// The options that every port has.
@@ -124,7 +168,7 @@ impl Spec {
             Some((driver, name)) => (find_driver(text, driver)?, name),
             None => (&DRIVERS[0], target),
         };
-        if name.is_empty() && (driver.name == "af_packet" || driver.name == "tap") {
+        if name.is_empty() && matches!(driver.name, "af_packet" | "af_xdp" | "tap") {
             return Err(bad(format!("the name of the interface is missing, as in `{}:eth0`", driver.name)));
         }
         if name.is_empty() && driver.name == "memory" {
@@ -356,7 +400,10 @@ mod tests {
             message("eth0?promiscous=no"),
             "port `eth0?promiscous=no`: driver `af_packet` has no option `promiscous`; did you mean `promiscuous`?"
         );
-        assert!(message("quux:x").ends_with("the drivers are af_packet, tap, pcap, memory, null"));
+        assert!(
+            message("quux:x")
+                .ends_with("the drivers are af_packet, af_xdp, tap, pcap, memory, null, dpdk, dpdk_ring")
+        );
         assert!(message("null:?zzzzzzzzz").contains("its options are trace, capture, drop"));
         assert!(message("eth0?trace&trace").ends_with("given twice; once is right"));
         assert!(message("").contains("the name of the interface is missing, as in `af_packet:eth0`"));

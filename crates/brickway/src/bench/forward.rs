@@ -5,27 +5,18 @@
 //! freed. In between is examples/ip-router.click as it stands. The same frames through `FromDevice -> ToDevice`
 //! alone give the cost of this input and output, in the same run; what is left is the work of the graph.
 
-use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, bail};
 use clap::Args;
-use elements::devices::OpenPort;
 use fib::read::Row;
-use graph::graph::{Graph, GraphOptions};
-use graph::lang::{FlatConfig, Options, Source};
-use graph::router::Control;
-use graph::setup::{Copy, Shared};
-use packet::wire::ethernet::MacAddr;
-use packet::{PoolOptions, checksum, cycles};
-use ports::MemoryLoop;
+use packet::cycles;
+use ports::{MemoryLoop, Port};
 
 use super::folder::Folder;
-use super::{median, print_figure};
-use crate::load;
+use super::single_core::SingleCore;
+use super::{frames, median, print_figure, routes};
 use crate::output::{say, say_line};
 use crate::table::{Align, Table};
 
@@ -64,8 +55,6 @@ pub(crate) struct ForwardArguments {
     json: bool,
 }
 
-const ROUTER: &str = include_str!("../../../../examples/ip-router.click");
-
 /// Of a case: what one run of it gave, all in TSC cycles a packet.
 struct Figures {
     in_all: f64,
@@ -79,18 +68,15 @@ type ClassCycles = (String, f64, f64);
 
 pub(crate) fn forward(arguments: &ForwardArguments) -> Result<ExitCode> {
     check_arguments(arguments)?;
-    let real = fib::read::load(&arguments.table).with_context(|| {
-        format!("cannot read the table '{}' (run in the project's folder)", arguments.table.display())
-    })?;
+    let real = routes::real(&arguments.table)?;
     let folder = Folder::new()?;
     let mut tables: Vec<(String, PathBuf, Vec<Row>)> = Vec::new();
-    let grown = |count: usize| fib::synthesize::table(&real.rows, count, 1);
     match &arguments.routes {
         Some(text) => match text.parse::<usize>() {
             Ok(0) => bail!("--routes 0: a router needs a route"),
             Ok(count) => {
-                let rows = if count == 1 { default_route() } else { grown(count) };
-                tables.push((String::new(), write_table(&folder, text, &rows)?, rows));
+                let rows = if count == 1 { routes::default_route() } else { routes::grown(&real, count) };
+                tables.push((String::new(), routes::write_table(&folder, text, &rows)?, rows));
             }
             Err(_) => {
                 let path = PathBuf::from(text);
@@ -100,10 +86,14 @@ pub(crate) fn forward(arguments: &ForwardArguments) -> Result<ExitCode> {
         },
         None => {
             for (name, count) in [("256k/", 256 << 10), ("1m/", 1_000_000)] {
-                let rows = grown(count);
-                tables.push((name.into(), write_table(&folder, name.trim_end_matches('/'), &rows)?, rows));
+                let rows = routes::grown(&real, count);
+                tables.push((
+                    name.into(),
+                    routes::write_table(&folder, name.trim_end_matches('/'), &rows)?,
+                    rows,
+                ));
             }
-            tables.insert(0, (String::new(), arguments.table.clone(), real.rows));
+            tables.insert(0, (String::new(), arguments.table.clone(), real));
         }
     }
     if !arguments.json {
@@ -209,189 +199,33 @@ fn print_details(details: &[(String, Vec<ClassCycles>)]) {
     say!("{}", table.render());
 }
 
-/// Writes a grown table into the folder.
-fn write_table(folder: &Folder, name: &str, rows: &[Row]) -> Result<PathBuf> {
-    let path = folder.path().join(format!("{name}.txt"));
-    let mut text = String::with_capacity(rows.len() * 24);
-    for row in rows {
-        text.push_str(&format!("{} {}\n", row.prefix, row.origin));
-    }
-    std::fs::write(&path, text).with_context(|| format!("cannot write '{}'", path.display()))?;
-    Ok(path)
-}
-
-/// One next hop for everything. In two halves, because the example router has its own route for 0.0.0.0/0.
-fn default_route() -> Vec<Row> {
-    let half = |first: u8| ipnet::Ipv4Net::new_assert(Ipv4Addr::new(first, 0, 0, 0), 1);
-    vec![Row { prefix: half(0), origin: 1 }, Row { prefix: half(128), origin: 1 }]
-}
-
-/// The link address of port `port`, as in the example's definitions.
-fn port_mac(port: u8) -> MacAddr {
-    MacAddr([2, 0, 0, 0, port, 1])
-}
-
-/// UDP frames to destinations inside the table's prefixes.
-fn templates(rows: &[Row], dests: usize, size: usize) -> Vec<Vec<u8>> {
-    let local = |address: &Ipv4Addr| address.octets()[0] == 10;
-    let mut addresses = Vec::new();
-    let mut seed = 7;
-    // Addresses of the router's own networks would not be looked up in the table.
-    while addresses.len() < dests {
-        let more = fib::synthesize::destinations_inside(rows, dests, seed);
-        let more = more.into_iter().map(Ipv4Addr::from);
-        addresses.extend(more.filter(|address| !local(address) && is_forwarded(*address)));
-        seed += 1;
-    }
-    addresses.truncate(dests);
-    addresses.into_iter().map(|address| frame(address, size)).collect()
-}
-
-/// Whether a router may forward to the address at all.
-fn is_forwarded(address: Ipv4Addr) -> bool {
-    let first = address.octets()[0];
-    first != 0 && first != 127 && first < 224
-}
-
-fn frame(destination: Ipv4Addr, size: usize) -> Vec<u8> {
-    let mut bytes = vec![0; size];
-    bytes[..6].copy_from_slice(&port_mac(0).0);
-    bytes[6..12].copy_from_slice(&[2, 0, 0, 0, 0, 2]);
-    bytes[12..14].copy_from_slice(&[8, 0]);
-    let ip_bytes = (size - 14) as u16;
-    let header = &mut bytes[14..34];
-    header[0] = 0x45;
-    header[2..4].copy_from_slice(&ip_bytes.to_be_bytes());
-    header[8] = 64;
-    header[9] = 17;
-    header[12..16].copy_from_slice(&[10, 0, 0, 2]);
-    header[16..20].copy_from_slice(&destination.octets());
-    let sum = checksum::ipv4_header_compute(header);
-    header[10..12].copy_from_slice(&sum.to_be_bytes());
-    bytes[34..38].copy_from_slice(&[0x10, 0, 0x20, 0]);
-    bytes[38..40].copy_from_slice(&(ip_bytes - 20).to_be_bytes());
-    bytes
-}
-
-/// A graph on this thread with real time, and its input port looping `templates`.
-fn build(
-    source: &Source,
-    parameters: Vec<(String, String)>,
-    burst: usize,
-    templates: &[Vec<u8>],
-) -> Result<(Graph, Arc<FlatConfig>)> {
-    let registry = elements::registry();
-    let options = Options { parameters };
-    let flat = load::compile(source, &options, &registry).ok_or_else(|| anyhow!("see above"))?;
-    let flat = Arc::new(flat);
-    let shared = Shared::default();
-    for port in 0..4u8 {
-        let opened: Box<dyn ports::Port> = if port == 0 {
-            Box::new(MemoryLoop::new(templates.to_vec()))
-        } else {
-            ports::open("null:", &ports::OpenOptions::default())?
-        };
-        shared.get_or_make(&OpenPort::key(&format!("bench{port}")), || {
-            Ok::<_, anyhow::Error>(OpenPort::new(opened))
-        })?;
-    }
-    let control = Control::new(|line| eprintln!("{line}"));
-    let copy = Copy { index: 0, workers: 1, slow_thread: false };
-    let graph_options = GraphOptions {
-        burst,
-        pool: PoolOptions { frames: 8192, ..PoolOptions::default() },
-        simulated_time: false,
-    };
-    let graph =
-        Graph::build(&flat, &registry, &shared, copy, &graph_options, &control).map_err(|problems| {
-            load::report(problems);
-            anyhow!("see above")
-        })?;
-    Ok((graph, flat))
-}
-
-/// CPU time of this thread in TSC cycles: unlike the counter itself it leaves out what other programs took.
-fn cpu_cycles() -> f64 {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-    (time.tv_sec as f64 + time.tv_nsec as f64 / 1e9) * cycles::per_second()
-}
-
-/// Runs the graph for about `seconds`; TSC cycles of CPU time for each packet received.
-fn run(graph: &mut Graph, from: usize, seconds: f64) -> f64 {
-    let before = graph.stats()[from].packets;
-    let (begin, start) = (cpu_cycles(), Instant::now());
-    let length = Duration::from_secs_f64(seconds);
-    while start.elapsed() < length {
-        for _ in 0..256 {
-            graph.context().turn();
-        }
-    }
-    (cpu_cycles() - begin) / (graph.stats()[from].packets - before).max(1) as f64
-}
-
 fn measure(arguments: &ForwardArguments, table: &Path, rows: &[Row], dests: usize) -> Result<Figures> {
-    let templates = templates(rows, dests, arguments.size);
-    let mut parameters: Vec<(String, String)> =
-        (0..4).map(|port| (format!("PORT{port}"), format!("bench{port}"))).collect();
-    parameters.push(("TABLE".into(), format!("\"{}\"", table.display())));
-    parameters.push(("VIA".into(), "\"10.0.1.2 2, 10.0.2.2 3, 10.0.3.2 4\"".into()));
-    let router = Source { name: "ip-router.click".into(), text: ROUTER.into() };
-    let (mut graph, flat) = build(&router, parameters, arguments.burst, &templates)?;
-    for port in 1..4 {
-        let querier = graph
-            .find(&format!("out{port}/arp"))
-            .context("the example router has a querier for each port")?;
-        let entry = format!("10.0.{port}.2 02:00:00:00:0{port}:02");
-        graph
-            .write(querier, "insert", &entry)
-            .context("the querier is in this copy")?
-            .map_err(anyhow::Error::msg)?;
-    }
-    let plain =
-        Source { name: "io.click".into(), text: "from :: FromDevice(bench0) -> ToDevice(bench1);".into() };
-    let (mut io_graph, io_flat) = build(&plain, Vec::new(), arguments.burst, &templates)?;
-
-    let source_of = |flat: &FlatConfig| {
-        flat.elements.iter().position(|element| element.class == "FromDevice").context("there is a source")
-    };
-    let (from, io_from) = (source_of(&flat)?, source_of(&io_flat)?);
-    run(&mut graph, from, arguments.seconds.min(0.2));
-    run(&mut io_graph, io_from, arguments.seconds.min(0.2));
-    graph.reset_stats();
+    let templates = frames::templates(rows, dests, arguments.size);
+    let null = || ports::open("null:", &ports::OpenOptions::default());
+    let looped = || -> Box<dyn Port> { Box::new(MemoryLoop::new(templates.clone())) };
+    let mut router = SingleCore::router([looped(), null()?, null()?, null()?], table, arguments.burst)?;
+    let mut plain = SingleCore::minimal(looped(), Some(null()?), arguments.burst, arguments.burst)?;
+    router.run(arguments.seconds.min(0.2));
+    plain.run(arguments.seconds.min(0.2));
+    router.reset_stats();
     let (mut in_all, mut io) = (Vec::new(), Vec::new());
     for _ in 0..arguments.runs {
-        in_all.push(run(&mut graph, from, arguments.seconds));
-        io.push(run(&mut io_graph, io_from, arguments.seconds));
+        in_all.push(router.run(arguments.seconds).cycles_per_packet());
+        io.push(plain.run(arguments.seconds).cycles_per_packet());
     }
-    let stats = graph.stats();
-    let received = stats[from].packets;
-    let sent: u64 = flat
-        .elements
-        .iter()
-        .zip(&stats)
-        .filter(|(element, _)| element.class == "ToDevice")
-        .map(|(_, stats)| stats.packets)
-        .sum();
-    // What was received in the last turn may still be on its way.
-    if sent + 1024 < received {
-        let summary = crate::run::summary(
-            &flat,
-            &[graph::router::CopyStats { copy: 0, elements: stats, pool: graph.pool_stats(), busy: 1.0 }],
-        );
-        bail!("{received} packets came in and only {sent} left:\n{summary}");
-    }
+    let received = router.packets();
     let mut by_class: Vec<ClassCycles> = Vec::new();
-    for (element, stats) in flat.elements.iter().zip(&stats) {
+    for (class, stats) in router.checked_stats()? {
         // The few packets of ARP and the like say nothing about the fast path.
         if stats.packets * 1000 < received {
             continue;
         }
-        match by_class.iter_mut().find(|(class, ..)| *class == element.class) {
+        match by_class.iter_mut().find(|(known, ..)| known == class) {
             Some((_, packets, total)) => {
                 *packets += stats.packets as f64;
                 *total += stats.cycles;
             }
-            None => by_class.push((element.class.clone(), stats.packets as f64, stats.cycles)),
+            None => by_class.push((class.to_owned(), stats.packets as f64, stats.cycles)),
         }
     }
     for (_, packets, total) in &mut by_class {

@@ -1,9 +1,19 @@
 //! `brickway bench`: figures, never verdicts. Each bench prints a table, or with `--json` one object a line
 //! with the keys `bench`, `case`, `metric`, `value` and `unit`.
 
+mod batching;
+mod children;
+mod cpus;
 mod fib;
 mod folder;
 mod forward;
+mod frames;
+mod huge_pages;
+mod io;
+mod progress;
+mod routes;
+mod scaling;
+mod single_core;
 
 use crate::output::say_line;
 use std::process::ExitCode;
@@ -17,12 +27,21 @@ pub(crate) enum BenchCommand {
     Forward(forward::ForwardArguments),
     /// Lookups in the forwarding tables, beside DPDK's
     Fib(fib::FibArguments),
+    /// Forwarding over every driver, beside dpdk-testpmd and the kernel
+    Io(io::IoArguments),
+    /// Rate and latency over receive and transmit bursts
+    Batching(batching::BatchingArguments),
+    /// Forwarding with several workers, in each hand-over mode
+    Scaling(scaling::ScalingArguments),
 }
 
 pub(crate) fn bench(command: &BenchCommand) -> Result<ExitCode> {
     match command {
         BenchCommand::Forward(arguments) => forward::forward(arguments),
         BenchCommand::Fib(arguments) => fib::fib(arguments),
+        BenchCommand::Io(arguments) => io::io(arguments),
+        BenchCommand::Batching(arguments) => batching::batching(arguments),
+        BenchCommand::Scaling(arguments) => scaling::scaling(arguments),
     }
 }
 

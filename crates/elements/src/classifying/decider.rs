@@ -1,5 +1,6 @@
 //! What `Classifier`, `IPClassifier` and `IPFilter` have in common: a decision program at work.
 
+use graph::runs::{Ordinary, Step};
 use graph::{Arguments, Combine, ConfigError, Context, Element, Handler, Setup};
 use packet::{Batch, Packet};
 
@@ -84,6 +85,13 @@ impl<const IP: bool> Element for Decider<IP> {
             }
         }
         Ok(())
+    }
+
+    /// An ordinary packet passes the one comparison that decides most packets.
+    fn ordinary(&self) -> Option<Ordinary> {
+        let shortcut = self.program.shortcut().filter(|_| !IP)?;
+        let step = Step::Match { offset: shortcut.offset, mask: shortcut.mask, value: shortcut.value };
+        Some(Ordinary { steps: vec![step], output: shortcut.decision? as usize })
     }
 
     fn push(&mut self, cx: &mut Context, _input: usize, batch: &mut Batch) {

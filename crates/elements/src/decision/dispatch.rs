@@ -64,17 +64,21 @@ struct Node {
 /// One comparison at the entry that decides at once: `Classifier(12/0806 20/0001, ..., 12/0800, -)` has one
 /// for IPv4. Tried before the walk, because most packets of most configurations end here.
 #[derive(Clone, Copy, Debug)]
-struct Shortcut {
-    offset: usize,
-    mask: u32,
-    value: u32,
-    decision: Option<u32>,
+pub struct Shortcut {
+    /// Place of the four bytes that are compared, from the start of the data.
+    pub offset: usize,
+    /// The bits that count.
+    pub mask: u32,
+    /// What they are.
+    pub value: u32,
+    /// The output, or nothing for a packet to drop.
+    pub decision: Option<u32>,
 }
 
 #[derive(Clone, Debug)]
 pub(super) struct Dispatch {
     entry: Target,
-    shortcut: Option<Shortcut>,
+    pub(super) shortcut: Option<Shortcut>,
     nodes: Vec<Node>,
     cases: Vec<(u32, Target)>,
 }
@@ -92,7 +96,7 @@ impl Dispatch {
     }
 
     /// A case of the entry node that decides at once.
-    fn shortcut(&self) -> Option<Shortcut> {
+    fn find_shortcut(&self) -> Option<Shortcut> {
         let node = self.nodes.get(self.entry.0 as usize).filter(|node| matches!(node.base, Base::Data))?;
         let (value, target) = match node.shape {
             Shape::One => (node.value, node.hit),
@@ -189,7 +193,7 @@ impl Dispatch {
             dispatch.nodes.push(node);
             next += 1;
         }
-        dispatch.shortcut = dispatch.shortcut();
+        dispatch.shortcut = dispatch.find_shortcut();
         dispatch
     }
 

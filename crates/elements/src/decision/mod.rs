@@ -41,6 +41,7 @@ mod properties;
 use std::fmt;
 
 use dispatch::Dispatch;
+pub use dispatch::Shortcut;
 use expr::Expr;
 
 /// What a step's offset counts from.
@@ -204,6 +205,12 @@ impl Program {
     #[inline]
     pub fn run(&self, data: &[u8], network: usize, transport: usize) -> Option<u32> {
         self.dispatch.run(data, network, transport)
+    }
+
+    /// One comparison at the start of the data that decides at once, if the program has one. Where it does not hold
+    /// the program has to be run.
+    pub fn shortcut(&self) -> Option<Shortcut> {
+        self.dispatch.shortcut
     }
 
     /// The optimised steps; empty where every packet goes the same way (see [`Program::entry`]).

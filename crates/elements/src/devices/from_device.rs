@@ -9,8 +9,11 @@
 //! Linux (`eth0`), or any port this program knows: `tap:brick0`, `pcap:in.pcap`, `memory:a` (see
 //! `brickway run --help`); the command line may say what the name stands for (`--port eth0=...`).
 //!
-//! With several workers each receives from its own queue of the port. A worker for which the port has no
-//! queue receives nothing.
+//! With several workers each receives from its own queue of the port. When the port has fewer queues than there are
+//! workers, those that have one share its packets out: flows stay whole and in order, by the hash of their addresses
+//! and ports. Handlers show and change while traffic flows which worker has which queue, and which part of a queue's
+//! packets ("buckets", 256 a queue) is processed by which worker; nothing is lost and no flow overtakes itself.
+//! StaticThreadSched binds all queues of the port to one worker.
 //!
 //! Arguments are:
 //!
@@ -40,19 +43,50 @@
 //! =h device read-only
 //! The port: name, driver, link address, MTU, queues.
 //!
+//! =h queues read-only
+//! A line for each receive queue: its number, its worker, packets, bytes.
+//!
+//! =h buckets read-only
+//! Who processes which part of a queue, a line for each run of buckets: queue, buckets, worker, packets. Packets are
+//! counted by bucket only while a queue is shared out.
+//!
+//! =h bucket_packets read-only
+//! A line for each queue: its number and the packets of each of its buckets.
+//!
+//! =h move_queue write-only
+//! QUEUE WORKER: that worker polls the queue from now on, and processes what the one before it processed.
+//!
+//! =h move_buckets write-only
+//! QUEUE BUCKET[-BUCKET] WORKER: that worker processes these buckets of the queue from now on.
+//!
+//! =h hash read/write
+//! What makes a flow (flow, addresses, source or destination) and a number as key: another key spreads flows
+//! otherwise.
+//!
+//! =h prefixes read/write
+//! Read: the IPv4 prefixes that belong to workers. Written PREFIX WORKER, packets to the prefix are processed by that
+//! worker whatever their bucket, so that it needs only a part of the routing table in its cache; PREFIX - ends that.
+//!
 //! =e
 //!   FromDevice(eth0) -> Classifier(12/0800) -> ...
 //!
-//! =a ToDevice, FromDump, FromHost
+//! =a ToDevice, FromDump, FromHost, StaticThreadSched
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
+use graph::roles::Roles;
+use graph::router::Waker;
+use graph::setup::Shared;
 use graph::{Class, Combine, ConfigError, Context, Element, Handler, Setup, TaskStatus};
-use packet::MAX_BATCH;
-use ports::{Event, QueueStats, RxQueue};
+use packet::flow::FlowHash;
+use packet::{Batch, MAX_BATCH};
+use ports::Event;
 
-use super::{Losses, OpenPort, Unopened};
+use super::congestion::Congestion;
+use super::handover::{Barrier, Incoming, Lanes, Outgoing, SURPLUS, Trail};
+use super::spread::{BUCKETS, Held, Moving, Rule};
+use super::{OpenPort, Unopened};
 
 pub(crate) static CLASS: Class = Class {
     name: "FromDevice",
@@ -89,68 +123,275 @@ pub(super) fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigErro
     if promiscuous {
         port.set_promiscuous()?;
     }
-    let queue = port.take_rx(setup.copy().index)?;
-    Ok(Box::new(FromDevice { promiscuous, snap_length, burst, stop, ..FromDevice::new(port, queue) }))
+    Ok(Box::new(FromDevice { promiscuous, snap_length, burst, stop, ..FromDevice::new(setup, port)? }))
 }
 
 pub(super) struct FromDevice {
     port: Arc<OpenPort>,
-    queue: Option<Box<dyn RxQueue>>,
     promiscuous: bool,
     snap_length: usize,
     burst: Option<usize>,
     stop: bool,
-    losses: Losses,
+    shared: Shared,
+    worker: usize,
+    /// The workers that may hold a queue of the port, and those that may process its packets.
+    receivers: Vec<usize>,
+    processors: Vec<usize>,
+    held: Vec<Held>,
+    moving: Arc<Moving>,
+    rule: Rule,
+    /// What this worker receives and processes itself.
+    own: Trail,
+    outgoing: Vec<ToWorker>,
+    incoming: Vec<Incoming>,
+    congestion: Arc<Congestion>,
+}
+
+/// A worker to which packets are handed, and those of one burst that go there.
+struct ToWorker {
+    worker: usize,
+    lane: Outgoing,
+    burst: Batch,
 }
 
 impl FromDevice {
-    pub(super) fn new(port: Arc<OpenPort>, queue: Option<Box<dyn RxQueue>>) -> Self {
-        Self {
+    pub(super) fn new(setup: &Setup<'_>, port: Arc<OpenPort>) -> Result<Self, ConfigError> {
+        let roles = Roles::of(setup);
+        let worker = setup.copy().index;
+        let (receivers, processors) = match setup.bound_worker() {
+            Some(bound) => (vec![bound], vec![bound]),
+            None => (roles.receive.clone(), roles.process.clone()),
+        };
+        let queues = port.info().rx_queues;
+        let mut held = Vec::new();
+        for number in (0..queues).filter(|number| receivers[number % receivers.len()] == worker) {
+            let owners = match setup.bound_worker() {
+                Some(bound) => vec![bound],
+                None => roles.processors(number, queues),
+            };
+            held.push(Held::new(number, port.take_rx(number)?, worker, &owners));
+        }
+        let (mut outgoing, mut incoming) = (Vec::new(), Vec::new());
+        let lanes = Lanes::of(setup, "receive");
+        for &from in &receivers {
+            for &to in processors.iter().filter(|&&to| to != from) {
+                if from == worker {
+                    let lane = lanes.outgoing(setup, from, to);
+                    outgoing.extend(lane.map(|lane| ToWorker { worker: to, lane, burst: Batch::new() }));
+                } else if to == worker {
+                    incoming.extend(lanes.incoming(from, to));
+                }
+            }
+        }
+        let moving = setup.shared_by_copies(|| Ok::<_, ConfigError>(Moving::default()))?;
+        Ok(Self {
             port,
-            queue,
             promiscuous: false,
             snap_length: usize::MAX,
             burst: None,
             stop: false,
-            losses: Losses::default(),
+            shared: setup.shared().clone(),
+            worker,
+            receivers,
+            processors,
+            held,
+            moving,
+            rule: Rule::default(),
+            own: Trail::new(Arc::default()),
+            outgoing,
+            incoming,
+            congestion: Congestion::of(setup),
+        })
+    }
+
+    /// Takes a burst from one of the queues; returns the number of packets received.
+    #[inline]
+    fn receive(&mut self, cx: &mut Context, index: usize, max: usize) -> usize {
+        let held = &mut self.held[index];
+        if !held.is_open() {
+            return 0;
         }
+        let mut batch = cx.spare_batch();
+        let count = held.queue.receive(cx.pool(), &mut batch, max);
+        if self.snap_length != usize::MAX {
+            batch.iter_mut().for_each(|packet| packet.truncate(self.snap_length));
+        }
+        if count > 0 && (!held.aligned || self.rule.has_prefixes()) {
+            self.share_out(cx, index, &mut batch);
+        }
+        self.own.add(batch.len() as u64);
+        cx.emit_batch(0, &mut batch);
+        cx.recycle(batch);
+        count
+    }
+
+    /// Leaves in `batch` what this worker processes, and hands the rest to the others.
+    fn share_out(&mut self, cx: &mut Context, index: usize, batch: &mut Batch) {
+        let (held, rule, worker) = (&mut self.held[index], &self.rule, self.worker);
+        let owner = std::cell::Cell::new(worker);
+        batch.extract(
+            |packet| {
+                owner.set(held.owner(rule, packet.data()));
+                owner.get() == worker
+            },
+            |packet| match self.outgoing.iter_mut().find(|out| out.worker == owner.get()) {
+                Some(out) => out.burst.push(packet),
+                // Handlers take only workers that there is a lane to.
+                None => cx.drop(packet, "no way to that worker"),
+            },
+        );
+        for out in self.outgoing.iter_mut().filter(|out| !out.burst.is_empty()) {
+            out.lane.send(&mut out.burst);
+            cx.drop_batch(&mut out.burst, SURPLUS);
+        }
+    }
+
+    /// Takes what other workers received and this one is to process.
+    #[inline]
+    fn take_over(&mut self, cx: &mut Context, max: usize) -> usize {
+        let mut count = 0;
+        for incoming in &mut self.incoming {
+            let mut batch = cx.spare_batch();
+            count += incoming.take(&mut batch, max);
+            cx.emit_batch(0, &mut batch);
+            cx.recycle(batch);
+        }
+        count
+    }
+
+    /// What has to pass before all packets that this worker received so far have left the router.
+    fn barriers(&self) -> Vec<Barrier> {
+        let others = self.outgoing.iter().map(|out| out.lane.barrier());
+        others.chain([Barrier::new(&self.own)]).collect()
+    }
+
+    /// The number of a queue of this port.
+    fn queue_number(&self, text: &str) -> Result<usize, String> {
+        let queues = self.port.info().rx_queues;
+        text.parse()
+            .ok()
+            .filter(|&queue| queue < queues)
+            .ok_or_else(|| format!("expected a queue from 0 to {}, got '{text}'", queues.saturating_sub(1)))
+    }
+
+    /// Takes the queues that were left for this worker.
+    #[inline]
+    fn adopt(&mut self) {
+        while let Some(mut held) = self.moving.take(self.worker) {
+            held.settle_at(self.worker, Vec::new());
+            self.held.push(held);
+        }
+    }
+
+    /// Moves a queue to another worker; this copy does so if it holds the queue.
+    fn move_queue(&mut self, value: &str) -> Result<(), String> {
+        let [queue, worker] = words(value, "QUEUE WORKER")?;
+        let (queue, worker) = (self.queue_number(queue)?, one_of(&self.receivers, worker)?);
+        self.adopt();
+        let place = self.held.iter().position(|held| held.number == queue);
+        if let Some(place) = place.filter(|_| worker != self.worker) {
+            let mut held = self.held.remove(place);
+            held.barriers.extend(self.barriers());
+            if self.processors.contains(&worker) {
+                held.follow(self.worker, worker);
+            }
+            self.moving.leave(worker, held);
+            if let Some(waker) = self.shared.get::<Waker>(&Waker::key(worker)) {
+                waker.wake_if_asleep();
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives buckets to another worker; this copy does so if it holds the queue.
+    fn move_buckets(&mut self, value: &str) -> Result<(), String> {
+        let [queue, buckets, worker] = words(value, "QUEUE BUCKET[-BUCKET] WORKER")?;
+        let (queue, worker) = (self.queue_number(queue)?, one_of(&self.processors, worker)?);
+        let (first, last) = buckets.split_once('-').unwrap_or((buckets, buckets));
+        let range = first.parse().ok().zip(last.parse().ok());
+        let (first, last) =
+            range.filter(|(first, last)| first <= last && *last < BUCKETS).ok_or_else(|| {
+                format!("expected buckets from 0 to {}, as in 5 or 0-127, got '{buckets}'", BUCKETS - 1)
+            })?;
+        self.adopt();
+        let barriers = self.barriers();
+        if let Some(held) = self.held.iter_mut().find(|held| held.number == queue) {
+            held.assign(first, last, worker);
+            held.settle_at(self.worker, barriers);
+        }
+        Ok(())
+    }
+
+    /// Changes how packets are told apart, on every copy.
+    fn change_rule(&mut self, change: impl FnOnce(&mut Rule) -> Result<(), String>) -> Result<(), String> {
+        change(&mut self.rule)?;
+        self.adopt();
+        let barriers = self.barriers();
+        for held in &mut self.held {
+            held.settle_at(self.worker, barriers.clone());
+        }
+        Ok(())
     }
 }
 
-/// Timer: the queue has a packet by its own clock.
+/// The words of a handler's value, as many as its pattern has.
+fn words<'a, const N: usize>(value: &'a str, pattern: &str) -> Result<[&'a str; N], String> {
+    let words: Vec<&str> = value.split_whitespace().collect();
+    words.try_into().map_err(|_| format!("expected {pattern}, got '{value}'"))
+}
+
+/// One of these workers.
+fn one_of(workers: &[usize], text: &str) -> Result<usize, String> {
+    text.parse().ok().filter(|worker| workers.contains(worker)).ok_or_else(|| {
+        let known: Vec<String> = workers.iter().map(usize::to_string).collect();
+        format!("expected one of the workers {}, got '{text}'", known.join(", "))
+    })
+}
+
+/// Timer: a queue has a packet by its own clock.
 const DUE_TIMER: u32 = 0;
 
 impl Element for FromDevice {
     fn initialise(&mut self, cx: &mut Context) -> Result<(), String> {
-        if let Some(queue) = &mut self.queue {
-            queue.prepare(cx.pool()).map_err(|error| error.to_string())?;
+        for held in &mut self.held {
+            held.queue.prepare(cx.pool()).map_err(|error| error.to_string())?;
+        }
+        if !self.held.is_empty() || self.receivers.contains(&self.worker) || !self.incoming.is_empty() {
             cx.wake();
         }
         Ok(())
     }
 
     fn task(&mut self, cx: &mut Context) -> TaskStatus {
-        let Some(queue) = &mut self.queue else { return TaskStatus::Asleep };
-        let max = self.burst.unwrap_or(cx.burst());
-        let mut batch = cx.spare_batch();
-        let count = queue.receive(cx.pool(), &mut batch, max);
-        if self.snap_length != usize::MAX {
-            batch.iter_mut().for_each(|packet| packet.truncate(self.snap_length));
+        self.own.turn();
+        self.incoming.iter_mut().for_each(Incoming::turn);
+        self.adopt();
+        if self.congestion.holds() {
+            return TaskStatus::Busy;
         }
-        cx.emit_batch(0, &mut batch);
-        cx.recycle(batch);
+        let max = self.burst.unwrap_or(cx.burst());
+        let mut count = 0;
+        for index in 0..self.held.len() {
+            count += self.receive(cx, index, max);
+        }
+        count += self.take_over(cx, max);
         if count > 0 {
             return TaskStatus::Busy;
         }
-        if queue.is_finished() {
+        if !self.held.is_empty() && self.held.iter().all(|held| held.queue.is_finished()) {
             if self.stop {
                 cx.stop();
             }
-            return TaskStatus::Asleep;
+            if self.incoming.is_empty() && self.outgoing.is_empty() {
+                return TaskStatus::Asleep;
+            }
         }
-        // Others may come before the one that the queue knows of: the task stays awake, and the timer ends the
+        if self.held.iter().any(|held| !held.barriers.is_empty()) {
+            return TaskStatus::Busy;
+        }
+        // Others may come before the one that a queue knows of: the task stays awake, and the timer ends the
         // worker's sleep.
-        if let Some(due) = queue.due_in_ns() {
+        if let Some(due) = self.held.iter().filter_map(|held| held.queue.due_in_ns()).min() {
             cx.set_timer(DUE_TIMER, cx.now_ns().saturating_add(due));
         }
         TaskStatus::Idle
@@ -161,13 +402,20 @@ impl Element for FromDevice {
     }
 
     fn settle(&mut self, cx: &mut Context) {
-        if let Some(queue) = &self.queue {
-            self.losses.count(cx, &queue.stats());
+        self.adopt();
+        for held in &mut self.held {
+            held.losses.count(cx, &held.queue.stats());
         }
     }
 
-    fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
-        self.queue.as_ref()?.wait_fd()
+    fn wait_fds<'a>(&'a self, fds: &mut Vec<BorrowedFd<'a>>) -> bool {
+        self.held.iter().all(|held| match held.queue.wait_fd() {
+            Some(fd) => {
+                fds.push(fd);
+                true
+            }
+            None => false,
+        })
     }
 
     fn handlers(&self) -> &'static [Handler] {
@@ -177,16 +425,33 @@ impl Element for FromDevice {
                 Handler::read("byte_count", Combine::Sum),
                 Handler::read("kernel_drops", Combine::Sum),
                 Handler::read("device", Combine::First),
+                Handler::read("queues", Combine::Join),
+                Handler::read("buckets", Combine::Join),
+                Handler::read("bucket_packets", Combine::Join),
+                Handler::read_write("hash", Combine::First),
+                Handler::read_write("prefixes", Combine::First),
+                Handler::write("move_queue"),
+                Handler::write("move_buckets"),
             ]
         }
     }
 
     fn read(&mut self, name: &str, _argument: &str) -> Result<String, String> {
-        let stats = self.queue.as_ref().map_or(QueueStats::default(), |queue| queue.stats());
+        self.adopt();
+        let stats = || self.held.iter().map(|held| (held.number, held.queue.stats()));
         Ok(match name {
-            "count" => stats.packets.to_string(),
-            "byte_count" => stats.bytes.to_string(),
-            "kernel_drops" => stats.count(Event::RingFull).to_string(),
+            "count" => stats().map(|(_, stats)| stats.packets).sum::<u64>().to_string(),
+            "byte_count" => stats().map(|(_, stats)| stats.bytes).sum::<u64>().to_string(),
+            "kernel_drops" => stats().map(|(_, stats)| stats.count(Event::RingFull)).sum::<u64>().to_string(),
+            "queues" => stats()
+                .map(|(number, stats)| {
+                    format!("{number} {} {} {}\n", self.worker, stats.packets, stats.bytes)
+                })
+                .collect(),
+            "buckets" => self.held.iter().map(Held::buckets_text).collect(),
+            "bucket_packets" => self.held.iter().map(Held::counts_text).collect(),
+            "hash" => format!("{} {}", self.rule.hash.fields, self.rule.hash.key),
+            "prefixes" => self.rule.prefixes_text(),
             _ => {
                 let info = self.port.info();
                 format!(
@@ -201,6 +466,31 @@ impl Element for FromDevice {
                 )
             }
         })
+    }
+
+    fn write(&mut self, _cx: &mut Context, name: &str, value: &str) -> Result<(), String> {
+        match name {
+            "move_queue" => self.move_queue(value),
+            "move_buckets" => self.move_buckets(value),
+            "hash" => {
+                let (fields, key) =
+                    value.trim().split_once(char::is_whitespace).unwrap_or((value.trim(), "0"));
+                let fields = fields.parse()?;
+                let key =
+                    key.trim().parse().map_err(|_| format!("expected a number as the key, got '{key}'"))?;
+                self.change_rule(|rule| {
+                    rule.hash = FlowHash { fields, key };
+                    Ok(())
+                })
+            }
+            _ => {
+                let [prefix, worker] = words(value, "PREFIX WORKER, or PREFIX - to forget it")?;
+                let prefix =
+                    prefix.parse().map_err(|_| format!("expected an IPv4 prefix, got '{prefix}'"))?;
+                let worker = if worker == "-" { None } else { Some(one_of(&self.processors, worker)?) };
+                self.change_rule(|rule| rule.set_prefix(prefix, worker))
+            }
+        }
     }
 }
 

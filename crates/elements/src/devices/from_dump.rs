@@ -73,9 +73,10 @@ fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
     if setup.is_check() {
         return Ok(Box::new(Unopened));
     }
-    let reader = match setup.copy().index {
-        0 => Some(PcapReader::open(&filename).map_err(|error| error.to_string())?),
-        _ => None,
+    let reader = if setup.works_here() {
+        Some(PcapReader::open(&filename).map_err(|error| error.to_string())?)
+    } else {
+        None
     };
     Ok(Box::new(FromDump {
         filename,
@@ -96,7 +97,7 @@ fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
 
 struct FromDump {
     filename: String,
-    /// `None` at the end of the file, and in every copy but the first.
+    /// `None` at the end of the file, and in every copy but one.
     reader: Option<PcapReader>,
     timing: bool,
     stop: bool,

@@ -81,8 +81,7 @@ fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
             ip(&["route", "add", "default", "via", &gateway.to_string(), "dev", &name])?;
         }
     }
-    let queue = port.take_rx(setup.copy().index)?;
-    Ok(Box::new(FromDevice::new(port, queue)))
+    Ok(Box::new(FromDevice::new(setup, port)?))
 }
 
 /// Runs iproute2's `ip`, as an administrator would.

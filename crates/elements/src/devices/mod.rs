@@ -2,13 +2,21 @@
 //!
 //! A configuration names a port ("eth0"); the program may say what the name stands for ([`PortNames`]), else it
 //! is the port's own spec. A port is opened once, by the first element that names it; each copy of the graph
-//! then takes its own queue: copy `w` the receive and the transmit queue `w`, the slow thread the last
-//! transmit queue.
+//! then takes its own queues, by the worker's roles: usually copy `w` the receive and the transmit queue `w`, the slow
+//! thread the last transmit queue. `spread` says who processes what a queue receives, `handover` brings packets from
+//! worker to worker.
 
+pub mod balance;
+mod congestion;
+#[cfg(feature = "dpdk")]
+mod dpdk;
 mod from_device;
 mod from_dump;
 mod from_host;
+mod handover;
 mod poll_device;
+mod spread;
+mod static_thread_sched;
 #[cfg(test)]
 mod testing;
 mod to_device;
@@ -17,6 +25,7 @@ mod to_host;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use graph::roles::Roles;
 use graph::setup::Shared;
 use graph::{Class, ConfigError, Setup};
 use ports::{OpenOptions, Port, PortInfo, QueueStats, RxQueue, TxQueue};
@@ -27,9 +36,18 @@ pub static CLASSES: &[&Class] = &[
     &from_dump::CLASS,
     &from_host::CLASS,
     &poll_device::CLASS,
+    &static_thread_sched::CLASS,
     &to_device::CLASS,
     &to_dump::CLASS,
     &to_host::CLASS,
+    #[cfg(feature = "dpdk")]
+    &dpdk::from_dpdk_device::CLASS,
+    #[cfg(feature = "dpdk")]
+    &dpdk::from_dpdk_ring::CLASS,
+    #[cfg(feature = "dpdk")]
+    &dpdk::to_dpdk_device::CLASS,
+    #[cfg(feature = "dpdk")]
+    &dpdk::to_dpdk_ring::CLASS,
 ];
 
 /// What the names of ports in a configuration stand for. The program puts one under [`PortNames::KEY`] into
@@ -92,9 +110,12 @@ impl OpenPort {
     fn open(setup: &Setup<'_>, key: &str, spec: &str) -> Result<Arc<Self>, ConfigError> {
         let shared: &Shared = setup.shared();
         shared.get_or_make(&Self::key(key), || {
-            let copy = setup.copy();
-            let options =
-                OpenOptions { rx_queues: copy.workers, tx_queues: copy.count(), ..OpenOptions::default() };
+            let roles = Roles::of(setup);
+            let options = OpenOptions {
+                rx_queues: roles.receive.len(),
+                tx_queues: roles.send.len() + usize::from(setup.copy().slow_thread),
+                ..OpenOptions::default()
+            };
             ports::open(spec, &options).map(Self::new).map_err(|error| ConfigError::new(error.to_string()))
         })
     }
@@ -105,14 +126,9 @@ impl OpenPort {
         port.set_promiscuous().map_err(|error| ConfigError::new(error.to_string()))
     }
 
-    /// Receive queue `queue`; `None` when the port has fewer.
-    fn take_rx(&self, queue: usize) -> Result<Option<Box<dyn RxQueue>>, ConfigError> {
-        if queue >= self.info.rx_queues {
-            return Ok(None);
-        }
+    fn take_rx(&self, queue: usize) -> Result<Box<dyn RxQueue>, ConfigError> {
         let mut port = self.port.lock().unwrap_or_else(PoisonError::into_inner);
         port.take_rx(queue)
-            .map(Some)
             .map_err(|error| ConfigError::new(format!("{error}; a port can be in one FromDevice only")))
     }
 

@@ -1,5 +1,5 @@
 //! =c
-//! ToDevice(DEVNAME, [I<keywords> BURST])
+//! ToDevice(DEVNAME, [I<keywords> BURST, TIMEOUT, BLOCKING])
 //!
 //! =s devices
 //! sends packets to a port
@@ -11,11 +11,16 @@
 //! Its input is agnostic. Pulled (behind a Queue), it takes packets when the port has room, so that the queue
 //! fills when the port is slow, as in Click. Pushed, it gathers what comes within a turn of the worker and
 //! sends it at once when BURST packets are there or the turn ends; when the port has no room the packets are
-//! dropped as "transmit queue full". Pushing is faster.
+//! dropped as "transmit queue full", or hold the receivers back (BLOCKING). Pushing is faster.
 //!
 //! Arguments are:
 //!
 //! BURST: packets sent at a time, 1 to 256. The router's burst by default.
+//!
+//! TIMEOUT: time that pushed packets may wait until there are BURST of them. 0 by default: they leave with the turn.
+//!
+//! BLOCKING: boolean. True: when the port has no room, this worker's FromDevices receive nothing until it has, and
+//! nothing is dropped here. False, the default: packets are dropped.
 //!
 //! Losses that the driver reports are counted as drops of this element.
 //!
@@ -25,6 +30,9 @@
 //! =h byte_count read-only
 //! Bytes sent.
 //!
+//! =h held_turns read-only
+//! Turns in which this element held the worker's receivers back (BLOCKING).
+//!
 //! =h device read-only
 //! The port: name, driver, link address, MTU, queues.
 //!
@@ -33,12 +41,18 @@
 //!
 //! =a FromDevice, ToDump, ToHost, Queue
 
+use std::collections::VecDeque;
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
+use graph::arguments::Interval;
+use graph::roles::Roles;
 use graph::{Class, Combine, ConfigError, Context, Element, Handler, Setup, TaskStatus};
-use packet::{Batch, MAX_BATCH};
-use ports::TxQueue;
+use packet::{Batch, MAX_BATCH, Packet};
+use ports::{QueueStats, TxQueue};
 
+use super::congestion::Congestion;
+use super::handover::{Incoming, Lanes, Outgoing};
 use super::{Losses, OpenPort, Unopened};
 
 pub(crate) static CLASS: Class = Class {
@@ -53,6 +67,8 @@ pub(crate) static CLASS: Class = Class {
 fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
     let name: String = setup.arguments.required("DEVNAME")?;
     let burst: Option<usize> = setup.arguments.keyword("BURST")?;
+    let timeout: Option<Interval> = setup.arguments.keyword("TIMEOUT")?;
+    let blocking = setup.arguments.keyword_or("BLOCKING", false)?;
     setup.arguments.finish()?;
     if let Some(burst) = burst.filter(|burst| !(1..=MAX_BATCH).contains(burst)) {
         return Err(format!("BURST: expected 1 to {MAX_BATCH} packets, got {burst}").into());
@@ -61,42 +77,115 @@ fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
         return Ok(Box::new(Unopened));
     }
     let port = OpenPort::of(setup, &name)?;
-    let queue = port.take_tx(setup.copy().index)?;
-    Ok(Box::new(ToDevice::new(port, queue, burst, setup.input_is_pull(0))))
+    let timeout_ns = timeout.map_or(0, |timeout| timeout.ns);
+    Ok(Box::new(ToDevice { burst, timeout_ns, blocking, ..ToDevice::new(setup, port)? }))
 }
 
 /// Turns for which pushed packets wait for room in the port before they are dropped.
 const PATIENCE_TURNS: u32 = 64;
 
+/// Packets that wait behind the first [`MAX_BATCH`] while the receivers of this worker are held back: bursts that were
+/// on their way through the graph when the port filled up.
+const BACKLOG: usize = 4096;
+
 pub(super) struct ToDevice {
     port: Arc<OpenPort>,
-    queue: Box<dyn TxQueue>,
+    exit: Exit,
+    /// Packets that other workers processed and this one sends.
+    incoming: Vec<Incoming>,
     burst: Option<usize>,
+    timeout_ns: u64,
+    blocking: bool,
     pulls: bool,
     /// Packets on their way to the port.
     waiting: Batch,
+    /// When the first of them came, while TIMEOUT lets them wait.
+    since_ns: u64,
+    /// With BLOCKING: packets behind them.
+    backlog: VecDeque<Packet>,
     stalled_turns: u32,
     losses: Losses,
+    congestion: Arc<Congestion>,
+    is_congested: bool,
+    held_turns: u64,
 }
 
-/// Timer: the queue has something to do by its own clock.
+/// Where packets leave this copy.
+enum Exit {
+    Queue(Box<dyn TxQueue>),
+    /// To the worker that sends.
+    Lane(Outgoing),
+}
+
+impl Exit {
+    #[inline]
+    fn send(&mut self, cx: &mut Context, batch: &mut Batch) -> usize {
+        match self {
+            Self::Queue(queue) => queue.send(cx.pool(), batch),
+            Self::Lane(lane) => {
+                let count = batch.len();
+                lane.send(batch);
+                count - batch.len()
+            }
+        }
+    }
+
+    fn stats(&self) -> QueueStats {
+        match self {
+            Self::Queue(queue) => queue.stats(),
+            Self::Lane(_) => QueueStats::default(),
+        }
+    }
+}
+
+/// Timers: the queue has something to do by its own clock; packets have waited long enough.
 const DUE_TIMER: u32 = 0;
+const BURST_TIMER: u32 = 1;
 
 impl ToDevice {
-    pub(super) fn new(
-        port: Arc<OpenPort>,
-        queue: Box<dyn TxQueue>,
-        burst: Option<usize>,
-        pulls: bool,
-    ) -> Self {
-        let waiting = Batch::new();
-        Self { port, queue, burst, pulls, waiting, stalled_turns: 0, losses: Losses::default() }
+    pub(super) fn new(setup: &Setup<'_>, port: Arc<OpenPort>) -> Result<Self, ConfigError> {
+        let roles = Roles::of(setup);
+        let copy = setup.copy();
+        let sender = |worker: usize| setup.bound_worker().unwrap_or_else(|| roles.sender(worker));
+        let lanes = Lanes::of(setup, "transmit");
+        let taken = || ConfigError::new("the way to the worker that sends is taken already");
+        let (exit, incoming) = if copy.is_slow() {
+            (Exit::Queue(port.take_tx(roles.send.len())?), Vec::new())
+        } else if sender(copy.index) == copy.index {
+            let queue = roles.send.iter().position(|&worker| worker == copy.index).ok_or_else(|| {
+                ConfigError::new(format!("worker {} sends nothing in this mode", copy.index))
+            })?;
+            let others =
+                (0..copy.workers).filter(|&worker| worker != copy.index && sender(worker) == copy.index);
+            let incoming = others.filter_map(|worker| lanes.incoming(worker, copy.index)).collect();
+            (Exit::Queue(port.take_tx(queue)?), incoming)
+        } else {
+            let lane = lanes.outgoing(setup, copy.index, sender(copy.index));
+            (Exit::Lane(lane.ok_or_else(taken)?), Vec::new())
+        };
+        Ok(Self {
+            port,
+            exit,
+            incoming,
+            burst: None,
+            timeout_ns: 0,
+            blocking: false,
+            pulls: setup.input_is_pull(0),
+            waiting: Batch::new(),
+            since_ns: 0,
+            backlog: VecDeque::new(),
+            stalled_turns: 0,
+            losses: Losses::default(),
+            congestion: Congestion::of(setup),
+            is_congested: false,
+            held_turns: 0,
+        })
     }
 
     /// Sends what waits; whether the port took anything.
     #[inline]
     fn send(&mut self, cx: &mut Context) -> bool {
-        let sent = self.queue.send(cx.pool(), &mut self.waiting);
+        let sent = self.exit.send(cx, &mut self.waiting);
         if sent > 0 {
             self.stalled_turns = 0;
         }
@@ -105,18 +194,79 @@ impl ToDevice {
 
     /// Nothing to send: lets the queue push out what waits inside, and has itself woken when more is due.
     fn rest(&mut self, cx: &mut Context) -> TaskStatus {
-        self.queue.flush(cx.pool());
-        if let Some(due) = self.queue.due_in_ns() {
-            cx.set_timer(DUE_TIMER, cx.now_ns().saturating_add(due));
+        if let Exit::Queue(queue) = &mut self.exit {
+            queue.flush(cx.pool());
+            if let Some(due) = queue.due_in_ns() {
+                cx.set_timer(DUE_TIMER, cx.now_ns().saturating_add(due));
+            }
         }
-        TaskStatus::Asleep
+        if self.incoming.is_empty() { TaskStatus::Asleep } else { TaskStatus::Idle }
+    }
+
+    /// Takes what other workers processed, as far as there is room.
+    #[inline]
+    fn take_over(&mut self, burst: usize) {
+        let mut left = burst.saturating_sub(self.waiting.len());
+        // The first in turn is another one each time, so that none starves.
+        if !self.incoming.is_empty() {
+            self.incoming.rotate_left(1);
+        }
+        for incoming in &mut self.incoming {
+            incoming.turn();
+            left -= incoming.take(&mut self.waiting, left);
+        }
+    }
+
+    /// Packets for which there is no room: they wait and the receivers with them, or they are dropped.
+    #[cold]
+    fn overflow(&mut self, cx: &mut Context, batch: &mut Batch) {
+        if !self.blocking {
+            return cx.drop_batch(batch, "transmit queue full");
+        }
+        if !self.is_congested {
+            self.is_congested = true;
+            self.congestion.begin();
+        }
+        let mut count = BACKLOG.saturating_sub(self.backlog.len()).min(batch.len());
+        let mut surplus = cx.spare_batch();
+        for packet in batch.drain() {
+            if count > 0 {
+                self.backlog.push_back(packet);
+                count -= 1;
+            } else {
+                surplus.push(packet);
+            }
+        }
+        cx.drop_batch(&mut surplus, "transmit queue full");
+        cx.recycle(surplus);
+    }
+
+    /// Brings packets from the backlog forward, and lets the receivers go on when it is empty.
+    #[cold]
+    fn relieve(&mut self) {
+        while self.waiting.room() > 0
+            && let Some(packet) = self.backlog.pop_front()
+        {
+            self.waiting.push(packet);
+        }
+        if self.backlog.is_empty() {
+            self.is_congested = false;
+            self.congestion.end();
+        } else {
+            self.held_turns += 1;
+        }
     }
 }
 
 impl Element for ToDevice {
     fn initialise(&mut self, cx: &mut Context) -> Result<(), String> {
-        self.queue.prepare(cx.pool()).map_err(|error| error.to_string())?;
-        if self.pulls {
+        if let Exit::Queue(queue) = &mut self.exit {
+            queue.prepare(cx.pool()).map_err(|error| error.to_string())?;
+        }
+        if self.blocking {
+            self.backlog.reserve(BACKLOG);
+        }
+        if self.pulls || !self.incoming.is_empty() {
             cx.wake();
         }
         Ok(())
@@ -124,23 +274,34 @@ impl Element for ToDevice {
 
     fn push(&mut self, cx: &mut Context, _input: usize, batch: &mut Batch) {
         let burst = self.burst.unwrap_or(cx.burst());
-        if self.waiting.is_empty() && batch.len() >= burst {
-            // A whole burst: nothing to gather.
-            self.queue.send(cx.pool(), batch);
+        if self.is_congested {
+            return self.overflow(cx, batch);
+        }
+        if self.waiting.is_empty() {
+            if batch.len() >= burst {
+                // A whole burst: nothing to gather.
+                self.exit.send(cx, batch);
+            }
+            self.since_ns = cx.now_ns();
         }
         batch.move_front(&mut self.waiting, MAX_BATCH);
         if self.waiting.len() >= burst {
             self.send(cx);
             batch.move_front(&mut self.waiting, MAX_BATCH);
         }
-        cx.drop_batch(batch, "transmit queue full");
+        if !batch.is_empty() {
+            self.overflow(cx, batch);
+        }
         // Packets may wait here, or in the queue for its flush.
         cx.wake();
     }
 
     fn task(&mut self, cx: &mut Context) -> TaskStatus {
+        let burst = self.burst.unwrap_or(cx.burst());
+        if !self.incoming.is_empty() {
+            self.take_over(burst);
+        }
         if self.pulls && self.waiting.is_empty() {
-            let burst = self.burst.unwrap_or(cx.burst());
             cx.pull(0, &mut self.waiting, burst);
             if self.waiting.is_empty() {
                 let status = self.rest(cx);
@@ -150,15 +311,29 @@ impl Element for ToDevice {
         if self.waiting.is_empty() {
             return self.rest(cx);
         }
-        if self.send(cx) {
+        if self.timeout_ns > 0 && !self.pulls && self.waiting.len() < burst {
+            let due = self.since_ns + self.timeout_ns;
+            if cx.now_ns() < due {
+                cx.set_timer(BURST_TIMER, due);
+                return self.rest(cx);
+            }
+        }
+        let sent = self.send(cx);
+        if self.is_congested {
+            self.relieve();
             return TaskStatus::Busy;
         }
-        self.queue.flush(cx.pool());
+        if sent {
+            return TaskStatus::Busy;
+        }
+        if let Exit::Queue(queue) = &mut self.exit {
+            queue.flush(cx.pool());
+        }
         if self.pulls {
             return TaskStatus::Idle;
         }
         self.stalled_turns += 1;
-        if self.stalled_turns > PATIENCE_TURNS {
+        if self.stalled_turns > PATIENCE_TURNS && !self.blocking {
             self.stalled_turns = 0;
             cx.drop_batch(&mut self.waiting, "transmit queue full");
         }
@@ -169,8 +344,13 @@ impl Element for ToDevice {
         cx.wake();
     }
 
+    fn wait_fds<'a>(&'a self, _fds: &mut Vec<BorrowedFd<'a>>) -> bool {
+        // Awake for what other workers bring, who wake this one; what waits for room in the port is looked at again.
+        !self.incoming.is_empty() && self.waiting.is_empty()
+    }
+
     fn settle(&mut self, cx: &mut Context) {
-        self.losses.count(cx, &self.queue.stats());
+        self.losses.count(cx, &self.exit.stats());
     }
 
     fn handlers(&self) -> &'static [Handler] {
@@ -178,16 +358,18 @@ impl Element for ToDevice {
             &[
                 Handler::read("count", Combine::Sum),
                 Handler::read("byte_count", Combine::Sum),
+                Handler::read("held_turns", Combine::Sum),
                 Handler::read("device", Combine::First),
             ]
         }
     }
 
     fn read(&mut self, name: &str, _argument: &str) -> Result<String, String> {
-        let stats = self.queue.stats();
+        let stats = self.exit.stats();
         Ok(match name {
             "count" => stats.packets.to_string(),
             "byte_count" => stats.bytes.to_string(),
+            "held_turns" => self.held_turns.to_string(),
             _ => {
                 let info = self.port.info();
                 format!("{} driver {} address {} mtu {}", info.name, info.driver, info.mac, info.mtu)

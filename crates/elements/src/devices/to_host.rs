@@ -40,8 +40,7 @@ fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
         return Ok(Box::new(Unopened));
     }
     let port = OpenPort::of_host(setup, &name, &[])?;
-    let queue = port.take_tx(setup.copy().index)?;
-    Ok(Box::new(ToDevice::new(port, queue, None, setup.input_is_pull(0))))
+    Ok(Box::new(ToDevice::new(setup, port)?))
 }
 
 #[cfg(test)]

@@ -114,6 +114,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use graph::arguments::{Interval, Raw};
+use graph::runs::{Departure, Ordinary, Step};
 use graph::{Class, Combine, ConfigError, Context, Element, FromArgument, Handler, Setup, Verdict};
 use ipnet::Ipv4Net;
 use packet::wire::arp::ArpRepr;
@@ -472,6 +473,27 @@ impl Element for ArpQuerier {
         self.now_ns = cx.now_ns();
         cx.set_timer(TICK, self.now_ns + SECOND_NS);
         Ok(())
+    }
+
+    fn ordinary(&self) -> Option<Ordinary> {
+        Ordinary::steps([Step::Finish])
+    }
+
+    /// An ordinary packet goes to a known neighbour.
+    fn finish(&mut self, departure: &mut Departure, packets: &mut [Packet], now_ns: u64) -> bool {
+        if self.table.generation() != self.seen || self.ip.is_unspecified() {
+            return false;
+        }
+        let cache = &self.cache;
+        let encapsulate = |packet: &mut Packet| Self::encapsulate(cache, packet, now_ns);
+        let take_back = |packet: &mut Packet| {
+            packet.strip(HEADER_LEN);
+        };
+        let done = departure.apply_and(packets, encapsulate, take_back);
+        if done {
+            self.now_ns = now_ns;
+        }
+        done
     }
 
     fn push(&mut self, cx: &mut Context, input: usize, batch: &mut Batch) {

@@ -27,12 +27,5 @@ pub(super) fn parts(header: &[u8; HEADER_LEN]) -> (MacAddr, MacAddr, u16) {
 /// Puts `header` before the packet, as its link header; false, and no change, without room.
 #[inline(always)]
 pub(super) fn prepend(packet: &mut Packet, header: &[u8; HEADER_LEN]) -> bool {
-    match packet.prepend(HEADER_LEN).and_then(|data| data.first_chunk_mut::<HEADER_LEN>()) {
-        Some(place) => {
-            *place = *header;
-            packet.set_link_header(0);
-            true
-        }
-        None => false,
-    }
+    packet.prepend_link_header(header)
 }

@@ -21,6 +21,7 @@
 //!
 //! =a Classifier, DropBroadcasts
 
+use graph::runs::{Ordinary, Step};
 use graph::{Class, Combine, Context, Element, FromArgument, Handler, Verdict};
 use packet::wire::ethernet::{HEADER_LEN, MacAddr};
 use packet::{Batch, PacketType};
@@ -62,6 +63,21 @@ fn word(address: MacAddr) -> u64 {
 }
 
 impl Element for HostEtherFilter {
+    /// An ordinary packet is addressed to us.
+    fn ordinary(&self) -> Option<Ordinary> {
+        if self.drop_own {
+            return None;
+        }
+        let [a, b, c, d, e, f] = self.own.0;
+        let offset = self.offset;
+        Ordinary::steps([
+            Step::AtLeast(offset + HEADER_LEN),
+            Step::Match { offset, mask: u32::MAX, value: u32::from_be_bytes([a, b, c, d]) },
+            Step::Match { offset: offset + 4, mask: 0xffff_0000, value: u32::from_be_bytes([e, f, 0, 0]) },
+            Step::SetType(PacketType::Host),
+        ])
+    }
+
     fn process(&mut self, cx: &mut Context, batch: &mut Batch) {
         let own = word(self.own);
         let &mut Self { drop_own, drop_other, offset, .. } = self;

@@ -57,8 +57,9 @@
 
 use std::cell::Cell;
 
+use graph::runs::{IpCheck, Ordinary, Step};
 use graph::{Class, ConfigError, Context, Element, FromArgument, Handler, Setup};
-use packet::{Batch, Packet, checksum};
+use packet::{Batch, Packet, PlainHeader, checksum};
 
 use super::addresses::{AddressList, InterfaceList};
 use super::rejects::Rejects;
@@ -134,11 +135,7 @@ pub(super) fn make(setup: &mut Setup<'_>, checksum: bool) -> Result<Box<dyn Elem
     }
     arguments.finish()?;
     Ok(Box::new(CheckIPHeader {
-        rules: Rules {
-            offset,
-            checksum_mask: if checksum { 0xffff } else { 0 },
-            sources: Sources::new(bad, good),
-        },
+        rules: Rules { offset, checksum, sources: Sources::new(bad, good) },
         rejects: Rejects::new(name, "IP", &REASONS, verbose, details),
     }))
 }
@@ -175,8 +172,8 @@ impl Sources {
 
 struct Rules {
     offset: usize,
-    /// All ones when the checksum counts, else zero.
-    checksum_mask: u16,
+    /// Whether the checksum counts.
+    checksum: bool,
     sources: Sources,
 }
 
@@ -191,17 +188,17 @@ impl Rules {
         // RFC 1812, 5.2.2 (1): "The packet length reported by the Link Layer must be large enough to hold the
         // minimum length legal IP datagram (20 bytes)."
         let Some(header) = bytes.first_chunk::<20>() else { return Err(Flaw::Tiny) };
-        let total = usize::from(u16::from_be_bytes([header[2], header[3]]));
-        let destination = u32::from_be_bytes([header[16], header[17], header[18], header[19]]);
-        let ordinary = (header[0] == 0x45)
+        let plain = PlainHeader::new(header);
+        let total = plain.total_length();
+        let ordinary = plain.is_plain()
             & (total >= 20)
             & (total <= bytes.len())
-            & ((checksum::ipv4_header_sum_20(header) ^ 0xffff) & self.checksum_mask == 0)
-            & !self.sources.is_suspect(header[15]);
+            & (!self.checksum | plain.checksum_is_right())
+            & !self.sources.is_suspect(plain.source_last_octet());
         let header_len = if ordinary { 20 } else { self.check_in_order(bytes, header, total)? };
         packet.set_network_and_transport_header(self.offset, header_len);
         packet.truncate(self.offset + total);
-        packet.annotations_mut().set_destination_ip(destination);
+        packet.annotations_mut().set_destination_ip(plain.destination());
         Ok(())
     }
 
@@ -226,7 +223,7 @@ impl Rules {
         }
         // RFC 1812, 5.2.2 (2): "The IP checksum must be correct."
         let whole = bytes.get(..header_len).ok_or(Flaw::Length)?;
-        if self.checksum_mask != 0 && !checksum::ipv4_header_valid(whole) {
+        if self.checksum && !checksum::ipv4_header_valid(whole) {
             return Err(Flaw::Checksum);
         }
         // RFC 1812, 5.3.7: "A router SHOULD NOT forward any packet that has an invalid IP source address"; a
@@ -246,6 +243,16 @@ struct CheckIPHeader {
 }
 
 impl Element for CheckIPHeader {
+    /// The header of an ordinary packet has no options, and a source that cannot be a bad one.
+    fn ordinary(&self) -> Option<Ordinary> {
+        let Rules { offset, checksum, sources } = &self.rules;
+        Ordinary::steps([Step::CheckIp(IpCheck {
+            offset: *offset,
+            checksum: *checksum,
+            suspect_octets: sources.last_octets,
+        })])
+    }
+
     fn process(&mut self, cx: &mut Context, batch: &mut Batch) {
         let Self { rules, rejects } = self;
         let flaw = Cell::new(Flaw::Tiny);
@@ -428,7 +435,7 @@ mod tests {
             if let Some(source) = bytes.get(12..16).filter(|_| listed) {
                 bad.push(u32::from_be_bytes(source.try_into().unwrap()));
             }
-            let rules = Rules { offset: 0, checksum_mask: 0xffff, sources: Sources::new(bad, Vec::new()) };
+            let rules = Rules { offset: 0, checksum: true, sources: Sources::new(bad, Vec::new()) };
             let expected = match bytes.first_chunk::<20>() {
                 None => Err(Flaw::Tiny),
                 Some(header) => {

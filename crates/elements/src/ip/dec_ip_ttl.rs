@@ -35,8 +35,9 @@
 
 use std::cell::Cell;
 
+use graph::runs::{Ordinary, Step};
 use graph::{Class, Combine, ConfigError, Context, Element, FromArgument, Handler, Setup};
-use packet::{Batch, Packet};
+use packet::{Batch, Packet, checksum};
 
 pub(crate) static CLASS: Class = Class {
     name: "DecIPTTL",
@@ -77,13 +78,7 @@ fn decrement(packet: &mut Packet) -> Result<(), Flaw> {
     if header[8] <= 1 {
         return Err(Flaw::Expired);
     }
-    header[8] -= 1;
-    // RFC 1624, equation 3: HC' = ~(~HC + ~m + m'). The word m holds the time to live in its high half, so
-    // m' = m - 0x0100, and ~m + m' is 0xfeff whatever m is. One add, one carry, no look at m.
-    let check = u16::from_be_bytes([header[10], header[11]]);
-    let (sum, carry) = (!check).overflowing_add(0xfeff);
-    let check = !(sum + u16::from(carry));
-    header[10..12].copy_from_slice(&check.to_be_bytes());
+    checksum::decrement_ttl(header);
     Ok(())
 }
 
@@ -92,6 +87,14 @@ fn is_multicast(packet: &Packet) -> bool {
 }
 
 impl Element for DecIPTTL {
+    fn ordinary(&self) -> Option<Ordinary> {
+        match (self.active, self.multicast) {
+            (false, _) => Ordinary::steps([]),
+            (true, true) => Ordinary::steps([Step::DecrementTtl]),
+            (true, false) => None,
+        }
+    }
+
     fn process(&mut self, cx: &mut Context, batch: &mut Batch) {
         if !self.active {
             return;

@@ -18,6 +18,7 @@
 //!
 //! =a FromDevice, HostEtherFilter
 
+use graph::runs::{Ordinary, Step};
 use graph::{Class, Combine, Context, Element, Handler, Verdict};
 use packet::{Batch, PacketType};
 
@@ -39,6 +40,10 @@ struct DropBroadcasts {
 }
 
 impl Element for DropBroadcasts {
+    fn ordinary(&self) -> Option<Ordinary> {
+        Ordinary::steps([Step::NotBroadcast])
+    }
+
     fn process(&mut self, cx: &mut Context, batch: &mut Batch) {
         let before = batch.len();
         cx.filter(batch, |packet| match packet.packet_type() {

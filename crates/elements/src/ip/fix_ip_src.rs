@@ -13,6 +13,7 @@
 
 use std::net::Ipv4Addr;
 
+use graph::runs::{Ordinary, Step};
 use graph::{Class, Context, Element};
 use packet::{Batch, Packet, checksum};
 
@@ -49,6 +50,10 @@ impl FixIPSrc {
 }
 
 impl Element for FixIPSrc {
+    fn ordinary(&self) -> Option<Ordinary> {
+        Ordinary::steps([Step::SourceStays])
+    }
+
     fn process(&mut self, _cx: &mut Context, batch: &mut Batch) {
         for packet in batch.packets_mut() {
             if packet.annotations().fix_source() {

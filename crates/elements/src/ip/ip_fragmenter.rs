@@ -37,6 +37,7 @@
 //!
 //! =a ICMPError, IPReassembler
 
+use graph::runs::{Ordinary, Step};
 use graph::{Class, Combine, ConfigError, Context, Element, Handler, Setup};
 use packet::wire::ipv4::MAX_HEADER_LEN;
 use packet::wire::ipv4_option::kind as option_kind;
@@ -237,6 +238,10 @@ impl IPFragmenter {
 }
 
 impl Element for IPFragmenter {
+    fn ordinary(&self) -> Option<Ordinary> {
+        Ordinary::steps([Step::AtMost(self.mtu)])
+    }
+
     fn push(&mut self, cx: &mut Context, _input: usize, batch: &mut Batch) {
         let mtu = self.mtu;
         if batch.packets().iter().all(|packet| packet.network().is_some_and(|bytes| bytes.len() <= mtu)) {

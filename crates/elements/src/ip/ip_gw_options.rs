@@ -30,6 +30,7 @@
 
 use std::net::Ipv4Addr;
 
+use graph::runs::{Ordinary, Step};
 use graph::{Class, Combine, ConfigError, Context, Element, Handler, Setup, Verdict};
 use packet::wire::ipv4_option::kind as option_kind;
 use packet::{Batch, Packet, checksum};
@@ -243,6 +244,10 @@ impl IPGWOptions {
 }
 
 impl Element for IPGWOptions {
+    fn ordinary(&self) -> Option<Ordinary> {
+        Ordinary::steps([Step::NoOptions])
+    }
+
     fn process(&mut self, cx: &mut Context, batch: &mut Batch) {
         // One byte of a packet tells that there is nothing to do.
         if batch.packets().iter().all(is_plain) {

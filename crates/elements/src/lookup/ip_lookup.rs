@@ -237,6 +237,7 @@ impl<A: Family> Element for IpLookup<A> {
             0 if difference == 0 => {}
             NO_OUTPUT if difference == 0 => cx.drop_batch(batch, "no route"),
             output if difference == 0 => cx.emit_batch(usize::from(output), batch),
+            _ if !outputs.contains(&NO_OUTPUT) => cx.scatter(batch, outputs),
             _ => {
                 for (packet, &output) in batch.drain().zip(&*outputs) {
                     match output {

@@ -124,7 +124,7 @@ fn router(text: &str, workers: usize) -> Router {
     let flat = flat.unwrap_or_else(|| panic!("{}", diagnostics.render(false)));
     let pool = PoolOptions { frames: 256, ..PoolOptions::default() };
     let graph = GraphOptions { pool, ..GraphOptions::default() };
-    let options = RouterOptions { workers, graph, slow_pool: pool, pin: false };
+    let options = RouterOptions { workers, graph, slow_pool: pool, ..RouterOptions::default() };
     let control = Control::new(|_: &str| {});
     let mut router = Router::build(Arc::new(flat), &registry, &Shared::default(), &options, control).unwrap();
     router.start().unwrap();

@@ -13,6 +13,7 @@
 //! =a PaintTee, PaintSwitch, CheckPaint
 
 use graph::arguments::AnnotationByte;
+use graph::runs::{Ordinary, Step};
 use graph::{Class, Combine, ConfigError, Context, Element, FromArgument, Handler, Setup};
 use packet::{Annotations, Batch, Packet};
 
@@ -56,6 +57,10 @@ impl Colour {
 struct Paint(Colour);
 
 impl Element for Paint {
+    fn ordinary(&self) -> Option<Ordinary> {
+        Ordinary::steps([Step::SetAnnotation { place: self.0.place, value: self.0.colour }])
+    }
+
     fn process(&mut self, _cx: &mut Context, batch: &mut Batch) {
         for packet in batch.packets_mut() {
             packet.annotations_mut().bytes_mut()[self.0.place] = self.0.colour;

@@ -14,6 +14,7 @@
 //!
 //! =a Paint, CheckPaint, Tee, ICMPError
 
+use graph::runs::{Ordinary, Step};
 use graph::{Class, Context, Element, Handler};
 use packet::Batch;
 
@@ -31,6 +32,11 @@ pub(crate) static CLASS: Class = Class {
 struct PaintTee(Colour);
 
 impl Element for PaintTee {
+    /// No copy is made of an ordinary packet.
+    fn ordinary(&self) -> Option<Ordinary> {
+        Ordinary::steps([Step::AnnotationIsNot { place: self.0.place, value: self.0.colour }])
+    }
+
     fn process(&mut self, cx: &mut Context, batch: &mut Batch) {
         for packet in batch.packets() {
             if self.0.is_on(packet) {

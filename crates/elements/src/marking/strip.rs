@@ -14,6 +14,7 @@
 //!
 //! =a Unstrip, StripToNetworkHeader, Truncate
 
+use graph::runs::{Ordinary, Step};
 use graph::{Class, Context, Element};
 use packet::Batch;
 
@@ -35,6 +36,10 @@ struct Strip {
 }
 
 impl Element for Strip {
+    fn ordinary(&self) -> Option<Ordinary> {
+        Ordinary::steps([Step::Strip(self.length)])
+    }
+
     fn process(&mut self, _cx: &mut Context, batch: &mut Batch) {
         for packet in batch.packets_mut() {
             if !packet.strip(self.length) {

@@ -75,7 +75,7 @@ fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
         limit: u64::try_from(limit).ok(),
         active,
         stop,
-        works_here: setup.copy().index == 0,
+        works_here: setup.works_here(),
         pushes: !setup.output_is_pull(0),
         count: 0,
         finished: false,

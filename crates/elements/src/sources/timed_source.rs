@@ -59,7 +59,7 @@ pub(crate) static CLASS: Class = Class {
             limit: u64::try_from(limit).ok(),
             active,
             stop,
-            works_here: setup.copy().index == 0,
+            works_here: setup.works_here(),
             waits: false,
             count: 0,
         }))

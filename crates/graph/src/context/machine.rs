@@ -7,6 +7,7 @@ use packet::{Batch, cycles};
 
 use super::{CLOSED, Context, ElementStats, End, Pending};
 use crate::element::{Element, TaskStatus};
+use crate::runs::{self, Run};
 
 /// Most hops that the packets of one task run may make: beyond, they circle.
 const MOST_HOPS: u32 = 1 << 20;
@@ -16,6 +17,14 @@ const TIMED_SHARE: u32 = 16;
 
 /// A stay in an element that took longer was interrupted: the kernel gave the CPU to somebody else.
 const INTERRUPTED_CYCLES: u64 = 1_000_000;
+
+/// The cycles since `mark`, which is now; none when the thread was interrupted meanwhile.
+#[inline(always)]
+fn lap(mark: &mut u64) -> u64 {
+    let now = cycles::now();
+    let spent = now.wrapping_sub(std::mem::replace(mark, now));
+    if spent < INTERRUPTED_CYCLES { spent } else { 0 }
+}
 
 impl Context {
     pub(crate) fn enter<R>(
@@ -49,6 +58,8 @@ impl Context {
 
     /// Carries one batch on until it ends or falls apart.
     fn follow(&mut self, mut to: End, mut batch: Batch) {
+        // Length of the batch when a run last refused it: it is the same batch until it is shorter.
+        let mut refused = 0;
         loop {
             self.hops += 1;
             if self.hops > MOST_HOPS {
@@ -58,6 +69,23 @@ impl Context {
                 return;
             }
             let count = batch.len() as u64;
+            if let Some(run) = self.slots[to.element as usize].run
+                && to.port == 0
+                && batch.len() != refused
+            {
+                let run = &mut self.runs[run as usize];
+                if run.apply(&mut self.slots, self.clock.now_ns(), &mut batch) {
+                    run.packets += count;
+                    run.batches += 1;
+                    to = run.exit;
+                    if self.timed {
+                        run.timed_packets += count;
+                        run.timed_cycles += lap(&mut self.mark);
+                    }
+                    continue;
+                }
+                refused = batch.len();
+            }
             let slot = &mut self.slots[to.element as usize];
             slot.packets += count;
             slot.batches += 1;
@@ -110,7 +138,7 @@ impl Context {
     pub(super) fn close_outputs(&mut self) {
         if !self.emitted.is_empty() {
             for pending in &self.emitted {
-                self.open[pending.output as usize] = CLOSED;
+                self.open[pending.output] = CLOSED;
             }
         }
     }
@@ -119,7 +147,7 @@ impl Context {
     #[inline]
     fn finish_emission(&mut self) {
         while let Some(pending) = self.emitted.pop() {
-            self.open[pending.output as usize] = CLOSED;
+            self.open[pending.output] = CLOSED;
             self.stack.push(pending);
         }
     }
@@ -128,12 +156,8 @@ impl Context {
     #[inline(always)]
     pub(super) fn charge(&mut self, element: u32) {
         if self.timed {
-            let now = cycles::now();
-            let spent = now.wrapping_sub(self.mark);
-            if spent < INTERRUPTED_CYCLES {
-                self.slots[element as usize].timed_cycles += spent;
-            }
-            self.mark = now;
+            let spent = lap(&mut self.mark);
+            self.slots[element as usize].timed_cycles += spent;
         }
     }
 
@@ -173,9 +197,11 @@ impl Context {
             // A look that found nothing is no packet's cost.
             self.mark = cycles::now();
         }
-        self.finish_emission();
-        self.work_off();
-        self.current = index;
+        if emitted {
+            self.finish_emission();
+            self.work_off();
+            self.current = index;
+        }
         if status != TaskStatus::Asleep {
             self.wake_element(index);
         }
@@ -232,8 +258,37 @@ impl Context {
         worked
     }
 
+    /// Makes runs of the elements as they are now; with `fused` false there are none.
+    pub(crate) fn find_runs(&mut self, fused: bool) {
+        for index in 0..self.slots.len() {
+            let ElementStats { packets, batches, cycles, .. } = self.in_runs(index);
+            let slot = &mut self.slots[index];
+            slot.packets += packets;
+            slot.batches += batches;
+            // As if all of them had been timed.
+            slot.timed_packets += packets;
+            slot.timed_cycles += cycles as u64;
+        }
+        self.runs = if fused { runs::find(&mut self.slots) } else { Vec::new() };
+        if !fused {
+            self.slots.iter_mut().for_each(|slot| slot.run = None);
+        }
+    }
+
+    /// What the element in `slot` did as part of runs.
+    fn in_runs(&self, slot: usize) -> ElementStats {
+        let mut stats = ElementStats::default();
+        for run in self.runs.iter().filter(|run| run.has(slot)) {
+            stats.packets += run.packets;
+            stats.batches += run.batches;
+            stats.cycles += run.cycles_each();
+        }
+        stats
+    }
+
     /// What the element in `slot` did so far.
     pub(crate) fn stats(&self, slot: usize) -> ElementStats {
+        let in_runs = self.in_runs(slot);
         let slot = &self.slots[slot];
         // Packets were timed as they came, so their share among all is the share of the time that was measured.
         let scale = if slot.timed_packets > 0 {
@@ -242,9 +297,9 @@ impl Context {
             f64::from(TIMED_SHARE)
         };
         ElementStats {
-            packets: slot.packets,
-            batches: slot.batches,
-            cycles: slot.timed_cycles as f64 * scale,
+            packets: slot.packets + in_runs.packets,
+            batches: slot.batches + in_runs.batches,
+            cycles: slot.timed_cycles as f64 * scale + in_runs.cycles,
             drops: slot.drops.clone(),
         }
     }
@@ -258,5 +313,6 @@ impl Context {
             slot.timed_cycles = 0;
             slot.drops.clear();
         }
+        self.runs.iter_mut().for_each(Run::reset);
     }
 }

@@ -34,6 +34,8 @@ pub(crate) struct Slot {
     pub(crate) listeners: Box<[u32]>,
     /// Elements upstream that tell when they have packets; `None` when a source upstream never tells.
     pub(crate) notifiers: Option<Box<[u32]>>,
+    /// The number of the run that begins here.
+    pub(crate) run: Option<u32>,
     pub(super) signal: bool,
     pub(super) scheduled: bool,
     pub(super) timers: Vec<Timer>,
@@ -52,6 +54,7 @@ impl Slot {
             inputs: vec![None; inputs].into(),
             listeners: Box::new([]),
             notifiers: None,
+            run: None,
             signal: false,
             scheduled: false,
             timers: Vec::new(),

@@ -6,6 +6,10 @@
 //!
 //! **The kernel is there too**: it gets every packet as well. An interface that a router owns wants no addresses.
 //!
+//! **An interface that vanishes** takes its sockets' purpose with it. A queue that receives nothing, or cannot send,
+//! looks for the interface five times a second, opens a socket on the new one, and goes on; until then packets to send
+//! are dropped and counted.
+//!
 //! **Checksums.** A sender on the same host (over veth) leaves TCP and UDP checksums to hardware that does not exist;
 //! such packets are completed on receipt, with the positions that the kernel gives in a virtio header. Frames that a
 //! segmentation offload made longer than the MTU are dropped and counted: no interface could send them on.
@@ -17,7 +21,8 @@ mod tx;
 
 use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use crate::af_packet::ring::{Ring, RingKind};
 use crate::af_packet::rx::AfPacketRx;
@@ -27,15 +32,109 @@ use crate::{Handout, OpenOptions, Port, PortError, PortInfo, RxQueue, Spec, TxQu
 
 const DEFAULT_SLOTS: u64 = 2_048;
 /// Bytes of an Ethernet header.
-const ETHERNET_BYTES: usize = 14;
+pub(crate) const ETHERNET_BYTES: usize = 14;
+/// The type of frames with a VLAN tag, which may be longer, in network byte order (IEEE 802.1Q).
+pub(crate) const VLAN_TYPE: [u8; 2] = [0x81, 0x00];
 
 /// An interface, and the lock on it, shared by the port and its queues.
 #[derive(Debug)]
-struct Shared {
-    name: String,
-    interface: Interface,
-    warn: fn(&str),
+pub(crate) struct Claim {
+    pub(crate) name: String,
+    pub(crate) interface: Interface,
+    pub(crate) warn: fn(&str),
     _lock: InterfaceLock,
+    /// What the user was told of last, so that it is said once.
+    told: Mutex<String>,
+    /// The group of the receive sockets, with the index of the interface that it is on.
+    fanout: Mutex<Option<(i32, u16)>>,
+    /// While this socket is there the interface with this index is promiscuous.
+    promiscuous: Mutex<Option<(i32, OwnedFd)>>,
+}
+
+/// How often a queue whose interface is gone looks for it, and an idle one whether it is still there.
+pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(200);
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Claim {
+    /// Takes an interface that has to be there, Ethernet, and up.
+    pub(crate) fn of(name: &str, warn: fn(&str)) -> Result<Self, PortError> {
+        let interface = Interface::existing(name)?;
+        interface.mac()?;
+        if !interface.is_up()? {
+            return Err(PortError::InterfaceDown { name: name.to_owned() });
+        }
+        let lock = InterfaceLock::take(name)?;
+        Ok(Self {
+            name: name.to_owned(),
+            interface,
+            warn,
+            _lock: lock,
+            told: Mutex::default(),
+            fanout: Mutex::default(),
+            promiscuous: Mutex::default(),
+        })
+    }
+
+    /// Tells the user about the port, unless it is what he was told last.
+    pub(crate) fn tell(&self, text: String) {
+        let mut told = lock(&self.told);
+        if *told != text {
+            (self.warn)(&format!("port {}: {text}", self.name));
+            *told = text;
+        }
+    }
+
+    /// Why the interface cannot be used now; `None`: it is there and up.
+    pub(crate) fn absence(&self) -> Option<String> {
+        if !self.interface.exists() {
+            Some("the interface is gone; the port goes on when it is there again".to_owned())
+        } else if !self.interface.is_up().unwrap_or(false) {
+            Some("the interface is down; the port goes on when it is up".to_owned())
+        } else {
+            None
+        }
+    }
+
+    /// Whether the interface is there, up, and not the one with number `old`: one that was made anew.
+    fn is_anew(&self, old: i32) -> bool {
+        if self.interface.index().is_ok_and(|index| index == old) {
+            return false;
+        }
+        match self.absence() {
+            Some(problem) => {
+                self.tell(problem);
+                false
+            }
+            None => true,
+        }
+    }
+
+    /// Makes the interface promiscuous for as long as the claim is there.
+    pub(crate) fn make_promiscuous(&self) -> Result<(), PortError> {
+        let failed = |error| PortError::system(&self.name, "becoming promiscuous", error);
+        let index = self.interface.index()?;
+        let socket = socket::open().map_err(failed)?;
+        socket::make_promiscuous(&socket, index).map_err(failed)?;
+        *lock(&self.promiscuous) = Some((index, socket));
+        Ok(())
+    }
+
+    /// Makes an interface that came back promiscuous if the old one was.
+    pub(crate) fn keep_promiscuous(&self) -> Result<(), PortError> {
+        let old = lock(&self.promiscuous).as_ref().map(|&(index, _)| index);
+        match old {
+            Some(old) if self.interface.index()? != old => self.make_promiscuous(),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// A transmit queue on an interface that another driver receives from, with a ring of `slots` slots.
+pub(crate) fn sender(claim: &Arc<Claim>, slots: usize) -> Result<Box<dyn TxQueue>, PortError> {
+    Ok(Box::new(AfPacketTx::new(Arc::clone(claim), slots)?))
 }
 
 /// A network interface.
@@ -43,9 +142,7 @@ pub(crate) struct AfPacketPort {
     info: PortInfo,
     rx: Handout<AfPacketRx>,
     tx: Handout<AfPacketTx>,
-    index: i32,
-    /// While this socket is there the interface is promiscuous.
-    promiscuous: Option<OwnedFd>,
+    claim: Arc<Claim>,
 }
 
 impl AfPacketPort {
@@ -53,26 +150,12 @@ impl AfPacketPort {
         let name = spec.name().to_owned();
         let slots = spec.take_number("ring", (32, 1 << 20))?.unwrap_or(DEFAULT_SLOTS) as usize;
         let promiscuous = spec.take_switch("promiscuous", false)?;
-        let interface = Interface::existing(&name)?;
-        let (index, mac, mtu) = (interface.index()?, interface.mac()?, interface.mtu()?);
-        if !interface.is_up()? {
-            return Err(PortError::InterfaceDown { name });
-        }
-        let lock = InterfaceLock::take(&name)?;
-        let shared = Arc::new(Shared { name: name.clone(), interface, warn: options.warn, _lock: lock });
-        let builder = Builder { name: &name, index, mtu, slots };
-
+        let claim = Arc::new(Claim::of(&name, options.warn)?);
+        let interface = &claim.interface;
+        let (mac, mtu) = (interface.mac()?, interface.mtu()?);
         let mut receivers = Vec::with_capacity(options.rx_queues);
-        let mut group = None;
         for _ in 0..options.rx_queues {
-            let (socket, ring) = builder.receiver()?;
-            if options.rx_queues > 1 {
-                let joined = socket::join_fanout(&socket, group);
-                group = Some(
-                    joined.map_err(|error| PortError::system(&name, "joining the fanout group", error))?,
-                );
-            }
-            receivers.push(AfPacketRx::new(Arc::clone(&shared), socket, ring, mtu));
+            receivers.push(AfPacketRx::new(Arc::clone(&claim), slots, options.rx_queues > 1)?);
         }
         for receiver in &mut receivers {
             // While the group was being formed, a packet may have gone to several of its sockets.
@@ -80,8 +163,7 @@ impl AfPacketPort {
         }
         let mut senders = Vec::with_capacity(options.tx_queues);
         for _ in 0..options.tx_queues {
-            let (socket, ring) = builder.sender()?;
-            senders.push(AfPacketTx::new(Arc::clone(&shared), socket, ring, mtu));
+            senders.push(AfPacketTx::new(Arc::clone(&claim), slots)?);
         }
         let info = PortInfo {
             name: name.clone(),
@@ -95,8 +177,7 @@ impl AfPacketPort {
             info,
             rx: Handout::new(&name, "receive", receivers),
             tx: Handout::new(&name, "transmit", senders),
-            index,
-            promiscuous: None,
+            claim,
         };
         if promiscuous {
             port.set_promiscuous()?;
@@ -105,7 +186,7 @@ impl AfPacketPort {
     }
 }
 
-/// Makes the sockets of one port.
+/// Makes a socket of a port, on the interface as it is now.
 struct Builder<'a> {
     name: &'a str,
     index: i32,
@@ -113,7 +194,12 @@ struct Builder<'a> {
     slots: usize,
 }
 
-impl Builder<'_> {
+impl<'a> Builder<'a> {
+    fn new(claim: &'a Claim, slots: usize) -> Result<Self, PortError> {
+        let (index, mtu) = (claim.interface.index()?, claim.interface.mtu()?);
+        Ok(Self { name: &claim.name, index, mtu, slots })
+    }
+
     fn failed(&self, action: &'static str) -> impl Fn(io::Error) -> PortError + '_ {
         move |error| match error.raw_os_error() {
             Some(libc::EPERM) => PortError::NotPermitted {
@@ -143,6 +229,15 @@ impl Builder<'_> {
         socket::set(&socket, libc::PACKET_VERSION, &version)
             .map_err(self.failed("setting PACKET_VERSION"))?;
         Ok(socket)
+    }
+
+    /// Joins the group of the port's receive sockets on this interface; the first one makes it.
+    fn join_fanout(&self, socket: &OwnedFd, claim: &Claim) -> Result<(), PortError> {
+        let mut fanout = lock(&claim.fanout);
+        let group = fanout.filter(|&(index, _)| index == self.index).map(|(_, group)| group);
+        let joined = socket::join_fanout(socket, group).map_err(self.failed("joining the fanout group"))?;
+        *fanout = Some((self.index, joined));
+        Ok(())
     }
 
     fn receiver(&self) -> Result<(OwnedFd, Ring), PortError> {
@@ -181,11 +276,7 @@ impl Port for AfPacketPort {
     }
 
     fn set_promiscuous(&mut self) -> Result<(), PortError> {
-        let failed = |error| PortError::system(&self.info.name, "becoming promiscuous", error);
-        let socket = socket::open().map_err(failed)?;
-        socket::make_promiscuous(&socket, self.index).map_err(failed)?;
-        self.promiscuous = Some(socket);
-        Ok(())
+        self.claim.make_promiscuous()
     }
 
     fn take_tx(&mut self, queue: usize) -> Result<Box<dyn TxQueue>, PortError> {

@@ -4,12 +4,13 @@ use std::cell::Cell;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
 use packet::{Batch, Packet, PacketType, Pool, checksum};
 
 use crate::af_packet::ring::Ring;
-use crate::af_packet::{ETHERNET_BYTES, Shared, socket};
-use crate::{Event, QueueStats, RxQueue};
+use crate::af_packet::{Builder, Claim, ETHERNET_BYTES, LOOK_EVERY, socket};
+use crate::{Event, PortError, QueueStats, RxQueue};
 
 /// Bytes of a virtio network header, which lies right before the packet (struct virtio_net_hdr).
 const VIRTIO_BYTES: usize = 10;
@@ -27,10 +28,17 @@ pub(super) struct AfPacketRx {
     // The ring before the socket: unmapped first.
     ring: Ring,
     socket: OwnedFd,
-    shared: Arc<Shared>,
+    claim: Arc<Claim>,
     /// The slot that the kernel fills next.
     head: usize,
     mtu: usize,
+    /// Number of the interface that the socket is on.
+    index: i32,
+    slots: usize,
+    /// Whether the socket belongs to a fanout group.
+    fanout: bool,
+    next_look: Instant,
+    gone: bool,
     warned: AtomicBool,
     stats: QueueStats,
     /// What the kernel counted and forgot when asked, and links lost, noticed in `wait_fd`.
@@ -39,18 +47,71 @@ pub(super) struct AfPacketRx {
 }
 
 impl AfPacketRx {
-    pub(super) fn new(shared: Arc<Shared>, socket: OwnedFd, ring: Ring, mtu: usize) -> Self {
-        Self {
+    /// A queue with a ring of `slots` slots; one of several when `fanout` is set.
+    pub(super) fn new(claim: Arc<Claim>, slots: usize, fanout: bool) -> Result<Self, PortError> {
+        let (socket, ring, index, mtu) = Self::open(&claim, slots, fanout)?;
+        Ok(Self {
             ring,
             socket,
-            shared,
+            claim,
             head: 0,
             mtu,
+            index,
+            slots,
+            fanout,
+            next_look: Instant::now(),
+            gone: false,
             warned: AtomicBool::new(false),
             stats: QueueStats::default(),
             kernel_drops: Cell::new(0),
             links_lost: Cell::new(0),
+        })
+    }
+
+    fn open(claim: &Claim, slots: usize, fanout: bool) -> Result<(OwnedFd, Ring, i32, usize), PortError> {
+        let builder = Builder::new(claim, slots)?;
+        let (socket, ring) = builder.receiver()?;
+        if fanout {
+            builder.join_fanout(&socket, claim)?;
         }
+        Ok((socket, ring, builder.index, builder.mtu))
+    }
+
+    /// Nothing came: is the interface another one now?
+    #[cold]
+    fn look(&mut self) {
+        let now = Instant::now();
+        if now < self.next_look {
+            return;
+        }
+        self.next_look = now + LOOK_EVERY;
+        let index = self.claim.interface.index();
+        self.gone = index.is_err() || index.is_ok_and(|index| index != self.index);
+        if !self.gone || !self.claim.is_anew(self.index) {
+            return;
+        }
+        let opened = Self::open(&self.claim, self.slots, self.fanout);
+        match opened.and_then(|opened| self.claim.keep_promiscuous().map(|()| opened)) {
+            Ok((socket, ring, index, mtu)) => {
+                self.kernel_drops.set(self.all_kernel_drops());
+                (self.ring, self.socket, self.index, self.mtu) = (ring, socket, index, mtu);
+                (self.head, self.gone) = (0, false);
+                if self.fanout {
+                    // What came before the socket was in the group, the others have too.
+                    self.discard_all();
+                }
+                self.claim.tell("the interface is back".to_owned());
+            }
+            Err(error) => self.claim.tell(error.to_string()),
+        }
+    }
+
+    /// What the kernel dropped for want of a free slot, since the queue was opened.
+    fn all_kernel_drops(&self) -> u64 {
+        if let Ok(new) = socket::statistics(&self.socket) {
+            self.kernel_drops.set(self.kernel_drops.get() + u64::from(new.tp_drops));
+        }
+        self.kernel_drops.get()
     }
 
     /// Gives all slots back unread.
@@ -73,8 +134,8 @@ impl AfPacketRx {
     fn offload_frame(&mut self) {
         self.stats.add(Event::Offload, 1);
         if !self.warned.swap(true, Ordering::Relaxed) {
-            let name = &self.shared.name;
-            (self.shared.warn)(&format!(
+            let name = &self.claim.name;
+            (self.claim.warn)(&format!(
                 "port {name}: frames longer than the MTU come in, made by a segmentation offload; they are dropped. \
                  Turn it off with `ethtool -K {name} tso off gso off gro off`, for a veth at both of its ends"
             ));
@@ -114,7 +175,15 @@ impl RxQueue for AfPacketRx {
         if let Some(packet) = spare {
             pool.free_packet(packet);
         }
+        if batch.len() == first {
+            self.look();
+        }
         batch.len() - first
+    }
+
+    fn due_in_ns(&self) -> Option<u64> {
+        // The kernel does not tell when an interface comes back.
+        self.gone.then(|| self.next_look.saturating_duration_since(Instant::now()).as_nanos() as u64)
     }
 
     fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
@@ -126,11 +195,8 @@ impl RxQueue for AfPacketRx {
     }
 
     fn stats(&self) -> QueueStats {
-        if let Ok(new) = socket::statistics(&self.socket) {
-            self.kernel_drops.set(self.kernel_drops.get() + u64::from(new.tp_drops));
-        }
         let mut stats = self.stats;
-        stats.add(Event::RingFull, self.kernel_drops.get());
+        stats.add(Event::RingFull, self.all_kernel_drops());
         stats.add(Event::LinkLost, self.links_lost.get());
         stats
     }

@@ -274,7 +274,7 @@ fn a_link_may_go_and_come_back() {
         ip("link delete left");
         send(&mut *tx, &mut pool, 2);
         tx.flush(&mut pool);
-        assert_eq!(tx.stats().count(Event::LinkDown), 14);
+        assert_eq!(tx.stats().count(Event::PortGone), 2);
         assert_eq!(pool.stats().free, 256);
     });
 }
@@ -356,5 +356,59 @@ fn a_port_of_another_process_is_named() {
         holder.kill().unwrap();
         holder.wait().unwrap();
         open("left");
+    });
+}
+
+#[test]
+fn an_interface_may_vanish_and_come_back() {
+    in_namespace(|| {
+        veth_pair("left", "right");
+        let two = OpenOptions { rx_queues: 2, tx_queues: 1, warn: |_| {} };
+        let mut left = crate::open("left?promiscuous", &two).unwrap();
+        let mut tx = left.take_tx(0).unwrap();
+        let mut queues = [left.take_rx(0).unwrap(), left.take_rx(1).unwrap()];
+        let mut pool = pool(512);
+        for round in 1..=2 {
+            ip("link delete left");
+            soon("the loss is noticed", || {
+                queues.iter_mut().all(|queue| {
+                    assert_eq!(queue.receive(&mut pool, &mut Batch::new(), 32), 0);
+                    queue.due_in_ns().is_some()
+                })
+            });
+            let mut batch = batch_of(&mut pool, &frames(3, 60));
+            assert_eq!(tx.send(&mut pool, &mut batch), 3);
+            assert_eq!(tx.stats().count(Event::PortGone), 3 * round);
+            veth_pair("left", "right");
+            soon("the port is back", || {
+                queues.iter_mut().all(|queue| {
+                    queue.receive(&mut pool, &mut Batch::new(), 32);
+                    queue.due_in_ns().is_none()
+                })
+            });
+            let mut right = open("right");
+            let (mut far_tx, mut far_rx) = (right.take_tx(0).unwrap(), right.take_rx(0).unwrap());
+            std::thread::sleep(super::LOOK_EVERY);
+            let mut batch = batch_of(&mut pool, &frames(30, 60));
+            assert_eq!(tx.send(&mut pool, &mut batch), 30);
+            assert_eq!(receive_numbered(&mut *far_rx, &mut pool, 30), frames(30, 60));
+            let mut batch = batch_of(&mut pool, &frames(30, 60));
+            far_tx.send(&mut pool, &mut batch);
+            // Each packet once: both sockets are in one group.
+            let mut received = Batch::new();
+            soon("30 packets", || {
+                for queue in &mut queues {
+                    queue.receive(&mut pool, &mut received, 32);
+                }
+                received.len() >= 30
+            });
+            for queue in &mut queues {
+                assert_eq!(queue.receive(&mut pool, &mut received, 32), 0);
+            }
+            assert_eq!(contents(&received), frames(30, 60));
+            assert!(crate::testing::command("ip", "-d link show dev left").contains("promiscuity 1"));
+            pool.free(&mut received);
+        }
+        assert_eq!(pool.stats().free, 512);
     });
 }

@@ -6,49 +6,83 @@
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::time::Instant;
 
 use packet::{Batch, Pool};
 use rustix::io::Errno;
 use rustix::net::SendFlags;
 
 use crate::af_packet::ring::{Ring, SEND_OFFSET};
-use crate::af_packet::{ETHERNET_BYTES, Shared};
-use crate::{Event, QueueStats, TxQueue};
+use crate::af_packet::{Builder, Claim, ETHERNET_BYTES, LOOK_EVERY, VLAN_TYPE};
+use crate::{Event, PortError, QueueStats, TxQueue};
 
 /// Bytes of a VLAN tag, by which a frame may be longer than the MTU allows.
 const TAG_BYTES: usize = 4;
-/// The type of frames that may be so, in network byte order (IEEE 802.1Q).
-const VLAN_TYPE: [u8; 2] = [0x81, 0x00];
 
 /// A transmit queue.
 pub(super) struct AfPacketTx {
     // The ring before the socket: unmapped first.
     ring: Ring,
     socket: OwnedFd,
-    shared: Arc<Shared>,
+    claim: Arc<Claim>,
     /// The slot that we fill next.
     head: usize,
     /// Slots before `head` handed over that the kernel may not have looked at yet, and their bytes.
     unsent: usize,
     unsent_bytes: usize,
     mtu: usize,
+    /// Number of the interface that the socket is on.
+    index: i32,
+    slots: usize,
+    gone: bool,
+    next_look: Instant,
     /// Packets between batch and pool within one call; empty between calls.
     sent: Batch,
     stats: QueueStats,
 }
 
 impl AfPacketTx {
-    pub(super) fn new(shared: Arc<Shared>, socket: OwnedFd, ring: Ring, mtu: usize) -> Self {
-        Self {
+    /// A queue with a ring of `slots` slots.
+    pub(super) fn new(claim: Arc<Claim>, slots: usize) -> Result<Self, PortError> {
+        let builder = Builder::new(&claim, slots)?;
+        let ((socket, ring), index, mtu) = (builder.sender()?, builder.index, builder.mtu);
+        Ok(Self {
             ring,
             socket,
-            shared,
+            claim,
             head: 0,
             unsent: 0,
             unsent_bytes: 0,
             mtu,
+            index,
+            slots,
+            gone: false,
+            next_look: Instant::now(),
             sent: Batch::new(),
             stats: QueueStats::default(),
+        })
+    }
+
+    /// The interface is gone: is there another one now?
+    #[cold]
+    fn look(&mut self) {
+        let now = Instant::now();
+        if now < self.next_look {
+            return;
+        }
+        self.next_look = now + LOOK_EVERY;
+        if !self.claim.is_anew(self.index) {
+            return;
+        }
+        let claim = Arc::clone(&self.claim);
+        let opened = Builder::new(&claim, self.slots).and_then(|new| Ok((new.sender()?, new.index, new.mtu)));
+        match opened {
+            Ok(((socket, ring), index, mtu)) => {
+                (self.ring, self.socket, self.index, self.mtu) = (ring, socket, index, mtu);
+                (self.head, self.gone) = (0, false);
+                claim.tell("the interface is back".to_owned());
+            }
+            Err(error) => claim.tell(error.to_string()),
         }
     }
 
@@ -61,11 +95,14 @@ impl AfPacketTx {
             Ok(_) | Err(Errno::INTR) => {}
             // Busy, or the cable is out; the kernel does not say which.
             Err(Errno::AGAIN | Errno::NOBUFS) => {
-                if settled.packets == 0 && !self.shared.interface.is_running() {
+                if settled.packets == 0 && !self.claim.interface.is_running() {
                     self.take_back(Event::LinkDown);
                 }
             }
-            Err(Errno::NETDOWN | Errno::NXIO | Errno::NODEV) => self.take_back(Event::LinkDown),
+            Err(Errno::NETDOWN | Errno::NXIO | Errno::NODEV) => {
+                self.gone = self.claim.interface.index().map_or(true, |index| index != self.index);
+                self.take_back(if self.gone { Event::PortGone } else { Event::LinkDown });
+            }
             Err(_) => self.take_back(Event::Refused),
         }
     }
@@ -91,7 +128,7 @@ impl AfPacketTx {
     /// The kernel passed packets without sending them: the MTU became smaller since we looked.
     #[cold]
     fn count_skipped(&mut self, settled: Settled, sent_bytes: usize) {
-        self.mtu = self.shared.interface.mtu().unwrap_or(self.mtu);
+        self.mtu = self.claim.interface.mtu().unwrap_or(self.mtu);
         let skipped_bytes = settled.bytes - sent_bytes;
         let (mut long, mut long_bytes) = (0, 0);
         let mut slot = self.head;
@@ -160,6 +197,9 @@ struct Settled {
 
 impl TxQueue for AfPacketTx {
     fn send(&mut self, pool: &mut Pool, batch: &mut Batch) -> usize {
+        if self.gone {
+            self.look();
+        }
         let (mut taken, mut too_long) = (0, 0);
         for packet in batch.iter() {
             match self.put(packet.data()) {
@@ -177,7 +217,7 @@ impl TxQueue for AfPacketTx {
         }
         if too_long > 0 {
             // The MTU may have grown.
-            self.mtu = self.shared.interface.mtu().unwrap_or(self.mtu);
+            self.mtu = self.claim.interface.mtu().unwrap_or(self.mtu);
         }
         batch.move_front(&mut self.sent, taken);
         pool.free(&mut self.sent);

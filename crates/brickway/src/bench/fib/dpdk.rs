@@ -15,9 +15,9 @@ use std::process::{ChildStdin, ChildStdout, Command, Output, Stdio};
 
 use anyhow::{Context, Result, anyhow, bail};
 
-use super::children::{Reachable, stop_if_interrupted};
+use super::super::children::{Reachable, stop_if_interrupted};
+use super::super::progress;
 use super::engine::{Engine, Loaded, Way};
-use super::progress;
 use super::tables::{Checksum, Family, Routes};
 
 const SOURCE: &str = include_str!("dpdk_tables.c");

@@ -17,9 +17,9 @@ use fib::publish::Reader;
 use fib::synthesize::SplitMix64;
 use fib::{Address, Adjacency, BURST, NextHopIndex, State, Table};
 
+use super::super::children;
+use super::super::cpus::{Apart, place_control, place_worker};
 use super::super::median;
-use super::children;
-use super::cpus::{Apart, place_control, place_worker};
 use super::published::{Router, Side, number};
 use super::tables::{NEXT_HOPS, Routes};
 use super::under_load::Stop;

@@ -15,19 +15,12 @@
 //! | `traffic.rs` | what that worker looks up, and which answers are possible |
 //! | `failover.rs` | next hops that fail while a worker looks up |
 //! | `dpdk.rs`, `dpdk_tables.c` | DPDK's tables as engines: the parent's side, and the process |
-//! | `cpus.rs` | a CPU for the worker, another for the control thread |
-//! | `huge_pages.rs` | the pages that DPDK's tables lie on |
-//! | `children.rs` | processes end, also on Ctrl-C |
-//! | `report.rs`, `progress.rs` | figures on standard output, what goes on on standard error |
+//! | `report.rs` | figures on standard output |
 
-mod children;
-mod cpus;
 mod dpdk;
 mod engine;
 mod failover;
-mod huge_pages;
 mod ours;
-mod progress;
 mod published;
 mod report;
 mod tables;
@@ -42,11 +35,11 @@ use clap::{Args, ValueEnum};
 use fib::{Byte24, Dir24_8, Rank};
 
 use super::folder::Folder;
-use super::median;
+use super::huge_pages::HugePages;
+use super::{children, median, progress};
 use crate::output::say_line;
 use dpdk::{DpdkTable, Program};
 use engine::{Engine, Way, WithWorker};
-use huge_pages::HugePages;
 use ours::Ours;
 use published::{Ipv4, Ipv6};
 use report::Report;

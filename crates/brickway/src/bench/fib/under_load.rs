@@ -32,9 +32,9 @@ use fib::synthesize::SplitMix64;
 use fib::{Address, Adjacency, BURST, MAIN, NextHopIndex, Route, Source, State, Table};
 use ipnet::IpNet;
 
+use super::super::children;
+use super::super::cpus::{Apart, place_control, place_worker, this_thread, waited};
 use super::super::median;
-use super::children;
-use super::cpus::{Apart, place_control, place_worker, this_thread, waited};
 use super::engine::WithWorker;
 use super::published::{Router, Side, number};
 use super::tables::{self, Routes};

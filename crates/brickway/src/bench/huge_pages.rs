@@ -1,6 +1,6 @@
 //! Huge pages for DPDK: found free, or reserved for as long as the bench runs.
 //!
-//! DPDK keeps its tables on pages of 2 MB that the kernel set aside before. Without them a random lookup in its tables
+//! DPDK keeps its tables and frames on pages of 2 MB that the kernel set aside before. Without them a random lookup in its tables
 //! costs a page walk, and the comparison would be unfair (our tables ask for transparent huge pages, which need no
 //! reservation). On most machines none are reserved; root can change that while the machine runs, if memory is not too
 //! fragmented, in the `nr_hugepages` of their size (Linux 2.6.29).

@@ -7,6 +7,7 @@
 //! Other programs may still want these CPUs. [`waited`] says how long they had them instead of us.
 
 use std::fs;
+use std::path::Path;
 use std::time::Duration;
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
@@ -32,6 +33,18 @@ impl Apart {
     }
 }
 
+impl Apart {
+    /// Number of the CPU for the control thread.
+    pub(super) fn control(self) -> usize {
+        self.control
+    }
+
+    /// Number of the CPU for the worker.
+    pub(super) fn worker(self) -> usize {
+        self.worker
+    }
+}
+
 /// Puts the calling thread, the control thread, on its CPU.
 pub(super) fn place_control(apart: Option<Apart>) -> ControlPlace {
     if let Some(apart) = apart {
@@ -45,6 +58,21 @@ pub(super) fn place_worker(apart: Option<Apart>) {
     if let Some(apart) = apart {
         move_to(apart.worker);
     }
+}
+
+/// Puts another thread, by its number, on a CPU.
+pub(super) fn place_thread(thread: i32, cpu: usize) {
+    let mut set = CpuSet::new();
+    set.set(cpu);
+    // One that has just ended needs no place.
+    let _ = sched_setaffinity(rustix::process::Pid::from_raw(thread), &set);
+}
+
+/// CPU time that a thread has had, by the path of its folder in /proc; zero where the kernel does not say.
+pub(super) fn ran(thread: &Path) -> Duration {
+    let text = fs::read_to_string(thread.join("schedstat")).unwrap_or_default();
+    let nanoseconds = text.split_whitespace().next().and_then(|word| word.parse().ok());
+    Duration::from_nanos(nanoseconds.unwrap_or(0))
 }
 
 fn move_to(cpu: usize) {

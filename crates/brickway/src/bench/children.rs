@@ -1,4 +1,4 @@
-//! The processes that this bench starts, and the promise that all of them end with it.
+//! The processes that a bench starts, and the promise that all of them end with it.
 //!
 //! A child belongs to a list that Ctrl-C, SIGTERM and SIGHUP can reach: their handler kills what is in it. The bench
 //! then meets the end of the child's output, or [`stop_if_interrupted`], returns an error, and everything is put back by
@@ -8,8 +8,10 @@
 use std::process::Child;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use rustix::process::{Pid, Signal, kill_process};
 
 static CHILDREN: Mutex<Vec<Child>> = Mutex::new(Vec::new());
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
@@ -46,6 +48,31 @@ impl Reachable {
         let id = child.id();
         children().push(child);
         Self(id)
+    }
+
+    /// Number of the process.
+    pub(super) fn id(&self) -> u32 {
+        self.0
+    }
+
+    /// Whether it has ended by itself.
+    pub(super) fn has_ended(&self) -> bool {
+        let mut children = children();
+        let child = children.iter_mut().find(|child| child.id() == self.0);
+        child.is_none_or(|child| child.try_wait().is_ok_and(|status| status.is_some()))
+    }
+
+    /// Presses Ctrl-C for it, and gives it this time to put things back.
+    pub(super) fn interrupt(self, limit: Duration) {
+        let process = i32::try_from(self.0).ok().and_then(Pid::from_raw);
+        if let Some(process) = process.filter(|_| !self.has_ended()) {
+            // If it ends this instant it has what it was told.
+            let _ = kill_process(process, Signal::INT);
+        }
+        let begin = Instant::now();
+        while !self.has_ended() && begin.elapsed() < limit {
+            std::thread::sleep(Duration::from_millis(5));
+        }
     }
 }
 

@@ -1,0 +1,68 @@
+//! The frames that benches send: UDP to destinations inside a table's prefixes, in memory and as a capture file.
+
+use std::net::Ipv4Addr;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use fib::read::Row;
+use packet::checksum;
+use packet::wire::ethernet::MacAddr;
+use ports::{PcapWriter, Precision};
+
+/// The link address of the example router's port `port`, as in its definitions.
+pub(super) fn port_mac(port: u8) -> MacAddr {
+    MacAddr([2, 0, 0, 0, port, 1])
+}
+
+/// UDP frames to destinations inside the table's prefixes, for the example router's port 0.
+pub(super) fn templates(rows: &[Row], dests: usize, size: usize) -> Vec<Vec<u8>> {
+    let local = |address: &Ipv4Addr| address.octets()[0] == 10;
+    let mut addresses = Vec::new();
+    let mut seed = 7;
+    // Addresses of the router's own networks would not be looked up in the table.
+    while addresses.len() < dests {
+        let more = fib::synthesize::destinations_inside(rows, dests, seed);
+        let more = more.into_iter().map(Ipv4Addr::from);
+        addresses.extend(more.filter(|address| !local(address) && is_forwarded(*address)));
+        seed += 1;
+    }
+    addresses.truncate(dests);
+    addresses.into_iter().map(|address| frame(address, size)).collect()
+}
+
+/// Whether a router may forward to the address at all.
+fn is_forwarded(address: Ipv4Addr) -> bool {
+    let first = address.octets()[0];
+    first != 0 && first != 127 && first < 224
+}
+
+fn frame(destination: Ipv4Addr, size: usize) -> Vec<u8> {
+    let mut bytes = vec![0; size];
+    bytes[..6].copy_from_slice(&port_mac(0).0);
+    bytes[6..12].copy_from_slice(&[2, 0, 0, 0, 0, 2]);
+    bytes[12..14].copy_from_slice(&[8, 0]);
+    let ip_bytes = (size - 14) as u16;
+    let header = &mut bytes[14..34];
+    header[0] = 0x45;
+    header[2..4].copy_from_slice(&ip_bytes.to_be_bytes());
+    header[8] = 64;
+    header[9] = 17;
+    header[12..16].copy_from_slice(&[10, 0, 0, 2]);
+    header[16..20].copy_from_slice(&destination.octets());
+    let sum = checksum::ipv4_header_compute(header);
+    header[10..12].copy_from_slice(&sum.to_be_bytes());
+    bytes[34..38].copy_from_slice(&[0x10, 0, 0x20, 0]);
+    bytes[38..40].copy_from_slice(&(ip_bytes - 20).to_be_bytes());
+    bytes
+}
+
+/// Writes frames into a file for DPDK's net_pcap.
+pub(super) fn write_pcap(path: &Path, frames: &[Vec<u8>]) -> Result<()> {
+    let mut writer = PcapWriter::create(path, Precision::Microseconds)?;
+    for frame in frames {
+        writer
+            .write(0, frame.len() as u32, frame)
+            .with_context(|| format!("cannot write '{}'", path.display()))?;
+    }
+    writer.flush().with_context(|| format!("cannot write '{}'", path.display()))
+}

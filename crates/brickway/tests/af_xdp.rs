@@ -1,0 +1,79 @@
+//! A router on AF_XDP ports that dies: the kernel forwards on the same interfaces as if it had never been there.
+
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+mod netns;
+
+use netns::Network;
+
+const CONFIGURATION: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/paper-router.click");
+
+/// Two hosts, and between them a namespace whose kernel could forward as well.
+fn network() -> Network {
+    let network = Network::new(&["r", "a", "b"]);
+    network.link(("r", "eth0", "02:00:00:00:00:01"), ("a", "eth0", "02:00:00:00:00:02"));
+    network.link(("r", "eth1", "02:00:00:00:01:01"), ("b", "eth0", "02:00:00:00:01:02"));
+    for (host, device, link) in [("a", "eth0", "0"), ("b", "eth1", "1")] {
+        network.ip("r", &format!("addr add 10.0.{link}.1/24 dev {device}"));
+        network.ip(host, &format!("addr add 10.0.{link}.2/24 dev eth0"));
+        network.ip(host, &format!("route add default via 10.0.{link}.1"));
+    }
+    let (set, text) = network.run("r", "sysctl -qw net.ipv4.ip_forward=1");
+    assert!(set, "{text}");
+    network
+}
+
+/// How many of ten pings through the router are answered.
+fn answers(network: &Network) -> usize {
+    let (_, text) = network.run("a", "ping -n -c 10 -i 0.02 -W 1 10.0.1.2");
+    text.lines().filter(|line| line.contains("bytes from")).count()
+}
+
+/// Packets that the kernel of the router's namespace forwarded.
+fn forwarded_by_the_kernel(network: &Network) -> u64 {
+    let (_, text) = network.run("r", "cat /proc/net/snmp");
+    let lines: Vec<Vec<&str>> = text
+        .lines()
+        .filter(|line| line.starts_with("Ip:"))
+        .map(|line| line.split_whitespace().collect())
+        .collect();
+    let column = lines[0].iter().position(|&name| name == "ForwDatagrams").unwrap();
+    lines[1][column].parse().unwrap()
+}
+
+/// Whether an XDP program is on any interface of the router.
+fn has_program(network: &Network) -> bool {
+    network.run("r", "ip -d link show").1.contains("prog/xdp")
+}
+
+#[test]
+fn after_kill_9_the_kernel_forwards() {
+    if !netns::is_root() {
+        return;
+    }
+    let network = network();
+    assert_eq!(answers(&network), 10, "the kernel forwards before");
+    assert!(!has_program(&network));
+    let program = env!("CARGO_BIN_EXE_brickway");
+    for options in ["", "?mode=generic"] {
+        let ports = format!("DEV0=af_xdp:eth0{options} DEV1=af_xdp:eth1{options}");
+        let mut router = network.start("r", &format!("{program} run {CONFIGURATION} {ports}"));
+        let ready = netns::eventually(|| {
+            let before = forwarded_by_the_kernel(&network);
+            let all = answers(&network) == 10;
+            all && forwarded_by_the_kernel(&network) == before || router.ended().is_some()
+        });
+        assert!(
+            ready && router.ended().is_none(),
+            "the router does not forward with `{options}`:\n{}",
+            router.printed()
+        );
+        assert!(has_program(&network));
+        // SIGKILL.
+        drop(router);
+        assert!(netns::eventually(|| !has_program(&network)), "the program is still there after {options}");
+        let before = forwarded_by_the_kernel(&network);
+        assert_eq!(answers(&network), 10, "the kernel forwards again after {options}");
+        assert_eq!(forwarded_by_the_kernel(&network), before + 20);
+    }
+}

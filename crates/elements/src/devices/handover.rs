@@ -1,0 +1,268 @@
+//! Packets from one worker to another: bounded rings, one for each pair of workers, and a count of what the other
+//! worker has done with them.
+//!
+//! A lane is a ring of packets with one end on each of two workers. The far worker also says how many packets of the
+//! lane have left it ([`Progress`]): a change of who gets which packets waits until what came before it is through, so
+//! no flow overtakes itself.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use graph::Setup;
+use graph::router::Waker;
+use packet::{Batch, Packet};
+use rtrb::{Consumer, Producer, RingBuffer};
+
+/// Why packets are dropped that a lane did not take.
+pub(super) const SURPLUS: &str = "hand-over ring full";
+
+/// Packets that a lane holds.
+const CAPACITY: usize = 1024;
+
+/// How many packets of one source have left a worker for good; counted by that worker, read by the source. In a cache
+/// line of its own.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+pub(super) struct Progress(AtomicU64);
+
+impl Progress {
+    pub(super) fn count(&self) -> u64 {
+        self.0.load(Ordering::Acquire)
+    }
+
+    #[inline]
+    fn publish(&self, count: u64) {
+        if self.0.load(Ordering::Relaxed) != count {
+            self.0.store(count, Ordering::Release);
+        }
+    }
+}
+
+/// Says when packets that a worker was given have left it. An element sees its own turn only: what it emits now has
+/// been worked off when it runs again, and what then waited in a `ToDevice` has been sent another turn later.
+#[derive(Debug)]
+pub(super) struct Trail {
+    progress: Arc<Progress>,
+    count: u64,
+    last: u64,
+    before: u64,
+}
+
+impl Trail {
+    pub(super) fn new(progress: Arc<Progress>) -> Self {
+        Self { progress, count: 0, last: 0, before: 0 }
+    }
+
+    /// Counts packets that the worker begins with in this turn.
+    #[inline]
+    pub(super) fn add(&mut self, count: u64) {
+        self.count += count;
+    }
+
+    /// Packets begun with so far.
+    pub(super) fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// Called once a turn, before anything is begun in it.
+    #[inline]
+    pub(super) fn turn(&mut self) {
+        self.progress.publish(self.before);
+        self.before = self.last;
+        self.last = self.count;
+    }
+}
+
+/// All lanes of an element, shared by its copies; each end is taken once.
+#[derive(Debug, Default)]
+pub(super) struct Lanes {
+    ends: Mutex<HashMap<(usize, usize), Ends>>,
+}
+
+/// Both ends of a lane, until they are taken.
+#[derive(Debug)]
+struct Ends {
+    producer: Option<Producer<Packet>>,
+    consumer: Option<Consumer<Packet>>,
+    progress: Arc<Progress>,
+}
+
+impl Default for Ends {
+    fn default() -> Self {
+        let (producer, consumer) = RingBuffer::new(CAPACITY);
+        Self { producer: Some(producer), consumer: Some(consumer), progress: Arc::default() }
+    }
+}
+
+impl Lanes {
+    /// The lanes of the element called `what` (a key for this kind of lanes).
+    pub(super) fn of(setup: &Setup<'_>, what: &str) -> Arc<Self> {
+        let key = format!("{what} lanes of {}", setup.name());
+        match setup.shared().get_or_make(&key, || Ok::<_, std::convert::Infallible>(Self::default())) {
+            Ok(lanes) => lanes,
+            Err(never) => match never {},
+        }
+    }
+
+    /// The near end of the lane from the worker `from` to the worker `to`.
+    pub(super) fn outgoing(&self, setup: &Setup<'_>, from: usize, to: usize) -> Option<Outgoing> {
+        let mut ends = self.ends.lock().unwrap_or_else(PoisonError::into_inner);
+        let ends = ends.entry((from, to)).or_default();
+        let waker = setup.shared().get::<Waker>(&Waker::key(to));
+        Some(Outgoing::new(ends.producer.take()?, ends.progress.clone(), waker))
+    }
+
+    /// The far end of the lane from the worker `from` to the worker `to`.
+    pub(super) fn incoming(&self, from: usize, to: usize) -> Option<Incoming> {
+        let mut ends = self.ends.lock().unwrap_or_else(PoisonError::into_inner);
+        let ends = ends.entry((from, to)).or_default();
+        Some(Incoming { ring: ends.consumer.take()?, trail: Trail::new(ends.progress.clone()) })
+    }
+}
+
+/// The end of a lane on the worker that hands over.
+pub(super) struct Outgoing {
+    ring: Producer<Packet>,
+    progress: Arc<Progress>,
+    handed: u64,
+    passing: Batch,
+    waker: Option<Arc<Waker>>,
+}
+
+impl Outgoing {
+    fn new(ring: Producer<Packet>, progress: Arc<Progress>, waker: Option<Arc<Waker>>) -> Self {
+        Self { ring, progress, handed: 0, passing: Batch::new(), waker }
+    }
+
+    /// Hands packets over from the front of `batch`, as far as there is room, and wakes the other worker if it sleeps.
+    #[inline]
+    pub(super) fn send(&mut self, batch: &mut Batch) {
+        let count = batch.len().min(self.ring.slots());
+        if count == 0 {
+            return;
+        }
+        batch.move_front(&mut self.passing, count);
+        if let Ok(chunk) = self.ring.write_chunk_uninit(count) {
+            self.handed += chunk.fill_from_iter(self.passing.drain()) as u64;
+        }
+        if let Some(waker) = &self.waker {
+            waker.wake_if_asleep();
+        }
+    }
+
+    /// What has to pass before all that was handed over so far has left the other worker.
+    pub(super) fn barrier(&self) -> Barrier {
+        Barrier { progress: self.progress.clone(), count: self.handed }
+    }
+}
+
+/// The end of a lane on the worker that gets the packets.
+pub(super) struct Incoming {
+    ring: Consumer<Packet>,
+    trail: Trail,
+}
+
+impl Incoming {
+    /// Called once a turn, before anything is taken in it.
+    #[inline]
+    pub(super) fn turn(&mut self) {
+        self.trail.turn();
+    }
+
+    /// Adds up to `max` packets to the end of `batch`; returns how many.
+    #[inline]
+    pub(super) fn take(&mut self, batch: &mut Batch, max: usize) -> usize {
+        let count = self.ring.slots().min(max).min(batch.room());
+        if count > 0
+            && let Ok(chunk) = self.ring.read_chunk(count)
+        {
+            chunk.into_iter().for_each(|packet| batch.push(packet));
+            self.trail.add(count as u64);
+        }
+        count
+    }
+}
+
+/// A point that a worker has passed when enough packets of a source have left it.
+#[derive(Clone, Debug)]
+pub(super) struct Barrier {
+    progress: Arc<Progress>,
+    count: u64,
+}
+
+impl Barrier {
+    pub(super) fn new(trail: &Trail) -> Self {
+        Self { progress: trail.progress.clone(), count: trail.count() }
+    }
+
+    pub(super) fn is_passed(&self) -> bool {
+        self.progress.count() >= self.count
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use packet::{Pool, PoolOptions};
+
+    #[test]
+    fn a_trail_says_what_left_two_turns_ago() {
+        let progress = Arc::new(Progress::default());
+        let mut trail = Trail::new(progress.clone());
+        trail.turn();
+        trail.add(5);
+        let barrier = Barrier::new(&trail);
+        trail.turn();
+        trail.add(3);
+        assert_eq!(progress.count(), 0);
+        trail.turn();
+        assert!(!barrier.is_passed(), "the first five may still wait in a ToDevice");
+        trail.turn();
+        assert_eq!(progress.count(), 5);
+        assert!(barrier.is_passed());
+        trail.turn();
+        assert_eq!(progress.count(), 8);
+    }
+
+    #[test]
+    fn a_full_lane_takes_what_fits_in_order() {
+        let lanes = Lanes::default();
+        let (producer, progress) = {
+            let mut ends = lanes.ends.lock().unwrap();
+            let ends = ends.entry((0, 1)).or_default();
+            (ends.producer.take().unwrap(), ends.progress.clone())
+        };
+        let mut out = Outgoing::new(producer, progress, None);
+        let mut far = lanes.incoming(0, 1).unwrap();
+        assert!(lanes.incoming(0, 1).is_none(), "an end is taken once");
+        let mut pool = Pool::new(PoolOptions { frames: 2048, data_bytes: 64 }).unwrap();
+        let mut sent = 0u32;
+        let mut batch = Batch::new();
+        while batch.is_empty() {
+            pool.allocate_batch(&mut batch, 200);
+            for packet in batch.iter_mut() {
+                packet.set_data(&sent.to_be_bytes());
+                sent += 1;
+            }
+            out.send(&mut batch);
+        }
+        assert_eq!((batch.len() as u32, out.ring.slots()), (sent - CAPACITY as u32, 0));
+        assert_eq!(batch.packets()[0].data(), (CAPACITY as u32).to_be_bytes());
+        pool.free(&mut batch);
+        let mut next = 0u32;
+        while far.take(&mut batch, 100) > 0 {
+            for packet in batch.iter() {
+                assert_eq!(packet.data(), next.to_be_bytes());
+                next += 1;
+            }
+            pool.free(&mut batch);
+        }
+        assert_eq!(next, CAPACITY as u32);
+        assert!(!out.barrier().is_passed());
+        for _ in 0..3 {
+            far.turn();
+        }
+        assert!(out.barrier().is_passed());
+    }
+}

@@ -1,0 +1,184 @@
+//! The run before a lookup: compare the first bytes, set type and paint, strip the link header, check the IP header.
+//!
+//! All offsets are counted from the start of the data as it arrives; what was stripped by an earlier step is added. No step
+//! changes what a later one tests, so the order among them does not matter.
+//!
+//! Packets are changed as soon as they have passed. When an odd one comes, what was stripped from those before it is put
+//! back, and no more: to go the ordinary way they need nothing else, and all else will be set again on that way, to
+//! the same values.
+
+use packet::{Annotations, Packet, PacketType, PlainHeader};
+
+use super::{IpCheck, Step};
+
+/// Bytes of the packet that are compared: an Ethernet header and two more.
+const COMPARED: usize = 16;
+
+/// Bytes of an IPv4 header without options.
+const IP_HEADER: usize = 20;
+
+/// Where the IP header is in an Ethernet frame.
+const IN_FRAME: usize = 14;
+
+/// Version and length of an IPv4 header without options.
+const PLAIN: u8 = 0x45;
+
+/// Merged steps.
+#[derive(Clone, Debug)]
+pub(super) struct Arrival {
+    /// Shortest packet.
+    least: usize,
+    /// The first bytes as a little-endian number: which bits count, and what they are.
+    mask: u128,
+    value: u128,
+    set_type: Option<PacketType>,
+    set_annotation: Option<(usize, u8)>,
+    strip: usize,
+    ip: Option<Ip>,
+}
+
+/// The check of the IP header.
+#[derive(Clone, Debug)]
+struct Ip {
+    offset: usize,
+    checksum: bool,
+    /// Whether a source address with this last octet is suspect.
+    suspects: Box<[bool; 256]>,
+}
+
+impl Default for Arrival {
+    fn default() -> Self {
+        let (set_type, set_annotation, ip) = (None, None, None);
+        Self { least: COMPARED, mask: 0, value: 0, set_type, set_annotation, strip: 0, ip }
+    }
+}
+
+impl Arrival {
+    /// Takes steps in; false if they do not fit.
+    pub(super) fn add(&mut self, steps: &[Step]) -> bool {
+        steps.iter().all(|&step| self.add_step(step))
+    }
+
+    fn add_step(&mut self, step: Step) -> bool {
+        match step {
+            // What the check cuts off could be tested no more.
+            Step::AtLeast(_) | Step::Match { .. } if self.ip.is_some() => return false,
+            Step::AtLeast(bytes) => self.least = self.least.max(self.strip + bytes),
+            Step::Match { offset, mask, value } => return self.add_match(self.strip + offset, mask, value),
+            Step::SetType(packet_type) => self.set_type = Some(packet_type),
+            Step::SetAnnotation { place, value } => {
+                // The check sets the destination; who comes first would matter.
+                let is_destination = place < Annotations::DESTINATION + 4;
+                if is_destination || self.set_annotation.is_some_and(|(known, _)| known != place) {
+                    return false;
+                }
+                self.set_annotation = Some((place, value));
+            }
+            Step::Strip(bytes) => {
+                self.strip += bytes;
+                self.least = self.least.max(self.strip);
+                return self.ip.as_ref().is_none_or(|ip| self.strip <= ip.offset);
+            }
+            Step::CheckIp(check) => return self.ip.is_none() && self.add_ip(&check),
+            _ => return false,
+        }
+        true
+    }
+
+    fn add_match(&mut self, offset: usize, mask: u32, value: u32) -> bool {
+        if offset + 4 > COMPARED {
+            return false;
+        }
+        let place = |bits: u32| u128::from(bits.swap_bytes()) << (8 * offset);
+        let (mask, value) = (place(mask), place(value));
+        // Two elements that want different bits have no packet in common.
+        if (self.value ^ value) & self.mask & mask != 0 {
+            return false;
+        }
+        self.mask |= mask;
+        self.value |= value;
+        true
+    }
+
+    fn add_ip(&mut self, check: &IpCheck) -> bool {
+        let offset = self.strip + check.offset;
+        self.least = self.least.max(offset + IP_HEADER);
+        let suspects = std::array::from_fn(|octet| check.suspect_octets[octet / 64] >> (octet % 64) & 1 != 0);
+        self.ip = Some(Ip { offset, checksum: check.checksum, suspects: Box::new(suspects) });
+        // Where the first byte of the header is compared anyway, it is compared with the others.
+        let word = (COMPARED - 4).min(offset);
+        let shift = 24_u32.checked_sub(8 * (offset - word) as u32);
+        shift.is_none_or(|shift| self.add_match(word, 0xff << shift, u32::from(PLAIN) << shift))
+    }
+
+    /// Does all of it to all packets, or nothing.
+    #[inline]
+    pub(super) fn apply(&self, packets: &mut [Packet]) -> bool {
+        const IN_FRAME_LENGTH: usize = IN_FRAME + IP_HEADER;
+        match &self.ip {
+            Some(ip) if ip.offset == IN_FRAME && self.least == IN_FRAME_LENGTH => {
+                self.apply_to_each(packets, |packet| {
+                    let ordinary = packet.data().first_chunk::<IN_FRAME_LENGTH>();
+                    ordinary.is_some_and(|data| self.compare(data)) && self.handle_ip(ip, IN_FRAME, packet)
+                })
+            }
+            Some(ip) => self.apply_to_each(packets, |packet| {
+                self.compare_any(packet.data()) && self.handle_ip(ip, ip.offset, packet)
+            }),
+            None => self
+                .apply_to_each(packets, |packet| self.compare_any(packet.data()) && packet.strip(self.strip)),
+        }
+    }
+
+    #[inline(always)]
+    fn apply_to_each(&self, packets: &mut [Packet], mut handle: impl FnMut(&mut Packet) -> bool) -> bool {
+        for index in 0..packets.len() {
+            let packet = &mut packets[index];
+            if !handle(packet) {
+                self.take_back(&mut packets[..index]);
+                return false;
+            }
+            if let Some(packet_type) = self.set_type {
+                packet.set_packet_type(packet_type);
+            }
+            if let Some((place, value)) = self.set_annotation {
+                packet.annotations_mut().bytes_mut()[place] = value;
+            }
+        }
+        true
+    }
+
+    #[cold]
+    fn take_back(&self, packets: &mut [Packet]) {
+        for packet in packets {
+            packet.prepend(self.strip);
+        }
+    }
+
+    #[inline(always)]
+    fn compare_any(&self, data: &[u8]) -> bool {
+        data.len() >= self.least && self.compare(data)
+    }
+
+    #[inline(always)]
+    fn compare(&self, data: &[u8]) -> bool {
+        data.first_chunk::<COMPARED>()
+            .is_some_and(|first| (u128::from_le_bytes(*first) ^ self.value) & self.mask == 0)
+    }
+
+    /// Checks the header at `offset` and marks it; false, and no change, if it is odd.
+    #[inline(always)]
+    fn handle_ip(&self, ip: &Ip, offset: usize, packet: &mut Packet) -> bool {
+        let Some(header) = PlainHeader::at(packet.data(), offset) else { return false };
+        let total = header.total_length();
+        let ordinary = header.is_plain()
+            && (!ip.checksum || header.checksum_is_right())
+            && !ip.suspects[usize::from(header.source_last_octet())]
+            && total >= IP_HEADER
+            && packet.cut_to_network(self.strip, offset, IP_HEADER, offset + total);
+        if ordinary {
+            packet.annotations_mut().set_destination_ip(header.destination());
+        }
+        ordinary
+    }
+}

@@ -1,0 +1,542 @@
+//! Network interfaces through AF_XDP: the kernel puts received frames right into our pools' chunks, and takes frames
+//! to send from there. Linux 5.9 or newer.
+//!
+//! # Layout
+//!
+//! ```text
+//!   interface, queue 0   queue 1   queue 2 ...          one memory: the chunks of all pools
+//!        |  BPF program: ours or the kernel's?                 | metadata | head room | data |
+//!      socket            socket    socket                       ^ 0        ^ 128       ^ 384 as received
+//!      fill + receive rings (receive half), transmit + completion rings (transmit half)
+//! ```
+//!
+//! Every hardware queue has a socket, and every socket registers the whole memory in which the pools of all workers lie
+//! (`Pool::memory`). So a frame has the same address for all of them, and forwarding between ports copies nothing.
+//! (One registration shared by several interfaces would do too, but it dies with the first of them.) Chunks lie an odd
+//! number of cache lines apart, hence unaligned chunks; the first 128 bytes, our metadata, are head room which the
+//! kernel never touches.
+//!
+//! # Who owns what
+//!
+//! Of W receive queues of the port, number `i` serves the hardware queues `i`, `i + W`, `i + 2 W` ..., and transmit
+//! queue `i` sends by the first of them. One worker has both, so a ring has one user. The transmit queues beyond W (of
+//! a worker without a hardware queue, of the slow thread) send by packet sockets instead, as the AF_PACKET driver does.
+//! The receive half owns fill and receive rings, the transmit half transmit and completion rings; the file descriptor
+//! is common to both. Which chunks the kernel has is in a bitmap ([`chunks`]): what it gives back is checked there, and
+//! nothing is lost when a socket dies.
+//!
+//! The receive half keeps the fill ring filled up to `ring` chunks, but with no more than a quarter of its pool. When
+//! the pool is empty the ring runs dry and the kernel drops and counts; the next call fills it again.
+//!
+//! # Whose packets
+//!
+//! With `steer=all` every packet is ours, with `steer=transit` those that a host on this link has to see stay with the
+//! kernel ([`program`], `bpf/steer.c`). The packets of queues without a socket stay there in any case.
+//!
+//! **Checksums and tags.** XDP sees frames as they lie in memory. What the kernel at the other end of a veth pair sends
+//! has neither its checksum (`ethtool -K PEER tx off` there) nor a VLAN tag that hardware would insert (`txvlan off`);
+//! a card must not take tags out (`rxvlan off`).
+//!
+//! # Faults
+//!
+//! | what happens | what the queues do |
+//! | --- | --- |
+//! | the link is down | packets to send are dropped and counted, "link down" |
+//! | the interface is gone | all frames come home; packets to send are dropped and counted, "port is gone" |
+//! | it is there again | at most 200 ms later program and sockets are made anew, by the workers, at an idle moment |
+//! | this process dies | the kernel closes the sockets and takes the program off: the interface is as it was |
+//!
+//! Nothing is asked of the kernel while packets come: whether the interface is still there is looked up by a queue that
+//! finds no packet, five times a second, and by the call that sends.
+
+mod chunks;
+mod probe;
+mod program;
+mod ring;
+mod rx;
+mod socket;
+mod tx;
+
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use packet::Pool;
+use packet::wire::ethernet::MacAddr;
+use rustix::net::xdp::XdpDesc;
+
+use crate::af_packet::{self, Claim, ETHERNET_BYTES};
+use crate::af_xdp::program::{Mode, Program, Steer, Steered};
+use crate::af_xdp::ring::{Consumer, Producer};
+use crate::af_xdp::rx::AfXdpRx;
+use crate::af_xdp::socket::{CHUNK_BYTES, DATA_OFFSET, Opened, Socket, SocketOptions};
+use crate::af_xdp::tx::AfXdpTx;
+use crate::{Handout, OpenOptions, Port, PortError, PortInfo, RxQueue, Spec, TxQueue};
+
+const DEFAULT_SLOTS: u64 = 1_024;
+/// Bytes of a VLAN tag, by which a frame may be longer than the MTU allows.
+const TAG_BYTES: usize = 4;
+/// Most hardware queues of an interface.
+const MOST_QUEUES: usize = 1_024;
+
+/// The options of a spec.
+#[derive(Clone, Copy, Debug)]
+struct Options {
+    slots: u32,
+    /// Hardware queues at most.
+    queues: usize,
+    /// `None`: when it is possible.
+    zerocopy: Option<bool>,
+    /// `None`: native when it is possible.
+    mode: Option<Mode>,
+    steer: Steer,
+    busy_poll: Option<u16>,
+}
+
+impl Options {
+    fn take(spec: &mut Spec) -> Result<Self, PortError> {
+        let slots = spec.take_number("ring", (64, 1 << 15))?.unwrap_or(DEFAULT_SLOTS) as u32;
+        let zerocopy =
+            spec.take_choice("zerocopy", &[("auto", None), ("yes", Some(true)), ("no", Some(false))])?;
+        let modes = [("auto", None), ("native", Some(Mode::Native)), ("generic", Some(Mode::Generic))];
+        let steer = spec.take_choice("steer", &[("all", Steer::All), ("transit", Steer::Transit)])?;
+        let busy_poll = spec.take_number("busy_poll", (1, u64::from(u16::MAX)))?;
+        let queues = spec.take_number("queues", (1, MOST_QUEUES as u64))?;
+        Ok(Self {
+            slots: slots.next_power_of_two(),
+            queues: queues.map_or(MOST_QUEUES, |queues| queues as usize),
+            zerocopy: zerocopy.flatten(),
+            mode: spec.take_choice("mode", &modes)?.flatten(),
+            steer: steer.unwrap_or(Steer::All),
+            busy_poll: busy_poll.map(|budget| budget as u16),
+        })
+    }
+}
+
+/// What the port and its queues share. The locks are taken when the port opens, when its interface comes back, and to
+/// read counters.
+struct Shared {
+    claim: Arc<Claim>,
+    options: Options,
+    /// Counts how often the program was attached; a queue with an older number has dead sockets.
+    generation: AtomicU64,
+    attached: Mutex<Attached>,
+    /// For each receive queue, the sockets that one half opened for the other.
+    halves: Vec<Mutex<Halves>>,
+}
+
+/// The program on its interface.
+struct Attached {
+    program: Program,
+    index: u32,
+    mac: MacAddr,
+    mode: Mode,
+    /// Hardware queues that we use.
+    queues: usize,
+    /// Whether sockets may be zero-copy; `None`: nobody tried.
+    zerocopy: Option<bool>,
+}
+
+/// The sockets of one receive queue and of the transmit queue of the same number.
+#[derive(Default)]
+struct Halves {
+    generation: u64,
+    receive: Option<Vec<ReceiveHalf>>,
+    transmit: Option<TransmitHalf>,
+}
+
+/// What receives from one hardware queue.
+struct ReceiveHalf {
+    queue: u32,
+    socket: Arc<Socket>,
+    fill: Producer<u64>,
+    receive: Consumer<XdpDesc>,
+}
+
+/// What sends by one hardware queue.
+struct TransmitHalf {
+    socket: Arc<Socket>,
+    transmit: Producer<XdpDesc>,
+    completion: Consumer<u64>,
+}
+
+/// Whether `length` bytes from `start` of the memory are in one piece for a card: they lie on one huge page.
+#[inline(always)]
+fn in_one_piece(start: u64, length: usize) -> bool {
+    const HUGE_PAGE: u64 = 2 << 20;
+    start / HUGE_PAGE == (start + length as u64 - 1) / HUGE_PAGE
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Shared {
+    fn name(&self) -> &str {
+        &self.claim.name
+    }
+
+    fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Relaxed)
+    }
+
+    fn steered(&self) -> Steered {
+        lock(&self.attached).program.steered()
+    }
+
+    fn mac(&self) -> MacAddr {
+        lock(&self.attached).mac
+    }
+
+    /// The receive half of queue `worker`, with the number of its generation.
+    fn take_receive(&self, worker: usize, pool: &Pool) -> Result<(u64, Vec<ReceiveHalf>), PortError> {
+        let mut halves = lock(&self.halves[worker]);
+        if halves.generation != self.generation() || halves.receive.is_none() {
+            self.open_sockets(&mut halves, worker, pool)?;
+        }
+        Ok((halves.generation, halves.receive.take().unwrap_or_default()))
+    }
+
+    /// The transmit half of queue `worker`, with the number of its generation; there is none when the interface came
+    /// back with fewer queues.
+    fn take_transmit(&self, worker: usize, pool: &Pool) -> Result<(u64, Option<TransmitHalf>), PortError> {
+        let mut halves = lock(&self.halves[worker]);
+        if halves.generation != self.generation() || halves.transmit.is_none() {
+            self.open_sockets(&mut halves, worker, pool)?;
+        }
+        Ok((halves.generation, halves.transmit.take()))
+    }
+
+    /// Opens a socket on each hardware queue of `worker`.
+    fn open_sockets(&self, halves: &mut Halves, worker: usize, pool: &Pool) -> Result<(), PortError> {
+        let mut attached = lock(&self.attached);
+        *halves = Halves { generation: self.generation(), ..Halves::default() };
+        self.check_frames(pool)?;
+        let mut receive = Vec::new();
+        for queue in (worker..attached.queues).step_by(self.halves.len()) {
+            let transmit = halves.transmit.is_none();
+            let opened = self.open_socket(&mut attached, queue as u32, transmit, pool)?;
+            let socket = opened.socket;
+            if let Some((transmit, completion)) = opened.transmit {
+                halves.transmit = Some(TransmitHalf { socket: Arc::clone(&socket), transmit, completion });
+            }
+            receive.push(ReceiveHalf {
+                queue: queue as u32,
+                socket,
+                fill: opened.fill,
+                receive: opened.receive,
+            });
+        }
+        halves.receive = Some(receive);
+        Ok(())
+    }
+
+    fn open_socket(
+        &self,
+        attached: &mut Attached,
+        queue: u32,
+        transmit: bool,
+        pool: &Pool,
+    ) -> Result<Opened, PortError> {
+        let Options { slots, busy_poll, .. } = self.options;
+        let place = (attached.index, queue);
+        let open = |zerocopy| {
+            let options = SocketOptions { slots, zerocopy, busy_poll, transmit };
+            Socket::open(pool.memory(), pool.chunk_bytes(), place, &options)
+        };
+        let failed = |(action, error): socket::Failed| self.socket_error(queue, action, error);
+        match self.options.zerocopy {
+            Some(false) => return open(false).map_err(failed),
+            // A card wants a chunk in one piece.
+            Some(true) if !pool.memory().is_huge() => {
+                return Err(self.unsupported(format!(
+                    "`zerocopy=yes` needs the frames on huge pages; reserve {} of them with \
+                     `sysctl vm.nr_hugepages=...`, or leave the option out",
+                    pool.memory().bytes() >> 21
+                )));
+            }
+            Some(true) => {
+                attached.zerocopy = Some(true);
+                return open(true).map_err(|(action, error)| match error.raw_os_error() {
+                    Some(libc::EOPNOTSUPP | libc::EINVAL) => self.unsupported(
+                        "the interface's driver cannot do zero-copy; leave `zerocopy=yes` out".to_owned(),
+                    ),
+                    _ => self.socket_error(queue, action, error),
+                });
+            }
+            None => {}
+        }
+        let may = attached.zerocopy.unwrap_or(attached.mode == Mode::Native);
+        if may && let Ok(opened) = open(true) {
+            if pool.memory().is_huge() {
+                attached.zerocopy = Some(true);
+                return Ok(opened);
+            }
+            (self.claim.warn)(&format!(
+                "port {}: the interface could send and receive without copying, if the frames lay on huge pages; \
+                 reserve {} of them with `sysctl vm.nr_hugepages=...`",
+                self.name(),
+                pool.memory().bytes() >> 21
+            ));
+        }
+        attached.zerocopy = Some(false);
+        open(false).map_err(failed)
+    }
+
+    fn socket_error(&self, queue: u32, action: &'static str, error: io::Error) -> PortError {
+        match error.raw_os_error() {
+            Some(libc::EBUSY) => PortError::InUse {
+                port: format!("{} queue {queue}", self.name()),
+                user: "an AF_XDP socket of another program".to_owned(),
+            },
+            Some(libc::EPERM) => PortError::NotPermitted {
+                port: self.name().to_owned(),
+                what: action,
+                capability: "CAP_NET_RAW and CAP_NET_ADMIN",
+            },
+            Some(libc::ENOBUFS | libc::ENOMEM) => self.unsupported(format!(
+                "{action} failed for want of memory ({error}); allow more locked memory with `ulimit -l unlimited`, \
+                 or ask for fewer frames"
+            )),
+            Some(libc::EAFNOSUPPORT) => {
+                self.unsupported("the kernel has no AF_XDP sockets (CONFIG_XDP_SOCKETS)".to_owned())
+            }
+            _ => PortError::system(self.name(), action, error),
+        }
+    }
+
+    fn unsupported(&self, problem: String) -> PortError {
+        PortError::Unsupported { port: self.name().to_owned(), problem }
+    }
+
+    /// Whether the pool's chunks are such as the kernel takes, and hold the largest frame.
+    fn check_frames(&self, pool: &Pool) -> Result<(), PortError> {
+        let chunk_bytes = pool.chunk_bytes();
+        if !CHUNK_BYTES.contains(&chunk_bytes) {
+            return Err(self.unsupported(format!(
+                "AF_XDP takes frames of {} to {} bytes, and those of the pool have {chunk_bytes}; choose other frames, \
+                 or use `af_packet:{}`",
+                CHUNK_BYTES.start(),
+                CHUNK_BYTES.end(),
+                self.name()
+            )));
+        }
+        self.check_mtu(chunk_bytes)
+    }
+
+    fn check_mtu(&self, chunk_bytes: usize) -> Result<(), PortError> {
+        let (name, mtu) = (self.name(), self.claim.interface.mtu()?);
+        let largest = chunk_bytes - DATA_OFFSET - ETHERNET_BYTES - TAG_BYTES;
+        if mtu > largest {
+            return Err(self.unsupported(format!(
+                "its MTU of {mtu} does not fit a frame of {chunk_bytes} bytes, which holds an MTU of {largest} at most; \
+                 lower it with `ip link set {name} mtu {largest}`, or use `af_packet:{name}`"
+            )));
+        }
+        Ok(())
+    }
+
+    /// Makes a new generation after sockets of number `dead` died. False: not yet; ask again later.
+    fn revive(&self, dead: u64) -> bool {
+        let mut attached = lock(&self.attached);
+        if self.generation() > dead {
+            return true;
+        }
+        let problem = if let Some(problem) = self.claim.absence() {
+            problem
+        } else {
+            match self.attach(&mut attached) {
+                Ok(()) => {
+                    self.generation.store(dead + 1, Ordering::Relaxed);
+                    self.claim.tell("the interface is back".to_owned());
+                    return true;
+                }
+                Err(error) => error.to_string(),
+            }
+        };
+        self.claim.tell(problem);
+        false
+    }
+
+    /// Looks at the interface and attaches the program to it.
+    fn attach(&self, attached: &mut Attached) -> Result<(), PortError> {
+        let (name, interface) = (self.name(), &self.claim.interface);
+        let (index, mac) = (interface.index()?, interface.mac()?);
+        if !interface.is_up()? {
+            return Err(PortError::InterfaceDown { name: name.to_owned() });
+        }
+        self.check_mtu(*CHUNK_BYTES.end())?;
+        let failed = |action| move |error| PortError::system(name, action, error);
+        let link = probe::link(name, index).map_err(failed("asking for the queues"))?;
+        if let Some(program) = link.program {
+            return Err(program_error(name, Some(program)));
+        }
+        let addresses = probe::addresses().map_err(failed("asking for the addresses"))?;
+        let bpf = &mut attached.program;
+        bpf.set_local_addresses(&addresses).map_err(failed("setting the local addresses"))?;
+        let (index, veth) = (index as u32, link.kind == "veth");
+        attached.mode = match self.options.mode {
+            Some(mode) => {
+                bpf.attach(index, mode).map_err(|error| attach_error(name, mode, veth, error))?;
+                mode
+            }
+            None => match bpf.attach(index, Mode::Native) {
+                Ok(()) => Mode::Native,
+                Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
+                    return Err(program_error(name, None));
+                }
+                Err(native) => {
+                    let failed = |error| attach_error(name, Mode::Generic, veth, error);
+                    bpf.attach(index, Mode::Generic).map_err(failed)?;
+                    (self.claim.warn)(&format!(
+                        "port {name}: generic XDP is used, which costs more: native {}",
+                        native_problem(veth, &native)
+                    ));
+                    Mode::Generic
+                }
+            },
+        };
+        attached.index = index;
+        attached.mac = mac;
+        attached.queues = link.rx_queues.min(self.options.queues);
+        attached.zerocopy = None;
+        self.claim.keep_promiscuous()
+    }
+}
+
+/// Another program is in the way.
+fn program_error(name: &str, program: Option<u32>) -> PortError {
+    let which =
+        program.map_or_else(String::new, |id| format!(" (number {id}, see `bpftool prog show id {id}`)"));
+    PortError::InUse {
+        port: name.to_owned(),
+        user: format!(
+            "another XDP program{which}: end the program that attached it, or take it off with \
+             `ip link set dev {name} xdp off`"
+        ),
+    }
+}
+
+fn attach_error(name: &str, mode: Mode, veth: bool, error: io::Error) -> PortError {
+    match (error.raw_os_error(), mode) {
+        (Some(libc::EBUSY | libc::EEXIST), _) => program_error(name, None),
+        (Some(libc::EPERM), _) => PortError::NotPermitted {
+            port: name.to_owned(),
+            what: "attach an XDP program",
+            capability: "CAP_BPF and CAP_NET_ADMIN",
+        },
+        (_, Mode::Native) => PortError::Unsupported {
+            port: name.to_owned(),
+            problem: format!("native {}; or use `mode=generic`", native_problem(veth, &error)),
+        },
+        _ => PortError::system(name, "attaching the XDP program", error),
+    }
+}
+
+/// Why there is no native XDP, and what would help.
+fn native_problem(veth: bool, error: &io::Error) -> String {
+    match error.raw_os_error() {
+        // drivers/net/veth.c, veth_xdp_set().
+        Some(libc::ERANGE) => "XDP is not possible with this MTU; lower it, for a veth at its other end".to_owned(),
+        Some(libc::ENOSPC) if veth => {
+            "XDP on a veth needs as many receive queues here as the other end has transmit queues; see `ethtool -L`"
+                .to_owned()
+        }
+        Some(libc::EOPNOTSUPP) => "XDP is not known to the interface's driver".to_owned(),
+        _ => format!("XDP is refused by the interface's driver ({error})"),
+    }
+}
+
+/// A network interface.
+pub(crate) struct AfXdpPort {
+    info: PortInfo,
+    rx: Handout<AfXdpRx>,
+    tx: Handout<Box<dyn TxQueue>>,
+    shared: Arc<Shared>,
+}
+
+impl AfXdpPort {
+    pub(crate) fn open(spec: &mut Spec, options: &OpenOptions) -> Result<Self, PortError> {
+        let name = spec.name().to_owned();
+        let own = Options::take(spec)?;
+        let promiscuous = spec.take_switch("promiscuous", false)?;
+        let claim = Arc::new(Claim::of(&name, options.warn)?);
+        if promiscuous {
+            claim.make_promiscuous()?;
+        }
+        let interface = &claim.interface;
+        let (index, mac, mtu) = (interface.index()?, interface.mac()?, interface.mtu()?);
+        // What registers memory counts as locked memory, for users other than root.
+        let _ = rustix::process::setrlimit(
+            rustix::process::Resource::Memlock,
+            rustix::process::Rlimit { current: None, maximum: None },
+        );
+        let attached = Attached {
+            program: Program::load(&name, MOST_QUEUES, own.steer)?,
+            index: index as u32,
+            mac,
+            mode: Mode::Native,
+            queues: 0,
+            zerocopy: None,
+        };
+        let mut shared = Shared {
+            claim,
+            options: own,
+            generation: AtomicU64::new(1),
+            attached: Mutex::new(attached),
+            halves: Vec::new(),
+        };
+        shared.attach(&mut lock(&shared.attached))?;
+        let rx_queues = options.rx_queues.min(lock(&shared.attached).queues);
+        shared.halves = (0..rx_queues).map(|_| Mutex::default()).collect();
+        let shared = Arc::new(shared);
+        let receivers = (0..rx_queues).map(|worker| AfXdpRx::new(Arc::clone(&shared), worker));
+        let mut senders: Vec<Box<dyn TxQueue>> = Vec::with_capacity(options.tx_queues);
+        for worker in 0..options.tx_queues {
+            senders.push(if worker < rx_queues {
+                Box::new(AfXdpTx::new(Arc::clone(&shared), worker))
+            } else {
+                af_packet::sender(&shared.claim, own.slots as usize)?
+            });
+        }
+        let info =
+            PortInfo { name: name.clone(), driver: "af_xdp", mac, mtu, rx_queues, tx_queues: senders.len() };
+        let (rx, tx) = (Handout::new(&name, "receive", receivers), Handout::new(&name, "transmit", senders));
+        Ok(Self { info, rx, tx, shared })
+    }
+}
+
+impl Port for AfXdpPort {
+    fn info(&self) -> PortInfo {
+        self.info.clone()
+    }
+
+    fn take_rx(&mut self, queue: usize) -> Result<Box<dyn RxQueue>, PortError> {
+        Ok(Box::new(self.rx.take(queue)?))
+    }
+
+    fn take_tx(&mut self, queue: usize) -> Result<Box<dyn TxQueue>, PortError> {
+        self.tx.take(queue)
+    }
+
+    fn set_promiscuous(&mut self) -> Result<(), PortError> {
+        self.shared.claim.make_promiscuous()
+    }
+
+    fn details(&self) -> String {
+        let attached = lock(&self.shared.attached);
+        let mode = match attached.mode {
+            Mode::Native => "native",
+            Mode::Generic => "generic",
+        };
+        let zerocopy = if attached.zerocopy == Some(true) { "zero-copy" } else { "copying" };
+        let Steered { to_sockets, to_kernel } = attached.program.steered();
+        format!(
+            "XDP {mode}, {zerocopy}, hardware queues {}, packets steered to us {to_sockets}, left to the kernel {to_kernel}",
+            attached.queues
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,314 @@
+//! The receive half: fill and receive rings of the hardware queues that one worker serves.
+
+use std::cell::Cell;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::time::Instant;
+
+use packet::wire::ethernet::MacAddr;
+use packet::{Batch, PacketType, Pool};
+use rustix::event::epoll;
+use rustix::net::xdp::XdpStatistics;
+
+use crate::af_packet::{ETHERNET_BYTES, LOOK_EVERY};
+use crate::af_xdp::chunks::{Chunks, Orphans};
+use crate::af_xdp::socket::{Socket, chunk_of, data_offset_of};
+use crate::af_xdp::{ReceiveHalf, Shared, in_one_piece};
+use crate::{Event, PortError, QueueStats, RxQueue, packet_type_on_a_cable};
+
+/// A receive queue.
+pub(super) struct AfXdpRx {
+    shared: Arc<Shared>,
+    worker: usize,
+    /// Of which generation the sockets are.
+    generation: u64,
+    /// Empty while the interface is gone.
+    sockets: Vec<Receiver>,
+    /// The socket that is asked first next time.
+    first: usize,
+    mac: MacAddr,
+    /// Chunks that the kernel has.
+    lent: Option<Chunks>,
+    /// Chunks that a fill ring should have.
+    wanted: usize,
+    /// Readable when one of the sockets is.
+    wait: Option<OwnedFd>,
+    next_look: Instant,
+    dead: bool,
+    /// Whether the link was up when we looked last, and how often it was lost.
+    running: Cell<bool>,
+    links_lost: Cell<u64>,
+    stats: QueueStats,
+}
+
+/// One socket.
+struct Receiver {
+    half: ReceiveHalf,
+    /// Chunks in its rings, ours to refill.
+    outstanding: usize,
+}
+
+impl AfXdpRx {
+    pub(super) fn new(shared: Arc<Shared>, worker: usize) -> Self {
+        let mac = shared.mac();
+        Self {
+            shared,
+            worker,
+            generation: 0,
+            sockets: Vec::new(),
+            first: 0,
+            mac,
+            lent: None,
+            wanted: 0,
+            wait: None,
+            next_look: Instant::now(),
+            dead: false,
+            running: Cell::new(true),
+            links_lost: Cell::new(0),
+            stats: QueueStats::default(),
+        }
+    }
+
+    /// Opens the sockets, fills their rings and has the program give packets to them.
+    fn open(&mut self, pool: &mut Pool) -> Result<(), PortError> {
+        let name = self.shared.name();
+        let failed = |action| move |error: std::io::Error| PortError::system(name, action, error);
+        let wait = epoll::create(epoll::CreateFlags::CLOEXEC)
+            .map_err(|error| failed("making an epoll")(error.into()))?;
+        let (generation, halves) = self.shared.take_receive(self.worker, pool)?;
+        for (number, half) in halves.iter().enumerate() {
+            let data = epoll::EventData::new_u64(number as u64);
+            epoll::add(&wait, &half.socket.fd, data, epoll::EventFlags::IN)
+                .map_err(|error| failed("waiting for a socket")(error.into()))?;
+        }
+        let share = pool.stats().frames / 4 / halves.len().max(1);
+        self.wanted = share.clamp(1, self.shared.options.slots as usize);
+        self.sockets = halves.into_iter().map(|half| Receiver { half, outstanding: 0 }).collect();
+        self.generation = generation;
+        self.wait = Some(wait);
+        self.mac = self.shared.mac();
+        self.dead = false;
+        let lent = self.lent.get_or_insert_with(|| Chunks::new(pool.memory().clone()));
+        let mut attached = super::lock(&self.shared.attached);
+        for socket in &mut self.sockets {
+            socket.fill(pool, lent, self.wanted);
+            let half = &socket.half;
+            attached
+                .program
+                .add_socket(half.queue, &half.socket.fd)
+                .map_err(failed("giving the queue's packets to the socket"))?;
+        }
+        Ok(())
+    }
+
+    /// Lets go of sockets whose interface is gone; all frames come home.
+    fn close(&mut self, pool: &mut Pool) {
+        for socket in self.sockets.drain(..) {
+            self.stats = with_losses(self.stats, &socket.half.socket);
+            // What came in and nobody took.
+            self.stats.add(Event::PortGone, socket.half.receive.available() as u64);
+        }
+        // Nothing to wait for, but a worker that sleeps shall not poll either.
+        self.wait = epoll::create(epoll::CreateFlags::CLOEXEC).ok();
+        if let Some(lent) = &mut self.lent {
+            #[allow(unsafe_code, reason = "frames come home")]
+            // SAFETY: the kernel took the sockets off the interface that is gone, or never got them bound: it does
+            // not use the chunks any more, and nobody else does. All were lent.
+            unsafe {
+                lent.free_all(Some(pool));
+            }
+        }
+    }
+
+    /// Nothing came: is the interface still there, or again?
+    #[cold]
+    fn look(&mut self, pool: &mut Pool) {
+        let now = Instant::now();
+        if now < self.next_look {
+            return;
+        }
+        self.next_look = now + LOOK_EVERY;
+        self.look_at_link();
+        if !self.dead {
+            let died = self.sockets.iter().any(|socket| socket.half.socket.take_error());
+            if !died && self.generation == self.shared.generation() {
+                return;
+            }
+            self.dead = true;
+            self.close(pool);
+        }
+        if self.shared.revive(self.generation)
+            && let Err(error) = self.open(pool)
+        {
+            self.close(pool);
+            self.dead = true;
+            self.shared.claim.tell(error.to_string());
+        }
+    }
+
+    fn look_at_link(&self) {
+        let running = self.shared.claim.interface.is_running();
+        if self.running.replace(running) && !running {
+            self.links_lost.set(self.links_lost.get() + 1);
+        }
+    }
+}
+
+impl Receiver {
+    /// Lends chunks to the kernel until it has `wanted`, or the pool is empty.
+    #[inline]
+    fn fill(&mut self, pool: &mut Pool, lent: &mut Chunks, wanted: usize) {
+        let count = wanted.saturating_sub(self.outstanding).min(self.half.fill.room());
+        if count == 0 {
+            return;
+        }
+        let chunk_bytes = pool.chunk_bytes();
+        let (fill, zerocopy) = (&mut self.half.fill, self.half.socket.zerocopy);
+        self.outstanding += pool.lend(count, |chunk| {
+            let offset = lent.offset(chunk).expect("the worker has one pool");
+            lent.insert(offset);
+            // A chunk on two huge pages may be in two pieces for a card: it stays aside.
+            if !zerocopy || in_one_piece(offset, chunk_bytes) {
+                fill.write(offset);
+            }
+        });
+        fill.submit();
+        if fill.needs_wakeup() {
+            self.half.socket.wake_receive();
+        }
+    }
+
+    /// Takes up to `max` packets out of the receive ring.
+    #[inline]
+    fn receive(
+        &mut self,
+        pool: &mut Pool,
+        batch: &mut Batch,
+        max: usize,
+        lent: &mut Chunks,
+        mac: MacAddr,
+        stats: &mut QueueStats,
+    ) -> usize {
+        let ring = &mut self.half.receive;
+        let count = ring.available().min(max);
+        for number in 0..count {
+            let descriptor = ring.peek(number);
+            let Some(chunk) = lent.remove(chunk_of(descriptor.addr)) else {
+                stats.add(Event::BadDescriptor, 1);
+                continue;
+            };
+            self.outstanding -= 1;
+            let length = descriptor.len as usize;
+            #[allow(unsafe_code, reason = "a chunk becomes a packet")]
+            // SAFETY: the chunk was in the set, so this pool lent it (the only one that `fill` is called with) and it
+            // has not come back since; the kernel gave it back through the ring.
+            let packet = unsafe { pool.received(chunk, data_offset_of(descriptor.addr), length) };
+            let Some(mut packet) = packet else {
+                stats.add(Event::TooLong, 1);
+                continue;
+            };
+            if length < ETHERNET_BYTES {
+                stats.add(Event::TooShort, 1);
+                pool.free_packet(packet);
+                continue;
+            }
+            packet.set_link_header(0);
+            let kind = match packet_type_on_a_cable(packet.data()) {
+                PacketType::Host if packet.data()[..6] != mac.0 => PacketType::OtherHost,
+                kind => kind,
+            };
+            packet.set_packet_type(kind);
+            stats.packet(length);
+            batch.push(packet);
+        }
+        if count > 0 {
+            ring.release(count);
+        }
+        count
+    }
+}
+
+impl RxQueue for AfXdpRx {
+    fn prepare(&mut self, pool: &mut Pool) -> Result<(), PortError> {
+        self.open(pool)
+    }
+
+    fn receive(&mut self, pool: &mut Pool, batch: &mut Batch, max: usize) -> usize {
+        let before = batch.len();
+        let mut left = max.min(batch.room());
+        let sockets = self.sockets.len();
+        for step in 0..sockets {
+            let number =
+                if self.first + step < sockets { self.first + step } else { self.first + step - sockets };
+            let (socket, Some(lent)) = (&mut self.sockets[number], &mut self.lent) else { break };
+            left -= socket.receive(pool, batch, left, lent, self.mac, &mut self.stats);
+            // Also when nothing came: the pool may have been empty the last time.
+            socket.fill(pool, lent, self.wanted);
+            if left == 0 {
+                break;
+            }
+        }
+        self.first = if self.first + 1 < sockets { self.first + 1 } else { 0 };
+        let count = batch.len() - before;
+        if count == 0 {
+            if self.shared.options.busy_poll.is_some() {
+                self.sockets.iter().for_each(|socket| socket.half.socket.wake_receive());
+            }
+            self.look(pool);
+        }
+        count
+    }
+
+    fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
+        for socket in &self.sockets {
+            if socket.half.fill.needs_wakeup() {
+                socket.half.socket.wake_receive();
+            }
+        }
+        self.look_at_link();
+        self.wait.as_ref().map(OwnedFd::as_fd)
+    }
+
+    fn due_in_ns(&self) -> Option<u64> {
+        // The kernel does not tell when an interface comes back.
+        self.dead.then(|| self.next_look.saturating_duration_since(Instant::now()).as_nanos() as u64)
+    }
+
+    fn stats(&self) -> QueueStats {
+        let mut stats =
+            self.sockets.iter().fold(self.stats, |sum, socket| with_losses(sum, &socket.half.socket));
+        stats.add(Event::LinkLost, self.links_lost.get());
+        if self.worker == 0 {
+            // The program counts for the interface.
+            stats.add(Event::LeftToKernel, self.shared.steered().to_kernel);
+        }
+        stats
+    }
+}
+
+/// Adds what the kernel counted for a socket.
+fn with_losses(mut stats: QueueStats, socket: &Socket) -> QueueStats {
+    if let Some(XdpStatistics {
+        rx_dropped, rx_invalid_descs, rx_ring_full, rx_fill_ring_empty_descs, ..
+    }) = socket.statistics()
+    {
+        stats.add(Event::KernelDropped, rx_dropped);
+        stats.add(Event::BadDescriptor, rx_invalid_descs);
+        stats.add(Event::RingFull, rx_ring_full.unwrap_or(0));
+        stats.add(Event::FillEmpty, rx_fill_ring_empty_descs.unwrap_or(0));
+    }
+    stats
+}
+
+impl Drop for AfXdpRx {
+    fn drop(&mut self) {
+        let Some(lent) = self.lent.take() else { return };
+        // The transmit half may hold the sockets open, and so the kernel may write to the chunks.
+        let orphans = Arc::new(Orphans(lent));
+        let mut attached = super::lock(&self.shared.attached);
+        for socket in self.sockets.drain(..) {
+            attached.program.remove_socket(socket.half.queue);
+            socket.half.socket.keep(&orphans);
+        }
+    }
+}

@@ -1,0 +1,562 @@
+//! AF_XDP on real interfaces: veth pairs in a network namespace of the test's own.
+
+use std::os::fd::BorrowedFd;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use packet::{Batch, PacketType, Pool, PoolOptions};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use crate::testing::{
+    batch_of, command, contents, in_namespace, ip, numbered_frame, pool, receive_numbered, soon, veth_pair,
+};
+use crate::{Event, OpenOptions, Port, RxQueue, TxQueue};
+
+fn open(spec: &str) -> Box<dyn Port> {
+    crate::open(spec, &OpenOptions::default()).unwrap()
+}
+
+fn frames(count: u32, length: usize) -> Vec<Vec<u8>> {
+    (0..count).map(|number| numbered_frame(number, length)).collect()
+}
+
+type Queues = (Box<dyn RxQueue>, Box<dyn TxQueue>);
+
+/// The first queues of a port, ready to use.
+fn queues(port: &mut dyn Port, pool: &mut Pool) -> Queues {
+    let (mut rx, mut tx) = (port.take_rx(0).unwrap(), port.take_tx(0).unwrap());
+    rx.prepare(pool).unwrap();
+    tx.prepare(pool).unwrap();
+    (rx, tx)
+}
+
+fn send(tx: &mut dyn TxQueue, pool: &mut Pool, frames: &[Vec<u8>]) {
+    let mut batch = batch_of(pool, frames);
+    assert_eq!(tx.send(pool, &mut batch), frames.len());
+}
+
+fn is_readable(fd: BorrowedFd<'_>, wait: Duration) -> bool {
+    let timeout = Timespec { tv_sec: 0, tv_nsec: wait.as_nanos() as i64 };
+    poll(&mut [PollFd::from_borrowed_fd(fd, PollFlags::IN)], Some(&timeout)).unwrap() > 0
+}
+
+/// Which program is on an interface, by the words of `ip`.
+fn program_on(interface: &str) -> bool {
+    command("ip", &format!("-d link show dev {interface}")).contains("prog/xdp")
+}
+
+#[test]
+fn frames_cross_a_veth_pair_in_each_mode() {
+    in_namespace(|| {
+        for options in ["", "?mode=native&zerocopy=no", "?mode=generic", "?busy_poll=64"] {
+            veth_pair("left", "right");
+            let (mut left, mut right) = (open("left"), open(&format!("af_xdp:right{options}")));
+            let info = right.info();
+            assert_eq!((info.mtu, info.driver, info.rx_queues), (1_500, "af_xdp", 1));
+            assert!(program_on("right"));
+            let mut pool = pool(4_096);
+            let (mut packet_rx, mut packet_tx) = queues(&mut *left, &mut pool);
+            let (mut rx, mut tx) = queues(&mut *right, &mut pool);
+            for (count, length) in [(1, 60), (200, 60), (200, 1_514), (3, 20)] {
+                let expected = frames(count, length);
+                send(&mut *packet_tx, &mut pool, &expected);
+                assert_eq!(receive_numbered(&mut *rx, &mut pool, count as usize), expected, "{options}");
+                send(&mut *tx, &mut pool, &expected);
+                assert_eq!(
+                    receive_numbered(&mut *packet_rx, &mut pool, count as usize),
+                    expected,
+                    "{options}"
+                );
+            }
+            assert_eq!((tx.stats().packets, tx.stats().dropped()), (404, 0));
+            assert_eq!((rx.stats().packets, rx.stats().bytes), (404, tx.stats().bytes));
+            assert_eq!(tx.stats().count(Event::Copied), 0);
+            assert!(right.details().contains("steered to us 404"), "{}", right.details());
+            // All frames are in the pool or lent; when the port is gone all are in the pool.
+            drop((left, right, packet_rx, packet_tx, rx, tx));
+            pool.refill();
+            assert_eq!(pool.stats().free, 4_096);
+            // A child process of another test, forked and not yet another program, has a copy of all descriptors.
+            soon("the program is off", || !program_on("right"));
+            ip("link delete left");
+        }
+    });
+}
+
+#[test]
+fn metadata_is_that_of_the_frame() {
+    in_namespace(|| {
+        veth_pair("left", "right");
+        ip("link set right address 02:00:00:00:00:02");
+        let (mut left, mut right) = (open("left"), open("af_xdp:right"));
+        let mut pool = pool(256);
+        let mut packet_tx = left.take_tx(0).unwrap();
+        let (mut rx, _tx) = queues(&mut *right, &mut pool);
+        let mut sent = frames(4, 60);
+        sent[1][..6].fill(0xff);
+        sent[2][..6].copy_from_slice(&[1, 0, 0x5e, 0, 0, 9]);
+        sent[3][5] = 99;
+        send(&mut *packet_tx, &mut pool, &sent);
+        let mut received = Batch::new();
+        soon("four packets", || {
+            rx.receive(&mut pool, &mut received, 32);
+            received.len() == 4
+        });
+        let types: Vec<PacketType> = received.iter().map(|packet| packet.packet_type()).collect();
+        let expected =
+            [PacketType::Host, PacketType::Broadcast, PacketType::Multicast, PacketType::OtherHost];
+        assert_eq!(types, expected);
+        for packet in received.iter() {
+            assert_eq!((packet.link_offset(), packet.data_offset()), (Some(0), 384));
+        }
+    });
+}
+
+#[test]
+fn forwarding_between_two_ports_copies_nothing() {
+    in_namespace(|| {
+        veth_pair("left", "right");
+        veth_pair("near", "far");
+        let mut pools = Pool::group(&[PoolOptions { frames: 4_096, ..PoolOptions::default() }; 2]).unwrap();
+        let mut other = pools.pop().unwrap();
+        let mut pool = pools.pop().unwrap();
+        let (mut left, mut right) = (open("left"), open("af_xdp:right"));
+        let (mut near, mut far) = (open("af_xdp:near"), open("far"));
+        let mut packet_tx = left.take_tx(0).unwrap();
+        let mut packet_rx = far.take_rx(0).unwrap();
+        let (mut rx, _) = queues(&mut *right, &mut pool);
+        let (_, mut tx) = queues(&mut *near, &mut pool);
+        let sent = frames(1_000, 700);
+        let mut received = Vec::new();
+        for part in sent.chunks(50) {
+            send(&mut *packet_tx, &mut other, part);
+            let mut batch = Batch::new();
+            soon("the packets come", || {
+                rx.receive(&mut pool, &mut batch, 32);
+                batch.len() == part.len()
+            });
+            assert_eq!(tx.send(&mut pool, &mut batch), part.len());
+            received.extend(receive_numbered(&mut *packet_rx, &mut other, part.len()));
+        }
+        assert_eq!(received, sent);
+        // Another worker's frame is no copy either.
+        send(&mut *tx, &mut other, &sent[..10]);
+        assert_eq!(tx.stats().count(Event::Copied), 0);
+        // A frame of another memory is.
+        let mut foreign = crate::testing::pool(8);
+        let mut batch = batch_of(&mut foreign, &sent[..1]);
+        assert_eq!(tx.send(&mut pool, &mut batch), 1);
+        assert_eq!(receive_numbered(&mut *packet_rx, &mut other, 11)[10], sent[0]);
+        foreign.refill();
+        assert_eq!((tx.stats().count(Event::Copied), foreign.stats().free), (1, 8));
+        assert_eq!((tx.stats().packets, tx.stats().dropped()), (1_011, 0));
+    });
+}
+
+/// UDP frames of many flows, which a veth spreads over its queues by the number of the queue they were sent by.
+fn many_queues() -> Vec<Vec<u8>> {
+    ip("link add left numrxqueues 4 numtxqueues 4 type veth peer name right numrxqueues 4 numtxqueues 4");
+    for name in ["left", "right"] {
+        ip(&format!("link set {name} addrgenmode none"));
+        ip(&format!("link set {name} up"));
+    }
+    frames(64, 60)
+}
+
+#[test]
+fn several_queues_are_served_by_few_workers() {
+    in_namespace(|| {
+        let sent = many_queues();
+        let options = OpenOptions { rx_queues: 2, tx_queues: 3, ..OpenOptions::default() };
+        let mut right = crate::open("af_xdp:right", &options).unwrap();
+        assert_eq!((right.info().rx_queues, right.info().tx_queues), (2, 3));
+        let all = OpenOptions { rx_queues: 9, tx_queues: 9, ..OpenOptions::default() };
+        let mut left = crate::open("af_xdp:left", &all).unwrap();
+        // No more than the hardware has; every thread can send all the same.
+        assert_eq!((left.info().rx_queues, left.info().tx_queues), (4, 9));
+        let mut pool = pool(8_192);
+        let mut receivers: Vec<_> = (0..2).map(|queue| right.take_rx(queue).unwrap()).collect();
+        receivers.iter_mut().for_each(|queue| queue.prepare(&mut pool).unwrap());
+        // Transmit queue `n` of an AF_XDP port is hardware queue `n`, and a veth keeps the number.
+        for queue in 0..9 {
+            let mut tx = left.take_tx(queue).unwrap();
+            tx.prepare(&mut pool).unwrap();
+            send(&mut *tx, &mut pool, &sent);
+            let mut got = Vec::new();
+            let mut shares = [0; 2];
+            soon("all packets come", || {
+                for (receiver, share) in receivers.iter_mut().zip(&mut shares) {
+                    let mut batch = Batch::new();
+                    *share += receiver.receive(&mut pool, &mut batch, 32);
+                    got.extend(contents(&batch));
+                }
+                got.len() == sent.len()
+            });
+            if queue < 4 {
+                assert_eq!(shares[queue % 2], 64, "queue {queue}: {shares:?}");
+            }
+            assert_eq!(got, sent, "in order");
+        }
+        let fd = receivers[1].wait_fd().unwrap();
+        assert!(!is_readable(fd, Duration::from_millis(1)));
+    });
+}
+
+#[test]
+fn an_idle_worker_wakes_for_each_of_its_queues() {
+    in_namespace(|| {
+        let sent = many_queues();
+        let mut right = open("af_xdp:right");
+        let four = OpenOptions { rx_queues: 4, tx_queues: 4, ..OpenOptions::default() };
+        let mut left = crate::open("af_xdp:left", &four).unwrap();
+        let mut pool = pool(8_192);
+        let mut rx = right.take_rx(0).unwrap();
+        rx.prepare(&mut pool).unwrap();
+        for queue in 0..4 {
+            let mut tx = left.take_tx(queue).unwrap();
+            tx.prepare(&mut pool).unwrap();
+            assert!(!is_readable(rx.wait_fd().unwrap(), Duration::ZERO));
+            send(&mut *tx, &mut pool, &sent[..1]);
+            assert!(is_readable(rx.wait_fd().unwrap(), Duration::from_millis(900)), "queue {queue}");
+            assert_eq!(receive_numbered(&mut *rx, &mut pool, 1), sent[..1]);
+        }
+    });
+}
+
+#[test]
+fn queues_without_a_socket_and_closed_ones_are_the_kernels() {
+    in_namespace(|| {
+        let sent = many_queues();
+        let mut right = open("af_xdp:right?queues=1");
+        let four = OpenOptions { rx_queues: 4, tx_queues: 4, ..OpenOptions::default() };
+        let mut left = crate::open("af_xdp:left", &four).unwrap();
+        let (mut pool, mut packets) = (pool(8_192), 0);
+        let (mut rx, tx) = queues(&mut *right, &mut pool);
+        let mut senders: Vec<_> = (0..4).map(|queue| left.take_tx(queue).unwrap()).collect();
+        for left_tx in &mut senders {
+            left_tx.prepare(&mut pool).unwrap();
+            send(&mut **left_tx, &mut pool, &sent);
+            packets += 64;
+            soon("all packets are seen", || right.details().ends_with(&format!(" {}", packets - 64)));
+        }
+        assert_eq!(receive_numbered(&mut *rx, &mut pool, 64), sent);
+        assert_eq!(rx.stats().count(Event::LeftToKernel), 192);
+        drop(rx);
+        send(&mut *senders[0], &mut pool, &sent);
+        soon("the closed queue is the kernel's", || right.details().ends_with(" 256"));
+        drop(tx);
+    });
+}
+
+#[test]
+fn the_kernel_gets_what_a_host_needs() {
+    in_namespace(|| {
+        veth_pair("left", "right");
+        ip("addr add 192.0.2.1/24 dev right");
+        ip("addr add 2001:db8::1/64 dev right nodad");
+        let (mut left, mut right) = (open("left"), open("af_xdp:right?steer=transit"));
+        let mut pool = pool(1_024);
+        let mut packet_tx = left.take_tx(0).unwrap();
+        let (mut rx, _tx) = queues(&mut *right, &mut pool);
+        let frame = |kind: [u8; 2], rest: &[u8]| {
+            let mut frame = numbered_frame(1, 60);
+            frame[12..14].copy_from_slice(&kind);
+            frame.truncate(14);
+            frame.extend_from_slice(rest);
+            frame.resize(frame.len().max(60), 0);
+            frame
+        };
+        let tagged = |inner: &[u8]| [&inner[..12], &[0x81, 0, 0, 5], &inner[12..]].concat();
+        let ipv4 = |to: [u8; 4]| frame([8, 0], &[&[0x45; 16][..], &to].concat());
+        let ipv6 = |next: u8, to: &str, first: u8| {
+            let to: std::net::Ipv6Addr = to.parse().unwrap();
+            frame(
+                [0x86, 0xdd],
+                &[&[0x60, 0, 0, 0, 0, 8, next, 64][..], &[1; 16], &to.octets(), &[first; 8]].concat(),
+            )
+        };
+        let mut multicast = numbered_frame(2, 60);
+        multicast[0] = 1;
+        let kernels = [
+            ipv4([192, 0, 2, 1]),
+            tagged(&ipv4([192, 0, 2, 1])),
+            frame([8, 6], &[0; 28]),
+            ipv6(6, "2001:db8::1", 0),
+            ipv6(6, "fe80::7", 0),
+            ipv6(58, "2001:db8:7::1", 135),
+            multicast,
+        ];
+        let ours = [
+            ipv4([192, 0, 2, 2]),
+            tagged(&ipv4([198, 51, 100, 7])),
+            ipv6(6, "2001:db8::2", 0),
+            ipv6(58, "2001:db8:7::1", 128),
+            numbered_frame(7, 60),
+        ];
+        send(&mut *packet_tx, &mut pool, &kernels);
+        send(&mut *packet_tx, &mut pool, &ours);
+        let mut received = Batch::new();
+        soon("all packets are seen", || {
+            rx.receive(&mut pool, &mut received, 32);
+            received.len() >= ours.len() && rx.stats().count(Event::LeftToKernel) >= kernels.len() as u64
+        });
+        assert_eq!(contents(&received), ours);
+        assert_eq!(rx.stats().count(Event::LeftToKernel), kernels.len() as u64);
+    });
+}
+
+#[test]
+fn a_pool_that_was_empty_does_not_empty_the_ring_for_good() {
+    in_namespace(|| {
+        veth_pair("left", "right");
+        let (mut left, mut right) = (open("left"), open("af_xdp:right"));
+        let mut far = pool(1_024);
+        let mut packet_tx = left.take_tx(0).unwrap();
+        // The ring gets a quarter.
+        let mut pool = pool(256);
+        let (mut rx, _tx) = queues(&mut *right, &mut pool);
+        assert_eq!(pool.stats().free, 192);
+        let sent = frames(250, 60);
+        let mut held = Batch::new();
+        send(&mut *packet_tx, &mut far, &sent);
+        soon("the kernel has no frame left", || rx.stats().count(Event::KernelDropped) == 186);
+        while rx.receive(&mut pool, &mut held, 256) > 0 {}
+        assert_eq!(contents(&held), sent[..64]);
+        for expected in [128, 192, 256] {
+            send(&mut *packet_tx, &mut far, &sent[..64]);
+            soon("a ring full of packets", || {
+                rx.receive(&mut pool, &mut held, 256);
+                held.len() == expected
+            });
+        }
+        // Now the pool is empty, and the ring too.
+        assert_eq!(pool.stats().free, 0);
+        send(&mut *packet_tx, &mut far, &sent[..5]);
+        soon("they are lost", || rx.stats().count(Event::KernelDropped) == 191);
+        assert_eq!(rx.receive(&mut pool, &mut Batch::new(), 32), 0);
+        assert!(rx.stats().count(Event::FillEmpty) >= 191);
+        pool.free(&mut held);
+        assert_eq!(rx.receive(&mut pool, &mut Batch::new(), 32), 0);
+        send(&mut *packet_tx, &mut far, &sent[..64]);
+        assert_eq!(receive_numbered(&mut *rx, &mut pool, 64), sent[..64]);
+    });
+}
+
+#[test]
+fn a_link_may_go_and_come_back() {
+    in_namespace(|| {
+        veth_pair("left", "right");
+        let (mut left, mut right) = (open("af_xdp:left"), open("right"));
+        let mut pool = pool(1_024);
+        let (mut rx, mut tx) = queues(&mut *left, &mut pool);
+        let mut packet_rx = right.take_rx(0).unwrap();
+        let losses = |tx: &dyn TxQueue| (tx.stats().count(Event::LinkDown), tx.stats().packets);
+        // The cable.
+        ip("link set right down");
+        soon("the cable is out", || !left_is_running());
+        send(&mut *tx, &mut pool, &frames(5, 60));
+        send(&mut *tx, &mut pool, &frames(5, 60));
+        assert_eq!(losses(&*tx), (10, 0));
+        std::thread::sleep(crate::af_packet::LOOK_EVERY);
+        assert_eq!(rx.receive(&mut pool, &mut Batch::new(), 32), 0);
+        assert_eq!(rx.stats().count(Event::LinkLost), 1);
+        ip("link set right up");
+        soon("the cable is in", left_is_running);
+        send(&mut *tx, &mut pool, &frames(9, 60));
+        assert_eq!(receive_numbered(&mut *packet_rx, &mut pool, 9), frames(9, 60));
+        assert_eq!(losses(&*tx), (10, 9));
+        // The interface itself: what the ring holds goes out later, what comes then is lost.
+        ip("link set left down");
+        send(&mut *tx, &mut pool, &frames(3, 60));
+        send(&mut *tx, &mut pool, &frames(7, 60));
+        assert_eq!(losses(&*tx), (17, 12));
+        ip("link set left up");
+        soon("the cable is in", left_is_running);
+        tx.flush(&mut pool);
+        assert_eq!(receive_numbered(&mut *packet_rx, &mut pool, 3), frames(3, 60));
+        let mut packet_tx = right.take_tx(0).unwrap();
+        send(&mut *packet_tx, &mut pool, &frames(4, 60));
+        assert_eq!(receive_numbered(&mut *rx, &mut pool, 4), frames(4, 60));
+    });
+}
+
+fn left_is_running() -> bool {
+    crate::interface::Interface::new("left").unwrap().is_running()
+}
+
+static WARNINGS: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+#[test]
+fn an_interface_may_vanish_and_come_back() {
+    in_namespace(|| {
+        veth_pair("comes", "right");
+        veth_pair("stays", "there");
+        let options = OpenOptions {
+            tx_queues: 2,
+            warn: |text| {
+                WARNINGS.lock().unwrap().push(text.to_owned());
+            },
+            ..OpenOptions::default()
+        };
+        let mut comes = crate::open("af_xdp:comes", &options).unwrap();
+        let mut stays = open("af_xdp:stays");
+        let mut pool = pool(2_048);
+        let (mut rx, mut tx) = queues(&mut *comes, &mut pool);
+        let (mut other_rx, mut other_tx) = queues(&mut *stays, &mut pool);
+        let before = pool.stats().free;
+        // Some packets wait in the receive ring when it happens.
+        {
+            let mut right = open("right");
+            let mut packet_tx = right.take_tx(0).unwrap();
+            send(&mut *packet_tx, &mut pool, &frames(6, 60));
+            soon("they wait", || comes.details().contains("steered to us 6"));
+        }
+        for round in 1..=2 {
+            ip("link delete comes");
+            soon("the frames come home", || {
+                assert_eq!(rx.receive(&mut pool, &mut Batch::new(), 0), 0);
+                rx.due_in_ns().is_some()
+            });
+            assert!(rx.due_in_ns().unwrap() <= crate::af_packet::LOOK_EVERY.as_nanos() as u64);
+            assert!(!is_readable(rx.wait_fd().unwrap(), Duration::ZERO), "a worker may sleep");
+            send(&mut *tx, &mut pool, &frames(3, 60));
+            send(&mut *tx, &mut pool, &frames(4, 60));
+            assert_eq!(tx.stats().count(Event::PortGone), round * 7);
+            // The other port goes on.
+            let mut there = open("there");
+            let mut packet_rx = there.take_rx(0).unwrap();
+            let mut packet_tx = there.take_tx(0).unwrap();
+            send(&mut *other_tx, &mut pool, &frames(20, 60));
+            assert_eq!(receive_numbered(&mut *packet_rx, &mut pool, 20), frames(20, 60));
+            send(&mut *packet_tx, &mut pool, &frames(20, 60));
+            assert_eq!(receive_numbered(&mut *other_rx, &mut pool, 20), frames(20, 60));
+
+            veth_pair("comes", "right");
+            soon("the port is back", || {
+                rx.receive(&mut pool, &mut Batch::new(), 32);
+                rx.due_in_ns().is_none()
+            });
+            assert!(program_on("comes"));
+            let mut right = open("right");
+            let (mut packet_rx, mut packet_tx) = (right.take_rx(0).unwrap(), right.take_tx(0).unwrap());
+            send(&mut *packet_tx, &mut pool, &frames(30, 60));
+            assert_eq!(receive_numbered(&mut *rx, &mut pool, 30), frames(30, 60));
+            send(&mut *tx, &mut pool, &frames(30, 60));
+            assert_eq!(receive_numbered(&mut *packet_rx, &mut pool, 30), frames(30, 60));
+        }
+        assert_eq!((rx.stats().packets, rx.stats().count(Event::PortGone)), (60, 6));
+        assert_eq!(tx.stats().packets, 60);
+        // Those in transmission come back with the next look.
+        tx.flush(&mut pool);
+        other_tx.flush(&mut pool);
+        pool.refill();
+        assert_eq!(pool.stats().free, before, "all frames came home, and the fill ring has its share again");
+        let gone = "port comes: the interface is gone; the port goes on when it is there again";
+        let back = "port comes: the interface is back";
+        assert_eq!(*WARNINGS.lock().unwrap(), [gone, back, gone, back]);
+    });
+}
+
+#[test]
+fn errors_say_what_to_do() {
+    in_namespace(|| {
+        let message = |spec: &str| crate::open(spec, &OpenOptions::default()).err().unwrap().to_string();
+        assert_eq!(message("af_xdp:eth7"), "there is no interface `eth7`; there are lo");
+        assert!(message("af_xdp:lo").starts_with("interface `lo` is not Ethernet"));
+        veth_pair("left", "right");
+        assert_eq!(
+            message("af_xdp:left?mode=fast"),
+            "port `af_xdp:left?mode=fast`: `mode=fast` is wrong: `auto` or `native` or `generic` is expected"
+        );
+        ip("link set left mtu 9000");
+        assert_eq!(
+            message("af_xdp:left"),
+            "port `left`: its MTU of 9000 does not fit a frame of 4096 bytes, which holds an MTU of 3694 at most; \
+             lower it with `ip link set left mtu 3694`, or use `af_packet:left`"
+        );
+        ip("link set left mtu 1711");
+        let error = open("af_xdp:left").take_rx(0).unwrap().prepare(&mut pool(64)).unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "port `left`: its MTU of 1711 does not fit a frame of 2112 bytes, which holds an MTU of 1710 at most; \
+             lower it with `ip link set left mtu 1710`, or use `af_packet:left`"
+        );
+        ip("link set left mtu 1710");
+        assert!(open("af_xdp:left").take_rx(0).unwrap().prepare(&mut pool(64)).is_ok());
+        let mut small = Pool::new(PoolOptions { frames: 64, data_bytes: 1_600 }).unwrap();
+        let error = open("af_xdp:left").take_rx(0).unwrap().prepare(&mut small).unwrap_err().to_string();
+        assert!(
+            error.contains("AF_XDP takes frames of 2048 to 4096 bytes, and those of the pool have 1856"),
+            "{error}"
+        );
+        let error = open("af_xdp:left?zerocopy=yes")
+            .take_rx(0)
+            .unwrap()
+            .prepare(&mut pool(64))
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains("zero-copy") || error.contains("huge pages"), "{error}");
+        ip("link set left down");
+        assert_eq!(
+            message("af_xdp:left"),
+            "interface `left` is down; bring it up with `ip link set left up`"
+        );
+    });
+}
+
+#[test]
+fn native_xdp_that_cannot_be_is_explained() {
+    in_namespace(|| {
+        ip("link add left numrxqueues 1 numtxqueues 1 type veth peer name right numrxqueues 2 numtxqueues 2");
+        ip("link set left up");
+        ip("link set right up");
+        let error =
+            crate::open("af_xdp:left?mode=native", &OpenOptions::default()).err().unwrap().to_string();
+        assert!(
+            error.contains("as many receive queues here as the other end has transmit queues"),
+            "{error}"
+        );
+        static SAID: Mutex<String> = Mutex::new(String::new());
+        let options =
+            OpenOptions { warn: |text| SAID.lock().unwrap().push_str(text), ..OpenOptions::default() };
+        let port = crate::open("af_xdp:left", &options).unwrap();
+        assert!(port.details().starts_with("XDP generic, copying"), "{}", port.details());
+        assert!(
+            SAID.lock()
+                .unwrap()
+                .starts_with("port left: generic XDP is used, which costs more: native XDP on a veth")
+        );
+    });
+}
+
+#[test]
+fn what_is_in_use_is_not_taken() {
+    in_namespace(|| {
+        veth_pair("left", "right");
+        let _port = open("left");
+        let error = crate::open("af_xdp:left", &OpenOptions::default()).err().unwrap().to_string();
+        assert!(
+            error.starts_with("port `left` is already in use by another port of this process"),
+            "{error}"
+        );
+        // Another program on the interface.
+        let index = crate::interface::Interface::new("right").unwrap().index().unwrap() as u32;
+        let mut foreign = super::Program::load("right", 1, super::Steer::All).unwrap();
+        foreign.attach(index, super::Mode::Native).unwrap();
+        let error = crate::open("af_xdp:right", &OpenOptions::default()).err().unwrap().to_string();
+        assert!(
+            error.starts_with("port `right` is already in use by another XDP program (number "),
+            "{error}"
+        );
+        assert!(error.contains("`ip link set dev right xdp off`"), "{error}");
+        drop(foreign);
+        // Another socket on the queue.
+        let mut pool = pool(256);
+        let options = super::SocketOptions { slots: 64, zerocopy: false, busy_poll: None, transmit: true };
+        let _socket = super::Socket::open(pool.memory(), pool.chunk_bytes(), (index, 0), &options).unwrap();
+        let error = open("af_xdp:right").take_rx(0).unwrap().prepare(&mut pool).unwrap_err().to_string();
+        let expected = "port `right queue 0` is already in use by an AF_XDP socket of another program; \
+                        stop it or use another port";
+        assert_eq!(error, expected);
+    });
+}

@@ -1,0 +1,312 @@
+//! The transmit half: transmit and completion rings of one hardware queue.
+//!
+//! A packet counts as sent when it is in the ring; what the kernel then refuses is taken off the count again. Its frame
+//! comes back over the completion ring, which every call looks at first.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use packet::{Batch, Packet, Pool};
+use rustix::io::Errno;
+use rustix::net::xdp::{XdpDesc, XdpDescOptions};
+
+use crate::af_packet::{ETHERNET_BYTES, LOOK_EVERY, VLAN_TYPE};
+use crate::af_xdp::chunks::{Chunks, Orphans};
+use crate::af_xdp::socket::{address, chunk_of};
+use crate::af_xdp::{Shared, TAG_BYTES, TransmitHalf, in_one_piece};
+use crate::interface::Interface;
+use crate::{Event, PortError, QueueStats, TxQueue};
+
+/// How soon to try again when the kernel did not take all packets.
+const RETRY_NS: u64 = 20_000;
+
+/// A transmit queue.
+pub(super) struct AfXdpTx {
+    shared: Arc<Shared>,
+    worker: usize,
+    /// Of which generation the socket is.
+    generation: u64,
+    /// `None` while the interface is gone.
+    sender: Option<Sender>,
+    next_look: Instant,
+    /// Packets between batch and ring within one call; empty between calls.
+    passing: Batch,
+    stats: QueueStats,
+}
+
+/// The socket, while there is one.
+struct Sender {
+    half: TransmitHalf,
+    /// Chunks that the kernel has.
+    in_flight: Chunks,
+    mtu: usize,
+    /// Whether the kernel found the link down the last time.
+    link_down: bool,
+    /// Whether the kernel left packets in the ring the last time.
+    stalled: bool,
+}
+
+impl AfXdpTx {
+    pub(super) fn new(shared: Arc<Shared>, worker: usize) -> Self {
+        Self {
+            shared,
+            worker,
+            generation: 0,
+            sender: None,
+            next_look: Instant::now(),
+            passing: Batch::new(),
+            stats: QueueStats::default(),
+        }
+    }
+
+    fn open(&mut self, pool: &Pool) -> Result<(), PortError> {
+        let (generation, half) = self.shared.take_transmit(self.worker, pool)?;
+        let mtu = self.shared.claim.interface.mtu()?;
+        let in_flight = Chunks::new(pool.memory().clone());
+        self.generation = generation;
+        self.sender = half.map(|half| Sender { half, in_flight, mtu, link_down: false, stalled: false });
+        Ok(())
+    }
+
+    /// Lets go of a socket whose interface is gone; all frames come home.
+    #[cold]
+    fn close(&mut self, pool: &mut Pool) {
+        let Some(mut sender) = self.sender.take() else { return };
+        sender.complete(pool, &mut self.stats);
+        for descriptor in sender.half.transmit.unread_entries() {
+            take_off(&mut self.stats, Event::PortGone, descriptor);
+        }
+        #[allow(unsafe_code, reason = "frames come home")]
+        // SAFETY: the socket is off its interface and nobody wakes it any more, so nobody uses the chunks; each was
+        // given away by `Packet::into_raw`.
+        unsafe {
+            sender.in_flight.free_all(Some(pool));
+        }
+    }
+
+    /// Opens the socket anew when the interface is there again.
+    #[cold]
+    fn look(&mut self, pool: &mut Pool) {
+        let now = Instant::now();
+        if now < self.next_look {
+            return;
+        }
+        self.next_look = now + LOOK_EVERY;
+        if self.shared.revive(self.generation)
+            && let Err(error) = self.open(pool)
+        {
+            self.shared.claim.tell(error.to_string());
+        }
+    }
+
+    /// Frees packets that cannot be sent.
+    #[cold]
+    fn drop_all(&mut self, pool: &mut Pool, batch: &mut Batch, reason: Event) -> usize {
+        let count = batch.len();
+        self.stats.add(reason, count as u64);
+        pool.free(batch);
+        count
+    }
+}
+
+impl Sender {
+    /// Frees the frames that the kernel is done with.
+    #[inline]
+    fn complete(&mut self, pool: &mut Pool, stats: &mut QueueStats) {
+        let completion = &mut self.half.completion;
+        let count = completion.available();
+        if count == 0 {
+            return;
+        }
+        for number in 0..count {
+            let Some(chunk) = self.in_flight.remove(chunk_of(completion.peek(number))) else {
+                stats.add(Event::BadDescriptor, 1);
+                continue;
+            };
+            #[allow(unsafe_code, reason = "a chunk becomes a packet")]
+            // SAFETY: the chunk was in the set, so it was given away by `Packet::into_raw` and has not come back
+            // since; the kernel only read its data.
+            let packet = unsafe { Packet::from_raw(chunk) };
+            pool.free_packet(packet);
+        }
+        completion.release(count);
+    }
+
+    /// Puts packets, for which there is room, into the ring.
+    #[inline]
+    fn put(&mut self, pool: &mut Pool, packets: &mut Batch, interface: &Interface, stats: &mut QueueStats) {
+        let mut too_long = false;
+        for packet in packets.drain() {
+            if let Some(reason) = self.problem(packet.data()) {
+                stats.add(reason, 1);
+                too_long |= reason == Event::TooLong;
+                pool.free_packet(packet);
+                continue;
+            }
+            let Some((packet, chunk)) = self.in_memory(pool, packet, stats) else { continue };
+            let (length, data_offset) = (packet.len(), packet.data_offset());
+            stats.packet(length);
+            self.in_flight.insert(chunk);
+            let _given_to_the_kernel = packet.into_raw();
+            self.half.transmit.write(XdpDesc {
+                addr: address(chunk, data_offset),
+                len: length as u32,
+                options: XdpDescOptions::empty(),
+            });
+        }
+        self.half.transmit.submit();
+        if too_long {
+            // The MTU may have grown.
+            self.mtu = interface.mtu().unwrap_or(self.mtu);
+        }
+    }
+
+    /// Why the packet cannot be sent.
+    #[inline(always)]
+    fn problem(&self, data: &[u8]) -> Option<Event> {
+        if data.len() < ETHERNET_BYTES {
+            return Some(Event::TooShort);
+        }
+        let limit = self.mtu + ETHERNET_BYTES + if data[12..14] == VLAN_TYPE { TAG_BYTES } else { 0 };
+        (data.len() > limit).then_some(Event::TooLong)
+    }
+
+    /// The packet, or a copy of it, in the memory that the kernel knows, with the place of its chunk there.
+    #[inline(always)]
+    fn in_memory(&self, pool: &mut Pool, packet: Packet, stats: &mut QueueStats) -> Option<(Packet, u64)> {
+        if let Some(chunk) = self.place_of(&packet) {
+            return Some((packet, chunk));
+        }
+        // Another driver's frame, or one that lies badly for a card.
+        let copy = pool.copy(&packet);
+        pool.free_packet(packet);
+        let Some(copy) = copy else {
+            stats.add(Event::NoFrame, 1);
+            return None;
+        };
+        match self.place_of(&copy) {
+            Some(chunk) => {
+                stats.add(Event::Copied, 1);
+                Some((copy, chunk))
+            }
+            None => {
+                stats.add(Event::NoFrame, 1);
+                pool.free_packet(copy);
+                None
+            }
+        }
+    }
+
+    /// Where the packet's chunk lies in the memory that the kernel knows, if the card can read it there.
+    #[inline(always)]
+    fn place_of(&self, packet: &Packet) -> Option<u64> {
+        let chunk = self.in_flight.offset(packet.chunk())?;
+        let readable =
+            !self.half.socket.zerocopy || in_one_piece(chunk + packet.data_offset() as u64, packet.len());
+        readable.then_some(chunk)
+    }
+
+    /// Has the kernel send what is in the ring. False: the interface is gone.
+    #[inline]
+    fn kick(&mut self, interface: &Interface, stats: &mut QueueStats) -> bool {
+        let ring = &mut self.half.transmit;
+        self.stalled = false;
+        if !ring.needs_wakeup() {
+            return true;
+        }
+        let mut unread = ring.unread();
+        while unread > 0 {
+            let result = self.half.socket.wake_transmit();
+            let before = std::mem::replace(&mut unread, ring.unread());
+            match result {
+                // A card goes on by itself; a copying kernel has sent all.
+                Ok(()) => return true,
+                // The device did not take the last one, or the cable is out.
+                Err(Errno::BUSY) => {
+                    self.link_down = !interface.is_running();
+                    let reason = if self.link_down { Event::LinkDown } else { Event::Refused };
+                    take_off(stats, reason, ring.last_read());
+                }
+                Err(Errno::NETDOWN) => {
+                    self.link_down = true;
+                    self.stalled = true;
+                    return true;
+                }
+                Err(Errno::NXIO | Errno::NODEV) => return false,
+                // One call sends so many; there are more.
+                Err(_) if unread < before => {}
+                // No room in the device, or in the completion ring.
+                Err(_) => {
+                    self.stalled = true;
+                    return true;
+                }
+            }
+        }
+        true
+    }
+}
+
+impl Drop for Sender {
+    fn drop(&mut self) {
+        // The receive half may hold the socket open, and a card may still read the chunks.
+        let empty = Chunks::none(&self.in_flight);
+        let in_flight = std::mem::replace(&mut self.in_flight, empty);
+        self.half.socket.keep(&Arc::new(Orphans(in_flight)));
+    }
+}
+
+/// Takes a packet that was not sent after all off the count.
+#[cold]
+fn take_off(stats: &mut QueueStats, reason: Event, descriptor: XdpDesc) {
+    stats.packets = stats.packets.saturating_sub(1);
+    stats.bytes = stats.bytes.saturating_sub(u64::from(descriptor.len));
+    stats.add(reason, 1);
+}
+
+impl TxQueue for AfXdpTx {
+    fn prepare(&mut self, pool: &mut Pool) -> Result<(), PortError> {
+        self.open(pool)
+    }
+
+    fn send(&mut self, pool: &mut Pool, batch: &mut Batch) -> usize {
+        if self.sender.is_none() {
+            self.look(pool);
+        }
+        let Some(sender) = &mut self.sender else { return self.drop_all(pool, batch, Event::PortGone) };
+        let interface = &self.shared.claim.interface;
+        if sender.link_down {
+            if !interface.is_running() {
+                if interface.exists() {
+                    return self.drop_all(pool, batch, Event::LinkDown);
+                }
+                self.close(pool);
+                return self.drop_all(pool, batch, Event::PortGone);
+            }
+            sender.link_down = false;
+        }
+        sender.complete(pool, &mut self.stats);
+        let taken = batch.move_front(&mut self.passing, sender.half.transmit.room());
+        sender.put(pool, &mut self.passing, interface, &mut self.stats);
+        if !sender.kick(interface, &mut self.stats) || self.generation != self.shared.generation() {
+            self.close(pool);
+        }
+        taken
+    }
+
+    fn flush(&mut self, pool: &mut Pool) {
+        let Some(sender) = &mut self.sender else { return };
+        sender.complete(pool, &mut self.stats);
+        if sender.stalled && !sender.kick(&self.shared.claim.interface, &mut self.stats) {
+            self.close(pool);
+        }
+    }
+
+    fn due_in_ns(&self) -> Option<u64> {
+        let sender = self.sender.as_ref().filter(|sender| sender.stalled)?;
+        Some(if sender.link_down { LOOK_EVERY.as_nanos() as u64 } else { RETRY_NS })
+    }
+
+    fn stats(&self) -> QueueStats {
+        self.stats
+    }
+}

@@ -1,0 +1,116 @@
+//! Mbufs to packets by whole lines, on CPUs with AVX-512 (F and BW): one load of an mbuf's first line tells whether it is
+//! a usual one, and a permutation of its 16-bit words is the first line of our metadata but for constants.
+//!
+//! What decided: the loop without (`Intake::take`) has twice the instructions.
+
+use std::mem::MaybeUninit;
+
+use packet::{DriverFrames, Packet};
+
+use crate::dpdk::mbufs::Intake;
+use crate::dpdk::shim::{Mbuf, Mempool};
+
+#[cfg(not(target_arch = "x86_64"))]
+compile_error!("the feature `dpdk` is written for x86-64");
+
+use std::arch::x86_64::{
+    __m512i, _mm_setzero_si128, _mm_store_si128, _mm512_add_epi16, _mm512_load_si512, _mm512_loadu_si512,
+    _mm512_mask_cmpneq_epi16_mask, _mm512_maskz_permutexvar_epi16, _mm512_store_si512,
+};
+
+use packet::PacketType;
+use packet::frame::{FRESH_BYTES, METADATA_BYTES};
+
+use crate::dpdk::mbufs::{ALONE, Line};
+use crate::dpdk::shim::MBUF_BYTES;
+
+/// The 16-bit words of an mbuf that metadata starts with: data_off (at byte 16) for the place of the data, data_len (at
+/// byte 40), data_off again for the link header.
+const WORDS: [u16; 32] = {
+    let mut words = [0; 32];
+    (words[0], words[1], words[2]) = (16 / 2, 40 / 2, 16 / 2);
+    words
+};
+
+/// The 16-bit words of an mbuf that tell whether it is a usual one: refcnt (at byte 18) and nb_segs (20), the highest of
+/// ol_flags (30; it says whether the data lies elsewhere, and no flag of a received packet is there), the pool (56 to 63).
+const LOOKED_AT: u32 = 1 << 9 | 1 << 10 | 1 << 15 | 0b1111 << 28;
+
+/// The constants of the loop, in the order of an mbuf's or metadata's line.
+#[derive(Debug)]
+pub(super) struct Wide {
+    /// What a usual mbuf has in the words of `LOOKED_AT`.
+    usual: [u64; 8],
+    /// Metadata of an empty frame at data_off 0.
+    fresh: [u64; 8],
+}
+
+impl Wide {
+    /// `None` on a CPU without the instructions.
+    pub(super) fn new(frames: DriverFrames, pool: *mut Mempool, chunk_bytes: u16) -> Option<Self> {
+        if !(is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512bw")) {
+            return None;
+        }
+        let start = METADATA_BYTES as u16;
+        let fresh = frames.fresh_line(chunk_bytes, (start, 0), PacketType::Host);
+        let (data_off, length) = (100, 1_000);
+        let expected = frames.fresh_line(chunk_bytes, (start + data_off, length), PacketType::Host);
+        let [off, length] = [u64::from(data_off), u64::from(length)];
+        assert_eq!(fresh[0] + (off | length << 16 | off << 32), expected[0], "the layout of metadata");
+        // As in `Mbuf`: rearm_data is the third, the pool the last.
+        let mut usual = [0; 8];
+        (usual[2], usual[7]) = (ALONE, pool as u64);
+        Some(Self { usual, fresh })
+    }
+
+    /// As `Intake::take`.
+    ///
+    /// # Safety
+    /// The CPU has AVX-512 F and BW (as it has where a `Wide` is), and the mbufs are the caller's.
+    #[target_feature(enable = "avx512f,avx512bw")]
+    #[allow(unsafe_code, reason = "mbufs become packets")]
+    pub(super) unsafe fn take(
+        &self,
+        intake: &Intake,
+        mbufs: &[*mut Mbuf],
+        slots: &mut [MaybeUninit<Packet>],
+    ) -> (usize, u64) {
+        let slots = &mut slots[..mbufs.len()];
+        // SAFETY: the arrays are a line long; a line of mbuf and metadata is 64 bytes, aligned so. A usual mbuf is ours
+        // alone, in one segment, direct, of the intake's pool: see `Intake::packet` for what is read, and the chunk's
+        // metadata are written whole before it becomes a packet.
+        unsafe {
+            let load = |line: &[u64; 8]| _mm512_loadu_si512(line.as_ptr().cast());
+            let (usual, fresh) = (load(&self.usual), load(&self.fresh));
+            let words = _mm512_loadu_si512(WORDS.as_ptr().cast());
+            let line = intake.line;
+            let (mut count, mut bytes) = (0, 0);
+            for &mbuf in mbufs {
+                let fields: __m512i = _mm512_load_si512(mbuf.cast());
+                if _mm512_mask_cmpneq_epi16_mask(LOOKED_AT, fields, usual) != 0 {
+                    if let Some(packet) = intake.unusual(mbuf) {
+                        bytes += packet.len() as u64;
+                        slots.get_unchecked_mut(count).write(packet);
+                        count += 1;
+                    }
+                    continue;
+                }
+                let chunk = mbuf.cast::<u8>().add(MBUF_BYTES);
+                let place = _mm512_maskz_permutexvar_epi16(0b111, words, fields);
+                _mm512_store_si512(chunk.cast(), _mm512_add_epi16(place, fresh));
+                _mm_store_si128(chunk.add(FRESH_BYTES - 16).cast(), _mm_setzero_si128());
+                // Volatile: taken from memory again, not out of the vector, which takes longer.
+                let data_off = usize::from((&raw const (*mbuf).rearm_data).cast::<u16>().read_volatile());
+                let first = chunk.add(METADATA_BYTES + data_off).cast::<u64>().read_unaligned();
+                let mut packet = intake.frames.written(std::ptr::NonNull::new_unchecked(chunk));
+                if !line.is_to_us(first) {
+                    packet.set_packet_type(Line::other_type(first));
+                }
+                bytes += u64::from((&raw const (*mbuf).data_len).read_volatile());
+                slots.get_unchecked_mut(count).write(packet);
+                count += 1;
+            }
+            (count, bytes)
+        }
+    }
+}
