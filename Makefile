@@ -5,7 +5,7 @@
 #   make test    formatting, lints, all tests, a short fuzz run
 #   make dpdk-test  lints and tests of what needs DPDK (make test runs them where libdpdk-dev is installed)
 #   make bench   the figures of SPECIFICATION.md
-#   make install the program to /usr/local/bin
+#   make install the program to /usr/local/bin; with DPDK: make install FEATURES=dpdk
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
@@ -55,8 +55,8 @@ rust:
 	  { echo "make: Rust is not installed; see https://rustup.rs"; exit 1; }
 	@$(CARGO) --version >/dev/null
 
-build: packages-build rust
-	$(CARGO) build --release -p brickway
+build: packages-build $(if $(findstring dpdk,$(FEATURES)),packages-dpdk) rust
+	$(CARGO) build --release -p brickway --features "$(FEATURES)"
 
 demo: packages-demo build
 	$(SUDO) target/release/brickway demo
@@ -67,8 +67,7 @@ lint: packages-build rust
 
 test: packages-test lint
 	$(CARGO) test --workspace
-	@if pkg-config --exists libdpdk 2>/dev/null; then $(MAKE) --no-print-directory dpdk-test; fi
-	$(MAKE) --no-print-directory loom fuzz
+	$(MAKE) --no-print-directory dpdk-test loom fuzz
 
 # DPDK's environment starts once a process, so that its tests share one; they need no huge pages.
 dpdk-test: packages-dpdk rust
@@ -88,12 +87,13 @@ fuzz: packages-build rust
 	  $(CARGO) +nightly fuzz run $$target -- -max_total_time=$(FUZZ_SECONDS) -max_len=4096 -verbosity=0 -print_final_stats=1 || exit 1; done
 
 # Root lends DPDK huge pages for the time of a bench, and makes network namespaces.
-bench: packages-bench rust
-	$(CARGO) build --release -p brickway --features dpdk
+bench: FEATURES = dpdk
+bench: packages-bench build
 	target/release/brickway bench forward
 	$(SUDO) target/release/brickway bench fib
 	$(SUDO) target/release/brickway bench io
 	$(SUDO) target/release/brickway bench batching
+	target/release/brickway bench scaling
 	$(CARGO) run --release -q -p brickway-graph --example hop
 
 install: build

@@ -236,5 +236,7 @@ fn what_cannot_be_moved_is_said() {
     assert!(error("from.hash", "colour").contains("flow, addresses"));
     assert!(error("from.prefixes", "10.0.0.0/33 1").contains("an IPv4 prefix"));
     assert!(error("from.prefixes", "10.0.0.0/8 -").contains("no worker has the prefix"));
+    assert!(error("from.reta", "0-3 1").contains("does not let its device be steered"));
+    assert!(error("from.rss", "colour").contains("addresses or flow"));
     bench.finish();
 }

@@ -102,7 +102,10 @@ pub struct Context {
     batch_limit: usize,
     copy: usize,
     pub(crate) clock: Clock,
-    run_queue: VecDeque<u32>,
+    /// Tasks that are awake, and for how many busy turns each is passed over.
+    run_queue: VecDeque<(u32, u8)>,
+    /// Whether the last turn did anything.
+    busy: bool,
     timers: BinaryHeap<Reverse<(u64, u64, u32, u32)>>,
     timer_number: u64,
     random: u64,
@@ -137,6 +140,7 @@ impl Context {
             copy: options.copy,
             clock,
             run_queue: VecDeque::new(),
+            busy: false,
             timers: BinaryHeap::new(),
             timer_number: 0,
             random: 0x9e37_79b9_7f4a_7c15 ^ (options.copy as u64 + 1),
@@ -488,7 +492,7 @@ impl Context {
         let slot = &mut self.slots[element as usize];
         if !slot.scheduled {
             slot.scheduled = true;
-            self.run_queue.push_back(element);
+            self.run_queue.push_back((element, 0));
         }
     }
 

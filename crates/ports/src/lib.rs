@@ -199,8 +199,8 @@ pub trait TxQueue: Send {
     /// in the batch was not sent: the ring is full, try later. Never blocks.
     fn send(&mut self, pool: &mut Pool, batch: &mut Batch) -> usize;
 
-    /// Pushes out what waits inside: packets that the kernel did not take at once, delayed ones. Call it in every
-    /// round in which nothing was sent; it is cheap when nothing waits.
+    /// Pushes out what waits inside: packets that the kernel did not take at once, delayed ones. Call it when
+    /// [`TxQueue::due_in_ns`] says that something waits; it is cheap when nothing does.
     fn flush(&mut self, pool: &mut Pool) {
         let _ = pool;
     }

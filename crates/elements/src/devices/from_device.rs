@@ -67,6 +67,16 @@
 //! Read: the IPv4 prefixes that belong to workers. Written PREFIX WORKER, packets to the prefix are processed by that
 //! worker whatever their bucket, so that it needs only a part of the routing table in its cache; PREFIX - ends that.
 //!
+//! =h reta read/write
+//! The device's own table from buckets of its hash to receive queues, where it has one (DPDK). Written
+//! BUCKET[-BUCKET] QUEUE. Flows that move may be overtaken by what waits in their old queue at that moment.
+//!
+//! =h rss write-only
+//! What the device hashes: addresses, or flow (ports too).
+//!
+//! =h steer write-only
+//! PREFIX QUEUE: the device sends packets to that IPv4 prefix to this queue.
+//!
 //! =e
 //!   FromDevice(eth0) -> Classifier(12/0800) -> ...
 //!
@@ -79,9 +89,10 @@ use graph::roles::Roles;
 use graph::router::Waker;
 use graph::setup::Shared;
 use graph::{Class, Combine, ConfigError, Context, Element, Handler, Setup, TaskStatus};
+use ipnet::Ipv4Net;
 use packet::flow::FlowHash;
 use packet::{Batch, MAX_BATCH};
-use ports::Event;
+use ports::{Event, HashFields};
 
 use super::congestion::Congestion;
 use super::handover::{Barrier, Incoming, Lanes, Outgoing, SURPLUS, Trail};
@@ -322,6 +333,38 @@ impl FromDevice {
         Ok(())
     }
 
+    /// Changes how the device spreads packets over its queues; one copy does it for all.
+    fn steer_device(&mut self, name: &str, value: &str) -> Result<(), String> {
+        if self.receivers.first() != Some(&self.worker) {
+            return Ok(());
+        }
+        match name {
+            "reta" => {
+                let [buckets, queue] = words(value, "BUCKET[-BUCKET] QUEUE")?;
+                let queue = self.queue_number(queue)? as u16;
+                let mut table = self.port.steer(|steering| steering.reta())?;
+                let (first, last) = range_of(buckets, table.len())?;
+                table[first..=last].fill(queue);
+                self.port.steer(|steering| steering.set_reta(&table))
+            }
+            "rss" => {
+                let fields = match value.trim() {
+                    "addresses" => HashFields::Addresses,
+                    "flow" => HashFields::AddressesAndPorts,
+                    other => return Err(format!("expected addresses or flow, got '{other}'")),
+                };
+                self.port.steer(|steering| steering.set_hash(None, fields))
+            }
+            _ => {
+                let [prefix, queue] = words(value, "PREFIX QUEUE")?;
+                let prefix: Ipv4Net =
+                    prefix.parse().map_err(|_| format!("expected an IPv4 prefix, got '{prefix}'"))?;
+                let queue = self.queue_number(queue)? as u16;
+                self.port.steer(|steering| steering.steer_prefix(prefix.network(), prefix.prefix_len(), queue))
+            }
+        }
+    }
+
     /// Changes how packets are told apart, on every copy.
     fn change_rule(&mut self, change: impl FnOnce(&mut Rule) -> Result<(), String>) -> Result<(), String> {
         change(&mut self.rule)?;
@@ -338,6 +381,15 @@ impl FromDevice {
 fn words<'a, const N: usize>(value: &'a str, pattern: &str) -> Result<[&'a str; N], String> {
     let words: Vec<&str> = value.split_whitespace().collect();
     words.try_into().map_err(|_| format!("expected {pattern}, got '{value}'"))
+}
+
+/// The first and last bucket of `text`, of so many.
+fn range_of(text: &str, buckets: usize) -> Result<(usize, usize), String> {
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
+    let range: Option<(usize, usize)> = first.parse().ok().zip(last.parse().ok());
+    range.filter(|(first, last)| first <= last && *last < buckets).ok_or_else(|| {
+        format!("expected buckets from 0 to {}, as in 5 or 0-127, got '{text}'", buckets.saturating_sub(1))
+    })
 }
 
 /// One of these workers.
@@ -430,6 +482,9 @@ impl Element for FromDevice {
                 Handler::read("bucket_packets", Combine::Join),
                 Handler::read_write("hash", Combine::First),
                 Handler::read_write("prefixes", Combine::First),
+                Handler::read_write("reta", Combine::First),
+                Handler::write("rss"),
+                Handler::write("steer"),
                 Handler::write("move_queue"),
                 Handler::write("move_buckets"),
             ]
@@ -452,6 +507,12 @@ impl Element for FromDevice {
             "bucket_packets" => self.held.iter().map(Held::counts_text).collect(),
             "hash" => format!("{} {}", self.rule.hash.fields, self.rule.hash.key),
             "prefixes" => self.rule.prefixes_text(),
+            "reta" => {
+                let table = self.port.steer(|steering| steering.reta())?;
+                let runs = (0..table.len()).collect::<Vec<_>>();
+                let runs = runs.chunk_by(|&a, &b| table[a] == table[b]);
+                runs.map(|run| format!("{}-{} {}\n", run[0], run[run.len() - 1], table[run[0]])).collect()
+            }
             _ => {
                 let info = self.port.info();
                 format!(
@@ -470,6 +531,7 @@ impl Element for FromDevice {
 
     fn write(&mut self, _cx: &mut Context, name: &str, value: &str) -> Result<(), String> {
         match name {
+            "reta" | "rss" | "steer" => self.steer_device(name, value),
             "move_queue" => self.move_queue(value),
             "move_buckets" => self.move_buckets(value),
             "hash" => {

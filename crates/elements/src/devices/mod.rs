@@ -28,7 +28,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use graph::roles::Roles;
 use graph::setup::Shared;
 use graph::{Class, ConfigError, Setup};
-use ports::{OpenOptions, Port, PortInfo, QueueStats, RxQueue, TxQueue};
+use ports::{OpenOptions, Port, PortError, PortInfo, QueueStats, RxQueue, Steering, TxQueue};
 
 /// The classes of this folder.
 pub static CLASSES: &[&Class] = &[
@@ -124,6 +124,18 @@ impl OpenPort {
     fn set_promiscuous(&self) -> Result<(), ConfigError> {
         let mut port = self.port.lock().unwrap_or_else(PoisonError::into_inner);
         port.set_promiscuous().map_err(|error| ConfigError::new(error.to_string()))
+    }
+
+    /// Asks or changes how the device itself spreads packets over the receive queues.
+    fn steer<R>(&self, ask: impl FnOnce(&mut dyn Steering) -> Result<R, PortError>) -> Result<R, String> {
+        let mut port = self.port.lock().unwrap_or_else(PoisonError::into_inner);
+        match port.steering() {
+            Some(steering) => ask(steering).map_err(|error| error.to_string()),
+            None => Err(format!(
+                "the {} port '{}' does not let its device be steered; move_queue and move_buckets work on every port",
+                self.info.driver, self.info.name
+            )),
+        }
     }
 
     fn take_rx(&self, queue: usize) -> Result<Box<dyn RxQueue>, ConfigError> {

@@ -130,6 +130,15 @@ impl Exit {
         }
     }
 
+    /// Whether packets wait in the queue for its flush.
+    #[inline]
+    fn is_due(&self) -> bool {
+        match self {
+            Self::Queue(queue) => queue.due_in_ns().is_some(),
+            Self::Lane(_) => false,
+        }
+    }
+
     fn stats(&self) -> QueueStats {
         match self {
             Self::Queue(queue) => queue.stats(),
@@ -292,8 +301,9 @@ impl Element for ToDevice {
         if !batch.is_empty() {
             self.overflow(cx, batch);
         }
-        // Packets may wait here, or in the queue for its flush.
-        cx.wake();
+        if !self.waiting.is_empty() || self.is_congested || self.exit.is_due() {
+            cx.wake();
+        }
     }
 
     fn task(&mut self, cx: &mut Context) -> TaskStatus {

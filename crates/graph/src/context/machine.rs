@@ -12,6 +12,9 @@ use crate::runs::{self, Run};
 /// Most hops that the packets of one task run may make: beyond, they circle.
 const MOST_HOPS: u32 = 1 << 20;
 
+/// After so many looks in a row that found nothing, a source is passed over for 2^3 - 1 busy turns.
+pub(super) const MOST_IDLE_LOOKS: u8 = 3;
+
 /// One turn in this many is timed.
 const TIMED_SHARE: u32 = 16;
 
@@ -162,14 +165,22 @@ impl Context {
     }
 
     /// One turn: due timers, then every task that is awake once. Returns whether anything was done.
+    ///
+    /// While others are busy, a source that found nothing is looked at more and more rarely, down to every eighth turn:
+    /// a look at an idle port costs as much as work on a packet or two.
     pub fn turn(&mut self) -> bool {
         self.clock.update();
         self.timed = self.random().is_multiple_of(TIMED_SHARE);
         let mut worked = self.run_timers();
         for _ in 0..self.run_queue.len() {
-            let Some(element) = self.run_queue.pop_front() else { break };
-            worked |= self.run_task(element);
+            let Some((element, skips)) = self.run_queue.pop_front() else { break };
+            if skips > 0 && self.busy {
+                self.run_queue.push_back((element, skips - 1));
+            } else {
+                worked |= self.run_task(element);
+            }
         }
+        self.busy = worked;
         // What handlers set in motion between turns is not timed.
         self.timed = false;
         worked
@@ -192,6 +203,7 @@ impl Context {
         let emitted = !self.emitted.is_empty();
         let worked = status == TaskStatus::Busy || emitted;
         if worked {
+            self.slots[index as usize].idle_looks = 0;
             self.count_source(index);
         } else if self.timed {
             // A look that found nothing is no packet's cost.
@@ -202,10 +214,22 @@ impl Context {
             self.work_off();
             self.current = index;
         }
-        if status != TaskStatus::Asleep {
-            self.wake_element(index);
+        match status {
+            TaskStatus::Asleep => {}
+            TaskStatus::Idle if self.slots[index as usize].inputs.is_empty() => self.look_again_later(index),
+            _ => self.wake_element(index),
         }
         worked
+    }
+
+    /// Queues the task of a source that found nothing.
+    fn look_again_later(&mut self, index: u32) {
+        let slot = &mut self.slots[index as usize];
+        slot.idle_looks = (slot.idle_looks + 1).min(MOST_IDLE_LOOKS);
+        if !slot.scheduled {
+            slot.scheduled = true;
+            self.run_queue.push_back((index, (1 << slot.idle_looks) - 1));
+        }
     }
 
     /// Counts what a task emitted as its packets: sources have no input to be counted at.

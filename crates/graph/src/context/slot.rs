@@ -38,6 +38,8 @@ pub(crate) struct Slot {
     pub(crate) run: Option<u32>,
     pub(super) signal: bool,
     pub(super) scheduled: bool,
+    /// How often in a row the task found nothing, up to [`MOST_IDLE_LOOKS`](super::machine::MOST_IDLE_LOOKS).
+    pub(super) idle_looks: u8,
     pub(super) timers: Vec<Timer>,
     pub(super) packets: u64,
     pub(super) batches: u64,
@@ -57,6 +59,7 @@ impl Slot {
             run: None,
             signal: false,
             scheduled: false,
+            idle_looks: 0,
             timers: Vec::new(),
             packets: 0,
             batches: 0,

@@ -53,3 +53,18 @@ fn a_ring_of_dpdk_leads_from_graph_to_graph() {
     assert_eq!(bench.read("to.count"), "50");
     assert!(bench.taken("out") == frames);
 }
+
+#[test]
+fn a_device_of_dpdk_is_steered_by_handlers() {
+    let config = "from :: FromDPDKDevice(net_null94) -> Discard;";
+    let mut bench = Bench::try_new(&registry(), config, 32, &Shared::default()).unwrap();
+    let from = bench.graph().find("from").unwrap();
+    let mut write = |name: &str, value: &str| bench.graph().write(from, name, value).unwrap();
+    // With one queue the device does not hash, and says so.
+    assert!(write("reta", "0-3 0").unwrap_err().contains("RSS mode isn't enabled"));
+    assert!(write("reta", "0-3 1").unwrap_err().contains("a queue from 0 to 0"));
+    assert!(write("reta", "5-100000 0").unwrap_err().contains("expected buckets from 0"));
+    assert!(write("steer", "10.0.0.0/8 0").unwrap_err().contains("net_null94"));
+    let table = bench.read("from.reta");
+    assert!(table.starts_with("0-") && table.trim_end().ends_with(" 0"), "{table}");
+}
