@@ -18,7 +18,6 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use netns::{Network, Running, eventually};
-use rustix::process::Signal;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_brickway");
@@ -51,10 +50,13 @@ struct Bed {
     talk: Talk,
     /// Hosts that answer.
     _echoes: Vec<Talk>,
-    /// A socket of host a, for packets to c.
-    to_c: UdpSocket,
-    /// Packets sent to c.
+    /// A socket of host a.
+    socket: UdpSocket,
+    /// Packets that it sent, and those of them that went to c.
+    sent: u64,
     offered: u64,
+    /// Questions that it asked before the router answered one.
+    asked_early: u64,
     file: PathBuf,
     network: Network,
 }
@@ -75,8 +77,7 @@ fn address_of(host: usize) -> SocketAddr {
 
 /// Asks and waits for the answer to this question; others were late.
 fn is_answered(socket: &UdpSocket, to: usize, question: u64) -> bool {
-    // An interface that is down refuses; that is no answer either.
-    let _ = socket.send_to(&question.to_be_bytes(), address_of(to));
+    socket.send_to(&question.to_be_bytes(), address_of(to)).unwrap();
     let mut answer = [0; 8];
     while let Ok(length) = socket.recv(&mut answer) {
         if length == 8 && answer == question.to_be_bytes() {
@@ -125,15 +126,30 @@ impl Talk {
     fn count(&self) -> u64 {
         self.done.load(Ordering::Relaxed)
     }
+
+    fn lost(&self) -> u64 {
+        self.lost.load(Ordering::Relaxed)
+    }
+
+    fn end(&mut self) {
+        self.end.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            thread.join().unwrap();
+        }
+    }
 }
 
 impl Drop for Talk {
     fn drop(&mut self) {
         self.end.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
     }
+}
+
+/// The conversation of a and b.
+fn talk(network: &Network) -> Talk {
+    let socket = socket_of(network, "a", 0);
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    Talk::of(move |number| is_answered(&socket, 1, number))
 }
 
 /// The link of host number `host`, with its address, and the others' link addresses.
@@ -162,98 +178,106 @@ fn hosts() -> Network {
     network
 }
 
-impl Bed {
-    /// A router with ports of `driver` that runs `configuration`, and a conversation that has begun.
-    fn new(network: Network, driver: &str, configuration: &str, options: &str) -> Self {
-        let third = format!("{driver}:eth2");
-        Self::with_third(network, driver, &third, configuration, options)
-    }
+/// The router's ports to a, b and c.
+fn ports(driver: &str) -> [String; 3] {
+    [0, 1, 2].map(|host| format!("{driver}:eth{host}"))
+}
 
-    /// With another third port.
-    fn with_third(network: Network, driver: &str, third: &str, configuration: &str, options: &str) -> Self {
+impl Bed {
+    /// A router with these ports, running `configuration`, and a conversation that has begun.
+    fn new(network: Network, ports: &[String; 3], configuration: &str, options: &str) -> Self {
         let file = std::env::temp_dir().join(format!("{}.click", network.name("r")));
         std::fs::write(&file, configuration).unwrap();
-        let mut echoes = Vec::new();
-        for host in ["b", "c"] {
-            echoes.push(Talk::echo(socket_of(&network, host, ECHO)));
-        }
-        let ports = format!("P0={driver}:eth0 P1={driver}:eth1 P2={third}");
+        let echoes = [1, 2].map(|host| Talk::echo(socket_of(&network, HOSTS[host], ECHO))).into();
+        let ports = format!("P0={} P1={} P2={}", ports[0], ports[1], ports[2]);
         let command = format!("{PROGRAM} run --json {options} {} {ports}", file.display());
         let mut router = network.start("r", &command);
-        let first = socket_of(&network, "a", 0);
-        first.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
-        let ready = eventually(|| is_answered(&first, 1, 0) || router.ended().is_some());
-        assert!(
-            ready && router.ended().is_none(),
-            "the router does not forward with {ports}:\n{}",
-            router.printed()
-        );
-        let to_c = socket_of(&network, "a", 0);
-        to_c.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
         let socket = socket_of(&network, "a", 0);
-        socket.set_read_timeout(Some(PATIENCE)).unwrap();
-        let talk = Talk::of(move |number| is_answered(&socket, 1, number));
-        Self { router, talk, _echoes: echoes, to_c, offered: 0, file, network }
+        socket.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+        let mut sent = 0;
+        let ready = eventually(|| {
+            sent += 1;
+            is_answered(&socket, 1, sent) || router.ended().is_some()
+        });
+        assert!(ready && router.ended().is_none(), "no answer with {ports}:\n{}", router.printed());
+        let talk = talk(&network);
+        Self { router, talk, _echoes: echoes, socket, sent, offered: 0, asked_early: sent - 1, file, network }
     }
 
     /// Waits until a and b have said some more to each other, without loss.
     fn goes_on(&mut self) {
         let before = self.talk.count();
         let went = eventually(|| self.talk.count() > before + 50 || self.router.ended().is_some());
-        let lost = self.talk.lost.load(Ordering::Relaxed);
         assert!(went && self.router.ended().is_none(), "the others stopped:\n{}", self.router.printed());
-        assert_eq!(lost, 0, "the others lost packets:\n{}", self.router.printed());
+        assert_eq!(self.talk.lost(), 0, "the others lost packets:\n{}", self.router.printed());
     }
 
-    /// Sends so many packets with so many bytes of data from a to c. All have reached the router when this returns.
+    /// Ends the conversation; the packets that a sent for it.
+    fn hush(&mut self) {
+        self.talk.end();
+        assert_eq!(self.talk.lost(), 0, "the others lost packets:\n{}", self.router.printed());
+        self.sent += self.talk.count();
+    }
+
+    /// Sends so many packets with so many bytes of data from a to c.
+    fn throw(&mut self, count: u64, length: usize) {
+        for _ in 0..count {
+            assert_eq!(self.socket.send_to(&vec![0; length], address_of(2)).unwrap(), length);
+        }
+        self.sent += count;
+        self.offered += count;
+    }
+
+    /// The same, slowly enough that the router takes all of them. It has when this returns.
     fn offer(&mut self, count: u64, length: usize) {
-        for number in 1..=count {
-            assert_eq!(self.to_c.send_to(&vec![0; length], address_of(2)).unwrap(), length);
-            self.offered += 1;
-            if number % 64 == 0 || number == count {
-                // They share a's link, and packets stay in order there.
-                assert!(eventually(|| is_answered(&self.to_c, 1, u64::MAX - self.offered)));
-            }
+        let mut left = count;
+        while left > 0 {
+            self.throw(left.min(32), length);
+            left -= left.min(32);
+            // Packets stay in order on a's link.
+            self.comes_to_reach(1);
         }
     }
 
-    /// Whether c answers now.
-    fn reaches_c(&mut self) -> bool {
-        self.offered += 1;
-        is_answered(&self.to_c, 2, self.offered)
+    /// Waits until a host answers.
+    fn comes_to_reach(&mut self, host: usize) {
+        let reached = eventually(|| {
+            self.sent += 1;
+            self.offered += u64::from(host == 2);
+            is_answered(&self.socket, host, self.sent)
+        });
+        assert!(reached, "{} is not reached:\n{}", HOSTS[host], self.router.printed());
     }
 
-    fn comes_to_reach_c(&mut self) {
-        let reached = eventually(|| self.reaches_c());
-        assert!(reached, "nothing reaches c:\n{}", self.router.printed());
+    /// Waits until a line was said on standard error so many times.
+    fn says(&mut self, text: &str, times: usize) {
+        let said = eventually(|| self.router.printed().matches(text).count() == times);
+        assert!(said, "`{text}` is not said {times} times:\n{}", self.router.printed());
     }
 
-    /// Waits for a line on standard error.
-    fn says(&mut self, text: &str) {
-        let said = eventually(|| self.router.printed().contains(text));
-        assert!(said, "`{text}` is not said:\n{}", self.router.printed());
-    }
-
-    /// Ends the conversation and the router; what each element counted.
+    /// Ends the conversation and the router; what each element counted. Nothing that a sent went without being counted.
     fn end(mut self) -> Counts {
         self.goes_on();
-        self.talk.end.store(true, Ordering::Relaxed);
-        let _ = self.talk.thread.take().unwrap().join();
-        assert_eq!(self.talk.lost.load(Ordering::Relaxed), 0);
+        self.hush();
         let code = self.router.interrupt();
         let printed = self.router.printed();
         assert_eq!(code, 0, "{printed}");
-        let mut counts = Counts { offered: self.offered, printed, ..Counts::default() };
+        let mut counts = Counts { printed, ..Counts::default() };
         for line in counts.printed.lines().filter(|line| line.starts_with('{')) {
             let value: serde_json::Value = serde_json::from_str(line).unwrap();
+            // Other lines tell of queues.
             let Some(drops) = value["drops"].as_object() else { continue };
             let element = value["element"].as_str().unwrap();
             *counts.packets.entry(element.to_owned()).or_default() += value["packets"].as_u64().unwrap();
             for (reason, count) in drops {
-                let key = format!("{element}: {reason}");
-                *counts.drops.entry(key).or_default() += count.as_u64().unwrap();
+                let counter = counts.drops.entry((element.to_owned(), reason.clone())).or_default();
+                *counter += count.as_u64().unwrap();
             }
         }
+        let (received, lost) = (counts.packets["from0"], counts.dropped("from0", LOST_IN_RECEPTION));
+        // The first questions were asked before there was a router.
+        let range = self.sent - self.asked_early..=self.sent;
+        assert!(range.contains(&(received + lost)), "a sent {range:?}\n{}", counts.printed);
         counts
     }
 }
@@ -264,49 +288,216 @@ impl Drop for Bed {
     }
 }
 
+/// Why a port may lose what comes in while it works.
+const LOST_IN_RECEPTION: &[&str] =
+    &["no free frame", "ring full in the kernel", "dropped by the kernel", "frame too long"];
+
 /// What a router counted in all.
 #[derive(Debug, Default)]
 struct Counts {
-    /// Packets sent to c.
-    offered: u64,
-    /// By element.
+    /// Packets that came to an element, or from a port.
     packets: BTreeMap<String, u64>,
     /// By element and reason.
-    drops: BTreeMap<String, u64>,
+    drops: BTreeMap<(String, String), u64>,
     printed: String,
 }
 
 impl Counts {
-    /// Drops at `element`, which must be for these reasons only.
+    /// Drops at `element`, for which only these reasons are right.
     fn dropped(&self, element: &str, reasons: &[&str]) -> u64 {
-        let mine = self.drops.iter().filter(|(key, _)| key.starts_with(&format!("{element}: ")));
-        mine.map(|(key, count)| {
-            assert!(reasons.iter().any(|reason| key.ends_with(&format!(": {reason}"))), "{}", self.printed);
+        let mine = self.drops.iter().filter(|((by, _), _)| by == element);
+        mine.map(|((_, reason), count)| {
+            assert!(reasons.contains(&reason.as_str()), "{reason} at {element}:\n{}", self.printed);
             count
         })
         .sum()
     }
 }
 
+fn an_interface_vanishes_and_returns(driver: &str) {
+    let mut bed = Bed::new(hosts(), &ports(driver), &switch(PUSHED), "--workers 2");
+    bed.comes_to_reach(2);
+    for round in 1..=2 {
+        bed.network.ip("r", "link delete eth2");
+        bed.offer(50, 20);
+        bed.says("port eth2: the interface is gone; the port goes on when it is there again", round);
+        bed.goes_on();
+        link(&bed.network, 2);
+        bed.comes_to_reach(2);
+        bed.says("port eth2: the interface is back", round);
+    }
+    let offered = bed.offered;
+    let counts = bed.end();
+    assert_eq!(counts.packets["to2"], offered);
+    // The first and the two that found the port again were answered.
+    let lost = counts.dropped("to2", &["port is gone"]);
+    assert!((100..=offered - 3).contains(&lost), "{lost} of {offered}:\n{}", counts.printed);
+}
+
+fn a_link_goes_down_and_up(driver: &str) {
+    let mut bed = Bed::new(hosts(), &ports(driver), &switch(PUSHED), "");
+    bed.comes_to_reach(2);
+    let ends = [("c", "eth0"), ("r", "eth2")];
+    for (round, (namespace, device)) in ends.into_iter().enumerate() {
+        bed.network.ip(namespace, &format!("link set {device} down"));
+        bed.says("port eth2: the link is down; packets to it are dropped until it is up again", round + 1);
+        bed.offer(50, 20);
+        bed.goes_on();
+        bed.network.ip(namespace, &format!("link set {device} up"));
+        know_neighbours(&bed.network, 2);
+        bed.comes_to_reach(2);
+        bed.says("port eth2: the link is up again", round + 1);
+    }
+    let offered = bed.offered;
+    let counts = bed.end();
+    assert_eq!(counts.packets["to2"], offered);
+    // Of what came before the driver knew, some may have waited in the ring.
+    let lost = counts.dropped("to2", &["link down"]);
+    assert!((68..=offered - 3).contains(&lost), "{lost} of {offered}:\n{}", counts.printed);
+}
+
+fn nobody_reads(driver: &str) {
+    for (way, element) in [(PUSHED, "to2"), ("queue :: Queue(64) -> to2 :: ToDevice($P2)", "queue")] {
+        let [first, second, _] = ports(driver);
+        let ports = [first, second, "memory:nobody?ring=32".to_owned()];
+        let mut bed = Bed::new(hosts(), &ports, &switch(way), "");
+        bed.offer(600, 20);
+        bed.goes_on();
+        let counts = bed.end();
+        // The ring, the queue, and what was taken out of it to be sent.
+        let lost = counts.dropped(element, &["transmit queue full", "queue full"]);
+        let most = if element == "queue" { 32 + 64 + 32 } else { 32 };
+        assert!((600 - most..=600 - 32).contains(&lost), "{lost}:\n{}", counts.printed);
+    }
+}
+
+fn frames_are_too_long(driver: &str) {
+    let network = hosts();
+    for (namespace, device) in [("r", "eth0"), ("a", "eth0")] {
+        network.ip(namespace, &format!("link set {device} mtu 3000"));
+    }
+    let mut bed = Bed::new(network, &ports(driver), &switch(PUSHED), "--frame-size 3328");
+    bed.offer(50, 2_500);
+    bed.comes_to_reach(2);
+    let offered = bed.offered;
+    let counts = bed.end();
+    assert_eq!(counts.packets["to2"], offered);
+    assert_eq!(counts.dropped("to2", &["frame too long"]), 50, "{}", counts.printed);
+
+    // Longer than a frame of the pool, on an interface whose MTU grew under the router.
+    let mut bed = Bed::new(hosts(), &ports(driver), &switch(PUSHED), "");
+    for (namespace, device) in [("r", "eth0"), ("a", "eth0")] {
+        bed.network.ip(namespace, &format!("link set {device} mtu 3000"));
+    }
+    bed.offer(50, 2_500);
+    bed.comes_to_reach(2);
+    let offered = bed.offered;
+    let counts = bed.end();
+    assert_eq!(counts.packets["to2"], offered - 50);
+    let reasons = ["frame too long", "dropped by the kernel"];
+    assert_eq!(counts.dropped("from0", &reasons), 50, "{}", counts.printed);
+}
+
+fn the_pool_runs_out(driver: &str) {
+    // What waits in the slow line has all frames.
+    let [first, second, third] = ports(driver);
+    let ports = [first + "?ring=64", second, third + "?delay=500ms&fault=tx"];
+    let mut bed = Bed::new(hosts(), &ports, &switch(PUSHED), "--frames 128");
+    bed.hush();
+    bed.throw(600, 20);
+    bed.comes_to_reach(1);
+    bed.talk = talk(&bed.network);
+    bed.goes_on();
+    let counts = bed.end();
+    assert!(counts.dropped("from0", LOST_IN_RECEPTION) > 300, "{}", counts.printed);
+}
+
+fn a_port_in_use_is_named(driver: &str) {
+    let mut bed = Bed::new(hosts(), &ports(driver), &switch(PUSHED), "");
+    let (code, said) = run_on_eth2(&bed.network, driver);
+    assert_eq!(code, 1, "{said}");
+    assert!(said.contains("port `eth2` is already in use by process "), "{said}");
+    bed.goes_on();
+    bed.comes_to_reach(2);
+    bed.end();
+}
+
+/// A second router on the third interface; its exit code, and what it said.
+fn run_on_eth2(network: &Network, driver: &str) -> (i32, String) {
+    let file = std::env::temp_dir().join(format!("{}-second.click", network.name("r")));
+    std::fs::write(&file, "FromDevice($P) -> Discard;").unwrap();
+    let output =
+        network.on("r", &format!("{PROGRAM} run --for 0 {} P={driver}:eth2", file.display())).output();
+    std::fs::remove_file(&file).unwrap();
+    let output = output.unwrap();
+    (output.status.code().unwrap_or(-1), String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+fn more_workers_than_queues(driver: &str) {
+    let mut bed = Bed::new(hosts(), &ports(driver), &switch(PUSHED), "--workers 3 --no-pin");
+    bed.offer(100, 20);
+    bed.comes_to_reach(2);
+    let offered = bed.offered;
+    let counts = bed.end();
+    assert_eq!(counts.packets["to2"], offered);
+    assert_eq!(counts.dropped("to2", &[]), 0);
+}
+
+/// Makes a test of each of these for each driver.
+macro_rules! with_each_driver {
+    ($($fault:ident,)*) => {
+        with_each_driver!(@af_packet $($fault)*);
+        with_each_driver!(@af_xdp $($fault)*);
+    };
+    (@$driver:ident $($fault:ident)*) => {
+        mod $driver {
+            $(
+                #[test]
+                fn $fault() {
+                    if super::netns::is_root() {
+                        super::$fault(stringify!($driver));
+                    }
+                }
+            )*
+        }
+    };
+}
+
+with_each_driver! {
+    an_interface_vanishes_and_returns,
+    a_link_goes_down_and_up,
+    nobody_reads,
+    frames_are_too_long,
+    the_pool_runs_out,
+    a_port_in_use_is_named,
+    more_workers_than_queues,
+}
+
+/// A program that lets everything pass, as another user of XDP may have on the interface.
+const FOREIGN_PROGRAM: &str = "__attribute__((section(\"xdp\"), used)) int pass(void *packet) { return 2; }
+char _license[] __attribute__((section(\"license\"), used)) = \"GPL\";
+";
+
 #[test]
-fn probe() {
+fn an_interface_with_another_xdp_program_is_refused() {
     if !netns::is_root() {
         return;
     }
-    for driver in ["af_packet", "af_xdp"] {
-        let mut bed = Bed::new(hosts(), driver, &switch(PUSHED), "");
-        bed.comes_to_reach_c();
-        bed.network.ip("r", "link delete eth2");
-        bed.offer(50, 20);
-        bed.says("port eth2: the interface is gone");
-        bed.goes_on();
-        bed.offer(50, 20);
-        link(&bed.network, 2);
-        bed.comes_to_reach_c();
-        bed.says("port eth2: the interface is back");
-        let counts = bed.end();
-        println!("{counts:#?}");
-        let _ = counts.dropped("to2", &["port is gone"]);
-    }
-    let _ = Signal::STOP;
+    let network = hosts();
+    let path = |end| std::env::temp_dir().join(format!("{}.{end}", network.name("r"))).display().to_string();
+    let (source, object) = (path("c"), path("o"));
+    std::fs::write(&source, FOREIGN_PROGRAM).unwrap();
+    let clang = std::env::var("CLANG").unwrap_or_else(|_| "clang".to_owned());
+    let (compiled, text) = network.run("r", &format!("{clang} -target bpf -O2 -g -c {source} -o {object}"));
+    assert!(compiled, "{text}");
+    network.ip("r", &format!("link set dev eth2 xdp object {object} section xdp"));
+    [source, object].iter().for_each(|file| std::fs::remove_file(file).unwrap());
+    let (code, said) = run_on_eth2(&network, "af_xdp");
+    assert_eq!(code, 1, "{said}");
+    assert!(said.contains("port `eth2` is already in use by another XDP program (number "), "{said}");
+    assert!(said.contains("`ip link set dev eth2 xdp off`"), "{said}");
+    // What it says helps.
+    network.ip("r", "link set dev eth2 xdp off");
+    let (code, said) = run_on_eth2(&network, "af_xdp");
+    assert_eq!(code, 0, "{said}");
 }

@@ -86,6 +86,32 @@ impl Waker {
     }
 }
 
+/// The CPU of worker `index`.
+fn cpu_of(index: usize, cpus: &[usize]) -> Option<usize> {
+    cpus.get(index % cpus.len().max(1)).copied()
+}
+
+/// Binds this thread to a CPU. A container may forbid it; the thread then runs where the kernel puts it.
+fn bind_to(cpu: usize) {
+    let mut set = rustix::thread::CpuSet::new();
+    set.set(cpu);
+    let _ = rustix::thread::sched_setaffinity(None, &set);
+}
+
+/// Has each worker's frames lie on the memory node of the worker's CPU: memory is where it is touched first.
+fn place_frames(pools: &mut [Pool]) {
+    let cpus = usable_cpus();
+    std::thread::scope(|scope| {
+        for (index, pool) in pools.iter_mut().enumerate() {
+            let cpu = cpu_of(index, &cpus);
+            scope.spawn(move || {
+                cpu.into_iter().for_each(bind_to);
+                pool.touch();
+            });
+        }
+    });
+}
+
 /// An error that belongs to no line of the configuration.
 fn plain_error(message: String) -> Diagnostic {
     Diagnostic {
@@ -280,8 +306,11 @@ impl Router {
         if slow_thread {
             pool_options[copies - 1] = options.slow_pool;
         }
-        let pools = Pool::group(&pool_options)
+        let mut pools = Pool::group(&pool_options)
             .map_err(|error| no_memory(pool_options.iter().map(|pool| pool.frames).sum(), &error))?;
+        if options.pin {
+            place_frames(&mut pools);
+        }
         for ((index, pool), waker) in pools.into_iter().enumerate().zip(wakers) {
             let copy = Copy { index, workers: options.workers.max(1), slow_thread };
             let (mail, mailbox) = channel();
@@ -509,10 +538,7 @@ struct Thread {
 impl Thread {
     fn run(mut self, cpu: Option<usize>) {
         if let Some(cpu) = cpu {
-            let mut set = rustix::thread::CpuSet::new();
-            set.set(cpu);
-            // A container may forbid it; the worker then runs where the kernel puts it.
-            let _ = rustix::thread::sched_setaffinity(None, &set);
+            bind_to(cpu);
         }
         *self.turns.since.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
         // It is a matter of latency only, so a kernel that refuses is no error.

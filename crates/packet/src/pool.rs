@@ -26,8 +26,8 @@ use crate::return_stack::{Chain, ReturnStack};
 /// Most memory of a pool: 16 TiB, what a process of x86-64 can map with room to spare.
 const MOST_BYTES: usize = 16 << 40;
 
-/// Bytes of a page.
-const PAGE_BYTES: usize = 4096;
+/// Pools of a group begin on huge pages of their own, so that each can lie on another memory node.
+const PAGE_BYTES: usize = 2 << 20;
 
 /// How large a pool is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,7 +126,6 @@ impl Pool {
             let chunk_bytes = options.chunk_bytes()?;
             sizes.push((bytes, chunk_bytes));
             let of_pool = options.frames.checked_mul(chunk_bytes).filter(|&bytes| bytes <= MOST_BYTES);
-            // Each pool on pages of its own, which may lie on its worker's memory node.
             bytes =
                 of_pool.map(|of_pool| bytes + of_pool.next_multiple_of(PAGE_BYTES)).ok_or_else(too_much)?;
             if bytes > MOST_BYTES {
@@ -165,6 +164,18 @@ impl Pool {
             frames,
             drained: 0,
             exhausted: 0,
+        }
+    }
+
+    /// Touches every frame, so that the kernel gives the pool its memory now, on the memory node of the CPU that this
+    /// thread runs on. Later whoever is first to use a frame decides, or whoever registers the memory.
+    pub fn touch(&mut self) {
+        for chunk in &self.free {
+            #[allow(unsafe_code, reason = "a byte of a free chunk")]
+            // SAFETY: free chunks are ours alone; their bytes mean nothing. Volatile, or it could be left out.
+            unsafe {
+                chunk.as_ptr().cast::<u8>().write_volatile(0);
+            }
         }
     }
 

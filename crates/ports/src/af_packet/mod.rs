@@ -22,7 +22,7 @@ mod tx;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::af_packet::ring::{Ring, RingKind};
 use crate::af_packet::rx::AfPacketRx;
@@ -49,6 +49,21 @@ pub(crate) struct Claim {
     fanout: Mutex<Option<(i32, u16)>>,
     /// While this socket is there the interface with this index is promiscuous.
     promiscuous: Mutex<Option<(i32, OwnedFd)>>,
+    /// How the link was when a queue looked last.
+    link: Mutex<Link>,
+}
+
+/// A link, as the user was told of it.
+#[derive(Clone, Copy, Debug, Default)]
+enum Link {
+    /// It never was up: nothing to tell.
+    #[default]
+    Unknown,
+    Up,
+    /// Down since then. It is not told at once, because an interface that is being deleted goes down first.
+    Lost(Instant),
+    /// Down, and the user knows.
+    Down,
 }
 
 /// How often a queue whose interface is gone looks for it, and an idle one whether it is still there.
@@ -75,6 +90,7 @@ impl Claim {
             told: Mutex::default(),
             fanout: Mutex::default(),
             promiscuous: Mutex::default(),
+            link: Mutex::default(),
         })
     }
 
@@ -96,6 +112,29 @@ impl Claim {
         } else {
             None
         }
+    }
+
+    /// Looks at the link, and tells the user when it was lost or is there again. Whether it is up.
+    pub(crate) fn look_at_link(&self) -> bool {
+        let running = self.interface.is_running();
+        let mut link = lock(&self.link);
+        let (now, text) = match (*link, running) {
+            (Link::Down, true) => (Link::Up, Some("the link is up again")),
+            (_, true) => (Link::Up, None),
+            // That is told elsewhere.
+            (_, false) if !self.interface.exists() => (Link::Unknown, None),
+            (Link::Up, false) => (Link::Lost(Instant::now()), None),
+            (Link::Lost(since), false) if since.elapsed() >= LOOK_EVERY => {
+                (Link::Down, Some("the link is down; packets to it are dropped until it is up again"))
+            }
+            (link, false) => (link, None),
+        };
+        *link = now;
+        drop(link);
+        if let Some(text) = text {
+            self.tell(text.to_owned());
+        }
+        running
     }
 
     /// Whether the interface is there, up, and not the one with number `old`: one that was made anew.

@@ -85,6 +85,7 @@ impl AfPacketRx {
             return;
         }
         self.next_look = now + LOOK_EVERY;
+        self.claim.look_at_link();
         let index = self.claim.interface.index();
         self.gone = index.is_err() || index.is_ok_and(|index| index != self.index);
         if !self.gone || !self.claim.is_anew(self.index) {

@@ -147,7 +147,7 @@ impl AfXdpRx {
     }
 
     fn look_at_link(&self) {
-        let running = self.shared.claim.interface.is_running();
+        let running = self.shared.claim.look_at_link();
         if self.running.replace(running) && !running {
             self.links_lost.set(self.links_lost.get() + 1);
         }
