@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
-use elements::devices::PortNames;
 use elements::devices::balance::{Balancer, QueueShare, queue_shares};
+use elements::devices::{PortNames, RECEIVERS, SENDERS};
 use graph::graph::GraphOptions;
 use graph::lang::{FlatConfig, Options};
 use graph::roles::{Mode, Roles};
@@ -96,6 +96,12 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<ExitCode> {
     }
     if let Some(least) = arguments.min_workers.filter(|least| !(1..=arguments.workers).contains(least)) {
         bail!("--min-workers {least} is out of range: 1 to {}", arguments.workers);
+    }
+    if arguments.balance && arguments.mode != Mode::Parallel {
+        bail!(
+            "--balance moves work between workers that all do the same: leave out --mode {}",
+            arguments.mode
+        );
     }
     Roles::new(arguments.mode, arguments.workers)
         .map_err(|error| anyhow!("--mode {}: {error}", arguments.mode))?;
@@ -251,10 +257,10 @@ impl Totals {
         let mut totals = Self::default();
         for copy in stats {
             for (flat, element) in config.elements.iter().zip(&copy.elements) {
-                match flat.class.as_str() {
-                    "FromDevice" => totals.received += element.packets,
-                    "ToDevice" => totals.sent += element.packets,
-                    _ => {}
+                if RECEIVERS.contains(&flat.class.as_str()) {
+                    totals.received += element.packets;
+                } else if SENDERS.contains(&flat.class.as_str()) {
+                    totals.sent += element.packets;
                 }
                 totals.dropped += element.drops.iter().map(|(_, count)| count).sum::<u64>();
             }

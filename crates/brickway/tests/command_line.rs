@@ -262,6 +262,7 @@ fn workers_and_their_queues() {
             "pipeline takes 2 workers, or a multiple of 3, not 4",
         ),
         (&["--workers", "2", "--balance", "--min-workers", "3"], "--min-workers 3 is out of range: 1 to 2"),
+        (&["--workers", "2", "--balance", "--mode", "pipeline"], "leave out --mode pipeline"),
         (&["--workers", "0"], "--workers 0 is out of range"),
     ] {
         let said = brickway_with(&[&["run", "-"][..], arguments].concat(), config);
@@ -294,4 +295,41 @@ fn scaling_prints_its_figures() {
     let said = brickway(&["bench", "scaling", "--workers", "0"]);
     assert_eq!(said.code, 1);
     assert!(said.err.contains("1 to 256"), "{}", said.err);
+}
+
+/// A file goes through whole, whoever handles its packets, before STOP ends the router; and a port that holds its
+/// receivers back does not hold back the one that empties it.
+#[test]
+fn nothing_of_a_file_is_lost_between_workers() {
+    let folder = std::env::temp_dir().join(format!("brickway-files-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let (input, output) = (folder.join("in.pcap"), folder.join("out.pcap"));
+    let mut writer = ports::PcapWriter::create(&input, ports::Precision::Microseconds).unwrap();
+    for number in 0..20_000u32 {
+        let mut frame = [0u8; 60];
+        frame[12..14].copy_from_slice(&[8, 0]);
+        frame[14] = 0x45;
+        frame[26..30].copy_from_slice(&(number % 64).to_be_bytes());
+        writer.write(0, 60, &frame).unwrap();
+    }
+    writer.flush().unwrap();
+    drop(writer);
+    let ports = format!("io=pcap:{}?out={}", input.display(), output.display());
+    // Writing a file is slower than reading one; nothing is as fast as null.
+    for to in ["ToDevice(null:x)", "ToDevice(io, BLOCKING true)"] {
+        let config = format!("from :: FromDevice(io, STOP true) -> to :: {to};");
+        for workers in
+            [&["--workers", "1"][..], &["--workers", "3"], &["--workers", "2", "--mode", "pipeline"]]
+        {
+            let arguments = ["run", "-", "--quiet", "--port", &ports, "--read", "to.count", "--for", "30"];
+            let said = brickway_with(&[&arguments[..], workers].concat(), &config);
+            assert_eq!(said.out.trim(), "to.count:\n20000", "{workers:?} {to}: {}", said.err);
+        }
+    }
+    std::fs::remove_dir_all(&folder).unwrap();
+    let config = "InfiniteSource(LIMIT 5000, DATA \\<0102030405060708090a0b0c0d0e0f>) -> Queue(8000)
+            -> to :: ToDevice(memory:ring?end=1, BLOCKING true);
+        FromDevice(memory:ring) -> c :: Counter -> ToDevice(null:x, BLOCKING true);";
+    let said = brickway_with(&["run", "-", "--quiet", "--read", "c.count", "--for", "1"], config);
+    assert_eq!(said.out.trim(), "c.count:\n5000", "{}", said.err);
 }

@@ -414,7 +414,7 @@ fn the_pool_runs_out(driver: &str) {
 
 fn a_port_in_use_is_named(driver: &str) {
     let mut bed = Bed::new(hosts(), &ports(driver), &switch(PUSHED), "");
-    let (code, said) = run_on_eth2(&bed.network, driver);
+    let (code, said) = run_with_port(&bed.network, &ports(driver)[2]);
     assert_eq!(code, 1, "{said}");
     assert!(said.contains("port `eth2` is already in use by process "), "{said}");
     bed.goes_on();
@@ -422,12 +422,11 @@ fn a_port_in_use_is_named(driver: &str) {
     bed.end();
 }
 
-/// A second router on the third interface; its exit code, and what it said.
-fn run_on_eth2(network: &Network, driver: &str) -> (i32, String) {
-    let file = std::env::temp_dir().join(format!("{}-second.click", network.name("r")));
+/// A router of one port that ends at once; its exit code, and what it said.
+fn run_with_port(network: &Network, port: &str) -> (i32, String) {
+    let file = std::env::temp_dir().join(format!("{}-one.click", network.name("r")));
     std::fs::write(&file, "FromDevice($P) -> Discard;").unwrap();
-    let output =
-        network.on("r", &format!("{PROGRAM} run --for 0 {} P={driver}:eth2", file.display())).output();
+    let output = network.on("r", &format!("{PROGRAM} run --for 0 {} P={port}", file.display())).output();
     std::fs::remove_file(&file).unwrap();
     let output = output.unwrap();
     (output.status.code().unwrap_or(-1), String::from_utf8_lossy(&output.stderr).into_owned())
@@ -492,12 +491,36 @@ fn an_interface_with_another_xdp_program_is_refused() {
     assert!(compiled, "{text}");
     network.ip("r", &format!("link set dev eth2 xdp object {object} section xdp"));
     [source, object].iter().for_each(|file| std::fs::remove_file(file).unwrap());
-    let (code, said) = run_on_eth2(&network, "af_xdp");
+    let (code, said) = run_with_port(&network, "af_xdp:eth2");
     assert_eq!(code, 1, "{said}");
     assert!(said.contains("port `eth2` is already in use by another XDP program (number "), "{said}");
     assert!(said.contains("`ip link set dev eth2 xdp off`"), "{said}");
     // What it says helps.
     network.ip("r", "link set dev eth2 xdp off");
-    let (code, said) = run_on_eth2(&network, "af_xdp");
+    let (code, said) = run_with_port(&network, "af_xdp:eth2");
     assert_eq!(code, 0, "{said}");
+}
+
+#[test]
+fn an_interface_that_will_not_do_is_refused() {
+    if !netns::is_root() {
+        return;
+    }
+    let network = hosts();
+    let refuses = |port: &str, why: &str| {
+        let (code, said) = run_with_port(&network, port);
+        assert_eq!(code, 1, "{port}: {said}");
+        assert!(said.contains(why), "{port}: {said}");
+    };
+    // A veth copies; without huge pages that is what is said.
+    refuses("af_xdp:eth2?zerocopy=yes", "leave ");
+    network.ip("r", "link set eth2 mtu 9000");
+    refuses("af_xdp:eth2", "its MTU of 9000 does not fit a frame of ");
+    network.ip("r", "link set eth2 down");
+    for port in ports("af_packet").iter().chain(&ports("af_xdp")).filter(|port| port.ends_with('2')) {
+        refuses(port, "interface `eth2` is down; bring it up with `ip link set eth2 up`");
+        network.ip("r", "link set eth2 name eth7");
+        refuses(port, "there is no interface `eth2`; there are eth0, eth1, eth7, lo");
+        network.ip("r", "link set eth7 name eth2");
+    }
 }

@@ -23,6 +23,8 @@ struct NumberedPort {
     line: Arc<Line>,
     rx_queues: usize,
     tx_queues: usize,
+    /// The first transmit queue takes packets at every so many calls only.
+    slowness: u64,
 }
 
 impl Port for NumberedPort {
@@ -44,7 +46,9 @@ impl Port for NumberedPort {
     }
 
     fn take_tx(&mut self, queue: usize) -> Result<Box<dyn TxQueue>, PortError> {
-        Ok(Box::new(NumberedTx { line: self.line.clone(), queue, stats: QueueStats::default() }))
+        let slowness = if queue == 0 { self.slowness } else { 1 };
+        let (line, stats) = (self.line.clone(), QueueStats::default());
+        Ok(Box::new(NumberedTx { line, queue, slowness, calls: 0, stats }))
     }
 }
 
@@ -84,11 +88,17 @@ impl RxQueue for NumberedRx {
 struct NumberedTx {
     line: Arc<Line>,
     queue: usize,
+    slowness: u64,
+    calls: u64,
     stats: QueueStats,
 }
 
 impl TxQueue for NumberedTx {
     fn send(&mut self, pool: &mut Pool, batch: &mut Batch) -> usize {
+        self.calls += 1;
+        if !self.calls.is_multiple_of(self.slowness) {
+            return 0;
+        }
         let count = batch.len();
         self.line.arrive(self.queue, batch.iter().map(Packet::data));
         self.stats.packets += count as u64;
@@ -109,10 +119,15 @@ struct Bench {
 
 impl Bench {
     fn new(config: &str, mode: Mode, workers: usize, queues: usize) -> Self {
+        Self::slow(config, mode, workers, queues, 1)
+    }
+
+    /// With a port whose first transmit queue takes packets at every `slowness`-th call only.
+    fn slow(config: &str, mode: Mode, workers: usize, queues: usize, slowness: u64) -> Self {
         let line = Arc::new(Line::default());
         let shared = Shared::default();
         for name in ["in", "out"] {
-            let port = NumberedPort { line: line.clone(), rx_queues: queues, tx_queues: workers };
+            let port = NumberedPort { line: line.clone(), rx_queues: queues, tx_queues: workers, slowness };
             shared.get_or_make::<_, ()>(&OpenPort::key(name), || Ok(OpenPort::new(Box::new(port)))).unwrap();
         }
         let pool = PoolOptions { frames: 8192, data_bytes: 256 };
@@ -159,12 +174,14 @@ fn one_queue_is_shared_out_among_workers() {
 
 #[test]
 fn hand_over_modes_keep_order() {
-    for (mode, workers) in [(Mode::Pipeline, 2), (Mode::Pipeline, 3), (Mode::Serial, 4)] {
-        let mut bench = Bench::new(WAY, mode, workers, 1);
+    let cases =
+        [(Mode::Pipeline, 2, 1), (Mode::Pipeline, 3, 1), (Mode::Serial, 4, 1), (Mode::Pipeline, 6, 2)];
+    for (mode, workers, senders) in cases {
+        let mut bench = Bench::new(WAY, mode, workers, senders);
         bench.pass(30_000, |_, _| {});
         let expected = bench.finish();
         let sending = expected.by_queue.iter().filter(|&&count| count > 0).count();
-        assert_eq!(sending, 1, "{mode}");
+        assert_eq!(sending, senders, "{mode} {workers}");
     }
 }
 
@@ -184,6 +201,29 @@ fn queues_move_under_traffic() {
 fn buckets_move_under_traffic() {
     let mut bench = Bench::new(WAY, Mode::Parallel, 2, 2);
     bench.pass(100_000, |router, step| {
+        let (queue, first, worker) = (step % 2, step * 37 % 200, step / 2 % 2);
+        router.write("from.move_buckets", &format!("{queue} {first}-{} {worker}", first + 50)).unwrap();
+    });
+    bench.finish();
+}
+
+#[test]
+fn buckets_move_while_another_worker_sends() {
+    for slowness in [1, 20] {
+        let mut bench = Bench::slow(WAY, Mode::Serial, 4, 1, slowness);
+        bench.pass(60_000, |router, step| {
+            let (first, worker) = (step * 37 % 200, 1 + step % 2);
+            router.write("from.move_buckets", &format!("0 {first}-{} {worker}", first + 50)).unwrap();
+        });
+        bench.finish();
+    }
+}
+
+#[test]
+fn buckets_move_while_a_full_port_holds_packets_back() {
+    let way = "from :: FromDevice(in) -> to :: ToDevice(out, BLOCKING true);";
+    let mut bench = Bench::slow(way, Mode::Parallel, 2, 2, 40);
+    bench.pass(60_000, |router, step| {
         let (queue, first, worker) = (step % 2, step * 37 % 200, step / 2 % 2);
         router.write("from.move_buckets", &format!("{queue} {first}-{} {worker}", first + 50)).unwrap();
     });

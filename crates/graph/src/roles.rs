@@ -92,8 +92,11 @@ impl Roles {
         self.process.iter().copied().skip(queue % queues.max(1)).step_by(queues.max(1)).collect()
     }
 
-    /// The worker that sends what `worker` processed.
+    /// The worker that sends what `worker` processed: itself if it sends at all.
     pub fn sender(&self, worker: usize) -> usize {
+        if self.send.contains(&worker) {
+            return worker;
+        }
         let place = self.process.iter().position(|&known| known == worker).unwrap_or(0);
         self.send[place % self.send.len()]
     }
@@ -131,6 +134,7 @@ mod tests {
         assert_eq!(parallel.sender(3), 3);
         let pipeline = Roles::new(Mode::Pipeline, 6).unwrap();
         assert_eq!((pipeline.processors(1, 2), pipeline.sender(4)), (vec![4], 5));
+        assert_eq!(pipeline.sender(5), 5);
         let serial = Roles::new(Mode::Serial, 5).unwrap();
         assert_eq!((serial.processors(0, 1), serial.sender(2)), (vec![1, 2, 3], 4));
     }

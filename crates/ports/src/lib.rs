@@ -143,8 +143,9 @@ pub trait Port: Send {
 
 /// A receive queue, owned by one worker.
 pub trait RxQueue: Send {
-    /// Called once, by the worker that owns the queue, before the first [`RxQueue::receive`]: the time to register
-    /// the worker's frames with the kernel or a device ([`Pool::memory`]). The queue sees this pool ever after.
+    /// Called once, before the first [`RxQueue::receive`] and before the worker's thread starts: the time to register
+    /// the frames of the router with the kernel or a device ([`Pool::memory`]). The queue may later go to another worker,
+    /// whose pool lies in the same memory.
     ///
     /// # Errors
     /// What the driver needs is not to be had; the message says what to do.
@@ -173,6 +174,11 @@ pub trait RxQueue: Send {
     /// packet); 0: now. `None`: it does not know. A worker should not sleep longer than this.
     fn due_in_ns(&self) -> Option<u64> {
         None
+    }
+
+    /// Whether packets wait for ever until they are taken, as in a file: whoever cannot handle them leaves them there.
+    fn waits(&self) -> bool {
+        false
     }
 
     /// Whether nothing will ever come any more: a file at its end.

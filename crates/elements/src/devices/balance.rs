@@ -7,10 +7,8 @@
 
 use graph::router::Router;
 
+use super::RECEIVERS;
 use super::spread::BUCKETS;
-
-/// The classes whose queues move.
-const CLASSES: [&str; 3] = ["FromDevice", "PollDevice", "FromHost"];
 
 /// Workers are left alone while the busiest is less than this ahead of the idlest, in shares of a CPU.
 const TOLERANCE: f64 = 0.15;
@@ -36,6 +34,8 @@ pub struct QueueShare {
     pub owners: Vec<usize>,
     /// Packets of each bucket; counted only while the queue is shared out.
     pub bucket_packets: Vec<u64>,
+    /// Whether other workers may have the queue: a bound element's stays where it is.
+    pub moves: bool,
 }
 
 /// All receive queues of a router, and who has them.
@@ -44,10 +44,11 @@ pub struct QueueShare {
 /// A worker ended.
 pub fn queue_shares(router: &mut Router) -> Result<Vec<QueueShare>, String> {
     let config = router.config().clone();
-    let receivers = config.elements.iter().filter(|element| CLASSES.contains(&element.class.as_str()));
+    let receivers = config.elements.iter().filter(|element| RECEIVERS.contains(&element.class.as_str()));
     let mut shares = Vec::new();
     for element in receivers {
         let name = &element.name;
+        let moves = router.read(&format!("{name}.workers"))?.contains(' ');
         for line in router.read(&format!("{name}.queues"))?.lines() {
             let mut words = line.split(' ').map(|word| word.parse::<u64>().unwrap_or(0));
             let mut next = || words.next().unwrap_or(0);
@@ -59,6 +60,7 @@ pub fn queue_shares(router: &mut Router) -> Result<Vec<QueueShare>, String> {
                 packets,
                 owners: vec![worker; BUCKETS],
                 bucket_packets: vec![0; BUCKETS],
+                moves,
             });
         }
         for line in router.read(&format!("{name}.buckets"))?.lines() {
@@ -159,11 +161,12 @@ impl Balancer {
 
     /// The moves that the busy shares of the workers and the packets of the last period ask for.
     fn decide(&mut self, busy: &[f64], period: &[QueueShare]) -> Vec<Move> {
+        let period: Vec<QueueShare> = period.iter().filter(|share| share.moves).cloned().collect();
         let at_work = self.active.len() as f64;
         let load: f64 = self.active.iter().filter_map(|&worker| busy.get(worker)).sum();
         if self.active.len() > self.least && load / (at_work - 1.0) < REST_BELOW {
             let resting = self.active.pop().expect("more than one are at work");
-            return evacuate(resting, &self.active, period);
+            return evacuate(resting, &self.active, &period);
         }
         if load / at_work > WAKE_ABOVE
             && let Some(woken) = (0..self.workers).find(|worker| !self.active.contains(worker))
@@ -171,7 +174,7 @@ impl Balancer {
             self.active.push(woken);
             self.active.sort_unstable();
         }
-        plan(&self.active, busy, period)
+        plan(&self.active, busy, &period)
     }
 }
 
@@ -289,6 +292,7 @@ mod tests {
             packets,
             owners: vec![worker; BUCKETS],
             bucket_packets: vec![0; BUCKETS],
+            moves: true,
         }
     }
 
@@ -345,6 +349,12 @@ mod tests {
         let moves = balancer.decide(&[0.6, 0.99, 0.0], &period);
         assert_eq!(balancer.active, [0, 1, 2]);
         assert!(matches!(moves[..], [Move::Queue { queue: 1 | 2, to: 2, .. }]), "{moves:?}");
+    }
+
+    #[test]
+    fn bound_queues_stay_where_they_are() {
+        let period = [QueueShare { moves: false, ..share(0, 0, 1000) }, share(1, 1, 0)];
+        assert_eq!(Balancer::new(2, 2).decide(&[1.0, 0.0], &period), []);
     }
 
     #[test]

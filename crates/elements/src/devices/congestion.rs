@@ -1,36 +1,64 @@
-//! Back-pressure: while a `ToDevice` that may not drop has more than it can send, the `FromDevice`s of the same worker
-//! receive nothing, and packets wait in the receive rings.
+//! Back-pressure: while a `ToDevice` that may not drop has more than it can send, the `FromDevice`s whose packets lead to
+//! it receive nothing, and packets wait in the receive rings.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use graph::Setup;
+use graph::setup::Direction;
 
-/// How many elements of a worker want its receivers to wait. Only that worker's thread touches it.
-#[derive(Debug, Default)]
-pub(super) struct Congestion(AtomicU32);
+use super::SENDERS;
+
+/// Which copies of a `ToDevice` want receivers to wait; each copy writes its own.
+#[derive(Debug)]
+pub(super) struct Congestion {
+    /// Whether the element holds receivers back at all.
+    blocks: AtomicBool,
+    copies: Vec<AtomicBool>,
+}
 
 impl Congestion {
-    /// That of the worker that `setup` belongs to.
-    pub(super) fn of(setup: &Setup<'_>) -> Arc<Self> {
-        let key = format!("congestion of copy {}", setup.copy().index);
-        match setup.shared().get_or_make(&key, || Ok::<_, std::convert::Infallible>(Self::default())) {
+    /// That of the `ToDevice` called `name`.
+    pub(super) fn of(setup: &Setup<'_>, name: &str) -> Arc<Self> {
+        let make = || {
+            let copies = (0..setup.copy().count()).map(|_| AtomicBool::new(false)).collect();
+            Ok::<_, std::convert::Infallible>(Self { blocks: AtomicBool::new(false), copies })
+        };
+        match setup.shared().get_or_make(&format!("congestion of {name}"), make) {
             Ok(congestion) => congestion,
             Err(never) => match never {},
         }
     }
 
-    /// Whether receivers are to wait.
+    /// Those of all `ToDevice`s that the running element's packets may come to.
+    pub(super) fn downstream(setup: &Setup<'_>) -> Vec<Arc<Self>> {
+        let senders = setup.nearest(Direction::Downstream(0), |class| SENDERS.contains(&class));
+        senders.names.iter().map(|name| Self::of(setup, name)).collect()
+    }
+
+    /// Says that the element holds receivers back.
+    pub(super) fn block(&self) {
+        self.blocks.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the element holds receivers back; known once all elements are made.
+    pub(super) fn blocks(&self) -> bool {
+        self.blocks.load(Ordering::Relaxed)
+    }
+
+    /// Whether receivers are to wait that give their packets to copy `copy`, or to any (`None`).
     #[inline]
-    pub(super) fn holds(&self) -> bool {
-        self.0.load(Ordering::Relaxed) > 0
+    pub(super) fn holds(&self, copy: Option<usize>) -> bool {
+        match copy {
+            Some(copy) => self.copies.get(copy).is_some_and(|copy| copy.load(Ordering::Relaxed)),
+            None => self.copies.iter().any(|copy| copy.load(Ordering::Relaxed)),
+        }
     }
 
-    pub(super) fn begin(&self) {
-        self.0.fetch_add(1, Ordering::Relaxed);
-    }
-
-    pub(super) fn end(&self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+    /// Copy `copy` has more than it can send, or no longer.
+    pub(super) fn set(&self, copy: usize, congested: bool) {
+        if let Some(copy) = self.copies.get(copy) {
+            copy.store(congested, Ordering::Relaxed);
+        }
     }
 }

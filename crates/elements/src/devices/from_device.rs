@@ -46,6 +46,9 @@
 //! =h queues read-only
 //! A line for each receive queue: its number, its worker, packets, bytes.
 //!
+//! =h workers read-only
+//! The workers that packets of this port may be given to.
+//!
 //! =h buckets read-only
 //! Who processes which part of a queue, a line for each run of buckets: queue, buckets, worker, packets. Packets are
 //! counted by bucket only while a queue is shared out.
@@ -95,7 +98,7 @@ use packet::{Batch, MAX_BATCH};
 use ports::{Event, HashFields};
 
 use super::congestion::Congestion;
-use super::handover::{Barrier, Incoming, Lanes, Outgoing, SURPLUS, Trail};
+use super::handover::{Accounts, Barrier, Incoming, Lanes, Outgoing, SURPLUS, Trail};
 use super::spread::{BUCKETS, Held, Moving, Rule};
 use super::{OpenPort, Unopened};
 
@@ -155,7 +158,9 @@ pub(super) struct FromDevice {
     own: Trail,
     outgoing: Vec<ToWorker>,
     incoming: Vec<Incoming>,
-    congestion: Arc<Congestion>,
+    accounts: Arc<Accounts>,
+    /// Of the `ToDevice`s that hold this element back when they are full.
+    congestion: Vec<Arc<Congestion>>,
 }
 
 /// A worker to which packets are handed, and those of one burst that go there.
@@ -211,7 +216,8 @@ impl FromDevice {
             own: Trail::new(Arc::default()),
             outgoing,
             incoming,
-            congestion: Congestion::of(setup),
+            accounts: Accounts::of(setup),
+            congestion: Congestion::downstream(setup),
         })
     }
 
@@ -221,6 +227,18 @@ impl FromDevice {
         let held = &mut self.held[index];
         if !held.is_open() {
             return 0;
+        }
+        let mut max = max;
+        if !self.congestion.is_empty() || !held.aligned && held.queue.waits() {
+            let copy = held.aligned.then_some(self.worker);
+            if self.congestion.iter().any(|congestion| congestion.holds(copy)) {
+                return 0;
+            }
+            if !held.aligned {
+                // Nothing is to be lost on the way to other workers: take what fits into any lane.
+                let room = self.outgoing.iter().map(|out| out.lane.room()).min();
+                max = max.min(room.unwrap_or(max));
+            }
         }
         let mut batch = cx.spare_batch();
         let count = held.queue.receive(cx.pool(), &mut batch, max);
@@ -360,7 +378,8 @@ impl FromDevice {
                 let prefix: Ipv4Net =
                     prefix.parse().map_err(|_| format!("expected an IPv4 prefix, got '{prefix}'"))?;
                 let queue = self.queue_number(queue)? as u16;
-                self.port.steer(|steering| steering.steer_prefix(prefix.network(), prefix.prefix_len(), queue))
+                self.port
+                    .steer(|steering| steering.steer_prefix(prefix.network(), prefix.prefix_len(), queue))
             }
         }
     }
@@ -408,6 +427,9 @@ impl Element for FromDevice {
         for held in &mut self.held {
             held.queue.prepare(cx.pool()).map_err(|error| error.to_string())?;
         }
+        self.congestion.retain(|congestion| congestion.blocks());
+        self.own.watch(self.accounts.all());
+        self.incoming.iter_mut().for_each(|incoming| incoming.watch(self.accounts.all()));
         if !self.held.is_empty() || self.receivers.contains(&self.worker) || !self.incoming.is_empty() {
             cx.wake();
         }
@@ -418,9 +440,6 @@ impl Element for FromDevice {
         self.own.turn();
         self.incoming.iter_mut().for_each(Incoming::turn);
         self.adopt();
-        if self.congestion.holds() {
-            return TaskStatus::Busy;
-        }
         let max = self.burst.unwrap_or(cx.burst());
         let mut count = 0;
         for index in 0..self.held.len() {
@@ -432,6 +451,10 @@ impl Element for FromDevice {
         }
         if !self.held.is_empty() && self.held.iter().all(|held| held.queue.is_finished()) {
             if self.stop {
+                // Not before the last packet has left.
+                if !self.barriers().iter().all(Barrier::is_passed) {
+                    return TaskStatus::Busy;
+                }
                 cx.stop();
             }
             if self.incoming.is_empty() && self.outgoing.is_empty() {
@@ -478,6 +501,7 @@ impl Element for FromDevice {
                 Handler::read("kernel_drops", Combine::Sum),
                 Handler::read("device", Combine::First),
                 Handler::read("queues", Combine::Join),
+                Handler::read("workers", Combine::First),
                 Handler::read("buckets", Combine::Join),
                 Handler::read("bucket_packets", Combine::Join),
                 Handler::read_write("hash", Combine::First),
@@ -504,6 +528,10 @@ impl Element for FromDevice {
                 })
                 .collect(),
             "buckets" => self.held.iter().map(Held::buckets_text).collect(),
+            "workers" => {
+                let workers: Vec<String> = self.processors.iter().map(usize::to_string).collect();
+                workers.join(" ")
+            }
             "bucket_packets" => self.held.iter().map(Held::counts_text).collect(),
             "hash" => format!("{} {}", self.rule.hash.fields, self.rule.hash.key),
             "prefixes" => self.rule.prefixes_text(),
@@ -513,19 +541,7 @@ impl Element for FromDevice {
                 let runs = runs.chunk_by(|&a, &b| table[a] == table[b]);
                 runs.map(|run| format!("{}-{} {}\n", run[0], run[run.len() - 1], table[run[0]])).collect()
             }
-            _ => {
-                let info = self.port.info();
-                format!(
-                    "{} driver {} address {} mtu {} queues {}/{} promiscuous {}",
-                    info.name,
-                    info.driver,
-                    info.mac,
-                    info.mtu,
-                    info.rx_queues,
-                    info.tx_queues,
-                    self.promiscuous
-                )
-            }
+            _ => format!("{} promiscuous {}", self.port.describe(), self.promiscuous),
         })
     }
 

@@ -33,25 +33,86 @@ impl Progress {
 
     #[inline]
     fn publish(&self, count: u64) {
-        if self.0.load(Ordering::Relaxed) != count {
-            self.0.store(count, Ordering::Release);
-        }
+        self.0.store(count, Ordering::Release);
     }
 }
 
-/// Says when packets that a worker was given have left it. An element sees its own turn only: what it emits now has
-/// been worked off when it runs again, and what then waited in a `ToDevice` has been sent another turn later.
+/// What went into a `ToDevice` of one copy, and what has left it, in this order. Only that copy's thread writes it.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+pub(super) struct Account {
+    entered: AtomicU64,
+    left: AtomicU64,
+    /// Where another worker sends: what has left that one.
+    far: Option<Arc<Progress>>,
+}
+
+impl Account {
+    #[inline]
+    pub(super) fn enter(&self, count: usize) {
+        self.entered.store(self.entered.load(Ordering::Relaxed) + count as u64, Ordering::Relaxed);
+    }
+
+    #[inline]
+    pub(super) fn leave(&self, count: usize) {
+        self.left.store(self.left.load(Ordering::Relaxed) + count as u64, Ordering::Relaxed);
+    }
+
+    fn left(&self) -> u64 {
+        self.left.load(Ordering::Relaxed) + self.far.as_ref().map_or(0, |far| far.count())
+    }
+}
+
+/// The accounts of all `ToDevice`s of one copy.
+#[derive(Debug, Default)]
+pub(super) struct Accounts(Mutex<Vec<Arc<Account>>>);
+
+impl Accounts {
+    /// Those of the copy that `setup` belongs to.
+    pub(super) fn of(setup: &Setup<'_>) -> Arc<Self> {
+        let key = format!("accounts of copy {}", setup.copy().index);
+        match setup.shared().get_or_make(&key, || Ok::<_, std::convert::Infallible>(Self::default())) {
+            Ok(accounts) => accounts,
+            Err(never) => match never {},
+        }
+    }
+
+    /// A new account; `lane` if packets go on to another worker.
+    pub(super) fn open(&self, lane: Option<&Outgoing>) -> Arc<Account> {
+        let far = lane.map(|lane| lane.progress.clone());
+        let account = Arc::new(Account { far, ..Account::default() });
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(account.clone());
+        account
+    }
+
+    /// All accounts; complete once all elements are made.
+    pub(super) fn all(&self) -> Vec<Arc<Account>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// Says when packets that a worker was given have left it: when an element runs again, what it emitted before has been
+/// worked off, so it has gone into a `ToDevice` or ended otherwise; and what has left the `ToDevice`s is in their
+/// accounts.
 #[derive(Debug)]
 pub(super) struct Trail {
     progress: Arc<Progress>,
+    accounts: Vec<Arc<Account>>,
     count: u64,
-    last: u64,
-    before: u64,
+    /// A count that was reached, and what had entered each `ToDevice` then.
+    pending: Option<u64>,
+    entered: Vec<u64>,
 }
 
 impl Trail {
     pub(super) fn new(progress: Arc<Progress>) -> Self {
-        Self { progress, count: 0, last: 0, before: 0 }
+        Self { progress, accounts: Vec::new(), count: 0, pending: None, entered: Vec::new() }
+    }
+
+    /// Names the ways out of this copy; called once, when all elements are made.
+    pub(super) fn watch(&mut self, accounts: Vec<Arc<Account>>) {
+        self.entered = vec![0; accounts.len()];
+        self.accounts = accounts;
     }
 
     /// Counts packets that the worker begins with in this turn.
@@ -68,9 +129,18 @@ impl Trail {
     /// Called once a turn, before anything is begun in it.
     #[inline]
     pub(super) fn turn(&mut self) {
-        self.progress.publish(self.before);
-        self.before = self.last;
-        self.last = self.count;
+        if self.pending.is_none() && self.progress.0.load(Ordering::Relaxed) != self.count {
+            self.pending = Some(self.count);
+            for (entered, account) in self.entered.iter_mut().zip(&self.accounts) {
+                *entered = account.entered.load(Ordering::Relaxed);
+            }
+        }
+        if let Some(count) = self.pending
+            && self.entered.iter().zip(&self.accounts).all(|(entered, account)| account.left() >= *entered)
+        {
+            self.progress.publish(count);
+            self.pending = None;
+        }
     }
 }
 
@@ -151,6 +221,12 @@ impl Outgoing {
         }
     }
 
+    /// Packets that fit now.
+    #[inline]
+    pub(super) fn room(&self) -> usize {
+        self.ring.slots()
+    }
+
     /// What has to pass before all that was handed over so far has left the other worker.
     pub(super) fn barrier(&self) -> Barrier {
         Barrier { progress: self.progress.clone(), count: self.handed }
@@ -164,6 +240,11 @@ pub(super) struct Incoming {
 }
 
 impl Incoming {
+    /// Names the ways out of the far worker's copy; called once, when all elements are made.
+    pub(super) fn watch(&mut self, accounts: Vec<Arc<Account>>) {
+        self.trail.watch(accounts);
+    }
+
     /// Called once a turn, before anything is taken in it.
     #[inline]
     pub(super) fn turn(&mut self) {
@@ -207,22 +288,44 @@ mod tests {
     use packet::{Pool, PoolOptions};
 
     #[test]
-    fn a_trail_says_what_left_two_turns_ago() {
+    fn a_trail_says_what_has_left() {
         let progress = Arc::new(Progress::default());
         let mut trail = Trail::new(progress.clone());
+        let account = Arc::new(Account::default());
+        trail.watch(vec![account.clone()]);
         trail.turn();
         trail.add(5);
         let barrier = Barrier::new(&trail);
+        // One was dropped on the way; four go in, three out.
+        account.enter(4);
+        account.leave(3);
         trail.turn();
+        assert!(!barrier.is_passed(), "one still waits in a ToDevice");
         trail.add(3);
-        assert_eq!(progress.count(), 0);
-        trail.turn();
-        assert!(!barrier.is_passed(), "the first five may still wait in a ToDevice");
+        account.enter(3);
+        account.leave(1);
         trail.turn();
         assert_eq!(progress.count(), 5);
         assert!(barrier.is_passed());
+        account.leave(3);
         trail.turn();
         assert_eq!(progress.count(), 8);
+    }
+
+    #[test]
+    fn what_another_worker_sends_has_left_when_it_left_that_one() {
+        let far = Arc::new(Progress::default());
+        let account = Arc::new(Account { far: Some(far.clone()), ..Account::default() });
+        let progress = Arc::new(Progress::default());
+        let mut trail = Trail::new(progress.clone());
+        trail.watch(vec![account.clone()]);
+        trail.add(2);
+        account.enter(2);
+        trail.turn();
+        assert_eq!(progress.count(), 0);
+        far.publish(2);
+        trail.turn();
+        assert_eq!(progress.count(), 2);
     }
 
     #[test]
@@ -247,7 +350,7 @@ mod tests {
             }
             out.send(&mut batch);
         }
-        assert_eq!((batch.len() as u32, out.ring.slots()), (sent - CAPACITY as u32, 0));
+        assert_eq!((batch.len() as u32, out.room()), (sent - CAPACITY as u32, 0));
         assert_eq!(batch.packets()[0].data(), (CAPACITY as u32).to_be_bytes());
         pool.free(&mut batch);
         let mut next = 0u32;
@@ -260,9 +363,7 @@ mod tests {
         }
         assert_eq!(next, CAPACITY as u32);
         assert!(!out.barrier().is_passed());
-        for _ in 0..3 {
-            far.turn();
-        }
+        far.turn();
         assert!(out.barrier().is_passed());
     }
 }

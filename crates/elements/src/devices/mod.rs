@@ -50,6 +50,12 @@ pub static CLASSES: &[&Class] = &[
     &dpdk::to_dpdk_ring::CLASS,
 ];
 
+/// The classes that receive from a port.
+pub const RECEIVERS: &[&str] = &["FromDevice", "PollDevice", "FromHost", "FromDPDKDevice", "FromDPDKRing"];
+
+/// The classes that send to a port.
+pub const SENDERS: &[&str] = &["ToDevice", "ToHost", "ToDPDKDevice", "ToDPDKRing"];
+
 /// What the names of ports in a configuration stand for. The program puts one under [`PortNames::KEY`] into
 /// what the elements share.
 #[derive(Clone, Debug, Default)]
@@ -89,9 +95,18 @@ impl OpenPort {
         format!("port:{name}")
     }
 
-    /// What the port is.
+    /// What the port was when it was opened.
     pub fn info(&self) -> &PortInfo {
         &self.info
+    }
+
+    /// What the port is now, and what its driver has to say beyond that: for people.
+    fn describe(&self) -> String {
+        let port = self.port.lock().unwrap_or_else(PoisonError::into_inner);
+        let (info, details) = (port.info(), port.details());
+        let PortInfo { name, driver, mac, mtu, rx_queues, tx_queues } = info;
+        let text = format!("{name} driver {driver} address {mac} mtu {mtu} queues {rx_queues}/{tx_queues}");
+        if details.is_empty() { text } else { format!("{text}; {details}") }
     }
 
     /// The port called `name` by the configuration; opened unless it is open.

@@ -6,8 +6,8 @@
 //!
 //! **Changes keep flows in order.** Whatever changes (the holder of a queue, the owner of a bucket, the hash), the
 //! queue is not polled until all packets it gave out before have left their workers ([`Barrier`]). That takes some
-//! microseconds; what comes meanwhile waits in the port's own ring. Packets that wait in a `Queue` element, or in a
-//! `ToDevice` with a TIMEOUT, are not waited for.
+//! microseconds; what comes meanwhile waits in the port's own ring. Packets that wait in a `Queue` element are not
+//! waited for.
 
 use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicUsize, Ordering};

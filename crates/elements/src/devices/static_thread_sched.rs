@@ -8,10 +8,10 @@
 //! Has the task of each ELEMENT run on the worker THREAD (from 0) only.
 //!
 //! In Brickway every worker has its own copy of every element, so most elements run wherever packets come to them and
-//! cannot be bound. Those that can are FromDevice, PollDevice and FromHost (the worker has all receive queues of the
-//! port and processes their packets), ToDevice and ToHost (the worker sends what all workers have for the port), and
-//! the sources (they work on one worker only, the first unless bound). A router with fewer workers than THREAD says
-//! begins again at the first.
+//! cannot be bound. Those that can are FromDevice and its kin (the worker has all receive queues of the port and
+//! processes their packets), ToDevice and its kin (the worker sends what all workers have for the port), and the
+//! sources RatedSource, TimedSource and FromDump (they work on one worker only, the first unless bound). A router with
+//! fewer workers than THREAD says begins again at the first.
 //!
 //! =e
 //! One worker receives and processes, another sends:
@@ -25,6 +25,8 @@ use graph::lang::split_arguments;
 use graph::setup::STATIC_THREAD_SCHED;
 use graph::{Class, ConfigError, Element, Setup};
 
+use super::{RECEIVERS, SENDERS};
+
 pub(crate) static CLASS: Class = Class {
     name: STATIC_THREAD_SCHED,
     ports: "0/0",
@@ -34,9 +36,13 @@ pub(crate) static CLASS: Class = Class {
     make,
 };
 
-/// The classes whose elements can be bound; each asks for its worker itself ([`Setup::bound_worker`]).
-const CAN_BE_BOUND: [&str; 8] =
-    ["FromDevice", "PollDevice", "FromHost", "ToDevice", "ToHost", "FromDump", "RatedSource", "TimedSource"];
+/// The classes beside [`RECEIVERS`] and [`SENDERS`] whose elements can be bound; each asks for its worker itself
+/// ([`Setup::bound_worker`]).
+const SOURCES: &[&str] = &["FromDump", "RatedSource", "TimedSource"];
+
+fn can_be_bound() -> impl Iterator<Item = &'static str> {
+    [RECEIVERS, SENDERS, SOURCES].into_iter().flatten().copied()
+}
 
 /// What there is to do is done by those that are bound.
 struct StaticThreadSched;
@@ -58,10 +64,10 @@ fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
         }
         match setup.find(name) {
             None => messages.push(format!("no element named '{name}'")),
-            Some(element) if !CAN_BE_BOUND.contains(&element.class.as_str()) => messages.push(format!(
+            Some(element) if !can_be_bound().any(|class| class == element.class) => messages.push(format!(
                 "'{name}' is a {}, which runs on every worker that has packets for it; {} can be bound",
                 element.class,
-                CAN_BE_BOUND.join(", ")
+                can_be_bound().collect::<Vec<_>>().join(", ")
             )),
             Some(_) => {}
         }

@@ -19,8 +19,9 @@
 //!
 //! TIMEOUT: time that pushed packets may wait until there are BURST of them. 0 by default: they leave with the turn.
 //!
-//! BLOCKING: boolean. True: when the port has no room, this worker's FromDevices receive nothing until it has, and
-//! nothing is dropped here. False, the default: packets are dropped.
+//! BLOCKING: boolean. True: when the port has no room, the FromDevices whose packets lead here receive nothing until it
+//! has; some 4,000 packets that were on their way wait here meanwhile. Elements that make packets are not held back, so
+//! those may be dropped. False, the default: packets are dropped.
 //!
 //! Losses that the driver reports are counted as drops of this element.
 //!
@@ -31,7 +32,7 @@
 //! Bytes sent.
 //!
 //! =h held_turns read-only
-//! Turns in which this element held the worker's receivers back (BLOCKING).
+//! Turns in which this element held receivers back (BLOCKING).
 //!
 //! =h device read-only
 //! The port: name, driver, link address, MTU, queues.
@@ -52,7 +53,7 @@ use packet::{Batch, MAX_BATCH, Packet};
 use ports::{QueueStats, TxQueue};
 
 use super::congestion::Congestion;
-use super::handover::{Incoming, Lanes, Outgoing};
+use super::handover::{Account, Accounts, Incoming, Lanes, Outgoing};
 use super::{Losses, OpenPort, Unopened};
 
 pub(crate) static CLASS: Class = Class {
@@ -78,7 +79,11 @@ fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
     }
     let port = OpenPort::of(setup, &name)?;
     let timeout_ns = timeout.map_or(0, |timeout| timeout.ns);
-    Ok(Box::new(ToDevice { burst, timeout_ns, blocking, ..ToDevice::new(setup, port)? }))
+    let to = ToDevice { burst, timeout_ns, blocking, ..ToDevice::new(setup, port)? };
+    if blocking {
+        to.congestion.block();
+    }
+    Ok(Box::new(to))
 }
 
 /// Turns for which pushed packets wait for room in the port before they are dropped.
@@ -105,7 +110,9 @@ pub(super) struct ToDevice {
     backlog: VecDeque<Packet>,
     stalled_turns: u32,
     losses: Losses,
+    account: Arc<Account>,
     congestion: Arc<Congestion>,
+    copy: usize,
     is_congested: bool,
     held_turns: u64,
 }
@@ -119,9 +126,13 @@ enum Exit {
 
 impl Exit {
     #[inline]
-    fn send(&mut self, cx: &mut Context, batch: &mut Batch) -> usize {
+    fn send(&mut self, cx: &mut Context, batch: &mut Batch, account: &Account) -> usize {
         match self {
-            Self::Queue(queue) => queue.send(cx.pool(), batch),
+            Self::Queue(queue) => {
+                let sent = queue.send(cx.pool(), batch);
+                account.leave(sent);
+                sent
+            }
             Self::Lane(lane) => {
                 let count = batch.len();
                 lane.send(batch);
@@ -172,6 +183,10 @@ impl ToDevice {
             let lane = lanes.outgoing(setup, copy.index, sender(copy.index));
             (Exit::Lane(lane.ok_or_else(taken)?), Vec::new())
         };
+        let account = Accounts::of(setup).open(match &exit {
+            Exit::Queue(_) => None,
+            Exit::Lane(lane) => Some(lane),
+        });
         Ok(Self {
             port,
             exit,
@@ -185,7 +200,9 @@ impl ToDevice {
             backlog: VecDeque::new(),
             stalled_turns: 0,
             losses: Losses::default(),
-            congestion: Congestion::of(setup),
+            account,
+            congestion: Congestion::of(setup, setup.name()),
+            copy: copy.index,
             is_congested: false,
             held_turns: 0,
         })
@@ -194,7 +211,7 @@ impl ToDevice {
     /// Sends what waits; whether the port took anything.
     #[inline]
     fn send(&mut self, cx: &mut Context) -> bool {
-        let sent = self.exit.send(cx, &mut self.waiting);
+        let sent = self.exit.send(cx, &mut self.waiting, &self.account);
         if sent > 0 {
             self.stalled_turns = 0;
         }
@@ -222,7 +239,9 @@ impl ToDevice {
         }
         for incoming in &mut self.incoming {
             incoming.turn();
-            left -= incoming.take(&mut self.waiting, left);
+            let count = incoming.take(&mut self.waiting, left);
+            self.account.enter(count);
+            left -= count;
         }
     }
 
@@ -230,12 +249,11 @@ impl ToDevice {
     #[cold]
     fn overflow(&mut self, cx: &mut Context, batch: &mut Batch) {
         if !self.blocking {
+            self.account.leave(batch.len());
             return cx.drop_batch(batch, "transmit queue full");
         }
-        if !self.is_congested {
-            self.is_congested = true;
-            self.congestion.begin();
-        }
+        self.is_congested = true;
+        self.congestion.set(self.copy, true);
         let mut count = BACKLOG.saturating_sub(self.backlog.len()).min(batch.len());
         let mut surplus = cx.spare_batch();
         for packet in batch.drain() {
@@ -246,6 +264,7 @@ impl ToDevice {
                 surplus.push(packet);
             }
         }
+        self.account.leave(surplus.len());
         cx.drop_batch(&mut surplus, "transmit queue full");
         cx.recycle(surplus);
     }
@@ -260,7 +279,7 @@ impl ToDevice {
         }
         if self.backlog.is_empty() {
             self.is_congested = false;
-            self.congestion.end();
+            self.congestion.set(self.copy, false);
         } else {
             self.held_turns += 1;
         }
@@ -275,6 +294,7 @@ impl Element for ToDevice {
         if self.blocking {
             self.backlog.reserve(BACKLOG);
         }
+        self.incoming.iter_mut().for_each(|incoming| incoming.watch(vec![self.account.clone()]));
         if self.pulls || !self.incoming.is_empty() {
             cx.wake();
         }
@@ -283,13 +303,14 @@ impl Element for ToDevice {
 
     fn push(&mut self, cx: &mut Context, _input: usize, batch: &mut Batch) {
         let burst = self.burst.unwrap_or(cx.burst());
+        self.account.enter(batch.len());
         if self.is_congested {
             return self.overflow(cx, batch);
         }
         if self.waiting.is_empty() {
             if batch.len() >= burst {
                 // A whole burst: nothing to gather.
-                self.exit.send(cx, batch);
+                self.exit.send(cx, batch, &self.account);
             }
             self.since_ns = cx.now_ns();
         }
@@ -313,6 +334,7 @@ impl Element for ToDevice {
         }
         if self.pulls && self.waiting.is_empty() {
             cx.pull(0, &mut self.waiting, burst);
+            self.account.enter(self.waiting.len());
             if self.waiting.is_empty() {
                 let status = self.rest(cx);
                 return if cx.upstream_active() { TaskStatus::Idle } else { status };
@@ -322,7 +344,7 @@ impl Element for ToDevice {
             return self.rest(cx);
         }
         if self.timeout_ns > 0 && !self.pulls && self.waiting.len() < burst {
-            let due = self.since_ns + self.timeout_ns;
+            let due = self.since_ns.saturating_add(self.timeout_ns);
             if cx.now_ns() < due {
                 cx.set_timer(BURST_TIMER, due);
                 return self.rest(cx);
@@ -331,7 +353,6 @@ impl Element for ToDevice {
         let sent = self.send(cx);
         if self.is_congested {
             self.relieve();
-            return TaskStatus::Busy;
         }
         if sent {
             return TaskStatus::Busy;
@@ -339,12 +360,13 @@ impl Element for ToDevice {
         if let Exit::Queue(queue) = &mut self.exit {
             queue.flush(cx.pool());
         }
-        if self.pulls {
+        if self.pulls || self.blocking {
             return TaskStatus::Idle;
         }
         self.stalled_turns += 1;
-        if self.stalled_turns > PATIENCE_TURNS && !self.blocking {
+        if self.stalled_turns > PATIENCE_TURNS {
             self.stalled_turns = 0;
+            self.account.leave(self.waiting.len());
             cx.drop_batch(&mut self.waiting, "transmit queue full");
         }
         TaskStatus::Busy
@@ -380,10 +402,7 @@ impl Element for ToDevice {
             "count" => stats.packets.to_string(),
             "byte_count" => stats.bytes.to_string(),
             "held_turns" => self.held_turns.to_string(),
-            _ => {
-                let info = self.port.info();
-                format!("{} driver {} address {} mtu {}", info.name, info.driver, info.mac, info.mtu)
-            }
+            _ => self.port.describe(),
         })
     }
 }

@@ -114,6 +114,12 @@ impl Claim {
         }
     }
 
+    /// What is known of the port, with address and MTU of the interface as it is now, while it is there.
+    pub(crate) fn follow(&self, info: &PortInfo) -> PortInfo {
+        let (mac, mtu) = (self.interface.mac().unwrap_or(info.mac), self.interface.mtu().unwrap_or(info.mtu));
+        PortInfo { mac, mtu, ..info.clone() }
+    }
+
     /// Looks at the link, and tells the user when it was lost or is there again. Whether it is up.
     pub(crate) fn look_at_link(&self) -> bool {
         let running = self.interface.is_running();
@@ -307,7 +313,7 @@ impl<'a> Builder<'a> {
 
 impl Port for AfPacketPort {
     fn info(&self) -> PortInfo {
-        self.info.clone()
+        self.claim.follow(&self.info)
     }
 
     fn take_rx(&mut self, queue: usize) -> Result<Box<dyn RxQueue>, PortError> {

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use packet::wire::ethernet::MacAddr;
 use packet::{Batch, PacketType};
 
 use crate::testing::{
@@ -380,6 +381,10 @@ fn an_interface_may_vanish_and_come_back() {
             assert_eq!(tx.send(&mut pool, &mut batch), 3);
             assert_eq!(tx.stats().count(Event::PortGone), 3 * round);
             veth_pair("left", "right");
+            ip(&format!("link set left address 02:00:00:00:00:0{round} mtu 140{round}"));
+            let mac = MacAddr([2, 0, 0, 0, 0, round as u8]);
+            assert_eq!((left.info().mac, left.info().mtu), (mac, 1_400 + round as usize));
+            ip("link set left mtu 1500");
             soon("the port is back", || {
                 queues.iter_mut().all(|queue| {
                     queue.receive(&mut pool, &mut Batch::new(), 32);

@@ -508,7 +508,7 @@ impl AfXdpPort {
 
 impl Port for AfXdpPort {
     fn info(&self) -> PortInfo {
-        self.info.clone()
+        self.shared.claim.follow(&self.info)
     }
 
     fn take_rx(&mut self, queue: usize) -> Result<Box<dyn RxQueue>, PortError> {

@@ -81,8 +81,11 @@ impl AfXdpRx {
             epoll::add(&wait, &half.socket.fd, data, epoll::EventFlags::IN)
                 .map_err(|error| failed("waiting for a socket")(error.into()))?;
         }
-        let share = pool.stats().frames / 4 / halves.len().max(1);
-        self.wanted = share.clamp(1, self.shared.options.slots as usize);
+        if self.wanted == 0 {
+            // A quarter of what is free, so that many ports leave something for packets that the router makes.
+            let share = pool.stats().free / 4 / halves.len().max(1);
+            self.wanted = share.clamp(1, self.shared.options.slots as usize);
+        }
         self.sockets = halves.into_iter().map(|half| Receiver { half, outstanding: 0 }).collect();
         self.generation = generation;
         self.wait = Some(wait);
@@ -120,6 +123,18 @@ impl AfXdpRx {
         }
     }
 
+    /// Lets go of sockets that may still be bound; their frames come home when the last of them is closed.
+    fn abandon(&mut self) {
+        let Some(lent) = self.lent.take() else { return };
+        // The transmit half may hold the sockets open, and so the kernel may write to the chunks.
+        let orphans = Arc::new(Orphans(lent));
+        let mut attached = super::lock(&self.shared.attached);
+        for socket in self.sockets.drain(..) {
+            attached.program.remove_socket(socket.half.queue);
+            socket.half.socket.keep(&orphans);
+        }
+    }
+
     /// Nothing came: is the interface still there, or again?
     #[cold]
     fn look(&mut self, pool: &mut Pool) {
@@ -140,7 +155,9 @@ impl AfXdpRx {
         if self.shared.revive(self.generation)
             && let Err(error) = self.open(pool)
         {
-            self.close(pool);
+            // Some of the sockets may be bound, and their rings full of our chunks.
+            self.abandon();
+            self.wait = epoll::create(epoll::CreateFlags::CLOEXEC).ok();
             self.dead = true;
             self.shared.claim.tell(error.to_string());
         }
@@ -265,7 +282,6 @@ impl RxQueue for AfXdpRx {
                 socket.half.socket.wake_receive();
             }
         }
-        self.look_at_link();
         self.wait.as_ref().map(OwnedFd::as_fd)
     }
 
@@ -302,13 +318,6 @@ fn with_losses(mut stats: QueueStats, socket: &Socket) -> QueueStats {
 
 impl Drop for AfXdpRx {
     fn drop(&mut self) {
-        let Some(lent) = self.lent.take() else { return };
-        // The transmit half may hold the sockets open, and so the kernel may write to the chunks.
-        let orphans = Arc::new(Orphans(lent));
-        let mut attached = super::lock(&self.shared.attached);
-        for socket in self.sockets.drain(..) {
-            attached.program.remove_socket(socket.half.queue);
-            socket.half.socket.keep(&orphans);
-        }
+        self.abandon();
     }
 }

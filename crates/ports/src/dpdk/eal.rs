@@ -221,16 +221,16 @@ fn free_huge_mib() -> u64 {
         .iter()
         .map(|(mib, size)| {
             let folder = format!("/sys/kernel/mm/hugepages/hugepages-{size}");
-            (count_in(&format!("{folder}/free_hugepages")) - count_in(&format!("{folder}/resv_hugepages")))
-                * mib
+            let free = count_in(&format!("{folder}/free_hugepages"));
+            free.saturating_sub(count_in(&format!("{folder}/resv_hugepages"))) * mib
         })
         .sum()
 }
 
-/// Huge pages of 2 MiB that somebody has.
+/// Huge pages of 2 MiB that somebody has, or was promised.
 fn reserved_in_use() -> u64 {
-    let folder = "/sys/kernel/mm/hugepages/hugepages-2048kB";
-    count_in(&format!("{folder}/nr_hugepages")) - count_in(&format!("{folder}/free_hugepages"))
+    let count = |name: &str| count_in(&format!("/sys/kernel/mm/hugepages/hugepages-2048kB/{name}"));
+    count("nr_hugepages").saturating_sub(count("free_hugepages")) + count("resv_hugepages")
 }
 
 fn count_in(path: &str) -> u64 {

@@ -356,8 +356,14 @@ impl Intake {
         // SAFETY: the caller's; where the data area follows the private area, that is as long as our metadata.
         unsafe {
             let own_buffer = ptr::eq((*mbuf).buf_addr, data_area(mbuf)) && (*mbuf).ol_flags & ELSEWHERE == 0;
-            if own_buffer && is_alone((*mbuf).rearm_data) {
-                return Some(self.packet(mbuf, METADATA_BYTES as u16 + (*mbuf).buf_len));
+            // The mbuf of another process, or of another program's making, may say anything.
+            let room = (*mbuf).buf_len.checked_add(METADATA_BYTES as u16);
+            let end = ((*mbuf).rearm_data as u16).checked_add((*mbuf).data_len);
+            if let Some(room) = room.filter(|_| end.is_some_and(|end| end <= (*mbuf).buf_len))
+                && own_buffer
+                && is_alone((*mbuf).rearm_data)
+            {
+                return Some(self.packet(mbuf, room));
             }
             let copy = shim::brickway_dpdk_copy(mbuf, self.pool);
             shim::brickway_dpdk_free(mbuf);

@@ -16,7 +16,7 @@
 //! (lines 2 and 3, written, not read); sending reads lines 0 and 2, and writes place and length to line 0 where they
 //! are not what they were. With AVX-512 a line is looked at and written whole (`wide`).
 //!
-//! What it costs (64-byte packets over looped `net_pcap`, one Zen 5 core, TSC cycles a packet): DPDK itself 25.5,
+//! What it costs (64-byte packets over looped `net_pcap`, one Zen 5 core, CPU time in TSC cycles a packet, from a profile): DPDK itself 25.5,
 //! receiving 3 (of which the packet type 1, line 3 a third of one), sending 2, calls and the loop 1. The loop without
 //! AVX-512 takes 3 more.
 //!
@@ -33,8 +33,8 @@
 //!
 //! DPDK's environment starts with the first port, once a process: without files (`--in-memory`), telemetry or pinned
 //! threads, on huge pages when enough are free, else without, which it says. More words for it come from the variable
-//! `BRICKWAY_EAL` (`BRICKWAY_EAL="-a 0000:03:00.0 --iova-mode=va"`). Workers register as threads of DPDK when their
-//! queue is prepared: only then have they a cache of mbufs.
+//! `BRICKWAY_EAL` (`BRICKWAY_EAL="-a 0000:03:00.0 --iova-mode=va"`). Workers register as threads of DPDK when they
+//! first look at a queue: only then have they a cache of mbufs.
 //!
 //! | file | what lives there |
 //! | --- | --- |

@@ -1,5 +1,6 @@
 //! The queues of a device.
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -26,8 +27,20 @@ impl DpdkRx {
     }
 }
 
-/// A worker becomes a thread of DPDK.
+/// Has the calling thread be one of DPDK's from its first look at a queue on, so that it has a cache of mbufs; queues may
+/// go from thread to thread.
+#[inline]
 pub(super) fn register(name: &str, warn: fn(&str)) {
+    thread_local! {
+        static TRIED: Cell<bool> = const { Cell::new(false) };
+    }
+    if !TRIED.replace(true) {
+        register_now(name, warn);
+    }
+}
+
+#[cold]
+fn register_now(name: &str, warn: fn(&str)) {
     if !eal::register_thread() {
         warn(&format!(
             "port {name}: DPDK does not take this worker in (it knows 128 threads, and none while processes share its \
@@ -37,13 +50,9 @@ pub(super) fn register(name: &str, warn: fn(&str)) {
 }
 
 impl RxQueue for DpdkRx {
-    fn prepare(&mut self, _pool: &mut Pool) -> Result<(), PortError> {
-        register(&self.device.name, self.device.warn);
-        Ok(())
-    }
-
     #[inline]
     fn receive(&mut self, _pool: &mut Pool, batch: &mut Batch, max: usize) -> usize {
+        register(&self.device.name, self.device.warn);
         let wanted = max.min(batch.room()).min(MAX_BATCH) as u16;
         #[allow(unsafe_code, reason = "the shim; mbufs become packets")]
         // SAFETY: the port is open as long as `device`, the queue is ours alone, the array has room for `wanted`; the
@@ -94,13 +103,9 @@ impl DpdkTx {
 }
 
 impl TxQueue for DpdkTx {
-    fn prepare(&mut self, _pool: &mut Pool) -> Result<(), PortError> {
-        register(&self.device.name, self.device.warn);
-        Ok(())
-    }
-
     #[inline]
     fn send(&mut self, pool: &mut Pool, batch: &mut Batch) -> usize {
+        register(&self.device.name, self.device.warn);
         let (port, queue, busy) = (self.port, self.queue, self.busy.as_deref());
         self.outlet.send(&self.device.mbufs, pool, batch, &mut self.stats, |mbufs, count| {
             if busy.is_some_and(|busy| busy.swap(true, Ordering::Acquire)) {

@@ -116,13 +116,9 @@ impl RingRx {
 }
 
 impl RxQueue for RingRx {
-    fn prepare(&mut self, _pool: &mut Pool) -> Result<(), PortError> {
-        register(&self.shared.name, self.shared.warn);
-        Ok(())
-    }
-
     #[inline]
     fn receive(&mut self, _pool: &mut Pool, batch: &mut Batch, max: usize) -> usize {
+        register(&self.shared.name, self.shared.warn);
         let wanted = max.min(batch.room()).min(MAX_BATCH);
         #[allow(unsafe_code, reason = "the shim; mbufs become packets")]
         // SAFETY: the ring is there; the array has room for `wanted`; what comes out of a ring of mbufs is ours then.
@@ -151,13 +147,9 @@ impl RingTx {
 }
 
 impl TxQueue for RingTx {
-    fn prepare(&mut self, _pool: &mut Pool) -> Result<(), PortError> {
-        register(&self.shared.name, self.shared.warn);
-        Ok(())
-    }
-
     #[inline]
     fn send(&mut self, pool: &mut Pool, batch: &mut Batch) -> usize {
+        register(&self.shared.name, self.shared.warn);
         let ring = self.shared.ring.as_ptr();
         self.outlet.send(&self.shared.mbufs, pool, batch, &mut self.stats, |mbufs, count| {
             #[allow(unsafe_code, reason = "the shim")]

@@ -257,6 +257,10 @@ impl RxQueue for FileRx {
         }
     }
 
+    fn waits(&self) -> bool {
+        true
+    }
+
     fn is_finished(&self) -> bool {
         self.finished
     }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use packet::{Batch, Packet, Pool};
 
-use crate::{Event, Port, PortError, PortInfo, QueueStats, RxQueue, TxQueue};
+use crate::{Event, Port, PortError, PortInfo, QueueStats, RxQueue, Steering, TxQueue};
 
 /// Packets that may wait in an injector.
 const WAITING: usize = 4_096;
@@ -80,6 +80,14 @@ impl Port for FaultPort {
         }
         let faults = Faults::new(self.options, 2 * queue as u64);
         Ok(Box::new(FaultRx { inner, faults, incoming: Batch::new(), stats: QueueStats::default() }))
+    }
+
+    fn steering(&mut self) -> Option<&mut dyn Steering> {
+        self.inner.steering()
+    }
+
+    fn details(&self) -> String {
+        self.inner.details()
     }
 
     fn set_promiscuous(&mut self) -> Result<(), PortError> {
@@ -294,6 +302,10 @@ impl RxQueue for FaultRx {
 
     fn due_in_ns(&self) -> Option<u64> {
         sooner(self.faults.due_in_ns(), self.inner.due_in_ns())
+    }
+
+    fn waits(&self) -> bool {
+        self.inner.waits()
     }
 
     fn is_finished(&self) -> bool {

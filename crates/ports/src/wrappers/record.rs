@@ -6,7 +6,7 @@ use std::sync::Arc;
 use packet::{Batch, Pool};
 
 use crate::recorder::{Direction, Recorder, RecorderInput, now_ns};
-use crate::{Event, Port, PortError, PortInfo, QueueStats, RxQueue, TxQueue};
+use crate::{Event, Port, PortError, PortInfo, QueueStats, RxQueue, Steering, TxQueue};
 
 /// A port whose packets are recorded.
 pub(crate) struct RecordedPort {
@@ -29,6 +29,14 @@ impl Port for RecordedPort {
         let inner = self.inner.take_rx(queue)?;
         let input = self.recorder.input(Direction::Receive, queue);
         Ok(Box::new(RecordedRx { inner, input, missed: 0 }))
+    }
+
+    fn steering(&mut self) -> Option<&mut dyn Steering> {
+        self.inner.steering()
+    }
+
+    fn details(&self) -> String {
+        self.inner.details()
     }
 
     fn set_promiscuous(&mut self) -> Result<(), PortError> {
@@ -76,6 +84,10 @@ impl RxQueue for RecordedRx {
 
     fn due_in_ns(&self) -> Option<u64> {
         self.inner.due_in_ns()
+    }
+
+    fn waits(&self) -> bool {
+        self.inner.waits()
     }
 
     fn is_finished(&self) -> bool {
