@@ -9,7 +9,7 @@ use packet::{Batch, MAX_BATCH, Pool};
 use crate::dpdk::mbufs::{Intake, Line, Outlet};
 use crate::dpdk::shim;
 use crate::dpdk::{OpenDevice, eal};
-use crate::{Event, PortError, QueueStats, RxQueue, TxQueue};
+use crate::{Event, QueueStats, RxQueue, TxQueue};
 
 /// A receive queue.
 pub(super) struct DpdkRx {
