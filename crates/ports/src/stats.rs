@@ -62,7 +62,11 @@ events! {
 const EVENTS: usize = Event::ALL.len();
 
 /// Counts of a queue since it was opened.
+///
+/// Aligned so that a queue, which holds its counts, shares no cache line (nor the pair of lines that is fetched at once)
+/// with the queue of another worker.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(align(128))]
 pub struct QueueStats {
     /// Packets given to the worker, or sent.
     pub packets: u64,
