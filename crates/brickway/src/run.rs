@@ -30,10 +30,10 @@ use crate::table::{Align, Table, scaled, thousands};
   brickway run router.click --port 'eth0=pcap:in.pcap?out=out.pcap'
   brickway run router.click --port 'eth0=af_packet:eth0?drop=0.01&delay=10ms'
   brickway run router.click --read rt.table --for 1
-  brickway run router.click --workers 4 --balance
+  brickway run router.click --port eth0=af_xdp:eth0 --port eth1=af_xdp:eth1 --workers 4 --balance
 
-A port is [DRIVER:]NAME[?OPTION=VALUE&...]; drivers are af_packet (the default), tap, pcap, memory and null;
-options drop, corrupt, duplicate, reorder, delay, trace and capture work with each of them.")]
+A port is [DRIVER:]NAME[?OPTION=VALUE&...]; drivers are af_packet (the default), af_xdp, dpdk (in a build with it), tap,
+pcap, memory and null; options drop, corrupt, duplicate, reorder, delay, trace and capture work with each of them.")]
 pub(crate) struct RunArguments {
     /// The configuration; `-` is standard input
     file: PathBuf,
