@@ -4,7 +4,8 @@
 //! | file | what lives there |
 //! | --- | --- |
 //! | [`frame`] | [`Packet`]: the owned handle to a frame; metadata layout |
-//! | [`pool`] | [`Pool`]: one per worker, bulk alloc and free, frames return to their owner; [`DriverFrames`] |
+//! | [`pool`] | [`Pool`]: one per worker, bulk alloc and free, frames return to their owner |
+//! | `driver_frames` | [`DriverFrames`]: frames of a driver with its own allocator |
 //! | `memory` | [`Memory`]: what frames lie in |
 //! | [`batch`] | [`Batch`]: up to 256 packets that travel together |
 //! | [`flow`] | [`FlowHash`](flow::FlowHash): which flow a frame belongs to |
@@ -18,6 +19,7 @@
 pub mod batch;
 pub mod checksum;
 pub mod cycles;
+mod driver_frames;
 pub mod flow;
 pub mod frame;
 mod memory;
@@ -27,7 +29,8 @@ mod return_stack;
 pub mod wire;
 
 pub use batch::{Batch, MAX_BATCH};
+pub use driver_frames::DriverFrames;
 pub use frame::{Annotations, Packet, PacketType};
 pub use memory::Memory;
 pub use plain_header::PlainHeader;
-pub use pool::{DriverFrames, Pool, PoolOptions, PoolStats};
+pub use pool::{Pool, PoolOptions, PoolStats};

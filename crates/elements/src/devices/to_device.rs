@@ -343,7 +343,7 @@ impl Element for ToDevice {
         if self.waiting.is_empty() {
             return self.rest(cx);
         }
-        if self.timeout_ns > 0 && !self.pulls && self.waiting.len() < burst {
+        if self.timeout_ns > 0 && !self.pulls && !self.is_congested && self.waiting.len() < burst {
             let due = self.since_ns.saturating_add(self.timeout_ns);
             if cx.now_ns() < due {
                 cx.set_timer(BURST_TIMER, due);

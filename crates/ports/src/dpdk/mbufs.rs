@@ -41,9 +41,12 @@ pub(super) fn frames() -> DriverFrames {
 }
 
 /// Takes a dropped packet's mbuf back.
+///
+/// # Safety
+/// `chunk` was made a packet by these frames, and the packet is gone.
 #[allow(unsafe_code, reason = "a packet's mbuf goes back to DPDK")]
 unsafe fn free(chunk: NonNull<u8>) {
-    // SAFETY: the chunk is the private area of an mbuf that one packet owned, and that packet is gone.
+    // SAFETY: the caller's; the chunk is the private area of an mbuf that one packet owned.
     unsafe { shim::brickway_dpdk_free(mbuf_of(chunk)) }
 }
 
