@@ -72,6 +72,10 @@ pub(crate) fn ip(words: &str) {
 
 /// Runs a program with these words in the thread's namespace; its output.
 pub(crate) fn command(program: &str, words: &str) -> String {
+    // DPDK's plug-ins set variables of the environment when they are loaded: no program may start at that moment, or
+    // the kernel reads an array of variables that is no longer there ("Bad address").
+    #[cfg(feature = "dpdk")]
+    crate::dpdk::start_for_tests();
     let output = std::process::Command::new(program).args(words.split_whitespace()).output();
     let output = output.unwrap_or_else(|error| panic!("{program}: {error}; install it"));
     let error = String::from_utf8_lossy(&output.stderr);

@@ -486,5 +486,11 @@ impl Steering for DpdkPort {
     }
 }
 
+/// Starts DPDK's environment as tests share it.
+#[cfg(test)]
+pub(crate) fn start_for_tests() {
+    eal::start("test", 0, eal::Huge::No, |_| {}).unwrap();
+}
+
 #[cfg(test)]
 mod tests;

@@ -25,7 +25,7 @@ fn warned(of: &str) -> bool {
 }
 
 fn try_open(spec: &str, rx_queues: usize, tx_queues: usize) -> Result<DpdkPort, PortError> {
-    eal::start("test", 0, Huge::No, |_| {}).unwrap();
+    super::start_for_tests();
     DpdkPort::open(&mut Spec::parse(spec).unwrap(), &options(rx_queues, tx_queues))
 }
 
@@ -38,7 +38,7 @@ fn mistake(spec: &str) -> String {
 }
 
 fn open_ring(spec: &str) -> RingPort {
-    eal::start("test", 0, Huge::No, |_| {}).unwrap();
+    super::start_for_tests();
     RingPort::open(&mut Spec::parse(spec).unwrap(), &options(1, 1)).unwrap()
 }
 
