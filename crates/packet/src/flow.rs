@@ -1,10 +1,15 @@
 //! Which flow a frame belongs to, as a number: what receive-side scaling of cards does, in software.
 //!
 //! The hash is symmetric: both directions of a flow have the same. Fragments are told apart by their addresses
-//! alone, as cards do it, because only the first has ports: all fragments of a packet then go the same way.
+//! alone, as cards do it, because only the first has ports: all fragments of a packet then go the same way. IPv6 extension
+//! headers are looked behind.
 
 use std::fmt;
 use std::str::FromStr;
+
+use crate::wire::IpProtocol;
+use crate::wire::ipv6::{HEADER_LEN, Ipv6};
+use crate::wire::ipv6_extension::UpperLayer;
 
 /// What of a packet makes its flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -66,6 +71,16 @@ const fn has_ports(protocol: u8) -> bool {
     matches!(protocol, 6 | 17 | 132)
 }
 
+/// Protocol and upper layer of an IPv6 packet with extension headers. Fragments all have the same protocol, whatever it is that
+/// was cut up; so have packets whose headers are malformed.
+#[cold]
+fn behind_extensions(packet: &[u8]) -> (u8, Option<&[u8]>) {
+    match Ipv6::new_unchecked(packet).upper_layer() {
+        Ok(UpperLayer { protocol, offset, fragment: None }) => (protocol.0, packet.get(offset..)),
+        _ => (IpProtocol::FRAGMENT.0, None),
+    }
+}
+
 impl FlowHash {
     /// The hash of an Ethernet frame; all bits are equally good. What is not IP goes by its link addresses.
     #[inline]
@@ -84,6 +99,17 @@ impl FlowHash {
                 _ => return self.of_link(frame),
             }
         }
+    }
+
+    /// The hash of an IPv4 or IPv6 packet without a link header. 0 for what is neither.
+    #[inline]
+    pub fn of_ip(&self, packet: &[u8]) -> u32 {
+        match packet.first().map(|first| first >> 4) {
+            Some(4) => self.of_ipv4(packet),
+            Some(6) => self.of_ipv6(packet),
+            _ => None,
+        }
+        .unwrap_or(0)
     }
 
     #[inline]
@@ -106,7 +132,13 @@ impl FlowHash {
                 |at: usize| u64::from_be_bytes(*header[at..].first_chunk().expect("within the header"));
             half(at).rotate_left(21) ^ half(at + 8)
         };
-        Some(self.mix(address(8), address(24), header[6], packet.get(40..)))
+        let next_header = IpProtocol(header[6]);
+        let (protocol, transport) = if next_header.is_ipv6_extension() {
+            behind_extensions(packet)
+        } else {
+            (next_header.0, packet.get(HEADER_LEN..))
+        };
+        Some(self.mix(address(8), address(24), protocol, transport))
     }
 
     #[cold]
@@ -189,6 +221,13 @@ mod tests {
         }
 
         #[test]
+        fn a_packet_has_the_hash_of_its_frame(a: u32, b: u32, ports: (u16, u16), key: u64) {
+            let hash = FlowHash { fields: FlowFields::Flow, key };
+            let frame = ipv4(a, b, 17, ports, 0);
+            prop_assert_eq!(hash.of(&frame), hash.of_ip(&frame[14..]));
+        }
+
+        #[test]
         fn only_the_chosen_fields_count(a: u32, b: u32, c: u32, ports: (u16, u16)) {
             let of = |fields, source, destination, ports| {
                 FlowHash { fields, key: 1 }.of(&ipv4(source, destination, 6, ports, 0))
@@ -206,6 +245,32 @@ mod tests {
             let last = hash.of(&ipv4(a, b, 17, (99, 3), 185));
             prop_assert_eq!(first, last);
         }
+    }
+
+    /// An IPv6 frame between two fixed hosts.
+    fn ipv6(next_header: u8, payload: &[u8]) -> Vec<u8> {
+        let mut frame = vec![0; 12];
+        frame.extend([0x86, 0xdd, 0x60, 0, 0, 0, 0, payload.len() as u8, next_header, 64]);
+        frame.extend([[0x20, 1, 1], [0x20, 1, 2]].map(|head| [&head[..], &[0; 13]].concat()).concat());
+        frame.extend(payload);
+        frame
+    }
+
+    #[test]
+    fn ipv6_extensions_are_looked_behind() {
+        let hash = |next_header, payload: &[u8]| FlowHash::default().of(&ipv6(next_header, payload));
+        let udp = [0x10, 0, 0, 9, 0, 8, 0, 0];
+        let options = [&[17, 0, 1, 4, 0, 0, 0, 0][..], &udp].concat();
+        assert_eq!(hash(60, &options), hash(17, &udp));
+        assert_ne!(hash(17, &[0x10, 1, 0, 9, 0, 8, 0, 0]), hash(17, &udp));
+        // Only the first fragment has ports, so they do not count in any.
+        let fragment =
+            |protocol, flags, rest: &[u8]| [&[protocol, 0, 0, flags, 0, 0, 0, 5][..], rest].concat();
+        let first = hash(44, &fragment(17, 1, &udp));
+        assert_eq!(hash(44, &fragment(60, 8, b"anything")), first);
+        assert_eq!(hash(0, &[&[44, 0, 1, 4, 0, 0, 0, 0][..], &fragment(17, 1, &udp)].concat()), first);
+        // Cut off or too long: the addresses still tell.
+        assert_eq!(hash(60, &[17, 9]), hash(60, &[60, 0, 1, 4, 0, 0, 0, 0].repeat(20)));
     }
 
     #[test]

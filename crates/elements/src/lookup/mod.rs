@@ -2,7 +2,8 @@
 //!
 //! Click has seven classes for this, which differ in their data structures; here they are one element
 //! (`ip_lookup`) with the same arguments and handlers, and keep their names so that configurations run. An eighth,
-//! LookupIP6Route, is the same element for IPv6.
+//! LookupIP6Route, is the same element for IPv6. FIBLookup and FIBLookup6 have no routes of their own: they forward by the
+//! tables that the control plane keeps for the whole router.
 //!
 //! | file | what lives there |
 //! | --- | --- |
@@ -10,12 +11,18 @@
 //! | `family` | what differs between IPv4 and IPv6 |
 //! | `route` | `ADDR/MASK [GATEWAY] OUTPUT`: a route as text |
 //! | `routes` | the routes that all copies share; changes, all or none, and how they reach the workers |
+//! | `fib_lookup`, `forwarding` | forwarding by the router's tables, and how elements find these |
 //! | `origin_file` | `FILE` and `VIA`: routes from a table of prefixes and origins |
 //! | `tests`, `routes_tests`, `router_tests` | all classes in a graph; transactions; workers that forward while routes change |
 //! | the others | one class each: its manual and what sets it apart |
 
 mod direct_ip_lookup;
 mod family;
+mod fib_lookup;
+mod fib_lookup_6;
+#[cfg(test)]
+mod fib_lookup_tests;
+mod forwarding;
 mod ip_lookup;
 mod linear_ip_lookup;
 mod lookup_ip6_route;
@@ -36,9 +43,13 @@ mod tests;
 
 use graph::Class;
 
+pub use forwarding::ForwardingTables;
+
 /// The classes of this folder.
 pub static CLASSES: &[&Class] = &[
     &direct_ip_lookup::CLASS,
+    &fib_lookup::CLASS,
+    &fib_lookup_6::CLASS,
     &linear_ip_lookup::CLASS,
     &lookup_ip6_route::CLASS,
     &lookup_ip_route::CLASS,

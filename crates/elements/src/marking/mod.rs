@@ -15,6 +15,7 @@ mod strip;
 mod strip_to_network_header;
 mod truncate;
 mod unstrip;
+mod unstrip_to_mac_header;
 
 use graph::Class;
 
@@ -35,4 +36,5 @@ pub static CLASSES: &[&Class] = &[
     &strip_to_network_header::CLASS,
     &truncate::CLASS,
     &unstrip::CLASS,
+    &unstrip_to_mac_header::CLASS,
 ];

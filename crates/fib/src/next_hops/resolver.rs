@@ -125,6 +125,15 @@ impl<P: Copy> Resolver<P> {
         self.hops.get(usize::from(self.slot(index, flow_hash))).unwrap_or(&NextHop::NoRoute)
     }
 
+    /// The same; asks for the hash only where several next hops share the traffic.
+    #[inline(always)]
+    pub fn resolve_with(&self, index: NextHopIndex, flow_hash: impl FnOnce() -> u32) -> &NextHop<P> {
+        let entry = self.entries.get(index.index()).copied().unwrap_or(Entry::NO_ROUTE);
+        let chosen = if entry.mask == 0 { 0 } else { mixed(flow_hash()) & entry.mask };
+        let slot = self.buckets.get((entry.base + chosen) as usize).copied().unwrap_or(NO_ROUTE);
+        self.hops.get(usize::from(slot)).unwrap_or(&NextHop::NoRoute)
+    }
+
     /// The number of the single next hop that [`Resolver::resolve`] takes: the member of a group, or the backup.
     /// [`NextHopIndex::NONE`] for no route; `None` for what is down and has no backup.
     pub fn chosen(&self, index: NextHopIndex, flow_hash: u32) -> Option<NextHopIndex> {

@@ -1,0 +1,319 @@
+//! =c
+//! FIBLookup(PORT0, PORT1, ...)
+//!
+//! =s ip
+//! forwards IPv4 packets by the router's forwarding tables
+//!
+//! =d
+//! Expects IPv4 packets with the destination address annotation set and the network header at the start of the data, as
+//! CheckIPHeader leaves them. Looks the destination up in the forwarding tables (FIB) that the router keeps in step with
+//! Linux: its routes, next hops and neighbours. `brickway run` fills them for the ports that the arguments name.
+//!
+//! A packet with a known next hop leaves by the output whose number is the place of the next hop's port among the arguments.
+//! It still begins with its network header; the Ethernet header for the neighbour lies before it, as its MAC header, and
+//! UnstripToMACHeader makes the packet begin there. Where several next hops share the traffic, the hash of the flow decides.
+//! With I<n> arguments the further outputs are:
+//!
+//! =item n
+//! packets that Linux has to see: to this router, to broadcast and multicast addresses, with IP options, to a neighbour that
+//! is still to be resolved, or whose route the fast path cannot do;
+//!
+//! =item n+1
+//! there is no route: ICMP "network unreachable" (RFC 1812, 5.2.7.1);
+//!
+//! =item n+2
+//! the route says unreachable, or its next hop is down: "host unreachable";
+//!
+//! =item n+3
+//! the route prohibits it: "communication administratively prohibited".
+//!
+//! =back
+//!
+//! Nothing is put before these. An output that is not connected drops, with the reasons "for this
+//! host", "no route", "unreachable" and "prohibited". Packets of blackhole routes are dropped as "blackhole".
+//!
+//! FIBLookup6 is the same for IPv6.
+//!
+//! =h lookup read-only
+//! Takes an address and says what happens to packets that go there.
+//!
+//! =e
+//!   ... -> CheckIPHeader -> rt :: FIBLookup(eth1, eth2);
+//!   rt[0] -> DecIPTTL -> UnstripToMACHeader -> ToDevice(eth1);
+//!   rt[1] -> DecIPTTL -> UnstripToMACHeader -> ToDevice(eth2);
+//!   rt[2] -> Punt -> ...
+//!
+//! =a FIBLookup6, RadixIPLookup, UnstripToMACHeader
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use fib::publish::Reader;
+use fib::{Address, Adjacency, NextHop, NextHopIndex, Resolver, State, Table};
+use graph::{Class, Combine, ConfigError, Context, Element, FromArgument, Handler, Setup};
+use packet::flow::FlowHash;
+use packet::wire::ethernet::HEADER_LEN;
+use packet::{Annotations, Batch, MAX_BATCH, Packet};
+
+use super::forwarding::ForwardingTables;
+
+pub(crate) static CLASS: Class = Class {
+    name: "FIBLookup",
+    ports: PORTS,
+    processing: Class::PUSH,
+    flow: Class::COMPLETE_FLOW,
+    manual: include_str!("fib_lookup.rs"),
+    make: make::<u32>,
+};
+
+pub(super) const PORTS: &str = "1/-";
+
+/// The outputs behind those of the ports, and why packets are dropped there when they are not connected.
+const BEYOND: [&str; 4] = ["for this host", "no route", "unreachable", "prohibited"];
+const HOST: u16 = 0;
+const NO_ROUTE: u16 = 1;
+const UNREACHABLE: u16 = 2;
+const PROHIBITED: u16 = 3;
+/// Marks packets that are dropped; the low bits say why.
+const DROPPED: u16 = 0x8000;
+const BLACKHOLE: u16 = DROPPED;
+const NO_ROOM: u16 = DROPPED + 1;
+const DROP_REASONS: [&str; 2] = ["blackhole", "no room for an Ethernet header"];
+
+/// The index of the main table in [`State`].
+const MAIN: usize = 0;
+
+/// `u32` (IPv4) or `u128` (IPv6), addresses in host order.
+pub(super) trait Family: Address {
+    /// An address as people write it.
+    type Ip: FromArgument + Into<Self>;
+    /// The compiled table.
+    type Table: Table<Self>;
+
+    /// Where the packet goes.
+    fn destination(annotations: &Annotations) -> Self;
+
+    /// The table of a VRF.
+    fn table(state: &State<Adjacency>, vrf: usize) -> Option<&Self::Table>;
+
+    /// Whether Linux has to see the packet whatever its destination.
+    fn is_odd(packet: &Packet) -> bool;
+
+    /// What the members of a group are chosen by.
+    fn flow_hash(hash: FlowHash, packet: &Packet) -> u32;
+}
+
+impl Family for u32 {
+    type Ip = Ipv4Addr;
+    type Table = fib::Byte24;
+
+    #[inline(always)]
+    fn destination(annotations: &Annotations) -> u32 {
+        annotations.destination_ip()
+    }
+
+    #[inline(always)]
+    fn table(state: &State<Adjacency>, vrf: usize) -> Option<&fib::Byte24> {
+        state.ipv4(vrf)
+    }
+
+    /// Whether it has options.
+    #[inline(always)]
+    fn is_odd(packet: &Packet) -> bool {
+        packet.data().first() != Some(&0x45)
+    }
+
+    fn flow_hash(hash: FlowHash, packet: &Packet) -> u32 {
+        hash.of_ip(packet.data())
+    }
+}
+
+impl Family for u128 {
+    type Ip = Ipv6Addr;
+    type Table = fib::RangeTree;
+
+    #[inline(always)]
+    fn destination(annotations: &Annotations) -> u128 {
+        annotations.destination_ip6()
+    }
+
+    #[inline(always)]
+    fn table(state: &State<Adjacency>, vrf: usize) -> Option<&fib::RangeTree> {
+        state.ipv6(vrf)
+    }
+
+    /// Whether it has options that every router on the way has to look at (RFC 8200, 4.3).
+    #[inline(always)]
+    fn is_odd(packet: &Packet) -> bool {
+        packet.data().get(6) == Some(&0)
+    }
+
+    /// With the flow label, by which senders tell flows apart whose ports cannot be seen (RFC 6438).
+    fn flow_hash(hash: FlowHash, packet: &Packet) -> u32 {
+        let label = packet.data().first_chunk().map_or(0, |&word| u32::from_be_bytes(word) & 0xf_ffff);
+        hash.of_ip(packet.data()) ^ label.wrapping_mul(0x9e37_79b1)
+    }
+}
+
+pub(super) fn make<A: Family>(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
+    let ports = setup.arguments.rest();
+    setup.arguments.finish()?;
+    let beyond = setup.outputs().checked_sub(ports.len()).filter(|&beyond| beyond <= BEYOND.len());
+    if ports.is_empty() || beyond.is_none() {
+        return Err(ConfigError::new(format!(
+            "{} ports and {} outputs; it takes the names of the ports, and has an output for each and up to {} more",
+            ports.len(),
+            setup.outputs(),
+            BEYOND.len()
+        )));
+    }
+    if setup.is_check() {
+        return Ok(Box::new(Unfilled));
+    }
+    let Some(tables) = setup.shared().get::<ForwardingTables>(ForwardingTables::KEY) else {
+        return Err(ConfigError::new("there are no forwarding tables here; `brickway run` makes them"));
+    };
+    if tables.ports != ports {
+        return Err(ConfigError::new(format!(
+            "the forwarding tables are for the ports {}; all lookups of a router name the same ports in the same order",
+            tables.ports.join(", ")
+        )));
+    }
+    Ok(Box::new(FibLookup::<A> {
+        reader: tables.readers.register(),
+        ports: ports.len() as u16,
+        hash: FlowHash::default(),
+        addresses: Box::new([A::MIN; MAX_BATCH]),
+        numbers: Box::new([NextHopIndex::NONE; MAX_BATCH]),
+        outputs: Box::new([0; MAX_BATCH]),
+    }))
+}
+
+/// Stands for the element when a configuration is only checked.
+struct Unfilled;
+
+impl Element for Unfilled {}
+
+struct FibLookup<A: Family> {
+    /// This copy's access to the tables.
+    reader: Reader<State<Adjacency>>,
+    /// Number of ports.
+    ports: u16,
+    hash: FlowHash,
+    /// Room for the lookups of one batch.
+    addresses: Box<[A; MAX_BATCH]>,
+    numbers: Box<[NextHopIndex; MAX_BATCH]>,
+    outputs: Box<[u16; MAX_BATCH]>,
+}
+
+/// Puts Ethernet headers before packets and writes down their outputs. Returns 0 if these are all the same.
+///
+/// A function of its own, because only then does the compiler know that writing to packets does not change where the next
+/// hops are.
+#[inline]
+fn forward<A: Family>(
+    next_hops: &Resolver<Adjacency>,
+    hash: FlowHash,
+    ports: u16,
+    numbers: &[NextHopIndex],
+    packets: &mut [Packet],
+    outputs: &mut [u16],
+) -> u16 {
+    let mut difference = 0;
+    let mut first = None;
+    for ((packet, &number), place) in packets.iter_mut().zip(numbers).zip(&mut *outputs) {
+        let next_hop = next_hops.resolve_with(number, || A::flow_hash(hash, packet));
+        let output = match next_hop {
+            NextHop::Forward(adjacency) if !A::is_odd(packet) => {
+                if encapsulate(packet, adjacency) {
+                    adjacency.port()
+                } else {
+                    NO_ROOM
+                }
+            }
+            next_hop => beyond(next_hop, ports),
+        };
+        *place = output;
+        difference |= output ^ *first.get_or_insert(output);
+    }
+    difference
+}
+
+/// Where packets go that are not forwarded.
+#[cold]
+fn beyond(next_hop: &NextHop<Adjacency>, ports: u16) -> u16 {
+    match next_hop {
+        NextHop::Forward(_) | NextHop::Local | NextHop::Broadcast | NextHop::Punt => ports + HOST,
+        NextHop::NoRoute => ports + NO_ROUTE,
+        NextHop::Unreachable => ports + UNREACHABLE,
+        NextHop::Prohibit => ports + PROHIBITED,
+        NextHop::Blackhole => BLACKHOLE,
+    }
+}
+
+/// Writes the next hop's link header into the head room, right before the packet; false without room for it.
+#[inline(always)]
+fn encapsulate(packet: &mut Packet, adjacency: &Adjacency) -> bool {
+    let rewrite = adjacency.rewrite();
+    // Nearly always: a copy of fixed size.
+    if let Ok(header) = <&[u8; HEADER_LEN]>::try_from(rewrite) {
+        return packet.prepend_link_header(header) && packet.strip(HEADER_LEN);
+    }
+    let Some(data) = packet.prepend(rewrite.len()) else { return false };
+    data[..rewrite.len()].copy_from_slice(rewrite);
+    packet.set_link_header(0);
+    packet.strip(rewrite.len())
+}
+
+impl<A: Family> Element for FibLookup<A> {
+    fn push(&mut self, cx: &mut Context, _input: usize, batch: &mut Batch) {
+        if batch.is_empty() {
+            return;
+        }
+        let addresses = &mut self.addresses[..batch.len()];
+        let numbers = &mut self.numbers[..batch.len()];
+        let outputs = &mut self.outputs[..batch.len()];
+        for (packet, address) in batch.packets().iter().zip(&mut *addresses) {
+            *address = A::destination(packet.annotations());
+        }
+        let state = self.reader.enter();
+        let Some(table) = A::table(&state, MAIN) else { return cx.drop_batch(batch, "no route") };
+        table.lookup_batch(addresses, numbers);
+        let difference =
+            forward::<A>(state.next_hops(), self.hash, self.ports, numbers, batch.packets_mut(), outputs);
+        drop(state);
+        let last = cx.outputs() as u16;
+        match outputs[0] {
+            // All by output 0: the batch goes on as it is.
+            0 if difference == 0 => {}
+            output if difference == 0 && output < last => cx.emit_batch(usize::from(output), batch),
+            _ if outputs.iter().all(|&output| output < last) => cx.scatter(batch, outputs),
+            _ => {
+                for (packet, &output) in batch.drain().zip(&*outputs) {
+                    if output < last {
+                        cx.emit(usize::from(output), packet);
+                    } else if output >= DROPPED {
+                        cx.drop(packet, DROP_REASONS[usize::from(output - DROPPED)]);
+                    } else {
+                        let place = usize::from(output.saturating_sub(self.ports));
+                        cx.drop(packet, BEYOND.get(place).copied().unwrap_or("no such port"));
+                    }
+                }
+            }
+        }
+    }
+
+    fn handlers(&self) -> &'static [Handler] {
+        const HANDLERS: &[Handler] = &[Handler::read("lookup", Combine::First)];
+        HANDLERS
+    }
+
+    fn read(&mut self, name: &str, argument: &str) -> Result<String, String> {
+        if name != "lookup" {
+            return Err(format!("no read handler '{name}'"));
+        }
+        let address = A::Ip::from_value(argument)?.into();
+        let state = self.reader.enter();
+        let number = A::table(&state, MAIN).map_or(NextHopIndex::NONE, |table| table.lookup(address));
+        Ok(state.next_hops().resolve(number, 0).to_string())
+    }
+}

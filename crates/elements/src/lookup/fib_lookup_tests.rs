@@ -1,0 +1,177 @@
+//! FIBLookup and FIBLookup6 over tables that a test fills.
+
+use fib::{Adjacency, Fib, MAIN, NextHop, Route};
+use graph::setup::Shared;
+use graph::testing::Bench;
+
+use super::ForwardingTables;
+use crate::registry;
+
+const TO_A: [u8; 14] = [2, 0, 0, 0, 0, 0xa, 2, 0, 0, 0, 1, 0, 8, 0];
+const TO_B: [u8; 14] = [2, 0, 0, 0, 0, 0xb, 2, 0, 0, 0, 1, 1, 8, 0];
+const TO_C: [u8; 14] = [2, 0, 0, 0, 0, 0xc, 2, 0, 0, 0, 1, 1, 0x86, 0xdd];
+
+/// Routes of every kind; 10.1/16 by port 0, 10.2/16 by port 1 with a VLAN tag, 10.3/16 shared by both.
+fn fib() -> Fib<Adjacency> {
+    let mut fib = Fib::new().unwrap();
+    let mut edit = fib.edit();
+    let next_hops = edit.next_hops();
+    let a = next_hops.add(NextHop::Forward(Adjacency::new(0, &TO_A).unwrap())).unwrap();
+    let b = next_hops.add(NextHop::Forward(Adjacency::new(1, &TO_B).unwrap())).unwrap();
+    let c = next_hops.add(NextHop::Forward(Adjacency::new(1, &TO_C).unwrap())).unwrap();
+    let tagged = [&TO_B[..12], &[0x81, 0, 0, 7], &TO_B[12..]].concat();
+    let vlan = next_hops.add(NextHop::Forward(Adjacency::new(1, &tagged).unwrap())).unwrap();
+    let both = next_hops.add_group(&[(a, 1), (b, 1)]).unwrap();
+    let both6 = next_hops.add_group(&[(a, 1), (c, 1)]).unwrap();
+    let ends = [
+        ("10.4.0.0/16", NextHop::Local),
+        ("10.5.0.0/16", NextHop::Punt),
+        ("10.6.0.0/16", NextHop::Unreachable),
+        ("10.7.0.0/16", NextHop::Prohibit),
+        ("10.8.0.0/16", NextHop::Blackhole),
+    ];
+    for (prefix, next_hop) in ends {
+        let number = edit.next_hops().add(next_hop).unwrap();
+        edit.insert(MAIN, prefix.parse().unwrap(), Route::to(number)).unwrap();
+    }
+    for (prefix, number) in [
+        ("10.1.0.0/16", a),
+        ("10.2.0.0/16", vlan),
+        ("10.3.0.0/16", both),
+        ("2001:db8:1::/48", c),
+        ("2001:db8:3::/48", both6),
+    ] {
+        edit.insert(MAIN, prefix.parse().unwrap(), Route::to(number)).unwrap();
+    }
+    edit.publish();
+    fib
+}
+
+fn bench(config: &str, fib: &Fib<Adjacency>) -> Bench {
+    try_bench(config, fib).unwrap()
+}
+
+fn try_bench(config: &str, fib: &Fib<Adjacency>) -> Result<Bench, String> {
+    let shared = Shared::default();
+    let tables =
+        ForwardingTables { ports: vec!["eth1".into(), "eth2".into()], readers: fib.readers().clone() };
+    shared.get_or_make(ForwardingTables::KEY, || Ok::<_, String>(tables)).unwrap();
+    Bench::try_new(&registry(), config, 32, &shared)
+}
+
+const IPV4: &str = "in :: TestInput -> MarkIPHeader(0) -> GetIPAddress(16) -> rt :: FIBLookup(eth1, eth2);
+    rt[0] -> UnstripToMACHeader -> out0 :: TestOutput; rt[1] -> UnstripToMACHeader -> out1 :: TestOutput; rt[2] -> host :: TestOutput;
+    rt[3] -> none :: TestOutput; rt[4] -> down :: TestOutput; rt[5] -> never :: TestOutput;";
+const IPV6: &str = "in :: TestInput -> GetIP6Address(24) -> rt :: FIBLookup6(eth1, eth2);
+    rt[0] -> UnstripToMACHeader -> out0 :: TestOutput; rt[1] -> UnstripToMACHeader -> out1 :: TestOutput;";
+
+fn ipv4(destination: [u8; 4], source_port: u16) -> Vec<u8> {
+    let mut packet = vec![0; 40];
+    packet[0] = 0x45;
+    packet[8..10].copy_from_slice(&[64, 17]);
+    packet[16..20].copy_from_slice(&destination);
+    packet[20..22].copy_from_slice(&source_port.to_be_bytes());
+    packet
+}
+
+fn ipv6(subnet: u8, label: u32, source_port: u16) -> Vec<u8> {
+    let mut packet = vec![0; 60];
+    packet[..4].copy_from_slice(&(6 << 28 | label).to_be_bytes());
+    packet[6..8].copy_from_slice(&[17, 64]);
+    packet[24..30].copy_from_slice(&[0x20, 1, 0x0d, 0xb8, 0, subnet]);
+    packet[40..42].copy_from_slice(&source_port.to_be_bytes());
+    packet
+}
+
+#[test]
+fn a_packet_gets_the_header_of_its_next_hop_or_leaves_as_it_is() {
+    let fib = fib();
+    let mut bench = bench(IPV4, &fib);
+    let packets: Vec<Vec<u8>> = (1..=9).map(|second| ipv4([10, second, 0, 1], 5)).collect();
+    let references: Vec<&[u8]> = packets.iter().map(Vec::as_slice).collect();
+    bench.push("in", &references[..2]);
+    bench.push("in", &references[3..]);
+    assert_eq!(bench.taken("out0"), [[&TO_A, &packets[0][..]].concat()]);
+    assert_eq!(bench.taken("out1"), [[&TO_B[..12], &[0x81, 0, 0, 7, 8, 0], &packets[1]].concat()]);
+    assert_eq!(bench.taken("host"), &packets[3..5]);
+    assert_eq!(bench.taken("down"), &packets[5..6]);
+    assert_eq!(bench.taken("never"), &packets[6..7]);
+    assert_eq!(bench.taken("none"), &packets[8..9]);
+    assert_eq!(bench.drops("rt", "blackhole"), 1);
+}
+
+#[test]
+fn options_are_for_linux() {
+    let fib = fib();
+    let mut bench = bench(IPV4, &fib);
+    let mut packet = ipv4([10, 1, 0, 1], 5);
+    packet[0] = 0x46;
+    bench.push("in", &[&packet, &ipv4([10, 1, 0, 1], 5)]);
+    assert_eq!(bench.taken("host"), [packet]);
+    assert_eq!(bench.taken("out0").len(), 1);
+}
+
+#[test]
+fn flows_are_shared_out_and_each_stays_on_its_way() {
+    let fib = fib();
+    let mut bench = bench(IPV4, &fib);
+    let packets: Vec<Vec<u8>> = (0..200).map(|port| ipv4([10, 3, 0, 1], port)).collect();
+    let once: Vec<&[u8]> = packets.iter().map(Vec::as_slice).collect();
+    bench.push("in", &once);
+    let first = (bench.taken("out0"), bench.taken("out1"));
+    assert!(first.0.len() > 50 && first.1.len() > 50, "{} and {}", first.0.len(), first.1.len());
+    bench.push("in", &once);
+    assert_eq!((bench.taken("out0"), bench.taken("out1")), first);
+}
+
+#[test]
+fn the_flow_label_tells_flows_apart() {
+    let fib = fib();
+    let mut bench = bench(IPV6, &fib);
+    bench.push("in", &[&ipv6(1, 0, 7)]);
+    assert_eq!(bench.taken("out1"), [[&TO_C, &ipv6(1, 0, 7)[..]].concat()]);
+    let packets: Vec<Vec<u8>> = (0..200).map(|label| ipv6(3, label, 7)).collect();
+    bench.push("in", &packets.iter().map(Vec::as_slice).collect::<Vec<_>>());
+    let (a, b) = (bench.taken("out0").len(), bench.taken("out1").len());
+    assert!(a > 50 && b > 50, "{a} and {b}");
+}
+
+#[test]
+fn what_leads_to_no_output_is_counted() {
+    let fib = fib();
+    let mut bench = bench(
+        "in :: TestInput -> MarkIPHeader(0) -> GetIPAddress(16) -> rt :: FIBLookup(eth1, eth2);
+         rt[0] -> UnstripToMACHeader -> out0 :: TestOutput; rt[1] -> Discard;",
+        &fib,
+    );
+    let packets: Vec<Vec<u8>> = [1, 4, 9, 6, 7, 1].map(|second| ipv4([10, second, 0, 1], 5)).into();
+    bench.push("in", &packets.iter().map(Vec::as_slice).collect::<Vec<_>>());
+    assert_eq!(bench.taken("out0").len(), 2);
+    for reason in ["for this host", "no route", "prohibited", "unreachable"] {
+        assert_eq!(bench.drops("rt", reason), 1, "{reason}");
+    }
+}
+
+#[test]
+fn routes_change_under_a_running_element() {
+    let mut fib = fib();
+    let mut bench = bench(IPV4, &fib);
+    assert_eq!(bench.read("rt.lookup 10.1.2.3"), "via 02:00:00:00:00:0a port 0");
+    let mut edit = fib.edit();
+    edit.remove(MAIN, "10.1.0.0/16".parse().unwrap(), fib::Source::Static, 0).unwrap();
+    edit.publish();
+    assert_eq!(bench.read("rt.lookup 10.1.2.3"), "no route");
+    bench.push("in", &[&ipv4([10, 1, 0, 1], 5)]);
+    assert_eq!(bench.taken("none").len(), 1);
+}
+
+#[test]
+fn all_lookups_name_the_ports_of_the_tables() {
+    let fib = fib();
+    let error = |ports: &str| {
+        let config = format!("Idle -> rt :: FIBLookup({ports}); rt[0] -> Discard; rt[1] -> Discard;");
+        try_bench(&config, &fib).err().expect("a mistake")
+    };
+    assert!(error("eth2, eth1").contains("for the ports eth1, eth2"), "{}", error("eth2, eth1"));
+    assert!(error("eth1, eth2, eth3").contains("3 ports and 2 outputs"), "{}", error("eth1, eth2, eth3"));
+}

@@ -1,0 +1,28 @@
+//! The forwarding tables that a control plane keeps for the whole router, as elements find them.
+//!
+//! Lookup elements of Click have routes of their own. A router that mirrors Linux has one set of tables for all elements,
+//! changed from outside the graph: the program puts [`ForwardingTables`] under [`ForwardingTables::KEY`] into what
+//! the elements share before the graph is made.
+
+use fib::publish::Readers;
+use fib::{Adjacency, State};
+
+/// Access to the router's forwarding tables.
+#[derive(Clone)]
+pub struct ForwardingTables {
+    /// The names of the router's ports. An [`Adjacency`]'s port is a place in this list.
+    pub ports: Vec<String>,
+    /// Where each copy of an element gets its own access.
+    pub readers: Readers<State<Adjacency>>,
+}
+
+impl ForwardingTables {
+    /// Where elements look for it.
+    pub const KEY: &'static str = "forwarding tables";
+}
+
+impl std::fmt::Debug for ForwardingTables {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ForwardingTables").field("ports", &self.ports).finish_non_exhaustive()
+    }
+}
