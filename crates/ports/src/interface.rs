@@ -143,6 +143,11 @@ impl fmt::Debug for Interface {
     }
 }
 
+/// The number of the thread's network namespace, by which tables of this process know whose interface an index means.
+pub(crate) fn namespace() -> u64 {
+    rustix::fs::stat("/proc/thread-self/ns/net").map_or(0, |file| file.st_ino)
+}
+
 /// An interface request with the name filled in.
 pub(crate) fn request_for(name: &str) -> Result<libc::ifreq, PortError> {
     // netdevice(7): at most IFNAMSIZ with its NUL; the kernel refuses these characters too.
@@ -161,6 +166,12 @@ pub(crate) fn request_for(name: &str) -> Result<libc::ifreq, PortError> {
         *to = from as libc::c_char;
     }
     Ok(request)
+}
+
+/// The interface's name in a request that the kernel answered.
+pub(crate) fn name_in(request: &libc::ifreq) -> String {
+    let name = request.ifr_name.iter().map(|&byte| byte as u8).take_while(|&byte| byte != 0).collect();
+    String::from_utf8(name).unwrap_or_default()
 }
 
 /// Asks the kernel something about an interface; `operation` must be one that takes an `ifreq`.
@@ -211,8 +222,7 @@ impl InterfaceLock {
     pub(crate) fn take(name: &str) -> Result<Self, PortError> {
         let in_use = |user: String| PortError::InUse { port: name.to_owned(), user };
         let failed = |error: Errno| PortError::system(name, "taking the lock", error);
-        let address =
-            SocketAddrUnix::new_abstract_name(format!("brickway/port/{name}").as_bytes()).map_err(failed)?;
+        let address = SocketAddrUnix::new_abstract_name(Self::name_of(name).as_bytes()).map_err(failed)?;
         if let Some(lock) = Self::try_take(&address).map_err(failed)? {
             return Ok(lock);
         }
@@ -230,6 +240,10 @@ impl InterfaceLock {
             }
         }
         Err(in_use("another port of this process".to_owned()))
+    }
+
+    fn name_of(interface: &str) -> String {
+        format!("brickway/port/{interface}")
     }
 
     fn try_take(address: &SocketAddrUnix) -> Result<Option<Self>, Errno> {
@@ -252,6 +266,12 @@ impl InterfaceLock {
         rustix::net::connect(&probe, address)?;
         Ok(rustix::net::sockopt::socket_peercred(&probe)?.pid)
     }
+}
+
+/// The number of the process that has a port on this interface, if one of Brickway's has.
+pub fn user_of(interface: &str) -> Option<i32> {
+    let address = SocketAddrUnix::new_abstract_name(InterfaceLock::name_of(interface).as_bytes()).ok()?;
+    InterfaceLock::holder(&address).ok().map(|process| process.as_raw_nonzero().get())
 }
 
 fn unix_socket() -> Result<OwnedFd, Errno> {
@@ -297,6 +317,7 @@ mod tests {
         in_namespace(|| {
             let lock = InterfaceLock::take("left").unwrap();
             InterfaceLock::take("right").unwrap();
+            assert_eq!((user_of("left"), user_of("middle")), (Some(std::process::id() as i32), None));
             let error = InterfaceLock::take("left").unwrap_err().to_string();
             let expected =
                 "port `left` is already in use by another port of this process; stop it or use another port";

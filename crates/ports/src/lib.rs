@@ -14,8 +14,9 @@
 //!
 //! | driver | example | what it is |
 //! | --- | --- | --- |
-//! | `af_packet` | `eth0`, `af_packet:eth0?ring=4096` | a network interface through memory-mapped rings |
+//! | `af_packet` | `eth0`, `af_packet:eth0?steer=transit` | a network interface through memory-mapped rings |
 //! | `af_xdp` | `af_xdp:eth0`, `af_xdp:eth0?steer=transit` | a network interface whose packets the kernel puts right into our frames |
+//! | `host` | `host:eth0` | Linux receives what is sent as if it had come in by the interface |
 //! | `tap` | `tap:brk0?mtu=1400` | a TAP device; made when there is none, gone with the port unless `keep` |
 //! | `pcap` | `pcap:in.pcap?out=out.pcap&timing=original` | packets from a file (pcap or pcapng), sent ones to another |
 //! | `memory` | `memory:a`, `memory:a?end=1` | the two ends of a cable inside this process |
@@ -35,6 +36,13 @@
 //! pcap:in.pcap?timing=loop                 the file again and again, from memory, at full speed
 //! ```
 //!
+//! # Beside Linux
+//!
+//! With `steer=transit` Linux stays the host on the link: it answers ARP, keeps its addresses and runs the routing
+//! protocols, and we get the packets that only have to be forwarded ([`HostSteering`]). What we do not finish goes to
+//! Linux by a `host:` port, as if it had just come in. A port that Linux does not see (DPDK, memory) gets a twin there, a
+//! TAP device with its address ([`twin_name`], `tap:NAME?mac=ADDRESS&mtu=BYTES`), to which goes what [`HostFilter`] says.
+//!
 //! From Rust there is also [`MemoryLoop`]: frames looped from memory at full speed, for benchmarks.
 //!
 //! # Files
@@ -45,16 +53,22 @@
 //! | `stats` | [`QueueStats`] and the named reasons of drops |
 //! | `error` | [`PortError`]: what went wrong and what to do |
 //! | `interface` | what Linux says about an interface, and the lock that one port has on it |
+//! | `host_steering`, `host_filter` | which packets are ours and which those of Linux, in the kernel and in user space |
+//! | `bpf` | BPF programs of `bpf/`: loaded, attached, their maps |
 //! | `steering` | which queue a packet goes to, changed while traffic flows |
-//! | `memory`, `memory_loop`, `null`, `pcap`, `tap`, `af_packet`, `af_xdp`, `dpdk` | the drivers |
+//! | `memory`, `memory_loop`, `null`, `pcap`, `tap`, `af_packet`, `af_xdp`, `host`, `dpdk` | the drivers |
 //! | `recorder` | the thread that writes files for the fast path |
 //! | `wrappers` | tracer, capture, fault injector |
 
 mod af_packet;
 mod af_xdp;
+mod bpf;
 #[cfg(feature = "dpdk")]
 mod dpdk;
 mod error;
+mod host;
+mod host_filter;
+mod host_steering;
 mod interface;
 mod memory;
 mod memory_loop;
@@ -76,12 +90,16 @@ use packet::wire::ethernet::MacAddr;
 use packet::{Batch, PacketType, Pool};
 
 pub use error::PortError;
+pub use host_filter::HostFilter;
+pub use host_steering::HostSteering;
+pub use interface::user_of;
 pub use memory_loop::MemoryLoop;
 pub use pcap::reader::{ETHERNET, PcapReader, PcapRecord};
 pub use pcap::writer::{PcapWriter, Precision};
 pub use spec::{DRIVERS, DriverDoc, OptionDoc, Spec, WRAPPER_OPTIONS};
 pub use stats::{Event, QueueStats};
 pub use steering::{HashFields, Steering};
+pub use tap::twin_name;
 pub use wrappers::fault::{FaultDirections, FaultOptions, with_faults};
 pub use wrappers::{with_capture, with_trace};
 
@@ -132,6 +150,12 @@ pub trait Port: Send {
     /// The steering of a port whose device spreads packets over its receive queues; `None` when nothing can be
     /// changed.
     fn steering(&mut self) -> Option<&mut dyn Steering> {
+        None
+    }
+
+    /// Which packets the port leaves to Linux, when Linux is the host on the link (`steer=transit`). `None`: it leaves
+    /// none, or has no such choice.
+    fn host(&mut self) -> Option<&mut dyn HostSteering> {
         None
     }
 
@@ -247,6 +271,7 @@ pub fn open(spec: &str, options: &OpenOptions) -> Result<Box<dyn Port>, PortErro
     let port: Box<dyn Port> = match spec.driver() {
         "af_packet" => Box::new(af_packet::AfPacketPort::open(&mut spec, options)?),
         "af_xdp" => Box::new(af_xdp::AfXdpPort::open(&mut spec, options)?),
+        "host" => Box::new(host::HostPort::open(&mut spec, options)?),
         "tap" => Box::new(tap::TapPort::open(&mut spec, options)?),
         "pcap" => pcap::open(&mut spec, options)?,
         "memory" => Box::new(memory::MemoryPort::open(&mut spec, options)?),

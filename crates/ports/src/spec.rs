@@ -43,6 +43,11 @@ pub const DRIVERS: &[DriverDoc] = &[
         help: "a network interface through memory-mapped packet rings (Linux 4.20 or newer)",
         options: &[
             option("ring", "SLOTS", "slots of each receive and transmit ring (default 2048)"),
+            option(
+                "steer",
+                "all|transit",
+                "all packets, beside the kernel, or transit instead of it, on Linux 6.6 (default all)",
+            ),
             option("promiscuous", "yes|no", "receive frames to other hosts too (default no)"),
         ],
     },
@@ -59,10 +64,16 @@ pub const DRIVERS: &[DriverDoc] = &[
                 "XDP in the driver or in the kernel's stack (default auto)",
             ),
             option("zerocopy", "yes|no|auto", "the card reads and writes our frames (default auto)"),
-            option("steer", "all|transit", "which packets are ours, and not the kernel's (default all)"),
+            option("steer", "all|transit", "all packets, or transit only: Linux is the host (default all)"),
             option("busy_poll", "PACKETS", "run the card's receive loop ourselves, so many packets a time"),
             option("promiscuous", "yes|no", "receive frames to other hosts too (default no)"),
         ],
+    },
+    DriverDoc {
+        name: "host",
+        what: "INTERFACE",
+        help: "Linux receives what is sent as if it had come in by the interface (Linux 6.6 or newer)",
+        options: &[],
     },
     DriverDoc {
         name: "tap",
@@ -168,7 +179,7 @@ impl Spec {
             Some((driver, name)) => (find_driver(text, driver)?, name),
             None => (&DRIVERS[0], target),
         };
-        if name.is_empty() && matches!(driver.name, "af_packet" | "af_xdp" | "tap") {
+        if name.is_empty() && matches!(driver.name, "af_packet" | "af_xdp" | "host" | "tap") {
             return Err(bad(format!("the name of the interface is missing, as in `{}:eth0`", driver.name)));
         }
         if name.is_empty() && driver.name == "memory" {
@@ -401,8 +412,9 @@ mod tests {
             "port `eth0?promiscous=no`: driver `af_packet` has no option `promiscous`; did you mean `promiscuous`?"
         );
         assert!(
-            message("quux:x")
-                .ends_with("the drivers are af_packet, af_xdp, tap, pcap, memory, null, dpdk, dpdk_ring")
+            message("quux:x").ends_with(
+                "the drivers are af_packet, af_xdp, host, tap, pcap, memory, null, dpdk, dpdk_ring"
+            )
         );
         assert!(message("null:?zzzzzzzzz").contains("its options are trace, capture, drop"));
         assert!(message("eth0?trace&trace").ends_with("given twice; once is right"));

@@ -55,6 +55,7 @@ events! {
     Copied note "copied to send" "Lay in memory that the port cannot send from.",
     FillEmpty note "fill ring empty" "The kernel looked for a frame to receive into and found none.",
     LeftToKernel note "left to the kernel" "Packets that the steering program did not give to a socket.",
+    HostFull drop "host queue full" "The kernel could not take another packet for the host.",
     LinkLost note "link lost" "The interface went down.",
     NotRecorded note "not recorded" "Went its way, but the capture or trace could not keep up.",
 }

@@ -12,7 +12,7 @@ use packet::{Batch, Packet, Pool};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
-use crate::interface::{Interface, InterfaceLock, ifreq_ioctl, request_for};
+use crate::interface::{Interface, InterfaceLock, ifreq_ioctl, name_in, request_for};
 use crate::{Event, Handout, OpenOptions, Port, PortError, PortInfo, QueueStats, RxQueue, Spec, TxQueue};
 
 /// Most queues of a TAP device (MAX_TAP_QUEUES of the kernel).
@@ -52,7 +52,7 @@ impl TapPort {
         let queues = options.rx_queues.clamp(1, MAX_QUEUES);
         let mut files = Vec::with_capacity(queues);
         for _ in 0..queues {
-            files.push(open_queue(&name)?);
+            files.push(open_file(&name, Queues::Several)?.0);
         }
         if keep {
             persist(&name, &files[0])?;
@@ -87,7 +87,24 @@ impl TapPort {
     }
 }
 
-fn open_queue(name: &str) -> Result<OwnedFd, PortError> {
+/// A name for the interface that stands in Linux for a port that has none there: of at most 15 characters, such as
+/// Linux takes (netdevice(7)).
+pub fn twin_name(port: &str) -> String {
+    let name = port.chars().map(|char| if char.is_ascii_alphanumeric() { char } else { '-' });
+    let name: String = name.take(libc::IFNAMSIZ - 1).collect();
+    if name.is_empty() { "-".to_owned() } else { name }
+}
+
+/// How many files a TAP device may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Queues {
+    One,
+    Several,
+}
+
+/// A file of a TAP device, which is made when there is none, and the device's name: the kernel chooses a number for
+/// `%d` in it.
+pub(crate) fn open_file(name: &str, queues: Queues) -> Result<(OwnedFd, String), PortError> {
     let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = rustix::fs::open("/dev/net/tun", flags, Mode::empty()).map_err(|error| match error {
         Errno::NOENT | Errno::NODEV | Errno::NXIO => PortError::Unsupported {
@@ -97,9 +114,10 @@ fn open_queue(name: &str) -> Result<OwnedFd, PortError> {
         _ => PortError::system(name, "opening /dev/net/tun", error),
     })?;
     let mut request = request_for(name)?;
-    request.ifr_ifru.ifru_flags = (libc::IFF_TAP | libc::IFF_NO_PI | libc::IFF_MULTI_QUEUE) as libc::c_short;
+    let several = if queues == Queues::Several { libc::IFF_MULTI_QUEUE } else { 0 };
+    request.ifr_ifru.ifru_flags = (libc::IFF_TAP | libc::IFF_NO_PI | several) as libc::c_short;
     match ifreq_ioctl(&file, libc::TUNSETIFF, request) {
-        Ok(_) => Ok(file),
+        Ok(reply) => Ok((file, name_in(&reply))),
         Err(error) => Err(match error.raw_os_error() {
             Some(libc::EPERM) => PortError::NotPermitted {
                 port: name.to_owned(),
@@ -288,6 +306,45 @@ mod tests {
             assert_eq!(tx.send(&mut pool, &mut batch), 2);
             assert_eq!((tx.stats().packets, tx.stats().count(Event::TooShort)), (1, 1));
         });
+    }
+
+    #[test]
+    fn a_device_stands_for_a_port_that_linux_does_not_see() {
+        in_namespace(|| {
+            let name = twin_name("0000:03:00.0");
+            let spec = format!("tap:{name}?mac=02:00:00:00:00:09&mtu=1400");
+            let options = OpenOptions { rx_queues: 2, tx_queues: 3, ..OpenOptions::default() };
+            let mut twin = crate::open(&spec, &options).unwrap();
+            assert_eq!((twin.info().rx_queues, twin.info().tx_queues), (2, 3));
+            let link = command("ip", &format!("link show dev {name}"));
+            assert!(link.contains("02:00:00:00:00:09") && link.contains("mtu 1400"), "{link}");
+            assert!(link.contains("LOWER_UP"), "{link}");
+            // Linux takes what is sent to the port's address, and answers from there.
+            ip(&format!("addr add 192.0.2.1/24 dev {name}"));
+            let mut request = numbered_frame(0, 60);
+            request[..6].fill(0xff);
+            request[12..14].copy_from_slice(&[0x08, 0x06]);
+            request[14..22].copy_from_slice(&[0, 1, 8, 0, 6, 4, 0, 1]);
+            request[22..28].copy_from_slice(&[2, 0, 0, 0, 0, 1]);
+            request[28..32].copy_from_slice(&[192, 0, 2, 2]);
+            request[38..42].copy_from_slice(&[192, 0, 2, 1]);
+            let mut pool = pool(64);
+            let mut batch = batch_of(&mut pool, &[request]);
+            twin.take_tx(2).unwrap().send(&mut pool, &mut batch);
+            let mut queues = [twin.take_rx(0).unwrap(), twin.take_rx(1).unwrap()];
+            let mut received = Batch::new();
+            soon("the answer", || {
+                queues.iter_mut().for_each(|queue| {
+                    queue.receive(&mut pool, &mut received, 32);
+                });
+                received.iter().any(|packet| packet.data()[12..14] == [0x08, 0x06])
+            });
+            let answer = received.iter().find(|packet| packet.data()[12..14] == [0x08, 0x06]).unwrap().data();
+            assert_eq!(answer[..12], [2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 9]);
+        });
+        assert_eq!(twin_name("0000:03:00.0"), "0000-03-00-0");
+        assert_eq!(twin_name("net_pcap0,rx_pcap=in.pcap"), "net-pcap0-rx-pc");
+        assert_eq!(twin_name(""), "-");
     }
 
     #[test]

@@ -141,3 +141,176 @@ pub(crate) fn receive_numbered(rx: &mut dyn crate::RxQueue, pool: &mut Pool, cou
     }
     frames
 }
+
+/// Another process that has ports open.
+pub(crate) struct OtherProcess(std::process::Child);
+
+const PORTS_OF_OTHER_PROCESS: &str = "BRICKWAY_TEST_PORTS";
+
+#[test]
+#[ignore = "what the other process does, not a test of its own"]
+fn holds_ports_until_its_input_ends() {
+    let mut pool = pool(4_096);
+    let mut held = Vec::new();
+    for spec in std::env::var(PORTS_OF_OTHER_PROCESS).unwrap().split_whitespace() {
+        let mut port = crate::open(spec, &crate::OpenOptions::default()).unwrap();
+        let mut rx = port.take_rx(0).ok();
+        rx.iter_mut().for_each(|rx| rx.prepare(&mut pool).unwrap());
+        held.push((port, rx));
+    }
+    eprintln!("ready");
+    let _ = std::io::Read::read(&mut std::io::stdin(), &mut [0]);
+}
+
+impl OtherProcess {
+    /// With these ports, in the thread's network namespace.
+    pub(crate) fn with_ports(specs: &str) -> Self {
+        let mut child = std::process::Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "--ignored", "--nocapture", "testing::holds_ports_until_its_input_ends"])
+            .env(PORTS_OF_OTHER_PROCESS, specs)
+            .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::null())
+            .stderr(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut ready = [0; 5];
+        std::io::Read::read_exact(child.stderr.as_mut().unwrap(), &mut ready).unwrap();
+        assert_eq!(&ready, b"ready");
+        Self(child)
+    }
+
+    /// Its number.
+    pub(crate) fn id(&self) -> u32 {
+        self.0.id()
+    }
+
+    /// Ends it in the middle of what it does.
+    pub(crate) fn kill(mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}
+
+/// Another network namespace, with a thread in it that does what it is told; both go with the value.
+pub(crate) struct Elsewhere {
+    thread: Option<std::thread::JoinHandle<()>>,
+    orders: Option<std::sync::mpsc::Sender<Box<dyn FnOnce() + Send>>>,
+    id: std::num::NonZeroI32,
+}
+
+impl Elsewhere {
+    pub(crate) fn new() -> Self {
+        let (orders, received) = std::sync::mpsc::channel::<Box<dyn FnOnce() + Send>>();
+        let (tell, told) = std::sync::mpsc::channel();
+        let thread = std::thread::spawn(move || {
+            in_namespace(move || {
+                tell.send(rustix::thread::gettid().as_raw_nonzero()).unwrap();
+                received.into_iter().for_each(|order| order());
+            });
+        });
+        Self { thread: Some(thread), orders: Some(orders), id: told.recv().unwrap() }
+    }
+
+    /// Moves an interface of the calling thread's namespace there.
+    pub(crate) fn takes(&self, interface: &str) {
+        ip(&format!("link set {interface} netns {}", self.id));
+    }
+
+    /// Does something there.
+    pub(crate) fn run<R: Send + 'static>(&self, order: impl FnOnce() -> R + Send + 'static) -> R {
+        let (tell, told) = std::sync::mpsc::channel();
+        let order = Box::new(move || tell.send(order()).unwrap());
+        self.orders.as_ref().unwrap().send(order).unwrap();
+        told.recv().expect("the order was carried out")
+    }
+}
+
+impl Drop for Elsewhere {
+    fn drop(&mut self) {
+        drop(self.orders.take());
+        let result = self.thread.take().unwrap().join();
+        if !std::thread::panicking() {
+            result.unwrap();
+        }
+    }
+}
+
+/// The link address of the interface that [`likely_frames`] are for.
+pub(crate) const HOST_MAC: [u8; 6] = [2, 0, 0, 0, 0, 2];
+/// Local addresses, of which [`likely_frames`] are full.
+pub(crate) const HOST_ADDRESSES: [&str; 3] = ["192.0.2.1", "192.0.2.255", "2001:db8::1"];
+
+/// Frames near the edges of the decision whose they are: headers of IP, ARP and others with values that matter, cut off
+/// anywhere.
+pub(crate) fn likely_frames() -> impl proptest::strategy::Strategy<Value = Vec<u8>> {
+    use proptest::prelude::*;
+    let destination = prop_oneof![
+        12 => Just(HOST_MAC),
+        1 => Just([0xff; 6]),
+        1 => Just([0x33, 0x33, 0, 0, 0, 1]),
+        1 => Just([2, 0, 0, 0, 0, 3]),
+    ];
+    let kind = prop_oneof![
+        8 => Just([0x08, 0x00]),
+        8 => Just([0x86, 0xdd]),
+        1 => prop::sample::select(vec![[0x08, 0x06], [0x81, 0x00], [0x88, 0xa8], [0x88, 0xcc], [0x05, 0xdc]]),
+        1 => any::<[u8; 2]>(),
+    ];
+    let ipv4 = prop::sample::select(vec![
+        [192, 0, 2, 1],
+        [192, 0, 2, 2],
+        [192, 0, 2, 255],
+        [0, 1, 2, 3],
+        [127, 0, 0, 1],
+        [126, 0, 0, 1],
+        [128, 0, 0, 1],
+        [223, 255, 255, 255],
+        [224, 0, 0, 5],
+        [240, 0, 0, 1],
+        [255; 4],
+        [198, 51, 100, 7],
+    ]);
+    let ipv6 = prop::sample::select(
+        [
+            "2001:db8::1",
+            "2001:db8::2",
+            "::",
+            "::1",
+            "::2",
+            "fe80::1",
+            "febf::1",
+            "fec0::1",
+            "ff02::1",
+            "::ffff:192.0.2.1",
+        ]
+        .map(|text| text.parse::<std::net::Ipv6Addr>().unwrap().octets())
+        .to_vec(),
+    );
+    let first = prop_oneof![
+        8 => Just(None),
+        1 => prop::sample::select(vec![0x44, 0x45, 0x46, 0x4f, 0x54, 0x60, 0x6f, 0x70]).prop_map(Some),
+    ];
+    let (life, next) =
+        (prop::sample::select(vec![0, 1, 2, 64, 255]), prop::sample::select(vec![0, 6, 17, 43, 58]));
+    let message = prop::sample::select(vec![0, 128, 132, 133, 135, 137, 138]);
+    let length = prop_oneof![8 => Just(60_usize), 3 => 14_usize..80, 1 => 1_500_usize..1_530];
+    let headers = (destination, kind, first, life, next, message);
+    (headers, ipv4, ipv6.clone(), ipv6, length).prop_map(|(headers, ipv4, source, ipv6, length)| {
+        let (destination, kind, first, life, next, message) = headers;
+        let mut frame = vec![0; length.max(80)];
+        frame[..6].copy_from_slice(&destination);
+        frame[12..14].copy_from_slice(&kind);
+        if kind == [0x08, 0x00] {
+            frame[14] = first.unwrap_or(0x45);
+            frame[22] = life;
+            frame[30..34].copy_from_slice(&ipv4);
+        } else {
+            frame[14] = first.unwrap_or(0x60);
+            (frame[20], frame[21], frame[54]) = (next, life, message);
+            frame[22..38].copy_from_slice(&source);
+            frame[38..54].copy_from_slice(&ipv6);
+        }
+        frame.truncate(length);
+        frame
+    })
+}

@@ -4,7 +4,9 @@
 //! Each queue is a socket with a ring of its own. Several receive queues form a fanout group, among which the kernel
 //! spreads flows. TPACKET_V2 and not V3, because V3 holds packets back until a block is full or a timer runs off.
 //!
-//! **The kernel is there too**: it gets every packet as well. An interface that a router owns wants no addresses.
+//! **The kernel is there too**: it gets every packet as well. An interface that a router owns wants no addresses. With
+//! `steer=transit` Linux is the host on the link: we get plain transit and the kernel gets the rest, each packet one of
+//! us ([`screen`]). It needs Linux 6.6.
 //!
 //! **An interface that vanishes** takes its sockets' purpose with it. A queue that receives nothing, or cannot send,
 //! looks for the interface five times a second, opens a socket on the new one, and goes on; until then packets to send
@@ -12,10 +14,12 @@
 //!
 //! **Checksums.** A sender on the same host (over veth) leaves TCP and UDP checksums to hardware that does not exist;
 //! such packets are completed on receipt, with the positions that the kernel gives in a virtio header. Frames that a
-//! segmentation offload made longer than the MTU are dropped and counted: no interface could send them on.
+//! segmentation offload made longer than the MTU are dropped and counted: no interface could send them on. With
+//! `steer=transit` they are the kernel's, which sends them on in pieces; `ethtool -K INTERFACE gro off` makes them ours.
 
 mod ring;
 mod rx;
+mod screen;
 mod socket;
 mod tx;
 
@@ -26,7 +30,10 @@ use std::time::{Duration, Instant};
 
 use crate::af_packet::ring::{Ring, RingKind};
 use crate::af_packet::rx::AfPacketRx;
+use crate::af_packet::screen::{Screen, ScreenOf};
 use crate::af_packet::tx::AfPacketTx;
+use crate::bpf::Steered;
+use crate::host_steering::{HostSteering, Steer};
 use crate::interface::{Interface, InterfaceLock};
 use crate::{Handout, OpenOptions, Port, PortError, PortInfo, RxQueue, Spec, TxQueue};
 
@@ -188,6 +195,8 @@ pub(crate) struct AfPacketPort {
     rx: Handout<AfPacketRx>,
     tx: Handout<AfPacketTx>,
     claim: Arc<Claim>,
+    /// With `steer=transit`.
+    screen: Option<ScreenOf>,
 }
 
 impl AfPacketPort {
@@ -195,15 +204,25 @@ impl AfPacketPort {
         let name = spec.name().to_owned();
         let slots = spec.take_number("ring", (32, 1 << 20))?.unwrap_or(DEFAULT_SLOTS) as usize;
         let promiscuous = spec.take_switch("promiscuous", false)?;
+        let steer = Steer::take(spec)?;
         let claim = Arc::new(Claim::of(&name, options.warn)?);
         let interface = &claim.interface;
         let (mac, mtu) = (interface.mac()?, interface.mtu()?);
+        let screen = match steer {
+            Steer::All => None,
+            Steer::Transit => Some(Arc::new(Screen::load(&name)?)),
+        };
         let mut receivers = Vec::with_capacity(options.rx_queues);
-        for _ in 0..options.rx_queues {
-            receivers.push(AfPacketRx::new(Arc::clone(&claim), slots, options.rx_queues > 1)?);
+        for number in 0..options.rx_queues {
+            let plan = Plan { slots, number, fanout: options.rx_queues > 1 };
+            receivers.push(AfPacketRx::new(Arc::clone(&claim), plan, screen.clone())?);
+        }
+        if let Some(screen) = screen.as_ref().filter(|_| !receivers.is_empty()) {
+            screen.attach(interface.index()?)?;
         }
         for receiver in &mut receivers {
-            // While the group was being formed, a packet may have gone to several of its sockets.
+            // While the group was being formed a packet may have gone to several of its sockets, and until the screen
+            // was there the kernel had it too.
             receiver.discard_all();
         }
         let mut senders = Vec::with_capacity(options.tx_queues);
@@ -223,12 +242,22 @@ impl AfPacketPort {
             rx: Handout::new(&name, "receive", receivers),
             tx: Handout::new(&name, "transmit", senders),
             claim,
+            screen: screen.map(|screen| ScreenOf(Arc::downgrade(&screen))),
         };
         if promiscuous {
             port.set_promiscuous()?;
         }
         Ok(port)
     }
+}
+
+/// How a receive queue is made.
+#[derive(Clone, Copy, Debug)]
+struct Plan {
+    slots: usize,
+    number: usize,
+    /// Whether there are several, in a fanout group.
+    fanout: bool,
 }
 
 /// Makes a socket of a port, on the interface as it is now.
@@ -285,13 +314,16 @@ impl<'a> Builder<'a> {
         Ok(())
     }
 
-    fn receiver(&self) -> Result<(OwnedFd, Ring), PortError> {
+    fn receiver(&self, screen: Option<&Screen>) -> Result<(OwnedFd, Ring), PortError> {
         let socket = self.open()?;
         socket::set(&socket, libc::PACKET_VNET_HDR, &1).map_err(self.failed("setting PACKET_VNET_HDR"))?;
         socket::set(&socket, libc::PACKET_IGNORE_OUTGOING, &1)
             .map_err(self.failed("setting PACKET_IGNORE_OUTGOING"))?;
         let ring = Ring::new(&socket, RingKind::Receive, self.slots, self.mtu)
             .map_err(self.failed("making the receive ring"))?;
+        if let Some(screen) = screen {
+            screen.filter(&socket).map_err(self.failed("attaching the socket's filter"))?;
+        }
         socket::bind(&socket, self.index, true).map_err(self.failed("binding to the interface"))?;
         Ok((socket, ring))
     }
@@ -327,7 +359,22 @@ impl Port for AfPacketPort {
     fn take_tx(&mut self, queue: usize) -> Result<Box<dyn TxQueue>, PortError> {
         Ok(Box::new(self.tx.take(queue)?))
     }
+
+    fn host(&mut self) -> Option<&mut dyn HostSteering> {
+        self.screen.as_mut().map(|screen| screen as &mut dyn HostSteering)
+    }
+
+    fn details(&self) -> String {
+        match self.screen.as_ref().and_then(ScreenOf::steered) {
+            Some(Steered { to_sockets, to_kernel }) => {
+                format!("packets steered to us {to_sockets}, left to the kernel {to_kernel}")
+            }
+            None => String::new(),
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+pub(crate) use tests::decision;

@@ -9,7 +9,8 @@ use std::time::Instant;
 use packet::{Batch, Packet, PacketType, Pool, checksum};
 
 use crate::af_packet::ring::Ring;
-use crate::af_packet::{Builder, Claim, ETHERNET_BYTES, LOOK_EVERY, socket};
+use crate::af_packet::screen::Screen;
+use crate::af_packet::{Builder, Claim, ETHERNET_BYTES, LOOK_EVERY, Plan, socket};
 use crate::{Event, PortError, QueueStats, RxQueue};
 
 /// Bytes of a virtio network header, which lies right before the packet (struct virtio_net_hdr).
@@ -25,6 +26,8 @@ const TPID_CUSTOMER: u16 = 0x8100;
 
 /// A receive queue.
 pub(super) struct AfPacketRx {
+    // The screen first: from then on the kernel forwards, and what still comes here nobody reads.
+    screen: Option<Arc<Screen>>,
     // The ring before the socket: unmapped first.
     ring: Ring,
     socket: OwnedFd,
@@ -34,9 +37,7 @@ pub(super) struct AfPacketRx {
     mtu: usize,
     /// Number of the interface that the socket is on.
     index: i32,
-    slots: usize,
-    /// Whether the socket belongs to a fanout group.
-    fanout: bool,
+    plan: Plan,
     next_look: Instant,
     gone: bool,
     warned: AtomicBool,
@@ -47,18 +48,18 @@ pub(super) struct AfPacketRx {
 }
 
 impl AfPacketRx {
-    /// A queue with a ring of `slots` slots; one of several when `fanout` is set.
-    pub(super) fn new(claim: Arc<Claim>, slots: usize, fanout: bool) -> Result<Self, PortError> {
-        let (socket, ring, index, mtu) = Self::open(&claim, slots, fanout)?;
+    /// A queue; with a screen it gets only what is ours.
+    pub(super) fn new(claim: Arc<Claim>, plan: Plan, screen: Option<Arc<Screen>>) -> Result<Self, PortError> {
+        let (socket, ring, index, mtu) = Self::open(&claim, plan, screen.as_deref())?;
         Ok(Self {
+            screen,
             ring,
             socket,
             claim,
             head: 0,
             mtu,
             index,
-            slots,
-            fanout,
+            plan,
             next_look: Instant::now(),
             gone: false,
             warned: AtomicBool::new(false),
@@ -68,10 +69,14 @@ impl AfPacketRx {
         })
     }
 
-    fn open(claim: &Claim, slots: usize, fanout: bool) -> Result<(OwnedFd, Ring, i32, usize), PortError> {
-        let builder = Builder::new(claim, slots)?;
-        let (socket, ring) = builder.receiver()?;
-        if fanout {
+    fn open(
+        claim: &Claim,
+        plan: Plan,
+        screen: Option<&Screen>,
+    ) -> Result<(OwnedFd, Ring, i32, usize), PortError> {
+        let builder = Builder::new(claim, plan.slots)?;
+        let (socket, ring) = builder.receiver(screen)?;
+        if plan.fanout {
             builder.join_fanout(&socket, claim)?;
         }
         Ok((socket, ring, builder.index, builder.mtu))
@@ -91,20 +96,30 @@ impl AfPacketRx {
         if !self.gone || !self.claim.is_anew(self.index) {
             return;
         }
-        let opened = Self::open(&self.claim, self.slots, self.fanout);
-        match opened.and_then(|opened| self.claim.keep_promiscuous().map(|()| opened)) {
+        match self.reopen() {
             Ok((socket, ring, index, mtu)) => {
                 self.kernel_drops.set(self.all_kernel_drops());
                 (self.ring, self.socket, self.index, self.mtu) = (ring, socket, index, mtu);
                 (self.head, self.gone) = (0, false);
-                if self.fanout {
-                    // What came before the socket was in the group, the others have too.
+                if self.plan.fanout || self.screen.is_some() {
+                    // What came before the socket was in the group the others have too, and what came before the
+                    // screen the kernel.
                     self.discard_all();
                 }
                 self.claim.tell("the interface is back".to_owned());
             }
             Err(error) => self.claim.tell(error.to_string()),
         }
+    }
+
+    /// A socket on the interface that came back.
+    fn reopen(&self) -> Result<(OwnedFd, Ring, i32, usize), PortError> {
+        let opened = Self::open(&self.claim, self.plan, self.screen.as_deref())?;
+        self.claim.keep_promiscuous()?;
+        if let Some(screen) = &self.screen {
+            screen.attach(opened.2)?;
+        }
+        Ok(opened)
     }
 
     /// What the kernel dropped for want of a free slot, since the queue was opened.
@@ -199,6 +214,10 @@ impl RxQueue for AfPacketRx {
         let mut stats = self.stats;
         stats.add(Event::RingFull, self.all_kernel_drops());
         stats.add(Event::LinkLost, self.links_lost.get());
+        if let Some(screen) = self.screen.as_ref().filter(|_| self.plan.number == 0) {
+            // The filters count for the interface.
+            stats.add(Event::LeftToKernel, screen.steered().to_kernel);
+        }
         stats
     }
 }

@@ -6,12 +6,21 @@ use packet::wire::ethernet::MacAddr;
 use packet::{Batch, PacketType};
 
 use crate::testing::{
-    batch_of, contents, in_namespace, ip, numbered_frame, pool, receive_numbered, soon, veth_pair,
+    OtherProcess, batch_of, contents, in_namespace, ip, numbered_frame, pool, receive_numbered, soon,
+    veth_pair,
 };
 use crate::{Event, OpenOptions, Port};
 
 fn open(spec: &str) -> Box<dyn Port> {
     crate::open(spec, &OpenOptions::default()).unwrap()
+}
+
+/// Whether the screen of a port with these local addresses takes a frame for ours.
+pub(crate) fn decision(port: &str, addresses: &[std::net::IpAddr]) -> impl Fn(&[u8]) -> bool + use<> {
+    let screen = super::Screen::load(port).unwrap();
+    screen.set_local_addresses(addresses);
+    let index = crate::interface::Interface::new(port).unwrap().index().unwrap() as u32;
+    move |frame| screen.is_ours(index, frame)
 }
 
 fn frames(count: u32, length: usize) -> Vec<Vec<u8>> {
@@ -189,18 +198,7 @@ fn several_queues_get_every_packet_once() {
         let mut tx = left.take_tx(0).unwrap();
         let mut queues = [right.take_rx(0).unwrap(), right.take_rx(1).unwrap()];
         let mut pool = pool(512);
-        // UDP flows between many addresses, which the hash spreads.
-        let sent: Vec<Vec<u8>> = (0..128_u32)
-            .map(|flow| {
-                let mut frame = numbered_frame(flow, 60);
-                frame[12..34].copy_from_slice(&[
-                    8, 0, 0x45, 0, 0, 46, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, flow as u8, 10, 0, 1,
-                    flow as u8,
-                ]);
-                frame[34..42].copy_from_slice(&[flow as u8, 1, 0, 7, 0, 26, 0, 0]);
-                frame
-            })
-            .collect();
+        let sent = flows();
         let mut batch = batch_of(&mut pool, &sent);
         assert_eq!(tx.send(&mut pool, &mut batch), 128);
         let (mut received, mut shares) = (Vec::new(), Vec::new());
@@ -214,6 +212,53 @@ fn several_queues_get_every_packet_once() {
         expected.sort();
         assert_eq!(received, expected);
         assert!(shares.iter().all(|&share| share > 10), "{shares:?}");
+    });
+}
+
+/// UDP packets of many flows to other hosts, which a router gets.
+fn flows() -> Vec<Vec<u8>> {
+    let flow = |flow: u8| {
+        let mut frame = numbered_frame(flow.into(), 60);
+        frame[12..26].copy_from_slice(&[8, 0, 0x45, 0, 0, 46, 0, 0, 0, 0, 64, 17, 0, 0]);
+        frame[26..34].copy_from_slice(&[10, 0, 0, flow, 10, 0, 1, flow]);
+        frame[34..42].copy_from_slice(&[flow, 1, 0, 7, 0, 26, 0, 0]);
+        frame
+    };
+    (0..128).map(flow).collect()
+}
+
+#[test]
+fn queues_beside_linux_share_until_the_last() {
+    in_namespace(|| {
+        veth_pair("left", "right");
+        ip("link set right address 02:00:00:00:00:02");
+        let options = OpenOptions { rx_queues: 2, ..OpenOptions::default() };
+        let mut right = crate::open("right?steer=transit", &options).unwrap();
+        let mut left = open("left");
+        let mut tx = left.take_tx(0).unwrap();
+        let mut pool = pool(512);
+        let mut first = right.take_rx(0).unwrap();
+        let mut second = right.take_rx(1).unwrap();
+        let frames = [flows(), frames(3, 60)].concat();
+        let mut batch = batch_of(&mut pool, &frames);
+        tx.send(&mut pool, &mut batch);
+        let mut received = Batch::new();
+        let shares =
+            [first.receive(&mut pool, &mut received, 256), second.receive(&mut pool, &mut received, 256)];
+        assert_eq!((shares[0] + shares[1], shares[0] > 10, shares[1] > 10), (128, true, true), "{shares:?}");
+        // The filters of all queues count together.
+        assert_eq!(first.stats().count(Event::LeftToKernel), 3);
+        assert_eq!(second.stats().count(Event::LeftToKernel), 0);
+        pool.free(&mut received);
+        // Without one of them the other has all.
+        drop(second);
+        let mut batch = batch_of(&mut pool, &flows());
+        tx.send(&mut pool, &mut batch);
+        assert_eq!(first.receive(&mut pool, &mut received, 256), 128);
+        assert!(right.details().starts_with("packets steered to us 256"), "{}", right.details());
+        drop(first);
+        assert_eq!(right.details(), "", "the programs are gone");
+        right.host().unwrap().add_local_address([192, 0, 2, 1].into()).unwrap();
     });
 }
 
@@ -323,39 +368,16 @@ fn errors_say_what_to_do() {
 }
 
 #[test]
-#[ignore = "the other process of the next test, not a test of its own"]
-fn holds_a_port_until_its_input_ends() {
-    let _port = open(&std::env::var("BRICKWAY_TEST_PORT").unwrap());
-    eprintln!("ready");
-    let _ = std::io::Read::read(&mut std::io::stdin(), &mut [0]);
-}
-
-#[test]
 fn a_port_of_another_process_is_named() {
     in_namespace(|| {
         veth_pair("left", "right");
-        let mut holder = std::process::Command::new(std::env::current_exe().unwrap())
-            .args([
-                "--exact",
-                "--ignored",
-                "--nocapture",
-                "af_packet::tests::holds_a_port_until_its_input_ends",
-            ])
-            .env("BRICKWAY_TEST_PORT", "left")
-            .stdin(std::process::Stdio::piped())
-            .stdout(std::process::Stdio::null())
-            .stderr(std::process::Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut ready = [0; 5];
-        std::io::Read::read_exact(holder.stderr.as_mut().unwrap(), &mut ready).unwrap();
+        let holder = OtherProcess::with_ports("left");
         let error = crate::open("left", &OpenOptions::default()).err().unwrap();
         let expected =
             format!("port `left` is already in use by process {}; stop it or use another port", holder.id());
         assert_eq!(error.to_string(), expected);
         // However it ends: nothing of it stays.
-        holder.kill().unwrap();
-        holder.wait().unwrap();
+        holder.kill();
         open("left");
     });
 }

@@ -30,8 +30,9 @@
 //!
 //! # Whose packets
 //!
-//! With `steer=all` every packet is ours, with `steer=transit` those that a host on this link has to see stay with the
-//! kernel ([`program`], `bpf/steer.c`). The packets of queues without a socket stay there in any case.
+//! With `steer=all` every packet is ours, with `steer=transit` plain transit is, and Linux stays the host on the link
+//! ([`program`], `bpf/decide.h`). The packets of queues without a socket stay with the kernel in any case. What a
+//! `host:` port gives to the kernel comes by us again in generic mode, sealed ([`passage`]).
 //!
 //! **Checksums and tags.** XDP sees frames as they lie in memory. What the kernel at the other end of a veth pair sends
 //! has neither its checksum (`ethtool -K PEER tx off` there) nor a VLAN tag that hardware would insert (`txvlan off`);
@@ -58,6 +59,7 @@ mod socket;
 mod tx;
 
 use std::io;
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -66,11 +68,15 @@ use packet::wire::ethernet::MacAddr;
 use rustix::net::xdp::XdpDesc;
 
 use crate::af_packet::{self, Claim, ETHERNET_BYTES};
-use crate::af_xdp::program::{Mode, Program, Steer, Steered};
+use crate::af_xdp::program::{Mode, Program, attach_error, in_the_way, native_problem};
 use crate::af_xdp::ring::{Consumer, Producer};
 use crate::af_xdp::rx::AfXdpRx;
 use crate::af_xdp::socket::{CHUNK_BYTES, DATA_OFFSET, Opened, Socket, SocketOptions};
 use crate::af_xdp::tx::AfXdpTx;
+use crate::bpf::{Steered, addresses_error};
+use crate::host::passage::{self, Passage};
+use crate::host_steering::{HostSteering, Steer};
+use crate::interface::namespace;
 use crate::{Handout, OpenOptions, Port, PortError, PortInfo, RxQueue, Spec, TxQueue};
 
 const DEFAULT_SLOTS: u64 = 1_024;
@@ -99,7 +105,7 @@ impl Options {
         let zerocopy =
             spec.take_choice("zerocopy", &[("auto", None), ("yes", Some(true)), ("no", Some(false))])?;
         let modes = [("auto", None), ("native", Some(Mode::Native)), ("generic", Some(Mode::Generic))];
-        let steer = spec.take_choice("steer", &[("all", Steer::All), ("transit", Steer::Transit)])?;
+        let steer = Steer::take(spec)?;
         let busy_poll = spec.take_number("busy_poll", (1, u64::from(u16::MAX)))?;
         let queues = spec.take_number("queues", (1, MOST_QUEUES as u64))?;
         Ok(Self {
@@ -107,7 +113,7 @@ impl Options {
             queues: queues.map_or(MOST_QUEUES, |queues| queues as usize),
             zerocopy: zerocopy.flatten(),
             mode: spec.take_choice("mode", &modes)?.flatten(),
-            steer: steer.unwrap_or(Steer::All),
+            steer,
             busy_poll: busy_poll.map(|budget| budget as u16),
         })
     }
@@ -120,6 +126,8 @@ struct Shared {
     options: Options,
     /// Counts how often the program was attached; a queue with an older number has dead sockets.
     generation: AtomicU64,
+    /// The interface's link address, as a number.
+    mac: AtomicU64,
     attached: Mutex<Attached>,
     /// For each receive queue, the sockets that one half opened for the other.
     halves: Vec<Mutex<Halves>>,
@@ -128,8 +136,9 @@ struct Shared {
 /// The program on its interface.
 struct Attached {
     program: Program,
+    /// What a `host:` port has to know while the program is attached.
+    passage: Option<passage::Entry>,
     index: u32,
-    mac: MacAddr,
     mode: Mode,
     /// Hardware queues that we use.
     queues: usize,
@@ -185,7 +194,12 @@ impl Shared {
     }
 
     fn mac(&self) -> MacAddr {
-        lock(&self.attached).mac
+        let [_, _, octets @ ..] = self.mac.load(Ordering::Relaxed).to_be_bytes();
+        MacAddr(octets)
+    }
+
+    fn set_mac(&self, MacAddr([a, b, c, d, e, f]): MacAddr) {
+        self.mac.store(u64::from_be_bytes([0, 0, a, b, c, d, e, f]), Ordering::Relaxed);
     }
 
     /// The receive half of queue `worker`, with the number of its generation.
@@ -361,7 +375,7 @@ impl Shared {
     /// Looks at the interface and attaches the program to it.
     fn attach(&self, attached: &mut Attached) -> Result<(), PortError> {
         let (name, interface) = (self.name(), &self.claim.interface);
-        let (index, mac) = (interface.index()?, interface.mac()?);
+        let index = interface.index()?;
         if !interface.is_up()? {
             return Err(PortError::InterfaceDown { name: name.to_owned() });
         }
@@ -369,25 +383,30 @@ impl Shared {
         let failed = |action| move |error| PortError::system(name, action, error);
         let link = probe::link(name, index).map_err(failed("asking for the queues"))?;
         if let Some(program) = link.program {
-            return Err(program_error(name, Some(program)));
+            return Err(in_the_way(name, Some(program)));
         }
-        let addresses = probe::addresses().map_err(failed("asking for the addresses"))?;
-        let bpf = &mut attached.program;
-        bpf.set_local_addresses(&addresses).map_err(failed("setting the local addresses"))?;
         let (index, veth) = (index as u32, link.kind == "veth");
+        self.follow_link(attached)?;
+        let Attached { program: bpf, passage, .. } = attached;
+        bpf.local.ask().map_err(|error| addresses_error(name, error))?;
+        let mut attach = |mode| {
+            // Known before it is attached, so that no frame of a `host:` port comes back.
+            *passage = (mode == Mode::Generic).then(|| passage::enter(namespace(), index, Passage::Sealed));
+            bpf.attach(index, mode)
+        };
         attached.mode = match self.options.mode {
             Some(mode) => {
-                bpf.attach(index, mode).map_err(|error| attach_error(name, mode, veth, error))?;
+                attach(mode).map_err(|error| attach_error(name, mode, veth, error))?;
                 mode
             }
-            None => match bpf.attach(index, Mode::Native) {
+            None => match attach(Mode::Native) {
                 Ok(()) => Mode::Native,
                 Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
-                    return Err(program_error(name, None));
+                    return Err(in_the_way(name, None));
                 }
                 Err(native) => {
                     let failed = |error| attach_error(name, Mode::Generic, veth, error);
-                    bpf.attach(index, Mode::Generic).map_err(failed)?;
+                    attach(Mode::Generic).map_err(failed)?;
                     (self.claim.warn)(&format!(
                         "port {name}: generic XDP is used, which costs more: native {}",
                         native_problem(veth, &native)
@@ -396,54 +415,24 @@ impl Shared {
                 }
             },
         };
+        // A veth has what its other end sends, tags beside the frame included: the cure is there.
+        if self.options.steer == Steer::Transit && !veth && probe::takes_tags_out(name) {
+            (self.claim.warn)(&format!(
+                "port {name}: the card takes VLAN tags out of frames, so that packets of VLANs look like those without;                  turn it off with `ethtool -K {name} rxvlan off`"
+            ));
+        }
         attached.index = index;
-        attached.mac = mac;
         attached.queues = link.rx_queues.min(self.options.queues);
         attached.zerocopy = None;
         self.claim.keep_promiscuous()
     }
-}
 
-/// Another program is in the way.
-fn program_error(name: &str, program: Option<u32>) -> PortError {
-    let which =
-        program.map_or_else(String::new, |id| format!(" (number {id}, see `bpftool prog show id {id}`)"));
-    PortError::InUse {
-        port: name.to_owned(),
-        user: format!(
-            "another XDP program{which}: end the program that attached it, or take it off with \
-             `ip link set dev {name} xdp off`"
-        ),
-    }
-}
-
-fn attach_error(name: &str, mode: Mode, veth: bool, error: io::Error) -> PortError {
-    match (error.raw_os_error(), mode) {
-        (Some(libc::EBUSY | libc::EEXIST), _) => program_error(name, None),
-        (Some(libc::EPERM), _) => PortError::NotPermitted {
-            port: name.to_owned(),
-            what: "attach an XDP program",
-            capability: "CAP_BPF and CAP_NET_ADMIN",
-        },
-        (_, Mode::Native) => PortError::Unsupported {
-            port: name.to_owned(),
-            problem: format!("native {}; or use `mode=generic`", native_problem(veth, &error)),
-        },
-        _ => PortError::system(name, "attaching the XDP program", error),
-    }
-}
-
-/// Why there is no native XDP, and what would help.
-fn native_problem(veth: bool, error: &io::Error) -> String {
-    match error.raw_os_error() {
-        // drivers/net/veth.c, veth_xdp_set().
-        Some(libc::ERANGE) => "XDP is not possible with this MTU; lower it, for a veth at its other end".to_owned(),
-        Some(libc::ENOSPC) if veth => {
-            "XDP on a veth needs as many receive queues here as the other end has transmit queues; see `ethtool -L`"
-                .to_owned()
-        }
-        Some(libc::EOPNOTSUPP) => "XDP is not known to the interface's driver".to_owned(),
-        _ => format!("XDP is refused by the interface's driver ({error})"),
+    /// Reads what the program and the queues know of the interface.
+    fn follow_link(&self, attached: &mut Attached) -> Result<(), PortError> {
+        let (mac, mtu) = (self.claim.interface.mac()?, self.claim.interface.mtu()?);
+        self.set_mac(mac);
+        let failed = |error| PortError::system(self.name(), "setting the link address", error);
+        attached.program.set_interface(mac, mtu).map_err(failed)
     }
 }
 
@@ -473,8 +462,8 @@ impl AfXdpPort {
         );
         let attached = Attached {
             program: Program::load(&name, MOST_QUEUES, own.steer)?,
+            passage: None,
             index: index as u32,
-            mac,
             mode: Mode::Native,
             queues: 0,
             zerocopy: None,
@@ -483,6 +472,7 @@ impl AfXdpPort {
             claim,
             options: own,
             generation: AtomicU64::new(1),
+            mac: AtomicU64::new(0),
             attached: Mutex::new(attached),
             halves: Vec::new(),
         };
@@ -523,6 +513,10 @@ impl Port for AfXdpPort {
         self.shared.claim.make_promiscuous()
     }
 
+    fn host(&mut self) -> Option<&mut dyn HostSteering> {
+        (self.shared.options.steer == Steer::Transit).then_some(self)
+    }
+
     fn details(&self) -> String {
         let attached = lock(&self.shared.attached);
         let mode = match attached.mode {
@@ -538,5 +532,28 @@ impl Port for AfXdpPort {
     }
 }
 
+impl HostSteering for AfXdpPort {
+    fn set_local_addresses(&mut self, addresses: &[IpAddr]) -> Result<(), PortError> {
+        let failed = |error| addresses_error(self.shared.name(), error);
+        lock(&self.shared.attached).program.local.set(addresses).map_err(failed)
+    }
+
+    fn add_local_address(&mut self, address: IpAddr) -> Result<(), PortError> {
+        let failed = |error| addresses_error(self.shared.name(), error);
+        lock(&self.shared.attached).program.local.add(address).map_err(failed)
+    }
+
+    fn remove_local_address(&mut self, address: IpAddr) -> Result<(), PortError> {
+        let failed = |error| addresses_error(self.shared.name(), error);
+        lock(&self.shared.attached).program.local.remove(address).map_err(failed)
+    }
+
+    fn follow_link(&mut self) -> Result<(), PortError> {
+        self.shared.follow_link(&mut lock(&self.shared.attached))
+    }
+}
+
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+pub(crate) use tests::decision;

@@ -1,10 +1,9 @@
-//! What an interface offers to AF_XDP: receive queues, a program that is attached already, addresses.
+//! What an interface offers to AF_XDP: receive queues, a program that is attached already.
 //!
 //! Asked by netlink and ioctl, which answer for the calling thread's network namespace; sysfs would answer for the one
 //! in which it was mounted.
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 
@@ -118,73 +117,59 @@ struct Channels {
 
 const ETHTOOL_GCHANNELS: u32 = 0x3c;
 
+/// struct ethtool_value of include/uapi/linux/ethtool.h.
+#[derive(Default)]
+#[repr(C)]
+struct Value {
+    command: u32,
+    data: u32,
+}
+
+const ETHTOOL_GFLAGS: u32 = 0x25;
+/// ETH_FLAG_RXVLAN.
+const TAKES_TAGS_OUT: u32 = 1 << 8;
+
 /// Receive queues in use; `None` when the driver does not say.
 fn active_queues(name: &str) -> Option<usize> {
-    let socket =
-        rustix::net::socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None).ok()?;
     let mut channels = Channels { command: ETHTOOL_GCHANNELS, ..Channels::default() };
-    let mut request = request_for(name).ok()?;
-    request.ifr_ifru.ifru_data = (&raw mut channels).cast();
-    // The kernel writes to `channels`, which lives longer than the call.
-    ifreq_ioctl(&socket, libc::SIOCETHTOOL as libc::Ioctl, request).ok()?;
+    ask_driver(name, (&raw mut channels).cast())?;
     Some((channels.receive + channels.combined) as usize).filter(|&queues| queues > 0)
 }
 
-/// The addresses of all interfaces of the namespace: Linux takes packets to any of them by any interface.
-pub(super) fn addresses() -> io::Result<Vec<IpAddr>> {
-    let mut first: *mut libc::ifaddrs = std::ptr::null_mut();
-    #[allow(unsafe_code, reason = "the C interface of getifaddrs(3)")]
-    // SAFETY: the function writes the list's first element to `first`.
-    if unsafe { libc::getifaddrs(&raw mut first) } < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    let mut addresses = Vec::new();
-    let mut next = first;
-    #[allow(unsafe_code, reason = "a list of the C library")]
-    // SAFETY: each element and its address are valid until the list is freed; the family says which type it is.
-    unsafe {
-        while let Some(element) = next.as_ref() {
-            if let Some(address) = element.ifa_addr.as_ref() {
-                match i32::from(address.sa_family) {
-                    libc::AF_INET => {
-                        let address = element.ifa_addr.cast::<libc::sockaddr_in>().read_unaligned();
-                        addresses.push(Ipv4Addr::from(u32::from_be(address.sin_addr.s_addr)).into());
-                    }
-                    libc::AF_INET6 => {
-                        let address = element.ifa_addr.cast::<libc::sockaddr_in6>().read_unaligned();
-                        addresses.push(Ipv6Addr::from(address.sin6_addr.s6_addr).into());
-                    }
-                    _ => {}
-                }
-            }
-            next = element.ifa_next;
-        }
-        libc::freeifaddrs(first);
-    }
-    Ok(addresses)
+/// Whether the card takes VLAN tags out of frames, so that XDP sees none.
+pub(super) fn takes_tags_out(name: &str) -> bool {
+    let mut flags = Value { command: ETHTOOL_GFLAGS, data: 0 };
+    ask_driver(name, (&raw mut flags).cast()).is_some() && flags.data & TAKES_TAGS_OUT != 0
+}
+
+/// Asks the interface's driver something; `question` is a struct of ethtool.h with its command, which outlives the call.
+fn ask_driver(name: &str, question: *mut libc::c_char) -> Option<()> {
+    let socket =
+        rustix::net::socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None).ok()?;
+    let mut request = request_for(name).ok()?;
+    request.ifr_ifru.ifru_data = question;
+    ifreq_ioctl(&socket, libc::SIOCETHTOOL as libc::Ioctl, request).ok().map(drop)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::interface::Interface;
-    use crate::testing::{in_namespace, ip};
+    use crate::testing::{command, in_namespace, ip};
     use proptest::prelude::*;
 
     #[test]
-    fn queues_kind_and_addresses_are_the_kernels() {
+    fn queues_and_kind_are_the_kernels() {
         in_namespace(|| {
             ip("link add left numrxqueues 4 numtxqueues 3 type veth peer name right");
             ip("link add bridge numrxqueues 5 type bridge");
-            ip("addr add 192.0.2.1/24 dev left");
-            ip("addr add 2001:db8::1/64 dev bridge nodad");
             let of = |name: &str| link(name, Interface::new(name).unwrap().index().unwrap()).unwrap();
             assert_eq!(of("left"), Link { rx_queues: 4, program: None, kind: "veth".to_owned() });
             // No ethtool channels: what the interface was made with.
             assert_eq!((of("bridge").rx_queues, of("bridge").kind.as_str()), (5, "bridge"));
-            let addresses = addresses().unwrap();
-            for expected in ["192.0.2.1", "2001:db8::1", "127.0.0.1"] {
-                assert!(addresses.contains(&expected.parse().unwrap()), "{expected} in {addresses:?}");
+            for (switch, expected) in [("on", true), ("off", false)] {
+                command("ethtool", &format!("-K left rxvlan {switch}"));
+                assert_eq!(takes_tags_out("left"), expected);
             }
         });
     }

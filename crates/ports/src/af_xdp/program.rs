@@ -1,29 +1,24 @@
-//! The BPF program that says whose a packet is (`bpf/steer.c`): loaded, attached, filled with sockets and addresses.
+//! The BPF program that says whose a packet is (`bpf/steer_xdp.c`): loaded, attached, filled with sockets and addresses.
 //!
 //! It is attached by a BPF link (Linux 5.9), which lives as long as its file descriptor: however this process ends, the
 //! kernel takes the program off the interface, and the interface is as it was.
 
 use std::io;
-use std::net::IpAddr;
 use std::os::fd::AsRawFd;
 
-use aya::maps::{HashMap, MapData, MapError, PerCpuArray, XskMap};
+use aya::maps::{Array, MapData, MapError, XskMap};
 use aya::programs::links::FdLink;
-use aya::programs::{ProgramError, Xdp, XdpMode};
+use aya::programs::{Xdp, XdpMode};
 use aya::{Ebpf, EbpfError, EbpfLoader, include_bytes_aligned};
+use packet::wire::ethernet::MacAddr;
 
 use crate::PortError;
+use crate::af_packet::ETHERNET_BYTES;
+use crate::bpf::{Counters, LocalAddresses, Steered, load, load_error, map_error, program_io_error};
+use crate::host::passage;
+use crate::host_steering::Steer;
 
-static OBJECT: &[u8] = include_bytes_aligned!(concat!(env!("OUT_DIR"), "/steer.o"));
-
-/// Which packets are ours.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Steer {
-    /// All of them.
-    All,
-    /// Those that the kernel need not see: see `bpf/steer.c`.
-    Transit,
-}
+static OBJECT: &[u8] = include_bytes_aligned!(concat!(env!("OUT_DIR"), "/steer_xdp.o"));
 
 /// Where the program runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,55 +29,44 @@ pub(super) enum Mode {
     Generic,
 }
 
-/// Packets that the program has seen.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Steered {
-    pub(super) to_sockets: u64,
-    pub(super) to_kernel: u64,
-}
-
 /// The loaded program and its maps.
 pub(super) struct Program {
     // The link before the program: detached first.
     link: Option<FdLink>,
     sockets: XskMap<MapData>,
-    local: HashMap<MapData, Address, u8>,
-    packets: PerCpuArray<MapData, u64>,
+    interface: Array<MapData, InterfaceEntry>,
+    /// The host's own addresses.
+    pub(super) local: LocalAddresses,
+    counters: Counters,
     object: Ebpf,
 }
 
-/// An IPv6 address, or an IPv4 one as ::ffff:a.b.c.d.
-type Address = [u8; 16];
-
-fn address(address: IpAddr) -> Address {
-    match address {
-        IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
-        IpAddr::V6(address) => address.octets(),
-    }
-}
+/// `struct link` of the program: link address, two unused bytes, longest frame.
+type InterfaceEntry = [u8; 12];
 
 impl Program {
     /// Loads the program for an interface with up to `queues` queues. Needs CAP_BPF and CAP_NET_ADMIN.
     pub(super) fn load(port: &str, queues: usize, steer: Steer) -> Result<Self, PortError> {
-        let transit = u8::from(steer == Steer::Transit);
+        let (transit, seal) = (u8::from(steer == Steer::Transit), passage::seal());
         let queues = u32::try_from(queues).unwrap_or(u32::MAX);
-        let failed = |error: EbpfError| load_error(port, &error);
-        let mut object = EbpfLoader::new()
+        let mut loader = EbpfLoader::new();
+        loader
             .override_global("TRANSIT", &transit, true)
-            .map_max_entries("SOCKETS", queues)
-            .load(OBJECT)
-            .map_err(failed)?;
+            .override_global("SEAL", &seal, true)
+            .map_max_entries("SOCKETS", queues);
+        let mut object = load(port, &mut loader, OBJECT)?;
         let mut take = |name: &str| object.take_map(name).expect("the program has this map");
-        let maps = (take("SOCKETS"), take("LOCAL"), take("PACKETS"));
-        let wrong = |error: MapError| failed(error.into());
+        let maps = (take("SOCKETS"), take("LINK"));
+        let wrong = |error: MapError| load_error(port, &error);
         let mut program = Self {
             link: None,
             sockets: maps.0.try_into().map_err(wrong)?,
-            local: maps.1.try_into().map_err(wrong)?,
-            packets: maps.2.try_into().map_err(wrong)?,
+            interface: maps.1.try_into().map_err(wrong)?,
+            local: LocalAddresses::of(port, &mut object)?,
+            counters: Counters::of(port, &mut object)?,
             object,
         };
-        program.xdp().load().map_err(|error| failed(error.into()))?;
+        program.xdp().load().map_err(|error| load_error(port, &EbpfError::from(error)))?;
         Ok(program)
     }
 
@@ -99,8 +83,8 @@ impl Program {
             Mode::Generic => XdpMode::Skb,
         };
         let program = self.xdp();
-        let id = program.attach_to_if_index(index, mode).map_err(attach_error)?;
-        let link = program.take_link(id).map_err(attach_error)?;
+        let id = program.attach_to_if_index(index, mode).map_err(program_io_error)?;
+        let link = program.take_link(id).map_err(program_io_error)?;
         // A kernel without BPF links got the program by netlink, where it would stay after us; dropping takes it off.
         let link = FdLink::try_from(link)
             .map_err(|_| io::Error::new(io::ErrorKind::Unsupported, "Linux 5.9 or newer is needed"))?;
@@ -119,66 +103,69 @@ impl Program {
         let _ = self.sockets.unset(queue);
     }
 
-    /// Says which addresses are the host's own, instead of those said before.
-    pub(super) fn set_local_addresses(&mut self, addresses: &[IpAddr]) -> io::Result<()> {
-        let addresses: Vec<Address> = addresses.iter().copied().map(address).collect();
-        let known: Vec<Address> = self.local.keys().collect::<Result<_, _>>().map_err(map_error)?;
-        for key in addresses.iter().filter(|key| !known.contains(key)) {
-            self.local.insert(key, 0, 0).map_err(map_error)?;
-        }
-        for key in known.iter().filter(|key| !addresses.contains(key)) {
-            self.local.remove(key).map_err(map_error)?;
-        }
-        Ok(())
+    /// Says what the interface is like.
+    pub(super) fn set_interface(&mut self, mac: MacAddr, mtu: usize) -> io::Result<()> {
+        let mut entry = InterfaceEntry::default();
+        entry[..6].copy_from_slice(&mac.0);
+        let longest = u32::try_from(mtu + ETHERNET_BYTES).unwrap_or(u32::MAX);
+        entry[8..].copy_from_slice(&longest.to_ne_bytes());
+        self.interface.set(0, entry, 0).map_err(map_error)
+    }
+
+    /// Whether the program gives a frame to a socket; it needs one for queue 0.
+    #[cfg(test)]
+    pub(super) fn is_ours(&mut self, frame: &[u8]) -> bool {
+        use aya::{TestRun, TestRunOptions};
+        let options = TestRunOptions { data_in: Some(frame), ..TestRunOptions::new() };
+        self.xdp().test_run(options).unwrap().return_value == 4 // XDP_REDIRECT
     }
 
     /// Packets so far.
     pub(super) fn steered(&self) -> Steered {
-        // enum { STEERED, LEFT } of bpf/steer.c
-        let sum = |index: u32| self.packets.get(&index, 0).map_or(0, |values| values.iter().sum());
-        Steered { to_sockets: sum(0), to_kernel: sum(1) }
+        self.counters.steered()
     }
 }
 
-fn map_error(error: MapError) -> io::Error {
-    match error {
-        MapError::SyscallError(error) => error.io_error,
-        MapError::IoError(error) => error,
-        other => io::Error::other(other),
+/// Another program is in the way.
+pub(super) fn in_the_way(name: &str, program: Option<u32>) -> PortError {
+    let which =
+        program.map_or_else(String::new, |id| format!(" (number {id}, see `bpftool prog show id {id}`)"));
+    PortError::InUse {
+        port: name.to_owned(),
+        user: format!(
+            "another XDP program{which}: end the program that attached it, or take it off with \
+             `ip link set dev {name} xdp off`"
+        ),
     }
 }
 
-fn attach_error(error: ProgramError) -> io::Error {
-    match error {
-        ProgramError::SyscallError(error) => error.io_error,
-        other => io::Error::other(other),
-    }
-}
-
-/// What the kernel said, through the layers of errors.
-fn load_error(port: &str, error: &EbpfError) -> PortError {
-    let mut reason: &dyn std::error::Error = error;
-    let mut errno = None;
-    let mut text = reason.to_string();
-    loop {
-        if let Some(error) = reason.downcast_ref::<io::Error>() {
-            errno = error.raw_os_error();
-        }
-        let Some(source) = reason.source() else { break };
-        reason = source;
-        text = format!("{text}: {reason}");
-    }
-    match errno {
-        Some(libc::EPERM | libc::EACCES) => PortError::NotPermitted {
-            port: port.to_owned(),
-            what: "load a BPF program",
+/// Why the program could not be attached in this mode.
+pub(super) fn attach_error(name: &str, mode: Mode, veth: bool, error: io::Error) -> PortError {
+    match (error.raw_os_error(), mode) {
+        (Some(libc::EBUSY | libc::EEXIST), _) => in_the_way(name, None),
+        (Some(libc::EPERM), _) => PortError::NotPermitted {
+            port: name.to_owned(),
+            what: "attach an XDP program",
             capability: "CAP_BPF and CAP_NET_ADMIN",
         },
-        _ => PortError::Unsupported {
-            port: port.to_owned(),
-            problem: format!(
-                "the kernel did not take the BPF program ({text}); Linux 5.9 or newer is needed"
-            ),
+        (_, Mode::Native) => PortError::Unsupported {
+            port: name.to_owned(),
+            problem: format!("native {}; or use `mode=generic`", native_problem(veth, &error)),
         },
+        _ => PortError::system(name, "attaching the XDP program", error),
+    }
+}
+
+/// Why there is no native XDP, and what would help.
+pub(super) fn native_problem(veth: bool, error: &io::Error) -> String {
+    match error.raw_os_error() {
+        // drivers/net/veth.c, veth_xdp_set().
+        Some(libc::ERANGE) => "XDP is not possible with this MTU; lower it, for a veth at its other end".to_owned(),
+        Some(libc::ENOSPC) if veth => {
+            "XDP on a veth needs as many receive queues here as the other end has transmit queues; see `ethtool -L`"
+                .to_owned()
+        }
+        Some(libc::EOPNOTSUPP) => "XDP is not known to the interface's driver".to_owned(),
+        _ => format!("XDP is refused by the interface's driver ({error})"),
     }
 }

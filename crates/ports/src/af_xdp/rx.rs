@@ -26,7 +26,6 @@ pub(super) struct AfXdpRx {
     sockets: Vec<Receiver>,
     /// The socket that is asked first next time.
     first: usize,
-    mac: MacAddr,
     /// Chunks that the kernel has.
     lent: Option<Chunks>,
     /// Chunks that a fill ring should have.
@@ -50,14 +49,12 @@ struct Receiver {
 
 impl AfXdpRx {
     pub(super) fn new(shared: Arc<Shared>, worker: usize) -> Self {
-        let mac = shared.mac();
         Self {
             shared,
             worker,
             generation: 0,
             sockets: Vec::new(),
             first: 0,
-            mac,
             lent: None,
             wanted: 0,
             wait: None,
@@ -89,7 +86,6 @@ impl AfXdpRx {
         self.sockets = halves.into_iter().map(|half| Receiver { half, outstanding: 0 }).collect();
         self.generation = generation;
         self.wait = Some(wait);
-        self.mac = self.shared.mac();
         self.dead = false;
         let lent = self.lent.get_or_insert_with(|| Chunks::new(pool.memory().clone()));
         let mut attached = super::lock(&self.shared.attached);
@@ -253,12 +249,12 @@ impl RxQueue for AfXdpRx {
     fn receive(&mut self, pool: &mut Pool, batch: &mut Batch, max: usize) -> usize {
         let before = batch.len();
         let mut left = max.min(batch.room());
-        let sockets = self.sockets.len();
+        let (sockets, mac) = (self.sockets.len(), self.shared.mac());
         for step in 0..sockets {
             let number =
                 if self.first + step < sockets { self.first + step } else { self.first + step - sockets };
             let (socket, Some(lent)) = (&mut self.sockets[number], &mut self.lent) else { break };
-            left -= socket.receive(pool, batch, left, lent, self.mac, &mut self.stats);
+            left -= socket.receive(pool, batch, left, lent, mac, &mut self.stats);
             // Also when nothing came: the pool may have been empty the last time.
             socket.fill(pool, lent, self.wanted);
             if left == 0 {

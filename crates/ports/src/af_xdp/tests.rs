@@ -4,9 +4,11 @@ use std::os::fd::BorrowedFd;
 use std::sync::Mutex;
 use std::time::Duration;
 
+use packet::wire::ethernet::MacAddr;
 use packet::{Batch, PacketType, Pool, PoolOptions};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use crate::host_steering::Steer;
 use crate::testing::{
     batch_of, command, contents, in_namespace, ip, numbered_frame, pool, receive_numbered, soon, veth_pair,
 };
@@ -14,6 +16,24 @@ use crate::{Event, OpenOptions, Port, RxQueue, TxQueue};
 
 fn open(spec: &str) -> Box<dyn Port> {
     crate::open(spec, &OpenOptions::default()).unwrap()
+}
+
+/// Whether the program of an interface with these local addresses takes a frame for ours.
+pub(crate) fn decision(
+    mac: MacAddr,
+    mtu: usize,
+    addresses: &[std::net::IpAddr],
+) -> impl FnMut(&[u8]) -> bool + use<> {
+    let mut program = super::Program::load("left", 1, Steer::Transit).unwrap();
+    program.set_interface(mac, mtu).unwrap();
+    program.local.set(addresses).unwrap();
+    let (family, kind) = (rustix::net::AddressFamily::XDP, rustix::net::SocketType::RAW);
+    let socket = rustix::net::socket(family, kind, None).unwrap();
+    program.add_socket(0, &socket).unwrap();
+    move |frame| {
+        let _open = &socket;
+        program.is_ours(frame)
+    }
 }
 
 fn frames(count: u32, length: usize) -> Vec<Vec<u8>> {
@@ -245,63 +265,6 @@ fn queues_without_a_socket_and_closed_ones_are_the_kernels() {
         send(&mut *senders[0], &mut pool, &sent);
         soon("the closed queue is the kernel's", || right.details().ends_with(" 256"));
         drop(tx);
-    });
-}
-
-#[test]
-fn the_kernel_gets_what_a_host_needs() {
-    in_namespace(|| {
-        veth_pair("left", "right");
-        ip("addr add 192.0.2.1/24 dev right");
-        ip("addr add 2001:db8::1/64 dev right nodad");
-        let (mut left, mut right) = (open("left"), open("af_xdp:right?steer=transit"));
-        let mut pool = pool(1_024);
-        let mut packet_tx = left.take_tx(0).unwrap();
-        let (mut rx, _tx) = queues(&mut *right, &mut pool);
-        let frame = |kind: [u8; 2], rest: &[u8]| {
-            let mut frame = numbered_frame(1, 60);
-            frame[12..14].copy_from_slice(&kind);
-            frame.truncate(14);
-            frame.extend_from_slice(rest);
-            frame.resize(frame.len().max(60), 0);
-            frame
-        };
-        let tagged = |inner: &[u8]| [&inner[..12], &[0x81, 0, 0, 5], &inner[12..]].concat();
-        let ipv4 = |to: [u8; 4]| frame([8, 0], &[&[0x45; 16][..], &to].concat());
-        let ipv6 = |next: u8, to: &str, first: u8| {
-            let to: std::net::Ipv6Addr = to.parse().unwrap();
-            frame(
-                [0x86, 0xdd],
-                &[&[0x60, 0, 0, 0, 0, 8, next, 64][..], &[1; 16], &to.octets(), &[first; 8]].concat(),
-            )
-        };
-        let mut multicast = numbered_frame(2, 60);
-        multicast[0] = 1;
-        let kernels = [
-            ipv4([192, 0, 2, 1]),
-            tagged(&ipv4([192, 0, 2, 1])),
-            frame([8, 6], &[0; 28]),
-            ipv6(6, "2001:db8::1", 0),
-            ipv6(6, "fe80::7", 0),
-            ipv6(58, "2001:db8:7::1", 135),
-            multicast,
-        ];
-        let ours = [
-            ipv4([192, 0, 2, 2]),
-            tagged(&ipv4([198, 51, 100, 7])),
-            ipv6(6, "2001:db8::2", 0),
-            ipv6(58, "2001:db8:7::1", 128),
-            numbered_frame(7, 60),
-        ];
-        send(&mut *packet_tx, &mut pool, &kernels);
-        send(&mut *packet_tx, &mut pool, &ours);
-        let mut received = Batch::new();
-        soon("all packets are seen", || {
-            rx.receive(&mut pool, &mut received, 32);
-            received.len() >= ours.len() && rx.stats().count(Event::LeftToKernel) >= kernels.len() as u64
-        });
-        assert_eq!(contents(&received), ours);
-        assert_eq!(rx.stats().count(Event::LeftToKernel), kernels.len() as u64);
     });
 }
 
@@ -541,7 +504,7 @@ fn what_is_in_use_is_not_taken() {
         );
         // Another program on the interface.
         let index = crate::interface::Interface::new("right").unwrap().index().unwrap() as u32;
-        let mut foreign = super::Program::load("right", 1, super::Steer::All).unwrap();
+        let mut foreign = super::Program::load("right", 1, Steer::All).unwrap();
         foreign.attach(index, super::Mode::Native).unwrap();
         let error = crate::open("af_xdp:right", &OpenOptions::default()).err().unwrap().to_string();
         assert!(

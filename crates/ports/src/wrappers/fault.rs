@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use packet::{Batch, Packet, Pool};
 
-use crate::{Event, Port, PortError, PortInfo, QueueStats, RxQueue, Steering, TxQueue};
+use crate::{Event, HostSteering, Port, PortError, PortInfo, QueueStats, RxQueue, Steering, TxQueue};
 
 /// Packets that may wait in an injector.
 const WAITING: usize = 4_096;
@@ -84,6 +84,10 @@ impl Port for FaultPort {
 
     fn steering(&mut self) -> Option<&mut dyn Steering> {
         self.inner.steering()
+    }
+
+    fn host(&mut self) -> Option<&mut dyn HostSteering> {
+        self.inner.host()
     }
 
     fn details(&self) -> String {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use packet::{Batch, Pool};
 
 use crate::recorder::{Direction, Recorder, RecorderInput, now_ns};
-use crate::{Event, Port, PortError, PortInfo, QueueStats, RxQueue, Steering, TxQueue};
+use crate::{Event, HostSteering, Port, PortError, PortInfo, QueueStats, RxQueue, Steering, TxQueue};
 
 /// A port whose packets are recorded.
 pub(crate) struct RecordedPort {
@@ -33,6 +33,10 @@ impl Port for RecordedPort {
 
     fn steering(&mut self) -> Option<&mut dyn Steering> {
         self.inner.steering()
+    }
+
+    fn host(&mut self) -> Option<&mut dyn HostSteering> {
+        self.inner.host()
     }
 
     fn details(&self) -> String {

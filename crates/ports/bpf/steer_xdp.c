@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//
+// Steers the packets of an interface: to the AF_XDP sockets of a router, or to the kernel as if there were no router.
+//
+// All packets go to the socket of the queue that they came in by, except, when TRANSIT is set, those that are no plain
+// transit (decide.h). A queue without a socket leaves its packets to the kernel, whatever they are: bpf_redirect_map
+// falls back to XDP_PASS. What a `host:` port has sealed goes to the kernel in any case (passage.h).
+//
+// The loader sets TRANSIT and SEAL, and the size of SOCKETS, before it loads the program. Linux 5.9 or newer.
+
+#include "bpf.h"
+#include "decide.h"
+#include "passage.h"
+
+static long (*const redirect_map)(void *map, __u64 key, __u64 flags) = (void *)BPF_FUNC_redirect_map;
+static long (*const adjust_head)(struct xdp_md *context, int bytes) = (void *)BPF_FUNC_xdp_adjust_head;
+
+// Sockets by queue.
+struct {
+    MAP_NUMBER(type, BPF_MAP_TYPE_XSKMAP);
+    MAP_NUMBER(max_entries, 1);
+    MAP_TYPE(key, __u32);
+    MAP_TYPE(value, __u32);
+} SOCKETS SEC(".maps");
+
+struct link {
+    __u8 address[6];
+    __u16 unused;
+    // The longest frame that the MTU allows: what is longer was made by an offload.
+    __u32 longest;
+};
+
+// The interface.
+struct {
+    MAP_NUMBER(type, BPF_MAP_TYPE_ARRAY);
+    MAP_NUMBER(max_entries, 1);
+    MAP_TYPE(key, __u32);
+    MAP_TYPE(value, struct link);
+} LINK SEC(".maps");
+
+const volatile __u8 TRANSIT = 0;
+const volatile __u8 SEAL[SEAL_BYTES] = {0};
+
+enum { ADDRESSES_BYTES = 12 };
+
+INLINE __u16 type_of(const __u8 *frame) { return SWAP16(*(const __u16 *)(frame + ADDRESSES_BYTES)); }
+
+INLINE int is_sealed(const __u8 *frame, const void *end) {
+    if ((const void *)(frame + ADDRESSES_BYTES + SEALED_BYTES) > end || type_of(frame) != SEAL_TYPE)
+        return 0;
+    int differs = 0;
+    for (int at = 0; at < SEAL_BYTES; at++)
+        differs |= frame[ETHERNET_BYTES + at] ^ SEAL[at];
+    return !differs;
+}
+
+// Moves the addresses over the seal.
+INLINE int unseal(struct xdp_md *context, __u8 *frame) {
+    __u8 addresses[ADDRESSES_BYTES];
+    __builtin_memcpy(addresses, frame, ADDRESSES_BYTES);
+    __builtin_memcpy(frame + SEALED_BYTES, addresses, ADDRESSES_BYTES);
+    return adjust_head(context, SEALED_BYTES) == 0 ? XDP_PASS : XDP_DROP;
+}
+
+INLINE int is_transit(const __u8 *frame, const void *end) {
+    const __u8 *header = frame + ETHERNET_BYTES;
+    if ((const void *)header > end)
+        return 0;
+    __u32 first = 0;
+    const struct link *link = lookup(&LINK, &first);
+    if (!link || (const __u8 *)end - frame > link->longest)
+        return 0;
+    int differs = 0;
+    for (int at = 0; at < 6; at++)
+        differs |= frame[at] ^ link->address[at];
+    if (differs)
+        return 0;
+    switch (type_of(frame)) {
+    case TYPE_IPV4:
+        return (const void *)(header + IPV4_BYTES) <= end && is_transit_ipv4(header);
+    case TYPE_IPV6:
+        return (const void *)(header + IPV6_BYTES) <= end && is_transit_ipv6(header);
+    default:
+        return 0;
+    }
+}
+
+SEC("xdp")
+int steer(struct xdp_md *context) {
+    __u8 *frame = (__u8 *)(long)context->data;
+    const void *end = (const void *)(long)context->data_end;
+    if (is_sealed(frame, end))
+        return unseal(context, frame);
+    int action = XDP_PASS;
+    if (!TRANSIT || is_transit(frame, end))
+        action = redirect_map(&SOCKETS, context->rx_queue_index, XDP_PASS);
+    count(action == XDP_REDIRECT ? STEERED : LEFT);
+    return action;
+}
+
+char LICENSE[] SEC("license") = "Dual MIT/GPL";

@@ -1,0 +1,148 @@
+//! The BPF programs by which an AF_PACKET port and the kernel share an interface's packets (`bpf/steer_skb.c`).
+//!
+//! The kernel copies every packet to our sockets and goes on with it. A filter on each socket leaves out what is the
+//! host's, and a program right behind the sockets (tcx) ends the kernel's way for what is ours. It is there as long as
+//! one of the receive queues: when the last goes, it goes first, and from then on the kernel forwards.
+
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::OwnedFd;
+use std::sync::{Mutex, Weak};
+
+use aya::programs::SocketFilter;
+use aya::programs::links::FdLink;
+use aya::{Ebpf, EbpfError, EbpfLoader, include_bytes_aligned};
+
+use crate::PortError;
+use crate::af_packet::lock;
+use crate::bpf::{
+    Counters, LocalAddresses, Steered, addresses_error, attach_at_ingress, classifier, load, load_error,
+};
+use crate::host::passage::{self, Passage};
+use crate::host_steering::HostSteering;
+use crate::interface::namespace;
+
+static OBJECT: &[u8] = include_bytes_aligned!(concat!(env!("OUT_DIR"), "/steer_skb.o"));
+
+/// Both programs.
+pub(super) struct Screen {
+    port: String,
+    programs: Mutex<Programs>,
+    counters: Counters,
+}
+
+struct Programs {
+    attached: Option<Attached>,
+    local: LocalAddresses,
+    object: Ebpf,
+}
+
+/// The program behind the sockets, on the interface with this number.
+struct Attached {
+    index: i32,
+    _link: FdLink,
+    _passage: passage::Entry,
+}
+
+impl Screen {
+    /// Loads the programs. Needs CAP_BPF and CAP_NET_ADMIN.
+    pub(super) fn load(port: &str) -> Result<Self, PortError> {
+        let mut object = load(port, &mut EbpfLoader::new(), OBJECT)?;
+        let (local, counters) = (LocalAddresses::of(port, &mut object)?, Counters::of(port, &mut object)?);
+        classifier(port, &mut object, "screen")?;
+        let filter: &mut SocketFilter = program(&mut object);
+        filter.load().map_err(|error| load_error(port, &EbpfError::from(error)))?;
+        Ok(Self {
+            port: port.to_owned(),
+            programs: Mutex::new(Programs { attached: None, local, object }),
+            counters,
+        })
+    }
+
+    /// Has a socket receive only what is ours. To be called before it receives anything.
+    pub(super) fn filter(&self, socket: &OwnedFd) -> io::Result<()> {
+        let mut programs = lock(&self.programs);
+        program(&mut programs.object).attach(socket).map_err(crate::bpf::program_io_error)
+    }
+
+    /// Has the kernel drop what is ours, on the interface with this number.
+    pub(super) fn attach(&self, index: i32) -> Result<(), PortError> {
+        let Programs { attached, local, object } = &mut *lock(&self.programs);
+        if attached.as_ref().is_some_and(|attached| attached.index == index) {
+            return Ok(());
+        }
+        local.ask().map_err(|error| addresses_error(&self.port, error))?;
+        // Known before it is attached, so that no frame of a `host:` port comes back.
+        let passage = passage::enter(namespace(), index as u32, Passage::Marked);
+        let screen = object.program_mut("screen").expect("the object has this program");
+        let screen = screen.try_into().expect("it is a classifier");
+        let link = attach_at_ingress(&self.port, screen, &self.port)?;
+        *attached = Some(Attached { index, _link: link, _passage: passage });
+        Ok(())
+    }
+
+    #[cfg(test)]
+    pub(super) fn set_local_addresses(&self, addresses: &[IpAddr]) {
+        lock(&self.programs).local.set(addresses).unwrap();
+    }
+
+    /// Whether the program behind the sockets takes a frame for ours that comes in by the interface with this number.
+    /// (The filter has no link header in such a test. It calls the same function.)
+    #[cfg(test)]
+    pub(super) fn is_ours(&self, index: u32, frame: &[u8]) -> bool {
+        use aya::{TestRun, TestRunOptions};
+        // struct __sk_buff of linux/bpf.h: the number of the interface is its eleventh word.
+        let mut context = [0; 192];
+        context[40..44].copy_from_slice(&index.to_ne_bytes());
+        let options =
+            TestRunOptions { data_in: Some(frame), ctx_in: Some(&context), ..TestRunOptions::new() };
+        let mut programs = lock(&self.programs);
+        let screen = programs.object.program_mut("screen").expect("the object has this program");
+        let screen: &mut aya::programs::SchedClassifier = screen.try_into().expect("it is a classifier");
+        // enum { NEXT, DROP } of bpf/bpf.h.
+        screen.test_run(options).unwrap().return_value == 2
+    }
+
+    /// Packets so far.
+    pub(super) fn steered(&self) -> Steered {
+        self.counters.steered()
+    }
+}
+
+fn program(object: &mut Ebpf) -> &mut SocketFilter {
+    let filter = object.program_mut("filter").expect("the object has this program");
+    filter.try_into().expect("it is a socket filter")
+}
+
+/// The port's hold on the programs, which go with the queues.
+pub(super) struct ScreenOf(pub(super) Weak<Screen>);
+
+impl ScreenOf {
+    fn change(&self, change: impl FnOnce(&mut LocalAddresses) -> io::Result<()>) -> Result<(), PortError> {
+        let Some(screen) = self.0.upgrade() else { return Ok(()) };
+        change(&mut lock(&screen.programs).local).map_err(|error| addresses_error(&screen.port, error))
+    }
+
+    pub(super) fn steered(&self) -> Option<Steered> {
+        self.0.upgrade().map(|screen| screen.steered())
+    }
+}
+
+impl HostSteering for ScreenOf {
+    fn set_local_addresses(&mut self, addresses: &[IpAddr]) -> Result<(), PortError> {
+        self.change(|local| local.set(addresses))
+    }
+
+    fn add_local_address(&mut self, address: IpAddr) -> Result<(), PortError> {
+        self.change(|local| local.add(address))
+    }
+
+    fn remove_local_address(&mut self, address: IpAddr) -> Result<(), PortError> {
+        self.change(|local| local.remove(address))
+    }
+
+    /// Nothing: the kernel says of each packet whether it is to the interface's address, and whether it was merged.
+    fn follow_link(&mut self) -> Result<(), PortError> {
+        Ok(())
+    }
+}

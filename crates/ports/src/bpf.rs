@@ -1,0 +1,207 @@
+//! BPF programs (`bpf/`): how they are loaded and attached, and the maps that both steering programs have.
+//!
+//! All are attached by BPF links, which live as long as their file descriptors: however this process ends, the kernel
+//! takes its programs off.
+
+use std::collections::HashSet;
+use std::io;
+use std::net::IpAddr;
+
+use aya::maps::{HashMap, MapData, MapError, PerCpuArray};
+use aya::programs::links::{FdLink, LinkOrder};
+use aya::programs::tc::TcAttachOptions;
+use aya::programs::{ProgramError, SchedClassifier, TcAttachType};
+use aya::{Ebpf, EbpfError, EbpfLoader};
+
+use crate::PortError;
+use crate::host_steering::{AddressKey, addresses_of_namespace, key_of};
+
+/// Loads an object of `bpf/`; its programs are loaded one by one. Needs CAP_BPF and CAP_NET_ADMIN.
+pub(crate) fn load(port: &str, loader: &mut EbpfLoader<'_>, object: &[u8]) -> Result<Ebpf, PortError> {
+    loader.load(object).map_err(|error| load_error(port, &error))
+}
+
+/// What the kernel said about an object or a program, through the layers of errors.
+pub(crate) fn load_error(port: &str, error: &(dyn std::error::Error + 'static)) -> PortError {
+    let mut reason = error;
+    let mut errno = None;
+    let mut text = reason.to_string();
+    loop {
+        if let Some(error) = reason.downcast_ref::<io::Error>() {
+            errno = error.raw_os_error();
+        }
+        let Some(source) = reason.source() else { break };
+        reason = source;
+        text = format!("{text}: {reason}");
+    }
+    match errno {
+        Some(libc::EPERM | libc::EACCES) => PortError::NotPermitted {
+            port: port.to_owned(),
+            what: "load a BPF program",
+            capability: "CAP_BPF and CAP_NET_ADMIN",
+        },
+        _ => PortError::Unsupported {
+            port: port.to_owned(),
+            problem: format!(
+                "the kernel did not take the BPF program ({text}); Linux 5.9 or newer is needed"
+            ),
+        },
+    }
+}
+
+pub(crate) fn map_error(error: MapError) -> io::Error {
+    match error {
+        MapError::SyscallError(error) => error.io_error,
+        MapError::IoError(error) => error,
+        other => io::Error::other(other),
+    }
+}
+
+pub(crate) fn program_io_error(error: ProgramError) -> io::Error {
+    match error {
+        ProgramError::SyscallError(error) => error.io_error,
+        other => io::Error::other(other),
+    }
+}
+
+/// The program called `name`, loaded.
+pub(crate) fn classifier<'a>(
+    port: &str,
+    object: &'a mut Ebpf,
+    name: &str,
+) -> Result<&'a mut SchedClassifier, PortError> {
+    let program = object.program_mut(name).expect("the object has this program");
+    let program: &mut SchedClassifier = program.try_into().expect("it is a classifier");
+    program.load().map_err(|error| load_error(port, &EbpfError::from(error)))?;
+    Ok(program)
+}
+
+/// Attaches a program where packets enter the stack by `interface`, before all others. Linux 6.6 or newer.
+pub(crate) fn attach_at_ingress(
+    port: &str,
+    program: &mut SchedClassifier,
+    interface: &str,
+) -> Result<FdLink, PortError> {
+    let order = TcAttachOptions::TcxOrder(LinkOrder::first());
+    let attached = program.attach_with_options(interface, TcAttachType::Ingress, order);
+    let link = attached
+        .and_then(|id| program.take_link(id))
+        .map_err(|error| tcx_error(port, program_io_error(error)))?;
+    Ok(link.try_into().expect("tcx programs are attached by links"))
+}
+
+fn tcx_error(port: &str, error: io::Error) -> PortError {
+    match error.raw_os_error() {
+        // A kernel that does not know the kind of attachment.
+        Some(libc::EINVAL | libc::EOPNOTSUPP) => PortError::Unsupported {
+            port: port.to_owned(),
+            problem: "the kernel has no tcx programs, which share an interface's packets with the host; Linux 6.6 or \
+                      newer is needed (CONFIG_NET_XGRESS)"
+                .to_owned(),
+        },
+        _ => PortError::system(port, "attaching the tcx program", error),
+    }
+}
+
+/// The host's own addresses in a program's map.
+pub(crate) struct LocalAddresses {
+    map: HashMap<MapData, AddressKey, u8>,
+    /// Whether somebody tells us about changes; else we ask the kernel when the program is attached.
+    told: bool,
+}
+
+impl LocalAddresses {
+    pub(crate) fn of(port: &str, object: &mut Ebpf) -> Result<Self, PortError> {
+        let map = object.take_map("LOCAL").expect("the program has this map");
+        let map = map.try_into().map_err(|error: MapError| load_error(port, &error))?;
+        Ok(Self { map, told: false })
+    }
+
+    /// Asks the kernel, unless somebody tells us.
+    pub(crate) fn ask(&mut self) -> io::Result<()> {
+        if self.told { Ok(()) } else { self.replace(addresses_of_namespace()?.into_iter()) }
+    }
+
+    pub(crate) fn set(&mut self, addresses: &[IpAddr]) -> io::Result<()> {
+        self.told = true;
+        self.replace(addresses.iter().copied())
+    }
+
+    fn replace(&mut self, addresses: impl Iterator<Item = IpAddr>) -> io::Result<()> {
+        let wanted: HashSet<AddressKey> = addresses.map(key_of).collect();
+        let known: HashSet<AddressKey> = self.map.keys().collect::<Result<_, _>>().map_err(map_error)?;
+        // First those that go, so that there is room.
+        for key in known.difference(&wanted) {
+            self.map.remove(key).map_err(map_error)?;
+        }
+        for key in wanted.difference(&known) {
+            self.map.insert(key, 0, 0).map_err(map_error)?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn add(&mut self, address: IpAddr) -> io::Result<()> {
+        self.told = true;
+        self.map.insert(key_of(address), 0, 0).map_err(map_error)
+    }
+
+    pub(crate) fn remove(&mut self, address: IpAddr) -> io::Result<()> {
+        self.told = true;
+        match self.map.remove(&key_of(address)).map_err(map_error) {
+            Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(()),
+            result => result,
+        }
+    }
+}
+
+/// What was asked of [`LocalAddresses`] failed: most likely the map is full.
+pub(crate) fn addresses_error(port: &str, error: io::Error) -> PortError {
+    match error.raw_os_error() {
+        Some(libc::E2BIG) => PortError::Unsupported {
+            port: port.to_owned(),
+            problem:
+                "the host has more than 16384 local addresses; packets to the others are given to the router"
+                    .to_owned(),
+        },
+        _ => PortError::system(port, "setting the local addresses", error),
+    }
+}
+
+/// Packets that a steering program has seen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Steered {
+    pub(crate) to_sockets: u64,
+    pub(crate) to_kernel: u64,
+}
+
+/// A program's counters.
+pub(crate) struct Counters(PerCpuArray<MapData, u64>);
+
+impl Counters {
+    pub(crate) fn of(port: &str, object: &mut Ebpf) -> Result<Self, PortError> {
+        let map = object.take_map("PACKETS").expect("the program has this map");
+        Ok(Self(map.try_into().map_err(|error: MapError| load_error(port, &error))?))
+    }
+
+    /// Packets so far.
+    pub(crate) fn steered(&self) -> Steered {
+        // enum { STEERED, LEFT } of bpf/decide.h
+        let sum = |index: u32| self.0.get(&index, 0).map_or(0, |values| values.iter().sum());
+        Steered { to_sockets: sum(0), to_kernel: sum(1) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kernel_without_tcx_is_explained() {
+        let error = tcx_error("eth0", io::Error::from_raw_os_error(libc::EINVAL)).to_string();
+        assert!(error.starts_with("port `eth0`: the kernel has no tcx programs"), "{error}");
+        assert!(error.contains("Linux 6.6 or newer"), "{error}");
+        assert!(
+            tcx_error("eth0", io::Error::from_raw_os_error(libc::EPERM)).to_string().contains("run as root")
+        );
+    }
+}

@@ -1,0 +1,252 @@
+//! Linux as the host of our links: which packets are plain transit, and so ours, and which stay with the kernel.
+//!
+//! The decision is `bpf/decide.h`, made in the kernel for AF_XDP and AF_PACKET ports with `steer=transit`, and by
+//! [`HostFilter`](crate::HostFilter) for ports that the kernel knows nothing of. What changes while traffic flows are the
+//! addresses of the host; here is how they are told, and where they come from when nobody tells them.
+
+use std::collections::HashSet;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use crate::{PortError, Spec};
+
+/// Which packets stay with Linux: those to its own addresses, and all that is not plain transit.
+///
+/// The addresses are a set: one that two interfaces have is there once, and goes with one call of
+/// [`HostSteering::remove_local_address`]. Directed broadcast addresses and anycast addresses are the host's as well: the
+/// kernel's routing table `local` has them all. Loopback, link-local and group addresses are known.
+///
+/// A port reads the addresses of its network namespace when it is opened. From the first call on it trusts the caller.
+pub trait HostSteering {
+    /// Says which addresses are the host's own, instead of those said before.
+    ///
+    /// # Errors
+    /// [`PortError::System`] when the kernel has no room for so many (16384); those that are missing are steered to us.
+    fn set_local_addresses(&mut self, addresses: &[IpAddr]) -> Result<(), PortError>;
+
+    /// One address more; nothing when it is known.
+    ///
+    /// # Errors
+    /// As [`HostSteering::set_local_addresses`].
+    fn add_local_address(&mut self, address: IpAddr) -> Result<(), PortError>;
+
+    /// One address less; nothing when it is not known.
+    ///
+    /// # Errors
+    /// [`PortError::System`]; not expected.
+    fn remove_local_address(&mut self, address: IpAddr) -> Result<(), PortError>;
+
+    /// Reads the interface's link address and MTU anew: call it after one of them changed.
+    ///
+    /// # Errors
+    /// [`PortError::NoSuchInterface`] while it is gone; the port reads them anyway when it is there again.
+    fn follow_link(&mut self) -> Result<(), PortError>;
+}
+
+/// Which packets are ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Steer {
+    /// All of them.
+    All,
+    /// Plain transit; see `bpf/decide.h`.
+    Transit,
+}
+
+impl Steer {
+    /// Takes the option `steer`.
+    pub(crate) fn take(spec: &mut Spec) -> Result<Self, PortError> {
+        let choices = [("all", Self::All), ("transit", Self::Transit)];
+        Ok(spec.take_choice("steer", &choices)?.unwrap_or(Self::All))
+    }
+}
+
+/// An address as the programs compare it: IPv6, or IPv4 as ::ffff:a.b.c.d.
+pub(crate) type AddressKey = [u8; 16];
+
+/// The key of an address.
+pub(crate) fn key_of(address: IpAddr) -> AddressKey {
+    match address {
+        IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
+        IpAddr::V6(address) => address.octets(),
+    }
+}
+
+/// The addresses of all interfaces of the namespace, to any of which Linux takes packets by any interface, and the
+/// broadcast addresses of their networks.
+pub(crate) fn addresses_of_namespace() -> io::Result<HashSet<IpAddr>> {
+    let mut first: *mut libc::ifaddrs = std::ptr::null_mut();
+    #[allow(unsafe_code, reason = "the C interface of getifaddrs(3)")]
+    // SAFETY: the function writes the list's first element to `first`.
+    if unsafe { libc::getifaddrs(&raw mut first) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let mut addresses = HashSet::new();
+    let mut next = first;
+    #[allow(unsafe_code, reason = "a list of the C library")]
+    // SAFETY: each element and its addresses are valid until the list is freed.
+    unsafe {
+        while let Some(element) = next.as_ref() {
+            let (address, mask) = (ip_address(element.ifa_addr), ip_address(element.ifa_netmask));
+            addresses.extend(address);
+            if let (Some(IpAddr::V4(address)), Some(IpAddr::V4(mask))) = (address, mask) {
+                // The kernel has it in its table `local`, unless the network is a single host or a line of two
+                // (RFC 3021); whoever is in one of those is known, or another host.
+                let broadcast = address | !mask;
+                addresses.extend((mask.to_bits().leading_ones() < 31).then_some(IpAddr::V4(broadcast)));
+            }
+            next = element.ifa_next;
+        }
+        libc::freeifaddrs(first);
+    }
+    Ok(addresses)
+}
+
+/// The IP address in a socket address; `None` when it is something else.
+#[allow(unsafe_code, reason = "a union of the C library")]
+unsafe fn ip_address(address: *const libc::sockaddr) -> Option<IpAddr> {
+    // SAFETY: the caller passes null or a valid address, whose family says which type it is.
+    unsafe {
+        match i32::from(address.as_ref()?.sa_family) {
+            libc::AF_INET => {
+                let address = address.cast::<libc::sockaddr_in>().read_unaligned();
+                Some(Ipv4Addr::from(u32::from_be(address.sin_addr.s_addr)).into())
+            }
+            libc::AF_INET6 => {
+                let address = address.cast::<libc::sockaddr_in6>().read_unaligned();
+                Some(Ipv6Addr::from(address.sin6_addr.s6_addr).into())
+            }
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use packet::Batch;
+
+    use super::*;
+    use crate::testing::{batch_of, contents, in_namespace, ip, numbered_frame, pool, soon, veth_pair};
+    use crate::{Event, OpenOptions, Port};
+
+    #[test]
+    fn addresses_are_the_kernels() {
+        in_namespace(|| {
+            veth_pair("left", "right");
+            ip("addr add 192.0.2.1/24 dev left");
+            ip("addr add 198.51.100.1 peer 198.51.100.9 dev left");
+            ip("addr add 2001:db8::1/64 dev right nodad");
+            let addresses = addresses_of_namespace().unwrap();
+            for expected in ["192.0.2.1", "192.0.2.255", "198.51.100.1", "2001:db8::1", "127.0.0.1"] {
+                assert!(addresses.contains(&expected.parse().unwrap()), "{expected} in {addresses:?}");
+            }
+            assert!(!addresses.contains(&"198.51.100.9".parse().unwrap()), "{addresses:?}");
+        });
+    }
+
+    fn frame(kind: [u8; 2], rest: &[u8]) -> Vec<u8> {
+        let mut frame = [&numbered_frame(1, 60)[..12], &kind, rest].concat();
+        frame.resize(frame.len().max(60), 0);
+        frame
+    }
+
+    fn ipv4(first: u8, ttl: u8, to: [u8; 4]) -> Vec<u8> {
+        frame([8, 0], &[&[first], &[0; 7][..], &[ttl], &[0x45; 7], &to].concat())
+    }
+
+    fn ipv6(next: u8, hop_limit: u8, to: &str, first: u8) -> Vec<u8> {
+        let to: Ipv6Addr = to.parse().unwrap();
+        let header = [&[0x60, 0, 0, 0, 0, 8, next, hop_limit][..], &[1; 16], &to.octets(), &[first; 8]];
+        frame([0x86, 0xdd], &header.concat())
+    }
+
+    #[test]
+    fn the_kernel_gets_what_a_host_needs_and_we_get_the_rest() {
+        let mut multicast = ipv4(0x45, 64, [198, 51, 100, 7]);
+        multicast[0] = 1;
+        let mut to_another = ipv4(0x45, 64, [198, 51, 100, 7]);
+        to_another[5] = 3;
+        let tagged = |inner: &[u8]| [&inner[..12], &[0x81, 0, 0, 5], &inner[12..]].concat();
+        let kernels = [
+            ipv4(0x45, 64, [192, 0, 2, 1]),
+            ipv4(0x45, 64, [192, 0, 2, 255]),
+            ipv4(0x46, 64, [198, 51, 100, 7]),
+            ipv4(0x45, 1, [198, 51, 100, 7]),
+            frame([8, 6], &[0; 28]),
+            ipv6(6, 64, "2001:db8::1", 0),
+            ipv6(6, 64, "fe80::7", 0),
+            ipv6(58, 255, "2001:db8:7::1", 135),
+            ipv6(0, 64, "2001:db8:7::1", 0),
+            ipv6(6, 1, "2001:db8:7::1", 0),
+            tagged(&ipv4(0x45, 64, [198, 51, 100, 7])),
+            numbered_frame(7, 60),
+            multicast,
+            to_another,
+        ];
+        let ours = [
+            ipv4(0x45, 64, [192, 0, 2, 2]),
+            ipv4(0x45, 2, [198, 51, 100, 7]),
+            ipv6(6, 64, "2001:db8::2", 0),
+            ipv6(58, 64, "2001:db8:7::1", 128),
+        ];
+        for spec in [
+            "af_xdp:right?steer=transit",
+            "af_xdp:right?steer=transit&mode=generic",
+            "right?steer=transit&trace=/dev/null",
+        ] {
+            let (kernels, ours) = (kernels.clone(), ours.clone());
+            in_namespace(move || {
+                veth_pair("left", "right");
+                ip("link set right address 02:00:00:00:00:02");
+                ip("addr add 192.0.2.1/24 dev right");
+                ip("addr add 2001:db8::1/64 dev right nodad");
+                let open = |spec: &str| crate::open(spec, &OpenOptions::default()).unwrap();
+                let (mut left, mut right) = (open("left"), open(spec));
+                let mut pool = pool(2_048);
+                let (mut tx, mut rx) = (left.take_tx(0).unwrap(), right.take_rx(0).unwrap());
+                rx.prepare(&mut pool).unwrap();
+                let mut left_to_kernel = 0;
+                // Sends frames, of which we and the kernel get so many; ours.
+                let mut split = |right: &mut dyn Port, frames: &[&[Vec<u8>]], to_kernel: usize| {
+                    let frames = frames.concat();
+                    let mut batch = batch_of(&mut pool, &frames);
+                    tx.send(&mut pool, &mut batch);
+                    left_to_kernel += to_kernel as u64;
+                    let mut received = Batch::new();
+                    soon("all packets are seen", || {
+                        rx.receive(&mut pool, &mut received, 32);
+                        let seen = rx.stats().count(Event::LeftToKernel) >= left_to_kernel;
+                        seen && received.len() + to_kernel >= frames.len()
+                    });
+                    assert_eq!(rx.stats().count(Event::LeftToKernel), left_to_kernel, "{spec}");
+                    let details = right.details();
+                    assert!(details.ends_with(&format!("left to the kernel {left_to_kernel}")), "{details}");
+                    let ours = contents(&received);
+                    pool.free(&mut received);
+                    ours
+                };
+                assert_eq!(split(&mut *right, &[&kernels, &ours], kernels.len()), ours, "{spec}");
+                // Addresses that come and go.
+                let address: IpAddr = "198.51.100.7".parse().unwrap();
+                for _ in 0..2 {
+                    right.host().unwrap().add_local_address(address).unwrap();
+                }
+                assert_eq!(split(&mut *right, &[&ours[1..3]], 1), ours[2..3]);
+                right.host().unwrap().remove_local_address(address).unwrap();
+                right.host().unwrap().remove_local_address(address).unwrap();
+                assert_eq!(split(&mut *right, &[&ours[1..3]], 0), ours[1..3]);
+                let others = ["2001:db8::2".parse().unwrap(), address];
+                right.host().unwrap().set_local_addresses(&others).unwrap();
+                assert_eq!(
+                    split(&mut *right, &[&ours, &kernels[..1]], 2),
+                    [&ours[..1], &ours[3..], &kernels[..1]].concat()
+                );
+                right.host().unwrap().set_local_addresses(&[]).unwrap();
+                // Another link address.
+                ip("link set right address 02:00:00:00:00:03");
+                right.host().unwrap().follow_link().unwrap();
+                assert_eq!(split(&mut *right, &[&ours, &kernels[13..]], 4), kernels[13..]);
+                assert!(left.host().is_none());
+            });
+        }
+    }
+}
