@@ -1,8 +1,9 @@
-//! Nothing allocates per packet: the example router forwards from memory to memory under a counting allocator.
+//! Nothing allocates per packet: the example routers forward from memory to memory under a counting allocator.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
+use std::net::Ipv6Addr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -57,21 +58,41 @@ fn frame(destination: [u8; 4]) -> Vec<u8> {
     bytes
 }
 
+/// An IPv6 frame from host 0 to the host of port 1.
+fn ipv6_frame() -> Vec<u8> {
+    let mut bytes = vec![0u8; 64];
+    bytes[..6].copy_from_slice(&[2, 0, 0, 0, 0, 1]);
+    bytes[12..22].copy_from_slice(&[0x86, 0xdd, 0x60, 0, 0, 0, 0, 10, 17, 64]);
+    for (at, port) in [(22, 0), (38, 1)] {
+        let host = Ipv6Addr::new(0x2001, 0xdb8, 0, port, 0, 0, 0, 2);
+        bytes[at..at + 16].copy_from_slice(&host.octets());
+    }
+    bytes
+}
+
 #[test]
-fn the_fast_path_of_the_example_router_does_not_allocate() {
+fn the_fast_paths_of_the_example_routers_do_not_allocate() {
+    // One after the other: the count is for all threads.
+    let ipv4 = (0..96).map(|host| frame([10, 0, 1 + host % 3, 2])).collect();
+    let neighbour = |port| (format!("out{port}/arp"), format!("10.0.{port}.2 02:00:00:00:0{port}:02"));
+    let text = include_str!("../../../examples/ip-router.click");
+    forward_without_allocating(text, 4, ipv4, &[1, 2, 3].map(neighbour));
+    let text = include_str!("../../../examples/ip6-router.click");
+    let neighbour = [("out1/nd".to_owned(), "2001:db8:0:1::2 02:00:00:00:01:02".to_owned())];
+    forward_without_allocating(text, 2, vec![ipv6_frame(); 96], &neighbour);
+}
+
+/// Forwards `frames`, which come in by port 0 of an example; `neighbours` are written to queriers.
+fn forward_without_allocating(text: &str, count: u8, frames: Vec<Vec<u8>>, neighbours: &[(String, String)]) {
     let registry = elements::registry();
-    let source = Source {
-        name: "ip-router.click".into(),
-        text: include_str!("../../../examples/ip-router.click").into(),
-    };
-    let parameters = (0..4).map(|port| (format!("PORT{port}"), format!("p{port}"))).collect();
+    let source = Source { name: "example.click".into(), text: text.into() };
+    let parameters = (0..count).map(|port| (format!("PORT{port}"), format!("p{port}"))).collect();
     let (flat, diagnostics) = compile(&source, &Options { parameters }, &registry);
     assert!(!diagnostics.has_errors(), "{}", diagnostics.render(false));
     let shared = Shared::default();
-    for number in 0..4 {
+    for number in 0..count {
         let port: Box<dyn Port> = if number == 0 {
-            let hosts = (0..96).map(|host| frame([10, 0, 1 + host % 3, 2])).collect();
-            Box::new(MemoryLoop::new(hosts))
+            Box::new(MemoryLoop::new(frames.clone()))
         } else {
             ports::open("null:", &OpenOptions::default()).unwrap()
         };
@@ -84,14 +105,15 @@ fn the_fast_path_of_the_example_router_does_not_allocate() {
     let options = GraphOptions::default();
     let mut graph =
         Graph::build(&Arc::new(flat.unwrap()), &registry, &shared, copy, &options, &control).unwrap();
-    for port in 1..4 {
-        let querier = graph.find(&format!("out{port}/arp")).unwrap();
-        graph.write(querier, "insert", &format!("10.0.{port}.2 02:00:00:00:0{port}:02")).unwrap().unwrap();
+    for (querier, neighbour) in neighbours {
+        let querier = graph.find(querier).unwrap();
+        graph.write(querier, "insert", neighbour).unwrap().unwrap();
     }
     for _ in 0..2_000 {
         graph.context().turn();
     }
-    let received = |graph: &mut Graph| graph.stats()[0].packets;
+    let receiver = graph.find("in0/FromDevice@1").unwrap();
+    let received = |graph: &mut Graph| graph.stats()[receiver].packets;
     let received_before = received(&mut graph);
     // Asking for statistics allocates: the count begins after it.
     let allocations_before = ALLOCATIONS.load(Ordering::Relaxed);

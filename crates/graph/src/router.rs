@@ -427,6 +427,31 @@ impl Router {
         answers.into_iter().flatten().collect()
     }
 
+    /// The names of all read handlers, `element.handler`, in the order of the configuration.
+    pub fn handlers(&mut self) -> Vec<String> {
+        let config = self.config.clone();
+        let names: Vec<String> = config.elements.iter().map(|element| element.name.clone()).collect();
+        let of_copies = self.on_each(move |graph| {
+            let mut all: Vec<Vec<String>> = Vec::new();
+            for (element, name) in names.iter().enumerate() {
+                let handlers = graph.handlers(element);
+                let readable = handlers.iter().filter(|known| known.readable);
+                all.push(readable.map(|handler| format!("{name}.{}", handler.name)).collect());
+            }
+            all
+        });
+        // Not every copy has every element.
+        let mut handlers: Vec<Vec<String>> = vec![Vec::new(); config.elements.len()];
+        for copy in of_copies {
+            for (known, found) in handlers.iter_mut().zip(copy) {
+                if known.is_empty() {
+                    *known = found;
+                }
+            }
+        }
+        handlers.concat()
+    }
+
     fn resolve<'a>(&self, target: &'a str) -> Result<(usize, &'a str), String> {
         let Some((name, handler)) = target.rsplit_once('.') else {
             return Err(format!("'{target}' is not of the form ELEMENT.HANDLER"));

@@ -1,8 +1,8 @@
 //! Which flow a frame belongs to, as a number: what receive-side scaling of cards does, in software.
 //!
-//! The hash is symmetric: both directions of a flow have the same. Fragments are told apart by their addresses
-//! alone, as cards do it, because only the first has ports: all fragments of a packet then go the same way. IPv6 extension
-//! headers are looked behind.
+//! The hash is symmetric: both directions of a flow have the same. Fragments are told apart by their
+//! addresses alone, as cards do it, because only the first has ports: all fragments of a packet then go the
+//! same way. IPv6 extension headers are looked behind.
 
 use std::fmt;
 use std::str::FromStr;
@@ -71,8 +71,8 @@ const fn has_ports(protocol: u8) -> bool {
     matches!(protocol, 6 | 17 | 132)
 }
 
-/// Protocol and upper layer of an IPv6 packet with extension headers. Fragments all have the same protocol, whatever it is that
-/// was cut up; so have packets whose headers are malformed.
+/// Protocol and upper layer of an IPv6 packet with extension headers. Fragments all have the same protocol,
+/// whatever it is that was cut up; so have packets whose headers are malformed.
 #[cold]
 fn behind_extensions(packet: &[u8]) -> (u8, Option<&[u8]>) {
     match Ipv6::new_unchecked(packet).upper_layer() {

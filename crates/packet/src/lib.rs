@@ -11,6 +11,7 @@
 //! | [`flow`] | [`FlowHash`](flow::FlowHash): which flow a frame belongs to |
 //! | [`wire`] | Ethernet, ARP, IPv4, IPv6, ICMP, ICMPv6, UDP, TCP |
 //! | `plain_header` | [`PlainHeader`]: an IPv4 header without options, in registers |
+//! | `plain_ipv6_header` | [`PlainIpv6Header`]: an IPv6 header, in registers |
 //! | [`checksum`] | RFC 1071 sums and RFC 1624 incremental updates |
 //! | [`cycles`] | the time stamp counter, our unit of cost |
 //!
@@ -24,6 +25,7 @@ pub mod flow;
 pub mod frame;
 mod memory;
 mod plain_header;
+mod plain_ipv6_header;
 pub mod pool;
 mod return_stack;
 pub mod wire;
@@ -33,4 +35,5 @@ pub use driver_frames::DriverFrames;
 pub use frame::{Annotations, Packet, PacketType};
 pub use memory::Memory;
 pub use plain_header::PlainHeader;
+pub use plain_ipv6_header::PlainIpv6Header;
 pub use pool::{Pool, PoolOptions, PoolStats};

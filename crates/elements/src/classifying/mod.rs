@@ -1,5 +1,6 @@
-//! Classifiers: elements that sort packets with a decision program ([`crate::decision`]).
+//! Classifiers: elements that sort packets, most with a decision program ([`crate::decision`]).
 
+mod check_length;
 mod classifier;
 mod decider;
 mod ip_classifier;
@@ -8,4 +9,5 @@ mod ip_filter;
 use graph::Class;
 
 /// The classes of this folder.
-pub static CLASSES: &[&Class] = &[&classifier::CLASS, &ip_classifier::CLASS, &ip_filter::CLASS];
+pub static CLASSES: &[&Class] =
+    &[&check_length::CLASS, &classifier::CLASS, &ip_classifier::CLASS, &ip_filter::CLASS];

@@ -7,6 +7,7 @@ use graph::testing::{Bench, configure};
 use proptest::prelude::*;
 
 use super::super::arp_frame::tests::{OUR_IP, OUR_MAC, PEER_IP, PEER_MAC, REPLY, REQUEST};
+use super::super::header;
 use super::*;
 
 const MS: u64 = 1_000_000;
@@ -29,7 +30,7 @@ fn send_to(bench: &mut Bench, input: &str, next_hop: Ipv4Addr, payloads: &[&[u8]
 }
 
 fn framed(destination: MacAddr, payload: &[u8]) -> Vec<u8> {
-    [&header(destination, OUR_MAC)[..], payload].concat()
+    [&header::bytes(destination, OUR_MAC, 0x0800)[..], payload].concat()
 }
 
 fn reply_from(ip: Ipv4Addr, mac: MacAddr) -> Vec<u8> {
@@ -131,6 +132,19 @@ fn queries_are_repeated_once_a_second_and_packets_time_out() {
     bench.taken("out1");
     bench.advance_ns(2000 * MS);
     assert!(bench.taken("out1").is_empty());
+}
+
+#[test]
+fn packets_without_an_answer_leave_by_output_2() {
+    let text = "ARPQuerier(192.0.2.1/24, 02-00-00-00-00-0A)";
+    let mut bench = Bench::element(&crate::registry(), text, 2, 3);
+    send_to(&mut bench, "in0", PEER_IP, &[b"one"]);
+    assert_eq!(bench.taken("out1"), [REQUEST.to_vec()]);
+    bench.advance_ns(3_001 * MS);
+    assert_eq!(bench.taken("out2"), [b"one"]);
+    assert_eq!((bench.drops("e", "ARP timeout"), bench.read("e.length")), (0, "0".into()));
+    assert_eq!(bench.taken("out1").len(), 2);
+    assert_eq!(bench.read("e.stats"), "0 packets killed\n3 ARP queries sent\n");
 }
 
 #[test]

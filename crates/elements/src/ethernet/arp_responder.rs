@@ -42,15 +42,13 @@
 //!
 //! =a ARPQuerier, ARPFaker
 
-use std::fmt::Write;
-use std::net::Ipv4Addr;
-
-use graph::{Class, Combine, ConfigError, Context, Element, FromArgument, Handler, Setup, Verdict};
+use graph::{Class, ConfigError, Context, Element, Handler, Setup, Verdict};
 use ipnet::Ipv4Net;
 use packet::wire::arp::ArpOperation;
 use packet::wire::ethernet::MacAddr;
 use packet::{Batch, Packet, PacketType};
 
+use super::address_owners::{self, AddressOwners};
 use super::arp_frame::{self, FRAME_LEN};
 
 pub(crate) static CLASS: Class = Class {
@@ -63,66 +61,14 @@ pub(crate) static CLASS: Class = Class {
 };
 
 fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
-    let mut entries = Vec::new();
-    let mut errors = Vec::new();
-    for (index, argument) in setup.arguments.rest().iter().enumerate() {
-        match parse(argument) {
-            Ok(more) => add(&mut entries, more),
-            Err(error) => errors.push(format!("argument {}: {error}", index + 1)),
-        }
-    }
-    setup.arguments.finish()?;
-    if errors.is_empty() { Ok(Box::new(ArpResponder { entries })) } else { Err(errors.into()) }
-}
-
-/// Who answers for which addresses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Entry {
-    network: Ipv4Net,
-    mac: MacAddr,
-}
-
-/// Reads `IP/MASK [IP/MASK...] ETH`, in any order.
-fn parse(argument: &str) -> Result<Vec<Entry>, String> {
-    let mut networks = Vec::new();
-    let mut mac = None;
-    for word in argument.split_whitespace() {
-        if let Some(network) = Ipv4Net::from_argument(word) {
-            networks.push(network.trunc());
-        } else if let Some(address) = MacAddr::from_argument(word) {
-            if mac.replace(address).is_some() {
-                return Err(format!("expected one Ethernet address, got another one, '{word}'"));
-            }
-        } else {
-            return Err(format!("expected IP/MASK or Ethernet address, got '{word}'"));
-        }
-    }
-    match mac {
-        _ if networks.is_empty() => Err("missing IP/MASK: expected 'IP/MASK ETH'".into()),
-        None => Err("missing Ethernet address: expected 'IP/MASK ETH'".into()),
-        Some(mac) => Ok(networks.into_iter().map(|network| Entry { network, mac }).collect()),
-    }
-}
-
-/// Adds `more`; they take the place of what was there for the same network.
-fn add(entries: &mut Vec<Entry>, more: Vec<Entry>) {
-    for entry in more {
-        entries.retain(|known| known.network != entry.network);
-        entries.push(entry);
-    }
-    // Longest first, so that the first one that holds an address is the right one.
-    entries.sort_by_key(|entry| (32 - entry.network.prefix_len(), entry.network.addr()));
+    Ok(Box::new(ArpResponder { owners: AddressOwners::read::<Ipv4Net>(&mut setup.arguments)? }))
 }
 
 struct ArpResponder {
-    entries: Vec<Entry>,
+    owners: AddressOwners,
 }
 
 impl ArpResponder {
-    fn lookup(&self, address: Ipv4Addr) -> Option<MacAddr> {
-        self.entries.iter().find(|entry| entry.network.contains(&address)).map(|entry| entry.mac)
-    }
-
     /// Turns a request into its answer; the error is the reason why there is none.
     fn answer(&self, packet: &mut Packet) -> Result<(), &'static str> {
         let request = arp_frame::parse(packet.data())?;
@@ -135,8 +81,8 @@ impl ArpResponder {
         if request.sender_ip == request.target_ip {
             return Err("ARP announcement");
         }
-        let mac = self.lookup(request.target_ip).ok_or("ARP request for another address")?;
-        let reply = arp_frame::build(&request.reply(mac), request.sender_mac);
+        let owner = self.owners.find(request.target_ip.into()).ok_or("ARP request for another address")?;
+        let reply = arp_frame::build(&request.reply(owner.mac), request.sender_mac);
         packet.truncate(FRAME_LEN);
         packet.data_mut().copy_from_slice(&reply);
         packet.set_packet_type(PacketType::Host);
@@ -155,38 +101,15 @@ impl Element for ArpResponder {
     }
 
     fn handlers(&self) -> &'static [Handler] {
-        const {
-            &[
-                Handler::read("table", Combine::First),
-                Handler::read("lookup", Combine::First),
-                Handler::write("add"),
-                Handler::write("remove"),
-            ]
-        }
+        address_owners::HANDLERS
     }
 
     fn read(&mut self, name: &str, argument: &str) -> Result<String, String> {
-        if name == "lookup" {
-            let address = Ipv4Addr::from_value(argument)?;
-            return Ok(self.lookup(address).map(|mac| mac.to_string()).unwrap_or_default());
-        }
-        let mut text = String::new();
-        for Entry { network, mac } in &self.entries {
-            // Writing into a string does not fail.
-            let _ = writeln!(text, "{network} {mac}");
-        }
-        Ok(text)
+        self.owners.read_handler(name, argument)
     }
 
     fn write(&mut self, _cx: &mut Context, name: &str, value: &str) -> Result<(), String> {
-        if name == "add" {
-            add(&mut self.entries, parse(value)?);
-            return Ok(());
-        }
-        let network = Ipv4Net::from_value(value)?.trunc();
-        let before = self.entries.len();
-        self.entries.retain(|entry| entry.network != network);
-        if self.entries.len() == before { Err(format!("{network} not found")) } else { Ok(()) }
+        self.owners.write_handler(name, value)
     }
 }
 
@@ -194,6 +117,8 @@ impl Element for ArpResponder {
 mod tests {
     use super::super::arp_frame::tests::{OUR_IP, OUR_MAC, PEER_IP, PEER_MAC, REPLY, REQUEST};
     use super::*;
+    use std::net::Ipv4Addr;
+
     use graph::testing::{Bench, configure};
     use packet::wire::arp::ArpRepr;
     use proptest::prelude::*;

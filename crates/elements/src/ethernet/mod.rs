@@ -1,12 +1,16 @@
-//! Ethernet headers and ARP.
+//! Ethernet headers, ARP and neighbour discovery.
 //!
 //! | file | what lives there |
 //! | --- | --- |
-//! | `arp_querier` and its parts `next_hop_cache`, `neighbour_table`, `waiting_room` | resolution of next hops |
-//! | `arp_frame` | ARP packets in Ethernet frames, read and written |
+//! | `querier` and its parts `address`, `next_hop_cache`, `neighbour_table`, `waiting_room` | resolution of next hops |
+//! | `arp_querier`, `ip6_nd_solicitor` | its two protocols |
+//! | `address_owners` | the tables of `arp_responder` and `ip6_nd_advertiser` |
+//! | `arp_frame`, `nd_frame` | ARP and neighbour discovery in Ethernet frames, read and written |
 //! | `header` | Ethernet headers, put before packets |
 //! | the others | one element each |
 
+mod address;
+mod address_owners;
 mod arp_faker;
 mod arp_frame;
 mod arp_print;
@@ -19,8 +23,12 @@ mod ether_mirror;
 mod ether_rewrite;
 mod header;
 mod host_ether_filter;
+mod ip6_nd_advertiser;
+mod ip6_nd_solicitor;
+mod nd_frame;
 mod neighbour_table;
 mod next_hop_cache;
+mod querier;
 mod vlan_decap;
 mod vlan_encap;
 mod waiting_room;
@@ -39,6 +47,8 @@ pub static CLASSES: &[&Class] = &[
     &ether_mirror::CLASS,
     &ether_rewrite::CLASS,
     &host_ether_filter::CLASS,
+    &ip6_nd_advertiser::CLASS,
+    &ip6_nd_solicitor::CLASS,
     &vlan_decap::CLASS,
     &vlan_encap::CLASS,
 ];

@@ -1,20 +1,21 @@
-//! The neighbours of one network: the table that all copies of an `ARPQuerier` share.
+//! The neighbours of one network: the table that all copies of an `ARPQuerier` or an `IP6NDSolicitor` share.
 //!
-//! It is behind a lock and used only where a copy's own table ([`super::next_hop_cache`]) does not know better:
-//! for addresses that are not resolved yet, for answers, when an entry is about to expire. Every change of what
-//! packets need to know raises [`NeighbourTable::generation`]; copies look at that number and catch up with
-//! [`NeighbourTable::catch_up`], which tells them the last few changes one by one.
+//! It is behind a lock and used only where a copy's own table ([`super::next_hop_cache`]) does not know
+//! better: for addresses that are not resolved yet, for answers, when an entry is about to expire. Every
+//! change of what packets need to know raises [`NeighbourTable::generation`]; copies look at that number and
+//! catch up with [`NeighbourTable::catch_up`], which tells them the last few changes one by one.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::fmt::Write;
-use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use packet::wire::ethernet::MacAddr;
 
-/// Shortest time between two queries for an address. RFC 1122, 2.3.2.1: "The recommended maximum rate is 1 per
-/// second per destination."
+use super::address::Address;
+
+/// Shortest time between two queries for an address. RFC 1122, 2.3.2.1: "The recommended maximum rate is 1
+/// per second per destination." RFC 4861, 10: RETRANS_TIMER is 1,000 milliseconds.
 pub(super) const QUERY_INTERVAL_NS: u64 = 1_000_000_000;
 
 /// How long an address that does not answer is remembered after the last query for it.
@@ -66,42 +67,57 @@ pub(super) enum Answer {
     Wait(u64),
 }
 
-/// What came of an ARP packet.
+/// What a packet says of a neighbour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Learned {
-    /// Its sender is a neighbour that was asked for or known.
-    Yes,
-    /// Nobody asked for its sender.
-    Unsolicited,
+pub(super) struct Claim<A> {
+    /// Whom it is about.
+    pub(super) address: A,
+    /// Where it is; `None` where it was.
+    pub(super) mac: Option<MacAddr>,
+    /// Whether that takes the place of what is known.
+    pub(super) overrides: bool,
+    /// Whether it shows that packets reach the neighbour.
+    pub(super) confirms: bool,
 }
 
-#[derive(Debug, Default)]
-struct State {
-    neighbours: HashMap<u32, Neighbour>,
+/// What came of a claim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Learned {
+    /// It is about a neighbour that was asked for or known.
+    Yes,
+    /// Nobody asked for that neighbour.
+    Unsolicited,
+    /// It does not say where the neighbour is, and nobody knows.
+    NoAddress,
+}
+
+#[derive(Debug)]
+struct State<A> {
+    neighbours: HashMap<A, Neighbour>,
     /// Resolved or not, time of the last query or confirmation, address: the first goes first.
-    by_age: BTreeSet<(bool, u64, u32)>,
+    by_age: BTreeSet<(bool, u64, A)>,
     /// The addresses of the last changes, the latest at the end.
-    changes: VecDeque<u32>,
+    changes: VecDeque<A>,
 }
 
 /// The table. Counters are sums over all copies.
 #[derive(Debug)]
-pub(super) struct NeighbourTable {
+pub(super) struct NeighbourTable<A> {
     limits: Limits,
-    state: Mutex<State>,
+    state: Mutex<State<A>>,
     generation: AtomicU64,
     /// Packets that wait in any copy.
     pub(super) waiting: AtomicUsize,
     /// Queries sent.
     pub(super) queries: AtomicU64,
-    /// ARP packets received.
+    /// Answers received.
     pub(super) responses: AtomicU64,
     /// Packets dropped.
     pub(super) drops: AtomicU64,
 }
 
 impl Neighbour {
-    fn place(&self, address: u32) -> (bool, u64, u32) {
+    fn place<A>(&self, address: A) -> (bool, u64, A) {
         match self.mac {
             Some(_) => (true, self.live_at_ns, address),
             None => (false, self.queried_at_ns.unwrap_or(self.live_at_ns), address),
@@ -127,22 +143,23 @@ impl Neighbour {
     }
 }
 
-impl State {
-    fn edit(&mut self, address: u32, neighbour: Neighbour) {
+impl<A: Address> State<A> {
+    fn edit(&mut self, address: A, neighbour: Neighbour) {
         if let Some(old) = self.neighbours.insert(address, neighbour) {
             self.by_age.remove(&old.place(address));
         }
         self.by_age.insert(neighbour.place(address));
     }
 
-    fn remove(&mut self, address: u32) -> Option<Neighbour> {
+    fn remove(&mut self, address: A) -> Option<Neighbour> {
         let old = self.neighbours.remove(&address)?;
         self.by_age.remove(&old.place(address));
         Some(old)
     }
 
-    /// Makes room for one more entry: what does not answer goes first, then what was not heard of for longest.
-    fn make_room(&mut self, limits: &Limits, changed: &mut Vec<u32>) {
+    /// Makes room for one more entry: what does not answer goes first, then what was not heard of for
+    /// longest.
+    fn make_room(&mut self, limits: &Limits, changed: &mut Vec<A>) {
         while limits.entries != 0
             && self.neighbours.len() >= limits.entries
             && let Some(&(resolved, _, address)) = self.by_age.first()
@@ -155,11 +172,15 @@ impl State {
     }
 }
 
-impl NeighbourTable {
+impl<A: Address> NeighbourTable<A> {
     pub(super) fn new(limits: Limits) -> Self {
         Self {
             limits,
-            state: Mutex::default(),
+            state: Mutex::new(State {
+                neighbours: HashMap::new(),
+                by_age: BTreeSet::new(),
+                changes: VecDeque::new(),
+            }),
             generation: AtomicU64::new(0),
             waiting: AtomicUsize::new(0),
             queries: AtomicU64::new(0),
@@ -175,11 +196,11 @@ impl NeighbourTable {
         self.generation.load(Relaxed)
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, State<A>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn note_changes(&self, state: &mut State, addresses: &[u32]) {
+    fn note_changes(&self, state: &mut State<A>, addresses: &[A]) {
         for &address in addresses {
             if state.changes.len() == MOST_CHANGES {
                 state.changes.pop_front();
@@ -190,7 +211,7 @@ impl NeighbourTable {
     }
 
     /// What to do with a packet for `address`. An answer that asks for a query is given to one copy only.
-    pub(super) fn ask(&self, address: u32, now_ns: u64) -> Answer {
+    pub(super) fn ask(&self, address: A, now_ns: u64) -> Answer {
         let mut state = self.lock();
         let old = state.neighbours.get(&address).copied();
         if let Some(mut neighbour) = old.filter(|old| now_ns < old.expires_at_ns(&self.limits))
@@ -225,22 +246,32 @@ impl NeighbourTable {
         Answer::Query
     }
 
-    /// Takes in that `address` is at `mac`, if anybody asked for it or it is known.
-    pub(super) fn learn(&self, address: u32, mac: MacAddr, now_ns: u64) -> Learned {
+    /// Takes in a claim about an address that somebody asked for or that is known.
+    pub(super) fn learn(&self, claim: Claim<A>, now_ns: u64) -> Learned {
+        let Claim { address, mac, overrides, confirms } = claim;
         let mut state = self.lock();
         // RFC 826, "Packet Reception": "If the pair <protocol type, sender protocol address> is already in my
-        // translation table, update the sender hardware address field of the entry".
+        // translation table, update the sender hardware address field of the entry". RFC 4861, 7.2.5: "If no
+        // entry exists, the advertisement SHOULD be silently discarded."
         let Some(old) = state.neighbours.get(&address).copied() else { return Learned::Unsolicited };
-        state.edit(address, Neighbour { mac: Some(mac), live_at_ns: now_ns, queried_at_ns: None });
+        let Some(said) = mac.or(old.mac) else { return Learned::NoAddress };
+        let is_new = old.mac != Some(said);
+        // RFC 4861, 7.2.5: if the override flag is clear and the address differs, it "MUST NOT update the
+        // cache".
+        if old.mac.is_some() && (is_new && !overrides || !is_new && !confirms) {
+            return Learned::Yes;
+        }
+        let live_at_ns = if confirms || old.mac.is_none() { now_ns } else { old.live_at_ns };
+        state.edit(address, Neighbour { mac: Some(said), live_at_ns, queried_at_ns: None });
         let expired = now_ns >= old.expires_at_ns(&self.limits);
-        if old.mac != Some(mac) || expired {
+        if is_new || expired {
             self.note_changes(&mut state, &[address]);
         }
         Learned::Yes
     }
 
     /// Takes in that `address` is at `mac`, on the user's word.
-    pub(super) fn insert(&self, address: u32, mac: MacAddr, now_ns: u64) {
+    pub(super) fn insert(&self, address: A, mac: MacAddr, now_ns: u64) {
         let mut state = self.lock();
         let mut changed = Vec::new();
         if !state.neighbours.contains_key(&address) {
@@ -252,7 +283,7 @@ impl NeighbourTable {
     }
 
     /// Forgets `address`.
-    pub(super) fn delete(&self, address: u32) {
+    pub(super) fn delete(&self, address: A) {
         let mut state = self.lock();
         if state.remove(address).is_some() {
             self.note_changes(&mut state, &[address]);
@@ -262,7 +293,7 @@ impl NeighbourTable {
     /// Forgets everything and sets the counters to zero.
     pub(super) fn clear(&self) {
         let mut state = self.lock();
-        let addresses: Vec<u32> = state.neighbours.keys().copied().collect();
+        let addresses: Vec<A> = state.neighbours.keys().copied().collect();
         state.neighbours.clear();
         state.by_age.clear();
         self.note_changes(&mut state, &addresses);
@@ -276,7 +307,7 @@ impl NeighbourTable {
     pub(super) fn expire(&self, now_ns: u64) {
         let mut state = self.lock();
         let limits = &self.limits;
-        let first_resolved = (true, 0, 0);
+        let first_resolved = (true, 0, A::NOBODY);
         while let Some(&(false, at_ns, address)) = state.by_age.first()
             && now_ns >= at_ns.saturating_add(SILENT_NS)
         {
@@ -290,14 +321,14 @@ impl NeighbourTable {
         }
     }
 
-    /// Tells all that changed since generation `seen`: `begin_anew` first if that is the whole table, then each
-    /// address with what is known of it. Returns the generation that is told.
+    /// Tells all that changed since generation `seen`: `begin_anew` first if that is the whole table, then
+    /// each address with what is known of it. Returns the generation that is told.
     pub(super) fn catch_up<T>(
         &self,
         seen: u64,
         teller: &mut T,
         begin_anew: impl FnOnce(&mut T),
-        mut tell: impl FnMut(&mut T, u32, Option<Known>),
+        mut tell: impl FnMut(&mut T, A, Option<Known>),
     ) -> u64 {
         let state = self.lock();
         let generation = self.generation();
@@ -321,8 +352,8 @@ impl NeighbourTable {
         self.lock().neighbours.len()
     }
 
-    /// One line an entry, oldest first: address, whether it is resolved, Ethernet address, seconds since it was
-    /// confirmed.
+    /// One line an entry, oldest first: address, whether it is resolved, Ethernet address, seconds since it
+    /// was confirmed.
     pub(super) fn text(&self, now_ns: u64) -> String {
         let state = self.lock();
         let mut entries: Vec<_> = state.neighbours.iter().collect();
@@ -334,12 +365,8 @@ impl NeighbourTable {
             let age_us = now_ns.saturating_sub(neighbour.live_at_ns) / 1000;
             let (seconds, micros) = (age_us / 1_000_000, age_us % 1_000_000);
             // Writing into a string does not fail.
-            let _ = writeln!(
-                text,
-                "{} {} {mac} {seconds}.{micros:06}",
-                Ipv4Addr::from_bits(address),
-                u8::from(known)
-            );
+            let _ =
+                writeln!(text, "{} {} {mac} {seconds}.{micros:06}", A::Ip::from(address), u8::from(known));
         }
         text
     }
@@ -354,13 +381,17 @@ mod tests {
     const LIMITS: Limits = Limits { entries: 3, timeout_ns: 300 * SECOND, poll_timeout_ns: 60 * SECOND };
     const MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 1]);
 
+    fn from(address: u32, mac: MacAddr) -> Claim<u32> {
+        Claim { address, mac: Some(mac), overrides: true, confirms: true }
+    }
+
     #[test]
     fn one_query_a_second_then_known_then_polled_then_gone() {
-        let table = NeighbourTable::new(LIMITS);
+        let table = NeighbourTable::<u32>::new(LIMITS);
         assert_eq!(table.ask(7, SECOND), Answer::Query);
         assert_eq!(table.ask(7, SECOND + 5), Answer::Wait(2 * SECOND));
         assert_eq!(table.ask(7, 2 * SECOND), Answer::Query);
-        assert_eq!(table.learn(7, MAC, 3 * SECOND), Learned::Yes);
+        assert_eq!(table.learn(from(7, MAC), 3 * SECOND), Learned::Yes);
         let known = Known { mac: MAC, ask_at_ns: 63 * SECOND };
         assert_eq!(table.ask(7, 62 * SECOND), Answer::Known(known));
         let later = |seconds: u64| Known { mac: MAC, ask_at_ns: seconds * SECOND };
@@ -373,20 +404,20 @@ mod tests {
 
     #[test]
     fn only_what_was_asked_for_is_learned() {
-        let table = NeighbourTable::new(LIMITS);
-        assert_eq!(table.learn(7, MAC, 0), Learned::Unsolicited);
+        let table = NeighbourTable::<u32>::new(LIMITS);
+        assert_eq!(table.learn(from(7, MAC), 0), Learned::Unsolicited);
         assert_eq!(table.count(), 0);
     }
 
     #[test]
     fn silent_entries_make_room_first() {
-        let table = NeighbourTable::new(LIMITS);
+        let table = NeighbourTable::<u32>::new(LIMITS);
         table.insert(1, MAC, 0);
         table.ask(2, 1);
         table.insert(3, MAC, 2);
         table.ask(4, 3);
         assert_eq!(table.count(), 3);
-        assert_eq!(table.learn(2, MAC, 4), Learned::Unsolicited);
+        assert_eq!(table.learn(from(2, MAC), 4), Learned::Unsolicited);
         table.insert(5, MAC, 5);
         table.ask(6, 6);
         // 4 went for 5, then 1 as the oldest for 6.
@@ -400,7 +431,7 @@ mod tests {
 
     #[test]
     fn expiry() {
-        let table = NeighbourTable::new(LIMITS);
+        let table = NeighbourTable::<u32>::new(LIMITS);
         table.insert(1, MAC, 0);
         table.ask(2, 0);
         table.expire(4 * SECOND - 1);
@@ -425,7 +456,7 @@ mod tests {
                 let mac = MacAddr([2, 0, 0, 0, 0, tag % 4]);
                 match act {
                     0 | 1 => { table.ask(address, number as u64); }
-                    2 | 3 => { table.learn(address, mac, number as u64); }
+                    2 | 3 => { table.learn(from(address, mac), number as u64); }
                     4 | 5 => table.insert(address, mac, number as u64),
                     6 => table.delete(address),
                     _ if tag == 0 => table.clear(),

@@ -1,59 +1,63 @@
 //! One copy's own table of next hops: address to complete Ethernet header.
 //!
 //! Open addressing with linear probing, at most half full, so that nearly every look-up ends at the first
-//! slot: one multiplication, one load of half a cache line, one comparison that is predicted. A packet's header
-//! is then copied from the slot. The slot's time says until when the header may be used unasked; after that the
-//! table that all copies share has to be asked ([`super::neighbour_table`]).
+//! slot: one multiplication, one load of half a cache line, one comparison that is predicted. A packet's
+//! header is then copied from the slot. The slot's time says until when the header may be used unasked; after
+//! that the table that all copies share has to be asked ([`super::neighbour_table`]).
 
 use packet::wire::ethernet::HEADER_LEN;
+
+use super::address::Address;
 
 /// Slots of an empty cache.
 const FIRST_SLOTS: usize = 64;
 
-/// A next hop. Half a cache line, and aligned so that it never lies in two.
+/// A next hop. Half a cache line with an IPv4 address, a whole one with an IPv6 address, and aligned so that
+/// it never lies in two.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(32))]
-pub(super) struct NextHop {
+pub(super) struct NextHop<A> {
     /// The header may be used while time is before this; 0 in a free or forgotten slot.
     pub(super) ask_at_ns: u64,
-    /// The address; 0, which is nobody's, in a free slot.
-    address: u32,
+    /// The address; nobody's in a free slot.
+    address: A,
     /// The whole Ethernet header.
     pub(super) header: [u8; HEADER_LEN],
 }
 
-const _: () = assert!(size_of::<NextHop>() == 32);
+const _: () = assert!(size_of::<NextHop<u32>>() == 32 && size_of::<NextHop<u128>>() == 64);
 
-const FREE: NextHop = NextHop { ask_at_ns: 0, address: 0, header: [0; HEADER_LEN] };
+impl<A: Address> NextHop<A> {
+    const FREE: Self = Self { ask_at_ns: 0, address: A::NOBODY, header: [0; HEADER_LEN] };
+}
 
 /// The table.
 #[derive(Debug)]
-pub(super) struct NextHopCache {
-    slots: Box<[NextHop]>,
+pub(super) struct NextHopCache<A> {
+    slots: Box<[NextHop<A>]>,
     shift: u32,
     used: usize,
 }
 
-impl NextHopCache {
+impl<A: Address> NextHopCache<A> {
     pub(super) fn new() -> Self {
         Self::with_slots(FIRST_SLOTS)
     }
 
     fn with_slots(count: usize) -> Self {
         debug_assert!(count.is_power_of_two() && count > 1);
-        Self { slots: vec![FREE; count].into(), shift: 32 - count.trailing_zeros(), used: 0 }
+        Self { slots: vec![NextHop::FREE; count].into(), shift: 32 - count.trailing_zeros(), used: 0 }
     }
 
-    /// Where a search for `address` begins: multiplicative hashing (Knuth, The Art of Computer Programming
-    /// 6.4), whose upper bits differ even between addresses of one subnet.
+    /// Where a search for `address` begins.
     #[inline(always)]
-    fn first_slot(&self, address: u32) -> usize {
-        (address.wrapping_mul(0x9e37_79b1) >> self.shift) as usize
+    fn first_slot(&self, address: A) -> usize {
+        (address.hash() >> self.shift) as usize
     }
 
-    /// The slot of `address`. Address 0 finds nothing, or a free slot, whose time is always over.
+    /// The slot of `address`. Nobody's address finds nothing, or a free slot, whose time is always over.
     #[inline(always)]
-    pub(super) fn find(&self, address: u32) -> Option<&NextHop> {
+    pub(super) fn find(&self, address: A) -> Option<&NextHop<A>> {
         let mut index = self.first_slot(address);
         // Ends at the latest at a free slot: at most half of them are used.
         loop {
@@ -61,7 +65,7 @@ impl NextHopCache {
             if slot.address == address {
                 return Some(slot);
             }
-            if slot.address == 0 {
+            if slot.address == A::NOBODY {
                 return None;
             }
             index += 1;
@@ -69,8 +73,8 @@ impl NextHopCache {
     }
 
     /// Says that `header` leads to `address`, until `ask_at_ns`.
-    pub(super) fn set(&mut self, address: u32, header: [u8; HEADER_LEN], ask_at_ns: u64) {
-        if address == 0 {
+    pub(super) fn set(&mut self, address: A, header: [u8; HEADER_LEN], ask_at_ns: u64) {
+        if address == A::NOBODY {
             return;
         }
         if (self.used + 1) * 2 > self.slots.len() {
@@ -80,7 +84,7 @@ impl NextHopCache {
         loop {
             let mask = self.slots.len() - 1;
             let slot = &mut self.slots[index & mask];
-            if slot.address == 0 {
+            if slot.address == A::NOBODY {
                 self.used += 1;
                 slot.address = address;
             }
@@ -94,12 +98,12 @@ impl NextHopCache {
     }
 
     /// Forgets `address`. Its slot stays taken until the table grows, so that searches go on past it.
-    pub(super) fn forget(&mut self, address: u32) {
+    pub(super) fn forget(&mut self, address: A) {
         let mut index = self.first_slot(address);
         loop {
             let mask = self.slots.len() - 1;
             let slot = &mut self.slots[index & mask];
-            if slot.address == 0 {
+            if slot.address == A::NOBODY {
                 return;
             }
             if slot.address == address {
@@ -112,7 +116,7 @@ impl NextHopCache {
 
     /// Forgets everything.
     pub(super) fn clear(&mut self) {
-        self.slots.fill(FREE);
+        self.slots.fill(NextHop::FREE);
         self.used = 0;
     }
 
@@ -135,7 +139,7 @@ mod tests {
 
     #[test]
     fn address_zero_is_never_usable() {
-        let mut cache = NextHopCache::new();
+        let mut cache = NextHopCache::<u32>::new();
         assert!(cache.find(0).is_none_or(|slot| slot.ask_at_ns == 0));
         cache.set(0, [1; HEADER_LEN], u64::MAX);
         assert!(cache.find(0).is_none_or(|slot| slot.ask_at_ns == 0));
@@ -160,31 +164,38 @@ mod tests {
 
     proptest! {
         #[test]
-        fn agrees_with_a_map(acts in proptest::collection::vec(act(), 0..600)) {
-            let mut cache = NextHopCache::new();
-            let mut map = HashMap::new();
-            for act in acts {
-                match act {
-                    Act::Set(address, tag) => {
-                        cache.set(address, [tag; HEADER_LEN], 1 + u64::from(tag));
-                        map.insert(address, tag);
-                    }
-                    Act::Forget(address) => {
-                        cache.forget(address);
-                        map.remove(&address);
-                    }
-                    Act::Clear => {
-                        cache.clear();
-                        map.clear();
-                    }
+        fn agrees_with_a_map(acts in proptest::collection::vec(act(), 0..600), bits in 0u32..97) {
+            agrees(&acts, |address| address);
+            // IPv6 addresses that differ in any 32 bits.
+            agrees(&acts, |address| u128::from(address) << bits);
+        }
+    }
+
+    fn agrees<A: Address>(acts: &[Act], to_address: impl Fn(u32) -> A) {
+        let mut cache = NextHopCache::new();
+        let mut map = HashMap::new();
+        for act in acts.iter().cloned() {
+            match act {
+                Act::Set(address, tag) => {
+                    cache.set(to_address(address), [tag; HEADER_LEN], 1 + u64::from(tag));
+                    map.insert(address, tag);
                 }
-                prop_assert!(cache.used * 2 <= cache.slots.len());
+                Act::Forget(address) => {
+                    cache.forget(to_address(address));
+                    map.remove(&address);
+                }
+                Act::Clear => {
+                    cache.clear();
+                    map.clear();
+                }
             }
-            map.remove(&0);
-            for address in (0..300).chain((0..300).map(|a| a << 20)).chain(map.keys().copied()) {
-                let found = cache.find(address).filter(|slot| slot.ask_at_ns != 0).map(|slot| slot.header[0]);
-                prop_assert_eq!(found, map.get(&address).copied());
-            }
+            assert!(cache.used * 2 <= cache.slots.len());
+        }
+        map.remove(&0);
+        for address in (0..300).chain((0..300).map(|a| a << 20)).chain(map.keys().copied()) {
+            let found =
+                cache.find(to_address(address)).filter(|slot| slot.ask_at_ns != 0).map(|slot| slot.header[0]);
+            assert_eq!(found, map.get(&address).copied());
         }
     }
 }

@@ -4,6 +4,8 @@ use std::collections::{HashMap, VecDeque};
 
 use packet::Packet;
 
+use super::address::Address;
+
 /// A packet that waits.
 #[derive(Debug)]
 struct Waiting {
@@ -20,52 +22,56 @@ struct Line {
 
 /// When a packet came, and for whom.
 #[derive(Clone, Copy, Debug)]
-struct Arrival {
+struct Arrival<A> {
     number: u64,
-    address: u32,
+    address: A,
     at_ns: u64,
 }
 
 /// All packets that wait, by next hop and by age.
-#[derive(Debug, Default)]
-pub(super) struct WaitingRoom {
-    lines: HashMap<u32, Line>,
+#[derive(Debug)]
+pub(super) struct WaitingRoom<A> {
+    lines: HashMap<A, Line>,
     /// Arrivals, oldest first; those whose packet has left stay until they come to the front or are too many.
-    arrivals: VecDeque<Arrival>,
+    arrivals: VecDeque<Arrival<A>>,
     count: usize,
     number: u64,
 }
 
-impl WaitingRoom {
+impl<A: Address> WaitingRoom<A> {
+    pub(super) fn new() -> Self {
+        Self { lines: HashMap::new(), arrivals: VecDeque::new(), count: 0, number: 0 }
+    }
+
     /// How many packets wait.
     pub(super) fn len(&self) -> usize {
         self.count
     }
 
     /// How many packets wait for `address`.
-    pub(super) fn len_for(&self, address: u32) -> usize {
+    pub(super) fn len_for(&self, address: A) -> usize {
         self.lines.get(&address).map_or(0, |line| line.packets.len())
     }
 
     /// The next hops that packets wait for.
-    pub(super) fn addresses(&self) -> impl Iterator<Item = u32> {
+    pub(super) fn addresses(&self) -> impl Iterator<Item = A> {
         self.lines.keys().copied()
     }
 
     /// When the shared table may be asked again about `address`; `None` when no packet waits for it.
-    pub(super) fn ask_at_ns(&self, address: u32) -> Option<u64> {
+    pub(super) fn ask_at_ns(&self, address: A) -> Option<u64> {
         self.lines.get(&address).map(|line| line.ask_at_ns)
     }
 
     /// Sets when the shared table may be asked again about `address`, if packets wait for it.
-    pub(super) fn set_ask_at_ns(&mut self, address: u32, at_ns: u64) {
+    pub(super) fn set_ask_at_ns(&mut self, address: A, at_ns: u64) {
         if let Some(line) = self.lines.get_mut(&address) {
             line.ask_at_ns = at_ns;
         }
     }
 
     /// Lets `packet`, which came at `now_ns`, wait for `address`.
-    pub(super) fn add(&mut self, address: u32, packet: Packet, now_ns: u64) {
+    pub(super) fn add(&mut self, address: A, packet: Packet, now_ns: u64) {
         // Twice the packets, so that clearing up costs each arrival a constant.
         if self.arrivals.len() > 2 * self.count + 64 {
             let lines = &self.lines;
@@ -82,7 +88,7 @@ impl WaitingRoom {
     }
 
     /// Takes the oldest packet for `address`.
-    pub(super) fn take_oldest_for(&mut self, address: u32) -> Option<Packet> {
+    pub(super) fn take_oldest_for(&mut self, address: A) -> Option<Packet> {
         let line = self.lines.get_mut(&address)?;
         let first = line.packets.pop_front()?;
         if line.packets.is_empty() {
@@ -118,7 +124,7 @@ impl WaitingRoom {
     }
 
     /// Takes all packets for `address`, oldest first.
-    pub(super) fn take_all(&mut self, address: u32) -> impl Iterator<Item = Packet> {
+    pub(super) fn take_all(&mut self, address: A) -> impl Iterator<Item = Packet> {
         let line = self.lines.remove(&address).unwrap_or_default();
         self.count -= line.packets.len();
         line.packets.into_iter().map(|waiting| waiting.packet)
@@ -136,7 +142,7 @@ mod tests {
         #[test]
         fn agrees_with_a_list(acts in proptest::collection::vec((0u8..6, 1u32..5), 0..400)) {
             let mut pool = Pool::new(PoolOptions { frames: 1024, ..PoolOptions::default() }).unwrap();
-            let mut room = WaitingRoom::default();
+            let mut room = WaitingRoom::new();
             let mut list: Vec<(u32, u64, u16)> = Vec::new();
             let tag = |packet: Packet| packet.input_port();
             for (number, (act, address)) in acts.into_iter().enumerate() {

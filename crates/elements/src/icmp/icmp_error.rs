@@ -1,29 +1,32 @@
 //! =c
-//! ICMPError(SRC, TYPE [, CODE, BADADDRS, I<keywords> MTU, PMTU, SET_FIX_ANNO])
+//! ICMPError(SRC, TYPE [, CODE, BADADDRS, I<keywords> MTU, PMTU, SET_FIX_ANNO, RATE, BURST])
 //!
 //! =s icmp
 //! answers packets with ICMP errors
 //!
 //! =d
-//! Makes an ICMP error of TYPE and CODE about each packet, whose IP header must be marked, and emits that in its
-//! place, addressed to the packet's source. It comes from SRC and quotes the packet: its IP header and as much
-//! of the rest as fits MTU.
+//! Makes an ICMP error of TYPE and CODE about each packet, whose IP header must be marked, and emits that in
+//! its place, addressed to the packet's source. It comes from SRC and quotes the packet: its IP header and as
+//! much of the rest as fits MTU.
 //!
-//! TYPE and CODE are numbers or names; CODE is 0 by default. TYPE is one of unreachable [3], sourcequench [4],
-//! redirect [5], timeexceeded [11], parameterproblem [12]. Names of CODE are net [0], host [1], protocol [2],
-//! port [3], needfrag [4], srcroutefail [5], netunknown [6], hostunknown [7], isolated [8], netprohibited [9],
-//! hostprohibited [10], tosnet [11], toshost [12], filterprohibited [13], hostprecedence [14] and
-//! precedencecutoff [15] for unreachable; net, host, tosnet and toshost for redirect; transit [0] and
-//! reassembly [1] for timeexceeded; erroratptr [0], missingopt [1] and length [2] for parameterproblem.
+//! SRC is an address, or several separated by spaces: then the n-th is for packets painted with colour n, and
+//! the first for all others. If the packet was sent to one of them, the error comes from that one.
+//!
+//! TYPE and CODE are numbers or names; CODE is 0 by default. TYPE is one of unreachable [3], sourcequench
+//! [4], redirect [5], timeexceeded [11], parameterproblem [12]. Names of CODE are net [0], host [1], protocol
+//! [2], port [3], needfrag [4], srcroutefail [5], netunknown [6], hostunknown [7], isolated [8],
+//! netprohibited [9], hostprohibited [10], tosnet [11], toshost [12], filterprohibited [13], hostprecedence
+//! [14] and precedencecutoff [15] for unreachable; net, host, tosnet and toshost for redirect; transit [0]
+//! and reassembly [1] for timeexceeded; erroratptr [0], missingopt [1] and length [2] for parameterproblem.
 //!
 //! A parameter problem with code erroratptr points at the byte that the parameter problem annotation names
 //! (IPGWOptions sets it); a redirect names the gateway in the destination annotation; unreachable with code
 //! needfrag tells PMTU.
 //!
-//! No error is sent about an ICMP error, a fragment that is not the first, a link-level broadcast or multicast,
-//! a packet to an IP broadcast or multicast address, or one whose source is not a single host (RFC 1122, 3.2.2;
-//! RFC 1812, 4.3.2.7). Those packets are dropped. Directed broadcast addresses must be given in BADADDRS,
-//! separated by spaces. There is no rate limit; RatedSplitter or Meter make one.
+//! No error is sent about an ICMP error, a fragment that is not the first, a link-level broadcast or
+//! multicast, a packet to an IP broadcast or multicast address, or one whose source is not a single host (RFC
+//! 1122, 3.2.2; RFC 1812, 4.3.2.7). Those packets are dropped. Directed broadcast addresses must be given in
+//! BADADDRS, separated by spaces.
 //!
 //! The destination annotation of an error is its destination, its "fix source" annotation is set, so that
 //! FixIPSrc gives it the address of the interface it leaves by. Connect the output to the route lookup.
@@ -37,14 +40,21 @@
 //! =item SET_FIX_ANNO
 //! whether the "fix source" annotation is set; true by default. USE_FIX_ANNO is the same.
 //!
+//! =item RATE
+//! most errors a second, on all workers together; 0 is no limit. 1000 by default (RFC 1812, 4.3.2.8).
+//!
+//! =item BURST
+//! how many may go at once when there were none for a while; 100 by default.
+//!
 //! =back
 //!
-//! Where the packet came by a source route, the error takes it back. Other than in Click, that goes as RFC 1122,
-//! 3.2.1.8 says: first to the last router of the route, and to the source at its end.
+//! Where the packet came by a source route, the error takes it back. Other than in Click, that goes as RFC
+//! 1122, 3.2.1.8 says: first to the last router of the route, and to the source at its end. The rate limit,
+//! and lists of SRC, are additions too.
 //!
-//! Drop reasons: no IP header, about an ICMP error, about a truncated ICMP message, about a fragment, about an IP
-//! broadcast or multicast, about a link-level broadcast, about a packet from a bad source, redirect for a
-//! source-routed packet, no frame for an ICMP error.
+//! Drop reasons: no IP header, about an ICMP error, about a truncated ICMP message, about a fragment, about
+//! an IP broadcast or multicast, about a link-level broadcast, about a packet from a bad source, redirect for
+//! a source-routed packet, too many ICMP errors, no frame for an ICMP error.
 //!
 //! =h src read/write
 //! The SRC argument.
@@ -54,6 +64,9 @@
 //!
 //! =h pmtu read/write
 //! The PMTU argument.
+//!
+//! =h rate read/write
+//! The RATE argument.
 //!
 //! =e
 //!   dt :: DecIPTTL;
@@ -69,6 +82,8 @@ use packet::wire::ipv4::MAX_HEADER_LEN;
 use packet::wire::ipv4_option::kind as option_kind;
 use packet::{Batch, Packet, PacketType, checksum};
 
+use super::error_rate::{ErrorRate, Limits, TOO_MANY};
+use super::error_source::ErrorSource;
 use super::names;
 use crate::ip::AddressList;
 
@@ -83,7 +98,7 @@ pub(crate) static CLASS: Class = Class {
 
 fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
     let arguments = &mut setup.arguments;
-    let source = arguments.required::<Ipv4Addr>("SRC")?;
+    let source = arguments.required::<ErrorSource<Ipv4Addr>>("SRC")?;
     let kind_name = arguments.required::<String>("TYPE")?;
     let code_name = arguments.optional::<String>("CODE")?;
     let bad = arguments.optional::<AddressList>("BADADDRS")?.unwrap_or_default().0;
@@ -91,6 +106,7 @@ fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
     let path_mtu = arguments.keyword_or("PMTU", 0)?;
     let older = arguments.keyword_or("USE_FIX_ANNO", true)?;
     let fix_source = arguments.keyword_or("SET_FIX_ANNO", older)?;
+    let limits = Limits::read(arguments)?;
     arguments.finish()?;
     let kind = names::type_number(&kind_name).filter(|kind| names::is_error(*kind)).ok_or_else(|| {
         ConfigError::new(format!(
@@ -107,7 +123,8 @@ fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
             ))
         })?,
     };
-    Ok(Box::new(ICMPError { source, kind, code, bad, mtu, path_mtu, fix_source, identification: 1 }))
+    let rate = ErrorRate::new(setup, &limits)?;
+    Ok(Box::new(ICMPError { source, kind, code, bad, mtu, path_mtu, fix_source, rate, identification: 1 }))
 }
 
 /// Length of the longest error: room for two IP headers, the ICMP header and 8 bytes (RFC 792).
@@ -124,13 +141,14 @@ const ICMP_HEADER_LEN: usize = 8;
 const TIME_TO_LIVE: u8 = 200;
 
 struct ICMPError {
-    source: Ipv4Addr,
+    source: ErrorSource<Ipv4Addr>,
     kind: u8,
     code: u8,
     bad: Vec<u32>,
     mtu: usize,
     path_mtu: u16,
     fix_source: bool,
+    rate: ErrorRate,
     identification: u16,
 }
 
@@ -221,8 +239,8 @@ impl ICMPError {
         self.is_unicast(address) && network != 0 && network != 127 && network >> 4 != 0xf
     }
 
-    /// Whether an error may be sent about the packet; else why not. All quotations are from RFC 1812, 4.3.2.7:
-    /// "An ICMP error message MUST NOT be sent as the result of receiving:".
+    /// Whether an error may be sent about the packet; else why not. All quotations are from RFC 1812,
+    /// 4.3.2.7: "An ICMP error message MUST NOT be sent as the result of receiving:".
     fn judge(&self, packet: &Packet, offender: &Offender<'_>) -> Result<(), &'static str> {
         // "Any fragment of a datagram other than the first fragment".
         if offender.header[6] & 0x1f != 0 || offender.header[7] != 0 {
@@ -263,8 +281,8 @@ impl ICMPError {
         if route.is_some() && self.kind == names::REDIRECT {
             return Err("redirect for a source-routed packet");
         }
-        // RFC 1812, 4.3.2.6: the route goes back "unless the ICMP error message is a Parameter Problem about a
-        // source route option".
+        // RFC 1812, 4.3.2.6: the route goes back "unless the ICMP error message is a Parameter Problem about
+        // a source route option".
         if at_pointer && route.as_ref().is_some_and(|place| place.contains(&usize::from(pointer))) {
             route = None;
         }
@@ -274,6 +292,10 @@ impl ICMPError {
         let destination = way_back.as_ref().map_or(source, |way| way.first);
 
         const NO_FRAME: &str = "no frame for an ICMP error";
+        if !self.rate.allows(cx.now_ns()) {
+            return Err(TOO_MANY);
+        }
+        let own = self.source.choose(Ipv4Addr::from_bits(offender.long(16)), packet.annotations().paint());
         let header_len = 20 + options.len();
         let message_at = header_len + ICMP_HEADER_LEN;
         // RFC 1812, 4.3.2.3: "the ICMP datagram SHOULD contain as much of the original datagram as possible
@@ -295,7 +317,7 @@ impl ICMPError {
         self.identification = self.identification.wrapping_add(1);
         header[8] = TIME_TO_LIVE;
         header[9] = IpProtocol::ICMP.0;
-        header[12..16].copy_from_slice(&self.source.octets());
+        header[12..16].copy_from_slice(&own.octets());
         header[16..20].copy_from_slice(&destination.to_be_bytes());
         header[20..].copy_from_slice(options);
         let check = checksum::ipv4_header_compute(header);
@@ -344,31 +366,31 @@ impl Element for ICMPError {
     }
 
     fn handlers(&self) -> &'static [Handler] {
-        const HANDLERS: [Handler; 3] = [
-            Handler::read_write("src", Combine::First),
-            Handler::read_write("mtu", Combine::First),
-            Handler::read_write("pmtu", Combine::First),
-        ];
-        &HANDLERS
+        const {
+            &[
+                Handler::read_write("src", Combine::First),
+                Handler::read_write("mtu", Combine::First),
+                Handler::read_write("pmtu", Combine::First),
+                Handler::read_write("rate", Combine::First),
+            ]
+        }
     }
 
     fn read(&mut self, name: &str, _argument: &str) -> Result<String, String> {
         Ok(match name {
             "src" => self.source.to_string(),
             "mtu" => self.mtu.to_string(),
-            _ => self.path_mtu.to_string(),
+            "pmtu" => self.path_mtu.to_string(),
+            _ => self.rate.get().to_string(),
         })
     }
 
-    fn write(&mut self, _cx: &mut Context, name: &str, value: &str) -> Result<(), String> {
-        fn read<T: FromArgument>(name: &str, text: &str) -> Result<T, String> {
-            T::from_argument(text.trim())
-                .ok_or_else(|| format!("{name}: expected {}, got '{text}'", T::EXPECTED))
-        }
+    fn write(&mut self, cx: &mut Context, name: &str, value: &str) -> Result<(), String> {
         match name {
-            "src" => self.source = read(name, value)?,
-            "mtu" => Mtu(self.mtu) = read(name, value)?,
-            _ => self.path_mtu = read(name, value)?,
+            "src" => self.source = FromArgument::from_value(value)?,
+            "mtu" => Mtu(self.mtu) = FromArgument::from_value(value)?,
+            "pmtu" => self.path_mtu = FromArgument::from_value(value)?,
+            _ => self.rate.set(cx.now_ns(), value)?,
         }
         Ok(())
     }
@@ -527,6 +549,25 @@ mod tests {
         needfrag.push("in", &[&packet]);
         let error = &needfrag.taken("out")[0];
         assert_eq!((&error[12..16], &error[24..28]), (&[9, 9, 9, 9][..], &[0, 0, 5, 0][..]));
+    }
+
+    #[test]
+    fn the_rate_is_limited_and_the_source_chosen() {
+        let mut bench = bench("10.1.0.1 10.2.0.1, unreachable, RATE 10, BURST 3");
+        let packet = ipv4(HOST, FAR, 17, b"12345678");
+        let packets = (0..4).map(|colour| {
+            let mut packet = bench.packet(&packet);
+            packet.annotations_mut().set_paint(colour);
+            packet
+        });
+        let packets = packets.collect();
+        bench.push_packets("in", packets);
+        let sources: Vec<u8> = bench.taken("out").iter().map(|error| error[13]).collect();
+        assert_eq!((sources, bench.drops("e", TOO_MANY)), (vec![1, 1, 2], 1));
+        bench.advance_ns(100_000_000);
+        bench.push("in", &[&packet, &packet]);
+        assert_eq!(bench.taken("out").len(), 1);
+        assert_eq!((bench.read("e.src"), bench.read("e.rate")), ("10.1.0.1 10.2.0.1".into(), "10".into()));
     }
 
     #[test]

@@ -61,7 +61,7 @@ use graph::runs::{IpCheck, Ordinary, Step};
 use graph::{Class, ConfigError, Context, Element, FromArgument, Handler, Setup};
 use packet::{Batch, Packet, PlainHeader, checksum};
 
-use super::addresses::{AddressList, InterfaceList};
+use super::addresses::{AddressList, InterfaceList, OctetSet};
 use super::rejects::Rejects;
 
 pub(crate) static CLASS: Class = Class {
@@ -142,27 +142,17 @@ pub(super) fn make(setup: &mut Setup<'_>, checksum: bool) -> Result<Box<dyn Elem
 
 /// Source addresses that are refused.
 struct Sources {
-    /// Bit `n` is set when a bad address ends in octet `n`. Broadcast addresses end in 255 nearly always and
-    /// hosts' addresses nearly never, so this one test lets the ordinary packet pass; the octet was loaded
-    /// for the checksum anyway.
-    last_octets: [u64; 4],
+    /// The last octets of bad addresses. What ends in none of them needs no closer look; the octet was loaded for the
+    /// checksum anyway.
+    last_octets: OctetSet,
     bad: Box<[u32]>,
     good_destinations: Box<[u32]>,
 }
 
 impl Sources {
     fn new(bad: Vec<u32>, good_destinations: Vec<u32>) -> Self {
-        let mut last_octets = [0; 4];
-        for address in &bad {
-            let octet = *address as u8;
-            last_octets[usize::from(octet >> 6)] |= 1 << (octet & 63);
-        }
+        let last_octets = OctetSet::of(bad.iter().map(|&address| address as u8));
         Self { last_octets, bad: bad.into(), good_destinations: good_destinations.into() }
-    }
-
-    #[inline(always)]
-    fn is_suspect(&self, last_octet: u8) -> bool {
-        self.last_octets[usize::from(last_octet >> 6)] >> (last_octet & 63) & 1 != 0
     }
 
     fn is_bad(&self, source: u32, destination: u32) -> bool {
@@ -194,7 +184,7 @@ impl Rules {
             & (total >= 20)
             & (total <= bytes.len())
             & (!self.checksum | plain.checksum_is_right())
-            & !self.sources.is_suspect(plain.source_last_octet());
+            & !self.sources.last_octets.has(plain.source_last_octet());
         let header_len = if ordinary { 20 } else { self.check_in_order(bytes, header, total)? };
         packet.set_network_and_transport_header(self.offset, header_len);
         packet.truncate(self.offset + total);
@@ -249,7 +239,7 @@ impl Element for CheckIPHeader {
         Ordinary::steps([Step::CheckIp(IpCheck {
             offset: *offset,
             checksum: *checksum,
-            suspect_octets: sources.last_octets,
+            suspect_octets: sources.last_octets.words,
         })])
     }
 

@@ -31,6 +31,9 @@
 //! =h fragments read-only
 //! Fragments made.
 //!
+//! =h mtu read/write
+//! The MTU argument.
+//!
 //! =e
 //!   ... -> fr :: IPFragmenter(1500) -> Queue -> ...
 //!   fr[1] -> ICMPError(18.26.4.24, unreachable, needfrag) -> ...
@@ -38,10 +41,13 @@
 //! =a ICMPError, IPReassembler
 
 use graph::runs::{Ordinary, Step};
-use graph::{Class, Combine, ConfigError, Context, Element, Handler, Setup};
+use graph::{Class, Combine, ConfigError, Context, Element, FromArgument, Handler, Setup};
 use packet::wire::ipv4::MAX_HEADER_LEN;
 use packet::wire::ipv4_option::kind as option_kind;
 use packet::{Batch, Packet, checksum};
+
+/// Click's limit.
+const LEAST_MTU: usize = 8;
 
 pub(crate) static CLASS: Class = Class {
     name: "IPFragmenter",
@@ -57,8 +63,8 @@ fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
     let honor_df = setup.arguments.optional("HONOR_DF")?.unwrap_or(true);
     let verbose = setup.arguments.optional("VERBOSE")?.unwrap_or(false);
     setup.arguments.finish()?;
-    if mtu < 8 {
-        return Err(format!("MTU: expected at least 8, got {mtu}").into());
+    if mtu < LEAST_MTU {
+        return Err(format!("MTU: expected at least {LEAST_MTU}, got {mtu}").into());
     }
     Ok(Box::new(IPFragmenter { mtu, honor_df, verbose, drops: 0, fragments: 0 }))
 }
@@ -260,13 +266,29 @@ impl Element for IPFragmenter {
     }
 
     fn handlers(&self) -> &'static [Handler] {
-        const HANDLERS: [Handler; 2] =
-            [Handler::read("drops", Combine::Sum), Handler::read("fragments", Combine::Sum)];
+        const HANDLERS: [Handler; 3] = [
+            Handler::read("drops", Combine::Sum),
+            Handler::read("fragments", Combine::Sum),
+            Handler::read_write("mtu", Combine::First),
+        ];
         &HANDLERS
     }
 
     fn read(&mut self, name: &str, _argument: &str) -> Result<String, String> {
-        Ok(if name == "drops" { self.drops } else { self.fragments }.to_string())
+        Ok(match name {
+            "drops" => self.drops.to_string(),
+            "fragments" => self.fragments.to_string(),
+            _ => self.mtu.to_string(),
+        })
+    }
+
+    fn write(&mut self, _cx: &mut Context, _name: &str, value: &str) -> Result<(), String> {
+        let mtu = usize::from_value(value)?;
+        if mtu < LEAST_MTU {
+            return Err(format!("expected at least {LEAST_MTU}, got {mtu}"));
+        }
+        self.mtu = mtu;
+        Ok(())
     }
 }
 
@@ -277,6 +299,16 @@ mod tests {
 
     use super::super::samples::{ipv4, refresh, with_options};
     use super::*;
+
+    #[test]
+    fn the_mtu_can_be_changed() {
+        let mut bench = bench("1500");
+        bench.push("in", &[&ipv4([10, 0, 0, 1], [10, 0, 0, 2], 17, &[0; 100])]);
+        bench.write("e.mtu", "68").unwrap();
+        bench.push("in", &[&ipv4([10, 0, 0, 1], [10, 0, 0, 2], 17, &[0; 100])]);
+        assert_eq!(bench.taken("out").len(), 4);
+        assert!(bench.write("e.mtu", "7").unwrap_err().contains("at least 8"));
+    }
 
     fn bench(arguments: &str) -> Bench {
         let config = format!(

@@ -27,7 +27,7 @@ mod store_ip_address;
 mod strip_ip_header;
 mod udp_ip_encap;
 
-pub(crate) use addresses::AddressList;
+pub(crate) use addresses::{AddressList, OctetSet};
 pub(crate) use rejects::Rejects;
 pub(crate) use udp_ip_encap::prepend_header;
 

@@ -1,15 +1,17 @@
-//! The run before a lookup: compare the first bytes, set type and paint, strip the link header, check the IP header.
+//! The run before a lookup: compare the first bytes, set type and paint, strip the link header, check the IP
+//! header.
 //!
-//! All offsets are counted from the start of the data as it arrives; what was stripped by an earlier step is added. No step
-//! changes what a later one tests, so the order among them does not matter.
+//! All offsets are counted from the start of the data as it arrives; what was stripped by an earlier step is
+//! added. No step changes what a later one tests, so the order among them does not matter.
 //!
-//! Packets are changed as soon as they have passed. When an odd one comes, what was stripped from those before it is put
-//! back, and no more: to go the ordinary way they need nothing else, and all else will be set again on that way, to
-//! the same values.
+//! Packets are changed as soon as they have passed. When an odd one comes, what was stripped from those
+//! before it is put back, and no more: to go the ordinary way they need nothing else, and all else will be
+//! set again on that way, to the same values.
 
-use packet::{Annotations, Packet, PacketType, PlainHeader};
+use packet::wire::ipv6;
+use packet::{Annotations, Packet, PacketType, PlainHeader, PlainIpv6Header};
 
-use super::{IpCheck, Step};
+use super::Step;
 
 /// Bytes of the packet that are compared: an Ethernet header and two more.
 const COMPARED: usize = 16;
@@ -20,8 +22,11 @@ const IP_HEADER: usize = 20;
 /// Where the IP header is in an Ethernet frame.
 const IN_FRAME: usize = 14;
 
-/// Version and length of an IPv4 header without options.
-const PLAIN: u8 = 0x45;
+/// Version and length of an IPv4 header without options, and which of these bits count.
+const PLAIN: (u8, u8) = (0xff, 0x45);
+
+/// The same for IPv6, where there is only the version.
+const PLAIN_6: (u8, u8) = (0xf0, 0x60);
 
 /// Merged steps.
 #[derive(Clone, Debug)]
@@ -41,9 +46,15 @@ pub(super) struct Arrival {
 #[derive(Clone, Debug)]
 struct Ip {
     offset: usize,
-    checksum: bool,
+    version: Version,
     /// Whether a source address with this last octet is suspect.
     suspects: Box<[bool; 256]>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Version {
+    V4 { checksum: bool },
+    V6,
 }
 
 impl Default for Arrival {
@@ -68,7 +79,7 @@ impl Arrival {
             Step::SetType(packet_type) => self.set_type = Some(packet_type),
             Step::SetAnnotation { place, value } => {
                 // The check sets the destination; who comes first would matter.
-                let is_destination = place < Annotations::DESTINATION + 4;
+                let is_destination = place < Annotations::DESTINATION + 16;
                 if is_destination || self.set_annotation.is_some_and(|(known, _)| known != place) {
                     return false;
                 }
@@ -79,7 +90,11 @@ impl Arrival {
                 self.least = self.least.max(self.strip);
                 return self.ip.as_ref().is_none_or(|ip| self.strip <= ip.offset);
             }
-            Step::CheckIp(check) => return self.ip.is_none() && self.add_ip(&check),
+            Step::CheckIp(check) => {
+                let version = Version::V4 { checksum: check.checksum };
+                return self.add_ip(check.offset, version, &check.suspect_octets);
+            }
+            Step::CheckIp6(check) => return self.add_ip(check.offset, Version::V6, &check.suspect_octets),
             _ => return false,
         }
         true
@@ -100,33 +115,60 @@ impl Arrival {
         true
     }
 
-    fn add_ip(&mut self, check: &IpCheck) -> bool {
-        let offset = self.strip + check.offset;
-        self.least = self.least.max(offset + IP_HEADER);
-        let suspects = std::array::from_fn(|octet| check.suspect_octets[octet / 64] >> (octet % 64) & 1 != 0);
-        self.ip = Some(Ip { offset, checksum: check.checksum, suspects: Box::new(suspects) });
+    fn add_ip(&mut self, offset: usize, version: Version, suspect_octets: &[u64; 4]) -> bool {
+        if self.ip.is_some() {
+            return false;
+        }
+        let offset = self.strip + offset;
+        let (length, (mask, value)) = match version {
+            Version::V4 { .. } => (IP_HEADER, PLAIN),
+            Version::V6 => (ipv6::HEADER_LEN, PLAIN_6),
+        };
+        self.least = self.least.max(offset + length);
+        let suspects = std::array::from_fn(|octet| suspect_octets[octet / 64] >> (octet % 64) & 1 != 0);
+        self.ip = Some(Ip { offset, version, suspects: Box::new(suspects) });
         // Where the first byte of the header is compared anyway, it is compared with the others.
         let word = (COMPARED - 4).min(offset);
         let shift = 24_u32.checked_sub(8 * (offset - word) as u32);
-        shift.is_none_or(|shift| self.add_match(word, 0xff << shift, u32::from(PLAIN) << shift))
+        shift.is_none_or(|shift| self.add_match(word, u32::from(mask) << shift, u32::from(value) << shift))
     }
 
     /// Does all of it to all packets, or nothing.
     #[inline]
     pub(super) fn apply(&self, packets: &mut [Packet]) -> bool {
-        const IN_FRAME_LENGTH: usize = IN_FRAME + IP_HEADER;
         match &self.ip {
-            Some(ip) if ip.offset == IN_FRAME && self.least == IN_FRAME_LENGTH => {
-                self.apply_to_each(packets, |packet| {
-                    let ordinary = packet.data().first_chunk::<IN_FRAME_LENGTH>();
-                    ordinary.is_some_and(|data| self.compare(data)) && self.handle_ip(ip, IN_FRAME, packet)
-                })
-            }
-            Some(ip) => self.apply_to_each(packets, |packet| {
-                self.compare_any(packet.data()) && self.handle_ip(ip, ip.offset, packet)
-            }),
+            Some(ip) => match ip.version {
+                Version::V4 { checksum } => {
+                    self.apply_to_ip::<{ IN_FRAME + IP_HEADER }>(packets, ip, |packet, offset| {
+                        self.handle_ip(ip, checksum, offset, packet)
+                    })
+                }
+                Version::V6 => {
+                    self.apply_to_ip::<{ IN_FRAME + ipv6::HEADER_LEN }>(packets, ip, |packet, offset| {
+                        self.handle_ipv6(ip, offset, packet)
+                    })
+                }
+            },
             None => self
                 .apply_to_each(packets, |packet| self.compare_any(packet.data()) && packet.strip(self.strip)),
+        }
+    }
+
+    /// Handles packets with an IP header that ends `FRAME` bytes into them if it is in an Ethernet frame.
+    #[inline(always)]
+    fn apply_to_ip<const FRAME: usize>(
+        &self,
+        packets: &mut [Packet],
+        ip: &Ip,
+        handle: impl Fn(&mut Packet, usize) -> bool,
+    ) -> bool {
+        if ip.offset == IN_FRAME && self.least == FRAME {
+            self.apply_to_each(packets, |packet| {
+                let ordinary = packet.data().first_chunk::<FRAME>();
+                ordinary.is_some_and(|data| self.compare(data)) && handle(packet, IN_FRAME)
+            })
+        } else {
+            self.apply_to_each(packets, |packet| self.compare_any(packet.data()) && handle(packet, ip.offset))
         }
     }
 
@@ -168,16 +210,32 @@ impl Arrival {
 
     /// Checks the header at `offset` and marks it; false, and no change, if it is odd.
     #[inline(always)]
-    fn handle_ip(&self, ip: &Ip, offset: usize, packet: &mut Packet) -> bool {
+    fn handle_ip(&self, ip: &Ip, checksum: bool, offset: usize, packet: &mut Packet) -> bool {
         let Some(header) = PlainHeader::at(packet.data(), offset) else { return false };
         let total = header.total_length();
         let ordinary = header.is_plain()
-            && (!ip.checksum || header.checksum_is_right())
+            && (!checksum || header.checksum_is_right())
             && !ip.suspects[usize::from(header.source_last_octet())]
             && total >= IP_HEADER
             && packet.cut_to_network(self.strip, offset, IP_HEADER, offset + total);
         if ordinary {
             packet.annotations_mut().set_destination_ip(header.destination());
+        }
+        ordinary
+    }
+
+    /// The same with an IPv6 header.
+    #[inline(always)]
+    fn handle_ipv6(&self, ip: &Ip, offset: usize, packet: &mut Packet) -> bool {
+        let Some(header) = PlainIpv6Header::at(packet.data(), offset) else { return false };
+        let end = offset + header.total_length();
+        let ordinary = header.is_ipv6()
+            && header.has_plain_addresses()
+            && !header.next_header().is_ipv6_extension()
+            && !ip.suspects[usize::from(header.source() as u8)]
+            && packet.cut_to_network(self.strip, offset, ipv6::HEADER_LEN, end);
+        if ordinary {
+            packet.annotations_mut().set_destination_ip6(header.destination());
         }
         ordinary
     }

@@ -1,16 +1,22 @@
-//! The run behind a lookup: nothing odd in the annotations, no options, not too long, and one off the time to live.
+//! The run behind a lookup: nothing odd in the annotations, no options, not too long, and one off the time to
+//! live or the hop limit.
 //!
-//! Only the last changes anything, and nothing here tests what it changes but itself. As with arrivals, packets are
-//! changed as soon as they have passed, and when an odd one comes it is taken back.
+//! Only the last changes anything, and nothing here tests what it changes but itself. As with arrivals,
+//! packets are changed as soon as they have passed, and when an odd one comes it is taken back.
 
-use packet::{MAX_BATCH, Packet, PacketType, checksum};
+use packet::wire::ipv6;
+use packet::{MAX_BATCH, Packet, PacketType, PlainIpv6Header, checksum};
 
 use super::Step;
 
 /// Bytes of an IPv4 header without options.
 const IP_HEADER: usize = 20;
 
-/// Merged steps of a departure, for the element that finishes it ([`Element::finish`](crate::Element::finish)).
+/// Place of the hop limit in an IPv6 header.
+const HOP_LIMIT: usize = 7;
+
+/// Merged steps of a departure, for the element that finishes it
+/// ([`Element::finish`](crate::Element::finish)).
 #[derive(Clone, Debug)]
 pub struct Departure {
     work: Work,
@@ -27,13 +33,23 @@ struct Work {
     /// An annotation byte, and what must not stand there; no byte is 256.
     annotation: (usize, u16),
     source_stays: bool,
-    /// Which bits of a header's first byte count, and what they are.
+    /// The headers that the steps are about, once one is that cares.
+    version: Option<Version>,
+    /// Which bits of an IPv4 header's first byte count, and what they are.
     first_mask: u8,
     first_value: u8,
-    /// Smallest time to live.
-    least_ttl: u8,
+    /// Whether IPv6 addresses must be such that the packet may leave its link.
+    may_leave_link: bool,
+    /// Smallest time to live or hop limit.
+    least_hops: u8,
     decrements: bool,
     most_bytes: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Version {
+    V4,
+    V6,
 }
 
 impl Default for Departure {
@@ -42,9 +58,11 @@ impl Default for Departure {
             refused_types: 0,
             annotation: (0, 256),
             source_stays: false,
+            version: None,
             first_mask: 0,
             first_value: 0,
-            least_ttl: 0,
+            may_leave_link: false,
+            least_hops: 0,
             decrements: false,
             most_bytes: usize::MAX,
         };
@@ -68,34 +86,36 @@ impl Departure {
         self.apply_and(packets, |_| true, |_| ())
     }
 
-    /// Does all of it to all packets, or nothing, and to each of them `more` besides. Where `more` says no it must not have
-    /// changed anything, and `take_back` undoes what it did to the packets before. It need only undo what keeps them
-    /// from being handled again.
+    /// Does all of it to all packets, or nothing, and to each of them `more` besides. Where `more` says no it
+    /// must not have changed anything, and `take_back` undoes what it did to the packets before. It need only
+    /// undo what keeps them from being handled again.
     #[inline(always)]
     pub fn apply_and(
         &mut self,
         packets: &mut [Packet],
-        mut more: impl FnMut(&mut Packet) -> bool,
+        more: impl FnMut(&mut Packet) -> bool,
         take_back: impl FnMut(&mut Packet),
     ) -> bool {
         let Self { work, before, .. } = self;
-        let mut done = 0;
-        for (packet, before) in packets.iter_mut().zip(before.iter_mut()) {
-            if !work.handle(packet, before) {
-                break;
-            }
-            if !more(packet) {
-                work.take_back(std::slice::from_mut(packet), std::slice::from_ref(before));
-                break;
-            }
-            done += 1;
+        // One loop for each, so that neither pays for the other.
+        match work.version {
+            Some(Version::V6) => work.apply_and(
+                packets,
+                before,
+                |packet, _| work.handle_ipv6(packet),
+                |packet, _| work.take_back_ipv6(packet),
+                more,
+                take_back,
+            ),
+            _ => work.apply_and(
+                packets,
+                before,
+                |packet, before| work.handle(packet, before),
+                |packet, before| work.take_back(packet, before),
+                more,
+                take_back,
+            ),
         }
-        if done == packets.len() {
-            return true;
-        }
-        packets[..done].iter_mut().for_each(take_back);
-        work.take_back(&mut packets[..done], &before[..done]);
-        false
     }
 }
 
@@ -112,33 +132,84 @@ impl Work {
                 self.annotation = (place, u16::from(value));
             }
             Step::SourceStays => self.source_stays = true,
-            Step::NoOptions => (self.first_mask, self.first_value) = (0x0f, 5),
-            Step::DecrementTtl => {
-                if self.decrements {
-                    return false;
-                }
-                (self.decrements, self.least_ttl) = (true, 2);
+            Step::NoOptions => {
+                (self.first_mask, self.first_value) = (0x0f, 5);
+                return self.is_about(Version::V4);
             }
+            Step::MayLeaveLink => {
+                self.may_leave_link = true;
+                return self.is_about(Version::V6);
+            }
+            Step::DecrementTtl => return self.add_decrement(Version::V4),
+            Step::DecrementHopLimit => return self.add_decrement(Version::V6),
             Step::AtMost(bytes) => self.most_bytes = self.most_bytes.min(bytes),
             _ => return false,
         }
         true
     }
 
-    /// Does all of it to one packet; false, and no change, if that is odd. What its header had is left in `before`.
+    fn add_decrement(&mut self, version: Version) -> bool {
+        let is_first = !self.decrements;
+        (self.decrements, self.least_hops) = (true, 2);
+        is_first && self.is_about(version)
+    }
+
+    /// Whether all steps so far can be about headers of this version.
+    fn is_about(&mut self, version: Version) -> bool {
+        *self.version.get_or_insert(version) == version
+    }
+
+    /// Handles all packets, or takes back what was done.
+    #[inline(always)]
+    fn apply_and(
+        &self,
+        packets: &mut [Packet],
+        before: &mut [[u8; 4]; MAX_BATCH],
+        handle: impl Fn(&mut Packet, &mut [u8; 4]) -> bool,
+        undo: impl Fn(&mut Packet, &[u8; 4]),
+        mut more: impl FnMut(&mut Packet) -> bool,
+        take_back: impl FnMut(&mut Packet),
+    ) -> bool {
+        let mut done = 0;
+        for (packet, before) in packets.iter_mut().zip(before.iter_mut()) {
+            if !handle(packet, before) {
+                break;
+            }
+            if !more(packet) {
+                undo(packet, before);
+                break;
+            }
+            done += 1;
+        }
+        if done == packets.len() {
+            return true;
+        }
+        packets[..done].iter_mut().for_each(take_back);
+        packets[..done].iter_mut().zip(&*before).for_each(|(packet, before)| undo(packet, before));
+        false
+    }
+
+    /// Whether what does not depend on the header is ordinary.
+    #[inline(always)]
+    fn is_ordinary(&self, packet: &Packet) -> bool {
+        let annotations = packet.annotations();
+        let (place, value) = self.annotation;
+        (self.refused_types >> packet.packet_type() as u32 & 1 == 0)
+            & (u16::from(annotations.bytes()[place]) != value)
+            & !(self.source_stays & annotations.fix_source())
+            & (packet.len() <= self.most_bytes)
+    }
+
+    /// Does all of it to one packet; false, and no change, if that is odd. What its header had is left in
+    /// `before`.
     #[inline(always)]
     fn handle(&self, packet: &mut Packet, before: &mut [u8; 4]) -> bool {
         if packet.network_offset() != Some(0) {
             return false;
         }
-        let annotations = packet.annotations();
-        let (place, value) = self.annotation;
-        let ordinary = (self.refused_types >> packet.packet_type() as u32 & 1 == 0)
-            & (u16::from(annotations.bytes()[place]) != value)
-            & !(self.source_stays & annotations.fix_source())
-            & (packet.len() <= self.most_bytes);
+        let ordinary = self.is_ordinary(packet);
         let Some(header) = packet.data_mut().first_chunk_mut::<IP_HEADER>() else { return false };
-        if !ordinary | (header[0] & self.first_mask != self.first_value) | (header[8] < self.least_ttl) {
+        if !ordinary | (header[0] & self.first_mask != self.first_value) | (header[8] < self.least_hops) {
             return false;
         }
         if self.decrements
@@ -149,16 +220,38 @@ impl Work {
         true
     }
 
-    /// Puts back what was in the headers of these packets.
+    /// Puts back what was in the header.
     #[cold]
-    fn take_back(&self, packets: &mut [Packet], before: &[[u8; 4]]) {
-        for (packet, before) in packets.iter_mut().zip(before) {
-            if self.decrements
-                && let Some(header) = packet.data_mut().first_chunk_mut::<12>()
-                && let Some(place) = header.last_chunk_mut()
-            {
-                *place = *before;
-            }
+    fn take_back(&self, packet: &mut Packet, before: &[u8; 4]) {
+        if self.decrements
+            && let Some(header) = packet.data_mut().first_chunk_mut::<12>()
+            && let Some(place) = header.last_chunk_mut()
+        {
+            *place = *before;
+        }
+    }
+
+    /// [`handle`](Self::handle) for IPv6.
+    #[inline(always)]
+    fn handle_ipv6(&self, packet: &mut Packet) -> bool {
+        if packet.network_offset() != Some(0) {
+            return false;
+        }
+        let ordinary = self.is_ordinary(packet);
+        let Some(header) = packet.data_mut().first_chunk_mut::<{ ipv6::HEADER_LEN }>() else { return false };
+        let stays = self.may_leave_link && !PlainIpv6Header::new(header).may_leave_link();
+        if !ordinary | stays | (header[HOP_LIMIT] < self.least_hops) {
+            return false;
+        }
+        header[HOP_LIMIT] -= u8::from(self.decrements);
+        true
+    }
+
+    /// [`take_back`](Self::take_back) for IPv6.
+    #[cold]
+    fn take_back_ipv6(&self, packet: &mut Packet) {
+        if let Some(hop_limit) = packet.data_mut().get_mut(HOP_LIMIT) {
+            *hop_limit += u8::from(self.decrements);
         }
     }
 }

@@ -1,26 +1,29 @@
-//! Fused runs: elements in a row that work as one, as long as nothing about the packets is out of the ordinary.
+//! Fused runs: elements in a row that work as one, as long as nothing about the packets is out of the
+//! ordinary.
 //!
-//! Most packets are plain: addressed to us, IPv4 without options, checksum right, time to live left. What an element
-//! does to such an *ordinary* packet fits in a line: "the first six bytes must be these", "strip 14". An element
-//! says so by [`Element::ordinary`](crate::Element::ordinary), as a list of [`Step`]s and the output that the packet takes. Elements
-//! in a row whose steps fit together become a run when a copy of the graph is made, and again when a handler was
-//! written that changed what an element says.
+//! Most packets are plain: addressed to us, IPv4 without options, checksum right, time to live left (or IPv6
+//! without extension headers and hops left). What an element does to such an *ordinary* packet fits in a
+//! line: "the first six bytes must be these", "strip 14". An element says so by
+//! [`Element::ordinary`](crate::Element::ordinary), as a list of [`Step`]s and the output that the packet
+//! takes. Elements in a row whose steps fit together become a run when a copy of the graph is made, and again
+//! when a handler was written that changed what an element says.
 //!
-//! **When it runs.** A batch comes to the first element of a run. If every packet of it is ordinary for all elements of the
-//! run, all is done to it in one pass, and it goes on behind the last element. If a single packet is not, the batch is as it
-//! was, and all of it goes the ordinary way, through the elements themselves. So order, drops, reasons and
-//! what leaves by other outputs are the same with runs and without; `crates/elements/tests/runs.rs` compares them packet by
-//! packet.
+//! **When it runs.** A batch comes to the first element of a run. If every packet of it is ordinary for all
+//! elements of the run, all is done to it in one pass, and it goes on behind the last element. If a single
+//! packet is not, the batch is as it was, and all of it goes the ordinary way, through the elements
+//! themselves. So order, drops, reasons and what leaves by other outputs are the same with runs and without;
+//! `crates/elements/tests/runs` compares them packet by packet.
 //!
-//! Every element of a chain begins a run of its own, with all those behind it: a batch that lost its odd packets on the
-//! way can still go the rest of it at once. A batch that was found odd is looked at again only when it has become smaller.
+//! Every element of a chain begins a run of its own, with all those behind it: a batch that lost its odd
+//! packets on the way can still go the rest of it at once. A batch that was found odd is looked at again only
+//! when it has become smaller.
 //!
-//! **Counters.** A run counts packets and batches once; they are added to those of its elements when these are
-//! read. The elements of a run share its cycles evenly.
+//! **Counters.** A run counts packets and batches once; they are added to those of its elements when these
+//! are read. The elements of a run share its cycles evenly.
 //!
-//! **Two shapes.** Steps do not run one by one: that would cost a jump a step and packet. They are merged into
-//! one of two loops, `arrival` for what happens before a lookup and `departure` for what happens behind it.
-//! A step that fits neither, or that comes in another order, ends the run.
+//! **Two shapes.** Steps do not run one by one: that would cost a jump a step and packet. They are merged
+//! into one of two loops, `arrival` for what happens before a lookup and `departure` for what happens behind
+//! it. A step that fits neither, or that comes in another order, ends the run.
 
 mod arrival;
 mod departure;
@@ -63,6 +66,8 @@ pub enum Step {
     Strip(usize),
     /// An IPv4 header is checked and marked, the data cut to its length, the destination annotation set.
     CheckIp(IpCheck),
+    /// The same with an IPv6 header.
+    CheckIp6(Ip6Check),
     /// The packet is no broadcast or multicast of the link layer.
     NotBroadcast,
     /// A byte of the annotations has another value than this.
@@ -78,7 +83,12 @@ pub enum Step {
     NoOptions,
     /// The time to live is at least 2; it loses one, and the header's checksum is updated.
     DecrementTtl,
-    /// From the network header on there are at most so many bytes.
+    /// The addresses of the IPv6 header allow that it is forwarded
+    /// ([`PlainIpv6Header::may_leave_link`](packet::PlainIpv6Header)).
+    MayLeaveLink,
+    /// The hop limit of the IPv6 header is at least 2; it loses one.
+    DecrementHopLimit,
+    /// The data, which begins with the network header, is at most so many bytes.
     AtMost(usize),
     /// The element does the rest itself, by [`Element::finish`](crate::Element::finish). This ends a run.
     Finish,
@@ -92,6 +102,16 @@ pub struct IpCheck {
     /// Whether the checksum counts.
     pub checksum: bool,
     /// The last octets that the source address must not have: bit `n % 64` of word `n / 64` stands for `n`.
+    pub suspect_octets: [u64; 4],
+}
+
+/// How an IPv6 header is checked: version 6, a payload length that fits, no extension headers, and plain
+/// addresses ([`PlainIpv6Header::has_plain_addresses`](packet::PlainIpv6Header)), in any case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ip6Check {
+    /// Where the header starts, in bytes from the start of the data.
+    pub offset: usize,
+    /// The last octets that the source address must not have, as in [`IpCheck`].
     pub suspect_octets: [u64; 4],
 }
 

@@ -100,9 +100,11 @@ mod merging {
 
     use super::super::arrival::Arrival;
     use super::super::departure::Departure;
-    use super::super::{IpCheck, Step};
+    use super::super::{Ip6Check, IpCheck, Step};
 
     const CHECK: Step = Step::CheckIp(IpCheck { offset: 0, checksum: true, suspect_octets: [0; 4] });
+
+    const CHECK_6: Step = Step::CheckIp6(Ip6Check { offset: 0, suspect_octets: [0; 4] });
 
     fn arrives(steps: &[Step]) -> bool {
         Arrival::default().add(steps)
@@ -134,6 +136,10 @@ mod merging {
         assert!(!arrives(&[CHECK, Step::AtLeast(40)]));
         assert!(!arrives(&[CHECK, Step::Strip(1)]));
         assert!(!arrives(&[CHECK, CHECK]));
+        // Of two versions, or with an annotation that only the longer address covers.
+        assert!(arrives(&[Step::Strip(14), CHECK_6]) && !arrives(&[CHECK_6, CHECK]));
+        assert!(!arrives(&[Step::Strip(12), matches(0, 0xffff_f000, 0x0800_4000), Step::Strip(2), CHECK_6]));
+        assert!(!arrives(&[Step::SetAnnotation { place: 15, value: 1 }, CHECK_6]));
         assert!(!arrives(&[Step::SetAnnotation { place: 3, value: 1 }]));
         // Two bytes of the annotations.
         let paint = |place| Step::SetAnnotation { place, value: 1 };
@@ -148,6 +154,15 @@ mod merging {
         assert!(departs(&[Step::AtMost(1500), Step::Finish]));
         assert!(!departs(&[tee, tee]));
         assert!(!departs(&[Step::DecrementTtl, Step::DecrementTtl]));
+        assert!(departs(&[
+            tee,
+            Step::MayLeaveLink,
+            Step::DecrementHopLimit,
+            Step::AtMost(1500),
+            Step::Finish
+        ]));
+        assert!(!departs(&[Step::DecrementHopLimit, Step::DecrementTtl]));
+        assert!(!departs(&[Step::NoOptions, Step::MayLeaveLink]));
         assert!(!departs(&[Step::Finish, Step::NotBroadcast]));
         assert!(!departs(&[Step::Strip(1)]));
     }

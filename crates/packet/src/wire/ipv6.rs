@@ -127,6 +127,14 @@ impl<T: AsRef<[u8]>> Ipv6<T> {
     pub fn upper_layer(&self) -> Result<UpperLayer, WireError> {
         self.extensions().upper_layer()
     }
+
+    /// Where the upper layer starts, in octets from the start of the packet. Where the extension headers are
+    /// malformed or too many, that is the packet's end: a router forwards it all the same (RFC 8200, section
+    /// 4), and whoever wants to look at the upper layer finds none.
+    #[inline]
+    pub fn upper_layer_offset(&self) -> usize {
+        self.upper_layer().map_or(self.bytes().len(), |upper| upper.offset)
+    }
 }
 
 impl<T: AsRef<[u8]> + AsMut<[u8]>> Ipv6<T> {

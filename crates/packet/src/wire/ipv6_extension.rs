@@ -166,15 +166,7 @@ impl<'a> Iterator for Ipv6ExtensionIter<'a> {
     type Item = Result<Ipv6Extension<'a>, WireError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let is_extension = matches!(
-            self.next_header,
-            IpProtocol::HOP_BY_HOP
-                | IpProtocol::ROUTING
-                | IpProtocol::FRAGMENT
-                | IpProtocol::DESTINATION_OPTIONS
-                | IpProtocol::AH
-        );
-        if self.done || !is_extension {
+        if self.done || !self.next_header.is_ipv6_extension() {
             return None;
         }
         let item = self.parse();

@@ -214,6 +214,16 @@ impl IpProtocol {
     pub const MPLS: Self = Self(137);
     /// SCTP (RFC 9260).
     pub const SCTP: Self = Self(132);
+
+    /// Whether it is an IPv6 extension header that says what follows it: all that RFC 8200, section 4, and
+    /// RFC 4302 define. ESP is none of them, as what follows it is encrypted.
+    #[inline(always)]
+    pub const fn is_ipv6_extension(self) -> bool {
+        matches!(
+            self,
+            Self::HOP_BY_HOP | Self::ROUTING | Self::FRAGMENT | Self::DESTINATION_OPTIONS | Self::AH
+        )
+    }
 }
 
 impl fmt::Display for IpProtocol {

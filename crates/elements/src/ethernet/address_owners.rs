@@ -1,0 +1,114 @@
+//! Which Ethernet address is answered for which IP addresses: the arguments, the table and the handlers of
+//! `ARPResponder` and `IP6NDAdvertiser`.
+
+use std::fmt::Write;
+use std::net::IpAddr;
+
+use graph::arguments::Arguments;
+use graph::{Combine, ConfigError, FromArgument, Handler};
+use ipnet::IpNet;
+use packet::wire::ethernet::MacAddr;
+
+/// A network and who answers for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Entry {
+    pub(super) network: IpNet,
+    pub(super) mac: MacAddr,
+}
+
+/// The handlers of an element with such a table.
+pub(super) const HANDLERS: &[Handler] = &[
+    Handler::read("table", Combine::First),
+    Handler::read("lookup", Combine::First),
+    Handler::write("add"),
+    Handler::write("remove"),
+];
+
+/// The table, for addresses of one family.
+pub(super) struct AddressOwners {
+    /// Longest network first, so that the first one that holds an address is the right one.
+    entries: Vec<Entry>,
+    /// Reads a network of the family.
+    network: fn(&str) -> Option<IpNet>,
+}
+
+impl AddressOwners {
+    /// Reads the arguments, each `NETWORK [NETWORK...] ETH`, where `N` is what a network is.
+    pub(super) fn read<N: FromArgument + Into<IpNet>>(
+        arguments: &mut Arguments,
+    ) -> Result<Self, ConfigError> {
+        let network = |text: &str| N::from_argument(text).map(|network| network.into().trunc());
+        let mut owners = Self { entries: Vec::new(), network };
+        let mut errors = Vec::new();
+        for (index, argument) in arguments.rest().iter().enumerate() {
+            if let Err(error) = owners.add(argument) {
+                errors.push(format!("argument {}: {error}", index + 1));
+            }
+        }
+        arguments.finish()?;
+        if errors.is_empty() { Ok(owners) } else { Err(errors.into()) }
+    }
+
+    /// Who answers for `address`.
+    pub(super) fn find(&self, address: IpAddr) -> Option<Entry> {
+        self.entries.iter().find(|entry| entry.network.contains(&address)).copied()
+    }
+
+    /// Adds `NETWORK [NETWORK...] ETH`, in any order; they take the place of what was there for the same
+    /// networks.
+    fn add(&mut self, argument: &str) -> Result<(), String> {
+        let mut networks = Vec::new();
+        let mut mac = None;
+        for word in argument.split_whitespace() {
+            if let Some(network) = (self.network)(word) {
+                networks.push(network);
+            } else if let Some(address) = MacAddr::from_argument(word) {
+                if mac.replace(address).is_some() {
+                    return Err(format!("expected one Ethernet address, got another one, '{word}'"));
+                }
+            } else {
+                return Err(format!("expected IP/MASK or Ethernet address, got '{word}'"));
+            }
+        }
+        let Some(mac) = mac.filter(|_| !networks.is_empty()) else {
+            let missing = if networks.is_empty() { "IP/MASK" } else { "Ethernet address" };
+            return Err(format!("missing {missing}: expected 'IP/MASK ETH'"));
+        };
+        for network in networks {
+            self.entries.retain(|known| known.network != network);
+            self.entries.push(Entry { network, mac });
+        }
+        self.entries.sort_by_key(|Entry { network, .. }| {
+            (network.max_prefix_len() - network.prefix_len(), network.addr())
+        });
+        Ok(())
+    }
+
+    /// Reads one of [`HANDLERS`].
+    pub(super) fn read_handler(&self, name: &str, argument: &str) -> Result<String, String> {
+        if name == "lookup" {
+            // A network of one address is written as the address.
+            let host = (self.network)(argument).filter(|host| host.prefix_len() == host.max_prefix_len());
+            let host = host.ok_or_else(|| format!("expected IP address, got '{argument}'"))?;
+            return Ok(self.find(host.addr()).map(|entry| entry.mac.to_string()).unwrap_or_default());
+        }
+        let mut text = String::new();
+        for Entry { network, mac } in &self.entries {
+            // Writing into a string does not fail.
+            let _ = writeln!(text, "{network} {mac}");
+        }
+        Ok(text)
+    }
+
+    /// Writes one of [`HANDLERS`].
+    pub(super) fn write_handler(&mut self, name: &str, value: &str) -> Result<(), String> {
+        if name == "add" {
+            return self.add(value);
+        }
+        let network = (self.network)(value.trim())
+            .ok_or_else(|| format!("expected IP address or prefix, got '{}'", value.trim()))?;
+        let before = self.entries.len();
+        self.entries.retain(|entry| entry.network != network);
+        if self.entries.len() == before { Err(format!("{network} not found")) } else { Ok(()) }
+    }
+}

@@ -1,0 +1,335 @@
+//! =c
+//! CheckIP6Header([BADADDRS, OFFSET, I<keywords> BADADDRS, OFFSET, VERBOSE, DETAILS])
+//!
+//! =s ip6
+//! checks IPv6 headers
+//!
+//! =d
+//! Expects an IPv6 header OFFSET bytes into each packet (0 by default). Checks version and payload length,
+//! and that neither address is one that no packet may have: a source that is a group, the unspecified address
+//! (::) or loopback (::1), a destination that is one of the latter two or a group of scope 0 (RFC 4291,
+//! 2.5.2, 2.5.3 and 2.7). What passes leaves by output 0: cut to the IPv6 length (Ethernet padding goes),
+//! with network and transport header set and the destination annotation set to the destination address. What
+//! fails leaves by output 1 if that is connected, and is dropped otherwise.
+//!
+//! The transport header is behind all extension headers, of which up to eight are walked. What they say is
+//! not checked, as it is no matter of routers (RFC 8200, 4); of a packet whose extension headers are
+//! malformed, the transport header is its end.
+//!
+//! Keyword arguments are:
+//!
+//! =item BADADDRS
+//! more source addresses to refuse, separated by spaces.
+//!
+//! =item VERBOSE
+//! whether every refused packet gives a message, not only the first; false by default.
+//!
+//! =item DETAILS
+//! whether there is a C<drop_details> handler; false by default.
+//!
+//! =back
+//!
+//! Other than in Click, :: and ::1 are bad sources without being named. Solicitations of hosts without an
+//! address come from ::, so neighbour discovery is sorted out before this element (see IP6NDAdvertiser).
+//! Jumbograms (RFC 2675) are refused.
+//!
+//! Drop reasons: tiny packet, bad IPv6 version, bad IPv6 length, bad source address, bad destination address.
+//!
+//! =h drops read-only
+//! Packets refused so far.
+//!
+//! =h drop_details read-only
+//! Packets refused, by reason. Only with DETAILS.
+//!
+//! =e
+//!   ... -> Strip(14) -> CheckIP6Header -> ...
+//!
+//! =a CheckIPHeader, MarkIP6Header, CheckIP6Scope, DecIP6HLIM
+
+use std::cell::Cell;
+use std::net::Ipv6Addr;
+
+use graph::runs::{Ip6Check, Ordinary, Step};
+use graph::{Class, ConfigError, Context, Element, Handler, Setup};
+use packet::wire::IpProtocol;
+use packet::wire::ipv6::{HEADER_LEN, Ipv6};
+use packet::{Batch, Packet, PlainIpv6Header};
+
+use super::AddressList6;
+use crate::ip::{OctetSet, Rejects};
+
+pub(crate) static CLASS: Class = Class {
+    name: "CheckIP6Header",
+    ports: "1/1-2",
+    processing: Class::AGNOSTIC_WITH_ERRORS,
+    flow: Class::COMPLETE_FLOW,
+    manual: include_str!("check_ip6_header.rs"),
+    make,
+};
+
+/// What is wrong with a header; the number of the reason in [`REASONS`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Flaw {
+    Tiny,
+    Version,
+    Length,
+    Source,
+    Destination,
+}
+
+const REASONS: [&str; 5] =
+    ["tiny packet", "bad IPv6 version", "bad IPv6 length", "bad source address", "bad destination address"];
+
+fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
+    let name = setup.name();
+    let arguments = &mut setup.arguments;
+    let AddressList6(bad) = arguments.optional("BADADDRS")?.unwrap_or_default();
+    let offset = arguments.optional("OFFSET")?.unwrap_or(0usize);
+    let verbose = arguments.keyword_or("VERBOSE", false)?;
+    let details = arguments.keyword_or("DETAILS", false)?;
+    arguments.finish()?;
+    let bad_octets = OctetSet::of(bad.iter().map(|&address| address as u8));
+    Ok(Box::new(CheckIp6Header {
+        rules: Rules { offset, bad, bad_octets },
+        rejects: Rejects::new(name, "IP6", &REASONS, verbose, details),
+    }))
+}
+
+struct Rules {
+    offset: usize,
+    /// Source addresses that are refused.
+    bad: Vec<u128>,
+    /// Their last octets.
+    bad_octets: OctetSet,
+}
+
+impl Rules {
+    /// Checks one packet and marks what it found. As in CheckIPHeader, all tests of an ordinary header are
+    /// one condition; what fails it is looked at again, in order.
+    #[inline(always)]
+    fn check(&self, packet: &mut Packet) -> Result<(), Flaw> {
+        let Some(header) = PlainIpv6Header::at(packet.data(), self.offset) else { return Err(Flaw::Tiny) };
+        let end = self.offset + header.total_length();
+        let ordinary = header.is_ipv6()
+            & (end <= packet.len())
+            & header.has_plain_addresses()
+            & !header.next_header().is_ipv6_extension()
+            & !self.bad_octets.has(header.source() as u8);
+        let header_len =
+            if ordinary { HEADER_LEN } else { self.check_in_order(&packet.data()[self.offset..], header)? };
+        packet.set_network_and_transport_header(self.offset, header_len);
+        packet.truncate(end);
+        packet.annotations_mut().set_destination_ip6(header.destination());
+        Ok(())
+    }
+
+    /// The checks one by one; the length of all headers if all is well.
+    #[inline(never)]
+    fn check_in_order(&self, bytes: &[u8], header: PlainIpv6Header) -> Result<usize, Flaw> {
+        if !header.is_ipv6() {
+            return Err(Flaw::Version);
+        }
+        let Some(whole) = bytes.get(..header.total_length()) else { return Err(Flaw::Length) };
+        // RFC 8200, 3, and RFC 2675: a payload length of zero with hop-by-hop options is a jumbogram, or
+        // nothing.
+        if whole.len() == HEADER_LEN && header.next_header() == IpProtocol::HOP_BY_HOP {
+            return Err(Flaw::Length);
+        }
+        let source = Ipv6Addr::from_bits(header.source());
+        // RFC 4291, 2.7: "Multicast addresses must not be used as source addresses in IPv6 packets". 2.5.2:
+        // "An IPv6 packet with a source address of unspecified must never be forwarded by an IPv6 router."
+        // 2.5.3: "The loopback address must not be used as the source address in IPv6 packets that are sent
+        // outside of a single node."
+        if source.is_multicast()
+            || source.is_unspecified()
+            || source.is_loopback()
+            || self.bad.contains(&header.source())
+        {
+            return Err(Flaw::Source);
+        }
+        let destination = Ipv6Addr::from_bits(header.destination());
+        // RFC 4291, 2.5.2 and 2.5.3 say the same of destinations. 2.7: packets to a group of scope 0 "must be
+        // silently dropped".
+        let is_scope_zero = destination.segments()[0] & 0xff0f == 0xff00;
+        if destination.is_unspecified() || destination.is_loopback() || is_scope_zero {
+            return Err(Flaw::Destination);
+        }
+        Ok(Ipv6::new_unchecked(whole).upper_layer_offset())
+    }
+}
+
+struct CheckIp6Header {
+    rules: Rules,
+    rejects: Rejects,
+}
+
+impl Element for CheckIp6Header {
+    /// An ordinary packet has no extension headers and addresses that cannot be bad.
+    fn ordinary(&self) -> Option<Ordinary> {
+        let Rules { offset, bad_octets, .. } = &self.rules;
+        Ordinary::steps([Step::CheckIp6(Ip6Check { offset: *offset, suspect_octets: bad_octets.words })])
+    }
+
+    fn process(&mut self, cx: &mut Context, batch: &mut Batch) {
+        let Self { rules, rejects } = self;
+        let flaw = Cell::new(Flaw::Tiny);
+        batch.extract(
+            |packet| match rules.check(packet) {
+                Ok(()) => true,
+                Err(found) => {
+                    flaw.set(found);
+                    false
+                }
+            },
+            |packet| rejects.reject(cx, packet, flaw.get() as usize),
+        );
+    }
+
+    fn handlers(&self) -> &'static [Handler] {
+        self.rejects.handlers()
+    }
+
+    fn read(&mut self, name: &str, _argument: &str) -> Result<String, String> {
+        Ok(self.rejects.read(name))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use graph::testing::{Bench, configure};
+    use packet::wire::ipv6::Ipv6Repr;
+    use proptest::prelude::*;
+
+    use super::super::samples::{FAR, HOST, any_packet, ipv6};
+    use super::*;
+
+    fn bench(text: &str) -> Bench {
+        Bench::element(&crate::registry(), text, 1, 2)
+    }
+
+    #[test]
+    fn a_good_packet_is_marked_and_cut() {
+        let mut bench = bench("CheckIP6Header(OFFSET 2)");
+        let good = [&[0, 0], &ipv6(HOST, FAR, 17, b"payload")[..]].concat();
+        let padded = [&good[..], &[0xaa; 9]].concat();
+        bench.push("in0", &[&padded]);
+        let packets = bench.taken_packets("out0");
+        assert_eq!(packets[0].data(), good);
+        assert_eq!(packets[0].network_offset(), Some(2));
+        assert_eq!(packets[0].transport(), Some(&b"payload"[..]));
+        assert_eq!(packets[0].annotations().destination_ip6(), FAR.to_bits());
+    }
+
+    #[test]
+    fn the_transport_header_is_behind_the_extensions() {
+        let mut bench = bench("CheckIP6Header");
+        let options = [17, 0, 1, 4, 0, 0, 0, 0];
+        let good = ipv6(HOST, FAR, 60, &[&options[..], b"datagram"].concat());
+        let beyond = ipv6(HOST, FAR, 60, &[17, 9, 1, 4]);
+        let endless = ipv6(HOST, FAR, 60, &[60, 0, 1, 4, 0, 0, 0, 0].repeat(12));
+        bench.push("in0", &[&good, &beyond, &endless]);
+        let transports: Vec<_> =
+            bench.taken_packets("out0").iter().map(|packet| packet.transport().unwrap().to_vec()).collect();
+        assert_eq!(transports, [&b"datagram"[..], b"", b""]);
+    }
+
+    /// Headers with one mistake each.
+    fn flawed() -> Vec<(Vec<u8>, &'static str)> {
+        let good = ipv6(HOST, FAR, 17, b"12345678");
+        let change = |at: usize, value: u8| {
+            let mut packet = good.clone();
+            packet[at] = value;
+            packet
+        };
+        let between = |source: &str, destination: &str| {
+            ipv6(source.parse().unwrap(), destination.parse().unwrap(), 17, b"")
+        };
+        vec![
+            (good[..39].to_vec(), "tiny packet"),
+            (Vec::new(), "tiny packet"),
+            (change(0, 0x45), "bad IPv6 version"),
+            (change(5, 9), "bad IPv6 length"),
+            (ipv6(HOST, FAR, 0, b""), "bad IPv6 length"),
+            (between("ff02::1", "2001:db8::1"), "bad source address"),
+            (between("::", "2001:db8::1"), "bad source address"),
+            (between("::1", "2001:db8::1"), "bad source address"),
+            (between("2001:db8::bad", "2001:db8::1"), "bad source address"),
+            (between("2001:db8::1", "::"), "bad destination address"),
+            (between("2001:db8::1", "::1"), "bad destination address"),
+            (between("2001:db8::1", "ff10::1"), "bad destination address"),
+        ]
+    }
+
+    #[test]
+    fn each_flaw_has_its_reason() {
+        for (packet, reason) in flawed() {
+            let text = "CheckIP6Header(2001:db8::bad 2001:db8::2:bad, DETAILS true)";
+            let mut bench = Bench::element(&crate::registry(), text, 1, 1);
+            bench.push("in0", &[&packet]);
+            assert_eq!(bench.taken("out0").len(), 0, "{reason}");
+            assert_eq!(bench.drops("e", reason), 1, "{reason}");
+            assert!(bench.read("e.drop_details").contains(&format!("1\t{reason}\n")));
+            assert_eq!(bench.messages(), [format!("e: IP6 header check failed: {reason}")]);
+        }
+    }
+
+    #[test]
+    fn flawed_packets_leave_by_output_1() {
+        let mut bench = bench("CheckIP6Header(BADADDRS 2001:db8::bad)");
+        let packets: Vec<_> = flawed().into_iter().map(|(packet, _)| packet).collect();
+        bench.push("in0", &packets.iter().map(Vec::as_slice).collect::<Vec<_>>());
+        assert_eq!(bench.taken("out1"), packets);
+        assert_eq!(bench.read("e.drops"), packets.len().to_string());
+    }
+
+    #[test]
+    fn unusual_and_right() {
+        let mut bench = bench("CheckIP6Header(2001:db8::bad)");
+        for (source, destination) in [
+            ("fe80::1", "ff02::1"),
+            ("2001:db8::1:bad", "64:ff9b::192.0.2.1"),
+            ("64:ff9b::192.0.2.1", "ff0e::1"),
+        ] {
+            let packet = ipv6(source.parse().unwrap(), destination.parse().unwrap(), 59, b"");
+            bench.push("in0", &[&packet]);
+            assert_eq!(bench.taken("out0"), [packet], "{source} {destination}");
+        }
+    }
+
+    #[test]
+    fn arguments() {
+        assert!(configure(&CLASS, "\"3ffe::1 ::2\", 14").is_ok());
+        assert!(configure(&CLASS, "BADADDRS 3ffe::1, OFFSET 14, VERBOSE true").is_ok());
+        assert!(configure(&CLASS, "14").is_err());
+    }
+
+    proptest! {
+        /// What passes is what the wire library finds right, and nothing is lost.
+        #[test]
+        fn agrees_with_the_wire_library(packet in any_packet()) {
+            let mut bench = bench("CheckIP6Header");
+            bench.push("in0", &[&packet]);
+            let (passed, refused) = (bench.taken_packets("out0"), bench.taken("out1"));
+            prop_assert_eq!(passed.len() + refused.len(), 1);
+            let view = Ipv6::new_checked(&packet);
+            let repr = view.as_ref().map_err(|error| *error).and_then(Ipv6Repr::parse);
+            match (passed.first(), repr) {
+                (Some(passed), repr) => {
+                    let repr = repr.unwrap();
+                    prop_assert_eq!(passed.data(), &packet[..40 + repr.payload_len]);
+                    let view = Ipv6::new_unchecked(passed.data());
+                    let upper = view.upper_layer().map_or(passed.len(), |upper| upper.offset);
+                    prop_assert_eq!(passed.transport_offset(), Some(upper as isize));
+                }
+                (None, Ok(repr)) => {
+                    let bad = |address: Ipv6Addr| address.is_unspecified() || address.is_loopback();
+                    let jumbo = repr.payload_len == 0 && repr.next_header == IpProtocol::HOP_BY_HOP;
+                    let scope = repr.destination.segments()[0] & 0xff0f == 0xff00;
+                    let is_bad_source = bad(repr.source) || repr.source.is_multicast();
+                    prop_assert!(is_bad_source || bad(repr.destination) || scope || jumbo);
+                }
+                (None, Err(_)) => {}
+            }
+        }
+    }
+}
