@@ -17,7 +17,8 @@ FUZZ_SECONDS ?= 30
 # clang compiles the BPF program of AF_XDP ports.
 BUILD_PACKAGES := build-essential clang
 DEMO_PACKAGES := iproute2 iputils-ping traceroute iperf3 ethtool procps
-TEST_PACKAGES := $(DEMO_PACKAGES) tcpdump
+# FRR and BIRD are routed with; their services stay stopped.
+TEST_PACKAGES := $(DEMO_PACKAGES) tcpdump frr bird2
 # DPDK's tables and dpdk-testpmd are measured beside ours, and the kernel on veth links.
 BENCH_PACKAGES := libdpdk-dev dpdk-dev pkg-config iproute2 ethtool procps
 DPDK_PACKAGES := libdpdk-dev pkg-config
@@ -82,7 +83,7 @@ loom: rust
 fuzz: packages-build rust
 	@rustup toolchain list | grep -q ^nightly || rustup toolchain install nightly --profile minimal
 	@command -v cargo-fuzz >/dev/null || $(CARGO) install --quiet --locked cargo-fuzz
-	@for target in configuration packets routes; do \
+	@for target in configuration packets routes netlink; do \
 	  echo "fuzzing $$target for $(FUZZ_SECONDS) s"; \
 	  $(CARGO) +nightly fuzz run $$target -- -max_total_time=$(FUZZ_SECONDS) -max_len=4096 -verbosity=0 -print_final_stats=1 || exit 1; done
 

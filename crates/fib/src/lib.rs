@@ -27,6 +27,7 @@
 //! | [`NextHops`] | what stands behind the numbers that tables yield: single next hops, groups, backups | `next_hops/` |
 //! | [`publish`] | two copies of a state: workers read one, the control thread changes the other | `publish.rs` |
 //! | [`Fib`] | all of these for a router with VRFs and both families | `fib/` |
+//! | [`policy`] | in which VRFs a packet is looked up | `policy.rs` |
 //! | [`LocalFib`] | a RIB and a table in step, for one thread | `local_fib.rs` |
 //! | [`read`], [`synthesize`] | routes from files; tables of any size and addresses inside them | |
 //!
@@ -75,6 +76,7 @@ mod linear;
 mod local_fib;
 mod memory;
 mod next_hops;
+pub mod policy;
 pub mod publish;
 mod range_tree;
 mod rank;
@@ -92,6 +94,7 @@ pub use fib::{CheckReport, Edit, EditError, Fib, MAIN, Mismatch, State, TableRep
 pub use linear::Linear;
 pub use local_fib::{FibError, LocalFib};
 pub use next_hops::{Adjacency, Member, NextHop, NextHopError, NextHops, Resolver};
+pub use policy::{Decision, Policy, Rules};
 pub use range_tree::{RangeTree, RangeTreeCompiler};
 pub use rank::{Rank, RankCompiler};
 pub use rib::{Change, Rib, RibError};

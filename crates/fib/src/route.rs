@@ -68,6 +68,8 @@ pub enum Source {
     Fpm = 2,
     /// A program or a person, over the router's own interface.
     Api = 3,
+    /// The router itself: a neighbour on a network that it is connected to.
+    Neighbour = 4,
 }
 
 impl Source {
@@ -76,7 +78,8 @@ impl Source {
             0 => Source::Static,
             1 => Source::Netlink,
             2 => Source::Fpm,
-            _ => Source::Api,
+            3 => Source::Api,
+            _ => Source::Neighbour,
         }
     }
 }
@@ -88,6 +91,7 @@ impl fmt::Display for Source {
             Source::Netlink => "netlink",
             Source::Fpm => "fpm",
             Source::Api => "api",
+            Source::Neighbour => "neighbour",
         })
     }
 }
@@ -143,7 +147,7 @@ mod tests {
 
     #[test]
     fn sources_are_their_numbers() {
-        for source in [Source::Static, Source::Netlink, Source::Fpm, Source::Api] {
+        for source in [Source::Static, Source::Netlink, Source::Fpm, Source::Api, Source::Neighbour] {
             assert_eq!(Source::from_number(source as u8), source);
         }
     }

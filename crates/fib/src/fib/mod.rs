@@ -52,6 +52,7 @@ use crate::{Address, Byte24, NextHop, NextHopIndex, NextHops, RangeTree, Resolve
 use ipnet::IpNet;
 use std::collections::BTreeMap;
 use std::hash::Hash;
+use std::mem::ManuallyDrop;
 
 /// The number of the main table, as in Linux (`RT_TABLE_MAIN`). It always exists and has index 0.
 pub const MAIN: u32 = 254;
@@ -237,5 +238,11 @@ impl<P: Copy + Eq + Hash + Send + Sync, T4: Table<u32>> Fib<P, T4> {
     /// Begins a batch of changes.
     pub fn edit(&mut self) -> Edit<'_, P, T4> {
         Edit::new(self)
+    }
+
+    /// Begins or goes on with a batch that the next [`Fib::edit`] publishes: for callers who gather one batch over many
+    /// calls. Until then [`Fib::check`] finds that workers' tables are behind the routes, as they are.
+    pub fn edit_unpublished(&mut self) -> ManuallyDrop<Edit<'_, P, T4>> {
+        ManuallyDrop::new(Edit::new(self))
     }
 }

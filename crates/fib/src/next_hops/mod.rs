@@ -403,6 +403,11 @@ impl<P: Copy + Eq + Hash> NextHops<P> {
         Ok(())
     }
 
+    /// How often a number is [held](NextHops::hold): by routes, as a rule.
+    pub fn holds(&self, index: NextHopIndex) -> u64 {
+        self.known(index).map_or(0, |item| item.routes)
+    }
+
     /// Frees a number. It is no route until it is given to another next hop.
     ///
     /// # Errors

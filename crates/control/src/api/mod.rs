@@ -1,0 +1,43 @@
+//! The control socket: what a running router is asked, and how it answers. `brickway show` is its client;
+//! `socat` and a script will do too.
+//!
+//! ```text
+//! $ echo '{"version":1,"show":"routes","filter":{"protocol":"bgp"}}' | socat - UNIX:/run/brickway.sock
+//! {"version":1,"ok":"routes"}
+//! {"row":{"prefix":"192.0.2.0/24","table":254,"kind":"unicast","protocol":"bgp", ... }}
+//! {"row":{"prefix":"198.51.100.0/24", ... }}
+//! {"end":2}
+//! ```
+//!
+//! A request is a line ([`Request`]); several may follow one another on a connection. The answer is a head, a
+//! line for each row, and an end with their number, so that a list of a million routes takes no memory on
+//! either side, and an answer that was cut off is known as such. Instead of the head, or in the middle of the
+//! rows, there may be `{"version":1,"error":"..."}`, which ends the answer.
+//!
+//! | file | what lives there |
+//! | --- | --- |
+//! | `request` | what can be asked, to and from lines |
+//! | `rows` | what is answered |
+//! | `server` | [`Server`]: threads that listen, and the [`Backend`] that they ask |
+//! | `client` | [`Client`]: asks, and reads the rows as they come |
+
+mod client;
+mod request;
+mod rows;
+mod server;
+#[cfg(test)]
+mod tests;
+
+pub use client::{Answer, Client, ClientError};
+pub use request::{
+    Action, ConfigFilter, DropFilter, Family, HandlerFilter, LOCAL_TABLE, NeighbourFilter, NextHopFilter,
+    NoFilter, PortFilter, Request, RouteFilter, RouteQuery, Show, VERSION,
+};
+pub use rows::{
+    AclRow, CounterRow, DriftRow, DropRow, HandlerRow, LookupRow, MemberRow, NeighbourRow, NextHopRow,
+    PathRow, PortRow, QueueRow, RouteRow, Row, TextRow, WorkerRow,
+};
+pub use server::{Backend, Rows, Server, ServerError, ServerOptions, Unanswered};
+
+/// Where the socket is if nothing else is said.
+pub const DEFAULT_SOCKET: &str = "/run/brickway.sock";

@@ -1,0 +1,338 @@
+//! What can be asked of a running router, and how it stands on the wire.
+//!
+//! A request is one JSON object on one line: the version, and either `show` (with or without a `filter`) or
+//! `do`:
+//!
+//! ```text
+//! {"version":1,"show":"routes","filter":{"protocol":"bgp"}}
+//! {"version":1,"do":"write","handler":"counter.reset","value":""}
+//! ```
+//!
+//! An older or newer program must not be misunderstood, so a version, a command or a field that is not known
+//! is an error, which lists those that are.
+
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+/// The version of the protocol. It grows when the meaning of something changes; what is only added leaves it.
+pub const VERSION: u32 = 1;
+
+/// A request.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(untagged)]
+pub enum Request {
+    /// To show something.
+    Show(Show),
+    /// To do something.
+    Do(Action),
+}
+
+/// What can be shown. Each takes a filter, which selects all rows when it is left out.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "show", content = "filter", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Show {
+    /// The ports: [`PortRow`](super::PortRow).
+    Ports(PortFilter),
+    /// All routes that Linux and the routing daemons told us: [`RouteRow`](super::RouteRow).
+    Routes(RouteFilter),
+    /// What the workers do with packets to an address: [`LookupRow`](super::LookupRow), one.
+    Route(RouteQuery),
+    /// The neighbours on the links: [`NeighbourRow`](super::NeighbourRow).
+    Neighbours(NeighbourFilter),
+    /// The next hops of the forwarding tables: [`NextHopRow`](super::NextHopRow).
+    NextHops(NextHopFilter),
+    /// The worker threads and the slow thread: [`WorkerRow`](super::WorkerRow).
+    Workers(NoFilter),
+    /// The queues of the ports: [`QueueRow`](super::QueueRow).
+    Queues(PortFilter),
+    /// What was dropped and why: [`DropRow`](super::DropRow).
+    Drops(DropFilter),
+    /// The access list with its counts: [`AclRow`](super::AclRow).
+    Acl(NoFilter),
+    /// The settings in force, or the configuration made of them: [`TextRow`](super::TextRow).
+    Config(ConfigFilter),
+    /// Where Linux and the forwarding tables differ: [`DriftRow`](super::DriftRow).
+    Drift(NoFilter),
+    /// How the mirror of Linux's state does: [`CounterRow`](super::CounterRow).
+    Netlink(NoFilter),
+    /// How the connection to FRR's forwarding plane manager does: [`CounterRow`](super::CounterRow).
+    Fpm(NoFilter),
+    /// What Linux has that the fast path cannot do, and leaves to Linux: [`TextRow`](super::TextRow), one
+    /// each.
+    Problems(NoFilter),
+    /// The handlers of the elements, or the value of one: [`HandlerRow`](super::HandlerRow).
+    Handlers(HandlerFilter),
+}
+
+/// What can be done. The answer has [`TextRow`](super::TextRow)s: what was done, for people.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "do", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Action {
+    /// Changes a setting until the router ends or reloads.
+    Set {
+        /// Its name in the settings file, as `workers.balance`.
+        option: String,
+        /// Its value, as in the file, without quotes.
+        value: String,
+    },
+    /// Writes a handler of an element.
+    Write {
+        /// The element and its handler: `ELEMENT.HANDLER`.
+        handler: String,
+        /// What to write.
+        value: String,
+    },
+    /// Reads the settings file again and does what changed.
+    Reload {},
+}
+
+/// No filter: all rows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NoFilter {}
+
+/// Selects ports, or what belongs to them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct PortFilter {
+    /// Of the port of this name.
+    pub port: Option<String>,
+}
+
+/// IPv4 or IPv6.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Family {
+    /// IPv4.
+    Ipv4,
+    /// IPv6.
+    Ipv6,
+}
+
+impl Family {
+    /// The family of an address.
+    pub fn of(address: IpAddr) -> Self {
+        if address.is_ipv4() { Self::Ipv4 } else { Self::Ipv6 }
+    }
+}
+
+/// Selects routes that match all that is given.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct RouteFilter {
+    /// Of this family.
+    pub family: Option<Family>,
+    /// To this prefix, or one inside it.
+    pub within: Option<IpNet>,
+    /// Of this table. Without it all tables but 255, in which Linux keeps its own addresses.
+    pub table: Option<u32>,
+    /// Of this protocol, by its name: `bgp`.
+    pub protocol: Option<String>,
+    /// With a path over this interface.
+    pub interface: Option<String>,
+}
+
+/// Number of Linux's table of its own addresses (`RT_TABLE_LOCAL`).
+pub const LOCAL_TABLE: u32 = 255;
+
+impl RouteFilter {
+    /// Whether a route to `prefix` in `table` may be selected: what a router asks before it makes a row.
+    pub fn may_select(&self, table: u32, prefix: IpNet) -> bool {
+        self.table.map_or(table != LOCAL_TABLE, |wanted| wanted == table)
+            && self.family.is_none_or(|family| family == Family::of(prefix.addr()))
+            && self.within.is_none_or(|within| within.contains(&prefix))
+    }
+}
+
+/// Asks for the route to an address.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RouteQuery {
+    /// The destination.
+    pub address: IpAddr,
+    /// The table, 254 (main) if none is named.
+    #[serde(default)]
+    pub table: Option<u32>,
+}
+
+/// Selects neighbours that match all that is given.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct NeighbourFilter {
+    /// Of this family.
+    pub family: Option<Family>,
+    /// On the link of this interface.
+    pub interface: Option<String>,
+}
+
+/// Selects next hops.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct NextHopFilter {
+    /// The one of this number.
+    pub id: Option<u32>,
+}
+
+/// Selects drops.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct DropFilter {
+    /// Those whose element or reason contains this text.
+    pub containing: Option<String>,
+}
+
+/// Selects which configuration is shown.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ConfigFilter {
+    /// The Click configuration that was made of the settings, instead of the settings (as a settings file).
+    pub click: bool,
+}
+
+/// Selects handlers.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct HandlerFilter {
+    /// `ELEMENT.HANDLER` gives its value, `ELEMENT` lists its handlers. Without it all handlers are listed.
+    pub name: Option<String>,
+}
+
+impl Request {
+    /// The line that asks for this, with its end.
+    pub fn to_line(&self) -> String {
+        #[derive(Serialize)]
+        struct Line<'a> {
+            version: u32,
+            #[serde(flatten)]
+            request: &'a Request,
+        }
+        let line = serde_json::to_string(&Line { version: VERSION, request: self });
+        line.expect("a request has names for keys, and nothing else can fail") + "\n"
+    }
+
+    /// Reads a line, with or without its end.
+    ///
+    /// # Errors
+    /// Says what is wrong with it and what would be right.
+    pub fn parse(line: &[u8]) -> Result<Self, String> {
+        const EXAMPLE: &str = "a request is one line such as {\"version\":1,\"show\":\"ports\"}";
+        let mut object: Map<String, Value> = serde_json::from_slice(line)
+            .map_err(|error| format!("not a JSON object ({error}); {EXAMPLE}"))?;
+        match object.remove("version") {
+            Some(version) if version == VERSION => {}
+            Some(version) => {
+                return Err(format!("version {version} is not spoken here, version {VERSION} is"));
+            }
+            None => return Err(format!("the version is missing; {EXAMPLE}")),
+        }
+        let parsed = if object.contains_key("show") {
+            object.entry("filter").or_insert_with(|| Value::Object(Map::new()));
+            serde_json::from_value(Value::Object(object)).map(Request::Show)
+        } else if object.contains_key("do") {
+            serde_json::from_value(Value::Object(object)).map(Request::Do)
+        } else {
+            return Err(format!("neither 'show' nor 'do' says what is wanted; {EXAMPLE}"));
+        };
+        parsed.map_err(|error| error.to_string().replace('`', "'"))
+    }
+
+    /// What is asked for, as on the wire: `routes`, `reload`.
+    pub fn name(&self) -> String {
+        let (Ok(Value::Object(fields)), key) = (
+            serde_json::to_value(self),
+            match self {
+                Request::Show(_) => "show",
+                Request::Do(_) => "do",
+            },
+        ) else {
+            return String::new();
+        };
+        fields.get(key).and_then(Value::as_str).unwrap_or_default().to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn error(line: &str) -> String {
+        Request::parse(line.as_bytes()).unwrap_err()
+    }
+
+    #[test]
+    fn requests_are_lines() {
+        let filter = RouteFilter {
+            family: Some(Family::Ipv4),
+            within: Some("10.0.0.0/8".parse().unwrap()),
+            ..RouteFilter::default()
+        };
+        let all = [
+            Request::Show(Show::Routes(filter)),
+            Request::Show(Show::Route(RouteQuery {
+                address: "2001:db8::1".parse().unwrap(),
+                table: Some(7),
+            })),
+            Request::Show(Show::Workers(NoFilter {})),
+            Request::Do(Action::Write { handler: "rt.add".into(), value: "a \"b\"\nc".into() }),
+            Request::Do(Action::Reload {}),
+        ];
+        for request in all {
+            let line = request.to_line();
+            assert!(line.ends_with('\n') && line.matches('\n').count() == 1, "{line}");
+            assert_eq!(Request::parse(line.as_bytes()), Ok(request));
+        }
+        let short = Request::parse(br#"{"version":1,"show":"routes"}"#).unwrap();
+        assert_eq!(short, Request::Show(Show::Routes(RouteFilter::default())));
+        assert_eq!(
+            (short.name().as_str(), Request::Do(Action::Reload {}).name().as_str()),
+            ("routes", "reload")
+        );
+    }
+
+    #[test]
+    fn mistakes_are_told_with_what_would_be_right() {
+        assert!(error("show ports").starts_with("not a JSON object"), "{}", error("show ports"));
+        assert!(error("[1]").contains(r#"such as {"version":1,"show":"ports"}"#));
+        assert!(error(r#"{"show":"ports"}"#).starts_with("the version is missing"));
+        assert_eq!(error(r#"{"version":2,"show":"x"}"#), "version 2 is not spoken here, version 1 is");
+        assert!(error(r#"{"version":1}"#).starts_with("neither 'show' nor 'do'"));
+        for (line, parts) in [
+            (r#"{"version":1,"show":"rotes"}"#, ["unknown variant 'rotes'", "'routes'"]),
+            (r#"{"version":1,"do":"halt"}"#, ["unknown variant 'halt'", "'reload'"]),
+            (r#"{"version":1,"do":"set","option":"a"}"#, ["missing field", "'value'"]),
+            (r#"{"version":1,"do":"reload","now":true}"#, ["unknown field 'now'", "there are no fields"]),
+            (
+                r#"{"version":1,"show":"routes","filters":{}}"#,
+                ["\"filters\"", "expected \"show\" or \"filter\""],
+            ),
+            (r#"{"version":1,"show":"routes","filter":{"proto":"bgp"}}"#, ["'proto'", "'protocol'"]),
+            (r#"{"version":1,"show":"route","filter":{}}"#, ["missing field", "'address'"]),
+            (r#"{"version":1,"show":"route","filter":{"address":"x"}}"#, ["invalid IP address", "syntax"]),
+        ] {
+            for part in parts {
+                assert!(error(line).contains(part), "no {part} in {}", error(line));
+            }
+        }
+    }
+
+    #[test]
+    fn the_table_of_own_addresses_is_shown_when_asked_for() {
+        let (v4, v6): (IpNet, IpNet) = ("10.1.0.0/16".parse().unwrap(), "::/0".parse().unwrap());
+        let all = RouteFilter::default();
+        assert!(all.may_select(254, v4) && all.may_select(7, v6) && !all.may_select(255, v4));
+        assert!(RouteFilter { table: Some(255), ..RouteFilter::default() }.may_select(255, v4));
+        let within = RouteFilter { within: Some("10.0.0.0/8".parse().unwrap()), ..RouteFilter::default() };
+        assert!(within.may_select(254, v4) && !within.may_select(254, v6));
+    }
+
+    proptest! {
+        #[test]
+        fn no_line_makes_it_panic(line in prop::collection::vec(any::<u8>(), 0..200)) {
+            let _ = Request::parse(&line);
+        }
+    }
+}

@@ -1,0 +1,327 @@
+//! What a router answers: one row a line. Fields may be added; a client leaves those that it does not know.
+//!
+//! Names of kinds, states and protocols are those that `ip` prints. Counts are since the start of the router.
+
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+use serde::{Deserialize, Serialize};
+
+use super::request::{
+    DropFilter, Family, NeighbourFilter, NextHopFilter, PortFilter, Request, RouteFilter, Show,
+};
+
+/// A port.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct PortRow {
+    /// Its name in the settings: that of Linux's interface.
+    pub name: String,
+    /// What carries its packets, as the port's spec says: `af_xdp:eth1?steer=transit`.
+    pub spec: String,
+    /// Number of the interface that Linux has for it; 0 if there is none now.
+    pub index: u32,
+    /// Its Ethernet address, `02:00:00:00:00:01`.
+    pub mac: String,
+    /// Largest packet, in bytes, without the Ethernet header.
+    pub mtu: u32,
+    /// Whether the administrator has it up.
+    pub is_up: bool,
+    /// Whether its cable is in.
+    pub has_carrier: bool,
+    /// Linux's addresses on it, with the lengths of their prefixes.
+    pub addresses: Vec<IpNet>,
+    /// Packets that workers received from it.
+    pub rx_packets: u64,
+    /// Packets that were lost on receiving.
+    pub rx_dropped: u64,
+    /// Packets that were sent by it.
+    pub tx_packets: u64,
+    /// Packets that could not be sent.
+    pub tx_dropped: u64,
+}
+
+/// One way to a destination.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PathRow {
+    /// The router that packets are handed to; none on a link itself.
+    pub gateway: Option<IpAddr>,
+    /// The interface, empty if none is named.
+    pub interface: String,
+    /// Its share among the paths.
+    pub weight: u16,
+    /// Whether it can be used: link up, neighbour not failed.
+    pub is_usable: bool,
+}
+
+/// A route.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RouteRow {
+    /// The destinations.
+    pub prefix: IpNet,
+    /// The table, 254 is main.
+    pub table: u32,
+    /// What happens to packets: `unicast`, `local`, `broadcast`, `blackhole`, `unreachable`, `prohibit`,
+    /// `throw`, ...
+    pub kind: String,
+    /// Who made it: `kernel`, `static`, `bgp`, `ospf`, ...; a number if it has no name.
+    pub protocol: String,
+    /// Who told us: `netlink` or `fpm`.
+    pub source: String,
+    /// Its priority: the lowest is in force.
+    pub metric: u32,
+    /// The next-hop object (`ip nexthop`) whose paths these are.
+    pub object: Option<u32>,
+    /// Where packets go; empty when the kind says it all.
+    pub paths: Vec<PathRow>,
+    /// Whether it is the one in force of all routes to its prefix.
+    pub is_in_force: bool,
+    /// Whether workers forward (or drop) by it; if not, its packets go to Linux.
+    pub is_fast: bool,
+}
+
+/// What the workers do with packets to an address.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LookupRow {
+    /// The address asked for.
+    pub address: IpAddr,
+    /// The table.
+    pub table: u32,
+    /// The route with the longest prefix; none if there is no route.
+    pub route: Option<RouteRow>,
+    /// What the workers do, in words: `via 192.0.2.1 dev eth1`, `punt`, `no route`.
+    pub decision: String,
+}
+
+/// A neighbour.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NeighbourRow {
+    /// Its address.
+    pub address: IpAddr,
+    /// The interface.
+    pub interface: String,
+    /// Its Ethernet address, where known.
+    pub mac: Option<String>,
+    /// What Linux knows of it: `reachable`, `stale`, `delay`, `probe`, `failed`, `incomplete`, `permanent`,
+    /// `noarp`.
+    pub state: String,
+}
+
+/// A next hop of the forwarding tables.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct NextHopRow {
+    /// Its number in the forwarding tables.
+    pub id: u32,
+    /// What packets meet: `forward`, `punt`, `blackhole`, `unreachable`, `prohibit`, `local`, `broadcast`,
+    /// `group`.
+    pub kind: String,
+    /// The neighbour.
+    pub gateway: Option<IpAddr>,
+    /// The interface, empty if none.
+    pub interface: String,
+    /// The neighbour's Ethernet address, once it is known.
+    pub mac: Option<String>,
+    /// Of a group: its members.
+    pub members: Vec<MemberRow>,
+    /// Routes and groups that use it.
+    pub users: u64,
+}
+
+/// A member of a group of next hops.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct MemberRow {
+    /// Number of the next hop.
+    pub id: u32,
+    /// Its weight.
+    pub weight: u16,
+    /// The share of flows that it has now, 0 to 1.
+    pub share: f64,
+}
+
+/// A thread that works on packets.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct WorkerRow {
+    /// Its number; the slow thread's is the number of workers.
+    pub worker: usize,
+    /// Whether it is the slow thread.
+    pub is_slow: bool,
+    /// Share of its time that it worked since the start, 0 to 1.
+    pub busy: f64,
+    /// Packets that it received.
+    pub packets: u64,
+    /// Cycles that it took for each.
+    pub cycles_per_packet: f64,
+    /// Its receive queues, as `eth1 0`.
+    pub queues: Vec<String>,
+}
+
+/// A receive queue of a port.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct QueueRow {
+    /// The port.
+    pub port: String,
+    /// Its number on the port.
+    pub queue: usize,
+    /// The worker that polls it.
+    pub worker: usize,
+    /// Packets received.
+    pub packets: u64,
+    /// The workers that process its packets, when not the one that polls it alone.
+    pub shared_with: Vec<usize>,
+}
+
+/// Packets that an element dropped for a reason.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DropRow {
+    /// The element.
+    pub element: String,
+    /// Its class.
+    pub class: String,
+    /// The reason, in words.
+    pub reason: String,
+    /// Packets.
+    pub packets: u64,
+}
+
+/// A rule of the access list.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AclRow {
+    /// Its place, from 1; 0 is what happens to packets that no rule decides.
+    pub number: u32,
+    /// The rule as it is written.
+    pub rule: String,
+    /// Packets that it decided.
+    pub packets: u64,
+}
+
+/// A piece of text for people, of one line or several.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TextRow {
+    /// The text, without an end of line at its end.
+    pub text: String,
+}
+
+/// How Linux and the forwarding tables agree.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum DriftRow {
+    /// A table that was compared.
+    Table {
+        /// Who told us of its routes: `netlink` or `fpm`.
+        source: String,
+        /// The table.
+        table: u32,
+        /// IPv4 or IPv6.
+        family: Family,
+        /// Routes that the source has now.
+        theirs: u64,
+        /// Routes that we have.
+        ours: u64,
+        /// Routes that differ, are missing, or are too many.
+        differences: u64,
+    },
+    /// Something that differs. Backends may leave some out when there are very many.
+    Difference {
+        /// The table.
+        table: u32,
+        /// What it is about.
+        prefix: IpNet,
+        /// What the source has now, in words; none if it has nothing.
+        theirs: Option<String>,
+        /// What we have, in words; none if we have nothing.
+        ours: Option<String>,
+    },
+}
+
+/// A count, or a state that has a number.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CounterRow {
+    /// Its name, in a few lower-case words.
+    pub name: String,
+    /// The count.
+    pub value: u64,
+    /// What there is to say beside it; usually empty.
+    pub note: String,
+}
+
+/// A handler of an element.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HandlerRow {
+    /// `ELEMENT.HANDLER`.
+    pub name: String,
+    /// Its value, if it was asked for.
+    pub value: Option<String>,
+}
+
+/// A row of any kind, as a router sends it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(untagged)]
+#[allow(missing_docs, reason = "each is the row of that name")]
+pub enum Row {
+    Port(PortRow),
+    Route(RouteRow),
+    Lookup(LookupRow),
+    Neighbour(NeighbourRow),
+    NextHop(NextHopRow),
+    Worker(WorkerRow),
+    Queue(QueueRow),
+    Drop(DropRow),
+    Acl(AclRow),
+    Text(TextRow),
+    Drift(DriftRow),
+    Counter(CounterRow),
+    Handler(HandlerRow),
+}
+
+macro_rules! row_from {
+    ($($variant:ident $row:ident,)*) => {
+        $(impl From<$row> for Row {
+            fn from(row: $row) -> Self {
+                Self::$variant(row)
+            }
+        })*
+    };
+}
+
+row_from! {
+    Port PortRow, Route RouteRow, Lookup LookupRow, Neighbour NeighbourRow, NextHop NextHopRow, Worker WorkerRow,
+    Queue QueueRow, Drop DropRow, Acl AclRow, Text TextRow, Drift DriftRow, Counter CounterRow, Handler HandlerRow,
+}
+
+impl Request {
+    /// Whether the filter selects the row. The server asks it for every row, so a backend may send all it
+    /// has.
+    pub fn selects(&self, row: &Row) -> bool {
+        match (self, row) {
+            (Request::Show(Show::Ports(PortFilter { port: Some(port) })), Row::Port(row)) => {
+                row.name == *port
+            }
+            (Request::Show(Show::Queues(PortFilter { port: Some(port) })), Row::Queue(row)) => {
+                row.port == *port
+            }
+            (Request::Show(Show::Routes(filter)), Row::Route(row)) => filter.selects(row),
+            (Request::Show(Show::Neighbours(filter)), Row::Neighbour(row)) => filter.selects(row),
+            (Request::Show(Show::NextHops(NextHopFilter { id: Some(id) })), Row::NextHop(row)) => {
+                row.id == *id
+            }
+            (Request::Show(Show::Drops(DropFilter { containing: Some(text) })), Row::Drop(row)) => {
+                row.element.contains(text) || row.reason.contains(text)
+            }
+            _ => true,
+        }
+    }
+}
+
+impl RouteFilter {
+    fn selects(&self, row: &RouteRow) -> bool {
+        self.may_select(row.table, row.prefix)
+            && self.protocol.as_ref().is_none_or(|protocol| row.protocol == *protocol)
+            && self.interface.as_ref().is_none_or(|name| row.paths.iter().any(|path| path.interface == *name))
+    }
+}
+
+impl NeighbourFilter {
+    fn selects(&self, row: &NeighbourRow) -> bool {
+        self.family.is_none_or(|family| family == Family::of(row.address))
+            && self.interface.as_ref().is_none_or(|name| row.interface == *name)
+    }
+}

@@ -1,0 +1,474 @@
+//! The server of the control socket: a thread that accepts, and one for each of a few connections.
+//!
+//! Nothing that a client does reaches the packets or takes memory without bound: connections are few, a line
+//! has a longest length and a time in which it has to be complete, and a client that does not read its answer
+//! is cut off.
+//!
+//! # The file
+//!
+//! A router that was killed leaves its socket's file. Nobody accepts there any more, so connecting is
+//! refused, and the file is replaced. If somebody does accept, another router is running. Access is by the
+//! file's mode, 0660, which is set before the socket listens, so that there is no moment in which others can
+//! connect.
+
+use std::io::{self, BufRead, BufReader, BufWriter, Write};
+use std::os::fd::AsFd;
+use std::os::unix::fs::FileTypeExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags};
+use rustix::fs::Mode;
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use rustix::process::Gid;
+use serde::Serialize;
+
+use super::request::{Request, VERSION};
+use super::rows::Row;
+
+/// Connections at a time. Clients come, ask and go.
+const CONNECTIONS: usize = 8;
+/// Longest request, in bytes; the longest are values for handlers.
+const LONGEST_LINE: usize = 1 << 20;
+/// Bytes of rows that are sent at once.
+const BUFFER: usize = 16 << 10;
+
+/// Where to listen, and for whom.
+#[derive(Clone, Debug)]
+pub struct ServerOptions {
+    /// The socket's path.
+    pub path: PathBuf,
+    /// The group that may use it, by name or number; without one that of the process.
+    pub group: Option<String>,
+    /// The time in which a request has to come, counted from the connection or the last answer.
+    pub patience: Duration,
+    /// The time in which a client has to take what was sent.
+    pub send_timeout: Duration,
+}
+
+impl ServerOptions {
+    /// The usual times at this path.
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        let (patience, send_timeout) = (Duration::from_secs(30), Duration::from_secs(10));
+        Self { path: path.into(), group: None, patience, send_timeout }
+    }
+}
+
+/// Why there is no server.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ServerError {
+    /// Somebody answers there.
+    #[error(
+        "a router is running: it answers at '{}' ({process}); stop it, or give this one another socket",
+        path.display()
+    )]
+    Running {
+        /// The socket.
+        path: PathBuf,
+        /// `process NUMBER`.
+        process: String,
+    },
+    /// There is a file that is no socket.
+    #[error("'{}' is no socket; remove it, or give the router another path for its socket", .0.display())]
+    NoSocket(PathBuf),
+    /// No such group.
+    #[error("there is no group '{0}' in /etc/group; its number will do too")]
+    NoGroup(String),
+    /// The system refused.
+    #[error("the control socket '{}' cannot be made: {action}: {error}", path.display())]
+    System {
+        /// The socket.
+        path: PathBuf,
+        /// What was tried.
+        action: &'static str,
+        /// What it said.
+        error: io::Error,
+    },
+}
+
+/// Why a request has no answer, or only part of one.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Unanswered {
+    /// The client is gone, or takes nothing.
+    ClientGone,
+    /// The reason, which the client is told: what is wrong, and what would be right.
+    Refused(String),
+}
+
+impl From<String> for Unanswered {
+    fn from(reason: String) -> Self {
+        Self::Refused(reason)
+    }
+}
+
+impl From<&str> for Unanswered {
+    fn from(reason: &str) -> Self {
+        Self::Refused(reason.to_owned())
+    }
+}
+
+/// What the server asks: the router.
+pub trait Backend: Send + Sync + 'static {
+    /// Answers a request with rows of the kind that [`Show`](super::Show) and [`Action`](super::Action) name.
+    /// The filter need not be applied, but whoever has many rows saves work by doing so.
+    ///
+    /// It is called by a thread of the server, several at a time. [`Rows::send`] may take seconds when the
+    /// client is slow, so no lock may be held, and no thread kept waiting, across it: collect some hundred
+    /// rows, let go, send them, and go on behind the last one.
+    ///
+    /// # Errors
+    /// The request cannot be answered; the reason is sent to the client. Errors of [`Rows::send`] are handed
+    /// on by `?`.
+    fn answer(&self, request: &Request, rows: &mut Rows<'_>) -> Result<(), Unanswered>;
+}
+
+/// Where a backend puts its rows.
+pub struct Rows<'a> {
+    request: &'a Request,
+    to: &'a mut dyn Write,
+    count: u64,
+    is_begun: bool,
+}
+
+impl<'a> Rows<'a> {
+    /// Rows in answer to `request`, written to `to`.
+    pub fn new(request: &'a Request, to: &'a mut dyn Write) -> Self {
+        Self { request, to, count: 0, is_begun: false }
+    }
+
+    /// Sends a row if the request's filter selects it.
+    ///
+    /// # Errors
+    /// [`Unanswered::ClientGone`]: nobody wants more.
+    pub fn send(&mut self, row: impl Into<Row>) -> Result<(), Unanswered> {
+        let row = row.into();
+        if !self.request.selects(&row) {
+            return Ok(());
+        }
+        self.begin()?;
+        self.count += 1;
+        write_line(self.to, &Line::Row(row)).map_err(|_| Unanswered::ClientGone)
+    }
+
+    fn begin(&mut self) -> Result<(), Unanswered> {
+        if std::mem::replace(&mut self.is_begun, true) {
+            return Ok(());
+        }
+        let head = Head { version: VERSION, line: Line::Ok(self.request.name()) };
+        write_line(self.to, &head).map_err(|_| Unanswered::ClientGone)
+    }
+
+    fn end(mut self) -> Result<(), Unanswered> {
+        self.begin()?;
+        write_line(self.to, &Line::End(self.count)).map_err(|_| Unanswered::ClientGone)
+    }
+}
+
+/// A line of an answer.
+#[derive(Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Line {
+    Ok(String),
+    Error(String),
+    Row(Row),
+    End(u64),
+}
+
+/// The first line, or an error, says in which version it is spoken.
+#[derive(Serialize)]
+struct Head {
+    version: u32,
+    #[serde(flatten)]
+    line: Line,
+}
+
+fn write_line(to: &mut dyn Write, line: &impl Serialize) -> io::Result<()> {
+    serde_json::to_writer(&mut *to, line)?;
+    to.write_all(b"\n")
+}
+
+/// Answers a line: what the server does with each.
+fn answer(line: &[u8], backend: &dyn Backend, to: &mut dyn Write) -> Result<(), Unanswered> {
+    let result = Request::parse(line).map_err(Unanswered::Refused).and_then(|request| {
+        let mut rows = Rows::new(&request, to);
+        backend.answer(&request, &mut rows)?;
+        rows.end()
+    });
+    match result {
+        Err(Unanswered::Refused(reason)) => refuse(to, &reason).map_err(|_| Unanswered::ClientGone),
+        other => other,
+    }
+}
+
+fn refuse(to: &mut dyn Write, reason: &str) -> io::Result<()> {
+    write_line(to, &Head { version: VERSION, line: Line::Error(reason.to_owned()) })?;
+    to.flush()
+}
+
+/// The control socket of a running router. Dropping it removes the file; nobody can ask any more. Threads
+/// that are in the middle of an answer end with it, on their own.
+#[derive(Debug)]
+pub struct Server {
+    path: PathBuf,
+    stop: Arc<AtomicBool>,
+    /// Closing it wakes the thread that accepts.
+    waker: Option<UnixStream>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Server {
+    /// Listens and answers.
+    ///
+    /// # Errors
+    /// [`ServerError`]; another router may be running.
+    pub fn start(options: &ServerOptions, backend: Arc<dyn Backend>) -> Result<Self, ServerError> {
+        let failed = |action| {
+            let path = options.path.clone();
+            move |error: io::Error| ServerError::System { path, action, error }
+        };
+        let listener = listen(options)?;
+        let (waker, woken) = UnixStream::pair().map_err(failed("making a waker"))?;
+        let stop = Arc::new(AtomicBool::new(false));
+        let acceptor = Acceptor {
+            backend,
+            patience: options.patience,
+            send_timeout: options.send_timeout,
+            stop: stop.clone(),
+            busy: Arc::default(),
+        };
+        let thread = std::thread::Builder::new()
+            .name("control-socket".to_owned())
+            .spawn(move || acceptor.accept(&listener, &woken))
+            .map_err(failed("starting a thread"))?;
+        Ok(Self { path: options.path.clone(), stop, waker: Some(waker), thread: Some(thread) })
+    }
+
+    /// The socket's path.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::SeqCst);
+        drop(self.waker.take());
+        if let Some(thread) = self.thread.take() {
+            // A panic of that thread was printed when it happened.
+            let _ = thread.join();
+        }
+        // It may have been removed by hand.
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+/// Makes the socket, in the place of a stale one.
+fn listen(options: &ServerOptions) -> Result<UnixListener, ServerError> {
+    let path = &options.path;
+    let failed = |action: &'static str| {
+        move |error: Errno| ServerError::System { path: path.clone(), action, error: error.into() }
+    };
+    let group = options.group.as_deref().map(group_number).transpose()?;
+    let address = SocketAddrUnix::new(path.as_path()).map_err(failed("reading its path"))?;
+    let socket =
+        rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
+            .map_err(failed("opening a socket"))?;
+    match rustix::net::bind(&socket, &address) {
+        Err(Errno::ADDRINUSE) => {
+            remove_stale(path)?;
+            rustix::net::bind(&socket, &address)
+        }
+        other => other,
+    }
+    .map_err(failed("binding it"))?;
+    rustix::fs::chmod(path.as_path(), Mode::from_raw_mode(0o660)).map_err(failed("setting its mode"))?;
+    if let Some(group) = group {
+        rustix::fs::chown(path.as_path(), None, Some(group)).map_err(failed("setting its group"))?;
+    }
+    rustix::net::listen(&socket, 16).map_err(failed("listening"))?;
+    Ok(UnixListener::from(socket))
+}
+
+/// Removes the socket of a router that is no more.
+fn remove_stale(path: &Path) -> Result<(), ServerError> {
+    let system =
+        |action| move |error: io::Error| ServerError::System { path: path.to_owned(), action, error };
+    let kind = std::fs::symlink_metadata(path).map_err(system("looking at what is there"))?.file_type();
+    if !kind.is_socket() {
+        return Err(ServerError::NoSocket(path.to_owned()));
+    }
+    match UnixStream::connect(path) {
+        Ok(stream) => {
+            let peer = rustix::net::sockopt::socket_peercred(&stream);
+            let process = match peer {
+                Ok(peer) => format!("process {}", peer.pid.as_raw_nonzero()),
+                Err(_) => "an unknown process".to_owned(),
+            };
+            Err(ServerError::Running { path: path.to_owned(), process })
+        }
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+            std::fs::remove_file(path).map_err(system("removing a stale one"))
+        }
+        Err(error) => Err(system("asking who answers there")(error)),
+    }
+}
+
+/// The number of a group of /etc/group.
+fn group_number(group: &str) -> Result<Gid, ServerError> {
+    let groups = std::fs::read_to_string("/etc/group").unwrap_or_default();
+    // name:password:number:members, group(5)
+    let named = groups.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        (fields.next() == Some(group)).then(|| fields.nth(1)).flatten()
+    });
+    let number = named.unwrap_or(group).parse().ok();
+    number.map(Gid::from_raw).ok_or_else(|| ServerError::NoGroup(group.to_owned()))
+}
+
+/// What the accepting thread has.
+#[derive(Clone)]
+struct Acceptor {
+    backend: Arc<dyn Backend>,
+    patience: Duration,
+    send_timeout: Duration,
+    stop: Arc<AtomicBool>,
+    /// Connections there are.
+    busy: Arc<AtomicUsize>,
+}
+
+impl Acceptor {
+    fn accept(&self, listener: &UnixListener, woken: &UnixStream) {
+        loop {
+            let mut ready = [
+                PollFd::from_borrowed_fd(listener.as_fd(), PollFlags::IN),
+                PollFd::from_borrowed_fd(woken.as_fd(), PollFlags::IN),
+            ];
+            // Interrupted by a signal: the next turn waits again.
+            let _ = rustix::event::poll(&mut ready, None);
+            if self.stop.load(Ordering::SeqCst) {
+                return;
+            }
+            if ready[0].revents().is_empty() {
+                continue;
+            }
+            match listener.accept() {
+                Ok((stream, _)) => self.take(stream),
+                // Out of file descriptors, or a client that left at once. The former lasts a while.
+                Err(_) => std::thread::sleep(Duration::from_millis(20)),
+            }
+        }
+    }
+
+    /// Gives a connection a thread, or says that there are too many.
+    fn take(&self, mut stream: UnixStream) {
+        let slot = Slot::take(&self.busy);
+        if stream.set_write_timeout(Some(self.send_timeout)).is_err() {
+            return;
+        }
+        let Some(slot) = slot else {
+            // It fits the socket's buffer, so this does not block; whether it arrives is the client's affair.
+            let _ = refuse(&mut stream, &format!("busy: {CONNECTIONS} clients are connected; try again"));
+            return;
+        };
+        let acceptor = self.clone();
+        // Without a thread the connection closes, which the client sees.
+        let _ = std::thread::Builder::new().name("control-client".to_owned()).spawn(move || {
+            // An error is the client's end: it left, was too slow, or sent no line.
+            let _ = acceptor.serve(&stream);
+            drop(slot);
+        });
+    }
+
+    /// Answers line after line.
+    fn serve(&self, stream: &UnixStream) -> io::Result<()> {
+        let mut reader = BufReader::new(stream);
+        let mut writer = BufWriter::with_capacity(BUFFER, stream);
+        let mut line = Vec::new();
+        loop {
+            match read_line(&mut reader, &mut line, Instant::now() + self.patience)? {
+                Received::Complete => {}
+                Received::TooLong => {
+                    return refuse(&mut writer, &format!("a line has at most {LONGEST_LINE} bytes"));
+                }
+                Received::End => return Ok(()),
+            }
+            if self.stop.load(Ordering::SeqCst) {
+                return refuse(&mut writer, "the router is about to end");
+            }
+            if answer(&line, &*self.backend, &mut writer).is_err() {
+                // What is left in the writer would only be tried once more.
+                drop(writer.into_parts());
+                return Ok(());
+            }
+            writer.flush()?;
+        }
+    }
+}
+
+/// One of the connections that may be there.
+struct Slot(Arc<AtomicUsize>);
+
+impl Slot {
+    fn take(busy: &Arc<AtomicUsize>) -> Option<Self> {
+        // The accepting thread alone adds.
+        (busy.load(Ordering::SeqCst) < CONNECTIONS).then(|| {
+            busy.fetch_add(1, Ordering::SeqCst);
+            Self(busy.clone())
+        })
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// What came of a line.
+enum Received {
+    /// Without its end, which has been read.
+    Complete,
+    /// Longer than [`LONGEST_LINE`].
+    TooLong,
+    /// The client sends no more; half a line is no request.
+    End,
+}
+
+/// Reads a line that has to be complete at `deadline`.
+fn read_line(
+    reader: &mut BufReader<&UnixStream>,
+    line: &mut Vec<u8>,
+    deadline: Instant,
+) -> io::Result<Received> {
+    line.clear();
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        reader.get_ref().set_read_timeout(Some(left))?;
+        let bytes = match reader.fill_buf() {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            other => other?,
+        };
+        if bytes.is_empty() {
+            return Ok(Received::End);
+        }
+        let end = bytes.iter().position(|&byte| byte == b'\n');
+        let part = end.unwrap_or(bytes.len());
+        if line.len() + part > LONGEST_LINE {
+            return Ok(Received::TooLong);
+        }
+        line.extend_from_slice(&bytes[..part]);
+        reader.consume(part + usize::from(end.is_some()));
+        if end.is_some() {
+            return Ok(Received::Complete);
+        }
+    }
+}

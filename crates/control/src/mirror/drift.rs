@@ -1,0 +1,179 @@
+//! Drift: whether the mirror has the routes that its source has. A fresh dump is compared with the mirror, as a whole by
+//! digests, and route by route.
+
+use super::Mirror;
+use super::routes::{Family, Key, Stored};
+use super::targets::Content;
+use crate::change::{Change, Part, RouteKey};
+use fib::Source;
+use ipnet::IpNet;
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+/// What a digest is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct DigestOf {
+    /// Who told the routes.
+    pub source: Source,
+    /// The table of Linux.
+    pub table: u32,
+    /// The family.
+    pub is_ipv6: bool,
+}
+
+/// A number that equal sets of routes have in common, in whatever order they were told.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Digest {
+    /// How many routes there are.
+    pub routes: u64,
+    /// The sum of their hashes.
+    pub sum: u64,
+}
+
+/// What a comparison found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Drift {
+    /// Routes compared: those that either side has.
+    pub compared: u64,
+    /// How many of these differ.
+    pub differing: u64,
+    /// Some of them.
+    pub differences: Vec<Difference>,
+}
+
+/// A route of which mirror and source have different ideas.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Difference {
+    /// The mirror has it, the source does not.
+    OnlyInMirror(RouteKey),
+    /// The source has it, the mirror does not.
+    OnlyAtSource(RouteKey),
+    /// Both have it, and packets go elsewhere.
+    Other(RouteKey),
+}
+
+impl Difference {
+    /// The route.
+    pub fn key(&self) -> RouteKey {
+        let (Self::OnlyInMirror(key) | Self::OnlyAtSource(key) | Self::Other(key)) = self;
+        *key
+    }
+
+    /// What the source and what the mirror has, in a word; none for nothing.
+    pub fn sides(&self) -> (Option<&'static str>, Option<&'static str>) {
+        match self {
+            Self::OnlyInMirror(_) => (None, Some("a route")),
+            Self::OnlyAtSource(_) => (Some("a route"), None),
+            Self::Other(_) => (Some("a route"), Some("another route")),
+        }
+    }
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let key = self.key();
+        let what = match self {
+            Self::OnlyInMirror(_) => "only the mirror has it",
+            Self::OnlyAtSource(_) => "the mirror has it not",
+            Self::Other(_) => "the mirror has another target",
+        };
+        write!(f, "{} table {} metric {}: {what}", key.prefix, key.table, key.metric)
+    }
+}
+
+fn digest_of(key: &RouteKey, protocol: u8, target: u64) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (key, protocol, target).hash(&mut hasher);
+    hasher.finish()
+}
+
+impl Digest {
+    fn add(&mut self, route: u64) {
+        self.routes += 1;
+        self.sum = self.sum.wrapping_add(route);
+    }
+}
+
+/// The digests of routes that a source tells; other changes do not count. Give each route once.
+pub fn digests_of<'a>(
+    source: Source,
+    changes: impl IntoIterator<Item = &'a Change>,
+) -> BTreeMap<DigestOf, Digest> {
+    let mut digests: BTreeMap<DigestOf, Digest> = BTreeMap::new();
+    for change in changes {
+        let Change::Route(route) = change else { continue };
+        let is_ipv6 = matches!(route.key.prefix, IpNet::V6(_));
+        let of = DigestOf { source, table: route.key.table, is_ipv6 };
+        let target = Content::of(source, route.clone()).digest();
+        digests.entry(of).or_default().add(digest_of(&route.key, route.protocol, target));
+    }
+    digests
+}
+
+impl Mirror {
+    /// Calls `visit` with every route of a family, its source, and its digest.
+    fn for_each_digest<A: Family>(&self, mut visit: impl FnMut(Source, RouteKey, u64)) {
+        for (&table, routes) in &self.tables.tables {
+            for (key, stored) in A::routes(routes).iter() {
+                let (key, source, Stored { target, protocol, .. }) =
+                    (Key::route_key(key, table), key.source, stored);
+                visit(source, key, digest_of(&key, *protocol, self.targets.get(*target).digest));
+            }
+        }
+    }
+
+    /// The digests of all routes.
+    pub fn digests(&self) -> BTreeMap<DigestOf, Digest> {
+        let mut digests: BTreeMap<DigestOf, Digest> = BTreeMap::new();
+        let mut add = |source, key: RouteKey, digest, is_ipv6| {
+            let of = DigestOf { source, table: key.table, is_ipv6 };
+            digests.entry(of).or_default().add(digest);
+        };
+        self.for_each_digest::<u32>(|source, key, digest| add(source, key, digest, false));
+        self.for_each_digest::<u128>(|source, key, digest| add(source, key, digest, true));
+        digests
+    }
+
+    /// Compares the routes of a source with a fresh dump of it. `parts` are those that the dump has; parts that are
+    /// no routes, and changes that tell none, do not count. `limit` is for the list of differences.
+    pub fn drift(
+        &self,
+        source: Source,
+        parts: &[Part],
+        dump: impl IntoIterator<Item = Change>,
+        limit: usize,
+    ) -> Drift {
+        let mut told: HashMap<RouteKey, u64> = HashMap::new();
+        for change in dump {
+            let Change::Route(route) = change else { continue };
+            let (key, protocol) = (route.key, route.protocol);
+            told.insert(key, digest_of(&key, protocol, Content::of(source, route).digest()));
+        }
+        let mut drift = Drift::default();
+        let mut differ = |difference: Option<Difference>| {
+            drift.compared += 1;
+            drift.differing += u64::from(difference.is_some());
+            if drift.differences.len() < limit {
+                drift.differences.extend(difference);
+            }
+        };
+        let mut compare = |of: Source, key: RouteKey, digest| {
+            if of == source {
+                differ(match told.remove(&key) {
+                    Some(same) if same == digest => None,
+                    Some(_) => Some(Difference::Other(key)),
+                    None => Some(Difference::OnlyInMirror(key)),
+                });
+            }
+        };
+        if parts.contains(&Part::Routes4) {
+            self.for_each_digest::<u32>(&mut compare);
+        }
+        if parts.contains(&Part::Routes6) {
+            self.for_each_digest::<u128>(&mut compare);
+        }
+        told.into_keys().for_each(|key| differ(Some(Difference::OnlyAtSource(key))));
+        drift
+    }
+}

@@ -1,0 +1,98 @@
+//! The interfaces of the host: which of them are ports of the router, and what addresses they have.
+
+use crate::change::{Address, InterfaceIndex, Link};
+use std::collections::{BTreeMap, HashMap};
+
+/// What is known of an interface.
+#[derive(Debug)]
+pub(super) struct Interface {
+    pub(super) link: Link,
+    /// The port that it is.
+    pub(super) port: Option<u16>,
+    /// The dump in which it was last seen.
+    pub(super) epoch: u8,
+}
+
+/// All interfaces and their addresses.
+#[derive(Debug, Default)]
+pub(super) struct Links {
+    /// The ports of the router by the name of their interface.
+    pub(super) ports: HashMap<String, u16>,
+    pub(super) interfaces: BTreeMap<InterfaceIndex, Interface>,
+    /// With the dump in which each was last seen.
+    pub(super) addresses: BTreeMap<Address, u8>,
+    /// Counts changes of `addresses`.
+    pub(super) address_generation: u64,
+}
+
+impl Links {
+    /// Notes a link, and returns what it was before.
+    pub(super) fn put(&mut self, link: Link, epoch: u8) -> Option<Interface> {
+        let port = self.ports.get(&link.name).copied();
+        self.interfaces.insert(link.index, Interface { link, port, epoch })
+    }
+
+    pub(super) fn get(&self, index: InterfaceIndex) -> Option<&Interface> {
+        self.interfaces.get(&index)
+    }
+
+    /// The port that an interface is.
+    pub(super) fn port(&self, index: InterfaceIndex) -> Option<u16> {
+        self.get(index)?.port
+    }
+
+    /// The name of an interface, or its number where it has none.
+    pub(super) fn name(&self, index: InterfaceIndex) -> String {
+        self.get(index).map_or_else(|| format!("if{index}"), |interface| interface.link.name.clone())
+    }
+
+    /// Whether packets can leave by an interface, as far as we know. One that nobody has named (0) is for the kernel
+    /// to find.
+    pub(super) fn can_send(&self, index: InterfaceIndex) -> bool {
+        let is_up = |interface: &Interface| interface.link.is_up && interface.link.has_carrier;
+        index == 0 || self.get(index).is_some_and(is_up)
+    }
+
+    /// The interface that is a port.
+    pub(super) fn of_port(&self, port: u16) -> Option<&Interface> {
+        self.interfaces.values().find(|interface| interface.port == Some(port))
+    }
+
+    /// The table of the VRF to which an interface belongs.
+    pub(super) fn vrf_table(&self, interface: &Interface) -> Option<u32> {
+        self.get(interface.link.master?)?.link.vrf_table
+    }
+
+    /// Whether a VRF has this table.
+    pub(super) fn is_vrf_table(&self, table: u32) -> bool {
+        self.interfaces.values().any(|interface| interface.link.vrf_table == Some(table))
+    }
+
+    /// The ports that a rule means which selects by input interface: a port, or those of a VRF.
+    pub(super) fn ports_of_input(&self, name: &str) -> Vec<u16> {
+        if let Some(&port) = self.ports.get(name) {
+            return vec![port];
+        }
+        let is_it = |interface: &&Interface| interface.link.name == name;
+        let Some(vrf) = self.interfaces.values().find(is_it).map(|interface| interface.link.index) else {
+            return Vec::new();
+        };
+        let members = self.interfaces.values().filter(|interface| interface.link.master == Some(vrf));
+        let mut ports: Vec<u16> = members.filter_map(|interface| interface.port).collect();
+        ports.sort_unstable();
+        ports
+    }
+
+    /// Notes an address, and returns whether it is new.
+    pub(super) fn put_address(&mut self, address: Address, epoch: u8) {
+        if self.addresses.insert(address, epoch).is_none() {
+            self.address_generation += 1;
+        }
+    }
+
+    pub(super) fn remove_address(&mut self, address: &Address) -> bool {
+        let was_there = self.addresses.remove(address).is_some();
+        self.address_generation += u64::from(was_there);
+        was_there
+    }
+}

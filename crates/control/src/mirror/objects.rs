@@ -1,0 +1,205 @@
+//! Next-hop objects (`ip nexthop`, zebra's next-hop groups): routes name them by id, and the source changes them without
+//! a word about the routes.
+//!
+//! So what stands for an object in the FIB, its *face*, is a group whose number stays, even where the object is a single
+//! path; when the object changes, the group gets other members, and flows that need not move stay where they are. IPv4
+//! and IPv6 packets need different Ethernet headers, hence up to two faces. A face is made when the first route needs
+//! it. An object that is not there (not yet, or no more) is one that punts.
+
+use super::Mirror;
+use super::hops::{BLACKHOLE, Behind, Members, PUNT, Way};
+use crate::change::ObjectKind;
+use fib::{NextHopError, NextHopIndex, Source};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What tells objects apart: every source has its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct ObjectKey {
+    pub(super) source: Source,
+    pub(super) id: u32,
+}
+
+/// What stands for an object in the FIB, for packets of one family.
+#[derive(Debug)]
+struct Face {
+    index: NextHopIndex,
+    users: u32,
+    members: Members,
+}
+
+/// What is known of an object, and who needs it.
+#[derive(Debug, Default)]
+pub(super) struct Known {
+    /// What it is; `None` if it is not there.
+    pub(super) kind: Option<ObjectKind>,
+    /// The dump in which it was last seen.
+    pub(super) epoch: u8,
+    /// For IPv4, for IPv6.
+    faces: [Option<Face>; 2],
+}
+
+/// All objects, those included that routes name and that are not there.
+#[derive(Debug, Default)]
+pub(super) struct Objects {
+    pub(super) known: BTreeMap<ObjectKey, Known>,
+    /// For each object, the groups that name it.
+    groups_of: BTreeSet<(ObjectKey, u32)>,
+}
+
+impl Objects {
+    /// Whether an object is there.
+    pub(super) fn is_there(&self, key: ObjectKey) -> bool {
+        self.known.get(&key).is_some_and(|known| known.kind.is_some())
+    }
+
+    /// The ids that a group names.
+    fn named_by(&self, key: ObjectKey) -> Vec<ObjectKey> {
+        match self.known.get(&key).and_then(|known| known.kind.as_ref()) {
+            Some(ObjectKind::Group(members)) => {
+                members.iter().map(|&(id, _)| ObjectKey { source: key.source, id }).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// The object and the groups that name it.
+    fn concerned(&self, key: ObjectKey) -> Vec<ObjectKey> {
+        let groups = self.groups_of.range((key, 0)..=(key, u32::MAX));
+        let groups = groups.map(|&(_, id)| ObjectKey { source: key.source, id });
+        std::iter::once(key).chain(groups).collect()
+    }
+}
+
+impl Mirror {
+    /// An object is there, or is other than it was (`Some`), or is gone.
+    pub(super) fn set_object(&mut self, key: ObjectKey, kind: Option<ObjectKind>) {
+        for member in self.objects.named_by(key) {
+            self.objects.groups_of.remove(&(member, key.id));
+        }
+        let epoch = self.epochs.of_objects(key.source);
+        let known = self.objects.known.entry(key).or_default();
+        known.epoch = epoch;
+        let is_other = known.kind != kind;
+        known.kind = kind;
+        for member in self.objects.named_by(key) {
+            self.objects.groups_of.insert((member, key.id));
+        }
+        if is_other {
+            for concerned in self.objects.concerned(key) {
+                for is_ipv6 in [false, true] {
+                    self.refresh_face(concerned, is_ipv6);
+                }
+            }
+        }
+        self.drop_object_without_use(key);
+    }
+
+    /// An object is gone. Returns whether there was one.
+    pub(super) fn remove_object(&mut self, key: ObjectKey) -> bool {
+        if !self.objects.is_there(key) {
+            return false;
+        }
+        // The kernel flushes the routes of an object that is deleted, and tells nobody (`nexthop_flush_dev`,
+        // `__remove_nexthop_fib`). Zebra withdraws its routes one by one.
+        if key.source == Source::Netlink {
+            self.condemn_targets(key);
+        }
+        self.set_object(key, None);
+        true
+    }
+
+    /// The number that stands for an object, with one user more.
+    pub(super) fn acquire_object(
+        &mut self,
+        key: ObjectKey,
+        is_ipv6: bool,
+    ) -> Result<NextHopIndex, NextHopError> {
+        let known = self.objects.known.entry(key).or_default();
+        if let Some(face) = &mut known.faces[usize::from(is_ipv6)] {
+            face.users += 1;
+            return Ok(face.index);
+        }
+        let members = self.face_members(key, is_ipv6);
+        let added = self.edit().next_hops().add_group(&members);
+        let Ok(index) = added else {
+            self.release_members(&members);
+            self.drop_object_without_use(key);
+            return added;
+        };
+        self.hops.set_behind(index, Behind::Object(key, is_ipv6));
+        let known = self.objects.known.entry(key).or_default();
+        known.faces[usize::from(is_ipv6)] = Some(Face { index, users: 1, members });
+        Ok(index)
+    }
+
+    /// One user of what stands for an object less.
+    pub(super) fn release_object(&mut self, key: ObjectKey, is_ipv6: bool) {
+        let known = self.objects.known.get_mut(&key).expect("an object with a face is known");
+        let place = &mut known.faces[usize::from(is_ipv6)];
+        let face = place.as_mut().expect("a face in use is there");
+        face.users -= 1;
+        if face.users == 0 {
+            let Face { index, members, .. } = place.take().expect("it was just there");
+            self.retire(index);
+            self.release_members(&members);
+            self.drop_object_without_use(key);
+        }
+    }
+
+    fn drop_object_without_use(&mut self, key: ObjectKey) {
+        let is_of_use = |known: &Known| known.kind.is_some() || known.faces.iter().any(Option::is_some);
+        if !self.objects.known.get(&key).is_some_and(is_of_use) {
+            self.objects.known.remove(&key);
+        }
+    }
+
+    /// Brings the members of a face in line with its object.
+    fn refresh_face(&mut self, key: ObjectKey, is_ipv6: bool) {
+        let face = |mirror: &Mirror| {
+            let face = mirror.objects.known.get(&key)?.faces[usize::from(is_ipv6)].as_ref()?;
+            Some((face.index, face.members.clone()))
+        };
+        let Some((index, before)) = face(self) else { return };
+        let link_before = self.connected_interface(index);
+        let mut members = self.face_members(key, is_ipv6);
+        if let Err(error) = self.edit().next_hops().set_members(index, &members) {
+            self.note_next_hop_error(error);
+            self.release_members(&members);
+            members = vec![(PUNT, 1)];
+            self.edit().next_hops().set_members(index, &members).expect("a group of one is always possible");
+        }
+        let known = self.objects.known.get_mut(&key).expect("it was just found");
+        known.faces[usize::from(is_ipv6)].as_mut().expect("it was just found").members = members;
+        self.release_members(&before);
+        if link_before != self.connected_interface(index) {
+            self.evaluate_all_hosts();
+        }
+    }
+
+    /// The members that what stands for an object is to have, each with one user more; punt where it cannot have them.
+    fn face_members(&mut self, key: ObjectKey, is_ipv6: bool) -> Members {
+        let single = |kind: Option<&ObjectKind>| match kind {
+            Some(ObjectKind::Path(path)) => Way::Path(*path),
+            Some(ObjectKind::Blackhole) => Way::Number(BLACKHOLE),
+            // Groups in groups are none of Linux's; zebra resolves its own before it sends them.
+            Some(ObjectKind::Group(_)) | None => Way::Number(PUNT),
+        };
+        let kind_of = |id| {
+            let known = self.objects.known.get(&ObjectKey { source: key.source, id });
+            known.and_then(|known| known.kind.as_ref())
+        };
+        let ways: Vec<(Way, u16)> = match kind_of(key.id) {
+            Some(ObjectKind::Group(members)) if !members.is_empty() => {
+                members.iter().map(|&(id, weight)| (single(kind_of(id)), weight)).collect()
+            }
+            kind => vec![(single(kind), 1)],
+        };
+        match self.acquire_members(ways.into_iter(), is_ipv6) {
+            Ok(members) => members,
+            Err(error) => {
+                self.note_next_hop_error(error);
+                vec![(PUNT, 1)]
+            }
+        }
+    }
+}

@@ -1,0 +1,262 @@
+//! From the kernel's policy rules to what workers evaluate ([`fib::policy`]).
+//!
+//! With the kernel's own rules only (0 local, 32766 main, 32767 default while that is empty, 1000 l3mdev while no port
+//! is in a VRF) one lookup in the main table says it all. Otherwise rules are compiled one by one; names of interfaces
+//! become numbers of ports, tables become indices, and tables of the FIB are made for what is no table of Linux as it
+//! stands: the local routes alone, and tables without their short prefixes (`suppress_prefixlength`).
+//!
+//! Merging local and main is wrong for one arrangement of rules: main before local, with routes in main to addresses of
+//! the host itself. The kernel's own merged trie has no such order either; it splits the two then.
+//!
+//! | rule | what becomes of it |
+//! | --- | --- |
+//! | selects by a mark that is not 0 | selects no forwarded packet, as those have no mark; with `not` all |
+//! | selects by an interface that is no port, and no VRF of ports | selects no forwarded packet |
+//! | selects by something else that is not known here | what it may select is punted |
+//! | looks up in a table without routes | nothing |
+//! | looks up in a table for which there was no room | what it selects is punted |
+//! | goto to a rule that is not there, or before it | nothing, as in the kernel |
+
+use super::Mirror;
+use super::routes::{Family, Filter, LOCAL, View};
+use crate::change::{Rule, RuleAction};
+use fib::policy::{AddressRange, PolicyAction, PolicyRule};
+use fib::publish::{self, Readers, Writer};
+use fib::{Decision, MAIN, Policy, Rules};
+use std::collections::BTreeSet;
+
+/// The rules, and what workers have of them.
+pub(super) struct KernelRules {
+    /// In the order in which they were told, with the dump in which each was last seen.
+    pub(super) list: Vec<(Rule, u8)>,
+    /// Something that matters for workers may have changed.
+    pub(super) is_dirty: bool,
+    writer: Writer<Policy>,
+    readers: Readers<Policy>,
+}
+
+impl Default for KernelRules {
+    fn default() -> Self {
+        let (writer, readers) = publish::pair(Policy::default(), Policy::default());
+        KernelRules { list: Vec::new(), is_dirty: false, writer, readers }
+    }
+}
+
+/// What a rule does, before tables of the FIB are made for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Draft {
+    Lookup(u32, Filter),
+    Ready(PolicyAction),
+}
+
+impl Mirror {
+    /// What workers see of the policy rules.
+    pub fn policy(&self) -> &Policy {
+        self.policy.writer.active()
+    }
+
+    /// Where workers get their readers of it. Enter the policy before the FIB's state, and leave it after.
+    pub fn policy_readers(&self) -> &Readers<Policy> {
+        &self.policy.readers
+    }
+
+    pub(super) fn put_rule(&mut self, rule: Rule) {
+        let epoch = self.epochs.of_rules();
+        match self.policy.list.iter_mut().find(|(known, _)| *known == rule) {
+            Some((_, seen)) => *seen = epoch,
+            None => {
+                self.policy.list.push((rule, epoch));
+                self.policy.is_dirty = true;
+            }
+        }
+    }
+
+    pub(super) fn remove_rule(&mut self, rule: &Rule) -> bool {
+        let place = self.policy.list.iter().position(|(known, _)| known == rule);
+        if let Some(place) = place {
+            self.policy.list.remove(place);
+            self.policy.is_dirty = true;
+        }
+        place.is_some()
+    }
+
+    /// Compiles the rules and makes the tables that they need. [`Mirror::publish_policy`] follows, when these are
+    /// published.
+    pub(super) fn compile_policy(&mut self) -> Policy {
+        let drafts = (self.draft::<u32>(), self.draft::<u128>());
+        let lookups = |draft: &Draft| match draft {
+            Draft::Lookup(table, filter) if *filter != Filter::default() => Some((*table, *filter)),
+            _ => None,
+        };
+        let mut wanted: BTreeSet<(u32, Filter)> = BTreeSet::new();
+        wanted.extend(drafts.0.iter().flatten().filter_map(|(_, draft)| lookups(draft)));
+        wanted.extend(drafts.1.iter().flatten().filter_map(|(_, draft)| lookups(draft)));
+        for &(table, filter) in &wanted {
+            self.add_table_for_rules(table, filter);
+        }
+        let unneeded = self.tables.for_rules.iter().filter(|(made_for, _)| !wanted.contains(made_for));
+        let mut unneeded: Vec<u32> = unneeded.map(|(_, &fib_table)| fib_table).collect();
+        let empty = self.tables.tables.keys().filter(|&&table| self.is_unneeded(table));
+        unneeded.extend(empty.filter(|table| self.fib.vrf_index(**table).is_some()));
+        self.tables.unneeded = unneeded;
+        Policy { ipv4: self.rules_of(drafts.0), ipv6: self.rules_of(drafts.1) }
+    }
+
+    /// Lets workers have the rules, if they are new.
+    pub(super) fn publish_policy(&mut self, policy: Policy) -> bool {
+        if policy == *self.policy.writer.active() {
+            return false;
+        }
+        self.policy.writer.both().0.clone_from(&policy);
+        self.policy.writer.publish();
+        *self.policy.writer.both().0 = policy;
+        true
+    }
+
+    /// Whether nothing would be found in a table, now or soon.
+    pub(super) fn is_unneeded(&self, table: u32) -> bool {
+        let is_empty = self.tables.tables.get(&table).is_none_or(|table| table.is_empty());
+        table != MAIN && is_empty && !self.links.is_vrf_table(table)
+    }
+
+    fn add_table_for_rules(&mut self, table: u32, filter: Filter) {
+        if self.tables.for_rules.contains_key(&(table, filter)) {
+            return;
+        }
+        // Linux numbers tables from below, by hand.
+        let is_free =
+            |number: &u32| self.fib.vrf_index(*number).is_none() && !self.tables.tables.contains_key(number);
+        let number = (0..=u32::MAX).rev().find(is_free).expect("there are more numbers than tables");
+        if self.add_fib_table(number) {
+            self.tables.for_rules.insert((table, filter), number);
+            self.add_view(table, View { fib_table: number, filter });
+        }
+    }
+
+    /// The rules of a family, as far as they can select packets that we forward. `None` for the main table only, also
+    /// while the kernel has not told any rules.
+    fn draft<A: Family>(&self) -> Option<Vec<(PolicyRule<A>, Draft)>> {
+        let all = self.policy.list.iter().map(|(rule, _)| rule);
+        let mut rules: Vec<&Rule> = all.filter(|rule| rule.is_ipv6 == A::IS_IPV6).collect();
+        rules.sort_by_key(|rule| rule.priority);
+        let mut drafts: Vec<(PolicyRule<A>, Draft)> = Vec::with_capacity(rules.len());
+        for (place, rule) in rules.iter().enumerate() {
+            let target = |priority: u32| {
+                let found = rules.iter().position(|rule| rule.priority == priority);
+                found.filter(|target| *target > place)
+            };
+            let nothing = || (PolicyRule::all(PolicyAction::Nop), Draft::Ready(PolicyAction::Nop));
+            drafts.push(match self.selector::<A>(rule) {
+                Some(selector) => (selector, self.draft_action(rule, target)),
+                None => nothing(),
+            });
+        }
+        let is_jump =
+            |(_, draft): &(PolicyRule<A>, Draft)| matches!(draft, Draft::Ready(PolicyAction::Goto(_)));
+        if !drafts.iter().any(is_jump) {
+            drafts.retain(|(_, draft)| *draft != Draft::Ready(PolicyAction::Nop));
+        }
+        // The kernel's own rules.
+        let main = |draft: &(PolicyRule<A>, Draft)| {
+            draft.0.selects_all() && draft.1 == Draft::Lookup(MAIN, Filter::default())
+        };
+        let local = |draft: &(PolicyRule<A>, Draft)| {
+            draft.0.selects_all() && draft.1 == Draft::Lookup(MAIN, ONLY_LOCAL)
+        };
+        match &drafts[..] {
+            [only] if main(only) => None,
+            [first, second] if local(first) && main(second) => None,
+            _ if rules.is_empty() => None,
+            _ => Some(drafts),
+        }
+    }
+
+    /// What a rule selects; `None` if that is no packet that we forward. The action is the caller's.
+    fn selector<A: Family>(&self, rule: &Rule) -> Option<PolicyRule<A>> {
+        let mut selector = PolicyRule::all(PolicyAction::Nop);
+        let mut selects_nothing = rule.mark.is_some_and(|(mark, mask)| mark & mask != 0);
+        for (prefix, place) in [(rule.from, &mut selector.from), (rule.to, &mut selector.to)] {
+            match prefix.map(A::split) {
+                None => {}
+                Some(Some((_, 0))) => {}
+                Some(Some((network, length))) => *place = Some(AddressRange::of(A::net(network, length))),
+                Some(None) => selects_nothing = true,
+            }
+        }
+        if let Some(name) = &rule.input {
+            let ports = self.links.ports_of_input(name);
+            selects_nothing |= ports.is_empty();
+            selector.input_ports = Some(ports);
+        }
+        if selects_nothing {
+            return rule.is_inverted.then(|| PolicyRule::all(PolicyAction::Nop));
+        }
+        selector.is_inverted = rule.is_inverted;
+        selector.is_partly_unknown = rule.has_other_selectors;
+        Some(selector)
+    }
+
+    fn draft_action(&self, rule: &Rule, place_of: impl Fn(u32) -> Option<usize>) -> Draft {
+        let nothing = Draft::Ready(PolicyAction::Nop);
+        let end = |decision| Draft::Ready(PolicyAction::End(decision));
+        if rule.is_l3mdev {
+            return self.draft_of_ports(rule);
+        }
+        match rule.action {
+            RuleAction::Nop => nothing,
+            RuleAction::Blackhole => end(Decision::Blackhole),
+            RuleAction::Unreachable => end(Decision::Unreachable),
+            RuleAction::Prohibit => end(Decision::Prohibit),
+            RuleAction::Goto(priority) => {
+                place_of(priority).map_or(nothing, |place| Draft::Ready(PolicyAction::Goto(place)))
+            }
+            RuleAction::Table(LOCAL) => {
+                Draft::Lookup(MAIN, Filter { longer_than: rule.suppress_prefix_length, ..ONLY_LOCAL })
+            }
+            RuleAction::Table(table) if self.is_unneeded(table) => nothing,
+            RuleAction::Table(table) => {
+                Draft::Lookup(table, Filter { only_local: false, longer_than: rule.suppress_prefix_length })
+            }
+        }
+    }
+
+    /// A rule of which the table depends on the port.
+    fn draft_of_ports(&self, rule: &Rule) -> Draft {
+        let last = self.links.ports.values().max().map_or(0, |port| usize::from(*port) + 1);
+        let mut vrfs = vec![None; last];
+        for interface in self.links.interfaces.values() {
+            let Some(place) = interface.port.and_then(|port| vrfs.get_mut(usize::from(port))) else {
+                continue;
+            };
+            let Some(table) = self.links.vrf_table(interface) else { continue };
+            *place = self.fib.vrf_index(table);
+            if place.is_none() {
+                return Draft::Ready(PolicyAction::End(Decision::Punt));
+            }
+        }
+        Draft::Ready(match (vrfs.iter().all(Option::is_none), rule.suppress_prefix_length) {
+            (true, _) => PolicyAction::Nop,
+            (false, None) => PolicyAction::LookupOfPort(vrfs),
+            // Nobody seems to combine the two.
+            (false, Some(_)) => PolicyAction::End(Decision::Punt),
+        })
+    }
+
+    fn rules_of<A: Family>(&self, drafts: Option<Vec<(PolicyRule<A>, Draft)>>) -> Rules<A> {
+        let Some(drafts) = drafts else { return Rules::default() };
+        let action = |draft: Draft| match draft {
+            Draft::Ready(action) => action,
+            Draft::Lookup(table, filter) => {
+                let made = self.tables.for_rules.get(&(table, filter)).copied();
+                let fib_table = if filter == Filter::default() { Some(table) } else { made };
+                let vrf = fib_table.and_then(|fib_table| self.fib.vrf_index(fib_table));
+                vrf.map_or(PolicyAction::End(Decision::Punt), PolicyAction::Lookup)
+            }
+        };
+        let ready = |(rule, draft)| PolicyRule { action: action(draft), ..rule };
+        Rules::new(drafts.into_iter().map(ready).collect())
+    }
+}
+
+/// Table local.
+const ONLY_LOCAL: Filter = Filter { only_local: true, longer_than: None };

@@ -1,0 +1,319 @@
+//! What the mirror knows, for people: one struct a line, in the words of `ip`.
+
+use super::hops::Behind;
+use super::routes::{Family, Key, Stored};
+use super::{Mirror, routes};
+use crate::change::{Address, Hops, InterfaceIndex, Link, NeighbourState, Path, RouteKey, RouteKind};
+use fib::{Adjacency, MAIN, Member, NextHop, NextHopIndex, Source};
+use ipnet::IpNet;
+use std::fmt;
+use std::net::IpAddr;
+
+/// A port, and the interface that it is in Linux.
+#[derive(Clone, Debug)]
+pub struct PortReport {
+    /// Its number in the router.
+    pub port: u16,
+    /// The name of its interface.
+    pub name: String,
+    /// The interface; `None` if Linux has none of that name.
+    pub link: Option<Link>,
+    /// Its addresses.
+    pub addresses: Vec<Address>,
+    /// The table of the VRF to which it belongs.
+    pub vrf_table: Option<u32>,
+}
+
+/// A route, as a source told it.
+#[derive(Clone, Debug)]
+pub struct RouteReport {
+    /// Its table, prefix, metric and type of service.
+    pub key: RouteKey,
+    /// Who told of it.
+    pub source: Source,
+    /// What happens to packets.
+    pub kind: RouteKind,
+    /// Who made it (`rtm_protocol`).
+    pub protocol: u8,
+    /// Where packets go.
+    pub hops: Hops,
+    /// Its paths, or object, as `ip route` prints them: `via 10.0.0.1 dev eth0 weight 2`.
+    pub paths: Vec<String>,
+    /// The number of its next hop in the FIB.
+    pub next_hop: NextHopIndex,
+    /// Whether it is the one that packets to its prefix take.
+    pub is_in_force: bool,
+}
+
+/// What was found for an address.
+#[derive(Clone, Debug)]
+pub struct Found {
+    /// The longest prefix.
+    pub prefix: IpNet,
+    /// Who says what happens.
+    pub by: FoundBy,
+    /// The number of the next hop.
+    pub next_hop: NextHopIndex,
+}
+
+/// Who says what happens to a prefix.
+#[derive(Clone, Debug)]
+pub enum FoundBy {
+    /// A route.
+    Route(RouteReport),
+    /// A neighbour on this interface.
+    Neighbour(String),
+    /// It is so for every router (loopback, multicast, link-local).
+    Fixed,
+}
+
+/// A neighbour.
+#[derive(Clone, Debug)]
+pub struct NeighbourReport {
+    /// Its address.
+    pub address: IpAddr,
+    /// The number of its interface.
+    pub index: InterfaceIndex,
+    /// The name of its interface.
+    pub interface: String,
+    /// Its Ethernet address.
+    pub mac: Option<[u8; 6]>,
+    /// What the kernel knows of it.
+    pub state: NeighbourState,
+    /// Whether the FIB forwards to it, or would if it knew its Ethernet address.
+    pub is_used: bool,
+}
+
+/// A number of the FIB's next hops.
+#[derive(Clone, Debug)]
+pub struct NextHopReport {
+    /// The number.
+    pub number: NextHopIndex,
+    /// What it stands for: `via 10.0.0.1 dev eth0`, `group`, `object 7`.
+    pub what: String,
+    /// What workers do, if it is no group. An adjacency says by which port and to which Ethernet address.
+    pub next_hop: Option<NextHop<Adjacency>>,
+    /// Whether it is up; a group, whether any member is.
+    pub is_up: bool,
+    /// Its members, if it is a group or an object.
+    pub members: Vec<Member>,
+    /// How many prefixes have it as their next hop.
+    pub routes: u64,
+}
+
+impl Mirror {
+    /// The ports, by number.
+    pub fn ports(&self) -> impl Iterator<Item = PortReport> + '_ {
+        let mut ports: Vec<(u16, &String)> =
+            self.links.ports.iter().map(|(name, &port)| (port, name)).collect();
+        ports.sort_unstable();
+        ports.into_iter().map(|(port, name)| {
+            let interface = self.links.of_port(port);
+            let link = interface.map(|interface| interface.link.clone());
+            let index = link.as_ref().map(|link| link.index);
+            let addresses = self.links.addresses.keys().filter(|address| Some(address.index) == index);
+            PortReport {
+                port,
+                name: name.clone(),
+                link,
+                addresses: addresses.cloned().collect(),
+                vrf_table: interface.and_then(|interface| self.links.vrf_table(interface)),
+            }
+        })
+    }
+
+    /// All routes of all sources, by table; IPv4 first, by prefix, the best first.
+    pub fn routes(&self) -> impl Iterator<Item = RouteReport> + '_ {
+        self.routes_after(None)
+    }
+
+    /// Those that come after a route in this order, for whoever reads them piece by piece. The route itself may be gone by now.
+    pub fn routes_after(&self, last: Option<(RouteKey, Source)>) -> impl Iterator<Item = RouteReport> + '_ {
+        let table = last.map_or(0, |(key, _)| if key.table == routes::LOCAL { MAIN } else { key.table });
+        self.tables.tables.range(table..).flat_map(move |(&table, routes)| {
+            let last =
+                last.filter(|(key, _)| table == if key.table == routes::LOCAL { MAIN } else { key.table });
+            let of_last = |is_ipv4: bool| last.filter(|(key, _)| key.prefix.addr().is_ipv4() == is_ipv4);
+            let ipv4 = of_last(true).and_then(|(key, source)| Key::of(source, &key)).map(|(_, key)| key);
+            let ipv6 = of_last(false).and_then(|(key, source)| Key::of(source, &key)).map(|(_, key)| key);
+            let has_ipv4 = ipv6.is_none();
+            let ipv4 = routes.ipv4.after(ipv4).take_while(move |_| has_ipv4);
+            let ipv6 = routes.ipv6.after(ipv6);
+            ipv4.map(move |(key, stored)| self.report(table, key, stored))
+                .chain(ipv6.map(move |(key, stored)| self.report(table, key, stored)))
+        })
+    }
+
+    /// The name of an interface.
+    pub fn interface_name(&self, index: InterfaceIndex) -> String {
+        self.links.name(index)
+    }
+
+    /// Whether paths over an interface can be used: up, and with its cable in.
+    pub fn is_usable(&self, path: &Path) -> bool {
+        !path.is_down && self.links.can_send(path.index)
+    }
+
+    fn report<A: Family>(&self, table: u32, key: &Key<A>, stored: &Stored) -> RouteReport {
+        let target = self.targets.get(stored.target);
+        let paths = match &target.content.hops {
+            Hops::None => Vec::new(),
+            Hops::Object(id) => vec![format!("nhid {id}")],
+            Hops::Paths(paths) => paths.iter().map(|path| self.path_text(path, paths.len() > 1)).collect(),
+        };
+        let installed = A::rib(&self.fib, table).and_then(|rib| {
+            let prefix = A::net(key.network, key.length);
+            rib.candidates(prefix).find(|route| route.source != Source::Neighbour)
+        });
+        let of_sources = routes_first::<A>(self, table, key);
+        let is_best = of_sources.is_some_and(|best| best == *key);
+        let is_same = |route: fib::Route| {
+            (route.source, route.metric, route.distance) == (key.source, key.metric, key.rank.distance())
+        };
+        RouteReport {
+            key: key.route_key(table),
+            source: key.source,
+            kind: target.content.kind,
+            protocol: stored.protocol,
+            hops: target.content.hops.clone(),
+            paths,
+            next_hop: target.index,
+            is_in_force: is_best && installed.is_some_and(is_same),
+        }
+    }
+
+    fn path_text(&self, path: &Path, has_weight: bool) -> String {
+        let mut text = Vec::new();
+        if let Some(gateway) = path.gateway {
+            text.push(format!("via {gateway}"));
+        }
+        if path.index != 0 {
+            text.push(format!("dev {}", self.links.name(path.index)));
+        }
+        if has_weight {
+            text.push(format!("weight {}", path.weight));
+        }
+        if path.has_encapsulation {
+            text.push("encap".into());
+        }
+        if path.is_down {
+            text.push("linkdown".into());
+        }
+        text.join(" ")
+    }
+
+    /// What happens to packets to an address in a table of Linux (255 is part of 254).
+    pub fn route_for(&self, table: u32, address: IpAddr) -> Option<Found> {
+        match address {
+            IpAddr::V4(address) => self.route_for_of::<u32>(table, address.into()),
+            IpAddr::V6(address) => self.route_for_of::<u128>(table, address.into()),
+        }
+    }
+
+    fn route_for_of<A: Family>(&self, table: u32, address: A) -> Option<Found> {
+        let table = if table == routes::LOCAL { MAIN } else { table };
+        let found = A::rib(&self.fib, table)?.longest_match(address)?;
+        let next_hop = found.route.next_hop;
+        let (network, length) = A::parts(found.prefix);
+        let first = || A::routes(self.tables.tables.get(&table)?).at(network, length).next();
+        let by = match (found.route.source, self.hops.behind(next_hop)) {
+            (Source::Neighbour, Behind::Hop(hop)) => FoundBy::Neighbour(self.links.name(hop.interface)),
+            _ if found.route.distance == 0 => FoundBy::Fixed,
+            _ => first()
+                .map_or(FoundBy::Fixed, |(key, stored)| FoundBy::Route(self.report(table, key, stored))),
+        };
+        Some(Found { prefix: found.prefix.into(), by, next_hop })
+    }
+
+    /// The neighbours, by address.
+    pub fn neighbours(&self) -> impl Iterator<Item = NeighbourReport> + '_ {
+        self.neighbours.known.iter().map(|(&(address, index), entry)| NeighbourReport {
+            address,
+            index,
+            interface: self.links.name(index),
+            mac: entry.mac,
+            state: entry.state,
+            is_used: self.hops.uses(index, address),
+        })
+    }
+
+    /// The numbers of next hops in use.
+    pub fn next_hops(&self) -> impl Iterator<Item = NextHopReport> + '_ {
+        self.hops.iter().map(|(number, behind)| {
+            let next_hops = self.fib.next_hops();
+            let next_hop = next_hops.get(number);
+            let what = match behind {
+                Behind::Nothing | Behind::Fixed => next_hop.map_or(String::new(), |it| it.to_string()),
+                Behind::Group(_) => "group".into(),
+                Behind::Object(key, is_ipv6) => {
+                    format!("object {} of {}, IPv{}", key.id, key.source, if *is_ipv6 { 6 } else { 4 })
+                }
+                Behind::Hop(hop) => {
+                    let path = Path {
+                        index: hop.interface,
+                        gateway: hop.gateway,
+                        weight: 1,
+                        is_down: hop.is_down,
+                        has_encapsulation: hop.has_encapsulation,
+                    };
+                    self.path_text(&path, false)
+                }
+            };
+            NextHopReport {
+                number,
+                what,
+                next_hop,
+                is_up: next_hops.is_up(number),
+                members: next_hops.members(number).map_or(Vec::new(), <[Member]>::to_vec),
+                routes: next_hops.holds(number),
+            }
+        })
+    }
+
+    /// The addresses of the host.
+    pub fn local_addresses(&self) -> impl Iterator<Item = &Address> {
+        self.links.addresses.keys()
+    }
+
+    /// A number that is another whenever [`Mirror::local_addresses`] is.
+    pub fn local_address_generation(&self) -> u64 {
+        self.links.address_generation
+    }
+}
+
+/// The key of the best of a prefix's routes.
+fn routes_first<A: Family>(mirror: &Mirror, table: u32, key: &Key<A>) -> Option<Key<A>> {
+    let table = mirror.tables.tables.get(&table)?;
+    A::routes(table).at(key.network, key.length).next().map(|(key, _)| *key)
+}
+
+impl fmt::Display for RouteReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.kind {
+            RouteKind::Unicast => {}
+            RouteKind::Local => f.write_str("local ")?,
+            RouteKind::Broadcast => f.write_str("broadcast ")?,
+            RouteKind::Anycast => f.write_str("anycast ")?,
+            RouteKind::Multicast => f.write_str("multicast ")?,
+            RouteKind::Blackhole => f.write_str("blackhole ")?,
+            RouteKind::Unreachable => f.write_str("unreachable ")?,
+            RouteKind::Prohibit => f.write_str("prohibit ")?,
+            RouteKind::Throw => f.write_str("throw ")?,
+        }
+        write!(f, "{}", self.key.prefix)?;
+        if self.key.tos != 0 {
+            write!(f, " tos {:#04x}", self.key.tos)?;
+        }
+        for path in &self.paths {
+            write!(f, "{}{path}", if self.paths.len() > 1 { " nexthop " } else { " " })?;
+        }
+        if self.key.table != MAIN {
+            write!(f, " table {}", self.key.table)?;
+        }
+        write!(f, " proto {}", self.protocol)?;
+        if self.key.metric != 0 {
+            write!(f, " metric {}", self.key.metric)?;
+        }
+        write!(f, " source {}{}", self.source, if self.is_in_force { "" } else { " (not in force)" })
+    }
+}

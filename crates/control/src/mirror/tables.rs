@@ -1,0 +1,297 @@
+//! From the routes of a table to the FIB: of every prefix the best route, in each table of the FIB that is made from
+//! this one ([`View`]).
+
+use super::hops::PUNT;
+use super::routes::{Family, Filter, Key, Stored, Table, View};
+use super::{Count, Mirror, fixed};
+use crate::change::RouteKind;
+use fib::{EditError, MAIN, Route, Source};
+use ipnet::IpNet;
+use std::collections::{BTreeMap, HashMap};
+
+/// The most tables of the FIB. Each takes 29 MB even with a single route, both copies together (`memory.rs` of `fib` maps
+/// huge pages).
+pub(super) const MOST_FIB_TABLES: usize = 64;
+
+/// All tables.
+#[derive(Debug, Default)]
+pub(super) struct Tables {
+    pub(super) tables: BTreeMap<u32, Table>,
+    /// The most tables that the FIB may have.
+    pub(super) most_fib_tables: usize,
+    /// Tables of the FIB that are for policy rules only, by what they are made from.
+    pub(super) for_rules: BTreeMap<(u32, Filter), u32>,
+    /// Tables of the FIB that no rule leads to any more. They go with the next publication, when no worker has rules
+    /// that lead there.
+    pub(super) unneeded: Vec<u32>,
+    /// Where the FIB refused for want of room.
+    pub(super) full: HashMap<(u32, bool), Pause>,
+}
+
+/// How many changes to let pass before the next attempt: the FIB rebuilds a table that it found full, which takes long.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Pause {
+    left: u32,
+    length: u32,
+}
+
+impl Pause {
+    const LONGEST: u32 = 1 << 16;
+
+    fn longer(self) -> Pause {
+        let length = (self.length * 2).clamp(1, Pause::LONGEST);
+        Pause { left: length, length }
+    }
+}
+
+impl Mirror {
+    /// Puts a route in the place of the one of the same key (`Some`), or removes that. Returns whether there was one.
+    pub(super) fn change_route<A: Family>(&mut self, table: u32, key: Key<A>, new: Option<Stored>) -> bool {
+        let Key { network, length, .. } = key;
+        let stands = self.tables.tables.entry(table).or_default();
+        // Nothing below looks at them there.
+        let views = std::mem::take(&mut stands.views);
+        let is_first = A::routes(stands).at(network, length).next().is_none();
+        let before: Vec<Option<Route>> = if is_first {
+            Vec::new()
+        } else {
+            views.iter().map(|view| self.route_in_force(table, view.filter, network, length)).collect()
+        };
+        let stands = self.tables.tables.entry(table).or_default();
+        let was_empty = stands.is_empty();
+        let routes = A::routes_mut(stands);
+        let old = match new {
+            Some(stored) => routes.insert(key, stored),
+            None => routes.remove(&key),
+        };
+        if was_empty != stands.is_empty() {
+            self.policy.is_dirty = true;
+        }
+        for (place, view) in views.iter().enumerate() {
+            let after = match new {
+                Some(stored) if is_first && self.counts(view.filter, &key, &stored) => {
+                    self.as_route(&key, &stored)
+                }
+                _ if is_first => None,
+                _ => self.route_in_force(table, view.filter, network, length),
+            };
+            self.install(view.fib_table, network, length, before.get(place).copied().flatten(), after);
+        }
+        self.tables.tables.entry(table).or_default().views = views;
+        if let Some(old) = old {
+            self.release_target(old.target);
+        }
+        old.is_some()
+    }
+
+    /// The best route of a table to a prefix, as the FIB is to have it.
+    pub(super) fn route_in_force<A: Family>(
+        &self,
+        table: u32,
+        filter: Filter,
+        network: A,
+        length: u8,
+    ) -> Option<Route> {
+        let routes = A::routes(self.tables.tables.get(&table)?);
+        let (key, stored) =
+            routes.at(network, length).find(|(key, stored)| self.counts(filter, key, stored))?;
+        self.as_route(key, stored)
+    }
+
+    /// A route as the FIB is to have it, if its destinations are not fixed.
+    fn as_route<A: Family>(&self, key: &Key<A>, stored: &Stored) -> Option<Route> {
+        let target = self.targets.get(stored.target);
+        let next_hop = if key.tos == 0 { target.index } else { PUNT };
+        let Key { rank, metric, source, .. } = *key;
+        let is_hidden = fixed::hides(key.prefix(), target.content.kind);
+        (!is_hidden).then_some(Route { next_hop, source, distance: rank.distance(), metric })
+    }
+
+    /// Whether a route is in a view.
+    fn counts<A: Family>(&self, filter: Filter, key: &Key<A>, stored: &Stored) -> bool {
+        // `suppress_prefixlength` lets only routes through which packets would be forwarded not count.
+        let ends = || {
+            let kind = self.targets.get(stored.target).content.kind;
+            matches!(kind, RouteKind::Blackhole | RouteKind::Unreachable | RouteKind::Prohibit)
+        };
+        (!filter.only_local || key.rank.is_local())
+            && filter.longer_than.is_none_or(|length| u32::from(key.length) > length || ends())
+    }
+
+    /// Brings one prefix of a table of the FIB from one route of a source to another, or none.
+    fn install<A: Family>(
+        &mut self,
+        fib_table: u32,
+        network: A,
+        length: u8,
+        before: Option<Route>,
+        after: Option<Route>,
+    ) {
+        if before == after {
+            return;
+        }
+        let prefix: IpNet = A::net(network, length).into();
+        let mut installed = None;
+        if let Some(route) = after.filter(|_| !self.is_paused(fib_table, A::IS_IPV6)) {
+            match self.edit().replace(fib_table, prefix, route) {
+                Ok(_) => {
+                    installed = Some((route.source, route.metric));
+                    self.tables.full.remove(&(fib_table, A::IS_IPV6));
+                }
+                Err(error) => self.refused::<A>(fib_table, prefix, &error),
+            }
+        }
+        // If the new one was refused the old one goes all the same: it is wrong by now.
+        if let Some(route) = before
+            && installed != Some((route.source, route.metric))
+        {
+            match self.edit().remove(fib_table, prefix, route.source, route.metric) {
+                // It was refused itself.
+                Ok(_) | Err(EditError::Rib(_)) => {}
+                Err(error) => self.refused::<A>(fib_table, prefix, &error),
+            }
+        }
+        self.evaluate_hosts_inside(fib_table, network, length);
+    }
+
+    fn is_paused(&mut self, fib_table: u32, is_ipv6: bool) -> bool {
+        let Some(pause) = self.tables.full.get_mut(&(fib_table, is_ipv6)) else { return false };
+        let is_paused = pause.left > 0;
+        pause.left = pause.left.saturating_sub(1);
+        if is_paused {
+            self.count(Count::Refused);
+        }
+        is_paused
+    }
+
+    /// The FIB refused a change.
+    fn refused<A: Family>(&mut self, fib_table: u32, prefix: IpNet, error: &EditError) {
+        if matches!(error, EditError::Table(_)) {
+            let pause = self.tables.full.entry((fib_table, A::IS_IPV6)).or_default();
+            *pause = pause.longer();
+        }
+        self.note_edit_error(fib_table, prefix, error);
+    }
+
+    /// Makes a table of the FIB, with the fixed routes. Returns whether there was room.
+    pub(super) fn add_fib_table(&mut self, fib_table: u32) -> bool {
+        let has_room = self.fib.tables().count() < self.tables.most_fib_tables;
+        let added = if has_room { self.edit().add_vrf(fib_table) } else { Ok(()) };
+        if let Err(error) = &added {
+            self.note(None, error.to_string());
+        }
+        if !has_room || added.is_err() {
+            self.count(Count::TablesRefused);
+            return false;
+        }
+        self.add_fixed_routes(fib_table);
+        true
+    }
+
+    pub(super) fn add_fixed_routes(&mut self, fib_table: u32) {
+        for (prefix, route) in fixed::routes() {
+            if let Err(error) = self.edit().insert(fib_table, prefix, route) {
+                self.note_edit_error(fib_table, prefix, &error);
+            }
+        }
+    }
+
+    /// Adds to a table of Linux the table of the FIB that forwarding uses.
+    pub(super) fn ensure_table(&mut self, table: u32) {
+        if self.tables.tables.get(&table).is_some_and(|known| !known.views.is_empty()) {
+            return;
+        }
+        let is_new = !self.tables.tables.contains_key(&table);
+        self.tables.tables.entry(table).or_default();
+        // One that was refused is tried again when others go; see `Mirror::publish`.
+        if is_new {
+            self.policy.is_dirty = true;
+            self.open_table(table);
+        }
+    }
+
+    /// Makes the FIB's part of a table, if there is room for it.
+    pub(super) fn open_table(&mut self, table: u32) {
+        if table == MAIN || self.add_fib_table(table) {
+            self.add_view(table, View { fib_table: table, filter: Filter::default() });
+        }
+    }
+
+    /// A table of the FIB is made from a table of Linux from now on.
+    pub(super) fn add_view(&mut self, table: u32, view: View) {
+        self.tables.tables.entry(table).or_default().views.push(view);
+        self.fill_view::<u32>(table, view);
+        self.fill_view::<u128>(table, view);
+    }
+
+    fn fill_view<A: Family>(&mut self, table: u32, view: View) {
+        let Some(routes) = self.tables.tables.get(&table).map(A::routes) else { return };
+        let mut prefixes: Vec<(A, u8)> = routes.iter().map(|(key, _)| (key.network, key.length)).collect();
+        prefixes.dedup();
+        for (network, length) in prefixes {
+            let route = self.route_in_force(table, view.filter, network, length);
+            self.install(view.fib_table, network, length, None, route);
+        }
+    }
+
+    /// Removes the tables of the FIB that are unneeded since the last publication.
+    pub(super) fn remove_unneeded_tables(&mut self) {
+        for fib_table in std::mem::take(&mut self.tables.unneeded) {
+            // It may have got routes meanwhile; what serves rules only is made anew if they want it again.
+            let is_of_linux = self.tables.tables.contains_key(&fib_table);
+            if is_of_linux && !self.is_unneeded(fib_table) {
+                continue;
+            }
+            let hosts = self.neighbour_routes(fib_table);
+            if let Err(error) = self.edit().remove_vrf(fib_table) {
+                self.note(None, error.to_string());
+                continue;
+            }
+            hosts.into_iter().for_each(|index| self.release_index(index));
+            self.tables.tables.retain(|&number, table| {
+                table.views.retain(|view| view.fib_table != fib_table);
+                number == MAIN || !table.views.is_empty() || !table.is_empty()
+            });
+            self.tables.for_rules.retain(|_, number| *number != fib_table);
+            self.tables.full.retain(|(number, _), _| *number != fib_table);
+        }
+    }
+
+    /// Makes the FIB's part of tables for which there was no room, if there is now.
+    pub(super) fn open_refused_tables(&mut self) {
+        let refused = self.tables.tables.iter().filter(|(_, table)| table.views.is_empty());
+        let room = self.tables.most_fib_tables.saturating_sub(self.fib.tables().count());
+        let some: Vec<u32> = refused.map(|(&number, _)| number).take(room).collect();
+        for table in some {
+            self.open_table(table);
+            self.policy.is_dirty = true;
+        }
+    }
+
+    /// The next hops of neighbours' routes in a table of the FIB.
+    fn neighbour_routes(&self, fib_table: u32) -> Vec<fib::NextHopIndex> {
+        fn of<A: Family>(mirror: &Mirror, fib_table: u32) -> impl Iterator<Item = fib::NextHopIndex> + '_ {
+            let all = A::rib(&mirror.fib, fib_table).into_iter().flat_map(|rib| rib.iter_all());
+            all.map(|found| found.route)
+                .filter(|route| route.source == Source::Neighbour)
+                .map(|it| it.next_hop)
+        }
+        of::<u32>(self, fib_table).chain(of::<u128>(self, fib_table)).collect()
+    }
+
+    /// Removes the routes that `is_gone` says are gone.
+    pub(super) fn remove_routes<A: Family>(
+        &mut self,
+        is_gone: impl Fn(&Mirror, &Key<A>, &Stored) -> bool,
+    ) -> usize {
+        let mut gone: Vec<(u32, Key<A>)> = Vec::new();
+        for (&table, routes) in &self.tables.tables {
+            let all = A::routes(routes).iter();
+            gone.extend(all.filter(|(key, stored)| is_gone(self, key, stored)).map(|(key, _)| (table, *key)));
+        }
+        for &(table, key) in &gone {
+            self.change_route(table, key, None);
+        }
+        gone.len()
+    }
+}

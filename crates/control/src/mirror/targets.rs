@@ -1,0 +1,191 @@
+//! Targets: what happens to packets of a route, apart from where the route leads. A full table has some hundred
+//! different ones for a million routes, so routes have the number of theirs, which has the number of a next hop.
+
+use super::hops::{BLACKHOLE, BROADCAST, LOCAL, PROHIBIT, PUNT, UNREACHABLE, Way};
+use super::objects::ObjectKey;
+use super::{Count, Mirror};
+use crate::change::{Hops, Path, Route, RouteKind};
+use fib::{NextHopError, NextHopIndex, Source};
+use ipnet::IpNet;
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+
+/// The number of a target.
+pub(super) type TargetId = u32;
+
+/// What happens to packets.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Content {
+    /// Whose objects are meant, where it is an object.
+    pub(super) source: Option<Source>,
+    /// The family of the packets.
+    pub(super) is_ipv6: bool,
+    pub(super) kind: RouteKind,
+    pub(super) hops: Hops,
+    pub(super) mtu: Option<u32>,
+}
+
+impl Content {
+    pub(super) fn of(source: Source, route: Route) -> Content {
+        let source = matches!(route.hops, Hops::Object(_)).then_some(source);
+        let is_ipv6 = matches!(route.key.prefix, IpNet::V6(_));
+        Content { source, is_ipv6, kind: route.kind, hops: route.hops, mtu: route.mtu }
+    }
+
+    /// The object that it names.
+    pub(super) fn object(&self) -> Option<ObjectKey> {
+        match (self.source, &self.hops) {
+            (Some(source), &Hops::Object(id)) => Some(ObjectKey { source, id }),
+            _ => None,
+        }
+    }
+
+    /// A number by which to see whether two are equal. It does not know in what order the paths are, nor whether they are
+    /// down: the kernel changes both without a word.
+    pub(super) fn digest(&self) -> u64 {
+        let of = |value: &dyn Fn(&mut DefaultHasher)| {
+            let mut hasher = DefaultHasher::new();
+            value(&mut hasher);
+            hasher.finish()
+        };
+        let paths: u64 = match &self.hops {
+            Hops::None => 1,
+            Hops::Object(id) => of(&|hasher| id.hash(hasher)),
+            Hops::Paths(paths) => {
+                let one = |path: &Path| of(&|hasher| Path { is_down: false, ..*path }.hash(hasher));
+                paths.iter().map(one).fold(2, u64::wrapping_add)
+            }
+        };
+        of(&|hasher| (self.kind, paths, self.mtu).hash(hasher))
+    }
+}
+
+/// What happens to packets, and the next hop that says so to workers.
+#[derive(Debug)]
+pub(super) struct Target {
+    pub(super) content: Arc<Content>,
+    pub(super) digest: u64,
+    pub(super) index: NextHopIndex,
+    users: u32,
+    /// Its routes are to be removed with the next publication; no others may get it.
+    pub(super) is_condemned: bool,
+}
+
+/// All targets.
+#[derive(Debug, Default)]
+pub(super) struct Targets {
+    slots: Vec<Option<Target>>,
+    free: Vec<TargetId>,
+    by_content: HashMap<Arc<Content>, TargetId>,
+    /// How many are condemned.
+    pub(super) condemned: usize,
+}
+
+impl Targets {
+    pub(super) fn get(&self, id: TargetId) -> &Target {
+        self.slots[id as usize].as_ref().expect("routes have targets that are there")
+    }
+
+    fn get_mut(&mut self, id: TargetId) -> &mut Target {
+        self.slots[id as usize].as_mut().expect("routes have targets that are there")
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Target> {
+        self.slots.iter().flatten()
+    }
+}
+
+impl Target {
+    /// How many routes have it.
+    pub(super) fn routes(&self) -> u64 {
+        u64::from(self.users)
+    }
+}
+
+impl Mirror {
+    /// The target with this content, with one user more.
+    pub(super) fn acquire_target(&mut self, content: Content) -> TargetId {
+        if let Some(&id) = self.targets.by_content.get(&content) {
+            self.targets.get_mut(id).users += 1;
+            return id;
+        }
+        let content = Arc::new(content);
+        let found = self.number_of(&content);
+        let index = found.unwrap_or_else(|error| {
+            self.note_next_hop_error(error);
+            PUNT
+        });
+        let digest = content.digest();
+        let target = Target { content: content.clone(), digest, index, users: 1, is_condemned: false };
+        let id = self.targets.free.pop().unwrap_or(self.targets.slots.len() as TargetId);
+        if id as usize == self.targets.slots.len() {
+            self.targets.slots.push(None);
+        }
+        self.targets.slots[id as usize] = Some(target);
+        // What could not be had is not shared, so that the next route tries again.
+        if found.is_ok() {
+            self.targets.by_content.insert(content, id);
+        }
+        id
+    }
+
+    /// One user of a target less.
+    pub(super) fn release_target(&mut self, id: TargetId) {
+        let target = self.targets.get_mut(id);
+        target.users -= 1;
+        if target.users > 0 {
+            return;
+        }
+        let target = self.targets.slots[id as usize].take().expect("it was just there");
+        self.targets.free.push(id);
+        self.targets.condemned -= usize::from(target.is_condemned);
+        if self.targets.by_content.get(&target.content) == Some(&id) {
+            self.targets.by_content.remove(&target.content);
+        }
+        self.release_index(target.index);
+    }
+
+    /// The object is gone, and so will be the routes that have it.
+    pub(super) fn condemn_targets(&mut self, object: ObjectKey) {
+        let Targets { slots, by_content, condemned, .. } = &mut self.targets;
+        for target in slots.iter_mut().flatten() {
+            if target.content.object() == Some(object) && !target.is_condemned {
+                target.is_condemned = true;
+                *condemned += 1;
+                by_content.remove(&target.content);
+            }
+        }
+    }
+
+    /// The next hop for a target, with one user more.
+    fn number_of(&mut self, content: &Content) -> Result<NextHopIndex, NextHopError> {
+        let fixed = match content.kind {
+            RouteKind::Unicast => None,
+            RouteKind::Local | RouteKind::Anycast => Some(LOCAL),
+            RouteKind::Broadcast => Some(BROADCAST),
+            RouteKind::Multicast => Some(PUNT),
+            RouteKind::Blackhole => Some(BLACKHOLE),
+            RouteKind::Unreachable => Some(UNREACHABLE),
+            RouteKind::Prohibit => Some(PROHIBIT),
+            RouteKind::Throw => Some(NextHopIndex::NONE),
+        };
+        if let Some(index) = fixed {
+            return Ok(index);
+        }
+        if content.mtu.is_some() {
+            // Workers know the MTU of ports, not of routes.
+            return Ok(PUNT);
+        }
+        let paths = match (&content.hops, content.object()) {
+            (_, Some(object)) => return self.acquire_object(object, content.is_ipv6),
+            (Hops::Paths(paths), None) if !paths.is_empty() => paths,
+            _ => {
+                self.count(Count::RoutesWithoutPath);
+                return Ok(PUNT);
+            }
+        };
+        let ways = paths.iter().map(|path| (Way::Path(*path), path.weight));
+        self.acquire_group(ways, content.is_ipv6)
+    }
+}

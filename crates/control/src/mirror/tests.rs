@@ -1,0 +1,611 @@
+//! The mirror, rule by rule. What random changes do is in `model_tests.rs`.
+
+use super::*;
+use crate::change::{Hops, *};
+use fib::{Decision, NextHop, NextHopIndex};
+use std::net::IpAddr;
+
+const KERNEL: Source = Source::Netlink;
+
+/// A router with ports eth0, eth1 and eth2, which are interfaces 1, 2 and 3; interface 9 is wg0.
+fn router() -> Mirror {
+    let mut mirror = Mirror::new((0..3).map(|port| (format!("eth{port}"), port))).unwrap();
+    for index in 1..4 {
+        mirror.apply(KERNEL, Change::Link(link(index, &format!("eth{}", index - 1))));
+    }
+    mirror.apply(KERNEL, Change::Link(link(9, "wg0")));
+    mirror
+}
+
+fn link(index: InterfaceIndex, name: &str) -> Link {
+    Link {
+        index,
+        name: name.into(),
+        mac: Some([2, 0, 0, 0, 0, index as u8]),
+        mtu: 1500,
+        is_up: true,
+        has_carrier: true,
+        master: None,
+        below: None,
+        kind: String::new(),
+        vlan: None,
+        vrf_table: None,
+    }
+}
+
+fn ip(text: &str) -> IpAddr {
+    text.parse().unwrap()
+}
+
+fn key(table: u32, prefix: &str, metric: u32) -> RouteKey {
+    RouteKey { table, prefix: prefix.parse().unwrap(), metric, tos: 0 }
+}
+
+fn path(gateway: &str, index: InterfaceIndex) -> Path {
+    let gateway = if gateway.is_empty() { None } else { Some(ip(gateway)) };
+    Path { index, gateway, weight: 1, is_down: false, has_encapsulation: false }
+}
+
+fn route(key: RouteKey, kind: RouteKind, hops: Hops) -> Route {
+    Route { key, kind, protocol: 4, preferred_source: None, mtu: None, hops }
+}
+
+/// A route in the main table; no gateway if that is empty.
+fn via(prefix: &str, gateway: &str, index: InterfaceIndex) -> Route {
+    route(key(MAIN, prefix, 0), RouteKind::Unicast, Hops::Paths(vec![path(gateway, index)]))
+}
+
+fn of_kind(table: u32, prefix: &str, kind: RouteKind) -> Route {
+    route(key(table, prefix, 0), kind, Hops::None)
+}
+
+fn neighbour(address: &str, index: InterfaceIndex, mac: u8) -> Change {
+    let mac = Some([2, 1, 0, 0, 0, mac]);
+    Change::Neighbour(Neighbour { index, address: ip(address), mac, state: NeighbourState::Reachable })
+}
+
+fn forward(port: u16, mac: u8, ethertype: [u8; 2]) -> NextHop<Adjacency> {
+    let source = [2, 0, 0, 0, 0, port as u8 + 1];
+    NextHop::Forward(Adjacency::ethernet(port, [2, 1, 0, 0, 0, mac], source, ethertype))
+}
+
+const IPV4: [u8; 2] = [0x08, 0x00];
+const IPV6: [u8; 2] = [0x86, 0xdd];
+
+impl Mirror {
+    fn tell(&mut self, route: Route) {
+        self.apply(KERNEL, Change::Route(route));
+    }
+
+    /// What workers do with a packet, by the main table.
+    fn main(&mut self, address: &str) -> NextHop<Adjacency> {
+        self.flow(address, 7)
+    }
+
+    fn flow(&mut self, address: &str, flow: u32) -> NextHop<Adjacency> {
+        self.publish();
+        match ip(address) {
+            IpAddr::V4(address) => *self.fib.state().lookup4(0, address.into(), flow),
+            IpAddr::V6(address) => *self.fib.state().lookup6(0, address.into(), flow),
+        }
+    }
+
+    fn number(&self, address: &str) -> NextHopIndex {
+        self.route_for(MAIN, ip(address)).unwrap().next_hop
+    }
+
+    fn counted(&self, what: Count) -> u64 {
+        self.counts[what as usize]
+    }
+
+    /// What the rules say of an IPv4 packet.
+    fn decide(&mut self, port: u16, from: &str, to: &str) -> NextHop<Adjacency> {
+        self.publish();
+        let (IpAddr::V4(from), IpAddr::V4(to)) = (ip(from), ip(to)) else { panic!("IPv4 only") };
+        let state = self.fib.state();
+        let lookup = |vrf| fib::Table::lookup(state.ipv4(vrf).unwrap(), to.into());
+        match self.policy().ipv4.evaluate(port, from.into(), to.into(), lookup) {
+            Decision::Route(index) => *state.next_hops().resolve(index, 0),
+            Decision::NoRoute => NextHop::NoRoute,
+            Decision::Blackhole => NextHop::Blackhole,
+            Decision::Unreachable => NextHop::Unreachable,
+            Decision::Prohibit => NextHop::Prohibit,
+            Decision::Punt => NextHop::Punt,
+        }
+    }
+}
+
+#[test]
+fn a_gateway_with_a_known_address_is_forwarded_to_and_others_are_asked() {
+    let mut mirror = router();
+    mirror.tell(via("192.0.2.0/24", "10.0.0.1", 1));
+    mirror.tell(via("2001:db8::/32", "2001:db9::1", 2));
+    // IPv4 through an IPv6 gateway, RFC 8950.
+    mirror.tell(via("198.51.100.0/24", "2001:db9::1", 2));
+    assert_eq!(mirror.main("192.0.2.1"), NextHop::Punt);
+    assert_eq!(mirror.take_neighbours_to_ask(), [(1, ip("10.0.0.1")), (2, ip("2001:db9::1"))]);
+    assert!(mirror.take_neighbours_to_ask().is_empty());
+    mirror.apply(KERNEL, neighbour("10.0.0.1", 1, 7));
+    mirror.apply(KERNEL, neighbour("2001:db9::1", 2, 8));
+    assert_eq!(mirror.main("192.0.2.1"), forward(0, 7, IPV4));
+    assert_eq!(mirror.main("2001:db8::1"), forward(1, 8, IPV6));
+    assert_eq!(mirror.main("198.51.100.1"), forward(1, 8, IPV4));
+    // Another address is one edit behind the same number, and none of a route.
+    let number = mirror.number("192.0.2.1");
+    let changes = mirror.counted(Count::NextHopChanges);
+    mirror.apply(KERNEL, neighbour("10.0.0.1", 1, 9));
+    assert_eq!(mirror.counted(Count::NextHopChanges), changes + 1);
+    assert_eq!((mirror.number("192.0.2.1"), mirror.main("192.0.2.1")), (number, forward(0, 9, IPV4)));
+    // One that fails is the kernel's to ask, as packets come; one that is forgotten is asked for at once.
+    let state = NeighbourState::Failed;
+    mirror
+        .apply(KERNEL, Change::Neighbour(Neighbour { index: 1, address: ip("10.0.0.1"), mac: None, state }));
+    assert_eq!(mirror.main("192.0.2.1"), NextHop::Punt);
+    assert!(mirror.take_neighbours_to_ask().is_empty());
+    mirror.apply(KERNEL, Change::NeighbourGone(1, ip("10.0.0.1")));
+    assert_eq!(mirror.take_neighbours_to_ask(), [(1, ip("10.0.0.1"))]);
+    assert!(!mirror.publish());
+}
+
+#[test]
+fn a_group_goes_on_without_a_link_that_fails_and_takes_it_back() {
+    let mut mirror = router();
+    let paths = vec![path("10.0.0.1", 1), Path { weight: 3, ..path("10.0.1.1", 2) }];
+    mirror.tell(route(key(MAIN, "0.0.0.0/0", 0), RouteKind::Unicast, Hops::Paths(paths)));
+    mirror.apply(KERNEL, neighbour("10.0.0.1", 1, 1));
+    mirror.apply(KERNEL, neighbour("10.0.1.1", 2, 2));
+    let all = |mirror: &mut Mirror| (0..256).map(|flow| mirror.flow("8.8.8.8", flow)).collect::<Vec<_>>();
+    let of_first = |flows: &[_]| flows.iter().filter(|it| **it == forward(0, 1, IPV4)).count();
+    let share = of_first(&all(&mut mirror));
+    assert!((40..90).contains(&share), "{share} of 256 flows for a quarter of the weight");
+    for down in [Link { has_carrier: false, ..link(1, "eth0") }, Link { is_up: false, ..link(1, "eth0") }] {
+        mirror.apply(KERNEL, Change::Link(down));
+        assert!(all(&mut mirror).iter().all(|it| *it == forward(1, 2, IPV4)));
+        mirror.apply(KERNEL, Change::Link(link(1, "eth0")));
+        assert!(of_first(&all(&mut mirror)).abs_diff(share) < 20);
+    }
+    mirror.apply(KERNEL, Change::LinkGone(1));
+    mirror.apply(KERNEL, Change::LinkGone(2));
+    assert_eq!(mirror.main("8.8.8.8"), NextHop::Unreachable);
+    // The interface is made again, with another number.
+    mirror.apply(KERNEL, Change::Link(link(11, "eth0")));
+    mirror.tell(via("0.0.0.0/0", "10.0.0.1", 11));
+    mirror.apply(KERNEL, neighbour("10.0.0.1", 11, 1));
+    let expected = Adjacency::ethernet(0, [2, 1, 0, 0, 0, 1], [2, 0, 0, 0, 0, 11], IPV4);
+    assert_eq!(mirror.main("8.8.8.8"), NextHop::Forward(expected));
+    assert!(mirror.check().is_good());
+}
+
+#[test]
+fn what_the_fast_path_cannot_do_is_punted() {
+    let mut mirror = router();
+    mirror.apply(KERNEL, neighbour("10.0.0.1", 1, 1));
+    mirror.apply(KERNEL, neighbour("10.0.0.1", 9, 1));
+    mirror.tell(via("192.0.2.0/24", "10.0.0.1", 9));
+    mirror.tell(via("192.0.3.0/24", "10.0.0.1", 9));
+    let encapsulated = Path { has_encapsulation: true, ..path("10.0.0.1", 1) };
+    mirror.tell(route(key(MAIN, "192.0.4.0/24", 0), RouteKind::Unicast, Hops::Paths(vec![encapsulated])));
+    mirror.tell(Route { mtu: Some(1280), ..via("192.0.5.0/24", "10.0.0.1", 1) });
+    mirror.tell(of_kind(MAIN, "192.0.6.0/24", RouteKind::Unicast));
+    mirror.tell(via("192.0.7.0/24", "10.0.0.1", 1));
+    let with_tos = RouteKey { tos: 8, metric: 9, ..key(MAIN, "192.0.7.0/24", 0) };
+    mirror.tell(route(with_tos, RouteKind::Unicast, Hops::Paths(vec![path("10.0.0.1", 1)])));
+    for third in 2..8 {
+        assert_eq!(mirror.main(&format!("192.0.{third}.1")), NextHop::Punt, "{third}");
+    }
+    assert_eq!(mirror.counted(Count::RoutesWithoutPath), 1);
+    let through_wg0 = mirror.next_hops().find(|it| it.what == "via 10.0.0.1 dev wg0").unwrap();
+    assert_eq!((through_wg0.routes, through_wg0.next_hop), (2, Some(NextHop::Punt)));
+    mirror.apply(KERNEL, Change::RouteGone(with_tos));
+    assert_eq!(mirror.main("192.0.7.1"), forward(0, 1, IPV4));
+}
+
+#[test]
+fn kinds_and_tables_are_what_they_are_in_linux() {
+    let mut mirror = router();
+    mirror.tell(of_kind(MAIN, "0.0.0.0/0", RouteKind::Blackhole));
+    mirror.tell(of_kind(MAIN, "10.1.0.0/16", RouteKind::Unreachable));
+    mirror.tell(of_kind(MAIN, "10.2.0.0/16", RouteKind::Prohibit));
+    mirror.tell(of_kind(MAIN, "10.3.0.0/16", RouteKind::Throw));
+    mirror.tell(of_kind(255, "10.4.0.1/32", RouteKind::Local));
+    mirror.tell(of_kind(255, "10.4.0.255/32", RouteKind::Broadcast));
+    mirror.tell(of_kind(255, "2001:db8::/128", RouteKind::Anycast));
+    mirror.tell(via("10.4.0.1/32", "", 1));
+    assert_eq!(mirror.main("10.0.0.1"), NextHop::Blackhole);
+    assert_eq!(mirror.main("10.1.0.1"), NextHop::Unreachable);
+    assert_eq!(mirror.main("10.2.0.1"), NextHop::Prohibit);
+    assert_eq!(mirror.main("10.3.0.1"), NextHop::NoRoute);
+    assert_eq!(mirror.main("10.4.0.1"), NextHop::Local);
+    assert_eq!(mirror.main("10.4.0.255"), NextHop::Broadcast);
+    assert_eq!(mirror.main("2001:db8::"), NextHop::Local);
+    mirror.apply(KERNEL, Change::RouteGone(key(255, "10.4.0.1/32", 0)));
+    assert_eq!(mirror.main("10.4.0.1"), NextHop::Punt);
+}
+
+#[test]
+fn no_route_changes_loopback_multicast_and_link_local() {
+    let mut mirror = router();
+    mirror.apply(KERNEL, neighbour("10.0.0.1", 1, 1));
+    mirror.apply(KERNEL, neighbour("fe80::7", 1, 1));
+    for prefix in ["0.0.0.0/0", "224.0.0.0/4", "239.0.0.0/8", "127.0.0.1/32", "255.255.255.255/32"] {
+        mirror.tell(via(prefix, "10.0.0.1", 1));
+    }
+    for prefix in ["::/0", "fe80::/64", "ff02::/16", "::1/128"] {
+        mirror.tell(via(prefix, "", 1));
+    }
+    mirror.tell(of_kind(255, "fe80::1/128", RouteKind::Local));
+    mirror.tell(via("203.0.113.0/24", "fe80::7", 1));
+    assert_eq!(mirror.main("8.8.8.8"), forward(0, 1, IPV4));
+    assert_eq!(mirror.main("239.1.1.1"), NextHop::Punt);
+    assert_eq!(mirror.main("127.0.0.1"), NextHop::Blackhole);
+    assert_eq!(mirror.main("0.1.2.3"), NextHop::Blackhole);
+    assert_eq!(mirror.main("255.255.255.255"), NextHop::Broadcast);
+    assert_eq!(mirror.main("::1"), NextHop::Blackhole);
+    assert_eq!(mirror.main("ff02::1"), NextHop::Punt);
+    assert_eq!(mirror.main("fe80::1"), NextHop::Local);
+    // Not even to a known neighbour; but a gateway may have such an address.
+    assert_eq!(mirror.main("fe80::7"), NextHop::Punt);
+    assert_eq!(mirror.main("203.0.113.1"), forward(0, 1, IPV4));
+}
+
+#[test]
+fn neighbours_on_connected_networks_get_host_routes() {
+    let mut mirror = router();
+    mirror.apply(KERNEL, neighbour("10.0.0.7", 1, 7));
+    mirror.apply(KERNEL, neighbour("10.0.0.8", 2, 8));
+    mirror.apply(KERNEL, neighbour("10.9.0.1", 1, 9));
+    assert_eq!(mirror.main("10.0.0.7"), NextHop::NoRoute);
+    mirror.tell(via("10.0.0.0/24", "", 1));
+    assert_eq!(mirror.main("10.0.0.7"), forward(0, 7, IPV4));
+    assert_eq!(mirror.main("10.0.0.1"), NextHop::Punt);
+    // Found on another link, and on no connected network.
+    assert_eq!(mirror.main("10.0.0.8"), NextHop::Punt);
+    assert_eq!(mirror.main("10.9.0.1"), NextHop::NoRoute);
+    // The longest match leads elsewhere.
+    mirror.tell(of_kind(MAIN, "10.0.0.0/29", RouteKind::Blackhole));
+    assert_eq!(mirror.main("10.0.0.7"), NextHop::Blackhole);
+    mirror.apply(KERNEL, Change::RouteGone(key(MAIN, "10.0.0.0/29", 0)));
+    assert_eq!(mirror.main("10.0.0.7"), forward(0, 7, IPV4));
+    mirror.tell(of_kind(MAIN, "10.0.0.7/32", RouteKind::Prohibit));
+    assert_eq!(mirror.main("10.0.0.7"), NextHop::Prohibit);
+    mirror.apply(KERNEL, Change::RouteGone(key(MAIN, "10.0.0.7/32", 0)));
+    // A neighbour that fails, and the end of the network.
+    let state = NeighbourState::Failed;
+    let failed = Neighbour { index: 1, address: ip("10.0.0.7"), mac: None, state };
+    mirror.apply(KERNEL, Change::Neighbour(failed));
+    assert_eq!(mirror.main("10.0.0.7"), NextHop::Punt);
+    mirror.apply(KERNEL, neighbour("10.0.0.7", 1, 7));
+    mirror.apply(KERNEL, Change::RouteGone(key(MAIN, "10.0.0.0/24", 0)));
+    assert_eq!(mirror.main("10.0.0.7"), NextHop::NoRoute);
+    // Peers of point-to-point links.
+    mirror.tell(via("10.9.0.0/31", "", 1));
+    assert_eq!(mirror.main("10.9.0.1"), forward(0, 9, IPV4));
+    mirror.tell(via("10.0.0.8/32", "", 2));
+    assert_eq!(mirror.main("10.0.0.8"), forward(1, 8, IPV4));
+    // The interface is no port any more.
+    mirror.apply(KERNEL, Change::Link(link(2, "lan")));
+    assert_eq!(mirror.main("10.0.0.8"), NextHop::Punt);
+}
+
+#[test]
+fn the_lowest_metric_is_in_force_and_sources_are_apart() {
+    let mut mirror = router();
+    (1..4).for_each(|it| mirror.apply(KERNEL, neighbour(&format!("10.0.0.{it}"), 1, it)));
+    let with_metric =
+        |metric, gateway| Route { key: key(MAIN, "192.0.2.0/24", metric), ..via("192.0.2.0/24", gateway, 1) };
+    mirror.tell(with_metric(20, "10.0.0.1"));
+    mirror.apply(Source::Fpm, Change::Route(with_metric(20, "10.0.0.2")));
+    mirror.tell(with_metric(30, "10.0.0.3"));
+    assert_eq!(mirror.main("192.0.2.1"), forward(0, 1, IPV4));
+    assert_eq!(mirror.routes().filter(|it| it.is_in_force).count(), 1);
+    mirror.apply(KERNEL, Change::RouteGone(key(MAIN, "192.0.2.0/24", 20)));
+    assert_eq!(mirror.main("192.0.2.1"), forward(0, 2, IPV4));
+    mirror.forget(Source::Fpm);
+    assert_eq!(mirror.main("192.0.2.1"), forward(0, 3, IPV4));
+    mirror.tell(with_metric(5, "10.0.0.2"));
+    assert_eq!(mirror.main("192.0.2.1"), forward(0, 2, IPV4));
+}
+
+#[test]
+fn an_object_keeps_its_number_and_a_route_may_come_before_it() {
+    let mut mirror = router();
+    (1..4).for_each(|it| mirror.apply(KERNEL, neighbour(&format!("10.0.0.{it}"), 1, it)));
+    let object = |id, kind| Change::Object(Object { id, kind });
+    let by_object = route(key(MAIN, "192.0.2.0/24", 0), RouteKind::Unicast, Hops::Object(10));
+    for source in [KERNEL, Source::Fpm] {
+        mirror.apply(source, Change::Route(by_object.clone()));
+        let waiting = |mirror: &Mirror| {
+            mirror.counters().into_iter().find(|(what, _)| what.contains("wait")).unwrap().1
+        };
+        assert_eq!((mirror.main("192.0.2.1"), waiting(&mirror)), (NextHop::Punt, 1));
+        let number = mirror.number("192.0.2.1");
+        mirror.apply(source, object(10, ObjectKind::Group(vec![(1, 1), (2, 2)])));
+        mirror.apply(source, object(1, ObjectKind::Path(path("10.0.0.1", 1))));
+        mirror.apply(source, object(2, ObjectKind::Path(path("10.0.0.2", 1))));
+        let all =
+            |mirror: &mut Mirror| (0..256).map(|flow| mirror.flow("192.0.2.1", flow)).collect::<Vec<_>>();
+        let before = all(&mut mirror);
+        assert!(before.contains(&forward(0, 1, IPV4)) && before.contains(&forward(0, 2, IPV4)));
+        assert_eq!((before.contains(&NextHop::Punt), waiting(&mirror)), (false, 0));
+        // A third member takes flows of the others; no other flow moves.
+        mirror.apply(source, object(3, ObjectKind::Path(path("10.0.0.3", 1))));
+        mirror.apply(source, object(10, ObjectKind::Group(vec![(1, 1), (2, 2), (3, 1)])));
+        let after = all(&mut mirror);
+        let is_same_or_third = |(before, after)| before == after || after == &forward(0, 3, IPV4);
+        assert!(before.iter().zip(&after).all(is_same_or_third) && before != after);
+        mirror.apply(source, object(10, ObjectKind::Blackhole));
+        assert_eq!((mirror.main("192.0.2.1"), mirror.number("192.0.2.1")), (NextHop::Blackhole, number));
+        mirror.apply(source, Change::ObjectGone(10));
+        // The kernel has flushed the route; zebra will say so itself.
+        let expected = if source == KERNEL { NextHop::NoRoute } else { NextHop::Punt };
+        assert_eq!(mirror.main("192.0.2.1"), expected);
+    }
+}
+
+#[test]
+fn a_dump_removes_what_it_does_not_name_and_nothing_before_it_ends() {
+    let mut mirror = router();
+    mirror.apply(KERNEL, neighbour("10.0.0.1", 1, 1));
+    mirror.tell(via("192.0.2.0/24", "10.0.0.1", 1));
+    mirror.tell(via("192.0.3.0/24", "10.0.0.1", 1));
+    mirror.tell(via("2001:db8::/32", "fe80::1", 1));
+    mirror.apply(Source::Fpm, Change::Route(via("192.0.4.0/24", "10.0.0.1", 1)));
+    // A dump that was broken off, and another one.
+    mirror.dump_begins(KERNEL, Part::Routes4);
+    mirror.tell(via("192.0.3.0/24", "10.0.0.1", 1));
+    mirror.dump_begins(KERNEL, Part::Routes4);
+    mirror.tell(via("192.0.2.0/24", "10.0.0.1", 1));
+    assert_eq!(mirror.main("192.0.3.1"), forward(0, 1, IPV4));
+    mirror.dump_ends(KERNEL, Part::Routes4);
+    let left: Vec<String> = mirror.routes().map(|it| it.key.prefix.to_string()).collect();
+    assert_eq!(left, ["192.0.2.0/24", "192.0.4.0/24", "2001:db8::/32"]);
+    assert_eq!(mirror.counted(Count::Swept), 1);
+    mirror.apply(KERNEL, Change::Address(Address { index: 1, address: ip("10.0.0.9"), prefix_length: 24 }));
+    let generation = mirror.local_address_generation();
+    for part in [Part::Neighbours, Part::Addresses, Part::Links] {
+        mirror.dump_begins(KERNEL, part);
+        mirror.dump_ends(KERNEL, part);
+    }
+    assert_eq!((mirror.local_addresses().count(), mirror.neighbours().count()), (0, 0));
+    assert!(
+        mirror.local_address_generation() != generation && mirror.ports().all(|port| port.link.is_none())
+    );
+    assert_eq!(mirror.main("192.0.2.1"), NextHop::Unreachable);
+}
+
+#[test]
+fn a_table_is_a_vrf_and_there_is_room_for_so_many() {
+    let mut mirror = router();
+    mirror.tables.most_fib_tables = 5;
+    mirror.apply(KERNEL, neighbour("10.0.0.1", 1, 1));
+    let in_table = |table| Route { key: key(table, "192.0.2.0/24", 0), ..via("192.0.2.0/24", "10.0.0.1", 1) };
+    (1000..1010).for_each(|table| mirror.tell(in_table(table)));
+    mirror.publish();
+    assert_eq!(mirror.fib.tables().count(), 5);
+    assert_eq!(mirror.counted(Count::TablesRefused), 6);
+    assert_eq!(mirror.routes().filter(|it| !it.is_in_force).count(), 6);
+    let vrf = mirror.fib.vrf_index(1000).unwrap();
+    assert_eq!(mirror.fib.state().lookup4(vrf, 0xc000_0201, 0), &forward(0, 1, IPV4));
+    assert_eq!(mirror.main("192.0.2.1"), NextHop::NoRoute);
+    // A rule that leads to a table without room leaves packets to the kernel.
+    mirror.apply(KERNEL, Change::Rule(rule(1, RuleAction::Table(1009))));
+    assert_eq!(mirror.decide(0, "10.1.0.1", "192.0.2.1"), NextHop::Punt);
+    // Empty tables go, and make room.
+    (1000..1007).for_each(|table| mirror.apply(KERNEL, Change::RouteGone(key(table, "192.0.2.0/24", 0))));
+    (0..3).for_each(|_| {
+        mirror.publish();
+    });
+    assert_eq!(mirror.fib.tables().collect::<Vec<_>>(), [MAIN, 1007, 1008, 1009]);
+    assert!(mirror.routes().all(|it| it.is_in_force));
+    assert_eq!(mirror.decide(0, "10.1.0.1", "192.0.2.1"), forward(0, 1, IPV4));
+}
+
+fn rule(priority: u32, action: RuleAction) -> Rule {
+    Rule {
+        is_ipv6: false,
+        priority,
+        action,
+        from: None,
+        to: None,
+        input: None,
+        suppress_prefix_length: None,
+        is_inverted: false,
+        is_l3mdev: false,
+        mark: None,
+        has_other_selectors: false,
+    }
+}
+
+/// A router with the kernel's own rules, a default route, and one to everywhere in table 100.
+fn router_with_rules() -> Mirror {
+    let mut mirror = router();
+    (1..3).for_each(|it| mirror.apply(KERNEL, neighbour(&format!("10.0.0.{it}"), 1, it)));
+    for (priority, table) in [(0, 255), (32766, MAIN), (32767, 253)] {
+        mirror.apply(KERNEL, Change::Rule(rule(priority, RuleAction::Table(table))));
+    }
+    mirror.apply(KERNEL, Change::Rule(Rule { is_l3mdev: true, ..rule(1000, RuleAction::Table(0)) }));
+    mirror.tell(of_kind(255, "10.0.0.100/32", RouteKind::Local));
+    mirror.tell(via("0.0.0.0/0", "10.0.0.1", 1));
+    mirror.tell(Route { key: key(100, "0.0.0.0/0", 0), ..via("0.0.0.0/0", "10.0.0.2", 1) });
+    mirror.publish();
+    assert!(mirror.policy().ipv4.is_main_only() && mirror.policy().ipv6.is_main_only());
+    mirror
+}
+
+#[test]
+fn rules_decide_which_table_is_asked() {
+    let mut mirror = router_with_rules();
+    let (first, second) = (forward(0, 1, IPV4), forward(0, 2, IPV4));
+    let by_source = Rule { from: Some("10.1.0.0/16".parse().unwrap()), ..rule(100, RuleAction::Table(100)) };
+    mirror.apply(KERNEL, Change::Rule(by_source.clone()));
+    assert_eq!(mirror.decide(0, "10.1.0.1", "8.8.8.8"), second);
+    assert_eq!(mirror.decide(0, "10.2.0.1", "8.8.8.8"), first);
+    assert_eq!(mirror.decide(0, "10.1.0.1", "10.0.0.100"), NextHop::Local);
+    assert!(!mirror.policy().ipv4.is_main_only() && mirror.policy().ipv6.is_main_only());
+    mirror.apply(KERNEL, Change::RuleGone(by_source));
+    assert_eq!(mirror.decide(0, "10.1.0.1", "8.8.8.8"), first);
+    assert!(mirror.policy().ipv4.is_main_only());
+    mirror.publish();
+    assert_eq!(mirror.fib.tables().collect::<Vec<_>>(), [100, MAIN]);
+
+    // By port, and with a jump over a rule that would drop.
+    let by_port = Rule { input: Some("eth1".into()), ..rule(10, RuleAction::Goto(30)) };
+    mirror.apply(KERNEL, Change::Rule(by_port));
+    mirror.apply(KERNEL, Change::Rule(rule(20, RuleAction::Prohibit)));
+    mirror.apply(KERNEL, Change::Rule(rule(30, RuleAction::Nop)));
+    assert_eq!(mirror.decide(0, "10.1.0.1", "8.8.8.8"), NextHop::Prohibit);
+    assert_eq!(mirror.decide(1, "10.1.0.1", "8.8.8.8"), first);
+    // Of an interface that is no port.
+    mirror.apply(KERNEL, Change::Rule(Rule { input: Some("wg0".into()), ..rule(5, RuleAction::Blackhole) }));
+    assert_eq!(mirror.decide(0, "10.1.0.1", "8.8.8.8"), NextHop::Prohibit);
+}
+
+#[test]
+fn the_rules_of_a_tunnel_with_a_mark_are_obeyed() {
+    // As wg-quick makes them: table 100 for all packets that are not the tunnel's own, but main's routes first, if they
+    // are more than the default route.
+    let mut mirror = router_with_rules();
+    mirror.tell(via("10.7.0.0/16", "10.0.0.1", 1));
+    let suppress = Rule { suppress_prefix_length: Some(0), ..rule(90, RuleAction::Table(MAIN)) };
+    let unmarked =
+        Rule { mark: Some((0xca6c, u32::MAX)), is_inverted: true, ..rule(100, RuleAction::Table(100)) };
+    mirror.apply(KERNEL, Change::Rule(suppress));
+    mirror.apply(KERNEL, Change::Rule(unmarked));
+    assert_eq!(mirror.decide(0, "10.1.0.1", "8.8.8.8"), forward(0, 2, IPV4));
+    assert_eq!(mirror.decide(0, "10.1.0.1", "10.7.0.1"), forward(0, 1, IPV4));
+    assert_eq!(mirror.decide(0, "10.1.0.1", "10.0.0.100"), NextHop::Local);
+    // What may be selected by something unknown is the kernel's.
+    let unknown = Rule { has_other_selectors: true, ..rule(80, RuleAction::Table(100)) };
+    mirror.apply(KERNEL, Change::Rule(unknown));
+    assert_eq!(mirror.decide(0, "10.1.0.1", "8.8.8.8"), NextHop::Punt);
+}
+
+#[test]
+fn ports_in_a_vrf_are_routed_by_its_table() {
+    let mut mirror = router_with_rules();
+    mirror.apply(KERNEL, Change::Link(Link { vrf_table: Some(100), ..link(20, "red") }));
+    mirror.apply(KERNEL, Change::Link(Link { master: Some(20), ..link(2, "eth1") }));
+    assert_eq!(mirror.decide(1, "10.1.0.1", "8.8.8.8"), forward(0, 2, IPV4));
+    assert_eq!(mirror.decide(0, "10.1.0.1", "8.8.8.8"), forward(0, 1, IPV4));
+    // Without a route there the next rules are asked, as in Linux.
+    mirror.apply(KERNEL, Change::RouteGone(key(100, "0.0.0.0/0", 0)));
+    assert_eq!(mirror.decide(1, "10.1.0.1", "8.8.8.8"), forward(0, 1, IPV4));
+    assert!(mirror.fib.vrf_index(100).is_some(), "a VRF keeps its table");
+    mirror.apply(KERNEL, Change::Link(link(2, "eth1")));
+    mirror.publish();
+    assert!(mirror.policy().ipv4.is_main_only());
+}
+
+#[test]
+fn more_next_hops_than_there_are_numbers_are_punted_and_said() {
+    let mut mirror = router();
+    for number in 0..33_000u32 {
+        let gateway = IpAddr::from([10, (number >> 16) as u8, (number >> 8) as u8, number as u8]);
+        let prefix = IpAddr::from([11, (number >> 16) as u8, (number >> 8) as u8, number as u8]);
+        let paths = Hops::Paths(vec![Path { gateway: Some(gateway), ..path("", 1) }]);
+        mirror.tell(route(key(MAIN, &format!("{prefix}/32"), 0), RouteKind::Unicast, paths));
+    }
+    mirror.apply(KERNEL, neighbour("10.0.128.200", 1, 3));
+    assert_eq!(mirror.main("11.0.128.200"), NextHop::Punt);
+    assert!(mirror.counted(Count::NextHopsRefused) > 200);
+    assert!(mirror.problems().last().unwrap().to_string().contains("next-hop numbers are in use"));
+    assert_eq!(mirror.problems().count(), MOST_PROBLEMS);
+    // With room again, a route that is told again gets its own.
+    for number in 0..100u32 {
+        mirror.apply(KERNEL, Change::RouteGone(key(MAIN, &format!("11.0.0.{number}/32"), 0)));
+    }
+    mirror.tell(via("11.0.128.200/32", "10.0.128.200", 1));
+    assert_eq!(mirror.main("11.0.128.200"), forward(0, 3, IPV4));
+    mirror.forget(KERNEL);
+    mirror.publish();
+    assert_eq!(mirror.fib.next_hops().len(), 6);
+}
+
+#[test]
+fn nonsense_is_counted_and_disturbs_nothing() {
+    let mut mirror = router();
+    mirror.apply(KERNEL, neighbour("10.0.0.1", 1, 1));
+    mirror.tell(via("192.0.2.77/24", "10.0.0.1", 1));
+    assert_eq!((mirror.main("192.0.2.1"), mirror.counted(Count::HostBits)), (forward(0, 1, IPV4), 1));
+    mirror.apply(Source::Fpm, Change::LinkGone(1));
+    mirror.apply(Source::Fpm, neighbour("10.0.0.1", 1, 5));
+    assert_eq!((mirror.main("192.0.2.1"), mirror.counted(Count::NotForSource)), (forward(0, 1, IPV4), 2));
+    mirror.apply(KERNEL, Change::LinkGone(77));
+    mirror.apply(KERNEL, Change::ObjectGone(77));
+    mirror.apply(KERNEL, Change::NeighbourGone(77, ip("10.0.0.1")));
+    mirror.apply(KERNEL, Change::RouteGone(key(77, "10.0.0.0/8", 0)));
+    mirror.apply(KERNEL, Change::RuleGone(rule(77, RuleAction::Nop)));
+    assert_eq!(mirror.counted(Count::GoneUnknown), 5);
+    let members = (0..600).map(|id| (id, 1)).collect();
+    for id in 0..600 {
+        let gateway = ip(&format!("10.1.{}.{}", id / 256, id % 256));
+        let kind = ObjectKind::Path(Path { gateway: Some(gateway), ..path("", 1) });
+        mirror.apply(KERNEL, Change::Object(Object { id, kind }));
+    }
+    mirror.apply(KERNEL, Change::Object(Object { id: 1000, kind: ObjectKind::Group(members) }));
+    mirror.tell(route(key(MAIN, "192.0.3.0/24", 0), RouteKind::Unicast, Hops::Object(1000)));
+    assert_eq!(mirror.main("192.0.3.1"), NextHop::Punt);
+    assert!(mirror.problems().last().unwrap().reason.contains("600 members are too many"));
+}
+
+#[test]
+fn drift_names_the_routes_that_differ() {
+    let mut mirror = router();
+    let dump = |routes: &[Route]| routes.iter().cloned().map(Change::Route).collect::<Vec<_>>();
+    let told = [
+        via("192.0.2.0/24", "10.0.0.1", 1),
+        via("192.0.3.0/24", "10.0.0.1", 1),
+        via("2001:db8::/32", "fe80::1", 1),
+    ];
+    told.iter().for_each(|route| mirror.tell(route.clone()));
+    let reversed: Vec<Change> = dump(&told).into_iter().rev().collect();
+    assert_eq!(mirror.digests(), digests_of(KERNEL, &reversed));
+    let parts = [Part::Routes4, Part::Routes6];
+    let none = Drift { compared: 3, differing: 0, differences: Vec::new() };
+    assert_eq!(mirror.drift(KERNEL, &parts, reversed, 10), none);
+    assert_eq!(mirror.drift(Source::Fpm, &parts, Vec::new(), 10).compared, 0);
+    let other = [via("192.0.2.0/24", "10.0.0.9", 1), via("192.0.4.0/24", "10.0.0.1", 1)];
+    let drift = mirror.drift(KERNEL, &parts[..1], dump(&other), 10);
+    let lines: Vec<String> = drift.differences.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        lines,
+        [
+            "192.0.2.0/24 table 254 metric 0: the mirror has another target",
+            "192.0.3.0/24 table 254 metric 0: only the mirror has it",
+            "192.0.4.0/24 table 254 metric 0: the mirror has it not",
+        ]
+    );
+    let drift = mirror.drift(KERNEL, &parts, dump(&other), 1);
+    assert_eq!((drift.compared, drift.differing, drift.differences.len()), (4, 4, 1));
+}
+
+#[test]
+fn people_read_what_ip_prints() {
+    let mut mirror = router();
+    mirror.apply(KERNEL, neighbour("10.0.0.7", 1, 7));
+    mirror.tell(via("10.0.0.0/24", "", 1));
+    let paths = vec![path("10.0.0.1", 1), Path { weight: 3, ..path("10.0.0.2", 9) }];
+    mirror.tell(route(key(MAIN, "192.0.2.0/24", 20), RouteKind::Unicast, Hops::Paths(paths)));
+    mirror.tell(of_kind(100, "0.0.0.0/0", RouteKind::Blackhole));
+    let lines: Vec<String> = mirror.routes().map(|it| it.to_string()).collect();
+    assert_eq!(
+        lines,
+        [
+            "blackhole 0.0.0.0/0 table 100 proto 4 source netlink",
+            "10.0.0.0/24 dev eth0 proto 4 source netlink",
+            "192.0.2.0/24 nexthop via 10.0.0.1 dev eth0 weight 1 nexthop via 10.0.0.2 dev wg0 weight 3 proto 4 metric 20 \
+         source netlink",
+        ]
+    );
+    let found = |address: &str| mirror.route_for(MAIN, ip(address)).unwrap();
+    assert!(matches!(found("10.0.0.7").by, FoundBy::Neighbour(interface) if interface == "eth0"));
+    assert!(matches!(found("10.0.0.8").by, FoundBy::Route(route) if route.paths == ["dev eth0"]));
+    assert!(matches!(found("224.0.0.1").by, FoundBy::Fixed));
+    assert!(mirror.route_for(MAIN, ip("8.8.8.8")).is_none());
+    let port = mirror.ports().next().unwrap();
+    assert_eq!((port.port, &*port.name, port.link.unwrap().mtu), (0, "eth0", 1500));
+    let neighbour = mirror.neighbours().next().unwrap();
+    assert!(neighbour.is_used && neighbour.interface == "eth0");
+    let group = mirror.next_hops().find(|it| it.what == "group").unwrap();
+    assert_eq!((group.members.len(), group.routes, group.next_hop), (2, 1, None));
+}

@@ -1,0 +1,33 @@
+//! rtnetlink: how Linux tells of links, addresses, routes, next-hop objects, neighbours and rules.
+//!
+//! | file | what lives there |
+//! | --- | --- |
+//! | `kernel` | [`Kernel`]: the kernel's state, dumped and followed; why nothing is lost |
+//! | `schedule` | when each part is dumped again |
+//! | `same_key` | several routes of one key: the one in force is told |
+//! | `sockets` | sockets of rtnetlink |
+//! | `frames` | messages in a row of bytes |
+//! | `message` | from a message to what it says |
+//! | `attributes` | attributes of messages |
+//! | `request` | what we ask of the kernel |
+//! | `counters` | what was counted |
+
+mod attributes;
+mod counters;
+mod frames;
+mod kernel;
+mod message;
+mod request;
+mod same_key;
+mod schedule;
+mod sockets;
+#[cfg(test)]
+pub(crate) mod testing;
+#[cfg(test)]
+mod tests;
+
+pub use counters::{Counters, Reasons};
+pub(crate) use frames::HEADER_LENGTH;
+pub use frames::{Frame, frames};
+pub use kernel::{Event, Kernel, KernelOptions};
+pub use message::{DecodeError, Decoded, decode};

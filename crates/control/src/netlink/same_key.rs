@@ -1,0 +1,332 @@
+//! Several routes of one key. The mirror knows one route for each [`RouteKey`], the one in force; the kernel
+//! may have more, and tells of each. Here lives what turns the one into the other:
+//!
+//! - **Appended routes.** The same network on two links, or `ip route append`, gives routes with the same
+//!   key; the first is in force. When it goes the next one is, of which the kernel says nothing then: so
+//!   those behind the first are kept here.
+//! - **IPv6 paths that go one by one.** `RTM_DELROUTE` of IPv6 may mean one path of several, and names only
+//!   that one. So IPv6 routes with several paths are kept here, and what is left of one is reported as the
+//!   route.
+//!
+//! Routes with neither trait (nearly all) take no memory here. What the kernel's messages do not tell (a
+//! route put before another one, an IPv6 route that is not a path of the one before it) asks for a dump, in
+//! which routes of one key stand behind each other in their order.
+//!
+//! A dump forgets what was known, and notifications from before it may be told after it (see `kernel`). For a
+//! key that had several routes or paths they may then name one that the dump does not know. Such keys are
+//! remembered until the dump has ended, and a route of theirs that goes asks for one more dump, unless it is
+//! plain that all went.
+//!
+//! Flags of `RTM_NEWROUTE`, Linux 4.20 to 6.18 (`fib_table_insert`, `fib6_add_rt2node`): `NLM_F_REPLACE` took
+//! the place of a route; IPv4 has `NLM_F_APPEND` when it went behind others; IPv6 has `NLM_F_EXCL` when it is
+//! the only one of its key, and neither flag when it joined others; it then names all paths of its set.
+
+use std::collections::HashMap;
+
+use netlink_packet_core::{NLM_F_APPEND, NLM_F_EXCL, NLM_F_REPLACE};
+
+use crate::change::{Change, Hops, Part, Path, Route, RouteKey};
+
+/// Keys with more than one route or, for IPv6, more than one path.
+#[derive(Default)]
+pub(super) struct SameKey {
+    keys: HashMap<RouteKey, Several>,
+    /// Keys that had more than one before the dump that is being read or is to come; where it was all one
+    /// IPv6 route with several paths, that route.
+    before: HashMap<RouteKey, Option<Route>>,
+    /// Whether notifications are told that may be older than the last dump.
+    replays: bool,
+    /// The key of the last route of a dump.
+    last_dumped: Option<RouteKey>,
+}
+
+#[derive(Default)]
+struct Several {
+    /// The route in force, kept if it is one of IPv6 with several paths.
+    first: Option<Route>,
+    /// Those behind it, in their order.
+    behind: Vec<Route>,
+}
+
+/// What is to be told, and whether only a dump can tell how things are.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Outcome {
+    pub(super) change: Option<Change>,
+    pub(super) needs_dump: bool,
+}
+
+impl Outcome {
+    fn tell(change: Change) -> Outcome {
+        Outcome { change: Some(change), needs_dump: false }
+    }
+
+    fn nothing() -> Outcome {
+        Outcome { change: None, needs_dump: false }
+    }
+}
+
+impl SameKey {
+    /// A dump of these routes begins: it tells all anew.
+    pub(super) fn dump_begins(&mut self, part: Part) {
+        let known = self.keys.extract_if(|key, _| is_of_part(key, part));
+        self.before
+            .extend(known.map(|(key, several)| (key, several.first.filter(|_| several.behind.is_empty()))));
+        self.last_dumped = None;
+    }
+
+    /// A dump ended; what was held back meanwhile follows, till [`SameKey::replay_ends`].
+    pub(super) fn replay_begins(&mut self) {
+        self.replays = true;
+    }
+
+    /// What follows is newer than the dump of these routes.
+    pub(super) fn replay_ends(&mut self, part: Part) {
+        self.replays = false;
+        self.before.retain(|key, _| !is_of_part(key, part));
+    }
+
+    /// A route of a dump.
+    pub(super) fn dumped(&mut self, route: Route) -> Option<Change> {
+        if self.last_dumped == Some(route.key) {
+            self.keys.entry(route.key).or_default().behind.push(route);
+            return None;
+        }
+        self.last_dumped = Some(route.key);
+        self.keep_paths(&route);
+        Some(Change::Route(route))
+    }
+
+    /// `RTM_NEWROUTE` with these flags.
+    pub(super) fn added(&mut self, flags: u16, route: Route) -> Outcome {
+        let has_others = self.keys.get(&route.key).is_some_and(|several| !several.behind.is_empty());
+        if is_ipv6(&route) {
+            let joined = flags & (NLM_F_REPLACE | NLM_F_EXCL) == 0;
+            if joined && (has_others || paths(&route).len() < 2) {
+                self.before.insert(route.key, None);
+                return Outcome { change: None, needs_dump: true };
+            }
+        } else if flags & NLM_F_APPEND != 0 {
+            let behind = &mut self.keys.entry(route.key).or_default().behind;
+            // The kernel does not take the same one twice; so this one was in the dump.
+            if !behind.iter().any(|other| is_same_way(other, &route)) {
+                behind.push(route);
+            }
+            return Outcome { change: None, needs_dump: self.replays };
+        }
+        // Which of several routes IPv6 replaced it does not say; and without the flag this one went before
+        // the others.
+        let needs_dump = has_others && (is_ipv6(&route) || flags & NLM_F_REPLACE == 0);
+        if let Some(several) = self.keys.get_mut(&route.key) {
+            several.first = None;
+            if several.behind.is_empty() {
+                self.keys.remove(&route.key);
+            }
+        }
+        self.keep_paths(&route);
+        Outcome { change: Some(Change::Route(route)), needs_dump }
+    }
+
+    /// `RTM_DELROUTE`.
+    pub(super) fn removed(&mut self, route: &Route) -> Outcome {
+        let is_uncertain = self.before.get(&route.key).is_some_and(|former| match former {
+            Some(former) => {
+                !paths(former).iter().all(|path| paths(route).iter().any(|gone| is_same_path(path, gone)))
+            }
+            None => true,
+        });
+        let outcome = self.remove(route);
+        Outcome { needs_dump: outcome.needs_dump || is_uncertain, ..outcome }
+    }
+
+    fn remove(&mut self, route: &Route) -> Outcome {
+        let key = route.key;
+        let Some(several) = self.keys.get_mut(&key) else {
+            return Outcome::tell(Change::RouteGone(key));
+        };
+        // The route in force may be the one that is meant even if one behind it looks the same to us; that
+        // differs in something that is nothing to us, so either will do.
+        if let Some(position) = several.behind.iter().position(|other| is_same_way(other, route)) {
+            several.behind.remove(position);
+            return self.settle(key, Outcome::nothing());
+        }
+        if let Some(mut first) = several.first.take()
+            && let Hops::Paths(left) = &mut first.hops
+        {
+            left.retain(|path| !paths(route).iter().any(|gone| is_same_path(path, gone)));
+            if !left.is_empty() {
+                if left.len() > 1 {
+                    several.first = Some(first.clone());
+                }
+                return self.settle(key, Outcome::tell(Change::Route(first)));
+            }
+        }
+        if several.behind.is_empty() {
+            return self.settle(key, Outcome::tell(Change::RouteGone(key)));
+        }
+        let next = several.behind.remove(0);
+        let outcome = self.settle(key, Outcome::tell(Change::Route(next.clone())));
+        self.keep_paths(&next);
+        outcome
+    }
+
+    /// Keeps what is to be kept of the route in force.
+    fn keep_paths(&mut self, route: &Route) {
+        if is_ipv6(route) && paths(route).len() > 1 {
+            self.keys.entry(route.key).or_default().first = Some(route.clone());
+        }
+    }
+
+    /// Forgets a key of which nothing more is to be known.
+    fn settle(&mut self, key: RouteKey, outcome: Outcome) -> Outcome {
+        if self.keys.get(&key).is_some_and(|several| several.first.is_none() && several.behind.is_empty()) {
+            self.keys.remove(&key);
+        }
+        outcome
+    }
+}
+
+fn is_of_part(key: &RouteKey, part: Part) -> bool {
+    key.prefix.addr().is_ipv4() == (part == Part::Routes4)
+}
+
+fn is_ipv6(route: &Route) -> bool {
+    route.key.prefix.addr().is_ipv6()
+}
+
+fn paths(route: &Route) -> &[Path] {
+    match &route.hops {
+        Hops::Paths(paths) => paths,
+        Hops::None | Hops::Object(_) => &[],
+    }
+}
+
+/// Whether they are the same path; whether it is down changes without a message.
+fn is_same_path(one: &Path, other: &Path) -> bool {
+    (one.index, one.gateway) == (other.index, other.gateway)
+}
+
+fn is_same_way(one: &Route, other: &Route) -> bool {
+    let same_hops = match (&one.hops, &other.hops) {
+        (Hops::Paths(these), Hops::Paths(those)) => {
+            these.len() == those.len() && these.iter().zip(those).all(|(one, other)| is_same_path(one, other))
+        }
+        (these, those) => these == those,
+    };
+    same_hops && one.kind == other.kind && one.protocol == other.protocol
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::change::RouteKind;
+
+    fn route(prefix: &str, gateways: &[&str]) -> Route {
+        let path = |gateway: &&str| Path {
+            index: 7,
+            gateway: Some(gateway.parse().unwrap()),
+            weight: 1,
+            is_down: false,
+            has_encapsulation: false,
+        };
+        Route {
+            key: RouteKey { table: 254, prefix: prefix.parse().unwrap(), metric: 0, tos: 0 },
+            kind: RouteKind::Unicast,
+            protocol: 4,
+            preferred_source: None,
+            mtu: None,
+            hops: Hops::Paths(gateways.iter().map(path).collect()),
+        }
+    }
+
+    fn told(route: &Route) -> Outcome {
+        Outcome::tell(Change::Route(route.clone()))
+    }
+
+    #[test]
+    fn an_ordinary_route_comes_and_goes_and_leaves_nothing() {
+        let mut same = SameKey::default();
+        for (prefix, flags) in [("10.0.0.0/8", 0x400), ("2001:db8::/32", NLM_F_EXCL)] {
+            let only = route(prefix, &["192.0.2.1"]);
+            assert_eq!(same.added(flags, only.clone()), told(&only));
+            assert_eq!(same.removed(&only), Outcome::tell(Change::RouteGone(only.key)));
+        }
+        assert!(same.keys.is_empty());
+    }
+
+    #[test]
+    fn an_appended_ipv4_route_takes_over_when_those_before_it_go() {
+        let mut same = SameKey::default();
+        let [one, two, three] =
+            ["192.0.2.1", "192.0.2.2", "192.0.2.3"].map(|way| route("10.0.0.0/8", &[way]));
+        assert_eq!(same.added(0x400, one.clone()), told(&one));
+        assert_eq!(same.added(NLM_F_APPEND, two.clone()), Outcome::nothing());
+        assert_eq!(same.added(NLM_F_APPEND, three.clone()), Outcome::nothing());
+        assert_eq!(same.removed(&two), Outcome::nothing());
+        assert_eq!(same.removed(&one), told(&three));
+        assert_eq!(same.removed(&three), Outcome::tell(Change::RouteGone(one.key)));
+        assert!(same.keys.is_empty());
+    }
+
+    #[test]
+    fn a_dump_gives_the_routes_of_one_key_in_their_order() {
+        let mut same = SameKey::default();
+        let [one, two] = ["192.0.2.1", "192.0.2.2"].map(|way| route("10.0.0.0/8", &[way]));
+        for _ in 0..2 {
+            same.dump_begins(Part::Routes4);
+            assert_eq!(same.dumped(one.clone()), Some(Change::Route(one.clone())));
+            assert_eq!(same.dumped(two.clone()), None);
+            same.replay_begins();
+            same.replay_ends(Part::Routes4);
+        }
+        assert_eq!(same.removed(&one), told(&two));
+        assert!(same.keys.is_empty());
+    }
+
+    #[test]
+    fn ipv6_paths_go_one_at_a_time() {
+        let mut same = SameKey::default();
+        let set = route("2001:db8::/32", &["fe80::1", "fe80::2", "fe80::3"]);
+        assert_eq!(same.added(NLM_F_EXCL, set.clone()), told(&set));
+        let gone = |way| route("2001:db8::/32", &[way]);
+        assert_eq!(same.removed(&gone("fe80::2")), told(&route("2001:db8::/32", &["fe80::1", "fe80::3"])));
+        // One joins: all are named again.
+        let joined = route("2001:db8::/32", &["fe80::4", "fe80::1", "fe80::3"]);
+        assert_eq!(same.added(NLM_F_APPEND, joined.clone()), told(&joined));
+        assert_eq!(same.removed(&route("2001:db8::/32", &["fe80::3", "fe80::1"])), told(&gone("fe80::4")));
+        assert_eq!(same.removed(&gone("fe80::4")), Outcome::tell(Change::RouteGone(set.key)));
+        assert!(same.keys.is_empty());
+    }
+
+    #[test]
+    fn what_went_before_the_dump_asks_for_another_one() {
+        let mut same = SameKey::default();
+        let set = route("2001:db8::/32", &["fe80::1", "fe80::2"]);
+        let [one, two] = ["fe80::1", "fe80::2"].map(|way| route("2001:db8::/32", &[way]));
+        for (gone, dumped, needs_dump) in
+            [(&one, Some(two.clone()), true), (&set, None, false), (&set, Some(one.clone()), false)]
+        {
+            assert_eq!(same.added(NLM_F_REPLACE, set.clone()), told(&set));
+            same.dump_begins(Part::Routes6);
+            dumped.map(|route| same.dumped(route));
+            same.replay_begins();
+            assert_eq!(same.removed(gone), Outcome { change: Some(Change::RouteGone(set.key)), needs_dump });
+            same.replay_ends(Part::Routes6);
+            assert!(same.before.is_empty() && same.keys.is_empty());
+        }
+    }
+
+    #[test]
+    fn what_messages_do_not_tell_asks_for_a_dump() {
+        let mut same = SameKey::default();
+        let [one, two] = ["fe80::1", "fe80::2"].map(|way| route("2001:db8::/32", &[way]));
+        assert_eq!(
+            same.added(NLM_F_EXCL, one),
+            Outcome::tell(Change::Route(route("2001:db8::/32", &["fe80::1"])))
+        );
+        assert!(same.added(0, two).needs_dump);
+        let [one, two] = ["192.0.2.1", "192.0.2.2"].map(|way| route("10.0.0.0/8", &[way]));
+        assert!(!same.added(0x400, one.clone()).needs_dump);
+        same.added(NLM_F_APPEND, two);
+        assert!(same.added(0x400, one).needs_dump);
+    }
+}

@@ -1,0 +1,264 @@
+//! The control thread: it waits for the kernel and for FRR, brings what they tell into the mirror, and publishes.
+//!
+//! Everything lives behind one lock, which the thread holds for a bounded piece of work at a time, so that whoever wants to
+//! look at routes or counters waits some milliseconds at most. Workers never take it.
+//!
+//! # When changes are published
+//!
+//! A publication interrupts each worker for some microseconds, so a flood of changes is gathered: for [`LONGEST_GATHERING`] at
+//! most, and no longer than the sources have something to say.
+//!
+//! # Neighbours that the kernel forgets
+//!
+//! The kernel asks a neighbour again only when it sends to it, and it does not see what we forward. So neighbours that have
+//! become stale are brought to its attention ([`Kernel::ask_neighbour`]): they stay known while they answer, and are gone
+//! when they do not.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use fib::Source;
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+
+use crate::change::NeighbourState;
+use crate::fpm::{self, Server, ServerOptions};
+use crate::mirror::Mirror;
+use crate::netlink::{self, Kernel, KernelOptions};
+
+/// How long changes may wait for each other.
+const LONGEST_GATHERING: Duration = Duration::from_millis(20);
+
+/// Time between two looks at which neighbours have become stale.
+const NEIGHBOUR_PERIOD: Duration = Duration::from_secs(5);
+
+/// Stale neighbours that are brought to the kernel's attention in one look: a link full of them is spread over several.
+const MOST_ASKED: usize = 512;
+
+/// How to run a [`Service`].
+#[derive(Clone, Debug, Default)]
+pub struct ServiceOptions {
+    /// The ports by the names of their interfaces, with their numbers in adjacencies.
+    pub ports: Vec<(String, u16)>,
+    /// Where FRR's forwarding plane manager connects; `None` for no server.
+    pub fpm: Option<SocketAddr>,
+}
+
+/// Why a [`Service`] cannot start.
+#[derive(Debug, thiserror::Error)]
+pub enum ServiceError {
+    /// The kernel's routes cannot be read.
+    #[error("cannot follow Linux's routes over netlink: {0}")]
+    Netlink(#[source] io::Error),
+    /// The address for FRR cannot be listened on.
+    #[error("cannot listen on {0} for FRR's forwarding plane manager: {1}")]
+    Fpm(SocketAddr, #[source] io::Error),
+    /// There is no memory for the tables.
+    #[error(transparent)]
+    Table(#[from] fib::TableError),
+    /// No thread, no event descriptor.
+    #[error("cannot start the control thread: {0}")]
+    Thread(#[source] io::Error),
+}
+
+/// What the control thread keeps.
+pub struct State {
+    /// Routes, next hops and neighbours.
+    pub mirror: Mirror,
+    /// Linux.
+    pub kernel: Kernel,
+    /// FRR.
+    pub fpm: Option<Server>,
+    /// Errors of the sockets, which are not expected to fail.
+    pub socket_errors: u64,
+    ends: bool,
+}
+
+struct Common {
+    state: Mutex<State>,
+    synchronised: Condvar,
+    waker: OwnedFd,
+}
+
+impl Common {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The control thread; it ends when this is dropped.
+pub struct Service {
+    common: Arc<Common>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Service {
+    /// Starts it, in the network namespace of this thread.
+    ///
+    /// # Errors
+    ///
+    /// [`ServiceError`] says what is missing.
+    pub fn start(options: &ServiceOptions) -> Result<Service, ServiceError> {
+        let mirror = Mirror::new(options.ports.iter().cloned())?;
+        let kernel = Kernel::open(&KernelOptions::default()).map_err(ServiceError::Netlink)?;
+        let fpm = options.fpm.map(|address| {
+            let options = ServerOptions { address, ..ServerOptions::default() };
+            Server::open(&options).map_err(|error| ServiceError::Fpm(address, error))
+        });
+        let fpm = fpm.transpose()?;
+        let waker = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)
+            .map_err(|error| ServiceError::Thread(error.into()))?;
+        let state = Mutex::new(State { mirror, kernel, fpm, socket_errors: 0, ends: false });
+        let common = Arc::new(Common { state, synchronised: Condvar::new(), waker });
+        let copy = common.clone();
+        let descriptors = descriptors(&common.lock()).map_err(ServiceError::Thread)?;
+        let thread = std::thread::Builder::new().name("control".to_owned());
+        let thread = thread.spawn(move || work(&copy, &descriptors)).map_err(ServiceError::Thread)?;
+        Ok(Service { common, thread: Some(thread) })
+    }
+
+    /// What the thread keeps. It waits meanwhile: look and let go.
+    pub fn lock(&self) -> MutexGuard<'_, State> {
+        self.common.lock()
+    }
+
+    /// Waits until the mirror has all that the kernel knows; false if that took longer than `timeout`.
+    pub fn wait_synchronised(&self, timeout: Duration) -> bool {
+        let waiting = |state: &mut State| !state.kernel.is_synchronised();
+        let (state, _) = self
+            .common
+            .synchronised
+            .wait_timeout_while(self.common.lock(), timeout, waiting)
+            .unwrap_or_else(PoisonError::into_inner);
+        state.kernel.is_synchronised()
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        self.common.lock().ends = true;
+        // A full counter wakes it as well.
+        let _ = rustix::io::write(&self.common.waker, &1u64.to_ne_bytes());
+        if let Some(thread) = self.thread.take() {
+            // A panic has been printed; there is nobody left to tell.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl std::fmt::Debug for Service {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Service(..)")
+    }
+}
+
+/// Descriptors of the sources, to wait for them without holding the lock.
+fn descriptors(state: &State) -> io::Result<Vec<OwnedFd>> {
+    let fpm = state.fpm.iter().map(|server| server.fd().try_clone_to_owned());
+    std::iter::once(state.kernel.fd().try_clone_to_owned()).chain(fpm).collect()
+}
+
+/// The thread's life.
+fn work(common: &Common, descriptors: &[OwnedFd]) {
+    let mut gathering_since: Option<Instant> = None;
+    let mut next_look = Instant::now() + NEIGHBOUR_PERIOD;
+    loop {
+        let now = Instant::now();
+        let wait = match gathering_since {
+            Some(since) => LONGEST_GATHERING.saturating_sub(now - since).min(Duration::from_millis(1)),
+            None => next_look.saturating_duration_since(now),
+        };
+        let is_idle = !wait_for(common, descriptors, wait);
+        let mut state = common.lock();
+        if state.ends {
+            return;
+        }
+        let state = &mut *state;
+        let changed = state.receive();
+        if changed {
+            gathering_since.get_or_insert_with(Instant::now);
+        }
+        if gathering_since.is_some_and(|since| is_idle || since.elapsed() >= LONGEST_GATHERING) {
+            gathering_since = None;
+            state.mirror.publish();
+        }
+        for (index, address) in state.mirror.take_neighbours_to_ask() {
+            // The interface may be gone by now; then so is the question.
+            let _ = state.kernel.ask_neighbour(index, address);
+        }
+        if Instant::now() >= next_look {
+            next_look = Instant::now() + NEIGHBOUR_PERIOD;
+            state.ask_stale_neighbours();
+        }
+        if gathering_since.is_none() && state.kernel.is_synchronised() {
+            common.synchronised.notify_all();
+        }
+    }
+}
+
+/// Waits until a source has something to say; false if none had within `limit`.
+fn wait_for(common: &Common, descriptors: &[OwnedFd], limit: Duration) -> bool {
+    let all = descriptors.iter().map(AsFd::as_fd).chain([common.waker.as_fd()]);
+    let mut fds: Vec<PollFd<'_>> = all.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
+    let limit = Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: i64::from(limit.subsec_nanos()) };
+    // An interrupted wait is as good as one that is over.
+    poll(&mut fds, Some(&limit)).is_ok_and(|ready| ready > 0)
+}
+
+impl State {
+    /// Takes in what the sources have to say, a bounded piece of it; whether there was anything.
+    fn receive(&mut self) -> bool {
+        let Self { mirror, kernel, fpm, socket_errors, .. } = self;
+        let mut changed = false;
+        let received = kernel.receive(&mut |event| {
+            changed = true;
+            match event {
+                netlink::Event::DumpBegins(part) => mirror.dump_begins(Source::Netlink, part),
+                netlink::Event::DumpEnds(part) => mirror.dump_ends(Source::Netlink, part),
+                netlink::Event::Change(change) => mirror.apply(Source::Netlink, change),
+            }
+        });
+        *socket_errors += u64::from(received.is_err());
+        if let Some(server) = fpm {
+            let received = server.receive(&mut |event| {
+                changed = true;
+                fpm_event(mirror, event);
+            });
+            *socket_errors += u64::from(received.is_err());
+        }
+        changed
+    }
+
+    /// Has the kernel ask the neighbours that it has not heard of for a while.
+    fn ask_stale_neighbours(&mut self) {
+        let stale = self.mirror.neighbours().filter(|neighbour| neighbour.state == NeighbourState::Stale);
+        let stale: Vec<_> = stale.take(MOST_ASKED).map(|known| (known.index, known.address)).collect();
+        for (index, address) in stale {
+            // As above.
+            let _ = self.kernel.ask_neighbour(index, address);
+        }
+    }
+}
+
+/// Zebra sends all it has when it connects, so what it no longer has is known when it has said all.
+fn fpm_event(mirror: &mut Mirror, event: fpm::Event) {
+    use crate::change::Part::{Objects, Routes4, Routes6};
+    match event {
+        fpm::Event::Connected(_) => {
+            for part in [Objects, Routes4, Routes6] {
+                mirror.dump_begins(Source::Fpm, part);
+            }
+        }
+        fpm::Event::ReplayEnds => {
+            for part in [Objects, Routes4, Routes6] {
+                mirror.dump_ends(Source::Fpm, part);
+            }
+        }
+        fpm::Event::Change(change) => mirror.apply(Source::Fpm, change),
+        // Forwarding goes on with what there is.
+        fpm::Event::Disconnected(_) => {}
+    }
+}
