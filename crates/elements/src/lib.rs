@@ -14,6 +14,7 @@
 //! | [`ip6`] | IPv6 headers |
 //! | [`icmp`] | ICMP errors, ping |
 //! | [`lookup`] | IP route lookup |
+//! | [`acl`] | access control lists |
 //! | [`devices`] | ports, files and the host |
 //!
 //! Each folder's `mod.rs` lists its classes; [`registry`] is all of them.
@@ -25,6 +26,7 @@
     reason = "the manuals at the top of the elements' files are in Click's markup, for `brickway help`"
 )]
 
+pub mod acl;
 pub mod classifying;
 pub mod decision;
 pub mod devices;
@@ -56,6 +58,7 @@ pub fn registry() -> Registry {
         ip6::CLASSES,
         icmp::CLASSES,
         lookup::CLASSES,
+        acl::CLASSES,
         devices::CLASSES,
     ] {
         registry.add(classes);

@@ -28,7 +28,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use graph::roles::Roles;
 use graph::setup::Shared;
 use graph::{Class, ConfigError, Setup};
-use ports::{OpenOptions, Port, PortError, PortInfo, QueueStats, RxQueue, Steering, TxQueue};
+use ports::{HostSteering, OpenOptions, Port, PortError, PortInfo, QueueStats, RxQueue, Steering, TxQueue};
 
 /// The classes of this folder.
 pub static CLASSES: &[&Class] = &[
@@ -151,6 +151,15 @@ impl OpenPort {
                 self.info.driver, self.info.name
             )),
         }
+    }
+
+    /// Tells the port which packets are Linux's; nothing where it does not choose among packets.
+    pub fn on_host(
+        &self,
+        tell: impl FnOnce(&mut dyn HostSteering) -> Result<(), PortError>,
+    ) -> Result<(), PortError> {
+        let mut port = self.port.lock().unwrap_or_else(PoisonError::into_inner);
+        port.host().map_or(Ok(()), tell)
     }
 
     fn take_rx(&self, queue: usize) -> Result<Box<dyn RxQueue>, ConfigError> {

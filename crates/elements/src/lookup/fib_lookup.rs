@@ -32,6 +32,9 @@
 //! Nothing is put before these. An output that is not connected drops, with the reasons "for this
 //! host", "no route", "unreachable" and "prohibited". Packets of blackhole routes are dropped as "blackhole".
 //!
+//! Where Linux has policy rules (`ip rule`), these choose the table. A packet with paint I<i> counts as received by the
+//! I<i>-th port.
+//!
 //! FIBLookup6 is the same for IPv6.
 //!
 //! =h lookup read-only
@@ -48,7 +51,7 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use fib::publish::Reader;
-use fib::{Address, Adjacency, NextHop, NextHopIndex, Resolver, State, Table};
+use fib::{Address, Adjacency, Decision, NextHop, NextHopIndex, Policy, Resolver, Rules, State, Table};
 use graph::{Class, Combine, ConfigError, Context, Element, FromArgument, Handler, Setup};
 use packet::flow::FlowHash;
 use packet::wire::ethernet::HEADER_LEN;
@@ -95,6 +98,12 @@ pub(super) trait Family: Address {
     /// The table of a VRF.
     fn table(state: &State<Adjacency>, vrf: usize) -> Option<&Self::Table>;
 
+    /// The rules that choose among tables.
+    fn rules(policy: &Policy) -> &Rules<Self>;
+
+    /// Where the packet comes from.
+    fn source(packet: &Packet) -> Self;
+
     /// Whether Linux has to see the packet whatever its destination.
     fn is_odd(packet: &Packet) -> bool;
 
@@ -114,6 +123,16 @@ impl Family for u32 {
     #[inline(always)]
     fn table(state: &State<Adjacency>, vrf: usize) -> Option<&fib::Byte24> {
         state.ipv4(vrf)
+    }
+
+    #[inline(always)]
+    fn rules(policy: &Policy) -> &Rules<u32> {
+        &policy.ipv4
+    }
+
+    fn source(packet: &Packet) -> u32 {
+        let field = packet.data().get(12..16).and_then(|bytes| bytes.first_chunk());
+        field.map_or(0, |&bytes| u32::from_be_bytes(bytes))
     }
 
     /// Whether it has options.
@@ -139,6 +158,16 @@ impl Family for u128 {
     #[inline(always)]
     fn table(state: &State<Adjacency>, vrf: usize) -> Option<&fib::RangeTree> {
         state.ipv6(vrf)
+    }
+
+    #[inline(always)]
+    fn rules(policy: &Policy) -> &Rules<u128> {
+        &policy.ipv6
+    }
+
+    fn source(packet: &Packet) -> u128 {
+        let field = packet.data().get(8..24).and_then(|bytes| bytes.first_chunk());
+        field.map_or(0, |&bytes| u128::from_be_bytes(bytes))
     }
 
     /// Whether it has options that every router on the way has to look at (RFC 8200, 4.3).
@@ -179,6 +208,7 @@ pub(super) fn make<A: Family>(setup: &mut Setup<'_>) -> Result<Box<dyn Element>,
         )));
     }
     Ok(Box::new(FibLookup::<A> {
+        policy: tables.policies.register(),
         reader: tables.readers.register(),
         ports: ports.len() as u16,
         hash: FlowHash::default(),
@@ -194,7 +224,8 @@ struct Unfilled;
 impl Element for Unfilled {}
 
 struct FibLookup<A: Family> {
-    /// This copy's access to the tables.
+    /// This copy's access to the rules and to the tables. Entered in this order: rules name tables that are there.
+    policy: Reader<Policy>,
     reader: Reader<State<Adjacency>>,
     /// Number of ports.
     ports: u16,
@@ -205,7 +236,7 @@ struct FibLookup<A: Family> {
     outputs: Box<[u16; MAX_BATCH]>,
 }
 
-/// Puts Ethernet headers before packets and writes down their outputs. Returns 0 if these are all the same.
+/// Writes Ethernet headers before packets and writes down their outputs. Returns 0 if these are all the same.
 ///
 /// A function of its own, because only then does the compiler know that writing to packets does not change where the next
 /// hops are.
@@ -222,20 +253,55 @@ fn forward<A: Family>(
     let mut first = None;
     for ((packet, &number), place) in packets.iter_mut().zip(numbers).zip(&mut *outputs) {
         let next_hop = next_hops.resolve_with(number, || A::flow_hash(hash, packet));
-        let output = match next_hop {
-            NextHop::Forward(adjacency) if !A::is_odd(packet) => {
-                if encapsulate(packet, adjacency) {
-                    adjacency.port()
-                } else {
-                    NO_ROOM
-                }
-            }
-            next_hop => beyond(next_hop, ports),
-        };
-        *place = output;
-        difference |= output ^ *first.get_or_insert(output);
+        *place = output::<A>(next_hop, ports, packet);
+        difference |= *place ^ *first.get_or_insert(*place);
     }
     difference
+}
+
+/// The same where rules choose the tables, packet by packet.
+#[cold]
+fn forward_by_rules<A: Family>(
+    rules: &Rules<A>,
+    state: &State<Adjacency>,
+    hash: FlowHash,
+    ports: u16,
+    packets: &mut [Packet],
+    outputs: &mut [u16],
+) -> u16 {
+    for (packet, place) in packets.iter_mut().zip(&mut *outputs) {
+        // Paint 0 is that of no port.
+        let port = u16::from(packet.annotations().paint()).wrapping_sub(1);
+        let destination = A::destination(packet.annotations());
+        let lookup = |vrf| A::table(state, vrf).map_or(NextHopIndex::NONE, |table| table.lookup(destination));
+        let next_hop = match rules.evaluate(port, A::source(packet), destination, lookup) {
+            Decision::Route(number) => state.next_hops().resolve_with(number, || A::flow_hash(hash, packet)),
+            Decision::NoRoute => &NextHop::NoRoute,
+            Decision::Blackhole => &NextHop::Blackhole,
+            // A rule's "unreachable" is "network unreachable" in Linux, as if there were no route.
+            Decision::Unreachable => &NextHop::NoRoute,
+            Decision::Prohibit => &NextHop::Prohibit,
+            Decision::Punt => &NextHop::Punt,
+        };
+        *place = output::<A>(next_hop, ports, packet);
+    }
+    let first = outputs.first().copied().unwrap_or_default();
+    outputs.iter().fold(0, |difference, output| difference | (output ^ first))
+}
+
+/// The output of a packet, which has its Ethernet header if that is a port's.
+#[inline(always)]
+fn output<A: Family>(next_hop: &NextHop<Adjacency>, ports: u16, packet: &mut Packet) -> u16 {
+    match next_hop {
+        NextHop::Forward(adjacency) if !A::is_odd(packet) => {
+            if encapsulate(packet, adjacency) {
+                adjacency.port()
+            } else {
+                NO_ROOM
+            }
+        }
+        next_hop => beyond(next_hop, ports),
+    }
 }
 
 /// Where packets go that are not forwarded.
@@ -275,12 +341,19 @@ impl<A: Family> Element for FibLookup<A> {
         for (packet, address) in batch.packets().iter().zip(&mut *addresses) {
             *address = A::destination(packet.annotations());
         }
+        let policy = self.policy.enter();
+        let rules = A::rules(&policy);
         let state = self.reader.enter();
-        let Some(table) = A::table(&state, MAIN) else { return cx.drop_batch(batch, "no route") };
-        table.lookup_batch(addresses, numbers);
-        let difference =
-            forward::<A>(state.next_hops(), self.hash, self.ports, numbers, batch.packets_mut(), outputs);
+        let difference = match A::table(&state, MAIN).filter(|_| rules.is_main_only()) {
+            Some(table) => {
+                table.lookup_batch(addresses, numbers);
+                let packets = batch.packets_mut();
+                forward::<A>(state.next_hops(), self.hash, self.ports, numbers, packets, outputs)
+            }
+            None => forward_by_rules(rules, &state, self.hash, self.ports, batch.packets_mut(), outputs),
+        };
         drop(state);
+        drop(policy);
         let last = cx.outputs() as u16;
         match outputs[0] {
             // All by output 0: the batch goes on as it is.

@@ -1,6 +1,8 @@
 //! FIBLookup and FIBLookup6 over tables that a test fills.
 
-use fib::{Adjacency, Fib, MAIN, NextHop, Route};
+use fib::policy::{AddressRange, PolicyAction, PolicyRule};
+use fib::publish::{Writer, pair};
+use fib::{Adjacency, Decision, Fib, MAIN, NextHop, Policy, Route, Rules};
 use graph::setup::Shared;
 use graph::testing::Bench;
 
@@ -52,11 +54,20 @@ fn bench(config: &str, fib: &Fib<Adjacency>) -> Bench {
 }
 
 fn try_bench(config: &str, fib: &Fib<Adjacency>) -> Result<Bench, String> {
+    bench_with_policy(config, fib, &Policy::default()).map(|(bench, _)| bench)
+}
+
+fn bench_with_policy(
+    config: &str,
+    fib: &Fib<Adjacency>,
+    policy: &Policy,
+) -> Result<(Bench, Writer<Policy>), String> {
     let shared = Shared::default();
-    let tables =
-        ForwardingTables { ports: vec!["eth1".into(), "eth2".into()], readers: fib.readers().clone() };
+    let (writer, policies) = pair(policy.clone(), policy.clone());
+    let ports = vec!["eth1".into(), "eth2".into()];
+    let tables = ForwardingTables { ports, readers: fib.readers().clone(), policies };
     shared.get_or_make(ForwardingTables::KEY, || Ok::<_, String>(tables)).unwrap();
-    Bench::try_new(&registry(), config, 32, &shared)
+    Ok((Bench::try_new(&registry(), config, 32, &shared)?, writer))
 }
 
 const IPV4: &str = "in :: TestInput -> MarkIPHeader(0) -> GetIPAddress(16) -> rt :: FIBLookup(eth1, eth2);
@@ -166,11 +177,36 @@ fn routes_change_under_a_running_element() {
 }
 
 #[test]
+fn rules_choose_the_table() {
+    let fib = fib();
+    // What comes by the second port is prohibited, what comes from 10.9/16 is looked up, all else has no route.
+    let from = AddressRange::of("10.9.0.0/16".parse().unwrap());
+    let rules = vec![
+        PolicyRule { input_ports: Some(vec![1]), ..PolicyRule::all(PolicyAction::End(Decision::Prohibit)) },
+        PolicyRule { from: Some(from), ..PolicyRule::all(PolicyAction::Lookup(0)) },
+    ];
+    let policy = Policy { ipv4: Rules::new(rules), ..Policy::default() };
+    let config = IPV4.replace("-> rt ::", "-> paint :: Paint(1) -> rt ::");
+    let (mut bench, _policy) = bench_with_policy(&config, &fib, &policy).unwrap();
+    let plain = ipv4([10, 1, 0, 1], 5);
+    let mut chosen = plain.clone();
+    chosen[12..16].copy_from_slice(&[10, 9, 0, 1]);
+    bench.push("in", &[&plain, &chosen]);
+    assert_eq!((bench.taken("out0").len(), bench.taken("none").len()), (1, 1));
+    bench.write("paint.color", "2").unwrap();
+    bench.push("in", &[&plain, &chosen]);
+    assert_eq!(bench.taken("never").len(), 2);
+}
+
+#[test]
 fn all_lookups_name_the_ports_of_the_tables() {
     let fib = fib();
     let error = |ports: &str| {
         let config = format!("Idle -> rt :: FIBLookup({ports}); rt[0] -> Discard; rt[1] -> Discard;");
-        try_bench(&config, &fib).err().expect("a mistake")
+        match try_bench(&config, &fib) {
+            Ok(_) => panic!("{ports} is no mistake"),
+            Err(error) => error,
+        }
     };
     assert!(error("eth2, eth1").contains("for the ports eth1, eth2"), "{}", error("eth2, eth1"));
     assert!(error("eth1, eth2, eth3").contains("3 ports and 2 outputs"), "{}", error("eth1, eth2, eth3"));

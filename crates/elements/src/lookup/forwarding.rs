@@ -5,7 +5,7 @@
 //! the elements share before the graph is made.
 
 use fib::publish::Readers;
-use fib::{Adjacency, State};
+use fib::{Adjacency, Policy, State};
 
 /// Access to the router's forwarding tables.
 #[derive(Clone)]
@@ -14,6 +14,8 @@ pub struct ForwardingTables {
     pub ports: Vec<String>,
     /// Where each copy of an element gets its own access.
     pub readers: Readers<State<Adjacency>>,
+    /// The same for the rules that choose among tables.
+    pub policies: Readers<Policy>,
 }
 
 impl ForwardingTables {

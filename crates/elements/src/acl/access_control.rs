@@ -1,0 +1,292 @@
+//! =c
+//! ACL(RULE, ... [, I<keywords> FILE, DEFAULT, INPUTS])
+//!
+//! =s ip
+//! permits and denies packets by an ordered list of rules
+//!
+//! =d
+//! Judges each packet by the first rule that matches it, in the order of the rules' numbers; a packet that no
+//! rule matches by DEFAULT. Permitted packets leave by output 0. Denied ones leave by output 1 if that is
+//! connected, and are dropped otherwise. Expects IPv4 packets as CheckIPHeader leaves them, IPv6 packets as
+//! CheckIP6Header does, or both mixed. Packets are not changed.
+//!
+//! A rule is
+//!
+//!   [NUMBER] permit|deny [ipv4|ipv6] PROTOCOL FROM [port A[-B]] TO [port A[-B]] [CONDITION ...]
+//!
+//! PROTOCOL is `any`, a name such as tcp, udp, icmp, icmp6, gre, esp, ospf, or a number. FROM and TO are
+//! `any`, an address, or a prefix such as 192.0.2.0/24 or 2001:db8::/32; a prefix makes the rule one for its
+//! family, as do icmp and icmp6 and the words `ipv4` and `ipv6`. Without one of these it is for both. Ports
+//! belong to tcp, udp, sctp, dccp and udplite. Without NUMBER a rule is ten behind the one before. `#` begins
+//! a comment. Conditions are:
+//!
+//! =item in INTERFACE
+//! the paint annotation of the packet, by number, or by a name given in INPUTS.
+//!
+//! =item icmp-type TYPE[/CODE]
+//! ICMP messages of this type, and code; with icmp and icmp6.
+//!
+//! =item established
+//! TCP segments with the ACK or the RST bit: not the first one of a connection.
+//!
+//! =item fragment
+//! fragments other than the first.
+//!
+//! =back
+//!
+//! Keyword arguments are:
+//!
+//! =item FILE
+//! a file with rules, one a line, beside those among the arguments.
+//!
+//! =item DEFAULT
+//! `permit` or `deny` what no rule matches; deny by default.
+//!
+//! =item INPUTS
+//! names of paints, such as "eth0 1, eth1 2", behind `Paint(1)` and `Paint(2)` after the FromDevice of these
+//! interfaces.
+//!
+//! =back
+//!
+//! B<Fragments.> A fragment other than the first has no transport header. Rules with ports, icmp-type or
+//! established do not match it; rules without do. A filter that is to keep out such fragments needs a rule
+//! with `fragment`, and one that is to let in what belongs to a permitted first fragment does, too. Against
+//! the attacks of RFC 1858 and RFC 3128, a list that has a rule with ports, icmp-type or established denies,
+//! whatever else it says, a first fragment whose transport header is not all there, a second TCP fragment
+//! that begins inside the header (offset 8), and a whole packet that is too short for its transport header.
+//!
+//! B<IPv6 extension headers.> The protocol is that of the header behind hop-by-hop options, routing,
+//! fragment, destination options and authentication headers, at most eight. Where these do not lead to one, a
+//! list with a rule that asks for a protocol (or for what comes behind) denies the packet.
+//!
+//! B<Changes> are made while packets flow. Each batch is judged by the list before the change or by the one
+//! after it. The list is compiled by the slow thread if the configuration has one for this element (behind a
+//! Punt, that is), otherwise by the last worker, between two batches: a thousand rules take some
+//! milliseconds.
+//!
+//! Drop reasons: denied by rule, denied by default, tiny fragment, truncated transport header, no IP header,
+//! and those of IPv6 extension headers.
+//!
+//! =h rules read-only
+//! The rules in order, each with the packets and bytes (from the IP header on) that met it, as a comment:
+//! what C<set> takes.
+//!
+//! =h count read-only
+//! Number of rules.
+//!
+//! =h default read-only
+//! What becomes of packets that no rule matches, and the count of these.
+//!
+//! =h memory read-only
+//! Bytes of memory that the compiled list takes.
+//!
+//! =h set write-only
+//! Lines of rules, which take the place of all there are. If one is wrong, nothing changes. Rules that stay
+//! as they are keep their counts.
+//!
+//! =h add write-only
+//! Adds a rule at its number, or behind the last.
+//!
+//! =h remove write-only
+//! Removes the rule of a number.
+//!
+//! =h reset_counts write-only
+//! Counts from zero again.
+//!
+//! =e
+//!   ... -> Strip(14) -> CheckIPHeader
+//!       -> ACL(10 permit tcp any 192.0.2.0/24 port 80-443 in eth1,
+//!              20 permit tcp any any established,
+//!              30 permit icmp any any icmp-type 8,
+//!              40 deny any 198.51.100.0/24 any,
+//!              50 permit udp any port 53 any,
+//!              DEFAULT deny, INPUTS "eth0 1, eth1 2")
+//!       -> ...
+//!
+//! =a IPFilter, IPClassifier, CheckIPHeader, Paint
+
+use std::sync::Arc;
+
+use fib::publish::Reader;
+use graph::lang::{split_arguments, split_words};
+use graph::{Class, Combine, ConfigError, Context, Element, FromArgument, Handler, Setup, Verdict};
+use packet::{Batch, MAX_BATCH, Packet};
+
+use super::compiled::Answer;
+use super::facts::{self, Flaw};
+use super::list::{AccessList, List, Rooms};
+use super::parse::{lines, parse_list};
+use super::rule::{Action, Inputs, Rule};
+
+pub(crate) static CLASS: Class = Class {
+    name: "ACL",
+    ports: "1/1-2",
+    processing: Class::AGNOSTIC_WITH_ERRORS,
+    flow: Class::COMPLETE_FLOW,
+    manual: include_str!("access_control.rs"),
+    make,
+};
+
+/// The output of denied packets.
+const DENIED: usize = 1;
+
+/// One copy answers, the one that makes changes.
+const HANDLERS: &[Handler] = &[
+    Handler::write("add"),
+    Handler::read("count", Combine::Join),
+    Handler::read("default", Combine::Join),
+    Handler::read("memory", Combine::Join),
+    Handler::write("remove"),
+    Handler::write("reset_counts"),
+    Handler::read("rules", Combine::Join),
+    Handler::write("set"),
+];
+
+fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
+    let file = setup.arguments.keyword::<String>("FILE")?.unwrap_or_default();
+    let default = match setup.arguments.keyword::<String>("DEFAULT")?.as_deref() {
+        Some("permit") => Action::Permit,
+        None | Some("deny") => Action::Deny,
+        Some(other) => return Err(format!("DEFAULT is '{other}'; right would be permit or deny").into()),
+    };
+    let inputs = parse_inputs(&setup.arguments.keyword::<String>("INPUTS")?.unwrap_or_default())?;
+    let mut arguments = setup.arguments.rest();
+    // What is left of `FILE $RULES` when the variable is empty.
+    arguments.retain(|argument| argument != "FILE");
+    setup.arguments.finish()?;
+    let copy = setup.copy();
+    let list = setup.shared_by_copies(|| {
+        let rules = configured(&arguments, &file, &inputs)?;
+        Ok::<_, ConfigError>(AccessList::new(rules, default, inputs, copy.count()))
+    })?;
+    list.join(copy.index);
+    Ok(Box::new(AccessControl {
+        reader: list.reader(),
+        list,
+        copy: copy.index,
+        rooms: Box::new(Rooms::new()),
+        answers: Box::new([Answer::FLAWED; MAX_BATCH]),
+    }))
+}
+
+/// Reads `NAME PAINT, NAME PAINT`.
+fn parse_inputs(text: &str) -> Result<Inputs, ConfigError> {
+    let mut inputs = Inputs::default();
+    for part in split_arguments(text) {
+        let paint = match split_words(&part).as_slice() {
+            [name, paint] => u8::from_argument(paint).map(|paint| (name.clone(), paint)),
+            _ => None,
+        };
+        let Some((name, paint)) = paint else {
+            return Err(format!(
+                "INPUTS: '{part}' should be a name and a paint from 0 to 255, such as 'eth0 1'"
+            )
+            .into());
+        };
+        // A name that is a number would be taken for the paint.
+        let clash = inputs.0.iter().any(|(known, its)| *known == name || *its == paint);
+        if clash || name.starts_with(|first: char| first.is_ascii_digit()) || name.contains('#') {
+            return Err(format!(
+                "INPUTS: '{part}' should have a name and a paint of its own, the name no number and without '#'"
+            )
+            .into());
+        }
+        inputs.0.push((name, paint));
+    }
+    Ok(inputs)
+}
+
+/// The rules of the configuration.
+fn configured(arguments: &[String], file: &str, inputs: &Inputs) -> Result<Vec<Rule>, ConfigError> {
+    let text = match file {
+        "" => String::new(),
+        path => std::fs::read_to_string(path).map_err(|error| {
+            format!("FILE: cannot read '{path}': {error}; right would be a text file with one rule a line")
+        })?,
+    };
+    let of_arguments = arguments.iter().enumerate();
+    let of_arguments = of_arguments.map(|(index, text)| (format!("argument {}", index + 1), text.as_str()));
+    let of_file = lines(&text).map(|(place, line)| (format!("{file}: {place}"), line));
+    Ok(parse_list(of_arguments.chain(of_file), inputs)?)
+}
+
+struct AccessControl {
+    list: Arc<AccessList>,
+    /// This copy's access to the compiled list.
+    reader: Reader<Arc<List>>,
+    /// Which copy of the graph this is in.
+    copy: usize,
+    rooms: Box<Rooms>,
+    answers: Box<[Answer; MAX_BATCH]>,
+}
+
+impl Element for AccessControl {
+    fn process(&mut self, cx: &mut Context, batch: &mut Batch) {
+        let answers = &mut self.answers[..batch.len()];
+        let list = self.reader.enter();
+        list.judge(batch.packets(), &mut self.rooms, answers);
+        let counts = list.counts(self.copy);
+        let default = counts.len() - 1;
+        let mut all_permit = true;
+        for (packet, answer) in batch.packets().iter().zip(&*answers) {
+            // A packet that no rule could judge is counted as dropped only.
+            if let Some(count) = counts.get(answer.rule()) {
+                count.add(packet.network().map_or(0, <[u8]>::len));
+            }
+            all_permit &= answer.permits();
+        }
+        drop(list);
+        if all_permit {
+            return;
+        }
+        let mut answers = answers.iter();
+        cx.filter(batch, |packet| match answers.next() {
+            Some(answer) if answer.permits() => Verdict::Keep,
+            Some(answer) if answer.rule() == default => Verdict::Divert(DENIED, "denied by default"),
+            Some(answer) if *answer != Answer::FLAWED => Verdict::Divert(DENIED, "denied by rule"),
+            _ => Verdict::Divert(DENIED, flaw(packet).reason()),
+        });
+    }
+
+    fn handlers(&self) -> &'static [Handler] {
+        HANDLERS
+    }
+
+    fn read(&mut self, name: &str, _argument: &str) -> Result<String, String> {
+        let is_known = HANDLERS.iter().any(|handler| handler.readable && handler.name == name);
+        match name {
+            _ if !is_known => Err(format!("no read handler '{name}'")),
+            _ if !self.list.is_last(self.copy) => Ok(String::new()),
+            "count" => Ok(self.list.len().to_string()),
+            "default" => Ok(self.list.default_text()),
+            "memory" => Ok(self.list.memory_bytes().to_string()),
+            _ => Ok(self.list.text()),
+        }
+    }
+
+    fn write(&mut self, _cx: &mut Context, name: &str, value: &str) -> Result<(), String> {
+        let is_known = HANDLERS.iter().any(|handler| handler.writable && handler.name == name);
+        match name {
+            _ if !is_known => Err(format!("no write handler '{name}'")),
+            _ if !self.list.is_last(self.copy) => Ok(()),
+            "add" => self.list.add(value),
+            "remove" => self.list.remove(u32::from_value(value)?),
+            "reset_counts" => {
+                self.list.reset_counts();
+                Ok(())
+            }
+            _ => self.list.set(value),
+        }
+    }
+}
+
+/// What is wrong with a packet that no rule could judge.
+#[cold]
+fn flaw(packet: &Packet) -> Flaw {
+    let facts = match facts::version(packet) {
+        Some(4) => facts::of_ipv4(packet).map(|(.., facts)| facts),
+        Some(6) => facts::of_ipv6(packet).map(|(.., facts)| facts),
+        _ => None,
+    };
+    facts.and_then(|facts| facts.flaw).unwrap_or(Flaw::NoHeader)
+}

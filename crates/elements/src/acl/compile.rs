@@ -1,0 +1,234 @@
+//! Rules to what packets meet: classes of each field, and which fields become one.
+
+use super::compiled::{
+    Answer, Compiled, DESTINATION, DESTINATION_PORT, Decision, INPUT, KIND, Lookup, SOURCE, SOURCE_PORT, Step,
+};
+use super::facts::{ESTABLISHED, KINDS, LATER};
+use super::family::Family;
+use super::intervals::Intervals;
+use super::rule::{Action, Rule};
+use super::vectors::{BitVectors, Classes, set_bit};
+
+/// Pairs of classes that an array may hold: 32 KB.
+const MOST_PAIRS: usize = 1 << 14;
+/// Bytes of the bit vectors of a field that was made of two, so that all fields stay in the second-level
+/// cache.
+const MOST_BYTES: usize = 64 << 10;
+/// Values of a field with 16 bits.
+const VALUES: usize = 1 << 16;
+
+/// A field with its classes.
+struct Field {
+    column: usize,
+    vectors: BitVectors,
+    /// Columns of the fields behind it with which it makes too many classes.
+    tried: Vec<usize>,
+}
+
+/// Compiles the rules that are for the family `A`. `default` is what packets get that no rule matches.
+pub(super) fn compile<A: Family>(rules: &[Rule], default: Action) -> Compiled<A> {
+    let is_ours = |rule: &Rule| rule.version.is_none_or(|version| version == A::VERSION);
+    let ours: Vec<(usize, &Rule)> = rules.iter().enumerate().filter(|(_, rule)| is_ours(rule)).collect();
+    let mut answers: Vec<Answer> =
+        ours.iter().map(|(number, rule)| Answer::new(*number, rule.action == Action::Permit)).collect();
+    answers.push(Answer::new(rules.len(), default == Action::Permit));
+    let ours: Vec<&Rule> = ours.into_iter().map(|(_, rule)| rule).collect();
+
+    let mut fields = Vec::new();
+    let mut lookups = Vec::new();
+    let mut prefixes = [None, None];
+    for (column, table) in [SOURCE, DESTINATION].into_iter().zip(&mut prefixes) {
+        let net =
+            |rule: &Rule| if column == SOURCE { rule.source } else { rule.destination }.and_then(A::prefix);
+        if let Some((built, vectors)) = prefix_classes::<A>(ours.iter().map(|rule| net(rule))) {
+            *table = Some(built);
+            fields.push(Field { column, vectors, tried: Vec::new() });
+        }
+    }
+    let by_value = [
+        (
+            SOURCE_PORT,
+            range_classes(ours.iter().map(|rule| rule.source_ports.map(|ports| (ports.first, ports.last)))),
+        ),
+        (DESTINATION_PORT, range_classes(ours.iter().map(|rule| destination_range(rule)))),
+        (KIND, value_classes(&ours, KINDS, accepts_kind)),
+        (
+            INPUT,
+            value_classes(&ours, 256, |rule, paint| {
+                rule.input.is_none_or(|wanted| u16::from(wanted) == paint)
+            }),
+        ),
+    ];
+    for (column, (classes, vectors)) in by_value {
+        // A field that no rule asks for says nothing; but one must be left to search by.
+        if vectors.len() > 1 || column == INPUT && fields.is_empty() {
+            lookups.push(Lookup { column, classes });
+            fields.push(Field { column, vectors, tried: Vec::new() });
+        }
+    }
+    let steps = combine(&mut fields, ours.len());
+    let columns: Vec<(usize, BitVectors)> =
+        fields.into_iter().map(|field| (field.column, field.vectors)).collect();
+    Compiled {
+        prefixes,
+        lookups,
+        steps,
+        decision: Decision::new(&columns, ours.len()),
+        answers: answers.into(),
+        needs_protocol: ours.iter().any(|rule| rule.needs_protocol()),
+        needs_transport: ours.iter().any(|rule| rule.needs_transport()),
+    }
+}
+
+/// Ports that a rule asks for, or type and code, which stand in their place.
+fn destination_range(rule: &Rule) -> Option<(u16, u16)> {
+    match rule.icmp_type {
+        Some((kind, Some(code))) => {
+            Some((u16::from_be_bytes([kind, code]), u16::from_be_bytes([kind, code])))
+        }
+        Some((kind, None)) => Some((u16::from_be_bytes([kind, 0]), u16::from_be_bytes([kind, u8::MAX]))),
+        None => rule.destination_ports.map(|ports| (ports.first, ports.last)),
+    }
+}
+
+/// Whether a rule accepts a packet of this kind.
+fn accepts_kind(rule: &Rule, kind: u16) -> bool {
+    let is_later = (LATER..ESTABLISHED).contains(&kind);
+    let protocol = if kind == ESTABLISHED { 6 } else { kind % LATER };
+    rule.protocol.is_none_or(|wanted| u16::from(wanted) == protocol)
+        && (!rule.fragment || is_later)
+        && (!rule.needs_transport() || !is_later)
+        && (!rule.established || kind == ESTABLISHED)
+}
+
+/// The classes of the values below `values`, of which `accepts` says which rule accepts them.
+fn value_classes(
+    rules: &[&Rule],
+    values: usize,
+    accepts: impl Fn(&Rule, u16) -> bool,
+) -> (Box<[u16]>, BitVectors) {
+    let mut classes = Classes::new(rules.len());
+    let mut vector = vec![0; BitVectors::new(rules.len()).words()];
+    let by_value = (0..values as u16).map(|value| {
+        for (number, rule) in rules.iter().enumerate() {
+            set_bit(&mut vector, number, accepts(rule, value));
+        }
+        classes.of(&vector, VALUES).expect("there are no more classes than values")
+    });
+    (by_value.collect(), classes.into_vectors())
+}
+
+/// The classes of the values of 16 bits, of which each rule accepts one range, or all.
+fn range_classes(ranges: impl ExactSizeIterator<Item = Option<(u16, u16)>>) -> (Box<[u16]>, BitVectors) {
+    let mut classes = Classes::new(ranges.len());
+    let mut vector = vec![0; BitVectors::new(ranges.len()).words()];
+    // Where rules begin to accept, and where they no longer do.
+    let mut edges = Vec::new();
+    for (number, range) in ranges.enumerate() {
+        let (first, last) = range.unwrap_or((0, u16::MAX));
+        edges.push((usize::from(first), number, true));
+        edges.push((usize::from(last) + 1, number, false));
+    }
+    edges.sort_unstable();
+    let mut by_value = vec![0; VALUES];
+    let mut edges = edges.into_iter().peekable();
+    let mut start = 0;
+    while start < VALUES {
+        while let Some((_, number, accepts)) = edges.next_if(|&(at, ..)| at == start) {
+            set_bit(&mut vector, number, accepts);
+        }
+        let end = edges.peek().map_or(VALUES, |&(at, ..)| at);
+        let class = classes.of(&vector, VALUES).expect("a list has fewer rules than half the values");
+        by_value[start..end].fill(class);
+        start = end;
+    }
+    (by_value.into(), classes.into_vectors())
+}
+
+/// The classes of addresses; `None` when all rules accept all of them.
+///
+/// A class is the longest prefix around an address: its rules are those of that prefix and of all around it.
+fn prefix_classes<A: Family>(
+    prefixes: impl ExactSizeIterator<Item = Option<A::Net>>,
+) -> Option<(Intervals<A>, BitVectors)> {
+    let mut vectors = BitVectors::new(prefixes.len());
+    let mut everywhere = vec![0; vectors.words()];
+    let mut by_network: Vec<(A, u8, usize)> = Vec::new();
+    for (number, prefix) in prefixes.enumerate() {
+        match prefix.map(A::parts) {
+            None | Some((_, 0)) => set_bit(&mut everywhere, number, true),
+            Some((network, length)) => by_network.push((network, length, number)),
+        }
+    }
+    if by_network.is_empty() {
+        return None;
+    }
+    // Each prefix stands behind those around it, of which the last is the nearest.
+    by_network.sort_unstable();
+    vectors.push(&everywhere);
+    let mut classes = Vec::new();
+    let mut around: Vec<(A, u8, u16)> = Vec::new();
+    for group in by_network.chunk_by(|left, right| (left.0, left.1) == (right.0, right.1)) {
+        let Some(&(network, length, _)) = group.first() else { continue };
+        while around.pop_if(|(outer, its, _)| network & A::mask(*its) != *outer).is_some() {}
+        let outer = around.last().map_or(0, |&(.., class)| usize::from(class));
+        let mut vector = vectors.get(outer).to_vec();
+        for &(.., number) in group {
+            set_bit(&mut vector, number, true);
+        }
+        let class = u16::try_from(vectors.len()).expect("a list has fewer rules than there are numbers");
+        vectors.push(&vector);
+        around.push((network, length, class));
+        classes.push((network, length, class));
+    }
+    Some((Intervals::of_prefixes(&classes), vectors))
+}
+
+/// Makes one field of two as long as there are two with few pairs of classes; the fewest first.
+fn combine(fields: &mut Vec<Field>, rules: usize) -> Vec<Step> {
+    let mut steps = Vec::new();
+    loop {
+        let mut pairs: Vec<(usize, usize, usize)> = Vec::new();
+        for right in 1..fields.len() {
+            for left in 0..right {
+                let count = fields[left].vectors.len() * fields[right].vectors.len();
+                let is_new = !fields[left].tried.contains(&fields[right].column);
+                if count <= MOST_PAIRS && is_new {
+                    pairs.push((count, left, right));
+                }
+            }
+        }
+        let Some(&(_, left, right)) = pairs.iter().min() else { return steps };
+        match pair_classes(&fields[left].vectors, &fields[right].vectors, rules) {
+            Some((classes, vectors)) => {
+                let gone = fields.remove(right);
+                let columns = [fields[left].column, gone.column];
+                steps.push(Step { columns, width: gone.vectors.len(), classes });
+                fields[left].vectors = vectors;
+                fields[left].tried.clear();
+                fields.iter_mut().for_each(|field| field.tried.retain(|&column| column != columns[0]));
+            }
+            None => {
+                let column = fields[right].column;
+                fields[left].tried.push(column);
+            }
+        }
+    }
+}
+
+/// The classes of the pairs of classes of two fields; `None` when their vectors take too much memory.
+fn pair_classes(left: &BitVectors, right: &BitVectors, rules: usize) -> Option<(Box<[u16]>, BitVectors)> {
+    let most = (MOST_BYTES / (left.words() * size_of::<u64>())).clamp(256, VALUES);
+    let mut classes = Classes::new(rules);
+    let mut both = vec![0; left.words()];
+    let mut by_pair = Vec::with_capacity(left.len() * right.len());
+    for left in left.iter() {
+        for right in right.iter() {
+            for ((both, left), right) in both.iter_mut().zip(left).zip(right) {
+                *both = left & right;
+            }
+            by_pair.push(classes.of(&both, most)?);
+        }
+    }
+    Some((by_pair.into(), classes.into_vectors()))
+}

@@ -1,0 +1,188 @@
+//! What rules look at in a packet, of either family, in one pass over its headers.
+//!
+//! Of a fragment other than the first there is no transport header, so it has no ports, ICMP type or TCP
+//! flags and no rule that asks for one matches it. The two tricks of RFC 1858 against that are answered here:
+//! a first fragment that is too short to hold what rules ask for, and a second one that begins inside the TCP
+//! header, are *flaws*, and so is a chain of IPv6 extension headers that does not lead to a transport header.
+
+use packet::Packet;
+use packet::wire::ipv6::Ipv6;
+use packet::wire::{IpProtocol, WireError};
+
+use super::rule::has_ports;
+
+/// Number of values of [`Facts::kind`].
+pub(super) const KINDS: usize = 513;
+/// Added to the protocol for a fragment other than the first.
+pub(super) const LATER: u16 = 256;
+/// TCP with the ACK or RST bit.
+pub(super) const ESTABLISHED: u16 = 512;
+
+/// As much of a TCP header as rules look at, and what RFC 1858, section 3.1, wants of a first fragment.
+const TCP_MINIMUM: usize = 16;
+/// ACK or RST, in octet 13 of the TCP header.
+const ACK_OR_RST: u8 = 0x14;
+
+/// Why a packet cannot be judged by rules that ask for its protocol or its transport header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Flaw {
+    /// Neither an IPv4 nor an IPv6 header where the network header should be.
+    NoHeader,
+    /// A first fragment without its transport header, or a second one that would overwrite it.
+    TinyFragment,
+    /// A whole packet without its transport header.
+    NoTransport,
+    /// The extension headers lead nowhere.
+    Extensions(WireError),
+}
+
+impl Flaw {
+    /// The reason for which it is dropped.
+    pub(super) fn reason(self) -> &'static str {
+        match self {
+            Self::NoHeader => "no IP header",
+            Self::TinyFragment => "tiny fragment",
+            Self::NoTransport => "truncated transport header",
+            Self::Extensions(error) => error.reason(),
+        }
+    }
+
+    /// Whether already the protocol is unknown, and not only the transport header.
+    pub(super) fn hides_protocol(self) -> bool {
+        matches!(self, Self::NoHeader | Self::Extensions(_))
+    }
+}
+
+/// What rules look at, apart from addresses and input interface.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Facts {
+    /// The protocol, [`LATER`] more for a fragment other than the first; [`ESTABLISHED`] for TCP with ACK or
+    /// RST.
+    pub(super) kind: u16,
+    /// Source port; means something only where `kind` has ports.
+    pub(super) source_port: u16,
+    /// Destination port; for ICMP the type in the high octet and the code in the low one.
+    pub(super) destination_port: u16,
+    pub(super) flaw: Option<Flaw>,
+}
+
+/// Addresses in host order, and the rest.
+pub(super) type Judged<A> = (A, A, Facts);
+
+/// How much of a datagram a packet is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    Whole,
+    First,
+    /// Where it begins, in units of 8 octets.
+    Later(u16),
+}
+
+/// The version of the IP header, if there is one.
+#[inline(always)]
+pub(super) fn version(packet: &Packet) -> Option<u8> {
+    packet.network()?.first().map(|first| first >> 4)
+}
+
+/// The facts of an IPv4 packet whose header was checked.
+#[inline(always)]
+pub(super) fn of_ipv4(packet: &Packet) -> Option<Judged<u32>> {
+    let network = packet.network()?;
+    let header = network.first_chunk::<20>()?;
+    let word = |at: usize| u32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
+    let transport = network.get(usize::from(header[0] & 15) * 4..).unwrap_or_default();
+    // More fragments and offset; "don't fragment" is the bit before them.
+    let fragment = u16::from_be_bytes([header[6], header[7]]) & 0x3fff;
+    let facts = match transport.first_chunk() {
+        Some(start) if fragment == 0 => of_start(header[9], start),
+        _ => of_part(header[9], part(fragment & 0x1fff, fragment & 0x2000 != 0), transport),
+    };
+    Some((word(12), word(16), facts))
+}
+
+/// The facts of an IPv6 packet whose header was checked.
+#[inline(always)]
+pub(super) fn of_ipv6(packet: &Packet) -> Option<Judged<u128>> {
+    let network = packet.network()?;
+    let header = network.first_chunk::<40>()?;
+    let address = |at: usize| {
+        u128::from_be_bytes(*header[at..].first_chunk().expect("an address ends within the header"))
+    };
+    let facts = match network[40..].first_chunk() {
+        Some(start) if !is_extension(header[6]) => of_start(header[6], start),
+        _ => of_chain(network),
+    };
+    Some((address(8), address(24), facts))
+}
+
+/// Whether a next header is an extension header that [`Ipv6::upper_layer`] walks over.
+#[inline(always)]
+const fn is_extension(next_header: u8) -> bool {
+    matches!(next_header, 0 | 43 | 44 | 51 | 60)
+}
+
+/// The ordinary case: the transport header of a whole packet, without a branch on the protocol.
+#[inline(always)]
+fn of_start(protocol: u8, start: &[u8; TCP_MINIMUM]) -> Facts {
+    let first = u16::from_be_bytes([start[0], start[1]]);
+    let second = u16::from_be_bytes([start[2], start[3]]);
+    let is_icmp = protocol == IpProtocol::ICMP.0 || protocol == IpProtocol::ICMPV6.0;
+    let is_established = protocol == IpProtocol::TCP.0 && start[13] & ACK_OR_RST != 0;
+    Facts {
+        kind: if is_established { ESTABLISHED } else { u16::from(protocol) },
+        source_port: first,
+        destination_port: if is_icmp { first } else { second },
+        flaw: None,
+    }
+}
+
+fn part(offset: u16, more: bool) -> Part {
+    match (offset, more) {
+        (0, false) => Part::Whole,
+        (0, true) => Part::First,
+        (offset, _) => Part::Later(offset),
+    }
+}
+
+/// Any packet whose protocol is known.
+#[inline(never)]
+fn of_part(protocol: u8, part: Part, transport: &[u8]) -> Facts {
+    let is_tcp = protocol == IpProtocol::TCP.0;
+    if let Part::Later(offset) = part {
+        // RFC 1858, section 3.2.2, and RFC 3128: "IF FO=1 and PROTOCOL=TCP THEN DROP PACKET".
+        let flaw = (is_tcp && offset == 1).then_some(Flaw::TinyFragment);
+        return Facts { kind: LATER + u16::from(protocol), flaw, ..Facts::default() };
+    }
+    let needed = match protocol {
+        // RFC 1858, section 3.2.1: "IF FO=0 and PROTOCOL=TCP and TRANSPORTLEN < tmin THEN DROP PACKET"; so
+        // that ports and flags are in the first fragment.
+        6 => TCP_MINIMUM,
+        _ if has_ports(protocol) => 4,
+        1 | 58 => 2,
+        _ => 0,
+    };
+    let mut start = [0; TCP_MINIMUM];
+    let length = transport.len().min(TCP_MINIMUM);
+    start[..length].copy_from_slice(&transport[..length]);
+    let flaw = (transport.len() < needed).then_some(if part == Part::First {
+        Flaw::TinyFragment
+    } else {
+        Flaw::NoTransport
+    });
+    Facts { flaw, ..of_start(protocol, &start) }
+}
+
+/// An IPv6 packet with extension headers, or a short one.
+#[inline(never)]
+fn of_chain(network: &[u8]) -> Facts {
+    let view = Ipv6::new_unchecked(network);
+    let upper = match view.upper_layer() {
+        Ok(upper) => upper,
+        Err(error) => return Facts { flaw: Some(Flaw::Extensions(error)), ..Facts::default() },
+    };
+    let end = network.len().min(40 + view.payload_len());
+    let transport = network.get(upper.offset..end).unwrap_or_default();
+    let part =
+        upper.fragment.map_or(Part::Whole, |fragment| part(fragment.offset / 8, fragment.more_fragments));
+    of_part(upper.protocol.0, part, transport)
+}

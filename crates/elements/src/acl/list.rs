@@ -1,0 +1,290 @@
+//! The list that all copies of an element share, how it changes, and who counts.
+//!
+//! Packets go by a compiled [`List`], of which there is one at a time for all copies. A change compiles
+//! another one and publishes it ([`fib::publish`]): a copy enters the list for a batch, so every batch is
+//! judged by one list as a whole, no packet waits, and none is lost. Once nobody is in the old list it is
+//! freed, by the thread that changed it.
+//!
+//! A write handler runs on every copy in turn. The last one makes the change (that is the slow thread's,
+//! where there is one, so that no worker spends its time compiling).
+//!
+//! **Counts.** A list has an array of counts for each copy, which that copy alone writes, with plain loads and
+//! stores. When a list goes, nobody writes its counts any more: they are added up and carried over to the
+//! rules that are in the new list with the same number and text.
+
+use std::fmt::Write;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use fib::publish::{Reader, Readers, Writer, pair};
+
+use packet::Packet;
+
+use super::compile::compile;
+use super::compiled::{Answer, Compiled, Room};
+use super::facts;
+use super::parse::{MAX_RULES, lines, parse_list, parse_rule};
+use super::rule::{Action, Inputs, Rule, Written};
+
+/// Packets and bytes that met a rule, as its copy counts them.
+#[derive(Debug, Default)]
+pub(super) struct Count {
+    packets: AtomicU64,
+    bytes: AtomicU64,
+}
+
+impl Count {
+    /// Counts a packet. One thread writes, so nothing needs to be locked.
+    #[inline(always)]
+    pub(super) fn add(&self, bytes: usize) {
+        self.packets.store(self.packets.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        self.bytes.store(self.bytes.load(Ordering::Relaxed) + bytes as u64, Ordering::Relaxed);
+    }
+}
+
+/// What was counted in all. Sums wrap, so that a count can be taken back to zero while it goes on.
+#[derive(Clone, Copy, Debug, Default)]
+struct Hits {
+    packets: u64,
+    bytes: u64,
+}
+
+impl Hits {
+    fn and(self, count: &Count) -> Self {
+        Self {
+            packets: self.packets.wrapping_add(count.packets.load(Ordering::Relaxed)),
+            bytes: self.bytes.wrapping_add(count.bytes.load(Ordering::Relaxed)),
+        }
+    }
+}
+
+/// A compiled list.
+pub(super) struct List {
+    ipv4: Compiled<u32>,
+    ipv6: Compiled<u128>,
+    /// For each copy: the count of each rule, and behind them that of the default.
+    counts: Vec<Box<[Count]>>,
+}
+
+/// Room for a batch of each family.
+pub(super) struct Rooms {
+    ipv4: Room<u32>,
+    ipv6: Room<u128>,
+}
+
+impl Rooms {
+    pub(super) fn new() -> Self {
+        Self { ipv4: Room::new(), ipv6: Room::new() }
+    }
+}
+
+impl List {
+    fn new(rules: &[Rule], default: Action, copies: usize) -> Self {
+        let counts = (0..copies).map(|_| (0..=rules.len()).map(|_| Count::default()).collect());
+        Self { ipv4: compile(rules, default), ipv6: compile(rules, default), counts: counts.collect() }
+    }
+
+    /// Judges packets; one that is of neither family, or that rules cannot judge, is [`Answer::FLAWED`].
+    #[inline]
+    pub(super) fn judge(&self, packets: &[Packet], rooms: &mut Rooms, answers: &mut [Answer]) {
+        // The family of the first packet, which is that of all mostly, and then, if need be, the other.
+        let is_ipv6 = packets.first().is_some_and(|packet| facts::version(packet) == Some(6));
+        answers.fill(Answer::FLAWED);
+        let mut judged = 0;
+        for pass in [is_ipv6, !is_ipv6] {
+            if judged == packets.len() {
+                break;
+            }
+            judged += match pass {
+                true => self.ipv6.judge(packets, &mut rooms.ipv6, answers),
+                false => self.ipv4.judge(packets, &mut rooms.ipv4, answers),
+            };
+        }
+    }
+
+    /// The counts of a copy.
+    #[inline(always)]
+    pub(super) fn counts(&self, copy: usize) -> &[Count] {
+        &self.counts[copy]
+    }
+
+    fn memory_bytes(&self) -> usize {
+        let counts: usize = self.counts.iter().map(|counts| size_of_val(&**counts)).sum();
+        self.ipv4.memory_bytes() + self.ipv6.memory_bytes() + counts
+    }
+}
+
+/// The rules as people know them.
+struct Book {
+    rules: Vec<Rule>,
+    /// What was counted before the list in use: of each rule, and behind them of the default.
+    carried: Vec<Hits>,
+    writer: Writer<Arc<List>>,
+}
+
+/// The list of an element, for all its copies.
+pub(super) struct AccessList {
+    book: Mutex<Book>,
+    readers: Readers<Arc<List>>,
+    /// Number of the last copy of the graph that has the element; not every thread has every element.
+    last_copy: AtomicUsize,
+    copies: usize,
+    default: Action,
+    inputs: Inputs,
+}
+
+impl AccessList {
+    /// A list of these rules, for so many copies of the graph.
+    pub(super) fn new(rules: Vec<Rule>, default: Action, inputs: Inputs, copies: usize) -> Self {
+        let list = Arc::new(List::new(&rules, default, copies));
+        let (writer, readers) = pair(list.clone(), list);
+        let carried = vec![Hits::default(); rules.len() + 1];
+        let book = Mutex::new(Book { rules, carried, writer });
+        Self { book, readers, last_copy: AtomicUsize::new(0), copies, default, inputs }
+    }
+
+    /// A copy's access to the compiled list.
+    pub(super) fn reader(&self) -> Reader<Arc<List>> {
+        self.readers.register()
+    }
+
+    /// Says that the copy `index` has the element. Before any thread starts.
+    pub(super) fn join(&self, index: usize) {
+        self.last_copy.fetch_max(index, Ordering::Relaxed);
+    }
+
+    /// Whether `index` is the copy that makes changes and prints: handlers reach it after all others.
+    pub(super) fn is_last(&self, index: usize) -> bool {
+        self.last_copy.load(Ordering::Relaxed) == index
+    }
+
+    /// Puts a whole list in the place of all rules, or changes nothing.
+    pub(super) fn set(&self, text: &str) -> Result<(), String> {
+        let rules = parse_list(lines(text), &self.inputs).map_err(|mistakes| mistakes.join("\n"))?;
+        self.change(&mut self.book(), rules);
+        Ok(())
+    }
+
+    /// Adds one rule, without a sequence number behind all others.
+    pub(super) fn add(&self, line: &str) -> Result<(), String> {
+        let mut book = self.book();
+        let last = book.rules.last().map_or(0, |rule| rule.sequence);
+        let Some(rule) = parse_rule(line, last, &self.inputs)? else {
+            return Err(
+                "there is no rule in it; right would be one such as '10 permit tcp any any port 80'".into()
+            );
+        };
+        let mut rules = book.rules.clone();
+        match rules.binary_search_by_key(&rule.sequence, |known| known.sequence) {
+            Ok(known) => Err(format!(
+                "there is a rule {} already: '{}'; remove it first, or use another number",
+                rule.sequence,
+                Written { rule: &rules[known], inputs: &self.inputs }
+            )),
+            Err(_) if rules.len() == MAX_RULES => {
+                Err(format!("there are {MAX_RULES} rules already, and there can be no more"))
+            }
+            Err(place) => {
+                rules.insert(place, rule);
+                self.change(&mut book, rules);
+                Ok(())
+            }
+        }
+    }
+
+    /// Removes the rule of a sequence number.
+    pub(super) fn remove(&self, sequence: u32) -> Result<(), String> {
+        let mut book = self.book();
+        let mut rules = book.rules.clone();
+        match rules.binary_search_by_key(&sequence, |known| known.sequence) {
+            Ok(place) => {
+                rules.remove(place);
+                self.change(&mut book, rules);
+                Ok(())
+            }
+            Err(_) => Err(format!("there is no rule {sequence}; the handler 'rules' shows those there are")),
+        }
+    }
+
+    /// All counts are zero from now on.
+    pub(super) fn reset_counts(&self) {
+        let mut book = self.book();
+        let sums = self.sums(&book, &vec![Hits::default(); book.carried.len()]);
+        let negative = |sum: Hits| Hits {
+            packets: 0_u64.wrapping_sub(sum.packets),
+            bytes: 0_u64.wrapping_sub(sum.bytes),
+        };
+        book.carried = sums.into_iter().map(negative).collect();
+    }
+
+    /// All rules, one a line, each with what it met as a comment: text that `set` takes.
+    pub(super) fn text(&self) -> String {
+        let book = self.book();
+        let mut text = String::new();
+        for (rule, hits) in book.rules.iter().zip(self.sums(&book, &book.carried)) {
+            // Writing to a string does not fail.
+            let _ = writeln!(
+                text,
+                "{} # {} packets, {} bytes",
+                Written { rule, inputs: &self.inputs },
+                hits.packets,
+                hits.bytes
+            );
+        }
+        text
+    }
+
+    /// What becomes of packets that no rule matches, and how many these were.
+    pub(super) fn default_text(&self) -> String {
+        let book = self.book();
+        let hits = self.sums(&book, &book.carried).pop().unwrap_or_default();
+        format!("{} # {} packets, {} bytes", self.default, hits.packets, hits.bytes)
+    }
+
+    /// Number of rules.
+    pub(super) fn len(&self) -> usize {
+        self.book().rules.len()
+    }
+
+    /// Bytes of the compiled list and its counts.
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.book().writer.active().memory_bytes()
+    }
+
+    fn book(&self) -> MutexGuard<'_, Book> {
+        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// `base` and what the list in use has counted.
+    fn sums(&self, book: &Book, base: &[Hits]) -> Vec<Hits> {
+        summed(book.writer.active(), base)
+    }
+
+    /// Makes `rules` the list, and keeps the counts of rules that stay.
+    fn change(&self, book: &mut Book, rules: Vec<Rule>) {
+        let list = Arc::new(List::new(&rules, self.default, self.copies));
+        *book.writer.both().0 = list.clone();
+        book.writer.publish();
+        // Nobody is in the old list any more, and nobody comes to it.
+        let old = std::mem::replace(book.writer.both().0, list);
+        let mut before = summed(&old, &book.carried);
+        let of_default = before.pop().unwrap_or_default();
+        let mut known = book.rules.iter().zip(before).peekable();
+        let mut carried = Vec::with_capacity(rules.len() + 1);
+        for rule in &rules {
+            while known.next_if(|(known, _)| known.sequence < rule.sequence).is_some() {}
+            let same = known.next_if(|(known, _)| *known == rule);
+            carried.push(same.map_or_else(Hits::default, |(_, hits)| hits));
+        }
+        carried.push(of_default);
+        book.carried = carried;
+        book.rules = rules;
+    }
+}
+
+fn summed(list: &List, base: &[Hits]) -> Vec<Hits> {
+    let of_all = |(number, base): (usize, &Hits)| {
+        list.counts.iter().fold(*base, |sum, counts| sum.and(&counts[number]))
+    };
+    base.iter().enumerate().map(of_all).collect()
+}

@@ -1,0 +1,32 @@
+//! Access control: ordered rules, the first that matches decides.
+//!
+//! | file | what lives there |
+//! | --- | --- |
+//! | `access_control` | the element ACL: manual, packets, handlers |
+//! | `rule` | a rule, and how it is written |
+//! | `parse` | rules from text |
+//! | `facts` | what rules look at in a packet; fragments and extension headers |
+//! | `compile` | rules to classes of values, and to fewer fields |
+//! | `compiled` | the compiled rules, and how a batch meets them |
+//! | `intervals` | addresses to classes |
+//! | `vectors` | bit vectors over rules |
+//! | `family` | what differs between IPv4 and IPv6 |
+//! | `list` | the list that all copies share; changes and counts |
+
+mod access_control;
+mod compile;
+mod compiled;
+mod facts;
+mod family;
+mod intervals;
+mod list;
+mod parse;
+mod rule;
+#[cfg(test)]
+mod tests;
+mod vectors;
+
+use graph::Class;
+
+/// The classes of this folder.
+pub static CLASSES: &[&Class] = &[&access_control::CLASS];
