@@ -1,4 +1,4 @@
-//! `brickway check`: is a configuration right, and what is in it?
+//! `brickway check`: is a configuration, or a settings file, right, and what is in it?
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -9,6 +9,7 @@ use graph::lang::Options;
 
 use crate::load;
 use crate::output::print;
+use crate::settings;
 use crate::table::{Align, Table};
 
 /// Parses a configuration, checks its classes, ports and connections, and lists its elements. Nothing is
@@ -18,9 +19,10 @@ use crate::table::{Align, Table};
   brickway check router.click
   brickway check router.click PORT0=eth5
   brickway check router.click --dot | dot -Tsvg -o router.svg
-  brickway check router.click --flat      one level, compounds expanded")]
+  brickway check router.click --flat      one level, compounds expanded
+  brickway check brickway.toml            the settings of `brickway run --config`")]
 pub(crate) struct CheckArguments {
-    /// The configuration; `-` is standard input
+    /// The configuration (`-` is standard input), or a settings file (FILE.toml)
     file: PathBuf,
     /// Values of the configuration's variables
     #[arg(value_name = "NAME=VALUE", value_parser = load::parameter)]
@@ -37,6 +39,9 @@ pub(crate) struct CheckArguments {
 }
 
 pub(crate) fn check(arguments: &CheckArguments) -> Result<ExitCode> {
+    if settings::is_settings_file(&arguments.file) {
+        return settings::check(&arguments.file);
+    }
     let source = load::read(&arguments.file)?;
     let options = Options { parameters: arguments.parameters.clone() };
     let Some(flat) = load::compile(&source, &options, &elements::registry()) else {

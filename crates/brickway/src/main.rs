@@ -5,12 +5,17 @@
 mod bench;
 mod check;
 mod demo;
+mod doctor;
+mod drop_in;
 mod generate;
 mod load;
 mod manual;
+mod notify;
 mod output;
 mod rib;
 mod run;
+mod settings;
+mod show;
 mod table;
 
 use std::process::ExitCode;
@@ -30,7 +35,7 @@ use clap::{Parser, Subcommand};
   brickway help DecIPTTL                        the manual of an element
 
 Exit codes: 0 done, 1 the configuration or the machine does not allow it, 2 wrong usage, 3 packets were lost
-(gen) or a check failed (demo).",
+(gen) or a check failed (demo, show drift), 4 no router answers (show, set, reload).",
     disable_help_subcommand = true
 )]
 struct Cli {
@@ -44,6 +49,14 @@ enum Command {
     Run(run::RunArguments),
     /// Check a configuration: mistakes, elements, connections; nothing is opened
     Check(check::CheckArguments),
+    /// Find what keeps this machine from routing well, and put it right
+    Doctor(doctor::DoctorArguments),
+    /// Show what a running router has and does: ports, routes, drops, load, ...
+    Show(show::ShowArguments),
+    /// Change a setting of a running router, or write a handler
+    Set(show::SetArguments),
+    /// Have a running router read its settings again
+    Reload(show::ReloadArguments),
     /// List the elements that configurations may use
     Elements(manual::ElementsArguments),
     /// Show the manual of an element, or this program's help
@@ -65,6 +78,10 @@ fn main() -> ExitCode {
     let result = match cli.command {
         Command::Run(arguments) => run::run(&arguments),
         Command::Check(arguments) => check::check(&arguments),
+        Command::Doctor(arguments) => doctor::doctor(&arguments),
+        Command::Show(arguments) => show::show(&arguments),
+        Command::Set(arguments) => show::set(&arguments),
+        Command::Reload(arguments) => show::reload(&arguments),
         Command::Elements(arguments) => manual::elements(&arguments),
         Command::Help(arguments) => manual::help(&arguments),
         Command::Gen(arguments) => generate::generate(&arguments),

@@ -124,10 +124,8 @@ pub(crate) fn elements(arguments: &ElementsArguments) -> Result<ExitCode> {
         for (class, summary) in classes {
             table.row([format!("  {}", class.name), class.ports.to_owned(), summary]);
         }
-        let rows = table.render();
         // The columns speak for themselves: no heading.
-        let rows = rows.split_once('\n').map_or("", |(_, rows)| rows);
-        print(&format!("{subject}:\n{rows}\n"));
+        print(&format!("{subject}:\n{}\n", table.render()));
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -9,46 +9,64 @@ pub(crate) enum Align {
     Right,
 }
 
-/// Rows under a heading, columns as wide as their widest cell.
+/// Rows under a heading, columns as wide as their widest cell. Without titles there is no heading.
 #[derive(Debug)]
 pub(crate) struct Table {
     columns: Vec<(&'static str, Align)>,
+    widths: Vec<usize>,
     rows: Vec<Vec<String>>,
+    heading_is_taken: bool,
 }
 
 impl Table {
     pub(crate) fn new(columns: &[(&'static str, Align)]) -> Self {
-        Self { columns: columns.to_vec(), rows: Vec::new() }
+        let widths = columns.iter().map(|(title, _)| title.len()).collect();
+        Self { columns: columns.to_vec(), widths, rows: Vec::new(), heading_is_taken: false }
     }
 
     pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
-        self.rows.push(cells.into_iter().collect());
+        let cells: Vec<String> = cells.into_iter().collect();
+        for (width, cell) in self.widths.iter_mut().zip(&cells) {
+            *width = cell.chars().count().max(*width);
+        }
+        self.rows.push(cells);
+    }
+
+    /// Number of rows that [`Table::take`] has not taken yet.
+    pub(crate) fn len(&self) -> usize {
+        self.rows.len()
     }
 
     pub(crate) fn render(&self) -> String {
-        let width = |column: usize| {
-            let cells = self.rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count());
-            cells.chain([self.columns[column].0.len()]).max().unwrap_or(0)
-        };
-        let widths: Vec<usize> = (0..self.columns.len()).map(width).collect();
         let mut text = String::new();
-        let mut line = |cells: Vec<&str>| {
-            let mut row = String::new();
-            for (column, cell) in cells.into_iter().enumerate() {
-                let width = widths[column];
-                let _ = match self.columns[column].1 {
-                    Align::Left => write!(row, "{cell:<width$}  "),
-                    Align::Right => write!(row, "{cell:>width$}  "),
-                };
-            }
-            text.push_str(row.trim_end());
-            text.push('\n');
-        };
-        line(self.columns.iter().map(|(title, _)| *title).collect());
+        if !self.heading_is_taken && self.columns.iter().any(|(title, _)| !title.is_empty()) {
+            self.line(&mut text, self.columns.iter().map(|(title, _)| *title));
+        }
         for row in &self.rows {
-            line(row.iter().map(String::as_str).collect());
+            self.line(&mut text, row.iter().map(String::as_str));
         }
         text
+    }
+
+    /// Renders the rows so far and forgets them: for a table that is too long to wait for its end. Columns
+    /// stay as wide as they were, or get wider.
+    pub(crate) fn take(&mut self) -> String {
+        let text = self.render();
+        self.heading_is_taken = true;
+        self.rows.clear();
+        text
+    }
+
+    fn line<'a>(&self, text: &mut String, cells: impl Iterator<Item = &'a str>) {
+        let start = text.len();
+        for ((cell, &width), (_, align)) in cells.zip(&self.widths).zip(&self.columns) {
+            let _ = match align {
+                Align::Left => write!(text, "{cell:<width$}  "),
+                Align::Right => write!(text, "{cell:>width$}  "),
+            };
+        }
+        text.truncate(start + text[start..].trim_end().len());
+        text.push('\n');
     }
 }
 
@@ -88,6 +106,19 @@ mod tests {
             table.render(),
             "element          packets\nrt             1,234,567\na-longer-name          7\n"
         );
+    }
+
+    #[test]
+    fn a_long_table_comes_in_parts() {
+        let mut table = Table::new(&[("name", Align::Left), ("n", Align::Right)]);
+        table.row(["eth10".into(), "1".into()]);
+        assert_eq!((table.len(), table.take()), (1, "name   n\neth10  1\n".to_owned()));
+        table.row(["a".into(), "20".into()]);
+        assert_eq!(table.take(), "a      20\n");
+        assert_eq!((table.len(), table.take()), (0, String::new()));
+        let mut bare = Table::new(&[("", Align::Left), ("", Align::Left)]);
+        bare.row(["a".into(), "b".into()]);
+        assert_eq!(bare.render(), "a  b\n");
     }
 
     #[test]

@@ -1,11 +1,13 @@
-//! `brickway bench forward`: the whole fast path of the example router, in memory, on one core.
+//! `brickway bench forward`: the whole fast path, in memory, on one core: that of the example router, and that of the graph
+//! that `brickway run PORT...` makes, IPv4 and IPv6.
 //!
 //! Frames of one size, their destinations drawn inside the prefixes of a routing table, come in by port 0 out of
 //! memory (copied into fresh frames, as a card would write them) and leave by ports 1 to 3, where they are
-//! freed. In between is examples/ip-router.click as it stands. The same frames through `FromDevice -> ToDevice`
+//! freed. In between is examples/ip-router.click as it stands, or (cases `drop-in/...` and `drop-in-6/...`) the drop-in graph
+//! with tables that the bench fills as the mirror of Linux would. The same frames through `FromDevice -> ToDevice`
 //! alone give the cost of this input and output, in the same run; what is left is the work of the graph.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
@@ -15,8 +17,8 @@ use packet::cycles;
 use ports::{MemoryLoop, Port};
 
 use super::folder::Folder;
-use super::single_core::SingleCore;
-use super::{frames, median, print_figure, routes};
+use super::single_core::{ROUTER_PORTS, SingleCore};
+use super::{drop_in, frames, median, print_figure, routes};
 use crate::output::{say, say_line};
 use crate::table::{Align, Table};
 
@@ -26,6 +28,7 @@ use crate::table::{Align, Table};
   brickway bench forward                          the real table, 256K and 1M routes; 1, 4096, 65536 destinations
   brickway bench forward --routes 1 --dests 1     one route
   brickway bench forward --burst 256 --json
+  brickway bench forward --graph drop-in          what `brickway run eth1 eth2` does with a packet
 
 graph is what the elements cost; io is what it costs to bring the same frames in and out of memory without them.")]
 pub(crate) struct ForwardArguments {
@@ -35,6 +38,12 @@ pub(crate) struct ForwardArguments {
     /// The real table
     #[arg(long, default_value = "data/rib-v4.txt.gz", value_name = "FILE")]
     table: PathBuf,
+    /// The real IPv6 table
+    #[arg(long, default_value = "data/rib-v6.txt.gz", value_name = "FILE")]
+    table6: PathBuf,
+    /// Whose graph: the example router's, that of `brickway run PORT...`, or both in turns
+    #[arg(long, value_enum, default_value_t)]
+    graph: Graphs,
     /// Numbers of different destination addresses
     #[arg(long, value_delimiter = ',', default_values_t = [1usize, 4096, 65536])]
     dests: Vec<usize>,
@@ -53,6 +62,15 @@ pub(crate) struct ForwardArguments {
     /// Print one JSON object a line
     #[arg(long)]
     json: bool,
+}
+
+/// Which graphs are measured.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+enum Graphs {
+    Example,
+    DropIn,
+    #[default]
+    Both,
 }
 
 /// Of a case: what one run of it gave, all in TSC cycles a packet.
@@ -115,35 +133,60 @@ pub(crate) fn forward(arguments: &ForwardArguments) -> Result<ExitCode> {
         ("io", Align::Right),
     ]);
     let mut details = Vec::new();
+    let mut report = |routes: usize, case: String, figures: Figures| {
+        if arguments.json {
+            print_figure("forward", &case, "mpps", figures.mpps, "Mpps");
+            print_figure("forward", &case, "cycles_per_packet", figures.in_all, "TSC cycles");
+            let graph = figures.in_all - figures.io;
+            print_figure("forward", &case, "graph_cycles_per_packet", graph, "TSC cycles");
+            print_figure("forward", &case, "io_cycles_per_packet", figures.io, "TSC cycles");
+            for (class, _, each) in &figures.by_class {
+                print_figure("forward", &format!("{case}/{class}"), "cycles_per_packet", *each, "TSC cycles");
+            }
+            return;
+        }
+        table.row([
+            crate::table::thousands(routes as u64),
+            case.clone(),
+            format!("{:.1}", figures.mpps),
+            format!("{:.1}", figures.in_all),
+            format!("{:.1}", figures.in_all - figures.io),
+            format!("{:.1}", figures.io),
+        ]);
+        details.push((case, figures.by_class));
+    };
     for (name, path, rows) in &tables {
         for &dests in &arguments.dests {
             let case = format!("{name}dests={dests}");
-            let figures = measure(arguments, path, rows, dests).with_context(|| format!("case {case}"))?;
-            if arguments.json {
-                print_figure("forward", &case, "mpps", figures.mpps, "Mpps");
-                print_figure("forward", &case, "cycles_per_packet", figures.in_all, "TSC cycles");
-                let graph = figures.in_all - figures.io;
-                print_figure("forward", &case, "graph_cycles_per_packet", graph, "TSC cycles");
-                print_figure("forward", &case, "io_cycles_per_packet", figures.io, "TSC cycles");
-                for (class, _, each) in &figures.by_class {
-                    print_figure(
-                        "forward",
-                        &format!("{case}/{class}"),
-                        "cycles_per_packet",
-                        *each,
-                        "TSC cycles",
-                    );
-                }
-            } else {
-                table.row([
-                    crate::table::thousands(rows.len() as u64),
-                    case.clone(),
-                    format!("{:.1}", figures.mpps),
-                    format!("{:.1}", figures.in_all),
-                    format!("{:.1}", figures.in_all - figures.io),
-                    format!("{:.1}", figures.io),
-                ]);
-                details.push((case, figures.by_class));
+            let templates = frames::templates(rows, dests, arguments.size);
+            let mut routers = Vec::new();
+            if arguments.graph != Graphs::DropIn {
+                let ports = router_ports(&templates)?;
+                routers.push((case.clone(), SingleCore::router(ports, path, arguments.burst)?));
+            }
+            if arguments.graph != Graphs::Example {
+                let ports = router_ports(&templates)?;
+                let fib = drop_in::fib(rows)?;
+                routers.push((format!("drop-in/{case}"), drop_in::router(ports, &fib, arguments.burst)?));
+            }
+            let figures = measure(arguments, &templates, routers).with_context(|| format!("case {case}"))?;
+            for (case, figures) in figures {
+                report(rows.len(), case, figures);
+            }
+        }
+    }
+    if arguments.graph != Graphs::Example && arguments.routes.is_none() {
+        let rows = fib::read::load::<u128>(&arguments.table6)
+            .with_context(|| format!("cannot read the table '{}'", arguments.table6.display()))?
+            .rows;
+        let fib = drop_in::fib(&rows)?;
+        for &dests in &arguments.dests {
+            let templates = frames::templates_6(&rows, dests, arguments.size);
+            let case = format!("drop-in-6/dests={dests}");
+            let router = drop_in::router(router_ports(&templates)?, &fib, arguments.burst)?;
+            let figures = measure(arguments, &templates, vec![(case, router)])?;
+            for (case, figures) in figures {
+                report(rows.len(), case, figures);
             }
         }
     }
@@ -199,20 +242,47 @@ fn print_details(details: &[(String, Vec<ClassCycles>)]) {
     say!("{}", table.render());
 }
 
-fn measure(arguments: &ForwardArguments, table: &Path, rows: &[Row], dests: usize) -> Result<Figures> {
-    let templates = frames::templates(rows, dests, arguments.size);
+/// Frames come in by the first port, over and over, and are freed behind the others.
+fn router_ports(templates: &[Vec<u8>]) -> Result<[Box<dyn Port>; ROUTER_PORTS]> {
     let null = || ports::open("null:", &ports::OpenOptions::default());
-    let looped = || -> Box<dyn Port> { Box::new(MemoryLoop::new(templates.clone())) };
-    let mut router = SingleCore::router([looped(), null()?, null()?, null()?], table, arguments.burst)?;
-    let mut plain = SingleCore::minimal(looped(), Some(null()?), arguments.burst, arguments.burst)?;
-    router.run(arguments.seconds.min(0.2));
+    Ok([Box::new(MemoryLoop::new(templates.to_vec())), null()?, null()?, null()?])
+}
+
+/// Measures routers in turns, with the cost of input and output alone in the same runs.
+fn measure(
+    arguments: &ForwardArguments,
+    templates: &[Vec<u8>],
+    mut routers: Vec<(String, SingleCore)>,
+) -> Result<Vec<(String, Figures)>> {
+    let null = ports::open("null:", &ports::OpenOptions::default())?;
+    let looped = Box::new(MemoryLoop::new(templates.to_vec()));
+    let mut plain = SingleCore::minimal(looped, Some(null), arguments.burst, arguments.burst)?;
     plain.run(arguments.seconds.min(0.2));
-    router.reset_stats();
-    let (mut in_all, mut io) = (Vec::new(), Vec::new());
-    for _ in 0..arguments.runs {
-        in_all.push(router.run(arguments.seconds).cycles_per_packet());
-        io.push(plain.run(arguments.seconds).cycles_per_packet());
+    for (_, router) in &mut routers {
+        router.run(arguments.seconds.min(0.2));
+        router.reset_stats();
     }
+    let mut io = Vec::new();
+    let mut in_all = vec![Vec::new(); routers.len()];
+    for _ in 0..arguments.runs {
+        io.push(plain.run(arguments.seconds).cycles_per_packet());
+        for ((_, router), in_all) in routers.iter_mut().zip(&mut in_all) {
+            in_all.push(router.run(arguments.seconds).cycles_per_packet());
+        }
+    }
+    let io = median(io);
+    let mut figures = Vec::new();
+    for ((case, mut router), in_all) in routers.into_iter().zip(in_all) {
+        let by_class = by_class(&mut router).with_context(|| format!("case {case}"))?;
+        let in_all = median(in_all);
+        let mpps = cycles::per_second() / in_all / 1e6;
+        figures.push((case, Figures { in_all, io, mpps, by_class }));
+    }
+    Ok(figures)
+}
+
+/// The cycles of each class of elements.
+fn by_class(router: &mut SingleCore) -> Result<Vec<ClassCycles>> {
     let received = router.packets();
     let mut by_class: Vec<ClassCycles> = Vec::new();
     for (class, stats) in router.checked_stats()? {
@@ -231,6 +301,5 @@ fn measure(arguments: &ForwardArguments, table: &Path, rows: &[Row], dests: usiz
     for (_, packets, total) in &mut by_class {
         *total /= *packets;
     }
-    let in_all = median(in_all);
-    Ok(Figures { in_all, io: median(io), mpps: cycles::per_second() / in_all / 1e6, by_class })
+    Ok(by_class)
 }

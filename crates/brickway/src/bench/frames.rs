@@ -1,6 +1,6 @@
 //! The frames that benches send: UDP to destinations inside a table's prefixes, in memory and as a capture file.
 
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 
 use anyhow::{Context, Result};
@@ -53,6 +53,27 @@ fn frame(destination: Ipv4Addr, size: usize) -> Vec<u8> {
     header[10..12].copy_from_slice(&sum.to_be_bytes());
     bytes[34..38].copy_from_slice(&[0x10, 0, 0x20, 0]);
     bytes[38..40].copy_from_slice(&(ip_bytes - 20).to_be_bytes());
+    bytes
+}
+
+/// The same for an IPv6 table.
+pub(super) fn templates_6(rows: &[Row<u128>], dests: usize, size: usize) -> Vec<Vec<u8>> {
+    let addresses = fib::synthesize::destinations_inside(rows, dests, 7);
+    addresses.into_iter().map(|address| frame_6(address.into(), size)).collect()
+}
+
+fn frame_6(destination: Ipv6Addr, size: usize) -> Vec<u8> {
+    let mut bytes = vec![0; size];
+    bytes[..6].copy_from_slice(&port_mac(0).0);
+    bytes[6..12].copy_from_slice(&[2, 0, 0, 0, 0, 2]);
+    bytes[12..14].copy_from_slice(&[0x86, 0xdd]);
+    let payload = (size - 54) as u16;
+    bytes[14] = 0x60;
+    bytes[18..20].copy_from_slice(&payload.to_be_bytes());
+    bytes[20..22].copy_from_slice(&[17, 64]);
+    let source: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 2);
+    bytes[22..38].copy_from_slice(&source.octets());
+    bytes[38..54].copy_from_slice(&destination.octets());
     bytes
 }
 

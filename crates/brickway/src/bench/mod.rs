@@ -1,9 +1,11 @@
 //! `brickway bench`: figures, never verdicts. Each bench prints a table, or with `--json` one object a line
 //! with the keys `bench`, `case`, `metric`, `value` and `unit`.
 
+mod acl;
 mod batching;
 mod children;
 mod cpus;
+mod drop_in;
 mod fib;
 mod folder;
 mod forward;
@@ -31,6 +33,8 @@ pub(crate) enum BenchCommand {
     Io(io::IoArguments),
     /// Rate and latency over receive and transmit bursts
     Batching(batching::BatchingArguments),
+    /// Access control lists of any length, on one core
+    Acl(acl::AclArguments),
     /// Forwarding with several workers, in each hand-over mode
     Scaling(scaling::ScalingArguments),
 }
@@ -41,6 +45,7 @@ pub(crate) fn bench(command: &BenchCommand) -> Result<ExitCode> {
         BenchCommand::Fib(arguments) => fib::fib(arguments),
         BenchCommand::Io(arguments) => io::io(arguments),
         BenchCommand::Batching(arguments) => batching::batching(arguments),
+        BenchCommand::Acl(arguments) => acl::acl(arguments),
         BenchCommand::Scaling(arguments) => scaling::scaling(arguments),
     }
 }

@@ -60,7 +60,8 @@ impl SingleCore {
         let text =
             format!("from :: FromDevice(bench0, BURST {rx_burst}) -> ToDevice({to}, BURST {tx_burst});");
         let source = Source { name: "io.click".into(), text };
-        Self::build(&source, Vec::new(), rx_burst.max(tx_burst), std::iter::once(input).chain(output))
+        let ports = std::iter::once(input).chain(output);
+        Self::build(&source, Vec::new(), rx_burst.max(tx_burst), ports, &Shared::default())
     }
 
     /// The example router with the routes in the file `table`. Frames come in by its first port; the gateways that the
@@ -71,7 +72,8 @@ impl SingleCore {
         parameters.push(("TABLE".into(), format!("\"{}\"", table.display())));
         parameters.push(("VIA".into(), "\"10.0.1.2 2, 10.0.2.2 3, 10.0.3.2 4\"".into()));
         let source = Source { name: "ip-router.click".into(), text: ROUTER.into() };
-        let mut router = Self::build(&source, parameters, burst, ports.into_iter())?;
+        let shared = Shared::default();
+        let mut router = Self::build(&source, parameters, burst, ports.into_iter(), &shared)?;
         for port in 1..ROUTER_PORTS {
             let querier = router
                 .graph
@@ -87,18 +89,19 @@ impl SingleCore {
         Ok(router)
     }
 
-    /// A graph on this thread with real time; the configuration calls its ports bench0, bench1, ...
-    fn build(
+    /// A graph on this thread with real time; the configuration calls its ports bench0, bench1, ... `shared` holds what else
+    /// its elements need.
+    pub(super) fn build(
         source: &Source,
         parameters: Vec<(String, String)>,
         burst: usize,
         ports: impl Iterator<Item = Box<dyn Port>>,
+        shared: &Shared,
     ) -> Result<Self> {
         let registry = elements::registry();
         let options = Options { parameters };
         let flat = load::compile(source, &options, &registry).ok_or_else(|| anyhow!("see above"))?;
         let flat = Arc::new(flat);
-        let shared = Shared::default();
         for (number, port) in ports.enumerate() {
             shared.get_or_make(&OpenPort::key(&format!("bench{number}")), || {
                 Ok::<_, anyhow::Error>(OpenPort::new(port))
@@ -112,7 +115,7 @@ impl SingleCore {
             simulated_time: false,
         };
         let graph =
-            Graph::build(&flat, &registry, &shared, copy, &graph_options, &control).map_err(|problems| {
+            Graph::build(&flat, &registry, shared, copy, &graph_options, &control).map_err(|problems| {
                 load::report(problems);
                 anyhow!("see above")
             })?;
@@ -135,6 +138,11 @@ impl SingleCore {
 
     fn received(&mut self) -> u64 {
         self.graph.element_stats(self.from).packets
+    }
+
+    /// The graph itself, for its handlers.
+    pub(super) fn graph(&mut self) -> &mut Graph {
+        &mut self.graph
     }
 
     /// Counts from zero again.

@@ -1,30 +1,53 @@
-//! `brickway run`: a configuration becomes a router.
+//! `brickway run`: a configuration, or a list of ports, becomes a router.
+//!
+//! | file | what lives there |
+//! | --- | --- |
+//! | this one | the command line; from its words to a router that runs, and to its end |
+//! | `live` | what runs, shared with those who ask and change it over the control socket |
+//! | `answers` | what `brickway show` is told |
+//! | `subject` | what is to run: a file, or ports |
+//! | `watch` | while it runs: rates, balancing, what follows Linux |
+//! | `summary` | what it did |
 
-use std::io::{IsTerminal, Write};
+mod answers;
+mod live;
+mod subject;
+mod summary;
+mod watch;
+
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
-use elements::devices::balance::{Balancer, QueueShare, queue_shares};
-use elements::devices::{PortNames, RECEIVERS, SENDERS};
+use elements::devices::PortNames;
+use elements::devices::balance::queue_shares;
 use graph::graph::GraphOptions;
-use graph::lang::{FlatConfig, Options};
 use graph::roles::{Mode, Roles};
-use graph::router::{Control, CopyStats, Router, RouterOptions};
+use graph::router::{Control, Router, RouterOptions};
 use graph::setup::Shared;
 use packet::PoolOptions;
 
+use crate::doctor;
 use crate::load;
 use crate::output::print;
-use crate::table::{Align, Table, scaled, thousands};
+use crate::settings::{self, Driver, Overrides, Settings, SlowPath, WorkerSettings};
+use live::Live;
+use subject::{Subject, subject};
+pub(crate) use summary::summary;
+use summary::{print_json, workers_table};
+use watch::watch;
 
-/// Runs a configuration until Ctrl-C, until it stops by itself, or for a given time.
+/// Makes a router of ports, or of a configuration, until Ctrl-C, until it stops by itself, or for a given time.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
+  brickway run eth1 eth2                          forward in Linux's place; its routes and tools stay
+  brickway run eth1 eth2 --print-config           the configuration of that, to read and change
+  brickway run wan=dpdk:0000:03:00.0 eth1         a device of DPDK; Linux sees the interface 'wan'
   brickway run examples/ip-router.click PORT0=eth1 PORT1=eth2
   brickway run router.click --port eth0=tap:brick0 --for 10
   brickway run router.click --port 'eth0=pcap:in.pcap?out=out.pcap'
@@ -35,20 +58,40 @@ use crate::table::{Align, Table, scaled, thousands};
 A port is [DRIVER:]NAME[?OPTION=VALUE&...]; drivers are af_packet (the default), af_xdp, dpdk (in a build with it), tap,
 pcap, memory and null; options drop, corrupt, duplicate, reorder, delay, trace and capture work with each of them.")]
 pub(crate) struct RunArguments {
-    /// The configuration; `-` is standard input
-    file: PathBuf,
-    /// Values of the configuration's variables
-    #[arg(value_name = "NAME=VALUE", value_parser = load::parameter)]
-    parameters: Vec<(String, String)>,
+    /// Ports of a router that stands in for Linux's forwarding; or a configuration (FILE.click, `-` is standard input)
+    /// and values of its variables
+    #[arg(value_name = "PORT... | FILE.click [NAME=VALUE...]", required_unless_present = "config")]
+    what: Vec<String>,
+    /// Ports and everything else from a settings file (examples/brickway.toml); flags go above it
+    #[arg(long, value_name = "FILE.toml", conflicts_with = "what")]
+    config: Option<PathBuf>,
+    /// What carries the packets of ports that name no driver: af_xdp, af_packet, dpdk, tap (default af_xdp)
+    #[arg(long)]
+    driver: Option<Driver>,
+    /// Print the configuration that the ports get, and end
+    #[arg(long)]
+    print_config: bool,
+    /// Who answers and fragments what the fast path does not finish: linux, or elements of ours: native (default linux)
+    #[arg(long)]
+    slow_path: Option<SlowPath>,
+    /// An access list: a file of rules (`brickway help ACL`)
+    #[arg(long, value_name = "FILE")]
+    acl: Option<PathBuf>,
+    /// Listen for FRR's forwarding plane manager (zebra -M dplane_fpm_nl), usually at 127.0.0.1:2620
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    fpm: Option<SocketAddr>,
+    /// The socket for `brickway show`, `set` and `reload` (for ports: /run/brickway.sock)
+    #[arg(long, value_name = "PATH")]
+    socket: Option<PathBuf>,
     /// What a port's name in the configuration stands for
     #[arg(long = "port", value_name = "NAME=PORT", value_parser = load::parameter)]
     ports: Vec<(String, String)>,
-    /// Number of worker threads, each with its own queue of every port
-    #[arg(long, default_value_t = 1)]
-    workers: usize,
-    /// Packets taken from a port at a time, 1 to 256; 1 gives Click's packet order
-    #[arg(long, default_value_t = 32)]
-    burst: usize,
+    /// Number of worker threads, each with its own queue of every port (default 1)
+    #[arg(long)]
+    workers: Option<usize>,
+    /// Packets taken from a port at a time, 1 to 256; 1 gives Click's packet order (default 32)
+    #[arg(long)]
+    burst: Option<usize>,
     /// Frames in each worker's pool
     #[arg(long, default_value_t = 16_384)]
     frames: usize,
@@ -87,39 +130,79 @@ pub(crate) struct RunArguments {
     json: bool,
 }
 
-pub(crate) fn run(arguments: &RunArguments) -> Result<ExitCode> {
-    if arguments.workers == 0 || arguments.workers > 256 {
-        bail!("--workers {} is out of range: 1 to 256", arguments.workers);
+/// The settings: of the file or of the ports on the command line, with the flags above them. `None` after mistakes of the
+/// file, which have been printed.
+fn settings(arguments: &RunArguments) -> Result<Option<Settings>> {
+    let mut settings = match &arguments.config {
+        Some(file) => match settings::load(file)? {
+            Some(settings) => settings,
+            None => return Ok(None),
+        },
+        None if subject::is_file(arguments) => {
+            let workers = WorkerSettings { balance: false, ..WorkerSettings::default() };
+            Settings { workers, ..Settings::default() }
+        }
+        None => {
+            let driver = arguments.driver.unwrap_or_default();
+            Settings::of_ports(arguments.what.iter().map(String::as_str), driver)
+                .map_err(anyhow::Error::msg)?
+        }
+    };
+    if let Some(file) = &arguments.acl {
+        settings.acl.file = Some(file.clone());
     }
-    if arguments.burst == 0 || arguments.burst > packet::MAX_BATCH {
-        bail!("--burst {} is out of range: 1 to {}", arguments.burst, packet::MAX_BATCH);
+    settings
+        .apply(&Overrides {
+            workers: arguments.workers,
+            burst: arguments.burst,
+            balance: arguments.balance.then_some(true),
+            min_workers: arguments.min_workers,
+            pin: arguments.no_pin.then_some(false),
+            slow_path: arguments.slow_path,
+            reverse_path: None,
+            fpm: arguments.fpm,
+            socket: arguments.socket.clone(),
+            stats_seconds: arguments.stats,
+        })
+        .map_err(anyhow::Error::msg)?;
+    let workers = settings.workers.count;
+    Roles::new(arguments.mode, workers).map_err(|error| anyhow!("--mode {}: {error}", arguments.mode))?;
+    if arguments.mode != Mode::Parallel {
+        if arguments.balance {
+            bail!(
+                "--balance moves work between workers that all do the same: leave out --mode {}",
+                arguments.mode
+            );
+        }
+        settings.workers.balance = false;
     }
-    if let Some(least) = arguments.min_workers.filter(|least| !(1..=arguments.workers).contains(least)) {
-        bail!("--min-workers {least} is out of range: 1 to {}", arguments.workers);
-    }
-    if arguments.balance && arguments.mode != Mode::Parallel {
-        bail!(
-            "--balance moves work between workers that all do the same: leave out --mode {}",
-            arguments.mode
-        );
-    }
-    Roles::new(arguments.mode, arguments.workers)
-        .map_err(|error| anyhow!("--mode {}: {error}", arguments.mode))?;
-    let source = load::read(&arguments.file)?;
-    let options = Options { parameters: arguments.parameters.clone() };
-    let registry = elements::registry();
-    let Some(flat) = load::compile(&source, &options, &registry) else { return Ok(ExitCode::FAILURE) };
-    let flat = Arc::new(flat);
+    Ok(Some(settings))
+}
 
+pub(crate) fn run(arguments: &RunArguments) -> Result<ExitCode> {
+    let Some(settings) = settings(arguments)? else { return Ok(ExitCode::FAILURE) };
+    if !subject::is_file(arguments) && !arguments.print_config {
+        doctor::warn_at_start(&settings);
+    }
+    let registry = elements::registry();
     let shared = Shared::default();
-    shared.get_or_make(PortNames::KEY, || Ok::<_, anyhow::Error>(PortNames::new(arguments.ports.clone())))?;
+    let Some(subject) = subject(arguments, &settings, &registry, &shared)? else {
+        return Ok(ExitCode::FAILURE);
+    };
+    let Subject { source, flat, mirror, specs } = subject;
+    if arguments.print_config {
+        print(&source.text);
+        return Ok(ExitCode::SUCCESS);
+    }
+    shared.get_or_make(PortNames::KEY, || Ok::<_, anyhow::Error>(PortNames::new(specs)))?;
     let control = Control::new(|line| eprintln!("{line}"));
     let pool = PoolOptions { frames: arguments.frames, data_bytes: arguments.frame_size };
+    let workers = settings.workers.count;
     let router_options = RouterOptions {
-        workers: arguments.workers,
-        graph: GraphOptions { burst: arguments.burst, pool, simulated_time: false },
+        workers,
+        graph: GraphOptions { burst: settings.workers.burst, pool, simulated_time: false },
         slow_pool: PoolOptions { frames: arguments.frames.min(4096), data_bytes: arguments.frame_size },
-        pin: arguments.workers > 1 && !arguments.no_pin,
+        pin: workers > 1 && settings.workers.pin,
         mode: arguments.mode,
     };
     let started = Instant::now();
@@ -140,17 +223,24 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<ExitCode> {
     let flag = interrupted.clone();
     ctrlc::set_handler(move || flag.store(true, Ordering::SeqCst)).context("cannot catch Ctrl-C")?;
     router.start().context("cannot start the worker threads")?;
+    let plural = if workers == 1 { "" } else { "s" };
     if !arguments.quiet {
         eprintln!(
-            "brickway: {} runs with {} worker{} ({} elements, ready in {:.2} s); Ctrl-C stops it",
+            "brickway: {} runs with {workers} worker{plural} ({} elements, ready in {:.2} s); Ctrl-C stops it",
             source.name,
-            arguments.workers,
-            if arguments.workers == 1 { "" } else { "s" },
             flat.elements.len(),
             started.elapsed().as_secs_f64()
         );
     }
-    let failed = watch(arguments, &mut router, &control, &interrupted);
+    let status = format!("{} runs with {workers} worker{plural}", source.name);
+    let live =
+        Live::new(router, mirror, settings, arguments.config.clone(), source.text, status, interrupted);
+    let server = live.serve(arguments.socket.is_some())?;
+    live.notify.ready(&live.status);
+    let failed = watch(arguments, &live, &control);
+    live.notify.stopping();
+    let mut router = live.take_router();
+    drop(server);
     for path in &arguments.reads {
         match router.read(path) {
             Ok(value) => print(&format!("{path}:\n{}\n", value.trim_end())),
@@ -163,7 +253,7 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<ExitCode> {
         print_json(&flat, &stats, &shares);
     } else if !arguments.quiet {
         print(&summary(&flat, &stats));
-        if arguments.workers > 1 {
+        if workers > 1 {
             print(&format!("\n{}", workers_table(&stats, &shares).render()));
         }
     }
@@ -174,220 +264,4 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<ExitCode> {
         );
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// Time between two looks at the load of the workers.
-const BALANCE_PERIOD: Duration = Duration::from_secs(1);
-
-/// Waits for the end, showing rates; the name of a thread that failed, if one did.
-fn watch(
-    arguments: &RunArguments,
-    router: &mut Router,
-    control: &Control,
-    interrupted: &AtomicBool,
-) -> Option<String> {
-    let on_terminal = std::io::stderr().is_terminal();
-    let period = arguments.stats.unwrap_or(if on_terminal && !arguments.quiet { 1.0 } else { 0.0 });
-    let begin = Instant::now();
-    let end = arguments.duration.map(|seconds| begin + Duration::from_secs_f64(seconds.clamp(0.0, 1e9)));
-    let mut last = (Instant::now(), Totals::default());
-    let mut balancer = arguments
-        .balance
-        .then(|| Balancer::new(arguments.workers, arguments.min_workers.unwrap_or(arguments.workers)));
-    let mut balanced = Instant::now();
-    loop {
-        let now = Instant::now();
-        if interrupted.load(Ordering::SeqCst) || end.is_some_and(|end| now >= end) {
-            break;
-        }
-        let step = end.map_or(Duration::from_millis(50), |end| (end - now).min(Duration::from_millis(50)));
-        if control.wait(step) {
-            break;
-        }
-        if let Some(thread) = router.failed() {
-            return Some(thread);
-        }
-        if let Some(balancer) = &mut balancer
-            && balanced.elapsed() >= BALANCE_PERIOD
-        {
-            balanced = Instant::now();
-            match balancer.step(router) {
-                Ok(lines) if !arguments.quiet => lines.iter().for_each(|line| eprintln!("balance: {line}")),
-                Ok(_) => {}
-                Err(error) => eprintln!("balance: {error}"),
-            }
-        }
-        if period > 0.0 && last.0.elapsed().as_secs_f64() >= period {
-            let stats = router.stats();
-            let totals = Totals::of(router.config(), &stats);
-            let seconds = last.0.elapsed().as_secs_f64();
-            let line = format!(
-                "{:6.1} s  in {}pps  out {}pps  dropped {}  busy {}",
-                begin.elapsed().as_secs_f64(),
-                scaled((totals.received - last.1.received) as f64 / seconds),
-                scaled((totals.sent - last.1.sent) as f64 / seconds),
-                thousands(totals.dropped),
-                stats.iter().map(|copy| format!("{:.0}%", copy.busy * 100.0)).collect::<Vec<_>>().join(" ")
-            );
-            if on_terminal {
-                eprint!("\r\x1b[K{line}");
-                let _ = std::io::stderr().flush();
-            } else {
-                eprintln!("{line}");
-            }
-            last = (Instant::now(), totals);
-        }
-    }
-    if on_terminal && period > 0.0 {
-        eprintln!();
-    }
-    None
-}
-
-/// Packets through all ports.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Totals {
-    pub(crate) received: u64,
-    pub(crate) sent: u64,
-    pub(crate) dropped: u64,
-}
-
-impl Totals {
-    pub(crate) fn of(config: &FlatConfig, stats: &[CopyStats]) -> Self {
-        let mut totals = Self::default();
-        for copy in stats {
-            for (flat, element) in config.elements.iter().zip(&copy.elements) {
-                if RECEIVERS.contains(&flat.class.as_str()) {
-                    totals.received += element.packets;
-                } else if SENDERS.contains(&flat.class.as_str()) {
-                    totals.sent += element.packets;
-                }
-                totals.dropped += element.drops.iter().map(|(_, count)| count).sum::<u64>();
-            }
-        }
-        totals
-    }
-}
-
-/// What each element did, all copies together: packets, cycles a packet, drops by reason.
-pub(crate) fn summary(config: &FlatConfig, stats: &[CopyStats]) -> String {
-    let mut table = Table::new(&[
-        ("element", Align::Left),
-        ("class", Align::Left),
-        ("packets", Align::Right),
-        ("a batch", Align::Right),
-        ("cycles/packet", Align::Right),
-        ("share", Align::Right),
-    ]);
-    let cycles_in_all: f64 =
-        stats.iter().flat_map(|copy| &copy.elements).map(|element| element.cycles).sum::<f64>().max(1.0);
-    let mut drops = Table::new(&[("dropped", Align::Right), ("by", Align::Left), ("reason", Align::Left)]);
-    let mut dropped = false;
-    for (index, flat) in config.elements.iter().enumerate() {
-        let of_copies = || stats.iter().filter_map(|copy| copy.elements.get(index));
-        let packets: u64 = of_copies().map(|element| element.packets).sum();
-        let batches: u64 = of_copies().map(|element| element.batches).sum();
-        let cycles: f64 = of_copies().map(|element| element.cycles).sum();
-        if packets > 0 {
-            table.row([
-                flat.name.clone(),
-                flat.class.clone(),
-                thousands(packets),
-                format!("{:.1}", packets as f64 / batches.max(1) as f64),
-                format!("{:.1}", cycles / packets as f64),
-                format!("{:.1}%", cycles / cycles_in_all * 100.0),
-            ]);
-        }
-        let mut reasons: Vec<(&str, u64)> = Vec::new();
-        for (reason, count) in of_copies().flat_map(|element| &element.drops) {
-            match reasons.iter_mut().find(|(known, _)| known == reason) {
-                Some((_, total)) => *total += count,
-                None => reasons.push((reason, *count)),
-            }
-        }
-        for (reason, count) in reasons {
-            dropped = true;
-            drops.row([thousands(count), flat.name.clone(), reason.to_owned()]);
-        }
-    }
-    let mut text = table.render();
-    if dropped {
-        text.push('\n');
-        text.push_str(&drops.render());
-    }
-    text
-}
-
-/// The share of each worker and queue: busy, packets received by its queues, and how many buckets it processes.
-fn workers_table(stats: &[CopyStats], shares: &[QueueShare]) -> Table {
-    let mut table = Table::new(&[
-        ("worker", Align::Right),
-        ("busy", Align::Right),
-        ("port's queue", Align::Left),
-        ("packets", Align::Right),
-        ("share", Align::Right),
-        ("processed by", Align::Left),
-    ]);
-    let in_all: u64 = shares.iter().map(|share| share.packets).sum();
-    for copy in stats {
-        let mut first = true;
-        let held: Vec<&QueueShare> = shares.iter().filter(|share| share.worker == copy.copy).collect();
-        let busy = format!("{:.0}%", copy.busy * 100.0);
-        for share in &held {
-            let name = if std::mem::take(&mut first) {
-                (copy.copy.to_string(), busy.clone())
-            } else {
-                Default::default()
-            };
-            table.row([
-                name.0,
-                name.1,
-                format!("{} {}", share.element, share.queue),
-                thousands(share.packets),
-                format!("{:.0}%", share.packets as f64 / in_all.max(1) as f64 * 100.0),
-                owners_text(&share.owners),
-            ]);
-        }
-        if held.is_empty() {
-            let number = copy.copy.to_string();
-            table.row([number, busy, String::new(), String::new(), String::new(), String::new()]);
-        }
-    }
-    table
-}
-
-/// The workers that process a queue's packets, with their share of its buckets when there are several.
-fn owners_text(owners: &[usize]) -> String {
-    let mut counts = std::collections::BTreeMap::new();
-    owners.iter().for_each(|owner| *counts.entry(owner).or_insert(0usize) += 1);
-    let one = counts.len() == 1;
-    let part = |(owner, count): (&&usize, &usize)| match one {
-        true => owner.to_string(),
-        false => format!("{owner} ({:.0}%)", *count as f64 / owners.len() as f64 * 100.0),
-    };
-    counts.iter().map(part).collect::<Vec<_>>().join(", ")
-}
-
-fn print_json(config: &FlatConfig, stats: &[CopyStats], shares: &[QueueShare]) {
-    for share in shares {
-        let object = serde_json::json!({
-            "element": share.element, "queue": share.queue, "worker": share.worker, "packets": share.packets,
-            "bucket_workers": share.owners,
-        });
-        print(&format!("{object}\n"));
-    }
-    for copy in stats {
-        for (flat, element) in config.elements.iter().zip(&copy.elements) {
-            if element.packets == 0 && element.drops.is_empty() {
-                continue;
-            }
-            let drops: serde_json::Map<String, serde_json::Value> =
-                element.drops.iter().map(|(reason, count)| ((*reason).to_owned(), (*count).into())).collect();
-            let object = serde_json::json!({
-                "copy": copy.copy, "element": flat.name, "class": flat.class, "packets": element.packets,
-                "batches": element.batches, "cycles": element.cycles, "drops": drops,
-            });
-            print(&format!("{object}\n"));
-        }
-    }
 }

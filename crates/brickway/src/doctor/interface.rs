@@ -1,0 +1,293 @@
+//! The interfaces of the ports: link, MTU, queues, who else has them, and Linux's checks of source addresses.
+//!
+//! `ip` and `ethtool` are asked: they are on every machine that routes, they answer for the network namespace
+//! that the doctor runs in, and the same commands are what a person would type.
+
+use serde_json::Value;
+
+use super::offloads::{self, Features};
+use super::{Driver, Failure, Finding, Host, Patient, PatientPort, Remedy, machine, run};
+
+/// What `ip -json -details link show` says of an interface.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Link {
+    is_up: bool,
+    has_carrier: bool,
+    is_ethernet: bool,
+    mtu: usize,
+    /// Receive queues that it was made with.
+    rx_queues: usize,
+    /// `veth`, `bridge` and so on; empty for a card.
+    kind: String,
+    /// The bridge or bond that it belongs to.
+    master: Option<String>,
+    /// The other end of a veth pair, if that is in this namespace.
+    peer: Option<String>,
+    /// Whether an XDP program is attached.
+    has_xdp: bool,
+}
+
+impl Link {
+    fn parse(text: &str) -> Option<Self> {
+        let all: Value = serde_json::from_str(text).ok()?;
+        let link = all.as_array()?.first()?;
+        let text = |key: &str| link[key].as_str().unwrap_or_default().to_owned();
+        let number = |key: &str| link[key].as_u64().unwrap_or(0) as usize;
+        let has_flag =
+            |name: &str| link["flags"].as_array().is_some_and(|flags| flags.iter().any(|flag| flag == name));
+        let kind = link["linkinfo"]["info_kind"].as_str().unwrap_or_default().to_owned();
+        Some(Self {
+            is_up: has_flag("UP"),
+            has_carrier: has_flag("LOWER_UP"),
+            is_ethernet: text("link_type") == "ether",
+            mtu: number("mtu"),
+            rx_queues: number("num_rx_queues").max(1),
+            master: link["master"].as_str().map(str::to_owned),
+            peer: Some(text("link")).filter(|peer| kind == "veth" && !peer.is_empty()),
+            has_xdp: !link["xdp"].is_null(),
+            kind,
+        })
+    }
+}
+
+pub(super) fn examine(port: &PatientPort, patient: &Patient) -> Vec<Finding> {
+    let name = port.device.as_str();
+    let link = match run(&format!("ip -json -details link show dev {name}")) {
+        Ok(text) => Link::parse(&text).unwrap_or_default(),
+        Err(failure) => return vec![absence(name, &failure)],
+    };
+    let mut findings = look_at(port, &link, patient);
+    if let Some(user) = ports::user_of(name) {
+        findings.push(Finding::ok(name, format!("process {user} of Brickway has it")));
+    } else if link.has_xdp && port.driver == Driver::AfXdp {
+        let why = "there can be one XDP program only";
+        let remedy = Remedy::ByHand(format!("stop what attached it, or ip link set dev {name} xdp off"));
+        findings.push(Finding::bad(name, "it has an XDP program of somebody else", why, remedy));
+    }
+    findings.extend(queues(name, &link, patient));
+    if patient.linux_is_slow_path && port.host == Host::Interface {
+        findings.extend(reverse_path(name, &|sysctl| machine::sysctl(sysctl)));
+    }
+    findings.extend(offloads(port, &link));
+    findings
+}
+
+fn absence(name: &str, failure: &Failure) -> Finding {
+    match failure {
+        Failure::Missing(_) => Finding::bad(
+            name,
+            failure.to_string(),
+            "nothing is known about the interface",
+            Remedy::ByHand("install iproute2".to_owned()),
+        ),
+        Failure::Failed(said) if !said.contains("does not exist") => {
+            Finding::bad(name, said.clone(), "nothing is known about the interface", Remedy::None)
+        }
+        Failure::Failed(_) => {
+            // Of the thread's own namespace: interfaces belong to namespaces, /sys does not.
+            let table = std::fs::read_to_string("/proc/thread-self/net/dev").unwrap_or_default();
+            let names = table.lines().filter_map(|line| line.split_once(':')).map(|(name, _)| name.trim());
+            let names: Vec<&str> = names.filter(|&name| name != "lo").collect();
+            let remedy = match names.as_slice() {
+                [] => Remedy::ByHand("there is no interface in this network namespace".to_owned()),
+                _ => Remedy::ByHand(format!("there are {}", names.join(", "))),
+            };
+            Finding::bad(name, "there is no such interface", "the port cannot be opened", remedy)
+        }
+    }
+}
+
+/// What the link itself says.
+fn look_at(port: &PatientPort, link: &Link, patient: &Patient) -> Vec<Finding> {
+    let name = port.device.as_str();
+    if !link.is_ethernet {
+        let why = "a port needs an Ethernet interface";
+        return vec![Finding::bad(name, "it is not Ethernet", why, Remedy::None)];
+    }
+    let mut findings = Vec::new();
+    let kind = if link.kind.is_empty() { "a card" } else { &link.kind };
+    if !link.is_up {
+        let remedy = Remedy::Run(format!("ip link set {name} up"));
+        findings.push(Finding::bad(name, "it is down", "nothing comes in or goes out by it", remedy));
+    } else if !link.has_carrier {
+        let why = "nothing comes in or goes out by it";
+        let remedy = Remedy::ByHand("its cable, or its other end".to_owned());
+        findings.push(Finding::warn(name, "it has no carrier", why, remedy));
+    } else {
+        findings.push(Finding::ok(name, format!("it is up ({kind})")));
+    }
+    if let Some(master) = &link.master {
+        let why = "packets that the fast path takes never get to that one";
+        let remedy = Remedy::ByHand(format!("ip link set {name} nomaster"));
+        findings.push(Finding::bad(name, format!("it is a part of {master}"), why, remedy));
+    }
+    let most = largest_mtu(port.driver, patient.frame_bytes);
+    if link.mtu > most {
+        let what = format!("its MTU of {} is above {most}, which a frame of ours holds", link.mtu);
+        let why = "longer packets are lost, and an AF_XDP port is refused";
+        let remedy = Remedy::ByHand(format!("ip link set {name} mtu {most}"));
+        findings.push(Finding::bad(name, what, why, remedy));
+    }
+    findings
+}
+
+/// The largest MTU with which a packet fits a frame that holds `frame_bytes`: Ethernet header and a VLAN tag
+/// go with it.
+fn largest_mtu(driver: Driver, frame_bytes: usize) -> usize {
+    const LINK_HEADER: usize = 18;
+    // The kernel leaves 256 bytes before the packet for XDP programs, 128 more than we do
+    // (XDP_PACKET_HEADROOM).
+    let head_room = if driver == Driver::AfXdp { 128 } else { 0 };
+    frame_bytes.saturating_sub(head_room + LINK_HEADER)
+}
+
+fn queues(name: &str, link: &Link, patient: &Patient) -> Option<Finding> {
+    // Without channels the interface has what it was made with.
+    let active = run(&format!("ethtool -l {name}")).ok().and_then(|text| active_queues(&text));
+    let queues = active.unwrap_or(link.rx_queues);
+    let what =
+        format!("{queues} receive queue{} for {} worker{}", s(queues), patient.workers, s(patient.workers));
+    if queues >= patient.workers {
+        return Some(Finding::ok(name, what));
+    }
+    let why = "workers without a queue get flows handed over by others, which costs more than receiving them";
+    let remedy = match link.kind.as_str() {
+        "veth" => format!("ethtool -L {name} rx {0} tx {0}", patient.workers),
+        _ => format!("ethtool -L {name} combined {}", patient.workers),
+    };
+    Some(Finding::warn(name, what, why, Remedy::ByHand(remedy)))
+}
+
+fn s(count: usize) -> &'static str {
+    if count == 1 { "" } else { "s" }
+}
+
+/// Receive queues in use, of what `ethtool -l` prints.
+fn active_queues(text: &str) -> Option<usize> {
+    let (_, current) = text.split_once("Current hardware settings:")?;
+    let number = |name: &str| -> usize {
+        let line = current.lines().find_map(|line| line.strip_prefix(name));
+        line.and_then(|value| value.trim().parse().ok()).unwrap_or(0)
+    };
+    Some(number("RX:") + number("Combined:")).filter(|&queues| queues > 0)
+}
+
+/// Linux drops packets whose source it would reach by another interface (the larger of both settings counts,
+/// Documentation/networking/ip-sysctl.rst).
+fn reverse_path(name: &str, sysctl: &dyn Fn(&str) -> Option<String>) -> Option<Finding> {
+    // A dot in the interface's name is no separator.
+    let own = format!("net.ipv4.conf.{}.rp_filter", name.replace('.', "/"));
+    let value = |name: &str| sysctl(name).and_then(|value| value.parse::<u8>().ok()).unwrap_or(0);
+    (value("net.ipv4.conf.all.rp_filter").max(value(&own)) == 1).then(|| {
+        let why = "what the fast path leaves to Linux of asymmetric ways is dropped there";
+        let remedy = Remedy::ByHand(format!(
+            "sysctl -w {own}=2 (loose), or [reverse_path] mode = \"strict\" for both"
+        ));
+        Finding::warn(name, "Linux checks source addresses strictly (rp_filter)", why, remedy)
+    })
+}
+
+fn offloads(port: &PatientPort, link: &Link) -> Vec<Finding> {
+    let name = port.device.as_str();
+    let mut findings = match run(&format!("ethtool -k {name}")) {
+        Ok(text) => offloads::of_interface(name, &Features::parse(&text), port.driver, link.kind == "veth"),
+        Err(failure) => vec![offloads::unknown(name, &failure)],
+    };
+    if link.kind == "veth" {
+        findings.extend(match &link.peer {
+            Some(peer) => run(&format!("ethtool -k {peer}")).map_or_else(
+                |failure| Some(offloads::unknown(peer, &failure)),
+                |text| offloads::of_peer(name, peer, &Features::parse(&text)),
+            ),
+            None => Some(offloads::of_far_peer(name)),
+        });
+    }
+    if findings.is_empty() {
+        findings.push(Finding::ok(name, "no offload is in the way"));
+    }
+    findings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Verdict;
+    use super::*;
+
+    const VETH: &str = r#"[{"ifindex":10,"link":"vd1","ifname":"vd0","flags":["BROADCAST","MULTICAST","UP","LOWER_UP"],
+        "mtu":1500,"master":"br0","link_type":"ether","linkinfo":{"info_kind":"veth"},"num_rx_queues":2,
+        "xdp":{"mode":1,"prog":{"id":5}}}]"#;
+
+    fn port(driver: Driver) -> PatientPort {
+        PatientPort { device: "vd0".into(), driver, host: Host::Interface }
+    }
+
+    fn patient() -> Patient {
+        Patient { ports: Vec::new(), workers: 2, frame_bytes: 1_856, linux_is_slow_path: true }
+    }
+
+    #[test]
+    fn what_ip_says() {
+        let link = Link::parse(VETH).unwrap();
+        let expected = Link {
+            is_up: true,
+            has_carrier: true,
+            is_ethernet: true,
+            mtu: 1_500,
+            rx_queues: 2,
+            kind: "veth".into(),
+            master: Some("br0".into()),
+            peer: Some("vd1".into()),
+            has_xdp: true,
+        };
+        assert_eq!(link, expected);
+        assert_eq!((Link::parse("[]"), Link::parse("ip: what?")), (None, None));
+        // The far end is in another namespace: ip knows its number only.
+        let far = Link::parse(&VETH.replace("\"link\":\"vd1\"", "\"link_index\":9")).unwrap();
+        assert_eq!((far.peer, far.kind.as_str()), (None, "veth"));
+    }
+
+    #[test]
+    fn links_that_cannot_carry_packets() {
+        let link = Link::parse(VETH).unwrap();
+        let bad = |link: &Link, driver| -> Vec<String> {
+            let findings = look_at(&port(driver), link, &patient());
+            findings
+                .into_iter()
+                .filter(|finding| finding.verdict != Verdict::Ok)
+                .map(|finding| finding.what)
+                .collect()
+        };
+        assert_eq!(bad(&link, Driver::AfXdp), ["it is a part of br0"]);
+        let link = Link { master: None, ..link };
+        assert_eq!(bad(&Link { is_up: false, ..link.clone() }, Driver::AfXdp), ["it is down"]);
+        assert_eq!(bad(&Link { has_carrier: false, ..link.clone() }, Driver::AfXdp), ["it has no carrier"]);
+        assert_eq!(bad(&Link { is_ethernet: false, ..link.clone() }, Driver::AfXdp), ["it is not Ethernet"]);
+        let long = Link { mtu: 1_800, ..link };
+        assert_eq!(bad(&long, Driver::AfXdp), ["its MTU of 1800 is above 1710, which a frame of ours holds"]);
+        assert!(bad(&long, Driver::AfPacket).is_empty());
+    }
+
+    #[test]
+    fn queues_in_use() {
+        let text = "Pre-set maximums:\nRX:\t\t2\nCombined:\tn/a\nCurrent hardware settings:\nRX:\t\t1\nTX:\t\t1\nOther:\t\tn/a\nCombined:\tn/a\n";
+        assert_eq!((active_queues(text), active_queues("")), (Some(1), None));
+        assert_eq!(active_queues("Current hardware settings:\nRX:\tn/a\nCombined:\t8\n"), Some(8));
+    }
+
+    #[test]
+    fn strict_reverse_path_filters() {
+        let with = |all: &'static str, own: &'static str| {
+            reverse_path("eth1.5", &move |name| {
+                let value = if name == "net.ipv4.conf.all.rp_filter" { all } else { own };
+                assert!(
+                    name.starts_with("net.ipv4.conf.all") || name == "net.ipv4.conf.eth1/5.rp_filter",
+                    "{name}"
+                );
+                Some(value.to_owned())
+            })
+        };
+        assert_eq!((with("0", "0"), with("2", "1"), with("1", "2")), (None, None, None));
+        assert_eq!(with("1", "0").unwrap().verdict, Verdict::Warn);
+        assert!(with("0", "1").unwrap().details()[1].contains("sysctl -w net.ipv4.conf.eth1/5.rp_filter=2"));
+    }
+}

@@ -1,0 +1,282 @@
+//! The machine: the kernel, what this process may do, memory, and whether Linux forwards.
+
+use std::fs::read_to_string;
+
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
+use rustix::process::{Resource, getrlimit};
+
+use super::{Driver, Finding, Host, Patient, Remedy};
+
+pub(super) fn examine(patient: &Patient) -> Vec<Finding> {
+    let status = read_to_string("/proc/self/status").unwrap_or_default();
+    let capabilities = Capabilities::of(&status);
+    let release = rustix::system::uname().release().to_string_lossy().into_owned();
+    let mut findings = kernel(&release, patient);
+    findings.extend(permissions(capabilities, patient));
+    findings.extend(locked_memory(capabilities, getrlimit(Resource::Memlock).current, patient));
+    if patient.uses(Driver::Dpdk) {
+        let (memory, mounts) = (read_to_string("/proc/meminfo"), read_to_string("/proc/mounts"));
+        findings.push(huge_pages(&memory.unwrap_or_default(), &mounts.unwrap_or_default()));
+    }
+    if patient.uses(Driver::Tap) || patient.ports.iter().any(|port| port.host == Host::Tap) {
+        findings.push(tun());
+    }
+    if patient.linux_is_slow_path {
+        let forwarding = FORWARDING.map(|(family, name)| (family, name, sysctl(name)));
+        findings.extend(
+            forwarding
+                .iter()
+                .filter_map(|(family, name, value)| Some(forwards(family, name, value.as_deref()?))),
+        );
+    }
+    findings
+}
+
+/// The sysctls that make Linux forward.
+const FORWARDING: [(&str, &str); 2] =
+    [("IPv4", "net.ipv4.ip_forward"), ("IPv6", "net.ipv6.conf.all.forwarding")];
+
+/// The file of a sysctl in this network namespace.
+pub(super) fn sysctl_path(name: &str) -> String {
+    // A dot within a name, as in that of eth1.5, is written as a slash; see sysctl(8).
+    let path: String = name
+        .chars()
+        .map(|c| {
+            if c == '.' {
+                '/'
+            } else if c == '/' {
+                '.'
+            } else {
+                c
+            }
+        })
+        .collect();
+    format!("/proc/sys/{path}")
+}
+
+/// The value of a sysctl; `None` when the kernel has none of that name.
+pub(super) fn sysctl(name: &str) -> Option<String> {
+    Some(read_to_string(sysctl_path(name)).ok()?.trim().to_owned())
+}
+
+/// `6.18` of `6.18.4-amd64`.
+fn version(release: &str) -> Option<(u32, u32)> {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit());
+    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
+}
+
+fn kernel(release: &str, patient: &Patient) -> Vec<Finding> {
+    const NAME: &str = "kernel";
+    let newer = |what: &str| Remedy::ByHand(format!("a kernel of {what} or newer"));
+    // What cannot be read is taken for new: the drivers say what fails.
+    let version = version(release).unwrap_or((u32::MAX, 0));
+    let mut findings = vec![Finding::ok(NAME, format!("Linux {release}"))];
+    if patient.uses(Driver::AfXdp) {
+        if version < (5, 9) {
+            let why = "AF_XDP ports need BPF links for XDP, which came with Linux 5.9";
+            findings.push(Finding::bad(NAME, format!("Linux {release} is too old"), why, newer("Linux 5.9")));
+        }
+        findings.extend(af_xdp());
+    }
+    let beside_linux =
+        |driver| patient.ports.iter().any(|port| port.driver == driver && port.host == Host::Interface);
+    if beside_linux(Driver::AfPacket) && version < (6, 6) {
+        let why =
+            "AF_PACKET ports keep Linux from forwarding the same packets by tcx, which came with Linux 6.6";
+        findings.push(Finding::bad(NAME, format!("Linux {release} is too old"), why, newer("Linux 6.6")));
+    }
+    if let Some("0") = sysctl("net.core.bpf_jit_enable").as_deref() {
+        let why = "the steering program is interpreted, for every packet";
+        let remedy = Remedy::Sysctl("net.core.bpf_jit_enable".to_owned(), "1");
+        findings.push(Finding::warn(NAME, "BPF programs are not compiled", why, remedy));
+    }
+    findings
+}
+
+/// Whether the kernel has AF_XDP.
+fn af_xdp() -> Option<Finding> {
+    let socket = rustix::net::socket_with(AddressFamily::XDP, SocketType::RAW, SocketFlags::CLOEXEC, None);
+    (socket.err()? == Errno::AFNOSUPPORT).then(|| {
+        let why = "AF_XDP ports cannot be opened";
+        let remedy = Remedy::ByHand("a kernel with CONFIG_XDP_SOCKETS, or ports of af_packet:".to_owned());
+        Finding::bad("kernel", "it was built without AF_XDP", why, remedy)
+    })
+}
+
+/// Effective capabilities of this process, by bit (capabilities(7)).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Capabilities(u64);
+
+const NET_ADMIN: (u32, &str) = (12, "CAP_NET_ADMIN");
+const NET_RAW: (u32, &str) = (13, "CAP_NET_RAW");
+const IPC_LOCK: u32 = 14;
+const BPF: (u32, &str) = (39, "CAP_BPF");
+
+impl Capabilities {
+    /// Of the text of `/proc/self/status`; all, if it does not say.
+    fn of(status: &str) -> Self {
+        let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+        Self(line.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(u64::MAX))
+    }
+
+    fn has(self, bit: u32) -> bool {
+        self.0 >> bit & 1 != 0
+    }
+}
+
+fn permissions(capabilities: Capabilities, patient: &Patient) -> Option<Finding> {
+    if patient.ports.is_empty() {
+        return None;
+    }
+    let missing = [NET_ADMIN, NET_RAW, BPF].iter().filter(|(bit, _)| !capabilities.has(*bit));
+    let missing: Vec<&str> = missing.map(|(_, name)| *name).collect();
+    Some(if missing.is_empty() {
+        Finding::ok("permissions", "this process may open ports and load BPF programs")
+    } else {
+        let why = "opening ports, loading the steering program and following routes need them";
+        let remedy = Remedy::ByHand("run it as root, or as a service with these capabilities".to_owned());
+        Finding::bad("permissions", format!("this process lacks {}", missing.join(", ")), why, remedy)
+    })
+}
+
+/// Bytes that AF_XDP sockets lock at the least: each, of which every port has one or more, the pools of all
+/// workers and of the slow thread.
+fn locked_bytes(patient: &Patient) -> u64 {
+    let ports = patient.ports.iter().filter(|port| port.driver == Driver::AfXdp).count();
+    let frames = (patient.workers + 1) * packet::PoolOptions::default().frames;
+    // A frame has 256 bytes beside its data: metadata and head room.
+    (ports * frames * (patient.frame_bytes + 256)) as u64
+}
+
+fn locked_memory(capabilities: Capabilities, limit: Option<u64>, patient: &Patient) -> Option<Finding> {
+    if !patient.uses(Driver::AfXdp) {
+        return None;
+    }
+    let (needed, mebibyte) = (locked_bytes(patient), 1 << 20);
+    Some(match limit {
+        // Linux asks the limit of those only that may not lock as they like (net/xdp/xdp_umem.c).
+        _ if capabilities.has(IPC_LOCK) => Finding::ok("memory", "locking is not limited (CAP_IPC_LOCK)"),
+        None => Finding::ok("memory", "locking is not limited"),
+        Some(limit) if limit >= needed => {
+            Finding::ok("memory", format!("{} MiB may be locked", limit / mebibyte))
+        }
+        Some(limit) => {
+            let what = format!(
+                "{} MiB may be locked, and {} MiB are needed",
+                limit / mebibyte,
+                needed.div_ceil(mebibyte)
+            );
+            let why = "every AF_XDP socket locks the frames of all workers in memory";
+            let remedy = Remedy::ByHand("ulimit -l unlimited, LimitMEMLOCK=infinity in a service".to_owned());
+            Finding::bad("memory", what, why, remedy)
+        }
+    })
+}
+
+fn huge_pages(memory: &str, mounts: &str) -> Finding {
+    let number = |name: &str| -> u64 {
+        let line = memory.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        line.and_then(|value| value.split_whitespace().next()?.parse().ok()).unwrap_or(0)
+    };
+    let (free, kibibytes) = (number("HugePages_Free"), number("Hugepagesize"));
+    let is_mounted = mounts.lines().any(|line| line.split(' ').nth(2) == Some("hugetlbfs"));
+    let what = format!("{free} huge pages of {} MiB are free", kibibytes / 1024);
+    let why =
+        "DPDK works without, but cards that read memory by themselves need them, and lookups are slower";
+    match (free, is_mounted) {
+        (0, _) => {
+            let remedy = Remedy::ByHand("sysctl -w vm.nr_hugepages=512, best at boot".to_owned());
+            Finding::warn("memory", what, why, remedy)
+        }
+        (_, false) => {
+            let remedy = Remedy::Run("mount -t hugetlbfs hugetlbfs /dev/hugepages".to_owned());
+            Finding::warn("memory", format!("{what}, but not mounted"), why, remedy)
+        }
+        (_, true) => Finding::ok("memory", what),
+    }
+}
+
+fn tun() -> Finding {
+    const PATH: &str = "/dev/net/tun";
+    if std::path::Path::new(PATH).exists() {
+        return Finding::ok("kernel", "it has TAP interfaces");
+    }
+    let why = "Linux gets a TAP interface for each port that it sees so";
+    Finding::bad("kernel", format!("there is no {PATH}"), why, Remedy::Run("modprobe tun".to_owned()))
+}
+
+fn forwards(family: &str, name: &str, value: &str) -> Finding {
+    if value != "0" {
+        return Finding::ok("forwarding", format!("Linux forwards {family}"));
+    }
+    let why = "what the fast path leaves over is not forwarded, nor anything when the router ends";
+    Finding::bad(
+        "forwarding",
+        format!("Linux does not forward {family}"),
+        why,
+        Remedy::Sysctl(name.to_owned(), "1"),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{PatientPort, Verdict};
+    use super::*;
+
+    fn patient(driver: Driver) -> Patient {
+        let port = PatientPort { device: "eth1".into(), driver, host: Host::Interface };
+        Patient { ports: vec![port], workers: 2, frame_bytes: 1_856, linux_is_slow_path: true }
+    }
+
+    #[test]
+    fn kernels() {
+        assert_eq!(version("6.1.0-13-amd64"), Some((6, 1)));
+        assert_eq!(version("unknown"), None);
+        let bad = |release: &str, driver| {
+            let findings = kernel(release, &patient(driver));
+            findings.iter().any(|finding| finding.verdict == Verdict::Bad && finding.what.contains("too old"))
+        };
+        assert!(bad("5.8.18", Driver::AfXdp) && !bad("5.10.0-1", Driver::AfXdp));
+        assert!(
+            bad("6.5.0", Driver::AfPacket)
+                && !bad("6.6.1", Driver::AfPacket)
+                && !bad("6.18.0", Driver::AfPacket)
+        );
+    }
+
+    #[test]
+    fn what_a_process_may_do() {
+        let root = Capabilities::of("Name:\tx\nCapEff:\t000001ffffffffff\n");
+        assert_eq!(permissions(root, &patient(Driver::AfXdp)).unwrap().verdict, Verdict::Ok);
+        let nobody = Capabilities::of("CapEff:\t0000000000001000\n");
+        let finding = permissions(nobody, &patient(Driver::AfXdp)).unwrap();
+        assert_eq!(finding.what, "this process lacks CAP_NET_RAW, CAP_BPF");
+
+        let memory =
+            |capabilities, limit| locked_memory(capabilities, limit, &patient(Driver::AfXdp)).unwrap();
+        assert_eq!(memory(root, Some(0)).verdict, Verdict::Ok);
+        assert_eq!(memory(nobody, None).verdict, Verdict::Ok);
+        assert_eq!(memory(nobody, Some(8 << 20)).what, "8 MiB may be locked, and 99 MiB are needed");
+        assert_eq!(locked_memory(nobody, Some(0), &patient(Driver::AfPacket)), None);
+    }
+
+    #[test]
+    fn huge_pages_are_counted_and_mounted() {
+        let memory =
+            |free| format!("HugePages_Total:  9\nHugePages_Free:  {free}\nHugepagesize:       2048 kB\n");
+        let mounts = "proc /proc proc rw 0 0\nhugetlbfs /dev/hugepages hugetlbfs rw 0 0\n";
+        assert_eq!(huge_pages(&memory(7), mounts), Finding::ok("memory", "7 huge pages of 2 MiB are free"));
+        assert_eq!(huge_pages(&memory(0), mounts).verdict, Verdict::Warn);
+        assert!(huge_pages(&memory(7), "").remedy.is_automatic());
+    }
+
+    #[test]
+    fn sysctls_and_forwarding() {
+        assert_eq!(sysctl_path("net.ipv4.conf.eth1/5.rp_filter"), "/proc/sys/net/ipv4/conf/eth1.5/rp_filter");
+        assert_eq!(sysctl("net.no.such"), None);
+        assert_eq!(forwards("IPv4", "net.ipv4.ip_forward", "1").verdict, Verdict::Ok);
+        let off = forwards("IPv6", "net.ipv6.conf.all.forwarding", "0");
+        assert_eq!(off.details()[1], "fix: sysctl -w net.ipv6.conf.all.forwarding=1 (--fix does it)");
+    }
+}

@@ -1,0 +1,379 @@
+//! `brickway doctor`: whether this machine and its interfaces let a router work, what is in its way, and what
+//! to do about it.
+//!
+//! | file | what lives there |
+//! | --- | --- |
+//! | `mod` | the command; findings, how they are printed and put right |
+//! | `machine` | the kernel, permissions, memory, forwarding by Linux |
+//! | `interface` | the interfaces of the ports |
+//! | `offloads` | what a card or veth does to packets that a router must not get so |
+
+mod interface;
+mod machine;
+mod offloads;
+
+use std::path::PathBuf;
+use std::process::{Command, ExitCode, Stdio};
+
+use anyhow::{Result, anyhow};
+use clap::Args;
+use packet::PoolOptions;
+use serde_json::json;
+
+use crate::output::{print, say_line};
+use crate::settings::{self, Driver, Host, Settings, SlowPath};
+use crate::table::{Align, Table};
+
+/// Looks for what keeps this machine from routing well: the kernel, permissions, memory, sysctls, and of each
+/// PORT its link, MTU, queues and offloads.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  brickway doctor eth1 eth2                what is in the way of 'brickway run eth1 eth2'
+  brickway doctor --config brickway.toml   of the ports of a settings file
+  sudo brickway doctor eth1 eth2 --fix     put right what can be put right
+
+A PORT is an interface, or DRIVER:INTERFACE. '--fix' changes sysctls, offloads, and brings interfaces up, until
+the next boot; it says what it did.
+Exit codes: 0 nothing is bad, 1 something is, 2 wrong usage.")]
+pub(crate) struct DoctorArguments {
+    /// The ports that the router is to have
+    #[arg(value_name = "PORT")]
+    ports: Vec<String>,
+    /// Take ports and workers from a settings file
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["ports", "workers"])]
+    config: Option<PathBuf>,
+    /// Worker threads that the router is to have
+    #[arg(long, default_value_t = 1)]
+    workers: usize,
+    /// Put right what can be put right
+    #[arg(long)]
+    fix: bool,
+    /// Print one JSON object a finding
+    #[arg(long)]
+    json: bool,
+}
+
+/// How bad a finding is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    /// As it should be.
+    Ok,
+    /// The router works, but not as well as it could, or not in every case.
+    Warn,
+    /// Packets will be lost, or the router does not start.
+    Bad,
+}
+
+impl Verdict {
+    fn word(self) -> &'static str {
+        match self {
+            Verdict::Ok => "ok",
+            Verdict::Warn => "warn",
+            Verdict::Bad => "bad",
+        }
+    }
+}
+
+/// How a finding is put right.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Remedy {
+    /// Nothing to do, or nothing that helps.
+    None,
+    /// By somebody who knows what else depends on it.
+    ByHand(String),
+    /// By writing a sysctl: its name, as `net.ipv4.ip_forward`, and its value.
+    Sysctl(String, &'static str),
+    /// By a program: it and its arguments, separated by spaces.
+    Run(String),
+}
+
+impl Remedy {
+    /// What a person would do.
+    fn text(&self) -> String {
+        match self {
+            Remedy::None => String::new(),
+            Remedy::ByHand(text) | Remedy::Run(text) => text.clone(),
+            Remedy::Sysctl(name, value) => format!("sysctl -w {name}={value}"),
+        }
+    }
+
+    fn is_automatic(&self) -> bool {
+        matches!(self, Remedy::Sysctl(..) | Remedy::Run(_))
+    }
+
+    /// Does it. The error says why it did not work.
+    fn apply(&self) -> Result<(), String> {
+        match self {
+            Remedy::None | Remedy::ByHand(_) => Ok(()),
+            Remedy::Sysctl(name, value) => {
+                std::fs::write(machine::sysctl_path(name), value).map_err(|error| error.to_string())
+            }
+            Remedy::Run(command) => run(command).map(drop).map_err(|failure| failure.to_string()),
+        }
+    }
+}
+
+/// Something that was looked at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Finding {
+    verdict: Verdict,
+    /// What it is about: `kernel`, `memory`, the name of an interface.
+    subject: String,
+    /// How it is.
+    what: String,
+    /// Why it matters; empty if all is well.
+    why: &'static str,
+    remedy: Remedy,
+    /// What came of `--fix`.
+    fixed: Option<Result<(), String>>,
+}
+
+impl Finding {
+    fn ok(subject: &str, what: impl Into<String>) -> Self {
+        Self::new(Verdict::Ok, subject, what, "", Remedy::None)
+    }
+
+    fn warn(subject: &str, what: impl Into<String>, why: &'static str, remedy: Remedy) -> Self {
+        Self::new(Verdict::Warn, subject, what, why, remedy)
+    }
+
+    fn bad(subject: &str, what: impl Into<String>, why: &'static str, remedy: Remedy) -> Self {
+        Self::new(Verdict::Bad, subject, what, why, remedy)
+    }
+
+    fn new(
+        verdict: Verdict,
+        subject: &str,
+        what: impl Into<String>,
+        why: &'static str,
+        remedy: Remedy,
+    ) -> Self {
+        Self { verdict, subject: subject.to_owned(), what: what.into(), why, remedy, fixed: None }
+    }
+
+    /// Whether it still is a problem.
+    fn is_bad(&self) -> bool {
+        self.verdict == Verdict::Bad && self.fixed != Some(Ok(()))
+    }
+
+    fn fix(&mut self) {
+        if self.verdict != Verdict::Ok && self.remedy.is_automatic() {
+            self.fixed = Some(self.remedy.apply());
+        }
+    }
+
+    /// Why it matters and what to do, or what was done; lines below the finding's own.
+    fn details(&self) -> Vec<String> {
+        let remedy = self.remedy.text();
+        let mut lines = Vec::new();
+        if !self.why.is_empty() {
+            lines.push(self.why.to_owned());
+        }
+        match &self.fixed {
+            Some(Ok(())) => lines.push(format!("fixed: {remedy}")),
+            Some(Err(error)) => lines.push(format!("not fixed: {remedy}: {error}")),
+            None if remedy.is_empty() => {}
+            None if self.remedy.is_automatic() => lines.push(format!("fix: {remedy} (--fix does it)")),
+            None => lines.push(format!("fix: {remedy}")),
+        }
+        lines
+    }
+
+    fn json(&self) -> serde_json::Value {
+        json!({
+            "verdict": self.verdict.word(), "subject": self.subject, "what": self.what, "why": self.why,
+            "fix": self.remedy.text(), "can_fix": self.remedy.is_automatic(),
+            "fixed": self.fixed.as_ref().map(Result::is_ok),
+            "error": self.fixed.as_ref().and_then(|fixed| fixed.as_ref().err()),
+        })
+    }
+}
+
+/// A router that is to run here.
+#[derive(Clone, Debug)]
+struct Patient {
+    ports: Vec<PatientPort>,
+    workers: usize,
+    /// Bytes of a packet that a frame holds.
+    frame_bytes: usize,
+    /// Whether Linux finishes what the fast path does not.
+    linux_is_slow_path: bool,
+}
+
+/// A port of it.
+#[derive(Clone, Debug)]
+struct PatientPort {
+    /// What the driver opens: for all but DPDK an interface.
+    device: String,
+    driver: Driver,
+    host: Host,
+}
+
+impl Patient {
+    fn of(settings: &Settings) -> Self {
+        let port = |port: &settings::PortSettings| PatientPort {
+            device: port.device.clone().unwrap_or_else(|| port.name.clone()),
+            driver: port.driver,
+            host: port.host,
+        };
+        Self {
+            ports: settings.ports.iter().map(port).collect(),
+            workers: settings.workers.count,
+            frame_bytes: PoolOptions::default().data_bytes,
+            linux_is_slow_path: settings.slow_path == SlowPath::Linux,
+        }
+    }
+
+    fn uses(&self, driver: Driver) -> bool {
+        self.ports.iter().any(|port| port.driver == driver)
+    }
+
+    /// Looks at everything.
+    fn examine(&self) -> Vec<Finding> {
+        let mut findings = machine::examine(self);
+        for port in &self.ports {
+            if matches!(port.driver, Driver::AfXdp | Driver::AfPacket) {
+                findings.extend(interface::examine(port, self));
+            }
+        }
+        findings
+    }
+}
+
+pub(crate) fn doctor(arguments: &DoctorArguments) -> Result<ExitCode> {
+    let settings = match &arguments.config {
+        Some(path) => match settings::load(path)? {
+            Some(settings) => settings,
+            None => return Ok(ExitCode::FAILURE),
+        },
+        None => {
+            let mut settings =
+                Settings::of_ports(arguments.ports.iter().map(String::as_str), Driver::default())
+                    .map_err(|error| anyhow!(error))?;
+            settings.workers.count = arguments.workers;
+            settings
+        }
+    };
+    let mut findings = Patient::of(&settings).examine();
+    if arguments.fix {
+        findings.iter_mut().for_each(Finding::fix);
+    }
+    if arguments.json {
+        findings.iter().for_each(|finding| say_line!("{}", finding.json()));
+    } else {
+        print(&report(&findings));
+    }
+    let bad = findings.iter().any(Finding::is_bad);
+    Ok(if bad { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// Tells on standard error what is bad for a router with these settings that is about to start.
+pub(crate) fn warn_at_start(settings: &Settings) {
+    for finding in Patient::of(settings).examine().iter().filter(|finding| finding.is_bad()) {
+        eprintln!("brickway: {}: {}; {}", finding.subject, finding.what, finding.details().join("; "));
+    }
+}
+
+/// The findings as a table, each with its details below it.
+fn report(findings: &[Finding]) -> String {
+    let mut table = Table::new(&[("", Align::Left), ("", Align::Left), ("", Align::Left)]);
+    for finding in findings {
+        table.row([finding.verdict.word().to_owned(), finding.subject.clone(), finding.what.clone()]);
+    }
+    let mut text = String::new();
+    for (line, finding) in table.render().lines().zip(findings) {
+        text += line;
+        text.push('\n');
+        for detail in finding.details() {
+            text += &format!("        {detail}\n");
+        }
+    }
+    let bad = findings.iter().filter(|finding| finding.is_bad()).count();
+    text + &match bad {
+        0 => "\nNothing is in the way.\n".to_owned(),
+        1 => "\nOne thing is bad.\n".to_owned(),
+        _ => format!("\n{bad} things are bad.\n"),
+    }
+}
+
+/// Why a program gave no answer.
+#[derive(Debug, PartialEq, Eq)]
+enum Failure {
+    /// It is not installed.
+    Missing(String),
+    /// What it said.
+    Failed(String),
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Failure::Missing(program) => write!(f, "the program {program} is not installed"),
+            Failure::Failed(text) => f.write_str(text),
+        }
+    }
+}
+
+/// Runs a program, its words separated by spaces; what it printed.
+fn run(command: &str) -> Result<String, Failure> {
+    let mut words = command.split(' ');
+    let program = words.next().unwrap_or_default();
+    let output = Command::new(program).args(words).env("LC_ALL", "C").stdin(Stdio::null()).output();
+    let output = output.map_err(|error| match error.kind() {
+        std::io::ErrorKind::NotFound => Failure::Missing(program.to_owned()),
+        _ => Failure::Failed(format!("{program}: {error}")),
+    })?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr).trim().replace('\n', "; ");
+        return Err(Failure::Failed(said));
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn finding() -> Finding {
+        Finding::bad("eth1", "is down", "nothing comes in", Remedy::Run("true".into()))
+    }
+
+    #[test]
+    fn a_report_says_what_why_and_what_to_do() {
+        let findings = [
+            Finding::ok("kernel", "Linux 6.6"),
+            finding(),
+            Finding::warn("memory", "is short", "it is slow", Remedy::ByHand("buy some".into())),
+        ];
+        let expected = "\
+ok    kernel  Linux 6.6
+bad   eth1    is down
+        nothing comes in
+        fix: true (--fix does it)
+warn  memory  is short
+        it is slow
+        fix: buy some
+
+One thing is bad.
+";
+        assert_eq!(report(&findings), expected);
+        let expected = r#"{"can_fix":true,"error":null,"fix":"true","fixed":null,"subject":"eth1","verdict":"bad","what":"is down","why":"nothing comes in"}"#;
+        assert_eq!(findings[1].json().to_string(), expected);
+    }
+
+    #[test]
+    fn fixing_says_what_it_did() {
+        let mut good = finding();
+        good.fix();
+        assert!(!good.is_bad());
+        assert_eq!(good.details()[1], "fixed: true");
+        let mut hopeless = Finding { remedy: Remedy::Run("no-such-program x".into()), ..finding() };
+        hopeless.fix();
+        assert!(hopeless.is_bad());
+        let expected = "not fixed: no-such-program x: the program no-such-program is not installed";
+        assert_eq!(hopeless.details()[1], expected);
+        let mut by_hand = Finding { remedy: Remedy::ByHand("think".into()), ..finding() };
+        by_hand.fix();
+        assert_eq!((by_hand.fixed.clone(), by_hand.details()[1].as_str()), (None, "fix: think"));
+    }
+}

@@ -1,0 +1,185 @@
+//! Offloads: what a card, or the other end of a veth pair, does to packets before we get them. A host that
+//! ends connections wants them; a router gets packets that it cannot forward as they are.
+
+use super::{Driver, Failure, Finding, Remedy};
+
+/// What `ethtool -k` prints: which features are on, and which of them can be turned off.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Features(Vec<(String, bool)>);
+
+impl Features {
+    pub(super) fn parse(text: &str) -> Self {
+        let on = text.lines().filter_map(|line| {
+            let (name, state) = line.trim().split_once(": ")?;
+            state.starts_with("on").then(|| (name.to_owned(), state.contains("[fixed]")))
+        });
+        Self(on.collect())
+    }
+
+    /// `None`: off, or not there. Else whether it is on for ever.
+    fn fixed_on(&self, name: &str) -> Option<bool> {
+        self.0.iter().find(|(known, _)| known == name).map(|(_, fixed)| *fixed)
+    }
+}
+
+/// A feature that harms.
+struct Harmful {
+    /// As `ethtool -k` prints it.
+    feature: &'static str,
+    /// As `ethtool -K` takes it.
+    switch: &'static str,
+    what: &'static str,
+    why: &'static str,
+}
+
+/// Of our own interface, with any driver.
+const MERGING: [Harmful; 2] = [
+    Harmful {
+        feature: "large-receive-offload",
+        switch: "lro",
+        what: "it merges received packets (large receive offload)",
+        why: "merged packets are longer than any MTU, and cannot be forwarded",
+    },
+    Harmful {
+        feature: "rx-gro-hw",
+        switch: "rx-gro-hw",
+        what: "it merges received packets in the card (hardware GRO)",
+        why: "merged packets are longer than any MTU, and cannot be forwarded",
+    },
+];
+
+/// With AF_XDP: the tag goes beside the packet, where an XDP program does not see it. A veth does it at its
+/// other end.
+const STRIPPED_TAGS: Harmful = Harmful {
+    feature: "rx-vlan-offload",
+    switch: "rxvlan",
+    what: "it takes VLAN tags out of received packets",
+    why: "packets of all VLANs look untagged, and are forwarded as if they were",
+};
+
+/// With AF_PACKET: Linux merges before the port sees packets, and the port leaves merged ones to Linux.
+const GRO: Harmful = Harmful {
+    feature: "generic-receive-offload",
+    switch: "gro",
+    what: "Linux merges received packets (GRO)",
+    why: "merged packets take the slow path",
+};
+
+/// Of the other end of a veth pair: what it leaves undone, counting on a card that is not there.
+const UNDONE: [Harmful; 4] = [
+    Harmful { feature: "tx-checksumming", switch: "tx", what: "checksums", why: "" },
+    Harmful { feature: "tcp-segmentation-offload", switch: "tso", what: "TCP segments", why: "" },
+    Harmful { feature: "generic-segmentation-offload", switch: "gso", what: "segments", why: "" },
+    Harmful { feature: "tx-vlan-offload", switch: "txvlan", what: "VLAN tags", why: "" },
+];
+
+const WHY_UNDONE: &str =
+    "packets come with wrong checksums, without tags or far too long, and would leave so";
+
+/// What is wrong with the offloads of a port's own interface.
+pub(super) fn of_interface(name: &str, features: &Features, driver: Driver, is_veth: bool) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let finding = |harmful: &Harmful, make: fn(&str, &'static str, &'static str, Remedy) -> Finding| {
+        let remedy = match features.fixed_on(harmful.feature)? {
+            false => Remedy::Run(format!("ethtool -K {name} {} off", harmful.switch)),
+            true => Remedy::ByHand("the card cannot be told otherwise: use another one".to_owned()),
+        };
+        Some(make(name, harmful.what, harmful.why, remedy))
+    };
+    findings.extend(MERGING.iter().filter_map(|harmful| finding(harmful, Finding::bad)));
+    if driver == Driver::AfXdp && !is_veth {
+        findings.extend(finding(&STRIPPED_TAGS, Finding::bad));
+    }
+    if driver == Driver::AfPacket {
+        findings.extend(finding(&GRO, Finding::warn));
+    }
+    findings
+}
+
+/// What is wrong with the offloads of the other end of a veth pair.
+pub(super) fn of_peer(name: &str, peer: &str, features: &Features) -> Option<Finding> {
+    let on: Vec<&Harmful> =
+        UNDONE.iter().filter(|harmful| features.fixed_on(harmful.feature) == Some(false)).collect();
+    let undone: Vec<&str> = on.iter().map(|harmful| harmful.what).collect();
+    let switches: Vec<String> = on.iter().map(|harmful| format!("{} off", harmful.switch)).collect();
+    (!on.is_empty()).then(|| {
+        let what = format!("its other end, {peer}, leaves {} to a card", undone.join(", "));
+        let remedy = Remedy::Run(format!("ethtool -K {peer} {}", switches.join(" ")));
+        Finding::bad(name, what, WHY_UNDONE, remedy)
+    })
+}
+
+/// The other end of a veth pair cannot be seen from here.
+pub(super) fn of_far_peer(name: &str) -> Finding {
+    let switches: Vec<String> = UNDONE.iter().map(|harmful| format!("{} off", harmful.switch)).collect();
+    let remedy = Remedy::ByHand(format!("there, if not done: ethtool -K PEER {}", switches.join(" ")));
+    let what = "its other end is in another network namespace, where its offloads cannot be seen";
+    Finding::warn(name, what, WHY_UNDONE, remedy)
+}
+
+/// `ethtool` does not say.
+pub(super) fn unknown(name: &str, failure: &Failure) -> Finding {
+    let remedy = match failure {
+        Failure::Missing(program) => Remedy::ByHand(format!("install {program}")),
+        Failure::Failed(_) => Remedy::None,
+    };
+    let why = "offloads that merge packets or leave checksums undone are not found";
+    Finding::warn(name, format!("its offloads are not known: {failure}"), why, remedy)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Verdict;
+    use super::*;
+
+    const CARD: &str = "Features for eth1:
+rx-checksumming: on
+tx-checksumming: on
+\ttx-checksum-ipv4: on
+tcp-segmentation-offload: on
+generic-segmentation-offload: off [requested on]
+generic-receive-offload: on
+large-receive-offload: on
+rx-vlan-offload: on [fixed]
+tx-vlan-offload: on [fixed]
+rx-gro-hw: off [fixed]
+";
+
+    #[test]
+    fn features_are_read() {
+        let features = Features::parse(CARD);
+        assert_eq!(features.fixed_on("large-receive-offload"), Some(false));
+        assert_eq!(features.fixed_on("rx-vlan-offload"), Some(true));
+        assert_eq!(features.fixed_on("rx-gro-hw"), None);
+        assert_eq!(features.fixed_on("generic-segmentation-offload"), None);
+        assert_eq!(Features::parse("ethtool: what?"), Features::default());
+    }
+
+    #[test]
+    fn what_harms_depends_on_the_driver() {
+        let features = Features::parse(CARD);
+        let told = |driver, is_veth| -> Vec<(Verdict, String)> {
+            let findings = of_interface("eth1", &features, driver, is_veth);
+            findings.into_iter().map(|finding| (finding.verdict, finding.remedy.text())).collect()
+        };
+        let lro = (Verdict::Bad, "ethtool -K eth1 lro off".to_owned());
+        let tags = (Verdict::Bad, "the card cannot be told otherwise: use another one".to_owned());
+        assert_eq!(told(Driver::AfXdp, false), [lro.clone(), tags]);
+        assert_eq!(told(Driver::AfXdp, true), std::slice::from_ref(&lro));
+        assert_eq!(
+            told(Driver::AfPacket, false),
+            [lro, (Verdict::Warn, "ethtool -K eth1 gro off".to_owned())]
+        );
+    }
+
+    #[test]
+    fn the_other_end_of_a_veth_pair() {
+        let finding = of_peer("vd0", "vd1", &Features::parse(CARD)).unwrap();
+        assert_eq!(finding.what, "its other end, vd1, leaves checksums, TCP segments to a card");
+        assert_eq!(finding.remedy, Remedy::Run("ethtool -K vd1 tx off tso off".to_owned()));
+        assert_eq!(of_peer("vd0", "vd1", &Features::default()), None);
+        assert!(
+            of_far_peer("vd0").details()[1].contains("ethtool -K PEER tx off tso off gso off txvlan off")
+        );
+    }
+}

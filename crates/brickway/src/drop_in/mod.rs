@@ -1,0 +1,123 @@
+//! A router in the place of Linux's forwarding: `brickway run eth1 eth2`.
+//!
+//! Linux stays the host. The control thread (`control::Service`) mirrors its routes and neighbours into the forwarding
+//! tables, a configuration is made for the ports (`click`), and while it runs this module keeps in step what the
+//! configuration was made from: link addresses, MTUs, and the addresses whose packets the ports leave to Linux.
+//!
+//! | file | what lives there |
+//! | --- | --- |
+//! | `click` | the configuration, as text |
+//! | `ports` | what opens the ports, and how Linux sees them |
+//! | `following` | what follows Linux while the router runs |
+
+mod click;
+mod following;
+mod ports;
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use control::service::{Service, ServiceOptions};
+use elements::lookup::ForwardingTables;
+use graph::lang::{FlatConfig, split_arguments};
+use graph::setup::Shared;
+
+pub(crate) use click::{Features, PortText, configuration as click_text};
+pub(crate) use following::Following;
+pub(crate) use ports::RouterPort;
+
+use crate::settings::{AclDefault, AclSettings, Settings};
+
+/// How long Linux may take to tell what it knows; a million routes take some seconds.
+const LONGEST_DUMP: Duration = Duration::from_secs(120);
+
+/// The lookups of forwarding tables that Linux fills.
+const LOOKUPS: [&str; 2] = ["FIBLookup", "FIBLookup6"];
+
+/// The ports that the lookups of a configuration name, in their order; none if there are no such lookups.
+pub(crate) fn ports_of(config: &FlatConfig) -> Vec<String> {
+    let lookup = config.elements.iter().find(|element| LOOKUPS.contains(&element.class.as_str()));
+    lookup.map_or(Vec::new(), |lookup| split_arguments(&lookup.config))
+}
+
+/// Starts to mirror Linux for these ports, and gives the tables to the elements.
+pub(crate) fn mirror(
+    ports: &[RouterPort],
+    fpm: Option<std::net::SocketAddr>,
+    shared: &Shared,
+) -> Result<Service> {
+    if ports.len() > 250 {
+        bail!("{} ports are too many: a router has 250 at most", ports.len());
+    }
+    let numbered =
+        ports.iter().enumerate().map(|(number, port)| (port.name.clone(), number as u16)).collect();
+    let service = Service::start(&ServiceOptions { ports: numbered, fpm })?;
+    if !service.wait_synchronised(LONGEST_DUMP) {
+        bail!("Linux did not tell its routes within {} s", LONGEST_DUMP.as_secs());
+    }
+    let state = service.lock();
+    let tables = ForwardingTables {
+        ports: ports.iter().map(|port| port.name.clone()).collect(),
+        readers: state.mirror.fib().readers().clone(),
+        policies: state.mirror.policy_readers().clone(),
+    };
+    drop(state);
+    shared.get_or_make(ForwardingTables::KEY, || Ok::<_, anyhow::Error>(tables))?;
+    Ok(service)
+}
+
+/// The configuration for these ports, from what Linux says of them now.
+pub(crate) fn configuration(ports: &[RouterPort], service: &Service, settings: &Settings) -> Result<String> {
+    let state = service.lock();
+    let mut texts = Vec::new();
+    for port in ports {
+        let known = state.mirror.ports().find(|known| known.name == port.name);
+        let link = known.and_then(|known| known.link);
+        let (mac, mtu) = match (&port.device, &link) {
+            (Some(device), _) => (device.mac, device.mtu),
+            (None, Some(link)) => {
+                let mac = link.mac.with_context(|| {
+                    format!("'{}' is no Ethernet interface; a port must be one", port.name)
+                })?;
+                (packet::wire::ethernet::MacAddr(mac), link.mtu)
+            }
+            (None, None) => bail!("there is no interface '{}'; `ip link` lists those there are", port.name),
+        };
+        let index = link.as_ref().map_or(0, |link| link.index);
+        let addresses = state.mirror.local_addresses().filter(|known| known.index == index);
+        let addresses: Vec<IpAddr> = addresses.map(|known| known.address).collect();
+        texts.push(PortText {
+            name: port.name.clone(),
+            mac,
+            mtu,
+            host: port.host,
+            ipv4: addresses.iter().find_map(|address| match address {
+                IpAddr::V4(address) => Some(*address),
+                IpAddr::V6(_) => None,
+            }),
+            ipv6: addresses.iter().find_map(|address| match address {
+                IpAddr::V6(address) if !address.is_unicast_link_local() => Some(*address),
+                _ => None,
+            }),
+        });
+    }
+    let features = Features { slow_path: settings.slow_path, acl: access_list(&settings.acl)? };
+    Ok(click_text(&texts, &features))
+}
+
+/// The arguments of the elements of an access list; none without rules.
+fn access_list(settings: &AclSettings) -> Result<Option<String>> {
+    let mut arguments: Vec<String> = settings.rules.clone();
+    if let Some(file) = &settings.file {
+        arguments.push(format!("FILE \"{}\"", file.display()));
+    }
+    if arguments.is_empty() && settings.default == AclDefault::Permit {
+        return Ok(None);
+    }
+    if let Some(file) = settings.file.as_ref().filter(|file| !file.is_file()) {
+        bail!("there is no file of rules '{}'", file.display());
+    }
+    arguments.push(format!("DEFAULT {}", settings.default.word()));
+    Ok(Some(arguments.join(", ")))
+}

@@ -1,0 +1,196 @@
+//! What runs, shared between the thread that watches it and those who ask and change it over the control socket.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use anyhow::{Context, Result};
+use control::api::{Server, ServerError, ServerOptions};
+use control::service::Service;
+use graph::router::Router;
+
+use crate::drop_in::Following;
+use crate::notify::Notify;
+use crate::settings::{self, Settings};
+
+/// A router that runs, and all that belongs to it.
+pub(super) struct Live {
+    /// `None` once it is to end.
+    router: Mutex<Option<Router>>,
+    /// What mirrors Linux.
+    pub(super) service: Option<Service>,
+    following: Mutex<Option<Following>>,
+    settings: Mutex<Settings>,
+    /// The file that the settings came from.
+    file: Option<PathBuf>,
+    /// The configuration, as text.
+    pub(super) click: String,
+    /// In a few words, for whoever asks the service manager.
+    pub(super) status: String,
+    pub(super) notify: Notify,
+    /// Set when the router is to end.
+    interrupted: Arc<AtomicBool>,
+}
+
+/// What is said to those who come too late.
+const ENDING: &str = "the router is ending";
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Live {
+    pub(super) fn new(
+        router: Router,
+        mirror: Option<(Service, Following)>,
+        settings: Settings,
+        file: Option<PathBuf>,
+        click: String,
+        status: String,
+        interrupted: Arc<AtomicBool>,
+    ) -> Arc<Live> {
+        let (service, following) = mirror.unzip();
+        Arc::new(Live {
+            router: Mutex::new(Some(router)),
+            service,
+            following: Mutex::new(following),
+            settings: Mutex::new(settings),
+            file,
+            click,
+            status,
+            notify: Notify::from_environment(),
+            interrupted,
+        })
+    }
+
+    /// Opens the control socket: where it was asked for, and for every router that mirrors Linux. Where another router has
+    /// the usual place, one that was not asked for is left out.
+    pub(super) fn serve(self: &Arc<Self>, is_wanted: bool) -> Result<Option<Server>> {
+        if !is_wanted && self.service.is_none() {
+            return Ok(None);
+        }
+        let control = self.settings().control;
+        let options = ServerOptions { group: control.group, ..ServerOptions::new(&control.socket) };
+        match Server::start(&options, self.clone()) {
+            Ok(server) => Ok(Some(server)),
+            Err(error @ ServerError::Running { .. }) if !is_wanted && self.file.is_none() => {
+                eprintln!("brickway: {error}; this one has no control socket (--socket PATH gives it one)");
+                Ok(None)
+            }
+            Err(error) => Err(error).context("no control socket"),
+        }
+    }
+
+    /// Does something with the router; an error once it is ending.
+    pub(super) fn with_router<R>(&self, act: impl FnOnce(&mut Router) -> R) -> Result<R, String> {
+        lock(&self.router).as_mut().map(act).ok_or_else(|| ENDING.to_owned())
+    }
+
+    /// Brings to ports and elements what changed in Linux.
+    pub(super) fn follow(&self) {
+        let mut following = lock(&self.following);
+        let (Some(service), Some(following)) = (&self.service, &mut *following) else { return };
+        let problems = self.with_router(|router| following.look(service, router));
+        problems.into_iter().flatten().for_each(|problem| eprintln!("brickway: {problem}"));
+    }
+
+    /// The router, which from now on nobody else gets at.
+    ///
+    /// # Panics
+    ///
+    /// When called twice.
+    pub(super) fn take_router(&self) -> Router {
+        lock(&self.router).take().expect("it is taken once, at the end")
+    }
+
+    pub(super) fn settings(&self) -> Settings {
+        lock(&self.settings).clone()
+    }
+
+    pub(super) fn is_interrupted(&self) -> bool {
+        self.interrupted.load(Ordering::SeqCst)
+    }
+
+    /// Changes a setting that can be changed under traffic; what was done.
+    pub(super) fn set(&self, option: &str, value: &str) -> Result<String, String> {
+        let wrong = |right: &str| format!("'{value}' is wrong for {option}; right would be {right}");
+        let mut settings = lock(&self.settings);
+        match option {
+            "workers.balance" => {
+                settings.workers.balance = value.parse().map_err(|_| wrong("true or false"))?
+            }
+            "log.stats_seconds" => {
+                let seconds = value.parse::<f64>().ok().filter(|seconds| (0.0..=86_400.0).contains(seconds));
+                settings.log.stats_seconds =
+                    seconds.ok_or_else(|| wrong("a number of seconds, 0 for none"))?;
+            }
+            _ => {
+                return Err(format!(
+                    "'{option}' cannot be set while the router runs; workers.balance and log.stats_seconds can, others \
+                     are read from the settings file at the start"
+                ));
+            }
+        }
+        Ok(format!("{option} = {value}"))
+    }
+
+    /// Reads the settings file again and does what can be done under traffic; what was done, and what was not.
+    pub(super) fn reload(&self) -> Result<Vec<String>, String> {
+        self.notify.reloading();
+        let done = self.reload_settings();
+        self.notify.ready(&self.status);
+        done
+    }
+
+    fn reload_settings(&self) -> Result<Vec<String>, String> {
+        let Some(file) = &self.file else {
+            return Err("this router has no settings file; start it with --config FILE to reload".to_owned());
+        };
+        let name = file.display();
+        let new = settings::load(file).map_err(|error| format!("{error:#}"))?;
+        let new = new.ok_or_else(|| format!("{name} has mistakes; `brickway check {name}` lists them"))?;
+        let mut done = Vec::new();
+        let mut now = lock(&self.settings);
+        if new.acl.rules != now.acl.rules || new.acl.file.is_some() {
+            done.push(self.reload_rules(&new)?);
+            now.acl = new.acl.clone();
+        }
+        if new.workers.balance != now.workers.balance {
+            done.push(format!("workers.balance = {}", new.workers.balance));
+        }
+        if new.log != now.log {
+            done.push(format!("log.stats_seconds = {}", new.log.stats_seconds));
+        }
+        now.workers.balance = new.workers.balance;
+        now.log = new.log.clone();
+        // Of another file of rules, the new rules are in force already.
+        if new != *now {
+            done.push(
+                "the rest of what changed needs a restart: `brickway show config` says what is in force"
+                    .into(),
+            );
+        }
+        Ok(done)
+    }
+
+    /// Gives the access list its rules again.
+    fn reload_rules(&self, settings: &Settings) -> Result<String, String> {
+        let mut text = String::new();
+        if let Some(file) = &settings.acl.file {
+            text = std::fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
+        }
+        let text = format!("{}\n{text}", settings.acl.rules.join("\n"));
+        self.with_router(|router| {
+            for element in ACCESS_LISTS {
+                if router.config().find(element).is_none() {
+                    return Err("the router runs without an access list; one needs a restart".to_owned());
+                }
+                router.write(&format!("{element}.set"), &text)?;
+            }
+            Ok("access list read".to_owned())
+        })?
+    }
+}
+
+/// The elements of the access list in the configuration of a drop-in router.
+pub(super) const ACCESS_LISTS: [&str; 2] = ["acl4", "acl6"];

@@ -1,0 +1,82 @@
+//! What `brickway run` is to run: a configuration in a file, or the one that a list of ports gets.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use control::service::Service;
+use graph::graph::Registry;
+use graph::lang::{FlatConfig, Options, Source};
+use graph::setup::Shared;
+
+use super::RunArguments;
+use crate::drop_in::{self, Following, RouterPort};
+use crate::load;
+use crate::settings::{PortSettings, Settings};
+
+/// What is to run.
+pub(super) struct Subject {
+    pub(super) source: Source,
+    pub(super) flat: Arc<FlatConfig>,
+    /// What mirrors Linux, where the configuration forwards by its tables.
+    pub(super) mirror: Option<(Service, Following)>,
+    /// What the names of ports stand for.
+    pub(super) specs: Vec<(String, String)>,
+}
+
+/// Whether the command line names a configuration, and not ports.
+pub(super) fn is_file(arguments: &RunArguments) -> bool {
+    let first = arguments.what.first().map_or("", String::as_str);
+    first == "-" || first.ends_with(".click") || Path::new(first).is_file()
+}
+
+/// Finds out what is to run. `None` after mistakes of the configuration, which have been printed.
+pub(super) fn subject(
+    arguments: &RunArguments,
+    settings: &Settings,
+    registry: &Registry,
+    shared: &Shared,
+) -> Result<Option<Subject>> {
+    let open = |port: &PortSettings| RouterPort::of(port, settings.workers.count, shared);
+    let mut specs = arguments.ports.clone();
+    if is_file(arguments) {
+        let (file, parameters) = arguments.what.split_first().context("clap wants a file or ports")?;
+        let parameters = parameters.iter().map(|text| load::parameter(text).map_err(anyhow::Error::msg));
+        let options = Options { parameters: parameters.collect::<Result<_>>()? };
+        let source = load::read(Path::new(file))?;
+        let Some(flat) = load::compile(&source, &options, registry) else { return Ok(None) };
+        let mut ports = Vec::new();
+        for name in drop_in::ports_of(&flat) {
+            let text = match specs.iter().find(|(known, _)| *known == name) {
+                Some((name, spec)) => format!("{name}={spec}"),
+                None => name,
+            };
+            let driver = arguments.driver.unwrap_or_default();
+            let named = Settings::of_ports([text.as_str()], driver).map_err(anyhow::Error::msg)?;
+            ports.extend(named.ports.iter().map(open).collect::<Result<Vec<_>>>()?);
+        }
+        if ports.is_empty() {
+            return Ok(Some(Subject { source, flat: Arc::new(flat), mirror: None, specs }));
+        }
+        let named = |name: &String| ports.iter().any(|port| port.name == *name);
+        specs.retain(|(name, _)| !named(name));
+        specs.extend(ports.iter().map(|port| (port.name.clone(), port.spec.clone())));
+        let service = drop_in::mirror(&ports, settings.fpm, shared)?;
+        let mirror = Some((service, Following::new(ports, shared.clone())));
+        return Ok(Some(Subject { source, flat: Arc::new(flat), mirror, specs }));
+    }
+    let ports = settings.ports.iter().map(open).collect::<Result<Vec<_>>>()?;
+    specs.extend(ports.iter().map(|port| (port.name.clone(), port.spec.clone())));
+    let service = drop_in::mirror(&ports, settings.fpm, shared)?;
+    let text = drop_in::configuration(&ports, &service, settings)?;
+    let source = Source { name: ports_text(&ports), text };
+    let Some(flat) = load::compile(&source, &Options::default(), registry) else { return Ok(None) };
+    let mirror = Some((service, Following::new(ports, shared.clone())));
+    Ok(Some(Subject { source, flat: Arc::new(flat), mirror, specs }))
+}
+
+/// The ports, for messages.
+fn ports_text(ports: &[RouterPort]) -> String {
+    let names: Vec<&str> = ports.iter().map(|port| port.name.as_str()).collect();
+    format!("a router of {}", names.join(", "))
+}

@@ -1,0 +1,94 @@
+//! A router that runs: rates on the terminal, balancing, what follows Linux, until the end.
+
+use std::io::{IsTerminal, Write};
+use std::time::{Duration, Instant};
+
+use elements::devices::balance::Balancer;
+use graph::router::Control;
+
+use super::RunArguments;
+use super::live::Live;
+use super::summary::Totals;
+use crate::settings::WorkerSettings;
+use crate::table::{scaled, thousands};
+
+/// Time between two looks at the load of the workers.
+const BALANCE_PERIOD: Duration = Duration::from_secs(1);
+
+/// Waits for the end, showing rates; the name of a thread that failed, if one did.
+pub(super) fn watch(arguments: &RunArguments, live: &Live, control: &Control) -> Option<String> {
+    let on_terminal = std::io::stderr().is_terminal();
+    let usual_period = if on_terminal && !arguments.quiet { 1.0 } else { 0.0 };
+    let begin = Instant::now();
+    let end = arguments.duration.map(|seconds| begin + Duration::from_secs_f64(seconds.clamp(0.0, 1e9)));
+    let mut last = (Instant::now(), Totals::default());
+    let mut balancer = None;
+    let mut balanced = Instant::now();
+    let watchdog = live.notify.watchdog_period();
+    let mut told = Instant::now();
+    let mut has_line = false;
+    loop {
+        let now = Instant::now();
+        if live.is_interrupted() || end.is_some_and(|end| now >= end) {
+            break;
+        }
+        let step = end.map_or(Duration::from_millis(50), |end| (end - now).min(Duration::from_millis(50)));
+        if control.wait(step) {
+            break;
+        }
+        // Nobody has taken the router: that is done after this.
+        if let Some(thread) = live.with_router(|router| router.failed()).ok().flatten() {
+            return Some(thread);
+        }
+        live.follow();
+        if watchdog.is_some_and(|period| told.elapsed() >= period) {
+            told = Instant::now();
+            // Each worker has to answer first.
+            if live.with_router(|router| router.on_each(|_| ())).is_ok() {
+                live.notify.watchdog();
+            }
+        }
+        let settings = live.settings();
+        let WorkerSettings { count, min, balance, .. } = settings.workers;
+        if balance && count > 1 && balanced.elapsed() >= BALANCE_PERIOD {
+            balanced = Instant::now();
+            let balancer = balancer.get_or_insert_with(|| Balancer::new(count, min.unwrap_or(count)));
+            match live.with_router(|router| balancer.step(router)).and_then(|step| step) {
+                Ok(lines) if !arguments.quiet => lines.iter().for_each(|line| eprintln!("balance: {line}")),
+                Ok(_) => {}
+                Err(error) => eprintln!("balance: {error}"),
+            }
+        }
+        let stated = Some(settings.log.stats_seconds).filter(|&seconds| seconds > 0.0);
+        let period = stated.or(arguments.stats).unwrap_or(usual_period);
+        if period > 0.0 && last.0.elapsed().as_secs_f64() >= period {
+            let Ok((stats, config)) = live.with_router(|router| (router.stats(), router.config().clone()))
+            else {
+                continue;
+            };
+            let totals = Totals::of(&config, &stats);
+            let seconds = last.0.elapsed().as_secs_f64();
+            let line = format!(
+                "{:6.1} s  in {}pps  out {}pps  dropped {}  busy {}",
+                begin.elapsed().as_secs_f64(),
+                scaled((totals.received - last.1.received) as f64 / seconds),
+                scaled((totals.sent - last.1.sent) as f64 / seconds),
+                thousands(totals.dropped),
+                stats.iter().map(|copy| format!("{:.0}%", copy.busy * 100.0)).collect::<Vec<_>>().join(" ")
+            );
+            live.notify.status(line.trim());
+            if on_terminal {
+                eprint!("\r\x1b[K{line}");
+                has_line = true;
+                let _ = std::io::stderr().flush();
+            } else {
+                eprintln!("{line}");
+            }
+            last = (Instant::now(), totals);
+        }
+    }
+    if has_line {
+        eprintln!();
+    }
+    None
+}

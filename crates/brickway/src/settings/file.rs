@@ -1,0 +1,180 @@
+//! From a settings file to settings, or to every mistake in the file.
+
+use std::io::IsTerminal;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use graph::lang::Diagnostics;
+
+use super::reader::{File, Section};
+use super::{
+    AclDefault, AclSettings, ControlSettings, Driver, Host, LogSettings, MOST_WORKERS, PortSettings,
+    ReversePath, Settings, SlowPath, WorkerSettings,
+};
+use crate::output::print;
+
+/// Whether a file is one of settings, by its name.
+pub(crate) fn is_settings_file(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "toml")
+}
+
+/// Reads a settings file. `None`: it has mistakes, which were printed.
+///
+/// # Errors
+/// It cannot be read.
+pub(crate) fn load(path: &Path) -> Result<Option<Settings>> {
+    let name = path.display().to_string();
+    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read the settings '{name}'"))?;
+    match parse(&name, &text) {
+        Ok(mut settings) => {
+            // Beside the settings, wherever the program was started.
+            if let (Some(rules), Some(folder)) = (&mut settings.acl.file, path.parent()) {
+                *rules = folder.join(&rules);
+            }
+            Ok(Some(settings))
+        }
+        Err(mistakes) => {
+            eprint!("{}", mistakes.render(std::io::stderr().is_terminal()));
+            Ok(None)
+        }
+    }
+}
+
+/// `brickway check FILE.toml`: the mistakes, or what the settings say.
+///
+/// # Errors
+/// It cannot be read.
+pub(crate) fn check(path: &Path) -> Result<ExitCode> {
+    let Some(settings) = load(path)? else { return Ok(ExitCode::FAILURE) };
+    print(&settings.summary());
+    print(&format!("{}: no mistakes\n", path.display()));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Reads the text of a settings file; `name` is for messages.
+///
+/// # Errors
+/// All mistakes in it.
+pub(super) fn parse(name: &str, text: &str) -> Result<Settings, Diagnostics> {
+    let file = File::new(name, text);
+    let settings = file.parse().map(|table| {
+        let mut root = Section::root(&file, &table);
+        let settings = Settings {
+            ports: ports(&file, root.sections("port", "[[port]]")),
+            workers: workers(root.section("workers", "[workers]")),
+            slow_path: slow_path(root.section("slow_path", "[slow_path]")),
+            acl: acl(root.section("acl", "[acl]")),
+            reverse_path: reverse_path(root.section("reverse_path", "[reverse_path]")),
+            fpm: fpm(root.section("fpm", "[fpm]")),
+            control: control(root.section("control", "[control]")),
+            log: log(root.section("log", "[log]")),
+        };
+        root.finish();
+        settings
+    });
+    match file.into_mistakes() {
+        Some(mistakes) => Err(mistakes),
+        None => Ok(settings.expect("a file that is not TOML has a mistake")),
+    }
+}
+
+fn ports(file: &File<'_>, sections: Vec<Section<'_, '_>>) -> Vec<PortSettings> {
+    if sections.is_empty() {
+        file.mistake(0..0, "there are no ports", "write [[port]], and below it name = \"eth1\"");
+    }
+    let mut ports: Vec<PortSettings> = Vec::new();
+    for mut section in sections {
+        let name = section.text("name");
+        let driver = section.choice("driver", Driver::WORDS).unwrap_or_default();
+        let device = section.text("device");
+        let options = section.text("options").unwrap_or_default();
+        let host = section.choice("host", Host::WORDS).unwrap_or(PortSettings::usual_host(driver));
+        if let Some(name) = name {
+            let port = PortSettings { name, driver, device, options, host };
+            if let Some((key, message, right)) = port.problem() {
+                section.mistake(key, message, &right);
+            }
+            if ports.iter().any(|other| other.name == port.name) {
+                section.mistake(
+                    "name",
+                    format!("port '{}' is there twice", port.name),
+                    "each port has a name of its own",
+                );
+            }
+            ports.push(port);
+        } else if !section.has("name") {
+            section.mistake("name", "a port without a name", "add the interface: name = \"eth1\"");
+        }
+        section.finish();
+    }
+    ports
+}
+
+fn workers(mut section: Section<'_, '_>) -> WorkerSettings {
+    let usual = WorkerSettings::default();
+    let workers = WorkerSettings {
+        count: section.number("count", 1..=MOST_WORKERS).unwrap_or(usual.count),
+        burst: section.number("burst", 1..=packet::MAX_BATCH).unwrap_or(usual.burst),
+        balance: section.switch("balance").unwrap_or(usual.balance),
+        min: section.number("min", 1..=MOST_WORKERS),
+        pin: section.switch("pin").unwrap_or(usual.pin),
+    };
+    if let Some(min) = workers.min.filter(|&min| min > workers.count) {
+        section.mistake(
+            "min",
+            format!("at least {min} of {} workers", workers.count),
+            "min is at most count",
+        );
+    }
+    if workers.min.is_some() && !workers.balance {
+        section.mistake("min", "min without balance does nothing", "set balance = true, or leave min out");
+    }
+    section.finish();
+    workers
+}
+
+fn slow_path(mut section: Section<'_, '_>) -> SlowPath {
+    let mode = section.choice("mode", SlowPath::WORDS).unwrap_or_default();
+    section.finish();
+    mode
+}
+
+fn acl(mut section: Section<'_, '_>) -> AclSettings {
+    let acl = AclSettings {
+        file: section.text("file").map(PathBuf::from),
+        rules: section.texts("rules").unwrap_or_default(),
+        default: section.choice("default", AclDefault::WORDS).unwrap_or_default(),
+    };
+    section.finish();
+    acl
+}
+
+fn reverse_path(mut section: Section<'_, '_>) -> ReversePath {
+    let mode = section.choice("mode", ReversePath::WORDS).unwrap_or_default();
+    section.finish();
+    mode
+}
+
+fn fpm(mut section: Section<'_, '_>) -> Option<SocketAddr> {
+    let listen = section.parsed("listen", "an address and a port, as in \"127.0.0.1:2620\",");
+    section.finish();
+    listen
+}
+
+fn control(mut section: Section<'_, '_>) -> ControlSettings {
+    let usual = ControlSettings::default();
+    let control = ControlSettings {
+        socket: section.text("socket").map_or(usual.socket, PathBuf::from),
+        group: section.text("group"),
+    };
+    section.finish();
+    control
+}
+
+fn log(mut section: Section<'_, '_>) -> LogSettings {
+    let stats_seconds = section.decimal("stats_seconds", 0.0..=86_400.0);
+    section.finish();
+    LogSettings { stats_seconds: stats_seconds.unwrap_or_default() }
+}

@@ -1,0 +1,96 @@
+//! Settings as a file again, and as a summary for people.
+
+use std::fmt::Write;
+
+use super::Settings;
+use crate::table::{Align, Table};
+
+/// A text as TOML writes it.
+fn quoted(text: &str) -> String {
+    let mut quoted = String::from('"');
+    for char in text.chars() {
+        match char {
+            '"' | '\\' => quoted.extend(['\\', char]),
+            // TOML 1.0, String: other control characters have to be escaped.
+            char if char.is_control() => {
+                let _ = write!(quoted, "\\u{:04X}", u32::from(char));
+            }
+            char => quoted.push(char),
+        }
+    }
+    quoted + "\""
+}
+
+impl Settings {
+    /// A settings file that says the same, defaults included.
+    pub(crate) fn to_toml(&self) -> String {
+        let mut sections = Vec::new();
+        for port in &self.ports {
+            let mut section = format!("[[port]]\nname = {}\n", quoted(&port.name));
+            let _ = writeln!(section, "driver = \"{}\"", port.driver.word());
+            for (key, value) in [("device", port.device.as_deref()), ("options", Some(port.options.as_str()))]
+            {
+                if let Some(value) = value.filter(|value| !value.is_empty()) {
+                    let _ = writeln!(section, "{key} = {}", quoted(value));
+                }
+            }
+            sections.push(section + &format!("host = \"{}\"\n", port.host.word()));
+        }
+        let workers = &self.workers;
+        let min = workers.min.map_or_else(String::new, |min| format!("min = {min}\n"));
+        sections.push(format!(
+            "[workers]\ncount = {}\nburst = {}\nbalance = {}\n{min}pin = {}\n",
+            workers.count, workers.burst, workers.balance, workers.pin
+        ));
+        sections.push(format!("[slow_path]\nmode = \"{}\"\n", self.slow_path.word()));
+        let file = self.acl.file.as_ref().map(|file| format!("file = {}\n", quoted(&file.to_string_lossy())));
+        let rules: Vec<String> = self.acl.rules.iter().map(|rule| quoted(rule)).collect();
+        sections.push(format!(
+            "[acl]\n{}rules = [{}]\ndefault = \"{}\"\n",
+            file.unwrap_or_default(),
+            rules.join(", "),
+            self.acl.default.word()
+        ));
+        sections.push(format!("[reverse_path]\nmode = \"{}\"\n", self.reverse_path.word()));
+        sections.extend(self.fpm.map(|address| format!("[fpm]\nlisten = \"{address}\"\n")));
+        let group = self.control.group.as_ref().map(|group| format!("group = {}\n", quoted(group)));
+        let socket = quoted(&self.control.socket.to_string_lossy());
+        sections.push(format!("[control]\nsocket = {socket}\n{}", group.unwrap_or_default()));
+        sections.push(format!("[log]\nstats_seconds = {}\n", self.log.stats_seconds));
+        sections.join("\n")
+    }
+
+    /// What the settings say, for people.
+    pub(super) fn summary(&self) -> String {
+        let mut table =
+            Table::new(&[("port", Align::Left), ("opened as", Align::Left), ("Linux sees", Align::Left)]);
+        for port in &self.ports {
+            let host = match port.host {
+                super::Host::Interface => "the interface itself".to_owned(),
+                super::Host::Tap => format!("a TAP interface {}", port.name),
+                super::Host::None => "nothing".to_owned(),
+            };
+            table.row([port.name.clone(), port.spec(), host]);
+        }
+        let workers = &self.workers;
+        let rules = match (&self.acl.file, self.acl.rules.len()) {
+            (None, 0) => "no rules".to_owned(),
+            (None, count) => format!("{count} rules"),
+            (Some(file), count) => format!("{count} rules and those of {}", file.display()),
+        };
+        let fpm = self.fpm.map_or_else(|| "off".to_owned(), |address| format!("at {address}"));
+        format!(
+            "{}\nworkers       {} ({}, {}, bursts of {})\nslow path     {}\naccess list   {rules}, then {}\n\
+             reverse path  {}\nFPM           {fpm}\ncontrol       {}\n",
+            table.render(),
+            workers.count,
+            if workers.balance { "balanced" } else { "not balanced" },
+            if workers.pin { "each on its CPU" } else { "on any CPU" },
+            workers.burst,
+            self.slow_path.word(),
+            self.acl.default.word(),
+            self.reverse_path.word(),
+            self.control.socket.display(),
+        )
+    }
+}

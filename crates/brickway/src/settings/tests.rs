@@ -1,0 +1,285 @@
+//! Settings from text and command line, and what people read when they are wrong.
+
+use proptest::prelude::*;
+
+use super::file::parse;
+use super::*;
+
+const EXAMPLE: &str = include_str!("../../../../examples/brickway.toml");
+
+fn mistakes(text: &str) -> String {
+    parse("brickway.toml", text).unwrap_err().render(false)
+}
+
+#[test]
+fn the_least_file_gives_the_defaults() {
+    let settings = parse("x", "[[port]]\nname = \"eth1\"\n").unwrap();
+    let expected = Settings { ports: vec![PortSettings::new("eth1")], ..Settings::default() };
+    assert_eq!(settings, expected);
+    assert_eq!(settings, Settings::of_ports(["eth1"], Driver::AfXdp).unwrap());
+    assert_eq!(settings.ports[0].spec(), "af_xdp:eth1?steer=transit");
+}
+
+#[test]
+fn every_option_is_read() {
+    let text = r#"
+        [[port]]
+        name = "eth1"
+        driver = "af_packet"
+        options = "ring=512"
+        [[port]]
+        name = "up0"
+        driver = "dpdk"
+        device = "0000:03:00.0"
+        [[port]]
+        name = "eth2"
+        options = "queues=2&steer=all"
+        host = "none"
+        [workers]
+        count = 4
+        burst = 0x40
+        balance = true
+        min = 2
+        pin = false
+        [slow_path]
+        mode = "native"
+        [acl]
+        file = "/etc/brickway/rules"
+        rules = ["deny any 192.0.2.0/24 any", "permit \"x\""]
+        default = "deny"
+        [reverse_path]
+        mode = "strict"
+        [fpm]
+        listen = "[::1]:2620"
+        [control]
+        socket = "/run/other.sock"
+        group = "netadmin"
+        [log]
+        stats_seconds = 2.5
+    "#;
+    let settings = parse("x", text).unwrap();
+    let specs: Vec<String> = settings.ports.iter().map(PortSettings::spec).collect();
+    let expected =
+        ["af_packet:eth1?steer=transit&ring=512", "dpdk:0000:03:00.0", "af_xdp:eth2?queues=2&steer=all"];
+    assert_eq!(specs, expected);
+    assert_eq!(settings.ports[1].host, Host::Tap);
+    let workers = WorkerSettings { count: 4, burst: 64, balance: true, min: Some(2), pin: false };
+    assert_eq!(settings.workers, workers);
+    assert_eq!((settings.slow_path, settings.reverse_path), (SlowPath::Native, ReversePath::Strict));
+    assert_eq!((settings.acl.rules.len(), settings.acl.default), (2, AclDefault::Deny));
+    assert_eq!(settings.fpm, Some("[::1]:2620".parse().unwrap()));
+    assert_eq!(settings.control.group.as_deref(), Some("netadmin"));
+    assert_eq!(settings.log.stats_seconds, 2.5);
+    // What is printed is read as the same.
+    assert_eq!(parse("x", &settings.to_toml()).unwrap(), settings);
+    let summary = "\
+port  opened as                              Linux sees
+eth1  af_packet:eth1?steer=transit&ring=512  the interface itself
+up0   dpdk:0000:03:00.0                      a TAP interface up0
+eth2  af_xdp:eth2?queues=2&steer=all         nothing
+
+workers       4 (balanced, on any CPU, bursts of 64)
+slow path     native
+access list   2 rules and those of /etc/brickway/rules, then deny
+reverse path  strict
+FPM           at [::1]:2620
+control       /run/other.sock
+";
+    assert_eq!(settings.summary(), summary);
+}
+
+#[test]
+fn the_example_has_every_option_with_its_default() {
+    let plain = parse("examples/brickway.toml", EXAMPLE).unwrap();
+    let defaults = Settings { ports: plain.ports.clone(), ..Settings::default() };
+    assert_eq!(plain, defaults, "what is not commented out are the ports");
+    // With every `#option = value` uncommented it is a file still, in which all that has a default has it.
+    let is_option = |line: &&str| line.starts_with('#') && !line.starts_with("# ");
+    let all: String = EXAMPLE
+        .lines()
+        .map(|line| if is_option(&line) { &line[1..] } else { line }.to_owned() + "\n")
+        .collect();
+    let full =
+        parse("examples/brickway.toml", &all).unwrap_or_else(|mistakes| panic!("{}", mistakes.render(false)));
+    assert_eq!(full.workers.count, WorkerSettings::default().count);
+    let keys = |text: &str| -> Vec<String> {
+        let keys = text.lines().filter_map(|line| line.split_once(" = ")).map(|(key, _)| key.to_owned());
+        let mut keys: Vec<String> = keys.filter(|key| !key.starts_with('#')).collect();
+        keys.sort();
+        keys.dedup();
+        keys
+    };
+    let every = Settings {
+        ports: vec![PortSettings { device: Some("d".into()), options: "o".into(), ..PortSettings::new("n") }],
+        workers: WorkerSettings { min: Some(1), ..WorkerSettings::default() },
+        acl: AclSettings { file: Some("f".into()), ..AclSettings::default() },
+        fpm: Some("127.0.0.1:2620".parse().unwrap()),
+        control: ControlSettings { group: Some("g".into()), ..ControlSettings::default() },
+        ..Settings::default()
+    };
+    assert_eq!(keys(&all), keys(&every.to_toml()));
+}
+
+#[test]
+fn all_mistakes_are_told_at_once_with_what_would_be_right() {
+    let text = "\
+[[port]]
+name = \"eth1\"
+drivr = \"af_xdp\"
+
+[[port]]
+name = \"eth1\"
+driver = \"xdp\"
+
+[[port]]
+name = \"eth2\"
+options = \"queus=2\"
+
+[workers]
+count = \"four\"
+burst = 1000
+colour = \"red\"
+
+[reverse_path]
+mode = \"loos\"
+
+[fpm]
+listen = \"localhost\"
+
+[sloth_path]
+";
+    let expected = "\
+brickway.toml:3: [[port]] has no 'drivr'
+    drivr = \"af_xdp\"
+    ^^^^^
+    help: did you mean 'driver'?
+brickway.toml:6: port 'eth1' is there twice
+    name = \"eth1\"
+           ^^^^^^
+    help: each port has a name of its own
+brickway.toml:7: driver = \"xdp\" cannot be
+    driver = \"xdp\"
+             ^^^^^
+    help: one of \"af_xdp\", \"af_packet\", \"dpdk\", \"tap\" is expected
+brickway.toml:11: port `af_xdp:eth2?steer=transit&queus=2`: driver `af_xdp` has no option `queus`; did you mean `queues`?
+    options = \"queus=2\"
+              ^^^^^^^^^
+brickway.toml:14: count = \"four\" cannot be
+    count = \"four\"
+            ^^^^^^
+    help: a whole number from 1 to 256 is expected
+brickway.toml:15: burst = 1000 cannot be
+    burst = 1000
+            ^^^^
+    help: a whole number from 1 to 256 is expected
+brickway.toml:16: [workers] has no 'colour'
+    colour = \"red\"
+    ^^^^^^
+    help: [workers] takes count, burst, balance, min, pin
+brickway.toml:19: mode = \"loos\" cannot be
+    mode = \"loos\"
+           ^^^^^^
+    help: one of \"off\", \"loose\", \"strict\" is expected
+brickway.toml:22: listen = \"localhost\" cannot be
+    listen = \"localhost\"
+             ^^^^^^^^^^^
+    help: an address and a port, as in \"127.0.0.1:2620\", is expected
+brickway.toml:24: a settings file has no 'sloth_path'
+    [sloth_path]
+     ^^^^^^^^^^
+    help: did you mean 'slow_path'?
+";
+    assert_eq!(mistakes(text), expected);
+}
+
+#[test]
+fn mistakes_of_all_kinds_have_a_line() {
+    for (text, parts) in [
+        ("", ["brickway.toml:1: there are no ports", "[[port]]"]),
+        ("[[port]]\nname = 'a'\n[workers\n", ["brickway.toml:3:", "[workers"]),
+        ("[port]\nname = 'a'", ["brickway.toml:1: 'port' is no list", "write [[port]]"]),
+        (
+            "workers = 4\n[[port]]\nname = 'a'",
+            ["brickway.toml:1: 'workers' is no section", "write [workers]"],
+        ),
+        ("[[port]]\ndriver = 'tap'", ["brickway.toml:1: a port without a name", "name = \"eth1\""]),
+        ("[[port]]\nname = 7", ["brickway.toml:2: name = 7 cannot be", "a text in quotes"]),
+        ("[[port]]\nname = 'a/b'", ["brickway.toml:2: 'a/b' cannot be an interface's name", "15 characters"]),
+        (
+            "[[port]]\nname = 'a'\ndriver = 'tap'\nhost = 'interface'",
+            ["brickway.toml:4: a port of tap", "\"none\""],
+        ),
+        ("[[port]]\nname = 'a'\n[workers]\nmin = 2", ["brickway.toml:4: at least 2 of 1", "at most count"]),
+        ("[[port]]\nname = 'a'\n[workers]\nbalance = false\nmin = 1", ["brickway.toml:5:", "balance = true"]),
+        ("[[port]]\nname = 'a'\n[log]\nstats_seconds = nan", ["brickway.toml:4:", "from 0 to 86400"]),
+        ("[[port]]\nname = 'a'\n[acl]\nrules = ['a', 1]", ["brickway.toml:4:", "a list of texts"]),
+    ] {
+        for part in parts {
+            assert!(mistakes(text).contains(part), "{text}: no '{part}' in {}", mistakes(text));
+        }
+    }
+}
+
+#[test]
+fn ports_of_the_command_line() {
+    let names = ["eth1", "af_packet:eth2.5?ring=64", "dpdk:0000:03:00.0", "lan=tap:vm0"];
+    let ports = Settings::of_ports(names, Driver::AfXdp).unwrap().ports;
+    let specs: Vec<String> = ports.iter().map(PortSettings::spec).collect();
+    let expected = [
+        "af_xdp:eth1?steer=transit",
+        "af_packet:eth2.5?steer=transit&ring=64",
+        "dpdk:0000:03:00.0",
+        "tap:vm0",
+    ];
+    assert_eq!(specs, expected);
+    assert_eq!(
+        (ports[2].name.as_str(), ports[2].host, ports[3].host),
+        ("0000-03-00-0", Host::Tap, Host::Tap)
+    );
+    for (name, part) in [
+        ("xdp:eth1", "the drivers are af_xdp, af_packet, dpdk, tap"),
+        ("eth1?rin=3", "did you mean `ring`?"),
+        ("tap:vm0", "give it another name than its device"),
+        ("wan=eth1", "goes by its own name, not 'wan'"),
+        ("", "cannot be an interface's name; an interface has 1 to 15 characters"),
+    ] {
+        let error = Settings::of_ports([name], Driver::AfXdp).unwrap_err();
+        assert!(error.contains(part), "{error}");
+    }
+    assert!(
+        Settings::of_ports(["eth1", "af_packet:eth1"], Driver::AfXdp).unwrap_err().contains("named twice")
+    );
+}
+
+#[test]
+fn the_command_line_is_above_the_file() {
+    let file = "[[port]]\nname = 'a'\n[workers]\ncount = 4\nmin = 3\n[fpm]\nlisten = '127.0.0.1:1'";
+    let mut settings = parse("x", file).unwrap();
+    settings.apply(&Overrides::default()).unwrap();
+    assert_eq!(settings, parse("x", file).unwrap());
+    let overrides =
+        Overrides { workers: Some(2), pin: Some(false), socket: Some("/s".into()), ..Overrides::default() };
+    settings.apply(&overrides).unwrap();
+    assert_eq!(
+        settings.workers,
+        WorkerSettings { count: 2, min: Some(2), pin: false, ..WorkerSettings::default() }
+    );
+    assert_eq!((settings.control.socket.to_str(), settings.fpm.is_some()), (Some("/s"), true));
+    for (overrides, expected) in [
+        (Overrides { workers: Some(0), ..Overrides::default() }, "--workers 0 is out of range: 1 to 256"),
+        (Overrides { burst: Some(257), ..Overrides::default() }, "--burst 257 is out of range: 1 to 256"),
+        (
+            Overrides { min_workers: Some(3), ..Overrides::default() },
+            "--min-workers 3 is out of range: 1 to 2",
+        ),
+    ] {
+        assert_eq!(settings.clone().apply(&overrides).unwrap_err(), expected);
+    }
+}
+
+proptest! {
+    #[test]
+    fn no_text_makes_it_panic(text in "(\\[\\[?(port|acl|x)\\]\\]?\n|(name|rules|count) = (\"é|7|\\[|true)\n?|\\PC){0,12}") {
+        let _ = parse("x", &text);
+    }
+}

@@ -1,0 +1,288 @@
+//! `brickway show`, `set` and `reload`: asking a router that runs, over its control socket.
+//!
+//! | file | what lives there |
+//! | --- | --- |
+//! | `mod` | the command lines, and the requests that they mean |
+//! | `tables` | rows as people read them, printed as they come |
+
+mod tables;
+
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Args, CommandFactory, Parser, Subcommand};
+use control::api::{
+    Action, Client, ClientError, ConfigFilter, DEFAULT_SOCKET, DropFilter, Family, HandlerFilter,
+    NeighbourFilter, NextHopFilter, NoFilter, PortFilter, Request, RouteFilter, RouteQuery, Show,
+};
+use ipnet::IpNet;
+
+use crate::output::print;
+use crate::table::{Align, Table};
+
+/// No router answers at the socket.
+const NOBODY: u8 = 4;
+/// The router is not as it should be: its tables differ from Linux's.
+const DIFFERS: u8 = 3;
+
+/// Where a running router is asked.
+#[derive(Args, Debug)]
+struct Socket {
+    /// The control socket of the router
+    #[arg(long = "socket", value_name = "PATH", default_value = DEFAULT_SOCKET, global = true)]
+    path: PathBuf,
+}
+
+/// Shows what a running router has and does. Without WHAT: what can be shown.
+#[derive(Args, Debug)]
+#[command(
+    subcommand_value_name = "WHAT",
+    subcommand_help_heading = "What",
+    after_help = "Examples:
+  brickway show routes --protocol bgp       the routes that BGP brought
+  brickway show routes 10.0.0.0/8           10.0.0.0/8 and what is inside it
+  brickway show route 192.0.2.7             what the workers do with packets to 192.0.2.7
+  brickway show drops --json | jq .packets
+
+Exit codes: 0 good, 1 the router refuses, or there is no route, 2 wrong usage, 3 'show drift' found differences,
+4 no router answers at the socket."
+)]
+pub(crate) struct ShowArguments {
+    #[command(subcommand)]
+    what: Option<What>,
+    #[command(flatten)]
+    socket: Socket,
+    /// Print one JSON object a row
+    #[arg(long, global = true)]
+    json: bool,
+}
+
+#[derive(Subcommand, Debug)]
+enum What {
+    /// The ports: link, addresses, packets
+    Ports {
+        /// This port only
+        port: Option<String>,
+    },
+    /// The routes that Linux and the routing daemons told the router
+    Routes(RoutesArguments),
+    /// What the workers do with packets to an address
+    Route {
+        address: IpAddr,
+        /// The table (default: main)
+        #[arg(long)]
+        table: Option<u32>,
+    },
+    /// The neighbours on the links
+    #[command(visible_alias = "neighbors")]
+    Neighbours {
+        /// On this interface
+        #[arg(long, value_name = "INTERFACE")]
+        dev: Option<String>,
+        #[command(flatten)]
+        family: FamilyArguments,
+    },
+    /// The next hops of the forwarding tables
+    NextHops {
+        /// The one of this number
+        id: Option<u32>,
+    },
+    /// The threads that move packets: load, cost of a packet, queues
+    Workers,
+    /// The queues of the ports, and who has them
+    Queues {
+        /// Those of this port
+        port: Option<String>,
+    },
+    /// Packets that were dropped, by whom and why
+    Drops {
+        /// Those whose element or reason contains this text
+        text: Option<String>,
+    },
+    /// The access list, with packets by rule
+    Acl,
+    /// The settings in force, as a settings file
+    Config {
+        /// The Click configuration that was made of them
+        #[arg(long)]
+        click: bool,
+    },
+    /// Whether Linux's routes and the forwarding tables agree
+    Drift,
+    /// How the mirror of Linux's state does
+    Netlink,
+    /// How the connection of FRR's forwarding plane manager does
+    Fpm,
+    /// What Linux has that the fast path leaves to it
+    Problems,
+    /// The handlers of the elements, or the value of one
+    Handlers {
+        /// ELEMENT.HANDLER for a value, ELEMENT for a list
+        name: Option<String>,
+    },
+}
+
+#[derive(Args, Debug)]
+struct RoutesArguments {
+    /// To this prefix, and those inside it
+    #[arg(value_name = "PREFIX")]
+    within: Option<IpNet>,
+    #[command(flatten)]
+    family: FamilyArguments,
+    /// Of this table (default: all but 255, which has the router's own addresses)
+    #[arg(long)]
+    table: Option<u32>,
+    /// Of this protocol: kernel, static, bgp, ospf, ...
+    #[arg(long)]
+    protocol: Option<String>,
+    /// With a path over this interface
+    #[arg(long, value_name = "INTERFACE")]
+    dev: Option<String>,
+}
+
+#[derive(Args, Debug)]
+struct FamilyArguments {
+    /// IPv4 only
+    #[arg(short = '4', conflicts_with = "ipv6")]
+    ipv4: bool,
+    /// IPv6 only
+    #[arg(short = '6')]
+    ipv6: bool,
+}
+
+impl FamilyArguments {
+    fn family(&self) -> Option<Family> {
+        match (self.ipv4, self.ipv6) {
+            (true, _) => Some(Family::Ipv4),
+            (_, true) => Some(Family::Ipv6),
+            _ => None,
+        }
+    }
+}
+
+impl What {
+    fn request(&self) -> Show {
+        match self {
+            What::Ports { port } => Show::Ports(PortFilter { port: port.clone() }),
+            What::Routes(arguments) => Show::Routes(RouteFilter {
+                family: arguments.family.family(),
+                within: arguments.within.map(|prefix| prefix.trunc()),
+                table: arguments.table,
+                protocol: arguments.protocol.clone(),
+                interface: arguments.dev.clone(),
+            }),
+            What::Route { address, table } => Show::Route(RouteQuery { address: *address, table: *table }),
+            What::Neighbours { dev, family } => {
+                Show::Neighbours(NeighbourFilter { family: family.family(), interface: dev.clone() })
+            }
+            What::NextHops { id } => Show::NextHops(NextHopFilter { id: *id }),
+            What::Workers => Show::Workers(NoFilter {}),
+            What::Queues { port } => Show::Queues(PortFilter { port: port.clone() }),
+            What::Drops { text } => Show::Drops(DropFilter { containing: text.clone() }),
+            What::Acl => Show::Acl(NoFilter {}),
+            What::Config { click } => Show::Config(ConfigFilter { click: *click }),
+            What::Drift => Show::Drift(NoFilter {}),
+            What::Netlink => Show::Netlink(NoFilter {}),
+            What::Fpm => Show::Fpm(NoFilter {}),
+            What::Problems => Show::Problems(NoFilter {}),
+            What::Handlers { name } => Show::Handlers(HandlerFilter { name: name.clone() }),
+        }
+    }
+}
+
+/// Changes a setting of a running router until it ends or reloads, or writes a handler of one of its
+/// elements.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  brickway set workers.balance false
+  brickway set --handler counter.reset ''
+
+Exit codes: 0 done, 1 the router refuses, 2 wrong usage, 4 no router answers at the socket.")]
+pub(crate) struct SetArguments {
+    /// A setting by its name in the settings file, as workers.balance; with --handler ELEMENT.HANDLER
+    name: String,
+    /// Its value
+    value: String,
+    /// Write a handler of an element
+    #[arg(long)]
+    handler: bool,
+    #[command(flatten)]
+    socket: Socket,
+}
+
+/// Has a running router read its settings file again.
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Exit codes: 0 done, 1 the router refuses, 2 wrong usage, 4 no router answers at the socket."
+)]
+pub(crate) struct ReloadArguments {
+    #[command(flatten)]
+    socket: Socket,
+}
+
+pub(crate) fn show(arguments: &ShowArguments) -> Result<ExitCode> {
+    let Some(what) = &arguments.what else {
+        print(&what_there_is());
+        return Ok(ExitCode::SUCCESS);
+    };
+    let show = what.request();
+    let mut seen = tables::Seen::Nothing;
+    let code = ask(&arguments.socket.path, &Request::Show(show.clone()), |rows| {
+        seen =
+            if arguments.json { tables::print_json(&show, rows) } else { tables::print_rows(&show, rows) }?;
+        Ok(())
+    })?;
+    Ok(if seen == tables::Seen::Differences { ExitCode::from(DIFFERS) } else { code })
+}
+
+pub(crate) fn set(arguments: &SetArguments) -> Result<ExitCode> {
+    let (name, value) = (arguments.name.clone(), arguments.value.clone());
+    let action = match arguments.handler {
+        true => Action::Write { handler: name, value },
+        false => Action::Set { option: name, value },
+    };
+    act(&arguments.socket.path, action)
+}
+
+pub(crate) fn reload(arguments: &ReloadArguments) -> Result<ExitCode> {
+    act(&arguments.socket.path, Action::Reload {})
+}
+
+/// Has the router do something, and prints what it says about it.
+fn act(socket: &Path, action: Action) -> Result<ExitCode> {
+    ask(socket, &Request::Do(action), |rows| tables::print_texts(rows))
+}
+
+/// Asks the router at `socket` and hands the rows to `print`. A router that is not there has its exit code.
+fn ask(
+    socket: &Path,
+    request: &Request,
+    print: impl FnOnce(&mut dyn Iterator<Item = Result<String, ClientError>>) -> Result<()>,
+) -> Result<ExitCode> {
+    let mut client = match Client::connect(socket) {
+        Err(error @ ClientError::NotRunning(_)) => {
+            eprintln!("brickway: {error}");
+            return Ok(ExitCode::from(NOBODY));
+        }
+        other => other?,
+    };
+    print(&mut client.ask(request)?)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The list that `brickway show` prints without more words.
+fn what_there_is() -> String {
+    #[derive(Parser)]
+    struct Shown {
+        #[command(subcommand)]
+        _what: What,
+    }
+    let mut table = Table::new(&[("brickway show ...", Align::Left), ("", Align::Left)]);
+    for command in Shown::command().get_subcommands() {
+        let about = command.get_about().map(ToString::to_string).unwrap_or_default();
+        table.row([command.get_name().to_owned(), about]);
+    }
+    table.render()
+}

@@ -1,0 +1,112 @@
+//! `brickway doctor` with real interfaces, in network namespaces.
+
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+mod netns;
+
+use std::process::Command;
+
+use netns::Network;
+
+/// Runs the doctor in a namespace: exit code, and what it found as JSON.
+fn doctor(network: &Network, words: &str) -> (i32, Vec<serde_json::Value>) {
+    let mut command = Command::new("ip");
+    command.args([
+        "netns",
+        "exec",
+        &network.name("router"),
+        env!("CARGO_BIN_EXE_brickway"),
+        "doctor",
+        "--json",
+    ]);
+    let output = command.args(words.split_whitespace()).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let found = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    (output.status.code().unwrap_or(-1), found)
+}
+
+/// What is wrong: `SUBJECT: WHAT`, of this verdict.
+fn told(found: &[serde_json::Value], verdict: &str) -> Vec<String> {
+    let of_verdict = found.iter().filter(|finding| finding["verdict"] == verdict);
+    of_verdict
+        .map(|finding| {
+            format!("{}: {}", finding["subject"].as_str().unwrap(), finding["what"].as_str().unwrap())
+        })
+        .collect()
+}
+
+#[test]
+fn a_sick_router_is_made_well() {
+    if !netns::is_root() {
+        return;
+    }
+    let network = Network::new(&["router", "host"]);
+    network.ip("router", "link add left type veth peer name right");
+    network.ip("router", "link set right up mtu 1500");
+    network.ip("router", "link set left mtu 1800");
+    for setting in
+        ["net.ipv4.ip_forward=0", "net.ipv6.conf.all.forwarding=0", "net.ipv4.conf.left.rp_filter=1"]
+    {
+        let (ok, said) = network.run("router", &format!("sysctl -qw {setting}"));
+        assert!(ok, "{said}");
+    }
+
+    let (code, found) = doctor(&network, "left gone --workers 2");
+    assert_eq!(code, 1);
+    let bad = told(&found, "bad");
+    for expected in [
+        "forwarding: Linux does not forward IPv4",
+        "forwarding: Linux does not forward IPv6",
+        "left: it is down",
+        "left: its MTU of 1800 is above 1710, which a frame of ours holds",
+        "left: its other end, right, leaves checksums, TCP segments, segments, VLAN tags to a card",
+        "gone: there is no such interface",
+    ] {
+        assert!(bad.iter().any(|told| told == expected), "no '{expected}' in {bad:#?}");
+    }
+    let warned = told(&found, "warn");
+    assert!(
+        warned.contains(&"left: Linux checks source addresses strictly (rp_filter)".to_owned()),
+        "{warned:#?}"
+    );
+    assert!(warned.contains(&"left: 1 receive queue for 2 workers".to_owned()), "{warned:#?}");
+
+    // What it may change it changes, and says so; the rest stays bad.
+    let (code, found) = doctor(&network, "left --fix");
+    assert_eq!(code, 1);
+    for finding in &found {
+        let can = finding["can_fix"] == true && finding["verdict"] != "ok";
+        assert_eq!(finding["fixed"], if can { true.into() } else { serde_json::Value::Null }, "{finding}");
+    }
+    network.ip("router", "link set left mtu 1500");
+    let (code, found) = doctor(&network, "left");
+    assert_eq!((code, told(&found, "bad")), (0, Vec::new()));
+    assert!(told(&found, "ok").contains(&"left: no offload is in the way".to_owned()));
+}
+
+#[test]
+fn who_has_an_interface_is_known() {
+    if !netns::is_root() {
+        return;
+    }
+    let network = Network::new(&["router", "host"]);
+    network.link(("router", "left", "02:00:00:00:00:01"), ("host", "right", "02:00:00:00:00:02"));
+    let program = env!("CARGO_BIN_EXE_brickway");
+    let configuration = std::env::temp_dir().join(format!("{}.click", network.name("doctor")));
+    std::fs::write(&configuration, "FromDevice(left) -> Discard;").unwrap();
+    let run = format!("{program} run {} --port left=af_xdp:left", configuration.display());
+    let mut router = network.start("router", &run);
+    let is_taken = || {
+        let (_, found) = doctor(&network, "left");
+        let ok = told(&found, "ok");
+        ok.iter().any(|told| told.starts_with("left: process ") && told.ends_with(" of Brickway has it"))
+    };
+    assert!(netns::eventually(is_taken), "{}", router.printed());
+    let (_, found) = doctor(&network, "left");
+    let far =
+        "left: its other end is in another network namespace, where its offloads cannot be seen".to_owned();
+    assert!(told(&found, "warn").contains(&far), "{found:#?}");
+    assert!(!told(&found, "bad").iter().any(|told| told.contains("XDP")), "{found:#?}");
+    router.interrupt();
+    std::fs::remove_file(configuration).unwrap();
+}

@@ -1,0 +1,404 @@
+//! `brickway show`, `set` and `reload` as a person meets them: the program asks a router, made up here, over
+//! a real socket.
+
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use control::api::{
+    AclRow, Action, Backend, CounterRow, DriftRow, DropRow, Family, HandlerRow, LookupRow, MemberRow,
+    NeighbourRow, NextHopRow, PathRow, PortRow, QueueRow, Request, RouteRow, Rows, Server, ServerOptions,
+    Show, TextRow, Unanswered, WorkerRow,
+};
+
+/// A router with two ports and a few routes.
+struct Router {
+    drifts: bool,
+}
+
+fn path(gateway: &str, interface: &str) -> PathRow {
+    let gateway = gateway.parse::<IpAddr>().ok();
+    PathRow { gateway, interface: interface.into(), weight: 1, is_usable: true }
+}
+
+fn route(prefix: &str, protocol: &str, metric: u32, paths: Vec<PathRow>) -> RouteRow {
+    RouteRow {
+        prefix: prefix.parse().unwrap(),
+        table: 254,
+        kind: if paths.is_empty() { "blackhole" } else { "unicast" }.into(),
+        protocol: protocol.into(),
+        source: "netlink".into(),
+        metric,
+        object: None,
+        paths,
+        is_in_force: true,
+        is_fast: true,
+    }
+}
+
+fn all_routes() -> Vec<RouteRow> {
+    let two =
+        vec![path("10.0.0.1", "eth1"), PathRow { weight: 3, is_usable: false, ..path("10.0.1.1", "eth2") }];
+    vec![
+        route("0.0.0.0/0", "bgp", 20, vec![path("10.0.0.1", "eth1")]),
+        RouteRow {
+            is_in_force: false,
+            is_fast: false,
+            ..route("0.0.0.0/0", "static", 200, vec![path("10.0.1.1", "eth2")])
+        },
+        route("10.0.0.0/24", "kernel", 0, vec![path("", "eth1")]),
+        RouteRow { object: Some(17), source: "fpm".into(), ..route("192.0.2.0/24", "ospf", 20, two) },
+        RouteRow { table: 7, ..route("198.51.100.0/24", "static", 0, Vec::new()) },
+        RouteRow { table: 255, ..route("10.0.0.254/32", "kernel", 0, vec![path("", "eth1")]) },
+        route("2001:db8::/32", "bgp", 20, vec![path("fe80::1", "eth1")]),
+    ]
+}
+
+impl Backend for Router {
+    fn answer(&self, request: &Request, rows: &mut Rows<'_>) -> Result<(), Unanswered> {
+        let show = match request {
+            Request::Show(show) => show,
+            Request::Do(Action::Set { option, value }) if option == "workers.balance" => {
+                return rows.send(TextRow { text: format!("workers.balance is {value} now") });
+            }
+            Request::Do(Action::Set { option, .. }) => {
+                return Err(format!("'{option}' cannot be changed while the router runs").into());
+            }
+            Request::Do(Action::Write { handler, value }) => {
+                return rows.send(TextRow { text: format!("{handler} got '{value}'") });
+            }
+            Request::Do(Action::Reload {}) => return Ok(()),
+        };
+        match show {
+            Show::Ports(_) => {
+                for (index, name) in [(3, "eth1"), (4, "eth2")] {
+                    rows.send(PortRow {
+                        name: name.into(),
+                        spec: format!("af_xdp:{name}?steer=transit"),
+                        index,
+                        mac: format!("02:00:00:00:00:0{index}"),
+                        mtu: 1500,
+                        is_up: true,
+                        has_carrier: index == 3,
+                        addresses: if index == 3 {
+                            vec!["10.0.0.254/24".parse().unwrap()]
+                        } else {
+                            Vec::new()
+                        },
+                        rx_packets: 1_234_567,
+                        rx_dropped: 8,
+                        tx_packets: 7,
+                        ..PortRow::default()
+                    })?;
+                }
+            }
+            Show::Routes(_) => {
+                for route in all_routes() {
+                    rows.send(route)?;
+                }
+            }
+            Show::Route(query) => {
+                let found = query.address.is_ipv4().then(|| all_routes().remove(0));
+                let decision = if found.is_some() { "via 10.0.0.1 dev eth1" } else { "no route" };
+                rows.send(LookupRow {
+                    address: query.address,
+                    table: 254,
+                    route: found,
+                    decision: decision.into(),
+                })?;
+            }
+            Show::Neighbours(_) => {
+                for (address, mac, state) in
+                    [("10.0.0.1", Some("02:00:00:00:01:01"), "reachable"), ("fe80::1", None, "incomplete")]
+                {
+                    rows.send(NeighbourRow {
+                        address: address.parse().unwrap(),
+                        interface: "eth1".into(),
+                        mac: mac.map(str::to_owned),
+                        state: state.into(),
+                    })?;
+                }
+            }
+            Show::NextHops(_) => {
+                let one = NextHopRow {
+                    id: 8,
+                    kind: "forward".into(),
+                    gateway: Some([10, 0, 0, 1].into()),
+                    interface: "eth1".into(),
+                    mac: Some("02:00:00:00:01:01".into()),
+                    members: Vec::new(),
+                    users: 564_579,
+                };
+                let members = vec![
+                    MemberRow { id: 8, weight: 1, share: 0.25 },
+                    MemberRow { id: 9, weight: 3, share: 0.75 },
+                ];
+                rows.send(one.clone())?;
+                let (kind, interface) = ("group".into(), String::new());
+                rows.send(NextHopRow {
+                    id: 20,
+                    kind,
+                    interface,
+                    gateway: None,
+                    mac: None,
+                    members,
+                    users: 1,
+                })?;
+            }
+            Show::Workers(_) => {
+                let slow = WorkerRow {
+                    worker: 1,
+                    is_slow: true,
+                    busy: 0.004,
+                    packets: 12,
+                    cycles_per_packet: 1_500.0,
+                    queues: Vec::new(),
+                };
+                let queues = vec!["eth1 0".into(), "eth2 0".into()];
+                let fast = WorkerRow { worker: 0, is_slow: false, busy: 0.5, queues, ..slow.clone() };
+                rows.send(fast)?;
+                rows.send(slow)?;
+            }
+            Show::Queues(_) => rows.send(QueueRow {
+                port: "eth1".into(),
+                queue: 0,
+                worker: 0,
+                packets: 1_000,
+                shared_with: vec![0, 1],
+            })?,
+            Show::Drops(_) => {
+                for (element, reason) in [("check", "bad checksum"), ("rt", "no route")] {
+                    let class = "CheckIPHeader".to_owned();
+                    rows.send(DropRow {
+                        element: element.into(),
+                        class,
+                        reason: reason.into(),
+                        packets: 1_005,
+                    })?;
+                }
+            }
+            Show::Acl(_) => {
+                rows.send(AclRow { number: 10, rule: "deny tcp any any port 25".into(), packets: 3 })?;
+                rows.send(AclRow { number: 0, rule: "permit".into(), packets: 1_000 })?;
+            }
+            Show::Config(filter) => {
+                let text = if filter.click { "eth1 :: FromDevice;" } else { "[workers]\ncount = 1" };
+                rows.send(TextRow { text: text.into() })?;
+            }
+            Show::Drift(_) => {
+                let table = |family, differences| DriftRow::Table {
+                    source: "netlink".into(),
+                    table: 254,
+                    family,
+                    theirs: 5,
+                    ours: 5,
+                    differences,
+                };
+                rows.send(table(Family::Ipv4, 0))?;
+                if self.drifts {
+                    let prefix = "2001:db8::/32".parse().unwrap();
+                    rows.send(DriftRow::Difference {
+                        table: 254,
+                        prefix,
+                        theirs: Some("via fe80::1 dev eth1".into()),
+                        ours: None,
+                    })?;
+                }
+                rows.send(table(Family::Ipv6, u64::from(self.drifts)))?;
+            }
+            Show::Netlink(_) | Show::Fpm(_) => {
+                for (name, value, note) in
+                    [("messages", 1_002_003, ""), ("connected", 1, "from 127.0.0.1:40000")]
+                {
+                    rows.send(CounterRow { name: name.into(), value, note: note.into() })?;
+                }
+            }
+            Show::Problems(_) => rows.send(TextRow { text: "203.0.113.0/24: has labels (mpls)".into() })?,
+            Show::Handlers(filter) => {
+                let value = filter.name.as_ref().map(|_| "1\n2\n".to_owned());
+                let name = filter.name.clone().unwrap_or("check.drops".into());
+                rows.send(HandlerRow { name, value })?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Exit code, standard output and standard error of the program, asking a router that runs for it.
+fn brickway(words: &[&str]) -> (i32, String, String) {
+    ask(words, Some(Router { drifts: false }))
+}
+
+fn ask(words: &[&str], router: Option<Router>) -> (i32, String, String) {
+    static NUMBER: AtomicUsize = AtomicUsize::new(0);
+    let name =
+        format!("brickway-show-{}-{}.sock", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
+    let socket: PathBuf = std::env::temp_dir().join(name);
+    let server = router.map(|router| Server::start(&ServerOptions::new(&socket), Arc::new(router)).unwrap());
+    let output = Command::new(env!("CARGO_BIN_EXE_brickway"))
+        .args(words)
+        .arg("--socket")
+        .arg(&socket)
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    drop(server);
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap().replace(socket.to_str().unwrap(), "SOCKET");
+    (output.status.code().unwrap_or(-1), text(output.stdout), text(output.stderr))
+}
+
+/// What `brickway show WORDS` prints when all is well.
+fn shown(words: &str) -> String {
+    let words: Vec<&str> = ["show"].into_iter().chain(words.split_whitespace()).collect();
+    let (code, out, err) = brickway(&words);
+    assert_eq!((code, err.as_str()), (0, ""), "{words:?}");
+    out
+}
+
+#[test]
+fn routes_read_like_those_of_ip() {
+    let expected = "\
+Codes: > in force, * forwarded by the workers (others by Linux)
+
+>*  0.0.0.0/0        via 10.0.0.1  dev eth1  proto bgp                    metric 20
+    0.0.0.0/0        via 10.0.1.1  dev eth2  proto static                 metric 200
+>*  10.0.0.0/24                    dev eth1  proto kernel
+>*  192.0.2.0/24     via 10.0.0.1  dev eth1  proto ospf    weight 1       metric 20 nhid 17 from fpm
+                     via 10.0.1.1  dev eth2                weight 3 down
+>*  198.51.100.0/24  blackhole               proto static                 table 7
+>*  2001:db8::/32    via fe80::1   dev eth1  proto bgp                    metric 20
+";
+    assert_eq!(shown("routes"), expected);
+    assert_eq!(shown("routes -6").lines().count(), 3);
+    assert_eq!(
+        shown("routes --table 255").lines().last().unwrap().split_whitespace().nth(1),
+        Some("10.0.0.254/32")
+    );
+    assert_eq!(shown("routes 192.0.0.7/16 --protocol ospf --dev eth2").lines().count(), 4);
+    let expected =
+        "10.9.9.9 via 10.0.0.1 dev eth1\n>*  0.0.0.0/0  via 10.0.0.1  dev eth1  proto bgp    metric 20\n";
+    assert_eq!(shown("route 10.9.9.9"), expected);
+    let (code, out, err) = brickway(&["show", "route", "::1"]);
+    assert_eq!((code, out.as_str(), err.as_str()), (1, "::1 no route\n", "brickway: no route to ::1\n"));
+}
+
+#[test]
+fn what_each_of_them_prints() {
+    for (words, expected) in [
+        (
+            "ports",
+            "\
+port  link        address             mtu   received  lost  sent  lost  opened as                  addresses
+eth1  up          02:00:00:00:00:03  1500  1,234,567     8     7     0  af_xdp:eth1?steer=transit  10.0.0.254/24
+eth2  no carrier  02:00:00:00:00:04  1500  1,234,567     8     7     0  af_xdp:eth2?steer=transit
+",
+        ),
+        (
+            "neighbours",
+            "\
+neighbour  dev   lladdr             state
+10.0.0.1   eth1  02:00:00:00:01:01  reachable
+fe80::1    eth1                     incomplete
+",
+        ),
+        (
+            "next-hops",
+            "\
+id  kind     via       dev   lladdr             members          used by
+ 8  forward  10.0.0.1  eth1  02:00:00:00:01:01                   564,579
+20  group                                       8 (25%) 9 (75%)        1
+",
+        ),
+        (
+            "workers",
+            "\
+worker  busy  packets  cycles/packet  receive queues
+     0   50%       12         1500.0  eth1 0, eth2 0
+  slow    0%       12         1500.0
+",
+        ),
+        (
+            "queues",
+            "\
+port  queue  worker  packets  shared with
+eth1      0       0    1,000  0, 1
+",
+        ),
+        ("drops route", "dropped  by  class          reason\n  1,005  rt  CheckIPHeader  no route\n"),
+        (
+            "acl",
+            "   rule  packets\n     10        3  deny tcp any any port 25\ndefault    1,000  permit\n",
+        ),
+        ("config", "[workers]\ncount = 1\n"),
+        ("config --click", "eth1 :: FromDevice;\n"),
+        ("fpm", "messages   1,002,003\nconnected          1  from 127.0.0.1:40000\n"),
+        ("problems", "203.0.113.0/24: has labels (mpls)\n"),
+        ("handlers", "check.drops\n"),
+        ("handlers check.drops", "1\n2\n"),
+        (
+            "drift",
+            "
+source   table  family  its routes  ours  differences
+netlink    254  IPv4             5     5            0
+netlink    254  IPv6             5     5            0
+",
+        ),
+        ("ports nowhere", ""),
+        ("drops route --json", "{\"element\":\"rt\",\"class\":\"CheckIPHeader\",\"reason\":\"no route\",\"packets\":1005}\n"),
+    ] {
+        assert_eq!(shown(words), expected, "brickway show {words}");
+    }
+}
+
+#[test]
+fn without_words_it_lists_what_there_is() {
+    let list = shown("");
+    assert!(
+        list.starts_with("brickway show ...\nports              The ports: link, addresses, packets\n"),
+        "{list}"
+    );
+    assert_eq!(list.lines().count(), 16);
+}
+
+#[test]
+fn drift_has_its_exit_code() {
+    let (code, out, _) = ask(&["show", "drift"], Some(Router { drifts: true }));
+    let expected = "\
+table  prefix         Linux or daemon       forwarding table
+  254  2001:db8::/32  via fe80::1 dev eth1  -
+
+source   table  family  its routes  ours  differences
+netlink    254  IPv4             5     5            0
+netlink    254  IPv6             5     5            1
+";
+    assert_eq!((code, out.as_str()), (3, expected));
+    let (code, out, _) = ask(&["show", "drift", "--json"], Some(Router { drifts: true }));
+    assert_eq!((code, out.lines().count()), (3, 3));
+}
+
+#[test]
+fn routers_do_as_they_are_told_or_say_why_not() {
+    let said = |words: &[&str]| brickway(words);
+    assert_eq!(
+        said(&["set", "workers.balance", "no"]),
+        (0, "workers.balance is no now\n".into(), String::new())
+    );
+    assert_eq!(said(&["set", "--handler", "c.reset", ""]), (0, "c.reset got ''\n".into(), String::new()));
+    assert_eq!(said(&["reload"]), (0, String::new(), String::new()));
+    let error = "brickway: 'colour' cannot be changed while the router runs\n";
+    assert_eq!(said(&["set", "colour", "red"]), (1, String::new(), error.to_owned()));
+}
+
+#[test]
+fn without_a_router_the_exit_code_says_so() {
+    let error = "brickway: no router answers at 'SOCKET'; is one running? ('brickway run', or --socket if it has another \
+                 socket)\n";
+    for words in [&["show", "ports"][..], &["reload"], &["set", "a", "b"]] {
+        assert_eq!(ask(words, None), (4, String::new(), error.to_owned()));
+    }
+    assert_eq!(ask(&["show", "rotes"], None).0, 2);
+}
