@@ -160,6 +160,12 @@ pub trait Element: Send {
         None
     }
 
+    /// What the element does to another kind of ordinary packet, for one that tells two kinds apart: no packet may pass the
+    /// tests of both. Runs are tried for this kind where a batch is not of the first.
+    fn ordinary_else(&self) -> Option<Ordinary> {
+        None
+    }
+
     /// Ends a run, for an element whose [`ordinary`](Element::ordinary) steps are `Step::Finish`: does
     /// `departure`, the elements before it, and its own work to all packets, or, where one is odd, nothing, by
     /// [`Departure::apply_and`].

@@ -4,7 +4,7 @@ use graph::runs::{Ordinary, Step};
 use graph::{Arguments, Combine, ConfigError, Context, Element, Handler, Setup};
 use packet::{Batch, Packet};
 
-use crate::decision::{Compiled, Program};
+use crate::decision::{Compiled, Program, Shortcut};
 
 /// Compiles the patterns of an element with so many outputs.
 pub(super) type Compile = fn(&[String], usize) -> Compiled;
@@ -77,6 +77,12 @@ fn decide_by_hidden_ip(program: &Program, packet: &Packet, network: Option<isize
     }
 }
 
+/// What happens to packets for which this comparison holds.
+fn ordinary(shortcut: Shortcut) -> Option<Ordinary> {
+    let step = Step::Match { offset: shortcut.offset, mask: shortcut.mask, value: shortcut.value };
+    Some(Ordinary { steps: vec![step], output: shortcut.decision? as usize })
+}
+
 impl<const IP: bool> Element for Decider<IP> {
     fn initialise(&mut self, cx: &mut Context) -> Result<(), String> {
         if cx.copy_index() == 0 {
@@ -89,9 +95,11 @@ impl<const IP: bool> Element for Decider<IP> {
 
     /// An ordinary packet passes the one comparison that decides most packets.
     fn ordinary(&self) -> Option<Ordinary> {
-        let shortcut = self.program.shortcut().filter(|_| !IP)?;
-        let step = Step::Match { offset: shortcut.offset, mask: shortcut.mask, value: shortcut.value };
-        Some(Ordinary { steps: vec![step], output: shortcut.decision? as usize })
+        self.program.shortcut().filter(|_| !IP).and_then(ordinary)
+    }
+
+    fn ordinary_else(&self) -> Option<Ordinary> {
+        self.program.second_shortcut().filter(|_| !IP).and_then(ordinary)
     }
 
     fn push(&mut self, cx: &mut Context, _input: usize, batch: &mut Batch) {

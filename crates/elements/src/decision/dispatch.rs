@@ -79,6 +79,8 @@ pub struct Shortcut {
 pub(super) struct Dispatch {
     entry: Target,
     pub(super) shortcut: Option<Shortcut>,
+    /// Another case of the same comparison.
+    pub(super) second: Option<Shortcut>,
     nodes: Vec<Node>,
     cases: Vec<(u32, Target)>,
 }
@@ -95,15 +97,16 @@ impl Dispatch {
         self.walk(data, network, transport, || ())
     }
 
-    /// A case of the entry node that decides at once.
-    fn find_shortcut(&self) -> Option<Shortcut> {
+    /// Of the cases of the entry node that decide at once, the one of this number.
+    fn find_shortcut(&self, number: usize) -> Option<Shortcut> {
         let node = self.nodes.get(self.entry.0 as usize).filter(|node| matches!(node.base, Base::Data))?;
         let (value, target) = match node.shape {
-            Shape::One => (node.value, node.hit),
+            Shape::One if number == 0 => (node.value, node.hit),
+            Shape::One => return None,
             Shape::Scan | Shape::Hash => {
                 let cases = &self.cases[node.first as usize..node.end as usize];
                 let decided = |&&(_, target): &&(u32, Target)| target != FREE && target.0 >= DECIDED;
-                *cases.iter().find(decided)?
+                *cases.iter().filter(decided).nth(number)?
             }
         };
         (target.0 >= DECIDED).then(|| Shortcut {
@@ -184,7 +187,8 @@ impl Dispatch {
             // cases, tails are jumped to instead.
             cases_left: steps.len() * 4 + 64,
         };
-        let mut dispatch = Dispatch { entry: DROP, shortcut: None, nodes: Vec::new(), cases: Vec::new() };
+        let mut dispatch =
+            Dispatch { entry: DROP, shortcut: None, second: None, nodes: Vec::new(), cases: Vec::new() };
         dispatch.entry = compiler.target(entry);
         let mut next = 0;
         while next < compiler.waiting.len() {
@@ -193,7 +197,8 @@ impl Dispatch {
             dispatch.nodes.push(node);
             next += 1;
         }
-        dispatch.shortcut = dispatch.find_shortcut();
+        dispatch.shortcut = dispatch.find_shortcut(0);
+        dispatch.second = dispatch.find_shortcut(1);
         dispatch
     }
 

@@ -213,6 +213,12 @@ impl Program {
         self.dispatch.shortcut
     }
 
+    /// The same comparison with another value, and what that decides. A packet for which it holds is not one of
+    /// [`Program::shortcut`].
+    pub fn second_shortcut(&self) -> Option<Shortcut> {
+        self.dispatch.second
+    }
+
     /// The optimised steps; empty where every packet goes the same way (see [`Program::entry`]).
     pub fn steps(&self) -> &[Step] {
         &self.steps

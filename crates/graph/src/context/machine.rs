@@ -63,7 +63,7 @@ impl Context {
     fn follow(&mut self, mut to: End, mut batch: Batch) {
         // Length of the batch when a run last refused it: it is the same batch until it is shorter.
         let mut refused = 0;
-        loop {
+        'hops: loop {
             self.hops += 1;
             if self.hops > MOST_HOPS {
                 self.current = to.element;
@@ -72,22 +72,23 @@ impl Context {
                 return;
             }
             let count = batch.len() as u64;
-            if let Some(run) = self.slots[to.element as usize].run
-                && to.port == 0
-                && batch.len() != refused
-            {
-                let run = &mut self.runs[run as usize];
-                if run.apply(&mut self.slots, self.clock.now_ns(), &mut batch) {
-                    run.packets += count;
-                    run.batches += 1;
-                    to = run.exit;
-                    if self.timed {
-                        run.timed_packets += count;
-                        run.timed_cycles += lap(&mut self.mark);
+            if to.port == 0 && batch.len() != refused {
+                let mut next = self.slots[to.element as usize].run;
+                while let Some(run) = next {
+                    let run = &mut self.runs[run as usize];
+                    if run.apply(&mut self.slots, self.clock.now_ns(), &mut batch) {
+                        run.packets += count;
+                        run.batches += 1;
+                        to = run.exit;
+                        if self.timed {
+                            run.timed_packets += count;
+                            run.timed_cycles += lap(&mut self.mark);
+                        }
+                        continue 'hops;
                     }
-                    continue;
+                    next = run.otherwise;
+                    refused = batch.len();
                 }
-                refused = batch.len();
             }
             let slot = &mut self.slots[to.element as usize];
             slot.packets += count;

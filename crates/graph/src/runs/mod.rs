@@ -143,6 +143,8 @@ enum Work {
 pub(crate) struct Run {
     members: Vec<u32>,
     work: Work,
+    /// The run to try where this one finds an odd packet.
+    pub(crate) otherwise: Option<u32>,
     pub(crate) exit: End,
     pub(crate) packets: u64,
     pub(crate) batches: u64,
@@ -186,14 +188,31 @@ impl Run {
 pub(crate) fn find(slots: &mut [Slot]) -> Vec<Run> {
     let ordinary: Vec<Option<Ordinary>> =
         slots.iter().map(|slot| slot.element.as_ref().and_then(|element| element.ordinary())).collect();
-    let mut runs = Vec::new();
+    // The same for elements that know a second kind of packet.
+    let mut has_second = false;
+    let second: Vec<Option<Ordinary>> = (slots.iter().zip(&ordinary))
+        .map(|(slot, first)| {
+            let second = slot.element.as_ref().and_then(|element| element.ordinary_else());
+            has_second |= second.is_some();
+            second.or_else(|| first.clone())
+        })
+        .collect();
+    let mut runs: Vec<Run> = Vec::new();
     for first in 0..slots.len() {
+        let arrival_or_departure = |ordinary: &[Option<Ordinary>]| {
+            longest(slots, ordinary, first, Arrival::default(), Arrival::add, Work::Arrival).or_else(|| {
+                longest(slots, ordinary, first, Departure::default(), Departure::add, Work::Departure)
+            })
+        };
+        let usual = arrival_or_departure(&ordinary);
+        let other = if has_second { arrival_or_departure(&second) } else { None };
+        let other = other.filter(|other| {
+            usual.as_ref().is_none_or(|usual| (&other.members, other.exit) != (&usual.members, usual.exit))
+        });
         slots[first].run = None;
-        let run =
-            longest(slots, &ordinary, first, Arrival::default(), Arrival::add, Work::Arrival).or_else(|| {
-                longest(slots, &ordinary, first, Departure::default(), Departure::add, Work::Departure)
-            });
-        if let Some(run) = run {
+        // The usual one is found first, so the other is its second choice.
+        for mut run in [other, usual].into_iter().flatten() {
+            run.otherwise = slots[first].run;
             slots[first].run = Some(runs.len() as u32);
             runs.push(run);
         }
@@ -227,6 +246,7 @@ fn longest<W: Clone>(
     (members.len() > 1).then(|| Run {
         members,
         work: finish(work),
+        otherwise: None,
         exit,
         packets: 0,
         batches: 0,
