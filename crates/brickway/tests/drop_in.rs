@@ -4,22 +4,17 @@
 
 mod netns;
 
-use netns::{Network, Running};
-
-const PROGRAM: &str = env!("CARGO_BIN_EXE_brickway");
+use netns::Network;
+use netns::router::{self, PROGRAM, forwarded_by_the_kernel, start};
 
 /// Host a - router r - host b, IPv4 and IPv6; `r` forwards by itself.
 fn network() -> Network {
     let network = Network::new(&["r", "a", "b"]);
-    for namespace in ["r", "a", "b"] {
-        set(&network, namespace, "net.ipv6.conf.all.disable_ipv6=0");
-        set(&network, namespace, "net.ipv6.conf.default.disable_ipv6=0");
-    }
     network.link(("r", "eth1", "02:00:00:00:01:01"), ("a", "eth0", "02:00:00:00:01:02"));
     network.link(("r", "eth2", "02:00:00:00:02:01"), ("b", "eth0", "02:00:00:00:02:02"));
     for (host, link) in [("a", "1"), ("b", "2")] {
-        set(&network, host, "net.ipv6.conf.eth0.disable_ipv6=0");
-        set(&network, "r", &format!("net.ipv6.conf.eth{link}.disable_ipv6=0"));
+        network.allow_ipv6(host, "eth0");
+        network.allow_ipv6("r", &format!("eth{link}"));
         network.ip("r", &format!("addr add 10.0.{link}.1/24 dev eth{link}"));
         network.ip("r", &format!("addr add 2001:db8:{link}::1/64 dev eth{link} nodad"));
         network.ip(host, &format!("addr add 10.0.{link}.2/24 dev eth0"));
@@ -27,51 +22,18 @@ fn network() -> Network {
         network.ip(host, &format!("route add default via 10.0.{link}.1"));
         network.ip(host, &format!("-6 route add default via 2001:db8:{link}::1"));
     }
-    set(&network, "r", "net.ipv4.ip_forward=1");
-    set(&network, "r", "net.ipv6.conf.all.forwarding=1");
+    network.forward("r");
     network
-}
-
-fn set(network: &Network, namespace: &str, setting: &str) {
-    let (set, text) = network.run(namespace, &format!("sysctl -qw {setting}"));
-    assert!(set, "{namespace}: {setting}: {text}");
-}
-
-fn start(network: &Network, arguments: &str) -> Running {
-    let mut router = network.start("r", &format!("{PROGRAM} run {arguments}"));
-    let ready = netns::eventually(|| router.printed().contains(" runs with ") || router.ended().is_some());
-    assert!(ready && router.ended().is_none(), "`run {arguments}`:\n{}", router.printed());
-    router
 }
 
 /// How many of ten pings from host a are answered.
 fn answers(network: &Network, options: &str) -> usize {
-    let (_, text) = network.run("a", &format!("ping -n -c 10 -i 0.02 -W 1 {options}"));
-    let count = text.lines().filter(|line| line.contains("bytes from")).count();
-    if count < 10 {
-        println!("ping {options}:\n{text}");
-    }
-    count
-}
-
-/// Packets of both families that the kernel of the router forwarded.
-fn forwarded_by_the_kernel(network: &Network) -> u64 {
-    let (_, text) = network.run("r", "cat /proc/net/snmp /proc/net/snmp6");
-    let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
-    let ipv4: Vec<&Vec<&str>> = lines.iter().filter(|line| line[0] == "Ip:").collect();
-    let column = ipv4[0].iter().position(|&name| name == "ForwDatagrams").unwrap();
-    let ipv6 = lines.iter().find(|line| line[0] == "Ip6OutForwDatagrams").unwrap();
-    ipv4[1][column].parse::<u64>().unwrap() + ipv6[1].parse::<u64>().unwrap()
+    router::answers(network, "a", options)
 }
 
 /// Pings until the neighbours are known and everything goes by the fast path.
 fn warm_up(network: &Network) {
-    let fast = netns::eventually(|| {
-        let before = forwarded_by_the_kernel(network);
-        let all = answers(network, "10.0.2.2") == 10 && answers(network, "2001:db8:2::2") == 10;
-        all && forwarded_by_the_kernel(network) == before
-    });
-    assert!(fast, "the kernel still forwards");
+    router::warm_up(network, "a", &["10.0.2.2", "2001:db8:2::2"]);
 }
 
 fn what_people_try_first(driver: &str) {
@@ -166,16 +128,7 @@ fn with_native_errors() {
 
 /// Pings a hundred times a second while `act` runs; how many were lost, of how many.
 fn lost_during(network: &Network, act: impl FnOnce()) -> (usize, usize) {
-    let mut ping = network.start("a", "ping -n -i 0.01 -W 1 10.0.2.2");
-    std::thread::sleep(std::time::Duration::from_millis(300));
-    act();
-    std::thread::sleep(std::time::Duration::from_millis(500));
-    ping.interrupt();
-    let text = ping.printed();
-    let summary = text.lines().find(|line| line.contains(" packets transmitted")).unwrap();
-    let mut numbers = summary.split(' ').filter_map(|word| word.parse::<usize>().ok());
-    let (sent, received) = (numbers.next().unwrap(), numbers.next().unwrap());
-    (sent - received, sent)
+    router::lost_during(network, "a", "10.0.2.2", act)
 }
 
 #[test]
@@ -194,4 +147,61 @@ fn killed_and_started_again_under_traffic() {
     println!("start: {lost} of {sent} pings lost");
     assert!(lost <= sent / 4, "{lost} of {sent} lost");
     warm_up(&network);
+}
+
+#[test]
+fn rules_and_reverse_paths_judge_packets_and_can_be_seen_and_changed() {
+    if !netns::is_root() {
+        return;
+    }
+    let network = network();
+    let folder = std::env::temp_dir().join(format!("brickway-drop-in-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let (rules, settings, socket) =
+        (folder.join("rules.txt"), folder.join("brickway.toml"), folder.join("socket"));
+    std::fs::write(&rules, "10 deny icmp any 10.0.2.2 icmp-type 8 in eth1\n").unwrap();
+    let text = format!(
+        "[[port]]\nname = \"eth1\"\n[[port]]\nname = \"eth2\"\n[acl]\nfile = \"rules.txt\"\n[reverse_path]\n\
+         mode = \"strict\"\n[control]\nsocket = \"{}\"\n",
+        socket.display()
+    );
+    std::fs::write(&settings, text).unwrap();
+    let _router = start(&network, &format!("--config {}", settings.display()));
+    let ask = |what: &str| {
+        let (_, text) = network.run("r", &format!("{PROGRAM} {what} --socket {}", socket.display()));
+        text
+    };
+
+    // The rule, its count, and another one instead.
+    assert_eq!(answers_of(&network, "10.0.2.2"), 0);
+    let text = ask("show acl");
+    assert!(text.contains("deny icmp") && text.contains("10"), "{text}");
+    std::fs::write(&rules, "10 deny tcp any any port 7\n").unwrap();
+    assert!(ask("reload").contains("access list"), "{}", ask("reload"));
+    assert!(netns::eventually(|| answers(&network, "10.0.2.2") == 10));
+    warm_up(&network);
+
+    // A source to which no route leads back by the port it came in.
+    network.ip("a", "addr add 10.0.2.99/32 dev eth0");
+    assert_eq!(answers_of(&network, "-I 10.0.2.99 10.0.2.2"), 0);
+    network.ip("a", "addr add 10.9.9.9/32 dev eth0");
+    assert_eq!(answers_of(&network, "-I 10.9.9.9 10.0.2.2"), 0);
+    let text = ask("show drops");
+    assert!(text.contains("no route back"), "{text}");
+    assert_eq!(answers(&network, "10.0.2.2"), 10);
+
+    // What people look at.
+    let text = ask("show ports");
+    assert!(text.contains("eth1") && text.contains("10.0.1.1/24"), "{text}");
+    let text = ask("show route 10.0.2.2");
+    assert!(text.contains("02:00:00:00:02:02"), "{text}");
+    let (same, text) = network.run("r", &format!("{PROGRAM} show drift --socket {}", socket.display()));
+    assert!(same, "{text}");
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+/// The same without a word, where none is expected.
+fn answers_of(network: &Network, options: &str) -> usize {
+    let (_, text) = network.run("a", &format!("ping -n -c 3 -i 0.02 -W 0.3 {options}"));
+    text.lines().filter(|line| line.contains("bytes from")).count()
 }

@@ -10,7 +10,6 @@ mod netns;
 
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, UdpSocket};
-use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -18,7 +17,6 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use netns::{Network, Running, eventually};
-use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_brickway");
 
@@ -63,12 +61,7 @@ struct Bed {
 
 /// A socket of a host. It stays when the host's interfaces go.
 fn socket_of(network: &Network, host: &str, port: u16) -> UdpSocket {
-    let namespace = std::fs::File::open(format!("/run/netns/{}", network.name(host))).unwrap();
-    let bind = move || {
-        move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network)).unwrap();
-        UdpSocket::bind(("0.0.0.0", port)).unwrap()
-    };
-    std::thread::spawn(bind).join().unwrap()
+    network.udp_socket(host, &format!("0.0.0.0:{port}"))
 }
 
 fn address_of(host: usize) -> SocketAddr {

@@ -80,6 +80,32 @@ fn the_fast_paths_of_the_example_routers_do_not_allocate() {
     let text = include_str!("../../../examples/ip6-router.click");
     let neighbour = [("out1/nd".to_owned(), "2001:db8:0:1::2 02:00:00:00:01:02".to_owned())];
     forward_without_allocating(text, 2, vec![ipv6_frame(); 96], &neighbour);
+    let text = access_list();
+    for frames in [(0..96).map(|host| frame([10, 0, 1 + host % 4, host])).collect(), vec![ipv6_frame(); 96]] {
+        forward_without_allocating(&text, 2, frames, &[]);
+    }
+}
+
+/// A list that is long enough for bit vectors, with prefixes longer than half an address, and packets of
+/// which it denies a few; those go on, too.
+fn access_list() -> String {
+    let rules: String = (0..200)
+        .map(|number| {
+            format!(
+                "deny udp 10.0.{number}.0/24 port {number} 10.0.4.{number}, \
+                 deny tcp 2001:db8::{number:x} 2001:db8:0:{number:x}::/64 port {number}, ",
+            )
+        })
+        .collect();
+    format!(
+        "elementclass In {{ $port |
+           FromDevice($port) -> Strip(14) -> MarkIPHeader
+           -> acl :: ACL({rules} deny any any 10.0.4.64/26, DEFAULT permit)
+           -> back :: Unstrip(14) -> output;
+           acl[1] -> back
+         }}
+         in0 :: In($PORT0) -> ToDevice($PORT1);"
+    )
 }
 
 /// Forwards `frames`, which come in by port 0 of an example; `neighbours` are written to queriers.

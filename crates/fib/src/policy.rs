@@ -136,9 +136,36 @@ impl<A: Address> Rules<A> {
         input_port: u16,
         source: A,
         destination: A,
+        lookup: impl FnMut(usize) -> NextHopIndex,
+    ) -> Decision {
+        self.walk(input_port, Some(input_port), source, destination, lookup)
+    }
+
+    /// What would happen to an answer to a packet that came in by `input_port`: one of this host's own from the packet's
+    /// `destination` to its `source`, of which `lookup` is asked for the next hop. As in Linux (`__fib_validate_source`),
+    /// rules for what comes in by a port do not select it, and the port's VRF is its own.
+    pub fn evaluate_answer(
+        &self,
+        input_port: u16,
+        source: A,
+        destination: A,
+        lookup: impl FnMut(usize) -> NextHopIndex,
+    ) -> Decision {
+        self.walk(input_port, None, destination, source, lookup)
+    }
+
+    /// The walk over the rules for a packet of the VRF of a port, which came in by a port or is our own.
+    #[inline(always)]
+    fn walk(
+        &self,
+        port: u16,
+        input_port: Option<u16>,
+        source: A,
+        destination: A,
         mut lookup: impl FnMut(usize) -> NextHopIndex,
     ) -> Decision {
         let found = |index: NextHopIndex| index.is_some().then_some(Decision::Route(index));
+        let came_in_by = |ports: &Vec<u16>| input_port.is_some_and(|port| ports.contains(&port));
         let Some(rules) = &self.rules else {
             return found(lookup(0)).unwrap_or(Decision::NoRoute);
         };
@@ -147,7 +174,7 @@ impl<A: Address> Rules<A> {
             place += 1;
             let is_like_it = rule.from.is_none_or(|from| from.contains(source))
                 && rule.to.is_none_or(|to| to.contains(destination))
-                && rule.input_ports.as_ref().is_none_or(|ports| ports.contains(&input_port));
+                && rule.input_ports.as_ref().is_none_or(came_in_by);
             if is_like_it && rule.is_partly_unknown {
                 return Decision::Punt;
             }
@@ -157,7 +184,7 @@ impl<A: Address> Rules<A> {
             let decision = match &rule.action {
                 PolicyAction::Lookup(vrf) => found(lookup(*vrf)),
                 PolicyAction::LookupOfPort(vrfs) => {
-                    let vrf = vrfs.get(usize::from(input_port)).copied().flatten();
+                    let vrf = vrfs.get(usize::from(port)).copied().flatten();
                     vrf.and_then(|vrf| found(lookup(vrf)))
                 }
                 PolicyAction::Goto(target) => {
@@ -262,6 +289,18 @@ mod tests {
         assert_eq!(decide(vec![of_port.clone()], 1), Decision::Route(number(3)));
         assert_eq!(decide(vec![of_port.clone()], 0), Decision::NoRoute);
         assert_eq!(decide(vec![of_port], 7), Decision::NoRoute);
+    }
+
+    #[test]
+    fn an_answer_goes_the_other_way_and_came_in_by_no_port() {
+        use PolicyAction::*;
+        let answer = |rule| Rules::new(vec![rule]).evaluate_answer(1, 0x0a00_0001, 0xc000_0201, lookup);
+        let hit = Decision::Route(number(2));
+        assert_eq!(answer(PolicyRule { to: range("10.0.0.0/8"), ..rule(Lookup(1)) }), hit);
+        assert_eq!(answer(PolicyRule { from: range("192.0.2.0/24"), ..rule(Lookup(1)) }), hit);
+        assert_eq!(answer(PolicyRule { from: range("10.0.0.0/8"), ..rule(Lookup(1)) }), Decision::NoRoute);
+        assert_eq!(answer(PolicyRule { input_ports: Some(vec![1]), ..rule(Lookup(1)) }), Decision::NoRoute);
+        assert_eq!(answer(rule(LookupOfPort(vec![None, Some(2)]))), Decision::Route(number(3)));
     }
 
     #[test]

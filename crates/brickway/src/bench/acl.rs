@@ -1,10 +1,10 @@
 //! `brickway bench acl`: what an access control list costs a packet, by the number of its rules.
 //!
-//! Flows of one family go around in memory over `CheckIPHeader` (or, for IPv6, a marked header), once with an
-//! `ACL` behind it and once without; the difference is what the list costs. Rules are drawn as those of real
-//! lists are: prefixes of all lengths, a quarter of the sources and a sixth of the destinations any, single
-//! ports, ranges, all high ports, a few without. Nine of ten flows are drawn inside a rule, each rule as
-//! often as any other, so that the whole list is in use; one rule in ten denies.
+//! Flows of one family go around in memory over `CheckIPHeader` or `CheckIP6Header`, once with an `ACL` behind
+//! it and once without; the difference is what the list costs. Rules are drawn as those of real lists are:
+//! prefixes of all lengths, a quarter of the sources and a sixth of the destinations any, single ports,
+//! ranges, all high ports, a few without. Nine of ten flows are drawn inside a rule, each rule as often as
+//! any other, so that the whole list is in use; one rule in ten denies.
 
 use std::fmt::Write;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -151,7 +151,7 @@ fn measure(arguments: &AclArguments, rules: usize, is_ipv6: bool) -> Result<Figu
         })
         .collect();
 
-    let check = if is_ipv6 { "MarkIPHeader" } else { "CheckIPHeader" };
+    let check = if is_ipv6 { "CheckIP6Header" } else { "CheckIPHeader" };
     let graph = |middle: &str| -> Result<SingleCore> {
         let text = format!(
             "FromDevice(bench0, BURST {burst}) -> Strip(14) -> {check} -> {middle} Unstrip(14)

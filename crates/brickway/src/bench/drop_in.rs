@@ -14,7 +14,7 @@ use ports::Port;
 use super::frames::port_mac;
 use super::single_core::{ROUTER_PORTS, SingleCore};
 use crate::drop_in::{Features, PortText, click_text};
-use crate::settings::{Host, SlowPath};
+use crate::settings::{Host, ReversePath, SlowPath};
 
 /// Routes of the table over a neighbour behind each port but the first, chosen by the route's origin.
 pub(super) fn fib<A: Address>(rows: &[Row<A>]) -> Result<Fib<Adjacency>> {
@@ -62,7 +62,8 @@ pub(super) fn router(
             ipv6: None,
         });
     }
-    let text = click_text(&texts, &Features { slow_path: SlowPath::Linux, acl: None });
+    let features = Features { slow_path: SlowPath::Linux, acl: None, reverse_path: ReversePath::Off };
+    let text = click_text(&texts, &features);
     let source = Source { name: "drop-in.click".into(), text };
     SingleCore::build(&source, Vec::new(), burst, ports.into_iter(), &shared)
 }

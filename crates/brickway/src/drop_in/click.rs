@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use packet::wire::ethernet::MacAddr;
 
-use crate::settings::{Host, SlowPath};
+use crate::settings::{Host, ReversePath, SlowPath};
 
 /// A port as the configuration needs it.
 #[derive(Clone, Debug)]
@@ -28,6 +28,7 @@ pub(crate) struct Features {
     pub(crate) slow_path: SlowPath,
     /// Arguments of the ACL elements, if there is an access list.
     pub(crate) acl: Option<String>,
+    pub(crate) reverse_path: ReversePath,
 }
 
 /// The configuration.
@@ -41,14 +42,23 @@ pub(crate) fn configuration(ports: &[PortText], features: &Features) -> String {
     }
     line(&mut text, format_args!("\n// Where packets go: Linux's routes and neighbours, mirrored."));
     line(&mut text, format_args!("rt4 :: FIBLookup({names});\nrt6 :: FIBLookup6({names});\n"));
+    // The access list comes first: what it denies must not reach Linux by another way, which would forward it.
+    let (mut to4, mut to6) = ("rt4", "rt6");
+    if features.reverse_path != ReversePath::Off {
+        let arguments = format!("{names}, MODE {}", features.reverse_path.word());
+        line(&mut text, format_args!("// Sources that are believed (RFC 3704)."));
+        line(&mut text, format_args!("source4 :: CheckReversePath({arguments}) -> {to4};"));
+        line(&mut text, format_args!("source6 :: CheckReversePath6({arguments}) -> {to6};\n"));
+        (to4, to6) = ("source4", "source6");
+    }
     if let Some(arguments) = &features.acl {
         let inputs: Vec<String> =
             (1..).zip(ports).map(|(paint, port)| format!("{} {paint}", port.name)).collect();
         let arguments = format!("{arguments}, INPUTS \"{}\"", inputs.join(", "));
-        line(&mut text, format_args!("// The access list.\nacl4 :: ACL({arguments}) -> rt4;"));
-        line(&mut text, format_args!("acl6 :: ACL({arguments}) -> rt6;\n"));
+        line(&mut text, format_args!("// The access list.\nacl4 :: ACL({arguments}) -> {to4};"));
+        line(&mut text, format_args!("acl6 :: ACL({arguments}) -> {to6};\n"));
+        (to4, to6) = ("acl4", "acl6");
     }
-    let (to4, to6) = if features.acl.is_some() { ("acl4", "acl6") } else { ("rt4", "rt6") };
     for (index, paint) in (1..=ports.len()).enumerate() {
         line(&mut text, format_args!("in{paint}[0] -> {to4};  in{paint}[1] -> {to6};"));
         line(&mut text, format_args!("rt4[{index}] -> [0] out{paint};  rt6[{index}] -> [1] out{paint};"));
@@ -63,6 +73,9 @@ pub(crate) fn configuration(ports: &[PortText], features: &Features) -> String {
     );
     let beyond = ports.len();
     line(&mut text, format_args!("rt4[{beyond}] -> whole;  rt6[{beyond}] -> whole;"));
+    if features.reverse_path != ReversePath::Off {
+        line(&mut text, format_args!("source4[1] -> whole;  source6[1] -> whole;"));
+    }
     match features.slow_path {
         SlowPath::Linux => linux(&mut text, ports),
         SlowPath::Native => native(&mut text, ports),

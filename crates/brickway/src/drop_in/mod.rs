@@ -102,7 +102,11 @@ pub(crate) fn configuration(ports: &[RouterPort], service: &Service, settings: &
             }),
         });
     }
-    let features = Features { slow_path: settings.slow_path, acl: access_list(&settings.acl)? };
+    let features = Features {
+        slow_path: settings.slow_path,
+        acl: access_list(&settings.acl)?,
+        reverse_path: settings.reverse_path,
+    };
     Ok(click_text(&texts, &features))
 }
 

@@ -7,7 +7,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use anyhow::{Context, Result};
 use control::api::{Server, ServerError, ServerOptions};
 use control::service::Service;
+use elements::acl::AccessList;
+use graph::lang::Source;
 use graph::router::Router;
+use graph::setup::Shared;
 
 use crate::drop_in::Following;
 use crate::notify::Notify;
@@ -23,6 +26,8 @@ pub(super) struct Live {
     settings: Mutex<Settings>,
     /// The file that the settings came from.
     file: Option<PathBuf>,
+    /// What its elements share.
+    shared: Shared,
     /// The configuration, as text.
     pub(super) click: String,
     /// In a few words, for whoever asks the service manager.
@@ -45,8 +50,8 @@ impl Live {
         mirror: Option<(Service, Following)>,
         settings: Settings,
         file: Option<PathBuf>,
-        click: String,
-        status: String,
+        shared: Shared,
+        source: Source,
         interrupted: Arc<AtomicBool>,
     ) -> Arc<Live> {
         let (service, following) = mirror.unzip();
@@ -56,8 +61,9 @@ impl Live {
             following: Mutex::new(following),
             settings: Mutex::new(settings),
             file,
-            click,
-            status,
+            shared,
+            click: source.text,
+            status: format!("{} runs", source.name),
             notify: Notify::from_environment(),
             interrupted,
         })
@@ -180,15 +186,13 @@ impl Live {
             text = std::fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
         }
         let text = format!("{}\n{text}", settings.acl.rules.join("\n"));
-        self.with_router(|router| {
-            for element in ACCESS_LISTS {
-                if router.config().find(element).is_none() {
-                    return Err("the router runs without an access list; one needs a restart".to_owned());
-                }
-                router.write(&format!("{element}.set"), &text)?;
-            }
-            Ok("access list read".to_owned())
-        })?
+        // On this thread, so that no worker waits while the rules are compiled.
+        for element in ACCESS_LISTS {
+            let list = self.shared.get::<AccessList>(&AccessList::key(element));
+            let list = list.ok_or("the router runs without an access list; one needs a restart")?;
+            list.replace(&text)?;
+        }
+        Ok("access list read".to_owned())
     }
 }
 

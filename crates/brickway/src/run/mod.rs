@@ -35,7 +35,7 @@ use packet::PoolOptions;
 use crate::doctor;
 use crate::load;
 use crate::output::print;
-use crate::settings::{self, Driver, Overrides, Settings, SlowPath, WorkerSettings};
+use crate::settings::{self, Driver, Overrides, ReversePath, Settings, SlowPath, WorkerSettings};
 use live::Live;
 use subject::{Subject, subject};
 pub(crate) use summary::summary;
@@ -77,6 +77,10 @@ pub(crate) struct RunArguments {
     /// An access list: a file of rules (`brickway help ACL`)
     #[arg(long, value_name = "FILE")]
     acl: Option<PathBuf>,
+    /// Drop IPv4 and IPv6 packets from addresses to which there is no route (loose) or none by the port that they came in by
+    /// (strict), RFC 3704 (default off)
+    #[arg(long, value_name = "off|loose|strict")]
+    reverse_path: Option<ReversePath>,
     /// Listen for FRR's forwarding plane manager (zebra -M dplane_fpm_nl), usually at 127.0.0.1:2620
     #[arg(long, value_name = "ADDRESS:PORT")]
     fpm: Option<SocketAddr>,
@@ -159,7 +163,7 @@ fn settings(arguments: &RunArguments) -> Result<Option<Settings>> {
             min_workers: arguments.min_workers,
             pin: arguments.no_pin.then_some(false),
             slow_path: arguments.slow_path,
-            reverse_path: None,
+            reverse_path: arguments.reverse_path,
             fpm: arguments.fpm,
             socket: arguments.socket.clone(),
             stats_seconds: arguments.stats,
@@ -232,9 +236,7 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<ExitCode> {
             started.elapsed().as_secs_f64()
         );
     }
-    let status = format!("{} runs with {workers} worker{plural}", source.name);
-    let live =
-        Live::new(router, mirror, settings, arguments.config.clone(), source.text, status, interrupted);
+    let live = Live::new(router, mirror, settings, arguments.config.clone(), shared, source, interrupted);
     let server = live.serve(arguments.socket.is_some())?;
     live.notify.ready(&live.status);
     let failed = watch(arguments, &live, &control);

@@ -3,11 +3,17 @@
 
 #![allow(dead_code, reason = "each test program uses its part of this")]
 
+pub(crate) mod router;
+
 use std::fs::File;
+use std::net::UdpSocket;
+use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
+
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 /// Namespaces and links of one test.
 pub(crate) struct Network {
@@ -94,12 +100,44 @@ impl Network {
         must(&format!("-n {} {arguments}", self.name(label)));
     }
 
+    /// Sets a `sysctl` in a namespace.
+    pub(crate) fn set(&self, label: &str, setting: &str) {
+        let (set, text) = self.run(label, &format!("sysctl -qw {setting}"));
+        assert!(set, "{label}: {setting}: {text}");
+    }
+
+    /// Allows IPv6 on an interface.
+    pub(crate) fn allow_ipv6(&self, label: &str, device: &str) {
+        for scope in ["all", "default", device] {
+            self.set(label, &format!("net.ipv6.conf.{scope}.disable_ipv6=0"));
+        }
+    }
+
+    /// Makes a namespace a router.
+    pub(crate) fn forward(&self, label: &str) {
+        self.set(label, "net.ipv4.ip_forward=1");
+        self.set(label, "net.ipv6.conf.all.forwarding=1");
+    }
+
     /// A command to be run in a namespace; its words are separated by spaces.
     pub(crate) fn on(&self, label: &str, command: &str) -> Command {
         let mut ip = Command::new("ip");
         ip.args(["netns", "exec", &self.name(label)]).args(command.split_whitespace());
         ip.env("LC_ALL", "C").stdin(Stdio::null());
         ip
+    }
+
+    /// A UDP socket in a namespace.
+    pub(crate) fn udp_socket(&self, label: &str, address: &str) -> UdpSocket {
+        let namespace =
+            File::open(format!("/run/netns/{}", self.name(label))).expect("the namespace is there");
+        let address = address.to_owned();
+        let open = move || {
+            let kind = Some(LinkNameSpaceType::Network);
+            move_into_link_name_space(namespace.as_fd(), kind).expect("root may enter namespaces");
+            UdpSocket::bind(address).expect("the address is the host's")
+        };
+        std::thread::spawn(open).join().expect("sockets can be made")
     }
 
     /// Runs a command in a namespace; whether it succeeded, and what it printed.
@@ -111,7 +149,9 @@ impl Network {
 
     /// Starts a program in a namespace that runs until it is told to stop.
     pub(crate) fn start(&self, label: &str, command: &str) -> Running {
-        let log = std::env::temp_dir().join(format!("{}-{label}.log", self.tag));
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let log = std::env::temp_dir().join(format!("{}-{label}-{number}.log", self.tag));
         let file = File::create(&log).expect("the temporary folder can be written");
         let copy = file.try_clone().expect("a file can be opened twice");
         let child = self.on(label, command).stdout(file).stderr(copy).spawn();

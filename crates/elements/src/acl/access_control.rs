@@ -60,9 +60,10 @@
 //! list with a rule that asks for a protocol (or for what comes behind) denies the packet.
 //!
 //! B<Changes> are made while packets flow. Each batch is judged by the list before the change or by the one
-//! after it. The list is compiled by the slow thread if the configuration has one for this element (behind a
-//! Punt, that is), otherwise by the last worker, between two batches: a thousand rules take some
-//! milliseconds.
+//! after it. A thousand rules take some milliseconds to compile. The program does that on a thread of its own
+//! when it reads its access list again; who writes to the handlers leaves it to the slow thread if the
+//! configuration has one for this element (behind a Punt, that is), and to the last worker otherwise, between
+//! two batches.
 //!
 //! Drop reasons: denied by rule, denied by default, tiny fragment, truncated transport header, no IP header,
 //! and those of IPv6 extension headers.
@@ -275,7 +276,7 @@ impl Element for AccessControl {
                 self.list.reset_counts();
                 Ok(())
             }
-            _ => self.list.set(value),
+            _ => self.list.replace(value),
         }
     }
 }

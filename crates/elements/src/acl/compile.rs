@@ -11,9 +11,9 @@ use super::vectors::{BitVectors, Classes, set_bit};
 
 /// Pairs of classes that an array may hold: 32 KB.
 const MOST_PAIRS: usize = 1 << 14;
-/// Bytes of the bit vectors of a field that was made of two, so that all fields stay in the second-level
-/// cache.
-const MOST_BYTES: usize = 64 << 10;
+/// Bytes of the bit vectors of a field that was made of two. Packets touch a part of them: most source ports,
+/// for one, are of the same class.
+const MOST_BYTES: usize = 2 << 20;
 /// Values of a field with 16 bits.
 const VALUES: usize = 1 << 16;
 

@@ -16,7 +16,7 @@
 //! a bit for each of its cache lines that is not zero: only lines that are in all summaries are looked at
 //! (Baboescu and Varghese, "Scalable packet classification", SIGCOMM 2001).
 //!
-//! All steps are loops over the batch, so that the loads of its packets overlap.
+//! All steps are loops over the batch, and short, so that the loads of its packets overlap.
 
 use std::hint::select_unpredictable;
 
@@ -84,6 +84,9 @@ const BLOCK: usize = 8;
 #[repr(align(64))]
 pub(super) struct Block([u64; BLOCK]);
 
+/// Rules of a block.
+const RULES: usize = BLOCK * WORD;
+
 /// The bit vectors of a column.
 pub(super) struct Dimension {
     column: usize,
@@ -93,7 +96,7 @@ pub(super) struct Dimension {
     blocks: Box<[Block]>,
 }
 
-const _: () = assert!(MAX_RULES <= u32::BITS as usize * BLOCK * WORD);
+const _: () = assert!(MAX_RULES <= u32::BITS as usize * RULES);
 
 impl Dimension {
     fn new(column: usize, vectors: &BitVectors) -> Self {
@@ -129,7 +132,7 @@ impl Decision {
             return Self::Direct { column: *column, first: first.collect() };
         }
         let dimensions = columns.iter().map(|(column, vectors)| Dimension::new(*column, vectors));
-        Self::Vectors { dimensions: dimensions.collect(), blocks: rules.div_ceil(BLOCK * WORD) }
+        Self::Vectors { dimensions: dimensions.collect(), blocks: rules.div_ceil(RULES) }
     }
 
     fn memory_bytes(&self) -> usize {
@@ -285,50 +288,70 @@ struct Search<'a> {
     blocks: usize,
 }
 
+/// Packets of a round that are looked at together.
+const GROUP: usize = 32;
+
 impl Search<'_> {
+    /// Writes the first rule of each packet to `found`. In each round every packet that has none yet looks at
+    /// its next block; who is in the next round is decided without a branch, because nobody could predict it.
     #[inline(always)]
     fn run<const K: usize>(&self, dimensions: [&Dimension; K], found: &mut [u16]) {
-        for (place, found) in found.iter_mut().enumerate() {
-            let mut rows: [&[Block]; K] = [&[]; K];
+        let mut open = [0u32; MAX_BATCH];
+        let mut waiting = [0u8; MAX_BATCH];
+        let mut count = 0;
+        for place in 0..found.len().min(MAX_BATCH) {
+            found[place] = self.none as u16;
+            let classes = dimensions.map(|dimension| usize::from(self.columns[dimension.column][place]));
             // With one block its summary says nothing new.
-            let mut open = if self.blocks == 1 { 1 } else { u32::MAX };
-            for (row, dimension) in rows.iter_mut().zip(dimensions) {
-                let class = usize::from(self.columns[dimension.column][place]);
-                *row = &dimension.blocks[class * self.blocks..][..self.blocks];
-                if self.blocks > 1 {
-                    open &= dimension.summaries[class];
+            open[place] = 1;
+            if self.blocks > 1 {
+                let summaries = std::array::from_fn::<_, K, _>(|n| dimensions[n].summaries[classes[n]]);
+                open[place] = summaries.iter().fold(u32::MAX, |open, summary| open & summary);
+            }
+            waiting[count % MAX_BATCH] = place as u8;
+            count += usize::from(open[place] != 0);
+        }
+        let mut both = [Block([0; BLOCK]); GROUP];
+        while count > 0 {
+            let mut still = 0;
+            for first in (0..count).step_by(GROUP) {
+                // Loads, and little else, so that those of many packets overlap.
+                let group = first..count.min(first + GROUP);
+                for (both, number) in both.iter_mut().zip(group.clone()) {
+                    let place = usize::from(waiting[number % MAX_BATCH]);
+                    let block = open[place].trailing_zeros() as usize;
+                    *both = Block([u64::MAX; BLOCK]);
+                    for dimension in dimensions {
+                        let class = usize::from(self.columns[dimension.column][place]);
+                        let row = &dimension.blocks[class * self.blocks + block];
+                        both.0.iter_mut().zip(&row.0).for_each(|(both, word)| *both &= word);
+                    }
+                }
+                for (both, number) in both.iter().zip(group) {
+                    let place = usize::from(waiting[number % MAX_BATCH]);
+                    let block = open[place].trailing_zeros() as usize;
+                    open[place] &= open[place].wrapping_sub(1);
+                    let (is_any, bit) = lowest(both);
+                    found[place] = select_unpredictable(is_any, block * RULES + bit, self.none) as u16;
+                    waiting[still % MAX_BATCH] = place as u8;
+                    still += usize::from(!is_any & (open[place] != 0));
                 }
             }
-            let mut first = self.none;
-            while open != 0 {
-                let block = open.trailing_zeros() as usize;
-                if let Some(bit) = first_match(&rows, block) {
-                    first = block * BLOCK * WORD + bit;
-                    break;
-                }
-                open &= open - 1;
-            }
-            *found = first as u16;
+            count = still;
         }
     }
 }
 
-/// The number of the lowest bit that is set in a block of all rows. Which word it is in nobody could predict,
-/// so no branch asks.
+/// Whether a bit is set, and the number of the lowest. Which word it is in nobody could predict, so no branch
+/// asks.
 #[inline(always)]
-fn first_match<const K: usize>(rows: &[&[Block]; K], block: usize) -> Option<usize> {
-    let mut all = [u64::MAX; BLOCK];
-    for row in rows {
-        for (all, word) in all.iter_mut().zip(&row[block].0) {
-            *all &= word;
-        }
-    }
-    let mut bits = all[BLOCK - 1];
+fn lowest(block: &Block) -> (bool, usize) {
+    let mut bits = block.0[BLOCK - 1];
     let mut word = BLOCK - 1;
     for lower in (0..BLOCK - 1).rev() {
-        let is_set = all[lower] != 0;
-        bits = select_unpredictable(is_set, all[lower], bits);
+        let is_set = block.0[lower] != 0;
+        bits = select_unpredictable(is_set, block.0[lower], bits);
         word = select_unpredictable(is_set, lower, word);
     }
-    (bits != 0).then(|| word * WORD + bits.trailing_zeros() as usize)
+    (bits != 0, word * WORD + bits.trailing_zeros() as usize)
 }

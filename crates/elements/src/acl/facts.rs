@@ -5,6 +5,8 @@
 //! a first fragment that is too short to hold what rules ask for, and a second one that begins inside the TCP
 //! header, are *flaws*, and so is a chain of IPv6 extension headers that does not lead to a transport header.
 
+use std::hint::select_unpredictable;
+
 use packet::Packet;
 use packet::wire::ipv6::Ipv6;
 use packet::wire::{IpProtocol, WireError};
@@ -126,12 +128,13 @@ const fn is_extension(next_header: u8) -> bool {
 fn of_start(protocol: u8, start: &[u8; TCP_MINIMUM]) -> Facts {
     let first = u16::from_be_bytes([start[0], start[1]]);
     let second = u16::from_be_bytes([start[2], start[3]]);
-    let is_icmp = protocol == IpProtocol::ICMP.0 || protocol == IpProtocol::ICMPV6.0;
-    let is_established = protocol == IpProtocol::TCP.0 && start[13] & ACK_OR_RST != 0;
+    // Not `&&` and `||`: nobody could predict the protocol.
+    let is_icmp = (protocol == IpProtocol::ICMP.0) | (protocol == IpProtocol::ICMPV6.0);
+    let is_established = (protocol == IpProtocol::TCP.0) & (start[13] & ACK_OR_RST != 0);
     Facts {
-        kind: if is_established { ESTABLISHED } else { u16::from(protocol) },
+        kind: select_unpredictable(is_established, ESTABLISHED, u16::from(protocol)),
         source_port: first,
-        destination_port: if is_icmp { first } else { second },
+        destination_port: select_unpredictable(is_icmp, first, second),
         flaw: None,
     }
 }

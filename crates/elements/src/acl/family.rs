@@ -11,6 +11,17 @@ use super::rule::IpVersion;
 pub(super) trait Family: Address {
     const VERSION: IpVersion;
 
+    /// What is searched first: an IPv4 address, the upper half of an IPv6 address.
+    type Upper: Copy + Ord;
+
+    fn upper(self) -> Self::Upper;
+
+    /// The rest of the address.
+    fn lower(self) -> u64;
+
+    /// The next upper part, if there is one.
+    fn upper_after(upper: Self::Upper) -> Option<Self::Upper>;
+
     /// A prefix, if it is of this family.
     fn prefix(prefix: IpNet) -> Option<Self::Net>;
 
@@ -20,6 +31,22 @@ pub(super) trait Family: Address {
 
 impl Family for u32 {
     const VERSION: IpVersion = IpVersion::V4;
+
+    type Upper = u32;
+
+    #[inline(always)]
+    fn upper(self) -> u32 {
+        self
+    }
+
+    #[inline(always)]
+    fn lower(self) -> u64 {
+        0
+    }
+
+    fn upper_after(upper: u32) -> Option<u32> {
+        upper.checked_add(1)
+    }
 
     fn prefix(prefix: IpNet) -> Option<Self::Net> {
         if let IpNet::V4(prefix) = prefix { Some(prefix) } else { None }
@@ -33,6 +60,22 @@ impl Family for u32 {
 
 impl Family for u128 {
     const VERSION: IpVersion = IpVersion::V6;
+
+    type Upper = u64;
+
+    #[inline(always)]
+    fn upper(self) -> u64 {
+        (self >> 64) as u64
+    }
+
+    #[inline(always)]
+    fn lower(self) -> u64 {
+        self as u64
+    }
+
+    fn upper_after(upper: u64) -> Option<u64> {
+        upper.checked_add(1)
+    }
 
     fn prefix(prefix: IpNet) -> Option<Self::Net> {
         if let IpNet::V6(prefix) = prefix { Some(prefix) } else { None }

@@ -5,8 +5,11 @@
 //! judged by one list as a whole, no packet waits, and none is lost. Once nobody is in the old list it is
 //! freed, by the thread that changed it.
 //!
-//! A write handler runs on every copy in turn. The last one makes the change (that is the slow thread's,
-//! where there is one, so that no worker spends its time compiling).
+//! Compiling takes milliseconds, so who changes a list under load does it on a thread of its own: the program
+//! gets at the [`AccessList`] by its [`AccessList::key`]. A write handler runs on every copy in turn, and the
+//! last one makes the change; that is the slow thread's where there is one, and a worker's otherwise. Who
+//! changes the list holds the `writer` all the time, and the `book` only while lists are exchanged, so that
+//! handlers that read wait for no compilation.
 //!
 //! **Counts.** A list has an array of counts for each copy, which that copy alone writes, with plain loads and
 //! stores. When a list goes, nobody writes its counts any more: they are added up and carried over to the
@@ -119,11 +122,23 @@ struct Book {
     rules: Vec<Rule>,
     /// What was counted before the list in use: of each rule, and behind them of the default.
     carried: Vec<Hits>,
-    writer: Writer<Arc<List>>,
+    /// The list in use.
+    list: Arc<List>,
 }
 
-/// The list of an element, for all its copies.
-pub(super) struct AccessList {
+/// The list of an element `ACL`, for all its copies. The program finds it among what elements share:
+///
+/// ```
+/// use elements::acl::AccessList;
+/// # let shared = graph::setup::Shared::default();
+/// if let Some(list) = shared.get::<AccessList>(&AccessList::key("acl")) {
+///     list.replace("permit tcp any any port 80\n")?;
+/// }
+/// # Ok::<(), String>(())
+/// ```
+pub struct AccessList {
+    /// Held by who changes the list, from the old rules to the new; taken before `book`.
+    writer: Mutex<Writer<Arc<List>>>,
     book: Mutex<Book>,
     readers: Readers<Arc<List>>,
     /// Number of the last copy of the graph that has the element; not every thread has every element.
@@ -137,10 +152,11 @@ impl AccessList {
     /// A list of these rules, for so many copies of the graph.
     pub(super) fn new(rules: Vec<Rule>, default: Action, inputs: Inputs, copies: usize) -> Self {
         let list = Arc::new(List::new(&rules, default, copies));
-        let (writer, readers) = pair(list.clone(), list);
+        let (writer, readers) = pair(list.clone(), list.clone());
         let carried = vec![Hits::default(); rules.len() + 1];
-        let book = Mutex::new(Book { rules, carried, writer });
-        Self { book, readers, last_copy: AtomicUsize::new(0), copies, default, inputs }
+        let book = Mutex::new(Book { rules, carried, list });
+        let writer = Mutex::new(writer);
+        Self { writer, book, readers, last_copy: AtomicUsize::new(0), copies, default, inputs }
     }
 
     /// A copy's access to the compiled list.
@@ -158,23 +174,34 @@ impl AccessList {
         self.last_copy.load(Ordering::Relaxed) == index
     }
 
-    /// Puts a whole list in the place of all rules, or changes nothing.
-    pub(super) fn set(&self, text: &str) -> Result<(), String> {
+    /// What the list of an element is called among what elements share ([`graph::setup::Shared`]).
+    pub fn key(element: &str) -> String {
+        format!("element:{element}")
+    }
+
+    /// Puts rules, one a line, in the place of all there are; those that stay as they are keep their counts.
+    /// The calling thread compiles them, and workers judge packets meanwhile. When this returns, they judge
+    /// by the new list.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with each line that is. Then nothing changes.
+    pub fn replace(&self, text: &str) -> Result<(), String> {
         let rules = parse_list(lines(text), &self.inputs).map_err(|mistakes| mistakes.join("\n"))?;
-        self.change(&mut self.book(), rules);
+        self.change(&mut lock(&self.writer), rules);
         Ok(())
     }
 
     /// Adds one rule, without a sequence number behind all others.
     pub(super) fn add(&self, line: &str) -> Result<(), String> {
-        let mut book = self.book();
-        let last = book.rules.last().map_or(0, |rule| rule.sequence);
+        let mut writer = lock(&self.writer);
+        let mut rules = self.book().rules.clone();
+        let last = rules.last().map_or(0, |rule| rule.sequence);
         let Some(rule) = parse_rule(line, last, &self.inputs)? else {
             return Err(
                 "there is no rule in it; right would be one such as '10 permit tcp any any port 80'".into()
             );
         };
-        let mut rules = book.rules.clone();
         match rules.binary_search_by_key(&rule.sequence, |known| known.sequence) {
             Ok(known) => Err(format!(
                 "there is a rule {} already: '{}'; remove it first, or use another number",
@@ -186,7 +213,7 @@ impl AccessList {
             }
             Err(place) => {
                 rules.insert(place, rule);
-                self.change(&mut book, rules);
+                self.change(&mut writer, rules);
                 Ok(())
             }
         }
@@ -194,12 +221,12 @@ impl AccessList {
 
     /// Removes the rule of a sequence number.
     pub(super) fn remove(&self, sequence: u32) -> Result<(), String> {
-        let mut book = self.book();
-        let mut rules = book.rules.clone();
+        let mut writer = lock(&self.writer);
+        let mut rules = self.book().rules.clone();
         match rules.binary_search_by_key(&sequence, |known| known.sequence) {
             Ok(place) => {
                 rules.remove(place);
-                self.change(&mut book, rules);
+                self.change(&mut writer, rules);
                 Ok(())
             }
             Err(_) => Err(format!("there is no rule {sequence}; the handler 'rules' shows those there are")),
@@ -209,7 +236,7 @@ impl AccessList {
     /// All counts are zero from now on.
     pub(super) fn reset_counts(&self) {
         let mut book = self.book();
-        let sums = self.sums(&book, &vec![Hits::default(); book.carried.len()]);
+        let sums = summed(&book.list, &vec![Hits::default(); book.carried.len()]);
         let negative = |sum: Hits| Hits {
             packets: 0_u64.wrapping_sub(sum.packets),
             bytes: 0_u64.wrapping_sub(sum.bytes),
@@ -221,7 +248,7 @@ impl AccessList {
     pub(super) fn text(&self) -> String {
         let book = self.book();
         let mut text = String::new();
-        for (rule, hits) in book.rules.iter().zip(self.sums(&book, &book.carried)) {
+        for (rule, hits) in book.rules.iter().zip(summed(&book.list, &book.carried)) {
             // Writing to a string does not fail.
             let _ = writeln!(
                 text,
@@ -237,7 +264,7 @@ impl AccessList {
     /// What becomes of packets that no rule matches, and how many these were.
     pub(super) fn default_text(&self) -> String {
         let book = self.book();
-        let hits = self.sums(&book, &book.carried).pop().unwrap_or_default();
+        let hits = summed(&book.list, &book.carried).pop().unwrap_or_default();
         format!("{} # {} packets, {} bytes", self.default, hits.packets, hits.bytes)
     }
 
@@ -248,25 +275,23 @@ impl AccessList {
 
     /// Bytes of the compiled list and its counts.
     pub(super) fn memory_bytes(&self) -> usize {
-        self.book().writer.active().memory_bytes()
+        let list = self.book().list.clone();
+        list.memory_bytes()
     }
 
     fn book(&self) -> MutexGuard<'_, Book> {
-        self.book.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// `base` and what the list in use has counted.
-    fn sums(&self, book: &Book, base: &[Hits]) -> Vec<Hits> {
-        summed(book.writer.active(), base)
+        lock(&self.book)
     }
 
     /// Makes `rules` the list, and keeps the counts of rules that stay.
-    fn change(&self, book: &mut Book, rules: Vec<Rule>) {
+    fn change(&self, writer: &mut Writer<Arc<List>>, rules: Vec<Rule>) {
         let list = Arc::new(List::new(&rules, self.default, self.copies));
-        *book.writer.both().0 = list.clone();
-        book.writer.publish();
+        *writer.both().0 = list.clone();
+        let mut book = self.book();
+        writer.publish();
         // Nobody is in the old list any more, and nobody comes to it.
-        let old = std::mem::replace(book.writer.both().0, list);
+        *writer.both().0 = list.clone();
+        let old = std::mem::replace(&mut book.list, list);
         let mut before = summed(&old, &book.carried);
         let of_default = before.pop().unwrap_or_default();
         let mut known = book.rules.iter().zip(before).peekable();
@@ -279,7 +304,14 @@ impl AccessList {
         carried.push(of_default);
         book.carried = carried;
         book.rules = rules;
+        // To free a long list takes a while, too.
+        drop(book);
+        drop(old);
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn summed(list: &List, base: &[Hits]) -> Vec<Hits> {

@@ -28,5 +28,7 @@ mod vectors;
 
 use graph::Class;
 
+pub use list::AccessList;
+
 /// The classes of this folder.
 pub static CLASSES: &[&Class] = &[&access_control::CLASS];

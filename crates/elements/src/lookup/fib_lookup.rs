@@ -83,7 +83,7 @@ const NO_ROOM: u16 = DROPPED + 1;
 const DROP_REASONS: [&str; 2] = ["blackhole", "no room for an Ethernet header"];
 
 /// The index of the main table in [`State`].
-const MAIN: usize = 0;
+pub(super) const MAIN: usize = 0;
 
 /// `u32` (IPv4) or `u128` (IPv6), addresses in host order.
 pub(super) trait Family: Address {
@@ -198,15 +198,7 @@ pub(super) fn make<A: Family>(setup: &mut Setup<'_>) -> Result<Box<dyn Element>,
     if setup.is_check() {
         return Ok(Box::new(Unfilled));
     }
-    let Some(tables) = setup.shared().get::<ForwardingTables>(ForwardingTables::KEY) else {
-        return Err(ConfigError::new("there are no forwarding tables here; `brickway run` makes them"));
-    };
-    if tables.ports != ports {
-        return Err(ConfigError::new(format!(
-            "the forwarding tables are for the ports {}; all lookups of a router name the same ports in the same order",
-            tables.ports.join(", ")
-        )));
-    }
+    let tables = ForwardingTables::of_ports(setup, &ports)?;
     Ok(Box::new(FibLookup::<A> {
         policy: tables.policies.register(),
         reader: tables.readers.register(),
@@ -219,7 +211,7 @@ pub(super) fn make<A: Family>(setup: &mut Setup<'_>) -> Result<Box<dyn Element>,
 }
 
 /// Stands for the element when a configuration is only checked.
-struct Unfilled;
+pub(super) struct Unfilled;
 
 impl Element for Unfilled {}
 

@@ -14,7 +14,7 @@ const TO_B: [u8; 14] = [2, 0, 0, 0, 0, 0xb, 2, 0, 0, 0, 1, 1, 8, 0];
 const TO_C: [u8; 14] = [2, 0, 0, 0, 0, 0xc, 2, 0, 0, 0, 1, 1, 0x86, 0xdd];
 
 /// Routes of every kind; 10.1/16 by port 0, 10.2/16 by port 1 with a VLAN tag, 10.3/16 shared by both.
-fn fib() -> Fib<Adjacency> {
+pub(super) fn fib() -> Fib<Adjacency> {
     let mut fib = Fib::new().unwrap();
     let mut edit = fib.edit();
     let next_hops = edit.next_hops();
@@ -53,11 +53,11 @@ fn bench(config: &str, fib: &Fib<Adjacency>) -> Bench {
     try_bench(config, fib).unwrap()
 }
 
-fn try_bench(config: &str, fib: &Fib<Adjacency>) -> Result<Bench, String> {
+pub(super) fn try_bench(config: &str, fib: &Fib<Adjacency>) -> Result<Bench, String> {
     bench_with_policy(config, fib, &Policy::default()).map(|(bench, _)| bench)
 }
 
-fn bench_with_policy(
+pub(super) fn bench_with_policy(
     config: &str,
     fib: &Fib<Adjacency>,
     policy: &Policy,

@@ -4,8 +4,11 @@
 //! changed from outside the graph: the program puts [`ForwardingTables`] under [`ForwardingTables::KEY`] into what
 //! the elements share before the graph is made.
 
+use std::sync::Arc;
+
 use fib::publish::Readers;
 use fib::{Adjacency, Policy, State};
+use graph::{ConfigError, Setup};
 
 /// Access to the router's forwarding tables.
 #[derive(Clone)]
@@ -21,6 +24,20 @@ pub struct ForwardingTables {
 impl ForwardingTables {
     /// Where elements look for it.
     pub const KEY: &'static str = "forwarding tables";
+
+    /// The tables for an element that names these ports.
+    pub(super) fn of_ports(setup: &Setup<'_>, ports: &[String]) -> Result<Arc<Self>, ConfigError> {
+        let Some(tables) = setup.shared().get::<Self>(Self::KEY) else {
+            return Err(ConfigError::new("there are no forwarding tables here; `brickway run` makes them"));
+        };
+        if tables.ports != ports {
+            return Err(ConfigError::new(format!(
+                "the forwarding tables are for the ports {}; all lookups of a router name the same ports in the same order",
+                tables.ports.join(", ")
+            )));
+        }
+        Ok(tables)
+    }
 }
 
 impl std::fmt::Debug for ForwardingTables {

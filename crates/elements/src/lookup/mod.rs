@@ -2,8 +2,8 @@
 //!
 //! Click has seven classes for this, which differ in their data structures; here they are one element
 //! (`ip_lookup`) with the same arguments and handlers, and keep their names so that configurations run. An eighth,
-//! LookupIP6Route, is the same element for IPv6. FIBLookup and FIBLookup6 have no routes of their own: they forward by the
-//! tables that the control plane keeps for the whole router.
+//! LookupIP6Route, is the same element for IPv6. FIBLookup and CheckReversePath, for IPv6 with a 6 behind their names, have no
+//! routes of their own: they forward, and believe sources, by the tables that the control plane keeps for the whole router.
 //!
 //! | file | what lives there |
 //! | --- | --- |
@@ -12,10 +12,15 @@
 //! | `route` | `ADDR/MASK [GATEWAY] OUTPUT`: a route as text |
 //! | `routes` | the routes that all copies share; changes, all or none, and how they reach the workers |
 //! | `fib_lookup`, `forwarding` | forwarding by the router's tables, and how elements find these |
+//! | `check_reverse_path` | which sources are believed, by the same tables |
 //! | `origin_file` | `FILE` and `VIA`: routes from a table of prefixes and origins |
 //! | `tests`, `routes_tests`, `router_tests` | all classes in a graph; transactions; workers that forward while routes change |
 //! | the others | one class each: its manual and what sets it apart |
 
+mod check_reverse_path;
+mod check_reverse_path_6;
+#[cfg(test)]
+mod check_reverse_path_tests;
 mod direct_ip_lookup;
 mod family;
 mod fib_lookup;
@@ -47,6 +52,8 @@ pub use forwarding::ForwardingTables;
 
 /// The classes of this folder.
 pub static CLASSES: &[&Class] = &[
+    &check_reverse_path::CLASS,
+    &check_reverse_path_6::CLASS,
     &direct_ip_lookup::CLASS,
     &fib_lookup::CLASS,
     &fib_lookup_6::CLASS,

@@ -134,6 +134,14 @@ impl<P: Copy> Resolver<P> {
         self.hops.get(usize::from(slot)).unwrap_or(&NextHop::NoRoute)
     }
 
+    /// What may happen to packets whose lookup yielded `index`, whatever their flow: one for each bucket, so that members of
+    /// a group come as often as they have buckets.
+    pub fn hops(&self, index: NextHopIndex) -> impl Iterator<Item = &NextHop<P>> {
+        let entry = self.entries.get(index.index()).copied().unwrap_or(Entry::NO_ROUTE);
+        let slots = self.buckets.get(entry.range()).unwrap_or_default();
+        slots.iter().map(|&slot| self.hops.get(usize::from(slot)).unwrap_or(&NextHop::NoRoute))
+    }
+
     /// The number of the single next hop that [`Resolver::resolve`] takes: the member of a group, or the backup.
     /// [`NextHopIndex::NONE`] for no route; `None` for what is down and has no backup.
     pub fn chosen(&self, index: NextHopIndex, flow_hash: u32) -> Option<NextHopIndex> {
@@ -285,6 +293,7 @@ mod tests {
         let resolver = Resolver::<u8>::new(1);
         assert_eq!(resolver.resolve(NextHopIndex::MAX, 9), &NextHop::NoRoute);
         assert_eq!(resolver.chosen(NextHopIndex::MAX, 9), Some(NextHopIndex::NONE));
+        assert!(resolver.hops(NextHopIndex::MAX).eq([&NextHop::NoRoute]));
     }
 
     #[test]

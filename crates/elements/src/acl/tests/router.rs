@@ -9,6 +9,7 @@ use graph::setup::Shared;
 use graph::{Class, Combine, Context, Element, Handler, TaskStatus};
 use packet::{Batch, PoolOptions};
 
+use crate::acl::AccessList;
 use crate::ip::samples::ipv4;
 use crate::registry;
 
@@ -99,7 +100,7 @@ impl Element for TestSink {
     }
 }
 
-fn router(text: &str, workers: usize) -> Router {
+fn router(text: &str, workers: usize, shared: &Shared) -> Router {
     let mut registry = registry();
     registry.add(&[&SOURCE, &SINK]);
     let source = Source { name: "test.click".into(), text: text.into() };
@@ -109,7 +110,7 @@ fn router(text: &str, workers: usize) -> Router {
     let graph = GraphOptions { pool, ..GraphOptions::default() };
     let options = RouterOptions { workers, graph, slow_pool: pool, ..RouterOptions::default() };
     let control = Control::new(|_: &str| {});
-    let mut router = Router::build(Arc::new(flat), &registry, &Shared::default(), &options, control).unwrap();
+    let mut router = Router::build(Arc::new(flat), &registry, shared, &options, control).unwrap();
     router.start().unwrap();
     router
 }
@@ -133,9 +134,16 @@ fn while_packets_flow_a_change_is_seen_as_a_whole() {
         |action: &str| -> String { (0..4).map(|last| format!("{action} udp any 10.0.0.{last}\n")).collect() };
     let config = "source :: TestSource -> acl :: ACL(DEFAULT permit) -> permitted :: TestSink;
                   acl[1] -> denied :: TestSink;";
-    let mut router = router(config, 2);
-    for change in 0..300 {
-        router.write("acl.set", &list(if change % 2 == 0 { "permit" } else { "deny" })).unwrap();
+    let shared = Shared::default();
+    let mut router = router(config, 2, &shared);
+    let access_list = shared.get::<AccessList>(&AccessList::key("acl")).unwrap();
+    for change in 0..100 {
+        // By this thread, as the program does it, and by a worker.
+        let text = list(if change % 2 == 0 { "permit" } else { "deny" });
+        match change % 4 {
+            0 | 1 => access_list.replace(&text).unwrap(),
+            _ => router.write("acl.set", &text).unwrap(),
+        }
         // What is refused half-way is not seen at all.
         assert!(router.write("acl.set", "permit udp any 10.0.0.0\ndeny udp any 10.0.0.1\nnothing").is_err());
     }
@@ -155,8 +163,8 @@ fn counts_go_on_over_changes() {
     let config = "source :: TestSource -> acl :: ACL(10 permit udp any 10.0.0.0, DEFAULT deny)
                   -> permitted :: TestSink; acl[1] -> Punt -> TestSink;";
     for workers in [1, 2] {
-        let mut router = router(config, workers);
-        for number in 0..100 {
+        let mut router = router(config, workers, &Shared::default());
+        for number in 0..25 {
             router
                 .write("acl.add", &format!("{} permit tcp any any port {number}", 5 + number % 2 * 10))
                 .unwrap();

@@ -1,0 +1,58 @@
+//! A drop-in router in namespace `r`, and the questions that its tests ask.
+
+use super::{Network, Running, eventually};
+use std::time::Duration;
+
+pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_brickway");
+
+/// Starts `brickway run` in namespace `r`, and waits until it runs.
+pub(crate) fn start(network: &Network, arguments: &str) -> Running {
+    let mut router = network.start("r", &format!("{PROGRAM} run {arguments}"));
+    let ready = eventually(|| router.printed().contains(" runs with ") || router.ended().is_some());
+    assert!(ready && router.ended().is_none(), "`run {arguments}`:\n{}", router.printed());
+    router
+}
+
+/// How many of ten pings from a host are answered.
+pub(crate) fn answers(network: &Network, host: &str, options: &str) -> usize {
+    let (_, text) = network.run(host, &format!("ping -n -c 10 -i 0.02 -W 1 {options}"));
+    let count = text.lines().filter(|line| line.contains("bytes from")).count();
+    if count < 10 {
+        println!("ping {options}:\n{text}");
+    }
+    count
+}
+
+/// Packets of both families that the kernel of the router forwarded.
+pub(crate) fn forwarded_by_the_kernel(network: &Network) -> u64 {
+    let (_, text) = network.run("r", "cat /proc/net/snmp /proc/net/snmp6");
+    let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
+    let ipv4: Vec<&Vec<&str>> = lines.iter().filter(|line| line[0] == "Ip:").collect();
+    let column = ipv4[0].iter().position(|&name| name == "ForwDatagrams").unwrap();
+    let ipv6 = lines.iter().find(|line| line[0] == "Ip6OutForwDatagrams").unwrap();
+    ipv4[1][column].parse::<u64>().unwrap() + ipv6[1].parse::<u64>().unwrap()
+}
+
+/// Pings from a host until every destination answers and the kernel forwards nothing.
+pub(crate) fn warm_up(network: &Network, host: &str, destinations: &[&str]) {
+    let fast = eventually(|| {
+        let before = forwarded_by_the_kernel(network);
+        let all = destinations.iter().all(|to| answers(network, host, to) == 10);
+        all && forwarded_by_the_kernel(network) == before
+    });
+    assert!(fast, "{destinations:?}: no answer, or the kernel still forwards");
+}
+
+/// Pings from a host a hundred times a second while `act` runs; how many were lost, of how many.
+pub(crate) fn lost_during(network: &Network, host: &str, to: &str, act: impl FnOnce()) -> (usize, usize) {
+    let mut ping = network.start(host, &format!("ping -n -i 0.01 -W 1 {to}"));
+    std::thread::sleep(Duration::from_millis(300));
+    act();
+    std::thread::sleep(Duration::from_millis(500));
+    ping.interrupt();
+    let text = ping.printed();
+    let summary = text.lines().find(|line| line.contains(" packets transmitted")).unwrap();
+    let mut numbers = summary.split(' ').filter_map(|word| word.parse::<usize>().ok());
+    let (sent, received) = (numbers.next().unwrap(), numbers.next().unwrap());
+    (sent - received, sent)
+}

@@ -1,0 +1,304 @@
+//! =c
+//! CheckReversePath(PORT0, PORT1, ..., MODE)
+//!
+//! =s ip
+//! drops IPv4 packets whose source address does not belong where they come from
+//!
+//! =d
+//! Expects packets as FIBLookup does, and takes the same ports. Looks the source address up in the forwarding tables (FIB) that
+//! the router keeps in step with Linux. Packets with a believable source (RFC 3704, BCP 38) leave by output 0 as they are.
+//!
+//! MODE strict, the default: there is a route to the source, and it leaves by the port that the packet came in by (RFC 3704, 2.2).
+//! Where several next hops share the traffic any of them will do. A packet with paint I<i> counts as received by the
+//! I<i>-th port. Not for networks where traffic comes and goes by different ways.
+//!
+//! MODE loose: there is a route to the source by whatever port (RFC 3704, 2.4). The default route is one. One that is blackhole,
+//! unreachable or prohibit, or whose next hop is down, is none.
+//!
+//! By output 1 leave packets of which Linux has to say whether their source is believed:
+//!
+//! =item *
+//! in strict mode those whose source has a route of which the tables only know that Linux decides: a host on a connected
+//! network whose link address is not known yet, a neighbour still to be resolved. Loose mode passes them. Linux checks IPv4
+//! sources as its setting C<net.ipv4.conf.*.rp_filter> says, and IPv6 sources by rules of its packet filter only;
+//!
+//! =item *
+//! from 0.0.0.0 or ::, who asks for an address (RFC 1812, 5.3.7; RFC 4291, 2.5.2), and from IPv6 link-local addresses
+//! (RFC 4291, 2.5.6): such packets are never forwarded, but Linux may be meant;
+//!
+//! =item *
+//! from an address of this router to a group: the other host with our address speaks up (RFC 4862, 5.4);
+//!
+//! =item *
+//! of which Linux's policy rules say that the fast path cannot tell.
+//!
+//! =back
+//!
+//! If it is not connected they are dropped as "for Linux to decide".
+//!
+//! Drop reasons: "no route back", "another way back" (strict mode), "from our own address" (RFC 1812, 5.3.7). The addresses
+//! of groups and broadcast addresses have no route back.
+//!
+//! Where Linux has policy rules (`ip rule`), these choose the table as they would for an answer that this router itself sends
+//! from the packet's destination to its source, in the VRF of the port: that is how Linux validates sources. So rules with
+//! C<iif> do not count.
+//!
+//! CheckReversePath6 is the same for IPv6.
+//!
+//! =e
+//!   ... -> CheckIPHeader -> source :: CheckReversePath(eth1, eth2, MODE strict) -> FIBLookup(eth1, eth2) ...
+//!   source[1] -> Punt -> ...
+//!
+//! =a CheckReversePath6, FIBLookup
+
+use fib::publish::Reader;
+use fib::{Adjacency, Decision, NextHop, NextHopIndex, Policy, Resolver, Rules, State, Table};
+use graph::lang::unquote;
+use graph::{Class, ConfigError, Context, Element, FromArgument, Setup, Verdict};
+use packet::{Batch, MAX_BATCH, Packet};
+
+use super::fib_lookup::{Family, MAIN, Unfilled};
+use super::forwarding::ForwardingTables;
+
+pub(crate) static CLASS: Class = Class {
+    name: "CheckReversePath",
+    ports: PORTS,
+    processing: Class::AGNOSTIC_WITH_ERRORS,
+    flow: Class::COMPLETE_FLOW,
+    manual: include_str!("check_reverse_path.rs"),
+    make: make::<u32>,
+};
+
+pub(super) const PORTS: &str = "1/1-2";
+
+/// Addresses that are sources only in special cases, or never.
+///
+/// The control plane leads all of them to what is not [`NextHop::Forward`], in every table and whatever the routes are. So only
+/// packets off the fast path need be asked.
+pub(super) trait Source: Family {
+    /// Whether packets from there are never forwarded, but may be for this host.
+    fn is_of_the_link(self) -> bool;
+
+    /// Whether it is a group.
+    fn is_group(self) -> bool;
+}
+
+impl Source for u32 {
+    /// 0.0.0.0
+    fn is_of_the_link(self) -> bool {
+        self == 0
+    }
+
+    /// 224.0.0.0/4
+    fn is_group(self) -> bool {
+        self >> 28 == 0xe
+    }
+}
+
+impl Source for u128 {
+    /// ::, fe80::/10
+    fn is_of_the_link(self) -> bool {
+        self == 0 || self >> 118 == 0x3fa
+    }
+
+    /// ff00::/8
+    fn is_group(self) -> bool {
+        self >> 120 == 0xff
+    }
+}
+
+/// Which routes make a source believable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mode {
+    Loose,
+    Strict,
+}
+
+impl FromArgument for Mode {
+    const EXPECTED: &'static str = "loose or strict";
+    fn from_argument(text: &str) -> Option<Self> {
+        match unquote(text).as_str() {
+            "loose" => Some(Self::Loose),
+            "strict" => Some(Self::Strict),
+            _ => None,
+        }
+    }
+}
+
+/// What is found of a source. Where next hops differ, the largest counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Finding {
+    NoRoute,
+    Own,
+    OtherWay,
+    Linux,
+    Believed,
+}
+
+impl Finding {
+    fn verdict(self) -> Verdict {
+        match self {
+            Finding::Believed => Verdict::Keep,
+            Finding::Linux => Verdict::Divert(1, "for Linux to decide"),
+            Finding::OtherWay => Verdict::Drop("another way back"),
+            Finding::Own => Verdict::Drop("from our own address"),
+            Finding::NoRoute => Verdict::Drop("no route back"),
+        }
+    }
+}
+
+pub(super) fn make<A: Source>(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
+    let mode = setup.arguments.keyword_or("MODE", Mode::Strict)?;
+    let ports = setup.arguments.rest();
+    setup.arguments.finish()?;
+    if ports.is_empty() {
+        return Err(ConfigError::new("no ports; it takes the names of the router's ports"));
+    }
+    if setup.is_check() {
+        return Ok(Box::new(Unfilled));
+    }
+    let tables = ForwardingTables::of_ports(setup, &ports)?;
+    Ok(Box::new(CheckReversePath::<A> {
+        mode,
+        policy: tables.policies.register(),
+        reader: tables.readers.register(),
+        sources: Box::new([A::MIN; MAX_BATCH]),
+        numbers: Box::new([NextHopIndex::NONE; MAX_BATCH]),
+        findings: Box::new([Finding::NoRoute; MAX_BATCH]),
+    }))
+}
+
+struct CheckReversePath<A: Source> {
+    mode: Mode,
+    /// This copy's access to the rules and to the tables. Entered in this order: rules name tables that are there.
+    policy: Reader<Policy>,
+    reader: Reader<State<Adjacency>>,
+    /// Room for the lookups of one batch.
+    sources: Box<[A; MAX_BATCH]>,
+    numbers: Box<[NextHopIndex; MAX_BATCH]>,
+    findings: Box<[Finding; MAX_BATCH]>,
+}
+
+/// The port that a packet came in by. Paint 0 is that of no port.
+#[inline(always)]
+fn port(packet: &Packet) -> u16 {
+    u16::from(packet.annotations().paint()).wrapping_sub(1)
+}
+
+impl Mode {
+    /// What is found of a packet whose source has this number.
+    ///
+    /// The next hop of one flow is enough if it says yes, and nearly always it is the only one.
+    #[inline(always)]
+    fn judge<A: Source>(
+        self,
+        next_hops: &Resolver<Adjacency>,
+        number: NextHopIndex,
+        source: A,
+        packet: &Packet,
+    ) -> Finding {
+        match next_hops.resolve(number, 0) {
+            NextHop::Forward(adjacency) if self.believes(adjacency, packet) => Finding::Believed,
+            _ => self.judge_all(next_hops, number, source, packet),
+        }
+    }
+
+    #[inline(always)]
+    fn believes(self, adjacency: &Adjacency, packet: &Packet) -> bool {
+        self == Mode::Loose || adjacency.port() == port(packet)
+    }
+
+    /// The same by all next hops that the number may mean.
+    #[cold]
+    #[inline(never)]
+    fn judge_all<A: Source>(
+        self,
+        next_hops: &Resolver<Adjacency>,
+        number: NextHopIndex,
+        source: A,
+        packet: &Packet,
+    ) -> Finding {
+        if source.is_of_the_link() {
+            return Finding::Linux;
+        }
+        // RFC 1812, 5.3.7; RFC 4291, 2.7: a group is never a source.
+        if source.is_group() {
+            return Finding::NoRoute;
+        }
+        let mut best = Finding::NoRoute;
+        for next_hop in next_hops.hops(number) {
+            best = best.max(match next_hop {
+                NextHop::Forward(adjacency) if self.believes(adjacency, packet) => return Finding::Believed,
+                NextHop::Forward(_) => Finding::OtherWay,
+                NextHop::Punt if self == Mode::Loose => Finding::Believed,
+                NextHop::Punt => Finding::Linux,
+                NextHop::Local if A::destination(packet.annotations()).is_group() => Finding::Linux,
+                NextHop::Local => Finding::Own,
+                NextHop::NoRoute
+                | NextHop::Broadcast
+                | NextHop::Unreachable
+                | NextHop::Prohibit
+                | NextHop::Blackhole => Finding::NoRoute,
+            });
+        }
+        best
+    }
+
+    /// The same where rules choose the table.
+    #[cold]
+    fn judge_by_rules<A: Source>(
+        self,
+        rules: &Rules<A>,
+        state: &State<Adjacency>,
+        source: A,
+        packet: &Packet,
+    ) -> Finding {
+        if source.is_of_the_link() {
+            return Finding::Linux;
+        }
+        let destination = A::destination(packet.annotations());
+        let lookup = |vrf| A::table(state, vrf).map_or(NextHopIndex::NONE, |table| table.lookup(source));
+        match rules.evaluate_answer(port(packet), source, destination, lookup) {
+            Decision::Route(number) => self.judge(state.next_hops(), number, source, packet),
+            Decision::Punt => Finding::Linux,
+            Decision::NoRoute | Decision::Blackhole | Decision::Unreachable | Decision::Prohibit => {
+                Finding::NoRoute
+            }
+        }
+    }
+}
+
+impl<A: Source> Element for CheckReversePath<A> {
+    fn process(&mut self, cx: &mut Context, batch: &mut Batch) {
+        let sources = &mut self.sources[..batch.len()];
+        let findings = &mut self.findings[..batch.len()];
+        for (packet, source) in batch.packets().iter().zip(&mut *sources) {
+            *source = A::source(packet);
+        }
+        let policy = self.policy.enter();
+        let rules = A::rules(&policy);
+        let state = self.reader.enter();
+        let each = batch.packets().iter().zip(&*sources).zip(&mut *findings);
+        match A::table(&state, MAIN).filter(|_| rules.is_main_only()) {
+            Some(table) => {
+                let numbers = &mut self.numbers[..batch.len()];
+                table.lookup_batch(sources, numbers);
+                for (((packet, &source), finding), &number) in each.zip(&*numbers) {
+                    *finding = self.mode.judge(state.next_hops(), number, source, packet);
+                }
+            }
+            None => {
+                for ((packet, &source), finding) in each {
+                    *finding = self.mode.judge_by_rules(rules, &state, source, packet);
+                }
+            }
+        }
+        drop(state);
+        drop(policy);
+        if findings.iter().all(|&finding| finding == Finding::Believed) {
+            return;
+        }
+        let mut findings = findings.iter();
+        cx.filter(batch, |_| findings.next().map_or(Verdict::Keep, |finding| finding.verdict()));
+    }
+}
