@@ -73,6 +73,15 @@ fn what_people_try_first(driver: &str) {
     assert_eq!(answers(&network, "-M dont -s 1400 10.0.2.2"), 10);
     let (_, text) = network.run("a", "ping -n -c 2 -W 1 -M do -s 1400 2001:db8:2::2");
     assert!(text.contains("mtu=1400") || text.contains("mtu: 1400") || text.contains("mtu = 1400"), "{text}");
+    // Another link address changes nothing for those who ask for it.
+    network.ip("r", "link set eth1 address 02:00:00:00:01:99");
+    network.ip("a", "neigh flush dev eth0");
+    assert!(netns::eventually(|| {
+        // What the host has learnt of the smaller link is forgotten, so that it has to be told again.
+        network.run("a", "ip route flush cache");
+        let (_, text) = network.run("a", "ping -n -c 1 -W 1 -M do -s 1400 10.0.2.2");
+        text.contains("From 10.0.1.1") && text.contains("mtu = 1400")
+    }));
     network.ip("r", "link set eth2 mtu 1500");
     network.ip("b", "link set eth0 mtu 1500");
 
@@ -204,4 +213,31 @@ fn rules_and_reverse_paths_judge_packets_and_can_be_seen_and_changed() {
 fn answers_of(network: &Network, options: &str) -> usize {
     let (_, text) = network.run("a", &format!("ping -n -c 3 -i 0.02 -W 0.3 {options}"));
     text.lines().filter(|line| line.contains("bytes from")).count()
+}
+
+#[test]
+fn a_device_that_linux_does_not_see_has_a_twin() {
+    if !netns::is_root() {
+        return;
+    }
+    let network = network();
+    let _router = start(&network, "eth1 lan=tap:vm0");
+    network.ip("r", &format!("link set vm0 netns {}", network.name("b")));
+    network.ip("b", "link set vm0 up");
+    network.allow_ipv6("b", "vm0");
+    network.allow_ipv6("r", "lan");
+    network.ip("r", "addr add 10.0.3.1/24 dev lan");
+    network.ip("r", "addr add 2001:db8:3::1/64 dev lan nodad");
+    network.ip("b", "addr add 10.0.3.2/24 dev vm0");
+    network.ip("b", "addr add 2001:db8:3::2/64 dev vm0 nodad");
+    network.ip("b", "route replace default via 10.0.3.1");
+    network.ip("b", "-6 route replace default via 2001:db8:3::1");
+    router::warm_up(&network, "a", &["10.0.3.2", "2001:db8:3::2"]);
+    assert_eq!(answers(&network, "10.0.3.1"), 10);
+    let (_, text) = network.run("a", "traceroute -n -w 1 -q 1 10.0.3.2");
+    assert!(text.contains(" 1  10.0.1.1 ") && text.contains(" 2  10.0.3.2 "), "{text}");
+    // Somebody else's address is defended: questions from `::` reach Linux.
+    network.ip("b", "addr add 2001:db8:3::1/64 dev vm0");
+    let refused = || network.run("b", "ip -6 addr show dev vm0").1.contains("dadfailed");
+    assert!(netns::eventually(refused));
 }

@@ -34,10 +34,15 @@ pub(crate) struct Features {
 /// The configuration.
 pub(crate) fn configuration(ports: &[PortText], features: &Features) -> String {
     let names = ports.iter().map(|port| port.name.as_str()).collect::<Vec<_>>().join(", ");
-    let mut text = [HEAD, INPUT, OUTPUT].concat();
-    for (index, PortText { name, mac, mtu, .. }) in ports.iter().enumerate() {
+    let mut text = [HEAD, INPUT].concat();
+    if ports.iter().any(|port| port.host == Host::Tap) {
+        text.push_str(DEVICE_INPUT);
+    }
+    text.push_str(OUTPUT);
+    for (index, PortText { name, mac, mtu, host, .. }) in ports.iter().enumerate() {
+        let input = if *host == Host::Tap { "DeviceInput" } else { "Input" };
         let paint = index + 1;
-        line(&mut text, format_args!("in{paint} :: Input({name}, {mac}, {paint});"));
+        line(&mut text, format_args!("in{paint} :: {input}({name}, {mac}, {paint});"));
         line(&mut text, format_args!("out{paint} :: Output({name}, {mtu});"));
     }
     line(&mut text, format_args!("\n// Where packets go: Linux's routes and neighbours, mirrored."));
@@ -108,6 +113,21 @@ elementclass Input { $port, $mac, $number |
 
 ";
 
+const DEVICE_INPUT: &str = "\
+// The same for a device that Linux does not see: what is no IPv6 packet to forward may be one to Linux, which asks for addresses
+// from the unspecified one (RFC 4862, 5.4.2).
+elementclass DeviceInput { $port, $mac, $number |
+    FromDevice($port)
+        -> filter :: HostEtherFilter($mac)
+        -> kind :: Classifier(12/0800, 12/86dd, -);
+    kind[0] -> Paint($number) -> Strip(14) -> CheckIPHeader -> [0] output;
+    kind[1] -> Paint($number) -> Strip(14) -> check :: CheckIP6Header -> [1] output;
+    kind[2] -> Paint($number) -> [2] output;
+    check[1] -> Unstrip(14) -> [2] output;
+}
+
+";
+
 const OUTPUT: &str = "\
 // What leaves by a port. Inputs 0 and 1: routed IPv4 and IPv6. Input 2: Ethernet frames to send as they are. Outputs 0 and 2:
 // IPv4 and IPv6 too long for the port; outputs 1 and 3: what has lived too long.
@@ -166,8 +186,18 @@ fn linux(text: &mut String, ports: &[PortText]) {
     for (paint, PortText { mac, .. }) in (1..).zip(ports) {
         line(text, format_args!("out{paint}[0], out{paint}[1] => packets4, packets4;"));
         line(text, format_args!("out{paint}[2], out{paint}[3] => packets6, packets6;"));
-        line(text, format_args!("without4[{paint}] -> EtherEncap(0x0800, {mac}, {mac}) -> host{paint};"));
-        line(text, format_args!("without6[{paint}] -> EtherEncap(0x86dd, {mac}, {mac}) -> host{paint};"));
+        line(
+            text,
+            format_args!(
+                "without4[{paint}] -> header4_{paint} :: EtherEncap(0x0800, {mac}, {mac}) -> host{paint};"
+            ),
+        );
+        line(
+            text,
+            format_args!(
+                "without6[{paint}] -> header6_{paint} :: EtherEncap(0x86dd, {mac}, {mac}) -> host{paint};"
+            ),
+        );
     }
 }
 

@@ -87,6 +87,11 @@ fn tell_elements(router: &mut Router, paint: usize, link: &Link, mtu_before: u32
     let mut writes = Vec::new();
     if let Some(mac) = link.mac {
         let mac = packet::wire::ethernet::MacAddr(mac).to_string();
+        for family in [4, 6] {
+            for handler in ["src", "dst"] {
+                writes.push((format!("header{family}_{paint}"), handler, mac.clone()));
+            }
+        }
         writes.push((format!("in{paint}/filter"), "ether", mac));
     }
     let mtu = [

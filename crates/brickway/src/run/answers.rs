@@ -2,6 +2,7 @@
 //!
 //! The locks of the router and of the mirror are held for a page of rows at most, never while a client takes its time.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use control::api::{
@@ -9,8 +10,8 @@ use control::api::{
     LookupRow, MemberRow, NeighbourRow, NextHopRow, PathRow, PortRow, QueueRow, Request, RouteFilter,
     RouteQuery, RouteRow, Rows, Show, TextRow, Unanswered, WorkerRow,
 };
-use control::change::{Change, Hops, NeighbourState, Part, RouteKind};
-use control::mirror::{FoundBy, Mirror, RouteReport, digests_of};
+use control::change::{Change, Hops, NeighbourState, Part, Route, RouteKey, RouteKind};
+use control::mirror::{DigestOf, FoundBy, Mirror, RouteReport, digests_of};
 use control::netlink::{Event, Kernel, KernelOptions};
 use control::service::{Service, State};
 use elements::devices::balance::queue_shares;
@@ -25,6 +26,10 @@ const PAGE: usize = 1024;
 
 /// How long a comparison with Linux may take.
 const LONGEST_COMPARISON: Duration = Duration::from_secs(60);
+
+/// How often routes are compared while they differ, and how long apart.
+const LOOKS_FOR_DRIFT: usize = 4;
+const TIME_BETWEEN_LOOKS: Duration = Duration::from_millis(200);
 
 /// Differences between Linux and the mirror that are listed.
 const MOST_DIFFERENCES: usize = 100;
@@ -178,6 +183,8 @@ impl Live {
             }
         };
         let route = found.map(|found| {
+            let next_hop = mirror.fib().next_hops().get(found.next_hop);
+            let is_fast = !matches!(next_hop, Some(NextHop::Punt | NextHop::Local | NextHop::Broadcast));
             let made = |protocol: &str, paths| RouteRow {
                 prefix: found.prefix,
                 table,
@@ -188,7 +195,7 @@ impl Live {
                 object: None,
                 paths,
                 is_in_force: true,
-                is_fast: true,
+                is_fast,
             };
             match &found.by {
                 FoundBy::Route(route) => route_row(mirror, route),
@@ -306,7 +313,21 @@ impl Live {
     /// Asks Linux for everything anew, and compares.
     fn drift(&self, rows: &mut Rows<'_>) -> Answered {
         self.service()?;
-        let theirs = everything().map_err(|error| format!("Linux does not tell its routes: {error}"))?;
+        // Routes may change between the two looks: what differs is looked at again, a moment later.
+        let mut theirs = Vec::new();
+        for look in 0..LOOKS_FOR_DRIFT {
+            if look > 0 {
+                std::thread::sleep(TIME_BETWEEN_LOOKS);
+            }
+            theirs = everything().map_err(|error| format!("Linux does not tell its routes: {error}"))?;
+            let state = self.state()?;
+            let netlink = |of: &DigestOf| of.source == Source::Netlink;
+            let ours: BTreeMap<_, _> =
+                state.mirror.digests().into_iter().filter(|(of, _)| netlink(of)).collect();
+            if digests_of(Source::Netlink, &theirs) == ours {
+                break;
+            }
+        }
         let state = self.state()?;
         let wanted = digests_of(Source::Netlink, &theirs);
         let mut answers = Vec::new();
@@ -352,22 +373,27 @@ fn send<R: Into<control::api::Row>>(rows: &mut Rows<'_>, all: impl IntoIterator<
     all.into_iter().try_for_each(|row| rows.send(row))
 }
 
-/// All that the kernel has now.
+/// All routes that the kernel has now.
 fn everything() -> std::io::Result<Vec<Change>> {
     let mut kernel = Kernel::open(&KernelOptions::default())?;
-    let mut routes = Vec::new();
+    let mut routes: BTreeMap<RouteKey, Route> = BTreeMap::new();
     let begin = Instant::now();
     while !kernel.is_synchronised() {
         if begin.elapsed() > LONGEST_COMPARISON {
             return Err(std::io::ErrorKind::TimedOut.into());
         }
+        // What changes meanwhile is told too.
         kernel.receive(&mut |event| match event {
-            Event::DumpBegins(Part::Routes4) => routes.clear(),
-            Event::Change(change @ Change::Route(_)) => routes.push(change),
+            Event::Change(Change::Route(route)) => {
+                routes.insert(route.key, route);
+            }
+            Event::Change(Change::RouteGone(key)) => {
+                routes.remove(&key);
+            }
             _ => {}
         })?;
     }
-    Ok(routes)
+    Ok(routes.into_values().map(Change::Route).collect())
 }
 
 fn route_row(mirror: &Mirror, route: &RouteReport) -> RouteRow {

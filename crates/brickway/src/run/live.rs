@@ -1,6 +1,5 @@
 //! What runs, shared between the thread that watches it and those who ask and change it over the control socket.
 
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -12,9 +11,10 @@ use graph::lang::Source;
 use graph::router::Router;
 use graph::setup::Shared;
 
+use super::RunArguments;
 use crate::drop_in::Following;
 use crate::notify::Notify;
-use crate::settings::{self, Settings};
+use crate::settings::Settings;
 
 /// A router that runs, and all that belongs to it.
 pub(super) struct Live {
@@ -24,8 +24,8 @@ pub(super) struct Live {
     pub(super) service: Option<Service>,
     following: Mutex<Option<Following>>,
     settings: Mutex<Settings>,
-    /// The file that the settings came from.
-    file: Option<PathBuf>,
+    /// The command line, from which settings are made again.
+    arguments: RunArguments,
     /// What its elements share.
     shared: Shared,
     /// The configuration, as text.
@@ -49,7 +49,7 @@ impl Live {
         router: Router,
         mirror: Option<(Service, Following)>,
         settings: Settings,
-        file: Option<PathBuf>,
+        arguments: RunArguments,
         shared: Shared,
         source: Source,
         interrupted: Arc<AtomicBool>,
@@ -60,7 +60,7 @@ impl Live {
             service,
             following: Mutex::new(following),
             settings: Mutex::new(settings),
-            file,
+            arguments,
             shared,
             click: source.text,
             status: format!("{} runs", source.name),
@@ -71,7 +71,8 @@ impl Live {
 
     /// Opens the control socket: where it was asked for, and for every router that mirrors Linux. Where another router has
     /// the usual place, one that was not asked for is left out.
-    pub(super) fn serve(self: &Arc<Self>, is_wanted: bool) -> Result<Option<Server>> {
+    pub(super) fn serve(self: &Arc<Self>) -> Result<Option<Server>> {
+        let is_wanted = self.arguments.socket.is_some();
         if !is_wanted && self.service.is_none() {
             return Ok(None);
         }
@@ -79,7 +80,7 @@ impl Live {
         let options = ServerOptions { group: control.group, ..ServerOptions::new(&control.socket) };
         match Server::start(&options, self.clone()) {
             Ok(server) => Ok(Some(server)),
-            Err(error @ ServerError::Running { .. }) if !is_wanted && self.file.is_none() => {
+            Err(error @ ServerError::Running { .. }) if !is_wanted && self.arguments.config.is_none() => {
                 eprintln!("brickway: {error}; this one has no control socket (--socket PATH gives it one)");
                 Ok(None)
             }
@@ -149,17 +150,19 @@ impl Live {
     }
 
     fn reload_settings(&self) -> Result<Vec<String>, String> {
-        let Some(file) = &self.file else {
-            return Err("this router has no settings file; start it with --config FILE to reload".to_owned());
-        };
-        let name = file.display();
-        let new = settings::load(file).map_err(|error| format!("{error:#}"))?;
-        let new = new.ok_or_else(|| format!("{name} has mistakes; `brickway check {name}` lists them"))?;
+        if self.arguments.config.is_none() && self.arguments.acl.is_none() {
+            return Err("there is nothing to read again; --config FILE or --acl FILE at the start gives it"
+                .to_owned());
+        }
+        let new = super::settings_of(&self.arguments).map_err(|error| format!("{error:#}"))?;
+        let new = new.ok_or("the settings have mistakes; `brickway check FILE.toml` lists them")?;
         let mut done = Vec::new();
         let mut now = lock(&self.settings);
         if new.acl.rules != now.acl.rules || new.acl.file.is_some() {
             done.push(self.reload_rules(&new)?);
-            now.acl = new.acl.clone();
+            // The default is an argument of the elements and stays.
+            now.acl.rules.clone_from(&new.acl.rules);
+            now.acl.file.clone_from(&new.acl.file);
         }
         if new.workers.balance != now.workers.balance {
             done.push(format!("workers.balance = {}", new.workers.balance));
@@ -169,7 +172,6 @@ impl Live {
         }
         now.workers.balance = new.workers.balance;
         now.log = new.log.clone();
-        // Of another file of rules, the new rules are in force already.
         if new != *now {
             done.push(
                 "the rest of what changed needs a restart: `brickway show config` says what is in force"

@@ -43,7 +43,7 @@ use summary::{print_json, workers_table};
 use watch::watch;
 
 /// Makes a router of ports, or of a configuration, until Ctrl-C, until it stops by itself, or for a given time.
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 #[command(after_help = "Examples:
   brickway run eth1 eth2                          forward in Linux's place; its routes and tools stay
   brickway run eth1 eth2 --print-config           the configuration of that, to read and change
@@ -136,13 +136,23 @@ pub(crate) struct RunArguments {
 
 /// The settings: of the file or of the ports on the command line, with the flags above them. `None` after mistakes of the
 /// file, which have been printed.
-fn settings(arguments: &RunArguments) -> Result<Option<Settings>> {
+pub(super) fn settings_of(arguments: &RunArguments) -> Result<Option<Settings>> {
     let mut settings = match &arguments.config {
         Some(file) => match settings::load(file)? {
             Some(settings) => settings,
             None => return Ok(None),
         },
         None if subject::is_file(arguments) => {
+            let of_ports = [
+                ("--acl", arguments.acl.is_some()),
+                ("--reverse-path", arguments.reverse_path.is_some()),
+                ("--slow-path", arguments.slow_path.is_some()),
+            ];
+            if let Some((flag, _)) = of_ports.iter().find(|(_, given)| *given) {
+                bail!(
+                    "{flag} is for a list of ports; a configuration in a file says itself what its elements do"
+                );
+            }
             let workers = WorkerSettings { balance: false, ..WorkerSettings::default() };
             Settings { workers, ..Settings::default() }
         }
@@ -184,7 +194,7 @@ fn settings(arguments: &RunArguments) -> Result<Option<Settings>> {
 }
 
 pub(crate) fn run(arguments: &RunArguments) -> Result<ExitCode> {
-    let Some(settings) = settings(arguments)? else { return Ok(ExitCode::FAILURE) };
+    let Some(mut settings) = settings_of(arguments)? else { return Ok(ExitCode::FAILURE) };
     if !subject::is_file(arguments) && !arguments.print_config {
         doctor::warn_at_start(&settings);
     }
@@ -193,7 +203,8 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<ExitCode> {
     let Some(subject) = subject(arguments, &settings, &registry, &shared)? else {
         return Ok(ExitCode::FAILURE);
     };
-    let Subject { source, flat, mirror, specs } = subject;
+    let Subject { source, flat, mirror, specs, ports } = subject;
+    settings.ports = ports;
     if arguments.print_config {
         print(&source.text);
         return Ok(ExitCode::SUCCESS);
@@ -226,18 +237,21 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<ExitCode> {
     let interrupted = Arc::new(AtomicBool::new(false));
     let flag = interrupted.clone();
     ctrlc::set_handler(move || flag.store(true, Ordering::SeqCst)).context("cannot catch Ctrl-C")?;
-    router.start().context("cannot start the worker threads")?;
+    let name = source.name.clone();
+    let live = Live::new(router, mirror, settings, arguments.clone(), shared, source, interrupted);
+    let server = live.serve()?;
+    live.with_router(Router::start)
+        .map_err(anyhow::Error::msg)?
+        .context("cannot start the worker threads")?;
     let plural = if workers == 1 { "" } else { "s" };
     if !arguments.quiet {
         eprintln!(
             "brickway: {} runs with {workers} worker{plural} ({} elements, ready in {:.2} s); Ctrl-C stops it",
-            source.name,
+            name,
             flat.elements.len(),
             started.elapsed().as_secs_f64()
         );
     }
-    let live = Live::new(router, mirror, settings, arguments.config.clone(), shared, source, interrupted);
-    let server = live.serve(arguments.socket.is_some())?;
     live.notify.ready(&live.status);
     let failed = watch(arguments, &live, &control);
     live.notify.stopping();

@@ -20,6 +20,8 @@ pub(super) struct Subject {
     pub(super) flat: Arc<FlatConfig>,
     /// What mirrors Linux, where the configuration forwards by its tables.
     pub(super) mirror: Option<(Service, Following)>,
+    /// Of a router that mirrors Linux: its ports.
+    pub(super) ports: Vec<PortSettings>,
     /// What the names of ports stand for.
     pub(super) specs: Vec<(String, String)>,
 }
@@ -45,7 +47,7 @@ pub(super) fn subject(
         let options = Options { parameters: parameters.collect::<Result<_>>()? };
         let source = load::read(Path::new(file))?;
         let Some(flat) = load::compile(&source, &options, registry) else { return Ok(None) };
-        let mut ports = Vec::new();
+        let (mut ports, mut settings_of_ports) = (Vec::new(), Vec::new());
         for name in drop_in::ports_of(&flat) {
             let text = match specs.iter().find(|(known, _)| *known == name) {
                 Some((name, spec)) => format!("{name}={spec}"),
@@ -54,16 +56,23 @@ pub(super) fn subject(
             let driver = arguments.driver.unwrap_or_default();
             let named = Settings::of_ports([text.as_str()], driver).map_err(anyhow::Error::msg)?;
             ports.extend(named.ports.iter().map(open).collect::<Result<Vec<_>>>()?);
+            settings_of_ports.extend(named.ports);
         }
         if ports.is_empty() {
-            return Ok(Some(Subject { source, flat: Arc::new(flat), mirror: None, specs }));
+            return Ok(Some(Subject {
+                source,
+                flat: Arc::new(flat),
+                mirror: None,
+                ports: Vec::new(),
+                specs,
+            }));
         }
         let named = |name: &String| ports.iter().any(|port| port.name == *name);
         specs.retain(|(name, _)| !named(name));
         specs.extend(ports.iter().map(|port| (port.name.clone(), port.spec.clone())));
         let service = drop_in::mirror(&ports, settings.fpm, shared)?;
         let mirror = Some((service, Following::new(ports, shared.clone())));
-        return Ok(Some(Subject { source, flat: Arc::new(flat), mirror, specs }));
+        return Ok(Some(Subject { source, flat: Arc::new(flat), mirror, ports: settings_of_ports, specs }));
     }
     let ports = settings.ports.iter().map(open).collect::<Result<Vec<_>>>()?;
     specs.extend(ports.iter().map(|port| (port.name.clone(), port.spec.clone())));
@@ -72,7 +81,8 @@ pub(super) fn subject(
     let source = Source { name: ports_text(&ports), text };
     let Some(flat) = load::compile(&source, &Options::default(), registry) else { return Ok(None) };
     let mirror = Some((service, Following::new(ports, shared.clone())));
-    Ok(Some(Subject { source, flat: Arc::new(flat), mirror, specs }))
+    let ports = settings.ports.clone();
+    Ok(Some(Subject { source, flat: Arc::new(flat), mirror, ports, specs }))
 }
 
 /// The ports, for messages.

@@ -170,10 +170,12 @@ impl Family for u128 {
         field.map_or(0, |&bytes| u128::from_be_bytes(bytes))
     }
 
-    /// Whether it has options that every router on the way has to look at (RFC 8200, 4.3).
+    /// Whether it has options that every router on the way has to look at (RFC 8200, 4.3), or comes from `::`, from
+    /// where nothing is forwarded (RFC 4291, 2.5.2).
     #[inline(always)]
     fn is_odd(packet: &Packet) -> bool {
-        packet.data().get(6) == Some(&0)
+        let Some(start) = packet.data().first_chunk::<24>() else { return true };
+        (start[6] == 0) | (start[8..] == [0; 16])
     }
 
     /// With the flow label, by which senders tell flows apart whose ports cannot be seen (RFC 6438).

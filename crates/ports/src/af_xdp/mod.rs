@@ -62,6 +62,7 @@ use std::io;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use packet::Pool;
 use packet::wire::ethernet::MacAddr;
@@ -78,6 +79,10 @@ use crate::host::passage::{self, Passage};
 use crate::host_steering::{HostSteering, Steer};
 use crate::interface::namespace;
 use crate::{Handout, OpenOptions, Port, PortError, PortInfo, RxQueue, Spec, TxQueue};
+
+/// How often, and how long apart, an interface is looked at whose XDP program is not ours.
+const LOOKS_FOR_OTHERS: usize = 10;
+const TIME_BETWEEN_LOOKS: Duration = Duration::from_millis(10);
 
 const DEFAULT_SLOTS: u64 = 1_024;
 /// Bytes of a VLAN tag, by which a frame may be longer than the MTU allows.
@@ -357,6 +362,8 @@ impl Shared {
             return true;
         }
         let problem = if let Some(problem) = self.claim.absence() {
+            // It may be in another namespace, with our program still on it.
+            attached.program.detach();
             problem
         } else {
             match self.attach(&mut attached) {
@@ -381,7 +388,16 @@ impl Shared {
         }
         self.check_mtu(*CHUNK_BYTES.end())?;
         let failed = |action| move |error| PortError::system(name, action, error);
-        let link = probe::link(name, index).map_err(failed("asking for the queues"))?;
+        attached.program.detach();
+        let mut link = probe::link(name, index).map_err(failed("asking for the queues"))?;
+        // The program of a router that has just ended may be there for a moment.
+        for _ in 0..LOOKS_FOR_OTHERS {
+            if link.program.is_none() {
+                break;
+            }
+            std::thread::sleep(TIME_BETWEEN_LOOKS);
+            link = probe::link(name, index).map_err(failed("asking for the queues"))?;
+        }
         if let Some(program) = link.program {
             return Err(in_the_way(name, Some(program)));
         }

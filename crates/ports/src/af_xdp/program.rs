@@ -75,6 +75,11 @@ impl Program {
         program.try_into().expect("it is an XDP program")
     }
 
+    /// Takes the program off its interface.
+    pub(super) fn detach(&mut self) {
+        self.link = None;
+    }
+
     /// Attaches the program to an interface, instead of the one it was attached to.
     pub(super) fn attach(&mut self, index: u32, mode: Mode) -> io::Result<()> {
         self.link = None;
