@@ -20,13 +20,14 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use control::service::{Service, ServiceOptions};
 use elements::lookup::ForwardingTables;
-use graph::lang::{FlatConfig, split_arguments};
+use graph::lang::{FlatConfig, Options, Source, split_arguments};
 use graph::setup::Shared;
 
 pub(crate) use click::{Features, PortText, configuration as click_text};
 pub(crate) use following::Following;
 pub(crate) use ports::RouterPort;
 
+use crate::load;
 use crate::settings::{AclDefault, AclSettings, Settings};
 
 /// How long Linux may take to tell what it knows; a million routes take some seconds.
@@ -108,6 +109,16 @@ pub(crate) fn configuration(ports: &[RouterPort], service: &Service, settings: &
         reverse_path: settings.reverse_path,
     };
     Ok(click_text(&texts, &features))
+}
+
+/// Whether the rules of the access list can be read; what is wrong with them is printed.
+pub(crate) fn rules_are_right(settings: &Settings) -> Result<bool> {
+    let Some(arguments) = access_list(&settings.acl)? else { return Ok(true) };
+    let inputs: Vec<String> =
+        (1..).zip(&settings.ports).map(|(paint, port)| format!("{} {paint}", port.name)).collect();
+    let text = format!("Idle -> ACL({arguments}, INPUTS \"{}\") -> Discard;", inputs.join(", "));
+    let source = Source { name: "[acl]".into(), text };
+    Ok(load::compile(&source, &Options::default(), &elements::registry()).is_some())
 }
 
 /// The arguments of the elements of an access list; none without rules.

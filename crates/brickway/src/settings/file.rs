@@ -13,6 +13,7 @@ use super::{
     AclDefault, AclSettings, ControlSettings, Driver, Host, LogSettings, MOST_WORKERS, PortSettings,
     ReversePath, Settings, SlowPath, WorkerSettings,
 };
+use crate::drop_in;
 use crate::output::print;
 
 /// Whether a file is one of settings, by its name.
@@ -48,6 +49,9 @@ pub(crate) fn load(path: &Path) -> Result<Option<Settings>> {
 /// It cannot be read.
 pub(crate) fn check(path: &Path) -> Result<ExitCode> {
     let Some(settings) = load(path)? else { return Ok(ExitCode::FAILURE) };
+    if !drop_in::rules_are_right(&settings)? {
+        return Ok(ExitCode::FAILURE);
+    }
     print(&settings.summary());
     print(&format!("{}: no mistakes\n", path.display()));
     Ok(ExitCode::SUCCESS)
