@@ -89,6 +89,7 @@ fn ipv6(subnet: u8, label: u32, source_port: u16) -> Vec<u8> {
     let mut packet = vec![0; 60];
     packet[..4].copy_from_slice(&(6 << 28 | label).to_be_bytes());
     packet[6..8].copy_from_slice(&[17, 64]);
+    packet[8..12].copy_from_slice(&[0x20, 1, 0x0d, 0xb8]);
     packet[24..30].copy_from_slice(&[0x20, 1, 0x0d, 0xb8, 0, subnet]);
     packet[40..42].copy_from_slice(&source_port.to_be_bytes());
     packet
@@ -141,6 +142,11 @@ fn the_flow_label_tells_flows_apart() {
     let mut bench = bench(IPV6, &fib);
     bench.push("in", &[&ipv6(1, 0, 7)]);
     assert_eq!(bench.taken("out1"), [[&TO_C, &ipv6(1, 0, 7)[..]].concat()]);
+    // What comes from nowhere goes nowhere.
+    let mut unspecified = ipv6(1, 0, 7);
+    unspecified[8..12].fill(0);
+    bench.push("in", &[&unspecified]);
+    assert_eq!(bench.drops("rt", "for this host"), 1);
     let packets: Vec<Vec<u8>> = (0..200).map(|label| ipv6(3, label, 7)).collect();
     bench.push("in", &packets.iter().map(Vec::as_slice).collect::<Vec<_>>());
     let (a, b) = (bench.taken("out0").len(), bench.taken("out1").len());
