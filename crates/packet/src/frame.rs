@@ -456,6 +456,20 @@ impl Packet {
         true
     }
 
+    /// Writes `header` into the head room right before the data, as its link header; the data stays as it is. False, and no
+    /// change, without head room.
+    #[inline(always)]
+    pub fn set_link_header_before<const N: usize>(&mut self, header: &[u8; N]) -> bool {
+        if N > self.headroom() {
+            return false;
+        }
+        let metadata = self.metadata_mut();
+        let start = metadata.data_offset - N as u16;
+        metadata.link_offset = start;
+        self.bytes_between_mut(start, start + N as u16).copy_from_slice(header);
+        true
+    }
+
     /// Takes `count` bytes off the front. False, and no change, when the data is shorter.
     #[inline(always)]
     pub fn strip(&mut self, count: usize) -> bool {

@@ -245,6 +245,15 @@ fn forward<A: Family>(
 ) -> u16 {
     let mut difference = 0;
     let mut first = None;
+    let number = numbers.first().copied().unwrap_or_default();
+    let is_same = numbers.iter().fold(0, |difference, other| difference | (other.get() ^ number.get())) == 0;
+    if let Some(next_hop) = next_hops.resolve_single(number).filter(|_| is_same) {
+        for (packet, place) in packets.iter_mut().zip(&mut *outputs) {
+            *place = output::<A>(next_hop, ports, packet);
+            difference |= *place ^ *first.get_or_insert(*place);
+        }
+        return difference;
+    }
     for ((packet, &number), place) in packets.iter_mut().zip(numbers).zip(&mut *outputs) {
         let next_hop = next_hops.resolve_with(number, || A::flow_hash(hash, packet));
         *place = output::<A>(next_hop, ports, packet);
@@ -316,7 +325,7 @@ fn encapsulate(packet: &mut Packet, adjacency: &Adjacency) -> bool {
     let rewrite = adjacency.rewrite();
     // Nearly always: a copy of fixed size.
     if let Ok(header) = <&[u8; HEADER_LEN]>::try_from(rewrite) {
-        return packet.prepend_link_header(header) && packet.strip(HEADER_LEN);
+        return packet.set_link_header_before(header);
     }
     let Some(data) = packet.prepend(rewrite.len()) else { return false };
     data[..rewrite.len()].copy_from_slice(rewrite);

@@ -142,6 +142,13 @@ impl<P: Copy> Resolver<P> {
         slots.iter().map(|&slot| self.hops.get(usize::from(slot)).unwrap_or(&NextHop::NoRoute))
     }
 
+    /// What happens to packets of all flows, where that is the same for all.
+    #[inline]
+    pub fn resolve_single(&self, index: NextHopIndex) -> Option<&NextHop<P>> {
+        let entry = self.entries.get(index.index()).copied().unwrap_or(Entry::NO_ROUTE);
+        (entry.mask == 0).then(|| self.resolve(index, 0))
+    }
+
     /// The number of the single next hop that [`Resolver::resolve`] takes: the member of a group, or the backup.
     /// [`NextHopIndex::NONE`] for no route; `None` for what is down and has no backup.
     pub fn chosen(&self, index: NextHopIndex, flow_hash: u32) -> Option<NextHopIndex> {
