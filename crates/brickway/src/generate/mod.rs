@@ -74,8 +74,8 @@ const MOST_FLOWS: u32 = 1 << 20;
   brickway gen --tx 'pcap:?out=flows.pcap' --rx none --dst-mac 02:00:00:00:00:02 --count 1000 --rate max
       into a file
 
-A port is [DRIVER:]NAME[?OPTION=VALUE&...]; drivers are af_packet (the default), tap, pcap,
-memory and null.
+A port is [DRIVER:]NAME[?OPTION=VALUE&...]; drivers are af_packet (the default), af_xdp, dpdk (in a build with it), tap,
+pcap, memory and null.
 
 Exit codes: 0 every packet came back once and whole (or as many as --allow-loss wants),
 1 it cannot run, 2 wrong usage, 3 packets were lost, doubled or corrupted.")]

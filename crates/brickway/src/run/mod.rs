@@ -55,8 +55,8 @@ use watch::watch;
   brickway run router.click --read rt.table --for 1
   brickway run router.click --port eth0=af_xdp:eth0 --port eth1=af_xdp:eth1 --workers 4 --balance
 
-A port is [DRIVER:]NAME[?OPTION=VALUE&...]; drivers are af_packet (the default), af_xdp, dpdk (in a build with it), tap,
-pcap, memory and null; options drop, corrupt, duplicate, reorder, delay, trace and capture work with each of them.")]
+A port is [DRIVER:]NAME[?OPTION=VALUE&...]; drivers are af_packet (the default in configurations), af_xdp (the default for a
+list of ports), host (into Linux's stack), dpdk (in a build with it), tap, pcap, memory and null; options drop, corrupt, duplicate, reorder, delay, trace and capture work with each of them.")]
 pub(crate) struct RunArguments {
     /// Ports of a router that stands in for Linux's forwarding; or a configuration (FILE.click, `-` is standard input)
     /// and values of its variables
