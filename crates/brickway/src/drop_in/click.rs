@@ -150,8 +150,7 @@ as_it_came[0] -> Discard;
 ";
 
 const WITHOUT_HEADER: &str = "
-// No route, unreachable, prohibited, too long, lived too long: Linux answers, or fragments. What has the header of its next hop
-// gets one of ours.
+// What has the header of its next hop already gets one of ours.
 packets4 :: Punt -> without4 :: PaintSwitch;
 packets6 :: Punt -> without6 :: PaintSwitch;
 without4[0], without6[0] => Discard, Discard;
@@ -179,13 +178,29 @@ fn host(text: &mut String, paint: usize, port: &PortText) {
 
 /// Linux answers.
 fn linux(text: &mut String, ports: &[PortText]) {
-    text.push_str(WITHOUT_HEADER);
+    without_header(text, ports);
+    line(
+        text,
+        format_args!(
+            "\n// No route, unreachable, prohibited, too long, lived too long: Linux answers, or fragments."
+        ),
+    );
     for beyond in ports.len() + 1..ports.len() + 4 {
         line(text, format_args!("rt4[{beyond}] -> whole;  rt6[{beyond}] -> whole;"));
     }
-    for (paint, PortText { mac, .. }) in (1..).zip(ports) {
+    for paint in 1..=ports.len() {
         line(text, format_args!("out{paint}[0], out{paint}[1] => packets4, packets4;"));
         line(text, format_args!("out{paint}[2], out{paint}[3] => packets6, packets6;"));
+    }
+    if linux_is_behind_all(ports) {
+        redirects(text, ports);
+    }
+}
+
+/// To Linux from behind the lookup.
+fn without_header(text: &mut String, ports: &[PortText]) {
+    text.push_str(WITHOUT_HEADER);
+    for (paint, PortText { mac, .. }) in (1..).zip(ports) {
         line(
             text,
             format_args!(
@@ -199,6 +214,24 @@ fn linux(text: &mut String, ports: &[PortText]) {
             ),
         );
     }
+}
+
+/// Linux redirects, whoever answers else: it knows who is a neighbour of whom.
+fn redirects(text: &mut String, ports: &[PortText]) {
+    let beyond = ports.len() + 4;
+    line(
+        text,
+        format_args!(
+            "\n// A few a second of those that leave by the port they came by: Linux forwards them and tells their senders of the\n\
+             // better way (RFC 1812 5.2.7.2, RFC 4861 8.2).\n\
+             rt4[{beyond}] -> packets4;  rt6[{beyond}] -> packets6;"
+        ),
+    );
+}
+
+/// Whether Linux forwards what it gets, by whatever port that came.
+fn linux_is_behind_all(ports: &[PortText]) -> bool {
+    ports.iter().all(|port| port.host != Host::None)
 }
 
 /// The source address of ICMP errors where a port has none: "IPv4 dummy address" of RFC 7600, section 6.
@@ -236,6 +269,10 @@ fn native(text: &mut String, ports: &[PortText]) {
                 "out{paint}[2] -> Punt -> toobig{paint} :: ICMP6Error({ipv6}, packettoobig, PMTU {mtu}) -> rt6;"
             ),
         );
+    }
+    if linux_is_behind_all(ports) {
+        without_header(text, ports);
+        redirects(text, ports);
     }
 }
 

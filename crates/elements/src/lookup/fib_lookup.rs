@@ -25,11 +25,16 @@
 //! the route says unreachable, or its next hop is down: "host unreachable";
 //!
 //! =item n+3
-//! the route prohibits it: "communication administratively prohibited".
+//! the route prohibits it: "communication administratively prohibited";
+//!
+//! =item n+4
+//! now and then one of the packets that leave by the port they came by, so that whoever forwards it in our place sends a
+//! redirect (RFC 1812, 5.2.7.2; RFC 4861, 8.2): at most five a second on each worker, none on the slow thread, whose
+//! packets are our own. Without this output all of them go on.
 //!
 //! =back
 //!
-//! Nothing is put before these. An output that is not connected drops, with the reasons "for this
+//! Nothing is put before these, but the next hop's header lies before those of output I<n+4>. An output that is not connected drops, with the reasons "for this
 //! host", "no route", "unreachable" and "prohibited". Packets of blackhole routes are dropped as "blackhole".
 //!
 //! Where Linux has policy rules (`ip rule`), these choose the table. A packet with paint I<i> counts as received by the
@@ -39,6 +44,9 @@
 //!
 //! =h lookup read-only
 //! Takes an address and says what happens to packets that go there.
+//!
+//! =h redirects read-only
+//! How many packets left by output I<n+4>.
 //!
 //! =e
 //!   ... -> CheckIPHeader -> rt :: FIBLookup(eth1, eth2);
@@ -58,6 +66,7 @@ use packet::wire::ethernet::HEADER_LEN;
 use packet::{Annotations, Batch, MAX_BATCH, Packet};
 
 use super::forwarding::ForwardingTables;
+use super::redirects::{Redirects, input_port};
 
 pub(crate) static CLASS: Class = Class {
     name: "FIBLookup",
@@ -76,6 +85,8 @@ const HOST: u16 = 0;
 const NO_ROUTE: u16 = 1;
 const UNREACHABLE: u16 = 2;
 const PROHIBITED: u16 = 3;
+/// The output behind these.
+const REDIRECTED: u16 = 4;
 /// Marks packets that are dropped; the low bits say why.
 const DROPPED: u16 = 0x8000;
 const BLACKHOLE: u16 = DROPPED;
@@ -188,23 +199,27 @@ impl Family for u128 {
 pub(super) fn make<A: Family>(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
     let ports = setup.arguments.rest();
     setup.arguments.finish()?;
-    let beyond = setup.outputs().checked_sub(ports.len()).filter(|&beyond| beyond <= BEYOND.len());
+    let most = usize::from(REDIRECTED) + 1;
+    let beyond = setup.outputs().checked_sub(ports.len()).filter(|&beyond| beyond <= most);
     if ports.is_empty() || beyond.is_none() {
         return Err(ConfigError::new(format!(
             "{} ports and {} outputs; it takes the names of the ports, and has an output for each and up to {} more",
             ports.len(),
             setup.outputs(),
-            BEYOND.len()
+            most
         )));
     }
     if setup.is_check() {
         return Ok(Box::new(Unfilled));
     }
     let tables = ForwardingTables::of_ports(setup, &ports)?;
+    let redirects = (beyond == Some(most) && !setup.copy().is_slow())
+        .then(|| Redirects::new(ports.len() as u16 + REDIRECTED));
     Ok(Box::new(FibLookup::<A> {
         policy: tables.policies.register(),
         reader: tables.readers.register(),
         ports: ports.len() as u16,
+        redirects,
         hash: FlowHash::default(),
         addresses: Box::new([A::MIN; MAX_BATCH]),
         numbers: Box::new([NextHopIndex::NONE; MAX_BATCH]),
@@ -223,6 +238,7 @@ struct FibLookup<A: Family> {
     reader: Reader<State<Adjacency>>,
     /// Number of ports.
     ports: u16,
+    redirects: Option<Redirects>,
     hash: FlowHash,
     /// Room for the lookups of one batch.
     addresses: Box<[A; MAX_BATCH]>,
@@ -273,8 +289,7 @@ fn forward_by_rules<A: Family>(
     outputs: &mut [u16],
 ) -> u16 {
     for (packet, place) in packets.iter_mut().zip(&mut *outputs) {
-        // Paint 0 is that of no port.
-        let port = u16::from(packet.annotations().paint()).wrapping_sub(1);
+        let port = input_port(packet);
         let destination = A::destination(packet.annotations());
         let lookup = |vrf| A::table(state, vrf).map_or(NextHopIndex::NONE, |table| table.lookup(destination));
         let next_hop = match rules.evaluate(port, A::source(packet), destination, lookup) {
@@ -347,7 +362,7 @@ impl<A: Family> Element for FibLookup<A> {
         let policy = self.policy.enter();
         let rules = A::rules(&policy);
         let state = self.reader.enter();
-        let difference = match A::table(&state, MAIN).filter(|_| rules.is_main_only()) {
+        let mut difference = match A::table(&state, MAIN).filter(|_| rules.is_main_only()) {
             Some(table) => {
                 table.lookup_batch(addresses, numbers);
                 let packets = batch.packets_mut();
@@ -357,6 +372,12 @@ impl<A: Family> Element for FibLookup<A> {
         };
         drop(state);
         drop(policy);
+        if let Some(redirects) = &mut self.redirects {
+            let port = input_port(&batch.packets()[0]);
+            if port == outputs[0] && port < self.ports && redirects.takes(&mut outputs[0], cx.now_ns()) {
+                difference = outputs.iter().fold(0, |difference, output| difference | (output ^ outputs[0]));
+            }
+        }
         let last = cx.outputs() as u16;
         match outputs[0] {
             // All by output 0: the batch goes on as it is.
@@ -379,11 +400,15 @@ impl<A: Family> Element for FibLookup<A> {
     }
 
     fn handlers(&self) -> &'static [Handler] {
-        const HANDLERS: &[Handler] = &[Handler::read("lookup", Combine::First)];
+        const HANDLERS: &[Handler] =
+            &[Handler::read("lookup", Combine::First), Handler::read("redirects", Combine::Sum)];
         HANDLERS
     }
 
     fn read(&mut self, name: &str, argument: &str) -> Result<String, String> {
+        if name == "redirects" {
+            return Ok(self.redirects.as_ref().map_or(0, |redirects| redirects.count).to_string());
+        }
         if name != "lookup" {
             return Err(format!("no read handler '{name}'"));
         }

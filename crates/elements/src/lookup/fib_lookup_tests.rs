@@ -183,6 +183,39 @@ fn routes_change_under_a_running_element() {
 }
 
 #[test]
+fn now_and_then_a_packet_that_leaves_by_its_port_goes_to_whoever_redirects() {
+    let fib = fib();
+    let config = IPV4.replace("-> rt ::", "-> paint :: Paint(1) -> rt ::");
+    let (back, on) = (ipv4([10, 1, 0, 1], 5), ipv4([10, 2, 0, 1], 5));
+    // Nobody redirects: all go on.
+    let mut plain = bench(&config, &fib);
+    plain.push("in", &[&back, &on, &back]);
+    assert_eq!((plain.taken("out0").len(), plain.read("rt.redirects").as_str()), (2, "0"));
+
+    let config = format!("{config} rt[6] -> redirect :: TestOutput;");
+    let mut bench = bench(&config, &fib);
+    bench.push("in", &[&back, &on, &back]);
+    assert_eq!((bench.taken("redirect"), bench.taken("out0").len()), (vec![back.clone()], 1));
+    bench.push("in", &[&back, &back]);
+    assert_eq!((bench.taken("redirect").len(), bench.taken("out0").len()), (0, 2));
+    // A second later, all of one kind, and a packet alone; then those that came by the other port.
+    bench.advance_ns(1_000_000_000);
+    bench.push("in", &[&back, &back]);
+    assert_eq!((bench.taken("redirect").len(), bench.taken("out0").len()), (1, 1));
+    bench.advance_ns(1_000_000_000);
+    bench.push("in", &[&back]);
+    assert_eq!((bench.taken("redirect").len(), bench.taken("out0").len()), (1, 0));
+    bench.advance_ns(1_000_000_000);
+    for paint in ["0", "2", "3", "7"] {
+        bench.write("paint.color", paint).unwrap();
+        bench.push("in", &[&back, &back]);
+        bench.push("in", &[&ipv4([10, 4, 0, 1], 5)]);
+    }
+    assert_eq!((bench.taken("redirect").len(), bench.taken("out0").len()), (0, 8));
+    assert_eq!(bench.read("rt.redirects"), "3");
+}
+
+#[test]
 fn rules_choose_the_table() {
     let fib = fib();
     // What comes by the second port is prohibited, what comes from 10.9/16 is looked up, all else has no route.

@@ -12,6 +12,7 @@
 //! | `route` | `ADDR/MASK [GATEWAY] OUTPUT`: a route as text |
 //! | `routes` | the routes that all copies share; changes, all or none, and how they reach the workers |
 //! | `fib_lookup`, `forwarding` | forwarding by the router's tables, and how elements find these |
+//! | `redirects` | packets that leave by the port they came by |
 //! | `check_reverse_path` | which sources are believed, by the same tables |
 //! | `origin_file` | `FILE` and `VIA`: routes from a table of prefixes and origins |
 //! | `tests`, `routes_tests`, `router_tests` | all classes in a graph; transactions; workers that forward while routes change |
@@ -35,6 +36,7 @@ mod lookup_ip_route;
 mod origin_file;
 mod radix_ip_lookup;
 mod range_ip_lookup;
+mod redirects;
 mod route;
 #[cfg(test)]
 mod router_tests;
