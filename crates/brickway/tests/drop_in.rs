@@ -241,3 +241,52 @@ fn a_device_that_linux_does_not_see_has_a_twin() {
     let refused = || network.run("b", "ip -6 addr show dev vm0").1.contains("dadfailed");
     assert!(netns::eventually(refused));
 }
+
+#[test]
+fn people_ask_which_way_packets_take_and_what_is_left_to_linux() {
+    if !netns::is_root() {
+        return;
+    }
+    let network = network();
+    network.ip("r", "route add 203.0.113.0/24 via 10.0.2.2 table 100");
+    network.ip("r", "rule add from 10.0.1.2 iif eth1 lookup 100");
+    network.ip("r", "rule add to 192.0.2.0/24 prohibit");
+    network.ip("r", "rule add ipproto tcp to 203.0.113.9 lookup 100");
+    network.ip("r", "route add 198.51.100.0/24 nexthop via 10.0.1.2 nexthop via 10.0.2.2 weight 3");
+    let socket = std::env::temp_dir().join(format!("brickway-questions-{}", std::process::id()));
+    let _router = start(&network, &format!("eth1 eth2 --driver af_packet --socket {}", socket.display()));
+    let ask = |what: &str| network.run("r", &format!("{PROGRAM} {what} --socket {}", socket.display()));
+
+    let (found, text) = ask("show route 203.0.113.1");
+    assert!(!found && text.contains("203.0.113.1 no route"), "{text}");
+    let (found, text) = ask("show route 203.0.113.1 --from 10.0.1.2 --iif eth1");
+    assert!(found && text.contains("via 10.0.2.2 dev eth2") && text.contains("table 100"), "{text}");
+    let (_, text) = ask("show route 203.0.113.1 --from 10.0.1.2 --iif eth2");
+    assert!(text.contains("no route"), "{text}");
+    let (_, text) = ask("show route 192.0.2.7");
+    assert!(text.contains("prohibit (a policy rule)"), "{text}");
+    let (_, text) = ask("show route 203.0.113.9");
+    assert!(text.contains("Linux decides (a policy rule"), "{text}");
+    let (_, text) = ask("show route 203.0.113.9 --iif eth9");
+    assert!(text.contains("'eth9' is no port of this router; its ports are eth1, eth2"), "{text}");
+    let (_, text) = ask("show route 203.0.113.9 --from ::1");
+    assert!(text.contains("two families"), "{text}");
+    let (_, text) = ask("show route 198.51.100.1");
+    let shares: Vec<&str> = text.lines().filter(|line| line.contains('%')).collect();
+    assert!(shares.len() == 2, "{text}");
+    assert!(
+        shares.iter().any(|line| line.contains("25% ") && line.contains("via 10.0.1.2 dev eth1")),
+        "{text}"
+    );
+    assert!(
+        shares.iter().any(|line| line.contains("75% ") && line.contains("via 10.0.2.2 dev eth2")),
+        "{text}"
+    );
+
+    let (_, text) = ask("show problems");
+    let rule = text.lines().find(|line| line.contains("selects by more than")).unwrap_or_default();
+    assert!(rule.starts_with("IPv4 rule ") && rule.contains("to 203.0.113.9/32 lookup 100"), "{text}");
+    assert!(!text.contains("MTU"), "{text}");
+    network.ip("r", "link set eth2 mtu 9000");
+    assert!(netns::eventually(|| ask("show problems").1.contains("eth2: its MTU of 9000 is above 1838")));
+}

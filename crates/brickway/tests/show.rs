@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use control::api::{
     AclRow, Action, Backend, CounterRow, DriftRow, DropRow, Family, HandlerRow, LookupRow, MemberRow,
     NeighbourRow, NextHopRow, PathRow, PortRow, QueueRow, Request, RouteRow, Rows, Server, ServerOptions,
-    Show, TextRow, Unanswered, WorkerRow,
+    Show, TextRow, Unanswered, WayRow, WorkerRow,
 };
 
 /// A router with two ports and a few routes.
@@ -109,6 +109,10 @@ impl Backend for Router {
                     table: 254,
                     route: found,
                     decision: decision.into(),
+                    ways: query.from.map_or(Vec::new(), |_| {
+                        let decision = "forwarded via 10.0.0.1 dev eth1".to_owned();
+                        vec![WayRow { share: 0.25, decision }]
+                    }),
                 })?;
             }
             Show::Neighbours(_) => {
@@ -282,6 +286,10 @@ Codes: > in force, * forwarded by the workers (others by Linux)
     let expected =
         "10.9.9.9 via 10.0.0.1 dev eth1\n>*  0.0.0.0/0  via 10.0.0.1  dev eth1  proto bgp    metric 20\n";
     assert_eq!(shown("route 10.9.9.9"), expected);
+    let shared = shown("route 10.9.9.9 --from 10.0.0.7 --iif eth1");
+    let ways: Vec<&str> = shared.lines().collect();
+    assert_eq!(ways[1], "  25% forwarded via 10.0.0.1 dev eth1");
+    assert_eq!(brickway(&["show", "route", "10.9.9.9", "--iif", "eth1", "--table", "7"]).0, 2);
     let (code, out, err) = brickway(&["show", "route", "::1"]);
     assert_eq!((code, out.as_str(), err.as_str()), (1, "::1 no route\n", "brickway: no route to ::1\n"));
 }

@@ -133,7 +133,7 @@ fn look_at(port: &PatientPort, link: &Link, patient: &Patient) -> Vec<Finding> {
 
 /// The largest MTU with which a packet fits a frame that holds `frame_bytes`: Ethernet header and a VLAN tag
 /// go with it.
-fn largest_mtu(driver: Driver, frame_bytes: usize) -> usize {
+pub(crate) fn largest_mtu(driver: Driver, frame_bytes: usize) -> usize {
     const LINK_HEADER: usize = 18;
     // The kernel leaves 256 bytes before the packet for XDP programs, 128 more than we do
     // (XDP_PACKET_HEADROOM).

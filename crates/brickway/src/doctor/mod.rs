@@ -20,6 +20,8 @@ use clap::Args;
 use packet::PoolOptions;
 use serde_json::json;
 
+pub(crate) use interface::largest_mtu;
+
 use crate::output::{print, say_line};
 use crate::settings::{self, Driver, Host, Settings, SlowPath};
 use crate::table::{Align, Table};

@@ -2,24 +2,25 @@
 //!
 //! The locks of the router and of the mirror are held for a page of rows at most, never while a client takes its time.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 
 use control::api::{
     AclRow, Action, Backend, ConfigFilter, CounterRow, DriftRow, DropRow, Family, HandlerFilter, HandlerRow,
     LookupRow, MemberRow, NeighbourRow, NextHopRow, PathRow, PortRow, QueueRow, Request, RouteFilter,
-    RouteQuery, RouteRow, Rows, Show, TextRow, Unanswered, WorkerRow,
+    RouteQuery, RouteRow, Rows, Show, TextRow, Unanswered, WayRow, WorkerRow,
 };
 use control::change::{Change, Hops, NeighbourState, Part, Route, RouteKey, RouteKind};
-use control::mirror::{DigestOf, FoundBy, Mirror, RouteReport, digests_of};
+use control::mirror::{DigestOf, FoundBy, Mirror, NextHopReport, RouteReport, digests_of};
 use control::netlink::{Event, Kernel, KernelOptions};
 use control::service::{Service, State};
 use elements::devices::balance::queue_shares;
 use elements::devices::{RECEIVERS, SENDERS};
-use fib::{MAIN, NextHop, Source};
+use fib::{Decision, MAIN, NextHop, NextHopIndex, Source};
 use graph::lang::split_arguments;
 
 use super::live::{ACCESS_LISTS, Live};
+use crate::doctor::largest_mtu;
 
 /// Rows that are made with a lock held.
 const PAGE: usize = 1024;
@@ -77,9 +78,8 @@ impl Live {
                 send(rows, all)
             }
             Show::Problems(_) => {
-                let problems: Vec<TextRow> =
-                    self.state()?.mirror.problems().map(|it| TextRow { text: it.to_string() }).collect();
-                send(rows, problems)
+                let problems = self.problems()?;
+                send(rows, problems.into_iter().map(|text| TextRow { text }))
             }
             Show::Handlers(HandlerFilter { name }) => send(rows, self.handlers(name.as_deref())?),
         }
@@ -167,18 +167,29 @@ impl Live {
     fn route(&self, query: &RouteQuery) -> Result<LookupRow, Unanswered> {
         let state = self.state()?;
         let mirror = &state.mirror;
-        let table = query.table.unwrap_or(MAIN);
-        let found = mirror.route_for(table, query.address);
-        let decision = match &found {
-            None => "no route".to_owned(),
-            Some(found) => {
-                let next_hop = mirror.next_hops().find(|next_hop| next_hop.number == found.next_hop);
-                match (&found.by, next_hop) {
-                    (FoundBy::Neighbour(interface), Some(next_hop)) => {
-                        format!("neighbour on {interface}, {}", behind(&next_hop.next_hop, &next_hop.what))
-                    }
-                    (_, Some(next_hop)) => behind(&next_hop.next_hop, &next_hop.what),
-                    (_, None) => "no route".to_owned(),
+        let address = query.address;
+        let (table, found, decision) = match query.table {
+            Some(table) => (table, mirror.route_for(table, address), None),
+            None => {
+                let port = query.input.as_deref().map(|name| port_of(mirror, name)).transpose()?;
+                let ruled = mirror.route_by_rules(port, query.from, address);
+                let ruled =
+                    ruled.ok_or("the addresses are of two families; packets have addresses of one")?;
+                let (table, found) = ruled.found.unzip();
+                (table.unwrap_or(MAIN), found, by_a_rule(ruled.decision))
+            }
+        };
+        let next_hops = NextHops::of(mirror);
+        let mut ways = Vec::new();
+        let decision = match (decision, &found) {
+            (Some(decision), _) => decision.to_owned(),
+            (None, None) => "no route".to_owned(),
+            (None, Some(found)) => {
+                next_hops.add_ways(found.next_hop, 1.0, &mut ways);
+                let what = next_hops.what(found.next_hop);
+                match &found.by {
+                    FoundBy::Neighbour(interface) => format!("neighbour on {interface}, {what}"),
+                    _ => what,
                 }
             }
         };
@@ -206,7 +217,28 @@ impl Live {
                 FoundBy::Fixed => made("fixed", Vec::new()),
             }
         });
-        Ok(LookupRow { address: query.address, table, route, decision })
+        Ok(LookupRow { address, table, route, decision, ways })
+    }
+
+    /// What could not be done as Linux has it: routes, policy rules, packets longer than a frame.
+    fn problems(&self) -> Result<Vec<String>, Unanswered> {
+        let state = self.state()?;
+        let mut problems: Vec<String> = state.mirror.problems().map(ToString::to_string).collect();
+        problems.extend(state.mirror.rule_problems().iter().map(ToString::to_string));
+        let settings = self.settings();
+        for port in state.mirror.ports() {
+            let known = settings.ports.iter().find(|known| known.name == port.name);
+            let (Some(link), Some(known)) = (port.link, known) else { continue };
+            let most = largest_mtu(known.driver, self.frame_bytes());
+            if link.mtu as usize > most {
+                problems.push(format!(
+                    "{}: its MTU of {} is above {most}, which a frame holds, so longer packets are lost; --frame-size at the \
+                     start makes frames larger",
+                    port.name, link.mtu
+                ));
+            }
+        }
+        Ok(problems)
     }
 
     fn workers(&self) -> Result<Vec<WorkerRow>, Unanswered> {
@@ -471,6 +503,56 @@ fn protocol_name(protocol: u8) -> String {
         number => return number.to_string(),
     };
     name.to_owned()
+}
+
+/// The number of the port of this name.
+fn port_of(mirror: &Mirror, name: &str) -> Result<u16, Unanswered> {
+    let mut ports = mirror.ports();
+    let port = ports.find(|port| port.name == name).map(|port| port.port);
+    port.ok_or_else(|| {
+        let names: Vec<String> = mirror.ports().map(|port| port.name).collect();
+        format!("'{name}' is no port of this router; its ports are {}", names.join(", ")).into()
+    })
+}
+
+/// What the rules decide where no route does.
+fn by_a_rule(decision: Decision) -> Option<&'static str> {
+    match decision {
+        Decision::Route(_) => None,
+        Decision::NoRoute => Some("no route"),
+        Decision::Blackhole => Some("blackhole (a policy rule)"),
+        Decision::Unreachable => Some("unreachable (a policy rule)"),
+        Decision::Prohibit => Some("prohibit (a policy rule)"),
+        Decision::Punt => Some("Linux decides (a policy rule, see 'brickway show problems')"),
+    }
+}
+
+/// The next hops of the forwarding tables, by number.
+struct NextHops(HashMap<NextHopIndex, NextHopReport>);
+
+impl NextHops {
+    fn of(mirror: &Mirror) -> NextHops {
+        NextHops(mirror.next_hops().map(|next_hop| (next_hop.number, next_hop)).collect())
+    }
+
+    /// What workers do with packets to one.
+    fn what(&self, number: NextHopIndex) -> String {
+        self.0.get(&number).map_or("no route".to_owned(), |it| behind(&it.next_hop, &it.what))
+    }
+
+    /// The ways behind one that is a group, which has this share of the packets itself.
+    fn add_ways(&self, number: NextHopIndex, share: f64, ways: &mut Vec<WayRow>) {
+        let Some(group) = self.0.get(&number) else { return };
+        let weights: u32 = group.members.iter().map(|member| u32::from(member.weight)).sum();
+        for member in &group.members {
+            let share = share * f64::from(member.weight) / f64::from(weights.max(1));
+            let before = ways.len();
+            self.add_ways(member.index, share, ways);
+            if ways.len() == before {
+                ways.push(WayRow { share, decision: self.what(member.index) });
+            }
+        }
+    }
 }
 
 /// What workers do with packets to a next hop.

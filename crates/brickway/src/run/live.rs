@@ -114,6 +114,11 @@ impl Live {
         lock(&self.settings).clone()
     }
 
+    /// Bytes of a packet that a frame holds.
+    pub(super) fn frame_bytes(&self) -> usize {
+        self.arguments.frame_size
+    }
+
     pub(super) fn is_interrupted(&self) -> bool {
         self.interrupted.load(Ordering::SeqCst)
     }

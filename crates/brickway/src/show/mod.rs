@@ -44,6 +44,7 @@ struct Socket {
   brickway show routes --protocol bgp       the routes that BGP brought
   brickway show routes 10.0.0.0/8           10.0.0.0/8 and what is inside it
   brickway show route 192.0.2.7             what the workers do with packets to 192.0.2.7
+  brickway show route 192.0.2.7 --from 10.0.1.2 --iif eth1
   brickway show drops --json | jq .packets
 
 Exit codes: 0 good, 1 the router refuses, or there is no route, 2 wrong usage, 3 'show drift' found differences,
@@ -68,11 +69,17 @@ enum What {
     },
     /// The routes that Linux and the routing daemons told the router
     Routes(RoutesArguments),
-    /// What the workers do with packets to an address
+    /// What the workers do with packets to an address, by the policy rules
     Route {
         address: IpAddr,
-        /// The table (default: main)
-        #[arg(long)]
+        /// With packets from this address
+        #[arg(long, value_name = "ADDRESS")]
+        from: Option<IpAddr>,
+        /// With packets that come in by this port
+        #[arg(long, value_name = "PORT")]
+        iif: Option<String>,
+        /// By this table alone
+        #[arg(long, conflicts_with_all = ["from", "iif"])]
         table: Option<u32>,
     },
     /// The neighbours on the links
@@ -173,7 +180,9 @@ impl What {
                 protocol: arguments.protocol.clone(),
                 interface: arguments.dev.clone(),
             }),
-            What::Route { address, table } => Show::Route(RouteQuery { address: *address, table: *table }),
+            What::Route { address, from, iif, table } => {
+                Show::Route(RouteQuery { address: *address, table: *table, from: *from, input: iif.clone() })
+            }
             What::Neighbours { dev, family } => {
                 Show::Neighbours(NeighbourFilter { family: family.family(), interface: dev.clone() })
             }

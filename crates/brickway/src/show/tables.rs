@@ -217,7 +217,15 @@ fn lookup(rows: Rows<'_>) -> Result<()> {
     for row in rows {
         let row: LookupRow = parse(&row?)?;
         say_line!("{} {}", row.address, row.decision);
-        let Some(route) = row.route else { bail!("no route to {}", row.address) };
+        for way in &row.ways {
+            say_line!("  {:.0}% {}", way.share * 100.0, way.decision);
+        }
+        let Some(route) = row.route else {
+            match row.decision.as_str() {
+                "no route" => bail!("no route to {}", row.address),
+                _ => continue,
+            }
+        };
         let mut table = Table::new(&[LEFT; 7]);
         routes(route).into_iter().for_each(|cells| table.row(cells));
         print(&table.render());

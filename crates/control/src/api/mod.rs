@@ -35,7 +35,7 @@ pub use request::{
 };
 pub use rows::{
     AclRow, CounterRow, DriftRow, DropRow, HandlerRow, LookupRow, MemberRow, NeighbourRow, NextHopRow,
-    PathRow, PortRow, QueueRow, RouteRow, Row, TextRow, WorkerRow,
+    PathRow, PortRow, QueueRow, RouteRow, Row, TextRow, WayRow, WorkerRow,
 };
 pub use server::{Backend, Rows, Server, ServerError, ServerOptions, Unanswered};
 

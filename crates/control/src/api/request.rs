@@ -153,9 +153,15 @@ impl RouteFilter {
 pub struct RouteQuery {
     /// The destination.
     pub address: IpAddr,
-    /// The table, 254 (main) if none is named.
+    /// The table; if none is named, those that the policy rules choose.
     #[serde(default)]
     pub table: Option<u32>,
+    /// For the rules: where packets come from.
+    #[serde(default)]
+    pub from: Option<IpAddr>,
+    /// For the rules: the port by which packets come in.
+    #[serde(default)]
+    pub input: Option<String>,
 }
 
 /// Selects neighbours that match all that is given.
@@ -275,6 +281,8 @@ mod tests {
             Request::Show(Show::Route(RouteQuery {
                 address: "2001:db8::1".parse().unwrap(),
                 table: Some(7),
+                from: None,
+                input: Some("eth1".into()),
             })),
             Request::Show(Show::Workers(NoFilter {})),
             Request::Do(Action::Write { handler: "rt.add".into(), value: "a \"b\"\nc".into() }),

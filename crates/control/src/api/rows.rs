@@ -80,15 +80,27 @@ pub struct RouteRow {
 }
 
 /// What the workers do with packets to an address.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LookupRow {
     /// The address asked for.
     pub address: IpAddr,
-    /// The table.
+    /// The table that says so.
     pub table: u32,
     /// The route with the longest prefix; none if there is no route.
     pub route: Option<RouteRow>,
     /// What the workers do, in words: `via 192.0.2.1 dev eth1`, `punt`, `no route`.
+    pub decision: String,
+    /// Where several ways share the packets: the ways.
+    #[serde(default)]
+    pub ways: Vec<WayRow>,
+}
+
+/// One of the ways that share the packets to an address.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct WayRow {
+    /// The share of flows that it has, 0 to 1.
+    pub share: f64,
+    /// What the workers do with them, in words.
     pub decision: String,
 }
 

@@ -65,7 +65,7 @@ mod targets;
 mod tests;
 
 pub use drift::{Difference, Digest, DigestOf, Drift, digests_of};
-pub use show::{Found, FoundBy, NeighbourReport, NextHopReport, PortReport, RouteReport};
+pub use show::{Found, FoundBy, NeighbourReport, NextHopReport, PortReport, RouteReport, Ruled};
 
 use crate::change::{Address, Change, InterfaceIndex, Link, Part, Route, RouteKey};
 use fib::publish::Readers;

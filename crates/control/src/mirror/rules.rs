@@ -17,13 +17,14 @@
 //! | looks up in a table for which there was no room | what it selects is punted |
 //! | goto to a rule that is not there, or before it | nothing, as in the kernel |
 
-use super::Mirror;
 use super::routes::{Family, Filter, LOCAL, View};
+use super::{Mirror, Problem};
 use crate::change::{Rule, RuleAction};
 use fib::policy::{AddressRange, PolicyAction, PolicyRule};
 use fib::publish::{self, Readers, Writer};
 use fib::{Decision, MAIN, Policy, Rules};
 use std::collections::BTreeSet;
+use std::fmt::Write;
 
 /// The rules, and what workers have of them.
 pub(super) struct KernelRules {
@@ -242,9 +243,39 @@ impl Mirror {
         })
     }
 
-    fn rules_of<A: Family>(&self, drafts: Option<Vec<(PolicyRule<A>, Draft)>>) -> Rules<A> {
-        let Some(drafts) = drafts else { return Rules::default() };
-        let action = |draft: Draft| match draft {
+    /// Rules that workers cannot follow, in the order in which they are asked. What such a rule selects goes to Linux.
+    pub fn rule_problems(&self) -> Vec<Problem> {
+        let mut rules: Vec<&Rule> = self.policy.list.iter().map(|(rule, _)| rule).collect();
+        rules.sort_by_key(|rule| (rule.is_ipv6, rule.priority));
+        let problems = rules.into_iter().filter_map(|rule| {
+            let why = if rule.is_ipv6 { self.why_not::<u128>(rule) } else { self.why_not::<u32>(rule) }?;
+            Some(Problem { route: None, reason: format!("{}: {why}", text_of(rule)) })
+        });
+        problems.collect()
+    }
+
+    /// Why workers cannot follow a rule, if they cannot.
+    fn why_not<A: Family>(&self, rule: &Rule) -> Option<&'static str> {
+        let selector = self.selector::<A>(rule)?;
+        if selector.is_partly_unknown {
+            return Some(
+                "it selects by more than addresses and the incoming interface, so what it may select goes to Linux",
+            );
+        }
+        match self.action_of(self.draft_action(rule, |_| None)) {
+            PolicyAction::End(Decision::Punt) if rule.is_l3mdev && rule.suppress_prefix_length.is_some() => {
+                Some("l3mdev with suppress_prefixlength is Linux's to do, so what it selects goes there")
+            }
+            PolicyAction::End(Decision::Punt) => {
+                Some("the router has no room for its table, so what it selects goes to Linux")
+            }
+            _ => None,
+        }
+    }
+
+    /// What a rule does, now that the tables are made.
+    fn action_of(&self, draft: Draft) -> PolicyAction {
+        match draft {
             Draft::Ready(action) => action,
             Draft::Lookup(table, filter) => {
                 let made = self.tables.for_rules.get(&(table, filter)).copied();
@@ -252,10 +283,49 @@ impl Mirror {
                 let vrf = fib_table.and_then(|fib_table| self.fib.vrf_index(fib_table));
                 vrf.map_or(PolicyAction::End(Decision::Punt), PolicyAction::Lookup)
             }
-        };
-        let ready = |(rule, draft)| PolicyRule { action: action(draft), ..rule };
+        }
+    }
+
+    fn rules_of<A: Family>(&self, drafts: Option<Vec<(PolicyRule<A>, Draft)>>) -> Rules<A> {
+        let Some(drafts) = drafts else { return Rules::default() };
+        let ready = |(rule, draft)| PolicyRule { action: self.action_of(draft), ..rule };
         Rules::new(drafts.into_iter().map(ready).collect())
     }
+}
+
+/// A rule in the words of `ip rule`.
+fn text_of(rule: &Rule) -> String {
+    let mut text = format!("IPv{} rule {}:", if rule.is_ipv6 { 6 } else { 4 }, rule.priority);
+    let mut word = |words: std::fmt::Arguments<'_>| {
+        // Writing to a string does not fail.
+        let _ = write!(text, " {words}");
+    };
+    if rule.is_inverted {
+        word(format_args!("not"));
+    }
+    match rule.from {
+        Some(from) => word(format_args!("from {from}")),
+        None => word(format_args!("from all")),
+    }
+    if let Some(to) = rule.to {
+        word(format_args!("to {to}"));
+    }
+    if let Some(input) = &rule.input {
+        word(format_args!("iif {input}"));
+    }
+    match rule.action {
+        _ if rule.is_l3mdev => word(format_args!("lookup l3mdev")),
+        RuleAction::Table(table) => word(format_args!("lookup {table}")),
+        RuleAction::Goto(priority) => word(format_args!("goto {priority}")),
+        RuleAction::Nop => word(format_args!("nop")),
+        RuleAction::Blackhole => word(format_args!("blackhole")),
+        RuleAction::Unreachable => word(format_args!("unreachable")),
+        RuleAction::Prohibit => word(format_args!("prohibit")),
+    }
+    if let Some(length) = rule.suppress_prefix_length {
+        word(format_args!("suppress_prefixlength {length}"));
+    }
+    text
 }
 
 /// Table local.

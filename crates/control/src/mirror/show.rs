@@ -4,7 +4,7 @@ use super::hops::Behind;
 use super::routes::{Family, Key, Stored};
 use super::{Mirror, routes};
 use crate::change::{Address, Hops, InterfaceIndex, Link, NeighbourState, Path, RouteKey, RouteKind};
-use fib::{Adjacency, MAIN, Member, NextHop, NextHopIndex, Source};
+use fib::{Adjacency, Decision, MAIN, Member, NextHop, NextHopIndex, Rules, Source};
 use ipnet::IpNet;
 use std::fmt;
 use std::net::IpAddr;
@@ -65,6 +65,15 @@ pub enum FoundBy {
     Neighbour(String),
     /// It is so for every router (loopback, multicast, link-local).
     Fixed,
+}
+
+/// What the policy rules say of a packet.
+#[derive(Clone, Debug)]
+pub struct Ruled {
+    /// What they decide.
+    pub decision: Decision,
+    /// If that is a route: the table of Linux that has it, and what is there.
+    pub found: Option<(u32, Found)>,
 }
 
 /// A neighbour.
@@ -205,14 +214,57 @@ impl Mirror {
     /// What happens to packets to an address in a table of Linux (255 is part of 254).
     pub fn route_for(&self, table: u32, address: IpAddr) -> Option<Found> {
         match address {
-            IpAddr::V4(address) => self.route_for_of::<u32>(table, address.into()),
-            IpAddr::V6(address) => self.route_for_of::<u128>(table, address.into()),
+            IpAddr::V4(address) => self.route_for_of::<u32>(table, table, address.into()),
+            IpAddr::V6(address) => self.route_for_of::<u128>(table, table, address.into()),
         }
     }
 
-    fn route_for_of<A: Family>(&self, table: u32, address: A) -> Option<Found> {
-        let table = if table == routes::LOCAL { MAIN } else { table };
-        let found = A::rib(&self.fib, table)?.longest_match(address)?;
+    /// What happens to a packet that comes in by a port, from a source, by the policy rules. Without a port or a source only
+    /// rules that select neither by one can select it, as in `ip route get`. Addresses are of one family.
+    pub fn route_by_rules(
+        &self,
+        port: Option<u16>,
+        source: Option<IpAddr>,
+        destination: IpAddr,
+    ) -> Option<Ruled> {
+        let policy = self.policy();
+        match (destination, source) {
+            (IpAddr::V4(to), None) => Some(self.ruled(&policy.ipv4, port, 0, to.into())),
+            (IpAddr::V4(to), Some(IpAddr::V4(from))) => {
+                Some(self.ruled(&policy.ipv4, port, from.into(), to.into()))
+            }
+            (IpAddr::V6(to), None) => Some(self.ruled(&policy.ipv6, port, 0, to.into())),
+            (IpAddr::V6(to), Some(IpAddr::V6(from))) => {
+                Some(self.ruled(&policy.ipv6, port, from.into(), to.into()))
+            }
+            _ => None,
+        }
+    }
+
+    fn ruled<A: Family>(&self, rules: &Rules<A>, port: Option<u16>, source: A, destination: A) -> Ruled {
+        let table_of = |vrf| self.fib.tables().find(|table| self.fib.vrf_index(*table) == Some(vrf));
+        let mut last = None;
+        // No port has the largest number.
+        let decision = rules.evaluate(port.unwrap_or(u16::MAX), source, destination, |vrf| {
+            last = table_of(vrf);
+            let rib = last.and_then(|table| A::rib(&self.fib, table));
+            rib.and_then(|rib| rib.longest_match(destination))
+                .map_or(NextHopIndex::NONE, |found| found.route.next_hop)
+        });
+        let fib_table = last.filter(|_| matches!(decision, Decision::Route(_)));
+        let found = fib_table.and_then(|fib_table| {
+            let made = self.tables.for_rules.iter().find(|(_, made)| **made == fib_table);
+            let table = made.map_or(fib_table, |((table, _), _)| *table);
+            Some((table, self.route_for_of(fib_table, table, destination)?))
+        });
+        Ruled { decision, found }
+    }
+
+    /// What is found in a table of the FIB, which was made of this one of Linux.
+    fn route_for_of<A: Family>(&self, fib_table: u32, table: u32, address: A) -> Option<Found> {
+        let main = |table| if table == routes::LOCAL { MAIN } else { table };
+        let (fib_table, table) = (main(fib_table), main(table));
+        let found = A::rib(&self.fib, fib_table)?.longest_match(address)?;
         let next_hop = found.route.next_hop;
         let (network, length) = A::parts(found.prefix);
         let first = || A::routes(self.tables.tables.get(&table)?).at(network, length).next();

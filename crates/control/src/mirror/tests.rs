@@ -390,6 +390,12 @@ fn a_table_is_a_vrf_and_there_is_room_for_so_many() {
     // A rule that leads to a table without room leaves packets to the kernel.
     mirror.apply(KERNEL, Change::Rule(rule(1, RuleAction::Table(1009))));
     assert_eq!(mirror.decide(0, "10.1.0.1", "192.0.2.1"), NextHop::Punt);
+    let problems: Vec<String> = mirror.rule_problems().iter().map(ToString::to_string).collect();
+    assert_eq!(problems.len(), 1);
+    assert!(
+        problems[0].starts_with("IPv4 rule 1: from all lookup 1009: the router has no room"),
+        "{problems:?}"
+    );
     // Empty tables go, and make room.
     (1000..1007).for_each(|table| mirror.apply(KERNEL, Change::RouteGone(key(table, "192.0.2.0/24", 0))));
     (0..3).for_each(|_| {
@@ -478,6 +484,36 @@ fn the_rules_of_a_tunnel_with_a_mark_are_obeyed() {
     let unknown = Rule { has_other_selectors: true, ..rule(80, RuleAction::Table(100)) };
     mirror.apply(KERNEL, Change::Rule(unknown));
     assert_eq!(mirror.decide(0, "10.1.0.1", "8.8.8.8"), NextHop::Punt);
+    let problems = mirror.rule_problems();
+    assert_eq!(problems.len(), 1);
+    assert!(problems[0].reason.starts_with("IPv4 rule 80: from all lookup 100: it selects by more than"));
+}
+
+#[test]
+fn people_ask_what_the_rules_say() {
+    let mut mirror = router_with_rules();
+    let by_source = Rule { from: Some("10.1.0.0/16".parse().unwrap()), ..rule(100, RuleAction::Table(100)) };
+    let by_port = Rule { input: Some("eth1".into()), ..rule(90, RuleAction::Prohibit) };
+    mirror.apply(KERNEL, Change::Rule(by_source));
+    mirror.apply(KERNEL, Change::Rule(by_port));
+    mirror.publish();
+    let ask = |port, from: &str, to: &str| {
+        let ruled = mirror.route_by_rules(port, Some(from).filter(|it| !it.is_empty()).map(ip), ip(to));
+        let ruled = ruled.unwrap();
+        (ruled.decision, ruled.found.map(|(table, found)| (table, found.prefix.to_string())))
+    };
+    let route = |(decision, found): (Decision, Option<(u32, String)>)| {
+        assert!(matches!(decision, Decision::Route(_)));
+        found.unwrap()
+    };
+    assert_eq!(route(ask(None, "", "8.8.8.8")), (MAIN, "0.0.0.0/0".into()));
+    assert_eq!(route(ask(Some(0), "10.1.2.3", "8.8.8.8")), (100, "0.0.0.0/0".into()));
+    // Table local is asked for first; its part of the FIB has a number of its own.
+    assert_eq!(route(ask(Some(0), "10.1.2.3", "10.0.0.100")), (MAIN, "10.0.0.100/32".into()));
+    assert_eq!(ask(Some(1), "", "8.8.8.8"), (Decision::Prohibit, None));
+    assert_eq!(ask(Some(1), "::1", "2001:db8::1"), (Decision::NoRoute, None));
+    assert!(mirror.route_by_rules(None, Some(ip("::1")), ip("8.8.8.8")).is_none());
+    assert!(mirror.rule_problems().is_empty());
 }
 
 #[test]
