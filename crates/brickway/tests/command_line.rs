@@ -131,6 +131,21 @@ fn a_port_that_is_not_there() {
 }
 
 #[test]
+fn times_that_cannot_be() {
+    for (flag, value, right) in [
+        ("--for", "-1", "a number of seconds, such as 10"),
+        ("--for", "soon", "a number of seconds, such as 10"),
+        ("--for", "nan", "a number of seconds, such as 10"),
+        ("--stats", "1e-9", "from 0.1 to 86400, or 0 for none"),
+        ("--stats", "-1", "from 0.1 to 86400, or 0 for none"),
+    ] {
+        let said = brickway(&["run", "-", flag, value]);
+        assert_eq!(said.code, 2, "{flag} {value}: {}", said.err);
+        assert!(said.err.contains(value) && said.err.contains(right), "{flag} {value}: {}", said.err);
+    }
+}
+
+#[test]
 fn wrong_usage() {
     for arguments in [
         &["run"][..],

@@ -289,4 +289,19 @@ fn people_ask_which_way_packets_take_and_what_is_left_to_linux() {
     assert!(!text.contains("MTU"), "{text}");
     network.ip("r", "link set eth2 mtu 9000");
     assert!(netns::eventually(|| ask("show problems").1.contains("eth2: its MTU of 9000 is above 1838")));
+    let (changed, text) = ask("set log.stats_seconds 1e-9");
+    assert!(!changed && text.contains("from 0.1 to 86400, or 0 for none"), "{text}");
+
+    // Frames that are large enough are no reason to warn.
+    let warns = |options: &str| {
+        let run = format!("{PROGRAM} run eth1 eth2 --driver af_packet --frames 2048 --for 0.1 {options}");
+        network.run("r", &run).1.contains("above 1838")
+    };
+    assert!(warns("") && !warns("--frame-size 9100"));
+    // The configuration of ports that do not come by themselves says how to run it.
+    let (_, text) = network.run("r", &format!("{PROGRAM} run eth1 lan=tap:bwvm0 --print-config"));
+    assert!(
+        text.starts_with("// Run it with: brickway run FILE.click --port 'lan=tap:bwvm0'\n// A router"),
+        "{text}"
+    );
 }

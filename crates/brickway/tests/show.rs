@@ -349,7 +349,7 @@ eth1      0       0    1,000  0, 1
         ("handlers check.drops", "1\n2\n"),
         (
             "drift",
-            "
+            "\
 source   table  family  its routes  ours  differences
 netlink    254  IPv4             5     5            0
 netlink    254  IPv6             5     5            0

@@ -212,7 +212,7 @@ struct PatientPort {
 }
 
 impl Patient {
-    fn of(settings: &Settings) -> Self {
+    fn of(settings: &Settings, frame_bytes: usize) -> Self {
         let port = |port: &settings::PortSettings| PatientPort {
             device: port.device.clone().unwrap_or_else(|| port.name.clone()),
             driver: port.driver,
@@ -221,7 +221,7 @@ impl Patient {
         Self {
             ports: settings.ports.iter().map(port).collect(),
             workers: settings.workers.count,
-            frame_bytes: PoolOptions::default().data_bytes,
+            frame_bytes,
             linux_is_slow_path: settings.slow_path == SlowPath::Linux,
         }
     }
@@ -256,7 +256,7 @@ pub(crate) fn doctor(arguments: &DoctorArguments) -> Result<ExitCode> {
             settings
         }
     };
-    let mut findings = Patient::of(&settings).examine();
+    let mut findings = Patient::of(&settings, PoolOptions::default().data_bytes).examine();
     if arguments.fix {
         findings.iter_mut().for_each(Finding::fix);
     }
@@ -269,9 +269,10 @@ pub(crate) fn doctor(arguments: &DoctorArguments) -> Result<ExitCode> {
     Ok(if bad { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// Tells on standard error what is bad for a router with these settings that is about to start.
-pub(crate) fn warn_at_start(settings: &Settings) {
-    for finding in Patient::of(settings).examine().iter().filter(|finding| finding.is_bad()) {
+/// Tells on standard error what is bad for a router with these settings, and frames for packets of so many bytes, that is
+/// about to start.
+pub(crate) fn warn_at_start(settings: &Settings, frame_bytes: usize) {
+    for finding in Patient::of(settings, frame_bytes).examine().iter().filter(|finding| finding.is_bad()) {
         eprintln!("brickway: {}: {}; {}", finding.subject, finding.what, finding.details().join("; "));
     }
 }

@@ -132,9 +132,8 @@ impl Live {
                 settings.workers.balance = value.parse().map_err(|_| wrong("true or false"))?
             }
             "log.stats_seconds" => {
-                let seconds = value.parse::<f64>().ok().filter(|seconds| (0.0..=86_400.0).contains(seconds));
-                settings.log.stats_seconds =
-                    seconds.ok_or_else(|| wrong("a number of seconds, 0 for none"))?;
+                settings.log.stats_seconds = super::stats_period(value)
+                    .map_err(|right| format!("'{value}' is wrong for {option}; {right}"))?;
             }
             _ => {
                 return Err(format!(

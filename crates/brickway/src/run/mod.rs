@@ -35,7 +35,9 @@ use packet::PoolOptions;
 use crate::doctor;
 use crate::load;
 use crate::output::print;
-use crate::settings::{self, Driver, Overrides, ReversePath, Settings, SlowPath, WorkerSettings};
+use crate::settings::{
+    self, Driver, Overrides, PortSettings, ReversePath, Settings, SlowPath, WorkerSettings,
+};
 use live::Live;
 use subject::{Subject, subject};
 pub(crate) use summary::summary;
@@ -115,10 +117,10 @@ pub(crate) struct RunArguments {
     #[arg(long, value_name = "N", requires = "balance")]
     min_workers: Option<usize>,
     /// Stop after this many seconds
-    #[arg(long = "for", value_name = "SECONDS")]
+    #[arg(long = "for", value_name = "SECONDS", value_parser = duration, allow_negative_numbers = true)]
     duration: Option<f64>,
     /// Print a line of rates every so many seconds (on a terminal: 1; 0 for none)
-    #[arg(long, value_name = "SECONDS")]
+    #[arg(long, value_name = "SECONDS", value_parser = stats_period, allow_negative_numbers = true)]
     stats: Option<f64>,
     /// Write a handler before the start: ELEMENT.HANDLER=VALUE
     #[arg(long = "write", value_name = "HANDLER=VALUE", value_parser = load::parameter)]
@@ -193,10 +195,38 @@ pub(super) fn settings_of(arguments: &RunArguments) -> Result<Option<Settings>> 
     Ok(Some(settings))
 }
 
+/// How long to run.
+fn duration(text: &str) -> Result<f64, String> {
+    let seconds = text.parse::<f64>().ok().filter(|&seconds| seconds >= 0.0);
+    seconds.ok_or_else(|| "right would be a number of seconds, such as 10 or 0.5".to_owned())
+}
+
+/// The time between two lines of rates.
+pub(super) fn stats_period(text: &str) -> Result<f64, String> {
+    // More lines than that nobody reads, and each asks every worker.
+    let right = |&seconds: &f64| seconds == 0.0 || (0.1..=86_400.0).contains(&seconds);
+    let seconds = text.parse::<f64>().ok().filter(right);
+    seconds.ok_or_else(|| "right would be a number of seconds from 0.1 to 86400, or 0 for none".to_owned())
+}
+
+/// The flags that a configuration for these ports needs when it is run as a file, as a comment to stand before it.
+fn how_to_run(ports: &[PortSettings]) -> String {
+    let is_unusual = |port: &&PortSettings| port.spec() != PortSettings::new(&port.name).spec();
+    let flags: Vec<String> = ports
+        .iter()
+        .filter(is_unusual)
+        .map(|port| format!(" --port '{}={}'", port.name, port.spec()))
+        .collect();
+    if flags.is_empty() {
+        return String::new();
+    }
+    format!("// Run it with: brickway run FILE.click{}\n", flags.concat())
+}
+
 pub(crate) fn run(arguments: &RunArguments) -> Result<ExitCode> {
     let Some(mut settings) = settings_of(arguments)? else { return Ok(ExitCode::FAILURE) };
     if !subject::is_file(arguments) && !arguments.print_config {
-        doctor::warn_at_start(&settings);
+        doctor::warn_at_start(&settings, arguments.frame_size);
     }
     let registry = elements::registry();
     let shared = Shared::default();
@@ -206,7 +236,7 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<ExitCode> {
     let Subject { source, flat, mirror, specs, ports } = subject;
     settings.ports = ports;
     if arguments.print_config {
-        print(&source.text);
+        print(&(how_to_run(&settings.ports) + &source.text));
         return Ok(ExitCode::SUCCESS);
     }
     shared.get_or_make(PortNames::KEY, || Ok::<_, anyhow::Error>(PortNames::new(specs)))?;

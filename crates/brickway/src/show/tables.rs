@@ -294,6 +294,7 @@ fn drift(rows: Rows<'_>) -> Result<Seen> {
     ]);
     let mut differs = false;
     let differences = [right("table"), left("prefix"), left("Linux or daemon"), left("forwarding table")];
+    let mut has_list = false;
     list(rows, &differences, |row: DriftRow| {
         differs |= is_difference(&row);
         match row {
@@ -304,13 +305,14 @@ fn drift(rows: Rows<'_>) -> Result<Seen> {
                 Vec::new()
             }
             DriftRow::Difference { table, prefix, theirs, ours } => {
+                has_list = true;
                 let missing = || "-".to_owned();
                 let (theirs, ours) = (theirs.unwrap_or_else(missing), ours.unwrap_or_else(missing));
                 vec![[table.to_string(), prefix.to_string(), theirs, ours]]
             }
         }
     })?;
-    print(&format!("\n{}", tables.render()));
+    print(&format!("{}{}", if has_list { "\n" } else { "" }, tables.render()));
     Ok(if differs { Seen::Differences } else { Seen::Nothing })
 }
 
