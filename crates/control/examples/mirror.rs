@@ -133,7 +133,10 @@ fn main() -> Result<(), Box<dyn Error>> {
         (0..64).map(|it| (Source::Netlink, neighbour(it, 1))).collect(),
     );
     let began = cpu_seconds();
-    mirror.forget(Source::Netlink);
+    for part in [Part::Routes4, Part::Neighbours, Part::Links] {
+        mirror.dump_begins(Source::Netlink, part);
+        mirror.dump_ends(Source::Netlink, part);
+    }
     mirror.publish();
     println!("all of a source forgotten: {:.3} s", cpu_seconds() - began);
     println!("digests: {:?}", mirror.digests());

@@ -139,19 +139,6 @@ impl LocalAddresses {
         }
         Ok(())
     }
-
-    pub(crate) fn add(&mut self, address: IpAddr) -> io::Result<()> {
-        self.told = true;
-        self.map.insert(key_of(address), 0, 0).map_err(map_error)
-    }
-
-    pub(crate) fn remove(&mut self, address: IpAddr) -> io::Result<()> {
-        self.told = true;
-        match self.map.remove(&key_of(address)).map_err(map_error) {
-            Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(()),
-            result => result,
-        }
-    }
 }
 
 /// What was asked of [`LocalAddresses`] failed: most likely the map is full.

@@ -1,15 +1,12 @@
-//! The decision of `bpf/decide.h` in user space, for ports that the kernel does not see (DPDK, memory, files): which
-//! packets the TAP device gets that stands for such a port in Linux.
+//! The decision of `bpf/decide.h` once more, in Rust: tests compare what the kernel decides with it, over likely frames.
 
 use std::collections::HashSet;
-use std::hash::{BuildHasherDefault, Hasher};
 use std::net::IpAddr;
 
 use packet::wire::ethernet::MacAddr;
 
-use crate::PortError;
 use crate::af_packet::ETHERNET_BYTES;
-use crate::host_steering::{AddressKey, HostSteering, key_of};
+use crate::host_steering::{AddressKey, key_of};
 
 // The numbers of bpf/decide.h.
 const TYPE_IPV4: [u8; 2] = [0x08, 0x00];
@@ -24,26 +21,30 @@ const DISCOVERY: std::ops::RangeInclusive<u8> = 133..=137;
 /// Says which frames of a port are for the host and which are plain transit, as the steering programs of AF_XDP and
 /// AF_PACKET ports do.
 #[derive(Clone, Debug)]
-pub struct HostFilter {
+pub(crate) struct HostFilter {
     mac: MacAddr,
     longest: usize,
-    local: HashSet<AddressKey, BuildHasherDefault<AddressHasher>>,
+    local: HashSet<AddressKey>,
 }
 
 impl HostFilter {
     /// For a port with this link address and MTU, which its twin in Linux has too; no local addresses yet.
-    pub fn new(mac: MacAddr, mtu: usize) -> Self {
-        Self { mac, longest: mtu + ETHERNET_BYTES, local: HashSet::default() }
+    pub(crate) fn new(mac: MacAddr, mtu: usize) -> Self {
+        Self { mac, longest: mtu + ETHERNET_BYTES, local: HashSet::new() }
+    }
+
+    /// Other local addresses.
+    pub(crate) fn set_local_addresses(&mut self, addresses: &[IpAddr]) {
+        self.local = addresses.iter().copied().map(key_of).collect();
     }
 
     /// Another link address or MTU.
-    pub fn set_link(&mut self, mac: MacAddr, mtu: usize) {
+    pub(crate) fn set_link(&mut self, mac: MacAddr, mtu: usize) {
         (self.mac, self.longest) = (mac, mtu + ETHERNET_BYTES);
     }
 
     /// Whether a frame is for the host; else it is plain transit.
-    #[inline]
-    pub fn is_hosts(&self, frame: &[u8]) -> bool {
+    pub(crate) fn is_hosts(&self, frame: &[u8]) -> bool {
         let Some((header, packet)) = frame.split_at_checked(ETHERNET_BYTES) else { return true };
         let is_transit = frame.len() <= self.longest
             && header[..6] == self.mac.0
@@ -82,56 +83,6 @@ impl HostFilter {
     }
 }
 
-impl HostSteering for HostFilter {
-    fn set_local_addresses(&mut self, addresses: &[IpAddr]) -> Result<(), PortError> {
-        self.local = addresses.iter().copied().map(key_of).collect();
-        Ok(())
-    }
-
-    fn add_local_address(&mut self, address: IpAddr) -> Result<(), PortError> {
-        self.local.insert(key_of(address));
-        Ok(())
-    }
-
-    fn remove_local_address(&mut self, address: IpAddr) -> Result<(), PortError> {
-        self.local.remove(&key_of(address));
-        Ok(())
-    }
-
-    /// Nothing: [`HostFilter::set_link`] says what changed.
-    fn follow_link(&mut self) -> Result<(), PortError> {
-        Ok(())
-    }
-}
-
-/// A fast hash. What is in the set is the administrator's choice, so nobody can fill it with addresses that collide.
-#[derive(Debug, Default)]
-struct AddressHasher(u64);
-
-impl Hasher for AddressHasher {
-    fn write(&mut self, bytes: &[u8]) {
-        for chunk in bytes.chunks(8) {
-            let mut word = [0; 8];
-            word[..chunk.len()].copy_from_slice(chunk);
-            self.write_u64(u64::from_ne_bytes(word));
-        }
-    }
-
-    fn write_u64(&mut self, word: u64) {
-        // 2^64 divided by the golden ratio: spreads the differences of neighbouring addresses over all bits.
-        self.0 = (self.0.rotate_left(5) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    }
-
-    fn write_usize(&mut self, length: usize) {
-        self.write_u64(length as u64);
-    }
-
-    fn finish(&self) -> u64 {
-        // The table takes the lowest bits, and a product is best in its highest.
-        self.0.rotate_left(26)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -143,7 +94,7 @@ mod tests {
 
     fn filter() -> HostFilter {
         let mut filter = HostFilter::new(MacAddr(HOST_MAC), 1_500);
-        filter.set_local_addresses(&HOST_ADDRESSES.map(|address| address.parse().unwrap())).unwrap();
+        filter.set_local_addresses(&HOST_ADDRESSES.map(|address| address.parse().unwrap()));
         filter
     }
 
@@ -186,9 +137,9 @@ mod tests {
         frame[30..34].copy_from_slice(&[198, 51, 100, 7]);
         assert!(!filter.is_hosts(&frame));
         let address = "198.51.100.7".parse().unwrap();
-        filter.add_local_address(address).unwrap();
+        filter.set_local_addresses(&[address]);
         assert!(filter.is_hosts(&frame));
-        filter.remove_local_address(address).unwrap();
+        filter.set_local_addresses(&[]);
         assert!(!filter.is_hosts(&frame));
         filter.set_link(MacAddr([2, 0, 0, 0, 0, 9]), 1_500);
         assert!(filter.is_hosts(&frame));

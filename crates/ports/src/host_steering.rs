@@ -1,8 +1,7 @@
 //! Linux as the host of our links: which packets are plain transit, and so ours, and which stay with the kernel.
 //!
-//! The decision is `bpf/decide.h`, made in the kernel for AF_XDP and AF_PACKET ports with `steer=transit`, and by
-//! [`HostFilter`](crate::HostFilter) for ports that the kernel knows nothing of. What changes while traffic flows are the
-//! addresses of the host; here is how they are told, and where they come from when nobody tells them.
+//! The decision is `bpf/decide.h`, made in the kernel for AF_XDP and AF_PACKET ports with `steer=transit`. What changes while
+//! traffic flows are the addresses of the host; here is how they are told, and where they come from when nobody tells them.
 
 use std::collections::HashSet;
 use std::io;
@@ -12,9 +11,8 @@ use crate::{PortError, Spec};
 
 /// Which packets stay with Linux: those to its own addresses, and all that is not plain transit.
 ///
-/// The addresses are a set: one that two interfaces have is there once, and goes with one call of
-/// [`HostSteering::remove_local_address`]. Directed broadcast addresses and anycast addresses are the host's as well: the
-/// kernel's routing table `local` has them all. Loopback, link-local and group addresses are known.
+/// Directed broadcast addresses and anycast addresses are the host's as well: the kernel's routing table `local` has them all.
+/// Loopback, link-local and group addresses are known.
 ///
 /// A port reads the addresses of its network namespace when it is opened. From the first call on it trusts the caller.
 pub trait HostSteering {
@@ -23,18 +21,6 @@ pub trait HostSteering {
     /// # Errors
     /// [`PortError::System`] when the kernel has no room for so many (16384); those that are missing are steered to us.
     fn set_local_addresses(&mut self, addresses: &[IpAddr]) -> Result<(), PortError>;
-
-    /// One address more; nothing when it is known.
-    ///
-    /// # Errors
-    /// As [`HostSteering::set_local_addresses`].
-    fn add_local_address(&mut self, address: IpAddr) -> Result<(), PortError>;
-
-    /// One address less; nothing when it is not known.
-    ///
-    /// # Errors
-    /// [`PortError::System`]; not expected.
-    fn remove_local_address(&mut self, address: IpAddr) -> Result<(), PortError>;
 
     /// Reads the interface's link address and MTU anew: call it after one of them changed.
     ///
@@ -228,12 +214,9 @@ mod tests {
                 assert_eq!(split(&mut *right, &[&kernels, &ours], kernels.len()), ours, "{spec}");
                 // Addresses that come and go.
                 let address: IpAddr = "198.51.100.7".parse().unwrap();
-                for _ in 0..2 {
-                    right.host().unwrap().add_local_address(address).unwrap();
-                }
+                right.host().unwrap().set_local_addresses(&[address, address]).unwrap();
                 assert_eq!(split(&mut *right, &[&ours[1..3]], 1), ours[2..3]);
-                right.host().unwrap().remove_local_address(address).unwrap();
-                right.host().unwrap().remove_local_address(address).unwrap();
+                right.host().unwrap().set_local_addresses(&[]).unwrap();
                 assert_eq!(split(&mut *right, &[&ours[1..3]], 0), ours[1..3]);
                 let others = ["2001:db8::2".parse().unwrap(), address];
                 right.host().unwrap().set_local_addresses(&others).unwrap();

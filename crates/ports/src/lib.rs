@@ -41,7 +41,7 @@
 //! With `steer=transit` Linux stays the host on the link: it answers ARP, keeps its addresses and runs the routing
 //! protocols, and we get the packets that only have to be forwarded ([`HostSteering`]). What we do not finish goes to
 //! Linux by a `host:` port, as if it had just come in. A port that Linux does not see (DPDK, memory) gets a twin there, a
-//! TAP device with its address ([`twin_name`], `tap:NAME?mac=ADDRESS&mtu=BYTES`), to which goes what [`HostFilter`] says.
+//! TAP device with its address ([`twin_name`], `tap:NAME?mac=ADDRESS&mtu=BYTES`).
 //!
 //! From Rust there is also [`MemoryLoop`]: frames looped from memory at full speed, for benchmarks.
 //!
@@ -53,7 +53,7 @@
 //! | `stats` | [`QueueStats`] and the named reasons of drops |
 //! | `error` | [`PortError`]: what went wrong and what to do |
 //! | `interface` | what Linux says about an interface, and the lock that one port has on it |
-//! | `host_steering`, `host_filter` | which packets are ours and which those of Linux, in the kernel and in user space |
+//! | `host_steering`, `host_filter` | which packets are ours and which those of Linux; the same in Rust, for tests |
 //! | `bpf` | BPF programs of `bpf/`: loaded, attached, their maps |
 //! | `steering` | which queue a packet goes to, changed while traffic flows |
 //! | `memory`, `memory_loop`, `null`, `pcap`, `tap`, `af_packet`, `af_xdp`, `host`, `dpdk` | the drivers |
@@ -67,6 +67,7 @@ mod bpf;
 mod dpdk;
 mod error;
 mod host;
+#[cfg(test)]
 mod host_filter;
 mod host_steering;
 mod interface;
@@ -90,7 +91,6 @@ use packet::wire::ethernet::MacAddr;
 use packet::{Batch, PacketType, Pool};
 
 pub use error::PortError;
-pub use host_filter::HostFilter;
 pub use host_steering::HostSteering;
 pub use interface::user_of;
 pub use memory_loop::MemoryLoop;

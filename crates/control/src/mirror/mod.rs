@@ -314,23 +314,6 @@ impl Mirror {
         self.counts[Count::Swept as usize] += swept as u64;
     }
 
-    /// A source is gone for good, and so is all that it told.
-    pub fn forget(&mut self, source: Source) {
-        let parts = [
-            Part::Routes4,
-            Part::Routes6,
-            Part::Objects,
-            Part::Rules,
-            Part::Neighbours,
-            Part::Addresses,
-            Part::Links,
-        ];
-        for part in parts {
-            self.dump_begins(source, part);
-            self.dump_ends(source, part);
-        }
-    }
-
     /// Lets workers see all changes so far, in one step. Returns whether there were any.
     pub fn publish(&mut self) -> bool {
         if self.targets.condemned > 0 {

@@ -73,6 +73,23 @@ const IPV4: [u8; 2] = [0x08, 0x00];
 const IPV6: [u8; 2] = [0x86, 0xdd];
 
 impl Mirror {
+    /// A source tells that it has nothing.
+    pub(super) fn forget(&mut self, source: Source) {
+        let parts = [
+            Part::Routes4,
+            Part::Routes6,
+            Part::Objects,
+            Part::Rules,
+            Part::Neighbours,
+            Part::Addresses,
+            Part::Links,
+        ];
+        for part in parts {
+            self.dump_begins(source, part);
+            self.dump_ends(source, part);
+        }
+    }
+
     fn tell(&mut self, route: Route) {
         self.apply(KERNEL, Change::Route(route));
     }

@@ -118,11 +118,6 @@ fn program(object: &mut Ebpf) -> &mut SocketFilter {
 pub(super) struct ScreenOf(pub(super) Weak<Screen>);
 
 impl ScreenOf {
-    fn change(&self, change: impl FnOnce(&mut LocalAddresses) -> io::Result<()>) -> Result<(), PortError> {
-        let Some(screen) = self.0.upgrade() else { return Ok(()) };
-        change(&mut lock(&screen.programs).local).map_err(|error| addresses_error(&screen.port, error))
-    }
-
     pub(super) fn steered(&self) -> Option<Steered> {
         self.0.upgrade().map(|screen| screen.steered())
     }
@@ -130,15 +125,9 @@ impl ScreenOf {
 
 impl HostSteering for ScreenOf {
     fn set_local_addresses(&mut self, addresses: &[IpAddr]) -> Result<(), PortError> {
-        self.change(|local| local.set(addresses))
-    }
-
-    fn add_local_address(&mut self, address: IpAddr) -> Result<(), PortError> {
-        self.change(|local| local.add(address))
-    }
-
-    fn remove_local_address(&mut self, address: IpAddr) -> Result<(), PortError> {
-        self.change(|local| local.remove(address))
+        let Some(screen) = self.0.upgrade() else { return Ok(()) };
+        let set = lock(&screen.programs).local.set(addresses);
+        set.map_err(|error| addresses_error(&screen.port, error))
     }
 
     /// Nothing: the kernel says of each packet whether it is to the interface's address, and whether it was merged.

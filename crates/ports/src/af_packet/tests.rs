@@ -258,7 +258,7 @@ fn queues_beside_linux_share_until_the_last() {
         assert!(right.details().starts_with("packets steered to us 256"), "{}", right.details());
         drop(first);
         assert_eq!(right.details(), "", "the programs are gone");
-        right.host().unwrap().add_local_address([192, 0, 2, 1].into()).unwrap();
+        right.host().unwrap().set_local_addresses(&[[192, 0, 2, 1].into()]).unwrap();
     });
 }
 

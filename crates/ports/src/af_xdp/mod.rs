@@ -554,16 +554,6 @@ impl HostSteering for AfXdpPort {
         lock(&self.shared.attached).program.local.set(addresses).map_err(failed)
     }
 
-    fn add_local_address(&mut self, address: IpAddr) -> Result<(), PortError> {
-        let failed = |error| addresses_error(self.shared.name(), error);
-        lock(&self.shared.attached).program.local.add(address).map_err(failed)
-    }
-
-    fn remove_local_address(&mut self, address: IpAddr) -> Result<(), PortError> {
-        let failed = |error| addresses_error(self.shared.name(), error);
-        lock(&self.shared.attached).program.local.remove(address).map_err(failed)
-    }
-
     fn follow_link(&mut self) -> Result<(), PortError> {
         self.shared.follow_link(&mut lock(&self.shared.attached))
     }

@@ -242,7 +242,7 @@ fn transit_comes_to_us_only_and_the_kernel_forwards_after_us() {
             assert_eq!((ours.len(), ours[0].ends_with(b"transit")), (1, true), "{spec}");
             // An address that the host gets while we run.
             ip("addr add 203.0.113.1/32 dev out");
-            port.host().unwrap().add_local_address("203.0.113.1".parse().unwrap()).unwrap();
+            port.host().unwrap().set_local_addresses(&["203.0.113.1".parse().unwrap()]).unwrap();
             send_to("203.0.113.1", b"new");
             arrives(&own, &[b"new".to_vec()]);
             assert_eq!(received(&mut *rx, &mut pool), Vec::<Vec<u8>>::new());
