@@ -3,12 +3,15 @@
 // Whose a packet is, when Linux stays the host on a link: ours is what is plain transit, and the kernel gets the rest.
 // src/host_filter.rs makes the same decision in Rust, and a test compares the two.
 //
-// Transit is an untagged frame to the interface's own address, no longer than its MTU allows, with an IP packet that
+// Transit is a frame to the interface's own address, no longer than its MTU allows, with an IP packet that
 //   - may be forwarded once more by its TTL or hop limit (else the kernel answers),
 //   - goes to an address that is not the host's own (LOCAL), not a group, not of this link or this host only,
 //   - is no neighbour discovery (RFC 4861).
 // IPv4 options and IPv6 hop-by-hop headers are ours too: the kernel would forward such packets past our access lists.
-// So all of ARP, LLDP, IS-IS, MPLS, VLANs, broken packets and the like stays with the kernel.
+// So all of ARP, LLDP, IS-IS, MPLS, broken packets and the like stays with the kernel.
+//
+// Frames with an 802.1Q tag are the kernel's, unless VLANS says otherwise of their VLAN: where Linux has an interface for
+// it, ours is what is transit as above; where it has none, all of it is ours, ARP, groups and the host's own included.
 
 #pragma once
 
@@ -17,6 +20,10 @@
 enum {
     TYPE_IPV4 = 0x0800,
     TYPE_IPV6 = 0x86dd,
+    // IEEE 802.1Q: a customer tag; what follows it is control information and the type of the packet.
+    TYPE_VLAN = 0x8100,
+    TAG_BYTES = 4,
+    VLAN_MASK = 0xfff,
     IPV4_BYTES = 20,
     // The header, and the first byte behind it: the type of an ICMPv6 message.
     IPV6_BYTES = 40 + 1,
@@ -39,6 +46,24 @@ struct {
     MAP_TYPE(key, struct address);
     MAP_TYPE(value, __u8);
 } LOCAL SEC(".maps");
+
+// What is ours of a VLAN. The numbers are those of VlanShare in src/host_steering.rs.
+enum { NOTHING_OF_IT, TRANSIT_OF_IT, ALL_OF_IT };
+
+// By the number of the VLAN. Number 0 is no VLAN, and stays with the kernel.
+struct {
+    MAP_NUMBER(type, BPF_MAP_TYPE_ARRAY);
+    MAP_NUMBER(max_entries, VLAN_MASK + 1);
+    MAP_TYPE(key, __u32);
+    MAP_TYPE(value, __u8);
+} VLANS SEC(".maps");
+
+// From the control information of a tag.
+INLINE int share_of_vlan(__u16 control) {
+    __u32 number = control & VLAN_MASK;
+    const __u8 *share = lookup(&VLANS, &number);
+    return share ? *share : NOTHING_OF_IT;
+}
 
 enum { STEERED, LEFT, COUNTS };
 

@@ -2,12 +2,15 @@
 //
 // Steers the packets of an interface with packet sockets, which take copies: of each packet either the copy or the
 // original has to go. Both programs make the same decision (decide.h):
-//   - `filter`, on each of our sockets, gives it what is plain transit,
+//   - `filter`, on each of our sockets, gives it what is ours,
 //   - `screen`, behind the sockets at the entry of the kernel's stack, drops just that.
 // What a `host:` port gives to the kernel is marked: our sockets do not get it, and the kernel does (passage.h).
 //
+// The kernel has taken an 802.1Q tag out of the frame before it asks, and keeps it beside; where it has not, it is read
+// from the frame.
+//
 // Beyond what decide.h says, frames that were merged by the kernel or a card (GRO) are the kernel's, which can take them
-// apart again. Linux 6.6 or newer (tcx).
+// apart again; those of a VLAN that is ours whole are ours, and the port says why it drops them. Linux 6.6 or newer (tcx).
 
 #include "bpf.h"
 #include "decide.h"
@@ -18,22 +21,46 @@ static long (*const load_bytes)(const void *packet, __u32 from, void *to, __u32 
     (void *)BPF_FUNC_skb_load_bytes;
 
 enum {
-    // linux/if_packet.h: PACKET_HOST. The frame is to the interface's own address.
+    // linux/if_packet.h: PACKET_HOST, the frame is to the interface's own address; PACKET_OTHERHOST, it is to another,
+    // the last of those that came in.
     TO_US = 0,
+    TO_ANOTHER = 3,
     // The return values of a socket filter: how many bytes the socket gets.
     NOTHING = 0,
     WHOLE = -1,
 };
 
-INLINE int is_transit(struct __sk_buff *packet) {
-    if (packet->pkt_type != TO_US || packet->vlan_present || packet->gso_size)
+// A tag: control information and the type behind it, as in the frame.
+struct tag {
+    __u16 control;
+    __u16 type;
+};
+
+INLINE int is_ours(struct __sk_buff *packet) {
+    int share = TRANSIT_OF_IT;
+    __u16 type = SWAP16((__u16)packet->protocol);
+    __u32 at = ETHERNET_BYTES;
+    if (packet->vlan_present) {
+        int is_customers = SWAP16((__u16)packet->vlan_proto) == TYPE_VLAN;
+        share = is_customers ? share_of_vlan(packet->vlan_tci) : NOTHING_OF_IT;
+    } else if (type == TYPE_VLAN) {
+        struct tag tag;
+        if (load_bytes(packet, ETHERNET_BYTES, &tag, sizeof(tag)) != 0)
+            return 0;
+        share = share_of_vlan(SWAP16(tag.control));
+        type = SWAP16(tag.type);
+        at += TAG_BYTES;
+    }
+    if (share == ALL_OF_IT)
+        return packet->pkt_type <= TO_ANOTHER;
+    if (share == NOTHING_OF_IT || packet->pkt_type != TO_US || packet->gso_size)
         return 0;
     __u8 header[IPV6_BYTES];
-    switch (SWAP16((__u16)packet->protocol)) {
+    switch (type) {
     case TYPE_IPV4:
-        return load_bytes(packet, ETHERNET_BYTES, header, IPV4_BYTES) == 0 && is_transit_ipv4(header);
+        return load_bytes(packet, at, header, IPV4_BYTES) == 0 && is_transit_ipv4(header);
     case TYPE_IPV6:
-        return load_bytes(packet, ETHERNET_BYTES, header, IPV6_BYTES) == 0 && is_transit_ipv6(header);
+        return load_bytes(packet, at, header, IPV6_BYTES) == 0 && is_transit_ipv6(header);
     default:
         return 0;
     }
@@ -43,9 +70,9 @@ SEC("socket")
 int filter(struct __sk_buff *packet) {
     if (packet->mark == MARK)
         return NOTHING;
-    int transit = is_transit(packet);
-    count(transit ? STEERED : LEFT);
-    return transit ? WHOLE : NOTHING;
+    int ours = is_ours(packet);
+    count(ours ? STEERED : LEFT);
+    return ours ? WHOLE : NOTHING;
 }
 
 SEC("classifier")
@@ -55,7 +82,7 @@ int screen(struct __sk_buff *packet) {
         packet->mark = 0;
         return NEXT;
     }
-    return is_transit(packet) ? DROP : NEXT;
+    return is_ours(packet) ? DROP : NEXT;
 }
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";

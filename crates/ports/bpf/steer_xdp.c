@@ -2,8 +2,8 @@
 //
 // Steers the packets of an interface: to the AF_XDP sockets of a router, or to the kernel as if there were no router.
 //
-// All packets go to the socket of the queue that they came in by, except, when TRANSIT is set, those that are no plain
-// transit (decide.h). A queue without a socket leaves its packets to the kernel, whatever they are: bpf_redirect_map
+// All packets go to the socket of the queue that they came in by, except, when TRANSIT is set, those that are not ours
+// (decide.h). A queue without a socket leaves its packets to the kernel, whatever they are: bpf_redirect_map
 // falls back to XDP_PASS. What a `host:` port has sealed goes to the kernel in any case (passage.h).
 //
 // The loader sets TRANSIT and SEAL, and the size of SOCKETS, before it loads the program. Linux 5.9 or newer.
@@ -43,7 +43,9 @@ const volatile __u8 SEAL[SEAL_BYTES] = {0};
 
 enum { ADDRESSES_BYTES = 12 };
 
-INLINE __u16 type_of(const __u8 *frame) { return SWAP16(*(const __u16 *)(frame + ADDRESSES_BYTES)); }
+INLINE __u16 number_at(const __u8 *place) { return SWAP16(*(const __u16 *)place); }
+
+INLINE __u16 type_of(const __u8 *frame) { return number_at(frame + ADDRESSES_BYTES); }
 
 INLINE int is_sealed(const __u8 *frame, const void *end) {
     if ((const void *)(frame + ADDRESSES_BYTES + SEALED_BYTES) > end || type_of(frame) != SEAL_TYPE)
@@ -62,20 +64,32 @@ INLINE int unseal(struct xdp_md *context, __u8 *frame) {
     return adjust_head(context, SEALED_BYTES) == 0 ? XDP_PASS : XDP_DROP;
 }
 
-INLINE int is_transit(const __u8 *frame, const void *end) {
+INLINE int is_ours(const __u8 *frame, const void *end) {
     const __u8 *header = frame + ETHERNET_BYTES;
     if ((const void *)header > end)
         return 0;
+    __u16 type = type_of(frame);
+    __u32 tag = 0;
+    if (type == TYPE_VLAN) {
+        header += TAG_BYTES;
+        if ((const void *)header > end)
+            return 0;
+        int share = share_of_vlan(number_at(frame + ETHERNET_BYTES));
+        if (share != TRANSIT_OF_IT)
+            return share == ALL_OF_IT;
+        type = number_at(frame + ETHERNET_BYTES + 2);
+        tag = TAG_BYTES;
+    }
     __u32 first = 0;
     const struct link *link = lookup(&LINK, &first);
-    if (!link || (const __u8 *)end - frame > link->longest)
+    if (!link || (const __u8 *)end - frame > link->longest + tag)
         return 0;
     int differs = 0;
     for (int at = 0; at < 6; at++)
         differs |= frame[at] ^ link->address[at];
     if (differs)
         return 0;
-    switch (type_of(frame)) {
+    switch (type) {
     case TYPE_IPV4:
         return (const void *)(header + IPV4_BYTES) <= end && is_transit_ipv4(header);
     case TYPE_IPV6:
@@ -92,7 +106,7 @@ int steer(struct xdp_md *context) {
     if (is_sealed(frame, end))
         return unseal(context, frame);
     int action = XDP_PASS;
-    if (!TRANSIT || is_transit(frame, end))
+    if (!TRANSIT || is_ours(frame, end))
         action = redirect_map(&SOCKETS, context->rx_queue_index, XDP_PASS);
     count(action == XDP_REDIRECT ? STEERED : LEFT);
     return action;

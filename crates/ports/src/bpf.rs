@@ -7,14 +7,14 @@ use std::collections::HashSet;
 use std::io;
 use std::net::IpAddr;
 
-use aya::maps::{HashMap, MapData, MapError, PerCpuArray};
+use aya::maps::{Array, HashMap, MapData, MapError, PerCpuArray};
 use aya::programs::links::{FdLink, LinkOrder};
 use aya::programs::tc::TcAttachOptions;
 use aya::programs::{ProgramError, SchedClassifier, TcAttachType};
 use aya::{Ebpf, EbpfError, EbpfLoader};
 
 use crate::PortError;
-use crate::host_steering::{AddressKey, addresses_of_namespace, key_of};
+use crate::host_steering::{AddressKey, VlanId, VlanShare, addresses_of_namespace, key_of};
 
 /// Loads an object of `bpf/`; its programs are loaded one by one. Needs CAP_BPF and CAP_NET_ADMIN.
 pub(crate) fn load(port: &str, loader: &mut EbpfLoader<'_>, object: &[u8]) -> Result<Ebpf, PortError> {
@@ -139,6 +139,38 @@ impl LocalAddresses {
         }
         Ok(())
     }
+}
+
+/// What is ours of which VLANs, in a program's map.
+pub(crate) struct Vlans {
+    map: Array<MapData, u8>,
+    set: Vec<VlanId>,
+}
+
+impl Vlans {
+    pub(crate) fn of(port: &str, object: &mut Ebpf) -> Result<Self, PortError> {
+        let map = object.take_map("VLANS").expect("the program has this map");
+        let map = map.try_into().map_err(|error: MapError| load_error(port, &error))?;
+        Ok(Self { map, set: Vec::new() })
+    }
+
+    pub(crate) fn set(&mut self, vlans: &[(VlanId, VlanShare)]) -> io::Result<()> {
+        for number in std::mem::take(&mut self.set) {
+            if !vlans.iter().any(|&(known, _)| known == number) {
+                self.map.set(number.into(), 0, 0).map_err(map_error)?;
+            }
+        }
+        for &(number, share) in vlans {
+            self.map.set(number.into(), share as u8, 0).map_err(map_error)?;
+            self.set.push(number);
+        }
+        Ok(())
+    }
+}
+
+/// What was asked of [`Vlans`] failed.
+pub(crate) fn vlans_error(port: &str, error: io::Error) -> PortError {
+    PortError::system(port, "setting the VLANs", error)
 }
 
 /// What was asked of [`LocalAddresses`] failed: most likely the map is full.

@@ -1,16 +1,19 @@
 //! The decision of `bpf/decide.h` once more, in Rust: tests compare what the kernel decides with it, over likely frames.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 
 use packet::wire::ethernet::MacAddr;
 
 use crate::af_packet::ETHERNET_BYTES;
-use crate::host_steering::{AddressKey, key_of};
+use crate::host_steering::{AddressKey, VlanId, VlanShare, key_of};
 
 // The numbers of bpf/decide.h.
 const TYPE_IPV4: [u8; 2] = [0x08, 0x00];
 const TYPE_IPV6: [u8; 2] = [0x86, 0xdd];
+const TYPE_VLAN: [u8; 2] = [0x81, 0x00];
+const TAG_BYTES: usize = 4;
+const VLAN_MASK: u16 = 0xfff;
 const IPV4_BYTES: usize = 20;
 /// The header, and the first byte behind it: the type of an ICMPv6 message.
 const IPV6_BYTES: usize = 40 + 1;
@@ -25,12 +28,13 @@ pub(crate) struct HostFilter {
     mac: MacAddr,
     longest: usize,
     local: HashSet<AddressKey>,
+    vlans: HashMap<VlanId, VlanShare>,
 }
 
 impl HostFilter {
     /// For a port with this link address and MTU, which its twin in Linux has too; no local addresses yet.
     pub(crate) fn new(mac: MacAddr, mtu: usize) -> Self {
-        Self { mac, longest: mtu + ETHERNET_BYTES, local: HashSet::new() }
+        Self { mac, longest: mtu + ETHERNET_BYTES, local: HashSet::new(), vlans: HashMap::new() }
     }
 
     /// Other local addresses.
@@ -43,12 +47,29 @@ impl HostFilter {
         (self.mac, self.longest) = (mac, mtu + ETHERNET_BYTES);
     }
 
-    /// Whether a frame is for the host; else it is plain transit.
+    /// Says what is ours of which VLANs.
+    pub(crate) fn set_vlans(&mut self, vlans: &[(VlanId, VlanShare)]) {
+        self.vlans = vlans.iter().copied().collect();
+    }
+
+    /// Whether a frame is for the host; else it is ours: plain transit, or of a VLAN that is ours whole.
     pub(crate) fn is_hosts(&self, frame: &[u8]) -> bool {
-        let Some((header, packet)) = frame.split_at_checked(ETHERNET_BYTES) else { return true };
-        let is_transit = frame.len() <= self.longest
+        let Some((header, mut packet)) = frame.split_at_checked(ETHERNET_BYTES) else { return true };
+        let (mut kind, mut longest) = ([header[12], header[13]], self.longest);
+        if kind == TYPE_VLAN {
+            let Some((&[high, low, a, b], rest)) = packet.split_first_chunk::<TAG_BYTES>() else {
+                return true;
+            };
+            match self.vlans.get(&(u16::from_be_bytes([high, low]) & VLAN_MASK)) {
+                Some(VlanShare::Transit) => {}
+                Some(VlanShare::All) => return false,
+                None => return true,
+            }
+            (kind, longest, packet) = ([a, b], longest + TAG_BYTES, rest);
+        }
+        let is_transit = frame.len() <= longest
             && header[..6] == self.mac.0
-            && match [header[12], header[13]] {
+            && match kind {
                 TYPE_IPV4 => packet.first_chunk().is_some_and(|header| self.is_transit_ipv4(header)),
                 TYPE_IPV6 => packet.first_chunk().is_some_and(|header| self.is_transit_ipv6(header)),
                 _ => false,
@@ -89,12 +110,13 @@ mod tests {
     use proptest::test_runner::{Config, TestRunner};
 
     use super::*;
-    use crate::testing::{HOST_ADDRESSES, HOST_MAC, in_namespace, ip, likely_frames, veth_pair};
+    use crate::testing::{HOST_ADDRESSES, HOST_MAC, HOST_VLANS, in_namespace, ip, likely_frames, veth_pair};
     use crate::{af_packet, af_xdp};
 
     fn filter() -> HostFilter {
         let mut filter = HostFilter::new(MacAddr(HOST_MAC), 1_500);
         filter.set_local_addresses(&HOST_ADDRESSES.map(|address| address.parse().unwrap()));
+        filter.set_vlans(&HOST_VLANS);
         filter
     }
 
@@ -105,25 +127,30 @@ mod tests {
             ip("link set left address 02:00:00:00:00:02");
             let filter = filter();
             let addresses = HOST_ADDRESSES.map(|address| address.parse().unwrap());
-            let xdp = std::cell::RefCell::new(af_xdp::decision(filter.mac, 1_500, &addresses));
-            let packet_sockets = af_packet::decision("left", &addresses);
-            let ours = std::cell::Cell::new(0);
+            let xdp = std::cell::RefCell::new(af_xdp::decision(filter.mac, 1_500, &addresses, &HOST_VLANS));
+            let packet_sockets = af_packet::decision("left", &addresses, &HOST_VLANS);
+            let (ours, tagged) = (std::cell::Cell::new(0), std::cell::Cell::new(0));
             let mut runner =
                 TestRunner::new(Config { cases: 4_000, failure_persistence: None, ..Config::default() });
             let result = runner.run(&likely_frames(), |frame| {
                 let is_ours = !filter.is_hosts(&frame);
-                ours.set(ours.get() + u32::from(is_ours));
+                let is_tagged = frame[12..14] == TYPE_VLAN;
+                ours.set(ours.get() + u32::from(is_ours && !is_tagged));
+                tagged.set(tagged.get() + u32::from(is_ours && is_tagged));
                 prop_assert_eq!((xdp.borrow_mut())(&frame), is_ours, "XDP");
                 // Packet sockets see whether a frame was merged, and so need not look at its length. The kernel
                 // runs no tests of them with cut headers.
-                let shortest = ETHERNET_BYTES + if frame[12..14] == TYPE_IPV6 { 40 } else { 20 };
-                if (shortest..=1_514).contains(&frame.len()) {
+                let tag = if is_tagged { TAG_BYTES } else { 0 };
+                let is_ipv6 = frame.get(12 + tag..14 + tag) == Some(&TYPE_IPV6);
+                let shortest = ETHERNET_BYTES + tag + if is_ipv6 { 40 } else { 20 };
+                if (shortest..=1_514 + tag).contains(&frame.len()) {
                     prop_assert_eq!(packet_sockets(&frame), is_ours, "packet sockets");
                 }
                 Ok(())
             });
             result.unwrap();
             assert!(ours.get() > 100, "{} frames were transit", ours.get());
+            assert!(tagged.get() > 100, "{} tagged frames were ours", tagged.get());
         });
     }
 

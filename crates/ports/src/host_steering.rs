@@ -1,7 +1,8 @@
 //! Linux as the host of our links: which packets are plain transit, and so ours, and which stay with the kernel.
 //!
 //! The decision is `bpf/decide.h`, made in the kernel for AF_XDP and AF_PACKET ports with `steer=transit`. What changes while
-//! traffic flows are the addresses of the host; here is how they are told, and where they come from when nobody tells them.
+//! traffic flows are the addresses of the host; here is how they are told, and where they come from when nobody tells them. So are the VLANs of
+//! which something is ours.
 
 use std::collections::HashSet;
 use std::io;
@@ -22,11 +23,30 @@ pub trait HostSteering {
     /// [`PortError::System`] when the kernel has no room for so many (16384); those that are missing are steered to us.
     fn set_local_addresses(&mut self, addresses: &[IpAddr]) -> Result<(), PortError>;
 
+    /// Says what is ours of which VLANs (802.1Q), instead of what was said before. Of those not named all is Linux's.
+    ///
+    /// # Errors
+    /// [`PortError::System`]; not expected.
+    fn set_vlans(&mut self, vlans: &[(VlanId, VlanShare)]) -> Result<(), PortError>;
+
     /// Reads the interface's link address and MTU anew: call it after one of them changed.
     ///
     /// # Errors
     /// [`PortError::NoSuchInterface`] while it is gone; the port reads them anyway when it is there again.
     fn follow_link(&mut self) -> Result<(), PortError>;
+}
+
+/// The number of a VLAN, 1 to 4094.
+pub type VlanId = u16;
+
+/// What is ours of the frames of a VLAN. The numbers are those of `bpf/decide.h`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum VlanShare {
+    /// Plain transit: Linux has an interface for the VLAN, which gets the rest.
+    Transit = 1,
+    /// All of them, whoever they are for: Linux has none.
+    All = 2,
 }
 
 /// Which packets are ours.
@@ -151,7 +171,10 @@ mod tests {
         multicast[0] = 1;
         let mut to_another = ipv4(0x45, 64, [198, 51, 100, 7]);
         to_another[5] = 3;
-        let tagged = |inner: &[u8]| [&inner[..12], &[0x81, 0, 0, 5], &inner[12..]].concat();
+        let tagged = |tag: u16, inner: &[u8]| {
+            let [high, low] = tag.to_be_bytes();
+            [&inner[..12], &[0x81, 0, high, low], &inner[12..]].concat()
+        };
         let kernels = [
             ipv4(0x45, 64, [192, 0, 2, 1]),
             ipv4(0x45, 64, [192, 0, 2, 255]),
@@ -161,7 +184,7 @@ mod tests {
             ipv6(6, 64, "fe80::7", 0),
             ipv6(58, 255, "2001:db8:7::1", 135),
             ipv6(6, 1, "2001:db8:7::1", 0),
-            tagged(&ipv4(0x45, 64, [198, 51, 100, 7])),
+            tagged(5, &ipv4(0x45, 64, [198, 51, 100, 7])),
             numbered_frame(7, 60),
             multicast,
             to_another,
@@ -175,12 +198,34 @@ mod tests {
             ipv4(0x46, 64, [198, 51, 100, 7]),
             ipv6(0, 64, "2001:db8:7::1", 0),
         ];
+        // Of VLAN 5 transit is ours, of VLAN 6 everything, and the tag comes with its priority.
+        let question = frame([8, 6], &[0; 28]);
+        let mut to_all = question.clone();
+        to_all[..6].fill(0xff);
+        let mut longest = ipv4(0x45, 64, [198, 51, 100, 7]);
+        longest.resize(1_514, 7);
+        let tagged_ours = [
+            tagged(0xa005, &ours[1]),
+            tagged(5, &ours[3]),
+            tagged(5, &longest),
+            tagged(6, &question),
+            tagged(0x6006, &to_all),
+            tagged(6, &ipv4(0x45, 64, [192, 0, 2, 1])),
+        ];
+        let tagged_kernels = [
+            tagged(5, &question),
+            tagged(5, &to_all),
+            tagged(5, &kernels[0]),
+            tagged(7, &ours[1]),
+            tagged(0, &ours[1]),
+        ];
         for spec in [
             "af_xdp:right?steer=transit",
             "af_xdp:right?steer=transit&mode=generic",
             "right?steer=transit&trace=/dev/null",
         ] {
             let (kernels, ours) = (kernels.clone(), ours.clone());
+            let (tagged_kernels, tagged_ours) = (tagged_kernels.clone(), tagged_ours.clone());
             in_namespace(move || {
                 veth_pair("left", "right");
                 ip("link set right address 02:00:00:00:00:02");
@@ -212,6 +257,13 @@ mod tests {
                     ours
                 };
                 assert_eq!(split(&mut *right, &[&kernels, &ours], kernels.len()), ours, "{spec}");
+                // VLANs that come and go.
+                let vlans = [(5, VlanShare::Transit), (6, VlanShare::All)];
+                right.host().unwrap().set_vlans(&vlans).unwrap();
+                let frames: &[&[Vec<u8>]] = &[&tagged_kernels, &tagged_ours];
+                assert_eq!(split(&mut *right, frames, tagged_kernels.len()), tagged_ours, "{spec}");
+                right.host().unwrap().set_vlans(&vlans[1..]).unwrap();
+                assert_eq!(split(&mut *right, &[&tagged_ours], 3), tagged_ours[3..], "{spec}");
                 // Addresses that come and go.
                 let address: IpAddr = "198.51.100.7".parse().unwrap();
                 right.host().unwrap().set_local_addresses(&[address, address]).unwrap();

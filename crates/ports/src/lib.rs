@@ -91,7 +91,7 @@ use packet::wire::ethernet::MacAddr;
 use packet::{Batch, PacketType, Pool};
 
 pub use error::PortError;
-pub use host_steering::HostSteering;
+pub use host_steering::{HostSteering, VlanId, VlanShare};
 pub use interface::user_of;
 pub use memory_loop::MemoryLoop;
 pub use pcap::reader::{ETHERNET, PcapReader, PcapRecord};

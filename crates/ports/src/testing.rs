@@ -240,8 +240,12 @@ pub(crate) const HOST_MAC: [u8; 6] = [2, 0, 0, 0, 0, 2];
 /// Local addresses, of which [`likely_frames`] are full.
 pub(crate) const HOST_ADDRESSES: [&str; 3] = ["192.0.2.1", "192.0.2.255", "2001:db8::1"];
 
-/// Frames near the edges of the decision whose they are: headers of IP, ARP and others with values that matter, cut off
-/// anywhere.
+/// VLANs, of which [`likely_frames`] are full.
+pub(crate) const HOST_VLANS: [(crate::VlanId, crate::VlanShare); 2] =
+    [(100, crate::VlanShare::Transit), (4094, crate::VlanShare::All)];
+
+/// Frames near the edges of the decision whose they are: headers of IP, ARP and others with values that matter, with
+/// tags and without, cut off anywhere.
 pub(crate) fn likely_frames() -> impl proptest::strategy::Strategy<Value = Vec<u8>> {
     use proptest::prelude::*;
     let destination = prop_oneof![
@@ -294,9 +298,12 @@ pub(crate) fn likely_frames() -> impl proptest::strategy::Strategy<Value = Vec<u
         (prop::sample::select(vec![0, 1, 2, 64, 255]), prop::sample::select(vec![0, 6, 17, 43, 58]));
     let message = prop::sample::select(vec![0, 128, 132, 133, 135, 137, 138]);
     let length = prop_oneof![8 => Just(60_usize), 3 => 14_usize..80, 1 => 1_500_usize..1_530];
-    let headers = (destination, kind, first, life, next, message);
+    // Priority and number of a tag.
+    let number = prop::sample::select(vec![0x0064, 0x0065, 0xa064, 0x0ffe, 0x2ffe, 0, 0x0fff]);
+    let tag = prop_oneof![2 => Just(None), 1 => number.prop_map(Some)];
+    let headers = (destination, kind, first, life, next, message, tag);
     (headers, ipv4, ipv6.clone(), ipv6, length).prop_map(|(headers, ipv4, source, ipv6, length)| {
-        let (destination, kind, first, life, next, message) = headers;
+        let (destination, kind, first, life, next, message, tag) = headers;
         let mut frame = vec![0; length.max(80)];
         frame[..6].copy_from_slice(&destination);
         frame[12..14].copy_from_slice(&kind);
@@ -311,6 +318,10 @@ pub(crate) fn likely_frames() -> impl proptest::strategy::Strategy<Value = Vec<u
             frame[38..54].copy_from_slice(&ipv6);
         }
         frame.truncate(length);
+        if let Some(number) = tag {
+            let [high, low] = u16::to_be_bytes(number);
+            frame.splice(12..12, [0x81, 0x00, high, low]);
+        }
         frame
     })
 }

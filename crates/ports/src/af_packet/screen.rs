@@ -16,10 +16,11 @@ use aya::{Ebpf, EbpfError, EbpfLoader, include_bytes_aligned};
 use crate::PortError;
 use crate::af_packet::lock;
 use crate::bpf::{
-    Counters, LocalAddresses, Steered, addresses_error, attach_at_ingress, classifier, load, load_error,
+    Counters, LocalAddresses, Steered, Vlans, addresses_error, attach_at_ingress, classifier, load,
+    load_error, vlans_error,
 };
 use crate::host::passage::{self, Passage};
-use crate::host_steering::HostSteering;
+use crate::host_steering::{HostSteering, VlanId, VlanShare};
 use crate::interface::namespace;
 
 static OBJECT: &[u8] = include_bytes_aligned!(concat!(env!("OUT_DIR"), "/steer_skb.o"));
@@ -34,6 +35,7 @@ pub(super) struct Screen {
 struct Programs {
     attached: Option<Attached>,
     local: LocalAddresses,
+    vlans: Vlans,
     object: Ebpf,
 }
 
@@ -49,12 +51,13 @@ impl Screen {
     pub(super) fn load(port: &str) -> Result<Self, PortError> {
         let mut object = load(port, &mut EbpfLoader::new(), OBJECT)?;
         let (local, counters) = (LocalAddresses::of(port, &mut object)?, Counters::of(port, &mut object)?);
+        let vlans = Vlans::of(port, &mut object)?;
         classifier(port, &mut object, "screen")?;
         let filter: &mut SocketFilter = program(&mut object);
         filter.load().map_err(|error| load_error(port, &EbpfError::from(error)))?;
         Ok(Self {
             port: port.to_owned(),
-            programs: Mutex::new(Programs { attached: None, local, object }),
+            programs: Mutex::new(Programs { attached: None, local, vlans, object }),
             counters,
         })
     }
@@ -67,7 +70,7 @@ impl Screen {
 
     /// Has the kernel drop what is ours, on the interface with this number.
     pub(super) fn attach(&self, index: i32) -> Result<(), PortError> {
-        let Programs { attached, local, object } = &mut *lock(&self.programs);
+        let Programs { attached, local, object, .. } = &mut *lock(&self.programs);
         if attached.as_ref().is_some_and(|attached| attached.index == index) {
             return Ok(());
         }
@@ -84,6 +87,11 @@ impl Screen {
     #[cfg(test)]
     pub(super) fn set_local_addresses(&self, addresses: &[IpAddr]) {
         lock(&self.programs).local.set(addresses).unwrap();
+    }
+
+    #[cfg(test)]
+    pub(super) fn set_vlans(&self, vlans: &[(VlanId, VlanShare)]) {
+        lock(&self.programs).vlans.set(vlans).unwrap();
     }
 
     /// Whether the program behind the sockets takes a frame for ours that comes in by the interface with this number.
@@ -128,6 +136,11 @@ impl HostSteering for ScreenOf {
         let Some(screen) = self.0.upgrade() else { return Ok(()) };
         let set = lock(&screen.programs).local.set(addresses);
         set.map_err(|error| addresses_error(&screen.port, error))
+    }
+
+    fn set_vlans(&mut self, vlans: &[(VlanId, VlanShare)]) -> Result<(), PortError> {
+        let Some(screen) = self.0.upgrade() else { return Ok(()) };
+        lock(&screen.programs).vlans.set(vlans).map_err(|error| vlans_error(&screen.port, error))
     }
 
     /// Nothing: the kernel says of each packet whether it is to the interface's address, and whether it was merged.

@@ -74,9 +74,9 @@ use crate::af_xdp::ring::{Consumer, Producer};
 use crate::af_xdp::rx::AfXdpRx;
 use crate::af_xdp::socket::{CHUNK_BYTES, DATA_OFFSET, Opened, Socket, SocketOptions};
 use crate::af_xdp::tx::AfXdpTx;
-use crate::bpf::{Steered, addresses_error};
+use crate::bpf::{Steered, addresses_error, vlans_error};
 use crate::host::passage::{self, Passage};
-use crate::host_steering::{HostSteering, Steer};
+use crate::host_steering::{HostSteering, Steer, VlanId, VlanShare};
 use crate::interface::namespace;
 use crate::{Handout, OpenOptions, Port, PortError, PortInfo, RxQueue, Spec, TxQueue};
 
@@ -552,6 +552,11 @@ impl HostSteering for AfXdpPort {
     fn set_local_addresses(&mut self, addresses: &[IpAddr]) -> Result<(), PortError> {
         let failed = |error| addresses_error(self.shared.name(), error);
         lock(&self.shared.attached).program.local.set(addresses).map_err(failed)
+    }
+
+    fn set_vlans(&mut self, vlans: &[(VlanId, VlanShare)]) -> Result<(), PortError> {
+        let failed = |error| vlans_error(self.shared.name(), error);
+        lock(&self.shared.attached).program.vlans.set(vlans).map_err(failed)
     }
 
     fn follow_link(&mut self) -> Result<(), PortError> {

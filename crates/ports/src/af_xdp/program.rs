@@ -14,7 +14,7 @@ use packet::wire::ethernet::MacAddr;
 
 use crate::PortError;
 use crate::af_packet::ETHERNET_BYTES;
-use crate::bpf::{Counters, LocalAddresses, Steered, load, load_error, map_error, program_io_error};
+use crate::bpf::{Counters, LocalAddresses, Steered, Vlans, load, load_error, map_error, program_io_error};
 use crate::host::passage;
 use crate::host_steering::Steer;
 
@@ -37,6 +37,8 @@ pub(super) struct Program {
     interface: Array<MapData, InterfaceEntry>,
     /// The host's own addresses.
     pub(super) local: LocalAddresses,
+    /// What is ours of which VLANs.
+    pub(super) vlans: Vlans,
     counters: Counters,
     object: Ebpf,
 }
@@ -63,6 +65,7 @@ impl Program {
             sockets: maps.0.try_into().map_err(wrong)?,
             interface: maps.1.try_into().map_err(wrong)?,
             local: LocalAddresses::of(port, &mut object)?,
+            vlans: Vlans::of(port, &mut object)?,
             counters: Counters::of(port, &mut object)?,
             object,
         };
