@@ -26,7 +26,7 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
 use crate::change::NeighbourState;
 use crate::fpm::{self, Server, ServerOptions};
-use crate::mirror::Mirror;
+use crate::mirror::{Mirror, VlanPort};
 use crate::netlink::{self, Kernel, KernelOptions};
 
 /// How long changes may wait for each other.
@@ -43,6 +43,8 @@ const MOST_ASKED: usize = 512;
 pub struct ServiceOptions {
     /// The ports by the names of their interfaces, with their numbers in adjacencies.
     pub ports: Vec<(String, u16)>,
+    /// Ports that are VLANs of other ports; see [`Mirror::set_vlan`].
+    pub vlans: Vec<VlanPort>,
     /// Where FRR's forwarding plane manager connects; `None` for no server.
     pub fpm: Option<SocketAddr>,
 }
@@ -102,7 +104,8 @@ impl Service {
     ///
     /// [`ServiceError`] says what is missing.
     pub fn start(options: &ServiceOptions) -> Result<Service, ServiceError> {
-        let mirror = Mirror::new(options.ports.iter().cloned())?;
+        let mut mirror = Mirror::new(options.ports.iter().cloned())?;
+        options.vlans.iter().for_each(|&vlan| mirror.set_vlan(vlan));
         let kernel = Kernel::open(&KernelOptions::default()).map_err(ServiceError::Netlink)?;
         let fpm = options.fpm.map(|address| {
             let options = ServerOptions { address, ..ServerOptions::default() };

@@ -53,7 +53,7 @@ pub(crate) fn mirror(
     }
     let numbered =
         ports.iter().enumerate().map(|(number, port)| (port.name.clone(), number as u16)).collect();
-    let service = Service::start(&ServiceOptions { ports: numbered, fpm })?;
+    let service = Service::start(&ServiceOptions { ports: numbered, vlans: Vec::new(), fpm })?;
     if !service.wait_synchronised(LONGEST_DUMP) {
         bail!("Linux did not tell its routes within {} s", LONGEST_DUMP.as_secs());
     }

@@ -158,7 +158,10 @@ impl Mirror {
             let (port, source) = (interface.port?, interface.link.mac?);
             let mac = self.neighbours.usable_mac(hop.interface, hop.gateway?)?;
             let ethertype = if hop.is_ipv6 { [0x86, 0xdd] } else { [0x08, 0x00] };
-            Some(Adjacency::ethernet(port, mac, source, ethertype))
+            match self.links.vlan(port) {
+                None => Some(Adjacency::ethernet(port, mac, source, ethertype)),
+                Some(of) => Some(Adjacency::tagged(port, mac, source, of.vlan, ethertype)),
+            }
         };
         if hop.has_encapsulation { NextHop::Punt } else { forward().map_or(NextHop::Punt, NextHop::Forward) }
     }
@@ -335,6 +338,11 @@ impl Mirror {
             self.refresh_hop(hop);
             self.ask(&hop, false);
         }
+    }
+
+    /// Something is new with a port, of which others may be VLANs.
+    pub(super) fn refresh_vlans_of(&mut self, parent: u16) {
+        self.links.vlans_of(parent).into_iter().for_each(|interface| self.refresh_link(interface));
     }
 
     /// The interface to whose link a route with this next hop leads, if its destinations are on that link themselves.

@@ -13,11 +13,24 @@ pub(super) struct Interface {
     pub(super) epoch: u8,
 }
 
+/// A port that is a VLAN of another port: its packets leave by that one, with a tag.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct VlanPort {
+    /// Its own number.
+    pub port: u16,
+    /// The number of the other.
+    pub parent: u16,
+    /// The number of the VLAN, 1 to 4094.
+    pub vlan: u16,
+}
+
 /// All interfaces and their addresses.
 #[derive(Debug, Default)]
 pub(super) struct Links {
     /// The ports of the router by the name of their interface.
     pub(super) ports: HashMap<String, u16>,
+    /// Those of them that are VLANs of others.
+    pub(super) vlans: Vec<VlanPort>,
     pub(super) interfaces: BTreeMap<InterfaceIndex, Interface>,
     /// With the dump in which each was last seen.
     pub(super) addresses: BTreeMap<Address, u8>,
@@ -47,10 +60,25 @@ impl Links {
     }
 
     /// Whether packets can leave by an interface, as far as we know. One that nobody has named (0) is for the kernel
-    /// to find.
+    /// to find. A VLAN needs the port below it: where Linux has no VLAN interface but one of ours, that stays up by itself.
     pub(super) fn can_send(&self, index: InterfaceIndex) -> bool {
         let is_up = |interface: &Interface| interface.link.is_up && interface.link.has_carrier;
-        index == 0 || self.get(index).is_some_and(is_up)
+        let below = |interface: &Interface| match interface.port.and_then(|port| self.vlan(port)) {
+            Some(vlan) => self.of_port(vlan.parent).is_some_and(is_up),
+            None => true,
+        };
+        index == 0 || self.get(index).is_some_and(|interface| is_up(interface) && below(interface))
+    }
+
+    /// What kind of VLAN a port is.
+    pub(super) fn vlan(&self, port: u16) -> Option<VlanPort> {
+        self.vlans.iter().find(|vlan| vlan.port == port).copied()
+    }
+
+    /// The interfaces of the VLANs of a port.
+    pub(super) fn vlans_of(&self, parent: u16) -> Vec<InterfaceIndex> {
+        let vlans = self.vlans.iter().filter(|vlan| vlan.parent == parent);
+        vlans.filter_map(|vlan| Some(self.of_port(vlan.port)?.link.index)).collect()
     }
 
     /// The interface that is a port.

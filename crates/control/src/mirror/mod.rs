@@ -65,6 +65,7 @@ mod targets;
 mod tests;
 
 pub use drift::{Difference, Digest, DigestOf, Drift, digests_of};
+pub use links::VlanPort;
 pub use show::{Found, FoundBy, NeighbourReport, NextHopReport, PortReport, RouteReport, Ruled};
 
 use crate::change::{Address, Change, InterfaceIndex, Link, Part, Route, RouteKey};
@@ -211,6 +212,12 @@ impl Mirror {
         mirror.ensure_table(MAIN);
         mirror.publish();
         Ok(mirror)
+    }
+
+    /// Says that a port is a VLAN of another. To be called before anything is told: packets to its neighbours get a link
+    /// header with a tag.
+    pub fn set_vlan(&mut self, vlan: VlanPort) {
+        self.links.vlans.push(vlan);
     }
 
     /// The forwarding tables, with what is not published yet in their routes and next hops.
@@ -392,6 +399,9 @@ impl Mirror {
         }
         self.policy.is_dirty = true;
         self.refresh_link(index);
+        if let Some(port) = self.links.port(index) {
+            self.refresh_vlans_of(port);
+        }
         if before.map(|before| before.port) != self.links.get(index).map(|now| now.port) {
             self.evaluate_hosts_of(index);
         }
@@ -403,7 +413,8 @@ impl Mirror {
 
     /// A link is gone, with its addresses and neighbours.
     fn remove_link(&mut self, index: InterfaceIndex) -> bool {
-        let was_there = self.links.interfaces.remove(&index).is_some();
+        let removed = self.links.interfaces.remove(&index);
+        let was_there = removed.is_some();
         self.policy.is_dirty |= was_there;
         let addresses: Vec<Address> =
             self.links.addresses.keys().filter(|address| address.index == index).cloned().collect();
@@ -415,6 +426,9 @@ impl Mirror {
             self.remove_neighbour(index, address);
         }
         self.refresh_link(index);
+        if let Some(port) = removed.and_then(|interface| interface.port) {
+            self.refresh_vlans_of(port);
+        }
         was_there
     }
 

@@ -662,3 +662,36 @@ fn people_read_what_ip_prints() {
     let group = mirror.next_hops().find(|it| it.what == "group").unwrap();
     assert_eq!((group.members.len(), group.routes, group.next_hop), (2, 1, None));
 }
+
+#[test]
+fn a_vlan_leaves_by_the_port_below_it_with_a_tag() {
+    let ports = [("eth0", 0), ("eth0.100", 1), ("eth1", 2)].map(|(name, port)| (name.to_owned(), port));
+    let mut mirror = Mirror::new(ports).unwrap();
+    mirror.set_vlan(VlanPort { port: 1, parent: 0, vlan: 100 });
+    let vlan =
+        |is_up| Link { kind: "vlan".into(), vlan: Some(100), below: Some(1), is_up, ..link(5, "eth0.100") };
+    mirror.apply(KERNEL, Change::Link(link(1, "eth0")));
+    mirror.apply(KERNEL, Change::Link(vlan(true)));
+    mirror.tell(via("10.0.0.0/24", "10.9.0.2", 5));
+    mirror.tell(via("2001:db8::/32", "2001:db8:9::2", 5));
+    mirror.apply(KERNEL, neighbour("10.9.0.2", 5, 7));
+    mirror.apply(KERNEL, neighbour("2001:db8:9::2", 5, 7));
+    let tagged = |ethertype| {
+        NextHop::Forward(Adjacency::tagged(1, [2, 1, 0, 0, 0, 7], [2, 0, 0, 0, 0, 5], 100, ethertype))
+    };
+    assert_eq!(mirror.main("10.0.0.1"), tagged(IPV4));
+    assert_eq!(mirror.main("2001:db8::1"), tagged(IPV6));
+    // The rule `iif eth0.100` means it and not the port below.
+    assert_eq!(mirror.links.ports_of_input("eth0.100"), [1]);
+
+    // Without the port below nothing leaves, whatever the VLAN's own interface says.
+    mirror.apply(KERNEL, Change::Link(Link { has_carrier: false, ..link(1, "eth0") }));
+    assert_eq!(mirror.main("10.0.0.1"), NextHop::Unreachable);
+    mirror.apply(KERNEL, Change::Link(link(1, "eth0")));
+    assert_eq!(mirror.main("10.0.0.1"), tagged(IPV4));
+    mirror.apply(KERNEL, Change::LinkGone(1));
+    assert_eq!(mirror.main("10.0.0.1"), NextHop::Unreachable);
+    mirror.apply(KERNEL, Change::Link(link(1, "eth0")));
+    mirror.apply(KERNEL, Change::Link(vlan(false)));
+    assert_eq!(mirror.main("10.0.0.1"), NextHop::Unreachable);
+}

@@ -62,7 +62,7 @@ use fib::publish::Reader;
 use fib::{Address, Adjacency, Decision, NextHop, NextHopIndex, Policy, Resolver, Rules, State, Table};
 use graph::{Class, Combine, ConfigError, Context, Element, FromArgument, Handler, Setup};
 use packet::flow::FlowHash;
-use packet::wire::ethernet::HEADER_LEN;
+use packet::wire::ethernet::{HEADER_LEN, TAG_LEN};
 use packet::{Annotations, Batch, MAX_BATCH, Packet};
 
 use super::forwarding::ForwardingTables;
@@ -340,6 +340,10 @@ fn encapsulate(packet: &mut Packet, adjacency: &Adjacency) -> bool {
     let rewrite = adjacency.rewrite();
     // Nearly always: a copy of fixed size.
     if let Ok(header) = <&[u8; HEADER_LEN]>::try_from(rewrite) {
+        return packet.set_link_header_before(header);
+    }
+    // In a VLAN.
+    if let Ok(header) = <&[u8; HEADER_LEN + TAG_LEN]>::try_from(rewrite) {
         return packet.set_link_header_before(header);
     }
     let Some(data) = packet.prepend(rewrite.len()) else { return false };

@@ -71,6 +71,24 @@ impl Adjacency {
         Adjacency::new(port, &header).expect("14 bytes fit")
     }
 
+    /// A neighbour in a VLAN (IEEE 802.1Q) of an Ethernet link: a tag with the number of the VLAN and priority 0 stands
+    /// before the `ethertype`.
+    pub fn tagged(
+        port: u16,
+        destination: [u8; 6],
+        source: [u8; 6],
+        vlan: u16,
+        ethertype: [u8; 2],
+    ) -> Adjacency {
+        let mut header = [0; 18];
+        header[..6].copy_from_slice(&destination);
+        header[6..12].copy_from_slice(&source);
+        header[12..14].copy_from_slice(&[0x81, 0x00]);
+        header[14..16].copy_from_slice(&(vlan & 0xfff).to_be_bytes());
+        header[16..].copy_from_slice(&ethertype);
+        Adjacency::new(port, &header).expect("18 bytes fit")
+    }
+
     /// The port by which the packet leaves.
     #[inline]
     pub const fn port(&self) -> u16 {
@@ -122,6 +140,13 @@ mod tests {
             assert!(adjacency.padded()[..Adjacency::LONGEST_REWRITE - length].iter().all(|&byte| byte == 0));
         }
         assert_eq!(Adjacency::new(7, &bytes), None);
+    }
+
+    #[test]
+    fn a_tag_stands_before_the_type() {
+        let adjacency = Adjacency::tagged(3, [1; 6], [2; 6], 4094, [0x86, 0xdd]);
+        let expected = [1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 0x81, 0, 0x0f, 0xfe, 0x86, 0xdd];
+        assert_eq!((adjacency.port(), adjacency.rewrite()), (3, &expected[..]));
     }
 
     #[test]

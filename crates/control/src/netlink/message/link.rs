@@ -22,6 +22,9 @@ const IFLA_LINK_NETNSID: u16 = 37;
 const IFLA_INFO_KIND: u16 = 1;
 const IFLA_INFO_DATA: u16 = 2;
 const IFLA_VLAN_ID: u16 = 1;
+const IFLA_VLAN_PROTOCOL: u16 = 5;
+/// The type of an 802.1Q tag.
+const TYPE_VLAN: u16 = 0x8100;
 const IFLA_VRF_TABLE: u16 = 1;
 
 const IFA_ADDRESS: u16 = 1;
@@ -106,12 +109,18 @@ fn link_info(info: &Attribute<'_>, link: &mut Link) -> Result<(), DecodeError> {
     let Some(data) = data else { return Ok(()) };
     match link.kind.as_str() {
         "vlan" => {
+            let mut is_customers = true;
             for attribute in data.nested() {
                 let attribute = attribute?;
-                if attribute.kind == IFLA_VLAN_ID {
-                    link.vlan = Some(attribute.u16()?);
+                match attribute.kind {
+                    IFLA_VLAN_ID => link.vlan = Some(attribute.u16()?),
+                    // In network order, unlike numbers that are the host's.
+                    IFLA_VLAN_PROTOCOL => is_customers = u16::from_be(attribute.u16()?) == TYPE_VLAN,
+                    _ => {}
                 }
             }
+            // A service tag (802.1ad) has numbers of its own.
+            link.vlan = link.vlan.filter(|_| is_customers);
         }
         "vrf" => {
             for attribute in data.nested() {

@@ -79,6 +79,12 @@ fn vlans_and_vrfs() {
         vrf_table: None,
     };
     assert_eq!(vlan, expected);
+    // As the kernel tells it, with the type of the tag: 802.1Q, and 802.1ad, which is none of ours.
+    let told = |protocol: u16| {
+        let list: [(u16, &[u8]); 3] = [(5, &protocol.to_be_bytes()), (1, &7u16.to_ne_bytes()), (2, &[0; 8])];
+        link(b"vlan\0", &attributes(&list), &[]).vlan
+    };
+    assert_eq!((told(0x8100), told(0x88a8)), (Some(7), None));
     let vrf = link(b"vrf\0", &attributes(&[(1, &77u32.to_ne_bytes())]), &[]);
     assert_eq!((vrf.vlan, vrf.vrf_table), (None, Some(77)));
     // The link below is in another network namespace.
