@@ -268,6 +268,14 @@ impl InterfaceLock {
     }
 }
 
+/// Gives an interface of the thread's network namespace another link address.
+///
+/// # Errors
+/// [`PortError::NoSuchInterface`], and [`PortError::System`] when the kernel refuses.
+pub fn set_link_address(interface: &str, mac: MacAddr) -> Result<(), PortError> {
+    Interface::existing(interface)?.set_mac(mac)
+}
+
 /// The number of the process that has a port on this interface, if one of Brickway's has.
 pub fn user_of(interface: &str) -> Option<i32> {
     let address = SocketAddrUnix::new_abstract_name(InterfaceLock::name_of(interface).as_bytes()).ok()?;

@@ -60,6 +60,7 @@ pub(super) fn router(
             host: Host::Interface,
             ipv4: None,
             ipv6: None,
+            vlan: None,
         });
     }
     let features = Features { slow_path: SlowPath::Linux, acl: None, reverse_path: ReversePath::Off };

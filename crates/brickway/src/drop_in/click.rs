@@ -20,6 +20,17 @@ pub(crate) struct PortText {
     /// An address of each family, for ICMP errors of our own.
     pub(crate) ipv4: Option<Ipv4Addr>,
     pub(crate) ipv6: Option<Ipv6Addr>,
+    /// If it is a VLAN of another port.
+    pub(crate) vlan: Option<VlanText>,
+}
+
+/// A VLAN of another port.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct VlanText {
+    /// The number of the other port, from 1.
+    pub(crate) below: usize,
+    /// That of the VLAN.
+    pub(crate) number: u16,
 }
 
 /// What the configuration depends on beside the ports.
@@ -34,16 +45,38 @@ pub(crate) struct Features {
 /// The configuration.
 pub(crate) fn configuration(ports: &[PortText], features: &Features) -> String {
     let names = ports.iter().map(|port| port.name.as_str()).collect::<Vec<_>>().join(", ");
-    let mut text = [HEAD, INPUT].concat();
-    if ports.iter().any(|port| port.host == Host::Tap) {
-        text.push_str(DEVICE_INPUT);
+    let mut text = HEAD.to_owned();
+    let is_there = |is_device, is_vlan| {
+        ports.iter().any(|port| (port.host == Host::Tap) == is_device && port.vlan.is_some() == is_vlan)
+    };
+    text.push_str(&[INPUT, KINDS].concat());
+    if is_there(true, false) {
+        text.push_str(&[DEVICE_INPUT, KINDS_OF_DEVICE].concat());
+    }
+    if is_there(false, true) {
+        text.push_str(&[VLAN_INPUT, KINDS].concat());
+    }
+    if is_there(true, true) {
+        text.push_str(&[VLAN_DEVICE_INPUT, KINDS_OF_DEVICE].concat());
     }
     text.push_str(OUTPUT);
-    for (index, PortText { name, mac, mtu, host, .. }) in ports.iter().enumerate() {
-        let input = if *host == Host::Tap { "DeviceInput" } else { "Input" };
-        let paint = index + 1;
-        line(&mut text, format_args!("in{paint} :: {input}({name}, {mac}, {paint});"));
+    if ports.iter().any(|port| port.vlan.is_some()) {
+        text.push_str(VLAN_OUTPUT);
+    }
+    for (paint, PortText { name, mac, mtu, host, vlan, .. }) in (1..).zip(ports) {
+        let device = if *host == Host::Tap { "Device" } else { "" };
+        if let Some(VlanText { number, .. }) = vlan {
+            line(&mut text, format_args!("in{paint} :: Vlan{device}Input({paint});"));
+            line(&mut text, format_args!("out{paint} :: VlanOutput({mtu}, {number});  // {name}"));
+            continue;
+        }
+        line(&mut text, format_args!("in{paint} :: {device}Input({name}, {mac}, {paint});"));
         line(&mut text, format_args!("out{paint} :: Output({name}, {mtu});"));
+    }
+    for (paint, port) in (1..).zip(ports) {
+        if let Some(VlanText { below, .. }) = port.vlan {
+            line(&mut text, format_args!("out{paint}[4] -> [2] out{below};"));
+        }
     }
     line(&mut text, format_args!("\n// Where packets go: Linux's routes and neighbours, mirrored."));
     line(&mut text, format_args!("rt4 :: FIBLookup({names});\nrt6 :: FIBLookup6({names});\n"));
@@ -71,6 +104,10 @@ pub(crate) fn configuration(ports: &[PortText], features: &Features) -> String {
     text.push_str(HOST);
     for (paint, port) in (1..).zip(ports) {
         host(&mut text, paint, port);
+        let vlans = (1..).zip(ports).filter_map(|(of, port)| Some((of, port.vlan?.number, port.vlan?.below)));
+        let vlans: Vec<(usize, u16)> =
+            vlans.filter(|&(.., below)| below == paint).map(|(of, number, _)| (of, number)).collect();
+        input_of_others(&mut text, paint, port.host, &vlans);
     }
     line(
         &mut text,
@@ -86,6 +123,12 @@ pub(crate) fn configuration(ports: &[PortText], features: &Features) -> String {
         SlowPath::Native => native(&mut text, ports),
     }
     text
+}
+
+/// The elements of the port of this number, from 0, that count what comes in and goes out by it, if it is a VLAN.
+pub(crate) fn counting_elements(port: u16) -> (String, [String; 3]) {
+    let paint = port + 1;
+    (format!("in{paint}/untag"), ["sent4", "sent6", "tag"].map(|name| format!("out{paint}/{name}")))
 }
 
 /// Appends a line. Writing to a string does not fail.
@@ -105,7 +148,9 @@ const INPUT: &str = "\
 elementclass Input { $port, $mac, $number |
     FromDevice($port)
         -> filter :: HostEtherFilter($mac)
-        -> kind :: Classifier(12/0800, 12/86dd, -);
+";
+
+const KINDS: &str = "        -> kind :: Classifier(12/0800, 12/86dd, -);
     kind[0] -> Paint($number) -> Strip(14) -> CheckIPHeader -> [0] output;
     kind[1] -> Paint($number) -> Strip(14) -> CheckIP6Header -> [1] output;
     kind[2] -> Paint($number) -> [2] output;
@@ -119,13 +164,29 @@ const DEVICE_INPUT: &str = "\
 elementclass DeviceInput { $port, $mac, $number |
     FromDevice($port)
         -> filter :: HostEtherFilter($mac)
-        -> kind :: Classifier(12/0800, 12/86dd, -);
+";
+
+const KINDS_OF_DEVICE: &str = "        -> kind :: Classifier(12/0800, 12/86dd, -);
     kind[0] -> Paint($number) -> Strip(14) -> CheckIPHeader -> [0] output;
     kind[1] -> Paint($number) -> Strip(14) -> check :: CheckIP6Header -> [1] output;
     kind[2] -> Paint($number) -> [2] output;
     check[1] -> Unstrip(14) -> [2] output;
 }
 
+";
+
+const VLAN_INPUT: &str = "\
+// The same for a VLAN of another port, which hands its frames over with their tag.
+elementclass VlanInput { $number |
+    input
+        -> untag :: VLANDecap(false)
+";
+
+const VLAN_DEVICE_INPUT: &str = "\
+// A VLAN of another port, of which Linux has an interface that we make.
+elementclass VlanDeviceInput { $number |
+    input
+        -> untag :: VLANDecap(false)
 ";
 
 const OUTPUT: &str = "\
@@ -136,6 +197,19 @@ elementclass Output { $port, $mtu |
     input[0] -> DropBroadcasts -> mtu4 :: CheckLength($mtu) -> ttl :: DecIPTTL -> UnstripToMACHeader -> to;
     input[1] -> DropBroadcasts -> mtu6 :: CheckLength($mtu) -> limit :: DecIP6HLIM -> UnstripToMACHeader -> to;
     input[2] -> to;
+    mtu4[1] -> [0] output;  ttl[1] -> [1] output;
+    mtu6[1] -> [2] output;  limit[1] -> [3] output;
+}
+
+";
+
+const VLAN_OUTPUT: &str = "\
+// What leaves by a VLAN: as above, and by output 4 Ethernet frames with their tag, for the port below. The lookup has put
+// one on routed packets.
+elementclass VlanOutput { $mtu, $vlan |
+    input[0] -> DropBroadcasts -> mtu4 :: CheckLength($mtu) -> ttl :: DecIPTTL -> sent4 :: UnstripToMACHeader -> [4] output;
+    input[1] -> DropBroadcasts -> mtu6 :: CheckLength($mtu) -> limit :: DecIP6HLIM -> sent6 :: UnstripToMACHeader -> [4] output;
+    input[2] -> tag :: VLANEncap(VLAN_ID $vlan) -> [4] output;
     mtu4[1] -> [0] output;  ttl[1] -> [1] output;
     mtu6[1] -> [2] output;  limit[1] -> [3] output;
 }
@@ -172,8 +246,24 @@ fn host(text: &mut String, paint: usize, port: &PortText) {
             line(text, format_args!("host{paint} :: Discard;\nIdle -> [2] out{paint};"));
         }
     }
-    line(text, format_args!("in{paint}[2] -> frames;"));
     line(text, format_args!("as_it_came[{paint}] -> host{paint};"));
+}
+
+/// What comes in by a port and is no IP packet: of `vlans` (ports and the numbers of their VLANs), or for Linux. Without
+/// Linux, tagged frames of other VLANs are dropped, so that they are counted.
+fn input_of_others(text: &mut String, paint: usize, host: Host, vlans: &[(usize, u16)]) {
+    if vlans.is_empty() {
+        line(text, format_args!("in{paint}[2] -> frames;"));
+        return;
+    }
+    let patterns: String =
+        vlans.iter().map(|(_, number)| format!("12/8100 14/{number:04x}%0fff, ")).collect();
+    let others = if host == Host::None { "!12/8100" } else { "-" };
+    line(text, format_args!("in{paint}[2] -> vlans{paint} :: Classifier({patterns}{others});"));
+    for (output, (of, _)) in vlans.iter().enumerate() {
+        line(text, format_args!("vlans{paint}[{output}] -> in{of};"));
+    }
+    line(text, format_args!("vlans{paint}[{}] -> frames;", vlans.len()));
 }
 
 /// Linux answers.
@@ -281,4 +371,67 @@ fn addresses<T: ToString + Copy>(of_ports: impl Iterator<Item = Option<T>> + Clo
     let any = of_ports.clone().flatten().next().unwrap_or(none);
     let list: Vec<String> = of_ports.map(|address| address.unwrap_or(any).to_string()).collect();
     format!("\"{}\"", list.join(" "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::load;
+    use graph::lang::{Options, Source};
+
+    fn port(name: &str, host: Host, vlan: Option<VlanText>) -> PortText {
+        let mac = MacAddr([2, 0, 0, 0, 0, 1]);
+        PortText { name: name.into(), mac, mtu: 1_500, host, ipv4: None, ipv6: None, vlan }
+    }
+
+    fn text(slow_path: SlowPath, below: Host, of_vlan: Host) -> String {
+        // The port below may come later.
+        let vlan = |number| Some(VlanText { below: 2, number });
+        let ports = [
+            port("eth1.100", of_vlan, vlan(100)),
+            port("eth1", below, None),
+            port("eth1.4094", of_vlan, vlan(4094)),
+            port("eth2", Host::Interface, None),
+        ];
+        let acl = Some("deny any any any in eth1.100, DEFAULT permit".to_owned());
+        configuration(&ports, &Features { slow_path, acl, reverse_path: ReversePath::Strict })
+    }
+
+    #[test]
+    fn with_vlans_it_is_a_right_configuration_however_linux_sees_them() {
+        for slow_path in [SlowPath::Linux, SlowPath::Native] {
+            for (below, of_vlan) in [
+                (Host::Interface, Host::Interface),
+                (Host::Interface, Host::Tap),
+                (Host::Tap, Host::Tap),
+                (Host::None, Host::None),
+            ] {
+                let text = text(slow_path, below, of_vlan);
+                let source = Source { name: format!("{below:?}"), text: text.clone() };
+                assert!(
+                    load::compile(&source, &Options::default(), &elements::registry()).is_some(),
+                    "{text}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn tagged_frames_find_their_vlan_and_leave_by_the_port_below() {
+        let text = text(SlowPath::Linux, Host::Interface, Host::Tap);
+        for line in [
+            "in2[2] -> vlans2 :: Classifier(12/8100 14/0064%0fff, 12/8100 14/0ffe%0fff, -);",
+            "vlans2[0] -> in1;",
+            "vlans2[1] -> in3;",
+            "vlans2[2] -> frames;",
+            "out3 :: VlanOutput(1500, 4094);  // eth1.4094",
+            "out3[4] -> [2] out2;",
+            "FromDevice(tap:eth1.100?mac=02-00-00-00-00-01&mtu=1500) -> [2] out1;",
+        ] {
+            assert!(text.lines().any(|known| known == line), "{line} in\n{text}");
+        }
+        // Without Linux nobody gets the frames of other VLANs.
+        let text = self::text(SlowPath::Linux, Host::None, Host::None);
+        assert!(text.contains("12/8100 14/0ffe%0fff, !12/8100);"), "{text}");
+    }
 }

@@ -1,5 +1,5 @@
-//! What follows Linux while a drop-in router runs: the addresses whose packets the ports leave to the host, and in the
-//! configuration the link addresses and MTUs of the ports.
+//! What follows Linux while a drop-in router runs: the addresses whose packets the ports leave to the host, their VLANs,
+//! and in the configuration the link addresses and MTUs of the ports.
 //!
 //! Routes and neighbours are not its business: the control thread brings those to the workers by itself.
 
@@ -10,7 +10,10 @@ use elements::devices::OpenPort;
 use graph::router::Router;
 use graph::setup::Shared;
 
+use ports::{VlanShare, set_link_address};
+
 use super::RouterPort;
+use crate::settings::Host;
 
 /// What one port was like when the configuration last heard of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -26,12 +29,13 @@ pub(crate) struct Following {
     shared: Shared,
     addresses: Option<u64>,
     links: Vec<Link>,
+    has_told_vlans: bool,
 }
 
 impl Following {
     pub(crate) fn new(ports: Vec<RouterPort>, shared: Shared) -> Self {
         let links = vec![Link::default(); ports.len()];
-        Self { ports, shared, addresses: None, links }
+        Self { ports, shared, addresses: None, links, has_told_vlans: false }
     }
 
     /// Looks whether anything changed, and brings it to the ports and the elements. Returns what went wrong.
@@ -52,6 +56,9 @@ impl Following {
             .collect();
         drop(state);
         let mut problems = Vec::new();
+        if !std::mem::replace(&mut self.has_told_vlans, true) {
+            problems.extend(self.ports.iter().filter_map(|port| self.tell_vlans(port).err()));
+        }
         if let Some(addresses) = addresses {
             self.addresses = Some(generation);
             for port in &self.ports {
@@ -63,10 +70,34 @@ impl Following {
             let Some(link) = link.filter(|link| self.links[number] != *link) else { continue };
             let port = &self.ports[number];
             problems.extend(self.on_host(port, |host| host.follow_link()).err());
+            problems.extend(self.follow_below(&port.name, &link));
             problems.extend(tell_elements(router, number + 1, &link, self.links[number].mtu));
             self.links[number] = link;
         }
         problems
+    }
+
+    /// Tells a port which VLANs of it are ports too, and what of them is Linux's: all but transit where Linux has an
+    /// interface for one, nothing else.
+    fn tell_vlans(&self, below: &RouterPort) -> Result<(), String> {
+        let vlans = self.ports.iter().filter_map(|port| {
+            let (_, number) = port.vlan.as_ref().filter(|(name, _)| *name == below.name)?;
+            let is_linux = port.host == Host::Interface;
+            Some((*number, if is_linux { VlanShare::Transit } else { VlanShare::All }))
+        });
+        let vlans: Vec<_> = vlans.collect();
+        if vlans.is_empty() { Ok(()) } else { self.on_host(below, |host| host.set_vlans(&vlans)) }
+    }
+
+    /// Gives the interfaces that we made for VLANs of a port the link address of that port, which is the one that it takes
+    /// frames to. Linux does the same with its own.
+    fn follow_below(&self, below: &str, link: &Link) -> Option<String> {
+        let mac = packet::wire::ethernet::MacAddr(link.mac?);
+        let is_twin = |port: &&RouterPort| {
+            port.host == Host::Tap && port.vlan.as_ref().is_some_and(|(name, _)| name == below)
+        };
+        let told = self.ports.iter().filter(is_twin).try_for_each(|port| set_link_address(&port.name, mac));
+        told.err().map(|error| error.to_string())
     }
 
     fn on_host(

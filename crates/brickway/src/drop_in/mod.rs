@@ -18,14 +18,16 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use control::mirror::VlanPort;
 use control::service::{Service, ServiceOptions};
 use elements::lookup::ForwardingTables;
 use graph::lang::{FlatConfig, Options, Source, split_arguments};
 use graph::setup::Shared;
 
-pub(crate) use click::{Features, PortText, configuration as click_text};
+pub(crate) use click::{Features, PortText, VlanText, configuration as click_text, counting_elements};
 pub(crate) use following::Following;
 pub(crate) use ports::RouterPort;
+use ports::settle_vlans;
 
 use crate::load;
 use crate::settings::{AclDefault, AclSettings, Settings};
@@ -42,9 +44,9 @@ pub(crate) fn ports_of(config: &FlatConfig) -> Vec<String> {
     lookup.map_or(Vec::new(), |lookup| split_arguments(&lookup.config))
 }
 
-/// Starts to mirror Linux for these ports, and gives the tables to the elements.
+/// Starts to mirror Linux for these ports, and gives the tables to the elements. How Linux sees VLANs is known then.
 pub(crate) fn mirror(
-    ports: &[RouterPort],
+    ports: &mut [RouterPort],
     fpm: Option<std::net::SocketAddr>,
     shared: &Shared,
 ) -> Result<Service> {
@@ -53,11 +55,18 @@ pub(crate) fn mirror(
     }
     let numbered =
         ports.iter().enumerate().map(|(number, port)| (port.name.clone(), number as u16)).collect();
-    let service = Service::start(&ServiceOptions { ports: numbered, vlans: Vec::new(), fpm })?;
+    let vlans = (0..).zip(&*ports).filter_map(|(port, known)| {
+        let (below, vlan) = known.vlan.as_ref()?;
+        let parent = ports.iter().position(|port| port.name == *below)? as u16;
+        Some(VlanPort { port, parent, vlan: *vlan })
+    });
+    let vlans = vlans.collect();
+    let service = Service::start(&ServiceOptions { ports: numbered, vlans, fpm })?;
     if !service.wait_synchronised(LONGEST_DUMP) {
         bail!("Linux did not tell its routes within {} s", LONGEST_DUMP.as_secs());
     }
     let state = service.lock();
+    settle_vlans(ports, &state.mirror)?;
     let tables = ForwardingTables {
         ports: ports.iter().map(|port| port.name.clone()).collect(),
         readers: state.mirror.fib().readers().clone(),
@@ -93,6 +102,10 @@ pub(crate) fn configuration(ports: &[RouterPort], service: &Service, settings: &
             mac,
             mtu,
             host: port.host,
+            vlan: port.vlan.as_ref().and_then(|(below, number)| {
+                let below = ports.iter().position(|port| port.name == *below)? + 1;
+                Some(VlanText { below, number: *number })
+            }),
             ipv4: addresses.iter().find_map(|address| match address {
                 IpAddr::V4(address) => Some(*address),
                 IpAddr::V6(_) => None,

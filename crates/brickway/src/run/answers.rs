@@ -21,6 +21,8 @@ use graph::lang::split_arguments;
 
 use super::live::{ACCESS_LISTS, Live};
 use crate::doctor::largest_mtu;
+use crate::drop_in;
+use crate::settings::Driver;
 
 /// Rows that are made with a lock held.
 const PAGE: usize = 1024;
@@ -117,6 +119,8 @@ impl Live {
         let rows = ports.into_iter().map(|port| {
             let mut row = PortRow { name: port.name.clone(), ..PortRow::default() };
             let known = settings.ports.iter().find(|known| known.name == port.name);
+            let is_vlan = known.is_some_and(|known| known.driver == Driver::Vlan);
+            let of_vlan = if is_vlan { drop_in::counting_elements(port.port) } else { Default::default() };
             row.spec = known.map_or_else(|| port.name.clone(), |known| known.spec());
             if let Some(link) = &port.link {
                 (row.index, row.mtu) = (link.index, link.mtu);
@@ -128,13 +132,15 @@ impl Live {
                 .collect();
             for (index, element) in config.elements.iter().enumerate() {
                 let is_of_port = split_arguments(&element.config).first() == Some(&port.name);
-                let class = element.class.as_str();
-                if !is_of_port || !(RECEIVERS.contains(&class) || SENDERS.contains(&class)) {
+                let (class, name) = (element.class.as_str(), element.name.as_str());
+                let receives = is_of_port && RECEIVERS.contains(&class) || name == of_vlan.0;
+                let sends = is_of_port && SENDERS.contains(&class) || of_vlan.1.iter().any(|it| name == it);
+                if !(receives || sends) {
                     continue;
                 }
                 for stats in stats.iter().filter_map(|copy| copy.elements.get(index)) {
                     let dropped: u64 = stats.drops.iter().map(|(_, count)| count).sum();
-                    if RECEIVERS.contains(&class) {
+                    if receives {
                         row.rx_packets += stats.packets;
                         row.rx_dropped += dropped;
                     } else {

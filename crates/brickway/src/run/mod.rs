@@ -49,6 +49,7 @@ use watch::watch;
 #[command(after_help = "Examples:
   brickway run eth1 eth2                          forward in Linux's place; its routes and tools stay
   brickway run eth1 eth2 --print-config           the configuration of that, to read and change
+  brickway run eth1 eth1.100 eth2                 VLAN 100 (802.1Q) of eth1 as a port of its own
   brickway run wan=dpdk:0000:03:00.0 eth1         a device of DPDK; Linux sees the interface 'wan'
   brickway run examples/ip-router.click PORT0=eth1 PORT1=eth2
   brickway run router.click --port eth0=tap:brick0 --for 10
@@ -58,7 +59,8 @@ use watch::watch;
   brickway run router.click --port eth0=af_xdp:eth0 --port eth1=af_xdp:eth1 --workers 4 --balance
 
 A port is [DRIVER:]NAME[?OPTION=VALUE&...]; drivers are af_packet (the default in configurations), af_xdp (the default for a
-list of ports), host (into Linux's stack), dpdk (in a build with it), tap, pcap, memory and null; options drop, corrupt, duplicate, reorder, delay, trace and capture work with each of them.")]
+list of ports), host (into Linux's stack), dpdk (in a build with it), tap, pcap, memory and null; in a list of ports PORT.NUMBER
+is a VLAN of another of them, as Linux has it, or with a TAP interface of this name. Options drop, corrupt, duplicate, reorder, delay, trace and capture work with each of them.")]
 pub(crate) struct RunArguments {
     /// Ports of a router that stands in for Linux's forwarding; or a configuration (FILE.click, `-` is standard input)
     /// and values of its variables

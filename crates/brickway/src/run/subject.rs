@@ -47,17 +47,16 @@ pub(super) fn subject(
         let options = Options { parameters: parameters.collect::<Result<_>>()? };
         let source = load::read(Path::new(file))?;
         let Some(flat) = load::compile(&source, &options, registry) else { return Ok(None) };
-        let (mut ports, mut settings_of_ports) = (Vec::new(), Vec::new());
-        for name in drop_in::ports_of(&flat) {
-            let text = match specs.iter().find(|(known, _)| *known == name) {
-                Some((name, spec)) => format!("{name}={spec}"),
-                None => name,
-            };
-            let driver = arguments.driver.unwrap_or_default();
-            let named = Settings::of_ports([text.as_str()], driver).map_err(anyhow::Error::msg)?;
-            ports.extend(named.ports.iter().map(open).collect::<Result<Vec<_>>>()?);
-            settings_of_ports.extend(named.ports);
-        }
+        let names = drop_in::ports_of(&flat).into_iter();
+        let texts = names.map(|name| match specs.iter().find(|(known, _)| *known == name) {
+            Some((name, spec)) => format!("{name}={spec}"),
+            None => name,
+        });
+        let texts: Vec<String> = texts.collect();
+        let driver = arguments.driver.unwrap_or_default();
+        let named = Settings::of_ports(texts.iter().map(String::as_str), driver);
+        let settings_of_ports = named.map_err(anyhow::Error::msg)?.ports;
+        let mut ports = settings_of_ports.iter().map(open).collect::<Result<Vec<_>>>()?;
         if ports.is_empty() {
             return Ok(Some(Subject {
                 source,
@@ -69,20 +68,26 @@ pub(super) fn subject(
         }
         let named = |name: &String| ports.iter().any(|port| port.name == *name);
         specs.retain(|(name, _)| !named(name));
-        specs.extend(ports.iter().map(|port| (port.name.clone(), port.spec.clone())));
-        let service = drop_in::mirror(&ports, settings.fpm, shared)?;
+        specs.extend(specs_of(&ports));
+        let service = drop_in::mirror(&mut ports, settings.fpm, shared)?;
         let mirror = Some((service, Following::new(ports, shared.clone())));
         return Ok(Some(Subject { source, flat: Arc::new(flat), mirror, ports: settings_of_ports, specs }));
     }
-    let ports = settings.ports.iter().map(open).collect::<Result<Vec<_>>>()?;
-    specs.extend(ports.iter().map(|port| (port.name.clone(), port.spec.clone())));
-    let service = drop_in::mirror(&ports, settings.fpm, shared)?;
+    let mut ports = settings.ports.iter().map(open).collect::<Result<Vec<_>>>()?;
+    specs.extend(specs_of(&ports));
+    let service = drop_in::mirror(&mut ports, settings.fpm, shared)?;
     let text = drop_in::configuration(&ports, &service, settings)?;
     let source = Source { name: ports_text(&ports), text };
     let Some(flat) = load::compile(&source, &Options::default(), registry) else { return Ok(None) };
     let mirror = Some((service, Following::new(ports, shared.clone())));
     let ports = settings.ports.clone();
     Ok(Some(Subject { source, flat: Arc::new(flat), mirror, ports, specs }))
+}
+
+/// What opens each port. VLANs are not opened: the port below them is.
+fn specs_of(ports: &[RouterPort]) -> impl Iterator<Item = (String, String)> + '_ {
+    let opened = ports.iter().filter(|port| port.vlan.is_none());
+    opened.map(|port| (port.name.clone(), port.spec.clone()))
 }
 
 /// The ports, for messages.

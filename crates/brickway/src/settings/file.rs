@@ -11,7 +11,7 @@ use graph::lang::Diagnostics;
 use super::reader::{File, Section};
 use super::{
     AclDefault, AclSettings, ControlSettings, Driver, Host, LogSettings, MOST_WORKERS, PortSettings,
-    ReversePath, Settings, SlowPath, WorkerSettings,
+    ReversePath, Settings, SlowPath, WorkerSettings, vlan,
 };
 use crate::drop_in;
 use crate::output::print;
@@ -89,6 +89,7 @@ fn ports(file: &File<'_>, sections: Vec<Section<'_, '_>>) -> Vec<PortSettings> {
         file.mistake(0..0, "there are no ports", "write [[port]], and below it name = \"eth1\"");
     }
     let mut ports: Vec<PortSettings> = Vec::new();
+    let mut of_ports = Vec::new();
     for mut section in sections {
         let name = section.text("name");
         let driver = section.choice("driver", Driver::WORDS).unwrap_or_default();
@@ -108,8 +109,19 @@ fn ports(file: &File<'_>, sections: Vec<Section<'_, '_>>) -> Vec<PortSettings> {
                 );
             }
             ports.push(port);
+            of_ports.push(section);
+            continue;
         } else if !section.has("name") {
             section.mistake("name", "a port without a name", "add the interface: name = \"eth1\"");
+        }
+        section.finish();
+    }
+    vlan::find_vlans(&mut ports, |at| {
+        !["driver", "device", "options", "host"].iter().any(|key| of_ports[at].has(key))
+    });
+    for (port, section) in ports.iter().zip(of_ports) {
+        if let Some((key, message, right)) = vlan::problem(port, &ports) {
+            section.mistake(key, message, &right);
         }
         section.finish();
     }

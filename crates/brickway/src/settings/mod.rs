@@ -5,6 +5,7 @@
 //! | --- | --- |
 //! | `mod` | [`Settings`] with their defaults; flags above a file |
 //! | `file` | from a file, with every mistake in it |
+//! | `vlan` | ports that are VLANs of other ports |
 //! | `reader` | a TOML file read by name, type and range |
 //! | `print` | as a file again, and as a summary |
 
@@ -13,6 +14,7 @@ mod print;
 mod reader;
 #[cfg(test)]
 mod tests;
+mod vlan;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -20,6 +22,7 @@ use std::path::PathBuf;
 use ports::Spec;
 
 pub(crate) use file::{check, is_settings_file, load};
+pub(crate) use vlan::vlan_of;
 
 /// Most workers that a router has.
 const MOST_WORKERS: usize = 256;
@@ -96,6 +99,8 @@ words! {
         Dpdk "dpdk",
         /// A TAP device: Linux has its other end.
         Tap "tap",
+        /// Another port: this one is a VLAN of it.
+        Vlan "vlan",
     }
 }
 
@@ -210,7 +215,7 @@ impl PortSettings {
     /// How Linux sees a port of this driver if nothing else is said.
     fn usual_host(driver: Driver) -> Host {
         match driver {
-            Driver::AfXdp | Driver::AfPacket => Host::Interface,
+            Driver::AfXdp | Driver::AfPacket | Driver::Vlan => Host::Interface,
             Driver::Dpdk | Driver::Tap => Host::Tap,
         }
     }
@@ -218,6 +223,9 @@ impl PortSettings {
     /// The spec that opens it: `af_xdp:eth1?steer=transit&ring=2048`. With Linux's own interface the driver
     /// leaves to Linux what is not transit.
     pub(crate) fn spec(&self) -> String {
+        if self.driver == Driver::Vlan {
+            return format!("vlan:{}", self.name);
+        }
         let mut options = Vec::new();
         if self.host == Host::Interface && !self.options.split('&').any(|option| option.starts_with("steer="))
         {
@@ -242,6 +250,10 @@ impl PortSettings {
                 format!("'{}' cannot be an interface's name", self.name),
                 right.to_owned(),
             ));
+        }
+        if self.driver == Driver::Vlan {
+            // What can be wrong with it depends on the other ports.
+            return None;
         }
         if self.host == Host::Interface && matches!(self.driver, Driver::Dpdk | Driver::Tap) {
             let message = format!("a port of {} is no interface of Linux", self.driver.word());
@@ -274,8 +286,9 @@ pub(crate) struct Overrides {
 
 impl Settings {
     /// Settings for ports as the command line names them: an interface (`eth1`), one with options
-    /// (`eth1?queues=2`), or a driver and what it opens (`af_packet:eth1`, `wan=dpdk:0000:03:00.0` with the
-    /// name of the interface that Linux gets). `driver` is for those that name none.
+    /// (`eth1?queues=2`), a driver and what it opens (`af_packet:eth1`, `wan=dpdk:0000:03:00.0` with the
+    /// name of the interface that Linux gets), or a VLAN of another of them (`eth1.100`). `driver` is for those that name
+    /// none.
     ///
     /// # Errors
     /// Says which port is wrong, and what would be right.
@@ -283,7 +296,12 @@ impl Settings {
         names: impl IntoIterator<Item = &'a str>,
         driver: Driver,
     ) -> Result<Self, String> {
+        let wrong = |(_, message, right): (_, String, String)| {
+            let semicolon = if right.is_empty() { "" } else { "; " };
+            Err(format!("{message}{semicolon}{right}"))
+        };
         let mut settings = Self::default();
+        let mut is_open = Vec::new();
         for text in names {
             let (target, options) = text.split_once('?').unwrap_or((text, ""));
             // What stands before the first `:` and `=` is a name; behind a `:` the `=` belongs to the device.
@@ -316,15 +334,16 @@ impl Settings {
                 ));
             }
             port.options = options.to_owned();
-            if let Some((_, message, right)) = port.problem() {
-                let semicolon = if right.is_empty() { "" } else { "; " };
-                return Err(format!("{message}{semicolon}{right}"));
-            }
+            is_open.push(target == port.name && options.is_empty());
+            port.problem().map_or(Ok(()), wrong)?;
             if settings.ports.iter().any(|other| other.name == port.name) {
                 return Err(format!("port '{}' is named twice; once is right", port.name));
             }
             settings.ports.push(port);
         }
+        let ports = &mut settings.ports;
+        vlan::find_vlans(ports, |at| is_open[at]);
+        ports.iter().find_map(|port| vlan::problem(port, ports)).map_or(Ok(()), wrong)?;
         Ok(settings)
     }
 

@@ -66,6 +66,7 @@ impl Settings {
             Table::new(&[("port", Align::Left), ("opened as", Align::Left), ("Linux sees", Align::Left)]);
         for port in &self.ports {
             let host = match port.host {
+                _ if port.driver == super::Driver::Vlan => format!("an interface {}", port.name),
                 super::Host::Interface => "the interface itself".to_owned(),
                 super::Host::Tap => format!("a TAP interface {}", port.name),
                 super::Host::None => "nothing".to_owned(),

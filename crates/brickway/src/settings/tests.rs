@@ -160,7 +160,7 @@ brickway.toml:6: port 'eth1' is there twice
 brickway.toml:7: driver = \"xdp\" cannot be
     driver = \"xdp\"
              ^^^^^
-    help: one of \"af_xdp\", \"af_packet\", \"dpdk\", \"tap\" is expected
+    help: one of \"af_xdp\", \"af_packet\", \"dpdk\", \"tap\", \"vlan\" is expected
 brickway.toml:11: port `af_xdp:eth2?steer=transit&queus=2`: driver `af_xdp` has no option `queus`; did you mean `queues`?
     options = \"queus=2\"
               ^^^^^^^^^

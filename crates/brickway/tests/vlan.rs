@@ -1,0 +1,198 @@
+//! VLANs (802.1Q) of a port as ports of a drop-in router: `brickway run eth1 eth1.100 eth2`, where Linux has no VLAN
+//! interfaces, so that the router makes one.
+//!
+//! The other end of the trunk is a switch, another Brickway that puts tags on and takes them off:
+//!
+//! ```text
+//!   a  untagged --\
+//!   v  VLAN 100 ---- s ==== eth1 r eth2 ---- b
+//!   x  VLAN 200 --/
+//! ```
+
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+mod netns;
+
+use netns::router::{self, PROGRAM, answers, start};
+use netns::{Network, Running, eventually};
+
+const SWITCH: &str = "
+    FromDevice(trunk) -> kind :: Classifier(12/8100 14/0064%0fff, 12/8100 14/00c8%0fff, 12/8100, -);
+    kind[0] -> VLANDecap(false) -> ToDevice(tap:v0);
+    kind[1] -> VLANDecap(false) -> ToDevice(tap:x0);
+    kind[2] -> Discard;
+    kind[3] -> ToDevice(tap:a0);
+    trunk :: ToDevice(trunk);
+    FromDevice(tap:v0) -> VLANEncap(VLAN_ID 100, VLAN_PCP 5) -> trunk;
+    FromDevice(tap:x0) -> VLANEncap(VLAN_ID 200) -> trunk;
+    FromDevice(tap:a0) -> trunk;
+";
+
+/// Hosts and their switch; the router's VLAN has no addresses yet.
+fn network() -> (Network, Running) {
+    let network = Network::new(&["r", "s", "a", "v", "x", "b"]);
+    network.link(("r", "eth1", "02:00:00:00:01:01"), ("s", "trunk", "02:00:00:00:01:0f"));
+    network.link(("r", "eth2", "02:00:00:00:02:01"), ("b", "eth0", "02:00:00:00:02:02"));
+    let file = std::env::temp_dir().join(format!("{}.click", network.name("s")));
+    std::fs::write(&file, SWITCH).unwrap();
+    let mut switch = network.start("s", &format!("{PROGRAM} run {}", file.display()));
+    let ready = eventually(|| switch.printed().contains(" runs with ") || switch.ended().is_some());
+    assert!(ready && switch.ended().is_none(), "{}", switch.printed());
+    std::fs::remove_file(&file).unwrap();
+    for (host, interface, link) in [("a", "a0", 1), ("v", "v0", 100), ("x", "x0", 1)] {
+        network.ip("s", &format!("link set {interface} netns {}", network.name(host)));
+        network.ip(host, &format!("link set {interface} up"));
+        let last = if host == "x" { 77 } else { 2 };
+        addresses(&network, host, interface, link, last);
+    }
+    addresses(&network, "b", "eth0", 2, 2);
+    for link in [1, 2] {
+        router_addresses(&network, &format!("eth{link}"), link);
+    }
+    network.forward("r");
+    (network, switch)
+}
+
+fn addresses(network: &Network, host: &str, interface: &str, link: u8, last: u8) {
+    network.allow_ipv6(host, interface);
+    network.ip(host, &format!("addr add 10.0.{link}.{last}/24 dev {interface}"));
+    network.ip(host, &format!("addr add 2001:db8:{link}::{last}/64 dev {interface} nodad"));
+    network.ip(host, &format!("route add default via 10.0.{link}.1"));
+    network.ip(host, &format!("-6 route add default via 2001:db8:{link}::1"));
+}
+
+fn router_addresses(network: &Network, interface: &str, link: u8) {
+    network.allow_ipv6("r", &interface.replace('.', "/"));
+    network.ip("r", &format!("addr add 10.0.{link}.1/24 dev {interface}"));
+    network.ip("r", &format!("addr add 2001:db8:{link}::1/64 dev {interface} nodad"));
+}
+
+/// ICMP echo requests that a host has received.
+fn requests_received(network: &Network, host: &str) -> u64 {
+    let (_, text) = network.run(host, "cat /proc/net/snmp");
+    let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
+    let icmp: Vec<&Vec<&str>> = lines.iter().filter(|line| line[0] == "Icmp:").collect();
+    let column = icmp[0].iter().position(|&name| name == "InEchos").unwrap();
+    icmp[1][column].parse().unwrap()
+}
+
+fn a_vlan_is_a_port(driver: &str) {
+    if !netns::is_root() {
+        return;
+    }
+    let (network, _switch) = network();
+    let socket = std::env::temp_dir().join(format!("{}.sock", network.name("r")));
+    let mut router = start(&network, &format!("eth1 eth1.100 eth2 {driver} --socket {}", socket.display()));
+    let ask = |what: &str| network.run("r", &format!("{PROGRAM} {what} --socket {}", socket.display()));
+    router_addresses(&network, "eth1.100", 100);
+
+    // From the VLAN to another port, and to the untagged hosts on the same wire, and back.
+    let destinations = ["10.0.2.2", "2001:db8:2::2", "10.0.1.2", "2001:db8:1::2"];
+    router::warm_up(&network, "v", &destinations);
+    router::warm_up(&network, "b", &["10.0.100.2", "2001:db8:100::2"]);
+    router::warm_up(&network, "a", &["10.0.2.2", "10.0.100.2"]);
+
+    // The router itself, which has asked for the host's address and answered its questions in the VLAN.
+    for own in ["10.0.100.1", "2001:db8:100::1", "10.0.1.1", "2001:db8:2::1"] {
+        assert_eq!(answers(&network, "v", own), 10, "{own}");
+    }
+    for (host, interface) in [("r", "eth1.100"), ("v", "v0")] {
+        network.ip(host, &format!("neigh flush dev {interface}"));
+        network.ip(host, &format!("-6 neigh flush dev {interface}"));
+    }
+    router::warm_up(&network, "v", &destinations);
+    let (_, text) = network.run("r", "ip neigh show dev eth1.100");
+    assert!(text.contains("10.0.100.2 lladdr ") && text.contains("2001:db8:100::2 lladdr "), "{text}");
+    let (_, text) = network.run("v", "traceroute -n -w 1 -q 1 10.0.2.2");
+    assert!(text.contains(" 1  10.0.100.1 ") && text.contains(" 2  10.0.2.2 "), "{text}");
+
+    // The tag does not count: packets of the whole MTU, both ways. Of a smaller one senders are told.
+    for (host, to) in [("v", "10.0.2.2"), ("b", "10.0.100.2")] {
+        assert_eq!(answers(&network, host, &format!("-M do -s 1472 {to}")), 10);
+    }
+    assert_eq!(answers(&network, "v", "-M do -s 1452 2001:db8:2::2"), 10);
+    network.ip("r", "link set eth1.100 mtu 1400");
+    network.ip("v", "link set v0 mtu 1400");
+    assert!(eventually(|| {
+        let (_, text) = network.run("b", "ping -n -c 1 -W 1 -M do -s 1400 10.0.100.2");
+        text.contains("mtu=1400") || text.contains("mtu = 1400")
+    }));
+    assert_eq!(answers(&network, "b", "-M dont -s 1400 10.0.100.2"), 10);
+
+    // Another link address of the port is that of its VLAN too.
+    network.ip("r", "link set eth1 address 02:00:00:00:01:99");
+    let twin = || network.run("r", "ip link show dev eth1.100").1;
+    assert!(eventually(|| twin().contains("02:00:00:00:01:99")), "{}", twin());
+    network.ip("v", "neigh flush dev v0");
+    assert!(eventually(|| answers(&network, "v", "10.0.2.2") == 10));
+    let (_, text) = network.run("v", "ip neigh show 10.0.100.1");
+    assert!(text.contains("lladdr 02:00:00:00:01:99"), "{text}");
+
+    // Nobody forwards what comes in a VLAN that is no port, though it looks like the untagged host's.
+    let before = requests_received(&network, "b");
+    network.ip("x", "neigh replace 10.0.1.1 lladdr 02:00:00:00:01:99 dev x0 nud permanent");
+    let (_, text) = network.run("x", "ping -n -c 3 -i 0.1 -W 0.3 10.0.2.2");
+    assert!(text.contains(" 0 received"), "{text}");
+    assert_eq!(requests_received(&network, "b"), before);
+
+    // What people look at.
+    let (_, text) = ask("show ports --json");
+    let row = text.lines().find(|line| line.contains("\"eth1.100\"")).unwrap_or_default();
+    assert!(row.contains("vlan:eth1.100") && row.contains("10.0.100.1/24"), "{text}");
+    assert!(!row.contains("\"rx_packets\":0,") && !row.contains("\"tx_packets\":0,"), "{row}");
+    let (_, text) = ask("show route 10.0.100.2");
+    assert!(text.contains("eth1.100"), "{text}");
+    let (same, text) = ask("show drift");
+    assert!(same, "{text}");
+
+    assert_eq!(router.interrupt(), 0, "{}", router.printed());
+    assert!(!network.run("r", "ip link show dev eth1.100").0, "the interface goes with the router");
+}
+
+#[test]
+fn on_af_xdp() {
+    a_vlan_is_a_port("");
+}
+
+#[test]
+fn on_af_packet() {
+    a_vlan_is_a_port("--driver af_packet");
+}
+
+#[test]
+fn access_lists_and_reverse_path_checks_mean_the_vlan() {
+    if !netns::is_root() {
+        return;
+    }
+    let (network, _switch) = network();
+    let folder = std::env::temp_dir().join(network.name("settings"));
+    std::fs::create_dir_all(&folder).unwrap();
+    let settings = folder.join("brickway.toml");
+    let text = format!(
+        "[[port]]\nname = \"eth1.100\"\n[[port]]\nname = \"eth1\"\n[[port]]\nname = \"eth2\"\n\
+         [acl]\nrules = [\"deny icmp any 10.0.2.2 in eth1.100\"]\n[reverse_path]\nmode = \"strict\"\n\
+         [control]\nsocket = \"{}\"\n",
+        folder.join("control.sock").display()
+    );
+    std::fs::write(&settings, text).unwrap();
+    let _router = start(&network, &format!("--config {}", settings.display()));
+    router_addresses(&network, "eth1.100", 100);
+    router::warm_up(&network, "v", &["2001:db8:2::2", "10.0.1.2"]);
+    router::warm_up(&network, "a", &["10.0.2.2", "10.0.100.2"]);
+    let lost = |options: &str| network.run("v", &format!("ping -n -c 3 -i 0.05 -W 0.3 {options}")).1;
+    let text = lost("10.0.2.2");
+    assert!(text.contains(" 0 received"), "{text}");
+    // A source to which the way leads through the port below does not come from the VLAN.
+    network.ip("r", "route add 10.9.9.0/24 via 10.0.1.2");
+    network.ip("v", "addr add 10.9.9.9/32 dev v0");
+    let show = format!("{PROGRAM} show drops --socket {}", folder.join("control.sock").display());
+    assert!(eventually(|| {
+        lost("-I 10.9.9.9 10.0.1.2");
+        network.run("r", &show).1.contains("another way back")
+    }));
+    let before = requests_received(&network, "a");
+    let text = lost("-I 10.9.9.9 10.0.1.2");
+    assert!(text.contains(" 0 received"), "{text}");
+    assert_eq!(requests_received(&network, "a"), before);
+    std::fs::remove_dir_all(&folder).unwrap();
+}
