@@ -61,6 +61,15 @@ pub(crate) fn settle_vlans(ports: &mut [RouterPort], mirror: &Mirror) -> Result<
         let Some((below, number)) = &port.vlan else { continue };
         let Some(below) = all.iter().find(|port| port.name == *below) else { continue };
         let of_below = link(&below.name);
+        let of_linux = of_below.as_ref().and_then(|link| mirror.vlan_interface(link.index, *number));
+        if let Some(other) = of_linux.filter(|name| *name != port.name) {
+            bail!(
+                "Linux has the VLAN {number} of '{1}' as '{other}', and the port would be another interface, '{0}'; one of them \
+                 is right: ip link set {other} name {0}",
+                port.name,
+                below.name
+            );
+        }
         if let Some(known) = link(&port.name) {
             let is_it = known.vlan == Some(*number) && known.below == of_below.map(|link| link.index);
             if !is_it {
@@ -132,6 +141,18 @@ mod tests {
         let device = made.device.unwrap();
         assert_eq!((made.host, device.mac, device.mtu), (Host::Tap, MacAddr([2, 0, 0, 0, 0, 1]), 1_400));
         assert_eq!(settled(None, Host::None).unwrap().host, Host::None);
+    }
+
+    #[test]
+    fn an_interface_of_another_name_is_not_cut_off() {
+        for name in ["vlan100", "eth1.0100"] {
+            let error = settled(Some(Link { name: name.into(), ..link() }), Host::Interface).unwrap_err();
+            let error = error.to_string();
+            assert!(error.contains(&format!("Linux has the VLAN 100 of 'eth1' as '{name}'")), "{error}");
+            assert!(error.ends_with(&format!(": ip link set {name} name eth1.100")), "{error}");
+        }
+        let other = Link { name: "vlan100".into(), vlan: Some(101), ..link() };
+        assert_eq!(settled(Some(other), Host::Interface).unwrap().host, Host::Tap);
     }
 
     #[test]

@@ -131,6 +131,13 @@ impl Mirror {
         })
     }
 
+    /// The name of Linux's interface for a VLAN (802.1Q) of an interface.
+    pub fn vlan_interface(&self, below: InterfaceIndex, vlan: u16) -> Option<&str> {
+        let mut links = self.links.interfaces.values().map(|interface| &interface.link);
+        let link = links.find(|link| (link.below, link.vlan) == (Some(below), Some(vlan)))?;
+        Some(&link.name)
+    }
+
     /// All routes of all sources, by table; IPv4 first, by prefix, the best first.
     pub fn routes(&self) -> impl Iterator<Item = RouteReport> + '_ {
         self.routes_after(None)
