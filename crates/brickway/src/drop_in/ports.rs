@@ -70,7 +70,8 @@ pub(crate) fn settle_vlans(ports: &mut [RouterPort], mirror: &Mirror) -> Result<
                 below.name
             );
         }
-        if let Some(known) = link(&port.name) {
+        // A TAP device is that of a router that runs, of which somebody wants the configuration, or was made for us.
+        if let Some(known) = link(&port.name).filter(|known| known.kind != "tun") {
             let is_it = known.vlan == Some(*number) && known.below == of_below.map(|link| link.index);
             if !is_it {
                 bail!(
@@ -141,6 +142,9 @@ mod tests {
         let device = made.device.unwrap();
         assert_eq!((made.host, device.mac, device.mtu), (Host::Tap, MacAddr([2, 0, 0, 0, 0, 1]), 1_400));
         assert_eq!(settled(None, Host::None).unwrap().host, Host::None);
+        // There is one that we made, or that somebody made for us.
+        let tap = Link { kind: "tun".into(), vlan: None, below: None, ..link() };
+        assert_eq!(settled(Some(tap), Host::Interface).unwrap().host, Host::Tap);
     }
 
     #[test]
