@@ -1,5 +1,5 @@
 //! VLANs (802.1Q) of a port as ports of a drop-in router: `brickway run eth1 eth1.100 eth2`, where Linux has no VLAN
-//! interfaces, so that the router makes one.
+//! interfaces, so that the router makes one, and where it has one.
 //!
 //! The other end of the trunk is a switch, another Brickway that puts tags on and takes them off:
 //!
@@ -119,6 +119,9 @@ fn a_vlan_is_a_port(driver: &str) {
     }));
     assert_eq!(answers(&network, "b", "-M dont -s 1400 10.0.100.2"), 10);
 
+    nothing_comes_in_while_it_is_down(&network);
+    router::warm_up(&network, "v", &destinations);
+
     // Another link address of the port is that of its VLAN too.
     network.ip("r", "link set eth1 address 02:00:00:00:01:99");
     let twin = || network.run("r", "ip link show dev eth1.100").1;
@@ -147,6 +150,66 @@ fn a_vlan_is_a_port(driver: &str) {
 
     assert_eq!(router.interrupt(), 0, "{}", router.printed());
     assert!(!network.run("r", "ip link show dev eth1.100").0, "the interface goes with the router");
+}
+
+fn linux_has_the_interface(driver: &str) {
+    if !netns::is_root() {
+        return;
+    }
+    let (network, _switch) = network();
+    if !network.run("r", "ip link add link eth2 name probe type vlan id 1").0 {
+        eprintln!("not run: the kernel has no VLAN interfaces (CONFIG_VLAN_8021Q)");
+        return;
+    }
+    let make_interface = || {
+        network.ip("r", "link add link eth1 name eth1.100 type vlan id 100");
+        network.ip("r", "link set eth1.100 up");
+        router_addresses(&network, "eth1.100", 100);
+    };
+    make_interface();
+    let socket = std::env::temp_dir().join(format!("{}.sock", network.name("r")));
+    let _router = start(&network, &format!("eth1 eth1.100 eth2 {driver} --socket {}", socket.display()));
+    router::warm_up(&network, "v", &["10.0.2.2", "2001:db8:2::2", "10.0.1.2", "2001:db8:1::2"]);
+    router::warm_up(&network, "b", &["10.0.100.2", "2001:db8:100::2"]);
+    for own in ["10.0.100.1", "2001:db8:100::1", "10.0.2.1"] {
+        assert_eq!(answers(&network, "v", own), 10, "{own}");
+    }
+    let (_, text) = network.run("v", "traceroute -n -w 1 -q 1 10.0.2.2");
+    assert!(text.contains(" 1  10.0.100.1 ") && text.contains(" 2  10.0.2.2 "), "{text}");
+    network.ip("r", "link set eth1.100 mtu 1400");
+    assert_eq!(answers(&network, "b", "-M dont -s 1400 10.0.100.2"), 10);
+
+    // It comes and goes.
+    network.ip("r", "link delete eth1.100");
+    make_interface();
+    router::warm_up(&network, "v", &["10.0.2.2", "2001:db8:2::2"]);
+    nothing_comes_in_while_it_is_down(&network);
+    router::warm_up(&network, "v", &["10.0.2.2"]);
+}
+
+/// By a VLAN whose interface is down nothing comes in, though its neighbours still send.
+fn nothing_comes_in_while_it_is_down(network: &Network) {
+    network.ip("v", "neigh replace 10.0.100.1 lladdr 02:00:00:00:01:01 dev v0 nud permanent");
+    network.ip("r", "link set eth1.100 down");
+    let is_quiet = eventually(|| {
+        let before = requests_received(network, "b");
+        network.run("v", "ping -n -c 3 -i 0.1 -W 0.3 10.0.2.2");
+        requests_received(network, "b") == before
+    });
+    assert!(is_quiet, "packets still come in by eth1.100");
+    network.ip("r", "link set eth1.100 up");
+    network.ip("r", "addr replace 2001:db8:100::1/64 dev eth1.100 nodad");
+    network.ip("v", "neigh del 10.0.100.1 dev v0");
+}
+
+#[test]
+fn beside_linux_on_af_xdp() {
+    linux_has_the_interface("");
+}
+
+#[test]
+fn beside_linux_on_af_packet() {
+    linux_has_the_interface("--driver af_packet");
 }
 
 #[test]

@@ -3,6 +3,7 @@
 //!
 //! Routes and neighbours are not its business: the control thread brings those to the workers by itself.
 
+use std::collections::HashSet;
 use std::net::IpAddr;
 
 use control::service::Service;
@@ -10,7 +11,7 @@ use elements::devices::OpenPort;
 use graph::router::Router;
 use graph::setup::Shared;
 
-use ports::{VlanShare, set_link_address};
+use ports::{VlanId, VlanShare, set_link_address};
 
 use super::RouterPort;
 use crate::settings::Host;
@@ -29,13 +30,14 @@ pub(crate) struct Following {
     shared: Shared,
     addresses: Option<u64>,
     links: Vec<Link>,
-    has_told_vlans: bool,
+    /// Of each port, what it was told last.
+    vlans: Vec<Vec<(VlanId, VlanShare)>>,
 }
 
 impl Following {
     pub(crate) fn new(ports: Vec<RouterPort>, shared: Shared) -> Self {
-        let links = vec![Link::default(); ports.len()];
-        Self { ports, shared, addresses: None, links, has_told_vlans: false }
+        let (links, vlans) = (vec![Link::default(); ports.len()], vec![Vec::new(); ports.len()]);
+        Self { ports, shared, addresses: None, links, vlans }
     }
 
     /// Looks whether anything changed, and brings it to the ports and the elements. Returns what went wrong.
@@ -48,17 +50,25 @@ impl Following {
             all.dedup();
             all
         });
+        let mut up = HashSet::new();
         let links: Vec<Option<Link>> = (self.ports.iter())
             .map(|port| {
                 let link = state.mirror.ports().find(|known| known.name == port.name)?.link?;
+                if link.is_up {
+                    up.insert(port.name.as_str());
+                }
                 Some(Link { index: link.index, mac: link.mac, mtu: link.mtu })
             })
             .collect();
         drop(state);
         let mut problems = Vec::new();
-        if !std::mem::replace(&mut self.has_told_vlans, true) {
-            problems.extend(self.ports.iter().filter_map(|port| self.tell_vlans(port).err()));
+        let vlans: Vec<_> = self.ports.iter().map(|port| self.vlans_of(port, &up)).collect();
+        for ((port, told), vlans) in self.ports.iter().zip(&self.vlans).zip(&vlans) {
+            if told != vlans {
+                problems.extend(self.on_host(port, |host| host.set_vlans(vlans)).err());
+            }
         }
+        self.vlans = vlans;
         if let Some(addresses) = addresses {
             self.addresses = Some(generation);
             for port in &self.ports {
@@ -77,16 +87,15 @@ impl Following {
         problems
     }
 
-    /// Tells a port which VLANs of it are ports too, and what of them is Linux's: all but transit where Linux has an
-    /// interface for one, nothing else.
-    fn tell_vlans(&self, below: &RouterPort) -> Result<(), String> {
+    /// The VLANs of a port that are ports too, and what of them is ours: transit where Linux has an interface for one, else
+    /// everything. By an interface that is down nothing comes in.
+    fn vlans_of(&self, below: &RouterPort, up: &HashSet<&str>) -> Vec<(VlanId, VlanShare)> {
         let vlans = self.ports.iter().filter_map(|port| {
             let (_, number) = port.vlan.as_ref().filter(|(name, _)| *name == below.name)?;
-            let is_linux = port.host == Host::Interface;
-            Some((*number, if is_linux { VlanShare::Transit } else { VlanShare::All }))
+            let share = if port.host == Host::Interface { VlanShare::Transit } else { VlanShare::All };
+            (port.host == Host::None || up.contains(port.name.as_str())).then_some((*number, share))
         });
-        let vlans: Vec<_> = vlans.collect();
-        if vlans.is_empty() { Ok(()) } else { self.on_host(below, |host| host.set_vlans(&vlans)) }
+        vlans.collect()
     }
 
     /// Gives the interfaces that we made for VLANs of a port the link address of that port, which is the one that it takes
