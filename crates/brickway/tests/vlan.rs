@@ -122,9 +122,15 @@ fn a_vlan_is_a_port(driver: &str) {
     nothing_comes_in_while_it_is_down(&network);
     router::warm_up(&network, "v", &destinations);
 
+    // It cannot be larger than that of the port.
+    let twin = || network.run("r", "ip link show dev eth1.100").1;
+    network.ip("r", "link set eth1 mtu 1350");
+    assert!(eventually(|| twin().contains("mtu 1350 ")), "{}", twin());
+    network.ip("r", "link set eth1.100 mtu 1500");
+    assert!(eventually(|| twin().contains("mtu 1350 ")), "{}", twin());
+
     // Another link address of the port is that of its VLAN too.
     network.ip("r", "link set eth1 address 02:00:00:00:01:99");
-    let twin = || network.run("r", "ip link show dev eth1.100").1;
     assert!(eventually(|| twin().contains("02:00:00:00:01:99")), "{}", twin());
     network.ip("v", "neigh flush dev v0");
     assert!(eventually(|| answers(&network, "v", "10.0.2.2") == 10));

@@ -276,6 +276,14 @@ pub fn set_link_address(interface: &str, mac: MacAddr) -> Result<(), PortError> 
     Interface::existing(interface)?.set_mac(mac)
 }
 
+/// Gives an interface of the thread's network namespace another MTU.
+///
+/// # Errors
+/// As [`set_link_address`].
+pub fn set_mtu(interface: &str, mtu: usize) -> Result<(), PortError> {
+    Interface::existing(interface)?.set_mtu(mtu)
+}
+
 /// The number of the process that has a port on this interface, if one of Brickway's has.
 pub fn user_of(interface: &str) -> Option<i32> {
     let address = SocketAddrUnix::new_abstract_name(InterfaceLock::name_of(interface).as_bytes()).ok()?;

@@ -92,7 +92,7 @@ use packet::{Batch, PacketType, Pool};
 
 pub use error::PortError;
 pub use host_steering::{HostSteering, VlanId, VlanShare};
-pub use interface::{set_link_address, user_of};
+pub use interface::{set_link_address, set_mtu, user_of};
 pub use memory_loop::MemoryLoop;
 pub use pcap::reader::{ETHERNET, PcapReader, PcapRecord};
 pub use pcap::writer::{PcapWriter, Precision};

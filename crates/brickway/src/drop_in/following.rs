@@ -11,7 +11,7 @@ use elements::devices::OpenPort;
 use graph::router::Router;
 use graph::setup::Shared;
 
-use ports::{VlanId, VlanShare, set_link_address};
+use ports::{VlanId, VlanShare, set_link_address, set_mtu};
 
 use super::RouterPort;
 use crate::settings::Host;
@@ -76,6 +76,7 @@ impl Following {
                 problems.extend(told.err());
             }
         }
+        let before = self.links.clone();
         for (number, link) in links.into_iter().enumerate() {
             let Some(link) = link.filter(|link| self.links[number] != *link) else { continue };
             let port = &self.ports[number];
@@ -83,6 +84,9 @@ impl Following {
             problems.extend(self.follow_below(&port.name, &link));
             problems.extend(tell_elements(router, number + 1, &link, self.links[number].mtu));
             self.links[number] = link;
+        }
+        if self.links != before {
+            problems.extend(self.limit_mtus());
         }
         problems
     }
@@ -107,6 +111,22 @@ impl Following {
         };
         let told = self.ports.iter().filter(is_twin).try_for_each(|port| set_link_address(&port.name, mac));
         told.err().map(|error| error.to_string())
+    }
+
+    /// Lets no interface that we made for a VLAN have a larger MTU than the port below. Linux does the same with its own.
+    fn limit_mtus(&self) -> Vec<String> {
+        let mtu = |name: &str| {
+            let number = self.ports.iter().position(|port| port.name == name)?;
+            Some(self.links[number].mtu).filter(|&mtu| mtu > 0)
+        };
+        let twins = self.ports.iter().filter(|port| port.host == Host::Tap);
+        let failed = twins.filter_map(|port| {
+            let (below, _) = port.vlan.as_ref()?;
+            let most = mtu(below)?;
+            mtu(&port.name).filter(|&mtu| mtu > most)?;
+            set_mtu(&port.name, most as usize).err()
+        });
+        failed.map(|error| error.to_string()).collect()
     }
 
     fn on_host(
