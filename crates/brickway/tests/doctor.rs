@@ -36,6 +36,32 @@ fn told(found: &[serde_json::Value], verdict: &str) -> Vec<String> {
 }
 
 #[test]
+fn vlans_are_looked_at_as_linux_has_them() {
+    if !netns::is_root() {
+        return;
+    }
+    let network = Network::new(&["router"]);
+    network.ip("router", "link add left type veth peer name right");
+    network.ip("router", "link set left up");
+    // Not every kernel has VLAN interfaces; this one stands for one.
+    network.ip("router", "link add left.7 type veth peer name right.7");
+    network.set("router", "net.ipv4.conf.left/7.rp_filter=1");
+    // Packets that Linux has merged nobody forwards where it has no interface for the VLAN.
+    let (on, said) = network.run("router", "ethtool -K left gro on");
+    assert!(on, "{said}");
+    let (_, found) = doctor(&network, "af_packet:left left.7 left.8");
+    let bad = told(&found, "bad");
+    assert!(bad.contains(&"left.7: it is down".to_owned()), "{bad:#?}");
+    assert!(bad.contains(&"left.8: left gets received packets merged by Linux (GRO)".to_owned()), "{bad:#?}");
+    let warned = told(&found, "warn");
+    let strict = "left.7: Linux checks source addresses strictly (rp_filter)".to_owned();
+    assert!(warned.contains(&strict), "{warned:#?}");
+    let fine = told(&found, "ok");
+    let made = "left.8: Linux has no such interface: the router makes a TAP interface".to_owned();
+    assert!(fine.contains(&made), "{fine:#?}");
+}
+
+#[test]
 fn a_sick_router_is_made_well() {
     if !netns::is_root() {
         return;

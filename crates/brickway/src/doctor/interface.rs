@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::offloads::{self, Features};
 use super::{Driver, Failure, Finding, Host, Patient, PatientPort, Remedy, machine, run};
+use crate::settings::vlan_of;
 
 /// What `ip -json -details link show` says of an interface.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -69,6 +70,33 @@ pub(super) fn examine(port: &PatientPort, patient: &Patient) -> Vec<Finding> {
         findings.extend(reverse_path(name, &|sysctl| machine::sysctl(sysctl)));
     }
     findings.extend(offloads(port, &link));
+    findings
+}
+
+/// A port that is a VLAN of another: as Linux has it, or as the router is to make it.
+pub(super) fn examine_vlan(port: &PatientPort, patient: &Patient) -> Vec<Finding> {
+    let name = port.device.as_str();
+    let link = match run(&format!("ip -json -details link show dev {name}")) {
+        Ok(text) => Some(Link::parse(&text).unwrap_or_default()),
+        Err(Failure::Failed(said)) if said.contains("does not exist") => None,
+        Err(failure) => return vec![absence(name, &failure)],
+    };
+    let mut findings = match &link {
+        Some(link) => look_at(port, link, patient),
+        None => vec![Finding::ok(name, "Linux has no such interface: the router makes a TAP interface")],
+    };
+    if patient.linux_is_slow_path {
+        findings.extend(reverse_path(name, &|sysctl| machine::sysctl(sysctl)));
+    }
+    // A TAP interface is that of a router that runs.
+    let is_of_linux = link.is_some_and(|link| link.kind != "tun");
+    let below = vlan_of(name).and_then(|(below, _)| patient.ports.iter().find(|port| port.device == below));
+    let below = below.filter(|below| matches!(below.driver, Driver::AfXdp | Driver::AfPacket));
+    if let Some(below) = below.filter(|_| !is_of_linux)
+        && let Ok(text) = run(&format!("ethtool -k {}", below.device))
+    {
+        findings.extend(offloads::of_port_below(name, &Features::parse(&text), below.driver));
+    }
     findings
 }
 

@@ -234,8 +234,10 @@ impl Patient {
     fn examine(&self) -> Vec<Finding> {
         let mut findings = machine::examine(self);
         for port in &self.ports {
-            if matches!(port.driver, Driver::AfXdp | Driver::AfPacket) {
-                findings.extend(interface::examine(port, self));
+            match port.driver {
+                Driver::AfXdp | Driver::AfPacket => findings.extend(interface::examine(port, self)),
+                Driver::Vlan => findings.extend(interface::examine_vlan(port, self)),
+                Driver::Dpdk | Driver::Tap => {}
             }
         }
         findings

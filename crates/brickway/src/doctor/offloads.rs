@@ -2,6 +2,7 @@
 //! ends connections wants them; a router gets packets that it cannot forward as they are.
 
 use super::{Driver, Failure, Finding, Remedy};
+use crate::settings::vlan_of;
 
 /// What `ethtool -k` prints: which features are on, and which of them can be turned off.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -65,6 +66,18 @@ const GRO: Harmful = Harmful {
     why: "merged packets take the slow path",
 };
 
+/// Of the port below a VLAN that Linux has no interface for. A card learns from those interfaces which VLANs to let in.
+const FILTERED_VLANS: Harmful = Harmful {
+    feature: "rx-vlan-filter",
+    switch: "rx-vlan-filter",
+    what: "drops packets of VLANs that Linux has no interface for",
+    why: "nothing comes in by this VLAN",
+};
+
+/// Of the same, with AF_PACKET. Nobody else can take them.
+const GRO_OF_VLAN: Harmful =
+    Harmful { what: "gets received packets merged by Linux (GRO)", why: "merged packets are lost", ..GRO };
+
 /// Of the other end of a veth pair: what it leaves undone, counting on a card that is not there.
 const UNDONE: [Harmful; 4] = [
     Harmful { feature: "tx-checksumming", switch: "tx", what: "checksums", why: "" },
@@ -94,6 +107,23 @@ pub(super) fn of_interface(name: &str, features: &Features, driver: Driver, is_v
         findings.extend(finding(&GRO, Finding::warn));
     }
     findings
+}
+
+/// What is wrong with the offloads of the port below a VLAN that Linux has no interface for.
+pub(super) fn of_port_below(vlan: &str, features: &Features, driver: Driver) -> Vec<Finding> {
+    let Some((below, number)) = vlan_of(vlan) else { return Vec::new() };
+    let harmful = [(FILTERED_VLANS, true), (GRO_OF_VLAN, driver == Driver::AfPacket)];
+    let harmful = harmful.into_iter().filter(|(_, harms)| *harms);
+    let findings = harmful.filter_map(|(harmful, _)| {
+        let remedy = match features.fixed_on(harmful.feature)? {
+            false => Remedy::Run(format!("ethtool -K {below} {} off", harmful.switch)),
+            true => Remedy::ByHand(format!(
+                "make one: ip link add link {below} name {vlan} type vlan id {number}"
+            )),
+        };
+        Some(Finding::bad(vlan, format!("{below} {}", harmful.what), harmful.why, remedy))
+    });
+    findings.collect()
 }
 
 /// What is wrong with the offloads of the other end of a veth pair.
@@ -169,6 +199,27 @@ rx-gro-hw: off [fixed]
         assert_eq!(
             told(Driver::AfPacket, false),
             [lro, (Verdict::Warn, "ethtool -K eth1 gro off".to_owned())]
+        );
+    }
+
+    #[test]
+    fn a_vlan_that_linux_has_no_interface_for() {
+        let told = |features: &str, driver| -> Vec<(String, String)> {
+            let findings = of_port_below("eth1.100", &Features::parse(features), driver);
+            findings.into_iter().map(|finding| (finding.what.clone(), finding.remedy.text())).collect()
+        };
+        let filter = |remedy: &str| {
+            ("eth1 drops packets of VLANs that Linux has no interface for".to_owned(), remedy.to_owned())
+        };
+        let off = filter("ethtool -K eth1 rx-vlan-filter off");
+        assert_eq!(told("rx-vlan-filter: on\n", Driver::AfXdp), std::slice::from_ref(&off));
+        let by_hand = filter("make one: ip link add link eth1 name eth1.100 type vlan id 100");
+        assert_eq!(told("rx-vlan-filter: on [fixed]\n", Driver::AfXdp), [by_hand]);
+        assert_eq!(told("rx-vlan-filter: off\ngeneric-receive-offload: on\n", Driver::AfXdp), []);
+        let gro = "eth1 gets received packets merged by Linux (GRO)".to_owned();
+        assert_eq!(
+            told("rx-vlan-filter: on\ngeneric-receive-offload: on\n", Driver::AfPacket),
+            [off, (gro, "ethtool -K eth1 gro off".to_owned())]
         );
     }
 
