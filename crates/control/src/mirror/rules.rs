@@ -246,6 +246,9 @@ impl Mirror {
     /// Rules that workers cannot follow, in the order in which they are asked. What such a rule selects goes to Linux.
     pub fn rule_problems(&self) -> Vec<Problem> {
         let mut rules: Vec<&Rule> = self.policy.list.iter().map(|(rule, _)| rule).collect();
+        // No tables are made for the kernel's own rules, which are not asked one by one.
+        let has_rules = [self.draft::<u32>().is_some(), self.draft::<u128>().is_some()];
+        rules.retain(|rule| has_rules[usize::from(rule.is_ipv6)]);
         rules.sort_by_key(|rule| (rule.is_ipv6, rule.priority));
         let problems = rules.into_iter().filter_map(|rule| {
             let why = if rule.is_ipv6 { self.why_not::<u128>(rule) } else { self.why_not::<u32>(rule) }?;

@@ -507,6 +507,18 @@ fn the_rules_of_a_tunnel_with_a_mark_are_obeyed() {
 }
 
 #[test]
+fn the_rules_that_every_kernel_has_are_no_problem() {
+    let mut mirror = router_with_rules();
+    for local_or_main in [rule(0, RuleAction::Table(255)), rule(32_766, RuleAction::Table(MAIN))] {
+        mirror.apply(KERNEL, Change::Rule(Rule { is_ipv6: true, ..local_or_main.clone() }));
+        mirror.apply(KERNEL, Change::Rule(local_or_main));
+    }
+    mirror.publish();
+    let problems: Vec<String> = mirror.rule_problems().iter().map(ToString::to_string).collect();
+    assert_eq!(problems, Vec::<String>::new());
+}
+
+#[test]
 fn people_ask_what_the_rules_say() {
     let mut mirror = router_with_rules();
     let by_source = Rule { from: Some("10.1.0.0/16".parse().unwrap()), ..rule(100, RuleAction::Table(100)) };
