@@ -1,0 +1,424 @@
+//! Directly, or over whom? Direct Valiant load balancing with what one node knows.
+//!
+//! Valiant's scheme sends every packet to an intermediate node drawn at random, and from there to its output. Whatever the traffic, as long as
+//! no port is asked for more than it can send, a link of a full mesh of N nodes then carries at most 2R/N, R being the rate of a
+//! node's ports. Direct VLB (Zhang-Shen and McKeown, IWQoS 2005, for uneven nodes Hot Interconnects 2004) sends up to R/N of what
+//! goes from one node to another directly, which is all of it where traffic is even, and only the rest over others.
+//!
+//! What RouteBricks (SOSP 2009, section 6.1) adds: a flow's packets that come within delta of each other take the same path
+//! ([`Flowlets`]), unless the link that it begins with has no room; then each packet is decided anew.
+//!
+//! Everything here is one worker's: it gets its share of the rates in [`Settings`], and asks nobody.
+//!
+//! **Room.** Every link of this node has a [`Bucket`] of its rate. All that this worker sends takes from it, what it relays for others too;
+//! but only packets that enter the fabric here are turned away where it is empty. So what has gone half its way comes first.
+
+use std::sync::Arc;
+
+use crate::flowlets::Way;
+use crate::{Bucket, Flowlets, NodeId, Paths};
+
+/// How paths are chosen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// Directly up to R/N, the rest over intermediate nodes.
+    #[default]
+    DirectVlb,
+    /// Always over an intermediate node: Valiant's own. For comparison.
+    ClassicVlb,
+    /// Always directly. For comparison.
+    SinglePath,
+}
+
+impl Mode {
+    /// All of them, with their names.
+    pub const NAMES: [(&'static str, Mode); 3] = [
+        ("direct-vlb", Mode::DirectVlb),
+        ("classic-vlb", Mode::ClassicVlb),
+        ("single-path", Mode::SinglePath),
+    ];
+}
+
+/// What a worker of a node may use.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// How paths are chosen.
+    pub mode: Mode,
+    /// How long a flow keeps its path without a packet, in nanoseconds. 0: every packet for itself.
+    pub delta_ns: u64,
+    /// How many flows are remembered.
+    pub flowlets: usize,
+    /// R: what the ports of this node may bring in, in bytes a second; of several workers each has its part.
+    pub ports_rate: u64,
+    /// The rate of a link, in bytes a second; of several workers each has its part.
+    pub link_rate: u64,
+    /// Nodes with ports, among which R is divided.
+    pub nodes: usize,
+    /// Another seed, other intermediate nodes.
+    pub seed: u64,
+}
+
+impl Settings {
+    /// Time a flow may pause and keep its path: RouteBricks' 100 ms.
+    pub const DELTA_NS: u64 = 100_000_000;
+    /// Half a megabyte of flows.
+    pub const FLOWLETS: usize = 1 << 16;
+    /// What a link may take at once beyond its rate, as a time.
+    const BURST_NS: u64 = 1_000_000;
+    /// And at least so many bytes: some full bursts of large packets.
+    const BURST_BYTES: u64 = 64 * 1024;
+
+    /// What a bucket of `rate` bytes a second holds.
+    fn depth(rate: u64) -> u64 {
+        let burst = u128::from(rate) * u128::from(Self::BURST_NS) / 1_000_000_000;
+        u64::try_from(burst).unwrap_or(u64::MAX).max(Self::BURST_BYTES)
+    }
+}
+
+/// A path, and the link of this node that it begins with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Choice {
+    /// The intermediate node; `None`: directly.
+    pub via: Option<NodeId>,
+    /// The number of the link.
+    pub link: u16,
+}
+
+/// What was chosen how often.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Packets sent directly.
+    pub direct: u64,
+    /// Their bytes.
+    pub direct_bytes: u64,
+    /// Packets sent over an intermediate node.
+    pub balanced: u64,
+    /// Their bytes.
+    pub balanced_bytes: u64,
+    /// Packets that took another path than the one before them within delta: because that had no room, or had died.
+    pub moved: u64,
+    /// Packets sent although no link had room.
+    pub without_room: u64,
+    /// Packets for nodes that cannot be reached.
+    pub unreachable: u64,
+}
+
+/// Chooses paths, for one worker.
+#[derive(Clone, Debug)]
+pub struct Balancer {
+    mode: Mode,
+    paths: Arc<Paths>,
+    flowlets: Flowlets,
+    /// By output node: what may still go directly.
+    direct: Vec<Bucket>,
+    /// By link: its room.
+    links: Vec<Bucket>,
+    random: u64,
+    counts: Counts,
+}
+
+impl Balancer {
+    /// One that knows `paths`.
+    pub fn new(settings: &Settings, paths: Arc<Paths>, now_ns: u64) -> Balancer {
+        let nodes = paths.topology().nodes();
+        let links = paths.topology().links(paths.here()).len();
+        let direct_rate = settings.ports_rate / settings.nodes.max(1) as u64;
+        Balancer {
+            mode: settings.mode,
+            flowlets: Flowlets::new(settings.flowlets, settings.delta_ns),
+            direct: vec![Bucket::new(direct_rate, Settings::depth(direct_rate), now_ns); nodes],
+            links: vec![Bucket::new(settings.link_rate, Settings::depth(settings.link_rate), now_ns); links],
+            random: settings.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
+            counts: Counts::default(),
+            paths,
+        }
+    }
+
+    /// The ways that it knows.
+    pub fn paths(&self) -> &Arc<Paths> {
+        &self.paths
+    }
+
+    /// Other ways, of the same node in the same topology.
+    pub fn set_paths(&mut self, paths: Arc<Paths>) {
+        self.paths = paths;
+    }
+
+    /// What was chosen so far.
+    pub fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// Starts to count anew.
+    pub fn reset_counts(&mut self) {
+        self.counts = Counts::default();
+    }
+
+    /// The path of a packet of `bytes` bytes to `output`, which is another node than this. `flow` is the hash of its flow.
+    /// `None`: there is no way.
+    #[inline]
+    pub fn choose(&mut self, output: NodeId, flow: u32, bytes: u32, now_ns: u64) -> Option<Choice> {
+        let entropy = (flow >> 24) as u8;
+        if self.mode == Mode::SinglePath {
+            return self.decided(Way { first: output, by_right: false }, output, entropy, bytes);
+        }
+        let (place, last) = self.flowlets.last(flow, output, now_ns);
+        let way = match last {
+            Some(way) if self.is_open(way.first, output, entropy, now_ns) => way,
+            _ => {
+                self.counts.moved += u64::from(last.is_some());
+                self.anew(output, entropy, now_ns, last)?
+            }
+        };
+        self.flowlets.remember(place, output, way, now_ns);
+        self.decided(way, output, entropy, bytes)
+    }
+
+    /// The path of a packet that is not the first here: it came over the fabric and goes on to `target`.
+    #[inline]
+    pub fn relay(&mut self, target: NodeId, entropy: u8, bytes: u32) -> Option<u16> {
+        let link = self.paths.link_towards(target, entropy)?;
+        self.links[usize::from(link)].take(bytes);
+        Some(link)
+    }
+
+    /// Whether the path over `first` (or directly, if that is the output) is alive and begins with a link that has room.
+    #[inline]
+    fn is_open(&mut self, first: NodeId, output: NodeId, entropy: u8, now_ns: u64) -> bool {
+        let is_alive =
+            if first == output { self.paths.is_direct(output) } else { self.paths.leads_over(first, output) };
+        is_alive && self.has_room(first, entropy, now_ns)
+    }
+
+    #[inline]
+    fn has_room(&mut self, first: NodeId, entropy: u8, now_ns: u64) -> bool {
+        let link = self.paths.link_towards(first, entropy);
+        link.is_some_and(|link| self.links[usize::from(link)].has_room(now_ns))
+    }
+
+    /// A path for a packet that has none to keep.
+    fn anew(&mut self, output: NodeId, entropy: u8, now_ns: u64, last: Option<Way>) -> Option<Way> {
+        let is_direct = self.mode == Mode::DirectVlb;
+        if is_direct
+            && self.direct[output.index()].has_room(now_ns)
+            && self.is_open(output, output, entropy, now_ns)
+        {
+            return Some(Way { first: output, by_right: true });
+        }
+        // The direct link is one among the others for the rest: to leave it out would load these with its part.
+        let drawn = |first| Some(Way { first, by_right: false });
+        let nodes = self.direct.len() as u64;
+        let is_candidate = |node: NodeId| is_direct || node != output;
+        for _ in 0..16 {
+            let node = NodeId::new(((u64::from(self.draw()) * nodes) >> 32) as u16)?;
+            if is_candidate(node) && self.is_open(node, output, entropy, now_ns) {
+                return drawn(node);
+            }
+        }
+        let start = ((u64::from(self.draw()) * nodes) >> 32) as usize;
+        let mut all = NodeId::first(nodes as usize).cycle().skip(start).take(nodes as usize);
+        if let Some(node) =
+            all.find(|&node| is_candidate(node) && self.is_open(node, output, entropy, now_ns))
+        {
+            return drawn(node);
+        }
+        // No link has room, or there is no way that this mode would take.
+        let paths = &self.paths;
+        let is_alive = |node: NodeId| {
+            if node == output { paths.is_direct(output) } else { paths.leads_over(node, output) }
+        };
+        let any = last.map(|last| last.first).filter(|&last| is_alive(last)).or_else(|| {
+            let over = |_| NodeId::first(nodes as usize).cycle().skip(start).take(nodes as usize);
+            let direct = paths.is_direct(output).then_some(output);
+            let vias = over(()).find(|&node| node != output && is_alive(node));
+            if is_direct { direct.or(vias) } else { vias.or(direct) }
+        });
+        match any {
+            Some(_) => self.counts.without_room += 1,
+            None => self.counts.unreachable += 1,
+        }
+        any.and_then(drawn)
+    }
+
+    /// Counts the packet and takes the room for it.
+    #[inline]
+    fn decided(&mut self, way: Way, output: NodeId, entropy: u8, bytes: u32) -> Option<Choice> {
+        let Way { first, by_right } = way;
+        let Some(link) = self.paths.link_towards(first, entropy) else {
+            self.counts.unreachable += 1;
+            return None;
+        };
+        self.links[usize::from(link)].take(bytes);
+        if first == output {
+            if by_right {
+                self.direct[output.index()].take(bytes);
+            }
+            self.counts.direct += 1;
+            self.counts.direct_bytes += u64::from(bytes);
+            return Some(Choice { via: None, link });
+        }
+        self.counts.balanced += 1;
+        self.counts.balanced_bytes += u64::from(bytes);
+        Some(Choice { via: Some(first), link })
+    }
+
+    /// 32 random bits (xorshift64*; Vigna, 2016).
+    #[inline]
+    fn draw(&mut self) -> u32 {
+        self.random ^= self.random >> 12;
+        self.random ^= self.random << 25;
+        self.random ^= self.random >> 27;
+        (self.random.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 32) as u32
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Topology;
+
+    const RATE: u64 = 1_000_000_000;
+    const SIZE: u32 = 1000;
+
+    fn node(number: u16) -> NodeId {
+        NodeId::new(number).unwrap()
+    }
+
+    fn mesh(nodes: usize) -> Arc<Topology> {
+        Arc::new(Topology::new(format!("mesh({nodes})").parse().unwrap()))
+    }
+
+    fn settings(mode: Mode) -> Settings {
+        // Links of 2R/N and a little more, as the theory asks for.
+        Settings {
+            mode,
+            delta_ns: Settings::DELTA_NS,
+            flowlets: 1 << 12,
+            ports_rate: RATE,
+            link_rate: RATE * 21 / 40,
+            nodes: 4,
+            seed: 1,
+        }
+    }
+
+    fn balancer(settings: &Settings) -> Balancer {
+        Balancer::new(settings, Arc::new(Paths::new(mesh(4), node(0))), 0)
+    }
+
+    /// Packets of `SIZE` bytes at the full rate for half a second from node 0; `flow_and_output` by packet number.
+    fn packets(balancer: &mut Balancer, flow_and_output: impl Fn(u64) -> (u32, u16)) -> Vec<Option<Choice>> {
+        (0..RATE / u64::from(SIZE) / 2)
+            .map(|number| {
+                let (flow, output) = flow_and_output(number);
+                balancer.choose(node(output), flow, SIZE, number * u64::from(SIZE))
+            })
+            .collect()
+    }
+
+    fn hash(number: u64) -> u32 {
+        (number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32
+    }
+
+    #[test]
+    fn even_traffic_goes_directly() {
+        let mut balancer = balancer(&settings(Mode::DirectVlb));
+        // A quarter for each node, the one for this node itself left out.
+        let mut at = 0;
+        for number in 0..RATE / u64::from(SIZE) / 2 {
+            at = number * u64::from(SIZE);
+            if let output @ 1.. = number % 4 {
+                balancer.choose(node(output as u16), hash(number), SIZE, at).unwrap();
+            }
+        }
+        assert!(at > 400_000_000);
+        assert_eq!(balancer.counts().balanced, 0);
+    }
+
+    #[test]
+    fn all_to_one_output_is_spread_evenly() {
+        let mut balancer = balancer(&settings(Mode::DirectVlb));
+        let choices = packets(&mut balancer, |number| (hash(number), 2));
+        let share = |via: Option<NodeId>| {
+            choices.iter().flatten().filter(|choice| choice.via == via).count() as f64 / choices.len() as f64
+        };
+        // A quarter directly by right, and of the rest a third over each of the three links.
+        assert!((share(None) - 0.5).abs() < 0.03, "{}", share(None));
+        assert!((share(Some(node(1))) - 0.25).abs() < 0.03);
+        assert!((share(Some(node(3))) - 0.25).abs() < 0.03);
+        assert_eq!(balancer.counts().without_room, 0);
+    }
+
+    #[test]
+    fn classic_never_goes_directly_and_single_path_always() {
+        let mut classic = balancer(&settings(Mode::ClassicVlb));
+        packets(&mut classic, |number| (hash(number), 1 + (number % 3) as u16));
+        assert_eq!(classic.counts().direct, 0);
+        let mut single = balancer(&settings(Mode::SinglePath));
+        packets(&mut single, |number| (hash(number), 2));
+        assert_eq!(single.counts().balanced, 0);
+    }
+
+    #[test]
+    fn flows_keep_their_path_while_it_has_room() {
+        let mut balancer = balancer(&settings(Mode::DirectVlb));
+        let choices = packets(&mut balancer, |number| (hash(number % 1000), 2));
+        // Flows that began on a link that then filled up have moved, each once or twice.
+        assert!(balancer.counts().moved < 1000, "{:?}", balancer.counts());
+        assert!(choices.iter().all(Option::is_some));
+    }
+
+    #[test]
+    fn one_flow_of_more_than_a_link_is_split_packet_by_packet() {
+        let mut balancer = balancer(&settings(Mode::DirectVlb));
+        let choices = packets(&mut balancer, |_| (7, 2));
+        let direct = choices.iter().flatten().filter(|choice| choice.via.is_none()).count();
+        assert!((direct as f64 / choices.len() as f64) < 0.56);
+        assert_eq!(balancer.counts().without_room, 0);
+    }
+
+    #[test]
+    fn what_is_relayed_takes_room_from_what_begins_here() {
+        let mut balancer = balancer(&settings(Mode::DirectVlb));
+        // Others fill this node's link to node 2; its own packets for node 2 then all go over 1 and 3.
+        let mut direct = 0;
+        for number in 0..100_000 {
+            let now_ns = number * u64::from(SIZE) * 2;
+            balancer.relay(node(2), 0, 2 * SIZE).unwrap();
+            let choice = balancer.choose(node(2), hash(number), SIZE, now_ns).unwrap();
+            direct += u32::from(choice.via.is_none());
+        }
+        assert!(direct < 1000, "{direct}");
+    }
+
+    #[test]
+    fn the_dead_are_gone_round_at_once() {
+        let mut balancer = balancer(&settings(Mode::DirectVlb));
+        assert_eq!(balancer.choose(node(2), 7, SIZE, 0).unwrap().via, None);
+        // The link to node 2 is cut, and node 1 has lost it too.
+        let lost = |a: NodeId, b: NodeId| (a.number().min(b.number()), a.number().max(b.number())) != (1, 2);
+        balancer.set_paths(Arc::new(Paths::with(mesh(4), node(0), |link| link != 1, lost)));
+        for number in 0..100 {
+            assert_eq!(balancer.choose(node(2), hash(number), SIZE, 1).unwrap().via, Some(node(3)));
+        }
+        balancer.set_paths(Arc::new(Paths::with(mesh(4), node(0), |link| link != 1, |_, _| false)));
+        assert_eq!(balancer.choose(node(2), 7, SIZE, 2), None);
+        assert_eq!(balancer.counts().unreachable, 1);
+        // Single path has nothing to go round with.
+        let mut single = Balancer::new(&settings(Mode::SinglePath), Arc::clone(balancer.paths()), 0);
+        assert_eq!(single.choose(node(2), 7, SIZE, 0), None);
+        assert_eq!(single.choose(node(1), 7, SIZE, 0), Some(Choice { via: None, link: 0 }));
+    }
+
+    #[test]
+    fn two_nodes_have_nothing_but_the_direct_link() {
+        for mode in [Mode::DirectVlb, Mode::ClassicVlb, Mode::SinglePath] {
+            let paths = Arc::new(Paths::new(mesh(2), node(0)));
+            let mut balancer = Balancer::new(&Settings { nodes: 2, ..settings(mode) }, paths, 0);
+            for number in 0..1000 {
+                // Far more than there is room for: all of it is sent all the same.
+                let choice = balancer.choose(node(1), hash(number), SIZE, 0);
+                assert_eq!(choice, Some(Choice { via: None, link: 0 }), "{mode:?}");
+            }
+        }
+    }
+}

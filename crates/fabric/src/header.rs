@@ -1,0 +1,232 @@
+//! The decision of the input node in the Ethernet addresses of a frame: on a dedicated link these are free, because
+//! nobody but the two nodes at its ends reads them. So it costs no byte.
+//!
+//! ```text
+//! destination  kkkk0010 | output node 10 | intermediate node 10, or all ones | label 20
+//! source       00000010 | input node 10  | hops left 6 | entropy 8 | cluster 16
+//! EtherType    the packet's own; 0x6558 (a whole Ethernet frame follows) where Kind says so
+//! ```
+//!
+//! The low four bits of both first bytes make these unicast addresses of the "administratively assigned" quarter of the locally
+//! administered ones (IEEE 802c-2017, 4.2). No station's manufacturer gives such, and whoever sees one knows what it is.
+
+use crate::NodeId;
+
+/// Nodes that a packet may pass at most behind its input node, before it is dropped as circling. A 2-ary 9-fly has twenty.
+pub const LONGEST_WAY: u8 = 63;
+
+/// The low four bits of the first byte.
+const ADMINISTRATIVELY_ASSIGNED: u64 = 0x2;
+/// In place of an intermediate node.
+const NONE: u64 = 0x3ff;
+
+/// What is in a frame, and what its label means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Kind {
+    /// A packet that was routed: the label is the adjacency at the output node.
+    Routed = 0,
+    /// A frame for the cluster's host (the leader's Linux): the label is the port of the cluster that it came in by.
+    ToHost = 1,
+    /// A frame of the cluster's host: the label is the port of the output node that it leaves by.
+    FromHost = 2,
+    /// A frame that is still to be routed: the label is the port of the cluster that it came in by.
+    ToRoute = 3,
+    /// A [`Hello`](crate::Hello), which goes over one link and no further.
+    Hello = 4,
+}
+
+impl Kind {
+    /// All of them, by their number.
+    pub const ALL: [Kind; 5] = [Kind::Routed, Kind::ToHost, Kind::FromHost, Kind::ToRoute, Kind::Hello];
+
+    /// The kind of this number.
+    pub const fn from_number(number: u8) -> Option<Kind> {
+        if (number as usize) < Self::ALL.len() { Some(Self::ALL[number as usize]) } else { None }
+    }
+
+    /// Whether a whole Ethernet frame follows the header, and not a packet.
+    pub const fn holds_frame(self) -> bool {
+        matches!(self, Kind::ToHost | Kind::FromHost | Kind::ToRoute)
+    }
+}
+
+/// A number of 20 bits whose meaning is the [`Kind`]'s.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Label(u32);
+
+impl Label {
+    /// The highest one.
+    pub const MAX: u32 = 0xf_ffff;
+
+    /// The label of this number, if there is one.
+    pub const fn new(number: u32) -> Option<Label> {
+        if number <= Self::MAX { Some(Label(number)) } else { None }
+    }
+
+    /// Its number.
+    pub const fn number(self) -> u32 {
+        self.0
+    }
+}
+
+/// What the addresses of a frame on a dedicated link say.
+///
+/// ```
+/// use fabric::{Header, Kind, Label, NodeId};
+///
+/// let node = |number| NodeId::new(number).expect("a node");
+/// let header = Header::new(Kind::Routed, node(3), Label::new(77).expect("a label"), node(1), 9);
+/// let via_two = header.with_via(Some(node(2)));
+/// assert_eq!(Header::parse(&via_two.bytes()), Ok(via_two));
+/// assert_eq!(via_two.bytes()[0], 0x02);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// What the frame is.
+    pub kind: Kind,
+    /// Where it leaves the fabric.
+    pub output: NodeId,
+    /// The intermediate node, until the packet was there.
+    pub via: Option<NodeId>,
+    /// What the output node does with it.
+    pub label: Label,
+    /// Where it entered the fabric.
+    pub input: NodeId,
+    /// Nodes that it may still go to.
+    pub hops: u8,
+    /// Bits of the flow's hash, by which nodes on the way choose among parallel links.
+    pub entropy: u8,
+    /// Whose it is: links are wired wrongly now and then.
+    pub cluster: u16,
+}
+
+/// Why a frame's addresses are no [`Header`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum HeaderError {
+    /// Not made by a node.
+    #[error("no fabric header")]
+    Foreign,
+    /// By a node that knows more kinds than this one.
+    #[error("unknown kind of fabric frame")]
+    UnknownKind,
+    /// The output or input node is no number of a node.
+    #[error("no node in fabric header")]
+    NoNode,
+}
+
+impl Header {
+    /// Length in bytes.
+    pub const LEN: usize = 12;
+
+    /// A header of a frame that takes the direct path, and has all its hops before it.
+    pub const fn new(kind: Kind, output: NodeId, label: Label, input: NodeId, cluster: u16) -> Header {
+        Header { kind, output, via: None, label, input, hops: LONGEST_WAY, entropy: 0, cluster }
+    }
+
+    /// The same over another intermediate node, or none.
+    #[must_use]
+    pub const fn with_via(mut self, via: Option<NodeId>) -> Header {
+        self.via = via;
+        self
+    }
+
+    /// Its bytes: destination and source address.
+    #[inline]
+    pub fn bytes(&self) -> [u8; Self::LEN] {
+        let via = self.via.map_or(NONE, |node| u64::from(node.number()));
+        let destination = (((self.kind as u64) << 4) | ADMINISTRATIVELY_ASSIGNED) << 40
+            | u64::from(self.output.number()) << 30
+            | via << 20
+            | u64::from(self.label.0);
+        let source = ADMINISTRATIVELY_ASSIGNED << 40
+            | u64::from(self.input.number()) << 30
+            | u64::from(self.hops & LONGEST_WAY) << 24
+            | u64::from(self.entropy) << 16
+            | u64::from(self.cluster);
+        let mut bytes = [0; Self::LEN];
+        bytes[..6].copy_from_slice(&destination.to_be_bytes()[2..]);
+        bytes[6..].copy_from_slice(&source.to_be_bytes()[2..]);
+        bytes
+    }
+
+    /// Reads the first [`Header::LEN`] bytes of a frame.
+    ///
+    /// # Errors
+    /// [`HeaderError`] for what no node of this version writes.
+    #[inline]
+    pub fn parse(bytes: &[u8; Self::LEN]) -> Result<Header, HeaderError> {
+        let [a, b, c, d, e, f, g, h, i, j, k, l] = *bytes;
+        let destination = u64::from_be_bytes([0, 0, a, b, c, d, e, f]);
+        let source = u64::from_be_bytes([0, 0, g, h, i, j, k, l]);
+        if a & 0xf != ADMINISTRATIVELY_ASSIGNED as u8 || u64::from(g) != ADMINISTRATIVELY_ASSIGNED {
+            return Err(HeaderError::Foreign);
+        }
+        let kind = Kind::from_number(a >> 4).ok_or(HeaderError::UnknownKind)?;
+        let node = |bits: u64| NodeId::new((bits & NONE) as u16);
+        Ok(Header {
+            kind,
+            output: node(destination >> 30).ok_or(HeaderError::NoNode)?,
+            via: node(destination >> 20),
+            label: Label(destination as u32 & Label::MAX),
+            input: node(source >> 30).ok_or(HeaderError::NoNode)?,
+            hops: (source >> 24) as u8 & LONGEST_WAY,
+            entropy: (source >> 16) as u8,
+            cluster: source as u16,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn the_bytes_are_those_of_the_picture() {
+        let header = Header {
+            kind: Kind::FromHost,
+            output: NodeId::new(0x155).unwrap(),
+            via: NodeId::new(0x0ff),
+            label: Label::new(0xabcde).unwrap(),
+            input: NodeId::new(1).unwrap(),
+            hops: 5,
+            entropy: 0x77,
+            cluster: 0x1234,
+        };
+        // 0101010101 0011111111 10101011110011011110
+        let destination = [0x22, 0x55, 0x4f, 0xfa, 0xbc, 0xde];
+        let source = [0x02, 0x00, 0x45, 0x77, 0x12, 0x34];
+        assert_eq!(header.bytes(), [destination, source].concat()[..]);
+        assert_eq!(Header::parse(&header.bytes()), Ok(header));
+    }
+
+    #[test]
+    fn what_no_node_writes_is_refused() {
+        let bytes =
+            Header::new(Kind::Hello, NodeId::new(0).unwrap(), Label(0), NodeId::new(0).unwrap(), 0).bytes();
+        let with = |at: usize, byte: u8| {
+            let mut bytes = bytes;
+            bytes[at] = byte;
+            Header::parse(&bytes)
+        };
+        assert_eq!(with(0, 0x43), Err(HeaderError::Foreign), "a group address");
+        assert_eq!(with(0, 0x40), Err(HeaderError::Foreign), "a manufacturer's");
+        assert_eq!(with(6, 0x12), Err(HeaderError::Foreign), "no source of ours");
+        assert_eq!(with(0, 0x52), Err(HeaderError::UnknownKind));
+        let mut none = bytes;
+        none[1..3].fill(0xff);
+        assert_eq!(Header::parse(&none), Err(HeaderError::NoNode));
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_refused_or_written_back(bytes: [u8; 12]) {
+            let mut bytes = bytes;
+            (bytes[0], bytes[6]) = (bytes[0] & 0xf0 | 2, 2);
+            if let Ok(header) = Header::parse(&bytes) {
+                prop_assert_eq!(header.bytes(), bytes);
+            }
+        }
+    }
+}

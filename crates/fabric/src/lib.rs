@@ -1,0 +1,52 @@
+//! How the servers of a cluster carry packets to each other, so that they act as one router: pure decisions, without I/O,
+//! clocks or threads. The routers' elements and the simulator call the same code.
+//!
+//! A packet's way: the *input node* decides the *output node* and the adjacency there, and the path: directly, or over one
+//! *intermediate node* (Direct Valiant load balancing). All of it stands in the packet's [`Header`] or [`Shim`]. Relays and the output
+//! node read nothing else. No node ever changes the output node or takes a second detour, so a packet cannot circle, whatever
+//! the tables of the nodes say; [`Header::hops`] ends what a broken node might still do.
+//!
+//! # What lives here
+//!
+//! | file | what |
+//! | --- | --- |
+//! | `node.rs` | [`NodeId`], [`NodeSet`] |
+//! | `header.rs` | [`Header`]: the decision in the Ethernet addresses of a frame on a dedicated link |
+//! | `shim.rs` | [`Shim`]: the decision in one MPLS label, for a fabric over Ethernet switches |
+//! | `topology/` | [`Topology`]: who is wired to whom, and the next node towards another, for mesh, fly, torus and star |
+//! | `paths.rs` | [`Paths`]: which ways are alive, as one node knows it |
+//! | `hello.rs`, `links.rs` | [`Hello`], [`Links`]: the hellos on every link, who is alive, and how all nodes learn it |
+//! | `bucket.rs` | [`Bucket`]: a token bucket |
+//! | `flowlets.rs` | [`Flowlets`]: the path a burst of a flow took last |
+//! | `balance.rs` | [`Balancer`]: directly or over whom; the heart |
+//! | `front.rs` | [`Front`]: which routing node a flow belongs to, for two-stage clusters |
+//! | `fair.rs` | [`FairQueue`]: shares of an overloaded output |
+//! | `reorder.rs` | [`Reordering`]: RouteBricks' measure of it |
+
+mod balance;
+mod bucket;
+mod fair;
+mod flowlets;
+mod front;
+mod header;
+mod hello;
+mod links;
+mod node;
+mod paths;
+mod reorder;
+mod shim;
+mod topology;
+
+pub use balance::{Balancer, Choice, Counts, Mode, Settings};
+pub use bucket::Bucket;
+pub use fair::FairQueue;
+pub use flowlets::Flowlets;
+pub use front::Front;
+pub use header::{Header, HeaderError, Kind, LONGEST_WAY, Label};
+pub use hello::{Hello, HelloError, Report};
+pub use links::{Event, Links, Timing};
+pub use node::{NodeId, NodeSet};
+pub use paths::Paths;
+pub use reorder::Reordering;
+pub use shim::{Shim, ShimError};
+pub use topology::{Cable, Far, Link, Shape, Topology, TopologyError};

@@ -1,0 +1,218 @@
+//! Which ways are alive, as one node knows it: compiled from the topology and the pairs of neighbours that cannot hear each
+//! other, whenever one of these changes.
+
+use std::sync::Arc;
+
+use crate::{NodeId, NodeSet, Topology};
+
+/// The ways from one node.
+#[derive(Clone, Debug)]
+pub struct Paths {
+    topology: Arc<Topology>,
+    here: NodeId,
+    /// By output node: those over which it can be reached, without this node and the output.
+    vias: Vec<NodeSet>,
+    /// Whom packets can be sent to without an intermediate node.
+    direct: NodeSet,
+    /// By node: its part of `links`, the live ones towards it. Packets to or over it take one of these.
+    first: Vec<(u32, u8)>,
+    links: Vec<u16>,
+}
+
+impl Paths {
+    /// The ways from `here` when all is well.
+    pub fn new(topology: Arc<Topology>, here: NodeId) -> Paths {
+        Paths::with(topology, here, |_| true, |_, _| true)
+    }
+
+    /// The ways from `here` over those of its own links for which `is_up` holds, and elsewhere between neighbours that are
+    /// `joined`: both hear each other on a link at least.
+    pub fn with(
+        topology: Arc<Topology>,
+        here: NodeId,
+        is_up: impl Fn(u16) -> bool,
+        joined: impl Fn(NodeId, NodeId) -> bool,
+    ) -> Paths {
+        Paths::over(topology, here, |_, link| is_up(link), joined, |_| true)
+    }
+
+    /// The same where a link may lead to several neighbours, and `is_up` says whether this one is heard there; and where only
+    /// nodes for which `relays` holds are taken as intermediate ones.
+    pub fn over(
+        topology: Arc<Topology>,
+        here: NodeId,
+        is_up: impl Fn(NodeId, u16) -> bool,
+        joined: impl Fn(NodeId, NodeId) -> bool,
+        relays: impl Fn(NodeId) -> bool,
+    ) -> Paths {
+        let nodes = topology.nodes();
+        let mut paths = Paths {
+            here,
+            vias: vec![NodeSet::none(nodes); nodes],
+            direct: NodeSet::none(nodes),
+            first: Vec::with_capacity(nodes),
+            links: Vec::new(),
+            topology,
+        };
+        for target in NodeId::first(nodes) {
+            let start = paths.links.len();
+            if let Some(next) = paths.topology.next(here, target) {
+                let live = paths.topology.links_to(here, next).filter(|&link| is_up(next, link));
+                paths.links.extend(live.take(usize::from(u8::MAX)));
+            }
+            paths.first.push((start as u32, (paths.links.len() - start) as u8));
+        }
+        let is_way = |from: NodeId, to: NodeId| {
+            let mut at = from;
+            while let Some(next) = paths.topology.next(at, to) {
+                let is_joined = if at == here { paths.has_link_to(to) } else { joined(at, next) };
+                if !is_joined {
+                    return false;
+                }
+                at = next;
+            }
+            at == to
+        };
+        let mut direct = NodeSet::none(nodes);
+        NodeId::first(nodes)
+            .filter(|&node| node != here && is_way(here, node))
+            .for_each(|node| direct.insert(node));
+        let mut vias = vec![NodeSet::none(nodes); nodes];
+        for output in NodeId::first(nodes).filter(|&output| output != here) {
+            for via in direct.iter().filter(|&via| via != output && relays(via) && is_way(via, output)) {
+                vias[output.index()].insert(via);
+            }
+        }
+        (paths.direct, paths.vias) = (direct, vias);
+        paths
+    }
+
+    /// Whether one of this node's links towards `target` is alive.
+    fn has_link_to(&self, target: NodeId) -> bool {
+        self.first[target.index()].1 > 0
+    }
+
+    /// The node whose ways these are.
+    pub fn here(&self) -> NodeId {
+        self.here
+    }
+
+    /// The wiring that they go over.
+    pub fn topology(&self) -> &Arc<Topology> {
+        &self.topology
+    }
+
+    /// Whether `output` can be reached without an intermediate node.
+    #[inline]
+    pub fn is_direct(&self, output: NodeId) -> bool {
+        self.direct.contains(output)
+    }
+
+    /// Whether `output` can be reached over `via`.
+    #[inline]
+    pub fn leads_over(&self, via: NodeId, output: NodeId) -> bool {
+        self.vias.get(output.index()).is_some_and(|vias| vias.contains(via))
+    }
+
+    /// Whether `output` can be reached at all.
+    pub fn is_reachable(&self, output: NodeId) -> bool {
+        self.is_direct(output) || self.vias.get(output.index()).is_some_and(|vias| !vias.is_empty())
+    }
+
+    /// The nodes over which `output` can be reached.
+    pub fn vias(&self, output: NodeId) -> impl Iterator<Item = NodeId> + '_ {
+        self.vias.get(output.index()).into_iter().flat_map(NodeSet::iter)
+    }
+
+    /// The link of this node towards `target`; `entropy` chooses among parallel ones. A relay asks nothing else.
+    #[inline]
+    pub fn link_towards(&self, target: NodeId, entropy: u8) -> Option<u16> {
+        let &(start, count) = self.first.get(target.index())?;
+        let chosen = (usize::from(entropy) * usize::from(count)) >> 8;
+        // Without a live link the place is that of the next node's; count says so.
+        if count == 0 { None } else { self.links.get(start as usize + chosen).copied() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node(number: u16) -> NodeId {
+        NodeId::new(number).unwrap()
+    }
+
+    fn topology(text: &str) -> Arc<Topology> {
+        Arc::new(Topology::new(text.parse().unwrap()))
+    }
+
+    fn numbers(nodes: impl Iterator<Item = NodeId>) -> Vec<u16> {
+        nodes.map(NodeId::number).collect()
+    }
+
+    #[test]
+    fn in_a_whole_mesh_everybody_else_may_be_in_between() {
+        let paths = Paths::new(topology("mesh(4)"), node(1));
+        assert_eq!(numbers(paths.vias(node(3))), [0, 2]);
+        assert!(paths.is_direct(node(3)) && !paths.is_direct(node(1)) && !paths.is_direct(node(4)));
+        assert_eq!(paths.link_towards(node(3), 0), Some(2));
+        assert_eq!(paths.link_towards(node(1), 0), None);
+    }
+
+    #[test]
+    fn a_cut_link_of_ours_leaves_the_ways_over_others() {
+        let paths = Paths::with(topology("mesh(4)"), node(1), |link| link != 2, |_, _| true);
+        assert!(!paths.is_direct(node(3)) && paths.is_reachable(node(3)));
+        assert_eq!(numbers(paths.vias(node(3))), [0, 2]);
+        assert_eq!(numbers(paths.vias(node(0))), [2], "not over the node behind the cut link");
+    }
+
+    #[test]
+    fn a_cut_link_of_others_is_not_used_by_us() {
+        let cut = |a: NodeId, b: NodeId| (a.number().min(b.number()), a.number().max(b.number())) != (2, 3);
+        let paths = Paths::with(topology("mesh(4)"), node(1), |_| true, cut);
+        assert_eq!(numbers(paths.vias(node(3))), [0]);
+        assert_eq!(numbers(paths.vias(node(2))), [0]);
+        assert_eq!(numbers(paths.vias(node(0))), [2, 3]);
+    }
+
+    #[test]
+    fn parallel_links_share_by_entropy_and_stand_in_for_each_other() {
+        let paths = Paths::new(topology("mesh(2, 2)"), node(0));
+        assert_eq!((paths.link_towards(node(1), 0), paths.link_towards(node(1), 255)), (Some(0), Some(1)));
+        let paths = Paths::with(topology("mesh(2, 2)"), node(0), |link| link == 1, |_, _| true);
+        assert_eq!(paths.link_towards(node(1), 0), Some(1));
+        assert!(paths.is_direct(node(1)));
+    }
+
+    #[test]
+    fn a_dead_relay_of_a_fly_is_gone_round_by_an_intermediate_node() {
+        // Node 5 to 2 goes over 9, 13, 17.
+        let dead = |a: NodeId, b: NodeId| a.number() != 13 && b.number() != 13;
+        let paths = Paths::with(topology("fly(2, 3)"), node(5), |_| true, dead);
+        assert!(!paths.is_direct(node(2)));
+        let vias = numbers(paths.vias(node(2)));
+        assert!(!vias.is_empty());
+        for via in vias {
+            let fly = topology("fly(2, 3)");
+            for (from, to) in [(5, via), (via, 2)] {
+                let mut at = node(from);
+                while let Some(next) = fly.next(at, node(to)) {
+                    assert_ne!(next.number(), 13, "5 over {via} to 2");
+                    at = next;
+                }
+            }
+        }
+        assert!(Paths::new(topology("fly(2, 3)"), node(5)).is_direct(node(2)));
+    }
+
+    #[test]
+    fn a_relay_knows_its_links_towards_all_nodes() {
+        let fly = topology("fly(2, 3)");
+        let paths = Paths::new(Arc::clone(&fly), node(13));
+        for target in NodeId::first(8) {
+            let link = paths.link_towards(target, 0).expect("a link");
+            assert!(fly.links_to(node(13), fly.next(node(13), target).unwrap()).any(|other| other == link));
+        }
+    }
+}

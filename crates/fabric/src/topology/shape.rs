@@ -1,0 +1,158 @@
+//! Shapes as people write them: a name and its sizes in parentheses.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::NodeId;
+
+/// How a cluster's nodes are wired.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// Everybody to everybody.
+    Mesh {
+        /// How many nodes.
+        nodes: usize,
+        /// How many cables between any two.
+        parallel: u16,
+    },
+    /// Everybody to Ethernet switches.
+    Star {
+        /// How many nodes.
+        nodes: usize,
+        /// How many switches, each of which joins all nodes.
+        switches: u16,
+    },
+    /// Neighbours in every dimension, and the last to the first.
+    Torus {
+        /// Nodes in each dimension.
+        sides: Vec<u16>,
+    },
+    /// A k-ary n-fly: nodes with ports, and stages of nodes that only relay.
+    Fly {
+        /// k: how many ways lead on from a relay.
+        arity: u16,
+        /// n: how many relays are on every way.
+        stages: u8,
+    },
+}
+
+/// Why a text is no shape.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TopologyError {
+    /// Not written like one.
+    #[error(
+        "'{0}' is no topology; it would be mesh(NODES), mesh(NODES, CABLES), star(NODES), star(NODES, SWITCHES), torus(SIDE, ...) or fly(ARITY, STAGES)"
+    )]
+    Text(String),
+    /// With sizes that make no sense.
+    #[error("topology {text}: {reason}")]
+    Size {
+        /// What was written.
+        text: String,
+        /// What would be possible.
+        reason: String,
+    },
+}
+
+impl Shape {
+    /// How many nodes it has, relays included.
+    pub fn nodes(&self) -> usize {
+        match self {
+            Shape::Mesh { nodes, .. } | Shape::Star { nodes, .. } => *nodes,
+            Shape::Torus { sides } => sides.iter().map(|&side| usize::from(side)).product(),
+            Shape::Fly { arity, stages } => {
+                let rows = usize::from(*arity).saturating_pow(u32::from(*stages) - 1);
+                rows.saturating_mul(usize::from(*arity) + usize::from(*stages))
+            }
+        }
+    }
+
+    fn from_sizes(name: &str, sizes: &[u16]) -> Option<Result<Shape, String>> {
+        let shape = match (name, sizes) {
+            ("mesh", &[nodes]) => Shape::Mesh { nodes: nodes.into(), parallel: 1 },
+            ("mesh", &[nodes, parallel]) => Shape::Mesh { nodes: nodes.into(), parallel },
+            ("star", &[nodes]) => Shape::Star { nodes: nodes.into(), switches: 1 },
+            ("star", &[nodes, switches]) => Shape::Star { nodes: nodes.into(), switches },
+            ("torus", sides @ [_, ..]) => Shape::Torus { sides: sides.to_vec() },
+            ("fly", &[arity, stages]) => {
+                let is_sane = arity >= 2 && (1..=9).contains(&stages);
+                if !is_sane {
+                    return Some(Err("an arity of at least 2, and 1 to 9 stages".into()));
+                }
+                Shape::Fly { arity, stages: stages as u8 }
+            }
+            _ => return None,
+        };
+        if sizes.contains(&0) {
+            return Some(Err("no size can be 0".into()));
+        }
+        // Products of four sizes fit; more would be no torus that anyone has.
+        if sizes.len() > 4 {
+            return Some(Err("at most 4 dimensions".into()));
+        }
+        let nodes = shape.nodes();
+        let at_most = NodeId::COUNT;
+        Some(if nodes <= at_most { Ok(shape) } else { Err(format!("{nodes} nodes; at most {at_most}")) })
+    }
+}
+
+impl FromStr for Shape {
+    type Err = TopologyError;
+
+    fn from_str(text: &str) -> Result<Shape, TopologyError> {
+        let parsed = || {
+            let (name, rest) = text.split_once('(')?;
+            let sizes = rest.trim_end().strip_suffix(')')?;
+            let sizes: Vec<u16> =
+                sizes.split(',').map(|size| size.trim().parse()).collect::<Result<_, _>>().ok()?;
+            Shape::from_sizes(name.trim(), &sizes)
+        };
+        let shape = parsed().ok_or_else(|| TopologyError::Text(text.into()))?;
+        shape.map_err(|reason| TopologyError::Size { text: text.into(), reason })
+    }
+}
+
+impl fmt::Display for Shape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Shape::Mesh { nodes, parallel: 1 } => write!(f, "mesh({nodes})"),
+            Shape::Mesh { nodes, parallel } => write!(f, "mesh({nodes}, {parallel})"),
+            Shape::Star { nodes, switches: 1 } => write!(f, "star({nodes})"),
+            Shape::Star { nodes, switches } => write!(f, "star({nodes}, {switches})"),
+            Shape::Torus { sides } => {
+                let sides: Vec<String> = sides.iter().map(u16::to_string).collect();
+                write!(f, "torus({})", sides.join(", "))
+            }
+            Shape::Fly { arity, stages } => write!(f, "fly({arity}, {stages})"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read() {
+        for text in
+            ["mesh(4)", "mesh(4, 2)", "star(3)", "star(3, 2)", "torus(4, 4)", "fly(2, 3)", "mesh(1023)"]
+        {
+            assert_eq!(text.parse::<Shape>().unwrap().to_string(), text);
+        }
+        assert_eq!(" fly( 2,3 ) ".parse(), Ok(Shape::Fly { arity: 2, stages: 3 }));
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        let error = |text: &str| text.parse::<Shape>().unwrap_err().to_string();
+        for text in
+            ["", "mesh", "mesh()", "mesh(4", "mesh(a)", "ring(4)", "fly(2)", "mesh(4, 1, 1)", "mesh(-1)"]
+        {
+            assert!(error(text).contains("is no topology; it would be mesh(NODES)"), "{text}");
+        }
+        assert_eq!(error("mesh(2000)"), "topology mesh(2000): 2000 nodes; at most 1023");
+        assert_eq!(error("torus(4, 0)"), "topology torus(4, 0): no size can be 0");
+        assert_eq!(error("fly(1, 3)"), "topology fly(1, 3): an arity of at least 2, and 1 to 9 stages");
+        assert!(error("fly(60000, 9)").ends_with("at most 1023"));
+    }
+}
