@@ -15,6 +15,7 @@
 //! | [`icmp`] | ICMP errors, ping |
 //! | [`lookup`] | IP route lookup |
 //! | [`acl`] | access control lists |
+//! | [`fabric`] | links to the other servers of a cluster |
 //! | [`devices`] | ports, files and the host |
 //!
 //! Each folder's `mod.rs` lists its classes; [`registry`] is all of them.
@@ -31,6 +32,7 @@ pub mod classifying;
 pub mod decision;
 pub mod devices;
 pub mod ethernet;
+pub mod fabric;
 pub mod icmp;
 pub mod ip;
 pub mod ip6;
@@ -59,6 +61,7 @@ pub fn registry() -> Registry {
         icmp::CLASSES,
         lookup::CLASSES,
         acl::CLASSES,
+        fabric::CLASSES,
         devices::CLASSES,
     ] {
         registry.add(classes);

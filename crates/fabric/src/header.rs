@@ -32,13 +32,11 @@ pub enum Kind {
     FromHost = 2,
     /// A frame that is still to be routed: the label is the port of the cluster that it came in by.
     ToRoute = 3,
-    /// A [`Hello`](crate::Hello), which goes over one link and no further.
-    Hello = 4,
 }
 
 impl Kind {
     /// All of them, by their number.
-    pub const ALL: [Kind; 5] = [Kind::Routed, Kind::ToHost, Kind::FromHost, Kind::ToRoute, Kind::Hello];
+    pub const ALL: [Kind; 4] = [Kind::Routed, Kind::ToHost, Kind::FromHost, Kind::ToRoute];
 
     /// The kind of this number.
     pub const fn from_number(number: u8) -> Option<Kind> {
@@ -204,14 +202,14 @@ mod tests {
     #[test]
     fn what_no_node_writes_is_refused() {
         let bytes =
-            Header::new(Kind::Hello, NodeId::new(0).unwrap(), Label(0), NodeId::new(0).unwrap(), 0).bytes();
+            Header::new(Kind::ToRoute, NodeId::new(0).unwrap(), Label(0), NodeId::new(0).unwrap(), 0).bytes();
         let with = |at: usize, byte: u8| {
             let mut bytes = bytes;
             bytes[at] = byte;
             Header::parse(&bytes)
         };
-        assert_eq!(with(0, 0x43), Err(HeaderError::Foreign), "a group address");
-        assert_eq!(with(0, 0x40), Err(HeaderError::Foreign), "a manufacturer's");
+        assert_eq!(with(0, 0x33), Err(HeaderError::Foreign), "a group address");
+        assert_eq!(with(0, 0x30), Err(HeaderError::Foreign), "a manufacturer's");
         assert_eq!(with(6, 0x12), Err(HeaderError::Foreign), "no source of ours");
         assert_eq!(with(0, 0x52), Err(HeaderError::UnknownKind));
         let mut none = bytes;

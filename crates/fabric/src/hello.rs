@@ -5,9 +5,10 @@
 //! reports 1 | each: node 2 | version 4 | flags 1 | lost 2 | lost nodes 2 each; 0xffff: all neighbours
 //! ```
 //!
-//! All numbers are big-endian. A hello follows an Ethernet header of the type [`Hello::ETHER_TYPE`].
+//! All numbers are big-endian. A hello follows an Ethernet header of the type [`Hello::ETHER_TYPE`], to a group address that
+//! switches flood and no [`Header`](crate::Header) or [`Shim`](crate::Shim) begins with, and from the node's address on a switch.
 
-use crate::{NodeId, NodeSet};
+use crate::{NodeId, NodeSet, Shim};
 
 const VERSION: u8 = 1;
 const ALL: u16 = 0xffff;
@@ -64,6 +65,21 @@ impl Hello {
     pub const ETHER_TYPE: u16 = 0x88b5;
     /// The longest hello, so that it fits any link.
     pub const LONGEST: usize = 1400;
+
+    /// Where hellos are sent: "bwfab" after the first byte of a locally administered group address.
+    pub const DESTINATION: [u8; 6] = [0x03, b'b', b'w', b'f', b'a', b'b'];
+
+    /// The frame to send.
+    pub fn frame(&self) -> Vec<u8> {
+        let source = Shim::address(self.node);
+        [&Self::DESTINATION[..], &source, &Self::ETHER_TYPE.to_be_bytes(), &self.write()].concat()
+    }
+
+    /// Reads a frame. `None`: that is no hello.
+    pub fn from_frame(frame: &[u8]) -> Option<Result<Hello, HelloError>> {
+        let (header, rest) = frame.split_first_chunk::<14>()?;
+        (header[12..] == Self::ETHER_TYPE.to_be_bytes()).then(|| Hello::parse(rest))
+    }
 
     /// Writes it, without the Ethernet header. Reports that make it longer than [`Hello::LONGEST`] are left out, which the next
     /// hellos make up for; a node that lost so many neighbours that their names have no room has lost all.

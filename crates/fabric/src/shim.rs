@@ -64,6 +64,13 @@ impl Shim {
     /// Length in bytes, with the Ethernet header.
     pub const LEN: usize = 18;
 
+    /// The address by which switches find a node. As a source it is that of hellos, which enter the fabric nowhere.
+    pub fn address(node: NodeId) -> [u8; 6] {
+        let number = u64::from(FIRST_BYTE) << 40 | u64::from(node.number()) << 30;
+        let [_, _, a, b, c, d, e, f] = number.to_be_bytes();
+        [a, b, c, d, e, f]
+    }
+
     /// The highest label at each node of a cluster of so many.
     pub const fn highest_label(nodes: usize) -> u32 {
         (1 << (20 - node_bits(nodes))) - 1

@@ -1,0 +1,92 @@
+//! =c
+//! Fabric(TOPOLOGY, NODE, I<keywords> CLUSTER, RATE, LINK_RATE, MODE, DELTA, FLOWLETS, HELLO, DEAD)
+//!
+//! =s fabric
+//! says which node of which cluster this router is
+//!
+//! =d
+//! Several servers that are wired to each other act as one router. This element says how they are wired, and which of them
+//! this is; it sees no packets. ToFabric, FromFabric, FabricHello and FabricEncap name it as their first argument.
+//!
+//! TOPOLOGY is mesh(NODES), mesh(NODES, CABLES), star(NODES), star(NODES, SWITCHES), torus(SIDE, ...) or fly(ARITY, STAGES).
+//! NODE is this node's number, from 0 on. Keyword arguments are:
+//!
+//! =over 8
+//!
+//! =item CLUSTER
+//! Integer from 0 to 65535. Frames of other clusters are dropped. Default is 0.
+//!
+//! =item RATE
+//! Bandwidth. What this node's ports may bring in: R. Default is 10Gbps.
+//!
+//! =item LINK_RATE
+//! Bandwidth of each link. Default is RATE.
+//!
+//! =item MODE
+//! C<direct-vlb>: up to R/N of what goes to a node goes directly, the rest over another one. C<classic-vlb>: all of it goes over
+//! another one. C<single-path>: all of it goes directly. Default is C<direct-vlb>.
+//!
+//! =item DELTA
+//! Time. A flow that pauses no longer than this keeps its path while that has room. 0: every packet for itself. Default is 100ms.
+//!
+//! =item FLOWLETS
+//! Integer. How many flows each worker remembers, at 8 bytes each. Default is 65536.
+//!
+//! =item HELLO
+//! Time between two hellos on each link. 0: none are said, and all links are taken for alive. Default is 10ms.
+//!
+//! =item DEAD
+//! Integer. Hellos that must be missed for a link to be dead. Default is 3.
+//!
+//! =back
+//!
+//! =h paths read-only
+//! For each node: whether it is reached directly, and over which others.
+//!
+//! =e
+//!   fabric :: Fabric(mesh(4), 2, RATE 10Gbps, LINK_RATE 5Gbps);
+//!
+//! =a ToFabric, FromFabric, FabricHello, FabricEncap
+
+use std::fmt::Write;
+use std::sync::Arc;
+
+use fabric::NodeId;
+use graph::{Class, Combine, Element, Handler};
+
+use super::node::Node;
+
+pub(super) static CLASS: Class = Class {
+    name: "Fabric",
+    ports: "0/0",
+    processing: Class::AGNOSTIC,
+    flow: Class::COMPLETE_FLOW,
+    manual: include_str!("info.rs"),
+    make: |setup| {
+        let node = Node::of_element(setup, setup.name(), setup.config())?;
+        Ok(Box::new(Info { node }))
+    },
+};
+
+struct Info {
+    node: Arc<Node>,
+}
+
+impl Element for Info {
+    fn handlers(&self) -> &'static [Handler] {
+        const { &[Handler::read("paths", Combine::First)] }
+    }
+
+    fn read(&mut self, _name: &str, _argument: &str) -> Result<String, String> {
+        let paths = self.node.paths();
+        let mut text = String::new();
+        for output in NodeId::first(self.node.topology.nodes()).filter(|&output| output != self.node.here) {
+            let direct = if paths.is_direct(output) { "directly" } else { "not directly" };
+            let vias: Vec<String> = paths.vias(output).map(|via| via.to_string()).collect();
+            let vias = if vias.is_empty() { "nobody".to_owned() } else { vias.join(" ") };
+            // Writing to a string does not fail.
+            let _ = writeln!(text, "{output} {direct}, over {vias}");
+        }
+        Ok(text)
+    }
+}

@@ -1,0 +1,28 @@
+//! Links to the other servers of a cluster. The decisions are crate `fabric`'s; here are packets and ports.
+//!
+//! | element | where it stands |
+//! | --- | --- |
+//! | Fabric | by itself: what this node and its cluster are |
+//! | ToFabric | before the links: chooses the path of packets that enter, sends on what is relayed |
+//! | FromFabric | behind each link: relays, or gives packets their next hop's header |
+//! | FabricHello | on the slow thread: says and hears hellos, and tells the others which ways are alive |
+//! | FabricEncap | before ToFabric: puts whole frames into the fabric, for the cluster's host and for routing nodes |
+
+mod adjacencies;
+mod fabric_encap;
+mod fabric_hello;
+mod from_fabric;
+mod info;
+mod node;
+#[cfg(test)]
+mod tests;
+mod to_fabric;
+mod wire;
+
+use graph::Class;
+
+pub use adjacencies::FabricAdjacencies;
+
+/// The classes of this folder.
+pub static CLASSES: &[&Class] =
+    &[&fabric_encap::CLASS, &fabric_hello::CLASS, &from_fabric::CLASS, &info::CLASS, &to_fabric::CLASS];

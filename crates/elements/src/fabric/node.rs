@@ -1,0 +1,146 @@
+//! What all fabric elements of a router share: which node this is, and which ways are alive.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use fabric::{Mode, NodeId, Paths, Settings, Shape, Timing, Topology};
+use graph::arguments::{Arguments, Bandwidth, Interval};
+use graph::{ConfigError, FromArgument, Setup};
+
+/// A node, as a Fabric element says it.
+#[derive(Debug)]
+pub(super) struct Node {
+    pub(super) here: NodeId,
+    pub(super) cluster: u16,
+    pub(super) topology: Arc<Topology>,
+    /// Rates for the whole node.
+    pub(super) settings: Settings,
+    /// `None`: no hellos are said.
+    pub(super) timing: Option<Timing>,
+    paths: Mutex<Arc<Paths>>,
+    /// Grows when `paths` changes, so that workers look at one number a batch and take the lock when a link came or went.
+    version: AtomicU64,
+}
+
+impl Node {
+    /// The node of the Fabric element that is the first argument of this one.
+    pub(super) fn of_argument(setup: &mut Setup<'_>) -> Result<Arc<Node>, ConfigError> {
+        let name: String = setup.arguments.required("FABRIC")?;
+        match setup.find(&name) {
+            Some(element) if element.class == "Fabric" => {
+                Node::of_element(setup, &element.name, &element.config)
+            }
+            _ => {
+                Err(ConfigError::new(format!("FABRIC: expected the name of a Fabric element, got '{name}'")))
+            }
+        }
+    }
+
+    /// The node that a Fabric element of this name and configuration says.
+    pub(super) fn of_element(setup: &Setup<'_>, name: &str, config: &str) -> Result<Arc<Node>, ConfigError> {
+        setup.shared().get_or_make(&format!("fabric:{name}"), || Node::read(&mut Arguments::new(config)))
+    }
+
+    fn read(arguments: &mut Arguments) -> Result<Node, ConfigError> {
+        let shape: ShapeArgument = arguments.required("TOPOLOGY")?;
+        let number: u16 = arguments.required("NODE")?;
+        let cluster = arguments.keyword_or("CLUSTER", 0)?;
+        let rate = arguments.keyword_or("RATE", Bandwidth { bytes_per_second: 1_250_000_000 })?;
+        let link_rate = arguments.keyword_or("LINK_RATE", rate)?;
+        let ModeArgument(mode) = arguments.keyword_or("MODE", ModeArgument(Mode::default()))?;
+        let delta = arguments.keyword_or("DELTA", Interval { ns: Settings::DELTA_NS })?;
+        let flowlets = arguments.keyword_or("FLOWLETS", Settings::FLOWLETS as u32)?;
+        let default = Timing::default();
+        let hello = arguments.keyword_or("HELLO", Interval { ns: default.hello_ns })?;
+        let dead_after = arguments.keyword_or("DEAD", default.dead_after)?;
+        arguments.finish()?;
+
+        let shape: Shape =
+            shape.0.parse().map_err(|error: fabric::TopologyError| ConfigError::new(error.to_string()))?;
+        let topology = Arc::new(Topology::new(shape));
+        let here = NodeId::new(number).filter(|here| here.index() < topology.nodes()).ok_or_else(|| {
+            let highest = topology.nodes() - 1;
+            ConfigError::new(format!("NODE: {number}; the nodes of {} are 0 to {highest}", topology.shape()))
+        })?;
+        if topology.links(here).len() > MOST_LINKS {
+            let message = format!("{}: node {number} has more than {MOST_LINKS} links", topology.shape());
+            return Err(ConfigError::new(message));
+        }
+        if dead_after == 0 {
+            return Err(ConfigError::new("DEAD: expected at least 1"));
+        }
+        let timing = (hello.ns > 0).then_some(Timing { hello_ns: hello.ns, dead_after });
+        // Nobody is there before he was heard.
+        let is_alive = timing.is_none();
+        let paths = Paths::with(Arc::clone(&topology), here, |_| is_alive, |_, _| is_alive);
+        let nodes = NodeId::first(topology.nodes()).filter(|&node| topology.may_have_ports(node)).count();
+        Ok(Node {
+            here,
+            cluster,
+            settings: Settings {
+                mode,
+                delta_ns: delta.ns,
+                flowlets: flowlets as usize,
+                ports_rate: rate.bytes_per_second,
+                link_rate: link_rate.bytes_per_second,
+                nodes,
+                seed: u64::from(number) << 32,
+            },
+            timing,
+            paths: Mutex::new(Arc::new(paths)),
+            version: AtomicU64::new(0),
+            topology,
+        })
+    }
+
+    /// The ways that are alive.
+    pub(super) fn paths(&self) -> Arc<Paths> {
+        Arc::clone(&self.paths.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Says that other ways are alive now.
+    pub(super) fn set_paths(&self, paths: Paths) {
+        *self.paths.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(paths);
+        self.version.fetch_add(1, Ordering::Release);
+    }
+
+    /// A number that changes when the paths do.
+    #[inline]
+    pub(super) fn version(&self) -> u64 {
+        self.version.load(Ordering::Acquire)
+    }
+
+    /// How many links this node has.
+    pub(super) fn links(&self) -> usize {
+        self.topology.links(self.here).len()
+    }
+
+    /// Whether the fabric is one of switches, where the decision stands in a [`fabric::Shim`].
+    pub(super) fn is_switched(&self) -> bool {
+        matches!(self.topology.shape(), Shape::Star { .. })
+    }
+}
+
+/// Links are told apart by a byte of the annotations.
+const MOST_LINKS: usize = 255;
+
+struct ShapeArgument(String);
+
+impl FromArgument for ShapeArgument {
+    const EXPECTED: &'static str = "topology";
+
+    fn from_argument(text: &str) -> Option<Self> {
+        String::from_argument(text).map(Self)
+    }
+}
+
+struct ModeArgument(Mode);
+
+impl FromArgument for ModeArgument {
+    const EXPECTED: &'static str = "direct-vlb, classic-vlb or single-path";
+
+    fn from_argument(text: &str) -> Option<Self> {
+        let text = String::from_argument(text)?;
+        Mode::NAMES.iter().find(|(name, _)| *name == text).map(|&(_, mode)| Self(mode))
+    }
+}

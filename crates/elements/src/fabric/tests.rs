@@ -1,0 +1,421 @@
+//! Clusters in memory: a graph for each node, and cables of the test between them that can be cut.
+
+use fabric::{Far, Header, Kind, Label, NodeId, Shim, Topology};
+use fib::Adjacency;
+use fib::publish::pair;
+use graph::setup::Shared;
+use graph::testing::Bench;
+
+use super::FabricAdjacencies;
+use crate::registry;
+
+const MS: u64 = 1_000_000;
+const CLUSTER: u16 = 7;
+/// Of the adjacency that every node has under label 5.
+const REWRITE: [u8; 14] = [2, 0, 0, 0, 0, 0xa, 2, 0, 0, 0, 1, 0, 8, 0];
+const TAGGED: [u8; 18] = [2, 0, 0, 0, 0, 0xb, 2, 0, 0, 0, 1, 0, 0x81, 0, 0, 9, 8, 0];
+
+fn node(number: u16) -> NodeId {
+    NodeId::new(number).unwrap()
+}
+
+/// An IPv4 packet of a flow.
+fn packet(flow: u16) -> Vec<u8> {
+    let mut bytes = vec![0; 40];
+    bytes[0] = 0x45;
+    bytes[8..10].copy_from_slice(&[63, 17]);
+    bytes[16..20].copy_from_slice(&[10, 2, 0, 1]);
+    bytes[20..22].copy_from_slice(&flow.to_be_bytes());
+    bytes
+}
+
+struct Cluster {
+    topology: Topology,
+    nodes: Vec<Bench>,
+    dead: Vec<bool>,
+    /// Links that carry nothing: from and to.
+    cut: Vec<(u16, u16)>,
+}
+
+impl Cluster {
+    fn new(shape: &str, keywords: &str) -> Cluster {
+        let topology = Topology::new(shape.parse().unwrap());
+        let bench = |here: NodeId| {
+            let shared = Shared::default();
+            let mut known = vec![None; 10];
+            known[5] = Some(Adjacency::new(0, &REWRITE).unwrap());
+            known[6] = Some(Adjacency::new(1, &TAGGED).unwrap());
+            known[7] = Some(Adjacency::new(2, &REWRITE).unwrap());
+            let (_, readers) = pair(known.clone(), known);
+            let adjacencies = FabricAdjacencies { ports: vec!["eth1".into(), "eth2".into()], readers };
+            shared.get_or_make(FabricAdjacencies::KEY, || Ok::<_, String>(adjacencies)).unwrap();
+            let config = config(&topology, here, keywords);
+            Bench::try_new(&registry(), &config, 32, &shared).unwrap()
+        };
+        let nodes: Vec<Bench> = NodeId::first(topology.nodes()).map(bench).collect();
+        Cluster { dead: vec![false; nodes.len()], nodes, cut: Vec::new(), topology }
+    }
+
+    /// The header that an input node's lookup writes.
+    fn header(&self, kind: Kind, from: u16, to: u16, label: u32) -> Vec<u8> {
+        let header = Header::new(kind, node(to), Label::new(label).unwrap(), node(from), CLUSTER);
+        let Header { output, label, input, hops, cluster, .. } = header;
+        match self.topology.links(node(0))[0].far {
+            Far::Node(_) => [&header.bytes()[..], &[8, 0]].concat(),
+            Far::Switch(_) => {
+                let shim = Shim { next: output, sender: input, kind, output, label, input, hops, cluster };
+                shim.bytes(self.nodes.len()).unwrap().to_vec()
+            }
+        }
+    }
+
+    fn enter(&mut self, from: u16, to: u16, packet: &[u8]) {
+        let frame = [&self.header(Kind::Routed, from, to, 5), packet].concat();
+        self.nodes[usize::from(from)].push("enter", &[&frame]);
+    }
+
+    /// Carries frames until nothing moves any more; returns how many went over each link's far end.
+    fn carry(&mut self) -> usize {
+        let mut moved = 0;
+        loop {
+            let before = moved;
+            for from in NodeId::first(self.nodes.len()) {
+                for (number, link) in (0_u16..).zip(self.topology.links(from).to_vec()) {
+                    let frames = self.nodes[from.index()].taken(&format!("link{number}"));
+                    if self.dead[from.index()] {
+                        continue;
+                    }
+                    moved += frames.len();
+                    for (to, at) in self.ends(from, link) {
+                        if self.cut.contains(&(from.number(), to.number())) || self.dead[to.index()] {
+                            continue;
+                        }
+                        let frames: Vec<&[u8]> = frames.iter().map(Vec::as_slice).collect();
+                        if !frames.is_empty() {
+                            self.nodes[to.index()].push(&format!("in{at}"), &frames);
+                        }
+                    }
+                }
+            }
+            if moved == before {
+                return moved;
+            }
+        }
+    }
+
+    /// Who is at the other end of a link, and as which of its links.
+    fn ends(&self, from: NodeId, link: fabric::Link) -> Vec<(NodeId, u16)> {
+        let others = NodeId::first(self.nodes.len()).filter(|&to| to != from);
+        let same = |to: NodeId| {
+            (0..).zip(self.topology.links(to)).find(|(_, other)| match link.far {
+                Far::Node(_) => other.cable == link.cable,
+                Far::Switch(_) => other.far == link.far,
+            })
+        };
+        others.filter_map(|to| same(to).map(|(number, _)| (to, number))).collect()
+    }
+
+    fn pass_ms(&mut self, ms: u64) {
+        for _ in 0..ms / 10 {
+            for bench in self.nodes.iter_mut() {
+                bench.advance_ns(10 * MS);
+            }
+            self.carry();
+        }
+    }
+
+    fn out(&mut self, at: u16, output: &str) -> Vec<Vec<u8>> {
+        self.nodes[usize::from(at)].taken(output)
+    }
+
+    fn drops(&mut self, at: u16, element: &str, reason: &str) -> u64 {
+        self.nodes[usize::from(at)].drops(element, reason)
+    }
+
+    fn count(&mut self, at: u16, handler: &str) -> u64 {
+        self.nodes[usize::from(at)].read(handler).parse().unwrap()
+    }
+}
+
+fn config(topology: &Topology, here: NodeId, keywords: &str) -> String {
+    let shape = topology.shape();
+    let mut text = format!(
+        "fabric :: Fabric(\"{shape}\", {here}, CLUSTER {CLUSTER}, {keywords});
+         enter :: TestInput -> to :: ToFabric(fabric); hellos :: FabricHello(fabric);
+         frames :: TestInput -> encap :: FabricEncap(fabric, to-host, NODE 0) -> to; encap[1] -> mine :: TestOutput;
+         host :: TestOutput; route :: TestOutput; port :: TestOutput; port2 :: TestOutput;\n"
+    );
+    for link in 0..topology.links(here).len() {
+        text += &format!(
+            "in{link} :: TestInput -> from{link} :: FromFabric(fabric, {link}, eth1, eth2);
+             from{link}[0] -> [1] to; from{link}[1] -> hellos; from{link}[2] -> host; from{link}[3] -> route;
+             from{link}[4] -> port; from{link}[5] -> port2; link{link} :: TestOutput; to[{link}] -> link{link};
+             hellos[{link}] -> link{link};\n"
+        );
+    }
+    text
+}
+
+const ALIVE: &str = "HELLO 0";
+
+#[test]
+fn any_node_reaches_any_other_in_every_topology_and_mode() {
+    for shape in ["mesh(4)", "mesh(3, 2)", "star(4)", "star(3, 2)", "torus(3, 3)", "fly(2, 3)"] {
+        for mode in ["direct-vlb", "classic-vlb", "single-path"] {
+            let mut cluster = Cluster::new(shape, &format!("{ALIVE}, MODE {mode}"));
+            let ports =
+                NodeId::first(cluster.nodes.len()).filter(|&node| cluster.topology.may_have_ports(node));
+            let ports: Vec<u16> = ports.map(NodeId::number).collect();
+            for &from in &ports {
+                for &to in ports.iter().filter(|&&to| to != from) {
+                    for flow in 0..4 {
+                        cluster.enter(from, to, &packet(flow));
+                    }
+                    let moved = cluster.carry();
+                    let expected: Vec<Vec<u8>> =
+                        (0..4).map(|flow| [&REWRITE[..], &packet(flow)].concat()).collect();
+                    let mut out = cluster.out(to, "port");
+                    out.sort();
+                    assert_eq!(out, expected, "{shape} {mode}: {from} to {to}");
+                    // Over one other node at most.
+                    assert!(moved <= 4 * 2 * 4, "{shape} {mode}: {moved}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn classic_goes_over_others_and_single_path_does_not() {
+    for (mode, direct, balanced) in [("classic-vlb", 0, 20), ("single-path", 20, 0)] {
+        let mut cluster = Cluster::new("mesh(4)", &format!("{ALIVE}, MODE {mode}"));
+        (0..20).for_each(|flow| cluster.enter(1, 2, &packet(flow)));
+        assert_eq!(cluster.carry(), 20 + balanced as usize);
+        assert_eq!((cluster.count(1, "to.direct"), cluster.count(1, "to.balanced")), (direct, balanced));
+        assert_eq!(cluster.out(2, "port").len(), 20);
+    }
+}
+
+#[test]
+fn more_than_its_part_is_spread() {
+    // Buckets hold 64 KiB at first; 4,000 packets are more than twice as much, at no time at all.
+    let mut cluster = Cluster::new("mesh(4)", &format!("{ALIVE}, RATE 1Mbps, LINK_RATE 100Gbps"));
+    (0..4000).for_each(|flow| cluster.enter(1, 2, &packet(flow)));
+    cluster.carry();
+    assert_eq!(cluster.out(2, "port").len(), 4000);
+    let (direct, balanced) = (cluster.count(1, "to.direct"), cluster.count(1, "to.balanced"));
+    assert_eq!(direct + balanced, 4000);
+    assert!(balanced > 1000, "{balanced}");
+    assert_eq!(cluster.count(1, "to.direct_bytes"), direct * 54);
+}
+
+#[test]
+fn a_tagged_neighbour_gets_its_longer_header() {
+    for shape in ["mesh(2)", "star(2)"] {
+        let mut cluster = Cluster::new(shape, ALIVE);
+        let frame = [&cluster.header(Kind::Routed, 0, 1, 6), &packet(1)[..]].concat();
+        cluster.nodes[0].push("enter", &[&frame]);
+        cluster.carry();
+        assert_eq!(cluster.out(1, "port2"), [[&TAGGED[..], &packet(1)].concat()], "{shape}");
+    }
+}
+
+#[test]
+fn whole_frames_reach_the_host_and_leave_by_ports() {
+    for shape in ["mesh(3)", "star(3)"] {
+        let mut cluster = Cluster::new(shape, ALIVE);
+        let frame = [&[0xff; 6][..], &[2, 0, 0, 0, 0, 1, 8, 6], &[7; 28]].concat();
+        let push = |bench: &mut Bench, input: &str| {
+            let mut packet = bench.packet(&frame);
+            packet.annotations_mut().set_paint(3);
+            bench.push_packets(input, vec![packet]);
+        };
+        push(&mut cluster.nodes[2], "frames");
+        push(&mut cluster.nodes[0], "frames");
+        cluster.carry();
+        let host = cluster.nodes[0].taken_packets("host");
+        assert_eq!((host[0].data(), host[0].annotations().paint()), (&frame[..], 3), "{shape}");
+        assert_eq!(cluster.out(0, "mine"), [&frame[..]], "the leader's own need no fabric");
+        // The leader changes, and is lost.
+        cluster.nodes[2].write("encap.node", "1").unwrap();
+        push(&mut cluster.nodes[2], "frames");
+        cluster.carry();
+        assert_eq!(cluster.out(1, "host"), [&frame[..]]);
+        cluster.nodes[2].write("encap.node", "").unwrap();
+        push(&mut cluster.nodes[2], "frames");
+        assert_eq!(cluster.drops(2, "encap", "no node"), 1);
+        assert!(cluster.nodes[2].write("encap.node", "9").unwrap_err().contains("the nodes of"));
+        // What the host sends, and what a front leaves to others.
+        for (kind, output) in [(Kind::FromHost, "port2"), (Kind::ToRoute, "route")] {
+            let whole = [&cluster.header(kind, 0, 1, 1), &frame[..]].concat();
+            cluster.nodes[0].push("enter", &[&whole]);
+            cluster.carry();
+            assert_eq!(cluster.out(1, output), [&frame[..]], "{shape} {kind:?}");
+        }
+    }
+}
+
+#[test]
+fn what_means_nothing_is_dropped_and_counted() {
+    let mut cluster = Cluster::new("mesh(3)", ALIVE);
+    let good = [&cluster.header(Kind::Routed, 1, 0, 5), &packet(1)[..]].concat();
+    let label = |label: u32| {
+        [
+            &Header::new(Kind::Routed, node(0), Label::new(label).unwrap(), node(1), CLUSTER).bytes()[..],
+            &[8, 0, 0],
+        ]
+        .concat()
+    };
+    let other_cluster = Header::new(Kind::Routed, node(0), Label::new(5).unwrap(), node(1), 8).bytes();
+    let mut circles = Header::new(Kind::Routed, node(2), Label::new(5).unwrap(), node(1), CLUSTER);
+    circles.hops = 0;
+    let mut kind = good.clone();
+    kind[0] = 0xf2;
+    let mut nowhere = good.clone();
+    nowhere[1..3].fill(0xff);
+    let far_port = Header::new(Kind::FromHost, node(0), Label::new(2).unwrap(), node(1), CLUSTER).bytes();
+    let cases: [(&[u8], &str); 10] = [
+        (&[0; 60], "no fabric header"),
+        (&[2, 0], "no fabric header"),
+        (&other_cluster, "of another cluster"),
+        (&circles.bytes(), "circles"),
+        (&kind, "unknown kind of fabric frame"),
+        (&nowhere, "no node in fabric header"),
+        (&label(4), "unknown adjacency"),
+        (&label(0xf_ffff), "unknown adjacency"),
+        (&label(7), "no such port"),
+        (&far_port, "no such port"),
+    ];
+    for (bytes, reason) in cases {
+        let before = cluster.drops(0, "from0", reason);
+        cluster.nodes[0].push("in0", &[bytes]);
+        assert_eq!(cluster.drops(0, "from0", reason), before + 1, "{reason}");
+    }
+    cluster.nodes[0].push("in0", &[&good]);
+    assert_eq!(cluster.out(0, "port").len(), 1);
+    // To itself no node sends over the fabric.
+    cluster.enter(0, 0, &packet(1));
+    assert_eq!(cluster.drops(0, "to", "for this node"), 1);
+    cluster.nodes[0].push("enter", &[&[0; 60]]);
+    assert_eq!(cluster.drops(0, "to", "no fabric header"), 1);
+}
+
+#[test]
+fn what_a_switch_floods_is_not_taken() {
+    let mut cluster = Cluster::new("star(3)", ALIVE);
+    (0..8).for_each(|flow| cluster.enter(0, 1, &packet(flow)));
+    cluster.carry();
+    assert_eq!(cluster.out(1, "port").len(), 8);
+    assert_eq!(cluster.out(2, "port").len(), 0);
+    assert_eq!(cluster.drops(2, "from0", "for another node"), 8);
+}
+
+#[test]
+fn a_frame_that_circles_ends() {
+    // A label of a node that two broken nodes send to each other for ever: here the test is the broken one.
+    let mut cluster = Cluster::new("mesh(3)", ALIVE);
+    let header = Header::new(Kind::Routed, node(2), Label::new(5).unwrap(), node(1), CLUSTER);
+    let mut frame = [&header.bytes()[..], &[8, 0], &packet(1)].concat();
+    for _ in 0..fabric::LONGEST_WAY {
+        cluster.nodes[0].push("in0", &[&frame]);
+        frame = cluster.out(0, "link1").pop().expect("relayed");
+    }
+    cluster.nodes[0].push("in0", &[&frame]);
+    assert_eq!(cluster.drops(0, "from0", "circles"), 1);
+}
+
+#[test]
+fn hellos_bring_links_up_and_a_dead_node_down() {
+    for shape in ["mesh(4)", "star(4)"] {
+        let mut cluster = Cluster::new(shape, "RATE 8bps");
+        cluster.enter(0, 3, &packet(1));
+        assert_eq!(cluster.drops(0, "to", "node is not reachable"), 1, "nobody was heard yet");
+        cluster.pass_ms(60);
+        cluster.enter(0, 3, &packet(1));
+        cluster.carry();
+        assert_eq!(cluster.out(3, "port").len(), 1, "{shape}");
+        cluster.dead[3] = true;
+        cluster.pass_ms(50);
+        cluster.enter(0, 3, &packet(1));
+        assert_eq!(cluster.drops(0, "to", "node is not reachable"), 2);
+        // Traffic between the others never goes over it.
+        (0..200).for_each(|flow| cluster.enter(0, 1, &packet(flow)));
+        cluster.carry();
+        assert_eq!(cluster.out(1, "port").len(), 200);
+        assert!(
+            cluster.nodes[0].read("hellos.links").contains(" 3 down"),
+            "{}",
+            cluster.nodes[0].read("hellos.links")
+        );
+        assert!(cluster.nodes[0].messages().iter().any(|line| line.contains("node 3 is not heard any more")));
+        cluster.dead[3] = false;
+        cluster.pass_ms(50);
+        cluster.enter(0, 3, &packet(1));
+        cluster.carry();
+        assert_eq!(cluster.out(3, "port").len(), 1);
+    }
+}
+
+#[test]
+fn a_cut_link_is_gone_round() {
+    let mut cluster = Cluster::new("mesh(3)", "");
+    cluster.pass_ms(60);
+    cluster.cut.extend([(0, 1), (1, 0)]);
+    cluster.pass_ms(50);
+    (0..20).for_each(|flow| cluster.enter(0, 1, &packet(flow)));
+    cluster.carry();
+    assert_eq!(cluster.out(1, "port").len(), 20);
+    assert_eq!(cluster.count(0, "to.direct"), 0);
+    assert_eq!(cluster.nodes[0].read("fabric.paths"), "1 not directly, over 2\n2 directly, over nobody\n");
+}
+
+#[test]
+fn who_rests_is_not_relayed_over() {
+    let mut cluster = Cluster::new("mesh(3)", "MODE classic-vlb");
+    cluster.pass_ms(60);
+    cluster.nodes[2].write("hellos.rest", "true").unwrap();
+    cluster.pass_ms(20);
+    (0..20).for_each(|flow| cluster.enter(0, 1, &packet(flow)));
+    cluster.carry();
+    assert_eq!(cluster.count(0, "to.balanced"), 0);
+    assert_eq!(cluster.out(1, "port").len(), 20);
+}
+
+#[test]
+fn malformed_hellos_are_counted() {
+    let mut cluster = Cluster::new("mesh(2)", "");
+    let hello = [&fabric::Hello::DESTINATION[..], &[2, 0, 0, 0, 0, 1, 0x88, 0xb5, 9]].concat();
+    cluster.nodes[0].push("in0", &[&hello]);
+    assert_eq!(cluster.drops(0, "hellos", "malformed hello"), 1);
+}
+
+#[test]
+fn mistakes_say_what_would_be_right() {
+    let error = |config: &str| Bench::try_new(&registry(), config, 32, &Shared::default()).unwrap_err();
+    let fabric = "f :: Fabric(\"mesh(3)\", 1); ";
+    for (config, message) in [
+        ("f :: Fabric(ring(3), 1);", "'ring(3)' is no topology; it would be mesh(NODES)"),
+        ("f :: Fabric(mesh(3), 3);", "NODE: 3; the nodes of mesh(3) are 0 to 2"),
+        ("f :: Fabric(mesh(300), 3);", "mesh(300): node 3 has more than 255 links"),
+        (
+            "f :: Fabric(mesh(3), 1, MODE best);",
+            "MODE: expected direct-vlb, classic-vlb or single-path, got 'best'",
+        ),
+        ("Idle -> ToFabric(g);", "FABRIC: expected the name of a Fabric element, got 'g'"),
+        (
+            &format!("{fabric} Idle -> ToFabric(f) -> Discard;"),
+            "1 outputs; this node has 2 links, an output for each",
+        ),
+        (
+            &format!("{fabric} Idle -> FromFabric(f, 2, eth1) -> Discard;"),
+            "LINK: 2; the links of node 1 are 0 to 1",
+        ),
+        (&format!("{fabric} Idle -> FromFabric(f, 0, eth1) -> Discard;"), "there is no cluster here"),
+        (
+            &format!("{fabric} Idle -> FabricEncap(f, to-moon) -> Discard;"),
+            "KIND: expected to-host, from-host or to-route, got 'to-moon'",
+        ),
+    ] {
+        assert!(error(config).contains(message), "{config}: {}", error(config));
+    }
+}
