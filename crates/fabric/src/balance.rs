@@ -11,7 +11,8 @@
 //! Everything here is one worker's: it gets its share of the rates in [`Settings`], and asks nobody.
 //!
 //! **Room.** Every link of this node has a [`Bucket`] of its rate. All that this worker sends takes from it, what it relays for others too;
-//! but only packets that enter the fabric here are turned away where it is empty. So what has gone half its way comes first.
+//! but only packets that enter the fabric here are turned away where it is empty. So what has gone half its way comes first. Buckets fill
+//! between batches ([`Balancer::begin`]): a batch takes less time than a packet on the wire.
 
 use std::sync::Arc;
 
@@ -113,6 +114,7 @@ pub struct Balancer {
     direct: Vec<Bucket>,
     /// By link: its room.
     links: Vec<Bucket>,
+    now_ns: u64,
     random: u64,
     counts: Counts,
 }
@@ -129,6 +131,7 @@ impl Balancer {
             direct: vec![Bucket::new(direct_rate, Settings::depth(direct_rate), now_ns); nodes],
             links: vec![Bucket::new(settings.link_rate, Settings::depth(settings.link_rate), now_ns); links],
             random: settings.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
+            now_ns,
             counts: Counts::default(),
             paths,
         }
@@ -142,6 +145,17 @@ impl Balancer {
     /// Other ways, of the same node in the same topology.
     pub fn set_paths(&mut self, paths: Arc<Paths>) {
         self.paths = paths;
+        self.flowlets.doubt();
+    }
+
+    /// A batch of packets begins. `relayed` says how many bytes went over each link since the last one that
+    /// this balancer was not asked about.
+    #[inline]
+    pub fn begin(&mut self, now_ns: u64, mut relayed: impl FnMut(usize) -> u64) {
+        self.now_ns = now_ns;
+        for (number, link) in self.links.iter_mut().enumerate() {
+            link.fill(now_ns, relayed(number));
+        }
     }
 
     /// What was chosen so far.
@@ -157,82 +171,80 @@ impl Balancer {
     /// The path of a packet of `bytes` bytes to `output`, which is another node than this. `flow` is the hash of its flow.
     /// `None`: there is no way.
     #[inline]
-    pub fn choose(&mut self, output: NodeId, flow: u32, bytes: u32, now_ns: u64) -> Option<Choice> {
+    pub fn choose(&mut self, output: NodeId, flow: u32, bytes: u32) -> Option<Choice> {
         let entropy = (flow >> 24) as u8;
-        if self.mode == Mode::SinglePath {
-            return self.decided(Way { first: output, by_right: false }, output, entropy, bytes);
+        let place = self.flowlets.place(flow, output);
+        let last = self.flowlets.last(place, output, self.now_ns);
+        if let Some((way, true)) = last
+            && let Some(link) = self.paths.link_towards(way.first, entropy)
+            && self.links[usize::from(link)].has_room()
+        {
+            self.flowlets.remember(place, output, way, self.now_ns);
+            return Some(self.decided(way, link, output, bytes));
         }
-        let (place, last) = self.flowlets.last(flow, output, now_ns);
-        let way = match last {
-            Some(way) if self.is_open(way.first, output, entropy, now_ns) => way,
-            _ => {
-                self.counts.moved += u64::from(last.is_some());
-                self.anew(output, entropy, now_ns, last)?
-            }
-        };
-        self.flowlets.remember(place, output, way, now_ns);
-        self.decided(way, output, entropy, bytes)
+        let way = self.reconsidered(last, output, entropy)?;
+        self.flowlets.remember(place, output, way, self.now_ns);
+        let link = self.paths.link_towards(way.first, entropy)?;
+        Some(self.decided(way, link, output, bytes))
     }
 
-    /// The path of a packet that is not the first here: it came over the fabric and goes on to `target`.
-    #[inline]
-    pub fn relay(&mut self, target: NodeId, entropy: u8, bytes: u32) -> Option<u16> {
-        let link = self.paths.link_towards(target, entropy)?;
-        self.links[usize::from(link)].take(bytes);
-        Some(link)
+    /// The way of a packet whose flow has none, or one that may not do.
+    #[inline(never)]
+    fn reconsidered(&mut self, last: Option<(Way, bool)>, output: NodeId, entropy: u8) -> Option<Way> {
+        if self.mode == Mode::SinglePath {
+            let way = self.is_alive(output, output).then_some(Way { first: output, by_right: false });
+            self.counts.unreachable += u64::from(way.is_none());
+            return way;
+        }
+        let last = last.map(|(way, _)| way);
+        if let Some(way) = last
+            && self.is_open(way.first, output, entropy)
+        {
+            return Some(way);
+        }
+        self.counts.moved += u64::from(last.is_some());
+        self.anew(output, entropy, last)
     }
 
-    /// Whether the path over `first` (or directly, if that is the output) is alive and begins with a link that has room.
-    #[inline]
-    fn is_open(&mut self, first: NodeId, output: NodeId, entropy: u8, now_ns: u64) -> bool {
-        let is_alive =
-            if first == output { self.paths.is_direct(output) } else { self.paths.leads_over(first, output) };
-        is_alive && self.has_room(first, entropy, now_ns)
+    /// Whether the path over `first` (or directly, if that is the output) is alive.
+    fn is_alive(&self, first: NodeId, output: NodeId) -> bool {
+        if first == output { self.paths.is_direct(output) } else { self.paths.leads_over(first, output) }
     }
 
-    #[inline]
-    fn has_room(&mut self, first: NodeId, entropy: u8, now_ns: u64) -> bool {
+    /// Whether it is alive and begins with a link that has room.
+    fn is_open(&self, first: NodeId, output: NodeId, entropy: u8) -> bool {
         let link = self.paths.link_towards(first, entropy);
-        link.is_some_and(|link| self.links[usize::from(link)].has_room(now_ns))
+        self.is_alive(first, output) && link.is_some_and(|link| self.links[usize::from(link)].has_room())
     }
 
     /// A path for a packet that has none to keep.
-    fn anew(&mut self, output: NodeId, entropy: u8, now_ns: u64, last: Option<Way>) -> Option<Way> {
+    fn anew(&mut self, output: NodeId, entropy: u8, last: Option<Way>) -> Option<Way> {
         let is_direct = self.mode == Mode::DirectVlb;
-        if is_direct
-            && self.direct[output.index()].has_room(now_ns)
-            && self.is_open(output, output, entropy, now_ns)
-        {
+        let right = &mut self.direct[output.index()];
+        right.fill(self.now_ns, 0);
+        if is_direct && right.has_room() && self.is_open(output, output, entropy) {
             return Some(Way { first: output, by_right: true });
         }
         // The direct link is one among the others for the rest: to leave it out would load these with its part.
-        let drawn = |first| Some(Way { first, by_right: false });
         let nodes = self.direct.len() as u64;
-        let is_candidate = |node: NodeId| is_direct || node != output;
+        let drawn = |first| Some(Way { first, by_right: false });
         for _ in 0..16 {
             let node = NodeId::new(((u64::from(self.draw()) * nodes) >> 32) as u16)?;
-            if is_candidate(node) && self.is_open(node, output, entropy, now_ns) {
+            if (is_direct || node != output) && self.is_open(node, output, entropy) {
                 return drawn(node);
             }
         }
         let start = ((u64::from(self.draw()) * nodes) >> 32) as usize;
-        let mut all = NodeId::first(nodes as usize).cycle().skip(start).take(nodes as usize);
-        if let Some(node) =
-            all.find(|&node| is_candidate(node) && self.is_open(node, output, entropy, now_ns))
-        {
+        let all = || NodeId::first(nodes as usize).cycle().skip(start).take(nodes as usize);
+        let mut candidates = all().filter(|&node| is_direct || node != output);
+        if let Some(node) = candidates.find(|&node| self.is_open(node, output, entropy)) {
             return drawn(node);
         }
         // No link has room, or there is no way that this mode would take.
-        let paths = &self.paths;
-        let is_alive = |node: NodeId| {
-            if node == output { paths.is_direct(output) } else { paths.leads_over(node, output) }
-        };
-        let any = last.map(|last| last.first).filter(|&last| is_alive(last)).or_else(|| {
-            let over = |_| NodeId::first(nodes as usize).cycle().skip(start).take(nodes as usize);
-            let direct = paths.is_direct(output).then_some(output);
-            let vias = over(()).find(|&node| node != output && is_alive(node));
-            if is_direct { direct.or(vias) } else { vias.or(direct) }
-        });
+        let direct = Some(output).filter(|&output| self.is_alive(output, output));
+        let vias = all().find(|&node| node != output && self.is_alive(node, output));
+        let kept = last.map(|last| last.first).filter(|&last| self.is_alive(last, output));
+        let any = kept.or(if is_direct { direct.or(vias) } else { vias.or(direct) });
         match any {
             Some(_) => self.counts.without_room += 1,
             None => self.counts.unreachable += 1,
@@ -242,24 +254,20 @@ impl Balancer {
 
     /// Counts the packet and takes the room for it.
     #[inline]
-    fn decided(&mut self, way: Way, output: NodeId, entropy: u8, bytes: u32) -> Option<Choice> {
-        let Way { first, by_right } = way;
-        let Some(link) = self.paths.link_towards(first, entropy) else {
-            self.counts.unreachable += 1;
-            return None;
-        };
+    fn decided(&mut self, way: Way, link: u16, output: NodeId, bytes: u32) -> Choice {
         self.links[usize::from(link)].take(bytes);
-        if first == output {
-            if by_right {
-                self.direct[output.index()].take(bytes);
-            }
-            self.counts.direct += 1;
-            self.counts.direct_bytes += u64::from(bytes);
-            return Some(Choice { via: None, link });
+        if way.by_right {
+            self.direct[output.index()].take(bytes);
         }
-        self.counts.balanced += 1;
-        self.counts.balanced_bytes += u64::from(bytes);
-        Some(Choice { via: Some(first), link })
+        let is_direct = way.first == output;
+        let (packets, sum) = if is_direct {
+            (&mut self.counts.direct, &mut self.counts.direct_bytes)
+        } else {
+            (&mut self.counts.balanced, &mut self.counts.balanced_bytes)
+        };
+        *packets += 1;
+        *sum += u64::from(bytes);
+        Choice { via: (!is_direct).then_some(way.first), link }
     }
 
     /// 32 random bits (xorshift64*; Vigna, 2016).
@@ -305,12 +313,18 @@ mod tests {
         Balancer::new(settings, Arc::new(Paths::new(mesh(4), node(0))), 0)
     }
 
+    /// A packet of `SIZE` bytes, alone in its batch.
+    fn ask(balancer: &mut Balancer, output: u16, flow: u32, now_ns: u64) -> Option<Choice> {
+        balancer.begin(now_ns, |_| 0);
+        balancer.choose(node(output), flow, SIZE)
+    }
+
     /// Packets of `SIZE` bytes at the full rate for half a second from node 0; `flow_and_output` by packet number.
     fn packets(balancer: &mut Balancer, flow_and_output: impl Fn(u64) -> (u32, u16)) -> Vec<Option<Choice>> {
         (0..RATE / u64::from(SIZE) / 2)
             .map(|number| {
                 let (flow, output) = flow_and_output(number);
-                balancer.choose(node(output), flow, SIZE, number * u64::from(SIZE))
+                ask(balancer, output, flow, number * u64::from(SIZE))
             })
             .collect()
     }
@@ -327,7 +341,7 @@ mod tests {
         for number in 0..RATE / u64::from(SIZE) / 2 {
             at = number * u64::from(SIZE);
             if let output @ 1.. = number % 4 {
-                balancer.choose(node(output as u16), hash(number), SIZE, at).unwrap();
+                ask(&mut balancer, output as u16, hash(number), at).unwrap();
             }
         }
         assert!(at > 400_000_000);
@@ -383,8 +397,8 @@ mod tests {
         let mut direct = 0;
         for number in 0..100_000 {
             let now_ns = number * u64::from(SIZE) * 2;
-            balancer.relay(node(2), 0, 2 * SIZE).unwrap();
-            let choice = balancer.choose(node(2), hash(number), SIZE, now_ns).unwrap();
+            balancer.begin(now_ns, |link| if link == 1 { u64::from(SIZE) * 2 } else { 0 });
+            let choice = balancer.choose(node(2), hash(number), SIZE).unwrap();
             direct += u32::from(choice.via.is_none());
         }
         assert!(direct < 1000, "{direct}");
@@ -393,20 +407,20 @@ mod tests {
     #[test]
     fn the_dead_are_gone_round_at_once() {
         let mut balancer = balancer(&settings(Mode::DirectVlb));
-        assert_eq!(balancer.choose(node(2), 7, SIZE, 0).unwrap().via, None);
+        assert_eq!(ask(&mut balancer, 2, 7, 0).unwrap().via, None);
         // The link to node 2 is cut, and node 1 has lost it too.
         let lost = |a: NodeId, b: NodeId| (a.number().min(b.number()), a.number().max(b.number())) != (1, 2);
         balancer.set_paths(Arc::new(Paths::with(mesh(4), node(0), |link| link != 1, lost)));
         for number in 0..100 {
-            assert_eq!(balancer.choose(node(2), hash(number), SIZE, 1).unwrap().via, Some(node(3)));
+            assert_eq!(ask(&mut balancer, 2, hash(number), 1).unwrap().via, Some(node(3)));
         }
         balancer.set_paths(Arc::new(Paths::with(mesh(4), node(0), |link| link != 1, |_, _| false)));
-        assert_eq!(balancer.choose(node(2), 7, SIZE, 2), None);
+        assert_eq!(ask(&mut balancer, 2, 7, 2), None);
         assert_eq!(balancer.counts().unreachable, 1);
         // Single path has nothing to go round with.
         let mut single = Balancer::new(&settings(Mode::SinglePath), Arc::clone(balancer.paths()), 0);
-        assert_eq!(single.choose(node(2), 7, SIZE, 0), None);
-        assert_eq!(single.choose(node(1), 7, SIZE, 0), Some(Choice { via: None, link: 0 }));
+        assert_eq!(ask(&mut single, 2, 7, 0), None);
+        assert_eq!(ask(&mut single, 1, 7, 0), Some(Choice { via: None, link: 0 }));
     }
 
     #[test]
@@ -416,7 +430,7 @@ mod tests {
             let mut balancer = Balancer::new(&Settings { nodes: 2, ..settings(mode) }, paths, 0);
             for number in 0..1000 {
                 // Far more than there is room for: all of it is sent all the same.
-                let choice = balancer.choose(node(1), hash(number), SIZE, 0);
+                let choice = ask(&mut balancer, 1, hash(number), 0);
                 assert_eq!(choice, Some(Choice { via: None, link: 0 }), "{mode:?}");
             }
         }

@@ -26,19 +26,19 @@ impl Bucket {
         }
     }
 
-    /// Adds what has come since it was last filled.
+    /// Adds what has come since it was last filled, and takes `bytes` that went in that time.
     #[inline]
-    fn fill(&mut self, now_ns: u64) {
+    pub fn fill(&mut self, now_ns: u64, bytes: u64) {
         let passed = now_ns.saturating_sub(self.filled_ns);
         self.filled_ns = now_ns.max(self.filled_ns);
         let gained = i64::try_from(passed).unwrap_or(i64::MAX).saturating_mul(self.units_per_ns);
-        self.level = self.level.saturating_add(gained).min(self.depth);
+        let gone = i64::try_from(bytes).unwrap_or(i64::MAX).saturating_mul(BYTE);
+        self.level = self.level.saturating_add(gained).saturating_sub(gone).clamp(-self.depth, self.depth);
     }
 
-    /// Whether there is room at all.
+    /// Whether there was room at all when it was last filled.
     #[inline]
-    pub fn has_room(&mut self, now_ns: u64) -> bool {
-        self.fill(now_ns);
+    pub fn has_room(&self) -> bool {
         self.level > 0
     }
 
@@ -58,7 +58,8 @@ mod tests {
         let mut bucket = Bucket::new(1_000_000_000, 10_000, 0);
         let mut passed = 0;
         for now_ns in (0..1_000_000).step_by(10) {
-            if bucket.has_room(now_ns) {
+            bucket.fill(now_ns, 0);
+            if bucket.has_room() {
                 bucket.take(100);
                 passed += 100;
             }
@@ -68,19 +69,35 @@ mod tests {
     }
 
     #[test]
+    fn what_went_while_it_filled_counts_against_that() {
+        let mut bucket = Bucket::new(1_000_000_000, 10_000, 0);
+        // At its rate for a second.
+        bucket.fill(1_000_000_000, 1_000_000_000);
+        assert!(bucket.has_room());
+        bucket.fill(2_000_000_000, 1_100_000_000);
+        assert!(!bucket.has_room());
+        bucket.fill(2_000_010_001, 0);
+        assert!(bucket.has_room());
+    }
+
+    #[test]
     fn the_ends_hold() {
+        let has_room = |bucket: &mut Bucket, now_ns| {
+            bucket.fill(now_ns, 0);
+            bucket.has_room()
+        };
         let mut none = Bucket::new(0, 0, 5);
-        assert!(none.has_room(5), "a byte is always in a new one");
+        assert!(none.has_room(), "a byte is always in a new one");
         none.take(u32::MAX);
-        assert!(!none.has_room(u64::MAX));
+        assert!(!has_room(&mut none, u64::MAX));
         let mut endless = Bucket::new(u64::MAX, u64::MAX, 0);
         endless.take(u32::MAX);
-        assert!(endless.has_room(0));
-        assert!(endless.has_room(u64::MAX));
+        assert!(endless.has_room());
+        assert!(has_room(&mut endless, u64::MAX));
         // A clock that goes back fills nothing.
         let mut back = Bucket::new(1_000_000_000, 100, 1_000);
         back.take(150);
-        assert!(!back.has_room(0));
-        assert!(back.has_room(1_051));
+        assert!(!has_room(&mut back, 0));
+        assert!(has_room(&mut back, 1_051));
     }
 }

@@ -8,23 +8,27 @@ use crate::NodeId;
 
 /// Slots are stamped in units of 2^14 nanoseconds (16 microseconds): 19 hours to the next same stamp.
 const STAMP_SHIFT: u32 = 14;
-const NOBODY: u16 = 0x3ff;
-const BY_RIGHT: u16 = 0x8000;
 
 /// Paths of flows, remembered for delta.
 #[derive(Clone, Debug)]
 pub struct Flowlets {
     slots: Box<[Slot]>,
     delta: u32,
+    /// Of the paths: those of an older one may be dead.
+    generation: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Slot {
     stamp: u32,
-    output: u16,
-    /// The output itself: directly. [`BY_RIGHT`] beside it.
-    first: u16,
+    /// Generation 11, by right 1, first node 10, output 10.
+    path: u32,
 }
+
+const NODE_BITS: u32 = 10;
+const NODE_MASK: u32 = (1 << NODE_BITS) - 1;
+const BY_RIGHT: u32 = 1 << (2 * NODE_BITS);
+const GENERATION_SHIFT: u32 = 2 * NODE_BITS + 1;
 
 /// The node that a path begins with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,32 +47,50 @@ pub struct Place(usize);
 impl Flowlets {
     /// Room for `slots` flows, rounded up to a power of two; packets at most `delta_ns` apart belong together.
     pub fn new(slots: usize, delta_ns: u64) -> Flowlets {
-        let empty = Slot { stamp: 0, output: NOBODY, first: NOBODY };
+        // No node has all ten bits set.
+        let empty = Slot { stamp: 0, path: NODE_MASK };
         let delta = u32::try_from(delta_ns >> STAMP_SHIFT).unwrap_or(u32::MAX / 2).min(u32::MAX / 2);
-        // Delta of zero remembers nothing.
-        let delta = if delta_ns == 0 { u32::MAX } else { delta };
-        Flowlets { slots: vec![empty; slots.max(1).next_power_of_two()].into(), delta }
+        let slots = if delta_ns == 0 { 0 } else { slots.max(1).next_power_of_two() };
+        Flowlets { slots: vec![empty; slots].into(), delta, generation: 0 }
     }
 
-    /// The way that the flow's last packet to `output` went, within delta.
+    /// Says that paths have changed: those remembered so far may be dead.
+    pub fn doubt(&mut self) {
+        self.generation = (self.generation + 1) << GENERATION_SHIFT >> GENERATION_SHIFT;
+    }
+
+    /// The slot of a flow.
     #[inline]
-    pub fn last(&self, flow: u32, output: NodeId, now_ns: u64) -> (Place, Option<Way>) {
+    pub fn place(&self, flow: u32, output: NodeId) -> Place {
         // The hash also chooses queues and workers by its low bits, so these are mixed.
         let mixed =
             u64::from(flow ^ u32::from(output.number()) << 16).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
-        let place = mixed as usize & (self.slots.len() - 1);
-        let slot = &self.slots[place];
+        Place(mixed as usize & self.slots.len().wrapping_sub(1))
+    }
+
+    /// The way that the flow's last packet to `output` went, within delta, and whether that is known to be alive.
+    #[inline]
+    pub fn last(&self, place: Place, output: NodeId, now_ns: u64) -> Option<(Way, bool)> {
+        let slot = self.slots.get(place.0)?;
         let age = stamp(now_ns).wrapping_sub(slot.stamp);
-        let is_fresh = age <= self.delta && self.delta != u32::MAX && slot.output == output.number();
-        let first = if is_fresh { NodeId::new(slot.first & !BY_RIGHT) } else { None };
-        (Place(place), first.map(|first| Way { first, by_right: slot.first & BY_RIGHT != 0 }))
+        if age > self.delta || slot.path & NODE_MASK != u32::from(output.number()) {
+            return None;
+        }
+        let first = NodeId::new((slot.path >> NODE_BITS & NODE_MASK) as u16)?;
+        let is_sure = slot.path >> GENERATION_SHIFT == self.generation;
+        Some((Way { first, by_right: slot.path & BY_RIGHT != 0 }, is_sure))
     }
 
     /// Writes down that a packet to `output` goes this way now.
     #[inline]
     pub fn remember(&mut self, place: Place, output: NodeId, way: Way, now_ns: u64) {
-        let first = way.first.number() | if way.by_right { BY_RIGHT } else { 0 };
-        self.slots[place.0] = Slot { stamp: stamp(now_ns), output: output.number(), first };
+        if let Some(slot) = self.slots.get_mut(place.0) {
+            let path = u32::from(output.number())
+                | u32::from(way.first.number()) << NODE_BITS
+                | if way.by_right { BY_RIGHT } else { 0 }
+                | self.generation << GENERATION_SHIFT;
+            *slot = Slot { stamp: stamp(now_ns), path };
+        }
     }
 }
 
@@ -82,31 +104,47 @@ mod tests {
     use super::*;
 
     const MS: u64 = 1_000_000;
-
     const WAY: Way = Way { first: NodeId::new(3).unwrap(), by_right: true };
 
     fn node(number: u16) -> NodeId {
         NodeId::new(number).unwrap()
     }
 
+    fn last(flowlets: &Flowlets, flow: u32, output: u16, now_ns: u64) -> Option<(Way, bool)> {
+        flowlets.last(flowlets.place(flow, node(output)), node(output), now_ns)
+    }
+
     #[test]
     fn a_flow_keeps_its_path_for_delta_after_every_packet() {
         let mut flowlets = Flowlets::new(1000, 100 * MS);
-        let (place, last) = flowlets.last(7, node(1), 0);
-        assert_eq!(last, None);
+        let place = flowlets.place(7, node(1));
+        assert_eq!(last(&flowlets, 7, 1, 0), None);
         flowlets.remember(place, node(1), WAY, 0);
-        assert_eq!(flowlets.last(7, node(1), 99 * MS).1, Some(WAY));
-        assert_eq!(flowlets.last(7, node(2), 99 * MS).1, None, "another output");
+        assert_eq!(last(&flowlets, 7, 1, 99 * MS), Some((WAY, true)));
+        assert_eq!(last(&flowlets, 7, 2, 99 * MS), None, "another output");
         flowlets.remember(place, node(1), WAY, 99 * MS);
-        assert_eq!(flowlets.last(7, node(1), 198 * MS).1, Some(WAY));
-        assert_eq!(flowlets.last(7, node(1), 201 * MS).1, None);
+        assert_eq!(last(&flowlets, 7, 1, 198 * MS), Some((WAY, true)));
+        assert_eq!(last(&flowlets, 7, 1, 201 * MS), None);
+    }
+
+    #[test]
+    fn old_paths_are_doubted() {
+        let mut flowlets = Flowlets::new(1, 100 * MS);
+        let place = flowlets.place(7, node(1));
+        flowlets.remember(place, node(1), WAY, 0);
+        flowlets.doubt();
+        assert_eq!(last(&flowlets, 7, 1, MS), Some((WAY, false)));
+        flowlets.remember(place, node(1), WAY, MS);
+        assert_eq!(last(&flowlets, 7, 1, MS), Some((WAY, true)));
+        (0..5000).for_each(|_| flowlets.doubt());
+        assert_eq!(last(&flowlets, 7, 1, MS), Some((WAY, false)));
     }
 
     #[test]
     fn delta_of_zero_remembers_nothing() {
         let mut flowlets = Flowlets::new(1, 0);
-        let (place, _) = flowlets.last(7, node(1), 5 * MS);
+        let place = flowlets.place(7, node(1));
         flowlets.remember(place, node(1), WAY, 5 * MS);
-        assert_eq!(flowlets.last(7, node(1), 5 * MS).1, None);
+        assert_eq!(last(&flowlets, 7, 1, 5 * MS), None);
     }
 }

@@ -175,6 +175,106 @@ impl Header {
     }
 }
 
+/// A [`Header`] as two numbers: what relays read and change, without taking it apart.
+#[derive(Clone, Copy, Debug)]
+pub struct Words {
+    destination: u64,
+    source: u64,
+}
+
+const OUTPUT_SHIFT: u32 = 30;
+const VIA_SHIFT: u32 = 20;
+const HOP: u64 = 1 << 24;
+
+impl Words {
+    /// Reads the first bytes of a frame.
+    #[inline(always)]
+    pub fn read(bytes: &[u8; Header::LEN]) -> Words {
+        // Two loads that overlap; the upper 16 bits of both are not the address's.
+        let [a, b, c, d, e, f, g, h, i, j, k, l] = *bytes;
+        let destination = u64::from_be_bytes([a, b, c, d, e, f, g, h]) >> 16;
+        let source = u64::from_be_bytes([e, f, g, h, i, j, k, l]) & 0xffff_ffff_ffff;
+        Words { destination, source }
+    }
+
+    /// Writes them back.
+    #[inline(always)]
+    pub fn write(self, bytes: &mut [u8; Header::LEN]) {
+        let high = (self.destination << 16) | (self.source >> 32);
+        bytes[..8].copy_from_slice(&high.to_be_bytes());
+        bytes[8..].copy_from_slice(&(self.source as u32).to_be_bytes());
+    }
+
+    /// Whether a node of `cluster` wrote them, of any kind known. Where not, [`Header::parse`] says why.
+    #[inline(always)]
+    pub fn are_of(self, cluster: u16) -> bool {
+        const FIRST: u64 = 0xcf << 40;
+        let is_ours = self.destination & FIRST == ADMINISTRATIVELY_ASSIGNED << 40;
+        let expected = ADMINISTRATIVELY_ASSIGNED << 40 | u64::from(cluster);
+        is_ours & (self.source & 0xff00_0000_ffff == expected)
+    }
+
+    /// The kind, as a number.
+    #[inline(always)]
+    pub fn kind(self) -> u8 {
+        (self.destination >> 44) as u8
+    }
+
+    /// The ten bits of the output node.
+    #[inline(always)]
+    pub fn output(self) -> u16 {
+        (self.destination >> OUTPUT_SHIFT & NONE) as u16
+    }
+
+    /// The ten bits of the intermediate node.
+    #[inline(always)]
+    pub fn via(self) -> u16 {
+        (self.destination >> VIA_SHIFT & NONE) as u16
+    }
+
+    /// The label's number.
+    #[inline(always)]
+    pub fn label(self) -> u32 {
+        self.destination as u32 & Label::MAX
+    }
+
+    /// Bits of the flow's hash.
+    #[inline(always)]
+    pub fn entropy(self) -> u8 {
+        (self.source >> 16) as u8
+    }
+
+    /// The node that `here` has to send the frame to next, in the ten bits of a header; `here` itself if it has arrived. Reaching
+    /// the intermediate node is noted.
+    #[inline(always)]
+    pub fn advance(&mut self, here: NodeId) -> u16 {
+        let via = self.via();
+        let is_there = via == here.number();
+        if is_there {
+            self.destination |= NONE << VIA_SHIFT;
+        }
+        if is_there || u64::from(via) == NONE { self.output() } else { via }
+    }
+
+    /// Counts a hop. False: there was none left.
+    #[inline(always)]
+    pub fn hop(&mut self) -> bool {
+        let has_some = self.source >> 24 & u64::from(LONGEST_WAY) != 0;
+        if has_some {
+            self.source -= HOP;
+        }
+        has_some
+    }
+
+    /// Sets out: over `via`, or directly.
+    #[inline(always)]
+    pub fn set_out(&mut self, via: Option<NodeId>, entropy: u8) {
+        let via = via.map_or(NONE, |via| u64::from(via.number()));
+        self.destination = self.destination & !(NONE << VIA_SHIFT) | via << VIA_SHIFT;
+        self.source = self.source & !0xff_0000 | u64::from(entropy) << 16;
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -225,6 +325,54 @@ mod tests {
             if let Ok(header) = Header::parse(&bytes) {
                 prop_assert_eq!(header.bytes(), bytes);
             }
+        }
+
+        #[test]
+        fn words_are_the_same_as_the_header(
+            (kind, output, via, label) in (0..4u8, 0..=NodeId::MAX, 0..=1023u16, 0..=Label::MAX),
+            (input, hops, entropy, cluster) in (0..=NodeId::MAX, 0..=LONGEST_WAY, any::<u8>(), any::<u16>()),
+            (here, other_cluster, new_via) in (0..=NodeId::MAX, any::<u16>(), 0..=1023u16),
+        ) {
+            let node = |number| NodeId::new(number).unwrap();
+            let header = Header {
+                kind: Kind::from_number(kind).unwrap(),
+                output: node(output),
+                via: NodeId::new(via),
+                label: Label::new(label).unwrap(),
+                input: node(input),
+                hops,
+                entropy,
+                cluster,
+            };
+            let words = Words::read(&header.bytes());
+            prop_assert!(words.are_of(cluster));
+            prop_assert_eq!(words.are_of(other_cluster), cluster == other_cluster);
+            prop_assert_eq!((words.kind(), words.output(), words.via()), (kind, output, via));
+            prop_assert_eq!((words.label(), words.entropy()), (label, entropy));
+            let written = |words: Words| {
+                let mut bytes = [0; Header::LEN];
+                words.write(&mut bytes);
+                Header::parse(&bytes)
+            };
+            let mut moved = words;
+            let next = moved.advance(node(here));
+            let left = header.via.filter(|via| via.number() != here);
+            prop_assert_eq!(next, left.map_or(output, NodeId::number));
+            prop_assert_eq!(written(moved), Ok(header.with_via(left)));
+            let mut hopped = words;
+            prop_assert_eq!(hopped.hop(), hops > 0);
+            prop_assert_eq!(written(hopped), Ok(Header { hops: hops.saturating_sub(1), ..header }));
+            let mut out = words;
+            out.set_out(NodeId::new(new_via), 0x5a);
+            prop_assert_eq!(written(out), Ok(Header { entropy: 0x5a, ..header.with_via(NodeId::new(new_via)) }));
+        }
+
+        #[test]
+        fn words_are_of_a_cluster_only_where_a_header_is(mut bytes: [u8; 12], first: u8, sixth: u8) {
+            (bytes[0], bytes[6]) = (first, if sixth < 128 { 2 } else { sixth });
+            let cluster = u16::from_be_bytes([bytes[10], bytes[11]]);
+            let is_foreign = matches!(Header::parse(&bytes), Err(HeaderError::Foreign | HeaderError::UnknownKind));
+            prop_assert_eq!(Words::read(&bytes).are_of(cluster), !is_foreign);
         }
     }
 }

@@ -14,10 +14,16 @@ pub struct Paths {
     vias: Vec<NodeSet>,
     /// Whom packets can be sent to without an intermediate node.
     direct: NodeSet,
-    /// By node: its part of `links`, the live ones towards it. Packets to or over it take one of these.
-    first: Vec<(u32, u8)>,
-    links: Vec<u16>,
+    /// By node: the live link towards it, [`NO_LINK`], or [`PARALLEL`] and a place in `parallel`. Of fixed length, so
+    /// that any ten bits of a header are a place in it.
+    first: Box<[u16; PLACES]>,
+    parallel: Vec<Vec<u16>>,
 }
+
+/// Every pattern of a node's ten bits.
+const PLACES: usize = NodeId::COUNT + 1;
+const NO_LINK: u16 = 0xffff;
+const PARALLEL: u16 = 0x8000;
 
 impl Paths {
     /// The ways from `here` when all is well.
@@ -50,17 +56,27 @@ impl Paths {
             here,
             vias: vec![NodeSet::none(nodes); nodes],
             direct: NodeSet::none(nodes),
-            first: Vec::with_capacity(nodes),
-            links: Vec::new(),
+            first: Box::new([NO_LINK; PLACES]),
+            parallel: Vec::new(),
             topology,
         };
         for target in NodeId::first(nodes) {
-            let start = paths.links.len();
-            if let Some(next) = paths.topology.next(here, target) {
-                let live = paths.topology.links_to(here, next).filter(|&link| is_up(next, link));
-                paths.links.extend(live.take(usize::from(u8::MAX)));
-            }
-            paths.first.push((start as u32, (paths.links.len() - start) as u8));
+            let Some(next) = paths.topology.next(here, target) else { continue };
+            let live: Vec<u16> =
+                paths.topology.links_to(here, next).filter(|&link| is_up(next, link)).collect();
+            paths.first[target.index()] = match live[..] {
+                [] => NO_LINK,
+                [link] => link,
+                _ => {
+                    // Targets behind the same neighbour share its links.
+                    let known = paths.parallel.iter().position(|other| *other == live);
+                    let place = known.unwrap_or(paths.parallel.len());
+                    if known.is_none() {
+                        paths.parallel.push(live);
+                    }
+                    PARALLEL | place as u16
+                }
+            };
         }
         let is_way = |from: NodeId, to: NodeId| {
             let mut at = from;
@@ -89,7 +105,7 @@ impl Paths {
 
     /// Whether one of this node's links towards `target` is alive.
     fn has_link_to(&self, target: NodeId) -> bool {
-        self.first[target.index()].1 > 0
+        self.first[target.index()] != NO_LINK
     }
 
     /// The node whose ways these are.
@@ -127,10 +143,20 @@ impl Paths {
     /// The link of this node towards `target`; `entropy` chooses among parallel ones. A relay asks nothing else.
     #[inline]
     pub fn link_towards(&self, target: NodeId, entropy: u8) -> Option<u16> {
-        let &(start, count) = self.first.get(target.index())?;
-        let chosen = (usize::from(entropy) * usize::from(count)) >> 8;
-        // Without a live link the place is that of the next node's; count says so.
-        if count == 0 { None } else { self.links.get(start as usize + chosen).copied() }
+        self.link_towards_bits(target.number(), entropy)
+    }
+
+    /// The same for the ten bits that stand for a node in a header, whatever they are.
+    #[inline]
+    pub fn link_towards_bits(&self, target: u16, entropy: u8) -> Option<u16> {
+        match self.first[usize::from(target) % PLACES] {
+            link if link < PARALLEL => Some(link),
+            NO_LINK => None,
+            parallel => {
+                let links = self.parallel.get(usize::from(parallel & !PARALLEL))?;
+                links.get((usize::from(entropy) * links.len()) >> 8).copied()
+            }
+        }
     }
 }
 

@@ -6,6 +6,7 @@ mod batching;
 mod children;
 mod cpus;
 mod drop_in;
+mod fabric;
 mod fib;
 mod folder;
 mod forward;
@@ -35,6 +36,8 @@ pub(crate) enum BenchCommand {
     Batching(batching::BatchingArguments),
     /// Access control lists of any length, on one core
     Acl(acl::AclArguments),
+    /// What a packet costs the nodes of a cluster, by role
+    Fabric(fabric::FabricArguments),
     /// Forwarding with several workers, in each hand-over mode
     Scaling(scaling::ScalingArguments),
 }
@@ -46,6 +49,7 @@ pub(crate) fn bench(command: &BenchCommand) -> Result<ExitCode> {
         BenchCommand::Io(arguments) => io::io(arguments),
         BenchCommand::Batching(arguments) => batching::batching(arguments),
         BenchCommand::Acl(arguments) => acl::acl(arguments),
+        BenchCommand::Fabric(arguments) => fabric::fabric(arguments),
         BenchCommand::Scaling(arguments) => scaling::scaling(arguments),
     }
 }

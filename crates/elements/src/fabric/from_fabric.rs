@@ -6,43 +6,44 @@
 //!
 //! =d
 //! FABRIC names a Fabric element; LINK is the number of this node's link that the frames come by; the ports are this node's own. Reads
-//! nothing but the fabric's header: the input node has done all the rest. Outputs are:
+//! nothing but the fabric's header: the input node has done all the rest. With I<n> links of this node the outputs are:
 //!
-//! =item 0
-//! frames for other nodes, for input 1 of ToFabric;
+//! =item i, less than n
+//! frames for other nodes, which go on by link I<i>;
 //!
-//! =item 1
+//! =item n
 //! hellos, painted with LINK, for FabricHello (over a Punt);
 //!
-//! =item 2
+//! =item n+1
 //! Ethernet frames for the cluster's host, painted with the number of the cluster's port that they came in by;
 //!
-//! =item 3
+//! =item n+2
 //! Ethernet frames that this node has to route, painted likewise;
 //!
-//! =item 4+i
+//! =item n+3+i
 //! what leaves by PORTI<i>: packets with the Ethernet header of their next hop, frames of the cluster's host as they are.
 //!
 //! =back
 //!
 //! Dropped and counted are frames of others ("no fabric header", "of another cluster", "for another node"), those that mean nothing here ("unknown
 //! kind of fabric frame", "no node in fabric header", "unknown adjacency", "no such port"), and those that have
-//! passed too many nodes ("circles").
+//! passed too many nodes ("circles") or whose way on is cut ("link is down").
 //!
 //! =e
+//!   fabric :: Fabric(mesh(3), 0);
 //!   FromDevice(fab0) -> from0 :: FromFabric(fabric, 0, eth1);
-//!   from0[0] -> [1] to;  from0[1] -> hellos;  from0[4] -> ToDevice(eth1);
+//!   from0[0] -> Discard;  from0[1] -> link1;  from0[2] -> hellos;  from0[5] -> ToDevice(eth1);
 //!
 //! =a Fabric, ToFabric, FabricHello
 
 use std::sync::Arc;
 
-use fabric::{Header, Hello, Kind, Label};
+use fabric::{Header, Hello, Kind, Label, Paths, Words};
 use fib::Adjacency;
 use fib::publish::Reader;
 use graph::{Class, ConfigError, Context, Element, Setup};
 use packet::wire::ethernet::HEADER_LEN;
-use packet::{Batch, Packet};
+use packet::{Batch, MAX_BATCH, Packet};
 
 use super::adjacencies::FabricAdjacencies;
 use super::node::Node;
@@ -62,36 +63,72 @@ fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
     let link: u16 = setup.arguments.required("LINK")?;
     let ports = setup.arguments.rest();
     setup.arguments.finish()?;
-    if usize::from(link) >= node.links() {
-        let highest = node.links().saturating_sub(1);
+    let links = node.links();
+    if usize::from(link) >= links {
+        let highest = links.saturating_sub(1);
         return Err(ConfigError::new(format!(
             "LINK: {link}; the links of node {} are 0 to {highest}",
             node.here
         )));
     }
-    if setup.outputs() > PORTS + ports.len() {
+    let most = links + BEYOND + ports.len();
+    if setup.outputs() > most {
+        let outputs = setup.outputs();
         let message =
-            format!("{} outputs; {PORTS} and one for each of {} ports", setup.outputs(), ports.len());
+            format!("{outputs} outputs; with {links} links and {} ports there are {most}", ports.len());
         return Err(ConfigError::new(message));
     }
     if setup.is_check() {
         return Ok(Box::new(Unfilled));
     }
     let adjacencies = FabricAdjacencies::of_ports(setup, &ports)?;
+    let place =
+        Place { wire: Wire::of(&node), link: link as u8, links: links as u16, ports: ports.len() as u16 };
     Ok(Box::new(FromFabric {
         reader: adjacencies.readers.register(),
-        wire: Wire::of(&node),
-        link: link as u8,
-        ports: ports.len(),
+        version: node.version(),
+        paths: node.paths(),
+        copy: setup.copy().index,
+        outputs: Box::new([0; MAX_BATCH]),
+        place,
         node,
     }))
 }
 
-const RELAYED: usize = 0;
-const HELLOS: usize = 1;
-const TO_HOST: usize = 2;
-const TO_ROUTE: usize = 3;
-const PORTS: usize = 4;
+/// Outputs behind those of the links and before those of the ports.
+const BEYOND: usize = 3;
+const HELLOS: u16 = 0;
+const TO_HOST: u16 = 1;
+const TO_ROUTE: u16 = 2;
+const PORTS: u16 = 3;
+
+/// Instead of an output.
+const DROPPED: u16 = 0x8000;
+const REASONS: [&str; 10] = [
+    NO_HEADER,
+    "unknown kind of fabric frame",
+    "no node in fabric header",
+    "of another cluster",
+    FOR_ANOTHER,
+    "circles",
+    "link is down",
+    "unknown adjacency",
+    "no such port",
+    "no room for an Ethernet header",
+];
+
+/// The number that drops a packet for `reason`.
+const fn dropped(reason: usize) -> u16 {
+    DROPPED | reason as u16
+}
+
+const OTHER_CLUSTER: u16 = dropped(3);
+const ANOTHER_NODE: u16 = dropped(4);
+const CIRCLES: u16 = dropped(5);
+const LINK_DOWN: u16 = dropped(6);
+const UNKNOWN_ADJACENCY: u16 = dropped(7);
+const NO_SUCH_PORT: u16 = dropped(8);
+const NO_ROOM: u16 = dropped(9);
 
 /// Stands for the element when a configuration is only checked.
 struct Unfilled;
@@ -100,113 +137,149 @@ impl Element for Unfilled {}
 
 struct FromFabric {
     node: Arc<Node>,
-    wire: Wire,
+    place: Place,
     reader: Reader<Vec<Option<Adjacency>>>,
-    link: u8,
-    ports: usize,
+    paths: Arc<Paths>,
+    /// Of the paths.
+    version: u64,
+    copy: usize,
+    outputs: Box<[u16; MAX_BATCH]>,
 }
 
-/// The output of a frame; it leaves as it is to leave.
-#[inline(always)]
-fn judge(
-    packet: &mut Packet,
-    node: &Node,
+/// Where frames come from, and what the outputs are.
+#[derive(Clone, Copy)]
+struct Place {
     wire: Wire,
     link: u8,
-    ports: usize,
-    adjacencies: &[Option<Adjacency>],
-) -> Result<usize, &'static str> {
-    let here = node.here;
-    let mut header = match wire.read(packet, here) {
-        Ok(header) => header,
-        Err(reason) => return other(packet, link, reason),
-    };
-    if header.cluster != node.cluster {
-        return Err("of another cluster");
-    }
-    if header.via == Some(here) {
-        header.via = None;
-    } else if header.via.is_none() && header.output != here && matches!(wire, Wire::Switch { .. }) {
-        return Err(FOR_ANOTHER);
-    }
-    if header.via.is_none() && header.output == here {
-        return deliver(packet, &header, wire.length(), ports, adjacencies);
-    }
-    header.hops = header.hops.checked_sub(1).ok_or("circles")?;
-    wire.write(packet, &header, here);
-    Ok(RELAYED)
+    links: u16,
+    ports: u16,
 }
 
-/// What is no packet of the fabric.
-#[cold]
-fn other(packet: &mut Packet, link: u8, reason: &'static str) -> Result<usize, &'static str> {
-    let is_hello = reason == NO_HEADER && packet.data().starts_with(&Hello::DESTINATION);
-    if !is_hello {
-        return Err(reason);
+type Adjacencies<'a> = &'a [Option<Adjacency>];
+
+/// The output of a frame from a dedicated link; it leaves as it is to leave.
+#[inline(always)]
+fn from_link(packet: &mut Packet, node: &Node, place: Place, paths: &Paths, known: Adjacencies<'_>) -> u16 {
+    let Some(header) = packet.data_mut().first_chunk_mut::<{ Header::LEN }>() else { return dropped(0) };
+    let mut words = Words::read(header);
+    if !words.are_of(node.cluster) {
+        return other(packet, node, place);
     }
-    packet.annotations_mut().set_paint(link);
-    Ok(HELLOS)
+    let target = words.advance(node.here);
+    if target == node.here.number() {
+        return deliver(packet, words.kind(), words.label(), place, known);
+    }
+    if !words.hop() {
+        return CIRCLES;
+    }
+    words.write(header);
+    paths.link_towards_bits(target, words.entropy()).unwrap_or(LINK_DOWN)
+}
+
+/// The same from a switch.
+fn from_switch(packet: &mut Packet, node: &Node, place: Place, paths: &Paths, known: Adjacencies<'_>) -> u16 {
+    let here = node.here;
+    let mut header = match place.wire.read(packet, here) {
+        Ok(header) if header.cluster == node.cluster => header,
+        _ => return other(packet, node, place),
+    };
+    if header.output == here && header.via.is_none() {
+        return deliver(packet, header.kind as u8, header.label.number(), place, known);
+    }
+    if header.via.take().is_none() {
+        return ANOTHER_NODE;
+    }
+    let Some(hops) = header.hops.checked_sub(1) else { return CIRCLES };
+    header.hops = hops;
+    place.wire.write(packet, &header, here);
+    paths.link_towards(header.output, header.entropy).unwrap_or(LINK_DOWN)
+}
+
+/// What is no packet of this fabric.
+#[cold]
+fn other(packet: &mut Packet, node: &Node, place: Place) -> u16 {
+    if packet.data().starts_with(&Hello::DESTINATION) {
+        packet.annotations_mut().set_paint(place.link);
+        return place.links + HELLOS;
+    }
+    let reason = match place.wire.read(packet, node.here) {
+        Ok(_) => return OTHER_CLUSTER,
+        Err(reason) => reason,
+    };
+    dropped(REASONS.iter().position(|&known| known == reason).unwrap_or(0))
 }
 
 /// The output of a frame that has arrived.
 #[inline(always)]
-fn deliver(
-    packet: &mut Packet,
-    header: &Header,
-    length: usize,
-    ports: usize,
-    adjacencies: &[Option<Adjacency>],
-) -> Result<usize, &'static str> {
-    if header.kind != Kind::Routed {
-        return frame(packet, header.kind, header.label, length, ports);
+fn deliver(packet: &mut Packet, kind: u8, label: u32, place: Place, known: Adjacencies<'_>) -> u16 {
+    if kind != Kind::Routed as u8 {
+        return frame(packet, kind, label, place);
     }
-    let known = adjacencies.get(header.label.number() as usize).and_then(Option::as_ref);
-    let adjacency = known.ok_or("unknown adjacency")?;
-    let port = usize::from(adjacency.port());
-    if port >= ports {
-        return Err("no such port");
+    let Some(Some(adjacency)) = known.get(label as usize) else { return UNKNOWN_ADJACENCY };
+    if adjacency.port() >= place.ports {
+        return NO_SUCH_PORT;
     }
+    let output = place.links + PORTS + adjacency.port();
     let rewrite = adjacency.rewrite();
-    if let (Ok(rewrite), Some(place)) =
-        (<&[u8; HEADER_LEN]>::try_from(rewrite), packet.data_mut().first_chunk_mut::<HEADER_LEN>())
-        && length == HEADER_LEN
+    if let Wire::Link = place.wire
+        && let Ok(rewrite) = <&[u8; HEADER_LEN]>::try_from(rewrite)
+        && let Some(header) = packet.data_mut().first_chunk_mut::<HEADER_LEN>()
     {
-        *place = *rewrite;
-        return Ok(PORTS + port);
+        *header = *rewrite;
+        return output;
     }
-    packet.strip(length);
-    let room = packet.prepend(rewrite.len()).ok_or("no room for an Ethernet header")?;
+    packet.strip(place.wire.length());
+    let Some(room) = packet.prepend(rewrite.len()) else { return NO_ROOM };
     room[..rewrite.len()].copy_from_slice(rewrite);
-    Ok(PORTS + port)
+    output
 }
 
 /// The output of a whole Ethernet frame.
 #[cold]
-fn frame(
-    packet: &mut Packet,
-    kind: Kind,
-    label: Label,
-    length: usize,
-    ports: usize,
-) -> Result<usize, &'static str> {
-    packet.strip(length);
+fn frame(packet: &mut Packet, kind: u8, label: u32, place: Place) -> u16 {
+    packet.strip(place.wire.length());
     packet.set_link_header(0);
-    let number = label.number();
-    if kind == Kind::FromHost {
-        return if (number as usize) < ports { Ok(PORTS + number as usize) } else { Err("no such port") };
+    let Some(label) = Label::new(label).map(Label::number) else { return NO_SUCH_PORT };
+    if kind == Kind::FromHost as u8 {
+        return if label < u32::from(place.ports) {
+            place.links + PORTS + label as u16
+        } else {
+            NO_SUCH_PORT
+        };
     }
-    packet.annotations_mut().set_paint(u8::try_from(number).map_err(|_| "no such port")?);
-    Ok(if kind == Kind::ToHost { TO_HOST } else { TO_ROUTE })
+    let Ok(paint) = u8::try_from(label) else { return NO_SUCH_PORT };
+    packet.annotations_mut().set_paint(paint);
+    place.links + if kind == Kind::ToHost as u8 { TO_HOST } else { TO_ROUTE }
 }
 
 impl Element for FromFabric {
     fn push(&mut self, cx: &mut Context, _input: usize, batch: &mut Batch) {
-        let adjacencies = self.reader.enter();
-        let (node, wire, link, ports) = (&*self.node, self.wire, self.link, self.ports);
-        let outputs = cx.outputs();
-        cx.classify(batch, |packet| {
-            let output = judge(packet, node, wire, link, ports, &adjacencies)?;
-            if output < outputs { Ok(output) } else { Err("not for this node's role") }
-        });
+        let Self { node, place, reader, paths, version, copy, outputs } = self;
+        let newest = node.version();
+        if newest != *version {
+            *version = newest;
+            *paths = node.paths();
+        }
+        let outputs = &mut outputs[..batch.len()];
+        let known = reader.enter();
+        match place.wire {
+            Wire::Link => {
+                for (packet, output) in batch.packets_mut().iter_mut().zip(&mut *outputs) {
+                    *output = from_link(packet, node, *place, paths, &known);
+                }
+            }
+            Wire::Switch { .. } => {
+                for (packet, output) in batch.packets_mut().iter_mut().zip(&mut *outputs) {
+                    *output = from_switch(packet, node, *place, paths, &known);
+                }
+            }
+        }
+        drop(known);
+        for (packet, &output) in batch.packets().iter().zip(&*outputs) {
+            if output < place.links {
+                node.count_relayed(*copy, usize::from(output), packet.len() as u64);
+            }
+        }
+        super::send(cx, batch, outputs, |code| REASONS[usize::from(code & !DROPPED)]);
     }
 }

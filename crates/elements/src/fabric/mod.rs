@@ -19,10 +19,32 @@ mod tests;
 mod to_fabric;
 mod wire;
 
-use graph::Class;
+use graph::{Class, Context};
+use packet::Batch;
 
 pub use adjacencies::FabricAdjacencies;
 
 /// The classes of this folder.
 pub static CLASSES: &[&Class] =
     &[&fabric_encap::CLASS, &fabric_hello::CLASS, &from_fabric::CLASS, &info::CLASS, &to_fabric::CLASS];
+
+/// Sends each packet out by its output; numbers from 0x8000 on drop it, for the reason that `reason` knows.
+#[inline(always)]
+fn send(cx: &mut Context, batch: &mut Batch, outputs: &[u16], reason: impl Fn(u16) -> &'static str) {
+    let Some(&first) = outputs.first() else { return };
+    let is_same = outputs.iter().fold(0, |difference, output| difference | (output ^ first)) == 0;
+    match first {
+        0 if is_same => {}
+        _ if is_same && first < 0x8000 => cx.emit_batch(usize::from(first), batch),
+        _ if outputs.iter().all(|&output| output < 0x8000) => cx.scatter(batch, outputs),
+        _ => {
+            for (packet, &output) in batch.drain().zip(outputs) {
+                if output < 0x8000 {
+                    cx.emit(usize::from(output), packet);
+                } else {
+                    cx.drop(packet, reason(output));
+                }
+            }
+        }
+    }
+}

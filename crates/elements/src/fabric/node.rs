@@ -20,6 +20,8 @@ pub(super) struct Node {
     paths: Mutex<Arc<Paths>>,
     /// Grows when `paths` changes, so that workers look at one number a batch and take the lock when a link came or went.
     version: AtomicU64,
+    /// By copy of the graph and link: bytes that were relayed. Each is written by one thread only.
+    relayed: Box<[Box<[AtomicU64]>]>,
 }
 
 impl Node {
@@ -38,10 +40,12 @@ impl Node {
 
     /// The node that a Fabric element of this name and configuration says.
     pub(super) fn of_element(setup: &Setup<'_>, name: &str, config: &str) -> Result<Arc<Node>, ConfigError> {
-        setup.shared().get_or_make(&format!("fabric:{name}"), || Node::read(&mut Arguments::new(config)))
+        setup.shared().get_or_make(&format!("fabric:{name}"), || {
+            Node::read(&mut Arguments::new(config), setup.copy().count())
+        })
     }
 
-    fn read(arguments: &mut Arguments) -> Result<Node, ConfigError> {
+    fn read(arguments: &mut Arguments, copies: usize) -> Result<Node, ConfigError> {
         let shape: ShapeArgument = arguments.required("TOPOLOGY")?;
         let number: u16 = arguments.required("NODE")?;
         let cluster = arguments.keyword_or("CLUSTER", 0)?;
@@ -72,6 +76,8 @@ impl Node {
         let timing = (hello.ns > 0).then_some(Timing { hello_ns: hello.ns, dead_after });
         // Nobody is there before he was heard.
         let is_alive = timing.is_none();
+        let links = topology.links(here).len();
+        let zeros = || (0..links).map(|_| AtomicU64::new(0)).collect();
         let paths = Paths::with(Arc::clone(&topology), here, |_| is_alive, |_, _| is_alive);
         let nodes = NodeId::first(topology.nodes()).filter(|&node| topology.may_have_ports(node)).count();
         Ok(Node {
@@ -89,6 +95,7 @@ impl Node {
             timing,
             paths: Mutex::new(Arc::new(paths)),
             version: AtomicU64::new(0),
+            relayed: (0..copies).map(|_| zeros()).collect(),
             topology,
         })
     }
@@ -108,6 +115,22 @@ impl Node {
     #[inline]
     pub(super) fn version(&self) -> u64 {
         self.version.load(Ordering::Acquire)
+    }
+
+    /// Counts bytes that were relayed over a link, by a thread of its own.
+    #[inline]
+    pub(super) fn count_relayed(&self, copy: usize, link: usize, bytes: u64) {
+        if let Some(count) = self.relayed.get(copy).and_then(|links| links.get(link)) {
+            // Nobody else writes it.
+            count.store(count.load(Ordering::Relaxed) + bytes, Ordering::Relaxed);
+        }
+    }
+
+    /// Bytes that one copy of the graph has relayed over a link.
+    #[inline]
+    pub(super) fn relayed(&self, copy: usize, link: usize) -> u64 {
+        let count = self.relayed.get(copy).and_then(|links| links.get(link));
+        count.map_or(0, |count| count.load(Ordering::Relaxed))
     }
 
     /// How many links this node has.

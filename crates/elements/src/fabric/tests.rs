@@ -145,13 +145,20 @@ fn config(topology: &Topology, here: NodeId, keywords: &str) -> String {
          frames :: TestInput -> encap :: FabricEncap(fabric, to-host, NODE 0) -> to; encap[1] -> mine :: TestOutput;
          host :: TestOutput; route :: TestOutput; port :: TestOutput; port2 :: TestOutput;\n"
     );
-    for link in 0..topology.links(here).len() {
+    let links = topology.links(here).len();
+    (0..links).for_each(|link| text += &format!("link{link} :: TestOutput; "));
+    for link in 0..links {
         text += &format!(
             "in{link} :: TestInput -> from{link} :: FromFabric(fabric, {link}, eth1, eth2);
-             from{link}[0] -> [1] to; from{link}[1] -> hellos; from{link}[2] -> host; from{link}[3] -> route;
-             from{link}[4] -> port; from{link}[5] -> port2; link{link} :: TestOutput; to[{link}] -> link{link};
-             hellos[{link}] -> link{link};\n"
+             from{link}[{links}] -> hellos; from{link}[{}] -> host; from{link}[{}] -> route;
+             from{link}[{}] -> port; from{link}[{}] -> port2; to[{link}] -> link{link};
+             hellos[{link}] -> link{link};\n",
+            links + 1,
+            links + 2,
+            links + 3,
+            links + 4
         );
+        (0..links).for_each(|next| text += &format!("from{link}[{next}] -> link{next}; "));
     }
     text
 }
@@ -280,7 +287,7 @@ fn what_means_nothing_is_dropped_and_counted() {
         (&other_cluster, "of another cluster"),
         (&circles.bytes(), "circles"),
         (&kind, "unknown kind of fabric frame"),
-        (&nowhere, "no node in fabric header"),
+        (&nowhere, "link is down"),
         (&label(4), "unknown adjacency"),
         (&label(0xf_ffff), "unknown adjacency"),
         (&label(7), "no such port"),
@@ -293,6 +300,10 @@ fn what_means_nothing_is_dropped_and_counted() {
     }
     cluster.nodes[0].push("in0", &[&good]);
     assert_eq!(cluster.out(0, "port").len(), 1);
+    // Numbers that no node has, and nodes that the cluster has not.
+    let beyond = Header::new(Kind::Routed, node(9), Label::new(5).unwrap(), node(1), CLUSTER).bytes();
+    cluster.nodes[0].push("in0", &[&beyond]);
+    assert_eq!(cluster.drops(0, "from0", "link is down"), 2);
     // To itself no node sends over the fabric.
     cluster.enter(0, 0, &packet(1));
     assert_eq!(cluster.drops(0, "to", "for this node"), 1);

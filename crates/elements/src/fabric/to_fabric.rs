@@ -5,10 +5,10 @@
 //! sends packets to other nodes of the cluster, directly or over a third
 //!
 //! =d
-//! FABRIC names a Fabric element. Packets come in by input 0 with the fabric's header before them, which says to which node
+//! FABRIC names a Fabric element. Packets come with the fabric's header before them, which says to which node
 //! and what happens there: FIBLookup puts it there like any next hop's, FabricEncap around whole frames. ToFabric adds the path.
 //! Up to R/N of what goes to a node goes directly, the rest over an intermediate node; packets of a flow that come
-//! within DELTA of each other keep their path while its first link has room. Input 1 takes what FromFabric relays.
+//! within DELTA of each other keep their path while its first link has room. What FromFabric relays takes room too.
 //!
 //! Output I<i> is link I<i> of this node. A packet for a node that cannot be reached is dropped as "node is not
 //! reachable"; one for this node as "for this node".
@@ -41,17 +41,17 @@
 
 use std::sync::Arc;
 
-use fabric::Balancer;
+use fabric::{Balancer, Header, Kind, Words};
 use graph::{Class, Combine, Context, Element, Handler};
 use packet::flow::FlowHash;
 use packet::{Batch, MAX_BATCH, Packet};
 
 use super::node::Node;
-use super::wire::Wire;
+use super::wire::{LINK_HEADER, Wire};
 
 pub(super) static CLASS: Class = Class {
     name: "ToFabric",
-    ports: "1-2/-",
+    ports: "1/-",
     processing: Class::PUSH,
     flow: Class::COMPLETE_FLOW,
     manual: include_str!("to_fabric.rs"),
@@ -73,6 +73,8 @@ pub(super) static CLASS: Class = Class {
             balancer: Balancer::new(&settings, node.paths(), 0),
             wire: Wire::of(&node),
             version,
+            copy: setup.copy().index,
+            relayed: vec![0; links],
             hash: FlowHash::default(),
             outputs: Box::new([0; MAX_BATCH]),
             node,
@@ -93,67 +95,75 @@ struct ToFabric {
     balancer: Balancer,
     /// Of the paths that the balancer knows.
     version: u64,
+    copy: usize,
+    /// By link: what had been relayed when the last batch began.
+    relayed: Vec<u64>,
     hash: FlowHash,
     outputs: Box<[u16; MAX_BATCH]>,
 }
 
-impl ToFabric {
-    /// The link of a packet that enters the fabric here.
-    #[inline(always)]
-    fn enter(&mut self, packet: &mut Packet, now_ns: u64) -> u16 {
-        let here = self.node.here;
-        let Ok(mut header) = self.wire.read(packet, here) else { return NO_HEADER };
-        if header.output == here {
-            return HERE;
-        }
-        let inside = packet.data().get(self.wire.length()..).unwrap_or_default();
-        let flow = if header.kind.holds_frame() { self.hash.of(inside) } else { self.hash.of_ip(inside) };
-        let Some(choice) = self.balancer.choose(header.output, flow, packet.len() as u32, now_ns) else {
-            return UNREACHABLE;
-        };
-        header.via = choice.via;
-        header.entropy = (flow >> 24) as u8;
-        self.wire.write(packet, &header, here);
-        choice.link
+/// The link of a packet that enters the fabric here by a dedicated link.
+#[inline(always)]
+fn link(node: &Node, hash: FlowHash, balancer: &mut Balancer, packet: &mut Packet) -> u16 {
+    let bytes = packet.len() as u32;
+    let data = packet.data_mut();
+    let Some((header, rest)) = data.split_first_chunk_mut::<{ Header::LEN }>() else { return NO_HEADER };
+    let mut words = Words::read(header);
+    if !words.are_of(node.cluster) {
+        return NO_HEADER;
     }
+    let Some(output) = fabric::NodeId::new(words.output()) else { return NO_HEADER };
+    if output == node.here {
+        return HERE;
+    }
+    let inside = rest.get(LINK_HEADER - Header::LEN..).unwrap_or_default();
+    let flow = if words.kind() == Kind::Routed as u8 { hash.of_ip(inside) } else { hash.of(inside) };
+    let Some(choice) = balancer.choose(output, flow, bytes) else { return UNREACHABLE };
+    words.set_out(choice.via, (flow >> 24) as u8);
+    words.write(header);
+    choice.link
+}
 
-    /// The link of a packet that is relayed.
-    #[inline(always)]
-    fn pass(&mut self, packet: &Packet) -> u16 {
-        let Ok(header) = self.wire.read(packet, self.node.here) else { return NO_HEADER };
-        let target = header.via.unwrap_or(header.output);
-        self.balancer.relay(target, header.entropy, packet.len() as u32).unwrap_or(UNREACHABLE)
+/// The same over a switch.
+fn switched(node: &Node, wire: Wire, hash: FlowHash, balancer: &mut Balancer, packet: &mut Packet) -> u16 {
+    let Ok(mut header) = wire.read(packet, node.here) else { return NO_HEADER };
+    if header.output == node.here {
+        return HERE;
     }
+    let inside = packet.data().get(wire.length()..).unwrap_or_default();
+    let flow = if header.kind.holds_frame() { hash.of(inside) } else { hash.of_ip(inside) };
+    let Some(choice) = balancer.choose(header.output, flow, packet.len() as u32) else { return UNREACHABLE };
+    header.via = choice.via;
+    wire.write(packet, &header, node.here);
+    choice.link
 }
 
 impl Element for ToFabric {
-    fn push(&mut self, cx: &mut Context, input: usize, batch: &mut Batch) {
-        let version = self.node.version();
-        if version != self.version {
-            self.version = version;
-            self.balancer.set_paths(self.node.paths());
+    fn push(&mut self, cx: &mut Context, _input: usize, batch: &mut Batch) {
+        let Self { node, wire, balancer, version, copy, relayed, hash, outputs } = self;
+        let newest = node.version();
+        if newest != *version {
+            *version = newest;
+            balancer.set_paths(node.paths());
         }
-        let now_ns = cx.now_ns();
-        let mut difference = 0;
-        for (place, packet) in batch.packets_mut().iter_mut().enumerate() {
-            let output = if input == 0 { self.enter(packet, now_ns) } else { self.pass(packet) };
-            self.outputs[place] = output;
-            difference |= output ^ self.outputs[0];
-        }
-        let outputs = &self.outputs[..batch.len()];
-        match outputs[0] {
-            0 if difference == 0 => {}
-            output if difference == 0 && output < DROPPED => cx.emit_batch(usize::from(output), batch),
-            _ if outputs.iter().all(|&output| output < DROPPED) => cx.scatter(batch, outputs),
-            _ => {
-                for (packet, &output) in batch.drain().zip(outputs) {
-                    match REASONS.get(usize::from(output.wrapping_sub(DROPPED))) {
-                        Some(reason) => cx.drop(packet, reason),
-                        None => cx.emit(usize::from(output), packet),
-                    }
+        balancer.begin(cx.now_ns(), |link| {
+            let sum = node.relayed(*copy, link);
+            sum - std::mem::replace(&mut relayed[link], sum)
+        });
+        let outputs = &mut outputs[..batch.len()];
+        match wire {
+            Wire::Link => {
+                for (packet, output) in batch.packets_mut().iter_mut().zip(&mut *outputs) {
+                    *output = link(node, *hash, balancer, packet);
+                }
+            }
+            Wire::Switch { .. } => {
+                for (packet, output) in batch.packets_mut().iter_mut().zip(&mut *outputs) {
+                    *output = switched(node, *wire, *hash, balancer, packet);
                 }
             }
         }
+        super::send(cx, batch, outputs, |code| REASONS[usize::from(code & !DROPPED)]);
     }
 
     fn handlers(&self) -> &'static [Handler] {
