@@ -62,7 +62,7 @@ pub struct Settings {
 impl Settings {
     /// Time a flow may pause and keep its path: RouteBricks' 100 ms.
     pub const DELTA_NS: u64 = 100_000_000;
-    /// Half a megabyte of flows.
+    /// A quarter of a megabyte of flows.
     pub const FLOWLETS: usize = 1 << 16;
     /// What a link may take at once beyond its rate, as a time.
     const BURST_NS: u64 = 1_000_000;
@@ -115,6 +115,8 @@ pub struct Balancer {
     /// By link: its room.
     links: Vec<Bucket>,
     now_ns: u64,
+    /// Whether every path that leads anywhere is alive, so that a flow's path need not be looked at again.
+    is_undisturbed: bool,
     random: u64,
     counts: Counts,
 }
@@ -132,6 +134,7 @@ impl Balancer {
             links: vec![Bucket::new(settings.link_rate, Settings::depth(settings.link_rate), now_ns); links],
             random: settings.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
             now_ns,
+            is_undisturbed: paths.are_whole(),
             counts: Counts::default(),
             paths,
         }
@@ -144,8 +147,9 @@ impl Balancer {
 
     /// Other ways, of the same node in the same topology.
     pub fn set_paths(&mut self, paths: Arc<Paths>) {
+        self.is_undisturbed = paths.are_whole();
         self.paths = paths;
-        self.flowlets.doubt();
+        self.flowlets.keep_alive(&self.paths);
     }
 
     /// A batch of packets begins. `relayed` says how many bytes went over each link since the last one that
@@ -168,6 +172,12 @@ impl Balancer {
         self.counts = Counts::default();
     }
 
+    /// Asks for the memory where the path of a flow is kept: for all packets of a batch before the first is decided.
+    #[inline(always)]
+    pub fn prefetch(&self, output: NodeId, flow: u32) {
+        self.flowlets.prefetch(self.flowlets.place(flow, output));
+    }
+
     /// The path of a packet of `bytes` bytes to `output`, which is another node than this. `flow` is the hash of its flow.
     /// `None`: there is no way.
     #[inline]
@@ -175,7 +185,9 @@ impl Balancer {
         let entropy = (flow >> 24) as u8;
         let place = self.flowlets.place(flow, output);
         let last = self.flowlets.last(place, output, self.now_ns);
-        if let Some((way, true)) = last
+        if let Some(way) = last
+            // What else may have died on the way is looked at when the ways change.
+            && self.is_undisturbed
             && let Some(link) = self.paths.link_towards(way.first, entropy)
             && self.links[usize::from(link)].has_room()
         {
@@ -190,13 +202,12 @@ impl Balancer {
 
     /// The way of a packet whose flow has none, or one that may not do.
     #[inline(never)]
-    fn reconsidered(&mut self, last: Option<(Way, bool)>, output: NodeId, entropy: u8) -> Option<Way> {
+    fn reconsidered(&mut self, last: Option<Way>, output: NodeId, entropy: u8) -> Option<Way> {
         if self.mode == Mode::SinglePath {
             let way = self.is_alive(output, output).then_some(Way { first: output, by_right: false });
             self.counts.unreachable += u64::from(way.is_none());
             return way;
         }
-        let last = last.map(|(way, _)| way);
         if let Some(way) = last
             && self.is_open(way.first, output, entropy)
         {

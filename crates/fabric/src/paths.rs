@@ -118,6 +118,12 @@ impl Paths {
         &self.topology
     }
 
+    /// Whether all is well everywhere: whoever can be reached directly can also be gone over, to all others.
+    pub fn are_whole(&self) -> bool {
+        let nodes = self.direct.len();
+        self.direct.iter().all(|output| self.vias[output.index()].len() + 1 == nodes)
+    }
+
     /// Whether `output` can be reached without an intermediate node.
     #[inline]
     pub fn is_direct(&self, output: NodeId) -> bool {

@@ -23,6 +23,7 @@ use std::fmt;
 use std::ptr::NonNull;
 
 use crate::pool::Shared;
+use crate::prefetch::prefetch_address;
 use crate::return_stack::{Chain, Node};
 
 /// Bytes of metadata at the start of a chunk: two cache lines.
@@ -756,14 +757,14 @@ impl Packet {
     /// Asks the CPU to bring the metadata line into its cache.
     #[inline(always)]
     pub fn prefetch_metadata(&self) {
-        prefetch(self.metadata.as_ptr().cast());
+        prefetch_address(self.metadata.as_ptr().cast());
     }
 
     /// Asks the CPU to bring the first line of data of a packet with the usual head room into its cache,
     /// without reading the metadata.
     #[inline(always)]
     pub fn prefetch_data(&self) {
-        prefetch(self.metadata.as_ptr().cast::<u8>().wrapping_add(DATA_OFFSET));
+        prefetch_address(self.metadata.as_ptr().cast::<u8>().wrapping_add(DATA_OFFSET));
     }
 
     /// Where the packet begins: headers that were stripped lie in the head room and belong to it still.
@@ -821,18 +822,6 @@ impl Packet {
 /// A header position of another frame, as long as it lies inside this one.
 fn within(position: u16, chunk_bytes: usize) -> u16 {
     if usize::from(position) <= chunk_bytes { position } else { 0 }
-}
-
-#[inline(always)]
-fn prefetch(address: *const u8) {
-    #[cfg(target_arch = "x86_64")]
-    #[allow(unsafe_code, reason = "the intrinsic for PREFETCHT0")]
-    // SAFETY: a prefetch is a hint; it never faults, whatever the address.
-    unsafe {
-        core::arch::x86_64::_mm_prefetch::<{ core::arch::x86_64::_MM_HINT_T0 }>(address.cast());
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = address;
 }
 
 impl Drop for Packet {

@@ -13,6 +13,7 @@
 //! | `plain_header` | [`PlainHeader`]: an IPv4 header without options, in registers |
 //! | `plain_ipv6_header` | [`PlainIpv6Header`]: an IPv6 header, in registers |
 //! | [`checksum`] | RFC 1071 sums and RFC 1624 incremental updates |
+//! | [`prefetch()`] | asking for memory before it is needed |
 //! | [`cycles`] | the time stamp counter, our unit of cost |
 //!
 //! This crate depends on nothing else of Brickway.
@@ -27,6 +28,7 @@ mod memory;
 mod plain_header;
 mod plain_ipv6_header;
 pub mod pool;
+mod prefetch;
 mod return_stack;
 pub mod wire;
 
@@ -37,3 +39,4 @@ pub use memory::Memory;
 pub use plain_header::PlainHeader;
 pub use plain_ipv6_header::PlainIpv6Header;
 pub use pool::{Pool, PoolOptions, PoolStats};
+pub use prefetch::prefetch;

@@ -65,8 +65,8 @@ const CLUSTER: u16 = 1;
 /// Nodes of the mesh, and the node that is measured.
 const NODES: u16 = 4;
 const HERE: u16 = 0;
-/// Neighbours behind each node's ports, each with a label of its own.
-const LABELS: u32 = 1024;
+/// Neighbours, each with a label of its own: as many as routing has in the same bench.
+const LABELS: u32 = ROUTER_PORTS as u32 - 1;
 
 pub(crate) fn fabric(arguments: &FabricArguments) -> Result<ExitCode> {
     if !(1..=packet::MAX_BATCH).contains(&arguments.burst) || !(60..=1514).contains(&arguments.size) {

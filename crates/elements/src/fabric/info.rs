@@ -30,7 +30,7 @@
 //! Time. A flow that pauses no longer than this keeps its path while that has room. 0: every packet for itself. Default is 100ms.
 //!
 //! =item FLOWLETS
-//! Integer. How many flows each worker remembers, at 8 bytes each. Default is 65536.
+//! Integer. How many flows each worker remembers, at 4 bytes each. Default is 65536.
 //!
 //! =item HELLO
 //! Time between two hellos on each link. 0: none are said, and all links are taken for alive. Default is 10ms.

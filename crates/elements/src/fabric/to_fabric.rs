@@ -41,7 +41,7 @@
 
 use std::sync::Arc;
 
-use fabric::{Balancer, Header, Kind, Words};
+use fabric::{Balancer, Header, Kind, NodeId, Words};
 use graph::{Class, Combine, Context, Element, Handler};
 use packet::flow::FlowHash;
 use packet::{Batch, MAX_BATCH, Packet};
@@ -76,6 +76,7 @@ pub(super) static CLASS: Class = Class {
             copy: setup.copy().index,
             relayed: vec![0; links],
             hash: FlowHash::default(),
+            asks: Box::new([Ask { output: node.here, flow: 0, refused: 0 }; MAX_BATCH]),
             outputs: Box::new([0; MAX_BATCH]),
             node,
         }))
@@ -99,27 +100,49 @@ struct ToFabric {
     /// By link: what had been relayed when the last batch began.
     relayed: Vec<u64>,
     hash: FlowHash,
+    asks: Box<[Ask; MAX_BATCH]>,
     outputs: Box<[u16; MAX_BATCH]>,
 }
 
-/// The link of a packet that enters the fabric here by a dedicated link.
+/// A packet that asks for its path.
+#[derive(Clone, Copy)]
+struct Ask {
+    output: NodeId,
+    flow: u32,
+    /// 0, or why it is dropped.
+    refused: u16,
+}
+
+/// What a packet asks for that enters the fabric by a dedicated link.
 #[inline(always)]
-fn link(node: &Node, hash: FlowHash, balancer: &mut Balancer, packet: &mut Packet) -> u16 {
-    let bytes = packet.len() as u32;
-    let data = packet.data_mut();
-    let Some((header, rest)) = data.split_first_chunk_mut::<{ Header::LEN }>() else { return NO_HEADER };
-    let mut words = Words::read(header);
-    if !words.are_of(node.cluster) {
-        return NO_HEADER;
-    }
-    let Some(output) = fabric::NodeId::new(words.output()) else { return NO_HEADER };
+fn ask(node: &Node, hash: FlowHash, packet: &Packet) -> Ask {
+    let refused = |refused| Ask { output: node.here, flow: 0, refused };
+    let Some((header, rest)) = packet.data().split_first_chunk::<{ Header::LEN }>() else {
+        return refused(NO_HEADER);
+    };
+    let words = Words::read(header);
+    let Some(output) = NodeId::new(words.output()).filter(|_| words.are_of(node.cluster)) else {
+        return refused(NO_HEADER);
+    };
     if output == node.here {
-        return HERE;
+        return refused(HERE);
     }
     let inside = rest.get(LINK_HEADER - Header::LEN..).unwrap_or_default();
     let flow = if words.kind() == Kind::Routed as u8 { hash.of_ip(inside) } else { hash.of(inside) };
-    let Some(choice) = balancer.choose(output, flow, bytes) else { return UNREACHABLE };
-    words.set_out(choice.via, (flow >> 24) as u8);
+    Ask { output, flow, refused: 0 }
+}
+
+/// The link of a packet that has asked.
+#[inline(always)]
+fn link(balancer: &mut Balancer, packet: &mut Packet, ask: Ask) -> u16 {
+    if ask.refused != 0 {
+        return ask.refused;
+    }
+    let bytes = packet.len() as u32;
+    let Some(header) = packet.data_mut().first_chunk_mut::<{ Header::LEN }>() else { return NO_HEADER };
+    let Some(choice) = balancer.choose(ask.output, ask.flow, bytes) else { return UNREACHABLE };
+    let mut words = Words::read(header);
+    words.set_out(choice.via, (ask.flow >> 24) as u8);
     words.write(header);
     choice.link
 }
@@ -140,7 +163,7 @@ fn switched(node: &Node, wire: Wire, hash: FlowHash, balancer: &mut Balancer, pa
 
 impl Element for ToFabric {
     fn push(&mut self, cx: &mut Context, _input: usize, batch: &mut Batch) {
-        let Self { node, wire, balancer, version, copy, relayed, hash, outputs } = self;
+        let Self { node, wire, balancer, version, copy, relayed, hash, asks, outputs } = self;
         let newest = node.version();
         if newest != *version {
             *version = newest;
@@ -153,8 +176,14 @@ impl Element for ToFabric {
         let outputs = &mut outputs[..batch.len()];
         match wire {
             Wire::Link => {
-                for (packet, output) in batch.packets_mut().iter_mut().zip(&mut *outputs) {
-                    *output = link(node, *hash, balancer, packet);
+                let asks = &mut asks[..batch.len()];
+                for (packet, place) in batch.packets().iter().zip(&mut *asks) {
+                    *place = ask(node, *hash, packet);
+                    balancer.prefetch(place.output, place.flow);
+                }
+                for ((packet, output), &ask) in batch.packets_mut().iter_mut().zip(&mut *outputs).zip(&*asks)
+                {
+                    *output = link(balancer, packet, ask);
                 }
             }
             Wire::Switch { .. } => {
