@@ -16,7 +16,7 @@
 
 use std::sync::Arc;
 
-use crate::flowlets::Way;
+use crate::flowlets::{Place, Way};
 use crate::{Bucket, Flowlets, NodeId, Paths};
 
 /// How paths are chosen.
@@ -180,7 +180,7 @@ impl Balancer {
 
     /// The path of a packet of `bytes` bytes to `output`, which is another node than this. `flow` is the hash of its flow.
     /// `None`: there is no way.
-    #[inline]
+    #[inline(always)]
     pub fn choose(&mut self, output: NodeId, flow: u32, bytes: u32) -> Option<Choice> {
         let entropy = (flow >> 24) as u8;
         let place = self.flowlets.place(flow, output);
@@ -194,6 +194,18 @@ impl Balancer {
             self.flowlets.remember(place, output, way, self.now_ns);
             return Some(self.decided(way, link, output, bytes));
         }
+        self.choose_anew(place, last, output, entropy, bytes)
+    }
+
+    #[inline(never)]
+    fn choose_anew(
+        &mut self,
+        place: Place,
+        last: Option<Way>,
+        output: NodeId,
+        entropy: u8,
+        bytes: u32,
+    ) -> Option<Choice> {
         let way = self.reconsidered(last, output, entropy)?;
         self.flowlets.remember(place, output, way, self.now_ns);
         let link = self.paths.link_towards(way.first, entropy)?;
@@ -201,7 +213,6 @@ impl Balancer {
     }
 
     /// The way of a packet whose flow has none, or one that may not do.
-    #[inline(never)]
     fn reconsidered(&mut self, last: Option<Way>, output: NodeId, entropy: u8) -> Option<Way> {
         if self.mode == Mode::SinglePath {
             let way = self.is_alive(output, output).then_some(Way { first: output, by_right: false });
@@ -264,7 +275,7 @@ impl Balancer {
     }
 
     /// Counts the packet and takes the room for it.
-    #[inline]
+    #[inline(always)]
     fn decided(&mut self, way: Way, link: u16, output: NodeId, bytes: u32) -> Choice {
         self.links[usize::from(link)].take(bytes);
         if way.by_right {

@@ -190,10 +190,10 @@ impl Words {
     /// Reads the first bytes of a frame.
     #[inline(always)]
     pub fn read(bytes: &[u8; Header::LEN]) -> Words {
-        // Two loads that overlap; the upper 16 bits of both are not the address's.
-        let [a, b, c, d, e, f, g, h, i, j, k, l] = *bytes;
-        let destination = u64::from_be_bytes([a, b, c, d, e, f, g, h]) >> 16;
-        let source = u64::from_be_bytes([e, f, g, h, i, j, k, l]) & 0xffff_ffff_ffff;
+        // Two loads that overlap. Slices, because of an array taken apart the compiler makes loads of one and two bytes.
+        let word = |at: usize| bytes[at..].first_chunk().map_or(0, |&bytes| u64::from_be_bytes(bytes));
+        let destination = word(0) >> 16;
+        let source = word(4) & 0xffff_ffff_ffff;
         Words { destination, source }
     }
 
