@@ -265,13 +265,45 @@ impl Words {
         }
         has_some
     }
+}
 
-    /// Sets out: over `via`, or directly.
+/// The first four bytes of a [`Header`]: what an input node reads and changes of one that its own lookup has written.
+#[derive(Clone, Copy, Debug)]
+pub struct Lead(u32);
+
+impl Lead {
+    /// The place of the byte for [`Header::entropy`].
+    const ENTROPY: usize = 9;
+    const VIA_SHIFT: u32 = 4;
+
+    /// Reads the first bytes of a frame. `None`: that is no header.
     #[inline(always)]
-    pub fn set_out(&mut self, via: Option<NodeId>, entropy: u8) {
-        let via = via.map_or(NONE, |via| u64::from(via.number()));
-        self.destination = self.destination & !(NONE << VIA_SHIFT) | via << VIA_SHIFT;
-        self.source = self.source & !0xff_0000 | u64::from(entropy) << 16;
+    pub fn read(bytes: &[u8; Header::LEN]) -> Option<Lead> {
+        let lead = Lead(bytes.first_chunk().map_or(0, |&bytes| u32::from_be_bytes(bytes)));
+        (lead.0 >> 24 & 0xf == ADMINISTRATIVELY_ASSIGNED as u32).then_some(lead)
+    }
+
+    /// The kind, as a number.
+    #[inline(always)]
+    pub fn kind(self) -> u8 {
+        (self.0 >> 28) as u8
+    }
+
+    /// The output node.
+    #[inline(always)]
+    pub fn output(self) -> Option<NodeId> {
+        NodeId::new((self.0 >> 14) as u16 & NONE as u16)
+    }
+
+    /// Sets out, over `via` or directly: changes the header's bytes.
+    #[inline(always)]
+    pub fn set_out(bytes: &mut [u8; Header::LEN], via: Option<NodeId>, entropy: u8) {
+        bytes[Self::ENTROPY] = entropy;
+        if let Some(lead) = bytes.first_chunk_mut::<4>() {
+            let via = via.map_or(NONE as u32, |via| u32::from(via.number()));
+            let others = u32::from_be_bytes(*lead) & !((NONE as u32) << Self::VIA_SHIFT);
+            *lead = (others | via << Self::VIA_SHIFT).to_be_bytes();
+        }
     }
 }
 
@@ -362,9 +394,12 @@ mod tests {
             let mut hopped = words;
             prop_assert_eq!(hopped.hop(), hops > 0);
             prop_assert_eq!(written(hopped), Ok(Header { hops: hops.saturating_sub(1), ..header }));
-            let mut out = words;
-            out.set_out(NodeId::new(new_via), 0x5a);
-            prop_assert_eq!(written(out), Ok(Header { entropy: 0x5a, ..header.with_via(NodeId::new(new_via)) }));
+            let mut out = header.bytes();
+            let lead = Lead::read(&out).expect("the lead of a header");
+            prop_assert_eq!((lead.kind(), lead.output()), (kind, Some(header.output)));
+            Lead::set_out(&mut out, NodeId::new(new_via), 0x5a);
+            let expected = Header { entropy: 0x5a, ..header.with_via(NodeId::new(new_via)) };
+            prop_assert_eq!(Header::parse(&out), Ok(expected));
         }
 
         #[test]

@@ -11,7 +11,7 @@
 //! | file | what |
 //! | --- | --- |
 //! | `node.rs` | [`NodeId`], [`NodeSet`] |
-//! | `header.rs` | [`Header`]: the decision in the Ethernet addresses of a frame on a dedicated link; [`Words`]: the same for relays |
+//! | `header.rs` | [`Header`]: the decision in the Ethernet addresses of a frame on a dedicated link; [`Words`] and [`Lead`]: the same for the fast path |
 //! | `shim.rs` | [`Shim`]: the decision in one MPLS label, for a fabric over Ethernet switches |
 //! | `topology/` | [`Topology`]: who is wired to whom, and the next node towards another, for mesh, fly, torus and star |
 //! | `paths.rs` | [`Paths`]: which ways are alive, as one node knows it |
@@ -42,7 +42,7 @@ pub use bucket::Bucket;
 pub use fair::FairQueue;
 pub use flowlets::Flowlets;
 pub use front::Front;
-pub use header::{Header, HeaderError, Kind, LONGEST_WAY, Label, Words};
+pub use header::{Header, HeaderError, Kind, LONGEST_WAY, Label, Lead, Words};
 pub use hello::{Hello, HelloError, Report};
 pub use links::{Event, Links, Timing};
 pub use node::{NodeId, NodeSet};

@@ -41,7 +41,7 @@
 
 use std::sync::Arc;
 
-use fabric::{Balancer, Header, Kind, NodeId, Words};
+use fabric::{Balancer, Header, Kind, Lead, NodeId};
 use graph::{Class, Combine, Context, Element, Handler};
 use packet::flow::FlowHash;
 use packet::{Batch, MAX_BATCH, Packet};
@@ -120,15 +120,14 @@ fn ask(node: &Node, hash: FlowHash, packet: &Packet) -> Ask {
     let Some((header, rest)) = packet.data().split_first_chunk::<{ Header::LEN }>() else {
         return refused(NO_HEADER);
     };
-    let words = Words::read(header);
-    let Some(output) = NodeId::new(words.output()).filter(|_| words.are_of(node.cluster)) else {
+    let Some((lead, output)) = Lead::read(header).and_then(|lead| Some((lead, lead.output()?))) else {
         return refused(NO_HEADER);
     };
     if output == node.here {
         return refused(HERE);
     }
     let inside = rest.get(LINK_HEADER - Header::LEN..).unwrap_or_default();
-    let flow = if words.kind() == Kind::Routed as u8 { hash.of_ip(inside) } else { hash.of(inside) };
+    let flow = if lead.kind() == Kind::Routed as u8 { hash.of_ip(inside) } else { hash.of(inside) };
     Ask { output, flow, refused: 0 }
 }
 
@@ -141,9 +140,7 @@ fn link(balancer: &mut Balancer, packet: &mut Packet, ask: Ask) -> u16 {
     let bytes = packet.len() as u32;
     let Some(header) = packet.data_mut().first_chunk_mut::<{ Header::LEN }>() else { return NO_HEADER };
     let Some(choice) = balancer.choose(ask.output, ask.flow, bytes) else { return UNREACHABLE };
-    let mut words = Words::read(header);
-    words.set_out(choice.via, (ask.flow >> 24) as u8);
-    words.write(header);
+    Lead::set_out(header, choice.via, (ask.flow >> 24) as u8);
     choice.link
 }
 
