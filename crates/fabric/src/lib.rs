@@ -20,12 +20,10 @@
 //! | `flowlets.rs` | [`Flowlets`]: the path a burst of a flow took last |
 //! | `balance.rs` | [`Balancer`]: directly or over whom; the heart |
 //! | `front.rs` | [`Front`]: which routing node a flow belongs to, for two-stage clusters |
-//! | `fair.rs` | [`FairQueue`]: shares of an overloaded output |
 //! | `reorder.rs` | [`Reordering`]: RouteBricks' measure of it |
 
 mod balance;
 mod bucket;
-mod fair;
 mod flowlets;
 mod front;
 mod header;
@@ -39,7 +37,6 @@ mod topology;
 
 pub use balance::{Balancer, Choice, Counts, Mode, Settings};
 pub use bucket::Bucket;
-pub use fair::FairQueue;
 pub use flowlets::Flowlets;
 pub use front::Front;
 pub use header::{Header, HeaderError, Kind, LONGEST_WAY, Label, Lead, Words};

@@ -2,7 +2,7 @@
 //! FabricEncap(FABRIC, KIND, I<keywords> NODE, LABEL)
 //!
 //! =s fabric
-//! puts whole Ethernet frames into the fabric, to one node
+//! puts whole Ethernet frames into the fabric, to one node or several
 //!
 //! =d
 //! FABRIC names a Fabric element. Puts the fabric's header before each frame, for input 0 of ToFabric. KIND says what
@@ -19,22 +19,26 @@
 //!
 //! =back
 //!
-//! LABEL is the packet's paint, unless it is given. NODE can be changed at run time, as the cluster's leader changes. Without one frames are
-//! dropped as "no node". What is for this very node leaves by output 1 as it came, or is dropped as "for this node" without it.
+//! LABEL is the packet's paint, unless it is given. NODE is a node's number, or several with weights, "NODE WEIGHT, NODE WEIGHT
+//! ...", among which flows are divided; it can be changed at run time, as the cluster's leader changes, or routing nodes come and go:
+//! no more flows change their node then than must. Without a node frames are dropped as "no node". What is for this very node leaves by
+//! output 1 as it came, or is dropped as "for this node" without it.
 //!
 //! =h node read/write
 //! The NODE argument; empty without one.
 //!
 //! =e
 //!   Paint(3) -> host :: FabricEncap(fabric, to-host, NODE 0) -> to;  host[1] -> ...
+//!   Paint(1) -> front :: FabricEncap(fabric, to-route, NODE "2 1, 3 1, 4 2") -> to;
 //!
 //! =a Fabric, ToFabric, FromFabric
 
 use std::sync::Arc;
 
-use fabric::{Header, Kind, Label, NodeId};
+use fabric::{Front, Header, Kind, Label, NodeId};
 use graph::{Class, Combine, ConfigError, Context, Element, FromArgument, Handler, Verdict};
 use packet::Batch;
+use packet::flow::FlowHash;
 
 use super::node::Node;
 use super::wire::Wire;
@@ -48,18 +52,23 @@ pub(super) static CLASS: Class = Class {
     make: |setup| {
         let node = Node::of_argument(setup)?;
         let KindArgument(kind) = setup.arguments.required("KIND")?;
-        let to: Option<u16> = setup.arguments.keyword("NODE")?;
+        let nodes: Option<String> = setup.arguments.keyword("NODE")?;
         let label: Option<u32> = setup.arguments.keyword("LABEL")?;
         setup.arguments.finish()?;
         let label = label.map(|number| {
             Label::new(number)
                 .ok_or_else(|| ConfigError::new(format!("LABEL: {number}; at most {}", Label::MAX)))
         });
-        let mut encap =
-            FabricEncap { wire: Wire::of(&node), kind, to: None, label: label.transpose()?, node };
-        if let Some(number) = to {
-            encap.to = Some(encap.find(number)?);
-        }
+        let mut encap = FabricEncap {
+            wire: Wire::of(&node),
+            kind,
+            nodes: String::new(),
+            front: Front::default(),
+            label: label.transpose()?,
+            hash: FlowHash::default(),
+            node,
+        };
+        encap.divide(nodes.as_deref().unwrap_or_default())?;
         Ok(Box::new(encap))
     },
 };
@@ -86,24 +95,46 @@ struct FabricEncap {
     node: Arc<Node>,
     wire: Wire,
     kind: Kind,
-    to: Option<NodeId>,
+    /// As they were written.
+    nodes: String,
+    front: Front,
     label: Option<Label>,
+    hash: FlowHash,
 }
 
 impl FabricEncap {
-    fn find(&self, number: u16) -> Result<NodeId, String> {
-        let nodes = self.node.topology.nodes();
-        NodeId::new(number).filter(|node| node.index() < nodes).ok_or_else(|| {
-            format!("NODE: {number}; the nodes of {} are 0 to {}", self.node.topology.shape(), nodes - 1)
-        })
+    /// Divides flows among the nodes that `text` names.
+    fn divide(&mut self, text: &str) -> Result<(), String> {
+        let entries = text.split(',').map(str::trim).filter(|entry| !entry.is_empty());
+        let nodes = entries.map(|entry| self.entry(entry)).collect::<Result<Vec<_>, _>>()?;
+        self.front.divide(&nodes);
+        self.nodes = text.trim().to_owned();
+        Ok(())
+    }
+
+    /// A node and its weight.
+    fn entry(&self, entry: &str) -> Result<(NodeId, u32), String> {
+        let mut words = entry.split_whitespace();
+        let number = words.next().and_then(|word| word.parse::<u16>().ok());
+        let weight = words.next().map_or(Some(1), |word| word.parse().ok());
+        let (Some(number), Some(weight), None) = (number, weight, words.next()) else {
+            return Err(format!(
+                "NODE: expected a node, or nodes with weights as in '1 2, 3 1', got '{entry}'"
+            ));
+        };
+        let topology = &self.node.topology;
+        let node = NodeId::new(number).filter(|node| node.index() < topology.nodes()).ok_or_else(|| {
+            format!("NODE: {number}; the nodes of {} are 0 to {}", topology.shape(), topology.nodes() - 1)
+        })?;
+        Ok((node, weight))
     }
 }
 
 impl Element for FabricEncap {
     fn push(&mut self, cx: &mut Context, _input: usize, batch: &mut Batch) {
-        let FabricEncap { ref node, wire, kind, to, label } = *self;
+        let FabricEncap { ref node, ref front, wire, kind, label, hash, .. } = *self;
         cx.filter(batch, |packet| {
-            let Some(to) = to else { return Verdict::Drop("no node") };
+            let Some(to) = front.node(hash.of(packet.data())) else { return Verdict::Drop("no node") };
             if to == node.here {
                 return Verdict::Divert(1, "for this node");
             }
@@ -126,11 +157,10 @@ impl Element for FabricEncap {
     }
 
     fn read(&mut self, _name: &str, _argument: &str) -> Result<String, String> {
-        Ok(self.to.map_or_else(String::new, |node| node.to_string()))
+        Ok(self.nodes.clone())
     }
 
     fn write(&mut self, _cx: &mut Context, _name: &str, value: &str) -> Result<(), String> {
-        self.to = if value.trim().is_empty() { None } else { Some(self.find(u16::from_value(value)?)?) };
-        Ok(())
+        self.divide(&String::from_value(value).unwrap_or_default())
     }
 }

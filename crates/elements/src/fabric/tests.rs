@@ -263,6 +263,27 @@ fn whole_frames_reach_the_host_and_leave_by_ports() {
 }
 
 #[test]
+fn fronts_divide_flows_among_routing_nodes_and_keep_them_there() {
+    let mut cluster = Cluster::new("mesh(4)", ALIVE);
+    let frames: Vec<Vec<u8>> = (0..400).map(|flow| [&[2; 12][..], &[8, 0], &packet(flow)].concat()).collect();
+    let mut divided = |nodes: &str| {
+        cluster.nodes[3].write("encap.node", nodes).unwrap();
+        let frames: Vec<&[u8]> = frames.iter().map(Vec::as_slice).collect();
+        cluster.nodes[3].push("frames", &frames);
+        cluster.carry();
+        [0, 1, 2].map(|node| cluster.out(node, "host").into_iter().collect::<std::collections::BTreeSet<_>>())
+    };
+    let all = divided("0 1, 1 2, 2 1");
+    let shares = all.each_ref().map(|flows| flows.len());
+    assert_eq!(shares.iter().sum::<usize>(), 400);
+    assert!((60..140).contains(&shares[0]) && (150..250).contains(&shares[1]), "{shares:?}");
+    // Node 2 leaves: the others keep what they had.
+    let left = divided("0 1, 1 2");
+    assert!(left[0].is_superset(&all[0]) && left[1].is_superset(&all[1]) && left[2].is_empty());
+    assert_eq!(left[0].len() + left[1].len(), 400);
+}
+
+#[test]
 fn what_means_nothing_is_dropped_and_counted() {
     let mut cluster = Cluster::new("mesh(3)", ALIVE);
     let good = [&cluster.header(Kind::Routed, 1, 0, 5), &packet(1)[..]].concat();
@@ -422,6 +443,10 @@ fn mistakes_say_what_would_be_right() {
             "LINK: 2; the links of node 1 are 0 to 1",
         ),
         (&format!("{fabric} Idle -> FromFabric(f, 0, eth1) -> Discard;"), "there is no cluster here"),
+        (
+            &format!("{fabric} Idle -> FabricEncap(f, to-host, NODE 1 x) -> Discard;"),
+            "NODE: expected a node, or nodes with weights",
+        ),
         (
             &format!("{fabric} Idle -> FabricEncap(f, to-moon) -> Discard;"),
             "KIND: expected to-host, from-host or to-route, got 'to-moon'",
