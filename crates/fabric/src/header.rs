@@ -99,7 +99,7 @@ pub struct Header {
     pub cluster: u16,
 }
 
-/// Why a frame's addresses are no [`Header`].
+/// Why a frame begins with no [`Header`] or [`Shim`](crate::Shim).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HeaderError {
     /// Not made by a node.
@@ -108,7 +108,7 @@ pub enum HeaderError {
     /// By a node that knows more kinds than this one.
     #[error("unknown kind of fabric frame")]
     UnknownKind,
-    /// The output or input node is no number of a node.
+    /// The output, input or next node is no number of a node.
     #[error("no node in fabric header")]
     NoNode,
 }

@@ -45,5 +45,5 @@ pub use links::{Event, Links, Timing};
 pub use node::{NodeId, NodeSet};
 pub use paths::Paths;
 pub use reorder::Reordering;
-pub use shim::{Shim, ShimError};
+pub use shim::Shim;
 pub use topology::{Cable, Far, Link, Shape, Topology, TopologyError};

@@ -11,7 +11,7 @@
 //! How many bits the output node takes follows from the number of nodes. Labels below 16 are reserved (RFC 3032, 2.1): node
 //! numbers start at one, so that no frame has one. A switch learns one source address for every pair of nodes.
 
-use crate::{Kind, Label, NodeId};
+use crate::{HeaderError, Kind, Label, NodeId};
 
 const FIRST_BYTE: u8 = 0x42;
 /// MPLS unicast (RFC 3032, 5).
@@ -38,20 +38,6 @@ pub struct Shim {
     pub hops: u8,
     /// Whose it is.
     pub cluster: u16,
-}
-
-/// Why bytes are no [`Shim`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ShimError {
-    /// Not made by a node.
-    #[error("no fabric header")]
-    Foreign,
-    /// By a node that knows more kinds than this one.
-    #[error("unknown kind of fabric frame")]
-    UnknownKind,
-    /// The output, input or next node is no number of a node of this cluster.
-    #[error("no node in fabric header")]
-    NoNode,
 }
 
 /// Bits of the label entry that the output node takes in a cluster of so many.
@@ -99,28 +85,28 @@ impl Shim {
     /// Reads the first [`Shim::LEN`] bytes of a frame in a cluster of so many nodes.
     ///
     /// # Errors
-    /// [`ShimError`] for what no node of such a cluster writes.
-    pub fn parse(bytes: &[u8; Self::LEN], nodes: usize) -> Result<Shim, ShimError> {
+    /// [`HeaderError`] for what no node of such a cluster writes.
+    pub fn parse(bytes: &[u8; Self::LEN], nodes: usize) -> Result<Shim, HeaderError> {
         let [a, b, c, d, e, f, g, h, i, j, k, l, t, u, w, x, y, z] = *bytes;
         let destination = u64::from_be_bytes([0, 0, 0, b, c, d, e, f]);
         let source = u64::from_be_bytes([0, 0, 0, h, i, j, k, l]);
         let entry = u32::from_be_bytes([w, x, y, z]);
         let is_ours = a == FIRST_BYTE && g == FIRST_BYTE && [t, u] == ETHER_TYPE;
         if !is_ours || entry & BOTTOM == 0 || destination & 0x3fff_ffff != 0 || source & 0xf_0000 != 0 {
-            return Err(ShimError::Foreign);
+            return Err(HeaderError::Foreign);
         }
-        let kind = Kind::from_number((entry >> 9) as u8 & 7).ok_or(ShimError::UnknownKind)?;
+        let kind = Kind::from_number((entry >> 9) as u8 & 7).ok_or(HeaderError::UnknownKind)?;
         let node = |bits: u64| {
-            NodeId::new(bits as u16 & 0x3ff).filter(|node| node.index() < nodes).ok_or(ShimError::NoNode)
+            NodeId::new(bits as u16 & 0x3ff).filter(|node| node.index() < nodes).ok_or(HeaderError::NoNode)
         };
         let output =
-            u64::from(entry >> 12 >> (20 - node_bits(nodes))).checked_sub(1).ok_or(ShimError::NoNode)?;
+            u64::from(entry >> 12 >> (20 - node_bits(nodes))).checked_sub(1).ok_or(HeaderError::NoNode)?;
         Ok(Shim {
             next: node(destination >> 30)?,
             sender: node(source >> 30)?,
             kind,
             output: node(output)?,
-            label: Label::new(entry >> 12 & Self::highest_label(nodes)).ok_or(ShimError::Foreign)?,
+            label: Label::new(entry >> 12 & Self::highest_label(nodes)).ok_or(HeaderError::Foreign)?,
             input: node(source >> 20)?,
             hops: entry as u8,
             cluster: source as u16,

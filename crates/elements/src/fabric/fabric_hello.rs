@@ -31,7 +31,7 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
 
 use fabric::{Hello, Links};
-use graph::{Class, Combine, ConfigError, Context, Element, FromArgument, Handler, Verdict};
+use graph::{Class, Combine, Context, Element, FromArgument, Handler, Verdict};
 use packet::Batch;
 
 use super::node::Node;
@@ -43,13 +43,7 @@ pub(super) static CLASS: Class = Class {
     flow: Class::COMPLETE_FLOW,
     manual: include_str!("fabric_hello.rs"),
     make: |setup| {
-        let node = Node::of_argument(setup)?;
-        setup.arguments.finish()?;
-        let (links, outputs) = (node.links(), setup.outputs());
-        if outputs != links {
-            let message = format!("{outputs} outputs; this node has {links} links, an output for each");
-            return Err(ConfigError::new(message));
-        }
+        let node = Node::with_links(setup)?;
         let copy = setup.copy();
         let is_ours = copy.is_slow() || (!copy.slow_thread && copy.index == 0);
         Ok(Box::new(FabricHello { links: None, is_ours, rests: false, node }))

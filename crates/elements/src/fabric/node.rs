@@ -38,6 +38,18 @@ impl Node {
         }
     }
 
+    /// The same for an element with nothing but that argument, and an output for each link of the node.
+    pub(super) fn with_links(setup: &mut Setup<'_>) -> Result<Arc<Node>, ConfigError> {
+        let node = Node::of_argument(setup)?;
+        setup.arguments.finish()?;
+        let (links, outputs) = (node.links(), setup.outputs());
+        if outputs != links {
+            let message = format!("{outputs} outputs; this node has {links} links, an output for each");
+            return Err(ConfigError::new(message));
+        }
+        Ok(node)
+    }
+
     /// The node that a Fabric element of this name and configuration says.
     pub(super) fn of_element(setup: &Setup<'_>, name: &str, config: &str) -> Result<Arc<Node>, ConfigError> {
         setup.shared().get_or_make(&format!("fabric:{name}"), || {

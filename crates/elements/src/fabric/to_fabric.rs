@@ -56,13 +56,7 @@ pub(super) static CLASS: Class = Class {
     flow: Class::COMPLETE_FLOW,
     manual: include_str!("to_fabric.rs"),
     make: |setup| {
-        let node = Node::of_argument(setup)?;
-        setup.arguments.finish()?;
-        let (links, outputs) = (node.links(), setup.outputs());
-        if outputs != links {
-            let message = format!("{outputs} outputs; this node has {links} links, an output for each");
-            return Err(graph::ConfigError::new(message));
-        }
+        let node = Node::with_links(setup)?;
         let mut settings = node.settings.clone();
         let copies = setup.copy().workers.max(1) as u64;
         settings.ports_rate /= copies;
@@ -74,7 +68,7 @@ pub(super) static CLASS: Class = Class {
             wire: Wire::of(&node),
             version,
             copy: setup.copy().index,
-            relayed: vec![0; links],
+            relayed: vec![0; node.links()],
             hash: FlowHash::default(),
             asks: Box::new([Ask { output: node.here, flow: 0, refused: 0 }; MAX_BATCH]),
             outputs: Box::new([0; MAX_BATCH]),

@@ -1,6 +1,6 @@
 //! The decision of the input node in a packet's first bytes, on dedicated links and over switches.
 
-use fabric::{Header, HeaderError, NodeId, Shim, ShimError};
+use fabric::{Header, HeaderError, NodeId, Shim};
 use packet::Packet;
 
 use super::node::Node;
@@ -26,6 +26,15 @@ const NO_NODE: &str = "no node in fabric header";
 /// Switches flood what they do not know.
 pub(super) const FOR_ANOTHER: &str = "for another node";
 
+/// Under which reason a frame without a header is dropped.
+fn reason(error: HeaderError) -> &'static str {
+    match error {
+        HeaderError::Foreign => NO_HEADER,
+        HeaderError::UnknownKind => UNKNOWN_KIND,
+        HeaderError::NoNode => NO_NODE,
+    }
+}
+
 impl Wire {
     pub(super) fn of(node: &Node) -> Wire {
         if node.is_switched() { Wire::Switch { nodes: node.topology.nodes() } } else { Wire::Link }
@@ -46,19 +55,11 @@ impl Wire {
         match self {
             Wire::Link => {
                 let bytes = packet.data().first_chunk().ok_or(NO_HEADER)?;
-                Header::parse(bytes).map_err(|error| match error {
-                    HeaderError::Foreign => NO_HEADER,
-                    HeaderError::UnknownKind => UNKNOWN_KIND,
-                    HeaderError::NoNode => NO_NODE,
-                })
+                Header::parse(bytes).map_err(reason)
             }
             Wire::Switch { nodes } => {
                 let bytes = packet.data().first_chunk().ok_or(NO_HEADER)?;
-                let shim = Shim::parse(bytes, nodes).map_err(|error| match error {
-                    ShimError::Foreign => NO_HEADER,
-                    ShimError::UnknownKind => UNKNOWN_KIND,
-                    ShimError::NoNode => NO_NODE,
-                })?;
+                let shim = Shim::parse(bytes, nodes).map_err(reason)?;
                 let Shim { next, kind, output, label, input, hops, cluster, .. } = shim;
                 if next != here && next != output {
                     return Err(FOR_ANOTHER);
