@@ -20,7 +20,6 @@
 //! | `flowlets.rs` | [`Flowlets`]: the path a burst of a flow took last |
 //! | `balance.rs` | [`Balancer`]: directly or over whom; the heart |
 //! | `front.rs` | [`Front`]: which routing node a flow belongs to, for two-stage clusters |
-//! | `reorder.rs` | [`Reordering`]: RouteBricks' measure of it |
 
 mod balance;
 mod bucket;
@@ -31,7 +30,6 @@ mod hello;
 mod links;
 mod node;
 mod paths;
-mod reorder;
 mod shim;
 mod topology;
 
@@ -44,6 +42,5 @@ pub use hello::{Hello, HelloError, Report};
 pub use links::{Event, Links, Timing};
 pub use node::{NodeId, NodeSet};
 pub use paths::Paths;
-pub use reorder::Reordering;
 pub use shim::Shim;
 pub use topology::{Cable, Far, Link, Shape, Topology, TopologyError};
