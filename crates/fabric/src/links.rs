@@ -20,6 +20,8 @@ use crate::{Hello, NodeId, NodeSet, Paths, Report, Topology};
 
 /// Reports of others in one hello, at most.
 const CARRIED: usize = 8;
+/// How long nothing must be wrong on a link until that is told.
+const PROBLEM_LASTS_NS: u64 = 1_000_000_000;
 
 /// How often, and how long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,8 +112,8 @@ pub struct Links {
     reports: Vec<Option<Report>>,
     /// Nodes whose reports are to be carried on, the most urgent first.
     carried: VecDeque<NodeId>,
-    /// By link.
-    problems: Vec<Option<String>>,
+    /// By link: what is wrong, and when that was last seen.
+    problems: Vec<Option<(String, u64)>>,
     events: Vec<Event>,
     has_changed: bool,
 }
@@ -191,7 +193,7 @@ impl Links {
         }
         let problem = self.problem(link, hello, now_ns);
         let is_fine = problem.is_none();
-        self.tell(link, problem);
+        self.tell(link, problem, now_ns);
         if !is_fine {
             return;
         }
@@ -254,7 +256,7 @@ impl Links {
 
     /// What is wrong on a link now.
     pub fn problem_of(&self, link: u16) -> Option<&str> {
-        self.problems.get(usize::from(link))?.as_deref()
+        self.problems.get(usize::from(link))?.as_ref().map(|(problem, _)| problem.as_str())
     }
 
     /// The neighbours on all links, and whether each link is up.
@@ -315,14 +317,24 @@ impl Links {
             .then(|| format!("two nodes with number {node} are there, or it has just been started again"))
     }
 
-    fn tell(&mut self, link: u16, problem: Option<String>) {
+    /// Tells what is wrong on a link when it begins and when it has ended. Where two nodes take turns (both with the same number on a
+    /// switch, say), it has not ended because one of them is right.
+    fn tell(&mut self, link: u16, problem: Option<String>, now_ns: u64) {
         let known = &mut self.problems[usize::from(link)];
-        if *known != problem {
-            self.events.push(match &problem {
-                Some(problem) => Event::Wrong { link, problem: problem.clone() },
-                None => Event::Right { link },
-            });
-            *known = problem;
+        let lasts =
+            known.as_ref().is_some_and(|(_, seen_ns)| now_ns.saturating_sub(*seen_ns) < PROBLEM_LASTS_NS);
+        match problem {
+            None if known.is_none() || lasts => {}
+            None => {
+                *known = None;
+                self.events.push(Event::Right { link });
+            }
+            Some(problem) => {
+                if known.as_ref().is_none_or(|(known, _)| *known != problem) {
+                    self.events.push(Event::Wrong { link, problem: problem.clone() });
+                }
+                *known = Some((problem, now_ns));
+            }
         }
     }
 
