@@ -446,6 +446,18 @@ mod tests {
     }
 
     #[test]
+    fn a_flow_leaves_an_intermediate_node_that_has_lost_its_output() {
+        let mut balancer = balancer(&settings(Mode::ClassicVlb));
+        let over_one =
+            (0..100).map(hash).find(|&flow| ask(&mut balancer, 2, flow, 0).unwrap().via == Some(node(1)));
+        let flow = over_one.expect("a third of the flows goes over node 1");
+        // Node 1 is alive, but its link to node 2 is not.
+        let lost = |a: NodeId, b: NodeId| (a.number().min(b.number()), a.number().max(b.number())) != (1, 2);
+        balancer.set_paths(Arc::new(Paths::with(mesh(4), node(0), |_| true, lost)));
+        assert_eq!(ask(&mut balancer, 2, flow, 1).unwrap().via, Some(node(3)));
+    }
+
+    #[test]
     fn two_nodes_have_nothing_but_the_direct_link() {
         for mode in [Mode::DirectVlb, Mode::ClassicVlb, Mode::SinglePath] {
             let paths = Arc::new(Paths::new(mesh(2), node(0)));
