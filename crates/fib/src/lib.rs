@@ -28,6 +28,7 @@
 //! | [`publish`] | two copies of a state: workers read one, the control thread changes the other | `publish.rs` |
 //! | [`Fib`] | all of these for a router with VRFs and both families | `fib/` |
 //! | [`policy`] | in which VRFs a packet is looked up | `policy.rs` |
+//! | [`Intervals`] | which of a few thousand intervals a key is in, for access lists | `intervals.rs` |
 //! | [`LocalFib`] | a RIB and a table in step, for one thread | `local_fib.rs` |
 //! | [`read`], [`synthesize`] | routes from files; tables of any size and addresses inside them | |
 //!
@@ -63,15 +64,17 @@
 //!
 //! # Unsafe code
 //!
-//! The lookup loops (`dir24_8.rs`, `rank/`, `byte24.rs`, `range_tree/`) skip bounds checks and call functions compiled for
+//! The lookup loops (`dir24_8.rs`, `rank/`, `byte24.rs`, `range_tree/`, `intervals.rs` with `compare.rs`) skip bounds checks and call functions compiled for
 //! processor features, `memory.rs` maps huge pages, `publish.rs` hands out two copies of a state. Each use says why it
 //! is sound; everything else is safe Rust.
 
 mod address;
 mod byte24;
 mod changes;
+mod compare;
 mod dir24_8;
 mod fib;
+mod intervals;
 mod linear;
 mod local_fib;
 mod memory;
@@ -89,8 +92,10 @@ mod table;
 
 pub use address::Address;
 pub use byte24::Byte24;
+pub use compare::Key as IntervalKey;
 pub use dir24_8::{Dir24_8, Dir24_8Compiler};
 pub use fib::{CheckReport, Edit, EditError, Fib, MAIN, Mismatch, State, TableReport};
+pub use intervals::Intervals;
 pub use linear::Linear;
 pub use local_fib::{FibError, LocalFib};
 pub use next_hops::{Adjacency, Member, NextHop, NextHopError, NextHops, Resolver};

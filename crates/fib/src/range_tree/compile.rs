@@ -13,11 +13,10 @@
 //! the same holds; only the slot in `middle` takes what comes and gets a level more. A slot that comes down to one
 //! range leaves the joining of equal neighbours to the slot around it in the same way.
 
-use super::{
-    FANOUT, GO_ON, MIDDLE, MIDDLES, NAME, NEXT_STAGE, NODES, NUMBER, Node, RangeTree, ends_below, key,
-};
+use super::{FANOUT, GO_ON, MIDDLE, MIDDLES, NAME, NEXT_STAGE, NODES, NUMBER, Node, RangeTree, key};
 use crate::address::bounds;
 use crate::changes::Changes;
+use crate::compare::Key;
 use crate::rib::Range;
 use crate::{Address, NextHopIndex, Rib, TableError};
 use ipnet::Ipv6Net;
@@ -312,7 +311,7 @@ impl RangeTree {
             }
             let stage = slot.stage + usize::from(word & NEXT_STAGE != 0);
             let node = &self.nodes[(word & NUMBER) as usize];
-            let at = ends_below(&node.ends, key(address, stage as u32));
+            let at = u32::below(&node.ends, key(address, stage as u32));
             let first = match at {
                 0 => slot.first,
                 _ => last_of_key(slot.first, stage, node.ends[at - 1]) + 1,

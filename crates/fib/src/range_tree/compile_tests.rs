@@ -115,15 +115,7 @@ fn vectors_of_every_width_answer_alike() {
         .collect();
     let mut table = fib;
     let mut answers = Vec::new();
-    let mut widths = vec![super::super::Vectors::None];
-    #[cfg(target_arch = "x86_64")]
-    for width in [super::super::Vectors::Avx2, super::super::Vectors::Avx512] {
-        let best = super::super::Vectors::best();
-        if best == width || best == super::super::Vectors::Avx512 {
-            widths.push(width);
-        }
-    }
-    for width in widths {
+    for width in crate::compare::Vectors::all() {
         table.table_mut().vectors = width;
         let mut batch = vec![NextHopIndex::NONE; addresses.len()];
         table.table().lookup_batch(&addresses, &mut batch);

@@ -52,6 +52,7 @@ mod compile;
 
 pub use compile::RangeTreeCompiler;
 
+use crate::compare::{Key, Vectors};
 use crate::memory::{HugeArray, Word, prefetch, prefetch_second_line};
 use crate::{BURST, NextHopIndex, Rib, Table, TableError};
 use ipnet::Ipv6Net;
@@ -95,32 +96,6 @@ pub struct RangeTree {
     vectors: Vectors,
 }
 
-/// What the processor has for comparing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Vectors {
-    #[cfg(target_arch = "x86_64")]
-    Avx512,
-    #[cfg(target_arch = "x86_64")]
-    Avx2,
-    None,
-}
-
-impl Vectors {
-    fn best() -> Vectors {
-        #[cfg(target_arch = "x86_64")]
-        {
-            let bits = is_x86_feature_detected!("popcnt") && is_x86_feature_detected!("bmi2");
-            if bits && is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512bw") {
-                return Vectors::Avx512;
-            }
-            if bits && is_x86_feature_detected!("avx2") {
-                return Vectors::Avx2;
-            }
-        }
-        Vectors::None
-    }
-}
-
 /// The next hop that a word is, if it is one. Answers are written whenever there is a word, to be overwritten while it goes
 /// on: converting all words at the end would wait until their narrow stores have left the core.
 #[inline(always)]
@@ -132,24 +107,6 @@ fn answer(word: u32) -> NextHopIndex {
 #[inline(always)]
 fn key(address: u128, stage: u32) -> u32 {
     ((address << (24 + 32 * stage)) >> 96) as u32
-}
-
-/// How many of `ends` are below `key`.
-#[inline(always)]
-fn ends_below(ends: &[u32; FANOUT], key: u32) -> usize {
-    ends.iter().map(|&end| u32::from(end < key)).sum::<u32>() as usize
-}
-
-/// The same with AVX-512.
-#[cfg(target_arch = "x86_64")]
-#[inline]
-#[target_feature(enable = "avx512f,avx512bw,avx2,popcnt,bmi2")]
-#[allow(unsafe_code, reason = "loading a vector from a pointer")]
-fn ends_below_avx512(ends: &[u32; FANOUT], key: u32) -> usize {
-    use std::arch::x86_64::{_mm512_cmplt_epu32_mask, _mm512_loadu_si512, _mm512_set1_epi32};
-    // SAFETY: an array of 16 words of 32 bits has the 64 bytes that are loaded.
-    let ends = unsafe { _mm512_loadu_si512(ends.as_ptr().cast()) };
-    _mm512_cmplt_epu32_mask(ends, _mm512_set1_epi32(key as i32)).count_ones() as usize
 }
 
 impl RangeTree {
@@ -261,26 +218,30 @@ impl RangeTree {
 
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx512f,avx512bw,avx2,popcnt,bmi2")]
+    #[allow(unsafe_code, reason = "calling a function that needs processor features")]
     fn burst_avx512(&self, addresses: &[u128], next_hops: &mut [NextHopIndex]) {
-        self.burst_here(addresses, next_hops, |ends, key| ends_below_avx512(ends, key));
+        // SAFETY: this function is called where the processor has them.
+        self.burst_here(addresses, next_hops, |ends, key| unsafe { u32::below_avx512(ends, key) });
     }
 
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx2,popcnt,bmi2")]
     fn burst_avx2(&self, addresses: &[u128], next_hops: &mut [NextHopIndex]) {
-        self.burst_here(addresses, next_hops, ends_below);
+        self.burst_here(addresses, next_hops, u32::below);
     }
 
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx512f,avx512bw,avx2,popcnt,bmi2")]
+    #[allow(unsafe_code, reason = "calling a function that needs processor features")]
     fn lookup_avx512(&self, address: u128) -> NextHopIndex {
-        self.lookup_here(address, |ends, key| ends_below_avx512(ends, key))
+        // SAFETY: this function is called where the processor has them.
+        self.lookup_here(address, |ends, key| unsafe { u32::below_avx512(ends, key) })
     }
 
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx2,popcnt,bmi2")]
     fn lookup_avx2(&self, address: u128) -> NextHopIndex {
-        self.lookup_here(address, ends_below)
+        self.lookup_here(address, u32::below)
     }
 }
 
@@ -309,7 +270,7 @@ impl Table<u128> for RangeTree {
             // SAFETY: as above.
             #[cfg(target_arch = "x86_64")]
             Vectors::Avx2 => unsafe { self.lookup_avx2(address) },
-            Vectors::None => self.lookup_here(address, ends_below),
+            Vectors::None => self.lookup_here(address, u32::below),
         }
     }
 
@@ -325,7 +286,7 @@ impl Table<u128> for RangeTree {
                 // SAFETY: as above.
                 #[cfg(target_arch = "x86_64")]
                 Vectors::Avx2 => unsafe { self.burst_avx2(addresses, next_hops) },
-                Vectors::None => self.burst_here(addresses, next_hops, ends_below),
+                Vectors::None => self.burst_here(addresses, next_hops, u32::below),
             }
         }
     }
