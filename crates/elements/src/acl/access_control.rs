@@ -225,19 +225,10 @@ impl Element for AccessControl {
     fn process(&mut self, cx: &mut Context, batch: &mut Batch) {
         let answers = &mut self.answers[..batch.len()];
         let list = self.reader.enter();
-        list.judge(batch.packets(), &mut self.rooms, answers);
-        let counts = list.counts(self.copy);
-        let default = counts.len() - 1;
-        let mut all_permit = true;
-        for (packet, answer) in batch.packets().iter().zip(&*answers) {
-            // A packet that no rule could judge is counted as dropped only.
-            if let Some(count) = counts.get(answer.rule()) {
-                count.add(packet.network().map_or(0, <[u8]>::len));
-            }
-            all_permit &= answer.permits();
-        }
+        let permitted = list.judge(self.copy, batch.packets(), &mut self.rooms, answers);
+        let default = list.default_rule();
         drop(list);
-        if all_permit {
+        if permitted == answers.len() {
             return;
         }
         let mut answers = answers.iter();

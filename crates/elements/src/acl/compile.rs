@@ -25,8 +25,9 @@ struct Field {
     tried: Vec<usize>,
 }
 
-/// Compiles the rules that are for the family `A`. `default` is what packets get that no rule matches.
-pub(super) fn compile<A: Family>(rules: &[Rule], default: Action) -> Compiled<A> {
+/// Compiles the rules that are for the family `A`, for so many copies of the element. `default` is what packets
+/// get that no rule matches.
+pub(super) fn compile<A: Family>(rules: &[Rule], default: Action, copies: usize) -> Compiled<A> {
     let is_ours = |rule: &Rule| rule.version.is_none_or(|version| version == A::VERSION);
     let ours: Vec<(usize, &Rule)> = rules.iter().enumerate().filter(|(_, rule)| is_ours(rule)).collect();
     let mut answers: Vec<Answer> =
@@ -45,22 +46,26 @@ pub(super) fn compile<A: Family>(rules: &[Rule], default: Action) -> Compiled<A>
             fields.push(Field { column, vectors, tried: Vec::new() });
         }
     }
+    let mut ports = [None, None];
+    let source_ports = ours.iter().map(|rule| rule.source_ports.map(|ports| (ports.first, ports.last)));
+    let by_range =
+        [range_classes(source_ports), range_classes(ours.iter().map(|rule| destination_range(rule)))];
+    for ((column, table), (built, vectors)) in
+        [SOURCE_PORT, DESTINATION_PORT].into_iter().zip(&mut ports).zip(by_range)
+    {
+        // A field that no rule asks for says nothing.
+        if vectors.len() > 1 {
+            *table = Some(built);
+            fields.push(Field { column, vectors, tried: Vec::new() });
+        }
+    }
+    let accepts_input = |rule: &Rule, paint| rule.input.is_none_or(|wanted| u16::from(wanted) == paint);
     let by_value = [
-        (
-            SOURCE_PORT,
-            range_classes(ours.iter().map(|rule| rule.source_ports.map(|ports| (ports.first, ports.last)))),
-        ),
-        (DESTINATION_PORT, range_classes(ours.iter().map(|rule| destination_range(rule)))),
         (KIND, value_classes(&ours, KINDS, accepts_kind)),
-        (
-            INPUT,
-            value_classes(&ours, 256, |rule, paint| {
-                rule.input.is_none_or(|wanted| u16::from(wanted) == paint)
-            }),
-        ),
+        (INPUT, value_classes(&ours, 256, accepts_input)),
     ];
     for (column, (classes, vectors)) in by_value {
-        // A field that no rule asks for says nothing; but one must be left to search by.
+        // One field must be left to search by.
         if vectors.len() > 1 || column == INPUT && fields.is_empty() {
             lookups.push(Lookup { column, classes });
             fields.push(Field { column, vectors, tried: Vec::new() });
@@ -71,9 +76,10 @@ pub(super) fn compile<A: Family>(rules: &[Rule], default: Action) -> Compiled<A>
         fields.into_iter().map(|field| (field.column, field.vectors)).collect();
     Compiled {
         prefixes,
+        ports,
         lookups,
         steps,
-        decision: Decision::new(&columns, ours.len()),
+        decision: Decision::new(&columns, ours.len(), copies),
         answers: answers.into(),
         needs_protocol: ours.iter().any(|rule| rule.needs_protocol()),
         needs_transport: ours.iter().any(|rule| rule.needs_transport()),
@@ -119,7 +125,9 @@ fn value_classes(
 }
 
 /// The classes of the values of 16 bits, of which each rule accepts one range, or all.
-fn range_classes(ranges: impl ExactSizeIterator<Item = Option<(u16, u16)>>) -> (Box<[u16]>, BitVectors) {
+fn range_classes(
+    ranges: impl ExactSizeIterator<Item = Option<(u16, u16)>>,
+) -> (fib::Intervals<u16>, BitVectors) {
     let mut classes = Classes::new(ranges.len());
     let mut vector = vec![0; BitVectors::new(ranges.len()).words()];
     // Where rules begin to accept, and where they no longer do.
@@ -130,7 +138,7 @@ fn range_classes(ranges: impl ExactSizeIterator<Item = Option<(u16, u16)>>) -> (
         edges.push((usize::from(last) + 1, number, false));
     }
     edges.sort_unstable();
-    let mut by_value = vec![0; VALUES];
+    let mut starts = Vec::new();
     let mut edges = edges.into_iter().peekable();
     let mut start = 0;
     while start < VALUES {
@@ -139,10 +147,10 @@ fn range_classes(ranges: impl ExactSizeIterator<Item = Option<(u16, u16)>>) -> (
         }
         let end = edges.peek().map_or(VALUES, |&(at, ..)| at);
         let class = classes.of(&vector, VALUES).expect("a list has fewer rules than half the values");
-        by_value[start..end].fill(class);
+        starts.push((start as u16, class));
         start = end;
     }
-    (by_value.into(), classes.into_vectors())
+    (fib::Intervals::new(&starts), classes.into_vectors())
 }
 
 /// The classes of addresses; `None` when all rules accept all of them.

@@ -1,6 +1,6 @@
 //! What differs between IPv4 and IPv6 in access control.
 
-use fib::Address;
+use fib::{Address, IntervalKey};
 use ipnet::IpNet;
 use packet::Packet;
 
@@ -12,7 +12,7 @@ pub(super) trait Family: Address {
     const VERSION: IpVersion;
 
     /// What is searched first: an IPv4 address, the upper half of an IPv6 address.
-    type Upper: Copy + Ord;
+    type Upper: IntervalKey;
 
     fn upper(self) -> Self::Upper;
 

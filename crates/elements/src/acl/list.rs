@@ -84,31 +84,47 @@ impl Rooms {
 impl List {
     fn new(rules: &[Rule], default: Action, copies: usize) -> Self {
         let counts = (0..copies).map(|_| (0..=rules.len()).map(|_| Count::default()).collect());
-        Self { ipv4: compile(rules, default), ipv6: compile(rules, default), counts: counts.collect() }
+        Self {
+            ipv4: compile(rules, default, copies),
+            ipv6: compile(rules, default, copies),
+            counts: counts.collect(),
+        }
     }
 
-    /// Judges packets; one that is of neither family, or that rules cannot judge, is [`Answer::FLAWED`].
+    /// Judges packets and counts them; one that is of neither family, or that rules cannot judge, is
+    /// [`Answer::FLAWED`] and counted nowhere. `copy` is the copy of the element that asks. Returns how many are
+    /// permitted.
     #[inline]
-    pub(super) fn judge(&self, packets: &[Packet], rooms: &mut Rooms, answers: &mut [Answer]) {
+    pub(super) fn judge(
+        &self,
+        copy: usize,
+        packets: &[Packet],
+        rooms: &mut Rooms,
+        answers: &mut [Answer],
+    ) -> usize {
+        let counts = &self.counts[copy];
         // The family of the first packet, which is that of all mostly, and then, if need be, the other.
         let is_ipv6 = packets.first().is_some_and(|packet| facts::version(packet) == Some(6));
         answers.fill(Answer::FLAWED);
         let mut judged = 0;
+        let mut permitted = 0;
         for pass in [is_ipv6, !is_ipv6] {
             if judged == packets.len() {
                 break;
             }
-            judged += match pass {
-                true => self.ipv6.judge(packets, &mut rooms.ipv6, answers),
-                false => self.ipv4.judge(packets, &mut rooms.ipv4, answers),
+            let tally = match pass {
+                true => self.ipv6.judge(copy, packets, counts, &mut rooms.ipv6, answers),
+                false => self.ipv4.judge(copy, packets, counts, &mut rooms.ipv4, answers),
             };
+            judged += tally.judged;
+            permitted += tally.permitted;
         }
+        permitted
     }
 
-    /// The counts of a copy.
-    #[inline(always)]
-    pub(super) fn counts(&self, copy: usize) -> &[Count] {
-        &self.counts[copy]
+    /// The number of the default, behind those of the rules.
+    pub(super) fn default_rule(&self) -> usize {
+        self.counts.first().map_or(0, |counts| counts.len() - 1)
     }
 
     fn memory_bytes(&self) -> usize {

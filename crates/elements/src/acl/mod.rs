@@ -9,6 +9,8 @@
 //! | `compile` | rules to classes of values, and to fewer fields |
 //! | `compiled` | the compiled rules, and how a batch meets them |
 //! | `intervals` | addresses to classes |
+//! | `search` | the first rule, by bit vectors |
+//! | `known` | what was found for combinations of classes |
 //! | `vectors` | bit vectors over rules |
 //! | `family` | what differs between IPv4 and IPv6 |
 //! | `list` | the list that all copies share; changes and counts |
@@ -19,9 +21,11 @@ mod compiled;
 mod facts;
 mod family;
 mod intervals;
+mod known;
 mod list;
 mod parse;
 mod rule;
+mod search;
 #[cfg(test)]
 mod tests;
 mod vectors;

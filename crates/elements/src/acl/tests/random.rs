@@ -232,6 +232,25 @@ proptest! {
     ) {
         let mut bench = bench("");
         bench.write("e.set", &text(&rules)).unwrap();
+        // What was searched for once is known the second time, and forgotten when the list changes.
+        compare(&mut bench, &rules, &packets);
+        compare(&mut bench, &rules, &packets);
+        let shorter: Vec<Rule> = rules.into_iter().step_by(2).collect();
+        bench.write("e.set", &text(&shorter)).unwrap();
+        compare(&mut bench, &shorter, &packets);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1))]
+    #[test]
+    fn ten_thousand_rules(
+        rules in list(10_000..10_001),
+        packets in prop::collection::vec(packet(), 250..251),
+    ) {
+        let mut bench = bench("");
+        bench.write("e.set", &text(&rules)).unwrap();
+        compare(&mut bench, &rules, &packets);
         compare(&mut bench, &rules, &packets);
     }
 }
