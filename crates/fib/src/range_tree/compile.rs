@@ -8,10 +8,11 @@
 //!
 //! # Why the tree stays shallow
 //!
-//! A slot above `height` levels of nodes takes at most as many ranges as that many levels hold when their nodes are
+//! A slot above `height` levels of nodes takes at most as many entries as that many levels hold when their nodes are
 //! filled to twelve, and the lowest to sixteen. When there are more, the slot around it is compiled instead, where
-//! the same holds; only the slot in `middle` takes what comes and gets a level more. A slot that comes down to one
-//! range leaves the joining of equal neighbours to the slot around it in the same way.
+//! the same holds; only the slot in `middle` takes what comes and gets a level more. Entries are counted and not ranges,
+//! because an end between two keys takes an entry more: otherwise each change could add a level. A slot that comes down to
+//! one range leaves the joining of equal neighbours to the slot around it in the same way.
 
 use super::{FANOUT, GO_ON, MIDDLE, MIDDLES, NAME, NEXT_STAGE, NODES, NUMBER, Node, RangeTree, key};
 use crate::address::bounds;
@@ -93,11 +94,63 @@ fn last_of_key(inside: u128, stage: usize, end: u32) -> u128 {
     (inside & !stage_mask) | u128::from(end) << bits | granule_mask(stage)
 }
 
-/// The most ranges that `height` levels of nodes take.
+/// The most entries that `height` levels of nodes take.
 fn capacity(height: usize) -> usize {
     match height {
         0 => 1,
         _ => FANOUT * FILL.pow(height as u32 - 1),
+    }
+}
+
+/// What becomes one entry of a node: a range, as far as it has keys of the stage to itself, or a key with several ranges,
+/// which needs the next stage.
+struct Piece<'a> {
+    last: u128,
+    inner: &'a [Range<u128>],
+}
+
+/// The pieces of the addresses up to `last`. The first of `ranges` contains `start`, where the next piece begins.
+struct Pieces<'a> {
+    ranges: &'a [Range<u128>],
+    start: u128,
+    last: u128,
+    granule_mask: u128,
+}
+
+impl<'a> Pieces<'a> {
+    fn new(ranges: &'a [Range<u128>], start: u128, last: u128, stage: usize) -> Pieces<'a> {
+        Pieces { ranges, start, last, granule_mask: granule_mask(stage) }
+    }
+
+    fn end_of(&self, range: usize) -> u128 {
+        self.ranges.get(range + 1).map_or(self.last, |next| next.0 - 1)
+    }
+}
+
+impl<'a> Iterator for Pieces<'a> {
+    type Item = Piece<'a>;
+
+    fn next(&mut self) -> Option<Piece<'a>> {
+        if self.ranges.is_empty() {
+            return None;
+        }
+        let (end, mask) = (self.end_of(0), self.granule_mask);
+        // If the range ends between two keys, the key of its end comes next, with whatever else is in it.
+        let whole_keys_end = if end & mask == mask { Some(end) } else { (end & !mask).checked_sub(1) };
+        let (last, ends_of) = match whole_keys_end.filter(|&end| end >= self.start) {
+            Some(whole_keys_end) => (whole_keys_end, 0),
+            None => {
+                let granule_last = end | mask;
+                let further = self.ranges[1..].iter().take_while(|range| range.0 <= granule_last);
+                (granule_last, further.count())
+            }
+        };
+        let piece = Piece { last, inner: &self.ranges[..=ends_of] };
+        // The last of these ranges goes on behind the piece, or not.
+        let used = if self.end_of(ends_of) > last { ends_of } else { ends_of + 1 };
+        self.ranges = &self.ranges[used..];
+        self.start = last.wrapping_add(1);
+        Some(piece)
     }
 }
 
@@ -195,41 +248,16 @@ impl RangeTree {
         if let [(_, next_hop)] = ranges {
             return Ok(u32::from(next_hop.get()));
         }
-        let mask = granule_mask(stage);
-        let end_of = |i: usize| ranges.get(i + 1).map_or(last, |next| next.0 - 1);
         let mut entries: Vec<Entry> = Vec::with_capacity(ranges.len() + 2);
-        let mut push = |end: u128, word: u32| entries.push((key(end, stage as u32), word));
-        let mut current = 0;
-        let mut start = first;
-        loop {
-            let end = end_of(current);
-            let word = u32::from(ranges[current].1.get());
-            if end & mask == mask {
-                push(end, word);
-                if end == last {
-                    break;
+        for piece in Pieces::new(ranges, first, last, stage) {
+            let word = match piece.inner {
+                [(_, next_hop)] => u32::from(next_hop.get()),
+                inner => {
+                    let granule = piece.last & !granule_mask(stage);
+                    NEXT_STAGE | self.compile_stage(compiler, inner, granule, piece.last, stage + 1)?
                 }
-                (start, current) = (end + 1, current + 1);
-                continue;
-            }
-            // The range ends between two keys: the addresses of that key need the next stage.
-            let granule = end & !mask;
-            if granule > start {
-                push(granule - 1, word);
-            }
-            let granule_last = granule | mask;
-            let mut end_range = current;
-            while ranges.get(end_range + 1).is_some_and(|range| range.0 <= granule_last) {
-                end_range += 1;
-            }
-            let inner = &ranges[current..=end_range];
-            let word = self.compile_stage(compiler, inner, granule, granule_last, stage + 1)?;
-            push(granule_last, word | NEXT_STAGE);
-            if granule_last == last {
-                break;
-            }
-            start = granule_last + 1;
-            current = if end_of(end_range) > granule_last { end_range } else { end_range + 1 };
+            };
+            entries.push((key(piece.last, stage as u32), word));
         }
         self.build(compiler, &entries)
     }
@@ -374,7 +402,8 @@ impl RangeTree {
                 None => rib.flatten_interval(slot.first, slot.last, &mut ranges),
             }
             let height = path[at + 1..].iter().take_while(|below| below.stage == slot.stage).count();
-            let fits = ranges.len() > 1 && (slot.is_granule() || ranges.len() <= capacity(height));
+            let entries = || Pieces::new(&ranges, slot.first, slot.last, slot.stage).count();
+            let fits = ranges.len() > 1 && (slot.is_granule() || entries() <= capacity(height));
             if at == 0 || fits {
                 break;
             }

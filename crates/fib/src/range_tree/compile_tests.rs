@@ -126,3 +126,20 @@ fn vectors_of_every_width_answer_alike() {
     }
     assert!(answers.windows(2).all(|pair| pair[0] == pair[1]));
 }
+
+/// Ranges that begin and end between two keys take two places in a node for each end.
+#[test]
+fn routes_in_the_order_of_their_addresses_make_no_deeper_tree() {
+    let mut fib = LocalFib::<u128, RangeTree>::new().unwrap();
+    for i in 0..2_000u128 {
+        let network = 0x2001_0db8 << 96 | i << 82 | 1 << 80;
+        for (network, length) in [(network - (1 << 64), 64), (network, 48), (network + (1 << 80), 64)] {
+            fib.insert(u128::net(network, length), to(1)).unwrap();
+        }
+    }
+    let (depth, nodes) = depth_and_nodes(fib.table());
+    let loaded = LocalFib::<u128, RangeTree>::build(fib.rib().clone()).unwrap();
+    let (loaded_depth, loaded_nodes) = depth_and_nodes(loaded.table());
+    assert!(depth <= loaded_depth, "{depth} levels instead of {loaded_depth}");
+    assert!(nodes <= loaded_nodes * 5 / 4, "{nodes} nodes instead of {loaded_nodes}");
+}
