@@ -170,6 +170,10 @@ fn agree<A: Address, T: Table<A>>(table: &T, model: &Linear<A>, addresses: &[A],
         let shown = address.to_ip();
         assert_eq!(table.lookup(address), expected, "{shown} single, {what}");
         assert_eq!(batched, expected, "{shown} batched, {what}");
+        // Groups of one address may go another way.
+        let mut same = [NextHopIndex::MAX; 9];
+        table.lookup_batch(&[address; 9], &mut same);
+        assert_eq!(same, [expected; 9], "{shown} nine times, {what}");
     }
 }
 
