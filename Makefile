@@ -12,7 +12,7 @@ SHELL := /bin/bash
 
 CARGO ?= cargo
 SUDO := $(shell [ $$(id -u) = 0 ] || echo sudo)
-FUZZ_SECONDS ?= 30
+FUZZ_SECONDS ?= 10
 
 # clang compiles the BPF program of AF_XDP ports.
 BUILD_PACKAGES := build-essential clang
