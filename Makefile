@@ -2,8 +2,11 @@
 # be run again at any time.
 #
 #   make demo    route between four Linux hosts in network namespaces (needs root)
-#   make test    formatting, lints, all tests, a short fuzz run
-#   make dpdk-test  lints and tests of what needs DPDK (make test runs them where libdpdk-dev is installed)
+#   make demo-cluster  four servers that are one router, of which two die (needs root)
+#   make test    formatting, lints, all tests
+#   make lint    formatting and lints alone, benches and examples too
+#   make test-all  these, and what is built in other ways: with DPDK, under a model checker, for fuzzing
+#   make dpdk-test  lints and tests of what needs DPDK
 #   make bench   the figures of SPECIFICATION.md
 #   make install the program to /usr/local/bin; with DPDK: make install FEATURES=dpdk
 
@@ -14,25 +17,32 @@ CARGO ?= cargo
 SUDO := $(shell [ $$(id -u) = 0 ] || echo sudo)
 FUZZ_SECONDS ?= 10
 
-# clang compiles the BPF program of AF_XDP ports.
-BUILD_PACKAGES := build-essential clang
+# clang compiles the BPF program of AF_XDP ports, protoc the messages of etcd.
+BUILD_PACKAGES := build-essential clang protobuf-compiler
 DEMO_PACKAGES := iproute2 iputils-ping traceroute iperf3 ethtool procps
-# FRR and BIRD are routed with; their services stay stopped.
-TEST_PACKAGES := $(DEMO_PACKAGES) tcpdump frr bird2
+# FRR, BIRD and etcd: the demo and tests run their own; the services stay stopped.
+CLUSTER_PACKAGES := $(DEMO_PACKAGES) etcd-server frr bird2
+TEST_PACKAGES := $(CLUSTER_PACKAGES) tcpdump etcd-client openssl
 # DPDK's tables and dpdk-testpmd are measured beside ours, and the kernel on veth links.
-BENCH_PACKAGES := libdpdk-dev dpdk-dev pkg-config iproute2 ethtool procps
+BENCH_PACKAGES := libdpdk-dev dpdk-dev pkg-config iproute2 ethtool procps etcd-server
 DPDK_PACKAGES := libdpdk-dev pkg-config
 
-.PHONY: help build packages-build packages-demo packages-test packages-bench packages-dpdk rust demo test dpdk-test lint fuzz loom bench install clean
+.PHONY: help build packages-build packages-demo packages-cluster packages-test packages-bench packages-dpdk rust demo demo-cluster test test-all dpdk-test lint fuzz loom bench install clean
 
 help:
 	@sed -n 's/^#   //p' $(MAKEFILE_LIST)
 
-# Installs the Debian packages in $(1) that are not there yet.
+# Installs the Debian packages in $(1) that are not there yet. Services that come with them are neither started nor enabled.
 define install_packages
 	@missing=$$(for package in $(1); do dpkg-query -W -f='$${Status}' $$package 2>/dev/null | grep -q '^install ok' || echo $$package; done); \
 	if [ -n "$$missing" ]; then echo "installing" $$missing; \
-	  $(SUDO) apt-get update -qq && DEBIAN_FRONTEND=noninteractive $(SUDO) apt-get install -y -qq --no-install-recommends $$missing >/dev/null; fi
+	  services=$$(for package in $$missing; do case $$package in frr) echo frr;; bird2) echo bird;; etcd-server) echo etcd;; esac; done); \
+	  [ -n "$$services" ] && [ -d /run/systemd/system ] || services=; \
+	  if [ -n "$$services" ]; then $(SUDO) systemctl mask --runtime --quiet $$services; fi; \
+	  $(SUDO) apt-get update -qq && DEBIAN_FRONTEND=noninteractive $(SUDO) apt-get install -y -qq --no-install-recommends $$missing >/dev/null; \
+	  result=$$?; \
+	  if [ -n "$$services" ]; then $(SUDO) systemctl unmask --runtime --quiet $$services; $(SUDO) systemctl disable --quiet $$services; fi; \
+	  exit $$result; fi
 endef
 
 packages-build:
@@ -40,6 +50,9 @@ packages-build:
 
 packages-demo:
 	$(call install_packages,$(BUILD_PACKAGES) $(DEMO_PACKAGES))
+
+packages-cluster:
+	$(call install_packages,$(BUILD_PACKAGES) $(CLUSTER_PACKAGES))
 
 packages-test:
 	$(call install_packages,$(BUILD_PACKAGES) $(TEST_PACKAGES))
@@ -62,18 +75,31 @@ build: packages-build $(if $(findstring dpdk,$(FEATURES)),packages-dpdk) rust
 demo: packages-demo build
 	$(SUDO) target/release/brickway demo
 
+demo-cluster: packages-cluster build
+	$(SUDO) target/release/brickway demo --cluster
+
 lint: packages-build rust
 	$(CARGO) fmt --all -- --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 
-test: packages-test lint
-	$(CARGO) test --workspace
-	$(MAKE) --no-print-directory dpdk-test loom fuzz
+# clippy-driver is the compiler that `cargo clippy` calls, and these are its arguments: one build lints and is then tested.
+LINTING := RUSTC_WORKSPACE_WRAPPER=clippy-driver CLIPPY_ARGS=-D__CLIPPY_HACKERY__warnings
 
-# DPDK's environment starts once a process, so that its tests share one; they need no huge pages.
+# Fewer random cases of each property than proptest's 256, for a run that one waits for; PROPTEST_CASES=10000 make test for a night's.
+test: export PROPTEST_CASES ?= 64
+test: packages-test rust
+	$(CARGO) fmt --all -- --check
+	$(LINTING) $(CARGO) test --workspace
+
+# What is built in other ways, each of which takes some minutes more.
+test-all: test
+	$(MAKE) --no-print-directory lint dpdk-test loom fuzz
+
+# DPDK's environment starts once a process, so that its tests share one; they need no huge pages. All of the workspace is named
+# so that what does not depend on DPDK need not be built again.
 dpdk-test: packages-dpdk rust
-	$(CARGO) clippy -p brickway-ports -p brickway-elements --features brickway-elements/dpdk --all-targets -- -D warnings
-	$(CARGO) test -p brickway-ports -p brickway-elements --features brickway-elements/dpdk --lib dpdk
+	$(CARGO) clippy --workspace --lib --features brickway-elements/dpdk -- -D warnings
+	$(CARGO) test --workspace --lib --features brickway-elements/dpdk dpdk
 
 # Lock-free code under the model checker.
 loom: rust
@@ -95,6 +121,12 @@ bench: packages-bench build
 	$(SUDO) target/release/brickway bench io
 	$(SUDO) target/release/brickway bench batching
 	target/release/brickway bench scaling
+	target/release/brickway bench fabric
+	target/release/brickway bench cluster
+	target/release/brickway plan --paper
+	target/release/brickway model --paper
+	target/release/brickway sim --paper
+	target/release/brickway bench distribution
 	$(CARGO) run --release -q -p brickway-graph --example hop
 
 install: build

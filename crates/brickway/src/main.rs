@@ -4,18 +4,25 @@
 
 mod bench;
 mod check;
+mod cluster;
 mod demo;
 mod doctor;
 mod drop_in;
 mod generate;
 mod load;
 mod manual;
+mod model;
 mod notify;
 mod output;
+mod plan;
+mod plot;
+mod progress;
+mod published;
 mod rib;
 mod run;
 mod settings;
 mod show;
+mod sim;
 mod table;
 
 use std::process::ExitCode;
@@ -30,6 +37,7 @@ use clap::{Parser, Subcommand};
     version,
     after_help = "Examples:
   brickway demo                                 see it route between four Linux hosts
+  brickway demo --cluster                       see four servers that are one router, and two of them die
   brickway run examples/ip-router.click         run a router until Ctrl-C
   brickway check router.click --dot | dot -Tsvg -o router.svg
   brickway help DecIPTTL                        the manual of an element
@@ -47,6 +55,8 @@ struct Cli {
 enum Command {
     /// Run a configuration
     Run(run::RunArguments),
+    /// Many servers, one router: run this server as a node of a cluster
+    Cluster(cluster::ClusterArguments),
     /// Check a configuration: mistakes, elements, connections; nothing is opened
     Check(check::CheckArguments),
     /// Find what keeps this machine from routing well, and put it right
@@ -61,6 +71,12 @@ enum Command {
     Elements(manual::ElementsArguments),
     /// Show the manual of an element, or this program's help
     Help(manual::HelpArguments),
+    /// Plan a cluster: how many servers, wired how, what it costs
+    Plan(plan::PlanArguments),
+    /// Predict what a server can forward, and what stops it
+    Model(model::ModelArguments),
+    /// Simulate clusters: throughput, loss and order of any traffic, and what failures cost
+    Sim(sim::SimArguments),
     /// Generate traffic on a port and judge what comes back
     Gen(generate::GenerateArguments),
     /// Show, count, grow and compare routing tables: text, MRT dumps, 'ip route'
@@ -77,6 +93,7 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     let result = match cli.command {
         Command::Run(arguments) => run::run(&arguments),
+        Command::Cluster(arguments) => cluster::cluster(&arguments),
         Command::Check(arguments) => check::check(&arguments),
         Command::Doctor(arguments) => doctor::doctor(&arguments),
         Command::Show(arguments) => show::show(&arguments),
@@ -84,6 +101,9 @@ fn main() -> ExitCode {
         Command::Reload(arguments) => show::reload(&arguments),
         Command::Elements(arguments) => manual::elements(&arguments),
         Command::Help(arguments) => manual::help(&arguments),
+        Command::Plan(arguments) => plan::plan(&arguments),
+        Command::Model(arguments) => model::model(&arguments),
+        Command::Sim(arguments) => sim::sim(&arguments),
         Command::Gen(arguments) => generate::generate(&arguments),
         Command::Rib(command) => rib::rib(&command),
         Command::Bench(command) => bench::bench(&command),

@@ -120,7 +120,7 @@ fn expect_worker(found: &BTreeSet<(String, String)>, case: &str) {
 fn ours_alone() {
     let place = Place::new("ours");
     let (code, out, err) = said(&mut place.command(&[
-        "--tables=v4-1m,v4-real,v6-real",
+        "--tables=v4-real,v6-real",
         "--addresses=hot",
         "--engines=brickway",
         "--runs=1",
@@ -128,7 +128,7 @@ fn ours_alone() {
     ]));
     assert_eq!(code, 0, "{err}");
     let found = figures(&out);
-    for table in ["v4-1m", "v4-real", "v6-real"] {
+    for table in ["v4-real", "v6-real"] {
         expect_engine(&found, table, "hot", "brickway");
         expect_worker(&found, &format!("{table}/brickway"));
     }

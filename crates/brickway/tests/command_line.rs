@@ -312,6 +312,56 @@ fn scaling_prints_its_figures() {
     assert!(said.err.contains("1 to 256"), "{}", said.err);
 }
 
+/// The figures of a bench that printed JSON, by case and metric.
+fn figures(arguments: &str) -> std::collections::BTreeMap<(String, String), f64> {
+    let said = brickway(&arguments.split(' ').collect::<Vec<_>>());
+    assert_eq!(said.code, 0, "{}", said.err);
+    let figure = |line: &str| {
+        let object: serde_json::Value = serde_json::from_str(line).unwrap();
+        let text = |key: &str| object[key].as_str().unwrap().to_owned();
+        ((text("case"), text("metric")), object["value"].as_f64().unwrap())
+    };
+    said.out.lines().map(figure).collect()
+}
+
+/// Nodes of a cluster lose nothing, and their packets pass as many nodes as their ways have.
+#[test]
+fn a_cluster_of_four_on_one_cpu_adds_up() {
+    let table = std::env::temp_dir().join(format!("brickway-cluster-{}.txt", std::process::id()));
+    let rows: String = (0..200).map(|number| format!("{}.0.0.0/8 {number}\n", 11 + number % 100)).collect();
+    std::fs::write(&table, rows).unwrap();
+    let arguments = format!(
+        "bench cluster --nodes 4 --cpus 1 --dests 300 --runs 1 --seconds 0.05 --json --table {}",
+        table.display()
+    );
+    let figures = figures(&arguments);
+    std::fs::remove_file(&table).unwrap();
+    let value = |case: &str, metric: &str| {
+        let key = (format!("nodes=4/{case}"), metric.to_owned());
+        *figures.get(&key).unwrap_or_else(|| panic!("{key:?}: {figures:?}"))
+    };
+    assert_eq!((value("apart", "local"), value("apart", "passes_per_packet")), (100.0, 1.0));
+    for traffic in ["uniform", "neighbour"] {
+        for mode in ["direct-vlb", "classic-vlb", "single-path"] {
+            let case = format!("{traffic}/{mode}");
+            assert_eq!(value(&case, "lost"), 0.0, "{case}");
+            let [local, direct, relayed] = ["local", "direct", "relayed"].map(|way| value(&case, way));
+            assert!((local + direct + relayed - 100.0).abs() < 0.1, "{case}");
+            let passes = (local + 2.0 * direct + 3.0 * relayed) / 100.0;
+            // Packets on their way when counting begins and ends are few.
+            assert!((passes - value(&case, "passes_per_packet")).abs() < 0.3, "{case}: {figures:?}");
+            assert!(value(&case, "mpps") > 0.0 && value(&case, "speedup") > 0.0, "{case}");
+        }
+    }
+    assert_eq!(value("neighbour/single-path", "direct"), 100.0);
+    assert_eq!(value("neighbour/classic-vlb", "relayed"), 100.0);
+    for (arguments, text) in [("--nodes 0", "1 to 32"), ("--modes fast", "direct-vlb, classic-vlb")] {
+        let said = brickway(&format!("bench cluster {arguments}").split(' ').collect::<Vec<_>>());
+        assert_eq!(said.code, 2);
+        assert!(said.err.contains(text), "{}", said.err);
+    }
+}
+
 /// A file goes through whole, whoever handles its packets, before STOP ends the router; and a port that holds its
 /// receivers back does not hold back the one that empties it.
 #[test]

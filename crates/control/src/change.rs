@@ -4,12 +4,13 @@
 use std::net::IpAddr;
 
 use ipnet::IpNet;
+use serde::{Deserialize, Serialize};
 
 /// Number of a network interface of Linux; 0 is none.
 pub type InterfaceIndex = u32;
 
 /// A network interface.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Link {
     /// Its number.
     pub index: InterfaceIndex,
@@ -36,7 +37,7 @@ pub struct Link {
 }
 
 /// An address of an interface.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Address {
     /// The interface.
     pub index: InterfaceIndex,
@@ -47,7 +48,7 @@ pub struct Address {
 }
 
 /// What happens to packets of a route (`rtm_type`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum RouteKind {
     /// Forwarded.
     Unicast,
@@ -70,7 +71,7 @@ pub enum RouteKind {
 }
 
 /// What tells the routes of one source apart.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct RouteKey {
     /// The table, 254 is main, 255 local.
     pub table: u32,
@@ -83,7 +84,7 @@ pub struct RouteKey {
 }
 
 /// One way to a destination.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Path {
     /// The interface; 0 if none is named.
     pub index: InterfaceIndex,
@@ -98,7 +99,7 @@ pub struct Path {
 }
 
 /// Where packets of a route go.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Hops {
     /// Nowhere: the kind says it all.
     None,
@@ -109,7 +110,7 @@ pub enum Hops {
 }
 
 /// A route.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Route {
     /// What tells it apart.
     pub key: RouteKey,
@@ -126,7 +127,7 @@ pub struct Route {
 }
 
 /// A next-hop object.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Object {
     /// Its number.
     pub id: u32,
@@ -135,7 +136,7 @@ pub struct Object {
 }
 
 /// What a next-hop object is.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ObjectKind {
     /// One path.
     Path(Path),
@@ -146,7 +147,7 @@ pub enum ObjectKind {
 }
 
 /// What the kernel knows of a neighbour (`ndm_state`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum NeighbourState {
     /// Asked, no answer yet.
     Incomplete,
@@ -167,7 +168,7 @@ pub enum NeighbourState {
 }
 
 /// A neighbour on a link.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Neighbour {
     /// The interface.
     pub index: InterfaceIndex,
@@ -180,7 +181,7 @@ pub struct Neighbour {
 }
 
 /// What a policy rule does with packets that it selects.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum RuleAction {
     /// Looks up in a table; without a route the next rule is asked.
     Table(u32),
@@ -197,7 +198,7 @@ pub enum RuleAction {
 }
 
 /// A policy rule (`ip rule`).
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Rule {
     /// Whether it is for IPv6 (`AF_INET6`).
     pub is_ipv6: bool,
@@ -224,7 +225,7 @@ pub struct Rule {
 }
 
 /// Something is new, changed, or gone.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Change {
     /// A link is there, or is other than it was.
     Link(Link),
@@ -253,7 +254,7 @@ pub enum Change {
 }
 
 /// Which part of the state a dump covers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Part {
     /// Links.
     Links,

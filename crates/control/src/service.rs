@@ -25,6 +25,7 @@ use fib::Source;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
 use crate::change::NeighbourState;
+use crate::cluster::member::{self, Cluster, MemberOptions};
 use crate::fpm::{self, Server, ServerOptions};
 use crate::mirror::{Mirror, VlanPort};
 use crate::netlink::{self, Kernel, KernelOptions};
@@ -70,23 +71,48 @@ pub enum ServiceError {
 pub struct State {
     /// Routes, next hops and neighbours.
     pub mirror: Mirror,
-    /// Linux.
-    pub kernel: Kernel,
+    /// Linux. On a node of a cluster `None`: its leader tells what Linux says.
+    pub kernel: Option<Kernel>,
     /// FRR.
     pub fpm: Option<Server>,
+    /// On a node of a cluster.
+    pub cluster: Option<Cluster>,
     /// Errors of the sockets, which are not expected to fail.
     pub socket_errors: u64,
     ends: bool,
 }
 
-struct Common {
+impl State {
+    /// Whether all that the kernel knows is here.
+    pub fn is_synchronised(&self) -> bool {
+        self.kernel.as_ref().is_none_or(Kernel::is_synchronised)
+    }
+
+    /// Whether the service is to end.
+    pub(crate) fn ends(&self) -> bool {
+        self.ends
+    }
+}
+
+pub(crate) struct Common {
     state: Mutex<State>,
     synchronised: Condvar,
     waker: OwnedFd,
 }
 
 impl Common {
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn new(
+        mirror: Mirror,
+        kernel: Option<Kernel>,
+        fpm: Option<Server>,
+        cluster: Option<Cluster>,
+    ) -> io::Result<Common> {
+        let waker = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?;
+        let state = Mutex::new(State { mirror, kernel, fpm, cluster, socket_errors: 0, ends: false });
+        Ok(Common { state, synchronised: Condvar::new(), waker })
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -94,7 +120,7 @@ impl Common {
 /// The control thread; it ends when this is dropped.
 pub struct Service {
     common: Arc<Common>,
-    thread: Option<JoinHandle<()>>,
+    threads: Vec<JoinHandle<()>>,
 }
 
 impl Service {
@@ -112,15 +138,29 @@ impl Service {
             Server::open(&options).map_err(|error| ServiceError::Fpm(address, error))
         });
         let fpm = fpm.transpose()?;
-        let waker = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)
-            .map_err(|error| ServiceError::Thread(error.into()))?;
-        let state = Mutex::new(State { mirror, kernel, fpm, socket_errors: 0, ends: false });
-        let common = Arc::new(Common { state, synchronised: Condvar::new(), waker });
+        let common = Common::new(mirror, Some(kernel), fpm, None).map_err(ServiceError::Thread)?;
+        let common = Arc::new(common);
         let copy = common.clone();
         let descriptors = descriptors(&common.lock()).map_err(ServiceError::Thread)?;
         let thread = std::thread::Builder::new().name("control".to_owned());
         let thread = thread.spawn(move || work(&copy, &descriptors)).map_err(ServiceError::Thread)?;
-        Ok(Service { common, thread: Some(thread) })
+        Ok(Service { common, threads: vec![thread] })
+    }
+
+    /// Starts that of a node of a cluster: `mirror` and `tables` follow the leader.
+    ///
+    /// # Errors
+    ///
+    /// [`ServiceError::Thread`].
+    pub fn of_cluster(
+        mirror: Mirror,
+        cluster: Cluster,
+        options: MemberOptions,
+    ) -> Result<Service, ServiceError> {
+        let common = Common::new(mirror, None, None, Some(cluster)).map_err(ServiceError::Thread)?;
+        let common = Arc::new(common);
+        let threads = member::start(&common, options).map_err(ServiceError::Thread)?;
+        Ok(Service { common, threads })
     }
 
     /// What the thread keeps. It waits meanwhile: look and let go.
@@ -130,13 +170,13 @@ impl Service {
 
     /// Waits until the mirror has all that the kernel knows; false if that took longer than `timeout`.
     pub fn wait_synchronised(&self, timeout: Duration) -> bool {
-        let waiting = |state: &mut State| !state.kernel.is_synchronised();
+        let waiting = |state: &mut State| !state.is_synchronised();
         let (state, _) = self
             .common
             .synchronised
             .wait_timeout_while(self.common.lock(), timeout, waiting)
             .unwrap_or_else(PoisonError::into_inner);
-        state.kernel.is_synchronised()
+        state.is_synchronised()
     }
 }
 
@@ -145,7 +185,7 @@ impl Drop for Service {
         self.common.lock().ends = true;
         // A full counter wakes it as well.
         let _ = rustix::io::write(&self.common.waker, &1u64.to_ne_bytes());
-        if let Some(thread) = self.thread.take() {
+        for thread in self.threads.drain(..) {
             // A panic has been printed; there is nobody left to tell.
             let _ = thread.join();
         }
@@ -161,7 +201,7 @@ impl std::fmt::Debug for Service {
 /// Descriptors of the sources, to wait for them without holding the lock.
 fn descriptors(state: &State) -> io::Result<Vec<OwnedFd>> {
     let fpm = state.fpm.iter().map(|server| server.fd().try_clone_to_owned());
-    std::iter::once(state.kernel.fd().try_clone_to_owned()).chain(fpm).collect()
+    state.kernel.iter().map(|kernel| kernel.fd().try_clone_to_owned()).chain(fpm).collect()
 }
 
 /// The thread's life.
@@ -190,13 +230,13 @@ fn work(common: &Common, descriptors: &[OwnedFd]) {
         }
         for (index, address) in state.mirror.take_neighbours_to_ask() {
             // The interface may be gone by now; then so is the question.
-            let _ = state.kernel.ask_neighbour(index, address);
+            let _ = state.kernel.as_mut().map(|kernel| kernel.ask_neighbour(index, address));
         }
         if Instant::now() >= next_look {
             next_look = Instant::now() + NEIGHBOUR_PERIOD;
             state.ask_stale_neighbours();
         }
-        if gathering_since.is_none() && state.kernel.is_synchronised() {
+        if gathering_since.is_none() && state.is_synchronised() {
             common.synchronised.notify_all();
         }
     }
@@ -216,6 +256,7 @@ impl State {
     fn receive(&mut self) -> bool {
         let Self { mirror, kernel, fpm, socket_errors, .. } = self;
         let mut changed = false;
+        let Some(kernel) = kernel else { return false };
         let received = kernel.receive(&mut |event| {
             changed = true;
             match event {
@@ -241,7 +282,7 @@ impl State {
         let stale: Vec<_> = stale.take(MOST_ASKED).map(|known| (known.index, known.address)).collect();
         for (index, address) in stale {
             // As above.
-            let _ = self.kernel.ask_neighbour(index, address);
+            let _ = self.kernel.as_mut().map(|kernel| kernel.ask_neighbour(index, address));
         }
     }
 }

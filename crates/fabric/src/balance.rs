@@ -11,8 +11,8 @@
 //! Everything here is one worker's: it gets its share of the rates in [`Settings`], and asks nobody.
 //!
 //! **Room.** Every link of this node has a [`Bucket`] of its rate. All that this worker sends takes from it, what it relays for others too;
-//! but only packets that enter the fabric here are turned away where it is empty. So what has gone half its way comes first. Buckets fill
-//! between batches ([`Balancer::begin`]): a batch takes less time than a packet on the wire.
+//! but only packets that enter the fabric here are turned away where it is empty. So what has gone half its way comes first. A bucket
+//! fills when the first packet of a batch ([`Balancer::begin`]) asks for it: a batch takes less time than a packet on the wire.
 
 use std::sync::Arc;
 
@@ -115,11 +115,25 @@ pub struct Balancer {
     /// By link: its room.
     links: Vec<Bucket>,
     now_ns: u64,
-    /// Whether every path that leads anywhere is alive, so that a flow's path need not be looked at again.
-    is_undisturbed: bool,
+    /// By the bits of a path's first node: the link towards it, if that is one alone and every path that leads anywhere is alive, so
+    /// that a flow's path need not be looked at again.
+    sure: Box<[u16; NodeId::COUNT + 1]>,
     random: u64,
+    /// Over an intermediate node, and directly.
+    chosen: [Chosen; 2],
+    /// Without what `chosen` counts.
     counts: Counts,
 }
+
+/// Packets and their bytes.
+#[derive(Clone, Copy, Debug, Default)]
+struct Chosen {
+    packets: u64,
+    bytes: u64,
+}
+
+/// No link.
+const UNSURE: u16 = u16::MAX;
 
 impl Balancer {
     /// One that knows `paths`.
@@ -127,16 +141,27 @@ impl Balancer {
         let nodes = paths.topology().nodes();
         let links = paths.topology().links(paths.here()).len();
         let direct_rate = settings.ports_rate / settings.nodes.max(1) as u64;
-        Balancer {
+        let mut balancer = Balancer {
             mode: settings.mode,
             flowlets: Flowlets::new(settings.flowlets, settings.delta_ns),
             direct: vec![Bucket::new(direct_rate, Settings::depth(direct_rate), now_ns); nodes],
             links: vec![Bucket::new(settings.link_rate, Settings::depth(settings.link_rate), now_ns); links],
             random: settings.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
             now_ns,
-            is_undisturbed: paths.are_whole(),
+            sure: Box::new([UNSURE; NodeId::COUNT + 1]),
+            chosen: Default::default(),
             counts: Counts::default(),
             paths,
+        };
+        balancer.make_sure();
+        balancer
+    }
+
+    /// Finds the links of paths that need not be looked at again.
+    fn make_sure(&mut self) {
+        let is_undisturbed = self.paths.are_whole();
+        for (bits, link) in (0..).zip(&mut *self.sure) {
+            *link = self.paths.only_link_towards(bits).filter(|_| is_undisturbed).unwrap_or(UNSURE);
         }
     }
 
@@ -147,85 +172,91 @@ impl Balancer {
 
     /// Other ways, of the same node in the same topology.
     pub fn set_paths(&mut self, paths: Arc<Paths>) {
-        self.is_undisturbed = paths.are_whole();
         self.paths = paths;
+        self.make_sure();
         self.flowlets.keep_alive(&self.paths);
     }
 
-    /// A batch of packets begins. `relayed` says how many bytes went over each link since the last one that
-    /// this balancer was not asked about.
+    /// A batch of packets begins.
     #[inline]
-    pub fn begin(&mut self, now_ns: u64, mut relayed: impl FnMut(usize) -> u64) {
+    pub fn begin(&mut self, now_ns: u64) {
         self.now_ns = now_ns;
-        for (number, link) in self.links.iter_mut().enumerate() {
-            link.fill(now_ns, relayed(number));
+        self.flowlets.set_now(now_ns);
+    }
+
+    /// So many bytes went over a link that this balancer was not asked about.
+    #[inline]
+    pub fn relayed(&mut self, link: usize, bytes: u64) {
+        if let Some(room) = self.links.get_mut(link) {
+            room.fill(self.now_ns, bytes);
         }
     }
 
     /// What was chosen so far.
     pub fn counts(&self) -> Counts {
-        self.counts
+        let [over, direct] = self.chosen;
+        Counts {
+            direct: direct.packets,
+            direct_bytes: direct.bytes,
+            balanced: over.packets,
+            balanced_bytes: over.bytes,
+            ..self.counts
+        }
     }
 
     /// Starts to count anew.
     pub fn reset_counts(&mut self) {
-        self.counts = Counts::default();
+        (self.chosen, self.counts) = Default::default();
     }
 
-    /// Asks for the memory where the path of a flow is kept: for all packets of a batch before the first is decided.
+    /// Where the path of a flow is kept; asks for that memory, so best for all packets of a batch before the first is decided.
     #[inline(always)]
-    pub fn prefetch(&self, output: NodeId, flow: u32) {
-        self.flowlets.prefetch(self.flowlets.place(flow, output));
+    pub fn place(&self, output: NodeId, flow: u32) -> Place {
+        self.flowlets.place(flow, output)
     }
 
-    /// The path of a packet of `bytes` bytes to `output`, which is another node than this. `flow` is the hash of its flow.
-    /// `None`: there is no way.
+    /// The path of a packet of `bytes` bytes to `output`, which is another node than this. `flow` is the hash of its flow, `place`
+    /// what [`Balancer::place`] says of both. `None`: there is no way.
     #[inline(always)]
-    pub fn choose(&mut self, output: NodeId, flow: u32, bytes: u32) -> Option<Choice> {
-        let entropy = (flow >> 24) as u8;
-        let place = self.flowlets.place(flow, output);
-        let last = self.flowlets.last(place, output, self.now_ns);
-        if let Some(way) = last
-            // What else may have died on the way is looked at when the ways change.
-            && self.is_undisturbed
-            && let Some(link) = self.paths.link_towards(way.first, entropy)
-            && self.links[usize::from(link)].has_room()
-        {
-            self.flowlets.remember(place, output, way, self.now_ns);
+    pub fn choose(&mut self, place: Place, output: NodeId, flow: u32, bytes: u32) -> Option<Choice> {
+        let way = self.flowlets.last(place, output);
+        let link = self.sure[usize::from(way.first_bits())];
+        if self.has_room(link) {
+            self.flowlets.keep(place);
             return Some(self.decided(way, link, output, bytes));
         }
-        self.choose_anew(place, last, output, entropy, bytes)
+        self.choose_anew(place, way, output, (flow >> 24) as u8, bytes)
     }
 
     #[inline(never)]
     fn choose_anew(
         &mut self,
         place: Place,
-        last: Option<Way>,
+        last: Way,
         output: NodeId,
         entropy: u8,
         bytes: u32,
     ) -> Option<Choice> {
         let way = self.reconsidered(last, output, entropy)?;
-        self.flowlets.remember(place, output, way, self.now_ns);
-        let link = self.paths.link_towards(way.first, entropy)?;
+        self.flowlets.remember(place, output, way);
+        let link = self.paths.link_towards(way.first()?, entropy)?;
         Some(self.decided(way, link, output, bytes))
     }
 
     /// The way of a packet whose flow has none, or one that may not do.
-    fn reconsidered(&mut self, last: Option<Way>, output: NodeId, entropy: u8) -> Option<Way> {
+    fn reconsidered(&mut self, last: Way, output: NodeId, entropy: u8) -> Option<Way> {
         if self.mode == Mode::SinglePath {
-            let way = self.is_alive(output, output).then_some(Way { first: output, by_right: false });
+            let way = self.is_alive(output, output).then_some(Way::new(output, false));
             self.counts.unreachable += u64::from(way.is_none());
             return way;
         }
-        if let Some(way) = last
-            && self.is_open(way.first, output, entropy)
-        {
-            return Some(way);
+        if let Some(first) = last.first() {
+            if self.is_open(first, output, entropy) {
+                return Some(last);
+            }
+            self.counts.moved += 1;
         }
-        self.counts.moved += u64::from(last.is_some());
-        self.anew(output, entropy, last)
+        self.anew(output, entropy, last.first())
     }
 
     /// Whether the path over `first` (or directly, if that is the output) is alive.
@@ -233,23 +264,32 @@ impl Balancer {
         if first == output { self.paths.is_direct(output) } else { self.paths.leads_over(first, output) }
     }
 
+    /// Whether a link has room now.
+    #[inline(always)]
+    fn has_room(&mut self, link: u16) -> bool {
+        self.links.get_mut(usize::from(link)).is_some_and(|room| room.has_room_at(self.now_ns))
+    }
+
     /// Whether it is alive and begins with a link that has room.
-    fn is_open(&self, first: NodeId, output: NodeId, entropy: u8) -> bool {
+    fn is_open(&mut self, first: NodeId, output: NodeId, entropy: u8) -> bool {
+        let sure = self.sure[first.index()];
+        if sure != UNSURE && self.sure[output.index()] != UNSURE {
+            return self.has_room(sure);
+        }
         let link = self.paths.link_towards(first, entropy);
-        self.is_alive(first, output) && link.is_some_and(|link| self.links[usize::from(link)].has_room())
+        self.is_alive(first, output) && link.is_some_and(|link| self.has_room(link))
     }
 
     /// A path for a packet that has none to keep.
-    fn anew(&mut self, output: NodeId, entropy: u8, last: Option<Way>) -> Option<Way> {
+    fn anew(&mut self, output: NodeId, entropy: u8, last: Option<NodeId>) -> Option<Way> {
         let is_direct = self.mode == Mode::DirectVlb;
-        let right = &mut self.direct[output.index()];
-        right.fill(self.now_ns, 0);
-        if is_direct && right.has_room() && self.is_open(output, output, entropy) {
-            return Some(Way { first: output, by_right: true });
+        let has_right = self.direct[output.index()].has_room_at(self.now_ns);
+        if is_direct && has_right && self.is_open(output, output, entropy) {
+            return Some(Way::new(output, true));
         }
         // The direct link is one among the others for the rest: to leave it out would load these with its part.
         let nodes = self.direct.len() as u64;
-        let drawn = |first| Some(Way { first, by_right: false });
+        let drawn = |first| Some(Way::new(first, false));
         for _ in 0..16 {
             let node = NodeId::new(((u64::from(self.draw()) * nodes) >> 32) as u16)?;
             if (is_direct || node != output) && self.is_open(node, output, entropy) {
@@ -265,7 +305,7 @@ impl Balancer {
         // No link has room, or there is no way that this mode would take.
         let direct = Some(output).filter(|&output| self.is_alive(output, output));
         let vias = all().find(|&node| node != output && self.is_alive(node, output));
-        let kept = last.map(|last| last.first).filter(|&last| self.is_alive(last, output));
+        let kept = last.filter(|&last| self.is_alive(last, output));
         let any = kept.or(if is_direct { direct.or(vias) } else { vias.or(direct) });
         match any {
             Some(_) => self.counts.without_room += 1,
@@ -277,19 +317,18 @@ impl Balancer {
     /// Counts the packet and takes the room for it.
     #[inline(always)]
     fn decided(&mut self, way: Way, link: u16, output: NodeId, bytes: u32) -> Choice {
-        self.links[usize::from(link)].take(bytes);
-        if way.by_right {
-            self.direct[output.index()].take(bytes);
+        if let Some(room) = self.links.get_mut(usize::from(link)) {
+            room.take(bytes);
         }
-        let is_direct = way.first == output;
-        let (packets, sum) = if is_direct {
-            (&mut self.counts.direct, &mut self.counts.direct_bytes)
-        } else {
-            (&mut self.counts.balanced, &mut self.counts.balanced_bytes)
-        };
-        *packets += 1;
-        *sum += u64::from(bytes);
-        Choice { via: (!is_direct).then_some(way.first), link }
+        // Without a branch: which flows have the right is a guess.
+        if let Some(right) = self.direct.get_mut(output.index()) {
+            right.take(if way.is_by_right() { bytes } else { 0 });
+        }
+        let via = NodeId::new(way.first_bits()).filter(|&first| first != output);
+        let chosen = &mut self.chosen[usize::from(via.is_none())];
+        chosen.packets += 1;
+        chosen.bytes += u64::from(bytes);
+        Choice { via, link }
     }
 
     /// 32 random bits (xorshift64*; Vigna, 2016).
@@ -335,10 +374,15 @@ mod tests {
         Balancer::new(settings, Arc::new(Paths::new(mesh(4), node(0))), 0)
     }
 
+    fn choose(balancer: &mut Balancer, output: u16, flow: u32) -> Option<Choice> {
+        let output = node(output);
+        balancer.choose(balancer.place(output, flow), output, flow, SIZE)
+    }
+
     /// A packet of `SIZE` bytes, alone in its batch.
     fn ask(balancer: &mut Balancer, output: u16, flow: u32, now_ns: u64) -> Option<Choice> {
-        balancer.begin(now_ns, |_| 0);
-        balancer.choose(node(output), flow, SIZE)
+        balancer.begin(now_ns);
+        choose(balancer, output, flow)
     }
 
     /// Packets of `SIZE` bytes at the full rate for half a second from node 0; `flow_and_output` by packet number.
@@ -419,8 +463,9 @@ mod tests {
         let mut direct = 0;
         for number in 0..100_000 {
             let now_ns = number * u64::from(SIZE) * 2;
-            balancer.begin(now_ns, |link| if link == 1 { u64::from(SIZE) * 2 } else { 0 });
-            let choice = balancer.choose(node(2), hash(number), SIZE).unwrap();
+            balancer.begin(now_ns);
+            balancer.relayed(1, u64::from(SIZE) * 2);
+            let choice = choose(&mut balancer, 2, hash(number)).unwrap();
             direct += u32::from(choice.via.is_none());
         }
         assert!(direct < 1000, "{direct}");

@@ -26,14 +26,24 @@ impl Bucket {
         }
     }
 
-    /// Adds what has come since it was last filled, and takes `bytes` that went in that time.
-    #[inline]
+    /// Adds what has come since it was last filled, and takes `bytes` that went in that time. Once a batch: not inlined, so that the
+    /// loop over packets stays short.
+    #[inline(never)]
     pub fn fill(&mut self, now_ns: u64, bytes: u64) {
         let passed = now_ns.saturating_sub(self.filled_ns);
         self.filled_ns = now_ns.max(self.filled_ns);
         let gained = i64::try_from(passed).unwrap_or(i64::MAX).saturating_mul(self.units_per_ns);
         let gone = i64::try_from(bytes).unwrap_or(i64::MAX).saturating_mul(BYTE);
         self.level = self.level.saturating_add(gained).saturating_sub(gone).clamp(-self.depth, self.depth);
+    }
+
+    /// Whether there is room at all now. Fills it first, if it was not filled at this time.
+    #[inline(always)]
+    pub fn has_room_at(&mut self, now_ns: u64) -> bool {
+        if self.filled_ns != now_ns {
+            self.fill(now_ns, 0);
+        }
+        self.has_room()
     }
 
     /// Whether there was room at all when it was last filled.

@@ -18,14 +18,18 @@ const LONGEST: u16 = u16::MAX / 2;
 /// Paths of flows, remembered for delta.
 #[derive(Clone, Debug)]
 pub struct Flowlets {
+    /// A power of two of them.
     slots: Box<[Slot]>,
-    delta: u16,
+    /// A slot of this age is too old.
+    too_old: u16,
+    /// The stamp of now.
+    stamp: u16,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Slot {
     stamp: u16,
-    /// Output 5, by right 1, first node 10.
+    /// Output 5, the bits of a [`Way`] 11.
     path: u16,
 }
 
@@ -33,6 +37,7 @@ const NODE_BITS: u32 = 10;
 const NODE_MASK: u16 = (1 << NODE_BITS) - 1;
 const BY_RIGHT: u16 = 1 << NODE_BITS;
 const OUTPUT_SHIFT: u32 = NODE_BITS + 1;
+const WAY_MASK: u16 = (1 << OUTPUT_SHIFT) - 1;
 
 /// The bits of an output that a slot knows.
 #[inline(always)]
@@ -40,88 +45,116 @@ fn output_bits(output: NodeId) -> u16 {
     output.number() << OUTPUT_SHIFT
 }
 
-/// The node that a path begins with.
+/// The node that a path begins with, or none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Way {
-    /// The intermediate node; the output itself: directly.
-    pub first: NodeId,
-    /// Whether it is the direct path because the flow is among the R/N that go directly, and not because that was drawn
-    /// among the paths for the rest.
-    pub by_right: bool,
+pub struct Way(u16);
+
+impl Way {
+    /// No path. No node has all ten bits set.
+    pub const NONE: Way = Way(NODE_MASK);
+
+    /// The path over the intermediate node `first`; the output itself: directly. `by_right` says whether it is the direct path
+    /// because the flow is among the R/N that go directly, and not because that was drawn among the paths for the rest.
+    #[inline]
+    pub const fn new(first: NodeId, by_right: bool) -> Way {
+        Way(first.number() | if by_right { BY_RIGHT } else { 0 })
+    }
+
+    /// The node that it begins with.
+    #[inline]
+    pub const fn first(self) -> Option<NodeId> {
+        NodeId::new(self.0 & NODE_MASK)
+    }
+
+    /// The ten bits of that node; all ones for none.
+    #[inline(always)]
+    pub const fn first_bits(self) -> u16 {
+        self.0 & NODE_MASK
+    }
+
+    /// Whether it is the direct path by right.
+    #[inline(always)]
+    pub const fn is_by_right(self) -> bool {
+        self.0 & BY_RIGHT != 0
+    }
 }
 
 /// A slot that was looked up, to be written when the path is known.
-#[derive(Clone, Copy, Debug)]
-pub struct Place(usize);
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Place(u32);
 
 impl Flowlets {
     /// Room for `slots` flows, rounded up to a power of two; packets at most `delta_ns` apart, and at most half a minute, belong
     /// together.
     pub fn new(slots: usize, delta_ns: u64) -> Flowlets {
-        // No node has all ten bits set.
-        let empty = Slot { stamp: 0, path: NODE_MASK };
+        let empty = Slot { stamp: 0, path: Way::NONE.0 };
         let delta = u16::try_from(delta_ns >> STAMP_SHIFT).unwrap_or(LONGEST).min(LONGEST);
-        let slots = if delta_ns == 0 { 0 } else { slots.max(1).next_power_of_two() };
-        Flowlets { slots: vec![empty; slots].into(), delta }
+        let slots = slots.clamp(1, 1 << 31).next_power_of_two();
+        Flowlets {
+            slots: vec![empty; slots].into(),
+            // Without delta nothing is young enough.
+            too_old: if delta_ns == 0 { 0 } else { delta + 1 },
+            stamp: 0,
+        }
+    }
+
+    /// Says what time it is.
+    #[inline]
+    pub fn set_now(&mut self, now_ns: u64) {
+        self.stamp = (now_ns >> STAMP_SHIFT) as u16;
     }
 
     /// Forgets the flows whose path is not alive any more.
     pub fn keep_alive(&mut self, paths: &Paths) {
         for slot in &mut self.slots {
             // Over which outputs this path leads is not known; it is a path to nowhere if its first node cannot be reached.
-            let first = NodeId::new(slot.path & NODE_MASK);
+            let first = Way(slot.path).first();
             if !first.is_some_and(|first| paths.is_direct(first)) {
-                slot.path |= NODE_MASK;
+                slot.path |= Way::NONE.0;
             }
         }
     }
 
-    /// The slot of a flow.
-    #[inline]
-    pub fn place(&self, flow: u32, output: NodeId) -> Place {
-        // The hash also chooses queues and workers by its low bits, so these are mixed.
-        let mixed =
-            u64::from(flow ^ u32::from(output.number()) << 16).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
-        Place(mixed as usize & self.slots.len().wrapping_sub(1))
-    }
-
-    /// Asks for the slot's memory.
+    /// The slot of a flow; asks for its memory.
     #[inline(always)]
-    pub fn prefetch(&self, place: Place) {
-        if let Some(slot) = self.slots.get(place.0) {
+    pub fn place(&self, flow: u32, output: NodeId) -> Place {
+        // The hash also chooses queues and workers, by its lowest bits: those come last here.
+        let mixed = flow.rotate_right(8) ^ u32::from(output.number());
+        let place = mixed as usize & (self.slots.len() - 1);
+        if let Some(slot) = self.slots.get(place) {
             prefetch(slot);
         }
+        Place(place as u32)
     }
 
     /// The way that the flow's last packet to `output` went, within delta.
-    #[inline]
-    pub fn last(&self, place: Place, output: NodeId, now_ns: u64) -> Option<Way> {
-        let slot = self.slots.get(place.0)?;
-        let age = stamp(now_ns).wrapping_sub(slot.stamp);
-        if age > self.delta || slot.path & !(NODE_MASK | BY_RIGHT) != output_bits(output) {
-            return None;
+    #[inline(always)]
+    pub fn last(&self, place: Place, output: NodeId) -> Way {
+        let Some(slot) = self.slots.get(place.0 as usize) else { return Way::NONE };
+        let age = self.stamp.wrapping_sub(slot.stamp);
+        // What is left above the way's bits tells another output.
+        let way = slot.path ^ output_bits(output);
+        if (age < self.too_old) & (way <= WAY_MASK) { Way(way) } else { Way::NONE }
+    }
+
+    /// Writes down that one more packet went the way that [`Flowlets::last`] said.
+    #[inline(always)]
+    pub fn keep(&mut self, place: Place) {
+        // Mostly there is nothing to write: then the next packet of the flow need not wait for it.
+        if let Some(slot) = self.slots.get_mut(place.0 as usize)
+            && slot.stamp != self.stamp
+        {
+            slot.stamp = self.stamp;
         }
-        let first = NodeId::new(slot.path & NODE_MASK)?;
-        Some(Way { first, by_right: slot.path & BY_RIGHT != 0 })
     }
 
     /// Writes down that a packet to `output` goes this way now.
     #[inline]
-    pub fn remember(&mut self, place: Place, output: NodeId, way: Way, now_ns: u64) {
-        if let Some(slot) = self.slots.get_mut(place.0) {
-            let path = output_bits(output) | way.first.number() | if way.by_right { BY_RIGHT } else { 0 };
-            let written = Slot { stamp: stamp(now_ns), path };
-            // Mostly there is nothing to write: then the next packet of the flow need not wait for it.
-            if *slot != written {
-                *slot = written;
-            }
+    pub fn remember(&mut self, place: Place, output: NodeId, way: Way) {
+        if let Some(slot) = self.slots.get_mut(place.0 as usize) {
+            *slot = Slot { stamp: self.stamp, path: output_bits(output) | way.0 };
         }
     }
-}
-
-#[inline]
-fn stamp(now_ns: u64) -> u16 {
-    (now_ns >> STAMP_SHIFT) as u16
 }
 
 #[cfg(test)]
@@ -131,40 +164,54 @@ mod tests {
     use std::sync::Arc;
 
     const MS: u64 = 1_000_000;
-    const WAY: Way = Way { first: NodeId::new(3).unwrap(), by_right: true };
+    const WAY: Way = Way::new(NodeId::new(3).unwrap(), true);
 
     fn node(number: u16) -> NodeId {
         NodeId::new(number).unwrap()
     }
 
-    fn last(flowlets: &Flowlets, flow: u32, output: u16, now_ns: u64) -> Option<Way> {
-        flowlets.last(flowlets.place(flow, node(output)), node(output), now_ns)
+    fn last(flowlets: &mut Flowlets, flow: u32, output: u16, now_ns: u64) -> Way {
+        flowlets.set_now(now_ns);
+        flowlets.last(flowlets.place(flow, node(output)), node(output))
     }
 
     #[test]
     fn a_flow_keeps_its_path_for_delta_after_every_packet() {
         let mut flowlets = Flowlets::new(1000, 100 * MS);
         let place = flowlets.place(7, node(1));
-        assert_eq!(last(&flowlets, 7, 1, 0), None);
-        flowlets.remember(place, node(1), WAY, 0);
-        assert_eq!(last(&flowlets, 7, 1, 99 * MS), Some(WAY));
-        assert_eq!(last(&flowlets, 7, 2, 99 * MS), None, "another output");
-        flowlets.remember(place, node(1), WAY, 99 * MS);
-        assert_eq!(last(&flowlets, 7, 1, 198 * MS), Some(WAY));
-        assert_eq!(last(&flowlets, 7, 1, 210 * MS), None);
+        assert_eq!(last(&mut flowlets, 7, 1, 0), Way::NONE);
+        flowlets.remember(place, node(1), WAY);
+        assert_eq!(last(&mut flowlets, 7, 1, 99 * MS), WAY);
+        assert_eq!(last(&mut flowlets, 7, 2, 99 * MS), Way::NONE, "another output");
+        flowlets.keep(place);
+        assert_eq!(last(&mut flowlets, 7, 1, 198 * MS), WAY);
+        assert_eq!(last(&mut flowlets, 7, 1, 210 * MS), Way::NONE);
+    }
+
+    #[test]
+    fn a_way_is_its_node_and_its_right() {
+        for (first, by_right) in [(0, false), (0, true), (NodeId::MAX, false), (NodeId::MAX, true)] {
+            let mut flowlets = Flowlets::new(1, 100 * MS);
+            let place = flowlets.place(1, node(31));
+            flowlets.remember(place, node(31), Way::new(node(first), by_right));
+            let way = flowlets.last(place, node(31));
+            assert_eq!((way.first(), way.is_by_right()), (Some(node(first)), by_right));
+        }
+        assert_eq!((Way::NONE.first(), Way::NONE.is_by_right()), (None, false));
     }
 
     #[test]
     fn dead_paths_are_forgotten_and_others_kept() {
         let mut flowlets = Flowlets::new(1 << 10, 100 * MS);
         for first in 0..4 {
-            let place = flowlets.place(first.into(), node(1));
-            flowlets.remember(place, node(1), Way { first: node(first), by_right: false }, 0);
+            let place = flowlets.place(u32::from(first) << 8, node(1));
+            flowlets.remember(place, node(1), Way::new(node(first), false));
         }
         let mesh = Arc::new(Topology::new("mesh(4)".parse().unwrap()));
         // From node 0, whose link to node 3 is down.
         flowlets.keep_alive(&Paths::with(mesh, node(0), |link| link != 2, |_, _| true));
-        let kept: Vec<bool> = (0..4).map(|flow| last(&flowlets, flow, 1, MS).is_some()).collect();
+        let kept: Vec<bool> =
+            (0..4).map(|flow| last(&mut flowlets, flow << 8, 1, MS).first().is_some()).collect();
         assert_eq!(kept, [false, true, true, false]);
     }
 
@@ -172,7 +219,8 @@ mod tests {
     fn delta_of_zero_remembers_nothing() {
         let mut flowlets = Flowlets::new(1, 0);
         let place = flowlets.place(7, node(1));
-        flowlets.remember(place, node(1), WAY, 5 * MS);
-        assert_eq!(last(&flowlets, 7, 1, 5 * MS), None);
+        flowlets.set_now(5 * MS);
+        flowlets.remember(place, node(1), WAY);
+        assert_eq!(last(&mut flowlets, 7, 1, 5 * MS), Way::NONE);
     }
 }

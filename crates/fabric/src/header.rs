@@ -184,6 +184,7 @@ pub struct Words {
 
 const OUTPUT_SHIFT: u32 = 30;
 const VIA_SHIFT: u32 = 20;
+const INPUT_SHIFT: u32 = 30;
 const HOP: u64 = 1 << 24;
 
 impl Words {
@@ -236,6 +237,12 @@ impl Words {
     #[inline(always)]
     pub fn label(self) -> u32 {
         self.destination as u32 & Label::MAX
+    }
+
+    /// The ten bits of the input node.
+    #[inline(always)]
+    pub fn input(self) -> u16 {
+        (self.source >> INPUT_SHIFT & NONE) as u16
     }
 
     /// Bits of the flow's hash.
@@ -380,7 +387,7 @@ mod tests {
             prop_assert!(words.are_of(cluster));
             prop_assert_eq!(words.are_of(other_cluster), cluster == other_cluster);
             prop_assert_eq!((words.kind(), words.output(), words.via()), (kind, output, via));
-            prop_assert_eq!((words.label(), words.entropy()), (label, entropy));
+            prop_assert_eq!((words.label(), words.input(), words.entropy()), (label, input, entropy));
             let written = |words: Words| {
                 let mut bytes = [0; Header::LEN];
                 words.write(&mut bytes);

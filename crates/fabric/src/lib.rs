@@ -19,10 +19,12 @@
 //! | `bucket.rs` | [`Bucket`]: a token bucket |
 //! | `flowlets.rs` | [`Flowlets`]: the path a burst of a flow took last |
 //! | `balance.rs` | [`Balancer`]: directly or over whom; the heart |
+//! | `fair.rs` | [`FairQueue`]: each input node's share of an overloaded output |
 //! | `front.rs` | [`Front`]: which routing node a flow belongs to, for two-stage clusters |
 
 mod balance;
 mod bucket;
+mod fair;
 mod flowlets;
 mod front;
 mod header;
@@ -35,7 +37,8 @@ mod topology;
 
 pub use balance::{Balancer, Choice, Counts, Mode, Settings};
 pub use bucket::Bucket;
-pub use flowlets::Flowlets;
+pub use fair::{FairQueue, Share};
+pub use flowlets::{Flowlets, Place, Way};
 pub use front::Front;
 pub use header::{Header, HeaderError, Kind, LONGEST_WAY, Label, Lead, Words};
 pub use hello::{Hello, HelloError, Report};

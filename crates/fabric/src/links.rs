@@ -116,6 +116,8 @@ pub struct Links {
     problems: Vec<Option<(String, u64)>>,
     events: Vec<Event>,
     has_changed: bool,
+    /// When it was last told of anything.
+    awake_ns: u64,
 }
 
 impl Links {
@@ -160,6 +162,7 @@ impl Links {
             problems: vec![None; topology.links(here).len()],
             events: Vec::new(),
             has_changed: true,
+            awake_ns: 0,
             topology,
         }
     }
@@ -191,6 +194,7 @@ impl Links {
         if usize::from(link) >= self.problems.len() {
             return;
         }
+        self.wake(now_ns);
         let problem = self.problem(link, hello, now_ns);
         let is_fine = problem.is_none();
         self.tell(link, problem, now_ns);
@@ -211,10 +215,24 @@ impl Links {
 
     /// Time has passed: says who was not heard for too long. To be called as often as hellos are said.
     pub fn tick(&mut self, now_ns: u64) {
+        self.wake(now_ns);
         self.look(now_ns);
         // Other reports have their turn next.
         let turns = self.carried.len().min(CARRIED);
         self.carried.rotate_left(turns);
+    }
+
+    /// Ticks come as often as hellos are said. Where they did not, this node waited for its CPU (or its virtual machine did), and has yet to
+    /// read what its neighbours said meanwhile: that time does not count against them.
+    fn wake(&mut self, now_ns: u64) {
+        let passed_ns = now_ns.saturating_sub(self.awake_ns);
+        self.awake_ns = self.awake_ns.max(now_ns);
+        if passed_ns > 2 * self.timing.hello_ns {
+            let slept_ns = passed_ns - self.timing.hello_ns;
+            for heard_ns in self.peers.iter_mut().filter_map(|peer| peer.heard_ns.as_mut()) {
+                *heard_ns = heard_ns.saturating_add(slept_ns).min(now_ns);
+            }
+        }
     }
 
     /// Whether this node asks others to relay nothing over it, because it is about to leave.

@@ -40,7 +40,7 @@ impl fmt::Display for NodeId {
 }
 
 /// A set of nodes.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct NodeSet {
     words: Vec<u64>,
 }

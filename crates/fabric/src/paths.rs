@@ -1,6 +1,7 @@
 //! Which ways are alive, as one node knows it: compiled from the topology and the pairs of neighbours that cannot hear each
 //! other, whenever one of these changes.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::{NodeId, NodeSet, Topology};
@@ -10,8 +11,11 @@ use crate::{NodeId, NodeSet, Topology};
 pub struct Paths {
     topology: Arc<Topology>,
     here: NodeId,
-    /// By output node: those over which it can be reached, without this node and the output.
-    vias: Vec<NodeSet>,
+    /// By output node: which of `sets` has those over which it can be reached.
+    vias: Vec<u16>,
+    /// Nodes without this one. Where an output can be reached directly its set has itself too, which nobody goes over: so
+    /// in a whole mesh all outputs have the same set, and a thousand nodes need no million bits each.
+    sets: Vec<NodeSet>,
     /// Whom packets can be sent to without an intermediate node.
     direct: NodeSet,
     /// By node: the live link towards it, [`NO_LINK`], or [`PARALLEL`] and a place in `parallel`. Of fixed length, so
@@ -54,7 +58,8 @@ impl Paths {
         let nodes = topology.nodes();
         let mut paths = Paths {
             here,
-            vias: vec![NodeSet::none(nodes); nodes],
+            vias: Vec::new(),
+            sets: Vec::new(),
             direct: NodeSet::none(nodes),
             first: Box::new([NO_LINK; PLACES]),
             parallel: Vec::new(),
@@ -93,14 +98,25 @@ impl Paths {
         NodeId::first(nodes)
             .filter(|&node| node != here && is_way(here, node))
             .for_each(|node| direct.insert(node));
-        let mut vias = vec![NodeSet::none(nodes); nodes];
-        for output in NodeId::first(nodes).filter(|&output| output != here) {
-            for via in direct.iter().filter(|&via| via != output && relays(via) && is_way(via, output)) {
-                vias[output.index()].insert(via);
-            }
+        let mut places = HashMap::new();
+        let mut vias = Vec::with_capacity(nodes);
+        for output in NodeId::first(nodes) {
+            let mut set = NodeSet::none(nodes);
+            let is_via = |via: NodeId| via == output || (relays(via) && is_way(via, output));
+            direct.iter().filter(|&via| output != here && is_via(via)).for_each(|via| set.insert(via));
+            // No more sets than outputs, which are less than 2^10.
+            let next = places.len() as u16;
+            vias.push(*places.entry(set).or_insert(next));
         }
-        (paths.direct, paths.vias) = (direct, vias);
+        let mut sets = vec![NodeSet::default(); places.len()];
+        places.into_iter().for_each(|(set, place)| sets[usize::from(place)] = set);
+        (paths.direct, paths.vias, paths.sets) = (direct, vias, sets);
         paths
+    }
+
+    /// The nodes over which `output` can be reached, and perhaps itself.
+    fn set(&self, output: NodeId) -> Option<&NodeSet> {
+        self.sets.get(usize::from(*self.vias.get(output.index())?))
     }
 
     /// Whether one of this node's links towards `target` is alive.
@@ -118,10 +134,11 @@ impl Paths {
         &self.topology
     }
 
-    /// Whether all is well everywhere: whoever can be reached directly can also be gone over, to all others.
+    /// Whether all is well as far as this node can get: whoever can be reached directly can also be gone over, to all
+    /// others that can be reached at all.
     pub fn are_whole(&self) -> bool {
         let nodes = self.direct.len();
-        self.direct.iter().all(|output| self.vias[output.index()].len() + 1 == nodes)
+        self.sets.iter().all(|vias| vias.is_empty() || vias.len() == nodes)
     }
 
     /// Whether `output` can be reached without an intermediate node.
@@ -133,17 +150,17 @@ impl Paths {
     /// Whether `output` can be reached over `via`.
     #[inline]
     pub fn leads_over(&self, via: NodeId, output: NodeId) -> bool {
-        self.vias.get(output.index()).is_some_and(|vias| vias.contains(via))
+        via != output && self.set(output).is_some_and(|vias| vias.contains(via))
     }
 
     /// Whether `output` can be reached at all.
     pub fn is_reachable(&self, output: NodeId) -> bool {
-        self.is_direct(output) || self.vias.get(output.index()).is_some_and(|vias| !vias.is_empty())
+        self.is_direct(output) || self.vias(output).next().is_some()
     }
 
     /// The nodes over which `output` can be reached.
     pub fn vias(&self, output: NodeId) -> impl Iterator<Item = NodeId> + '_ {
-        self.vias.get(output.index()).into_iter().flat_map(NodeSet::iter)
+        self.set(output).into_iter().flat_map(NodeSet::iter).filter(move |&via| via != output)
     }
 
     /// The link of this node towards `target`; `entropy` chooses among parallel ones. A relay asks nothing else.
@@ -152,7 +169,12 @@ impl Paths {
         self.link_towards_bits(target.number(), entropy)
     }
 
-    /// The same for the ten bits that stand for a node in a header, whatever they are.
+    /// The link towards the node that these ten bits stand for, if there is one alone.
+    pub fn only_link_towards(&self, target: u16) -> Option<u16> {
+        Some(self.first[usize::from(target) % PLACES]).filter(|&link| link < PARALLEL)
+    }
+
+    /// The same as [`Paths::link_towards`] for the ten bits that stand for a node in a header, whatever they are.
     #[inline]
     pub fn link_towards_bits(&self, target: u16, entropy: u8) -> Option<u16> {
         match self.first[usize::from(target) % PLACES] {
@@ -189,6 +211,17 @@ mod tests {
         assert!(paths.is_direct(node(3)) && !paths.is_direct(node(1)) && !paths.is_direct(node(4)));
         assert_eq!(paths.link_towards(node(3), 0), Some(2));
         assert_eq!(paths.link_towards(node(1), 0), None);
+    }
+
+    #[test]
+    fn a_whole_mesh_of_all_nodes_has_two_sets() {
+        let paths = Paths::new(topology("mesh(1023)"), node(7));
+        // That of this node, which is no output of its own, and that of all others.
+        assert_eq!(paths.sets.len(), 2);
+        assert!(paths.are_whole() && !paths.is_reachable(node(7)));
+        assert_eq!(paths.vias(node(1022)).count(), 1021);
+        assert!(!paths.leads_over(node(1022), node(1022)) && paths.leads_over(node(0), node(1022)));
+        assert!(!paths.leads_over(node(7), node(1022)) && !paths.leads_over(node(0), node(7)));
     }
 
     #[test]
@@ -236,6 +269,20 @@ mod tests {
             }
         }
         assert!(Paths::new(topology("fly(2, 3)"), node(5)).is_direct(node(2)));
+    }
+
+    #[test]
+    fn ways_are_not_whole_while_one_leads_to_some_outputs_only() {
+        // Node 7 reaches 4 to 6 directly, and they each other. But 5 leads to none of those behind 13, which 4 and 6 do.
+        let dead = |a: NodeId, b: NodeId| a.number() != 13 && b.number() != 13;
+        let paths = Paths::with(topology("fly(2, 3)"), node(7), |_| true, dead);
+        assert_eq!(numbers(paths.vias(node(3))), [4, 6]);
+        assert!(paths.is_direct(node(5)) && !paths.are_whole());
+        // Where only this node's own link is cut, who is left leads everywhere.
+        assert!(Paths::with(topology("mesh(4)"), node(1), |link| link != 2, |_, _| true).are_whole());
+        // So it is where a node is dead for all.
+        let dead = |a: NodeId, b: NodeId| a.number() != 3 && b.number() != 3;
+        assert!(Paths::with(topology("mesh(4)"), node(1), |link| link != 2, dead).are_whole());
     }
 
     #[test]

@@ -172,7 +172,16 @@ impl<const FEW: usize> Table<u32> for Byte24<FEW> {
         rib: &Rib<u32>,
         prefix: Ipv4Net,
     ) -> Result<(), TableError> {
-        self.rank.update(compiler, rib, prefix)?;
+        self.update_all(compiler, rib, &[prefix])
+    }
+
+    fn update_all(
+        &mut self,
+        compiler: &mut RankCompiler,
+        rib: &Rib<u32>,
+        prefixes: &[Ipv4Net],
+    ) -> Result<(), TableError> {
+        self.rank.update_all(compiler, rib, prefixes)?;
         match compiler.touched() {
             _ if !self.has_bytes && rib.len() <= FEW => {}
             Some(stretches) if self.has_bytes => {
@@ -181,6 +190,10 @@ impl<const FEW: usize> Table<u32> for Byte24<FEW> {
             _ => self.refresh_all(),
         }
         Ok(())
+    }
+
+    fn surely_fits(rib: &Rib<u32>) -> bool {
+        Rank::surely_fits(rib)
     }
 
     fn rebuild(&mut self, compiler: &mut RankCompiler, rib: &Rib<u32>) -> Result<(), TableError> {

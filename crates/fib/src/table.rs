@@ -93,6 +93,26 @@ pub trait Table<A: Address>: Send + Sync + Sized {
         prefix: A::Net,
     ) -> Result<(), TableError>;
 
+    /// The same after the routes at several prefixes were changed, in any order and each any number of times. `prefixes` has them
+    /// in ascending order. Only for tables that [`Table::surely_fits`] says yes of.
+    ///
+    /// # Errors
+    ///
+    /// As [`Table::update`].
+    fn update_all(
+        &mut self,
+        compiler: &mut Self::Compiler,
+        rib: &Rib<A>,
+        prefixes: &[A::Net],
+    ) -> Result<(), TableError> {
+        prefixes.iter().try_for_each(|&prefix| self.update(compiler, rib, prefix))
+    }
+
+    /// Whether a table for these routes is never full, so that it can be compiled later. `false`, if that is not known.
+    fn surely_fits(_rib: &Rib<A>) -> bool {
+        false
+    }
+
     /// Compiles the whole of `rib`, whatever the table held before.
     ///
     /// # Errors

@@ -97,23 +97,27 @@ fn step<A: Drawn>() -> impl Strategy<Value = Step<A>> {
     ]
 }
 
-/// A table that is changed, and the mirror image that follows it.
+/// A table that is changed, the mirror image that follows it, and one that gets what changed before a publication at once.
 struct Mirrored<A: Address, T: Table<A>> {
     rib: Rib<A>,
     compiler: T::Compiler,
     ahead: T,
     behind: T,
+    late: (T, T::Compiler),
+    changed: Vec<A::Net>,
 }
 
 impl<A: Address, T: Table<A>> Mirrored<A, T> {
     fn new() -> Self {
         let (ahead, behind) = (T::new().unwrap(), T::new().unwrap());
-        Mirrored { rib: Rib::new(), compiler: T::Compiler::default(), ahead, behind }
+        let (compiler, late) = (T::Compiler::default(), (T::new().unwrap(), T::Compiler::default()));
+        Mirrored { rib: Rib::new(), compiler, ahead, behind, late, changed: Vec::new() }
     }
 
     fn update(&mut self, prefix: A::Net, change: Option<Change>) {
         if change.is_some_and(|change| change.is_visible()) {
             self.ahead.update(&mut self.compiler, &self.rib, prefix).unwrap();
+            self.changed.push(prefix);
         }
     }
 
@@ -121,6 +125,15 @@ impl<A: Address, T: Table<A>> Mirrored<A, T> {
     fn publish(&mut self) {
         std::mem::swap(&mut self.ahead, &mut self.behind);
         self.ahead.catch_up(&mut self.compiler, &self.behind);
+        self.changed.sort();
+        self.changed.dedup();
+        let (late, compiler) = &mut self.late;
+        if T::surely_fits(&self.rib) {
+            late.update_all(compiler, &self.rib, &self.changed).unwrap();
+        } else {
+            late.rebuild(compiler, &self.rib).unwrap();
+        }
+        self.changed.clear();
     }
 }
 
@@ -190,6 +203,7 @@ fn check<A: Address, T: Table<A>>(steps: &[Step<A>], addresses: &[A], publish_ev
             agree(&table.ahead, &model, &all, "changed step by step");
             table.publish();
             agree(&table.ahead, &model, &all, "which caught up");
+            agree(&table.late.0, &model, &all, "changed in batches");
             let rebuilt = LocalFib::<A, T>::build(table.rib.clone()).unwrap();
             agree(rebuilt.table(), &model, &all, "compiled at once");
             for &address in &all {
@@ -206,6 +220,8 @@ fn check<A: Address, T: Table<A>>(steps: &[Step<A>], addresses: &[A], publish_ev
         apply(&mut table, &mut model, Step::Remove(prefix));
     }
     agree(&table.ahead, &model, addresses, "emptied");
+    table.publish();
+    agree(&table.late.0, &model, addresses, "emptied at once");
 }
 
 macro_rules! properties {
@@ -261,6 +277,9 @@ proptest! {
             table.publish();
             let mut answers = vec![NextHopIndex::NONE; low.len()];
             table.ahead.lookup_batch(low, &mut answers);
+            let mut late = vec![NextHopIndex::NONE; low.len()];
+            table.late.0.lookup_batch(low, &mut late);
+            assert_eq!(late, answers, "changed at once");
             answers
         }
         let expected = answers::<Dir24_8>(&steps, &low);

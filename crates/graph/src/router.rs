@@ -39,6 +39,10 @@ const IDLE_TURNS: u32 = 256;
 const FIRST_REST: Duration = Duration::from_micros(50);
 const LONGEST_REST: Duration = Duration::from_millis(1);
 
+/// The nice value of the slow thread, if Linux allows it: what waits for it is short and has a time (hellos of a cluster's links, timers), and
+/// workers that poll, or a routing daemon that is busy, would keep it from its CPU for longer than that.
+const SLOW_PRIORITY: i32 = -10;
+
 /// How late the kernel may end a worker's sleep, so that it ends several with one interrupt.
 const TIMER_SLACK_NS: std::num::NonZeroU64 = std::num::NonZeroU64::new(1_000).expect("not zero");
 
@@ -568,6 +572,12 @@ impl Thread {
         *self.turns.since.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
         // It is a matter of latency only, so a kernel that refuses is no error.
         let _ = rustix::thread::set_current_timer_slack(Some(TIMER_SLACK_NS));
+        // This thread's alone: Linux gives each one a priority of its own (setpriority(2), "C library/kernel differences").
+        if self.graph.copy().is_slow()
+            && rustix::process::getpriority_process(None).is_ok_and(|priority| priority > SLOW_PRIORITY)
+        {
+            let _ = rustix::process::setpriority_process(None, SLOW_PRIORITY);
+        }
         let (mut idle_turns, mut patience, mut rest) = (0, IDLE_TURNS, FIRST_REST);
         loop {
             if self.has_mail.load(Ordering::Relaxed) && self.read_mail() {

@@ -143,6 +143,33 @@ fn each_worker_has_its_copy_and_handlers_reach_all() {
 }
 
 #[test]
+fn the_slow_thread_comes_before_what_polls() {
+    let (mut router, _) = router("Numbers(1) -> Punt(CAPACITY 4) -> t :: Tally", 1);
+    router.start().unwrap();
+    // Who may not raise a priority does not.
+    let own = rustix::process::getpriority_process(None).unwrap();
+    let may = rustix::process::setpriority_process(None, own.min(-10)).is_ok();
+    let of_slow = || {
+        std::fs::read_dir("/proc/self/task").unwrap().find_map(|task| {
+            let stat = std::fs::read_to_string(task.ok()?.path().join("stat")).ok()?;
+            // Field 19, counted from 1; the name is the second, in parentheses (proc(5)).
+            let (_, rest) = stat.split_once(" (slow) ")?;
+            rest.split(' ').nth(16)?.parse::<i32>().ok()
+        })
+    };
+    let expected = if may { own.min(-10) } else { own };
+    assert!(
+        (0..500).any(|_| {
+            std::thread::sleep(std::time::Duration::from_millis(10));
+            of_slow() == Some(expected)
+        }),
+        "{:?}, not {expected}",
+        of_slow()
+    );
+    router.stop();
+}
+
+#[test]
 fn what_is_punted_runs_on_the_slow_thread_and_nothing_is_lost_while_it_keeps_up() {
     let (mut router, shared) = router("Numbers(500) -> Punt(CAPACITY 500) -> t :: Tally", 2);
     router.start().unwrap();

@@ -147,6 +147,17 @@ pub trait Port: Send {
         Ok(())
     }
 
+    /// Plugs or unplugs the cable between the port and the interface that Linux has at its other end, for whoever asks Linux about the
+    /// link (routing daemons).
+    ///
+    /// # Errors
+    /// [`PortError::Unsupported`] for a port that is no TAP device; [`PortError::System`] when the kernel refuses.
+    fn set_carrier(&mut self, is_plugged: bool) -> Result<(), PortError> {
+        let _ = is_plugged;
+        let problem = "only the cable of a TAP device can be plugged and unplugged".to_owned();
+        Err(PortError::Unsupported { port: self.info().name, problem })
+    }
+
     /// The steering of a port whose device spreads packets over its receive queues; `None` when nothing can be
     /// changed.
     fn steering(&mut self) -> Option<&mut dyn Steering> {

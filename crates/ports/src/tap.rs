@@ -4,7 +4,7 @@
 //! (writing one frame is one atomic call), so that there can be more of them; a file that nobody reads would swallow
 //! its share of the flows. One system call a packet is what the device offers.
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use packet::wire::ethernet::MacAddr;
@@ -140,7 +140,6 @@ pub(crate) fn open_file(name: &str, queues: Queues) -> Result<(OwnedFd, String),
 }
 
 fn persist(name: &str, file: &OwnedFd) -> Result<(), PortError> {
-    use std::os::fd::AsRawFd;
     #[allow(unsafe_code, reason = "the C interface of tun devices")]
     // SAFETY: TUNSETPERSIST takes a number, not a pointer.
     let result = unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETPERSIST, 1) };
@@ -165,6 +164,20 @@ impl Port for TapPort {
         let file = self.tx.take(queue)?;
         let device = Arc::clone(&self.device);
         Ok(Box::new(TapTx { device, file, sent: Batch::new(), stats: QueueStats::default() }))
+    }
+
+    /// Linux 5.0 or newer.
+    fn set_carrier(&mut self, is_plugged: bool) -> Result<(), PortError> {
+        let value = libc::c_int::from(is_plugged);
+        #[allow(unsafe_code, reason = "the C interface of tun devices")]
+        // SAFETY: TUNSETCARRIER reads one number, which lives for the call.
+        let result =
+            unsafe { libc::ioctl(self.device.files[0].as_raw_fd(), libc::TUNSETCARRIER, &raw const value) };
+        if result < 0 {
+            let error = std::io::Error::last_os_error();
+            return Err(PortError::system(&self.info.name, "plugging or unplugging the cable", error));
+        }
+        Ok(())
     }
 }
 
@@ -305,6 +318,21 @@ mod tests {
             let mut batch = batch_of(&mut pool, &[numbered_frame(1, 60), vec![1; 8]]);
             assert_eq!(tx.send(&mut pool, &mut batch), 2);
             assert_eq!((tx.stats().packets, tx.stats().count(Event::TooShort)), (1, 1));
+        });
+    }
+
+    #[test]
+    fn the_cable_is_unplugged_and_plugged() {
+        in_namespace(|| {
+            let mut port = crate::open("tap:tap0?trace=/dev/null", &OpenOptions::default()).unwrap();
+            let link = || command("ip", "link show dev tap0");
+            assert!(link().contains("LOWER_UP"), "{}", link());
+            port.set_carrier(false).unwrap();
+            soon("the cable is out", || link().contains("NO-CARRIER") && !link().contains("LOWER_UP"));
+            port.set_carrier(true).unwrap();
+            soon("the cable is in", || link().contains("LOWER_UP"));
+            let error = crate::open("null:", &OpenOptions::default()).unwrap().set_carrier(true).unwrap_err();
+            assert!(error.to_string().contains("only the cable of a TAP device"), "{error}");
         });
     }
 

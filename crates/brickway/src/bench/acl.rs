@@ -15,13 +15,16 @@ use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
 use graph::lang::Source;
 use graph::setup::Shared;
-use packet::{checksum, cycles};
+use packet::checksum;
 use ports::{MemoryLoop, Port};
 
 use super::folder::Folder;
+use super::random::Random;
+use super::runs::RunArguments;
 use super::single_core::SingleCore;
-use super::{median, print_figure, progress};
-use crate::output::{say, say_line};
+use super::{median, print_figure};
+use crate::output::say;
+use crate::progress;
 use crate::table::{Align, Table, thousands};
 
 /// Measures access control lists in memory: TSC cycles a packet with and without one, time to compile,
@@ -39,18 +42,8 @@ pub(crate) struct AclArguments {
     /// Number of different flows
     #[arg(long, default_value_t = 65_536)]
     flows: usize,
-    /// Packets taken from the port at a time, 1 to 256
-    #[arg(long, default_value_t = 32)]
-    burst: usize,
-    /// Seconds for each run
-    #[arg(long, default_value_t = 0.3)]
-    seconds: f64,
-    /// Runs of each case; the median is printed
-    #[arg(long, default_value_t = 5)]
-    runs: usize,
-    /// Print one JSON object a line
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    run: RunArguments,
 }
 
 /// What a case gave; cycles are TSC cycles a packet.
@@ -64,16 +57,8 @@ struct Figures {
 
 pub(crate) fn acl(arguments: &AclArguments) -> Result<ExitCode> {
     check_arguments(arguments)?;
-    if !arguments.json {
-        say_line!(
-            "{} flows of 64 or 84 bytes, bursts of {}, one core, TSC at {:.2} GHz; medians of {} runs of {} s\n",
-            thousands(arguments.flows as u64),
-            arguments.burst,
-            cycles::per_second() / 1e9,
-            arguments.runs,
-            arguments.seconds
-        );
-    }
+    let flows = format!("{} flows of 64 or 84 bytes", thousands(arguments.flows as u64));
+    arguments.run.say_heading(&flows, "one core");
     let mut table = Table::new(&[
         ("family", Align::Left),
         ("rules", Align::Right),
@@ -91,7 +76,7 @@ pub(crate) fn acl(arguments: &AclArguments) -> Result<ExitCode> {
             progress::tell("bench acl", &case);
             let figures = measure(arguments, rules, is_ipv6).with_context(|| format!("case {case}"))?;
             let added = figures.with - figures.without;
-            if arguments.json {
+            if arguments.run.json {
                 let cycles = "TSC cycles";
                 print_figure("acl", &case, "cycles_per_packet", figures.with, cycles);
                 print_figure("acl", &case, "without_cycles_per_packet", figures.without, cycles);
@@ -114,21 +99,16 @@ pub(crate) fn acl(arguments: &AclArguments) -> Result<ExitCode> {
         }
     }
     progress::clear();
-    if !arguments.json {
+    if !arguments.run.json {
         say!("{}", table.render());
     }
     Ok(ExitCode::SUCCESS)
 }
 
 fn check_arguments(arguments: &AclArguments) -> Result<()> {
-    if !(1..=packet::MAX_BATCH).contains(&arguments.burst) {
-        bail!("--burst {} is out of range: 1 to {}", arguments.burst, packet::MAX_BATCH);
-    }
+    arguments.run.check()?;
     if !(1..=1 << 20).contains(&arguments.flows) {
         bail!("--flows takes a number from 1 to 1048576");
-    }
-    if arguments.runs == 0 || !(0.01..=60.0).contains(&arguments.seconds) {
-        bail!("--runs takes 1 or more, --seconds 0.01 to 60");
     }
     Ok(())
 }
@@ -156,24 +136,24 @@ fn measure(arguments: &AclArguments, rules: usize, is_ipv6: bool) -> Result<Figu
         let text = format!(
             "FromDevice(bench0, BURST {burst}) -> Strip(14) -> {check} -> {middle} Unstrip(14)
              -> ToDevice(bench1, BURST {burst});",
-            burst = arguments.burst
+            burst = arguments.run.burst
         );
         let source = Source { name: "acl.click".into(), text };
         let ports: [Box<dyn Port>; 2] = [
             Box::new(MemoryLoop::new(templates.clone())),
             ports::open("null:", &ports::OpenOptions::default())?,
         ];
-        SingleCore::build(&source, Vec::new(), arguments.burst, ports.into_iter(), &Shared::default())
+        SingleCore::build(&source, Vec::new(), arguments.run.burst, ports.into_iter(), &Shared::default())
     };
     let mut without = graph("")?;
     let mut with = graph(&format!("acl :: ACL(FILE \"{}\", DEFAULT permit) ->", path.display()))?;
-    without.run(arguments.seconds.min(0.1));
-    with.run(arguments.seconds.min(0.1));
+    without.run(arguments.run.seconds.min(0.1));
+    with.run(arguments.run.seconds.min(0.1));
     with.reset_stats();
     let (mut cycles_without, mut cycles_with) = (Vec::new(), Vec::new());
-    for _ in 0..arguments.runs {
-        cycles_without.push(without.run(arguments.seconds).cycles_per_packet());
-        cycles_with.push(with.run(arguments.seconds).cycles_per_packet());
+    for _ in 0..arguments.run.runs {
+        cycles_without.push(without.run(arguments.run.seconds).cycles_per_packet());
+        cycles_with.push(with.run(arguments.run.seconds).cycles_per_packet());
     }
     let list = with.graph().find("acl").context("the graph has a list")?;
     let element = with.graph().element_stats(list);
@@ -198,33 +178,8 @@ fn handled<T>(answer: Option<Result<T, String>>) -> Result<T> {
     answer.context("the list is in this copy")?.map_err(|error| anyhow!(error))
 }
 
-/// Numbers that look drawn, the same in each run (SplitMix64).
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ mixed >> 31
-    }
-
-    fn below(&mut self, limit: u64) -> u64 {
-        self.next() % limit.max(1)
-    }
-
-    fn one_in(&mut self, count: u64) -> bool {
-        self.below(count) == 0
-    }
-
-    fn choice<'a, T>(&mut self, list: &'a [T]) -> Option<&'a T> {
-        let place = self.below(list.len() as u64) as usize;
-        list.get(place)
-    }
-
-    fn port(&mut self, (first, last): (u16, u16)) -> u16 {
-        first + self.below(u64::from(last - first) + 1) as u16
-    }
+fn draw_port(random: &mut Random, (first, last): (u16, u16)) -> u16 {
+    first + random.below(u64::from(last - first) + 1) as u16
 }
 
 /// Lengths of prefixes, as often as they stand here. The networks are those of one large site: inside
@@ -332,11 +287,11 @@ fn frame(random: &mut Random, inside: Option<&Rule>, is_ipv6: bool) -> Vec<u8> {
     let source = address(random, inside.and_then(|rule| rule.source), is_ipv6);
     let destination = address(random, inside.and_then(|rule| rule.destination), is_ipv6);
     let source_port =
-        random.port(inside.map(|rule| rule.source_ports).filter(|&ports| ports != ALL).unwrap_or(HIGH));
+        draw_port(random, inside.map(|rule| rule.source_ports).filter(|&ports| ports != ALL).unwrap_or(HIGH));
     let ports = inside.map(|rule| rule.destination_ports).filter(|&ports| ports != ALL);
     let destination_port = {
         let usual = single(random);
-        random.port(ports.unwrap_or(usual))
+        draw_port(random, ports.unwrap_or(usual))
     };
     let mut bytes = vec![0; 14];
     if is_ipv6 {

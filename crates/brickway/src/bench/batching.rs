@@ -16,8 +16,9 @@ use ports::{MemoryLoop, OpenOptions, Port, PortError, PortInfo, QueueStats, RxQu
 use super::cpus::{Apart, place_worker};
 use super::folder::Folder;
 use super::single_core::SingleCore;
-use super::{children, frames, median, print_figure, progress, routes};
+use super::{children, frames, median, print_figure, routes};
 use crate::output::{say, say_line};
+use crate::progress;
 use crate::table::{Align, Table};
 
 /// Measures rate and latency of minimal forwarding over receive bursts by transmit bursts.

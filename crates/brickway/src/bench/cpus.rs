@@ -45,6 +45,12 @@ impl Apart {
     }
 }
 
+/// The CPUs that this thread may use; just the first where the system does not say.
+pub(super) fn allowed() -> Vec<usize> {
+    let Ok(allowed) = sched_getaffinity(None) else { return vec![0] };
+    (0..CpuSet::MAX_CPU).filter(|&cpu| allowed.is_set(cpu)).collect()
+}
+
 /// Puts the calling thread, the control thread, on its CPU.
 pub(super) fn place_control(apart: Option<Apart>) -> ControlPlace {
     if let Some(apart) = apart {

@@ -17,6 +17,7 @@ use packet::cycles;
 use ports::{MemoryLoop, Port};
 
 use super::folder::Folder;
+use super::runs::{DestinationArguments, FrameArguments, RunArguments, check_destinations};
 use super::single_core::{ROUTER_PORTS, SingleCore};
 use super::{drop_in, frames, median, print_figure, routes};
 use crate::output::{say, say_line};
@@ -35,33 +36,18 @@ pub(crate) struct ForwardArguments {
     /// A table (PREFIX ORIGIN lines, gzip or not), or a number of routes grown from the real one
     #[arg(long, value_name = "FILE|N")]
     routes: Option<String>,
-    /// The real table
-    #[arg(long, default_value = "data/rib-v4.txt.gz", value_name = "FILE")]
-    table: PathBuf,
     /// The real IPv6 table
     #[arg(long, default_value = "data/rib-v6.txt.gz", value_name = "FILE")]
     table6: PathBuf,
     /// Whose graph: the example router's, that of `brickway run PORT...`, or both in turns
     #[arg(long, value_enum, default_value_t)]
     graph: Graphs,
-    /// Numbers of different destination addresses
-    #[arg(long, value_delimiter = ',', default_values_t = [1usize, 4096, 65536])]
-    dests: Vec<usize>,
-    /// Packets taken from the port at a time, 1 to 256
-    #[arg(long, default_value_t = 32)]
-    burst: usize,
-    /// Frame size in bytes, without frame check sequence
-    #[arg(long, default_value_t = 64)]
-    size: usize,
-    /// Seconds for each run
-    #[arg(long, default_value_t = 0.3)]
-    seconds: f64,
-    /// Runs of each case; the median is printed
-    #[arg(long, default_value_t = 5)]
-    runs: usize,
-    /// Print one JSON object a line
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    destinations: DestinationArguments,
+    #[command(flatten)]
+    frames: FrameArguments,
+    #[command(flatten)]
+    run: RunArguments,
 }
 
 /// Which graphs are measured.
@@ -85,8 +71,10 @@ struct Figures {
 type ClassCycles = (String, f64, f64);
 
 pub(crate) fn forward(arguments: &ForwardArguments) -> Result<ExitCode> {
-    check_arguments(arguments)?;
-    let real = routes::real(&arguments.table)?;
+    arguments.run.check()?;
+    arguments.frames.check()?;
+    check_destinations(&arguments.destinations.dests)?;
+    let real = routes::real(&arguments.frames.table)?;
     let folder = Folder::new()?;
     let mut tables: Vec<(String, PathBuf, Vec<Row>)> = Vec::new();
     match &arguments.routes {
@@ -111,19 +99,10 @@ pub(crate) fn forward(arguments: &ForwardArguments) -> Result<ExitCode> {
                     rows,
                 ));
             }
-            tables.insert(0, (String::new(), arguments.table.clone(), real));
+            tables.insert(0, (String::new(), arguments.frames.table.clone(), real));
         }
     }
-    if !arguments.json {
-        say_line!(
-            "{}-byte frames, bursts of {}, one core, TSC at {:.2} GHz; medians of {} runs of {} s\n",
-            arguments.size,
-            arguments.burst,
-            cycles::per_second() / 1e9,
-            arguments.runs,
-            arguments.seconds
-        );
-    }
+    arguments.run.say_heading(&format!("{}-byte frames", arguments.frames.size), "one core");
     let mut table = Table::new(&[
         ("routes", Align::Right),
         ("case", Align::Left),
@@ -134,14 +113,20 @@ pub(crate) fn forward(arguments: &ForwardArguments) -> Result<ExitCode> {
     ]);
     let mut details = Vec::new();
     let mut report = |routes: usize, case: String, figures: Figures| {
-        if arguments.json {
+        if arguments.run.json {
             print_figure("forward", &case, "mpps", figures.mpps, "Mpps");
             print_figure("forward", &case, "cycles_per_packet", figures.in_all, "TSC cycles");
             let graph = figures.in_all - figures.io;
             print_figure("forward", &case, "graph_cycles_per_packet", graph, "TSC cycles");
             print_figure("forward", &case, "io_cycles_per_packet", figures.io, "TSC cycles");
             for (class, _, each) in &figures.by_class {
-                print_figure("forward", &format!("{case}/{class}"), "cycles_per_packet", *each, "TSC cycles");
+                print_figure(
+                    "forward",
+                    &format!("{case}/{class}"),
+                    "element_cycles_per_packet",
+                    *each,
+                    "TSC cycles",
+                );
             }
             return;
         }
@@ -156,18 +141,18 @@ pub(crate) fn forward(arguments: &ForwardArguments) -> Result<ExitCode> {
         details.push((case, figures.by_class));
     };
     for (name, path, rows) in &tables {
-        for &dests in &arguments.dests {
+        for &dests in &arguments.destinations.dests {
             let case = format!("{name}dests={dests}");
-            let templates = frames::templates(rows, dests, arguments.size);
+            let templates = frames::templates(rows, dests, arguments.frames.size);
             let mut routers = Vec::new();
             if arguments.graph != Graphs::DropIn {
                 let ports = router_ports(&templates)?;
-                routers.push((case.clone(), SingleCore::router(ports, path, arguments.burst)?));
+                routers.push((case.clone(), SingleCore::router(ports, path, arguments.run.burst)?));
             }
             if arguments.graph != Graphs::Example {
                 let ports = router_ports(&templates)?;
                 let fib = drop_in::fib(rows)?;
-                routers.push((format!("drop-in/{case}"), drop_in::router(ports, &fib, arguments.burst)?));
+                routers.push((format!("drop-in/{case}"), drop_in::router(ports, &fib, arguments.run.burst)?));
             }
             let figures = measure(arguments, &templates, routers).with_context(|| format!("case {case}"))?;
             for (case, figures) in figures {
@@ -180,37 +165,21 @@ pub(crate) fn forward(arguments: &ForwardArguments) -> Result<ExitCode> {
             .with_context(|| format!("cannot read the table '{}'", arguments.table6.display()))?
             .rows;
         let fib = drop_in::fib(&rows)?;
-        for &dests in &arguments.dests {
-            let templates = frames::templates_6(&rows, dests, arguments.size);
+        for &dests in &arguments.destinations.dests {
+            let templates = frames::templates_6(&rows, dests, arguments.frames.size);
             let case = format!("drop-in-6/dests={dests}");
-            let router = drop_in::router(router_ports(&templates)?, &fib, arguments.burst)?;
+            let router = drop_in::router(router_ports(&templates)?, &fib, arguments.run.burst)?;
             let figures = measure(arguments, &templates, vec![(case, router)])?;
             for (case, figures) in figures {
                 report(rows.len(), case, figures);
             }
         }
     }
-    if !arguments.json {
+    if !arguments.run.json {
         say!("{}", table.render());
         print_details(&details);
     }
     Ok(ExitCode::SUCCESS)
-}
-
-fn check_arguments(arguments: &ForwardArguments) -> Result<()> {
-    if !(1..=packet::MAX_BATCH).contains(&arguments.burst) {
-        bail!("--burst {} is out of range: 1 to {}", arguments.burst, packet::MAX_BATCH);
-    }
-    if !(60..=1514).contains(&arguments.size) {
-        bail!("--size {} is out of range: 60 to 1514 bytes", arguments.size);
-    }
-    if arguments.dests.iter().any(|&dests| dests == 0 || dests > 1 << 20) {
-        bail!("--dests takes numbers from 1 to 1048576");
-    }
-    if arguments.runs == 0 || !(0.01..=60.0).contains(&arguments.seconds) {
-        bail!("--runs takes 1 or more, --seconds 0.01 to 60");
-    }
-    Ok(())
 }
 
 /// Cycles by class of element, a column a case.
@@ -256,18 +225,18 @@ fn measure(
 ) -> Result<Vec<(String, Figures)>> {
     let null = ports::open("null:", &ports::OpenOptions::default())?;
     let looped = Box::new(MemoryLoop::new(templates.to_vec()));
-    let mut plain = SingleCore::minimal(looped, Some(null), arguments.burst, arguments.burst)?;
-    plain.run(arguments.seconds.min(0.2));
+    let mut plain = SingleCore::minimal(looped, Some(null), arguments.run.burst, arguments.run.burst)?;
+    plain.run(arguments.run.seconds.min(0.2));
     for (_, router) in &mut routers {
-        router.run(arguments.seconds.min(0.2));
+        router.run(arguments.run.seconds.min(0.2));
         router.reset_stats();
     }
     let mut io = Vec::new();
     let mut in_all = vec![Vec::new(); routers.len()];
-    for _ in 0..arguments.runs {
-        io.push(plain.run(arguments.seconds).cycles_per_packet());
+    for _ in 0..arguments.run.runs {
+        io.push(plain.run(arguments.run.seconds).cycles_per_packet());
         for ((_, router), in_all) in routers.iter_mut().zip(&mut in_all) {
-            in_all.push(router.run(arguments.seconds).cycles_per_packet());
+            in_all.push(router.run(arguments.run.seconds).cycles_per_packet());
         }
     }
     let io = median(io);

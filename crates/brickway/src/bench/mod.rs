@@ -4,7 +4,9 @@
 mod acl;
 mod batching;
 mod children;
+mod cluster;
 mod cpus;
+mod distribution;
 mod drop_in;
 mod fabric;
 mod fib;
@@ -13,8 +15,10 @@ mod forward;
 mod frames;
 mod huge_pages;
 mod io;
-mod progress;
+mod mesh;
+mod random;
 mod routes;
+mod runs;
 mod scaling;
 mod single_core;
 
@@ -38,6 +42,10 @@ pub(crate) enum BenchCommand {
     Acl(acl::AclArguments),
     /// What a packet costs the nodes of a cluster, by role
     Fabric(fabric::FabricArguments),
+    /// How long routes take from a cluster's leader to its nodes
+    Distribution(distribution::DistributionArguments),
+    /// Whole nodes of a cluster on a core each, beside one router
+    Cluster(cluster::ClusterArguments),
     /// Forwarding with several workers, in each hand-over mode
     Scaling(scaling::ScalingArguments),
 }
@@ -50,6 +58,8 @@ pub(crate) fn bench(command: &BenchCommand) -> Result<ExitCode> {
         BenchCommand::Batching(arguments) => batching::batching(arguments),
         BenchCommand::Acl(arguments) => acl::acl(arguments),
         BenchCommand::Fabric(arguments) => fabric::fabric(arguments),
+        BenchCommand::Distribution(arguments) => distribution::distribution(arguments),
+        BenchCommand::Cluster(arguments) => cluster::cluster(arguments),
         BenchCommand::Scaling(arguments) => scaling::scaling(arguments),
     }
 }

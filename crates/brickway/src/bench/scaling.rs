@@ -23,9 +23,10 @@ use ports::{MemoryLoop, OpenOptions, Port};
 
 use super::folder::Folder;
 use super::single_core::{ROUTER, ROUTER_PORTS};
-use super::{frames, median, print_figure, progress, routes};
+use super::{frames, median, print_figure, routes};
 use crate::load;
 use crate::output::{say, say_line};
+use crate::progress;
 use crate::table::{Align, Table};
 
 /// Measures forwarding with several workers: in all, a worker, and beside the ideal, in each hand-over mode.

@@ -98,9 +98,26 @@ impl SingleCore {
         ports: impl Iterator<Item = Box<dyn Port>>,
         shared: &Shared,
     ) -> Result<Self> {
+        Self::build_with(source, parameters, &Self::options(burst), ports, shared)
+    }
+
+    /// Bursts of so many packets and the usual pool.
+    pub(super) fn options(burst: usize) -> GraphOptions {
+        let pool = PoolOptions { frames: FRAMES, ..PoolOptions::default() };
+        GraphOptions { burst, pool, simulated_time: false }
+    }
+
+    /// The same with other options.
+    pub(super) fn build_with(
+        source: &Source,
+        parameters: Vec<(String, String)>,
+        options: &GraphOptions,
+        ports: impl Iterator<Item = Box<dyn Port>>,
+        shared: &Shared,
+    ) -> Result<Self> {
         let registry = elements::registry();
-        let options = Options { parameters };
-        let flat = load::compile(source, &options, &registry).ok_or_else(|| anyhow!("see above"))?;
+        let flat =
+            load::compile(source, &Options { parameters }, &registry).ok_or_else(|| anyhow!("see above"))?;
         let flat = Arc::new(flat);
         for (number, port) in ports.enumerate() {
             shared.get_or_make(&OpenPort::key(&format!("bench{number}")), || {
@@ -109,16 +126,10 @@ impl SingleCore {
         }
         let control = Control::new(|line| eprintln!("{line}"));
         let copy = Copy { index: 0, workers: 1, slow_thread: false };
-        let graph_options = GraphOptions {
-            burst,
-            pool: PoolOptions { frames: FRAMES, ..PoolOptions::default() },
-            simulated_time: false,
-        };
-        let graph =
-            Graph::build(&flat, &registry, shared, copy, &graph_options, &control).map_err(|problems| {
-                load::report(problems);
-                anyhow!("see above")
-            })?;
+        let graph = Graph::build(&flat, &registry, shared, copy, options, &control).map_err(|problems| {
+            load::report(problems);
+            anyhow!("see above")
+        })?;
         let from = flat.elements.iter().position(|element| element.class == "FromDevice");
         Ok(Self { graph, from: from.context("there is a source")?, flat })
     }
@@ -172,6 +183,17 @@ impl SingleCore {
         Ok(self.flat.elements.iter().map(|element| element.class.as_str()).zip(stats).collect())
     }
 
+    /// Numbers of the elements of a class.
+    pub(super) fn of_class(&self, class: &str) -> Vec<usize> {
+        let is_one = |&index: &usize| self.flat.elements[index].class == class;
+        (0..self.flat.elements.len()).filter(is_one).collect()
+    }
+
+    /// One turn.
+    pub(super) fn turn(&mut self) -> bool {
+        self.graph.context().turn()
+    }
+
     /// Packets received since the last reset.
     pub(super) fn packets(&mut self) -> u64 {
         self.received()
@@ -179,7 +201,7 @@ impl SingleCore {
 }
 
 /// CPU time of this thread in TSC cycles.
-fn cpu_cycles() -> f64 {
+pub(super) fn cpu_cycles() -> f64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     (time.tv_sec as f64 + time.tv_nsec as f64 / 1e9) * cycles::per_second()
 }

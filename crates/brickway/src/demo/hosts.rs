@@ -1,6 +1,5 @@
-//! The demo's network: namespaces for a router and four hosts, and what a person types on such hosts.
+//! Hosts in network namespaces, and what a person types on them.
 
-use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,29 +7,35 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-/// Number of hosts, and of the router's ports.
-pub(super) const HOSTS: usize = 4;
-
 /// Whether the user wants to stop.
 #[derive(Clone, Debug)]
 pub(super) struct Stop(Arc<AtomicBool>);
 
 impl Stop {
-    pub(super) fn new(flag: Arc<AtomicBool>) -> Self {
-        Self(flag)
+    /// Set by Ctrl-C, and when the program is told to end.
+    pub(super) fn on_ctrl_c() -> Result<Self> {
+        let stop = Self(Arc::default());
+        let flag = stop.clone();
+        ctrlc::set_handler(move || flag.set()).context("cannot catch Ctrl-C")?;
+        Ok(stop)
     }
 
-    pub(super) fn flag(&self) -> Arc<AtomicBool> {
-        self.0.clone()
+    pub(super) fn set(&self) {
+        self.0.store(true, Ordering::SeqCst);
     }
 
     pub(super) fn is_set(&self) -> bool {
         self.0.load(Ordering::SeqCst)
     }
+
+    /// An error if the user wants to stop.
+    pub(super) fn check(&self) -> Result<()> {
+        if self.is_set() { Err(anyhow::anyhow!("interrupted")) } else { Ok(()) }
+    }
 }
 
 /// Runs a program to its end, at most `limit`, and returns what it printed and whether it succeeded.
-fn run(
+pub(super) fn run(
     command: &mut Command,
     limit: Duration,
     stop: Option<&Stop>,
@@ -61,7 +66,8 @@ fn run(
     }
 }
 
-fn ip(arguments: &str) -> Result<()> {
+/// Runs `ip`, which must succeed.
+pub(super) fn ip(arguments: &str) -> Result<()> {
     let (ok, text) = run(
         Command::new("ip").args(arguments.split_whitespace()),
         Duration::from_secs(10),
@@ -89,183 +95,83 @@ pub(super) struct Tcp {
     pub(super) retransmissions: u64,
 }
 
-/// The namespaces; removed when dropped.
-#[derive(Debug)]
-pub(super) struct Network {
-    router: String,
-    hosts: Vec<String>,
+/// A host: a network namespace.
+#[derive(Clone, Debug)]
+pub(super) struct Host {
+    namespace: String,
 }
 
-impl Network {
-    /// Makes namespaces, links and addresses. What was made is removed again when a step fails.
-    pub(super) fn create(stop: &Stop) -> Result<Self> {
-        let tag = std::process::id();
-        let network = Self {
-            router: format!("brickway-{tag}-r"),
-            hosts: (0..HOSTS).map(|host| format!("brickway-{tag}-h{host}")).collect(),
-        };
-        let router = &network.router;
-        ip(&format!("netns add {router}"))?;
-        for (number, host) in network.hosts.iter().enumerate() {
-            if stop.is_set() {
-                bail!("interrupted");
-            }
-            ip(&format!("netns add {host}"))?;
-            for namespace in [router, host] {
-                // Router advertisements and duplicate address detection would only be noise here. A kernel
-                // without IPv6 has no such setting.
-                let _ = run(
-                    Command::new("ip").args([
-                        "netns",
-                        "exec",
-                        namespace,
-                        "sysctl",
-                        "-qw",
-                        "net.ipv6.conf.all.disable_ipv6=1",
-                        "net.ipv6.conf.default.disable_ipv6=1",
-                    ]),
-                    Duration::from_secs(10),
-                    None,
-                    &mut || {},
-                );
-            }
-            ip(&format!(
-                "-n {router} link add eth{number} address 02:00:00:00:0{number}:01 type veth peer name eth0 netns {host}"
-            ))?;
-            ip(&format!("-n {host} addr add 10.0.{number}.2/24 dev eth0"))?;
-            ip(&format!("-n {host} link set lo up"))?;
-            for (namespace, device) in [(router, format!("eth{number}")), (host, "eth0".to_owned())] {
-                ip(&format!("-n {namespace} link set {device} up"))?;
-                // Segments and checksums must be as they are on a wire: a veth link would pass on frames
-                // of 64 KiB and checksums that nobody computed.
-                let (ok, text) = run(
-                    Command::new("ip").args([
-                        "netns", "exec", namespace, "ethtool", "-K", &device, "tx", "off", "rx", "off",
-                        "tso", "off", "gso", "off", "gro", "off",
-                    ]),
-                    Duration::from_secs(10),
-                    None,
-                    &mut || {},
-                )?;
-                if !ok {
-                    bail!("cannot switch off the offloads of {device} in {namespace}: {}", text.trim());
-                }
-            }
-            ip(&format!("-n {host} route add default via 10.0.{number}.1"))?;
-        }
-        Ok(network)
+impl Host {
+    pub(super) fn new(namespace: String) -> Self {
+        Self { namespace }
     }
 
-    /// Namespace of the router.
-    pub(super) fn router(&self) -> &str {
-        &self.router
+    pub(super) fn namespace(&self) -> &str {
+        &self.namespace
     }
 
-    /// Namespace of a host.
-    pub(super) fn host(&self, host: usize) -> &str {
-        &self.hosts[host]
-    }
-
-    /// Gives a host one more address.
-    pub(super) fn give_address(&self, host: usize, address: &str) -> Result<()> {
-        ip(&format!("-n {} addr add {address}/32 dev lo", self.hosts[host]))
-    }
-
-    fn on_host(&self, host: usize, program: &str, arguments: &[&str]) -> Command {
+    /// A program on it.
+    pub(super) fn command(&self, program: &str, arguments: &[&str]) -> Command {
         let mut command = Command::new("ip");
-        command.args(["netns", "exec", &self.hosts[host], program]).args(arguments).env("LC_ALL", "C");
+        command.args(["netns", "exec", &self.namespace, program]).args(arguments).env("LC_ALL", "C");
         command
     }
 
     /// Pings `count` times, 20 ms apart.
-    pub(super) fn ping(&self, host: usize, target: &str, count: u32, stop: &Stop) -> Result<Ping> {
-        let count = count.to_string();
-        let mut command = self.on_host(host, "ping", &["-n", "-c", &count, "-i", "0.02", "-W", "2", target]);
-        let (_, text) = run(&mut command, Duration::from_secs(30), Some(stop), &mut || {})?;
-        Ok(parse_ping(&text))
+    pub(super) fn ping(&self, target: &str, count: u32, stop: &Stop) -> Result<Ping> {
+        self.ping_with(&["-c", &count.to_string(), "-W", "2", target], stop)
     }
 
     /// Pings with `size` bytes and fragmentation allowed.
-    pub(super) fn ping_fragmented(&self, host: usize, target: &str, size: u32, stop: &Stop) -> Result<Ping> {
-        let size = size.to_string();
-        let mut command = self.on_host(
-            host,
-            "ping",
-            &["-n", "-c", "3", "-i", "0.02", "-W", "2", "-M", "dont", "-s", &size, target],
-        );
-        let (_, text) = run(&mut command, Duration::from_secs(30), Some(stop), &mut || {})?;
+    pub(super) fn ping_fragmented(&self, target: &str, size: u32, stop: &Stop) -> Result<Ping> {
+        self.ping_with(&["-c", "3", "-W", "2", "-M", "dont", "-s", &size.to_string(), target], stop)
+    }
+
+    fn ping_with(&self, arguments: &[&str], stop: &Stop) -> Result<Ping> {
+        let mut command = self.command("ping", &["-n", "-i", "0.02"]);
+        let (_, text) = run(command.args(arguments), Duration::from_secs(30), Some(stop), &mut || {})?;
         Ok(parse_ping(&text))
     }
 
     /// Sends one ping of `size` bytes with DF set; the MTU that an ICMP error reports.
-    pub(super) fn too_big(&self, host: usize, target: &str, size: u32, stop: &Stop) -> Result<Option<u32>> {
+    pub(super) fn too_big(&self, target: &str, size: u32, stop: &Stop) -> Result<Option<u32>> {
         let size = size.to_string();
         let mut command =
-            self.on_host(host, "ping", &["-n", "-c", "1", "-W", "1", "-M", "do", "-s", &size, target]);
+            self.command("ping", &["-n", "-c", "1", "-W", "1", "-M", "do", "-s", &size, target]);
         let (_, text) = run(&mut command, Duration::from_secs(30), Some(stop), &mut || {})?;
         Ok(parse_mtu(&text))
     }
 
     /// The addresses of the hops to `target`.
-    pub(super) fn traceroute(&self, host: usize, target: &str, stop: &Stop) -> Result<Vec<String>> {
+    pub(super) fn traceroute(&self, target: &str, stop: &Stop) -> Result<Vec<String>> {
         let arguments = ["-n", "-q", "1", "-w", "2", "-m", "5", target];
-        let mut command = self.on_host(host, "traceroute", &arguments);
+        let mut command = self.command("traceroute", &arguments);
         let (_, text) = run(&mut command, Duration::from_secs(60), Some(stop), &mut || {})?;
         Ok(parse_traceroute(&text))
     }
 
-    /// One TCP connection of iperf3 for `seconds`.
+    /// iperf3 to `server`, at `target`, for `seconds`, with more `options`.
     pub(super) fn iperf(
         &self,
-        from: usize,
-        to: usize,
+        (server, target): (&Host, &str),
         seconds: u32,
+        options: &[&str],
         stop: &Stop,
         idle: &mut dyn FnMut(),
     ) -> Result<Result<Tcp, String>> {
-        let mut server = self.on_host(to, "iperf3", &["-s", "-1"]);
+        let mut server = server.command("iperf3", &["-s", "-1"]);
         server.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let mut server = server.spawn().context("cannot start the iperf3 server")?;
         // The server needs a moment to listen; a client that comes too early would be refused.
         std::thread::sleep(Duration::from_millis(300));
-        let (duration, target) = (seconds.to_string(), format!("10.0.{to}.2"));
-        let mut client = self.on_host(from, "iperf3", &["-J", "-c", &target, "-t", &duration]);
+        let mut client = self.command("iperf3", &["-J", "-c", target, "-t", &seconds.to_string()]);
+        client.args(options);
         let result = run(&mut client, Duration::from_secs(u64::from(seconds) + 20), Some(stop), idle);
         // With -1 the server has ended; after a failure it has not.
         let _ = server.kill();
         let _ = server.wait();
         let (_, text) = result?;
         Ok(parse_iperf(&text))
-    }
-}
-
-impl Drop for Network {
-    fn drop(&mut self) {
-        for namespace in self.hosts.iter().chain([&self.router]) {
-            // One that was never made cannot be removed; nothing else to do about a failure.
-            let _ = ip(&format!("netns del {namespace}"));
-        }
-    }
-}
-
-/// Which host is the gateway of the table's route to `address`, and how many routes there are.
-pub(super) fn gateway_and_routes(table: &Path, address: &str) -> Result<(usize, u64)> {
-    let address: std::net::Ipv4Addr = address.parse().context("the demo's own address")?;
-    let loaded =
-        fib::read::load::<u32>(table).with_context(|| format!("cannot read '{}'", table.display()))?;
-    let best = loaded
-        .rows
-        .iter()
-        .filter(|row| row.prefix.contains(&address))
-        .max_by_key(|row| row.prefix.prefix_len());
-    match best {
-        // Next hops count from 1.
-        Some(row) => {
-            let gateway =
-                usize::from(fib::synthesize::next_hop_of_origin(row.origin, HOSTS as u16).get()) - 1;
-            Ok((gateway, loaded.rows.len() as u64))
-        }
-        None => bail!("the table '{}' has no route to {address}", table.display()),
     }
 }
 

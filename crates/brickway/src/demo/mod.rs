@@ -1,40 +1,58 @@
 //! `brickway demo`: a router and four Linux hosts in network namespaces, and everything a newcomer would try:
 //! ping, traceroute, a packet too big, TCP. It cleans up after itself, whatever happens.
+//!
+//! | file | what lives there |
+//! | --- | --- |
+//! | this one | the command line; the demo of one router |
+//! | `network`, `summary` | its namespaces; what its router says at the end |
+//! | `cluster` | the demo of four servers that are one router |
+//! | `hosts` | what a person types on hosts |
+//! | `report` | what a demo says |
 
+mod cluster;
 mod hosts;
+mod network;
+mod report;
 mod summary;
 
-use std::io::{BufRead, BufReader, IsTerminal, Write};
-use std::path::{Path, PathBuf};
+use std::io::{BufRead, BufReader, Write};
+use std::path::PathBuf;
 use std::process::{Child, Command, ExitCode, Stdio};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
 
-use crate::output::{say, say_line};
+use crate::output::say_line;
 use crate::table::thousands;
-use hosts::{HOSTS, Network, Stop};
+use hosts::Stop;
+use network::{HOSTS, Network};
+use report::Report;
 use summary::{READ_CHECK, READ_MEMORY, Totals, parse_summary, summarise};
 
 /// Shows the router at work: four Linux hosts on four networks, in network namespaces of this machine, with a
-/// router between them that runs examples/ip-router.click and a real routing table.
+/// router between them that runs examples/ip-router.click and a real routing table. With --cluster four servers
+/// that are one router, and two of them die.
 #[derive(Args, Debug)]
 #[command(
     after_help = "It needs root, and the programs ip, ping, traceroute, iperf3 and ethtool ('make demo' \
-installs them).\nExit codes: 0 all went well, 1 it could not start, 3 a step failed."
+installs them),\nwith --cluster also etcd, FRR and BIRD ('make demo-cluster').\nExit codes: 0 all went well, 1 it could not start, 3 a step failed."
 )]
 pub(crate) struct DemoArguments {
+    /// Four servers that are one router, of which two die
+    #[arg(long)]
+    cluster: bool,
+    /// With --cluster: print nothing but one JSON object at the end
+    #[arg(long, requires = "cluster", conflicts_with = "keep")]
+    json: bool,
     /// The routing table: PREFIX ORIGIN lines, gzip or not
-    #[arg(long, default_value = "data/rib-v4.txt.gz", value_name = "FILE")]
+    #[arg(long, default_value = "data/rib-v4.txt.gz", value_name = "FILE", conflicts_with = "cluster")]
     table: PathBuf,
     /// How long iperf3 sends, in seconds
     #[arg(long, default_value_t = 5, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=3600))]
     seconds: u32,
-    /// Number of worker threads of the router
+    /// Number of worker threads of the router, or of each server
     #[arg(long, default_value_t = 1)]
     workers: usize,
     /// Leave the router running until Ctrl-C, to play with it
@@ -51,50 +69,24 @@ const MTU: u32 = 1400;
 /// An address of the routing table that a host stands in for.
 const FAR_ADDRESS: &str = "1.1.1.1";
 
-/// Prints the steps as they go and remembers whether all went well.
-struct Report {
-    failed: bool,
-    terminal: bool,
-}
-
-impl Report {
-    fn step(&mut self, name: &str, outcome: Result<String, String>) {
-        let (mark, text) = match outcome {
-            Ok(text) => (if self.terminal { "\x1b[32mok\x1b[0m    " } else { "ok    " }, text),
-            Err(text) => {
-                self.failed = true;
-                (if self.terminal { "\x1b[31mFAILED\x1b[0m" } else { "FAILED" }, text)
-            }
-        };
-        self.clear_live();
-        say_line!("  {name:<12} {mark}  {text}");
-    }
-
-    fn live(&self, line: &str) {
-        if self.terminal {
-            say!("\r\x1b[K  {line}");
-            let _ = std::io::stdout().flush();
-        }
-    }
-
-    fn clear_live(&self) {
-        if self.terminal {
-            say!("\r\x1b[K");
-        }
-    }
-}
-
 pub(crate) fn demo(arguments: &DemoArguments) -> Result<ExitCode> {
-    check_requirements(&arguments.table)?;
-    let stop = Stop::new(Arc::new(AtomicBool::new(false)));
-    let flag = stop.flag();
-    ctrlc::set_handler(move || flag.store(true, Ordering::SeqCst)).context("cannot catch Ctrl-C")?;
-    let mut report = Report { failed: false, terminal: std::io::stdout().is_terminal() };
+    if arguments.cluster {
+        return cluster::demo(arguments);
+    }
+    check_programs(&[])?;
+    if !arguments.table.is_file() {
+        bail!(
+            "no routing table at '{}': run the demo from the project's folder, or give one with --table",
+            arguments.table.display()
+        );
+    }
+    let stop = Stop::on_ctrl_c()?;
+    let mut report = Report::new(false, &stop);
 
-    say_line!("A router and four Linux hosts, each in its network namespace:\n");
-    say_line!("  h0 10.0.0.2 --- eth0 10.0.0.1 \\                    / eth2 10.0.2.1 --- h2 10.0.2.2");
-    say_line!("                                 > brickway run ... <");
-    say_line!("  h1 10.0.1.2 --- eth1 10.0.1.1 /                    \\ eth3 10.0.3.1 --- h3 10.0.3.2\n");
+    report.line("A router and four Linux hosts, each in its network namespace:\n");
+    report.line("  h0 10.0.0.2 --- eth0 10.0.0.1 \\                    / eth2 10.0.2.1 --- h2 10.0.2.2");
+    report.line("                                 > brickway run ... <");
+    report.line("  h1 10.0.1.2 --- eth1 10.0.1.1 /                    \\ eth3 10.0.3.1 --- h3 10.0.3.2\n");
     let network = Network::create(&stop).context("cannot make the test network")?;
     report.step("network", Ok(format!("{} namespaces, {HOSTS} links of 1,500 bytes", HOSTS + 1)));
     let result = (|| {
@@ -102,9 +94,9 @@ pub(crate) fn demo(arguments: &DemoArguments) -> Result<ExitCode> {
         report.step("router", Ok(router.banner.clone()));
         exercise(arguments, &network, &stop, &router, &mut report)?;
         if arguments.keep && !stop.is_set() {
-            say_line!("\n  The router runs on. In another terminal, for instance:");
-            say_line!("    ip netns exec {} ping 10.0.3.2", network.host(0));
-            say_line!("  Ctrl-C ends it.");
+            report.line("\n  The router runs on. In another terminal, for instance:");
+            report.line(format_args!("    ip netns exec {} ping 10.0.3.2", network.host(0).namespace()));
+            report.line("  Ctrl-C ends it.");
             while !stop.is_set() && router.is_alive() {
                 std::thread::sleep(Duration::from_millis(100));
                 if let Some(line) = router.latest() {
@@ -113,13 +105,12 @@ pub(crate) fn demo(arguments: &DemoArguments) -> Result<ExitCode> {
             }
         }
         report.clear_live();
-        let totals = router.finish()?;
-        report.failed |= totals.table.verdict().is_err();
-        summarise(&totals);
-        anyhow::Ok(())
+        router.finish()
     })();
     drop(network);
-    result?;
+    let totals = result?;
+    report.failed |= totals.table.verdict().is_err();
+    summarise(&totals);
     if stop.is_set() && !arguments.keep {
         say_line!("\nInterrupted; everything is cleaned up.");
         return Ok(ExitCode::from(130));
@@ -134,33 +125,30 @@ pub(crate) fn demo(arguments: &DemoArguments) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn check_requirements(table: &Path) -> Result<()> {
+/// Whether a demo may run here: as root, with the programs that it runs, and these more, each with its package.
+fn check_programs(more: &[(&str, &str)]) -> Result<()> {
     if !rustix::process::geteuid().is_root() {
         bail!(
             "the demo makes network namespaces and opens raw sockets, which needs root: run 'sudo brickway demo' or 'make demo'"
         );
     }
-    for (program, package) in [
+    let usual = [
         ("ip", "iproute2"),
         ("ping", "iputils-ping"),
         ("traceroute", "traceroute"),
         ("iperf3", "iperf3"),
         ("ethtool", "ethtool"),
-    ] {
+    ];
+    for (program, package) in usual.iter().chain(more) {
         let found = std::env::var_os("PATH").is_some_and(|path| {
             std::env::split_paths(&path)
                 .chain([PathBuf::from("/usr/sbin"), PathBuf::from("/sbin")])
                 .any(|folder| folder.join(program).is_file())
         });
         if !found {
-            bail!("the program '{program}' is missing: apt-get install {package} ('make demo' does it)");
+            let target = if more.is_empty() { "demo" } else { "demo-cluster" };
+            bail!("the program '{program}' is missing: apt-get install {package} ('make {target}' does it)");
         }
-    }
-    if !table.is_file() {
-        bail!(
-            "no routing table at '{}': run the demo from the project's folder, or give one with --table",
-            table.display()
-        );
     }
     Ok(())
 }
@@ -204,9 +192,7 @@ impl Running {
         let mut running = Self { child, lines, banner: String::new(), begin, ready: 0.0 };
         let mut said = Vec::new();
         while begin.elapsed() < Duration::from_secs(60) {
-            if stop.is_set() {
-                bail!("interrupted");
-            }
+            stop.check()?;
             match running.lines.recv_timeout(Duration::from_millis(50)) {
                 Ok(line) if line.contains(" runs with ") => {
                     running.ready = begin.elapsed().as_secs_f64();
@@ -273,13 +259,11 @@ fn exercise(
     router: &Running,
     report: &mut Report,
 ) -> Result<()> {
-    let progress = |report: &Report, text: &str| report.live(text);
-
     let (mut sent, mut answered, mut slowest_ms) = (0, 0, 0.0f64);
     for from in 0..HOSTS {
         for to in (0..HOSTS).filter(|&to| to != from) {
-            progress(report, &format!("ping         h{from} -> h{to}"));
-            let ping = network.ping(from, &format!("10.0.{to}.2"), 5, stop)?;
+            report.live(&format!("ping         h{from} -> h{to}"));
+            let ping = network.host(from).ping(&format!("10.0.{to}.2"), 5, stop)?;
             sent += ping.sent;
             answered += ping.answered;
             slowest_ms = slowest_ms.max(ping.average_ms);
@@ -291,10 +275,10 @@ fn exercise(
     );
     report.step("ping", if answered == sent { Ok(text) } else { Err(text) });
 
-    let (gateway, routes) = hosts::gateway_and_routes(&arguments.table, FAR_ADDRESS)?;
+    let (gateway, routes) = network::gateway_and_routes(&arguments.table, FAR_ADDRESS)?;
     network.give_address(gateway, FAR_ADDRESS)?;
     let from = (gateway + 1) % HOSTS;
-    let ping = network.ping(from, FAR_ADDRESS, 5, stop)?;
+    let ping = network.host(from).ping(FAR_ADDRESS, 5, stop)?;
     let text = format!(
         "{FAR_ADDRESS} from h{from}: by one of {} routes over h{gateway}, {} of {} answered",
         thousands(routes),
@@ -303,15 +287,15 @@ fn exercise(
     );
     report.step("real route", if ping.answered == ping.sent { Ok(text) } else { Err(text) });
 
-    let ping = network.ping(0, "10.0.0.1", 3, stop)?;
+    let ping = network.host(0).ping("10.0.0.1", 3, stop)?;
     let text = format!("10.0.0.1 itself answers {} of {}", ping.answered, ping.sent);
     report.step("router", if ping.answered == ping.sent { Ok(text) } else { Err(text) });
 
-    let hops = network.traceroute(0, "10.0.3.2", stop)?;
+    let hops = network.host(0).traceroute("10.0.3.2", stop)?;
     let text = format!("h0 -> h3: {}", hops.join(", "));
     report.step("traceroute", if hops == ["10.0.0.1", "10.0.3.2"] { Ok(text) } else { Err(text) });
 
-    let mtu = network.too_big(0, "10.0.2.2", 1472, stop)?;
+    let mtu = network.host(0).too_big("10.0.2.2", 1472, stop)?;
     report.step(
         "too big",
         match mtu {
@@ -322,7 +306,7 @@ fn exercise(
             None => Err("no ICMP error for a packet of 1,500 bytes with DF set".into()),
         },
     );
-    let fragments = network.ping_fragmented(1, "10.0.2.2", 1472, stop)?;
+    let fragments = network.host(1).ping_fragmented("10.0.2.2", 1472, stop)?;
     let text = format!(
         "1,500 bytes without DF: sent on in pieces, {} of {} answered",
         fragments.answered, fragments.sent
@@ -335,7 +319,7 @@ fn exercise(
             report.live(&format!("iperf3       {line}"));
         }
     };
-    let tcp = network.iperf(1, 3, seconds, stop, &mut show)?;
+    let tcp = network.host(1).iperf((network.host(3), "10.0.3.2"), seconds, &[], stop, &mut show)?;
     report.step(
         "iperf3",
         tcp.map(|tcp| {

@@ -24,6 +24,12 @@ struct Link {
     mtu: u32,
 }
 
+/// What keeps a configuration in step with what it was made from, while it runs.
+pub(crate) trait Follow: Send {
+    /// Looks whether anything changed, and brings it to the ports and the elements. Returns what went wrong.
+    fn look(&mut self, service: &Service, router: &mut Router) -> Vec<String>;
+}
+
 /// Keeps ports and configuration in step with Linux.
 pub(crate) struct Following {
     ports: Vec<RouterPort>,
@@ -38,57 +44,6 @@ impl Following {
     pub(crate) fn new(ports: Vec<RouterPort>, shared: Shared) -> Self {
         let (links, vlans) = (vec![Link::default(); ports.len()], vec![Vec::new(); ports.len()]);
         Self { ports, shared, addresses: None, links, vlans }
-    }
-
-    /// Looks whether anything changed, and brings it to the ports and the elements. Returns what went wrong.
-    pub(crate) fn look(&mut self, service: &Service, router: &mut Router) -> Vec<String> {
-        let state = service.lock();
-        let generation = state.mirror.local_address_generation();
-        let addresses = (self.addresses != Some(generation)).then(|| {
-            let mut all: Vec<IpAddr> = state.mirror.local_addresses().map(|known| known.address).collect();
-            all.sort_unstable();
-            all.dedup();
-            all
-        });
-        let mut up = HashSet::new();
-        let links: Vec<Option<Link>> = (self.ports.iter())
-            .map(|port| {
-                let link = state.mirror.ports().find(|known| known.name == port.name)?.link?;
-                if link.is_up {
-                    up.insert(port.name.as_str());
-                }
-                Some(Link { index: link.index, mac: link.mac, mtu: link.mtu })
-            })
-            .collect();
-        drop(state);
-        let mut problems = Vec::new();
-        let vlans: Vec<_> = self.ports.iter().map(|port| self.vlans_of(port, &up)).collect();
-        for ((port, told), vlans) in self.ports.iter().zip(&self.vlans).zip(&vlans) {
-            if told != vlans {
-                problems.extend(self.on_host(port, |host| host.set_vlans(vlans)).err());
-            }
-        }
-        self.vlans = vlans;
-        if let Some(addresses) = addresses {
-            self.addresses = Some(generation);
-            for port in &self.ports {
-                let told = self.on_host(port, |host| host.set_local_addresses(&addresses));
-                problems.extend(told.err());
-            }
-        }
-        let before = self.links.clone();
-        for (number, link) in links.into_iter().enumerate() {
-            let Some(link) = link.filter(|link| self.links[number] != *link) else { continue };
-            let port = &self.ports[number];
-            problems.extend(self.on_host(port, |host| host.follow_link()).err());
-            problems.extend(self.follow_below(&port.name, &link));
-            problems.extend(tell_elements(router, number + 1, &link, self.links[number].mtu));
-            self.links[number] = link;
-        }
-        if self.links != before {
-            problems.extend(self.limit_mtus());
-        }
-        problems
     }
 
     /// The VLANs of a port that are ports too, and what of them is ours: transit where Linux has an interface for one, else
@@ -138,6 +93,58 @@ impl Following {
             Some(open) => open.on_host(tell).map_err(|error| error.to_string()),
             None => Ok(()),
         }
+    }
+}
+
+impl Follow for Following {
+    fn look(&mut self, service: &Service, router: &mut Router) -> Vec<String> {
+        let state = service.lock();
+        let generation = state.mirror.local_address_generation();
+        let addresses = (self.addresses != Some(generation)).then(|| {
+            let mut all: Vec<IpAddr> = state.mirror.local_addresses().map(|known| known.address).collect();
+            all.sort_unstable();
+            all.dedup();
+            all
+        });
+        let mut up = HashSet::new();
+        let links: Vec<Option<Link>> = (self.ports.iter())
+            .map(|port| {
+                let link = state.mirror.ports().find(|known| known.name == port.name)?.link?;
+                if link.is_up {
+                    up.insert(port.name.as_str());
+                }
+                Some(Link { index: link.index, mac: link.mac, mtu: link.mtu })
+            })
+            .collect();
+        drop(state);
+        let mut problems = Vec::new();
+        let vlans: Vec<_> = self.ports.iter().map(|port| self.vlans_of(port, &up)).collect();
+        for ((port, told), vlans) in self.ports.iter().zip(&self.vlans).zip(&vlans) {
+            if told != vlans {
+                problems.extend(self.on_host(port, |host| host.set_vlans(vlans)).err());
+            }
+        }
+        self.vlans = vlans;
+        if let Some(addresses) = addresses {
+            self.addresses = Some(generation);
+            for port in &self.ports {
+                let told = self.on_host(port, |host| host.set_local_addresses(&addresses));
+                problems.extend(told.err());
+            }
+        }
+        let before = self.links.clone();
+        for (number, link) in links.into_iter().enumerate() {
+            let Some(link) = link.filter(|link| self.links[number] != *link) else { continue };
+            let port = &self.ports[number];
+            problems.extend(self.on_host(port, |host| host.follow_link()).err());
+            problems.extend(self.follow_below(&port.name, &link));
+            problems.extend(tell_elements(router, number + 1, &link, self.links[number].mtu));
+            self.links[number] = link;
+        }
+        if self.links != before {
+            problems.extend(self.limit_mtus());
+        }
+        problems
     }
 }
 

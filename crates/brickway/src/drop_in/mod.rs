@@ -25,7 +25,7 @@ use graph::lang::{FlatConfig, Options, Source, split_arguments};
 use graph::setup::Shared;
 
 pub(crate) use click::{Features, PortText, VlanText, configuration as click_text, counting_elements};
-pub(crate) use following::Following;
+pub(crate) use following::{Follow, Following};
 pub(crate) use ports::RouterPort;
 use ports::settle_vlans;
 

@@ -626,10 +626,10 @@ fn next_hops(mirror: &Mirror) -> Vec<NextHopRow> {
 }
 
 fn netlink(state: &State) -> Vec<CounterRow> {
-    let kernel = state.kernel.counters().rows();
+    let kernel = state.kernel.as_ref().map(|kernel| kernel.counters().rows()).unwrap_or_default();
     let mirror = state.mirror.counters().into_iter().map(|(name, value)| (name.to_owned(), value));
     let rest = [
-        ("is synchronised".to_owned(), u64::from(state.kernel.is_synchronised())),
+        ("is synchronised".to_owned(), u64::from(state.is_synchronised())),
         ("socket errors".to_owned(), state.socket_errors),
     ];
     kernel.into_iter().chain(mirror).chain(rest).map(counter).collect()

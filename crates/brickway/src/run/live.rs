@@ -12,7 +12,7 @@ use graph::router::Router;
 use graph::setup::Shared;
 
 use super::RunArguments;
-use crate::drop_in::Following;
+use crate::drop_in::Follow;
 use crate::notify::Notify;
 use crate::settings::Settings;
 
@@ -22,7 +22,7 @@ pub(super) struct Live {
     router: Mutex<Option<Router>>,
     /// What mirrors Linux.
     pub(super) service: Option<Service>,
-    following: Mutex<Option<Following>>,
+    following: Mutex<Option<Box<dyn Follow>>>,
     settings: Mutex<Settings>,
     /// The command line, from which settings are made again.
     arguments: RunArguments,
@@ -47,7 +47,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Live {
     pub(super) fn new(
         router: Router,
-        mirror: Option<(Service, Following)>,
+        mirror: Option<(Service, Box<dyn Follow>)>,
         settings: Settings,
         arguments: RunArguments,
         shared: Shared,

@@ -26,7 +26,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
 use elements::devices::PortNames;
 use elements::devices::balance::queue_shares;
-use graph::graph::GraphOptions;
+use graph::graph::{GraphOptions, Registry};
 use graph::roles::{Mode, Roles};
 use graph::router::{Control, Router, RouterOptions};
 use graph::setup::Shared;
@@ -39,10 +39,16 @@ use crate::settings::{
     self, Driver, Overrides, PortSettings, ReversePath, Settings, SlowPath, WorkerSettings,
 };
 use live::Live;
-use subject::{Subject, subject};
+pub(crate) use subject::Subject;
+use subject::subject;
 pub(crate) use summary::summary;
 use summary::{print_json, workers_table};
 use watch::watch;
+
+/// Frames in each worker's pool.
+const FRAMES: usize = 16_384;
+/// Largest packet that a frame holds, in bytes.
+const FRAME_SIZE: usize = 1_856;
 
 /// Makes a router of ports, or of a configuration, until Ctrl-C, until it stops by itself, or for a given time.
 #[derive(Args, Clone, Debug)]
@@ -101,10 +107,10 @@ pub(crate) struct RunArguments {
     #[arg(long)]
     burst: Option<usize>,
     /// Frames in each worker's pool
-    #[arg(long, default_value_t = 16_384)]
+    #[arg(long, default_value_t = FRAMES)]
     frames: usize,
     /// Largest packet that a frame holds, in bytes
-    #[arg(long, default_value_t = 1_856)]
+    #[arg(long, default_value_t = FRAME_SIZE)]
     frame_size: usize,
     /// Let the kernel place workers (several are bound to a CPU each; `taskset` says to which)
     #[arg(long)]
@@ -136,6 +142,60 @@ pub(crate) struct RunArguments {
     /// Print the summary as one JSON object a line
     #[arg(long)]
     json: bool,
+}
+
+/// How to run a node of a cluster.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct NodeArguments {
+    /// The socket for `brickway show` (default /run/brickway.sock)
+    #[arg(long, value_name = "PATH")]
+    socket: Option<PathBuf>,
+    /// Stop after this many seconds
+    #[arg(long = "for", value_name = "SECONDS", value_parser = duration, allow_negative_numbers = true)]
+    duration: Option<f64>,
+    /// Print a line of rates every so many seconds (on a terminal: 1; 0 for none)
+    #[arg(long, value_name = "SECONDS", value_parser = stats_period, allow_negative_numbers = true)]
+    stats: Option<f64>,
+    /// No summary at the end
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+impl RunArguments {
+    /// Those of a node of a cluster; its file says the rest.
+    pub(crate) fn of_node(how: &NodeArguments) -> RunArguments {
+        RunArguments {
+            what: Vec::new(),
+            config: None,
+            driver: None,
+            print_config: false,
+            slow_path: None,
+            acl: None,
+            reverse_path: None,
+            fpm: None,
+            socket: how.socket.clone(),
+            ports: Vec::new(),
+            workers: None,
+            burst: None,
+            frames: FRAMES,
+            frame_size: FRAME_SIZE,
+            no_pin: false,
+            mode: Mode::Parallel,
+            balance: false,
+            min_workers: None,
+            duration: how.duration,
+            stats: how.stats,
+            writes: Vec::new(),
+            reads: Vec::new(),
+            quiet: how.quiet,
+            json: false,
+        }
+    }
+
+    /// The control socket that was asked for.
+    pub(crate) fn socket(&self) -> Option<PathBuf> {
+        self.socket.clone()
+    }
 }
 
 /// The settings: of the file or of the ports on the command line, with the flags above them. `None` after mistakes of the
@@ -226,7 +286,7 @@ fn how_to_run(ports: &[PortSettings]) -> String {
 }
 
 pub(crate) fn run(arguments: &RunArguments) -> Result<ExitCode> {
-    let Some(mut settings) = settings_of(arguments)? else { return Ok(ExitCode::FAILURE) };
+    let Some(settings) = settings_of(arguments)? else { return Ok(ExitCode::FAILURE) };
     if !subject::is_file(arguments) && !arguments.print_config {
         doctor::warn_at_start(&settings, arguments.frame_size);
     }
@@ -235,12 +295,23 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<ExitCode> {
     let Some(subject) = subject(arguments, &settings, &registry, &shared)? else {
         return Ok(ExitCode::FAILURE);
     };
-    let Subject { source, flat, mirror, specs, ports } = subject;
-    settings.ports = ports;
     if arguments.print_config {
-        print(&(how_to_run(&settings.ports) + &source.text));
+        print(&(how_to_run(&subject.ports) + &subject.source.text));
         return Ok(ExitCode::SUCCESS);
     }
+    operate(arguments, settings, subject, &registry, shared)
+}
+
+/// Runs a router to its end.
+pub(crate) fn operate(
+    arguments: &RunArguments,
+    mut settings: Settings,
+    subject: Subject,
+    registry: &Registry,
+    shared: Shared,
+) -> Result<ExitCode> {
+    let Subject { source, flat, mirror, specs, ports } = subject;
+    settings.ports = ports;
     shared.get_or_make(PortNames::KEY, || Ok::<_, anyhow::Error>(PortNames::new(specs)))?;
     let control = Control::new(|line| eprintln!("{line}"));
     let pool = PoolOptions { frames: arguments.frames, data_bytes: arguments.frame_size };
@@ -253,7 +324,7 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<ExitCode> {
         mode: arguments.mode,
     };
     let started = Instant::now();
-    let mut router = match Router::build(flat.clone(), &registry, &shared, &router_options, control.clone()) {
+    let mut router = match Router::build(flat.clone(), registry, &shared, &router_options, control.clone()) {
         Ok(router) => router,
         Err(problems) => {
             load::report(problems.into_iter().map(|problem| load::with_excerpt(problem, &source)).collect());

@@ -10,20 +10,20 @@ use graph::lang::{FlatConfig, Options, Source};
 use graph::setup::Shared;
 
 use super::RunArguments;
-use crate::drop_in::{self, Following, RouterPort};
+use crate::drop_in::{self, Follow, Following, RouterPort};
 use crate::load;
 use crate::settings::{PortSettings, Settings};
 
 /// What is to run.
-pub(super) struct Subject {
-    pub(super) source: Source,
-    pub(super) flat: Arc<FlatConfig>,
+pub(crate) struct Subject {
+    pub(crate) source: Source,
+    pub(crate) flat: Arc<FlatConfig>,
     /// What mirrors Linux, where the configuration forwards by its tables.
-    pub(super) mirror: Option<(Service, Following)>,
+    pub(crate) mirror: Option<(Service, Box<dyn Follow>)>,
     /// Of a router that mirrors Linux: its ports.
-    pub(super) ports: Vec<PortSettings>,
+    pub(crate) ports: Vec<PortSettings>,
     /// What the names of ports stand for.
-    pub(super) specs: Vec<(String, String)>,
+    pub(crate) specs: Vec<(String, String)>,
 }
 
 /// Whether the command line names a configuration, and not ports.
@@ -70,7 +70,7 @@ pub(super) fn subject(
         specs.retain(|(name, _)| !named(name));
         specs.extend(specs_of(&ports));
         let service = drop_in::mirror(&mut ports, settings.fpm, shared)?;
-        let mirror = Some((service, Following::new(ports, shared.clone())));
+        let mirror = Some((service, following(ports, shared)));
         return Ok(Some(Subject { source, flat: Arc::new(flat), mirror, ports: settings_of_ports, specs }));
     }
     let mut ports = settings.ports.iter().map(open).collect::<Result<Vec<_>>>()?;
@@ -79,9 +79,13 @@ pub(super) fn subject(
     let text = drop_in::configuration(&ports, &service, settings)?;
     let source = Source { name: ports_text(&ports), text };
     let Some(flat) = load::compile(&source, &Options::default(), registry) else { return Ok(None) };
-    let mirror = Some((service, Following::new(ports, shared.clone())));
+    let mirror = Some((service, following(ports, shared)));
     let ports = settings.ports.clone();
     Ok(Some(Subject { source, flat: Arc::new(flat), mirror, ports, specs }))
+}
+
+fn following(ports: Vec<RouterPort>, shared: &Shared) -> Box<dyn Follow> {
+    Box::new(Following::new(ports, shared.clone()))
 }
 
 /// What opens each port. VLANs are not opened: the port below them is.

@@ -3,6 +3,7 @@
 
 #![allow(dead_code, reason = "each test program uses its part of this")]
 
+pub(crate) mod cluster;
 pub(crate) mod router;
 
 use std::fs::File;
@@ -127,6 +128,13 @@ impl Network {
         ip
     }
 
+    /// Runs a shell's script in a namespace; whether it succeeded, and what it printed.
+    pub(crate) fn script(&self, label: &str, script: &str) -> (bool, String) {
+        let output = self.on(label, "sh -ec").arg(script).output().expect("the program ip is installed");
+        let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+        (output.status.success(), text.into_owned())
+    }
+
     /// A UDP socket in a namespace.
     pub(crate) fn udp_socket(&self, label: &str, address: &str) -> UdpSocket {
         let namespace =
@@ -145,6 +153,25 @@ impl Network {
         let output = self.on(label, command).output().expect("the program ip is installed");
         let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
         (output.status.success(), text.into_owned())
+    }
+
+    /// How many of ten pings from a host are answered. Where only the last ones are not, it pings again: ping waits for these for
+    /// two round trips only, and a host may wait longer for its CPU.
+    pub(crate) fn answers(&self, host: &str, options: &str) -> usize {
+        let mut count = 0;
+        for _ in 0..3 {
+            let (_, text) = self.run(host, &format!("ping -n -c 10 -i 0.02 -W 1 {options}"));
+            let numbers: Vec<usize> = text.lines().filter_map(reply_number).collect();
+            count = numbers.len();
+            if count < 10 {
+                println!("ping {options}:\n{text}");
+            }
+            let lacks_the_last_only = (1..10).contains(&count) && numbers.iter().max() == Some(&count);
+            if !lacks_the_last_only {
+                break;
+            }
+        }
+        count
     }
 
     /// Starts a program in a namespace that runs until it is told to stop.
@@ -184,6 +211,12 @@ impl Running {
         self.child.try_wait().ok().flatten().map(|status| status.code().unwrap_or(-1))
     }
 
+    /// Sends it a signal.
+    pub(crate) fn signal(&self, signal: rustix::process::Signal) {
+        let process = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(process, signal).expect("the process is ours");
+    }
+
     /// Presses Ctrl-C and waits; the exit code.
     pub(crate) fn interrupt(&mut self) -> i32 {
         interrupt(&mut self.child)
@@ -211,6 +244,12 @@ pub(crate) fn interrupt(child: &mut Child) -> i32 {
         assert!(begin.elapsed() < Duration::from_secs(30), "it does not end on SIGINT");
         std::thread::sleep(Duration::from_millis(20));
     }
+}
+
+/// The number of the ping that a line of `ping` says the answer of.
+pub(crate) fn reply_number(line: &str) -> Option<usize> {
+    let (_, rest) = line.split_once("bytes from")?.1.split_once("icmp_seq=")?;
+    rest.split(' ').next()?.parse().ok()
 }
 
 /// Waits until `condition` holds, at most 20 seconds; whether it did.

@@ -141,6 +141,11 @@ impl Hops {
     }
 }
 
+/// The EtherType of a family.
+pub(super) const fn ethertype(is_ipv6: bool) -> [u8; 2] {
+    if is_ipv6 { [0x86, 0xdd] } else { [0x08, 0x00] }
+}
+
 impl Mirror {
     /// Takes the numbers that are always there.
     pub(super) fn add_fixed_hops(&mut self) {
@@ -157,7 +162,10 @@ impl Mirror {
             let interface = self.links.get(hop.interface)?;
             let (port, source) = (interface.port?, interface.link.mac?);
             let mac = self.neighbours.usable_mac(hop.interface, hop.gateway?)?;
-            let ethertype = if hop.is_ipv6 { [0x86, 0xdd] } else { [0x08, 0x00] };
+            if let Some(exits) = &self.exits {
+                return exits.adjacency(port, mac, source, hop.is_ipv6);
+            }
+            let ethertype = ethertype(hop.is_ipv6);
             match self.links.vlan(port) {
                 None => Some(Adjacency::ethernet(port, mac, source, ethertype)),
                 Some(of) => Some(Adjacency::tagged(port, mac, source, of.vlan, ethertype)),

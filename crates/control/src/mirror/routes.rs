@@ -86,6 +86,11 @@ impl<A: Family> Key<A> {
         Some((table, Key { network: network & A::mask(length), length, rank, metric, source, tos }))
     }
 
+    /// The first that a route to this prefix can have.
+    fn first_of(network: A, length: u8) -> Key<A> {
+        Key { network, length, rank: Rank::LocalTos, metric: 0, source: Source::Static, tos: 0 }
+    }
+
     /// The opposite of [`Key::of`].
     pub(super) fn route_key(&self, table: u32) -> RouteKey {
         let table = if self.rank.is_local() { LOCAL } else { table };
@@ -120,10 +125,6 @@ impl<A: Family> Routes<A> {
         self.0.remove(key)
     }
 
-    pub(super) fn get_mut(&mut self, key: &Key<A>) -> Option<&mut Stored> {
-        self.0.get_mut(key)
-    }
-
     pub(super) fn iter(&self) -> impl Iterator<Item = (&Key<A>, &Stored)> {
         self.0.iter()
     }
@@ -135,8 +136,13 @@ impl<A: Family> Routes<A> {
 
     /// All routes to a prefix, the best first.
     pub(super) fn at(&self, network: A, length: u8) -> impl Iterator<Item = (&Key<A>, &Stored)> {
-        let first = Key { network, length, rank: Rank::LocalTos, metric: 0, source: Source::Static, tos: 0 };
-        let after = self.0.range((Bound::Included(first), Bound::Unbounded));
+        let after = self.0.range(Key::first_of(network, length)..);
+        after.take_while(move |(key, _)| (key.network, key.length) == (network, length))
+    }
+
+    /// The same, to be changed.
+    pub(super) fn at_mut(&mut self, network: A, length: u8) -> impl Iterator<Item = (&Key<A>, &mut Stored)> {
+        let after = self.0.range_mut(Key::first_of(network, length)..);
         after.take_while(move |(key, _)| (key.network, key.length) == (network, length))
     }
 }

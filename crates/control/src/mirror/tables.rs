@@ -49,9 +49,40 @@ impl Mirror {
     pub(super) fn change_route<A: Family>(&mut self, table: u32, key: Key<A>, new: Option<Stored>) -> bool {
         let Key { network, length, .. } = key;
         let stands = self.tables.tables.entry(table).or_default();
-        // Nothing below looks at them there.
-        let views = std::mem::take(&mut stands.views);
         let is_first = A::routes(stands).at(network, length).next().is_none();
+        self.change_route_at(table, key, new, is_first)
+    }
+
+    /// Puts a route into a table unless it is there, in the place of the one of the same key. Takes over one user of its target.
+    pub(super) fn put_stored<A: Family>(&mut self, table: u32, key: Key<A>, stored: Stored) {
+        let stands = self.tables.tables.entry(table).or_default();
+        let (mut is_first, mut is_known) = (true, false);
+        for (of, known) in A::routes_mut(stands).at_mut(key.network, key.length) {
+            is_first = false;
+            // Most of what a dump tells is known.
+            if *of == key && (known.target, known.protocol) == (stored.target, stored.protocol) {
+                known.epoch = stored.epoch;
+                is_known = true;
+            }
+        }
+        if is_known {
+            self.release_target(stored.target);
+        } else {
+            self.change_route_at(table, key, Some(stored), is_first);
+        }
+    }
+
+    /// [`Mirror::change_route`], where it is known whether the table has no route to the prefix.
+    fn change_route_at<A: Family>(
+        &mut self,
+        table: u32,
+        key: Key<A>,
+        new: Option<Stored>,
+        is_first: bool,
+    ) -> bool {
+        let Key { network, length, .. } = key;
+        // Nothing below looks at them there.
+        let views = std::mem::take(&mut self.tables.tables.entry(table).or_default().views);
         let before: Vec<Option<Route>> = if is_first {
             Vec::new()
         } else {
@@ -136,7 +167,9 @@ impl Mirror {
             match self.edit().replace(fib_table, prefix, route) {
                 Ok(_) => {
                     installed = Some((route.source, route.metric));
-                    self.tables.full.remove(&(fib_table, A::IS_IPV6));
+                    if !self.tables.full.is_empty() {
+                        self.tables.full.remove(&(fib_table, A::IS_IPV6));
+                    }
                 }
                 Err(error) => self.refused::<A>(fib_table, prefix, &error),
             }

@@ -130,6 +130,11 @@ impl Mirror {
         id
     }
 
+    /// One user of a target more.
+    pub(super) fn share_target(&mut self, id: TargetId) {
+        self.targets.get_mut(id).users += 1;
+    }
+
     /// One user of a target less.
     pub(super) fn release_target(&mut self, id: TargetId) {
         let target = self.targets.get_mut(id);

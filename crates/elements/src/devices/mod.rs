@@ -18,7 +18,7 @@ mod poll_device;
 mod spread;
 mod static_thread_sched;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 mod to_device;
 mod to_dump;
 mod to_host;
@@ -189,12 +189,12 @@ impl graph::Element for Unopened {}
 
 /// Turns what a queue lost since the last look into drops of the element.
 #[derive(Debug, Default)]
-struct Losses {
+pub(crate) struct Losses {
     seen: Vec<(ports::Event, u64)>,
 }
 
 impl Losses {
-    fn count(&mut self, cx: &mut graph::Context, stats: &QueueStats) {
+    pub(crate) fn count(&mut self, cx: &mut graph::Context, stats: &QueueStats) {
         for (event, count) in stats.events().filter(|(event, _)| event.is_drop()) {
             let seen = match self.seen.iter_mut().find(|(known, _)| *known == event) {
                 Some((_, seen)) => seen,

@@ -45,29 +45,14 @@ fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
 
 #[cfg(test)]
 mod tests {
+    use crate::devices::testing::in_namespace;
     use crate::registry;
     use graph::setup::Shared;
     use graph::testing::Bench;
 
-    /// Whether this process may make interfaces.
-    fn may_make_interfaces() -> bool {
-        let may = rustix::process::geteuid().is_root();
-        if !may {
-            println!("not root: left out");
-        }
-        may
-    }
-
     #[test]
     fn linux_answers_over_the_interface() {
-        if !may_make_interfaces() {
-            return;
-        }
-        // In a network namespace of its own, which goes with the thread.
-        std::thread::spawn(|| {
-            #[allow(unsafe_code, reason = "leaving a network namespace")]
-            // SAFETY: only NEWNET, so the thread goes on sharing files and memory with the others.
-            unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWNET) }.unwrap();
+        in_namespace(|| {
             let config = "FromHost(host0, 192.0.2.1/24, ETHER 02:00:00:00:00:99) -> out :: TestOutput;
                 in :: TestInput -> ToHost(host0);";
             let mut bench = Bench::try_new(&registry(), config, 32, &Shared::default()).unwrap();
@@ -87,8 +72,6 @@ mod tests {
                 }
             }
             panic!("no ARP reply among {} frames", answers.len());
-        })
-        .join()
-        .unwrap();
+        });
     }
 }

@@ -32,7 +32,7 @@ impl FabricAdjacencies {
         };
         if adjacencies.ports != ports {
             return Err(ConfigError::new(format!(
-                "this node's ports are {}; every FromFabric names the same in the same order",
+                "this node's ports are {}; every FromFabric and FabricHost names the same in the same order",
                 adjacencies.ports.join(", ")
             )));
         }

@@ -20,9 +20,10 @@
 //! =back
 //!
 //! LABEL is the packet's paint, unless it is given. NODE is a node's number, or several with weights, "NODE WEIGHT, NODE WEIGHT
-//! ...", among which flows are divided; it can be changed at run time, as the cluster's leader changes, or routing nodes come and go:
-//! no more flows change their node then than must. Without a node frames are dropped as "no node". What is for this very node leaves by
-//! output 1 as it came, or is dropped as "for this node" without it.
+//! ...", among which flows are divided; it can be changed at run time, as the cluster's leader changes, or routing nodes come and go.
+//! Nodes that cannot be reached get none until they can be again. Either way no more flows change their node than must. Without a node
+//! to be reached frames are dropped as "no node". What is for this very node leaves by output 1 as it came, or is dropped as "for this
+//! node" without it.
 //!
 //! =h node read/write
 //! The NODE argument; empty without one.
@@ -41,7 +42,7 @@ use packet::Batch;
 use packet::flow::FlowHash;
 
 use super::node::Node;
-use super::wire::Wire;
+use super::wire::{NO_ROOM, Wire};
 
 pub(super) static CLASS: Class = Class {
     name: "FabricEncap",
@@ -62,19 +63,19 @@ pub(super) static CLASS: Class = Class {
         let mut encap = FabricEncap {
             wire: Wire::of(&node),
             kind,
-            nodes: String::new(),
+            text: String::new(),
+            nodes: Vec::new(),
+            reachable: Vec::new(),
             front: Front::default(),
+            version: node.version(),
             label: label.transpose()?,
             hash: FlowHash::default(),
             node,
         };
-        encap.divide(nodes.as_deref().unwrap_or_default())?;
+        encap.set_nodes(nodes.as_deref().unwrap_or_default())?;
         Ok(Box::new(encap))
     },
 };
-
-/// "Transparent Ethernet bridging" (IANA, "IEEE 802 Numbers"): an Ethernet frame follows.
-const ETHERNET: [u8; 2] = [0x65, 0x58];
 
 struct KindArgument(Kind);
 
@@ -95,21 +96,40 @@ struct FabricEncap {
     node: Arc<Node>,
     wire: Wire,
     kind: Kind,
-    /// As they were written.
-    nodes: String,
+    /// The nodes as they were written.
+    text: String,
+    nodes: Vec<(NodeId, u32)>,
+    /// Those of them among which flows are divided.
+    reachable: Vec<(NodeId, u32)>,
     front: Front,
+    /// Of the paths by which they are reached.
+    version: u64,
     label: Option<Label>,
     hash: FlowHash,
 }
 
 impl FabricEncap {
-    /// Divides flows among the nodes that `text` names.
-    fn divide(&mut self, text: &str) -> Result<(), String> {
+    /// Takes the nodes that `text` names.
+    fn set_nodes(&mut self, text: &str) -> Result<(), String> {
         let entries = text.split(',').map(str::trim).filter(|entry| !entry.is_empty());
-        let nodes = entries.map(|entry| self.entry(entry)).collect::<Result<Vec<_>, _>>()?;
-        self.front.divide(&nodes);
-        self.nodes = text.trim().to_owned();
+        self.nodes = entries.map(|entry| self.entry(entry)).collect::<Result<Vec<_>, _>>()?;
+        self.text = text.trim().to_owned();
+        self.divide();
         Ok(())
+    }
+
+    /// Divides flows among the nodes that can be reached now.
+    #[cold]
+    fn divide(&mut self) {
+        // Read first, so that a change meanwhile is found at the next batch.
+        self.version = self.node.version();
+        let (paths, here) = (self.node.paths(), self.node.here);
+        let nodes = self.nodes.iter().copied();
+        let reachable: Vec<_> = nodes.filter(|&(node, _)| node == here || paths.is_reachable(node)).collect();
+        if reachable != self.reachable {
+            self.front.divide(&reachable);
+            self.reachable = reachable;
+        }
     }
 
     /// A node and its weight.
@@ -132,6 +152,9 @@ impl FabricEncap {
 
 impl Element for FabricEncap {
     fn push(&mut self, cx: &mut Context, _input: usize, batch: &mut Batch) {
+        if self.node.version() != self.version {
+            self.divide();
+        }
         let FabricEncap { ref node, ref front, wire, kind, label, hash, .. } = *self;
         cx.filter(batch, |packet| {
             let Some(to) = front.node(hash.of(packet.data())) else { return Verdict::Drop("no node") };
@@ -140,15 +163,8 @@ impl Element for FabricEncap {
             }
             let paint = Label::new(packet.annotations().paint().into());
             let Some(label) = label.or(paint) else { return Verdict::Drop("no such port") };
-            let Some(room) = packet.prepend(wire.length()) else {
-                return Verdict::Drop("no room for an Ethernet header");
-            };
-            if let Wire::Link = wire {
-                room[Header::LEN..Header::LEN + 2].copy_from_slice(&ETHERNET);
-            }
-            packet.set_link_header(0);
-            wire.write(packet, &Header::new(kind, to, label, node.here, node.cluster), node.here);
-            Verdict::Keep
+            let header = Header::new(kind, to, label, node.here, node.cluster);
+            if wire.enclose(packet, &header, node.here) { Verdict::Keep } else { Verdict::Drop(NO_ROOM) }
         });
     }
 
@@ -157,10 +173,10 @@ impl Element for FabricEncap {
     }
 
     fn read(&mut self, _name: &str, _argument: &str) -> Result<String, String> {
-        Ok(self.nodes.clone())
+        Ok(self.text.clone())
     }
 
     fn write(&mut self, _cx: &mut Context, _name: &str, value: &str) -> Result<(), String> {
-        self.divide(&String::from_value(value).unwrap_or_default())
+        self.set_nodes(&String::from_value(value).unwrap_or_default())
     }
 }

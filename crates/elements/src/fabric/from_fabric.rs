@@ -25,8 +25,11 @@
 //!
 //! =back
 //!
+//! What has arrived carries the number of its input node, for FabricShare.
+//!
 //! Dropped and counted are frames of others ("no fabric header", "of another cluster", "for another node"), those that mean nothing here ("unknown
-//! kind of fabric frame", "no node in fabric header", "unknown adjacency", "no such port"), and those that have
+//! kind of fabric frame", "no node in fabric header", "unknown adjacency", "no such port"), frames of Linux from a node that does not lead
+//! ("not from the leader"), and those that have
 //! passed too many nodes ("circles") or whose way on is cut ("link is down").
 //!
 //! =e
@@ -34,7 +37,7 @@
 //!   FromDevice(fab0) -> from0 :: FromFabric(fabric, 0, eth1);
 //!   from0[0] -> Discard;  from0[1] -> link1;  from0[2] -> hellos;  from0[5] -> ToDevice(eth1);
 //!
-//! =a Fabric, ToFabric, FabricHello
+//! =a Fabric, ToFabric, FabricHello, FabricShare
 
 use std::sync::Arc;
 
@@ -46,6 +49,7 @@ use packet::wire::ethernet::HEADER_LEN;
 use packet::{Batch, MAX_BATCH, Packet};
 
 use super::adjacencies::FabricAdjacencies;
+use super::fabric_share;
 use super::node::Node;
 use super::wire::{FOR_ANOTHER, NO_HEADER, Wire};
 
@@ -79,7 +83,7 @@ fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
         return Err(ConfigError::new(message));
     }
     if setup.is_check() {
-        return Ok(Box::new(Unfilled));
+        return Ok(Box::new(super::Checked));
     }
     let adjacencies = FabricAdjacencies::of_ports(setup, &ports)?;
     let place =
@@ -104,7 +108,7 @@ const PORTS: u16 = 3;
 
 /// Instead of an output.
 const DROPPED: u16 = 0x8000;
-const REASONS: [&str; 10] = [
+const REASONS: [&str; 11] = [
     NO_HEADER,
     "unknown kind of fabric frame",
     "no node in fabric header",
@@ -115,6 +119,7 @@ const REASONS: [&str; 10] = [
     "unknown adjacency",
     "no such port",
     "no room for an Ethernet header",
+    "not from the leader",
 ];
 
 /// The number that drops a packet for `reason`.
@@ -129,11 +134,7 @@ const LINK_DOWN: u16 = dropped(6);
 const UNKNOWN_ADJACENCY: u16 = dropped(7);
 const NO_SUCH_PORT: u16 = dropped(8);
 const NO_ROOM: u16 = dropped(9);
-
-/// Stands for the element when a configuration is only checked.
-struct Unfilled;
-
-impl Element for Unfilled {}
+const NOT_FROM_THE_LEADER: u16 = dropped(10);
 
 struct FromFabric {
     node: Arc<Node>,
@@ -167,7 +168,8 @@ fn from_link(packet: &mut Packet, node: &Node, place: Place, paths: &Paths, know
     }
     let target = words.advance(node.here);
     if target == node.here.number() {
-        return deliver(packet, words.kind(), words.label(), place, known);
+        fabric_share::set_input_node(packet, words.input());
+        return deliver(packet, words.kind(), words.label(), node, place, known);
     }
     if !words.hop() {
         return CIRCLES;
@@ -184,7 +186,8 @@ fn from_switch(packet: &mut Packet, node: &Node, place: Place, paths: &Paths, kn
         _ => return other(packet, node, place),
     };
     if header.output == here && header.via.is_none() {
-        return deliver(packet, header.kind as u8, header.label.number(), place, known);
+        fabric_share::set_input_node(packet, header.input.number());
+        return deliver(packet, header.kind as u8, header.label.number(), node, place, known);
     }
     if header.via.take().is_none() {
         return ANOTHER_NODE;
@@ -211,9 +214,16 @@ fn other(packet: &mut Packet, node: &Node, place: Place) -> u16 {
 
 /// The output of a frame that has arrived.
 #[inline(always)]
-fn deliver(packet: &mut Packet, kind: u8, label: u32, place: Place, known: Adjacencies<'_>) -> u16 {
+fn deliver(
+    packet: &mut Packet,
+    kind: u8,
+    label: u32,
+    node: &Node,
+    place: Place,
+    known: Adjacencies<'_>,
+) -> u16 {
     if kind != Kind::Routed as u8 {
-        return frame(packet, kind, label, place);
+        return frame(packet, kind, label, node, place);
     }
     let Some(Some(adjacency)) = known.get(label as usize) else { return UNKNOWN_ADJACENCY };
     if adjacency.port() >= place.ports {
@@ -236,7 +246,14 @@ fn deliver(packet: &mut Packet, kind: u8, label: u32, place: Place, known: Adjac
 
 /// The output of a whole Ethernet frame.
 #[cold]
-fn frame(packet: &mut Packet, kind: u8, label: u32, place: Place) -> u16 {
+fn frame(packet: &mut Packet, kind: u8, label: u32, node: &Node, place: Place) -> u16 {
+    if kind == Kind::FromHost as u8 {
+        // One that was cut off from the others may not know yet that it leads no more.
+        let input = fabric_share::input_node(packet);
+        if node.leader().is_some_and(|leader| input != Some(leader)) {
+            return NOT_FROM_THE_LEADER;
+        }
+    }
     packet.strip(place.wire.length());
     packet.set_link_header(0);
     let Some(label) = Label::new(label).map(Label::number) else { return NO_SUCH_PORT };

@@ -6,7 +6,7 @@
 //!
 //! =d
 //! Several servers that are wired to each other act as one router. This element says how they are wired, and which of them
-//! this is; it sees no packets. ToFabric, FromFabric, FabricHello and FabricEncap name it as their first argument.
+//! this is; it sees no packets. ToFabric, FromFabric, FabricHello, FabricEncap and FabricShare name it as their first argument.
 //!
 //! TOPOLOGY is mesh(NODES), mesh(NODES, CABLES), star(NODES), star(NODES, SWITCHES), torus(SIDE, ...) or fly(ARITY, STAGES).
 //! NODE is this node's number, from 0 on. Keyword arguments are:
@@ -43,16 +43,20 @@
 //! =h paths read-only
 //! For each node: whether it is reached directly, and over which others.
 //!
+//! =h leader read/write
+//! The number of the node that leads, whose Linux is the cluster's; empty while nobody is known to. FromFabric takes frames of Linux
+//! from there only.
+//!
 //! =e
 //!   fabric :: Fabric(mesh(4), 2, RATE 10Gbps, LINK_RATE 5Gbps);
 //!
-//! =a ToFabric, FromFabric, FabricHello, FabricEncap
+//! =a ToFabric, FromFabric, FabricHello, FabricEncap, FabricShare
 
 use std::fmt::Write;
 use std::sync::Arc;
 
 use fabric::NodeId;
-use graph::{Class, Combine, Element, Handler};
+use graph::{Class, Combine, Context, Element, Handler};
 
 use super::node::Node;
 
@@ -74,10 +78,13 @@ struct Info {
 
 impl Element for Info {
     fn handlers(&self) -> &'static [Handler] {
-        const { &[Handler::read("paths", Combine::First)] }
+        const { &[Handler::read("paths", Combine::First), Handler::read_write("leader", Combine::First)] }
     }
 
-    fn read(&mut self, _name: &str, _argument: &str) -> Result<String, String> {
+    fn read(&mut self, name: &str, _argument: &str) -> Result<String, String> {
+        if name == "leader" {
+            return Ok(self.node.leader().map_or(String::new(), |leader| leader.to_string()));
+        }
         let paths = self.node.paths();
         let mut text = String::new();
         for output in NodeId::first(self.node.topology.nodes()).filter(|&output| output != self.node.here) {
@@ -88,5 +95,21 @@ impl Element for Info {
             let _ = writeln!(text, "{output} {direct}, over {vias}");
         }
         Ok(text)
+    }
+
+    fn write(&mut self, _cx: &mut Context, _name: &str, value: &str) -> Result<(), String> {
+        let nodes = self.node.topology.nodes();
+        let leader = match value.trim() {
+            "" => None,
+            text => {
+                let number = text.parse().ok().and_then(NodeId::new).filter(|node| node.index() < nodes);
+                Some(
+                    number
+                        .ok_or_else(|| format!("'{text}'; right would be 0 to {}, or nothing", nodes - 1))?,
+                )
+            }
+        };
+        self.node.set_leader(leader);
+        Ok(())
     }
 }

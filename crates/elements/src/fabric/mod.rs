@@ -7,11 +7,18 @@
 //! | FromFabric | behind each link: relays, or gives packets their next hop's header |
 //! | FabricHello | on the slow thread: says and hears hellos, and tells the others which ways are alive |
 //! | FabricEncap | before ToFabric: puts whole frames into the fabric, for the cluster's host and for routing nodes |
+//! | FabricHost | on the leader's slow thread: the cluster's ports as Linux sees them |
+//! | FabricShare | before a port: gives each input node its share when the port is overloaded |
 
 mod adjacencies;
 mod fabric_encap;
 mod fabric_hello;
+mod fabric_host;
+#[cfg(test)]
+mod fabric_host_tests;
+mod fabric_share;
 mod from_fabric;
+mod host_ports;
 mod info;
 mod node;
 #[cfg(test)]
@@ -19,14 +26,27 @@ mod tests;
 mod to_fabric;
 mod wire;
 
-use graph::{Class, Context};
+use graph::{Class, Context, Element};
 use packet::Batch;
 
 pub use adjacencies::FabricAdjacencies;
+pub use host_ports::{FabricHostPorts, HostPort};
 
 /// The classes of this folder.
-pub static CLASSES: &[&Class] =
-    &[&fabric_encap::CLASS, &fabric_hello::CLASS, &from_fabric::CLASS, &info::CLASS, &to_fabric::CLASS];
+pub static CLASSES: &[&Class] = &[
+    &fabric_encap::CLASS,
+    &fabric_hello::CLASS,
+    &fabric_host::CLASS,
+    &fabric_share::CLASS,
+    &from_fabric::CLASS,
+    &info::CLASS,
+    &to_fabric::CLASS,
+];
+
+/// Stands for an element when a configuration is only checked.
+struct Checked;
+
+impl Element for Checked {}
 
 /// Sends each packet out by its output; numbers from 0x8000 on drop it, for the reason that `reason` knows.
 #[inline(always)]

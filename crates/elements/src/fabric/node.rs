@@ -1,6 +1,6 @@
 //! What all fabric elements of a router share: which node this is, and which ways are alive.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use fabric::{Mode, NodeId, Paths, Settings, Shape, Timing, Topology};
@@ -20,6 +20,8 @@ pub(super) struct Node {
     paths: Mutex<Arc<Paths>>,
     /// Grows when `paths` changes, so that workers look at one number a batch and take the lock when a link came or went.
     version: AtomicU64,
+    /// The number of the node that leads, or [`NOBODY`].
+    leader: AtomicU16,
     /// By copy of the graph and link: bytes that were relayed. Each is written by one thread only.
     relayed: Box<[Box<[AtomicU64]>]>,
 }
@@ -107,6 +109,7 @@ impl Node {
             timing,
             paths: Mutex::new(Arc::new(paths)),
             version: AtomicU64::new(0),
+            leader: AtomicU16::new(NOBODY),
             relayed: (0..copies).map(|_| zeros()).collect(),
             topology,
         })
@@ -127,6 +130,17 @@ impl Node {
     #[inline]
     pub(super) fn version(&self) -> u64 {
         self.version.load(Ordering::Acquire)
+    }
+
+    /// The node whose Linux is the cluster's, if it is known.
+    #[inline]
+    pub(super) fn leader(&self) -> Option<NodeId> {
+        NodeId::new(self.leader.load(Ordering::Relaxed))
+    }
+
+    /// Says which node leads.
+    pub(super) fn set_leader(&self, leader: Option<NodeId>) {
+        self.leader.store(leader.map_or(NOBODY, NodeId::number), Ordering::Relaxed);
     }
 
     /// Counts bytes that were relayed over a link, by a thread of its own.
@@ -155,6 +169,9 @@ impl Node {
         matches!(self.topology.shape(), Shape::Star { .. })
     }
 }
+
+/// Instead of a node's number.
+const NOBODY: u16 = u16::MAX;
 
 /// Links are told apart by a byte of the annotations.
 const MOST_LINKS: usize = 255;

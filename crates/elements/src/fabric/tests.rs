@@ -1,10 +1,16 @@
 //! Clusters in memory: a graph for each node, and cables of the test between them that can be cut.
 
+use std::sync::Arc;
+
 use fabric::{Far, Header, Kind, Label, NodeId, Shim, Topology};
 use fib::Adjacency;
 use fib::publish::pair;
-use graph::setup::Shared;
+use graph::graph::{Graph, GraphOptions};
+use graph::lang::{Options, Source, compile};
+use graph::router::Control;
+use graph::setup::{Copy, Shared};
 use graph::testing::Bench;
+use packet::Batch;
 
 use super::FabricAdjacencies;
 use crate::registry;
@@ -29,6 +35,19 @@ fn packet(flow: u16) -> Vec<u8> {
     bytes
 }
 
+/// What the control plane gives to the elements of every node.
+pub(super) fn shared() -> Shared {
+    let shared = Shared::default();
+    let mut known = vec![None; 10];
+    known[5] = Some(Adjacency::new(0, &REWRITE).unwrap());
+    known[6] = Some(Adjacency::new(1, &TAGGED).unwrap());
+    known[7] = Some(Adjacency::new(2, &REWRITE).unwrap());
+    let (_, readers) = pair(known.clone(), known);
+    let adjacencies = FabricAdjacencies { ports: vec!["eth1".into(), "eth2".into()], readers };
+    shared.get_or_make(FabricAdjacencies::KEY, || Ok::<_, String>(adjacencies)).unwrap();
+    shared
+}
+
 struct Cluster {
     topology: Topology,
     nodes: Vec<Bench>,
@@ -41,16 +60,8 @@ impl Cluster {
     fn new(shape: &str, keywords: &str) -> Cluster {
         let topology = Topology::new(shape.parse().unwrap());
         let bench = |here: NodeId| {
-            let shared = Shared::default();
-            let mut known = vec![None; 10];
-            known[5] = Some(Adjacency::new(0, &REWRITE).unwrap());
-            known[6] = Some(Adjacency::new(1, &TAGGED).unwrap());
-            known[7] = Some(Adjacency::new(2, &REWRITE).unwrap());
-            let (_, readers) = pair(known.clone(), known);
-            let adjacencies = FabricAdjacencies { ports: vec!["eth1".into(), "eth2".into()], readers };
-            shared.get_or_make(FabricAdjacencies::KEY, || Ok::<_, String>(adjacencies)).unwrap();
             let config = config(&topology, here, keywords);
-            Bench::try_new(&registry(), &config, 32, &shared).unwrap()
+            Bench::try_new(&registry(), &config, 32, &shared()).unwrap()
         };
         let nodes: Vec<Bench> = NodeId::first(topology.nodes()).map(bench).collect();
         Cluster { dead: vec![false; nodes.len()], nodes, cut: Vec::new(), topology }
@@ -263,6 +274,27 @@ fn whole_frames_reach_the_host_and_leave_by_ports() {
 }
 
 #[test]
+fn only_the_leaders_linux_sends_by_the_ports_of_others() {
+    for shape in ["mesh(3)", "star(3)"] {
+        let mut cluster = Cluster::new(shape, ALIVE);
+        let frame = [&[0xff; 12][..], &[8, 6], &[7; 28]].concat();
+        for (leader, sent) in [("", 1), ("0", 1), ("2", 0), ("0", 1)] {
+            cluster.nodes[1].write("fabric.leader", leader).unwrap();
+            assert_eq!(cluster.nodes[1].read("fabric.leader"), leader);
+            let whole = [&cluster.header(Kind::FromHost, 0, 1, 1), &frame[..]].concat();
+            cluster.nodes[0].push("enter", &[&whole]);
+            cluster.carry();
+            assert_eq!(cluster.out(1, "port2").len(), sent, "{shape} {leader}");
+        }
+        let links = cluster.topology.links(node(1)).len();
+        let dropped: u64 =
+            (0..links).map(|link| cluster.drops(1, &format!("from{link}"), "not from the leader")).sum();
+        assert_eq!(dropped, 1);
+        assert!(cluster.nodes[1].write("fabric.leader", "3").unwrap_err().contains("0 to 2"));
+    }
+}
+
+#[test]
 fn fronts_divide_flows_among_routing_nodes_and_keep_them_there() {
     let mut cluster = Cluster::new("mesh(4)", ALIVE);
     let frames: Vec<Vec<u8>> = (0..400).map(|flow| [&[2; 12][..], &[8, 0], &packet(flow)].concat()).collect();
@@ -281,6 +313,72 @@ fn fronts_divide_flows_among_routing_nodes_and_keep_them_there() {
     let left = divided("0 1, 1 2");
     assert!(left[0].is_superset(&all[0]) && left[1].is_superset(&all[1]) && left[2].is_empty());
     assert_eq!(left[0].len() + left[1].len(), 400);
+}
+
+#[test]
+fn the_flows_of_a_dead_routing_node_move_and_no_others() {
+    let mut cluster = Cluster::new("mesh(4)", "");
+    cluster.nodes[3].write("encap.node", "0, 1, 2 2").unwrap();
+    let frames: Vec<Vec<u8>> = (0..400).map(|flow| [&[2; 12][..], &[8, 0], &packet(flow)].concat()).collect();
+    let divided = |cluster: &mut Cluster| {
+        let frames: Vec<&[u8]> = frames.iter().map(Vec::as_slice).collect();
+        cluster.nodes[3].push("frames", &frames);
+        cluster.carry();
+        [0, 1, 2].map(|node| cluster.out(node, "host").into_iter().collect::<std::collections::BTreeSet<_>>())
+    };
+    divided(&mut cluster);
+    assert_eq!(cluster.drops(3, "encap", "no node"), 400, "nobody was heard yet");
+    cluster.pass_ms(60);
+    let all = divided(&mut cluster);
+    assert!(all.iter().all(|flows| flows.len() > 60), "{all:?}");
+    cluster.dead[2] = true;
+    cluster.pass_ms(50);
+    let left = divided(&mut cluster);
+    assert!(left[0].is_superset(&all[0]) && left[1].is_superset(&all[1]));
+    assert_eq!(left[0].len() + left[1].len(), 400);
+    assert_eq!(cluster.nodes[3].read("encap.node"), "0, 1, 2 2");
+    cluster.dead[2] = false;
+    cluster.pass_ms(50);
+    let back = divided(&mut cluster);
+    assert!(left[0].is_superset(&back[0]) && left[1].is_superset(&back[1]) && back[2].len() > 100);
+    // Whom this very node is among can always be reached.
+    cluster.nodes[3].write("encap.node", "3").unwrap();
+    cluster.dead[..3].fill(true);
+    cluster.pass_ms(50);
+    cluster.nodes[3].push("frames", &[&frames[0]]);
+    assert_eq!(cluster.out(3, "mine"), [&frames[0][..]]);
+    assert_eq!(cluster.drops(3, "encap", "no node"), 400);
+}
+
+#[test]
+fn the_slow_threads_copy_sends_and_counts_what_it_relays() {
+    // Its number is that of the workers: there are as many workers before it.
+    let copy = Copy { index: 2, workers: 2, slow_thread: true };
+    let text = format!(
+        "fabric :: Fabric(mesh(3), 0, CLUSTER {CLUSTER}, {ALIVE});
+         Idle -> Punt -> to :: ToFabric(fabric); to[0], to[1] -> Discard;
+         Idle -> Punt -> from :: FromFabric(fabric, 0, eth1, eth2); from[0], from[1] -> Discard;"
+    );
+    let source = Source { name: "slow.click".into(), text };
+    let (flat, problems) = compile(&source, &Options::default(), &registry());
+    assert!(!problems.has_errors(), "{}", problems.render(false));
+    let (shared, control) = (shared(), Control::new(|_| {}));
+    let options = GraphOptions::default();
+    let mut graph =
+        Graph::build(&Arc::new(flat.unwrap()), &registry(), &shared, copy, &options, &control).unwrap();
+    for (element, from, to) in [("to", 0, 1), ("from", 1, 2)] {
+        let header = Header::new(Kind::FromHost, node(to), Label::new(1).unwrap(), node(from), CLUSTER);
+        let mut frame = graph.context().allocate().unwrap();
+        frame.set_data(&[&header.bytes()[..], &[0x65, 0x58], &[1; 60]].concat());
+        let mut batch = Batch::new();
+        batch.push(frame);
+        let element = graph.find(element).unwrap();
+        graph.push(element, 0, batch);
+    }
+    let to = graph.find("to").unwrap();
+    assert_eq!(graph.read(to, "direct", "").unwrap().unwrap(), "1");
+    let node = shared.get::<super::node::Node>("fabric:fabric").unwrap();
+    assert_eq!([0, 1, 2].map(|copy| node.relayed(copy, 1)), [0, 0, 74]);
 }
 
 #[test]
@@ -446,6 +544,11 @@ fn mistakes_say_what_would_be_right() {
         (
             &format!("{fabric} Idle -> FabricEncap(f, to-host, NODE 1 x) -> Discard;"),
             "NODE: expected a node, or nodes with weights",
+        ),
+        (&format!("{fabric} Idle -> FabricHost(f) -> Discard;"), "there is no cluster here"),
+        (
+            &format!("{fabric} Idle -> FabricHost(f, eth1) -> Discard;"),
+            "1 outputs; there is one for each of 1 ports, and one for ToFabric",
         ),
         (
             &format!("{fabric} Idle -> FabricEncap(f, to-moon) -> Discard;"),

@@ -41,9 +41,9 @@
 
 use std::sync::Arc;
 
-use fabric::{Balancer, Header, Kind, Lead, NodeId};
+use fabric::{Balancer, Header, Kind, Lead, NodeId, Place};
 use graph::{Class, Combine, Context, Element, Handler};
-use packet::flow::FlowHash;
+use packet::flow::{FlowFields, FlowHash};
 use packet::{Batch, MAX_BATCH, Packet};
 
 use super::node::Node;
@@ -69,8 +69,7 @@ pub(super) static CLASS: Class = Class {
             version,
             copy: setup.copy().index,
             relayed: vec![0; node.links()],
-            hash: FlowHash::default(),
-            asks: Box::new([Ask { output: node.here, flow: 0, refused: 0 }; MAX_BATCH]),
+            asks: Box::new([Ask::refused(&node, 0); MAX_BATCH]),
             outputs: Box::new([0; MAX_BATCH]),
             node,
         }))
@@ -93,36 +92,47 @@ struct ToFabric {
     copy: usize,
     /// By link: what had been relayed when the last batch began.
     relayed: Vec<u64>,
-    hash: FlowHash,
     asks: Box<[Ask; MAX_BATCH]>,
     outputs: Box<[u16; MAX_BATCH]>,
 }
 
+/// What makes a flow. A constant, so that the compiler leaves out what is not hashed.
+const HASH: FlowHash = FlowHash { fields: FlowFields::Flow, key: 0 };
+
 /// A packet that asks for its path.
 #[derive(Clone, Copy)]
 struct Ask {
-    output: NodeId,
     flow: u32,
+    place: Place,
+    output: NodeId,
+    bytes: u16,
     /// 0, or why it is dropped.
     refused: u16,
 }
 
+impl Ask {
+    #[inline(always)]
+    fn refused(node: &Node, refused: u16) -> Ask {
+        Ask { flow: 0, place: Place::default(), output: node.here, bytes: 0, refused }
+    }
+}
+
 /// What a packet asks for that enters the fabric by a dedicated link.
 #[inline(always)]
-fn ask(node: &Node, hash: FlowHash, packet: &Packet) -> Ask {
-    let refused = |refused| Ask { output: node.here, flow: 0, refused };
+fn ask(node: &Node, balancer: &Balancer, packet: &Packet) -> Ask {
     let Some((header, rest)) = packet.data().split_first_chunk::<{ Header::LEN }>() else {
-        return refused(NO_HEADER);
+        return Ask::refused(node, NO_HEADER);
     };
     let Some((lead, output)) = Lead::read(header).and_then(|lead| Some((lead, lead.output()?))) else {
-        return refused(NO_HEADER);
+        return Ask::refused(node, NO_HEADER);
     };
     if output == node.here {
-        return refused(HERE);
+        return Ask::refused(node, HERE);
     }
     let inside = rest.get(LINK_HEADER - Header::LEN..).unwrap_or_default();
-    let flow = if lead.kind() == Kind::Routed as u8 { hash.of_ip(inside) } else { hash.of(inside) };
-    Ask { output, flow, refused: 0 }
+    let flow = if lead.kind() == Kind::Routed as u8 { HASH.of_ip(inside) } else { HASH.of(inside) };
+    // Frames are shorter than 64 KiB.
+    Ask { flow, place: balancer.place(output, flow), output, bytes: packet.len() as u16, refused: 0 }
 }
 
 /// The link of a packet that has asked.
@@ -131,22 +141,26 @@ fn link(balancer: &mut Balancer, packet: &mut Packet, ask: Ask) -> u16 {
     if ask.refused != 0 {
         return ask.refused;
     }
-    let bytes = packet.len() as u32;
+    let Some(choice) = balancer.choose(ask.place, ask.output, ask.flow, ask.bytes.into()) else {
+        return UNREACHABLE;
+    };
     let Some(header) = packet.data_mut().first_chunk_mut::<{ Header::LEN }>() else { return NO_HEADER };
-    let Some(choice) = balancer.choose(ask.output, ask.flow, bytes) else { return UNREACHABLE };
     Lead::set_out(header, choice.via, (ask.flow >> 24) as u8);
     choice.link
 }
 
 /// The same over a switch.
-fn switched(node: &Node, wire: Wire, hash: FlowHash, balancer: &mut Balancer, packet: &mut Packet) -> u16 {
+fn switched(node: &Node, wire: Wire, balancer: &mut Balancer, packet: &mut Packet) -> u16 {
     let Ok(mut header) = wire.read(packet, node.here) else { return NO_HEADER };
     if header.output == node.here {
         return HERE;
     }
     let inside = packet.data().get(wire.length()..).unwrap_or_default();
-    let flow = if header.kind.holds_frame() { hash.of(inside) } else { hash.of_ip(inside) };
-    let Some(choice) = balancer.choose(header.output, flow, packet.len() as u32) else { return UNREACHABLE };
+    let flow = if header.kind.holds_frame() { HASH.of(inside) } else { HASH.of_ip(inside) };
+    let place = balancer.place(header.output, flow);
+    let Some(choice) = balancer.choose(place, header.output, flow, packet.len() as u32) else {
+        return UNREACHABLE;
+    };
     header.via = choice.via;
     wire.write(packet, &header, node.here);
     choice.link
@@ -154,23 +168,25 @@ fn switched(node: &Node, wire: Wire, hash: FlowHash, balancer: &mut Balancer, pa
 
 impl Element for ToFabric {
     fn push(&mut self, cx: &mut Context, _input: usize, batch: &mut Batch) {
-        let Self { node, wire, balancer, version, copy, relayed, hash, asks, outputs } = self;
+        let Self { node, wire, balancer, version, copy, relayed, asks, outputs } = self;
         let newest = node.version();
         if newest != *version {
             *version = newest;
             balancer.set_paths(node.paths());
         }
-        balancer.begin(cx.now_ns(), |link| {
+        balancer.begin(cx.now_ns());
+        for (link, told) in relayed.iter_mut().enumerate() {
             let sum = node.relayed(*copy, link);
-            sum - std::mem::replace(&mut relayed[link], sum)
-        });
+            if sum != *told {
+                balancer.relayed(link, sum - std::mem::replace(told, sum));
+            }
+        }
         let outputs = &mut outputs[..batch.len()];
         match wire {
             Wire::Link => {
                 let asks = &mut asks[..batch.len()];
                 for (packet, place) in batch.packets().iter().zip(&mut *asks) {
-                    *place = ask(node, *hash, packet);
-                    balancer.prefetch(place.output, place.flow);
+                    *place = ask(node, balancer, packet);
                 }
                 for ((packet, output), &ask) in batch.packets_mut().iter_mut().zip(&mut *outputs).zip(&*asks)
                 {
@@ -179,7 +195,7 @@ impl Element for ToFabric {
             }
             Wire::Switch { .. } => {
                 for (packet, output) in batch.packets_mut().iter_mut().zip(&mut *outputs) {
-                    *output = switched(node, *wire, *hash, balancer, packet);
+                    *output = switched(node, *wire, balancer, packet);
                 }
             }
         }

@@ -5,6 +5,11 @@ use packet::Packet;
 
 use super::node::Node;
 
+/// "Transparent Ethernet bridging" (IANA, "IEEE 802 Numbers"): an Ethernet frame follows.
+const ETHERNET: [u8; 2] = [0x65, 0x58];
+
+pub(super) const NO_ROOM: &str = "no room for an Ethernet header";
+
 /// Ethernet header of a frame on a dedicated link.
 pub(super) const LINK_HEADER: usize = 14;
 
@@ -47,6 +52,17 @@ impl Wire {
             Wire::Link => LINK_HEADER,
             Wire::Switch { .. } => Shim::LEN,
         }
+    }
+
+    /// Puts a header before a whole Ethernet frame that `here` sends; false where there is no room.
+    pub(super) fn enclose(self, packet: &mut Packet, header: &Header, here: NodeId) -> bool {
+        let Some(room) = packet.prepend(self.length()) else { return false };
+        if let Wire::Link = self {
+            room[Header::LEN..Header::LEN + 2].copy_from_slice(&ETHERNET);
+        }
+        packet.set_link_header(0);
+        self.write(packet, header, here);
+        true
     }
 
     /// What the frame says. `here` is the node that reads, or the one that is about to send.

@@ -89,6 +89,34 @@ fn three_rounds_bring_everything_up() {
 }
 
 #[test]
+fn who_wakes_up_late_does_not_take_others_for_dead() {
+    let mut cluster = Cluster::new("mesh(4)");
+    cluster.run(5);
+    cluster.nodes.iter_mut().for_each(|links| drop(links.events()));
+    // All of them wait for their CPUs, as nodes in a virtual machine do that does not run.
+    for _ in 0..3 {
+        cluster.now_ns += 500 * MS;
+        cluster.run(1);
+    }
+    // Only node 0 does, and reads first what has come by one of its links.
+    cluster.dead[0] = true;
+    cluster.run(2);
+    cluster.dead[0] = false;
+    let hello = cluster.nodes[2].hello(0);
+    cluster.now_ns += 10 * MS;
+    cluster.nodes[0].receive(1, &hello, cluster.now_ns);
+    cluster.run(2);
+    for links in &mut cluster.nodes {
+        assert_eq!(links.events(), []);
+    }
+    // A node that died meanwhile is found as soon as ever.
+    cluster.dead[3] = true;
+    cluster.now_ns += 500 * MS;
+    cluster.run(4);
+    assert!((0..3).all(|from| !cluster.is_direct(from, 3)));
+}
+
+#[test]
 fn a_dead_node_is_left_out_by_all_after_three_hellos() {
     let mut cluster = Cluster::new("mesh(4)");
     cluster.run(5);

@@ -1,6 +1,6 @@
 //! A batch of changes, from the first to its publication.
 
-use super::{EditError, Fib, Half, MAIN, State, Tables, Vrf};
+use super::{EditError, Fib, Half, MAIN, PutOff, State, Tables, Vrf};
 use crate::{Address, Change, NextHopIndex, NextHops, RangeTree, Rib, Route, Source, Table, TableError};
 use ipnet::IpNet;
 use std::hash::Hash;
@@ -24,7 +24,7 @@ impl<'a, P: Copy + Eq + Hash + Send + Sync, T4: Table<u32>> Edit<'a, P, T4> {
         Edit { fib }
     }
 
-    /// The FIB with all changes so far in its routes and next hops; its [state](Fib::state) is still the one before.
+    /// The FIB with all changes so far in its routes and next hops, not all in its tables; its [state](Fib::state) is still the one before.
     pub fn fib(&self) -> &Fib<P, T4> {
         self.fib
     }
@@ -156,7 +156,14 @@ impl<'a, P: Copy + Eq + Hash + Send + Sync, T4: Table<u32>> Edit<'a, P, T4> {
 impl<P: Copy + Eq + Hash + Send + Sync, T4: Table<u32>> Drop for Edit<'_, P, T4> {
     fn drop(&mut self) {
         let fib = &mut *self.fib;
-        fib.writer.both().0.resolver.catch_up(fib.next_hops.resolver());
+        let (passive, _) = fib.writer.both();
+        for vrf in fib.vrfs.values_mut() {
+            if let Some(tables) = passive.vrfs[vrf.index].as_mut() {
+                compile_put_off(&mut vrf.ipv4, &mut tables.ipv4);
+                compile_put_off(&mut vrf.ipv6, &mut tables.ipv6);
+            }
+        }
+        passive.resolver.catch_up(fib.next_hops.resolver());
         fib.writer.publish();
         let (behind, ahead) = fib.writer.both();
         for (index, tables) in fib.vrfs_behind.drain(..) {
@@ -226,7 +233,7 @@ fn change<P: Copy + Eq + Hash, A: Address, T: Table<A>>(
     }?;
     if change.is_visible() {
         half.is_ahead = true;
-        if let Err(error) = table.update(&mut half.compiler, &half.rib, prefix) {
+        if let Err(error) = compile(half, table, prefix) {
             half.rib.undo(prefix, change.gone, after);
             rebuild(half, table);
             return Err(error.into());
@@ -241,7 +248,31 @@ fn change<P: Copy + Eq + Hash, A: Address, T: Table<A>>(
     Ok(change)
 }
 
+/// Brings the table in line after the route at a prefix was changed, or puts that off if the table is certain to have room.
+fn compile<A: Address, T: Table<A>>(
+    half: &mut Half<A, T>,
+    table: &mut T,
+    prefix: A::Net,
+) -> Result<(), TableError> {
+    if T::surely_fits(&half.rib) {
+        half.put_off.note(&half.rib, prefix);
+        Ok(())
+    } else if half.put_off.is_empty() {
+        table.update(&mut half.compiler, &half.rib, prefix)
+    } else {
+        // Without this change there is room for what was put off.
+        half.put_off = PutOff::All;
+        half.put_off.compile(table, &mut half.compiler, &half.rib)
+    }
+}
+
+fn compile_put_off<A: Address, T: Table<A>>(half: &mut Half<A, T>, table: &mut T) {
+    let compiled = half.put_off.compile(table, &mut half.compiler, &half.rib);
+    compiled.expect("what was put off fits");
+}
+
 fn rebuild<A: Address, T: Table<A>>(half: &mut Half<A, T>, table: &mut T) {
+    half.put_off = PutOff::default();
     let rebuilt: Result<(), TableError> = table.rebuild(&mut half.compiler, &half.rib);
     rebuilt.expect("a table that held these routes holds them again");
 }
@@ -260,6 +291,7 @@ fn load<P: Copy + Eq + Hash, A: Address, T: Table<A>>(
     T::check_memory(rib.len())?;
     let before = std::mem::replace(&mut half.rib, rib);
     half.is_ahead = true;
+    half.put_off = PutOff::default();
     if let Err(error) = table.rebuild(&mut half.compiler, &half.rib) {
         half.rib = before;
         rebuild(half, table);

@@ -32,8 +32,9 @@
 //!                                                            +---------------------------+
 //! ```
 //!
-//! An [`Edit`] is a batch of changes. Each goes to the RIB and to the passive state at once and is accepted or
-//! refused on its own. [`Edit::publish`] makes the passive state the active one, for routes of both families, all VRFs and
+//! An [`Edit`] is a batch of changes. Each goes to the RIB at once and is accepted or refused on its own. The table in the
+//! passive state gets it with the others when the batch is published, so that what many of them change is compiled once; if it might
+//! have no room, at once. [`Edit::publish`] makes the passive state the active one, for routes of both families, all VRFs and
 //! next hops in one step: no worker ever sees half of a batch, or a route before its next hop. Then the other state
 //! catches up by copying what has changed. How workers are kept from waiting, and why the other state is free to be
 //! written when `publish` returns, stands in `publish.rs`.
@@ -43,6 +44,7 @@
 
 mod check;
 mod edit;
+mod put_off;
 
 pub use check::{CheckReport, Mismatch, TableReport};
 pub use edit::Edit;
@@ -50,6 +52,7 @@ pub use edit::Edit;
 use crate::publish::{self, Readers, Writer};
 use crate::{Address, Byte24, NextHop, NextHopIndex, NextHops, RangeTree, Resolver, Rib, Table, TableError};
 use ipnet::IpNet;
+use put_off::PutOff;
 use std::collections::BTreeMap;
 use std::hash::Hash;
 use std::mem::ManuallyDrop;
@@ -115,13 +118,20 @@ impl<P: Copy, T4: Table<u32>> State<P, T4> {
 struct Half<A: Address, T: Table<A>> {
     rib: Rib<A>,
     compiler: T::Compiler,
+    /// What the passive table does not have yet.
+    put_off: PutOff<A>,
     /// Changed since the states were last equal.
     is_ahead: bool,
 }
 
 impl<A: Address, T: Table<A>> Default for Half<A, T> {
     fn default() -> Self {
-        Half { rib: Rib::new(), compiler: T::Compiler::default(), is_ahead: false }
+        Half {
+            rib: Rib::new(),
+            compiler: T::Compiler::default(),
+            put_off: PutOff::default(),
+            is_ahead: false,
+        }
     }
 }
 

@@ -478,6 +478,16 @@ pub(super) fn update(
     set.or_else(|NoRoom| rebuild(table, compiler, rib).map_err(|_| full(prefix)))
 }
 
+/// Whether compiling these routes takes no more nodes than changes may leave in use.
+///
+/// A node has at least two entries, so a stage takes fewer nodes than entries. The two ends of a route make an entry more each in
+/// the stage in which its length ends, and two in those before, where an end lies between two keys.
+pub(super) fn surely_fits(rib: &Rib<u128>) -> bool {
+    let deeper: usize =
+        GRANULE_BITS[..3].iter().map(|bits| rib.longer_than(u128::BITS as u8 - *bits as u8)).sum();
+    2 * rib.len() + 4 * deeper <= NODES_FOR_CHANGES
+}
+
 pub(super) fn rebuild(
     table: &mut RangeTree,
     compiler: &mut RangeTreeCompiler,

@@ -328,6 +328,10 @@ impl Table<u128> for RangeTree {
         compile::update(self, compiler, rib, prefix)
     }
 
+    fn surely_fits(rib: &Rib<u128>) -> bool {
+        compile::surely_fits(rib)
+    }
+
     fn rebuild(&mut self, compiler: &mut RangeTreeCompiler, rib: &Rib<u128>) -> Result<(), TableError> {
         compile::rebuild(self, compiler, rib)
     }

@@ -5,6 +5,8 @@
 //! painted over, and packed again; where an edge of the gap lies inside a network, the same is done with the 256
 //! answers of its block. So the RIB is asked for gaps and for one next hop, and never for the routes around.
 //!
+//! Where several routes in a chunk have changed, the chunk is compiled once from what the RIB has in it.
+//!
 //! What an entry used to point to is given back to [`Room`] and may be used for the next one at once: nobody reads
 //! the copy of the table that is being changed. Most changes are of a next hop only; then the new answers fit where
 //! the old ones were.
@@ -28,10 +30,11 @@ pub struct RankCompiler {
     hops: Room,
     blocks: Room,
     changes: Changes,
-    /// The chunks that the last update changed: first and last of each stretch.
+    /// The chunks that the last update changed, some of them twice: first and last of each stretch.
     touched: Vec<(u32, u32)>,
-    /// Working memory: the entries of a chunk's blocks.
+    /// Working memory: the entries of a chunk's blocks, and its ranges.
     entries: Vec<u64>,
+    ranges: Vec<Range<u32>>,
 }
 
 impl RankCompiler {
@@ -288,6 +291,44 @@ impl Rank {
         Ok(())
     }
 
+    /// Paints the addresses that the route at a prefix decides.
+    fn paint_prefix(
+        &mut self,
+        compiler: &mut RankCompiler,
+        rib: &Rib<u32>,
+        prefix: Ipv4Net,
+    ) -> Result<(), NoRoom> {
+        let (first, _) = bounds::<u32>(prefix);
+        let next_hop = rib.next_hop_at(first, prefix.prefix_len()).get();
+        let mut set = Ok(());
+        rib.for_each_gap(prefix, |first, last| {
+            if set.is_ok() && compiler.touched.len() < MANY_GAPS {
+                set = self.paint_gap(compiler, first, last, next_hop);
+            }
+        });
+        set
+    }
+
+    /// Compiles a chunk anew.
+    fn compile_chunk(
+        &mut self,
+        compiler: &mut RankCompiler,
+        rib: &Rib<u32>,
+        chunk: u32,
+    ) -> Result<(), NoRoom> {
+        compiler.touched.push((chunk, chunk));
+        self.set_whole(compiler, chunk as usize, 0);
+        // What is shorter than a chunk and reaches into it contains it.
+        let first = chunk << REST_BITS;
+        let background = rib.next_hop_at(first, CHUNK_BITS - 1);
+        let mut ranges = std::mem::take(&mut compiler.ranges);
+        rib.flatten(first, CHUNK_BITS, background, &mut ranges);
+        let set = self.set_ranges(compiler, chunk as usize, &ranges);
+        compiler.ranges = ranges;
+        self.note_used(compiler);
+        set
+    }
+
     fn note_used(&mut self, compiler: &RankCompiler) {
         self.hops_used = compiler.hops.used().max(NUMBERS);
         self.blocks_used = compiler.blocks.used();
@@ -347,25 +388,42 @@ pub(super) fn update(
     rib: &Rib<u32>,
     prefix: Ipv4Net,
 ) -> Result<(), TableError> {
+    update_all(table, compiler, rib, &[prefix])
+}
+
+pub(super) fn update_all(
+    table: &mut Rank,
+    compiler: &mut RankCompiler,
+    rib: &Rib<u32>,
+    prefixes: &[Ipv4Net],
+) -> Result<(), TableError> {
     compiler.touched.clear();
     if compiler.hops.used() == 0 {
         compiler.hops.reset(NUMBERS);
     }
-    let (first, _) = bounds::<u32>(prefix);
-    let next_hop = rib.next_hop_at(first, prefix.prefix_len()).get();
+    let chunk_of = |prefix: &Ipv4Net| u32::from(prefix.network()) >> REST_BITS;
     let mut set = Ok(());
-    rib.for_each_gap(prefix, |first, last| {
-        if set.is_ok() && compiler.touched.len() < MANY_GAPS {
-            set = table.paint_gap(compiler, first, last, next_hop);
+    let mut rest = prefixes;
+    while let (&[prefix, ..], true) = (rest, set.is_ok() && compiler.touched.len() < MANY_GAPS) {
+        let chunk = chunk_of(&prefix);
+        let is_inside = |prefix: &&Ipv4Net| prefix.prefix_len() >= CHUNK_BITS && chunk_of(prefix) == chunk;
+        let inside = rest.iter().take_while(is_inside).count();
+        if inside > 1 {
+            set = table.compile_chunk(compiler, rib, chunk);
+            rest = &rest[inside..];
+        } else {
+            set = table.paint_prefix(compiler, rib, prefix);
+            rest = &rest[1..];
         }
-    });
+    }
     // Where there was no room there may be much of it in pieces that are too small.
     if set.is_err()
         || compiler.touched.len() == MANY_GAPS
         || compiler.hops.is_wasteful()
         || compiler.blocks.is_wasteful()
     {
-        return rebuild(table, compiler, rib).map_err(|_| full(prefix));
+        return rebuild(table, compiler, rib)
+            .map_err(|error| prefixes.first().map_or(error, |&prefix| full(prefix)));
     }
     for &(first, last) in &compiler.touched {
         compiler.changes.note(first, last);

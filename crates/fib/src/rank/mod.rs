@@ -254,6 +254,21 @@ impl Table<u32> for Rank {
         compile::update(self, compiler, rib, prefix)
     }
 
+    fn update_all(
+        &mut self,
+        compiler: &mut RankCompiler,
+        rib: &Rib<u32>,
+        prefixes: &[Ipv4Net],
+    ) -> Result<(), TableError> {
+        compile::update_all(self, compiler, rib, prefixes)
+    }
+
+    fn surely_fits(rib: &Rib<u32>) -> bool {
+        // A route begins at most two ranges, a chunk has at most three places besides, and a block, which is for a network
+        // with longer prefixes, ten.
+        rib.longer_than(24) <= BLOCKS && NUMBERS + 3 * CHUNKS + 10 * BLOCKS + 2 * rib.len() <= HOPS
+    }
+
     fn rebuild(&mut self, compiler: &mut RankCompiler, rib: &Rib<u32>) -> Result<(), TableError> {
         compile::rebuild(self, compiler, rib)
     }

@@ -133,11 +133,13 @@ pub struct Rib<A: Address> {
     rivals: BTreeMap<A::Key, Vec<Route>>,
     /// Number of routes that wait.
     waiting: usize,
+    /// Number of prefixes of each length.
+    lengths: [u32; 129],
 }
 
 impl<A: Address> Default for Rib<A> {
     fn default() -> Self {
-        Rib { best: BTreeMap::new(), rivals: BTreeMap::new(), waiting: 0 }
+        Rib { best: BTreeMap::new(), rivals: BTreeMap::new(), waiting: 0, lengths: [0; 129] }
     }
 }
 
@@ -175,6 +177,11 @@ impl<A: Address> Rib<A> {
         self.best.is_empty()
     }
 
+    /// Number of prefixes longer than so many bits that have a route.
+    pub(crate) fn longer_than(&self, length: u8) -> usize {
+        self.lengths[usize::from(length) + 1..].iter().map(|&count| count as usize).sum()
+    }
+
     /// Bytes of memory, estimated: B-tree nodes are taken to be three quarters full.
     pub fn memory_bytes(&self) -> usize {
         let entry = size_of::<A::Key>() + size_of::<Best>() + 1;
@@ -191,6 +198,7 @@ impl<A: Address> Rib<A> {
         let key = key_of::<A>(prefix)?;
         if let Entry::Vacant(place) = self.best.entry(key) {
             place.insert(Best::new(route, false));
+            self.lengths[usize::from(A::parts(prefix).1)] += 1;
             return Ok(Change { before: None, after: Some(route.next_hop), gone: None });
         }
         let same = |known: &Route| (known.source, known.metric) == (route.source, route.metric);
@@ -210,6 +218,7 @@ impl<A: Address> Rib<A> {
         let best = match self.best.entry(key) {
             Entry::Vacant(place) => {
                 place.insert(Best::new(route, false));
+                self.lengths[usize::from(A::parts(prefix).1)] += 1;
                 return Ok(Change { before: None, after: Some(route.next_hop), gone: None });
             }
             Entry::Occupied(best) => best.into_mut(),
@@ -246,6 +255,7 @@ impl<A: Address> Rib<A> {
                 return Err(not_of_source(prefix.into(), source, metric, known));
             }
             best.remove();
+            self.lengths[usize::from(A::parts(prefix).1)] -= 1;
             return Ok(Change { before, after: None, gone: Some(known) });
         }
         let mut all = self.take_candidates(key);
@@ -277,7 +287,9 @@ impl<A: Address> Rib<A> {
     /// Stores the routes of a prefix, the best first, and returns the next hop of the best.
     fn put_candidates(&mut self, key: A::Key, mut all: Vec<Route>) -> Option<NextHopIndex> {
         if all.is_empty() {
-            self.best.remove(&key);
+            if self.best.remove(&key).is_some() {
+                self.lengths[usize::from(A::of_key(key).1)] -= 1;
+            }
             return None;
         }
         let best = all.remove(0);

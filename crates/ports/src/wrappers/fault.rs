@@ -82,6 +82,10 @@ impl Port for FaultPort {
         Ok(Box::new(FaultRx { inner, faults, incoming: Batch::new(), stats: QueueStats::default() }))
     }
 
+    fn set_carrier(&mut self, is_plugged: bool) -> Result<(), PortError> {
+        self.inner.set_carrier(is_plugged)
+    }
+
     fn steering(&mut self) -> Option<&mut dyn Steering> {
         self.inner.steering()
     }

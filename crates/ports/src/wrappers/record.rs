@@ -31,6 +31,10 @@ impl Port for RecordedPort {
         Ok(Box::new(RecordedRx { inner, input, missed: 0 }))
     }
 
+    fn set_carrier(&mut self, is_plugged: bool) -> Result<(), PortError> {
+        self.inner.set_carrier(is_plugged)
+    }
+
     fn steering(&mut self) -> Option<&mut dyn Steering> {
         self.inner.steering()
     }

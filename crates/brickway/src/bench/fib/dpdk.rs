@@ -16,9 +16,9 @@ use std::process::{ChildStdin, ChildStdout, Command, Output, Stdio};
 use anyhow::{Context, Result, anyhow, bail};
 
 use super::super::children::{Reachable, stop_if_interrupted};
-use super::super::progress;
 use super::engine::{Engine, Loaded, Way};
 use super::tables::{Checksum, Family, Routes};
+use crate::progress;
 
 const SOURCE: &str = include_str!("dpdk_tables.c");
 /// What one table and its list of a million routes takes at most, measured: rte_fib 0.5 GB, rte_fib6 0.4 GB.

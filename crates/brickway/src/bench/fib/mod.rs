@@ -36,8 +36,9 @@ use fib::{Byte24, Dir24_8, Rank};
 
 use super::folder::Folder;
 use super::huge_pages::HugePages;
-use super::{children, median, progress};
+use super::{children, median};
 use crate::output::say_line;
+use crate::progress;
 use dpdk::{DpdkTable, Program};
 use engine::{Engine, Way, WithWorker};
 use ours::Ours;

@@ -44,6 +44,8 @@ use super::traffic::{Traffic, may_be_withdrawn, other_next_hop, set_of};
 const PHASE: Duration = Duration::from_millis(400);
 /// The changes a second that the paced phases make: what SPECIFICATION.md promises.
 const PACE: f64 = 500_000.0;
+/// Runs that may come to nothing because a thread never had a CPU.
+const MOST_STARVED: usize = 20;
 /// Before the first phase: the worker's caches fill, its processor reaches its clock rate.
 const WARM_UP: Duration = Duration::from_millis(100);
 /// Of so many bursts the answers of one are compared with those that are possible.
@@ -114,7 +116,8 @@ pub(super) fn measure<A: Address, S: Side<A>>(
         });
         let stop = Stop(&stop);
         thread::sleep(WARM_UP);
-        for _ in 0..what.runs {
+        let mut starved = 0;
+        while ratios.len() < what.runs {
             children::stop_if_interrupted()?;
             churn.prepare();
             let (before, _) = rates_during(&worker, || {
@@ -124,6 +127,20 @@ pub(super) fn measure<A: Address, S: Side<A>>(
             let (during, changes) = rates_during(&worker, || churn.run(router, batch, PHASE, f64::INFINITY))?;
             churn.prepare();
             let (paced, paced_changes) = rates_during(&worker, || churn.run(router, batch, PHASE, PACE))?;
+            // Where others take all of a CPU for a whole phase, nothing can be said of it.
+            if ![before, during, changes, paced, paced_changes]
+                .iter()
+                .all(|rate| rate.is_finite() && *rate > 0.0)
+            {
+                starved += 1;
+                if starved > MOST_STARVED {
+                    bail!(
+                        "in {starved} runs a thread had no CPU for {} ms; try on a machine that is less busy",
+                        PHASE.as_millis()
+                    );
+                }
+                continue;
+            }
             paced_updates.push(paced_changes);
             paced_ratios.push(paced / before);
             unloaded.push(before);

@@ -11,7 +11,7 @@ const BETWEEN_PLAIN_LINES: Duration = Duration::from_secs(10);
 static LAST: Mutex<Option<(String, Instant)>> = Mutex::new(None);
 
 /// Tells what goes on: the step, and how far it is.
-pub(super) fn tell(step: &str, how_far: &str) {
+pub(crate) fn tell(step: &str, how_far: &str) {
     let text = if how_far.is_empty() { step.to_owned() } else { format!("{step}: {how_far}") };
     let mut stderr = std::io::stderr().lock();
     if stderr.is_terminal() {
@@ -28,7 +28,7 @@ pub(super) fn tell(step: &str, how_far: &str) {
 }
 
 /// Removes the changing line, so that results stand in its place.
-pub(super) fn clear() {
+pub(crate) fn clear() {
     let mut stderr = std::io::stderr().lock();
     if stderr.is_terminal() {
         let _ = write!(stderr, "\r\x1b[K").and_then(|()| stderr.flush());

@@ -1,0 +1,243 @@
+//! The configuration of a node of a cluster, as text. Like that of a drop-in router, but Linux is the leader's, behind the fabric, and
+//! neighbours may be behind other nodes' ports.
+
+use std::fmt::Write;
+
+use packet::wire::ethernet::MacAddr;
+
+use super::config::{ClusterConfig, NodeConfig, Role};
+
+/// What is known of a node's port when its configuration is made.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PortLook {
+    pub(super) mac: MacAddr,
+    pub(super) mtu: u32,
+}
+
+fn line(text: &mut String, words: std::fmt::Arguments<'_>) {
+    // Writing to a string does not fail.
+    let _ = writeln!(text, "{words}");
+}
+
+const HEAD: &str = "\
+// A node of a cluster: many servers, one router. Made by `brickway cluster run`.
+//
+// Packets are painted with the number of the cluster's port that they came in by.
+
+";
+
+const ROUTING_INPUT: &str = "\
+// What comes in by a port. Output 0: IPv4, output 1: IPv6, both checked, without Ethernet header. Output 2: everything else, as it
+// came, for Linux.
+elementclass Input { $port, $mac, $number |
+    FromDevice($port)
+        -> filter :: HostEtherFilter($mac)
+        -> paint :: Paint($number)
+        -> kind :: Classifier(12/0800, 12/86dd, -);
+    kind[0] -> Strip(14) -> CheckIPHeader -> [0] output;
+    kind[1] -> Strip(14) -> check :: CheckIP6Header -> [1] output;
+    kind[2] -> [2] output;
+    check[1] -> Unstrip(14) -> [2] output;
+}
+
+";
+
+const FRONT_INPUT: &str = "\
+// What comes in by a port. Output 0: IP packets to this router, as they came, for a routing node. Output 1: everything else, for Linux.
+elementclass Input { $port, $mac, $number |
+    FromDevice($port)
+        -> filter :: HostEtherFilter($mac)
+        -> paint :: Paint($number)
+        -> kind :: Classifier(0/00%01 12/0800, 0/00%01 12/86dd, -);
+    kind[0], kind[1] => [0, 0] output;
+    kind[2] -> [1] output;
+}
+
+";
+
+const ROUTE_INPUT: &str = "\
+// What fronts leave to this node to route, as it came in by their ports.
+elementclass RouteInput {
+    input -> kind :: Classifier(12/0800, 12/86dd, -);
+    kind[0] -> Strip(14) -> CheckIPHeader -> [0] output;
+    kind[1] -> Strip(14) -> check :: CheckIP6Header -> [1] output;
+    kind[2] -> [2] output;
+    check[1] -> Unstrip(14) -> [2] output;
+}
+
+";
+
+const OUTPUT: &str = "\
+// Routed packets: before their next hop's header, or the fabric's. Inputs 0 and 1: IPv4 and IPv6. Output 0: with that header; outputs 1 and
+// 3: IPv4 and IPv6 too long; 2 and 4: what has lived too long.
+elementclass Routed { $mtu |
+    input[0] -> DropBroadcasts -> mtu4 :: CheckLength($mtu) -> ttl :: DecIPTTL -> UnstripToMACHeader -> [0] output;
+    input[1] -> DropBroadcasts -> mtu6 :: CheckLength($mtu) -> limit :: DecIP6HLIM -> UnstripToMACHeader -> [0] output;
+    mtu4[1] -> [1] output;  ttl[1] -> [2] output;
+    mtu6[1] -> [3] output;  limit[1] -> [4] output;
+}
+
+";
+
+/// The configuration of `node`, whose ports look so.
+pub(super) fn configuration(config: &ClusterConfig, node: &NodeConfig, ports: &[PortLook]) -> String {
+    let mut text = HEAD.to_owned();
+    let routes = matches!(node.role, Role::EdgeRoute | Role::Route);
+    let names: Vec<&str> = node.ports.iter().map(|port| port.name.as_str()).collect();
+    match node.role {
+        Role::EdgeRoute => text += ROUTING_INPUT,
+        Role::Edge => text += FRONT_INPUT,
+        Role::Route | Role::Relay => {}
+    }
+    if routes {
+        text += ROUTE_INPUT;
+        text += OUTPUT;
+    }
+    let ClusterConfig { number: cluster, topology, port_rate, mode, delta, hello, dead, .. } = config;
+    let link_rate = config.link_rate.as_ref().unwrap_or(port_rate);
+    line(
+        &mut text,
+        format_args!(
+            "fabric :: Fabric(\"{topology}\", {}, CLUSTER {cluster}, RATE {port_rate}, LINK_RATE {link_rate}, MODE {mode}, \
+             DELTA {delta}, HELLO {hello}, DEAD {dead});",
+            node.number
+        ),
+    );
+    text += "\n// The fabric.\nto :: ToFabric(fabric);\nheard :: Punt -> hellos :: FabricHello(fabric);\n";
+    links(&mut text, node, &names);
+    text += "\n// The ports.\n";
+    for (place, (port, look)) in node.ports.iter().zip(ports).enumerate() {
+        let (name, number) = (&port.name, port.number);
+        line(
+            &mut text,
+            format_args!("out{place} :: FabricShare(fabric) -> port{place} :: ToDevice({name}, BURST 256);"),
+        );
+        line(&mut text, format_args!("in{place} :: Input({name}, {}, {number});", look.mac));
+    }
+    linux(&mut text, &list_of("fabric", &names));
+    if node.role == Role::Edge {
+        let routers: Vec<String> = (config.nodes.iter())
+            .filter(|other| matches!(other.role, Role::Route | Role::EdgeRoute))
+            .map(|other| format!("{} {}", other.number, other.weight))
+            .collect();
+        text += "\n// Who routes what comes in here.\n";
+        let routers = routers.join(", ");
+        line(&mut text, format_args!("routers :: FabricEncap(fabric, to-route, NODE \"{routers}\") -> to;"));
+    }
+    if routes {
+        let ports_and_fabric: Vec<&str> = names.iter().copied().chain(["fabric"]).collect();
+        routing(&mut text, &ports_and_fabric.join(", "), ports);
+    }
+    text += "\n// From the ports and links.\n";
+    for place in 0..names.len() {
+        match node.role {
+            Role::Edge => line(&mut text, format_args!("in{place}[0] -> routers;  in{place}[1] -> others;")),
+            _ => line(
+                &mut text,
+                format_args!("in{place}[0] -> rt4;  in{place}[1] -> rt6;  in{place}[2] -> others;"),
+            ),
+        }
+        line(&mut text, format_args!("host[{place}] -> out{place};"));
+    }
+    line(&mut text, format_args!("host[{}] -> to;", names.len()));
+    if !routes {
+        text += "route :: Discard;  // This node does not route.\n";
+    }
+    if names.is_empty() && !routes {
+        text += "Idle -> others;  // Nothing comes in by ports.\n";
+    }
+    if names.is_empty() && node.role == Role::Edge {
+        text += "Idle -> routers;\n";
+    }
+    let count = node.links.len();
+    for link in (0..count).filter(|&link| !node.links[link].is_empty()) {
+        let relayed: Vec<String> =
+            (0..count).map(|next| format!("from{link}[{next}] -> link{next};")).collect();
+        line(&mut text, format_args!("{}", relayed.join("  ")));
+        let (host, route) = (count + 1, count + 2);
+        line(
+            &mut text,
+            format_args!(
+                "from{link}[{count}] -> heard;  from{link}[{host}] -> tolinux;  from{link}[{route}] -> route;"
+            ),
+        );
+        for place in 0..names.len() {
+            line(&mut text, format_args!("from{link}[{}] -> out{place};", route + 1 + place));
+        }
+    }
+    text
+}
+
+/// A first argument and the ports' names.
+fn list_of(first: &str, names: &[&str]) -> String {
+    std::iter::once(first).chain(names.iter().copied()).collect::<Vec<_>>().join(", ")
+}
+
+/// The links, and what goes into them.
+fn links(text: &mut String, node: &NodeConfig, names: &[&str]) {
+    for (link, interface) in node.links.iter().enumerate() {
+        if interface.is_empty() {
+            line(text, format_args!("link{link} :: Discard;  // not there yet"));
+        } else {
+            let arguments = list_of(&link.to_string(), names);
+            line(text, format_args!("link{link} :: ToDevice(link-{interface});"));
+            line(
+                text,
+                format_args!(
+                    "FromDevice(link-{interface}) -> from{link} :: FromFabric(fabric, {arguments});"
+                ),
+            );
+        }
+        line(text, format_args!("to[{link}] -> link{link};  hellos[{link}] -> link{link};"));
+    }
+}
+
+/// Linux, which is the leader's.
+fn linux(text: &mut String, fabric_and_ports: &str) {
+    text.push_str("\n// Linux, which is the leader's: here, or behind the fabric.\n");
+    line(text, format_args!("host :: FabricHost({fabric_and_ports});"));
+    text.push_str(
+        "tolinux :: Punt -> host;\n\
+         others :: Punt -> leader :: FabricEncap(fabric, to-host) -> to;\n\
+         leader[1] -> host;\n",
+    );
+}
+
+/// The lookups and what is behind them.
+fn routing(text: &mut String, ports: &str, looks: &[PortLook]) {
+    line(
+        text,
+        format_args!("\n// Where packets go: the leader's routes and neighbours.\nroute :: RouteInput;"),
+    );
+    line(text, format_args!("rt4 :: FIBLookup({ports});\nrt6 :: FIBLookup6({ports});"));
+    text.push_str(
+        "// What has lost the header that it came with gets one that says nothing; FabricHost fills it in.\n\
+         without4 :: EtherEncap(0x0800, 0:0:0:0:0:0, 0:0:0:0:0:0) -> others;\n\
+         without6 :: EtherEncap(0x86dd, 0:0:0:0:0:0, 0:0:0:0:0:0) -> others;\n",
+    );
+    line(text, format_args!("route[0] -> rt4;  route[1] -> rt6;  route[2] -> others;"));
+    let fabric = looks.len();
+    // The ports of all nodes have the same MTU as ours, or packets would be too long when they have left this node.
+    let mtu = looks.iter().map(|look| look.mtu).min().unwrap_or(1_500);
+    for place in 0..=fabric {
+        let (mtu, to) = match looks.get(place) {
+            Some(look) => (look.mtu, format!("out{place}")),
+            None => (mtu, "to".to_owned()),
+        };
+        line(text, format_args!("routed{place} :: Routed({mtu});"));
+        line(text, format_args!("rt4[{place}] -> [0] routed{place};  rt6[{place}] -> [1] routed{place};"));
+        line(text, format_args!("routed{place}[0] -> {to};"));
+        line(text, format_args!("routed{place}[1], routed{place}[2] => without4, without4;"));
+        line(text, format_args!("routed{place}[3], routed{place}[4] => without6, without6;"));
+    }
+    line(
+        text,
+        format_args!(
+            "\n// For Linux: to this router, no route, a neighbour to resolve, options, too long, lived too long."
+        ),
+    );
+    text.push_str("whole :: UnstripToMACHeader -> others;\n");
+    for beyond in fabric + 1..fabric + 5 {
+        line(text, format_args!("rt4[{beyond}] -> whole;  rt6[{beyond}] -> whole;"));
+    }
+}

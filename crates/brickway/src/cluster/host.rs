@@ -1,0 +1,333 @@
+//! The node around its member's threads: Linux's interfaces while it leads, what its graph is told, what the graph says.
+
+use std::collections::HashSet;
+use std::net::Ipv6Addr;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use control::cluster::member::{Belonging, Host, LeaderPort, LinkStatus, Traffic};
+use control::service::Service;
+use elements::fabric::{FabricHostPorts, HostPort};
+use fabric::NodeId;
+use graph::router::Router;
+use packet::wire::ethernet::MacAddr;
+
+use super::config::{ClusterConfig, NodeConfig};
+use crate::drop_in::Follow;
+
+/// Time between two looks at what the graph counts.
+const TRAFFIC_PERIOD: Duration = Duration::from_millis(500);
+
+/// How long a node that leaves goes on forwarding: until others go round it, and another one leads.
+const REST: Duration = Duration::from_secs(1);
+
+/// No node, where a number is wanted.
+const NOBODY: u32 = u32::MAX;
+
+/// See the top of the file.
+pub(super) struct NodeHost {
+    config: Mutex<ClusterConfig>,
+    interfaces: Arc<FabricHostPorts>,
+    leader: AtomicU32,
+    traffic: Mutex<Traffic>,
+    /// The nodes that the fabric has a way to.
+    reached: Mutex<HashSet<u16>>,
+    /// The ports that Linux has here.
+    open: Mutex<Vec<LeaderPort>>,
+    /// Why some of them are not there.
+    told: Mutex<Vec<String>>,
+    /// Set when the node is to leave.
+    leaves: AtomicBool,
+    hooks: Hooks,
+}
+
+/// Runs commands of the operator's, one after the other. Routing daemons take their time, in which the node's membership goes on.
+struct Hooks {
+    commands: Option<Sender<String>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Hooks {
+    fn start() -> std::io::Result<Hooks> {
+        let (commands, queue) = channel::<String>();
+        let run = move || {
+            for command in queue {
+                eprintln!("cluster: running '{command}'");
+                match Command::new("sh").args(["-c", &command]).status() {
+                    Ok(status) if status.success() => {}
+                    Ok(status) => eprintln!("cluster: '{command}' ended with {status}"),
+                    Err(error) => eprintln!("cluster: cannot run '{command}': {error}"),
+                }
+            }
+        };
+        let thread = std::thread::Builder::new().name("hooks".to_owned()).spawn(run)?;
+        Ok(Hooks { commands: Some(commands), thread: Some(thread) })
+    }
+
+    fn run(&self, command: Option<String>) {
+        if let (Some(commands), Some(command)) = (&self.commands, command) {
+            // The thread ends after us.
+            let _ = commands.send(command);
+        }
+    }
+}
+
+impl Drop for Hooks {
+    /// The last command is to be done.
+    fn drop(&mut self) {
+        self.commands = None;
+        // A panic has been printed; there is nobody left to tell.
+        let _ = self.thread.take().map(JoinHandle::join);
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl NodeHost {
+    /// # Errors
+    /// There is no thread.
+    pub(super) fn new(config: ClusterConfig, interfaces: Arc<FabricHostPorts>) -> std::io::Result<NodeHost> {
+        Ok(NodeHost {
+            config: Mutex::new(config),
+            interfaces,
+            leader: AtomicU32::new(NOBODY),
+            traffic: Mutex::default(),
+            reached: Mutex::default(),
+            open: Mutex::default(),
+            told: Mutex::default(),
+            leaves: AtomicBool::new(false),
+            hooks: Hooks::start()?,
+        })
+    }
+
+    /// Does what an administrator would do with a new interface of the leader.
+    fn set_up(&self, port: &LeaderPort) {
+        let name = &port.port.name;
+        let config = lock(&self.config).clone();
+        let known = config.nodes.iter().flat_map(|node| &node.ports).find(|known| known.name == *name);
+        let addresses = known.map_or(&[][..], |known| known.addresses.as_slice());
+        for address in addresses {
+            // Nobody else has it: it was the last leader's, so nobody need be asked (RFC 4862, 5.4).
+            let nodad = if address.addr().is_ipv6() { " nodad" } else { "" };
+            self.command(&format!("ip address replace {address} dev {name}{nodad}"));
+        }
+        if addresses.iter().any(|address| address.addr().is_ipv6()) {
+            self.settle_link_local(name, port.link.mac);
+        }
+        // What the fast path leaves to Linux it is to forward; for IPv6 by interface since Linux 6.17.
+        for setting in [format!("ipv4/conf/{name}/forwarding"), format!("ipv6/conf/{name}/force_forwarding")]
+        {
+            if let Err(error) = std::fs::write(format!("/proc/sys/net/{setting}"), "1") {
+                let right = "`sysctl -w net.ipv6.conf.all.forwarding=1` does it for all interfaces";
+                self.message(&format!(
+                    "Linux may not forward what the fast path leaves to it: {setting}: {error}; {right}"
+                ));
+            }
+        }
+    }
+
+    /// Gives an interface its link-local address (RFC 4291, appendix A) without asking others for it: until they had not answered,
+    /// a second or two, Linux could ask for no neighbour.
+    fn settle_link_local(&self, name: &str, mac: [u8; 6]) {
+        let [a, b, c, d, e, f] = mac.map(u16::from);
+        let address = Ipv6Addr::new(0xfe80, 0, 0, 0, (a ^ 2) << 8 | b, c << 8 | 0xff, 0xfe00 | d, e << 8 | f);
+        // Linux may have begun to ask for it, or not yet.
+        let _ = Command::new("ip").args(["address", "del", &format!("{address}/64"), "dev", name]).output();
+        self.command(&format!("ip address replace {address}/64 dev {name} nodad"));
+    }
+
+    /// Runs a command of our own; what it says is told when it fails.
+    fn command(&self, words: &str) {
+        let mut parts = words.split(' ');
+        let output = Command::new(parts.next().unwrap_or_default()).args(parts).output();
+        match output {
+            Ok(output) if output.status.success() => {}
+            Ok(output) => {
+                self.message(&format!("'{words}' failed: {}", String::from_utf8_lossy(&output.stderr).trim()))
+            }
+            Err(error) => self.message(&format!("cannot run '{words}': {error}")),
+        }
+    }
+}
+
+impl Host for NodeHost {
+    fn set_leader_ports(&self, ports: &[LeaderPort]) -> bool {
+        let mut open = lock(&self.open);
+        let (had, has) = (!open.is_empty(), !ports.is_empty());
+        if had && !has {
+            self.hooks.run(lock(&self.config).leader.stop.clone());
+        }
+        let wanted = ports.iter().map(|LeaderPort { port, link, .. }| HostPort {
+            number: port.number,
+            name: port.name.clone(),
+            mac: MacAddr(link.mac),
+            mtu: link.mtu.min(65_521) as u16,
+            node: port.node,
+            place: port.place,
+        });
+        let errors = self.interfaces.set(wanted.collect()).err().unwrap_or_default();
+        let texts: Vec<String> = errors.iter().map(ToString::to_string).collect();
+        let mut told = lock(&self.told);
+        if *told != texts {
+            texts.iter().for_each(|text| self.message(text));
+        }
+        // Which of them were not there is not known; setting up one that was does nothing.
+        let (were_all_there, are_all_there) = (told.is_empty(), texts.is_empty());
+        *told = texts;
+        drop(told);
+        if !were_all_there {
+            open.clear();
+        }
+        for port in ports {
+            let before = open.iter().find(|known| known.port == port.port);
+            if before.is_none() {
+                self.set_up(port);
+            }
+            if before.is_none_or(|before| before.is_up != port.is_up)
+                && let Err(error) = self.interfaces.set_carrier(port.port.number, port.is_up)
+                && are_all_there
+            {
+                self.message(&error.to_string());
+            }
+        }
+        *open = ports.to_vec();
+        if has && !had {
+            self.hooks.run(lock(&self.config).leader.start.clone());
+        }
+        are_all_there
+    }
+
+    fn leader_is(&self, leader: Option<NodeId>) {
+        self.leader.store(leader.map_or(NOBODY, |node| node.number().into()), Ordering::SeqCst);
+    }
+
+    fn configured(&self, text: &[u8]) -> Option<Belonging> {
+        let mut config = lock(&self.config);
+        match super::read_config(text, &config) {
+            Ok(new) => {
+                *config = new;
+                Some(config.belonging())
+            }
+            Err(error) => {
+                self.message(&format!("the cluster stays as it is: {error:#}"));
+                None
+            }
+        }
+    }
+
+    fn leave(&self) {
+        self.leaves.store(true, Ordering::SeqCst);
+    }
+
+    fn reaches(&self, node: NodeId) -> bool {
+        lock(&self.reached).contains(&node.number())
+    }
+
+    fn traffic(&self) -> Traffic {
+        lock(&self.traffic).clone()
+    }
+
+    fn message(&self, text: &str) {
+        eprintln!("cluster: {text}");
+    }
+}
+
+/// Brings to the graph what the member's threads know, and back.
+pub(super) struct Between {
+    host: Arc<NodeHost>,
+    node: NodeConfig,
+    told: Option<u32>,
+    looked: Option<Instant>,
+    /// Since when nobody should relay over this node any more.
+    rests_since: Option<Instant>,
+}
+
+impl Between {
+    pub(super) fn new(host: Arc<NodeHost>, node: NodeConfig) -> Between {
+        Between { host, node, told: None, looked: None, rests_since: None }
+    }
+
+    fn traffic(&self, router: &mut Router) -> Traffic {
+        let mut number =
+            |handler: &str| router.read(handler).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0);
+        let mut traffic = Traffic {
+            direct: number("to.direct"),
+            balanced: number("to.balanced"),
+            moved: number("to.moved"),
+            without_room: number("to.without_room"),
+            links: Vec::new(),
+        };
+        let links = router.read("hellos.links").unwrap_or_default();
+        for line in links.lines() {
+            let mut words = line.splitn(4, ' ');
+            let (Some(link), Some(node), Some(state)) = (words.next(), words.next(), words.next()) else {
+                continue;
+            };
+            let (Ok(link), Ok(node)) = (link.parse::<u16>(), node.parse()) else { continue };
+            let mut count = |handler: String| {
+                router.read(&handler).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0)
+            };
+            traffic.links.push(LinkStatus {
+                link,
+                interface: self.node.links.get(usize::from(link)).cloned().unwrap_or_default(),
+                node,
+                is_up: state == "up",
+                problem: words.next().unwrap_or_default().to_owned(),
+                received: count(format!("from{link}.packets")),
+                sent: count(format!("link{link}.packets")),
+            });
+        }
+        traffic
+    }
+}
+
+impl Follow for Between {
+    fn look(&mut self, _service: &Service, router: &mut Router) -> Vec<String> {
+        let mut problems = Vec::new();
+        let leader = self.host.leader.load(Ordering::SeqCst);
+        if self.told != Some(leader) {
+            let text = if leader == NOBODY { String::new() } else { leader.to_string() };
+            for handler in ["fabric.leader", "leader.node"] {
+                problems.extend(router.write(handler, &text).err());
+            }
+            self.told = Some(leader);
+        }
+        if self.host.leaves.load(Ordering::SeqCst) {
+            match self.rests_since {
+                None => {
+                    problems.extend(router.write("hellos.rest", "true").err());
+                    self.rests_since = Some(Instant::now());
+                }
+                Some(since) if since.elapsed() >= REST => {
+                    let this = rustix::process::getpid();
+                    // As Ctrl-C does.
+                    problems.extend(
+                        rustix::process::kill_process(this, rustix::process::Signal::INT)
+                            .err()
+                            .map(|error| error.to_string()),
+                    );
+                }
+                Some(_) => {}
+            }
+        }
+        if self.looked.is_none_or(|at| at.elapsed() >= TRAFFIC_PERIOD) {
+            self.looked = Some(Instant::now());
+            *lock(&self.host.traffic) = self.traffic(router);
+            *lock(&self.host.reached) = reached(router);
+        }
+        problems
+    }
+}
+
+/// The nodes that the fabric has a way to.
+fn reached(router: &mut Router) -> HashSet<u16> {
+    let text = router.read("fabric.paths").unwrap_or_default();
+    let lines = text.lines().filter(|line| !line.ends_with(" not directly, over nobody"));
+    lines.filter_map(|line| line.split(' ').next()?.parse().ok()).collect()
+}

@@ -1,0 +1,145 @@
+//! Line charts as SVG, for what tables show less well.
+
+use std::path::Path;
+
+use anyhow::{Result, anyhow};
+use plotters::prelude::*;
+
+/// One chart: values over places that are named, such as sizes or times.
+pub(crate) struct Chart {
+    pub(crate) title: String,
+    /// What the places are.
+    pub(crate) over: String,
+    /// Their names, from left to right.
+    pub(crate) places: Vec<String>,
+    pub(crate) lines: Vec<Line>,
+    /// Each step up is ten times more.
+    pub(crate) is_logarithmic: bool,
+}
+
+/// A line, as long as the places, or with gaps.
+pub(crate) struct Line {
+    pub(crate) name: String,
+    pub(crate) values: Vec<Option<f64>>,
+}
+
+const WIDTH: u32 = 900;
+const HEIGHT: u32 = 420;
+/// Colours that also those can tell apart who do not see red or green (Okabe and Ito).
+const COLOURS: [RGBColor; 7] = [
+    RGBColor(0, 114, 178),
+    RGBColor(213, 94, 0),
+    RGBColor(0, 158, 115),
+    RGBColor(204, 121, 167),
+    RGBColor(230, 159, 0),
+    RGBColor(86, 180, 233),
+    RGBColor(60, 60, 60),
+];
+
+/// Writes charts below each other.
+///
+/// # Errors
+/// The file cannot be written.
+pub(crate) fn write(path: &Path, charts: &[Chart]) -> Result<()> {
+    let explain = |error: &dyn std::fmt::Display| anyhow!("cannot write '{}': {error}", path.display());
+    let height = HEIGHT * u32::try_from(charts.len())?;
+    let root = SVGBackend::new(path, (WIDTH, height)).into_drawing_area();
+    root.fill(&WHITE).map_err(|error| explain(&error))?;
+    for (area, chart) in root.split_evenly((charts.len(), 1)).iter().zip(charts) {
+        draw(area, chart).map_err(|error| explain(&error))?;
+    }
+    root.present().map_err(|error| explain(&error))
+}
+
+type Area<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
+
+fn draw(area: &Area<'_>, chart: &Chart) -> Result<()> {
+    let all = || chart.lines.iter().flat_map(|line| &line.values).flatten().copied();
+    let scale = |value: f64| if chart.is_logarithmic { value.max(f64::MIN_POSITIVE).log10() } else { value };
+    let most = all().map(scale).fold(0.0, f64::max);
+    let (low, high) = if chart.is_logarithmic {
+        (all().map(scale).fold(most, f64::min).floor(), most.ceil())
+    } else {
+        (0.0, if most > 0.0 { most * 1.08 } else { 1.0 })
+    };
+    let right = chart.places.len().saturating_sub(1) as f64;
+    let mut context = ChartBuilder::on(area)
+        .caption(&chart.title, ("sans-serif", 20))
+        .margin(14)
+        .x_label_area_size(44)
+        .y_label_area_size(64)
+        .build_cartesian_2d(-0.25..right + 0.25, low..high)?;
+    let place_of = |x: &f64| {
+        let is_place = (x - x.round()).abs() < 1e-6 && *x > -0.5;
+        is_place.then(|| chart.places.get(x.round() as usize)).flatten().cloned().unwrap_or_default()
+    };
+    let value_of = |y: &f64| short(if chart.is_logarithmic { 10_f64.powf(*y) } else { *y });
+    context
+        .configure_mesh()
+        .light_line_style(TRANSPARENT)
+        .bold_line_style(BLACK.mix(0.12))
+        .x_labels(2 * chart.places.len())
+        // A label for each factor of ten, else what fits.
+        .y_labels(if chart.is_logarithmic { (high - low) as usize + 1 } else { 10 })
+        .x_label_formatter(&place_of)
+        .y_label_formatter(&value_of)
+        .x_desc(&chart.over)
+        .label_style(("sans-serif", 14))
+        .draw()?;
+    for (number, line) in chart.lines.iter().enumerate() {
+        let colour = COLOURS[number % COLOURS.len()];
+        let points: Vec<(f64, f64)> = (line.values.iter().enumerate())
+            .filter_map(|(place, value)| Some((place as f64, scale((*value)?))))
+            .collect();
+        context
+            .draw_series(LineSeries::new(points.iter().copied(), colour.stroke_width(2)))?
+            .label(&line.name)
+            .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], colour.stroke_width(2)));
+        context.draw_series(points.iter().map(|&point| Circle::new(point, 3, colour.filled())))?;
+    }
+    // The names of lines stand at the right, where these are not.
+    let last = chart.lines.iter().filter_map(|line| Some(scale((*line.values.last()?)?)));
+    let is_above = last.map(|value| if value > (low + high) / 2.0 { 1 } else { -1 }).sum::<i32>() > 0;
+    let corner = if is_above { SeriesLabelPosition::LowerRight } else { SeriesLabelPosition::UpperRight };
+    context
+        .configure_series_labels()
+        .background_style(WHITE.mix(0.85))
+        .border_style(BLACK.mix(0.2))
+        .label_font(("sans-serif", 14))
+        .position(corner)
+        .draw()?;
+    Ok(())
+}
+
+/// A number for an axis.
+fn short(value: f64) -> String {
+    match value {
+        value if value >= 10_000.0 => format!("{:.0}k", value / 1e3),
+        value if value >= 100.0 || value.fract().abs() < 1e-9 => format!("{value:.0}"),
+        value if value >= 1.0 => format!("{value:.1}"),
+        value => format!("{value:.3}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_chart_names_its_lines_and_places() {
+        let path = std::env::temp_dir().join(format!("brickway-plot-{}.svg", std::process::id()));
+        let chart = |is_logarithmic| Chart {
+            title: "delivered".to_owned(),
+            over: "nodes".to_owned(),
+            places: vec!["4".to_owned(), "1023".to_owned()],
+            lines: vec![Line { name: "uniform".to_owned(), values: vec![Some(99.0), None] }],
+            is_logarithmic,
+        };
+        write(&path, &[chart(false), chart(true)]).unwrap();
+        let text = std::fs::read_to_string(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        assert!(["delivered", "nodes", "1023", "uniform"].iter().all(|word| text.contains(word)), "{text}");
+        assert!(!text.contains("NaN") && !text.contains("inf"), "{text}");
+        assert!(write(Path::new("/none/plot.svg"), &[chart(false)]).is_err());
+    }
+}
