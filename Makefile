@@ -17,8 +17,8 @@ CARGO ?= cargo
 SUDO := $(shell [ $$(id -u) = 0 ] || echo sudo)
 FUZZ_SECONDS ?= 10
 
-# clang compiles the BPF program of AF_XDP ports, protoc the messages of etcd.
-BUILD_PACKAGES := build-essential clang protobuf-compiler
+# clang compiles the BPF program of AF_XDP ports, protoc the messages of etcd; libprotobuf-dev has the messages that all import.
+BUILD_PACKAGES := build-essential clang protobuf-compiler libprotobuf-dev
 DEMO_PACKAGES := iproute2 iputils-ping traceroute iperf3 ethtool procps
 # FRR, BIRD and etcd: the demo and tests run their own; the services stay stopped.
 CLUSTER_PACKAGES := $(DEMO_PACKAGES) etcd-server frr bird2

@@ -250,8 +250,8 @@ impl Flows {
     }
 
     /// Ten packets of each flow, of which none is lost or goes elsewhere than the others: the flows of each
-    /// neighbour. None if it is not so.
-    fn spread(&self) -> Option<[BTreeSet<(bool, u16)>; 2]> {
+    /// neighbour. What is wrong if it is not so.
+    fn spread(&self) -> Result<[BTreeSet<(bool, u16)>; 2], String> {
         self.receive(&mut Arrived::new());
         let before = forwarded_by_the_kernel(&self.network);
         let mut arrived = Arrived::new();
@@ -261,23 +261,37 @@ impl Flows {
         }
         std::thread::sleep(Duration::from_millis(50));
         self.receive(&mut arrived);
-        let whole = arrived.values().all(|counts| [[10, 0], [0, 10]].contains(counts));
-        let all = arrived.len() == self.senders.len() && whole;
+        let by_the_kernel = forwarded_by_the_kernel(&self.network) - before;
+        let whole = |counts: &[u64; 2]| [[10, 0], [0, 10]].contains(counts);
+        let broken: Vec<_> = arrived.iter().filter(|(_, counts)| !whole(counts)).collect();
+        if arrived.len() != self.senders.len() || !broken.is_empty() || by_the_kernel != 0 {
+            return Err(format!(
+                "packets of {} flows of {} arrived, {by_the_kernel} by way of the kernel, not ten at one place: {broken:?}",
+                arrived.len(),
+                self.senders.len()
+            ));
+        }
         let of = |place: usize| {
             arrived.iter().filter(|(_, counts)| counts[place] > 0).map(|(&flow, _)| flow).collect()
         };
-        (all && forwarded_by_the_kernel(&self.network) == before).then(|| [of(0), of(1)])
+        Ok([of(0), of(1)])
     }
 
     /// The flows of each neighbour once `is_right` holds.
     fn settled(&self, is_right: impl Fn(&[BTreeSet<(bool, u16)>; 2]) -> bool) -> [BTreeSet<(bool, u16)>; 2] {
-        let mut spread = None;
+        let mut spread = Err("not tried".into());
         let settled = eventually(|| {
             spread = self.spread();
-            spread.as_ref().is_some_and(&is_right)
+            spread.as_ref().is_ok_and(&is_right)
         });
-        assert!(settled, "{spread:?}");
-        spread.unwrap()
+        match spread {
+            Ok(spread) if settled => spread,
+            wrong => {
+                let neighbours = self.network.run("r", "ip neigh").1;
+                let routes = self.network.run("r", "ip -4 route; ip -6 route").1;
+                panic!("{wrong:?}\n{neighbours}{routes}")
+            }
+        }
     }
 
     /// Sends all the time while `act` runs; packets of each flow that were sent, and what arrived.
