@@ -12,7 +12,7 @@
 //!
 //! The kernel asks a neighbour again only when it sends to it, and it does not see what we forward. So neighbours that have
 //! become stale are brought to its attention ([`Kernel::ask_neighbour`]): they stay known while they answer, and are gone
-//! when they do not.
+//! when they do not. So are those that routes lead through and that did not answer: they may have been slow to come up.
 
 use std::io;
 use std::net::SocketAddr;
@@ -24,7 +24,6 @@ use std::time::{Duration, Instant};
 use fib::Source;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
-use crate::change::NeighbourState;
 use crate::cluster::member::{self, Cluster, MemberOptions};
 use crate::fpm::{self, Server, ServerOptions};
 use crate::mirror::{Mirror, VlanPort};
@@ -33,10 +32,10 @@ use crate::netlink::{self, Kernel, KernelOptions};
 /// How long changes may wait for each other.
 const LONGEST_GATHERING: Duration = Duration::from_millis(20);
 
-/// Time between two looks at which neighbours have become stale.
+/// Time between two looks at which neighbours have become stale, or have not answered.
 const NEIGHBOUR_PERIOD: Duration = Duration::from_secs(5);
 
-/// Stale neighbours that are brought to the kernel's attention in one look: a link full of them is spread over several.
+/// Neighbours that are brought to the kernel's attention in one look: a link full of them is spread over several.
 const MOST_ASKED: usize = 512;
 
 /// How to run a [`Service`].
@@ -234,7 +233,7 @@ fn work(common: &Common, descriptors: &[OwnedFd]) {
         }
         if Instant::now() >= next_look {
             next_look = Instant::now() + NEIGHBOUR_PERIOD;
-            state.ask_stale_neighbours();
+            state.ask_neighbours_again();
         }
         if gathering_since.is_none() && state.is_synchronised() {
             common.synchronised.notify_all();
@@ -276,11 +275,10 @@ impl State {
         changed
     }
 
-    /// Has the kernel ask the neighbours that it has not heard of for a while.
-    fn ask_stale_neighbours(&mut self) {
-        let stale = self.mirror.neighbours().filter(|neighbour| neighbour.state == NeighbourState::Stale);
-        let stale: Vec<_> = stale.take(MOST_ASKED).map(|known| (known.index, known.address)).collect();
-        for (index, address) in stale {
+    /// Has the kernel ask neighbours again.
+    fn ask_neighbours_again(&mut self) {
+        let due: Vec<_> = self.mirror.neighbours_to_ask_again().take(MOST_ASKED).collect();
+        for (index, address) in due {
             // As above.
             let _ = self.kernel.as_mut().map(|kernel| kernel.ask_neighbour(index, address));
         }

@@ -16,6 +16,7 @@
 //! | [`lookup`] | IP route lookup |
 //! | [`acl`] | access control lists |
 //! | [`fabric`] | links to the other servers of a cluster |
+//! | [`control`] | Script and what else reads and writes handlers |
 //! | [`devices`] | ports, files and the host |
 //!
 //! Each folder's `mod.rs` lists its classes; [`registry`] is all of them.
@@ -29,6 +30,7 @@
 
 pub mod acl;
 pub mod classifying;
+pub mod control;
 pub mod decision;
 pub mod devices;
 pub mod ethernet;
@@ -63,6 +65,7 @@ pub fn registry() -> Registry {
         acl::CLASSES,
         fabric::CLASSES,
         devices::CLASSES,
+        control::CLASSES,
     ] {
         registry.add(classes);
     }

@@ -1,5 +1,5 @@
 //! What an element sees while it runs. The machine that carries batches from element to element is in `machine`, an
-//! element in its place in `slot`.
+//! element in its place in `slot`, what elements and the router can be asked and told in `handlers`.
 //!
 //! A [`Context`] belongs to one copy of the graph and lives on one thread. It holds the elements (each in a
 //! slot, with its wiring and counters), the frames, the clock, the tasks and the timers.
@@ -22,6 +22,7 @@
 //! counts are scaled by the share of packets that were timed, so the cycles in statistics are estimates whose
 //! error shrinks with the root of the time, and the other fifteen turns pay nothing for them.
 
+mod handlers;
 mod machine;
 mod slot;
 
@@ -35,6 +36,8 @@ use crate::clock::Clock;
 use crate::router::Control;
 use crate::runs::Run;
 
+pub use handlers::{GLOBAL_HANDLERS, Globals, HotConfig};
+pub(crate) use handlers::{Known, combined};
 pub use slot::ElementStats;
 pub(crate) use slot::Slot;
 use slot::Timer;
@@ -113,6 +116,11 @@ pub struct Context {
     mark: u64,
     hops: u32,
     control: Arc<Control>,
+    known: Known,
+    /// Whether elements in a row work as one.
+    fused: bool,
+    /// Whether a turn ends as soon as the router is to stop.
+    stops_at_once: bool,
 }
 
 impl Context {
@@ -122,6 +130,7 @@ impl Context {
         clock: Clock,
         options: ContextOptions,
         control: Arc<Control>,
+        known: Known,
     ) -> Self {
         let most_outputs = slots.iter().map(|slot| slot.outputs.len()).max().unwrap_or(0);
         let burst = options.burst.clamp(1, MAX_BATCH);
@@ -148,6 +157,9 @@ impl Context {
             mark: 0,
             hops: 0,
             control,
+            known,
+            fused: true,
+            stops_at_once: false,
         }
     }
 
@@ -556,6 +568,12 @@ impl Context {
         self.timers.peek().map(|Reverse((at, ..))| *at)
     }
 
+    /// Moves simulated time on to the next timer; false if time is real, or no timer is left.
+    pub(crate) fn skip_to_next_timer(&mut self) -> bool {
+        let due = self.next_timer_ns().filter(|_| self.clock.is_simulated());
+        due.inspect(|&due| self.clock.set(due)).is_some()
+    }
+
     // ---- the rest ---------------------------------------------------------------------------------------
 
     /// A pseudo-random number: fast, of good quality, for sampling and spreading; not for secrets.
@@ -578,6 +596,11 @@ impl Context {
     /// only elements whose purpose it is call it per packet.
     pub fn message(&self, line: &str) {
         self.control.message(line);
+    }
+
+    /// Gives one back to the router's run count: for the script that manages its end.
+    pub fn resume(&self) {
+        self.control.resume();
     }
 
     /// Takes one from the router's run count, as Click's `STOP` does; at zero the router stops.

@@ -224,6 +224,16 @@ pub trait Element: Send {
         &[]
     }
 
+    /// A handler that is not in [`handlers`](Element::handlers): one whose name the configuration chose.
+    fn more_handlers(&self, _name: &str) -> Option<Handler> {
+        None
+    }
+
+    /// As [`read`](Element::read), for an element that needs the machine to answer: it calls others' handlers, say.
+    fn read_in(&mut self, _cx: &mut Context, name: &str, argument: &str) -> Result<String, String> {
+        self.read(name, argument)
+    }
+
     /// Reads a handler; `argument` is empty unless the handler takes one.
     fn read(&mut self, name: &str, _argument: &str) -> Result<String, String> {
         Err(format!("no read handler '{name}'"))

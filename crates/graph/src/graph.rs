@@ -5,14 +5,14 @@
 //! everything downstream of them (the lookup, the queues, the ports' transmit side), so a packet that
 //! crossed over never needs to come back.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use packet::{Batch, Pool, PoolOptions, PoolStats};
 
 use crate::clock::Clock;
-use crate::context::{Context, ContextOptions, ElementStats, End, Slot};
+use crate::context::{Context, ContextOptions, ElementStats, End, Known, Slot};
 use crate::element::{Class, Combine, Element, Handler};
 use crate::lang::{ClassSpec, ClassTable, Diagnostic, FlatConfig, PortKind, Severity};
 use crate::punt;
@@ -86,24 +86,8 @@ impl Default for GraphOptions {
 #[derive(Debug)]
 pub struct Graph {
     context: Context,
-    config: Arc<FlatConfig>,
-    by_name: HashMap<String, usize>,
     copy: Copy,
-    fused: bool,
 }
-
-/// Handlers that every element has.
-const COMMON_HANDLERS: [Handler; 9] = [
-    Handler::read("batches", Combine::Sum),
-    Handler::read("class", Combine::First),
-    Handler::read("config", Combine::First),
-    Handler::read("cycles", Combine::Sum),
-    Handler::read("drops", Combine::Sum),
-    Handler::read("handlers", Combine::First),
-    Handler::read("name", Combine::First),
-    Handler::read("packets", Combine::Sum),
-    Handler::read("ports", Combine::First),
-];
 
 /// Which elements are in `copy`, by index.
 fn presence(config: &FlatConfig, copy: Copy) -> Vec<bool> {
@@ -215,10 +199,9 @@ impl Graph {
         wire(&mut slots, config, &present);
         let clock = if options.simulated_time { Clock::simulated() } else { Clock::real() };
         let context_options = ContextOptions { burst: options.burst, copy: copy.index };
-        let context = Context::new(slots, pool, clock, context_options, control.clone());
-        let by_name =
-            config.elements.iter().enumerate().map(|(index, flat)| (flat.name.clone(), index)).collect();
-        let mut graph = Self { context, config: config.clone(), by_name, copy, fused: true };
+        let known = Known::new(config.clone(), shared);
+        let context = Context::new(slots, pool, clock, context_options, control.clone(), known);
+        let mut graph = Self { context, copy };
         for index in 0..config.elements.len() {
             match graph.context.enter(index, |element, cx| element.initialise(cx)) {
                 None | Some(Ok(())) => {}
@@ -231,7 +214,7 @@ impl Graph {
 
     /// The configuration this was made from.
     pub fn config(&self) -> &Arc<FlatConfig> {
-        &self.config
+        self.context.config()
     }
 
     /// Which copy this is.
@@ -246,7 +229,7 @@ impl Graph {
 
     /// Number of the element called `name` that this copy has.
     pub fn find(&self, name: &str) -> Option<usize> {
-        self.by_name.get(name).copied().filter(|&index| self.context.slots[index].element.is_some())
+        self.context.find(name).filter(|&index| self.context.slots[index].element.is_some())
     }
 
     /// Runs `call` on an element and works off what it emits; `None` when this copy does not have it.
@@ -266,8 +249,7 @@ impl Graph {
     /// Whether elements in a row work as one for batches of ordinary packets ([`runs`](crate::runs)). They do,
     /// unless this says otherwise: tests compare the two.
     pub fn set_fused(&mut self, fused: bool) {
-        self.fused = fused;
-        self.context.find_runs(fused);
+        self.context.set_fused(fused);
     }
 
     /// What each element did so far, in the order of the configuration.
@@ -277,9 +259,7 @@ impl Graph {
 
     /// What one element did so far.
     pub fn element_stats(&mut self, element: usize) -> ElementStats {
-        // An element that this copy does not have counted nothing.
-        let _ = self.context.enter(element, |element, cx| element.settle(cx));
-        self.context.stats(element)
+        self.context.settled_stats(element)
     }
 
     /// Sets all elements' counters back to zero (not what their handlers count).
@@ -304,128 +284,27 @@ impl Graph {
 
     /// All handlers of an element, those that every element has included.
     pub fn handlers(&self, element: usize) -> Vec<Handler> {
-        let mut handlers = COMMON_HANDLERS.to_vec();
-        if let Some(element) = &self.context.slots[element].element {
-            for handler in element.handlers() {
-                handlers.retain(|common| common.name != handler.name);
-                handlers.push(*handler);
-            }
-        }
-        handlers.sort_by_key(|handler| handler.name);
-        handlers
+        self.context.handlers(element)
+    }
+
+    /// How the values that several copies have for a handler become one.
+    pub(crate) fn combine(&self, element: usize, name: &str) -> Combine {
+        self.context.handler(element, name).map_or(Combine::First, |handler| handler.combine)
     }
 
     /// Reads a handler. `None` when this copy does not have the element.
     pub fn read(&mut self, element: usize, name: &str, argument: &str) -> Option<Result<String, String>> {
-        self.context.slots[element].element.as_ref()?;
-        let handlers = self.handlers(element);
-        let Some(handler) = handlers.iter().find(|handler| handler.name == name) else {
-            return Some(Err(self.no_handler(element, name, &handlers)));
-        };
-        if !handler.readable {
-            let message =
-                format!("handler '{}.{name}' can only be written", self.config.elements[element].name);
-            return Some(Err(message));
-        }
-        let own = self.context.slots[element]
-            .element
-            .as_ref()
-            .is_some_and(|element| element.handlers().iter().any(|own| own.name == name));
-        if own {
-            return self.context.enter(element, |element, _| element.read(name, argument));
-        }
-        Some(Ok(self.read_common(element, name, &handlers)))
-    }
-
-    fn no_handler(&self, element: usize, name: &str, handlers: &[Handler]) -> String {
-        let known: Vec<_> = handlers.iter().map(|handler| handler.name).collect();
-        format!(
-            "no handler '{}.{name}'; '{}' has {}",
-            self.config.elements[element].name,
-            self.config.elements[element].class,
-            known.join(", ")
-        )
-    }
-
-    fn read_common(&mut self, element: usize, name: &str, handlers: &[Handler]) -> String {
-        let stats = self.element_stats(element);
-        let flat = &self.config.elements[element];
-        match name {
-            "name" => flat.name.clone(),
-            "class" => flat.class.clone(),
-            "config" => flat.config.clone(),
-            "packets" => stats.packets.to_string(),
-            "batches" => stats.batches.to_string(),
-            "cycles" => format!("{:.0}", stats.cycles),
-            "drops" => stats.drops.iter().map(|(_, count)| count).sum::<u64>().to_string(),
-            "handlers" => handlers
-                .iter()
-                .map(|handler| {
-                    let read = if handler.readable { "r" } else { "" };
-                    let write = if handler.writable { "w" } else { "" };
-                    format!("{}\t{read}{write}\n", handler.name)
-                })
-                .collect(),
-            _ => ports_text(&self.config, element),
-        }
+        let value = self.context.read_handler(element, name, argument);
+        self.context.finish();
+        value
     }
 
     /// Writes a handler. `None` when this copy does not have the element.
     pub fn write(&mut self, element: usize, name: &str, value: &str) -> Option<Result<(), String>> {
-        self.context.slots[element].element.as_ref()?;
-        let handlers = self.handlers(element);
-        match handlers.iter().find(|handler| handler.name == name) {
-            None => Some(Err(self.no_handler(element, name, &handlers))),
-            Some(handler) if !handler.writable => {
-                let message =
-                    format!("handler '{}.{name}' can only be read", self.config.elements[element].name);
-                Some(Err(message))
-            }
-            Some(_) => {
-                let (result, changed) = self.context.enter(element, |element, cx| {
-                    let before = element.ordinary();
-                    let result = element.write(cx, name, value);
-                    let changed = element.ordinary() != before;
-                    if changed {
-                        // What the element emits now must not meet a run that is out of date.
-                        cx.find_runs(false);
-                    }
-                    (result, changed)
-                })?;
-                if changed {
-                    self.context.find_runs(self.fused);
-                }
-                Some(result)
-            }
-        }
+        let result = self.context.write_handler(element, name, value);
+        self.context.finish();
+        result
     }
-}
-
-/// The text of the `ports` handler: a line per port, as in Click.
-fn ports_text(config: &FlatConfig, element: usize) -> String {
-    let flat = &config.elements[element];
-    let mut text = String::new();
-    for (title, kinds, input) in [("input", &flat.input_kinds, true), ("output", &flat.output_kinds, false)] {
-        text.push_str(&format!("{} {title}{}\n", kinds.len(), if kinds.len() == 1 { "" } else { "s" }));
-        for (port, kind) in kinds.iter().enumerate() {
-            let kind = if *kind == PortKind::Push { "push" } else { "pull" };
-            let peers: Vec<String> = config
-                .connections
-                .iter()
-                .filter_map(|connection| match input {
-                    true if connection.to == (element, port) => {
-                        Some(format!("{} [{}]", config.elements[connection.from.0].name, connection.from.1))
-                    }
-                    false if connection.from == (element, port) => {
-                        Some(format!("[{}] {}", connection.to.1, config.elements[connection.to.0].name))
-                    }
-                    _ => None,
-                })
-                .collect();
-            text.push_str(&format!("{kind}\t-\t{}\n", peers.join(", ")));
-        }
-    }
-    text
 }
 
 fn problem(config: &FlatConfig, element: usize, doing: &str, message: String) -> Diagnostic {

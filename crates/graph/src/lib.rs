@@ -10,6 +10,7 @@
 //! | [`context`] | what an element sees while it runs: outputs, inputs, drops, tasks, timers, frames |
 //! | [`graph`](mod@graph) | one worker's copy of all elements, made from a flat configuration |
 //! | [`router`] | all copies on their threads; handlers, statistics, start and stop |
+//! | `mail` | how a copy's thread is reached: waker and mail box |
 //! | [`roles`] | which worker receives, processes, sends |
 //! | [`runs`] | elements in a row that work as one while all packets are ordinary |
 //! | [`punt`] | the bounded way from the workers to the slow thread |
@@ -28,6 +29,7 @@ pub mod context;
 pub mod element;
 pub mod graph;
 pub mod lang;
+mod mail;
 pub mod punt;
 pub mod roles;
 pub mod router;

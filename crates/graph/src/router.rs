@@ -10,24 +10,25 @@
 //! rarely up to once a millisecond, until there is work again. Whoever leaves it mail, or punts to it, looks at the asleep flag after
 //! having left it (both sides sequentially consistent), and only then pays for the system call.
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use packet::{Pool, PoolOptions, PoolStats};
 
-use crate::context::ElementStats;
+use crate::context::{ElementStats, combined};
 use crate::element::Combine;
 use crate::graph::{Graph, GraphOptions, Registry, no_memory};
 use crate::lang::{Diagnostic, FlatConfig};
+use crate::mail::{Mail, MailBox};
 use crate::punt;
 use crate::roles::{Mode, Roles};
-use crate::setup::{Copy, Shared};
+use crate::setup::{Copy, DRIVER_SCRIPT, Shared};
+
+pub use crate::mail::Waker;
 
 /// Turns without work after which a worker blocks. At some 100 ns a turn that is 20 to 50 us of polling, about
 /// what waking up costs.
@@ -49,46 +50,8 @@ const TIMER_SLACK_NS: std::num::NonZeroU64 = std::num::NonZeroU64::new(1_000).ex
 /// Longest time a worker blocks at all.
 const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
-/// Wakes one thread.
-#[derive(Debug)]
-pub struct Waker {
-    asleep: AtomicBool,
-    event: OwnedFd,
-}
-
-impl Waker {
-    /// A waker for one thread. Fails when the process has no file descriptors left.
-    pub fn new() -> std::io::Result<Self> {
-        let event = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?;
-        Ok(Self { asleep: AtomicBool::new(false), event })
-    }
-
-    /// Wakes the thread if it sleeps; one load when it does not.
-    #[inline]
-    pub fn wake_if_asleep(&self) {
-        std::sync::atomic::fence(Ordering::SeqCst);
-        if self.asleep.load(Ordering::SeqCst) && self.asleep.swap(false, Ordering::SeqCst) {
-            // A full counter means that the thread was woken already.
-            let _ = rustix::io::write(&self.event, &1u64.to_ne_bytes());
-        }
-    }
-
-    /// Under which key elements find the waker of copy `copy` in what they share.
-    pub fn key(copy: usize) -> String {
-        format!("waker of copy {copy}")
-    }
-
-    /// Readable when the thread was woken.
-    pub fn fd(&self) -> BorrowedFd<'_> {
-        self.event.as_fd()
-    }
-
-    fn clear(&self) {
-        self.asleep.store(false, Ordering::SeqCst);
-        // Nothing to read means that something else ended the sleep.
-        let _ = rustix::io::read(&self.event, &mut [0u8; 8]);
-    }
-}
+/// Longest time that [`Router::run_here`] blocks before it looks whether it was stopped: a signal wakes nobody.
+pub const LONGEST_WAIT: Duration = Duration::from_millis(50);
 
 /// The CPU of worker `index`.
 fn cpu_of(index: usize, cpus: &[usize]) -> Option<usize> {
@@ -141,6 +104,9 @@ fn no_descriptor(error: &std::io::Error) -> Vec<Diagnostic> {
     vec![Diagnostic { help, ..plain_error(format!("cannot make an event descriptor: {error}")) }]
 }
 
+/// A run count that no script brings back to life.
+const HALTED: i64 = i64::MIN / 2;
+
 /// What all copies share with the control thread.
 pub struct Control {
     run_count: AtomicI64,
@@ -171,6 +137,26 @@ impl Control {
             *self.stopped.lock().unwrap_or_else(PoisonError::into_inner) = true;
             self.stop_signal.notify_all();
         }
+    }
+
+    /// Gives one back to the run count: a script that manages the router's end goes on.
+    pub fn resume(&self) {
+        // Below zero, as much as was asked for beyond the end stays to be answered.
+        if self.run_count.fetch_add(1, Ordering::AcqRel) >= 0 {
+            *self.stopped.lock().unwrap_or_else(PoisonError::into_inner) = false;
+        }
+    }
+
+    /// Has the router stop, whatever a script says.
+    pub fn halt(&self) {
+        self.run_count.store(HALTED, Ordering::Release);
+        *self.stopped.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.stop_signal.notify_all();
+    }
+
+    /// Whether the router is to stop whatever a script says.
+    pub fn is_halted(&self) -> bool {
+        self.run_count.load(Ordering::Acquire) <= HALTED / 2
     }
 
     /// Whether the router is to stop.
@@ -222,16 +208,11 @@ impl Default for RouterOptions {
     }
 }
 
-/// A command for a worker, carried out at a batch boundary.
-type Command = Box<dyn FnOnce(&mut Graph) + Send>;
-
 /// A copy and how to reach it.
 struct Worker {
-    mail: Sender<Command>,
-    has_mail: Arc<AtomicBool>,
-    waker: Arc<Waker>,
-    graph: Option<Graph>,
-    mailbox: Option<Receiver<Command>>,
+    mail: Mail,
+    /// What its thread gets; here while none runs.
+    resting: Option<(Graph, MailBox)>,
     thread: Option<JoinHandle<()>>,
     end: Arc<AtomicBool>,
     turns: Arc<Turns>,
@@ -240,18 +221,10 @@ struct Worker {
 impl Worker {
     /// Runs `call` on the copy at a batch boundary; `None` when its thread ended.
     fn ask<R: Send + 'static>(&mut self, call: impl FnOnce(&mut Graph) -> R + Send + 'static) -> Option<R> {
-        if let Some(graph) = &mut self.graph {
-            return Some(call(graph));
+        match &mut self.resting {
+            Some((graph, _)) => Some(call(graph)),
+            None => self.mail.ask(call),
         }
-        let (sender, receiver) = channel();
-        let command: Command = Box::new(move |graph| {
-            // Nobody waits any more only when the control thread gave up.
-            let _ = sender.send(call(graph));
-        });
-        self.mail.send(command).ok()?;
-        self.has_mail.store(true, Ordering::SeqCst);
-        self.waker.wake_if_asleep();
-        receiver.recv().ok()
     }
 }
 
@@ -268,6 +241,8 @@ pub struct Router {
     control: Arc<Control>,
     workers: Vec<Worker>,
     pin: bool,
+    /// The script that decides what happens when the router is to stop.
+    driver: Option<usize>,
 }
 
 /// What one copy did.
@@ -317,35 +292,40 @@ impl Router {
         }
         for ((index, pool), waker) in pools.into_iter().enumerate().zip(wakers) {
             let copy = Copy { index, workers: options.workers.max(1), slow_thread };
-            let (mail, mailbox) = channel();
+            let (mail, mail_box) = Mail::new(waker);
             let graph = Graph::with_pool(&config, registry, shared, copy, &options.graph, pool, &control)?;
             workers.push(Worker {
                 mail,
-                has_mail: Arc::default(),
-                waker,
-                graph: Some(graph),
-                mailbox: Some(mailbox),
+                resting: Some((graph, mail_box)),
                 thread: None,
                 end: Arc::default(),
                 turns: Arc::default(),
             });
         }
-        Ok(Self { config, control, workers, pin: options.pin })
+        let mails: Vec<Mail> = workers.iter().map(|worker: &Worker| worker.mail.clone()).collect();
+        for (index, worker) in workers.iter_mut().enumerate() {
+            let others = mails.iter().enumerate().filter(|(other, _)| *other != index);
+            let peers = others.map(|(_, mail)| mail.clone()).collect();
+            if let Some((graph, _)) = &mut worker.resting {
+                graph.context().set_peers(peers);
+            }
+        }
+        let driver = shared.get::<String>(DRIVER_SCRIPT).and_then(|name| config.find(&name));
+        Ok(Self { config, control, workers, pin: options.pin, driver })
     }
 
     /// Starts the threads.
     pub fn start(&mut self) -> std::io::Result<()> {
         let cpus = usable_cpus();
         for (index, worker) in self.workers.iter_mut().enumerate() {
-            let (Some(graph), Some(mailbox)) = (worker.graph.take(), worker.mailbox.take()) else { continue };
+            let Some((graph, mail_box)) = worker.resting.take() else { continue };
             let name = if graph.copy().is_slow() { "slow".to_owned() } else { format!("worker {index}") };
             let cpu =
                 (self.pin && !graph.copy().is_slow() && !cpus.is_empty()).then(|| cpus[index % cpus.len()]);
             let thread = Thread {
                 graph,
-                mailbox,
-                has_mail: worker.has_mail.clone(),
-                waker: worker.waker.clone(),
+                mail_box,
+                waker: worker.mail.waker().clone(),
                 end: worker.end.clone(),
                 turns: worker.turns.clone(),
                 busy_since: None,
@@ -353,6 +333,36 @@ impl Router {
             worker.thread = Some(std::thread::Builder::new().name(name).spawn(move || thread.run(cpu))?);
         }
         Ok(())
+    }
+
+    /// Runs the router's one copy on this thread until it is to stop; [`Control::halt`] ends it within [`LONGEST_WAIT`].
+    /// Where time is simulated it goes on to the next timer whenever nothing else is left to do. Afterwards handlers can be
+    /// read, and it can be run again.
+    ///
+    /// # Panics
+    ///
+    /// When there are several copies: those need [`Router::start`].
+    pub fn run_here(&mut self) {
+        assert_eq!(self.workers.len(), 1, "a thread can run one copy");
+        let worker = &mut self.workers[0];
+        let Some((graph, mail_box)) = worker.resting.take() else { return };
+        let mut thread = Thread {
+            graph,
+            mail_box,
+            waker: worker.mail.waker().clone(),
+            end: worker.end.clone(),
+            turns: worker.turns.clone(),
+            busy_since: None,
+        };
+        thread.run_until_stopped(&self.control, self.driver);
+        worker.resting = Some((thread.graph, thread.mail_box));
+    }
+
+    /// Asks the driver script, if there is one, what happens now that the router is to stop: whether it goes on.
+    pub fn goes_on(&mut self) -> bool {
+        let Some(driver) = self.driver.filter(|_| !self.control.is_halted()) else { return false };
+        let control = self.control.clone();
+        self.on_copy(0, move |graph| step_driver(graph, driver, &control)).unwrap_or(false)
     }
 
     /// The configuration that runs.
@@ -401,17 +411,18 @@ impl Router {
         self.workers.iter_mut().map(|worker| worker.ask(call.clone())).collect()
     }
 
-    /// Reads `element.handler argument` and combines the values of all copies.
+    /// Reads `element.handler argument` and combines the values of all copies; without an element, a handler of the router.
     pub fn read(&mut self, path: &str) -> Result<String, String> {
         let (target, argument) = path.trim().split_once(char::is_whitespace).unwrap_or((path.trim(), ""));
-        let (element, handler) = self.resolve(target)?;
+        let Some((element, handler)) = self.resolve(target)? else {
+            let name = target.to_owned();
+            return self
+                .on_copy(0, move |graph| graph.context().read_global(&name))
+                .unwrap_or_else(no_thread);
+        };
         let (handler_name, argument) = (handler.to_owned(), argument.trim().to_owned());
         let answers = self.on_each(move |graph| {
-            let combine = graph
-                .handlers(element)
-                .iter()
-                .find(|known| known.name == handler_name)
-                .map_or(Combine::First, |known| known.combine);
+            let combine = graph.combine(element, &handler_name);
             graph.read(element, &handler_name, &argument).map(|value| (combine, value))
         });
         let mut values = Vec::new();
@@ -423,10 +434,15 @@ impl Router {
         Ok(combined(combine, values))
     }
 
-    /// Writes `value` to `element.handler` on every copy.
+    /// Writes `value` to `element.handler` on every copy; without an element, to a handler of the router.
     pub fn write(&mut self, target: &str, value: &str) -> Result<(), String> {
-        let (element, handler) = self.resolve(target.trim())?;
-        let (handler, value) = (handler.to_owned(), value.to_owned());
+        let value = value.to_owned();
+        let Some((element, handler)) = self.resolve(target.trim())? else {
+            let name = target.trim().to_owned();
+            let write = move |graph: &mut Graph| graph.context().write_global(&name, &value);
+            return self.on_copy(0, write).unwrap_or_else(no_thread);
+        };
+        let handler = handler.to_owned();
         let answers = self.on_each(move |graph| graph.write(element, &handler, &value));
         answers.into_iter().flatten().collect()
     }
@@ -456,12 +472,11 @@ impl Router {
         handlers.concat()
     }
 
-    fn resolve<'a>(&self, target: &'a str) -> Result<(usize, &'a str), String> {
-        let Some((name, handler)) = target.rsplit_once('.') else {
-            return Err(format!("'{target}' is not of the form ELEMENT.HANDLER"));
-        };
-        match self.config.elements.iter().position(|element| element.name == name) {
-            Some(index) => Ok((index, handler)),
+    /// Number of the element that `ELEMENT.HANDLER` names, and the handler; `None` for a handler of the router.
+    fn resolve<'a>(&self, target: &'a str) -> Result<Option<(usize, &'a str)>, String> {
+        let Some((name, handler)) = target.split_once('.') else { return Ok(None) };
+        match self.config.find(name) {
+            Some(index) => Ok(Some((index, handler))),
             None => Err(format!("no element named '{name}'")),
         }
     }
@@ -496,8 +511,7 @@ impl Router {
     fn end(&mut self) -> Vec<String> {
         for worker in &self.workers {
             worker.end.store(true, Ordering::SeqCst);
-            worker.has_mail.store(true, Ordering::SeqCst);
-            worker.waker.wake_if_asleep();
+            worker.mail.notify();
         }
         let mut panicked = Vec::new();
         for worker in &mut self.workers {
@@ -524,25 +538,6 @@ impl std::fmt::Debug for Router {
     }
 }
 
-/// Makes one value of those of several copies.
-fn combined(combine: Combine, values: Vec<String>) -> String {
-    let numbers = || values.iter().map(|value| value.trim().parse::<f64>()).collect::<Result<Vec<_>, _>>();
-    let integers = || values.iter().map(|value| value.trim().parse::<u64>()).collect::<Result<Vec<_>, _>>();
-    match combine {
-        Combine::Sum => match (integers(), numbers()) {
-            (Ok(integers), _) => integers.iter().sum::<u64>().to_string(),
-            (_, Ok(numbers)) => numbers.iter().sum::<f64>().to_string(),
-            _ => values.join("\n"),
-        },
-        Combine::Max => match numbers() {
-            Ok(numbers) => numbers.into_iter().fold(0.0, f64::max).to_string(),
-            Err(_) => values.join("\n"),
-        },
-        Combine::Join => values.join(""),
-        Combine::First => values.into_iter().next().unwrap_or_default(),
-    }
-}
-
 impl Turns {
     fn share(&self) -> f64 {
         let since = *self.since.lock().unwrap_or_else(PoisonError::into_inner);
@@ -555,8 +550,7 @@ impl Turns {
 /// What a worker's thread owns.
 struct Thread {
     graph: Graph,
-    mailbox: Receiver<Command>,
-    has_mail: Arc<AtomicBool>,
+    mail_box: MailBox,
     waker: Arc<Waker>,
     end: Arc<AtomicBool>,
     turns: Arc<Turns>,
@@ -564,7 +558,51 @@ struct Thread {
     busy_since: Option<u64>,
 }
 
+/// For a copy whose thread panicked.
+fn no_thread<R>() -> Result<R, String> {
+    Err("the router's first thread has ended".to_owned())
+}
+
+/// Has the driver script take a step; whether the router goes on.
+fn step_driver(graph: &mut Graph, driver: usize, control: &Control) -> bool {
+    if let Some(Err(error)) = graph.write(driver, "step", "router") {
+        control.message(&error);
+    }
+    !control.is_stopped()
+}
+
 impl Thread {
+    /// As [`Router::run_here`].
+    fn run_until_stopped(&mut self, control: &Control, driver: Option<usize>) {
+        self.graph.context().stop_at_once();
+        let mut idle_turns = 0;
+        loop {
+            if control.is_stopped() {
+                let goes_on = driver.is_some_and(|driver| {
+                    !control.is_halted() && step_driver(&mut self.graph, driver, control)
+                });
+                if !goes_on {
+                    return;
+                }
+            }
+            if self.mail_box.may_have_mail() {
+                self.read_mail();
+            }
+            if self.graph.context().turn() {
+                idle_turns = 0;
+                continue;
+            }
+            if self.graph.context().skip_to_next_timer() {
+                continue;
+            }
+            idle_turns += 1;
+            if idle_turns > IDLE_TURNS && !control.is_stopped() {
+                self.sleep(FIRST_REST.max(LONGEST_REST / 4), LONGEST_WAIT);
+                idle_turns = 0;
+            }
+        }
+    }
+
     fn run(mut self, cpu: Option<usize>) {
         if let Some(cpu) = cpu {
             bind_to(cpu);
@@ -580,7 +618,7 @@ impl Thread {
         }
         let (mut idle_turns, mut patience, mut rest) = (0, IDLE_TURNS, FIRST_REST);
         loop {
-            if self.has_mail.load(Ordering::Relaxed) && self.read_mail() {
+            if self.mail_box.may_have_mail() && self.read_mail() {
                 return;
             }
             if self.graph.context().turn() {
@@ -593,7 +631,7 @@ impl Thread {
             self.account();
             idle_turns += 1;
             if idle_turns > patience {
-                if self.sleep(rest) {
+                if self.sleep(rest, LONGEST_SLEEP) {
                     (patience, rest) = (IDLE_TURNS, FIRST_REST);
                 } else {
                     (patience, rest) = (0, (rest + rest / 8).min(LONGEST_REST));
@@ -616,24 +654,21 @@ impl Thread {
     /// Carries out what the control thread left; true when the thread is to end.
     fn read_mail(&mut self) -> bool {
         self.account();
-        self.has_mail.store(false, Ordering::SeqCst);
-        while let Ok(command) = self.mailbox.try_recv() {
-            command(&mut self.graph);
-        }
+        self.mail_box.read(&mut self.graph);
         self.end.load(Ordering::SeqCst)
     }
 
     /// Blocks, for at most `rest` if some task has no file descriptor; whether something ended that before its time.
-    fn sleep(&mut self, rest: Duration) -> bool {
+    fn sleep(&mut self, rest: Duration, longest: Duration) -> bool {
         self.waker.asleep.store(true, Ordering::SeqCst);
         std::sync::atomic::fence(Ordering::SeqCst);
         // Whatever came before the flag was set is found by this turn; whoever comes later sees the flag.
-        if self.has_mail.load(Ordering::SeqCst) || self.graph.context().turn() {
+        if self.mail_box.has_mail() || self.graph.context().turn() {
             self.waker.clear();
             return true;
         }
         let now = self.graph.context().now_ns();
-        let mut timeout = LONGEST_SLEEP;
+        let mut timeout = longest;
         if let Some(due) = self.graph.context().next_timer_ns() {
             timeout = timeout.min(Duration::from_nanos(due.saturating_sub(now)));
         }

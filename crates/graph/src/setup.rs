@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::arguments::Arguments;
+use crate::element::ConfigError;
 use crate::lang::{FlatConfig, FlatElement, PortKind, split_arguments};
 
 /// Things that the copies of a graph share, by type and key; also how the program hands things to elements
@@ -140,6 +141,11 @@ impl<'a> Setup<'a> {
         &self.element.name
     }
 
+    /// The element's class.
+    pub fn class(&self) -> &'a str {
+        &self.element.class
+    }
+
     /// The configuration string as it stands in the configuration.
     pub fn config(&self) -> &'a str {
         &self.element.config
@@ -230,6 +236,16 @@ impl<'a> Setup<'a> {
         found
     }
 
+    /// Makes this element the one whose handler `step` is written with "router" when the router is to stop; it then says,
+    /// by [`Control::resume`](crate::router::Control::resume), whether that goes on. There can be one.
+    pub fn manage_driver(&self) -> Result<(), ConfigError> {
+        let name = self.shared.get_or_make(DRIVER_SCRIPT, || Ok::<_, ConfigError>(self.name().to_owned()))?;
+        match *name == self.name() {
+            true => Ok(()),
+            false => Err("router has more than one driver script".to_owned().into()),
+        }
+    }
+
     /// Which copy of the graph this is for.
     pub fn copy(&self) -> Copy {
         self.copy
@@ -249,11 +265,33 @@ impl<'a> Setup<'a> {
     }
 }
 
+/// The signals that elements wait for, by their numbers: what else the program does on them it leaves alone.
+#[derive(Debug, Default)]
+pub struct TakenSignals(Mutex<Vec<i32>>);
+
+impl TakenSignals {
+    /// Under which key they lie.
+    pub const KEY: &str = "taken signals";
+
+    /// Says that an element waits for a signal.
+    pub fn take(&self, signal: i32) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(signal);
+    }
+
+    /// Whether an element waits for a signal.
+    pub fn has(&self, signal: i32) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).contains(&signal)
+    }
+}
+
+/// Under which key the driver script's name lies.
+pub(crate) const DRIVER_SCRIPT: &str = "driver script";
+
 /// The class that binds elements to workers.
 pub const STATIC_THREAD_SCHED: &str = "StaticThreadSched";
 
 /// The element that `name` means to the element `user`: a neighbour in its own compound element, or one further outside.
-fn resolve<'a>(config: &'a FlatConfig, user: &str, name: &str) -> Option<&'a FlatElement> {
+pub(crate) fn resolve<'a>(config: &'a FlatConfig, user: &str, name: &str) -> Option<&'a FlatElement> {
     let mut scope = user;
     loop {
         scope = scope.rsplit_once('/').map_or("", |(outer, _)| outer);

@@ -33,7 +33,7 @@ pub(super) fn watch(arguments: &RunArguments, live: &Live, control: &Control) ->
             break;
         }
         let step = end.map_or(Duration::from_millis(50), |end| (end - now).min(Duration::from_millis(50)));
-        if control.wait(step) {
+        if control.wait(step) && !live.with_router(|router| router.goes_on()).unwrap_or(false) {
             break;
         }
         // Nobody has taken the router: that is done after this.

@@ -316,7 +316,7 @@ impl Mirror {
     }
 
     /// The neighbour of a hop should be asked for its address, if nobody knows it. One that has just failed to answer is
-    /// not asked again, unless for somebody `new`: packets for it are punted, so the kernel asks as long as there are any.
+    /// not asked at once again, unless for somebody `new`: see [`Mirror::neighbours_to_ask_again`].
     fn ask(&mut self, hop: &Hop, is_new: bool) {
         let Some(gateway) = hop.gateway else { return };
         let is_unknown = match self.neighbours.state(hop.interface, gateway) {
@@ -327,6 +327,12 @@ impl Mirror {
         if is_unknown && self.links.port(hop.interface).is_some() && self.is_up(hop) {
             self.neighbours.to_ask.insert((hop.interface, gateway));
         }
+    }
+
+    /// Whether routes lead through this neighbour, by a port that is up.
+    pub(super) fn leads_through(&self, interface: InterfaceIndex, neighbour: IpAddr) -> bool {
+        let mut hops = self.hops.hops.range(Hop::all_to(interface, Some(neighbour)));
+        self.links.port(interface).is_some() && hops.any(|(hop, _)| self.is_up(hop))
     }
 
     /// Something is new with a neighbour.

@@ -186,4 +186,16 @@ impl Mirror {
     pub fn take_neighbours_to_ask(&mut self) -> Vec<(InterfaceIndex, IpAddr)> {
         std::mem::take(&mut self.neighbours.to_ask).into_iter().collect()
     }
+
+    /// The neighbours that the kernel should be made to ask every now and then: those that it has not heard of for a while,
+    /// and those that did not answer but that routes go through. Packets for the latter are punted, but where there are several
+    /// paths the kernel may send all of them by another one, and would not ask again.
+    pub fn neighbours_to_ask_again(&self) -> impl Iterator<Item = (InterfaceIndex, IpAddr)> + '_ {
+        let due = self.neighbours.known.iter().filter(|&(&(address, interface), entry)| match entry.state {
+            NeighbourState::Stale => true,
+            NeighbourState::Failed => self.leads_through(interface, address),
+            _ => false,
+        });
+        due.map(|(&(address, interface), _)| (interface, address))
+    }
 }

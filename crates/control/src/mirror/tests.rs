@@ -153,14 +153,18 @@ fn a_gateway_with_a_known_address_is_forwarded_to_and_others_are_asked() {
     mirror.apply(KERNEL, neighbour("10.0.0.1", 1, 9));
     assert_eq!(mirror.counted(Count::NextHopChanges), changes + 1);
     assert_eq!((mirror.number("192.0.2.1"), mirror.main("192.0.2.1")), (number, forward(0, 9, IPV4)));
-    // One that fails is the kernel's to ask, as packets come; one that is forgotten is asked for at once.
+    // One that fails is asked for every now and then, while it is needed; one that is forgotten is asked for at once.
     let state = NeighbourState::Failed;
     mirror
         .apply(KERNEL, Change::Neighbour(Neighbour { index: 1, address: ip("10.0.0.1"), mac: None, state }));
     assert_eq!(mirror.main("192.0.2.1"), NextHop::Punt);
     assert!(mirror.take_neighbours_to_ask().is_empty());
+    let unneeded = Neighbour { index: 1, address: ip("10.0.0.99"), mac: None, state };
+    mirror.apply(KERNEL, Change::Neighbour(unneeded));
+    assert_eq!(mirror.neighbours_to_ask_again().collect::<Vec<_>>(), [(1, ip("10.0.0.1"))]);
     mirror.apply(KERNEL, Change::NeighbourGone(1, ip("10.0.0.1")));
     assert_eq!(mirror.take_neighbours_to_ask(), [(1, ip("10.0.0.1"))]);
+    assert!(mirror.neighbours_to_ask_again().next().is_none());
     assert!(!mirror.publish());
 }
 

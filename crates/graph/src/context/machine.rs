@@ -35,15 +35,17 @@ impl Context {
         element: usize,
         call: impl FnOnce(&mut dyn Element, &mut Self) -> R,
     ) -> Option<R> {
-        let mut taken = self.slots[element].element.take()?;
+        let result = self.visit(element, call)?;
+        self.finish();
+        Some(result)
+    }
+
+    /// Works off what was emitted outside of a turn.
+    pub(crate) fn finish(&mut self) {
         let before = self.current;
-        self.current = element as u32;
-        let result = call(taken.as_mut(), self);
-        self.slots[element].element = Some(taken);
         self.finish_emission();
         self.work_off();
         self.current = before;
-        Some(result)
     }
 
     /// Pushes `batch` into an input and works off all that follows.
@@ -174,6 +176,9 @@ impl Context {
         self.timed = self.random().is_multiple_of(TIMED_SHARE);
         let mut worked = self.run_timers();
         for _ in 0..self.run_queue.len() {
+            if self.stops_at_once && self.control.is_stopped() {
+                break;
+            }
             let Some((element, skips)) = self.run_queue.pop_front() else { break };
             if skips > 0 && self.busy {
                 self.run_queue.push_back((element, skips - 1));
@@ -185,6 +190,11 @@ impl Context {
         // What handlers set in motion between turns is not timed.
         self.timed = false;
         worked
+    }
+
+    /// Has a turn end as soon as the router is to stop, as Click's does, and not only when each task had its turn.
+    pub(crate) fn stop_at_once(&mut self) {
+        self.stops_at_once = true;
     }
 
     /// Whether any task is awake.
@@ -281,6 +291,12 @@ impl Context {
             self.work_off();
         }
         worked
+    }
+
+    /// Whether elements in a row work as one for batches of ordinary packets.
+    pub(crate) fn set_fused(&mut self, fused: bool) {
+        self.fused = fused;
+        self.find_runs(fused);
     }
 
     /// Makes runs of the elements as they are now; with `fused` false there are none.

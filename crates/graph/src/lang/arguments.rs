@@ -41,7 +41,7 @@ pub fn split_words(text: &str) -> Vec<String> {
 }
 
 /// The first word of a text and what follows it, without the space between them.
-pub(super) fn next_word(text: &str) -> (&str, &str) {
+pub fn next_word(text: &str) -> (&str, &str) {
     let bytes = text.as_bytes();
     let start = skip_space_and_comments(bytes, 0);
     let mut end = start;

@@ -33,10 +33,11 @@ mod rules;
 mod testing;
 mod variables;
 
-pub use arguments::{quote, split_arguments, split_words, unquote, unquote_bytes};
+pub use arguments::{next_word, quote, split_arguments, split_words, unquote, unquote_bytes};
 pub use ast::Requirement;
 pub use diagnostics::{Diagnostic, Diagnostics, Location, Severity, nearest};
 pub use flat::{Connection, FlatConfig, FlatElement, PortKind};
+pub use variables::{Reference, expand};
 
 use report::Report;
 

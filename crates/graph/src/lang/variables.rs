@@ -115,7 +115,7 @@ impl Environment {
     /// as it is.
     fn replacement(
         &self,
-        reference: &Reference<'_>,
+        reference: &Place<'_>,
         depth: u32,
         budget: &mut usize,
     ) -> Result<Option<(String, bool)>, TooLong> {
@@ -159,6 +159,74 @@ impl Environment {
     }
 }
 
+/// What an expanded reference is to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reference<'t> {
+    /// `$name` or `${name}`.
+    Variable(&'t str),
+    /// `$(handler arguments)`.
+    Call(&'t str),
+}
+
+/// `text` with its references replaced by what `value` says, which must not be replaced again. References inside `${...}` and
+/// `$(...)` are replaced first. What has no value stays as it is; inside single quotes nothing is replaced, inside double
+/// quotes values are escaped. With `protected` values outside quotes are put into quotes, so that one layer of quotes can be
+/// taken off the whole afterwards.
+pub fn expand(text: &str, protected: bool, value: &mut dyn FnMut(Reference<'_>) -> Option<String>) -> String {
+    let bytes = text.as_bytes();
+    let mut out = String::with_capacity(text.len());
+    let (mut written, mut quote, mut at) = (0, 0u8, 0);
+    while at < bytes.len() {
+        match bytes[at] {
+            b'\\' if quote == b'"' => at += 1,
+            b'\'' | b'"' if quote == 0 => quote = bytes[at],
+            b'\'' | b'"' if quote == bytes[at] => quote = 0,
+            b'$' if quote != b'\'' => {
+                let Some(place) = reference_at(text, at) else {
+                    at += 1;
+                    continue;
+                };
+                let body = match place.form {
+                    Form::Bare => place.body.to_owned(),
+                    _ => expand(place.body, false, value),
+                };
+                let found = match place.form {
+                    Form::Parentheses => value(Reference::Call(&body)),
+                    Form::Bare => value(Reference::Variable(&body)),
+                    Form::Braces => {
+                        let (name, index, default) = parse_braces(&body);
+                        let found = value(Reference::Variable(name));
+                        let word = found.map(|value| match index {
+                            Some(index) => nth_word(&value, index).to_owned(),
+                            None => value,
+                        });
+                        word.or_else(|| default.map(str::to_owned))
+                    }
+                };
+                if let Some(found) = found {
+                    out.push_str(&text[written..at]);
+                    match quote {
+                        b'"' => quote_into(&found, &mut out),
+                        _ if protected => {
+                            out.push('"');
+                            quote_into(&found, &mut out);
+                            out.push('"');
+                        }
+                        _ => out.push_str(&found),
+                    }
+                    written = place.end;
+                }
+                at = place.end;
+                continue;
+            }
+            _ => {}
+        }
+        at += 1;
+    }
+    out.push_str(&text[written..]);
+    out
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Form {
     Bare,
@@ -167,7 +235,7 @@ enum Form {
 }
 
 #[derive(Debug)]
-struct Reference<'t> {
+struct Place<'t> {
     form: Form,
     body: &'t str,
     /// Position behind the reference.
@@ -175,22 +243,22 @@ struct Reference<'t> {
 }
 
 /// The reference whose `$` is at `at`.
-fn reference_at(text: &str, at: usize) -> Option<Reference<'_>> {
+fn reference_at(text: &str, at: usize) -> Option<Place<'_>> {
     let bytes = text.as_bytes();
     match *bytes.get(at + 1)? {
         b'{' => {
             let length = text[at + 2..].find('}')?;
             let end = at + 2 + length;
-            Some(Reference { form: Form::Braces, body: &text[at + 2..end], end: end + 1 })
+            Some(Place { form: Form::Braces, body: &text[at + 2..end], end: end + 1 })
         }
         b'(' => {
             let end = closing_parenthesis(bytes, at + 2)?;
-            Some(Reference { form: Form::Parentheses, body: &text[at + 2..end], end: end + 1 })
+            Some(Place { form: Form::Parentheses, body: &text[at + 2..end], end: end + 1 })
         }
-        b'?' | b'#' | b'$' => Some(Reference { form: Form::Bare, body: &text[at + 1..at + 2], end: at + 2 }),
+        b'?' | b'#' | b'$' => Some(Place { form: Form::Bare, body: &text[at + 1..at + 2], end: at + 2 }),
         byte if is_variable(byte) => {
             let length = bytes[at + 1..].iter().take_while(|b| is_variable(**b)).count();
-            Some(Reference { form: Form::Bare, body: &text[at + 1..at + 1 + length], end: at + 1 + length })
+            Some(Place { form: Form::Bare, body: &text[at + 1..at + 1 + length], end: at + 1 + length })
         }
         _ => None,
     }
@@ -285,6 +353,24 @@ mod tests {
         check(&[("a", "$b"), ("b", "2")], "$a", "2");
         let endless = environment(&[("a", "$a")]);
         assert_eq!(endless.expand("$a").as_deref(), Ok("$a"));
+    }
+
+    #[test]
+    fn values_by_callback() {
+        let mut value = |reference: Reference<'_>| match reference {
+            Reference::Variable("x") => Some("a \"b\"".to_owned()),
+            Reference::Call("add 1 a \"b\"") => Some("$x".to_owned()),
+            _ => None,
+        };
+        assert_eq!(super::super::unquote(&expand("$x", true, &mut value)), "a \"b\"");
+        let mut check = |text: &str, protected: bool, expected: &str| {
+            assert_eq!(expand(text, protected, &mut value), expected);
+        };
+        check("$x|${x}|${x[0]}|${y-7}|$y", false, "a \"b\"|a \"b\"|a|7|$y");
+        check("\"$x\" '$x' \\$x", false, "\"a \\\"b\\\"\" '$x' \\a \"b\"");
+        check("$(add 1 $x) $(sub $x)", false, "$x $(sub $x)");
+        check("$x-$y", true, "\"a \\\"b\\\"\"-$y");
+        check("$( ${ $", false, "$( ${ $");
     }
 
     #[test]

@@ -1,0 +1,64 @@
+//! =c
+//! Message(TEXT, [TYPE])
+//!
+//! =s control
+//! prints a message when the router starts
+//!
+//! =d
+//! TYPE is MESSAGE (the default), WARNING, or ERROR, which keeps the router from starting.
+//!
+//! =a Error
+
+use graph::{Class, ConfigError, Context, Element, Setup};
+
+pub(crate) static CLASS: Class = Class {
+    name: "Message",
+    ports: "0/0",
+    processing: Class::AGNOSTIC,
+    flow: Class::COMPLETE_FLOW,
+    manual: include_str!("message.rs"),
+    make,
+};
+
+fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
+    let text: String = setup.arguments.required("MESSAGE")?;
+    let kind: String = setup.arguments.optional("TYPE")?.unwrap_or_else(|| "MESSAGE".to_owned());
+    setup.arguments.finish()?;
+    let line = match kind.to_ascii_uppercase().as_str() {
+        "MESSAGE" => text,
+        "WARNING" => format!("warning: {text}"),
+        // Not while it is only looked at: the message is for whoever runs the configuration.
+        "ERROR" if setup.is_check() => text,
+        "ERROR" => return Err(text.into()),
+        other => return Err(format!("TYPE: expected MESSAGE, WARNING or ERROR, got '{other}'").into()),
+    };
+    Ok(Box::new(Message { line: (setup.copy().index == 0).then_some(line) }))
+}
+
+struct Message {
+    /// `None` in every copy but the first.
+    line: Option<String>,
+}
+
+impl Element for Message {
+    fn initialise(&mut self, cx: &mut Context) -> Result<(), String> {
+        if let Some(line) = &self.line {
+            cx.message(line);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use graph::testing::{Bench, configure};
+
+    #[test]
+    fn it_speaks_once() {
+        let mut bench = Bench::new(&crate::registry(), "Message(\"Hello, you\"); Message(careful, WARNING)");
+        assert_eq!(bench.messages(), ["Hello, you", "warning: careful"]);
+        assert_eq!(configure(&CLASS, "no, TYPE ERROR").unwrap_err(), ["no"]);
+        assert!(configure(&CLASS, "x, LOUD").unwrap_err()[0].contains("expected MESSAGE"));
+    }
+}

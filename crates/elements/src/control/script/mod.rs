@@ -1,0 +1,441 @@
+//! =c
+//! Script([TYPE I<type>,] I<INSTRUCTIONS>...)
+//!
+//! =s control
+//! a small program that reads and writes handlers
+//!
+//! =d
+//! Each argument is an instruction; they are carried out one after the other.
+//!
+//! Texts may contain variables (`$x`, `${x}`), what read handlers say (`$(c.count)`, with arguments `$(add $x 1)`), and
+//! `$args`, `$1`, `$2` ... (what a handler of the script was called with), `$#` (how many these are), `$0` (the handler),
+//! `$write` (whether it was written), `$?` (0 if the last `write` went well), `$$` (the process). The forms of instructions
+//! that end in `q` take one layer of quotes off what comes out. Handlers are named as ELEMENT.HANDLER, looked for outwards from
+//! the compound element that the Script stands in; the Script's own, and those of the router (`stop`, `list`), need no element.
+//!
+//! =head1 Instructions
+//!
+//! =over 4
+//!
+//! =item set VAR TEXT; setq
+//! Gives a variable a value.
+//!
+//! =item init VAR TEXT; initq; export VAR TEXT; exportq
+//! The same once, at the start. An exported variable is a read handler too.
+//!
+//! =item print [>FILE | >>FILE] TEXT; printq, printn, printnq
+//! Prints a text to standard output or to a file; `printn` without a new line. What begins with a letter, `@` or `_` is a read
+//! handler; a layer of quotes is taken off all else.
+//!
+//! =item save HANDLER FILE; append HANDLER FILE
+//! As print.
+//!
+//! =item read HANDLER [ARGUMENTS]; readq
+//! Prints the handler's name and what it says to standard error.
+//!
+//! =item write HANDLER [VALUE]; writeq
+//! Writes a handler.
+//!
+//! =item pause [COUNT]; wait_step, wait_stop, wait
+//! Waits until the handler `step` is written so many times.
+//!
+//! =item wait TIME; wait_time, wait_for
+//! Waits so long, or for a step.
+//!
+//! =item label NAME; goto NAME [CONDITION]; loop
+//! Goes on elsewhere. `begin`, `end`, `exit`, `stop` and `error` are places too. A script that goes to other places 1,000 times
+//! without waiting is cut off, with a message.
+//!
+//! =item return [VALUE]; returnq
+//! Ends; the value is that of the handler which runs the script.
+//!
+//! =item error [TEXT]; errorq
+//! Ends with a mistake.
+//!
+//! =item stop
+//! Ends, and has the router stop.
+//!
+//! =item end; exit
+//! Ends. After `end` a signal script waits for the next signal.
+//!
+//! =back
+//!
+//! =head1 Types
+//!
+//! ACTIVE (the default) begins when the router does. PASSIVE runs when its handler `run` is read or written. DRIVER decides
+//! what happens when the router is to stop, see DriverManager. SIGNAL I<NAMES> runs when the process gets one of these signals.
+//! PACKET (the default for a Script with ports) runs for each packet, with `$input`; the packet leaves by the output whose
+//! number it returns (0 at its `end`), others are dropped. PROXY runs for whatever handler is asked of it, `$0`.
+//!
+//! With several workers a Script runs on the first one only (PACKET: on each, with variables of its own), and what it
+//! reads and writes is read and written on all of them.
+//!
+//! =h step write-only
+//! Ends the wait, or that many.
+//!
+//! =h goto write-only
+//! Goes on at a label.
+//!
+//! =h run read/write
+//! Runs the script from its beginning; what it returns.
+//!
+//! =h add, sub, mul, div, idiv, mod, rem, min, max, neg, abs, ceil "read with argument"
+//! Arithmetic with a list of numbers.
+//!
+//! =h eq, ne, lt, le, gt, ge, and, or, nand, nor, not, if, in "read with argument"
+//! Comparisons and truth; `if C A B` is A or B, `in A B...` whether A is among the others.
+//!
+//! =h sprintf, first, length, unquote, htons, htonl, ntohs, ntohl "read with argument"
+//! Texts and numbers of other forms.
+//!
+//! =h random, now, now_steady, cat, catq, kill, readable, writable "read with argument"
+//! A random number (below N, or from A to B), the time, a file's text, a signal to processes, whether handlers exist.
+//!
+//! =h get, shift "read with argument"
+//! A variable's value; the first word of one (of `$args`), which is taken off.
+//!
+//! =h set write-only
+//! Gives a variable a value.
+//!
+//! =e
+//!   Script(set x 0, label again, print $x, set x $(add $x 1), goto again $(lt $x 5), stop)
+//!
+//! =a DriverManager
+
+mod functions;
+mod instructions;
+mod run;
+mod signals;
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+
+use graph::lang::{split_arguments, split_words};
+use graph::setup::TakenSignals;
+use graph::{Class, Combine, ConfigError, Context, Element, Handler, Setup, TaskStatus};
+use packet::Batch;
+
+use instructions::{Ending, parse};
+use run::Run;
+
+pub(crate) static CLASS: Class = Class {
+    name: "Script",
+    ports: "-/-",
+    processing: Class::AGNOSTIC_WITH_ERRORS,
+    flow: Class::COMPLETE_FLOW,
+    manual: include_str!("mod.rs"),
+    make: |setup| make(setup, None),
+};
+
+/// What makes a script run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Active,
+    Passive,
+    Driver,
+    Signal,
+    Packet,
+    Proxy,
+}
+
+/// Makes a script; `usual` is what it is where nothing else is said.
+pub(super) fn make(setup: &mut Setup<'_>, usual: Option<Kind>) -> Result<Box<dyn Element>, ConfigError> {
+    let has_ports = setup.inputs() + setup.outputs() > 0;
+    let usual = usual.unwrap_or(if has_ports { Kind::Packet } else { Kind::Active });
+    let mut arguments = split_arguments(setup.config());
+    let (kind, wanted) =
+        match arguments.iter().position(|text| text.split_whitespace().next() == Some("TYPE")) {
+            Some(at) => kind(&arguments.remove(at))?,
+            None => (usual, Vec::new()),
+        };
+    match kind {
+        Kind::Packet if setup.inputs() == 0 => {
+            return Err("PACKET script must have inputs".to_owned().into());
+        }
+        Kind::Packet => {}
+        _ if has_ports => return Err("ports allowed only on PACKET scripts".to_owned().into()),
+        Kind::Driver => setup.manage_driver()?,
+        _ => {}
+    }
+    let last = if kind == Kind::Driver { Ending::Stop } else { Ending::End };
+    let instructions = parse(&arguments, last)?;
+    let works = kind == Kind::Packet || setup.copy().index == 0;
+    let mut signals = None;
+    if works && !setup.is_check() && !wanted.is_empty() {
+        let taken = setup
+            .shared()
+            .get_or_make(TakenSignals::KEY, || Ok::<_, ConfigError>(TakenSignals::default()))?;
+        wanted.iter().for_each(|signal| taken.take(signal.as_raw()));
+        signals = Some(signal_stream(&wanted).map_err(|error| format!("cannot wait for signals: {error}"))?);
+    }
+    let exported = arguments.iter().map(|text| split_words(text));
+    let exported = exported.filter(|words| words.first().is_some_and(|word| word.starts_with("export")));
+    let exported = exported.filter_map(|words| words.into_iter().nth(1)).collect();
+    let name = format!("{} :: {}", setup.name(), setup.class());
+    Ok(Box::new(Script { kind, works, signals, run: Run::new(name, instructions, exported) }))
+}
+
+/// Reads `TYPE KIND [SIGNALS]`.
+fn kind(argument: &str) -> Result<(Kind, Vec<rustix::process::Signal>), ConfigError> {
+    let words = split_words(argument);
+    let simple = match words.get(1).map(String::as_str) {
+        Some("ACTIVE") => Kind::Active,
+        Some("PASSIVE") => Kind::Passive,
+        Some("DRIVER") => Kind::Driver,
+        Some("PACKET" | "PUSH") => Kind::Packet,
+        Some("PROXY") => Kind::Proxy,
+        Some("SIGNAL") => {
+            let signals: Option<Vec<_>> = words[2..].iter().map(|name| signals::signal(name)).collect();
+            return match signals.filter(|signals| !signals.is_empty()) {
+                Some(signals) => Ok((Kind::Signal, signals)),
+                None => Err("bad signal number; right would be names such as HUP or USR1".to_owned().into()),
+            };
+        }
+        _ => return Err(bad_type()),
+    };
+    if words.len() == 2 { Ok((simple, Vec::new())) } else { Err(bad_type()) }
+}
+
+fn bad_type() -> ConfigError {
+    "bad TYPE; expected 'ACTIVE', 'PASSIVE', 'DRIVER', 'SIGNAL', 'PACKET' or 'PROXY'".to_owned().into()
+}
+
+/// Where a byte can be read for each of these signals that came.
+fn signal_stream(wanted: &[rustix::process::Signal]) -> std::io::Result<UnixStream> {
+    let (ours, theirs) = UnixStream::pair()?;
+    ours.set_nonblocking(true)?;
+    for signal in wanted {
+        signal_hook::low_level::pipe::register(signal.as_raw(), theirs.try_clone()?)?;
+    }
+    Ok(ours)
+}
+
+struct Script {
+    kind: Kind,
+    /// Whether this copy is the one that runs it.
+    works: bool,
+    signals: Option<UnixStream>,
+    run: Run,
+}
+
+/// The timer of a wait.
+const WAIT: u32 = 0;
+
+const OWN: [Handler; 9] = [
+    Handler::write("step"),
+    Handler::write("goto"),
+    Handler::read_write("run", Combine::First),
+    Handler::read("random", Combine::First),
+    Handler::read("now", Combine::First),
+    Handler::read("now_steady", Combine::First),
+    Handler::read("get", Combine::First),
+    Handler::read("shift", Combine::First),
+    Handler::write("set"),
+];
+
+const HANDLERS: [Handler; OWN.len() + functions::NAMES.len()] = {
+    let mut all = [Handler::write(""); OWN.len() + functions::NAMES.len()];
+    let mut at = 0;
+    while at < all.len() {
+        all[at] = if at < OWN.len() {
+            OWN[at]
+        } else {
+            Handler::read(functions::NAMES[at - OWN.len()], Combine::First)
+        };
+        at += 1;
+    }
+    all
+};
+
+impl Element for Script {
+    fn initialise(&mut self, cx: &mut Context) -> Result<(), String> {
+        if self.works {
+            self.run.initialise(cx, self.kind);
+            if self.signals.is_some() {
+                cx.wake();
+            }
+        }
+        Ok(())
+    }
+
+    fn timer(&mut self, cx: &mut Context, _key: u32) {
+        self.run.step_alone(cx, 1);
+    }
+
+    fn task(&mut self, cx: &mut Context) -> TaskStatus {
+        let Some(signals) = &mut self.signals else { return TaskStatus::Asleep };
+        let mut byte = [0];
+        match std::io::Read::read(signals, &mut byte) {
+            Ok(1) => {
+                self.run.begin("run", "", true);
+                self.run.step_alone(cx, 0);
+                TaskStatus::Busy
+            }
+            _ => TaskStatus::Idle,
+        }
+    }
+
+    fn wait_fds<'a>(&'a self, fds: &mut Vec<BorrowedFd<'a>>) -> bool {
+        fds.extend(self.signals.iter().map(AsFd::as_fd));
+        true
+    }
+
+    fn push(&mut self, cx: &mut Context, input: usize, batch: &mut Batch) {
+        let mut packets = std::mem::replace(batch, cx.spare_batch());
+        for packet in packets.drain() {
+            match self.run.packet(cx, input) {
+                Some(output) => cx.divert(output, packet, "sent to an output that is not connected"),
+                None => cx.drop(packet, "no output returned"),
+            }
+        }
+        cx.recycle(packets);
+    }
+
+    fn pull(&mut self, cx: &mut Context, _output: usize, batch: &mut Batch, max: usize) {
+        let mut packets = cx.spare_batch();
+        cx.pull(0, &mut packets, max);
+        for packet in packets.drain() {
+            match self.run.packet(cx, 0) {
+                Some(0) => batch.push(packet),
+                Some(output) => cx.divert(output, packet, "sent to an output that is not connected"),
+                None => cx.drop(packet, "no output returned"),
+            }
+        }
+        cx.recycle(packets);
+    }
+
+    fn handlers(&self) -> &'static [Handler] {
+        &HANDLERS
+    }
+
+    fn more_handlers(&self, name: &str) -> Option<Handler> {
+        const ANY: Handler = Handler::read_write("*", Combine::First);
+        const EXPORTED: Handler = Handler::read("*", Combine::First);
+        match self.kind {
+            Kind::Proxy => Some(ANY),
+            _ => self.run.exports(name).then_some(EXPORTED),
+        }
+    }
+
+    fn read_in(&mut self, cx: &mut Context, name: &str, argument: &str) -> Result<String, String> {
+        if !self.works {
+            return Ok(String::new());
+        }
+        let is_known = HANDLERS.iter().any(|handler| handler.name == name) || self.run.exports(name);
+        self.run.read(cx, if is_known { name } else { "run" }, name, argument)
+    }
+
+    fn write(&mut self, cx: &mut Context, name: &str, value: &str) -> Result<(), String> {
+        if !self.works {
+            return Ok(());
+        }
+        let is_known = HANDLERS.iter().any(|handler| handler.name == name);
+        self.run.write(cx, if is_known { name } else { "run" }, name, value)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use graph::testing::{Bench, configure};
+
+    fn bench(config: &str) -> Bench {
+        Bench::new(&crate::registry(), config)
+    }
+
+    #[test]
+    fn a_passive_script_is_a_function() {
+        let mut bench = bench(
+            "s :: Script(TYPE PASSIVE, return $(add $1 $2 $#)); f :: Script(TYPE PASSIVE, set n 0, label l,
+               set n $(add $n 1), goto l $(lt $n $args), returnq \"<$n>\")",
+        );
+        assert_eq!(bench.read("s.run 40 1"), "43");
+        assert_eq!(bench.read("f.run 5"), "<5>");
+        assert_eq!(bench.read("s.sprintf %03d 7"), "007");
+    }
+
+    #[test]
+    fn others_are_called_and_their_packets_go_on() {
+        let mut bench = bench(
+            "in0 :: TestInput -> sw :: Switch -> out0 :: TestOutput; sw[1] -> out1 :: TestOutput;
+             s :: Script(TYPE PASSIVE, write sw.switch $1, set x $?, write sw.nothing 1, return \"$x $? $(sw.switch)\")",
+        );
+        assert_eq!(bench.read("s.run 1"), "\"0 -22 1\"");
+        bench.push("in0", &[b"a"]);
+        assert_eq!((bench.taken("out0").len(), bench.taken("out1").len()), (0, 1));
+        assert!(bench.messages()[0].contains("While executing 's :: Script'"));
+    }
+
+    #[test]
+    fn time_passes() {
+        let mut bench = bench("s :: Script(export x 0, label l, wait 1s, set x $(add $x 1), goto l)");
+        bench.advance_ns(3_500_000_000);
+        assert_eq!(bench.read("s.x"), "3");
+        bench.write("s.step", "").unwrap();
+        assert_eq!(bench.read("s.x"), "4");
+        bench.advance_ns(900_000_000);
+        assert_eq!(bench.read("s.x"), "4");
+        bench.advance_ns(200_000_000);
+        assert_eq!(bench.read("s.x"), "5");
+    }
+
+    #[test]
+    fn steps_and_places() {
+        let mut bench =
+            bench("s :: Script(pause 2, set a x, pause, set a $(add $a 1), label l, set a ${a}y)");
+        bench.run(10);
+        assert!(bench.read("s.readable s.run x.y").contains("false"));
+        bench.write("s.step", "1").unwrap();
+        assert!(bench.read("s.get a").is_empty());
+        bench.write("s.step", "").unwrap();
+        assert_eq!(bench.read("s.get a"), "x");
+        bench.write("s.goto", "l").unwrap();
+        assert_eq!(bench.read("s.get a"), "xy");
+        assert!(bench.write("s.goto", "nowhere").unwrap_err().contains("nonexistent label"));
+        bench.write("s.set", "a b c").unwrap();
+        assert_eq!((bench.read("s.shift a"), bench.read("s.get a")), ("b".into(), "c".into()));
+    }
+
+    #[test]
+    fn loops_are_cut() {
+        let mut bench = bench("s :: Script(label l, goto l)");
+        bench.run(10);
+        assert_eq!(bench.messages(), ["While executing 's :: Script':\n  too many jumps, giving up"]);
+    }
+
+    #[test]
+    fn packets_are_switched() {
+        let mut bench = Bench::element(
+            &crate::registry(),
+            "Script(TYPE PACKET, init n 0, set n $(add $n 1), goto end $(eq $n 2), return $(if $(eq $input 1) 1 7))",
+            2,
+            2,
+        );
+        bench.push("in1", &[b"a"]);
+        bench.push("in0", &[b"b", b"c"]);
+        assert_eq!((bench.taken("out0"), bench.taken("out1")), (vec![b"b".to_vec()], vec![b"a".to_vec()]));
+        assert_eq!(bench.drops("e", "sent to an output that is not connected"), 1);
+    }
+
+    #[test]
+    fn a_proxy_answers_to_any_name() {
+        let mut bench = bench("s :: Script(TYPE PROXY, return \"$0($args) $write\")");
+        assert_eq!(bench.read("s.anything a b"), "\"anything(a b) false\"");
+    }
+
+    #[test]
+    fn a_script_that_calls_itself_through_another_is_told() {
+        let mut bench =
+            bench("a :: Script(TYPE PASSIVE, return $(b.run)); b :: Script(TYPE PASSIVE, return $(a.run))");
+        assert_eq!(bench.read("a.run"), "$(b.run)".replace("$(b.run)", "$(a.run)"));
+        assert!(bench.messages().iter().any(|line| line.contains("is at work")));
+    }
+
+    #[test]
+    fn mistakes() {
+        let wrong = |config: &str| configure(&CLASS, config).unwrap_err().join("\n");
+        assert!(wrong("TYPE NONE").contains("bad TYPE"));
+        assert!(wrong("TYPE PASSIVE").contains("ports allowed only"));
+        assert!(wrong("TYPE SIGNAL FOO").contains("bad signal"));
+    }
+}

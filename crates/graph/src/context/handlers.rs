@@ -1,0 +1,418 @@
+//! Handlers: the named values of elements and of the router, read and written from outside and by other elements.
+//!
+//! An element calls another one's handlers by name ([`Context::call_read`], [`Context::call_write`]), at once: what a
+//! `Counter` has changed when it reaches its count is in force for the packet that it counted last. With several copies
+//! of the graph the first one asks the others and combines what they say; another one tells them and does not wait.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::{Context, ElementStats};
+use crate::element::{Combine, Element, Handler};
+use crate::lang::{FlatConfig, PortKind};
+use crate::mail::Mail;
+use crate::setup::{Shared, resolve};
+
+/// Handlers that every element has.
+const COMMON_HANDLERS: [Handler; 9] = [
+    Handler::read("batches", Combine::Sum),
+    Handler::read("class", Combine::First),
+    Handler::read("config", Combine::First),
+    Handler::read("cycles", Combine::Sum),
+    Handler::read("drops", Combine::Sum),
+    Handler::read("handlers", Combine::First),
+    Handler::read("name", Combine::First),
+    Handler::read("packets", Combine::Sum),
+    Handler::read("ports", Combine::First),
+];
+
+/// Handlers of the router itself.
+pub const GLOBAL_HANDLERS: [Handler; 11] = [
+    Handler::read("classes", Combine::First),
+    Handler::read("config", Combine::First),
+    Handler::read("driver", Combine::First),
+    Handler::read("flatconfig", Combine::First),
+    Handler::read("handlers", Combine::First),
+    Handler::write("hotconfig"),
+    Handler::read("list", Combine::First),
+    Handler::read("packages", Combine::First),
+    Handler::read("requirements", Combine::First),
+    Handler::write("stop"),
+    Handler::read("version", Combine::First),
+];
+
+/// Takes another configuration's text and puts it in this one's place, or says why not.
+pub type HotConfig = dyn Fn(&str) -> Result<(), String> + Send + Sync;
+
+/// What the router's own handlers tell. The program leaves it among the shared things.
+#[derive(Default)]
+pub struct Globals {
+    /// The configuration's text, as it was written.
+    pub source: String,
+    /// The classes that configurations may use.
+    pub classes: Vec<String>,
+    /// The program's version.
+    pub version: String,
+    /// What the handler `hotconfig` does, where it is allowed.
+    pub hotconfig: Option<Box<HotConfig>>,
+}
+
+impl Globals {
+    /// Under which key it lies.
+    pub const KEY: &str = "global handlers";
+}
+
+impl std::fmt::Debug for Globals {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Globals").field("version", &self.version).finish_non_exhaustive()
+    }
+}
+
+/// What a copy of the graph knows of its configuration, its router, and the other copies.
+#[derive(Debug)]
+pub(crate) struct Known {
+    pub(super) config: Arc<FlatConfig>,
+    by_name: HashMap<String, usize>,
+    globals: Arc<Globals>,
+    /// How to reach the other copies.
+    peers: Vec<Mail>,
+}
+
+impl Known {
+    pub(crate) fn new(config: Arc<FlatConfig>, shared: &Shared) -> Self {
+        let names = config.elements.iter().enumerate();
+        let by_name = names.map(|(index, flat)| (flat.name.clone(), index)).collect();
+        let globals = shared.get(Globals::KEY).unwrap_or_default();
+        Self { config, by_name, globals, peers: Vec::new() }
+    }
+}
+
+/// Whose handler a name means.
+enum Target {
+    Element(usize, String),
+    Router(String),
+}
+
+impl Context {
+    /// Number of the element called `name`.
+    pub(crate) fn find(&self, name: &str) -> Option<usize> {
+        self.known.by_name.get(name).copied()
+    }
+
+    pub(crate) fn config(&self) -> &Arc<FlatConfig> {
+        &self.known.config
+    }
+
+    /// Says how the other copies are reached.
+    pub(crate) fn set_peers(&mut self, peers: Vec<Mail>) {
+        self.known.peers = peers;
+    }
+
+    /// All handlers of an element, those that every element has included.
+    pub(crate) fn handlers(&self, element: usize) -> Vec<Handler> {
+        let mut handlers = COMMON_HANDLERS.to_vec();
+        if let Some(element) = &self.slots[element].element {
+            for handler in element.handlers() {
+                handlers.retain(|common| common.name != handler.name);
+                handlers.push(*handler);
+            }
+        }
+        handlers.sort_by_key(|handler| handler.name);
+        handlers
+    }
+
+    /// An element's handler of its own, not one that every element has.
+    fn own_handler(&self, element: usize, name: &str) -> Option<Handler> {
+        let element = self.slots[element].element.as_ref()?;
+        let listed = element.handlers().iter().find(|own| own.name == name).copied();
+        listed.or_else(|| element.more_handlers(name))
+    }
+
+    pub(crate) fn handler(&self, element: usize, name: &str) -> Option<Handler> {
+        let common = || COMMON_HANDLERS.iter().find(|common| common.name == name).copied();
+        self.own_handler(element, name).or_else(common)
+    }
+
+    /// What an element did so far.
+    pub(crate) fn settled_stats(&mut self, element: usize) -> ElementStats {
+        // An element that this copy does not have counted nothing.
+        let _ = self.visit(element, |element, cx| element.settle(cx));
+        self.stats(element)
+    }
+
+    /// Reads a handler. `None` when this copy does not have the element, or it is at work itself.
+    pub(crate) fn read_handler(
+        &mut self,
+        element: usize,
+        name: &str,
+        argument: &str,
+    ) -> Option<Result<String, String>> {
+        self.slots[element].element.as_ref()?;
+        match self.handler(element, name) {
+            None => Some(Err(self.no_handler(element, name, "read"))),
+            Some(handler) if !handler.readable => {
+                let full = &self.known.config.elements[element].name;
+                Some(Err(format!("no '{full}.{name}' read handler; it can only be written")))
+            }
+            Some(_) if self.own_handler(element, name).is_some() => {
+                self.visit(element, |element, cx| element.read_in(cx, name, argument))
+            }
+            Some(_) => Some(Ok(self.read_common(element, name))),
+        }
+    }
+
+    fn no_handler(&self, element: usize, name: &str, kind: &str) -> String {
+        let known: Vec<_> = self.handlers(element).iter().map(|handler| handler.name).collect();
+        let flat = &self.known.config.elements[element];
+        format!("no '{}.{name}' {kind} handler; '{}' has {}", flat.name, flat.class, known.join(", "))
+    }
+
+    fn read_common(&mut self, element: usize, name: &str) -> String {
+        let stats = self.settled_stats(element);
+        let flat = &self.known.config.elements[element];
+        match name {
+            "name" => flat.name.clone(),
+            "class" => flat.class.clone(),
+            "config" => flat.config.clone(),
+            "packets" => stats.packets.to_string(),
+            "batches" => stats.batches.to_string(),
+            "cycles" => format!("{:.0}", stats.cycles),
+            "drops" => stats.drops.iter().map(|(_, count)| count).sum::<u64>().to_string(),
+            "handlers" => table(&self.handlers(element)),
+            _ => ports_text(&self.known.config, element),
+        }
+    }
+
+    /// Writes a handler. `None` when this copy does not have the element, or it is at work itself.
+    pub(crate) fn write_handler(
+        &mut self,
+        element: usize,
+        name: &str,
+        value: &str,
+    ) -> Option<Result<(), String>> {
+        self.slots[element].element.as_ref()?;
+        match self.handler(element, name) {
+            None => Some(Err(self.no_handler(element, name, "write"))),
+            Some(handler) if !handler.writable => {
+                let full = &self.known.config.elements[element].name;
+                Some(Err(format!("no '{full}.{name}' write handler; it can only be read")))
+            }
+            Some(_) => {
+                let (result, changed) = self.visit(element, |element, cx| {
+                    let before = element.ordinary();
+                    let result = element.write(cx, name, value);
+                    let changed = element.ordinary() != before;
+                    if changed {
+                        // What the element emits now must not meet a run that is out of date.
+                        cx.find_runs(false);
+                    }
+                    (result, changed)
+                })?;
+                if changed {
+                    self.find_runs(self.fused);
+                }
+                Some(result)
+            }
+        }
+    }
+
+    /// Calls an element while another one may be at work: what it emits is worked off when that one is done.
+    pub(super) fn visit<R>(
+        &mut self,
+        element: usize,
+        call: impl FnOnce(&mut dyn Element, &mut Self) -> R,
+    ) -> Option<R> {
+        let mut taken = self.slots[element].element.take()?;
+        let before = self.current;
+        self.close_outputs();
+        self.current = element as u32;
+        let result = call(taken.as_mut(), self);
+        self.close_outputs();
+        self.slots[element].element = Some(taken);
+        self.current = before;
+        Some(result)
+    }
+
+    // ---- calls by name ----------------------------------------------------------------------------------
+
+    /// Whose handler `name` means to the running element: `ELEMENT.HANDLER`, looked for outwards from the compound element
+    /// that it stands in, or a handler of the router.
+    fn target(&self, name: &str) -> Result<Target, String> {
+        let user = self.known.config.elements.get(self.current as usize);
+        let Some((owner, handler)) = name.split_once('.').filter(|(owner, _)| !owner.is_empty()) else {
+            return Ok(Target::Router(name.trim_start_matches('.').to_owned()));
+        };
+        if handler.is_empty() {
+            return Err(format!("'{name}': empty handler name"));
+        }
+        let found = resolve(&self.known.config, user.map_or("", |user| &user.name), owner);
+        match found.and_then(|flat| self.find(&flat.name)) {
+            Some(index) => Ok(Target::Element(index, handler.to_owned())),
+            None => Err(format!("no element named '{owner}'")),
+        }
+    }
+
+    /// The handler that `name` means if it is one of the running element itself.
+    pub fn own_name(&self, name: &str) -> Option<String> {
+        match self.target(name) {
+            Ok(Target::Element(element, handler)) if element == self.current as usize => Some(handler),
+            _ => None,
+        }
+    }
+
+    /// Whether `name` is a handler that can be read, or written.
+    pub fn has_handler(&self, name: &str, writable: bool) -> bool {
+        let fits = |handler: Handler| if writable { handler.writable } else { handler.readable };
+        match self.target(name) {
+            Ok(Target::Element(element, name)) => self.handler(element, &name).is_some_and(fits),
+            Ok(Target::Router(name)) => {
+                GLOBAL_HANDLERS.iter().any(|handler| handler.name == name && fits(*handler))
+            }
+            Err(_) => false,
+        }
+    }
+
+    /// Reads the handler that `name` means to the running element, of all copies of the graph.
+    pub fn call_read(&mut self, name: &str, argument: &str) -> Result<String, String> {
+        let (element, handler) = match self.target(name)? {
+            Target::Element(element, handler) => (element, handler),
+            Target::Router(handler) => return self.read_global(&handler),
+        };
+        let mut values = Vec::new();
+        values.extend(self.read_handler(element, &handler, argument).transpose()?);
+        let combine = self.handler(element, &handler).map_or(Combine::First, |known| known.combine);
+        if self.copy == 0 {
+            for peer in self.known.peers.clone() {
+                let (handler, argument) = (handler.clone(), argument.to_owned());
+                let value = peer.ask(move |graph| graph.read(element, &handler, &argument)).flatten();
+                values.extend(value.transpose()?);
+            }
+        }
+        match values.is_empty() {
+            true => Err(format!("'{name}' is at work, and cannot be asked by what it calls itself")),
+            false => Ok(combined(combine, values)),
+        }
+    }
+
+    /// Writes the handler that `name` means to the running element, of all copies of the graph.
+    pub fn call_write(&mut self, name: &str, value: &str) -> Result<(), String> {
+        let (element, handler) = match self.target(name)? {
+            Target::Element(element, handler) => (element, handler),
+            Target::Router(handler) => return self.write_global(&handler, value),
+        };
+        let mut results = Vec::new();
+        results.extend(self.write_handler(element, &handler, value));
+        let waits = self.copy == 0;
+        for peer in self.known.peers.clone() {
+            let (handler, value) = (handler.clone(), value.to_owned());
+            let write = move |graph: &mut crate::graph::Graph| graph.write(element, &handler, &value);
+            if waits {
+                results.extend(peer.ask(write).flatten());
+            } else {
+                peer.post(move |graph| drop(write(graph)));
+            }
+        }
+        match results.is_empty() && waits {
+            true => Err(format!("'{name}' is at work, and cannot be asked by what it calls itself")),
+            false => results.into_iter().collect(),
+        }
+    }
+
+    /// Reads a handler of the router itself.
+    pub fn read_global(&mut self, name: &str) -> Result<String, String> {
+        let (config, globals) = (&self.known.config, &self.known.globals);
+        let lines = |lines: &mut dyn Iterator<Item = &str>| lines.map(|line| format!("{line}\n")).collect();
+        Ok(match name {
+            "classes" => lines(&mut globals.classes.iter().map(String::as_str)),
+            "config" => globals.source.clone(),
+            "driver" => "userlevel\n".to_owned(),
+            "flatconfig" => config.flat_text(),
+            "handlers" => table(&GLOBAL_HANDLERS),
+            "list" => {
+                let names: String = lines(&mut config.elements.iter().map(|element| element.name.as_str()));
+                format!("{}\n{names}", config.elements.len())
+            }
+            // There are no packages to load: all classes are in the program.
+            "packages" => String::new(),
+            "requirements" => lines(&mut config.requirements.iter().map(|needed| needed.value.as_str())),
+            "version" => format!("{}\n", globals.version),
+            _ => return Err(no_global("read", name)),
+        })
+    }
+
+    /// Writes a handler of the router itself.
+    pub fn write_global(&mut self, name: &str, value: &str) -> Result<(), String> {
+        match name {
+            "stop" => self.stop(),
+            "hotconfig" => match &self.known.globals.hotconfig {
+                Some(replace) => replace(value)?,
+                None => return Err("no 'hotconfig' write handler; -R allows it".into()),
+            },
+            _ => return Err(no_global("write", name)),
+        }
+        Ok(())
+    }
+}
+
+fn no_global(kind: &str, name: &str) -> String {
+    let known: Vec<&str> = GLOBAL_HANDLERS.iter().map(|handler| handler.name).collect();
+    format!("no '{name}' {kind} handler; the router has {}", known.join(", "))
+}
+
+/// The text of a `handlers` handler.
+fn table(handlers: &[Handler]) -> String {
+    let line = |handler: &Handler| {
+        let read = if handler.readable { "r" } else { "" };
+        let write = if handler.writable { "w" } else { "" };
+        format!("{}\t{read}{write}\n", handler.name)
+    };
+    handlers.iter().map(line).collect()
+}
+
+/// The text of the `ports` handler: a line per port, as in Click.
+fn ports_text(config: &FlatConfig, element: usize) -> String {
+    let flat = &config.elements[element];
+    let mut text = String::new();
+    for (title, kinds, input) in [("input", &flat.input_kinds, true), ("output", &flat.output_kinds, false)] {
+        text.push_str(&format!("{} {title}{}\n", kinds.len(), if kinds.len() == 1 { "" } else { "s" }));
+        for (port, kind) in kinds.iter().enumerate() {
+            let kind = if *kind == PortKind::Push { "push" } else { "pull" };
+            let peers: Vec<String> = config
+                .connections
+                .iter()
+                .filter_map(|connection| match input {
+                    true if connection.to == (element, port) => {
+                        Some(format!("{} [{}]", config.elements[connection.from.0].name, connection.from.1))
+                    }
+                    false if connection.from == (element, port) => {
+                        Some(format!("[{}] {}", connection.to.1, config.elements[connection.to.0].name))
+                    }
+                    _ => None,
+                })
+                .collect();
+            text.push_str(&format!("{kind}\t-\t{}\n", peers.join(", ")));
+        }
+    }
+    text
+}
+
+/// Makes one value of those of several copies.
+pub(crate) fn combined(combine: Combine, values: Vec<String>) -> String {
+    let numbers = || values.iter().map(|value| value.trim().parse::<f64>()).collect::<Result<Vec<_>, _>>();
+    let integers = || values.iter().map(|value| value.trim().parse::<u64>()).collect::<Result<Vec<_>, _>>();
+    match combine {
+        // Kept as it is written: "007" and "1.50" are not ours to change.
+        _ if values.len() == 1 => values.into_iter().next().unwrap_or_default(),
+        Combine::Sum => match (integers(), numbers()) {
+            (Ok(integers), _) => integers.iter().sum::<u64>().to_string(),
+            (_, Ok(numbers)) => numbers.iter().sum::<f64>().to_string(),
+            _ => values.join("\n"),
+        },
+        Combine::Max => match numbers() {
+            Ok(numbers) => numbers.into_iter().fold(0.0, f64::max).to_string(),
+            Err(_) => values.join("\n"),
+        },
+        Combine::Join => values.join(""),
+        Combine::First => values.into_iter().next().unwrap_or_default(),
+    }
+}
