@@ -1,11 +1,11 @@
 //! Reading configurations: a file's text in, a flat configuration out, mistakes on standard error.
 
 use std::io::{IsTerminal, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use graph::graph::{Registry, check_arguments};
-use graph::lang::{self, Diagnostic, Diagnostics, FlatConfig, Options, Severity, Source};
+use graph::lang::{self, Diagnostic, Diagnostics, FlatConfig, Library, Options, Severity, Source};
 
 /// Reads a configuration from `path`; `-` is standard input.
 pub(crate) fn read(path: &Path) -> Result<Source> {
@@ -32,10 +32,69 @@ pub(crate) fn parameter(text: &str) -> Result<(String, String), String> {
     }
 }
 
+/// How mistakes and warnings are told.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Messages {
+    /// In Click's words only: no line of the configuration, no help.
+    pub(crate) plain: bool,
+    /// Whether warnings are told at all.
+    pub(crate) warnings: bool,
+}
+
+impl Messages {
+    /// With all that helps.
+    const FULL: Self = Self { plain: false, warnings: true };
+
+    /// Prints what was found.
+    pub(crate) fn report(self, found: Vec<Diagnostic>) {
+        let told = found.into_iter().filter(|one| self.warnings || one.severity != Severity::Warning);
+        let bare = |one: Diagnostic| Diagnostic { excerpt: None, help: None, ..one };
+        report(told.map(|one| if self.plain { bare(one) } else { one }).collect());
+    }
+}
+
+/// Where `require(library NAME)` finds files: beside the file that requires them, in the directories of the CLICKPATH, and in
+/// the folder `conf` of each.
+pub(crate) struct Libraries {
+    directories: Vec<PathBuf>,
+}
+
+impl Libraries {
+    /// With `path`, or else the environment's CLICKPATH.
+    pub(crate) fn new(path: Option<&str>) -> Self {
+        let path = path.map_or_else(|| std::env::var("CLICKPATH").unwrap_or_default(), str::to_owned);
+        let directories = path.split(':').filter(|directory| !directory.is_empty());
+        Self { directories: directories.map(PathBuf::from).collect() }
+    }
+}
+
+impl Library for Libraries {
+    fn open(&self, name: &str, from: &str) -> Option<Source> {
+        let beside = Path::new(from).parent().unwrap_or(Path::new("")).to_path_buf();
+        let folders = self.directories.iter().flat_map(|path| [path.clone(), path.join("conf")]);
+        std::iter::once(beside).chain(folders).find_map(|folder| {
+            let path = folder.join(name);
+            let text = std::fs::read_to_string(&path).ok()?;
+            Some(Source { name: path.display().to_string(), text })
+        })
+    }
+}
+
 /// Compiles a configuration and checks the arguments of its elements. Mistakes and warnings go to standard error,
 /// in the order of the text; `None` when there were mistakes.
 pub(crate) fn compile(source: &Source, options: &Options, registry: &Registry) -> Option<FlatConfig> {
-    let (flat, diagnostics) = lang::compile(source, options, registry);
+    compile_with(source, options, registry, &Libraries::new(None), Messages::FULL)
+}
+
+/// As [`compile`], with libraries from elsewhere, and messages of another form.
+pub(crate) fn compile_with(
+    source: &Source,
+    options: &Options,
+    registry: &Registry,
+    libraries: &Libraries,
+    messages: Messages,
+) -> Option<FlatConfig> {
+    let (flat, diagnostics) = lang::compile_with_library(source, options, registry, libraries);
     let mut found: Vec<Diagnostic> = diagnostics.iter().cloned().collect();
     if let Some(flat) = &flat {
         found
@@ -43,7 +102,7 @@ pub(crate) fn compile(source: &Source, options: &Options, registry: &Registry) -
     }
     found.sort_by_key(|diagnostic| diagnostic.location.as_ref().map_or(0, |location| location.line));
     let wrong = found.iter().any(|diagnostic| diagnostic.severity == Severity::Error);
-    report(found);
+    messages.report(found);
     flat.filter(|_| !wrong)
 }
 

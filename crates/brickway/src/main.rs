@@ -4,6 +4,7 @@
 
 mod bench;
 mod check;
+mod click;
 mod cluster;
 mod demo;
 mod doctor;
@@ -57,6 +58,8 @@ enum Command {
     Run(run::RunArguments),
     /// Many servers, one router: run this server as a node of a cluster
     Cluster(cluster::ClusterArguments),
+    /// Run a configuration as the program `click` does, with its command line
+    Click(click::ClickArguments),
     /// Check a configuration: mistakes, elements, connections; nothing is opened
     Check(check::CheckArguments),
     /// Find what keeps this machine from routing well, and put it right
@@ -90,10 +93,23 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    // Click's command line has its own meaning of -h, and its own exit codes.
+    let words: Vec<std::ffi::OsString> = std::env::args_os().collect();
+    let is_named_click = |word: &std::ffi::OsString| {
+        std::path::Path::new(word).file_name().is_some_and(|name| name == "click")
+    };
+    if words.first().is_some_and(is_named_click) {
+        return click::from_words(&words);
+    }
+    if words.get(1).is_some_and(|word| word == "click") {
+        return click::from_words(&words[1..]);
+    }
     let cli = Cli::parse();
     let result = match cli.command {
         Command::Run(arguments) => run::run(&arguments),
         Command::Cluster(arguments) => cluster::cluster(&arguments),
+        // Read above.
+        Command::Click(_) => Ok(ExitCode::FAILURE),
         Command::Check(arguments) => check::check(&arguments),
         Command::Doctor(arguments) => doctor::doctor(&arguments),
         Command::Show(arguments) => show::show(&arguments),

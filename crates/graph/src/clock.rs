@@ -47,7 +47,12 @@ impl Clock {
 
     /// A clock that stands at [`SIMULATED_START_NS`] until [`Clock::set`].
     pub fn simulated() -> Self {
-        Self { now_ns: SIMULATED_START_NS, real: None }
+        Self::simulated_from(SIMULATED_START_NS)
+    }
+
+    /// As [`Clock::simulated`], from another time on.
+    pub fn simulated_from(now_ns: u64) -> Self {
+        Self { now_ns, real: None }
     }
 
     /// The time of the last [`Clock::update`].

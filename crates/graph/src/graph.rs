@@ -72,13 +72,13 @@ pub struct GraphOptions {
     pub burst: usize,
     /// The copy's pool of frames.
     pub pool: PoolOptions,
-    /// Whether time stands still unless it is moved.
-    pub simulated_time: bool,
+    /// Where time starts if it stands still unless it is moved, in nanoseconds since 1970.
+    pub simulated_time: Option<u64>,
 }
 
 impl Default for GraphOptions {
     fn default() -> Self {
-        Self { burst: 32, pool: PoolOptions::default(), simulated_time: false }
+        Self { burst: 32, pool: PoolOptions::default(), simulated_time: None }
     }
 }
 
@@ -197,7 +197,7 @@ impl Graph {
             return Err(problems);
         }
         wire(&mut slots, config, &present);
-        let clock = if options.simulated_time { Clock::simulated() } else { Clock::real() };
+        let clock = options.simulated_time.map_or_else(Clock::real, Clock::simulated_from);
         let context_options = ContextOptions { burst: options.burst, copy: copy.index };
         let known = Known::new(config.clone(), shared);
         let context = Context::new(slots, pool, clock, context_options, control.clone(), known);

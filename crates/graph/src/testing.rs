@@ -116,7 +116,7 @@ impl Bench {
         let options = GraphOptions {
             burst,
             pool: PoolOptions { frames: 4096, ..PoolOptions::default() },
-            simulated_time: true,
+            simulated_time: Some(crate::clock::SIMULATED_START_NS),
         };
         let copy = Copy { index: 0, workers: 1, slow_thread: false };
         match Graph::build(&Arc::new(flat), &registry, shared, copy, &options, &control) {

@@ -104,7 +104,7 @@ impl SingleCore {
     /// Bursts of so many packets and the usual pool.
     pub(super) fn options(burst: usize) -> GraphOptions {
         let pool = PoolOptions { frames: FRAMES, ..PoolOptions::default() };
-        GraphOptions { burst, pool, simulated_time: false }
+        GraphOptions { burst, pool, simulated_time: None }
     }
 
     /// The same with other options.

@@ -318,7 +318,7 @@ pub(crate) fn operate(
     let workers = settings.workers.count;
     let router_options = RouterOptions {
         workers,
-        graph: GraphOptions { burst: settings.workers.burst, pool, simulated_time: false },
+        graph: GraphOptions { burst: settings.workers.burst, pool, simulated_time: None },
         slow_pool: PoolOptions { frames: arguments.frames.min(4096), data_bytes: arguments.frame_size },
         pin: workers > 1 && settings.workers.pin,
         mode: arguments.mode,

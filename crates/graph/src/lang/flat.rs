@@ -74,6 +74,20 @@ impl FlatConfig {
         self.elements.iter().position(|e| e.name == name)
     }
 
+    /// Adds an element without ports, which no text declares: what the program itself brings.
+    pub fn add_alone(&mut self, name: &str, class: &str, config: &str, file: &str) {
+        self.elements.push(FlatElement {
+            name: name.to_owned(),
+            class: class.to_owned(),
+            config: config.to_owned(),
+            location: Location { file: file.into(), line: 0, column: 1, length: 1 },
+            inputs: 0,
+            outputs: 0,
+            input_kinds: Vec::new(),
+            output_kinds: Vec::new(),
+        });
+    }
+
     /// The configuration as text, which compiles to the same configuration again: what `click -q -o` prints.
     pub fn flat_text(&self) -> String {
         let mut out = String::new();

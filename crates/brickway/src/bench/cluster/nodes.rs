@@ -104,7 +104,7 @@ impl Nodes {
         let topology = Topology::new(shape);
         let cables = Cables::new(count * FRAMES);
         let pool = PoolOptions { frames: FRAMES, ..PoolOptions::default() };
-        let options = GraphOptions { burst, pool, simulated_time: false };
+        let options = GraphOptions { burst, pool, simulated_time: None };
         let mut nodes = Vec::new();
         for (here, fib) in fibs.iter().enumerate() {
             let (own, open) = own_port(templates);
@@ -141,7 +141,7 @@ impl Nodes {
     pub(super) fn link(templates: &[Vec<u8>], burst: usize) -> Result<Self> {
         let cables = Cables::new(FRAMES);
         let pool = PoolOptions { frames: FRAMES, ..PoolOptions::default() };
-        let options = GraphOptions { burst, pool, simulated_time: false };
+        let options = GraphOptions { burst, pool, simulated_time: None };
         let node = |text: &str, ports: [Box<dyn Port>; 2]| {
             let source = Source { name: "link.click".into(), text: text.into() };
             SingleCore::build_with(&source, Vec::new(), &options, ports.into_iter(), &Shared::default())
