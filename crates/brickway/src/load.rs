@@ -32,6 +32,9 @@ pub(crate) fn parameter(text: &str) -> Result<(String, String), String> {
     }
 }
 
+/// What Click says behind what is wrong with elements.
+pub(crate) const NOT_INITIALIZED: &str = "Router could not be initialized!";
+
 /// How mistakes and warnings are told.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Messages {
@@ -96,13 +99,18 @@ pub(crate) fn compile_with(
 ) -> Option<FlatConfig> {
     let (flat, diagnostics) = lang::compile_with_library(source, options, registry, libraries);
     let mut found: Vec<Diagnostic> = diagnostics.iter().cloned().collect();
-    if let Some(flat) = &flat {
+    let is_compiled = !diagnostics.has_errors();
+    // Click configures nothing when the text itself is wrong.
+    if let Some(flat) = flat.as_ref().filter(|_| is_compiled || !messages.plain) {
         found
             .extend(check_arguments(flat, registry).into_iter().map(|problem| with_excerpt(problem, source)));
     }
     found.sort_by_key(|diagnostic| diagnostic.location.as_ref().map_or(0, |location| location.line));
     let wrong = found.iter().any(|diagnostic| diagnostic.severity == Severity::Error);
     messages.report(found);
+    if messages.plain && wrong && is_compiled {
+        eprintln!("{NOT_INITIALIZED}");
+    }
     flat.filter(|_| !wrong)
 }
 

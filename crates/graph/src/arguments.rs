@@ -11,7 +11,7 @@ use ipnet::{Ipv4Net, Ipv6Net};
 use packet::wire::ethernet::MacAddr;
 
 use crate::element::ConfigError;
-use crate::lang::{split_arguments, unquote};
+use crate::lang::{next_word, split_arguments, unquote};
 
 /// A value that can stand in a configuration string.
 pub trait FromArgument: Sized {
@@ -282,6 +282,40 @@ impl FromArgument for Ipv6Net {
     fn from_argument(text: &str) -> Option<Self> {
         let text = unquote(text);
         if text.contains('/') { text.parse().ok() } else { Self::new(text.parse().ok()?, 128).ok() }
+    }
+}
+
+/// A write handler and what is written to it: `ELEMENT.HANDLER VALUE`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HandlerCall {
+    /// The handler, as [`Context::call_write`](crate::Context::call_write) takes it.
+    pub name: String,
+    /// What is written.
+    pub value: String,
+}
+
+impl HandlerCall {
+    /// Writes it. Nobody waits for the outcome, so what is wrong is printed.
+    pub fn call(&self, cx: &mut crate::Context) {
+        if let Err(problem) = cx.call_write(&self.name, &self.value) {
+            cx.message(&format!("While calling '{self}':\n  {problem}"));
+        }
+    }
+}
+
+impl std::fmt::Display for HandlerCall {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let space = if self.value.is_empty() { "" } else { " " };
+        write!(f, "{}{space}{}", self.name, self.value)
+    }
+}
+
+impl FromArgument for HandlerCall {
+    const EXPECTED: &'static str = "handler to write, as in 'counter.reset' or 'switch.switch 1'";
+    fn from_argument(text: &str) -> Option<Self> {
+        let (name, value) = next_word(text);
+        let name = unquote(name);
+        (!name.is_empty() && !name.ends_with('.')).then(|| Self { name, value: unquote(value) })
     }
 }
 

@@ -193,7 +193,7 @@ fn click(arguments: &ClickArguments) -> Result<ExitCode> {
     };
     let flat = with_control_sockets(flat, arguments, &source);
     let Some(mut router) = router(arguments, &source, flat, &registry, messages)? else {
-        eprintln!("Router could not be initialized!");
+        eprintln!("{}", load::NOT_INITIALIZED);
         return Ok(ExitCode::FAILURE);
     };
     let mut is_right = true;

@@ -1,5 +1,5 @@
 //! =c
-//! FromDump(FILENAME, [TIMING, I<keywords> STOP, ACTIVE, SAMPLE, START_AFTER, END_AFTER])
+//! FromDump(FILENAME, [TIMING, I<keywords> STOP, END_CALL, ACTIVE, SAMPLE, START_AFTER, END_AFTER])
 //!
 //! =s devices
 //! reads packets from a capture file
@@ -17,6 +17,8 @@
 //! the graph takes them. Pulled packets are never held back.
 //!
 //! STOP: boolean. Whether to stop the router at the end of the file. False by default.
+//!
+//! END_CALL: a write handler and what is written to it at the end of the file, instead of STOP.
 //!
 //! ACTIVE: boolean. Whether to send at all; see the handler. True by default.
 //!
@@ -48,6 +50,7 @@ use packet::{Batch, Packet};
 use ports::PcapReader;
 
 use super::Unopened;
+use crate::sources::end::End;
 
 pub(crate) static CLASS: Class = Class {
     name: "FromDump",
@@ -61,7 +64,7 @@ pub(crate) static CLASS: Class = Class {
 fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
     let filename: String = setup.arguments.required("FILENAME")?;
     let timing = setup.arguments.optional("TIMING")?.unwrap_or(false);
-    let stop = setup.arguments.keyword_or("STOP", false)?;
+    let end = End::read(&mut setup.arguments)?;
     let active = setup.arguments.keyword_or("ACTIVE", true)?;
     let sample: f64 = setup.arguments.keyword_or("SAMPLE", 1.0)?;
     let start_after: Option<Interval> = setup.arguments.keyword("START_AFTER")?;
@@ -82,7 +85,7 @@ fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
         filename,
         reader,
         timing,
-        stop,
+        end,
         active,
         sample: (sample * f64::from(u32::MAX)) as u32,
         start_after_ns: start_after.map_or(0, |interval| interval.ns),
@@ -100,7 +103,7 @@ struct FromDump {
     /// `None` at the end of the file, and in every copy but one.
     reader: Option<PcapReader>,
     timing: bool,
-    stop: bool,
+    end: End,
     active: bool,
     /// A random number up to this one lets a packet pass.
     sample: u32,
@@ -156,9 +159,7 @@ impl FromDump {
     fn finish(&mut self, cx: &mut Context, unused: Packet) {
         cx.pool().free_packet(unused);
         self.reader = None;
-        if self.stop {
-            cx.stop();
-        }
+        self.end.reached(cx);
     }
 }
 

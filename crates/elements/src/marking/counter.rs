@@ -1,5 +1,5 @@
 //! =c
-//! Counter
+//! Counter([I<keywords> COUNT_CALL, BYTE_COUNT_CALL])
 //!
 //! =s counters
 //! counts packets and bytes, and measures their rates
@@ -7,7 +7,13 @@
 //! =d
 //! Packets pass unchanged. Rates are averages over some 16 ms.
 //!
-//! Different from Click: COUNT_CALL and BYTE_COUNT_CALL are not supported.
+//! COUNT_CALL: a number and a write handler with its value, as in C<COUNT_CALL 100 stop>. When so many packets have been
+//! counted, and before the last of them goes on, the handler is written, once. Packets that come in one batch with it go
+//! on after that too; C<brickway click> has them come one by one.
+//!
+//! BYTE_COUNT_CALL: the same for bytes.
+//!
+//! With several workers each counts and calls for itself.
 //!
 //! =h count read-only
 //! Packets so far.
@@ -24,6 +30,12 @@
 //! =h bit_rate read-only
 //! Bits a second.
 //!
+//! =h count_call read/write
+//! The COUNT_CALL argument, of calls that are still to come.
+//!
+//! =h byte_count_call read/write
+//! The BYTE_COUNT_CALL argument.
+//!
 //! =h reset write-only
 //! Sets the counts and rates to zero.
 //!
@@ -32,7 +44,9 @@
 //!
 //! =a Meter
 
-use graph::{Class, Combine, Context, Element, Handler};
+use graph::arguments::HandlerCall;
+use graph::lang::next_word;
+use graph::{Class, Combine, Context, Element, FromArgument, Handler};
 use packet::Batch;
 
 use crate::shaping::rate_ewma::{RateEwma, decimal};
@@ -44,10 +58,42 @@ pub(crate) static CLASS: Class = Class {
     flow: Class::COMPLETE_FLOW,
     manual: include_str!("counter.rs"),
     make: |setup| {
+        let count_call = setup.arguments.keyword("COUNT_CALL")?;
+        let byte_count_call = setup.arguments.keyword("BYTE_COUNT_CALL")?;
         setup.arguments.finish()?;
-        Ok(Box::new(Counter::default()))
+        Ok(Box::new(Counter { count_call, byte_count_call, ..Counter::default() }))
     },
 };
+
+/// What is called when a count is reached.
+#[derive(Clone, Debug)]
+struct Trigger {
+    at: u64,
+    call: HandlerCall,
+    is_called: bool,
+}
+
+impl FromArgument for Trigger {
+    const EXPECTED: &'static str = "number and handler to write, as in '100 stop'";
+    fn from_argument(text: &str) -> Option<Self> {
+        let (number, call) = next_word(text);
+        let at = u64::from_argument(number)?;
+        Some(Self { at, call: HandlerCall::from_argument(call)?, is_called: false })
+    }
+}
+
+impl Trigger {
+    /// The call, the first time that `count` is enough.
+    fn due(trigger: &mut Option<Self>, count: u64) -> Option<HandlerCall> {
+        let trigger = trigger.as_mut().filter(|trigger| !trigger.is_called && count >= trigger.at)?;
+        trigger.is_called = true;
+        Some(trigger.call.clone())
+    }
+
+    fn text(trigger: &Option<Self>) -> String {
+        trigger.as_ref().map_or_else(String::new, |trigger| format!("{} {}", trigger.at, trigger.call))
+    }
+}
 
 #[derive(Default)]
 struct Counter {
@@ -55,6 +101,8 @@ struct Counter {
     byte_count: u64,
     rate: RateEwma,
     byte_rate: RateEwma,
+    count_call: Option<Trigger>,
+    byte_count_call: Option<Trigger>,
 }
 
 impl Element for Counter {
@@ -69,6 +117,13 @@ impl Element for Counter {
         let now = cx.now_ns();
         self.rate.update(now, count);
         self.byte_rate.update(now, bytes);
+        if self.count_call.is_some() || self.byte_count_call.is_some() {
+            let due = [
+                Trigger::due(&mut self.count_call, self.count),
+                Trigger::due(&mut self.byte_count_call, self.byte_count),
+            ];
+            due.into_iter().flatten().for_each(|call| call.call(cx));
+        }
     }
 
     fn handlers(&self) -> &'static [Handler] {
@@ -79,6 +134,8 @@ impl Element for Counter {
                 Handler::read("rate", Combine::Sum),
                 Handler::read("byte_rate", Combine::Sum),
                 Handler::read("bit_rate", Combine::Sum),
+                Handler::read_write("count_call", Combine::First),
+                Handler::read_write("byte_count_call", Combine::First),
                 Handler::write("reset"),
                 Handler::write("reset_counts"),
             ]
@@ -91,12 +148,32 @@ impl Element for Counter {
             "byte_count" => self.byte_count.to_string(),
             "rate" => self.rate.text(),
             "byte_rate" => self.byte_rate.text(),
+            "count_call" => Trigger::text(&self.count_call),
+            "byte_count_call" => Trigger::text(&self.byte_count_call),
             _ => decimal(self.byte_rate.per_second() * 8.0),
         })
     }
 
-    fn write(&mut self, _cx: &mut Context, _name: &str, _value: &str) -> Result<(), String> {
-        *self = Self::default();
+    fn write(&mut self, _cx: &mut Context, name: &str, value: &str) -> Result<(), String> {
+        let trigger = match name {
+            "count_call" => &mut self.count_call,
+            "byte_count_call" => &mut self.byte_count_call,
+            _ => {
+                let again = |trigger: &Option<Trigger>| {
+                    trigger.clone().map(|trigger| Trigger { is_called: false, ..trigger })
+                };
+                let (count_call, byte_count_call) = (again(&self.count_call), again(&self.byte_count_call));
+                *self = Self { count_call, byte_count_call, ..Self::default() };
+                return Ok(());
+            }
+        };
+        *trigger = match value.trim() {
+            "" => None,
+            text => Some(
+                Trigger::from_argument(text)
+                    .ok_or_else(|| format!("{name}: expected {}, got '{text}'", Trigger::EXPECTED))?,
+            ),
+        };
         Ok(())
     }
 }
@@ -135,8 +212,28 @@ mod tests {
     }
 
     #[test]
+    fn a_count_calls_a_handler_once() {
+        let config = "in0 :: TestInput -> e :: Counter(COUNT_CALL 3 s.switch 1, BYTE_COUNT_CALL 5 s.nothing)
+                      -> s :: Switch -> a :: TestOutput; s[1] -> b :: TestOutput";
+        let mut bench = Bench::with_burst(&crate::registry(), config, 1);
+        bench.push("in0", &[b"a", b"b", b"c", b"d"]);
+        assert_eq!((bench.taken("a").len(), bench.taken("b").len()), (2, 2));
+        bench.write("s.switch", "0").unwrap();
+        bench.push("in0", &[b"e"]);
+        assert_eq!((bench.taken("a").len(), bench.taken("b").len()), (1, 0));
+        assert!(
+            bench.messages()[0].starts_with("While calling 's.nothing':\n  no 's.nothing' write handler")
+        );
+        bench.write("e.reset", "").unwrap();
+        bench.write("e.count_call", "1 s.switch 1").unwrap();
+        bench.push("in0", &[b"f"]);
+        assert_eq!((bench.taken("a").len(), bench.taken("b").len()), (0, 1));
+        assert_eq!(bench.read("e.count_call"), "1 s.switch 1");
+    }
+
+    #[test]
     fn mistakes() {
-        let error = configure(&CLASS, "COUNT_CALL 5 stop").unwrap_err();
-        assert_eq!(error, ["unsupported argument 'COUNT_CALL'; it takes no arguments"]);
+        let error = configure(&CLASS, "COUNT_CALL stop").unwrap_err();
+        assert!(error[0].starts_with("COUNT_CALL: expected number and handler"), "{error:?}");
     }
 }

@@ -1,5 +1,5 @@
 //! =c
-//! InfiniteSource([DATA, LIMIT, BURST, ACTIVE, I<keywords> LENGTH, TIMESTAMP, STOP])
+//! InfiniteSource([DATA, LIMIT, BURST, ACTIVE, I<keywords> LENGTH, TIMESTAMP, STOP, END_CALL])
 //!
 //! =s basicsources
 //! makes packets as fast as possible
@@ -9,12 +9,11 @@
 //! makes BURST packets at a time, the router's burst size unless given; pulled, as many as are asked for. With LENGTH
 //! the data are cut or repeated to that many bytes. Packets carry the time when they were made unless TIMESTAMP is
 //! false. With ACTIVE false it does nothing until the C<active> handler says otherwise. With STOP true it stops the
-//! router after the last packet.
+//! router after the last packet; END_CALL is a write handler and what is written to it then, instead.
 //!
 //! Pushing, it waits while every path from it leads to a C<Queue> and all of these are full.
 //!
-//! Different from Click: every worker makes packets, and LIMIT counts those of all workers; the default BURST is not 1;
-//! END_CALL is not supported.
+//! Different from Click: every worker makes packets, and LIMIT counts those of all workers; the default BURST is not 1.
 //!
 //! =h count read-only
 //! Packets made since the start or the last reset.
@@ -49,6 +48,7 @@ use graph::setup::Direction;
 use graph::{Class, Combine, ConfigError, Context, Element, FromArgument, Handler, Setup, TaskStatus};
 use packet::Batch;
 
+use super::end::End;
 use super::payload::Payload;
 use crate::queues::length::QueueLength;
 
@@ -76,7 +76,7 @@ fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
     let active = setup.arguments.optional("ACTIVE")?.unwrap_or(true);
     let length = Payload::length_argument(&mut setup.arguments)?;
     let timestamp = setup.arguments.keyword_or("TIMESTAMP", true)?;
-    let stop = setup.arguments.keyword_or("STOP", false)?;
+    let end = End::read(&mut setup.arguments)?;
     setup.arguments.finish()?;
     if burst == Some(0) {
         return Err("BURST: expected 1 or more packets, got 0".to_owned().into());
@@ -95,7 +95,7 @@ fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
         burst,
         active,
         timestamp,
-        stop,
+        end,
         pushes,
         queues: queues.iter().map(|name| QueueLength::of(setup.shared(), name, copy)).collect(),
         progress,
@@ -111,7 +111,7 @@ struct InfiniteSource {
     burst: Option<usize>,
     active: bool,
     timestamp: bool,
-    stop: bool,
+    end: End,
     pushes: bool,
     /// The queues that all its packets go to, when there are such.
     queues: Vec<Arc<QueueLength>>,
@@ -164,9 +164,8 @@ impl InfiniteSource {
     fn finish(&mut self, cx: &mut Context) {
         if !std::mem::replace(&mut self.finished, true)
             && self.progress.unfinished.fetch_sub(1, Ordering::AcqRel) == 1
-            && self.stop
         {
-            cx.stop();
+            self.end.reached(cx);
         }
     }
 
@@ -412,14 +411,22 @@ mod tests {
     }
 
     #[test]
+    fn at_its_end_it_calls_a_handler() {
+        let config = "InfiniteSource(LIMIT 70, END_CALL s.switch 1) -> s :: Switch -> a :: TestOutput;
+                      s[1] -> b :: TestOutput";
+        let mut bench = Bench::new(&crate::registry(), config);
+        bench.run(10);
+        assert_eq!(bench.read("s.switch"), "1");
+        assert_eq!(bench.taken("a").len() + bench.taken("b").len(), 70);
+    }
+
+    #[test]
     fn mistakes() {
         assert_eq!(
             configure(&CLASS, "x, BURST 0").unwrap_err(),
             ["BURST: expected 1 or more packets, got 0"]
         );
-        assert!(
-            configure(&CLASS, "END_CALL x.y").unwrap_err()[0].starts_with("unsupported argument 'END_CALL'")
-        );
+        assert!(configure(&CLASS, "END_CALL x.y, STOP true").unwrap_err()[0].contains("at most one of them"));
         let config = "InfiniteSource(LENGTH 9000) -> Discard";
         let error = Bench::try_new(&crate::registry(), config, 1, &Default::default()).unwrap_err();
         assert!(error.contains("9000 bytes of data"), "{error}");

@@ -1,6 +1,7 @@
 //! Where packets begin and end.
 
 mod discard;
+pub(crate) mod end;
 mod idle;
 mod infinite_source;
 mod payload;

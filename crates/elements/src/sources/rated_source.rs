@@ -1,5 +1,5 @@
 //! =c
-//! RatedSource([DATA, RATE, LIMIT, ACTIVE, I<keywords> LENGTH, BANDWIDTH, STOP])
+//! RatedSource([DATA, RATE, LIMIT, ACTIVE, I<keywords> LENGTH, BANDWIDTH, STOP, END_CALL])
 //!
 //! =s basicsources
 //! makes packets at a rate
@@ -43,6 +43,7 @@ use graph::arguments::Bandwidth;
 use graph::{Class, Combine, ConfigError, Context, Element, FromArgument, Handler, Setup, TaskStatus};
 use packet::Batch;
 
+use super::end::End;
 use super::payload::Payload;
 use crate::shaping::token_bucket::TokenBucket;
 
@@ -62,7 +63,7 @@ fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
     let active = setup.arguments.optional("ACTIVE")?.unwrap_or(true);
     let length = Payload::length_argument(&mut setup.arguments)?;
     let bandwidth = setup.arguments.keyword::<Bandwidth>("BANDWIDTH")?;
-    let stop = setup.arguments.keyword_or("STOP", false)?;
+    let end = End::read(&mut setup.arguments)?;
     setup.arguments.finish()?;
     let payload = Payload::new(data, length);
     let rate = match bandwidth {
@@ -74,7 +75,7 @@ fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
         bucket: TokenBucket::new(rate, burst(rate), 1),
         limit: u64::try_from(limit).ok(),
         active,
-        stop,
+        end,
         works_here: setup.works_here(),
         pushes: !setup.output_is_pull(0),
         count: 0,
@@ -92,7 +93,7 @@ struct RatedSource {
     bucket: TokenBucket,
     limit: Option<u64>,
     active: bool,
-    stop: bool,
+    end: End,
     /// Whether this is the copy that makes packets.
     works_here: bool,
     pushes: bool,
@@ -121,8 +122,8 @@ impl RatedSource {
     }
 
     fn finish(&mut self, cx: &mut Context) {
-        if !std::mem::replace(&mut self.finished, true) && self.stop {
-            cx.stop();
+        if !std::mem::replace(&mut self.finished, true) {
+            self.end.reached(cx);
         }
     }
 }

@@ -1,5 +1,5 @@
 //! =c
-//! TimedSource([INTERVAL, DATA, I<keywords> LIMIT, ACTIVE, STOP])
+//! TimedSource([INTERVAL, DATA, I<keywords> LIMIT, ACTIVE, STOP, END_CALL])
 //!
 //! =s basicsources
 //! makes a packet every so often
@@ -37,6 +37,7 @@
 use graph::arguments::Interval;
 use graph::{Class, Combine, Context, Element, FromArgument, Handler};
 
+use super::end::End;
 use super::payload::Payload;
 
 pub(crate) static CLASS: Class = Class {
@@ -50,7 +51,7 @@ pub(crate) static CLASS: Class = Class {
         let data = Payload::data_argument(&mut setup.arguments)?;
         let limit: i64 = setup.arguments.keyword_or("LIMIT", -1)?;
         let active = setup.arguments.keyword_or("ACTIVE", true)?;
-        let stop = setup.arguments.keyword_or("STOP", false)?;
+        let end = End::read(&mut setup.arguments)?;
         setup.arguments.finish()?;
         check_interval(interval).map_err(|error| format!("INTERVAL: {error}"))?;
         Ok(Box::new(TimedSource {
@@ -58,7 +59,7 @@ pub(crate) static CLASS: Class = Class {
             interval,
             limit: u64::try_from(limit).ok(),
             active,
-            stop,
+            end,
             works_here: setup.works_here(),
             waits: false,
             count: 0,
@@ -90,7 +91,7 @@ struct TimedSource {
     interval: Interval,
     limit: Option<u64>,
     active: bool,
-    stop: bool,
+    end: End,
     /// Whether this is the copy that makes packets.
     works_here: bool,
     /// Whether a timer is set.
@@ -120,9 +121,7 @@ impl Element for TimedSource {
             return;
         }
         if self.limit.is_some_and(|limit| self.count >= limit) {
-            if self.stop {
-                cx.stop();
-            }
+            self.end.reached(cx);
             return;
         }
         // Without a free frame it tries again after the next interval.
