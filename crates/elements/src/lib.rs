@@ -17,6 +17,7 @@
 //! | [`acl`] | access control lists |
 //! | [`fabric`] | links to the other servers of a cluster |
 //! | [`devices`] | ports, files and the host |
+//! | [`summary`] | packets as lines of text, written and read |
 //!
 //! Each folder's `mod.rs` lists its classes; [`registry`] is all of them.
 
@@ -41,6 +42,7 @@ pub mod marking;
 pub mod queues;
 pub mod shaping;
 pub mod sources;
+pub mod summary;
 pub mod switching;
 
 use graph::graph::Registry;
@@ -63,6 +65,7 @@ pub fn registry() -> Registry {
         acl::CLASSES,
         fabric::CLASSES,
         devices::CLASSES,
+        summary::CLASSES,
     ] {
         registry.add(classes);
     }
