@@ -148,7 +148,7 @@ fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
     for name in ["CONTENTS", "FIELDS", "DEFAULT_CONTENTS", "DEFAULT_FIELDS"] {
         contents = arguments.keyword(name)?.or(contents);
     }
-    let mut flow: Option<Raw> = None;
+    let mut flow: Option<String> = None;
     for name in ["FLOWID", "DEFAULT_FLOWID"] {
         flow = arguments.keyword(name)?.or(flow);
     }
@@ -168,7 +168,7 @@ fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
             return Err(ConfigError::new(unknown_field(name)));
         }
     }
-    if let Some(Raw(flow)) = flow {
+    if let Some(flow) = flow {
         records.set_flow(&flow).map_err(|_| {
             ConfigError::new(format!("FLOWID: expected SRC SPORT DST DPORT [PROTO], got '{flow}'"))
         })?;

@@ -68,7 +68,7 @@ fn what_holds_for_the_whole_dump() {
     assert_eq!(packets[1].data()[12..24], [1, 0, 0, 1, 1, 0, 0, 2, 0, 5, 0, 6]);
     assert_eq!(packets[1].annotations().u32_at(Annotations::AGGREGATE), Some(9));
     let dump = "7\n";
-    let packets = self::packets("CONTENTS sport, FLOWID 1.0.0.1 5 1.0.0.2 6 udp", dump);
+    let packets = self::packets("CONTENTS sport, FLOWID \"1.0.0.1 5 1.0.0.2 6 udp\"", dump);
     assert_eq!(packets.len(), 1);
     assert_eq!(packets[0].data()[20..24], [0, 7, 0, 6]);
 }

@@ -1,7 +1,7 @@
 //! Packets as lines of text: Click's IP summary dumps, read and written.
 //!
 //! A dump begins with a few lines that start with `!`, of which `!data` names the fields; every other line is a packet.
-//! The fields stand in one table, [`field::find`], made of the tables of these files:
+//! The fields stand in one table, `field::find`, made of the tables of these files:
 //!
 //! | file | fields |
 //! | --- | --- |
@@ -13,7 +13,7 @@
 //! | `icmp` | ICMP messages |
 //! | `payload` | what is behind the headers |
 //!
-//! A field is printed from a [`view::View`] of a packet and read into a [`draft::Draft`] of one. `records` makes drafts of
+//! A field is printed from a `view::View` of a packet and read into a `draft::Draft` of one. `records` makes drafts of
 //! the lines that `source` reads, `repeat` takes packets apart that stand for several, `text` holds what dumps are spelled
 //! with.
 

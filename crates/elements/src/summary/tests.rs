@@ -1,6 +1,8 @@
 //! Dumps that are written, and read, and written again.
 
-use graph::lang::quote;
+use graph::Setup;
+use graph::lang::{FlatElement, Location, PortKind, quote};
+use graph::setup::{Copy, Shared};
 use graph::testing::{Bench, configure};
 use packet::{Annotations, Packet};
 use proptest::prelude::*;
@@ -226,6 +228,53 @@ fn mistakes() {
     ] {
         assert!(configure(&CLASS, arguments).unwrap_err()[0].contains(words), "{arguments}");
     }
+}
+
+/// All workers write to one file, and a configuration that is only checked to none.
+#[test]
+fn one_file_for_all_copies() {
+    let folder = Folder::new();
+    let path = folder.path("dump");
+    let flat = FlatElement {
+        name: "d".into(),
+        class: CLASS.name.into(),
+        config: format!("{path}, FIELDS len"),
+        location: Location { file: "test.click".into(), line: 1, column: 1, length: 1 },
+        inputs: 1,
+        outputs: 0,
+        input_kinds: vec![PortKind::Push],
+        output_kinds: Vec::new(),
+    };
+    let shared = Shared::default();
+    let setup = |index| Setup::new(&flat, &shared, Copy { index, workers: 2, slow_thread: false });
+    assert!((CLASS.make)(&mut setup(0).for_check()).is_ok());
+    assert!(!std::fs::exists(&path).unwrap());
+    let copies =
+        [0, 1].map(|index| (CLASS.make)(&mut setup(index)).unwrap_or_else(|error| panic!("{error}")));
+    drop((copies, setup));
+    drop(shared);
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), "!IPSummaryDump 1.3\n!data ip_len\n");
+}
+
+/// Only the first worker reads.
+#[test]
+fn one_copy_reads() {
+    let flat = FlatElement {
+        name: "d".into(),
+        class: "FromIPSummaryDump".into(),
+        config: "/no/such/file".into(),
+        location: Location { file: "test.click".into(), line: 1, column: 1, length: 1 },
+        inputs: 0,
+        outputs: 1,
+        input_kinds: Vec::new(),
+        output_kinds: vec![PortKind::Push],
+    };
+    let make = super::from_ip_summary_dump::CLASS.make;
+    let shared = Shared::default();
+    let setup = |index| Setup::new(&flat, &shared, Copy { index, workers: 2, slow_thread: false });
+    assert!(make(&mut setup(0)).is_err());
+    assert!(make(&mut setup(1)).is_ok());
+    assert!(make(&mut setup(0).for_check()).is_ok());
 }
 
 /// Lines whose packets give the same lines.
