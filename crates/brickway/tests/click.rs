@@ -87,7 +87,8 @@ impl Expected<'_> {
             })
         };
         let lines = |text: &str| -> Vec<String> {
-            let mut lines: Vec<String> = text.lines().filter(counts).map(|line| line.trim_end().to_owned()).collect();
+            let mut lines: Vec<String> =
+                text.lines().filter(counts).map(|line| line.trim_end().to_owned()).collect();
             while lines.last().is_some_and(String::is_empty) {
                 lines.pop();
             }
@@ -151,7 +152,12 @@ impl Drop for Folder {
 }
 
 /// Runs a shell script; whether it succeeded, and what it printed.
-fn shell(script: &str, folder: &Path, programs: &Path, input: &str) -> Result<(bool, String, String), String> {
+fn shell(
+    script: &str,
+    folder: &Path,
+    programs: &Path,
+    input: &str,
+) -> Result<(bool, String, String), String> {
     let input_file = folder.join(".stdin");
     std::fs::write(&input_file, input).unwrap();
     let path = format!("{}:{}", programs.display(), std::env::var("PATH").unwrap_or_default());
@@ -222,8 +228,10 @@ fn run(file: &Path, programs: &Path, number: usize) -> Result<bool, String> {
     let content = |name: &str| match name {
         "stdout" => out.clone(),
         "stderr" => err.clone(),
-        name => std::fs::read(folder.0.join(name))
-            .map_or_else(|_| "(there is no such file)".into(), |bytes| String::from_utf8_lossy(&bytes).into_owned()),
+        name => std::fs::read(folder.0.join(name)).map_or_else(
+            |_| "(there is no such file)".into(),
+            |bytes| String::from_utf8_lossy(&bytes).into_owned(),
+        ),
     };
     let mut names: Vec<(&str, Vec<Expected<'_>>)> = Vec::new();
     for section in all.iter().filter(|section| section.word.starts_with("expect")) {

@@ -18,6 +18,7 @@
 //! | [`fabric`] | links to the other servers of a cluster |
 //! | [`control`] | Script and what else reads and writes handlers |
 //! | [`devices`] | ports, files and the host |
+//! | [`summary`] | packets as lines of text, written and read |
 //!
 //! Each folder's `mod.rs` lists its classes; [`registry`] is all of them.
 
@@ -43,6 +44,7 @@ pub mod marking;
 pub mod queues;
 pub mod shaping;
 pub mod sources;
+pub mod summary;
 pub mod switching;
 
 use graph::graph::Registry;
@@ -66,6 +68,7 @@ pub fn registry() -> Registry {
         fabric::CLASSES,
         devices::CLASSES,
         control::CLASSES,
+        summary::CLASSES,
     ] {
         registry.add(classes);
     }

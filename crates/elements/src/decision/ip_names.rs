@@ -50,7 +50,7 @@ fn find(table: &[(&str, u32)], name: &str) -> Option<u32> {
 }
 
 /// IANA protocol numbers of the names that the language knows, and its own two.
-pub(super) fn protocol(name: &str) -> Option<u32> {
+pub(crate) fn protocol(name: &str) -> Option<u32> {
     const PROTOCOLS: [(&str, u32); 7] = [
         ("icmp", ICMP),
         ("igmp", 2),

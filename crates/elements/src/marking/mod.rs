@@ -13,7 +13,7 @@ mod push_null;
 mod set_timestamp;
 mod strip;
 mod strip_to_network_header;
-mod truncate;
+pub(crate) mod truncate;
 mod unstrip;
 mod unstrip_to_mac_header;
 
