@@ -36,7 +36,7 @@ use crate::clock::Clock;
 use crate::router::Control;
 use crate::runs::Run;
 
-pub use handlers::{GLOBAL_HANDLERS, Globals, HotConfig};
+pub use handlers::{GLOBAL_HANDLERS, Globals, HotConfig, Missing, Remote};
 pub(crate) use handlers::{Known, combined};
 pub use slot::ElementStats;
 pub(crate) use slot::Slot;

@@ -112,8 +112,13 @@ pub struct Control {
     run_count: AtomicI64,
     stopped: Mutex<bool>,
     stop_signal: Condvar,
-    sink: Box<dyn Fn(&str) + Send + Sync>,
+    sink: Box<Listener>,
+    /// Who else is told messages.
+    listeners: Mutex<Vec<Box<Listener>>>,
 }
+
+/// Who is told messages, a line at a time.
+type Listener = dyn Fn(&str) + Send + Sync;
 
 impl Control {
     /// Messages of elements go to `sink`, a line at a time.
@@ -123,12 +128,21 @@ impl Control {
             stopped: Mutex::new(false),
             stop_signal: Condvar::new(),
             sink: Box::new(sink),
+            listeners: Mutex::default(),
         })
     }
 
     /// Prints a message of an element.
     pub fn message(&self, line: &str) {
         (self.sink)(line);
+        for listener in &*self.listeners.lock().unwrap_or_else(PoisonError::into_inner) {
+            listener(line);
+        }
+    }
+
+    /// Has `listener` told each message from now on.
+    pub(crate) fn listen(&self, listener: Box<Listener>) {
+        self.listeners.lock().unwrap_or_else(PoisonError::into_inner).push(listener);
     }
 
     /// Takes one from the run count; at zero the router is to stop.
@@ -307,7 +321,7 @@ impl Router {
             let others = mails.iter().enumerate().filter(|(other, _)| *other != index);
             let peers = others.map(|(_, mail)| mail.clone()).collect();
             if let Some((graph, _)) = &mut worker.resting {
-                graph.context().set_peers(peers);
+                graph.context().set_mails(peers, worker.mail.clone());
             }
         }
         let driver = shared.get::<String>(DRIVER_SCRIPT).and_then(|name| config.find(&name));

@@ -11,6 +11,7 @@ use super::{Context, ElementStats};
 use crate::element::{Combine, Element, Handler};
 use crate::lang::{FlatConfig, PortKind};
 use crate::mail::Mail;
+use crate::router::Control;
 use crate::setup::{Shared, resolve};
 
 /// Handlers that every element has.
@@ -76,6 +77,8 @@ pub(crate) struct Known {
     globals: Arc<Globals>,
     /// How to reach the other copies.
     peers: Vec<Mail>,
+    /// How others reach this one.
+    own: Option<Mail>,
 }
 
 impl Known {
@@ -83,9 +86,72 @@ impl Known {
         let names = config.elements.iter().enumerate();
         let by_name = names.map(|(index, flat)| (flat.name.clone(), index)).collect();
         let globals = shared.get(Globals::KEY).unwrap_or_default();
-        Self { config, by_name, globals, peers: Vec::new() }
+        Self { config, by_name, globals, peers: Vec::new(), own: None }
     }
 }
+
+/// Why there is no handler of a name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Missing {
+    /// There is no element of this name.
+    Element(String),
+    /// The element, or the router, has no such handler.
+    Handler,
+    /// The router has ended.
+    Router,
+}
+
+/// Reads and writes handlers from another thread, at batch boundaries. Names are those of the whole configuration; an element
+/// may be named by its number too, from 1.
+#[derive(Clone, Debug)]
+pub struct Remote {
+    mail: Mail,
+    control: Arc<Control>,
+}
+
+impl Remote {
+    fn ask<R: Send + 'static>(
+        &self,
+        name: &str,
+        call: impl FnOnce(&mut Context, &str) -> R + Send + 'static,
+    ) -> Option<R> {
+        let name = name.to_owned();
+        self.mail.ask(move |graph| {
+            let context = graph.context();
+            let name = context.without_number(&name);
+            let result = call(context, &name);
+            context.finish();
+            result
+        })
+    }
+
+    /// The handler called `name`.
+    pub fn find(&self, name: &str) -> Result<Handler, Missing> {
+        self.ask(name, |context, name| context.named_handler(name, "")).unwrap_or(Err(Missing::Router))
+    }
+
+    /// Reads a handler, of all copies of the graph.
+    pub fn read(&self, name: &str, argument: &str) -> Result<String, String> {
+        let argument = argument.to_owned();
+        let read = move |context: &mut Context, name: &str| context.read_as("", name, &argument);
+        self.ask(name, read).unwrap_or_else(|| Err(ENDED.to_owned()))
+    }
+
+    /// Writes a handler, of all copies of the graph.
+    pub fn write(&self, name: &str, value: &str) -> Result<(), String> {
+        let value = value.to_owned();
+        let write = move |context: &mut Context, name: &str| context.write_as("", name, &value);
+        self.ask(name, write).unwrap_or_else(|| Err(ENDED.to_owned()))
+    }
+
+    /// Prints a message, as elements do.
+    pub fn message(&self, line: &str) {
+        self.control.message(line);
+    }
+}
+
+/// What is said to those who come too late.
+const ENDED: &str = "the router has ended";
 
 /// Whose handler a name means.
 enum Target {
@@ -103,9 +169,21 @@ impl Context {
         &self.known.config
     }
 
-    /// Says how the other copies are reached.
-    pub(crate) fn set_peers(&mut self, peers: Vec<Mail>) {
+    /// Says how the other copies are reached, and this one.
+    pub(crate) fn set_mails(&mut self, peers: Vec<Mail>, own: Mail) {
         self.known.peers = peers;
+        self.known.own = Some(own);
+    }
+
+    /// How another thread reads and writes the handlers of the whole router, through this copy, which should be the first;
+    /// `None` before the router is complete.
+    pub fn remote(&self) -> Option<Remote> {
+        Some(Remote { mail: self.known.own.clone()?, control: self.control.clone() })
+    }
+
+    /// Has `listener` told each message from now on.
+    pub fn listen(&self, listener: Box<dyn Fn(&str) + Send + Sync>) {
+        self.control.listen(listener);
     }
 
     /// All handlers of an element, those that every element has included.
@@ -233,19 +311,38 @@ impl Context {
         Some(result)
     }
 
+    /// `3.count` as the name of the third element's handler, `0.list` as that of one of the router.
+    fn without_number(&self, name: &str) -> String {
+        let split =
+            name.split_once('.').and_then(|(owner, handler)| Some((owner.parse::<usize>().ok()?, handler)));
+        match split {
+            Some((0, handler)) => handler.to_owned(),
+            Some((number, handler)) if self.find(name.split('.').next().unwrap_or_default()).is_none() => {
+                let element = self.known.config.elements.get(number - 1);
+                element.map_or_else(|| name.to_owned(), |element| format!("{}.{handler}", element.name))
+            }
+            _ => name.to_owned(),
+        }
+    }
+
     // ---- calls by name ----------------------------------------------------------------------------------
 
-    /// Whose handler `name` means to the running element: `ELEMENT.HANDLER`, looked for outwards from the compound element
-    /// that it stands in, or a handler of the router.
-    fn target(&self, name: &str) -> Result<Target, String> {
+    /// The running element's name.
+    fn user(&self) -> String {
         let user = self.known.config.elements.get(self.current as usize);
+        user.map(|user| user.name.clone()).unwrap_or_default()
+    }
+
+    /// Whose handler `name` means to the element `user`: `ELEMENT.HANDLER`, looked for outwards from the compound element
+    /// that it stands in, or a handler of the router.
+    fn target(&self, name: &str, user: &str) -> Result<Target, String> {
         let Some((owner, handler)) = name.split_once('.').filter(|(owner, _)| !owner.is_empty()) else {
             return Ok(Target::Router(name.trim_start_matches('.').to_owned()));
         };
         if handler.is_empty() {
             return Err(format!("'{name}': empty handler name"));
         }
-        let found = resolve(&self.known.config, user.map_or("", |user| &user.name), owner);
+        let found = resolve(&self.known.config, user, owner);
         match found.and_then(|flat| self.find(&flat.name)) {
             Some(index) => Ok(Target::Element(index, handler.to_owned())),
             None => Err(format!("no element named '{owner}'")),
@@ -254,7 +351,7 @@ impl Context {
 
     /// The handler that `name` means if it is one of the running element itself.
     pub fn own_name(&self, name: &str) -> Option<String> {
-        match self.target(name) {
+        match self.target(name, &self.user()) {
             Ok(Target::Element(element, handler)) if element == self.current as usize => Some(handler),
             _ => None,
         }
@@ -262,19 +359,26 @@ impl Context {
 
     /// Whether `name` is a handler that can be read, or written.
     pub fn has_handler(&self, name: &str, writable: bool) -> bool {
-        let fits = |handler: Handler| if writable { handler.writable } else { handler.readable };
-        match self.target(name) {
-            Ok(Target::Element(element, name)) => self.handler(element, &name).is_some_and(fits),
-            Ok(Target::Router(name)) => {
-                GLOBAL_HANDLERS.iter().any(|handler| handler.name == name && fits(*handler))
-            }
-            Err(_) => false,
-        }
+        let handler = self.named_handler(name, &self.user());
+        handler.is_ok_and(|handler| if writable { handler.writable } else { handler.readable })
+    }
+
+    fn named_handler(&self, name: &str, user: &str) -> Result<Handler, Missing> {
+        let found = match self.target(name, user) {
+            Ok(Target::Element(element, name)) => self.handler(element, &name),
+            Ok(Target::Router(name)) => GLOBAL_HANDLERS.iter().find(|handler| handler.name == name).copied(),
+            Err(_) => return Err(Missing::Element(name.split('.').next().unwrap_or_default().to_owned())),
+        };
+        found.ok_or(Missing::Handler)
     }
 
     /// Reads the handler that `name` means to the running element, of all copies of the graph.
     pub fn call_read(&mut self, name: &str, argument: &str) -> Result<String, String> {
-        let (element, handler) = match self.target(name)? {
+        self.read_as(&self.user(), name, argument)
+    }
+
+    fn read_as(&mut self, user: &str, name: &str, argument: &str) -> Result<String, String> {
+        let (element, handler) = match self.target(name, user)? {
             Target::Element(element, handler) => (element, handler),
             Target::Router(handler) => return self.read_global(&handler),
         };
@@ -296,7 +400,11 @@ impl Context {
 
     /// Writes the handler that `name` means to the running element, of all copies of the graph.
     pub fn call_write(&mut self, name: &str, value: &str) -> Result<(), String> {
-        let (element, handler) = match self.target(name)? {
+        self.write_as(&self.user(), name, value)
+    }
+
+    fn write_as(&mut self, user: &str, name: &str, value: &str) -> Result<(), String> {
+        let (element, handler) = match self.target(name, user)? {
             Target::Element(element, handler) => (element, handler),
             Target::Router(handler) => return self.write_global(&handler, value),
         };
