@@ -10,10 +10,10 @@ mod paint_tee;
 pub(crate) mod print;
 mod pull_null;
 mod push_null;
-mod set_timestamp;
+pub(crate) mod set_timestamp;
 mod strip;
 mod strip_to_network_header;
-mod truncate;
+pub(crate) mod truncate;
 mod unstrip;
 mod unstrip_to_mac_header;
 

@@ -28,7 +28,7 @@ pub(crate) static CLASS: Class = Class {
 };
 
 /// Where the annotations say by how many bytes a packet was cut, at Click's place.
-pub(super) const EXTRA_LENGTH: usize = 28;
+pub(crate) const EXTRA_LENGTH: usize = 28;
 
 struct Truncate {
     length: usize,

@@ -74,7 +74,7 @@ pub(super) fn check_interval(interval: Interval) -> Result<Interval, String> {
 }
 
 /// A time as text: `0.5s`, `10ms`.
-pub(super) fn interval_text(interval: Interval) -> String {
+pub(crate) fn interval_text(interval: Interval) -> String {
     let ns = interval.ns;
     let (value, unit) = match ns {
         _ if ns >= 1_000_000_000 => (ns as f64 / 1e9, "s"),
