@@ -30,9 +30,9 @@
 //! =h reset_counts write-only
 //! As reset.
 //!
-//! =a Meter
+//! =a AverageCounter, Meter
 
-use graph::{Class, Combine, Context, Element, Handler};
+use graph::{Class, Combine, ConfigError, Context, Element, Handler, Setup};
 use packet::Batch;
 
 use crate::shaping::rate_ewma::{RateEwma, decimal};
@@ -43,11 +43,13 @@ pub(crate) static CLASS: Class = Class {
     processing: Class::AGNOSTIC,
     flow: Class::COMPLETE_FLOW,
     manual: include_str!("counter.rs"),
-    make: |setup| {
-        setup.arguments.finish()?;
-        Ok(Box::new(Counter::default()))
-    },
+    make,
 };
+
+pub(super) fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
+    setup.arguments.finish()?;
+    Ok(Box::new(Counter::default()))
+}
 
 #[derive(Default)]
 struct Counter {

@@ -5,6 +5,7 @@ mod duplicate;
 mod hash_switch;
 mod hub;
 mod input_switch;
+mod paint_rr;
 mod paint_switch;
 mod pull_tee;
 mod random_sample;
@@ -25,6 +26,7 @@ pub static CLASSES: &[&Class] = &[
     &hash_switch::CLASS,
     &hub::CLASS,
     &input_switch::CLASS,
+    &paint_rr::CLASS,
     &paint_switch::CLASS,
     &pull_tee::CLASS,
     &random_sample::CLASS,
