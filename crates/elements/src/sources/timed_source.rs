@@ -69,7 +69,7 @@ pub(crate) static CLASS: Class = Class {
 const DEFAULT_INTERVAL_NS: u64 = 500_000_000;
 
 /// With no time at all between packets one turn would never end.
-pub(super) fn check_interval(interval: Interval) -> Result<Interval, String> {
+pub(crate) fn check_interval(interval: Interval) -> Result<Interval, String> {
     if interval.ns == 0 { Err("expected a time greater than 0".to_owned()) } else { Ok(interval) }
 }
 

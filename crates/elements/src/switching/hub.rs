@@ -12,7 +12,7 @@
 //! =a Tee, EtherSwitch
 
 use graph::{Class, Context, Element};
-use packet::Batch;
+use packet::{Batch, Packet};
 
 use super::tee::emit_copies;
 
@@ -30,21 +30,33 @@ pub(crate) static CLASS: Class = Class {
 
 struct Hub;
 
-/// Sends `batch`, which came by `input`, to all outputs but that of the same number.
-pub(crate) fn flood(cx: &mut Context, input: usize, batch: &mut Batch) {
-    let Some(last) = (0..cx.outputs()).rev().find(|&output| output != input) else {
-        cx.drop_batch(batch, "no other port");
-        return;
-    };
+/// Why a packet of a single port is dropped.
+const NO_OTHER: &str = "no other port";
+
+/// The last output of another number than `input`.
+fn last_other(cx: &Context, input: usize) -> Option<usize> {
+    (0..cx.outputs()).rev().find(|&output| output != input)
+}
+
+/// Sends `packet`, which came by `input`, to all outputs but that of the same number.
+pub(crate) fn flood_packet(cx: &mut Context, input: usize, packet: Packet) {
+    let Some(last) = last_other(cx, input) else { return cx.drop(packet, NO_OTHER) };
     for output in (0..last).filter(|&output| output != input) {
-        emit_copies(cx, output, batch);
+        match cx.copy(&packet) {
+            Some(copy) => cx.emit(output, copy),
+            None => cx.count_drop("no frame for a copy", 1),
+        }
     }
-    cx.emit_batch(last, batch);
+    cx.emit(last, packet);
 }
 
 impl Element for Hub {
     fn push(&mut self, cx: &mut Context, input: usize, batch: &mut Batch) {
-        flood(cx, input, batch);
+        let Some(last) = last_other(cx, input) else { return cx.drop_batch(batch, NO_OTHER) };
+        for output in (0..last).filter(|&output| output != input) {
+            emit_copies(cx, output, batch);
+        }
+        cx.emit_batch(last, batch);
     }
 }
 

@@ -3,7 +3,7 @@
 mod bypass;
 mod duplicate;
 mod hash_switch;
-mod hub;
+pub(crate) mod hub;
 mod input_switch;
 mod paint_rr;
 mod paint_switch;
