@@ -111,7 +111,7 @@ pub(super) struct UDPIPEncap {
 const UDP_HEADER_LEN: usize = 8;
 
 /// Why a packet is dropped.
-pub(super) const NO_ROOM: &str = "no head room for the headers";
+pub(crate) const NO_ROOM: &str = "no head room for the headers";
 
 impl UDPIPEncap {
     pub(super) fn from_arguments(arguments: &mut Arguments) -> Result<Self, ConfigError> {
