@@ -11,7 +11,7 @@
 //! =e
 //!   ARPFaker(18.26.4.1, 0:e0:2b:b:1a:0, 18.26.4.99, 00:a0:c9:9c:fd:9c) -> ToDevice(eth0);
 //!
-//! =a ARPResponder, ARPQuerier
+//! =a ARPAdvertiser, ARPResponder, ARPQuerier
 
 use std::net::Ipv4Addr;
 
@@ -38,8 +38,12 @@ pub(crate) static CLASS: Class = Class {
     },
 };
 
-const FIRST_NS: u64 = 1_000_000_000;
-const INTERVAL_NS: u64 = 10_000_000_000;
+/// When the first reply is sent.
+pub(super) const FIRST_NS: u64 = 1_000_000_000;
+/// Time between two replies.
+pub(super) const INTERVAL_NS: u64 = 10_000_000_000;
+/// Why there is none.
+pub(super) const NO_FRAME: &str = "no frame for an ARP reply";
 
 struct ArpFaker {
     frame: [u8; FRAME_LEN],
@@ -57,7 +61,7 @@ impl Element for ArpFaker {
         let reply = cx.allocate().and_then(|mut packet| packet.set_data(&self.frame).then_some(packet));
         match reply {
             Some(packet) => cx.emit(0, packet),
-            None => cx.count_drop("no frame for an ARP reply", 1),
+            None => cx.count_drop(NO_FRAME, 1),
         }
         cx.set_timer(0, cx.now_ns() + INTERVAL_NS);
     }

@@ -24,7 +24,7 @@
 //! =e
 //!   EtherEncap(0x0800, 1:1:1:1:1:1, 2:2:2:2:2:2)
 //!
-//! =a ARPQuerier, EnsureEther, EtherRewrite, VLANEncap
+//! =a ARPQuerier, EnsureEther, EtherRewrite, VLANEncap, EtherVLANEncap
 
 use graph::{Class, Combine, Context, Element, FromArgument, Handler, Verdict};
 use packet::Batch;

@@ -17,9 +17,9 @@
 //! =e
 //!   VLANEncap(VLAN_ID 100, VLAN_PCP 5)
 //!
-//! =a VLANDecap, EtherEncap
+//! =a VLANDecap, EtherVLANEncap, SetVLANAnno, EtherEncap
 
-use graph::arguments::Raw;
+use graph::arguments::{Arguments, Raw};
 use graph::{Class, Combine, ConfigError, Context, Element, FromArgument, Handler, Setup, Verdict};
 use packet::wire::ethernet::TAG_LEN;
 use packet::{Annotations, Batch, Packet};
@@ -38,17 +38,20 @@ pub(crate) static CLASS: Class = Class {
 /// Where a packet's VLAN TCI annotation stands, in network order.
 pub(super) const TCI_ANNOTATION: std::ops::Range<usize> = Annotations::AGGREGATE..Annotations::AGGREGATE + 2;
 
-const VLAN_MASK: u16 = 0x0fff;
+/// The bits of control information that name the VLAN.
+pub(super) const VLAN_MASK: u16 = 0x0fff;
+
 const NO_ROOM: &str = "no room for a VLAN tag";
 
 fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
-    let arguments = &mut setup.arguments;
-    let tci: Option<Raw> = arguments.optional("VLAN_TCI")?;
-    let priority: u16 = arguments.optional("VLAN_PCP")?.unwrap_or(0);
-    let vlan: u16 = arguments.keyword_or("VLAN_ID", 0)?;
-    let native: i32 = arguments.keyword_or("NATIVE_VLAN", 0)?;
-    let ethertype: u16 = arguments.keyword_or("ETHERTYPE", 0x8100)?;
-    arguments.finish()?;
+    let tag = Tag::from_arguments(&mut setup.arguments)?;
+    let ethertype: u16 = setup.arguments.keyword_or("ETHERTYPE", 0x8100)?;
+    setup.arguments.finish()?;
+    Ok(Box::new(VlanEncap { tag, ethertype }))
+}
+
+/// The control information of a VLAN and a priority, or what is wrong with them.
+pub(super) fn control_information(vlan: u16, priority: u16) -> Result<u16, Vec<String>> {
     let mut errors = Vec::new();
     if priority > 7 {
         errors.push(format!("VLAN_PCP: expected 0 to 7, got {priority}"));
@@ -56,23 +59,7 @@ fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
     if vlan > VLAN_MASK {
         errors.push(format!("VLAN_ID: expected 0 to 4095, got {vlan}"));
     }
-    if !(-1..=i32::from(VLAN_MASK)).contains(&native) {
-        errors.push(format!("NATIVE_VLAN: expected -1 to 4095, got {native}"));
-    }
-    let tci = match tci {
-        Some(Raw(text)) => {
-            tag(&text).map_err(|error| errors.push(format!("VLAN_TCI: {error}"))).ok().flatten()
-        }
-        None => Some(vlan),
-    };
-    if !errors.is_empty() {
-        return Err(errors.into());
-    }
-    Ok(Box::new(VlanEncap {
-        tci: tci.map(|tci| tci | priority << 13),
-        native: u16::try_from(native).ok(),
-        ethertype,
-    }))
+    if errors.is_empty() { Ok(vlan | priority << 13) } else { Err(errors) }
 }
 
 /// Reads control information; `None` is the annotation.
@@ -80,23 +67,70 @@ fn tag(text: &str) -> Result<Option<u16>, String> {
     if text.trim() == "ANNO" { Ok(None) } else { u16::from_value(text).map(Some) }
 }
 
-struct VlanEncap {
+/// Which tag packets get.
+pub(super) struct Tag {
     /// `None`: as annotated.
     tci: Option<u16>,
     native: Option<u16>,
+}
+
+impl Tag {
+    /// Reads VLAN_TCI, VLAN_PCP, VLAN_ID and NATIVE_VLAN.
+    pub(super) fn from_arguments(arguments: &mut Arguments) -> Result<Self, ConfigError> {
+        let tci: Option<Raw> = arguments.optional("VLAN_TCI")?;
+        let priority: u16 = arguments.optional("VLAN_PCP")?.unwrap_or(0);
+        let vlan: u16 = arguments.keyword_or("VLAN_ID", 0)?;
+        let native: i32 = arguments.keyword_or("NATIVE_VLAN", 0)?;
+        let mut errors = Vec::new();
+        let own = control_information(vlan, priority).map_err(|found| errors.extend(found)).unwrap_or(0);
+        if !(-1..=i32::from(VLAN_MASK)).contains(&native) {
+            errors.push(format!("NATIVE_VLAN: expected -1 to 4095, got {native}"));
+        }
+        let tci = match tci {
+            Some(Raw(text)) => {
+                tag(&text).map_err(|error| errors.push(format!("VLAN_TCI: {error}"))).ok().flatten()
+            }
+            None => Some(vlan),
+        };
+        if !errors.is_empty() {
+            return Err(errors.into());
+        }
+        Ok(Self { tci: tci.map(|tci| tci | own & !VLAN_MASK), native: u16::try_from(native).ok() })
+    }
+
+    /// The control information for `packet`; `None` where it gets no tag.
+    #[inline]
+    pub(super) fn of(&self, packet: &Packet) -> Option<u16> {
+        let tci = self.tci.unwrap_or_else(|| {
+            let bytes = packet.annotations().bytes();
+            u16::from_be_bytes([bytes[TCI_ANNOTATION.start], bytes[TCI_ANNOTATION.start + 1]])
+        });
+        (self.native != Some(tci & VLAN_MASK)).then_some(tci)
+    }
+
+    /// The handler `vlan_tci`.
+    pub(super) fn read(&self) -> String {
+        self.tci.map_or_else(|| "ANNO".to_owned(), |tci| tci.to_string())
+    }
+
+    /// Writes the handler `vlan_tci`.
+    pub(super) fn write(&mut self, value: &str) -> Result<(), String> {
+        self.tci = tag(value)?;
+        Ok(())
+    }
+}
+
+struct VlanEncap {
+    tag: Tag,
     ethertype: u16,
 }
 
 impl VlanEncap {
     fn encapsulate(&self, packet: &mut Packet) -> Verdict {
-        let tci = self.tci.unwrap_or_else(|| {
-            let bytes = packet.annotations().bytes();
-            u16::from_be_bytes([bytes[TCI_ANNOTATION.start], bytes[TCI_ANNOTATION.start + 1]])
-        });
         if packet.len() < 12 {
             return Verdict::Drop(TRUNCATED);
         }
-        if self.native != Some(tci & VLAN_MASK) {
+        if let Some(tci) = self.tag.of(packet) {
             let Some(data) = packet.prepend(TAG_LEN) else { return Verdict::Drop(NO_ROOM) };
             data.copy_within(TAG_LEN..TAG_LEN + 12, 0);
             data[12..14].copy_from_slice(&self.ethertype.to_be_bytes());
@@ -117,12 +151,11 @@ impl Element for VlanEncap {
     }
 
     fn read(&mut self, _name: &str, _argument: &str) -> Result<String, String> {
-        Ok(self.tci.map_or_else(|| "ANNO".to_owned(), |tci| tci.to_string()))
+        Ok(self.tag.read())
     }
 
     fn write(&mut self, _cx: &mut Context, _name: &str, value: &str) -> Result<(), String> {
-        self.tci = tag(value)?;
-        Ok(())
+        self.tag.write(value)
     }
 }
 

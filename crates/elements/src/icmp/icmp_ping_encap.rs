@@ -17,7 +17,7 @@
 //! =h dst read/write
 //! The DST argument.
 //!
-//! =a ICMPPingSource, ICMPPingResponder
+//! =a ICMPIPEncap, ICMPPingSource, ICMPPingResponder
 
 use std::net::Ipv4Addr;
 
@@ -43,30 +43,38 @@ fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
     let destination = setup.arguments.required("DST")?;
     let identifier = setup.arguments.keyword_or("IDENTIFIER", 0)?;
     setup.arguments.finish()?;
-    Ok(Box::new(ICMPPingEncap {
-        request: Request { source, destination, identifier, ttl: 255 },
-        sequence: 1,
-    }))
+    Ok(Box::new(ICMPPingEncap { request: Request::echo(source, destination, identifier, 255), sequence: 1 }))
 }
 
-/// What the requests of one element have in common.
+/// What the messages of one element have in common.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Request {
     pub(super) source: Ipv4Addr,
     pub(super) destination: Ipv4Addr,
     pub(super) identifier: u16,
     pub(super) ttl: u8,
+    pub(super) kind: u8,
+    pub(super) code: u8,
 }
 
 impl Request {
-    /// Makes the data of `packet` the data of an echo request with this sequence number, which is its IP
+    /// Echo requests.
+    pub(super) fn echo(source: Ipv4Addr, destination: Ipv4Addr, identifier: u16, ttl: u8) -> Self {
+        Self { source, destination, identifier, ttl, kind: names::ECHO, code: 0 }
+    }
+
+    /// Makes the data of `packet` the data of a message with this sequence number, if its type has one, which is its IP
     /// identification too. `None` without head room.
     pub(super) fn encapsulate(&self, packet: &mut Packet, sequence: u16) -> Option<()> {
-        let message = packet.prepend(8)?;
-        message[..8].fill(0);
-        message[0] = names::ECHO;
-        message[4..6].copy_from_slice(&self.identifier.to_be_bytes());
-        message[6..8].copy_from_slice(&sequence.to_be_bytes());
+        let header_len = names::header_len(self.kind);
+        let message = packet.prepend(header_len)?;
+        message[..header_len].fill(0);
+        message[0] = self.kind;
+        message[1] = self.code;
+        if names::has_sequence(self.kind) {
+            message[4..6].copy_from_slice(&self.identifier.to_be_bytes());
+            message[6..8].copy_from_slice(&sequence.to_be_bytes());
+        }
         let check = checksum::compute(message);
         message[2..4].copy_from_slice(&check.to_be_bytes());
         let mut header = Ipv4Repr::new(self.source, self.destination, IpProtocol::ICMP, packet.len());

@@ -118,7 +118,7 @@ fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
     let counts = setup.shared_by_copies(|| Ok::<_, ConfigError>(Counts::new(has_input)))?;
     Ok(Box::new(ICMPPingSource {
         declaration: format!("{} :: ICMPPingSource", setup.name()),
-        request: Request { source, destination, identifier, ttl: 200 },
+        request: Request::echo(source, destination, identifier, 200),
         interval_ns,
         limit: u64::try_from(limit).ok(),
         data,

@@ -7,6 +7,7 @@ mod icmp6_error;
 mod icmp6_names;
 mod icmp6_ping_responder;
 mod icmp_error;
+mod icmp_ip_encap;
 mod icmp_ping_encap;
 mod icmp_ping_responder;
 mod icmp_ping_source;
@@ -20,6 +21,7 @@ pub static CLASSES: &[&Class] = &[
     &icmp6_error::CLASS,
     &icmp6_ping_responder::CLASS,
     &icmp_error::CLASS,
+    &icmp_ip_encap::CLASS,
     &icmp_ping_encap::CLASS,
     &icmp_ping_responder::CLASS,
     &icmp_ping_source::CLASS,

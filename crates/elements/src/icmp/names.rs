@@ -24,11 +24,26 @@ pub(crate) const UNREACHABLE_NEEDFRAG: u8 = 4;
 /// Code of PARAMETER_PROBLEM: the pointer says where.
 pub(crate) const PARAMETER_PROBLEM_POINTER: u8 = 0;
 
+const TIMESTAMP: u8 = 13;
+const TIMESTAMP_REPLY: u8 = 14;
+const INFORMATION: u8 = 15;
+const INFORMATION_REPLY: u8 = 16;
+
+/// Whether a message of this type has an identifier and a sequence number (RFC 792).
+pub(crate) fn has_sequence(kind: u8) -> bool {
+    matches!(kind, ECHO_REPLY | ECHO | TIMESTAMP..=INFORMATION_REPLY)
+}
+
+/// Octets of the header of a message of this type (RFC 792): a timestamp's holds three times.
+pub(crate) fn header_len(kind: u8) -> usize {
+    if matches!(kind, TIMESTAMP | TIMESTAMP_REPLY) { 20 } else { 8 }
+}
+
 const TYPES: [(&str, u8); 15] = [
     ("echo", ECHO),
     ("echo-reply", ECHO_REPLY),
-    ("inforeq", 15),
-    ("inforeq-reply", 16),
+    ("inforeq", INFORMATION),
+    ("inforeq-reply", INFORMATION_REPLY),
     ("maskreq", 17),
     ("maskreq-reply", 18),
     ("parameterproblem", PARAMETER_PROBLEM),
@@ -37,8 +52,8 @@ const TYPES: [(&str, u8); 15] = [
     ("routersolicit", 10),
     ("sourcequench", SOURCE_QUENCH),
     ("timeexceeded", TIME_EXCEEDED),
-    ("timestamp", 13),
-    ("timestamp-reply", 14),
+    ("timestamp", TIMESTAMP),
+    ("timestamp-reply", TIMESTAMP_REPLY),
     ("unreachable", UNREACHABLE),
 ];
 

@@ -99,6 +99,11 @@ const LIMITED_BROADCAST: u32 = u32::MAX;
 
 /// Makes the element; `checksum` is the default of CHECKSUM.
 pub(super) fn make(setup: &mut Setup<'_>, checksum: bool) -> Result<Box<dyn Element>, ConfigError> {
+    Ok(Box::new(from_setup(setup, checksum)?))
+}
+
+/// Reads the arguments that are left; `checksum` is the default of CHECKSUM.
+pub(super) fn from_setup(setup: &mut Setup<'_>, checksum: bool) -> Result<CheckIPHeader, ConfigError> {
     let name = setup.name();
     let arguments = &mut setup.arguments;
     let (mut bad, mut good) = (Vec::new(), Vec::new());
@@ -134,10 +139,10 @@ pub(super) fn make(setup: &mut Setup<'_>, checksum: bool) -> Result<Box<dyn Elem
         _ => return Err(ConfigError::new("too many arguments: it takes OFFSET, or BADSRC and OFFSET")),
     }
     arguments.finish()?;
-    Ok(Box::new(CheckIPHeader {
+    Ok(CheckIPHeader {
         rules: Rules { offset, checksum, sources: Sources::new(bad, good) },
         rejects: Rejects::new(name, "IP", &REASONS, verbose, details),
-    }))
+    })
 }
 
 /// Source addresses that are refused.
@@ -227,20 +232,26 @@ impl Rules {
     }
 }
 
-struct CheckIPHeader {
+pub(super) struct CheckIPHeader {
     rules: Rules,
     rejects: Rejects,
 }
 
-impl Element for CheckIPHeader {
-    /// The header of an ordinary packet has no options, and a source that cannot be a bad one.
-    fn ordinary(&self) -> Option<Ordinary> {
+impl CheckIPHeader {
+    /// What it does to an ordinary packet, whose header has no options, and a source that cannot be a bad one.
+    pub(super) fn step(&self) -> Step {
         let Rules { offset, checksum, sources } = &self.rules;
-        Ordinary::steps([Step::CheckIp(IpCheck {
+        Step::CheckIp(IpCheck {
             offset: *offset,
             checksum: *checksum,
             suspect_octets: sources.last_octets.words,
-        })])
+        })
+    }
+}
+
+impl Element for CheckIPHeader {
+    fn ordinary(&self) -> Option<Ordinary> {
+        Ordinary::steps([self.step()])
     }
 
     fn process(&mut self, cx: &mut Context, batch: &mut Batch) {

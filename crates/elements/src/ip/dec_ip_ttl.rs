@@ -63,14 +63,14 @@ struct DecIPTTL {
 
 /// Why a packet does not go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Flaw {
+pub(super) enum Flaw {
     Expired,
     NoHeader,
 }
 
 /// Takes one hop off.
 #[inline(always)]
-fn decrement(packet: &mut Packet) -> Result<(), Flaw> {
+pub(super) fn decrement(packet: &mut Packet) -> Result<(), Flaw> {
     let Some(header) = packet.network_mut().and_then(|bytes| bytes.first_chunk_mut::<12>()) else {
         return Err(Flaw::NoHeader);
     };

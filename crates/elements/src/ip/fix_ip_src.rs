@@ -30,14 +30,15 @@ pub(crate) static CLASS: Class = Class {
     },
 };
 
-struct FixIPSrc {
-    address: Ipv4Addr,
+pub(super) struct FixIPSrc {
+    pub(super) address: Ipv4Addr,
 }
 
 impl FixIPSrc {
+    /// Sets the source of a packet that asks for it.
     #[cold]
     #[inline(never)]
-    fn fix(&self, packet: &mut Packet) {
+    pub(super) fn fix(&self, packet: &mut Packet) {
         let Some(bytes) = packet.network_mut() else { return };
         let header_len = bytes.first().map_or(0, |first| usize::from(first & 0x0f) * 4);
         if let Some(header) = bytes.get_mut(..header_len).filter(|_| header_len >= 20) {

@@ -203,7 +203,7 @@ impl Router {
     }
 }
 
-struct IPGWOptions {
+pub(super) struct IPGWOptions {
     router: Router,
     drops: u64,
 }
@@ -212,14 +212,21 @@ struct IPGWOptions {
 const PLAIN_WORDS: u8 = 5;
 
 #[inline(always)]
-fn is_plain(packet: &Packet) -> bool {
+pub(super) fn is_plain(packet: &Packet) -> bool {
     matches!(packet.network(), Some([first, ..]) if first & 0x0f == PLAIN_WORDS)
 }
 
 impl IPGWOptions {
+    /// For a router with a single address.
+    pub(super) fn new(address: Ipv4Addr) -> Self {
+        let own = address.to_bits();
+        Self { router: Router { own, addresses: vec![own], source_route: false }, drops: 0 }
+    }
+
+    /// Processes the options of a packet that may have some.
     #[cold]
     #[inline(never)]
-    fn process_packet(&mut self, packet: &mut Packet, now_ns: u64) -> Verdict {
+    pub(super) fn process_packet(&mut self, packet: &mut Packet, now_ns: u64) -> Verdict {
         let time = (now_ns / 1_000_000 % 86_400_000) as u32;
         let Some(bytes) = packet.network_mut() else { return Verdict::Drop("no IP header") };
         let header_len = bytes.first().map_or(0, |first| usize::from(first & 0x0f) * 4);

@@ -47,7 +47,7 @@
 //! =h active read/write
 //! The ACTIVE argument.
 //!
-//! =a Print, CheckIPHeader
+//! =a IP6Print, Print, CheckIPHeader
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -112,7 +112,7 @@ fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
 
 /// How bytes are printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Contents {
+pub(crate) enum Contents {
     None,
     Hex,
     Ascii,
@@ -402,7 +402,7 @@ fn write_udp(text: &mut String, ip: &Ip<'_>) -> std::fmt::Result {
 }
 
 /// Bytes in lines: 24 in hexadecimal, in groups of 4, or 48 as characters, in groups of 8.
-fn write_bytes(text: &mut String, bytes: &[u8], most: usize, how: Contents) -> std::fmt::Result {
+pub(crate) fn write_bytes(text: &mut String, bytes: &[u8], most: usize, how: Contents) -> std::fmt::Result {
     let (line, group) = if how == Contents::Hex { (24, 4) } else { (48, 8) };
     for (at, &byte) in bytes.iter().take(most).enumerate() {
         if at % line == 0 {

@@ -15,7 +15,7 @@
 //!
 //! =a CheckIPHeader, SetUDPChecksum, SetTCPChecksum
 
-use graph::{Class, Context, Element, Verdict};
+use graph::{Class, ConfigError, Context, Element, Setup, Verdict};
 use packet::{Batch, Packet, checksum};
 
 pub(crate) static CLASS: Class = Class {
@@ -24,11 +24,13 @@ pub(crate) static CLASS: Class = Class {
     processing: Class::AGNOSTIC,
     flow: Class::COMPLETE_FLOW,
     manual: include_str!("set_ip_checksum.rs"),
-    make: |setup| {
-        setup.arguments.finish()?;
-        Ok(Box::new(SetIPChecksum))
-    },
+    make,
 };
+
+pub(super) fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
+    setup.arguments.finish()?;
+    Ok(Box::new(SetIPChecksum))
+}
 
 struct SetIPChecksum;
 

@@ -12,10 +12,10 @@
 //! =h dscp read/write
 //! The code point.
 //!
-//! =a CheckIPHeader
+//! =a SetIPECN, SetIP6DSCP, CheckIPHeader
 
 use graph::{Class, Combine, Context, Element, FromArgument, Handler, Verdict};
-use packet::{Batch, checksum};
+use packet::{Batch, Packet, checksum};
 
 pub(crate) static CLASS: Class = Class {
     name: "SetIPDSCP",
@@ -30,13 +30,30 @@ pub(crate) static CLASS: Class = Class {
     },
 };
 
-struct CodePoint(u8);
+/// A code point, 0 to 63.
+pub(crate) struct CodePoint(pub(crate) u8);
 
 impl FromArgument for CodePoint {
     const EXPECTED: &'static str = "code point from 0 to 63";
     fn from_argument(text: &str) -> Option<Self> {
         u8::from_argument(text).filter(|dscp| *dscp < 64).map(Self)
     }
+}
+
+/// The marked IP header as far as its checksum.
+#[inline]
+pub(super) fn header_start(packet: &mut Packet) -> Option<&mut [u8; 12]> {
+    packet.network_mut()?.first_chunk_mut()
+}
+
+/// Sets the octet that holds code point and ECN field, and updates the checksum.
+#[inline]
+pub(super) fn set_tos(header: &mut [u8; 12], tos: u8) {
+    let old = u16::from_be_bytes([header[0], header[1]]);
+    header[1] = tos;
+    let new = u16::from_be_bytes([header[0], header[1]]);
+    let check = u16::from_be_bytes([header[10], header[11]]);
+    header[10..12].copy_from_slice(&checksum::update_u16(check, old, new).to_be_bytes());
 }
 
 struct SetIPDSCP {
@@ -46,14 +63,8 @@ struct SetIPDSCP {
 impl Element for SetIPDSCP {
     fn process(&mut self, cx: &mut Context, batch: &mut Batch) {
         cx.filter(batch, |packet| {
-            let Some(header) = packet.network_mut().and_then(|bytes| bytes.first_chunk_mut::<12>()) else {
-                return Verdict::Drop("no IP header");
-            };
-            let old = u16::from_be_bytes([header[0], header[1]]);
-            header[1] = self.dscp << 2 | header[1] & 3;
-            let new = u16::from_be_bytes([header[0], header[1]]);
-            let check = u16::from_be_bytes([header[10], header[11]]);
-            header[10..12].copy_from_slice(&checksum::update_u16(check, old, new).to_be_bytes());
+            let Some(header) = header_start(packet) else { return Verdict::Drop("no IP header") };
+            set_tos(header, self.dscp << 2 | header[1] & 3);
             Verdict::Keep
         });
     }

@@ -10,7 +10,7 @@
 //!
 //! Drop reasons: no IP header.
 //!
-//! =a CheckIPHeader, MarkIPHeader, Strip, Unstrip
+//! =a UnstripIPHeader, CheckIPHeader, MarkIPHeader, Strip, Unstrip
 
 use graph::{Class, Context, Element, Verdict};
 use packet::Batch;

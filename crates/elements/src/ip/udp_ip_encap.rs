@@ -24,10 +24,11 @@
 //! =h dport read/write
 //! The DPORT argument.
 //!
-//! =a IPEncap
+//! =a IPEncap, DynamicUDPIPEncap, UDPIP6Encap
 
 use std::net::Ipv4Addr;
 
+use graph::arguments::Arguments;
 use graph::{Class, Combine, ConfigError, Context, Element, FromArgument, Handler, Setup, Verdict};
 use packet::wire::IpProtocol;
 use packet::wire::ipv4::{Ipv4, Ipv4Repr};
@@ -43,15 +44,9 @@ pub(crate) static CLASS: Class = Class {
 };
 
 fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
-    let arguments = &mut setup.arguments;
-    let source = arguments.required("SRC")?;
-    let source_port = arguments.required("SPORT")?;
-    let destination = arguments.required("DST")?;
-    let destination_port = arguments.required("DPORT")?;
-    let checksum = arguments.optional("CHECKSUM")?.unwrap_or(true);
-    arguments.finish()?;
-    let identification = 0;
-    Ok(Box::new(UDPIPEncap { source, source_port, destination, destination_port, checksum, identification }))
+    let encap = UDPIPEncap::from_arguments(&mut setup.arguments)?;
+    setup.arguments.finish()?;
+    Ok(Box::new(encap))
 }
 
 /// Where packets go.
@@ -104,7 +99,7 @@ pub(crate) fn prepend_header(packet: &mut Packet, repr: &Ipv4Repr) -> Option<()>
     Some(())
 }
 
-struct UDPIPEncap {
+pub(super) struct UDPIPEncap {
     source: Ipv4Addr,
     source_port: u16,
     destination: Destination,
@@ -115,8 +110,29 @@ struct UDPIPEncap {
 
 const UDP_HEADER_LEN: usize = 8;
 
+/// Why a packet is dropped.
+pub(crate) const NO_ROOM: &str = "no head room for the headers";
+
 impl UDPIPEncap {
-    fn encapsulate(&mut self, packet: &mut Packet) -> Option<()> {
+    pub(super) fn from_arguments(arguments: &mut Arguments) -> Result<Self, ConfigError> {
+        Ok(Self {
+            source: arguments.required("SRC")?,
+            source_port: arguments.required("SPORT")?,
+            destination: arguments.required("DST")?,
+            destination_port: arguments.required("DPORT")?,
+            checksum: arguments.optional("CHECKSUM")?.unwrap_or(true),
+            identification: 0,
+        })
+    }
+
+    /// Counts both ports up.
+    pub(super) fn next_ports(&mut self) {
+        self.source_port = self.source_port.wrapping_add(1);
+        self.destination_port = self.destination_port.wrapping_add(1);
+    }
+
+    /// Puts both headers before the data; `None` without room.
+    pub(super) fn encapsulate(&mut self, packet: &mut Packet) -> Option<()> {
         let destination = self.destination.of(packet);
         let datagram = packet.prepend(UDP_HEADER_LEN)?;
         let length = u16::try_from(datagram.len()).ok()?;
@@ -141,7 +157,7 @@ impl Element for UDPIPEncap {
     fn process(&mut self, cx: &mut Context, batch: &mut Batch) {
         cx.filter(batch, |packet| match self.encapsulate(packet) {
             Some(()) => Verdict::Keep,
-            None => Verdict::Drop("no head room for the headers"),
+            None => Verdict::Drop(NO_ROOM),
         });
     }
 

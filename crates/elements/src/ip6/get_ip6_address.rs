@@ -11,7 +11,7 @@
 //! Other than in Click, a packet that ends before the end of the address is dropped. Drop reasons: address beyond the
 //! end of the packet.
 //!
-//! =a LookupIP6Route, GetIPAddress
+//! =a SetIP6Address, LookupIP6Route, GetIPAddress
 
 use graph::{Class, ConfigError, Context, Element, Setup};
 use packet::Batch;

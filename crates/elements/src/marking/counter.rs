@@ -42,11 +42,11 @@
 //! =h reset_counts write-only
 //! As reset.
 //!
-//! =a Meter
+//! =a AverageCounter, Meter
 
 use graph::arguments::HandlerCall;
 use graph::lang::next_word;
-use graph::{Class, Combine, Context, Element, FromArgument, Handler};
+use graph::{Class, Combine, ConfigError, Context, Element, FromArgument, Handler, Setup};
 use packet::Batch;
 
 use crate::shaping::rate_ewma::{RateEwma, decimal};
@@ -57,13 +57,15 @@ pub(crate) static CLASS: Class = Class {
     processing: Class::AGNOSTIC,
     flow: Class::COMPLETE_FLOW,
     manual: include_str!("counter.rs"),
-    make: |setup| {
-        let count_call = setup.arguments.keyword("COUNT_CALL")?;
-        let byte_count_call = setup.arguments.keyword("BYTE_COUNT_CALL")?;
-        setup.arguments.finish()?;
-        Ok(Box::new(Counter { count_call, byte_count_call, ..Counter::default() }))
-    },
+    make,
 };
+
+pub(super) fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
+    let count_call = setup.arguments.keyword("COUNT_CALL")?;
+    let byte_count_call = setup.arguments.keyword("BYTE_COUNT_CALL")?;
+    setup.arguments.finish()?;
+    Ok(Box::new(Counter { count_call, byte_count_call, ..Counter::default() }))
+}
 
 /// What is called when a count is reached.
 #[derive(Clone, Debug)]

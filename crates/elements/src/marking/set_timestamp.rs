@@ -8,7 +8,7 @@
 //! Sets the time of each packet to TIMESTAMP, in seconds since 1970, or to the current time. With FIRST true it sets the
 //! first timestamp annotation instead: 8 bytes, the nanoseconds in the byte order of the machine.
 //!
-//! =a Print
+//! =a SetTimestampDelta, CoDel, Print
 
 use graph::arguments::Interval;
 use graph::{Class, Context, Element};
@@ -29,7 +29,7 @@ pub(crate) static CLASS: Class = Class {
 };
 
 /// Where the annotations hold the first timestamp, at Click's place.
-const FIRST_TIMESTAMP: std::ops::Range<usize> = 32..40;
+pub(crate) const FIRST_TIMESTAMP: std::ops::Range<usize> = 32..40;
 
 struct SetTimestamp {
     fixed_ns: Option<u64>,

@@ -47,5 +47,15 @@ impl QueueLength {
 
 /// Whether a class of this name stores packets and publishes how many.
 pub(crate) fn is_queue(class: &str) -> bool {
-    matches!(class, "Queue" | "SimpleQueue" | "FrontDropQueue")
+    matches!(
+        class,
+        "Queue"
+            | "SimpleQueue"
+            | "FrontDropQueue"
+            | "MixedQueue"
+            | "NotifierQueue"
+            | "QuickNoteQueue"
+            | "ThreadSafeQueue"
+            | "MSQueue"
+    )
 }

@@ -10,9 +10,9 @@
 //! =e
 //!   urgent :: Queue -> [0]p :: PrioSched -> Unqueue -> ...;  rest :: Queue -> [1]p;
 //!
-//! =a RoundRobinSched, StrideSched
+//! =a RoundRobinSched, StrideSched, DRRSched, SimplePrioSched
 
-use graph::{Class, Context, Element};
+use graph::{Class, ConfigError, Context, Element, Setup};
 use packet::Batch;
 
 pub(crate) static CLASS: Class = Class {
@@ -21,11 +21,13 @@ pub(crate) static CLASS: Class = Class {
     processing: Class::PULL,
     flow: Class::COMPLETE_FLOW,
     manual: include_str!("prio_sched.rs"),
-    make: |setup| {
-        setup.arguments.finish()?;
-        Ok(Box::new(PrioSched))
-    },
+    make,
 };
+
+pub(super) fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
+    setup.arguments.finish()?;
+    Ok(Box::new(PrioSched))
+}
 
 struct PrioSched;
 

@@ -11,9 +11,9 @@
 //! =h switch read/write
 //! The input in use, or -1.
 //!
-//! =a Switch, RoundRobinSched, PrioSched
+//! =a Switch, InputSwitch, SimplePullSwitch, RoundRobinSched, PrioSched
 
-use graph::{Class, Combine, Context, Element, FromArgument, Handler};
+use graph::{Class, Combine, ConfigError, Context, Element, FromArgument, Handler, Setup};
 use packet::Batch;
 
 pub(crate) static CLASS: Class = Class {
@@ -22,16 +22,16 @@ pub(crate) static CLASS: Class = Class {
     processing: Class::PULL,
     flow: Class::COMPLETE_FLOW,
     manual: include_str!("pull_switch.rs"),
-    make: |setup| {
-        let input: i32 = setup.arguments.optional("INPUT")?.unwrap_or(0);
-        setup.arguments.finish()?;
-        let inputs = setup.inputs();
-        Ok(Box::new(PullSwitch {
-            input: usize::try_from(input).ok().filter(|&input| input < inputs),
-            inputs,
-        }))
-    },
+    make,
 };
+
+pub(super) fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
+    let input: i32 = setup.arguments.optional("INPUT")?.unwrap_or(0);
+    setup.arguments.finish()?;
+    let inputs = setup.inputs();
+    let input = usize::try_from(input).ok().filter(|&input| input < inputs);
+    Ok(Box::new(PullSwitch { input, inputs }))
+}
 
 struct PullSwitch {
     input: Option<usize>,

@@ -35,7 +35,7 @@
 //! =e
 //!   FromDevice(eth0) -> Queue(256) -> ToDevice(eth1);
 //!
-//! =a SimpleQueue, FrontDropQueue, Unqueue, RED
+//! =a SimpleQueue, FrontDropQueue, MixedQueue, Unqueue, RED
 
 use graph::Class;
 

@@ -10,9 +10,9 @@
 //! =e
 //!   a :: Queue -> [0]rr :: RoundRobinSched -> Unqueue -> ...;  b :: Queue -> [1]rr;
 //!
-//! =a PrioSched, StrideSched, PullSwitch, RoundRobinSwitch
+//! =a PrioSched, StrideSched, DRRSched, PullSwitch, RoundRobinSwitch
 
-use graph::{Class, Context, Element};
+use graph::{Class, ConfigError, Context, Element, Setup};
 use packet::Batch;
 
 pub(crate) static CLASS: Class = Class {
@@ -21,11 +21,13 @@ pub(crate) static CLASS: Class = Class {
     processing: Class::PULL,
     flow: Class::COMPLETE_FLOW,
     manual: include_str!("round_robin_sched.rs"),
-    make: |setup| {
-        setup.arguments.finish()?;
-        Ok(Box::new(RoundRobinSched { next: 0 }))
-    },
+    make,
 };
+
+pub(super) fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
+    setup.arguments.finish()?;
+    Ok(Box::new(RoundRobinSched { next: 0 }))
+}
 
 struct RoundRobinSched {
     next: usize,

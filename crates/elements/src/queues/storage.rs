@@ -1,4 +1,4 @@
-//! The one element behind Queue, SimpleQueue and FrontDropQueue: a ring of packets, its counts and its handlers.
+//! The one element behind Queue, SimpleQueue, FrontDropQueue, MixedQueue and Click's other names for them: a ring of packets, its counts and its handlers.
 //! The classes differ in which packet goes when there is no room, and in whether tasks downstream are told.
 
 use std::collections::VecDeque;
@@ -111,12 +111,37 @@ impl Storage {
                 },
                 Overflow::DropNew => packet,
             };
-            if self.drops == 0 && self.capacity > 0 {
-                cx.message(&format!("{}: overflow", self.name));
-            }
-            self.drops += 1;
-            cx.divert(1, victim, "queue full");
+            self.overflow(cx, victim);
         }
+    }
+
+    /// Puts the packets of `batch` one by one before those that wait. Without room the packet that would be the last to
+    /// leave goes.
+    #[inline(never)]
+    fn put_in_front(&mut self, cx: &mut Context, batch: &mut Batch) {
+        for packet in batch.drain() {
+            if self.packets.len() >= self.capacity {
+                match self.packets.pop_back() {
+                    Some(last) => self.overflow(cx, last),
+                    None => {
+                        self.overflow(cx, packet);
+                        continue;
+                    }
+                }
+            }
+            self.packets.push_front(packet);
+        }
+        self.highwater = self.highwater.max(self.packets.len());
+        self.length.set_packets(self.packets.len());
+    }
+
+    /// Sends on the packet that found, or made, no room.
+    fn overflow(&mut self, cx: &mut Context, victim: Packet) {
+        if self.drops == 0 && self.capacity > 0 {
+            cx.message(&format!("{}: overflow", self.name));
+        }
+        self.drops += 1;
+        cx.divert(1, victim, "queue full");
     }
 
     /// Gives up to `max` packets, oldest first.
@@ -170,8 +195,13 @@ impl Storage {
 }
 
 impl Element for Storage {
-    fn push(&mut self, cx: &mut Context, _input: usize, batch: &mut Batch) {
-        self.put(cx, batch);
+    /// Of these classes only MixedQueue has a second input.
+    fn push(&mut self, cx: &mut Context, input: usize, batch: &mut Batch) {
+        if input == 0 {
+            self.put(cx, batch);
+        } else {
+            self.put_in_front(cx, batch);
+        }
         cx.set_signal(!self.is_empty());
     }
 

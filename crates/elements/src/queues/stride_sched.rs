@@ -14,11 +14,13 @@
 //! =e
 //!   s :: StrideSched(4, 2, 1) -> Unqueue -> ...
 //!
-//! =a RoundRobinSched, PrioSched
+//! =a RoundRobinSched, PrioSched, DRRSched, StrideSwitch
 //! Waldspurger and Weihl, Stride Scheduling: Deterministic Proportional-Share Resource Management, MIT/LCS/TM-528, 1995.
 
-use graph::{Class, Combine, ConfigError, Context, Element, FromArgument, Handler, Setup};
+use graph::{Class, Context, Element, Handler};
 use packet::Batch;
+
+use super::stride::Strides;
 
 pub(crate) static CLASS: Class = Class {
     name: "StrideSched",
@@ -26,121 +28,31 @@ pub(crate) static CLASS: Class = Class {
     processing: Class::PULL,
     flow: Class::COMPLETE_FLOW,
     manual: include_str!("stride_sched.rs"),
-    make,
+    make: |setup| {
+        let inputs = setup.inputs();
+        Ok(Box::new(StrideSched { inputs: Strides::from_setup(setup, inputs, "input")? }))
+    },
 };
 
-/// The stride of an input with one ticket.
-const STRIDE_OF_ONE: u64 = 1 << 16;
-const MOST_TICKETS: u32 = 1 << 15;
-
-fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
-    let texts = setup.arguments.rest();
-    setup.arguments.finish()?;
-    if texts.len() != setup.inputs() {
-        return Err(
-            format!("{} inputs need {0} numbers of tickets, not {}", setup.inputs(), texts.len()).into()
-        );
-    }
-    let mut sched = StrideSched { clients: Vec::new(), order: Vec::new() };
-    let mut messages = Vec::new();
-    for (input, text) in texts.iter().enumerate() {
-        match checked_tickets(text) {
-            Ok(tickets) => {
-                let stride = stride(tickets);
-                sched.clients.push(Client { tickets, stride, pass: stride });
-            }
-            Err(error) => messages.push(format!("tickets of input {input}: {error}")),
-        }
-    }
-    if !messages.is_empty() {
-        return Err(messages.into());
-    }
-    // Last to first, because one of equals goes to the front.
-    for input in (0..texts.len()).rev() {
-        if sched.clients[input].tickets > 0 {
-            sched.insert(input);
-        }
-    }
-    Ok(Box::new(sched))
-}
-
-fn checked_tickets(text: &str) -> Result<u32, String> {
-    let tickets = u32::from_value(text)?;
-    if tickets > MOST_TICKETS {
-        return Err(format!("expected 0 to {MOST_TICKETS}, got {tickets}"));
-    }
-    Ok(tickets)
-}
-
-fn stride(tickets: u32) -> u64 {
-    STRIDE_OF_ONE.checked_div(u64::from(tickets)).unwrap_or(0)
-}
-
-struct Client {
-    tickets: u32,
-    stride: u64,
-    pass: u64,
-}
-
 struct StrideSched {
-    clients: Vec<Client>,
-    /// Inputs with tickets, by pass.
-    order: Vec<usize>,
+    inputs: Strides,
 }
 
 impl StrideSched {
-    fn insert(&mut self, input: usize) {
-        let pass = self.clients[input].pass;
-        let place = self.order.iter().position(|&other| pass <= self.clients[other].pass);
-        self.order.insert(place.unwrap_or(self.order.len()), input);
-    }
-
     /// Pulls one packet; false when no input has any.
     fn pull_one(&mut self, cx: &mut Context, batch: &mut Batch) -> bool {
         let before = batch.len();
         let mut asked = 0;
-        while asked < self.order.len() && batch.len() == before {
-            let input = self.order[asked];
+        while batch.len() == before
+            && let Some(&input) = self.inputs.order().get(asked)
+        {
             cx.pull(input, batch, 1);
-            // An input that had nothing is passed too: it saves nothing up.
-            self.clients[input].pass += self.clients[input].stride;
             asked += 1;
         }
-        // Those that were asked stand at the front; each goes back to its place behind the rest of them.
-        for rest in (0..asked).rev() {
-            let input = self.order.remove(0);
-            let pass = self.clients[input].pass;
-            let tail = self.order[rest..].iter().position(|&other| pass <= self.clients[other].pass);
-            let place = tail.map_or(self.order.len(), |tail| rest + tail);
-            self.order.insert(place, input);
-        }
+        self.inputs.pass_first(asked);
         batch.len() > before
     }
-
-    fn number(&self, name: &str) -> Result<usize, String> {
-        let number = name.strip_prefix("tickets").and_then(|number| number.parse().ok());
-        number.filter(|&number| number < self.clients.len()).ok_or_else(|| format!("no input for '{name}'"))
-    }
 }
-
-const HANDLERS: [Handler; 16] = [
-    Handler::read_write("tickets0", Combine::First),
-    Handler::read_write("tickets1", Combine::First),
-    Handler::read_write("tickets2", Combine::First),
-    Handler::read_write("tickets3", Combine::First),
-    Handler::read_write("tickets4", Combine::First),
-    Handler::read_write("tickets5", Combine::First),
-    Handler::read_write("tickets6", Combine::First),
-    Handler::read_write("tickets7", Combine::First),
-    Handler::read_write("tickets8", Combine::First),
-    Handler::read_write("tickets9", Combine::First),
-    Handler::read_write("tickets10", Combine::First),
-    Handler::read_write("tickets11", Combine::First),
-    Handler::read_write("tickets12", Combine::First),
-    Handler::read_write("tickets13", Combine::First),
-    Handler::read_write("tickets14", Combine::First),
-    Handler::read_write("tickets15", Combine::First),
-];
 
 impl Element for StrideSched {
     fn pull(&mut self, cx: &mut Context, _output: usize, batch: &mut Batch, max: usize) {
@@ -149,29 +61,15 @@ impl Element for StrideSched {
     }
 
     fn handlers(&self) -> &'static [Handler] {
-        static ALL: [Handler; 16] = HANDLERS;
-        &ALL[..self.clients.len().min(ALL.len())]
+        self.inputs.handlers()
     }
 
     fn read(&mut self, name: &str, _argument: &str) -> Result<String, String> {
-        Ok(self.clients[self.number(name)?].tickets.to_string())
+        self.inputs.read(name)
     }
 
     fn write(&mut self, _cx: &mut Context, name: &str, value: &str) -> Result<(), String> {
-        let input = self.number(name)?;
-        let tickets = checked_tickets(value.trim())?;
-        let first = self.order.first().map_or(0, |&first| self.clients[first].pass);
-        let client = &mut self.clients[input];
-        let had_none = client.tickets == 0;
-        client.tickets = tickets;
-        client.stride = stride(tickets);
-        if tickets == 0 {
-            self.order.retain(|&other| other != input);
-        } else if had_none {
-            client.pass = first + client.stride;
-            self.insert(input);
-        }
-        Ok(())
+        self.inputs.write(name, value)
     }
 }
 

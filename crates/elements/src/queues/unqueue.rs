@@ -32,7 +32,7 @@
 //! =e
 //!   ... -> Queue -> Unqueue -> ...
 //!
-//! =a RatedUnqueue, Queue
+//! =a RatedUnqueue, TimedUnqueue, DelayUnqueue, LinkUnqueue, Queue
 
 use graph::{Class, Combine, Context, Element, FromArgument, Handler, TaskStatus};
 use packet::MAX_BATCH;

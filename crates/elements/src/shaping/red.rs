@@ -41,20 +41,16 @@
 //! =e
 //!   ... -> RED(5, 50, 0.02) -> Queue(200) -> ...
 //!
-//! =a Queue
+//! =a AdaptiveRED, PI, CoDel, Queue
 //! Floyd and Jacobson, Random Early Detection Gateways for Congestion Avoidance, ACM Transactions on Networking 1(4),
 //! August 1993. Floyd, Recommendation on using the "gentle_" variant of RED, March 2000.
 
-use std::sync::Arc;
-
 use graph::arguments::Raw;
-use graph::lang::split_words;
-use graph::setup::Direction;
 use graph::{Class, Combine, ConfigError, Context, Element, FromArgument, Handler, Setup, Verdict};
 use packet::{Batch, MAX_BATCH};
 
 use super::rate_ewma::decimal;
-use crate::queues::length::{QueueLength, is_queue};
+use super::watched_queues::WatchedQueues;
 
 pub(crate) static CLASS: Class = Class {
     name: "RED",
@@ -77,56 +73,16 @@ fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
     let gentle = setup.arguments.keyword_or("GENTLE", true)?;
     setup.arguments.finish()?;
     let curve = Curve { min_threshold, max_threshold, max_probability, gentle };
-    curve.check()?;
-    if stability > 16 {
-        return Err(format!("STABILITY: expected 0 to 16, got {stability}").into());
-    }
-    let names: Vec<String> = match queues {
-        Some(Raw(list)) => named_queues(setup, &split_words(&list))?,
-        None => {
-            let way = if setup.output_is_pull(0) { Direction::Upstream(0) } else { Direction::Downstream(0) };
-            setup.nearest(way, is_queue).names.into_iter().map(str::to_owned).collect()
-        }
-    };
-    if names.is_empty() {
-        return Err("no queue near it; put a Queue behind RED, or name one with QUEUES".to_owned().into());
-    }
-    let lengths =
-        names.iter().map(|name| QueueLength::of(setup.shared(), name, setup.copy().index)).collect();
-    Ok(Box::new(Red {
-        curve,
-        stability,
-        names,
-        lengths,
-        pulls: setup.output_is_pull(0),
-        average: 0.0,
-        last_empty_period: None,
-        since_drop: None,
-        random: 0.0,
-        drops: 0,
-    }))
-}
-
-fn named_queues(setup: &Setup<'_>, names: &[String]) -> Result<Vec<String>, ConfigError> {
-    let mut found = Vec::new();
-    let mut messages = Vec::new();
-    for name in names {
-        match setup.find(name) {
-            Some(element) if is_queue(&element.class) => found.push(element.name.clone()),
-            Some(element) => messages.push(format!("QUEUES: '{name}' is a {}, not a queue", element.class)),
-            None => messages.push(format!("QUEUES: no element named '{name}'")),
-        }
-    }
-    if messages.is_empty() { Ok(found) } else { Err(messages.into()) }
+    Ok(Box::new(Red::new(setup, curve, stability, queues)?))
 }
 
 /// The probability of a drop over the average length.
 #[derive(Clone, Copy, Debug)]
-struct Curve {
-    min_threshold: u16,
-    max_threshold: u16,
-    max_probability: f64,
-    gentle: bool,
+pub(super) struct Curve {
+    pub(super) min_threshold: u16,
+    pub(super) max_threshold: u16,
+    pub(super) max_probability: f64,
+    pub(super) gentle: bool,
 }
 
 impl Curve {
@@ -157,14 +113,13 @@ impl Curve {
     }
 }
 
-struct Red {
-    curve: Curve,
+pub(super) struct Red {
+    pub(super) curve: Curve,
     stability: u32,
-    names: Vec<String>,
-    lengths: Vec<Arc<QueueLength>>,
+    queues: WatchedQueues,
     /// Whether packets come out of the queues through here, rather than going into them.
     pulls: bool,
-    average: f64,
+    pub(super) average: f64,
     last_empty_period: Option<u64>,
     /// Packets since the last drop, while drops are possible.
     since_drop: Option<u32>,
@@ -174,8 +129,27 @@ struct Red {
 }
 
 impl Red {
-    fn length(&self) -> usize {
-        self.lengths.iter().map(|length| length.packets()).sum()
+    pub(super) fn new(
+        setup: &Setup<'_>,
+        curve: Curve,
+        stability: u32,
+        queues: Option<Raw>,
+    ) -> Result<Self, ConfigError> {
+        curve.check()?;
+        if stability > 16 {
+            return Err(format!("STABILITY: expected 0 to 16, got {stability}").into());
+        }
+        Ok(Self {
+            curve,
+            stability,
+            queues: WatchedQueues::find(setup, queues)?,
+            pulls: setup.output_is_pull(0),
+            average: 0.0,
+            last_empty_period: None,
+            since_drop: None,
+            random: 0.0,
+            drops: 0,
+        })
     }
 
     fn average_in(&mut self, length: usize, now_ns: u64) {
@@ -222,7 +196,7 @@ fn unit(word: u32) -> f64 {
 
 impl Element for Red {
     fn process(&mut self, cx: &mut Context, batch: &mut Batch) {
-        let outside = self.length();
+        let outside = self.queues.packets();
         let mut doomed = [false; MAX_BATCH];
         let mut dropped = 0;
         for (number, fate) in doomed.iter_mut().enumerate().take(batch.len()) {
@@ -263,11 +237,11 @@ impl Element for Red {
             "max_thresh" => self.curve.max_threshold.to_string(),
             "max_p" => self.curve.max_probability.to_string(),
             "drops" => self.drops.to_string(),
-            "queues" => self.names.iter().map(|name| format!("{name}\n")).collect(),
+            "queues" => self.queues.names(),
             "avg_queue_size" => decimal(self.average),
             _ => format!(
                 "{} current queue\n{} avg queue\n{} drops\n",
-                self.length(),
+                self.queues.packets(),
                 decimal(self.average),
                 self.drops
             ),

@@ -7,7 +7,7 @@ mod infinite_source;
 mod payload;
 mod rated_source;
 mod timed_sink;
-mod timed_source;
+pub(crate) mod timed_source;
 
 use graph::Class;
 

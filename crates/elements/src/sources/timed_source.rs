@@ -70,12 +70,12 @@ pub(crate) static CLASS: Class = Class {
 const DEFAULT_INTERVAL_NS: u64 = 500_000_000;
 
 /// With no time at all between packets one turn would never end.
-pub(super) fn check_interval(interval: Interval) -> Result<Interval, String> {
+pub(crate) fn check_interval(interval: Interval) -> Result<Interval, String> {
     if interval.ns == 0 { Err("expected a time greater than 0".to_owned()) } else { Ok(interval) }
 }
 
 /// A time as text: `0.5s`, `10ms`.
-pub(super) fn interval_text(interval: Interval) -> String {
+pub(crate) fn interval_text(interval: Interval) -> String {
     let ns = interval.ns;
     let (value, unit) = match ns {
         _ if ns >= 1_000_000_000 => (ns as f64 / 1e9, "s"),

@@ -8,7 +8,7 @@
 //! A packet goes to the output whose number is its paint annotation, or another byte of the annotations, ANNO. Without
 //! that output it is dropped and counted as "no output for this paint". With a paint of 255 each output gets a copy.
 //!
-//! =a Paint, PaintTee, CheckPaint, Switch
+//! =a Paint, PaintTee, PaintRR, CheckPaint, Switch
 
 use graph::arguments::AnnotationByte;
 use graph::{Class, Context, Element};

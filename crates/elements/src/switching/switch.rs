@@ -14,7 +14,7 @@
 //! =h config read-only
 //! As switch.
 //!
-//! =a StaticSwitch, PullSwitch, PaintSwitch, RoundRobinSwitch
+//! =a StaticSwitch, InputSwitch, PullSwitch, PaintSwitch, RoundRobinSwitch
 
 use graph::{Class, Combine, Context, Element, FromArgument, Handler};
 use packet::Batch;

@@ -9,7 +9,7 @@
 //! must be the number of outputs. When the pool has no frame for a copy, the copy is missing and counted as "no frame
 //! for a copy".
 //!
-//! =a PullTee, PaintTee
+//! =a PullTee, PaintTee, Hub, Duplicate
 
 use graph::{Class, ConfigError, Context, Element, Setup};
 use packet::Batch;
@@ -20,11 +20,13 @@ pub(crate) static CLASS: Class = Class {
     processing: Class::PUSH,
     flow: Class::COMPLETE_FLOW,
     manual: include_str!("tee.rs"),
-    make: |setup| {
-        check_arms(setup)?;
-        Ok(Box::new(Tee))
-    },
+    make,
 };
+
+pub(super) fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
+    check_arms(setup)?;
+    Ok(Box::new(Tee))
+}
 
 /// Reads N, which must be the number of outputs.
 pub(super) fn check_arms(setup: &mut Setup<'_>) -> Result<(), ConfigError> {

@@ -1,0 +1,46 @@
+//! =c
+//! ResetIPChecksum()
+//!
+//! =s ip
+//! sets the IP checksum
+//!
+//! =d
+//! The same as C<SetIPChecksum>. In FastClick it leaves the checksum to the network card, which not every port has; here it is
+//! computed at once.
+//!
+//! Drop reasons: no IP header.
+//!
+//! =h drops read-only
+//! Packets that had no IP header.
+//!
+//! =a SetIPChecksum
+
+use graph::Class;
+
+use super::set_ip_checksum::make;
+
+pub(crate) static CLASS: Class = Class {
+    name: "ResetIPChecksum",
+    ports: "1/1",
+    processing: Class::AGNOSTIC,
+    flow: Class::COMPLETE_FLOW,
+    manual: include_str!("reset_ip_checksum.rs"),
+    make,
+};
+
+#[cfg(test)]
+mod tests {
+    use graph::testing::Bench;
+
+    use super::super::samples::ipv4;
+
+    #[test]
+    fn the_checksum_is_right() {
+        let packet = ipv4([1, 2, 3, 4], [5, 6, 7, 8], 17, b"data");
+        let mut spoilt = packet.clone();
+        spoilt[10] ^= 1;
+        let mut bench = Bench::element(&crate::registry(), "ResetIPChecksum", 1, 1);
+        bench.push("in0", &[&spoilt]);
+        assert_eq!(bench.taken("out0"), [packet]);
+    }
+}

@@ -1,0 +1,141 @@
+//! =c
+//! AverageCounter([IGNORE])
+//!
+//! =s counters
+//! counts packets and bytes, and their mean rates
+//!
+//! =d
+//! Packets pass unchanged. Rates are means over the time from the first packet to the last. Packets of the first IGNORE seconds
+//! (0 by default) are not counted, nor is that time.
+//!
+//! Different from Click: every worker counts from its own first packet; rates are the sums of the workers' means.
+//!
+//! =h count read-only
+//! Packets so far.
+//!
+//! =h byte_count read-only
+//! Bytes so far.
+//!
+//! =h rate read-only
+//! Packets a second.
+//!
+//! =h byte_rate read-only
+//! Bytes a second.
+//!
+//! =h reset write-only
+//! Sets counts to zero; the next packet is the first.
+//!
+//! =a Counter, AverageCounterMP
+
+use graph::arguments::Interval;
+use graph::{Class, Combine, ConfigError, Context, Element, Handler, Setup};
+use packet::Batch;
+
+use crate::shaping::rate_ewma::decimal;
+
+pub(crate) static CLASS: Class = Class {
+    name: "AverageCounter",
+    ports: "1/1",
+    processing: Class::AGNOSTIC,
+    flow: Class::COMPLETE_FLOW,
+    manual: include_str!("average_counter.rs"),
+    make,
+};
+
+pub(super) fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
+    let ignored = setup.arguments.optional("IGNORE")?.unwrap_or(Interval { ns: 0 });
+    setup.arguments.finish()?;
+    Ok(Box::new(AverageCounter { ignored_ns: ignored.ns, ..AverageCounter::default() }))
+}
+
+/// Packets that come at once count as if over this time.
+const LEAST_NS: u64 = 1_000_000;
+
+#[derive(Default)]
+struct AverageCounter {
+    ignored_ns: u64,
+    count: u64,
+    byte_count: u64,
+    first_ns: Option<u64>,
+    last_ns: u64,
+}
+
+impl AverageCounter {
+    fn per_second(&self, count: u64) -> String {
+        let first = self.first_ns.unwrap_or(self.last_ns);
+        let counted = self.last_ns.saturating_sub(first).saturating_sub(self.ignored_ns);
+        decimal(count as f64 * 1e9 / counted.max(LEAST_NS) as f64)
+    }
+}
+
+impl Element for AverageCounter {
+    fn process(&mut self, cx: &mut Context, batch: &mut Batch) {
+        let now = cx.now_ns();
+        let first = *self.first_ns.get_or_insert(now);
+        if now.saturating_sub(first) >= self.ignored_ns {
+            self.count += batch.len() as u64;
+            self.byte_count += batch.iter().map(|packet| packet.len() as u64).sum::<u64>();
+        }
+        self.last_ns = now;
+    }
+
+    fn handlers(&self) -> &'static [Handler] {
+        const {
+            &[
+                Handler::read("count", Combine::Sum),
+                Handler::read("byte_count", Combine::Sum),
+                Handler::read("rate", Combine::Sum),
+                Handler::read("byte_rate", Combine::Sum),
+                Handler::write("reset"),
+            ]
+        }
+    }
+
+    fn read(&mut self, name: &str, _argument: &str) -> Result<String, String> {
+        Ok(match name {
+            "count" => self.count.to_string(),
+            "byte_count" => self.byte_count.to_string(),
+            "rate" => self.per_second(self.count),
+            _ => self.per_second(self.byte_count),
+        })
+    }
+
+    fn write(&mut self, _cx: &mut Context, _name: &str, _value: &str) -> Result<(), String> {
+        *self = Self { ignored_ns: self.ignored_ns, ..Self::default() };
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use graph::testing::{Bench, configure};
+
+    #[test]
+    fn the_mean_from_first_to_last() {
+        let mut bench = Bench::element(&crate::registry(), "AverageCounter", 1, 1);
+        assert_eq!(bench.read("e.rate"), "0");
+        bench.advance_ns(1_000_000_000);
+        bench.push("in0", &[b"abc"]);
+        bench.advance_ns(2_000_000_000);
+        bench.push("in0", &[b"abc", b"", b"abc"]);
+        bench.advance_ns(2_000_000_000);
+        let read = ["e.count", "e.byte_count", "e.rate", "e.byte_rate"].map(|name| bench.read(name));
+        assert_eq!(read, ["4", "9", "2", "4.5"]);
+        bench.write("e.reset", "").unwrap();
+        bench.push("in0", &[b"a"]);
+        assert_eq!((bench.read("e.count"), bench.read("e.rate")), ("1".into(), "1000".into()));
+    }
+
+    #[test]
+    fn the_beginning_can_be_ignored() {
+        let mut bench = Bench::element(&crate::registry(), "AverageCounter(1)", 1, 1);
+        bench.push("in0", &[b"a", b"b"]);
+        for _ in 0..4 {
+            bench.advance_ns(500_000_000);
+            bench.push("in0", &[b"a", b"b"]);
+        }
+        assert_eq!((bench.read("e.count"), bench.read("e.rate")), ("6".into(), "6".into()));
+        assert!(configure(&CLASS, "-1").is_err());
+    }
+}

@@ -1,0 +1,57 @@
+//! =c
+//! QuickNoteQueue([CAPACITY])
+//!
+//! =s queues
+//! stores packets; says at once when it is empty
+//!
+//! =d
+//! The same as C<Queue>. In Click a Queue lets tasks downstream come back in vain a few times before it tells them that it is
+//! empty, and this one does not; here every queue tells at once.
+//!
+//! =h length read-only
+//! Packets that wait now, in all workers.
+//!
+//! =h highwater_length read-only
+//! Most packets that ever waited at one worker.
+//!
+//! =h capacity read/write
+//! The CAPACITY argument.
+//!
+//! =h drops read-only
+//! Packets that found no room.
+//!
+//! =h reset_counts write-only
+//! Sets drops and highwater_length to zero.
+//!
+//! =h reset write-only
+//! Drops all packets that wait.
+//!
+//! =a Queue, NotifierQueue
+
+use graph::Class;
+
+use super::storage::{Overflow, Storage};
+
+pub(crate) static CLASS: Class = Class {
+    name: "QuickNoteQueue",
+    ports: "1/1-2",
+    processing: "h/lh",
+    flow: Class::COMPLETE_FLOW,
+    manual: include_str!("quick_note_queue.rs"),
+    make: |setup| Ok(Box::new(Storage::from_setup(setup, Overflow::DropNew, true)?)),
+};
+
+#[cfg(test)]
+mod tests {
+    use graph::testing::Bench;
+
+    #[test]
+    fn a_task_downstream_sleeps_once_it_is_empty() {
+        let config = "in :: TestInput -> e :: QuickNoteQueue -> Unqueue -> out :: TestOutput";
+        let mut bench = Bench::new(&crate::registry(), config);
+        bench.push("in", &[b"1", b"2"]);
+        bench.run(2);
+        assert_eq!(bench.taken("out"), [b"1", b"2"]);
+        assert!(!bench.graph().context().has_awake_tasks());
+    }
+}

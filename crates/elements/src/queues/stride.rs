@@ -1,0 +1,149 @@
+//! Stride scheduling: the ports of StrideSched and StrideSwitch, with their tickets and whose turn it is.
+
+use graph::{Combine, ConfigError, FromArgument, Handler, Setup};
+
+/// The stride of a port with one ticket.
+const STRIDE_OF_ONE: u64 = 1 << 16;
+const MOST_TICKETS: u32 = 1 << 15;
+
+/// The ports of one side of an element.
+pub(crate) struct Strides {
+    clients: Vec<Client>,
+    /// Ports with tickets, by pass.
+    order: Vec<usize>,
+    /// "input" or "output".
+    kind: &'static str,
+}
+
+struct Client {
+    tickets: u32,
+    stride: u64,
+    pass: u64,
+}
+
+impl Strides {
+    /// Reads the arguments: tickets for each of `ports` ports, which are called `kind`.
+    pub(crate) fn from_setup(
+        setup: &mut Setup<'_>,
+        ports: usize,
+        kind: &'static str,
+    ) -> Result<Self, ConfigError> {
+        let texts = setup.arguments.rest();
+        setup.arguments.finish()?;
+        if texts.len() != ports {
+            return Err(
+                format!("{ports} {kind}s need {ports} numbers of tickets, not {}", texts.len()).into()
+            );
+        }
+        let mut strides = Self { clients: Vec::new(), order: Vec::new(), kind };
+        let mut messages = Vec::new();
+        for (port, text) in texts.iter().enumerate() {
+            match checked_tickets(text) {
+                Ok(tickets) => {
+                    let stride = stride(tickets);
+                    strides.clients.push(Client { tickets, stride, pass: stride });
+                }
+                Err(error) => messages.push(format!("tickets of {kind} {port}: {error}")),
+            }
+        }
+        if !messages.is_empty() {
+            return Err(messages.into());
+        }
+        // Last to first, because one of equals goes to the front.
+        for port in (0..texts.len()).rev() {
+            if strides.clients[port].tickets > 0 {
+                strides.insert(port);
+            }
+        }
+        Ok(strides)
+    }
+
+    fn insert(&mut self, port: usize) {
+        let pass = self.clients[port].pass;
+        let place = self.order.iter().position(|&other| pass <= self.clients[other].pass);
+        self.order.insert(place.unwrap_or(self.order.len()), port);
+    }
+
+    /// Ports with tickets, the next one first.
+    pub(crate) fn order(&self) -> &[usize] {
+        &self.order
+    }
+
+    /// The first `count` ports of the order had their turn, whether they had a packet or not: a port saves nothing up. Each
+    /// goes back to its place behind the others.
+    pub(crate) fn pass_first(&mut self, count: usize) {
+        for rest in (0..count).rev() {
+            let port = self.order.remove(0);
+            self.clients[port].pass += self.clients[port].stride;
+            let pass = self.clients[port].pass;
+            let tail = self.order[rest..].iter().position(|&other| pass <= self.clients[other].pass);
+            let place = tail.map_or(self.order.len(), |tail| rest + tail);
+            self.order.insert(place, port);
+        }
+    }
+
+    fn number(&self, name: &str) -> Result<usize, String> {
+        let number = name.strip_prefix("tickets").and_then(|number| number.parse().ok());
+        number
+            .filter(|&number| number < self.clients.len())
+            .ok_or_else(|| format!("no {} for '{name}'", self.kind))
+    }
+
+    /// A handler for the tickets of each port.
+    pub(crate) fn handlers(&self) -> &'static [Handler] {
+        static ALL: [Handler; 16] = HANDLERS;
+        &ALL[..self.clients.len().min(ALL.len())]
+    }
+
+    pub(crate) fn read(&self, name: &str) -> Result<String, String> {
+        Ok(self.clients[self.number(name)?].tickets.to_string())
+    }
+
+    pub(crate) fn write(&mut self, name: &str, value: &str) -> Result<(), String> {
+        let port = self.number(name)?;
+        let tickets = checked_tickets(value.trim())?;
+        let first = self.order.first().map_or(0, |&first| self.clients[first].pass);
+        let client = &mut self.clients[port];
+        let had_none = client.tickets == 0;
+        client.tickets = tickets;
+        client.stride = stride(tickets);
+        if tickets == 0 {
+            self.order.retain(|&other| other != port);
+        } else if had_none {
+            client.pass = first + client.stride;
+            self.insert(port);
+        }
+        Ok(())
+    }
+}
+
+fn checked_tickets(text: &str) -> Result<u32, String> {
+    let tickets = u32::from_value(text)?;
+    if tickets > MOST_TICKETS {
+        return Err(format!("expected 0 to {MOST_TICKETS}, got {tickets}"));
+    }
+    Ok(tickets)
+}
+
+fn stride(tickets: u32) -> u64 {
+    STRIDE_OF_ONE.checked_div(u64::from(tickets)).unwrap_or(0)
+}
+
+const HANDLERS: [Handler; 16] = [
+    Handler::read_write("tickets0", Combine::First),
+    Handler::read_write("tickets1", Combine::First),
+    Handler::read_write("tickets2", Combine::First),
+    Handler::read_write("tickets3", Combine::First),
+    Handler::read_write("tickets4", Combine::First),
+    Handler::read_write("tickets5", Combine::First),
+    Handler::read_write("tickets6", Combine::First),
+    Handler::read_write("tickets7", Combine::First),
+    Handler::read_write("tickets8", Combine::First),
+    Handler::read_write("tickets9", Combine::First),
+    Handler::read_write("tickets10", Combine::First),
+    Handler::read_write("tickets11", Combine::First),
+    Handler::read_write("tickets12", Combine::First),
+    Handler::read_write("tickets13", Combine::First),
+    Handler::read_write("tickets14", Combine::First),
+    Handler::read_write("tickets15", Combine::First),
+];

@@ -1,0 +1,118 @@
+//! =c
+//! Bypass([ACTIVE, I<keyword> INLINE])
+//!
+//! =s classification
+//! sends packets another way when that is switched on
+//!
+//! =d
+//! Packets pass from input 0 to output 0, as if it were not there. With ACTIVE true they leave by output 1 instead, if that is
+//! connected; in a pull path they come from input 1 instead, if that is. Packets of input 1 always leave by output 0, so that the
+//! other way can lead back here.
+//!
+//! Different from Click: in a pull path it has no output 1, so that the other way must begin at a queue or a source of its own.
+//! INLINE means nothing here: packets always go through it, which costs some ten cycles a batch.
+//!
+//! =h active read/write
+//! The ACTIVE argument.
+//!
+//! =e
+//!   ... -> b :: Bypass -> sink ...;
+//!   b[1] -> Print(Debug) -> [1]b;
+//!
+//! =a Switch, PullSwitch, Null
+
+use graph::{Class, Combine, ConfigError, Context, Element, FromArgument, Handler};
+use packet::Batch;
+
+pub(crate) static CLASS: Class = Class {
+    name: "Bypass",
+    ports: "1-2/1-2",
+    processing: Class::AGNOSTIC,
+    flow: "xy/[xy]x",
+    manual: include_str!("bypass.rs"),
+    make: |setup| {
+        let active = setup.arguments.optional("ACTIVE")?.unwrap_or(false);
+        setup.arguments.keyword::<bool>("INLINE")?;
+        setup.arguments.finish()?;
+        // A pull would come back to this element while it pulls, and find nothing.
+        if setup.output_is_pull(1) {
+            return Err(ConfigError::new(
+                "output 1 cannot be pulled; let the other way to input 1 begin at a queue of its own",
+            ));
+        }
+        Ok(Box::new(Bypass { active }))
+    },
+};
+
+struct Bypass {
+    active: bool,
+}
+
+impl Element for Bypass {
+    fn push(&mut self, cx: &mut Context, input: usize, batch: &mut Batch) {
+        if self.active && input == 0 && cx.outputs() > 1 {
+            cx.emit_batch(1, batch);
+        }
+    }
+
+    fn pull(&mut self, cx: &mut Context, _output: usize, batch: &mut Batch, max: usize) {
+        let input = usize::from(self.active && cx.inputs() > 1);
+        cx.pull(input, batch, max);
+    }
+
+    fn handlers(&self) -> &'static [Handler] {
+        const { &[Handler::read_write("active", Combine::First)] }
+    }
+
+    fn read(&mut self, _name: &str, _argument: &str) -> Result<String, String> {
+        Ok(self.active.to_string())
+    }
+
+    fn write(&mut self, _cx: &mut Context, _name: &str, value: &str) -> Result<(), String> {
+        self.active = bool::from_value(value)?;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use graph::testing::{Bench, configure};
+
+    #[test]
+    fn there_and_back_in_a_push_path() {
+        for burst in [1, 32] {
+            let config = "in :: TestInput -> e :: Bypass -> out :: TestOutput; e[1] -> Strip(1) -> [1]e";
+            let mut bench = Bench::with_burst(&crate::registry(), config, burst);
+            bench.push("in", &[b"ab", b"cd"]);
+            bench.write("e.active", "true").unwrap();
+            bench.push("in", &[b"ef", b"gh"]);
+            assert_eq!(bench.taken("out"), [&b"ab"[..], b"cd", b"f", b"h"]);
+            assert_eq!(bench.read("e.active"), "true");
+        }
+    }
+
+    #[test]
+    fn a_pull_path_has_two_beginnings() {
+        let config = "a :: TestInput -> Queue -> e :: Bypass(true) -> out :: TestOutput;
+            b :: TestInput -> Queue -> [1]e";
+        let mut bench = Bench::new(&crate::registry(), config);
+        bench.push("a", &[b"a"]);
+        bench.push("b", &[b"b"]);
+        bench.pull("out", 9);
+        bench.write("e.active", "false").unwrap();
+        bench.pull("out", 9);
+        assert_eq!(bench.taken("out"), [b"b", b"a"]);
+    }
+
+    #[test]
+    fn mistakes() {
+        let config = "in :: TestInput -> Queue -> e :: Bypass -> out :: TestOutput; e[1] -> Null -> [1]e";
+        match Bench::try_new(&crate::registry(), config, 1, &Default::default()) {
+            Err(error) => assert!(error.contains("output 1 cannot be pulled"), "{error}"),
+            Ok(_) => panic!("a pulled output 1 was accepted"),
+        }
+        assert!(configure(&CLASS, "INLINE maybe").is_err());
+        assert!(configure(&CLASS, "INLINE true").is_ok());
+    }
+}
