@@ -4,6 +4,7 @@ use std::io::{IsTerminal, Read};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
+use graph::context::Globals;
 use graph::graph::{Registry, check_arguments};
 use graph::lang::{self, Diagnostic, Diagnostics, FlatConfig, Library, Options, Severity, Source};
 
@@ -32,6 +33,16 @@ pub(crate) fn parameter(text: &str) -> Result<(String, String), String> {
     }
 }
 
+/// What the router's own handlers tell of a configuration of this text.
+pub(crate) fn globals(registry: &Registry, text: &str) -> Globals {
+    Globals {
+        source: text.to_owned(),
+        classes: registry.classes().map(|class| class.name.to_owned()).collect(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        hotconfig: None,
+    }
+}
+
 /// What Click says behind what is wrong with elements.
 pub(crate) const NOT_INITIALIZED: &str = "Router could not be initialized!";
 
@@ -50,9 +61,16 @@ impl Messages {
 
     /// Prints what was found.
     pub(crate) fn report(self, found: Vec<Diagnostic>) {
+        eprint!("{}", self.text(found, std::io::stderr().is_terminal()));
+    }
+
+    /// What was found, as text.
+    pub(crate) fn text(self, found: Vec<Diagnostic>, with_colours: bool) -> String {
         let told = found.into_iter().filter(|one| self.warnings || one.severity != Severity::Warning);
         let bare = |one: Diagnostic| Diagnostic { excerpt: None, help: None, ..one };
-        report(told.map(|one| if self.plain { bare(one) } else { one }).collect());
+        let mut diagnostics = Diagnostics::default();
+        told.map(|one| if self.plain { bare(one) } else { one }).for_each(|one| diagnostics.push(one));
+        diagnostics.render(with_colours)
     }
 }
 
@@ -97,6 +115,35 @@ pub(crate) fn compile_with(
     libraries: &Libraries,
     messages: Messages,
 ) -> Option<FlatConfig> {
+    let (flat, found, is_compiled) = examine(source, options, registry, libraries, messages);
+    let is_wrong = flat.is_none();
+    messages.report(found);
+    if messages.plain && is_wrong && is_compiled {
+        eprintln!("{NOT_INITIALIZED}");
+    }
+    flat
+}
+
+/// As [`compile_with`], for a program that runs: what is wrong as a text.
+pub(crate) fn compile_quietly(
+    source: &Source,
+    options: &Options,
+    registry: &Registry,
+    libraries: &Libraries,
+) -> Result<FlatConfig, String> {
+    let messages = Messages { plain: true, warnings: false };
+    let (flat, found, _) = examine(source, options, registry, libraries, messages);
+    flat.ok_or_else(|| messages.text(found, false))
+}
+
+/// The configuration if nothing is wrong with it, what is to be said of it, and whether the text itself is right.
+fn examine(
+    source: &Source,
+    options: &Options,
+    registry: &Registry,
+    libraries: &Libraries,
+    messages: Messages,
+) -> (Option<FlatConfig>, Vec<Diagnostic>, bool) {
     let (flat, diagnostics) = lang::compile_with_library(source, options, registry, libraries);
     let mut found: Vec<Diagnostic> = diagnostics.iter().cloned().collect();
     let is_compiled = !diagnostics.has_errors();
@@ -107,11 +154,7 @@ pub(crate) fn compile_with(
     }
     found.sort_by_key(|diagnostic| diagnostic.location.as_ref().map_or(0, |location| location.line));
     let wrong = found.iter().any(|diagnostic| diagnostic.severity == Severity::Error);
-    messages.report(found);
-    if messages.plain && wrong && is_compiled {
-        eprintln!("{NOT_INITIALIZED}");
-    }
-    flat.filter(|_| !wrong)
+    (flat.filter(|_| !wrong), found, is_compiled)
 }
 
 /// Adds the line of the configuration that a problem is about.
@@ -125,9 +168,5 @@ pub(crate) fn with_excerpt(mut problem: Diagnostic, source: &Source) -> Diagnost
 
 /// Prints what was found.
 pub(crate) fn report(found: Vec<Diagnostic>) {
-    let mut diagnostics = Diagnostics::default();
-    for diagnostic in found {
-        diagnostics.push(diagnostic);
-    }
-    eprint!("{}", diagnostics.render(std::io::stderr().is_terminal()));
+    Messages::FULL.report(found);
 }

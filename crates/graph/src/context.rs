@@ -24,6 +24,7 @@
 
 mod handlers;
 mod machine;
+mod moving;
 mod slot;
 
 use std::cmp::Reverse;

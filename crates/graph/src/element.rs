@@ -3,6 +3,7 @@
 //! An element is one file: a manual at its top (it feeds `brickway help`), a struct, a [`Class`], one or two
 //! methods of [`Element`], tests at its foot. `CONTRIBUTING.md` shows one in ten lines.
 
+use std::any::Any;
 use std::fmt;
 use std::os::fd::BorrowedFd;
 
@@ -213,6 +214,15 @@ pub trait Element: Send {
     fn wait_fds<'a>(&'a self, _fds: &mut Vec<BorrowedFd<'a>>) -> bool {
         false
     }
+
+    /// What it leaves to the element of the same name and class, but with other arguments, that takes its place while the router
+    /// runs: the packets of a queue, say. It is not called again.
+    fn leave(&mut self) -> Option<Box<dyn Any + Send>> {
+        None
+    }
+
+    /// Takes what the element before it [left](Element::leave).
+    fn inherit(&mut self, _cx: &mut Context, _left: Box<dyn Any + Send>) {}
 
     /// The counters are about to be read: count what was not counted yet
     /// ([`Context::count_drop`]), losses that a driver reports, say.

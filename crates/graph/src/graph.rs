@@ -14,6 +14,7 @@ use packet::{Batch, Pool, PoolOptions, PoolStats};
 use crate::clock::Clock;
 use crate::context::{Context, ContextOptions, ElementStats, End, Known, Slot};
 use crate::element::{Class, Combine, Element, Handler};
+use crate::hotswap::Plan;
 use crate::lang::{ClassSpec, ClassTable, Diagnostic, FlatConfig, PortKind, Severity};
 use crate::punt;
 use crate::router::Control;
@@ -161,10 +162,12 @@ impl Graph {
         control: &Arc<Control>,
     ) -> Result<Self, Vec<Diagnostic>> {
         let pool = Pool::new(options.pool).map_err(|error| no_memory(options.pool.frames, &error))?;
-        Self::with_pool(config, registry, shared, copy, options, pool, control)
+        Self::with_pool(config, registry, shared, copy, options, pool, control, &|_| false)
     }
 
-    /// As [`Graph::build`], with frames out of `pool`.
+    /// As [`Graph::build`], with frames out of `pool`, and without the elements that are `kept` of another graph: these come
+    /// with [`Graph::take_place_of`].
+    #[expect(clippy::too_many_arguments, reason = "the parts of a copy, each from elsewhere")]
     pub(crate) fn with_pool(
         config: &Arc<FlatConfig>,
         registry: &Registry,
@@ -173,8 +176,10 @@ impl Graph {
         options: &GraphOptions,
         pool: Pool,
         control: &Arc<Control>,
+        kept: &dyn Fn(usize) -> bool,
     ) -> Result<Self, Vec<Diagnostic>> {
-        let present = presence(config, copy);
+        let mut present = presence(config, copy);
+        present.iter_mut().enumerate().for_each(|(index, present)| *present &= !kept(index));
         let mut problems = Vec::new();
         let mut slots = Vec::with_capacity(config.elements.len());
         for (index, flat) in config.elements.iter().enumerate() {
@@ -210,6 +215,18 @@ impl Graph {
         }
         graph.context.find_runs(true);
         Ok(graph)
+    }
+
+    /// Takes the place of `old`: the elements that the plan names move here, what others leave is inherited, and
+    /// frames, clock and mail box are those of `old`, of which only what has no place here is left.
+    pub(crate) fn take_place_of(&mut self, old: &mut Self, plan: &Plan) {
+        self.context.take_over(&mut old.context, plan);
+        let present = presence(self.context.config(), self.copy);
+        let config = self.context.config().clone();
+        wire(&mut self.context.slots, &config, &present);
+        self.context.inherit(&mut old.context, plan);
+        self.context.finish();
+        self.context.set_fused(true);
     }
 
     /// The configuration this was made from.

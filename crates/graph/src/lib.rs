@@ -9,6 +9,7 @@
 //! | [`setup`] | what an element sees while it is made: arguments, ports, things shared between copies |
 //! | [`context`] | what an element sees while it runs: outputs, inputs, drops, tasks, timers, frames |
 //! | [`graph`](mod@graph) | one worker's copy of all elements, made from a flat configuration |
+//! | [`hotswap`] | another configuration in a running one's place |
 //! | [`router`] | all copies on their threads; handlers, statistics, start and stop |
 //! | `mail` | how a copy's thread is reached: waker and mail box |
 //! | [`roles`] | which worker receives, processes, sends |
@@ -28,6 +29,7 @@ pub mod clock;
 pub mod context;
 pub mod element;
 pub mod graph;
+pub mod hotswap;
 pub mod lang;
 mod mail;
 pub mod punt;

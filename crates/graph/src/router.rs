@@ -10,6 +10,7 @@
 //! rarely up to once a millisecond, until there is work again. Whoever leaves it mail, or punts to it, looks at the asleep flag after
 //! having left it (both sides sequentially consistent), and only then pays for the system call.
 
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -22,9 +23,9 @@ use packet::{Pool, PoolOptions, PoolStats};
 use crate::context::{ElementStats, combined};
 use crate::element::Combine;
 use crate::graph::{Graph, GraphOptions, Registry, no_memory};
+use crate::hotswap::{Running, Swap};
 use crate::lang::{Diagnostic, FlatConfig};
 use crate::mail::{Mail, MailBox};
-use crate::punt;
 use crate::roles::{Mode, Roles};
 use crate::setup::{Copy, DRIVER_SCRIPT, Shared};
 
@@ -115,6 +116,9 @@ pub struct Control {
     sink: Box<Listener>,
     /// Who else is told messages.
     listeners: Mutex<Vec<Box<Listener>>>,
+    /// What is to take the running configuration's place.
+    swaps: Mutex<VecDeque<Swap>>,
+    has_swap: AtomicBool,
 }
 
 /// Who is told messages, a line at a time.
@@ -129,6 +133,8 @@ impl Control {
             stop_signal: Condvar::new(),
             sink: Box::new(sink),
             listeners: Mutex::default(),
+            swaps: Mutex::default(),
+            has_swap: AtomicBool::new(false),
         })
     }
 
@@ -138,6 +144,21 @@ impl Control {
         for listener in &*self.listeners.lock().unwrap_or_else(PoisonError::into_inner) {
             listener(line);
         }
+    }
+
+    /// Leaves a configuration that is to take the running one's place, behind those left before; whoever runs the router does
+    /// that soon ([`Router::apply_waiting`]).
+    pub fn leave(&self, swap: Swap) {
+        self.swaps.lock().unwrap_or_else(PoisonError::into_inner).push_back(swap);
+        self.has_swap.store(true, Ordering::Release);
+        self.stop_signal.notify_all();
+    }
+
+    fn take_swaps(&self) -> VecDeque<Swap> {
+        if !self.has_swap.swap(false, Ordering::AcqRel) {
+            return VecDeque::new();
+        }
+        std::mem::take(&mut *self.swaps.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Has `listener` told each message from now on.
@@ -257,6 +278,7 @@ pub struct Router {
     pin: bool,
     /// The script that decides what happens when the router is to stop.
     driver: Option<usize>,
+    running: Running,
 }
 
 /// What one copy did.
@@ -284,7 +306,7 @@ impl Router {
         options: &RouterOptions,
         control: Arc<Control>,
     ) -> Result<Self, Vec<Diagnostic>> {
-        let slow_thread = config.elements.iter().any(|element| element.class == punt::CLASS.name);
+        let slow_thread = Copy::needs_slow_thread(&config);
         let copies = options.workers.max(1) + usize::from(slow_thread);
         let mut workers = Vec::new();
         let roles =
@@ -307,7 +329,10 @@ impl Router {
         for ((index, pool), waker) in pools.into_iter().enumerate().zip(wakers) {
             let copy = Copy { index, workers: options.workers.max(1), slow_thread };
             let (mail, mail_box) = Mail::new(waker);
-            let graph = Graph::with_pool(&config, registry, shared, copy, &options.graph, pool, &control)?;
+            let graph =
+                Graph::with_pool(&config, registry, shared, copy, &options.graph, pool, &control, &|_| {
+                    false
+                })?;
             workers.push(Worker {
                 mail,
                 resting: Some((graph, mail_box)),
@@ -325,7 +350,13 @@ impl Router {
             }
         }
         let driver = shared.get::<String>(DRIVER_SCRIPT).and_then(|name| config.find(&name));
-        Ok(Self { config, control, workers, pin: options.pin, driver })
+        let running = Running {
+            config: config.clone(),
+            shared: shared.clone(),
+            options: *options,
+            control: control.clone(),
+        };
+        Ok(Self { config, control, workers, pin: options.pin, driver, running })
     }
 
     /// Starts the threads.
@@ -358,8 +389,15 @@ impl Router {
     /// When there are several copies: those need [`Router::start`].
     pub fn run_here(&mut self) {
         assert_eq!(self.workers.len(), 1, "a thread can run one copy");
+        while !self.run_one_here() {
+            self.apply_waiting();
+        }
+    }
+
+    /// Runs the configuration that there is; false when another one is to take its place.
+    fn run_one_here(&mut self) -> bool {
         let worker = &mut self.workers[0];
-        let Some((graph, mail_box)) = worker.resting.take() else { return };
+        let Some((graph, mail_box)) = worker.resting.take() else { return true };
         let mut thread = Thread {
             graph,
             mail_box,
@@ -368,8 +406,36 @@ impl Router {
             turns: worker.turns.clone(),
             busy_since: None,
         };
-        thread.run_until_stopped(&self.control, self.driver);
+        let is_done = thread.run_until_stopped(&self.control, self.driver);
         worker.resting = Some((thread.graph, thread.mail_box));
+        is_done
+    }
+
+    /// What runs, for [`Swap::prepare`].
+    pub fn running(&self) -> Running {
+        self.running.clone()
+    }
+
+    /// Has another configuration take the place of the one that runs, on one copy after the other, at a batch boundary each.
+    pub fn apply(&mut self, swap: Swap) {
+        let Swap { running, graphs, plan, driver } = swap;
+        for (worker, mut graph) in self.workers.iter_mut().zip(graphs) {
+            let plan = plan.clone();
+            let replaced = worker.ask(move |running| {
+                graph.take_place_of(running, &plan);
+                std::mem::replace(running, graph)
+            });
+            // Here, and not on the worker's thread: a large table takes its time.
+            drop(replaced);
+        }
+        self.config = running.config.clone();
+        self.driver = driver;
+        self.running = running;
+    }
+
+    /// As [`Router::apply`], with what [`Control::leave`] left, if anything.
+    pub fn apply_waiting(&mut self) {
+        self.control.take_swaps().into_iter().for_each(|swap| self.apply(swap));
     }
 
     /// Asks the driver script, if there is one, what happens now that the router is to stop: whether it goes on.
@@ -391,7 +457,7 @@ impl Router {
 
     /// Whether there is a slow thread.
     pub fn has_slow_thread(&self) -> bool {
-        self.config.elements.iter().any(|element| element.class == punt::CLASS.name)
+        Copy::needs_slow_thread(&self.config)
     }
 
     /// What stops the router, and where messages go.
@@ -586,8 +652,8 @@ fn step_driver(graph: &mut Graph, driver: usize, control: &Control) -> bool {
 }
 
 impl Thread {
-    /// As [`Router::run_here`].
-    fn run_until_stopped(&mut self, control: &Control, driver: Option<usize>) {
+    /// As [`Router::run_here`]; false when another configuration is to take this one's place first.
+    fn run_until_stopped(&mut self, control: &Control, driver: Option<usize>) -> bool {
         self.graph.context().stop_at_once();
         let mut idle_turns = 0;
         loop {
@@ -596,8 +662,11 @@ impl Thread {
                     !control.is_halted() && step_driver(&mut self.graph, driver, control)
                 });
                 if !goes_on {
-                    return;
+                    return true;
                 }
+            }
+            if control.has_swap.load(Ordering::Acquire) {
+                return false;
             }
             if self.mail_box.may_have_mail() {
                 self.read_mail();

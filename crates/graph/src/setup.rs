@@ -6,10 +6,12 @@
 
 use std::any::{Any, TypeId};
 use std::collections::HashMap;
+use std::convert::Infallible;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::arguments::Arguments;
 use crate::element::ConfigError;
+use crate::hotswap::Found;
 use crate::lang::{FlatConfig, FlatElement, PortKind, split_arguments};
 
 /// Things that the copies of a graph share, by type and key; also how the program hands things to elements
@@ -39,6 +41,20 @@ impl Shared {
         Ok(made)
     }
 
+    /// Another collection with the things whose keys `stays` accepts.
+    pub(crate) fn fork(&self, stays: impl Fn(&str) -> bool) -> Self {
+        let things = self.things.lock().unwrap_or_else(PoisonError::into_inner);
+        let staying = things.iter().filter(|((_, key), _)| stays(key));
+        let things = staying.map(|(key, thing)| (key.clone(), thing.clone())).collect();
+        Self { things: Arc::new(Mutex::new(things)) }
+    }
+
+    /// Puts a thing under `key`, in the place of another one of its type.
+    pub(crate) fn put<T: Any + Send + Sync>(&self, key: &str, thing: T) {
+        let mut things = self.things.lock().unwrap_or_else(PoisonError::into_inner);
+        things.insert((TypeId::of::<T>(), key.to_owned()), Arc::new(thing));
+    }
+
     /// The thing of type `T` under `key`, if there is one.
     pub fn get<T: Any + Send + Sync>(&self, key: &str) -> Option<Arc<T>> {
         let things = self.things.lock().unwrap_or_else(PoisonError::into_inner);
@@ -64,6 +80,11 @@ pub struct Copy {
 }
 
 impl Copy {
+    /// Whether a configuration needs a slow thread beside the workers: it has a `Punt`.
+    pub(crate) fn needs_slow_thread(config: &FlatConfig) -> bool {
+        config.elements.iter().any(|element| element.class == crate::punt::CLASS.name)
+    }
+
     /// Whether this is the slow thread's copy.
     pub fn is_slow(&self) -> bool {
         self.index >= self.workers
@@ -175,7 +196,13 @@ impl<'a> Setup<'a> {
     /// outside.
     pub fn find(&self, name: &str) -> Option<&'a FlatElement> {
         let (config, _) = self.place?;
-        resolve(config, &self.element.name, name)
+        resolve(config, &self.element.name, name).inspect(|found| self.note(&found.name))
+    }
+
+    /// Remembers that this element knows of another one.
+    fn note(&self, other: &str) {
+        let Ok(found) = self.shared.get_or_make(Found::KEY, || Ok::<_, Infallible>(Found::default()));
+        found.note(&self.element.name, other);
     }
 
     /// The worker to which a `StaticThreadSched` binds this element, if one does. A router with fewer workers than the
@@ -227,6 +254,7 @@ impl<'a> Setup<'a> {
             }
             if wanted(&config.elements[at].class) {
                 found.names.push(&config.elements[at].name);
+                self.note(&config.elements[at].name);
                 continue;
             }
             let next = beyond(at, None);

@@ -3,10 +3,12 @@
 //! | file | what lives there |
 //! | --- | --- |
 //! | this one | the words of the command line, and what they do in their order |
+//! | `exchange` | `-R`: another configuration in the running one's place |
 //! | `handlers` | `-h` and `-x`: which handlers are meant, and what is printed of them |
 //!
 //! Whoever calls the program by the name `click` gets this command.
 
+mod exchange;
 mod handlers;
 
 use std::path::{Path, PathBuf};
@@ -28,6 +30,7 @@ use packet::PoolOptions;
 
 use crate::load::{self, Messages};
 use crate::output::print;
+use exchange::{DRIVER_PREFIX, Exchange};
 
 /// Frames in each worker's pool.
 const FRAMES: usize = 16_384;
@@ -169,7 +172,7 @@ fn with_control_sockets(mut flat: FlatConfig, arguments: &ClickArguments, source
     for (number, config) in tcp.chain(unix).enumerate() {
         let suffix = if number > 0 { format!("@{number}") } else { String::new() };
         flat.add_alone(
-            &format!("click_driver@@ControlSocket{suffix}"),
+            &format!("{DRIVER_PREFIX}ControlSocket{suffix}"),
             "ControlSocket",
             &config,
             &source.name,
@@ -188,14 +191,20 @@ fn click(arguments: &ClickArguments) -> Result<ExitCode> {
     let registry = elements::registry();
     let libraries = load::Libraries::new(arguments.clickpath.as_deref());
     let options = Options { parameters };
-    let Some(flat) = load::compile_with(&source, &options, &registry, &libraries, messages) else {
+    let compiled = load::compile_with(&source, &options, &registry, &libraries, messages);
+    let Some(flat) = compiled else {
         return Ok(ExitCode::FAILURE);
     };
     let flat = with_control_sockets(flat, arguments, &source);
-    let Some(mut router) = router(arguments, &source, flat, &registry, messages)? else {
+    let control = Control::new(|line| eprintln!("{line}"));
+    let exchange = Exchange::new(arguments, registry.clone(), options, control.clone());
+    let shared = Shared::default();
+    shared.get_or_make(Globals::KEY, || Ok::<_, anyhow::Error>(exchange.globals(&source.text)))?;
+    let Some(mut router) = router(arguments, flat, &registry, messages, shared, control)? else {
         eprintln!("{}", load::NOT_INITIALIZED);
         return Ok(ExitCode::FAILURE);
     };
+    exchange.begin(router.running());
     let mut is_right = true;
     if let Some(file) = &arguments.output {
         let text = router.config().flat_text();
@@ -247,20 +256,13 @@ fn cpu_seconds() -> (f64, f64) {
 /// Makes the router; `None`, with messages, when its configuration has mistakes.
 fn router(
     arguments: &ClickArguments,
-    source: &Source,
     flat: FlatConfig,
     registry: &Registry,
     messages: Messages,
+    shared: Shared,
+    control: Arc<Control>,
 ) -> Result<Option<Router>> {
-    let shared = Shared::default();
     shared.get_or_make(PortNames::KEY, || Ok::<_, anyhow::Error>(PortNames::new(Vec::new())))?;
-    let globals = Globals {
-        source: source.text.clone(),
-        classes: registry.classes().map(|class| class.name.to_owned()).collect(),
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        hotconfig: None,
-    };
-    shared.get_or_make(Globals::KEY, || Ok::<_, anyhow::Error>(globals))?;
     if arguments.simtime.is_some() && arguments.threads > 1 {
         anyhow::bail!("--simtime needs one thread: time has to stand still for all of them");
     }
@@ -276,7 +278,6 @@ fn router(
         pin: arguments.affinity.is_some(),
         mode: Mode::Parallel,
     };
-    let control = Control::new(|line| eprintln!("{line}"));
     let router = match Router::build(Arc::new(flat), registry, &shared, &options, control.clone()) {
         Ok(router) => router,
         Err(problems) => {
@@ -305,6 +306,7 @@ fn drive(router: &mut Router) -> Result<()> {
         if control.wait(LONGEST_WAIT) && !router.goes_on() {
             return Ok(());
         }
+        router.apply_waiting();
         if let Some(thread) = router.failed() {
             anyhow::bail!("the thread '{thread}' ended by a bug of ours; please report the message above");
         }

@@ -67,7 +67,7 @@ impl Live {
             Show::Drops(_) => send(rows, self.drops()?),
             Show::Acl(_) => send(rows, self.access_list()?),
             Show::Config(ConfigFilter { click }) => {
-                let text = if *click { self.click.clone() } else { self.settings().to_toml() };
+                let text = if *click { self.click() } else { self.settings().to_toml() };
                 send(rows, [TextRow { text: text.trim_end().to_owned() }])
             }
             Show::Drift(_) => self.drift(rows),

@@ -1,18 +1,22 @@
 //! What runs, shared between the thread that watches it and those who ask and change it over the control socket.
 
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use anyhow::{Context, Result};
 use control::api::{Server, ServerError, ServerOptions};
 use control::service::Service;
 use elements::acl::AccessList;
-use graph::lang::Source;
+use graph::hotswap::Swap;
+use graph::lang::{Options, Source};
 use graph::router::Router;
 use graph::setup::Shared;
 
-use super::RunArguments;
-use crate::drop_in::Follow;
+use super::{RunArguments, subject};
+use crate::drop_in::{self, Follow};
+use crate::load::{self, Messages};
 use crate::notify::Notify;
 use crate::settings::Settings;
 
@@ -29,7 +33,7 @@ pub(super) struct Live {
     /// What its elements share.
     shared: Shared,
     /// The configuration, as text.
-    pub(super) click: String,
+    click: Mutex<String>,
     /// In a few words, for whoever asks the service manager.
     pub(super) status: String,
     pub(super) notify: Notify,
@@ -62,7 +66,7 @@ impl Live {
             settings: Mutex::new(settings),
             arguments,
             shared,
-            click: source.text,
+            click: Mutex::new(source.text),
             status: format!("{} runs", source.name),
             notify: Notify::from_environment(),
             interrupted,
@@ -114,6 +118,11 @@ impl Live {
         lock(&self.settings).clone()
     }
 
+    /// The configuration that runs, as text.
+    pub(super) fn click(&self) -> String {
+        lock(&self.click).clone()
+    }
+
     /// Bytes of a packet that a frame holds.
     pub(super) fn frame_bytes(&self) -> usize {
         self.arguments.frame_size
@@ -154,9 +163,13 @@ impl Live {
     }
 
     fn reload_settings(&self) -> Result<Vec<String>, String> {
-        if self.arguments.config.is_none() && self.arguments.acl.is_none() {
+        let is_file = subject::is_file(&self.arguments);
+        if self.arguments.config.is_none() && self.arguments.acl.is_none() && !is_file {
             return Err("there is nothing to read again; --config FILE or --acl FILE at the start gives it"
                 .to_owned());
+        }
+        if is_file {
+            return self.reload_configuration().map(|line| vec![line]);
         }
         let new = super::settings_of(&self.arguments).map_err(|error| format!("{error:#}"))?;
         let new = new.ok_or("the settings have mistakes; `brickway check FILE.toml` lists them")?;
@@ -183,6 +196,39 @@ impl Live {
             );
         }
         Ok(done)
+    }
+
+    /// Reads the configuration's file again and has it take the place of the one that runs; what stayed. If anything is wrong
+    /// with it, the one that runs goes on.
+    fn reload_configuration(&self) -> Result<String, String> {
+        let (file, parameters) = self.arguments.what.split_first().ok_or("there is no file")?;
+        if file == "-" {
+            return Err("standard input cannot be read again; run a file".to_owned());
+        }
+        let parameters = parameters.iter().map(|text| load::parameter(text)).collect::<Result<_, _>>()?;
+        let source = load::read(Path::new(file)).map_err(|error| format!("{error:#}"))?;
+        let registry = elements::registry();
+        let libraries = load::Libraries::new(None);
+        let flat = load::compile_quietly(&source, &Options { parameters }, &registry, &libraries)?;
+        let running = self.with_router(|router| router.running())?;
+        if drop_in::ports_of(&flat) != drop_in::ports_of(running.config()) {
+            return Err(
+                "the ports that forward by Linux's tables cannot change while the router runs".to_owned()
+            );
+        }
+        let begin = Instant::now();
+        let globals = load::globals(&registry, &source.text);
+        let swap = Swap::prepare(&running, &Arc::new(flat), &registry, globals, 0)
+            .map_err(|problems| Messages { plain: true, warnings: false }.text(problems, false))?;
+        let (stay, all) = (swap.moving(), swap.running().config().elements.len());
+        let ready = Instant::now();
+        self.with_router(|router| router.apply(swap))?;
+        *lock(&self.click) = source.text;
+        Ok(format!(
+            "{file} read: {stay} of {all} elements stay as they are; {:.2} s to make the others, {:.1} ms to change over",
+            (ready - begin).as_secs_f64(),
+            ready.elapsed().as_secs_f64() * 1e3
+        ))
     }
 
     /// Gives the access list its rules again.

@@ -26,6 +26,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
 use elements::devices::PortNames;
 use elements::devices::balance::queue_shares;
+use graph::context::Globals;
 use graph::graph::{GraphOptions, Registry};
 use graph::roles::{Mode, Roles};
 use graph::router::{Control, Router, RouterOptions};
@@ -312,6 +313,7 @@ pub(crate) fn operate(
 ) -> Result<ExitCode> {
     let Subject { source, flat, mirror, specs, ports } = subject;
     settings.ports = ports;
+    shared.get_or_make(Globals::KEY, || Ok::<_, anyhow::Error>(load::globals(registry, &source.text)))?;
     shared.get_or_make(PortNames::KEY, || Ok::<_, anyhow::Error>(PortNames::new(specs)))?;
     let control = Control::new(|line| eprintln!("{line}"));
     let pool = PoolOptions { frames: arguments.frames, data_bytes: arguments.frame_size };
@@ -360,6 +362,7 @@ pub(crate) fn operate(
     live.notify.stopping();
     let mut router = live.take_router();
     drop(server);
+    let flat = router.config().clone();
     for path in &arguments.reads {
         match router.read(path) {
             Ok(value) => print(&format!("{path}:\n{}\n", value.trim_end())),

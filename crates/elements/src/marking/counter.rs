@@ -44,6 +44,8 @@
 //!
 //! =a AverageCounter, Meter
 
+use std::any::Any;
+
 use graph::arguments::HandlerCall;
 use graph::lang::next_word;
 use graph::{Class, Combine, ConfigError, Context, Element, FromArgument, Handler, Setup};
@@ -125,6 +127,17 @@ impl Element for Counter {
                 Trigger::due(&mut self.byte_count_call, self.byte_count),
             ];
             due.into_iter().flatten().for_each(|call| call.call(cx));
+        }
+    }
+
+    fn leave(&mut self) -> Option<Box<dyn Any + Send>> {
+        Some(Box::new(std::mem::take(self)))
+    }
+
+    fn inherit(&mut self, _cx: &mut Context, left: Box<dyn Any + Send>) {
+        if let Ok(left) = left.downcast::<Self>() {
+            let (count_call, byte_count_call) = (self.count_call.take(), self.byte_count_call.take());
+            *self = Self { count_call, byte_count_call, ..*left };
         }
     }
 

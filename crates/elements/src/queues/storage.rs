@@ -1,6 +1,7 @@
 //! The one element behind Queue, SimpleQueue, FrontDropQueue, MixedQueue and Click's other names for them: a ring of packets, its counts and its handlers.
 //! The classes differ in which packet goes when there is no room, and in whether tasks downstream are told.
 
+use std::any::Any;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -214,6 +215,22 @@ impl Element for Storage {
 
     fn notifies(&self) -> bool {
         self.notifies
+    }
+
+    fn leave(&mut self) -> Option<Box<dyn Any + Send>> {
+        Some(Box::new(std::mem::take(&mut self.packets)))
+    }
+
+    fn inherit(&mut self, cx: &mut Context, left: Box<dyn Any + Send>) {
+        let Ok(mut packets) = left.downcast::<VecDeque<Packet>>() else { return };
+        let mut batch = cx.spare_batch();
+        while !packets.is_empty() {
+            let count = packets.len().min(batch.room());
+            packets.drain(..count).for_each(|packet| batch.push(packet));
+            self.put(cx, &mut batch);
+        }
+        cx.recycle(batch);
+        cx.set_signal(!self.is_empty());
     }
 
     fn handlers(&self) -> &'static [Handler] {

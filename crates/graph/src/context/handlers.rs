@@ -42,8 +42,9 @@ pub const GLOBAL_HANDLERS: [Handler; 11] = [
     Handler::read("version", Combine::First),
 ];
 
-/// Takes another configuration's text and puts it in this one's place, or says why not.
-pub type HotConfig = dyn Fn(&str) -> Result<(), String> + Send + Sync;
+/// Takes another configuration's text and the time (in nanoseconds since 1970) and puts it in this one's place, soon, or says why
+/// not.
+pub type HotConfig = dyn Fn(&str, u64) -> Result<(), String> + Send + Sync;
 
 /// What the router's own handlers tell. The program leaves it among the shared things.
 #[derive(Default)]
@@ -55,7 +56,7 @@ pub struct Globals {
     /// The program's version.
     pub version: String,
     /// What the handler `hotconfig` does, where it is allowed.
-    pub hotconfig: Option<Box<HotConfig>>,
+    pub hotconfig: Option<Arc<HotConfig>>,
 }
 
 impl Globals {
@@ -87,6 +88,12 @@ impl Known {
         let by_name = names.map(|(index, flat)| (flat.name.clone(), index)).collect();
         let globals = shared.get(Globals::KEY).unwrap_or_default();
         Self { config, by_name, globals, peers: Vec::new(), own: None }
+    }
+
+    /// Takes the mail boxes of `old`.
+    pub(super) fn take_mails(&mut self, old: &mut Self) {
+        self.peers = std::mem::take(&mut old.peers);
+        self.own = old.own.take();
     }
 }
 
@@ -453,7 +460,7 @@ impl Context {
         match name {
             "stop" => self.stop(),
             "hotconfig" => match &self.known.globals.hotconfig {
-                Some(replace) => replace(value)?,
+                Some(replace) => replace(value, self.clock.now_ns())?,
                 None => return Err("no 'hotconfig' write handler; -R allows it".into()),
             },
             _ => return Err(no_global("write", name)),

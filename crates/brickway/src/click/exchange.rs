@@ -1,0 +1,71 @@
+//! The handler `hotconfig`: another configuration in the running one's place.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use graph::context::Globals;
+use graph::graph::Registry;
+use graph::hotswap::{Running, Swap};
+use graph::lang::{Options, Source};
+use graph::router::Control;
+
+use super::ClickArguments;
+use crate::load::{self, Libraries, Messages};
+
+/// What a new configuration is made with.
+pub(super) struct Exchange {
+    registry: Registry,
+    libraries: Libraries,
+    options: Options,
+    control: Arc<Control>,
+    allows: bool,
+    /// What runs, or will when all that was left with the router has taken its place.
+    running: Mutex<Option<Running>>,
+}
+
+impl Exchange {
+    pub(super) fn new(
+        arguments: &ClickArguments,
+        registry: Registry,
+        options: Options,
+        control: Arc<Control>,
+    ) -> Arc<Self> {
+        let libraries = Libraries::new(arguments.clickpath.as_deref());
+        let (allows, running) = (arguments.allow_reconfigure, Mutex::new(None));
+        Arc::new(Self { registry, libraries, options, control, allows, running })
+    }
+
+    /// Says what runs first.
+    pub(super) fn begin(&self, running: Running) {
+        *self.running.lock().unwrap_or_else(PoisonError::into_inner) = Some(running);
+    }
+
+    /// The router's own handlers, for a configuration of this text.
+    pub(super) fn globals(self: &Arc<Self>, text: &str) -> Globals {
+        let this = self.clone();
+        let replace: Arc<graph::context::HotConfig> =
+            Arc::new(move |text, now_ns| this.replace(text, now_ns));
+        Globals { hotconfig: self.allows.then_some(replace), ..load::globals(&self.registry, text) }
+    }
+
+    fn replace(self: &Arc<Self>, text: &str, now_ns: u64) -> Result<(), String> {
+        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = running.as_ref().ok_or("the router has not begun yet")?;
+        let source = Source { name: "hotconfig".into(), text: text.to_owned() };
+        let mut flat = load::compile_quietly(&source, &self.options, &self.registry, &self.libraries)?;
+        // Those that the command line asked for stay.
+        flat.elements
+            .extend(before.config().elements.iter().filter(|element| is_of_driver(&element.name)).cloned());
+        let swap = Swap::prepare(before, &Arc::new(flat), &self.registry, self.globals(text), now_ns)
+            .map_err(|problems| Messages { plain: true, warnings: false }.text(problems, false))?;
+        *running = Some(swap.running());
+        self.control.leave(swap);
+        Ok(())
+    }
+}
+
+/// What elements are called that no configuration declares, but the command line.
+pub(super) const DRIVER_PREFIX: &str = "click_driver@@";
+
+fn is_of_driver(name: &str) -> bool {
+    name.starts_with(DRIVER_PREFIX)
+}

@@ -1,0 +1,282 @@
+//! Another configuration in a running one's place.
+//!
+//! A new configuration is made beside the one that runs, which goes on meanwhile and stays if anything is wrong with the new
+//! one ([`Swap::prepare`]). Then each copy of the graph is exchanged at a batch boundary, one after the other
+//! ([`Router::apply`](crate::router::Router::apply)).
+//!
+//! **What stays.** An element of the same name, class, arguments and ports is not made anew: it moves into the new graph as it
+//! is, with its packets, counters, tables, timers and open ports. One that looked around while it was made (a source that
+//! waits for queues) moves only if what it found stays too. Where only the arguments differ the new element
+//! [inherits](crate::Element::inherit) what the old one [leaves](crate::Element::leave) it. Frames and the clock stay those of
+//! the copy, so no packet is lost.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use packet::{Pool, PoolOptions};
+
+use crate::context::Globals;
+use crate::graph::{Graph, Registry, no_memory};
+use crate::lang::{Diagnostic, FlatConfig};
+use crate::router::{Control, RouterOptions};
+use crate::setup::{Copy, DRIVER_SCRIPT, Shared};
+
+/// Frames of a copy while it is made; then it gets those of the copy whose place it takes.
+const FRAMES_AT_FIRST: usize = 64;
+
+/// Names that elements asked for while they were made, and what they found.
+#[derive(Debug, Default)]
+pub(crate) struct Found(Mutex<BTreeMap<String, BTreeSet<String>>>);
+
+impl Found {
+    /// Under which key it lies.
+    pub(crate) const KEY: &str = "what elements found";
+
+    /// Notes that `element` was told of `other`.
+    pub(crate) fn note(&self, element: &str, other: &str) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.entry(element.to_owned()).or_default().insert(other.to_owned());
+    }
+
+    fn of(&self, element: &str) -> BTreeSet<String> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(element).cloned().unwrap_or_default()
+    }
+}
+
+/// What runs, as far as its successor has to know.
+#[derive(Clone, Debug)]
+pub struct Running {
+    pub(crate) config: Arc<FlatConfig>,
+    pub(crate) shared: Shared,
+    pub(crate) options: RouterOptions,
+    pub(crate) control: Arc<Control>,
+}
+
+impl Running {
+    /// The configuration.
+    pub fn config(&self) -> &Arc<FlatConfig> {
+        &self.config
+    }
+}
+
+/// Which elements of the old graph go where.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Plan {
+    /// The old number of each element that moves as it is, by its new one.
+    pub(crate) moves: Vec<Option<usize>>,
+    /// New and old number of elements of the same name and class that are made anew.
+    pub(crate) inherits: Vec<(usize, usize)>,
+}
+
+/// A configuration that is ready to take another one's place.
+#[derive(Debug)]
+pub struct Swap {
+    pub(crate) running: Running,
+    pub(crate) graphs: Vec<Graph>,
+    pub(crate) plan: Plan,
+    pub(crate) driver: Option<usize>,
+}
+
+impl Swap {
+    /// How many elements move as they are.
+    pub fn moving(&self) -> usize {
+        self.plan.moves.iter().flatten().count()
+    }
+
+    /// What will run.
+    pub fn running(&self) -> Running {
+        self.running.clone()
+    }
+
+    /// Makes the elements of `config` that are not among those that run. All problems are reported; nothing has
+    /// happened then. `now_ns` is the time of the running one, where that is simulated.
+    pub fn prepare(
+        running: &Running,
+        config: &Arc<FlatConfig>,
+        registry: &Registry,
+        globals: Globals,
+        now_ns: u64,
+    ) -> Result<Self, Vec<Diagnostic>> {
+        let (old, options) = (&running.config, &running.options);
+        let had_slow = Copy::needs_slow_thread(old);
+        if had_slow != Copy::needs_slow_thread(config) {
+            let message = "a configuration with Punt and one without cannot take each other's place: one has a thread more";
+            return Err(vec![Diagnostic::error(None, message)]);
+        }
+        let same: BTreeSet<&str> = config
+            .elements
+            .iter()
+            .filter(|new| {
+                old.find(&new.name).is_some_and(|index| {
+                    let old = &old.elements[index];
+                    (&old.class, &old.config) == (&new.class, &new.config)
+                        && (&old.input_kinds, &old.output_kinds) == (&new.input_kinds, &new.output_kinds)
+                })
+            })
+            .map(|element| element.name.as_str())
+            .collect();
+        let changed: BTreeSet<&str> = old
+            .elements
+            .iter()
+            .map(|element| element.name.as_str())
+            .filter(|name| !same.contains(name))
+            .collect();
+        let driver = running.shared.get::<String>(DRIVER_SCRIPT);
+        let driver_goes = driver.is_some_and(|name| changed.contains(name.as_str()));
+        let shared = running.shared.fork(|key| {
+            // Keys name their elements: "element:NAME", "queue:NAME:COPY", "congestion of NAME".
+            let is_ones = key.split([':', ' ']).any(|part| changed.contains(part));
+            !is_ones && key != Globals::KEY && !(driver_goes && key == DRIVER_SCRIPT)
+        });
+        shared.put(Globals::KEY, globals);
+        let found = running.shared.get::<Found>(Found::KEY).unwrap_or_default();
+        let mut plan = Plan::default();
+        for (index, new) in config.elements.iter().enumerate() {
+            let before = old.find(&new.name).filter(|&index| old.elements[index].class == new.class);
+            let stays = same.contains(new.name.as_str())
+                && found.of(&new.name).iter().all(|name| same.contains(name.as_str()));
+            plan.moves.push(before.filter(|_| stays));
+            plan.inherits.extend(before.filter(|_| !stays).map(|before| (index, before)));
+        }
+        let mut graphs = Vec::new();
+        let workers = options.workers.max(1);
+        for index in 0..workers + usize::from(had_slow) {
+            let copy = Copy { index, workers, slow_thread: had_slow };
+            let pool = PoolOptions { frames: FRAMES_AT_FIRST, ..options.graph.pool };
+            let pool = Pool::new(pool).map_err(|error| no_memory(FRAMES_AT_FIRST, &error))?;
+            let mut options = options.graph;
+            options.simulated_time = options.simulated_time.map(|_| now_ns);
+            let is_kept = |index: usize| plan.moves[index].is_some();
+            graphs.push(Graph::with_pool(
+                config,
+                registry,
+                &shared,
+                copy,
+                &options,
+                pool,
+                &running.control,
+                &is_kept,
+            )?);
+        }
+        let driver = shared.get::<String>(DRIVER_SCRIPT).and_then(|name| config.find(&name));
+        let running = Running { config: config.clone(), shared, ..running.clone() };
+        Ok(Self { running, graphs, plan, driver })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::element::{Class, Combine, Element, Handler};
+    use crate::lang::{self, Source};
+    use crate::router::Router;
+    use crate::{Context, Setup};
+
+    /// Counts how often it was asked, and how often one like it was made.
+    struct Memory {
+        asked: u64,
+        left: u64,
+    }
+
+    fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, crate::ConfigError> {
+        let _: Option<u32> = setup.arguments.optional("ANY")?;
+        let other: Option<String> = setup.arguments.keyword("OTHER")?;
+        if let Some(other) = other {
+            setup.find(&other);
+        }
+        setup.arguments.finish()?;
+        Ok(Box::new(Memory { asked: 0, left: 0 }))
+    }
+
+    impl Element for Memory {
+        fn initialise(&mut self, cx: &mut Context) -> Result<(), String> {
+            cx.set_timer(0, cx.now_ns() + 1_000);
+            Ok(())
+        }
+
+        fn timer(&mut self, _cx: &mut Context, _key: u32) {
+            self.asked += 100;
+        }
+
+        fn handlers(&self) -> &'static [Handler] {
+            const { &[Handler::read("asked", Combine::First), Handler::read("left", Combine::First)] }
+        }
+
+        fn read(&mut self, name: &str, _argument: &str) -> Result<String, String> {
+            self.asked += 1;
+            Ok(if name == "asked" { self.asked } else { self.left }.to_string())
+        }
+
+        fn leave(&mut self) -> Option<Box<dyn std::any::Any + Send>> {
+            Some(Box::new(self.asked))
+        }
+
+        fn inherit(&mut self, _cx: &mut Context, left: Box<dyn std::any::Any + Send>) {
+            self.left = left.downcast().map_or(0, |asked| *asked);
+        }
+    }
+
+    static MEMORY: Class = Class {
+        name: "Memory",
+        ports: "0/0",
+        processing: Class::AGNOSTIC,
+        flow: Class::COMPLETE_FLOW,
+        manual: "//! Remembers.",
+        make,
+    };
+
+    fn config(registry: &Registry, text: &str) -> Arc<FlatConfig> {
+        let source = Source { name: "test.click".into(), text: text.into() };
+        Arc::new(lang::compile(&source, &lang::Options::default(), registry).0.unwrap())
+    }
+
+    #[test]
+    fn what_stays_and_what_is_made_anew() {
+        let mut registry = Registry::new();
+        registry.add(&[&MEMORY]);
+        let mut options = RouterOptions::default();
+        options.graph.simulated_time = Some(5_000_000);
+        let text = "a :: Memory; b :: Memory(1); c :: Memory(OTHER b); d :: Memory(OTHER a)";
+        let control = Control::new(|_| {});
+        let first = config(&registry, text);
+        let mut router = Router::build(first, &registry, &Shared::default(), &options, control).unwrap();
+        for name in ["a", "b", "c", "d"] {
+            assert_eq!(router.read(&format!("{name}.asked")).unwrap(), "1");
+        }
+        let text = "new :: Memory; b :: Memory(2); d :: Memory(OTHER a); c :: Memory(OTHER b); a :: Memory";
+        let second = config(&registry, text);
+        let swap =
+            Swap::prepare(&router.running(), &second, &registry, Globals::default(), 5_000_000).unwrap();
+        router.apply(swap);
+        // b has other arguments, and c had found it; a and d stay.
+        let asked = ["new", "a", "b", "c", "d"].map(|name| router.read(&format!("{name}.asked")).unwrap());
+        assert_eq!(asked, ["1", "2", "1", "1", "2"]);
+        let left = ["a", "b", "c"].map(|name| router.read(&format!("{name}.left")).unwrap());
+        assert_eq!(left, ["0", "1", "1"]);
+        // Timers go on, those of elements that moved and those of new ones.
+        router.on_each(|graph| {
+            let due = graph.context().next_timer_ns();
+            assert_eq!(due, Some(5_001_000));
+            graph.context().clock.set(6_000_000);
+            graph.context().turn();
+        });
+        let asked = ["new", "a", "b"].map(|name| router.read(&format!("{name}.asked")).unwrap());
+        assert_eq!(asked, ["102", "104", "103"]);
+    }
+
+    #[test]
+    fn what_is_wrong_changes_nothing() {
+        let mut registry = Registry::new();
+        registry.add(&[&MEMORY]);
+        let first = config(&registry, "a :: Memory");
+        let control = Control::new(|_| {});
+        let mut router =
+            Router::build(first, &registry, &Shared::default(), &RouterOptions::default(), control).unwrap();
+        let second = config(&registry, "a :: Memory; b :: Memory(x)");
+        let problems =
+            Swap::prepare(&router.running(), &second, &registry, Globals::default(), 0).unwrap_err();
+        assert!(problems[0].message.starts_with("ANY: expected"));
+        assert_eq!(router.read("a.asked").unwrap(), "1");
+        assert!(router.read("b.asked").is_err());
+    }
+}
