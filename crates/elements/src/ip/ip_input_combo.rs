@@ -95,7 +95,11 @@ mod tests {
             let [combo, three] = benches.each_mut().map(|bench| {
                 bench.push("in", &frames);
                 let packets = bench.taken_packets("out");
-                let kept: Vec<_> = packets.iter().map(|packet| (packet.data().to_vec(), packet.annotations().bytes().to_vec(), packet.network_offset(), packet.transport_offset())).collect();
+                let of = |packet: &packet::Packet| {
+                    let annotations = packet.annotations().bytes().to_vec();
+                    (packet.data().to_vec(), annotations, packet.network_offset(), packet.transport_offset())
+                };
+                let kept: Vec<_> = packets.iter().map(of).collect();
                 (kept, bench.stats("e").drops, bench.read("e.drops"))
             });
             prop_assert_eq!(combo, three);

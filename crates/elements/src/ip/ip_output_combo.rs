@@ -134,9 +134,11 @@ mod tests {
             samples in proptest::collection::vec((any_packet(), 0u8..3, prop::bool::weighted(0.1), any::<bool>()), 1..30),
         ) {
             let outputs = "out1 :: TestOutput; out2 :: TestOutput; out3 :: TestOutput; out4 :: TestOutput;";
-            let combo = format!("{outputs} in :: TestInput -> CheckIPHeader -> e :: IPOutputCombo(2, 9.8.7.6, 100) -> out0 :: TestOutput;
+            let combo = format!("{outputs} in :: TestInput -> CheckIPHeader
+                -> e :: IPOutputCombo(2, 9.8.7.6, 100) -> out0 :: TestOutput;
                 e[1] -> out1; e[2] -> out2; e[3] -> out3; e[4] -> out4;");
-            let six = format!("{outputs} in :: TestInput -> CheckIPHeader -> DropBroadcasts -> p :: PaintTee(2) -> g :: IPGWOptions(9.8.7.6)
+            let six = format!("{outputs} in :: TestInput -> CheckIPHeader
+                -> DropBroadcasts -> p :: PaintTee(2) -> g :: IPGWOptions(9.8.7.6)
                 -> FixIPSrc(9.8.7.6) -> d :: DecIPTTL -> l :: CheckLength(100) -> out0 :: TestOutput;
                 p[1] -> out1; g[1] -> out2; d[1] -> out3; l[1] -> out4;");
             prop_assert_eq!(outcome(&combo, &samples), outcome(&six, &samples));

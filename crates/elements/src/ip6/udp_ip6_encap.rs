@@ -158,7 +158,8 @@ mod tests {
 
     #[test]
     fn the_headers_are_right() {
-        let config = "in :: TestInput -> e :: UDPIP6Encap(2001:db8::1, 1234, 2001:db8::2, 53) -> CheckIP6Header -> out :: TestOutput";
+        let config = "in :: TestInput -> e :: UDPIP6Encap(2001:db8::1, 1234, 2001:db8::2, 53)
+            -> CheckIP6Header -> out :: TestOutput";
         let mut bench = Bench::new(&crate::registry(), config);
         bench.push("in", &[b"data", b"odd", b""]);
         let packets = bench.taken_packets("out");

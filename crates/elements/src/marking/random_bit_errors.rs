@@ -74,10 +74,11 @@ struct RandomBitErrors {
 impl RandomBitErrors {
     /// Bits up to the next error: geometrically distributed, so that one number is drawn for each error and not for each bit.
     fn gap(&self, cx: &mut Context) -> usize {
-        // From above 0 to 1.
-        let uniform = (f64::from(cx.random()) + 1.0) / (1_u64 << 32) as f64;
-        // A conversion of a number that is too large gives the largest one. (1 - P is 0 for P 1: minus infinity, so 0.)
-        (uniform.ln() / (1.0 - self.probability).ln()) as usize
+        // Above 0 and below 1.
+        let uniform = (f64::from(cx.random()) + 0.5) / (1_u64 << 32) as f64;
+        // The logarithm of 1 - P, also where P is too small to make a difference to 1; for P 1 minus infinity, so that the
+        // gap is 0. A number that is too large becomes the largest integer.
+        (uniform.ln() / (-self.probability).ln_1p()) as usize
     }
 
     fn spoil(&self, cx: &mut Context, data: &mut [u8]) {
@@ -145,9 +146,13 @@ mod tests {
 
     #[test]
     fn the_share_of_errors_is_the_probability() {
-        for (p, low, high) in
-            [("0", 0, 0), ("1", 800_000, 800_000), ("0.1", 78_000, 82_000), ("0.001", 650, 950)]
-        {
+        for (p, low, high) in [
+            ("0", 0, 0),
+            ("1e-300", 0, 0),
+            ("1", 800_000, 800_000),
+            ("0.1", 78_000, 82_000),
+            ("0.001", 650, 950),
+        ] {
             let mut bench = Bench::element(&crate::registry(), &format!("RandomBitErrors({p})"), 1, 1);
             bench.push("in0", &[&[0; 1000][..]; 100]);
             let errors = ones(&bench.taken("out0"));

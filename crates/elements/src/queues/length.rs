@@ -47,15 +47,11 @@ impl QueueLength {
 
 /// Whether a class of this name stores packets and publishes how many.
 pub(crate) fn is_queue(class: &str) -> bool {
-    matches!(
-        class,
-        "Queue"
-            | "SimpleQueue"
-            | "FrontDropQueue"
-            | "MixedQueue"
-            | "NotifierQueue"
-            | "QuickNoteQueue"
-            | "ThreadSafeQueue"
-            | "MSQueue"
-    )
+    tells_when_full(class)
+        || matches!(class, "SimpleQueue" | "FrontDropQueue" | "MixedQueue" | "NotifierQueue")
+}
+
+/// Whether a class of this name is a queue that sources wait for while it is full.
+pub(crate) fn tells_when_full(class: &str) -> bool {
+    matches!(class, "Queue" | "QuickNoteQueue" | "ThreadSafeQueue" | "MSQueue")
 }

@@ -5,7 +5,7 @@
 //! stores packets; tells tasks downstream when it has some
 //!
 //! =d
-//! The same as C<Queue>. In Click it is a Queue that does not tell sources upstream when it is full; here it does.
+//! A C<Queue> that does not tell sources upstream (C<InfiniteSource>) when it is full.
 //!
 //! =h length read-only
 //! Packets that wait now, in all workers.

@@ -46,6 +46,20 @@ mod tests {
     use graph::testing::Bench;
 
     #[test]
+    fn a_source_waits_while_it_is_full() {
+        for (queue, drops) in [("Queue", "0"), ("QuickNoteQueue", "0"), ("NotifierQueue", "36")] {
+            let config = format!("InfiniteSource(LIMIT 100) -> q :: {queue}(64) -> out :: TestOutput");
+            let mut bench = Bench::new(&crate::registry(), &config);
+            bench.run(100);
+            assert_eq!(
+                (bench.read("q.length"), bench.read("q.drops")),
+                ("64".into(), drops.into()),
+                "{queue}"
+            );
+        }
+    }
+
+    #[test]
     fn a_task_downstream_sleeps_once_it_is_empty() {
         let config = "in :: TestInput -> e :: QuickNoteQueue -> Unqueue -> out :: TestOutput";
         let mut bench = Bench::new(&crate::registry(), config);

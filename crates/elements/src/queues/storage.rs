@@ -1,4 +1,5 @@
-//! The one element behind Queue, SimpleQueue, FrontDropQueue, MixedQueue and Click's other names for them: a ring of packets, its counts and its handlers.
+//! The one element behind Queue, SimpleQueue, FrontDropQueue, MixedQueue and Click's other names for them: a ring of packets,
+//! its counts and its handlers.
 //! The classes differ in which packet goes when there is no room, and in whether tasks downstream are told.
 
 use std::any::Any;

@@ -11,7 +11,8 @@
 //! false. With ACTIVE false it does nothing until the C<active> handler says otherwise. With STOP true it stops the
 //! router after the last packet; END_CALL is a write handler and what is written to it then, instead.
 //!
-//! Pushing, it waits while every path from it leads to a C<Queue> and all of these are full.
+//! Pushing, it waits while every path from it leads to a C<Queue>, QuickNoteQueue, ThreadSafeQueue or MSQueue and all of these
+//! are full.
 //!
 //! Different from Click: every worker makes packets, and LIMIT counts those of all workers; the default BURST is not 1.
 //!
@@ -50,7 +51,7 @@ use packet::Batch;
 
 use super::end::End;
 use super::payload::Payload;
-use crate::queues::length::QueueLength;
+use crate::queues::length::{QueueLength, tells_when_full};
 
 pub(crate) static CLASS: Class = Class {
     name: "InfiniteSource",
@@ -86,7 +87,7 @@ fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
         Ok::<_, ConfigError>(Progress { made: AtomicU64::new(0), unfinished: AtomicUsize::new(copies) })
     })?;
     let pushes = !setup.output_is_pull(0);
-    let downstream = setup.nearest(Direction::Downstream(0), |class| class == "Queue");
+    let downstream = setup.nearest(Direction::Downstream(0), tells_when_full);
     let queues = if pushes && downstream.everywhere { downstream.names } else { Vec::new() };
     let copy = setup.copy().index;
     Ok(Box::new(InfiniteSource {
