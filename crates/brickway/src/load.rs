@@ -133,7 +133,7 @@ pub(crate) fn compile_quietly(
 ) -> Result<FlatConfig, String> {
     let messages = Messages { plain: true, warnings: false };
     let (flat, found, _) = examine(source, options, registry, libraries, messages);
-    flat.ok_or_else(|| messages.text(found, false))
+    flat.ok_or_else(|| messages.text(found, false).trim_end().to_owned())
 }
 
 /// The configuration if nothing is wrong with it, what is to be said of it, and whether the text itself is right.
