@@ -12,6 +12,7 @@ use packet::wire::ethernet::MacAddr;
 
 use crate::element::ConfigError;
 use crate::lang::{next_word, split_arguments, unquote};
+use crate::names;
 
 /// A value that can stand in a configuration string.
 pub trait FromArgument: Sized {
@@ -243,21 +244,24 @@ impl FromArgument for f64 {
 impl FromArgument for Ipv4Addr {
     const EXPECTED: &'static str = "IP address";
     fn from_argument(text: &str) -> Option<Self> {
-        unquote(text).parse().ok()
+        let text = unquote(text);
+        text.parse().ok().or_else(|| names::address(&text))
     }
 }
 
 impl FromArgument for Ipv6Addr {
     const EXPECTED: &'static str = "IPv6 address";
     fn from_argument(text: &str) -> Option<Self> {
-        unquote(text).parse().ok()
+        let text = unquote(text);
+        text.parse().ok().or_else(|| names::address_6(&text))
     }
 }
 
 impl FromArgument for MacAddr {
     const EXPECTED: &'static str = "Ethernet address";
     fn from_argument(text: &str) -> Option<Self> {
-        unquote(text).parse().ok()
+        let text = unquote(text);
+        text.parse().ok().or_else(|| names::ether(&text))
     }
 }
 
@@ -267,7 +271,10 @@ impl FromArgument for Ipv4Net {
     fn from_argument(text: &str) -> Option<Self> {
         let text = unquote(text);
         let Some((address, mask)) = text.split_once('/') else {
-            return Self::new(text.parse().ok()?, 32).ok();
+            let host = text.parse().ok().and_then(|address| Self::new(address, 32).ok());
+            return host
+                .or_else(|| names::network(&text))
+                .or_else(|| Self::new(names::address(&text)?, 32).ok());
         };
         let address = address.parse().ok()?;
         match mask.parse::<u8>() {
@@ -281,7 +288,11 @@ impl FromArgument for Ipv6Net {
     const EXPECTED: &'static str = "IPv6 address or prefix";
     fn from_argument(text: &str) -> Option<Self> {
         let text = unquote(text);
-        if text.contains('/') { text.parse().ok() } else { Self::new(text.parse().ok()?, 128).ok() }
+        if text.contains('/') {
+            return text.parse().ok();
+        }
+        let host = text.parse().ok().and_then(|address| Self::new(address, 128).ok());
+        host.or_else(|| names::network_6(&text)).or_else(|| Self::new(names::address_6(&text)?, 128).ok())
     }
 }
 

@@ -16,6 +16,7 @@ use crate::context::{Context, ContextOptions, ElementStats, End, Known, Slot};
 use crate::element::{Class, Combine, Element, Handler};
 use crate::hotswap::Plan;
 use crate::lang::{ClassSpec, ClassTable, Diagnostic, FlatConfig, PortKind, Severity};
+use crate::names;
 use crate::punt;
 use crate::router::Control;
 use crate::setup::{Copy, Setup, Shared};
@@ -126,11 +127,12 @@ fn presence(config: &FlatConfig, copy: Copy) -> Vec<bool> {
 pub fn check_arguments(config: &FlatConfig, registry: &Registry) -> Vec<Diagnostic> {
     let shared = Shared::default();
     let copy = Copy { index: 0, workers: 1, slow_thread: false };
+    let names_of = Arc::new(config.clone());
     let mut problems = Vec::new();
     for (index, flat) in config.elements.iter().enumerate() {
         let Some(class) = registry.class(&flat.class) else { continue };
         let mut setup = Setup::new(flat, &shared, copy).within(config, index).for_check();
-        if let Err(error) = (class.make)(&mut setup) {
+        if let Err(error) = names::within(&names_of, &flat.name, || (class.make)(&mut setup)) {
             problems
                 .extend(error.messages.into_iter().map(|text| problem(config, index, "configuring", text)));
         }
@@ -186,7 +188,9 @@ impl Graph {
             let mut made = None;
             if present[index] {
                 let result = match registry.class(&flat.class) {
-                    Some(class) => (class.make)(&mut Setup::new(flat, shared, copy).within(config, index)),
+                    Some(class) => names::within(config, &flat.name, || {
+                        (class.make)(&mut Setup::new(flat, shared, copy).within(config, index))
+                    }),
                     None => Err(format!("unknown element class '{}'", flat.class).into()),
                 };
                 match result {

@@ -12,6 +12,7 @@
 //! | [`hotswap`] | another configuration in a running one's place |
 //! | [`router`] | all copies on their threads; handlers, statistics, start and stop |
 //! | `mail` | how a copy's thread is reached: waker and mail box |
+//! | [`names`] | what `AddressInfo` and `PortInfo` call addresses and ports |
 //! | [`roles`] | which worker receives, processes, sends |
 //! | [`runs`] | elements in a row that work as one while all packets are ordinary |
 //! | [`punt`] | the bounded way from the workers to the slow thread |
@@ -32,6 +33,7 @@ pub mod graph;
 pub mod hotswap;
 pub mod lang;
 mod mail;
+pub mod names;
 pub mod punt;
 pub mod roles;
 pub mod router;

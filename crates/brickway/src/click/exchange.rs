@@ -56,7 +56,9 @@ impl Exchange {
         flat.elements
             .extend(before.config().elements.iter().filter(|element| is_of_driver(&element.name)).cloned());
         let swap = Swap::prepare(before, &Arc::new(flat), &self.registry, self.globals(text), now_ns)
-            .map_err(|problems| Messages { plain: true, warnings: false }.text(problems, false).trim_end().to_owned())?;
+            .map_err(|problems| {
+                Messages { plain: true, warnings: false }.text(problems, false).trim_end().to_owned()
+            })?;
         *running = Some(swap.running());
         self.control.leave(swap);
         Ok(())

@@ -218,8 +218,9 @@ impl Live {
         }
         let begin = Instant::now();
         let globals = load::globals(&registry, &source.text);
-        let swap = Swap::prepare(&running, &Arc::new(flat), &registry, globals, 0)
-            .map_err(|problems| Messages { plain: true, warnings: false }.text(problems, false).trim_end().to_owned())?;
+        let swap = Swap::prepare(&running, &Arc::new(flat), &registry, globals, 0).map_err(|problems| {
+            Messages { plain: true, warnings: false }.text(problems, false).trim_end().to_owned()
+        })?;
         let (stay, all) = (swap.moving(), swap.running().config().elements.len());
         let ready = Instant::now();
         self.with_router(|router| router.apply(swap))?;

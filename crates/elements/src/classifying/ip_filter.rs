@@ -38,7 +38,7 @@ pub(crate) static CLASS: Class = Class {
             setup,
             |rules, outputs| {
                 let outputs = u32::try_from(outputs).unwrap_or(u32::MAX);
-                Program::ip_filter_with(rules, Some(outputs), &ip_names::BuiltIn)
+                Program::ip_filter_with(rules, Some(outputs), &ip_names::Configured)
             },
             "denied",
         )

@@ -1,10 +1,13 @@
 //! What controls a router from within its configuration.
 
+mod address_info;
 mod chatter_socket;
 mod control_socket;
 mod driver_manager;
 mod error;
 mod message;
+mod port_info;
+mod schedule_info;
 mod script;
 mod socket;
 
@@ -12,10 +15,13 @@ use graph::Class;
 
 /// The classes of this folder.
 pub static CLASSES: &[&Class] = &[
+    &address_info::CLASS,
     &chatter_socket::CLASS,
     &control_socket::CLASS,
     &driver_manager::CLASS,
     &error::CLASS,
     &message::CLASS,
+    &port_info::CLASS,
+    &schedule_info::CLASS,
     &script::CLASS,
 ];

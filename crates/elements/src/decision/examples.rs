@@ -1,7 +1,7 @@
 //! Tests of whole programs by example: expressions and real packets, the programs that Click
 //! prints, errors and warnings.
 
-use super::ip_names::BuiltIn;
+use super::ip_names::Configured;
 use super::*;
 
 fn strings(texts: &[&str]) -> Vec<String> {
@@ -566,7 +566,7 @@ fn errors_name_the_pattern_and_the_fault() {
     }
 
     let faults =
-        |rule: &str, outputs| Program::ip_filter_with(&strings(&[rule]), outputs, &BuiltIn).unwrap_err();
+        |rule: &str, outputs| Program::ip_filter_with(&strings(&[rule]), outputs, &Configured).unwrap_err();
     assert!(faults("permit tcp", None)[0].starts_with("pattern 0: unknown slot ID 'permit'"));
     assert!(faults("2 tcp", Some(2))[0].starts_with("pattern 0: slot '2' out of range (0-1)"));
     assert!(faults("", None)[0].starts_with("pattern 0: empty pattern"));

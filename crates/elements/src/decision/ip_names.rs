@@ -3,6 +3,8 @@
 
 use std::net::Ipv4Addr;
 
+use graph::names;
+
 /// Names that a configuration defines. Each method returns `None` for a name it does not know.
 pub trait Names {
     /// The address of a host.
@@ -31,11 +33,31 @@ pub trait Names {
     }
 }
 
-/// No names but those that are built in.
+/// The names of the configuration one of whose elements is being made ([`graph::names`]).
 #[derive(Clone, Copy, Debug, Default)]
-pub struct BuiltIn;
+pub struct Configured;
 
-impl Names for BuiltIn {}
+impl Names for Configured {
+    fn address(&self, name: &str) -> Option<Ipv4Addr> {
+        names::address(name)
+    }
+
+    fn network(&self, name: &str) -> Option<(Ipv4Addr, Ipv4Addr)> {
+        names::network(name).map(|network| (network.network(), network.netmask()))
+    }
+
+    fn ether(&self, name: &str) -> Option<[u8; 6]> {
+        names::ether(name).map(|address| address.0)
+    }
+
+    fn tcp_port(&self, name: &str) -> Option<u16> {
+        names::port(name, "tcp")
+    }
+
+    fn udp_port(&self, name: &str) -> Option<u16> {
+        names::port(name, "udp")
+    }
+}
 
 /// The number that stands for "TCP or UDP" among protocol numbers.
 pub(super) const TCP_OR_UDP: u32 = 256;

@@ -174,7 +174,7 @@ impl Program {
     /// Compiles the expressions of an `IPClassifier`; output `i` is for `expressions[i]`. The
     /// language is described in [`ip_expression`].
     pub fn ip_classifier(expressions: &[String]) -> Compiled {
-        Program::ip_classifier_with(expressions, &ip_names::BuiltIn)
+        Program::ip_classifier_with(expressions, &ip_names::Configured)
     }
 
     /// Like [`Program::ip_classifier`], with names of hosts, networks and ports from `names`.
@@ -188,7 +188,7 @@ impl Program {
     /// Compiles the rules of an `IPFilter`, `allow|deny|drop|OUTPUT EXPRESSION`; the first rule
     /// that matches decides, and a packet that none matches is dropped.
     pub fn ip_filter(rules: &[String]) -> Compiled {
-        Program::ip_filter_with(rules, None, &ip_names::BuiltIn)
+        Program::ip_filter_with(rules, None, &ip_names::Configured)
     }
 
     /// Like [`Program::ip_filter`], with names from `names`; `outputs` is the element's number of

@@ -4,7 +4,7 @@
 use proptest::prelude::*;
 
 use super::expr::{Expr, Test, lower};
-use super::ip_names::BuiltIn;
+use super::ip_names::Configured;
 use super::optimise::optimise;
 use super::*;
 
@@ -267,7 +267,7 @@ proptest! {
         packets in prop::collection::vec(packet(), 20),
         offsets in (offset(), offset()),
     ) {
-        let (rules, _) = ip_expression::parse_expressions(&texts, &BuiltIn).map_err(|errors| {
+        let (rules, _) = ip_expression::parse_expressions(&texts, &Configured).map_err(|errors| {
             TestCaseError::fail(format!("{texts:?}: {errors:?}"))
         })?;
         let program = Program::from_rules(&rules).unwrap();

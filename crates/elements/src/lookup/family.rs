@@ -6,7 +6,8 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
 use fib::{Address, Byte24, Edit, EditError, Fib, MAIN, RangeTree, Rib, State, Table};
-use graph::FromArgument;
+use graph::{FromArgument, names};
+use ipnet::{Ipv4Net, Ipv6Net};
 use packet::Annotations;
 
 use super::route::Via;
@@ -31,6 +32,9 @@ pub(super) trait Family: Address {
 
     /// The address before the `/` of a prefix; `is_short` where zeroes at the end may be missing.
     fn parse_network(text: &str, is_short: bool) -> Option<Self>;
+
+    /// The network that the configuration calls so, or the address; no host bits.
+    fn named(name: &str) -> Option<Self::Net>;
 
     /// Where the packet goes next.
     fn destination(annotations: &Annotations) -> Self;
@@ -71,6 +75,10 @@ impl Family for u32 {
         (is_short || count == 4).then(|| u32::from_be_bytes(octets))
     }
 
+    fn named(name: &str) -> Option<Ipv4Net> {
+        names::network(name).map(|network| network.trunc()).or_else(|| Some(names::address(name)?.into()))
+    }
+
     #[inline(always)]
     fn destination(annotations: &Annotations) -> u32 {
         annotations.destination_ip()
@@ -103,6 +111,10 @@ impl Family for u128 {
 
     fn parse_network(text: &str, _is_short: bool) -> Option<u128> {
         text.parse::<Ipv6Addr>().ok().map(u128::from)
+    }
+
+    fn named(name: &str) -> Option<Ipv6Net> {
+        names::network_6(name).map(|network| network.trunc()).or_else(|| Some(names::address_6(name)?.into()))
     }
 
     #[inline(always)]

@@ -122,6 +122,11 @@ fn parse_prefix<A: Family>(word: &str) -> Result<A::Net, String> {
         Some((address, mask)) => (address, Some(mask)),
         None => (word, None),
     };
+    if mask.is_none()
+        && let Some(network) = A::named(word)
+    {
+        return Ok(network);
+    }
     let address = A::parse_network(address, mask.is_some()).ok_or_else(bad)?;
     let length = match mask {
         None => Some(A::BITS),

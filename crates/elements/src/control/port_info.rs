@@ -1,0 +1,68 @@
+//! =c
+//! PortInfo(NAME PORT[/PROTOCOL]..., ...)
+//!
+//! =s control
+//! gives names to TCP and UDP ports
+//!
+//! =d
+//! Each argument is a name and the port that it stands for, of TCP and of UDP, or of one of them: C<web 8080/tcp>. The expressions of
+//! IPClassifier and IPFilter may use it.
+//!
+//! =e
+//!   PortInfo(web 8080/tcp); ... -> IPFilter(allow dst tcp port web) -> ...
+//!
+//! =a AddressInfo
+
+use graph::lang::{split_words, unquote};
+use graph::{Class, ConfigError, Element, Setup};
+
+pub(crate) static CLASS: Class = Class {
+    name: "PortInfo",
+    ports: "0/0",
+    processing: Class::AGNOSTIC,
+    flow: Class::COMPLETE_FLOW,
+    manual: include_str!("port_info.rs"),
+    make,
+};
+
+fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
+    let mut problems = Vec::new();
+    for argument in setup.arguments.rest() {
+        let words: Vec<String> = split_words(&argument).iter().map(|word| unquote(word)).collect();
+        if words.len() < 2 {
+            problems.push(format!("expected 'NAME PORT', got '{argument}'"));
+        }
+        let is_port = |word: &str| {
+            let (number, protocol) = word.split_once('/').unwrap_or((word, "tcp"));
+            number.parse::<u16>().is_ok() && matches!(protocol, "tcp" | "udp")
+        };
+        let wrong = words.iter().skip(1).filter(|word| !is_port(word));
+        problems.extend(wrong.map(|word| format!("'{word}' is no port, such as 80 or 80/tcp")));
+    }
+    setup.arguments.finish()?;
+    if problems.is_empty() { Ok(Box::new(PortInfo)) } else { Err(problems.into()) }
+}
+
+struct PortInfo;
+
+impl Element for PortInfo {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use graph::testing::{Bench, configure};
+
+    #[test]
+    fn names_stand_for_ports() {
+        let config =
+            "PortInfo(web 8080/tcp); i :: Idle -> f :: IPFilter(allow dst tcp port web, drop all) -> Discard";
+        let mut bench = Bench::new(&crate::registry(), config);
+        assert!(bench.read("f.program").contains("1f90"), "{}", bench.read("f.program"));
+    }
+
+    #[test]
+    fn mistakes() {
+        let error = configure(&CLASS, "a, b 80/sctp").unwrap_err();
+        assert_eq!(error, ["expected 'NAME PORT', got 'a'", "'80/sctp' is no port, such as 80 or 80/tcp"]);
+    }
+}

@@ -1,0 +1,170 @@
+//! Names that a configuration gives to addresses and ports (`AddressInfo`, `PortInfo`), for the arguments of its elements.
+//!
+//! An argument is read by its type alone ([`FromArgument`](crate::FromArgument)), in the depths of an element's own little
+//! languages too. So while an element is made ([`within`]) this thread knows whose arguments are read, and a text that is no
+//! address may be the name of one. Handlers are written when nothing is made: there names mean nothing.
+
+use std::cell::RefCell;
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
+
+use ipnet::{Ipv4Net, Ipv6Net};
+use packet::wire::ethernet::MacAddr;
+
+use crate::lang::{FlatConfig, split_arguments, split_words, unquote};
+
+/// The class that names addresses.
+const ADDRESS_INFO: &str = "AddressInfo";
+/// The class that names ports.
+const PORT_INFO: &str = "PortInfo";
+
+thread_local! {
+    static MAKING: RefCell<Option<(Arc<FlatConfig>, String)>> = const { RefCell::new(None) };
+}
+
+/// Has names be those that `element` of `config` knows while `make` runs.
+pub(crate) fn within<R>(config: &Arc<FlatConfig>, element: &str, make: impl FnOnce() -> R) -> R {
+    let before = MAKING.replace(Some((config.clone(), element.to_owned())));
+    let made = make();
+    MAKING.set(before);
+    made
+}
+
+/// What follows `name` in the configuration of the nearest element of `class` that gives it a meaning, in this compound
+/// element or around it, as far as `fits` takes it.
+fn meaning<R>(class: &str, name: &str, mut fits: impl FnMut(&str) -> Option<R>) -> Option<R> {
+    MAKING.with_borrow(|making| {
+        let (config, user) = making.as_ref()?;
+        let givers = || config.elements.iter().filter(|element| element.class == class);
+        let mut scope = user.as_str();
+        loop {
+            scope = scope.rsplit_once('/').map_or("", |(outer, _)| outer);
+            let here =
+                givers().filter(|giver| giver.name.rsplit_once('/').map_or("", |(outer, _)| outer) == scope);
+            for argument in here.flat_map(|giver| split_arguments(&giver.config)) {
+                let words = split_words(&argument);
+                let Some((first, rest)) = words.split_first() else { continue };
+                if unquote(first) == name
+                    && let Some(found) = rest.iter().find_map(|word| fits(&unquote(word)))
+                {
+                    return Some(found);
+                }
+            }
+            if scope.is_empty() {
+                return None;
+            }
+        }
+    })
+}
+
+/// The name in `text`, which may say with a suffix which of its meanings is wanted.
+fn of_kind<'t>(text: &'t str, suffixes: &[&str]) -> Option<&'t str> {
+    match text.rsplit_once(':') {
+        Some((name, suffix)) => suffixes.contains(&suffix).then_some(name),
+        None => Some(text),
+    }
+}
+
+/// The IPv4 address called `text`.
+pub fn address(text: &str) -> Option<Ipv4Addr> {
+    let name = of_kind(text, &["ip", "ip4"])?;
+    meaning(ADDRESS_INFO, name, |word| word.split('/').next()?.parse().ok())
+}
+
+/// The IPv4 prefix called `text`; an address with a prefix length names its network too.
+pub fn network(text: &str) -> Option<Ipv4Net> {
+    let name = of_kind(text, &["ipnet", "ip4net"])?;
+    meaning(ADDRESS_INFO, name, |word| {
+        let (address, mask) = word.split_once('/')?;
+        let address: Ipv4Addr = address.parse().ok()?;
+        let by_length = mask.parse().ok().and_then(|length| Ipv4Net::new(address, length).ok());
+        by_length.or_else(|| Ipv4Net::with_netmask(address, mask.parse().ok()?).ok())
+    })
+}
+
+/// The IPv6 address called `text`.
+pub fn address_6(text: &str) -> Option<Ipv6Addr> {
+    let name = of_kind(text, &["ip6"])?;
+    meaning(ADDRESS_INFO, name, |word| word.split('/').next()?.parse().ok())
+}
+
+/// The IPv6 prefix called `text`.
+pub fn network_6(text: &str) -> Option<Ipv6Net> {
+    let name = of_kind(text, &["ip6net"])?;
+    meaning(ADDRESS_INFO, name, |word| if word.contains('/') { word.parse().ok() } else { None })
+}
+
+/// The Ethernet address called `text`.
+pub fn ether(text: &str) -> Option<MacAddr> {
+    let name = of_kind(text, &["eth", "ether", "ethernet"])?;
+    meaning(ADDRESS_INFO, name, |word| word.parse().ok())
+}
+
+/// The port of `protocol` (`tcp` or `udp`) called `name`.
+pub fn port(name: &str, protocol: &str) -> Option<u16> {
+    meaning(PORT_INFO, name, |word| match word.split_once('/') {
+        Some((number, of)) => (of == protocol).then(|| number.parse().ok())?,
+        None => word.parse().ok(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::element::{Class, Element};
+    use crate::graph::Registry;
+    use crate::lang::{Options, Source, compile};
+
+    struct Nothing;
+    impl Element for Nothing {}
+
+    const fn class(name: &'static str) -> Class {
+        Class {
+            name,
+            ports: "0/0",
+            processing: Class::AGNOSTIC,
+            flow: Class::COMPLETE_FLOW,
+            manual: "//! Nothing.",
+            make: |_| Ok(Box::new(Nothing)),
+        }
+    }
+
+    static ADDRESSES: Class = class(ADDRESS_INFO);
+    static PORTS: Class = class(PORT_INFO);
+    static USER: Class = class("User");
+
+    #[test]
+    fn names_mean_what_is_nearest_and_fits() {
+        let mut registry = Registry::new();
+        registry.add(&[&ADDRESSES, &PORTS, &USER]);
+        let text = "AddressInfo(a 10.0.0.1/24 02:00:00:00:00:01 2001:db8::1/64, b 10.0.0.2);
+            PortInfo(web 80/tcp, dns 53);
+            elementclass C { AddressInfo(b 10.0.9.9); u :: User; }; c :: C; u :: User";
+        let source = Source { name: "test.click".into(), text: text.into() };
+        let config = Arc::new(compile(&source, &Options::default(), &registry).0.unwrap());
+        within(&config, "u", || {
+            assert_eq!(address("a").unwrap().to_string(), "10.0.0.1");
+            assert_eq!(address("a:ip").unwrap().to_string(), "10.0.0.1");
+            assert_eq!(network("a").unwrap().to_string(), "10.0.0.1/24");
+            assert_eq!(
+                ether("a:eth").unwrap().to_string().to_lowercase().replace('-', ":"),
+                "02:00:00:00:00:01"
+            );
+            assert_eq!(
+                (address_6("a").unwrap().to_string(), network_6("a").is_some()),
+                ("2001:db8::1".into(), true)
+            );
+            assert_eq!((address("b").unwrap().to_string(), network("b")), ("10.0.0.2".into(), None));
+            assert_eq!((address("c"), address("a:eth")), (None, None));
+            assert_eq!(
+                (port("web", "tcp"), port("web", "udp"), port("dns", "udp")),
+                (Some(80), None, Some(53))
+            );
+        });
+        within(&config, "c/u", || {
+            assert_eq!(address("b").unwrap().to_string(), "10.0.9.9");
+            assert_eq!(address("a").unwrap().to_string(), "10.0.0.1");
+        });
+        assert_eq!(address("a"), None);
+    }
+}
