@@ -267,21 +267,28 @@ impl FromArgument for MacAddr {
 
 impl FromArgument for Ipv4Net {
     const EXPECTED: &'static str = "IP address or prefix";
-    /// `A.B.C.D/LEN`, `A.B.C.D/MASK`, or a bare address (`/32`). Host bits are kept.
+    /// `A.B.C.D/LEN`, `A.B.C.D/MASK`, or a bare address (`/32`). Host bits are kept; before a mask zeroes at the end of the
+    /// address may be left out (`18.26/16`, `0/0`), as in Click.
     fn from_argument(text: &str) -> Option<Self> {
         let text = unquote(text);
         let Some((address, mask)) = text.split_once('/') else {
             let host = text.parse().ok().and_then(|address| Self::new(address, 32).ok());
             return host
-                .or_else(|| names::network(&text))
-                .or_else(|| Self::new(names::address(&text)?, 32).ok());
+                .or_else(|| Self::new(names::address(&text)?, 32).ok())
+                .or_else(|| names::network(&text));
         };
-        let address = address.parse().ok()?;
+        let address = short_address(address)?;
         match mask.parse::<u8>() {
             Ok(length) if !mask.starts_with('+') => Self::new(address, length).ok(),
             _ => Self::with_netmask(address, mask.parse().ok()?).ok(),
         }
     }
+}
+
+/// An address whose last zeroes may be missing.
+fn short_address(text: &str) -> Option<Ipv4Addr> {
+    let missing = 3_usize.checked_sub(text.matches('.').count())?;
+    format!("{text}{}", ".0".repeat(missing)).parse().ok()
 }
 
 impl FromArgument for Ipv6Net {
@@ -292,7 +299,7 @@ impl FromArgument for Ipv6Net {
             return text.parse().ok();
         }
         let host = text.parse().ok().and_then(|address| Self::new(address, 128).ok());
-        host.or_else(|| names::network_6(&text)).or_else(|| Self::new(names::address_6(&text)?, 128).ok())
+        host.or_else(|| Self::new(names::address_6(&text)?, 128).ok()).or_else(|| names::network_6(&text))
     }
 }
 

@@ -65,8 +65,11 @@ fn of_kind<'t>(text: &'t str, suffixes: &[&str]) -> Option<&'t str> {
     }
 }
 
-/// The IPv4 address called `text`.
+/// The IPv4 address called `text`; with `:bcast` its network's broadcast address.
 pub fn address(text: &str) -> Option<Ipv4Addr> {
+    if let Some(name) = text.strip_suffix(":bcast") {
+        return network(name).map(|network| network.broadcast());
+    }
     let name = of_kind(text, &["ip", "ip4"])?;
     meaning(ADDRESS_INFO, name, |word| word.split('/').next()?.parse().ok())
 }
@@ -78,7 +81,9 @@ pub fn network(text: &str) -> Option<Ipv4Net> {
         let (address, mask) = word.split_once('/')?;
         let address: Ipv4Addr = address.parse().ok()?;
         let by_length = mask.parse().ok().and_then(|length| Ipv4Net::new(address, length).ok());
-        by_length.or_else(|| Ipv4Net::with_netmask(address, mask.parse().ok()?).ok())
+        by_length
+            .or_else(|| Ipv4Net::with_netmask(address, mask.parse().ok()?).ok())
+            .map(|network| network.trunc())
     })
 }
 
@@ -145,7 +150,8 @@ mod tests {
         within(&config, "u", || {
             assert_eq!(address("a").unwrap().to_string(), "10.0.0.1");
             assert_eq!(address("a:ip").unwrap().to_string(), "10.0.0.1");
-            assert_eq!(network("a").unwrap().to_string(), "10.0.0.1/24");
+            assert_eq!(network("a").unwrap().to_string(), "10.0.0.0/24");
+            assert_eq!(address("a:bcast").unwrap().to_string(), "10.0.0.255");
             assert_eq!(
                 ether("a:eth").unwrap().to_string().to_lowercase().replace('-', ":"),
                 "02:00:00:00:00:01"

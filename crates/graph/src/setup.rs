@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crate::arguments::Arguments;
 use crate::element::ConfigError;
 use crate::hotswap::Found;
-use crate::lang::{FlatConfig, FlatElement, PortKind, split_arguments};
+use crate::lang::{FlatConfig, FlatElement, Location, PortKind, split_arguments};
 
 /// Things that the copies of a graph share, by type and key; also how the program hands things to elements
 /// (the map of port names, say).
@@ -160,6 +160,11 @@ impl<'a> Setup<'a> {
     /// The element's name.
     pub fn name(&self) -> &'a str {
         &self.element.name
+    }
+
+    /// Where the element is declared.
+    pub fn location(&self) -> &'a Location {
+        &self.element.location
     }
 
     /// The element's class.

@@ -136,7 +136,7 @@ fn each_worker_has_its_copy_and_handlers_reach_all() {
     router.write("t.count", "5").unwrap();
     assert_eq!(router.read("t.count").unwrap(), "15");
     assert!(router.write("t.count", "x").unwrap_err().contains("expected a number"));
-    assert!(router.read("t.nothing").unwrap_err().contains("no handler 't.nothing'"));
+    assert!(router.read("t.nothing").unwrap_err().contains("no 't.nothing' read handler"));
     assert!(router.read("u.count").unwrap_err().contains("no element named 'u'"));
     assert!(router.write("t.class", "x").unwrap_err().contains("can only be read"));
     assert!(router.stop().is_empty());

@@ -92,7 +92,7 @@ pub(crate) struct ClickArguments {
     /// Threads
     #[arg(short = 'j', long, value_name = "N", default_value_t = 1)]
     threads: usize,
-    /// Bind threads to CPUs
+    /// Bind threads to CPUs, a single one to CPU N
     #[arg(short, long, value_name = "N", num_args = 0..=1, require_equals = true, default_missing_value = "0",
         overrides_with = "no_affinity")]
     affinity: Option<usize>,
@@ -185,6 +185,9 @@ fn click(arguments: &ClickArguments) -> Result<ExitCode> {
     if arguments.version {
         print(&format!("brickway {} (as click)\n", env!("CARGO_PKG_VERSION")));
         return Ok(ExitCode::SUCCESS);
+    }
+    if let Some(cpu) = arguments.affinity.filter(|_| arguments.threads <= 1) {
+        bind_to(cpu);
     }
     let messages = Messages { plain: true, warnings: !arguments.no_warnings };
     let (source, parameters) = configuration(arguments)?;
@@ -292,6 +295,17 @@ fn router(
         ctrlc::set_handler(move || control.halt()).context("cannot catch Ctrl-C")?;
     }
     Ok(Some(router))
+}
+
+/// Binds this thread to a CPU. A container may forbid it; the thread then runs where the kernel puts it.
+fn bind_to(cpu: usize) {
+    let mut set = rustix::thread::CpuSet::new();
+    if cpu < rustix::thread::CpuSet::MAX_CPU {
+        set.set(cpu);
+        if rustix::thread::sched_setaffinity(None, &set).is_err() {
+            eprintln!("warning: this machine has no CPU {cpu} to bind a thread to");
+        }
+    }
 }
 
 /// Runs the router until it stops.

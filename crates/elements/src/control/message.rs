@@ -21,15 +21,16 @@ pub(crate) static CLASS: Class = Class {
 };
 
 fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
-    let text: String = setup.arguments.required("MESSAGE")?;
+    let message: String = setup.arguments.required("MESSAGE")?;
     let kind: String = setup.arguments.optional("TYPE")?.unwrap_or_else(|| "MESSAGE".to_owned());
     setup.arguments.finish()?;
+    let text = format!("{}: While configuring '{} :: Message':\n  {message}", setup.location(), setup.name());
     let line = match kind.to_ascii_uppercase().as_str() {
         "MESSAGE" => text,
-        "WARNING" => format!("warning: {text}"),
+        "WARNING" => text.replacen("\n  ", "\n  warning: ", 1),
         // Not while it is only looked at: the message is for whoever runs the configuration.
         "ERROR" if setup.is_check() => text,
-        "ERROR" => return Err(text.into()),
+        "ERROR" => return Err(message.into()),
         other => return Err(format!("TYPE: expected MESSAGE, WARNING or ERROR, got '{other}'").into()),
     };
     Ok(Box::new(Message { line: (setup.copy().index == 0).then_some(line) }))
@@ -57,7 +58,9 @@ mod tests {
     #[test]
     fn it_speaks_once() {
         let mut bench = Bench::new(&crate::registry(), "Message(\"Hello, you\"); Message(careful, WARNING)");
-        assert_eq!(bench.messages(), ["Hello, you", "warning: careful"]);
+        let expected = [("Message@1", "Hello, you"), ("Message@2", "warning: careful")];
+        let line = |(name, text)| format!("test.click:1: While configuring '{name} :: Message':\n  {text}");
+        assert_eq!(bench.messages(), expected.map(line));
         assert_eq!(configure(&CLASS, "no, TYPE ERROR").unwrap_err(), ["no"]);
         assert!(configure(&CLASS, "x, LOUD").unwrap_err()[0].contains("expected MESSAGE"));
     }

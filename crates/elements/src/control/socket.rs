@@ -14,6 +14,9 @@ use graph::{Arguments, ConfigError};
 /// Connections that a socket serves at a time.
 const MOST_CONNECTIONS: usize = 64;
 
+/// Milliseconds that the last answers have when a socket is closed.
+const LAST_ANSWERS_MS: u32 = 500;
+
 /// Ports that are tried for `PORT+`.
 const MOST_PORTS: u16 = 11;
 
@@ -137,6 +140,14 @@ impl Stream {
         }
     }
 
+    fn end_reading(&self) {
+        // As below.
+        let _ = match self {
+            Self::Tcp(stream) => stream.shutdown(Shutdown::Read),
+            Self::Unix(stream) => stream.shutdown(Shutdown::Read),
+        };
+    }
+
     fn close(&self) {
         // One that is closed already is as good.
         let _ = match self {
@@ -234,6 +245,14 @@ impl Drop for Server {
         self.connections.ends.store(true, Ordering::SeqCst);
         // Ends the wait for connections.
         let _ = rustix::net::shutdown(self.listener.fd(), rustix::net::Shutdown::Both);
+        // Nothing more is heard, but what was asked is answered, if that does not take long.
+        self.connections.open().values().for_each(Stream::end_reading);
+        for _ in 0..LAST_ANSWERS_MS {
+            if self.connections.open().is_empty() {
+                return;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
         self.connections.open().values().for_each(Stream::close);
     }
 }

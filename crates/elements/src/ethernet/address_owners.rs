@@ -5,7 +5,7 @@ use std::fmt::Write;
 use std::net::IpAddr;
 
 use graph::arguments::Arguments;
-use graph::{Combine, ConfigError, FromArgument, Handler};
+use graph::{Combine, ConfigError, FromArgument, Handler, names};
 use ipnet::IpNet;
 use packet::wire::ethernet::MacAddr;
 
@@ -70,6 +70,8 @@ impl AddressOwners {
                 return Err(format!("expected IP/MASK or Ethernet address, got '{word}'"));
             }
         }
+        // A name may stand for both.
+        let mac = mac.or_else(|| argument.split_whitespace().find_map(names::ether));
         let Some(mac) = mac.filter(|_| !networks.is_empty()) else {
             let missing = if networks.is_empty() { "IP/MASK" } else { "Ethernet address" };
             return Err(format!("missing {missing}: expected 'IP/MASK ETH'"));

@@ -45,7 +45,7 @@
 use graph::{Class, ConfigError, Context, Element, Handler, Setup, Verdict};
 use ipnet::Ipv4Net;
 use packet::wire::arp::ArpOperation;
-use packet::wire::ethernet::MacAddr;
+use packet::wire::ethernet::{HEADER_LEN, MacAddr};
 use packet::{Batch, Packet, PacketType};
 
 use super::address_owners::{self, AddressOwners};
@@ -87,7 +87,7 @@ impl ArpResponder {
         packet.data_mut().copy_from_slice(&reply);
         packet.set_packet_type(PacketType::Host);
         packet.set_link_header(0);
-        packet.clear_network_header();
+        packet.set_network_header(HEADER_LEN);
         Ok(())
     }
 }

@@ -245,7 +245,7 @@ impl<P: Protocol> Querier<P> {
         if self.waiting.ask_at_ns(address).is_some_and(|ask_at_ns| now_ns < ask_at_ns) {
             return self.wait(cx, address, packet);
         }
-        match self.ask(cx, address) {
+        match self.ask(cx, address, packet.timestamp_ns()) {
             Ok(known) => self.send(cx, packet, &self.header(known.mac)),
             Err(ask_at_ns) => {
                 self.wait(cx, address, packet);
@@ -257,7 +257,7 @@ impl<P: Protocol> Querier<P> {
 
     /// Asks the table about `address` and sends the query that it wants; what waits leaves if it is known,
     /// and the error is when to ask again if not.
-    fn ask(&mut self, cx: &mut Context, address: P::Address) -> Result<Known, u64> {
+    fn ask(&mut self, cx: &mut Context, address: P::Address, stamp_ns: u64) -> Result<Known, u64> {
         let answer = self.table.ask(address, self.now_ns);
         let known = match answer {
             Answer::Known(known) | Answer::Poll(known) => known,
@@ -265,7 +265,7 @@ impl<P: Protocol> Querier<P> {
                 // What has expired must not be used for what waits from now on.
                 self.cache.forget(address);
                 let Answer::Wait(ask_at_ns) = answer else {
-                    self.query(cx, address, None);
+                    self.query(cx, address, None, stamp_ns);
                     return Err(self.now_ns.saturating_add(QUERY_INTERVAL_NS));
                 };
                 return Err(ask_at_ns);
@@ -277,14 +277,20 @@ impl<P: Protocol> Querier<P> {
             // RFC 1122, 2.3.2.1 (2): "Unicast Poll -- Actively poll the remote host by periodically sending a
             // point-to-point ARP Request to it". RFC 4861, 7.3.3: "the node sends a unicast Neighbor
             // Solicitation".
-            self.query(cx, address, Some(known.mac));
+            self.query(cx, address, Some(known.mac), stamp_ns);
         }
         Ok(known)
     }
 
-    fn query(&mut self, cx: &mut Context, address: P::Address, known: Option<MacAddr>) {
+    /// `stamp_ns` is the time stamp of the packet that is in want of the address.
+    fn query(&mut self, cx: &mut Context, address: P::Address, known: Option<MacAddr>, stamp_ns: u64) {
         let frame = self.protocol.query((self.own, self.mac), address, known);
         let query = cx.allocate().and_then(|mut packet| packet.set_data(frame.as_ref()).then_some(packet));
+        let query = query.map(|mut packet| {
+            packet.set_network_header(HEADER_LEN);
+            packet.set_timestamp_ns(stamp_ns);
+            packet
+        });
         let Some(mut packet) = query else { return cx.count_drop(P::WORDS.no_frame, 1) };
         packet.set_link_header(0);
         self.table.queries.fetch_add(1, Relaxed);
@@ -377,7 +383,7 @@ impl<P: Protocol> Querier<P> {
             for address in addresses {
                 let mut ask_at_ns = self.waiting.ask_at_ns(address).unwrap_or(u64::MAX);
                 if self.now_ns >= ask_at_ns {
-                    let Err(again_at_ns) = self.ask(cx, address) else { continue };
+                    let Err(again_at_ns) = self.ask(cx, address, self.now_ns) else { continue };
                     ask_at_ns = again_at_ns;
                     self.waiting.set_ask_at_ns(address, ask_at_ns);
                 }

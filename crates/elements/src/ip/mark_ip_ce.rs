@@ -1,12 +1,12 @@
 //! =c
-//! MarkIPCE()
+//! MarkIPCE([FORCE])
 //!
 //! =s ip
 //! marks packets as having met congestion
 //!
 //! =d
 //! Sets the ECN field (RFC 3168) of packets whose IP header is marked to "congestion experienced", and updates the checksum. A
-//! packet whose sender does not know ECN is dropped.
+//! packet whose sender does not know ECN is dropped; with FORCE true it is marked as well.
 //!
 //! Drop reasons: not capable of ECN, no IP header.
 //!
@@ -31,12 +31,16 @@ pub(crate) static CLASS: Class = Class {
     flow: Class::COMPLETE_FLOW,
     manual: include_str!("mark_ip_ce.rs"),
     make: |setup| {
+        let forces = setup.arguments.optional("FORCE")?.unwrap_or(false);
         setup.arguments.finish()?;
-        Ok(Box::new(MarkIPCE))
+        Ok(Box::new(MarkIPCE { forces }))
     },
 };
 
-struct MarkIPCE;
+struct MarkIPCE {
+    /// Whether packets are marked that are not capable of ECN.
+    forces: bool,
+}
 
 const CONGESTION_EXPERIENCED: u8 = 3;
 
@@ -44,7 +48,7 @@ impl Element for MarkIPCE {
     fn process(&mut self, cx: &mut Context, batch: &mut Batch) {
         cx.filter(batch, |packet| {
             let Some(header) = header_start(packet) else { return Verdict::Drop("no IP header") };
-            if header[1] & CONGESTION_EXPERIENCED == 0 {
+            if header[1] & CONGESTION_EXPERIENCED == 0 && !self.forces {
                 return Verdict::Drop("not capable of ECN");
             }
             set_tos(header, header[1] | CONGESTION_EXPERIENCED);

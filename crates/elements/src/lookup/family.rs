@@ -76,7 +76,7 @@ impl Family for u32 {
     }
 
     fn named(name: &str) -> Option<Ipv4Net> {
-        names::network(name).map(|network| network.trunc()).or_else(|| Some(names::address(name)?.into()))
+        names::address(name).map(Ipv4Net::from).or_else(|| names::network(name))
     }
 
     #[inline(always)]
@@ -114,7 +114,9 @@ impl Family for u128 {
     }
 
     fn named(name: &str) -> Option<Ipv6Net> {
-        names::network_6(name).map(|network| network.trunc()).or_else(|| Some(names::address_6(name)?.into()))
+        names::address_6(name)
+            .map(Ipv6Net::from)
+            .or_else(|| names::network_6(name).map(|network| network.trunc()))
     }
 
     #[inline(always)]

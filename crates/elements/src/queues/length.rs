@@ -53,5 +53,5 @@ pub(crate) fn is_queue(class: &str) -> bool {
 
 /// Whether a class of this name is a queue that sources wait for while it is full.
 pub(crate) fn tells_when_full(class: &str) -> bool {
-    matches!(class, "Queue" | "QuickNoteQueue" | "ThreadSafeQueue" | "MSQueue")
+    matches!(class, "Queue" | "FullNoteQueue" | "QuickNoteQueue" | "ThreadSafeQueue" | "MSQueue")
 }

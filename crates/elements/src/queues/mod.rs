@@ -7,6 +7,7 @@ mod delay_shaper;
 mod delay_unqueue;
 mod drr_sched;
 mod front_drop_queue;
+mod full_note_queue;
 pub(crate) mod length;
 mod link_unqueue;
 mod mixed_queue;
@@ -40,6 +41,7 @@ pub static CLASSES: &[&Class] = &[
     &delay_unqueue::CLASS,
     &drr_sched::CLASS,
     &front_drop_queue::CLASS,
+    &full_note_queue::CLASS,
     &link_unqueue::CLASS,
     &mixed_queue::CLASS,
     &ms_queue::CLASS,

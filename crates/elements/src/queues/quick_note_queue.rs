@@ -47,7 +47,9 @@ mod tests {
 
     #[test]
     fn a_source_waits_while_it_is_full() {
-        for (queue, drops) in [("Queue", "0"), ("QuickNoteQueue", "0"), ("NotifierQueue", "36")] {
+        for (queue, drops) in
+            [("Queue", "0"), ("QuickNoteQueue", "0"), ("FullNoteQueue", "0"), ("NotifierQueue", "36")]
+        {
             let config = format!("InfiniteSource(LIMIT 100) -> q :: {queue}(64) -> out :: TestOutput");
             let mut bench = Bench::new(&crate::registry(), &config);
             bench.run(100);

@@ -15,7 +15,7 @@ use crate::router::Control;
 use crate::setup::{Shared, resolve};
 
 /// Handlers that every element has.
-const COMMON_HANDLERS: [Handler; 9] = [
+const COMMON_HANDLERS: [Handler; 10] = [
     Handler::read("batches", Combine::Sum),
     Handler::read("class", Combine::First),
     Handler::read("config", Combine::First),
@@ -25,6 +25,7 @@ const COMMON_HANDLERS: [Handler; 9] = [
     Handler::read("name", Combine::First),
     Handler::read("packets", Combine::Sum),
     Handler::read("ports", Combine::First),
+    Handler::read("scheduled", Combine::First),
 ];
 
 /// Handlers of the router itself.
@@ -264,6 +265,7 @@ impl Context {
             "cycles" => format!("{:.0}", stats.cycles),
             "drops" => stats.drops.iter().map(|(_, count)| count).sum::<u64>().to_string(),
             "handlers" => table(&self.handlers(element)),
+            "scheduled" => self.slots[element].is_scheduled().to_string(),
             _ => ports_text(&self.known.config, element),
         }
     }

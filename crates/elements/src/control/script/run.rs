@@ -376,7 +376,7 @@ impl Run {
             if *jumps >= MOST_JUMPS {
                 self.position = self.instructions.len();
                 cx.clear_timer(WAIT);
-                self.complain(cx, "too many jumps, giving up");
+                cx.message(&format!("{}: too many jumps, giving up", self.name));
                 break;
             }
             // Gone on from before the instruction is carried out, since that may go elsewhere.
@@ -408,7 +408,11 @@ impl Run {
                     let call = self.expanded(cx, &call, false);
                     if let Some(value) = self.call(cx, &call, unquoted) {
                         let value = value.strip_suffix('\n').unwrap_or(&value);
-                        cx.message(&format!("{}:\n{value}", next_word(&call).0));
+                        let name = unquote(next_word(&call).0);
+                        let own = self.own_name(cx, &name);
+                        let element = self.name.split(" :: ").next().unwrap_or_default();
+                        let name = own.map_or(name, |own| format!("{element}.{own}"));
+                        cx.message(&format!("{name}:\n{value}"));
                     }
                 }
                 Instruction::Write { call, unquoted } => {
