@@ -14,6 +14,7 @@
 //! | [`ip6`] | IPv6 headers |
 //! | [`icmp`] | ICMP errors, ping |
 //! | [`lookup`] | IP route lookup |
+//! | [`nat`] | translation of addresses and ports |
 //! | [`acl`] | access control lists |
 //! | [`fabric`] | links to the other servers of a cluster |
 //! | [`control`] | Script and what else reads and writes handlers |
@@ -41,6 +42,7 @@ pub mod ip;
 pub mod ip6;
 pub mod lookup;
 pub mod marking;
+pub mod nat;
 pub mod queues;
 pub mod shaping;
 pub mod sources;
@@ -69,6 +71,7 @@ pub fn registry() -> Registry {
         devices::CLASSES,
         control::CLASSES,
         summary::CLASSES,
+        nat::CLASSES,
     ] {
         registry.add(classes);
     }

@@ -210,6 +210,20 @@ impl<'a> Setup<'a> {
         found.note(&self.element.name, other);
     }
 
+    /// The elements of class `class` in this element's compound element and those around it, the innermost first: those
+    /// whose definitions count here.
+    pub fn visible(&self, class: &str) -> Vec<&'a FlatElement> {
+        let Some((config, _)) = self.place else { return Vec::new() };
+        let sees =
+            |scope: &str| self.element.name.strip_prefix(scope).is_some_and(|rest| rest.starts_with('/'));
+        let in_sight = |element: &&FlatElement| {
+            element.class == class && element.name.rsplit_once('/').is_none_or(|(scope, _)| sees(scope))
+        };
+        let mut found: Vec<_> = config.elements.iter().filter(in_sight).collect();
+        found.sort_by_key(|element| std::cmp::Reverse(element.name.matches('/').count()));
+        found
+    }
+
     /// The worker to which a `StaticThreadSched` binds this element, if one does. A router with fewer workers than the
     /// configuration counts on begins again at the first.
     pub fn bound_worker(&self) -> Option<usize> {
@@ -416,6 +430,21 @@ mod tests {
         assert_eq!(find("r").as_deref(), Some("r"));
         assert_eq!(find("c/q").as_deref(), Some("c/q"));
         assert_eq!(find("nothing"), None);
+    }
+
+    #[test]
+    fn definitions_count_inside_and_below() {
+        let config = config(
+            "elementclass C { input -> x :: Step -> q :: Store -> output };
+             Step -> c :: C -> Step; Step -> r :: Store -> Step; Step -> d :: C -> Step",
+        );
+        let names = |element: &str| {
+            with_setup(&config, element, |setup| {
+                setup.visible("Store").iter().map(|found| found.name.clone()).collect::<Vec<_>>()
+            })
+        };
+        assert_eq!(names("c/x"), ["c/q", "r"]);
+        assert_eq!(names("r"), ["r"]);
     }
 
     #[test]

@@ -1,0 +1,58 @@
+//! =c
+//! ICMPPingRewriter(INPUTSPEC1, ..., INPUTSPECn [, I<keywords>])
+//!
+//! =s nat
+//! rewrites addresses and identifiers of pings
+//!
+//! =d
+//! Translates ICMP echo requests and replies, so that hosts behind a NAT can ping: a request's addresses and identifier
+//! become others, and the replies to it get back what the request had. INPUTSPECs are those of IPRewriter; the source
+//! port of a pattern is the identifier, and patterns may be written C<SADDR DADDR IDENTIFIERS> too.
+//!
+//! Replies without a mapping and what is no echo are dropped unless their input says C<pass>.
+//!
+//! Keyword arguments are TIMEOUT (5 minutes), GUARANTEE, MAPPING_CAPACITY, REAP_INTERVAL, DST_ANNO and REPLY_ANNO, all
+//! as for IPRewriter, where there is more on several workers too.
+//!
+//! Drop reasons: no IP header, not ICMP, not an echo, fragment without ports, transport header cut off, no mapping, no
+//! port or address free, mapping table full.
+//!
+//! =h table read-only
+//! The mappings, two lines each: source, destination, identifier. C<mappings> is the same.
+//!
+//! =h nmappings read-only
+//! Number of mappings. C<table_size> is the same.
+//!
+//! =h mapping_failures read-only
+//! Number of mappings that could not be made.
+//!
+//! =h patterns read-only
+//! The INPUTSPECs, with their numbers of mappings; C<pattern0> and so on are one each, and can be written.
+//!
+//! =h size read-only
+//! Number of mappings of all elements with the same capacity.
+//!
+//! =h capacity read/write
+//! The capacity of each worker.
+//!
+//! =h clear write-only
+//! Removes all mappings.
+//!
+//! =e
+//!   ping :: ICMPPingRewriter(pattern 192.0.2.1 - 0-65535 0 1, drop);
+//!
+//! =a IPRewriter, ICMPRewriter, ICMPPingResponder
+
+use graph::Class;
+
+use super::kind::Kind;
+use super::rewriter::{PORTS, make};
+
+pub(crate) static CLASS: Class = Class {
+    name: "ICMPPingRewriter",
+    ports: PORTS,
+    processing: Class::PUSH,
+    flow: Class::COMPLETE_FLOW,
+    manual: include_str!("icmp_ping_rewriter.rs"),
+    make: |setup| make(setup, Kind::Ping),
+};

@@ -1,0 +1,54 @@
+//! Translation of addresses and ports (NAT).
+//!
+//! | file | what lives there |
+//! | --- | --- |
+//! | `ip_rewriter`, `tcp_rewriter`, `udp_rewriter`, `ip_addr_rewriter`, `ip_addr_pair_rewriter`, `icmp_ping_rewriter` | the rewriters |
+//! | `rewriter` | the element that they all are; `kind` is in what they differ, `options` their keywords |
+//! | `group` | what rewriters share, with each other and with those who look into their tables |
+//! | `table`, `flow` | the table of mappings, and what a mapping is |
+//! | `rule`, `pattern`, `mapper` | what becomes of new flows |
+//! | `translate`, `sequence` | what is done to packets |
+//! | `icmp_rewriter`, `ftp_port_mapper` | what goes with translated flows |
+//! | the others | one element each |
+
+mod flow;
+mod ftp_port_mapper;
+mod group;
+mod icmp_ping_rewriter;
+mod icmp_rewriter;
+mod ip_addr_pair_rewriter;
+mod ip_addr_rewriter;
+mod ip_rewriter;
+mod ip_rewriter_patterns;
+mod kind;
+mod mapper;
+mod options;
+mod pattern;
+mod rewriter;
+mod round_robin_ip_mapper;
+mod rule;
+mod sequence;
+mod source_ip_hash_mapper;
+mod table;
+mod tcp_rewriter;
+#[cfg(test)]
+mod tests;
+mod translate;
+mod udp_rewriter;
+
+use graph::Class;
+
+/// The classes of this folder.
+pub static CLASSES: &[&Class] = &[
+    &ftp_port_mapper::CLASS,
+    &icmp_ping_rewriter::CLASS,
+    &icmp_rewriter::CLASS,
+    &ip_addr_pair_rewriter::CLASS,
+    &ip_addr_rewriter::CLASS,
+    &ip_rewriter::CLASS,
+    &ip_rewriter_patterns::CLASS,
+    &round_robin_ip_mapper::CLASS,
+    &source_ip_hash_mapper::CLASS,
+    &tcp_rewriter::CLASS,
+    &udp_rewriter::CLASS,
+];

@@ -1,0 +1,361 @@
+//! What new flows are rewritten to: `SADDR SPORT DADDR DPORT`, `SADDR DADDR SPORT` or `SADDR DADDR`.
+//!
+//! A source address or port may be a range, of which each flow gets a value that no other flow's replies have. Where
+//! several workers translate, each takes its values from its own part of the range, so that two never hand out the same.
+
+use std::fmt;
+use std::net::Ipv4Addr;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+
+use graph::{FromArgument, Setup};
+use ipnet::Ipv4Net;
+
+use super::flow::{Key, Tuple};
+use super::table::Table;
+
+/// Which part of every range is this copy's.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Share {
+    pub(super) index: u32,
+    pub(super) count: u32,
+}
+
+impl Share {
+    pub(super) fn of(setup: &Setup<'_>) -> Self {
+        let copy = setup.copy();
+        Self { index: copy.index as u32, count: copy.count().max(1) as u32 }
+    }
+}
+
+/// Which value of a range is tried first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Order {
+    /// The packet's own, if it is in the range, then any.
+    OwnFirst,
+    /// Any.
+    Random,
+    /// The one behind the last that was given.
+    Sequential,
+}
+
+/// Of what there is a range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Varied {
+    Address,
+    Port,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Range {
+    varied: Varied,
+    base: u32,
+    /// The last value less the first.
+    top: u32,
+    order: Order,
+}
+
+impl Range {
+    /// First value and number of values, from `base` on, of a part.
+    fn part(&self, share: Share) -> (u32, u32) {
+        let size = u64::from(self.top) + 1;
+        let start = |part: u32| (size * u64::from(part) / u64::from(share.count)) as u32;
+        let first = start(share.index);
+        (first, start(share.index + 1).wrapping_sub(first))
+    }
+}
+
+/// A pattern. What changes in it changes only when a flow is made.
+#[derive(Debug)]
+pub(super) struct Pattern {
+    source: u32,
+    source_port: u16,
+    destination: u32,
+    destination_port: u16,
+    has_ports: bool,
+    range: Option<Range>,
+    share: Share,
+    next: AtomicU32,
+    /// A flow for which all values were taken, and when: no flow was removed since means that they still are.
+    exhausted: AtomicU64,
+}
+
+fn number_or_dash<T: FromArgument + Default + PartialEq>(word: &str) -> Option<T> {
+    if word == "-" {
+        Some(T::default())
+    } else {
+        T::from_argument(word).filter(|value| *value != T::default())
+    }
+}
+
+fn address_or_dash(word: &str) -> Option<u32> {
+    if word == "-" { Some(0) } else { Ipv4Addr::from_argument(word).map(Ipv4Addr::to_bits) }
+}
+
+/// Takes the order's mark off a range.
+fn order(word: &str) -> (&str, Order) {
+    match (word.strip_suffix('#'), word.strip_suffix('?')) {
+        (Some(range), _) => (range, Order::Sequential),
+        (_, Some(range)) => (range, Order::Random),
+        _ => (word, Order::OwnFirst),
+    }
+}
+
+fn address_range(word: &str) -> Option<Range> {
+    let (word, order) = order(word);
+    let (base, top) = if let Some((first, last)) = word.split_once('-') {
+        let [first, last] = [first, last].map(|end| Ipv4Addr::from_argument(end).map(Ipv4Addr::to_bits));
+        (first?, last?.checked_sub(first?)?)
+    } else {
+        let network = Ipv4Net::from_argument(word)?;
+        let first = network.network().to_bits();
+        match network.prefix_len() {
+            32 => (first, 0),
+            31 => (first, 1),
+            // The first and the last address of a network are nobody's.
+            0 => return None,
+            length => (first + 1, (u32::MAX >> length) - 2),
+        }
+    };
+    Some(Range { varied: Varied::Address, base, top, order })
+}
+
+fn port_range(word: &str) -> Option<Range> {
+    let (word, order) = order(word);
+    let (first, last) = word.split_once('-')?;
+    let [first, last] = [first, last].map(u16::from_argument);
+    let (base, last) = (u32::from(first?), u32::from(last?));
+    Some(Range { varied: Varied::Port, base, top: last.checked_sub(base)?, order })
+}
+
+impl Pattern {
+    /// Reads a pattern of two to four words.
+    pub(super) fn parse(words: &[&str], share: Share) -> Result<Self, String> {
+        let (source, source_port, destination, destination_port) = match *words {
+            [source, destination] => (source, "-", destination, "-"),
+            [source, destination, source_port] => (source, source_port, destination, "-"),
+            [source, source_port, destination, destination_port] => {
+                (source, source_port, destination, destination_port)
+            }
+            _ => return Err("expected a pattern 'SADDR SPORT DADDR DPORT'".to_owned()),
+        };
+        let mut ranges = Vec::new();
+        let source = match (address_or_dash(source), address_range(source)) {
+            (Some(address), _) => address,
+            (None, Some(range)) => {
+                ranges.push(range);
+                range.base
+            }
+            _ => {
+                return Err(format!(
+                    "bad source address '{source}': expected an address, A-B, A/LENGTH or '-'"
+                ));
+            }
+        };
+        let source_port = match (number_or_dash::<u16>(source_port), port_range(source_port)) {
+            (Some(port), _) => port,
+            (None, Some(range)) => {
+                ranges.push(range);
+                range.base as u16
+            }
+            _ => {
+                return Err(format!(
+                    "bad source port '{source_port}': expected a port, L-H, L-H#, L-H? or '-'"
+                ));
+            }
+        };
+        let destination = address_or_dash(destination)
+            .ok_or_else(|| format!("bad destination address '{destination}': expected an address or '-'"))?;
+        let destination_port = number_or_dash(destination_port)
+            .ok_or_else(|| format!("bad destination port '{destination_port}': expected a port or '-'"))?;
+        if ranges.len() > 1 {
+            return Err("a range of addresses and one of ports cannot be combined".to_owned());
+        }
+        let range = ranges.pop().filter(|range| range.top > 0);
+        let first = match &range {
+            Some(range) => match range.part(share) {
+                (_, 0) => {
+                    let size = range.top + 1;
+                    return Err(format!("a range of {size} cannot be shared out to {} workers", share.count));
+                }
+                (first, _) => first,
+            },
+            None => 0,
+        };
+        let has_ports = words.len() > 2;
+        let (next, exhausted) = (AtomicU32::new(first), AtomicU64::new(0));
+        Ok(Self {
+            source,
+            source_port,
+            destination,
+            destination_port,
+            has_ports,
+            range,
+            share,
+            next,
+            exhausted,
+        })
+    }
+
+    /// Whether it says anything of ports.
+    pub(super) fn has_ports(&self) -> bool {
+        self.has_ports
+    }
+
+    /// Whether it changes the destination address.
+    pub(super) fn has_destination(&self) -> bool {
+        self.destination != 0
+    }
+
+    /// What a flow becomes, after `settle`; `None` when all values of the range are taken in `map`.
+    pub(super) fn rewrite(
+        &self,
+        flow: Tuple,
+        (table, map): (&Table, u32),
+        settle: fn(Tuple) -> Tuple,
+        random: u32,
+    ) -> Option<Tuple> {
+        let chosen = |pattern: u32, packet: u32| if pattern == 0 { packet } else { pattern };
+        let port = |pattern: u16, packet: u16| if pattern == 0 { packet } else { pattern };
+        let new = Tuple {
+            source: chosen(self.source, flow.source),
+            destination: chosen(self.destination, flow.destination),
+            source_port: port(self.source_port, flow.source_port),
+            destination_port: port(self.destination_port, flow.destination_port),
+        };
+        let Some(range) = &self.range else { return Some(settle(new)) };
+        let with = |value: u32| match range.varied {
+            Varied::Address => settle(Tuple { source: value, ..new }),
+            Varied::Port => settle(Tuple { source_port: value as u16, ..new }),
+        };
+        let free = |offset: u32| {
+            let candidate = with(range.base + offset);
+            let taken = table.find(&Key { tuple: candidate.reversed(), map }).is_some();
+            (!taken).then_some(candidate)
+        };
+        let (first, count) = range.part(self.share);
+        let own = u32::from(flow.source_port).wrapping_sub(range.base);
+        if range.varied == Varied::Port
+            && range.order == Order::OwnFirst
+            && own.wrapping_sub(first) < count
+            && let Some(found) = free(own)
+        {
+            return Some(found);
+        }
+        // To find that all are taken takes long; that need not happen for each packet of a flood.
+        let all = table.hash(&Key { tuple: with(range.base).reversed(), map });
+        let exhausted = u64::from(all) << 32 | u64::from(table.removals());
+        if self.exhausted.load(Relaxed) == exhausted {
+            return None;
+        }
+        let start = match range.order {
+            Order::Sequential => {
+                Some(self.next.load(Relaxed).wrapping_sub(first)).filter(|start| *start < count)
+            }
+            _ => Some(((u64::from(random) * u64::from(count)) >> 32) as u32),
+        };
+        let start = start.unwrap_or(0);
+        for step in 0..count {
+            let offset = first + ((u64::from(start) + u64::from(step)) % u64::from(count)) as u32;
+            if let Some(found) = free(offset) {
+                self.next.store(offset + 1, Relaxed);
+                return Some(found);
+            }
+        }
+        self.exhausted.store(exhausted, Relaxed);
+        None
+    }
+}
+
+impl fmt::Display for Pattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let address = |f: &mut fmt::Formatter<'_>, address: u32| match address {
+            0 => f.write_str("-"),
+            address => write!(f, "{}", Ipv4Addr::from_bits(address)),
+        };
+        let port = |f: &mut fmt::Formatter<'_>, port: u16| match port {
+            0 => f.write_str(" -"),
+            port => write!(f, " {port}"),
+        };
+        address(f, self.source)?;
+        if let Some(Range { varied: Varied::Address, base, top, .. }) = self.range {
+            write!(f, "-{}", Ipv4Addr::from_bits(base + top))?;
+        }
+        if self.has_ports {
+            match self.range {
+                Some(Range { varied: Varied::Port, base, top, .. }) => write!(f, " {base}-{}", base + top)?,
+                _ => port(f, self.source_port)?,
+            }
+        }
+        f.write_str(" ")?;
+        address(f, self.destination)?;
+        if self.has_ports { port(f, self.destination_port) } else { Ok(()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALL: Share = Share { index: 0, count: 1 };
+
+    fn parse(text: &str) -> Result<Pattern, String> {
+        Pattern::parse(&text.split_whitespace().collect::<Vec<_>>(), ALL)
+    }
+
+    #[test]
+    fn patterns_are_printed_as_they_are_read() {
+        for (text, printed) in [
+            ("1.0.0.1 20 - -", "1.0.0.1 20 - -"),
+            ("- - 2.0.0.2 80", "- - 2.0.0.2 80"),
+            ("1.0.0.1 1024-65535# - -", "1.0.0.1 1024-65535 - -"),
+            ("1.0.0.1 - 5-9?", "1.0.0.1 5-9 - -"),
+            ("1.0.0.1-1.0.0.9 -", "1.0.0.1-1.0.0.9 -"),
+            ("1.0.0.0/24 2.0.0.2", "1.0.0.1-1.0.0.254 2.0.0.2"),
+            ("1.0.0.0/31# -", "1.0.0.0-1.0.0.1 -"),
+            ("1.0.0.7/32 -", "1.0.0.7 -"),
+        ] {
+            assert_eq!(parse(text).unwrap().to_string(), printed);
+        }
+    }
+
+    #[test]
+    fn mistakes() {
+        for text in [
+            "1.0.0.1",
+            "x - - -",
+            "1.0.0.1 9-5 - -",
+            "1.0.0.1 0 - -",
+            "1.0.0.1 65536 - -",
+            "1.0.0.9-1.0.0.1 -",
+            "- - 1.0.0.1-1.0.0.2 -",
+            "- - - 5-9",
+            "1.0.0.1-1.0.0.2 5-9 - -",
+            "0.0.0.0/0 -",
+            "- - - - -",
+        ] {
+            assert!(parse(text).is_err(), "{text}");
+        }
+        let thin = Share { index: 0, count: 4 };
+        assert!(Pattern::parse(&["1.0.0.1", "7-9", "-", "-"], thin).unwrap_err().contains("4 workers"));
+    }
+
+    #[test]
+    fn shares_are_a_partition() {
+        let table = Table::new(16).unwrap();
+        let mut seen = Vec::new();
+        for index in 0..3 {
+            let pattern =
+                Pattern::parse(&["1.0.0.1", "100-109#", "-", "-"], Share { index, count: 3 }).unwrap();
+            let (first, count) = pattern.range.unwrap().part(pattern.share);
+            seen.extend(first..first + count);
+            // The packet's own port is another one's.
+            let own = Pattern::parse(&["1.0.0.1", "100-109", "-", "-"], Share { index, count: 3 }).unwrap();
+            for port in 100..110 {
+                let flow = Tuple { source_port: port, ..Tuple::default() };
+                let new = own.rewrite(flow, (&table, 0), |tuple| tuple, 0).unwrap();
+                assert!((first..first + count).contains(&u32::from(new.source_port - 100)));
+            }
+        }
+        assert_eq!(seen, (0..10).collect::<Vec<_>>());
+    }
+}
