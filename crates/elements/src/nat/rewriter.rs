@@ -33,7 +33,7 @@ pub(super) fn make(setup: &mut Setup<'_>, kind: Kind) -> Result<Box<dyn Element>
     for (number, text) in texts.iter().enumerate() {
         match reader.rule(Some(setup), text) {
             Ok(rule) => rules.push(rule),
-            Err(error) => errors.push(format!("input {number}: {error}")),
+            Err(error) => errors.push(format!("input spec {number}: {error}")),
         }
     }
     if !errors.is_empty() {

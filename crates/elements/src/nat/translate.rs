@@ -90,6 +90,12 @@ pub(super) fn translate(
                     false => checksum::update_u16(check, before, identifier),
                 });
                 segment[4..6].copy_from_slice(&identifier.to_be_bytes());
+                // The update cannot tell the two zeros apart when nothing but zeros is left: an answer without data, say.
+                let message = segment.len().min(payload_len);
+                if message >= 8 && segment[2..4] == [0, 0] && segment[..message].iter().all(|&byte| byte == 0)
+                {
+                    segment[2..4].copy_from_slice(&[u8::MAX; 2]);
+                }
             }
         }
         Kind::Address | Kind::Pair => update_checks(segment, protocol, delta, reply),
