@@ -11,12 +11,21 @@ use std::sync::Arc;
 use ipnet::{Ipv4Net, Ipv6Net};
 use packet::wire::ethernet::MacAddr;
 
-use crate::lang::{FlatConfig, split_arguments, split_words, unquote};
+use crate::lang::{FlatConfig, FlatElement, split_arguments, split_words, unquote};
 
 /// The class that names addresses.
 const ADDRESS_INFO: &str = "AddressInfo";
 /// The class that names ports.
 const PORT_INFO: &str = "PortInfo";
+
+/// The names that an element of a configuration gives to something.
+pub(crate) fn given(element: &FlatElement) -> Vec<String> {
+    if ![ADDRESS_INFO, PORT_INFO].contains(&element.class.as_str()) {
+        return Vec::new();
+    }
+    let arguments = split_arguments(&element.config);
+    arguments.iter().filter_map(|argument| Some(unquote(split_words(argument).first()?))).collect()
+}
 
 thread_local! {
     static MAKING: RefCell<Option<(Arc<FlatConfig>, String)>> = const { RefCell::new(None) };

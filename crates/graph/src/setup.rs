@@ -221,6 +221,7 @@ impl<'a> Setup<'a> {
         };
         let mut found: Vec<_> = config.elements.iter().filter(in_sight).collect();
         found.sort_by_key(|element| std::cmp::Reverse(element.name.matches('/').count()));
+        found.iter().for_each(|element| self.note(&element.name));
         found
     }
 

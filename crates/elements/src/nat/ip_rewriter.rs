@@ -82,7 +82,8 @@
 //!
 //! Most mappings on each worker, at most 16777216, or the name of another rewriter whose capacity counts for both
 //! together; 262144 by default. When that many are in use, the one that would expire next among those whose guarantee
-//! has run out makes room; if there is none, new flows are dropped. Each mapping takes 96 bytes, when it is first used.
+//! has run out makes room; if there is none, new flows are dropped. Each takes 96 to 128 bytes, reserved at the start and
+//! given by the kernel when first used.
 //!
 //! =item REAP_INTERVAL
 //!

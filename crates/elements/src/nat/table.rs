@@ -11,8 +11,9 @@
 //! ever searched. A flow that is used is moved to the end only if it was not moved within the last 64 ms or a sixteenth
 //! of its guarantee: the two neighbours that a move touches are misses too. Ages are known that exactly and no better.
 //!
-//! **Bounds.** All memory is reserved at first, so packets allocate nothing, and the kernel gives what is touched. When
-//! the table is full the flow that would expire next among those without guarantee makes room; without one there is none.
+//! **Bounds.** Memory is reserved at first, so packets allocate nothing (but for shifts, which few connections have), and
+//! the kernel gives what is touched. When the table is full the flow that would expire next among those without guarantee
+//! makes room; without one there is none.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 
