@@ -17,7 +17,8 @@ use packet::{Pool, PoolOptions};
 
 use crate::context::Globals;
 use crate::graph::{Graph, Registry, no_memory};
-use crate::lang::{Diagnostic, FlatConfig};
+use crate::lang::{Diagnostic, FlatConfig, FlatElement};
+use crate::names;
 use crate::router::{Control, RouterOptions};
 use crate::setup::{Copy, DRIVER_SCRIPT, Shared};
 
@@ -103,7 +104,7 @@ impl Swap {
             let message = "a configuration with Punt and one without cannot take each other's place: one has a thread more";
             return Err(vec![Diagnostic::error(None, message)]);
         }
-        let same: BTreeSet<&str> = config
+        let unchanged: BTreeSet<&str> = config
             .elements
             .iter()
             .filter(|new| {
@@ -112,6 +113,22 @@ impl Swap {
                     (&old.class, &old.config) == (&new.class, &new.config)
                         && (&old.input_kinds, &old.output_kinds) == (&new.input_kinds, &new.output_kinds)
                 })
+            })
+            .map(|element| element.name.as_str())
+            .collect();
+        // What a name stands for may have changed where the name itself has not.
+        let all = config.elements.iter().chain(&old.elements);
+        let names: BTreeSet<String> =
+            all.filter(|element| !unchanged.contains(element.name.as_str())).flat_map(names::given).collect();
+        let uses = |element: &FlatElement| {
+            let is_part = |c: char| c.is_alphanumeric() || c == '_';
+            element.config.split(|c| !is_part(c)).any(|word| names.contains(word))
+        };
+        let same: BTreeSet<&str> = config
+            .elements
+            .iter()
+            .filter(|element| {
+                unchanged.contains(element.name.as_str()) && (names.is_empty() || !uses(element))
             })
             .map(|element| element.name.as_str())
             .collect();
