@@ -92,7 +92,7 @@ pub struct Graph {
 }
 
 /// Which elements are in `copy`, by index.
-fn presence(config: &FlatConfig, copy: Copy) -> Vec<bool> {
+pub(crate) fn presence(config: &FlatConfig, copy: Copy) -> Vec<bool> {
     let count = config.elements.len();
     if !copy.slow_thread {
         return vec![true; count];

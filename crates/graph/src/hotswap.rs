@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use packet::{Pool, PoolOptions};
 
 use crate::context::Globals;
-use crate::graph::{Graph, Registry, no_memory};
+use crate::graph::{Graph, Registry, no_memory, presence};
 use crate::lang::{Diagnostic, FlatConfig, FlatElement};
 use crate::names;
 use crate::router::{Control, RouterOptions};
@@ -78,6 +78,32 @@ pub struct Swap {
     pub(crate) driver: Option<usize>,
 }
 
+/// The names of the elements that are the same in both: class, arguments and what names in them stand for, ports.
+fn same<'c>(old: &FlatConfig, config: &'c FlatConfig) -> BTreeSet<&'c str> {
+    let unchanged: BTreeSet<&str> = config
+        .elements
+        .iter()
+        .filter(|new| {
+            old.find(&new.name).is_some_and(|index| {
+                let old = &old.elements[index];
+                (&old.class, &old.config) == (&new.class, &new.config)
+                    && (&old.input_kinds, &old.output_kinds) == (&new.input_kinds, &new.output_kinds)
+            })
+        })
+        .map(|element| element.name.as_str())
+        .collect();
+    // What a name stands for may have changed where the name itself has not.
+    let all = config.elements.iter().chain(&old.elements);
+    let names: BTreeSet<String> =
+        all.filter(|element| !unchanged.contains(element.name.as_str())).flat_map(names::given).collect();
+    let uses = |name: &str| {
+        let is_part = |c: char| c.is_alphanumeric() || c == '_';
+        let config = config.find(name).map_or("", |index| &config.elements[index].config);
+        config.split(|c| !is_part(c)).any(|word| names.contains(word))
+    };
+    unchanged.into_iter().filter(|name| names.is_empty() || !uses(name)).collect()
+}
+
 impl Swap {
     /// How many elements move as they are.
     pub fn moving(&self) -> usize {
@@ -104,34 +130,7 @@ impl Swap {
             let message = "a configuration with Punt and one without cannot take each other's place: one has a thread more";
             return Err(vec![Diagnostic::error(None, message)]);
         }
-        let unchanged: BTreeSet<&str> = config
-            .elements
-            .iter()
-            .filter(|new| {
-                old.find(&new.name).is_some_and(|index| {
-                    let old = &old.elements[index];
-                    (&old.class, &old.config) == (&new.class, &new.config)
-                        && (&old.input_kinds, &old.output_kinds) == (&new.input_kinds, &new.output_kinds)
-                })
-            })
-            .map(|element| element.name.as_str())
-            .collect();
-        // What a name stands for may have changed where the name itself has not.
-        let all = config.elements.iter().chain(&old.elements);
-        let names: BTreeSet<String> =
-            all.filter(|element| !unchanged.contains(element.name.as_str())).flat_map(names::given).collect();
-        let uses = |element: &FlatElement| {
-            let is_part = |c: char| c.is_alphanumeric() || c == '_';
-            element.config.split(|c| !is_part(c)).any(|word| names.contains(word))
-        };
-        let same: BTreeSet<&str> = config
-            .elements
-            .iter()
-            .filter(|element| {
-                unchanged.contains(element.name.as_str()) && (names.is_empty() || !uses(element))
-            })
-            .map(|element| element.name.as_str())
-            .collect();
+        let same = same(old, config);
         let changed: BTreeSet<&str> = old
             .elements
             .iter()
@@ -146,19 +145,26 @@ impl Swap {
             !is_ones && key != Globals::KEY && !(driver_goes && key == DRIVER_SCRIPT)
         });
         shared.put(Globals::KEY, globals);
+        let workers = options.workers.max(1);
+        let copies =
+            (0..workers + usize::from(had_slow)).map(|index| Copy { index, workers, slow_thread: had_slow });
+        // What only the slow thread has, or only the workers, may be elsewhere now.
+        let presences: Vec<_> =
+            copies.clone().map(|copy| (presence(old, copy), presence(config, copy))).collect();
+        let is_where_it_was =
+            |before: usize, now: usize| presences.iter().all(|(old, new)| old[before] == new[now]);
         let found = running.shared.get::<Found>(Found::KEY).unwrap_or_default();
         let mut plan = Plan::default();
         for (index, new) in config.elements.iter().enumerate() {
             let before = old.find(&new.name).filter(|&index| old.elements[index].class == new.class);
             let stays = same.contains(new.name.as_str())
                 && found.of(&new.name).iter().all(|name| same.contains(name.as_str()));
-            plan.moves.push(before.filter(|_| stays));
-            plan.inherits.extend(before.filter(|_| !stays).map(|before| (index, before)));
+            let moves = before.filter(|&before| stays && is_where_it_was(before, index));
+            plan.moves.push(moves);
+            plan.inherits.extend(before.filter(|_| moves.is_none()).map(|before| (index, before)));
         }
         let mut graphs = Vec::new();
-        let workers = options.workers.max(1);
-        for index in 0..workers + usize::from(had_slow) {
-            let copy = Copy { index, workers, slow_thread: had_slow };
+        for copy in copies {
             let pool = PoolOptions { frames: FRAMES_AT_FIRST, ..options.graph.pool };
             let pool = Pool::new(pool).map_err(|error| no_memory(FRAMES_AT_FIRST, &error))?;
             let mut options = options.graph;
