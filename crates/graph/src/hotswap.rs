@@ -17,7 +17,7 @@ use packet::{Pool, PoolOptions};
 
 use crate::context::Globals;
 use crate::graph::{Graph, Registry, no_memory, presence};
-use crate::lang::{Diagnostic, FlatConfig, FlatElement};
+use crate::lang::{Diagnostic, FlatConfig};
 use crate::names;
 use crate::router::{Control, RouterOptions};
 use crate::setup::{Copy, DRIVER_SCRIPT, Shared};
