@@ -11,6 +11,7 @@
 //! file's mode, 0660, which is set before the socket listens, so that there is no moment in which others can
 //! connect.
 
+use std::fs::File;
 use std::io::{self, BufRead, BufReader, BufWriter, Write};
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileTypeExt;
@@ -22,7 +23,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags};
-use rustix::fs::Mode;
+use rustix::fs::{FlockOperation, Mode};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use rustix::process::Gid;
@@ -279,6 +280,8 @@ fn listen(options: &ServerOptions) -> Result<UnixListener, ServerError> {
     let socket =
         rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
             .map_err(failed("opening a socket"))?;
+    // Another router that has its socket but does not listen yet would look like one that is no more.
+    let _turn = own_turn(path);
     match rustix::net::bind(&socket, &address) {
         Err(Errno::ADDRINUSE) => {
             remove_stale(path)?;
@@ -293,6 +296,20 @@ fn listen(options: &ServerOptions) -> Result<UnixListener, ServerError> {
     }
     rustix::net::listen(&socket, 16).map_err(failed("listening"))?;
     Ok(UnixListener::from(socket))
+}
+
+/// Holds the folder's lock, so that routers that begin at the same moment make their sockets one after the other. Somebody who
+/// holds it for longer than a second is not waited for.
+fn own_turn(path: &Path) -> Option<File> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let folder = File::open(folder).ok()?;
+    for _ in 0..100 {
+        if rustix::fs::flock(&folder, FlockOperation::NonBlockingLockExclusive).is_ok() {
+            return Some(folder);
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    None
 }
 
 /// Removes the socket of a router that is no more.

@@ -140,6 +140,27 @@ fn refusals_are_told_before_and_amid_the_rows() {
 }
 
 #[test]
+fn of_routers_that_begin_at_the_same_moment_one_has_the_socket() {
+    for _ in 0..30 {
+        let path = socket_path();
+        // What a router left behind that is no more.
+        drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
+        let barrier = std::sync::Barrier::new(4);
+        let begin = || {
+            barrier.wait();
+            Server::start(&ServerOptions::new(&path), Arc::new(Fake::default()))
+        };
+        let servers: Vec<_> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..4).map(|_| scope.spawn(begin)).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        let running =
+            servers.iter().filter(|server| matches!(server, Err(ServerError::Running { .. }))).count();
+        assert_eq!((servers.iter().filter(|server| server.is_ok()).count(), running), (1, 3), "{servers:?}");
+    }
+}
+
+#[test]
 fn garbage_and_half_lines_hurt_nobody() {
     let (server, _) = start(Fake::default());
     assert!(say(&server, b"\xff\xfe\n").contains("not a JSON object"));

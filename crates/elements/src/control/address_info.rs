@@ -18,7 +18,7 @@
 //!
 //! =a PortInfo
 
-use graph::lang::{split_words, unquote};
+use graph::lang::{split_arguments, split_words, unquote};
 use graph::{Class, ConfigError, Element, Setup};
 use ipnet::IpNet;
 use packet::wire::ethernet::MacAddr;
@@ -35,7 +35,8 @@ pub(crate) static CLASS: Class = Class {
 
 fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
     let mut problems = Vec::new();
-    for argument in setup.arguments.rest() {
+    // A name in capitals is no keyword here.
+    for argument in split_arguments(setup.config()) {
         let words: Vec<String> = split_words(&argument).iter().map(|word| unquote(word)).collect();
         if words.len() < 2 {
             problems.push(format!("expected 'NAME ADDRESS...', got '{argument}'"));
@@ -54,7 +55,6 @@ fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
         let wrong = words.iter().skip(1).filter(|word| !is_address(word));
         problems.extend(wrong.map(|word| format!("'{word}' is no IP, IPv6 or Ethernet address")));
     }
-    setup.arguments.finish()?;
     if problems.is_empty() { Ok(Box::new(AddressInfo)) } else { Err(problems.into()) }
 }
 
@@ -71,7 +71,7 @@ mod tests {
     fn names_stand_for_addresses() {
         let mut bench = Bench::new(
             &crate::registry(),
-            "AddressInfo(me 10.0.0.1/24 02:00:00:00:00:01, you 10.0.0.2);
+            "AddressInfo(me 10.0.0.1/24 02:00:00:00:00:01, you 10.0.0.2, UNUSED_NET 10.9.0.0/16);
              in0 :: TestInput -> EtherEncap(0x0800, me, me:eth) -> out0 :: TestOutput;
              in1 :: TestInput -> MarkIPHeader -> f :: IPFilter(allow src host you && dst net me, drop all) -> out1 :: TestOutput;
              i :: Idle -> rt :: StaticIPLookup(me 0, 0.0.0.0/0 you 1); rt[0] -> d :: Discard; rt[1] -> d",

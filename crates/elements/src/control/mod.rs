@@ -2,6 +2,7 @@
 
 mod address_info;
 mod chatter_socket;
+mod clicky_info;
 mod control_socket;
 mod driver_manager;
 mod error;
@@ -17,6 +18,7 @@ use graph::Class;
 pub static CLASSES: &[&Class] = &[
     &address_info::CLASS,
     &chatter_socket::CLASS,
+    &clicky_info::CLASS,
     &control_socket::CLASS,
     &driver_manager::CLASS,
     &error::CLASS,

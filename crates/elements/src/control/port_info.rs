@@ -13,7 +13,7 @@
 //!
 //! =a AddressInfo
 
-use graph::lang::{split_words, unquote};
+use graph::lang::{split_arguments, split_words, unquote};
 use graph::{Class, ConfigError, Element, Setup};
 
 pub(crate) static CLASS: Class = Class {
@@ -27,7 +27,8 @@ pub(crate) static CLASS: Class = Class {
 
 fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
     let mut problems = Vec::new();
-    for argument in setup.arguments.rest() {
+    // A name in capitals is no keyword here.
+    for argument in split_arguments(setup.config()) {
         let words: Vec<String> = split_words(&argument).iter().map(|word| unquote(word)).collect();
         if words.len() < 2 {
             problems.push(format!("expected 'NAME PORT', got '{argument}'"));
@@ -39,7 +40,6 @@ fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
         let wrong = words.iter().skip(1).filter(|word| !is_port(word));
         problems.extend(wrong.map(|word| format!("'{word}' is no port, such as 80 or 80/tcp")));
     }
-    setup.arguments.finish()?;
     if problems.is_empty() { Ok(Box::new(PortInfo)) } else { Err(problems.into()) }
 }
 

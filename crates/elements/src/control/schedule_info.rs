@@ -10,7 +10,7 @@
 //!
 //! =a StaticThreadSched, StrideSched
 
-use graph::lang::split_words;
+use graph::lang::{split_arguments, split_words};
 use graph::{Class, ConfigError, Element, FromArgument, Setup};
 
 pub(crate) static CLASS: Class = Class {
@@ -24,7 +24,8 @@ pub(crate) static CLASS: Class = Class {
 
 fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
     let mut problems = Vec::new();
-    for argument in setup.arguments.rest() {
+    // A name in capitals is no keyword here.
+    for argument in split_arguments(setup.config()) {
         match split_words(&argument).as_slice() {
             [element, number] if f64::from_argument(number).is_some_and(|number| number >= 0.0) => {
                 if setup.find(element).is_none() {
@@ -34,7 +35,6 @@ fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
             _ => problems.push(format!("expected 'ELEMENT PARAMETER', a number above 0, got '{argument}'")),
         }
     }
-    setup.arguments.finish()?;
     if problems.is_empty() { Ok(Box::new(ScheduleInfo)) } else { Err(problems.into()) }
 }
 

@@ -119,7 +119,8 @@
 use std::net::Ipv4Addr;
 
 use graph::arguments::Raw;
-use graph::{Class, Combine, ConfigError, Element, FromArgument, Handler, Setup};
+use graph::lang::unquote;
+use graph::{Class, Combine, ConfigError, Element, FromArgument, Handler, Setup, names};
 use ipnet::Ipv4Net;
 use packet::wire::arp::ArpRepr;
 use packet::wire::ethernet::{EtherType, MacAddr};
@@ -142,14 +143,19 @@ fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
     let options = Options::read(arguments, 300, 60)?;
     let broadcast: Option<Ipv4Addr> = arguments.keyword("BROADCAST")?;
     let broadcast_poll = arguments.keyword_or("BROADCAST_POLL", false)?;
-    let Raw(own) = arguments.required("IP")?;
-    let own = Ipv4Net::from_argument(&own).ok_or_else(|| {
+    let Raw(own_text) = arguments.required("IP")?;
+    let own = Ipv4Net::from_argument(&own_text).ok_or_else(|| {
         ConfigError::new(format!(
-            "IP: expected {}, got '{own}'; names are not supported here, write ARPQuerier(IP, ETH)",
+            "IP: expected {}, got '{own_text}'; right would be ARPQuerier(IP, ETH), or a name from AddressInfo that stands for both",
             Ipv4Net::EXPECTED
         ))
     })?;
-    let mac: MacAddr = arguments.required("ETH")?;
+    // A name may stand for both.
+    let both = names::ether(&unquote(&own_text));
+    let mac: MacAddr = match both {
+        Some(both) => arguments.optional("ETH")?.unwrap_or(both),
+        None => arguments.required("ETH")?,
+    };
     // A network of two addresses has none for broadcast (RFC 3021, 2.2).
     let last = if own.prefix_len() < 31 { own.broadcast() } else { Ipv4Addr::BROADCAST };
     let broadcast = broadcast.unwrap_or(if last == own.addr() { Ipv4Addr::BROADCAST } else { last });
