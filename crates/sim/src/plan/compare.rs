@@ -139,8 +139,10 @@ mod tests {
         for wiring in wirings(16) {
             let Some((link, work)) = wiring.simulated() else { continue };
             simulated += 1;
-            // A way's ends are never its intermediate server, so that 14 of 16 servers share what the formula spreads over 16.
-            let is_near = |value: f64, formula: f64| value > 0.6 * formula && value < 1.3 * formula;
+            // A way's ends are never its intermediate server, so that 14 of 16 servers share what the formula spreads over 16; and
+            // the busiest of many links counts, in packets that come at random (the last digits of which differ between processors).
+            let ends = wiring.servers as f64 / (wiring.servers as f64 - 2.0);
+            let is_near = |value: f64, formula: f64| value > 0.6 * formula && value < 1.3 * ends * formula;
             assert!(is_near(link, wiring.link) && is_near(work, wiring.work), "{wiring:?}: {link}, {work}");
         }
         assert_eq!(simulated, 6);
