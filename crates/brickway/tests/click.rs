@@ -1,6 +1,6 @@
 //! Tests of `brickway click` as text: a shell script, files, and what comes out. Each file in `tests/click` is one that a
-//! network engineer can write and read; this file runs them all. The format is that of Click's own regression tests, which run
-//! here as well: `CLICK_TESTS=~/click/test cargo test -p brickway --test click -- --nocapture`.
+//! network engineer can write and read; this file runs them all. The format is that of Click's own regression tests. Another
+//! folder's, where their patterns are such as this program's regular expressions: `CLICK_TESTS=~/click/test cargo test -p brickway --test click -- --nocapture`.
 //!
 //! A file is a list of sections. A section begins with `%` at the start of a line:
 //!
