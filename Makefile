@@ -117,6 +117,8 @@ fuzz: packages-build rust
 bench: FEATURES = dpdk
 bench: packages-bench build
 	target/release/brickway bench forward
+	target/release/brickway bench elements
+	target/release/brickway bench reload
 	$(SUDO) target/release/brickway bench fib
 	$(SUDO) target/release/brickway bench io
 	$(SUDO) target/release/brickway bench batching

@@ -37,6 +37,7 @@ pub mod decision;
 pub mod devices;
 pub mod ethernet;
 pub mod fabric;
+mod first_match;
 pub mod icmp;
 pub mod ip;
 pub mod ip6;

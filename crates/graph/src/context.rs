@@ -100,6 +100,8 @@ pub struct Context {
     stack: Vec<Pending>,
     /// A batch an output, empty but while an element scatters.
     lanes: [Batch; LANES],
+    /// Room for the outputs of a batch's packets.
+    outputs: Vec<u16>,
     spare: Vec<Batch>,
     pool: Pool,
     burst: usize,
@@ -143,6 +145,7 @@ impl Context {
             open: vec![CLOSED; most_outputs.max(1)],
             stack: Vec::with_capacity(256),
             lanes: std::array::from_fn(|_| Batch::new()),
+            outputs: Vec::with_capacity(MAX_BATCH),
             spare: (0..64).map(|_| Batch::new()).collect(),
             pool,
             burst,
@@ -285,7 +288,8 @@ impl Context {
         }
     }
 
-    /// Sends each packet of `batch` out by the output that `classify` names; `Err` drops it for a reason.
+    /// Sends each packet of `batch` out by the output that `classify` names; `Err` drops it for a reason. Each packet is
+    /// asked about once, in order.
     ///
     /// As long as all packets name the same output the batch is not taken apart.
     #[inline(always)]
@@ -311,25 +315,47 @@ impl Context {
             same += 1;
         }
         if same == count {
-            match first {
-                Some(0) if !self.slots[self.current as usize].outputs.is_empty() => {}
-                Some(output) => self.emit_batch(output, batch),
-                None => {}
-            }
-            return;
+            return self.emit_uniform(first, batch);
         }
-        let mut packets = std::mem::replace(batch, self.spare_batch());
-        for (index, mut packet) in packets.drain().enumerate() {
-            let output = match first {
-                Some(output) if index < same => Ok(output),
-                _ => odd.take().unwrap_or_else(|| classify(&mut packet)),
-            };
-            match output {
-                Ok(output) => self.emit(output, packet),
-                Err(reason) => self.drop(packet, reason),
-            }
+        let mut outputs = std::mem::take(&mut self.outputs);
+        outputs.clear();
+        let mut several = false;
+        let mut index = 0;
+        let reason = std::cell::Cell::new("");
+        batch.extract(
+            |packet| {
+                let output = match first {
+                    Some(output) if index < same => Ok(output),
+                    _ => odd.take().unwrap_or_else(|| classify(packet)),
+                };
+                index += 1;
+                match output {
+                    Ok(output) => {
+                        several |= *first.get_or_insert(output) != output;
+                        // There are no outputs beyond.
+                        outputs.push(u16::try_from(output).unwrap_or(u16::MAX));
+                    }
+                    Err(why) => reason.set(why),
+                }
+                output.is_ok()
+            },
+            |packet| self.drop(packet, reason.get()),
+        );
+        match several {
+            true => self.scatter(batch, &outputs),
+            false => self.emit_uniform(first, batch),
         }
-        self.spare.push(packets);
+        self.outputs = outputs;
+    }
+
+    /// Sends a batch out by one output; what goes on by the first one stays in it.
+    #[inline(always)]
+    fn emit_uniform(&mut self, output: Option<usize>, batch: &mut Batch) {
+        match output {
+            Some(0) if !self.slots[self.current as usize].outputs.is_empty() => {}
+            Some(output) => self.emit_batch(output, batch),
+            None => {}
+        }
     }
 
     /// Sends each packet of `batch` out by its output in `outputs`, of which there must be as many; what has no

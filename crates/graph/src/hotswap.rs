@@ -10,7 +10,7 @@
 //! [inherits](crate::Element::inherit) what the old one [leaves](crate::Element::leave) it. Frames and the clock stay those of
 //! the copy, so no packet is lost.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use packet::{Pool, PoolOptions};
@@ -78,14 +78,20 @@ pub struct Swap {
     pub(crate) driver: Option<usize>,
 }
 
+/// The number of each element by its name.
+fn numbers(config: &FlatConfig) -> HashMap<&str, usize> {
+    config.elements.iter().enumerate().map(|(number, element)| (element.name.as_str(), number)).collect()
+}
+
 /// The names of the elements that are the same in both: class, arguments and what names in them stand for, ports.
 fn same<'c>(old: &FlatConfig, config: &'c FlatConfig) -> BTreeSet<&'c str> {
+    let (numbers_before, numbers) = (numbers(old), numbers(config));
     let unchanged: BTreeSet<&str> = config
         .elements
         .iter()
         .filter(|new| {
-            old.find(&new.name).is_some_and(|index| {
-                let old = &old.elements[index];
+            numbers_before.get(new.name.as_str()).is_some_and(|&number| {
+                let old = &old.elements[number];
                 (&old.class, &old.config) == (&new.class, &new.config)
                     && (&old.input_kinds, &old.output_kinds) == (&new.input_kinds, &new.output_kinds)
             })
@@ -98,7 +104,7 @@ fn same<'c>(old: &FlatConfig, config: &'c FlatConfig) -> BTreeSet<&'c str> {
         all.filter(|element| !unchanged.contains(element.name.as_str())).flat_map(names::given).collect();
     let uses = |name: &str| {
         let is_part = |c: char| c.is_alphanumeric() || c == '_';
-        let config = config.find(name).map_or("", |index| &config.elements[index].config);
+        let config = numbers.get(name).map_or("", |&number| &config.elements[number].config);
         config.split(|c| !is_part(c)).any(|word| names.contains(word))
     };
     unchanged.into_iter().filter(|name| names.is_empty() || !uses(name)).collect()
@@ -155,8 +161,10 @@ impl Swap {
             |before: usize, now: usize| presences.iter().all(|(old, new)| old[before] == new[now]);
         let found = running.shared.get::<Found>(Found::KEY).unwrap_or_default();
         let mut plan = Plan::default();
+        let numbers = numbers(old);
         for (index, new) in config.elements.iter().enumerate() {
-            let before = old.find(&new.name).filter(|&index| old.elements[index].class == new.class);
+            let before = numbers.get(new.name.as_str()).copied();
+            let before = before.filter(|&number| old.elements[number].class == new.class);
             let stays = same.contains(new.name.as_str())
                 && found.of(&new.name).iter().all(|name| same.contains(name.as_str()));
             let moves = before.filter(|&before| stays && is_where_it_was(before, index));

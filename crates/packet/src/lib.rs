@@ -35,7 +35,7 @@ pub mod wire;
 pub use batch::{Batch, MAX_BATCH};
 pub use driver_frames::DriverFrames;
 pub use frame::{Annotations, Packet, PacketType};
-pub use memory::Memory;
+pub use memory::{Memory, prefer_huge_pages};
 pub use plain_header::PlainHeader;
 pub use plain_ipv6_header::PlainIpv6Header;
 pub use pool::{Pool, PoolOptions, PoolStats};

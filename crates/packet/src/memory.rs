@@ -101,3 +101,20 @@ impl Drop for Region {
         let _ = unsafe { munmap(self.mapping.as_ptr().cast(), self.mapping_bytes) };
     }
 }
+
+/// Asks the kernel for huge pages under an array that has not been written to yet: a lookup somewhere in 64 MB of small
+/// pages costs a walk over page tables before it costs the load. The kernel may decline, and what the array holds stays.
+pub fn prefer_huge_pages<T>(array: &mut [T]) {
+    const PAGE: usize = 4096;
+    let range = array.as_mut_ptr_range();
+    let start = range.start.addr().next_multiple_of(PAGE);
+    let bytes = (range.end.addr() / PAGE * PAGE).saturating_sub(start);
+    if bytes < HUGE_PAGE {
+        return;
+    }
+    let start = range.start.with_addr(start);
+    #[allow(unsafe_code, reason = "madvise")]
+    // SAFETY: the pages lie inside `array`, and this advice changes no contents. A kernel without huge pages refuses;
+    // that is no reason to stop.
+    let _ = unsafe { madvise(start.cast(), bytes, Advice::LinuxHugepage) };
+}

@@ -8,6 +8,8 @@ mod cluster;
 mod cpus;
 mod distribution;
 mod drop_in;
+mod elements;
+mod example;
 mod fabric;
 mod fib;
 mod folder;
@@ -17,7 +19,9 @@ mod huge_pages;
 mod io;
 mod mesh;
 mod random;
+mod reload;
 mod routes;
+mod rules;
 mod runs;
 mod scaling;
 mod single_core;
@@ -38,6 +42,10 @@ pub(crate) enum BenchCommand {
     Io(io::IoArguments),
     /// Rate and latency over receive and transmit bursts
     Batching(batching::BatchingArguments),
+    /// Every element by itself, and some with many rules, routes or flows
+    Elements(elements::ElementsArguments),
+    /// Another configuration in the place of a running one, under traffic
+    Reload(reload::ReloadArguments),
     /// Access control lists of any length, on one core
     Acl(acl::AclArguments),
     /// What a packet costs the nodes of a cluster, by role
@@ -56,6 +64,8 @@ pub(crate) fn bench(command: &BenchCommand) -> Result<ExitCode> {
         BenchCommand::Fib(arguments) => fib::fib(arguments),
         BenchCommand::Io(arguments) => io::io(arguments),
         BenchCommand::Batching(arguments) => batching::batching(arguments),
+        BenchCommand::Elements(arguments) => elements::elements(arguments),
+        BenchCommand::Reload(arguments) => reload::reload(arguments),
         BenchCommand::Acl(arguments) => acl::acl(arguments),
         BenchCommand::Fabric(arguments) => fabric::fabric(arguments),
         BenchCommand::Distribution(arguments) => distribution::distribution(arguments),

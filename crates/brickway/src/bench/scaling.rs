@@ -7,24 +7,20 @@
 use std::path::Path;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
-use elements::devices::OpenPort;
 use graph::graph::GraphOptions;
-use graph::lang::{Options, Source};
 use graph::roles::{Mode, Roles};
-use graph::router::{Control, Router, RouterOptions};
-use graph::setup::Shared;
+use graph::router::RouterOptions;
 use packet::PoolOptions;
-use ports::{MemoryLoop, OpenOptions, Port};
+use ports::MemoryLoop;
 
+use super::example;
 use super::folder::Folder;
-use super::single_core::{ROUTER, ROUTER_PORTS};
+use super::single_core::ROUTER_PORTS;
 use super::{frames, median, print_figure, routes};
-use crate::load;
 use crate::output::{say, say_line};
 use crate::progress;
 use crate::table::{Align, Table};
@@ -204,35 +200,19 @@ fn cases(arguments: &ScalingArguments, cpus: usize) -> Result<(Vec<Case>, Vec<St
 /// Million packets a second that left by the ports, in one run.
 fn measure(arguments: &ScalingArguments, case: Case, table: &Path, templates: &[Vec<u8>]) -> Result<f64> {
     let roles = Roles::new(case.mode, case.workers).map_err(anyhow::Error::msg)?;
-    let (source, parameters, ports) = match arguments.workload {
+    let registry = elements::registry();
+    let (config, ports) = match arguments.workload {
         Workload::Minimal => {
             let text = "from :: FromDevice(bench0) -> ToDevice(bench1);";
-            (Source { name: "io.click".into(), text: text.into() }, Vec::new(), 2)
+            (example::compile(text, Vec::new(), &registry)?, 2)
         }
         Workload::Router => {
-            let mut parameters: Vec<(String, String)> =
-                (0..ROUTER_PORTS).map(|port| (format!("PORT{port}"), format!("bench{port}"))).collect();
-            parameters.push(("TABLE".into(), format!("\"{}\"", table.display())));
-            parameters.push(("VIA".into(), "\"10.0.1.2 2, 10.0.2.2 3, 10.0.3.2 4\"".into()));
-            (Source { name: "ip-router.click".into(), text: ROUTER.into() }, parameters, ROUTER_PORTS)
+            (example::compile(example::ROUTER, example::parameters(table), &registry)?, ROUTER_PORTS)
         }
     };
-    let registry = elements::registry();
-    let flat =
-        load::compile(&source, &Options { parameters }, &registry).ok_or_else(|| anyhow!("see above"))?;
-    let shared = Shared::default();
-    for number in 0..ports {
-        // One more for the slow thread.
-        let tx_queues = roles.send.len() + 1;
-        let port: Box<dyn Port> = if number == 0 {
-            Box::new(MemoryLoop::with_queues("loop", templates.to_vec(), roles.receive.len(), tx_queues))
-        } else {
-            ports::open("null:", &OpenOptions { tx_queues, ..OpenOptions::default() })?
-        };
-        shared.get_or_make(&OpenPort::key(&format!("bench{number}")), || {
-            Ok::<_, anyhow::Error>(OpenPort::new(port))
-        })?;
-    }
+    // One more for the slow thread.
+    let tx_queues = roles.send.len() + 1;
+    let input = MemoryLoop::with_queues("loop", templates.to_vec(), roles.receive.len(), tx_queues);
     let pool = PoolOptions { frames: 8192, ..PoolOptions::default() };
     let options = RouterOptions {
         workers: case.workers,
@@ -241,34 +221,15 @@ fn measure(arguments: &ScalingArguments, case: Case, table: &Path, templates: &[
         mode: case.mode,
         ..RouterOptions::default()
     };
-    let control = Control::new(|line| eprintln!("{line}"));
-    let mut router =
-        Router::build(Arc::new(flat), &registry, &shared, &options, control).map_err(|problems| {
-            load::report(problems);
-            anyhow!("see above")
-        })?;
+    let mut router = example::build(config, &registry, Box::new(input), ports, &options, tx_queues)?;
     if arguments.workload == Workload::Router {
-        for port in 1..ROUTER_PORTS {
-            let entry = format!("10.0.{port}.2 02:00:00:00:0{port}:02");
-            router.write(&format!("out{port}/arp.insert"), &entry).map_err(anyhow::Error::msg)?;
-        }
+        example::tell_gateways(&mut router)?;
     }
     router.start().context("cannot start the worker threads")?;
     std::thread::sleep(Duration::from_secs_f64(arguments.seconds.min(0.1)));
-    let (begin, start) = (sent(&mut router)?, Instant::now());
+    let (begin, start) = (example::count(&mut router, "ToDevice")?, Instant::now());
     std::thread::sleep(Duration::from_secs_f64(arguments.seconds));
-    let (end, elapsed) = (sent(&mut router)?, start.elapsed());
+    let (end, elapsed) = (example::count(&mut router, "ToDevice")?, start.elapsed());
     router.stop();
     Ok((end - begin) as f64 / elapsed.as_secs_f64() / 1e6)
-}
-
-/// Packets that left by all ports.
-fn sent(router: &mut Router) -> Result<u64> {
-    let config = router.config().clone();
-    let mut sum = 0;
-    for element in config.elements.iter().filter(|element| element.class == "ToDevice") {
-        let count = router.read(&format!("{}.count", element.name)).map_err(anyhow::Error::msg)?;
-        sum += count.parse::<u64>().with_context(|| format!("'{count}' is not a count"))?;
-    }
-    Ok(sum)
 }

@@ -14,10 +14,8 @@ use graph::setup::{Copy, Shared};
 use packet::{PoolOptions, cycles};
 use ports::Port;
 
+use super::example;
 use crate::load;
-
-/// The example router, as it stands.
-pub(super) const ROUTER: &str = include_str!("../../../../examples/ip-router.click");
 
 /// Number of the example router's ports.
 pub(super) const ROUTER_PORTS: usize = 4;
@@ -25,7 +23,7 @@ pub(super) const ROUTER_PORTS: usize = 4;
 /// Frames of the pool.
 const FRAMES: usize = 8192;
 
-/// A graph with one receiving `FromDevice` that matters.
+/// A graph with one receiving `FromDevice` that matters, or with sources and one `Discard`.
 pub(super) struct SingleCore {
     graph: Graph,
     flat: Arc<FlatConfig>,
@@ -67,12 +65,9 @@ impl SingleCore {
     /// The example router with the routes in the file `table`. Frames come in by its first port; the gateways that the
     /// routes lead to are behind the others, and their link addresses are known.
     pub(super) fn router(ports: [Box<dyn Port>; ROUTER_PORTS], table: &Path, burst: usize) -> Result<Self> {
-        let mut parameters: Vec<(String, String)> =
-            (0..ROUTER_PORTS).map(|port| (format!("PORT{port}"), format!("bench{port}"))).collect();
-        parameters.push(("TABLE".into(), format!("\"{}\"", table.display())));
-        parameters.push(("VIA".into(), "\"10.0.1.2 2, 10.0.2.2 3, 10.0.3.2 4\"".into()));
-        let source = Source { name: "ip-router.click".into(), text: ROUTER.into() };
+        let source = Source { name: "ip-router.click".into(), text: example::ROUTER.into() };
         let shared = Shared::default();
+        let parameters = example::parameters(table);
         let mut router = Self::build(&source, parameters, burst, ports.into_iter(), &shared)?;
         for port in 1..ROUTER_PORTS {
             let querier = router
@@ -130,7 +125,9 @@ impl SingleCore {
             load::report(problems);
             anyhow!("see above")
         })?;
-        let from = flat.elements.iter().position(|element| element.class == "FromDevice");
+        // Where nothing is received, what arrives at the sink counts.
+        let of_class = |class: &str| flat.elements.iter().position(|element| element.class == class);
+        let from = of_class("FromDevice").or_else(|| of_class("Discard"));
         Ok(Self { graph, from: from.context("there is a source")?, flat })
     }
 

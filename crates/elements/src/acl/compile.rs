@@ -1,29 +1,16 @@
 //! Rules to what packets meet: classes of each field, and which fields become one.
 
 use super::compiled::{
-    Answer, Compiled, DESTINATION, DESTINATION_PORT, Decision, INPUT, KIND, Lookup, SOURCE, SOURCE_PORT, Step,
+    Answer, Compiled, DESTINATION, DESTINATION_PORT, INPUT, KIND, Lookup, SOURCE, SOURCE_PORT,
 };
 use super::facts::{ESTABLISHED, KINDS, LATER};
 use super::family::Family;
 use super::intervals::Intervals;
 use super::rule::{Action, Rule};
-use super::vectors::{BitVectors, Classes, set_bit};
+use crate::first_match::{BitVectors, Classes, Decision, Field, set_bit};
 
-/// Pairs of classes that an array may hold: 32 KB.
-const MOST_PAIRS: usize = 1 << 14;
-/// Bytes of the bit vectors of a field that was made of two. Packets touch a part of them: most source ports,
-/// for one, are of the same class.
-const MOST_BYTES: usize = 2 << 20;
 /// Values of a field with 16 bits.
 const VALUES: usize = 1 << 16;
-
-/// A field with its classes.
-struct Field {
-    column: usize,
-    vectors: BitVectors,
-    /// Columns of the fields behind it with which it makes too many classes.
-    tried: Vec<usize>,
-}
 
 /// Compiles the rules that are for the family `A`, for so many copies of the element. `default` is what packets
 /// get that no rule matches.
@@ -43,7 +30,7 @@ pub(super) fn compile<A: Family>(rules: &[Rule], default: Action, copies: usize)
             |rule: &Rule| if column == SOURCE { rule.source } else { rule.destination }.and_then(A::prefix);
         if let Some((built, vectors)) = prefix_classes::<A>(ours.iter().map(|rule| net(rule))) {
             *table = Some(built);
-            fields.push(Field { column, vectors, tried: Vec::new() });
+            fields.push(Field::new(column, vectors));
         }
     }
     let mut ports = [None, None];
@@ -56,7 +43,7 @@ pub(super) fn compile<A: Family>(rules: &[Rule], default: Action, copies: usize)
         // A field that no rule asks for says nothing.
         if vectors.len() > 1 {
             *table = Some(built);
-            fields.push(Field { column, vectors, tried: Vec::new() });
+            fields.push(Field::new(column, vectors));
         }
     }
     let accepts_input = |rule: &Rule, paint| rule.input.is_none_or(|wanted| u16::from(wanted) == paint);
@@ -68,18 +55,15 @@ pub(super) fn compile<A: Family>(rules: &[Rule], default: Action, copies: usize)
         // One field must be left to search by.
         if vectors.len() > 1 || column == INPUT && fields.is_empty() {
             lookups.push(Lookup { column, classes });
-            fields.push(Field { column, vectors, tried: Vec::new() });
+            fields.push(Field::new(column, vectors));
         }
     }
-    let steps = combine(&mut fields, ours.len());
-    let columns: Vec<(usize, BitVectors)> =
-        fields.into_iter().map(|field| (field.column, field.vectors)).collect();
     Compiled {
         prefixes,
         ports,
         lookups,
-        steps,
-        decision: Decision::new(&columns, ours.len(), copies),
+        decision: Decision::new(fields, ours.len(), copies)
+            .expect("a search takes as many fields as rules have"),
         answers: answers.into(),
         needs_protocol: ours.iter().any(|rule| rule.needs_protocol()),
         needs_transport: ours.iter().any(|rule| rule.needs_transport()),
@@ -190,53 +174,4 @@ fn prefix_classes<A: Family>(
         classes.push((network, length, class));
     }
     Some((Intervals::of_prefixes(&classes), vectors))
-}
-
-/// Makes one field of two as long as there are two with few pairs of classes; the fewest first.
-fn combine(fields: &mut Vec<Field>, rules: usize) -> Vec<Step> {
-    let mut steps = Vec::new();
-    loop {
-        let mut pairs: Vec<(usize, usize, usize)> = Vec::new();
-        for right in 1..fields.len() {
-            for left in 0..right {
-                let count = fields[left].vectors.len() * fields[right].vectors.len();
-                let is_new = !fields[left].tried.contains(&fields[right].column);
-                if count <= MOST_PAIRS && is_new {
-                    pairs.push((count, left, right));
-                }
-            }
-        }
-        let Some(&(_, left, right)) = pairs.iter().min() else { return steps };
-        match pair_classes(&fields[left].vectors, &fields[right].vectors, rules) {
-            Some((classes, vectors)) => {
-                let gone = fields.remove(right);
-                let columns = [fields[left].column, gone.column];
-                steps.push(Step { columns, width: gone.vectors.len(), classes });
-                fields[left].vectors = vectors;
-                fields[left].tried.clear();
-                fields.iter_mut().for_each(|field| field.tried.retain(|&column| column != columns[0]));
-            }
-            None => {
-                let column = fields[right].column;
-                fields[left].tried.push(column);
-            }
-        }
-    }
-}
-
-/// The classes of the pairs of classes of two fields; `None` when their vectors take too much memory.
-fn pair_classes(left: &BitVectors, right: &BitVectors, rules: usize) -> Option<(Box<[u16]>, BitVectors)> {
-    let most = (MOST_BYTES / (left.words() * size_of::<u64>())).clamp(256, VALUES);
-    let mut classes = Classes::new(rules);
-    let mut both = vec![0; left.words()];
-    let mut by_pair = Vec::with_capacity(left.len() * right.len());
-    for left in left.iter() {
-        for right in right.iter() {
-            for ((both, left), right) in both.iter_mut().zip(left).zip(right) {
-                *both = left & right;
-            }
-            by_pair.push(classes.of(&both, most)?);
-        }
-    }
-    Some((by_pair.into(), classes.into_vectors()))
 }

@@ -9,11 +9,7 @@
 //!  input -------> array ------'
 //! ```
 //!
-//! Each field of a packet gets its class (see `vectors`). Two fields whose classes have few pairs become one
-//! field by an array over the pairs (as in Gupta and McKeown, "Packet classification on multiple fields",
-//! SIGCOMM 1999), again and again; with few rules one field is left, and its class names the rule. What is
-//! left otherwise, three fields for a thousand rules, goes to `search`: what was found for the same classes
-//! before, or the bit vectors.
+//! Each field of a packet gets its class, and `first_match` finds the rule by these.
 //!
 //! All steps are loops over the batch, and short, so that the loads of its packets overlap.
 
@@ -24,20 +20,17 @@ use super::family::Family;
 use super::intervals::Intervals;
 use super::list::Count;
 use super::rule::IpVersion;
-use super::search::{Search, SearchRoom};
-use super::vectors::{BitVectors, WORD};
+use crate::first_match::{COLUMNS, Columns, Decision, SearchRoom};
 
-/// The fields of a packet, each a column of a batch.
+/// The columns of a packet's fields.
 pub(super) const SOURCE: usize = 0;
 pub(super) const DESTINATION: usize = 1;
 pub(super) const SOURCE_PORT: usize = 2;
 pub(super) const DESTINATION_PORT: usize = 3;
 pub(super) const KIND: usize = 4;
 pub(super) const INPUT: usize = 5;
-pub(super) const FIELDS: usize = 6;
 
-/// The fields of a batch, and then their classes.
-pub(super) type Columns = [[u16; MAX_BATCH]; FIELDS];
+const _: () = assert!(INPUT < COLUMNS);
 
 /// What the list says of a packet: twice the number of the rule, and 1 if it permits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,47 +62,6 @@ pub(super) struct Lookup {
     pub(super) classes: Box<[u16]>,
 }
 
-/// Two columns become one, in the place of the first.
-pub(super) struct Step {
-    pub(super) columns: [usize; 2],
-    /// Classes of the second.
-    pub(super) width: usize,
-    pub(super) classes: Box<[u16]>,
-}
-
-/// How the rule is found in the end.
-pub(super) enum Decision {
-    /// By one column: the number of the first rule of each class.
-    Direct { column: usize, first: Box<[u16]> },
-    /// By the bit vectors of several.
-    Vectors(Search),
-}
-
-impl Decision {
-    /// How to decide between `rules` rules by these columns, of which there is one at least, in so many copies
-    /// of the element.
-    pub(super) fn new(columns: &[(usize, BitVectors)], rules: usize, copies: usize) -> Self {
-        if let [(column, vectors)] = columns {
-            let first = vectors.iter().map(|vector| first_of(vector).unwrap_or(rules) as u16);
-            return Self::Direct { column: *column, first: first.collect() };
-        }
-        Self::Vectors(Search::new(columns, rules, copies))
-    }
-
-    fn memory_bytes(&self) -> usize {
-        match self {
-            Self::Direct { first, .. } => size_of_val(&**first),
-            Self::Vectors(search) => search.memory_bytes(),
-        }
-    }
-}
-
-/// The number of the lowest bit.
-fn first_of(vector: &[u64]) -> Option<usize> {
-    let word = vector.iter().position(|&word| word != 0)?;
-    Some(word * WORD + vector[word].trailing_zeros() as usize)
-}
-
 /// The rules of a family, compiled.
 pub(super) struct Compiled<A: Family> {
     /// Of source and destination, where rules ask for these.
@@ -117,7 +69,6 @@ pub(super) struct Compiled<A: Family> {
     /// Of source and destination ports, or of the type and code in their place, where rules ask for these.
     pub(super) ports: [Option<fib::Intervals<u16>>; 2],
     pub(super) lookups: Vec<Lookup>,
-    pub(super) steps: Vec<Step>,
     pub(super) decision: Decision,
     /// What the rules of this family answer, and behind them what the default does.
     pub(super) answers: Box<[Answer]>,
@@ -149,7 +100,7 @@ impl<A: Family> Room<A> {
         Self {
             addresses: [[A::MIN; MAX_BATCH]; 2],
             ports: [[0; MAX_BATCH]; 2],
-            columns: [[0; MAX_BATCH]; FIELDS],
+            columns: [[0; MAX_BATCH]; COLUMNS],
             found: [0; MAX_BATCH],
             places: [0; MAX_BATCH],
             lengths: [0; MAX_BATCH],
@@ -188,21 +139,8 @@ impl<A: Family> Compiled<A> {
                 *value = classes[usize::from(*value)];
             }
         }
-        for Step { columns: pair, width, classes } in &self.steps {
-            let Ok([left, right]) = columns.get_disjoint_mut(*pair) else { continue };
-            for (left, &right) in left[..count].iter_mut().zip(&*right) {
-                *left = classes[usize::from(*left) * width + usize::from(right)];
-            }
-        }
         let found = &mut found[..count];
-        match &self.decision {
-            Decision::Direct { column, first } => {
-                for (found, &class) in found.iter_mut().zip(&columns[*column]) {
-                    *found = first[usize::from(class)];
-                }
-            }
-            Decision::Vectors(vectors) => vectors.run(copy, columns, search, found),
-        }
+        self.decision.run(copy, columns, search, found);
         let mut permitted = 0;
         for ((&found, &place), &length) in found.iter().zip(&*places).zip(&*lengths) {
             let answer = self.answers[usize::from(found)];
@@ -256,8 +194,7 @@ impl<A: Family> Compiled<A> {
     pub(super) fn memory_bytes(&self) -> usize {
         let prefixes: usize = self.prefixes.iter().flatten().map(Intervals::memory_bytes).sum();
         let lookups: usize = self.lookups.iter().map(|lookup| size_of_val(&*lookup.classes)).sum();
-        let steps: usize = self.steps.iter().map(|step| size_of_val(&*step.classes)).sum();
         let ports: usize = self.ports.iter().flatten().map(fib::Intervals::memory_bytes).sum();
-        prefixes + ports + lookups + steps + self.decision.memory_bytes() + size_of_val(&*self.answers)
+        prefixes + ports + lookups + self.decision.memory_bytes() + size_of_val(&*self.answers)
     }
 }

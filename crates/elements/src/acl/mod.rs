@@ -6,12 +6,9 @@
 //! | `rule` | a rule, and how it is written |
 //! | `parse` | rules from text |
 //! | `facts` | what rules look at in a packet; fragments and extension headers |
-//! | `compile` | rules to classes of values, and to fewer fields |
+//! | `compile` | rules to classes of values |
 //! | `compiled` | the compiled rules, and how a batch meets them |
 //! | `intervals` | addresses to classes |
-//! | `search` | the first rule, by bit vectors |
-//! | `known` | what was found for combinations of classes |
-//! | `vectors` | bit vectors over rules |
 //! | `family` | what differs between IPv4 and IPv6 |
 //! | `list` | the list that all copies share; changes and counts |
 
@@ -21,14 +18,11 @@ mod compiled;
 mod facts;
 mod family;
 mod intervals;
-mod known;
 mod list;
 mod parse;
 mod rule;
-mod search;
 #[cfg(test)]
 mod tests;
-mod vectors;
 
 use graph::Class;
 

@@ -13,9 +13,7 @@ use ipnet::IpNet;
 
 use super::rule::{Action, Inputs, IpVersion, PortRange, Rule, has_ports, protocol_number};
 
-/// Most rules of a list. Two bit vectors of 2 KB for each is as much as a cache can make sense of, and more
-/// than anybody can read.
-pub(super) const MAX_RULES: usize = 16_384;
+pub(super) use crate::first_match::MAX_RULES;
 
 /// The distance of rules that have no sequence number of their own.
 const STEP: u32 = 10;

@@ -4,7 +4,7 @@ use graph::runs::{Ordinary, Step};
 use graph::{Arguments, Combine, ConfigError, Context, Element, Handler, Setup};
 use packet::{Batch, Packet};
 
-use crate::decision::{Compiled, Program, Shortcut};
+use crate::decision::{Compiled, Program, Room, Shortcut, View};
 
 /// Compiles the patterns of an element with so many outputs.
 pub(super) type Compile = fn(&[String], usize) -> Compiled;
@@ -19,6 +19,8 @@ pub(super) struct Decider<const IP: bool> {
     reason: &'static str,
     warnings: Vec<String>,
     name: String,
+    /// For programs of many rules.
+    room: Option<Box<Room>>,
 }
 
 /// Makes the element; all of its configuration string is patterns.
@@ -30,8 +32,8 @@ pub(super) fn make<const IP: bool>(
     let patterns = Arguments::all_positional(setup.config()).rest();
     let outputs = setup.outputs();
     let (program, warnings) = compile(&patterns, outputs)?;
-    let name = setup.name().to_owned();
-    Ok(Box::new(Decider::<IP> { program, patterns, outputs, compile, reason, warnings, name }))
+    let (name, room) = (setup.name().to_owned(), program.by_fields().map(|_| Room::new()));
+    Ok(Box::new(Decider::<IP> { program, patterns, outputs, compile, reason, warnings, name, room }))
 }
 
 /// An error unless there is one pattern for each output.
@@ -46,14 +48,16 @@ pub(super) fn one_for_each_output(patterns: &[String], outputs: usize) -> Result
     )])
 }
 
-/// Where the program sends a packet by its IP header.
+/// What a program about IP headers sees of a packet.
 #[inline(always)]
-fn decide_by_ip(program: &Program, packet: &Packet) -> Option<u32> {
+fn view_by_ip(packet: &Packet) -> View<'_> {
     match packet.network_offset() {
-        Some(network) if network >= 0 => {
-            program.run(packet.data(), network.unsigned_abs(), offset_or_beyond(packet.transport_offset()))
-        }
-        network => decide_by_hidden_ip(program, packet, network),
+        Some(network) if network >= 0 => View {
+            data: packet.data(),
+            network: network.unsigned_abs(),
+            transport: offset_or_beyond(packet.transport_offset()),
+        },
+        network => view_by_hidden_ip(packet, network),
     }
 }
 
@@ -66,15 +70,21 @@ fn offset_or_beyond(offset: Option<isize>) -> usize {
 /// The same where the IP header was stripped or is not known at all.
 #[cold]
 #[inline(never)]
-fn decide_by_hidden_ip(program: &Program, packet: &Packet, network: Option<isize>) -> Option<u32> {
+fn view_by_hidden_ip(packet: &Packet, network: Option<isize>) -> View<'_> {
     match (packet.network(), network) {
-        (Some(bytes), Some(network)) => {
+        (Some(data), Some(network)) => {
             let transport = packet.transport_offset().map(|transport| transport - network);
-            program.run(bytes, 0, offset_or_beyond(transport))
+            View { data, network: 0, transport: offset_or_beyond(transport) }
         }
         // Every test finds the packet too short.
-        _ => program.run(&[], usize::MAX, usize::MAX),
+        _ => View { data: &[], network: usize::MAX, transport: usize::MAX },
     }
+}
+
+/// What a program sees of a packet.
+#[inline(always)]
+fn view<const IP: bool>(packet: &Packet) -> View<'_> {
+    if IP { view_by_ip(packet) } else { View { data: packet.data(), network: 0, transport: 0 } }
 }
 
 /// What happens to packets for which this comparison holds.
@@ -103,10 +113,17 @@ impl<const IP: bool> Element for Decider<IP> {
     }
 
     fn push(&mut self, cx: &mut Context, _input: usize, batch: &mut Batch) {
-        let Self { program, reason, .. } = self;
+        let Self { program, reason, room, .. } = self;
+        if let (Some(by_fields), Some(room)) = (program.by_fields(), room) {
+            let mut decided = by_fields.decide(batch.iter().map(view::<IP>), room).iter();
+            cx.classify(batch, |_| {
+                decided.next().copied().flatten().map(|output| output as usize).ok_or(*reason)
+            });
+            return;
+        }
         cx.classify(batch, |packet| {
-            let decision = if IP { decide_by_ip(program, packet) } else { program.run(packet.data(), 0, 0) };
-            decision.map(|output| output as usize).ok_or(*reason)
+            let View { data, network, transport } = view::<IP>(packet);
+            program.run(data, network, transport).map(|output| output as usize).ok_or(*reason)
         });
     }
 
@@ -127,6 +144,7 @@ impl<const IP: bool> Element for Decider<IP> {
         *place.ok_or_else(|| format!("no write handler '{name}'"))? = value.trim().to_owned();
         let (program, warnings) =
             (self.compile)(&patterns, self.outputs).map_err(|errors| errors.join("\n"))?;
+        self.room = program.by_fields().map(|_| Room::new());
         (self.program, self.patterns, self.warnings) = (program, patterns, warnings);
         self.initialise(cx)
     }

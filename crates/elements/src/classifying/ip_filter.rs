@@ -68,6 +68,36 @@ mod tests {
         assert!(bench.read("e.program").contains("safe length"));
     }
 
+    /// So many that the program decides by fields; a batch for several outputs, with some to drop.
+    #[test]
+    fn many_rules() {
+        let action = |number: usize| ["allow", "deny", "1"][number % 3];
+        let rule =
+            |number: usize| format!("{} dst port {} && ip id != {number}", action(number), 1000 + number);
+        let rules: Vec<String> = (0..60).map(rule).collect();
+        let text = format!("IPFilter({})", rules.join(", "));
+        let mut bench = Bench::element(&crate::registry(), &text, 1, 2);
+        let ports: Vec<u16> = (0..64).map(|number| 1000 + number * 7 % 64).collect();
+        let packets = ports.iter().map(|&port| udp(&mut bench, 14, port)).collect();
+        bench.push_packets("in0", packets);
+        // Rule 0 has the packets' identification.
+        let wanted = |remainder: u16| -> Vec<u16> {
+            let fits = |&port: &u16| (1001..1060).contains(&port) && (port - 1000) % 3 == remainder;
+            ports.iter().copied().filter(fits).collect()
+        };
+        for (output, remainder) in [("out0", 0), ("out1", 2)] {
+            let taken = bench.taken(output);
+            let taken: Vec<u16> =
+                taken.iter().map(|data| u16::from_be_bytes([data[14 + 22], data[14 + 23]])).collect();
+            assert_eq!(taken, wanted(remainder), "{output}");
+        }
+        assert_eq!(bench.drops("e", "denied") as usize, 64 - wanted(0).len() - wanted(2).len());
+        bench.write("e.pattern0", "1 dst port 1000").unwrap();
+        let packet = udp(&mut bench, 0, 1000);
+        bench.push_packets("in0", vec![packet]);
+        assert_eq!(bench.taken("out1").len(), 1);
+    }
+
     #[test]
     fn every_mistake_is_told() {
         let errors = configure(&CLASS, "permit tcp, allow dst port x, 1 udp").unwrap_err();

@@ -14,7 +14,7 @@ use super::{Base, Jump, Step};
 const MOST_SCANNED: usize = 6;
 
 /// Length of an Ethernet header: how far before the network header the link header starts.
-const ETHER_HEADER: usize = 14;
+pub(super) const ETHER_HEADER: usize = 14;
 
 /// An origin that no packet reaches; leaves room to add any step's offset.
 const OUT_OF_REACH: usize = isize::MAX as usize;
@@ -83,6 +83,7 @@ pub(super) struct Dispatch {
     pub(super) second: Option<Shortcut>,
     nodes: Vec<Node>,
     cases: Vec<(u32, Target)>,
+    depth: usize,
 }
 
 impl Dispatch {
@@ -115,6 +116,21 @@ impl Dispatch {
             value,
             decision: target.decision(),
         })
+    }
+
+    /// The depth, where `heads` are the first steps of the nodes; jumps go to later steps only.
+    fn measure(&self, heads: &[usize]) -> usize {
+        let mut order: Vec<usize> = (0..self.nodes.len()).collect();
+        order.sort_unstable_by_key(|&node| std::cmp::Reverse(heads[node]));
+        let mut depths = vec![0; self.nodes.len()];
+        for number in order {
+            let node = &self.nodes[number];
+            let cases = &self.cases[node.first as usize..node.end as usize];
+            let targets = cases.iter().map(|&(_, target)| target).chain([node.hit, node.miss, node.short]);
+            let behind = targets.filter(|target| target.0 < DECIDED).map(|target| depths[target.0 as usize]);
+            depths[number] = 1 + behind.max().unwrap_or(0);
+        }
+        depths.iter().copied().max().unwrap_or(0)
     }
 
     #[inline(always)]
@@ -187,8 +203,14 @@ impl Dispatch {
             // cases, tails are jumped to instead.
             cases_left: steps.len() * 4 + 64,
         };
-        let mut dispatch =
-            Dispatch { entry: DROP, shortcut: None, second: None, nodes: Vec::new(), cases: Vec::new() };
+        let mut dispatch = Dispatch {
+            entry: DROP,
+            shortcut: None,
+            second: None,
+            nodes: Vec::new(),
+            cases: Vec::new(),
+            depth: 0,
+        };
         dispatch.entry = compiler.target(entry);
         let mut next = 0;
         while next < compiler.waiting.len() {
@@ -197,9 +219,15 @@ impl Dispatch {
             dispatch.nodes.push(node);
             next += 1;
         }
+        dispatch.depth = dispatch.measure(&compiler.waiting);
         dispatch.shortcut = dispatch.find_shortcut(0);
         dispatch.second = dispatch.find_shortcut(1);
         dispatch
+    }
+
+    /// Nodes on the longest way.
+    pub(super) fn depth(&self) -> usize {
+        self.depth
     }
 
     /// How many words are loaded to decide about a packet.
@@ -215,7 +243,7 @@ impl Dispatch {
 /// No bit of the rest is in a mask, as `need` covers the mask.
 #[cold]
 #[inline(never)]
-fn last_word(data: &[u8], position: usize, need: u8) -> Option<u32> {
+pub(super) fn last_word(data: &[u8], position: usize, need: u8) -> Option<u32> {
     let rest = data.get(position..).unwrap_or(&[]);
     if rest.len() < usize::from(need) {
         return None;

@@ -4,7 +4,7 @@
 use super::{Base, Jump, Rule, Step};
 
 /// One masked comparison of a word; the leaf of a tree.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Test {
     pub(super) base: Base,
     /// In bytes, a multiple of 4.
@@ -18,7 +18,7 @@ pub(super) struct Test {
 }
 
 /// A condition on a packet.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) enum Expr {
     Always(bool),
     Test(Test),
@@ -92,26 +92,42 @@ impl Expr {
         }
     }
 
-    /// What the expression is of a packet, by walking the tree.
-    #[cfg(test)]
-    pub(super) fn eval(&self, packet: &impl Fn(Base, u16) -> Option<u8>) -> bool {
+    /// What the expression is where `is` says what each test is, by walking the tree.
+    pub(super) fn eval(&self, is: &impl Fn(&Test) -> bool) -> bool {
         match self {
             Expr::Always(always) => *always,
-            Expr::Test(test) => test.eval(packet),
-            Expr::Not(inner) => !inner.eval(packet),
-            Expr::And(parts) => parts.iter().all(|part| part.eval(packet)),
-            Expr::Or(parts) => parts.iter().any(|part| part.eval(packet)),
-            Expr::Choose(arms, last) => match arms.iter().find(|(condition, _)| condition.eval(packet)) {
-                Some((_, then)) => then.eval(packet),
-                None => last.eval(packet),
+            Expr::Test(test) => is(test),
+            Expr::Not(inner) => !inner.eval(is),
+            Expr::And(parts) => parts.iter().all(|part| part.eval(is)),
+            Expr::Or(parts) => parts.iter().any(|part| part.eval(is)),
+            Expr::Choose(arms, last) => match arms.iter().find(|(condition, _)| condition.eval(is)) {
+                Some((_, then)) => then.eval(is),
+                None => last.eval(is),
             },
+        }
+    }
+
+    /// Calls `see` with each test.
+    pub(super) fn tests(&self, see: &mut impl FnMut(&Test)) {
+        match self {
+            Expr::Always(_) => {}
+            Expr::Test(test) => see(test),
+            Expr::Not(inner) => inner.tests(see),
+            Expr::And(parts) | Expr::Or(parts) => parts.iter().for_each(|part| part.tests(see)),
+            Expr::Choose(arms, last) => {
+                for (condition, then) in arms {
+                    condition.tests(see);
+                    then.tests(see);
+                }
+                last.tests(see);
+            }
         }
     }
 }
 
 impl Test {
     #[cfg(test)]
-    fn eval(&self, packet: &impl Fn(Base, u16) -> Option<u8>) -> bool {
+    pub(super) fn eval(&self, packet: &impl Fn(Base, u16) -> Option<u8>) -> bool {
         let mut word = [0u8; 4];
         for i in 0..self.need {
             // The first two bytes of `Link` lie before the header; no mask looks at them.

@@ -13,6 +13,7 @@
 //! | [`ip_names`] | names of ports, protocols, ICMP types; the hook for `AddressInfo` names |
 //! | `expr` | the tree, its lowering to steps, its direct interpretation |
 //! | `optimise` | redundant tests out, tests on one word merged, shared tails |
+//! | `fields`, `by_fields` | programs of many rules: the first that holds by the values of fields |
 //! | `dispatch` | what [`Program::run`] walks: one load for all tests of one word |
 //!
 //! **Short packets.** A test needs the bytes of the field it looks at ([`Step::need`]). Where the
@@ -25,10 +26,12 @@
 //! Packet Filter Architecture" (SIGCOMM 1999), and Kohler et al., "Programming Language
 //! Optimizations for Modular Router Configurations" (ASPLOS 2002).
 
+mod by_fields;
 mod dispatch;
 #[cfg(test)]
 mod examples;
 mod expr;
+mod fields;
 pub mod ip_expression;
 pub mod ip_names;
 mod ip_primitive;
@@ -39,10 +42,16 @@ pub mod pattern;
 mod properties;
 
 use std::fmt;
+use std::sync::Arc;
 
+pub use by_fields::{ByFields, Room, View};
 use dispatch::Dispatch;
 pub use dispatch::Shortcut;
 use expr::Expr;
+
+/// Steps on the longest way through a program beyond which it is worth while to decide by fields: what these cost with a
+/// full batch is about what fifteen steps cost, and few packets go the longest way.
+const MOST_STEPS: usize = 24;
 
 /// What a step's offset counts from.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -159,6 +168,7 @@ pub struct Program {
     entry: Jump,
     steps: Vec<Step>,
     dispatch: Dispatch,
+    by_fields: Option<Arc<ByFields>>,
 }
 
 impl Program {
@@ -205,6 +215,11 @@ impl Program {
     #[inline]
     pub fn run(&self, data: &[u8], network: usize, transport: usize) -> Option<u32> {
         self.dispatch.run(data, network, transport)
+    }
+
+    /// The same program in the form for many rules, where it has so many that this is worth while.
+    pub fn by_fields(&self) -> Option<&ByFields> {
+        self.by_fields.as_deref()
     }
 
     /// One comparison at the start of the data that decides at once, if the program has one. Where it does not hold
@@ -255,12 +270,16 @@ impl Program {
         }
         let (entry, steps) = expr::lower(rules);
         let (entry, steps) = optimise::optimise(entry, steps);
-        Ok(Program::from_steps(entry, steps))
+        let mut program = Program::from_steps(entry, steps);
+        if program.dispatch.depth() > MOST_STEPS {
+            program.by_fields = ByFields::compile(rules).map(Arc::new);
+        }
+        Ok(program)
     }
 
     fn from_steps(entry: Jump, steps: Vec<Step>) -> Program {
         let dispatch = Dispatch::compile(entry, &steps);
-        Program { entry, steps, dispatch }
+        Program { entry, steps, dispatch, by_fields: None }
     }
 
     fn unused_output_warnings(&self, patterns: &[String]) -> Vec<String> {

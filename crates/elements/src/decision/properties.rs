@@ -19,7 +19,7 @@ fn interpret(rules: &[Rule], data: &[u8], network: usize, transport: usize) -> O
         };
         data.get(origin.checked_add(offset)?).copied()
     };
-    let rule = rules.iter().find(|rule| rule.expr.eval(&byte))?;
+    let rule = rules.iter().find(|rule| rule.expr.eval(&|test| test.eval(&byte)))?;
     match rule.action {
         Jump::Output(output) => Some(output),
         _ => None,
@@ -176,6 +176,35 @@ fn expression() -> impl Strategy<Value = String> {
     })
 }
 
+/// A rule as people write them, most of them for few packets.
+fn usual_rule() -> impl Strategy<Value = String> {
+    let protocol =
+        prop::sample::select(&["", "tcp", "udp", "icmp", "ip proto 7", "not udp", "tcp opt syn"][..]);
+    let end = || {
+        let net = prop_oneof![
+            1 => Just(String::new()),
+            3 => (0u8..4, 24u8..33).prop_map(|(host, bits)| format!("net 10.0.0.{host}/{bits}")),
+            2 => (0u8..4).prop_map(|host| format!("host 10.0.{host}.1")),
+        ];
+        let ports = prop_oneof![
+            2 => Just(String::new()),
+            1 => (0u32..1100).prop_map(|port| format!("port {port}")),
+            1 => (0u32..700, 0u32..700).prop_map(|(first, more)| format!("port {first}-{}", first + more)),
+            1 => (0u32..700).prop_map(|port| format!("port > {port}")),
+        ];
+        (net, ports)
+    };
+    (protocol, end(), end()).prop_map(|(protocol, source, destination)| {
+        let mut parts = vec![protocol.to_owned()];
+        for (direction, (net, ports)) in [("src", source), ("dst", destination)] {
+            let said = [net, ports].into_iter().filter(|part| !part.is_empty());
+            parts.extend(said.map(|part| format!("{direction} {part}")));
+        }
+        parts.retain(|part| !part.is_empty());
+        if parts.is_empty() { "host 10.0.0.9".to_owned() } else { parts.join(" && ") }
+    })
+}
+
 /// Bytes with few distinct values, so that tests succeed now and then.
 fn packet() -> impl Strategy<Value = Vec<u8>> {
     let byte = prop_oneof![4 => 0u8..4, 1 => prop::sample::select(&[6u8, 17, 80, 81, 0x45, 255][..]), 1 => any::<u8>()];
@@ -253,10 +282,17 @@ proptest! {
         let (entry, fewer) = optimise(entry, steps.clone());
         prop_assert!(fewer.len() <= steps.len());
         let optimised = Program::from_steps(entry, fewer);
+        let by_fields = ByFields::compile(&rules);
+        let mut room = Room::new();
         for (data, network) in packets {
             let expected = interpret(&rules, &data, network, 0);
             prop_assert_eq!(plain.run(&data, network, 0), expected, "{:?}\n{}", data, plain);
             prop_assert_eq!(optimised.run(&data, network, 0), expected, "{:?}\n{}{}", data, plain, optimised);
+            if let Some(by_fields) = &by_fields {
+                let view = View { data: &data, network, transport: 0 };
+                let got = by_fields.decide(std::iter::once(view), &mut room)[0];
+                prop_assert_eq!(got, expected, "{:?}\n{:?}", data, rules);
+            }
         }
     }
 
@@ -271,9 +307,16 @@ proptest! {
             TestCaseError::fail(format!("{texts:?}: {errors:?}"))
         })?;
         let program = Program::from_rules(&rules).unwrap();
+        let by_fields = ByFields::compile(&rules);
+        let mut room = Room::new();
         for data in packets {
             for (network, transport) in [(14, 34), (0, 20), offsets] {
                 let expected = interpret(&rules, &data, network, transport);
+                if let Some(by_fields) = &by_fields {
+                    let view = View { data: &data, network, transport };
+                    let got = by_fields.decide(std::iter::once(view), &mut room)[0];
+                    prop_assert_eq!(got, expected, "{:?} {:?} at {} {}", &texts, &data, network, transport);
+                }
                 let got = program.run(&data, network, transport);
                 prop_assert_eq!(got, expected, "{:?} {:?} at {} {}\n{}", &texts, &data, network, transport, &program);
             }
@@ -345,6 +388,30 @@ proptest! {
                     Ok((program, _)) => drop(program.run(&data, offsets.0, offsets.1)),
                     Err(errors) => prop_assert!(errors.iter().all(|e| e.starts_with("pattern 0: ") && e.len() < 400)),
                 }
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 50, ..ProptestConfig::default() })]
+
+    /// Many rules, and batches of packets: by fields as by steps.
+    #[test]
+    fn many_rules_by_fields(
+        texts in prop::collection::vec((usual_rule(), any::<bool>()), 40..400),
+        packets in prop::collection::vec(packet(), 100),
+    ) {
+        let action = |allowed| if allowed { "allow" } else { "deny" };
+        let texts: Vec<String> = texts.iter().map(|(rule, allowed)| format!("{} {rule}", action(*allowed))).collect();
+        let (rules, _) = ip_expression::parse_rules(&texts, None, &Configured).unwrap();
+        let by_fields = ByFields::compile(&rules).expect("rules as people write them have few fields");
+        let mut room = Room::new();
+        let views = packets.iter().map(|data| View { data, network: 14, transport: 34 });
+        // Twice: the second time much of it is known.
+        for _ in 0..2 {
+            for (got, data) in by_fields.decide(views.clone(), &mut room).iter().zip(&packets) {
+                prop_assert_eq!(*got, interpret(&rules, data, 14, 34), "{:?}\n{:?}", data, &texts);
             }
         }
     }

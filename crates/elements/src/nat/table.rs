@@ -115,11 +115,13 @@ impl Table {
         }
         let more = capacity.saturating_sub(self.flows.len());
         self.flows.try_reserve_exact(more).map_err(|_| format!("no memory for {capacity} mappings"))?;
+        packet::prefer_huge_pages(self.flows.spare_capacity_mut());
         let slots = (capacity.max(8) * 4).next_power_of_two();
         if slots <= self.index.len() {
             return Ok(());
         }
         self.index = vec![0; slots];
+        packet::prefer_huge_pages(&mut self.index);
         self.mask = slots - 1;
         for flow in 0..self.flows.len() as u32 {
             if self.flows[flow as usize].class != NO_CLASS {

@@ -24,7 +24,8 @@ use super::{
 };
 use crate::bench::children::{Reachable, stop_if_interrupted};
 use crate::bench::cpus::{self, Apart, place_control, place_worker};
-use crate::bench::single_core::{ROUTER, ROUTER_PORTS};
+use crate::bench::example::ROUTER;
+use crate::bench::single_core::ROUTER_PORTS;
 
 /// What sends and receives, for people.
 pub(super) const SOURCE: &str = "frames of 64 bytes from a BPF program (live frames of BPF_PROG_RUN) on another core, \

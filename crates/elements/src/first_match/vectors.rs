@@ -12,7 +12,7 @@ pub(super) const WORD: usize = 64;
 
 /// A vector each class, one behind the other.
 #[derive(Clone, Debug)]
-pub(super) struct BitVectors {
+pub(crate) struct BitVectors {
     /// Words of a vector.
     words: usize,
     bits: Vec<u64>,
@@ -20,38 +20,38 @@ pub(super) struct BitVectors {
 
 impl BitVectors {
     /// No classes, of vectors for `rules` rules.
-    pub(super) fn new(rules: usize) -> Self {
+    pub(crate) fn new(rules: usize) -> Self {
         Self { words: rules.div_ceil(WORD).max(1), bits: Vec::new() }
     }
 
     /// Words of a vector.
-    pub(super) fn words(&self) -> usize {
+    pub(crate) fn words(&self) -> usize {
         self.words
     }
 
     /// Number of classes.
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.bits.len() / self.words
     }
 
     /// The vector of a class.
-    pub(super) fn get(&self, class: usize) -> &[u64] {
+    pub(crate) fn get(&self, class: usize) -> &[u64] {
         &self.bits[class * self.words..(class + 1) * self.words]
     }
 
     /// Adds a class, whether there is one with this vector or not.
-    pub(super) fn push(&mut self, vector: &[u64]) {
+    pub(crate) fn push(&mut self, vector: &[u64]) {
         self.bits.extend_from_slice(vector);
     }
 
     /// All vectors, the first class first.
-    pub(super) fn iter(&self) -> impl Iterator<Item = &[u64]> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &[u64]> {
         self.bits.chunks_exact(self.words)
     }
 }
 
 /// Sets or clears a bit.
-pub(super) fn set_bit(vector: &mut [u64], bit: usize, value: bool) {
+pub(crate) fn set_bit(vector: &mut [u64], bit: usize, value: bool) {
     let mask = 1 << (bit % WORD);
     match value {
         true => vector[bit / WORD] |= mask,
@@ -60,7 +60,7 @@ pub(super) fn set_bit(vector: &mut [u64], bit: usize, value: bool) {
 }
 
 /// Gives vectors their classes, equal ones the same.
-pub(super) struct Classes {
+pub(crate) struct Classes {
     vectors: BitVectors,
     /// Classes by the hash of their vector, or, where that was taken, the next free number.
     by_hash: HashMap<u64, u16>,
@@ -68,12 +68,12 @@ pub(super) struct Classes {
 
 impl Classes {
     /// No classes, of vectors for `rules` rules.
-    pub(super) fn new(rules: usize) -> Self {
+    pub(crate) fn new(rules: usize) -> Self {
         Self { vectors: BitVectors::new(rules), by_hash: HashMap::new() }
     }
 
     /// The class of a vector; `None` if there would be more than `most`.
-    pub(super) fn of(&mut self, vector: &[u64], most: usize) -> Option<u16> {
+    pub(crate) fn of(&mut self, vector: &[u64], most: usize) -> Option<u16> {
         let mix = |hash: u64, word: &u64| (hash.rotate_left(5) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let mut hash = vector.iter().fold(0, mix);
         while let Some(&class) = self.by_hash.get(&hash) {
@@ -90,7 +90,7 @@ impl Classes {
     }
 
     /// The vectors of all classes.
-    pub(super) fn into_vectors(self) -> BitVectors {
+    pub(crate) fn into_vectors(self) -> BitVectors {
         self.vectors
     }
 }

@@ -9,10 +9,12 @@ use std::hint::select_unpredictable;
 
 use packet::MAX_BATCH;
 
-use super::compiled::Columns;
 use super::known::Known;
-use super::parse::MAX_RULES;
 use super::vectors::{BitVectors, WORD};
+use super::{Columns, Field, MAX_RULES};
+
+/// Columns that a search takes.
+pub(super) const MOST_COLUMNS: usize = 6;
 
 /// Words of a block.
 const BLOCK: usize = 8;
@@ -68,7 +70,7 @@ pub(super) struct Search {
 const GROUP: usize = 32;
 
 /// Room for the search of a batch.
-pub(super) struct SearchRoom {
+pub(crate) struct SearchRoom {
     keys: [u64; MAX_BATCH],
     missing: [u8; MAX_BATCH],
     /// The blocks of each packet that may have a rule for it and have not been looked at.
@@ -78,7 +80,7 @@ pub(super) struct SearchRoom {
 }
 
 impl SearchRoom {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             keys: [0; MAX_BATCH],
             missing: [0; MAX_BATCH],
@@ -90,11 +92,11 @@ impl SearchRoom {
 }
 
 impl Search {
-    /// For `rules` rules by these columns, and for so many copies of the element.
-    pub(super) fn new(columns: &[(usize, BitVectors)], rules: usize, copies: usize) -> Self {
-        let dimensions = columns.iter().map(|(column, vectors)| Dimension::new(*column, vectors));
+    /// For `rules` rules by these fields, two to [`MOST_COLUMNS`], and for so many copies of the element.
+    pub(super) fn new(fields: &[Field], rules: usize, copies: usize) -> Self {
+        let dimensions = fields.iter().map(|field| Dimension::new(field.column, &field.vectors));
         let classes: Vec<(usize, usize)> =
-            columns.iter().map(|(column, vectors)| (*column, vectors.len())).collect();
+            fields.iter().map(|field| (field.column, field.vectors.len())).collect();
         Self {
             dimensions: dimensions.collect(),
             blocks: rules.div_ceil(RULES),
@@ -127,9 +129,9 @@ impl Search {
             [a, b, c] => self.search([a, b, c], columns, room, count, found),
             [a, b, c, d] => self.search([a, b, c, d], columns, room, count, found),
             [a, b, c, d, e] => self.search([a, b, c, d, e], columns, room, count, found),
-            [a, b, c, d, e, f, ..] => self.search([a, b, c, d, e, f], columns, room, count, found),
-            // `Decision::new` makes these a direct one.
-            [] | [_] => {}
+            [a, b, c, d, e, f] => self.search([a, b, c, d, e, f], columns, room, count, found),
+            // `Decision::new` makes no such search.
+            _ => {}
         }
     }
 

@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use packet::MAX_BATCH;
 
-use super::compiled::{Columns, FIELDS};
+use super::{COLUMNS, Columns};
 
 /// The logarithm of the number of slots of a copy.
 const SLOTS_LOG: u32 = 16;
@@ -70,7 +70,7 @@ impl Known {
     ) -> usize {
         let keys = &mut keys[..found.len()];
         keys.fill(0);
-        for &(column, shift) in self.parts.iter().take(FIELDS) {
+        for &(column, shift) in self.parts.iter().take(COLUMNS) {
             keys.iter_mut().zip(&columns[column]).for_each(|(key, &class)| *key |= u64::from(class) << shift);
         }
         let slots = &self.slots[copy];
@@ -110,7 +110,7 @@ mod tests {
 
     /// What is known of combinations of classes of the columns 1 and 4.
     fn look(known: &Known, copy: usize, combinations: &[(u16, u16)]) -> Vec<Option<u16>> {
-        let mut columns = [[0; MAX_BATCH]; FIELDS];
+        let mut columns = [[0; MAX_BATCH]; COLUMNS];
         for (place, &(first, second)) in combinations.iter().enumerate() {
             (columns[1][place], columns[4][place]) = (first, second);
         }
