@@ -53,6 +53,7 @@ use graph::graph::Registry;
 
 /// All classes of this library, and those that the graph itself brings.
 pub fn registry() -> Registry {
+    graph::names::set_interfaces(devices::interface_addresses);
     let mut registry = Registry::new();
     for classes in [
         sources::CLASSES,

@@ -229,7 +229,7 @@ pub trait Element: Send {
     fn settle(&mut self, _cx: &mut Context) {}
 
     /// The handlers beyond those every element has (`name`, `class`, `config`, `ports`, `handlers`,
-    /// `packets`, `cycles`, `drops`).
+    /// `packets`, `cycles`, `drops`, `home_thread`).
     fn handlers(&self) -> &'static [Handler] {
         &[]
     }
