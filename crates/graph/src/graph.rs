@@ -357,6 +357,20 @@ fn wire(slots: &mut [Slot], config: &FlatConfig, present: &[bool]) {
             PortKind::Pull => slots[to.0].inputs[to.1] = end(from),
         }
     }
+    for index in 0..slots.len() {
+        for input in 0..slots[index].inputs.len() {
+            let mut looked = 0;
+            while looked < config.elements.len()
+                && let Some(from) = slots[index].inputs[input]
+                && let Some(element) = &slots[from.element as usize].element
+                && let Some(before) = element.pulled_through(from.port as usize)
+            {
+                slots[index].inputs[input] =
+                    slots[from.element as usize].inputs.get(before).copied().flatten();
+                looked += 1;
+            }
+        }
+    }
     let pulls = |kinds: &[PortKind]| kinds.contains(&PortKind::Pull);
     let mut listeners = vec![Vec::new(); slots.len()];
     for (index, flat) in config.elements.iter().enumerate() {

@@ -10,14 +10,17 @@ pub mod balance;
 mod congestion;
 #[cfg(feature = "dpdk")]
 mod dpdk;
+mod endpoint;
 mod from_device;
 mod from_dump;
 mod from_host;
+mod from_socket;
 mod handover;
 mod kernel_tap;
 mod kernel_tun;
 mod pipeliner;
 mod poll_device;
+mod socket;
 mod spread;
 mod static_thread_sched;
 #[cfg(test)]
@@ -26,6 +29,7 @@ mod to_device;
 mod to_dump;
 mod to_host;
 mod to_host_sniffers;
+mod to_socket;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -41,15 +45,18 @@ pub static CLASSES: &[&Class] = &[
     &from_device::CLASS,
     &from_dump::CLASS,
     &from_host::CLASS,
+    &from_socket::CLASS,
     &kernel_tap::CLASS,
     &kernel_tun::CLASS,
     &pipeliner::CLASS,
     &poll_device::CLASS,
+    &socket::CLASS,
     &static_thread_sched::CLASS,
     &to_device::CLASS,
     &to_dump::CLASS,
     &to_host::CLASS,
     &to_host_sniffers::CLASS,
+    &to_socket::CLASS,
     #[cfg(feature = "dpdk")]
     &dpdk::from_dpdk_device::CLASS,
     #[cfg(feature = "dpdk")]
@@ -239,12 +246,12 @@ impl std::fmt::Debug for OpenPort {
     }
 }
 
-/// The interface that is meant by an Ethernet address, written as such or as `NAME:eth`, in the place of its name.
+/// The interface that is meant by an Ethernet address, or by a name for one (`AddressInfo`), in the place of its own name.
 fn interface_with(text: &str) -> Result<Option<String>, ConfigError> {
-    let by_name = text.rsplit_once(':').filter(|(_, what)| matches!(*what, "eth" | "ether" | "ethernet"));
-    let Some(mac) = text.parse().ok().or_else(|| by_name.and_then(|_| names::ether(text))) else {
+    if ports::addresses(text).is_some() {
         return Ok(None);
-    };
+    }
+    let Some(mac) = text.parse().ok().or_else(|| names::ether(text)) else { return Ok(None) };
     let found = ports::with_address(mac);
     let problem = || ConfigError::new(format!("DEVNAME: no interface has the Ethernet address {mac}"));
     found.ok_or_else(problem).map(Some)

@@ -7,8 +7,8 @@
 //! =d
 //! Gives Ethernet frames to those programs of this host that listen on an interface (tcpdump, Wireshark), and to nobody
 //! else: Linux itself drops them. The interface is virtual (a TAP device), is called DEVNAME (C<sniff0> without one) and
-//! is gone when the router ends. Where an interface of that name is there already, it is called DEVNAME with C<-s> behind
-//! it. Several ToHostSniffers may share one. Its input is push. Linux 6.6 or newer.
+//! is gone when the router ends. Where an interface of that name (or with that Ethernet address) is there already, it is called
+//! by its name with C<-s> behind it. Several ToHostSniffers may share one. Its input is push. Linux 6.6 or newer.
 //!
 //! Different from Click: it needs no kernel module, and so cannot have packets appear on an interface of another kind;
 //! there are no SNIFFERS, TYPE and ALLOW_NONEXISTENT.
@@ -33,7 +33,7 @@ use graph::{Class, Combine, ConfigError, Context, Element, Handler, Setup};
 use packet::Batch;
 use ports::{OpenOptions, Port, TxQueue};
 
-use super::{Losses, Unopened};
+use super::{Losses, Unopened, interface_with};
 
 pub(crate) static CLASS: Class = Class {
     name: "ToHostSniffers",
@@ -78,6 +78,7 @@ fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
         return Ok(Box::new(Unopened));
     }
     let name = name.unwrap_or_else(|| "sniff0".to_owned());
+    let name = interface_with(&name)?.unwrap_or(name);
     let sniffed = setup.shared().get_or_make(&format!("sniffed:{name}"), || Sniffed::open(&name))?;
     Ok(Box::new(ToHostSniffers { queue: sniffed.take_tx()?, sniffed, losses: Losses::default() }))
 }

@@ -418,13 +418,32 @@ impl Context {
         self.write_as(&self.user(), name, value)
     }
 
+    /// As [`Context::call_write`]; what it writes to the handlers of the running element itself, which cannot take it now, is
+    /// returned, names and values, for the element to take afterwards.
+    pub fn call_write_hearing(
+        &mut self,
+        name: &str,
+        value: &str,
+    ) -> (Result<(), String>, Vec<(String, String)>) {
+        let before = self.hearing.replace((self.current, Vec::new()));
+        let result = self.call_write(name, value);
+        let heard = std::mem::replace(&mut self.hearing, before);
+        (result, heard.map_or_else(Vec::new, |(_, heard)| heard))
+    }
+
     fn write_as(&mut self, user: &str, name: &str, value: &str) -> Result<(), String> {
         let (element, handler) = match self.target(name, user)? {
             Target::Element(element, handler) => (element, handler),
             Target::Router(handler) => return self.write_global(&handler, value),
         };
         let mut results = Vec::new();
-        results.extend(self.write_handler(element, &handler, value));
+        match &mut self.hearing {
+            Some((listener, heard)) if *listener as usize == element => {
+                heard.push((handler.clone(), value.to_owned()));
+                results.push(Ok(()));
+            }
+            _ => results.extend(self.write_handler(element, &handler, value)),
+        }
         let waits = self.copy == 0;
         for peer in self.known.peers.clone() {
             let (handler, value) = (handler.clone(), value.to_owned());
