@@ -19,6 +19,7 @@
 //! | [`fabric`] | links to the other servers of a cluster |
 //! | [`control`] | Script and what else reads and writes handlers |
 //! | [`devices`] | ports, files and the host |
+//! | [`analysis`] | measuring traffic: counts by aggregate, flows, times |
 //! | [`summary`] | packets as lines of text, written and read |
 //!
 //! Each folder's `mod.rs` lists its classes; [`registry`] is all of them.
@@ -31,6 +32,7 @@
 )]
 
 pub mod acl;
+pub mod analysis;
 pub mod classifying;
 pub mod control;
 pub mod decision;
@@ -54,6 +56,7 @@ use graph::graph::Registry;
 
 /// All classes of this library, and those that the graph itself brings.
 pub fn registry() -> Registry {
+    graph::names::set_interfaces(devices::interface_addresses);
     let mut registry = Registry::new();
     for classes in [
         sources::CLASSES,
@@ -71,6 +74,7 @@ pub fn registry() -> Registry {
         fabric::CLASSES,
         devices::CLASSES,
         control::CLASSES,
+        analysis::CLASSES,
         summary::CLASSES,
         nat::CLASSES,
     ] {

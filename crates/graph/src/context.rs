@@ -122,6 +122,8 @@ pub struct Context {
     known: Known,
     /// Whether elements in a row work as one.
     fused: bool,
+    /// An element that is told what it was written while it is at work, and that.
+    hearing: Option<(u32, Vec<(String, String)>)>,
     /// Whether a turn ends as soon as the router is to stop.
     stops_at_once: bool,
 }
@@ -163,6 +165,7 @@ impl Context {
             control,
             known,
             fused: true,
+            hearing: None,
             stops_at_once: false,
         }
     }

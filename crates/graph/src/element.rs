@@ -194,6 +194,12 @@ pub trait Element: Send {
         }
     }
 
+    /// The input that is pulled when `output` is, for an element that adds nothing to that: the machine pulls from before it
+    /// then, so that a way that leads out of the element and back into it can be pulled.
+    fn pulled_through(&self, _output: usize) -> Option<usize> {
+        None
+    }
+
     /// Runs while the element is awake (see [`Context::wake`]): sources, and whoever moves packets out of
     /// queues. One call handles about one burst ([`Context::burst`]).
     fn task(&mut self, _cx: &mut Context) -> TaskStatus {
@@ -229,7 +235,7 @@ pub trait Element: Send {
     fn settle(&mut self, _cx: &mut Context) {}
 
     /// The handlers beyond those every element has (`name`, `class`, `config`, `ports`, `handlers`,
-    /// `packets`, `cycles`, `drops`).
+    /// `packets`, `cycles`, `drops`, `home_thread`).
     fn handlers(&self) -> &'static [Handler] {
         &[]
     }

@@ -122,7 +122,7 @@ pub(crate) fn presence(config: &FlatConfig, copy: Copy) -> Vec<bool> {
     (0..count).map(|index| fast[index] || !slow[index]).collect()
 }
 
-/// Makes every element of a configuration only to see whether its arguments are right; nothing is opened.
+/// Makes every element of a configuration only to see whether its arguments are right, or odd; nothing is opened.
 /// Elements of unknown classes are passed over: the compiler said so already.
 pub fn check_arguments(config: &FlatConfig, registry: &Registry) -> Vec<Diagnostic> {
     let shared = Shared::default();
@@ -136,6 +136,10 @@ pub fn check_arguments(config: &FlatConfig, registry: &Registry) -> Vec<Diagnost
             problems
                 .extend(error.messages.into_iter().map(|text| problem(config, index, "configuring", text)));
         }
+        problems.extend(setup.warnings.into_iter().map(|text| Diagnostic {
+            severity: Severity::Warning,
+            ..problem(config, index, "configuring", text)
+        }));
     }
     problems
 }
@@ -208,7 +212,7 @@ impl Graph {
         wire(&mut slots, config, &present);
         let clock = options.simulated_time.map_or_else(Clock::real, Clock::simulated_from);
         let context_options = ContextOptions { burst: options.burst, copy: copy.index };
-        let known = Known::new(config.clone(), shared);
+        let known = Known::new(config.clone(), shared, copy.workers);
         let context = Context::new(slots, pool, clock, context_options, control.clone(), known);
         let mut graph = Self { context, copy };
         for index in 0..config.elements.len() {
@@ -351,6 +355,20 @@ fn wire(slots: &mut [Slot], config: &FlatConfig, present: &[bool]) {
         match config.elements[from.0].output_kinds[from.1] {
             PortKind::Push => slots[from.0].outputs[from.1] = end(to),
             PortKind::Pull => slots[to.0].inputs[to.1] = end(from),
+        }
+    }
+    for index in 0..slots.len() {
+        for input in 0..slots[index].inputs.len() {
+            let mut looked = 0;
+            while looked < config.elements.len()
+                && let Some(from) = slots[index].inputs[input]
+                && let Some(element) = &slots[from.element as usize].element
+                && let Some(before) = element.pulled_through(from.port as usize)
+            {
+                slots[index].inputs[input] =
+                    slots[from.element as usize].inputs.get(before).copied().flatten();
+                looked += 1;
+            }
         }
     }
     let pulls = |kinds: &[PortKind]| kinds.contains(&PortKind::Pull);

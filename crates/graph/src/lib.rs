@@ -38,6 +38,7 @@ pub mod punt;
 pub mod roles;
 pub mod router;
 pub mod runs;
+pub mod services;
 pub mod setup;
 pub mod testing;
 

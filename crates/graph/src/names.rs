@@ -3,10 +3,13 @@
 //! An argument is read by its type alone ([`FromArgument`](crate::FromArgument)), in the depths of an element's own little
 //! languages too. So while an element is made ([`within`]) this thread knows whose arguments are read, and a text that is no
 //! address may be the name of one. Handlers are written when nothing is made: there names mean nothing.
+//!
+//! A name that no configuration gives may be that of a network interface of this host, which has addresses too. This crate
+//! does not ask the kernel: whoever can says so ([`set_interfaces`]).
 
 use std::cell::RefCell;
 use std::net::{Ipv4Addr, Ipv6Addr};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use ipnet::{Ipv4Net, Ipv6Net};
 use packet::wire::ethernet::MacAddr;
@@ -37,6 +40,41 @@ pub(crate) fn within<R>(config: &Arc<FlatConfig>, element: &str, make: impl FnOn
     let made = make();
     MAKING.set(before);
     made
+}
+
+/// The addresses of a network interface.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct InterfaceAddresses {
+    /// Its IPv4 address and network.
+    pub ip: Option<Ipv4Net>,
+    /// Its IPv6 address and network.
+    pub ip6: Option<Ipv6Net>,
+    /// Its Ethernet address.
+    pub ether: Option<MacAddr>,
+    /// The gateway of the default route over it.
+    pub gateway: Option<Ipv4Addr>,
+}
+
+/// Finds the addresses of an interface by its name.
+type Interfaces = fn(&str) -> Option<InterfaceAddresses>;
+
+static INTERFACES: OnceLock<Interfaces> = OnceLock::new();
+
+/// Says who knows the interfaces of this host.
+pub fn set_interfaces(lookup: Interfaces) {
+    // The first one is as good as any other.
+    let _ = INTERFACES.set(lookup);
+}
+
+/// Whether `text` names an interface of this host, with what is wanted of it or without.
+pub fn is_interface(text: &str) -> bool {
+    interface(text.rsplit_once(':').map_or(text, |(name, _)| name), Some).is_some()
+}
+
+/// What the interface called `name` has, while an element is made.
+fn interface<R>(name: &str, pick: impl FnOnce(InterfaceAddresses) -> Option<R>) -> Option<R> {
+    let is_making = MAKING.with_borrow(Option::is_some);
+    INTERFACES.get().filter(|_| is_making).and_then(|lookup| pick(lookup(name)?))
 }
 
 /// What follows `name` in the configuration of the nearest element of `class` that gives it a meaning, in this compound
@@ -74,13 +112,19 @@ fn of_kind<'t>(text: &'t str, suffixes: &[&str]) -> Option<&'t str> {
     }
 }
 
-/// The IPv4 address called `text`; with `:bcast` its network's broadcast address.
+/// The IPv4 address called `text`; with `:bcast` its network's broadcast address, with `:gw` the gateway of an interface.
 pub fn address(text: &str) -> Option<Ipv4Addr> {
     if let Some(name) = text.strip_suffix(":bcast") {
         return network(name).map(|network| network.broadcast());
     }
+    if let Some(name) = text.strip_suffix(":gw") {
+        return interface(name, |interface| interface.gateway);
+    }
     let name = of_kind(text, &["ip", "ip4"])?;
-    meaning(ADDRESS_INFO, name, |word| word.split('/').next()?.parse().ok())
+    let of_interface =
+        |word: &str| interface(of_kind(word, &["ip", "ip4"])?, |interface| Some(interface.ip?.addr()));
+    meaning(ADDRESS_INFO, name, |word| word.split('/').next()?.parse().ok().or_else(|| of_interface(word)))
+        .or_else(|| of_interface(name))
 }
 
 /// The IPv4 prefix called `text`; an address with a prefix length names its network too.
@@ -94,24 +138,34 @@ pub fn network(text: &str) -> Option<Ipv4Net> {
             .or_else(|| Ipv4Net::with_netmask(address, mask.parse().ok()?).ok())
             .map(|network| network.trunc())
     })
+    .or_else(|| interface(name, |interface| Some(interface.ip?.trunc())))
 }
 
 /// The IPv6 address called `text`.
 pub fn address_6(text: &str) -> Option<Ipv6Addr> {
     let name = of_kind(text, &["ip6"])?;
-    meaning(ADDRESS_INFO, name, |word| word.split('/').next()?.parse().ok())
+    let of_interface =
+        |word: &str| interface(of_kind(word, &["ip6"])?, |interface| Some(interface.ip6?.addr()));
+    meaning(ADDRESS_INFO, name, |word| word.split('/').next()?.parse().ok().or_else(|| of_interface(word)))
+        .or_else(|| of_interface(name))
 }
 
 /// The IPv6 prefix called `text`.
 pub fn network_6(text: &str) -> Option<Ipv6Net> {
     let name = of_kind(text, &["ip6net"])?;
     meaning(ADDRESS_INFO, name, |word| if word.contains('/') { word.parse().ok() } else { None })
+        .or_else(|| interface(name, |interface| Some(interface.ip6?.trunc())))
 }
+
+/// What says that a name stands for an Ethernet address.
+const ETHER_SUFFIXES: &[&str] = &["eth", "ether", "ethernet"];
 
 /// The Ethernet address called `text`.
 pub fn ether(text: &str) -> Option<MacAddr> {
-    let name = of_kind(text, &["eth", "ether", "ethernet"])?;
-    meaning(ADDRESS_INFO, name, |word| word.parse().ok())
+    let name = of_kind(text, ETHER_SUFFIXES)?;
+    let of_interface = |word: &str| interface(of_kind(word, ETHER_SUFFIXES)?, |interface| interface.ether);
+    meaning(ADDRESS_INFO, name, |word| word.parse().ok().or_else(|| of_interface(word)))
+        .or_else(|| of_interface(name))
 }
 
 /// The port of `protocol` (`tcp` or `udp`) called `name`.

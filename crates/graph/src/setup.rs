@@ -122,6 +122,7 @@ pub struct Setup<'a> {
     copy: Copy,
     place: Option<(&'a FlatConfig, usize)>,
     check_only: bool,
+    pub(crate) warnings: Vec<String>,
     /// The arguments, to be read by the element.
     pub arguments: Arguments,
 }
@@ -135,6 +136,7 @@ impl<'a> Setup<'a> {
             copy,
             place: None,
             check_only: false,
+            warnings: Vec::new(),
             arguments: Arguments::new(&element.config),
         }
     }
@@ -225,21 +227,29 @@ impl<'a> Setup<'a> {
         found
     }
 
+    /// All elements of class `class`, wherever they are.
+    pub fn all_of(&self, class: &'static str) -> impl Iterator<Item = &'a FlatElement> {
+        let elements = self.place.map_or(&[][..], |(config, _)| &config.elements[..]);
+        elements.iter().filter(move |element| element.class == class)
+    }
+
     /// The worker to which a `StaticThreadSched` binds this element, if one does. A router with fewer workers than the
     /// configuration counts on begins again at the first.
     pub fn bound_worker(&self) -> Option<usize> {
         let (config, _) = self.place?;
-        let schedulers = config.elements.iter().filter(|element| element.class == STATIC_THREAD_SCHED);
-        let bindings = schedulers.flat_map(|scheduler| {
-            let bindings = split_arguments(&scheduler.config).into_iter();
-            bindings.filter_map(|binding| {
-                let (name, thread) = binding.rsplit_once(char::is_whitespace)?;
-                let element = resolve(config, &scheduler.name, name.trim())?;
-                Some((element.name.as_str(), thread.parse::<usize>().ok()?))
-            })
-        });
-        let bound = bindings.filter(|(name, _)| *name == self.element.name).reduce(|_, last| last);
-        bound.map(|(_, thread)| thread % self.copy.workers.max(1))
+        bound_worker(config, &self.element.name, self.copy.workers)
+    }
+
+    /// The elements that `name` means to a `StaticThreadSched`: one element, or all in a compound element.
+    pub fn find_to_bind(&self, name: &str) -> Vec<&'a FlatElement> {
+        let Some((config, _)) = self.place else { return Vec::new() };
+        let meant = |element: &&FlatElement| is_meant(config, &self.element.name, name, &element.name);
+        config.elements.iter().filter(meant).inspect(|found| self.note(&found.name)).collect()
+    }
+
+    /// Says what is odd about the configuration, though the element can be made.
+    pub fn warn(&mut self, text: impl Into<String>) {
+        self.warnings.push(text.into());
     }
 
     /// Whether an element that works on one worker only works on this one: the first, unless a `StaticThreadSched`
@@ -337,6 +347,32 @@ pub(crate) const DRIVER_SCRIPT: &str = "driver script";
 
 /// The class that binds elements to workers.
 pub const STATIC_THREAD_SCHED: &str = "StaticThreadSched";
+
+/// The worker, of so many, to which a `StaticThreadSched` of `config` binds the element called `element`.
+pub(crate) fn bound_worker(config: &FlatConfig, element: &str, workers: usize) -> Option<usize> {
+    let schedulers = config.elements.iter().filter(|element| element.class == STATIC_THREAD_SCHED);
+    let bindings = schedulers.flat_map(|scheduler| {
+        let bindings = split_arguments(&scheduler.config).into_iter();
+        bindings.filter_map(|binding| {
+            let (name, thread) = binding.rsplit_once(char::is_whitespace)?;
+            let thread = thread.parse::<usize>().ok()?;
+            is_meant(config, &scheduler.name, name.trim(), element).then_some(thread)
+        })
+    });
+    // The one that comes last says it.
+    bindings.last().map(|thread| thread % workers.max(1))
+}
+
+/// Whether `name`, said by the StaticThreadSched `user`, means `element`: by itself, or as a member of a compound element
+/// beside `user`.
+fn is_meant(config: &FlatConfig, user: &str, name: &str, element: &str) -> bool {
+    if let Some(found) = resolve(config, user, name) {
+        return found.name == element;
+    }
+    let scope = user.rsplit_once('/').map_or("", |(scope, _)| scope);
+    let inside = element.strip_prefix(scope).map(|rest| rest.strip_prefix('/').unwrap_or(rest));
+    inside.and_then(|rest| rest.strip_prefix(name)).is_some_and(|rest| rest.starts_with('/'))
+}
 
 /// The element that `name` means to the element `user`: a neighbour in its own compound element, or one further outside.
 pub(crate) fn resolve<'a>(config: &'a FlatConfig, user: &str, name: &str) -> Option<&'a FlatElement> {

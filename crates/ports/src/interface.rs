@@ -5,6 +5,7 @@
 
 use std::fmt;
 use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::Duration;
 
@@ -68,6 +69,13 @@ impl Interface {
             *octet = byte as u8;
         }
         Ok(MacAddr(octets))
+    }
+
+    /// The first IPv4 address and its network mask.
+    fn ipv4(&self) -> Result<(Ipv4Addr, Ipv4Addr), PortError> {
+        let address = self.get(libc::SIOCGIFADDR as libc::Ioctl, "asking for the IPv4 address")?;
+        let mask = self.get(libc::SIOCGIFNETMASK as libc::Ioctl, "asking for the network mask")?;
+        Ok((ipv4_in(&address), ipv4_in(&mask)))
     }
 
     /// The MTU in bytes.
@@ -141,6 +149,73 @@ impl fmt::Debug for Interface {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Interface").field(&self.name).finish()
     }
+}
+
+/// The IPv4 address that the kernel wrote into a request.
+fn ipv4_in(reply: &libc::ifreq) -> Ipv4Addr {
+    #[allow(unsafe_code, reason = "a union of the C interface")]
+    // SAFETY: SIOCGIFADDR and SIOCGIFNETMASK write this member, and any bits are an address.
+    let address = unsafe { reply.ifr_ifru.ifru_addr };
+    // A `sockaddr_in`: the port's two bytes, then the address.
+    let octet = |place: usize| address.sa_data[2 + place] as u8;
+    Ipv4Addr::new(octet(0), octet(1), octet(2), octet(3))
+}
+
+/// The addresses of an interface: what Linux says first of each kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Addresses {
+    /// IPv4 address and network mask.
+    pub ipv4: Option<(Ipv4Addr, Ipv4Addr)>,
+    /// IPv6 address and prefix length; one that is good everywhere before one of the link.
+    pub ipv6: Option<(Ipv6Addr, u8)>,
+    /// Link address.
+    pub mac: Option<MacAddr>,
+    /// IPv4 gateway of the default route over the interface.
+    pub gateway: Option<Ipv4Addr>,
+}
+
+/// The addresses of the interface called `name`; `None` when there is none.
+pub fn addresses(name: &str) -> Option<Addresses> {
+    let interface = Interface::new(name).ok().filter(Interface::exists)?;
+    let list = std::fs::read_to_string("/proc/thread-self/net/if_inet6").unwrap_or_default();
+    let routes = std::fs::read_to_string("/proc/thread-self/net/route").unwrap_or_default();
+    Some(Addresses {
+        ipv4: interface.ipv4().ok(),
+        ipv6: ipv6_in(&list, name),
+        mac: interface.mac().ok(),
+        gateway: gateway_in(&routes, name),
+    })
+}
+
+/// The name of the interface that has the link address `mac`.
+pub fn with_address(mac: MacAddr) -> Option<String> {
+    let list = std::fs::read_to_string("/proc/thread-self/net/dev").ok()?;
+    let names = list.lines().filter_map(|line| Some(line.split_once(':')?.0.trim()));
+    let has_it =
+        |name: &&str| Interface::new(name).and_then(|interface| interface.mac()).is_ok_and(|of| of == mac);
+    names.into_iter().find(has_it).map(str::to_owned)
+}
+
+/// The gateway of the default route over the interface `name` in the kernel's list: interface, destination, gateway, ...,
+/// addresses as the numbers that their bytes are here.
+fn gateway_in(list: &str, name: &str) -> Option<Ipv4Addr> {
+    list.lines().find_map(|line| {
+        let mut words = line.split_whitespace();
+        let (of, destination, gateway) = (words.next()?, words.next()?, words.next()?);
+        let gateway = u32::from_str_radix(gateway, 16).ok().filter(|&gateway| gateway != 0)?;
+        (of == name && destination == "00000000").then(|| Ipv4Addr::from(gateway.to_ne_bytes()))
+    })
+}
+
+/// The address of the interface `name` in the kernel's list: address, index, prefix length, scope, flags, name.
+fn ipv6_in(list: &str, name: &str) -> Option<(Ipv6Addr, u8)> {
+    let found = list.lines().filter_map(|line| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let &[address, _, length, scope, _, of] = &words[..] else { return None };
+        let address = Ipv6Addr::from_bits(u128::from_str_radix(address, 16).ok()?);
+        (of == name).then_some((scope, (address, u8::from_str_radix(length, 16).ok()?)))
+    });
+    found.min_by_key(|(scope, _)| *scope).map(|(_, address)| address)
 }
 
 /// The number of the thread's network namespace, by which tables of this process know whose interface an index means.
@@ -307,6 +382,27 @@ mod tests {
         }
         let error = Interface::new("/tmp/in.pcap").unwrap_err().to_string();
         assert!(error.ends_with("to read a file write `pcap:/tmp/in.pcap`"), "{error}");
+    }
+
+    #[test]
+    fn addresses_of_an_interface() {
+        in_namespace(|| {
+            ip("link add one type veth peer name other");
+            ip("link set one address 02:00:00:00:00:07 up");
+            ip("link set other up");
+            ip("addr add 192.0.2.1/24 dev one");
+            ip("addr add 2001:db8::1/64 dev one nodad");
+            ip("route add default via 192.0.2.254 dev one");
+            let addresses = addresses("one").unwrap();
+            assert_eq!(addresses.ipv4.unwrap().0, Ipv4Addr::new(192, 0, 2, 1));
+            assert_eq!(addresses.ipv4.unwrap().1, Ipv4Addr::new(255, 255, 255, 0));
+            assert_eq!(addresses.ipv6, Some(("2001:db8::1".parse().unwrap(), 64)));
+            assert_eq!(addresses.mac, Some(MacAddr([2, 0, 0, 0, 0, 7])));
+            assert_eq!(addresses.gateway, Some(Ipv4Addr::new(192, 0, 2, 254)));
+            assert!(super::addresses("two").is_none());
+            assert_eq!(with_address(MacAddr([2, 0, 0, 0, 0, 7])).as_deref(), Some("one"));
+            assert_eq!(with_address(MacAddr([2, 0, 0, 0, 0, 8])), None);
+        });
     }
 
     #[test]

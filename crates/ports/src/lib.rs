@@ -18,6 +18,7 @@
 //! | `af_xdp` | `af_xdp:eth0`, `af_xdp:eth0?steer=transit` | a network interface whose packets the kernel puts right into our frames |
 //! | `host` | `host:eth0` | Linux receives what is sent as if it had come in by the interface |
 //! | `tap` | `tap:brk0?mtu=1400` | a TAP device; made when there is none, gone with the port unless `keep` |
+//! | `tun` | `tun:brk0?mtu=1400` | a TUN device: as `tap`, but for IP packets without a link header |
 //! | `pcap` | `pcap:in.pcap?out=out.pcap&timing=original` | packets from a file (pcap or pcapng), sent ones to another |
 //! | `memory` | `memory:a`, `memory:a?end=1` | the two ends of a cable inside this process |
 //! | `null` | `null:` | gives nothing, takes everything |
@@ -92,7 +93,7 @@ use packet::{Batch, PacketType, Pool};
 
 pub use error::PortError;
 pub use host_steering::{HostSteering, VlanId, VlanShare};
-pub use interface::{set_link_address, set_mtu, user_of};
+pub use interface::{Addresses, addresses, set_link_address, set_mtu, user_of, with_address};
 pub use memory_loop::MemoryLoop;
 pub use pcap::reader::{ETHERNET, PcapReader, PcapRecord};
 pub use pcap::writer::{PcapWriter, Precision};
@@ -144,6 +145,15 @@ pub trait Port: Send {
     /// # Errors
     /// [`PortError::System`] when the kernel does not allow it.
     fn set_promiscuous(&mut self) -> Result<(), PortError> {
+        Ok(())
+    }
+
+    /// Keeps what comes in away from Linux, for as long as the port is there. On a port whose packets Linux does not get
+    /// anyway there is nothing to do.
+    ///
+    /// # Errors
+    /// [`PortError`] when the kernel cannot or may not.
+    fn keep_from_linux(&mut self) -> Result<(), PortError> {
         Ok(())
     }
 
@@ -283,7 +293,8 @@ pub fn open(spec: &str, options: &OpenOptions) -> Result<Box<dyn Port>, PortErro
         "af_packet" => Box::new(af_packet::AfPacketPort::open(&mut spec, options)?),
         "af_xdp" => Box::new(af_xdp::AfXdpPort::open(&mut spec, options)?),
         "host" => Box::new(host::HostPort::open(&mut spec, options)?),
-        "tap" => Box::new(tap::TapPort::open(&mut spec, options)?),
+        "tap" => Box::new(tap::TapPort::open(&mut spec, options, tap::Kind::Frames)?),
+        "tun" => Box::new(tap::TapPort::open(&mut spec, options, tap::Kind::IpPackets)?),
         "pcap" => pcap::open(&mut spec, options)?,
         "memory" => Box::new(memory::MemoryPort::open(&mut spec, options)?),
         #[cfg(feature = "dpdk")]

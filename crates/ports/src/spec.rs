@@ -82,6 +82,20 @@ pub const DRIVERS: &[DriverDoc] = &[
         options: &[
             option("mtu", "BYTES", "the interface's MTU"),
             option("mac", "ADDRESS", "the interface's link address"),
+            option(
+                "listeners",
+                "yes|no",
+                "Linux shows what we send to listeners (tcpdump) only, on Linux 6.6 (default no)",
+            ),
+            option("keep", "yes|no", "leave the interface there when the port closes (default no)"),
+        ],
+    },
+    DriverDoc {
+        name: "tun",
+        what: "INTERFACE",
+        help: "a TUN device: as tap, but for IP packets without a link header",
+        options: &[
+            option("mtu", "BYTES", "the interface's MTU"),
             option("keep", "yes|no", "leave the interface there when the port closes (default no)"),
         ],
     },
@@ -179,7 +193,7 @@ impl Spec {
             Some((driver, name)) => (find_driver(text, driver)?, name),
             None => (&DRIVERS[0], target),
         };
-        if name.is_empty() && matches!(driver.name, "af_packet" | "af_xdp" | "host" | "tap") {
+        if name.is_empty() && matches!(driver.name, "af_packet" | "af_xdp" | "host" | "tap" | "tun") {
             return Err(bad(format!("the name of the interface is missing, as in `{}:eth0`", driver.name)));
         }
         if name.is_empty() && driver.name == "memory" {
@@ -411,11 +425,9 @@ mod tests {
             message("eth0?promiscous=no"),
             "port `eth0?promiscous=no`: driver `af_packet` has no option `promiscous`; did you mean `promiscuous`?"
         );
-        assert!(
-            message("quux:x").ends_with(
-                "the drivers are af_packet, af_xdp, host, tap, pcap, memory, null, dpdk, dpdk_ring"
-            )
-        );
+        assert!(message("quux:x").ends_with(
+            "the drivers are af_packet, af_xdp, host, tap, tun, pcap, memory, null, dpdk, dpdk_ring"
+        ));
         assert!(message("null:?zzzzzzzzz").contains("its options are trace, capture, drop"));
         assert!(message("eth0?trace&trace").ends_with("given twice; once is right"));
         assert!(message("").contains("the name of the interface is missing, as in `af_packet:eth0`"));

@@ -1,4 +1,5 @@
-//! TAP devices: Linux has the interface, we have the other end of its cable. Linux 3.8 or newer (several queues).
+//! TAP and TUN devices: Linux has the interface, we have the other end of its cable. Linux 3.8 or newer (several queues).
+//! A TAP device carries Ethernet frames, a TUN device IP packets without a link header.
 //!
 //! Every receive queue is a file of its own, among which the kernel spreads flows. Transmit queues share these files
 //! (writing one frame is one atomic call), so that there can be more of them; a file that nobody reads would swallow
@@ -7,18 +8,45 @@
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
+use aya::programs::links::FdLink;
 use packet::wire::ethernet::MacAddr;
 use packet::{Batch, Packet, Pool};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
+use crate::host::drop_all;
 use crate::interface::{Interface, InterfaceLock, ifreq_ioctl, name_in, request_for};
 use crate::{Event, Handout, OpenOptions, Port, PortError, PortInfo, QueueStats, RxQueue, Spec, TxQueue};
+
+/// What a device carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// TAP: Ethernet frames.
+    Frames,
+    /// TUN: IP packets.
+    IpPackets,
+}
+
+impl Kind {
+    fn flag(self) -> libc::c_int {
+        match self {
+            Self::Frames => libc::IFF_TAP,
+            Self::IpPackets => libc::IFF_TUN,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Frames => "TAP",
+            Self::IpPackets => "TUN",
+        }
+    }
+}
 
 /// Most queues of a TAP device (MAX_TAP_QUEUES of the kernel).
 const MAX_QUEUES: usize = 256;
 
-/// A TAP device.
+/// A TAP or TUN device.
 pub(crate) struct TapPort {
     info: PortInfo,
     device: Arc<Device>,
@@ -29,17 +57,24 @@ pub(crate) struct TapPort {
 /// What port and queues share: the files, and the lock for as long as one of them is there.
 #[derive(Debug)]
 struct Device {
+    /// Drops what Linux would make of our frames, where only listeners are to see them.
+    _link: Option<FdLink>,
     files: Vec<OwnedFd>,
+    kind: Kind,
     _lock: InterfaceLock,
 }
 
 impl TapPort {
-    pub(crate) fn open(spec: &mut Spec, options: &OpenOptions) -> Result<Self, PortError> {
+    pub(crate) fn open(spec: &mut Spec, options: &OpenOptions, kind: Kind) -> Result<Self, PortError> {
         let name = spec.name().to_owned();
         let mtu = spec.take_number("mtu", (68, 65_521))?;
         let keep = spec.take_switch("keep", false)?;
+        let (mac, shows_only) = match kind {
+            Kind::Frames => (spec.take("mac"), spec.take_switch("listeners", false)?),
+            Kind::IpPackets => (None, false),
+        };
         let mac =
-            match spec.take("mac") {
+            match mac {
                 None => None,
                 Some(text) => Some(text.parse::<MacAddr>().map_err(|_| {
                     spec.bad_value("mac", &text, "a link address such as `02:00:00:00:00:01`")
@@ -52,7 +87,7 @@ impl TapPort {
         let queues = options.rx_queues.clamp(1, MAX_QUEUES);
         let mut files = Vec::with_capacity(queues);
         for _ in 0..queues {
-            files.push(open_file(&name, Queues::Several)?.0);
+            files.push(open_file(&name, Queues::Several, kind)?.0);
         }
         if keep {
             persist(&name, &files[0])?;
@@ -63,17 +98,27 @@ impl TapPort {
         if let Some(mtu) = mtu {
             interface.set_mtu(mtu as usize)?;
         }
+        let link = if shows_only { Some(drop_all(&name, &name)?) } else { None };
         if is_new {
             // One that was there is the administrator's, up or down.
             interface.set_up()?;
         }
-        let MacAddr(mut octets) = interface.mac()?;
-        octets[5] ^= 1;
+        let mac = match kind {
+            Kind::Frames => {
+                let MacAddr(mut octets) = interface.mac()?;
+                octets[5] ^= 1;
+                MacAddr(octets)
+            }
+            Kind::IpPackets => MacAddr::ZERO,
+        };
         let rx_queues = options.rx_queues.min(queues);
         let info = PortInfo {
             name: name.clone(),
-            driver: "tap",
-            mac: MacAddr(octets),
+            driver: match kind {
+                Kind::Frames => "tap",
+                Kind::IpPackets => "tun",
+            },
+            mac,
             mtu: interface.mtu()?,
             rx_queues,
             tx_queues: options.tx_queues,
@@ -81,7 +126,7 @@ impl TapPort {
         Ok(Self {
             rx: Handout::new(&name, "receive", 0..rx_queues),
             tx: Handout::new(&name, "transmit", (0..options.tx_queues).map(|queue| queue % queues)),
-            device: Arc::new(Device { files, _lock: lock }),
+            device: Arc::new(Device { _link: link, files, kind, _lock: lock }),
             info,
         })
     }
@@ -102,26 +147,32 @@ pub(crate) enum Queues {
     Several,
 }
 
-/// A file of a TAP device, which is made when there is none, and the device's name: the kernel chooses a number for
+/// A file of a device, which is made when there is none, and the device's name: the kernel chooses a number for
 /// `%d` in it.
-pub(crate) fn open_file(name: &str, queues: Queues) -> Result<(OwnedFd, String), PortError> {
+pub(crate) fn open_file(name: &str, queues: Queues, kind: Kind) -> Result<(OwnedFd, String), PortError> {
     let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = rustix::fs::open("/dev/net/tun", flags, Mode::empty()).map_err(|error| match error {
         Errno::NOENT | Errno::NODEV | Errno::NXIO => PortError::Unsupported {
             port: name.to_owned(),
-            problem: "the kernel has no TAP devices (/dev/net/tun); load them with `modprobe tun`".to_owned(),
+            problem: format!(
+                "the kernel has no {} devices (/dev/net/tun); load them with `modprobe tun`",
+                kind.name()
+            ),
         },
         _ => PortError::system(name, "opening /dev/net/tun", error),
     })?;
     let mut request = request_for(name)?;
     let several = if queues == Queues::Several { libc::IFF_MULTI_QUEUE } else { 0 };
-    request.ifr_ifru.ifru_flags = (libc::IFF_TAP | libc::IFF_NO_PI | several) as libc::c_short;
+    request.ifr_ifru.ifru_flags = (kind.flag() | libc::IFF_NO_PI | several) as libc::c_short;
     match ifreq_ioctl(&file, libc::TUNSETIFF, request) {
         Ok(reply) => Ok((file, name_in(&reply))),
         Err(error) => Err(match error.raw_os_error() {
             Some(libc::EPERM) => PortError::NotPermitted {
                 port: name.to_owned(),
-                what: "make or use a TAP device",
+                what: match kind {
+                    Kind::Frames => "make or use a TAP device",
+                    Kind::IpPackets => "make or use a TUN device",
+                },
                 capability: "CAP_NET_ADMIN",
             },
             Some(libc::EBUSY) => {
@@ -130,11 +181,12 @@ pub(crate) fn open_file(name: &str, queues: Queues) -> Result<(OwnedFd, String),
             Some(libc::EINVAL) => PortError::Unsupported {
                 port: name.to_owned(),
                 problem: format!(
-                    "there is an interface of this name that is no TAP device with several queues; use another name, \
-                     or remove it with `ip link delete {name}`"
+                    "there is an interface of this name that is no {} device with several queues; use another name, \
+                     or remove it with `ip link delete {name}`",
+                    kind.name()
                 ),
             },
-            _ => PortError::system(name, "making the TAP device", error),
+            _ => PortError::system(name, "making the device", error),
         }),
     }
 }
@@ -205,9 +257,14 @@ impl RxQueue for TapRx {
                 }
                 Ok(length) => {
                     packet.truncate(length);
-                    packet.set_link_header(0);
-                    let packet_type = crate::packet_type_on_a_cable(packet.data());
-                    packet.set_packet_type(packet_type);
+                    match self.device.kind {
+                        Kind::Frames => {
+                            packet.set_link_header(0);
+                            let packet_type = crate::packet_type_on_a_cable(packet.data());
+                            packet.set_packet_type(packet_type);
+                        }
+                        Kind::IpPackets => packet.set_network_header(0),
+                    }
                     self.stats.packet(length);
                     batch.push(packet);
                     received += 1;
@@ -253,7 +310,7 @@ impl TxQueue for TapTx {
                 Err(Errno::AGAIN | Errno::INTR) => break,
                 // The device is down (EIO) or detached (EBADFD).
                 Err(Errno::IO | Errno::BADFD) => Event::LinkDown,
-                // Shorter than an Ethernet header.
+                // Shorter than an Ethernet header, or of no IP version.
                 Err(Errno::INVAL) => Event::TooShort,
                 Err(_) => Event::Refused,
             };
@@ -318,6 +375,37 @@ mod tests {
             let mut batch = batch_of(&mut pool, &[numbered_frame(1, 60), vec![1; 8]]);
             assert_eq!(tx.send(&mut pool, &mut batch), 2);
             assert_eq!((tx.stats().packets, tx.stats().count(Event::TooShort)), (1, 1));
+        });
+    }
+
+    #[test]
+    fn ip_packets_go_to_linux_and_come_from_it() {
+        in_namespace(|| {
+            let mut port = crate::open("tun:tun0?mtu=1400", &OpenOptions::default()).unwrap();
+            let info = port.info();
+            assert_eq!((info.driver, info.mac, info.mtu), ("tun", MacAddr::ZERO, 1_400));
+            ip("addr add 192.0.2.1/24 dev tun0");
+            let (mut tx, mut rx) = (port.take_tx(0).unwrap(), port.take_rx(0).unwrap());
+            let mut pool = pool(64);
+            // An echo request of 192.0.2.2 to 192.0.2.1, checksums right.
+            let mut request = vec![0x45, 0, 0, 28, 0, 0, 0, 0, 64, 1, 0, 0, 192, 0, 2, 2, 192, 0, 2, 1];
+            request.extend([8, 0, 0xf7, 0xfd, 0, 1, 0, 1]);
+            let sum: u32 =
+                request[..20].chunks(2).map(|pair| u32::from(pair[0]) << 8 | u32::from(pair[1])).sum();
+            let sum = !((sum & 0xffff) + (sum >> 16)) as u16;
+            request[10..12].copy_from_slice(&sum.to_be_bytes());
+            let mut batch = batch_of(&mut pool, &[request, vec![0; 40]]);
+            tx.send(&mut pool, &mut batch);
+            assert_eq!((tx.stats().packets, tx.stats().dropped()), (1, 1));
+            let mut received = Batch::new();
+            let is_reply = |packet: &Packet| packet.data()[0] == 0x45 && packet.data()[20] == 0;
+            soon("the answer", || {
+                rx.receive(&mut pool, &mut received, 32);
+                received.iter().any(is_reply)
+            });
+            let reply = received.iter().find(|packet| is_reply(packet)).unwrap();
+            assert_eq!(reply.network_offset(), Some(0));
+            assert_eq!(reply.data()[12..20], [192, 0, 2, 1, 192, 0, 2, 2]);
         });
     }
 

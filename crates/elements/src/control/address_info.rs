@@ -10,7 +10,9 @@
 //! want an address: which of its meanings is wanted is plain there. C<NAME:ip>, C<NAME:ipnet>, C<NAME:ip6>, C<NAME:ip6net> and
 //! C<NAME:eth> say it. A name nearer by hides one further outside. Handlers do not know these names.
 //!
-//! Different from Click: names of interfaces (C<eth0:ip>) are not known by themselves.
+//! Interfaces of this host need no AddressInfo: C<eth0:ip>, C<eth0:ipnet>, C<eth0:ip6>, C<eth0:eth>, C<eth0:gw> (the gateway of its default route) and, where it is plain what is
+//! wanted, C<eth0> stand for the address that the interface has when the router starts. An AddressInfo may give them another name:
+//! C<AddressInfo(uplink eth0:ip eth0:eth)>.
 //!
 //! =e
 //!   AddressInfo(server 192.0.2.1/24 02:00:00:00:00:01, all 0.0.0.0/0);
@@ -19,7 +21,7 @@
 //! =a PortInfo
 
 use graph::lang::{split_arguments, split_words, unquote};
-use graph::{Class, ConfigError, Element, Setup};
+use graph::{Class, ConfigError, Element, Setup, names};
 use ipnet::IpNet;
 use packet::wire::ethernet::MacAddr;
 use std::net::IpAddr;
@@ -51,6 +53,7 @@ fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
                 || word.parse::<IpNet>().is_ok()
                 || word.parse::<MacAddr>().is_ok()
                 || is_mask(word)
+                || names::is_interface(word)
         };
         let wrong = words.iter().skip(1).filter(|word| !is_address(word));
         problems.extend(wrong.map(|word| format!("'{word}' is no IP, IPv6 or Ethernet address")));

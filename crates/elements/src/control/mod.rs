@@ -1,6 +1,7 @@
 //! What controls a router from within its configuration.
 
 mod address_info;
+mod alignment_info;
 mod chatter_socket;
 mod clicky_info;
 mod control_socket;
@@ -17,6 +18,7 @@ use graph::Class;
 /// The classes of this folder.
 pub static CLASSES: &[&Class] = &[
     &address_info::CLASS,
+    &alignment_info::CLASS,
     &chatter_socket::CLASS,
     &clicky_info::CLASS,
     &control_socket::CLASS,

@@ -506,8 +506,14 @@ impl<'a> Parser<'a> {
         {
             return Meaning::Keyword(kind);
         }
-        let tcp_port = self.names.tcp_port(word).map(u32::from).or_else(|| ip_names::port(word));
-        let udp_port = self.names.udp_port(word).map(u32::from).or_else(|| ip_names::port(word));
+        // A long list, whose names only mean something where a port is wanted.
+        let of_host = |protocol| match kind {
+            Some(Kind::Port) => ip_names::host_port(word, protocol),
+            _ => None,
+        };
+        let known = |own: Option<u16>| own.map(u32::from).or_else(|| ip_names::port(word));
+        let tcp_port = known(self.names.tcp_port(word)).or_else(|| of_host("tcp"));
+        let udp_port = known(self.names.udp_port(word)).or_else(|| of_host("udp"));
         let tcp = matches!(transport, None | Some(TCP | TCP_OR_UDP));
         let udp = matches!(transport, None | Some(UDP | TCP_OR_UDP));
         let icmp = matches!(transport, None | Some(ip_names::ICMP));

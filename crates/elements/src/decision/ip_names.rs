@@ -3,7 +3,7 @@
 
 use std::net::Ipv4Addr;
 
-use graph::names;
+use graph::{names, services};
 
 /// Names that a configuration defines. Each method returns `None` for a name it does not know.
 pub trait Names {
@@ -121,61 +121,12 @@ pub(super) fn icmp_type(name: &str) -> Option<u32> {
     find(&TYPES, name)
 }
 
-/// Well-known ports, the same for TCP and UDP: those of Click, and a few services that Click
-/// finds in the host's list.
+/// Well-known ports, the same for TCP and UDP.
 pub(super) fn port(name: &str) -> Option<u32> {
-    const PORTS: [(&str, u32); 51] = [
-        ("echo", 7),
-        ("discard", 9),
-        ("daytime", 13),
-        ("chargen", 19),
-        ("ftp-data", 20),
-        ("ftp", 21),
-        ("ssh", 22),
-        ("telnet", 23),
-        ("smtp", 25),
-        ("whois", 43),
-        ("domain", 53),
-        ("dns", 53),
-        ("bootps", 67),
-        ("bootpc", 68),
-        ("tftp", 69),
-        ("finger", 79),
-        ("www", 80),
-        ("http", 80),
-        ("kerberos", 88),
-        ("pop3", 110),
-        ("sunrpc", 111),
-        ("auth", 113),
-        ("nntp", 119),
-        ("ntp", 123),
-        ("netbios-ns", 137),
-        ("netbios-dgm", 138),
-        ("netbios-ssn", 139),
-        ("imap2", 143),
-        ("imap", 143),
-        ("snmp", 161),
-        ("snmp-trap", 162),
-        ("bgp", 179),
-        ("irc", 194),
-        ("imap3", 220),
-        ("ldap", 389),
-        ("https", 443),
-        ("microsoft-ds", 445),
-        ("isakmp", 500),
-        ("rip", 520),
-        ("route", 520),
-        ("submission", 587),
-        ("ipp", 631),
-        ("ldaps", 636),
-        ("rsync", 873),
-        ("imaps", 993),
-        ("pop3s", 995),
-        ("socks", 1080),
-        ("openvpn", 1194),
-        ("pptp", 1723),
-        ("radius", 1812),
-        ("nfs", 2049),
-    ];
-    find(&PORTS, name)
+    services::well_known(name).map(u32::from)
+}
+
+/// The port of `protocol` (`tcp` or `udp`) that this host's list of services calls `name`.
+pub(super) fn host_port(name: &str, protocol: &str) -> Option<u32> {
+    services::of_host(name, protocol).map(u32::from)
 }

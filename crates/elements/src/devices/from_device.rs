@@ -1,5 +1,5 @@
 //! =c
-//! FromDevice(DEVNAME, [PROMISC, SNAPLEN, I<keywords> BURST, STOP, SNIFFER])
+//! FromDevice(DEVNAME, [PROMISC, SNAPLEN, I<keywords> BURST, STOP, SNIFFER, METHOD])
 //!
 //! =s devices
 //! receives packets from a port
@@ -7,7 +7,8 @@
 //! =d
 //! Receives packets from the port DEVNAME and pushes them, Ethernet header first. DEVNAME is an interface of
 //! Linux (`eth0`), or any port this program knows: `tap:brick0`, `pcap:in.pcap`, `memory:a` (see
-//! `brickway run --help`); the command line may say what the name stands for (`--port eth0=...`).
+//! `brickway run --help`); the command line may say what the name stands for (`--port eth0=...`). An Ethernet address, or a
+//! name for one (C<uplink:eth>), stands for the interface that has it.
 //!
 //! With several workers each receives from its own queue of the port. When the port has fewer queues than there are
 //! workers, those that have one share its packets out: flows stay whole and in order, by the hash of their addresses
@@ -26,8 +27,10 @@
 //!
 //! STOP: boolean. Whether the router stops when the port (a file) is at its end. False by default.
 //!
-//! SNIFFER: boolean. Must be true, which is the default: it never takes packets away from Linux, what the kernel
-//! does with them is up to the driver.
+//! SNIFFER: boolean. False keeps what the interface receives away from Linux, which then answers nothing there (Linux 6.6
+//! or newer). True, the default, takes nothing away from it: what the kernel does with packets is up to the driver.
+//!
+//! METHOD: PCAP or LINUX; accepted, and means nothing: DEVNAME says how packets are received.
 //!
 //! Losses that the driver reports are counted as drops of this element.
 //!
@@ -118,14 +121,10 @@ pub(super) fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigErro
     let burst: Option<usize> = setup.arguments.keyword("BURST")?;
     let stop = setup.arguments.keyword_or("STOP", false)?;
     let sniffer = setup.arguments.keyword_or("SNIFFER", true)?;
+    let method: Option<String> = setup.arguments.keyword("METHOD")?;
     setup.arguments.finish()?;
-    if !sniffer {
-        return Err(
-            "SNIFFER: only true is supported; give the interface no addresses, and Linux leaves its \
-            packets alone"
-                .to_owned()
-                .into(),
-        );
+    if let Some(method) = method.filter(|method| !matches!(method.as_str(), "PCAP" | "LINUX")) {
+        return Err(format!("METHOD: expected PCAP or LINUX, got '{method}'").into());
     }
     if let Some(burst) = burst.filter(|burst| !(1..=MAX_BATCH).contains(burst)) {
         return Err(format!("BURST: expected 1 to {MAX_BATCH} packets, got {burst}").into());
@@ -136,6 +135,9 @@ pub(super) fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigErro
     let port = OpenPort::of(setup, &name)?;
     if promiscuous {
         port.set_promiscuous()?;
+    }
+    if !sniffer && setup.copy().index == 0 {
+        port.keep_from_linux()?;
     }
     Ok(Box::new(FromDevice { promiscuous, snap_length, burst, stop, ..FromDevice::new(setup, port)? }))
 }
@@ -584,8 +586,7 @@ mod tests {
     fn mistakes() {
         assert!(configure(&CLASS, "").unwrap_err()[0].contains("DEVNAME"));
         assert!(configure(&CLASS, "null:x, BURST 0").unwrap_err()[0].contains("1 to 256"));
-        assert!(configure(&CLASS, "null:x, SNIFFER false").unwrap_err()[0].contains("only true"));
-        assert!(configure(&CLASS, "null:x, METHOD PCAP").unwrap_err()[0].contains("'METHOD'"));
+        assert!(configure(&CLASS, "null:x, METHOD DUST").unwrap_err()[0].contains("PCAP or LINUX"));
         let error = configure(&CLASS, "no-such-interface-0").unwrap_err();
         assert!(error[0].contains("no-such-interface-0"), "{error:?}");
     }

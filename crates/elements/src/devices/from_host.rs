@@ -33,6 +33,7 @@ use std::net::Ipv4Addr;
 use std::process::Command;
 
 use graph::arguments::Raw;
+use graph::lang::{split_arguments, unquote};
 use graph::{Class, ConfigError, Element, FromArgument, Setup};
 use ipnet::Ipv4Net;
 use packet::wire::ethernet::MacAddr;
@@ -84,15 +85,28 @@ fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
     Ok(Box::new(FromDevice::new(setup, port)?))
 }
 
+/// The devices of all FromHosts of the configuration.
+pub(super) fn names(setup: &Setup<'_>) -> Vec<String> {
+    setup
+        .all_of(CLASS.name)
+        .filter_map(|element| Some(unquote(split_arguments(&element.config).first()?)))
+        .collect()
+}
+
 /// Runs iproute2's `ip`, as an administrator would.
-fn ip(arguments: &[&str]) -> Result<(), ConfigError> {
-    let command = arguments.join(" ");
-    match Command::new("ip").args(arguments).output() {
+pub(super) fn ip(arguments: &[&str]) -> Result<(), ConfigError> {
+    run("ip", arguments)
+}
+
+/// Runs a program of iproute2.
+pub(super) fn run(program: &str, arguments: &[&str]) -> Result<(), ConfigError> {
+    let command = format!("{program} {}", arguments.join(" "));
+    match Command::new(program).args(arguments).output() {
         Ok(output) if output.status.success() => Ok(()),
         Ok(output) => {
             let said = String::from_utf8_lossy(&output.stderr);
-            Err(format!("'ip {command}' failed: {}", said.trim()).into())
+            Err(format!("'{command}' failed: {}", said.trim()).into())
         }
-        Err(error) => Err(format!("cannot run 'ip {command}': {error}; install iproute2").into()),
+        Err(error) => Err(format!("cannot run '{command}': {error}; install iproute2").into()),
     }
 }

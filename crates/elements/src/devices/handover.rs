@@ -18,7 +18,7 @@ use rtrb::{Consumer, Producer, RingBuffer};
 pub(super) const SURPLUS: &str = "hand-over ring full";
 
 /// Packets that a lane holds.
-const CAPACITY: usize = 1024;
+pub(super) const CAPACITY: usize = 1024;
 
 /// How many packets of one source have left a worker for good; counted by that worker, read by the source. In a cache
 /// line of its own.
@@ -158,9 +158,9 @@ struct Ends {
     progress: Arc<Progress>,
 }
 
-impl Default for Ends {
-    fn default() -> Self {
-        let (producer, consumer) = RingBuffer::new(CAPACITY);
+impl Ends {
+    fn new(capacity: usize) -> Self {
+        let (producer, consumer) = RingBuffer::new(capacity);
         Self { producer: Some(producer), consumer: Some(consumer), progress: Arc::default() }
     }
 }
@@ -177,16 +177,32 @@ impl Lanes {
 
     /// The near end of the lane from the worker `from` to the worker `to`.
     pub(super) fn outgoing(&self, setup: &Setup<'_>, from: usize, to: usize) -> Option<Outgoing> {
+        self.outgoing_with(setup, from, to, CAPACITY)
+    }
+
+    /// The same of a lane that holds so many packets.
+    pub(super) fn outgoing_with(
+        &self,
+        setup: &Setup<'_>,
+        from: usize,
+        to: usize,
+        capacity: usize,
+    ) -> Option<Outgoing> {
         let mut ends = self.ends.lock().unwrap_or_else(PoisonError::into_inner);
-        let ends = ends.entry((from, to)).or_default();
+        let ends = ends.entry((from, to)).or_insert_with(|| Ends::new(capacity));
         let waker = setup.shared().get::<Waker>(&Waker::key(to));
         Some(Outgoing::new(ends.producer.take()?, ends.progress.clone(), waker))
     }
 
     /// The far end of the lane from the worker `from` to the worker `to`.
     pub(super) fn incoming(&self, from: usize, to: usize) -> Option<Incoming> {
+        self.incoming_with(from, to, CAPACITY)
+    }
+
+    /// The same of a lane that holds so many packets.
+    pub(super) fn incoming_with(&self, from: usize, to: usize, capacity: usize) -> Option<Incoming> {
         let mut ends = self.ends.lock().unwrap_or_else(PoisonError::into_inner);
-        let ends = ends.entry((from, to)).or_default();
+        let ends = ends.entry((from, to)).or_insert_with(|| Ends::new(capacity));
         Some(Incoming { ring: ends.consumer.take()?, trail: Trail::new(ends.progress.clone()) })
     }
 }
@@ -333,7 +349,7 @@ mod tests {
         let lanes = Lanes::default();
         let (producer, progress) = {
             let mut ends = lanes.ends.lock().unwrap();
-            let ends = ends.entry((0, 1)).or_default();
+            let ends = ends.entry((0, 1)).or_insert_with(|| Ends::new(CAPACITY));
             (ends.producer.take().unwrap(), ends.progress.clone())
         };
         let mut out = Outgoing::new(producer, progress, None);

@@ -10,11 +10,17 @@ pub mod balance;
 mod congestion;
 #[cfg(feature = "dpdk")]
 mod dpdk;
+mod endpoint;
 mod from_device;
 mod from_dump;
 mod from_host;
+mod from_socket;
 mod handover;
+mod kernel_tap;
+mod kernel_tun;
+mod pipeliner;
 mod poll_device;
+mod socket;
 mod spread;
 mod static_thread_sched;
 #[cfg(test)]
@@ -22,12 +28,16 @@ pub(crate) mod testing;
 mod to_device;
 mod to_dump;
 mod to_host;
+mod to_host_sniffers;
+mod to_socket;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use graph::names::{self, InterfaceAddresses};
 use graph::roles::Roles;
 use graph::setup::Shared;
 use graph::{Class, ConfigError, Setup};
+use ipnet::{Ipv4Net, Ipv6Net};
 use ports::{HostSteering, OpenOptions, Port, PortError, PortInfo, QueueStats, RxQueue, Steering, TxQueue};
 
 /// The classes of this folder.
@@ -35,11 +45,18 @@ pub static CLASSES: &[&Class] = &[
     &from_device::CLASS,
     &from_dump::CLASS,
     &from_host::CLASS,
+    &from_socket::CLASS,
+    &kernel_tap::CLASS,
+    &kernel_tun::CLASS,
+    &pipeliner::CLASS,
     &poll_device::CLASS,
+    &socket::CLASS,
     &static_thread_sched::CLASS,
     &to_device::CLASS,
     &to_dump::CLASS,
     &to_host::CLASS,
+    &to_host_sniffers::CLASS,
+    &to_socket::CLASS,
     #[cfg(feature = "dpdk")]
     &dpdk::from_dpdk_device::CLASS,
     #[cfg(feature = "dpdk")]
@@ -55,6 +72,9 @@ pub const RECEIVERS: &[&str] = &["FromDevice", "PollDevice", "FromHost", "FromDP
 
 /// The classes that send to a port.
 pub const SENDERS: &[&str] = &["ToDevice", "ToHost", "ToDPDKDevice", "ToDPDKRing"];
+
+/// Most ToHosts of one interface.
+const MOST_TO_HOST: usize = 64;
 
 /// What the names of ports in a configuration stand for. The program puts one under [`PortNames::KEY`] into
 /// what the elements share.
@@ -81,12 +101,14 @@ impl PortNames {
 pub struct OpenPort {
     port: Mutex<Box<dyn Port>>,
     info: PortInfo,
+    /// The names of those that send.
+    senders: Mutex<Vec<String>>,
 }
 
 impl OpenPort {
     /// Around a port that is open already.
     pub fn new(port: Box<dyn Port>) -> Self {
-        Self { info: port.info(), port: Mutex::new(port) }
+        Self { info: port.info(), port: Mutex::new(port), senders: Mutex::default() }
     }
 
     /// Under which key elements look for the port that configurations call `name`. A program that makes a
@@ -111,24 +133,51 @@ impl OpenPort {
 
     /// The port called `name` by the configuration; opened unless it is open.
     fn of(setup: &Setup<'_>, name: &str) -> Result<Arc<Self>, ConfigError> {
+        let of_address = interface_with(name)?;
+        let name = of_address.as_deref().unwrap_or(name);
         let names = setup.shared().get::<PortNames>(PortNames::KEY);
         let spec = names.as_deref().map_or(name, |names| names.spec(name));
         Self::open(setup, name, spec)
     }
 
-    /// The virtual interface called `name`, to which a first FromHost gives `options` of the TAP driver.
+    /// The virtual interface called `name`, which FromHost makes with `options` of the TAP driver; a first ToHost, where
+    /// there is an interface of this name and no FromHost has it, gets the way into Linux by that one.
     fn of_host(setup: &Setup<'_>, name: &str, options: &[String]) -> Result<Arc<Self>, ConfigError> {
+        let key = format!("tap:{name}");
+        if let Some(port) = setup.shared().get::<Self>(&Self::key(&key)) {
+            return Ok(port);
+        }
         let question = if options.is_empty() { "" } else { "?" };
-        Self::open(setup, &format!("tap:{name}"), &format!("tap:{name}{question}{}", options.join("&")))
+        let is_there = setup.class() == to_host::CLASS.name && ports::addresses(name).is_some();
+        let spec = match is_there && !from_host::names(setup).iter().any(|known| known == name) {
+            true => format!("host:{name}"),
+            false => format!("tap:{name}{question}{}", options.join("&")),
+        };
+        Self::open_for(setup, &key, &spec, MOST_TO_HOST)
+    }
+
+    /// A port that no other element is to find, with a receive queue for each worker and a transmit queue for each copy.
+    fn for_all_copies(setup: &Setup<'_>, spec: &str) -> Result<Self, ConfigError> {
+        let options = OpenOptions {
+            rx_queues: setup.copy().workers,
+            tx_queues: setup.copy().count(),
+            ..OpenOptions::default()
+        };
+        ports::open(spec, &options).map(Self::new).map_err(|error| ConfigError::new(error.to_string()))
     }
 
     fn open(setup: &Setup<'_>, key: &str, spec: &str) -> Result<Arc<Self>, ConfigError> {
+        Self::open_for(setup, key, spec, 1)
+    }
+
+    /// Opens the port for as many elements that send.
+    fn open_for(setup: &Setup<'_>, key: &str, spec: &str, senders: usize) -> Result<Arc<Self>, ConfigError> {
         let shared: &Shared = setup.shared();
         shared.get_or_make(&Self::key(key), || {
             let roles = Roles::of(setup);
             let options = OpenOptions {
                 rx_queues: roles.receive.len(),
-                tx_queues: roles.send.len() + usize::from(setup.copy().slow_thread),
+                tx_queues: senders * (roles.send.len() + usize::from(setup.copy().slow_thread)),
                 ..OpenOptions::default()
             };
             ports::open(spec, &options).map(Self::new).map_err(|error| ConfigError::new(error.to_string()))
@@ -139,6 +188,12 @@ impl OpenPort {
     fn set_promiscuous(&self) -> Result<(), ConfigError> {
         let mut port = self.port.lock().unwrap_or_else(PoisonError::into_inner);
         port.set_promiscuous().map_err(|error| ConfigError::new(error.to_string()))
+    }
+
+    /// Keeps what the port receives away from Linux.
+    fn keep_from_linux(&self) -> Result<(), ConfigError> {
+        let mut port = self.port.lock().unwrap_or_else(PoisonError::into_inner);
+        port.keep_from_linux().map_err(|error| ConfigError::new(error.to_string()))
     }
 
     /// Asks or changes how the device itself spreads packets over the receive queues.
@@ -168,6 +223,15 @@ impl OpenPort {
             .map_err(|error| ConfigError::new(format!("{error}; a port can be in one FromDevice only")))
     }
 
+    /// The place of the element among those that send by this port.
+    fn sender(&self, name: &str) -> usize {
+        let mut senders = self.senders.lock().unwrap_or_else(PoisonError::into_inner);
+        senders.iter().position(|known| known == name).unwrap_or_else(|| {
+            senders.push(name.to_owned());
+            senders.len() - 1
+        })
+    }
+
     fn take_tx(&self, queue: usize) -> Result<Box<dyn TxQueue>, ConfigError> {
         let mut port = self.port.lock().unwrap_or_else(PoisonError::into_inner);
         port.take_tx(queue).map_err(|error| {
@@ -180,6 +244,28 @@ impl std::fmt::Debug for OpenPort {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("OpenPort").field("info", &self.info).finish_non_exhaustive()
     }
+}
+
+/// The interface that is meant by an Ethernet address, or by a name for one (`AddressInfo`), in the place of its own name.
+fn interface_with(text: &str) -> Result<Option<String>, ConfigError> {
+    if ports::addresses(text).is_some() {
+        return Ok(None);
+    }
+    let Some(mac) = text.parse().ok().or_else(|| names::ether(text)) else { return Ok(None) };
+    let found = ports::with_address(mac);
+    let problem = || ConfigError::new(format!("DEVNAME: no interface has the Ethernet address {mac}"));
+    found.ok_or_else(problem).map(Some)
+}
+
+/// The addresses of the host's interfaces, for names in configurations.
+pub(crate) fn interface_addresses(name: &str) -> Option<InterfaceAddresses> {
+    let ports::Addresses { ipv4, ipv6, mac, gateway } = ports::addresses(name)?;
+    Some(InterfaceAddresses {
+        ip: ipv4.and_then(|(address, mask)| Ipv4Net::with_netmask(address, mask).ok()),
+        ip6: ipv6.and_then(|(address, length)| Ipv6Net::new(address, length).ok()),
+        ether: mac,
+        gateway,
+    })
 }
 
 /// Stands for a port or file when a configuration is only checked.

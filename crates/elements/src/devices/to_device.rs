@@ -164,13 +164,23 @@ const BURST_TIMER: u32 = 1;
 
 impl ToDevice {
     pub(super) fn new(setup: &Setup<'_>, port: Arc<OpenPort>) -> Result<Self, ConfigError> {
+        Self::new_among(setup, port, 0)
+    }
+
+    /// One of several that send by a port: number `place`.
+    pub(super) fn new_among(
+        setup: &Setup<'_>,
+        port: Arc<OpenPort>,
+        place: usize,
+    ) -> Result<Self, ConfigError> {
         let roles = Roles::of(setup);
         let copy = setup.copy();
+        let first = place * (roles.send.len() + usize::from(copy.slow_thread));
         let sender = |worker: usize| setup.bound_worker().unwrap_or_else(|| roles.sender(worker));
         let lanes = Lanes::of(setup, "transmit");
         let taken = || ConfigError::new("the way to the worker that sends is taken already");
         let (exit, incoming) = if copy.is_slow() {
-            (Exit::Queue(port.take_tx(roles.send.len())?), Vec::new())
+            (Exit::Queue(port.take_tx(first + roles.send.len())?), Vec::new())
         } else if sender(copy.index) == copy.index {
             let queue = roles.send.iter().position(|&worker| worker == copy.index).ok_or_else(|| {
                 ConfigError::new(format!("worker {} sends nothing in this mode", copy.index))
@@ -178,7 +188,7 @@ impl ToDevice {
             let others =
                 (0..copy.workers).filter(|&worker| worker != copy.index && sender(worker) == copy.index);
             let incoming = others.filter_map(|worker| lanes.incoming(worker, copy.index)).collect();
-            (Exit::Queue(port.take_tx(queue)?), incoming)
+            (Exit::Queue(port.take_tx(first + queue)?), incoming)
         } else {
             let lane = lanes.outgoing(setup, copy.index, sender(copy.index));
             (Exit::Lane(lane.ok_or_else(taken)?), Vec::new())

@@ -1,12 +1,14 @@
 //! =c
-//! ToHost(DEVNAME)
+//! ToHost([DEVNAME])
 //!
 //! =s devices
-//! hands packets to Linux over a virtual interface
+//! hands packets to Linux
 //!
 //! =d
-//! Gives Ethernet frames to Linux as if they had come in by the virtual interface DEVNAME (a TAP device), which
-//! is made unless FromHost with the same DEVNAME made it. Its input is agnostic, as ToDevice's.
+//! Gives Ethernet frames to Linux as if they had come in by the interface DEVNAME. That is the virtual one (a TAP device)
+//! that FromHost with the same DEVNAME makes; another interface that is there, a network card say (Linux 6.6 or newer);
+//! else a virtual one is made. Without DEVNAME it is that of the first FromHost, or C<host0>. Several ToHosts may have
+//! one DEVNAME. Its input is agnostic, as ToDevice's.
 //!
 //! =h count read-only
 //! Packets given to Linux.
@@ -22,7 +24,7 @@
 use graph::{Class, ConfigError, Element, Setup};
 
 use super::to_device::ToDevice;
-use super::{OpenPort, Unopened};
+use super::{OpenPort, Unopened, from_host};
 
 pub(crate) static CLASS: Class = Class {
     name: "ToHost",
@@ -34,18 +36,21 @@ pub(crate) static CLASS: Class = Class {
 };
 
 fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
-    let name: String = setup.arguments.required("DEVNAME")?;
+    let name: Option<String> = setup.arguments.optional("DEVNAME")?;
     setup.arguments.finish()?;
     if setup.is_check() {
         return Ok(Box::new(Unopened));
     }
+    let name =
+        name.or_else(|| from_host::names(setup).into_iter().next()).unwrap_or_else(|| "host0".to_owned());
     let port = OpenPort::of_host(setup, &name, &[])?;
-    Ok(Box::new(ToDevice::new(setup, port)?))
+    let place = port.sender(setup.name());
+    Ok(Box::new(ToDevice::new_among(setup, port, place)?))
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::devices::testing::in_namespace;
+    use crate::devices::testing::{in_namespace, ip};
     use crate::registry;
     use graph::setup::Shared;
     use graph::testing::Bench;
@@ -72,6 +77,27 @@ mod tests {
                 }
             }
             panic!("no ARP reply among {} frames", answers.len());
+        });
+    }
+
+    #[test]
+    fn several_and_into_an_interface_that_is_there() {
+        in_namespace(|| {
+            ip("link add one type veth peer name other");
+            ip("link set one up");
+            ip("addr add 192.0.2.1/24 dev one");
+            let config = "in0 :: TestInput -> a :: ToHost; in1 :: TestInput -> b :: ToHost;
+                in2 :: TestInput -> c :: ToHost(one); in3 :: TestInput -> d :: ToHost(one);
+                FromHost(host1) -> Discard";
+            let mut bench = Bench::try_new(&registry(), config, 32, &Shared::default()).unwrap();
+            for input in ["in0", "in1", "in2", "in3"] {
+                bench.push(input, &[&[1; 60][..]]);
+            }
+            bench.run(4);
+            for (element, name) in [("a", "host1 "), ("b", "host1 "), ("c", "one "), ("d", "one ")] {
+                assert_eq!(bench.read(&format!("{element}.count")), "1", "{element}");
+                assert!(bench.read(&format!("{element}.device")).starts_with(name));
+            }
         });
     }
 }

@@ -4,8 +4,7 @@
 use std::fmt::Write;
 use std::net::IpAddr;
 
-use graph::arguments::Arguments;
-use graph::{Combine, ConfigError, FromArgument, Handler, names};
+use graph::{Combine, ConfigError, FromArgument, Handler, Setup, names};
 use ipnet::IpNet;
 use packet::wire::ethernet::MacAddr;
 
@@ -34,18 +33,19 @@ pub(super) struct AddressOwners {
 
 impl AddressOwners {
     /// Reads the arguments, each `NETWORK [NETWORK...] ETH`, where `N` is what a network is.
-    pub(super) fn read<N: FromArgument + Into<IpNet>>(
-        arguments: &mut Arguments,
-    ) -> Result<Self, ConfigError> {
+    pub(super) fn read<N: FromArgument + Into<IpNet>>(setup: &mut Setup<'_>) -> Result<Self, ConfigError> {
         let network = |text: &str| N::from_argument(text).map(|network| network.into().trunc());
         let mut owners = Self { entries: Vec::new(), network };
         let mut errors = Vec::new();
-        for (index, argument) in arguments.rest().iter().enumerate() {
-            if let Err(error) = owners.add(argument) {
-                errors.push(format!("argument {}: {error}", index + 1));
+        for (index, argument) in setup.arguments.rest().iter().enumerate() {
+            match owners.add(argument) {
+                Ok(replaced) => replaced.iter().for_each(|network| {
+                    setup.warn(format!("multiple entries for {network}"));
+                }),
+                Err(error) => errors.push(format!("argument {}: {error}", index + 1)),
             }
         }
-        arguments.finish()?;
+        setup.arguments.finish()?;
         if errors.is_empty() { Ok(owners) } else { Err(errors.into()) }
     }
 
@@ -55,8 +55,8 @@ impl AddressOwners {
     }
 
     /// Adds `NETWORK [NETWORK...] ETH`, in any order; they take the place of what was there for the same
-    /// networks.
-    fn add(&mut self, argument: &str) -> Result<(), String> {
+    /// networks. Returns those networks.
+    fn add(&mut self, argument: &str) -> Result<Vec<IpNet>, String> {
         let mut networks = Vec::new();
         let mut mac = None;
         for word in argument.split_whitespace() {
@@ -76,14 +76,17 @@ impl AddressOwners {
             let missing = if networks.is_empty() { "IP/MASK" } else { "Ethernet address" };
             return Err(format!("missing {missing}: expected 'IP/MASK ETH'"));
         };
+        let mut replaced = Vec::new();
         for network in networks {
+            let before = self.entries.len();
             self.entries.retain(|known| known.network != network);
+            replaced.extend((self.entries.len() < before).then_some(network));
             self.entries.push(Entry { network, mac });
         }
         self.entries.sort_by_key(|Entry { network, .. }| {
             (network.max_prefix_len() - network.prefix_len(), network.addr())
         });
-        Ok(())
+        Ok(replaced)
     }
 
     /// Reads one of [`HANDLERS`].
@@ -105,7 +108,7 @@ impl AddressOwners {
     /// Writes one of [`HANDLERS`].
     pub(super) fn write_handler(&mut self, name: &str, value: &str) -> Result<(), String> {
         if name == "add" {
-            return self.add(value);
+            return self.add(value).map(drop);
         }
         let network = (self.network)(value.trim())
             .ok_or_else(|| format!("expected IP address or prefix, got '{}'", value.trim()))?;

@@ -1,5 +1,5 @@
 //! =c
-//! ARPQuerier(IP, ETH, I<keywords> CAPACITY, ENTRY_CAPACITY, ENTRY_PACKET_CAPACITY, TIMEOUT, POLL_TIMEOUT,
+//! ARPQuerier(IP, ETH, I<keywords> TABLE, CAPACITY, ENTRY_CAPACITY, ENTRY_PACKET_CAPACITY, TIMEOUT, POLL_TIMEOUT,
 //! BROADCAST, BROADCAST_POLL)
 //!
 //! =s arp
@@ -27,6 +27,11 @@
 //! Keyword arguments are:
 //!
 //! =over 8
+//!
+//! =item TABLE
+//!
+//! Name of an ARPTable, which several ARPQueriers may share. It then has the limits: CAPACITY, ENTRY_CAPACITY,
+//! ENTRY_PACKET_CAPACITY and TIMEOUT count no more here. By default each ARPQuerier has a table of its own.
 //!
 //! =item CAPACITY
 //!
@@ -67,8 +72,7 @@
 //!
 //! Different from Click: one query a second instead of ten; queries are repeated without further packets;
 //! packets wait three seconds and not as long as TIMEOUT; answers that nobody asked for are not learned;
-//! ENTRY_CAPACITY has a limit by default. Output 2 is an addition. TABLE, CAPACITY_SLIM_FACTOR and the
-//! one-argument form are not supported.
+//! ENTRY_CAPACITY has a limit by default. Output 2 is an addition. There is no CAPACITY_SLIM_FACTOR.
 //!
 //! Dropped packets are counted as "ARP queue full", "ARP timeout", "ARP table cleared", "no next hop
 //! address", "no room for an Ethernet header", "no own IP address", "unsolicited ARP packet", "ARP sender is
@@ -114,7 +118,7 @@
 //!   c[0] -> [1]arpq;
 //!   c[1] -> Strip(14) -> CheckIPHeader -> [0]arpq -> ToDevice(eth0);
 //!
-//! =a ARPResponder, ARPFaker, EtherEncap
+//! =a ARPTable, ARPResponder, ARPFaker, EtherEncap
 
 use std::net::Ipv4Addr;
 
@@ -126,6 +130,7 @@ use packet::wire::arp::ArpRepr;
 use packet::wire::ethernet::{EtherType, MacAddr};
 
 use super::arp_frame::{self, FRAME_LEN};
+use super::arp_table;
 use super::neighbour_table::Claim;
 use super::querier::{Options, Protocol, Querier, Words};
 
@@ -140,7 +145,8 @@ pub(crate) static CLASS: Class = Class {
 
 fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
     let arguments = &mut setup.arguments;
-    let options = Options::read(arguments, 300, 60)?;
+    let mut options = Options::read(arguments, 300, 60)?;
+    let table_name: Option<String> = arguments.keyword("TABLE")?;
     let broadcast: Option<Ipv4Addr> = arguments.keyword("BROADCAST")?;
     let broadcast_poll = arguments.keyword_or("BROADCAST_POLL", false)?;
     let Raw(own_text) = arguments.required("IP")?;
@@ -159,7 +165,16 @@ fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
     // A network of two addresses has none for broadcast (RFC 3021, 2.2).
     let last = if own.prefix_len() < 31 { own.broadcast() } else { Ipv4Addr::BROADCAST };
     let broadcast = broadcast.unwrap_or(if last == own.addr() { Ipv4Addr::BROADCAST } else { last });
-    Querier::make(setup, Arp { broadcast, broadcast_poll }, (own.addr().to_bits(), mac), &options)
+    let table = match &table_name {
+        None => None,
+        Some(name) => {
+            let (table, its_options) = arp_table::find(setup, name)?;
+            table.set_poll_timeout(options.poll_timeout_ns());
+            options = its_options;
+            Some(table)
+        }
+    };
+    Querier::make(setup, Arp { broadcast, broadcast_poll }, (own.addr().to_bits(), mac), &options, table)
 }
 
 struct Arp {

@@ -61,7 +61,7 @@ pub(crate) static CLASS: Class = Class {
 };
 
 fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
-    Ok(Box::new(ArpResponder { owners: AddressOwners::read::<Ipv4Net>(&mut setup.arguments)? }))
+    Ok(Box::new(ArpResponder { owners: AddressOwners::read::<Ipv4Net>(setup)? }))
 }
 
 struct ArpResponder {

@@ -63,7 +63,7 @@ pub(crate) static CLASS: Class = Class {
 };
 
 fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
-    Ok(Box::new(Ip6NdAdvertiser { owners: AddressOwners::read::<Ipv6Net>(&mut setup.arguments)? }))
+    Ok(Box::new(Ip6NdAdvertiser { owners: AddressOwners::read::<Ipv6Net>(setup)? }))
 }
 
 const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);

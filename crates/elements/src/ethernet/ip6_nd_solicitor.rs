@@ -129,7 +129,7 @@ fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
     let options = Options::read(arguments, 40, 30)?;
     let own: Ipv6Addr = arguments.required("IP6")?;
     let mac: MacAddr = arguments.required("ETH")?;
-    Querier::make(setup, NeighbourDiscovery, (own.to_bits(), mac), &options)
+    Querier::make(setup, NeighbourDiscovery, (own.to_bits(), mac), &options, None)
 }
 
 struct NeighbourDiscovery;

@@ -17,6 +17,7 @@ mod arp_frame;
 mod arp_print;
 mod arp_querier;
 mod arp_responder;
+mod arp_table;
 mod check_arp_header;
 mod ensure_ether;
 mod ether_encap;
@@ -52,6 +53,7 @@ pub static CLASSES: &[&Class] = &[
     &arp_print::CLASS,
     &arp_querier::CLASS,
     &arp_responder::CLASS,
+    &arp_table::CLASS,
     &check_arp_header::CLASS,
     &ensure_ether::CLASS,
     &ether_encap::CLASS,

@@ -1,4 +1,5 @@
-//! The neighbours of one network: the table that all copies of an `ARPQuerier` or an `IP6NDSolicitor` share.
+//! The neighbours of one network: the table that all copies of an `ARPQuerier` or an `IP6NDSolicitor` share, or several
+//! `ARPQuerier`s with one `ARPTable`.
 //!
 //! It is behind a lock and used only where a copy's own table ([`super::next_hop_cache`]) does not know
 //! better: for addresses that are not resolved yet, for answers, when an entry is about to expire. Every
@@ -104,6 +105,8 @@ struct State<A> {
 #[derive(Debug)]
 pub(super) struct NeighbourTable<A> {
     limits: Limits,
+    /// As in `limits`, unless a querier says otherwise.
+    poll_timeout_ns: AtomicU64,
     state: Mutex<State<A>>,
     generation: AtomicU64,
     /// Packets that wait in any copy.
@@ -176,6 +179,7 @@ impl<A: Address> NeighbourTable<A> {
     pub(super) fn new(limits: Limits) -> Self {
         Self {
             limits,
+            poll_timeout_ns: limits.poll_timeout_ns.into(),
             state: Mutex::new(State {
                 neighbours: HashMap::new(),
                 by_age: BTreeSet::new(),
@@ -187,6 +191,15 @@ impl<A: Address> NeighbourTable<A> {
             responses: AtomicU64::new(0),
             drops: AtomicU64::new(0),
         }
+    }
+
+    fn limits(&self) -> Limits {
+        Limits { poll_timeout_ns: self.poll_timeout_ns.load(Relaxed), ..self.limits }
+    }
+
+    /// Has neighbours that are in use asked again after another time.
+    pub(super) fn set_poll_timeout(&self, poll_timeout_ns: u64) {
+        self.poll_timeout_ns.store(poll_timeout_ns, Relaxed);
     }
 
     /// Raised by every change that copies have to hear of.
@@ -214,15 +227,15 @@ impl<A: Address> NeighbourTable<A> {
     pub(super) fn ask(&self, address: A, now_ns: u64) -> Answer {
         let mut state = self.lock();
         let old = state.neighbours.get(&address).copied();
-        if let Some(mut neighbour) = old.filter(|old| now_ns < old.expires_at_ns(&self.limits))
-            && let Some(known) = neighbour.known(&self.limits)
+        if let Some(mut neighbour) = old.filter(|old| now_ns < old.expires_at_ns(&self.limits()))
+            && let Some(known) = neighbour.known(&self.limits())
         {
             if now_ns < known.ask_at_ns {
                 return Answer::Known(known);
             }
             neighbour.queried_at_ns = Some(now_ns);
             state.edit(address, neighbour);
-            return match neighbour.known(&self.limits) {
+            return match neighbour.known(&self.limits()) {
                 Some(known) => Answer::Poll(known),
                 None => Answer::Query,
             };
@@ -239,7 +252,7 @@ impl<A: Address> NeighbourTable<A> {
         neighbour.queried_at_ns = Some(now_ns);
         let mut changed = Vec::new();
         if old.is_none() {
-            state.make_room(&self.limits, &mut changed);
+            state.make_room(&self.limits(), &mut changed);
         }
         state.edit(address, neighbour);
         self.note_changes(&mut state, &changed);
@@ -263,7 +276,7 @@ impl<A: Address> NeighbourTable<A> {
         }
         let live_at_ns = if confirms || old.mac.is_none() { now_ns } else { old.live_at_ns };
         state.edit(address, Neighbour { mac: Some(said), live_at_ns, queried_at_ns: None });
-        let expired = now_ns >= old.expires_at_ns(&self.limits);
+        let expired = now_ns >= old.expires_at_ns(&self.limits());
         if is_new || expired {
             self.note_changes(&mut state, &[address]);
         }
@@ -275,7 +288,7 @@ impl<A: Address> NeighbourTable<A> {
         let mut state = self.lock();
         let mut changed = Vec::new();
         if !state.neighbours.contains_key(&address) {
-            state.make_room(&self.limits, &mut changed);
+            state.make_room(&self.limits(), &mut changed);
         }
         changed.push(address);
         state.edit(address, Neighbour { mac: Some(mac), live_at_ns: now_ns, queried_at_ns: None });
@@ -306,7 +319,7 @@ impl<A: Address> NeighbourTable<A> {
     /// own tables at the same time.
     pub(super) fn expire(&self, now_ns: u64) {
         let mut state = self.lock();
-        let limits = &self.limits;
+        let limits = &self.limits();
         let first_resolved = (true, 0, A::NOBODY);
         while let Some(&(false, at_ns, address)) = state.by_age.first()
             && now_ns >= at_ns.saturating_add(SILENT_NS)
@@ -336,12 +349,12 @@ impl<A: Address> NeighbourTable<A> {
         if behind > state.changes.len() {
             begin_anew(teller);
             for (&address, neighbour) in &state.neighbours {
-                tell(teller, address, neighbour.known(&self.limits));
+                tell(teller, address, neighbour.known(&self.limits()));
             }
         } else {
             for address in state.changes.range(state.changes.len() - behind..) {
                 let neighbour = state.neighbours.get(address);
-                tell(teller, *address, neighbour.and_then(|neighbour| neighbour.known(&self.limits)));
+                tell(teller, *address, neighbour.and_then(|neighbour| neighbour.known(&self.limits())));
             }
         }
         generation
@@ -360,7 +373,7 @@ impl<A: Address> NeighbourTable<A> {
         entries.sort_by_key(|(address, neighbour)| (neighbour.live_at_ns, **address));
         let mut text = String::new();
         for (&address, neighbour) in entries {
-            let known = neighbour.mac.is_some() && now_ns < neighbour.expires_at_ns(&self.limits);
+            let known = neighbour.mac.is_some() && now_ns < neighbour.expires_at_ns(&self.limits());
             let mac = neighbour.mac.unwrap_or(MacAddr::BROADCAST);
             let age_us = now_ns.saturating_sub(neighbour.live_at_ns) / 1000;
             let (seconds, micros) = (age_us / 1_000_000, age_us % 1_000_000);

@@ -110,14 +110,32 @@ impl Options {
         timeout_s: u64,
         poll_timeout_s: u64,
     ) -> Result<Self, ConfigError> {
+        let mut options = Self::of_table(arguments, timeout_s)?;
+        options.limits.poll_timeout_ns = poll_timeout_s * SECOND_NS;
+        if let Some(Interval { ns }) = arguments.keyword("POLL_TIMEOUT")? {
+            options.limits.poll_timeout_ns = ns;
+        }
+        Ok(options)
+    }
+
+    /// Reads those that a table of its own has too.
+    pub(super) fn of_table(arguments: &mut Arguments, timeout_s: u64) -> Result<Self, ConfigError> {
         let capacity = arguments.keyword_or("CAPACITY", 2048)?;
         let entries = arguments.keyword_or("ENTRY_CAPACITY", 65_536)?;
         let entry_packets = arguments.keyword_or("ENTRY_PACKET_CAPACITY", 0)?;
         let Interval { ns: timeout_ns } =
             arguments.keyword_or("TIMEOUT", Interval { ns: timeout_s * SECOND_NS })?;
-        let Interval { ns: poll_timeout_ns } =
-            arguments.keyword_or("POLL_TIMEOUT", Interval { ns: poll_timeout_s * SECOND_NS })?;
-        Ok(Self { capacity, entry_packets, limits: Limits { entries, timeout_ns, poll_timeout_ns } })
+        Ok(Self { capacity, entry_packets, limits: Limits { entries, timeout_ns, poll_timeout_ns: 0 } })
+    }
+
+    /// A table with these limits.
+    pub(super) fn table<A: Address>(&self) -> NeighbourTable<A> {
+        NeighbourTable::new(self.limits)
+    }
+
+    /// After how long a neighbour that is in use is asked again.
+    pub(super) fn poll_timeout_ns(&self) -> u64 {
+        self.limits.poll_timeout_ns
     }
 }
 
@@ -145,12 +163,14 @@ pub(super) struct Querier<P: Protocol> {
 }
 
 impl<P: Protocol> Querier<P> {
-    /// Makes the element for the interface with the addresses `own`, once all arguments are read.
+    /// Makes the element for the interface with the addresses `own`, once all arguments are read. Without a `table` of others'
+    /// its copies have their own.
     pub(super) fn make(
         setup: &mut Setup<'_>,
         protocol: P,
         own: (P::Address, MacAddr),
         options: &Options,
+        table: Option<Arc<NeighbourTable<P::Address>>>,
     ) -> Result<Box<dyn Element>, ConfigError> {
         setup.arguments.finish()?;
         let (own, mac) = own;
@@ -159,7 +179,10 @@ impl<P: Protocol> Querier<P> {
                 format!("ETH: expected the Ethernet address of an interface, got the group {mac}").into()
             );
         }
-        let table = setup.shared_by_copies(|| Ok::<_, ConfigError>(NeighbourTable::new(options.limits)))?;
+        let table = match table {
+            Some(table) => table,
+            None => setup.shared_by_copies(|| Ok::<_, ConfigError>(options.table()))?,
+        };
         Ok(Box::new(Self {
             protocol,
             cache: NextHopCache::new(),

@@ -6,8 +6,8 @@
 //!
 //! =d
 //! Where the Ethernet type is 0x8100, takes off the 18 bytes of header and tag, whose control information becomes the packet's
-//! VLAN TCI annotation. Other packets lose the 14 bytes of their header, and their annotation becomes NATIVE_VLAN (0 to 4095);
-//! without one, or with -1, they leave by output 1 if that is connected, and are dropped otherwise.
+//! VLAN TCI annotation. Other packets lose the 14 bytes of their header, and their annotation becomes NATIVE_VLAN (0 to 4095, 0 by
+//! default); with -1 they leave by output 1 if that is connected, and are dropped otherwise.
 //!
 //! Drop reasons: no VLAN tag, truncated Ethernet header.
 //!
@@ -27,7 +27,7 @@ pub(crate) static CLASS: Class = Class {
     flow: Class::COMPLETE_FLOW,
     manual: include_str!("strip_ether_vlan_header.rs"),
     make: |setup| {
-        let native: i32 = setup.arguments.optional("NATIVE_VLAN")?.unwrap_or(-1);
+        let native: i32 = setup.arguments.optional("NATIVE_VLAN")?.unwrap_or(0);
         setup.arguments.finish()?;
         if !(-1..=i32::from(VLAN_MASK)).contains(&native) {
             return Err(format!("NATIVE_VLAN: expected -1 to 4095, got {native}").into());
@@ -82,7 +82,10 @@ mod tests {
 
     #[test]
     fn without_a_native_vlan() {
-        let mut bench = Bench::element(&crate::registry(), "StripEtherVLANHeader", 1, 2);
+        let mut bench = Bench::element(&crate::registry(), "StripEtherVLANHeader", 1, 1);
+        bench.push("in0", &[PLAIN]);
+        assert_eq!(bench.taken_packets("out0")[0].annotations().bytes()[TCI_ANNOTATION], [0, 0]);
+        let mut bench = Bench::element(&crate::registry(), "StripEtherVLANHeader(-1)", 1, 2);
         bench.push("in0", &[PLAIN, TAGGED]);
         assert_eq!((bench.taken("out0"), bench.taken("out1")), (vec![b"x".to_vec()], vec![PLAIN.to_vec()]));
         let mut bench = Bench::element(&crate::registry(), "StripEtherVLANHeader(-1)", 1, 1);

@@ -39,6 +39,7 @@ mod set_udp_checksum;
 mod store_ip_address;
 mod strip_gre_header;
 mod strip_ip_header;
+mod strip_tcp_header;
 mod udp_ip_encap;
 mod unstrip_ip_header;
 
@@ -83,6 +84,7 @@ pub static CLASSES: &[&Class] = &[
     &store_ip_address::CLASS,
     &strip_gre_header::CLASS,
     &strip_ip_header::CLASS,
+    &strip_tcp_header::CLASS,
     &udp_ip_encap::CLASS,
     &unstrip_ip_header::CLASS,
 ];

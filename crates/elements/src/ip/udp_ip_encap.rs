@@ -29,6 +29,7 @@
 use std::net::Ipv4Addr;
 
 use graph::arguments::Arguments;
+use graph::services::UdpPort;
 use graph::{Class, Combine, ConfigError, Context, Element, FromArgument, Handler, Setup, Verdict};
 use packet::wire::IpProtocol;
 use packet::wire::ipv4::{Ipv4, Ipv4Repr};
@@ -117,9 +118,9 @@ impl UDPIPEncap {
     pub(super) fn from_arguments(arguments: &mut Arguments) -> Result<Self, ConfigError> {
         Ok(Self {
             source: arguments.required("SRC")?,
-            source_port: arguments.required("SPORT")?,
+            source_port: arguments.required::<UdpPort>("SPORT")?.0,
             destination: arguments.required("DST")?,
-            destination_port: arguments.required("DPORT")?,
+            destination_port: arguments.required::<UdpPort>("DPORT")?.0,
             checksum: arguments.optional("CHECKSUM")?.unwrap_or(true),
             identification: 0,
         })
@@ -187,9 +188,9 @@ impl Element for UDPIPEncap {
         }
         match name {
             "src" => self.source = read(name, value)?,
-            "sport" => self.source_port = read(name, value)?,
+            "sport" => self.source_port = read::<UdpPort>(name, value)?.0,
             "dst" => self.destination = read(name, value)?,
-            _ => self.destination_port = read(name, value)?,
+            _ => self.destination_port = read::<UdpPort>(name, value)?.0,
         }
         Ok(())
     }

@@ -30,6 +30,7 @@
 
 use std::net::Ipv6Addr;
 
+use graph::services::UdpPort;
 use graph::{Class, Combine, Context, Element, FromArgument, Handler, Verdict};
 use packet::wire::ipv6::{Ipv6, Ipv6Repr};
 use packet::wire::udp::{HEADER_LEN, Udp};
@@ -48,9 +49,9 @@ pub(crate) static CLASS: Class = Class {
         let arguments = &mut setup.arguments;
         let encap = UdpIp6Encap {
             source: arguments.required("SRC")?,
-            source_port: arguments.required("SPORT")?,
+            source_port: arguments.required::<UdpPort>("SPORT")?.0,
             destination: arguments.required("DST")?,
-            destination_port: arguments.required("DPORT")?,
+            destination_port: arguments.required::<UdpPort>("DPORT")?.0,
         };
         arguments.finish()?;
         Ok(Box::new(encap))
@@ -142,9 +143,9 @@ impl Element for UdpIp6Encap {
     fn write(&mut self, _cx: &mut Context, name: &str, value: &str) -> Result<(), String> {
         match name {
             "src" => self.source = Ipv6Addr::from_value(value)?,
-            "sport" => self.source_port = u16::from_value(value)?,
+            "sport" => self.source_port = UdpPort::from_value(value)?.0,
             "dst" => self.destination = Destination::from_value(value)?,
-            _ => self.destination_port = u16::from_value(value)?,
+            _ => self.destination_port = UdpPort::from_value(value)?.0,
         }
         Ok(())
     }

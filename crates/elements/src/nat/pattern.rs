@@ -7,7 +7,7 @@ use std::fmt;
 use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
-use graph::{FromArgument, Setup};
+use graph::{FromArgument, Setup, services};
 use ipnet::Ipv4Net;
 
 use super::flow::{Key, Tuple};
@@ -119,10 +119,16 @@ fn address_range(word: &str) -> Option<Range> {
     Some(Range { varied: Varied::Address, base, top, order })
 }
 
+/// A port, or the service that has it.
+fn port_number(word: &str) -> Option<u16> {
+    let [tcp, udp] = ["tcp", "udp"].map(|protocol| services::port(word, protocol));
+    u16::from_argument(word).or(tcp).or(udp)
+}
+
 fn port_range(word: &str) -> Option<Range> {
     let (word, order) = order(word);
     let (first, last) = word.split_once('-')?;
-    let [first, last] = [first, last].map(u16::from_argument);
+    let [first, last] = [first, last].map(port_number);
     let (base, last) = (u32::from(first?), u32::from(last?));
     Some(Range { varied: Varied::Port, base, top: last.checked_sub(base)?, order })
 }

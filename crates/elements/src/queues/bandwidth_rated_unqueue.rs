@@ -6,8 +6,8 @@
 //!
 //! =d
 //! Pulls up to RATE bytes a second (with a unit: C<10Mbps>) and pushes them out. A token bucket allows bursts of
-//! BURST_BYTES, or of RATE times BURST_DURATION (20 ms by default). A packet passes when anything is left of the
-//! allowance; what it is longer is made up for before the next one. It sleeps while the queues upstream are empty and
+//! BURST_BYTES, or of RATE times BURST_DURATION (20 ms by default). A packet passes unless the allowance is overdrawn;
+//! what is overdrawn is made up for before the next one. It sleeps while the queues upstream are empty and
 //! while it must wait. A RATE of 0 is no limit.
 //!
 //! Different from Click: the bandwidth is that of the router, shared by all workers.
@@ -44,7 +44,7 @@ pub(crate) static CLASS: Class = Class {
         let rate = setup.arguments.required::<Bandwidth>("RATE")?.bytes_per_second;
         let burst = Burst::from_arguments(&mut setup.arguments, "BURST_BYTES")?;
         setup.arguments.finish()?;
-        let capacity = burst.tokens(rate);
+        let capacity = capacity(burst, rate);
         let bucket =
             setup.shared_by_copies(|| Ok::<_, ConfigError>(TokenBucket::new(rate, capacity, capacity)))?;
         Ok(Box::new(BandwidthRatedUnqueue { bucket, burst, active: true, count: 0 }))
@@ -54,6 +54,12 @@ pub(crate) static CLASS: Class = Class {
 /// The longest Ethernet packet, without its checksum. So many packets as fit the allowance at this length
 /// are pulled at once.
 const LONG_PACKET: u64 = 1514;
+
+/// Tokens of a full bucket. As in Click a packet passes unless something is owed, so that one that uses up the allowance
+/// to the byte is followed by another: one token more says so.
+fn capacity(burst: Burst, rate: u64) -> u64 {
+    burst.tokens(rate) + 1
+}
 
 struct BandwidthRatedUnqueue {
     bucket: Arc<TokenBucket>,
@@ -124,7 +130,7 @@ impl Element for BandwidthRatedUnqueue {
             self.active = bool::from_value(value)?;
         } else {
             let rate = Bandwidth::from_value(value)?.bytes_per_second;
-            self.bucket.set(cx.now_ns(), rate, self.burst.tokens(rate));
+            self.bucket.set(cx.now_ns(), rate, capacity(self.burst, rate));
         }
         cx.wake();
         Ok(())
@@ -134,6 +140,16 @@ impl Element for BandwidthRatedUnqueue {
 #[cfg(test)]
 mod tests {
     use graph::testing::Bench;
+
+    #[test]
+    fn a_burst_may_be_overdrawn_by_one_packet() {
+        let config = "InfiniteSource(LENGTH 100) -> Queue(10) -> BandwidthRatedUnqueue(100Bps, BURST_BYTES 500) -> c :: Counter -> Discard";
+        let mut bench = Bench::new(&crate::registry(), config);
+        bench.run(100);
+        assert_eq!(bench.read("c.count"), "6");
+        bench.advance_ns(10_000_000_000);
+        assert_eq!(bench.read("c.count"), "16");
+    }
 
     #[test]
     fn the_mean_is_the_bandwidth() {

@@ -38,8 +38,12 @@ impl Strides {
         let mut strides = Self { clients: Vec::new(), order: Vec::new(), kind };
         let mut messages = Vec::new();
         for (port, text) in texts.iter().enumerate() {
-            match checked_tickets(text) {
-                Ok(tickets) => {
+            match u32::from_value(text) {
+                Ok(mut tickets) => {
+                    if tickets > MOST_TICKETS {
+                        setup.warn(format!("{kind} {port}'s tickets reduced to {MOST_TICKETS}"));
+                        tickets = MOST_TICKETS;
+                    }
                     let stride = stride(tickets);
                     strides.clients.push(Client { tickets, stride, pass: stride });
                 }

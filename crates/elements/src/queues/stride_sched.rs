@@ -6,7 +6,8 @@
 //!
 //! =d
 //! Stride scheduling: while all inputs have packets, each gives a share of them that is its share of the tickets, spread
-//! as evenly as can be. One argument for each input, 0 to 32768; an input with 0 tickets gives nothing.
+//! as evenly as can be. One argument for each input, 0 to 32768 (more are reduced to that, with a warning); an input with 0
+//! tickets gives nothing.
 //!
 //! =h tickets0...tickets15 read/write
 //! The tickets of an input.

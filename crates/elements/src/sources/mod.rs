@@ -2,6 +2,10 @@
 
 mod discard;
 pub(crate) mod end;
+mod fast_udp;
+mod fast_udp_flows;
+mod fast_udp_source;
+mod fast_udp_source_ip6;
 mod idle;
 mod infinite_source;
 mod payload;
@@ -14,6 +18,9 @@ use graph::Class;
 /// The classes of this folder.
 pub static CLASSES: &[&Class] = &[
     &discard::CLASS,
+    &fast_udp_flows::CLASS,
+    &fast_udp_source::CLASS,
+    &fast_udp_source_ip6::CLASS,
     &idle::CLASS,
     &infinite_source::CLASS,
     &rated_source::CLASS,

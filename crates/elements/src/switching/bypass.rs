@@ -9,8 +9,9 @@
 //! connected; in a pull path they come from input 1 instead, if that is. Packets of input 1 always leave by output 0, so that the
 //! other way can lead back here.
 //!
-//! Different from Click: in a pull path it has no output 1, so that the other way must begin at a queue or a source of its own.
-//! INLINE means nothing here: packets always go through it, which costs some ten cycles a batch.
+//! Whoever pulls from output 1 gets what input 0 has.
+//!
+//! Different from Click: INLINE means nothing here: packets always go through it, which costs some ten cycles a batch.
 //!
 //! =h active read/write
 //! The ACTIVE argument.
@@ -21,7 +22,7 @@
 //!
 //! =a Switch, PullSwitch, Null
 
-use graph::{Class, Combine, ConfigError, Context, Element, FromArgument, Handler};
+use graph::{Class, Combine, Context, Element, FromArgument, Handler};
 use packet::Batch;
 
 pub(crate) static CLASS: Class = Class {
@@ -34,12 +35,6 @@ pub(crate) static CLASS: Class = Class {
         let active = setup.arguments.optional("ACTIVE")?.unwrap_or(false);
         setup.arguments.keyword::<bool>("INLINE")?;
         setup.arguments.finish()?;
-        // A pull would come back to this element while it pulls, and find nothing.
-        if setup.output_is_pull(1) {
-            return Err(ConfigError::new(
-                "output 1 cannot be pulled; let the other way to input 1 begin at a queue of its own",
-            ));
-        }
         Ok(Box::new(Bypass { active }))
     },
 };
@@ -53,6 +48,11 @@ impl Element for Bypass {
         if self.active && input == 0 && cx.outputs() > 1 {
             cx.emit_batch(1, batch);
         }
+    }
+
+    /// So the other way back to input 1 does not meet this element at work.
+    fn pulled_through(&self, output: usize) -> Option<usize> {
+        (output == 1).then_some(0)
     }
 
     fn pull(&mut self, cx: &mut Context, _output: usize, batch: &mut Batch, max: usize) {
@@ -106,12 +106,18 @@ mod tests {
     }
 
     #[test]
+    fn there_and_back_in_a_pull_path() {
+        let config = "in :: TestInput -> Queue -> e :: Bypass -> out :: TestOutput; e[1] -> Strip(1) -> [1]e";
+        let mut bench = Bench::new(&crate::registry(), config);
+        bench.push("in", &[b"ab", b"cd"]);
+        bench.pull("out", 1);
+        bench.write("e.active", "true").unwrap();
+        bench.pull("out", 9);
+        assert_eq!(bench.taken("out"), [&b"ab"[..], b"d"]);
+    }
+
+    #[test]
     fn mistakes() {
-        let config = "in :: TestInput -> Queue -> e :: Bypass -> out :: TestOutput; e[1] -> Null -> [1]e";
-        match Bench::try_new(&crate::registry(), config, 1, &Default::default()) {
-            Err(error) => assert!(error.contains("output 1 cannot be pulled"), "{error}"),
-            Ok(_) => panic!("a pulled output 1 was accepted"),
-        }
         assert!(configure(&CLASS, "INLINE maybe").is_err());
         assert!(configure(&CLASS, "INLINE true").is_ok());
     }

@@ -12,16 +12,17 @@ use crate::element::{Combine, Element, Handler};
 use crate::lang::{FlatConfig, PortKind};
 use crate::mail::Mail;
 use crate::router::Control;
-use crate::setup::{Shared, resolve};
+use crate::setup::{Shared, bound_worker, resolve};
 
 /// Handlers that every element has.
-const COMMON_HANDLERS: [Handler; 10] = [
+const COMMON_HANDLERS: [Handler; 11] = [
     Handler::read("batches", Combine::Sum),
     Handler::read("class", Combine::First),
     Handler::read("config", Combine::First),
     Handler::read("cycles", Combine::Sum),
     Handler::read("drops", Combine::Sum),
     Handler::read("handlers", Combine::First),
+    Handler::read("home_thread", Combine::First),
     Handler::read("name", Combine::First),
     Handler::read("packets", Combine::Sum),
     Handler::read("ports", Combine::First),
@@ -77,6 +78,8 @@ pub(crate) struct Known {
     pub(super) config: Arc<FlatConfig>,
     by_name: HashMap<String, usize>,
     globals: Arc<Globals>,
+    /// Number of workers.
+    workers: usize,
     /// How to reach the other copies.
     peers: Vec<Mail>,
     /// How others reach this one.
@@ -84,11 +87,11 @@ pub(crate) struct Known {
 }
 
 impl Known {
-    pub(crate) fn new(config: Arc<FlatConfig>, shared: &Shared) -> Self {
+    pub(crate) fn new(config: Arc<FlatConfig>, shared: &Shared, workers: usize) -> Self {
         let names = config.elements.iter().enumerate();
         let by_name = names.map(|(index, flat)| (flat.name.clone(), index)).collect();
         let globals = shared.get(Globals::KEY).unwrap_or_default();
-        Self { config, by_name, globals, peers: Vec::new(), own: None }
+        Self { config, by_name, globals, workers, peers: Vec::new(), own: None }
     }
 
     /// Takes the mail boxes of `old`.
@@ -265,6 +268,9 @@ impl Context {
             "cycles" => format!("{:.0}", stats.cycles),
             "drops" => stats.drops.iter().map(|(_, count)| count).sum::<u64>().to_string(),
             "handlers" => table(&self.handlers(element)),
+            "home_thread" => {
+                bound_worker(&self.known.config, &flat.name, self.known.workers).unwrap_or(0).to_string()
+            }
             "scheduled" => self.slots[element].is_scheduled().to_string(),
             _ => ports_text(&self.known.config, element),
         }
@@ -412,13 +418,32 @@ impl Context {
         self.write_as(&self.user(), name, value)
     }
 
+    /// As [`Context::call_write`]; what it writes to the handlers of the running element itself, which cannot take it now, is
+    /// returned, names and values, for the element to take afterwards.
+    pub fn call_write_hearing(
+        &mut self,
+        name: &str,
+        value: &str,
+    ) -> (Result<(), String>, Vec<(String, String)>) {
+        let before = self.hearing.replace((self.current, Vec::new()));
+        let result = self.call_write(name, value);
+        let heard = std::mem::replace(&mut self.hearing, before);
+        (result, heard.map_or_else(Vec::new, |(_, heard)| heard))
+    }
+
     fn write_as(&mut self, user: &str, name: &str, value: &str) -> Result<(), String> {
         let (element, handler) = match self.target(name, user)? {
             Target::Element(element, handler) => (element, handler),
             Target::Router(handler) => return self.write_global(&handler, value),
         };
         let mut results = Vec::new();
-        results.extend(self.write_handler(element, &handler, value));
+        match &mut self.hearing {
+            Some((listener, heard)) if *listener as usize == element => {
+                heard.push((handler.clone(), value.to_owned()));
+                results.push(Ok(()));
+            }
+            _ => results.extend(self.write_handler(element, &handler, value)),
+        }
         let waits = self.copy == 0;
         for peer in self.known.peers.clone() {
             let (handler, value) = (handler.clone(), value.to_owned());

@@ -28,11 +28,14 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use aya::programs::links::FdLink;
+
 use crate::af_packet::ring::{Ring, RingKind};
 use crate::af_packet::rx::AfPacketRx;
 use crate::af_packet::screen::{Screen, ScreenOf};
 use crate::af_packet::tx::AfPacketTx;
 use crate::bpf::Steered;
+use crate::host::drop_all;
 use crate::host_steering::{HostSteering, Steer};
 use crate::interface::{Interface, InterfaceLock};
 use crate::{Handout, OpenOptions, Port, PortError, PortInfo, RxQueue, Spec, TxQueue};
@@ -197,6 +200,8 @@ pub(crate) struct AfPacketPort {
     claim: Arc<Claim>,
     /// With `steer=transit`.
     screen: Option<ScreenOf>,
+    /// What keeps packets from Linux, where all are ours.
+    _only_ours: Option<FdLink>,
 }
 
 impl AfPacketPort {
@@ -243,6 +248,7 @@ impl AfPacketPort {
             tx: Handout::new(&name, "transmit", senders),
             claim,
             screen: screen.map(|screen| ScreenOf(Arc::downgrade(&screen))),
+            _only_ours: None,
         };
         if promiscuous {
             port.set_promiscuous()?;
@@ -354,6 +360,12 @@ impl Port for AfPacketPort {
 
     fn set_promiscuous(&mut self) -> Result<(), PortError> {
         self.claim.make_promiscuous()
+    }
+
+    /// Linux 6.6 or newer.
+    fn keep_from_linux(&mut self) -> Result<(), PortError> {
+        self._only_ours = Some(drop_all(&self.info.name, &self.info.name)?);
+        Ok(())
     }
 
     fn take_tx(&mut self, queue: usize) -> Result<Box<dyn TxQueue>, PortError> {

@@ -72,7 +72,7 @@ impl Device {
     }
 
     fn new(port: &str, namespace: u64) -> Result<Self, PortError> {
-        let (file, name) = tap::open_file(NAME, tap::Queues::One)?;
+        let (file, name) = tap::open_file(NAME, tap::Queues::One, tap::Kind::Frames)?;
         let failed = |action| move |error| PortError::system(port, action, error);
         set_no_carrier(&file).map_err(failed("taking the carrier off the TAP device"))?;
         let mut object = load(port, &mut EbpfLoader::new(), OBJECT)?;
@@ -129,6 +129,13 @@ impl Device {
         let pieces = [addresses, &tag, kind, seal, rest].map(IoSlice::new);
         rustix::io::writev(&self.file, &pieces)
     }
+}
+
+/// Has the kernel drop all that comes in by `interface`, once it has shown it to those who listen (packet(7)), for as long
+/// as the link is there: the same program with an empty table.
+pub(crate) fn drop_all(port: &str, interface: &str) -> Result<FdLink, PortError> {
+    let mut object = load(port, &mut EbpfLoader::new(), OBJECT)?;
+    attach_at_ingress(port, classifier(port, &mut object, "inject")?, interface)
 }
 
 /// Has the kernel send nothing out by the device. Linux 5.0 or newer.

@@ -26,6 +26,7 @@ use rustix::io::Errno;
 
 use crate::af_packet::ETHERNET_BYTES;
 use crate::host::device::Device;
+pub(crate) use crate::host::device::drop_all;
 use crate::host::passage::Passage;
 use crate::interface::Interface;
 use crate::{Event, Handout, OpenOptions, Port, PortError, PortInfo, QueueStats, RxQueue, Spec, TxQueue};

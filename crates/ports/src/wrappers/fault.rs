@@ -102,6 +102,10 @@ impl Port for FaultPort {
         self.inner.set_promiscuous()
     }
 
+    fn keep_from_linux(&mut self) -> Result<(), PortError> {
+        self.inner.keep_from_linux()
+    }
+
     fn take_tx(&mut self, queue: usize) -> Result<Box<dyn TxQueue>, PortError> {
         let inner = self.inner.take_tx(queue)?;
         if !self.directions.tx {

@@ -51,6 +51,10 @@ impl Port for RecordedPort {
         self.inner.set_promiscuous()
     }
 
+    fn keep_from_linux(&mut self) -> Result<(), PortError> {
+        self.inner.keep_from_linux()
+    }
+
     fn take_tx(&mut self, queue: usize) -> Result<Box<dyn TxQueue>, PortError> {
         let inner = self.inner.take_tx(queue)?;
         let input = self.recorder.input(Direction::Transmit, queue);
