@@ -55,6 +55,17 @@ use Form::{BeforeQueue, Pull, Push, Queue, Sink, Source, Unqueue};
 
 #[rustfmt::skip]
 pub(super) const CASES: &[Case] = &[
+    case("AdjustTimestamp", Push(1), Udp, WHOLE, "1"),
+    case("AggregateCounter", Push(1), Udp, WHOLE, ""),
+    case("AggregateIPFlows", Push(1), Udp, IP, ""),
+    case("Align", Push(1), Udp, WHOLE, "4, 2"),
+    case("FastUDPFlows", Source, Udp, WHOLE, "0, -1, 60, 02:00:00:00:00:01, 10.0.0.1, 02:00:00:00:00:02, 10.0.0.2, 256, 1"),
+    case("FastUDPSource", Source, Udp, WHOLE, "0, -1, 60, 02:00:00:00:00:01, 10.0.0.1, 1000, 02:00:00:00:00:02, 10.0.0.2, 1000"),
+    case("FastUDPSourceIP6", Source, Udp, WHOLE, "0, -1, 80, 02:00:00:00:00:01, 2001:db8::1, 1000, 02:00:00:00:00:02, 2001:db8::2, 1000"),
+    case("Resize", Push(1), Udp, WHOLE, "2"),
+    case("StoreData", Push(1), Udp, WHOLE, "12, \\<0800>"),
+    case("StripTCPHeader", Push(1), Tcp, IP, ""),
+    case("TimeFilter", Push(1), Udp, WHOLE, ""),
     case("ACL", Push(1), Udp, IP, "deny udp any any port 1-9, permit any any any"),
     case("AdaptiveRED", BeforeQueue, Udp, WHOLE, "500, 0.02, QUEUES q"),
     case("AverageCounter", Push(1), Udp, WHOLE, ""),
@@ -256,7 +267,7 @@ pub(super) const LEFT_OUT: &[(&str, &[&str])] = &[
     ),
     ("it prints", &["ARPPrint", "IP6Print", "IPPrint", "Print"]),
     ("it needs neighbours; `brickway bench forward` measures the first", &["ARPQuerier", "IP6NDSolicitor"]),
-    ("it is for packets that are rare", &["FTPPortMapper", "ICMPRewriter"]),
+    ("it is for packets that are rare", &["Clipboard", "FTPPortMapper", "ICMPRewriter"]),
     ("it reads a file", &["FromDump", "FromIPSummaryDump"]),
     (
         "`brickway bench io` and `brickway bench forward` measure it",
@@ -270,5 +281,7 @@ pub(super) const LEFT_OUT: &[(&str, &[&str])] = &[
         "`brickway bench fabric` measures it",
         &["FabricEncap", "FabricHello", "FabricHost", "FabricShare", "FromFabric", "ToFabric"],
     ),
-    ("Linux or another thread has the other end", &["FromHost", "Punt", "ToHost"]),
+    ("Linux or another thread has the other end", &[
+        "FromHost", "FromSocket", "KernelTap", "KernelTun", "Pipeliner", "Punt", "RawSocket", "Socket", "ToHost", "ToHostSniffers", "ToSocket",
+    ]),
 ];
