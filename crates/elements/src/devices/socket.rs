@@ -415,13 +415,13 @@ mod tests {
     fn who_is_not_allowed_is_not_heard() {
         let place = format!("UDP, 127.0.0.1, {}", free_port());
         let config = format!(
-            "b :: TestInput -> ToSocket({place}); FromSocket({place}, DENY deny) -> out :: TestOutput;
+            "b :: TestInput -> ToSocket({place}); f :: FromSocket({place}, DENY deny) -> out :: TestOutput;
              c :: TestInput -> Socket(UDP, 0.0.0.0, 9);
              i :: Idle -> deny :: RadixIPLookup(127.0.0.0/8 0) -> Discard"
         );
         let mut bench = Bench::new(&crate::registry(), &config);
         bench.push("b", &[b"hello"]);
-        until(&mut bench, |bench| bench.drops("FromSocket@4", "not allowed") == 1);
+        until(&mut bench, |bench| bench.drops("f", "not allowed") == 1);
         assert!(bench.taken("out").is_empty());
     }
 
