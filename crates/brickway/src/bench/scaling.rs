@@ -218,8 +218,8 @@ fn measure(arguments: &ScalingArguments, case: Case, table: &Path, templates: &[
         }
     };
     let registry = elements::registry();
-    let flat =
-        load::compile(&source, &Options { parameters }, &registry).ok_or_else(|| anyhow!("see above"))?;
+    let flat = load::compile(&source, &Options { parameters, ..Options::default() }, &registry)
+        .ok_or_else(|| anyhow!("see above"))?;
     let shared = Shared::default();
     for number in 0..ports {
         // One more for the slow thread.

@@ -123,7 +123,7 @@ pub(super) fn icmp_type(name: &str) -> Option<u32> {
 
 /// Well-known ports, the same for TCP and UDP: those of Click, and a few services that Click
 /// finds in the host's list.
-pub(super) fn port(name: &str) -> Option<u32> {
+pub(crate) fn port(name: &str) -> Option<u32> {
     const PORTS: [(&str, u32); 51] = [
         ("echo", 7),
         ("discard", 9),

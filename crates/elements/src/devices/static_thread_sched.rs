@@ -50,7 +50,7 @@ struct StaticThreadSched;
 impl Element for StaticThreadSched {}
 
 fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
-    setup.arguments.rest();
+    setup.arguments.rest_with_names();
     setup.arguments.finish()?;
     let mut messages = Vec::new();
     for binding in split_arguments(setup.config()) {

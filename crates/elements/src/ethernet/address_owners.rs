@@ -40,7 +40,7 @@ impl AddressOwners {
         let network = |text: &str| N::from_argument(text).map(|network| network.into().trunc());
         let mut owners = Self { entries: Vec::new(), network };
         let mut errors = Vec::new();
-        for (index, argument) in arguments.rest().iter().enumerate() {
+        for (index, argument) in arguments.rest_with_names().iter().enumerate() {
             if let Err(error) = owners.add(argument) {
                 errors.push(format!("argument {}: {error}", index + 1));
             }

@@ -46,7 +46,7 @@ pub(crate) use addresses::{AddressList, OctetSet};
 pub(crate) use ip_print::{Contents, write_bytes};
 pub(crate) use rejects::Rejects;
 pub(crate) use set_ip_dscp::CodePoint;
-pub(crate) use udp_ip_encap::{NO_ROOM, prepend_header};
+pub(crate) use udp_ip_encap::{NO_ROOM, UdpPort, prepend_header};
 
 use graph::Class;
 

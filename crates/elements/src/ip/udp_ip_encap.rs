@@ -29,10 +29,13 @@
 use std::net::Ipv4Addr;
 
 use graph::arguments::Arguments;
-use graph::{Class, Combine, ConfigError, Context, Element, FromArgument, Handler, Setup, Verdict};
+use graph::lang::unquote;
+use graph::{Class, Combine, ConfigError, Context, Element, FromArgument, Handler, Setup, Verdict, names};
 use packet::wire::IpProtocol;
 use packet::wire::ipv4::{Ipv4, Ipv4Repr};
 use packet::{Batch, Packet, checksum};
+
+use crate::decision::ip_names::port;
 
 pub(crate) static CLASS: Class = Class {
     name: "UDPIPEncap",
@@ -110,6 +113,18 @@ pub(super) struct UDPIPEncap {
 
 const UDP_HEADER_LEN: usize = 8;
 
+/// A port by its number or its name: one of PortInfo's, or a well-known one.
+pub(crate) struct UdpPort(pub(crate) u16);
+
+impl FromArgument for UdpPort {
+    const EXPECTED: &'static str = "port from 0 to 65535, or its name";
+    fn from_argument(text: &str) -> Option<Self> {
+        let name = unquote(text);
+        let named = || names::port(&name, "udp").or_else(|| u16::try_from(port(&name)?).ok());
+        u16::from_argument(text).or_else(named).map(Self)
+    }
+}
+
 /// Why a packet is dropped.
 pub(crate) const NO_ROOM: &str = "no head room for the headers";
 
@@ -117,9 +132,9 @@ impl UDPIPEncap {
     pub(super) fn from_arguments(arguments: &mut Arguments) -> Result<Self, ConfigError> {
         Ok(Self {
             source: arguments.required("SRC")?,
-            source_port: arguments.required("SPORT")?,
+            source_port: arguments.required::<UdpPort>("SPORT")?.0,
             destination: arguments.required("DST")?,
-            destination_port: arguments.required("DPORT")?,
+            destination_port: arguments.required::<UdpPort>("DPORT")?.0,
             checksum: arguments.optional("CHECKSUM")?.unwrap_or(true),
             identification: 0,
         })

@@ -36,7 +36,7 @@ use packet::wire::udp::{HEADER_LEN, Udp};
 use packet::wire::{IpProtocol, PseudoHeader};
 use packet::{Batch, Packet};
 
-use crate::ip::NO_ROOM;
+use crate::ip::{NO_ROOM, UdpPort};
 
 pub(crate) static CLASS: Class = Class {
     name: "UDPIP6Encap",
@@ -48,9 +48,9 @@ pub(crate) static CLASS: Class = Class {
         let arguments = &mut setup.arguments;
         let encap = UdpIp6Encap {
             source: arguments.required("SRC")?,
-            source_port: arguments.required("SPORT")?,
+            source_port: arguments.required::<UdpPort>("SPORT")?.0,
             destination: arguments.required("DST")?,
-            destination_port: arguments.required("DPORT")?,
+            destination_port: arguments.required::<UdpPort>("DPORT")?.0,
         };
         arguments.finish()?;
         Ok(Box::new(encap))
