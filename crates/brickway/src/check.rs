@@ -43,7 +43,7 @@ pub(crate) fn check(arguments: &CheckArguments) -> Result<ExitCode> {
         return settings::check(&arguments.file);
     }
     let source = load::read(&arguments.file)?;
-    let options = Options { parameters: arguments.parameters.clone() };
+    let options = Options { parameters: arguments.parameters.clone(), ..Options::default() };
     let Some(flat) = load::compile(&source, &options, &elements::registry()) else {
         return Ok(ExitCode::FAILURE);
     };

@@ -40,6 +40,7 @@ pub(crate) fn globals(registry: &Registry, text: &str) -> Globals {
         classes: registry.classes().map(|class| class.name.to_owned()).collect(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         hotconfig: None,
+        reconfigure: None,
     }
 }
 

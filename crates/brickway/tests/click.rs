@@ -1,6 +1,5 @@
 //! Tests of `brickway click` as text: a shell script, files, and what comes out. Each file in `tests/click` is one that a
-//! network engineer can write and read; this file runs them all. The format is that of Click's own regression tests. Another
-//! folder's, where their patterns are such as this program's regular expressions: `CLICK_TESTS=~/click/test cargo test -p brickway --test click -- --nocapture`.
+//! network engineer can write and read; this file runs them all, and sees that each element is in one.
 //!
 //! A file is a list of sections. A section begins with `%` at the start of a line:
 //!
@@ -10,20 +9,29 @@
 //! | `%require` | a shell script; where it fails the test is left out |
 //! | `%script` | the shell script that is run, in an empty folder; `click` is `brickway click` |
 //! | `%file NAME...` | what is in these files before |
-//! | `%stdin` | the script's standard input |
+//! | `%stdin`, `%file stdin` | the script's standard input |
 //! | `%expect NAME...` | what is in these files afterwards; `stdout` and `stderr` are what the script printed |
 //! | `%expectx NAME...` | the same, each line being a regular expression |
 //! | `%expectv NAME...` | the same, to the letter |
-//! | `%ignore NAME...` | lines of these files (of all, without a name) that fit one of these regular expressions do not count; `%ignorex` too |
-//! | `%ignorev NAME...` | lines that are one of these do not count |
+//! | `%ignorex NAME...` | lines of these files (of all, without a name) that fit one of these regular expressions do not count |
+//! | `%ignore NAME...`, `%ignorev NAME...` | lines that are one of these do not count |
 //! | `%eot`, `%eof` | the end; what follows is not looked at |
 //!
-//! In an `%expect`, `{{...}}` is a regular expression within the line. Space at the ends of lines and empty lines at the end do
-//! not count, except with `%expectv`. A name with `-a` before it adds another text that would be right too.
+//! In an `%expect` or `%ignore`, `{{...}}` is a regular expression within the line, and `{{?...}}` a comment. Space at the ends of lines and
+//! empty lines do not count, except with `%expectv`. A line of a text that begins with `\%` begins with `%`. A second text for
+//! a file, usually with `-a` before its name, is one that would be right too; with `+N` the text is N bytes long.
+//!
+//! This is the format of Click's own regression tests, as far as those of Click's elements use it: `CLICK_TESTS=~/click/test
+//! cargo test -p brickway --test click` runs another folder's files. Of `.testie` and `.clicktest` files the script must succeed
+//! too, each command of it, as there; in ours `echo $?` says where that matters. Not understood are `%include`, data in
+//! base64 (`-d`), texts without regard to case or space (`-i`, `-w`), and what Perl's patterns have beyond regular
+//! expressions: a test with such a pattern fails and says so.
 //!
 //! `CLICK=script cargo test -p brickway --test click` runs the files whose names contain `script`.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
+
+mod patterns;
 
 use std::io::Read;
 use std::os::unix::process::CommandExt;
@@ -33,7 +41,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use regex::Regex;
+use patterns::{whole, with_patterns};
 
 /// Longest time for one script.
 const LONGEST: Duration = Duration::from_secs(60);
@@ -49,7 +57,9 @@ fn sections(text: &str) -> Vec<Section> {
     for line in text.split_inclusive('\n') {
         let Some(heading) = line.strip_prefix('%') else {
             if let Some(section) = all.last_mut() {
-                section.body.push_str(line);
+                section
+                    .body
+                    .push_str(line.strip_prefix('\\').filter(|line| line.starts_with('%')).unwrap_or(line));
             }
             continue;
         };
@@ -59,6 +69,13 @@ fn sections(text: &str) -> Vec<Section> {
             break;
         }
         all.push(Section { word, names: words.collect(), body: String::new() });
+    }
+    for section in &mut all {
+        let length = section.names.iter().find_map(|name| name.strip_prefix('+')?.parse().ok());
+        if let Some(length) = length.filter(|&length| section.body.is_char_boundary(length)) {
+            section.body.truncate(length);
+        }
+        section.names.retain(|name| !name.starts_with(['-', '+']));
     }
     all
 }
@@ -75,63 +92,49 @@ impl Expected<'_> {
         if self.section.word == "expectv" {
             return (actual != self.text).then(|| "it is different".to_owned());
         }
-        let ignored: Vec<(bool, &str)> = ignored
-            .iter()
-            .flat_map(|section| section.body.lines().map(|line| (section.word == "ignorev", line.trim_end())))
-            .filter(|(_, line)| !line.is_empty())
-            .collect();
-        let counts = |line: &&str| {
-            !ignored.iter().any(|(is_literal, pattern)| match is_literal {
-                true => line.trim_end() == *pattern,
-                false => whole(pattern).is_match(line.trim_end()),
-            })
-        };
-        let lines = |text: &str| -> Vec<String> {
-            let mut lines: Vec<String> =
-                text.lines().filter(counts).map(|line| line.trim_end().to_owned()).collect();
-            while lines.last().is_some_and(String::is_empty) {
-                lines.pop();
-            }
-            lines
-        };
-        let (actual, expected) = (lines(actual), lines(self.text));
-        for number in 0..actual.len().max(expected.len()) {
-            let (Some(actual), Some(expected)) = (actual.get(number), expected.get(number)) else {
-                return Some(format!(
-                    "line {}: expected {:?}, got {:?}",
-                    number + 1,
-                    expected.get(number),
-                    actual.get(number)
-                ));
-            };
-            let fits = match self.section.word.as_str() {
-                "expectx" => whole(expected).is_match(actual),
-                _ => expected == actual || with_patterns(expected).is_match(actual),
-            };
-            if !fits {
-                return Some(format!("line {}: expected {expected:?}, got {actual:?}", number + 1));
+        match self.lines(actual, ignored) {
+            Ok(difference) => difference,
+            Err(mistake) => Some(mistake),
+        }
+    }
+
+    /// The first difference between lines that count.
+    fn lines(&self, actual: &str, ignored: &[&Section]) -> Result<Option<String>, String> {
+        let (mut patterns, mut literal) = (Vec::new(), Vec::new());
+        for section in ignored {
+            for line in section.body.lines().map(str::trim_end).filter(|line| !line.is_empty()) {
+                match section.word.as_str() {
+                    "ignorev" => literal.push(line),
+                    "ignorex" => patterns.push(whole(line)?),
+                    _ => patterns.push(with_patterns(line)?),
+                }
             }
         }
-        None
+        let counts = |line: &&str| {
+            !line.is_empty()
+                && !literal.contains(line)
+                && !patterns.iter().any(|pattern| pattern.is_match(line))
+        };
+        let mut actual = actual.lines().map(str::trim_end).filter(counts);
+        let mut expected = self.text.lines().map(str::trim_end).filter(|line| !line.is_empty());
+        for number in 1.. {
+            let (actual, expected) = match (actual.next(), expected.next()) {
+                (None, None) => break,
+                (Some(actual), Some(expected)) => (actual, expected),
+                (actual, expected) => {
+                    return Ok(Some(format!("line {number}: expected {expected:?}, got {actual:?}")));
+                }
+            };
+            let fits = match self.section.word.as_str() {
+                "expectx" => whole(expected)?.is_match(actual),
+                _ => expected == actual || with_patterns(expected)?.is_match(actual),
+            };
+            if !fits {
+                return Ok(Some(format!("line {number}: expected {expected:?}, got {actual:?}")));
+            }
+        }
+        Ok(None)
     }
-}
-
-fn whole(pattern: &str) -> Regex {
-    Regex::new(&format!("^(?:{pattern})$")).unwrap_or_else(|error| panic!("{error}"))
-}
-
-/// A line that is as it is, but for `{{regular expressions}}`.
-fn with_patterns(line: &str) -> Regex {
-    let mut pattern = String::new();
-    let mut rest = line;
-    while let Some((before, after)) = rest.split_once("{{") {
-        let Some((inner, behind)) = after.split_once("}}") else { break };
-        pattern.push_str(&regex::escape(before));
-        pattern.push_str(&format!("(?:{inner})"));
-        rest = behind;
-    }
-    pattern.push_str(&regex::escape(rest));
-    whole(&pattern)
 }
 
 /// A folder that goes when it is dropped.
@@ -217,14 +220,21 @@ fn run(file: &Path, programs: &Path, number: usize) -> Result<bool, String> {
             std::fs::write(path, &section.body).unwrap();
         }
     }
-    let input: String = of("stdin").map(|section| section.body.as_str()).collect();
+    // `%file stdin` is the standard input too.
+    let is_input = |section: &&Section| {
+        section.word == "stdin"
+            || (section.word == "file" && section.names.iter().any(|name| name == "stdin"))
+    };
+    let input: String = all.iter().filter(is_input).map(|section| section.body.as_str()).collect();
     for section in of("require") {
         if !shell(&section.body, &folder.0, programs, "")?.0 {
             return Ok(false);
         }
     }
     let script: String = of("script").map(|section| section.body.as_str()).collect();
-    let (_, out, err) = shell(&script, &folder.0, programs, &input)?;
+    let is_clicks = file.extension().is_some_and(|extension| extension != "test");
+    let script = if is_clicks { format!("set -e\n{script}") } else { script };
+    let (succeeded, out, err) = shell(&script, &folder.0, programs, &input)?;
     let content = |name: &str| match name {
         "stdout" => out.clone(),
         "stderr" => err.clone(),
@@ -235,7 +245,7 @@ fn run(file: &Path, programs: &Path, number: usize) -> Result<bool, String> {
     };
     let mut names: Vec<(&str, Vec<Expected<'_>>)> = Vec::new();
     for section in all.iter().filter(|section| section.word.starts_with("expect")) {
-        for name in section.names.iter().filter(|name| !name.starts_with('-')) {
+        for name in &section.names {
             let expected = Expected { section, text: &section.body };
             match names.iter_mut().find(|(known, _)| known == name) {
                 Some((_, texts)) => texts.push(expected),
@@ -256,6 +266,9 @@ fn run(file: &Path, programs: &Path, number: usize) -> Result<bool, String> {
             return Err(format!("{name}: {first}\n--- {name} ---\n{actual}--- stderr ---\n{err}---"));
         }
     }
+    if is_clicks && !succeeded {
+        return Err(format!("the script failed\n--- stdout ---\n{out}--- stderr ---\n{err}---"));
+    }
     Ok(true)
 }
 
@@ -271,10 +284,14 @@ fn files(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
+/// This folder's tests.
+fn own_folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/click")
+}
+
 #[test]
 fn all_files() {
-    let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/click");
-    let folder = std::env::var_os("CLICK_TESTS").map_or(own, PathBuf::from);
+    let folder = std::env::var_os("CLICK_TESTS").map_or_else(own_folder, PathBuf::from);
     let wanted = std::env::var("CLICK").unwrap_or_default();
     let mut all = Vec::new();
     files(&folder, &mut all);
@@ -308,4 +325,41 @@ fn all_files() {
     println!("{} files, {} left out, {} failed", all.len(), left_out.into_inner(), failed.len());
     assert!(!all.is_empty(), "no files in {}", folder.display());
     assert!(failed.is_empty(), "{}", failed.join("\n\n"));
+}
+
+/// Elements that no text can test, and why.
+const WITHOUT_A_TEST: [(&str, &str); 0] = [];
+
+#[test]
+fn every_element_has_a_test() {
+    let mut all = Vec::new();
+    files(&own_folder(), &mut all);
+    let mut words = std::collections::HashSet::new();
+    for file in all.iter().filter(|file| file.extension().is_some_and(|extension| extension == "test")) {
+        for section in sections(&std::fs::read_to_string(file).unwrap()) {
+            if matches!(section.word.as_str(), "script" | "file") {
+                let is_between = |c: char| !c.is_ascii_alphanumeric() && c != '_';
+                words.extend(section.body.split(is_between).map(str::to_owned));
+            }
+        }
+    }
+    let excepted = |name: &str| WITHOUT_A_TEST.iter().any(|(class, _)| *class == name);
+    let registry = elements::registry();
+    let missing: Vec<_> = registry
+        .classes()
+        .map(|class| class.name)
+        .filter(|name| !words.contains(*name) && !excepted(name))
+        .collect();
+    assert!(
+        missing.is_empty(),
+        "elements without a test in {}: {}",
+        own_folder().display(),
+        missing.join(", ")
+    );
+    for (class, _) in WITHOUT_A_TEST {
+        assert!(
+            registry.class(class).is_some() && !words.contains(class),
+            "{class} is no exception any more"
+        );
+    }
 }

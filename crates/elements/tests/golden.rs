@@ -205,7 +205,8 @@ fn example(step: &Step) -> Result<String, Failure> {
         parameters.push((variable.to_owned(), value.to_owned()));
     }
     let source = Source { name: name.into(), text };
-    let (flat, diagnostics) = compile(&source, &Options { parameters }, &elements::registry());
+    let (flat, diagnostics) =
+        compile(&source, &Options { parameters, ..Options::default() }, &elements::registry());
     let Some(mut flat) = flat.filter(|_| !diagnostics.has_errors()) else {
         return Err(failed(diagnostics.render(false)));
     };

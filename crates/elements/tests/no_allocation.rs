@@ -113,7 +113,7 @@ fn forward_without_allocating(text: &str, count: u8, frames: Vec<Vec<u8>>, neigh
     let registry = elements::registry();
     let source = Source { name: "example.click".into(), text: text.into() };
     let parameters = (0..count).map(|port| (format!("PORT{port}"), format!("p{port}"))).collect();
-    let (flat, diagnostics) = compile(&source, &Options { parameters }, &registry);
+    let (flat, diagnostics) = compile(&source, &Options { parameters, ..Options::default() }, &registry);
     assert!(!diagnostics.has_errors(), "{}", diagnostics.render(false));
     let shared = Shared::default();
     for number in 0..count {

@@ -2,7 +2,8 @@
 //!
 //! `Element(first, second, KEYWORD value)`: an argument whose first word is in capitals and followed by a
 //! value is a keyword argument, wherever it stands; the others are positional, in order. A positional
-//! argument may also be given by its name, as in Click. Elements ask for what they know and end with
+//! argument may also be given by its name, as in Click; and where one that must be there is missing, what looks like a
+//! keyword argument is taken for it (`ICMPRewriter(RW PING)`), as Click does. Elements ask for what they know and end with
 //! [`Arguments::finish`], which refuses what is left and says what the element takes.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -29,13 +30,25 @@ pub trait FromArgument: Sized {
     }
 }
 
+/// An argument that looks like one with a keyword.
+#[derive(Debug)]
+struct Keyword {
+    word: String,
+    value: String,
+    /// All of it, and how many positional arguments stand before it: it may be one itself.
+    text: String,
+    behind: usize,
+}
+
 /// The arguments of one element.
 #[derive(Debug, Default)]
 pub struct Arguments {
     positional: std::collections::VecDeque<String>,
-    keywords: Vec<(String, String)>,
+    keywords: Vec<Keyword>,
     known: Vec<&'static str>,
     position: usize,
+    /// Positional arguments that were taken.
+    taken: usize,
 }
 
 /// Splits `KEYWORD value` when `argument` looks like it.
@@ -57,7 +70,12 @@ impl Arguments {
         }
         for part in parts {
             match as_keyword(&part) {
-                Some((word, value)) => arguments.keywords.push((word.to_owned(), value.to_owned())),
+                Some((word, value)) => arguments.keywords.push(Keyword {
+                    word: word.to_owned(),
+                    value: value.to_owned(),
+                    behind: arguments.positional.len(),
+                    text: part,
+                }),
                 None => arguments.positional.push_back(part),
             }
         }
@@ -74,16 +92,21 @@ impl Arguments {
     }
 
     fn take_keyword(&mut self, name: &str) -> Option<String> {
-        let index = self.keywords.iter().position(|(word, _)| word == name)?;
-        Some(self.keywords.remove(index).1)
+        let index = self.keywords.iter().position(|keyword| keyword.word == name)?;
+        Some(self.keywords.remove(index).value)
     }
 
     /// The next positional argument, or the one named `name`; an error when there is none.
     pub fn required<T: FromArgument>(&mut self, name: &'static str) -> Result<T, ConfigError> {
         let position = self.position + 1;
-        self.optional(name)?.ok_or_else(|| {
-            ConfigError::new(format!("missing argument {position}: {name} ({}) is required", T::EXPECTED))
-        })
+        if let Some(value) = self.optional(name)? {
+            return Ok(value);
+        }
+        if let Some(value) = self.keywords.first().and_then(|keyword| T::from_argument(&keyword.text)) {
+            self.keywords.remove(0);
+            return Ok(value);
+        }
+        Err(ConfigError::new(format!("missing argument {position}: {name} ({}) is required", T::EXPECTED)))
     }
 
     /// The next positional argument, or the one named `name`, if there is one.
@@ -93,7 +116,10 @@ impl Arguments {
         let text = match self.take_keyword(name) {
             Some(text) => text,
             None => match self.positional.pop_front() {
-                Some(text) => text,
+                Some(text) => {
+                    self.taken += 1;
+                    text
+                }
                 None => return Ok(None),
             },
         };
@@ -139,6 +165,18 @@ impl Arguments {
         self.positional.drain(..).collect()
     }
 
+    /// All arguments that are left in their order, what looks like a keyword argument among them; for elements whose arguments
+    /// may begin with a name in capitals.
+    pub fn rest_with_names(&mut self) -> Vec<String> {
+        let first = self.taken;
+        let mut all = self.rest();
+        for (number, keyword) in self.keywords.drain(..).enumerate() {
+            let at = (keyword.behind.saturating_sub(first) + number).min(all.len());
+            all.insert(at, keyword.text);
+        }
+        all
+    }
+
     /// Refuses what nobody asked for.
     pub fn finish(&mut self) -> Result<(), ConfigError> {
         let takes = if self.known.is_empty() {
@@ -149,7 +187,7 @@ impl Arguments {
         let mut messages: Vec<String> = self
             .keywords
             .drain(..)
-            .map(|(word, _)| format!("unsupported argument '{word}'; {takes}"))
+            .map(|keyword| format!("unsupported argument '{}'; {takes}", keyword.word))
             .collect();
         if let Some(first) = self.positional.front() {
             let (count, first) = (self.positional.len(), first.clone());
@@ -446,6 +484,20 @@ mod tests {
         assert_eq!(error.messages[0], "unsupported argument 'BURTS'; it takes LIMIT, BURST");
         let error = Arguments::new("").required::<Ipv4Addr>("ADDR").unwrap_err();
         assert_eq!(error.to_string(), "missing argument 1: ADDR (IP address) is required");
+    }
+
+    #[test]
+    fn names_in_capitals_are_no_keywords() {
+        let mut arguments = Arguments::new("RW PING, REPLY_ANNO 4");
+        assert_eq!(arguments.keyword::<u8>("REPLY_ANNO").unwrap(), Some(4));
+        assert_eq!(arguments.required::<String>("MAPS").unwrap(), "RW PING");
+        assert!(arguments.finish().is_ok());
+        let mut routes = Arguments::new("ME 0, 10.0.0.0/8 1, VIA x, YOU 2");
+        assert!(routes.keyword::<String>("VIA").unwrap().is_some());
+        assert_eq!(routes.rest_with_names(), ["ME 0", "10.0.0.0/8 1", "YOU 2"]);
+        assert!(routes.finish().is_ok());
+        let missing = Arguments::new("LIMIT 5").required::<u32>("RATE").unwrap_err();
+        assert!(missing.to_string().contains("missing argument 1"));
     }
 
     #[test]

@@ -37,7 +37,7 @@ use crate::clock::Clock;
 use crate::router::Control;
 use crate::runs::Run;
 
-pub use handlers::{GLOBAL_HANDLERS, Globals, HotConfig, Missing, Remote};
+pub use handlers::{GLOBAL_HANDLERS, Globals, HotConfig, Missing, Reconfigure, Remote};
 pub(crate) use handlers::{Known, combined};
 pub use slot::ElementStats;
 pub(crate) use slot::Slot;
@@ -598,6 +598,12 @@ impl Context {
         self.timers.peek().map(|Reverse((at, ..))| *at)
     }
 
+    /// Whether time stands still while there is something to do, and goes on to the next timer when nothing is left. An element
+    /// that answers pulls by the clock, without a timer of its own, then sets one for when it has an answer.
+    pub fn has_simulated_time(&self) -> bool {
+        self.clock.is_simulated()
+    }
+
     /// Moves simulated time on to the next timer; false if time is real, or no timer is left.
     pub(crate) fn skip_to_next_timer(&mut self) -> bool {
         let due = self.next_timer_ns().filter(|_| self.clock.is_simulated());
@@ -605,6 +611,11 @@ impl Context {
     }
 
     // ---- the rest ---------------------------------------------------------------------------------------
+
+    /// Whether another configuration is about to take the running one's place.
+    pub fn change_is_due(&self) -> bool {
+        self.control.has_swap()
+    }
 
     /// A pseudo-random number: fast, of good quality, for sampling and spreading; not for secrets.
     #[inline]

@@ -27,7 +27,22 @@ pub(crate) fn given(element: &FlatElement) -> Vec<String> {
         return Vec::new();
     }
     let arguments = split_arguments(&element.config);
-    arguments.iter().filter_map(|argument| Some(unquote(split_words(argument).first()?))).collect()
+    let named = arguments.iter().flat_map(|argument| names_and_meanings(&element.class, argument).0);
+    named.map(|word| unquote(&word)).collect()
+}
+
+/// The names in an argument, and what they stand for. For ports that is the form of services(5): `NAME PORT[/PROTOCOL] [ALIAS...]`,
+/// with a comment behind `#`.
+fn names_and_meanings(class: &str, argument: &str) -> (Vec<String>, Vec<String>) {
+    let words = split_words(argument);
+    let is_meaning = |(number, word): &(usize, String)| match class {
+        PORT_INFO => *number > 0 && word.starts_with(|c: char| c.is_ascii_digit()),
+        _ => *number > 0,
+    };
+    let told = words.into_iter().take_while(|word| class != PORT_INFO || !word.starts_with('#'));
+    let (meanings, names): (Vec<_>, Vec<_>) = told.enumerate().partition(is_meaning);
+    let words = |numbered: Vec<(usize, String)>| numbered.into_iter().map(|(_, word)| word).collect();
+    (words(names), words(meanings))
 }
 
 thread_local! {
@@ -89,10 +104,9 @@ fn meaning<R>(class: &str, name: &str, mut fits: impl FnMut(&str) -> Option<R>) 
             let here =
                 givers().filter(|giver| giver.name.rsplit_once('/').map_or("", |(outer, _)| outer) == scope);
             for argument in here.flat_map(|giver| split_arguments(&giver.config)) {
-                let words = split_words(&argument);
-                let Some((first, rest)) = words.split_first() else { continue };
-                if unquote(first) == name
-                    && let Some(found) = rest.iter().find_map(|word| fits(&unquote(word)))
+                let (names, meanings) = names_and_meanings(class, &argument);
+                if names.iter().any(|known| unquote(known) == name)
+                    && let Some(found) = meanings.iter().find_map(|word| fits(&unquote(word)))
                 {
                     return Some(found);
                 }

@@ -154,6 +154,11 @@ impl Control {
         self.stop_signal.notify_all();
     }
 
+    /// Whether a configuration waits to take the running one's place.
+    pub(crate) fn has_swap(&self) -> bool {
+        self.has_swap.load(Ordering::Acquire)
+    }
+
     fn take_swaps(&self) -> VecDeque<Swap> {
         if !self.has_swap.swap(false, Ordering::AcqRel) {
             return VecDeque::new();
@@ -168,7 +173,13 @@ impl Control {
 
     /// Takes one from the run count; at zero the router is to stop.
     pub fn stop(&self) {
-        if self.run_count.fetch_sub(1, Ordering::AcqRel) <= 1 {
+        self.stop_times(1);
+    }
+
+    /// The same so many times at once.
+    pub fn stop_times(&self, times: u32) {
+        let times = i64::from(times);
+        if self.run_count.fetch_sub(times, Ordering::AcqRel) <= times {
             *self.stopped.lock().unwrap_or_else(PoisonError::into_inner) = true;
             self.stop_signal.notify_all();
         }
@@ -645,10 +656,19 @@ fn no_thread<R>() -> Result<R, String> {
 
 /// Has the driver script take a step; whether the router goes on.
 fn step_driver(graph: &mut Graph, driver: usize, control: &Control) -> bool {
-    if let Some(Err(error)) = graph.write(driver, "step", "router") {
-        control.message(&error);
+    // Where it was asked for several times, the script has as many steps, as long as it takes them.
+    loop {
+        let before = control.run_count.load(Ordering::Acquire);
+        if let Some(Err(error)) = graph.write(driver, "step", "router") {
+            control.message(&error);
+        }
+        if !control.is_stopped() {
+            return true;
+        }
+        if control.run_count.load(Ordering::Acquire) <= before {
+            return false;
+        }
     }
-    !control.is_stopped()
 }
 
 impl Thread {
@@ -675,11 +695,12 @@ impl Thread {
                 idle_turns = 0;
                 continue;
             }
-            if self.graph.context().skip_to_next_timer() {
+            // Who asked for the end did so at this time, not at the next timer's.
+            if control.is_stopped() || self.graph.context().skip_to_next_timer() {
                 continue;
             }
             idle_turns += 1;
-            if idle_turns > IDLE_TURNS && !control.is_stopped() {
+            if idle_turns > IDLE_TURNS {
                 self.sleep(FIRST_REST.max(LONGEST_REST / 4), LONGEST_WAIT);
                 idle_turns = 0;
             }

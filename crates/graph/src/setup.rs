@@ -336,6 +336,14 @@ impl TakenSignals {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push(signal);
     }
 
+    /// Says that an element waits for a signal no longer.
+    pub fn give_back(&self, signal: i32) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(at) = all.iter().position(|&taken| taken == signal) {
+            all.remove(at);
+        }
+    }
+
     /// Whether an element waits for a signal.
     pub fn has(&self, signal: i32) -> bool {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).contains(&signal)

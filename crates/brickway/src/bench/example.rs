@@ -33,7 +33,7 @@ pub(super) fn compile(
     registry: &Registry,
 ) -> Result<Arc<FlatConfig>> {
     let source = Source { name: "bench.click".into(), text: text.into() };
-    load::compile(&source, &Options { parameters }, registry)
+    load::compile(&source, &Options { parameters, ..Options::default() }, registry)
         .map(Arc::new)
         .ok_or_else(|| anyhow!("see above"))
 }

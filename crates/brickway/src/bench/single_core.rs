@@ -111,8 +111,8 @@ impl SingleCore {
         shared: &Shared,
     ) -> Result<Self> {
         let registry = elements::registry();
-        let flat =
-            load::compile(source, &Options { parameters }, &registry).ok_or_else(|| anyhow!("see above"))?;
+        let flat = load::compile(source, &Options { parameters, ..Options::default() }, &registry)
+            .ok_or_else(|| anyhow!("see above"))?;
         let flat = Arc::new(flat);
         for (number, port) in ports.enumerate() {
             shared.get_or_make(&OpenPort::key(&format!("bench{number}")), || {

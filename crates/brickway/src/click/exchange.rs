@@ -1,11 +1,12 @@
-//! The handler `hotconfig`: another configuration in the running one's place.
+//! Another configuration in the running one's place: the handler `hotconfig`, and an element's `config`, which is the same
+//! configuration with another configuration string.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use graph::context::Globals;
 use graph::graph::Registry;
 use graph::hotswap::{Running, Swap};
-use graph::lang::{Options, Source};
+use graph::lang::{FlatConfig, Options, Source};
 use graph::router::Control;
 
 use super::ClickArguments;
@@ -39,12 +40,22 @@ impl Exchange {
         *self.running.lock().unwrap_or_else(PoisonError::into_inner) = Some(running);
     }
 
-    /// The router's own handlers, for a configuration of this text.
+    /// The router's own handlers, for a configuration of this text. They know this weakly: what it holds of the running
+    /// configuration, files to be written at the end among that, goes when the program is done with it.
     pub(super) fn globals(self: &Arc<Self>, text: &str) -> Globals {
-        let this = self.clone();
+        const ENDS: &str = "the router ends";
+        let this = Arc::downgrade(self);
         let replace: Arc<graph::context::HotConfig> =
-            Arc::new(move |text, now_ns| this.replace(text, now_ns));
-        Globals { hotconfig: self.allows.then_some(replace), ..load::globals(&self.registry, text) }
+            Arc::new(move |text, now_ns| this.upgrade().ok_or(ENDS)?.replace(text, now_ns));
+        let (this, source) = (Arc::downgrade(self), text.to_owned());
+        let reconfigure: Arc<graph::context::Reconfigure> = Arc::new(move |element, config, now_ns| {
+            this.upgrade().ok_or(ENDS)?.reconfigure(element, config, &source, now_ns)
+        });
+        Globals {
+            hotconfig: self.allows.then_some(replace),
+            reconfigure: Some(reconfigure),
+            ..load::globals(&self.registry, text)
+        }
     }
 
     fn replace(self: &Arc<Self>, text: &str, now_ns: u64) -> Result<(), String> {
@@ -55,13 +66,43 @@ impl Exchange {
         // Those that the command line asked for stay.
         flat.elements
             .extend(before.config().elements.iter().filter(|element| is_of_driver(&element.name)).cloned());
-        let swap = Swap::prepare(before, &Arc::new(flat), &self.registry, self.globals(text), now_ns)
-            .map_err(|problems| {
+        *running = Some(self.leave(before, flat, text, now_ns)?);
+        Ok(())
+    }
+
+    /// Has an element be made anew of another configuration string; `source` is the text of what runs.
+    fn reconfigure(
+        self: &Arc<Self>,
+        element: &str,
+        config: &str,
+        source: &str,
+        now_ns: u64,
+    ) -> Result<(), String> {
+        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = running.as_ref().ok_or("the router has not begun yet")?;
+        let mut flat = FlatConfig::clone(before.config());
+        let index = flat.find(element).ok_or_else(|| format!("there is no '{element}' any more"))?;
+        config.clone_into(&mut flat.elements[index].config);
+        *running = Some(self.leave(before, flat, source, now_ns)?);
+        Ok(())
+    }
+
+    /// Leaves `flat` to take the running one's place; what will run.
+    fn leave(
+        self: &Arc<Self>,
+        before: &Running,
+        flat: FlatConfig,
+        source: &str,
+        now_ns: u64,
+    ) -> Result<Running, String> {
+        let globals = self.globals(source);
+        let swap =
+            Swap::prepare(before, &Arc::new(flat), &self.registry, globals, now_ns).map_err(|problems| {
                 Messages { plain: true, warnings: false }.text(problems, false).trim_end().to_owned()
             })?;
-        *running = Some(swap.running());
+        let running = swap.running();
         self.control.leave(swap);
-        Ok(())
+        Ok(running)
     }
 }
 

@@ -193,7 +193,7 @@ fn click(arguments: &ClickArguments) -> Result<ExitCode> {
     let (source, parameters) = configuration(arguments)?;
     let registry = elements::registry();
     let libraries = load::Libraries::new(arguments.clickpath.as_deref());
-    let options = Options { parameters };
+    let options = Options { parameters, ports_last: true };
     let compiled = load::compile_with(&source, &options, &registry, &libraries, messages);
     let Some(flat) = compiled else {
         return Ok(ExitCode::FAILURE);

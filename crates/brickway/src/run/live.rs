@@ -209,7 +209,12 @@ impl Live {
         let source = load::read(Path::new(file)).map_err(|error| format!("{error:#}"))?;
         let registry = elements::registry();
         let libraries = load::Libraries::new(None);
-        let flat = load::compile_quietly(&source, &Options { parameters }, &registry, &libraries)?;
+        let flat = load::compile_quietly(
+            &source,
+            &Options { parameters, ..Options::default() },
+            &registry,
+            &libraries,
+        )?;
         let running = self.with_router(|router| router.running())?;
         if drop_in::ports_of(&flat) != drop_in::ports_of(running.config()) {
             return Err(

@@ -44,7 +44,7 @@ pub(super) fn subject(
     if is_file(arguments) {
         let (file, parameters) = arguments.what.split_first().context("clap wants a file or ports")?;
         let parameters = parameters.iter().map(|text| load::parameter(text).map_err(anyhow::Error::msg));
-        let options = Options { parameters: parameters.collect::<Result<_>>()? };
+        let options = Options { parameters: parameters.collect::<Result<_>>()?, ..Options::default() };
         let source = load::read(Path::new(file))?;
         let Some(flat) = load::compile(&source, &options, registry) else { return Ok(None) };
         let names = drop_in::ports_of(&flat).into_iter();

@@ -1,12 +1,12 @@
 //! =c
-//! PortInfo(NAME PORT[/PROTOCOL]..., ...)
+//! PortInfo(NAME PORT[/PROTOCOL] [ALIAS...], ...)
 //!
 //! =s control
 //! gives names to TCP and UDP ports
 //!
 //! =d
-//! Each argument is a name and the port that it stands for, of TCP and of UDP, or of one of them: C<web 8080/tcp>. The expressions of
-//! IPClassifier and IPFilter may use it.
+//! Each argument is a name and the port that it stands for, of TCP and of UDP, or of one of them: C<web 8080/tcp>, and other names
+//! for it; what follows C<#> is a comment. The expressions of IPClassifier and IPFilter may use it, and UDPIPEncap and its kin.
 //!
 //! =e
 //!   PortInfo(web 8080/tcp); ... -> IPFilter(allow dst tcp port web) -> ...
@@ -30,6 +30,11 @@ fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
     // A name in capitals is no keyword here.
     for argument in split_arguments(setup.config()) {
         let words: Vec<String> = split_words(&argument).iter().map(|word| unquote(word)).collect();
+        let end = words.iter().position(|word| word.starts_with('#')).unwrap_or(words.len());
+        let words = &words[..end];
+        if words.is_empty() {
+            continue;
+        }
         if words.len() < 2 {
             problems.push(format!("expected 'NAME PORT', got '{argument}'"));
         }
@@ -37,7 +42,9 @@ fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
             let (number, protocol) = word.split_once('/').unwrap_or((word, "tcp"));
             number.parse::<u16>().is_ok() && matches!(protocol, "tcp" | "udp")
         };
-        let wrong = words.iter().skip(1).filter(|word| !is_port(word));
+        let is_alias = |word: &str| word.starts_with(|c: char| c.is_ascii_alphabetic());
+        let has_port = words.iter().skip(1).any(|word| is_port(word));
+        let wrong = words.iter().skip(1).filter(|word| !(is_port(word) || (has_port && is_alias(word))));
         problems.extend(wrong.map(|word| format!("'{word}' is no port, such as 80 or 80/tcp")));
     }
     if problems.is_empty() { Ok(Box::new(PortInfo)) } else { Err(problems.into()) }

@@ -53,7 +53,7 @@ impl Element for StaticThreadSched {
 }
 
 fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
-    setup.arguments.rest();
+    setup.arguments.rest_with_names();
     setup.arguments.finish()?;
     let mut messages = Vec::new();
     let mut out_of_range = Vec::new();

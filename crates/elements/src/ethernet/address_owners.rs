@@ -37,7 +37,7 @@ impl AddressOwners {
         let network = |text: &str| N::from_argument(text).map(|network| network.into().trunc());
         let mut owners = Self { entries: Vec::new(), network };
         let mut errors = Vec::new();
-        for (index, argument) in setup.arguments.rest().iter().enumerate() {
+        for (index, argument) in setup.arguments.rest_with_names().iter().enumerate() {
             match owners.add(argument) {
                 Ok(replaced) => replaced.iter().for_each(|network| {
                     setup.warn(format!("multiple entries for {network}"));

@@ -57,7 +57,7 @@ fn make_with<A: Family>(
     let outputs = setup.outputs();
     let file = setup.arguments.keyword::<String>("FILE")?.unwrap_or_default();
     let via = setup.arguments.keyword::<String>("VIA")?.unwrap_or_default();
-    let mut arguments = setup.arguments.rest();
+    let mut arguments = setup.arguments.rest_with_names();
     // What is left of `FILE $TABLE` when the variable is empty.
     arguments.retain(|argument| argument != "FILE" && argument != "VIA");
     setup.arguments.finish()?;

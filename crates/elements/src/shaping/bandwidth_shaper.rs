@@ -30,7 +30,7 @@ use graph::arguments::Bandwidth;
 use graph::{Class, Combine, ConfigError, Context, Element, FromArgument, Handler, Setup};
 use packet::Batch;
 
-use super::shaper::shaping_bucket;
+use super::shaper::{shaping_bucket, stop_the_clock};
 use super::token_bucket::TokenBucket;
 
 pub(crate) static CLASS: Class = Class {
@@ -70,6 +70,9 @@ impl Element for BandwidthShaper {
         while batch.len() < max {
             let available = self.bucket.available(now);
             if available == 0 {
+                if self.rate > 0 && batch.is_empty() {
+                    stop_the_clock(cx, &self.bucket);
+                }
                 return;
             }
             let chunk = (available / LONG_PACKET).clamp(1, (max - batch.len()) as u64);

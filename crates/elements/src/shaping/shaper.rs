@@ -54,6 +54,14 @@ pub(super) fn shaping_bucket(rate: u64) -> TokenBucket {
     TokenBucket::new(rate.max(1), rate, 1)
 }
 
+/// Simulated time goes on no further than to when a token comes.
+pub(super) fn stop_the_clock(cx: &mut Context, bucket: &TokenBucket) {
+    if cx.has_simulated_time() {
+        let now = cx.now_ns();
+        cx.set_timer(0, now.saturating_add(bucket.ns_until(now, 1)));
+    }
+}
+
 struct Shaper {
     bucket: Arc<TokenBucket>,
     rate: u64,
@@ -69,7 +77,9 @@ impl Element for Shaper {
             return;
         }
         let granted = self.bucket.take_up_to(now, max as u64);
-        if granted > 0 {
+        if granted == 0 && self.rate > 0 {
+            stop_the_clock(cx, &self.bucket);
+        } else if granted > 0 {
             cx.pull(0, batch, granted as usize);
             self.bucket.give_back(granted.saturating_sub(batch.len() as u64));
         }

@@ -179,7 +179,8 @@ fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
     let source = match data {
         _ if !works || setup.is_check() => None,
         Some(data) => Some(Source::of(data)),
-        None => Source::open(&filename, allow_nonexistent)?,
+        // A file that is not there is one that ends at once.
+        None => Source::open(&filename, allow_nonexistent)?.or_else(|| Some(Source::of(String::new()))),
     };
     Ok(Box::new(FromIPSummaryDump {
         filename,

@@ -18,7 +18,7 @@ use crate::setup::{Shared, bound_worker, resolve};
 const COMMON_HANDLERS: [Handler; 11] = [
     Handler::read("batches", Combine::Sum),
     Handler::read("class", Combine::First),
-    Handler::read("config", Combine::First),
+    Handler::read_write("config", Combine::First),
     Handler::read("cycles", Combine::Sum),
     Handler::read("drops", Combine::Sum),
     Handler::read("handlers", Combine::First),
@@ -48,6 +48,10 @@ pub const GLOBAL_HANDLERS: [Handler; 11] = [
 /// not.
 pub type HotConfig = dyn Fn(&str, u64) -> Result<(), String> + Send + Sync;
 
+/// Takes an element's name, another configuration string for it, and the time, and has that take the place of the one it has,
+/// soon, or says why not.
+pub type Reconfigure = dyn Fn(&str, &str, u64) -> Result<(), String> + Send + Sync;
+
 /// What the router's own handlers tell. The program leaves it among the shared things.
 #[derive(Default)]
 pub struct Globals {
@@ -59,6 +63,8 @@ pub struct Globals {
     pub version: String,
     /// What the handler `hotconfig` does, where it is allowed.
     pub hotconfig: Option<Arc<HotConfig>>,
+    /// What writing an element's handler `config` does, where that is possible.
+    pub reconfigure: Option<Arc<Reconfigure>>,
 }
 
 impl Globals {
@@ -276,6 +282,20 @@ impl Context {
         }
     }
 
+    /// Writes `config`, the one of the common handlers that can be written. One copy speaks for all.
+    fn write_common(&mut self, element: usize, value: &str) -> Result<(), String> {
+        if self.copy > 0 {
+            return Ok(());
+        }
+        let name = &self.known.config.elements[element].name;
+        match &self.known.globals.reconfigure {
+            Some(reconfigure) => reconfigure(name, value, self.clock.now_ns()),
+            None => {
+                Err(format!("'{name}' cannot be reconfigured here; change the file, and 'brickway reload'"))
+            }
+        }
+    }
+
     /// Writes a handler. `None` when this copy does not have the element, or it is at work itself.
     pub(crate) fn write_handler(
         &mut self,
@@ -290,6 +310,7 @@ impl Context {
                 let full = &self.known.config.elements[element].name;
                 Some(Err(format!("no '{full}.{name}' write handler; it can only be read")))
             }
+            Some(_) if self.own_handler(element, name).is_none() => Some(self.write_common(element, value)),
             Some(_) => {
                 let (result, changed) = self.visit(element, |element, cx| {
                     let before = element.ordinary();
@@ -485,7 +506,7 @@ impl Context {
     /// Writes a handler of the router itself.
     pub fn write_global(&mut self, name: &str, value: &str) -> Result<(), String> {
         match name {
-            "stop" => self.stop(),
+            "stop" => self.control.stop_times(stops(value)?),
             "hotconfig" => match &self.known.globals.hotconfig {
                 Some(replace) => replace(value, self.clock.now_ns())?,
                 None => return Err("no 'hotconfig' write handler; -R allows it".into()),
@@ -493,6 +514,14 @@ impl Context {
             _ => return Err(no_global("write", name)),
         }
         Ok(())
+    }
+}
+
+/// How often `stop` is meant: once, or the number that was written.
+fn stops(value: &str) -> Result<u32, String> {
+    match value.trim() {
+        "" => Ok(1),
+        number => number.parse().map_err(|_| format!("expected how often to stop, got '{number}'")),
     }
 }
 

@@ -7,6 +7,7 @@
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
+use super::Options;
 use super::arguments::{split_arguments, split_keyword};
 use super::ast::Formal;
 use super::elaborate::{Class, ClassId, Elaborated, MemberKind, Template, Trust};
@@ -53,11 +54,12 @@ pub(super) struct Graph {
 /// Expands all compound elements. `parameters` are the values from the command line.
 pub(super) fn expand(
     elaborated: &Elaborated,
-    parameters: &[(String, String)],
+    options: &Options,
     files: &[SourceFile],
     report: &mut Report,
 ) -> Option<Graph> {
     let mut expander = Expander {
+        ports_last: options.ports_last,
         elaborated,
         files,
         report,
@@ -73,7 +75,7 @@ pub(super) fn expand(
     for (name, value) in &top.definitions {
         environment.define(name, value.clone());
     }
-    for (name, value) in parameters {
+    for (name, value) in &options.parameters {
         environment.define(name, value.clone());
     }
     expander.instantiate(top, None, &Rc::new(environment), 0);
@@ -108,6 +110,8 @@ struct Entry {
 }
 
 struct Expander<'a> {
+    /// As the option.
+    ports_last: bool,
     elaborated: &'a Elaborated,
     files: &'a [SourceFile],
     report: &'a mut Report,
@@ -341,7 +345,9 @@ impl Expander<'_> {
                 incoming.insert(link.to);
             }
         }
-        self.check_shells(&outgoing, &incoming);
+        if !(self.ports_last && self.report.has_errors()) {
+            self.check_shells(&outgoing, &incoming);
+        }
         let mut numbers = vec![usize::MAX; self.entries.len()];
         let mut count = 0;
         for (place, entry) in self.entries.iter().enumerate() {

@@ -102,6 +102,9 @@ impl Library for NoLibrary {
 pub struct Options {
     /// Values of variables; they override a `define` in the file.
     pub parameters: Vec<(String, String)>,
+    /// Whether nothing is said of ports where the text is wrong otherwise: nobody knows then which ports it meant to connect. So
+    /// does Click; without it everything is said in one go.
+    pub ports_last: bool,
 }
 
 /// Compiles a configuration that requires no libraries.
@@ -130,7 +133,9 @@ pub fn compile_with_library(
         return (None, report.finish(&parsed.files));
     }
     let elaborated = elaborate::elaborate(&parsed.statements, classes, &mut report);
-    let graph = expand::expand(&elaborated, &options.parameters, &parsed.files, &mut report);
-    let flat = graph.map(|graph| ports::check(graph, &elaborated, &parsed.files, &mut report));
+    let graph = expand::expand(&elaborated, options, &parsed.files, &mut report);
+    let mut unsaid = Report::default();
+    let of_ports = if options.ports_last && report.has_errors() { &mut unsaid } else { &mut report };
+    let flat = graph.map(|graph| ports::check(graph, &elaborated, &parsed.files, of_ports));
     (flat, report.finish(&parsed.files))
 }

@@ -47,6 +47,11 @@ impl Report {
         Entered(self.entries.len() - 1)
     }
 
+    /// Whether anything is wrong so far.
+    pub(super) fn has_errors(&self) -> bool {
+        self.entries.iter().any(|entry| entry.severity == Severity::Error)
+    }
+
     /// Says what would be right, in place of what was said before.
     pub(super) fn help(&mut self, entered: Entered, help: impl Into<String>) {
         self.entries[entered.0].help = Some(help.into());

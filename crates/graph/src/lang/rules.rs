@@ -331,7 +331,8 @@ fn definitions_hold_in_the_whole_scope() {
 
 #[test]
 fn the_command_line_overrides() {
-    let options = Options { parameters: vec![("a".into(), "9".into()), ("new".into(), "8".into())] };
+    let parameters = vec![("a".into(), "9".into()), ("new".into(), "8".into())];
+    let options = Options { parameters, ..Options::default() };
     let (flat, diagnostics) = compile(&source("define($a 1) Message($a $new)"), &options, &Table);
     assert!(diagnostics.is_empty());
     assert_eq!(flat.expect("no errors").elements[0].config, "9 8");

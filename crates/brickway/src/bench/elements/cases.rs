@@ -281,7 +281,20 @@ pub(super) const LEFT_OUT: &[(&str, &[&str])] = &[
         "`brickway bench fabric` measures it",
         &["FabricEncap", "FabricHello", "FabricHost", "FabricShare", "FromFabric", "ToFabric"],
     ),
-    ("Linux or another thread has the other end", &[
-        "FromHost", "FromSocket", "KernelTap", "KernelTun", "Pipeliner", "Punt", "RawSocket", "Socket", "ToHost", "ToHostSniffers", "ToSocket",
-    ]),
+    (
+        "Linux or another thread has the other end",
+        &[
+            "FromHost",
+            "FromSocket",
+            "KernelTap",
+            "KernelTun",
+            "Pipeliner",
+            "Punt",
+            "RawSocket",
+            "Socket",
+            "ToHost",
+            "ToHostSniffers",
+            "ToSocket",
+        ],
+    ),
 ];

@@ -1,6 +1,6 @@
 //! From a Script's arguments to its instructions.
 
-use graph::lang::next_word;
+use graph::lang::{next_word, split_words};
 use graph::{ConfigError, FromArgument};
 
 /// What a script does, one at a time.
@@ -129,8 +129,11 @@ fn instruction(word: &str, rest: &str) -> Option<Instruction> {
     };
     // To a file, as the other forms of "print" have it.
     let to_file = |arrow: &str| {
-        let file = if after.is_empty() { "-" } else { after };
-        Instruction::Print { text: format!("{arrow}{file} {first}"), newline: true, unquoted: false }
+        // What stands between the handler and the file is for the handler.
+        let words = split_words(after);
+        let file = words.last().map_or("-", String::as_str);
+        let call = rest.strip_suffix(file).map_or(first, str::trim_end);
+        Instruction::Print { text: format!("{arrow}{file} {call}"), newline: true, unquoted: false }
     };
     Some(match word {
         "append" => to_file(">>"),

@@ -27,14 +27,14 @@
 //! Prints a text to standard output or to a file; `printn` without a new line. What begins with a letter, `@` or `_` is a read
 //! handler; a layer of quotes is taken off all else.
 //!
-//! =item save HANDLER FILE; append HANDLER FILE
+//! =item save HANDLER [ARGUMENTS] FILE; append HANDLER [ARGUMENTS] FILE
 //! As print.
 //!
 //! =item read HANDLER [ARGUMENTS]; readq
 //! Prints the handler's name and what it says to standard error.
 //!
 //! =item write HANDLER [VALUE]; writeq
-//! Writes a handler.
+//! Writes a handler. Where an element's `config` was written the script goes on when the element has been made anew of it.
 //!
 //! =item pause [COUNT]; wait_step, wait_stop, wait
 //! Waits until the handler `step` is written so many times.
@@ -56,7 +56,9 @@
 //! Ends, and has the router stop.
 //!
 //! =item end; exit
-//! Ends. After `end` a signal script waits for the next signal.
+//! Ends. After `end` a signal script waits for the next signal; after `exit` it takes no more, and the signal does what it
+//! does by itself (it ends the process, usually) where no other script takes it. A signal runs all scripts that take it, even
+//! if one of them says `stop`.
 //!
 //! =back
 //!
@@ -108,7 +110,6 @@ mod run;
 mod signals;
 
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::net::UnixStream;
 
 use graph::lang::{split_arguments, split_words};
 use graph::setup::TakenSignals;
@@ -117,6 +118,7 @@ use packet::Batch;
 
 use instructions::{Ending, parse};
 use run::Run;
+use signals::{Signals, signal_stream};
 
 pub(crate) static CLASS: Class = Class {
     name: "Script",
@@ -160,18 +162,22 @@ pub(super) fn make(setup: &mut Setup<'_>, usual: Option<Kind>) -> Result<Box<dyn
     let last = if kind == Kind::Driver { Ending::Stop } else { Ending::End };
     let instructions = parse(&arguments, last)?;
     let works = kind == Kind::Packet || setup.copy().index == 0;
-    let mut signals = None;
+    let taken =
+        setup.shared().get_or_make(TakenSignals::KEY, || Ok::<_, ConfigError>(TakenSignals::default()))?;
+    let mut streams = Vec::new();
     if works && !setup.is_check() && !wanted.is_empty() {
-        let taken = setup
-            .shared()
-            .get_or_make(TakenSignals::KEY, || Ok::<_, ConfigError>(TakenSignals::default()))?;
-        wanted.iter().for_each(|signal| taken.take(signal.as_raw()));
-        signals = Some(signal_stream(&wanted).map_err(|error| format!("cannot wait for signals: {error}"))?);
+        for signal in wanted.iter().map(|signal| signal.as_raw()) {
+            taken.take(signal);
+            let stream =
+                signal_stream(signal).map_err(|error| format!("cannot wait for signals: {error}"))?;
+            streams.push((signal, stream));
+        }
     }
     let exported = arguments.iter().map(|text| split_words(text));
     let exported = exported.filter(|words| words.first().is_some_and(|word| word.starts_with("export")));
     let exported = exported.filter_map(|words| words.into_iter().nth(1)).collect();
     let name = format!("{} :: {}", setup.name(), setup.class());
+    let signals = Signals { streams, taken, is_gone: false, stops_in: None };
     Ok(Box::new(Script { kind, works, signals, run: Run::new(name, instructions, exported) }))
 }
 
@@ -200,26 +206,19 @@ fn bad_type() -> ConfigError {
     "bad TYPE; expected 'ACTIVE', 'PASSIVE', 'DRIVER', 'SIGNAL', 'PACKET' or 'PROXY'".to_owned().into()
 }
 
-/// Where a byte can be read for each of these signals that came.
-fn signal_stream(wanted: &[rustix::process::Signal]) -> std::io::Result<UnixStream> {
-    let (ours, theirs) = UnixStream::pair()?;
-    ours.set_nonblocking(true)?;
-    for signal in wanted {
-        signal_hook::low_level::pipe::register(signal.as_raw(), theirs.try_clone()?)?;
-    }
-    Ok(ours)
-}
-
 struct Script {
     kind: Kind,
     /// Whether this copy is the one that runs it.
     works: bool,
-    signals: Option<UnixStream>,
+    signals: Signals,
     run: Run,
 }
 
 /// The timer of a wait.
 const WAIT: u32 = 0;
+/// The timer of a script that waits for another configuration to take the running one's place, and how often it looks.
+const CHANGE: u32 = 1;
+const CHANGE_NS: u64 = 100_000;
 
 const OWN: [Handler; 9] = [
     Handler::write("step"),
@@ -251,32 +250,39 @@ impl Element for Script {
     fn initialise(&mut self, cx: &mut Context) -> Result<(), String> {
         if self.works {
             self.run.initialise(cx, self.kind);
-            if self.signals.is_some() {
+            if self.kind == Kind::Signal {
                 cx.wake();
             }
         }
         Ok(())
     }
 
-    fn timer(&mut self, cx: &mut Context, _key: u32) {
-        self.run.step_alone(cx, 1);
-    }
-
-    fn task(&mut self, cx: &mut Context) -> TaskStatus {
-        let Some(signals) = &mut self.signals else { return TaskStatus::Asleep };
-        let mut byte = [0];
-        match std::io::Read::read(signals, &mut byte) {
-            Ok(1) => {
-                self.run.begin("run", "", true);
-                self.run.step_alone(cx, 0);
-                TaskStatus::Busy
-            }
-            _ => TaskStatus::Idle,
+    fn timer(&mut self, cx: &mut Context, key: u32) {
+        match key {
+            CHANGE if cx.change_is_due() => cx.set_timer(CHANGE, cx.now_ns() + CHANGE_NS),
+            CHANGE => self.run.step_alone(cx, 0),
+            _ => self.run.step_alone(cx, 1),
         }
     }
 
+    fn task(&mut self, cx: &mut Context) -> TaskStatus {
+        if self.signals.streams.is_empty() {
+            return TaskStatus::Asleep;
+        }
+        if self.signals.is_time_to_stop(self.run.take_ending()) {
+            cx.stop();
+            return TaskStatus::Busy;
+        }
+        if self.signals.came() {
+            self.run.begin("run", "", true);
+            self.run.step_alone(cx, 0);
+            return TaskStatus::Busy;
+        }
+        if self.signals.stops_in.is_some() { TaskStatus::Busy } else { TaskStatus::Idle }
+    }
+
     fn wait_fds<'a>(&'a self, fds: &mut Vec<BorrowedFd<'a>>) -> bool {
-        fds.extend(self.signals.iter().map(AsFd::as_fd));
+        fds.extend(self.signals.streams.iter().map(|(_, stream)| stream.as_fd()));
         true
     }
 

@@ -5,7 +5,7 @@ use graph::lang::{Reference, expand, next_word, split_words, unquote};
 use graph::{Context, FromArgument};
 
 use super::instructions::{Ending, Instruction, Place, find_label};
-use super::{Kind, WAIT, functions};
+use super::{CHANGE, Kind, WAIT, functions};
 
 /// So often may a script go to another place without waiting.
 const MOST_JUMPS: u32 = 1_000;
@@ -56,6 +56,11 @@ pub(super) struct Run {
     more_steps: Option<i64>,
     /// Whether the mistakes of this step have had their heading.
     headed: bool,
+    /// Whether somebody else carries out a `stop`, and how the script ended meanwhile.
+    is_signals: bool,
+    /// Whether nobody waits for what the script returns.
+    goes_on_alone: bool,
+    ending: Option<Ending>,
 }
 
 impl Run {
@@ -76,11 +81,21 @@ impl Run {
             returned: String::new(),
             more_steps: None,
             headed: false,
+            is_signals: false,
+            goes_on_alone: false,
+            ending: None,
         }
+    }
+
+    /// How a signal script has ended since this was asked before.
+    pub(super) fn take_ending(&mut self) -> Option<Ending> {
+        self.ending.take()
     }
 
     /// Sets the variables that have values from the start, and begins if the script begins by itself.
     pub(super) fn initialise(&mut self, cx: &mut Context, kind: Kind) {
+        self.is_signals = kind == Kind::Signal;
+        self.goes_on_alone = matches!(kind, Kind::Active | Kind::Driver | Kind::Signal);
         for at in 0..self.instructions.len() {
             if let Instruction::Init { variable, text, unquoted } = self.instructions[at].clone() {
                 let value = self.text(cx, &text, unquoted);
@@ -418,6 +433,11 @@ impl Run {
                 Instruction::Write { call, unquoted } => {
                     let call = self.expanded(cx, &call, false);
                     self.write_call(cx, &call, unquoted);
+                    let is_config = next_word(&call).0.ends_with(".config");
+                    if is_config && self.goes_on_alone && cx.change_is_due() {
+                        cx.set_timer(CHANGE, cx.now_ns());
+                        return self.left(cx, who, Left::Waiting);
+                    }
                 }
                 Instruction::Set { variable, text, unquoted } => {
                     let value = self.text(cx, &text, unquoted);
@@ -474,7 +494,9 @@ impl Run {
 
     /// The end of a script: the router stays stopped if it was to stop.
     fn end(&mut self, cx: &mut Context, who: Steps, ending: Ending, problem: String) -> Left {
-        if ending == Ending::Stop && who != Steps::Router {
+        if self.is_signals {
+            self.ending = Some(ending);
+        } else if ending == Ending::Stop && who != Steps::Router {
             cx.stop();
         }
         Left::Ended(ending, problem)
