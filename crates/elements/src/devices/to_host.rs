@@ -10,9 +10,6 @@
 //! else a virtual one is made. Without DEVNAME it is that of the first FromHost, or C<host0>. Several ToHosts may have
 //! one DEVNAME. Its input is agnostic, as ToDevice's.
 //!
-//! Without DEVNAME, as in configurations for Click in the Linux kernel, there is no interface to hand packets over: they are
-//! dropped and counted as "no interface to the host", and a message says so at the start. Packets must be pushed then.
-//!
 //! =h count read-only
 //! Packets given to Linux.
 //!
@@ -24,8 +21,7 @@
 //!
 //! =a FromHost, ToDevice
 
-use graph::{Class, ConfigError, Context, Element, Setup};
-use packet::Batch;
+use graph::{Class, ConfigError, Element, Setup};
 
 use super::to_device::ToDevice;
 use super::{OpenPort, Unopened, from_host};
@@ -42,12 +38,6 @@ pub(crate) static CLASS: Class = Class {
 fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
     let name: Option<String> = setup.arguments.optional("DEVNAME")?;
     setup.arguments.finish()?;
-    let Some(name) = name else {
-        if setup.input_is_pull(0) {
-            return Err(ConfigError::new("DEVNAME is required where packets are to be pulled"));
-        }
-        return Ok(Box::new(Nowhere { name: setup.name().to_owned(), speaks: setup.copy().index == 0 }));
-    };
     if setup.is_check() {
         return Ok(Box::new(Unopened));
     }
@@ -56,25 +46,6 @@ fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
     let port = OpenPort::of_host(setup, &name, &[])?;
     let place = port.sender(setup.name());
     Ok(Box::new(ToDevice::new_among(setup, port, place)?))
-}
-
-/// A ToHost without an interface.
-struct Nowhere {
-    name: String,
-    speaks: bool,
-}
-
-impl Element for Nowhere {
-    fn initialise(&mut self, cx: &mut Context) -> Result<(), String> {
-        if self.speaks {
-            cx.message(&format!("{}: no interface was named; packets to the host are dropped", self.name));
-        }
-        Ok(())
-    }
-
-    fn push(&mut self, cx: &mut Context, _input: usize, batch: &mut Batch) {
-        cx.drop_batch(batch, "no interface to the host");
-    }
 }
 
 #[cfg(test)]
