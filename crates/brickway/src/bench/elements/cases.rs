@@ -184,7 +184,7 @@ pub(super) const CASES: &[Case] = &[
     case("RoundRobinSched", Pull, Udp, WHOLE, ""),
     case("RoundRobinSwitch", Push(2), Udp, WHOLE, ""),
     case("SetCRC32", Push(1), Udp, WHOLE, ""),
-    case("SetEtherAddress", Push(1), Udp, WHOLE, "02:00:00:00:00:01"),
+    case("SetEtherAddress", Push(1), Udp, WHOLE, "02:00:00:00:00:01, 0"),
     case("SetIP6Address", Push(1), Udp6, IP6, "2001:db8::1"),
     case("SetIP6DSCP", Push(1), Udp6, IP6, "10"),
     case("SetIPAddress", Push(1), Udp, IP, "10.0.0.1"),
@@ -242,7 +242,9 @@ pub(super) const LEFT_OUT: &[(&str, &[&str])] = &[
     (
         "no packets pass it",
         &[
+            "ARPTable",
             "AddressInfo",
+            "AlignmentInfo",
             "ChatterSocket",
             "ClickyInfo",
             "ControlSocket",
@@ -267,6 +269,7 @@ pub(super) const LEFT_OUT: &[(&str, &[&str])] = &[
     ),
     ("it prints", &["ARPPrint", "IP6Print", "IPPrint", "Print"]),
     ("it needs neighbours; `brickway bench forward` measures the first", &["ARPQuerier", "IP6NDSolicitor"]),
+    ("it keeps times of the first million packets only", &["RecordTimestamp", "TimestampDiff"]),
     ("it is for packets that are rare", &["Clipboard", "FTPPortMapper", "ICMPRewriter"]),
     ("it reads a file", &["FromDump", "FromIPSummaryDump"]),
     (
