@@ -91,22 +91,30 @@ pub struct Handler {
     pub writable: bool,
     /// How the values of several workers become one.
     pub combine: Combine,
+    /// Whether it is for the configuration's own scripts only, not for clients of control sockets: it reaches beyond the router.
+    pub private: bool,
 }
 
 impl Handler {
     /// A handler to read.
     pub const fn read(name: &'static str, combine: Combine) -> Self {
-        Self { name, readable: true, writable: false, combine }
+        Self { name, readable: true, writable: false, combine, private: false }
     }
 
     /// A handler to write.
     pub const fn write(name: &'static str) -> Self {
-        Self { name, readable: false, writable: true, combine: Combine::First }
+        Self { name, readable: false, writable: true, combine: Combine::First, private: false }
+    }
+
+    /// The same handler, for the configuration's own scripts only.
+    pub const fn private(mut self) -> Self {
+        self.private = true;
+        self
     }
 
     /// A handler to read and to write.
     pub const fn read_write(name: &'static str, combine: Combine) -> Self {
-        Self { name, readable: true, writable: true, combine }
+        Self { name, readable: true, writable: true, combine, private: false }
     }
 }
 

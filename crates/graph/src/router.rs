@@ -11,7 +11,7 @@
 //! having left it (both sides sequentially consistent), and only then pays for the system call.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -119,6 +119,8 @@ pub struct Control {
     /// What is to take the running configuration's place.
     swaps: Mutex<VecDeque<Swap>>,
     has_swap: AtomicBool,
+    /// How many have been left and have not yet taken its place.
+    changes: AtomicUsize,
 }
 
 /// Who is told messages, a line at a time.
@@ -135,6 +137,7 @@ impl Control {
             listeners: Mutex::default(),
             swaps: Mutex::default(),
             has_swap: AtomicBool::new(false),
+            changes: AtomicUsize::new(0),
         })
     }
 
@@ -149,14 +152,29 @@ impl Control {
     /// Leaves a configuration that is to take the running one's place, behind those left before; whoever runs the router does
     /// that soon ([`Router::apply_waiting`]).
     pub fn leave(&self, swap: Swap) {
+        self.changes.fetch_add(1, Ordering::AcqRel);
         self.swaps.lock().unwrap_or_else(PoisonError::into_inner).push_back(swap);
         self.has_swap.store(true, Ordering::Release);
         self.stop_signal.notify_all();
     }
 
-    /// Whether a configuration waits to take the running one's place.
+    /// Whether a configuration is about to take the running one's place.
     pub(crate) fn has_swap(&self) -> bool {
-        self.has_swap.load(Ordering::Acquire)
+        self.changes.load(Ordering::Acquire) > 0
+    }
+
+    /// Waits until none is, or until the router is to stop, at most `timeout`.
+    pub(crate) fn wait_for_change(&self, timeout: Duration) {
+        let stopped = self.stopped.lock().unwrap_or_else(PoisonError::into_inner);
+        let waits = |stopped: &mut bool| !*stopped && self.has_swap();
+        drop(self.stop_signal.wait_timeout_while(stopped, timeout, waits));
+    }
+
+    /// Says that a configuration that was left has taken the running one's place.
+    fn changed(&self) {
+        self.changes.fetch_sub(1, Ordering::AcqRel);
+        drop(self.stopped.lock().unwrap_or_else(PoisonError::into_inner));
+        self.stop_signal.notify_all();
     }
 
     fn take_swaps(&self) -> VecDeque<Swap> {
@@ -429,24 +447,34 @@ impl Router {
 
     /// Has another configuration take the place of the one that runs, on one copy after the other, at a batch boundary each.
     pub fn apply(&mut self, swap: Swap) {
+        drop(self.exchange(swap));
+    }
+
+    /// As [`Router::apply`]; returns what ran before.
+    fn exchange(&mut self, swap: Swap) -> Vec<Graph> {
         let Swap { running, graphs, plan, driver } = swap;
+        let mut replaced = Vec::new();
         for (worker, mut graph) in self.workers.iter_mut().zip(graphs) {
             let plan = plan.clone();
-            let replaced = worker.ask(move |running| {
+            replaced.extend(worker.ask(move |running| {
                 graph.take_place_of(running, &plan);
                 std::mem::replace(running, graph)
-            });
-            // Here, and not on the worker's thread: a large table takes its time.
-            drop(replaced);
+            }));
         }
         self.config = running.config.clone();
         self.driver = driver;
         self.running = running;
+        replaced
     }
 
     /// As [`Router::apply`], with what [`Control::leave`] left, if anything.
     pub fn apply_waiting(&mut self) {
-        self.control.take_swaps().into_iter().for_each(|swap| self.apply(swap));
+        for swap in self.control.take_swaps() {
+            let replaced = self.exchange(swap);
+            self.control.changed();
+            // Here, and not on the workers' threads: a large table takes its time.
+            drop(replaced);
+        }
     }
 
     /// Asks the driver script, if there is one, what happens now that the router is to stop: whether it goes on.

@@ -41,6 +41,7 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::sync::Arc;
+use std::time::Duration;
 
 use graph::context::{Missing, Remote};
 use graph::{Class, Combine, ConfigError, Context, Element, Handler, Setup};
@@ -127,6 +128,9 @@ impl Element for ControlSocket {
         self.listener.as_ref().map_or(Ok(String::new()), |listener| listener.read(name))
     }
 }
+
+/// How long a client waits for a configuration that it wrote to be in place.
+const LONGEST_CHANGE: Duration = Duration::from_secs(5);
 
 /// What is said over one connection.
 struct Conversation<'r> {
@@ -294,9 +298,12 @@ impl Conversation<'_> {
             return self.answer(530, &format!("Permission denied for '{name}'"));
         }
         match self.router.write(name, argument) {
-            Ok(()) => self.answer(200, &format!("Write handler '{name}' OK")),
-            Err(problem) => self.answer(520, &format!("Write handler '{name}' error:\n{problem}")),
+            Ok(()) => self.answer(200, &format!("Write handler '{name}' OK"))?,
+            Err(problem) => self.answer(520, &format!("Write handler '{name}' error:\n{problem}"))?,
         }
+        // What follows is meant for the configuration that was written.
+        self.router.wait_for_change(LONGEST_CHANGE);
+        Ok(())
     }
 
     fn check(&mut self, writes: bool, name: &str) -> std::io::Result<()> {

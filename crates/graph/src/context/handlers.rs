@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::{Context, ElementStats};
 use crate::element::{Combine, Element, Handler};
@@ -142,9 +143,11 @@ impl Remote {
         })
     }
 
-    /// The handler called `name`.
+    /// The handler called `name`; private ones are not there for others.
     pub fn find(&self, name: &str) -> Result<Handler, Missing> {
-        self.ask(name, |context, name| context.named_handler(name, "")).unwrap_or(Err(Missing::Router))
+        let found = self.ask(name, |context, name| context.named_handler(name, ""));
+        let handler = found.unwrap_or(Err(Missing::Router))?;
+        if handler.private { Err(Missing::Handler) } else { Ok(handler) }
     }
 
     /// Reads a handler, of all copies of the graph.
@@ -159,6 +162,11 @@ impl Remote {
         let value = value.to_owned();
         let write = move |context: &mut Context, name: &str| context.write_as("", name, &value);
         self.ask(name, write).unwrap_or_else(|| Err(ENDED.to_owned()))
+    }
+
+    /// Waits until a configuration that was to take the running one's place has done so, at most `timeout`.
+    pub fn wait_for_change(&self, timeout: Duration) {
+        self.control.wait_for_change(timeout);
     }
 
     /// Prints a message, as elements do.
@@ -506,7 +514,7 @@ impl Context {
     /// Writes a handler of the router itself.
     pub fn write_global(&mut self, name: &str, value: &str) -> Result<(), String> {
         match name {
-            "stop" => self.control.stop_times(stops(value)?),
+            "stop" => self.control.stop_times(stops(value)),
             "hotconfig" => match &self.known.globals.hotconfig {
                 Some(replace) => replace(value, self.clock.now_ns())?,
                 None => return Err("no 'hotconfig' write handler; -R allows it".into()),
@@ -517,12 +525,9 @@ impl Context {
     }
 }
 
-/// How often `stop` is meant: once, or the number that was written.
-fn stops(value: &str) -> Result<u32, String> {
-    match value.trim() {
-        "" => Ok(1),
-        number => number.parse().map_err(|_| format!("expected how often to stop, got '{number}'")),
-    }
+/// How often `stop` is meant: the number that was written, or once, whatever else was.
+fn stops(value: &str) -> u32 {
+    value.trim().parse().unwrap_or(1)
 }
 
 fn no_global(kind: &str, name: &str) -> String {

@@ -5,11 +5,14 @@ use std::fmt::Write as _;
 use graph::FromArgument;
 use graph::lang::{next_word, quote, split_words, unquote};
 
-/// The functions, by name.
+/// Of the functions, how many of the first ones are for the configuration's own scripts only.
+pub(super) const PRIVATE: usize = 3;
+
+/// The functions, by name; first those that reach beyond the router.
 pub(super) const NAMES: [&str; 38] = [
-    "abs", "add", "and", "cat", "catq", "ceil", "div", "eq", "first", "ge", "gt", "htonl", "htons", "idiv",
-    "if", "in", "le", "length", "lt", "max", "min", "mod", "mul", "nand", "ne", "neg", "nor", "not", "ntohl",
-    "ntohs", "or", "rem", "sprintf", "sub", "unquote", "kill", "readable", "writable",
+    "cat", "catq", "kill", "abs", "add", "and", "ceil", "div", "eq", "first", "ge", "gt", "htonl", "htons",
+    "idiv", "if", "in", "le", "length", "lt", "max", "min", "mod", "mul", "nand", "ne", "neg", "nor", "not",
+    "ntohl", "ntohs", "or", "rem", "sprintf", "sub", "unquote", "readable", "writable",
 ];
 
 /// A number as scripts know them.

@@ -239,7 +239,8 @@ const HANDLERS: [Handler; OWN.len() + functions::NAMES.len()] = {
         all[at] = if at < OWN.len() {
             OWN[at]
         } else {
-            Handler::read(functions::NAMES[at - OWN.len()], Combine::First)
+            let function = Handler::read(functions::NAMES[at - OWN.len()], Combine::First);
+            if at < OWN.len() + functions::PRIVATE { function.private() } else { function }
         };
         at += 1;
     }
