@@ -133,6 +133,8 @@ fn who_has_an_interface_is_known() {
         "left: its other end is in another network namespace, where its offloads cannot be seen".to_owned();
     assert!(told(&found, "warn").contains(&far), "{found:#?}");
     assert!(!told(&found, "bad").iter().any(|told| told.contains("XDP")), "{found:#?}");
+    // It has the interface before it runs; until then a shell may have it ignore Ctrl-C.
+    assert!(netns::eventually(|| router.printed().contains("Ctrl-C stops it")), "{}", router.printed());
     router.interrupt();
     std::fs::remove_file(configuration).unwrap();
 }
