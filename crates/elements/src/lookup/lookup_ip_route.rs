@@ -48,7 +48,8 @@ pub(crate) static CLASS: Class = Class {
     make,
 };
 
-fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
+/// A route may be written with its mask as a word of its own.
+pub(super) fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
     setup.arguments.rewrite_positional(|route| {
         let words: Vec<&str> = route.split_whitespace().collect();
         match words[..] {

@@ -33,6 +33,7 @@ mod ip_lookup;
 mod linear_ip_lookup;
 mod lookup_ip6_route;
 mod lookup_ip_route;
+mod lookup_ip_route_mp;
 mod origin_file;
 mod radix_ip_lookup;
 mod range_ip_lookup;
@@ -62,6 +63,7 @@ pub static CLASSES: &[&Class] = &[
     &linear_ip_lookup::CLASS,
     &lookup_ip6_route::CLASS,
     &lookup_ip_route::CLASS,
+    &lookup_ip_route_mp::CLASS,
     &radix_ip_lookup::CLASS,
     &range_ip_lookup::CLASS,
     &sorted_ip_lookup::CLASS,

@@ -146,6 +146,7 @@ pub(super) const CASES: &[Case] = &[
     case("LinkUnqueue", Unqueue, Udp, "SetTimestamp ->", "0, 4000MBps"),
     case("ListenEtherSwitch", Push(2), Udp, WHOLE, ""),
     case("LookupIP6Route", Push(2), Udp6, "Strip(14) -> MarkIP6Header -> GetIP6Address(24) ->", "2001:db8::/32 0, ::/0 1"),
+    case("LookupIPRouteMP", Push(2), Udp, ROUTED, "10.0.0.0/9 0, 10.128.0.0/9 1"),
     case("LookupIPRoute", Push(2), Udp, ROUTED, "10.0.0.0/9 0, 10.128.0.0/9 1"),
     case("MSQueue", Queue, Udp, WHOLE, ""),
     case("MarkIP6Header", Push(1), Udp6, "Strip(14) ->", ""),

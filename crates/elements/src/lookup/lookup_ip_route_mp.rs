@@ -1,0 +1,30 @@
+//! =c
+//! LookupIPRouteMP(ADDR1/MASK1 [GW1] OUT1, ADDR2/MASK2 [GW2] OUT2, ... [, I<keywords> FILE, VIA])
+//!
+//! =s iproute
+//! looks up the route of packets
+//!
+//! =d
+//! LookupIPRoute under the name that Click has for several threads. Here every lookup is for several threads: all workers
+//! share the tables, and none waits for another.
+//!
+//! Drop reasons: no route.
+//!
+//! =h table read-only
+//!
+//! All routes, in the order of their addresses; the other handlers are those of LookupIPRoute too.
+//!
+//! =a LookupIPRoute, RadixIPLookup
+
+use graph::Class;
+
+use super::{ip_lookup, lookup_ip_route};
+
+pub(crate) static CLASS: Class = Class {
+    name: "LookupIPRouteMP",
+    ports: ip_lookup::PORTS,
+    processing: Class::PUSH,
+    flow: Class::COMPLETE_FLOW,
+    manual: include_str!("lookup_ip_route_mp.rs"),
+    make: lookup_ip_route::make,
+};
