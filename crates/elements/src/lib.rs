@@ -14,6 +14,7 @@
 //! | [`ip6`] | IPv6 headers |
 //! | [`icmp`] | ICMP errors, ping |
 //! | [`lookup`] | IP route lookup |
+//! | `first_match` | the first of many rules by classes of fields, for `acl` and `decision` |
 //! | [`nat`] | translation of addresses and ports |
 //! | [`acl`] | access control lists |
 //! | [`fabric`] | links to the other servers of a cluster |

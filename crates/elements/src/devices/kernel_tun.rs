@@ -345,22 +345,11 @@ impl Element for KernelTun {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::devices::testing::in_namespace;
+    use crate::devices::testing::{in_namespace, until};
     use crate::ip::samples::ipv4;
     use crate::registry;
     use graph::setup::Shared;
     use graph::testing::{Bench, configure};
-
-    fn until(bench: &mut Bench, mut done: impl FnMut(&mut Bench) -> bool) {
-        for _ in 0..400 {
-            bench.run(4);
-            if done(bench) {
-                return;
-            }
-            std::thread::sleep(std::time::Duration::from_millis(5));
-        }
-        panic!("it did not happen");
-    }
 
     #[test]
     fn linux_answers_a_ping_over_it() {

@@ -353,19 +353,8 @@ impl Element for Socket {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::devices::testing::Folder;
+    use crate::devices::testing::{Folder, until};
     use graph::testing::{Bench, configure};
-
-    fn until(bench: &mut Bench, mut done: impl FnMut(&mut Bench) -> bool) {
-        for _ in 0..400 {
-            bench.run(4);
-            if done(bench) {
-                return;
-            }
-            std::thread::sleep(std::time::Duration::from_millis(5));
-        }
-        panic!("it did not happen");
-    }
 
     /// Both ends in one router: what goes in at either comes out at the other.
     fn both_ways(server: &str, client: &str) {

@@ -1,7 +1,9 @@
-//! A folder for the files of a test, gone with the test; a network namespace for its interfaces, gone likewise.
+//! A folder for the files of a test, gone with the test; a network namespace for its interfaces, gone likewise; waiting.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
+
+use graph::testing::Bench;
 
 pub(crate) struct Folder(PathBuf);
 
@@ -23,6 +25,18 @@ impl Drop for Folder {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
     }
+}
+
+/// Runs the graph until `done`, some seconds at most.
+pub(crate) fn until(bench: &mut Bench, mut done: impl FnMut(&mut Bench) -> bool) {
+    for _ in 0..400 {
+        bench.run(4);
+        if done(bench) {
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    panic!("it did not happen");
 }
 
 /// Runs `test` on a thread of its own inside a fresh network namespace, which goes away with the thread; needs root.
