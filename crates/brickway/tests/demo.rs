@@ -4,7 +4,6 @@
 
 mod netns;
 
-use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -99,8 +98,7 @@ fn it_cleans_up_when_it_is_interrupted() {
 /// Whether the demo of a cluster can run; says so when not.
 fn has_daemons() -> bool {
     let programs = ["/usr/bin/etcd", "/usr/lib/frr/bgpd", "/usr/sbin/bird"];
-    let missing = programs.into_iter().find(|program| !Path::new(program).exists());
-    missing.inspect(|program| eprintln!("not run: {program} is not installed")).is_none()
+    programs.into_iter().all(testbed::is_installed)
 }
 
 /// The processes in the namespaces of the demo with this process id, and the folder of its files.

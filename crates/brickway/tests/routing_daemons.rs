@@ -23,15 +23,6 @@ const PORTS: &str = "eth1 eth2 eth3 eth4";
 /// The far host.
 const H2: [&str; 2] = ["10.2.0.2", "2001:db8:a2::2"];
 
-/// Whether a program is installed; says so when not.
-fn is_installed(program: &str) -> bool {
-    let installed = Path::new(program).exists();
-    if !installed {
-        eprintln!("not run: {program} is not installed");
-    }
-    installed
-}
-
 /// The hosts and links; links 1 and 3 of r lead to n1, 2 and 4 to n2. Only the hosts have routes.
 fn network() -> Network {
     let network = Network::new(&["r", "n1", "n2", "h1", "h2"]);
@@ -220,7 +211,7 @@ impl Frr {
 
 #[test]
 fn frr_with_ospf_and_bgp_and_links_cut() {
-    if !netns::is_root() || !is_installed(&format!("{FRR}/zebra")) {
+    if !netns::is_root() || !testbed::is_installed(&format!("{FRR}/zebra")) {
         return;
     }
     let network = network();
@@ -238,7 +229,7 @@ fn has_fpm(network: &Network) -> bool {
 
 #[test]
 fn frr_with_the_forwarding_plane_manager_and_zebra_killed() {
-    if !netns::is_root() || !is_installed(&format!("{FRR}/zebra")) {
+    if !netns::is_root() || !testbed::is_installed(&format!("{FRR}/zebra")) {
         return;
     }
     let network = network();
@@ -287,7 +278,7 @@ fn bird(network: &Network, folder: &Folder, label: &str, id: u8, links: &[&str])
 
 #[test]
 fn bird_with_ospf_and_links_cut() {
-    if !netns::is_root() || !is_installed(BIRD) {
+    if !netns::is_root() || !testbed::is_installed(BIRD) {
         return;
     }
     let network = network();

@@ -5,7 +5,6 @@
 
 mod line;
 
-use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -16,40 +15,9 @@ use graph::router::{Control, Router, RouterOptions};
 use graph::setup::Shared;
 use packet::{Batch, Packet, Pool, PoolOptions};
 use ports::OpenOptions;
+use testbed::{in_namespace, veth_pair};
 
 use line::{FLOWS, Line, compiled, finish, frame, pass};
-
-/// Runs `test` in a network namespace of its own, which goes away with its thread; needs root.
-fn in_namespace(test: impl FnOnce() + Send + 'static) {
-    if !rustix::process::geteuid().is_root() {
-        println!("skipped: making network namespaces needs root");
-        return;
-    }
-    let thread = std::thread::spawn(move || {
-        #[allow(unsafe_code, reason = "leaving a network namespace")]
-        // SAFETY: only NEWNET, so the thread goes on sharing files and memory with the others.
-        unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWNET) }.unwrap();
-        test();
-    });
-    if let Err(panic) = thread.join() {
-        std::panic::resume_unwind(panic);
-    }
-}
-
-fn ip(words: &str) {
-    let output = Command::new("ip").args(words.split_whitespace()).output().unwrap();
-    assert!(output.status.success(), "ip {words}: {}", String::from_utf8_lossy(&output.stderr));
-}
-
-/// A pair of two queues, up, without IPv6 chatter.
-fn veth_pair(left: &str, right: &str) {
-    let queues = "numrxqueues 2 numtxqueues 2";
-    ip(&format!("link add {left} {queues} type veth peer name {right} {queues}"));
-    for name in [left, right] {
-        ip(&format!("link set {name} addrgenmode none"));
-        ip(&format!("link set {name} up"));
-    }
-}
 
 /// The CPUs that this process may use.
 fn cpus() -> Vec<usize> {
@@ -130,8 +98,8 @@ fn router(driver: &str) -> Router {
 }
 
 fn pairs() {
-    veth_pair("source", "r-in");
-    veth_pair("r-out", "sink");
+    veth_pair("source", "r-in", 2);
+    veth_pair("r-out", "sink", 2);
 }
 
 /// Passes packets through a router with this driver while `change` changes it.

@@ -114,7 +114,7 @@ fn router(config: &str, workers: usize) -> (Router, Shared) {
 fn wait_for(mut done: impl FnMut() -> bool) {
     let begin = Instant::now();
     while !done() {
-        assert!(begin.elapsed() < Duration::from_secs(20), "it never happened");
+        assert!(begin.elapsed() < Duration::from_secs(60), "it never happened");
         std::thread::sleep(Duration::from_millis(1));
     }
 }
@@ -158,14 +158,7 @@ fn the_slow_thread_comes_before_what_polls() {
         })
     };
     let expected = if may { own.min(-10) } else { own };
-    assert!(
-        (0..500).any(|_| {
-            std::thread::sleep(std::time::Duration::from_millis(10));
-            of_slow() == Some(expected)
-        }),
-        "{:?}, not {expected}",
-        of_slow()
-    );
+    wait_for(|| of_slow() == Some(expected));
     router.stop();
 }
 
@@ -198,7 +191,7 @@ fn a_full_punt_ring_drops_and_counts() {
 fn an_element_can_stop_the_router() {
     let (mut router, _) = router("Numbers(1000) -> t :: Tally(STOP 1000)", 1);
     router.start().unwrap();
-    assert!(router.control().wait(Duration::from_secs(20)));
+    assert!(router.control().wait(Duration::from_secs(60)));
     assert!(router.control().is_stopped());
     assert_eq!(router.read("t.count").unwrap(), "1000");
 }

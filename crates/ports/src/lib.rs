@@ -289,27 +289,7 @@ impl Default for OpenOptions {
 pub fn open(spec: &str, options: &OpenOptions) -> Result<Box<dyn Port>, PortError> {
     let mut spec = Spec::parse(spec)?;
     let wrappers = wrappers::Wrappers::take(&mut spec)?;
-    let port: Box<dyn Port> = match spec.driver() {
-        "af_packet" => Box::new(af_packet::AfPacketPort::open(&mut spec, options)?),
-        "af_xdp" => Box::new(af_xdp::AfXdpPort::open(&mut spec, options)?),
-        "host" => Box::new(host::HostPort::open(&mut spec, options)?),
-        "tap" => Box::new(tap::TapPort::open(&mut spec, options, tap::Kind::Frames)?),
-        "tun" => Box::new(tap::TapPort::open(&mut spec, options, tap::Kind::IpPackets)?),
-        "pcap" => pcap::open(&mut spec, options)?,
-        "memory" => Box::new(memory::MemoryPort::open(&mut spec, options)?),
-        #[cfg(feature = "dpdk")]
-        "dpdk" => Box::new(dpdk::DpdkPort::open(&mut spec, options)?),
-        #[cfg(feature = "dpdk")]
-        "dpdk_ring" => Box::new(dpdk::RingPort::open(&mut spec, options)?),
-        #[cfg(not(feature = "dpdk"))]
-        "dpdk" | "dpdk_ring" => {
-            return Err(PortError::BadSpec {
-                spec: spec.text().to_owned(),
-                problem: "this program was built without DPDK; build it with `--features dpdk`".to_owned(),
-            });
-        }
-        _ => Box::new(null::NullPort::open(&mut spec, options)?),
-    };
+    let port = spec.open()(&mut spec, options)?;
     wrappers.around(port, options)
 }
 

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use crate::PortError;
+use crate::{OpenOptions, Port, PortError, af_packet, af_xdp, host, memory, null, pcap, tap};
 
 /// One option of a driver or of all ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,8 +18,11 @@ pub struct OptionDoc {
     pub help: &'static str,
 }
 
+/// Opens a port of a driver, and takes from the spec the options that the driver knows.
+pub(crate) type Open = fn(&mut Spec, &OpenOptions) -> Result<Box<dyn Port>, PortError>;
+
 /// One driver.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub struct DriverDoc {
     /// Name in a spec.
     pub name: &'static str,
@@ -29,7 +32,31 @@ pub struct DriverDoc {
     pub help: &'static str,
     /// Its own options.
     pub options: &'static [OptionDoc],
+    /// Opens a port.
+    pub(crate) open: Open,
 }
+
+impl PartialEq for DriverDoc {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
+impl Eq for DriverDoc {}
+
+#[cfg(feature = "dpdk")]
+const OPEN_DPDK: Open = |spec, options| Ok(Box::new(crate::dpdk::DpdkPort::open(spec, options)?));
+#[cfg(feature = "dpdk")]
+const OPEN_DPDK_RING: Open = |spec, options| Ok(Box::new(crate::dpdk::RingPort::open(spec, options)?));
+#[cfg(not(feature = "dpdk"))]
+const OPEN_DPDK: Open = |spec, _| {
+    Err(PortError::BadSpec {
+        spec: spec.text().to_owned(),
+        problem: "this program was built without DPDK; build it with `--features dpdk`".to_owned(),
+    })
+};
+#[cfg(not(feature = "dpdk"))]
+const OPEN_DPDK_RING: Open = OPEN_DPDK;
 
 const fn option(name: &'static str, value: &'static str, help: &'static str) -> OptionDoc {
     OptionDoc { name, value, help }
@@ -50,6 +77,7 @@ pub const DRIVERS: &[DriverDoc] = &[
             ),
             option("promiscuous", "yes|no", "receive frames to other hosts too (default no)"),
         ],
+        open: |spec, options| Ok(Box::new(af_packet::AfPacketPort::open(spec, options)?)),
     },
     DriverDoc {
         name: "af_xdp",
@@ -68,12 +96,14 @@ pub const DRIVERS: &[DriverDoc] = &[
             option("busy_poll", "PACKETS", "run the card's receive loop ourselves, so many packets a time"),
             option("promiscuous", "yes|no", "receive frames to other hosts too (default no)"),
         ],
+        open: |spec, options| Ok(Box::new(af_xdp::AfXdpPort::open(spec, options)?)),
     },
     DriverDoc {
         name: "host",
         what: "INTERFACE",
         help: "Linux receives what is sent as if it had come in by the interface (Linux 6.6 or newer)",
         options: &[],
+        open: |spec, options| Ok(Box::new(host::HostPort::open(spec, options)?)),
     },
     DriverDoc {
         name: "tap",
@@ -89,6 +119,7 @@ pub const DRIVERS: &[DriverDoc] = &[
             ),
             option("keep", "yes|no", "leave the interface there when the port closes (default no)"),
         ],
+        open: |spec, options| Ok(Box::new(tap::TapPort::open(spec, options, tap::Kind::Frames)?)),
     },
     DriverDoc {
         name: "tun",
@@ -98,6 +129,7 @@ pub const DRIVERS: &[DriverDoc] = &[
             option("mtu", "BYTES", "the interface's MTU"),
             option("keep", "yes|no", "leave the interface there when the port closes (default no)"),
         ],
+        open: |spec, options| Ok(Box::new(tap::TapPort::open(spec, options, tap::Kind::IpPackets)?)),
     },
     DriverDoc {
         name: "pcap",
@@ -112,6 +144,7 @@ pub const DRIVERS: &[DriverDoc] = &[
             ),
             option("precision", "ns|us", "time stamps in the written file (default ns)"),
         ],
+        open: pcap::open,
     },
     DriverDoc {
         name: "memory",
@@ -121,8 +154,15 @@ pub const DRIVERS: &[DriverDoc] = &[
             option("end", "0|1", "which end of the cable (default 0)"),
             option("ring", "SLOTS", "packets that a queue holds (default 1024)"),
         ],
+        open: |spec, options| Ok(Box::new(memory::MemoryPort::open(spec, options)?)),
     },
-    DriverDoc { name: "null", what: "", help: "gives nothing, takes everything", options: &[] },
+    DriverDoc {
+        name: "null",
+        what: "",
+        help: "gives nothing, takes everything",
+        options: &[],
+        open: |spec, options| Ok(Box::new(null::NullPort::open(spec, options)?)),
+    },
     DriverDoc {
         name: "dpdk",
         what: "DEVICE[,ARGUMENTS]",
@@ -139,6 +179,7 @@ pub const DRIVERS: &[DriverDoc] = &[
                 "huge pages for DPDK, at the first port (default: when enough are free)",
             ),
         ],
+        open: OPEN_DPDK,
     },
     DriverDoc {
         name: "dpdk_ring",
@@ -148,6 +189,7 @@ pub const DRIVERS: &[DriverDoc] = &[
             option("slots", "NUMBER", "packets that the ring holds, if it is made now (default 1024)"),
             option("node", "NUMBER", "memory node of the ring (default: any)"),
         ],
+        open: OPEN_DPDK_RING,
     },
 ];
 
@@ -217,6 +259,11 @@ impl Spec {
     /// Name of the driver.
     pub fn driver(&self) -> &'static str {
         self.driver.name
+    }
+
+    /// The function that opens ports of the driver.
+    pub(crate) fn open(&self) -> Open {
+        self.driver.open
     }
 
     /// What stands behind the driver: an interface, a file, a cable.

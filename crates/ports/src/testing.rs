@@ -39,30 +39,10 @@ pub(crate) fn numbered_frame(number: u32, length: usize) -> Vec<u8> {
 /// EtherType for experiments (IEEE 802, clause 9.2.4).
 pub(crate) const TEST_ETHERTYPE: [u8; 2] = [0x88, 0xb5];
 
-/// Whether the test may make network namespaces; says so when not.
-pub(crate) fn may_use_namespaces() -> bool {
-    let root = rustix::process::geteuid().is_root();
-    if !root {
-        println!("skipped: making network namespaces needs root");
-    }
-    root
-}
-
-/// Runs `test` on a thread of its own inside a fresh network namespace, which goes away with the thread.
+/// Runs `test` on a thread of its own inside a new network namespace, which goes away with the thread.
 pub(crate) fn in_namespace(test: impl FnOnce() + Send + 'static) {
-    if !may_use_namespaces() {
-        return;
-    }
-    let thread = std::thread::spawn(move || {
-        #[allow(unsafe_code, reason = "the network namespace is the thread's own")]
-        // SAFETY: a new network namespace changes no memory and no file table of other threads.
-        unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWNET) }.unwrap();
-        ip("link set lo up");
-        test();
-    });
-    if let Err(panic) = thread.join() {
-        std::panic::resume_unwind(panic);
-    }
+    before_programs();
+    testbed::in_namespace(test);
 }
 
 /// Runs `ip` with these words in the thread's namespace.
@@ -70,26 +50,23 @@ pub(crate) fn ip(words: &str) {
     command("ip", words);
 }
 
-/// Runs a program with these words in the thread's namespace; its output.
+/// Runs a program with these words in the thread's namespace; returns its output.
 pub(crate) fn command(program: &str, words: &str) -> String {
-    // DPDK's plug-ins set variables of the environment when they are loaded: no program may start at that moment, or
-    // the kernel reads an array of variables that is no longer there ("Bad address").
+    before_programs();
+    testbed::run(program, words)
+}
+
+/// DPDK's plug-ins set variables of the environment when they are loaded. A program that starts at that moment reads
+/// an array of variables that is gone ("Bad address"), so DPDK is loaded before any program starts.
+fn before_programs() {
     #[cfg(feature = "dpdk")]
     crate::dpdk::start_for_tests();
-    let output = std::process::Command::new(program).args(words.split_whitespace()).output();
-    let output = output.unwrap_or_else(|error| panic!("{program}: {error}; install it"));
-    let error = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{program} {words}: {error}");
-    String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
 /// A veth pair `left`-`right`, up, without IPv6 chatter.
 pub(crate) fn veth_pair(left: &str, right: &str) {
-    ip(&format!("link add {left} type veth peer name {right}"));
-    for name in [left, right] {
-        ip(&format!("link set {name} addrgenmode none"));
-        ip(&format!("link set {name} up"));
-    }
+    before_programs();
+    testbed::veth_pair(left, right, 1);
 }
 
 /// The path of a file for one test of one run; the file goes with it.
@@ -119,19 +96,15 @@ impl Drop for TemporaryFile {
     }
 }
 
-/// Asks again and again, for at most ten seconds, until the kernel did something that it does in the background.
-pub(crate) fn soon(what: &str, mut is_so: impl FnMut() -> bool) {
-    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
-    while !is_so() {
-        assert!(std::time::Instant::now() < deadline, "{what}");
-        std::thread::sleep(std::time::Duration::from_millis(1));
-    }
+/// Asks again and again, for at most a minute, until the kernel did something that it does in the background.
+pub(crate) fn soon(what: &str, is_so: impl FnMut() -> bool) {
+    testbed::wait_until(what, is_so);
 }
 
-/// Receives until `count` frames of [`numbered_frame`] came (others are skipped), for at most ten seconds.
+/// Receives until `count` frames of [`numbered_frame`] came (others are skipped), for at most a minute.
 pub(crate) fn receive_numbered(rx: &mut dyn crate::RxQueue, pool: &mut Pool, count: usize) -> Vec<Vec<u8>> {
     let (mut batch, mut frames) = (Batch::new(), Vec::new());
-    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
     while frames.len() < count && std::time::Instant::now() < deadline {
         if rx.receive(pool, &mut batch, 32) == 0 {
             std::thread::sleep(std::time::Duration::from_millis(1));

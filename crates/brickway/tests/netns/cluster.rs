@@ -527,7 +527,7 @@ impl Cluster {
         let targets: Vec<String> = addresses(host_addresses).chain(addresses(port_addresses)).collect();
         let begin = Instant::now();
         let mut silent = Vec::new();
-        while begin.elapsed() < Duration::from_secs(20) {
+        while begin.elapsed() < Duration::from_secs(60) {
             silent = self.silent(hosts, &targets);
             if silent.is_empty() {
                 return;

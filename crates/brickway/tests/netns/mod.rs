@@ -15,20 +15,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+pub(crate) use testbed::{eventually, is_root};
 
 /// Namespaces and links of one test.
 pub(crate) struct Network {
     tag: String,
     namespaces: Vec<String>,
-}
-
-/// Whether namespaces can be made; says so when not, as a test that cannot run should.
-pub(crate) fn is_root() -> bool {
-    let root = rustix::process::geteuid().is_root();
-    if !root {
-        eprintln!("not run: network namespaces need root");
-    }
-    root
 }
 
 /// The names of all network namespaces that `ip netns` knows.
@@ -232,7 +224,7 @@ impl Drop for Running {
     }
 }
 
-/// Sends SIGINT and waits for the end, at most 30 seconds; the exit code.
+/// Sends SIGINT and waits for the end, at most a minute; returns the exit code.
 pub(crate) fn interrupt(child: &mut Child) -> i32 {
     let process = rustix::process::Pid::from_child(child);
     rustix::process::kill_process(process, rustix::process::Signal::INT).expect("the process is ours");
@@ -241,7 +233,7 @@ pub(crate) fn interrupt(child: &mut Child) -> i32 {
         if let Some(status) = child.try_wait().expect("the process is ours") {
             return status.code().unwrap_or(-1);
         }
-        assert!(begin.elapsed() < Duration::from_secs(30), "it does not end on SIGINT");
+        assert!(begin.elapsed() < Duration::from_secs(60), "it does not end on SIGINT");
         std::thread::sleep(Duration::from_millis(20));
     }
 }
@@ -250,16 +242,4 @@ pub(crate) fn interrupt(child: &mut Child) -> i32 {
 pub(crate) fn reply_number(line: &str) -> Option<usize> {
     let (_, rest) = line.split_once("bytes from")?.1.split_once("icmp_seq=")?;
     rest.split(' ').next()?.parse().ok()
-}
-
-/// Waits until `condition` holds, at most 20 seconds; whether it did.
-pub(crate) fn eventually(mut condition: impl FnMut() -> bool) -> bool {
-    let begin = Instant::now();
-    while begin.elapsed() < Duration::from_secs(20) {
-        if condition() {
-            return true;
-        }
-        std::thread::sleep(Duration::from_millis(50));
-    }
-    false
 }

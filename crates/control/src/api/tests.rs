@@ -185,7 +185,7 @@ fn who_does_not_read_is_cut_off() {
     let mut before = u64::MAX;
     while before != fake.sent.load(Ordering::SeqCst) || before == 0 {
         before = fake.sent.load(Ordering::SeqCst);
-        assert!(begin.elapsed() < Duration::from_secs(20), "it still sends to somebody who does not read");
+        assert!(begin.elapsed() < Duration::from_secs(60), "it still sends to somebody who does not read");
         std::thread::sleep(Duration::from_millis(200));
     }
     // The answer has no end, and a client says so.
@@ -203,7 +203,7 @@ fn connections_are_few_and_impatiently_waited_for() {
     // They say nothing, so their places are free again soon.
     let begin = Instant::now();
     while !ask(&server, &Request::Show(Show::Acl(NoFilter {}))).is_empty() {
-        assert!(begin.elapsed() < Duration::from_secs(20), "silent clients keep their places");
+        assert!(begin.elapsed() < Duration::from_secs(60), "silent clients keep their places");
         std::thread::sleep(Duration::from_millis(50));
     }
     drop(held);

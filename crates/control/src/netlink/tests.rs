@@ -3,8 +3,9 @@
 use std::net::IpAddr;
 
 use crate::change::{Hops, NeighbourState, ObjectKind, Part, Path, Route, RouteKind, RuleAction};
-use crate::netlink::testing::{Follower, in_namespace, ip, ip_batch, run, veth_pair};
+use crate::netlink::testing::{Follower, ip_batch};
 use crate::netlink::{KernelOptions, schedule};
+use testbed::{in_namespace, ip, run, veth_pair};
 
 fn path(index: u32, gateway: &str, weight: u16) -> Path {
     let gateway = (!gateway.is_empty()).then(|| gateway.parse().unwrap());
@@ -14,7 +15,7 @@ fn path(index: u32, gateway: &str, weight: u16) -> Path {
 /// Two veth pairs, `left0`-`right0` and `left1`-`right1`, with addresses on the left.
 fn two_links() {
     for number in 0..2 {
-        veth_pair(&format!("left{number}"), &format!("right{number}"));
+        veth_pair(&format!("left{number}"), &format!("right{number}"), 1);
         ip(&format!("addr add 10.0.{number}.1/24 dev left{number}"));
         ip(&format!("addr add 2001:db8:{number}::1/64 dev left{number} nodad"));
     }

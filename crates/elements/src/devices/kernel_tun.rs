@@ -345,11 +345,12 @@ impl Element for KernelTun {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::devices::testing::{in_namespace, until};
+    use crate::devices::testing::until;
     use crate::ip::samples::ipv4;
     use crate::registry;
     use graph::setup::Shared;
     use graph::testing::{Bench, configure};
+    use testbed::in_namespace;
 
     #[test]
     fn linux_answers_a_ping_over_it() {

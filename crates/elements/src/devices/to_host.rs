@@ -50,10 +50,10 @@ fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
 
 #[cfg(test)]
 mod tests {
-    use crate::devices::testing::{in_namespace, ip};
     use crate::registry;
     use graph::setup::Shared;
     use graph::testing::Bench;
+    use testbed::{in_namespace, ip, wait_until};
 
     #[test]
     fn linux_answers_over_the_interface() {
@@ -65,18 +65,12 @@ mod tests {
             let mut request = vec![0xff; 6];
             request.extend([2, 0, 0, 0, 0, 7, 8, 6, 0, 1, 8, 0, 6, 4, 0, 1, 2, 0, 0, 0, 0, 7, 192, 0, 2, 7]);
             request.extend([0, 0, 0, 0, 0, 0, 192, 0, 2, 1]);
-            let mut answers = Vec::new();
-            for _ in 0..200 {
+            wait_until("an ARP reply", || {
                 bench.push("in", &[&request]);
                 bench.run(4);
-                std::thread::sleep(std::time::Duration::from_millis(5));
-                bench.run(4);
-                answers.extend(bench.taken("out"));
-                if answers.iter().any(|frame| frame[12..14] == [8, 6] && frame[20..22] == [0, 2]) {
-                    return;
-                }
-            }
-            panic!("no ARP reply among {} frames", answers.len());
+                let answers = bench.taken("out");
+                answers.iter().any(|frame| frame[12..14] == [8, 6] && frame[20..22] == [0, 2])
+            });
         });
     }
 

@@ -113,13 +113,13 @@ impl Element for ToHostSniffers {
 
 #[cfg(test)]
 mod tests {
-    use crate::devices::testing::{in_namespace, ip};
     use crate::registry;
     use graph::setup::Shared;
     use graph::testing::Bench;
     use rustix::net::{AddressFamily, Protocol, RecvFlags, SocketType};
     use std::num::NonZeroU32;
     use std::os::fd::OwnedFd;
+    use testbed::{in_namespace, ip, wait_until};
 
     /// A socket that hears what comes in by any interface (packet(7)).
     fn listener() -> OwnedFd {
@@ -145,16 +145,13 @@ mod tests {
             bench.push("in1", &[&request]);
             let mut heard = 0;
             let mut buffer = [0; 2048];
-            for _ in 0..400 {
+            wait_until("both frames", || {
                 while let Ok((length, _)) = rustix::net::recv(&listener, &mut buffer[..], RecvFlags::DONTWAIT)
                 {
                     heard += usize::from(buffer[..length] == request[..]);
                 }
-                if heard == 2 {
-                    break;
-                }
-                std::thread::sleep(std::time::Duration::from_millis(5));
-            }
+                heard >= 2
+            });
             assert_eq!((heard, bench.read("a.count"), bench.read("b.count")), (2, "1".into(), "1".into()));
             // Linux would know who asked, had it got the question.
             assert_eq!(ip("neigh show dev one"), "");

@@ -15,8 +15,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::tests::shared;
 use super::{FabricHostPorts, HostPort};
-use crate::devices::testing::{in_namespace, ip};
 use crate::registry;
+use testbed::{in_namespace, ip, wait_until};
 
 /// Node 0 with two ports.
 fn leader(shape: &str) -> (Bench, Arc<FabricHostPorts>) {
@@ -79,25 +79,13 @@ fn echo(number: u8, to: [u8; 6], from: [u8; 6], is_reply: bool) -> Vec<u8> {
 
 /// The first frame at `output` that `is_wanted`, within a while.
 fn awaited(bench: &mut Bench, output: &str, is_wanted: impl Fn(&[u8]) -> bool) -> Packet {
-    for _ in 0..1000 {
+    let mut wanted = None;
+    wait_until(&format!("a frame at {output}"), || {
         bench.run(8);
-        if let Some(packet) = bench.taken_packets(output).into_iter().find(|packet| is_wanted(packet.data()))
-        {
-            return packet;
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    panic!("no such frame at {output}")
-}
-
-fn soon(what: &str, is_so: impl Fn() -> bool) {
-    for _ in 0..1000 {
-        if is_so() {
-            return;
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    panic!("not so: {what}")
+        wanted = bench.taken_packets(output).into_iter().find(|packet| is_wanted(packet.data()));
+        wanted.is_some()
+    });
+    wanted.expect("it came")
 }
 
 #[test]
@@ -168,14 +156,10 @@ fn linux_answers_by_the_port_that_was_asked() {
             ip("addr add 192.0.2.5/32 dev port5");
             ip("route replace 192.0.2.107 dev port5");
             push(&mut bench, 5, &[&arp_request(5)]);
-            for _ in 0..1000 {
+            wait_until("a drop at a port that this node lacks", || {
                 bench.run(8);
-                if bench.drops("host", "no such port") > before {
-                    return;
-                }
-                std::thread::sleep(Duration::from_millis(5));
-            }
-            panic!("{}", bench.read("host.ports"));
+                bench.drops("host", "no such port") > before
+            });
         });
     }
 }
@@ -209,7 +193,7 @@ fn ports_come_change_and_go_while_the_router_runs() {
 
         // One goes, and with it its interface.
         ports.set(vec![changed.clone()]).unwrap();
-        soon("the interface is gone", || !ip("-o link show").contains("node1-eth1"));
+        wait_until("the interface is gone", || !ip("-o link show").contains("node1-eth1"));
         push(&mut bench, 4, &[&arp_request(4)]);
         assert_eq!(bench.drops("host", "no such port"), 2);
 
@@ -232,7 +216,7 @@ fn ports_come_change_and_go_while_the_router_runs() {
         ip("link delete port6");
         ports.set(vec![host_port(6, 0, 0), host_port(7, 0, 1)]).unwrap();
         ports.set(Vec::new()).unwrap();
-        soon("all interfaces are gone", || !ip("-o link show").contains("port"));
+        wait_until("all interfaces are gone", || !ip("-o link show").contains("port"));
         push(&mut bench, 7, &[&arp_request(7)]);
         assert_eq!(bench.drops("host", "not the leader"), 1);
     });
@@ -248,11 +232,11 @@ fn a_port_without_a_link_has_none_in_linux_either() {
             assert_ne!(link.contains("LOWER_UP"), link.contains("NO-CARRIER"), "{link}");
             link.contains("LOWER_UP")
         };
-        soon("both are up", || is_up("port3") && is_up("port4"));
+        wait_until("both are up", || is_up("port3") && is_up("port4"));
         ports.set_carrier(3, false).unwrap();
-        soon("one is down", || !is_up("port3") && is_up("port4"));
+        wait_until("one is down", || !is_up("port3") && is_up("port4"));
         ports.set_carrier(3, true).unwrap();
-        soon("both are up again", || is_up("port3") && is_up("port4"));
+        wait_until("both are up again", || is_up("port3") && is_up("port4"));
     });
 }
 
@@ -308,17 +292,13 @@ fn frames_cross_from_the_host_to_the_fabric_on_the_slow_thread() {
         ports.set(vec![host_port(3, 2, 1)]).unwrap();
         ask_for_a_neighbour("port3");
         let mut sent = 0;
-        for _ in 0..1000 {
+        wait_until("a frame of the host crosses", || {
             sent = router.read("to.direct").unwrap().parse().unwrap();
-            if sent > 0 {
-                break;
-            }
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        assert!(sent > 0, "{}", router.read("host.ports").unwrap());
+            sent > 0
+        });
         // Ended by the thread that set them up, while the other one carries frames.
         ports.set(Vec::new()).unwrap();
-        soon("the interface is gone", || !ip("-o link show").contains("port3"));
+        wait_until("the interface is gone", || !ip("-o link show").contains("port3"));
         assert_eq!(router.read("host.ports").unwrap(), "");
         assert_eq!(router.stop(), Vec::<String>::new());
     });

@@ -72,9 +72,10 @@ fn metadata_comes_from_the_kernel() {
         let mut batch = batch_of(&mut pool, &sent);
         tx.send(&mut pool, &mut batch);
         let mut received = Batch::new();
-        while received.len() < 4 {
+        soon("4 packets", || {
             rx.receive(&mut pool, &mut received, 32);
-        }
+            received.len() >= 4
+        });
         let types: Vec<PacketType> = received.iter().map(|packet| packet.packet_type()).collect();
         let expected =
             [PacketType::Host, PacketType::Broadcast, PacketType::Multicast, PacketType::OtherHost];
@@ -103,9 +104,10 @@ fn vlan_tags_are_put_back() {
         tx.send(&mut pool, &mut batch);
         assert_eq!((tx.stats().packets, tx.stats().dropped()), (2, 0));
         let mut received = Batch::new();
-        while received.len() < 2 {
+        soon("2 packets", || {
             rx.receive(&mut pool, &mut received, 32);
-        }
+            received.len() >= 2
+        });
         assert_eq!(contents(&received), [tagged, twice]);
     });
 }
@@ -206,12 +208,16 @@ fn several_queues_get_every_packet_once() {
         let sent = flows();
         let mut batch = batch_of(&mut pool, &sent);
         assert_eq!(tx.send(&mut pool, &mut batch), 128);
-        let (mut received, mut shares) = (Vec::new(), Vec::new());
-        for queue in &mut queues {
-            let mut batch = Batch::new();
-            shares.push(queue.receive(&mut pool, &mut batch, 256));
-            received.extend(contents(&batch));
-        }
+        let (mut received, mut shares) = (Vec::new(), [0; 2]);
+        soon("all packets", || {
+            for (queue, share) in queues.iter_mut().zip(&mut shares) {
+                let mut batch = Batch::new();
+                *share += queue.receive(&mut pool, &mut batch, 256);
+                received.extend(contents(&batch));
+                pool.free(&mut batch);
+            }
+            received.len() >= 128
+        });
         received.sort();
         let mut expected = sent;
         expected.sort();
@@ -248,18 +254,26 @@ fn queues_beside_linux_share_until_the_last() {
         let mut batch = batch_of(&mut pool, &frames);
         tx.send(&mut pool, &mut batch);
         let mut received = Batch::new();
-        let shares =
-            [first.receive(&mut pool, &mut received, 256), second.receive(&mut pool, &mut received, 256)];
+        let mut shares = [0; 2];
+        soon("all packets of the flows", || {
+            shares[0] += first.receive(&mut pool, &mut received, 256);
+            shares[1] += second.receive(&mut pool, &mut received, 256);
+            shares[0] + shares[1] >= 128
+        });
         assert_eq!((shares[0] + shares[1], shares[0] > 10, shares[1] > 10), (128, true, true), "{shares:?}");
         // The filters of all queues count together.
-        assert_eq!(first.stats().count(Event::LeftToKernel), 3);
+        soon("the frames that are Linux's", || first.stats().count(Event::LeftToKernel) == 3);
         assert_eq!(second.stats().count(Event::LeftToKernel), 0);
         pool.free(&mut received);
         // Without one of them the other has all.
         drop(second);
         let mut batch = batch_of(&mut pool, &flows());
         tx.send(&mut pool, &mut batch);
-        assert_eq!(first.receive(&mut pool, &mut received, 256), 128);
+        let mut count = 0;
+        soon("all packets on one queue", || {
+            count += first.receive(&mut pool, &mut received, 256);
+            count >= 128
+        });
         assert!(right.details().starts_with("packets steered to us 256"), "{}", right.details());
         drop(first);
         assert_eq!(right.details(), "", "the programs are gone");
@@ -277,6 +291,7 @@ fn a_ring_that_is_full_drops_in_the_kernel_and_counts() {
         let sent = frames(50, 60);
         let mut batch = batch_of(&mut pool, &sent);
         tx.send(&mut pool, &mut batch);
+        soon("packets are dropped", || rx.stats().count(Event::RingFull) == 18);
         // Small enough a pool that the packets have to stay in the ring.
         let mut small = crate::testing::pool(1);
         let mut received = Batch::new();
@@ -284,7 +299,6 @@ fn a_ring_that_is_full_drops_in_the_kernel_and_counts() {
         assert_eq!(rx.receive(&mut small, &mut received, 32), 0);
         assert_eq!(rx.receive(&mut pool, &mut received, 64), 31);
         assert_eq!(contents(&received), sent[..32]);
-        assert_eq!(rx.stats().count(Event::RingFull), 18);
         // A second question does not forget the first answer.
         assert_eq!(rx.stats().count(Event::RingFull), 18);
     });

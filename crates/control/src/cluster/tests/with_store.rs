@@ -9,10 +9,10 @@ use super::*;
 use crate::cluster::member::{
     Belonging, Cluster, Host, LeaderPort, MemberOptions, MemberShared, PortLink, Traffic,
 };
-use crate::netlink::testing::{in_namespace, ip, veth_pair};
 use crate::service::Service;
 use crate::store::Session;
 use crate::store::testing::{Cable, Etcd};
+use testbed::{in_namespace, ip, veth_pair};
 
 const PREFIX: &str = "/test/";
 /// How long to wait for what must come.
@@ -36,9 +36,11 @@ impl Host for Linux {
     fn set_leader_ports(&self, ports: &[LeaderPort]) -> bool {
         let wanted: Vec<String> = ports.iter().map(|port| port.port.name.clone()).collect();
         let mut open = self.0.lock().unwrap();
-        open.iter().filter(|name| !wanted.contains(name)).for_each(|name| ip(&format!("link del {name}")));
+        for name in open.iter().filter(|name| !wanted.contains(name)) {
+            ip(&format!("link del {name}"));
+        }
         for name in wanted.iter().filter(|name| !open.contains(name)) {
-            veth_pair(name, &format!("{name}-far"));
+            veth_pair(name, &format!("{name}-far"), 1);
         }
         *open = wanted;
         true

@@ -1,0 +1,35 @@
+//! What a test requires of the machine.
+
+use std::path::Path;
+
+/// The variable that leaves out tests which need root.
+const NO_ROOT: &str = "BRICKWAY_NO_ROOT";
+
+/// Returns whether the test may make network namespaces. Returns `false` only if `BRICKWAY_NO_ROOT=1` is set: the test
+/// then ends without a result.
+///
+/// # Panics
+///
+/// Without root, unless `BRICKWAY_NO_ROOT=1` is set.
+pub fn is_root() -> bool {
+    let left_out = std::env::var_os(NO_ROOT).is_some_and(|value| value == "1");
+    if left_out {
+        eprintln!("left out: {NO_ROOT}=1");
+        return false;
+    }
+    assert!(
+        rustix::process::geteuid().is_root(),
+        "this test makes network namespaces: run it as root, or leave out all such tests by {NO_ROOT}=1"
+    );
+    true
+}
+
+/// Checks that a program or module is installed. Returns `true`, so that it stands beside [`is_root`] in a condition.
+///
+/// # Panics
+///
+/// Where the file does not exist.
+pub fn is_installed(path: &str) -> bool {
+    assert!(Path::new(path).exists(), "{path}: not installed; run 'make packages-test'");
+    true
+}
