@@ -9,6 +9,8 @@ use std::collections::HashMap;
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use packet::flow::FlowKey;
+
 use crate::arguments::Arguments;
 use crate::element::ConfigError;
 use crate::hotswap::Found;
@@ -25,6 +27,10 @@ pub struct Shared {
 type Things = HashMap<(TypeId, String), Arc<dyn Any + Send + Sync>>;
 
 impl Shared {
+    /// Under which key lies the [`FlowKey`] of a router that is to choose the same every time it runs: a
+    /// test, a bench.
+    pub const FLOW_KEY: &str = "flow-key";
+
     /// The thing of type `T` under `key`; made by `make` when there is none yet.
     pub fn get_or_make<T: Any + Send + Sync, E>(
         &self,
@@ -312,6 +318,13 @@ impl<'a> Setup<'a> {
     /// What all copies share.
     pub fn shared(&self) -> &'a Shared {
         self.shared
+    }
+
+    /// The key by which all elements of this router hash flows: the process's, or the one under
+    /// [`Shared::FLOW_KEY`]. It stays when the configuration changes, so flows keep their workers and next
+    /// hops.
+    pub fn flow_key(&self) -> FlowKey {
+        self.shared.get(Shared::FLOW_KEY).map_or_else(FlowKey::of_process, |key| *key)
     }
 
     /// The thing of type `T` that the copies of this element share; the first copy makes it.

@@ -11,8 +11,10 @@
 //! assert_eq!(bench.taken("out"), [b"cd"]);
 //! ```
 
+use std::convert::Infallible;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use packet::flow::FlowKey;
 use packet::{Batch, MAX_BATCH, Packet, PoolOptions};
 
 use crate::context::{Context, ElementStats};
@@ -119,6 +121,8 @@ impl Bench {
             simulated_time: Some(crate::clock::SIMULATED_START_NS),
         };
         let copy = Copy { index: 0, workers: 1, slow_thread: false };
+        // The same flows take the same ways in every run.
+        let Ok(_) = shared.get_or_make(Shared::FLOW_KEY, || Ok::<_, Infallible>(FlowKey::from_seed(0)));
         match Graph::build(&Arc::new(flat), &registry, shared, copy, &options, &control) {
             Ok(graph) => Ok(Self { graph, shared: shared.clone(), messages }),
             Err(problems) => {

@@ -3,9 +3,18 @@
 //! The hash is symmetric: both directions of a flow have the same. Fragments are told apart by their
 //! addresses alone, as cards do it, because only the first has ports: all fragments of a packet then go the
 //! same way. IPv6 extension headers are looked behind.
+//!
+//! **The hash has a key** ([`FlowKey`]), which every process draws for itself. So two routers in a row
+//! choose independently, and a sender who does not know the key cannot pick flows that all go one way. What
+//! is hashed enters a product of 64 by 64 bits with a secret word in each factor, whose halves are folded
+//! (as in wyhash and the fallback of ahash): a multiplication with secrets on one side only, or a sum with
+//! them, has collisions that hold for every key. This is not a cryptographic function. Whoever sees which
+//! way each of many flows went can tell two groups of them apart, and could so before.
 
 use std::fmt;
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::str::FromStr;
+use std::sync::LazyLock;
 
 use crate::wire::IpProtocol;
 use crate::wire::ipv6::{HEADER_LEN, Ipv6};
@@ -51,13 +60,63 @@ impl FromStr for FlowFields {
     }
 }
 
+/// The secret of a [`FlowHash`]: another key, another distribution.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct FlowKey([u64; 2]);
+
+impl FlowKey {
+    /// Returns this process's key, which the first call draws from the operating system's random numbers.
+    pub fn of_process() -> Self {
+        static KEY: LazyLock<FlowKey> = LazyLock::new(|| {
+            // The standard library keys its hash maps by them.
+            let word = || RandomState::new().build_hasher().finish();
+            FlowKey([word(), word()])
+        });
+        *KEY
+    }
+
+    /// Makes a key of a number: for tests, benches and hashes that several routers have in common.
+    pub const fn from_seed(seed: u64) -> Self {
+        /// Steele, Lea and Flood, "Fast Splittable Pseudorandom Number Generators" (OOPSLA 2014).
+        const fn split_mix(state: u64) -> u64 {
+            let mixed = (state ^ state >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+            mixed ^ mixed >> 31
+        }
+        const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+        let first = seed.wrapping_add(STEP);
+        Self([split_mix(first), split_mix(first.wrapping_add(STEP))])
+    }
+
+    /// Multiplies two words, each with a secret of its own, and folds the halves of the product.
+    #[inline(always)]
+    pub fn product(self, a: u64, b: u64) -> u64 {
+        let Self([first, second]) = self;
+        folded(a ^ first, b ^ second)
+    }
+}
+
+impl fmt::Debug for FlowKey {
+    /// Prints no secret.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("FlowKey(..)")
+    }
+}
+
+/// The product of 64 by 64 bits, its halves folded.
+#[inline(always)]
+fn folded(a: u64, b: u64) -> u64 {
+    let product = u128::from(a) * u128::from(b);
+    (product >> 64) as u64 ^ product as u64
+}
+
 /// A hash of flows.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlowHash {
     /// What is hashed.
     pub fields: FlowFields,
-    /// Another key, another distribution.
-    pub key: u64,
+    /// What nobody outside knows.
+    pub key: FlowKey,
 }
 
 /// EtherTypes (IANA, "IEEE 802 Numbers").
@@ -148,7 +207,7 @@ impl FlowHash {
         let address = |at: usize| {
             let half =
                 |at: usize| u64::from_be_bytes(*header[at..].first_chunk().expect("within the header"));
-            half(at).rotate_left(21) ^ half(at + 8)
+            self.key.product(half(at), half(at + 8))
         };
         let next_header = IpProtocol(header[6]);
         let (protocol, transport) = if next_header.is_ipv6_extension() {
@@ -184,15 +243,12 @@ impl FlowHash {
         }
     }
 
-    /// The same for both orders of `a` and `b`: a product of 64 by 64 bits, its halves folded (as in wyhash).
+    /// The same for both orders of `a` and `b`.
     #[inline]
     fn fold(&self, a: u64, b: u64, protocol: u8) -> u32 {
-        let low = a.min(b) ^ 0x9e37_79b9_7f4a_7c15 ^ self.key;
-        let high = a.max(b).wrapping_add(0xd1b5_4a32_d192_ed03 ^ u64::from(protocol) << 56);
-        let product = u128::from(low) * u128::from(high);
-        let folded = (product >> 64) as u64 ^ product as u64;
-        let again = u128::from(folded ^ self.key.rotate_left(32)) * 0xe703_7ed1_a0b4_28db_u128;
-        ((again >> 64) as u64 ^ again as u64) as u32
+        let once = self.key.product(a.min(b), a.max(b) ^ u64::from(protocol) << 56);
+        let FlowKey([first, _]) = self.key;
+        folded(once ^ first.rotate_left(32), 0xe703_7ed1_a0b4_28db) as u32
     }
 }
 
@@ -215,22 +271,26 @@ mod tests {
         frame
     }
 
+    fn flows(seed: u64) -> FlowHash {
+        FlowHash { fields: FlowFields::Flow, key: FlowKey::from_seed(seed) }
+    }
+
     fn tagged(frame: &[u8]) -> Vec<u8> {
         [&frame[..12], &[0x81, 0, 0, 5], &frame[12..]].concat()
     }
 
     proptest! {
         #[test]
-        fn any_bytes(frame in prop::collection::vec(any::<u8>(), 0..100), key: u64) {
+        fn any_bytes(frame in prop::collection::vec(any::<u8>(), 0..100), seed: u64) {
             for (_, fields) in FlowFields::NAMES {
-                FlowHash { fields, key }.of(&frame);
+                FlowHash { fields, key: FlowKey::from_seed(seed) }.of(&frame);
             }
         }
 
         #[test]
-        fn both_directions_are_one_flow(a: u32, b: u32, ports: (u16, u16), key: u64) {
+        fn both_directions_are_one_flow(a: u32, b: u32, ports: (u16, u16), seed: u64) {
             for fields in [FlowFields::Flow, FlowFields::Addresses] {
-                let hash = FlowHash { fields, key };
+                let hash = FlowHash { fields, key: FlowKey::from_seed(seed) };
                 let there = ipv4(a, b, 17, ports, 0);
                 let back = ipv4(b, a, 17, (ports.1, ports.0), 0);
                 prop_assert_eq!(hash.of(&there), hash.of(&back));
@@ -239,8 +299,8 @@ mod tests {
         }
 
         #[test]
-        fn a_packet_has_the_hash_of_its_frame(a: u32, b: u32, ports: (u16, u16), key: u64) {
-            let hash = FlowHash { fields: FlowFields::Flow, key };
+        fn a_packet_has_the_hash_of_its_frame(a: u32, b: u32, ports: (u16, u16), seed: u64) {
+            let hash = flows(seed);
             let frame = ipv4(a, b, 17, ports, 0);
             prop_assert_eq!(hash.of(&frame), hash.of_ip(&frame[14..]));
         }
@@ -248,7 +308,7 @@ mod tests {
         #[test]
         fn only_the_chosen_fields_count(a: u32, b: u32, c: u32, ports: (u16, u16)) {
             let of = |fields, source, destination, ports| {
-                FlowHash { fields, key: 1 }.of(&ipv4(source, destination, 6, ports, 0))
+                FlowHash { fields, key: FlowKey::from_seed(1) }.of(&ipv4(source, destination, 6, ports, 0))
             };
             use FlowFields::{Addresses, Destination, Source};
             prop_assert_eq!(of(Source, a, b, ports), of(Source, a, c, (0, 0)));
@@ -258,7 +318,7 @@ mod tests {
 
         #[test]
         fn fragments_stay_together(a: u32, b: u32, ports: (u16, u16)) {
-            let hash = FlowHash::default();
+            let hash = flows(0);
             let first = hash.of(&ipv4(a, b, 17, ports, 0x2000));
             let last = hash.of(&ipv4(a, b, 17, (99, 3), 185));
             prop_assert_eq!(first, last);
@@ -276,7 +336,7 @@ mod tests {
 
     #[test]
     fn ipv6_extensions_are_looked_behind() {
-        let hash = |next_header, payload: &[u8]| FlowHash::default().of(&ipv6(next_header, payload));
+        let hash = |next_header, payload: &[u8]| flows(0).of(&ipv6(next_header, payload));
         let udp = [0x10, 0, 0, 9, 0, 8, 0, 0];
         let options = [&[17, 0, 1, 4, 0, 0, 0, 0][..], &udp].concat();
         assert_eq!(hash(60, &options), hash(17, &udp));
@@ -294,8 +354,8 @@ mod tests {
     #[test]
     fn flows_spread_evenly() {
         // Hosts and ports counted up, as in real networks; 256 buckets by the highest bits.
-        for key in [0, 1, u64::MAX] {
-            let hash = FlowHash { key, ..FlowHash::default() };
+        for seed in [0, 1, u64::MAX] {
+            let hash = flows(seed);
             let mut buckets = [0u32; 256];
             for host in 0..256 {
                 for port in 0..256 {
@@ -306,6 +366,60 @@ mod tests {
             // 256 expected, standard deviation 16.
             assert!(buckets.iter().all(|&count| (170..350).contains(&count)), "{buckets:?}");
         }
+    }
+
+    /// Flows with the highest bits of one bucket of 256 at a router with one key.
+    fn aimed(seed: u64, frames: impl Iterator<Item = Vec<u8>>) -> Vec<Vec<u8>> {
+        let hash = flows(seed);
+        frames.filter(|frame| hash.of(frame) >> 24 == 7).take(512).collect()
+    }
+
+    fn buckets(seed: u64, frames: &[Vec<u8>]) -> usize {
+        let used: std::collections::HashSet<u32> =
+            frames.iter().map(|frame| flows(seed).of(frame) >> 24).collect();
+        used.len()
+    }
+
+    #[test]
+    fn flows_aimed_at_one_bucket_of_one_key_are_scattered_by_another() {
+        let ipv4 = |number: u32| ipv4(0x0a00_0000 + (number >> 12), 0xc000_0201, 6, (number as u16, 80), 0);
+        let ipv6 = |number: u32| {
+            let mut frame = ipv6(17, &[0x10, 0, 0, 9, 0, 8, 0, 0]);
+            frame[26..30].copy_from_slice(&number.to_be_bytes());
+            frame
+        };
+        for frames in [aimed(1, (0..1 << 18).map(ipv4)), aimed(1, (0..1 << 18).map(ipv6))] {
+            assert_eq!((frames.len(), buckets(1, &frames)), (512, 1));
+            // Of 256 buckets, 512 flows miss one in e squared.
+            for seed in [0, 2, 3, u64::MAX] {
+                assert!(buckets(seed, &frames) > 180);
+            }
+        }
+    }
+
+    #[test]
+    fn no_ipv6_addresses_are_alike_for_every_key() {
+        // Sums of their halves, shifted or not, that are the same; and a factor that would be zero without
+        // a key.
+        let with = |high: u64, low: u64| {
+            let mut frame = ipv6(17, &[0x10, 0, 0, 9, 0, 8, 0, 0]);
+            frame[22..30].copy_from_slice(&high.to_be_bytes());
+            frame[30..38].copy_from_slice(&low.to_be_bytes());
+            frame
+        };
+        let mixed: Vec<_> = (0..512_u64).map(|number| with(number, 99 ^ number.rotate_left(21))).collect();
+        let zero: Vec<_> = (0..512_u64).map(|number| with(number << 32, 0)).collect();
+        for frames in [mixed, zero] {
+            for seed in [0, 1, 2] {
+                assert!(buckets(seed, &frames) > 180);
+            }
+        }
+    }
+
+    #[test]
+    fn a_process_has_one_key_and_prints_none() {
+        assert_eq!(FlowKey::of_process(), FlowKey::of_process());
+        assert_eq!(format!("{:?}", FlowKey::of_process()), "FlowKey(..)");
     }
 
     #[test]

@@ -14,7 +14,7 @@ use clap::Args;
 use fabric::{Header, Kind};
 use fib::read::Row;
 use fib::{Adjacency, Fib};
-use packet::flow::FlowHash;
+use packet::flow::{FlowFields, FlowHash, FlowKey};
 use ports::{MemoryLoop, Port};
 
 use super::mesh::{CLUSTER, LABELS, ROUTING, label, node_id};
@@ -143,7 +143,8 @@ fn on_their_way(templates: &[Vec<u8>], via: Option<usize>) -> Vec<Vec<u8>> {
         let label = label(number.wrapping_mul(0x9e37_79b1) % LABELS);
         let mut header = Header::new(Kind::Routed, node_id(output), label, node_id(1), CLUSTER);
         header.via = via.map(node_id);
-        header.entropy = (FlowHash::default().of(template) >> 24) as u8;
+        let hash = FlowHash { fields: FlowFields::Flow, key: FlowKey::from_seed(0) };
+        header.entropy = (hash.of(template) >> 24) as u8;
         [&header.bytes()[..], &template[Header::LEN..]].concat()
     });
     frames.collect()

@@ -11,6 +11,7 @@ use graph::graph::{Graph, GraphOptions};
 use graph::lang::{FlatConfig, Options, Source};
 use graph::router::{Control, CopyStats};
 use graph::setup::{Copy, Shared};
+use packet::flow::FlowKey;
 use packet::{PoolOptions, cycles};
 use ports::Port;
 
@@ -119,6 +120,8 @@ impl SingleCore {
                 Ok::<_, anyhow::Error>(OpenPort::new(port))
             })?;
         }
+        // Every run of a bench sends the same flows the same ways.
+        shared.get_or_make(Shared::FLOW_KEY, || Ok::<_, anyhow::Error>(FlowKey::from_seed(0)))?;
         let control = Control::new(|line| eprintln!("{line}"));
         let copy = Copy { index: 0, workers: 1, slow_thread: false };
         let graph = Graph::build(&flat, &registry, shared, copy, options, &control).map_err(|problems| {

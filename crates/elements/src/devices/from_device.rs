@@ -66,8 +66,9 @@
 //! QUEUE BUCKET[-BUCKET] WORKER: that worker processes these buckets of the queue from now on.
 //!
 //! =h hash read/write
-//! What makes a flow (flow, addresses, source or destination) and a number as key: another key spreads flows
-//! otherwise.
+//! What makes a flow: flow, addresses, source or destination. The hash has the router's key, drawn at its
+//! start, so that nobody outside can aim flows at one worker. A number behind it makes another key, the
+//! same one at every start.
 //!
 //! =h prefixes read/write
 //! Read: the IPv4 prefixes that belong to workers. Written PREFIX WORKER, packets to the prefix are processed by that
@@ -96,7 +97,6 @@ use graph::router::Waker;
 use graph::setup::Shared;
 use graph::{Class, Combine, ConfigError, Context, Element, Handler, Setup, TaskStatus};
 use ipnet::Ipv4Net;
-use packet::flow::FlowHash;
 use packet::{Batch, MAX_BATCH};
 use ports::{Event, HashFields};
 
@@ -214,7 +214,7 @@ impl FromDevice {
             processors,
             held,
             moving,
-            rule: Rule::default(),
+            rule: Rule::new(setup.flow_key()),
             own: Trail::new(Arc::default()),
             outgoing,
             incoming,
@@ -535,7 +535,7 @@ impl Element for FromDevice {
                 workers.join(" ")
             }
             "bucket_packets" => self.held.iter().map(Held::counts_text).collect(),
-            "hash" => format!("{} {}", self.rule.hash.fields, self.rule.hash.key),
+            "hash" => self.rule.hash_text(),
             "prefixes" => self.rule.prefixes_text(),
             "reta" => {
                 let table = self.port.steer(|steering| steering.reta())?;
@@ -552,17 +552,7 @@ impl Element for FromDevice {
             "reta" | "rss" | "steer" => self.steer_device(name, value),
             "move_queue" => self.move_queue(value),
             "move_buckets" => self.move_buckets(value),
-            "hash" => {
-                let (fields, key) =
-                    value.trim().split_once(char::is_whitespace).unwrap_or((value.trim(), "0"));
-                let fields = fields.parse()?;
-                let key =
-                    key.trim().parse().map_err(|_| format!("expected a number as the key, got '{key}'"))?;
-                self.change_rule(|rule| {
-                    rule.hash = FlowHash { fields, key };
-                    Ok(())
-                })
-            }
+            "hash" => self.change_rule(|rule| rule.set_hash(value)),
             _ => {
                 let [prefix, worker] = words(value, "PREFIX WORKER, or PREFIX - to forget it")?;
                 let prefix =

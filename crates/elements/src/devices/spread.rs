@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use ipnet::Ipv4Net;
-use packet::flow::FlowHash;
+use packet::flow::{FlowFields, FlowHash, FlowKey};
 use ports::RxQueue;
 
 use super::Losses;
@@ -128,14 +128,45 @@ impl Held {
 }
 
 /// How the packets of all queues of a port are told apart.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(super) struct Rule {
-    pub(super) hash: FlowHash,
+    hash: FlowHash,
+    /// The number that the hash's key was made of; `None`: it is the router's.
+    seed: Option<u64>,
+    router_key: FlowKey,
     /// Longest first.
     prefixes: Vec<(Ipv4Net, usize)>,
 }
 
 impl Rule {
+    /// By flows, with the router's key.
+    pub(super) fn new(router_key: FlowKey) -> Self {
+        let hash = FlowHash { fields: FlowFields::default(), key: router_key };
+        Self { hash, seed: None, router_key, prefixes: Vec::new() }
+    }
+
+    /// Takes what the handler `hash` was written with: fields, and perhaps a number to make another key of.
+    pub(super) fn set_hash(&mut self, text: &str) -> Result<(), String> {
+        let (fields, seed) = match text.trim().split_once(char::is_whitespace) {
+            Some((fields, seed)) => {
+                let seed = seed.trim();
+                let problem = |_| format!("expected a number as the key, got '{seed}'");
+                (fields, Some(seed.parse().map_err(problem)?))
+            }
+            None => (text.trim(), None),
+        };
+        let key = seed.map_or(self.router_key, FlowKey::from_seed);
+        self.hash = FlowHash { fields: fields.parse()?, key };
+        self.seed = seed;
+        Ok(())
+    }
+
+    /// What the handler `hash` returns. The router's key stays secret.
+    pub(super) fn hash_text(&self) -> String {
+        let fields = self.hash.fields;
+        self.seed.map_or_else(|| fields.to_string(), |seed| format!("{fields} {seed}"))
+    }
+
     /// Gives packets to `prefix` to `worker`, or to nobody in particular.
     pub(super) fn set_prefix(&mut self, prefix: Ipv4Net, worker: Option<usize>) -> Result<(), String> {
         let prefix = prefix.trunc();
@@ -202,5 +233,48 @@ impl Moving {
         let place = queues.iter().position(|(to, _)| *to == worker)?;
         self.count.fetch_sub(1, Ordering::Release);
         Some(queues.swap_remove(place).1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A UDP packet from this port.
+    fn frame(port: u16) -> [u8; 42] {
+        let mut frame = [0; 42];
+        frame[12..15].copy_from_slice(&[8, 0, 0x45]);
+        frame[23] = 17;
+        frame[34..36].copy_from_slice(&port.to_be_bytes());
+        frame
+    }
+
+    fn bucket(rule: &Rule, port: u16) -> u32 {
+        rule.hash.of(&frame(port)) >> 24
+    }
+
+    #[test]
+    fn flows_aimed_at_one_worker_of_a_router_reach_all_workers_of_another() {
+        let [known, other] = [1, 2].map(|seed| Rule::new(FlowKey::from_seed(seed)));
+        let aimed: Vec<u16> = (0..u16::MAX).filter(|&port| bucket(&known, port) < 64).take(400).collect();
+        assert_eq!(aimed.len(), 400);
+        for worker in 0..4 {
+            let its = aimed.iter().filter(|&&port| bucket(&other, port) / 64 == worker).count();
+            assert!(its > 60, "worker {worker}: {its}");
+        }
+    }
+
+    #[test]
+    fn the_routers_key_stays_secret_and_comes_back() {
+        let mut rule = Rule::new(FlowKey::from_seed(9));
+        let hash = rule.hash;
+        assert_eq!(rule.hash_text(), "flow");
+        rule.set_hash("source 7").unwrap();
+        assert_eq!(rule.hash, FlowHash { fields: FlowFields::Source, key: FlowKey::from_seed(7) });
+        assert_eq!(rule.hash_text(), "source 7");
+        rule.set_hash("flow").unwrap();
+        assert_eq!((rule.hash, rule.hash_text()), (hash, "flow".to_owned()));
+        assert!(rule.set_hash("flow red").unwrap_err().contains("number as the key, got 'red'"));
+        assert!(rule.set_hash("colour").unwrap_err().contains("flow, addresses"));
     }
 }

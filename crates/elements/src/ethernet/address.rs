@@ -6,6 +6,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use graph::FromArgument;
 use packet::Annotations;
+use packet::flow::FlowKey;
 
 /// `u32` (IPv4) or `u128` (IPv6), in host order.
 pub(super) trait Address: Copy + Debug + Ord + Hash + Send + Sync + 'static {
@@ -17,8 +18,9 @@ pub(super) trait Address: Copy + Debug + Ord + Hash + Send + Sync + 'static {
     /// Where the packet goes next.
     fn of(annotations: &Annotations) -> Self;
 
-    /// A hash whose upper bits differ even between addresses of one subnet.
-    fn hash(self) -> u32;
+    /// A hash whose upper bits differ even between addresses of one subnet. Who does not know the key
+    /// cannot make neighbours up that all have the same.
+    fn hash(self, key: FlowKey) -> u32;
 }
 
 impl Address for u32 {
@@ -30,10 +32,9 @@ impl Address for u32 {
         annotations.destination_ip()
     }
 
-    /// Multiplicative hashing (Knuth, The Art of Computer Programming 6.4).
     #[inline(always)]
-    fn hash(self) -> u32 {
-        self.wrapping_mul(0x9e37_79b1)
+    fn hash(self, key: FlowKey) -> u32 {
+        key.product(self.into(), 0) as u32
     }
 }
 
@@ -46,12 +47,8 @@ impl Address for u128 {
         annotations.destination_ip6()
     }
 
-    /// The same, with the halves made one first; the product of the upper one keeps it from cancelling the
-    /// lower one out.
     #[inline(always)]
-    fn hash(self) -> u32 {
-        let (high, low) = ((self >> 64) as u64, self as u64);
-        let both = high.wrapping_mul(0xd1b5_4a32_d192_ed03) ^ low;
-        (both.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32
+    fn hash(self, key: FlowKey) -> u32 {
+        key.product((self >> 64) as u64, self as u64) as u32
     }
 }

@@ -5,6 +5,7 @@
 //! header is then copied from the slot. The slot's time says until when the header may be used unasked; after
 //! that the table that all copies share has to be asked ([`super::neighbour_table`]).
 
+use packet::flow::FlowKey;
 use packet::wire::ethernet::HEADER_LEN;
 
 use super::address::Address;
@@ -37,22 +38,25 @@ pub(super) struct NextHopCache<A> {
     slots: Box<[NextHop<A>]>,
     shift: u32,
     used: usize,
+    key: FlowKey,
 }
 
 impl<A: Address> NextHopCache<A> {
-    pub(super) fn new() -> Self {
-        Self::with_slots(FIRST_SLOTS)
+    /// An empty one; neighbours find their slots by a hash with this key.
+    pub(super) fn new(key: FlowKey) -> Self {
+        Self::with_slots(FIRST_SLOTS, key)
     }
 
-    fn with_slots(count: usize) -> Self {
+    fn with_slots(count: usize, key: FlowKey) -> Self {
         debug_assert!(count.is_power_of_two() && count > 1);
-        Self { slots: vec![NextHop::FREE; count].into(), shift: 32 - count.trailing_zeros(), used: 0 }
+        let shift = 32 - count.trailing_zeros();
+        Self { slots: vec![NextHop::FREE; count].into(), shift, used: 0, key }
     }
 
     /// Where a search for `address` begins.
     #[inline(always)]
     fn first_slot(&self, address: A) -> usize {
-        (address.hash() >> self.shift) as usize
+        (address.hash(self.key) >> self.shift) as usize
     }
 
     /// The slot of `address`. Nobody's address finds nothing, or a free slot, whose time is always over.
@@ -123,7 +127,8 @@ impl<A: Address> NextHopCache<A> {
     /// Makes room, and takes what was forgotten out for good.
     fn grow(&mut self) {
         let live = self.slots.iter().filter(|slot| slot.ask_at_ns != 0).count();
-        let mut larger = Self::with_slots(((live + 1) * 4).next_power_of_two().max(FIRST_SLOTS));
+        let count = ((live + 1) * 4).next_power_of_two().max(FIRST_SLOTS);
+        let mut larger = Self::with_slots(count, self.key);
         for slot in self.slots.iter().filter(|slot| slot.ask_at_ns != 0) {
             larger.set(slot.address, slot.header, slot.ask_at_ns);
         }
@@ -139,7 +144,7 @@ mod tests {
 
     #[test]
     fn address_zero_is_never_usable() {
-        let mut cache = NextHopCache::<u32>::new();
+        let mut cache = NextHopCache::<u32>::new(FlowKey::from_seed(0));
         assert!(cache.find(0).is_none_or(|slot| slot.ask_at_ns == 0));
         cache.set(0, [1; HEADER_LEN], u64::MAX);
         assert!(cache.find(0).is_none_or(|slot| slot.ask_at_ns == 0));
@@ -172,7 +177,7 @@ mod tests {
     }
 
     fn agrees<A: Address>(acts: &[Act], to_address: impl Fn(u32) -> A) {
-        let mut cache = NextHopCache::new();
+        let mut cache = NextHopCache::new(FlowKey::from_seed(0));
         let mut map = HashMap::new();
         for act in acts.iter().cloned() {
             match act {

@@ -185,7 +185,7 @@ impl<P: Protocol> Querier<P> {
         };
         Ok(Box::new(Self {
             protocol,
-            cache: NextHopCache::new(),
+            cache: NextHopCache::new(setup.flow_key()),
             // No generation: the first look finds the whole table, for a copy that starts late.
             seen: u64::MAX,
             table,

@@ -39,7 +39,7 @@ use std::sync::Arc;
 use fabric::{Front, Header, Kind, Label, NodeId};
 use graph::{Class, Combine, ConfigError, Context, Element, FromArgument, Handler, Verdict};
 use packet::Batch;
-use packet::flow::FlowHash;
+use packet::flow::{FlowFields, FlowHash};
 
 use super::node::Node;
 use super::wire::{NO_ROOM, Wire};
@@ -69,7 +69,7 @@ pub(super) static CLASS: Class = Class {
             front: Front::default(),
             version: node.version(),
             label: label.transpose()?,
-            hash: FlowHash::default(),
+            hash: FlowHash { fields: FlowFields::Flow, key: node.front_key() },
             node,
         };
         encap.set_nodes(nodes.as_deref().unwrap_or_default())?;

@@ -43,7 +43,7 @@ use std::sync::Arc;
 
 use fabric::{Balancer, Header, Kind, Lead, NodeId, Place};
 use graph::{Class, Combine, Context, Element, Handler};
-use packet::flow::{FlowFields, FlowHash};
+use packet::flow::{FlowFields, FlowHash, FlowKey};
 use packet::{Batch, MAX_BATCH, Packet};
 
 use super::node::Node;
@@ -67,6 +67,7 @@ pub(super) static CLASS: Class = Class {
             balancer: Balancer::new(&settings, node.paths(), 0),
             wire: Wire::of(&node),
             version,
+            key: setup.flow_key(),
             copy: setup.copy().index,
             relayed: vec![0; node.links()],
             asks: Box::new([Ask::refused(&node, 0); MAX_BATCH]),
@@ -89,6 +90,9 @@ struct ToFabric {
     balancer: Balancer,
     /// Of the paths that the balancer knows.
     version: u64,
+    /// Of the hash of flows. Nodes on the way read its highest bits in the header, so each node has its own
+    /// key.
+    key: FlowKey,
     copy: usize,
     /// By link: what had been relayed when the last batch began.
     relayed: Vec<u64>,
@@ -96,8 +100,11 @@ struct ToFabric {
     outputs: Box<[u16; MAX_BATCH]>,
 }
 
-/// What makes a flow. A constant, so that the compiler leaves out what is not hashed.
-const HASH: FlowHash = FlowHash { fields: FlowFields::Flow, key: 0 };
+/// What makes a flow. The fields are a constant, so that the compiler leaves out what is not hashed.
+#[inline(always)]
+fn flows(key: FlowKey) -> FlowHash {
+    FlowHash { fields: FlowFields::Flow, key }
+}
 
 /// A packet that asks for its path.
 #[derive(Clone, Copy)]
@@ -119,7 +126,7 @@ impl Ask {
 
 /// What a packet asks for that enters the fabric by a dedicated link.
 #[inline(always)]
-fn ask(node: &Node, balancer: &Balancer, packet: &Packet) -> Ask {
+fn ask(node: &Node, balancer: &Balancer, key: FlowKey, packet: &Packet) -> Ask {
     let Some((header, rest)) = packet.data().split_first_chunk::<{ Header::LEN }>() else {
         return Ask::refused(node, NO_HEADER);
     };
@@ -130,7 +137,8 @@ fn ask(node: &Node, balancer: &Balancer, packet: &Packet) -> Ask {
         return Ask::refused(node, HERE);
     }
     let inside = rest.get(LINK_HEADER - Header::LEN..).unwrap_or_default();
-    let flow = if lead.kind() == Kind::Routed as u8 { HASH.of_ip(inside) } else { HASH.of(inside) };
+    let hash = flows(key);
+    let flow = if lead.kind() == Kind::Routed as u8 { hash.of_ip(inside) } else { hash.of(inside) };
     // Frames are shorter than 64 KiB.
     Ask { flow, place: balancer.place(output, flow), output, bytes: packet.len() as u16, refused: 0 }
 }
@@ -150,13 +158,14 @@ fn link(balancer: &mut Balancer, packet: &mut Packet, ask: Ask) -> u16 {
 }
 
 /// The same over a switch.
-fn switched(node: &Node, wire: Wire, balancer: &mut Balancer, packet: &mut Packet) -> u16 {
+fn switched(node: &Node, wire: Wire, balancer: &mut Balancer, key: FlowKey, packet: &mut Packet) -> u16 {
     let Ok(mut header) = wire.read(packet, node.here) else { return NO_HEADER };
     if header.output == node.here {
         return HERE;
     }
     let inside = packet.data().get(wire.length()..).unwrap_or_default();
-    let flow = if header.kind.holds_frame() { HASH.of(inside) } else { HASH.of_ip(inside) };
+    let hash = flows(key);
+    let flow = if header.kind.holds_frame() { hash.of(inside) } else { hash.of_ip(inside) };
     let place = balancer.place(header.output, flow);
     let Some(choice) = balancer.choose(place, header.output, flow, packet.len() as u32) else {
         return UNREACHABLE;
@@ -168,7 +177,7 @@ fn switched(node: &Node, wire: Wire, balancer: &mut Balancer, packet: &mut Packe
 
 impl Element for ToFabric {
     fn push(&mut self, cx: &mut Context, _input: usize, batch: &mut Batch) {
-        let Self { node, wire, balancer, version, copy, relayed, asks, outputs } = self;
+        let Self { node, wire, balancer, version, key, copy, relayed, asks, outputs } = self;
         let newest = node.version();
         if newest != *version {
             *version = newest;
@@ -186,7 +195,7 @@ impl Element for ToFabric {
             Wire::Link => {
                 let asks = &mut asks[..batch.len()];
                 for (packet, place) in batch.packets().iter().zip(&mut *asks) {
-                    *place = ask(node, balancer, packet);
+                    *place = ask(node, balancer, *key, packet);
                 }
                 for ((packet, output), &ask) in batch.packets_mut().iter_mut().zip(&mut *outputs).zip(&*asks)
                 {
@@ -195,7 +204,7 @@ impl Element for ToFabric {
             }
             Wire::Switch { .. } => {
                 for (packet, output) in batch.packets_mut().iter_mut().zip(&mut *outputs) {
-                    *output = switched(node, *wire, balancer, packet);
+                    *output = switched(node, *wire, balancer, *key, packet);
                 }
             }
         }

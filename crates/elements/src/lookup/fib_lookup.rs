@@ -61,7 +61,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use fib::publish::Reader;
 use fib::{Address, Adjacency, Decision, NextHop, NextHopIndex, Policy, Resolver, Rules, State, Table};
 use graph::{Class, Combine, ConfigError, Context, Element, FromArgument, Handler, Setup};
-use packet::flow::FlowHash;
+use packet::flow::{FlowFields, FlowHash};
 use packet::wire::ethernet::{HEADER_LEN, TAG_LEN};
 use packet::{Annotations, Batch, MAX_BATCH, Packet};
 
@@ -220,7 +220,7 @@ pub(super) fn make<A: Family>(setup: &mut Setup<'_>) -> Result<Box<dyn Element>,
         reader: tables.readers.register(),
         ports: ports.len() as u16,
         redirects,
-        hash: FlowHash::default(),
+        hash: FlowHash { fields: FlowFields::Flow, key: setup.flow_key() },
         addresses: Box::new([A::MIN; MAX_BATCH]),
         numbers: Box::new([NextHopIndex::NONE; MAX_BATCH]),
         outputs: Box::new([0; MAX_BATCH]),

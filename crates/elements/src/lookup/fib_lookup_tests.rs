@@ -5,6 +5,7 @@ use fib::publish::{Writer, pair};
 use fib::{Adjacency, Decision, Fib, MAIN, NextHop, Policy, Route, Rules};
 use graph::setup::Shared;
 use graph::testing::Bench;
+use packet::flow::FlowKey;
 
 use super::ForwardingTables;
 use crate::registry;
@@ -62,12 +63,17 @@ pub(super) fn bench_with_policy(
     fib: &Fib<Adjacency>,
     policy: &Policy,
 ) -> Result<(Bench, Writer<Policy>), String> {
+    let (shared, writer) = tables(fib, policy);
+    Ok((Bench::try_new(&registry(), config, 32, &shared)?, writer))
+}
+
+fn tables(fib: &Fib<Adjacency>, policy: &Policy) -> (Shared, Writer<Policy>) {
     let shared = Shared::default();
     let (writer, policies) = pair(policy.clone(), policy.clone());
     let ports = vec!["eth1".into(), "eth2".into()];
     let tables = ForwardingTables { ports, readers: fib.readers().clone(), policies };
     shared.get_or_make(ForwardingTables::KEY, || Ok::<_, String>(tables)).unwrap();
-    Ok((Bench::try_new(&registry(), config, 32, &shared)?, writer))
+    (shared, writer)
 }
 
 const IPV4: &str = "in :: TestInput -> MarkIPHeader(0) -> GetIPAddress(16) -> rt :: FIBLookup(eth1, eth2);
@@ -134,6 +140,23 @@ fn flows_are_shared_out_and_each_stays_on_its_way() {
     assert!(first.0.len() > 50 && first.1.len() > 50, "{} and {}", first.0.len(), first.1.len());
     bench.push("in", &once);
     assert_eq!((bench.taken("out0"), bench.taken("out1")), first);
+}
+
+#[test]
+fn routers_in_a_row_choose_independently() {
+    let fib = fib();
+    let router = |seed| {
+        let (shared, _) = tables(&fib, &Policy::default());
+        shared.get_or_make(Shared::FLOW_KEY, || Ok::<_, String>(FlowKey::from_seed(seed))).unwrap();
+        Bench::try_new(&registry(), IPV4, 32, &shared).unwrap()
+    };
+    let (mut near, mut far) = (router(1), router(2));
+    let packets: Vec<Vec<u8>> = (0..400).map(|port| ipv4([10, 3, 0, 1], port)).collect();
+    near.push("in", &packets.iter().map(Vec::as_slice).collect::<Vec<_>>());
+    let chosen = near.taken("out0");
+    far.push("in", &chosen.iter().map(|frame| &frame[TO_A.len()..]).collect::<Vec<_>>());
+    let (a, b) = (far.taken("out0").len(), far.taken("out1").len());
+    assert!(a > 50 && b > 50, "{a} and {b}");
 }
 
 #[test]

@@ -30,7 +30,9 @@
 //!
 //! Header fields other than lengths and checksums are left to CONTROL_REWRITER. Packets stay as they are where the
 //! command is not at the start of the packet, or not all in it, or the control connection has no mapping yet, or the
-//! longer command does not fit the packet's frame.
+//! longer command does not fit the packet's frame. They stay too where the command's address is not the
+//! packet's source, or its port is below 1024: nobody opens a way in to another host, or to a service of
+//! his own.
 //!
 //! CONTROL_REWRITER, DATA_REWRITER and FTPPortMapper must be on the same side of any Punt. PASV, EPRT and EPSV are not
 //! understood; clients behind a NAT use the passive mode without help.
@@ -103,6 +105,9 @@ struct FTPPortMapper {
     /// Those of control and data connections, and the rule for the latter.
     rewriters: Option<(Membership, Membership, usize)>,
 }
+
+/// Below are the ports of services.
+const FIRST_UNPRIVILEGED: u16 = 1024;
 
 /// A PORT command in a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -207,6 +212,9 @@ impl FTPPortMapper {
     #[cold]
     fn map(&self, packet: &mut Packet, command: &Command, now_ns: u64) {
         let Some((control, data, rule)) = &self.rewriters else { return };
+        if command.address != command.flow.source || command.port < FIRST_UNPRIVILEGED {
+            return;
+        }
         let sight = Sight { tuple: command.flow, protocol: TCP, begins: true };
         let Some(connection) = control.lock().find(control.member, &sight) else { return };
         let tuple = Tuple {

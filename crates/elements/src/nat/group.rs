@@ -8,6 +8,7 @@
 //! called while it is held.
 
 use std::fmt::Write;
+use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use graph::{ConfigError, Setup};
@@ -29,6 +30,8 @@ pub(super) struct Member {
     /// One an input, and behind those the ones that other elements brought.
     pub(super) rules: Vec<Rule>,
     pub(super) inputs: usize,
+    /// Most flows that packets of one host may have begun.
+    pub(super) host_flows: Option<u32>,
     pub(super) failures: u64,
 }
 
@@ -37,7 +40,10 @@ pub(super) struct Member {
 pub(super) struct Group {
     pub(super) table: Table,
     pub(super) members: Vec<Member>,
-    random: u32,
+    /// Ports are to be unpredictable (RFC 6056): a pseudo-random function with a key of the operating
+    /// system's random numbers, and how often it was asked.
+    random: RandomState,
+    drawn: u64,
 }
 
 /// A group, and who of it.
@@ -67,6 +73,11 @@ pub(super) enum Refusal {
     Drop(&'static str),
 }
 
+/// Most flows of one host where nobody gave a number: half of the table, unless that is small.
+fn default_host_flows(capacity: usize) -> u32 {
+    (capacity / 2).max(1024) as u32
+}
+
 fn slot(setup: &Setup<'_>, name: &str) -> Result<Arc<MemberSlot>, ConfigError> {
     let key = format!("IP rewriter {name} on {}", setup.copy().index);
     setup.shared().get_or_make(&key, || Ok(MemberSlot::new()))
@@ -94,8 +105,9 @@ impl Membership {
         let leader = options.capacity.leader(setup)?;
         let key = format!("IP rewriters of {leader} on {}", setup.copy().index);
         let group = setup.shared().get_or_make(&key, || {
-            let table = Table::new(CAPACITY)?;
-            Ok::<_, String>(Mutex::new(Group { table, members: Vec::new(), random: 0 }))
+            let table = Table::new(CAPACITY, setup.flow_key())?;
+            let random = RandomState::new();
+            Ok::<_, String>(Mutex::new(Group { table, members: Vec::new(), random, drawn: 0 }))
         })?;
         let mut inside = group.lock().unwrap_or_else(PoisonError::into_inner);
         if let Capacity::Of(capacity) = options.capacity {
@@ -103,8 +115,9 @@ impl Membership {
         }
         let classes = options.classes(&mut inside.table)?;
         let inputs = setup.inputs();
-        let (annotate, rules) = (options.annotate, Vec::new());
-        inside.members.push(Member { kind, classes, annotate, rules, inputs, failures: 0 });
+        let Options { annotate, host_flows, .. } = *options;
+        let rules = Vec::new();
+        inside.members.push(Member { kind, classes, annotate, rules, inputs, host_flows, failures: 0 });
         let member = inside.members.len() - 1;
         drop(inside);
         let membership = Self { group, member };
@@ -140,15 +153,8 @@ impl Group {
 
     /// Begins a batch.
     #[inline(always)]
-    pub(super) fn begin(&mut self, now_ns: u64, random: u32) {
-        self.random = random;
+    pub(super) fn begin(&mut self, now_ns: u64) {
         self.table.expire(now_ns);
-    }
-
-    /// Another pseudo-random number.
-    fn draw(&mut self) -> u32 {
-        self.random = super::mapper::mix(self.random.wrapping_add(0x9e37_79b9));
-        self.random
     }
 
     fn map(member: usize, protocol: u8) -> u32 {
@@ -192,24 +198,32 @@ impl Group {
         sight: &Sight,
         now_ns: u64,
     ) -> Result<Place, Refusal> {
-        let random = self.draw();
-        let known = self.members.get_mut(member).ok_or(Refusal::Drop("no mapping"))?;
+        let Self { table, members, random, drawn } = self;
+        let known = members.get_mut(member).ok_or(Refusal::Drop("no mapping"))?;
         let rule = known.rules.get(number).ok_or(Refusal::Drop("no mapping"))?;
         let (kind, owner) = (known.kind, rule.owner);
         let Key { tuple: original, map } = Self::key(kind, member, sight);
         let settle = kind.settle();
+        let mut draw = || {
+            *drawn = drawn.wrapping_add(1);
+            random.hash_one(*drawn)
+        };
+        let taken = |tuple: Tuple| table.seems_taken(&Key { tuple: tuple.reversed(), map });
+        let most = known.host_flows.unwrap_or_else(|| default_host_flows(table.capacity()));
         let (rewritten, outputs) = match &rule.action {
             Action::Pass => return Err(Refusal::Pass(rule.outputs[0])),
             Action::Drop => return Err(Refusal::Drop("no mapping")),
             _ if !sight.begins => return Err(Refusal::Drop("no mapping")),
-            Action::Keep => (Some(original), rule.outputs),
-            Action::Pattern(pattern) => {
-                (pattern.rewrite(original, (&self.table, map), settle, random), rule.outputs)
+            _ if table.of_host(original.source) >= most => {
+                known.failures += 1;
+                return Err(Refusal::Drop("too many flows of one host"));
             }
+            Action::Keep => (Some(original), rule.outputs),
+            Action::Pattern(pattern) => (pattern.rewrite(original, taken, settle, draw), rule.outputs),
             Action::Mapper(mapper) => {
                 let mut found = (None, rule.outputs);
                 for (pattern, outputs) in mapper.get().iter().flat_map(|mapper| mapper.candidates(original)) {
-                    found = (pattern.rewrite(original, (&self.table, map), settle, random), *outputs);
+                    found = (pattern.rewrite(original, taken, settle, &mut draw), *outputs);
                     if found.0.is_some() {
                         break;
                     }
@@ -223,7 +237,7 @@ impl Group {
         };
         let flow = Flow::new(original, rewritten, map, outputs, owner);
         let class = known.classes.of(kind, &flow);
-        match self.table.insert(flow, class, now_ns) {
+        match table.insert(flow, class, now_ns) {
             Some(flow) => Ok(Place { flow, reply: false }),
             None => {
                 known.failures += 1;

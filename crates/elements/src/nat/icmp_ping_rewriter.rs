@@ -15,7 +15,7 @@
 //! as for IPRewriter, where there is more on several workers too.
 //!
 //! Drop reasons: no IP header, not ICMP, not an echo, fragment without ports, transport header cut off, no mapping, no
-//! port or address free, mapping table full.
+//! port or address free, mapping table full, too many flows of one host.
 //!
 //! =h table read-only
 //! The mappings, two lines each: source, destination, identifier. C<mappings> is the same.

@@ -11,7 +11,8 @@
 //!
 //! INPUTSPECs, keyword arguments and several workers: see IPAddrRewriter and IPRewriter.
 //!
-//! Drop reasons: no IP header, no mapping, no port or address free, mapping table full.
+//! Drop reasons: no IP header, no mapping, no port or address free, mapping table full, too many flows of
+//! one host.
 //!
 //! =h table read-only
 //! The mappings, two lines each. C<mappings> is the same.

@@ -17,7 +17,8 @@
 //! only) and REPLY_ANNO, all as for IPRewriter. With several workers, all packets of an inner address and all packets to
 //! its outer one must reach the same worker.
 //!
-//! Drop reasons: no IP header, no mapping, no port or address free, mapping table full.
+//! Drop reasons: no IP header, no mapping, no port or address free, mapping table full, too many flows of
+//! one host.
 //!
 //! =h table read-only
 //! The mappings, two lines each. C<mappings> is the same.

@@ -31,8 +31,9 @@
 //! Makes a mapping to these addresses and ports; C<-> leaves one as it is. SPORT may be a range C<L-H>: the packet's
 //! own port if it is in the range and no other mapping has it towards the same destination, else one of the others at
 //! random. With C<?> behind the range it is one at random always, with C<#> the next in order. SADDR may be a range
-//! C<A-B> or C<A/LENGTH> of addresses instead, without the first and the last one of the network. Where all are taken
-//! the packet is dropped.
+//! C<A-B> or C<A/LENGTH> of addresses instead, without the first and the last one of the network. At most
+//! 64 values are tried; where all of these are taken the packet is dropped. Random ports cannot be
+//! predicted (RFC 6056), whatever RandomSeed says.
 //!
 //! =item pattern NAME FOUTPUT ROUTPUT
 //!
@@ -82,8 +83,15 @@
 //!
 //! Most mappings on each worker, at most 16777216, or the name of another rewriter whose capacity counts for both
 //! together; 262144 by default. When that many are in use, the one that would expire next among those whose guarantee
-//! has run out makes room; if there is none, new flows are dropped. Each takes 96 to 128 bytes, reserved at the start and
-//! given by the kernel when first used.
+//! has run out makes room, unless the new mapping would expire before it. So a flood of new flows does not
+//! push out connections that have carried data both ways. Otherwise new flows are dropped. Each mapping
+//! takes 112 to 160 bytes, reserved at the start and given by the kernel when first used.
+//!
+//! =item HOST_FLOWS
+//!
+//! Most mappings that packets from one source address may have made, on each worker and among all elements
+//! with the same capacity. Further flows of that address are dropped. By default half of the capacity, and
+//! not below 1024.
 //!
 //! =item REAP_INTERVAL
 //!
@@ -109,7 +117,7 @@
 //! a capacity by default; ranges of addresses and of ports cannot be combined.
 //!
 //! Drop reasons: no IP header, not TCP or UDP, fragment without ports, transport header cut off, no mapping, no port or
-//! address free, mapping table full.
+//! address free, mapping table full, too many flows of one host.
 //!
 //! =h tcp_table read-only
 //! The mappings of TCP, two lines each: what becomes what, the outputs, with a star at the one that counts, the input

@@ -5,7 +5,7 @@
 //! | `ip_rewriter`, `tcp_rewriter`, `udp_rewriter`, `ip_addr_rewriter`, `ip_addr_pair_rewriter`, `icmp_ping_rewriter` | the rewriters |
 //! | `rewriter` | the element that they all are; `kind` is in what they differ, `options` their keywords |
 //! | `group` | what rewriters share, with each other and with those who look into their tables |
-//! | `table`, `flow` | the table of mappings, and what a mapping is |
+//! | `table`, `flow`, `hosts` | the table of mappings, what a mapping is, and how many each host has |
 //! | `rule`, `pattern`, `mapper` | what becomes of new flows |
 //! | `translate`, `sequence` | what is done to packets |
 //! | `icmp_rewriter`, `ftp_port_mapper` | what goes with translated flows |
@@ -14,6 +14,7 @@
 mod flow;
 mod ftp_port_mapper;
 mod group;
+mod hosts;
 mod icmp_ping_rewriter;
 mod icmp_rewriter;
 mod ip_addr_pair_rewriter;

@@ -24,6 +24,8 @@ pub(super) struct Options {
     pub(super) reap_ns: u64,
     pub(super) annotate: Annotate,
     pub(super) capacity: Capacity,
+    /// Most flows that packets of one host may have begun.
+    pub(super) host_flows: Option<u32>,
 }
 
 /// How many mappings there may be.
@@ -127,7 +129,11 @@ impl Options {
         let destination = arguments.keyword_or("DST_ANNO", true)?;
         let reply = arguments.keyword::<AnnotationByte>("REPLY_ANNO")?.map(|AnnotationByte(at)| at);
         let capacity = Capacity::read(arguments)?;
-        Ok(Self { times, reap_ns, annotate: Annotate { destination, reply }, capacity })
+        let host_flows: Option<u32> = arguments.keyword("HOST_FLOWS")?;
+        if host_flows == Some(0) {
+            return Err("HOST_FLOWS: expected 1 or more flows, got 0".to_owned().into());
+        }
+        Ok(Self { times, reap_ns, annotate: Annotate { destination, reply }, capacity, host_flows })
     }
 
     /// Numbers of the classes of flows in `table`.

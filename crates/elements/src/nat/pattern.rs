@@ -2,16 +2,25 @@
 //!
 //! A source address or port may be a range, of which each flow gets a value that no other flow's replies have. Where
 //! several workers translate, each takes its values from its own part of the range, so that two never hand out the same.
+//!
+//! **Finding a free value.** The same value serves many flows, one towards each remote address and port, so
+//! what is free differs from flow to flow and only the table knows it. At most [`TRIES`] values are tried:
+//! of a range half used, 64 in a row are taken once in 2^64 flows; of one used to nine tenths, once in 850.
+//! A larger number would let a few flows a second to one server, whose part of the range is full, take all
+//! of a worker's time. They are tried in random steps (RFC 6056, 3.3.2), with no value twice, so ranges up
+//! to that size are used to the last value. A sequential search goes on where the one before it gave up.
 
 use std::fmt;
 use std::net::Ipv4Addr;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use graph::{FromArgument, Setup, services};
 use ipnet::Ipv4Net;
 
-use super::flow::{Key, Tuple};
-use super::table::Table;
+use super::flow::Tuple;
+
+/// Most values that are tried for a flow.
+pub(super) const TRIES: u32 = 64;
 
 /// Which part of every range is this copy's.
 #[derive(Clone, Copy, Debug)]
@@ -75,8 +84,6 @@ pub(super) struct Pattern {
     range: Option<Range>,
     share: Share,
     next: AtomicU32,
-    /// A flow for which all values were taken, and when: no flow was removed since means that they still are.
-    exhausted: AtomicU64,
 }
 
 fn number_or_dash<T: FromArgument + Default + PartialEq>(word: &str) -> Option<T> {
@@ -188,18 +195,8 @@ impl Pattern {
             None => 0,
         };
         let has_ports = words.len() > 2;
-        let (next, exhausted) = (AtomicU32::new(first), AtomicU64::new(0));
-        Ok(Self {
-            source,
-            source_port,
-            destination,
-            destination_port,
-            has_ports,
-            range,
-            share,
-            next,
-            exhausted,
-        })
+        let next = AtomicU32::new(first);
+        Ok(Self { source, source_port, destination, destination_port, has_ports, range, share, next })
     }
 
     /// Whether it says anything of ports.
@@ -212,13 +209,14 @@ impl Pattern {
         self.destination != 0
     }
 
-    /// What a flow becomes, after `settle`; `None` when all values of the range are taken in `map`.
+    /// What a flow becomes, after `settle`; `None` when all values that were tried are `taken`. `draw` returns an
+    /// unpredictable number.
     pub(super) fn rewrite(
         &self,
         flow: Tuple,
-        (table, map): (&Table, u32),
+        mut taken: impl FnMut(Tuple) -> bool,
         settle: fn(Tuple) -> Tuple,
-        random: u32,
+        draw: impl FnOnce() -> u64,
     ) -> Option<Tuple> {
         let chosen = |pattern: u32, packet: u32| if pattern == 0 { packet } else { pattern };
         let port = |pattern: u16, packet: u16| if pattern == 0 { packet } else { pattern };
@@ -233,10 +231,9 @@ impl Pattern {
             Varied::Address => settle(Tuple { source: value, ..new }),
             Varied::Port => settle(Tuple { source_port: value as u16, ..new }),
         };
-        let free = |offset: u32| {
+        let mut free = |offset: u32| {
             let candidate = with(range.base + offset);
-            let taken = table.find(&Key { tuple: candidate.reversed(), map }).is_some();
-            (!taken).then_some(candidate)
+            (!taken(candidate)).then_some(candidate)
         };
         let (first, count) = range.part(self.share);
         let own = u32::from(flow.source_port).wrapping_sub(range.base);
@@ -247,29 +244,46 @@ impl Pattern {
         {
             return Some(found);
         }
-        // To find that all are taken takes long; that need not happen for each packet of a flood.
-        let all = table.hash(&Key { tuple: with(range.base).reversed(), map });
-        let exhausted = u64::from(all) << 32 | u64::from(table.removals());
-        if self.exhausted.load(Relaxed) == exhausted {
-            return None;
-        }
-        let start = match range.order {
+        let (start, step) = match range.order {
             Order::Sequential => {
-                Some(self.next.load(Relaxed).wrapping_sub(first)).filter(|start| *start < count)
+                let next = self.next.load(Relaxed).wrapping_sub(first);
+                (if next < count { next } else { 0 }, 1)
             }
-            _ => Some(((u64::from(random) * u64::from(count)) >> 32) as u32),
+            _ => {
+                let random = draw();
+                (scaled(random as u32, count), coprime(scaled((random >> 32) as u32, count), count))
+            }
         };
-        let start = start.unwrap_or(0);
-        for step in 0..count {
-            let offset = first + ((u64::from(start) + u64::from(step)) % u64::from(count)) as u32;
-            if let Some(found) = free(offset) {
-                self.next.store(offset + 1, Relaxed);
-                return Some(found);
+        let mut at = start;
+        for _ in 0..count.min(TRIES) {
+            let found = free(first + at);
+            at = ((u64::from(at) + u64::from(step)) % u64::from(count)) as u32;
+            if range.order == Order::Sequential {
+                self.next.store(first + at, Relaxed);
+            }
+            if found.is_some() {
+                return found;
             }
         }
-        self.exhausted.store(exhausted, Relaxed);
         None
     }
+}
+
+/// A number below `count` of a random one.
+fn scaled(random: u32, count: u32) -> u32 {
+    ((u64::from(random) * u64::from(count)) >> 32) as u32
+}
+
+/// The first number from `least` on that has no divisor in common with `count`: steps of it meet each value
+/// once. One above `count` is a step as good as any, and one of the next few dozen numbers always is one.
+fn coprime(least: u32, count: u32) -> u32 {
+    let common = |mut a: u32, mut b: u32| {
+        while b != 0 {
+            (a, b) = (b, a % b);
+        }
+        a
+    };
+    (least.max(1)..).find(|&step| common(step, count) == 1).unwrap_or(1)
 }
 
 impl fmt::Display for Pattern {
@@ -347,7 +361,6 @@ mod tests {
 
     #[test]
     fn shares_are_a_partition() {
-        let table = Table::new(16).unwrap();
         let mut seen = Vec::new();
         for index in 0..3 {
             let pattern =
@@ -358,10 +371,79 @@ mod tests {
             let own = Pattern::parse(&["1.0.0.1", "100-109", "-", "-"], Share { index, count: 3 }).unwrap();
             for port in 100..110 {
                 let flow = Tuple { source_port: port, ..Tuple::default() };
-                let new = own.rewrite(flow, (&table, 0), |tuple| tuple, 0).unwrap();
+                let new = own.rewrite(flow, |_| false, |tuple| tuple, || 0).unwrap();
                 assert!((first..first + count).contains(&u32::from(new.source_port - 100)));
             }
         }
         assert_eq!(seen, (0..10).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn however_full_a_range_is_few_values_are_tried() {
+        for text in
+            ["1.0.0.1 1024-65535 - -", "1.0.0.1 1024-65535? - -", "1.0.0.1 1024-65535# - -", "1.0.0.0/8 -"]
+        {
+            let (pattern, flow) = (parse(text).unwrap(), Tuple { source_port: 2000, ..Tuple::default() });
+            for random in [0, 1, u64::MAX] {
+                let mut tried = Vec::new();
+                let taken = |tuple: Tuple| {
+                    tried.push((tuple.source, tuple.source_port));
+                    true
+                };
+                assert_eq!(pattern.rewrite(flow, taken, |tuple| tuple, || random), None);
+                // The flow's own port comes before the others.
+                assert!(tried.len() <= TRIES as usize + 1, "{text}: {} values", tried.len());
+            }
+        }
+    }
+
+    #[test]
+    fn a_small_range_is_used_to_the_last_value() {
+        for (text, random) in
+            [("1.0.0.1 100-163? - -", 5), ("1.0.0.1 100-130 - -", u64::MAX / 3), ("1.0.0.1 100-163# - -", 0)]
+        {
+            let (pattern, mut used) = (parse(text).unwrap(), Vec::new());
+            let size = pattern.range.unwrap().top + 1;
+            for number in 0..u64::from(size) {
+                let random = random ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+                let port = pattern
+                    .rewrite(
+                        Tuple::default(),
+                        |tuple| used.contains(&tuple.source_port),
+                        |tuple| tuple,
+                        || random,
+                    )
+                    .map(|tuple| tuple.source_port);
+                used.push(port.expect("a port is free"));
+            }
+            used.sort_unstable();
+            used.dedup();
+            assert_eq!(used.len(), size as usize, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_sequential_search_goes_on_where_it_gave_up() {
+        let pattern = parse("1.0.0.1 1000-1999# - -").unwrap();
+        // One port is free; each packet of the flow brings the search nearer to it.
+        let mut tries = 0;
+        let found = std::iter::repeat_with(|| {
+            tries += 1;
+            pattern.rewrite(Tuple::default(), |tuple| tuple.source_port != 1500, |tuple| tuple, || 0)
+        });
+        assert_eq!(found.take(16).flatten().map(|tuple| tuple.source_port).next(), Some(1500));
+        assert_eq!(tries, 500 / TRIES + 1);
+    }
+
+    #[test]
+    fn steps_meet_every_value() {
+        for count in 1..200 {
+            for least in 0..count {
+                let step = coprime(least, count);
+                let mut met: Vec<u32> = (0..count).map(|number| number * step % count).collect();
+                met.sort_unstable();
+                assert_eq!(met, (0..count).collect::<Vec<_>>(), "steps of {step}");
+            }
+        }
     }
 }

@@ -159,7 +159,7 @@ impl Element for Rewriter {
         let (kind, member, now_ns) = (*kind, membership.member, cx.now_ns());
         let mut group = membership.lock();
         let group = &mut *group;
-        group.begin(now_ns, cx.random());
+        group.begin(now_ns);
         seen.clear();
         seen.extend(batch.packets().iter().map(|packet| {
             let sight = kind.sight(packet)?;

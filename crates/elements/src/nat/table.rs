@@ -13,11 +13,13 @@
 //!
 //! **Bounds.** Memory is reserved at first, so packets allocate nothing (but for shifts, which few connections have), and
 //! the kernel gives what is touched. When the table is full the flow that would expire next among those without guarantee
-//! makes room; without one there is none.
+//! makes room, if the new flow would outlive it. Otherwise the new one is refused, so a flood of flows with
+//! short timeouts pushes out others like them, and no connection that was established.
 
-use std::hash::{BuildHasher, Hasher, RandomState};
+use packet::flow::FlowKey;
 
 use super::flow::{Flow, FlowAndShifts, Key, NONE};
+use super::hosts::Hosts;
 use super::sequence::Shifts;
 
 /// Most flows a table can be made for: an index of 512 MiB, a slab of 1 GiB.
@@ -65,16 +67,16 @@ pub(super) struct Table {
     counts: Vec<u32>,
     shifts: Vec<Shifts>,
     free_shifts: Vec<u32>,
-    removals: u32,
-    keys: [u64; 2],
+    hosts: Hosts,
+    key: FlowKey,
 }
 
 /// A place of the slab without a flow.
 const NO_CLASS: u8 = u8::MAX;
 
 impl Table {
-    pub(super) fn new(capacity: usize) -> Result<Self, String> {
-        let key = || RandomState::new().build_hasher().finish();
+    /// A table for so many flows, which finds them by a hash with this key.
+    pub(super) fn new(capacity: usize, key: FlowKey) -> Result<Self, String> {
         let mut table = Self {
             index: Vec::new(),
             mask: 0,
@@ -87,8 +89,8 @@ impl Table {
             counts: Vec::new(),
             shifts: Vec::new(),
             free_shifts: Vec::new(),
-            removals: 0,
-            keys: [key(), key()],
+            hosts: Hosts::new(key),
+            key,
         };
         table.set_capacity(capacity)?;
         Ok(table)
@@ -116,6 +118,7 @@ impl Table {
         let more = capacity.saturating_sub(self.flows.len());
         self.flows.try_reserve_exact(more).map_err(|_| format!("no memory for {capacity} mappings"))?;
         packet::prefer_huge_pages(self.flows.spare_capacity_mut());
+        self.hosts.reserve(capacity);
         let slots = (capacity.max(8) * 4).next_power_of_two();
         if slots <= self.index.len() {
             return Ok(());
@@ -156,26 +159,20 @@ impl Table {
         self.counts.get(usize::from(owner)).copied().unwrap_or(0)
     }
 
-    /// Changes whenever a flow was removed.
-    pub(super) fn removals(&self) -> u32 {
-        self.removals
+    /// Flows that packets of a host began.
+    pub(super) fn of_host(&self, host: u32) -> u32 {
+        self.hosts.count(host)
     }
 
     // ---- the index --------------------------------------------------------------------------------------
 
     #[inline(always)]
     pub(super) fn hash(&self, key: &Key) -> u32 {
-        // Products of 64 by 64 bits, their halves folded (as in wyhash).
-        let fold = |a: u64, b: u64| {
-            let product = u128::from(a) * u128::from(b);
-            (product >> 64) as u64 ^ product as u64
-        };
         let Key { tuple, map } = key;
         let addresses = u64::from(tuple.source) << 32 | u64::from(tuple.destination);
         let ports = u64::from(tuple.source_port) << 16 | u64::from(tuple.destination_port);
         let rest = u64::from(*map) << 32 | ports;
-        let once = fold(addresses ^ self.keys[0], rest ^ self.keys[1]);
-        fold(once ^ self.keys[1].rotate_left(32), 0xe703_7ed1_a0b4_28db) as u32
+        self.key.product(self.key.product(addresses, rest), 0xe703_7ed1_a0b4_28db) as u32
     }
 
     /// Asks for the slot where a search for `hash` begins.
@@ -217,6 +214,20 @@ impl Table {
             }
             at = (at + 1) & self.mask;
         }
+    }
+
+    /// Whether a flow has this key; also where another one's hash is the same by chance, as that of one key
+    /// in 4 billion is. Looks at the index only.
+    pub(super) fn seems_taken(&self, key: &Key) -> bool {
+        let hash = self.hash(key);
+        let mut at = hash as usize & self.mask;
+        while let Some(&slot) = self.index.get(at).filter(|slot| **slot != 0) {
+            if (slot >> 32) as u32 == hash {
+                return true;
+            }
+            at = (at + 1) & self.mask;
+        }
+        false
     }
 
     fn index_key(&mut self, place: Place) {
@@ -301,8 +312,8 @@ impl Table {
         self.flows.iter().filter(|flow| flow.class != NO_CLASS)
     }
 
-    /// Takes in a flow of `class`. A flow with the key of its replies goes. `None`: there is no room, since all flows
-    /// are guaranteed, or all others expire later than this one would.
+    /// Takes in a flow of `class`. A flow with the key of its replies goes. `None`: there is no room, since
+    /// all flows are guaranteed, or expire later than this one would.
     pub(super) fn insert(&mut self, flow: Flow, class: u8, now_ns: u64) -> Option<u32> {
         for key in [flow.key(false), flow.key(true)] {
             if let Some(old) = self.find(&key) {
@@ -325,6 +336,7 @@ impl Table {
             }
         };
         self.length += 1;
+        self.hosts.add(flow.original.source);
         if let Some(count) = self.counts.get_mut(usize::from(flow.owner)) {
             *count += 1;
         }
@@ -336,7 +348,7 @@ impl Table {
     fn make_room(&mut self, class: u8, now_ns: u64) -> Option<()> {
         let class = *self.classes.get(usize::from(class))?;
         let (victim, expiry_ns) = self.oldest(now_ns)?;
-        if class.guarantee_ns == 0 && now_ns.saturating_add(class.timeout_ns) < expiry_ns {
+        if now_ns.saturating_add(class.timeout_ns) < expiry_ns {
             return None;
         }
         self.remove(victim);
@@ -410,7 +422,8 @@ impl Table {
             *count -= 1;
         }
         self.length -= 1;
-        self.removals = self.removals.wrapping_add(1);
+        let host = flow.original.source;
+        self.hosts.remove(host);
     }
 
     /// Removes the flows for which `which` says so. Looks at all: for handlers.

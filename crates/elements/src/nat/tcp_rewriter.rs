@@ -11,7 +11,7 @@
 //! acknowledgements (RFC 2018) are changed to match, as IPRewriter does it too.
 //!
 //! Drop reasons: no IP header, not TCP, fragment without ports, transport header cut off, no mapping, no port or address
-//! free, mapping table full.
+//! free, mapping table full, too many flows of one host.
 //!
 //! =h table read-only
 //! The mappings, as IPRewriter's tcp_table; behind a mapping whose sequence numbers differ, by how much. C<mappings> is

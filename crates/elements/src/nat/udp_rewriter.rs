@@ -10,7 +10,7 @@
 //! (UDP_STREAMING_TIMEOUT) and GUARANTEE (UDP_GUARANTEE).
 //!
 //! Drop reasons: no IP header, not TCP or UDP, fragment without ports, transport header cut off, no mapping, no port or
-//! address free, mapping table full.
+//! address free, mapping table full, too many flows of one host.
 //!
 //! =h table read-only
 //! The mappings, as IPRewriter's udp_table. C<mappings> is the same.

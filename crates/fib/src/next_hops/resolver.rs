@@ -22,8 +22,8 @@
 //!
 //! `base + (mixed(flow hash) & mask)`. The hash is mixed here, by one multiplication, because the hash at hand is often
 //! the one by which the card spread flows over queues: within one worker its low bits are all alike. All that is asked
-//! of it is that its 32 bits differ between flows. Routers in a row should not use the same hash (all flows that arrive
-//! here may have been chosen by it): give each its own seed.
+//! of it is that its 32 bits differ between flows. Routers in a row must not use the same hash (all flows
+//! that arrive here may have been chosen by it): a `FlowHash` has a key of its own in each process.
 //!
 //! # Copies
 //!

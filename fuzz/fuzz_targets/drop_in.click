@@ -1,0 +1,85 @@
+// `brickway run eth1 eth2 --print-config` with an access list and --reverse-path strict, test inputs and
+// outputs in place of ports.
+
+// What comes in by a port. Output 0: IPv4, output 1: IPv6, both checked, without Ethernet header, painted
+// with the port's number. Output 2: everything else, as it came.
+elementclass Input { $port, $mac, $number |
+    from :: TestInput
+        -> filter :: HostEtherFilter($mac)
+        -> kind :: Classifier(12/0800, 12/86dd, -);
+    kind[0] -> Paint($number) -> Strip(14) -> CheckIPHeader -> [0] output;
+    kind[1] -> Paint($number) -> Strip(14) -> CheckIP6Header -> [1] output;
+    kind[2] -> Paint($number) -> [2] output;
+}
+
+// What leaves by a port. Inputs 0 and 1: routed IPv4 and IPv6. Input 2: Ethernet frames to send as they
+// are. Outputs 0 and 2: IPv4 and IPv6 too long for the port; outputs 1 and 3: what has lived too long.
+elementclass Output { $port, $mtu |
+    to :: TestOutput;
+    input[0] -> DropBroadcasts -> mtu4 :: CheckLength($mtu) -> ttl :: DecIPTTL -> UnstripToMACHeader -> to;
+    input[1] -> DropBroadcasts -> mtu6 :: CheckLength($mtu) -> limit :: DecIP6HLIM -> UnstripToMACHeader -> to;
+    input[2] -> to;
+    mtu4[1] -> [0] output;  ttl[1] -> [1] output;
+    mtu6[1] -> [2] output;  limit[1] -> [3] output;
+}
+
+in1 :: Input(eth1, 02-00-00-00-00-01, 1);
+out1 :: Output(eth1, 1500);
+in2 :: Input(eth2, 02-00-00-00-00-02, 2);
+out2 :: Output(eth2, 1500);
+
+// Where packets go: Linux's routes and neighbours, mirrored.
+rt4 :: FIBLookup(eth1, eth2);
+rt6 :: FIBLookup6(eth1, eth2);
+
+// Sources that are believed (RFC 3704).
+source4 :: CheckReversePath(eth1, eth2, MODE strict) -> rt4;
+source6 :: CheckReversePath6(eth1, eth2, MODE strict) -> rt6;
+
+// The access list.
+acl4 :: ACL(deny tcp any any port 23, deny udp any 10.2.0.0/16, DEFAULT permit, INPUTS "eth1 1, eth2 2") -> source4;
+acl6 :: ACL(deny tcp any any port 23, deny udp any 10.2.0.0/16, DEFAULT permit, INPUTS "eth1 1, eth2 2") -> source6;
+
+in1[0] -> acl4;  in1[1] -> acl6;
+rt4[0] -> [0] out1;  rt6[0] -> [1] out1;
+in2[0] -> acl4;  in2[1] -> acl6;
+rt4[1] -> [0] out2;  rt6[1] -> [1] out2;
+
+// To Linux, as if it came in by the port that its paint says. The slow thread does this, so that nobody's
+// ping flood slows the others.
+whole :: UnstripToMACHeader -> frames :: Punt -> as_it_came :: PaintSwitch;
+as_it_came[0] -> Discard;
+host1 :: TestOutput;
+Idle -> [2] out1;
+as_it_came[1] -> host1;
+in1[2] -> frames;
+host2 :: TestOutput;
+Idle -> [2] out2;
+as_it_came[2] -> host2;
+in2[2] -> frames;
+
+// To this host, a neighbour to resolve, options, what the fast path cannot do.
+rt4[2] -> whole;  rt6[2] -> whole;
+source4[1] -> whole;  source6[1] -> whole;
+
+// What has the header of its next hop already gets one of ours.
+packets4 :: Punt -> without4 :: PaintSwitch;
+packets6 :: Punt -> without6 :: PaintSwitch;
+without4[0], without6[0] => Discard, Discard;
+without4[1] -> header4_1 :: EtherEncap(0x0800, 02-00-00-00-00-01, 02-00-00-00-00-01) -> host1;
+without6[1] -> header6_1 :: EtherEncap(0x86dd, 02-00-00-00-00-01, 02-00-00-00-00-01) -> host1;
+without4[2] -> header4_2 :: EtherEncap(0x0800, 02-00-00-00-00-02, 02-00-00-00-00-02) -> host2;
+without6[2] -> header6_2 :: EtherEncap(0x86dd, 02-00-00-00-00-02, 02-00-00-00-00-02) -> host2;
+
+// No route, unreachable, prohibited, too long, lived too long: Linux answers, or fragments.
+rt4[3] -> whole;  rt6[3] -> whole;
+rt4[4] -> whole;  rt6[4] -> whole;
+rt4[5] -> whole;  rt6[5] -> whole;
+out1[0], out1[1] => packets4, packets4;
+out1[2], out1[3] => packets6, packets6;
+out2[0], out2[1] => packets4, packets4;
+out2[2], out2[3] => packets6, packets6;
+
+// A few a second of those that leave by the port they came by: Linux forwards them and tells their senders
+// of the better way (RFC 1812 5.2.7.2, RFC 4861 8.2).
+rt4[6] -> packets4;  rt6[6] -> packets6;
