@@ -382,6 +382,7 @@ impl Router {
             let others = mails.iter().enumerate().filter(|(other, _)| *other != index);
             let peers = others.map(|(_, mail)| mail.clone()).collect();
             if let Some((graph, _)) = &mut worker.resting {
+                graph.context().begin();
                 graph.context().set_mails(peers, worker.mail.clone());
             }
         }
