@@ -379,12 +379,19 @@ pub(crate) fn operate(
     }
     let stats = router.stats();
     let shares = queue_shares(&mut router).unwrap_or_default();
+    let lost = messages::lost();
     if arguments.json {
         print_json(&flat, &stats, &shares);
+        if lost > 0 {
+            print(&format!("{{\"lost_messages\":{lost}}}\n"));
+        }
     } else if !arguments.quiet {
         print(&summary(&flat, &stats));
         if workers > 1 {
             print(&format!("\n{}", workers_table(&stats, &shares).render()));
+        }
+        if lost > 0 {
+            print(&format!("\n{lost} messages were lost: they came faster than they were read\n"));
         }
     }
     let panicked = router.stop().into_iter().next();
