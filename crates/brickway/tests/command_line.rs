@@ -3,7 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
@@ -397,4 +397,107 @@ fn nothing_of_a_file_is_lost_between_workers() {
         FromDevice(memory:ring) -> c :: Counter -> ToDevice(null:x, BLOCKING true);";
     let said = brickway_with(&["run", "-", "--quiet", "--read", "c.count", "--for", "1"], config);
     assert_eq!(said.out.trim(), "c.count:\n5000", "{}", said.err);
+}
+
+/// No reader of its messages ends a router or stops a worker: not one that went away, a full disk, or one that reads nothing.
+#[test]
+fn nobody_reads_the_messages() {
+    // Each line is another one, so that none is left out because it is like others.
+    let config = "InfiniteSource(DATA \\<45>, LIMIT 50000, STOP true) -> Print(x, TIMESTAMP true)
+        -> c :: CheckIPHeader(VERBOSE true) -> Discard;";
+    for reader in ["went away", "full disk", "reads nothing"] {
+        let (kept, stderr) = match reader {
+            "full disk" => (None, Stdio::from(std::fs::File::create("/dev/full").unwrap())),
+            _ => {
+                let (read, write) = std::io::pipe().unwrap();
+                (Some(read).filter(|_| reader == "reads nothing"), Stdio::from(write))
+            }
+        };
+        let mut child = Command::new(env!("CARGO_BIN_EXE_brickway"))
+            .args(["run", "-", "--read", "c.drops"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(stderr)
+            .spawn()
+            .unwrap();
+        child.stdin.take().unwrap().write_all(config.as_bytes()).unwrap();
+        let output = child.wait_with_output().unwrap();
+        let out = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(output.status.code(), Some(0), "{reader}: {out}");
+        assert!(out.starts_with("c.drops:\n50000\n"), "{reader}: {out}");
+        if reader == "reads nothing" {
+            assert!(out.contains(" messages were lost: they came faster than they were read"), "{out}");
+        }
+        drop(kept);
+    }
+}
+
+/// What a router prints on standard output does not stop it either.
+#[test]
+fn nobody_reads_what_a_script_prints() {
+    let (kept, stdout) = std::io::pipe().unwrap();
+    let config =
+        "Idle -> Discard; Script(set n 0, label again, print \"a line that nobody reads, number $n\",
+        set n $(add $n 1), goto rest $(eq $(mod $n 500) 0), goto again, label rest, wait 1ms,
+        goto again $(lt $n 5000), write stop);";
+    let mut child = Command::new(env!("CARGO_BIN_EXE_brickway"))
+        .args(["run", "-", "--quiet"])
+        .stdin(Stdio::piped())
+        .stdout(stdout)
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(config.as_bytes()).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    drop(kept);
+}
+
+/// A thread that hangs ends the router, which names it: here a worker that writes to a pipe from which nobody reads.
+#[test]
+fn a_thread_that_hangs_ends_the_router() {
+    use std::os::unix::fs::OpenOptionsExt;
+
+    let pipe = std::env::temp_dir().join(format!("brickway-hang-{}", std::process::id()));
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let flags = rustix::fs::OFlags::NONBLOCK.bits() as i32;
+    let reader = std::fs::OpenOptions::new().read(true).custom_flags(flags).open(&pipe).unwrap();
+    let config = format!("InfiniteSource(LENGTH 100) -> ToIPSummaryDump({});", pipe.display());
+    let said = brickway_with(&["run", "-", "--for", "120"], &config);
+    std::fs::remove_file(&pipe).unwrap();
+    drop(reader);
+    assert_eq!(said.code, 1, "{}", said.err);
+    let fault = "brickway: the thread 'worker 0' has not answered for 10 s; the router ends";
+    assert!(said.err.lines().any(|line| line == fault), "{}", said.err);
+}
+
+/// The balancer moves queues of a router at work: with little to do, one worker gets them all and the other rests.
+#[test]
+fn balancing_moves_queues_while_packets_flow() {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_brickway"))
+        .args(["run", "-", "--workers", "2", "--balance", "--min-workers", "1", "--for", "120", "--json"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let config = "RatedSource(RATE 200) -> ToDevice(memory:balance?end=1);
+        from :: FromDevice(memory:balance) -> ToDevice(null:balance);";
+    child.stdin.take().unwrap().write_all(config.as_bytes()).unwrap();
+    let mut err = BufReader::new(child.stderr.take().unwrap());
+    let mut line = String::new();
+    while !line.starts_with("balance: ") {
+        line.clear();
+        assert_ne!(err.read_line(&mut line).unwrap(), 0, "it ended without having moved anything");
+    }
+    assert_eq!(line, "balance: from: queue 1 goes to worker 0\n");
+    rustix::process::kill_process(rustix::process::Pid::from_child(&child), rustix::process::Signal::INT)
+        .unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    let out = String::from_utf8(output.stdout).unwrap();
+    let objects: Vec<serde_json::Value> =
+        out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let queues = objects.iter().filter(|object| object["queue"].is_number());
+    let workers: Vec<_> = queues.map(|object| (object["queue"].clone(), object["worker"].clone())).collect();
+    assert_eq!(workers, [(0.into(), 0.into()), (1.into(), 0.into())], "{out}");
 }

@@ -33,6 +33,13 @@ struct Real {
 impl Clock {
     /// The wall clock.
     pub fn real() -> Self {
+        Self::real_at(cycles::per_second)
+    }
+
+    /// As [`Clock::real`]; `per_second` measures the rate of the counter, which may take a while.
+    fn real_at(per_second: impl FnOnce() -> f64) -> Self {
+        // First: what is set by a clock that is late already comes too early.
+        let ns_per_cycle = 1e9 / per_second();
         let start_ns =
             SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |elapsed| elapsed.as_nanos() as u64);
         let real = Real {
@@ -40,7 +47,7 @@ impl Clock {
             start_ns,
             mark_cycles: cycles::now(),
             mark_ns: start_ns,
-            ns_per_cycle: 1e9 / cycles::per_second(),
+            ns_per_cycle,
         };
         Self { now_ns: start_ns, real: Some(real) }
     }
@@ -105,6 +112,17 @@ mod tests {
             assert!(clock.now_ns() >= before);
         }
         assert!(clock.now_ns() > first);
+    }
+
+    #[test]
+    fn the_clock_starts_when_its_rate_has_been_measured() {
+        let mut measured_ns = 0;
+        let clock = Clock::real_at(|| {
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            measured_ns = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as u64;
+            1e9
+        });
+        assert!(clock.now_ns() >= measured_ns, "{} ns behind", measured_ns - clock.now_ns());
     }
 
     #[test]

@@ -27,6 +27,7 @@ mod machine;
 mod moving;
 mod slot;
 
+use std::cell::Cell;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::sync::Arc;
@@ -126,6 +127,10 @@ pub struct Context {
     hearing: Option<(u32, Vec<(String, String)>)>,
     /// Whether a turn ends as soon as the router is to stop.
     stops_at_once: bool,
+    /// Whether the last turn passed over a source, which may have work.
+    passed_over: bool,
+    /// How often elements asked for the router's end before this machine began to run; `None` from then on.
+    early_stops: Cell<Option<u32>>,
 }
 
 impl Context {
@@ -167,6 +172,8 @@ impl Context {
             fused: true,
             hearing: None,
             stops_at_once: false,
+            passed_over: false,
+            early_stops: Cell::new(Some(0)),
         }
     }
 
@@ -604,8 +611,12 @@ impl Context {
         self.clock.is_simulated()
     }
 
-    /// Moves simulated time on to the next timer; false if time is real, or no timer is left.
+    /// Moves simulated time on to the next timer; false if time is real, or no timer is left. As long as a source was passed
+    /// over in the last turn, time stands still: it is looked at in the next one.
     pub(crate) fn skip_to_next_timer(&mut self) -> bool {
+        if self.passed_over && self.clock.is_simulated() {
+            return true;
+        }
         let due = self.next_timer_ns().filter(|_| self.clock.is_simulated());
         due.inspect(|&due| self.clock.set(due)).is_some()
     }
@@ -646,7 +657,19 @@ impl Context {
 
     /// Takes one from the router's run count, as Click's `STOP` does; at zero the router stops.
     pub fn stop(&self) {
-        self.control.stop();
+        match self.early_stops.get() {
+            Some(count) => self.early_stops.set(Some(count + 1)),
+            None => self.control.stop(),
+        }
+    }
+
+    /// Says that this machine runs from now on. Those that asked for the end while it was made, such as a driver script that
+    /// begins at once, meant this machine and not the one whose place it takes.
+    pub(crate) fn begin(&mut self) {
+        let count = self.early_stops.take().unwrap_or(0);
+        if count > 0 {
+            self.control.stop_times(count);
+        }
     }
 }
 

@@ -168,11 +168,13 @@ impl Graph {
         control: &Arc<Control>,
     ) -> Result<Self, Vec<Diagnostic>> {
         let pool = Pool::new(options.pool).map_err(|error| no_memory(options.pool.frames, &error))?;
-        Self::with_pool(config, registry, shared, copy, options, pool, control, &|_| false)
+        let mut graph = Self::with_pool(config, registry, shared, copy, options, pool, control, &|_| false)?;
+        graph.context.begin();
+        Ok(graph)
     }
 
     /// As [`Graph::build`], with frames out of `pool`, and without the elements that are `kept` of another graph: these come
-    /// with [`Graph::take_place_of`].
+    /// with [`Graph::take_place_of`]. It does not run yet: [`Context::begin`] says so.
     #[expect(clippy::too_many_arguments, reason = "the parts of a copy, each from elsewhere")]
     pub(crate) fn with_pool(
         config: &Arc<FlatConfig>,
@@ -235,6 +237,7 @@ impl Graph {
         self.context.inherit(&mut old.context, plan);
         self.context.finish();
         self.context.set_fused(true);
+        self.context.begin();
     }
 
     /// The configuration this was made from.

@@ -5,7 +5,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use graph::graph::Registry;
+use graph::graph::{Graph, Registry};
 use graph::lang::{Options, Source, compile};
 use graph::router::{Control, Router, RouterOptions};
 use graph::setup::Shared;
@@ -177,13 +177,28 @@ fn what_is_punted_runs_on_the_slow_thread_and_nothing_is_lost_while_it_keeps_up(
 
 #[test]
 fn a_full_punt_ring_drops_and_counts() {
-    let (mut router, shared) = router("Numbers(20000) -> p :: Punt(CAPACITY 4) -> t :: Tally", 1);
+    let (mut router, shared) = router("n :: Numbers(20000) -> p :: Punt(CAPACITY 4) -> t :: Tally", 1);
+    let tally = shared.get::<Mutex<Vec<(String, u32)>>>("element:t").unwrap();
+    // Until this is let go, the slow thread gets no further than its first packets.
+    let gate = tally.lock().unwrap();
     router.start().unwrap();
-    let accounted = |router: &mut Router| {
-        let dropped: u64 = router.read("p.drops").unwrap().parse().unwrap();
-        dropped + seen(&shared, "t").len() as u64
-    };
-    wait_for(|| accounted(&mut router) == 20_000);
+    let [source, punt] = ["n", "p"].map(|name| router.config().find(name).unwrap());
+    let mut drops = Vec::new();
+    wait_for(|| {
+        let ask = move |graph: &mut Graph| [graph.element_stats(source), graph.element_stats(punt)];
+        let [of_source, of_punt] = router.on_copy(0, ask).unwrap();
+        drops = of_punt.drops;
+        of_source.packets == 20_000
+    });
+    drop(gate);
+    assert_eq!(drops.len(), 1);
+    let (reason, dropped) = drops[0];
+    assert_eq!(reason, "punt ring full");
+    // What went: the burst that the slow thread had taken, and four in the ring.
+    let went = 20_000 - dropped as usize;
+    assert!((4..=4 + 32).contains(&went), "{went} went through");
+    wait_for(|| seen(&shared, "t").len() == went);
+    assert_eq!(router.read("p.drops").unwrap(), dropped.to_string());
     router.stop();
 }
 

@@ -2,7 +2,7 @@
 
 use std::ptr::NonNull;
 
-use crate::frame::{Packet, PacketType};
+use crate::frame::{FreshLine, Packet, PacketType};
 use crate::pool::Shared;
 
 /// Frames in memory of a driver that has its own allocator (DPDK's mbufs): packets without a [`Pool`] of ours.
@@ -71,7 +71,7 @@ impl DriverFrames {
     /// and how long it is), for drivers that write it themselves. A fresh packet has zeros behind it, up to
     /// [`FRESH_BYTES`](crate::frame::FRESH_BYTES).
     #[inline(always)]
-    pub fn fresh_line(self, chunk_bytes: u16, place: (u16, u16), packet_type: PacketType) -> [u64; 8] {
+    pub fn fresh_line(self, chunk_bytes: u16, place: (u16, u16), packet_type: PacketType) -> FreshLine {
         Packet::fresh_line(chunk_bytes, self.shared, place, packet_type)
     }
 

@@ -189,13 +189,31 @@ const _: () = assert!(size_of::<Metadata>() == METADATA_BYTES);
 /// Bytes of metadata that a fresh packet must have written: the rest is for pools alone.
 pub const FRESH_BYTES: usize = 80;
 
-/// A line of metadata as [`Packet::fresh_line`] gives it.
+/// The first line of a fresh packet's metadata, for drivers that write it themselves: the members of the first line, those
+/// that are written together as one number.
+#[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
-struct Line([u64; 8]);
+pub struct FreshLine {
+    /// Where the data lies: its offset, its length, the link header's offset.
+    places: u64,
+    /// Size of the chunk and packet type.
+    kind: u64,
+    /// As a pointer, so that it is one again when it is read.
+    owner: NonNull<Shared>,
+    annotations: [u64; 5],
+}
+
+impl FreshLine {
+    /// The first eight bytes: offset and length of the data, offset of the link header, 16 bits each.
+    pub fn places(&self) -> u64 {
+        self.places
+    }
+}
 
 const _: () = {
     use std::mem::offset_of;
-    assert!(cfg!(target_endian = "little") && size_of::<NonNull<Shared>>() == 8);
+    assert!(cfg!(target_endian = "little") && size_of::<FreshLine>() == 64);
+    assert!(offset_of!(FreshLine, owner) == offset_of!(Metadata, owner));
     assert!(offset_of!(Metadata, data_offset) == 0 && offset_of!(Metadata, length) == 2);
     assert!(offset_of!(Metadata, link_offset) == 4 && offset_of!(Metadata, chunk_bytes) == 10);
     assert!(offset_of!(Metadata, packet_type) == 14 && offset_of!(Metadata, owner) == 16);
@@ -206,7 +224,7 @@ const _: () = {
 // SAFETY: `next_returned` is used by the return stack alone.
 unsafe impl Node for Metadata {
     #[inline]
-    fn next_slot(node: NonNull<Self>) -> *mut *mut Self {
+    unsafe fn next_slot(node: NonNull<Self>) -> *mut *mut Self {
         // SAFETY: the node points at a chunk's metadata, which lives as long as its pool (see `pool`).
         unsafe { &raw mut (*node.as_ptr()).next_returned }
     }
@@ -277,11 +295,11 @@ impl Packet {
         owner: NonNull<Shared>,
         (data_offset, length): (u16, u16),
         packet_type: PacketType,
-    ) -> [u64; 8] {
+    ) -> FreshLine {
         let data = u64::from(data_offset);
         let places = data | u64::from(length) << 16 | data << 32;
         let kind = u64::from(chunk_bytes) << 16 | u64::from(packet_type as u8) << 48;
-        [places, kind, owner.as_ptr() as u64, 0, 0, 0, 0, 0]
+        FreshLine { places, kind, owner, annotations: [0; 5] }
     }
 
     /// Writes such a line, and what follows: a store for each 16 bytes and none across two lines.
@@ -289,11 +307,11 @@ impl Packet {
     /// # Safety
     /// As [`Packet::initialise_with`]; the line is one of [`Packet::fresh_line`] for this chunk.
     #[inline(always)]
-    pub(crate) unsafe fn initialise_line(chunk: NonNull<Metadata>, line: [u64; 8]) -> Self {
+    pub(crate) unsafe fn initialise_line(chunk: NonNull<Metadata>, line: FreshLine) -> Self {
         // SAFETY: the caller hands us the chunk for writing; it starts with two lines of metadata.
         unsafe {
-            chunk.cast::<Line>().write(Line(line));
-            chunk.cast::<Line>().add(1).cast::<[u64; 2]>().write([0; 2]);
+            chunk.cast::<FreshLine>().write(line);
+            chunk.cast::<FreshLine>().add(1).cast::<[u64; 2]>().write([0; 2]);
         }
         Self { metadata: chunk }
     }
@@ -399,7 +417,8 @@ impl Packet {
     #[inline(always)]
     pub fn data(&self) -> &[u8] {
         let metadata = self.metadata();
-        self.bytes_between(metadata.data_offset, metadata.data_offset + metadata.length)
+        // SAFETY: the data lies within the chunk, behind the metadata.
+        unsafe { self.bytes_between(metadata.data_offset, metadata.data_offset + metadata.length) }
     }
 
     /// The data, to change.
@@ -407,7 +426,8 @@ impl Packet {
     pub fn data_mut(&mut self) -> &mut [u8] {
         let metadata = self.metadata();
         let (start, end) = (metadata.data_offset, metadata.data_offset + metadata.length);
-        self.bytes_between_mut(start, end)
+        // SAFETY: the data lies within the chunk, behind the metadata.
+        unsafe { self.bytes_between_mut(start, end) }
     }
 
     /// Bytes free before the data.
@@ -453,7 +473,8 @@ impl Packet {
         metadata.length += N as u16;
         metadata.link_offset = metadata.data_offset;
         let start = metadata.data_offset;
-        self.bytes_between_mut(start, start + N as u16).copy_from_slice(header);
+        // SAFETY: `start` is in the head room, which holds the header (looked at above).
+        unsafe { self.bytes_between_mut(start, start + N as u16) }.copy_from_slice(header);
         true
     }
 
@@ -467,7 +488,8 @@ impl Packet {
         let metadata = self.metadata_mut();
         let start = metadata.data_offset - N as u16;
         metadata.link_offset = start;
-        self.bytes_between_mut(start, start + N as u16).copy_from_slice(header);
+        // SAFETY: `start` is in the head room, which holds the header (looked at above).
+        unsafe { self.bytes_between_mut(start, start + N as u16) }.copy_from_slice(header);
         true
     }
 
@@ -513,7 +535,8 @@ impl Packet {
         let metadata = self.metadata_mut();
         let old_end = metadata.data_offset + metadata.length;
         metadata.length += count as u16;
-        Some(self.bytes_between_mut(old_end, old_end + count as u16))
+        // SAFETY: behind the data, in the tail room, which is long enough (looked at above).
+        Some(unsafe { self.bytes_between_mut(old_end, old_end + count as u16) })
     }
 
     /// Cuts the data to at most `length` bytes.
@@ -643,7 +666,8 @@ impl Packet {
         if position == 0 || position > end {
             return None;
         }
-        Some(self.bytes_between_mut(position, end))
+        // SAFETY: a position that is set lies behind the metadata, and it is not behind the data's end.
+        Some(unsafe { self.bytes_between_mut(position, end) })
     }
 
     /// From the transport header to the end of the data; `None` when none was set.
@@ -660,7 +684,8 @@ impl Packet {
         if position == 0 || position > end {
             return None;
         }
-        Some(self.bytes_between_mut(position, end))
+        // SAFETY: a position that is set lies behind the metadata, and it is not behind the data's end.
+        Some(unsafe { self.bytes_between_mut(position, end) })
     }
 
     /// Where the link header starts, from the start of the data: negative after a strip. `None`: unset.
@@ -739,7 +764,8 @@ impl Packet {
         }
         let first = other.first_position();
         let end = from.data_offset + from.length;
-        let source = other.bytes_between(first, end);
+        // SAFETY: from the first position that is set to the end of the data.
+        let source = unsafe { other.bytes_between(first, end) };
         let metadata = self.metadata_mut();
         metadata.data_offset = from.data_offset;
         metadata.length = from.length;
@@ -750,7 +776,8 @@ impl Packet {
         metadata.packet_type = from.packet_type;
         metadata.annotations = from.annotations;
         metadata.timestamp_ns = from.timestamp_ns;
-        self.bytes_between_mut(first, end).copy_from_slice(source);
+        // SAFETY: the same range, which ends within this chunk too (looked at above).
+        unsafe { self.bytes_between_mut(first, end) }.copy_from_slice(source);
         true
     }
 
@@ -784,7 +811,8 @@ impl Packet {
 
     #[inline(always)]
     fn relative(&self, position: u16) -> Option<isize> {
-        (position != 0).then(|| isize::from(position as i16) - self.metadata().data_offset as isize)
+        (position != 0)
+            .then(|| usize::from(position) as isize - usize::from(self.metadata().data_offset) as isize)
     }
 
     #[inline(always)]
@@ -794,24 +822,32 @@ impl Packet {
         if position == 0 || position > end {
             return None;
         }
-        Some(self.bytes_between(position, end))
+        // SAFETY: a position that is set lies behind the metadata, and it is not behind the data's end.
+        Some(unsafe { self.bytes_between(position, end) })
     }
 
+    /// The bytes from `start` to `end`.
+    ///
+    /// # Safety
+    /// `METADATA_BYTES <= start <= end <= chunk_bytes`.
     #[inline(always)]
-    fn bytes_between(&self, start: u16, end: u16) -> &[u8] {
+    unsafe fn bytes_between(&self, start: u16, end: u16) -> &[u8] {
         debug_assert!(METADATA_BYTES as u16 <= start && start <= end && end <= self.metadata().chunk_bytes);
-        // SAFETY: every caller passes positions that the invariants bound to the chunk, start <= end.
+        // SAFETY: the caller's.
         unsafe {
             let first = self.metadata.as_ptr().cast::<u8>().add(usize::from(start));
             std::slice::from_raw_parts(first, usize::from(end - start))
         }
     }
 
+    /// As [`Packet::bytes_between`], to change.
+    ///
+    /// # Safety
+    /// As [`Packet::bytes_between`].
     #[inline(always)]
-    fn bytes_between_mut(&mut self, start: u16, end: u16) -> &mut [u8] {
+    unsafe fn bytes_between_mut(&mut self, start: u16, end: u16) -> &mut [u8] {
         debug_assert!(METADATA_BYTES as u16 <= start && start <= end && end <= self.metadata().chunk_bytes);
-        // SAFETY: as in `bytes_between`; the metadata lies before every such range, and `&mut self` makes
-        // the access exclusive.
+        // SAFETY: the caller's; the metadata lies before every such range, and `&mut self` makes the access exclusive.
         unsafe {
             let first = self.metadata.as_ptr().cast::<u8>().add(usize::from(start));
             std::slice::from_raw_parts_mut(first, usize::from(end - start))
@@ -826,7 +862,11 @@ fn within(position: u16, chunk_bytes: usize) -> u16 {
 
 impl Drop for Packet {
     fn drop(&mut self) {
-        Shared::give_back(Chain::new(self.metadata));
+        #[allow(unsafe_code, reason = "the packet's chunk goes home")]
+        // SAFETY: the packet owned the chunk, and is gone.
+        unsafe {
+            Shared::give_back(Chain::new(self.metadata));
+        }
     }
 }
 

@@ -286,17 +286,25 @@ impl Pool {
             // Frames of one other pool come in a row: they go home together.
             let owner = packet.owner();
             let chunk = packet.into_chunk();
-            match &mut strangers {
-                Some(chain) if Shared::of(chain.first()) == owner => chain.add(chunk),
-                _ => {
-                    if let Some(chain) = strangers.replace(Chain::new(chunk)) {
-                        Shared::give_back(chain);
+            #[allow(unsafe_code, reason = "packets' chunks go home")]
+            // SAFETY: the chunk was a packet's, which is gone, and so were all in the chain, of one owner each.
+            unsafe {
+                match &mut strangers {
+                    Some(chain) if Shared::of(chain.first()) == owner => chain.add(chunk),
+                    _ => {
+                        if let Some(chain) = strangers.replace(Chain::new(chunk)) {
+                            Shared::give_back(chain);
+                        }
                     }
                 }
             }
         }
         if let Some(chain) = strangers {
-            Shared::give_back(chain);
+            #[allow(unsafe_code, reason = "packets' chunks go home")]
+            // SAFETY: as above.
+            unsafe {
+                Shared::give_back(chain);
+            }
         }
     }
 
@@ -362,7 +370,11 @@ impl Drop for Pool {
         let returns_in_all = self.drained as i64 + outstanding;
         let before = self.shared().balance.fetch_sub(returns_in_all, Ordering::AcqRel);
         if before == returns_in_all {
-            Shared::destroy(self.shared);
+            #[allow(unsafe_code, reason = "the last user frees the memory")]
+            // SAFETY: the balance says that all packets are gone, and the pool goes now.
+            unsafe {
+                Shared::destroy(self.shared);
+            }
         }
     }
 }
@@ -375,25 +387,29 @@ impl Shared {
         NonNull::from(Box::leak(Box::new(shared)))
     }
 
-    /// The owner of a chunk that was a packet's.
+    /// The owner of a chunk.
+    ///
+    /// # Safety
+    /// The chunk was a packet's, so its metadata is initialised.
     #[inline(always)]
-    fn of(chunk: NonNull<Metadata>) -> NonNull<Self> {
-        #[allow(unsafe_code, reason = "a chunk names its owner")]
-        // SAFETY: the chunk was a packet's, so its metadata is initialised.
-        unsafe {
-            chunk.as_ref().owner
-        }
+    #[allow(unsafe_code, reason = "a chunk names its owner")]
+    unsafe fn of(chunk: NonNull<Metadata>) -> NonNull<Self> {
+        // SAFETY: the caller's.
+        unsafe { chunk.as_ref().owner }
     }
 
     /// Returns chunks to the pool that all of them came from; any thread.
-    pub(crate) fn give_back(chunks: Chain<Metadata>) {
-        let shared = Self::of(chunks.first());
+    ///
+    /// # Safety
+    /// All chunks were packets' of one owner, and nobody uses them.
+    #[allow(unsafe_code, reason = "chunks go home")]
+    pub(crate) unsafe fn give_back(chunks: Chain<Metadata>) {
+        // SAFETY: the caller's.
+        let shared = unsafe { Self::of(chunks.first()) };
         let count = chunks.len() as i64;
-        #[allow(unsafe_code, reason = "the owner is shared")]
         // SAFETY: the owner lives until these very returns are counted below.
         if let Home::Driver(free) = unsafe { &shared.as_ref().home } {
             chunks.each(|chunk| {
-                #[allow(unsafe_code, reason = "the driver's function for its own frames")]
                 // SAFETY: the chunk came from this driver (its owner says so), and nobody uses it any more.
                 unsafe {
                     free(chunk.cast());
@@ -401,7 +417,6 @@ impl Shared {
             });
             return;
         }
-        #[allow(unsafe_code, reason = "the owner is shared")]
         // SAFETY: as above.
         let balance = unsafe {
             shared.as_ref().returned.push_chain(chunks);
@@ -410,13 +425,18 @@ impl Shared {
         // While the pool lives the balance counts up from zero and is positive here; after it closed the
         // balance is negative until the last return.
         if balance == 0 {
-            Self::destroy(shared);
+            // SAFETY: the balance says that the pool is gone, and this was its last packet.
+            unsafe { Self::destroy(shared) };
         }
     }
 
-    fn destroy(shared: NonNull<Self>) {
-        #[allow(unsafe_code, reason = "the last user frees the memory")]
-        // SAFETY: made by `Box::leak` in `Pool::new`; the balance reached zero, so pool and packets are gone.
+    /// Frees the shared part of a pool.
+    ///
+    /// # Safety
+    /// The pool and all its packets are gone.
+    #[allow(unsafe_code, reason = "the last user frees the memory")]
+    unsafe fn destroy(shared: NonNull<Self>) {
+        // SAFETY: made by `Box::leak` in `Pool::new`; the caller says that nobody uses it.
         drop(unsafe { Box::from_raw(shared.as_ptr()) });
     }
 }

@@ -25,11 +25,15 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 /// that only the stack touches then.
 #[allow(unsafe_code, reason = "the contract of an intrusive list")]
 pub(crate) unsafe trait Node {
-    fn next_slot(node: NonNull<Self>) -> *mut *mut Self;
+    /// Where the link lies.
+    ///
+    /// # Safety
+    /// The node is there, and the caller owns it.
+    unsafe fn next_slot(node: NonNull<Self>) -> *mut *mut Self;
 }
 
-/// Nodes linked to each other, on their way home together: one exchange for all of them.
-#[derive(Clone, Copy, Debug)]
+/// Nodes linked to each other, on their way home together: one exchange for all of them. Who has the chain owns its nodes.
+#[derive(Debug)]
 pub(crate) struct Chain<T> {
     first: NonNull<T>,
     last: NonNull<T>,
@@ -37,15 +41,22 @@ pub(crate) struct Chain<T> {
 }
 
 impl<T: Node> Chain<T> {
-    /// A chain of one node, which the caller owns.
-    pub(crate) fn new(node: NonNull<T>) -> Self {
+    /// A chain of one node.
+    ///
+    /// # Safety
+    /// The caller owns the node, and gives it to the chain.
+    #[allow(unsafe_code, reason = "the caller gives a node away")]
+    pub(crate) unsafe fn new(node: NonNull<T>) -> Self {
         Self { first: node, last: node, count: 1 }
     }
 
-    /// Puts `node` in front; the caller owns it and the chain.
+    /// Puts `node` in front.
+    ///
+    /// # Safety
+    /// The caller owns the node, and gives it to the chain.
     #[inline]
-    pub(crate) fn add(&mut self, node: NonNull<T>) {
-        #[allow(unsafe_code, reason = "the link lies in the node")]
+    #[allow(unsafe_code, reason = "the caller gives a node away")]
+    pub(crate) unsafe fn add(&mut self, node: NonNull<T>) {
         // SAFETY: the caller owns the node (contract of `Node`).
         unsafe {
             T::next_slot(node).write(self.first.as_ptr());
@@ -95,11 +106,13 @@ impl<T: Node> ReturnStack<T> {
 
     /// Gives all nodes of a chain back. Any thread.
     pub(crate) fn push_chain(&self, chain: Chain<T>) {
-        let next = T::next_slot(chain.last);
+        #[allow(unsafe_code, reason = "the link lies in the node")]
+        // SAFETY: the chain owns its nodes.
+        let next = unsafe { T::next_slot(chain.last) };
         let mut head = self.head.load(Ordering::Relaxed);
         loop {
             #[allow(unsafe_code, reason = "the link lies in the node")]
-            // SAFETY: the caller owns the nodes until the exchange below succeeds (contract of `Node`).
+            // SAFETY: the chain owns its nodes until the exchange below succeeds (contract of `Node`).
             unsafe {
                 next.write(head);
             }
@@ -147,7 +160,7 @@ mod loom_tests {
     #[allow(unsafe_code, reason = "test node")]
     // SAFETY: the field is part of the node and used by nothing else.
     unsafe impl Node for Item {
-        fn next_slot(node: NonNull<Self>) -> *mut *mut Self {
+        unsafe fn next_slot(node: NonNull<Self>) -> *mut *mut Self {
             // SAFETY: the node is alive for the whole test.
             unsafe { &raw mut (*node.as_ptr()).next }
         }
@@ -164,8 +177,12 @@ mod loom_tests {
                     thread::spawn(move || {
                         let item =
                             |value| NonNull::from(Box::leak(Box::new(Item { next: ptr::null_mut(), value })));
-                        let mut chain = Chain::new(item(value));
-                        chain.add(item(value + 2));
+                        // SAFETY: the nodes were made here, and nobody else has them.
+                        let chain = unsafe {
+                            let mut chain = Chain::new(item(value));
+                            chain.add(item(value + 2));
+                            chain
+                        };
                         assert_eq!(chain.len(), 2);
                         stack.push_chain(chain);
                     })

@@ -122,7 +122,7 @@ impl SingleCore {
         }
         // Every run of a bench sends the same flows the same ways.
         shared.get_or_make(Shared::FLOW_KEY, || Ok::<_, anyhow::Error>(FlowKey::from_seed(0)))?;
-        let control = Control::new(|line| eprintln!("{line}"));
+        let control = Control::new(graph::messages::print);
         let copy = Copy { index: 0, workers: 1, slow_thread: false };
         let graph = Graph::build(&flat, &registry, shared, copy, options, &control).map_err(|problems| {
             load::report(problems);

@@ -80,8 +80,8 @@ pub(crate) struct ClickArguments {
     no_warnings: bool,
     #[arg(long, hide = true, overrides_with = "no_warnings")]
     warnings: bool,
-    /// Listen for control connections on a TCP port of this host
-    #[arg(short, long = "port", value_name = "PORT")]
+    /// Listen for control connections on a TCP port: at 127.0.0.1, or at ADDRESS, where other hosts may control the router
+    #[arg(short, long = "port", value_name = "[ADDRESS:]PORT")]
     ports: Vec<String>,
     /// Listen for control connections on a Unix socket
     #[arg(short, long = "unix-socket", value_name = "FILE")]
@@ -137,7 +137,7 @@ pub(crate) fn from_words(words: &[std::ffi::OsString]) -> ExitCode {
         }
     };
     click(&arguments).unwrap_or_else(|error| {
-        eprintln!("{error:#}");
+        graph::note!("{error:#}");
         ExitCode::FAILURE
     })
 }
@@ -167,7 +167,13 @@ fn configuration(arguments: &ClickArguments) -> Result<(Source, Vec<(String, Str
 
 /// The configuration with a ControlSocket for each of those that the command line asks for.
 fn with_control_sockets(mut flat: FlatConfig, arguments: &ClickArguments, source: &Source) -> FlatConfig {
-    let tcp = arguments.ports.iter().map(|port| format!("TCP, {port}"));
+    let tcp = arguments.ports.iter().map(|port| match port.rsplit_once(':') {
+        Some((address, port)) => {
+            let address = address.trim_start_matches('[').trim_end_matches(']');
+            format!("TCP, {port}, ADDRESS {}", quote(address))
+        }
+        None => format!("TCP, {port}"),
+    });
     let unix = arguments.unix_sockets.iter().map(|file| format!("UNIX, {}", quote(file)));
     for (number, config) in tcp.chain(unix).enumerate() {
         let suffix = if number > 0 { format!("@{number}") } else { String::new() };
@@ -199,12 +205,12 @@ fn click(arguments: &ClickArguments) -> Result<ExitCode> {
         return Ok(ExitCode::FAILURE);
     };
     let flat = with_control_sockets(flat, arguments, &source);
-    let control = Control::new(|line| eprintln!("{line}"));
+    let control = Control::new(graph::messages::print);
     let exchange = Exchange::new(arguments, registry.clone(), options, control.clone());
     let shared = Shared::default();
     shared.get_or_make(Globals::KEY, || Ok::<_, anyhow::Error>(exchange.globals(&source.text)))?;
     let Some(mut router) = router(arguments, flat, &registry, messages, shared, control)? else {
-        eprintln!("{}", load::NOT_INITIALIZED);
+        graph::note!("{}", load::NOT_INITIALIZED);
         return Ok(ExitCode::FAILURE);
     };
     exchange.begin(router.running());
@@ -214,7 +220,7 @@ fn click(arguments: &ClickArguments) -> Result<ExitCode> {
         if file.as_os_str() == "-" {
             print(&text);
         } else if let Err(error) = std::fs::write(file, text) {
-            eprintln!("{}: {error}", file.display());
+            graph::note!("{}: {error}", file.display());
             is_right = false;
         }
     }
@@ -222,7 +228,7 @@ fn click(arguments: &ClickArguments) -> Result<ExitCode> {
     if !arguments.quit {
         if router.config().elements.is_empty() {
             if messages.warnings {
-                eprintln!("warning: {}: configuration has no elements, exiting", source.name);
+                graph::note!("warning: {}: configuration has no elements, exiting", source.name);
             }
         } else {
             drive(&mut router)?;
@@ -303,7 +309,7 @@ fn bind_to(cpu: usize) {
     if cpu < rustix::thread::CpuSet::MAX_CPU {
         set.set(cpu);
         if rustix::thread::sched_setaffinity(None, &set).is_err() {
-            eprintln!("warning: this machine has no CPU {cpu} to bind a thread to");
+            graph::note!("warning: this machine has no CPU {cpu} to bind a thread to");
         }
     }
 }

@@ -1,11 +1,11 @@
 //! =c
-//! ChatterSocket(TYPE, PORT | FILENAME, [I<keywords> LOCALHOST, GREETING, RETRIES, RETRY_WARNINGS])
+//! ChatterSocket(TYPE, PORT | FILENAME, [I<keywords> LOCALHOST, ADDRESS, GREETING, RETRIES, RETRY_WARNINGS])
 //!
 //! =s control
 //! sends the messages of elements to other programs over a socket
 //!
 //! =d
-//! TYPE, PORT, FILENAME and LOCALHOST are as for ControlSocket. Whoever connects reads the line
+//! TYPE, PORT, FILENAME, LOCALHOST and ADDRESS are as for ControlSocket: this host only, unless asked otherwise. Whoever connects reads the line
 //! C<Click::ChatterSocket/1.0> (none with GREETING false), and from then on each message, such as those of Print. Who does not
 //! read them fast enough loses the connection.
 //!

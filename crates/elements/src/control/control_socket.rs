@@ -1,13 +1,21 @@
 //! =c
-//! ControlSocket(TYPE, PORT | FILENAME, [I<keywords> READONLY, LOCALHOST, VERBOSE, RETRIES, RETRY_WARNINGS])
+//! ControlSocket(TYPE, PORT | FILENAME, [I<keywords> READONLY, LOCALHOST, ADDRESS, HOTCONFIG, VERBOSE, RETRIES,
+//! RETRY_WARNINGS])
 //!
 //! =s control
 //! lets other programs read and write handlers over a socket
 //!
 //! =d
 //! TYPE is TCP, with a port (C<7777+>: this one or one of the next ten), or UNIX, with a file. Whoever can connect can read
-//! and write every handler, and with that stop the router: READONLY true refuses to write, LOCALHOST true takes
-//! connections of this host only.
+//! and write every handler, and with that stop the router: READONLY true refuses to write. A TCP socket takes connections
+//! of this host only, at 127.0.0.1. LOCALHOST false listens on all IPv4 addresses, ADDRESS on the one it names.
+//!
+//! =head1 What a client can do to files
+//!
+//! A new configuration (C<hotconfig>, with C<click -R>) and a new configuration string (C<config> of an element) name files:
+//! FromDump reads and ToDump writes whatever the router's user may. Handlers such as C<write_file> write files without that.
+//! There is no password and no encryption. So a socket that other hosts can reach refuses C<hotconfig> and C<config>, unless
+//! HOTCONFIG is true; READONLY is better still.
 //!
 //! A connection begins with the line C<Click::ControlSocket/1.3>. Commands are lines:
 //!
@@ -25,7 +33,8 @@
 //! A line may have 64 KiB, data 16 MiB; up to 64 connections are served, each in its own time: none holds another, or
 //! packets, up.
 //!
-//! Different from Click: PROXY, LLRPC, and TYPE SOCKET are not supported. RETRIES and RETRY_WARNINGS are accepted.
+//! Different from Click: a TCP socket listens on 127.0.0.1 unless asked otherwise, and ADDRESS and HOTCONFIG are ours. PROXY,
+//! LLRPC, and TYPE SOCKET are not supported. RETRIES and RETRY_WARNINGS are accepted.
 //!
 //! =h port read-only
 //! The TCP port.
@@ -34,7 +43,7 @@
 //! The file of a Unix socket.
 //!
 //! =e
-//!   ControlSocket(TCP, 7777, LOCALHOST true)
+//!   ControlSocket(TCP, 7777)
 //!   $ printf 'READ list\r\nQUIT\r\n' | nc localhost 7777
 //!
 //! =a ChatterSocket, Script
@@ -67,6 +76,7 @@ fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
     let address = Address::read(&mut setup.arguments)?;
     let is_read_only = setup.arguments.keyword_or("READONLY", false)?;
     let is_verbose = setup.arguments.keyword_or("VERBOSE", false)?;
+    let reconfigures = setup.arguments.keyword_or("HOTCONFIG", !address.is_for_other_hosts())?;
     setup.arguments.keyword_or("RETRIES", 0_u32)?;
     setup.arguments.keyword_or("RETRY_WARNINGS", true)?;
     setup.arguments.finish()?;
@@ -75,6 +85,7 @@ fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
         name: format!("{} :: {}", setup.name(), setup.class()),
         address: works.then_some(address),
         is_read_only,
+        reconfigures,
         is_verbose,
         listener: None,
         server: None,
@@ -86,6 +97,8 @@ struct ControlSocket {
     /// `None` in every copy but the first.
     address: Option<Address>,
     is_read_only: bool,
+    /// Whether clients may write configurations.
+    reconfigures: bool,
     is_verbose: bool,
     listener: Option<Arc<Listener>>,
     server: Option<Server>,
@@ -103,13 +116,15 @@ impl Element for ControlSocket {
 
     fn timer(&mut self, cx: &mut Context, _key: u32) {
         let (Some(listener), Some(router)) = (self.listener.clone(), cx.remote()) else { return };
-        let (name, is_read_only, is_verbose) = (self.name.clone(), self.is_read_only, self.is_verbose);
+        let (name, is_verbose) = (self.name.clone(), self.is_verbose);
+        let (is_read_only, reconfigures) = (self.is_read_only, self.reconfigures);
         let serve = move |stream: Stream| {
             if is_verbose {
                 router.message(&format!("{name}: opened connection"));
             }
             // A connection that breaks off needs no answer.
-            let _ = Conversation { router: &router, is_read_only, stream: BufReader::new(stream) }.hold();
+            let stream = BufReader::new(stream);
+            let _ = Conversation { router: &router, is_read_only, reconfigures, stream }.hold();
             if is_verbose {
                 router.message(&format!("{name}: closed connection"));
             }
@@ -136,6 +151,7 @@ const LONGEST_CHANGE: Duration = Duration::from_secs(5);
 struct Conversation<'r> {
     router: &'r Remote,
     is_read_only: bool,
+    reconfigures: bool,
     stream: BufReader<Stream>,
 }
 
@@ -294,7 +310,7 @@ impl Conversation<'_> {
         if !handler.writable {
             return self.answer(530, &format!("Handler '{name}' read-only"));
         }
-        if self.is_read_only {
+        if !self.may_write(name) {
             return self.answer(530, &format!("Permission denied for '{name}'"));
         }
         match self.router.write(name, argument) {
@@ -306,10 +322,16 @@ impl Conversation<'_> {
         Ok(())
     }
 
+    /// Whether this client may write a handler. A configuration names files, which are not for everybody.
+    fn may_write(&self, name: &str) -> bool {
+        let handler = name.rsplit('.').next().unwrap_or(name);
+        !self.is_read_only && (self.reconfigures || !matches!(handler, "hotconfig" | "config"))
+    }
+
     fn check(&mut self, writes: bool, name: &str) -> std::io::Result<()> {
         let (kind, verb) = if writes { ("Write", "writable") } else { ("Read", "readable") };
         match self.router.find(name) {
-            Ok(handler) if writes && handler.writable && self.is_read_only => {
+            Ok(handler) if writes && handler.writable && !self.may_write(name) => {
                 self.answer(530, &format!("Permission denied for '{name}'"))
             }
             Ok(handler) if if writes { handler.writable } else { handler.readable } => {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
-use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, Shutdown, TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
@@ -24,16 +24,17 @@ const MOST_PORTS: u16 = 11;
 #[derive(Clone, Debug)]
 pub(super) enum Address {
     /// A TCP port, or one of so many from it on.
-    Tcp { port: u16, tries: u16, address: Ipv4Addr },
+    Tcp { port: u16, tries: u16, address: IpAddr },
     /// A path.
     Unix(PathBuf),
 }
 
 impl Address {
-    /// Reads the arguments TYPE and PORT or FILENAME, and LOCALHOST.
+    /// Reads the arguments TYPE and PORT or FILENAME, ADDRESS and LOCALHOST. What other hosts can reach has to be asked for.
     pub(super) fn read(arguments: &mut Arguments) -> Result<Self, ConfigError> {
         let kind: String = arguments.required("TYPE")?;
-        let is_local = arguments.keyword_or("LOCALHOST", false)?;
+        let address: Option<String> = arguments.keyword("ADDRESS")?;
+        let is_local = arguments.keyword_or("LOCALHOST", true)?;
         match kind.to_ascii_uppercase().as_str() {
             "TCP" => {
                 let text: String = arguments.required("PORT")?;
@@ -42,12 +43,23 @@ impl Address {
                     None => (text.as_str(), 1),
                 };
                 let port = number.parse().map_err(|_| format!("PORT requires TCP port, not '{text}'"))?;
-                let address = if is_local { Ipv4Addr::LOCALHOST } else { Ipv4Addr::UNSPECIFIED };
+                let address = match address {
+                    Some(text) => {
+                        text.parse().map_err(|_| format!("ADDRESS: expected IP address, got '{text}'"))?
+                    }
+                    None if is_local => Ipv4Addr::LOCALHOST.into(),
+                    None => Ipv4Addr::UNSPECIFIED.into(),
+                };
                 Ok(Self::Tcp { port, tries, address })
             }
             "UNIX" => Ok(Self::Unix(arguments.required::<String>("FILENAME")?.into())),
             _ => Err(format!("unknown socket type '{kind}'; right would be TCP or UNIX").into()),
         }
+    }
+
+    /// Whether programs on other hosts may connect.
+    pub(super) fn is_for_other_hosts(&self) -> bool {
+        matches!(self, Self::Tcp { address, .. } if !address.is_loopback())
     }
 
     /// Listens there.

@@ -442,6 +442,34 @@ mod tests {
     }
 
     #[test]
+    fn pushed_packets_wait_for_a_burst_until_the_timeout() {
+        let config = "in :: TestInput -> to :: ToDevice(null:x, BURST 4, TIMEOUT 1ms)";
+        let mut bench = Bench::try_new(&registry(), config, 32, &Shared::default()).unwrap();
+        let sent = |bench: &mut Bench, count: usize| {
+            bench.push("in", &vec![&[0u8; 60][..]; count]);
+            bench.run(4);
+            bench.read("to.count")
+        };
+        assert_eq!(sent(&mut bench, 2), "0", "they wait");
+        bench.advance_ns(900_000);
+        assert_eq!(bench.read("to.count"), "0", "it is not yet time");
+        bench.advance_ns(200_000);
+        bench.run(4);
+        assert_eq!(bench.read("to.count"), "2", "their time is over");
+        assert_eq!(sent(&mut bench, 3), "2");
+        assert_eq!(sent(&mut bench, 1), "6", "a whole burst leaves at once");
+        assert_eq!(sent(&mut bench, 5), "11", "so does more than one");
+        // The time counts from when the first of them came.
+        assert_eq!(sent(&mut bench, 1), "11");
+        bench.advance_ns(500_000);
+        assert_eq!(sent(&mut bench, 1), "11");
+        bench.advance_ns(600_000);
+        bench.run(4);
+        assert_eq!(bench.read("to.count"), "13");
+        assert!(!bench.graph().context().has_awake_tasks());
+    }
+
+    #[test]
     fn pulled_packets_leave_and_the_task_sleeps_then() {
         let config = "in :: TestInput -> Queue(10) -> to :: ToDevice(null:x)";
         let mut bench = Bench::try_new(&registry(), config, 32, &Shared::default()).unwrap();

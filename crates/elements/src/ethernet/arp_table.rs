@@ -61,6 +61,7 @@
 //!
 //! =a ARPQuerier
 
+use std::any::Any;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -120,6 +121,16 @@ impl Element for ArpTable {
     fn timer(&mut self, cx: &mut Context, _key: u32) {
         self.table.expire(cx.now_ns());
         cx.set_timer(0, cx.now_ns() + SECOND_NS);
+    }
+
+    fn leave(&mut self) -> Option<Box<dyn Any + Send>> {
+        Some(Box::new(self.table.clone()))
+    }
+
+    fn inherit(&mut self, _cx: &mut Context, left: Box<dyn Any + Send>) {
+        if let Ok(left) = left.downcast::<Arc<NeighbourTable<u32>>>() {
+            self.table.take_from(&left);
+        }
     }
 
     fn handlers(&self) -> &'static [Handler] {

@@ -295,6 +295,37 @@ impl<A: Address> NeighbourTable<A> {
         self.note_changes(&mut state, &changed);
     }
 
+    /// Takes in what another table knows and this one does not, and what it counted: it takes that one's place.
+    pub(super) fn take_from(&self, other: &Self) {
+        if std::ptr::eq(self, other) {
+            return;
+        }
+        let known: Vec<(A, Neighbour)> = {
+            let old = other.lock();
+            // The oldest first, so that those go for which there is no room.
+            let by_age = old.by_age.iter().map(|&(_, _, address)| address);
+            by_age.filter_map(|address| Some((address, *old.neighbours.get(&address)?))).collect()
+        };
+        let mut state = self.lock();
+        let mut changed = Vec::new();
+        for (address, neighbour) in known {
+            if !state.neighbours.contains_key(&address) {
+                state.make_room(&self.limits(), &mut changed);
+                state.edit(address, neighbour);
+                changed.push(address);
+            }
+        }
+        self.note_changes(&mut state, &changed);
+        let counters = [
+            (&self.queries, &other.queries),
+            (&self.responses, &other.responses),
+            (&self.drops, &other.drops),
+        ];
+        for (own, others) in counters {
+            own.fetch_add(others.swap(0, Relaxed), Relaxed);
+        }
+    }
+
     /// Forgets `address`.
     pub(super) fn delete(&self, address: A) {
         let mut state = self.lock();

@@ -4,6 +4,7 @@
 //! Every copy of the element has its own [`NextHopCache`], which is all that packets for known neighbours
 //! meet, and its own [`WaitingRoom`]; the [`NeighbourTable`] behind a lock is for all copies.
 
+use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -139,6 +140,13 @@ impl Options {
     }
 }
 
+/// What the element leaves to the one that takes its place with other arguments.
+struct Left<A> {
+    table: Arc<NeighbourTable<A>>,
+    has_own_table: bool,
+    waiting: WaitingRoom<A>,
+}
+
 /// The element.
 pub(super) struct Querier<P: Protocol> {
     protocol: P,
@@ -146,6 +154,8 @@ pub(super) struct Querier<P: Protocol> {
     /// Generation of the table up to which `cache` is right.
     seen: u64,
     table: Arc<NeighbourTable<P::Address>>,
+    /// Whether the table is that of this element's copies alone.
+    has_own_table: bool,
     /// Packets of a batch that `cache` did not help; empty between batches.
     missed: Vec<Packet>,
     waiting: WaitingRoom<P::Address>,
@@ -179,6 +189,7 @@ impl<P: Protocol> Querier<P> {
                 format!("ETH: expected the Ethernet address of an interface, got the group {mac}").into()
             );
         }
+        let has_own_table = table.is_none();
         let table = match table {
             Some(table) => table,
             None => setup.shared_by_copies(|| Ok::<_, ConfigError>(options.table()))?,
@@ -189,6 +200,7 @@ impl<P: Protocol> Querier<P> {
             // No generation: the first look finds the whole table, for a copy that starts late.
             seen: u64::MAX,
             table,
+            has_own_table,
             missed: Vec::with_capacity(MAX_BATCH),
             waiting: WaitingRoom::new(),
             retry_at_ns: u64::MAX,
@@ -518,6 +530,27 @@ impl<P: Protocol> Element for Querier<P> {
             cx.set_timer(TICK, self.now_ns + SECOND_NS);
         } else {
             self.check_waiting(cx);
+        }
+    }
+
+    fn leave(&mut self) -> Option<Box<dyn Any + Send>> {
+        let waiting = std::mem::replace(&mut self.waiting, WaitingRoom::new());
+        Some(Box::new(Left { table: self.table.clone(), has_own_table: self.has_own_table, waiting }))
+    }
+
+    fn inherit(&mut self, cx: &mut Context, left: Box<dyn Any + Send>) {
+        let Ok(left) = left.downcast::<Left<P::Address>>() else { return };
+        // An ARPTable takes care of its own.
+        if self.has_own_table && left.has_own_table {
+            self.table.take_from(&left.table);
+        }
+        self.waiting = left.waiting;
+        left.table.waiting.fetch_sub(self.waiting.len(), Relaxed);
+        self.table.waiting.fetch_add(self.waiting.len(), Relaxed);
+        if self.waiting.len() > 0 {
+            // It looks at each line then, when that is to be asked for.
+            self.retry_at_ns = 0;
+            cx.set_timer(CHECK, cx.now_ns() + CHECK_INTERVAL_NS);
         }
     }
 

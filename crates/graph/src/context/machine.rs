@@ -175,12 +175,14 @@ impl Context {
         self.clock.update();
         self.timed = self.random().is_multiple_of(TIMED_SHARE);
         let mut worked = self.run_timers();
+        self.passed_over = false;
         for _ in 0..self.run_queue.len() {
             if self.stops_at_once && self.control.is_stopped() {
                 break;
             }
             let Some((element, skips)) = self.run_queue.pop_front() else { break };
             if skips > 0 && self.busy {
+                self.passed_over = true;
                 self.run_queue.push_back((element, skips - 1));
             } else {
                 worked |= self.run_task(element);

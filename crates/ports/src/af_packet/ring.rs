@@ -4,7 +4,8 @@
 //! word has TP_STATUS_USER until we write TP_STATUS_KERNEL; of a transmit ring, it is ours while the word is
 //! TP_STATUS_AVAILABLE, until we write TP_STATUS_SEND_REQUEST. The word is read with acquire and written with release
 //! ordering, so all bytes of a slot are seen as the other side left them. The kernel never touches a slot that is
-//! ours; that, and the bounds checks here, is what makes the references below sound. What lengths and offsets the
+//! ours; that, and the bounds checks here, is what makes the references below sound. That a slot is ours is for the caller to
+//! know: the functions that need it are unsafe. What lengths and offsets the
 //! kernel wrote is not trusted: every range is checked against the slot.
 //!
 //! Slots are a power of two in size and fill their blocks, so slot `n` starts at `n * slot_bytes`.
@@ -20,7 +21,7 @@ use crate::af_packet::socket;
 
 /// Where the data of a packet to send starts in its slot: behind the header. (The kernel counts a link address to the
 /// header's length, which belongs to received packets only.)
-pub(super) const SEND_OFFSET: usize = size_of::<libc::tpacket2_hdr>();
+const SEND_OFFSET: usize = size_of::<libc::tpacket2_hdr>();
 /// Bytes before the payload of a received packet: the header, the link address, room for the link header and the
 /// virtio header.
 const RECEIVE_OVERHEAD: usize = 128;
@@ -129,49 +130,66 @@ impl Ring {
         self.status_word(slot).store(status, Ordering::Release);
     }
 
-    /// The header of a slot that is ours.
+    /// The packet in a slot of a receive ring.
+    ///
+    /// # Safety
+    /// The slot is ours: its status has TP_STATUS_USER, and it is not handed over while the result is used.
     #[inline(always)]
-    pub(super) fn header(&self, slot: usize) -> libc::tpacket2_hdr {
+    #[allow(unsafe_code, reason = "the kernel must stay away from the slot")]
+    pub(super) unsafe fn received(&self, slot: usize) -> Received<'_> {
+        Received { ring: self, slot }
+    }
+
+    /// Writes a packet and its length into a slot of a transmit ring; false when it does not fit.
+    ///
+    /// # Safety
+    /// The slot is ours: its status is TP_STATUS_AVAILABLE.
+    #[inline(always)]
+    #[allow(unsafe_code, reason = "the kernel must stay away from the slot")]
+    pub(super) unsafe fn write_packet(&mut self, slot: usize, data: &[u8]) -> bool {
+        if data.len() > self.slot_bytes - SEND_OFFSET {
+            return false;
+        }
+        let start = self.start(slot);
+        // SAFETY: header and data lie in the slot (the length was looked at), which is ours (the caller's); the status word,
+        // which the kernel may look at, is not touched.
+        unsafe {
+            std::ptr::copy_nonoverlapping(data.as_ptr(), start.add(SEND_OFFSET).as_ptr(), data.len());
+            let header = start.cast::<libc::tpacket2_hdr>().as_ptr();
+            (&raw mut (*header).tp_len).write(data.len() as u32);
+        }
+        true
+    }
+}
+
+/// A received packet's slot while it is ours; see [`Ring::received`].
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Received<'r> {
+    ring: &'r Ring,
+    slot: usize,
+}
+
+impl<'r> Received<'r> {
+    /// What the kernel says of the packet.
+    #[inline(always)]
+    pub(super) fn header(self) -> libc::tpacket2_hdr {
         #[allow(unsafe_code, reason = "reading what the kernel wrote")]
-        // SAFETY: a slot is larger than a header, aligned for it, and any bits are numbers. The copy of the status
+        // SAFETY: a slot is larger than a header, aligned for it, ours, and any bits are numbers. The copy of the status
         // word is not used: the atomic one is.
         unsafe {
-            self.start(slot).cast::<libc::tpacket2_hdr>().read()
+            self.ring.start(self.slot).cast::<libc::tpacket2_hdr>().read()
         }
     }
 
-    /// Says how long the packet in a slot to send is.
+    /// Bytes of the slot; `None` when they are not all inside it.
     #[inline(always)]
-    pub(super) fn set_length(&mut self, slot: usize, length: usize) {
-        let header = self.start(slot).cast::<libc::tpacket2_hdr>().as_ptr();
-        #[allow(unsafe_code, reason = "writing a member of the header")]
-        // SAFETY: the header lies in the slot, which is ours while its packet is being written.
-        unsafe {
-            (&raw mut (*header).tp_len).write(length as u32);
-        }
-    }
-
-    /// Bytes of a slot that is ours; `None` when they are not all inside it.
-    #[inline(always)]
-    pub(super) fn bytes(&self, slot: usize, offset: usize, length: usize) -> Option<&[u8]> {
-        if offset.checked_add(length)? > self.slot_bytes {
+    pub(super) fn bytes(self, offset: usize, length: usize) -> Option<&'r [u8]> {
+        if offset.checked_add(length)? > self.ring.slot_bytes {
             return None;
         }
         #[allow(unsafe_code, reason = "a packet in a slot")]
-        // SAFETY: inside the slot (checked), initialised (the mapping is zeroed), and the kernel stays away from it.
-        Some(unsafe { std::slice::from_raw_parts(self.start(slot).add(offset).as_ptr(), length) })
-    }
-
-    /// Bytes of a slot that is ours, to write; `None` when they are not all inside it.
-    #[inline(always)]
-    pub(super) fn bytes_mut(&mut self, slot: usize, offset: usize, length: usize) -> Option<&mut [u8]> {
-        // The status word is shared with the kernel even while the slot is ours.
-        if offset < SEND_OFFSET || offset.checked_add(length)? > self.slot_bytes {
-            return None;
-        }
-        #[allow(unsafe_code, reason = "a packet in a slot")]
-        // SAFETY: as in `bytes`, with `&mut self` and clear of the status word.
-        Some(unsafe { std::slice::from_raw_parts_mut(self.start(slot).add(offset).as_ptr(), length) })
+        // SAFETY: inside the slot (checked), initialised (the mapping is zeroed), and the slot is ours.
+        Some(unsafe { std::slice::from_raw_parts(self.ring.start(self.slot).add(offset).as_ptr(), length) })
     }
 }
 

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use packet::{Batch, Packet, PacketType, Pool, checksum};
 
-use crate::af_packet::ring::Ring;
+use crate::af_packet::ring::{Received, Ring};
 use crate::af_packet::screen::Screen;
 use crate::af_packet::{Builder, Claim, ETHERNET_BYTES, LOOK_EVERY, Plan, socket};
 use crate::{Event, PortError, QueueStats, RxQueue};
@@ -176,7 +176,10 @@ impl RxQueue for AfPacketRx {
             }
             // Without a frame the packet stays in the ring; when that is full the kernel drops and counts.
             let Some(mut packet) = spare.take().or_else(|| pool.allocate()) else { break };
-            match fill(&self.ring, self.head, status, self.mtu, &mut packet) {
+            #[allow(unsafe_code, reason = "reading a slot of the ring")]
+            // SAFETY: the slot is ours: its status says so. It is released below.
+            let received = unsafe { self.ring.received(self.head) };
+            match fill(received, status, self.mtu, &mut packet) {
                 Ok(()) => {
                     self.stats.packet(packet.len());
                     batch.push(packet);
@@ -224,14 +227,14 @@ impl RxQueue for AfPacketRx {
 
 /// Copies the packet of a slot into a frame and completes it: VLAN tag, checksum, metadata.
 #[inline]
-fn fill(ring: &Ring, slot: usize, status: u32, mtu: usize, packet: &mut Packet) -> Result<(), Event> {
-    let header = ring.header(slot);
+fn fill(slot: Received<'_>, status: u32, mtu: usize, packet: &mut Packet) -> Result<(), Event> {
+    let header = slot.header();
     let (start, length) = (usize::from(header.tp_mac), header.tp_snaplen as usize);
     if length < ETHERNET_BYTES {
         return Err(Event::TooShort);
     }
     let virtio_at = start.checked_sub(VIRTIO_BYTES).ok_or(Event::TooShort)?;
-    let virtio = ring.bytes(slot, virtio_at, VIRTIO_BYTES).ok_or(Event::TooLong)?;
+    let virtio = slot.bytes(virtio_at, VIRTIO_BYTES).ok_or(Event::TooLong)?;
     // struct virtio_net_hdr: flags, gso_type, hdr_len, gso_size, csum_start, csum_offset.
     let is_offload = virtio[1] != 0 && length > mtu + ETHERNET_BYTES;
     if is_offload {
@@ -240,7 +243,7 @@ fn fill(ring: &Ring, slot: usize, status: u32, mtu: usize, packet: &mut Packet) 
     if length < header.tp_len as usize {
         return Err(Event::TooLong);
     }
-    let data = ring.bytes(slot, start, length).ok_or(Event::TooLong)?;
+    let data = slot.bytes(start, length).ok_or(Event::TooLong)?;
     let tag_bytes = if status & libc::TP_STATUS_VLAN_VALID != 0 { TAG_BYTES } else { 0 };
     let copy = packet.reset(length + tag_bytes).ok_or(Event::TooLong)?;
     if tag_bytes == 0 {
@@ -253,7 +256,7 @@ fn fill(ring: &Ring, slot: usize, status: u32, mtu: usize, packet: &mut Packet) 
         complete_checksum(copy, number(6) + tag_bytes, number(8));
     }
     packet.set_link_header(0);
-    let address = ring.bytes(slot, ADDRESS_OFFSET, size_of::<libc::sockaddr_ll>());
+    let address = slot.bytes(ADDRESS_OFFSET, size_of::<libc::sockaddr_ll>());
     let kernel_type =
         address.map_or(0, |address| address[std::mem::offset_of!(libc::sockaddr_ll, sll_pkttype)]);
     packet.set_packet_type(match kernel_type {

@@ -12,7 +12,7 @@ use packet::{Batch, Pool};
 use rustix::io::Errno;
 use rustix::net::SendFlags;
 
-use crate::af_packet::ring::{Ring, SEND_OFFSET};
+use crate::af_packet::ring::Ring;
 use crate::af_packet::{Builder, Claim, ETHERNET_BYTES, LOOK_EVERY, VLAN_TYPE};
 use crate::{Event, PortError, QueueStats, TxQueue};
 
@@ -27,6 +27,8 @@ pub(super) struct AfPacketTx {
     claim: Arc<Claim>,
     /// The slot that we fill next.
     head: usize,
+    /// How long the packet in each slot is: the header of a slot that was handed over is the kernel's.
+    lengths: Box<[u32]>,
     /// Slots before `head` handed over that the kernel may not have looked at yet, and their bytes.
     unsent: usize,
     unsent_bytes: usize,
@@ -47,6 +49,7 @@ impl AfPacketTx {
         let builder = Builder::new(&claim, slots)?;
         let ((socket, ring), index, mtu) = (builder.sender()?, builder.index, builder.mtu);
         Ok(Self {
+            lengths: vec![0; ring.slots()].into(),
             ring,
             socket,
             claim,
@@ -78,6 +81,7 @@ impl AfPacketTx {
         let opened = Builder::new(&claim, self.slots).and_then(|new| Ok((new.sender()?, new.index, new.mtu)));
         match opened {
             Ok(((socket, ring), index, mtu)) => {
+                self.lengths = vec![0; ring.slots()].into();
                 (self.ring, self.socket, self.index, self.mtu) = (ring, socket, index, mtu);
                 (self.head, self.gone) = (0, false);
                 claim.tell("the interface is back".to_owned());
@@ -114,7 +118,7 @@ impl AfPacketTx {
         let (mut slot, mut left, mut left_bytes) = (self.ring.previous(self.head), 0, 0);
         while left < before.packets && self.ring.status(slot) == libc::TP_STATUS_SEND_REQUEST {
             left += 1;
-            left_bytes += self.ring.header(slot).tp_len as usize;
+            left_bytes += self.lengths[slot] as usize;
             slot = self.ring.previous(slot);
         }
         self.unsent = left;
@@ -137,7 +141,7 @@ impl AfPacketTx {
         }
         for _ in 0..settled.packets {
             slot = self.ring.previous(slot);
-            let length = self.ring.header(slot).tp_len as usize;
+            let length = self.lengths[slot] as usize;
             if length > self.mtu + ETHERNET_BYTES && long_bytes + length <= skipped_bytes {
                 long += 1;
                 long_bytes += length;
@@ -174,12 +178,14 @@ impl AfPacketTx {
         if self.ring.status(self.head) != libc::TP_STATUS_AVAILABLE {
             return None;
         }
-        let Some(room) = self.ring.bytes_mut(self.head, SEND_OFFSET, data.len()) else {
+        #[allow(unsafe_code, reason = "writing a slot of the ring")]
+        // SAFETY: the slot is ours: its status says so.
+        let is_written = unsafe { self.ring.write_packet(self.head, data) };
+        if !is_written {
             // The MTU grew since the ring was made.
             return Some(Err(Event::TooLong));
-        };
-        room.copy_from_slice(data);
-        self.ring.set_length(self.head, data.len());
+        }
+        self.lengths[self.head] = data.len() as u32;
         self.ring.set_status(self.head, libc::TP_STATUS_SEND_REQUEST);
         self.head = self.ring.next(self.head);
         self.unsent += 1;

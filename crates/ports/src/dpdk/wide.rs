@@ -19,7 +19,7 @@ use std::arch::x86_64::{
 };
 
 use packet::PacketType;
-use packet::frame::{FRESH_BYTES, METADATA_BYTES};
+use packet::frame::{FRESH_BYTES, FreshLine, METADATA_BYTES};
 
 use crate::dpdk::mbufs::{ALONE, Line};
 use crate::dpdk::shim::MBUF_BYTES;
@@ -42,7 +42,7 @@ pub(super) struct Wide {
     /// What a usual mbuf has in the words of `LOOKED_AT`.
     usual: [u64; 8],
     /// Metadata of an empty frame at data_off 0.
-    fresh: [u64; 8],
+    fresh: FreshLine,
 }
 
 impl Wide {
@@ -56,7 +56,11 @@ impl Wide {
         let (data_off, length) = (100, 1_000);
         let expected = frames.fresh_line(chunk_bytes, (start + data_off, length), PacketType::Host);
         let [off, length] = [u64::from(data_off), u64::from(length)];
-        assert_eq!(fresh[0] + (off | length << 16 | off << 32), expected[0], "the layout of metadata");
+        assert_eq!(
+            fresh.places() + (off | length << 16 | off << 32),
+            expected.places(),
+            "the layout of metadata"
+        );
         // As in `Mbuf`: rearm_data is the third, the pool the last.
         let mut usual = [0; 8];
         (usual[2], usual[7]) = (ALONE, pool as u64);
@@ -80,8 +84,8 @@ impl Wide {
         // alone, in one segment, direct, of the intake's pool: see `Intake::packet` for what is read, and the chunk's
         // metadata are written whole before it becomes a packet.
         unsafe {
-            let load = |line: &[u64; 8]| _mm512_loadu_si512(line.as_ptr().cast());
-            let (usual, fresh) = (load(&self.usual), load(&self.fresh));
+            let usual = _mm512_loadu_si512(self.usual.as_ptr().cast());
+            let fresh = _mm512_load_si512((&raw const self.fresh).cast());
             let words = _mm512_loadu_si512(WORDS.as_ptr().cast());
             let line = intake.line;
             let (mut count, mut bytes) = (0, 0);
