@@ -6,8 +6,8 @@
 
 use std::fmt;
 use std::fs::File;
-use std::io::{self, Read};
-use std::os::unix::fs::MetadataExt;
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use ring::hkdf;
@@ -145,7 +145,7 @@ impl KeyFile {
     /// [`KeyFileError`]: the file is not there, other users can read or replace it, or it does not hold keys.
     pub fn load(path: &Path) -> Result<KeyFile, KeyFileError> {
         let unreadable = |error| KeyFileError::Unreadable { path: path.to_owned(), error };
-        let mut file = File::open(path).map_err(unreadable)?;
+        let file = File::open(path).map_err(unreadable)?;
         let metadata = file.metadata().map_err(unreadable)?;
         let exposed = |problem: String, expected: String| KeyFileError::Exposed {
             path: path.to_owned(),
@@ -165,10 +165,20 @@ impl KeyFile {
             ));
         }
         let mut text = String::new();
-        file.by_ref().take(LONGEST_FILE).read_to_string(&mut text).map_err(unreadable)?;
+        file.take(LONGEST_FILE).read_to_string(&mut text).map_err(unreadable)?;
         let keys =
             keys_of(&text).map_err(|problem| KeyFileError::Malformed { path: path.to_owned(), problem })?;
         Ok(KeyFile { path: path.to_owned(), keys, stamp: stamp(&metadata) })
+    }
+
+    /// Makes a file with a fresh key that only its owner can read.
+    ///
+    /// # Errors
+    ///
+    /// There is a file already, or none can be made.
+    pub fn create(path: &Path) -> io::Result<()> {
+        let mut file = File::options().write(true).create_new(true).mode(0o600).open(path)?;
+        writeln!(file, "{}", Key::fresh()?.to_hex())
     }
 
     /// Returns the keys: the first is for sending, all are accepted. There is at least one.
@@ -289,6 +299,15 @@ mod tests {
         }
         let absent = KeyFile::load(Path::new("/nowhere/key")).unwrap_err().to_string();
         assert!(absent.contains("run 'brickway cluster key'"), "{absent}");
+    }
+
+    #[test]
+    fn a_file_that_is_made_can_be_loaded_and_is_never_overwritten() {
+        let path = temporary_directory().join("key");
+        KeyFile::create(&path).unwrap();
+        let made = KeyFile::load(&path).unwrap().first().to_hex();
+        assert_eq!(KeyFile::create(&path).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+        assert_eq!(KeyFile::load(&path).unwrap().first().to_hex(), made);
     }
 
     #[test]
