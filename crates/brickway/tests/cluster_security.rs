@@ -1,10 +1,10 @@
-//! What strangers and Linux can do to a cluster that runs: those who write its store, and those without its key.
+//! What strangers and Linux can do to a cluster that runs: those who write its store, and a kernel that forwards too.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 mod netns;
 
-use netns::cluster::{Cluster, Plan, StorePlan};
+use netns::cluster::{Cluster, Plan, StorePlan, host_addresses};
 use netns::router::PROGRAM;
 use netns::{eventually, is_root};
 
@@ -68,4 +68,27 @@ fn a_server_with_another_key_does_not_become_a_node_of_a_hosted_cluster() {
     let open = format!("sed -e /key_file/d {file} >{file}.open; {PROGRAM} cluster run {file}.open b");
     let (done, text) = cluster.network.script("b", &open);
     assert!(!done && text.contains("or [security] insecure = true"), "{text}");
+}
+
+#[test]
+fn linux_forwards_no_packet_of_a_port_beside_the_leader_on_af_packet() {
+    if !is_root() {
+        return;
+    }
+    let mut cluster = two(Plan { driver: "af_packet", ..Plan::default() });
+    let names = cluster.names.clone();
+    for name in &names {
+        cluster.network.set(name, "net.ipv4.ip_forward=1");
+        cluster.network.set(name, "net.ipv6.conf.all.forwarding=1");
+    }
+    cluster.start_all(&names);
+    cluster.next_leader("");
+    cluster.all_reach_all(&[1, 2]);
+    for (from, to) in [(1, 2), (2, 1)] {
+        for address in host_addresses(to) {
+            let (done, text) =
+                cluster.network.run(&format!("h{from}"), &format!("ping -n -c 20 -i 0.02 {address}"));
+            assert!(done && !text.contains("DUP"), "h{from} -> {address}:\n{text}");
+        }
+    }
 }
