@@ -20,6 +20,7 @@
 #![forbid(unsafe_code)]
 
 pub mod api;
+mod bounded;
 pub mod change;
 pub mod cluster;
 pub mod fpm;

@@ -16,6 +16,7 @@ use fabric::NodeId;
 use graph::router::Router;
 use packet::wire::ethernet::MacAddr;
 
+use super::agreed::{Ignored, merged};
 use super::config::{ClusterConfig, NodeConfig};
 use crate::drop_in::Follow;
 
@@ -30,6 +31,8 @@ const NOBODY: u32 = u32::MAX;
 
 /// See the top of the file.
 pub(super) struct NodeHost {
+    /// The node's name.
+    name: String,
     config: Mutex<ClusterConfig>,
     interfaces: Arc<FabricHostPorts>,
     leader: AtomicU32,
@@ -40,6 +43,8 @@ pub(super) struct NodeHost {
     open: Mutex<Vec<LeaderPort>>,
     /// Why some of them are not there.
     told: Mutex<Vec<String>>,
+    /// Options of the store's record that were reported as ignored.
+    ignored: Mutex<Ignored>,
     /// Set when the node is to leave.
     leaves: AtomicBool,
     hooks: Hooks,
@@ -92,8 +97,13 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl NodeHost {
     /// # Errors
     /// There is no thread.
-    pub(super) fn new(config: ClusterConfig, interfaces: Arc<FabricHostPorts>) -> std::io::Result<NodeHost> {
+    pub(super) fn new(
+        name: &str,
+        config: ClusterConfig,
+        interfaces: Arc<FabricHostPorts>,
+    ) -> std::io::Result<NodeHost> {
         Ok(NodeHost {
+            name: name.to_owned(),
             config: Mutex::new(config),
             interfaces,
             leader: AtomicU32::new(NOBODY),
@@ -101,6 +111,7 @@ impl NodeHost {
             reached: Mutex::default(),
             open: Mutex::default(),
             told: Mutex::default(),
+            ignored: Mutex::default(),
             leaves: AtomicBool::new(false),
             hooks: Hooks::start()?,
         })
@@ -209,8 +220,14 @@ impl Host for NodeHost {
 
     fn configured(&self, text: &[u8]) -> Option<Belonging> {
         let mut config = lock(&self.config);
-        match super::read_config(text, &config) {
-            Ok(new) => {
+        match merged(text, &config, Some(&self.name)) {
+            Ok((new, ignored)) => {
+                let mut reported = lock(&self.ignored);
+                if *reported != ignored {
+                    ignored.report().iter().for_each(|report| self.message(report));
+                    *reported = ignored;
+                }
+                drop(reported);
                 *config = new;
                 Some(config.belonging())
             }
@@ -234,7 +251,9 @@ impl Host for NodeHost {
     }
 
     fn message(&self, text: &str) {
-        eprintln!("cluster: {text}");
+        // Some of it is what others have written into the store.
+        let is_printable = |char: &char| !char.is_control() || *char == '\n';
+        eprintln!("cluster: {}", text.chars().filter(is_printable).collect::<String>());
     }
 }
 

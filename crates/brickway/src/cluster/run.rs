@@ -127,7 +127,7 @@ pub(super) fn run(
     };
     shared.get_or_make(ForwardingTables::KEY, || Ok::<_, anyhow::Error>(forwarding))?;
     let interfaces = shared.get_or_make(FabricHostPorts::KEY, FabricHostPorts::new)?;
-    let host = Arc::new(NodeHost::new(config.clone(), interfaces)?);
+    let host = Arc::new(NodeHost::new(&node.name, config.clone(), interfaces)?);
     let source = Source { name: format!("node '{}' of cluster '{}'", node.name, config.name), text };
     let Some(flat) = load::compile(&source, &Options::default(), &registry) else {
         bail!("the configuration that was made for the node has mistakes, which is a bug of ours");

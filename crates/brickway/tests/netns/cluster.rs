@@ -139,6 +139,8 @@ impl Cluster {
         cluster.manage();
         cluster.wire(&topology);
         cluster.plug_in_hosts();
+        let key = cluster.key_file();
+        cluster.must("mgmt", &format!("umask 077; {PROGRAM} cluster key > {}", key.display()));
         cluster.write_file(&cluster.names.clone());
         cluster.start_etcd();
         cluster
@@ -270,6 +272,11 @@ impl Cluster {
         self.directory.join(format!("{file}.toml")).display().to_string()
     }
 
+    /// The cluster's key.
+    pub(crate) fn key_file(&self) -> PathBuf {
+        self.directory.join("cluster.key")
+    }
+
     /// Writes it, with sections of these nodes.
     pub(crate) fn write_file(&self, nodes: &[String]) {
         let sections = self.sections(nodes);
@@ -280,7 +287,15 @@ impl Cluster {
                 StorePlan::EtcdOnEach => format!("etcd = [\"http://{}:2379\"]", self.address_of(number)),
                 StorePlan::Hosted => format!("hosted = \"{}:2650\"", self.address_of(0)),
             };
-            let head = format!("name = \"test\"\ntopology = \"{topology}\"\n{settings}\n[store]\n{store}\n");
+            // etcd asks nobody who he is; a hosted store asks for the key.
+            let security = format!(
+                "key_file = \"{}\"\ninsecure = {}\n",
+                self.key_file().display(),
+                self.plan.store != StorePlan::Hosted
+            );
+            let head = format!(
+                "name = \"test\"\ntopology = \"{topology}\"\n{settings}\n[store]\n{store}\n[security]\n{security}"
+            );
             std::fs::write(self.file_of(name), head + &sections).unwrap();
         }
     }

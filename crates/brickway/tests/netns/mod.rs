@@ -252,10 +252,10 @@ pub(crate) fn reply_number(line: &str) -> Option<usize> {
     rest.split(' ').next()?.parse().ok()
 }
 
-/// Waits until `condition` holds, at most 20 seconds; whether it did.
+/// Waits until `condition` holds, at most 60 seconds; whether it did.
 pub(crate) fn eventually(mut condition: impl FnMut() -> bool) -> bool {
     let begin = Instant::now();
-    while begin.elapsed() < Duration::from_secs(20) {
+    while begin.elapsed() < Duration::from_secs(60) {
         if condition() {
             return true;
         }
