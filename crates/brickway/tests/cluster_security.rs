@@ -92,3 +92,79 @@ fn linux_forwards_no_packet_of_a_port_beside_the_leader_on_af_packet() {
         }
     }
 }
+
+#[test]
+fn a_key_changes_on_one_node_after_the_other_and_no_link_goes_down() {
+    if !is_root() {
+        return;
+    }
+    let mut cluster = two(Plan::default());
+    let names = cluster.names.clone();
+    let folder = cluster.key_file().parent().unwrap().to_owned();
+    let key_of = |name: &str| folder.join(format!("{name}.key"));
+    let old = std::fs::read_to_string(cluster.key_file()).unwrap();
+    let (made, new) = cluster.network.run("mgmt", &format!("{PROGRAM} cluster key"));
+    assert!(made, "{new}");
+    let (old, new) = (old.as_str(), new.as_str());
+    let write = |cluster: &Cluster, name: &str, lines: &[&str]| {
+        let (draft, file) = (folder.join("draft"), key_of(name));
+        std::fs::write(&draft, lines.concat()).unwrap();
+        let script = format!("chmod 0600 {0}; mv {0} {1}", draft.display(), file.display());
+        assert!(cluster.network.script("mgmt", &script).0);
+    };
+    for name in &names {
+        write(&cluster, name, &[old]);
+        // Each node has a file of its own.
+        let file = std::fs::read_to_string(cluster.file()).unwrap();
+        let own = file.lines().map(|line| match line.starts_with("key_file") {
+            true => format!("key_file = \"{}\"\n", key_of(name).display()),
+            false => format!("{line}\n"),
+        });
+        std::fs::write(cluster.file(), own.collect::<String>()).unwrap();
+        cluster.start(name);
+    }
+    cluster.is_whole(&names);
+    for lines in [&[old, new][..], &[new, old], &[new]] {
+        for name in &names {
+            let before = cluster.said(name).matches("was read again").count();
+            write(&cluster, name, lines);
+            assert!(eventually(|| cluster.said(name).matches("was read again").count() > before));
+        }
+    }
+    for name in &names {
+        assert!(!cluster.said(name).contains("another key"), "{}", cluster.said(name));
+        assert_eq!(cluster.dropped(name, "hello without the cluster's key"), 0);
+    }
+    // Who still has the old one is nobody's neighbour.
+    write(&cluster, "b", &[old]);
+    assert!(eventually(|| cluster
+        .said("a")
+        .contains("a hello with another key than this cluster's came in")));
+    write(&cluster, "b", &[new]);
+    cluster.is_whole(&names);
+}
+
+#[test]
+fn a_cluster_without_a_key_says_at_every_start_that_anybody_can_be_a_node() {
+    if !is_root() {
+        return;
+    }
+    let mut cluster = two(Plan::default());
+    let file = std::fs::read_to_string(cluster.file()).unwrap();
+    let open: String =
+        file.lines().filter(|line| !line.starts_with("key_file")).map(|line| format!("{line}\n")).collect();
+    std::fs::write(cluster.file(), open.replace("insecure = true", "insecure = false")).unwrap();
+    let (done, text) = cluster.network.run("a", &cluster.program("run", "a"));
+    assert!(!done && text.contains("fabric: without a key"), "{text}");
+    std::fs::write(cluster.file(), open).unwrap();
+    for _ in 0..2 {
+        cluster.start("a");
+        let said = cluster.said("a");
+        assert!(
+            said.contains("insecure = true: fabric: without a key, everybody who reaches a link"),
+            "{said}"
+        );
+        assert!(said.contains("fabric: this cluster has no key"), "{said}");
+        cluster.kill("a");
+    }
+}

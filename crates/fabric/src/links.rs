@@ -41,6 +41,9 @@ const BELIEVED_DEAD_TIMES: u64 = 10;
 /// How long a node that heard another one with its own number does not take a newer incarnation.
 const DOUBLE_LASTS_NS: u64 = 1_000_000_000;
 
+const OTHER_KEY: &str =
+    "a hello with another key than this cluster's came in; expected the same key file on all nodes";
+
 /// How often, and how long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timing {
@@ -321,11 +324,7 @@ impl Links {
         };
         let problem = match error {
             HelloError::Key { cluster } if cluster != self.cluster => self.other_cluster(cluster),
-            HelloError::Key { .. } => {
-                "a hello with another key than this cluster's came in; all nodes have the \
-                 same key file, and nobody else has it"
-                    .to_owned()
-            }
+            HelloError::Key { .. } => OTHER_KEY.to_owned(),
             other => other.to_string(),
         };
         self.refused(link, cause, problem, now_ns)

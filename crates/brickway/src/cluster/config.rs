@@ -306,6 +306,13 @@ impl ClusterConfig {
     pub(crate) fn unguarded(&self) -> Vec<String> {
         let mut open = Vec::new();
         let StoreConfig { etcd, hosted, .. } = &self.store;
+        if self.security.key_file.is_none() {
+            open.push(
+                "fabric: without a key, everybody who reaches a link can be any node; expected [security] key_file = \"FILE\" \
+                 as 'brickway cluster key' prints it"
+                    .into(),
+            );
+        }
         if let (Some(address), None) = (hosted, &self.security.key_file) {
             open.push(format!(
                 "store: hosted at {address} without a key, everybody who reaches it can change the cluster; expected \
@@ -353,6 +360,9 @@ impl ClusterConfig {
                 "a time as in \"10ms\"",
             );
         }
+        // Without hellos no neighbour could prove who it is, and every link would be taken for alive.
+        let has_hellos = Interval::from_argument(&self.hello).is_none_or(|hello| hello.ns > 0);
+        is_right("hello", &self.hello, has_hellos, "more than 0");
         let modes: Vec<&str> = Mode::NAMES.iter().map(|&(name, _)| name).collect();
         is_right("mode", &self.mode, modes.contains(&self.mode.as_str()), &modes.join(", "));
         is_right("dead", &self.dead.to_string(), self.dead > 0, "1 or more");
@@ -586,6 +596,12 @@ mod tests {
             ("#mode = \"direct-vlb\"", "mode = \"vlb\"", "mode = \"vlb\"; right would be direct-vlb, "),
             ("#delta = \"100ms\"", "delta = \"soon\"", "delta = \"soon\"; right would be a time"),
             ("#hello = \"10ms\"", "hello = \"10ms, DEAD 9\"", "right would be a time"),
+            ("#hello = \"10ms\"", "hello = \"0s\"", "hello = \"0s\"; right would be more than 0"),
+            (
+                "key_file = \"/etc/brickway/cluster.key\"",
+                "",
+                "fabric: without a key, everybody who reaches a link",
+            ),
             ("#dead = 3", "dead = 0", "dead = \"0\"; right would be 1 or more"),
             ("name = \"rb4\"", "name = \"rb/4\"", "name = \"rb/4\"; right would be letters"),
             ("name = \"a\"", "name = \"\"", "node: name = \"\"; right would be letters"),

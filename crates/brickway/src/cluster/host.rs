@@ -18,6 +18,7 @@ use packet::wire::ethernet::MacAddr;
 
 use super::agreed::{Ignored, merged};
 use super::config::{ClusterConfig, NodeConfig};
+use super::keys::HelloKeys;
 use crate::drop_in::Follow;
 
 /// Time between two looks at what the graph counts.
@@ -261,6 +262,7 @@ impl Host for NodeHost {
 pub(super) struct Between {
     host: Arc<NodeHost>,
     node: NodeConfig,
+    keys: Option<HelloKeys>,
     told: Option<u32>,
     looked: Option<Instant>,
     /// Since when nobody should relay over this node any more.
@@ -268,8 +270,8 @@ pub(super) struct Between {
 }
 
 impl Between {
-    pub(super) fn new(host: Arc<NodeHost>, node: NodeConfig) -> Between {
-        Between { host, node, told: None, looked: None, rests_since: None }
+    pub(super) fn new(host: Arc<NodeHost>, node: NodeConfig, keys: Option<HelloKeys>) -> Between {
+        Between { host, node, keys, told: None, looked: None, rests_since: None }
     }
 
     fn traffic(&self, router: &mut Router) -> Traffic {
@@ -309,6 +311,9 @@ impl Between {
 impl Follow for Between {
     fn look(&mut self, _service: &Service, router: &mut Router) -> Vec<String> {
         let mut problems = Vec::new();
+        if let Some(report) = self.keys.as_mut().and_then(HelloKeys::look) {
+            self.host.message(&report);
+        }
         let leader = self.host.leader.load(Ordering::SeqCst);
         if self.told != Some(leader) {
             let text = if leader == NOBODY { String::new() } else { leader.to_string() };

@@ -8,12 +8,14 @@
 //! | `run` | this server becomes a node |
 //! | `click` | the configuration of a node |
 //! | `host` | between the graph, Linux, and the control plane |
+//! | `keys` | the keys of the fabric's hellos, from the key file |
 //! | `show` | what `brickway cluster show` prints |
 
 mod agreed;
 mod click;
 pub(crate) mod config;
 mod host;
+mod keys;
 mod run;
 mod show;
 

@@ -256,6 +256,30 @@ impl Cluster {
         );
     }
 
+    /// Records so many hellos that a node sends on the switch. Returns the file.
+    pub(crate) fn record(&self, name: &str, count: u64) -> String {
+        let file = self.directory.join("recorded.pcap").display().to_string();
+        let command = format!("tcpdump -Z root -Q in -i sw0-{name} -w {file} -c {count} ether proto 0x88b5");
+        let (done, text) = self.network.run("mgmt", &command);
+        assert!(done, "{text}");
+        file
+    }
+
+    /// Sends recorded frames on an interface.
+    pub(crate) fn replay(&self, label: &str, interface: &str, file: &str) {
+        let graph = format!("FromDump({file}, STOP true) -> Queue -> ToDevice(af_packet:{interface})");
+        self.must(label, &format!("{PROGRAM} click -e '{graph}'"));
+    }
+
+    /// How many frames a node dropped for this reason.
+    pub(crate) fn dropped(&self, name: &str, reason: &str) -> u64 {
+        let socket = self.directory.join(format!("{name}.sock"));
+        let (_, text) =
+            self.network.run(name, &format!("{PROGRAM} show drops --json --socket {}", socket.display()));
+        let rows = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        rows.filter(|row| row["reason"] == reason).filter_map(|row| row["packets"].as_u64()).sum()
+    }
+
     /// Undoes that.
     pub(crate) fn cut(&self, side: &str) {
         self.must("mgmt", &format!("tc filter del dev {side} ingress"));
