@@ -109,7 +109,7 @@ loom: rust
 fuzz: packages-build rust
 	@rustup toolchain list | grep -q ^nightly || rustup toolchain install nightly --profile minimal
 	@command -v cargo-fuzz >/dev/null || $(CARGO) install --quiet --locked cargo-fuzz
-	@for target in configuration packets routes netlink fabric nat acl drop_in mrt pcap; do \
+	@for target in configuration packets routes netlink fabric nat acl drop_in mrt pcap store records; do \
 	  echo "fuzzing $$target for $(FUZZ_SECONDS) s"; \
 	  $(CARGO) +nightly fuzz run $$target -- -max_total_time=$(FUZZ_SECONDS) -max_len=4096 -verbosity=0 -print_final_stats=1 || exit 1; done
 

@@ -565,6 +565,7 @@ fn a_star_over_a_switch_is_one_router() {
     cluster.all_reach_all(&[1, 2, 3, 4]);
     cluster.is_whole(&names);
     cluster.is_one_hop(1, 3);
+    let record = cluster.record("d", RECORDED);
     let ways = ring(&cluster, &["a", "b", "c"]);
     let losses = cluster.lost_during(&ways, |cluster| {
         cluster.kill("d");
@@ -572,6 +573,36 @@ fn a_star_over_a_switch_is_one_router() {
     });
     lost_at_most(MOST_LOST, "a node on a switch dies", &losses);
     steps.done("one router");
+    what_was_recorded_is_not_believed(&cluster, &record);
+    steps.done("recorded frames sent again");
+}
+
+/// Hellos that are sent again.
+const RECORDED: u64 = 60;
+
+/// Node 'd' is dead; its hellos are sent again, on the switch and to an external port.
+fn what_was_recorded_is_not_believed(cluster: &Cluster, record: &str) {
+    let ups = || cluster.said("a").matches("node 3 is up").count();
+    let before = ups();
+    // A frame of the fabric is none at an external port: neither heard nor refused.
+    cluster.replay("h1", "eth0", record);
+    assert_eq!(cluster.dropped("a", "replayed hello"), 0);
+    cluster.network.ip("mgmt", "link add stranger type veth peer name sw0-stranger");
+    cluster.network.ip("mgmt", "link set sw0-stranger up master sw0");
+    cluster.network.ip("mgmt", "link set stranger up");
+    cluster.replay("mgmt", "stranger", record);
+    let mut dropped = 0;
+    let are_counted = eventually(|| {
+        dropped = cluster.dropped("a", "replayed hello");
+        dropped >= RECORDED
+    });
+    // Those of the external port would come on top.
+    assert!(are_counted && dropped == RECORDED, "{dropped}");
+    assert_eq!(ups(), before, "{}", cluster.said("a"));
+    let nodes = cluster.show();
+    let row = nodes.iter().find(|node| node["node"] == "a").unwrap();
+    let links = row["links"].as_array().unwrap();
+    assert!(links.iter().any(|link| link["node"] == 3 && link["is_up"] == false), "{links:#?}");
 }
 
 #[test]

@@ -23,6 +23,7 @@
 #![cfg_attr(not(test), deny(clippy::print_stderr, clippy::print_stdout))]
 
 pub mod api;
+mod bounded;
 pub mod change;
 pub mod cluster;
 pub mod fpm;

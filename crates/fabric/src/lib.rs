@@ -15,7 +15,8 @@
 //! | `shim.rs` | [`Shim`]: the decision in one MPLS label, for a fabric over Ethernet switches |
 //! | `topology/` | [`Topology`]: who is wired to whom, and the next node towards another, for mesh, fly, torus and star |
 //! | `paths.rs` | [`Paths`]: which ways are alive, as one node knows it |
-//! | `hello.rs`, `links.rs` | [`Hello`], [`Links`]: the hellos on every link, who is alive, and how all nodes learn it |
+//! | `hello.rs`, `keys.rs` | [`Hello`], [`Keys`]: what nodes say on every link, and what proves that one of them said it |
+//! | `links.rs`, `links/` | [`Links`]: who is alive, how all nodes learn it, and which hellos are refused |
 //! | `bucket.rs` | [`Bucket`]: a token bucket |
 //! | `flowlets.rs` | [`Flowlets`]: the path a burst of a flow took last |
 //! | `balance.rs` | [`Balancer`]: directly or over whom; the heart |
@@ -29,6 +30,7 @@ mod flowlets;
 mod front;
 mod header;
 mod hello;
+mod keys;
 mod links;
 mod node;
 mod paths;
@@ -41,8 +43,9 @@ pub use fair::{FairQueue, Share};
 pub use flowlets::{Flowlets, Place, Way};
 pub use front::Front;
 pub use header::{Header, HeaderError, Kind, LONGEST_WAY, Label, Lead, Words};
-pub use hello::{Hello, HelloError, Report};
-pub use links::{Event, Links, Timing};
+pub use hello::{Echo, Hello, HelloError, Report, Version};
+pub use keys::Keys;
+pub use links::{Event, Links, Refusal, Timing};
 pub use node::{NodeId, NodeSet};
 pub use paths::Paths;
 pub use shim::Shim;

@@ -57,6 +57,12 @@ impl Shim {
         [a, b, c, d, e, f]
     }
 
+    /// The node that sent a frame last, from the first bytes of the frame alone.
+    #[inline(always)]
+    pub fn sender(bytes: &[u8; Self::LEN]) -> Option<NodeId> {
+        NodeId::new(u16::from_be_bytes([bytes[7], bytes[8]]) >> 6)
+    }
+
     /// The highest label at each node of a cluster of so many.
     pub const fn highest_label(nodes: usize) -> u32 {
         (1 << (20 - node_bits(nodes))) - 1
@@ -144,6 +150,7 @@ mod tests {
         // 100 00000000000000101 | 001 1 | 63
         assert_eq!(bytes[14..], [0x80, 0x00, 0x53, 0x3f]);
         assert_eq!(Shim::parse(&bytes, 4), Ok(shim()));
+        assert_eq!(Shim::sender(&bytes), Some(shim().sender));
     }
 
     #[test]
@@ -173,6 +180,7 @@ mod tests {
             bytes[3..6].fill(0);
             if let Ok(shim) = Shim::parse(&bytes, nodes) {
                 prop_assert_eq!(shim.bytes(nodes), Some(bytes));
+                prop_assert_eq!(Shim::sender(&bytes), Some(shim.sender));
             }
         }
     }

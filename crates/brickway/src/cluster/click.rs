@@ -22,7 +22,8 @@ fn line(text: &mut String, words: std::fmt::Arguments<'_>) {
 const HEAD: &str = "\
 // A node of a cluster: many servers, one router. Made by `brickway cluster run`.
 //
-// Packets are painted with the number of the cluster's port that they came in by.
+// Packets are painted with the number of the cluster's port that they came in by. Linux gets no packet of a port or a link but by
+// 'tolinux': the leader's would forward it once more.
 
 ";
 
@@ -30,7 +31,7 @@ const ROUTING_INPUT: &str = "\
 // What comes in by a port. Output 0: IPv4, output 1: IPv6, both checked, without Ethernet header. Output 2: everything else, as it
 // came, for Linux.
 elementclass Input { $port, $mac, $number |
-    FromDevice($port)
+    FromDevice($port, SNIFFER false)
         -> filter :: HostEtherFilter($mac)
         -> paint :: Paint($number)
         -> kind :: Classifier(12/0800, 12/86dd, -);
@@ -45,7 +46,7 @@ elementclass Input { $port, $mac, $number |
 const FRONT_INPUT: &str = "\
 // What comes in by a port. Output 0: IP packets to this router, as they came, for a routing node. Output 1: everything else, for Linux.
 elementclass Input { $port, $mac, $number |
-    FromDevice($port)
+    FromDevice($port, SNIFFER false)
         -> filter :: HostEtherFilter($mac)
         -> paint :: Paint($number)
         -> kind :: Classifier(0/00%01 12/0800, 0/00%01 12/86dd, -);
@@ -184,7 +185,7 @@ fn links(text: &mut String, node: &NodeConfig, names: &[&str]) {
             line(
                 text,
                 format_args!(
-                    "FromDevice(link-{interface}) -> from{link} :: FromFabric(fabric, {arguments});"
+                    "FromDevice(link-{interface}, SNIFFER false) -> from{link} :: FromFabric(fabric, {arguments});"
                 ),
             );
         }

@@ -41,7 +41,10 @@ pub(crate) struct ClusterConfig {
     /// Hellos that must be missed for a link to be dead.
     #[serde(default = "usual_dead")]
     pub(crate) dead: u32,
+    #[serde(default)]
     pub(crate) store: StoreConfig,
+    #[serde(default)]
+    pub(crate) security: SecurityConfig,
     #[serde(default)]
     pub(crate) leader: LeaderConfig,
     #[serde(rename = "node")]
@@ -83,6 +86,17 @@ pub(crate) struct StoreConfig {
     pub(crate) hosted: Option<SocketAddr>,
 }
 
+/// What keeps strangers out.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct SecurityConfig {
+    /// The file with the cluster's key.
+    pub(crate) key_file: Option<PathBuf>,
+    /// Whether what has no guard is used nevertheless.
+    #[serde(default)]
+    pub(crate) insecure: bool,
+}
+
 /// What the leader does.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
@@ -111,6 +125,7 @@ pub(crate) struct NodeConfig {
     #[serde(default = "one")]
     pub(crate) weight: u32,
     /// The interfaces of its links, in the order of `brickway cluster check`; "" for one that is not there yet.
+    #[serde(default)]
     pub(crate) links: Vec<String>,
     /// What carries the packets of ports and links: af_xdp, af_packet, ...
     #[serde(default = "usual_driver")]
@@ -119,6 +134,17 @@ pub(crate) struct NodeConfig {
     pub(crate) workers: usize,
     #[serde(default, rename = "port")]
     pub(crate) ports: Vec<PortConfig>,
+}
+
+impl NodeConfig {
+    /// Returns the node without the options that are its own.
+    pub(crate) fn agreed(&self) -> NodeConfig {
+        let mut node = self.clone();
+        node.links.iter_mut().for_each(String::clear);
+        node.ports.iter_mut().for_each(|port| port.interface.clear());
+        (node.driver, node.workers) = (usual_driver(), one_worker());
+        node
+    }
 }
 
 fn yes() -> bool {
@@ -170,7 +196,8 @@ impl Role {
 pub(crate) struct PortConfig {
     /// The name of its interface at the leader.
     pub(crate) name: String,
-    /// The server's interface.
+    /// The server's interface; "" if only another node knows it.
+    #[serde(default)]
     pub(crate) interface: String,
     /// 1 to 255, the same for ever.
     pub(crate) number: u8,
@@ -183,6 +210,26 @@ pub(crate) struct PortConfig {
 const MOST_LINKS: usize = 255;
 
 const A_NAME: &str = "letters, digits, '-', '_' and '.'";
+
+/// Names that Linux has for something else than a port: its settings for all interfaces, and the loopback.
+const RESERVED: [&str; 3] = ["all", "default", "lo"];
+
+/// Returns whether a rate or a time is nothing else: it becomes a part of the graph's text.
+fn is_plain(text: &str) -> bool {
+    text.chars().all(|char| char.is_ascii_alphanumeric() || ". /".contains(char)) && !text.contains("//")
+}
+
+fn is_https(url: &str) -> bool {
+    url.starts_with("https://")
+}
+
+/// Returns the problems as an error, if there are any.
+fn all_well(problems: Vec<String>) -> Result<()> {
+    if !problems.is_empty() {
+        bail!("{}", problems.join("\n"));
+    }
+    Ok(())
+}
 
 /// Whether it can be part of a key in the store.
 fn is_name(text: &str) -> bool {
@@ -197,22 +244,30 @@ impl ClusterConfig {
             .with_context(|| format!("cannot read the cluster's file '{name}'"))?;
         let mut config = ClusterConfig::parse(&text).with_context(|| name.to_string())?;
         let folder = path.parent().unwrap_or(Path::new("."));
-        let store = &mut config.store;
-        let files = [&mut store.password_file, &mut store.ca, &mut store.certificate, &mut store.key];
+        let ClusterConfig { store, security, .. } = &mut config;
+        let files = [
+            &mut store.password_file,
+            &mut store.ca,
+            &mut store.certificate,
+            &mut store.key,
+            &mut security.key_file,
+        ];
         for file in files.into_iter().flatten() {
             *file = folder.join(&file);
         }
         Ok(config)
     }
 
-    /// Reads a text.
+    /// Reads the text of a file.
     pub(crate) fn parse(text: &str) -> Result<ClusterConfig> {
         let config: ClusterConfig = toml::from_str(text)?;
-        let problems = config.problems();
-        if !problems.is_empty() {
-            bail!("{}", problems.join("\n"));
-        }
+        all_well(config.problems_of_file().into_iter().chain(config.problems()).collect())?;
         Ok(config)
+    }
+
+    /// Checks what all nodes agree on.
+    pub(crate) fn check(&self) -> Result<()> {
+        all_well(self.problems())
     }
 
     /// As it is written.
@@ -220,7 +275,65 @@ impl ClusterConfig {
         Ok(toml::to_string(self)?)
     }
 
-    /// Everything that cannot be right.
+    /// Everything in this node's own part that cannot be right.
+    fn problems_of_file(&self) -> Vec<String> {
+        let mut problems = Vec::new();
+        match (self.store.etcd.is_empty(), self.store.hosted) {
+            (true, None) => problems.push(
+                "store: neither etcd = [\"https://...\"] nor hosted = \"ADDRESS:PORT\"; the nodes must meet somewhere".into(),
+            ),
+            (false, Some(_)) => problems.push("store: etcd and hosted; one of them is right".into()),
+            _ => {}
+        }
+        if self.store.etcd.iter().any(|url| is_https(url)) && self.store.ca.is_none() {
+            problems.push(
+                "store: https without ca; expected ca = \"FILE\" with the certificates of etcd's authority"
+                    .into(),
+            );
+        }
+        if !self.security.insecure {
+            let refused = |open| format!("{open}, or [security] insecure = true");
+            problems.extend(self.unguarded().into_iter().map(refused));
+        }
+        let ports = self.nodes.iter().flat_map(|node| &node.ports);
+        for port in ports.filter(|port| port.interface.is_empty()) {
+            problems.push(format!("port '{}': no interface; expected interface = \"NAME\"", port.name));
+        }
+        problems
+    }
+
+    /// Returns what lets strangers in, and what would keep them out.
+    pub(crate) fn unguarded(&self) -> Vec<String> {
+        let mut open = Vec::new();
+        let StoreConfig { etcd, hosted, .. } = &self.store;
+        if self.security.key_file.is_none() {
+            open.push(
+                "fabric: without a key, everybody who reaches a link can be any node; expected [security] key_file = \"FILE\" \
+                 as 'brickway cluster key' prints it"
+                    .into(),
+            );
+        }
+        if let (Some(address), None) = (hosted, &self.security.key_file) {
+            open.push(format!(
+                "store: hosted at {address} without a key, everybody who reaches it can change the cluster; expected \
+                 [security] key_file = \"FILE\" as 'brickway cluster key' prints it"
+            ));
+        }
+        let plain: Vec<&str> = etcd.iter().map(String::as_str).filter(|url| !is_https(url)).collect();
+        if !plain.is_empty() {
+            open.push(format!(
+                "store: etcd at {} without TLS, everybody who reaches it can change the cluster; expected https:// with ca",
+                plain.join(", ")
+            ));
+        } else if !etcd.is_empty() && self.store.certificate.is_none() && self.store.user.is_none() {
+            open.push(
+                "store: etcd does not know who this node is; expected certificate and key, or user and password_file".into(),
+            );
+        }
+        open
+    }
+
+    /// Everything in what all nodes agree on that cannot be right.
     fn problems(&self) -> Vec<String> {
         let mut problems = Vec::new();
         let shape = match self.topology.parse::<Shape>() {
@@ -228,13 +341,6 @@ impl ClusterConfig {
             Err(error) => return vec![format!("topology: {error}")],
         };
         let topology = Topology::new(shape);
-        match (self.store.etcd.is_empty(), self.store.hosted) {
-            (true, None) => problems.push(
-                "store: neither etcd = [\"http://...\"] nor hosted = \"ADDRESS:PORT\"; the nodes must meet somewhere".into(),
-            ),
-            (false, Some(_)) => problems.push("store: etcd and hosted; one of them is right".into()),
-            _ => {}
-        }
         let mut is_right = |option: &str, text: &str, is: bool, right: &str| {
             if !is {
                 problems.push(format!("{option} = \"{text}\"; right would be {right}"));
@@ -242,12 +348,21 @@ impl ClusterConfig {
         };
         for (option, rate) in [("port_rate", Some(&self.port_rate)), ("link_rate", self.link_rate.as_ref())] {
             let Some(rate) = rate else { continue };
-            let is = Bandwidth::from_argument(rate).is_some_and(|rate| rate.bytes_per_second > 0);
+            let is = Bandwidth::from_argument(rate).is_some_and(|rate| rate.bytes_per_second > 0)
+                && is_plain(rate);
             is_right(option, rate, is, "a bandwidth as in \"10Gbps\"");
         }
         for (option, time) in [("delta", &self.delta), ("hello", &self.hello)] {
-            is_right(option, time, Interval::from_argument(time).is_some(), "a time as in \"10ms\"");
+            is_right(
+                option,
+                time,
+                Interval::from_argument(time).is_some() && is_plain(time),
+                "a time as in \"10ms\"",
+            );
         }
+        // Without hellos no neighbour could prove who it is, and every link would be taken for alive.
+        let has_hellos = Interval::from_argument(&self.hello).is_none_or(|hello| hello.ns > 0);
+        is_right("hello", &self.hello, has_hellos, "more than 0");
         let modes: Vec<&str> = Mode::NAMES.iter().map(|&(name, _)| name).collect();
         is_right("mode", &self.mode, modes.contains(&self.mode.as_str()), &modes.join(", "));
         is_right("dead", &self.dead.to_string(), self.dead > 0, "1 or more");
@@ -339,11 +454,13 @@ impl ClusterConfig {
                         port.name, port.number
                     ));
                 }
-                if port.name != ports::twin_name(&port.name) {
+                let is_reserved = RESERVED.contains(&port.name.as_str());
+                let right =
+                    if is_reserved { format!("p{}", port.number) } else { ports::twin_name(&port.name) };
+                if port.name != right {
                     problems.push(format!(
-                        "port '{}': the leader's Linux cannot have an interface of that name; right would be '{}'",
-                        port.name,
-                        ports::twin_name(&port.name)
+                        "port '{}': the leader's Linux cannot have an interface of that name; right would be '{right}'",
+                        port.name
                     ));
                 }
             }
@@ -388,9 +505,8 @@ impl ClusterConfig {
     pub(crate) fn without(mut self, name: &str) -> Result<ClusterConfig> {
         self.node(name)?;
         self.nodes.retain(|known| known.name != name);
-        let problems = if self.nodes.is_empty() { Vec::new() } else { self.problems() };
-        if !problems.is_empty() {
-            bail!("node '{name}' cannot leave: {}", problems.join("\n"));
+        if !self.nodes.is_empty() {
+            self.check().with_context(|| format!("node '{name}' cannot leave"))?;
         }
         Ok(self)
     }
@@ -416,7 +532,8 @@ impl ClusterConfig {
         let store = &self.store;
         if let Some(address) = store.hosted {
             let first = self.nodes.first().map(|node| node.name.as_str());
-            return Ok(Place::Hosted { address, hosts: node.is_some() && node == first });
+            let key_file = self.security.key_file.clone();
+            return Ok(Place::Hosted { address, hosts: node.is_some() && node == first, key_file });
         }
         let password = store.password_file.as_ref().map(|file| {
             let text =
@@ -479,6 +596,12 @@ mod tests {
             ("#mode = \"direct-vlb\"", "mode = \"vlb\"", "mode = \"vlb\"; right would be direct-vlb, "),
             ("#delta = \"100ms\"", "delta = \"soon\"", "delta = \"soon\"; right would be a time"),
             ("#hello = \"10ms\"", "hello = \"10ms, DEAD 9\"", "right would be a time"),
+            ("#hello = \"10ms\"", "hello = \"0s\"", "hello = \"0s\"; right would be more than 0"),
+            (
+                "key_file = \"/etc/brickway/cluster.key\"",
+                "",
+                "fabric: without a key, everybody who reaches a link",
+            ),
             ("#dead = 3", "dead = 0", "dead = \"0\"; right would be 1 or more"),
             ("name = \"rb4\"", "name = \"rb/4\"", "name = \"rb/4\"; right would be letters"),
             ("name = \"a\"", "name = \"\"", "node: name = \"\"; right would be letters"),

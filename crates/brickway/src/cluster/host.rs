@@ -16,7 +16,9 @@ use fabric::NodeId;
 use graph::router::Router;
 use packet::wire::ethernet::MacAddr;
 
+use super::agreed::{Ignored, merged};
 use super::config::{ClusterConfig, NodeConfig};
+use super::keys::HelloKeys;
 use crate::drop_in::Follow;
 
 /// Time between two looks at what the graph counts.
@@ -30,6 +32,8 @@ const NOBODY: u32 = u32::MAX;
 
 /// See the top of the file.
 pub(super) struct NodeHost {
+    /// The node's name.
+    name: String,
     config: Mutex<ClusterConfig>,
     interfaces: Arc<FabricHostPorts>,
     leader: AtomicU32,
@@ -40,6 +44,8 @@ pub(super) struct NodeHost {
     open: Mutex<Vec<LeaderPort>>,
     /// Why some of them are not there.
     told: Mutex<Vec<String>>,
+    /// Options of the store's record that were reported as ignored.
+    ignored: Mutex<Ignored>,
     /// Set when the node is to leave.
     leaves: AtomicBool,
     hooks: Hooks,
@@ -92,8 +98,13 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl NodeHost {
     /// # Errors
     /// There is no thread.
-    pub(super) fn new(config: ClusterConfig, interfaces: Arc<FabricHostPorts>) -> std::io::Result<NodeHost> {
+    pub(super) fn new(
+        name: &str,
+        config: ClusterConfig,
+        interfaces: Arc<FabricHostPorts>,
+    ) -> std::io::Result<NodeHost> {
         Ok(NodeHost {
+            name: name.to_owned(),
             config: Mutex::new(config),
             interfaces,
             leader: AtomicU32::new(NOBODY),
@@ -101,6 +112,7 @@ impl NodeHost {
             reached: Mutex::default(),
             open: Mutex::default(),
             told: Mutex::default(),
+            ignored: Mutex::default(),
             leaves: AtomicBool::new(false),
             hooks: Hooks::start()?,
         })
@@ -209,8 +221,14 @@ impl Host for NodeHost {
 
     fn configured(&self, text: &[u8]) -> Option<Belonging> {
         let mut config = lock(&self.config);
-        match super::read_config(text, &config) {
-            Ok(new) => {
+        match merged(text, &config, Some(&self.name)) {
+            Ok((new, ignored)) => {
+                let mut reported = lock(&self.ignored);
+                if *reported != ignored {
+                    ignored.report().iter().for_each(|report| self.message(report));
+                    *reported = ignored;
+                }
+                drop(reported);
                 *config = new;
                 Some(config.belonging())
             }
@@ -234,7 +252,9 @@ impl Host for NodeHost {
     }
 
     fn message(&self, text: &str) {
-        graph::note!("cluster: {text}");
+        // Some of it is what others have written into the store.
+        let is_printable = |char: &char| !char.is_control() || *char == '\n';
+        graph::note!("cluster: {}", text.chars().filter(is_printable).collect::<String>());
     }
 }
 
@@ -242,6 +262,7 @@ impl Host for NodeHost {
 pub(super) struct Between {
     host: Arc<NodeHost>,
     node: NodeConfig,
+    keys: Option<HelloKeys>,
     told: Option<u32>,
     looked: Option<Instant>,
     /// Since when nobody should relay over this node any more.
@@ -249,8 +270,8 @@ pub(super) struct Between {
 }
 
 impl Between {
-    pub(super) fn new(host: Arc<NodeHost>, node: NodeConfig) -> Between {
-        Between { host, node, told: None, looked: None, rests_since: None }
+    pub(super) fn new(host: Arc<NodeHost>, node: NodeConfig, keys: Option<HelloKeys>) -> Between {
+        Between { host, node, keys, told: None, looked: None, rests_since: None }
     }
 
     fn traffic(&self, router: &mut Router) -> Traffic {
@@ -290,6 +311,9 @@ impl Between {
 impl Follow for Between {
     fn look(&mut self, _service: &Service, router: &mut Router) -> Vec<String> {
         let mut problems = Vec::new();
+        if let Some(report) = self.keys.as_mut().and_then(HelloKeys::look) {
+            self.host.message(&report);
+        }
         let leader = self.host.leader.load(Ordering::SeqCst);
         if self.told != Some(leader) {
             let text = if leader == NOBODY { String::new() } else { leader.to_string() };

@@ -4,14 +4,18 @@
 //! | --- | --- |
 //! | this one | the command line; checking, joining, leaving |
 //! | `config` | the cluster's file |
+//! | `agreed` | what nodes agree on: the record in the store |
 //! | `run` | this server becomes a node |
 //! | `click` | the configuration of a node |
 //! | `host` | between the graph, Linux, and the control plane |
+//! | `keys` | the keys of the fabric's hellos, from the key file |
 //! | `show` | what `brickway cluster show` prints |
 
+mod agreed;
 mod click;
 pub(crate) mod config;
 mod host;
+mod keys;
 mod run;
 mod show;
 
@@ -21,11 +25,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
+use control::cluster::key::{Key, KeyFile};
 use control::store::{Operation, Session, Store, StoreError};
 
 use crate::output::{print, say_line};
 use crate::run::{NodeArguments, RunArguments};
 use crate::table::{Align, Table};
+use agreed::Ignored;
 use config::{ClusterConfig, NodeConfig};
 
 /// Several servers that act as one router: each with its ports, wired to each other, one routing daemon for all.
@@ -36,6 +42,7 @@ use config::{ClusterConfig, NodeConfig};
   brickway cluster show cluster.toml            nodes, links, tables, traffic
   brickway cluster join cluster.toml e          one server more: the others learn of it from here
   brickway cluster leave cluster.toml b         node 'b' goes; first nobody relays over it any more
+  (umask 077; brickway cluster key > cluster.key)   a key, to be copied to all nodes
 
 examples/cluster.toml describes every option. The first node that runs puts the file into the cluster's store; from then on that
 one counts, and servers that join need the sections of theirs and [store] only.
@@ -81,6 +88,8 @@ enum What {
         /// The node's name
         node: String,
     },
+    /// Print a new key, for the file that [security] key_file names
+    Key,
     /// Show nodes, links, tables and traffic
     Show {
         /// The cluster's file
@@ -109,22 +118,28 @@ pub(crate) fn cluster(arguments: &ClusterArguments) -> Result<ExitCode> {
             if *print_config {
                 return run::print_config(&config, config.node(node)?);
             }
+            guards(&config)?;
             let store = open_when_there(&config, node)?;
-            let config = in_force(&store, config)?;
+            let config = in_force(&store, config, node)?;
             run::run(&config, config.node(node)?, &arguments, store)
         }
         What::Join { file, node, how } => {
             let config = ClusterConfig::read(file)?;
+            guards(&config)?;
             let store = open_when_there(&config, node)?;
             let joined = join(&store, &config, config.node(node)?)?;
             run::run(&joined, joined.node(node)?, &RunArguments::of_node(how), store)
+        }
+        What::Key => {
+            say_line!("{}", Key::fresh()?.to_hex());
+            Ok(ExitCode::SUCCESS)
         }
         What::Leave { file, node } => leave(&ClusterConfig::read(file)?, node),
         What::Show { file, json } => {
             let file = ClusterConfig::read(file)?;
             let store = open(&file, None)?;
-            let config = known(&store, &file)?;
-            show::show(&store, &config, *json)
+            let (config, ignored) = known(&store, &file, None)?;
+            show::show(&store, &config, &ignored, *json)
         }
     }
 }
@@ -151,6 +166,21 @@ fn open_when_there(config: &ClusterConfig, node: &str) -> Result<Store> {
     }
 }
 
+/// Reports what has no guard, and reads the key file, which must be there when the node starts.
+fn guards(config: &ClusterConfig) -> Result<()> {
+    if let Some(file) = &config.security.key_file {
+        KeyFile::load(file)?;
+    }
+    if config.security.insecure {
+        let open = config.unguarded();
+        if open.is_empty() {
+            eprintln!("cluster: insecure = true, but all that it allows is guarded; remove it");
+        }
+        open.iter().for_each(|open| eprintln!("cluster: insecure = true: {open}"));
+    }
+    Ok(())
+}
+
 fn check(config: &ClusterConfig) -> Result<ExitCode> {
     let [left, right] = [Align::Left, Align::Right];
     let mut table = Table::new(&[
@@ -169,29 +199,37 @@ fn check(config: &ClusterConfig) -> Result<ExitCode> {
         }
     }
     print(&table.render());
+    print(&origins());
     let ports = config.nodes.iter().map(|node| node.ports.len()).sum::<usize>();
     print(&format!("cluster '{}': {} nodes, {ports} ports, no mistakes\n", config.name, config.nodes.len()));
     Ok(ExitCode::SUCCESS)
 }
 
+/// Which options come from where, as lines.
+fn origins() -> String {
+    let lines =
+        [("agreed, from the store", &agreed::AGREED[..]), ("from each node's own file", &agreed::OWN[..])];
+    lines.into_iter().map(|(origin, options)| format!("{origin}: {}\n", options.join(", "))).collect()
+}
+
 /// What the store says of the cluster; if nothing, the file, which is then what the store says.
-fn in_force(store: &Store, config: ClusterConfig) -> Result<ClusterConfig> {
+fn in_force(store: &Store, file: ClusterConfig, node: &str) -> Result<ClusterConfig> {
     if let Some(entry) = store.get(CONFIG)? {
-        return read_config(&entry.value, &config);
+        return Ok(agreed::merged(&entry.value, &file, Some(node))?.0);
     }
     let _alone = Alone::with(store)?;
     // Another node may have been the first.
     if let Some(entry) = store.get(CONFIG)? {
-        return read_config(&entry.value, &config);
+        return Ok(agreed::merged(&entry.value, &file, Some(node))?.0);
     }
-    put_config(store, &config)?;
-    Ok(config)
+    put_config(store, &file)?;
+    Ok(file)
 }
 
 /// What the store says of a cluster that is there.
-fn known(store: &Store, file: &ClusterConfig) -> Result<ClusterConfig> {
+fn known(store: &Store, file: &ClusterConfig, node: Option<&str>) -> Result<(ClusterConfig, Ignored)> {
     match store.get(CONFIG)? {
-        Some(entry) => read_config(&entry.value, file),
+        Some(entry) => agreed::merged(&entry.value, file, node),
         None => bail!("nobody runs the cluster '{}' yet; `brickway cluster run` begins it", file.name),
     }
 }
@@ -217,16 +255,8 @@ impl Alone {
     }
 }
 
-/// What the store says; how to reach the store is the file's.
-fn read_config(bytes: &[u8], file: &ClusterConfig) -> Result<ClusterConfig> {
-    let text = std::str::from_utf8(bytes).context("the store's configuration of the cluster is no text")?;
-    let mut config = ClusterConfig::parse(text).context("the configuration of the cluster in the store")?;
-    config.store = file.store.clone();
-    Ok(config)
-}
-
 fn put_config(store: &Store, config: &ClusterConfig) -> Result<()> {
-    let value = config.to_toml()?.into_bytes();
+    let value = agreed::record_of(config)?.into_bytes();
     store.commit(None, vec![Operation::Put { key: CONFIG.into(), value, session: None }])?;
     Ok(())
 }
@@ -234,28 +264,30 @@ fn put_config(store: &Store, config: &ClusterConfig) -> Result<()> {
 /// Adds a node to the cluster that the store knows.
 fn join(store: &Store, file: &ClusterConfig, node: &NodeConfig) -> Result<ClusterConfig> {
     let _alone = Alone::with(store)?;
-    let mut config = known(store, file)?;
-    if config.nodes.contains(node) {
-        return Ok(config);
-    }
-    if store.get(&format!("nodes/{}", node.name))?.is_some() {
+    let (mut config, _) = known(store, file, None)?;
+    let is_known = config.nodes.contains(&node.agreed());
+    if !is_known && store.get(&format!("nodes/{}", node.name))?.is_some() {
         bail!(
             "node '{0}' runs already, as the cluster knows it and not as the file says; first `brickway cluster leave`, or give \
              this one another name",
             node.name
         );
     }
-    config.nodes.retain(|known| known.name != node.name);
-    config.nodes.push(node.clone());
-    // Every mistake that the newcomer makes of it is told here, and nobody else hears of it.
-    let config = ClusterConfig::parse(&config.to_toml()?).context("with the node that joins")?;
-    put_config(store, &config)?;
+    match config.nodes.iter_mut().find(|known| known.name == node.name) {
+        Some(known) => *known = node.clone(),
+        None => config.nodes.push(node.clone()),
+    }
+    if !is_known {
+        // Every mistake that the newcomer makes of it is told here, and nobody else hears of it.
+        config.check().context("with the node that joins")?;
+        put_config(store, &config)?;
+    }
     Ok(config)
 }
 
 fn leave(file: &ClusterConfig, node: &str) -> Result<ExitCode> {
     let store = open(file, None)?;
-    known(&store, file)?.without(node)?;
+    known(&store, file, None)?.0.without(node)?;
     let was_there = store.get(&format!("nodes/{node}"))?.is_some();
     // It ends with this command, or the node would leave again as soon as it came back.
     let session = store.session(CHANGE)?;
@@ -271,7 +303,7 @@ fn leave(file: &ClusterConfig, node: &str) -> Result<ExitCode> {
     }
     let _alone = Alone::with(&store)?;
     // Others may have come or gone meanwhile.
-    let rest = known(&store, file)?.without(node)?;
+    let rest = known(&store, file, None)?.0.without(node)?;
     if rest.nodes.is_empty() {
         store.commit(None, vec![Operation::Remove(CONFIG.into())])?;
     } else {

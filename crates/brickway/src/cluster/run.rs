@@ -23,6 +23,7 @@ use ports::OpenOptions;
 use super::click::{PortLook, configuration};
 use super::config::{ClusterConfig, NodeConfig, Role};
 use super::host::{Between, NodeHost};
+use super::keys::HelloKeys;
 use crate::drop_in::Follow;
 use crate::load;
 use crate::output::print;
@@ -127,8 +128,10 @@ pub(super) fn run(
         policies: mirror.policy_readers().clone(),
     };
     shared.get_or_make(ForwardingTables::KEY, || Ok::<_, anyhow::Error>(forwarding))?;
+    let key_file = config.security.key_file.as_deref();
+    let keys = key_file.map(|file| HelloKeys::load(file, &shared)).transpose()?;
     let interfaces = shared.get_or_make(FabricHostPorts::KEY, FabricHostPorts::new)?;
-    let host = Arc::new(NodeHost::new(config.clone(), interfaces)?);
+    let host = Arc::new(NodeHost::new(&node.name, config.clone(), interfaces)?);
     let source = Source { name: format!("node '{}' of cluster '{}'", node.name, config.name), text };
     let Some(flat) = load::compile(&source, &Options::default(), &registry) else {
         bail!("the configuration that was made for the node has mistakes, which is a bug of ours");
@@ -146,7 +149,7 @@ pub(super) fn run(
         shared: MemberShared::new(config.belonging()),
     };
     let service = Service::of_cluster(mirror, Cluster::new(tables), options)?;
-    let following: Box<dyn Follow> = Box::new(Between::new(host, node.clone()));
+    let following: Box<dyn Follow> = Box::new(Between::new(host, node.clone(), keys));
     let own_ports = node.ports.iter().map(|port| PortSettings::new(&port.name)).collect::<Vec<_>>();
     let mut settings = Settings { ports: own_ports.clone(), ..Settings::default() };
     settings.workers.count = node.workers;

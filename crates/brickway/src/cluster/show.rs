@@ -8,6 +8,7 @@ use control::cluster::member::Status;
 use control::store::Store;
 use serde_json::json;
 
+use super::agreed::Ignored;
 use super::config::ClusterConfig;
 use crate::output::print;
 use crate::table::{Align, Table};
@@ -16,7 +17,12 @@ use crate::table::{Align, Table};
 const DIFFERS: u8 = 3;
 
 /// Prints a row a node, and a row a link.
-pub(super) fn show(store: &Store, config: &ClusterConfig, as_json: bool) -> Result<ExitCode> {
+pub(super) fn show(
+    store: &Store,
+    config: &ClusterConfig,
+    ignored: &Ignored,
+    as_json: bool,
+) -> Result<ExitCode> {
     let leader = store.get("leader")?.map(|entry| String::from_utf8_lossy(&entry.value).into_owned());
     let (entries, _) = store.list("nodes/")?;
     let statuses: Vec<(String, Status)> = entries
@@ -153,6 +159,10 @@ pub(super) fn show(store: &Store, config: &ClusterConfig, as_json: bool) -> Resu
         print(&nodes.render());
         print("\n");
         print(&links.render());
+        print(&format!("\n{}", super::origins()));
+    }
+    if let Some(report) = ignored.report() {
+        eprintln!("{report}");
     }
     Ok(if differing.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(DIFFERS) })
 }

@@ -7,11 +7,12 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
+use control::cluster::key::KeyFile;
 use fabric::{Shape, Topology};
 use serde_json::json;
 use sim::plan::{Interconnect, Plan, Rate, Server, Switch, Wish, cables, largest_mesh, plans};
 
-use crate::cluster::config::{ClusterConfig, NodeConfig, PortConfig, Role, StoreConfig};
+use crate::cluster::config::{ClusterConfig, NodeConfig, PortConfig, Role, SecurityConfig, StoreConfig};
 use crate::output::{say, say_line};
 use crate::plot::{self, Chart, Line};
 use crate::published::{Claim, say_claims};
@@ -53,7 +54,7 @@ pub(crate) struct PlanArguments {
     /// Microseconds that a server adds to a packet's way (RouteBricks: 24)
     #[arg(long, default_value_t = 24.0)]
     latency: f64,
-    /// Write the cluster's file of the first plan into this folder
+    /// Write the cluster's file of the first plan, and a key, into this folder
     #[arg(long, value_name = "DIR")]
     emit: Option<PathBuf>,
     /// Compare interconnects, whatever the servers: by formula, and simulated
@@ -122,7 +123,7 @@ pub(crate) fn plan(arguments: &PlanArguments) -> Result<ExitCode> {
             let shape = plan.shape.as_deref().unwrap_or_default();
             let count = cables(plan).unwrap_or_default();
             say_line!(
-                "\n{}: {shape}, {} cables; fill in etcd's address, interfaces and addresses, then",
+                "\n{}: {shape}, {} cables; fill in etcd's address and certificates, interfaces and addresses, then",
                 path.display(),
                 thousands(count as u64)
             );
@@ -232,7 +233,10 @@ fn as_json(plan: &Plan) -> serde_json::Value {
 /// A port's number in a cluster is a byte, and 0 is none.
 const MOST_CLUSTER_PORTS: u32 = 255;
 
-/// Writes the cluster's file, and says where.
+/// The cluster's key, beside the cluster's file.
+const KEY_FILE: &str = "cluster.key";
+
+/// Writes the cluster's file and a key, and returns where the former is.
 fn emit(folder: &Path, plan: &Plan, wish: &Wish, server: &Server) -> Result<PathBuf> {
     let Some(shape) = plan.shape.as_ref().filter(|_| plan.problem.is_none()) else {
         bail!("Brickway runs meshes, tori, flies and stars; a {} it does not", name(&plan.interconnect));
@@ -280,7 +284,14 @@ fn emit(folder: &Path, plan: &Plan, wish: &Wish, server: &Server) -> Result<Path
         delta: "100ms".to_owned(),
         hello: "10ms".to_owned(),
         dead: 3,
-        store: StoreConfig { etcd: vec!["http://127.0.0.1:2379".to_owned()], ..StoreConfig::default() },
+        store: StoreConfig {
+            etcd: vec!["https://127.0.0.1:2379".to_owned()],
+            ca: Some("ca.pem".into()),
+            certificate: Some("node.pem".into()),
+            key: Some("node-key.pem".into()),
+            ..StoreConfig::default()
+        },
+        security: SecurityConfig { key_file: Some(KEY_FILE.into()), insecure: false },
         leader: Default::default(),
         nodes,
     };
@@ -297,6 +308,11 @@ fn emit(folder: &Path, plan: &Plan, wish: &Wish, server: &Server) -> Result<Path
         .with_context(|| format!("cannot make the folder '{}'", folder.display()))?;
     let path = folder.join("cluster.toml");
     std::fs::write(&path, text).with_context(|| format!("cannot write '{}'", path.display()))?;
+    let key_file = folder.join(KEY_FILE);
+    // The key of a plan that was written before is in use, maybe.
+    if !key_file.exists() {
+        KeyFile::create(&key_file).with_context(|| format!("cannot write '{}'", key_file.display()))?;
+    }
     Ok(path)
 }
 

@@ -139,6 +139,8 @@ impl Cluster {
         cluster.manage();
         cluster.wire(&topology);
         cluster.plug_in_hosts();
+        let key = cluster.key_file();
+        cluster.must("mgmt", &format!("umask 077; {PROGRAM} cluster key > {}", key.display()));
         cluster.write_file(&cluster.names.clone());
         cluster.start_etcd();
         cluster
@@ -254,6 +256,30 @@ impl Cluster {
         );
     }
 
+    /// Records so many hellos that a node sends on the switch. Returns the file.
+    pub(crate) fn record(&self, name: &str, count: u64) -> String {
+        let file = self.directory.join("recorded.pcap").display().to_string();
+        let command = format!("tcpdump -Z root -Q in -i sw0-{name} -w {file} -c {count} ether proto 0x88b5");
+        let (done, text) = self.network.run("mgmt", &command);
+        assert!(done, "{text}");
+        file
+    }
+
+    /// Sends recorded frames on an interface.
+    pub(crate) fn replay(&self, label: &str, interface: &str, file: &str) {
+        let graph = format!("FromDump({file}, STOP true) -> Queue -> ToDevice(af_packet:{interface})");
+        self.must(label, &format!("{PROGRAM} click -e '{graph}'"));
+    }
+
+    /// How many frames a node dropped for this reason.
+    pub(crate) fn dropped(&self, name: &str, reason: &str) -> u64 {
+        let socket = self.directory.join(format!("{name}.sock"));
+        let (_, text) =
+            self.network.run(name, &format!("{PROGRAM} show drops --json --socket {}", socket.display()));
+        let rows = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        rows.filter(|row| row["reason"] == reason).filter_map(|row| row["packets"].as_u64()).sum()
+    }
+
     /// Undoes that.
     pub(crate) fn cut(&self, side: &str) {
         self.must("mgmt", &format!("tc filter del dev {side} ingress"));
@@ -270,6 +296,11 @@ impl Cluster {
         self.directory.join(format!("{file}.toml")).display().to_string()
     }
 
+    /// The cluster's key.
+    pub(crate) fn key_file(&self) -> PathBuf {
+        self.directory.join("cluster.key")
+    }
+
     /// Writes it, with sections of these nodes.
     pub(crate) fn write_file(&self, nodes: &[String]) {
         let sections = self.sections(nodes);
@@ -280,7 +311,15 @@ impl Cluster {
                 StorePlan::EtcdOnEach => format!("etcd = [\"http://{}:2379\"]", self.address_of(number)),
                 StorePlan::Hosted => format!("hosted = \"{}:2650\"", self.address_of(0)),
             };
-            let head = format!("name = \"test\"\ntopology = \"{topology}\"\n{settings}\n[store]\n{store}\n");
+            // etcd asks nobody who he is; a hosted store asks for the key.
+            let security = format!(
+                "key_file = \"{}\"\ninsecure = {}\n",
+                self.key_file().display(),
+                self.plan.store != StorePlan::Hosted
+            );
+            let head = format!(
+                "name = \"test\"\ntopology = \"{topology}\"\n{settings}\n[store]\n{store}\n[security]\n{security}"
+            );
             std::fs::write(self.file_of(name), head + &sections).unwrap();
         }
     }

@@ -72,10 +72,11 @@ impl Labels {
         let space = self.spaces.entry(node).or_default();
         space.next = space.next.max(self.lowest);
         let label = space.free.pop().unwrap_or(space.next);
-        if label + FAMILIES > Label::MAX {
+        let next = label.saturating_add(FAMILIES);
+        if next > Label::MAX {
             return None;
         }
-        space.next = space.next.max(label + FAMILIES);
+        space.next = space.next.max(next);
         self.used.insert((port, mac), Used { node, label, users: 1 });
         Some(Record::Label { port, node, mac, label })
     }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::record::{LONGEST_PIECE, Record, RecordError, decode, encode};
+use super::record::{LONGEST_PIECE, MOST_RECORDS, Record, RecordError, decode, encode};
 use crate::change::{Change, Route, RouteKey};
 use crate::store::{Guard, Operation, Store, StoreError};
 
@@ -13,8 +13,6 @@ pub const LOG: &str = "table/log/";
 const CURRENT: &str = "table/current";
 const PIECES: &str = "table/at/";
 
-/// Records in one entry of the log.
-const RECORDS_IN_AN_ENTRY: usize = 4_096;
 /// Log that is written between two whole tables, at least.
 const SHORTEST_LOG: usize = 8 << 20;
 
@@ -210,7 +208,7 @@ impl LogWriter {
         } else if self.sequence == 0 {
             records.insert(0, Record::Log(self.id));
         }
-        if records.len() > RECORDS_IN_AN_ENTRY {
+        if records.len() > MOST_RECORDS {
             *records = gathered(std::mem::take(records));
         }
         while !records.is_empty() {
@@ -310,7 +308,7 @@ fn count_of_an_entry(records: &[Record]) -> usize {
     let mut sum = 0;
     let fits = records.iter().take_while(|record| {
         sum += weight(record);
-        sum <= RECORDS_IN_AN_ENTRY
+        sum <= MOST_RECORDS
     });
     fits.count().max(1)
 }
@@ -334,7 +332,7 @@ fn gather(run: &mut Vec<Route>, gathered: &mut Vec<Record>) {
         group.or_insert_with(|| (route, Vec::new())).1.push(route.key.prefix);
     }
     for (route, prefixes) in groups.into_values() {
-        for prefixes in prefixes.chunks(4 * RECORDS_IN_AN_ENTRY) {
+        for prefixes in prefixes.chunks(4 * MOST_RECORDS) {
             gathered.push(Record::Routes(route.clone(), prefixes.to_vec()));
         }
     }

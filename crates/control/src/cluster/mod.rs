@@ -18,6 +18,7 @@
 //! | [`tables`] | what a node makes of it |
 //! | [`log`] | how tables and the log lie in the store |
 //! | [`member`] | a node's life: membership, election, status |
+//! | [`key`] | the key that the nodes share, from a local file |
 //!
 //! # In the store
 //!
@@ -33,6 +34,7 @@
 //! Only the leader writes below `table/`, with its key as a guard: one that has lost it without knowing writes nothing more. A new leader
 //! goes on where the last one ended, so for the nodes nothing happens.
 
+pub mod key;
 mod labels;
 mod leader;
 pub mod ledger;

@@ -3,6 +3,7 @@
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
+use crate::bounded::at_most;
 use crate::change::{Change, InterfaceIndex, Route};
 
 /// One thing that the leader tells. Numbers of interfaces are the cluster's ([`interface_of_port`]).
@@ -66,6 +67,9 @@ pub struct RecordError {
     problem: String,
 }
 
+/// Most records in one piece.
+pub(super) const MOST_RECORDS: usize = 4_096;
+
 /// Says which records these are: other versions of the format begin otherwise.
 const FORMAT: u8 = 1;
 
@@ -75,6 +79,10 @@ pub fn encode(records: &[Record]) -> Vec<u8> {
     postcard::to_extend(records, vec![FORMAT]).unwrap_or_default()
 }
 
+/// A piece, as it is read.
+#[derive(Deserialize)]
+struct Records(#[serde(deserialize_with = "at_most::<_, _, MOST_RECORDS>")] Vec<Record>);
+
 /// The records of these bytes, which the store has under `key`.
 ///
 /// # Errors
@@ -83,8 +91,26 @@ pub fn encode(records: &[Record]) -> Vec<u8> {
 pub fn decode(key: &str, bytes: &[u8]) -> Result<Vec<Record>, RecordError> {
     let error = |problem: String| RecordError { key: key.to_owned(), problem };
     match bytes.split_first() {
-        Some((&FORMAT, rest)) => postcard::from_bytes(rest).map_err(|problem| error(problem.to_string())),
+        Some((&FORMAT, rest)) => match postcard::from_bytes(rest) {
+            Ok(Records(records)) => Ok(records),
+            Err(problem) => Err(error(problem.to_string())),
+        },
         Some((format, _)) => Err(error(format!("format {format}; this one reads {FORMAT}"))),
         None => Err(error("nothing".to_owned())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_piece_with_more_records_than_a_leader_writes_is_refused() {
+        let most = vec![Record::Compare; MOST_RECORDS];
+        assert_eq!(decode("key", &encode(&most)).unwrap(), most);
+        let more = vec![Record::Compare; MOST_RECORDS + 1];
+        assert!(decode("key", &encode(&more)).is_err());
+        // A length without what it announces, and bytes of any kind.
+        assert!(decode("key", &[FORMAT, 0xff, 0xff, 0xff, 0xff, 0x0f]).is_err());
     }
 }

@@ -116,7 +116,7 @@ impl Tables {
             Record::Label { port, node, mac, label } => {
                 // Both families' labels can be written.
                 let (Some(number), Some(id), Some(_)) =
-                    (Label::new(label), NodeId::new(node), Label::new(label + 1))
+                    (Label::new(label), NodeId::new(node), Label::new(label.saturating_add(1)))
                 else {
                     return;
                 };

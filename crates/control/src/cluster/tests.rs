@@ -420,7 +420,7 @@ fn records_of_another_format_are_refused() {
 #[test]
 fn a_new_table_takes_the_place_of_all_that_lies_there_however_large() {
     let address = ([127, 0, 0, 1], free_port()).into();
-    let store = Store::open(&Place::Hosted { address, hosts: true }, "/test/").unwrap();
+    let store = Store::open(&Place::Hosted { address, hosts: true, key_file: None }, "/test/").unwrap();
     let session = store.session(Duration::from_secs(3)).unwrap();
     let guard = store.take(&session, "leader", "a").unwrap().unwrap();
     let mut writer = LogWriter::new(store.clone(), guard.clone(), &Stored::read(&store).unwrap());

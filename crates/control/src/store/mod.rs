@@ -68,12 +68,14 @@ pub enum Place {
     /// In etcd.
     Etcd(EtcdPlace),
     /// In the memory of one node. What it held is gone when that node restarts: sessions end, watches hear [`Event::Lost`].
-    /// The protocol knows no authentication, so the address belongs to a network that only the cluster uses.
+    /// Clients prove that they have the cluster's key, and messages carry its tags; they are not encrypted.
     Hosted {
         /// Where it listens.
         address: SocketAddr,
         /// Whether it is this process that hosts it.
         hosts: bool,
+        /// The file with the cluster's key. Without one, everybody who reaches the address can read and change everything.
+        key_file: Option<PathBuf>,
     },
 }
 
@@ -245,12 +247,12 @@ impl Store {
             }
             #[cfg(not(feature = "etcd"))]
             Place::Etcd(_) => Err(Failure::Refused("this build knows no etcd".to_owned())),
-            Place::Hosted { address, hosts } => thread.run(within(LIMIT, async move {
+            Place::Hosted { address, hosts, key_file } => thread.run(within(LIMIT, async move {
                 if hosts {
-                    let listening = hosted::host(address).await;
-                    listening.map_err(|error| Failure::Refused(format!("cannot listen there: {error}")))?;
+                    let listening = hosted::host(address, key_file.clone()).await;
+                    listening.map_err(|error| Failure::Refused(format!("cannot host it: {error}")))?;
                 }
-                hosted::Client::open(address).await.map(Backend::Hosted)
+                hosted::Client::open(address, key_file).await.map(Backend::Hosted)
             })),
         };
         let backend = opening.map_err(|failure| label.error("open the store", failure))?;

@@ -2,6 +2,7 @@
 //! their dev-dependencies.
 
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -9,6 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::{EtcdPlace, Place, Store};
+use crate::cluster::key::Key;
 
 /// How long etcd may take to come up on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -129,6 +131,21 @@ impl Drop for Etcd {
     }
 }
 
+/// Has an empty hosted store hear these bytes as what a client without a key sends behind its greeting, and as the inside of one message.
+/// Returns how many messages it understood.
+pub fn hosted_store_hears(bytes: &[u8]) -> usize {
+    thread_local! {
+        static RUNTIME: tokio::runtime::Runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .build()
+            .expect("a runtime without I/O");
+    }
+    let message = [&(bytes.len() as u32).to_be_bytes(), bytes].concat();
+    RUNTIME.with(|runtime| {
+        runtime.block_on(async { super::hosted::hears(bytes).await + super::hosted::hears(&message).await })
+    })
+}
+
 /// Passes bytes on to a store, as long as it is plugged in.
 pub struct Cable {
     /// Both ends of all connections over it; `None` while it is pulled out.
@@ -146,7 +163,9 @@ impl Cable {
                 let through = EtcdPlace { endpoints: vec![address.to_string()], ..place.clone() };
                 (Place::Etcd(through), target.expect("the endpoint is an address"))
             }
-            Place::Hosted { address: target, .. } => (Place::Hosted { address, hosts: false }, *target),
+            Place::Hosted { address: target, key_file, .. } => {
+                (Place::Hosted { address, hosts: false, key_file: key_file.clone() }, *target)
+            }
         };
         let cable = Cable { ends: Arc::new(Mutex::new(Some(Vec::new()))) };
         let ends = cable.ends.clone();
@@ -207,6 +226,15 @@ pub fn temporary_directory() -> PathBuf {
     let directory = std::env::temp_dir().join(format!("brickway-store-{}-{number}", std::process::id()));
     std::fs::create_dir_all(&directory).expect("the temporary directory can be written");
     directory
+}
+
+/// A key file below a new temporary directory, with these keys.
+pub fn key_file(keys: &[Key]) -> PathBuf {
+    let path = temporary_directory().join("key");
+    let lines: String = keys.iter().map(|key| key.to_hex() + "\n").collect();
+    std::fs::write(&path, lines).expect("the directory is ours");
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).expect("so is the file");
+    path
 }
 
 /// A TCP port of 127.0.0.1 that nobody uses right now, and that the kernel gives to no connection: a server that was killed

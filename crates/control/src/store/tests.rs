@@ -7,8 +7,9 @@ use std::process::Command;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-use super::testing::{Cable, Etcd, free_port, temporary_directory};
+use super::testing::{Cable, Etcd, free_port, key_file, temporary_directory};
 use super::*;
+use crate::cluster::key::Key;
 
 /// How long to wait for what must come.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -27,6 +28,10 @@ fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
         assert!(Instant::now() < end, "{what}");
         std::thread::sleep(Duration::from_millis(20));
     }
+}
+
+fn key(number: u8) -> Key {
+    Key::from_hex(&format!("{number:02x}").repeat(32)).unwrap()
 }
 
 /// A store of one kind that can be taken away.
@@ -59,23 +64,35 @@ impl Kind for Etcd {
 /// The process that hosts a store.
 struct HostedStore {
     address: SocketAddr,
+    key_file: Option<PathBuf>,
     host: Option<Store>,
+}
+
+impl HostedStore {
+    fn with(key_file: Option<PathBuf>) -> HostedStore {
+        let mut store = HostedStore { address: ([127, 0, 0, 1], free_port()).into(), key_file, host: None };
+        store.restart();
+        store
+    }
+
+    fn place_with(&self, key_file: Option<PathBuf>) -> Place {
+        Place::Hosted { address: self.address, hosts: false, key_file }
+    }
 }
 
 impl Kind for HostedStore {
     fn start() -> HostedStore {
-        let mut store = HostedStore { address: ([127, 0, 0, 1], free_port()).into(), host: None };
-        store.restart();
-        store
+        HostedStore::with(Some(key_file(&[key(1)])))
     }
     fn place(&self) -> Place {
-        Place::Hosted { address: self.address, hosts: false }
+        self.place_with(self.key_file.clone())
     }
     fn kill(&mut self) {
         self.host = None;
     }
     fn restart(&mut self) {
-        let place = Place::Hosted { address: self.address, hosts: true };
+        let key_file = self.key_file.clone();
+        let place = Place::Hosted { address: self.address, hosts: true, key_file };
         self.host = Some(Store::open(&place, "/brickway/host/").expect("the port is free"));
     }
 }
@@ -444,32 +461,122 @@ fn a_host_that_restarts_has_forgotten_everything() {
 /// Each stranger is cut off, and nobody else.
 #[test]
 fn strangers_are_cut_off() {
+    for keys in [None, Some(key_file(&[key(1)]))] {
+        let has_key = u8::from(keys.is_some());
+        let kind = HostedStore::with(keys);
+        let store = kind.open();
+        for number in 0..200_u32 {
+            let mut stream = TcpStream::connect(kind.address).unwrap();
+            let mut bytes = Vec::from_iter((0..64).map(|place| (number * 167 + place * place * 59) as u8));
+            let length: u32 = match number % 4 {
+                0 => u32::MAX,
+                1 => 60,
+                2 => 5 << 20,
+                // A message that is cut short.
+                _ => 100,
+            };
+            if number % 8 != 0 {
+                bytes.splice(..0, length.to_be_bytes());
+                bytes.splice(..0, [0; 32]);
+                bytes.splice(..0, [has_key]);
+                bytes.splice(..0, *b"brickway store 2");
+            }
+            let _ = stream.write_all(&bytes);
+            if length == 100 {
+                let _ = stream.shutdown(Shutdown::Write);
+            }
+            let mut answer = Vec::new();
+            let _ = stream.read_to_end(&mut answer);
+            assert!(answer.len() < 200, "a greeting, and what little it may have understood");
+            assert!(has_key == 0 || answer.len() <= 49, "a greeting without a proof");
+        }
+        store.commit(None, vec![put("a", "1")]).unwrap();
+        assert_eq!(store.list("").unwrap().0.len(), 1);
+    }
+}
+
+/// A hosted store with a key asks everybody who he is.
+#[test]
+fn nobody_without_the_key_reads_or_writes_a_hosted_store() {
+    let kind = HostedStore::start();
+    kind.open().commit(None, vec![put("a", "1")]).unwrap();
+    let refusal = |keys: Option<PathBuf>| {
+        Store::open(&kind.place_with(keys), "/brickway/test/").map(drop).unwrap_err().to_string()
+    };
+    let error = refusal(None);
+    assert!(error.contains("the other side wants a key"), "{error}");
+    let error = refusal(Some(key_file(&[key(2)])));
+    assert!(error.contains("does not accept this node's key"), "{error}");
+    let error = refusal(Some(PathBuf::from("/nowhere/key")));
+    assert!(error.contains("run 'brickway cluster key'"), "{error}");
+    // A host without a key is not where a node with one leaves what it knows.
+    let open = HostedStore::with(None);
+    let error = Store::open(&open.place_with(Some(key_file(&[key(1)]))), "").map(drop).unwrap_err();
+    assert!(error.to_string().contains("the other side has no key"), "{error}");
+}
+
+/// Old and new key side by side in both files, in any order; then the new one alone.
+#[test]
+fn the_key_of_a_hosted_store_changes_while_it_runs() {
     let kind = HostedStore::start();
     let store = kind.open();
-    for number in 0..200_u32 {
-        let mut stream = TcpStream::connect(kind.address).unwrap();
-        let mut bytes = Vec::from_iter((0..64).map(|place| (number * 167 + place * place * 59) as u8));
-        let length: u32 = match number % 4 {
-            0 => u32::MAX,
-            1 => 60,
-            2 => 5 << 20,
-            // A message that is cut short.
-            _ => 100,
-        };
-        if number % 8 != 0 {
-            bytes.splice(..0, length.to_be_bytes());
-            bytes.splice(..0, *b"brickway store 1");
-        }
-        let _ = stream.write_all(&bytes);
-        if length == 100 {
-            let _ = stream.shutdown(Shutdown::Write);
-        }
-        let mut answer = Vec::new();
-        let _ = stream.read_to_end(&mut answer);
-        assert!(answer.len() < 200, "a greeting, and what little it may have understood");
-    }
+    let change = |keys: &[Key]| {
+        std::fs::rename(key_file(keys), kind.key_file.as_ref().unwrap()).unwrap();
+    };
+    let opens = |keys: &[Key]| Store::open(&kind.place_with(Some(key_file(keys))), "/brickway/test/").is_ok();
+    change(&[key(1), key(2)]);
+    assert!(opens(&[key(1)]) && opens(&[key(1), key(2)]) && opens(&[key(2), key(1)]));
+    change(&[key(2), key(1)]);
+    assert!(opens(&[key(1), key(2)]) && opens(&[key(2), key(1)]) && opens(&[key(2)]));
+    change(&[key(2)]);
+    assert!(opens(&[key(2)]) && !opens(&[key(1)]));
     store.commit(None, vec![put("a", "1")]).unwrap();
-    assert_eq!(store.list("").unwrap().0.len(), 1);
+}
+
+/// What a node sent once, sent again by somebody who heard it, does nothing.
+#[test]
+fn a_recorded_connection_is_worth_nothing() {
+    let kind = HostedStore::start();
+    let store = kind.open();
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let host = kind.address;
+    let recording = std::thread::spawn(move || {
+        let (mut near, _) = listener.accept().unwrap();
+        let mut far = TcpStream::connect(host).unwrap();
+        let (mut back, mut to_near) = (far.try_clone().unwrap(), near.try_clone().unwrap());
+        std::thread::spawn(move || std::io::copy(&mut back, &mut to_near));
+        let (mut heard, mut buffer) = (Vec::new(), [0; 4096]);
+        while let Ok(count @ 1..) = near.read(&mut buffer) {
+            heard.extend_from_slice(&buffer[..count]);
+            far.write_all(&buffer[..count]).unwrap();
+        }
+        let _ = far.shutdown(Shutdown::Both);
+        heard
+    });
+    let place = Place::Hosted { address, hosts: false, key_file: kind.key_file.clone() };
+    Store::open(&place, "/brickway/test/").unwrap().commit(None, vec![put("a", "recorded")]).unwrap();
+    let heard = recording.join().unwrap();
+    assert!(heard.windows(8).any(|bytes| bytes == b"recorded"));
+    store.commit(None, vec![put("a", "newer")]).unwrap();
+    let mut stream = TcpStream::connect(kind.address).unwrap();
+    let _ = stream.write_all(&heard);
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer);
+    assert!(answer.len() <= 49, "a greeting without a proof");
+    assert_eq!(store.get("a").unwrap().unwrap().value, b"newer");
+}
+
+#[test]
+fn strangers_who_connect_and_wait_keep_nobody_out() {
+    let kind = HostedStore::start();
+    let waiting = Vec::from_iter((0..300).map(|_| TcpStream::connect(kind.address).unwrap()));
+    kind.open().commit(None, vec![put("a", "1")]).unwrap();
+    let mut oldest = &waiting[0];
+    oldest.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut answer = Vec::new();
+    let _ = oldest.read_to_end(&mut answer);
+    assert!(answer.len() <= 49, "the oldest is cut off");
 }
 
 /// TLS with certificates of our own, a user with a password whose role is one prefix.
@@ -529,4 +636,25 @@ fn etcd_with_tls_and_a_user() {
         revision.is_some()
     });
     assert_eq!(next(&events).revision(), revision);
+}
+
+proptest::proptest! {
+    /// A request with any numbers in it, or any bytes.
+    #[test]
+    fn a_hosted_store_hears_any_bytes(
+        kind in 0_u8..12,
+        bytes in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..200),
+    ) {
+        testing::hosted_store_hears(&bytes);
+        testing::hosted_store_hears(&[&[1, kind], &bytes[..]].concat());
+    }
+}
+
+#[test]
+fn a_message_takes_memory_for_what_came_and_not_for_what_was_announced() {
+    // A commit of 2^28 operations, and a key of as many bytes.
+    for announced in [&[1, 3, 0, 0xff, 0xff, 0xff, 0x7f][..], &[1, 1, 0xff, 0xff, 0xff, 0x7f]] {
+        assert_eq!(testing::hosted_store_hears(announced), 0);
+    }
+    assert_eq!(testing::hosted_store_hears(&[1, 1, 1, b'a']), 1);
 }

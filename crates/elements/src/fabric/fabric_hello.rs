@@ -12,7 +12,13 @@
 //! It stands behind a Punt, on the slow thread: a worker that hangs hears no hellos, so its node says that it hears nobody, and a
 //! slow thread that hangs says none. Either way the others go round this node.
 //!
-//! Hellos that cannot be read are dropped and counted as "malformed hello".
+//! Hellos carry a tag made with the cluster's key, which the control plane gives and changes at any time. Without one the element says so
+//! when it starts: whoever reaches a link can then be any node.
+//!
+//! Hellos that are not believed are dropped and counted: "malformed hello", "hello of another version", "hello without the cluster's
+//! key", "hello of another cluster", "this node's own hello", "hello with this node's number", "hello of another topology", "hello by a
+//! wrong link", "hello of a second node with one number", "replayed hello". What is wrong is said as a message when it begins, once for
+//! each cause, however many there are.
 //!
 //! =h links read-only
 //! A line for each link and neighbour: link, node, up or down, and what is wrong.
@@ -27,14 +33,15 @@
 //! =a Fabric, FromFabric, ToFabric
 
 use std::fmt::Write;
-use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 
-use fabric::{Hello, Links};
+use fabric::{Hello, Keys, Links, Refusal};
 use graph::{Class, Combine, Context, Element, FromArgument, Handler, Verdict};
 use packet::Batch;
 
-use super::node::Node;
+use super::keys::FabricKeys;
+use super::node::{Node, Ways};
 
 pub(super) static CLASS: Class = Class {
     name: "FabricHello",
@@ -46,7 +53,16 @@ pub(super) static CLASS: Class = Class {
         let node = Node::with_links(setup)?;
         let copy = setup.copy();
         let is_ours = copy.is_slow() || (!copy.slow_thread && copy.index == 0);
-        Ok(Box::new(FabricHello { links: None, is_ours, rests: false, node }))
+        let given = setup.shared().get::<FabricKeys>(FabricKeys::KEY);
+        Ok(Box::new(FabricHello {
+            links: None,
+            is_ours,
+            rests: false,
+            keys: Keys::public(),
+            version: 0,
+            given,
+            node,
+        }))
     },
 };
 
@@ -56,7 +72,14 @@ struct FabricHello {
     links: Option<Links>,
     is_ours: bool,
     rests: bool,
+    keys: Keys,
+    /// Of the keys.
+    version: u64,
+    given: Option<Arc<FabricKeys>>,
 }
+
+/// What an operator has to know who gave the cluster no key.
+const NO_KEY: &str = "fabric: this cluster has no key, so whoever reaches a link can be any node of it";
 
 impl FabricHello {
     /// Tells what happened, to the operator and to ToFabric.
@@ -64,15 +87,42 @@ impl FabricHello {
         let Some(links) = &mut self.links else { return };
         links.events().iter().for_each(|event| cx.message(&event.to_string()));
         if let Some(paths) = links.changed_paths() {
-            self.node.set_paths(paths);
+            let believed = (0..self.node.links() as u16).map(|link| links.believed(link)).collect();
+            self.node.set_ways(Ways { paths: Arc::new(paths), believed });
         }
+    }
+
+    /// Takes the keys that are in force.
+    fn take_keys(&mut self) {
+        if let Some(given) = &self.given {
+            // Read first, so that a change meanwhile is found at the next look.
+            self.version = given.version();
+            self.keys = given.keys();
+        }
+    }
+
+    /// Hears a frame. Returns why nothing of it is believed, if so.
+    fn hear(&mut self, link: u16, frame: &[u8], now_ns: u64) -> Option<&'static str> {
+        let Some(links) = &mut self.links else { return Some("hellos are off") };
+        let heard = match Hello::from_frame(frame, &self.keys) {
+            Some(Ok(hello)) => links.receive(link, &hello, now_ns),
+            Some(Err(error)) => Err(links.refuse(link, error, now_ns)),
+            None => Err(Refusal::Malformed),
+        };
+        heard.err().map(Refusal::reason)
     }
 }
 
 impl Element for FabricHello {
     fn initialise(&mut self, cx: &mut Context) -> Result<(), String> {
         let Some(timing) = self.node.timing.filter(|_| self.is_ours) else { return Ok(()) };
-        let incarnation = RandomState::new().build_hasher().finish();
+        if self.given.is_none() {
+            cx.message(NO_KEY);
+        }
+        self.take_keys();
+        // No two starts are at the same nanosecond; Links does with clocks that were put back.
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let incarnation = since.as_nanos() as u64;
         let topology = Arc::clone(&self.node.topology);
         self.links = Some(Links::new(topology, self.node.here, self.node.cluster, incarnation, timing));
         cx.set_timer(0, cx.now_ns());
@@ -81,25 +131,25 @@ impl Element for FabricHello {
 
     fn push(&mut self, cx: &mut Context, _input: usize, batch: &mut Batch) {
         let now_ns = cx.now_ns();
-        let links = &mut self.links;
-        cx.filter(batch, |packet| match (Hello::from_frame(packet.data()), &mut *links) {
-            (Some(Ok(hello)), Some(links)) => {
-                links.receive(u16::from(packet.annotations().paint()), &hello, now_ns);
-                Verdict::Keep
+        cx.filter(batch, |packet| {
+            match self.hear(u16::from(packet.annotations().paint()), packet.data(), now_ns) {
+                None => Verdict::Keep,
+                Some(reason) => Verdict::Drop(reason),
             }
-            (Some(Ok(_)), None) => Verdict::Drop("hellos are off"),
-            _ => Verdict::Drop("malformed hello"),
         });
         cx.free(batch);
         self.tell(cx);
     }
 
     fn timer(&mut self, cx: &mut Context, _key: u32) {
+        if self.given.as_ref().is_some_and(|given| given.version() != self.version) {
+            self.take_keys();
+        }
         let Some(links) = &mut self.links else { return };
         let now_ns = cx.now_ns();
         links.tick(now_ns);
         for link in 0..self.node.links() as u16 {
-            let frame = links.hello(link).frame();
+            let frame = links.hello(link).frame(&self.keys);
             let Some(mut packet) = cx.allocate() else {
                 cx.count_drop("no frame for a hello", 1);
                 continue;

@@ -27,7 +27,10 @@
 //!
 //! What has arrived carries the number of its input node, for FabricShare.
 //!
-//! Dropped and counted are frames of others ("no fabric header", "of another cluster", "for another node"), those that mean nothing here ("unknown
+//! Packets are believed of a neighbour that has proved by its hellos who it is: on a switch of the node that the frame's source
+//! address names, on a dedicated link of whom the topology says. All others are dropped as "from a stranger".
+//!
+//! Dropped and counted are also frames of others ("no fabric header", "of another cluster", "for another node"), those that mean nothing here ("unknown
 //! kind of fabric frame", "no node in fabric header", "unknown adjacency", "no such port"), frames of Linux from a node that does not lead
 //! ("not from the leader"), and those that have
 //! passed too many nodes ("circles") or whose way on is cut ("link is down").
@@ -41,7 +44,7 @@
 
 use std::sync::Arc;
 
-use fabric::{Header, Hello, Kind, Label, Paths, Words};
+use fabric::{Header, Hello, Kind, Label, NodeSet, Paths, Words};
 use fib::Adjacency;
 use fib::publish::Reader;
 use graph::{Class, ConfigError, Context, Element, Setup};
@@ -51,7 +54,7 @@ use packet::{Batch, MAX_BATCH, Packet};
 use super::adjacencies::FabricAdjacencies;
 use super::fabric_share;
 use super::node::Node;
-use super::wire::{FOR_ANOTHER, NO_HEADER, Wire};
+use super::wire::{self, FOR_ANOTHER, NO_HEADER, Wire};
 
 pub(super) static CLASS: Class = Class {
     name: "FromFabric",
@@ -88,15 +91,19 @@ fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
     let adjacencies = FabricAdjacencies::of_ports(setup, &ports)?;
     let place =
         Place { wire: Wire::of(&node), link: link as u8, links: links as u16, ports: ports.len() as u16 };
-    Ok(Box::new(FromFabric {
+    let mut element = FromFabric {
         reader: adjacencies.readers.register(),
-        version: node.version(),
+        version: 0,
+        believed: NodeSet::default(),
+        believes_nobody: true,
         paths: node.paths(),
         copy: setup.copy().index,
         outputs: Box::new([0; MAX_BATCH]),
         place,
         node,
-    }))
+    };
+    element.look();
+    Ok(Box::new(element))
 }
 
 /// Outputs behind those of the links and before those of the ports.
@@ -108,7 +115,7 @@ const PORTS: u16 = 3;
 
 /// Instead of an output.
 const DROPPED: u16 = 0x8000;
-const REASONS: [&str; 11] = [
+const REASONS: [&str; 12] = [
     NO_HEADER,
     "unknown kind of fabric frame",
     "no node in fabric header",
@@ -120,6 +127,7 @@ const REASONS: [&str; 11] = [
     "no such port",
     "no room for an Ethernet header",
     "not from the leader",
+    "from a stranger",
 ];
 
 /// The number that drops a packet for `reason`.
@@ -135,13 +143,18 @@ const UNKNOWN_ADJACENCY: u16 = dropped(7);
 const NO_SUCH_PORT: u16 = dropped(8);
 const NO_ROOM: u16 = dropped(9);
 const NOT_FROM_THE_LEADER: u16 = dropped(10);
+const STRANGER: u16 = dropped(11);
 
 struct FromFabric {
     node: Arc<Node>,
     place: Place,
     reader: Reader<Vec<Option<Adjacency>>>,
     paths: Arc<Paths>,
-    /// Of the paths.
+    /// The neighbours on the link whose frames are believed.
+    believed: NodeSet,
+    /// Whether there is none.
+    believes_nobody: bool,
+    /// Of the paths and of whom is believed.
     version: u64,
     copy: usize,
     outputs: Box<[u16; MAX_BATCH]>,
@@ -179,12 +192,22 @@ fn from_link(packet: &mut Packet, node: &Node, place: Place, paths: &Paths, know
 }
 
 /// The same from a switch.
-fn from_switch(packet: &mut Packet, node: &Node, place: Place, paths: &Paths, known: Adjacencies<'_>) -> u16 {
+fn from_switch(
+    packet: &mut Packet,
+    node: &Node,
+    place: Place,
+    paths: &Paths,
+    believed: &NodeSet,
+    known: Adjacencies<'_>,
+) -> u16 {
     let here = node.here;
     let mut header = match place.wire.read(packet, here) {
         Ok(header) if header.cluster == node.cluster => header,
         _ => return other(packet, node, place),
     };
+    if !wire::sender(packet).is_some_and(|sender| believed.contains(sender)) {
+        return STRANGER;
+    }
     if header.output == here && header.via.is_none() {
         fabric_share::set_input_node(packet, header.input.number());
         return deliver(packet, header.kind as u8, header.label.number(), node, place, known);
@@ -196,6 +219,15 @@ fn from_switch(packet: &mut Packet, node: &Node, place: Place, paths: &Paths, kn
     header.hops = hops;
     place.wire.write(packet, &header, here);
     paths.link_towards(header.output, header.entropy).unwrap_or(LINK_DOWN)
+}
+
+/// What comes by a dedicated link on which nobody is believed.
+#[cold]
+fn from_stranger(packet: &mut Packet, node: &Node, place: Place) -> u16 {
+    match other(packet, node, place) {
+        OTHER_CLUSTER => STRANGER,
+        output => output,
+    }
 }
 
 /// What is no packet of this fabric.
@@ -269,17 +301,33 @@ fn frame(packet: &mut Packet, kind: u8, label: u32, node: &Node, place: Place) -
     place.links + if kind == Kind::ToHost as u8 { TO_HOST } else { TO_ROUTE }
 }
 
+impl FromFabric {
+    /// Learns which ways are alive and whose frames are believed.
+    #[cold]
+    fn look(&mut self) {
+        // Read first, so that a change meanwhile is found at the next batch.
+        self.version = self.node.version();
+        let ways = self.node.ways();
+        self.paths = ways.paths;
+        self.believed = ways.believed.get(usize::from(self.place.link)).cloned().unwrap_or_default();
+        self.believes_nobody = self.believed.is_empty();
+    }
+}
+
 impl Element for FromFabric {
     fn push(&mut self, cx: &mut Context, _input: usize, batch: &mut Batch) {
-        let Self { node, place, reader, paths, version, copy, outputs } = self;
-        let newest = node.version();
-        if newest != *version {
-            *version = newest;
-            *paths = node.paths();
+        if self.node.version() != self.version {
+            self.look();
         }
+        let Self { node, place, reader, paths, believed, believes_nobody, copy, outputs, .. } = self;
         let outputs = &mut outputs[..batch.len()];
         let known = reader.enter();
         match place.wire {
+            Wire::Link if *believes_nobody => {
+                for (packet, output) in batch.packets_mut().iter_mut().zip(&mut *outputs) {
+                    *output = from_stranger(packet, node, *place);
+                }
+            }
             Wire::Link => {
                 for (packet, output) in batch.packets_mut().iter_mut().zip(&mut *outputs) {
                     *output = from_link(packet, node, *place, paths, &known);
@@ -287,7 +335,7 @@ impl Element for FromFabric {
             }
             Wire::Switch { .. } => {
                 for (packet, output) in batch.packets_mut().iter_mut().zip(&mut *outputs) {
-                    *output = from_switch(packet, node, *place, paths, &known);
+                    *output = from_switch(packet, node, *place, paths, believed, &known);
                 }
             }
         }

@@ -20,6 +20,7 @@ mod fabric_share;
 mod from_fabric;
 mod host_ports;
 mod info;
+mod keys;
 mod node;
 #[cfg(test)]
 mod tests;
@@ -31,6 +32,7 @@ use packet::Batch;
 
 pub use adjacencies::FabricAdjacencies;
 pub use host_ports::{FabricHostPorts, HostPort};
+pub use keys::FabricKeys;
 
 /// The classes of this folder.
 pub static CLASSES: &[&Class] = &[

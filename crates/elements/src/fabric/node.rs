@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use fabric::{Mode, NodeId, Paths, Settings, Shape, Timing, Topology};
+use fabric::{Mode, NodeId, NodeSet, Paths, Settings, Shape, Timing, Topology};
 use graph::arguments::{Arguments, Bandwidth, Interval};
 use graph::{ConfigError, FromArgument, Setup};
 use packet::flow::FlowKey;
@@ -18,13 +18,22 @@ pub(super) struct Node {
     pub(super) settings: Settings,
     /// `None`: no hellos are said.
     pub(super) timing: Option<Timing>,
-    paths: Mutex<Arc<Paths>>,
-    /// Grows when `paths` changes, so that workers look at one number a batch and take the lock when a link came or went.
+    ways: Mutex<Ways>,
+    /// Grows when `ways` changes, so that workers look at one number a batch and take the lock when a link came or went.
     version: AtomicU64,
     /// The number of the node that leads, or [`NOBODY`].
     leader: AtomicU16,
     /// By copy of the graph and link: bytes that were relayed. Each is written by one thread only.
     relayed: Box<[Box<[AtomicU64]>]>,
+}
+
+/// What hellos say.
+#[derive(Clone, Debug)]
+pub(super) struct Ways {
+    /// The ways that are alive.
+    pub(super) paths: Arc<Paths>,
+    /// By link: the neighbours whose frames are believed.
+    pub(super) believed: Arc<[NodeSet]>,
 }
 
 impl Node {
@@ -94,6 +103,8 @@ impl Node {
         let links = topology.links(here).len();
         let zeros = || (0..links).map(|_| AtomicU64::new(0)).collect();
         let paths = Paths::with(Arc::clone(&topology), here, |_| is_alive, |_, _| is_alive);
+        // Without hellos nobody can prove who he is.
+        let everybody = NodeId::first(topology.nodes()).filter(|_| is_alive).collect::<NodeSet>();
         let nodes = NodeId::first(topology.nodes()).filter(|&node| topology.may_have_ports(node)).count();
         Ok(Node {
             here,
@@ -108,7 +119,7 @@ impl Node {
                 seed: u64::from(number) << 32,
             },
             timing,
-            paths: Mutex::new(Arc::new(paths)),
+            ways: Mutex::new(Ways { paths: Arc::new(paths), believed: vec![everybody; links].into() }),
             version: AtomicU64::new(0),
             leader: AtomicU16::new(NOBODY),
             relayed: (0..copies).map(|_| zeros()).collect(),
@@ -124,16 +135,21 @@ impl Node {
 
     /// The ways that are alive.
     pub(super) fn paths(&self) -> Arc<Paths> {
-        Arc::clone(&self.paths.lock().unwrap_or_else(PoisonError::into_inner))
+        self.ways().paths
+    }
+
+    /// The same, and whose frames are believed.
+    pub(super) fn ways(&self) -> Ways {
+        self.ways.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Says that other ways are alive now.
-    pub(super) fn set_paths(&self, paths: Paths) {
-        *self.paths.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(paths);
+    pub(super) fn set_ways(&self, ways: Ways) {
+        *self.ways.lock().unwrap_or_else(PoisonError::into_inner) = ways;
         self.version.fetch_add(1, Ordering::Release);
     }
 
-    /// A number that changes when the paths do.
+    /// A number that changes when the ways do.
     #[inline]
     pub(super) fn version(&self) -> u64 {
         self.version.load(Ordering::Acquire)

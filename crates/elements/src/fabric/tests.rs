@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fabric::{Far, Header, Kind, Label, NodeId, Shim, Topology};
+use fabric::{Far, Header, Hello, Keys, Kind, Label, NodeId, Shim, Topology};
 use fib::Adjacency;
 use fib::publish::pair;
 use graph::graph::{Graph, GraphOptions};
@@ -12,7 +12,7 @@ use graph::setup::{Copy, Shared};
 use graph::testing::Bench;
 use packet::Batch;
 
-use super::FabricAdjacencies;
+use super::{FabricAdjacencies, FabricKeys};
 use crate::registry;
 
 const MS: u64 = 1_000_000;
@@ -45,12 +45,19 @@ pub(super) fn shared() -> Shared {
     let (_, readers) = pair(known.clone(), known);
     let adjacencies = FabricAdjacencies { ports: vec!["eth1".into(), "eth2".into()], readers };
     shared.get_or_make(FabricAdjacencies::KEY, || Ok::<_, String>(adjacencies)).unwrap();
+    shared.get_or_make(FabricKeys::KEY, || Ok::<_, String>(FabricKeys::new(&[OLD]))).unwrap();
     shared
 }
+
+/// Keys of clusters.
+const OLD: [u8; 32] = [1; 32];
+const NEW: [u8; 32] = [2; 32];
 
 struct Cluster {
     topology: Topology,
     nodes: Vec<Bench>,
+    /// By node.
+    keys: Vec<Arc<FabricKeys>>,
     dead: Vec<bool>,
     /// Links that carry nothing: from and to.
     cut: Vec<(u16, u16)>,
@@ -61,10 +68,12 @@ impl Cluster {
         let topology = Topology::new(shape.parse().unwrap());
         let bench = |here: NodeId| {
             let config = config(&topology, here, keywords);
-            Bench::try_new(&registry(), &config, 32, &shared()).unwrap()
+            let shared = shared();
+            let bench = Bench::try_new(&registry(), &config, 32, &shared).unwrap();
+            (bench, shared.get(FabricKeys::KEY).unwrap())
         };
-        let nodes: Vec<Bench> = NodeId::first(topology.nodes()).map(bench).collect();
-        Cluster { dead: vec![false; nodes.len()], nodes, cut: Vec::new(), topology }
+        let (nodes, keys): (Vec<Bench>, _) = NodeId::first(topology.nodes()).map(bench).unzip();
+        Cluster { dead: vec![false; nodes.len()], nodes, keys, cut: Vec::new(), topology }
     }
 
     /// The header that an input node's lookup writes.
@@ -512,11 +521,116 @@ fn who_rests_is_not_relayed_over() {
 }
 
 #[test]
+fn packets_of_strangers_are_dropped_and_counted() {
+    for (shape, from, stranger) in [("mesh(3)", "from0", "in0"), ("star(3)", "from0", "in0")] {
+        let mut cluster = Cluster::new(shape, "");
+        let is_switch = shape.starts_with("star");
+        let whole = [&cluster.header(Kind::Routed, 1, 0, 5), &packet(1)[..]].concat();
+        cluster.nodes[0].push(stranger, &[&whole]);
+        assert_eq!(cluster.drops(0, from, "from a stranger"), 1, "{shape}: nobody was heard yet");
+        // The neighbour that the frame comes from is not there; all others are.
+        cluster.dead[1] = true;
+        cluster.pass_ms(60);
+        cluster.nodes[0].push(stranger, &[&whole]);
+        assert_eq!(cluster.drops(0, from, "from a stranger"), 2, "{shape}");
+        assert_eq!(cluster.out(0, "port").len(), 0);
+        if is_switch {
+            let known = [&cluster.header(Kind::Routed, 2, 0, 5), &packet(1)[..]].concat();
+            cluster.nodes[0].push(stranger, &[&known]);
+            assert_eq!(cluster.out(0, "port").len(), 1);
+            let own = [&cluster.header(Kind::Routed, 0, 0, 5), &packet(1)[..]].concat();
+            cluster.nodes[0].push(stranger, &[&own]);
+            assert_eq!(cluster.drops(0, from, "from a stranger"), 3, "its own address is not a neighbour's");
+        }
+        cluster.dead[1] = false;
+        cluster.pass_ms(60);
+        cluster.nodes[0].push(stranger, &[&whole]);
+        assert_eq!(cluster.out(0, "port").len(), 1, "{shape}");
+        // Long after it was heard last, it is a stranger again.
+        cluster.dead[1] = true;
+        cluster.pass_ms(50);
+        cluster.nodes[0].push(stranger, &[&whole]);
+        assert_eq!(cluster.out(0, "port").len(), 1, "{shape}: it was there just now");
+        cluster.pass_ms(400);
+        cluster.nodes[0].push(stranger, &[&whole]);
+        assert_eq!(cluster.out(0, "port").len(), 0, "{shape}");
+    }
+}
+
+#[test]
+fn a_hello_without_the_key_is_dropped_and_counted() {
+    let mut cluster = Cluster::new("mesh(2)", "");
+    cluster.pass_ms(60);
+    cluster.nodes[1].advance_ns(10 * MS);
+    let frame = cluster.nodes[1].taken("link0").pop().unwrap();
+    let mut hello = Hello::from_frame(&frame, &Keys::new(&[OLD])).unwrap().unwrap();
+    hello.sequence += 1;
+    for (keys, reason) in [
+        (&Keys::public(), "hello without the cluster's key"),
+        (&Keys::new(&[NEW]), "hello without the cluster's key"),
+    ] {
+        let before = cluster.drops(0, "hellos", reason);
+        cluster.nodes[0].push("in0", &[&hello.frame(keys)]);
+        assert_eq!(cluster.drops(0, "hellos", reason), before + 1);
+    }
+    cluster.nodes[0].push("in0", &[&frame, &frame, &hello.frame(&Keys::new(&[OLD]))]);
+    assert_eq!(cluster.drops(0, "hellos", "replayed hello"), 1);
+    hello.cluster = 9;
+    (0..1000).for_each(|_| cluster.nodes[0].push("in0", &[&hello.frame(&Keys::new(&[NEW]))]));
+    assert_eq!(cluster.drops(0, "hellos", "hello of another cluster"), 1000);
+    let messages = cluster.nodes[0].messages();
+    assert_eq!(messages.iter().filter(|line| line.contains("a node of cluster 9 is there")).count(), 1);
+    assert_eq!(messages.iter().filter(|line| line.contains("another key")).count(), 1, "{messages:?}");
+}
+
+#[test]
+fn a_key_changes_without_a_flap() {
+    let mut cluster = Cluster::new("mesh(3)", "");
+    cluster.pass_ms(60);
+    cluster.nodes.iter_mut().for_each(|node| drop(node.messages()));
+    // Each node accepts the new key, then each uses it, then each forgets the old one.
+    for keys in [&[OLD, NEW][..], &[NEW, OLD], &[NEW]] {
+        for node in 0..3 {
+            cluster.keys[node].set(keys);
+            cluster.pass_ms(50);
+        }
+    }
+    for node in 0..3 {
+        assert_eq!(cluster.nodes[usize::from(node)].messages(), [""; 0]);
+        assert_eq!(cluster.drops(node, "hellos", "hello without the cluster's key"), 0);
+    }
+    // The old one is worth nothing now.
+    cluster.keys[2].set(&[OLD]);
+    cluster.pass_ms(50);
+    assert!(cluster.nodes[0].read("hellos.links").contains(" 2 down a hello with another key"));
+}
+
+#[test]
+fn a_cluster_without_a_key_says_so_when_it_starts() {
+    let said = |shared: &Shared| {
+        let text = "f :: Fabric(mesh(2), 0); Idle -> hellos :: FabricHello(f) -> Discard;";
+        Bench::try_new(&registry(), text, 32, shared).unwrap().messages().join("; ")
+    };
+    assert_eq!(
+        said(&Shared::default()),
+        "fabric: this cluster has no key, so whoever reaches a link can be any node of it"
+    );
+    assert_eq!(said(&shared()), "");
+}
+
+#[test]
 fn malformed_hellos_are_counted() {
     let mut cluster = Cluster::new("mesh(2)", "");
-    let hello = [&fabric::Hello::DESTINATION[..], &[2, 0, 0, 0, 0, 1, 0x88, 0xb5, 9]].concat();
-    cluster.nodes[0].push("in0", &[&hello]);
-    assert_eq!(cluster.drops(0, "hellos", "malformed hello"), 1);
+    for (said, reason) in [
+        (&[9][..], "hello of another version"),
+        (&[2, 0xff, 0xff], "malformed hello"),
+        (&[], "malformed hello"),
+    ] {
+        let before = cluster.drops(0, "hellos", reason);
+        let frame = [&Hello::DESTINATION[..], &[2, 0, 0, 0, 0, 1, 0x88, 0xb5], said].concat();
+        cluster.nodes[0].push("in0", &[&frame]);
+        assert_eq!(cluster.drops(0, "hellos", reason), before + 1);
+    }
 }
 
 #[test]

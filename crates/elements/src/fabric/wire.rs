@@ -31,6 +31,12 @@ const NO_NODE: &str = "no node in fabric header";
 /// Switches flood what they do not know.
 pub(super) const FOR_ANOTHER: &str = "for another node";
 
+/// The node that a frame from a switch says it comes from.
+#[inline(always)]
+pub(super) fn sender(packet: &Packet) -> Option<NodeId> {
+    packet.data().first_chunk::<{ Shim::LEN }>().and_then(Shim::sender)
+}
+
 /// Under which reason a frame without a header is dropped.
 fn reason(error: HeaderError) -> &'static str {
     match error {

@@ -7,7 +7,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use fabric::{Far, Hello, Link, Links, NodeId, Paths, Topology};
+use fabric::{Far, Hello, Keys, Link, Links, NodeId, Paths, Topology};
 
 use super::wiring::To;
 use super::{PS, Simulation};
@@ -25,7 +25,9 @@ pub(super) struct Hellos {
     /// The time of the nodes' clocks at time 0.
     began_ns: u64,
     timing: fabric::Timing,
+    /// Incarnations that there were.
     starts: u64,
+    keys: Keys,
 }
 
 impl Hellos {
@@ -63,9 +65,9 @@ impl Hellos {
             for from in NodeId::first(topology.nodes()) {
                 self.links[from.index()].tick(self.began_ns);
                 for (number, link) in (0..).zip(topology.links(from)) {
-                    let hello = as_sent(&self.links[from.index()].hello(number)).0;
+                    let hello = as_sent(&self.links[from.index()].hello(number), &self.keys).0;
                     for (to, at) in ends(topology, from, *link) {
-                        self.links[to.index()].receive(at, &hello, self.began_ns);
+                        hear(&mut self.links[to.index()], at, &hello, self.began_ns);
                     }
                 }
             }
@@ -83,10 +85,15 @@ impl Hellos {
 }
 
 /// A hello as others read it, and its length with the Ethernet header.
-fn as_sent(hello: &Hello) -> (Hello, u32) {
-    let written = hello.write();
-    let read = Hello::parse(&written).expect("what a node writes can be read");
-    (read, written.len() as u32 + 14)
+fn as_sent(hello: &Hello, keys: &Keys) -> (Hello, u32) {
+    let frame = hello.frame(keys);
+    let read = Hello::from_frame(&frame, keys).and_then(Result::ok).expect("what a node writes can be read");
+    (read, frame.len() as u32)
+}
+
+/// A node hears a hello, which it refuses while it takes its sender for another one that has just started again.
+fn hear(links: &mut Links, at: u16, hello: &Hello, now_ns: u64) {
+    let _ = links.receive(at, hello, now_ns);
 }
 
 /// Who hears what a node says on a link, and as which of its links.
@@ -109,7 +116,8 @@ impl Simulation {
     pub(super) fn begin_hellos(&mut self, scenario: &Scenario) {
         let timing = scenario.timing;
         let (links, said, free) = (Vec::new(), Vec::new(), Vec::new());
-        let mut hellos = Hellos { links, said, free, began_ns: 0, timing, starts: 0 };
+        let keys = Keys::public();
+        let mut hellos = Hellos { links, said, free, began_ns: 0, timing, starts: 0, keys };
         for here in NodeId::first(self.topology.nodes()) {
             let links = hellos.started(&self.topology, here);
             hellos.links.push(links);
@@ -146,7 +154,7 @@ impl Simulation {
             links.tick(hellos.began_ns + now_ps / PS);
             links.events();
             for link in 0..self.topology.links(here).len() as u16 {
-                let (hello, bytes) = as_sent(&hellos.links[here.index()].hello(link));
+                let (hello, bytes) = as_sent(&hellos.links[here.index()].hello(link), &hellos.keys);
                 self.send_hello(&mut hellos, event, link, Rc::new(hello), bytes);
             }
         }
@@ -185,7 +193,7 @@ impl Simulation {
             return;
         }
         let now_ns = hellos.began_ns + event.at_ps / PS;
-        hellos.links[usize::from(event.node)].receive(event.link, &hello, now_ns);
+        hear(&mut hellos.links[usize::from(event.node)], event.link, &hello, now_ns);
         self.learn(node_id(event), event.at_ps);
     }
 

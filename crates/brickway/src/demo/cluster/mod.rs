@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use control::api::{Client, HandlerFilter, HandlerRow, LookupRow, Request, RouteQuery, Show};
+use control::cluster::key::KeyFile;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
@@ -81,7 +82,9 @@ pub(super) fn demo(arguments: &DemoArguments) -> Result<ExitCode> {
     let mut report = Report::new(arguments.json, &stop);
     let mut figures = Figures::default();
     let folder = Folder::create(&format!("brickway-{}", std::process::id()))?;
-    let config = network::cluster(&Programs::hook(&folder), arguments.workers)?;
+    let key_file = folder.path("cluster.key");
+    KeyFile::create(&key_file).with_context(|| format!("cannot write '{}'", key_file.display()))?;
+    let config = network::cluster(&Programs::hook(&folder), key_file, arguments.workers)?;
 
     report.line("Four servers that are one router: every one is wired to every other, and each has a host. Behind the last one is a");
     report.line(

@@ -2,13 +2,14 @@
 //! neighbour router and one for the host behind it.
 
 use std::net::IpAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use fabric::{Far, NodeId};
 use ipnet::IpNet;
 
-use crate::cluster::config::{ClusterConfig, NodeConfig, PortConfig};
+use crate::cluster::config::{ClusterConfig, NodeConfig, PortConfig, SecurityConfig, StoreConfig};
 use crate::demo::hosts::{Host, Stop, ip, run};
 
 /// The cluster's file, of which the demo changes little.
@@ -28,10 +29,11 @@ const LINK_RATE: &str = "200Mbps";
 const HELLO: &str = "50ms";
 
 /// The cluster of the example, with one port more: the last node's to the neighbour router. `hook` is the command that starts and stops
-/// the routing daemon.
-pub(super) fn cluster(hook: &str, workers: usize) -> Result<ClusterConfig> {
+/// the routing daemon. The store has no guard: nobody else reaches the demo's management network.
+pub(super) fn cluster(hook: &str, key_file: PathBuf, workers: usize) -> Result<ClusterConfig> {
     let mut config = ClusterConfig::parse(EXAMPLE).context("examples/cluster.toml")?;
-    config.store.etcd = vec![format!("http://{STORE}:2379")];
+    config.store = StoreConfig { etcd: vec![format!("http://{STORE}:2379")], ..StoreConfig::default() };
+    config.security = SecurityConfig { key_file: Some(key_file), insecure: true };
     config.leader.start = Some(format!("{hook} start"));
     config.leader.stop = Some(format!("{hook} stop"));
     config.port_rate = PORT_RATE.into();

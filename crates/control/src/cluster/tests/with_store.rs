@@ -177,9 +177,9 @@ fn a_store_that_lost_everything_empties_no_table(place: &Place, lose: impl FnOnc
 fn a_hosted_store_that_lost_everything_empties_no_table() {
     for node_reads_first in [false, true] {
         let address = ([127, 0, 0, 1], free_port()).into();
-        let open = || Store::open(&Place::Hosted { address, hosts: true }, "/host/").unwrap();
+        let open = || Store::open(&Place::Hosted { address, hosts: true, key_file: None }, "/host/").unwrap();
         let mut host = Some(open());
-        let place = Place::Hosted { address, hosts: false };
+        let place = Place::Hosted { address, hosts: false, key_file: None };
         let lose = || {
             host = None;
             host = Some(open());
@@ -230,9 +230,9 @@ fn a_node_that_is_late_past_a_compaction_reads_the_table_and_goes_on() {
 fn what_a_new_leaders_linux_has_not_said_stays_for_its_grace() {
     in_namespace(|| {
         let address = ([127, 0, 0, 1], free_port()).into();
-        let place = Place::Hosted { address, hosts: true };
+        let place = Place::Hosted { address, hosts: true, key_file: None };
         let store = Store::open(&place, PREFIX).unwrap();
-        let place = Place::Hosted { address, hosts: false };
+        let place = Place::Hosted { address, hosts: false, key_file: None };
         let gone = Record::Change(Change::RouteGone(route(40, "192.0.2.0/24", 3, 9).key));
         let log = || Stored::read(&store).unwrap().log.into_iter().flat_map(|(_, records)| records);
         let completes = || log().filter(|record| *record == Record::Complete).count();

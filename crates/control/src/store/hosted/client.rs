@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -13,10 +14,14 @@ use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
 use super::super::watch::{End, Follower};
 use super::super::{Entry, Failure, Operation, RETRY, SessionId, within};
-use super::messages::{Answer, PING, Question, Request, Response, greet, receive, send};
+use super::guard::{Seal, Side, greet, keys_of};
+use super::messages::{Answer, PING, Question, Request, Response, receive, send};
 
 /// How long it may take to connect.
 const CONNECT: Duration = Duration::from_secs(1);
+
+/// A connection, and the seals of messages to the host and from there.
+type Connection = (TcpStream, (Seal, Seal));
 
 /// A question and where its answers go.
 type Asked = (Question, UnboundedSender<Answer>);
@@ -28,8 +33,12 @@ pub(in super::super) struct Client {
 }
 
 impl Client {
-    pub(in super::super) async fn open(address: SocketAddr) -> Result<Client, Failure> {
-        let mut stream = Some(connect(address).await.map_err(|error| Failure::away(error.to_string()))?);
+    pub(in super::super) async fn open(
+        address: SocketAddr,
+        key_file: Option<PathBuf>,
+    ) -> Result<Client, Failure> {
+        let connect = async move || connect(address, key_file.as_deref()).await;
+        let mut stream = Some(connect().await.map_err(|error| Failure::away(error.to_string()))?);
         let (asks, mut asked) = unbounded_channel();
         let client = Client { link: Arc::new(Mutex::new(Ok(asks))) };
         let copy = client.clone();
@@ -37,7 +46,7 @@ impl Client {
             loop {
                 let why = match stream.take() {
                     Some(stream) => talk(stream, &mut asked).await,
-                    None => match connect(address).await {
+                    None => match connect().await {
                         Ok(connected) => {
                             let (asks, begun) = unbounded_channel();
                             (stream, asked) = (Some(connected), begun);
@@ -181,7 +190,8 @@ fn unexpected(answer: &Answer) -> Failure {
     Failure::Refused(format!("an answer to another question: {answer:?}"))
 }
 
-async fn connect(address: SocketAddr) -> io::Result<TcpStream> {
+async fn connect(address: SocketAddr, key_file: Option<&Path>) -> io::Result<Connection> {
+    let keys = keys_of(key_file)?;
     let connecting = async {
         let mut stream = TcpStream::connect(address).await?;
         // Who connects again and again to a port of this machine where nobody listens may get that port himself, and meet
@@ -190,14 +200,14 @@ async fn connect(address: SocketAddr) -> io::Result<TcpStream> {
             return Err(io::ErrorKind::ConnectionRefused.into());
         }
         stream.set_nodelay(true)?;
-        greet(&mut stream).await?;
-        Ok(stream)
+        let seals = greet(&mut stream, Side::Client, keys.as_ref()).await?;
+        Ok((stream, seals))
     };
     timeout(CONNECT, connecting).await.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?
 }
 
 /// Asks and passes answers on until the connection is lost; why it was.
-async fn talk(stream: TcpStream, asked: &mut UnboundedReceiver<Asked>) -> io::Error {
+async fn talk((stream, (mut to, mut from)): Connection, asked: &mut UnboundedReceiver<Asked>) -> io::Error {
     let (mut reader, mut writer) = stream.into_split();
     let waiting: Mutex<HashMap<u64, UnboundedSender<Answer>>> = Mutex::new(HashMap::new());
     let lock = || waiting.lock().unwrap_or_else(PoisonError::into_inner);
@@ -220,14 +230,14 @@ async fn talk(stream: TcpStream, asked: &mut UnboundedReceiver<Asked>) -> io::Er
                 Some(id) = left.recv() => Question::Leave(id),
                 _ = pings.tick() => Question::Ping,
             };
-            if let Err(error) = send(&mut writer, &Request { id, body }).await {
+            if let Err(error) = send(&mut writer, &mut to, &Request { id, body }).await {
                 return error;
             }
         }
     };
     let reading = async {
         loop {
-            let Response { id, body } = match receive(&mut reader).await {
+            let Response { id, body } = match receive(&mut reader, &mut from).await {
                 Ok(response) => response,
                 Err(error) => return error,
             };

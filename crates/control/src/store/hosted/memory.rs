@@ -10,8 +10,14 @@ use super::messages::PAGE_BYTES;
 /// Most changes that are remembered for watches.
 const MOST_CHANGES: usize = 100_000;
 
-/// Most bytes of values in them.
+/// Most bytes of keys and values in them.
 const MOST_CHANGED_BYTES: usize = 64 << 20;
+
+/// Most bytes of keys and values: some ten times those of a million routes.
+const MOST_BYTES_HELD: usize = 512 << 20;
+
+/// Most sessions at a time.
+const MOST_SESSIONS: usize = 10_000;
 
 /// Longest time that a session may ask for, so that the end of it is a time.
 const LONGEST_SESSION: Duration = Duration::from_secs(24 * 3600);
@@ -56,6 +62,8 @@ pub(super) struct Memory {
     /// Changes up to here are forgotten.
     compacted: i64,
     keys: BTreeMap<String, Record>,
+    /// Bytes of keys and values.
+    bytes: usize,
     leases: HashMap<i64, Lease>,
     last_lease: i64,
     history: VecDeque<Change>,
@@ -83,6 +91,7 @@ impl Memory {
             revision,
             compacted: revision,
             keys: BTreeMap::new(),
+            bytes: 0,
             leases: HashMap::new(),
             last_lease: revision,
             history: VecDeque::new(),
@@ -138,6 +147,17 @@ impl Memory {
 
     /// As in etcd, a commit changes each key once.
     fn check(&self, operations: &[Operation]) -> Result<(), Failure> {
+        let put = |operation: &Operation| match operation {
+            Operation::Put { .. } => operation.bytes(),
+            Operation::Remove(_) | Operation::RemovePrefix(_) => 0,
+        };
+        let added: usize = operations.iter().map(put).sum();
+        if added > 0 && self.bytes + added > MOST_BYTES_HELD {
+            return Err(Failure::Refused(format!(
+                "it holds {} bytes; expected at most {MOST_BYTES_HELD}",
+                self.bytes
+            )));
+        }
         let mut puts = BTreeSet::new();
         for operation in operations {
             if let Operation::Put { key, session, .. } = operation {
@@ -168,12 +188,15 @@ impl Memory {
         if let Some(lease) = session.and_then(|session| self.leases.get_mut(&session)) {
             lease.keys.insert(key.clone());
         }
+        self.bytes += key.len() + value.len();
+        self.bytes -= before.map_or(0, |before| key.len() + before.bytes());
         self.remember(revision, key.clone(), Some(value.clone()));
         self.keys.insert(key, Record { value, created, changed: revision, session });
     }
 
     fn remove(&mut self, key: String, revision: i64) {
         let Some(record) = self.keys.remove(&key) else { return };
+        self.bytes -= key.len() + record.bytes();
         if let Some(lease) = record.session.and_then(|session| self.leases.get_mut(&session)) {
             lease.keys.remove(&key);
         }
@@ -181,7 +204,7 @@ impl Memory {
     }
 
     fn remember(&mut self, revision: i64, key: String, value: Option<Arc<[u8]>>) {
-        self.history_bytes += value.as_ref().map_or(0, |value| value.len());
+        self.history_bytes += key.len() + value.as_ref().map_or(0, |value| value.len());
         self.history.push_back(Change { revision, key, value });
     }
 
@@ -199,7 +222,7 @@ impl Memory {
         self.compacted = self.compacted.max(up_to);
         let count = self.history.partition_point(|change| change.revision <= up_to);
         for change in self.history.drain(..count) {
-            self.history_bytes -= change.value.map_or(0, |value| value.len());
+            self.history_bytes -= change.key.len() + change.value.map_or(0, |value| value.len());
         }
         self.forgotten += count as u64;
     }
@@ -213,11 +236,14 @@ impl Memory {
     }
 
     /// A new lease; its name and time.
-    pub(super) fn grant(&mut self, ttl: Duration, now: Instant) -> (i64, Duration) {
+    pub(super) fn grant(&mut self, ttl: Duration, now: Instant) -> Result<(i64, Duration), Failure> {
+        if self.leases.len() >= MOST_SESSIONS {
+            return Err(Failure::Refused(format!("it has {MOST_SESSIONS} sessions already")));
+        }
         self.last_lease += 1;
         let ttl = ttl.clamp(SHORTEST_SESSION, LONGEST_SESSION);
         self.leases.insert(self.last_lease, Lease { ttl, end: now + ttl, keys: BTreeSet::new() });
-        (self.last_lease, ttl)
+        Ok((self.last_lease, ttl))
     }
 
     pub(super) fn renew(&mut self, id: i64, now: Instant) -> Result<(), Failure> {

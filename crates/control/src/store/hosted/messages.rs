@@ -1,5 +1,5 @@
-//! Messages between clients and the host: both sides begin with [`GREETING`], then come frames of four bytes of length (big
-//! end first) and a message in postcard's format. Whoever receives anything else closes the connection.
+//! Messages between clients and the host. Behind the greeting ([`super::guard`]) come frames of four bytes of length (big end first), a
+//! message in postcard's format, and the message's tag. Whoever receives anything else closes the connection.
 
 use std::io;
 use std::time::Duration;
@@ -9,13 +9,12 @@ use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::timeout;
 
-use super::super::{Entry, Event, Failure, Operation};
-
-/// Whom one speaks with, and the version of these messages.
-const GREETING: &[u8; 16] = b"brickway store 1";
+use super::super::{Entry, Event, Failure, MOST_OPERATIONS, Operation};
+use super::guard::Seal;
+use crate::bounded::at_most;
 
 /// Longest message: a commit or a value of the largest size with what belongs to it, or a page.
-const MOST_FRAME: usize = 4 << 20;
+const MOST_FRAME: u32 = 4 << 20;
 
 /// Bytes of keys and values after which a page, or a message with events, is full. With one more commit it fits into a frame.
 pub(super) const PAGE_BYTES: usize = 1 << 20;
@@ -41,6 +40,7 @@ pub(super) enum Question {
     List(String),
     Commit {
         guard: Option<(String, i64)>,
+        #[serde(deserialize_with = "at_most::<_, _, MOST_OPERATIONS>")]
         operations: Vec<Operation>,
     },
     Grant {
@@ -114,41 +114,54 @@ impl From<Failure> for Answer {
     }
 }
 
-/// Exchanges greetings.
-pub(super) async fn greet(stream: &mut (impl AsyncRead + AsyncWrite + Unpin)) -> io::Result<()> {
-    stream.write_all(GREETING).await?;
-    let mut greeting = [0; GREETING.len()];
-    stream.read_exact(&mut greeting).await?;
-    match greeting == *GREETING {
-        true => Ok(()),
-        false => Err(io::Error::new(io::ErrorKind::InvalidData, "what answers is no store of this version")),
+/// The message of a frame's bytes.
+pub(super) fn decode<T: DeserializeOwned>(body: &[u8]) -> io::Result<T> {
+    match postcard::take_from_bytes(body) {
+        Ok((message, [])) => Ok(message),
+        Ok((_, rest)) => Err(invalid(format!("{} bytes behind a message", rest.len()))),
+        Err(error) => Err(invalid(format!("not a message: {error}"))),
     }
 }
 
+fn invalid(text: String) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, text)
+}
+
 /// The next message; an error after [`SILENCE`].
-pub(super) async fn receive<T: DeserializeOwned>(reader: &mut (impl AsyncRead + Unpin)) -> io::Result<T> {
-    let invalid = |text: String| io::Error::new(io::ErrorKind::InvalidData, text);
+pub(super) async fn receive<T: DeserializeOwned>(
+    reader: &mut (impl AsyncRead + Unpin),
+    seal: &mut Seal,
+) -> io::Result<T> {
     let frame = async {
-        let length = reader.read_u32().await? as usize;
+        let length = reader.read_u32().await?;
         if length > MOST_FRAME {
             return Err(invalid(format!("a message of {length} bytes")));
         }
-        let mut frame = vec![0; length];
-        reader.read_exact(&mut frame).await?;
+        let mut frame = length.to_be_bytes().to_vec();
+        // Memory is taken for what comes, not for what was announced.
+        let size = u64::from(length) + seal.length() as u64;
+        if reader.take(size).read_to_end(&mut frame).await? as u64 != size {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
         Ok(frame)
     };
     let frame = timeout(SILENCE, frame).await.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
-    match postcard::take_from_bytes(&frame) {
-        Ok((message, [])) => Ok(message),
-        Ok((_, rest)) => Err(invalid(format!("{} bytes behind a message", rest.len()))),
-        Err(error) => Err(invalid(format!("no message: {error}"))),
+    let (sealed, tag) = frame.split_at(frame.len() - seal.length());
+    match seal.fits(sealed, tag) {
+        true => decode(&sealed[4..]),
+        false => Err(invalid("a message with a wrong tag".to_owned())),
     }
 }
 
 /// Sends a message; an error if the other side takes nothing for [`SILENCE`].
-pub(super) async fn send(writer: &mut (impl AsyncWrite + Unpin), message: &impl Serialize) -> io::Result<()> {
+pub(super) async fn send(
+    writer: &mut (impl AsyncWrite + Unpin),
+    seal: &mut Seal,
+    message: &impl Serialize,
+) -> io::Result<()> {
     let mut frame = postcard::to_extend(message, vec![0; 4]).map_err(io::Error::other)?;
     let length = (frame.len() - 4) as u32;
     frame[..4].copy_from_slice(&length.to_be_bytes());
+    seal.seal(&mut frame);
     timeout(SILENCE, writer.write_all(&frame)).await.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?
 }

@@ -1,8 +1,9 @@
 //! The host's side: many clients, one memory. All of it runs on the store's thread.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -12,11 +13,15 @@ use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::timeout;
 
 use super::super::Failure;
+use super::guard::{Seal, Side, greet, keys_of};
 use super::memory::Memory;
-use super::messages::{Answer, PAGE_BYTES, Question, Request, Response, SILENCE, greet, receive, send};
+use super::messages::{Answer, PAGE_BYTES, Question, Request, Response, SILENCE, receive, send};
 
 /// Most clients at a time.
 const MOST_CLIENTS: usize = 4096;
+
+/// Most connections that have not proven their key yet. A newer one takes the place of the oldest, so strangers who wait keep nobody out.
+const MOST_GREETINGS: usize = 64;
 
 /// Most listings and watches of one client at a time.
 const MOST_TASKS: usize = 256;
@@ -48,8 +53,9 @@ impl Host {
     }
 }
 
-/// Listens at the address and serves whoever comes, as long as the runtime lives.
-pub(in super::super) async fn host(address: SocketAddr) -> io::Result<()> {
+/// Listens at the address and serves whoever has the key, as long as the runtime lives.
+pub(in super::super) async fn host(address: SocketAddr, key_file: Option<PathBuf>) -> io::Result<()> {
+    keys_of(key_file.as_deref())?;
     let listener = TcpListener::bind(address).await?;
     let memory = Memory::new();
     let revision = watch::Sender::new(memory.revision());
@@ -61,35 +67,54 @@ pub(in super::super) async fn host(address: SocketAddr) -> io::Result<()> {
             copy.with(|memory| memory.expire(Instant::now()));
         }
     });
-    let places = Arc::new(Semaphore::new(MOST_CLIENTS));
+    let (places, key_file) = (Arc::new(Semaphore::new(MOST_CLIENTS)), Arc::new(key_file));
     tokio::spawn(async move {
+        let mut greetings: VecDeque<AbortHandle> = VecDeque::new();
         loop {
             let Ok((stream, _)) = listener.accept().await else {
                 // Out of descriptors; those of others that leave are free then.
                 tokio::time::sleep(EXPIRY).await;
                 continue;
             };
-            if let Ok(place) = places.clone().try_acquire_owned() {
-                let host = host.clone();
-                tokio::spawn(async move {
-                    // An error of this client closes its connection, and nothing else.
-                    let _ = serve(&host, stream).await;
-                    drop(place);
-                });
+            greetings.retain(|greeting| !greeting.is_finished());
+            if greetings.len() >= MOST_GREETINGS {
+                greetings.pop_front().iter().for_each(AbortHandle::abort);
             }
+            let (host, places, key_file) = (host.clone(), places.clone(), key_file.clone());
+            let greeting = async move {
+                // An error of this client closes its connection, and nothing else.
+                let Ok(Ok(client)) = timeout(SILENCE, welcome(stream, key_file.as_deref())).await else {
+                    return;
+                };
+                if let Ok(place) = places.try_acquire_owned() {
+                    tokio::spawn(async move {
+                        let _ = serve(&host, client).await;
+                        drop(place);
+                    });
+                }
+            };
+            greetings.push_back(tokio::spawn(greeting).abort_handle());
         }
     });
     Ok(())
 }
 
-async fn serve(host: &Arc<Host>, mut stream: TcpStream) -> io::Result<()> {
+/// A client that has proven its key, and the seals of messages to it and from it.
+type Client = (TcpStream, (Seal, Seal));
+
+async fn welcome(mut stream: TcpStream, key_file: Option<&std::path::Path>) -> io::Result<Client> {
     stream.set_nodelay(true)?;
-    timeout(SILENCE, greet(&mut stream)).await??;
+    let keys = keys_of(key_file)?;
+    let seals = greet(&mut stream, Side::Host, keys.as_ref()).await?;
+    Ok((stream, seals))
+}
+
+async fn serve(host: &Arc<Host>, (stream, (mut to, mut from)): Client) -> io::Result<()> {
     let (mut reader, mut writer) = stream.into_split();
     let (answers, mut queue) = mpsc::channel::<Response>(WAITING);
     let writing = async move {
         while let Some(answer) = queue.recv().await {
-            send(&mut writer, &answer).await?;
+            send(&mut writer, &mut to, &answer).await?;
         }
         Ok(())
     };
@@ -98,7 +123,7 @@ async fn serve(host: &Arc<Host>, mut stream: TcpStream) -> io::Result<()> {
         let mut tasks = JoinSet::new();
         let mut watches: HashMap<u64, AbortHandle> = HashMap::new();
         loop {
-            let Request { id, body } = receive(&mut reader).await?;
+            let Request { id, body } = receive(&mut reader, &mut from).await?;
             while tasks.try_join_next().is_some() {}
             if tasks.len() >= MOST_TASKS {
                 return Err(io::Error::other("too many listings and watches at once"));
@@ -134,6 +159,25 @@ async fn serve(host: &Arc<Host>, mut stream: TcpStream) -> io::Result<()> {
     }
 }
 
+/// Has an empty store hear these bytes as what a client without a key sends behind its greeting. Returns how many messages it
+/// understood.
+#[cfg(any(test, feature = "testing"))]
+pub(in super::super) async fn hears(mut bytes: &[u8]) -> usize {
+    let (mut memory, mut seal, mut count) = (Memory::new(), Seal::open(), 0);
+    while let Ok(Request { body, .. }) = receive(&mut bytes, &mut seal).await {
+        count += 1;
+        match &body {
+            Question::List(prefix) => drop(memory.list(prefix)),
+            Question::Follow { prefix, after } => {
+                let _ = memory.after(*after).and_then(|from| memory.changes(prefix, from));
+            }
+            _ => {}
+        }
+        let _ = answer(&mut memory, body);
+    }
+    count
+}
+
 /// What takes one answer.
 fn answer(memory: &mut Memory, question: Question) -> Result<Answer, Failure> {
     let now = Instant::now();
@@ -145,7 +189,7 @@ fn answer(memory: &mut Memory, question: Question) -> Result<Answer, Failure> {
             Answer::Revision(memory.commit(guard.as_ref(), operations)?)
         }
         Question::Grant { ttl } => {
-            let (id, ttl) = memory.grant(ttl, now);
+            let (id, ttl) = memory.grant(ttl, now)?;
             Answer::Session { id, ttl }
         }
         Question::Renew(id) => memory.renew(id, now).map(|()| Answer::Done)?,
