@@ -153,7 +153,13 @@ pub(super) fn run(
     if let Some(socket) = arguments.socket() {
         settings.control.socket = socket;
     }
-    let subject =
-        Subject { source, flat: Arc::new(flat), mirror: Some((service, following)), ports: own_ports, specs };
+    let subject = Subject {
+        source,
+        flat: Arc::new(flat),
+        mirror: Some((service, following)),
+        ports: own_ports,
+        specs,
+        guard: None,
+    };
     operate(arguments, settings, subject, &registry, shared)
 }

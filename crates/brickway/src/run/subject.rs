@@ -10,7 +10,7 @@ use graph::lang::{FlatConfig, Options, Source};
 use graph::setup::Shared;
 
 use super::RunArguments;
-use crate::drop_in::{self, Follow, Following, RouterPort};
+use crate::drop_in::{self, Follow, Following, Guard, RouterPort};
 use crate::load;
 use crate::settings::{PortSettings, Settings};
 
@@ -24,6 +24,8 @@ pub(crate) struct Subject {
     pub(crate) ports: Vec<PortSettings>,
     /// What the names of ports stand for.
     pub(crate) specs: Vec<(String, String)>,
+    /// What keeps Linux from forwarding past the filters, if that was set up already.
+    pub(crate) guard: Option<Guard>,
 }
 
 /// Whether the command line names a configuration, and not ports.
@@ -64,6 +66,7 @@ pub(super) fn subject(
                 mirror: None,
                 ports: Vec::new(),
                 specs,
+                guard: None,
             }));
         }
         let named = |name: &String| ports.iter().any(|port| port.name == *name);
@@ -71,7 +74,14 @@ pub(super) fn subject(
         specs.extend(specs_of(&ports));
         let service = drop_in::mirror(&mut ports, settings.fpm, shared)?;
         let mirror = Some((service, following(ports, shared)));
-        return Ok(Some(Subject { source, flat: Arc::new(flat), mirror, ports: settings_of_ports, specs }));
+        return Ok(Some(Subject {
+            source,
+            flat: Arc::new(flat),
+            mirror,
+            ports: settings_of_ports,
+            specs,
+            guard: None,
+        }));
     }
     let mut ports = settings.ports.iter().map(open).collect::<Result<Vec<_>>>()?;
     specs.extend(specs_of(&ports));
@@ -81,7 +91,7 @@ pub(super) fn subject(
     let Some(flat) = load::compile(&source, &Options::default(), registry) else { return Ok(None) };
     let mirror = Some((service, following(ports, shared)));
     let ports = settings.ports.clone();
-    Ok(Some(Subject { source, flat: Arc::new(flat), mirror, ports, specs }))
+    Ok(Some(Subject { source, flat: Arc::new(flat), mirror, ports, specs, guard: None }))
 }
 
 fn following(ports: Vec<RouterPort>, shared: &Shared) -> Box<dyn Follow> {
