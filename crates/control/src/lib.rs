@@ -9,6 +9,7 @@
 //! | module | what lives there |
 //! | --- | --- |
 //! | [`api`] | the control socket: what `brickway show` asks a running router, and the answers |
+//! | [`backstop`] | rules of nftables that drop what Linux would forward past the router's filters |
 //! | [`change`] | what can change: links, addresses, routes, next-hop objects, neighbours, rules; plain data |
 //! | [`cluster`] | many servers, one router: what the leader tells the nodes, and what they make of it |
 //! | [`netlink`] | messages of rtnetlink from and to bytes; the kernel's state, dumped and followed |
@@ -23,6 +24,7 @@
 #![cfg_attr(not(test), deny(clippy::print_stderr, clippy::print_stdout))]
 
 pub mod api;
+pub mod backstop;
 mod bounded;
 pub mod change;
 pub mod cluster;

@@ -41,13 +41,12 @@ INLINE int is_ours(struct __sk_buff *packet) {
     __u16 type = SWAP16((__u16)packet->protocol);
     __u32 at = ETHERNET_BYTES;
     if (packet->vlan_present) {
-        int is_customers = SWAP16((__u16)packet->vlan_proto) == TYPE_VLAN;
-        share = is_customers ? share_of_vlan(packet->vlan_tci) : NOTHING_OF_IT;
-    } else if (type == TYPE_VLAN) {
+        share = share_of_tag(SWAP16((__u16)packet->vlan_proto), packet->vlan_tci);
+    } else if (is_tag(type)) {
         struct tag tag;
         if (load_bytes(packet, ETHERNET_BYTES, &tag, sizeof(tag)) != 0)
             return 0;
-        share = share_of_vlan(SWAP16(tag.control));
+        share = share_of_tag(type, SWAP16(tag.control));
         type = SWAP16(tag.type);
         at += TAG_BYTES;
     }
@@ -58,17 +57,20 @@ INLINE int is_ours(struct __sk_buff *packet) {
     __u8 header[IPV6_BYTES];
     switch (type) {
     case TYPE_IPV4:
-        return load_bytes(packet, at, header, IPV4_BYTES) == 0 && is_transit_ipv4(header);
+        return load_bytes(packet, at, header, IPV4_BYTES) == 0 && is_transit_ipv4(header, ANY_LENGTH);
     case TYPE_IPV6:
-        return load_bytes(packet, at, header, IPV6_BYTES) == 0 && is_transit_ipv6(header);
+        return load_bytes(packet, at, header, IPV6_BYTES) == 0 && is_transit_ipv6(header, ANY_LENGTH);
     default:
         return 0;
     }
 }
 
+// Whether a `host:` port has put it in.
+INLINE int is_from_us(const struct __sk_buff *packet) { return (packet->mark & ~PERMITTED) == MARK; }
+
 SEC("socket")
 int filter(struct __sk_buff *packet) {
-    if (packet->mark == MARK)
+    if (is_from_us(packet))
         return NOTHING;
     int ours = is_ours(packet);
     count(ours ? STEERED : LEFT);
@@ -77,9 +79,9 @@ int filter(struct __sk_buff *packet) {
 
 SEC("classifier")
 int screen(struct __sk_buff *packet) {
-    if (packet->mark == MARK) {
+    if (is_from_us(packet)) {
         // For us only: nobody's routing rules shall see it.
-        packet->mark = 0;
+        packet->mark &= PERMITTED;
         return NEXT;
     }
     return is_ours(packet) ? DROP : NEXT;

@@ -26,8 +26,7 @@ struct {
 struct link {
     __u8 address[6];
     __u16 unused;
-    // The longest frame that the MTU allows: what is longer was made by an offload.
-    __u32 longest;
+    __u32 mtu;
 };
 
 // The interface.
@@ -69,20 +68,18 @@ INLINE int is_ours(const __u8 *frame, const void *end) {
     if ((const void *)header > end)
         return 0;
     __u16 type = type_of(frame);
-    __u32 tag = 0;
-    if (type == TYPE_VLAN) {
+    if (is_tag(type)) {
         header += TAG_BYTES;
         if ((const void *)header > end)
             return 0;
-        int share = share_of_vlan(number_at(frame + ETHERNET_BYTES));
+        int share = share_of_tag(type, number_at(frame + ETHERNET_BYTES));
         if (share != TRANSIT_OF_IT)
             return share == ALL_OF_IT;
         type = number_at(frame + ETHERNET_BYTES + 2);
-        tag = TAG_BYTES;
     }
     __u32 first = 0;
     const struct link *link = lookup(&LINK, &first);
-    if (!link || (const __u8 *)end - frame > link->longest + tag)
+    if (!link)
         return 0;
     int differs = 0;
     for (int at = 0; at < 6; at++)
@@ -91,9 +88,9 @@ INLINE int is_ours(const __u8 *frame, const void *end) {
         return 0;
     switch (type) {
     case TYPE_IPV4:
-        return (const void *)(header + IPV4_BYTES) <= end && is_transit_ipv4(header);
+        return (const void *)(header + IPV4_BYTES) <= end && is_transit_ipv4(header, link->mtu);
     case TYPE_IPV6:
-        return (const void *)(header + IPV6_BYTES) <= end && is_transit_ipv6(header);
+        return (const void *)(header + IPV6_BYTES) <= end && is_transit_ipv6(header, link->mtu);
     default:
         return 0;
     }

@@ -12,21 +12,18 @@ use crate::host_steering::{AddressKey, VlanId, VlanShare, key_of};
 const TYPE_IPV4: [u8; 2] = [0x08, 0x00];
 const TYPE_IPV6: [u8; 2] = [0x86, 0xdd];
 const TYPE_VLAN: [u8; 2] = [0x81, 0x00];
+const TYPE_SERVICE_VLAN: [u8; 2] = [0x88, 0xa8];
 const TAG_BYTES: usize = 4;
 const VLAN_MASK: u16 = 0xfff;
 const IPV4_BYTES: usize = 20;
-/// The header, and the first byte behind it: the type of an ICMPv6 message.
-const IPV6_BYTES: usize = 40 + 1;
-const PROTOCOL_ICMPV6: u8 = 58;
-/// Types of neighbour discovery (RFC 4861, section 4): router solicitation to redirect.
-const DISCOVERY: std::ops::RangeInclusive<u8> = 133..=137;
+const IPV6_BYTES: usize = 40;
 
 /// Says which frames of a port are for the host and which are plain transit, as the steering programs of AF_XDP and
 /// AF_PACKET ports do.
 #[derive(Clone, Debug)]
 pub(crate) struct HostFilter {
     mac: MacAddr,
-    longest: usize,
+    mtu: usize,
     local: HashSet<AddressKey>,
     vlans: HashMap<VlanId, VlanShare>,
 }
@@ -34,7 +31,7 @@ pub(crate) struct HostFilter {
 impl HostFilter {
     /// For a port with this link address and MTU, which its twin in Linux has too; no local addresses yet.
     pub(crate) fn new(mac: MacAddr, mtu: usize) -> Self {
-        Self { mac, longest: mtu + ETHERNET_BYTES, local: HashSet::new(), vlans: HashMap::new() }
+        Self { mac, mtu, local: HashSet::new(), vlans: HashMap::new() }
     }
 
     /// Other local addresses.
@@ -44,7 +41,7 @@ impl HostFilter {
 
     /// Another link address or MTU.
     pub(crate) fn set_link(&mut self, mac: MacAddr, mtu: usize) {
-        (self.mac, self.longest) = (mac, mtu + ETHERNET_BYTES);
+        (self.mac, self.mtu) = (mac, mtu);
     }
 
     /// Says what is ours of which VLANs.
@@ -55,20 +52,24 @@ impl HostFilter {
     /// Whether a frame is for the host; else it is ours: plain transit, or of a VLAN that is ours whole.
     pub(crate) fn is_hosts(&self, frame: &[u8]) -> bool {
         let Some((header, mut packet)) = frame.split_at_checked(ETHERNET_BYTES) else { return true };
-        let (mut kind, mut longest) = ([header[12], header[13]], self.longest);
-        if kind == TYPE_VLAN {
+        let mut kind = [header[12], header[13]];
+        if matches!(kind, TYPE_VLAN | TYPE_SERVICE_VLAN) {
             let Some((&[high, low, a, b], rest)) = packet.split_first_chunk::<TAG_BYTES>() else {
                 return true;
             };
-            match self.vlans.get(&(u16::from_be_bytes([high, low]) & VLAN_MASK)) {
-                Some(VlanShare::Transit) => {}
-                Some(VlanShare::All) => return false,
-                None => return true,
+            match u16::from_be_bytes([high, low]) & VLAN_MASK {
+                // A priority tag.
+                0 => {}
+                _ if kind != TYPE_VLAN => return true,
+                number => match self.vlans.get(&number) {
+                    Some(VlanShare::Transit) => {}
+                    Some(VlanShare::All) => return false,
+                    None => return true,
+                },
             }
-            (kind, longest, packet) = ([a, b], longest + TAG_BYTES, rest);
+            (kind, packet) = ([a, b], rest);
         }
-        let is_transit = frame.len() <= longest
-            && header[..6] == self.mac.0
+        let is_transit = header[..6] == self.mac.0
             && match kind {
                 TYPE_IPV4 => packet.first_chunk().is_some_and(|header| self.is_transit_ipv4(header)),
                 TYPE_IPV6 => packet.first_chunk().is_some_and(|header| self.is_transit_ipv6(header)),
@@ -81,25 +82,25 @@ impl HostFilter {
         let [.., a, b, c, d] = *header;
         header[0] >> 4 == 4
             && header[8] > 1
-            // RFC 6890: this host, loopback; groups, reserved addresses and broadcast.
-            && !matches!(a, 0 | 127 | 224..)
+            && usize::from(u16::from_be_bytes([header[2], header[3]])) <= self.mtu
+            // RFC 6890: loopback; groups. RFC 919: limited broadcast.
+            && !matches!(a, 127 | 224..=239)
+            && [a, b, c, d] != [255; 4]
             && !self.local.contains(&[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, a, b, c, d])
     }
 
     fn is_transit_ipv6(&self, header: &[u8; IPV6_BYTES]) -> bool {
-        let (source, kind) = (&header[8..24], header[40]);
+        let source = &header[8..24];
         let mut destination: AddressKey = [0; 16];
         destination.copy_from_slice(&header[24..40]);
         // RFC 4291, section 2.5.6: a router forwards no packet from or to such an address.
         let is_link_local = |address: &[u8]| address[0] == 0xfe && address[1] & 0xc0 == 0x80;
         header[0] >> 4 == 6
             && header[7] > 1
+            && IPV6_BYTES + usize::from(u16::from_be_bytes([header[4], header[5]])) <= self.mtu
             && destination[0] != 0xff
             && !is_link_local(&destination)
             && !is_link_local(source)
-            && !(header[6] == PROTOCOL_ICMPV6 && DISCOVERY.contains(&kind))
-            // RFC 4291, sections 2.5.2 and 2.5.3: the unspecified address and loopback.
-            && u128::from_be_bytes(destination) > 1
             && !self.local.contains(&destination)
     }
 }
@@ -134,16 +135,19 @@ mod tests {
                 TestRunner::new(Config { cases: 4_000, failure_persistence: None, ..Config::default() });
             let result = runner.run(&likely_frames(), |frame| {
                 let is_ours = !filter.is_hosts(&frame);
-                let is_tagged = frame[12..14] == TYPE_VLAN;
+                let is_tagged =
+                    [TYPE_VLAN, TYPE_SERVICE_VLAN].map(Vec::from).contains(&frame[12..14].to_vec());
                 ours.set(ours.get() + u32::from(is_ours && !is_tagged));
                 tagged.set(tagged.get() + u32::from(is_ours && is_tagged));
                 prop_assert_eq!((xdp.borrow_mut())(&frame), is_ours, "XDP");
-                // Packet sockets see whether a frame was merged, and so need not look at its length. The kernel
-                // runs no tests of them with cut headers.
+                // Packet sockets see whether a frame was merged, and so need not look at the packet's length. The
+                // kernel runs no tests of them with cut headers.
                 let tag = if is_tagged { TAG_BYTES } else { 0 };
                 let is_ipv6 = frame.get(12 + tag..14 + tag) == Some(&TYPE_IPV6);
                 let shortest = ETHERNET_BYTES + tag + if is_ipv6 { 40 } else { 20 };
-                if (shortest..=1_514 + tag).contains(&frame.len()) {
+                if frame.len() >= shortest
+                    && (is_ours || !is_too_long(&frame[ETHERNET_BYTES + tag..], is_ipv6))
+                {
                     prop_assert_eq!(packet_sockets(&frame), is_ours, "packet sockets");
                 }
                 Ok(())
@@ -152,6 +156,11 @@ mod tests {
             assert!(ours.get() > 100, "{} frames were transit", ours.get());
             assert!(tagged.get() > 100, "{} tagged frames were ours", tagged.get());
         });
+    }
+
+    fn is_too_long(packet: &[u8], is_ipv6: bool) -> bool {
+        let (at, header) = if is_ipv6 { (4, IPV6_BYTES) } else { (2, 0) };
+        header + usize::from(u16::from_be_bytes([packet[at], packet[at + 1]])) > 1_500
     }
 
     #[test]
@@ -170,9 +179,11 @@ mod tests {
         assert!(!filter.is_hosts(&frame));
         filter.set_link(MacAddr([2, 0, 0, 0, 0, 9]), 1_500);
         assert!(filter.is_hosts(&frame));
-        filter.set_link(MacAddr(HOST_MAC), 45);
+        // The packet counts, not the frame with what trails it.
+        frame[16..18].copy_from_slice(&[0, 30]);
+        filter.set_link(MacAddr(HOST_MAC), 29);
         assert!(filter.is_hosts(&frame), "longer than the MTU");
-        filter.set_link(MacAddr(HOST_MAC), 46);
+        filter.set_link(MacAddr(HOST_MAC), 30);
         assert!(!filter.is_hosts(&frame));
     }
 }

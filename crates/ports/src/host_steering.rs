@@ -182,7 +182,6 @@ mod tests {
             frame([8, 6], &[0; 28]),
             ipv6(6, 64, "2001:db8::1", 0),
             ipv6(6, 64, "fe80::7", 0),
-            ipv6(58, 255, "2001:db8:7::1", 135),
             ipv6(6, 1, "2001:db8:7::1", 0),
             tagged(5, &ipv4(0x45, 64, [198, 51, 100, 7])),
             numbered_frame(7, 60),
@@ -197,6 +196,11 @@ mod tests {
             // Options: the kernel would forward them past our access lists.
             ipv4(0x46, 64, [198, 51, 100, 7]),
             ipv6(0, 64, "2001:db8:7::1", 0),
+            // Discovery for a host behind us, and addresses that no host has: the same.
+            ipv6(58, 255, "2001:db8:7::1", 135),
+            ipv6(6, 64, "::", 0),
+            ipv4(0x45, 64, [0, 1, 2, 3]),
+            ipv4(0x45, 64, [240, 0, 0, 1]),
         ];
         // Of VLAN 5 transit is ours, of VLAN 6 everything, and the tag comes with its priority.
         let question = frame([8, 6], &[0; 28]);
@@ -211,13 +215,15 @@ mod tests {
             tagged(6, &question),
             tagged(0x6006, &to_all),
             tagged(6, &ipv4(0x45, 64, [192, 0, 2, 1])),
+            // A priority tag is that of no VLAN.
+            tagged(0xe000, &ours[1]),
         ];
         let tagged_kernels = [
             tagged(5, &question),
             tagged(5, &to_all),
             tagged(5, &kernels[0]),
             tagged(7, &ours[1]),
-            tagged(0, &ours[1]),
+            tagged(0, &question),
         ];
         for spec in [
             "af_xdp:right?steer=transit",

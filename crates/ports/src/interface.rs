@@ -261,6 +261,36 @@ pub(crate) fn ifreq_ioctl(
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(request) }
 }
 
+/// A structure of include/uapi/linux/ethtool.h.
+///
+/// # Safety
+/// It is laid out as there, any bytes of it are a value, and its first field is a command that reads and writes no more
+/// than it.
+#[allow(unsafe_code, reason = "the kernel writes to what implements it")]
+pub(crate) unsafe trait EthtoolCommand: Copy {}
+
+/// struct ethtool_value.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(crate) struct EthtoolValue {
+    pub(crate) command: u32,
+    pub(crate) data: u32,
+}
+
+#[allow(unsafe_code, reason = "a structure of ethtool.h")]
+// SAFETY: two numbers, as in ethtool.h; the commands that are given take just this structure.
+unsafe impl EthtoolCommand for EthtoolValue {}
+
+/// Asks an interface's driver something; the answer.
+pub(crate) fn ask_driver<T: EthtoolCommand>(name: &str, mut question: T) -> io::Result<T> {
+    let (family, flags) = (AddressFamily::INET, SocketFlags::CLOEXEC);
+    let socket = rustix::net::socket_with(family, SocketType::DGRAM, flags, None)?;
+    let mut request = request_for(name).map_err(io::Error::other)?;
+    request.ifr_ifru.ifru_data = (&raw mut question).cast();
+    ifreq_ioctl(&socket, libc::SIOCETHTOOL as libc::Ioctl, request)?;
+    Ok(question)
+}
+
 fn no_such_interface(name: &str) -> PortError {
     let names = names();
     let hint = if name.ends_with(".pcap") || name.ends_with(".pcapng") {

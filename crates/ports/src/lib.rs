@@ -54,6 +54,7 @@
 //! | `stats` | [`QueueStats`] and the named reasons of drops |
 //! | `error` | [`PortError`]: what went wrong and what to do |
 //! | `interface` | what Linux says about an interface, and the lock that one port has on it |
+//! | `gro` | turns generic receive offload off |
 //! | `host_steering`, `host_filter` | which packets are ours and which those of Linux; the same in Rust, for tests |
 //! | `bpf` | BPF programs of `bpf/`: loaded, attached, their maps |
 //! | `steering` | which queue a packet goes to, changed while traffic flows |
@@ -70,6 +71,7 @@ mod bpf;
 #[cfg(feature = "dpdk")]
 mod dpdk;
 mod error;
+mod gro;
 mod host;
 #[cfg(test)]
 mod host_filter;
@@ -95,6 +97,8 @@ use packet::wire::ethernet::MacAddr;
 use packet::{Batch, PacketType, Pool};
 
 pub use error::PortError;
+pub use gro::GroOff;
+pub use host::PERMITTED_MARK;
 pub use host_steering::{HostSteering, VlanId, VlanShare};
 pub use interface::{Addresses, addresses, set_link_address, set_mtu, user_of, with_address};
 pub use memory_loop::MemoryLoop;

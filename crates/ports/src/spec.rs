@@ -102,7 +102,11 @@ pub const DRIVERS: &[DriverDoc] = &[
         name: "host",
         what: "INTERFACE",
         help: "Linux receives what is sent as if it had come in by the interface (Linux 6.6 or newer)",
-        options: &[],
+        options: &[option(
+            "permitted",
+            "yes|no",
+            "mark packets as permitted by filters, so that Linux may forward them (default no)",
+        )],
         open: |spec, options| Ok(Box::new(host::HostPort::open(spec, options)?)),
     },
     DriverDoc {

@@ -271,29 +271,34 @@ pub(crate) fn likely_frames() -> impl proptest::strategy::Strategy<Value = Vec<u
         (prop::sample::select(vec![0, 1, 2, 64, 255]), prop::sample::select(vec![0, 6, 17, 43, 58]));
     let message = prop::sample::select(vec![0, 128, 132, 133, 135, 137, 138]);
     let length = prop_oneof![8 => Just(60_usize), 3 => 14_usize..80, 1 => 1_500_usize..1_530];
-    // Priority and number of a tag.
-    let number = prop::sample::select(vec![0x0064, 0x0065, 0xa064, 0x0ffe, 0x2ffe, 0, 0x0fff]);
-    let tag = prop_oneof![2 => Just(None), 1 => number.prop_map(Some)];
-    let headers = (destination, kind, first, life, next, message, tag);
+    // What the IP header says of it.
+    let said = prop::sample::select(vec![20_u16, 46, 1_460, 1_461, 1_500, 1_501, u16::MAX]);
+    // Type, priority and number of a tag.
+    let number = prop::sample::select(vec![0x0064, 0x0065, 0xa064, 0x0ffe, 0x2ffe, 0, 0xe000, 0x0fff]);
+    let type_of_tag = prop_oneof![3 => Just([0x81, 0x00]), 1 => Just([0x88, 0xa8])];
+    let tag = prop_oneof![2 => Just(None), 1 => (type_of_tag, number).prop_map(Some)];
+    let headers = (destination, kind, first, life, next, message, tag, said);
     (headers, ipv4, ipv6.clone(), ipv6, length).prop_map(|(headers, ipv4, source, ipv6, length)| {
-        let (destination, kind, first, life, next, message, tag) = headers;
+        let (destination, kind, first, life, next, message, tag, said) = headers;
         let mut frame = vec![0; length.max(80)];
         frame[..6].copy_from_slice(&destination);
         frame[12..14].copy_from_slice(&kind);
         if kind == [0x08, 0x00] {
             frame[14] = first.unwrap_or(0x45);
+            frame[16..18].copy_from_slice(&said.to_be_bytes());
             frame[22] = life;
             frame[30..34].copy_from_slice(&ipv4);
         } else {
             frame[14] = first.unwrap_or(0x60);
+            frame[18..20].copy_from_slice(&said.to_be_bytes());
             (frame[20], frame[21], frame[54]) = (next, life, message);
             frame[22..38].copy_from_slice(&source);
             frame[38..54].copy_from_slice(&ipv6);
         }
         frame.truncate(length);
-        if let Some(number) = tag {
+        if let Some(([first, second], number)) = tag {
             let [high, low] = u16::to_be_bytes(number);
-            frame.splice(12..12, [0x81, 0x00, high, low]);
+            frame.splice(12..12, [first, second, high, low]);
         }
         frame
     })

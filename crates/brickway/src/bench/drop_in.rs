@@ -63,7 +63,8 @@ pub(super) fn router(
             vlan: None,
         });
     }
-    let features = Features { slow_path: SlowPath::Linux, acl: None, reverse_path: ReversePath::Off };
+    let features =
+        Features { slow_path: SlowPath::Linux, acl: None, reverse_path: ReversePath::Off, backstop: false };
     let text = click_text(&texts, &features);
     let source = Source { name: "drop-in.click".into(), text };
     SingleCore::build(&source, Vec::new(), burst, ports.into_iter(), &shared)

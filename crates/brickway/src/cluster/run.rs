@@ -164,6 +164,7 @@ pub(super) fn run(
         ports: own_ports,
         specs,
         supervisor: Supervisor::default(),
+        guard: None,
     };
     operate(arguments, settings, subject, &registry, shared)
 }

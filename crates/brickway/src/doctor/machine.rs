@@ -7,6 +7,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use rustix::process::{Resource, getrlimit};
 
 use super::{Driver, Finding, Host, Patient, Remedy};
+use crate::settings::vlan_of;
 
 pub(super) fn examine(patient: &Patient) -> Vec<Finding> {
     let status = read_to_string("/proc/self/status").unwrap_or_default();
@@ -31,6 +32,24 @@ pub(super) fn examine(patient: &Patient) -> Vec<Finding> {
         );
     }
     findings
+}
+
+/// Ports from which nothing is forwarded, because a router with `fail = "closed"` has ended.
+pub(super) fn closed_ports() -> Vec<Finding> {
+    // Without the right to ask, or without nf_tables, there is nothing to report.
+    let guarded = control::backstop::guarded_ports().unwrap_or_default();
+    let is_open = |port: &String| {
+        let below = vlan_of(port).map_or(port.as_str(), |(below, _)| below);
+        ports::user_of(port).is_some() || ports::user_of(below).is_some()
+    };
+    let closed = guarded.into_iter().filter(|port| !is_open(port));
+    closed
+        .map(|port| {
+            let why = "a router with fail = \"closed\" has ended, and none has started since";
+            let what = "Linux forwards nothing that comes in by it";
+            Finding::bad(&port, what, why, Remedy::Open(port.clone()))
+        })
+        .collect()
 }
 
 /// The sysctls that make Linux forward.

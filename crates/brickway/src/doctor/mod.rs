@@ -17,6 +17,7 @@ use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::{Result, anyhow};
 use clap::Args;
+use control::backstop;
 use packet::PoolOptions;
 use serde_json::json;
 
@@ -35,7 +36,8 @@ use crate::table::{Align, Table};
   sudo brickway doctor eth1 eth2 --fix     put right what can be put right
 
 A PORT is an interface, or DRIVER:INTERFACE. '--fix' changes sysctls, offloads, and brings interfaces up, until
-the next boot; it says what it did.
+the next boot, and lets Linux forward again between ports that a router left closed (fail = \"closed\"); it says
+what it did.
 Exit codes: 0 nothing is bad, 1 something is, 2 wrong usage.")]
 pub(crate) struct DoctorArguments {
     /// The ports that the router is to have
@@ -87,6 +89,8 @@ enum Remedy {
     Sysctl(String, &'static str),
     /// By a program: it and its arguments, separated by spaces.
     Run(String),
+    /// By letting Linux forward again what comes in by a port that a router left closed.
+    Open(String),
 }
 
 impl Remedy {
@@ -96,11 +100,12 @@ impl Remedy {
             Remedy::None => String::new(),
             Remedy::ByHand(text) | Remedy::Run(text) => text.clone(),
             Remedy::Sysctl(name, value) => format!("sysctl -w {name}={value}"),
+            Remedy::Open(port) => format!("remove the table brickway-{port} of nftables"),
         }
     }
 
     fn is_automatic(&self) -> bool {
-        matches!(self, Remedy::Sysctl(..) | Remedy::Run(_))
+        matches!(self, Remedy::Sysctl(..) | Remedy::Run(_) | Remedy::Open(_))
     }
 
     /// Does it. The error says why it did not work.
@@ -109,6 +114,9 @@ impl Remedy {
             Remedy::None | Remedy::ByHand(_) => Ok(()),
             Remedy::Sysctl(name, value) => {
                 std::fs::write(machine::sysctl_path(name), value).map_err(|error| error.to_string())
+            }
+            Remedy::Open(port) => {
+                backstop::remove(std::slice::from_ref(port)).map_err(|error| error.to_string())
             }
             Remedy::Run(command) => run(command).map(drop).map_err(|failure| failure.to_string()),
         }
@@ -233,6 +241,7 @@ impl Patient {
     /// Looks at everything.
     fn examine(&self) -> Vec<Finding> {
         let mut findings = machine::examine(self);
+        findings.extend(machine::closed_ports());
         for port in &self.ports {
             match port.driver {
                 Driver::AfXdp | Driver::AfPacket => findings.extend(interface::examine(port, self)),
@@ -274,7 +283,10 @@ pub(crate) fn doctor(arguments: &DoctorArguments) -> Result<ExitCode> {
 /// Tells on standard error what is bad for a router with these settings, and frames for packets of so many bytes, that is
 /// about to start.
 pub(crate) fn warn_at_start(settings: &Settings, frame_bytes: usize) {
-    for finding in Patient::of(settings, frame_bytes).examine().iter().filter(|finding| finding.is_bad()) {
+    let findings = Patient::of(settings, frame_bytes).examine();
+    // This router opens its own ports again, or keeps them closed as it is to.
+    let is_closed = |finding: &Finding| matches!(finding.remedy, Remedy::Open(_));
+    for finding in findings.iter().filter(|finding| finding.is_bad() && !is_closed(finding)) {
         graph::note!("brickway: {}: {}; {}", finding.subject, finding.what, finding.details().join("; "));
     }
 }

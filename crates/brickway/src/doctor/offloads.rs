@@ -63,7 +63,7 @@ const GRO: Harmful = Harmful {
     feature: "generic-receive-offload",
     switch: "gro",
     what: "Linux merges received packets (GRO)",
-    why: "merged packets take the slow path",
+    why: "merged packets take the slow path; a router that filters turns this off",
 };
 
 /// Of the port below a VLAN that Linux has no interface for. A card learns from those interfaces which VLANs to let in.

@@ -6,6 +6,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use packet::wire::ethernet::MacAddr;
 
+use super::backstop::PERMITTED;
 use crate::settings::{Host, ReversePath, SlowPath};
 
 /// A port as the configuration needs it.
@@ -40,6 +41,8 @@ pub(crate) struct Features {
     /// Arguments of the ACL elements, if there is an access list.
     pub(crate) acl: Option<String>,
     pub(crate) reverse_path: ReversePath,
+    /// Whether Linux forwards only what carries our mark, which the configuration then puts on what it permits.
+    pub(crate) backstop: bool,
 }
 
 /// The configuration.
@@ -49,15 +52,15 @@ pub(crate) fn configuration(ports: &[PortText], features: &Features) -> String {
     let is_there = |is_device, is_vlan| {
         ports.iter().any(|port| (port.host == Host::Tap) == is_device && port.vlan.is_some() == is_vlan)
     };
-    text.push_str(&[INPUT, KINDS].concat());
+    text.push_str(&[INPUT, &kinds(false)].concat());
     if is_there(true, false) {
-        text.push_str(&[DEVICE_INPUT, KINDS_OF_DEVICE].concat());
+        text.push_str(&[DEVICE_INPUT, &kinds(true)].concat());
     }
     if is_there(false, true) {
-        text.push_str(&[VLAN_INPUT, KINDS].concat());
+        text.push_str(&[VLAN_INPUT, &kinds(false)].concat());
     }
     if is_there(true, true) {
-        text.push_str(&[VLAN_DEVICE_INPUT, KINDS_OF_DEVICE].concat());
+        text.push_str(&[VLAN_DEVICE_INPUT, &kinds(true)].concat());
     }
     text.push_str(OUTPUT);
     if ports.iter().any(|port| port.vlan.is_some()) {
@@ -102,8 +105,12 @@ pub(crate) fn configuration(ports: &[PortText], features: &Features) -> String {
         line(&mut text, format_args!("rt4[{index}] -> [0] out{paint};  rt6[{index}] -> [1] out{paint};"));
     }
     text.push_str(HOST);
+    text.push_str(if features.backstop { PERMITTED_BY_FILTERS } else { JUDGED });
     for (paint, port) in (1..).zip(ports) {
         host(&mut text, paint, port);
+        if features.backstop {
+            permitted(&mut text, paint, port);
+        }
         let vlans = (1..).zip(ports).filter_map(|(of, port)| Some((of, port.vlan?.number, port.vlan?.below)));
         let vlans: Vec<(usize, u16)> =
             vlans.filter(|&(.., below)| below == paint).map(|(of, number, _)| (of, number)).collect();
@@ -119,8 +126,8 @@ pub(crate) fn configuration(ports: &[PortText], features: &Features) -> String {
         line(&mut text, format_args!("source4[1] -> whole;  source6[1] -> whole;"));
     }
     match features.slow_path {
-        SlowPath::Linux => linux(&mut text, ports),
-        SlowPath::Native => native(&mut text, ports),
+        SlowPath::Linux => linux(&mut text, ports, features.backstop),
+        SlowPath::Native => native(&mut text, ports, features.backstop),
     }
     text
 }
@@ -129,6 +136,30 @@ pub(crate) fn configuration(ports: &[PortText], features: &Features) -> String {
 pub(crate) fn counting_elements(port: u16) -> (String, [String; 3]) {
     let paint = port + 1;
     (format!("in{paint}/untag"), ["sent4", "sent6", "tag"].map(|name| format!("out{paint}/{name}")))
+}
+
+/// The end of each input: IP packets, checked and painted, and everything else. Frames with a priority tag have elements of
+/// their own, so that others pay nothing.
+fn kinds(is_device: bool) -> String {
+    let mut text = String::new();
+    let mut checks = |kind: &str, check: &str| {
+        line(
+            &mut text,
+            format_args!("    {kind}[0] -> Paint($number) -> Strip(14) -> CheckIPHeader -> [0] output;"),
+        );
+        let check6 =
+            if is_device { format!("{check} :: CheckIP6Header") } else { "CheckIP6Header".to_owned() };
+        line(
+            &mut text,
+            format_args!("    {kind}[1] -> Paint($number) -> Strip(14) -> {check6} -> [1] output;"),
+        );
+        if is_device {
+            line(&mut text, format_args!("    {check}[1] -> Unstrip(14) -> [2] output;"));
+        }
+    };
+    checks("kind", "check");
+    checks("untagged", "check_untagged");
+    format!("        -> kind :: Classifier(12/0800, 12/86dd, -);\n{PRIORITIES}{text}}}\n\n")
 }
 
 /// Appends a line. Writing to a string does not fail.
@@ -150,29 +181,12 @@ elementclass Input { $port, $mac, $number |
         -> filter :: HostEtherFilter($mac)
 ";
 
-const KINDS: &str = "        -> kind :: Classifier(12/0800, 12/86dd, -);
-    kind[0] -> Paint($number) -> Strip(14) -> CheckIPHeader -> [0] output;
-    kind[1] -> Paint($number) -> Strip(14) -> CheckIP6Header -> [1] output;
-    kind[2] -> Paint($number) -> [2] output;
-}
-
-";
-
 const DEVICE_INPUT: &str = "\
 // The same for a device that Linux does not see: what is no IPv6 packet to forward may be one to Linux, which asks for addresses
 // from the unspecified one (RFC 4862, 5.4.2).
 elementclass DeviceInput { $port, $mac, $number |
     FromDevice($port)
         -> filter :: HostEtherFilter($mac)
-";
-
-const KINDS_OF_DEVICE: &str = "        -> kind :: Classifier(12/0800, 12/86dd, -);
-    kind[0] -> Paint($number) -> Strip(14) -> CheckIPHeader -> [0] output;
-    kind[1] -> Paint($number) -> Strip(14) -> check :: CheckIP6Header -> [1] output;
-    kind[2] -> Paint($number) -> [2] output;
-    check[1] -> Unstrip(14) -> [2] output;
-}
-
 ";
 
 const VLAN_INPUT: &str = "\
@@ -187,6 +201,14 @@ const VLAN_DEVICE_INPUT: &str = "\
 elementclass VlanDeviceInput { $number |
     input
         -> untag :: VLANDecap(false)
+";
+
+const PRIORITIES: &str = "    // A tag of VLAN 0 only gives the frame a priority (IEEE 802.1Q, 6.9.1).
+    kind[2] -> priority :: Classifier(12/8100 14/0000%0fff, 12/88a8 14/0000%0fff, -);
+    priority[0] -> VLANDecap(false) -> untagged :: Classifier(12/0800, 12/86dd, -);
+    priority[1] -> VLANDecap(false, ETHERTYPE 0x88a8) -> untagged;
+    priority[2] -> other :: Paint($number) -> [2] output;
+    untagged[2] -> other;
 ";
 
 const OUTPUT: &str = "\
@@ -219,8 +241,17 @@ elementclass VlanOutput { $mtu, $vlan |
 const HOST: &str = "
 // To Linux, as if it came in by the port that its paint says. The slow thread does this, so that nobody's ping flood slows the
 // others.
-whole :: UnstripToMACHeader -> frames :: Punt -> as_it_came :: PaintSwitch;
+frames :: Punt -> as_it_came :: PaintSwitch;
 as_it_came[0] -> Discard;
+";
+
+const JUDGED: &str = "whole :: UnstripToMACHeader -> frames;
+";
+
+const PERMITTED_BY_FILTERS: &str = "
+// The same for what the filters above have permitted: with a mark, without which Linux forwards nothing from our ports.
+whole :: UnstripToMACHeader -> permitted :: Punt -> as_permitted :: PaintSwitch;
+as_permitted[0] -> Discard;
 ";
 
 const WITHOUT_HEADER: &str = "
@@ -249,6 +280,15 @@ fn host(text: &mut String, paint: usize, port: &PortText) {
     line(text, format_args!("as_it_came[{paint}] -> host{paint};"));
 }
 
+/// How one port hands over to Linux what the filters have permitted.
+fn permitted(text: &mut String, paint: usize, port: &PortText) {
+    match port.host {
+        Host::None => line(text, format_args!("permit{paint} :: Discard;")),
+        _ => line(text, format_args!("permit{paint} :: ToDevice(host:{}{PERMITTED});", port.name)),
+    }
+    line(text, format_args!("as_permitted[{paint}] -> permit{paint};"));
+}
+
 /// What comes in by a port and is no IP packet: of `vlans` (ports and the numbers of their VLANs), or for Linux. Without
 /// Linux, tagged frames of other VLANs are dropped, so that they are counted.
 fn input_of_others(text: &mut String, paint: usize, host: Host, vlans: &[(usize, u16)]) {
@@ -267,8 +307,8 @@ fn input_of_others(text: &mut String, paint: usize, host: Host, vlans: &[(usize,
 }
 
 /// Linux answers.
-fn linux(text: &mut String, ports: &[PortText]) {
-    without_header(text, ports);
+fn linux(text: &mut String, ports: &[PortText], backstop: bool) {
+    without_header(text, ports, backstop);
     line(
         text,
         format_args!(
@@ -288,19 +328,20 @@ fn linux(text: &mut String, ports: &[PortText]) {
 }
 
 /// To Linux from behind the lookup.
-fn without_header(text: &mut String, ports: &[PortText]) {
+fn without_header(text: &mut String, ports: &[PortText], backstop: bool) {
     text.push_str(WITHOUT_HEADER);
+    let host = if backstop { "permit" } else { "host" };
     for (paint, PortText { mac, .. }) in (1..).zip(ports) {
         line(
             text,
             format_args!(
-                "without4[{paint}] -> header4_{paint} :: EtherEncap(0x0800, {mac}, {mac}) -> host{paint};"
+                "without4[{paint}] -> header4_{paint} :: EtherEncap(0x0800, {mac}, {mac}) -> {host}{paint};"
             ),
         );
         line(
             text,
             format_args!(
-                "without6[{paint}] -> header6_{paint} :: EtherEncap(0x86dd, {mac}, {mac}) -> host{paint};"
+                "without6[{paint}] -> header6_{paint} :: EtherEncap(0x86dd, {mac}, {mac}) -> {host}{paint};"
             ),
         );
     }
@@ -328,7 +369,7 @@ fn linux_is_behind_all(ports: &[PortText]) -> bool {
 const NO_ADDRESS: Ipv4Addr = Ipv4Addr::new(192, 0, 0, 8);
 
 /// We answer.
-fn native(text: &mut String, ports: &[PortText]) {
+fn native(text: &mut String, ports: &[PortText], backstop: bool) {
     let ipv4 = addresses(ports.iter().map(|port| port.ipv4), NO_ADDRESS);
     let ipv6 = addresses(ports.iter().map(|port| port.ipv6), Ipv6Addr::UNSPECIFIED);
     line(
@@ -361,7 +402,7 @@ fn native(text: &mut String, ports: &[PortText]) {
         );
     }
     if linux_is_behind_all(ports) {
-        without_header(text, ports);
+        without_header(text, ports, backstop);
         redirects(text, ports);
     }
 }
@@ -394,7 +435,7 @@ mod tests {
             port("eth2", Host::Interface, None),
         ];
         let acl = Some("deny any any any in eth1.100, DEFAULT permit".to_owned());
-        configuration(&ports, &Features { slow_path, acl, reverse_path: ReversePath::Strict })
+        configuration(&ports, &Features { slow_path, acl, reverse_path: ReversePath::Strict, backstop: true })
     }
 
     #[test]

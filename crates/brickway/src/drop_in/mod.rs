@@ -6,10 +6,12 @@
 //!
 //! | file | what lives there |
 //! | --- | --- |
+//! | `backstop` | what keeps Linux from forwarding past the filters |
 //! | `click` | the configuration, as text |
 //! | `ports` | what opens the ports, and how Linux sees them |
 //! | `following` | what follows Linux while the router runs |
 
+mod backstop;
 mod click;
 mod following;
 mod ports;
@@ -25,13 +27,14 @@ use elements::lookup::ForwardingTables;
 use graph::lang::{FlatConfig, Options, Source, split_arguments};
 use graph::setup::Shared;
 
+pub(crate) use backstop::{Guard, lift, marks_permitted, source_route_of};
 pub(crate) use click::{Features, PortText, VlanText, configuration as click_text, counting_elements};
 pub(crate) use following::{Follow, Following};
 pub(crate) use ports::RouterPort;
 use ports::settle_vlans;
 
 use crate::load;
-use crate::settings::{AclDefault, AclSettings, Settings};
+use crate::settings::{AclSettings, Settings};
 
 /// How long Linux may take to tell what it knows; a million routes take some seconds.
 const LONGEST_DUMP: Duration = Duration::from_secs(120);
@@ -123,6 +126,7 @@ pub(crate) fn configuration(ports: &[RouterPort], service: &Service, settings: &
         slow_path: settings.slow_path,
         acl: access_list(&settings.acl)?,
         reverse_path: settings.reverse_path,
+        backstop: settings.filters(),
     };
     Ok(click_text(&texts, &features))
 }
@@ -143,7 +147,7 @@ fn access_list(settings: &AclSettings) -> Result<Option<String>> {
     if let Some(file) = &settings.file {
         arguments.push(format!("FILE \"{}\"", file.display()));
     }
-    if arguments.is_empty() && settings.default == AclDefault::Permit {
+    if !settings.filters() {
         return Ok(None);
     }
     if let Some(file) = settings.file.as_ref().filter(|file| !file.is_file()) {

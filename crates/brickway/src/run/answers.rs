@@ -308,6 +308,12 @@ impl Live {
                 }
             }
         }
+        rows.extend(self.backstop_drops()?.into_iter().map(|drops| DropRow {
+            element: drops.port,
+            class: "nftables".to_owned(),
+            reason: drops.reason.to_owned(),
+            packets: drops.packets,
+        }));
         rows.retain(|row| row.packets > 0);
         Ok(rows)
     }

@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 use control::api::{Server, ServerError, ServerOptions};
+use control::backstop::BackstopDrops;
 use control::service::Service;
 use control::supervisor::Supervisor;
 use elements::acl::AccessList;
@@ -16,7 +17,7 @@ use graph::router::Router;
 use graph::setup::Shared;
 
 use super::{RunArguments, subject};
-use crate::drop_in::{self, Follow};
+use crate::drop_in::{self, Follow, Guard};
 use crate::load::{self, Messages};
 use crate::notify::Notify;
 use crate::settings::Settings;
@@ -28,6 +29,8 @@ pub(super) struct Live {
     /// What mirrors Linux.
     pub(super) service: Option<Service>,
     following: Mutex<Option<Box<dyn Follow>>>,
+    /// What keeps Linux from forwarding past the filters.
+    guard: Mutex<Option<Guard>>,
     settings: Mutex<Settings>,
     /// The command line, from which settings are made again.
     arguments: RunArguments,
@@ -51,9 +54,11 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Live {
+    #[allow(clippy::too_many_arguments, reason = "made in one place, of what that has made")]
     pub(super) fn new(
         router: Router,
         mirror: Option<(Service, Box<dyn Follow>)>,
+        guard: Option<Guard>,
         settings: Settings,
         arguments: RunArguments,
         shared: Shared,
@@ -65,6 +70,7 @@ impl Live {
             router: Mutex::new(Some(router)),
             service,
             following: Mutex::new(following),
+            guard: Mutex::new(guard),
             settings: Mutex::new(settings),
             arguments,
             shared,
@@ -112,6 +118,14 @@ impl Live {
         let (Some(service), Some(following)) = (&self.service, &mut *following) else { return };
         let problems = self.with_router(|router| following.look(service, router));
         problems.into_iter().flatten().for_each(|problem| graph::note!("brickway: {problem}"));
+    }
+
+    /// What Linux was kept from forwarding past the filters.
+    pub(super) fn backstop_drops(&self) -> Result<Vec<BackstopDrops>, String> {
+        let mut guard = lock(&self.guard);
+        let drops = guard.as_mut().map(|guard| guard.backstop.drops()).transpose();
+        let drops = drops.map_err(|error| format!("the counts of the filters' backstop: {error}"))?;
+        Ok(drops.unwrap_or_default())
     }
 
     /// The router, which from now on nobody else gets at.

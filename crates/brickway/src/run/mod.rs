@@ -35,10 +35,11 @@ use graph::setup::Shared;
 use packet::PoolOptions;
 
 use crate::doctor;
+use crate::drop_in;
 use crate::load;
 use crate::output::print;
 use crate::settings::{
-    self, Driver, Overrides, PortSettings, ReversePath, Settings, SlowPath, WorkerSettings,
+    self, Driver, Fail, Overrides, PortSettings, ReversePath, Settings, SlowPath, WorkerSettings,
 };
 use live::Live;
 pub(crate) use subject::Subject;
@@ -292,20 +293,54 @@ fn how_to_run(ports: &[PortSettings]) -> String {
 }
 
 pub(crate) fn run(arguments: &RunArguments) -> Result<ExitCode> {
-    let Some(settings) = settings_of(arguments)? else { return Ok(ExitCode::FAILURE) };
-    if !subject::is_file(arguments) && !arguments.print_config {
-        doctor::warn_at_start(&settings, arguments.frame_size);
-    }
-    let registry = elements::registry();
-    let shared = Shared::default();
-    let Some(subject) = subject(arguments, &settings, &registry, &shared)? else {
+    let Some(settings) = settings_of(arguments)? else {
+        let file = arguments.config.as_deref().filter(|_| !arguments.print_config);
+        let closed = file.map(settings::ports_to_close).unwrap_or_default();
+        if !closed.is_empty() {
+            drop_in::Guard::raise(&closed, Fail::Closed, None)?;
+            say_closed();
+        }
         return Ok(ExitCode::FAILURE);
     };
+    let is_list = !subject::is_file(arguments) && !arguments.print_config;
+    // First of all: whatever goes wrong from here on, nothing is forwarded past the filters.
+    let closes = is_list && settings.fail == Fail::Closed;
+    let guard = closes.then(|| drop_in::Guard::of_settings(&settings)).transpose()?;
+    if is_list {
+        doctor::warn_at_start(&settings, arguments.frame_size);
+    }
+    let ended = run_settings(arguments, settings, guard);
+    if closes {
+        say_closed();
+    }
+    ended
+}
+
+/// Runs what these settings say, or prints its configuration.
+fn run_settings(
+    arguments: &RunArguments,
+    settings: Settings,
+    guard: Option<drop_in::Guard>,
+) -> Result<ExitCode> {
+    let registry = elements::registry();
+    let shared = Shared::default();
+    let Some(mut subject) = subject(arguments, &settings, &registry, &shared)? else {
+        return Ok(ExitCode::FAILURE);
+    };
+    subject.guard = guard;
     if arguments.print_config {
         print(&(how_to_run(&subject.ports) + &subject.source.text));
         return Ok(ExitCode::SUCCESS);
     }
     operate(arguments, settings, subject, &registry, shared)
+}
+
+/// Reports why nothing passes any more.
+fn say_closed() {
+    graph::note!(
+        "brickway: nothing is forwarded from the ports until a router runs (fail = \"closed\"); `brickway doctor --fix` \
+         ends that"
+    );
 }
 
 /// Runs a router to its end.
@@ -316,7 +351,7 @@ pub(crate) fn operate(
     registry: &Registry,
     shared: Shared,
 ) -> Result<ExitCode> {
-    let Subject { source, flat, mirror, specs, ports, supervisor } = subject;
+    let Subject { source, flat, mirror, specs, ports, supervisor, guard } = subject;
     settings.ports = ports;
     shared.get_or_make(Globals::KEY, || Ok::<_, anyhow::Error>(load::globals(registry, &source.text)))?;
     shared.get_or_make(PortNames::KEY, || Ok::<_, anyhow::Error>(PortNames::new(specs)))?;
@@ -346,8 +381,17 @@ pub(crate) fn operate(
             .map_err(anyhow::Error::msg)
             .with_context(|| format!("--write {target}"))?;
     }
+    let guard = match guard {
+        None if drop_in::marks_permitted(&flat) => {
+            Some(drop_in::Guard::raise(&settings.ports, settings.fail, drop_in::source_route_of(&flat))?)
+        }
+        guard => guard,
+    };
+    if guard.is_none() && mirror.is_some() {
+        drop_in::lift(&settings.ports);
+    }
     let name = source.name.clone();
-    let live = Live::new(router, mirror, settings, arguments.clone(), shared, source, supervisor);
+    let live = Live::new(router, mirror, guard, settings, arguments.clone(), shared, source, supervisor);
     let interrupted = live.interrupted();
     ctrlc::set_handler(move || interrupted.store(true, Ordering::SeqCst)).context("cannot catch Ctrl-C")?;
     let server = live.serve()?;

@@ -11,7 +11,7 @@ use graph::lang::{FlatConfig, Options, Source};
 use graph::setup::Shared;
 
 use super::RunArguments;
-use crate::drop_in::{self, Follow, Following, RouterPort};
+use crate::drop_in::{self, Follow, Following, Guard, RouterPort};
 use crate::load;
 use crate::settings::{PortSettings, Settings};
 
@@ -27,6 +27,8 @@ pub(crate) struct Subject {
     pub(crate) specs: Vec<(String, String)>,
     /// Who watches the threads that are there already, and those to come.
     pub(crate) supervisor: Supervisor,
+    /// What keeps Linux from forwarding past the filters, if that was set up already.
+    pub(crate) guard: Option<Guard>,
 }
 
 /// Whether the command line names a configuration, and not ports.
@@ -69,6 +71,7 @@ pub(super) fn subject(
                 ports: Vec::new(),
                 specs,
                 supervisor,
+                guard: None,
             }));
         }
         let named = |name: &String| ports.iter().any(|port| port.name == *name);
@@ -83,6 +86,7 @@ pub(super) fn subject(
             ports: settings_of_ports,
             specs,
             supervisor,
+            guard: None,
         }));
     }
     let mut ports = settings.ports.iter().map(open).collect::<Result<Vec<_>>>()?;
@@ -93,7 +97,7 @@ pub(super) fn subject(
     let Some(flat) = load::compile(&source, &Options::default(), registry) else { return Ok(None) };
     let mirror = Some((service, following(ports, shared)));
     let ports = settings.ports.clone();
-    Ok(Some(Subject { source, flat: Arc::new(flat), mirror, ports, specs, supervisor }))
+    Ok(Some(Subject { source, flat: Arc::new(flat), mirror, ports, specs, supervisor, guard: None }))
 }
 
 fn following(ports: Vec<RouterPort>, shared: &Shared) -> Box<dyn Follow> {

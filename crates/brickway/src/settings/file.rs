@@ -10,7 +10,7 @@ use graph::lang::Diagnostics;
 
 use super::reader::{File, Section};
 use super::{
-    AclDefault, AclSettings, ControlSettings, Driver, Host, LogSettings, MOST_WORKERS, PortSettings,
+    AclDefault, AclSettings, ControlSettings, Driver, Fail, Host, LogSettings, MOST_WORKERS, PortSettings,
     ReversePath, Settings, SlowPath, WorkerSettings, vlan,
 };
 use crate::drop_in;
@@ -43,6 +43,19 @@ pub(crate) fn load(path: &Path) -> Result<Option<Settings>> {
     }
 }
 
+/// The ports of a settings file that says `fail = "closed"`, whatever mistakes are in it; none if it says otherwise or
+/// cannot be read.
+pub(crate) fn ports_to_close(path: &Path) -> Vec<PortSettings> {
+    let Ok(text) = std::fs::read_to_string(path) else { return Vec::new() };
+    let file = File::new("", &text);
+    let Some(table) = file.parse() else { return Vec::new() };
+    let mut root = Section::root(&file, &table);
+    match root.choice("fail", Fail::WORDS) {
+        Some(Fail::Closed) => ports(&file, root.sections("port", "[[port]]")),
+        _ => Vec::new(),
+    }
+}
+
 /// `brickway check FILE.toml`: the mistakes, or what the settings say.
 ///
 /// # Errors
@@ -66,6 +79,7 @@ pub(super) fn parse(name: &str, text: &str) -> Result<Settings, Diagnostics> {
     let settings = file.parse().map(|table| {
         let mut root = Section::root(&file, &table);
         let settings = Settings {
+            fail: root.choice("fail", Fail::WORDS).unwrap_or_default(),
             ports: ports(&file, root.sections("port", "[[port]]")),
             workers: workers(root.section("workers", "[workers]")),
             slow_path: slow_path(root.section("slow_path", "[slow_path]")),

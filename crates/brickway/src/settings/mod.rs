@@ -21,7 +21,7 @@ use std::path::PathBuf;
 
 use ports::Spec;
 
-pub(crate) use file::{check, is_settings_file, load};
+pub(crate) use file::{check, is_settings_file, load, ports_to_close};
 pub(crate) use vlan::vlan_of;
 
 /// Most workers that a router has.
@@ -35,6 +35,7 @@ pub(crate) struct Settings {
     pub(crate) slow_path: SlowPath,
     pub(crate) acl: AclSettings,
     pub(crate) reverse_path: ReversePath,
+    pub(crate) fail: Fail,
     /// Where FRR's forwarding plane manager connects to; none: nowhere.
     pub(crate) fpm: Option<SocketAddr>,
     pub(crate) control: ControlSettings,
@@ -142,6 +143,17 @@ words! {
 }
 
 words! {
+    /// What Linux forwards between the ports while no router runs.
+    Fail {
+        /// All that it would forward without a router.
+        #[default]
+        Open "open",
+        /// Nothing.
+        Closed "closed",
+    }
+}
+
+words! {
     /// What happens to packets that no rule decides.
     AclDefault {
         /// They are forwarded.
@@ -181,6 +193,13 @@ pub(crate) struct AclSettings {
     /// Rules, as the element ACL takes them.
     pub(crate) rules: Vec<String>,
     pub(crate) default: AclDefault,
+}
+
+impl AclSettings {
+    /// Whether there is an access list.
+    pub(crate) fn filters(&self) -> bool {
+        self.file.is_some() || !self.rules.is_empty() || self.default == AclDefault::Deny
+    }
 }
 
 /// The control socket.
@@ -285,6 +304,11 @@ pub(crate) struct Overrides {
 }
 
 impl Settings {
+    /// Whether there is something that Linux must not forward past the router.
+    pub(crate) fn filters(&self) -> bool {
+        self.acl.filters() || self.reverse_path != ReversePath::Off || self.fail == Fail::Closed
+    }
+
     /// Settings for ports as the command line names them: an interface (`eth1`), one with options
     /// (`eth1?queues=2`), a driver and what it opens (`af_packet:eth1`, `wan=dpdk:0000:03:00.0` with the
     /// name of the interface that Linux gets), or a VLAN of another of them (`eth1.100`). `driver` is for those that name

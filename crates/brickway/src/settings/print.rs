@@ -24,7 +24,7 @@ fn quoted(text: &str) -> String {
 impl Settings {
     /// A settings file that says the same, defaults included.
     pub(crate) fn to_toml(&self) -> String {
-        let mut sections = Vec::new();
+        let mut sections = vec![format!("fail = \"{}\"\n", self.fail.word())];
         for port in &self.ports {
             let mut section = format!("[[port]]\nname = {}\n", quoted(&port.name));
             let _ = writeln!(section, "driver = \"{}\"", port.driver.word());
@@ -82,7 +82,7 @@ impl Settings {
         let fpm = self.fpm.map_or_else(|| "off".to_owned(), |address| format!("at {address}"));
         format!(
             "{}\nworkers       {} ({}, {}, bursts of {})\nslow path     {}\naccess list   {rules}, then {}\n\
-             reverse path  {}\nFPM           {fpm}\ncontrol       {}\n",
+             reverse path  {}\nno router     {}\nFPM           {fpm}\ncontrol       {}\n",
             table.render(),
             workers.count,
             if workers.balance { "balanced" } else { "not balanced" },
@@ -91,6 +91,10 @@ impl Settings {
             self.slow_path.word(),
             self.acl.default.word(),
             self.reverse_path.word(),
+            match self.fail {
+                super::Fail::Open => "Linux forwards between the ports (fail = \"open\")",
+                super::Fail::Closed => "nothing is forwarded between the ports (fail = \"closed\")",
+            },
             self.control.socket.display(),
         )
     }

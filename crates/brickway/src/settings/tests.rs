@@ -23,6 +23,7 @@ fn the_least_file_gives_the_defaults() {
 #[test]
 fn every_option_is_read() {
     let text = r#"
+        fail = "closed"
         [[port]]
         name = "eth1"
         driver = "af_packet"
@@ -67,6 +68,7 @@ fn every_option_is_read() {
     assert_eq!(settings.workers, workers);
     assert_eq!((settings.slow_path, settings.reverse_path), (SlowPath::Native, ReversePath::Strict));
     assert_eq!((settings.acl.rules.len(), settings.acl.default), (2, AclDefault::Deny));
+    assert_eq!(settings.fail, Fail::Closed);
     assert_eq!(settings.fpm, Some("[::1]:2620".parse().unwrap()));
     assert_eq!(settings.control.group.as_deref(), Some("netadmin"));
     assert_eq!(settings.log.stats_seconds, 2.5);
@@ -82,6 +84,7 @@ workers       4 (balanced, on any CPU, bursts of 64)
 slow path     native
 access list   2 rules and those of /etc/brickway/rules, then deny
 reverse path  strict
+no router     nothing is forwarded between the ports (fail = \"closed\")
 FPM           at [::1]:2620
 control       /run/other.sock
 ";

@@ -8,15 +8,15 @@ use crate::netlink::message::DecodeError;
 
 /// An attribute. Its length was checked.
 #[derive(Clone, Copy)]
-pub(super) struct Attribute<'a> {
+pub(crate) struct Attribute<'a> {
     /// What it is, without the flags for nesting and byte order.
-    pub(super) kind: u16,
+    pub(crate) kind: u16,
     /// What it says.
-    pub(super) value: &'a [u8],
+    pub(crate) value: &'a [u8],
 }
 
 /// The attributes that `bytes` consists of. After an error there is nothing more.
-pub(super) fn attributes(bytes: &[u8]) -> impl Iterator<Item = Result<Attribute<'_>, DecodeError>> {
+pub(crate) fn attributes(bytes: &[u8]) -> impl Iterator<Item = Result<Attribute<'_>, DecodeError>> {
     NlasIterator::new(bytes).map(|attribute| {
         let attribute = attribute.map_err(|_| DecodeError::AttributeFraming)?;
         let (kind, length) = (attribute.kind(), usize::from(attribute.length()));
@@ -30,38 +30,38 @@ impl<'a> Attribute<'a> {
     }
 
     /// A number of two bytes.
-    pub(super) fn u16(&self) -> Result<u16, DecodeError> {
+    pub(crate) fn u16(&self) -> Result<u16, DecodeError> {
         self.bytes().map(u16::from_ne_bytes)
     }
 
     /// A number of four bytes.
-    pub(super) fn u32(&self) -> Result<u32, DecodeError> {
+    pub(crate) fn u32(&self) -> Result<u32, DecodeError> {
         self.bytes().map(u32::from_ne_bytes)
     }
 
     /// An IPv4 or IPv6 address; the length says which.
-    pub(super) fn address(&self) -> Result<IpAddr, DecodeError> {
+    pub(crate) fn address(&self) -> Result<IpAddr, DecodeError> {
         address(self.value)
     }
 
     /// An address and the family before it (`RTA_VIA`).
-    pub(super) fn via(&self) -> Result<IpAddr, DecodeError> {
+    pub(crate) fn via(&self) -> Result<IpAddr, DecodeError> {
         self.value.get(2..).ok_or(DecodeError::AttributeLength).and_then(address)
     }
 
     /// An Ethernet address, if it is as long as one: other links have other addresses.
-    pub(super) fn mac(&self) -> Option<[u8; 6]> {
+    pub(crate) fn mac(&self) -> Option<[u8; 6]> {
         self.value.try_into().ok()
     }
 
     /// Text, with or without its NUL. The kernel allows any bytes in names.
-    pub(super) fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         let end = self.value.iter().position(|&byte| byte == 0).unwrap_or(self.value.len());
         String::from_utf8_lossy(&self.value[..end]).into_owned()
     }
 
     /// The attributes inside.
-    pub(super) fn nested(&self) -> impl Iterator<Item = Result<Attribute<'a>, DecodeError>> + use<'a> {
+    pub(crate) fn nested(&self) -> impl Iterator<Item = Result<Attribute<'a>, DecodeError>> + use<'a> {
         attributes(self.value)
     }
 }
@@ -75,11 +75,11 @@ fn address(bytes: &[u8]) -> Result<IpAddr, DecodeError> {
 }
 
 /// The fixed part of a message and the attributes behind it.
-pub(super) fn split_header<const N: usize>(payload: &[u8]) -> Result<(&[u8; N], &[u8]), DecodeError> {
+pub(crate) fn split_header<const N: usize>(payload: &[u8]) -> Result<(&[u8; N], &[u8]), DecodeError> {
     payload.split_first_chunk().ok_or(DecodeError::ShortMessage)
 }
 
 /// The four bytes at `at` of a fixed part.
-pub(super) fn u32_at<const N: usize>(header: &[u8; N], at: usize) -> u32 {
+pub(crate) fn u32_at<const N: usize>(header: &[u8; N], at: usize) -> u32 {
     u32::from_ne_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]])
 }

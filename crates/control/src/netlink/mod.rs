@@ -26,8 +26,10 @@ pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use attributes::attributes;
 pub use counters::{Counters, Reasons};
 pub(crate) use frames::HEADER_LENGTH;
 pub use frames::{Frame, frames};
 pub use kernel::{Event, Kernel, KernelOptions};
 pub use message::{DecodeError, Decoded, decode};
+pub(crate) use request::Message;

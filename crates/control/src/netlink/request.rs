@@ -19,13 +19,13 @@ const NDA_DST: u16 = 1;
 const FLAG_USE: u8 = 1;
 
 /// A message that is being written.
-pub(super) struct Message {
+pub(crate) struct Message {
     bytes: Vec<u8>,
 }
 
 impl Message {
     /// A message with the fixed fields of its type.
-    pub(super) fn new(kind: u16, flags: u16, sequence: u32, fixed: &[u8]) -> Message {
+    pub(crate) fn new(kind: u16, flags: u16, sequence: u32, fixed: &[u8]) -> Message {
         let mut bytes = vec![0; HEADER_LENGTH];
         let mut header = NetlinkBuffer::new(&mut bytes);
         header.set_message_type(kind);
@@ -37,7 +37,7 @@ impl Message {
     }
 
     /// Adds an attribute.
-    pub(super) fn attribute(mut self, kind: u16, value: &[u8]) -> Message {
+    pub(crate) fn attribute(mut self, kind: u16, value: &[u8]) -> Message {
         let begin = self.bytes.len().next_multiple_of(4);
         self.bytes.resize(begin + NLA_HEADER_SIZE + value.len(), 0);
         let mut attribute = NlaBuffer::new(&mut self.bytes[begin..]);
@@ -48,7 +48,7 @@ impl Message {
     }
 
     /// The bytes, padded to four.
-    pub(super) fn finish(mut self) -> Vec<u8> {
+    pub(crate) fn finish(mut self) -> Vec<u8> {
         let length = self.bytes.len();
         NetlinkBuffer::new(&mut self.bytes).set_length(length as u32);
         self.bytes.resize(length.next_multiple_of(4), 0);

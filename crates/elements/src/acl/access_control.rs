@@ -53,7 +53,8 @@
 //! with `fragment`, and one that is to let in what belongs to a permitted first fragment does, too. Against
 //! the attacks of RFC 1858 and RFC 3128, a list that has a rule with ports, icmp-type or established denies,
 //! whatever else it says, a first fragment whose transport header is not all there, a second TCP fragment
-//! that begins inside the header (offset 8), and a whole packet that is too short for its transport header.
+//! that begins inside the header (offset 8), a fragment that ends beyond 65,535 octets, and a whole packet that is too
+//! short for its transport header.
 //!
 //! B<IPv6 extension headers.> The protocol is that of the header behind hop-by-hop options, routing,
 //! fragment, destination options and authentication headers, at most eight. Where these do not lead to one, a
@@ -65,8 +66,8 @@
 //! configuration has one for this element (behind a Punt, that is), and to the last worker otherwise, between
 //! two batches.
 //!
-//! Drop reasons: denied by rule, denied by default, tiny fragment, truncated transport header, no IP header,
-//! and those of IPv6 extension headers.
+//! Drop reasons: denied by rule, denied by default, tiny fragment, fragment beyond 65535 octets, truncated transport
+//! header, no IP header, and those of IPv6 extension headers.
 //!
 //! =h rules read-only
 //! The rules in order, each with the packets and bytes (from the IP header on) that met it, as a comment:

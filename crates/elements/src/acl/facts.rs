@@ -22,6 +22,8 @@ pub(super) const ESTABLISHED: u16 = 512;
 
 /// As much of a TCP header as rules look at, and what RFC 1858, section 3.1, wants of a first fragment.
 const TCP_MINIMUM: usize = 16;
+/// RFC 791, section 3.1: total length is a field of 16 bits.
+const MAX_DATAGRAM: usize = 65_535;
 /// ACK or RST, in octet 13 of the TCP header.
 const ACK_OR_RST: u8 = 0x14;
 
@@ -32,6 +34,9 @@ pub(super) enum Flaw {
     NoHeader,
     /// A first fragment without its transport header, or a second one that would overwrite it.
     TinyFragment,
+    /// A fragment that ends behind the longest datagram. Cut again for a smaller link, its offset starts again at 0, and
+    /// its end becomes a first fragment that nobody has judged.
+    BeyondEnd,
     /// A whole packet without its transport header.
     NoTransport,
     /// The extension headers lead nowhere.
@@ -44,6 +49,7 @@ impl Flaw {
         match self {
             Self::NoHeader => "no IP header",
             Self::TinyFragment => "tiny fragment",
+            Self::BeyondEnd => "fragment beyond 65535 octets",
             Self::NoTransport => "truncated transport header",
             Self::Extensions(error) => error.reason(),
         }
@@ -153,7 +159,11 @@ fn of_part(protocol: u8, part: Part, transport: &[u8]) -> Facts {
     let is_tcp = protocol == IpProtocol::TCP.0;
     if let Part::Later(offset) = part {
         // RFC 1858, section 3.2.2, and RFC 3128: "IF FO=1 and PROTOCOL=TCP THEN DROP PACKET".
-        let flaw = (is_tcp && offset == 1).then_some(Flaw::TinyFragment);
+        let flaw = if is_tcp && offset == 1 {
+            Some(Flaw::TinyFragment)
+        } else {
+            (usize::from(offset) * 8 + transport.len() > MAX_DATAGRAM).then_some(Flaw::BeyondEnd)
+        };
         return Facts { kind: LATER + u16::from(protocol), flaw, ..Facts::default() };
     }
     let needed = match protocol {

@@ -15,7 +15,8 @@
 //! **Checksums.** A sender on the same host (over veth) leaves TCP and UDP checksums to hardware that does not exist;
 //! such packets are completed on receipt, with the positions that the kernel gives in a virtio header. Frames that a
 //! segmentation offload made longer than the MTU are dropped and counted: no interface could send them on. With
-//! `steer=transit` they are the kernel's, which sends them on in pieces; `ethtool -K INTERFACE gro off` makes them ours.
+//! `steer=transit` they are the kernel's, which sends them on in pieces, unless the router filters; [`crate::GroOff`]
+//! makes them ours.
 
 mod ring;
 mod rx;

@@ -7,7 +7,7 @@ use std::io;
 
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 
-use crate::interface::{ifreq_ioctl, request_for};
+use crate::interface::{EthtoolCommand, EthtoolValue, ask_driver};
 
 /// What the kernel says about an interface.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -104,7 +104,7 @@ fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
 }
 
 /// struct ethtool_channels of include/uapi/linux/ethtool.h.
-#[derive(Default)]
+#[derive(Clone, Copy, Default)]
 #[repr(C)]
 struct Channels {
     command: u32,
@@ -115,15 +115,11 @@ struct Channels {
     combined: u32,
 }
 
-const ETHTOOL_GCHANNELS: u32 = 0x3c;
+#[allow(unsafe_code, reason = "a structure of ethtool.h")]
+// SAFETY: as in ethtool.h, numbers only, and the command that is given is ETHTOOL_GCHANNELS.
+unsafe impl EthtoolCommand for Channels {}
 
-/// struct ethtool_value of include/uapi/linux/ethtool.h.
-#[derive(Default)]
-#[repr(C)]
-struct Value {
-    command: u32,
-    data: u32,
-}
+const ETHTOOL_GCHANNELS: u32 = 0x3c;
 
 const ETHTOOL_GFLAGS: u32 = 0x25;
 /// ETH_FLAG_RXVLAN.
@@ -131,24 +127,15 @@ const TAKES_TAGS_OUT: u32 = 1 << 8;
 
 /// Receive queues in use; `None` when the driver does not say.
 fn active_queues(name: &str) -> Option<usize> {
-    let mut channels = Channels { command: ETHTOOL_GCHANNELS, ..Channels::default() };
-    ask_driver(name, (&raw mut channels).cast())?;
+    let channels = Channels { command: ETHTOOL_GCHANNELS, ..Channels::default() };
+    let channels = ask_driver(name, channels).ok()?;
     Some((channels.receive + channels.combined) as usize).filter(|&queues| queues > 0)
 }
 
 /// Whether the card takes VLAN tags out of frames, so that XDP sees none.
 pub(super) fn takes_tags_out(name: &str) -> bool {
-    let mut flags = Value { command: ETHTOOL_GFLAGS, data: 0 };
-    ask_driver(name, (&raw mut flags).cast()).is_some() && flags.data & TAKES_TAGS_OUT != 0
-}
-
-/// Asks the interface's driver something; `question` is a struct of ethtool.h with its command, which outlives the call.
-fn ask_driver(name: &str, question: *mut libc::c_char) -> Option<()> {
-    let socket =
-        rustix::net::socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None).ok()?;
-    let mut request = request_for(name).ok()?;
-    request.ifr_ifru.ifru_data = question;
-    ifreq_ioctl(&socket, libc::SIOCETHTOOL as libc::Ioctl, request).ok().map(drop)
+    let flags = ask_driver(name, EthtoolValue { command: ETHTOOL_GFLAGS, data: 0 });
+    flags.is_ok_and(|flags| flags.data & TAKES_TAGS_OUT != 0)
 }
 
 #[cfg(test)]

@@ -13,7 +13,6 @@ use aya::{Ebpf, EbpfError, EbpfLoader, include_bytes_aligned};
 use packet::wire::ethernet::MacAddr;
 
 use crate::PortError;
-use crate::af_packet::ETHERNET_BYTES;
 use crate::bpf::{Counters, LocalAddresses, Steered, Vlans, load, load_error, map_error, program_io_error};
 use crate::host::passage;
 use crate::host_steering::Steer;
@@ -43,7 +42,7 @@ pub(super) struct Program {
     object: Ebpf,
 }
 
-/// `struct link` of the program: link address, two unused bytes, longest frame.
+/// `struct link` of the program: link address, two unused bytes, MTU.
 type InterfaceEntry = [u8; 12];
 
 impl Program {
@@ -115,8 +114,8 @@ impl Program {
     pub(super) fn set_interface(&mut self, mac: MacAddr, mtu: usize) -> io::Result<()> {
         let mut entry = InterfaceEntry::default();
         entry[..6].copy_from_slice(&mac.0);
-        let longest = u32::try_from(mtu + ETHERNET_BYTES).unwrap_or(u32::MAX);
-        entry[8..].copy_from_slice(&longest.to_ne_bytes());
+        let mtu = u32::try_from(mtu).unwrap_or(u32::MAX);
+        entry[8..].copy_from_slice(&mtu.to_ne_bytes());
         self.interface.set(0, entry, 0).map_err(map_error)
     }
 

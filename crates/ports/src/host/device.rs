@@ -29,8 +29,9 @@ const ADDRESSES: usize = 12;
 const TPID: [u8; 2] = [0x81, 0x00];
 /// Entries of TARGETS; the first is for nobody, as its tag has no number (a priority tag of IEEE 802.1Q).
 const TARGETS: u16 = 1 << 12;
-/// The bit of the tag that asks for a mark.
+/// The bits of the tag that ask for a mark.
 const NEEDS_MARK: u16 = 1 << 12;
+const IS_PERMITTED: u16 = 2 << 12;
 /// EtherType in front of a seal (`bpf/passage.h`).
 const SEAL_TYPE: [u8; 2] = [0x88, 0xb5];
 
@@ -117,10 +118,18 @@ impl Device {
         passage::of(self.namespace, index)
     }
 
-    /// Writes a frame, of an Ethernet header at least, for the interface of an entry.
-    pub(super) fn write(&self, number: u16, passage: Passage, frame: &[u8]) -> Result<usize, Errno> {
+    /// Writes a frame, of an Ethernet header at least, for the interface of an entry; whether filters have permitted it.
+    pub(super) fn write(
+        &self,
+        number: u16,
+        passage: Passage,
+        permitted: bool,
+        frame: &[u8],
+    ) -> Result<usize, Errno> {
         let (addresses, rest) = frame.split_at(ADDRESSES);
-        let tag = number | if passage == Passage::Marked { NEEDS_MARK } else { 0 };
+        let tag = number
+            | if passage == Passage::Marked { NEEDS_MARK } else { 0 }
+            | if permitted { IS_PERMITTED } else { 0 };
         let [high, low] = tag.to_be_bytes();
         let tag = [TPID[0], TPID[1], high, low];
         let (kind, seal) = (SEAL_TYPE, passage::seal());

@@ -12,6 +12,9 @@
 //! eth1. The frame must be as it was received, with its Ethernet header: one to another link address is another host's,
 //! for the kernel too.
 //!
+//! **Filters.** With `permitted=true` the packets carry a mark in the kernel ([`PERMITTED_MARK`]), by which a rule of the
+//! packet filter knows those that the router's own filters have permitted.
+//!
 //! **Limits.** A system call a packet; for what is rare that is enough. A frame that the kernel took may still be lost in
 //! its backlog (`netdev_max_backlog`), without our knowing. A packet capture on eth1 sees the frame once more.
 
@@ -31,6 +34,9 @@ use crate::host::passage::Passage;
 use crate::interface::Interface;
 use crate::{Event, Handout, OpenOptions, Port, PortError, PortInfo, QueueStats, RxQueue, Spec, TxQueue};
 
+/// The bit of a packet's mark that stands for `permitted=true` (PERMITTED of `bpf/passage.h`).
+pub const PERMITTED_MARK: u32 = 0x1000_0000;
+
 /// The way into the host by an interface.
 pub(crate) struct HostPort {
     info: PortInfo,
@@ -41,9 +47,10 @@ pub(crate) struct HostPort {
 impl HostPort {
     pub(crate) fn open(spec: &mut Spec, options: &OpenOptions) -> Result<Self, PortError> {
         let name = spec.name().to_owned();
+        let permitted = spec.take_switch("permitted", false)?;
         let interface = Interface::existing(&name)?;
         let (mac, mtu) = (interface.mac()?, interface.mtu()?);
-        let target = Arc::new(Target::new(interface, &name)?);
+        let target = Arc::new(Target::new(interface, &name, permitted)?);
         let senders = (0..options.tx_queues).map(|_| HostTx::new(Arc::clone(&target)));
         Ok(Self {
             tx: Handout::new(&name, "transmit", senders),
@@ -80,18 +87,20 @@ struct Target {
     interface: Interface,
     /// Our entry in the program's table.
     number: u16,
+    /// Whether filters have permitted its packets.
+    permitted: bool,
     /// The interface that the entry means; 0: none yet.
     index: AtomicU32,
 }
 
 impl Target {
-    fn new(interface: Interface, name: &str) -> Result<Self, PortError> {
+    fn new(interface: Interface, name: &str, permitted: bool) -> Result<Self, PortError> {
         let device = Device::of_namespace(name)?;
         let number = device.take_target().ok_or_else(|| PortError::Unsupported {
             port: name.to_owned(),
             problem: "a process has at most 4095 `host:` ports in a network namespace".to_owned(),
         })?;
-        Ok(Self { device, interface, number, index: AtomicU32::new(0) })
+        Ok(Self { device, interface, number, permitted, index: AtomicU32::new(0) })
     }
 
     /// What frames need to enter by the interface now.
@@ -131,7 +140,8 @@ impl HostTx {
         if frame.len() < ETHERNET_BYTES {
             return Err(Event::TooShort);
         }
-        match self.target.device.write(self.target.number, passage, frame) {
+        let Target { device, number, permitted, .. } = &*self.target;
+        match device.write(*number, passage, *permitted, frame) {
             Ok(_) => Ok(()),
             Err(Errno::AGAIN | Errno::NOBUFS | Errno::NOMEM) => Err(Event::HostFull),
             Err(_) => Err(Event::Refused),

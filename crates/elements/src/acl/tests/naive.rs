@@ -88,8 +88,8 @@ fn is_flawed(packet: &Packet) -> bool {
             };
             packet.transport.len() < needed
         }
-        8 => protocol == 6,
-        _ => false,
+        8 if protocol == 6 => true,
+        begin => usize::from(begin) + packet.transport.len() > 65_535,
     }
 }
 

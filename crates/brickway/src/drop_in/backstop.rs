@@ -1,0 +1,88 @@
+//! The backstop of a router's filters: what Linux forwards from our ports has to be permitted by them
+//! (`control::backstop`), and what is in the way of that.
+
+use anyhow::Result;
+use control::backstop::{self, Backstop, BackstopPort, SourceRoute};
+use graph::lang::{FlatConfig, split_arguments};
+use ports::{GroOff, PERMITTED_MARK};
+
+use crate::settings::{Driver, Fail, Host, PortSettings, ReversePath, Settings};
+
+/// Behind the name of a `host:` port: its packets are marked as permitted.
+pub(super) const PERMITTED: &str = "?permitted=yes";
+
+/// The filters' hold on Linux.
+#[derive(Debug)]
+pub(crate) struct Guard {
+    pub(crate) backstop: Backstop,
+    /// Interfaces on which Linux merges no packets meanwhile.
+    _gro: Vec<GroOff>,
+}
+
+impl Guard {
+    /// Lets Linux forward from now on only what the filters have permitted. With `fail = "closed"` that outlives us.
+    ///
+    /// # Errors
+    /// The kernel does not take the rules.
+    pub(crate) fn raise(ports: &[PortSettings], fail: Fail, source: Option<SourceRoute>) -> Result<Guard> {
+        let guarded: Vec<BackstopPort> = (ports.iter())
+            .filter(|port| port.host != Host::None)
+            .map(|port| BackstopPort {
+                name: port.name.clone(),
+                stays: fail == Fail::Closed && port.host == Host::Interface,
+            })
+            .collect();
+        let backstop = Backstop::raise(&guarded, PERMITTED_MARK, source)?;
+        let merging = ports.iter().filter(|port| port.driver == Driver::AfPacket);
+        let merging = merging.filter(|port| port.host == Host::Interface);
+        let merging = merging.filter_map(|port| GroOff::turn(&port.name).transpose());
+        let gro: Vec<GroOff> = merging.filter_map(Result::ok).collect();
+        for off in &gro {
+            eprintln!(
+                "brickway: {}: Linux merges no received packets (GRO) while the router filters, so that it sees each",
+                off.interface()
+            );
+        }
+        Ok(Guard { backstop, _gro: gro })
+    }
+
+    /// The same as these settings want it.
+    ///
+    /// # Errors
+    /// The kernel does not take the rules.
+    pub(crate) fn of_settings(settings: &Settings) -> Result<Guard> {
+        let source = match settings.reverse_path {
+            ReversePath::Off => None,
+            ReversePath::Loose => Some(SourceRoute::Any),
+            ReversePath::Strict => Some(SourceRoute::Back),
+        };
+        Guard::raise(&settings.ports, settings.fail, source)
+    }
+}
+
+/// Whether a configuration filters: then it marks what Linux may forward.
+pub(crate) fn marks_permitted(config: &FlatConfig) -> bool {
+    config.elements.iter().any(|element| {
+        let arguments = split_arguments(&element.config);
+        arguments.first().is_some_and(|port| port.starts_with("host:") && port.ends_with(PERMITTED))
+    })
+}
+
+/// The route to their source that packets need by a configuration, if it checks that.
+pub(crate) fn source_route_of(config: &FlatConfig) -> Option<SourceRoute> {
+    let check = config.elements.iter().find(|element| element.class == "CheckReversePath")?;
+    let is_loose = split_arguments(&check.config).iter().any(|argument| argument == "MODE loose");
+    Some(if is_loose { SourceRoute::Any } else { SourceRoute::Back })
+}
+
+/// Takes away what a router with `fail = "closed"` left on these ports.
+pub(crate) fn lift(ports: &[PortSettings]) {
+    let names: Vec<String> = ports.iter().map(|port| port.name.clone()).collect();
+    // A kernel without nf_tables has nothing to take away.
+    let known = backstop::guarded_ports().unwrap_or_default();
+    if names.iter().any(|name| known.contains(name))
+        && let Err(error) = backstop::remove(&names)
+    {
+        eprintln!("brickway: the table of nftables that an earlier router left cannot be removed: {error}");
+    }
+}

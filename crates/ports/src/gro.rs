@@ -1,0 +1,69 @@
+//! Generic receive offload: the kernel merges received packets of a flow before packet sockets see them. A merged frame
+//! is longer than the MTU, so such a port leaves it to the kernel, which takes it apart again.
+
+use std::io;
+
+use crate::interface::ask_driver;
+
+// include/uapi/linux/ethtool.h.
+const ETHTOOL_GGRO: u32 = 0x2b;
+const ETHTOOL_SGRO: u32 = 0x2c;
+
+/// While this is there the kernel merges no packets that an interface receives.
+#[derive(Debug)]
+pub struct GroOff {
+    interface: String,
+}
+
+impl GroOff {
+    /// Turns it off; `None` if it was off. When the value goes it is turned on again. A process that is killed leaves it
+    /// off.
+    ///
+    /// # Errors
+    /// There is no such interface, or we lack the right (CAP_NET_ADMIN).
+    pub fn turn(interface: &str) -> io::Result<Option<GroOff>> {
+        if ask(interface, ETHTOOL_GGRO, 0)? == 0 {
+            return Ok(None);
+        }
+        ask(interface, ETHTOOL_SGRO, 0)?;
+        Ok(Some(GroOff { interface: interface.to_owned() }))
+    }
+
+    /// The interface.
+    pub fn interface(&self) -> &str {
+        &self.interface
+    }
+}
+
+impl Drop for GroOff {
+    fn drop(&mut self) {
+        // The interface may be gone.
+        let _ = ask(&self.interface, ETHTOOL_SGRO, 1);
+    }
+}
+
+fn ask(interface: &str, command: u32, data: u32) -> io::Result<u32> {
+    let answer = ask_driver(interface, crate::interface::EthtoolValue { command, data });
+    answer.map(|value| value.data)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{command, in_namespace, veth_pair};
+
+    #[test]
+    fn it_is_off_for_a_while() {
+        in_namespace(|| {
+            veth_pair("left", "right");
+            let is_on = || command("ethtool", "-k left").contains("generic-receive-offload: on");
+            command("ethtool", "-K left gro on");
+            let off = GroOff::turn("left").unwrap().unwrap();
+            assert!(!is_on() && off.interface() == "left");
+            assert!(GroOff::turn("left").unwrap().is_none());
+            drop(off);
+            assert!(is_on());
+            assert!(GroOff::turn("none").is_err());
+        });
+    }
+}
