@@ -174,9 +174,9 @@ fn guards(config: &ClusterConfig) -> Result<()> {
     if config.security.insecure {
         let open = config.unguarded();
         if open.is_empty() {
-            eprintln!("cluster: insecure = true, but all that it allows is guarded; remove it");
+            graph::note!("cluster: insecure = true, but all that it allows is guarded; remove it");
         }
-        open.iter().for_each(|open| eprintln!("cluster: insecure = true: {open}"));
+        open.iter().for_each(|open| graph::note!("cluster: insecure = true: {open}"));
     }
     Ok(())
 }

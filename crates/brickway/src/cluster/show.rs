@@ -162,7 +162,7 @@ pub(super) fn show(
         print(&format!("\n{}", super::origins()));
     }
     if let Some(report) = ignored.report() {
-        eprintln!("{report}");
+        graph::note!("{report}");
     }
     Ok(if differing.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(DIFFERS) })
 }

@@ -38,7 +38,7 @@ impl Guard {
         let merging = merging.filter_map(|port| GroOff::turn(&port.name).transpose());
         let gro: Vec<GroOff> = merging.filter_map(Result::ok).collect();
         for off in &gro {
-            eprintln!(
+            graph::note!(
                 "brickway: {}: Linux merges no received packets (GRO) while the router filters, so that it sees each",
                 off.interface()
             );
@@ -83,6 +83,6 @@ pub(crate) fn lift(ports: &[PortSettings]) {
     if names.iter().any(|name| known.contains(name))
         && let Err(error) = backstop::remove(&names)
     {
-        eprintln!("brickway: the table of nftables that an earlier router left cannot be removed: {error}");
+        graph::note!("brickway: the table of nftables that an earlier router left cannot be removed: {error}");
     }
 }
