@@ -62,7 +62,7 @@ impl Messages {
 
     /// Prints what was found.
     pub(crate) fn report(self, found: Vec<Diagnostic>) {
-        eprint!("{}", self.text(found, std::io::stderr().is_terminal()));
+        graph::messages::print_as_it_is(&self.text(found, std::io::stderr().is_terminal()));
     }
 
     /// What was found, as text.
@@ -120,21 +120,25 @@ pub(crate) fn compile_with(
     let is_wrong = flat.is_none();
     messages.report(found);
     if messages.plain && is_wrong && is_compiled {
-        eprintln!("{NOT_INITIALIZED}");
+        graph::note!("{NOT_INITIALIZED}");
     }
     flat
 }
 
-/// As [`compile_with`], for a program that runs: what is wrong as a text.
+/// As [`compile_with`], for a program that runs: the configuration with its warnings, or else what is wrong, as texts.
 pub(crate) fn compile_quietly(
     source: &Source,
     options: &Options,
     registry: &Registry,
     libraries: &Libraries,
-) -> Result<FlatConfig, String> {
-    let messages = Messages { plain: true, warnings: false };
+) -> Result<(FlatConfig, String), String> {
+    let messages = Messages { plain: true, warnings: true };
     let (flat, found, _) = examine(source, options, registry, libraries, messages);
-    flat.ok_or_else(|| messages.text(found, false).trim_end().to_owned())
+    let text = messages.text(found, false).trim_end().to_owned();
+    match flat {
+        Some(flat) => Ok((flat, text)),
+        None => Err(text),
+    }
 }
 
 /// The configuration if nothing is wrong with it, what is to be said of it, and whether the text itself is right.

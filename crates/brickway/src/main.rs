@@ -128,7 +128,7 @@ fn main() -> ExitCode {
     match result {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("brickway: {error:#}");
+            graph::note!("brickway: {error:#}");
             ExitCode::FAILURE
         }
     }

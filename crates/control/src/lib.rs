@@ -16,8 +16,11 @@
 //! | [`mirror`] | from changes to routes and next hops of the forwarding tables |
 //! | [`store`] | the key-value store behind a cluster: etcd, or one that a node hosts itself |
 //! | [`service`] | the control thread that drives all of it |
+//! | [`supervisor`] | watches the threads: one that has ended or hangs ends the router |
 
 #![forbid(unsafe_code)]
+// A reader that went away must not end the router.
+#![cfg_attr(not(test), deny(clippy::print_stderr, clippy::print_stdout))]
 
 pub mod api;
 mod bounded;
@@ -29,3 +32,4 @@ pub mod netlink;
 mod readiness;
 pub mod service;
 pub mod store;
+pub mod supervisor;

@@ -28,6 +28,7 @@ use crate::cluster::member::{self, Cluster, MemberOptions};
 use crate::fpm::{self, Server, ServerOptions};
 use crate::mirror::{Mirror, VlanPort};
 use crate::netlink::{self, Kernel, KernelOptions};
+use crate::supervisor::{LONGEST_SILENCE_WITH_TABLES, LONGEST_WAIT, Pulse, Supervisor};
 
 /// How long changes may wait for each other.
 const LONGEST_GATHERING: Duration = Duration::from_millis(20);
@@ -47,6 +48,8 @@ pub struct ServiceOptions {
     pub vlans: Vec<VlanPort>,
     /// Where FRR's forwarding plane manager connects; `None` for no server.
     pub fpm: Option<SocketAddr>,
+    /// Who watches the control thread.
+    pub supervisor: Supervisor,
 }
 
 /// Why a [`Service`] cannot start.
@@ -142,7 +145,8 @@ impl Service {
         let copy = common.clone();
         let descriptors = descriptors(&common.lock()).map_err(ServiceError::Thread)?;
         let thread = std::thread::Builder::new().name("control".to_owned());
-        let thread = thread.spawn(move || work(&copy, &descriptors)).map_err(ServiceError::Thread)?;
+        let pulse = options.supervisor.watch("control", LONGEST_SILENCE_WITH_TABLES);
+        let thread = thread.spawn(move || work(&copy, &descriptors, pulse)).map_err(ServiceError::Thread)?;
         Ok(Service { common, threads: vec![thread] })
     }
 
@@ -204,19 +208,20 @@ fn descriptors(state: &State) -> io::Result<Vec<OwnedFd>> {
 }
 
 /// The thread's life.
-fn work(common: &Common, descriptors: &[OwnedFd]) {
+fn work(common: &Common, descriptors: &[OwnedFd], pulse: Pulse) {
     let mut gathering_since: Option<Instant> = None;
     let mut next_look = Instant::now() + NEIGHBOUR_PERIOD;
     loop {
         let now = Instant::now();
         let wait = match gathering_since {
             Some(since) => LONGEST_GATHERING.saturating_sub(now - since).min(Duration::from_millis(1)),
-            None => next_look.saturating_duration_since(now),
+            None => next_look.saturating_duration_since(now).min(LONGEST_WAIT),
         };
+        pulse.beat();
         let is_idle = !wait_for(common, descriptors, wait);
         let mut state = common.lock();
         if state.ends {
-            return;
+            return pulse.retire();
         }
         let state = &mut *state;
         let changed = state.receive();

@@ -26,6 +26,8 @@
 //! Each folder's `mod.rs` lists its classes; [`registry`] is all of them.
 
 #![cfg_attr(not(test), forbid(unsafe_code))]
+// A reader that went away must not end the router: `graph::messages` writes.
+#![cfg_attr(not(test), deny(clippy::print_stderr, clippy::print_stdout))]
 #![allow(
     rustdoc::invalid_html_tags,
     rustdoc::broken_intra_doc_links,

@@ -12,6 +12,7 @@
 //! | [`hotswap`] | another configuration in a running one's place |
 //! | [`router`] | all copies on their threads; handlers, statistics, start and stop |
 //! | `mail` | how a copy's thread is reached: waker and mail box |
+//! | [`messages`] | standard error and standard output, which stop no worker |
 //! | [`names`] | what `AddressInfo` and `PortInfo` call addresses and ports |
 //! | [`roles`] | which worker receives, processes, sends |
 //! | [`runs`] | elements in a row that work as one while all packets are ordinary |
@@ -24,6 +25,8 @@
 //! ever entered twice, loops in the graph cost no stack, and this crate needs no `unsafe`.
 
 #![forbid(unsafe_code)]
+// A reader that went away must not end the router: `graph::messages` writes.
+#![cfg_attr(not(test), deny(clippy::print_stderr, clippy::print_stdout))]
 
 pub mod arguments;
 pub mod clock;
@@ -33,6 +36,7 @@ pub mod graph;
 pub mod hotswap;
 pub mod lang;
 mod mail;
+pub mod messages;
 pub mod names;
 pub mod punt;
 pub mod roles;

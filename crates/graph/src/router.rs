@@ -11,7 +11,7 @@
 //! having left it (both sides sequentially consistent), and only then pays for the system call.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -49,10 +49,15 @@ const SLOW_PRIORITY: i32 = -10;
 const TIMER_SLACK_NS: std::num::NonZeroU64 = std::num::NonZeroU64::new(1_000).expect("not zero");
 
 /// Longest time a worker blocks at all.
-const LONGEST_SLEEP: Duration = Duration::from_secs(1);
+pub const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
 /// Longest time that [`Router::run_here`] blocks before it looks whether it was stopped: a signal wakes nobody.
 pub const LONGEST_WAIT: Duration = Duration::from_millis(50);
+
+/// The name of the thread of copy `index`.
+fn thread_name(index: usize, is_slow: bool) -> String {
+    if is_slow { "slow".to_owned() } else { format!("worker {index}") }
+}
 
 /// The CPU of worker `index`.
 fn cpu_of(index: usize, cpus: &[usize]) -> Option<usize> {
@@ -295,6 +300,8 @@ impl Worker {
 /// How busy a worker was.
 #[derive(Debug, Default)]
 struct Turns {
+    /// Rounds of the thread: it stands still when the thread hangs.
+    rounds: Arc<AtomicU64>,
     busy_ns: AtomicI64,
     since: Mutex<Option<Instant>>,
 }
@@ -393,7 +400,7 @@ impl Router {
         let cpus = usable_cpus();
         for (index, worker) in self.workers.iter_mut().enumerate() {
             let Some((graph, mail_box)) = worker.resting.take() else { continue };
-            let name = if graph.copy().is_slow() { "slow".to_owned() } else { format!("worker {index}") };
+            let name = thread_name(index, graph.copy().is_slow());
             let cpu =
                 (self.pin && !graph.copy().is_slow() && !cpus.is_empty()).then(|| cpus[index % cpus.len()]);
             let thread = Thread {
@@ -614,6 +621,15 @@ impl Router {
             .collect()
     }
 
+    /// The name of each thread, and a count that grows at least once in [`LONGEST_SLEEP`] while it is at work.
+    pub fn beats(&self) -> Vec<(String, Arc<AtomicU64>)> {
+        let workers = self.workers();
+        let named = |(index, worker): (usize, &Worker)| {
+            (thread_name(index, index >= workers), worker.turns.rounds.clone())
+        };
+        self.workers.iter().enumerate().map(named).collect()
+    }
+
     /// Whether a thread ended by a panic; its name.
     pub fn failed(&self) -> Option<String> {
         self.workers.iter().find_map(|worker| {
@@ -749,7 +765,11 @@ impl Thread {
             let _ = rustix::process::setpriority_process(None, SLOW_PRIORITY);
         }
         let (mut idle_turns, mut patience, mut rest) = (0, IDLE_TURNS, FIRST_REST);
+        // Nobody else writes the count, so a plain store will do.
+        let (mut rounds, counter) = (0, self.turns.rounds.clone());
         loop {
+            rounds += 1;
+            counter.store(rounds, Ordering::Relaxed);
             if self.mail_box.may_have_mail() && self.read_mail() {
                 return;
             }

@@ -61,6 +61,9 @@
 //! | `recorder` | the thread that writes files for the fast path |
 //! | `wrappers` | tracer, capture, fault injector |
 
+// A reader that went away must not end the router.
+#![cfg_attr(not(test), deny(clippy::print_stderr, clippy::print_stdout))]
+
 mod af_packet;
 mod af_xdp;
 mod bpf;
@@ -272,13 +275,21 @@ pub struct OpenOptions {
     pub rx_queues: usize,
     /// Transmit queues wanted: one for each thread that sends. Every driver gives as many.
     pub tx_queues: usize,
-    /// Where warnings go (each once a port, never one a packet). Usually prints to standard error.
+    /// Where warnings go (each once a port, never one a packet). A router with workers has them queued; by default they are
+    /// written to standard error at once.
     pub warn: fn(&str),
+}
+
+/// Writes a warning at once, to a standard error that may be closed.
+fn to_standard_error(text: &str) {
+    use std::io::Write;
+    // There is nowhere to say that nobody reads it.
+    let _ = std::io::stderr().write_all(format!("warning: {text}\n").as_bytes());
 }
 
 impl Default for OpenOptions {
     fn default() -> Self {
-        Self { rx_queues: 1, tx_queues: 1, warn: |text| eprintln!("warning: {text}") }
+        Self { rx_queues: 1, tx_queues: 1, warn: to_standard_error }
     }
 }
 

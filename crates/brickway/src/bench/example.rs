@@ -58,7 +58,7 @@ pub(super) fn build(
             Ok::<_, anyhow::Error>(OpenPort::new(port))
         })?;
     }
-    let control = Control::new(|line| eprintln!("{line}"));
+    let control = Control::new(graph::messages::print);
     Router::build(config, registry, &shared, options, control).map_err(|problems| {
         load::report(problems);
         anyhow!("see above")

@@ -55,7 +55,7 @@ impl Drop for HugePages {
         }
         let put_back = read("nr_hugepages").and_then(|total| set_total(total.saturating_sub(self.added)));
         if let Err(problem) = put_back {
-            eprintln!("brickway: {problem}; {} huge pages too many stay reserved", self.added);
+            graph::note!("brickway: {problem}; {} huge pages too many stay reserved", self.added);
         }
     }
 }

@@ -119,7 +119,7 @@ impl SingleCore {
                 Ok::<_, anyhow::Error>(OpenPort::new(port))
             })?;
         }
-        let control = Control::new(|line| eprintln!("{line}"));
+        let control = Control::new(graph::messages::print);
         let copy = Copy { index: 0, workers: 1, slow_thread: false };
         let graph = Graph::build(&flat, &registry, shared, copy, options, &control).map_err(|problems| {
             load::report(problems);

@@ -19,6 +19,7 @@ pub(super) struct Exchange {
     options: Options,
     control: Arc<Control>,
     allows: bool,
+    warns: bool,
     /// What runs, or will when all that was left with the router has taken its place.
     running: Mutex<Option<Running>>,
 }
@@ -31,8 +32,8 @@ impl Exchange {
         control: Arc<Control>,
     ) -> Arc<Self> {
         let libraries = Libraries::new(arguments.clickpath.as_deref());
-        let (allows, running) = (arguments.allow_reconfigure, Mutex::new(None));
-        Arc::new(Self { registry, libraries, options, control, allows, running })
+        let (allows, warns) = (arguments.allow_reconfigure, !arguments.no_warnings);
+        Arc::new(Self { registry, libraries, options, control, allows, warns, running: Mutex::new(None) })
     }
 
     /// Says what runs first.
@@ -62,11 +63,15 @@ impl Exchange {
         let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         let before = running.as_ref().ok_or("the router has not begun yet")?;
         let source = Source { name: "hotconfig".into(), text: text.to_owned() };
-        let mut flat = load::compile_quietly(&source, &self.options, &self.registry, &self.libraries)?;
+        let (mut flat, warnings) =
+            load::compile_quietly(&source, &self.options, &self.registry, &self.libraries)?;
         // Those that the command line asked for stay.
         flat.elements
             .extend(before.config().elements.iter().filter(|element| is_of_driver(&element.name)).cloned());
         *running = Some(self.leave(before, flat, text, now_ns)?);
+        if self.warns && !warnings.is_empty() {
+            self.control.message(&warnings);
+        }
         Ok(())
     }
 

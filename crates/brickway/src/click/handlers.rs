@@ -18,7 +18,7 @@ pub(super) fn print_all(router: &mut Router, wanted: &[String]) -> bool {
         let (paths, is_pattern) = match found {
             Ok(found) => found,
             Err(error) => {
-                eprintln!("{error}");
+                graph::note!("{error}");
                 all = false;
                 continue;
             }
@@ -41,7 +41,7 @@ fn print_one(router: &mut Router, path: &str, with_name: bool) -> bool {
             true
         }
         Err(error) => {
-            eprintln!("{error}");
+            graph::note!("{error}");
             false
         }
     }
@@ -118,12 +118,12 @@ pub(super) fn exit_code(router: &mut Router, handler: &str) -> ExitCode {
             (Some(number), _) => ExitCode::from(number as u8),
             (None, Some(is_true)) => ExitCode::from(u8::from(!is_true)),
             (None, None) => {
-                eprintln!("exit handler value should be integer");
+                graph::note!("exit handler value should be integer");
                 ExitCode::from(u8::MAX)
             }
         },
         Err(error) => {
-            eprintln!("{error}");
+            graph::note!("{error}");
             ExitCode::from(u8::MAX)
         }
     }

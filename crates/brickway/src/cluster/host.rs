@@ -61,11 +61,11 @@ impl Hooks {
         let (commands, queue) = channel::<String>();
         let run = move || {
             for command in queue {
-                eprintln!("cluster: running '{command}'");
+                graph::note!("cluster: running '{command}'");
                 match Command::new("sh").args(["-c", &command]).status() {
                     Ok(status) if status.success() => {}
-                    Ok(status) => eprintln!("cluster: '{command}' ended with {status}"),
-                    Err(error) => eprintln!("cluster: cannot run '{command}': {error}"),
+                    Ok(status) => graph::note!("cluster: '{command}' ended with {status}"),
+                    Err(error) => graph::note!("cluster: cannot run '{command}': {error}"),
                 }
             }
         };
@@ -253,7 +253,7 @@ impl Host for NodeHost {
     fn message(&self, text: &str) {
         // Some of it is what others have written into the store.
         let is_printable = |char: &char| !char.is_control() || *char == '\n';
-        eprintln!("cluster: {}", text.chars().filter(is_printable).collect::<String>());
+        graph::note!("cluster: {}", text.chars().filter(is_printable).collect::<String>());
     }
 }
 

@@ -154,7 +154,7 @@ fn open_when_there(config: &ClusterConfig, node: &str) -> Result<Store> {
         match Store::open(&place, &config.prefix()) {
             Err(error @ StoreError::Unavailable { .. }) => {
                 if !told {
-                    eprintln!("cluster: {error}; waiting for it");
+                    graph::note!("cluster: {error}; waiting for it");
                     told = true;
                 }
                 std::thread::sleep(Duration::from_millis(500));

@@ -11,6 +11,7 @@ use control::cluster::tables::{OwnPort, Tables};
 use control::mirror::Mirror;
 use control::service::Service;
 use control::store::Store;
+use control::supervisor::Supervisor;
 use elements::devices::OpenPort;
 use elements::fabric::{FabricAdjacencies, FabricHostPorts};
 use elements::lookup::ForwardingTables;
@@ -59,7 +60,7 @@ fn open_ports(node: &NodeConfig, shared: &Shared) -> Result<Opened> {
     let (mut looks, mut links, mut own) = (Vec::new(), BTreeMap::new(), HashMap::new());
     for ((place, port), (_, spec)) in (0..).zip(&node.ports).zip(&specs) {
         let queues =
-            OpenOptions { rx_queues: node.workers, tx_queues: node.workers + 1, ..OpenOptions::default() };
+            OpenOptions { rx_queues: node.workers, tx_queues: node.workers + 1, warn: graph::messages::warn };
         let open = ports::open(spec, &queues)
             .with_context(|| format!("port '{}' of node '{}'", port.name, node.name))?;
         let open = OpenPort::new(open);
@@ -81,7 +82,7 @@ fn look_at_links(node: &NodeConfig, looks: &[PortLook], is_switched: bool) {
         let file = std::fs::read_to_string(format!("/sys/class/net/{interface}/mtu"));
         let Some(mtu) = file.ok().and_then(|text| text.trim().parse::<usize>().ok()) else { continue };
         if mtu < needed {
-            eprintln!(
+            graph::note!(
                 "cluster: the MTU of link '{interface}' is {mtu}; the longest packets to the leader's Linux and to routing \
                  nodes need {needed}: `ip link set {interface} mtu {needed}`, on all links"
             );
@@ -153,7 +154,13 @@ pub(super) fn run(
     if let Some(socket) = arguments.socket() {
         settings.control.socket = socket;
     }
-    let subject =
-        Subject { source, flat: Arc::new(flat), mirror: Some((service, following)), ports: own_ports, specs };
+    let subject = Subject {
+        source,
+        flat: Arc::new(flat),
+        mirror: Some((service, following)),
+        ports: own_ports,
+        specs,
+        supervisor: Supervisor::default(),
+    };
     operate(arguments, settings, subject, &registry, shared)
 }

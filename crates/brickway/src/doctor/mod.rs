@@ -275,7 +275,7 @@ pub(crate) fn doctor(arguments: &DoctorArguments) -> Result<ExitCode> {
 /// about to start.
 pub(crate) fn warn_at_start(settings: &Settings, frame_bytes: usize) {
     for finding in Patient::of(settings, frame_bytes).examine().iter().filter(|finding| finding.is_bad()) {
-        eprintln!("brickway: {}: {}; {}", finding.subject, finding.what, finding.details().join("; "));
+        graph::note!("brickway: {}: {}; {}", finding.subject, finding.what, finding.details().join("; "));
     }
 }
 

@@ -20,6 +20,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use control::mirror::VlanPort;
 use control::service::{Service, ServiceOptions};
+use control::supervisor::Supervisor;
 use elements::lookup::ForwardingTables;
 use graph::lang::{FlatConfig, Options, Source, split_arguments};
 use graph::setup::Shared;
@@ -49,6 +50,7 @@ pub(crate) fn mirror(
     ports: &mut [RouterPort],
     fpm: Option<std::net::SocketAddr>,
     shared: &Shared,
+    supervisor: &Supervisor,
 ) -> Result<Service> {
     if ports.len() > 250 {
         bail!("{} ports are too many: a router has 250 at most", ports.len());
@@ -61,7 +63,8 @@ pub(crate) fn mirror(
         Some(VlanPort { port, parent, vlan: *vlan })
     });
     let vlans = vlans.collect();
-    let service = Service::start(&ServiceOptions { ports: numbered, vlans, fpm })?;
+    let service =
+        Service::start(&ServiceOptions { ports: numbered, vlans, fpm, supervisor: supervisor.clone() })?;
     if !service.wait_synchronised(LONGEST_DUMP) {
         bail!("Linux did not tell its routes within {} s", LONGEST_DUMP.as_secs());
     }

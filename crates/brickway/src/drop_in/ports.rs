@@ -43,7 +43,7 @@ impl RouterPort {
         if host == Host::Interface {
             return Ok(RouterPort { name, spec, host, device: None, vlan: None });
         }
-        let queues = OpenOptions { rx_queues: workers, tx_queues: workers + 1, ..OpenOptions::default() };
+        let queues = OpenOptions { rx_queues: workers, tx_queues: workers + 1, warn: graph::messages::warn };
         let port = OpenPort::new(ports::open(&spec, &queues).with_context(|| format!("port '{name}'"))?);
         let device = Device { mac: port.info().mac, mtu: port.info().mtu as u32 };
         shared.get_or_make(&OpenPort::key(&name), || Ok::<_, anyhow::Error>(port))?;

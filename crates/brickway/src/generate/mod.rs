@@ -29,7 +29,7 @@ mod values;
 mod tests;
 
 use std::hash::{BuildHasher, RandomState};
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -170,7 +170,7 @@ pub(crate) struct GenerateArguments {
 
 pub(crate) fn generate(arguments: &GenerateArguments) -> Result<ExitCode> {
     if let Err(mistake) = check(arguments) {
-        eprintln!("brickway gen: {mistake}");
+        graph::note!("brickway gen: {mistake}");
         return Ok(ExitCode::from(USAGE));
     }
     let interrupted = Arc::new(AtomicBool::new(false));
@@ -252,7 +252,7 @@ fn run(arguments: &GenerateArguments, interrupted: &AtomicBool) -> Result<ExitCo
         seed,
     };
     if options.possible_flows() < u64::from(options.flows) {
-        eprintln!(
+        graph::note!(
             "brickway gen: --flows {}: the addresses and ports give {} different flows; widen --src, --dst, --sport or --dport",
             options.flows,
             options.possible_flows()
@@ -305,9 +305,9 @@ fn draw(path: &Path, flows: u32, seed: u64) -> Result<Vec<Ipv4Addr>> {
     let table = fib::read::load::<u32>(path)
         .with_context(|| format!("cannot read the table '{}'", path.display()))?;
     if table.bad > 0 {
-        eprintln!("warning: '{}': {} bad rows are not used", path.display(), table.bad);
+        graph::note!("warning: '{}': {} bad rows are not used", path.display(), table.bad);
         if let Some(error) = table.errors.first() {
-            eprintln!("warning: '{}': {error}", path.display());
+            graph::note!("warning: '{}': {error}", path.display());
         }
     }
     let drawn = fib::synthesize::destinations_inside(&table.rows, flows as usize, seed);
@@ -341,14 +341,14 @@ impl Session<'_> {
         let mut last = Progress { elapsed_ns: 0, sent: 0, counts: sink::Counts::default() };
         let mut show = |progress: &Progress| {
             if shown {
-                eprint!("\r\x1b[K{}", report::progress_line(progress, &last, with_sink));
-                let _ = std::io::stderr().flush();
+                let line = report::progress_line(progress, &last, with_sink);
+                graph::messages::print_as_it_is(&format!("\r\x1b[K{line}"));
                 last = *progress;
             }
         };
         let outcome = trial::run(stations, traffic, generator, options, self.interrupted, &mut show);
         if shown {
-            eprint!("\r\x1b[K");
+            graph::messages::print_as_it_is("\r\x1b[K");
         }
         outcome
     }
@@ -378,7 +378,7 @@ impl Session<'_> {
             && offered < asked * 0.95
             && outcome.sent > u64::from(arguments.burst)
         {
-            eprintln!(
+            graph::note!(
                 "warning: asked for {}{unit}, sent {}{unit}: this machine or the port was not faster",
                 crate::table::scaled(asked),
                 crate::table::scaled(offered)
@@ -433,7 +433,7 @@ impl Session<'_> {
                 }
                 let offered = rfc2544::judge(&outcome, arguments.allow_loss);
                 if !arguments.quiet {
-                    eprintln!(
+                    graph::note!(
                         "size {size}, {} frames/s: {} sent, {} lost{}",
                         crate::table::thousands(offered.pps as u64),
                         crate::table::thousands(outcome.sent),

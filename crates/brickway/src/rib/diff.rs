@@ -98,7 +98,7 @@ pub(super) fn diff(arguments: &DiffArguments) -> ExitCode {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::from(1),
         Err(error) => {
-            eprintln!("brickway: {error:#}");
+            graph::note!("brickway: {error:#}");
             ExitCode::from(2)
         }
     }

@@ -106,7 +106,7 @@ pub(super) fn load(name: &str, arguments: &InputArguments) -> Result<Loaded> {
     let name = if name == "-" { "<stdin>" } else { name };
     let loaded = read(file, arguments).with_context(|| format!("cannot read '{name}'"))?;
     for error in &loaded.errors {
-        eprintln!("{name}: {error}");
+        graph::note!("{name}: {error}");
     }
     let what = match (loaded.format, loaded.bad) {
         (Format::Mrt, 1) => "record",
@@ -116,7 +116,7 @@ pub(super) fn load(name: &str, arguments: &InputArguments) -> Result<Loaded> {
     };
     if loaded.bad > 0 {
         let shown = if loaded.bad > ERRORS_SHOWN as u64 { " (the first are shown)" } else { "" };
-        eprintln!(
+        graph::note!(
             "{name}: {} bad {what}{shown}, {} good route{}",
             thousands(loaded.bad),
             thousands(loaded.routes.len() as u64),
@@ -131,7 +131,9 @@ pub(super) fn load(name: &str, arguments: &InputArguments) -> Result<Loaded> {
     }
     if arguments.table == MAIN {
         for (table, count) in &loaded.other_tables {
-            eprintln!("{name}: {count} routes of table {table} are left out; --table {table} is for those");
+            graph::note!(
+                "{name}: {count} routes of table {table} are left out; --table {table} is for those"
+            );
         }
     }
     Ok(loaded)

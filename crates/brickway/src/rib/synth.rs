@@ -96,7 +96,7 @@ fn write<A: Family>(rows: &[Row<A>], arguments: &SynthArguments) -> Result<ExitC
     } else {
         write_lines(file, lines).with_context(problem)?.flush().with_context(problem)?;
     }
-    eprintln!("{} routes in '{}'", thousands(rows.len() as u64), path.display());
+    graph::note!("{} routes in '{}'", thousands(rows.len() as u64), path.display());
     Ok(ExitCode::SUCCESS)
 }
 

@@ -8,6 +8,7 @@ use std::time::Instant;
 use anyhow::{Context, Result};
 use control::api::{Server, ServerError, ServerOptions};
 use control::service::Service;
+use control::supervisor::Supervisor;
 use elements::acl::AccessList;
 use graph::hotswap::Swap;
 use graph::lang::{Options, Source};
@@ -37,6 +38,7 @@ pub(super) struct Live {
     /// In a few words, for whoever asks the service manager.
     pub(super) status: String,
     pub(super) notify: Notify,
+    pub(super) supervisor: Supervisor,
     /// Set when the router is to end.
     interrupted: Arc<AtomicBool>,
 }
@@ -56,7 +58,7 @@ impl Live {
         arguments: RunArguments,
         shared: Shared,
         source: Source,
-        interrupted: Arc<AtomicBool>,
+        supervisor: Supervisor,
     ) -> Arc<Live> {
         let (service, following) = mirror.unzip();
         Arc::new(Live {
@@ -69,7 +71,8 @@ impl Live {
             click: Mutex::new(source.text),
             status: format!("{} runs", source.name),
             notify: Notify::from_environment(),
-            interrupted,
+            interrupted: Arc::default(),
+            supervisor,
         })
     }
 
@@ -81,11 +84,17 @@ impl Live {
             return Ok(None);
         }
         let control = self.settings().control;
-        let options = ServerOptions { group: control.group, ..ServerOptions::new(&control.socket) };
+        let options = ServerOptions {
+            group: control.group,
+            supervisor: self.supervisor.clone(),
+            ..ServerOptions::new(&control.socket)
+        };
         match Server::start(&options, self.clone()) {
             Ok(server) => Ok(Some(server)),
             Err(error @ ServerError::Running { .. }) if !is_wanted && self.arguments.config.is_none() => {
-                eprintln!("brickway: {error}; this one has no control socket (--socket PATH gives it one)");
+                graph::note!(
+                    "brickway: {error}; this one has no control socket (--socket PATH gives it one)"
+                );
                 Ok(None)
             }
             Err(error) => Err(error).context("no control socket"),
@@ -102,7 +111,7 @@ impl Live {
         let mut following = lock(&self.following);
         let (Some(service), Some(following)) = (&self.service, &mut *following) else { return };
         let problems = self.with_router(|router| following.look(service, router));
-        problems.into_iter().flatten().for_each(|problem| eprintln!("brickway: {problem}"));
+        problems.into_iter().flatten().for_each(|problem| graph::note!("brickway: {problem}"));
     }
 
     /// The router, which from now on nobody else gets at.
@@ -126,6 +135,11 @@ impl Live {
     /// Bytes of a packet that a frame holds.
     pub(super) fn frame_bytes(&self) -> usize {
         self.arguments.frame_size
+    }
+
+    /// Setting it ends the router.
+    pub(super) fn interrupted(&self) -> Arc<AtomicBool> {
+        self.interrupted.clone()
     }
 
     pub(super) fn is_interrupted(&self) -> bool {
@@ -169,7 +183,7 @@ impl Live {
                 .to_owned());
         }
         if is_file {
-            return self.reload_configuration().map(|line| vec![line]);
+            return self.reload_configuration();
         }
         let new = super::settings_of(&self.arguments).map_err(|error| format!("{error:#}"))?;
         let new = new.ok_or("the settings have mistakes; `brickway check FILE.toml` lists them")?;
@@ -198,9 +212,9 @@ impl Live {
         Ok(done)
     }
 
-    /// Reads the configuration's file again and has it take the place of the one that runs; what stayed. If anything is wrong
-    /// with it, the one that runs goes on.
-    fn reload_configuration(&self) -> Result<String, String> {
+    /// Reads the configuration's file again and has it take the place of the one that runs; its warnings, and what stayed. If
+    /// anything is wrong with it, the one that runs goes on.
+    fn reload_configuration(&self) -> Result<Vec<String>, String> {
         let (file, parameters) = self.arguments.what.split_first().ok_or("there is no file")?;
         if file == "-" {
             return Err("standard input cannot be read again; run a file".to_owned());
@@ -209,7 +223,7 @@ impl Live {
         let source = load::read(Path::new(file)).map_err(|error| format!("{error:#}"))?;
         let registry = elements::registry();
         let libraries = load::Libraries::new(None);
-        let flat = load::compile_quietly(
+        let (flat, warnings) = load::compile_quietly(
             &source,
             &Options { parameters, ..Options::default() },
             &registry,
@@ -230,11 +244,15 @@ impl Live {
         let ready = Instant::now();
         self.with_router(|router| router.apply(swap))?;
         *lock(&self.click) = source.text;
-        Ok(format!(
+        let mut lines: Vec<String> = warnings.lines().map(str::to_owned).collect();
+        // The operator who looks at the router's messages sees them too.
+        lines.iter().for_each(|warning| graph::messages::print(warning));
+        lines.push(format!(
             "{file} read: {stay} of {all} elements stay as they are; {:.2} s to make the others, {:.1} ms to change over",
             (ready - begin).as_secs_f64(),
             ready.elapsed().as_secs_f64() * 1e3
-        ))
+        ));
+        Ok(lines)
     }
 
     /// Gives the access list its rules again.

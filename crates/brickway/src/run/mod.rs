@@ -18,16 +18,17 @@ mod watch;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
+use control::supervisor::{Fault, LONGEST_SILENCE, Problem};
 use elements::devices::PortNames;
 use elements::devices::balance::queue_shares;
 use graph::context::Globals;
 use graph::graph::{GraphOptions, Registry};
+use graph::messages;
 use graph::roles::{Mode, Roles};
 use graph::router::{Control, Router, RouterOptions};
 use graph::setup::Shared;
@@ -50,6 +51,10 @@ use watch::watch;
 const FRAMES: usize = 16_384;
 /// Largest packet that a frame holds, in bytes.
 const FRAME_SIZE: usize = 1_856;
+/// How long messages may take to be written before the summary.
+const LONGEST_FLUSH: Duration = Duration::from_secs(2);
+/// How long a router may take to end in good order after a fault.
+const LONGEST_END: Duration = Duration::from_secs(5);
 
 /// Makes a router of ports, or of a configuration, until Ctrl-C, until it stops by itself, or for a given time.
 #[derive(Args, Clone, Debug)]
@@ -311,11 +316,13 @@ pub(crate) fn operate(
     registry: &Registry,
     shared: Shared,
 ) -> Result<ExitCode> {
-    let Subject { source, flat, mirror, specs, ports } = subject;
+    let Subject { source, flat, mirror, specs, ports, supervisor } = subject;
     settings.ports = ports;
     shared.get_or_make(Globals::KEY, || Ok::<_, anyhow::Error>(load::globals(registry, &source.text)))?;
     shared.get_or_make(PortNames::KEY, || Ok::<_, anyhow::Error>(PortNames::new(specs)))?;
-    let control = Control::new(|line| eprintln!("{line}"));
+    // Whoever reads them keeps no worker waiting.
+    let messages = messages::queue().context("cannot start the thread that writes messages")?;
+    let control = Control::new(messages::print);
     let pool = PoolOptions { frames: arguments.frames, data_bytes: arguments.frame_size };
     let workers = settings.workers.count;
     let router_options = RouterOptions {
@@ -339,18 +346,18 @@ pub(crate) fn operate(
             .map_err(anyhow::Error::msg)
             .with_context(|| format!("--write {target}"))?;
     }
-    let interrupted = Arc::new(AtomicBool::new(false));
-    let flag = interrupted.clone();
-    ctrlc::set_handler(move || flag.store(true, Ordering::SeqCst)).context("cannot catch Ctrl-C")?;
     let name = source.name.clone();
-    let live = Live::new(router, mirror, settings, arguments.clone(), shared, source, interrupted);
+    let live = Live::new(router, mirror, settings, arguments.clone(), shared, source, supervisor);
+    let interrupted = live.interrupted();
+    ctrlc::set_handler(move || interrupted.store(true, Ordering::SeqCst)).context("cannot catch Ctrl-C")?;
     let server = live.serve()?;
     live.with_router(Router::start)
         .map_err(anyhow::Error::msg)?
         .context("cannot start the worker threads")?;
+    supervise(&live)?;
     let plural = if workers == 1 { "" } else { "s" };
     if !arguments.quiet {
-        eprintln!(
+        graph::note!(
             "brickway: {} runs with {workers} worker{plural} ({} elements, ready in {:.2} s); Ctrl-C stops it",
             name,
             flat.elements.len(),
@@ -358,15 +365,16 @@ pub(crate) fn operate(
         );
     }
     live.notify.ready(&live.status);
-    let failed = watch(arguments, &live, &control);
+    let fault = watch(arguments, &live, &control);
     live.notify.stopping();
     let mut router = live.take_router();
     drop(server);
+    messages.flush(LONGEST_FLUSH);
     let flat = router.config().clone();
     for path in &arguments.reads {
         match router.read(path) {
             Ok(value) => print(&format!("{path}:\n{}\n", value.trim_end())),
-            Err(error) => eprintln!("brickway: --read {path}: {error}"),
+            Err(error) => graph::note!("brickway: --read {path}: {error}"),
         }
     }
     let stats = router.stats();
@@ -379,11 +387,25 @@ pub(crate) fn operate(
             print(&format!("\n{}", workers_table(&stats, &shares).render()));
         }
     }
-    let panicked = router.stop();
-    if let Some(thread) = failed.or(panicked.into_iter().next()) {
-        bail!(
-            "the thread '{thread}' ended by a bug of ours; its packets were lost. Please report the message above"
-        );
+    let panicked = router.stop().into_iter().next();
+    let panicked = panicked.map(|thread| Fault { thread, problem: Problem::Ended });
+    if let Some(fault) = fault.or(panicked) {
+        bail!("{fault}, which is a bug of ours; its packets were lost. Please report the messages above");
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Has all threads watched from now on. A fault ends the router: in good order, or else by force, for a thread that hangs may
+/// keep the end waiting. The kernel then takes back what belonged to the process, and Linux forwards.
+fn supervise(live: &Live) -> Result<()> {
+    let beats = live.with_router(|router| router.beats()).map_err(anyhow::Error::msg)?;
+    for (name, beats) in beats {
+        live.supervisor.watch_count(name, LONGEST_SILENCE, beats);
+    }
+    let on_fault = |fault: &Fault| {
+        graph::note!("brickway: {fault}; the router ends");
+        std::thread::sleep(LONGEST_END);
+        std::process::exit(1);
+    };
+    live.supervisor.begin(on_fault).context("cannot start the supervisor")
 }

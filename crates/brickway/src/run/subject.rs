@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use control::service::Service;
+use control::supervisor::Supervisor;
 use graph::graph::Registry;
 use graph::lang::{FlatConfig, Options, Source};
 use graph::setup::Shared;
@@ -24,6 +25,8 @@ pub(crate) struct Subject {
     pub(crate) ports: Vec<PortSettings>,
     /// What the names of ports stand for.
     pub(crate) specs: Vec<(String, String)>,
+    /// Who watches the threads that are there already, and those to come.
+    pub(crate) supervisor: Supervisor,
 }
 
 /// Whether the command line names a configuration, and not ports.
@@ -39,6 +42,7 @@ pub(super) fn subject(
     registry: &Registry,
     shared: &Shared,
 ) -> Result<Option<Subject>> {
+    let supervisor = Supervisor::default();
     let open = |port: &PortSettings| RouterPort::of(port, settings.workers.count, shared);
     let mut specs = arguments.ports.clone();
     if is_file(arguments) {
@@ -64,24 +68,32 @@ pub(super) fn subject(
                 mirror: None,
                 ports: Vec::new(),
                 specs,
+                supervisor,
             }));
         }
         let named = |name: &String| ports.iter().any(|port| port.name == *name);
         specs.retain(|(name, _)| !named(name));
         specs.extend(specs_of(&ports));
-        let service = drop_in::mirror(&mut ports, settings.fpm, shared)?;
+        let service = drop_in::mirror(&mut ports, settings.fpm, shared, &supervisor)?;
         let mirror = Some((service, following(ports, shared)));
-        return Ok(Some(Subject { source, flat: Arc::new(flat), mirror, ports: settings_of_ports, specs }));
+        return Ok(Some(Subject {
+            source,
+            flat: Arc::new(flat),
+            mirror,
+            ports: settings_of_ports,
+            specs,
+            supervisor,
+        }));
     }
     let mut ports = settings.ports.iter().map(open).collect::<Result<Vec<_>>>()?;
     specs.extend(specs_of(&ports));
-    let service = drop_in::mirror(&mut ports, settings.fpm, shared)?;
+    let service = drop_in::mirror(&mut ports, settings.fpm, shared, &supervisor)?;
     let text = drop_in::configuration(&ports, &service, settings)?;
     let source = Source { name: ports_text(&ports), text };
     let Some(flat) = load::compile(&source, &Options::default(), registry) else { return Ok(None) };
     let mirror = Some((service, following(ports, shared)));
     let ports = settings.ports.clone();
-    Ok(Some(Subject { source, flat: Arc::new(flat), mirror, ports, specs }))
+    Ok(Some(Subject { source, flat: Arc::new(flat), mirror, ports, specs, supervisor }))
 }
 
 fn following(ports: Vec<RouterPort>, shared: &Shared) -> Box<dyn Follow> {

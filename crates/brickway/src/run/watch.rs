@@ -1,8 +1,9 @@
 //! A router that runs: rates on the terminal, balancing, what follows Linux, until the end.
 
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
+use control::supervisor::{Fault, LONGEST_SILENCE, Problem, Pulse};
 use elements::devices::balance::Balancer;
 use graph::router::Control;
 
@@ -15,8 +16,19 @@ use crate::table::{scaled, thousands};
 /// Time between two looks at the load of the workers.
 const BALANCE_PERIOD: Duration = Duration::from_secs(1);
 
-/// Waits for the end, showing rates; the name of a thread that failed, if one did.
-pub(super) fn watch(arguments: &RunArguments, live: &Live, control: &Control) -> Option<String> {
+/// Waits for the end, showing rates. A thread that failed, if one did, is why it came.
+pub(super) fn watch(arguments: &RunArguments, live: &Live, control: &Control) -> Option<Fault> {
+    let pulse = live.supervisor.watch("main", LONGEST_SILENCE);
+    let fault = watch_until_end(arguments, live, control, &pulse);
+    // What is to come may take its time.
+    pulse.retire();
+    if fault.is_none() {
+        live.supervisor.end();
+    }
+    fault
+}
+
+fn watch_until_end(arguments: &RunArguments, live: &Live, control: &Control, pulse: &Pulse) -> Option<Fault> {
     let on_terminal = std::io::stderr().is_terminal();
     let usual_period = if on_terminal && !arguments.quiet { 1.0 } else { 0.0 };
     let begin = Instant::now();
@@ -36,9 +48,13 @@ pub(super) fn watch(arguments: &RunArguments, live: &Live, control: &Control) ->
         if control.wait(step) && !live.with_router(|router| router.goes_on()).unwrap_or(false) {
             break;
         }
+        pulse.beat();
         // Nobody has taken the router: that is done after this.
         if let Some(thread) = live.with_router(|router| router.failed()).ok().flatten() {
-            return Some(thread);
+            return Some(Fault { thread, problem: Problem::Ended });
+        }
+        if let Some(fault) = live.supervisor.fault() {
+            return Some(fault);
         }
         live.follow();
         if watchdog.is_some_and(|period| told.elapsed() >= period) {
@@ -54,9 +70,11 @@ pub(super) fn watch(arguments: &RunArguments, live: &Live, control: &Control) ->
             balanced = Instant::now();
             let balancer = balancer.get_or_insert_with(|| Balancer::new(count, min.unwrap_or(count)));
             match live.with_router(|router| balancer.step(router)).and_then(|step| step) {
-                Ok(lines) if !arguments.quiet => lines.iter().for_each(|line| eprintln!("balance: {line}")),
+                Ok(lines) if !arguments.quiet => {
+                    lines.iter().for_each(|line| graph::note!("balance: {line}"))
+                }
                 Ok(_) => {}
-                Err(error) => eprintln!("balance: {error}"),
+                Err(error) => graph::note!("balance: {error}"),
             }
         }
         let stated = Some(settings.log.stats_seconds).filter(|&seconds| seconds > 0.0);
@@ -78,17 +96,16 @@ pub(super) fn watch(arguments: &RunArguments, live: &Live, control: &Control) ->
             );
             live.notify.status(line.trim());
             if on_terminal {
-                eprint!("\r\x1b[K{line}");
+                graph::messages::print_as_it_is(&format!("\r\x1b[K{line}"));
                 has_line = true;
-                let _ = std::io::stderr().flush();
             } else {
-                eprintln!("{line}");
+                graph::note!("{line}");
             }
             last = (Instant::now(), totals);
         }
     }
     if has_line {
-        eprintln!();
+        graph::messages::print("");
     }
     None
 }

@@ -37,7 +37,7 @@ pub(crate) fn load(path: &Path) -> Result<Option<Settings>> {
             Ok(Some(settings))
         }
         Err(mistakes) => {
-            eprint!("{}", mistakes.render(std::io::stderr().is_terminal()));
+            graph::messages::print_as_it_is(&mistakes.render(std::io::stderr().is_terminal()));
             Ok(None)
         }
     }

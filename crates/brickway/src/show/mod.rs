@@ -272,7 +272,7 @@ fn ask(
 ) -> Result<ExitCode> {
     let mut client = match Client::connect(socket) {
         Err(error @ ClientError::NotRunning(_)) => {
-            eprintln!("brickway: {error}");
+            graph::note!("brickway: {error}");
             return Ok(ExitCode::from(NOBODY));
         }
         other => other?,

@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags};
+use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::{FlockOperation, Mode};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
@@ -31,6 +31,7 @@ use serde::Serialize;
 
 use super::request::{Request, VERSION};
 use super::rows::Row;
+use crate::supervisor::{LONGEST_SILENCE, LONGEST_WAIT, Pulse, Supervisor};
 
 /// Connections at a time. Clients come, ask and go.
 const CONNECTIONS: usize = 8;
@@ -50,13 +51,15 @@ pub struct ServerOptions {
     pub patience: Duration,
     /// The time in which a client has to take what was sent.
     pub send_timeout: Duration,
+    /// Who watches the thread that accepts.
+    pub supervisor: Supervisor,
 }
 
 impl ServerOptions {
     /// The usual times at this path.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         let (patience, send_timeout) = (Duration::from_secs(30), Duration::from_secs(10));
-        Self { path: path.into(), group: None, patience, send_timeout }
+        Self { path: path.into(), group: None, patience, send_timeout, supervisor: Supervisor::default() }
     }
 }
 
@@ -243,9 +246,10 @@ impl Server {
             stop: stop.clone(),
             busy: Arc::default(),
         };
+        let pulse = options.supervisor.watch("control-socket", LONGEST_SILENCE);
         let thread = std::thread::Builder::new()
             .name("control-socket".to_owned())
-            .spawn(move || acceptor.accept(&listener, &woken))
+            .spawn(move || acceptor.accept(&listener, &woken, pulse))
             .map_err(failed("starting a thread"))?;
         Ok(Self { path: options.path.clone(), stop, waker: Some(waker), thread: Some(thread) })
     }
@@ -360,16 +364,18 @@ struct Acceptor {
 }
 
 impl Acceptor {
-    fn accept(&self, listener: &UnixListener, woken: &UnixStream) {
+    fn accept(&self, listener: &UnixListener, woken: &UnixStream, pulse: Pulse) {
+        let longest_wait = Timespec { tv_sec: LONGEST_WAIT.as_secs() as i64, tv_nsec: 0 };
         loop {
+            pulse.beat();
             let mut ready = [
                 PollFd::from_borrowed_fd(listener.as_fd(), PollFlags::IN),
                 PollFd::from_borrowed_fd(woken.as_fd(), PollFlags::IN),
             ];
             // Interrupted by a signal: the next turn waits again.
-            let _ = rustix::event::poll(&mut ready, None);
+            let _ = rustix::event::poll(&mut ready, Some(&longest_wait));
             if self.stop.load(Ordering::SeqCst) {
-                return;
+                return pulse.retire();
             }
             if ready[0].revents().is_empty() {
                 continue;

@@ -101,6 +101,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use graph::arguments::HandlerCall;
 use graph::lang::{next_word, unquote};
+use graph::messages::Output;
 use graph::{Arguments, Class, Combine, ConfigError, Context, Element, FromArgument, Handler, Setup};
 use packet::{Annotations, Batch, Packet};
 
@@ -308,7 +309,7 @@ impl AggregateCounter {
             }
         }
         let written = match filename {
-            "-" => std::io::stdout().write_all(&text).and_then(|()| std::io::stdout().flush()),
+            "-" => Output.write_all(&text).and_then(|()| Output.flush()),
             _ => std::fs::write(filename, &text),
         };
         written.map_err(|error| format!("{filename}: {error}"))

@@ -161,7 +161,7 @@ impl OpenPort {
         let options = OpenOptions {
             rx_queues: setup.copy().workers,
             tx_queues: setup.copy().count(),
-            ..OpenOptions::default()
+            warn: graph::messages::warn,
         };
         ports::open(spec, &options).map(Self::new).map_err(|error| ConfigError::new(error.to_string()))
     }
@@ -178,7 +178,7 @@ impl OpenPort {
             let options = OpenOptions {
                 rx_queues: roles.receive.len(),
                 tx_queues: senders * (roles.send.len() + usize::from(setup.copy().slow_thread)),
-                ..OpenOptions::default()
+                warn: graph::messages::warn,
             };
             ports::open(spec, &options).map(Self::new).map_err(|error| ConfigError::new(error.to_string()))
         })

@@ -58,7 +58,7 @@ struct Sniffed {
 impl Sniffed {
     fn open(name: &str) -> Result<Self, ConfigError> {
         let name = if ports::addresses(name).is_some() { format!("{name}-s") } else { name.to_owned() };
-        let options = OpenOptions { rx_queues: 1, tx_queues: QUEUES, ..OpenOptions::default() };
+        let options = OpenOptions { rx_queues: 1, tx_queues: QUEUES, warn: graph::messages::warn };
         let port = ports::open(&format!("tap:{name}?listeners"), &options)
             .map_err(|error| ConfigError::new(error.to_string()))?;
         Ok(Self { port: Mutex::new(port), name, next: AtomicUsize::new(0) })

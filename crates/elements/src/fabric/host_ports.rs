@@ -200,7 +200,8 @@ impl FabricHostPorts {
     fn open(&self, port: HostPort) -> Result<Opened, PortError> {
         let interface = ports::twin_name(&port.name);
         let spec = format!("tap:{interface}?mac={}&mtu={}", port.mac, port.mtu);
-        let mut device = ports::open(&spec, &OpenOptions::default())?;
+        let mut device =
+            ports::open(&spec, &OpenOptions { warn: graph::messages::warn, ..OpenOptions::default() })?;
         let (from_linux, to_linux) = (device.take_rx(0)?, device.take_tx(0)?);
         if let Some(fd) = from_linux.wait_fd() {
             let data = EventData::new_u64(port.number.into());

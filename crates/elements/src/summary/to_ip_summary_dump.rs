@@ -240,7 +240,7 @@ impl Output {
     fn create(filename: &str) -> Result<Self, ConfigError> {
         let at_once = filename == "-";
         let target: Box<dyn Write + Send> = if at_once {
-            Box::new(std::io::stdout())
+            Box::new(graph::messages::Output)
         } else {
             let file = File::create(filename);
             Box::new(file.map_err(|error| ConfigError::new(cannot_write(filename, &error)))?)

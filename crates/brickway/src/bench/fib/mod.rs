@@ -178,7 +178,7 @@ fn prepare_dpdk(arguments: &FibArguments, folder: &Folder) -> Result<(Option<Pro
         Ok(program) => program,
         Err(missing) => {
             progress::clear();
-            eprintln!("brickway: {missing}");
+            graph::note!("brickway: {missing}");
             return Ok((None, None));
         }
     };
@@ -186,7 +186,7 @@ fn prepare_dpdk(arguments: &FibArguments, folder: &Folder) -> Result<(Option<Pro
         Ok(pages) => Ok((Some(program.on_huge_pages()), Some(pages))),
         Err(problem) => {
             progress::clear();
-            eprintln!(
+            graph::note!(
                 "brickway: DPDK's tables are measured without huge pages, which slows them down: {problem}"
             );
             Ok((Some(program), None))

@@ -209,7 +209,7 @@ fn reserve_pages(cases: &[Case]) -> Option<HugePages> {
     match HugePages::reserve(ours + testpmds + OF_DPDK_ITSELF) {
         Ok(pages) => Some(pages),
         Err(problem) => {
-            eprintln!("brickway: DPDK's frames are not on huge pages, which slows it down: {problem}");
+            graph::note!("brickway: DPDK's frames are not on huge pages, which slows it down: {problem}");
             None
         }
     }
@@ -229,7 +229,7 @@ fn measure_group(
         let Err(problem) = result else { return Ok(true) };
         children::stop_if_interrupted()?;
         progress::clear();
-        eprintln!("brickway: {}: {problem:#}", case.name());
+        graph::note!("brickway: {}: {problem:#}", case.name());
         *failed = true;
         Ok(false)
     };
@@ -344,6 +344,6 @@ fn say_missing(left_out: &[(Case, Missing)]) {
         told.push(reason);
         let same = left_out.iter().filter(|(_, other)| other.0 == *reason);
         let names: Vec<String> = same.map(|(case, _)| case.name()).collect();
-        eprintln!("brickway: left out: {}\n  {reason}", names.join(", "));
+        graph::note!("brickway: left out: {}\n  {reason}", names.join(", "));
     }
 }

@@ -143,7 +143,7 @@ impl Drop for Router<'_> {
             }
             Router::Kernel(network) => {
                 if let Err(problem) = network.kernel_forwards(false) {
-                    eprintln!("brickway: {problem:#}");
+                    graph::note!("brickway: {problem:#}");
                 }
             }
             Router::Redirect { .. } => {}

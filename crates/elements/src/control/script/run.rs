@@ -2,6 +2,7 @@
 
 use graph::arguments::Interval;
 use graph::lang::{Reference, expand, next_word, split_words, unquote};
+use graph::messages::Output;
 use graph::{Context, FromArgument};
 
 use super::instructions::{Ending, Instruction, Place, find_label};
@@ -569,9 +570,8 @@ fn indented(text: &str) -> String {
 fn write_out(text: &str, file: Option<&(String, bool)>) -> Result<(), String> {
     use std::io::Write;
     let Some((name, appends)) = file else {
-        let mut out = std::io::stdout().lock();
-        // A reader that went away is no reason to stop.
-        let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+        // A reader that went away is not a reason to stop.
+        let _ = Output.write_all(text.as_bytes()).and_then(|()| Output.flush());
         return Ok(());
     };
     let mut options = std::fs::OpenOptions::new();
