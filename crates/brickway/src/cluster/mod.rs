@@ -42,8 +42,9 @@ use config::{ClusterConfig, NodeConfig};
   brickway cluster leave cluster.toml b         node 'b' goes; first nobody relays over it any more
   (umask 077; brickway cluster key > cluster.key)   a key, to be copied to all nodes
 
-examples/cluster.toml describes every option. The first node that runs puts the file into the cluster's store; from then on that
-one counts, and servers that join need the sections of theirs and [store] only.
+examples/cluster.toml describes every option. The first node that runs puts what all nodes agree on into the cluster's store, which counts
+from then on. Commands, drivers, interfaces and files are each node's own, from its own file; 'check' prints which options are which. The
+file of a server that joins needs its own section, [store] and [security] only.
 
 Exit codes: 0 good, 1 the file or the machine does not allow it, 2 wrong usage, 3 'show' found tables that differ.")]
 pub(crate) struct ClusterArguments {
@@ -172,9 +173,9 @@ fn guards(config: &ClusterConfig) -> Result<()> {
     if config.security.insecure {
         let open = config.unguarded();
         if open.is_empty() {
-            eprintln!("cluster: insecure = true, but all that it allows is guarded; remove it");
+            graph::note!("cluster: insecure = true, but all that it allows is guarded; remove it");
         }
-        open.iter().for_each(|open| eprintln!("cluster: insecure = true: {open}"));
+        open.iter().for_each(|open| graph::note!("cluster: insecure = true: {open}"));
     }
     Ok(())
 }
