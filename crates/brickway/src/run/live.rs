@@ -114,6 +114,14 @@ impl Live {
         problems.into_iter().flatten().for_each(|problem| graph::note!("brickway: {problem}"));
     }
 
+    /// Has others go round the router, before a fault ends it.
+    pub(super) fn leave(&self) {
+        if let Some(following) = &mut *lock(&self.following) {
+            // Nobody has the router when somebody has taken it: it has ended.
+            let _ = self.with_router(|router| following.leave(router));
+        }
+    }
+
     /// The router, which from now on nobody else gets at.
     ///
     /// # Panics
