@@ -22,6 +22,7 @@ use control::cluster::tables::{OwnPort, TableDigest, Tables};
 use control::mirror::Mirror;
 use control::service::Service;
 use control::store::{EtcdPlace, Place, Store};
+use control::supervisor::Supervisor;
 use fabric::NodeId;
 use fib::MAIN;
 use fib::read::Row;
@@ -212,6 +213,7 @@ fn start_node(node: u16, place: &Place, ports: &[ClusterPort]) -> Result<Service
         links: Default::default(),
         host: Arc::new(NoHost),
         shared: MemberShared::new(Belonging { ports: ports.to_vec(), nodes: Vec::new() }),
+        supervisor: Supervisor::default(),
     };
     Ok(Service::of_cluster(mirror, Cluster::new(Tables::new(own.collect())), options)?)
 }

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use control::cluster::member::{Belonging, Host, LeaderPort, LinkStatus, Traffic};
 use control::service::Service;
+use control::supervisor::{LONGEST_SILENCE, Supervisor};
 use elements::fabric::{FabricHostPorts, HostPort};
 use fabric::NodeId;
 use graph::router::Router;
@@ -58,17 +59,19 @@ struct Hooks {
 }
 
 impl Hooks {
-    fn start() -> std::io::Result<Hooks> {
+    fn start(supervisor: &Supervisor) -> std::io::Result<Hooks> {
         let (commands, queue) = channel::<String>();
+        let pulse = supervisor.watch("hooks", LONGEST_SILENCE);
         let run = move || {
-            for command in queue {
+            while let Ok(command) = pulse.waits(|| queue.recv()) {
                 graph::note!("cluster: running '{command}'");
-                match Command::new("sh").args(["-c", &command]).status() {
+                match pulse.waits(|| Command::new("sh").args(["-c", &command]).status()) {
                     Ok(status) if status.success() => {}
                     Ok(status) => graph::note!("cluster: '{command}' ended with {status}"),
                     Err(error) => graph::note!("cluster: cannot run '{command}': {error}"),
                 }
             }
+            pulse.retire();
         };
         let thread = std::thread::Builder::new().name("hooks".to_owned()).spawn(run)?;
         Ok(Hooks { commands: Some(commands), thread: Some(thread) })
@@ -102,6 +105,7 @@ impl NodeHost {
         name: &str,
         config: ClusterConfig,
         interfaces: Arc<FabricHostPorts>,
+        supervisor: &Supervisor,
     ) -> std::io::Result<NodeHost> {
         Ok(NodeHost {
             name: name.to_owned(),
@@ -114,8 +118,15 @@ impl NodeHost {
             told: Mutex::default(),
             ignored: Mutex::default(),
             leaves: AtomicBool::new(false),
-            hooks: Hooks::start()?,
+            hooks: Hooks::start(supervisor)?,
         })
+    }
+
+    /// Ends the routing daemon of a node that leads and that a fault ends: the member's thread may be dead.
+    fn stop_daemon(&self) {
+        if !std::mem::take(&mut *lock(&self.open)).is_empty() {
+            self.hooks.run(lock(&self.config).leader.stop.clone());
+        }
     }
 
     /// Does what an administrator would do with a new interface of the leader.
@@ -309,6 +320,12 @@ impl Between {
 }
 
 impl Follow for Between {
+    fn leave(&mut self, router: &mut Router) {
+        let _ = router.write("hellos.rest", "true");
+        self.host.stop_daemon();
+        std::thread::sleep(REST);
+    }
+
     fn look(&mut self, _service: &Service, router: &mut Router) -> Vec<String> {
         let mut problems = Vec::new();
         if let Some(report) = self.keys.as_mut().and_then(HelloKeys::look) {

@@ -44,8 +44,9 @@ use config::{ClusterConfig, NodeConfig};
   brickway cluster leave cluster.toml b         node 'b' goes; first nobody relays over it any more
   (umask 077; brickway cluster key > cluster.key)   a key, to be copied to all nodes
 
-examples/cluster.toml describes every option. The first node that runs puts the file into the cluster's store; from then on that
-one counts, and servers that join need the sections of theirs and [store] only.
+examples/cluster.toml describes every option. The first node that runs puts what all nodes agree on into the cluster's store, which counts
+from then on. Commands, drivers, interfaces and files are each node's own, from its own file; 'check' prints which options are which. The
+file of a server that joins needs its own section, [store] and [security] only.
 
 Exit codes: 0 good, 1 the file or the machine does not allow it, 2 wrong usage, 3 'show' found tables that differ.")]
 pub(crate) struct ClusterArguments {

@@ -131,7 +131,8 @@ pub(super) fn run(
     let key_file = config.security.key_file.as_deref();
     let keys = key_file.map(|file| HelloKeys::load(file, &shared)).transpose()?;
     let interfaces = shared.get_or_make(FabricHostPorts::KEY, FabricHostPorts::new)?;
-    let host = Arc::new(NodeHost::new(&node.name, config.clone(), interfaces)?);
+    let supervisor = Supervisor::default();
+    let host = Arc::new(NodeHost::new(&node.name, config.clone(), interfaces, &supervisor)?);
     let source = Source { name: format!("node '{}' of cluster '{}'", node.name, config.name), text };
     let Some(flat) = load::compile(&source, &Options::default(), &registry) else {
         bail!("the configuration that was made for the node has mistakes, which is a bug of ours");
@@ -147,6 +148,7 @@ pub(super) fn run(
         links,
         host: host.clone(),
         shared: MemberShared::new(config.belonging()),
+        supervisor: supervisor.clone(),
     };
     let service = Service::of_cluster(mirror, Cluster::new(tables), options)?;
     let following: Box<dyn Follow> = Box::new(Between::new(host, node.clone(), keys));
@@ -163,7 +165,7 @@ pub(super) fn run(
         mirror: Some((service, following)),
         ports: own_ports,
         specs,
-        supervisor: Supervisor::default(),
+        supervisor,
         guard: None,
     };
     operate(arguments, settings, subject, &registry, shared)

@@ -83,6 +83,8 @@ pub(crate) fn lift(ports: &[PortSettings]) {
     if names.iter().any(|name| known.contains(name))
         && let Err(error) = backstop::remove(&names)
     {
-        graph::note!("brickway: the table of nftables that an earlier router left cannot be removed: {error}");
+        graph::note!(
+            "brickway: the table of nftables that an earlier router left cannot be removed: {error}"
+        );
     }
 }

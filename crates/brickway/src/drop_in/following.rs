@@ -28,6 +28,11 @@ struct Link {
 pub(crate) trait Follow: Send {
     /// Looks whether anything changed, and brings it to the ports and the elements. Returns what went wrong.
     fn look(&mut self, service: &Service, router: &mut Router) -> Vec<String>;
+
+    /// Has others go round this router, before a fault ends it.
+    fn leave(&mut self, router: &mut Router) {
+        let _ = router;
+    }
 }
 
 /// Keeps ports and configuration in step with Linux.

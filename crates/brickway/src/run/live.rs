@@ -128,6 +128,14 @@ impl Live {
         Ok(drops.unwrap_or_default())
     }
 
+    /// Has others go round the router, before a fault ends it.
+    pub(super) fn leave(&self) {
+        if let Some(following) = &mut *lock(&self.following) {
+            // Nobody has the router when somebody has taken it: it has ended.
+            let _ = self.with_router(|router| following.leave(router));
+        }
+    }
+
     /// The router, which from now on nobody else gets at.
     ///
     /// # Panics

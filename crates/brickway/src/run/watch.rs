@@ -22,8 +22,9 @@ pub(super) fn watch(arguments: &RunArguments, live: &Live, control: &Control) ->
     let fault = watch_until_end(arguments, live, control, &pulse);
     // What is to come may take its time.
     pulse.retire();
-    if fault.is_none() {
-        live.supervisor.end();
+    match fault {
+        Some(_) => live.leave(),
+        None => live.supervisor.end(),
     }
     fault
 }

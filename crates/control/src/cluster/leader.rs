@@ -13,6 +13,7 @@ use super::record::Record;
 use crate::netlink::{Event, Kernel, KernelOptions};
 use crate::service::Common;
 use crate::store::{Guard, Store, StoreError};
+use crate::supervisor::Pulse;
 
 /// How long changes may wait for each other: an entry of the log costs the store a write to its disk.
 const LONGEST_GATHERING: Duration = Duration::from_millis(10);
@@ -35,9 +36,10 @@ pub(super) fn lead(
     store: &Store,
     guard: Guard,
     options: &MemberOptions,
+    pulse: &Pulse,
 ) -> Result<(), LogError> {
     let mut ledger = Ledger::default();
-    let result = lead_with(&mut ledger, common, store, guard, options);
+    let result = lead_with(&mut ledger, common, store, guard, options, pulse);
     options.shared.keep_ledger(ledger);
     result
 }
@@ -48,10 +50,11 @@ fn lead_with(
     store: &Store,
     guard: Guard,
     options: &MemberOptions,
+    pulse: &Pulse,
 ) -> Result<(), LogError> {
     let mut reads = 0;
     let stored = loop {
-        match Stored::read(store) {
+        match pulse.waits(|| Stored::read(store)) {
             Err(LogError::Changed) if reads < MOST_READS => reads += 1,
             other => break other?,
         }
@@ -101,6 +104,7 @@ fn lead_with(
     // Something changed since the tables were compared.
     let mut has_news = true;
     loop {
+        pulse.beat();
         let is_idle = !wait(
             &kernel,
             if gathering.is_some() { Duration::from_millis(1) } else { Duration::from_millis(20) },
@@ -142,7 +146,7 @@ fn lead_with(
         let is_full = gathering.is_some_and(|since| since.elapsed() >= LONGEST_GATHERING);
         if gathering.is_some() && (is_idle || is_full) {
             records.extend(ledger.take_pending());
-            match writer.append(&mut records) {
+            match pulse.waits(|| writer.append(&mut records)) {
                 Ok(()) => {
                     gathering = None;
                     told.clear();
@@ -155,7 +159,7 @@ fn lead_with(
             }
         }
         if writer.is_long() && !ledger.has_pending() && records.is_empty() {
-            match writer.write_table(ledger.snapshot()) {
+            match pulse.waits(|| writer.write_table(ledger.snapshot())) {
                 Ok(()) => {}
                 Err(StoreError::Fenced { .. }) => return Ok(()),
                 Err(error) => {

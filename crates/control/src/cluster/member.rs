@@ -6,7 +6,8 @@
 //! | member | session, status, election, and what other nodes say |
 //! | leader | while this node leads |
 //!
-//! The store may go away at any time: tables stay as they are, and the threads try again.
+//! The store may go away at any time: tables stay as they are, and the threads try again. All of them are supervised. A request to the
+//! store has a time limit only as long as the store's own thread is at work, which is supervised by itself.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
@@ -27,6 +28,7 @@ use super::tables::{TableDigest, Tables};
 use crate::mirror::{ClusterExits, Exit};
 use crate::service::Common;
 use crate::store::{Event, Guard, Operation, Session, Store, StoreError};
+use crate::supervisor::{LONGEST_SILENCE_WITH_TABLES, Pulse, Supervisor};
 
 /// How long changes may wait for each other before workers see them.
 const LONGEST_GATHERING: Duration = Duration::from_millis(20);
@@ -195,6 +197,8 @@ pub struct MemberOptions {
     pub host: Arc<dyn Host>,
     /// What members and leaders share.
     pub shared: Arc<MemberShared>,
+    /// Who watches the threads.
+    pub supervisor: Supervisor,
 }
 
 /// What the threads of a member share.
@@ -345,25 +349,40 @@ pub(crate) fn start(common: &Arc<Common>, options: MemberOptions) -> io::Result<
     };
     let (control, member) = (Arc::clone(common), Arc::clone(common));
     let following = options.clone();
+    options.store.supervise(&options.supervisor);
+    let pulse = |name: &str| options.supervisor.watch(name, LONGEST_SILENCE_WITH_TABLES);
+    let (of_control, of_member) = (pulse("control"), pulse("member"));
     Ok(vec![
-        spawn("control", Box::new(move || follow(&control, &following)))?,
-        spawn("member", Box::new(move || Member::new(&member, options).live()))?,
+        spawn(
+            "control",
+            Box::new(move || {
+                follow(&control, &following, &of_control);
+                of_control.retire();
+            }),
+        )?,
+        spawn(
+            "member",
+            Box::new(move || {
+                Member::new(&member, options, &of_member).live();
+                of_member.retire();
+            }),
+        )?,
     ])
 }
 
 /// Follows the table and the log until the end.
-fn follow(common: &Common, options: &MemberOptions) {
+fn follow(common: &Common, options: &MemberOptions, pulse: &Pulse) {
     let MemberOptions { store, host, .. } = options;
     let (mut told, mut changes) = (String::new(), 0);
     while !common.lock().ends() {
-        let problem = match Stored::read(store) {
+        let problem = match pulse.waits(|| Stored::read(store)) {
             Err(LogError::Changed) if changes < MOST_CHANGES => {
                 changes += 1;
                 std::thread::sleep(STEP);
                 continue;
             }
             Err(error) => error.to_string(),
-            Ok(stored) => match follow_from(common, options, stored) {
+            Ok(stored) => match follow_from(common, options, stored, pulse) {
                 Ok(()) => return,
                 Err(problem) => problem,
             },
@@ -378,15 +397,21 @@ fn follow(common: &Common, options: &MemberOptions) {
 }
 
 /// Takes in what is stored, and then the log as it grows. Ends well when the node does.
-fn follow_from(common: &Common, options: &MemberOptions, stored: Stored) -> Result<(), String> {
+fn follow_from(
+    common: &Common,
+    options: &MemberOptions,
+    stored: Stored,
+    pulse: &Pulse,
+) -> Result<(), String> {
     let MemberOptions { store, shared, .. } = options;
     let mut sessions = shared.sessions.load(Ordering::SeqCst);
     let (events, log) = channel();
     let _watch = store.watch(LOG, stored.revision, events);
-    take_in(common, stored);
+    take_in(common, stored, pulse);
     let mut unpublished: Option<Instant> = None;
     let mut applied = common.lock().cluster.as_ref().map_or(0, |cluster| cluster.sequence);
     loop {
+        pulse.beat();
         let wait = if unpublished.is_some() { Duration::from_millis(1) } else { STEP };
         let event = log.recv_timeout(wait);
         // A store that has lost everything ends sessions, but its revisions may be where they were: the watch sees nothing of it.
@@ -439,7 +464,7 @@ fn follow_from(common: &Common, options: &MemberOptions, stored: Stored) -> Resu
 }
 
 /// Brings the tables to what is stored, in steps that leave others to look at them.
-fn take_in(common: &Common, stored: Stored) {
+fn take_in(common: &Common, stored: Stored, pulse: &Pulse) {
     let with = |act: &mut dyn FnMut(&mut crate::mirror::Mirror, &mut Cluster)| {
         let mut state = common.lock();
         if let crate::service::State { mirror, cluster: Some(cluster), .. } = &mut *state {
@@ -461,6 +486,7 @@ fn take_in(common: &Common, stored: Stored) {
         with(&mut |mirror, cluster| cluster.tables.table_begins(mirror));
         let mut records = stored.table.into_iter();
         loop {
+            pulse.beat();
             let piece: Vec<Record> = records.by_ref().take(64).collect();
             if piece.is_empty() {
                 break;
@@ -477,6 +503,7 @@ fn take_in(common: &Common, stored: Stored) {
         if has_all && sequence <= known {
             continue;
         }
+        pulse.beat();
         let mut records = records.into_iter();
         with(&mut |mirror, cluster| {
             records.by_ref().for_each(|record| cluster.tables.apply(mirror, record, sequence));
@@ -506,10 +533,11 @@ struct Member<'a> {
     leading: Option<(JoinHandle<()>, Guard)>,
     /// By number: when a node was a member last. A time without the store does not count.
     seen: HashMap<u16, Instant>,
+    pulse: &'a Pulse,
 }
 
 impl<'a> Member<'a> {
-    fn new(common: &'a Arc<Common>, options: MemberOptions) -> Member<'a> {
+    fn new(common: &'a Arc<Common>, options: MemberOptions, pulse: &'a Pulse) -> Member<'a> {
         use std::hash::{BuildHasher, Hasher, RandomState};
         let incarnation = RandomState::new().build_hasher().finish();
         Member {
@@ -522,6 +550,7 @@ impl<'a> Member<'a> {
             told_leader: None,
             leading: None,
             seen: HashMap::new(),
+            pulse,
         }
     }
 
@@ -533,6 +562,7 @@ impl<'a> Member<'a> {
     fn live(mut self) {
         let mut told = String::new();
         while !self.ends() {
+            self.pulse.beat();
             match self.attend() {
                 Ok(()) => break,
                 Err(error) => {
@@ -556,8 +586,8 @@ impl<'a> Member<'a> {
     fn stop_leading(&mut self) {
         self.options.shared.leads.store(false, Ordering::SeqCst);
         if let Some((thread, _)) = self.leading.take() {
-            // A panic has been printed; there is nobody left to tell.
-            let _ = thread.join();
+            // A panic has been printed; there is nobody left to tell. The leader may be writing a whole table.
+            let _ = self.pulse.waits(|| thread.join());
         }
     }
 
@@ -568,6 +598,7 @@ impl<'a> Member<'a> {
         let key = format!("nodes/{name}");
         let begin = Instant::now();
         loop {
+            self.pulse.beat();
             let status = serde_json::to_vec(&self.status()).unwrap_or_default();
             if store.take(&session, &key, status)?.is_some() {
                 break;
@@ -593,7 +624,7 @@ impl<'a> Member<'a> {
         if !puts.is_empty() {
             store.commit(None, puts)?;
         }
-        let (entries, revision) = store.list("nodes/")?;
+        let (entries, revision) = self.pulse.waits(|| store.list("nodes/"))?;
         let (events, news) = channel();
         let _watch_nodes = store.watch("nodes/", revision, events.clone());
         if let Some(cluster) = &mut self.common.lock().cluster {
@@ -603,11 +634,11 @@ impl<'a> Member<'a> {
             cluster.store_problem = None;
         }
         entries.into_iter().for_each(|entry| self.note(Event::Put(entry)));
-        let (entries, revision) = store.list("ports/")?;
+        let (entries, revision) = self.pulse.waits(|| store.list("ports/"))?;
         let mut watches = vec![store.watch("ports/", revision, events.clone())];
         entries.into_iter().for_each(|entry| self.note(Event::Put(entry)));
         for of in ["config", "rest/"] {
-            let (entries, revision) = store.list(of)?;
+            let (entries, revision) = self.pulse.waits(|| store.list(of))?;
             watches.push(store.watch(of, revision, events.clone()));
             entries.into_iter().for_each(|entry| self.note(Event::Put(entry)));
         }
@@ -630,6 +661,7 @@ impl<'a> Member<'a> {
         let mut told = (Instant::now(), self.status());
         let mut failed_leading: Option<Instant> = None;
         loop {
+            self.pulse.beat();
             match news.recv_timeout(STEP) {
                 Ok(Event::Lost(problem)) => return Err(MemberError::Other(problem)),
                 Ok(event) => self.note(event),
@@ -759,11 +791,13 @@ impl<'a> Member<'a> {
         // Linux has the ports before it is asked what it knows.
         self.tell_host();
         let (common, options, of_thread) = (Arc::clone(self.common), self.options.clone(), guard.clone());
+        let pulse = options.supervisor.watch("leader", LONGEST_SILENCE_WITH_TABLES);
         let thread = std::thread::Builder::new().name("leader".to_owned()).spawn(move || {
             let store = options.store.clone();
-            if let Err(error) = lead(&common, &store, of_thread, &options) {
+            if let Err(error) = lead(&common, &store, of_thread, &options, &pulse) {
                 options.host.message(&format!("cannot lead: {error}"));
             }
+            pulse.retire();
         });
         match thread {
             Ok(thread) => self.leading = Some((thread, guard)),

@@ -113,6 +113,8 @@ impl Tables {
         match record {
             Record::Change(change) => mirror.apply(Source::Netlink, change),
             Record::Routes(route, prefixes) => mirror.apply_routes(Source::Netlink, &route, &prefixes),
+            // No port has this number.
+            Record::Label { port: 0, .. } => {}
             Record::Label { port, node, mac, label } => {
                 // Both families' labels can be written.
                 let (Some(number), Some(id), Some(_)) =

@@ -484,9 +484,47 @@ fn change() -> impl Strategy<Value = Change> {
     ]
 }
 
+/// A leader that read the highest number that there is gives no label. A node has no such label, and none of port 0.
+#[test]
+fn labels_of_numbers_that_no_leader_gives_are_nobodys() {
+    let mut ledger = ledger();
+    (0..2).for_each(|node| ledger.replay(Record::LabelsGiven { node, below: u32::MAX }));
+    for port in 1..=4 {
+        ledger.apply(link(40, port));
+        ledger.apply(neighbour(40, port, 9, port, NeighbourState::Reachable));
+    }
+    let pending = ledger.take_pending();
+    assert!(!pending.iter().any(|record| matches!(record, Record::Label { .. })), "{pending:?}");
+    let mut node = TestNode::new(0);
+    for (port, label) in [(1, u32::MAX), (0, 0)] {
+        node.take(vec![Record::Label { port, node: 0, mac: [2; 6], label }]);
+    }
+    assert_eq!(node.tables.neighbours(), (0, 0));
+}
+
 proptest! {
     // A mirror takes 30 MB, and each case has five.
     #![proptest_config(ProptestConfig::with_cases(16))]
+
+    /// Who writes the store may write anything into the log.
+    #[test]
+    fn records_of_any_bytes_leave_a_node_and_a_leader_that_go_on(
+        entries in prop::collection::vec((1..4u8, 0..8u8, prop::collection::vec(any::<u8>(), 0..60)), 300),
+    ) {
+        let (mut node, mut leader, mut taken) = (TestNode::new(0), ledger(), 0);
+        for (count, kind, bytes) in entries {
+            // Zeros behind, so that many are whole.
+            let piece = [&[1, count, kind], &bytes[..], &[0; 200]].concat();
+            let Ok(records) = decode("entry", &piece) else { continue };
+            taken += records.len();
+            for record in records {
+                leader.replay(record.clone());
+                node.tables.apply(&mut node.mirror, record, 1);
+            }
+            node.tables.publish(&mut node.mirror);
+        }
+        prop_assert!(taken > 0 && leader.snapshot().count() < taken + 10);
+    }
 
     /// Whoever follows the log, joins late, or reads a whole table in between has the same; and every header that leads to
     /// another node finds the neighbour there that it means.

@@ -45,6 +45,7 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep, timeout_at};
 
+use crate::supervisor::{LONGEST_SILENCE, Supervisor};
 use error::Failure;
 pub use error::StoreError;
 pub use session::{Guard, Session, SessionId};
@@ -58,6 +59,9 @@ pub const MOST_OPERATIONS: usize = 128;
 
 /// Most bytes of keys and values in one commit: what fits into a request under etcd's default (`--max-request-bytes`).
 pub const MOST_BYTES: usize = 1_500_000;
+
+/// Time between two beats of the store's thread.
+const BEAT: Duration = Duration::from_secs(1);
 
 /// Time between two attempts to reach a store that is away.
 const RETRY: Duration = Duration::from_millis(100);
@@ -260,6 +264,17 @@ impl Store {
             common: Arc::new(Common { backend, prefix: prefix.to_owned(), label, thread }),
             limit: LIMIT,
         })
+    }
+
+    /// Has the store's thread supervised, which renews sessions and on whose answers all callers wait.
+    pub fn supervise(&self, supervisor: &Supervisor) {
+        let pulse = supervisor.watch("store", LONGEST_SILENCE);
+        self.common.thread.runtime.spawn(async move {
+            loop {
+                pulse.beat();
+                sleep(BEAT).await;
+            }
+        });
     }
 
     /// The same store, whose operations may take this long.

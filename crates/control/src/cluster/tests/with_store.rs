@@ -12,6 +12,7 @@ use crate::cluster::member::{
 use crate::service::Service;
 use crate::store::Session;
 use crate::store::testing::{Cable, Etcd};
+use crate::supervisor::Supervisor;
 use testbed::{in_namespace, ip, veth_pair};
 
 const PREFIX: &str = "/test/";
@@ -67,6 +68,73 @@ impl Host for Linux {
     }
 }
 
+/// A rest of a node that panics when it is asked for what this names.
+struct Broken(&'static str);
+
+impl Broken {
+    fn is_asked(&self, what: &str) {
+        assert_ne!(self.0, what, "a fault that the test injects");
+    }
+}
+
+impl Host for Broken {
+    fn set_leader_ports(&self, _ports: &[LeaderPort]) -> bool {
+        self.is_asked("ports");
+        true
+    }
+    fn leader_is(&self, _leader: Option<NodeId>) {}
+    fn configured(&self, _text: &[u8]) -> Option<Belonging> {
+        None
+    }
+    fn leave(&self) {}
+    fn reaches(&self, _node: NodeId) -> bool {
+        false
+    }
+    fn traffic(&self) -> Traffic {
+        Traffic::default()
+    }
+    fn message(&self, text: &str) {
+        if text.starts_with("tables stay") {
+            self.is_asked("tables");
+        }
+    }
+}
+
+/// Each of a node's threads that dies is a fault with its name; the others go on meanwhile.
+#[test]
+fn a_thread_of_a_node_that_dies_is_a_fault_that_names_it() {
+    let address = ([127, 0, 0, 1], free_port()).into();
+    let host = Store::open(&Place::Hosted { address, hosts: true, key_file: None }, PREFIX).unwrap();
+    let put = |key: &str, value: &[u8]| {
+        let put = Operation::Put { key: key.to_owned(), value: value.to_vec(), session: None };
+        host.commit(None, vec![put]).unwrap();
+    };
+    for (asked, thread) in [("ports", "member"), ("tables", "control")] {
+        // What no node can read.
+        put("table/current", if asked == "tables" { b"nothing".as_slice() } else { b"" });
+        let TestNode { mirror, tables } = TestNode::new(0);
+        let supervisor = Supervisor::default();
+        supervisor.begin(|_| ()).unwrap();
+        let place = Place::Hosted { address, hosts: false, key_file: None };
+        let options = MemberOptions {
+            name: asked.to_owned(),
+            number: node(0),
+            store: Store::open(&place, PREFIX).unwrap(),
+            ttl: Duration::from_secs(3),
+            may_lead: thread == "member",
+            restart_time: LONG,
+            links: BTreeMap::from([(1, PortLink { mac: [2; 6], mtu: 1500 })]),
+            host: Arc::new(Broken(asked)),
+            shared: MemberShared::new(Belonging { ports: ports(), nodes: vec![asked.to_owned()] }),
+            supervisor: supervisor.clone(),
+        };
+        let service = Service::of_cluster(mirror, Cluster::new(tables), options).unwrap();
+        wait_until("a fault", || supervisor.fault().is_some());
+        assert_eq!(supervisor.fault().unwrap().to_string(), format!("the thread '{thread}' has ended"));
+        drop(service);
+    }
+}
+
 /// A node of the cluster, with its threads; it leads if there is a grace for what its Linux has not said.
 struct LiveNode(Service);
 
@@ -85,6 +153,7 @@ impl LiveNode {
             links: (1..=4).map(link).collect::<BTreeMap<u8, PortLink>>(),
             host: Arc::new(Linux::default()),
             shared: MemberShared::new(Belonging { ports: ports(), nodes }),
+            supervisor: Supervisor::default(),
         };
         LiveNode(Service::of_cluster(mirror, Cluster::new(tables), options).unwrap())
     }
