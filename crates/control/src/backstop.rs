@@ -420,7 +420,7 @@ impl Netfilter {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::netlink::testing::in_namespace;
+    use testbed::in_namespace;
 
     const MARK: u32 = 0x1000_0000;
 
