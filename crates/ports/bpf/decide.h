@@ -4,10 +4,10 @@
 // src/host_filter.rs makes the same decision in Rust, and a test compares the two.
 //
 // Transit is a frame to the interface's own address, no longer than its MTU allows, with an IP packet that
-//   - may be forwarded once more by its TTL or hop limit (else the kernel answers),
 //   - goes to an address that is not the host's own (LOCAL), not a group, not of this link or this host only,
 //   - is no neighbour discovery (RFC 4861).
-// IPv4 options and IPv6 hop-by-hop headers are ours too: the kernel would forward such packets past our access lists.
+// IPv4 options and IPv6 hop-by-hop headers are ours too: the kernel would forward such packets past our access lists. So is
+// what has lived too long: whether it is answered, and by whom, is the router's to say.
 // So all of ARP, LLDP, IS-IS, MPLS, broken packets and the like stays with the kernel.
 //
 // Frames with an 802.1Q tag are the kernel's, unless VLANS says otherwise of their VLAN: where Linux has an interface for
@@ -28,9 +28,9 @@ enum {
     // The header, and the first byte behind it: the type of an ICMPv6 message.
     IPV6_BYTES = 40 + 1,
     PROTOCOL_ICMPV6 = 58,
-    // RFC 4861, section 4: router solicitation to redirect.
+    // RFC 4861, section 4: router solicitation to neighbour advertisement. A redirect for a host behind us is transit.
     FIRST_DISCOVERY = 133,
-    LAST_DISCOVERY = 137,
+    LAST_DISCOVERY = 136,
 };
 
 // An IPv6 address, or an IPv4 one as ::ffff:a.b.c.d.
@@ -84,7 +84,7 @@ INLINE void count(__u32 which) {
 // Of a header of IPV4_BYTES.
 INLINE int is_transit_ipv4(const __u8 *header) {
     const __u8 *destination = header + 16;
-    if (header[0] >> 4 != 4 || header[8] <= 1)
+    if (header[0] >> 4 != 4)
         return 0;
     // RFC 6890: this host, loopback; groups, reserved addresses and broadcast.
     if (destination[0] == 0 || destination[0] == 127 || destination[0] >= 224)
@@ -102,7 +102,7 @@ INLINE int is_link_local(const __u8 *address) { return address[0] == 0xfe && (ad
 // Of a header of IPV6_BYTES.
 INLINE int is_transit_ipv6(const __u8 *header) {
     const __u8 *source = header + 8, *destination = header + 24, *type = header + 40;
-    if (header[0] >> 4 != 6 || header[7] <= 1)
+    if (header[0] >> 4 != 6)
         return 0;
     if (destination[0] == 0xff || is_link_local(destination) || is_link_local(source))
         return 0;

@@ -18,8 +18,8 @@ const IPV4_BYTES: usize = 20;
 /// The header, and the first byte behind it: the type of an ICMPv6 message.
 const IPV6_BYTES: usize = 40 + 1;
 const PROTOCOL_ICMPV6: u8 = 58;
-/// Types of neighbour discovery (RFC 4861, section 4): router solicitation to redirect.
-const DISCOVERY: std::ops::RangeInclusive<u8> = 133..=137;
+/// Types of neighbour discovery (RFC 4861, section 4): router solicitation to neighbour advertisement.
+const DISCOVERY: std::ops::RangeInclusive<u8> = 133..=136;
 
 /// Says which frames of a port are for the host and which are plain transit, as the steering programs of AF_XDP and
 /// AF_PACKET ports do.
@@ -80,7 +80,6 @@ impl HostFilter {
     fn is_transit_ipv4(&self, header: &[u8; IPV4_BYTES]) -> bool {
         let [.., a, b, c, d] = *header;
         header[0] >> 4 == 4
-            && header[8] > 1
             // RFC 6890: this host, loopback; groups, reserved addresses and broadcast.
             && !matches!(a, 0 | 127 | 224..)
             && !self.local.contains(&[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, a, b, c, d])
@@ -93,7 +92,6 @@ impl HostFilter {
         // RFC 4291, section 2.5.6: a router forwards no packet from or to such an address.
         let is_link_local = |address: &[u8]| address[0] == 0xfe && address[1] & 0xc0 == 0x80;
         header[0] >> 4 == 6
-            && header[7] > 1
             && destination[0] != 0xff
             && !is_link_local(&destination)
             && !is_link_local(source)

@@ -178,12 +178,10 @@ mod tests {
         let kernels = [
             ipv4(0x45, 64, [192, 0, 2, 1]),
             ipv4(0x45, 64, [192, 0, 2, 255]),
-            ipv4(0x45, 1, [198, 51, 100, 7]),
             frame([8, 6], &[0; 28]),
             ipv6(6, 64, "2001:db8::1", 0),
             ipv6(6, 64, "fe80::7", 0),
             ipv6(58, 255, "2001:db8:7::1", 135),
-            ipv6(6, 1, "2001:db8:7::1", 0),
             tagged(5, &ipv4(0x45, 64, [198, 51, 100, 7])),
             numbered_frame(7, 60),
             multicast,
@@ -197,6 +195,9 @@ mod tests {
             // Options: the kernel would forward them past our access lists.
             ipv4(0x46, 64, [198, 51, 100, 7]),
             ipv6(0, 64, "2001:db8:7::1", 0),
+            // What has lived too long.
+            ipv4(0x45, 1, [198, 51, 100, 8]),
+            ipv6(6, 0, "2001:db8:7::1", 0),
         ];
         // Of VLAN 5 transit is ours, of VLAN 6 everything, and the tag comes with its priority.
         let question = frame([8, 6], &[0; 28]);

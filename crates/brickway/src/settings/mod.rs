@@ -131,8 +131,10 @@ words! {
 words! {
     /// Which source addresses are believed (RFC 3704).
     ReversePath {
-        /// All.
+        /// For IPv4 those that Linux's `net.ipv4.conf.*.rp_filter` of the port lets it believe; for IPv6 all.
         #[default]
+        Linux "linux",
+        /// All.
         Off "off",
         /// Those to which there is a route by any port (2.4).
         Loose "loose",
