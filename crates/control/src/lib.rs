@@ -8,6 +8,7 @@
 //!
 //! | module | what lives there |
 //! | --- | --- |
+//! | `accounts` | users and groups of this machine |
 //! | [`api`] | the control socket: what `brickway show` asks a running router, and the answers |
 //! | [`change`] | what can change: links, addresses, routes, next-hop objects, neighbours, rules; plain data |
 //! | [`cluster`] | many servers, one router: what the leader tells the nodes, and what they make of it |
@@ -19,6 +20,7 @@
 
 #![forbid(unsafe_code)]
 
+mod accounts;
 pub mod api;
 pub mod change;
 pub mod cluster;

@@ -30,7 +30,7 @@ pub(crate) use ports::RouterPort;
 use ports::settle_vlans;
 
 use crate::load;
-use crate::settings::{AclDefault, AclSettings, Settings};
+use crate::settings::{AclDefault, AclSettings, FpmSettings, Settings};
 
 /// How long Linux may take to tell what it knows; a million routes take some seconds.
 const LONGEST_DUMP: Duration = Duration::from_secs(120);
@@ -47,7 +47,7 @@ pub(crate) fn ports_of(config: &FlatConfig) -> Vec<String> {
 /// Starts to mirror Linux for these ports, and gives the tables to the elements. How Linux sees VLANs is known then.
 pub(crate) fn mirror(
     ports: &mut [RouterPort],
-    fpm: Option<std::net::SocketAddr>,
+    fpm: Option<&FpmSettings>,
     shared: &Shared,
 ) -> Result<Service> {
     if ports.len() > 250 {
@@ -61,6 +61,7 @@ pub(crate) fn mirror(
         Some(VlanPort { port, parent, vlan: *vlan })
     });
     let vlans = vlans.collect();
+    let fpm = fpm.map(FpmSettings::options);
     let service = Service::start(&ServiceOptions { ports: numbered, vlans, fpm })?;
     if !service.wait_synchronised(LONGEST_DUMP) {
         bail!("Linux did not tell its routes within {} s", LONGEST_DUMP.as_secs());

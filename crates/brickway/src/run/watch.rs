@@ -1,6 +1,7 @@
 //! A router that runs: rates on the terminal, balancing, what follows Linux, until the end.
 
 use std::io::{IsTerminal, Write};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use elements::devices::balance::Balancer;
@@ -9,6 +10,7 @@ use graph::router::Control;
 use super::RunArguments;
 use super::live::Live;
 use super::summary::Totals;
+use crate::beside_linux;
 use crate::settings::WorkerSettings;
 use crate::table::{scaled, thousands};
 
@@ -16,7 +18,7 @@ use crate::table::{scaled, thousands};
 const BALANCE_PERIOD: Duration = Duration::from_secs(1);
 
 /// Waits for the end, showing rates; the name of a thread that failed, if one did.
-pub(super) fn watch(arguments: &RunArguments, live: &Live, control: &Control) -> Option<String> {
+pub(super) fn watch(arguments: &RunArguments, live: &Arc<Live>, control: &Control) -> Option<String> {
     let on_terminal = std::io::stderr().is_terminal();
     let usual_period = if on_terminal && !arguments.quiet { 1.0 } else { 0.0 };
     let begin = Instant::now();
@@ -26,10 +28,11 @@ pub(super) fn watch(arguments: &RunArguments, live: &Live, control: &Control) ->
     let mut balanced = Instant::now();
     let watchdog = live.notify.watchdog_period();
     let mut told = Instant::now();
+    let mut linux = live.service.is_some().then(beside_linux::Watcher::new);
     let mut has_line = false;
     loop {
         let now = Instant::now();
-        if live.is_interrupted() || end.is_some_and(|end| now >= end) {
+        if live.signals.is_interrupted() || end.is_some_and(|end| now >= end) {
             break;
         }
         let step = end.map_or(Duration::from_millis(50), |end| (end - now).min(Duration::from_millis(50)));
@@ -41,6 +44,14 @@ pub(super) fn watch(arguments: &RunArguments, live: &Live, control: &Control) ->
             return Some(thread);
         }
         live.follow();
+        if live.signals.take_hang_up() {
+            let live = live.clone();
+            // On a thread of its own, so that the watchdog does not wait until rules are compiled.
+            let reload = std::thread::Builder::new().name("reload".to_owned());
+            if let Err(error) = reload.spawn(move || live.reload_and_report()) {
+                eprintln!("brickway: reload failed: {error}");
+            }
+        }
         if watchdog.is_some_and(|period| told.elapsed() >= period) {
             told = Instant::now();
             // Each worker has to answer first.
@@ -49,6 +60,9 @@ pub(super) fn watch(arguments: &RunArguments, live: &Live, control: &Control) ->
             }
         }
         let settings = live.settings();
+        if let Some(linux) = &mut linux {
+            linux.look(&settings).iter().for_each(|warning| eprintln!("brickway: {warning}"));
+        }
         let WorkerSettings { count, min, balance, .. } = settings.workers;
         if balance && count > 1 && balanced.elapsed() >= BALANCE_PERIOD {
             balanced = Instant::now();
