@@ -13,7 +13,7 @@ impl Namespace {
     fn new() -> Self {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let namespace = Self(format!("brickway-test-{}-{number}", std::process::id()));
+        let namespace = Self(format!("testbed-{}-{number}", std::process::id()));
         ip(&format!("netns add {}", namespace.0));
         namespace
     }
