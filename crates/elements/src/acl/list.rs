@@ -136,6 +136,8 @@ impl List {
 /// The rules as people know them.
 struct Book {
     rules: Vec<Rule>,
+    /// What becomes of packets that no rule matches.
+    default: Action,
     /// What was counted before the list in use: of each rule, and behind them of the default.
     carried: Vec<Hits>,
     /// The list in use.
@@ -160,7 +162,6 @@ pub struct AccessList {
     /// Number of the last copy of the graph that has the element; not every thread has every element.
     last_copy: AtomicUsize,
     copies: usize,
-    default: Action,
     inputs: Inputs,
 }
 
@@ -170,9 +171,9 @@ impl AccessList {
         let list = Arc::new(List::new(&rules, default, copies));
         let (writer, readers) = pair(list.clone(), list.clone());
         let carried = vec![Hits::default(); rules.len() + 1];
-        let book = Mutex::new(Book { rules, carried, list });
+        let book = Mutex::new(Book { rules, default, carried, list });
         let writer = Mutex::new(writer);
-        Self { writer, book, readers, last_copy: AtomicUsize::new(0), copies, default, inputs }
+        Self { writer, book, readers, last_copy: AtomicUsize::new(0), copies, inputs }
     }
 
     /// A copy's access to the compiled list.
@@ -203,9 +204,27 @@ impl AccessList {
     ///
     /// What is wrong with each line that is. Then nothing changes.
     pub fn replace(&self, text: &str) -> Result<(), String> {
-        let rules = parse_list(lines(text), &self.inputs).map_err(|mistakes| mistakes.join("\n"))?;
-        self.change(&mut lock(&self.writer), rules);
+        let rules = self.parsed(text)?;
+        let mut writer = lock(&self.writer);
+        let default = self.book().default;
+        self.change(&mut writer, rules, default);
         Ok(())
+    }
+
+    /// As [`AccessList::replace`], with what becomes of packets that no rule matches.
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub fn replace_with_default(&self, text: &str, permits: bool) -> Result<(), String> {
+        let rules = self.parsed(text)?;
+        let default = if permits { Action::Permit } else { Action::Deny };
+        self.change(&mut lock(&self.writer), rules, default);
+        Ok(())
+    }
+
+    fn parsed(&self, text: &str) -> Result<Vec<Rule>, String> {
+        parse_list(lines(text), &self.inputs).map_err(|mistakes| mistakes.join("\n"))
     }
 
     /// Adds one rule, without a sequence number behind all others.
@@ -229,7 +248,8 @@ impl AccessList {
             }
             Err(place) => {
                 rules.insert(place, rule);
-                self.change(&mut writer, rules);
+                let default = self.book().default;
+                self.change(&mut writer, rules, default);
                 Ok(())
             }
         }
@@ -242,7 +262,8 @@ impl AccessList {
         match rules.binary_search_by_key(&sequence, |known| known.sequence) {
             Ok(place) => {
                 rules.remove(place);
-                self.change(&mut writer, rules);
+                let default = self.book().default;
+                self.change(&mut writer, rules, default);
                 Ok(())
             }
             Err(_) => Err(format!("there is no rule {sequence}; the handler 'rules' shows those there are")),
@@ -281,7 +302,7 @@ impl AccessList {
     pub(super) fn default_text(&self) -> String {
         let book = self.book();
         let hits = summed(&book.list, &book.carried).pop().unwrap_or_default();
-        format!("{} # {} packets, {} bytes", self.default, hits.packets, hits.bytes)
+        format!("{} # {} packets, {} bytes", book.default, hits.packets, hits.bytes)
     }
 
     /// Number of rules.
@@ -300,8 +321,8 @@ impl AccessList {
     }
 
     /// Makes `rules` the list, and keeps the counts of rules that stay.
-    fn change(&self, writer: &mut Writer<Arc<List>>, rules: Vec<Rule>) {
-        let list = Arc::new(List::new(&rules, self.default, self.copies));
+    fn change(&self, writer: &mut Writer<Arc<List>>, rules: Vec<Rule>, default: Action) {
+        let list = Arc::new(List::new(&rules, default, self.copies));
         *writer.both().0 = list.clone();
         let mut book = self.book();
         writer.publish();
@@ -320,6 +341,7 @@ impl AccessList {
         carried.push(of_default);
         book.carried = carried;
         book.rules = rules;
+        book.default = default;
         // To free a long list takes a while, too.
         drop(book);
         drop(old);

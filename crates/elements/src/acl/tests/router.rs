@@ -195,3 +195,24 @@ fn counts_go_on_over_changes() {
         assert!(router.stop().is_empty());
     }
 }
+
+/// What no rule matches is permitted, then denied, while packets flow.
+#[test]
+fn the_default_changes_while_packets_flow() {
+    let config =
+        "source :: TestSource -> acl :: ACL(permit tcp any any, DEFAULT permit) -> permitted :: TestSink;
+                  acl[1] -> denied :: TestSink;";
+    let shared = Shared::default();
+    let mut router = router(config, 1, &shared);
+    wait_for(&mut router, "permitted");
+    let list = shared.get::<AccessList>(&AccessList::key("acl")).unwrap();
+    assert!(list.replace_with_default("no rule", false).is_err());
+    assert!(router.read("acl.default").unwrap().starts_with("permit "));
+    list.replace_with_default("permit tcp any any", false).unwrap();
+    wait_for(&mut router, "denied");
+    assert!(router.read("acl.default").unwrap().starts_with("deny "));
+    // Rules alone leave it as it is.
+    list.replace("").unwrap();
+    assert!(router.read("acl.default").unwrap().starts_with("deny "));
+    assert!(router.stop().is_empty());
+}
