@@ -762,8 +762,11 @@ impl Thread {
         // This thread's alone: Linux gives each one a priority of its own (setpriority(2), "C library/kernel differences").
         if self.graph.copy().is_slow()
             && rustix::process::getpriority_process(None).is_ok_and(|priority| priority > SLOW_PRIORITY)
+            && let Err(error) = rustix::process::setpriority_process(None, SLOW_PRIORITY)
         {
-            let _ = rustix::process::setpriority_process(None, SLOW_PRIORITY);
+            self.graph.context().message(&format!(
+                "slow thread: cannot run at nice {SLOW_PRIORITY} ({error}), so busy workers may delay it; CAP_SYS_NICE allows it"
+            ));
         }
         let (mut idle_turns, mut patience, mut rest) = (0, IDLE_TURNS, FIRST_REST);
         // Nobody else writes the count, so a plain store will do.
