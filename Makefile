@@ -22,7 +22,7 @@ BUILD_PACKAGES := build-essential clang protobuf-compiler libprotobuf-dev
 DEMO_PACKAGES := iproute2 iputils-ping traceroute iperf3 ethtool procps
 # FRR, BIRD and etcd: the demo and tests run their own; the services stay stopped.
 CLUSTER_PACKAGES := $(DEMO_PACKAGES) etcd-server frr bird2
-TEST_PACKAGES := $(CLUSTER_PACKAGES) tcpdump etcd-client openssl
+TEST_PACKAGES := $(CLUSTER_PACKAGES) tcpdump etcd-client openssl nftables iptables
 # DPDK's tables and dpdk-testpmd are measured beside ours, and the kernel on veth links.
 BENCH_PACKAGES := libdpdk-dev dpdk-dev pkg-config iproute2 ethtool procps etcd-server
 DPDK_PACKAGES := libdpdk-dev pkg-config
@@ -109,7 +109,7 @@ loom: rust
 fuzz: packages-build rust
 	@rustup toolchain list | grep -q ^nightly || rustup toolchain install nightly --profile minimal
 	@command -v cargo-fuzz >/dev/null || $(CARGO) install --quiet --locked cargo-fuzz
-	@for target in configuration packets routes netlink fabric nat acl drop_in mrt pcap store records; do \
+	@for target in configuration control_socket packets routes netlink fabric nat acl drop_in mrt pcap store records; do \
 	  echo "fuzzing $$target for $(FUZZ_SECONDS) s"; \
 	  $(CARGO) +nightly fuzz run $$target -- -max_total_time=$(FUZZ_SECONDS) -max_len=4096 -verbosity=0 -print_final_stats=1 || exit 1; done
 

@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod bench;
+mod beside_linux;
 mod check;
 mod click;
 mod cluster;
@@ -44,7 +45,7 @@ use clap::{Parser, Subcommand};
   brickway help DecIPTTL                        the manual of an element
 
 Exit codes: 0 done, 1 the configuration or the machine does not allow it, 2 wrong usage, 3 packets were lost
-(gen) or a check failed (demo, show drift), 4 no router answers (show, set, reload).",
+(gen), a check failed (demo, show drift) or a restart is needed (reload), 4 no router answers (show, set, reload).",
     disable_help_subcommand = true
 )]
 struct Cli {

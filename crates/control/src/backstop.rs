@@ -155,7 +155,8 @@ pub fn remove(ports: &[String]) -> io::Result<()> {
     netfilter.change(ports.iter().flat_map(|port| removal(&table_of(port), &known)).collect())
 }
 
-const PREFIX: &str = "brickway-";
+/// What the names of the tables begin with; the port follows.
+pub const PREFIX: &str = "brickway-";
 
 fn table_of(port: &str) -> String {
     format!("{PREFIX}{port}")

@@ -8,6 +8,7 @@
 //!
 //! | module | what lives there |
 //! | --- | --- |
+//! | `accounts` | users and groups of this machine |
 //! | [`api`] | the control socket: what `brickway show` asks a running router, and the answers |
 //! | [`backstop`] | rules of nftables that drop what Linux would forward past the router's filters |
 //! | [`change`] | what can change: links, addresses, routes, next-hop objects, neighbours, rules; plain data |
@@ -23,6 +24,7 @@
 // A reader that went away must not end the router.
 #![cfg_attr(not(test), deny(clippy::print_stderr, clippy::print_stdout))]
 
+mod accounts;
 pub mod api;
 pub mod backstop;
 mod bounded;

@@ -38,11 +38,6 @@ impl Readiness {
         Ok(epoll::add(&self.epoll, fd, epoll::EventData::new_u64(0), epoll::EventFlags::IN)?)
     }
 
-    /// No longer looks at this one.
-    pub(crate) fn forget(&self, fd: impl AsFd) -> io::Result<()> {
-        Ok(epoll::delete(&self.epoll, fd)?)
-    }
-
     /// Is readable from this moment on, until it is told another one.
     pub(crate) fn wake_at(&mut self, moment: Option<Instant>) -> io::Result<()> {
         if self.wakes_at == moment {

@@ -46,8 +46,8 @@ pub struct ServiceOptions {
     pub ports: Vec<(String, u16)>,
     /// Ports that are VLANs of other ports; see [`Mirror::set_vlan`].
     pub vlans: Vec<VlanPort>,
-    /// Where FRR's forwarding plane manager connects; `None` for no server.
-    pub fpm: Option<SocketAddr>,
+    /// Where FRR's forwarding plane manager connects, and who may; `None` for no server.
+    pub fpm: Option<ServerOptions>,
     /// Who watches the control thread.
     pub supervisor: Supervisor,
 }
@@ -135,10 +135,10 @@ impl Service {
         let mut mirror = Mirror::new(options.ports.iter().cloned())?;
         options.vlans.iter().for_each(|&vlan| mirror.set_vlan(vlan));
         let kernel = Kernel::open(&KernelOptions::default()).map_err(ServiceError::Netlink)?;
-        let fpm = options.fpm.map(|address| {
-            let options = ServerOptions { address, ..ServerOptions::default() };
-            Server::open(&options).map_err(|error| ServiceError::Fpm(address, error))
-        });
+        let fpm = options
+            .fpm
+            .as_ref()
+            .map(|options| Server::open(options).map_err(|error| ServiceError::Fpm(options.address, error)));
         let fpm = fpm.transpose()?;
         let common = Common::new(mirror, Some(kernel), fpm, None).map_err(ServiceError::Thread)?;
         let common = Arc::new(common);

@@ -90,6 +90,22 @@ pub(crate) fn attach_at_ingress(
     Ok(link.try_into().expect("tcx programs are attached by links"))
 }
 
+/// Names the programs that others have attached to an interface by tcx (Linux 6.6). Needs `CAP_SYS_ADMIN`.
+///
+/// # Errors
+///
+/// The kernel does not let us ask, has no tcx, or has no such interface.
+pub fn tcx_programs(interface: &str) -> io::Result<Vec<String>> {
+    let mut names = Vec::new();
+    for direction in [TcAttachType::Ingress, TcAttachType::Egress] {
+        let (_, programs) = SchedClassifier::query_tcx(interface, direction).map_err(program_io_error)?;
+        names.extend(programs.iter().map(|program| program.name_as_str().unwrap_or("").to_owned()));
+    }
+    // Those of our ports.
+    names.retain(|name| name != "screen" && name != "inject" && !name.starts_with("brickway"));
+    Ok(names)
+}
+
 fn tcx_error(port: &str, error: io::Error) -> PortError {
     match error.raw_os_error() {
         // A kernel that does not know the kind of attachment.

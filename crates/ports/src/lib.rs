@@ -56,6 +56,7 @@
 //! | `interface` | what Linux says about an interface, and the lock that one port has on it |
 //! | `gro` | turns generic receive offload off |
 //! | `host_steering`, `host_filter` | which packets are ours and which those of Linux; the same in Rust, for tests |
+//! | `iptables` | chains of legacy iptables, which forwarded packets of the host pass |
 //! | `bpf` | BPF programs of `bpf/`: loaded, attached, their maps |
 //! | `steering` | which queue a packet goes to, changed while traffic flows |
 //! | `memory`, `memory_loop`, `null`, `pcap`, `tap`, `af_packet`, `af_xdp`, `host`, `dpdk` | the drivers |
@@ -77,6 +78,7 @@ mod host;
 mod host_filter;
 mod host_steering;
 mod interface;
+mod iptables;
 mod memory;
 mod memory_loop;
 mod null;
@@ -96,11 +98,13 @@ use std::os::fd::BorrowedFd;
 use packet::wire::ethernet::MacAddr;
 use packet::{Batch, PacketType, Pool};
 
+pub use bpf::tcx_programs;
 pub use error::PortError;
 pub use gro::GroOff;
 pub use host::PERMITTED_MARK;
 pub use host_steering::{HostSteering, VlanId, VlanShare};
 pub use interface::{Addresses, addresses, set_link_address, set_mtu, user_of, with_address};
+pub use iptables::{LegacyChain, legacy_chains};
 pub use memory_loop::MemoryLoop;
 pub use pcap::reader::{ETHERNET, PcapReader, PcapRecord};
 pub use pcap::writer::{PcapWriter, Precision};

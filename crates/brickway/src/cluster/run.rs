@@ -24,6 +24,7 @@ use super::click::{PortLook, configuration};
 use super::config::{ClusterConfig, NodeConfig, Role};
 use super::host::{Between, NodeHost};
 use super::keys::HelloKeys;
+use crate::beside_linux;
 use crate::drop_in::Follow;
 use crate::load;
 use crate::output::print;
@@ -105,6 +106,9 @@ pub(super) fn run(
     arguments: &RunArguments,
     store: Store,
 ) -> Result<ExitCode> {
+    let interfaces = node.ports.iter().map(|port| PortSettings::new(&port.interface)).collect();
+    let ignore = arguments.ignore();
+    beside_linux::refuse(&Settings { ports: interfaces, ignore: ignore.clone(), ..Settings::default() })?;
     let registry = elements::registry();
     let shared = Shared::default();
     let Opened { looks, links, own, specs } = open_ports(node, &shared)?;
@@ -153,12 +157,10 @@ pub(super) fn run(
     let service = Service::of_cluster(mirror, Cluster::new(tables), options)?;
     let following: Box<dyn Follow> = Box::new(Between::new(host, node.clone(), keys));
     let own_ports = node.ports.iter().map(|port| PortSettings::new(&port.name)).collect::<Vec<_>>();
-    let mut settings = Settings { ports: own_ports.clone(), ..Settings::default() };
+    let mut settings = Settings { ports: own_ports.clone(), ignore, ..Settings::default() };
     settings.workers.count = node.workers;
     settings.workers.balance = false;
-    if let Some(socket) = arguments.socket() {
-        settings.control.socket = socket;
-    }
+    settings.control.socket = arguments.socket();
     let subject = Subject {
         source,
         flat: Arc::new(flat),

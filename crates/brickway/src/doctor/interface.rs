@@ -250,7 +250,13 @@ mod tests {
     }
 
     fn patient() -> Patient {
-        Patient { ports: Vec::new(), workers: 2, frame_bytes: 1_856, linux_is_slow_path: true }
+        Patient {
+            ports: Vec::new(),
+            workers: 2,
+            frame_bytes: 1_856,
+            linux_is_slow_path: true,
+            ignore: Vec::new(),
+        }
     }
 
     #[test]

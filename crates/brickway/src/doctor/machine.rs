@@ -245,7 +245,13 @@ mod tests {
 
     fn patient(driver: Driver) -> Patient {
         let port = PatientPort { device: "eth1".into(), driver, host: Host::Interface };
-        Patient { ports: vec![port], workers: 2, frame_bytes: 1_856, linux_is_slow_path: true }
+        Patient {
+            ports: vec![port],
+            workers: 2,
+            frame_bytes: 1_856,
+            linux_is_slow_path: true,
+            ignore: Vec::new(),
+        }
     }
 
     #[test]

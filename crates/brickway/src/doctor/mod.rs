@@ -6,8 +6,10 @@
 //! | `mod` | the command; findings, how they are printed and put right |
 //! | `machine` | the kernel, permissions, memory, forwarding by Linux |
 //! | `interface` | the interfaces of the ports |
+//! | `bypassed` | what Linux was configured to do to forwarded packets, and is bypassed |
 //! | `offloads` | what a card or veth does to packets that a router must not get so |
 
+mod bypassed;
 mod interface;
 mod machine;
 mod offloads;
@@ -24,11 +26,11 @@ use serde_json::json;
 pub(crate) use interface::largest_mtu;
 
 use crate::output::{print, say_line};
-use crate::settings::{self, Driver, Host, Settings, SlowPath};
+use crate::settings::{self, Bypass, Driver, Host, Settings, SlowPath};
 use crate::table::{Align, Table};
 
-/// Looks for what keeps this machine from routing well: the kernel, permissions, memory, sysctls, and of each
-/// PORT its link, MTU, queues and offloads.
+/// Looks for what keeps this machine from routing well: the kernel, permissions, memory, sysctls, rules of Linux that the router
+/// bypasses, and of each PORT its link, MTU, queues and offloads.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   brickway doctor eth1 eth2                what is in the way of 'brickway run eth1 eth2'
@@ -208,6 +210,8 @@ struct Patient {
     frame_bytes: usize,
     /// Whether Linux finishes what the fast path does not.
     linux_is_slow_path: bool,
+    /// What it may bypass.
+    ignore: Vec<Bypass>,
 }
 
 /// A port of it.
@@ -231,6 +235,7 @@ impl Patient {
             workers: settings.workers.count,
             frame_bytes,
             linux_is_slow_path: settings.slow_path == SlowPath::Linux,
+            ignore: settings.ignore.clone(),
         }
     }
 
@@ -267,7 +272,10 @@ pub(crate) fn doctor(arguments: &DoctorArguments) -> Result<ExitCode> {
             settings
         }
     };
-    let mut findings = Patient::of(&settings, PoolOptions::default().data_bytes).examine();
+    let patient = Patient::of(&settings, PoolOptions::default().data_bytes);
+    let mut findings = patient.examine();
+    findings.extend(bypassed::rules(&patient));
+    findings.extend(bypassed::at_ports(&patient));
     if arguments.fix {
         findings.iter_mut().for_each(Finding::fix);
     }
@@ -280,13 +288,14 @@ pub(crate) fn doctor(arguments: &DoctorArguments) -> Result<ExitCode> {
     Ok(if bad { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// Tells on standard error what is bad for a router with these settings, and frames for packets of so many bytes, that is
-/// about to start.
+/// Reports on standard error what is bad for a router with these settings, and frames for packets of so many bytes, that is
+/// about to start; and what at its ports it bypasses.
 pub(crate) fn warn_at_start(settings: &Settings, frame_bytes: usize) {
-    let findings = Patient::of(settings, frame_bytes).examine();
+    let patient = Patient::of(settings, frame_bytes);
     // This router opens its own ports again, or keeps them closed as it is to.
     let is_closed = |finding: &Finding| matches!(finding.remedy, Remedy::Open(_));
-    for finding in findings.iter().filter(|finding| finding.is_bad() && !is_closed(finding)) {
+    let bad = patient.examine().into_iter().filter(|finding| finding.is_bad() && !is_closed(finding));
+    for finding in bad.chain(bypassed::at_ports(&patient)) {
         graph::note!("brickway: {}: {}; {}", finding.subject, finding.what, finding.details().join("; "));
     }
 }

@@ -34,7 +34,7 @@ pub(crate) use ports::RouterPort;
 use ports::settle_vlans;
 
 use crate::load;
-use crate::settings::{AclSettings, Settings};
+use crate::settings::{AclSettings, FpmSettings, Settings};
 
 /// How long Linux may take to tell what it knows; a million routes take some seconds.
 const LONGEST_DUMP: Duration = Duration::from_secs(120);
@@ -51,7 +51,7 @@ pub(crate) fn ports_of(config: &FlatConfig) -> Vec<String> {
 /// Starts to mirror Linux for these ports, and gives the tables to the elements. How Linux sees VLANs is known then.
 pub(crate) fn mirror(
     ports: &mut [RouterPort],
-    fpm: Option<std::net::SocketAddr>,
+    fpm: Option<&FpmSettings>,
     shared: &Shared,
     supervisor: &Supervisor,
 ) -> Result<Service> {
@@ -66,6 +66,7 @@ pub(crate) fn mirror(
         Some(VlanPort { port, parent, vlan: *vlan })
     });
     let vlans = vlans.collect();
+    let fpm = fpm.map(FpmSettings::options);
     let service =
         Service::start(&ServiceOptions { ports: numbered, vlans, fpm, supervisor: supervisor.clone() })?;
     if !service.wait_synchronised(LONGEST_DUMP) {

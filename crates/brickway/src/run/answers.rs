@@ -20,6 +20,7 @@ use fib::{Decision, MAIN, NextHop, NextHopIndex, Source};
 use graph::lang::split_arguments;
 
 use super::live::{ACCESS_LISTS, Live};
+use crate::beside_linux;
 use crate::doctor::largest_mtu;
 use crate::drop_in;
 use crate::settings::Driver;
@@ -226,12 +227,14 @@ impl Live {
         Ok(LookupRow { address, table, route, decision, ways })
     }
 
-    /// What could not be done as Linux has it: routes, policy rules, packets longer than a frame.
+    /// What could not be done as Linux has it: rules that are bypassed, routes, policy rules, packets longer than a frame.
     fn problems(&self) -> Result<Vec<String>, Unanswered> {
-        let state = self.state()?;
-        let mut problems: Vec<String> = state.mirror.problems().map(ToString::to_string).collect();
-        problems.extend(state.mirror.rule_problems().iter().map(ToString::to_string));
+        self.service()?;
         let settings = self.settings();
+        let mut problems = beside_linux::problems(&settings);
+        let state = self.state()?;
+        problems.extend(state.mirror.problems().map(ToString::to_string));
+        problems.extend(state.mirror.rule_problems().iter().map(ToString::to_string));
         for port in state.mirror.ports() {
             let known = settings.ports.iter().find(|known| known.name == port.name);
             let (Some(link), Some(known)) = (port.link, known) else { continue };
@@ -318,17 +321,18 @@ impl Live {
         Ok(rows)
     }
 
-    /// The rules with the packets that each decided, of both families together.
+    /// The rules, and behind them the default, with the packets that each decided, of both families together.
     fn access_list(&self) -> Result<Vec<AclRow>, Unanswered> {
         let texts = self.with_router(|router| {
-            let read = |element: &&str| router.read(&format!("{element}.rules"));
+            let mut handler = |element: &str, name| router.read(&format!("{element}.{name}"));
+            let read = |element: &&str| Ok(handler(element, "rules")? + "\n" + &handler(element, "default")?);
             ACCESS_LISTS.iter().map(read).collect::<Result<Vec<String>, String>>()
         })?;
         let texts = texts
             .map_err(|_| "this router has no access list; --acl FILE or [acl] in its settings give it one")?;
         let mut rows: Vec<AclRow> = Vec::new();
         for (family, text) in texts.iter().enumerate() {
-            for (place, line) in text.lines().enumerate() {
+            for (place, line) in text.lines().filter(|line| !line.is_empty()).enumerate() {
                 // `10 permit tcp any any  # 7 packets, 420 bytes`
                 let (rule, note) = line.split_once('#').unwrap_or((line, ""));
                 let packets = note.split_whitespace().find_map(|word| word.replace(',', "").parse().ok());

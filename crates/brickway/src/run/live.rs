@@ -1,12 +1,11 @@
 //! What runs, shared between the thread that watches it and those who ask and change it over the control socket.
 
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use anyhow::{Context, Result};
-use control::api::{Server, ServerError, ServerOptions};
+use control::api::{Server, ServerError, ServerOptions, Unanswered, default_socket};
 use control::backstop::BackstopDrops;
 use control::service::Service;
 use control::supervisor::Supervisor;
@@ -16,11 +15,12 @@ use graph::lang::{Options, Source};
 use graph::router::Router;
 use graph::setup::Shared;
 
-use super::{RunArguments, subject};
+use super::{RunArguments, Signals, subject};
+use crate::beside_linux;
 use crate::drop_in::{self, Follow, Guard};
 use crate::load::{self, Messages};
 use crate::notify::Notify;
-use crate::settings::Settings;
+use crate::settings::{AclDefault, Settings};
 
 /// A router that runs, and all that belongs to it.
 pub(super) struct Live {
@@ -42,8 +42,9 @@ pub(super) struct Live {
     pub(super) status: String,
     pub(super) notify: Notify,
     pub(super) supervisor: Supervisor,
-    /// Set when the router is to end.
-    interrupted: Arc<AtomicBool>,
+    pub(super) signals: Signals,
+    /// Held by who reads settings or configuration again: one at a time.
+    reloading: Mutex<()>,
 }
 
 /// What is said to those who come too late.
@@ -64,6 +65,7 @@ impl Live {
         shared: Shared,
         source: Source,
         supervisor: Supervisor,
+        signals: Signals,
     ) -> Arc<Live> {
         let (service, following) = mirror.unzip();
         Arc::new(Live {
@@ -77,8 +79,9 @@ impl Live {
             click: Mutex::new(source.text),
             status: format!("{} runs", source.name),
             notify: Notify::from_environment(),
-            interrupted: Arc::default(),
             supervisor,
+            signals,
+            reloading: Mutex::default(),
         })
     }
 
@@ -91,9 +94,10 @@ impl Live {
         }
         let control = self.settings().control;
         let options = ServerOptions {
-            group: control.group,
+            read_group: control.read_group,
+            write_group: control.write_group,
             supervisor: self.supervisor.clone(),
-            ..ServerOptions::new(&control.socket)
+            ..ServerOptions::new(control.socket.unwrap_or_else(default_socket))
         };
         match Server::start(&options, self.clone()) {
             Ok(server) => Ok(Some(server)),
@@ -159,15 +163,6 @@ impl Live {
         self.arguments.frame_size
     }
 
-    /// Setting it ends the router.
-    pub(super) fn interrupted(&self) -> Arc<AtomicBool> {
-        self.interrupted.clone()
-    }
-
-    pub(super) fn is_interrupted(&self) -> bool {
-        self.interrupted.load(Ordering::SeqCst)
-    }
-
     /// Changes a setting that can be changed under traffic; what was done.
     pub(super) fn set(&self, option: &str, value: &str) -> Result<String, String> {
         let wrong = |right: &str| format!("'{value}' is wrong for {option}; right would be {right}");
@@ -190,47 +185,60 @@ impl Live {
         Ok(format!("{option} = {value}"))
     }
 
-    /// Reads the settings file again and does what can be done under traffic; what was done, and what was not.
-    pub(super) fn reload(&self) -> Result<Vec<String>, String> {
+    /// Reads the settings file, or the configuration, again, and returns what was done: all that changed, or nothing.
+    pub(super) fn reload(&self) -> Result<Vec<String>, Unanswered> {
+        let _turn = lock(&self.reloading);
         self.notify.reloading();
         let done = self.reload_settings();
         self.notify.ready(&self.status);
         done
     }
 
-    fn reload_settings(&self) -> Result<Vec<String>, String> {
+    /// Reloads after SIGHUP, and prints what came of it.
+    pub(super) fn reload_and_report(&self) {
+        match self.reload() {
+            Ok(lines) if lines.is_empty() => graph::note!("brickway: reload: nothing changed"),
+            Ok(lines) => lines.iter().for_each(|line| graph::note!("brickway: reload: {line}")),
+            Err(reason) => graph::note!("brickway: reload failed: {reason}"),
+        }
+    }
+
+    fn reload_settings(&self) -> Result<Vec<String>, Unanswered> {
         let is_file = subject::is_file(&self.arguments);
         if self.arguments.config.is_none() && self.arguments.acl.is_none() && !is_file {
-            return Err("there is nothing to read again; --config FILE or --acl FILE at the start gives it"
-                .to_owned());
+            return Err(
+                "there is nothing to read again; --config FILE or --acl FILE at the start gives it".into()
+            );
         }
         if is_file {
-            return self.reload_configuration();
+            return Ok(self.reload_configuration()?);
         }
         let new = super::settings_of(&self.arguments).map_err(|error| format!("{error:#}"))?;
         let new = new.ok_or("the settings have mistakes; `brickway check FILE.toml` lists them")?;
+        let now = self.settings();
+        let changed = now.differences(&new);
+        let has_list = self.shared.get::<AccessList>(&AccessList::key(ACCESS_LISTS[0])).is_some();
+        let can_change =
+            |option: &&String| LIVE.contains(&option.as_str()) || has_list && option.starts_with("acl.");
+        let (live, fixed): (Vec<&String>, Vec<&String>) = changed.iter().partition(can_change);
+        if !fixed.is_empty() {
+            return Err(Unanswered::NeedsRestart(fixed.into_iter().cloned().collect()));
+        }
         let mut done = Vec::new();
-        let mut now = lock(&self.settings);
-        if new.acl.rules != now.acl.rules || new.acl.file.is_some() {
-            done.push(self.reload_rules(&new)?);
-            // The default is an argument of the elements and stays.
-            now.acl.rules.clone_from(&new.acl.rules);
-            now.acl.file.clone_from(&new.acl.file);
+        // The file of rules may have changed while its name stays.
+        if has_list && (new.acl.file.is_some() || live.iter().any(|option| option.starts_with("acl."))) {
+            self.reload_rules(&new)?;
+            done.push(format!("access list read, then {}", new.acl.default.word()));
         }
-        if new.workers.balance != now.workers.balance {
-            done.push(format!("workers.balance = {}", new.workers.balance));
-        }
-        if new.log != now.log {
-            done.push(format!("log.stats_seconds = {}", new.log.stats_seconds));
-        }
-        now.workers.balance = new.workers.balance;
-        now.log = new.log.clone();
-        if new != *now {
-            done.push(
-                "the rest of what changed needs a restart: `brickway show config` says what is in force"
-                    .into(),
-            );
-        }
+        let others = live.into_iter().filter(|option| !option.starts_with("acl."));
+        done.extend(others.map(|option| format!("{option} = {}", new.value(option).unwrap_or_default())));
+        let mut settings = lock(&self.settings);
+        settings.acl = new.acl;
+        settings.ignore = new.ignore;
+        settings.workers.balance = new.workers.balance;
+        settings.log.stats_seconds = new.log.stats_seconds;
+        let settings = settings.clone();
+        done.extend(beside_linux::problems(&settings));
         Ok(done)
     }
 
@@ -277,22 +285,25 @@ impl Live {
         Ok(lines)
     }
 
-    /// Gives the access list its rules again.
-    fn reload_rules(&self, settings: &Settings) -> Result<String, String> {
+    /// Gives the access list its rules and its default again.
+    fn reload_rules(&self, settings: &Settings) -> Result<(), String> {
         let mut text = String::new();
         if let Some(file) = &settings.acl.file {
             text = std::fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
         }
         let text = format!("{}\n{text}", settings.acl.rules.join("\n"));
-        // On this thread, so that no worker waits while the rules are compiled.
+        let permits = settings.acl.default == AclDefault::Permit;
+        // On this thread, so that no worker waits while the rules are compiled. What one list understands the other one does.
         for element in ACCESS_LISTS {
             let list = self.shared.get::<AccessList>(&AccessList::key(element));
-            let list = list.ok_or("the router runs without an access list; one needs a restart")?;
-            list.replace(&text)?;
+            list.ok_or("the router runs without an access list")?.replace_with_default(&text, permits)?;
         }
-        Ok("access list read".to_owned())
+        Ok(())
     }
 }
+
+/// Options that change while the router runs; those of an access list do where there is one.
+const LIVE: [&str; 3] = ["workers.balance", "log.stats_seconds", "beside_linux.ignore"];
 
 /// The elements of the access list in the configuration of a drop-in router.
 pub(super) const ACCESS_LISTS: [&str; 2] = ["acl4", "acl6"];

@@ -18,7 +18,8 @@ mod watch;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::atomic::Ordering;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
@@ -31,15 +32,17 @@ use graph::graph::{GraphOptions, Registry};
 use graph::messages;
 use graph::roles::{Mode, Roles};
 use graph::router::{Control, Router, RouterOptions};
-use graph::setup::Shared;
+use graph::setup::{Shared, TakenSignals};
 use packet::PoolOptions;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
+use crate::beside_linux;
 use crate::doctor;
 use crate::drop_in;
 use crate::load;
 use crate::output::print;
 use crate::settings::{
-    self, Driver, Fail, Overrides, PortSettings, ReversePath, Settings, SlowPath, WorkerSettings,
+    self, Bypass, Driver, Fail, Overrides, PortSettings, ReversePath, Settings, SlowPath, WorkerSettings,
 };
 use live::Live;
 pub(crate) use subject::Subject;
@@ -98,10 +101,13 @@ pub(crate) struct RunArguments {
     /// (strict), RFC 3704 (default off)
     #[arg(long, value_name = "off|loose|strict")]
     reverse_path: Option<ReversePath>,
+    /// Start although forwarded packets bypass these rules of Linux: firewall, nat, ipsec
+    #[arg(long, value_name = "WORD,...", value_delimiter = ',')]
+    ignore: Vec<Bypass>,
     /// Listen for FRR's forwarding plane manager (zebra -M dplane_fpm_nl), usually at 127.0.0.1:2620
     #[arg(long, value_name = "ADDRESS:PORT")]
     fpm: Option<SocketAddr>,
-    /// The socket for `brickway show`, `set` and `reload` (for ports: /run/brickway.sock)
+    /// The socket for `brickway show`, `set` and `reload` (for ports: that of the network namespace in /run/brickway)
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
     /// What a port's name in the configuration stands for
@@ -154,7 +160,10 @@ pub(crate) struct RunArguments {
 /// How to run a node of a cluster.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct NodeArguments {
-    /// The socket for `brickway show` (default /run/brickway.sock)
+    /// Start although forwarded packets bypass these rules of Linux: firewall, nat, ipsec
+    #[arg(long, value_name = "WORD,...", value_delimiter = ',')]
+    ignore: Vec<Bypass>,
+    /// The socket for `brickway show` (default: that of the network namespace in /run/brickway)
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
     /// Stop after this many seconds
@@ -179,6 +188,7 @@ impl RunArguments {
             slow_path: None,
             acl: None,
             reverse_path: None,
+            ignore: how.ignore.clone(),
             fpm: None,
             socket: how.socket.clone(),
             ports: Vec::new(),
@@ -202,6 +212,11 @@ impl RunArguments {
     /// The control socket that was asked for.
     pub(crate) fn socket(&self) -> Option<PathBuf> {
         self.socket.clone()
+    }
+
+    /// What the router may bypass.
+    pub(crate) fn ignore(&self) -> Vec<Bypass> {
+        self.ignore.clone()
     }
 }
 
@@ -247,6 +262,7 @@ pub(super) fn settings_of(arguments: &RunArguments) -> Result<Option<Settings>> 
             reverse_path: arguments.reverse_path,
             fpm: arguments.fpm,
             socket: arguments.socket.clone(),
+            ignore: arguments.ignore.clone(),
             stats_seconds: arguments.stats,
         })
         .map_err(anyhow::Error::msg)?;
@@ -306,9 +322,6 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<ExitCode> {
     // First of all: whatever goes wrong from here on, nothing is forwarded past the filters.
     let closes = is_list && settings.fail == Fail::Closed;
     let guard = closes.then(|| drop_in::Guard::of_settings(&settings)).transpose()?;
-    if is_list {
-        doctor::warn_at_start(&settings, arguments.frame_size);
-    }
     let ended = run_settings(arguments, settings, guard);
     if closes {
         say_closed();
@@ -322,6 +335,11 @@ fn run_settings(
     settings: Settings,
     guard: Option<drop_in::Guard>,
 ) -> Result<ExitCode> {
+    let is_file = subject::is_file(arguments);
+    if !is_file && !arguments.print_config {
+        beside_linux::refuse(&settings)?;
+        doctor::warn_at_start(&settings, arguments.frame_size);
+    }
     let registry = elements::registry();
     let shared = Shared::default();
     let Some(mut subject) = subject(arguments, &settings, &registry, &shared)? else {
@@ -332,6 +350,12 @@ fn run_settings(
         print(&(how_to_run(&subject.ports) + &subject.source.text));
         return Ok(ExitCode::SUCCESS);
     }
+    if is_file && subject.mirror.is_some() {
+        beside_linux::refuse(&Settings { ports: subject.ports.clone(), ..settings.clone() })?;
+    }
+    if let Some(fpm) = settings.fpm.as_ref().filter(|fpm| fpm.insecure) {
+        graph::note!("brickway: everybody who reaches {} makes routes ([fpm] insecure = true)", fpm.listen);
+    }
     operate(arguments, settings, subject, &registry, shared)
 }
 
@@ -341,6 +365,39 @@ fn say_closed() {
         "brickway: nothing is forwarded from the ports until a router runs (fail = \"closed\"); `brickway doctor --fix` \
          ends that"
     );
+}
+
+/// Signals that came.
+#[derive(Default)]
+struct Signals {
+    /// The router is to end.
+    interrupted: Arc<AtomicBool>,
+    /// It is to read its settings again.
+    hung_up: Arc<AtomicBool>,
+}
+
+impl Signals {
+    /// Catches them. SIGHUP is left to a script that takes it.
+    fn catch(shared: &Shared) -> std::io::Result<Self> {
+        let signals = Self::default();
+        for signal in [SIGINT, SIGTERM] {
+            signal_hook::flag::register(signal, signals.interrupted.clone())?;
+        }
+        let taken = shared.get::<TakenSignals>(TakenSignals::KEY);
+        if !taken.is_some_and(|taken| taken.has(SIGHUP)) {
+            signal_hook::flag::register(SIGHUP, signals.hung_up.clone())?;
+        }
+        Ok(signals)
+    }
+
+    fn is_interrupted(&self) -> bool {
+        self.interrupted.load(Ordering::SeqCst)
+    }
+
+    /// Whether SIGHUP came since the last call.
+    fn take_hang_up(&self) -> bool {
+        self.hung_up.swap(false, Ordering::SeqCst)
+    }
 }
 
 /// Runs a router to its end.
@@ -390,10 +447,10 @@ pub(crate) fn operate(
     if guard.is_none() && mirror.is_some() {
         drop_in::lift(&settings.ports);
     }
+    let signals = Signals::catch(&shared).context("cannot catch signals")?;
     let name = source.name.clone();
-    let live = Live::new(router, mirror, guard, settings, arguments.clone(), shared, source, supervisor);
-    let interrupted = live.interrupted();
-    ctrlc::set_handler(move || interrupted.store(true, Ordering::SeqCst)).context("cannot catch Ctrl-C")?;
+    let live =
+        Live::new(router, mirror, guard, settings, arguments.clone(), shared, source, supervisor, signals);
     let server = live.serve()?;
     live.with_router(Router::start)
         .map_err(anyhow::Error::msg)?

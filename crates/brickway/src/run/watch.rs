@@ -1,6 +1,7 @@
 //! A router that runs: rates on the terminal, balancing, what follows Linux, until the end.
 
 use std::io::IsTerminal;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use control::supervisor::{Fault, LONGEST_SILENCE, Problem, Pulse};
@@ -10,6 +11,7 @@ use graph::router::Control;
 use super::RunArguments;
 use super::live::Live;
 use super::summary::Totals;
+use crate::beside_linux;
 use crate::settings::WorkerSettings;
 use crate::table::{scaled, thousands};
 
@@ -17,7 +19,7 @@ use crate::table::{scaled, thousands};
 const BALANCE_PERIOD: Duration = Duration::from_secs(1);
 
 /// Waits for the end, showing rates. A thread that failed, if one did, is why it came.
-pub(super) fn watch(arguments: &RunArguments, live: &Live, control: &Control) -> Option<Fault> {
+pub(super) fn watch(arguments: &RunArguments, live: &Arc<Live>, control: &Control) -> Option<Fault> {
     let pulse = live.supervisor.watch("main", LONGEST_SILENCE);
     let fault = watch_until_end(arguments, live, control, &pulse);
     // What is to come may take its time.
@@ -29,7 +31,12 @@ pub(super) fn watch(arguments: &RunArguments, live: &Live, control: &Control) ->
     fault
 }
 
-fn watch_until_end(arguments: &RunArguments, live: &Live, control: &Control, pulse: &Pulse) -> Option<Fault> {
+fn watch_until_end(
+    arguments: &RunArguments,
+    live: &Arc<Live>,
+    control: &Control,
+    pulse: &Pulse,
+) -> Option<Fault> {
     let on_terminal = std::io::stderr().is_terminal();
     let usual_period = if on_terminal && !arguments.quiet { 1.0 } else { 0.0 };
     let begin = Instant::now();
@@ -39,10 +46,11 @@ fn watch_until_end(arguments: &RunArguments, live: &Live, control: &Control, pul
     let mut balanced = Instant::now();
     let watchdog = live.notify.watchdog_period();
     let mut told = Instant::now();
+    let mut linux = live.service.is_some().then(beside_linux::Watcher::new);
     let mut has_line = false;
     loop {
         let now = Instant::now();
-        if live.is_interrupted() || end.is_some_and(|end| now >= end) {
+        if live.signals.is_interrupted() || end.is_some_and(|end| now >= end) {
             break;
         }
         let step = end.map_or(Duration::from_millis(50), |end| (end - now).min(Duration::from_millis(50)));
@@ -58,6 +66,14 @@ fn watch_until_end(arguments: &RunArguments, live: &Live, control: &Control, pul
             return Some(fault);
         }
         live.follow();
+        if live.signals.take_hang_up() {
+            let live = live.clone();
+            // On a thread of its own, so that the watchdog does not wait until rules are compiled.
+            let reload = std::thread::Builder::new().name("reload".to_owned());
+            if let Err(error) = reload.spawn(move || live.reload_and_report()) {
+                graph::note!("brickway: reload failed: {error}");
+            }
+        }
         if watchdog.is_some_and(|period| told.elapsed() >= period) {
             told = Instant::now();
             // Each worker has to answer first.
@@ -66,6 +82,9 @@ fn watch_until_end(arguments: &RunArguments, live: &Live, control: &Control, pul
             }
         }
         let settings = live.settings();
+        if let Some(linux) = &mut linux {
+            linux.look(&settings).iter().for_each(|warning| graph::note!("brickway: {warning}"));
+        }
         let WorkerSettings { count, min, balance, .. } = settings.workers;
         if balance && count > 1 && balanced.elapsed() >= BALANCE_PERIOD {
             balanced = Instant::now();

@@ -1,7 +1,6 @@
 //! From a settings file to settings, or to every mistake in the file.
 
 use std::io::IsTerminal;
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -10,8 +9,8 @@ use graph::lang::Diagnostics;
 
 use super::reader::{File, Section};
 use super::{
-    AclDefault, AclSettings, ControlSettings, Driver, Fail, Host, LogSettings, MOST_WORKERS, PortSettings,
-    ReversePath, Settings, SlowPath, WorkerSettings, vlan,
+    AclDefault, AclSettings, Bypass, ControlSettings, Driver, Fail, FpmSettings, Host, LogSettings,
+    MOST_WORKERS, PortSettings, RIGHT_LISTEN, ReversePath, Settings, SlowPath, WorkerSettings, vlan,
 };
 use crate::drop_in;
 use crate::output::print;
@@ -86,6 +85,7 @@ pub(super) fn parse(name: &str, text: &str) -> Result<Settings, Diagnostics> {
             acl: acl(root.section("acl", "[acl]")),
             reverse_path: reverse_path(root.section("reverse_path", "[reverse_path]")),
             fpm: fpm(root.section("fpm", "[fpm]")),
+            ignore: beside_linux(root.section("beside_linux", "[beside_linux]")),
             control: control(root.section("control", "[control]")),
             log: log(root.section("log", "[log]")),
         };
@@ -187,17 +187,34 @@ fn reverse_path(mut section: Section<'_, '_>) -> ReversePath {
     mode
 }
 
-fn fpm(mut section: Section<'_, '_>) -> Option<SocketAddr> {
+fn fpm(mut section: Section<'_, '_>) -> Option<FpmSettings> {
     let listen = section.parsed("listen", "an address and a port, as in \"127.0.0.1:2620\",");
+    let users = section.texts("users");
+    let insecure = section.switch("insecure").unwrap_or_default();
+    let fpm = listen.map(|listen| FpmSettings { listen, users, insecure });
+    if let Some(problem) = fpm.as_ref().and_then(FpmSettings::problem) {
+        section.mistake("listen", problem, RIGHT_LISTEN);
+    }
+    for key in ["users", "insecure"] {
+        if section.has(key) && !section.has("listen") {
+            section.mistake(key, format!("{key} without listen does nothing"), "add listen, or leave it out");
+        }
+    }
     section.finish();
-    listen
+    fpm
+}
+
+fn beside_linux(mut section: Section<'_, '_>) -> Vec<Bypass> {
+    let ignore = section.choices("ignore", Bypass::WORDS).unwrap_or_default();
+    section.finish();
+    ignore
 }
 
 fn control(mut section: Section<'_, '_>) -> ControlSettings {
-    let usual = ControlSettings::default();
     let control = ControlSettings {
-        socket: section.text("socket").map_or(usual.socket, PathBuf::from),
-        group: section.text("group"),
+        socket: section.text("socket").map(PathBuf::from),
+        read_group: section.text("read_group"),
+        write_group: section.text("write_group"),
     };
     section.finish();
     control

@@ -6,9 +6,11 @@
 //! | `mod` | [`Settings`] with their defaults; flags above a file |
 //! | `file` | from a file, with every mistake in it |
 //! | `vlan` | ports that are VLANs of other ports |
+//! | `differences` | which options differ between two of them |
 //! | `reader` | a TOML file read by name, type and range |
 //! | `print` | as a file again, and as a summary |
 
+mod differences;
 mod file;
 mod print;
 mod reader;
@@ -37,7 +39,9 @@ pub(crate) struct Settings {
     pub(crate) reverse_path: ReversePath,
     pub(crate) fail: Fail,
     /// Where FRR's forwarding plane manager connects to; none: nowhere.
-    pub(crate) fpm: Option<SocketAddr>,
+    pub(crate) fpm: Option<FpmSettings>,
+    /// What Linux was configured to do to forwarded packets, and the router may bypass.
+    pub(crate) ignore: Vec<Bypass>,
     pub(crate) control: ControlSettings,
     pub(crate) log: LogSettings,
 }
@@ -164,6 +168,58 @@ words! {
     }
 }
 
+words! {
+    /// What Linux does to packets that it forwards, and does not do to those that the fast path forwards.
+    Bypass {
+        /// Filters: chains of nftables and iptables.
+        #[default]
+        Firewall "firewall",
+        /// Address translation.
+        Nat "nat",
+        /// IPsec.
+        Ipsec "ipsec",
+    }
+}
+
+/// The server for FRR's forwarding plane manager.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct FpmSettings {
+    /// Where it listens.
+    pub(crate) listen: SocketAddr,
+    /// Users of this host who may connect besides root; without any that of FRR.
+    pub(crate) users: Option<Vec<String>>,
+    /// Whether everybody who reaches the address may connect, from other hosts too.
+    pub(crate) insecure: bool,
+}
+
+impl FpmSettings {
+    /// Returns the settings for FRR's user, at this address.
+    pub(crate) fn at(listen: SocketAddr) -> Self {
+        Self { listen, users: None, insecure: false }
+    }
+
+    /// Returns what is wrong with the address, if anything is.
+    fn problem(&self) -> Option<String> {
+        (!self.insecure && !self.listen.ip().is_loopback())
+            .then(|| format!("{} can be reached from other hosts, whose users nobody knows", self.listen))
+    }
+
+    /// Returns the options of the server.
+    pub(crate) fn options(&self) -> control::fpm::ServerOptions {
+        use control::fpm::{Peers, ServerOptions};
+        let peers = match &self.users {
+            _ if self.insecure => Peers::Anybody,
+            Some(users) => Peers::Users(users.clone()),
+            None => Peers::default(),
+        };
+        ServerOptions { peers, ..ServerOptions::new(self.listen) }
+    }
+}
+
+/// What is right where [`FpmSettings::problem`] is not.
+const RIGHT_LISTEN: &str =
+    "expected is an address of this host alone, as 127.0.0.1, or insecure = true in [fpm]";
+
 /// The threads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct WorkerSettings {
@@ -203,18 +259,14 @@ impl AclSettings {
 }
 
 /// The control socket.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ControlSettings {
-    /// Its path.
-    pub(crate) socket: PathBuf,
-    /// The group that may use it besides root, by name or number.
-    pub(crate) group: Option<String>,
-}
-
-impl Default for ControlSettings {
-    fn default() -> Self {
-        Self { socket: control::api::DEFAULT_SOCKET.into(), group: None }
-    }
+    /// Its path; without one that of the network namespace.
+    pub(crate) socket: Option<PathBuf>,
+    /// The group that may show everything besides root, by name or number.
+    pub(crate) read_group: Option<String>,
+    /// The group that may show and change everything.
+    pub(crate) write_group: Option<String>,
 }
 
 /// What is printed while the router runs.
@@ -300,6 +352,7 @@ pub(crate) struct Overrides {
     pub(crate) reverse_path: Option<ReversePath>,
     pub(crate) fpm: Option<SocketAddr>,
     pub(crate) socket: Option<PathBuf>,
+    pub(crate) ignore: Vec<Bypass>,
     pub(crate) stats_seconds: Option<f64>,
 }
 
@@ -389,8 +442,14 @@ impl Settings {
         workers.pin = o.pin.unwrap_or(workers.pin);
         self.slow_path = o.slow_path.unwrap_or(self.slow_path);
         self.reverse_path = o.reverse_path.unwrap_or(self.reverse_path);
-        self.fpm = o.fpm.or(self.fpm);
-        self.control.socket = o.socket.unwrap_or(std::mem::take(&mut self.control.socket));
+        if let Some(listen) = o.fpm {
+            self.fpm.get_or_insert_with(|| FpmSettings::at(listen)).listen = listen;
+        }
+        if let Some(problem) = self.fpm.as_ref().and_then(FpmSettings::problem) {
+            return Err(format!("--fpm {problem}; {RIGHT_LISTEN}"));
+        }
+        self.control.socket = o.socket.or(self.control.socket.take());
+        self.ignore.extend(o.ignore);
         self.log.stats_seconds = o.stats_seconds.unwrap_or(self.log.stats_seconds);
         for (flag, number, most) in [
             ("--workers", self.workers.count, MOST_WORKERS),

@@ -21,6 +21,12 @@ fn quoted(text: &str) -> String {
     quoted + "\""
 }
 
+/// Writes texts as a list of TOML.
+fn list(texts: impl IntoIterator<Item = impl AsRef<str>>) -> String {
+    let texts: Vec<String> = texts.into_iter().map(|text| quoted(text.as_ref())).collect();
+    format!("[{}]", texts.join(", "))
+}
+
 impl Settings {
     /// A settings file that says the same, defaults included.
     pub(crate) fn to_toml(&self) -> String {
@@ -44,18 +50,31 @@ impl Settings {
         ));
         sections.push(format!("[slow_path]\nmode = \"{}\"\n", self.slow_path.word()));
         let file = self.acl.file.as_ref().map(|file| format!("file = {}\n", quoted(&file.to_string_lossy())));
-        let rules: Vec<String> = self.acl.rules.iter().map(|rule| quoted(rule)).collect();
         sections.push(format!(
-            "[acl]\n{}rules = [{}]\ndefault = \"{}\"\n",
+            "[acl]\n{}rules = {}\ndefault = \"{}\"\n",
             file.unwrap_or_default(),
-            rules.join(", "),
+            list(&self.acl.rules),
             self.acl.default.word()
         ));
         sections.push(format!("[reverse_path]\nmode = \"{}\"\n", self.reverse_path.word()));
-        sections.extend(self.fpm.map(|address| format!("[fpm]\nlisten = \"{address}\"\n")));
-        let group = self.control.group.as_ref().map(|group| format!("group = {}\n", quoted(group)));
-        let socket = quoted(&self.control.socket.to_string_lossy());
-        sections.push(format!("[control]\nsocket = {socket}\n{}", group.unwrap_or_default()));
+        sections.extend(self.fpm.as_ref().map(|fpm| {
+            let users = fpm.users.as_ref().map(|users| format!("users = {}\n", list(users)));
+            let (listen, insecure) = (fpm.listen, fpm.insecure);
+            format!("[fpm]\nlisten = \"{listen}\"\n{}insecure = {insecure}\n", users.unwrap_or_default())
+        }));
+        let ignore = self.ignore.iter().map(|word| word.word());
+        sections.push(format!("[beside_linux]\nignore = {}\n", list(ignore)));
+        let control = &self.control;
+        let socket = control.socket.as_ref().map(|path| path.to_string_lossy().into_owned());
+        let mut section = "[control]\n".to_owned();
+        for (key, value) in
+            [("socket", &socket), ("read_group", &control.read_group), ("write_group", &control.write_group)]
+        {
+            if let Some(value) = value {
+                let _ = writeln!(section, "{key} = {}", quoted(value));
+            }
+        }
+        sections.push(section);
         sections.push(format!("[log]\nstats_seconds = {}\n", self.log.stats_seconds));
         sections.join("\n")
     }
@@ -79,10 +98,18 @@ impl Settings {
             (None, count) => format!("{count} rules"),
             (Some(file), count) => format!("{count} rules and those of {}", file.display()),
         };
-        let fpm = self.fpm.map_or_else(|| "off".to_owned(), |address| format!("at {address}"));
+        let fpm = match &self.fpm {
+            None => "off".to_owned(),
+            Some(fpm) if fpm.insecure => format!("at {}, for everybody", fpm.listen),
+            Some(fpm) => format!("at {}", fpm.listen),
+        };
+        let bypassed: Vec<&str> = self.ignore.iter().map(|word| word.word()).collect();
+        let bypassed = if bypassed.is_empty() { "nothing".to_owned() } else { bypassed.join(", ") };
+        let usual = || "the usual socket of the network namespace".to_owned();
+        let socket = self.control.socket.as_ref().map_or_else(usual, |path| path.display().to_string());
         format!(
             "{}\nworkers       {} ({}, {}, bursts of {})\nslow path     {}\naccess list   {rules}, then {}\n\
-             reverse path  {}\nno router     {}\nFPM           {fpm}\ncontrol       {}\n",
+             reverse path  {}\nno router     {}\nFPM           {fpm}\nbypasses      {bypassed}\ncontrol       {socket}\n",
             table.render(),
             workers.count,
             if workers.balance { "balanced" } else { "not balanced" },
@@ -95,7 +122,6 @@ impl Settings {
                 super::Fail::Open => "Linux forwards between the ports (fail = \"open\")",
                 super::Fail::Closed => "nothing is forwarded between the ports (fail = \"closed\")",
             },
-            self.control.socket.display(),
         )
     }
 }

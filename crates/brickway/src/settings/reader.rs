@@ -162,6 +162,20 @@ impl<'f, 'a> Section<'f, 'a> {
         })
     }
 
+    /// Reads a list of words, each one of some words.
+    pub(super) fn choices<T: Copy>(
+        &mut self,
+        key: &'static str,
+        choices: &[(&'static str, T)],
+    ) -> Option<Vec<T>> {
+        let words: Vec<String> = choices.iter().map(|(word, _)| format!("\"{word}\"")).collect();
+        let expected = format!("a list of {}", words.join(", "));
+        let choice = |text: &str| choices.iter().find(|(word, _)| *word == text).map(|(_, choice)| *choice);
+        self.read(key, &expected, |value| {
+            value.as_array()?.iter().map(|item| choice(item.get_ref().as_str()?)).collect()
+        })
+    }
+
     /// A section within this one, `title` as it is written: `[workers]`.
     pub(super) fn section(&mut self, key: &'static str, title: &'static str) -> Section<'f, 'a> {
         let file = self.file;

@@ -52,9 +52,14 @@ fn every_option_is_read() {
         mode = "strict"
         [fpm]
         listen = "[::1]:2620"
+        users = ["frr", "7"]
+        insecure = true
+        [beside_linux]
+        ignore = ["nat", "firewall"]
         [control]
         socket = "/run/other.sock"
-        group = "netadmin"
+        read_group = "netops"
+        write_group = "netadmin"
         [log]
         stats_seconds = 2.5
     "#;
@@ -69,8 +74,14 @@ fn every_option_is_read() {
     assert_eq!((settings.slow_path, settings.reverse_path), (SlowPath::Native, ReversePath::Strict));
     assert_eq!((settings.acl.rules.len(), settings.acl.default), (2, AclDefault::Deny));
     assert_eq!(settings.fail, Fail::Closed);
-    assert_eq!(settings.fpm, Some("[::1]:2620".parse().unwrap()));
-    assert_eq!(settings.control.group.as_deref(), Some("netadmin"));
+    let users = Some(vec!["frr".to_owned(), "7".to_owned()]);
+    let fpm = FpmSettings { users, insecure: true, ..FpmSettings::at("[::1]:2620".parse().unwrap()) };
+    assert_eq!(
+        (settings.fpm.as_ref(), &settings.ignore[..]),
+        (Some(&fpm), &[Bypass::Nat, Bypass::Firewall][..])
+    );
+    let groups = (settings.control.read_group.as_deref(), settings.control.write_group.as_deref());
+    assert_eq!(groups, (Some("netops"), Some("netadmin")));
     assert_eq!(settings.log.stats_seconds, 2.5);
     // What is printed is read as the same.
     assert_eq!(parse("x", &settings.to_toml()).unwrap(), settings);
@@ -85,7 +96,8 @@ slow path     native
 access list   2 rules and those of /etc/brickway/rules, then deny
 reverse path  strict
 no router     nothing is forwarded between the ports (fail = \"closed\")
-FPM           at [::1]:2620
+FPM           at [::1]:2620, for everybody
+bypasses      nat, firewall
 control       /run/other.sock
 ";
     assert_eq!(settings.summary(), summary);
@@ -116,8 +128,15 @@ fn the_example_has_every_option_with_its_default() {
         ports: vec![PortSettings { device: Some("d".into()), options: "o".into(), ..PortSettings::new("n") }],
         workers: WorkerSettings { min: Some(1), ..WorkerSettings::default() },
         acl: AclSettings { file: Some("f".into()), ..AclSettings::default() },
-        fpm: Some("127.0.0.1:2620".parse().unwrap()),
-        control: ControlSettings { group: Some("g".into()), ..ControlSettings::default() },
+        fpm: Some(FpmSettings {
+            users: Some(Vec::new()),
+            ..FpmSettings::at("127.0.0.1:2620".parse().unwrap())
+        }),
+        control: ControlSettings {
+            socket: Some("s".into()),
+            read_group: Some("g".into()),
+            write_group: Some("g".into()),
+        },
         ..Settings::default()
     };
     assert_eq!(keys(&all), keys(&every.to_toml()));
@@ -216,6 +235,15 @@ fn mistakes_of_all_kinds_have_a_line() {
         ("[[port]]\nname = 'a'\n[workers]\nbalance = false\nmin = 1", ["brickway.toml:5:", "balance = true"]),
         ("[[port]]\nname = 'a'\n[log]\nstats_seconds = nan", ["brickway.toml:4:", "from 0 to 86400"]),
         ("[[port]]\nname = 'a'\n[acl]\nrules = ['a', 1]", ["brickway.toml:4:", "a list of texts"]),
+        (
+            "[[port]]\nname = 'a'\n[beside_linux]\nignore = ['fire']",
+            ["brickway.toml:4:", "a list of \"firewall\", \"nat\", \"ipsec\" is expected"],
+        ),
+        (
+            "[[port]]\nname = 'a'\n[fpm]\nlisten = '192.0.2.1:2620'",
+            ["brickway.toml:4: 192.0.2.1:2620 can be reached from other hosts", "insecure = true"],
+        ),
+        ("[[port]]\nname = 'a'\n[fpm]\nusers = ['frr']", ["brickway.toml:4:", "add listen"]),
     ] {
         for part in parts {
             assert!(mistakes(text).contains(part), "{text}: no '{part}' in {}", mistakes(text));
@@ -267,13 +295,18 @@ fn the_command_line_is_above_the_file() {
         settings.workers,
         WorkerSettings { count: 2, min: Some(2), pin: false, ..WorkerSettings::default() }
     );
-    assert_eq!((settings.control.socket.to_str(), settings.fpm.is_some()), (Some("/s"), true));
+    assert_eq!((settings.control.socket.clone(), settings.fpm.is_some()), (Some("/s".into()), true));
     for (overrides, expected) in [
         (Overrides { workers: Some(0), ..Overrides::default() }, "--workers 0 is out of range: 1 to 256"),
         (Overrides { burst: Some(257), ..Overrides::default() }, "--burst 257 is out of range: 1 to 256"),
         (
             Overrides { min_workers: Some(3), ..Overrides::default() },
             "--min-workers 3 is out of range: 1 to 2",
+        ),
+        (
+            Overrides { fpm: Some("0.0.0.0:2620".parse().unwrap()), ..Overrides::default() },
+            "--fpm 0.0.0.0:2620 can be reached from other hosts, whose users nobody knows; expected is an address of this \
+             host alone, as 127.0.0.1, or insecure = true in [fpm]",
         ),
     ] {
         assert_eq!(settings.clone().apply(&overrides).unwrap_err(), expected);

@@ -8,14 +8,15 @@
 mod tables;
 
 use std::net::IpAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use control::api::{
-    Action, Client, ClientError, ConfigFilter, DEFAULT_SOCKET, DropFilter, Family, HandlerFilter,
-    NeighbourFilter, NextHopFilter, NoFilter, PortFilter, Request, RouteFilter, RouteQuery, Show,
+    Action, Client, ClientError, ConfigFilter, DropFilter, Family, HandlerFilter, NeighbourFilter,
+    NextHopFilter, NoFilter, PortFilter, Request, RouteFilter, RouteQuery, Show, default_socket,
+    routers_elsewhere,
 };
 use ipnet::IpNet;
 
@@ -26,13 +27,15 @@ use crate::table::{Align, Table};
 const NOBODY: u8 = 4;
 /// The router is not as it should be: its tables differ from Linux's.
 const DIFFERS: u8 = 3;
+/// The router would have to start again.
+const NEEDS_RESTART: u8 = 3;
 
 /// Where a running router is asked.
 #[derive(Args, Debug)]
 struct Socket {
-    /// The control socket of the router
-    #[arg(long = "socket", value_name = "PATH", default_value = DEFAULT_SOCKET, global = true)]
-    path: PathBuf,
+    /// The control socket of the router (default: that of this network namespace in /run/brickway)
+    #[arg(long = "socket", value_name = "PATH", global = true)]
+    path: Option<PathBuf>,
 }
 
 /// Shows what a running router has and does. Without WHAT: what can be shown.
@@ -221,10 +224,14 @@ pub(crate) struct SetArguments {
     socket: Socket,
 }
 
-/// Has a running router read its settings file again.
+/// Has a running router read its settings file again: all of it, or nothing where an option cannot change while it runs.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Exit codes: 0 done, 1 the router refuses, 2 wrong usage, 4 no router answers at the socket."
+    after_help = "The rules and the default of an access list, workers.balance, log.stats_seconds and beside_linux.ignore can change. \
+SIGHUP does the same; the router then prints what came of it.
+
+Exit codes: 0 done, 1 the router refuses, 2 wrong usage, 3 options need a restart and nothing was changed, 4 no router answers at
+the socket."
 )]
 pub(crate) struct ReloadArguments {
     #[command(flatten)]
@@ -238,7 +245,7 @@ pub(crate) fn show(arguments: &ShowArguments) -> Result<ExitCode> {
     };
     let show = what.request();
     let mut seen = tables::Seen::Nothing;
-    let code = ask(&arguments.socket.path, &Request::Show(show.clone()), |rows| {
+    let code = ask(&arguments.socket, &Request::Show(show.clone()), |rows| {
         seen =
             if arguments.json { tables::print_json(&show, rows) } else { tables::print_rows(&show, rows) }?;
         Ok(())
@@ -252,33 +259,51 @@ pub(crate) fn set(arguments: &SetArguments) -> Result<ExitCode> {
         true => Action::Write { handler: name, value },
         false => Action::Set { option: name, value },
     };
-    act(&arguments.socket.path, action)
+    act(&arguments.socket, action)
 }
 
 pub(crate) fn reload(arguments: &ReloadArguments) -> Result<ExitCode> {
-    act(&arguments.socket.path, Action::Reload {})
+    act(&arguments.socket, Action::Reload {})
 }
 
 /// Has the router do something, and prints what it says about it.
-fn act(socket: &Path, action: Action) -> Result<ExitCode> {
+fn act(socket: &Socket, action: Action) -> Result<ExitCode> {
     ask(socket, &Request::Do(action), |rows| tables::print_texts(rows))
 }
 
 /// Asks the router at `socket` and hands the rows to `print`. A router that is not there has its exit code.
 fn ask(
-    socket: &Path,
+    socket: &Socket,
     request: &Request,
     print: impl FnOnce(&mut dyn Iterator<Item = Result<String, ClientError>>) -> Result<()>,
 ) -> Result<ExitCode> {
-    let mut client = match Client::connect(socket) {
+    let path = socket.path.clone().unwrap_or_else(default_socket);
+    let connected = match request {
+        Request::Show(_) => Client::connect_to_show(&path),
+        Request::Do(_) => Client::connect(&path),
+    };
+    let mut client = match connected {
         Err(error @ ClientError::NotRunning(_)) => {
             graph::note!("brickway: {error}");
+            if socket.path.is_none() {
+                routers_elsewhere()
+                    .iter()
+                    .for_each(|router| graph::note!("brickway: there is a router in {router}"));
+            }
             return Ok(ExitCode::from(NOBODY));
         }
         other => other?,
     };
-    print(&mut client.ask(request)?)?;
-    Ok(ExitCode::SUCCESS)
+    if let Some(process) = client.is_elsewhere() {
+        eprintln!("brickway: this router is in another network namespace (process {process})");
+    }
+    match client.ask(request) {
+        Err(error @ ClientError::NeedsRestart(_)) => {
+            eprintln!("brickway: {error}");
+            Ok(ExitCode::from(NEEDS_RESTART))
+        }
+        answer => print(&mut answer?).map(|()| ExitCode::SUCCESS),
+    }
 }
 
 /// The list that `brickway show` prints without more words.

@@ -8,6 +8,7 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use super::place::{is_elsewhere, reading_path};
 use super::request::{Request, VERSION};
 
 /// The longest time without a byte from the router before it is taken for hung.
@@ -24,11 +25,14 @@ pub enum ClientError {
     )]
     NotRunning(PathBuf),
     /// The file does not allow it.
-    #[error("not permitted to use '{}'; run as root, or as a member of the group that the socket has", .0.display())]
+    #[error("not permitted to use '{}'; run as root, or as a member of a group that [control] names", .0.display())]
     NotPermitted(PathBuf),
     /// The router says why not.
     #[error("{0}")]
     Refused(String),
+    /// The router names options that cannot change while it runs, and has changed nothing.
+    #[error("{0}")]
+    NeedsRestart(String),
     /// It speaks another version of the protocol.
     #[error(
         "the router speaks version {0} of the protocol, this program version {VERSION}; use the program that it runs"
@@ -56,6 +60,28 @@ impl Client {
     /// # Errors
     /// [`ClientError::NotRunning`], [`ClientError::NotPermitted`].
     pub fn connect(path: &Path) -> Result<Self, ClientError> {
+        Self::at(path)
+    }
+
+    /// As [`Client::connect`], for who only wants to be shown something: the socket for that will do.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn connect_to_show(path: &Path) -> Result<Self, ClientError> {
+        match Self::at(path) {
+            Err(ClientError::NotPermitted(_)) => {
+                Self::at(&reading_path(path)).map_err(|_| ClientError::NotPermitted(path.to_owned()))
+            }
+            other => other,
+        }
+    }
+
+    /// The router's process, if it runs in another network namespace than this thread and may be looked at.
+    pub fn is_elsewhere(&self) -> Option<i32> {
+        is_elsewhere(self.stream.get_ref())
+    }
+
+    fn at(path: &Path) -> Result<Self, ClientError> {
         let stream = UnixStream::connect(path).map_err(|error| match error.kind() {
             io::ErrorKind::PermissionDenied => ClientError::NotPermitted(path.to_owned()),
             _ => ClientError::NotRunning(path.to_owned()),
@@ -82,6 +108,7 @@ impl Client {
             Line { version: Some(version), .. } if version != VERSION => {
                 Err(ClientError::OtherVersion(version))
             }
+            Line { error: Some(error), needs_restart: Some(_), .. } => Err(ClientError::NeedsRestart(error)),
             Line { error: Some(error), .. } => Err(ClientError::Refused(error)),
             _ => Err(broken(0, &format!("it begins with {}", answer.line.trim_end()))),
         }
@@ -98,6 +125,7 @@ struct Line<'a> {
     version: Option<u32>,
     ok: Option<String>,
     error: Option<String>,
+    needs_restart: Option<Vec<String>>,
     #[serde(borrow)]
     row: Option<&'a RawValue>,
     end: Option<u64>,

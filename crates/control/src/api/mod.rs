@@ -2,26 +2,32 @@
 //! `socat` and a script will do too.
 //!
 //! ```text
-//! $ echo '{"version":1,"show":"routes","filter":{"protocol":"bgp"}}' | socat - UNIX:/run/brickway.sock
+//! $ echo '{"version":1,"show":"routes","filter":{"protocol":"bgp"}}' | socat - UNIX:/run/brickway/NUMBER.sock
 //! {"version":1,"ok":"routes"}
 //! {"row":{"prefix":"192.0.2.0/24","table":254,"kind":"unicast","protocol":"bgp", ... }}
 //! {"row":{"prefix":"198.51.100.0/24", ... }}
 //! {"end":2}
 //! ```
 //!
+//! NUMBER is that of the router's network namespace (`stat -Lc %i /proc/self/ns/net`): of several routers on a machine the one
+//! here answers. `NUMBER.show.sock` beside it, for the read group, takes no `do`.
+//!
 //! A request is a line ([`Request`]); several may follow one another on a connection. The answer is a head, a
 //! line for each row, and an end with their number, so that a list of a million routes takes no memory on
 //! either side, and an answer that was cut off is known as such. Instead of the head, or in the middle of the
-//! rows, there may be `{"version":1,"error":"..."}`, which ends the answer.
+//! rows, there may be `{"version":1,"error":"..."}`, which ends the answer. The error of a reload that needs a restart lists the
+//! options in `"needs_restart"`.
 //!
 //! | file | what lives there |
 //! | --- | --- |
 //! | `request` | what can be asked, to and from lines |
 //! | `rows` | what is answered |
 //! | `server` | [`Server`]: threads that listen, and the [`Backend`] that they ask |
+//! | `place` | where the sockets are: each network namespace has its own |
 //! | `client` | [`Client`]: asks, and reads the rows as they come |
 
 mod client;
+mod place;
 mod request;
 mod rows;
 mod server;
@@ -29,6 +35,7 @@ mod server;
 mod tests;
 
 pub use client::{Answer, Client, ClientError};
+pub use place::{default_socket, reading_path, routers_elsewhere};
 pub use request::{
     Action, ConfigFilter, DropFilter, Family, HandlerFilter, LOCAL_TABLE, NeighbourFilter, NextHopFilter,
     NoFilter, PortFilter, Request, RouteFilter, RouteQuery, Show, VERSION,
@@ -38,6 +45,3 @@ pub use rows::{
     PathRow, PortRow, QueueRow, RouteRow, Row, TextRow, WayRow, WorkerRow,
 };
 pub use server::{Backend, Rows, Server, ServerError, ServerOptions, Unanswered};
-
-/// Where the socket is if nothing else is said.
-pub const DEFAULT_SOCKET: &str = "/run/brickway.sock";

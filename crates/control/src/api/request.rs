@@ -342,5 +342,15 @@ mod tests {
         fn no_line_makes_it_panic(line in prop::collection::vec(any::<u8>(), 0..200)) {
             let _ = Request::parse(&line);
         }
+
+        #[test]
+        fn what_is_read_is_written_as_a_line_that_is_read_as_the_same(
+            line in "\\{\"version\":1,\"(show|do)\":\"(routes|handlers|acl|reload|set)\"(,\"(option|value)\":\"[a-z.]{0,3}\"){0,2}\
+                     (,\"filter\":\\{(\"name\":\"\\PC{0,2}\"|\"within\":\"10.0.0.7/8\"|\"table\":7)?\\})?\\}",
+        ) {
+            if let Ok(request) = Request::parse(line.as_bytes()) {
+                prop_assert_eq!(Request::parse(request.to_line().as_bytes()), Ok(request));
+            }
+        }
     }
 }

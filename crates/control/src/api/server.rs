@@ -4,12 +4,15 @@
 //! has a longest length and a time in which it has to be complete, and a client that does not read its answer
 //! is cut off.
 //!
-//! # The file
+//! # The files
 //!
 //! A router that was killed leaves its socket's file. Nobody accepts there any more, so connecting is
 //! refused, and the file is replaced. If somebody does accept, another router is running. Access is by the
 //! file's mode, 0660, which is set before the socket listens, so that there is no moment in which others can
-//! connect.
+//! connect. The kernel then compares all groups of whoever connects with the file's.
+//!
+//! Those who may only look have a socket of their own beside it ([`reading_path`]), with connections of its own, so that they
+//! keep nobody out who may do more.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, BufWriter, Write};
@@ -29,11 +32,13 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use rustix::process::Gid;
 use serde::Serialize;
 
+use super::place::{make_folder, reading_path, sweep};
 use super::request::{Request, VERSION};
 use super::rows::Row;
+use crate::accounts;
 use crate::supervisor::{LONGEST_SILENCE, LONGEST_WAIT, Pulse, Supervisor};
 
-/// Connections at a time. Clients come, ask and go.
+/// Connections at a time, of each socket. Clients come, ask and go.
 const CONNECTIONS: usize = 8;
 /// Longest request, in bytes; the longest are values for handlers.
 const LONGEST_LINE: usize = 1 << 20;
@@ -45,8 +50,10 @@ const BUFFER: usize = 16 << 10;
 pub struct ServerOptions {
     /// The socket's path.
     pub path: PathBuf,
-    /// The group that may use it, by name or number; without one that of the process.
-    pub group: Option<String>,
+    /// The group that may show and change everything, by name or number; without one root alone.
+    pub write_group: Option<String>,
+    /// The group that may show everything, and change nothing: it gets a socket of its own, at [`reading_path`].
+    pub read_group: Option<String>,
     /// The time in which a request has to come, counted from the connection or the last answer.
     pub patience: Duration,
     /// The time in which a client has to take what was sent.
@@ -59,7 +66,8 @@ impl ServerOptions {
     /// The usual times at this path.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         let (patience, send_timeout) = (Duration::from_secs(30), Duration::from_secs(10));
-        Self { path: path.into(), group: None, patience, send_timeout, supervisor: Supervisor::default() }
+        let supervisor = Supervisor::default();
+        Self { path: path.into(), write_group: None, read_group: None, patience, send_timeout, supervisor }
     }
 }
 
@@ -103,6 +111,22 @@ pub enum Unanswered {
     ClientGone,
     /// The reason, which the client is told: what is wrong, and what would be right.
     Refused(String),
+    /// Options of the settings file that cannot change while the router runs; nothing was changed.
+    NeedsRestart(Vec<String>),
+}
+
+impl std::fmt::Display for Unanswered {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::ClientGone => f.write_str("the client is gone"),
+            Self::Refused(reason) => f.write_str(reason),
+            Self::NeedsRestart(options) => write!(
+                f,
+                "nothing was changed: {} cannot change while the router runs; restart it",
+                options.join(", ")
+            ),
+        }
+    }
 }
 
 impl From<String> for Unanswered {
@@ -179,12 +203,11 @@ impl<'a> Rows<'a> {
 #[serde(rename_all = "lowercase")]
 enum Line {
     Ok(String),
-    Error(String),
     Row(Row),
     End(u64),
 }
 
-/// The first line, or an error, says in which version it is spoken.
+/// The first line says in which version it is spoken.
 #[derive(Serialize)]
 struct Head {
     version: u32,
@@ -192,26 +215,52 @@ struct Head {
     line: Line,
 }
 
+/// A first line that says why there is no answer.
+#[derive(Serialize)]
+struct Refusal<'a> {
+    version: u32,
+    error: &'a str,
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    needs_restart: &'a [String],
+}
+
 fn write_line(to: &mut dyn Write, line: &impl Serialize) -> io::Result<()> {
     serde_json::to_writer(&mut *to, line)?;
     to.write_all(b"\n")
 }
 
+/// What a client may do, by the socket that it came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum May {
+    All,
+    Show,
+}
+
 /// Answers a line: what the server does with each.
-fn answer(line: &[u8], backend: &dyn Backend, to: &mut dyn Write) -> Result<(), Unanswered> {
+fn answer(line: &[u8], may: May, backend: &dyn Backend, to: &mut dyn Write) -> Result<(), Unanswered> {
     let result = Request::parse(line).map_err(Unanswered::Refused).and_then(|request| {
+        if may == May::Show && matches!(request, Request::Do(_)) {
+            let reason = format!(
+                "'{}' is not permitted here: members of the read group may only show",
+                request.name()
+            );
+            return Err(Unanswered::Refused(reason));
+        }
         let mut rows = Rows::new(&request, to);
         backend.answer(&request, &mut rows)?;
         rows.end()
     });
     match result {
-        Err(Unanswered::Refused(reason)) => refuse(to, &reason).map_err(|_| Unanswered::ClientGone),
-        other => other,
+        Ok(()) | Err(Unanswered::ClientGone) => result,
+        Err(reason) => {
+            let options = if let Unanswered::NeedsRestart(options) = &reason { options } else { &Vec::new() };
+            refuse(to, &reason.to_string(), options).map_err(|_| Unanswered::ClientGone)
+        }
     }
 }
 
-fn refuse(to: &mut dyn Write, reason: &str) -> io::Result<()> {
-    write_line(to, &Head { version: VERSION, line: Line::Error(reason.to_owned()) })?;
+fn refuse(to: &mut dyn Write, reason: &str, needs_restart: &[String]) -> io::Result<()> {
+    write_line(to, &Refusal { version: VERSION, error: reason, needs_restart })?;
     to.flush()
 }
 
@@ -236,7 +285,12 @@ impl Server {
             let path = options.path.clone();
             move |error: io::Error| ServerError::System { path, action, error }
         };
-        let listener = listen(options)?;
+        make_folder(&options.path).map_err(failed("making its folder"))?;
+        let path = options.path.clone();
+        let mut doors = vec![Door::open(May::All, &path, options.write_group.as_deref())?];
+        if let Some(group) = &options.read_group {
+            doors.push(Door::open(May::Show, &reading_path(&path), Some(group))?);
+        }
         let (waker, woken) = UnixStream::pair().map_err(failed("making a waker"))?;
         let stop = Arc::new(AtomicBool::new(false));
         let acceptor = Acceptor {
@@ -244,14 +298,13 @@ impl Server {
             patience: options.patience,
             send_timeout: options.send_timeout,
             stop: stop.clone(),
-            busy: Arc::default(),
         };
         let pulse = options.supervisor.watch("control-socket", LONGEST_SILENCE);
         let thread = std::thread::Builder::new()
             .name("control-socket".to_owned())
-            .spawn(move || acceptor.accept(&listener, &woken, pulse))
+            .spawn(move || acceptor.accept(&doors, &woken, pulse))
             .map_err(failed("starting a thread"))?;
-        Ok(Self { path: options.path.clone(), stop, waker: Some(waker), thread: Some(thread) })
+        Ok(Self { path, stop, waker: Some(waker), thread: Some(thread) })
     }
 
     /// The socket's path.
@@ -268,24 +321,48 @@ impl Drop for Server {
             // A panic of that thread was printed when it happened.
             let _ = thread.join();
         }
+    }
+}
+
+/// A socket that clients come to. Dropping it removes the file.
+struct Door {
+    listener: UnixListener,
+    path: PathBuf,
+    may: May,
+    /// Connections there are.
+    busy: Arc<AtomicUsize>,
+}
+
+impl Door {
+    fn open(may: May, path: &Path, group: Option<&str>) -> Result<Self, ServerError> {
+        let listener = listen(path, group)?;
+        Ok(Self { listener, path: path.to_owned(), may, busy: Arc::default() })
+    }
+}
+
+impl Drop for Door {
+    fn drop(&mut self) {
         // It may have been removed by hand.
         let _ = std::fs::remove_file(&self.path);
     }
 }
 
 /// Makes the socket, in the place of a stale one.
-fn listen(options: &ServerOptions) -> Result<UnixListener, ServerError> {
-    let path = &options.path;
+fn listen(path: &Path, group: Option<&str>) -> Result<UnixListener, ServerError> {
     let failed = |action: &'static str| {
-        move |error: Errno| ServerError::System { path: path.clone(), action, error: error.into() }
+        move |error: Errno| ServerError::System { path: path.to_owned(), action, error: error.into() }
     };
-    let group = options.group.as_deref().map(group_number).transpose()?;
-    let address = SocketAddrUnix::new(path.as_path()).map_err(failed("reading its path"))?;
+    let number = |group: &str| accounts::group(group).ok_or_else(|| ServerError::NoGroup(group.to_owned()));
+    let group = group.map(number).transpose()?.map(Gid::from_raw);
+    let address = SocketAddrUnix::new(path).map_err(failed("reading its path"))?;
     let socket =
         rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
             .map_err(failed("opening a socket"))?;
     // Another router that has its socket but does not listen yet would look like one that is no more.
-    let _turn = own_turn(path);
+    let turn = own_turn(path);
+    if turn.is_some() {
+        sweep(path);
+    }
     match rustix::net::bind(&socket, &address) {
         Err(Errno::ADDRINUSE) => {
             remove_stale(path)?;
@@ -294,9 +371,9 @@ fn listen(options: &ServerOptions) -> Result<UnixListener, ServerError> {
         other => other,
     }
     .map_err(failed("binding it"))?;
-    rustix::fs::chmod(path.as_path(), Mode::from_raw_mode(0o660)).map_err(failed("setting its mode"))?;
+    rustix::fs::chmod(path, Mode::from_raw_mode(0o660)).map_err(failed("setting its mode"))?;
     if let Some(group) = group {
-        rustix::fs::chown(path.as_path(), None, Some(group)).map_err(failed("setting its group"))?;
+        rustix::fs::chown(path, None, Some(group)).map_err(failed("setting its group"))?;
     }
     rustix::net::listen(&socket, 16).map_err(failed("listening"))?;
     Ok(UnixListener::from(socket))
@@ -340,18 +417,6 @@ fn remove_stale(path: &Path) -> Result<(), ServerError> {
     }
 }
 
-/// The number of a group of /etc/group.
-fn group_number(group: &str) -> Result<Gid, ServerError> {
-    let groups = std::fs::read_to_string("/etc/group").unwrap_or_default();
-    // name:password:number:members, group(5)
-    let named = groups.lines().find_map(|line| {
-        let mut fields = line.split(':');
-        (fields.next() == Some(group)).then(|| fields.nth(1)).flatten()
-    });
-    let number = named.unwrap_or(group).parse().ok();
-    number.map(Gid::from_raw).ok_or_else(|| ServerError::NoGroup(group.to_owned()))
-}
-
 /// What the accepting thread has.
 #[derive(Clone)]
 struct Acceptor {
@@ -359,57 +424,54 @@ struct Acceptor {
     patience: Duration,
     send_timeout: Duration,
     stop: Arc<AtomicBool>,
-    /// Connections there are.
-    busy: Arc<AtomicUsize>,
 }
 
 impl Acceptor {
-    fn accept(&self, listener: &UnixListener, woken: &UnixStream, pulse: Pulse) {
+    fn accept(&self, doors: &[Door], woken: &UnixStream, pulse: Pulse) {
         let longest_wait = Timespec { tv_sec: LONGEST_WAIT.as_secs() as i64, tv_nsec: 0 };
         loop {
             pulse.beat();
-            let mut ready = [
-                PollFd::from_borrowed_fd(listener.as_fd(), PollFlags::IN),
-                PollFd::from_borrowed_fd(woken.as_fd(), PollFlags::IN),
-            ];
+            let all = doors.iter().map(|door| door.listener.as_fd()).chain([woken.as_fd()]);
+            let mut ready: Vec<PollFd<'_>> =
+                all.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
             // Interrupted by a signal: the next turn waits again.
             let _ = rustix::event::poll(&mut ready, Some(&longest_wait));
             if self.stop.load(Ordering::SeqCst) {
                 return pulse.retire();
             }
-            if ready[0].revents().is_empty() {
-                continue;
-            }
-            match listener.accept() {
-                Ok((stream, _)) => self.take(stream),
-                // Out of file descriptors, or a client that left at once. The former lasts a while.
-                Err(_) => std::thread::sleep(Duration::from_millis(20)),
+            for (door, _) in doors.iter().zip(&ready).filter(|(_, fd)| !fd.revents().is_empty()) {
+                match door.listener.accept() {
+                    Ok((stream, _)) => self.take(stream, door),
+                    // Out of file descriptors, or a client that left at once. The former lasts a while.
+                    Err(_) => std::thread::sleep(Duration::from_millis(20)),
+                }
             }
         }
     }
 
     /// Gives a connection a thread, or says that there are too many.
-    fn take(&self, mut stream: UnixStream) {
-        let slot = Slot::take(&self.busy);
+    fn take(&self, mut stream: UnixStream, door: &Door) {
+        let (slot, may) = (Slot::take(&door.busy), door.may);
         if stream.set_write_timeout(Some(self.send_timeout)).is_err() {
             return;
         }
         let Some(slot) = slot else {
             // It fits the socket's buffer, so this does not block; whether it arrives is the client's affair.
-            let _ = refuse(&mut stream, &format!("busy: {CONNECTIONS} clients are connected; try again"));
+            let reason = format!("busy: {CONNECTIONS} clients are connected; try again");
+            let _ = refuse(&mut stream, &reason, &[]);
             return;
         };
         let acceptor = self.clone();
         // Without a thread the connection closes, which the client sees.
         let _ = std::thread::Builder::new().name("control-client".to_owned()).spawn(move || {
             // An error is the client's end: it left, was too slow, or sent no line.
-            let _ = acceptor.serve(&stream);
+            let _ = acceptor.serve(&stream, may);
             drop(slot);
         });
     }
 
     /// Answers line after line.
-    fn serve(&self, stream: &UnixStream) -> io::Result<()> {
+    fn serve(&self, stream: &UnixStream, may: May) -> io::Result<()> {
         let mut reader = BufReader::new(stream);
         let mut writer = BufWriter::with_capacity(BUFFER, stream);
         let mut line = Vec::new();
@@ -417,14 +479,14 @@ impl Acceptor {
             match read_line(&mut reader, &mut line, Instant::now() + self.patience)? {
                 Received::Complete => {}
                 Received::TooLong => {
-                    return refuse(&mut writer, &format!("a line has at most {LONGEST_LINE} bytes"));
+                    return refuse(&mut writer, &format!("a line has at most {LONGEST_LINE} bytes"), &[]);
                 }
                 Received::End => return Ok(()),
             }
             if self.stop.load(Ordering::SeqCst) {
-                return refuse(&mut writer, "the router is about to end");
+                return refuse(&mut writer, "the router is about to end", &[]);
             }
-            if answer(&line, &*self.backend, &mut writer).is_err() {
+            if answer(&line, may, &*self.backend, &mut writer).is_err() {
                 // What is left in the writer would only be tried once more.
                 drop(writer.into_parts());
                 return Ok(());

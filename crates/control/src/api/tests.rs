@@ -233,7 +233,7 @@ fn one_router_a_socket_and_what_a_dead_one_left() {
     assert_eq!(std::fs::read_to_string(&options.path).unwrap(), "not a socket");
     std::fs::remove_file(&options.path).unwrap();
 
-    let nobody = ServerOptions { group: Some("no-such-group".into()), ..options.clone() };
+    let nobody = ServerOptions { write_group: Some("no-such-group".into()), ..options.clone() };
     let error = Server::start(&nobody, Arc::new(Fake::default())).unwrap_err().to_string();
     assert_eq!(error, "there is no group 'no-such-group' in /etc/group; its number will do too");
 }
@@ -271,4 +271,81 @@ fn a_client_takes_no_broken_answer_for_a_whole_one() {
         let said = answered_with(lines);
         assert!(said.contains(expected), "{lines}: {said}");
     }
+}
+
+/// What a process of another user with these groups gets at a router's sockets.
+fn as_member_of(groups: &[u32], path: &std::path::Path, request: &Request) -> Result<usize, String> {
+    use rustix::thread::{set_thread_gid, set_thread_groups, set_thread_uid};
+    const NOBODY: u32 = 65_534;
+    let ask = || {
+        let groups: Vec<_> = groups.iter().map(|&group| rustix::process::Gid::from_raw(group)).collect();
+        set_thread_groups(&groups).unwrap();
+        set_thread_gid(rustix::process::Gid::from_raw(NOBODY)).unwrap();
+        set_thread_uid(rustix::process::Uid::from_raw(NOBODY)).unwrap();
+        let client = match request {
+            Request::Show(_) => Client::connect_to_show(path),
+            Request::Do(_) => Client::connect(path),
+        };
+        let mut client = client.map_err(|error| error.to_string())?;
+        let answer = client.ask(request).map_err(|error| error.to_string())?;
+        Ok(answer.map(Result::unwrap).count())
+    };
+    // The thread alone becomes another one.
+    std::thread::scope(|scope| scope.spawn(ask).join().unwrap())
+}
+
+#[test]
+fn the_read_group_may_show_and_the_write_group_may_do_all() {
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: being another user needs root");
+        return;
+    }
+    let (read, write) = (60_001, 60_002);
+    let options = ServerOptions {
+        read_group: Some(read.to_string()),
+        write_group: Some(write.to_string()),
+        ..ServerOptions::new(socket_path())
+    };
+    let server = Server::start(&options, Arc::new(Fake { routes: 3, ..Fake::default() })).unwrap();
+    let (show, act) = (routes(RouteFilter::default()), Request::Do(Action::Reload {}));
+    let not_permitted = ClientError::NotPermitted(server.path().to_owned()).to_string();
+    for (groups, shown, done) in [
+        (&[][..], Err(not_permitted.clone()), Err(not_permitted.clone())),
+        (&[1, read], Ok(3), Err(not_permitted)),
+        (&[1, write], Ok(3), Err("not now".to_owned())),
+    ] {
+        assert_eq!(as_member_of(groups, server.path(), &show), shown, "{groups:?}");
+        assert_eq!(as_member_of(groups, server.path(), &act), done, "{groups:?}");
+    }
+    // Whoever comes to the socket for showing may do no more there, and takes nobody's place at the other.
+    let reading = reading_path(server.path());
+    let mut client = Client::connect(&reading).unwrap();
+    let refused = client.ask(&act).unwrap_err().to_string();
+    assert_eq!(refused, "'reload' is not permitted here: members of the read group may only show");
+    let held: Vec<UnixStream> = (0..8).map(|_| UnixStream::connect(&reading).unwrap()).collect();
+    assert_eq!(ask(&server, &show).len(), 3);
+    drop(held);
+    drop(server);
+    assert!(!reading.exists() && !options.path.exists());
+}
+
+/// A router whose settings file has options that cannot change.
+struct Fixed;
+
+impl Backend for Fixed {
+    fn answer(&self, _: &Request, _: &mut Rows<'_>) -> Result<(), Unanswered> {
+        Err(Unanswered::NeedsRestart(vec!["workers.count".into(), "port".into()]))
+    }
+}
+
+#[test]
+fn a_reload_that_needs_a_restart_names_the_options() {
+    let server = Server::start(&ServerOptions::new(socket_path()), Arc::new(Fixed)).unwrap();
+    let line = say(&server, b"{\"version\":1,\"do\":\"reload\"}\n");
+    assert!(line.contains("\"needs_restart\":[\"workers.count\",\"port\"]"), "{line}");
+    let mut client = Client::connect(server.path()).unwrap();
+    let error = client.ask(&Request::Do(Action::Reload {})).unwrap_err();
+    assert!(matches!(error, ClientError::NeedsRestart(_)));
+    let expected = "nothing was changed: workers.count, port cannot change while the router runs; restart it";
+    assert_eq!(error.to_string(), expected);
 }

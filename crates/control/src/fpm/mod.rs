@@ -8,6 +8,7 @@
 //! | file | what lives there |
 //! | --- | --- |
 //! | `server` | [`Server`]: the socket, one peer at a time, its events |
+//! | `peer` | whose a connection is |
 //! | `stream` | [`Stream`]: from bytes to changes, and what is wrong with them |
 //!
 //! **The protocol.** Each message has a header of four bytes (version 1, type 1 for netlink, the length with
@@ -27,13 +28,14 @@
 //! [`ServerOptions::quiet`]. Too short a time costs a short outage of the routes that come later, too long a
 //! one keeps routes that are gone.
 //!
-//! **Who may connect.** The protocol knows no authentication: whoever can connect to the address makes
-//! routes. The default is the loop-back address.
+//! **Who may connect.** The protocol knows no authentication, so the kernel is asked whose the connection is: root's, FRR's and
+//! those of users that are named may make routes ([`Peers`]). Programs of other hosts may not, unless anybody may.
 
+mod peer;
 mod server;
 mod stream;
 #[cfg(test)]
 mod tests;
 
-pub use server::{Counters, Event, Server, ServerOptions};
+pub use server::{Counters, Event, Peers, Server, ServerOptions};
 pub use stream::{EndReason, Stream};

@@ -1,4 +1,7 @@
 //! The server: one peer at a time, polled by the thread that owns it.
+//!
+//! The newest connection wins, once it has something to say: a zebra that was restarted need not wait until the end of the old
+//! one is noticed, and a connection that is silent takes nobody's place.
 
 use std::io::{self, ErrorKind, Read};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -7,7 +10,9 @@ use std::time::{Duration, Instant};
 
 use rustix::net::sockopt;
 
+use crate::accounts;
 use crate::change::Change;
+use crate::fpm::peer::user_of;
 use crate::fpm::stream::{EndReason, Stream};
 use crate::netlink::Reasons;
 use crate::readiness::Readiness;
@@ -15,22 +20,56 @@ use crate::readiness::Readiness;
 /// Reads of one call of [`Server::receive`]; each gives at most 256 KB, some 4,000 routes.
 const READS_PER_CALL: usize = 4;
 
+/// Connections that one call of [`Server::receive`] accepts or refuses.
+const ACCEPTS_PER_CALL: usize = 16;
+
 /// How long a peer may be silent before its host is asked whether it lives, and how often.
 const KEEPALIVE: Duration = Duration::from_secs(10);
 
-/// Where to listen, and when a peer has told all.
+/// The user that FRR's daemons run as.
+const FRR: &str = "frr";
+
+/// Who may connect.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Peers {
+    /// Programs of this host that run as root, as the router's own user, or as one of these users, by name or number.
+    Users(Vec<String>),
+    /// Whoever reaches the address, from other hosts too: anybody can then make routes.
+    Anybody,
+}
+
+impl Default for Peers {
+    /// FRR's user, where there is one.
+    fn default() -> Peers {
+        Peers::Users(accounts::user(FRR).map(|_| FRR.to_owned()).into_iter().collect())
+    }
+}
+
+/// Where to listen, for whom, and when a peer has told all.
 #[derive(Clone, Debug)]
 pub struct ServerOptions {
     /// Where zebra connects to.
     pub address: SocketAddr,
+    /// Who may connect.
+    pub peers: Peers,
     /// After so long without a message zebra has sent all that it had when it connected.
     pub quiet: Duration,
+    /// The time in which a connection has to say something to take the place of the one there is.
+    pub greeting: Duration,
+}
+
+impl ServerOptions {
+    /// For FRR's own user at this address; and as long as daemons need to find a restarted zebra.
+    pub fn new(address: SocketAddr) -> ServerOptions {
+        let (quiet, greeting) = (Duration::from_secs(30), Duration::from_secs(10));
+        ServerOptions { address, peers: Peers::default(), quiet, greeting }
+    }
 }
 
 impl Default for ServerOptions {
-    /// Where FRR connects to by default; and as long as daemons need to find a restarted zebra.
+    /// Where FRR connects to by default.
     fn default() -> ServerOptions {
-        ServerOptions { address: (Ipv4Addr::LOCALHOST, 2620).into(), quiet: Duration::from_secs(30) }
+        ServerOptions::new((Ipv4Addr::LOCALHOST, 2620).into())
     }
 }
 
@@ -53,6 +92,8 @@ pub enum Event {
 pub struct Counters {
     /// Connections that were taken.
     pub connections: u64,
+    /// Connections that were closed at once, by reason.
+    pub refused: Reasons,
     /// Messages of netlink.
     pub messages: u64,
     /// Routes and next-hop objects with labels or another encapsulation, which the fast path does not do.
@@ -73,6 +114,7 @@ impl Counters {
         ]
         .map(|(name, count)| (name.to_owned(), count))
         .into();
+        rows.extend(self.refused.iter().map(|(reason, count)| (format!("refused: {reason}"), count)));
         rows.extend(self.ignored.iter().map(|(reason, count)| (format!("ignored: {reason}"), count)));
         rows.extend(self.ended.iter().map(|(reason, count)| (format!("ended: {reason}"), count)));
         rows
@@ -85,9 +127,15 @@ pub struct Server {
     listener: TcpListener,
     readiness: Readiness,
     quiet: Duration,
+    greeting: Duration,
+    /// The numbers of those who may connect; `None` for anybody.
+    users: Option<Vec<u32>>,
     peer: Option<Peer>,
+    /// The newest connection, while there is a peer and it has said nothing.
+    silent: Option<Silent>,
     stream: Stream,
     connections: u64,
+    refused: Reasons,
     ended: Reasons,
 }
 
@@ -97,10 +145,34 @@ struct Peer {
     replay_ends: Option<Instant>,
 }
 
+struct Silent {
+    socket: TcpStream,
+    address: SocketAddr,
+    /// When it is closed.
+    until: Instant,
+}
+
 impl Server {
     /// Listens.
     pub fn open(options: &ServerOptions) -> io::Result<Server> {
         let address = options.address;
+        let users = match &options.peers {
+            Peers::Anybody => None,
+            Peers::Users(names) => {
+                let number = |name: &String| {
+                    let none = || {
+                        io::Error::new(
+                            ErrorKind::NotFound,
+                            format!("there is no user '{name}' in /etc/passwd"),
+                        )
+                    };
+                    accounts::user(name).ok_or_else(none)
+                };
+                let mut users = names.iter().map(number).collect::<io::Result<Vec<u32>>>()?;
+                users.extend([0, rustix::process::geteuid().as_raw()]);
+                Some(users)
+            }
+        };
         let listener = TcpListener::bind(address).map_err(|error| {
             io::Error::new(error.kind(), format!("listening for FRR (FPM) on {address}: {error}"))
         })?;
@@ -111,9 +183,13 @@ impl Server {
             listener,
             readiness,
             quiet: options.quiet,
+            greeting: options.greeting,
+            users,
             peer: None,
+            silent: None,
             stream: Stream::default(),
             connections: 0,
+            refused: Reasons::default(),
             ended: Reasons::default(),
         })
     }
@@ -137,6 +213,7 @@ impl Server {
     pub fn counters(&self) -> Counters {
         Counters {
             connections: self.connections,
+            refused: self.refused.clone(),
             messages: self.stream.messages,
             encapsulated: self.stream.encapsulated,
             ignored: self.stream.ignored.clone(),
@@ -144,42 +221,92 @@ impl Server {
         }
     }
 
-    /// Receives what there is, a bounded part of it: if there is more, the descriptor stays readable. A
-    /// second peer waits until the first one is gone. An error is one of the system, after which the next
-    /// call tries again.
+    /// Receives what there is, a bounded part of it: if there is more, the descriptor stays readable. An error is one of the
+    /// system, after which the next call tries again.
     pub fn receive(&mut self, sink: &mut dyn FnMut(Event)) -> io::Result<()> {
-        if self.peer.is_none() {
-            self.accept(sink)?;
-        }
+        let accepted = self.accept(sink);
+        self.listen_to_the_silent(sink);
         if self.peer.is_some()
             && let Err(reason) = self.read(sink)
         {
-            self.peer = None;
-            self.ended.count(reason.name());
-            self.readiness.watch(&self.listener)?;
-            sink(Event::Disconnected(reason));
+            self.end(reason, sink);
         }
-        self.readiness.wake_at(self.peer.as_ref().and_then(|peer| peer.replay_ends))
+        let moments = [
+            self.peer.as_ref().and_then(|peer| peer.replay_ends),
+            self.silent.as_ref().map(|silent| silent.until),
+        ];
+        self.readiness.wake_at(moments.into_iter().flatten().min())?;
+        accepted
     }
 
     fn accept(&mut self, sink: &mut dyn FnMut(Event)) -> io::Result<()> {
-        let (socket, address) = match self.listener.accept() {
-            Ok(accepted) => accepted,
-            Err(error) if is_nothing(&error) || error.kind() == ErrorKind::ConnectionAborted => return Ok(()),
-            Err(error) => return Err(error),
-        };
-        socket.set_nonblocking(true)?;
-        // A peer whose host died never says so.
-        sockopt::set_socket_keepalive(&socket, true)?;
-        sockopt::set_tcp_keepidle(&socket, KEEPALIVE)?;
-        sockopt::set_tcp_keepintvl(&socket, KEEPALIVE)?;
-        self.readiness.watch(&socket)?;
-        self.readiness.forget(&self.listener)?;
+        for _ in 0..ACCEPTS_PER_CALL {
+            let (socket, address) = match self.listener.accept() {
+                Ok(accepted) => accepted,
+                Err(error) if error.kind() == ErrorKind::ConnectionAborted => continue,
+                Err(error) if is_nothing(&error) => return Ok(()),
+                Err(error) => return Err(error),
+            };
+            if let Some(reason) = self.objection(&socket) {
+                self.refused.count(reason);
+                continue;
+            }
+            socket.set_nonblocking(true)?;
+            // A peer whose host died never says so.
+            sockopt::set_socket_keepalive(&socket, true)?;
+            sockopt::set_tcp_keepidle(&socket, KEEPALIVE)?;
+            sockopt::set_tcp_keepintvl(&socket, KEEPALIVE)?;
+            self.readiness.watch(&socket)?;
+            if self.peer.is_none() {
+                self.take(socket, address, sink);
+            } else {
+                let until = Instant::now() + self.greeting;
+                if self.silent.replace(Silent { socket, address, until }).is_some() {
+                    self.refused.count(SAID_NOTHING);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Why a connection is not taken, if so.
+    fn objection(&self, socket: &TcpStream) -> Option<&'static str> {
+        let users = self.users.as_ref()?;
+        match user_of(socket) {
+            Ok(user) if users.contains(&user) => None,
+            Ok(_) => Some("from another user"),
+            Err(_) => Some("from an unknown user"),
+        }
+    }
+
+    /// Has the newest connection take the peer's place when it says something, and closes it when it says nothing for too long.
+    fn listen_to_the_silent(&mut self, sink: &mut dyn FnMut(Event)) {
+        let Some(Silent { socket, address, until }) = self.silent.take() else { return };
+        match socket.peek(&mut [0]) {
+            Err(error) if is_nothing(&error) && Instant::now() < until => {
+                self.silent = Some(Silent { socket, address, until });
+            }
+            Ok(1) => {
+                if self.peer.is_some() {
+                    self.end(EndReason::Replaced, sink);
+                }
+                self.take(socket, address, sink);
+            }
+            _ => self.refused.count(SAID_NOTHING),
+        }
+    }
+
+    fn take(&mut self, socket: TcpStream, address: SocketAddr, sink: &mut dyn FnMut(Event)) {
         self.connections += 1;
         self.stream.start_over();
         self.peer = Some(Peer { socket, replay_ends: Some(Instant::now() + self.quiet) });
         sink(Event::Connected(address));
-        Ok(())
+    }
+
+    fn end(&mut self, reason: EndReason, sink: &mut dyn FnMut(Event)) {
+        self.peer = None;
+        self.ended.count(reason.name());
+        sink(Event::Disconnected(reason));
     }
 
     fn read(&mut self, sink: &mut dyn FnMut(Event)) -> Result<(), EndReason> {
@@ -204,6 +331,9 @@ impl Server {
         Ok(())
     }
 }
+
+/// Why the newest connection did not become the peer.
+const SAID_NOTHING: &str = "said nothing";
 
 fn is_nothing(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted)

@@ -13,6 +13,10 @@ const TYPE_NETLINK: u8 = 1;
 /// A message is at most as long as its length says, which has 16 bits. Some fit at once.
 const BUFFER: usize = 256 << 10;
 
+/// Most paths of a route or next-hop group: zebra can be built for 999 (`--enable-multipath`). A message has room for 8,000, which
+/// would take more memory here than they took there.
+const MOST_PATHS: usize = 1_000;
+
 /// Why a connection ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum EndReason {
@@ -28,6 +32,10 @@ pub enum EndReason {
     Length(u16),
     /// A message of netlink that is not understood.
     Message(DecodeError),
+    /// A route or group of so many paths, which zebra does not send.
+    Paths(usize),
+    /// A newer connection took its place.
+    Replaced,
     /// The system's error.
     Io(std::io::ErrorKind),
 }
@@ -42,6 +50,8 @@ impl EndReason {
             EndReason::Kind(_) => "messages other than netlink",
             EndReason::Length(_) => "wrong length",
             EndReason::Message(error) => error.reason(),
+            EndReason::Paths(_) => "too many paths",
+            EndReason::Replaced => "replaced by a newer connection",
             EndReason::Io(_) => "error of the system",
         }
     }
@@ -50,11 +60,14 @@ impl EndReason {
 impl std::fmt::Display for EndReason {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            EndReason::Closed | EndReason::ClosedInside => f.write_str(self.name()),
+            EndReason::Closed | EndReason::ClosedInside | EndReason::Replaced => f.write_str(self.name()),
             EndReason::Version(version) => write!(f, "FPM version {version}, where 1 is known"),
             EndReason::Kind(kind) => write!(f, "FPM message type {kind}, where 1 (netlink) is known"),
             EndReason::Length(length) => write!(f, "FPM message of {length} bytes, where 20 are the least"),
             EndReason::Message(error) => write!(f, "netlink message in FPM: {error}"),
+            EndReason::Paths(paths) => {
+                write!(f, "{paths} paths in one route or group, where {MOST_PATHS} are the most")
+            }
             EndReason::Io(kind) => write!(f, "{kind}"),
         }
     }
@@ -114,6 +127,10 @@ impl Stream {
                 self.messages += 1;
                 match decoded {
                     Decoded::Change(change) => {
+                        let paths = paths(&change);
+                        if paths > MOST_PATHS {
+                            return Err(EndReason::Paths(paths));
+                        }
                         self.encapsulated += u64::from(has_encapsulation(&change));
                         sink(change);
                     }
@@ -134,6 +151,21 @@ impl Stream {
     /// The next bytes are those of another connection.
     pub fn start_over(&mut self) {
         (self.begin, self.end) = (0, 0);
+    }
+}
+
+/// How many paths the change brings.
+fn paths(change: &Change) -> usize {
+    match change {
+        Change::Route(route) => match &route.hops {
+            Hops::Paths(paths) => paths.len(),
+            Hops::None | Hops::Object(_) => 0,
+        },
+        Change::Object(object) => match &object.kind {
+            ObjectKind::Group(members) => members.len(),
+            _ => 0,
+        },
+        _ => 0,
     }
 }
 

@@ -145,8 +145,12 @@ struct Listener {
 
 impl Listener {
     fn new(address: &str, quiet: Duration) -> Listener {
-        let options = ServerOptions { address: address.parse().unwrap(), quiet };
-        Listener { server: Server::open(&options).unwrap(), events: Vec::new() }
+        let options = ServerOptions { quiet, ..ServerOptions::new(address.parse().unwrap()) };
+        Listener::with(&options)
+    }
+
+    fn with(options: &ServerOptions) -> Listener {
+        Listener { server: Server::open(options).unwrap(), events: Vec::new() }
     }
 
     fn address(&self) -> SocketAddr {
@@ -189,31 +193,124 @@ fn one_peer_at_a_time_and_every_end_has_its_reason() {
     assert!(matches!(listener.events[0], Event::Connected(_)));
     assert_eq!(listener.events.len(), 1 + 6 + 1);
 
-    // A second one waits till the first one is gone.
-    let mut second = TcpStream::connect(listener.address()).unwrap();
-    second.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
+    // A silent one takes nobody's place, the next one does as soon as it says something.
+    let _silent = TcpStream::connect(listener.address()).unwrap();
     peer.write_all(&zebra_bytes()[..60]).unwrap();
     listener.until("one more change", |events| events.len() == 9);
-    drop(peer);
-    listener.until("the end of the first", |events| events.len() >= 10);
-    assert_eq!(listener.events[9], Event::Disconnected(EndReason::ClosedInside));
-    listener.until("the end of the second", |events| events.len() == 12);
+    let mut newest = TcpStream::connect(listener.address()).unwrap();
+    newest.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
+    listener.until("the end of the newest", |events| events.len() == 12);
+    assert_eq!(listener.events[9], Event::Disconnected(EndReason::Replaced));
+    assert!(matches!(listener.events[10], Event::Connected(_)));
     assert_eq!(listener.events[11], Event::Disconnected(EndReason::Version(b'G')));
     let mut nothing = Vec::new();
-    let _ = second.read_to_end(&mut nothing);
+    let _ = newest.read_to_end(&mut nothing);
+    let _ = peer.read_to_end(&mut nothing);
 
-    drop(TcpStream::connect(listener.address()).unwrap());
-    listener.until("the end of the third", |events| {
-        events.last() == Some(&Event::Disconnected(EndReason::Closed))
-    });
+    let mut last = TcpStream::connect(listener.address()).unwrap();
+    last.write_all(&zebra_bytes()[..60]).unwrap();
+    listener.until("the change of the last", |events| events.len() == 14);
+    drop(last);
+    listener.until("its end", |events| events.len() == 15);
+    assert_eq!(listener.events[14], Event::Disconnected(EndReason::ClosedInside));
     let counters = listener.server.counters();
-    assert_eq!((counters.connections, counters.messages, counters.ended.total()), (3, 7, 3));
+    assert_eq!((counters.connections, counters.messages, counters.ended.total()), (3, 8, 3));
+    assert_eq!(counters.refused.iter().collect::<Vec<_>>(), [("said nothing", 1)]);
+}
+
+#[test]
+fn a_connection_that_says_nothing_is_closed_and_takes_nobody_s_place() {
+    let address = "127.0.0.1:0".parse().unwrap();
+    let greeting = Duration::from_millis(50);
+    let mut listener = Listener::with(&ServerOptions { greeting, ..ServerOptions::new(address) });
+    let mut peer = TcpStream::connect(listener.address()).unwrap();
+    listener.until("the peer", |events| events.len() == 1);
+    let mut silent = TcpStream::connect(listener.address()).unwrap();
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while listener.server.counters().refused.total() == 0 {
+        assert!(Instant::now() < deadline, "a silent connection stays");
+        let timeout = rustix::time::Timespec { tv_sec: 20, tv_nsec: 0 };
+        poll(&mut [PollFd::new(&listener.server.fd(), PollFlags::IN)], Some(&timeout)).unwrap();
+        listener.server.receive(&mut |event| listener.events.push(event)).unwrap();
+    }
+    assert_eq!(silent.read(&mut [0]).unwrap(), 0);
+    peer.write_all(&zebra_bytes()).unwrap();
+    listener.until("what the peer says", |events| events.len() == 7);
+}
+
+/// A program of another user that connects and waits.
+fn stranger(to: SocketAddr) -> Child {
+    use std::os::unix::process::CommandExt;
+    let script =
+        format!("exec 3<>/dev/tcp/{}/{}; printf '%b' '\\1\\1' >&3; read -r -u 3", to.ip(), to.port());
+    Command::new("bash").args(["-c", &script]).uid(NOBODY).gid(NOBODY).spawn().unwrap()
+}
+
+const NOBODY: u32 = 65_534;
+
+#[test]
+fn a_user_who_was_not_named_makes_no_routes() {
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: being another user needs root");
+        return;
+    }
+    let address = "127.0.0.1:0".parse().unwrap();
+    for (users, is_taken) in [(Vec::new(), false), (vec![NOBODY.to_string()], true)] {
+        let options = ServerOptions { peers: Peers::Users(users), ..ServerOptions::new(address) };
+        let mut listener = Listener::with(&options);
+        let stranger = stranger(listener.address());
+        let deadline = Instant::now() + Duration::from_secs(20);
+        let counters = loop {
+            listener.server.receive(&mut |event| listener.events.push(event)).unwrap();
+            let counters = listener.server.counters();
+            if counters.connections + counters.refused.total() > 0 {
+                break counters;
+            }
+            assert!(Instant::now() < deadline, "nobody connects");
+            std::thread::sleep(Duration::from_millis(10));
+        };
+        let refused: Vec<(&str, u64)> = counters.refused.iter().collect();
+        let expected: &[(&str, u64)] = if is_taken { &[] } else { &[("from another user", 1)] };
+        assert_eq!((counters.connections, &refused[..]), (u64::from(is_taken), expected));
+        end(Some(stranger));
+    }
+    let nobody = Peers::Users(vec!["no-such-user".into()]);
+    let error = Server::open(&ServerOptions { peers: nobody, ..ServerOptions::new(address) }).err().unwrap();
+    assert_eq!(error.to_string(), "there is no user 'no-such-user' in /etc/passwd");
+}
+
+/// A message with one route over so many paths, as large as a message can be.
+fn many_paths(paths: usize) -> Vec<u8> {
+    let hops: Vec<u8> = [8, 0, 0, 0, 3, 0, 0, 0].repeat(paths);
+    // RTA_DST 10.51.0.0, RTA_MULTIPATH.
+    let mut attributes = vec![8, 0, 1, 0, 10, 51, 0, 0];
+    attributes.extend((4 + hops.len() as u16).to_ne_bytes());
+    attributes.extend([9, 0]);
+    attributes.extend(hops);
+    let mut netlink = bytes("00000000 1800 0105 00000000 00000000 02100000fec4000100000000");
+    netlink.extend(attributes);
+    let length = netlink.len() as u32;
+    netlink[..4].copy_from_slice(&length.to_ne_bytes());
+    let mut message = vec![1, 1];
+    message.extend((4 + netlink.len() as u16).to_be_bytes());
+    message.extend(netlink);
+    message
+}
+
+#[test]
+fn a_route_with_more_paths_than_zebra_has_ends_the_connection() {
+    let (most, too_many) = (many_paths(999), many_paths(8_000));
+    let (taken, result, _) = changes([&most[..]]);
+    assert_eq!((taken.len(), result), (1, Ok(())));
+    let (taken, result, _) = changes([&too_many[..]]);
+    assert_eq!((taken.len(), result), (0, Err(EndReason::Paths(8_000))));
 }
 
 #[test]
 fn who_does_not_receive_slows_the_peer_down() {
     let mut listener = Listener::new("127.0.0.1:0", Duration::from_secs(60));
     let mut peer = TcpStream::connect(listener.address()).unwrap();
+    listener.until("the peer", |events| events.len() == 1);
     peer.set_nonblocking(true).unwrap();
     let (block, mut sent) = (zebra_bytes().repeat(500), 0);
     loop {

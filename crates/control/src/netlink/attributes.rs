@@ -7,16 +7,16 @@ use netlink_packet_core::{NLA_HEADER_SIZE, NlasIterator};
 use crate::netlink::message::DecodeError;
 
 /// An attribute. Its length was checked.
-#[derive(Clone, Copy)]
-pub(crate) struct Attribute<'a> {
+#[derive(Clone, Copy, Debug)]
+pub struct Attribute<'a> {
     /// What it is, without the flags for nesting and byte order.
-    pub(crate) kind: u16,
+    pub kind: u16,
     /// What it says.
-    pub(crate) value: &'a [u8],
+    pub value: &'a [u8],
 }
 
 /// The attributes that `bytes` consists of. After an error there is nothing more.
-pub(crate) fn attributes(bytes: &[u8]) -> impl Iterator<Item = Result<Attribute<'_>, DecodeError>> {
+pub fn attributes(bytes: &[u8]) -> impl Iterator<Item = Result<Attribute<'_>, DecodeError>> {
     NlasIterator::new(bytes).map(|attribute| {
         let attribute = attribute.map_err(|_| DecodeError::AttributeFraming)?;
         let (kind, length) = (attribute.kind(), usize::from(attribute.length()));
@@ -32,6 +32,15 @@ impl<'a> Attribute<'a> {
     /// A number of two bytes.
     pub(crate) fn u16(&self) -> Result<u16, DecodeError> {
         self.bytes().map(u16::from_ne_bytes)
+    }
+
+    /// A number of four bytes in network order, as netfilter sends them.
+    ///
+    /// # Errors
+    ///
+    /// It has another length.
+    pub fn network_u32(&self) -> Result<u32, DecodeError> {
+        self.bytes().map(u32::from_be_bytes)
     }
 
     /// A number of four bytes.
@@ -55,13 +64,13 @@ impl<'a> Attribute<'a> {
     }
 
     /// Text, with or without its NUL. The kernel allows any bytes in names.
-    pub(crate) fn text(&self) -> String {
+    pub fn text(&self) -> String {
         let end = self.value.iter().position(|&byte| byte == 0).unwrap_or(self.value.len());
         String::from_utf8_lossy(&self.value[..end]).into_owned()
     }
 
     /// The attributes inside.
-    pub(crate) fn nested(&self) -> impl Iterator<Item = Result<Attribute<'a>, DecodeError>> + use<'a> {
+    pub fn nested(&self) -> impl Iterator<Item = Result<Attribute<'a>, DecodeError>> + use<'a> {
         attributes(self.value)
     }
 }

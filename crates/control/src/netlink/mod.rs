@@ -10,8 +10,10 @@
 //! | `message` | from a message to what it says |
 //! | `attributes` | attributes of messages |
 //! | `request` | what we ask of the kernel |
+//! | [`ask`] | questions that are answered once, over other protocols of netlink too |
 //! | `counters` | what was counted |
 
+pub mod ask;
 mod attributes;
 mod counters;
 mod frames;
@@ -26,7 +28,7 @@ pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use attributes::attributes;
+pub use attributes::{Attribute, attributes};
 pub use counters::{Counters, Reasons};
 pub(crate) use frames::HEADER_LENGTH;
 pub use frames::{Frame, frames};

@@ -1,0 +1,265 @@
+//! A router as a service of a machine: what it refuses to run beside, its control sockets, signals and reloads.
+
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+mod netns;
+
+use std::path::PathBuf;
+
+use netns::router::{PROGRAM, start};
+use netns::{Network, eventually};
+use rustix::process::Signal;
+
+/// A router with two ports that nobody is behind, and another namespace.
+fn network() -> Network {
+    let network = Network::new(&["r", "x"]);
+    network.link(("r", "eth1", "02:00:00:00:01:01"), ("x", "one", "02:00:00:00:01:02"));
+    network.link(("r", "eth2", "02:00:00:00:02:01"), ("x", "two", "02:00:00:00:02:02"));
+    network.forward("r");
+    network
+}
+
+/// Runs a script in the router's namespace, which must succeed.
+fn script(network: &Network, script: &str) {
+    let (done, text) = network.script("r", script);
+    assert!(done, "{script}: {text}");
+}
+
+/// A folder of one test.
+fn folder(network: &Network) -> PathBuf {
+    let folder = std::env::temp_dir().join(network.name("service"));
+    std::fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+#[test]
+fn a_router_does_not_start_beside_rules_that_it_would_bypass() {
+    if !netns::is_root() {
+        return;
+    }
+    let network = network();
+    let run = |flags: &str| network.run("r", &format!("{PROGRAM} run eth1 eth2 --quiet --for 0.1 {flags}"));
+    let doctor = |flags: &str| network.run("r", &format!("{PROGRAM} doctor {flags}")).1;
+    // What concerns the host's own packets, is empty, or is a router's of ours.
+    script(
+        &network,
+        "nft 'add table inet t; add chain inet t i { type filter hook input priority 0; policy drop; }'
+         nft 'add chain inet t f { type filter hook forward priority 0; }'
+         nft 'add table inet brickway; add chain inet brickway f { type filter hook forward priority 0; policy drop; }'
+         nft 'add table netdev n; add chain netdev n g { type filter hook ingress device lo priority 0; policy drop; }'
+         iptables-legacy -P FORWARD ACCEPT; iptables-legacy -A INPUT -p tcp --dport 1 -j DROP
+         ip xfrm policy add src 10.1.0.0/24 dst 10.2.0.0/24 dir in action block",
+    );
+    let (started, text) = run("");
+    assert!(started, "{text}");
+    let text = doctor("eth1 eth2");
+    assert!(text.contains("Linux has no rules for forwarded packets"), "{text}");
+
+    script(
+        &network,
+        "nft add rule inet t f tcp dport 25 drop
+         nft 'add table ip6 u; add chain ip6 u p { type filter hook prerouting priority 0; policy drop; }'
+         nft 'add table ip v; add chain ip v n { type nat hook postrouting priority 100; }; add rule ip v n masquerade'
+         nft 'add chain netdev n h { type filter hook ingress device eth2 priority 0; policy drop; }'
+         iptables-legacy -P FORWARD DROP; ip6tables-legacy -A FORWARD -p udp -j DROP
+         iptables-legacy -t nat -A POSTROUTING -j MASQUERADE
+         ip xfrm policy add src 10.1.0.0/24 dst 10.2.0.0/24 dir fwd action block
+         ip xfrm policy add src 10.1.0.0/24 dst 10.3.0.0/24 dir out tmpl src 1.1.1.1 dst 2.2.2.2 proto esp mode tunnel",
+    );
+    let (started, text) = run("");
+    assert!(!started, "{text}");
+    for expected in [
+        "nftables: chain 'f' of table 'inet t' (hook forward, 1 rule) (firewall)\n    shown by: nft list chain inet t f\n",
+        "nftables: chain 'p' of table 'ip6 u' (hook prerouting, 0 rules, policy drop) (firewall)\n",
+        "nftables: chain 'n' of table 'ip v' (hook postrouting, 1 rule) (nat)\n",
+        "nftables: chain 'h' of table 'netdev n' (hook ingress, 0 rules, policy drop) (firewall)\n",
+        "iptables-legacy: chain 'FORWARD' of table 'filter' (firewall)\n",
+        "iptables-legacy: chain 'POSTROUTING' of table 'nat' (nat)\n",
+        "ip6tables-legacy: chain 'FORWARD' of table 'filter' (firewall)\n",
+        "ipsec: policy fwd from 10.1.0.0/24 to 10.2.0.0/24 blocks packets (ipsec)\n",
+        "ipsec: policy out from 10.1.0.0/24 to 10.3.0.0/24 encrypts or decrypts packets (ipsec)\n",
+        "[beside_linux] ignore = [\"firewall\", \"nat\", \"ipsec\"]",
+    ] {
+        assert!(text.contains(expected), "no '{expected}' in\n{text}");
+    }
+    assert_eq!(text.lines().filter(|line| line.contains("shown by:")).count(), 9, "{text}");
+    let (started, text) = run("--ignore firewall,nat");
+    assert!(!started && text.contains("(ipsec)") && !text.contains("(nat)"), "{text}");
+    let (started, text) = run("--ignore firewall,nat,ipsec");
+    assert!(started, "{text}");
+
+    // The doctor finds the same, and those that are ignored are only a warning.
+    let file = folder(&network).join("brickway.toml");
+    let settings = "[[port]]\nname = \"eth1\"\n[beside_linux]\nignore = [\"firewall\", \"ipsec\"]\n";
+    std::fs::write(&file, settings).unwrap();
+    let text = doctor(&format!("--config {} --json", file.display()));
+    let verdict = |what: &str| {
+        let line =
+            text.lines().find(|line| line.contains(what)).unwrap_or_else(|| panic!("no {what} in {text}"));
+        serde_json::from_str::<serde_json::Value>(line).unwrap()["verdict"].as_str().unwrap().to_owned()
+    };
+    assert_eq!((verdict("inet t").as_str(), verdict("ip v").as_str()), ("warn", "bad"));
+    std::fs::remove_dir_all(folder(&network)).unwrap();
+}
+
+#[test]
+fn rules_that_come_while_the_router_runs_are_a_problem_of_it() {
+    if !netns::is_root() {
+        return;
+    }
+    let network = network();
+    let _router = start(&network, "eth1 eth2");
+    let problems = || network.run("r", &format!("{PROGRAM} show problems")).1;
+    assert!(!problems().contains("nftables"), "{}", problems());
+    script(
+        &network,
+        "nft 'add table ip t; add chain ip t f { type filter hook forward priority 0; policy drop; }'",
+    );
+    let expected =
+        "nftables: chain 'f' of table 'ip t' (hook forward, 0 rules, policy drop) (firewall) is bypassed";
+    assert!(problems().contains(expected), "{}", problems());
+}
+
+#[test]
+fn what_is_at_a_port_and_is_bypassed_is_a_warning() {
+    if !netns::is_root() {
+        return;
+    }
+    let network = network();
+    script(
+        &network,
+        "tc qdisc replace dev eth1 root tbf rate 1mbit burst 10kb latency 50ms
+         tc qdisc add dev eth2 clsact
+         tc filter add dev eth2 ingress u32 match u32 0 0 action drop 2>/dev/null || \
+             tc filter add dev eth2 ingress u32 match u32 0 0 flowid 1:1
+         ip link add mv0 link eth2 type macvlan",
+    );
+    let (started, text) = network.run("r", &format!("{PROGRAM} run eth1 eth2 --quiet --for 0.1"));
+    assert!(started, "{text}");
+    let (_, found) = network.run("r", &format!("{PROGRAM} doctor eth1 eth2"));
+    for expected in [
+        "eth1: it has the queueing discipline tbf",
+        "eth2: it has filters of tc at ingress",
+        "eth2: the macvlan interface mv0 is on top of it",
+    ] {
+        assert!(text.contains(expected), "no '{expected}' in\n{text}");
+        let (port, what) = expected.split_once(": ").unwrap();
+        let is_found = found.lines().any(|line| {
+            line.starts_with("warn") && line.contains(&format!(" {port} ")) && line.contains(what)
+        });
+        assert!(is_found, "no '{expected}' in\n{found}");
+    }
+}
+
+#[test]
+fn each_network_namespace_has_its_own_control_socket() {
+    if !netns::is_root() {
+        return;
+    }
+    let network = network();
+    let router = start(&network, "eth1 eth2");
+    let (shown, text) = network.run("r", &format!("{PROGRAM} show ports"));
+    assert!(shown && text.contains("eth2"), "{text}\n{}", router.printed());
+    // Elsewhere nobody answers, and those who ask hear where the router is.
+    let (shown, text) = network.run("x", &format!("{PROGRAM} show ports"));
+    let expected = format!("there is a router in network namespace '{}' (process ", network.name("r"));
+    assert!(!shown && text.contains(&expected), "{text}");
+    let (_, number) = network.run("r", "stat -Lc %i /proc/self/ns/net");
+    let socket = format!("/run/brickway/{}.sock", number.trim());
+    let (shown, text) = network.run("x", &format!("{PROGRAM} show ports --socket {socket}"));
+    assert!(shown && text.contains("this router is in another network namespace (process "), "{text}");
+    drop(router);
+    std::fs::remove_file(socket).unwrap();
+}
+
+#[test]
+fn a_reload_does_all_that_changed_or_nothing() {
+    if !netns::is_root() {
+        return;
+    }
+    let network = network();
+    let folder = folder(&network);
+    let (file, socket) = (folder.join("brickway.toml"), folder.join("socket"));
+    let settings = |more: &str| {
+        let ports = "[[port]]\nname = \"eth1\"\n[[port]]\nname = \"eth2\"\n";
+        let control = format!("[control]\nsocket = \"{}\"\n", socket.display());
+        std::fs::write(&file, format!("{ports}{control}{more}")).unwrap();
+    };
+    let acl = |default: &str| format!("[acl]\nrules = [\"permit tcp any any\"]\ndefault = \"{default}\"\n");
+    settings(&acl("permit"));
+    let router = start(&network, &format!("--config {}", file.display()));
+    let ask = |what: &str| {
+        network.on("r", &format!("{PROGRAM} {what} --socket {}", socket.display())).output().unwrap()
+    };
+    let text = |what: &str| String::from_utf8(ask(what).stdout).unwrap();
+    let denies = || {
+        text("show acl")
+            .lines()
+            .any(|line| line.trim_start().starts_with("default") && line.ends_with("deny"))
+    };
+    assert!(!denies());
+
+    // What cannot be done has its exit code, and keeps the rest from being done.
+    settings(&(acl("deny") + "[workers]\ncount = 2\n[slow_path]\nmode = \"native\"\n"));
+    let refused = ask("reload");
+    let error = String::from_utf8(refused.stderr).unwrap();
+    assert_eq!(refused.status.code(), Some(3), "{error}");
+    let expected =
+        "nothing was changed: slow_path.mode, workers.count cannot change while the router runs; restart it";
+    assert!(error.contains(expected), "{error}");
+    assert!(!denies() && text("show config").contains("default = \"permit\""));
+    settings("[acl]\nrules = [\"permit nonsense\"]\ndefault = \"deny\"\n[workers]\nbalance = false\n");
+    assert_eq!(ask("reload").status.code(), Some(1));
+    assert!(!denies() && text("show config").contains("balance = true"));
+
+    // The default is changed while the router runs, and so is what else can be.
+    settings(&(acl("deny") + "[workers]\nbalance = false\n"));
+    let done = ask("reload");
+    let said = String::from_utf8(done.stdout).unwrap();
+    assert_eq!(
+        (done.status.code(), said.as_str()),
+        (Some(0), "access list read, then deny\nworkers.balance = false\n")
+    );
+    assert!(denies() && text("show config").contains("default = \"deny\""));
+
+    // SIGHUP is the same, and does not end the router.
+    settings(&(acl("permit") + "[workers]\nbalance = false\n"));
+    router.signal(Signal::HUP);
+    let printed = || router.printed();
+    assert!(eventually(|| printed().contains("reload: access list read, then permit")), "{}", printed());
+    assert!(!denies());
+    settings(&(acl("deny") + "[workers]\ncount = 2\n"));
+    router.signal(Signal::HUP);
+    let failed = "reload failed: nothing was changed: workers.count cannot change";
+    assert!(eventually(|| printed().contains(failed)), "{}", printed());
+    assert!(!denies());
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn sighup_reads_a_configuration_again_and_ends_no_router() {
+    if !netns::is_root() {
+        return;
+    }
+    let network = network();
+    let folder = folder(&network);
+    let file = folder.join("router.click");
+    std::fs::write(&file, "in :: FromDevice(eth1) -> Counter -> Discard;").unwrap();
+    let mut configured = start(&network, &file.display().to_string());
+    std::fs::write(&file, "in :: FromDevice(eth1) -> Discard;").unwrap();
+    configured.signal(Signal::HUP);
+    let read = format!("reload: {} read", file.display());
+    assert!(eventually(|| configured.printed().contains(&read)), "{}", configured.printed());
+    // A mistake leaves what runs as it is.
+    std::fs::write(&file, "in :: FromDevice(eth1) -> Nowhere;").unwrap();
+    configured.signal(Signal::HUP);
+    assert!(eventually(|| configured.printed().contains("reload failed: ")), "{}", configured.printed());
+    assert_eq!((configured.ended(), configured.interrupt()), (None, 0));
+
+    let mut of_ports = start(&network, "eth1 eth2");
+    of_ports.signal(Signal::HUP);
+    let nothing = "reload failed: there is nothing to read again";
+    assert!(eventually(|| of_ports.printed().contains(nothing)), "{}", of_ports.printed());
+    assert_eq!((of_ports.ended(), of_ports.interrupt()), (None, 0));
+    std::fs::remove_dir_all(&folder).unwrap();
+}
