@@ -45,7 +45,7 @@ fn a_router_does_not_start_beside_rules_that_it_would_bypass() {
         &network,
         "nft 'add table inet t; add chain inet t i { type filter hook input priority 0; policy drop; }'
          nft 'add chain inet t f { type filter hook forward priority 0; }'
-         nft 'add table inet brickway; add chain inet brickway f { type filter hook forward priority 0; policy drop; }'
+         nft 'add table inet brickway-eth9; add chain inet brickway-eth9 f { type filter hook forward priority 0; policy drop; }'
          nft 'add table netdev n; add chain netdev n g { type filter hook ingress device lo priority 0; policy drop; }'
          iptables-legacy -P FORWARD ACCEPT; iptables-legacy -A INPUT -p tcp --dport 1 -j DROP
          ip xfrm policy add src 10.1.0.0/24 dst 10.2.0.0/24 dir in action block",
