@@ -556,11 +556,19 @@ fn filters_know_what_they_permitted_of_a_device_that_linux_does_not_see() {
         "{}",
         folder.ask(&network, "show drops").1
     );
-    // A network that is behind another port, by neighbours that only Linux knows.
-    network.ip("b", "addr add 10.0.1.99/32 dev vm0");
-    let (_, text) = network.run("b", "ping -n -c 3 -i 0.02 -W 0.3 -I 10.0.1.99 10.0.1.2");
-    assert!(!text.contains("bytes from"), "{text}");
-    let (_, drops) = folder.ask(&network, "show drops");
-    assert!(drops.contains("no route back in Linux"), "{drops}");
+    // A network behind another port, by a neighbour that only Linux knows; and one behind an interface that is not a port.
+    network.ip("r", "link add side type veth peer name side-b");
+    network.ip("r", "addr add 10.0.9.1/24 dev side");
+    network.ip("r", "link set side up");
+    network.ip("r", "link set side-b up");
+    for (source, reason) in [("10.0.1.99", "another way back"), ("10.0.9.99", "no route back in Linux")] {
+        network.ip("b", &format!("addr add {source}/32 dev vm0"));
+        let dropped = eventually(|| {
+            let (_, text) = network.run("b", &format!("ping -n -c 3 -i 0.02 -W 0.3 -I {source} 10.0.1.2"));
+            assert!(!text.contains("bytes from"), "{text}");
+            folder.ask(&network, "show drops").1.contains(reason)
+        });
+        assert!(dropped, "{reason}: {}", folder.ask(&network, "show drops").1);
+    }
     assert_eq!(router.interrupt(), 0);
 }

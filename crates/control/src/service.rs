@@ -13,15 +13,20 @@
 //! The kernel asks a neighbour again only when it sends to it, and it does not see what we forward. So neighbours that have
 //! become stale are brought to its attention ([`Kernel::ask_neighbour`]): they stay known while they answer, and are gone
 //! when they do not. So are those that routes lead through and that did not answer: they may have been slow to come up.
+//!
+//! # Who follows links
+//!
+//! What keeps link addresses, MTUs and the host's addresses in step with the ports is called as soon as one of them has changed
+//! ([`Service::on_link_change`]), before routes are gathered. And whoever forwards asks for neighbours ([`Service::questions`]).
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use fib::Source;
+use fib::{NextHopIndex, Source};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
 use crate::cluster::member::{self, Cluster, MemberOptions};
@@ -100,7 +105,14 @@ pub(crate) struct Common {
     state: Mutex<State>,
     synchronised: Condvar,
     waker: OwnedFd,
+    /// Called when a link or an address has changed.
+    on_link_change: Mutex<Option<Box<dyn Fn() + Send>>>,
+    /// Neighbours to ask for: the number of a next hop, and a destination.
+    questions: Mutex<Vec<(NextHopIndex, IpAddr)>>,
 }
+
+/// Most questions for neighbours that wait for the control thread. Who asks repeats it.
+const MOST_QUESTIONS: usize = 1024;
 
 impl Common {
     fn new(
@@ -111,11 +123,45 @@ impl Common {
     ) -> io::Result<Common> {
         let waker = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?;
         let state = Mutex::new(State { mirror, kernel, fpm, cluster, socket_errors: 0, ends: false });
-        Ok(Common { state, synchronised: Condvar::new(), waker })
+        let (on_link_change, questions) = (Mutex::default(), Mutex::default());
+        Ok(Common { state, synchronised: Condvar::new(), waker, on_link_change, questions })
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
+    }
+
+    /// Has the thread look around.
+    fn wake(&self) {
+        // A full counter wakes it as well.
+        let _ = rustix::io::write(&self.waker, &1u64.to_ne_bytes());
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Where neighbours are asked for; see [`Service::questions`].
+#[derive(Clone)]
+pub struct Questions(Arc<Common>);
+
+impl Questions {
+    /// Has Linux resolve the neighbour through which a next hop leads to a destination. Does not wait. A question too many
+    /// is lost.
+    pub fn ask(&self, number: NextHopIndex, destination: IpAddr) {
+        let mut questions = lock(&self.0.questions);
+        if questions.len() < MOST_QUESTIONS {
+            questions.push((number, destination));
+        }
+        drop(questions);
+        self.0.wake();
+    }
+}
+
+impl std::fmt::Debug for Questions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Questions(..)")
     }
 }
 
@@ -171,6 +217,16 @@ impl Service {
         self.common.lock()
     }
 
+    /// Calls `act` whenever a link or an address of the host has changed, on the control thread: it should only wake somebody.
+    pub fn on_link_change(&self, act: impl Fn() + Send + 'static) {
+        *lock(&self.common.on_link_change) = Some(Box::new(act));
+    }
+
+    /// Where neighbours are asked for.
+    pub fn questions(&self) -> Questions {
+        Questions(self.common.clone())
+    }
+
     /// Waits until the mirror has all that the kernel knows; false if that took longer than `timeout`.
     pub fn wait_synchronised(&self, timeout: Duration) -> bool {
         let waiting = |state: &mut State| !state.is_synchronised();
@@ -186,8 +242,7 @@ impl Service {
 impl Drop for Service {
     fn drop(&mut self) {
         self.common.lock().ends = true;
-        // A full counter wakes it as well.
-        let _ = rustix::io::write(&self.common.waker, &1u64.to_ne_bytes());
+        self.common.wake();
         for thread in self.threads.drain(..) {
             // A panic has been printed; there is nobody left to tell.
             let _ = thread.join();
@@ -211,6 +266,7 @@ fn descriptors(state: &State) -> io::Result<Vec<OwnedFd>> {
 fn work(common: &Common, descriptors: &[OwnedFd], pulse: Pulse) {
     let mut gathering_since: Option<Instant> = None;
     let mut next_look = Instant::now() + NEIGHBOUR_PERIOD;
+    let mut links = None;
     loop {
         let now = Instant::now();
         let wait = match gathering_since {
@@ -225,6 +281,14 @@ fn work(common: &Common, descriptors: &[OwnedFd], pulse: Pulse) {
         }
         let state = &mut *state;
         let changed = state.receive();
+        if links.replace(state.mirror.link_generations()) != Some(state.mirror.link_generations())
+            && let Some(act) = &*lock(&common.on_link_change)
+        {
+            act();
+        }
+        for (number, destination) in std::mem::take(&mut *lock(&common.questions)) {
+            state.mirror.ask_about(number, destination);
+        }
         if changed {
             gathering_since.get_or_insert_with(Instant::now);
         }
@@ -252,7 +316,10 @@ fn wait_for(common: &Common, descriptors: &[OwnedFd], limit: Duration) -> bool {
     let mut fds: Vec<PollFd<'_>> = all.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
     let limit = Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: i64::from(limit.subsec_nanos()) };
     // An interrupted wait is as good as one that is over.
-    poll(&mut fds, Some(&limit)).is_ok_and(|ready| ready > 0)
+    let is_ready = poll(&mut fds, Some(&limit)).is_ok_and(|ready| ready > 0);
+    // Read, so that it wakes the thread once. An error means that nobody has written.
+    let _ = rustix::io::read(&common.waker, &mut [0; 8]);
+    is_ready
 }
 
 impl State {

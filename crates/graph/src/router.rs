@@ -118,6 +118,8 @@ pub struct Control {
     run_count: AtomicI64,
     stopped: Mutex<bool>,
     stop_signal: Condvar,
+    /// Whether who waits has something to do before the end.
+    woken: AtomicBool,
     sink: Box<Listener>,
     /// Who else is told messages.
     listeners: Mutex<Vec<Box<Listener>>>,
@@ -138,6 +140,7 @@ impl Control {
             run_count: AtomicI64::new(1),
             stopped: Mutex::new(false),
             stop_signal: Condvar::new(),
+            woken: AtomicBool::new(false),
             sink: Box::new(sink),
             listeners: Mutex::default(),
             swaps: Mutex::default(),
@@ -233,12 +236,22 @@ impl Control {
         self.run_count.load(Ordering::Acquire) <= 0
     }
 
-    /// Waits until the router is to stop, at most `timeout`; returns whether it is.
+    /// Ends a [`Control::wait`] early: the present one, or the next.
+    pub fn wake(&self) {
+        // The lock is held by who is about to wait, so that the signal cannot come between the look and the wait.
+        let _waiter = self.stopped.lock().unwrap_or_else(PoisonError::into_inner);
+        self.woken.store(true, Ordering::Release);
+        self.stop_signal.notify_all();
+    }
+
+    /// Waits until the router is to stop or somebody calls [`Control::wake`], at most `timeout`; returns whether it is to stop.
     pub fn wait(&self, timeout: Duration) -> bool {
         let stopped = self.stopped.lock().unwrap_or_else(PoisonError::into_inner);
         let (stopped, _) = self
             .stop_signal
-            .wait_timeout_while(stopped, timeout, |stopped| !*stopped)
+            .wait_timeout_while(stopped, timeout, |stopped| {
+                !*stopped && !self.woken.swap(false, Ordering::AcqRel)
+            })
             .unwrap_or_else(PoisonError::into_inner);
         *stopped
     }

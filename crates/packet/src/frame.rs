@@ -65,7 +65,7 @@ impl Annotations {
     pub const DESTINATION: usize = 0;
     /// Offset of the paint, 1 byte.
     pub const PAINT: usize = 16;
-    /// Offset of the ICMP parameter problem pointer, 1 byte.
+    /// Offset of the ICMP parameter problem pointer, 2 bytes.
     pub const PARAMETER_PROBLEM: usize = 17;
     /// Offset of the "set the source address at the output" flag, 1 byte.
     pub const FIX_SOURCE: usize = 19;
@@ -122,16 +122,18 @@ impl Annotations {
         self.0[Self::PAINT] = colour;
     }
 
-    /// Byte of the IP header that an ICMP parameter problem points at.
+    /// Byte of the packet that an ICMP parameter problem points at, counted from its IP header.
     #[inline(always)]
-    pub fn parameter_problem(&self) -> u8 {
-        self.0[Self::PARAMETER_PROBLEM]
+    pub fn parameter_problem(&self) -> u16 {
+        u16::from_le_bytes([self.0[Self::PARAMETER_PROBLEM], self.0[Self::PARAMETER_PROBLEM + 1]])
     }
 
     /// Sets the byte that an ICMP parameter problem points at.
     #[inline(always)]
-    pub fn set_parameter_problem(&mut self, offset: u8) {
-        self.0[Self::PARAMETER_PROBLEM] = offset;
+    pub fn set_parameter_problem(&mut self, offset: u16) {
+        let [low, high] = offset.to_le_bytes();
+        self.0[Self::PARAMETER_PROBLEM] = low;
+        self.0[Self::PARAMETER_PROBLEM + 1] = high;
     }
 
     /// Whether `FixIPSrc` has to write the outgoing interface's address into the source field.

@@ -5,10 +5,10 @@
 //
 // Transit is a frame to the interface's own address, with an IP packet that
 //   - is no longer than the MTU (a longer one was made by an offload; the kernel can take it apart),
-//   - may be forwarded once more by its TTL or hop limit (else the kernel answers),
 //   - goes to an address that is not the host's own (LOCAL), not a group, not of this link.
 // The kernel would forward every such packet, past our access lists. So ours are also packets with IPv4 options, with
-// IPv6 extension headers, to reserved addresses, and neighbour discovery (RFC 4861) for a host behind us.
+// IPv6 extension headers, to reserved addresses, and neighbour discovery (RFC 4861) for a host behind us. So is what has
+// lived too long: whether it is answered, and by whom, is the router's to decide.
 // The kernel gets all of ARP, LLDP, IS-IS, MPLS and the like.
 //
 // A priority tag, whose VLAN has number 0, changes nothing (IEEE 802.1Q, 6.9.1): the frame is one of the port itself.
@@ -95,7 +95,7 @@ INLINE __u32 length_at(const __u8 *place) { return place[0] << 8 | place[1]; }
 // Of a header of IPV4_BYTES.
 INLINE int is_transit_ipv4(const __u8 *header, __u32 mtu) {
     const __u8 *destination = header + 16;
-    if (header[0] >> 4 != 4 || header[8] <= 1 || length_at(header + 2) > mtu)
+    if (header[0] >> 4 != 4 || length_at(header + 2) > mtu)
         return 0;
     // RFC 6890: loopback; groups (224.0.0.0/4).
     if (destination[0] == 127 || destination[0] >> 4 == 14)
@@ -115,7 +115,7 @@ INLINE int is_link_local(const __u8 *address) { return address[0] == 0xfe && (ad
 // Of a header of IPV6_BYTES.
 INLINE int is_transit_ipv6(const __u8 *header, __u32 mtu) {
     const __u8 *source = header + 8, *destination = header + 24;
-    if (header[0] >> 4 != 6 || header[7] <= 1 || IPV6_BYTES + length_at(header + 4) > mtu)
+    if (header[0] >> 4 != 6 || IPV6_BYTES + length_at(header + 4) > mtu)
         return 0;
     if (destination[0] == 0xff || is_link_local(destination) || is_link_local(source))
         return 0;

@@ -81,7 +81,6 @@ impl HostFilter {
     fn is_transit_ipv4(&self, header: &[u8; IPV4_BYTES]) -> bool {
         let [.., a, b, c, d] = *header;
         header[0] >> 4 == 4
-            && header[8] > 1
             && usize::from(u16::from_be_bytes([header[2], header[3]])) <= self.mtu
             // RFC 6890: loopback; groups. RFC 919: limited broadcast.
             && !matches!(a, 127 | 224..=239)
@@ -96,7 +95,6 @@ impl HostFilter {
         // RFC 4291, section 2.5.6: a router forwards no packet from or to such an address.
         let is_link_local = |address: &[u8]| address[0] == 0xfe && address[1] & 0xc0 == 0x80;
         header[0] >> 4 == 6
-            && header[7] > 1
             && IPV6_BYTES + usize::from(u16::from_be_bytes([header[4], header[5]])) <= self.mtu
             && destination[0] != 0xff
             && !is_link_local(&destination)

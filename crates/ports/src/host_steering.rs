@@ -178,11 +178,9 @@ mod tests {
         let kernels = [
             ipv4(0x45, 64, [192, 0, 2, 1]),
             ipv4(0x45, 64, [192, 0, 2, 255]),
-            ipv4(0x45, 1, [198, 51, 100, 7]),
             frame([8, 6], &[0; 28]),
             ipv6(6, 64, "2001:db8::1", 0),
             ipv6(6, 64, "fe80::7", 0),
-            ipv6(6, 1, "2001:db8:7::1", 0),
             tagged(5, &ipv4(0x45, 64, [198, 51, 100, 7])),
             numbered_frame(7, 60),
             multicast,
@@ -201,6 +199,9 @@ mod tests {
             ipv6(6, 64, "::", 0),
             ipv4(0x45, 64, [0, 1, 2, 3]),
             ipv4(0x45, 64, [240, 0, 0, 1]),
+            // What has lived too long.
+            ipv4(0x45, 1, [198, 51, 100, 8]),
+            ipv6(6, 0, "2001:db8:7::1", 0),
         ];
         // Of VLAN 5 transit is ours, of VLAN 6 everything, and the tag comes with its priority.
         let question = frame([8, 6], &[0; 28]);

@@ -3,7 +3,7 @@
 
 use anyhow::Result;
 use elements::devices::OpenPort;
-use elements::lookup::ForwardingTables;
+use elements::lookup::{Asker, ForwardingTables};
 use fib::publish::pair;
 use fib::read::Row;
 use fib::{Address, Adjacency, Fib, MAIN, NextHop, NextHopIndex, Policy, Route};
@@ -46,7 +46,8 @@ pub(super) fn router(
     // The second of the pair is not needed: nothing changes the rules.
     let (_, policies) = pair(Policy::default(), Policy::default());
     let names = (0..ROUTER_PORTS).map(name).collect();
-    let tables = ForwardingTables { ports: names, readers: fib.readers().clone(), policies };
+    let tables =
+        ForwardingTables { ports: names, readers: fib.readers().clone(), policies, ask: Asker::default() };
     shared.get_or_make(ForwardingTables::KEY, || Ok::<_, anyhow::Error>(tables))?;
     let mut texts = Vec::new();
     for port in 0..ROUTER_PORTS {
@@ -63,8 +64,14 @@ pub(super) fn router(
             vlan: None,
         });
     }
-    let features =
-        Features { slow_path: SlowPath::Linux, acl: None, reverse_path: ReversePath::Off, backstop: false };
+    let features = Features {
+        slow_path: SlowPath::Linux,
+        acl: None,
+        reverse_path4: Vec::new(),
+        reverse_path6: ReversePath::Off,
+        linux_forwards: [true; 2],
+        backstop: false,
+    };
     let text = click_text(&texts, &features);
     let source = Source { name: "drop-in.click".into(), text };
     SingleCore::build(&source, Vec::new(), burst, ports.into_iter(), &shared)

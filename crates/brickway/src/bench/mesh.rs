@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result};
 use elements::fabric::FabricAdjacencies;
-use elements::lookup::ForwardingTables;
+use elements::lookup::{Asker, ForwardingTables};
 use fabric::{Header, Kind, Label, NodeId};
 use fib::publish::pair;
 use fib::read::Row;
@@ -80,7 +80,8 @@ pub(super) fn node(
     let shared = Shared::default();
     let (_, policies) = pair(Policy::default(), Policy::default());
     let names = vec!["bench0".into(), "fabric".into()];
-    let tables = ForwardingTables { ports: names, readers: fib.readers().clone(), policies };
+    let tables =
+        ForwardingTables { ports: names, readers: fib.readers().clone(), policies, ask: Asker::default() };
     shared.get_or_make(ForwardingTables::KEY, || Ok::<_, anyhow::Error>(tables))?;
     let known: Vec<Option<Adjacency>> = (0..LABELS).map(|label| Some(neighbour(label))).collect();
     let (_, readers) = pair(known.clone(), known);

@@ -14,7 +14,7 @@ use control::store::Store;
 use control::supervisor::Supervisor;
 use elements::devices::OpenPort;
 use elements::fabric::{FabricAdjacencies, FabricHostPorts};
-use elements::lookup::ForwardingTables;
+use elements::lookup::{Asker, ForwardingTables};
 use fabric::{Header, NodeId, Shape, Shim};
 use graph::lang::{Options, Source};
 use graph::setup::Shared;
@@ -130,6 +130,8 @@ pub(super) fn run(
         ports: names.into_iter().chain(["fabric".to_owned()]).collect(),
         readers: mirror.readers().clone(),
         policies: mirror.policy_readers().clone(),
+        // What the fast path leaves over is the leader's Linux's.
+        ask: Asker::default(),
     };
     shared.get_or_make(ForwardingTables::KEY, || Ok::<_, anyhow::Error>(forwarding))?;
     let key_file = config.security.key_file.as_deref();

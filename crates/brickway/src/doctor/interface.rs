@@ -207,10 +207,10 @@ fn reverse_path(name: &str, sysctl: &dyn Fn(&str) -> Option<String>) -> Option<F
     let own = format!("net.ipv4.conf.{}.rp_filter", name.replace('.', "/"));
     let value = |name: &str| sysctl(name).and_then(|value| value.parse::<u8>().ok()).unwrap_or(0);
     (value("net.ipv4.conf.all.rp_filter").max(value(&own)) == 1).then(|| {
-        let why = "what the fast path leaves to Linux of asymmetric ways is dropped there";
-        let remedy = Remedy::ByHand(format!(
-            "sysctl -w {own}=2 (loose), or [reverse_path] mode = \"strict\" for both"
-        ));
+        let why =
+            "packets of asymmetric ways are dropped, by Linux and by the router that honours the setting";
+        let remedy =
+            Remedy::ByHand(format!("sysctl -w {own}=2 (loose) where packets come and go by different ways"));
         Finding::warn(name, "Linux checks source addresses strictly (rp_filter)", why, remedy)
     })
 }

@@ -52,7 +52,8 @@ impl Guard {
     /// The kernel does not take the rules.
     pub(crate) fn of_settings(settings: &Settings) -> Result<Guard> {
         let source = match settings.reverse_path {
-            ReversePath::Off => None,
+            // Linux checks the sources of what it forwards by its own rp_filter.
+            ReversePath::Off | ReversePath::Linux => None,
             ReversePath::Loose => Some(SourceRoute::Any),
             ReversePath::Strict => Some(SourceRoute::Back),
         };
@@ -68,11 +69,16 @@ pub(crate) fn marks_permitted(config: &FlatConfig) -> bool {
     })
 }
 
-/// The route to their source that packets need by a configuration, if it checks that.
+/// The route to their source that packets need by a configuration, if it checks that: of several modes the one that refuses least.
 pub(crate) fn source_route_of(config: &FlatConfig) -> Option<SourceRoute> {
     let check = config.elements.iter().find(|element| element.class == "CheckReversePath")?;
-    let is_loose = split_arguments(&check.config).iter().any(|argument| argument == "MODE loose");
-    Some(if is_loose { SourceRoute::Any } else { SourceRoute::Back })
+    let arguments = split_arguments(&check.config);
+    let mode = arguments.iter().find_map(|argument| argument.strip_prefix("MODE ")).unwrap_or_default();
+    match ["off", "loose"].iter().find(|word| mode.contains(**word)) {
+        Some(&"off") => None,
+        Some(_) => Some(SourceRoute::Any),
+        None => Some(SourceRoute::Back),
+    }
 }
 
 /// Takes away what a router with `fail = "closed"` left on these ports.

@@ -40,40 +40,52 @@ pub(crate) struct Features {
     pub(crate) slow_path: SlowPath,
     /// Arguments of the ACL elements, if there is an access list.
     pub(crate) acl: Option<String>,
-    pub(crate) reverse_path: ReversePath,
+    /// Which IPv4 sources are believed, for each port.
+    pub(crate) reverse_path4: Vec<ReversePath>,
+    /// Which IPv6 sources are believed.
+    pub(crate) reverse_path6: ReversePath,
+    /// Whether Linux forwards IPv4, and IPv6, between the ports as well.
+    pub(crate) linux_forwards: [bool; 2],
     /// Whether Linux forwards only what carries our mark, which the configuration then puts on what it permits.
     pub(crate) backstop: bool,
+}
+
+impl Features {
+    /// Mode of each port for an argument of CheckReversePath, if any is on.
+    fn reverse_path4(&self) -> Option<String> {
+        let words: Vec<&str> = self.reverse_path4.iter().map(|mode| mode.word()).collect();
+        let first = *words.first()?;
+        if words.iter().any(|word| *word != first) {
+            return Some(format!("\"{}\"", words.join(" ")));
+        }
+        (first != ReversePath::Off.word()).then(|| first.to_owned())
+    }
+
+    fn reverse_path6(&self) -> Option<&'static str> {
+        (self.reverse_path6 != ReversePath::Off).then(|| self.reverse_path6.word())
+    }
 }
 
 /// The configuration.
 pub(crate) fn configuration(ports: &[PortText], features: &Features) -> String {
     let names = ports.iter().map(|port| port.name.as_str()).collect::<Vec<_>>().join(", ");
     let mut text = HEAD.to_owned();
-    let is_there = |is_device, is_vlan| {
-        ports.iter().any(|port| (port.host == Host::Tap) == is_device && port.vlan.is_some() == is_vlan)
-    };
-    text.push_str(&[INPUT, &kinds(false)].concat());
-    if is_there(true, false) {
-        text.push_str(&[DEVICE_INPUT, &kinds(true)].concat());
-    }
-    if is_there(false, true) {
-        text.push_str(&[VLAN_INPUT, &kinds(false)].concat());
-    }
-    if is_there(true, true) {
-        text.push_str(&[VLAN_DEVICE_INPUT, &kinds(true)].concat());
+    text.push_str(&[INPUT, KINDS].concat());
+    let has_vlans = ports.iter().any(|port| port.vlan.is_some());
+    if has_vlans {
+        text.push_str(&[VLAN_INPUT, KINDS].concat());
     }
     text.push_str(OUTPUT);
-    if ports.iter().any(|port| port.vlan.is_some()) {
+    if has_vlans {
         text.push_str(VLAN_OUTPUT);
     }
-    for (paint, PortText { name, mac, mtu, host, vlan, .. }) in (1..).zip(ports) {
-        let device = if *host == Host::Tap { "Device" } else { "" };
+    for (paint, PortText { name, mac, mtu, vlan, .. }) in (1..).zip(ports) {
         if let Some(VlanText { number, .. }) = vlan {
-            line(&mut text, format_args!("in{paint} :: Vlan{device}Input({paint});"));
+            line(&mut text, format_args!("in{paint} :: VlanInput({paint});"));
             line(&mut text, format_args!("out{paint} :: VlanOutput({mtu}, {number});  // {name}"));
             continue;
         }
-        line(&mut text, format_args!("in{paint} :: {device}Input({name}, {mac}, {paint});"));
+        line(&mut text, format_args!("in{paint} :: Input({name}, {mac}, {paint});"));
         line(&mut text, format_args!("out{paint} :: Output({name}, {mtu});"));
     }
     for (paint, port) in (1..).zip(ports) {
@@ -85,12 +97,17 @@ pub(crate) fn configuration(ports: &[PortText], features: &Features) -> String {
     line(&mut text, format_args!("rt4 :: FIBLookup({names});\nrt6 :: FIBLookup6({names});\n"));
     // The access list comes first: what it denies must not reach Linux by another way, which would forward it.
     let (mut to4, mut to6) = ("rt4", "rt6");
-    if features.reverse_path != ReversePath::Off {
-        let arguments = format!("{names}, MODE {}", features.reverse_path.word());
+    let (reverse_path4, reverse_path6) = (features.reverse_path4(), features.reverse_path6());
+    if reverse_path4.is_some() || reverse_path6.is_some() {
         line(&mut text, format_args!("// Sources that are believed (RFC 3704)."));
-        line(&mut text, format_args!("source4 :: CheckReversePath({arguments}) -> {to4};"));
-        line(&mut text, format_args!("source6 :: CheckReversePath6({arguments}) -> {to6};\n"));
-        (to4, to6) = ("source4", "source6");
+    }
+    if let Some(mode) = &reverse_path4 {
+        line(&mut text, format_args!("source4 :: CheckReversePath({names}, MODE {mode}) -> {to4};"));
+        to4 = "source4";
+    }
+    if let Some(mode) = reverse_path6 {
+        line(&mut text, format_args!("source6 :: CheckReversePath6({names}, MODE {mode}) -> {to6};"));
+        to6 = "source6";
     }
     if let Some(arguments) = &features.acl {
         let inputs: Vec<String> =
@@ -118,16 +135,17 @@ pub(crate) fn configuration(ports: &[PortText], features: &Features) -> String {
     }
     line(
         &mut text,
-        format_args!("\n// To this host, a neighbour to resolve, options, what the fast path cannot do."),
+        format_args!("\n// To this host, options, a neighbour to resolve, what the fast path cannot do."),
     );
-    let beyond = ports.len();
-    line(&mut text, format_args!("rt4[{beyond}] -> whole;  rt6[{beyond}] -> whole;"));
-    if features.reverse_path != ReversePath::Off {
-        line(&mut text, format_args!("source4[1] -> whole;  source6[1] -> whole;"));
+    if reverse_path4.is_some() {
+        line(&mut text, format_args!("source4[1] -> whole;"));
+    }
+    if reverse_path6.is_some() {
+        line(&mut text, format_args!("source6[1] -> whole;"));
     }
     match features.slow_path {
         SlowPath::Linux => linux(&mut text, ports, features.backstop),
-        SlowPath::Native => native(&mut text, ports, features.backstop),
+        SlowPath::Native => native(&mut text, &names, ports, features),
     }
     text
 }
@@ -136,30 +154,6 @@ pub(crate) fn configuration(ports: &[PortText], features: &Features) -> String {
 pub(crate) fn counting_elements(port: u16) -> (String, [String; 3]) {
     let paint = port + 1;
     (format!("in{paint}/untag"), ["sent4", "sent6", "tag"].map(|name| format!("out{paint}/{name}")))
-}
-
-/// The end of each input: IP packets, checked and painted, and everything else. Frames with a priority tag have elements of
-/// their own, so that others pay nothing.
-fn kinds(is_device: bool) -> String {
-    let mut text = String::new();
-    let mut checks = |kind: &str, check: &str| {
-        line(
-            &mut text,
-            format_args!("    {kind}[0] -> Paint($number) -> Strip(14) -> CheckIPHeader -> [0] output;"),
-        );
-        let check6 =
-            if is_device { format!("{check} :: CheckIP6Header") } else { "CheckIP6Header".to_owned() };
-        line(
-            &mut text,
-            format_args!("    {kind}[1] -> Paint($number) -> Strip(14) -> {check6} -> [1] output;"),
-        );
-        if is_device {
-            line(&mut text, format_args!("    {check}[1] -> Unstrip(14) -> [2] output;"));
-        }
-    };
-    checks("kind", "check");
-    checks("untagged", "check_untagged");
-    format!("        -> kind :: Classifier(12/0800, 12/86dd, -);\n{PRIORITIES}{text}}}\n\n")
 }
 
 /// Appends a line. Writing to a string does not fail.
@@ -181,12 +175,21 @@ elementclass Input { $port, $mac, $number |
         -> filter :: HostEtherFilter($mac)
 ";
 
-const DEVICE_INPUT: &str = "\
-// The same for a device that Linux does not see: what is no IPv6 packet to forward may be one to Linux, which asks for addresses
-// from the unspecified one (RFC 4862, 5.4.2).
-elementclass DeviceInput { $port, $mac, $number |
-    FromDevice($port)
-        -> filter :: HostEtherFilter($mac)
+/// The end of each input: IP packets, checked and painted, and everything else. Frames with a priority tag have elements of
+/// their own, so that others pay nothing.
+const KINDS: &str = "        -> kind :: Classifier(12/0800, 12/86dd, -);
+    // A tag of VLAN 0 only gives the frame a priority (IEEE 802.1Q, 6.9.1).
+    kind[2] -> priority :: Classifier(12/8100 14/0000%0fff, 12/88a8 14/0000%0fff, -);
+    priority[0] -> VLANDecap(false) -> untagged :: Classifier(12/0800, 12/86dd, -);
+    priority[1] -> VLANDecap(false, ETHERTYPE 0x88a8) -> untagged;
+    priority[2] -> other :: Paint($number) -> [2] output;
+    untagged[2] -> other;
+    kind[0] -> Paint($number) -> Strip(14) -> check4 :: CheckIPHeader(MARTIANS true) -> [0] output;
+    kind[1] -> Paint($number) -> Strip(14) -> check6 :: CheckIP6Header(MARTIANS true) -> [1] output;
+    untagged[0] -> Paint($number) -> Strip(14) -> untagged4 :: CheckIPHeader(MARTIANS true) -> [0] output;
+    untagged[1] -> Paint($number) -> Strip(14) -> untagged6 :: CheckIP6Header(MARTIANS true) -> [1] output;
+}
+
 ";
 
 const VLAN_INPUT: &str = "\
@@ -194,21 +197,6 @@ const VLAN_INPUT: &str = "\
 elementclass VlanInput { $number |
     input
         -> untag :: VLANDecap(false)
-";
-
-const VLAN_DEVICE_INPUT: &str = "\
-// A VLAN of another port, of which Linux has an interface that we make.
-elementclass VlanDeviceInput { $number |
-    input
-        -> untag :: VLANDecap(false)
-";
-
-const PRIORITIES: &str = "    // A tag of VLAN 0 only gives the frame a priority (IEEE 802.1Q, 6.9.1).
-    kind[2] -> priority :: Classifier(12/8100 14/0000%0fff, 12/88a8 14/0000%0fff, -);
-    priority[0] -> VLANDecap(false) -> untagged :: Classifier(12/0800, 12/86dd, -);
-    priority[1] -> VLANDecap(false, ETHERTYPE 0x88a8) -> untagged;
-    priority[2] -> other :: Paint($number) -> [2] output;
-    untagged[2] -> other;
 ";
 
 const OUTPUT: &str = "\
@@ -312,18 +300,27 @@ fn linux(text: &mut String, ports: &[PortText], backstop: bool) {
     line(
         text,
         format_args!(
-            "\n// No route, unreachable, prohibited, too long, lived too long: Linux answers, or fragments."
+            "\n// No route, unreachable, prohibited, too long, lived too long: Linux answers, or fragments. It would answer about\n\
+             // ICMPv6 redirects too (RFC 4443, 2.4 (e.2)).\n\
+             about_a_redirect :: Discard;\n\
+             errors6 :: Classifier(6/3a 40/89, -);  errors6[0] -> about_a_redirect;  errors6[1] -> whole;\n\
+             expired6 :: Classifier(6/3a 7/00%fe 40/89, -);  expired6[0] -> about_a_redirect;  expired6[1] -> whole;\n\
+             errors_behind6 :: Classifier(6/3a 40/89, -);  errors_behind6[0] -> about_a_redirect;  errors_behind6[1] -> packets6;"
         ),
     );
-    for beyond in ports.len() + 1..ports.len() + 4 {
-        line(text, format_args!("rt4[{beyond}] -> whole;  rt6[{beyond}] -> whole;"));
+    let host = ports.len();
+    for (beyond, to6) in [(host, "whole"), (host + RESOLVE, "expired6")] {
+        line(text, format_args!("rt4[{beyond}] -> whole;  rt6[{beyond}] -> {to6};"));
+    }
+    for beyond in host + 1..host + RESOLVE {
+        line(text, format_args!("rt4[{beyond}] -> whole;  rt6[{beyond}] -> errors6;"));
     }
     for paint in 1..=ports.len() {
         line(text, format_args!("out{paint}[0], out{paint}[1] => packets4, packets4;"));
-        line(text, format_args!("out{paint}[2], out{paint}[3] => packets6, packets6;"));
+        line(text, format_args!("out{paint}[2], out{paint}[3] => errors_behind6, errors_behind6;"));
     }
     if linux_is_behind_all(ports) {
-        redirects(text, ports);
+        redirects(text, ports, [true; 2]);
     }
 }
 
@@ -347,17 +344,20 @@ fn without_header(text: &mut String, ports: &[PortText], backstop: bool) {
     }
 }
 
-/// Linux redirects, whoever answers else: it knows who is a neighbour of whom.
-fn redirects(text: &mut String, ports: &[PortText]) {
-    let beyond = ports.len() + 4;
+/// Linux redirects, whoever answers else: it knows who is a neighbour of whom. It does so where it forwards, IPv4 and IPv6.
+fn redirects(text: &mut String, ports: &[PortText], forwards: [bool; 2]) {
+    let beyond = ports.len() + RESOLVE + 1;
     line(
         text,
         format_args!(
             "\n// A few a second of those that leave by the port they came by: Linux forwards them and tells their senders of the\n\
-             // better way (RFC 1812 5.2.7.2, RFC 4861 8.2).\n\
-             rt4[{beyond}] -> packets4;  rt6[{beyond}] -> packets6;"
+             // better way (RFC 1812 5.2.7.2, RFC 4861 8.2)."
         ),
     );
+    for (family, forwards) in [4, 6].into_iter().zip(forwards) {
+        let from = if forwards { format!("rt{family}[{beyond}]") } else { "Idle".to_owned() };
+        line(text, format_args!("{from} -> packets{family};"));
+    }
 }
 
 /// Whether Linux forwards what it gets, by whatever port that came.
@@ -368,50 +368,112 @@ fn linux_is_behind_all(ports: &[PortText]) -> bool {
 /// The source address of ICMP errors where a port has none: "IPv4 dummy address" of RFC 7600, section 6.
 const NO_ADDRESS: Ipv4Addr = Ipv4Addr::new(192, 0, 0, 8);
 
-/// We answer.
-fn native(text: &mut String, ports: &[PortText], backstop: bool) {
-    let ipv4 = addresses(ports.iter().map(|port| port.ipv4), NO_ADDRESS);
-    let ipv6 = addresses(ports.iter().map(|port| port.ipv6), Ipv6Addr::UNSPECIFIED);
+/// The output of lookups for what waits for its neighbour, counted from the one behind those of the ports.
+const RESOLVE: usize = 4;
+
+/// The errors that lookups ask for, by their outputs from the second on: names of their elements, without the number of the
+/// family, and codes.
+const LOOKUP_ERRORS: [(&str, &str, &str); 3] = [
+    ("noroute", "net", "noroute"),
+    ("unreachable", "host", "address"),
+    ("prohibited", "filterprohibited", "prohibited"),
+];
+
+/// The elements with an error's source address that are there once; beside these, `toolong` and `toobig` with the number
+/// of each port.
+pub(crate) const ERRORS: [[&str; 5]; 2] = [
+    ["noroute4", "unreachable4", "prohibited4", "expired4", "malformed4"],
+    ["noroute6", "unreachable6", "prohibited6", "expired6", "unknown6"],
+];
+
+/// We answer, whether Linux forwards or not.
+fn native(text: &mut String, names: &str, ports: &[PortText], features: &Features) {
+    let ipv4 = quoted(&addresses4(ports.iter().map(|port| port.ipv4)));
+    let ipv6 = quoted(&addresses6(ports.iter().map(|port| port.ipv6)));
+    let host = ports.len();
+    let resolve = host + RESOLVE;
+    line(
+        text,
+        format_args!(
+            "\n// The slow thread forwards what has options (RFC 1812 5.2.4, RFC 8200 4.3), and what had to wait for its neighbour.\n\
+             punt4 :: Punt -> slow4 :: FIBLookup({names}, OPTIONS true);\n\
+             punt6 :: Punt -> hop6 :: IP6HopOptions -> slow6 :: FIBLookup6({names}, OPTIONS true);\n\
+             rt4[{host}] -> punt4;  rt6[{host}] -> punt6;  rt4[{resolve}] -> punt4;  rt6[{resolve}] -> punt6;\n\
+             slow4[{host}] -> whole;  slow6[{host}] -> whole;\n\
+             slow4[{resolve}] -> wait4 :: AwaitNeighbour({names}) -> slow4;\n\
+             slow6[{resolve}] -> wait6 :: AwaitNeighbour6({names}) -> slow6;"
+        ),
+    );
     line(
         text,
         format_args!(
             "\n// RFC 1812 5.2.7, RFC 4443 3.1: what cannot be forwarded is answered, from the address of the port it came by."
         ),
     );
-    let reasons = [("net", "noroute"), ("host", "address"), ("filterprohibited", "prohibited")];
-    for (beyond, (code4, code6)) in (ports.len() + 1..).zip(reasons) {
-        line(text, format_args!("rt4[{beyond}] -> Punt -> ICMPError({ipv4}, unreachable, {code4}) -> rt4;"));
-        line(text, format_args!("rt6[{beyond}] -> Punt -> ICMP6Error({ipv6}, unreachable, {code6}) -> rt6;"));
+    for (beyond, (name, code4, code6)) in (host + 1..).zip(LOOKUP_ERRORS) {
+        line(text, format_args!("{name}4 :: ICMPError({ipv4}, unreachable, {code4}) -> slow4;"));
+        line(text, format_args!("{name}6 :: ICMP6Error({ipv6}, unreachable, {code6}) -> slow6;"));
+        line(text, format_args!("rt4[{beyond}] -> Punt -> {name}4;  slow4[{beyond}] -> {name}4;"));
+        line(text, format_args!("rt6[{beyond}] -> Punt -> {name}6;  slow6[{beyond}] -> {name}6;"));
     }
-    line(text, format_args!("expired4 :: Punt -> ICMPError({ipv4}, timeexceeded) -> rt4;"));
-    line(text, format_args!("expired6 :: Punt -> ICMP6Error({ipv6}, timeexceeded) -> rt6;"));
+    line(
+        text,
+        format_args!(
+            "wait4[1] -> unreachable4;  wait6[1] -> unreachable6;\n\
+             malformed4 :: ICMPError({ipv4}, parameterproblem) -> slow4;\n\
+             hop6[1] -> unknown6 :: ICMP6Error({ipv6}, parameterproblem, option) -> slow6;\n\
+             late4 :: Punt -> expired4 :: ICMPError({ipv4}, timeexceeded) -> slow4;\n\
+             late6 :: Punt -> expired6 :: ICMP6Error({ipv6}, timeexceeded) -> slow6;"
+        ),
+    );
     for (paint, PortText { mtu, .. }) in (1..).zip(ports) {
-        line(text, format_args!("out{paint}[1] -> expired4;  out{paint}[3] -> expired6;"));
-        line(text, format_args!("out{paint}[0] -> Punt -> fragment{paint} :: IPFragmenter({mtu}) -> rt4;"));
+        let output = paint - 1;
+        let own = own_addresses(&addresses4(ports.iter().map(|port| port.ipv4)), output);
+        let (first, others) = own.split_once(' ').unwrap_or((&own, ""));
         line(
             text,
             format_args!(
-                "fragment{paint}[1] -> toolong{paint} :: ICMPError({ipv4}, unreachable, needfrag, PMTU {mtu}) -> rt4;"
-            ),
-        );
-        line(
-            text,
-            format_args!(
-                "out{paint}[2] -> Punt -> toobig{paint} :: ICMP6Error({ipv6}, packettoobig, PMTU {mtu}) -> rt6;"
+                "slow4[{output}] -> options{paint} :: IPGWOptions({first}, \"{others}\", SOURCE_ROUTE drop) -> [0] out{paint};\n\
+                 options{paint}[1] -> malformed4;  slow6[{output}] -> [1] out{paint};\n\
+                 out{paint}[1] -> late4;  out{paint}[3] -> late6;\n\
+                 out{paint}[0] -> Punt -> fragment{paint} :: IPFragmenter({mtu}) -> [0] out{paint};\n\
+                 fragment{paint}[1] -> toolong{paint} :: ICMPError({ipv4}, unreachable, needfrag, PMTU {mtu}) -> slow4;\n\
+                 out{paint}[2] -> Punt -> toobig{paint} :: ICMP6Error({ipv6}, packettoobig, PMTU {mtu}) -> slow6;"
             ),
         );
     }
-    if linux_is_behind_all(ports) {
-        without_header(text, ports, backstop);
-        redirects(text, ports);
+    if linux_is_behind_all(ports) && features.linux_forwards != [false; 2] {
+        without_header(text, ports, features.backstop);
+        redirects(text, ports, features.linux_forwards);
     }
 }
 
-/// The addresses of all ports, in their order; for a port without one that of another.
+fn quoted(list: &str) -> String {
+    format!("\"{list}\"")
+}
+
+/// IPv4 addresses of all ports, in their order; for a port without one that of another.
+pub(crate) fn addresses4(of_ports: impl Iterator<Item = Option<Ipv4Addr>> + Clone) -> String {
+    addresses(of_ports, NO_ADDRESS)
+}
+
+/// The same of IPv6.
+pub(crate) fn addresses6(of_ports: impl Iterator<Item = Option<Ipv6Addr>> + Clone) -> String {
+    addresses(of_ports, Ipv6Addr::UNSPECIFIED)
+}
+
+/// All addresses of a list, that with this number first.
+pub(crate) fn own_addresses(list: &str, first: usize) -> String {
+    let all: Vec<&str> = list.split(' ').collect();
+    let own = all.get(first).copied();
+    let others = all.iter().copied().filter(|address| Some(*address) != own);
+    own.into_iter().chain(others).collect::<Vec<_>>().join(" ")
+}
+
 fn addresses<T: ToString + Copy>(of_ports: impl Iterator<Item = Option<T>> + Clone, none: T) -> String {
     let any = of_ports.clone().flatten().next().unwrap_or(none);
     let list: Vec<String> = of_ports.map(|address| address.unwrap_or(any).to_string()).collect();
-    format!("\"{}\"", list.join(" "))
+    list.join(" ")
 }
 
 #[cfg(test)]
@@ -435,7 +497,17 @@ mod tests {
             port("eth2", Host::Interface, None),
         ];
         let acl = Some("deny any any any in eth1.100, DEFAULT permit".to_owned());
-        configuration(&ports, &Features { slow_path, acl, reverse_path: ReversePath::Strict, backstop: true })
+        let reverse_path4 =
+            vec![ReversePath::Strict, ReversePath::Off, ReversePath::Loose, ReversePath::Strict];
+        let features = Features {
+            slow_path,
+            acl,
+            reverse_path4,
+            reverse_path6: ReversePath::Strict,
+            linux_forwards: [slow_path == SlowPath::Native, false],
+            backstop: true,
+        };
+        configuration(&ports, &features)
     }
 
     #[test]

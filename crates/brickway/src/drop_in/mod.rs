@@ -10,20 +10,23 @@
 //! | `click` | the configuration, as text |
 //! | `ports` | what opens the ports, and how Linux sees them |
 //! | `following` | what follows Linux while the router runs |
+//! | `sysctls` | settings of Linux's interfaces that the configuration honours |
 
 mod backstop;
 mod click;
 mod following;
 mod ports;
+mod sysctls;
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use control::mirror::VlanPort;
 use control::service::{Service, ServiceOptions};
 use control::supervisor::Supervisor;
-use elements::lookup::ForwardingTables;
+use elements::lookup::{Asker, ForwardingTables};
 use graph::lang::{FlatConfig, Options, Source, split_arguments};
 use graph::setup::Shared;
 
@@ -34,7 +37,7 @@ pub(crate) use ports::RouterPort;
 use ports::settle_vlans;
 
 use crate::load;
-use crate::settings::{AclSettings, FpmSettings, Settings};
+use crate::settings::{AclSettings, FpmSettings, ReversePath, Settings};
 
 /// How long Linux may take to tell what it knows; a million routes take some seconds.
 const LONGEST_DUMP: Duration = Duration::from_secs(120);
@@ -78,6 +81,10 @@ pub(crate) fn mirror(
         ports: ports.iter().map(|port| port.name.clone()).collect(),
         readers: state.mirror.fib().readers().clone(),
         policies: state.mirror.policy_readers().clone(),
+        ask: {
+            let questions = service.questions();
+            Asker(Arc::new(move |number, destination| questions.ask(number, destination)))
+        },
     };
     drop(state);
     shared.get_or_make(ForwardingTables::KEY, || Ok::<_, anyhow::Error>(tables))?;
@@ -113,23 +120,42 @@ pub(crate) fn configuration(ports: &[RouterPort], service: &Service, settings: &
                 let below = ports.iter().position(|port| port.name == *below)? + 1;
                 Some(VlanText { below, number: *number })
             }),
-            ipv4: addresses.iter().find_map(|address| match address {
-                IpAddr::V4(address) => Some(*address),
-                IpAddr::V6(_) => None,
-            }),
-            ipv6: addresses.iter().find_map(|address| match address {
-                IpAddr::V6(address) if !address.is_unicast_link_local() => Some(*address),
-                _ => None,
-            }),
+            ipv4: error_source4(addresses.iter().copied()),
+            ipv6: error_source6(addresses.iter().copied()),
         });
     }
     let features = Features {
         slow_path: settings.slow_path,
         acl: access_list(&settings.acl)?,
-        reverse_path: settings.reverse_path,
+        reverse_path4: ports.iter().map(|port| sysctls::reverse_path(&port.name, settings)).collect(),
+        reverse_path6: match settings.reverse_path {
+            ReversePath::Linux => ReversePath::Off,
+            mode => mode,
+        },
+        linux_forwards: ["ipv4", "ipv6"]
+            .map(|family| ports.iter().all(|port| sysctls::forwards(family, &port.name))),
         backstop: settings.filters(),
     };
     Ok(click_text(&texts, &features))
+}
+
+/// The address of a port that ICMP errors come from, of all that it has.
+fn error_source4(mut addresses: impl Iterator<Item = IpAddr>) -> Option<Ipv4Addr> {
+    addresses.find_map(|address| match address {
+        IpAddr::V4(address) => Some(address),
+        IpAddr::V6(_) => None,
+    })
+}
+
+/// The same of ICMPv6 errors. A link-local address where there is no other (RFC 4443, 2.2).
+fn error_source6(addresses: impl Iterator<Item = IpAddr>) -> Option<Ipv6Addr> {
+    let all: Vec<Ipv6Addr> = addresses
+        .filter_map(|address| match address {
+            IpAddr::V6(address) => Some(address),
+            IpAddr::V4(_) => None,
+        })
+        .collect();
+    all.iter().find(|address| !address.is_unicast_link_local()).or(all.first()).copied()
 }
 
 /// Whether the rules of the access list can be read; what is wrong with them is printed.

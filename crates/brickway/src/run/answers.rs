@@ -202,7 +202,10 @@ impl Live {
         };
         let route = found.map(|found| {
             let next_hop = mirror.fib().next_hops().get(found.next_hop);
-            let is_fast = !matches!(next_hop, Some(NextHop::Punt | NextHop::Local | NextHop::Broadcast));
+            let is_fast = !matches!(
+                next_hop,
+                Some(NextHop::Punt | NextHop::Resolve(_) | NextHop::Local | NextHop::Broadcast)
+            );
             let made = |protocol: &str, paths| RouteRow {
                 prefix: found.prefix,
                 table,
@@ -470,7 +473,10 @@ fn route_row(mirror: &Mirror, route: &RouteReport) -> RouteRow {
             })
             .collect(),
         is_in_force: route.is_in_force,
-        is_fast: !matches!(next_hop, Some(NextHop::Punt | NextHop::Local | NextHop::Broadcast)),
+        is_fast: !matches!(
+            next_hop,
+            Some(NextHop::Punt | NextHop::Resolve(_) | NextHop::Local | NextHop::Broadcast)
+        ),
     }
 }
 
@@ -575,6 +581,7 @@ impl NextHops {
 fn behind(next_hop: &Option<NextHop<fib::Adjacency>>, what: &str) -> String {
     match next_hop {
         Some(NextHop::Forward(adjacency)) => format!("forwarded {what}, {adjacency}"),
+        Some(NextHop::Resolve(_)) => format!("neighbour to resolve ({what})"),
         Some(NextHop::Punt) if what.is_empty() => "Linux decides".to_owned(),
         Some(NextHop::Punt) => format!("Linux decides ({what})"),
         Some(other) => other.to_string(),

@@ -12,7 +12,7 @@ use control::supervisor::Supervisor;
 use elements::acl::AccessList;
 use graph::hotswap::Swap;
 use graph::lang::{Options, Source};
-use graph::router::Router;
+use graph::router::{Control, Router};
 use graph::setup::Shared;
 
 use super::{RunArguments, Signals, subject};
@@ -114,6 +114,14 @@ impl Live {
     /// Does something with the router; an error once it is ending.
     pub(super) fn with_router<R>(&self, act: impl FnOnce(&mut Router) -> R) -> Result<R, String> {
         lock(&self.router).as_mut().map(act).ok_or_else(|| ENDING.to_owned())
+    }
+
+    /// Has the router's `control` woken when a link or an address of Linux has changed, so that [`Live::follow`] is called at once.
+    pub(super) fn on_link_change(&self, control: &Arc<Control>) {
+        if let Some(service) = &self.service {
+            let control = control.clone();
+            service.on_link_change(move || control.wake());
+        }
     }
 
     /// Brings to ports and elements what changed in Linux.

@@ -98,8 +98,8 @@ pub(crate) struct RunArguments {
     #[arg(long, value_name = "FILE")]
     acl: Option<PathBuf>,
     /// Drop IPv4 and IPv6 packets from addresses to which there is no route (loose) or none by the port that they came in by
-    /// (strict), RFC 3704 (default off)
-    #[arg(long, value_name = "off|loose|strict")]
+    /// (strict), RFC 3704; linux is what net.ipv4.conf.*.rp_filter says, for IPv4 (default linux)
+    #[arg(long, value_name = "linux|off|loose|strict")]
     reverse_path: Option<ReversePath>,
     /// Start although forwarded packets bypass these rules of Linux: firewall, nat, ipsec
     #[arg(long, value_name = "WORD,...", value_delimiter = ',')]
@@ -451,7 +451,10 @@ pub(crate) fn operate(
     let name = source.name.clone();
     let live =
         Live::new(router, mirror, guard, settings, arguments.clone(), shared, source, supervisor, signals);
+    live.on_link_change(&control);
     let server = live.serve()?;
+    // Ports and elements know the host's addresses before the first packet.
+    live.follow();
     live.with_router(Router::start)
         .map_err(anyhow::Error::msg)?
         .context("cannot start the worker threads")?;

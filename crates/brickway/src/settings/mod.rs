@@ -136,8 +136,10 @@ words! {
 words! {
     /// Which source addresses are believed (RFC 3704).
     ReversePath {
-        /// All.
+        /// For IPv4 those that Linux's `net.ipv4.conf.*.rp_filter` of the port lets it believe; for IPv6 all.
         #[default]
+        Linux "linux",
+        /// All.
         Off "off",
         /// Those to which there is a route by any port (2.4).
         Loose "loose",
@@ -359,7 +361,9 @@ pub(crate) struct Overrides {
 impl Settings {
     /// Whether there is something that Linux must not forward past the router.
     pub(crate) fn filters(&self) -> bool {
-        self.acl.filters() || self.reverse_path != ReversePath::Off || self.fail == Fail::Closed
+        self.acl.filters()
+            || matches!(self.reverse_path, ReversePath::Loose | ReversePath::Strict)
+            || self.fail == Fail::Closed
     }
 
     /// Settings for ports as the command line names them: an interface (`eth1`), one with options

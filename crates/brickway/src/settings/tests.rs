@@ -201,7 +201,7 @@ brickway.toml:16: [workers] has no 'colour'
 brickway.toml:19: mode = \"loos\" cannot be
     mode = \"loos\"
            ^^^^^^
-    help: one of \"off\", \"loose\", \"strict\" is expected
+    help: one of \"linux\", \"off\", \"loose\", \"strict\" is expected
 brickway.toml:22: listen = \"localhost\" cannot be
     listen = \"localhost\"
              ^^^^^^^^^^^

@@ -171,7 +171,33 @@ impl Mirror {
                 Some(of) => Some(Adjacency::tagged(port, mac, source, of.vlan, ethertype)),
             }
         };
-        if hop.has_encapsulation { NextHop::Punt } else { forward().map_or(NextHop::Punt, NextHop::Forward) }
+        if hop.has_encapsulation {
+            return NextHop::Punt;
+        }
+        // Whose link address is not known, but the link is a port's.
+        let resolve = || self.links.port(hop.interface).map_or(NextHop::Punt, NextHop::Resolve);
+        forward().map_or_else(resolve, NextHop::Forward)
+    }
+
+    /// Has the kernel resolve the neighbour through which a next hop leads to a destination: all of them where it is a group.
+    pub fn ask_about(&mut self, number: NextHopIndex, destination: IpAddr) {
+        let members: Vec<NextHopIndex> = match self.hops.behind(number) {
+            &Behind::Hop(Hop { interface, gateway, .. }) => {
+                let neighbour = gateway.unwrap_or(destination);
+                let is_known = self.neighbours.usable_mac(interface, neighbour).is_some();
+                if self.links.port(interface).is_some() && !is_known {
+                    self.neighbours.to_ask.insert((interface, neighbour));
+                }
+                return;
+            }
+            Behind::Group(members) => members.iter().map(|&(member, _)| member).collect(),
+            Behind::Object(..) => {
+                let members = self.fib.next_hops().members(number);
+                members.map_or(Vec::new(), |members| members.iter().map(|member| member.index).collect())
+            }
+            Behind::Nothing | Behind::Fixed => Vec::new(),
+        };
+        members.into_iter().for_each(|member| self.ask_about(member, destination));
     }
 
     fn is_up(&self, hop: &Hop) -> bool {

@@ -410,6 +410,7 @@ impl Mirror {
         if before.as_ref().is_some_and(|before| before.link == new) {
             return true;
         }
+        self.links.generation += 1;
         self.policy.is_dirty = true;
         self.refresh_link(index);
         if let Some(port) = self.links.port(index) {
@@ -429,6 +430,7 @@ impl Mirror {
         let removed = self.links.interfaces.remove(&index);
         let was_there = removed.is_some();
         self.policy.is_dirty |= was_there;
+        self.links.generation += u64::from(was_there);
         let addresses: Vec<Address> =
             self.links.addresses.keys().filter(|address| address.index == index).cloned().collect();
         addresses.iter().for_each(|address| {

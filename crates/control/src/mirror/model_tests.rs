@@ -229,7 +229,9 @@ impl Model {
             let ethertype = if is_ipv6 { [0x86, 0xdd] } else { [8, 0] };
             Some(NextHop::Forward(Adjacency::ethernet(port, mac, link.mac?, ethertype)))
         };
-        (forward().filter(|_| !path.has_encapsulation).unwrap_or(NextHop::Punt), is_up)
+        let port = link.and_then(|link| port_of(&link.name)).filter(|_| !path.has_encapsulation);
+        let resolve = port.map_or(NextHop::Punt, NextHop::Resolve);
+        (forward().filter(|_| !path.has_encapsulation).unwrap_or(resolve), is_up)
     }
 
     fn usable_mac(&self, index: InterfaceIndex, address: IpAddr) -> Option<[u8; 6]> {

@@ -334,6 +334,16 @@ impl Mirror {
         self.links.addresses.keys()
     }
 
+    /// The table of the VRF to which an interface belongs.
+    pub fn vrf_table(&self, interface: InterfaceIndex) -> Option<u32> {
+        self.links.vrf_table(self.links.get(interface)?)
+    }
+
+    /// Numbers that are others whenever a link or an address is.
+    pub fn link_generations(&self) -> (u64, u64) {
+        (self.links.generation, self.links.address_generation)
+    }
+
     /// A number that is another whenever [`Mirror::local_addresses`] is.
     pub fn local_address_generation(&self) -> u64 {
         self.links.address_generation

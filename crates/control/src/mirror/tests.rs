@@ -139,7 +139,7 @@ fn a_gateway_with_a_known_address_is_forwarded_to_and_others_are_asked() {
     mirror.tell(via("2001:db8::/32", "2001:db9::1", 2));
     // IPv4 through an IPv6 gateway, RFC 8950.
     mirror.tell(via("198.51.100.0/24", "2001:db9::1", 2));
-    assert_eq!(mirror.main("192.0.2.1"), NextHop::Punt);
+    assert_eq!(mirror.main("192.0.2.1"), NextHop::Resolve(0));
     assert_eq!(mirror.take_neighbours_to_ask(), [(1, ip("10.0.0.1")), (2, ip("2001:db9::1"))]);
     assert!(mirror.take_neighbours_to_ask().is_empty());
     mirror.apply(KERNEL, neighbour("10.0.0.1", 1, 7));
@@ -157,7 +157,7 @@ fn a_gateway_with_a_known_address_is_forwarded_to_and_others_are_asked() {
     let state = NeighbourState::Failed;
     mirror
         .apply(KERNEL, Change::Neighbour(Neighbour { index: 1, address: ip("10.0.0.1"), mac: None, state }));
-    assert_eq!(mirror.main("192.0.2.1"), NextHop::Punt);
+    assert_eq!(mirror.main("192.0.2.1"), NextHop::Resolve(0));
     assert!(mirror.take_neighbours_to_ask().is_empty());
     let unneeded = Neighbour { index: 1, address: ip("10.0.0.99"), mac: None, state };
     mirror.apply(KERNEL, Change::Neighbour(unneeded));
@@ -240,7 +240,7 @@ fn kinds_and_tables_are_what_they_are_in_linux() {
     assert_eq!(mirror.main("10.4.0.255"), NextHop::Broadcast);
     assert_eq!(mirror.main("2001:db8::"), NextHop::Local);
     mirror.apply(KERNEL, Change::RouteGone(key(255, "10.4.0.1/32", 0)));
-    assert_eq!(mirror.main("10.4.0.1"), NextHop::Punt);
+    assert_eq!(mirror.main("10.4.0.1"), NextHop::Resolve(0));
 }
 
 #[test]
@@ -270,6 +270,32 @@ fn no_route_changes_loopback_multicast_and_link_local() {
 }
 
 #[test]
+fn whoever_forwards_has_neighbours_asked_for_by_the_number_of_their_next_hop() {
+    let mut mirror = router();
+    mirror.apply(KERNEL, neighbour("10.0.0.3", 1, 3));
+    mirror.tell(via("10.0.0.0/24", "", 1));
+    mirror.tell(via("10.9.0.0/24", "", 9));
+    let paths = ["10.0.0.1", "10.0.0.2", "10.0.0.3"].map(|gateway| path(gateway, 1));
+    mirror.tell(route(key(MAIN, "192.0.2.0/24", 0), RouteKind::Unicast, Hops::Paths(paths.into())));
+    let state = NeighbourState::Failed;
+    for address in ["10.0.0.1", "10.0.0.2"] {
+        mirror
+            .apply(KERNEL, Change::Neighbour(Neighbour { index: 1, address: ip(address), mac: None, state }));
+    }
+    mirror.take_neighbours_to_ask();
+    for (destination, expected) in [
+        // The host itself, through an interface that is not a port, and all gateways that are not known.
+        ("10.0.0.77", vec![(1, ip("10.0.0.77"))]),
+        ("10.9.0.1", vec![]),
+        ("192.0.2.1", vec![(1, ip("10.0.0.1")), (1, ip("10.0.0.2"))]),
+    ] {
+        let number = mirror.number(destination);
+        mirror.ask_about(number, ip(destination));
+        assert_eq!(mirror.take_neighbours_to_ask(), expected, "{destination}");
+    }
+}
+
+#[test]
 fn neighbours_on_connected_networks_get_host_routes() {
     let mut mirror = router();
     mirror.apply(KERNEL, neighbour("10.0.0.7", 1, 7));
@@ -278,9 +304,9 @@ fn neighbours_on_connected_networks_get_host_routes() {
     assert_eq!(mirror.main("10.0.0.7"), NextHop::NoRoute);
     mirror.tell(via("10.0.0.0/24", "", 1));
     assert_eq!(mirror.main("10.0.0.7"), forward(0, 7, IPV4));
-    assert_eq!(mirror.main("10.0.0.1"), NextHop::Punt);
+    assert_eq!(mirror.main("10.0.0.1"), NextHop::Resolve(0));
     // Found on another link, and on no connected network.
-    assert_eq!(mirror.main("10.0.0.8"), NextHop::Punt);
+    assert_eq!(mirror.main("10.0.0.8"), NextHop::Resolve(0));
     assert_eq!(mirror.main("10.9.0.1"), NextHop::NoRoute);
     // The longest match leads elsewhere.
     mirror.tell(of_kind(MAIN, "10.0.0.0/29", RouteKind::Blackhole));
@@ -294,7 +320,7 @@ fn neighbours_on_connected_networks_get_host_routes() {
     let state = NeighbourState::Failed;
     let failed = Neighbour { index: 1, address: ip("10.0.0.7"), mac: None, state };
     mirror.apply(KERNEL, Change::Neighbour(failed));
-    assert_eq!(mirror.main("10.0.0.7"), NextHop::Punt);
+    assert_eq!(mirror.main("10.0.0.7"), NextHop::Resolve(0));
     mirror.apply(KERNEL, neighbour("10.0.0.7", 1, 7));
     mirror.apply(KERNEL, Change::RouteGone(key(MAIN, "10.0.0.0/24", 0)));
     assert_eq!(mirror.main("10.0.0.7"), NextHop::NoRoute);

@@ -273,6 +273,7 @@ impl ICMPError {
     fn answer(&mut self, cx: &mut Context, packet: &Packet) -> Result<Packet, &'static str> {
         let offender = Offender::of(packet).ok_or("no IP header")?;
         self.judge(packet, &offender)?;
+        // A header has at most 60 octets.
         let pointer = packet.annotations().parameter_problem();
         let at_pointer =
             self.kind == names::PARAMETER_PROBLEM && self.code == names::PARAMETER_PROBLEM_POINTER;
@@ -327,7 +328,7 @@ impl ICMPError {
         message[0] = self.kind;
         message[1] = self.code;
         match self.kind {
-            names::PARAMETER_PROBLEM if at_pointer => message[4] = pointer,
+            names::PARAMETER_PROBLEM if at_pointer => message[4] = pointer as u8,
             names::REDIRECT => {
                 let gateway = packet.annotations().destination_ip();
                 message[4..8].copy_from_slice(&gateway.to_be_bytes());

@@ -45,31 +45,6 @@ impl FromArgument for InterfaceList {
     }
 }
 
-/// A set of octets: the last ones of addresses. A packet whose address ends in none of them has none of the
-/// addresses, and nearly all packets are so: broadcast addresses end in 255, hosts' addresses nearly never.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct OctetSet {
-    /// Bit `n % 64` of word `n / 64` stands for `n`.
-    pub(crate) words: [u64; 4],
-}
-
-impl OctetSet {
-    /// These octets.
-    pub(crate) fn of(octets: impl Iterator<Item = u8>) -> Self {
-        let mut words = [0; 4];
-        for octet in octets {
-            words[usize::from(octet >> 6)] |= 1 << (octet & 63);
-        }
-        Self { words }
-    }
-
-    /// Whether `octet` is one of them.
-    #[inline(always)]
-    pub(crate) fn has(&self, octet: u8) -> bool {
-        self.words[usize::from(octet >> 6)] >> (octet & 63) & 1 != 0
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -80,12 +55,6 @@ mod tests {
         assert_eq!(list.0, [0x0102_0304, 0x0506_0708]);
         assert_eq!(AddressList::from_argument("").unwrap().0, []);
         assert_eq!(AddressList::from_argument("1.2.3.4 5.6.7"), None);
-    }
-
-    #[test]
-    fn octets() {
-        let set = OctetSet::of([0, 63, 64, 255].into_iter());
-        assert!((0..=255).all(|octet| set.has(octet) == [0, 63, 64, 255].contains(&octet)));
     }
 
     #[test]

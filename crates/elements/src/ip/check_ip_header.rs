@@ -1,5 +1,5 @@
 //! =c
-//! CheckIPHeader([OFFSET, I<keywords> INTERFACES, BADSRC, GOODDST, OFFSET, VERBOSE, DETAILS, CHECKSUM])
+//! CheckIPHeader([OFFSET, I<keywords> INTERFACES, BADSRC, GOODDST, MARTIANS, OFFSET, VERBOSE, DETAILS, CHECKSUM])
 //!
 //! =s ip
 //! checks IP headers
@@ -11,7 +11,7 @@
 //! destination annotation set to the destination address. What fails leaves by output 1 if that is
 //! connected, and is dropped otherwise.
 //!
-//! Source addresses are checked only when INTERFACES, BADSRC or GOODDST asks for it (RFC 1812, 5.3.7).
+//! Source addresses are checked only when INTERFACES, BADSRC, GOODDST or MARTIANS asks for it (RFC 1812, 5.3.7).
 //! Keyword arguments are:
 //!
 //! =item INTERFACES
@@ -23,6 +23,11 @@
 //!
 //! =item GOODDST
 //! destination addresses, separated by spaces, for which BADSRC does not count.
+//!
+//! =item MARTIANS
+//! whether sources that no packet to be forwarded has are refused: 0/8, 127/8, 224/4, 240/4 with 255.255.255.255, and what the
+//! C<own> handler names. Packets to a group or to 255.255.255.255 pass, as they are not forwarded by address, and
+//! one from 0.0.0.0 may ask for an address. False by default.
 //!
 //! =item CHECKSUM
 //! whether the checksum is checked; true by default.
@@ -39,7 +44,7 @@
 //! beside those given.
 //!
 //! Drop reasons: tiny packet, bad IP version, bad IP header length, bad IP length, bad IP checksum, bad source
-//! address.
+//! address, martian source.
 //!
 //! Other than in Click, a network of INTERFACES with a prefix of 31 or 32 bits has no broadcast address (RFC
 //! 3021).
@@ -50,19 +55,24 @@
 //! =h drop_details read-only
 //! Packets refused, by reason. Only with DETAILS.
 //!
+//! =h own read/write
+//! This router's addresses and the broadcast addresses of its networks, separated by spaces. Only with MARTIANS.
+//!
 //! =e
 //!   ... -> Strip(14) -> CheckIPHeader(INTERFACES 18.26.4.9/24 18.32.9.44/28) -> ...
 //!
 //! =a CheckIPHeader2, MarkIPHeader, SetIPChecksum, StripIPHeader
 
 use std::cell::Cell;
+use std::net::Ipv4Addr;
+use std::sync::Arc;
 
-use graph::runs::{IpCheck, Ordinary, Step};
+use graph::runs::{BadSources, IpCheck, Ordinary, Step};
 use graph::{Class, ConfigError, Context, Element, FromArgument, Handler, Setup};
 use packet::{Batch, Packet, PlainHeader, checksum};
 
-use super::addresses::{AddressList, InterfaceList, OctetSet};
-use super::rejects::Rejects;
+use super::addresses::{AddressList, InterfaceList};
+use super::rejects::{MARTIAN, Rejects, list_text};
 
 pub(crate) static CLASS: Class = Class {
     name: "CheckIPHeader",
@@ -82,20 +92,32 @@ enum Flaw {
     Length,
     Checksum,
     Source,
+    Martian,
 }
 
-/// The texts of [`Flaw`], which are Click's.
-const REASONS: [&str; 6] = [
+/// The texts of [`Flaw`], which are Click's but for the last.
+const REASONS: [&str; 7] = [
     "tiny packet",
     "bad IP version",
     "bad IP header length",
     "bad IP length",
     "bad IP checksum",
     "bad source address",
+    MARTIAN,
 ];
 
 const UNSPECIFIED: u32 = 0;
 const LIMITED_BROADCAST: u32 = u32::MAX;
+
+/// First octets of addresses that no packet to be forwarded comes from (RFC 6890): this network, loopback, groups, reserved.
+fn martian_octets() -> impl Iterator<Item = u8> {
+    [0, 127].into_iter().chain(224..=255)
+}
+
+/// Whether a packet to this address is not forwarded by its address: a group, limited broadcast.
+fn is_group_or_broadcast(destination: u32) -> bool {
+    destination >> 28 == 0xe || destination == LIMITED_BROADCAST
+}
 
 /// Makes the element; `checksum` is the default of CHECKSUM.
 pub(super) fn make(setup: &mut Setup<'_>, checksum: bool) -> Result<Box<dyn Element>, ConfigError> {
@@ -118,6 +140,7 @@ pub(super) fn from_setup(setup: &mut Setup<'_>, checksum: bool) -> Result<CheckI
     let verbose = arguments.keyword_or("VERBOSE", false)?;
     let details = arguments.keyword_or("DETAILS", false)?;
     let checksum = arguments.keyword_or("CHECKSUM", checksum)?;
+    let martians = arguments.keyword_or("MARTIANS", false)?;
     match arguments.rest().as_slice() {
         [] => {}
         // A lone number is an offset; an address list is the old form.
@@ -140,28 +163,51 @@ pub(super) fn from_setup(setup: &mut Setup<'_>, checksum: bool) -> Result<CheckI
     }
     arguments.finish()?;
     Ok(CheckIPHeader {
-        rules: Rules { offset, checksum, sources: Sources::new(bad, good) },
-        rejects: Rejects::new(name, "IP", &REASONS, verbose, details),
+        rules: Rules { offset, checksum, sources: Sources::new(bad, good, martians) },
+        rejects: Rejects::new(name, "IP", &REASONS, verbose, details).with_own(martians),
     })
 }
 
 /// Source addresses that are refused.
 struct Sources {
-    /// The last octets of bad addresses. What ends in none of them needs no closer look; the octet was loaded for the
-    /// checksum anyway.
-    last_octets: OctetSet,
+    /// All of them.
+    refused: Arc<BadSources<u32>>,
+    /// Those of BADSRC and INTERFACES.
     bad: Box<[u32]>,
     good_destinations: Box<[u32]>,
+    /// With MARTIANS: the router's own addresses.
+    own: Option<Vec<u32>>,
 }
 
 impl Sources {
-    fn new(bad: Vec<u32>, good_destinations: Vec<u32>) -> Self {
-        let last_octets = OctetSet::of(bad.iter().map(|&address| address as u8));
-        Self { last_octets, bad: bad.into(), good_destinations: good_destinations.into() }
+    fn new(bad: Vec<u32>, good_destinations: Vec<u32>, martians: bool) -> Self {
+        let own = martians.then(Vec::new);
+        let mut sources = Self {
+            refused: Arc::default(),
+            bad: bad.into(),
+            good_destinations: good_destinations.into(),
+            own,
+        };
+        sources.gather();
+        sources
     }
 
-    fn is_bad(&self, source: u32, destination: u32) -> bool {
-        self.bad.contains(&source) && !self.good_destinations.contains(&destination)
+    /// Puts all that is refused together.
+    fn gather(&mut self) {
+        let single = self.bad.iter().chain(self.own.iter().flatten()).copied();
+        let octets = self.own.iter().flat_map(|_| martian_octets());
+        self.refused = Arc::new(BadSources::new(single, octets));
+    }
+
+    /// What is wrong with a source that is among those refused.
+    fn flaw(&self, source: u32, destination: u32) -> Option<Flaw> {
+        if self.bad.contains(&source) && !self.good_destinations.contains(&destination) {
+            return Some(Flaw::Source);
+        }
+        let own = self.own.as_ref()?;
+        let first = (source >> 24) as u8;
+        let is_martian = matches!(first, 0 | 127 | 224..) || own.contains(&source);
+        (is_martian && !is_group_or_broadcast(destination)).then_some(Flaw::Martian)
     }
 }
 
@@ -189,7 +235,7 @@ impl Rules {
             & (total >= 20)
             & (total <= bytes.len())
             & (!self.checksum | plain.checksum_is_right())
-            & !self.sources.last_octets.has(plain.source_last_octet());
+            & !self.sources.refused.has(plain.source());
         let header_len = if ordinary { 20 } else { self.check_in_order(bytes, header, total)? };
         packet.set_network_and_transport_header(self.offset, header_len);
         packet.truncate(self.offset + total);
@@ -225,8 +271,10 @@ impl Rules {
         // broadcast address is one (4.2.2.11), and so is 0.0.0.0 unless the packet is for the router itself.
         let source = u32::from_be_bytes([header[12], header[13], header[14], header[15]]);
         let destination = u32::from_be_bytes([header[16], header[17], header[18], header[19]]);
-        if self.sources.is_bad(source, destination) {
-            return Err(Flaw::Source);
+        if self.sources.refused.has(source)
+            && let Some(flaw) = self.sources.flaw(source, destination)
+        {
+            return Err(flaw);
         }
         Ok(header_len)
     }
@@ -238,14 +286,10 @@ pub(super) struct CheckIPHeader {
 }
 
 impl CheckIPHeader {
-    /// What it does to an ordinary packet, whose header has no options, and a source that cannot be a bad one.
+    /// What it does to an ordinary packet, whose header has no options, and a source that is not a bad one.
     pub(super) fn step(&self) -> Step {
         let Rules { offset, checksum, sources } = &self.rules;
-        Step::CheckIp(IpCheck {
-            offset: *offset,
-            checksum: *checksum,
-            suspect_octets: sources.last_octets.words,
-        })
+        Step::CheckIp(IpCheck { offset: *offset, checksum: *checksum, sources: sources.refused.clone() })
     }
 }
 
@@ -274,7 +318,16 @@ impl Element for CheckIPHeader {
     }
 
     fn read(&mut self, name: &str, _argument: &str) -> Result<String, String> {
-        Ok(self.rejects.read(name))
+        Ok(match (name, &self.rules.sources.own) {
+            ("own", Some(own)) => list_text(own.iter().copied().map(Ipv4Addr::from_bits)),
+            _ => self.rejects.read(name),
+        })
+    }
+
+    fn write(&mut self, _cx: &mut Context, _name: &str, value: &str) -> Result<(), String> {
+        self.rules.sources.own = Some(AddressList::from_value(value)?.0);
+        self.rules.sources.gather();
+        Ok(())
     }
 }
 
@@ -292,6 +345,52 @@ mod tests {
 
     const SOURCE: [u8; 4] = [18, 26, 4, 9];
     const DESTINATION: [u8; 4] = [10, 0, 0, 2];
+
+    /// RFC 1812, 5.3.7, in a run and without one: two steps are a run.
+    #[test]
+    fn martian_sources_are_refused_unless_nobody_forwards_the_packet() {
+        for before in ["", "Paint(1) ->"] {
+            let config =
+                format!("in :: TestInput -> {before} e :: CheckIPHeader(MARTIANS true) -> out :: TestOutput");
+            let mut bench = Bench::new(&crate::registry(), &config);
+            bench.write("e.own", "18.26.4.1 18.26.4.255").unwrap();
+            assert_eq!(bench.read("e.own"), "18.26.4.1 18.26.4.255");
+            let fate = |bench: &mut Bench, source: [u8; 4], destination: [u8; 4]| {
+                let before = bench.drops("e", "martian source");
+                bench.push("in", &[&ipv4(source, destination, 17, b"12345678")]);
+                (bench.taken("out").len(), bench.drops("e", "martian source") - before)
+            };
+            let martians = [
+                [0, 0, 0, 0],
+                [0, 1, 2, 3],
+                [127, 0, 0, 1],
+                [224, 0, 0, 5],
+                [239, 255, 255, 255],
+                [240, 0, 0, 1],
+                [255, 255, 255, 255],
+                [18, 26, 4, 1],
+                [18, 26, 4, 255],
+            ];
+            for source in martians {
+                assert_eq!(fate(&mut bench, source, DESTINATION), (0, 1), "{source:?}");
+                for group in [[224, 0, 0, 1], [255; 4]] {
+                    assert_eq!(fate(&mut bench, source, group), (1, 0), "{source:?} to {group:?}");
+                }
+            }
+            for source in
+                [[1, 0, 0, 0], [126, 0, 0, 1], [128, 0, 0, 127], [223, 255, 255, 255], [19, 26, 4, 1]]
+            {
+                assert_eq!(fate(&mut bench, source, DESTINATION), (1, 0), "{source:?}");
+            }
+            bench.write("e.own", "").unwrap();
+            assert_eq!(fate(&mut bench, [18, 26, 4, 1], DESTINATION), (1, 0));
+            assert!(bench.write("e.own", "18.26.4").is_err());
+        }
+        // Without MARTIANS nobody asks.
+        let mut bench = bench("CheckIPHeader");
+        bench.push("in0", &[&ipv4([127, 0, 0, 1], DESTINATION, 17, b"12345678")]);
+        assert_eq!(bench.taken("out0").len(), 1);
+    }
 
     #[test]
     fn a_good_packet_is_marked_and_cut() {
@@ -436,7 +535,7 @@ mod tests {
             if let Some(source) = bytes.get(12..16).filter(|_| listed) {
                 bad.push(u32::from_be_bytes(source.try_into().unwrap()));
             }
-            let rules = Rules { offset: 0, checksum: true, sources: Sources::new(bad, Vec::new()) };
+            let rules = Rules { offset: 0, checksum: true, sources: Sources::new(bad, Vec::new(), false) };
             let expected = match bytes.first_chunk::<20>() {
                 None => Err(Flaw::Tiny),
                 Some(header) => {

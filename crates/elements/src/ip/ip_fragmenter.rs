@@ -11,8 +11,8 @@
 //! and is dropped otherwise.
 //!
 //! Options go into the first fragment, and into the others when their copy bit is set (RFC 791, 3.1). All
-//! fragments have the annotations of the packet; what stands before the IP header (a link header) stays with
-//! the first.
+//! fragments have the annotations of the packet. What stands before the IP header stays with the first; all get a MAC
+//! header that lies before the packet (FIBLookup), so that fragments leave as their packet would have.
 //!
 //! =item HONOR_DF
 //! false fragments in spite of DF; such a packet gets a random identification. True by default.
@@ -79,6 +79,34 @@ struct IPFragmenter {
     verbose: bool,
     drops: u64,
     fragments: u64,
+}
+
+/// The MAC header that lies before a packet, where UnstripToMACHeader would find it.
+struct LinkHeader {
+    bytes: [u8; LinkHeader::LONGEST],
+    len: usize,
+}
+
+impl LinkHeader {
+    const LONGEST: usize = 64;
+
+    fn of(packet: &mut Packet) -> Option<Self> {
+        let len = packet.link_offset().and_then(|offset| usize::try_from(-offset).ok());
+        let len = len.filter(|len| (1..=Self::LONGEST).contains(len))?;
+        let mut bytes = [0; Self::LONGEST];
+        bytes[..len].copy_from_slice(packet.prepend(len)?.get(..len)?);
+        packet.strip(len);
+        Some(Self { bytes, len })
+    }
+
+    /// Puts it before a packet.
+    fn put(&self, packet: &mut Packet) {
+        if let Some(data) = packet.prepend(self.len) {
+            data[..self.len].copy_from_slice(&self.bytes[..self.len]);
+            packet.set_link_header(0);
+            packet.strip(self.len);
+        }
+    }
 }
 
 /// The parts of an IP header that fragmenting changes.
@@ -173,7 +201,8 @@ impl IPFragmenter {
             // RFC 6864, 4: the identification of a packet with DF need not be unique, so it cannot be trusted.
             header.set_word(4, cx.random() as u16);
         }
-        if !self.fragment(cx, &packet, header, payload, first_payload) {
+        let link = LinkHeader::of(&mut packet);
+        if !self.fragment(cx, &packet, header, payload, first_payload, link.as_ref()) {
             return cx.drop(packet, "no frame for a fragment");
         }
         cx.pool().free_packet(packet);
@@ -187,6 +216,7 @@ impl IPFragmenter {
         mut header: Header,
         payload: usize,
         first_payload: usize,
+        link: Option<&LinkHeader>,
     ) -> bool {
         let flags_offset = header.word(6) & !DONT_FRAGMENT;
         let mut later = header.for_later_fragments();
@@ -198,6 +228,9 @@ impl IPFragmenter {
         let bytes = header.finish(first_payload, flags_offset | MORE_FRAGMENTS);
         if let Some(network) = first.network_mut() {
             network[..bytes.len()].copy_from_slice(bytes);
+        }
+        if let Some(link) = link {
+            link.put(&mut first);
         }
         cx.emit(0, first);
         self.fragments += 1;
@@ -225,6 +258,9 @@ impl IPFragmenter {
             fragment.set_packet_type(packet.packet_type());
             fragment.set_input_port(packet.input_port());
             fragment.set_timestamp_ns(packet.timestamp_ns());
+            if let Some(link) = link {
+                link.put(&mut fragment);
+            }
             cx.emit(0, fragment);
             self.fragments += 1;
             at += count;
@@ -299,6 +335,18 @@ mod tests {
 
     use super::super::samples::{ipv4, refresh, with_options};
     use super::*;
+
+    #[test]
+    fn fragments_have_the_mac_header_of_their_packet() {
+        let config = "in :: TestInput -> MarkMACHeader(0) -> Strip(14) -> MarkIPHeader -> IPFragmenter(68)
+            -> UnstripToMACHeader -> out :: TestOutput";
+        let mut bench = Bench::new(&crate::registry(), config);
+        let header = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 8, 0];
+        bench.push("in", &[&[&header[..], &ipv4([10, 0, 0, 1], [10, 0, 0, 2], 17, &[0; 100])].concat()]);
+        let fragments = bench.taken("out");
+        assert_eq!(fragments.len(), 3);
+        assert!(fragments.iter().all(|fragment| fragment[..14] == header && fragment[14] == 0x45));
+    }
 
     #[test]
     fn the_mtu_can_be_changed() {

@@ -14,28 +14,32 @@
 //! parameter problem annotation then says which byte of the header is wrong: connect
 //! ICMPError(ADDR, parameterproblem).
 //!
-//! Source routes are left alone, as in Click and as routers do today (RFC 7126, 4.3 and 4.4). With
-//! `SOURCE_ROUTE true` a packet addressed to MYADDR or one of OTHERADDRS that has a source route goes on to the
+//! Source routes are left alone, as in Click. With `SOURCE_ROUTE drop` a packet that has one is dropped as "source route", as
+//! Linux does unless told otherwise (RFC 7126, 4.3 and 4.4). With `SOURCE_ROUTE true` a packet addressed to MYADDR or one of OTHERADDRS that has a source route goes on to the
 //! next address of the route: destination field and destination annotation are set, and MYADDR is recorded.
 //!
 //! Other than in Click, RFC 791 decides about full options: a timestamp option with some room, but not enough,
 //! is an error, and a full one that names its routers is none.
 //!
-//! Drop reasons: bad IP option, no IP header.
+//! Drop reasons: bad IP option, source route, no IP header.
 //!
 //! =h drops read-only
 //! Packets with malformed options so far.
+//!
+//! =h addresses read/write
+//! MYADDR and OTHERADDRS, separated by spaces.
 //!
 //! =a ICMPError
 
 use std::net::Ipv4Addr;
 
 use graph::runs::{Ordinary, Step};
-use graph::{Class, Combine, ConfigError, Context, Element, Handler, Setup, Verdict};
+use graph::{Class, Combine, ConfigError, Context, Element, FromArgument, Handler, Setup, Verdict};
 use packet::wire::ipv4_option::kind as option_kind;
 use packet::{Batch, Packet, checksum};
 
 use super::addresses::AddressList;
+use super::rejects::list_text;
 
 pub(crate) static CLASS: Class = Class {
     name: "IPGWOptions",
@@ -48,18 +52,37 @@ pub(crate) static CLASS: Class = Class {
 
 fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
     let own = setup.arguments.required::<Ipv4Addr>("MYADDR")?.to_bits();
-    let mut addresses = setup.arguments.optional::<AddressList>("OTHERADDRS")?.unwrap_or_default().0;
-    let source_route = setup.arguments.keyword_or("SOURCE_ROUTE", false)?;
+    let others = setup.arguments.optional::<AddressList>("OTHERADDRS")?.unwrap_or_default().0;
+    let source_route = setup.arguments.keyword_or("SOURCE_ROUTE", SourceRoute::Leave)?;
     setup.arguments.finish()?;
-    addresses.push(own);
+    let addresses = [vec![own], others].concat();
     Ok(Box::new(IPGWOptions { router: Router { own, addresses, source_route }, drops: 0 }))
+}
+
+/// What is done with source routes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum SourceRoute {
+    Leave,
+    Follow,
+    Drop,
+}
+
+impl FromArgument for SourceRoute {
+    const EXPECTED: &'static str = "true, false or drop";
+    fn from_argument(text: &str) -> Option<Self> {
+        if text == "drop" {
+            return Some(Self::Drop);
+        }
+        bool::from_argument(text).map(|follows| if follows { Self::Follow } else { Self::Leave })
+    }
 }
 
 /// What the router says of itself in options.
 struct Router {
     own: u32,
+    /// With `own` at first.
     addresses: Vec<u32>,
-    source_route: bool,
+    source_route: SourceRoute,
 }
 
 /// What was done to a header.
@@ -67,6 +90,8 @@ struct Router {
 struct Changes {
     any: bool,
     destination: Option<u32>,
+    /// There is a source route, and packets that have one are dropped.
+    is_refused: bool,
 }
 
 /// Where the octet stands that makes an option malformed, counted within the option.
@@ -101,7 +126,13 @@ impl Router {
                 option_kind::RECORD_ROUTE => self.record_route(option),
                 option_kind::TIMESTAMP => self.timestamp(option, time),
                 option_kind::LOOSE_SOURCE_ROUTE | option_kind::STRICT_SOURCE_ROUTE
-                    if self.source_route
+                    if self.source_route == SourceRoute::Drop =>
+                {
+                    changes.is_refused = true;
+                    Ok(false)
+                }
+                option_kind::LOOSE_SOURCE_ROUTE | option_kind::STRICT_SOURCE_ROUTE
+                    if self.source_route == SourceRoute::Follow
                         && destination.is_some_and(|field| self.is_own(u32::from_be_bytes(field))) =>
                 {
                     match self.follow_route(option).map_err(|bad| at + bad)? {
@@ -220,7 +251,8 @@ impl IPGWOptions {
     /// For a router with a single address.
     pub(super) fn new(address: Ipv4Addr) -> Self {
         let own = address.to_bits();
-        Self { router: Router { own, addresses: vec![own], source_route: false }, drops: 0 }
+        let source_route = SourceRoute::Leave;
+        Self { router: Router { own, addresses: vec![own], source_route }, drops: 0 }
     }
 
     /// Processes the options of a packet that may have some.
@@ -234,6 +266,7 @@ impl IPGWOptions {
             return Verdict::Drop("no IP header");
         };
         match self.router.process(header, time) {
+            Ok(Changes { is_refused: true, .. }) => Verdict::Drop("source route"),
             Ok(changes) => {
                 if let Some(next) = changes.destination {
                     packet.annotations_mut().set_destination_ip(next);
@@ -243,7 +276,7 @@ impl IPGWOptions {
             Err(offset) => {
                 self.drops += 1;
                 // A header has at most 60 octets.
-                packet.annotations_mut().set_parameter_problem(offset as u8);
+                packet.annotations_mut().set_parameter_problem(offset as u16);
                 Verdict::Divert(1, "bad IP option")
             }
         }
@@ -270,12 +303,23 @@ impl Element for IPGWOptions {
     }
 
     fn handlers(&self) -> &'static [Handler] {
-        const HANDLERS: [Handler; 1] = [Handler::read("drops", Combine::Sum)];
+        const HANDLERS: [Handler; 2] =
+            [Handler::read("drops", Combine::Sum), Handler::read_write("addresses", Combine::First)];
         &HANDLERS
     }
 
-    fn read(&mut self, _name: &str, _argument: &str) -> Result<String, String> {
-        Ok(self.drops.to_string())
+    fn read(&mut self, name: &str, _argument: &str) -> Result<String, String> {
+        Ok(match name {
+            "drops" => self.drops.to_string(),
+            _ => list_text(self.router.addresses.iter().copied().map(Ipv4Addr::from_bits)),
+        })
+    }
+
+    fn write(&mut self, _cx: &mut Context, _name: &str, value: &str) -> Result<(), String> {
+        let AddressList(addresses) = AddressList::from_value(value)?;
+        self.router.own = *addresses.first().ok_or("expected at least one IP address")?;
+        self.router.addresses = addresses;
+        Ok(())
     }
 }
 
@@ -288,15 +332,15 @@ mod tests {
 
     const OWN: [u8; 4] = [10, 0, 0, 1];
 
-    fn router(source_route: bool) -> Router {
-        let addresses = vec![u32::from_be_bytes([192, 168, 7, 1]), u32::from_be_bytes(OWN)];
+    fn router(source_route: SourceRoute) -> Router {
+        let addresses = vec![u32::from_be_bytes(OWN), u32::from_be_bytes([192, 168, 7, 1])];
         Router { own: u32::from_be_bytes(OWN), addresses, source_route }
     }
 
     /// Runs `options` through; what they are afterwards. The checksum must be right.
     fn processed(options: &[u8]) -> Result<Vec<u8>, BadOctet> {
         let mut header = with_options([1, 2, 3, 4], [5, 6, 7, 8], 17, options, b"");
-        router(false).process(&mut header, 0x0102_0304)?;
+        router(SourceRoute::Leave).process(&mut header, 0x0102_0304)?;
         assert!(checksum::ipv4_header_valid(&header));
         Ok(header.split_off(20))
     }
@@ -356,15 +400,16 @@ mod tests {
         let options = [131, 11, 4, 9, 9, 9, 9, 8, 8, 8, 8, 0];
         let mut header = with_options([1, 2, 3, 4], [192, 168, 7, 1], 17, &options, b"");
         let before = header.clone();
-        assert_eq!(router(false).process(&mut header, 0), Ok(Changes::default()));
+        assert_eq!(router(SourceRoute::Leave).process(&mut header, 0), Ok(Changes::default()));
         assert_eq!(header, before);
-        let changes = router(true).process(&mut header, 0).unwrap();
+        let changes = router(SourceRoute::Follow).process(&mut header, 0).unwrap();
         assert_eq!(changes.destination, Some(0x0909_0909));
         assert_eq!(header[16..20], [9, 9, 9, 9]);
         assert_eq!(header[20..], [131, 11, 8, 10, 0, 0, 1, 8, 8, 8, 8, 0]);
         assert!(checksum::ipv4_header_valid(&header));
         // Now it is not addressed to us.
-        assert_eq!(router(true).process(&mut header, 0), Ok(Changes::default()));
+        assert_eq!(router(SourceRoute::Follow).process(&mut header, 0), Ok(Changes::default()));
+        assert!(router(SourceRoute::Drop).process(&mut header, 0).unwrap().is_refused);
     }
 
     #[test]
@@ -383,6 +428,23 @@ mod tests {
         assert_eq!(bad[0].data(), wrong);
         assert_eq!(bad[0].annotations().parameter_problem(), 23);
         assert_eq!(bench.read("e.drops"), "1");
+    }
+
+    #[test]
+    fn addresses_change_and_source_routes_are_dropped_when_asked() {
+        let config = "in :: TestInput -> MarkIPHeader -> e :: IPGWOptions(10.0.0.1, SOURCE_ROUTE drop) -> out :: TestOutput";
+        let mut bench = Bench::new(&crate::registry(), config);
+        let record = with_options([1, 2, 3, 4], [5, 6, 7, 8], 17, &[7, 7, 4, 0, 0, 0, 0, 0], b"data");
+        let route = with_options([1, 2, 3, 4], [5, 6, 7, 8], 17, &[131, 7, 4, 9, 9, 9, 9, 0], b"data");
+        assert_eq!(bench.read("e.addresses"), "10.0.0.1");
+        bench.write("e.addresses", "10.0.0.9 10.0.0.1").unwrap();
+        bench.push("in", &[&record, &route]);
+        assert_eq!(bench.taken("out")[0][20..28], [7, 7, 8, 10, 0, 0, 9, 0]);
+        assert_eq!(
+            (bench.drops("e", "source route"), bench.read("e.addresses").as_str()),
+            (1, "10.0.0.9 10.0.0.1")
+        );
+        assert!(bench.write("e.addresses", "").is_err());
     }
 
     #[test]

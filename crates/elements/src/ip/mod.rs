@@ -43,9 +43,9 @@ mod strip_tcp_header;
 mod udp_ip_encap;
 mod unstrip_ip_header;
 
-pub(crate) use addresses::{AddressList, OctetSet};
+pub(crate) use addresses::AddressList;
 pub(crate) use ip_print::{Contents, write_bytes};
-pub(crate) use rejects::Rejects;
+pub(crate) use rejects::{MARTIAN, Rejects, list_text};
 pub(crate) use set_ip_dscp::CodePoint;
 pub(crate) use udp_ip_encap::{NO_ROOM, prepend_header};
 

@@ -12,10 +12,21 @@ pub(crate) struct Rejects {
     counts: Vec<u64>,
     verbose: bool,
     details: bool,
+    /// Whether the element has an `own` handler.
+    own: bool,
 }
 
-const HANDLERS: [Handler; 2] =
-    [Handler::read("drops", Combine::Sum), Handler::read("drop_details", Combine::Join)];
+/// The reason that only elements with an `own` handler have.
+pub(crate) const MARTIAN: &str = "martian source";
+
+const DROPS: Handler = Handler::read("drops", Combine::Sum);
+const DETAILS: Handler = Handler::read("drop_details", Combine::Join);
+const OWN: Handler = Handler::read_write("own", Combine::First);
+
+/// As it is written in handlers: separated by spaces.
+pub(crate) fn list_text(addresses: impl Iterator<Item = impl ToString>) -> String {
+    addresses.map(|address| address.to_string()).collect::<Vec<_>>().join(" ")
+}
 
 impl Rejects {
     /// For the element called `element`, which checks a header called `title` ("IP"). With `verbose` every
@@ -27,7 +38,20 @@ impl Rejects {
         verbose: bool,
         details: bool,
     ) -> Self {
-        Self { element: element.to_owned(), title, reasons, counts: vec![0; reasons.len()], verbose, details }
+        Self {
+            element: element.to_owned(),
+            title,
+            reasons,
+            counts: vec![0; reasons.len()],
+            verbose,
+            details,
+            own: false,
+        }
+    }
+
+    /// For an element that has an `own` handler, or not.
+    pub(crate) fn with_own(self, own: bool) -> Self {
+        Self { own, ..self }
     }
 
     fn total(&self) -> u64 {
@@ -50,7 +74,12 @@ impl Rejects {
 
     /// The handlers that the element has.
     pub(crate) fn handlers(&self) -> &'static [Handler] {
-        if self.details { &HANDLERS } else { HANDLERS.first_chunk::<1>().expect("there are two") }
+        match (self.details, self.own) {
+            (false, false) => const { &[DROPS] },
+            (true, false) => const { &[DROPS, DETAILS] },
+            (false, true) => const { &[DROPS, OWN] },
+            (true, true) => const { &[DROPS, DETAILS, OWN] },
+        }
     }
 
     /// Reads one of them.
@@ -58,6 +87,8 @@ impl Rejects {
         if name == "drops" {
             return self.total().to_string();
         }
-        self.counts.iter().zip(self.reasons).map(|(count, reason)| format!("{count}\t{reason}\n")).collect()
+        let reasons =
+            self.counts.iter().zip(self.reasons).filter(|(_, reason)| self.own || **reason != MARTIAN);
+        reasons.map(|(count, reason)| format!("{count}\t{reason}\n")).collect()
     }
 }

@@ -1,5 +1,5 @@
 //! =c
-//! CheckIP6Header([BADADDRS, OFFSET, I<keywords> BADADDRS, OFFSET, VERBOSE, DETAILS])
+//! CheckIP6Header([BADADDRS, OFFSET, I<keywords> BADADDRS, OFFSET, MARTIANS, VERBOSE, DETAILS])
 //!
 //! =s ip6
 //! checks IPv6 headers
@@ -21,6 +21,11 @@
 //! =item BADADDRS
 //! more source addresses to refuse, separated by spaces.
 //!
+//! =item MARTIANS
+//! whether mapped IPv4 addresses (::ffff:0:0/96; RFC 4291, 2.5.5.2) and what the C<own> handler names are refused as sources too. A packet to a
+//! group passes, from :: as well: it is not forwarded by address, and may ask whether an address is free (RFC 4862, 5.4).
+//! False by default.
+//!
 //! =item VERBOSE
 //! whether every refused packet gives a message, not only the first; false by default.
 //!
@@ -33,13 +38,17 @@
 //! address come from ::, so neighbour discovery is sorted out before this element (see IP6NDAdvertiser).
 //! Jumbograms (RFC 2675) are refused.
 //!
-//! Drop reasons: tiny packet, bad IPv6 version, bad IPv6 length, bad source address, bad destination address.
+//! Drop reasons: tiny packet, bad IPv6 version, bad IPv6 length, bad source address, bad destination address,
+//! martian source.
 //!
 //! =h drops read-only
 //! Packets refused so far.
 //!
 //! =h drop_details read-only
 //! Packets refused, by reason. Only with DETAILS.
+//!
+//! =h own read/write
+//! This router's addresses, separated by spaces. Only with MARTIANS.
 //!
 //! =e
 //!   ... -> Strip(14) -> CheckIP6Header -> ...
@@ -48,15 +57,16 @@
 
 use std::cell::Cell;
 use std::net::Ipv6Addr;
+use std::sync::Arc;
 
-use graph::runs::{Ip6Check, Ordinary, Step};
-use graph::{Class, ConfigError, Context, Element, Handler, Setup};
+use graph::runs::{BadSources, Ip6Check, Ordinary, Step};
+use graph::{Class, ConfigError, Context, Element, FromArgument, Handler, Setup};
 use packet::wire::IpProtocol;
 use packet::wire::ipv6::{HEADER_LEN, Ipv6};
 use packet::{Batch, Packet, PlainIpv6Header};
 
 use super::AddressList6;
-use crate::ip::{OctetSet, Rejects};
+use crate::ip::{MARTIAN, Rejects, list_text};
 
 pub(crate) static CLASS: Class = Class {
     name: "CheckIP6Header",
@@ -75,10 +85,17 @@ enum Flaw {
     Length,
     Source,
     Destination,
+    Martian,
 }
 
-const REASONS: [&str; 5] =
-    ["tiny packet", "bad IPv6 version", "bad IPv6 length", "bad source address", "bad destination address"];
+const REASONS: [&str; 6] = [
+    "tiny packet",
+    "bad IPv6 version",
+    "bad IPv6 length",
+    "bad source address",
+    "bad destination address",
+    MARTIAN,
+];
 
 fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
     let name = setup.name();
@@ -87,11 +104,13 @@ fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
     let offset = arguments.optional("OFFSET")?.unwrap_or(0usize);
     let verbose = arguments.keyword_or("VERBOSE", false)?;
     let details = arguments.keyword_or("DETAILS", false)?;
+    let martians = arguments.keyword_or("MARTIANS", false)?;
     arguments.finish()?;
-    let bad_octets = OctetSet::of(bad.iter().map(|&address| address as u8));
+    let mut rules = Rules { offset, bad, own: martians.then(Vec::new), refused: Arc::default() };
+    rules.gather();
     Ok(Box::new(CheckIp6Header {
-        rules: Rules { offset, bad, bad_octets },
-        rejects: Rejects::new(name, "IP6", &REASONS, verbose, details),
+        rules,
+        rejects: Rejects::new(name, "IP6", &REASONS, verbose, details).with_own(martians),
     }))
 }
 
@@ -99,11 +118,37 @@ struct Rules {
     offset: usize,
     /// Source addresses that are refused.
     bad: Vec<u128>,
-    /// Their last octets.
-    bad_octets: OctetSet,
+    /// With MARTIANS: the router's own addresses.
+    own: Option<Vec<u128>>,
+    /// Both.
+    refused: Arc<BadSources<u128>>,
 }
 
 impl Rules {
+    fn gather(&mut self) {
+        let single = self.bad.iter().chain(self.own.iter().flatten()).copied();
+        self.refused = Arc::new(BadSources::new(single, []));
+    }
+
+    /// What is wrong with these addresses.
+    fn flaw(&self, source: Ipv6Addr, destination: Ipv6Addr) -> Option<Flaw> {
+        let is_to_group = destination.is_multicast();
+        // RFC 4291, 2.7: "Multicast addresses must not be used as source addresses in IPv6 packets". 2.5.2:
+        // "An IPv6 packet with a source address of unspecified must never be forwarded by an IPv6 router."
+        // 2.5.3: "The loopback address must not be used as the source address in IPv6 packets that are sent
+        // outside of a single node."
+        if source.is_multicast()
+            || source.is_loopback()
+            || source.is_unspecified() && !(self.own.is_some() && is_to_group)
+            || self.bad.contains(&source.to_bits())
+        {
+            return Some(Flaw::Source);
+        }
+        let own = self.own.as_ref().filter(|_| !is_to_group)?;
+        let is_martian = source.to_ipv4_mapped().is_some() || own.contains(&source.to_bits());
+        is_martian.then_some(Flaw::Martian)
+    }
+
     /// Checks one packet and marks what it found. As in CheckIPHeader, all tests of an ordinary header are
     /// one condition; what fails it is looked at again, in order.
     #[inline(always)]
@@ -114,7 +159,7 @@ impl Rules {
             & (end <= packet.len())
             & header.has_plain_addresses()
             & !header.next_header().is_ipv6_extension()
-            & !self.bad_octets.has(header.source() as u8);
+            & !self.refused.has(header.source());
         let header_len =
             if ordinary { HEADER_LEN } else { self.check_in_order(&packet.data()[self.offset..], header)? };
         packet.set_network_and_transport_header(self.offset, header_len);
@@ -136,18 +181,10 @@ impl Rules {
             return Err(Flaw::Length);
         }
         let source = Ipv6Addr::from_bits(header.source());
-        // RFC 4291, 2.7: "Multicast addresses must not be used as source addresses in IPv6 packets". 2.5.2:
-        // "An IPv6 packet with a source address of unspecified must never be forwarded by an IPv6 router."
-        // 2.5.3: "The loopback address must not be used as the source address in IPv6 packets that are sent
-        // outside of a single node."
-        if source.is_multicast()
-            || source.is_unspecified()
-            || source.is_loopback()
-            || self.bad.contains(&header.source())
-        {
-            return Err(Flaw::Source);
-        }
         let destination = Ipv6Addr::from_bits(header.destination());
+        if let Some(flaw) = self.flaw(source, destination) {
+            return Err(flaw);
+        }
         // RFC 4291, 2.5.2 and 2.5.3 say the same of destinations. 2.7: packets to a group of scope 0 "must be
         // silently dropped".
         let is_scope_zero = destination.segments()[0] & 0xff0f == 0xff00;
@@ -164,10 +201,10 @@ struct CheckIp6Header {
 }
 
 impl Element for CheckIp6Header {
-    /// An ordinary packet has no extension headers and addresses that cannot be bad.
+    /// An ordinary packet has no extension headers and addresses that are not bad.
     fn ordinary(&self) -> Option<Ordinary> {
-        let Rules { offset, bad_octets, .. } = &self.rules;
-        Ordinary::steps([Step::CheckIp6(Ip6Check { offset: *offset, suspect_octets: bad_octets.words })])
+        let Rules { offset, refused, .. } = &self.rules;
+        Ordinary::steps([Step::CheckIp6(Ip6Check { offset: *offset, sources: refused.clone() })])
     }
 
     fn process(&mut self, cx: &mut Context, batch: &mut Batch) {
@@ -190,7 +227,16 @@ impl Element for CheckIp6Header {
     }
 
     fn read(&mut self, name: &str, _argument: &str) -> Result<String, String> {
-        Ok(self.rejects.read(name))
+        Ok(match (name, &self.rules.own) {
+            ("own", Some(own)) => list_text(own.iter().copied().map(Ipv6Addr::from_bits)),
+            _ => self.rejects.read(name),
+        })
+    }
+
+    fn write(&mut self, _cx: &mut Context, _name: &str, value: &str) -> Result<(), String> {
+        self.rules.own = Some(AddressList6::from_value(value)?.0);
+        self.rules.gather();
+        Ok(())
     }
 }
 
@@ -205,6 +251,33 @@ mod tests {
 
     fn bench(text: &str) -> Bench {
         Bench::element(&crate::registry(), text, 1, 2)
+    }
+
+    #[test]
+    fn martian_sources_are_refused_unless_nobody_forwards_the_packet() {
+        for before in ["", "Paint(1) ->"] {
+            let config = format!(
+                "in :: TestInput -> {before} e :: CheckIP6Header(MARTIANS true) -> out :: TestOutput"
+            );
+            let mut bench = Bench::new(&crate::registry(), &config);
+            bench.write("e.own", "2001:db8:1::1").unwrap();
+            assert_eq!(bench.read("e.own"), "2001:db8:1::1");
+            let passes = |bench: &mut Bench, source: &str, destination: &str| {
+                let (source, destination) = (source.parse().unwrap(), destination.parse().unwrap());
+                bench.push("in", &[&ipv6(source, destination, 17, b"payload")]);
+                bench.taken("out").len() == 1
+            };
+            for source in ["2001:db8:1::1", "::ffff:192.0.2.1", "::"] {
+                assert!(!passes(&mut bench, source, "2001:db8:2::1"), "{source}");
+                assert!(passes(&mut bench, source, "ff02::1"), "{source}");
+            }
+            for source in ["::1", "ff02::1"] {
+                assert!(!passes(&mut bench, source, "2001:db8:2::1"), "{source}");
+                assert!(!passes(&mut bench, source, "ff02::1"), "{source}");
+            }
+            assert!(passes(&mut bench, "2001:db8:2::1", "2001:db8:3::1"));
+            assert_eq!(bench.drops("e", "martian source"), 2);
+        }
     }
 
     #[test]

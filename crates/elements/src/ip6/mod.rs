@@ -5,6 +5,7 @@ mod check_ip6_header;
 mod check_ip6_scope;
 mod dec_ip6_hlim;
 mod get_ip6_address;
+mod ip6_hop_options;
 mod ip6_mirror;
 mod ip6_print;
 mod mark_ip6_header;
@@ -24,6 +25,7 @@ pub static CLASSES: &[&Class] = &[
     &check_ip6_scope::CLASS,
     &dec_ip6_hlim::CLASS,
     &get_ip6_address::CLASS,
+    &ip6_hop_options::CLASS,
     &ip6_mirror::CLASS,
     &ip6_print::CLASS,
     &mark_ip6_header::CLASS,

@@ -15,12 +15,16 @@
 //! MODE loose: there is a route to the source by whatever port (RFC 3704, 2.4). The default route is one. One that is blackhole,
 //! unreachable or prohibit, or whose next hop is down, is none.
 //!
+//! MODE off: every source is believed.
+//!
+//! As many modes as ports, separated by spaces and quoted, are one for each port.
+//!
 //! By output 1 leave packets of which Linux has to say whether their source is believed:
 //!
 //! =item *
-//! in strict mode those whose source has a route of which the tables only know that Linux decides: a host on a connected
-//! network whose link address is not known yet, a neighbour still to be resolved. Loose mode passes them. Linux checks IPv4
-//! sources as its setting C<net.ipv4.conf.*.rp_filter> says, and IPv6 sources by rules of its packet filter only;
+//! in strict mode those whose source has a route of which the tables only know that Linux decides: an encapsulation, an
+//! interface that is not a port. Loose mode passes them. Linux checks IPv4 sources as its setting
+//! C<net.ipv4.conf.*.rp_filter> says, and IPv6 sources by rules of its packet filter only;
 //!
 //! =item *
 //! from 0.0.0.0 or ::, who asks for an address (RFC 1812, 5.3.7; RFC 4291, 2.5.2), and from IPv6 link-local addresses
@@ -110,17 +114,35 @@ impl Source for u128 {
 /// Which routes make a source believable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mode {
+    Off,
     Loose,
     Strict,
 }
 
-impl FromArgument for Mode {
-    const EXPECTED: &'static str = "loose or strict";
+/// The MODE argument: one for all ports, or one for each.
+struct Modes(Vec<Mode>);
+
+impl FromArgument for Modes {
+    const EXPECTED: &'static str = "off, loose or strict, once or for each port";
     fn from_argument(text: &str) -> Option<Self> {
-        match unquote(text).as_str() {
-            "loose" => Some(Self::Loose),
-            "strict" => Some(Self::Strict),
+        let text = unquote(text);
+        let modes = text.split_whitespace().map(|word| match word {
+            "off" => Some(Mode::Off),
+            "loose" => Some(Mode::Loose),
+            "strict" => Some(Mode::Strict),
             _ => None,
+        });
+        modes.collect::<Option<Vec<_>>>().filter(|modes| !modes.is_empty()).map(Self)
+    }
+}
+
+impl Modes {
+    /// That of the port by which a packet came.
+    #[inline(always)]
+    fn of(&self, packet: &Packet) -> Mode {
+        match self.0[..] {
+            [all] => all,
+            ref modes => modes.get(usize::from(port(packet))).copied().unwrap_or(Mode::Strict),
         }
     }
 }
@@ -148,18 +170,25 @@ impl Finding {
 }
 
 pub(super) fn make<A: Source>(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
-    let mode = setup.arguments.keyword_or("MODE", Mode::Strict)?;
+    let modes = setup.arguments.keyword_or("MODE", Modes(vec![Mode::Strict]))?;
     let ports = setup.arguments.rest();
     setup.arguments.finish()?;
     if ports.is_empty() {
         return Err(ConfigError::new("no ports; it takes the names of the router's ports"));
+    }
+    if modes.0.len() != 1 && modes.0.len() != ports.len() {
+        let (modes, ports) = (modes.0.len(), ports.len());
+        return Err(ConfigError::new(format!(
+            "MODE: {modes} modes for {ports} ports; expected {}",
+            Modes::EXPECTED
+        )));
     }
     if setup.is_check() {
         return Ok(Box::new(Unfilled));
     }
     let tables = ForwardingTables::of_ports(setup, &ports)?;
     Ok(Box::new(CheckReversePath::<A> {
-        mode,
+        modes,
         policy: tables.policies.register(),
         reader: tables.readers.register(),
         sources: Box::new([A::MIN; MAX_BATCH]),
@@ -169,7 +198,7 @@ pub(super) fn make<A: Source>(setup: &mut Setup<'_>) -> Result<Box<dyn Element>,
 }
 
 struct CheckReversePath<A: Source> {
-    mode: Mode,
+    modes: Modes,
     /// This copy's access to the rules and to the tables. Entered in this order: rules name tables that are there.
     policy: Reader<Policy>,
     reader: Reader<State<Adjacency>>,
@@ -205,7 +234,12 @@ impl Mode {
 
     #[inline(always)]
     fn believes(self, adjacency: &Adjacency, packet: &Packet) -> bool {
-        self == Mode::Loose || adjacency.port() == port(packet)
+        self.believes_port(adjacency.port(), packet)
+    }
+
+    #[inline(always)]
+    fn believes_port(self, of_route: u16, packet: &Packet) -> bool {
+        self != Mode::Strict || of_route == port(packet)
     }
 
     /// The same by all next hops that the number may mean.
@@ -218,6 +252,9 @@ impl Mode {
         source: A,
         packet: &Packet,
     ) -> Finding {
+        if self == Mode::Off {
+            return Finding::Believed;
+        }
         if source.is_of_the_link() {
             return Finding::Linux;
         }
@@ -229,7 +266,11 @@ impl Mode {
         for next_hop in next_hops.hops(number) {
             best = best.max(match next_hop {
                 NextHop::Forward(adjacency) if self.believes(adjacency, packet) => return Finding::Believed,
-                NextHop::Forward(_) => Finding::OtherWay,
+                // A host on a connected network, whose link address nobody has asked for yet.
+                NextHop::Resolve(of_route) if self.believes_port(*of_route, packet) => {
+                    return Finding::Believed;
+                }
+                NextHop::Forward(_) | NextHop::Resolve(_) => Finding::OtherWay,
                 NextHop::Punt if self == Mode::Loose => Finding::Believed,
                 NextHop::Punt => Finding::Linux,
                 NextHop::Local if A::destination(packet.annotations()).is_group() => Finding::Linux,
@@ -253,6 +294,9 @@ impl Mode {
         source: A,
         packet: &Packet,
     ) -> Finding {
+        if self == Mode::Off {
+            return Finding::Believed;
+        }
         if source.is_of_the_link() {
             return Finding::Linux;
         }
@@ -284,12 +328,12 @@ impl<A: Source> Element for CheckReversePath<A> {
                 let numbers = &mut self.numbers[..batch.len()];
                 table.lookup_batch(sources, numbers);
                 for (((packet, &source), finding), &number) in each.zip(&*numbers) {
-                    *finding = self.mode.judge(state.next_hops(), number, source, packet);
+                    *finding = self.modes.of(packet).judge(state.next_hops(), number, source, packet);
                 }
             }
             None => {
                 for ((packet, &source), finding) in each {
-                    *finding = self.mode.judge_by_rules(rules, &state, source, packet);
+                    *finding = self.modes.of(packet).judge_by_rules(rules, &state, source, packet);
                 }
             }
         }

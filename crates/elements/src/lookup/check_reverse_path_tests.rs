@@ -137,6 +137,8 @@ fn a_source_is_believed_by_its_route() {
             ("10.9.0.1", TO_OTHERS, [NO_ROUTE; 4]),
             ("10.10.0.1", TO_OTHERS, [OUT, OUT, LINUX, LINUX]),
             ("10.11.0.1", TO_OTHERS, [NO_ROUTE; 4]),
+            // Its neighbour is not resolved, but its link is known.
+            ("10.12.0.1", TO_OTHERS, [OUT, OUT, OTHER, OTHER]),
             ("0.0.0.0", "255.255.255.255", [LINUX; 4]),
             ("0.1.2.3", TO_OTHERS, [NO_ROUTE; 4]),
             ("127.0.0.1", TO_OTHERS, [NO_ROUTE; 4]),
@@ -156,6 +158,7 @@ fn a_source_is_believed_by_its_ipv6_route() {
             ("2001:db8:4::1", TO_A_GROUP_6, [LINUX; 4]),
             ("2001:db8:5::1", TO_OTHERS_6, [OUT, LINUX, LINUX, LINUX]),
             ("2001:db8:9::1", TO_OTHERS_6, [NO_ROUTE; 4]),
+            ("2001:db8:12::1", TO_OTHERS_6, [OUT, OUT, OTHER, OTHER]),
             ("::", TO_A_GROUP_6, [LINUX; 4]),
             ("::1", TO_OTHERS_6, [NO_ROUTE; 4]),
             ("fe80::1", TO_OTHERS_6, [LINUX; 4]),
@@ -163,6 +166,20 @@ fn a_source_is_believed_by_its_ipv6_route() {
             ("ff02::1", TO_OTHERS_6, [NO_ROUTE; 4]),
         ],
     );
+}
+
+#[test]
+fn each_port_can_have_a_mode() {
+    let fib = fib();
+    let mut bench = try_bench(&config("CheckReversePath", "\"off strict\""), &fib).unwrap();
+    for (paint, expected) in [("1", OUT), ("2", OTHER), ("0", OTHER), ("3", OTHER)] {
+        bench.write("paint.color", paint).unwrap();
+        assert_eq!(fate(&mut bench, &packet("10.1.0.1", TO_OTHERS)), expected, "{paint}");
+    }
+    bench.write("paint.color", "1").unwrap();
+    assert_eq!(fate(&mut bench, &packet("10.9.0.1", TO_OTHERS)), OUT);
+    let error = try_bench(&config("CheckReversePath", "\"off strict loose\""), &fib).err().unwrap();
+    assert!(error.contains("3 modes for 2 ports"), "{error}");
 }
 
 #[test]
@@ -227,5 +244,9 @@ fn mistakes_in_the_arguments_are_named() {
     assert!(error("eth2, eth1").contains("for the ports eth1, eth2"), "{}", error("eth2, eth1"));
     assert!(error("MODE loose").contains("no ports"), "{}", error("MODE loose"));
     let mode = "eth1, eth2, MODE feasible";
-    assert!(error(mode).contains("expected loose or strict, got 'feasible'"), "{}", error(mode));
+    assert!(
+        error(mode).contains("expected off, loose or strict, once or for each port, got 'feasible'"),
+        "{}",
+        error(mode)
+    );
 }

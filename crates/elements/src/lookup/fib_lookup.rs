@@ -1,5 +1,5 @@
 //! =c
-//! FIBLookup(PORT0, PORT1, ...)
+//! FIBLookup(PORT0, PORT1, ... [, I<keyword> OPTIONS])
 //!
 //! =s ip
 //! forwards IPv4 packets by the router's forwarding tables
@@ -15,8 +15,8 @@
 //! With I<n> arguments the further outputs are:
 //!
 //! =item n
-//! packets that Linux has to see: to this router, to broadcast and multicast addresses, with IP options, to a neighbour that
-//! is still to be resolved, or whose route the fast path cannot do;
+//! packets that Linux has to see: to this router, to broadcast and multicast addresses, with IP options, or whose route the
+//! fast path cannot do;
 //!
 //! =item n+1
 //! there is no route: ICMP "network unreachable" (RFC 1812, 5.2.7.1);
@@ -28,17 +28,23 @@
 //! the route prohibits it: "communication administratively prohibited";
 //!
 //! =item n+4
+//! packets to a neighbour whose link address is to be resolved first; without this output they leave by output I<n>;
+//!
+//! =item n+5
 //! now and then one of the packets that leave by the port they came by, so that whoever forwards it in our place sends a
 //! redirect (RFC 1812, 5.2.7.2; RFC 4861, 8.2): at most five a second on each worker, none on the slow thread, whose
 //! packets are our own. Without this output all of them go on.
 //!
 //! =back
 //!
-//! Nothing is put before these, but the next hop's header lies before those of output I<n+4>. An output that is not connected drops, with the reasons "for this
+//! Nothing is put before these, but the next hop's header lies before those of output I<n+5>. An output that is not connected drops, with the reasons "for this
 //! host", "no route", "unreachable" and "prohibited". Packets of blackhole routes are dropped as "blackhole".
 //!
 //! Where Linux has policy rules (`ip rule`), these choose the table. A packet with paint I<i> counts as received by the
 //! I<i>-th port.
+//!
+//! With OPTIONS true, packets with options, in IPv6 those that every router looks at (RFC 8200, 4.3), are forwarded as others
+//! are: whoever says so processes them.
 //!
 //! FIBLookup6 is the same for IPv6.
 //!
@@ -46,7 +52,7 @@
 //! Takes an address and says what happens to packets that go there.
 //!
 //! =h redirects read-only
-//! How many packets left by output I<n+4>.
+//! How many packets left by output I<n+5>.
 //!
 //! =e
 //!   ... -> CheckIPHeader -> rt :: FIBLookup(eth1, eth2);
@@ -85,8 +91,9 @@ const HOST: u16 = 0;
 const NO_ROUTE: u16 = 1;
 const UNREACHABLE: u16 = 2;
 const PROHIBITED: u16 = 3;
-/// The output behind these.
-const REDIRECTED: u16 = 4;
+/// The outputs behind these.
+const RESOLVE: u16 = 4;
+const REDIRECTED: u16 = 5;
 /// Marks packets that are dropped; the low bits say why.
 const DROPPED: u16 = 0x8000;
 const BLACKHOLE: u16 = DROPPED;
@@ -197,6 +204,7 @@ impl Family for u128 {
 }
 
 pub(super) fn make<A: Family>(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
+    let forwards_options = setup.arguments.keyword_or("OPTIONS", false)?;
     let ports = setup.arguments.rest();
     setup.arguments.finish()?;
     let most = usize::from(REDIRECTED) + 1;
@@ -218,7 +226,11 @@ pub(super) fn make<A: Family>(setup: &mut Setup<'_>) -> Result<Box<dyn Element>,
     Ok(Box::new(FibLookup::<A> {
         policy: tables.policies.register(),
         reader: tables.readers.register(),
-        ports: ports.len() as u16,
+        ways: Ways {
+            ports: ports.len() as u16,
+            resolve: if beyond > Some(usize::from(RESOLVE)) { RESOLVE } else { HOST },
+            forwards_options,
+        },
         redirects,
         hash: FlowHash { fields: FlowFields::Flow, key: setup.flow_key() },
         addresses: Box::new([A::MIN; MAX_BATCH]),
@@ -236,14 +248,24 @@ struct FibLookup<A: Family> {
     /// This copy's access to the rules and to the tables. Entered in this order: rules name tables that are there.
     policy: Reader<Policy>,
     reader: Reader<State<Adjacency>>,
-    /// Number of ports.
-    ports: u16,
+    ways: Ways,
     redirects: Option<Redirects>,
     hash: FlowHash,
     /// Room for the lookups of one batch.
     addresses: Box<[A; MAX_BATCH]>,
     numbers: Box<[NextHopIndex; MAX_BATCH]>,
     outputs: Box<[u16; MAX_BATCH]>,
+}
+
+/// Where packets leave.
+#[derive(Clone, Copy)]
+struct Ways {
+    /// Number of ports.
+    ports: u16,
+    /// The output behind those of the ports for what waits for its neighbour.
+    resolve: u16,
+    /// Whether packets with options are forwarded.
+    forwards_options: bool,
 }
 
 /// Writes Ethernet headers before packets and writes down their outputs. Returns 0 if these are all the same.
@@ -254,7 +276,7 @@ struct FibLookup<A: Family> {
 fn forward<A: Family>(
     next_hops: &Resolver<Adjacency>,
     hash: FlowHash,
-    ports: u16,
+    ways: Ways,
     numbers: &[NextHopIndex],
     packets: &mut [Packet],
     outputs: &mut [u16],
@@ -265,14 +287,14 @@ fn forward<A: Family>(
     let is_same = numbers.iter().fold(0, |difference, other| difference | (other.get() ^ number.get())) == 0;
     if let Some(next_hop) = next_hops.resolve_single(number).filter(|_| is_same) {
         for (packet, place) in packets.iter_mut().zip(&mut *outputs) {
-            *place = output::<A>(next_hop, ports, packet);
+            *place = output::<A>(next_hop, ways, packet);
             difference |= *place ^ *first.get_or_insert(*place);
         }
         return difference;
     }
     for ((packet, &number), place) in packets.iter_mut().zip(numbers).zip(&mut *outputs) {
         let next_hop = next_hops.resolve_with(number, || A::flow_hash(hash, packet));
-        *place = output::<A>(next_hop, ports, packet);
+        *place = output::<A>(next_hop, ways, packet);
         difference |= *place ^ *first.get_or_insert(*place);
     }
     difference
@@ -284,7 +306,7 @@ fn forward_by_rules<A: Family>(
     rules: &Rules<A>,
     state: &State<Adjacency>,
     hash: FlowHash,
-    ports: u16,
+    ways: Ways,
     packets: &mut [Packet],
     outputs: &mut [u16],
 ) -> u16 {
@@ -301,32 +323,52 @@ fn forward_by_rules<A: Family>(
             Decision::Prohibit => &NextHop::Prohibit,
             Decision::Punt => &NextHop::Punt,
         };
-        *place = output::<A>(next_hop, ports, packet);
+        *place = output::<A>(next_hop, ways, packet);
     }
     let first = outputs.first().copied().unwrap_or_default();
     outputs.iter().fold(0, |difference, output| difference | (output ^ first))
 }
 
+/// The number of the next hop whose neighbour a packet waits for, if it does.
+pub(super) fn waits_for<A: Family>(
+    policy: &Policy,
+    state: &State<Adjacency>,
+    hash: FlowHash,
+    packet: &Packet,
+) -> Option<NextHopIndex> {
+    let destination = A::destination(packet.annotations());
+    let lookup = |vrf| A::table(state, vrf).map_or(NextHopIndex::NONE, |table| table.lookup(destination));
+    let rules = A::rules(policy);
+    let number = if rules.is_main_only() {
+        lookup(MAIN)
+    } else {
+        match rules.evaluate(input_port(packet), A::source(packet), destination, lookup) {
+            Decision::Route(number) => number,
+            _ => return None,
+        }
+    };
+    let next_hop = state.next_hops().resolve_with(number, || A::flow_hash(hash, packet));
+    matches!(next_hop, NextHop::Resolve(_)).then_some(number)
+}
+
 /// The output of a packet, which has its Ethernet header if that is a port's.
 #[inline(always)]
-fn output<A: Family>(next_hop: &NextHop<Adjacency>, ports: u16, packet: &mut Packet) -> u16 {
+fn output<A: Family>(next_hop: &NextHop<Adjacency>, ways: Ways, packet: &mut Packet) -> u16 {
     match next_hop {
-        NextHop::Forward(adjacency) if !A::is_odd(packet) => {
-            if encapsulate(packet, adjacency) {
-                adjacency.port()
-            } else {
-                NO_ROOM
-            }
+        NextHop::Forward(adjacency) if !A::is_odd(packet) || ways.forwards_options => {
+            if encapsulate(packet, adjacency) { adjacency.port() } else { NO_ROOM }
         }
-        next_hop => beyond(next_hop, ports),
+        next_hop => beyond(next_hop, ways),
     }
 }
 
 /// Where packets go that are not forwarded.
 #[cold]
-fn beyond(next_hop: &NextHop<Adjacency>, ports: u16) -> u16 {
+fn beyond(next_hop: &NextHop<Adjacency>, ways: Ways) -> u16 {
+    let ports = ways.ports;
     match next_hop {
         NextHop::Forward(_) | NextHop::Local | NextHop::Broadcast | NextHop::Punt => ports + HOST,
+        NextHop::Resolve(_) => ports + ways.resolve,
         NextHop::NoRoute => ports + NO_ROUTE,
         NextHop::Unreachable => ports + UNREACHABLE,
         NextHop::Prohibit => ports + PROHIBITED,
@@ -370,15 +412,15 @@ impl<A: Family> Element for FibLookup<A> {
             Some(table) => {
                 table.lookup_batch(addresses, numbers);
                 let packets = batch.packets_mut();
-                forward::<A>(state.next_hops(), self.hash, self.ports, numbers, packets, outputs)
+                forward::<A>(state.next_hops(), self.hash, self.ways, numbers, packets, outputs)
             }
-            None => forward_by_rules(rules, &state, self.hash, self.ports, batch.packets_mut(), outputs),
+            None => forward_by_rules(rules, &state, self.hash, self.ways, batch.packets_mut(), outputs),
         };
         drop(state);
         drop(policy);
         if let Some(redirects) = &mut self.redirects {
             let port = input_port(&batch.packets()[0]);
-            if port == outputs[0] && port < self.ports && redirects.takes(&mut outputs[0], cx.now_ns()) {
+            if port == outputs[0] && port < self.ways.ports && redirects.takes(&mut outputs[0], cx.now_ns()) {
                 difference = outputs.iter().fold(0, |difference, output| difference | (output ^ outputs[0]));
             }
         }
@@ -395,7 +437,7 @@ impl<A: Family> Element for FibLookup<A> {
                     } else if output >= DROPPED {
                         cx.drop(packet, DROP_REASONS[usize::from(output - DROPPED)]);
                     } else {
-                        let place = usize::from(output.saturating_sub(self.ports));
+                        let place = usize::from(output.saturating_sub(self.ways.ports));
                         cx.drop(packet, BEYOND.get(place).copied().unwrap_or("no such port"));
                     }
                 }

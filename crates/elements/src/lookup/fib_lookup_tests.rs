@@ -7,7 +7,7 @@ use graph::setup::Shared;
 use graph::testing::Bench;
 use packet::flow::FlowKey;
 
-use super::ForwardingTables;
+use super::{Asker, ForwardingTables};
 use crate::registry;
 
 const TO_A: [u8; 14] = [2, 0, 0, 0, 0, 0xa, 2, 0, 0, 0, 1, 0, 8, 0];
@@ -32,6 +32,8 @@ pub(super) fn fib() -> Fib<Adjacency> {
         ("10.6.0.0/16", NextHop::Unreachable),
         ("10.7.0.0/16", NextHop::Prohibit),
         ("10.8.0.0/16", NextHop::Blackhole),
+        ("10.12.0.0/16", NextHop::Resolve(0)),
+        ("2001:db8:12::/48", NextHop::Resolve(0)),
     ];
     for (prefix, next_hop) in ends {
         let number = edit.next_hops().add(next_hop).unwrap();
@@ -58,20 +60,34 @@ pub(super) fn try_bench(config: &str, fib: &Fib<Adjacency>) -> Result<Bench, Str
     bench_with_policy(config, fib, &Policy::default()).map(|(bench, _)| bench)
 }
 
+/// One that asks for neighbours.
+pub(super) fn bench_asking(config: &str, fib: &Fib<Adjacency>, ask: Asker) -> Bench {
+    bench_of(config, fib, &Policy::default(), ask).unwrap().0
+}
+
 pub(super) fn bench_with_policy(
     config: &str,
     fib: &Fib<Adjacency>,
     policy: &Policy,
 ) -> Result<(Bench, Writer<Policy>), String> {
-    let (shared, writer) = tables(fib, policy);
+    bench_of(config, fib, policy, Asker::default())
+}
+
+fn bench_of(
+    config: &str,
+    fib: &Fib<Adjacency>,
+    policy: &Policy,
+    ask: Asker,
+) -> Result<(Bench, Writer<Policy>), String> {
+    let (shared, writer) = tables(fib, policy, ask);
     Ok((Bench::try_new(&registry(), config, 32, &shared)?, writer))
 }
 
-fn tables(fib: &Fib<Adjacency>, policy: &Policy) -> (Shared, Writer<Policy>) {
+fn tables(fib: &Fib<Adjacency>, policy: &Policy, ask: Asker) -> (Shared, Writer<Policy>) {
     let shared = Shared::default();
     let (writer, policies) = pair(policy.clone(), policy.clone());
     let ports = vec!["eth1".into(), "eth2".into()];
-    let tables = ForwardingTables { ports, readers: fib.readers().clone(), policies };
+    let tables = ForwardingTables { ports, readers: fib.readers().clone(), policies, ask };
     shared.get_or_make(ForwardingTables::KEY, || Ok::<_, String>(tables)).unwrap();
     (shared, writer)
 }
@@ -119,14 +135,27 @@ fn a_packet_gets_the_header_of_its_next_hop_or_leaves_as_it_is() {
 }
 
 #[test]
-fn options_are_for_linux() {
+fn options_are_for_linux_unless_somebody_processes_them() {
     let fib = fib();
-    let mut bench = bench(IPV4, &fib);
     let mut packet = ipv4([10, 1, 0, 1], 5);
     packet[0] = 0x46;
-    bench.push("in", &[&packet, &ipv4([10, 1, 0, 1], 5)]);
-    assert_eq!(bench.taken("host"), [packet]);
-    assert_eq!(bench.taken("out0").len(), 1);
+    for (config, ours) in [(IPV4.to_owned(), 1), (IPV4.replace("eth2)", "eth2, OPTIONS true)"), 2)] {
+        let mut bench = bench(&config, &fib);
+        bench.push("in", &[&packet, &ipv4([10, 1, 0, 1], 5)]);
+        assert_eq!((bench.taken("out0").len(), bench.taken("host").len()), (ours, 2 - ours));
+    }
+}
+
+#[test]
+fn what_waits_for_its_neighbour_has_an_output_or_is_for_linux() {
+    let fib = fib();
+    let packet = ipv4([10, 12, 0, 1], 5);
+    let mut without = bench(IPV4, &fib);
+    without.push("in", &[&packet]);
+    assert_eq!(without.taken("host"), std::slice::from_ref(&packet));
+    let mut bench = bench(&format!("{IPV4} rt[6] -> resolve :: TestOutput;"), &fib);
+    bench.push("in", &[&packet]);
+    assert_eq!((bench.taken("host").len(), bench.taken("resolve")), (0, vec![packet]));
 }
 
 #[test]
@@ -146,7 +175,7 @@ fn flows_are_shared_out_and_each_stays_on_its_way() {
 fn routers_in_a_row_choose_independently() {
     let fib = fib();
     let router = |seed| {
-        let (shared, _) = tables(&fib, &Policy::default());
+        let (shared, _) = tables(&fib, &Policy::default(), Asker::default());
         shared.get_or_make(Shared::FLOW_KEY, || Ok::<_, String>(FlowKey::from_seed(seed))).unwrap();
         Bench::try_new(&registry(), IPV4, 32, &shared).unwrap()
     };
@@ -215,7 +244,7 @@ fn now_and_then_a_packet_that_leaves_by_its_port_goes_to_whoever_redirects() {
     plain.push("in", &[&back, &on, &back]);
     assert_eq!((plain.taken("out0").len(), plain.read("rt.redirects").as_str()), (2, "0"));
 
-    let config = format!("{config} rt[6] -> redirect :: TestOutput;");
+    let config = format!("{config} rt[6] -> Discard; rt[7] -> redirect :: TestOutput;");
     let mut bench = bench(&config, &fib);
     bench.push("in", &[&back, &on, &back]);
     assert_eq!((bench.taken("redirect"), bench.taken("out0").len()), (vec![back.clone()], 1));

@@ -4,10 +4,11 @@
 //! changed from outside the graph: the program puts [`ForwardingTables`] under [`ForwardingTables::KEY`] into what
 //! the elements share before the graph is made.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use fib::publish::Readers;
-use fib::{Adjacency, Policy, State};
+use fib::{Adjacency, NextHopIndex, Policy, State};
 use graph::{ConfigError, Setup};
 
 /// Access to the router's forwarding tables.
@@ -19,6 +20,20 @@ pub struct ForwardingTables {
     pub readers: Readers<State<Adjacency>>,
     /// The same for the rules that choose among tables.
     pub policies: Readers<Policy>,
+    /// Who resolves neighbours.
+    pub ask: Asker,
+}
+
+/// Has a neighbour resolved: the one through which the next hop of this number leads to this destination. Does not wait; the
+/// tables change when the answer is there.
+#[derive(Clone)]
+pub struct Asker(pub Arc<dyn Fn(NextHopIndex, IpAddr) + Send + Sync>);
+
+impl Default for Asker {
+    /// Nobody is asked.
+    fn default() -> Self {
+        Self(Arc::new(|_, _| ()))
+    }
 }
 
 impl ForwardingTables {

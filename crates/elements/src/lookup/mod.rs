@@ -13,11 +13,14 @@
 //! | `routes` | the routes that all copies share; changes, all or none, and how they reach the workers |
 //! | `fib_lookup`, `forwarding` | forwarding by the router's tables, and how elements find these |
 //! | `redirects` | packets that leave by the port they came by |
+//! | `await_neighbour` | packets that wait until their neighbour is resolved |
 //! | `check_reverse_path` | which sources are believed, by the same tables |
 //! | `origin_file` | `FILE` and `VIA`: routes from a table of prefixes and origins |
 //! | `tests`, `routes_tests`, `router_tests` | all classes in a graph; transactions; workers that forward while routes change |
 //! | the others | one class each: its manual and what sets it apart |
 
+mod await_neighbour;
+mod await_neighbour_6;
 mod check_reverse_path;
 mod check_reverse_path_6;
 #[cfg(test)]
@@ -51,10 +54,12 @@ mod tests;
 
 use graph::Class;
 
-pub use forwarding::ForwardingTables;
+pub use forwarding::{Asker, ForwardingTables};
 
 /// The classes of this folder.
 pub static CLASSES: &[&Class] = &[
+    &await_neighbour::CLASS,
+    &await_neighbour_6::CLASS,
     &check_reverse_path::CLASS,
     &check_reverse_path_6::CLASS,
     &direct_ip_lookup::CLASS,

@@ -123,8 +123,8 @@ fn all() -> impl Iterator<Item = (&'static Class, Embedding)> {
 
 /// The classes that have routes of their own; the others ask the router's forwarding tables.
 fn with_routes() -> Vec<&'static Class> {
-    let forwarding = ["FIBLookup", "FIBLookup6", "CheckReversePath", "CheckReversePath6"];
-    CLASSES.iter().copied().filter(|class| !forwarding.contains(&class.name)).collect()
+    let forwarding = ["FIBLookup", "CheckReversePath", "AwaitNeighbour"];
+    CLASSES.iter().copied().filter(|class| !forwarding.contains(&class.name.trim_end_matches('6'))).collect()
 }
 
 fn dynamic() -> impl Iterator<Item = (&'static Class, Embedding)> {

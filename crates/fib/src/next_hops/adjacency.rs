@@ -13,8 +13,8 @@
 //!
 //! # The niche
 //!
-//! `NextHop<Adjacency>` is to fit the same cache line, but has seven more values than `Adjacency`. The compiler keeps
-//! them in byte 3: its type has one value, so 255 patterns of the byte are free to mean something else. The assertion
+//! `NextHop<Adjacency>` is to fit the same cache line, but has eight more kinds of values than `Adjacency`. The compiler
+//! keeps these in byte 3: its type has one value, so 255 patterns of the byte are free to mean something else. The assertion
 //! below holds the compiler to it.
 
 use crate::NextHop;
@@ -153,7 +153,7 @@ mod tests {
     fn an_adjacency_in_a_next_hop_is_not_mistaken_for_a_special_one() {
         let blank = NextHop::Forward(Adjacency::new(0, &[]).unwrap());
         let full = NextHop::Forward(Adjacency::new(u16::MAX, &[255; 60]).unwrap());
-        for special in [NextHop::NoRoute, NextHop::Blackhole, NextHop::Punt] {
+        for special in [NextHop::NoRoute, NextHop::Blackhole, NextHop::Punt, NextHop::Resolve(0)] {
             assert!(blank != special && full != special);
         }
         assert_eq!(blank.to_string(), "via port 0");

@@ -1,4 +1,4 @@
-//! What happens to a packet: it is forwarded, or it ends here in one of seven ways. The names are those of Linux's
+//! What happens to a packet: it is forwarded, or it ends here in one of eight ways. The names are those of Linux's
 //! route types (`ip route add blackhole ...`, `include/uapi/linux/rtnetlink.h`), so that a mirrored table reads the
 //! same on both sides.
 
@@ -25,8 +25,10 @@ pub enum NextHop<P> {
     Local,
     /// For all hosts of an attached network, this router among them.
     Broadcast,
-    /// For the slow path: a neighbour to resolve, a route that the fast path cannot do.
+    /// For the slow path: a route that the fast path cannot do.
     Punt,
+    /// The neighbour is on the link of this port, and its link address is to be resolved first.
+    Resolve(u16),
 }
 
 impl<P> NextHop<P> {
@@ -52,6 +54,7 @@ impl<P: fmt::Display> fmt::Display for NextHop<P> {
             NextHop::Local => f.pad("local"),
             NextHop::Broadcast => f.pad("broadcast"),
             NextHop::Punt => f.pad("punt"),
+            NextHop::Resolve(port) => write!(f, "neighbour to resolve, port {port}"),
         }
     }
 }

@@ -8,10 +8,12 @@
 //! before it is put back, and no more: to go the ordinary way they need nothing else, and all else will be
 //! set again on that way, to the same values.
 
+use std::sync::Arc;
+
 use packet::wire::ipv6;
 use packet::{Annotations, Packet, PacketType, PlainHeader, PlainIpv6Header};
 
-use super::Step;
+use super::{BadSources, Step};
 
 /// Bytes of the packet that are compared: an Ethernet header and two more.
 const COMPARED: usize = 16;
@@ -47,14 +49,12 @@ pub(super) struct Arrival {
 struct Ip {
     offset: usize,
     version: Version,
-    /// Whether a source address with this last octet is suspect.
-    suspects: Box<[bool; 256]>,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 enum Version {
-    V4 { checksum: bool },
-    V6,
+    V4 { checksum: bool, sources: Arc<BadSources<u32>> },
+    V6 { sources: Arc<BadSources<u128>> },
 }
 
 impl Default for Arrival {
@@ -67,11 +67,11 @@ impl Default for Arrival {
 impl Arrival {
     /// Takes steps in; false if they do not fit.
     pub(super) fn add(&mut self, steps: &[Step]) -> bool {
-        steps.iter().all(|&step| self.add_step(step))
+        steps.iter().all(|step| self.add_step(step))
     }
 
-    fn add_step(&mut self, step: Step) -> bool {
-        match step {
+    fn add_step(&mut self, step: &Step) -> bool {
+        match *step {
             // What the check cuts off could be tested no more.
             Step::AtLeast(_) | Step::Match { .. } if self.ip.is_some() => return false,
             Step::AtLeast(bytes) => self.least = self.least.max(self.strip + bytes),
@@ -90,11 +90,13 @@ impl Arrival {
                 self.least = self.least.max(self.strip);
                 return self.ip.as_ref().is_none_or(|ip| self.strip <= ip.offset);
             }
-            Step::CheckIp(check) => {
-                let version = Version::V4 { checksum: check.checksum };
-                return self.add_ip(check.offset, version, &check.suspect_octets);
+            Step::CheckIp(ref check) => {
+                let version = Version::V4 { checksum: check.checksum, sources: check.sources.clone() };
+                return self.add_ip(check.offset, version);
             }
-            Step::CheckIp6(check) => return self.add_ip(check.offset, Version::V6, &check.suspect_octets),
+            Step::CheckIp6(ref check) => {
+                return self.add_ip(check.offset, Version::V6 { sources: check.sources.clone() });
+            }
             _ => return false,
         }
         true
@@ -115,18 +117,17 @@ impl Arrival {
         true
     }
 
-    fn add_ip(&mut self, offset: usize, version: Version, suspect_octets: &[u64; 4]) -> bool {
+    fn add_ip(&mut self, offset: usize, version: Version) -> bool {
         if self.ip.is_some() {
             return false;
         }
         let offset = self.strip + offset;
         let (length, (mask, value)) = match version {
             Version::V4 { .. } => (IP_HEADER, PLAIN),
-            Version::V6 => (ipv6::HEADER_LEN, PLAIN_6),
+            Version::V6 { .. } => (ipv6::HEADER_LEN, PLAIN_6),
         };
         self.least = self.least.max(offset + length);
-        let suspects = std::array::from_fn(|octet| suspect_octets[octet / 64] >> (octet % 64) & 1 != 0);
-        self.ip = Some(Ip { offset, version, suspects: Box::new(suspects) });
+        self.ip = Some(Ip { offset, version });
         // Where the first byte of the header is compared anyway, it is compared with the others.
         let word = (COMPARED - 4).min(offset);
         let shift = 24_u32.checked_sub(8 * (offset - word) as u32);
@@ -137,15 +138,15 @@ impl Arrival {
     #[inline]
     pub(super) fn apply(&self, packets: &mut [Packet]) -> bool {
         match &self.ip {
-            Some(ip) => match ip.version {
-                Version::V4 { checksum } => {
+            Some(ip) => match &ip.version {
+                Version::V4 { checksum, sources } => {
                     self.apply_to_ip::<{ IN_FRAME + IP_HEADER }>(packets, ip, |packet, offset| {
-                        self.handle_ip(ip, checksum, offset, packet)
+                        self.handle_ip(sources, *checksum, offset, packet)
                     })
                 }
-                Version::V6 => {
+                Version::V6 { sources } => {
                     self.apply_to_ip::<{ IN_FRAME + ipv6::HEADER_LEN }>(packets, ip, |packet, offset| {
-                        self.handle_ipv6(ip, offset, packet)
+                        self.handle_ipv6(sources, offset, packet)
                     })
                 }
             },
@@ -210,12 +211,18 @@ impl Arrival {
 
     /// Checks the header at `offset` and marks it; false, and no change, if it is odd.
     #[inline(always)]
-    fn handle_ip(&self, ip: &Ip, checksum: bool, offset: usize, packet: &mut Packet) -> bool {
+    fn handle_ip(
+        &self,
+        sources: &BadSources<u32>,
+        checksum: bool,
+        offset: usize,
+        packet: &mut Packet,
+    ) -> bool {
         let Some(header) = PlainHeader::at(packet.data(), offset) else { return false };
         let total = header.total_length();
         let ordinary = header.is_plain()
             && (!checksum || header.checksum_is_right())
-            && !ip.suspects[usize::from(header.source_last_octet())]
+            && !sources.has(header.source())
             && total >= IP_HEADER
             && packet.cut_to_network(self.strip, offset, IP_HEADER, offset + total);
         if ordinary {
@@ -226,13 +233,13 @@ impl Arrival {
 
     /// The same with an IPv6 header.
     #[inline(always)]
-    fn handle_ipv6(&self, ip: &Ip, offset: usize, packet: &mut Packet) -> bool {
+    fn handle_ipv6(&self, sources: &BadSources<u128>, offset: usize, packet: &mut Packet) -> bool {
         let Some(header) = PlainIpv6Header::at(packet.data(), offset) else { return false };
         let end = offset + header.total_length();
         let ordinary = header.is_ipv6()
             && header.has_plain_addresses()
             && !header.next_header().is_ipv6_extension()
-            && !ip.suspects[usize::from(header.source() as u8)]
+            && !sources.has(header.source())
             && packet.cut_to_network(self.strip, offset, ipv6::HEADER_LEN, end);
         if ordinary {
             packet.annotations_mut().set_destination_ip6(header.destination());

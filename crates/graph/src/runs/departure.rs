@@ -73,9 +73,9 @@ impl Default for Departure {
 impl Departure {
     /// Takes steps in; false if they do not fit.
     pub(super) fn add(&mut self, steps: &[Step]) -> bool {
-        steps.iter().all(|&step| {
+        steps.iter().all(|step| {
             let fits = !self.finishes;
-            self.finishes |= step == Step::Finish;
+            self.finishes |= *step == Step::Finish;
             fits && (self.finishes || self.work.add(step))
         })
     }
@@ -120,8 +120,8 @@ impl Departure {
 }
 
 impl Work {
-    fn add(&mut self, step: Step) -> bool {
-        match step {
+    fn add(&mut self, step: &Step) -> bool {
+        match *step {
             Step::NotBroadcast => {
                 self.refused_types |= 1 << PacketType::Broadcast as u32 | 1 << PacketType::Multicast as u32;
             }

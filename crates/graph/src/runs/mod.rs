@@ -27,20 +27,24 @@
 
 mod arrival;
 mod departure;
+mod sources;
 #[cfg(test)]
 mod tests;
+
+use std::sync::Arc;
 
 use packet::{Batch, PacketType};
 
 use crate::context::{End, Slot};
 use arrival::Arrival;
 pub use departure::Departure;
+pub use sources::{BadSources, SourceAddress};
 
 /// Most elements in one run: enough for what people write, and an end for chains that circle.
 const MOST_MEMBERS: usize = 16;
 
 /// A part of what an element does to an ordinary packet: a test that it passes, or a change.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     /// The data is at least this long.
     AtLeast(usize),
@@ -95,24 +99,24 @@ pub enum Step {
 }
 
 /// How an IPv4 header is checked: version 4, no options, and a total length that fits, in any case.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IpCheck {
     /// Where the header starts, in bytes from the start of the data.
     pub offset: usize,
     /// Whether the checksum counts.
     pub checksum: bool,
-    /// The last octets that the source address must not have: bit `n % 64` of word `n / 64` stands for `n`.
-    pub suspect_octets: [u64; 4],
+    /// The sources that it must not have.
+    pub sources: Arc<BadSources<u32>>,
 }
 
 /// How an IPv6 header is checked: version 6, a payload length that fits, no extension headers, and plain
 /// addresses ([`PlainIpv6Header::has_plain_addresses`](packet::PlainIpv6Header)), in any case.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ip6Check {
     /// Where the header starts, in bytes from the start of the data.
     pub offset: usize,
-    /// The last octets that the source address must not have, as in [`IpCheck`].
-    pub suspect_octets: [u64; 4],
+    /// The sources that it must not have.
+    pub sources: Arc<BadSources<u128>>,
 }
 
 /// What an element does to an ordinary packet.

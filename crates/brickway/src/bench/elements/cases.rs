@@ -271,7 +271,10 @@ pub(super) const LEFT_OUT: &[(&str, &[&str])] = &[
     ("it prints", &["ARPPrint", "IP6Print", "IPPrint", "Print"]),
     ("it needs neighbours; `brickway bench forward` measures the first", &["ARPQuerier", "IP6NDSolicitor"]),
     ("it keeps times of the first million packets only", &["RecordTimestamp", "TimestampDiff"]),
-    ("it is for packets that are rare", &["Clipboard", "FTPPortMapper", "ICMPRewriter"]),
+    (
+        "it is for packets that are rare",
+        &["AwaitNeighbour", "AwaitNeighbour6", "Clipboard", "FTPPortMapper", "ICMPRewriter", "IP6HopOptions"],
+    ),
     ("it reads a file", &["FromDump", "FromIPSummaryDump"]),
     (
         "`brickway bench io` and `brickway bench forward` measure it",

@@ -1,0 +1,252 @@
+//! =c
+//! AwaitNeighbour(PORT0, PORT1, ... [, I<keywords> CAPACITY, EACH])
+//!
+//! =s ip
+//! keeps IPv4 packets until the link address of their neighbour is known
+//!
+//! =d
+//! Expects packets as FIBLookup does, and takes the same ports; it belongs behind the output of FIBLookup for packets to a
+//! neighbour that is to be resolved. Has Linux resolve it, again every second, and keeps the packets meanwhile, in
+//! their order. As soon as the forwarding tables say something else of a packet it leaves by output 0: connect that to the
+//! lookup. What has waited for 3 seconds, in which Linux asks three times (RFC 4861, 7.2.2), leaves by output 1 if that is
+//! connected: "host unreachable" (RFC 1812, 5.2.7.1; RFC 4443, 3.1, code 3). It is dropped otherwise.
+//!
+//! It looks at the tables every 5 ms while something waits, and belongs on the slow thread, behind a Punt.
+//!
+//! =item CAPACITY
+//! most packets that wait; 1024 by default.
+//!
+//! =item EACH
+//! most packets that wait to go to one address; 128 by default, a little more than Linux has (RFC 1122, 2.3.2.2, asks for one
+//! at least).
+//!
+//! =back
+//!
+//! Drop reasons: too many wait for a neighbour, neighbour does not answer.
+//!
+//! AwaitNeighbour6 is the same for IPv6.
+//!
+//! =h length read-only
+//! Packets that wait.
+//!
+//! =e
+//!   rt :: FIBLookup(eth1, eth2) ...
+//!   rt[6] -> Punt -> wait :: AwaitNeighbour(eth1, eth2) -> rt;
+//!   wait[1] -> ICMPError(10.0.0.1, unreachable, host) -> rt;
+//!
+//! =a AwaitNeighbour6, FIBLookup, ICMPError
+
+use std::collections::{HashMap, VecDeque};
+
+use fib::publish::Reader;
+use fib::{Adjacency, Policy, State};
+use graph::{Class, Combine, ConfigError, Context, Element, Handler, Setup};
+use packet::flow::{FlowFields, FlowHash};
+use packet::{Batch, Packet};
+
+use super::fib_lookup::{Family, Unfilled, waits_for};
+use super::forwarding::{Asker, ForwardingTables};
+
+pub(crate) static CLASS: Class = Class {
+    name: "AwaitNeighbour",
+    ports: PORTS,
+    processing: Class::PUSH,
+    flow: Class::COMPLETE_FLOW,
+    manual: include_str!("await_neighbour.rs"),
+    make: make::<u32>,
+};
+
+pub(super) const PORTS: &str = "1/1-2";
+
+/// Time between two looks at the tables.
+const PERIOD_NS: u64 = 5_000_000;
+/// Time between two questions for a neighbour.
+const QUESTION_NS: u64 = 1_000_000_000;
+/// How long a packet waits: three questions.
+const LONGEST_NS: u64 = 3 * QUESTION_NS;
+
+pub(super) fn make<A: Family>(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
+    let capacity = setup.arguments.keyword_or("CAPACITY", 1024_usize)?;
+    let each = setup.arguments.keyword_or("EACH", 128_usize)?;
+    let ports = setup.arguments.rest();
+    setup.arguments.finish()?;
+    if ports.is_empty() {
+        return Err(ConfigError::new("no ports; it takes the names of the router's ports"));
+    }
+    if setup.is_check() {
+        return Ok(Box::new(Unfilled));
+    }
+    let tables = ForwardingTables::of_ports(setup, &ports)?;
+    Ok(Box::new(AwaitNeighbour::<A> {
+        policy: tables.policies.register(),
+        reader: tables.readers.register(),
+        ask: tables.ask.clone(),
+        hash: FlowHash { fields: FlowFields::Flow, key: setup.flow_key() },
+        capacity,
+        each,
+        waiting: VecDeque::new(),
+        destinations: HashMap::new(),
+    }))
+}
+
+struct Waiting {
+    packet: Packet,
+    since_ns: u64,
+}
+
+/// What is known of an address to which packets wait to go.
+#[derive(Default)]
+struct Destination {
+    packets: usize,
+    /// When its neighbour was asked for last.
+    asked_ns: Option<u64>,
+}
+
+struct AwaitNeighbour<A: Family> {
+    /// This copy's access to the rules and to the tables. Entered in this order: rules name tables that are there.
+    policy: Reader<Policy>,
+    reader: Reader<State<Adjacency>>,
+    ask: Asker,
+    hash: FlowHash,
+    capacity: usize,
+    each: usize,
+    /// Those that came first, first.
+    waiting: VecDeque<Waiting>,
+    destinations: HashMap<A, Destination>,
+}
+
+impl<A: Family> AwaitNeighbour<A> {
+    /// Lets go whatever need not wait, and asks for the neighbours of the rest.
+    fn look(&mut self, cx: &mut Context) {
+        let now_ns = cx.now_ns();
+        let policy = self.policy.enter();
+        let state = self.reader.enter();
+        let mut leaving = Vec::new();
+        for _ in 0..self.waiting.len() {
+            let Some(waiting) = self.waiting.pop_front() else { break };
+            let address = A::destination(waiting.packet.annotations());
+            let destination = self.destinations.entry(address).or_default();
+            let number = waits_for::<A>(&policy, &state, self.hash, &waiting.packet);
+            let is_over = now_ns.saturating_sub(waiting.since_ns) >= LONGEST_NS;
+            if let Some(number) = number.filter(|_| !is_over) {
+                if destination.asked_ns.is_none_or(|asked| now_ns.saturating_sub(asked) >= QUESTION_NS) {
+                    destination.asked_ns = Some(now_ns);
+                    (self.ask.0)(number, address.to_ip());
+                }
+                self.waiting.push_back(waiting);
+                continue;
+            }
+            destination.packets -= 1;
+            if destination.packets == 0 {
+                self.destinations.remove(&address);
+            }
+            leaving.push((number.is_some(), waiting.packet));
+        }
+        drop(state);
+        drop(policy);
+        for (is_unresolved, packet) in leaving {
+            if is_unresolved {
+                cx.divert(1, packet, "neighbour does not answer");
+            } else {
+                cx.emit(0, packet);
+            }
+        }
+        if !self.waiting.is_empty() {
+            cx.set_timer(0, now_ns + PERIOD_NS);
+        }
+    }
+}
+
+impl<A: Family> Element for AwaitNeighbour<A> {
+    fn push(&mut self, cx: &mut Context, _input: usize, batch: &mut Batch) {
+        let since_ns = cx.now_ns();
+        for packet in batch.drain() {
+            let address = A::destination(packet.annotations());
+            let known = self.destinations.get(&address).map_or(0, |destination| destination.packets);
+            if self.waiting.len() >= self.capacity || known >= self.each {
+                cx.drop(packet, "too many wait for a neighbour");
+                continue;
+            }
+            self.destinations.entry(address).or_default().packets += 1;
+            self.waiting.push_back(Waiting { packet, since_ns });
+        }
+        self.look(cx);
+    }
+
+    fn timer(&mut self, cx: &mut Context, _key: u32) {
+        self.look(cx);
+    }
+
+    fn handlers(&self) -> &'static [Handler] {
+        const { &[Handler::read("length", Combine::Sum)] }
+    }
+
+    fn read(&mut self, _name: &str, _argument: &str) -> Result<String, String> {
+        Ok(self.waiting.len().to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::IpAddr;
+    use std::sync::{Arc, Mutex};
+
+    use fib::{MAIN, NextHop, Route, Source};
+    use graph::testing::Bench;
+
+    use super::super::fib_lookup_tests::{bench_asking, fib};
+    use super::*;
+
+    const CONFIG: &str = "in :: TestInput -> MarkIPHeader(0) -> GetIPAddress(16)
+        -> wait :: AwaitNeighbour(eth1, eth2, CAPACITY 6, EACH 3) -> out :: TestOutput; wait[1] -> failed :: TestOutput;";
+
+    fn packet(destination: [u8; 4], number: u8) -> Vec<u8> {
+        [&[0x45, 0, 0, 21, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1][..], &destination, &[number]].concat()
+    }
+
+    fn numbers(bench: &mut Bench, output: &str) -> Vec<u8> {
+        bench.taken(output).iter().map(|packet| packet[20]).collect()
+    }
+
+    #[test]
+    fn packets_wait_in_order_for_their_neighbour_and_are_let_go_when_it_does_not_answer() {
+        let mut fib = fib();
+        let asked = Arc::new(Mutex::new(Vec::<IpAddr>::new()));
+        let copy = asked.clone();
+        let ask = Asker(Arc::new(move |_, address| copy.lock().unwrap().push(address)));
+        let mut bench = bench_asking(CONFIG, &fib, ask);
+        let (near, other) = ([10, 12, 0, 1], [10, 12, 0, 2]);
+        // A known way, and five packets for one neighbour, of which three may wait.
+        bench.push("in", &[&packet([10, 1, 0, 1], 0)]);
+        assert_eq!(numbers(&mut bench, "out"), [0]);
+        for number in 1..=5 {
+            bench.push("in", &[&packet(near, number)]);
+        }
+        bench.push("in", &[&packet(other, 6), &packet(other, 7)]);
+        assert_eq!(bench.drops("wait", "too many wait for a neighbour"), 2);
+        assert_eq!((bench.read("wait.length").as_str(), bench.taken("out").len()), ("5", 0));
+        let all: Vec<IpAddr> = [near, other].map(IpAddr::from).into();
+        assert_eq!(*asked.lock().unwrap(), all);
+        // One of the two is found.
+        let mut edit = fib.edit();
+        let found = edit.next_hops().add(NextHop::Forward(Adjacency::new(0, &[7; 14]).unwrap())).unwrap();
+        let route = Route { next_hop: found, source: Source::Neighbour, distance: 0, metric: 0 };
+        edit.insert(MAIN, "10.12.0.1/32".parse().unwrap(), route).unwrap();
+        edit.publish();
+        bench.advance_ns(2 * PERIOD_NS);
+        assert_eq!(numbers(&mut bench, "out"), [1, 2, 3]);
+        assert_eq!(bench.read("wait.length"), "2");
+        // The other is asked for again, and given up.
+        bench.advance_ns(QUESTION_NS);
+        assert_eq!(asked.lock().unwrap().len(), 3);
+        assert_eq!(bench.taken("failed").len(), 0);
+        bench.advance_ns(LONGEST_NS);
+        assert_eq!(numbers(&mut bench, "failed"), [6, 7]);
+        assert_eq!((bench.read("wait.length").as_str(), bench.taken("out").len()), ("0", 0));
+        // No more than all that may wait.
+        for (number, last) in (10..=18).zip(30..) {
+            bench.push("in", &[&packet([10, 12, 0, last], number)]);
+        }
+        assert_eq!(bench.read("wait.length"), "6");
+    }
+}
