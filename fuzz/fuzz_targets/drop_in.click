@@ -1,19 +1,26 @@
-// `brickway run eth1 eth2 --print-config` with an access list and --reverse-path strict, test inputs and
-// outputs in place of ports.
+// A router that is Linux's: its addresses, routes and neighbours, its tools; our forwarding. Made by `brickway run PORT...`.
+// To change it, save it and run the file: `brickway run FILE.click`.
 
-// What comes in by a port. Output 0: IPv4, output 1: IPv6, both checked, without Ethernet header, painted
-// with the port's number. Output 2: everything else, as it came.
+// What comes in by a port. Output 0: IPv4, output 1: IPv6, both checked, without Ethernet header, painted with the port's
+// number. Output 2: everything else, as it came.
 elementclass Input { $port, $mac, $number |
     from :: TestInput
         -> filter :: HostEtherFilter($mac)
         -> kind :: Classifier(12/0800, 12/86dd, -);
-    kind[0] -> Paint($number) -> Strip(14) -> CheckIPHeader -> [0] output;
-    kind[1] -> Paint($number) -> Strip(14) -> CheckIP6Header -> [1] output;
-    kind[2] -> Paint($number) -> [2] output;
+    // A tag of VLAN 0 only gives the frame a priority (IEEE 802.1Q, 6.9.1).
+    kind[2] -> priority :: Classifier(12/8100 14/0000%0fff, 12/88a8 14/0000%0fff, -);
+    priority[0] -> VLANDecap(false) -> untagged :: Classifier(12/0800, 12/86dd, -);
+    priority[1] -> VLANDecap(false, ETHERTYPE 0x88a8) -> untagged;
+    priority[2] -> other :: Paint($number) -> [2] output;
+    untagged[2] -> other;
+    kind[0] -> Paint($number) -> Strip(14) -> check4 :: CheckIPHeader(MARTIANS true) -> [0] output;
+    kind[1] -> Paint($number) -> Strip(14) -> check6 :: CheckIP6Header(MARTIANS true) -> [1] output;
+    untagged[0] -> Paint($number) -> Strip(14) -> untagged4 :: CheckIPHeader(MARTIANS true) -> [0] output;
+    untagged[1] -> Paint($number) -> Strip(14) -> untagged6 :: CheckIP6Header(MARTIANS true) -> [1] output;
 }
 
-// What leaves by a port. Inputs 0 and 1: routed IPv4 and IPv6. Input 2: Ethernet frames to send as they
-// are. Outputs 0 and 2: IPv4 and IPv6 too long for the port; outputs 1 and 3: what has lived too long.
+// What leaves by a port. Inputs 0 and 1: routed IPv4 and IPv6. Input 2: Ethernet frames to send as they are. Outputs 0 and 2:
+// IPv4 and IPv6 too long for the port; outputs 1 and 3: what has lived too long.
 elementclass Output { $port, $mtu |
     to :: TestOutput;
     input[0] -> DropBroadcasts -> mtu4 :: CheckLength($mtu) -> ttl :: DecIPTTL -> UnstripToMACHeader -> to;
@@ -45,41 +52,57 @@ rt4[0] -> [0] out1;  rt6[0] -> [1] out1;
 in2[0] -> acl4;  in2[1] -> acl6;
 rt4[1] -> [0] out2;  rt6[1] -> [1] out2;
 
-// To Linux, as if it came in by the port that its paint says. The slow thread does this, so that nobody's
-// ping flood slows the others.
-whole :: UnstripToMACHeader -> frames :: Punt -> as_it_came :: PaintSwitch;
+// To Linux, as if it came in by the port that its paint says. The slow thread does this, so that nobody's ping flood slows the
+// others.
+frames :: Punt -> as_it_came :: PaintSwitch;
 as_it_came[0] -> Discard;
+
+// The same for what the filters above have permitted: with a mark, without which Linux forwards nothing from our ports.
+whole :: UnstripToMACHeader -> permitted :: Punt -> as_permitted :: PaintSwitch;
+as_permitted[0] -> Discard;
 host1 :: TestOutput;
 Idle -> [2] out1;
 as_it_came[1] -> host1;
+permit1 :: TestOutput;
+as_permitted[1] -> permit1;
 in1[2] -> frames;
 host2 :: TestOutput;
 Idle -> [2] out2;
 as_it_came[2] -> host2;
+permit2 :: TestOutput;
+as_permitted[2] -> permit2;
 in2[2] -> frames;
 
-// To this host, a neighbour to resolve, options, what the fast path cannot do.
-rt4[2] -> whole;  rt6[2] -> whole;
-source4[1] -> whole;  source6[1] -> whole;
+// Sources that only Linux can judge.
+source4[1] -> whole;
+source6[1] -> whole;
 
 // What has the header of its next hop already gets one of ours.
 packets4 :: Punt -> without4 :: PaintSwitch;
 packets6 :: Punt -> without6 :: PaintSwitch;
 without4[0], without6[0] => Discard, Discard;
-without4[1] -> header4_1 :: EtherEncap(0x0800, 02-00-00-00-00-01, 02-00-00-00-00-01) -> host1;
-without6[1] -> header6_1 :: EtherEncap(0x86dd, 02-00-00-00-00-01, 02-00-00-00-00-01) -> host1;
-without4[2] -> header4_2 :: EtherEncap(0x0800, 02-00-00-00-00-02, 02-00-00-00-00-02) -> host2;
-without6[2] -> header6_2 :: EtherEncap(0x86dd, 02-00-00-00-00-02, 02-00-00-00-00-02) -> host2;
+without4[1] -> header4_1 :: EtherEncap(0x0800, 02-00-00-00-00-01, 02-00-00-00-00-01) -> permit1;
+without6[1] -> header6_1 :: EtherEncap(0x86dd, 02-00-00-00-00-01, 02-00-00-00-00-01) -> permit1;
+without4[2] -> header4_2 :: EtherEncap(0x0800, 02-00-00-00-00-02, 02-00-00-00-00-02) -> permit2;
+without6[2] -> header6_2 :: EtherEncap(0x86dd, 02-00-00-00-00-02, 02-00-00-00-00-02) -> permit2;
 
-// No route, unreachable, prohibited, too long, lived too long: Linux answers, or fragments.
-rt4[3] -> whole;  rt6[3] -> whole;
-rt4[4] -> whole;  rt6[4] -> whole;
-rt4[5] -> whole;  rt6[5] -> whole;
+// To this host, a neighbour to resolve, options; no route, unreachable, prohibited, too long, lived too long: Linux
+// resolves, answers or fragments. It would answer about ICMPv6 redirects too (RFC 4443, 2.4 (e.2)).
+about_a_redirect :: Discard;
+errors6 :: Classifier(6/3a 40/89, -);  errors6[0] -> about_a_redirect;  errors6[1] -> whole;
+expired6 :: Classifier(6/3a 7/00%fe 40/89, -);  expired6[0] -> about_a_redirect;  expired6[1] -> whole;
+errors_behind6 :: Classifier(6/3a 40/89, -);  errors_behind6[0] -> about_a_redirect;  errors_behind6[1] -> packets6;
+rt4[2] -> whole;  rt6[2] -> whole;
+rt4[6] -> whole;  rt6[6] -> expired6;
+rt4[3] -> whole;  rt6[3] -> errors6;
+rt4[4] -> whole;  rt6[4] -> errors6;
+rt4[5] -> whole;  rt6[5] -> errors6;
 out1[0], out1[1] => packets4, packets4;
-out1[2], out1[3] => packets6, packets6;
+out1[2], out1[3] => errors_behind6, errors_behind6;
 out2[0], out2[1] => packets4, packets4;
-out2[2], out2[3] => packets6, packets6;
+out2[2], out2[3] => errors_behind6, errors_behind6;
 
-// A few a second of those that leave by the port they came by: Linux forwards them and tells their senders
-// of the better way (RFC 1812 5.2.7.2, RFC 4861 8.2).
-rt4[6] -> packets4;  rt6[6] -> packets6;
+// A few a second of those that leave by the port they came by: Linux forwards them and tells their senders of the
+// better way (RFC 1812 5.2.7.2, RFC 4861 8.2).
+rt4[7] -> packets4;
+rt6[7] -> packets6;

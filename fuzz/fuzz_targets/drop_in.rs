@@ -6,7 +6,7 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 
-use elements::lookup::ForwardingTables;
+use elements::lookup::{Asker, ForwardingTables};
 use fib::publish::pair;
 use fib::{Adjacency, Fib, MAIN, NextHop, Policy, Route};
 use graph::setup::Shared;
@@ -61,7 +61,7 @@ impl Router {
         let (fib, shared) = (fib(), Shared::default());
         let (_, policies) = pair(Policy::default(), Policy::default());
         let ports = vec!["eth1".into(), "eth2".into()];
-        let tables = ForwardingTables { ports, readers: fib.readers().clone(), policies };
+        let tables = ForwardingTables { ports, readers: fib.readers().clone(), policies, ask: Asker::default() };
         let Ok(_) = shared.get_or_make(ForwardingTables::KEY, || Ok::<_, std::convert::Infallible>(tables));
         let mut bench = Bench::try_new(&elements::registry(), CONFIG, 32, &shared)
             .unwrap_or_else(|mistakes| panic!("{mistakes}"));
@@ -207,7 +207,9 @@ fuzz_target!(|data: &[u8]| {
                 let ttls = came.get(&packet).unwrap_or_else(|| panic!("nobody sent {packet:02x?}"));
                 assert!(ttl > 0 && ttls.contains(&(ttl + 1)), "TTL {ttl} of {ttls:?}");
             }
-            left += router.bench.taken(&format!("host{}", port + 1)).len() as u64;
+            for linux in ["host", "permit"] {
+                left += router.bench.taken(&format!("{linux}{}", port + 1)).len() as u64;
+            }
         }
         assert_eq!(left + router.newly_dropped(), number as u64, "every frame leaves or is counted");
         router.bench.graph().context().pool().refill();

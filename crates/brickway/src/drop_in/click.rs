@@ -94,12 +94,12 @@ pub(crate) fn configuration(ports: &[PortText], features: &Features) -> String {
         }
     }
     line(&mut text, format_args!("\n// Where packets go: Linux's routes and neighbours, mirrored."));
-    line(&mut text, format_args!("rt4 :: FIBLookup({names});\nrt6 :: FIBLookup6({names});\n"));
+    line(&mut text, format_args!("rt4 :: FIBLookup({names});\nrt6 :: FIBLookup6({names});"));
     // The access list comes first: what it denies must not reach Linux by another way, which would forward it.
     let (mut to4, mut to6) = ("rt4", "rt6");
     let (reverse_path4, reverse_path6) = (features.reverse_path4(), features.reverse_path6());
     if reverse_path4.is_some() || reverse_path6.is_some() {
-        line(&mut text, format_args!("// Sources that are believed (RFC 3704)."));
+        line(&mut text, format_args!("\n// Sources that are believed (RFC 3704)."));
     }
     if let Some(mode) = &reverse_path4 {
         line(&mut text, format_args!("source4 :: CheckReversePath({names}, MODE {mode}) -> {to4};"));
@@ -113,10 +113,11 @@ pub(crate) fn configuration(ports: &[PortText], features: &Features) -> String {
         let inputs: Vec<String> =
             (1..).zip(ports).map(|(paint, port)| format!("{} {paint}", port.name)).collect();
         let arguments = format!("{arguments}, INPUTS \"{}\"", inputs.join(", "));
-        line(&mut text, format_args!("// The access list.\nacl4 :: ACL({arguments}) -> {to4};"));
-        line(&mut text, format_args!("acl6 :: ACL({arguments}) -> {to6};\n"));
+        line(&mut text, format_args!("\n// The access list.\nacl4 :: ACL({arguments}) -> {to4};"));
+        line(&mut text, format_args!("acl6 :: ACL({arguments}) -> {to6};"));
         (to4, to6) = ("acl4", "acl6");
     }
+    text.push('\n');
     for (index, paint) in (1..=ports.len()).enumerate() {
         line(&mut text, format_args!("in{paint}[0] -> {to4};  in{paint}[1] -> {to6};"));
         line(&mut text, format_args!("rt4[{index}] -> [0] out{paint};  rt6[{index}] -> [1] out{paint};"));
@@ -133,10 +134,9 @@ pub(crate) fn configuration(ports: &[PortText], features: &Features) -> String {
             vlans.filter(|&(.., below)| below == paint).map(|(of, number, _)| (of, number)).collect();
         input_of_others(&mut text, paint, port.host, &vlans);
     }
-    line(
-        &mut text,
-        format_args!("\n// To this host, options, a neighbour to resolve, what the fast path cannot do."),
-    );
+    if reverse_path4.is_some() || reverse_path6.is_some() {
+        line(&mut text, format_args!("\n// Sources that only Linux can judge."));
+    }
     if reverse_path4.is_some() {
         line(&mut text, format_args!("source4[1] -> whole;"));
     }
@@ -300,8 +300,8 @@ fn linux(text: &mut String, ports: &[PortText], backstop: bool) {
     line(
         text,
         format_args!(
-            "\n// No route, unreachable, prohibited, too long, lived too long: Linux answers, or fragments. It would answer about\n\
-             // ICMPv6 redirects too (RFC 4443, 2.4 (e.2)).\n\
+            "\n// To this host, a neighbour to resolve, options; no route, unreachable, prohibited, too long, lived too long: Linux\n\
+             // resolves, answers or fragments. It would answer about ICMPv6 redirects too (RFC 4443, 2.4 (e.2)).\n\
              about_a_redirect :: Discard;\n\
              errors6 :: Classifier(6/3a 40/89, -);  errors6[0] -> about_a_redirect;  errors6[1] -> whole;\n\
              expired6 :: Classifier(6/3a 7/00%fe 40/89, -);  expired6[0] -> about_a_redirect;  expired6[1] -> whole;\n\
@@ -527,6 +527,42 @@ mod tests {
                 );
             }
         }
+    }
+
+    /// What `fuzz/fuzz_targets/drop_in.rs` runs: test inputs and outputs stand for ports.
+    fn fuzzed() -> String {
+        let ports = [1, 2].map(|number| PortText {
+            mac: MacAddr([2, 0, 0, 0, 0, number]),
+            ..port(&format!("eth{number}"), Host::Interface, None)
+        });
+        let acl = "deny tcp any any port 23, deny udp any 10.2.0.0/16, DEFAULT permit";
+        let features = Features {
+            slow_path: SlowPath::Linux,
+            acl: Some(acl.to_owned()),
+            reverse_path4: vec![ReversePath::Strict; 2],
+            reverse_path6: ReversePath::Strict,
+            linux_forwards: [true; 2],
+            backstop: true,
+        };
+        let mut text = configuration(&ports, &features)
+            .replace("FromDevice($port)", "from :: TestInput")
+            .replace("ToDevice($port)", "TestOutput");
+        for port in ports {
+            let to_linux = format!("ToDevice(host:{}", port.name);
+            text = text.replace(&format!("{to_linux})"), "TestOutput");
+            text = text.replace(&format!("{to_linux}{PERMITTED})"), "TestOutput");
+        }
+        text
+    }
+
+    #[test]
+    fn the_fuzz_target_runs_this_configuration() {
+        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/fuzz_targets/drop_in.click");
+        // Set it to write the file again.
+        if std::env::var_os("BRICKWAY_UPDATE").is_some() {
+            std::fs::write(file, fuzzed()).unwrap();
+        }
+        assert!(std::fs::read_to_string(file).unwrap() == fuzzed(), "BRICKWAY_UPDATE=1 writes it again");
     }
 
     #[test]
