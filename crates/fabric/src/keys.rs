@@ -25,6 +25,12 @@ impl Keys {
         Keys::new(&[[0; Self::KEY_LEN]])
     }
 
+    /// Returns a secret that all nodes have in common whose first key is the same; another one for each `purpose`.
+    pub fn secret(&self, purpose: &str) -> [u8; 16] {
+        let tag = self.0.first().map(|key| hmac::sign(key, purpose.as_bytes()));
+        tag.and_then(|tag| tag.as_ref().first_chunk().copied()).unwrap_or_default()
+    }
+
     /// Appends the tag of all `bytes`.
     pub(crate) fn seal(&self, bytes: &mut Vec<u8>) {
         // Without any key the tag is one that nobody believes.

@@ -75,7 +75,13 @@ impl FlowKey {
         *KEY
     }
 
-    /// Makes a key of a number: for tests, benches and hashes that several routers have in common.
+    /// Makes a key of random bytes, for a hash that several routers have in common.
+    pub const fn from_bytes(bytes: [u8; 16]) -> Self {
+        let both = u128::from_be_bytes(bytes);
+        Self([(both >> 64) as u64, both as u64])
+    }
+
+    /// Makes a key of a number, for tests and benches.
     pub const fn from_seed(seed: u64) -> Self {
         /// Steele, Lea and Flood, "Fast Splittable Pseudorandom Number Generators" (OOPSLA 2014).
         const fn split_mix(state: u64) -> u64 {

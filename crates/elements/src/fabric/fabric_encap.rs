@@ -36,11 +36,12 @@
 
 use std::sync::Arc;
 
-use fabric::{Front, Header, Kind, Label, NodeId};
+use fabric::{Front, Header, Keys, Kind, Label, NodeId};
 use graph::{Class, Combine, ConfigError, Context, Element, FromArgument, Handler, Verdict};
 use packet::Batch;
-use packet::flow::{FlowFields, FlowHash};
+use packet::flow::{FlowFields, FlowHash, FlowKey};
 
+use super::keys::FabricKeys;
 use super::node::Node;
 use super::wire::{NO_ROOM, Wire};
 
@@ -69,9 +70,15 @@ pub(super) static CLASS: Class = Class {
             front: Front::default(),
             version: node.version(),
             label: label.transpose()?,
-            hash: FlowHash { fields: FlowFields::Flow, key: node.front_key() },
+            hash: FlowHash {
+                fields: FlowFields::Flow,
+                key: FlowKey::from_bytes(Keys::public().secret(FLOWS)),
+            },
+            keys_version: 0,
+            keys: setup.shared().get::<FabricKeys>(FabricKeys::KEY),
             node,
         };
+        encap.take_key();
         encap.set_nodes(nodes.as_deref().unwrap_or_default())?;
         Ok(Box::new(encap))
     },
@@ -105,8 +112,16 @@ struct FabricEncap {
     /// Of the paths by which they are reached.
     version: u64,
     label: Option<Label>,
+    /// All nodes of a cluster have the same, since both ways of a flow may come in by two of them and must meet at the node that has
+    /// the flow's state.
     hash: FlowHash,
+    /// Of the keys that `hash` is made with.
+    keys_version: u64,
+    keys: Option<Arc<FabricKeys>>,
 }
+
+/// What the secret of `hash` is for.
+const FLOWS: &str = "flows among routing nodes";
 
 impl FabricEncap {
     /// Takes the nodes that `text` names.
@@ -116,6 +131,16 @@ impl FabricEncap {
         self.text = text.trim().to_owned();
         self.divide();
         Ok(())
+    }
+
+    /// Divides flows by the keys that are in force.
+    #[cold]
+    fn take_key(&mut self) {
+        if let Some(keys) = &self.keys {
+            // Read first, so that a change meanwhile is found at the next batch.
+            self.keys_version = keys.version();
+            self.hash.key = FlowKey::from_bytes(keys.keys().secret(FLOWS));
+        }
     }
 
     /// Divides flows among the nodes that can be reached now.
@@ -154,6 +179,9 @@ impl Element for FabricEncap {
     fn push(&mut self, cx: &mut Context, _input: usize, batch: &mut Batch) {
         if self.node.version() != self.version {
             self.divide();
+        }
+        if self.keys.as_ref().is_some_and(|keys| keys.version() != self.keys_version) {
+            self.take_key();
         }
         let FabricEncap { ref node, ref front, wire, kind, label, hash, .. } = *self;
         cx.filter(batch, |packet| {

@@ -6,7 +6,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use fabric::{Mode, NodeId, NodeSet, Paths, Settings, Shape, Timing, Topology};
 use graph::arguments::{Arguments, Bandwidth, Interval};
 use graph::{ConfigError, FromArgument, Setup};
-use packet::flow::FlowKey;
 
 /// A node, as a Fabric element says it.
 #[derive(Debug)]
@@ -125,12 +124,6 @@ impl Node {
             relayed: (0..copies).map(|_| zeros()).collect(),
             topology,
         })
-    }
-
-    /// The key by which flows are divided among routing nodes. All nodes of a cluster have the same, since
-    /// both ways of a flow may come in by two of them and must meet at the node that has the flow's state.
-    pub(super) fn front_key(&self) -> FlowKey {
-        FlowKey::from_seed(self.cluster.into())
     }
 
     /// The ways that are alive.

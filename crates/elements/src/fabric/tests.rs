@@ -1,5 +1,6 @@
 //! Clusters in memory: a graph for each node, and cables of the test between them that can be cut.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use fabric::{Far, Header, Hello, Keys, Kind, Label, NodeId, Shim, Topology};
@@ -312,7 +313,7 @@ fn fronts_divide_flows_among_routing_nodes_and_keep_them_there() {
         let frames: Vec<&[u8]> = frames.iter().map(Vec::as_slice).collect();
         cluster.nodes[3].push("frames", &frames);
         cluster.carry();
-        [0, 1, 2].map(|node| cluster.out(node, "host").into_iter().collect::<std::collections::BTreeSet<_>>())
+        [0, 1, 2].map(|node| cluster.out(node, "host").into_iter().collect::<BTreeSet<_>>())
     };
     let all = divided("0 1, 1 2, 2 1");
     let shares = all.each_ref().map(|flows| flows.len());
@@ -325,6 +326,28 @@ fn fronts_divide_flows_among_routing_nodes_and_keep_them_there() {
 }
 
 #[test]
+fn nodes_divide_flows_alike_as_long_as_they_have_the_same_key() {
+    let mut cluster = Cluster::new("mesh(4)", ALIVE);
+    let frames: Vec<Vec<u8>> = (0..64).map(|flow| [&[2; 12][..], &[8, 0], &packet(flow)].concat()).collect();
+    let frames: Vec<&[u8]> = frames.iter().map(Vec::as_slice).collect();
+    let divided = |cluster: &mut Cluster, by: u16| {
+        cluster.nodes[usize::from(by)].write("encap.node", "0, 1").unwrap();
+        cluster.nodes[usize::from(by)].push("frames", &frames);
+        cluster.carry();
+        let of_first: BTreeSet<_> = cluster.out(0, "host").into_iter().collect();
+        assert_eq!(of_first.len() + cluster.out(1, "host").len(), 64);
+        of_first
+    };
+    let before = divided(&mut cluster, 2);
+    assert_eq!(divided(&mut cluster, 3), before);
+    cluster.keys[2].set(&[NEW, OLD]);
+    let after = divided(&mut cluster, 2);
+    assert_ne!(after, before, "the key has no part in it");
+    cluster.keys[3].set(&[NEW, OLD]);
+    assert_eq!(divided(&mut cluster, 3), after);
+}
+
+#[test]
 fn the_flows_of_a_dead_routing_node_move_and_no_others() {
     let mut cluster = Cluster::new("mesh(4)", "");
     cluster.nodes[3].write("encap.node", "0, 1, 2 2").unwrap();
@@ -333,7 +356,7 @@ fn the_flows_of_a_dead_routing_node_move_and_no_others() {
         let frames: Vec<&[u8]> = frames.iter().map(Vec::as_slice).collect();
         cluster.nodes[3].push("frames", &frames);
         cluster.carry();
-        [0, 1, 2].map(|node| cluster.out(node, "host").into_iter().collect::<std::collections::BTreeSet<_>>())
+        [0, 1, 2].map(|node| cluster.out(node, "host").into_iter().collect::<BTreeSet<_>>())
     };
     divided(&mut cluster);
     assert_eq!(cluster.drops(3, "encap", "no node"), 400, "nobody was heard yet");
