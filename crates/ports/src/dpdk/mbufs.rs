@@ -6,6 +6,7 @@
 use std::ffi::CString;
 use std::mem::MaybeUninit;
 use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicPtr, AtomicU16, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use packet::frame::{HEADROOM_BYTES, METADATA_BYTES};
@@ -83,6 +84,20 @@ struct Entry {
 // SAFETY: mempools are made for use from many threads, and ours are never freed.
 unsafe impl Send for Entry {}
 
+/// Our pools and the bytes of a chunk of theirs; behind the last one are null pointers.
+static POOLS: [(AtomicPtr<Mempool>, AtomicU16); MOST_POOLS] =
+    [const { (AtomicPtr::new(ptr::null_mut()), AtomicU16::new(0)) }; MOST_POOLS];
+/// Most pools of a process.
+const MOST_POOLS: usize = 64;
+
+/// Bytes of a chunk of this pool. `None`: it is none of ours.
+fn chunk_bytes_of(pool: *mut Mempool) -> Option<u16> {
+    // A pool's place is written last.
+    let ours = POOLS.iter().map(|(ours, bytes)| (ours.load(Ordering::Acquire), bytes));
+    let mut ours = ours.take_while(|(ours, _)| !ours.is_null());
+    ours.find(|(ours, _)| *ours == pool).map(|(_, bytes)| bytes.load(Ordering::Relaxed))
+}
+
 fn entries() -> MutexGuard<'static, Vec<Entry>> {
     static ENTRIES: Mutex<Vec<Entry>> = Mutex::new(Vec::new());
     ENTRIES.lock().unwrap_or_else(PoisonError::into_inner)
@@ -130,6 +145,9 @@ impl Reservation {
             return Ok(Self { pool: entry.pool, data_room, mbufs });
         }
         let number = entries.len();
+        let Some((place, chunk_bytes)) = POOLS.get(number) else {
+            return Err(eal::unsupported(port, format!("more than {MOST_POOLS} pools of mbufs")));
+        };
         let size = mbufs.max(LEAST_MBUFS);
         let pool = make_pool(number, size, data_room, socket).map_err(|reason| {
             let mib = pool_bytes(mbufs, frame_bytes).div_ceil(1 << 20);
@@ -140,6 +158,8 @@ impl Reservation {
             );
             eal::unsupported(port, problem)
         })?;
+        chunk_bytes.store(METADATA_BYTES as u16 + data_room, Ordering::Relaxed);
+        place.store(pool, Ordering::Release);
         entries.push(Entry { pool, socket, data_room, mbufs: size, reserved: mbufs });
         Ok(Self { pool, data_room, mbufs })
     }
@@ -190,7 +210,12 @@ impl Drop for Reservation {
     }
 }
 
-fn make_pool(number: usize, mbufs: u32, data_room: u16, socket: i32) -> Result<*mut Mempool, String> {
+pub(super) fn make_pool(
+    number: usize,
+    mbufs: u32,
+    data_room: u16,
+    socket: i32,
+) -> Result<*mut Mempool, String> {
     eal::forget_log();
     // Processes that share memory by files must not make the same name.
     let name = CString::new(format!("brickway-{}-{number}", std::process::id())).expect("no NUL in it");
@@ -348,25 +373,24 @@ impl Intake {
         }
     }
 
-    /// An mbuf of another pool with such a private area (of another port, or of a process on the other end of a ring) as
-    /// it is; any other as a copy. `None`: it does not fit into one.
+    /// An mbuf of another port's pool as it is. One of a pool that is not ours (of a process on the other end of a ring) may say
+    /// anything of its buffer, so it is copied, and so is one with an unusual buffer. `None`: it does not fit into one of ours.
     ///
     /// # Safety
     /// The mbuf is ours.
     #[cold]
     #[allow(unsafe_code, reason = "an mbuf becomes a packet")]
     pub(super) unsafe fn unusual(&self, mbuf: *mut Mbuf) -> Option<Packet> {
-        // SAFETY: the caller's; where the data area follows the private area, that is as long as our metadata.
+        // SAFETY: the caller's; where the data area follows the private area, both are a chunk of the size that the pool was made with.
         unsafe {
             let own_buffer = ptr::eq((*mbuf).buf_addr, data_area(mbuf)) && (*mbuf).ol_flags & ELSEWHERE == 0;
-            // The mbuf of another process, or of another program's making, may say anything.
-            let room = (*mbuf).buf_len.checked_add(METADATA_BYTES as u16);
-            let end = ((*mbuf).rearm_data as u16).checked_add((*mbuf).data_len);
-            if let Some(room) = room.filter(|_| end.is_some_and(|end| end <= (*mbuf).buf_len))
+            let end = METADATA_BYTES + usize::from((*mbuf).rearm_data as u16) + usize::from((*mbuf).data_len);
+            if let Some(chunk_bytes) = chunk_bytes_of((*mbuf).pool)
+                && end <= usize::from(chunk_bytes)
                 && own_buffer
                 && is_alone((*mbuf).rearm_data)
             {
-                return Some(self.packet(mbuf, room));
+                return Some(self.packet(mbuf, chunk_bytes));
             }
             let copy = shim::brickway_dpdk_copy(mbuf, self.pool);
             shim::brickway_dpdk_free(mbuf);

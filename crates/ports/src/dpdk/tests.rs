@@ -1,8 +1,10 @@
 //! DPDK's devices for real, in one process: its environment starts once and stays, without huge pages here.
 
+use std::ptr;
 use std::sync::Mutex;
 use std::thread;
 
+use packet::frame::METADATA_BYTES;
 use packet::{Batch, Packet, PacketType, Pool};
 
 use super::*;
@@ -211,6 +213,40 @@ fn both_loops_of_receiving_make_the_same_packets() {
     let types: Vec<_> = seen[0].0.iter().take(4).map(|packet| packet.2).collect();
     let expected = [PacketType::Host, PacketType::OtherHost, PacketType::Broadcast, PacketType::Multicast];
     assert_eq!(types, expected);
+}
+
+#[test]
+#[allow(unsafe_code, reason = "as another process would")]
+fn what_an_mbuf_says_of_its_buffer_is_not_believed() {
+    let port = open("dpdk:net_ring8?mtu=1500");
+    let line = mbufs::Line::network(MacAddr([2, 0, 0, 0, 0, 2]));
+    let intake = mbufs::Intake::new(&port.device.mbufs, line);
+    let chunk_bytes = usize::from(intake.chunk_bytes);
+    let other_pool = mbufs::make_pool(1_000, 64, 512, -1).unwrap();
+    for (pool, stays) in [(intake.pool, true), (other_pool, false)] {
+        let mut mbuf = ptr::null_mut();
+        // SAFETY: pools that live as long as the process; the mbuf is fresh and nobody else's, and has room for 60 bytes.
+        let packet = unsafe {
+            assert_eq!(shim::brickway_dpdk_allocate(pool, &raw mut mbuf, 1), 1);
+            (*mbuf).buf_len = 60_000;
+            ((*mbuf).pkt_len, (*mbuf).data_len) = (60, 60);
+            (*mbuf).buf_addr.add(usize::from((*mbuf).rearm_data as u16)).write_bytes(7, 60);
+            intake.unusual(mbuf).unwrap()
+        };
+        assert_eq!(packet.data(), [7; 60]);
+        let room = METADATA_BYTES + packet.headroom() + packet.len() + packet.tailroom();
+        assert_eq!(room, chunk_bytes, "stays: {stays}");
+        assert_eq!(mbufs::mbuf_of(packet.chunk()) == mbuf, stays);
+    }
+    // An mbuf of ours whose frame would end behind its buffer is not made a packet of that length.
+    let mut mbuf = ptr::null_mut();
+    // SAFETY: as above.
+    let packet = unsafe {
+        assert_eq!(shim::brickway_dpdk_allocate(intake.pool, &raw mut mbuf, 1), 1);
+        (*mbuf).rearm_data = (*mbuf).rearm_data & !0xffff | 0xfff0;
+        intake.unusual(mbuf)
+    };
+    assert!(packet.is_none_or(|packet| packet.len() == 0));
 }
 
 #[test]
