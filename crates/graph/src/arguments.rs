@@ -382,6 +382,11 @@ pub struct Interval {
     pub ns: u64,
 }
 
+impl Interval {
+    /// The longest one, 100 years: a point in time and some of these never come to more than 64 bits.
+    const MOST_NS: u64 = 100 * 365 * 86_400 * 1_000_000_000;
+}
+
 impl FromArgument for Interval {
     const EXPECTED: &'static str = "time in seconds, or with a unit as in '10ms'";
     fn from_argument(text: &str) -> Option<Self> {
@@ -396,7 +401,7 @@ impl FromArgument for Interval {
             _ => return None,
         };
         let ns = (number * factor).round();
-        (ns >= 0.0 && ns < u64::MAX as f64).then_some(Self { ns: ns as u64 })
+        (0.0..=Self::MOST_NS as f64).contains(&ns).then_some(Self { ns: ns as u64 })
     }
 }
 

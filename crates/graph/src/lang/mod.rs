@@ -37,7 +37,7 @@ pub use arguments::{next_word, quote, split_arguments, split_words, unquote, unq
 pub use ast::Requirement;
 pub use diagnostics::{Diagnostic, Diagnostics, Location, Severity, nearest};
 pub use flat::{Connection, FlatConfig, FlatElement, PortKind};
-pub use variables::{Reference, expand};
+pub use variables::{Reference, TooLong, expand};
 
 use report::Report;
 

@@ -19,9 +19,9 @@ pub(super) struct Environment {
     parent: Option<Rc<Environment>>,
 }
 
-/// A configuration string grew out of bounds.
+/// A text grew out of bounds.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct TooLong;
+pub struct TooLong;
 
 impl Environment {
     pub(super) fn new(depth: usize, parent: Option<Rc<Environment>>) -> Self {
@@ -169,10 +169,32 @@ pub enum Reference<'t> {
 }
 
 /// `text` with its references replaced by what `value` says, which must not be replaced again. References inside `${...}` and
-/// `$(...)` are replaced first. What has no value stays as it is; inside single quotes nothing is replaced, inside double
-/// quotes values are escaped. With `protected` values outside quotes are put into quotes, so that one layer of quotes can be
-/// taken off the whole afterwards.
-pub fn expand(text: &str, protected: bool, value: &mut dyn FnMut(Reference<'_>) -> Option<String>) -> String {
+/// `$(...)` are replaced first, 10 deep; those that are deeper stay as they are, as does what has no value. Inside single quotes
+/// nothing is replaced, inside double quotes values are escaped. With `protected` values outside quotes are put into quotes, so
+/// that one layer of quotes can be taken off the whole afterwards.
+///
+/// # Errors
+/// The text and what is put into it come to more than 4 MiB.
+pub fn expand(
+    text: &str,
+    protected: bool,
+    value: &mut dyn FnMut(Reference<'_>) -> Option<String>,
+) -> Result<String, TooLong> {
+    let mut budget = MAX_EXPANSION;
+    expand_by(text, protected, value, 0, &mut budget)
+}
+
+fn expand_by(
+    text: &str,
+    protected: bool,
+    value: &mut dyn FnMut(Reference<'_>) -> Option<String>,
+    depth: u32,
+    budget: &mut usize,
+) -> Result<String, TooLong> {
+    *budget = budget.checked_sub(text.len()).ok_or(TooLong)?;
+    if depth > MAX_DEPTH {
+        return Ok(text.to_owned());
+    }
     let bytes = text.as_bytes();
     let mut out = String::with_capacity(text.len());
     let (mut written, mut quote, mut at) = (0, 0u8, 0);
@@ -188,7 +210,7 @@ pub fn expand(text: &str, protected: bool, value: &mut dyn FnMut(Reference<'_>) 
                 };
                 let body = match place.form {
                     Form::Bare => place.body.to_owned(),
-                    _ => expand(place.body, false, value),
+                    _ => expand_by(place.body, false, value, depth + 1, budget)?,
                 };
                 let found = match place.form {
                     Form::Parentheses => value(Reference::Call(&body)),
@@ -204,6 +226,7 @@ pub fn expand(text: &str, protected: bool, value: &mut dyn FnMut(Reference<'_>) 
                     }
                 };
                 if let Some(found) = found {
+                    *budget = budget.checked_sub(found.len()).ok_or(TooLong)?;
                     out.push_str(&text[written..at]);
                     match quote {
                         b'"' => quote_into(&found, &mut out),
@@ -224,7 +247,7 @@ pub fn expand(text: &str, protected: bool, value: &mut dyn FnMut(Reference<'_>) 
         at += 1;
     }
     out.push_str(&text[written..]);
-    out
+    Ok(out)
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -362,9 +385,9 @@ mod tests {
             Reference::Call("add 1 a \"b\"") => Some("$x".to_owned()),
             _ => None,
         };
-        assert_eq!(super::super::unquote(&expand("$x", true, &mut value)), "a \"b\"");
+        assert_eq!(super::super::unquote(&expand("$x", true, &mut value).unwrap()), "a \"b\"");
         let mut check = |text: &str, protected: bool, expected: &str| {
-            assert_eq!(expand(text, protected, &mut value), expected);
+            assert_eq!(expand(text, protected, &mut value).as_deref(), Ok(expected));
         };
         check("$x|${x}|${x[0]}|${y-7}|$y", false, "a \"b\"|a \"b\"|a|7|$y");
         check("\"$x\" '$x' \\$x", false, "\"a \\\"b\\\"\" '$x' \\a \"b\"");
@@ -384,6 +407,25 @@ mod tests {
             environment.define(&name, value);
         }
         assert_eq!(environment.expand("$v0"), Err(TooLong));
+        let mut value = |_: Reference<'_>| Some("x".repeat(1 << 20));
+        assert_eq!(expand("$a$b$c", false, &mut value).map(|text| text.len()), Ok(3 << 20));
+        assert_eq!(expand("$a$b$c$d", false, &mut value), Err(TooLong));
+    }
+
+    #[test]
+    fn references_that_are_nested_too_deeply_stay() {
+        let nested = |levels: usize| format!("{}x{}", "$(f ".repeat(levels), ")".repeat(levels));
+        let mut value = |_: Reference<'_>| Some("y".to_owned());
+        assert_eq!(expand(&nested(10), false, &mut value).as_deref(), Ok("y"));
+        let mut calls = Vec::new();
+        let mut value = |reference: Reference<'_>| {
+            calls.push(format!("{reference:?}"));
+            Some("y".to_owned())
+        };
+        assert_eq!(expand(&nested(12), false, &mut value).as_deref(), Ok("y"));
+        assert_eq!(calls[0], "Call(\"f $(f x)\")");
+        // However deep, the stack does not overflow.
+        assert!(expand(&nested(100_000), false, &mut |_| None).is_err());
     }
 
     #[test]

@@ -12,6 +12,7 @@
 //! `$write` (whether it was written), `$?` (0 if the last `write` went well), `$$` (the process). The forms of instructions
 //! that end in `q` take one layer of quotes off what comes out. Handlers are named as ELEMENT.HANDLER, looked for outwards from
 //! the compound element that the Script stands in; the Script's own, and those of the router (`stop`, `list`), need no element.
+//! References may be nested 10 deep, and a text may become 4 MiB long.
 //!
 //! =head1 Instructions
 //!
@@ -371,6 +372,22 @@ mod tests {
         bench.push("in0", &[b"a"]);
         assert_eq!((bench.taken("out0").len(), bench.taken("out1").len()), (0, 1));
         assert!(bench.messages()[0].contains("While executing 's :: Script'"));
+    }
+
+    #[test]
+    fn what_grows_without_end_is_cut_off() {
+        let mut bench = bench(
+            "s :: Script(TYPE PASSIVE, set x 0123456789, label l, set x $x$x, goto l, return $(length $x));
+             t :: Script(TYPE PASSIVE, write t.step 9223372036854775807, write t.step 9223372036854775807, pause 3, return $00)",
+        );
+        assert_eq!(bench.read("s.run"), "");
+        let messages = bench.messages();
+        assert!(
+            messages.iter().any(|message| message.contains("'$x$x' becomes too long")),
+            "{}",
+            messages[0]
+        );
+        assert_eq!(bench.read("t.run"), "");
     }
 
     #[test]

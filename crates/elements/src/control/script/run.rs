@@ -1,7 +1,7 @@
 //! A script at work: where it is, what its variables hold, and how it goes on.
 
 use graph::arguments::Interval;
-use graph::lang::{Reference, expand, next_word, split_words, unquote};
+use graph::lang::{Reference, TooLong, expand, next_word, split_words, unquote};
 use graph::messages::Output;
 use graph::{Context, FromArgument};
 
@@ -149,7 +149,7 @@ impl Run {
             "write" => self.is_write.to_string(),
             _ if name.starts_with(|c: char| c.is_ascii_digit()) => {
                 let number: usize = name.parse().ok()?;
-                words().get(number - 1).cloned().unwrap_or_default()
+                number.checked_sub(1).and_then(|at| words().get(at).cloned()).unwrap_or_default()
             }
             _ => return None,
         })
@@ -157,9 +157,13 @@ impl Run {
 
     /// A text with what it refers to put in.
     fn expanded(&mut self, cx: &mut Context, text: &str, protected: bool) -> String {
-        expand(text, protected, &mut |reference| match reference {
+        let expanded = expand(text, protected, &mut |reference| match reference {
             Reference::Variable(name) => self.value(name),
             Reference::Call(call) => self.call(cx, call, false),
+        });
+        expanded.unwrap_or_else(|TooLong| {
+            self.complain(cx, &format!("'{text}' becomes too long with what its variables and handlers say"));
+            String::new()
         })
     }
 
@@ -320,7 +324,7 @@ impl Run {
     fn go_on(&mut self, cx: &mut Context, steps: i64, who: Steps) -> Result<(), String> {
         match &mut self.more_steps {
             Some(more) => {
-                *more += steps;
+                *more = more.saturating_add(steps);
                 Ok(())
             }
             None => self.answer(cx, steps, who).map(drop),
