@@ -176,6 +176,9 @@ fn offload_frames_are_counted_with_one_warning() {
                 ip("link set right up");
                 let mut stream = std::net::TcpStream::connect("192.0.2.1:7000").unwrap();
                 stream.write_all(&[1; 200_000]).unwrap();
+                stream.shutdown(std::net::Shutdown::Write).unwrap();
+                // With the namespace goes what was not received yet.
+                their_turn.recv().unwrap();
             });
         });
         ip(&format!("link set right netns {}", our_turn.recv().unwrap()));
@@ -183,6 +186,7 @@ fn offload_frames_are_counted_with_one_warning() {
         let mut received = Vec::new();
         listener.accept().unwrap().0.read_to_end(&mut received).unwrap();
         assert_eq!(received.len(), 200_000);
+        go.send(()).unwrap();
         far.join().unwrap();
         let (mut pool, mut batch) = (pool(64), Batch::new());
         while rx.receive(&mut pool, &mut batch, 32) > 0 {
