@@ -5,7 +5,7 @@
 #   make demo-cluster  four servers that are one router, of which two die (needs root)
 #   make test    formatting, lints, all tests
 #   make lint    formatting and lints alone, benches and examples too
-#   make test-all  these, and what is built in other ways: with DPDK, under a model checker, for fuzzing
+#   make test-all  these, and what is built in other ways: with DPDK, under a model checker, with sanitizers, for fuzzing
 #   make dpdk-test  lints and tests of what needs DPDK
 #   make bench   the figures of SPECIFICATION.md
 #   make install the program to /usr/local/bin; with DPDK: make install FEATURES=dpdk
@@ -27,7 +27,10 @@ TEST_PACKAGES := $(CLUSTER_PACKAGES) tcpdump etcd-client openssl nftables iptabl
 BENCH_PACKAGES := libdpdk-dev dpdk-dev pkg-config iproute2 ethtool procps etcd-server
 DPDK_PACKAGES := libdpdk-dev pkg-config
 
-.PHONY: help build packages-build packages-demo packages-cluster packages-test packages-bench packages-dpdk rust demo demo-cluster test test-all dpdk-test lint fuzz loom bench install clean
+TARGET := $(shell uname -m)-unknown-linux-gnu
+UNSAFE := -p brickway-packet -p brickway-fib -p brickway-ports
+
+.PHONY: help build packages-build packages-demo packages-cluster packages-test packages-bench packages-dpdk rust nightly demo demo-cluster test test-all dpdk-test lint fuzz loom sanitize bench install clean
 
 help:
 	@sed -n 's/^#   //p' $(MAKEFILE_LIST)
@@ -69,6 +72,9 @@ rust:
 	  { echo "make: Rust is not installed; see https://rustup.rs"; exit 1; }
 	@$(CARGO) --version >/dev/null
 
+nightly: rust
+	@rustup toolchain list | grep -q ^nightly || rustup toolchain install nightly --profile minimal
+
 build: packages-build $(if $(findstring dpdk,$(FEATURES)),packages-dpdk) rust
 	$(CARGO) build --release -p brickway --features "$(FEATURES)"
 
@@ -93,7 +99,7 @@ test: packages-test rust
 
 # What is built in other ways, each of which takes some minutes more.
 test-all: test
-	$(MAKE) --no-print-directory lint dpdk-test loom fuzz
+	$(MAKE) --no-print-directory lint dpdk-test loom sanitize fuzz
 
 # DPDK's environment starts once a process, so that its tests share one; they need no huge pages. All of the workspace is named
 # so that what does not depend on DPDK need not be built again.
@@ -105,11 +111,17 @@ dpdk-test: packages-dpdk rust
 loom: rust
 	RUSTFLAGS="--cfg loom" $(CARGO) test -p brickway-packet -p brickway-fib --lib --target-dir target/loom loom
 
+# The crates with `unsafe` under AddressSanitizer, and what threads share of them under ThreadSanitizer. That one needs a standard
+# library of its own, and does not see that a test's memory is unmapped before another one's comes to lie there.
+sanitize: packages-test nightly
+	rustup component add --toolchain nightly rust-src
+	RUSTFLAGS=-Zsanitizer=address $(CARGO) +nightly test --target $(TARGET) --target-dir target/address --lib $(UNSAFE)
+	RUSTFLAGS=-Zsanitizer=thread RUST_TEST_THREADS=1 $(CARGO) +nightly test -Zbuild-std --target $(TARGET) --target-dir target/thread --lib $(UNSAFE)
+
 # A short run of each fuzz target; FUZZ_SECONDS=3600 make fuzz for a long one.
-fuzz: packages-build rust
-	@rustup toolchain list | grep -q ^nightly || rustup toolchain install nightly --profile minimal
+fuzz: packages-build nightly
 	@command -v cargo-fuzz >/dev/null || $(CARGO) install --quiet --locked cargo-fuzz
-	@for target in configuration control_socket packets routes netlink fabric nat acl drop_in mrt pcap store records; do \
+	@for target in configuration script control_socket packets routes netlink fabric nat acl drop_in mrt pcap store records; do \
 	  echo "fuzzing $$target for $(FUZZ_SECONDS) s"; \
 	  $(CARGO) +nightly fuzz run $$target -- -max_total_time=$(FUZZ_SECONDS) -max_len=4096 -verbosity=0 -print_final_stats=1 || exit 1; done
 

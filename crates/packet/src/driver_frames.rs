@@ -104,7 +104,7 @@ mod tests {
     #[test]
     #[allow(unsafe_code, reason = "as a driver would")]
     fn frames_of_a_driver_go_back_to_it() {
-        use std::sync::atomic::AtomicUsize;
+        use std::sync::{LazyLock, atomic::AtomicUsize};
         static FREED: AtomicUsize = AtomicUsize::new(0);
         #[repr(align(64))]
         struct Chunk([u8; 1024]);
@@ -112,7 +112,8 @@ mod tests {
             FREED.fetch_add(chunk.as_ptr() as usize, Ordering::Relaxed);
         }
         // SAFETY: the function touches no memory.
-        let frames = unsafe { DriverFrames::new(free) };
+        static FRAMES: LazyLock<DriverFrames> = LazyLock::new(|| unsafe { DriverFrames::new(free) });
+        let frames = *FRAMES;
         let mut chunk = Chunk([7; 1024]);
         let start = NonNull::from(&mut chunk.0).cast::<u8>();
         let mut pool = Pool::new(PoolOptions { frames: 1, data_bytes: 512 }).unwrap();

@@ -505,6 +505,29 @@ mod tests {
     }
 
     #[test]
+    fn another_thread_writes_and_frees_what_the_owner_uses_again() {
+        let mut pool = small(8);
+        let (away, packets) = std::sync::mpsc::channel::<Packet>();
+        let other = std::thread::spawn(move || {
+            for mut packet in packets {
+                assert_eq!(packet.data(), b"there");
+                assert!(packet.set_data(b"and back"));
+            }
+        });
+        let mut sent = 0;
+        while sent < 1_000 {
+            let Some(mut packet) = pool.allocate() else { continue };
+            assert!(packet.set_data(b"there"));
+            away.send(packet).unwrap();
+            sent += 1;
+        }
+        drop(away);
+        other.join().unwrap();
+        pool.refill();
+        assert_eq!((pool.stats().free, pool.stats().returned), (8, 1_000));
+    }
+
+    #[test]
     fn pools_of_a_group_share_memory_and_keep_their_frames() {
         let options = PoolOptions { frames: 3, data_bytes: 512 };
         let mut pools = Pool::group(&[options, PoolOptions { frames: 5, data_bytes: 100 }, options]).unwrap();
@@ -514,8 +537,15 @@ mod tests {
         for pool in &mut pools {
             let (frames, chunk) = (pool.stats().frames, pool.chunk_bytes());
             let mut lent = Vec::new();
-            assert_eq!(pool.lend(10, |address| lent.push(address.as_ptr() as usize)), frames);
-            ranges.extend(lent.into_iter().map(|address| (address, address + chunk)));
+            assert_eq!(pool.lend(10, |chunk| lent.push(chunk)), frames);
+            let addresses = lent.iter().map(|chunk| chunk.as_ptr() as usize);
+            ranges.extend(addresses.map(|address| (address, address + chunk)));
+            for chunk in lent {
+                #[allow(unsafe_code, reason = "as a driver would")]
+                // SAFETY: lent above, and back once.
+                let packet = unsafe { pool.received(chunk, 384, 60) }.unwrap();
+                pool.free_packet(packet);
+            }
         }
         ranges.sort_unstable();
         assert!(ranges.windows(2).all(|pair| pair[0].1 <= pair[1].0), "{ranges:x?}");

@@ -222,7 +222,7 @@ fn what_an_mbuf_says_of_its_buffer_is_not_believed() {
     let line = mbufs::Line::network(MacAddr([2, 0, 0, 0, 0, 2]));
     let intake = mbufs::Intake::new(&port.device.mbufs, line);
     let chunk_bytes = usize::from(intake.chunk_bytes);
-    let other_pool = mbufs::make_pool(1_000, 64, 512, -1).unwrap();
+    let other_pool = mbufs::make_pool(1_000, 1_023, 512, -1).unwrap();
     for (pool, stays) in [(intake.pool, true), (other_pool, false)] {
         let mut mbuf = ptr::null_mut();
         // SAFETY: pools that live as long as the process; the mbuf is fresh and nobody else's, and has room for 60 bytes.
@@ -438,7 +438,7 @@ fn a_tap_of_dpdk() {
         }
         assert!(receive_numbered(&mut *far_rx, &mut pool, 30) == frames);
         drop((rx, tx, far_rx, far_tx, other, port));
-        assert!(!interface.exists());
+        crate::testing::soon("the interface goes", || !interface.exists());
     });
 }
 
