@@ -1,5 +1,5 @@
 //! =c
-//! AggregateIPFlows(I<keywords> TCP_TIMEOUT, TCP_DONE_TIMEOUT, UDP_TIMEOUT, FRAGMENT_TIMEOUT, REAP, ICMP, FRAGMENTS)
+//! AggregateIPFlows(I<keywords> TCP_TIMEOUT, TCP_DONE_TIMEOUT, UDP_TIMEOUT, FRAGMENT_TIMEOUT, REAP, CAPACITY, ICMP, FRAGMENTS)
 //!
 //! =s aggregates
 //! numbers flows
@@ -34,6 +34,11 @@
 //!
 //! How often flows that are over are forgotten. 20 minutes by default.
 //!
+//! =item CAPACITY
+//!
+//! Most flows that are known at a time. What comes of another one is treated as not of a flow, for "too many flows", until some
+//! are forgotten. 1,000,000 by default.
+//!
 //! =item ICMP
 //!
 //! Boolean. True gives ICMP errors the number of the flow that they are about, with 2 added to the paint that its packet had.
@@ -59,7 +64,8 @@
 //!
 //! =a AggregateCounter, FromIPSummaryDump
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
+use std::collections::hash_map::{Entry, HashMap};
 
 use graph::arguments::Interval;
 use graph::{Class, Combine, ConfigError, Context, Element, Handler, Setup};
@@ -80,6 +86,7 @@ const TCP: u8 = 6;
 const UDP: u8 = 17;
 
 const NO_FLOW: &str = "not of a flow";
+const TOO_MANY: &str = "too many flows";
 const TIMED_OUT: &str = "fragment timeout";
 
 /// Most packets that wait for fragments, so that nobody fills the memory with them.
@@ -98,6 +105,7 @@ fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
         fragment: time("FRAGMENT_TIMEOUT", 30)?,
         reap: time("REAP", 20 * 60)?,
     };
+    let capacity = arguments.keyword_or("CAPACITY", 1_000_000_u32)? as usize;
     let icmp = arguments.keyword_or("ICMP", false)?;
     let fragments = arguments.keyword_or("FRAGMENTS", pushed)?;
     arguments.finish()?;
@@ -106,6 +114,7 @@ fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
     }
     Ok(Box::new(AggregateIpFlows {
         timeouts,
+        capacity,
         icmp,
         fragments,
         flows: HashMap::new(),
@@ -163,11 +172,13 @@ enum Fate {
     Marked(Mark),
     /// It waits for the first fragment.
     Unknown,
-    NoFlow,
+    /// Why it has no number.
+    NoFlow(&'static str),
 }
 
 struct AggregateIpFlows {
     timeouts: Timeouts,
+    capacity: usize,
     icmp: bool,
     fragments: bool,
     flows: HashMap<Key, Flow>,
@@ -228,18 +239,20 @@ impl<'p> Seen<'p> {
 
 impl AggregateIpFlows {
     /// The mark of a packet that is whole or begins with the first fragment.
-    fn mark(&mut self, seen: &Seen<'_>, now_ns: u64) -> Option<Mark> {
-        let (source_port, destination_port) = seen.ports()?;
+    fn mark(&mut self, seen: &Seen<'_>, now_ns: u64) -> Result<Mark, &'static str> {
+        let (source_port, destination_port) = seen.ports().ok_or(NO_FLOW)?;
         let (source, destination) = ((seen.source, source_port), (seen.destination, destination_port));
         let from_lower = source <= destination;
         let key = (source.min(destination), source.max(destination), seen.protocol);
         let timeouts = &self.timeouts;
-        let flow = self.flows.entry(key).or_insert(Flow {
-            number: 0,
-            lower_began: from_lower,
-            last_ns: now_ns,
-            closed: 0,
-        });
+        let is_full = self.flows.len() >= self.capacity;
+        let flow = match self.flows.entry(key) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(_) if is_full => return Err(TOO_MANY),
+            Entry::Vacant(free) => {
+                free.insert(Flow { number: 0, lower_began: from_lower, last_ns: now_ns, closed: 0 })
+            }
+        };
         let timeout = match (seen.protocol, flow.closed) {
             (TCP, 3) => timeouts.tcp_done,
             (TCP, _) => timeouts.tcp,
@@ -259,7 +272,7 @@ impl AggregateIpFlows {
                 flow.closed &= !side;
             }
         }
-        Some(Mark { number: flow.number, paint: u8::from(flow.lower_began != from_lower) })
+        Ok(Mark { number: flow.number, paint: u8::from(flow.lower_began != from_lower) })
     }
 
     /// The mark of an ICMP error: that of the packet that it is about.
@@ -274,9 +287,9 @@ impl AggregateIpFlows {
     }
 
     fn fate(&mut self, packet: &Packet, now_ns: u64) -> Fate {
-        let Some(seen) = packet.network().and_then(Seen::of) else { return Fate::NoFlow };
+        let Some(seen) = packet.network().and_then(Seen::of) else { return Fate::NoFlow(NO_FLOW) };
         let mark = match seen.protocol {
-            ICMP if self.icmp => self.mark_error(&seen),
+            ICMP if self.icmp => self.mark_error(&seen).ok_or(NO_FLOW),
             TCP | UDP if seen.offset == 0 => self.mark(&seen, now_ns),
             TCP | UDP if self.fragments => {
                 return match self.firsts.get(&seen.fragment_key()) {
@@ -284,10 +297,14 @@ impl AggregateIpFlows {
                     None => Fate::Unknown,
                 };
             }
-            _ => None,
+            _ => Err(NO_FLOW),
         };
-        let Some(mark) = mark else { return Fate::NoFlow };
-        if seen.more && self.fragments && seen.protocol != ICMP {
+        let mark = match mark {
+            Ok(mark) => mark,
+            Err(reason) => return Fate::NoFlow(reason),
+        };
+        // Without room the others wait in vain.
+        if seen.more && self.fragments && seen.protocol != ICMP && self.firsts.len() < self.capacity {
             self.firsts.insert(seen.fragment_key(), (mark, now_ns));
         }
         Fate::Marked(mark)
@@ -302,7 +319,7 @@ impl AggregateIpFlows {
                     mark.put(&mut packet);
                     cx.emit(0, packet);
                 }
-                Fate::NoFlow => cx.divert(1, packet, NO_FLOW),
+                Fate::NoFlow(reason) => cx.divert(1, packet, reason),
                 Fate::Unknown => {
                     if now_ns <= packet.timestamp_ns().saturating_add(self.timeouts.fragment) {
                         waiting.push_front(packet);
@@ -323,10 +340,11 @@ impl AggregateIpFlows {
         let now_ns = packet.timestamp_ns();
         self.reap(cx, now_ns);
         let fate = self.fate(&packet, now_ns);
+        if let Fate::NoFlow(reason) = fate {
+            return cx.divert(1, packet, reason);
+        }
         let addresses = packet.network().and_then(Seen::of).map(|seen| seen.addresses());
-        let Some(addresses) = addresses.filter(|_| !matches!(fate, Fate::NoFlow)) else {
-            return cx.divert(1, packet, NO_FLOW);
-        };
+        let Some(addresses) = addresses else { return cx.divert(1, packet, NO_FLOW) };
         let others_wait = self.waiting.contains_key(&addresses);
         match fate {
             Fate::Marked(mark) if !others_wait => {
@@ -381,7 +399,8 @@ impl Element for AggregateIpFlows {
                         mark.put(&mut packet);
                         batch.push(packet);
                     }
-                    _ => cx.divert(1, packet, NO_FLOW),
+                    Fate::NoFlow(reason) => cx.divert(1, packet, reason),
+                    Fate::Unknown => cx.divert(1, packet, NO_FLOW),
                 }
             }
         }
@@ -455,6 +474,18 @@ mod tests {
         assert_eq!(bench.read("e.count"), "1");
         bench.write("e.clear", "").unwrap();
         assert_eq!(bench.read("e.count"), "0");
+    }
+
+    #[test]
+    fn of_more_flows_than_there_is_room_for_none_is_numbered() {
+        let text = "AggregateIPFlows(CAPACITY 1, UDP_TIMEOUT 10, REAP 20)";
+        let mut bench = Bench::element(&crate::registry(), text, 1, 1);
+        let packets: Vec<Packet> = [(UDP, 1), (TCP, 2), (UDP, 3), (TCP, 40)]
+            .map(|(protocol, second)| packet(&mut bench, 1, protocol, (0, 0), 0, second))
+            .into();
+        bench.push_packets("in0", packets);
+        assert_eq!(marks(&mut bench), [(1, 0), (1, 0), (2, 0)]);
+        assert_eq!(bench.drops("e", TOO_MANY), 1);
     }
 
     #[test]
