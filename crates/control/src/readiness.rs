@@ -38,6 +38,11 @@ impl Readiness {
         Ok(epoll::add(&self.epoll, fd, epoll::EventData::new_u64(0), epoll::EventFlags::IN)?)
     }
 
+    /// Is readable because of this one no longer.
+    pub(crate) fn forget(&self, fd: impl AsFd) -> io::Result<()> {
+        Ok(epoll::delete(&self.epoll, fd)?)
+    }
+
     /// Is readable from this moment on, until it is told another one.
     pub(crate) fn wake_at(&mut self, moment: Option<Instant>) -> io::Result<()> {
         if self.wakes_at == moment {

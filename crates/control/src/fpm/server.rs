@@ -23,6 +23,9 @@ const READS_PER_CALL: usize = 4;
 /// Connections that one call of [`Server::receive`] accepts or refuses.
 const ACCEPTS_PER_CALL: usize = 16;
 
+/// How long no connection is accepted after the system refused one, for want of file descriptors say.
+const PAUSE: Duration = Duration::from_secs(1);
+
 /// How long a peer may be silent before its host is asked whether it lives, and how often.
 const KEEPALIVE: Duration = Duration::from_secs(10);
 
@@ -133,6 +136,8 @@ pub struct Server {
     peer: Option<Peer>,
     /// The newest connection, while there is a peer and it has said nothing.
     silent: Option<Silent>,
+    /// When connections are accepted again, while they are not.
+    accepts_at: Option<Instant>,
     stream: Stream,
     connections: u64,
     refused: Reasons,
@@ -187,6 +192,7 @@ impl Server {
             users,
             peer: None,
             silent: None,
+            accepts_at: None,
             stream: Stream::default(),
             connections: 0,
             refused: Reasons::default(),
@@ -224,7 +230,7 @@ impl Server {
     /// Receives what there is, a bounded part of it: if there is more, the descriptor stays readable. An error is one of the
     /// system, after which the next call tries again.
     pub fn receive(&mut self, sink: &mut dyn FnMut(Event)) -> io::Result<()> {
-        let accepted = self.accept(sink);
+        let accepted = self.accept_or_pause(sink);
         self.listen_to_the_silent(sink);
         if self.peer.is_some()
             && let Err(reason) = self.read(sink)
@@ -234,9 +240,25 @@ impl Server {
         let moments = [
             self.peer.as_ref().and_then(|peer| peer.replay_ends),
             self.silent.as_ref().map(|silent| silent.until),
+            self.accepts_at,
         ];
         self.readiness.wake_at(moments.into_iter().flatten().min())?;
         accepted
+    }
+
+    /// Accepts connections. After an error none for a while: the listener stays readable, and would be asked again at once.
+    fn accept_or_pause(&mut self, sink: &mut dyn FnMut(Event)) -> io::Result<()> {
+        match self.accepts_at {
+            Some(moment) if Instant::now() < moment => return Ok(()),
+            Some(_) => self.readiness.watch(&self.listener)?,
+            None => {}
+        }
+        self.accepts_at = None;
+        self.accept(sink).inspect_err(|_| {
+            if self.readiness.forget(&self.listener).is_ok() {
+                self.accepts_at = Some(Instant::now() + PAUSE);
+            }
+        })
     }
 
     fn accept(&mut self, sink: &mut dyn FnMut(Event)) -> io::Result<()> {
@@ -337,4 +359,26 @@ const SAID_NOTHING: &str = "said nothing";
 
 fn is_nothing(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted)
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::event::{PollFd, PollFlags, poll};
+    use rustix::time::Timespec;
+
+    use super::*;
+
+    #[test]
+    fn after_an_error_of_the_system_nobody_is_accepted_for_a_while() {
+        let address = "127.0.0.1:0".parse().unwrap();
+        let mut server = Server::open(&ServerOptions::new(address)).unwrap();
+        rustix::net::shutdown(&server.listener, rustix::net::Shutdown::Both).unwrap();
+        for _ in 0..2 {
+            let begin = Instant::now();
+            assert!(server.receive(&mut |_| {}).is_err());
+            let long = Timespec { tv_sec: 60, tv_nsec: 0 };
+            poll(&mut [PollFd::new(&server.fd(), PollFlags::IN)], Some(&long)).unwrap();
+            assert!((PAUSE..60 * PAUSE).contains(&begin.elapsed()), "it never asks again, or at once");
+        }
+    }
 }
