@@ -3,11 +3,13 @@
 //! All of it holds in the calling thread's network namespace, for which sysfs would be the wrong witness: it shows the
 //! namespace in which it was mounted. Hence ioctl and `/proc/thread-self`.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::time::Duration;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use packet::wire::ethernet::MacAddr;
 use rustix::io::Errno;
@@ -319,8 +321,34 @@ fn names() -> Vec<String> {
 /// network namespace, as interfaces do, and vanish with the process however it ends.
 #[derive(Debug)]
 pub(crate) struct InterfaceLock {
+    _claim: Claim,
     _socket: OwnedFd,
 }
+
+/// An interface that a port of this process has or is about to have, with the number of its network namespace.
+#[derive(Debug)]
+struct Claim(u64, String);
+
+static CLAIMED: Mutex<BTreeSet<(u64, String)>> = Mutex::new(BTreeSet::new());
+
+impl Claim {
+    /// `None`: another port has it.
+    fn make(name: &str) -> Result<Option<Self>, Errno> {
+        let namespace = rustix::fs::stat("/proc/thread-self/ns/net")?.st_ino;
+        let mut claimed = CLAIMED.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(claimed.insert((namespace, name.to_owned())).then(|| Self(namespace, name.to_owned())))
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        let mut claimed = CLAIMED.lock().unwrap_or_else(PoisonError::into_inner);
+        claimed.remove(&(self.0, std::mem::take(&mut self.1)));
+    }
+}
+
+/// How long a child process that this one forks may take to its exec on a busy machine.
+const LONGEST_FORK: Duration = Duration::from_secs(10);
 
 impl InterfaceLock {
     /// Takes the lock, or says which process has it.
@@ -328,37 +356,39 @@ impl InterfaceLock {
         let in_use = |user: String| PortError::InUse { port: name.to_owned(), user };
         let failed = |error: Errno| PortError::system(name, "taking the lock", error);
         let address = SocketAddrUnix::new_abstract_name(Self::name_of(name).as_bytes()).map_err(failed)?;
-        if let Some(lock) = Self::try_take(&address).map_err(failed)? {
-            return Ok(lock);
-        }
-        match Self::holder(&address) {
-            Ok(process) if process == rustix::process::getpid() => {}
-            Ok(process) => return Err(in_use(format!("process {}", process.as_raw_nonzero()))),
-            Err(_) => return Err(in_use("another process".to_owned())),
-        }
-        // A child process that this one forks holds copies of all files until its exec, so that a lock dropped just
-        // now may seem to be ours still. That is over in a moment.
-        for _ in 0..20 {
-            std::thread::sleep(Duration::from_millis(5));
-            if let Some(lock) = Self::try_take(&address).map_err(failed)? {
-                return Ok(lock);
+        let Some(claim) = Claim::make(name).map_err(failed)? else {
+            return Err(in_use("another port of this process".to_owned()));
+        };
+        let end = Instant::now() + LONGEST_FORK;
+        loop {
+            if let Some(socket) = Self::try_take(&address).map_err(failed)? {
+                return Ok(Self { _claim: claim, _socket: socket });
             }
+            match Self::holder(&address) {
+                // A child process that this one forks holds copies of all files until its exec, so that a lock dropped just
+                // now seems to be ours still.
+                Ok(process) if process == rustix::process::getpid() && Instant::now() < end => {}
+                Ok(process) => return Err(in_use(format!("process {}", process.as_raw_nonzero()))),
+                // Dropped just now, or taken and not yet listened at.
+                Err(Errno::CONNREFUSED) if Instant::now() < end => {}
+                Err(_) => return Err(in_use("another process".to_owned())),
+            }
+            std::thread::sleep(Duration::from_millis(1));
         }
-        Err(in_use("another port of this process".to_owned()))
     }
 
     fn name_of(interface: &str) -> String {
         format!("brickway/port/{interface}")
     }
 
-    fn try_take(address: &SocketAddrUnix) -> Result<Option<Self>, Errno> {
+    fn try_take(address: &SocketAddrUnix) -> Result<Option<OwnedFd>, Errno> {
         let socket = unix_socket()?;
         match rustix::net::bind(&socket, address) {
             Ok(()) => {
                 // Listening lets others connect and so learn our process number. Nobody accepts, so those who asked
                 // stay in the queue; it is long.
                 rustix::net::listen(&socket, 4_096)?;
-                Ok(Some(Self { _socket: socket }))
+                Ok(Some(socket))
             }
             Err(Errno::ADDRINUSE) => Ok(None),
             Err(error) => Err(error),
@@ -469,6 +499,21 @@ mod tests {
             });
             drop(lock);
             InterfaceLock::take("left").unwrap();
+        });
+    }
+
+    #[test]
+    fn a_lock_of_which_a_child_process_has_a_copy_is_waited_for() {
+        in_namespace(|| {
+            let lock = InterfaceLock::take("left").unwrap();
+            let copy = lock._socket.try_clone().unwrap();
+            drop(lock);
+            let child = std::thread::spawn(move || {
+                std::thread::sleep(Duration::from_millis(300));
+                drop(copy);
+            });
+            InterfaceLock::take("left").unwrap();
+            child.join().unwrap();
         });
     }
 }
