@@ -483,6 +483,26 @@ fn closed_nothing_passes_until_the_next_router_filters_or_the_doctor_opens() {
         assert!(!passes(&network));
     }
 
+    // Files that are not even TOML, or UTF-8; nobody closed the ports before.
+    let all = std::fs::read(closed("")).unwrap();
+    let all = String::from_utf8(all).unwrap();
+    for broken in [
+        all.clone() + "[acl]\nrules = [\"deny any any any\"\n",
+        all.replace("\"closed\"", "closed"),
+        all.replace("\"closed\"", "\"close\""),
+        all.replace("[[port]]", "[port]"),
+        all.replace("fail", "[log]\nfail"),
+        all.clone() + "# caf\u{e9}\n",
+    ] {
+        assert!(doctor("--fix").1.contains("fixed") && eventually(|| passes(&network)));
+        let path = folder.file("broken.toml", "");
+        let bytes: Vec<u8> = broken.chars().map(|letter| letter as u32 as u8).collect();
+        std::fs::write(&path, bytes).unwrap();
+        let (ran, said) = network.run("r", &format!("{PROGRAM} run --config {}", path.display()));
+        assert!(!ran && said.contains("nothing is forwarded from the ports"), "{said}\n{broken}");
+        assert!(!passes(&network), "{broken}");
+    }
+
     // No ping passes while the next router starts, nor when it has stopped.
     let mut router = None;
     let list = closed(

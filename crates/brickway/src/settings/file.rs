@@ -42,17 +42,41 @@ pub(crate) fn load(path: &Path) -> Result<Option<Settings>> {
     }
 }
 
-/// The ports of a settings file that says `fail = "closed"`, whatever mistakes are in it; none if it says otherwise or
-/// cannot be read.
+/// The ports of a settings file that asks for `fail = "closed"`, whatever mistakes are in it: it need not even be TOML. Anything but
+/// "open" counts as closed, wherever it stands, and so does each name.
 pub(crate) fn ports_to_close(path: &Path) -> Vec<PortSettings> {
-    let Ok(text) = std::fs::read_to_string(path) else { return Vec::new() };
-    let file = File::new("", &text);
-    let Some(table) = file.parse() else { return Vec::new() };
-    let mut root = Section::root(&file, &table);
-    match root.choice("fail", Fail::WORDS) {
-        Some(Fail::Closed) => ports(&file, root.sections("port", "[[port]]")),
-        _ => Vec::new(),
+    let Ok(bytes) = std::fs::read(path) else { return Vec::new() };
+    let text = String::from_utf8_lossy(&bytes);
+    if values(&text, "fail").all(|value| value == "open") {
+        return Vec::new();
     }
+    let file = File::new("", &text);
+    let table = file.parse();
+    let read =
+        table.as_ref().map(|table| ports(&file, Section::root(&file, table).sections("port", "[[port]]")));
+    let mut found = read.unwrap_or_default();
+    for name in values(&text, "name") {
+        if !found.iter().any(|port| port.name == name) {
+            found.push(PortSettings::new(name));
+        }
+    }
+    found
+}
+
+/// What stands behind each `KEY =`, up to a quote, comma, bracket or comment.
+fn values<'t>(text: &'t str, key: &'t str) -> impl Iterator<Item = &'t str> {
+    let code = text.lines().map(|line| line.split_once('#').map_or(line, |(code, _)| code));
+    let values = code.flat_map(move |code| {
+        code.match_indices(key).filter_map(move |(at, _)| {
+            let is_word = code[..at].ends_with(|c: char| c.is_alphanumeric() || "_-.".contains(c));
+            let value =
+                code[at + key.len()..].trim_start_matches(['"', '\'']).trim_start().strip_prefix('=')?;
+            let value = value.trim_start().trim_start_matches(['"', '\'']);
+            let end = value.find(['"', '\'', ',', '}', ']']).unwrap_or(value.len());
+            Some(value[..end].trim()).filter(|_| !is_word)
+        })
+    });
+    values.filter(|value| !value.is_empty())
 }
 
 /// `brickway check FILE.toml`: the mistakes, or what the settings say.
