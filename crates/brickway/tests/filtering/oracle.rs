@@ -132,7 +132,9 @@ fn behind_extensions(mut next: u8, mut rest: &[u8]) -> Option<Transport> {
         let offset = if next == 44 { number(&header[2..4]) as usize & !7 } else { 0 };
         (next, rest) = (header[0], behind);
         if offset > 0 {
-            return transport(next, offset, rest);
+            // What the protocol is, the first fragment says.
+            let is_extension = matches!(next, 0 | 43 | 44 | 51 | 60);
+            return transport(next, offset, rest).filter(|_| !is_extension);
         }
     }
     transport(next, 0, rest)

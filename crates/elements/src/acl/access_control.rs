@@ -57,8 +57,9 @@
 //! short for its transport header.
 //!
 //! B<IPv6 extension headers.> The protocol is that of the header behind hop-by-hop options, routing,
-//! fragment, destination options and authentication headers, at most eight. Where these do not lead to one, a
-//! list with a rule that asks for a protocol (or for what comes behind) denies the packet.
+//! fragment, destination options and authentication headers, at most eight. Where these do not lead to one, also
+//! because they are in the first fragment, a list with a rule that asks for a protocol (or for what comes behind) denies
+//! the packet.
 //!
 //! B<Changes> are made while packets flow. Each batch is judged by the list before the change or by the one
 //! after it. A thousand rules take some milliseconds to compile. The program does that on a thread of its own
@@ -67,7 +68,7 @@
 //! two batches.
 //!
 //! Drop reasons: denied by rule, denied by default, tiny fragment, fragment beyond 65535 octets, truncated transport
-//! header, no IP header, and those of IPv6 extension headers.
+//! header, no IP header, fragment of a hidden protocol, and those of IPv6 extension headers.
 //!
 //! =h rules read-only
 //! The rules in order, each with the packets and bytes (from the IP header on) that met it, as a comment:

@@ -41,6 +41,8 @@ pub(super) enum Flaw {
     NoTransport,
     /// The extension headers lead nowhere.
     Extensions(WireError),
+    /// A fragment other than the first, of a packet whose first one goes on with extension headers. They say the protocol.
+    HiddenProtocol,
 }
 
 impl Flaw {
@@ -52,12 +54,13 @@ impl Flaw {
             Self::BeyondEnd => "fragment beyond 65535 octets",
             Self::NoTransport => "truncated transport header",
             Self::Extensions(error) => error.reason(),
+            Self::HiddenProtocol => "fragment of a hidden protocol",
         }
     }
 
     /// Whether already the protocol is unknown, and not only the transport header.
     pub(super) fn hides_protocol(self) -> bool {
-        matches!(self, Self::NoHeader | Self::Extensions(_))
+        matches!(self, Self::NoHeader | Self::Extensions(_) | Self::HiddenProtocol)
     }
 }
 
@@ -197,5 +200,8 @@ fn of_chain(network: &[u8]) -> Facts {
     let transport = network.get(upper.offset..end).unwrap_or_default();
     let part =
         upper.fragment.map_or(Part::Whole, |fragment| part(fragment.offset / 8, fragment.more_fragments));
+    if matches!(part, Part::Later(_)) && is_extension(upper.protocol.0) {
+        return Facts { flaw: Some(Flaw::HiddenProtocol), ..Facts::default() };
+    }
     of_part(upper.protocol.0, part, transport)
 }

@@ -59,7 +59,8 @@ fn read(bytes: &[u8]) -> Option<Packet> {
                 if next == 44 {
                     fragment = (u16::from(header[2]) * 256 + u16::from(header[3] & 0xf8), header[3] % 2 == 1);
                     if fragment.0 > 0 {
-                        let protocol = Some(header[0]);
+                        // Extension headers would say it, which are in the first fragment.
+                        let protocol = Some(header[0]).filter(|next| ![0, 43, 44, 51, 60].contains(next));
                         return Some(Packet {
                             addresses,
                             protocol,
