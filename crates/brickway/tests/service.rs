@@ -188,6 +188,8 @@ fn a_reload_does_all_that_changed_or_nothing() {
     let acl = |default: &str| format!("[acl]\nrules = [\"permit tcp any any\"]\ndefault = \"{default}\"\n");
     settings(&acl("permit"));
     let router = start(&network, &format!("--config {}", file.display()));
+    let harmless = "the access list denies nothing";
+    assert!(eventually(|| router.printed().contains(harmless)), "{}", router.printed());
     let ask = |what: &str| {
         network.on("r", &format!("{PROGRAM} {what} --socket {}", socket.display())).output().unwrap()
     };
@@ -211,6 +213,11 @@ fn a_reload_does_all_that_changed_or_nothing() {
     settings("[acl]\nrules = [\"permit nonsense\"]\ndefault = \"deny\"\n[workers]\nbalance = false\n");
     assert_eq!(ask("reload").status.code(), Some(1));
     assert!(!denies() && text("show config").contains("balance = true"));
+    assert!(text("show problems").contains(harmless));
+    settings("[acl]\nrules = [\"permit tcp any any\"]\nfile = \"rules.txt\"\n");
+    std::fs::write(folder.join("rules.txt"), "permit icmp any any\ndenny any any any\n").unwrap();
+    let error = String::from_utf8(ask("reload").stderr).unwrap();
+    assert!(error.contains("rules.txt: line 2: word 1 is 'denny'"), "{error}");
 
     // The default is changed while the router runs, and so is what else can be.
     settings(&(acl("deny") + "[workers]\nbalance = false\n"));
@@ -227,6 +234,7 @@ fn a_reload_does_all_that_changed_or_nothing() {
     router.signal(Signal::HUP);
     let printed = || router.printed();
     assert!(eventually(|| printed().contains("reload: access list read, then permit")), "{}", printed());
+    assert!(eventually(|| printed().matches(harmless).count() == 2), "{}", printed());
     assert!(!denies());
     settings(&(acl("deny") + "[workers]\ncount = 2\n"));
     router.signal(Signal::HUP);
@@ -257,6 +265,8 @@ fn sighup_reads_a_configuration_again_and_ends_no_router() {
     assert_eq!((configured.ended(), configured.interrupt()), (None, 0));
 
     let mut of_ports = start(&network, "eth1 eth2");
+    let begins = |line: &str| line.starts_with("brickway: a router of eth1, eth2 runs with ");
+    assert!(of_ports.printed().lines().next().is_some_and(begins), "{}", of_ports.printed());
     of_ports.signal(Signal::HUP);
     let nothing = "reload failed: there is nothing to read again";
     assert!(eventually(|| of_ports.printed().contains(nothing)), "{}", of_ports.printed());

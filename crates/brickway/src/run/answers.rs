@@ -235,6 +235,7 @@ impl Live {
         self.service()?;
         let settings = self.settings();
         let mut problems = beside_linux::problems(&settings);
+        problems.extend(self.acl_warning());
         let state = self.state()?;
         problems.extend(state.mirror.problems().map(ToString::to_string));
         problems.extend(state.mirror.rule_problems().iter().map(ToString::to_string));

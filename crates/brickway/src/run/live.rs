@@ -222,7 +222,7 @@ impl Live {
             return Ok(self.reload_configuration()?);
         }
         let new = super::settings_of(&self.arguments).map_err(|error| format!("{error:#}"))?;
-        let new = new.ok_or("the settings have mistakes; `brickway check FILE.toml` lists them")?;
+        let new = new.ok_or("the settings have mistakes, which the router has printed; `brickway check` with the file lists them")?;
         let now = self.settings();
         let changed = now.differences(&new);
         let has_list = self.shared.get::<AccessList>(&AccessList::key(ACCESS_LISTS[0])).is_some();
@@ -247,6 +247,7 @@ impl Live {
         settings.log.stats_seconds = new.log.stats_seconds;
         let settings = settings.clone();
         done.extend(beside_linux::problems(&settings));
+        done.extend(self.acl_warning());
         Ok(done)
     }
 
@@ -296,17 +297,31 @@ impl Live {
     /// Gives the access list its rules and its default again.
     fn reload_rules(&self, settings: &Settings) -> Result<(), String> {
         let mut text = String::new();
+        let mut name = String::new();
         if let Some(file) = &settings.acl.file {
-            text = std::fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
+            name = file.display().to_string();
+            text = std::fs::read_to_string(file).map_err(|error| format!("{name}: {error}"))?;
         }
-        let text = format!("{}\n{text}", settings.acl.rules.join("\n"));
         let permits = settings.acl.default == AclDefault::Permit;
         // On this thread, so that no worker waits while the rules are compiled. What one list understands the other one does.
         for element in ACCESS_LISTS {
             let list = self.shared.get::<AccessList>(&AccessList::key(element));
-            list.ok_or("the router runs without an access list")?.replace_with_default(&text, permits)?;
+            let own = (1..).zip(&settings.acl.rules);
+            let own = own.map(|(number, rule)| (format!("rule {number} of [acl]"), rule.as_str()));
+            let lines =
+                (1..).zip(text.lines()).map(|(number, line)| (format!("{name}: line {number}"), line));
+            list.ok_or("the router runs without an access list")?
+                .replace_with_default(own.chain(lines), permits)?;
         }
         Ok(())
+    }
+
+    /// Returns what the operator should know of the access list.
+    pub(super) fn acl_warning(&self) -> Option<String> {
+        let list = self.shared.get::<AccessList>(&AccessList::key(ACCESS_LISTS[0]))?;
+        let warning = "the access list denies nothing: no rule denies, and what no rule matches is permitted; \
+                       a last rule 'deny any any any' or [acl] default = \"deny\" changes that";
+        list.permits_all().then(|| warning.to_owned())
     }
 }
 

@@ -94,7 +94,7 @@ pub(crate) struct RunArguments {
     /// Who answers and fragments what the fast path does not finish: linux, or elements of ours: native (default linux)
     #[arg(long)]
     slow_path: Option<SlowPath>,
-    /// An access list: a file of rules (`brickway help ACL`)
+    /// An access list: a file of rules (`brickway help ACL`). What no rule matches passes; a last rule `deny any any any` drops it
     #[arg(long, value_name = "FILE")]
     acl: Option<PathBuf>,
     /// Drop IPv4 and IPv6 packets from addresses to which there is no route (loose) or none by the port that they came in by
@@ -309,14 +309,17 @@ fn how_to_run(ports: &[PortSettings]) -> String {
 }
 
 pub(crate) fn run(arguments: &RunArguments) -> Result<ExitCode> {
-    let Some(settings) = settings_of(arguments)? else {
-        let file = arguments.config.as_deref().filter(|_| !arguments.print_config);
-        let closed = file.map(settings::ports_to_close).unwrap_or_default();
-        if !closed.is_empty() {
-            drop_in::Guard::raise(&closed, Fail::Closed, None)?;
-            say_closed();
+    let settings = match settings_of(arguments) {
+        Ok(Some(settings)) => settings,
+        mistake => {
+            let file = arguments.config.as_deref().filter(|_| !arguments.print_config);
+            let closed = file.map(settings::ports_to_close).unwrap_or_default();
+            if !closed.is_empty() {
+                drop_in::Guard::raise(&closed, Fail::Closed, None)?;
+                say_closed();
+            }
+            return mistake.map(|_| ExitCode::FAILURE);
         }
-        return Ok(ExitCode::FAILURE);
     };
     let is_list = !subject::is_file(arguments) && !arguments.print_config;
     // First of all: whatever goes wrong from here on, nothing is forwarded past the filters.
@@ -467,6 +470,9 @@ pub(crate) fn operate(
             flat.elements.len(),
             started.elapsed().as_secs_f64()
         );
+    }
+    if let Some(warning) = live.acl_warning() {
+        graph::note!("brickway: {warning}");
     }
     live.notify.ready(&live.status);
     let fault = watch(arguments, &live, &control);

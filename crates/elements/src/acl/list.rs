@@ -204,27 +204,38 @@ impl AccessList {
     ///
     /// What is wrong with each line that is. Then nothing changes.
     pub fn replace(&self, text: &str) -> Result<(), String> {
-        let rules = self.parsed(text)?;
+        let rules = self.parsed(lines(text))?;
         let mut writer = lock(&self.writer);
         let default = self.book().default;
         self.change(&mut writer, rules, default);
         Ok(())
     }
 
-    /// As [`AccessList::replace`], with what becomes of packets that no rule matches.
+    /// As [`AccessList::replace`], with what becomes of packets that no rule matches. Each rule comes with the place that a
+    /// mistake in it is reported with.
     ///
     /// # Errors
     ///
     /// As there.
-    pub fn replace_with_default(&self, text: &str, permits: bool) -> Result<(), String> {
-        let rules = self.parsed(text)?;
+    pub fn replace_with_default<'a>(
+        &self,
+        rules: impl Iterator<Item = (String, &'a str)>,
+        permits: bool,
+    ) -> Result<(), String> {
+        let rules = self.parsed(rules)?;
         let default = if permits { Action::Permit } else { Action::Deny };
         self.change(&mut lock(&self.writer), rules, default);
         Ok(())
     }
 
-    fn parsed(&self, text: &str) -> Result<Vec<Rule>, String> {
-        parse_list(lines(text), &self.inputs).map_err(|mistakes| mistakes.join("\n"))
+    /// Returns whether no rule denies anything, nor the default.
+    pub fn permits_all(&self) -> bool {
+        let book = self.book();
+        book.default == Action::Permit && book.rules.iter().all(|rule| rule.action == Action::Permit)
+    }
+
+    fn parsed<'a>(&self, rules: impl Iterator<Item = (String, &'a str)>) -> Result<Vec<Rule>, String> {
+        parse_list(rules, &self.inputs).map_err(|mistakes| mistakes.join("\n"))
     }
 
     /// Adds one rule, without a sequence number behind all others.

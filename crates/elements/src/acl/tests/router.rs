@@ -206,9 +206,13 @@ fn the_default_changes_while_packets_flow() {
     let mut router = router(config, 1, &shared);
     wait_for(&mut router, "permitted");
     let list = shared.get::<AccessList>(&AccessList::key("acl")).unwrap();
-    assert!(list.replace_with_default("no rule", false).is_err());
+    assert!(list.permits_all());
+    let place = || "line 7".to_owned();
+    let mistake = list.replace_with_default([(place(), "no rule")].into_iter(), false).unwrap_err();
+    assert!(mistake.starts_with("line 7: "), "{mistake}");
     assert!(router.read("acl.default").unwrap().starts_with("permit "));
-    list.replace_with_default("permit tcp any any", false).unwrap();
+    list.replace_with_default([(place(), "permit tcp any any")].into_iter(), false).unwrap();
+    assert!(!list.permits_all());
     wait_for(&mut router, "denied");
     assert!(router.read("acl.default").unwrap().starts_with("deny "));
     // Rules alone leave it as it is.
