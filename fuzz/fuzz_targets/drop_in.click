@@ -90,10 +90,10 @@ without6[2] -> header6_2 :: EtherEncap(0x86dd, 02-00-00-00-00-02, 02-00-00-00-00
 // resolves, answers or fragments. It would answer about ICMPv6 redirects too (RFC 4443, 2.4 (e.2)).
 about_a_redirect :: Discard;
 errors6 :: Classifier(6/3a 40/89, -);  errors6[0] -> about_a_redirect;  errors6[1] -> whole;
-expired6 :: Classifier(6/3a 7/00%fe 40/89, -);  expired6[0] -> about_a_redirect;  expired6[1] -> whole;
+resolve6 :: Classifier(6/3a 7/00%fe 40/89, -);  resolve6[0] -> about_a_redirect;  resolve6[1] -> whole;
 errors_behind6 :: Classifier(6/3a 40/89, -);  errors_behind6[0] -> about_a_redirect;  errors_behind6[1] -> packets6;
 rt4[2] -> whole;  rt6[2] -> whole;
-rt4[6] -> whole;  rt6[6] -> expired6;
+rt4[6] -> whole;  rt6[6] -> resolve6;
 rt4[3] -> whole;  rt6[3] -> errors6;
 rt4[4] -> whole;  rt6[4] -> errors6;
 rt4[5] -> whole;  rt6[5] -> errors6;

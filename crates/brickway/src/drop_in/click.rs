@@ -304,12 +304,12 @@ fn linux(text: &mut String, ports: &[PortText], backstop: bool) {
              // resolves, answers or fragments. It would answer about ICMPv6 redirects too (RFC 4443, 2.4 (e.2)).\n\
              about_a_redirect :: Discard;\n\
              errors6 :: Classifier(6/3a 40/89, -);  errors6[0] -> about_a_redirect;  errors6[1] -> whole;\n\
-             expired6 :: Classifier(6/3a 7/00%fe 40/89, -);  expired6[0] -> about_a_redirect;  expired6[1] -> whole;\n\
+             resolve6 :: Classifier(6/3a 7/00%fe 40/89, -);  resolve6[0] -> about_a_redirect;  resolve6[1] -> whole;\n\
              errors_behind6 :: Classifier(6/3a 40/89, -);  errors_behind6[0] -> about_a_redirect;  errors_behind6[1] -> packets6;"
         ),
     );
     let host = ports.len();
-    for (beyond, to6) in [(host, "whole"), (host + RESOLVE, "expired6")] {
+    for (beyond, to6) in [(host, "whole"), (host + RESOLVE, "resolve6")] {
         line(text, format_args!("rt4[{beyond}] -> whole;  rt6[{beyond}] -> {to6};"));
     }
     for beyond in host + 1..host + RESOLVE {
@@ -520,6 +520,10 @@ mod tests {
                 (Host::None, Host::None),
             ] {
                 let text = text(slow_path, below, of_vlan);
+                // The follower writes addresses to the elements of these names.
+                let mut errors = ERRORS.concat().into_iter();
+                let answers = errors.any(|name| text.contains(&format!("{name} ::")));
+                assert_eq!(answers, slow_path == SlowPath::Native, "{text}");
                 let source = Source { name: format!("{below:?}"), text: text.clone() };
                 assert!(
                     load::compile(&source, &Options::default(), &elements::registry()).is_some(),
