@@ -1,12 +1,18 @@
 //! Standard output that may be closed: `brickway elements | head` ends quietly.
 
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 
-/// Prints to standard output. When nobody reads it any more the program ends, as other tools do.
+/// Prints to standard output. When nobody reads it any more the program ends, as other tools do; with an error when it cannot
+/// be written, as on a full disk.
 pub(crate) fn print(text: &str) {
     let mut stdout = std::io::stdout().lock();
-    if stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).is_err() {
-        std::process::exit(0);
+    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+        Ok(()) => {}
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => std::process::exit(0),
+        Err(error) => {
+            graph::note!("brickway: standard output cannot be written: {error}");
+            std::process::exit(1);
+        }
     }
 }
 
