@@ -103,7 +103,7 @@ fn a_mesh_is_one_router_whatever_dies() {
     let _turn = turn(0);
     let mut steps = Steps::of("mesh");
     // Each packet for itself: where flows keep their paths, much depends on how they began.
-    let settings = "hello = \"50ms\"\nport_rate = \"400Mbps\"\ndelta = \"0s\"\n";
+    let settings = "hello = \"50ms\"\nport_rate = \"100Mbps\"\ndelta = \"0s\"\n";
     let mut cluster = Cluster::new(Plan { settings, ..Plan::default() });
     let names = cluster.names.clone();
     let hosts = [1, 2, 3, 4];
@@ -176,31 +176,31 @@ fn files_are_copied(cluster: &Cluster) {
 }
 
 /// The ports of the mesh, in Mb/s.
-const PORT_MBPS: u32 = 400;
+const PORT_MBPS: u32 = 100;
 
 /// What node 'a' sends directly and how many packets overtake others is what the simulator says of the same flows from its port to that of
-/// 'c'. Nothing else runs meanwhile; a host that has waited for its turn sends bursts, for which the direct way has no room, so one of three
-/// tries counts.
+/// 'c'. Nothing else of these tests runs meanwhile. A host that has waited for its turn sends bursts, for which the direct way has no room, and
+/// a node that waits loses packets, so one of ten tries counts.
 fn shares_are_those_of_the_simulator(cluster: &Cluster) {
     let _alone = turn(1);
     let (simulated, simulated_late) = simulated();
     let agrees = || {
-        let (share, late) = measured(cluster);
+        let Some((share, late)) = measured(cluster) else { return false };
         println!(
             "{share:.1} % of {} Mb/s went directly, {simulated:.1} % simulated; {late:.3} % late, {simulated_late:.3} % simulated",
-            EACH_MBPS * FLOWS
+            EACH_KBPS * FLOWS / 1_000
         );
         (share - simulated).abs() < 8.0 && (late - simulated_late).abs() < 1.0
     };
-    assert!((0..3).any(|_| agrees()));
+    assert!((0..10).any(|_| agrees()));
 }
 
 /// Flows from one port to another, and the rate of each: 0.9 of a port together, in datagrams whose frames have 1,228 bytes.
 const FLOWS: u32 = 60;
-const EACH_MBPS: u32 = 6;
+const EACH_KBPS: u32 = 1_500;
 
 fn simulated() -> (f64, f64) {
-    let load = f64::from(EACH_MBPS * FLOWS) / f64::from(PORT_MBPS);
+    let load = f64::from(EACH_KBPS * FLOWS) / f64::from(PORT_MBPS * 1_000);
     let none = "0 0 0 0\n";
     let path = std::env::temp_dir().join(format!("brickway-one-output-{}", std::process::id()));
     std::fs::write(&path, format!("0 0 {load} 0\n{none}{none}{none}")).unwrap();
@@ -216,7 +216,8 @@ fn simulated() -> (f64, f64) {
     (row["direct_percent"].as_f64().unwrap(), row["late_sequences_percent"].as_f64().unwrap())
 }
 
-fn measured(cluster: &Cluster) -> (f64, f64) {
+/// `None`: not nearly all arrived.
+fn measured(cluster: &Cluster) -> Option<(f64, f64)> {
     let sent = || {
         let nodes = cluster.show();
         let row = nodes.iter().find(|node| node["node"] == "a").unwrap();
@@ -225,7 +226,7 @@ fn measured(cluster: &Cluster) -> (f64, f64) {
     let server = cluster.network.start("h3", "iperf3 -s -1 --forceflush");
     assert!(eventually(|| server.printed().contains("listening")), "{}", server.printed());
     let before = sent();
-    let client = format!("timeout 30 iperf3 -u -c 10.0.3.2 -P {FLOWS} -b {EACH_MBPS}M -l 1186 -t 2 -J");
+    let client = format!("timeout 30 iperf3 -u -c 10.0.3.2 -P {FLOWS} -b {EACH_KBPS}K -l 1186 -t 2 -J");
     let (done, text) = cluster.network.run("h1", &client);
     assert!(done, "{text}");
     let said: Value = serde_json::from_str(&text).unwrap();
@@ -234,11 +235,16 @@ fn measured(cluster: &Cluster) -> (f64, f64) {
         let after = sent();
         [after[0] - before[0], after[1] - before[1]]
     };
+    let lost = said["end"]["sum"]["lost_percent"].as_f64().unwrap();
+    if lost > 5.0 {
+        println!("{lost:.0} % of {packets} packets were lost");
+        return None;
+    }
     assert!(eventually(|| grown().iter().sum::<f64>() > 0.9 * packets), "{:?} of {packets}", grown());
     let [direct, balanced] = grown();
     let late = said["end"]["streams"].as_array().unwrap().iter();
     let late: f64 = late.map(|stream| stream["udp"]["out_of_order"].as_f64().unwrap()).sum();
-    (direct / (direct + balanced) * 100.0, late / packets * 100.0)
+    Some((direct / (direct + balanced) * 100.0, late / packets * 100.0))
 }
 
 /// Who leads next.
