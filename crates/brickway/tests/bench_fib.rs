@@ -162,7 +162,15 @@ fn beside_dpdk() {
         return;
     }
     let _turn = HUGE_PAGES.lock();
-    let pages = || fs::read_to_string("/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages").ok();
+    let pages = || {
+        let count = |name| {
+            let text =
+                fs::read_to_string(format!("/sys/kernel/mm/hugepages/hugepages-2048kB/{name}")).unwrap();
+            text.trim().parse::<u64>().unwrap()
+        };
+        // Those beyond the total go with the process that still has them.
+        count("nr_hugepages").saturating_sub(count("surplus_hugepages"))
+    };
     let pages_before = pages();
     let place = Place::new("beside");
     let arguments =

@@ -472,6 +472,8 @@ fn closed_nothing_passes_until_the_next_router_filters_or_the_doctor_opens() {
     let router = run(&network, &closed(""));
     assert!(eventually(|| ["10.0.2.2", "2001:db8:2::2"].iter().all(|to| answers(&network, "a", to) == 10)));
     assert!(!doctor("").1.contains(shut), "{}", doctor("").1);
+    let (ran, said) = network.run("r", &format!("{PROGRAM} run --config {}", closed("").display()));
+    assert!(!ran && said.contains("of Brickway routes on eth1 already"), "{said}");
     drop(router);
     assert!(!passes(&network) && answers_for_itself(&network));
     assert!(doctor("").1.contains(shut), "{}", doctor("").1);

@@ -23,6 +23,11 @@ fn read(name: &str) -> Result<u64, String> {
     text.trim().parse().map_err(|_| format!("{path} holds '{}', not a number", text.trim()))
 }
 
+/// What [`set_total`] sets: not those beyond it that a process which ends still has, and that go with it.
+fn total() -> Result<u64, String> {
+    Ok(read("nr_hugepages")?.saturating_sub(read("surplus_hugepages")?))
+}
+
 fn set_total(pages: u64) -> Result<(), String> {
     let path = format!("{PAGES}/nr_hugepages");
     fs::write(&path, pages.to_string()).map_err(|error| format!("cannot write {path}: {error}"))
@@ -36,10 +41,10 @@ impl HugePages {
         if free >= wanted {
             return Ok(Self { added: 0 });
         }
-        let before = read("nr_hugepages")?;
+        let before = total()?;
         set_total(before + wanted - free)?;
         // The kernel adds as many as it finds; from here on they go again whatever happens.
-        let pages = Self { added: read("nr_hugepages")?.saturating_sub(before) };
+        let pages = Self { added: total()?.saturating_sub(before) };
         let free = read("free_hugepages")?;
         if free < wanted {
             return Err(format!("the kernel found {} of {megabytes} MB of huge pages", free * 2));
@@ -53,7 +58,7 @@ impl Drop for HugePages {
         if self.added == 0 {
             return;
         }
-        let put_back = read("nr_hugepages").and_then(|total| set_total(total.saturating_sub(self.added)));
+        let put_back = total().and_then(|total| set_total(total.saturating_sub(self.added)));
         if let Err(problem) = put_back {
             graph::note!("brickway: {problem}; {} huge pages too many stay reserved", self.added);
         }

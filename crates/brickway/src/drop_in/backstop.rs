@@ -1,7 +1,7 @@
 //! The backstop of a router's filters: what Linux forwards from our ports has to be permitted by them
 //! (`control::backstop`), and what is in the way of that.
 
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 use control::backstop::{self, Backstop, BackstopPort, SourceRoute};
 use graph::lang::{FlatConfig, split_arguments};
 use ports::{GroOff, PERMITTED_MARK};
@@ -24,16 +24,24 @@ impl Guard {
     ///
     /// # Errors
     /// The kernel does not take the rules.
-    pub(crate) fn raise(ports: &[PortSettings], fail: Fail, source: Option<SourceRoute>) -> Result<Guard> {
-        let guarded: Vec<BackstopPort> = (ports.iter())
+    pub(crate) fn raise(of: &[PortSettings], fail: Fail, source: Option<SourceRoute>) -> Result<Guard> {
+        let guarded: Vec<BackstopPort> = (of.iter())
             .filter(|port| port.host != Host::None)
             .map(|port| BackstopPort {
                 name: port.name.clone(),
                 stays: fail == Fail::Closed && port.host == Host::Interface,
             })
             .collect();
-        let backstop = Backstop::raise(&guarded, PERMITTED_MARK, source)?;
-        let merging = ports.iter().filter(|port| port.driver == Driver::AfPacket);
+        let backstop = Backstop::raise(&guarded, PERMITTED_MARK, source).map_err(|error| {
+            let user = |port: &BackstopPort| Some((port.name.clone(), ports::user_of(&port.name)?));
+            match guarded.iter().find_map(user) {
+                Some((port, process)) if process as u32 != std::process::id() => {
+                    anyhow!("process {process} of Brickway routes on {port} already")
+                }
+                _ => error.into(),
+            }
+        })?;
+        let merging = of.iter().filter(|port| port.driver == Driver::AfPacket);
         let merging = merging.filter(|port| port.host == Host::Interface);
         let merging = merging.filter_map(|port| GroOff::turn(&port.name).transpose());
         let gro: Vec<GroOff> = merging.filter_map(Result::ok).collect();

@@ -186,7 +186,7 @@ impl Live {
             _ => {
                 return Err(format!(
                     "'{option}' cannot be set while the router runs; workers.balance and log.stats_seconds can, others \
-                     are read from the settings file at the start"
+                     are read from the settings file at the start; a handler is written with --handler"
                 ));
             }
         }
