@@ -6,7 +6,7 @@
 //!
 //! A thread that may block without bound says so ([`Pulse::waits`]); others wake up every few seconds ([`LONGEST_WAIT`]).
 //!
-//! Silence is added up look by look, and no look counts for more than [`LONGEST_LOOK`]. So time in which the whole process
+//! Silence is added up look by look, that of the supervisor question by question, and none counts for more than [`LONGEST_LOOK`]. So time in which the whole process
 //! stood still, such as a virtual machine that was suspended, is not held against its threads.
 
 use std::io;
@@ -135,9 +135,31 @@ impl Watched {
 struct State {
     threads: Vec<Watched>,
     fault: Option<Fault>,
-    /// When the supervisor's own thread looked last; `None` while there is none.
-    looked: Option<Instant>,
+    /// How the supervisor's own thread is; `None` while there is none.
+    own: Option<Own>,
     is_over: bool,
+}
+
+/// The supervisor's own thread, as those see it that ask for a fault.
+#[derive(Clone, Copy, Debug)]
+struct Own {
+    /// When anybody asked last.
+    asked: Instant,
+    /// Since its last look.
+    silent: Duration,
+}
+
+impl Own {
+    fn new(now: Instant) -> Self {
+        Self { asked: now, silent: Duration::ZERO }
+    }
+
+    /// Returns whether it has been silent for too long, when somebody asks.
+    fn is_late(&mut self, now: Instant) -> bool {
+        self.silent += now.saturating_duration_since(self.asked).min(LONGEST_LOOK);
+        self.asked = now;
+        self.silent >= LONGEST_SILENCE
+    }
 }
 
 #[derive(Debug, Default)]
@@ -181,7 +203,7 @@ impl Supervisor {
     /// There is no thread to be had.
     pub fn begin(&self, on_fault: impl FnOnce(&Fault) + Send + 'static) -> io::Result<()> {
         let supervisor = self.clone();
-        self.0.lock().looked = Some(Instant::now());
+        self.0.lock().own = Some(Own::new(Instant::now()));
         std::thread::Builder::new().name("supervisor".to_owned()).spawn(move || {
             if let Some(fault) = supervisor.look_until_fault() {
                 on_fault(&fault);
@@ -192,15 +214,10 @@ impl Supervisor {
 
     /// The fault that ended the supervision; to others the supervisor's own thread is one of the router's threads too.
     pub fn fault(&self) -> Option<Fault> {
-        let state = self.0.lock();
-        let is_late = |looked: Instant| !state.is_over && looked.elapsed() >= LONGEST_SILENCE;
-        let own = || {
-            state
-                .looked
-                .is_some_and(is_late)
-                .then(|| Fault { thread: "supervisor".to_owned(), problem: Problem::Silent(LONGEST_SILENCE) })
-        };
-        state.fault.clone().or_else(own)
+        let mut state = self.0.lock();
+        let is_late = !state.is_over && state.own.as_mut().is_some_and(|own| own.is_late(Instant::now()));
+        let own = || Fault { thread: "supervisor".to_owned(), problem: Problem::Silent(LONGEST_SILENCE) };
+        state.fault.clone().or_else(|| is_late.then(own))
     }
 
     /// Ends the supervision: the router ends, and its threads with it.
@@ -233,7 +250,7 @@ impl Supervisor {
 impl State {
     /// Looks at all threads after `elapsed`.
     fn look(&mut self, elapsed: Duration) -> Option<Fault> {
-        self.looked = Some(Instant::now());
+        self.own = Some(Own::new(Instant::now()));
         self.threads.retain(|thread| thread.signs.end.load(Ordering::Acquire) != RETIRED);
         self.threads.iter_mut().find_map(|thread| {
             let problem = thread.look(elapsed)?;
@@ -308,6 +325,12 @@ mod tests {
         let supervisor = Supervisor::default();
         let _pulse = supervisor.watch("control", LONGEST_SILENCE);
         assert_eq!(look(&supervisor, 3_600.0), None);
+        // Nor against the supervisor, by whoever wakes up first.
+        let begin = Instant::now();
+        let mut own = Own::new(begin);
+        assert!(!own.is_late(begin + Duration::from_secs(3_600)));
+        let late = |second: u64| own.is_late(begin + Duration::from_secs(3_600 + second));
+        assert_eq!((1..=9).map(late).position(|is_late| is_late), Some(8));
     }
 
     #[test]
