@@ -19,6 +19,7 @@
 //!
 //! **Wrong wires and doubles** are reported, and not used: another cluster or topology, another node or another of its links than
 //! the topology says, a node with our number. While one node with a number is heard, another with the same is not listened to.
+//! Two nodes with one number echo each other's incarnations too: so each knows that the other is there now, and was not recorded.
 //! Nothing of all this is believed of a hello whose tag is wrong ([`Hello::from_frame`]).
 
 use std::collections::VecDeque;
@@ -38,7 +39,8 @@ mod problems;
 const CARRIED: usize = 8;
 /// Dead times after which frames of a confirmed neighbour that says nothing are believed no more.
 const BELIEVED_DEAD_TIMES: u64 = 10;
-/// How long a node that heard another one with its own number does not take a newer incarnation.
+/// How long a node that heard another one with its own number echoes that, and does not take a newer incarnation once the other has
+/// echoed its own.
 const DOUBLE_LASTS_NS: u64 = 1_000_000_000;
 
 const OTHER_KEY: &str =
@@ -166,7 +168,9 @@ pub struct Links {
     peers: Vec<Peer>,
     /// Of the echoes: grows with every tick.
     turn: usize,
-    /// When another node with this one's number was heard.
+    /// The link by which a hello with this node's number came last, its incarnation, and when.
+    double: Option<(u16, u64, u64)>,
+    /// When another node with this one's number was heard, and not a hello that was recorded.
     double_ns: Option<u64>,
     /// By node; that of this node is there from the start.
     reports: Vec<Option<Report>>,
@@ -213,6 +217,7 @@ impl Links {
             timing,
             peers,
             turn: 0,
+            double: None,
             double_ns: None,
             reports,
             carried: VecDeque::new(),
@@ -259,8 +264,12 @@ impl Links {
         }
         // Those of each kind stay in their order.
         known.sort_by_key(|peer| peer.hears_us);
+        let is_there = |at_ns: u64| self.awake_ns.saturating_sub(at_ns) < DOUBLE_LASTS_NS;
+        let double = self.double.filter(|&(its_link, _, at_ns)| its_link == link && is_there(at_ns));
+        let double = double.map(|(_, incarnation, _)| Echo { node: self.here, incarnation });
         let echo = |peer: &Peer| Some(Echo { node: peer.node, incarnation: peer.said?.0 });
-        known.into_iter().filter_map(echo).take(Hello::MOST_ECHOES).collect()
+        let peers = known.into_iter().filter_map(echo);
+        double.into_iter().chain(peers).take(Hello::MOST_ECHOES).collect()
     }
 
     /// A hello came by `link`, whose tag is right.
@@ -274,7 +283,10 @@ impl Links {
         self.wake(now_ns);
         if let Some((cause, problem)) = self.problem(link, hello, now_ns) {
             if cause == Refusal::Number {
-                self.double_ns = Some(now_ns);
+                self.double = Some((link, hello.incarnation, now_ns));
+                if hello.echo_of(self.here) == Some(self.incarnation) {
+                    self.double_ns = Some(now_ns);
+                }
             }
             return Err(self.refused(link, cause, problem, now_ns));
         }

@@ -390,6 +390,46 @@ fn a_node_whose_clock_was_put_back_comes_back() {
 }
 
 #[test]
+fn recorded_hellos_of_its_own_do_not_keep_out_a_node_whose_clock_was_put_back() {
+    let mut cluster = Cluster::new("star(3)");
+    cluster.run(12);
+    cluster.dead[0] = true;
+    cluster.run(10);
+    let own: Vec<_> = cluster.recorded.iter().filter(|(from, ..)| *from == node(0)).cloned().collect();
+    cluster.start(0, 7);
+    for (_, _, _, frame) in own.iter().cycle().take(40) {
+        let _ = cluster.hear(node(0), 0, frame);
+        cluster.run(1);
+        let _ = cluster.hear(node(0), 0, frame);
+    }
+    assert!(cluster.is_direct(1, 0) && cluster.is_direct(2, 0) && cluster.is_direct(0, 1));
+}
+
+#[test]
+fn two_nodes_with_one_number_echo_each_other_and_leave_their_incarnations_alone() {
+    let mut cluster = Cluster::new("star(3)");
+    cluster.run(5);
+    let (topology, timing) = (Arc::clone(&cluster.topology), Timing::default());
+    let mut double = Links::new(topology, node(0), 1, 50, timing);
+    let mut incarnations = std::collections::BTreeSet::new();
+    for _ in 0..200 {
+        cluster.run(1);
+        double.tick(cluster.now_ns);
+        let hellos: Vec<Hello> = cluster.nodes.iter_mut().map(|links| links.hello(0)).collect();
+        for hello in &hellos {
+            let _ = double.receive(0, hello, cluster.now_ns);
+        }
+        let hello = double.hello(0);
+        incarnations.insert(hello.incarnation);
+        for links in &mut cluster.nodes {
+            let _ = links.receive(0, &hello, cluster.now_ns);
+        }
+    }
+    assert!(incarnations.len() <= 3, "{incarnations:?}");
+    assert!(cluster.is_direct(1, 0) && cluster.is_direct(0, 1));
+}
+
+#[test]
 fn frames_are_believed_of_confirmed_neighbours_only() {
     let mut cluster = Cluster::new("star(3)");
     cluster.dead[2] = true;
