@@ -203,6 +203,9 @@ fn check(config: &ClusterConfig) -> Result<ExitCode> {
     print(&origins());
     let ports = config.nodes.iter().map(|node| node.ports.len()).sum::<usize>();
     print(&format!("cluster '{}': {} nodes, {ports} ports, no mistakes\n", config.name, config.nodes.len()));
+    if let Some(Err(error)) = config.security.key_file.as_deref().map(KeyFile::load) {
+        print(&format!("no node starts on this machine: {error}\n"));
+    }
     Ok(ExitCode::SUCCESS)
 }
 

@@ -145,13 +145,18 @@ impl KeyFile {
     /// [`KeyFileError`]: the file is not there, other users can read or replace it, or it does not hold keys.
     pub fn load(path: &Path) -> Result<KeyFile, KeyFileError> {
         let unreadable = |error| KeyFileError::Unreadable { path: path.to_owned(), error };
-        let file = File::open(path).map_err(unreadable)?;
+        // A pipe that nobody writes to would be waited for.
+        let nonblocking = rustix::fs::OFlags::NONBLOCK.bits() as i32;
+        let file = File::options().read(true).custom_flags(nonblocking).open(path).map_err(unreadable)?;
         let metadata = file.metadata().map_err(unreadable)?;
         let exposed = |problem: String, expected: String| KeyFileError::Exposed {
             path: path.to_owned(),
             problem,
             expected,
         };
+        if !metadata.is_file() {
+            return Err(exposed("it is no file".to_owned(), "a file with keys".to_owned()));
+        }
         if metadata.mode() & OTHERS_MODE != 0 {
             let problem = format!("its mode {:04o} lets other users in", metadata.mode() & 0o7777);
             return Err(exposed(problem, format!("mode 0600: chmod 0600 {}", path.display())));
@@ -297,6 +302,11 @@ mod tests {
             assert!(error.contains("expected one or two lines of 64"), "{text}: {error}");
             assert!(!error.contains(&key[8..]), "{error}");
         }
+        // Nobody writes to the pipe.
+        let pipe = temporary_directory().join("pipe");
+        let (kind, mode) = (rustix::fs::FileType::Fifo, rustix::fs::Mode::from_raw_mode(0o600));
+        rustix::fs::mknodat(rustix::fs::CWD, &pipe, kind, mode, 0).unwrap();
+        assert!(KeyFile::load(&pipe).unwrap_err().to_string().contains("no file"));
         let absent = KeyFile::load(Path::new("/nowhere/key")).unwrap_err().to_string();
         assert!(absent.contains("run 'brickway cluster key'"), "{absent}");
     }

@@ -530,6 +530,11 @@ fn the_key_of_a_hosted_store_changes_while_it_runs() {
     assert!(opens(&[key(1), key(2)]) && opens(&[key(2), key(1)]) && opens(&[key(2)]));
     change(&[key(2)]);
     assert!(opens(&[key(2)]) && !opens(&[key(1)]));
+    // A file that others can read is not taken: the keys of before stay.
+    let exposed = key_file(&[key(3)]);
+    std::fs::set_permissions(&exposed, std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();
+    std::fs::rename(exposed, kind.key_file.as_ref().unwrap()).unwrap();
+    assert!(opens(&[key(2)]) && !opens(&[key(3)]));
     store.commit(None, vec![put("a", "1")]).unwrap();
 }
 

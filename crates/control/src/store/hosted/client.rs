@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
 use super::super::watch::{End, Follower};
 use super::super::{Entry, Failure, Operation, RETRY, SessionId, within};
-use super::guard::{Seal, Side, greet, keys_of};
+use super::guard::{Keys, Seal, Side, greet};
 use super::messages::{Answer, PING, Question, Request, Response, receive, send};
 
 /// How long it may take to connect.
@@ -37,7 +37,8 @@ impl Client {
         address: SocketAddr,
         key_file: Option<PathBuf>,
     ) -> Result<Client, Failure> {
-        let connect = async move || connect(address, key_file.as_deref()).await;
+        let keys = Keys::open(key_file.as_deref()).map_err(|error| Failure::away(error.to_string()))?;
+        let connect = async move || connect(address, &keys).await;
         let mut stream = Some(connect().await.map_err(|error| Failure::away(error.to_string()))?);
         let (asks, mut asked) = unbounded_channel();
         let client = Client { link: Arc::new(Mutex::new(Ok(asks))) };
@@ -190,8 +191,8 @@ fn unexpected(answer: &Answer) -> Failure {
     Failure::Refused(format!("an answer to another question: {answer:?}"))
 }
 
-async fn connect(address: SocketAddr, key_file: Option<&Path>) -> io::Result<Connection> {
-    let keys = keys_of(key_file)?;
+async fn connect(address: SocketAddr, keys: &Keys) -> io::Result<Connection> {
+    let keys = keys.current();
     let connecting = async {
         let mut stream = TcpStream::connect(address).await?;
         // Who connects again and again to a port of this machine where nobody listens may get that port himself, and meet

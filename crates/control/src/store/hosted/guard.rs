@@ -13,6 +13,7 @@
 
 use std::io;
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 
 use ring::hmac;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -105,10 +106,24 @@ fn denied(text: &'static str) -> io::Error {
     io::Error::new(io::ErrorKind::PermissionDenied, text)
 }
 
-/// Reads the key file, where there is one: it may have been written since the last connection.
-pub(super) fn keys_of(file: Option<&Path>) -> io::Result<Option<KeyFile>> {
-    let load = |file| KeyFile::load(file).map_err(|error| io::Error::other(error.to_string()));
-    file.map(load).transpose()
+/// The keys of one side, where there are any.
+#[derive(Debug)]
+pub(super) struct Keys(Option<Mutex<KeyFile>>);
+
+impl Keys {
+    /// Reads the key file.
+    pub(super) fn open(file: Option<&Path>) -> io::Result<Self> {
+        let load = |file| KeyFile::load(file).map_err(|error| io::Error::other(error.to_string()));
+        Ok(Self(file.map(load).transpose()?.map(Mutex::new)))
+    }
+
+    /// Returns those in force for a new connection. A file that was written since is read again; if it is wrong, the keys of before
+    /// stay, as they do for hellos, and the node reports it there.
+    pub(super) fn current(&self) -> Option<KeyFile> {
+        let mut file = self.0.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner);
+        let _ = file.refresh();
+        Some(file.clone())
+    }
 }
 
 /// Exchanges hellos and proofs. Returns what seals messages to the other side, and what checks messages from there.

@@ -13,7 +13,7 @@ use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::timeout;
 
 use super::super::Failure;
-use super::guard::{Seal, Side, greet, keys_of};
+use super::guard::{Keys, Seal, Side, greet};
 use super::memory::Memory;
 use super::messages::{Answer, PAGE_BYTES, Question, Request, Response, SILENCE, receive, send};
 
@@ -55,7 +55,7 @@ impl Host {
 
 /// Listens at the address and serves whoever has the key, as long as the runtime lives.
 pub(in super::super) async fn host(address: SocketAddr, key_file: Option<PathBuf>) -> io::Result<()> {
-    keys_of(key_file.as_deref())?;
+    let keys = Keys::open(key_file.as_deref())?;
     let listener = TcpListener::bind(address).await?;
     let memory = Memory::new();
     let revision = watch::Sender::new(memory.revision());
@@ -67,7 +67,7 @@ pub(in super::super) async fn host(address: SocketAddr, key_file: Option<PathBuf
             copy.with(|memory| memory.expire(Instant::now()));
         }
     });
-    let (places, key_file) = (Arc::new(Semaphore::new(MOST_CLIENTS)), Arc::new(key_file));
+    let (places, keys) = (Arc::new(Semaphore::new(MOST_CLIENTS)), Arc::new(keys));
     tokio::spawn(async move {
         let mut greetings: VecDeque<AbortHandle> = VecDeque::new();
         loop {
@@ -80,10 +80,10 @@ pub(in super::super) async fn host(address: SocketAddr, key_file: Option<PathBuf
             if greetings.len() >= MOST_GREETINGS {
                 greetings.pop_front().iter().for_each(AbortHandle::abort);
             }
-            let (host, places, key_file) = (host.clone(), places.clone(), key_file.clone());
+            let (host, places, keys) = (host.clone(), places.clone(), keys.clone());
             let greeting = async move {
                 // An error of this client closes its connection, and nothing else.
-                let Ok(Ok(client)) = timeout(SILENCE, welcome(stream, key_file.as_deref())).await else {
+                let Ok(Ok(client)) = timeout(SILENCE, welcome(stream, &keys)).await else {
                     return;
                 };
                 if let Ok(place) = places.try_acquire_owned() {
@@ -102,9 +102,9 @@ pub(in super::super) async fn host(address: SocketAddr, key_file: Option<PathBuf
 /// A client that has proven its key, and the seals of messages to it and from it.
 type Client = (TcpStream, (Seal, Seal));
 
-async fn welcome(mut stream: TcpStream, key_file: Option<&std::path::Path>) -> io::Result<Client> {
+async fn welcome(mut stream: TcpStream, keys: &Keys) -> io::Result<Client> {
     stream.set_nodelay(true)?;
-    let keys = keys_of(key_file)?;
+    let keys = keys.current();
     let seals = greet(&mut stream, Side::Host, keys.as_ref()).await?;
     Ok((stream, seals))
 }
