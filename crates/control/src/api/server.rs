@@ -17,7 +17,7 @@
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, BufWriter, Write};
 use std::os::fd::AsFd;
-use std::os::unix::fs::FileTypeExt;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -380,13 +380,16 @@ fn listen(path: &Path, group: Option<&str>) -> Result<UnixListener, ServerError>
 }
 
 /// Holds the folder's lock, so that routers that begin at the same moment make their sockets one after the other. Somebody who
-/// holds it for longer than a second is not waited for.
+/// holds it for longer than a second is not waited for. The lock is a file that other users cannot open.
 fn own_turn(path: &Path) -> Option<File> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let folder = File::open(folder).ok()?;
+    let mut options = File::options();
+    options.write(true).create(true).truncate(false).mode(0o600);
+    options.custom_flags(rustix::fs::OFlags::NOFOLLOW.bits() as i32);
+    let lock = options.open(folder.join(".brickway.lock")).ok()?;
     for _ in 0..100 {
-        if rustix::fs::flock(&folder, FlockOperation::NonBlockingLockExclusive).is_ok() {
-            return Some(folder);
+        if rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok() {
+            return Some(lock);
         }
         std::thread::sleep(Duration::from_millis(10));
     }

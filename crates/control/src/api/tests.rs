@@ -161,6 +161,14 @@ fn of_routers_that_begin_at_the_same_moment_one_has_the_socket() {
 }
 
 #[test]
+fn other_users_cannot_take_the_turn_of_a_router_that_begins() {
+    use std::os::unix::fs::PermissionsExt;
+    let (server, _) = start(Fake::default());
+    let lock = server.path().with_file_name(".brickway.lock");
+    assert_eq!(std::fs::metadata(lock).unwrap().permissions().mode() & 0o777, 0o600);
+}
+
+#[test]
 fn garbage_and_half_lines_hurt_nobody() {
     let (server, _) = start(Fake::default());
     assert!(say(&server, b"\xff\xfe\n").contains("not a JSON object"));
