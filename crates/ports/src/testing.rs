@@ -2,6 +2,8 @@
 
 use packet::{Batch, Pool, PoolOptions};
 
+use crate::TxQueue;
+
 /// A pool for tests, with frames of the usual size.
 pub(crate) fn pool(frames: usize) -> Pool {
     Pool::new(PoolOptions { frames, ..PoolOptions::default() }).unwrap()
@@ -94,6 +96,16 @@ impl Drop for TemporaryFile {
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.0);
     }
+}
+
+/// Sends frames, some of them again where the kernel has no room for a moment, until it has all.
+pub(crate) fn send(tx: &mut dyn TxQueue, pool: &mut Pool, frames: &[Vec<u8>]) {
+    let mut batch = batch_of(pool, frames);
+    assert_eq!(tx.send(pool, &mut batch), frames.len());
+    soon("the kernel has all frames", || {
+        tx.flush(pool);
+        tx.due_in_ns().is_none()
+    });
 }
 
 /// Asks again and again, for at most a minute, until the kernel did something that it does in the background.

@@ -6,7 +6,7 @@ use packet::wire::ethernet::MacAddr;
 use packet::{Batch, PacketType};
 
 use crate::testing::{
-    OtherProcess, batch_of, contents, in_namespace, ip, numbered_frame, pool, receive_numbered, soon,
+    OtherProcess, batch_of, contents, in_namespace, ip, numbered_frame, pool, receive_numbered, send, soon,
     veth_pair,
 };
 use crate::{Event, OpenOptions, Port};
@@ -43,8 +43,7 @@ fn frames_cross_a_veth_pair() {
         let mut pool = pool(1_024);
         for (count, length) in [(1, 60), (200, 60), (200, 1_514), (3, 20)] {
             let expected = frames(count, length);
-            let mut batch = batch_of(&mut pool, &expected);
-            assert_eq!(tx.send(&mut pool, &mut batch), count as usize);
+            send(&mut *tx, &mut pool, &expected);
             assert_eq!(receive_numbered(&mut *rx, &mut pool, count as usize), expected);
         }
         assert_eq!((tx.stats().packets, tx.stats().dropped()), (404, 0));
@@ -69,8 +68,7 @@ fn metadata_comes_from_the_kernel() {
         sent[1][..6].fill(0xff);
         sent[2][..6].copy_from_slice(&[1, 0, 0x5e, 0, 0, 9]);
         sent[3][5] = 99;
-        let mut batch = batch_of(&mut pool, &sent);
-        tx.send(&mut pool, &mut batch);
+        send(&mut *tx, &mut pool, &sent);
         let mut received = Batch::new();
         soon("4 packets", || {
             rx.receive(&mut pool, &mut received, 32);
@@ -100,8 +98,7 @@ fn vlan_tags_are_put_back() {
         let plain = numbered_frame(1, 1_514);
         let tagged = [&plain[..12], &[0x81, 0, 0x20, 7], &plain[12..]].concat();
         let twice = [&plain[..12], &[0x88, 0xa8, 0, 9, 0x81, 0, 0, 7], &plain[12..100]].concat();
-        let mut batch = batch_of(&mut pool, &[tagged.clone(), twice.clone()]);
-        tx.send(&mut pool, &mut batch);
+        send(&mut *tx, &mut pool, &[tagged.clone(), twice.clone()]);
         assert_eq!((tx.stats().packets, tx.stats().dropped()), (2, 0));
         let mut received = Batch::new();
         soon("2 packets", || {
@@ -186,8 +183,6 @@ fn offload_frames_are_counted_with_one_warning() {
         let mut received = Vec::new();
         listener.accept().unwrap().0.read_to_end(&mut received).unwrap();
         assert_eq!(received.len(), 200_000);
-        go.send(()).unwrap();
-        far.join().unwrap();
         let (mut pool, mut batch) = (pool(64), Batch::new());
         while rx.receive(&mut pool, &mut batch, 32) > 0 {
             assert!(batch.iter().all(|packet| packet.len() <= 1_514));
@@ -195,6 +190,8 @@ fn offload_frames_are_counted_with_one_warning() {
         }
         assert!(rx.stats().count(Event::Offload) > 1, "{:?}", rx.stats());
         assert_eq!(WARNINGS.load(Ordering::Relaxed), 1);
+        go.send(()).unwrap();
+        far.join().unwrap();
     });
 }
 
@@ -210,8 +207,7 @@ fn several_queues_get_every_packet_once() {
         let mut queues = [right.take_rx(0).unwrap(), right.take_rx(1).unwrap()];
         let mut pool = pool(512);
         let sent = flows();
-        let mut batch = batch_of(&mut pool, &sent);
-        assert_eq!(tx.send(&mut pool, &mut batch), 128);
+        send(&mut *tx, &mut pool, &sent);
         let (mut received, mut shares) = (Vec::new(), [0; 2]);
         soon("all packets", || {
             for (queue, share) in queues.iter_mut().zip(&mut shares) {
@@ -255,8 +251,7 @@ fn queues_beside_linux_share_until_the_last() {
         let mut first = right.take_rx(0).unwrap();
         let mut second = right.take_rx(1).unwrap();
         let frames = [flows(), frames(3, 60)].concat();
-        let mut batch = batch_of(&mut pool, &frames);
-        tx.send(&mut pool, &mut batch);
+        send(&mut *tx, &mut pool, &frames);
         let mut received = Batch::new();
         let mut shares = [0; 2];
         soon("all packets of the flows", || {
@@ -271,8 +266,7 @@ fn queues_beside_linux_share_until_the_last() {
         pool.free(&mut received);
         // Without one of them the other has all.
         drop(second);
-        let mut batch = batch_of(&mut pool, &flows());
-        tx.send(&mut pool, &mut batch);
+        send(&mut *tx, &mut pool, &flows());
         let mut count = 0;
         soon("all packets on one queue", || {
             count += first.receive(&mut pool, &mut received, 256);
@@ -293,8 +287,7 @@ fn a_ring_that_is_full_drops_in_the_kernel_and_counts() {
         let (mut tx, mut rx) = (left.take_tx(0).unwrap(), right.take_rx(0).unwrap());
         let mut pool = pool(256);
         let sent = frames(50, 60);
-        let mut batch = batch_of(&mut pool, &sent);
-        tx.send(&mut pool, &mut batch);
+        send(&mut *tx, &mut pool, &sent);
         soon("packets are dropped", || rx.stats().count(Event::RingFull) == 18);
         // Small enough a pool that the packets have to stay in the ring.
         let mut small = crate::testing::pool(1);
@@ -315,20 +308,16 @@ fn a_link_may_go_and_come_back() {
         let (mut left, mut right) = (open("left"), open("right"));
         let (mut tx, mut rx) = (left.take_tx(0).unwrap(), right.take_rx(0).unwrap());
         let mut pool = pool(256);
-        let send = |tx: &mut dyn crate::TxQueue, pool: &mut packet::Pool, count: u32| {
-            let mut batch = batch_of(pool, &frames(count, 60));
-            assert_eq!(tx.send(pool, &mut batch), count as usize);
-        };
         // First the cable, then the interface itself.
         ip("link set right down");
-        send(&mut *tx, &mut pool, 5);
+        send(&mut *tx, &mut pool, &frames(5, 60));
         // The kernel tells of a lost cable in the background; until then the packets wait.
         soon("the loss is counted", || {
             tx.flush(&mut pool);
             tx.stats().count(Event::LinkDown) == 5
         });
         ip("link set left down");
-        send(&mut *tx, &mut pool, 7);
+        send(&mut *tx, &mut pool, &frames(7, 60));
         assert_eq!((tx.stats().count(Event::LinkDown), tx.stats().packets), (12, 0));
         assert_eq!(rx.receive(&mut pool, &mut Batch::new(), 32), 0);
         rx.wait_fd();
@@ -337,11 +326,11 @@ fn a_link_may_go_and_come_back() {
         assert_eq!(rx.stats().count(Event::LinkLost), 1);
         ip("link set left up");
         ip("link set right up");
-        send(&mut *tx, &mut pool, 9);
+        send(&mut *tx, &mut pool, &frames(9, 60));
         assert_eq!(receive_numbered(&mut *rx, &mut pool, 9), frames(9, 60));
         assert_eq!((tx.stats().count(Event::LinkDown), tx.stats().packets), (12, 9));
         ip("link delete left");
-        send(&mut *tx, &mut pool, 2);
+        send(&mut *tx, &mut pool, &frames(2, 60));
         tx.flush(&mut pool);
         assert_eq!(tx.stats().count(Event::PortGone), 2);
         assert_eq!(pool.stats().free, 256);
@@ -439,11 +428,9 @@ fn an_interface_may_vanish_and_come_back() {
             let mut right = open("right");
             let (mut far_tx, mut far_rx) = (right.take_tx(0).unwrap(), right.take_rx(0).unwrap());
             std::thread::sleep(super::LOOK_EVERY);
-            let mut batch = batch_of(&mut pool, &frames(30, 60));
-            assert_eq!(tx.send(&mut pool, &mut batch), 30);
+            send(&mut *tx, &mut pool, &frames(30, 60));
             assert_eq!(receive_numbered(&mut *far_rx, &mut pool, 30), frames(30, 60));
-            let mut batch = batch_of(&mut pool, &frames(30, 60));
-            far_tx.send(&mut pool, &mut batch);
+            send(&mut *far_tx, &mut pool, &frames(30, 60));
             // Each packet once: both sockets are in one group.
             let mut received = Batch::new();
             soon("30 packets", || {

@@ -8,9 +8,9 @@ use packet::checksum::ipv4_header_compute;
 use packet::{Batch, Pool};
 
 use crate::testing::{
-    Elsewhere, OtherProcess, batch_of, command, contents, in_namespace, ip, pool, soon, veth_pair,
+    Elsewhere, OtherProcess, command, contents, in_namespace, ip, pool, send, soon, veth_pair,
 };
-use crate::{Event, OpenOptions, Port, RxQueue, TxQueue};
+use crate::{Event, OpenOptions, Port, RxQueue};
 
 /// The ports that share an interface with Linux.
 const BESIDE_LINUX: [&str; 3] = [
@@ -71,11 +71,6 @@ fn receiver(port: &mut dyn Port, pool: &mut Pool) -> Box<dyn RxQueue> {
     let mut rx = port.take_rx(0).unwrap();
     rx.prepare(pool).unwrap();
     rx
-}
-
-fn send(tx: &mut dyn TxQueue, pool: &mut Pool, frames: &[Vec<u8>]) {
-    let mut batch = batch_of(pool, frames);
-    assert_eq!(tx.send(pool, &mut batch), frames.len());
 }
 
 /// A UDP packet from A to B as it comes in by the router's interface `in`.
