@@ -259,11 +259,12 @@ fn exercise(
     router: &Running,
     report: &mut Report,
 ) -> Result<()> {
-    let (mut sent, mut answered, mut slowest_ms) = (0, 0, 0.0f64);
+    let (mut sent, mut answered, mut slowest_ms, mut all) = (0, 0, 0.0f64, true);
     for from in 0..HOSTS {
         for to in (0..HOSTS).filter(|&to| to != from) {
             report.live(&format!("ping         h{from} -> h{to}"));
-            let ping = network.host(from).ping(&format!("10.0.{to}.2"), 5, stop)?;
+            let ping = network.host(from).reach(&format!("10.0.{to}.2"), 5, stop)?;
+            all &= ping.answered > 0;
             sent += ping.sent;
             answered += ping.answered;
             slowest_ms = slowest_ms.max(ping.average_ms);
@@ -273,23 +274,23 @@ fn exercise(
         "{answered} of {sent} answered, {} pairs of hosts, {slowest_ms:.2} ms on average at most",
         HOSTS * (HOSTS - 1)
     );
-    report.step("ping", if answered == sent { Ok(text) } else { Err(text) });
+    report.step("ping", if all { Ok(text) } else { Err(text) });
 
     let (gateway, routes) = network::gateway_and_routes(&arguments.table, FAR_ADDRESS)?;
     network.give_address(gateway, FAR_ADDRESS)?;
     let from = (gateway + 1) % HOSTS;
-    let ping = network.host(from).ping(FAR_ADDRESS, 5, stop)?;
+    let ping = network.host(from).reach(FAR_ADDRESS, 5, stop)?;
     let text = format!(
         "{FAR_ADDRESS} from h{from}: by one of {} routes over h{gateway}, {} of {} answered",
         thousands(routes),
         ping.answered,
         ping.sent
     );
-    report.step("real route", if ping.answered == ping.sent { Ok(text) } else { Err(text) });
+    report.step("real route", if ping.answered > 0 { Ok(text) } else { Err(text) });
 
-    let ping = network.host(0).ping("10.0.0.1", 3, stop)?;
+    let ping = network.host(0).reach("10.0.0.1", 3, stop)?;
     let text = format!("10.0.0.1 itself answers {} of {}", ping.answered, ping.sent);
-    report.step("router", if ping.answered == ping.sent { Ok(text) } else { Err(text) });
+    report.step("router", if ping.answered > 0 { Ok(text) } else { Err(text) });
 
     let hops = network.host(0).traceroute("10.0.3.2", stop)?;
     let text = format!("h0 -> h3: {}", hops.join(", "));
@@ -311,7 +312,7 @@ fn exercise(
         "1,500 bytes without DF: sent on in pieces, {} of {} answered",
         fragments.answered, fragments.sent
     );
-    report.step("fragments", if fragments.answered == fragments.sent { Ok(text) } else { Err(text) });
+    report.step("fragments", if fragments.answered > 0 { Ok(text) } else { Err(text) });
 
     let seconds = arguments.seconds;
     let mut show = || {
