@@ -66,6 +66,8 @@ fn a_router_does_not_start_beside_rules_that_it_would_bypass() {
          ip xfrm policy add src 10.1.0.0/24 dst 10.2.0.0/24 dir fwd action block
          ip xfrm policy add src 10.1.0.0/24 dst 10.3.0.0/24 dir out tmpl src 1.1.1.1 dst 2.2.2.2 proto esp mode tunnel",
     );
+    let without_ports = doctor("");
+    assert!(without_ports.contains("chain 'f'") && !without_ports.contains("chain 'h'"), "{without_ports}");
     let (started, text) = run("");
     assert!(!started, "{text}");
     for expected in [

@@ -6,7 +6,8 @@
 //!
 //! A thread that may block without bound says so ([`Pulse::waits`]); others wake up every few seconds ([`LONGEST_WAIT`]).
 //!
-//! Silence is added up look by look, that of the supervisor question by question, and none counts for more than [`LONGEST_LOOK`]. So time in which the whole process
+//! Silence is added up look by look. That of the supervisor's own thread is added up whenever somebody asks for a fault. Each step
+//! counts for at most [`LONGEST_LOOK`]. So time in which the whole process
 //! stood still, such as a virtual machine that was suspended, is not held against its threads.
 
 use std::io;
@@ -135,26 +136,26 @@ impl Watched {
 struct State {
     threads: Vec<Watched>,
     fault: Option<Fault>,
-    /// How the supervisor's own thread is; `None` while there is none.
-    own: Option<Own>,
+    /// The silence of the supervisor's own thread; `None` while there is none.
+    own: Option<OwnSilence>,
     is_over: bool,
 }
 
-/// The supervisor's own thread, as those see it that ask for a fault.
+/// How long the supervisor's own thread has not looked, added up by the threads that ask for a fault.
 #[derive(Clone, Copy, Debug)]
-struct Own {
-    /// When anybody asked last.
+struct OwnSilence {
+    /// When a thread asked last.
     asked: Instant,
-    /// Since its last look.
+    /// The sum since the last look.
     silent: Duration,
 }
 
-impl Own {
+impl OwnSilence {
     fn new(now: Instant) -> Self {
         Self { asked: now, silent: Duration::ZERO }
     }
 
-    /// Returns whether it has been silent for too long, when somebody asks.
+    /// Adds the time since the last question. Returns whether the sum is too long.
     fn is_late(&mut self, now: Instant) -> bool {
         self.silent += now.saturating_duration_since(self.asked).min(LONGEST_LOOK);
         self.asked = now;
@@ -203,7 +204,7 @@ impl Supervisor {
     /// There is no thread to be had.
     pub fn begin(&self, on_fault: impl FnOnce(&Fault) + Send + 'static) -> io::Result<()> {
         let supervisor = self.clone();
-        self.0.lock().own = Some(Own::new(Instant::now()));
+        self.0.lock().own = Some(OwnSilence::new(Instant::now()));
         std::thread::Builder::new().name("supervisor".to_owned()).spawn(move || {
             if let Some(fault) = supervisor.look_until_fault() {
                 on_fault(&fault);
@@ -250,7 +251,7 @@ impl Supervisor {
 impl State {
     /// Looks at all threads after `elapsed`.
     fn look(&mut self, elapsed: Duration) -> Option<Fault> {
-        self.own = Some(Own::new(Instant::now()));
+        self.own = Some(OwnSilence::new(Instant::now()));
         self.threads.retain(|thread| thread.signs.end.load(Ordering::Acquire) != RETIRED);
         self.threads.iter_mut().find_map(|thread| {
             let problem = thread.look(elapsed)?;
@@ -325,9 +326,9 @@ mod tests {
         let supervisor = Supervisor::default();
         let _pulse = supervisor.watch("control", LONGEST_SILENCE);
         assert_eq!(look(&supervisor, 3_600.0), None);
-        // Nor against the supervisor, by whoever wakes up first.
+        // Nor is it held against the supervisor's own thread, if another thread wakes up before it.
         let begin = Instant::now();
-        let mut own = Own::new(begin);
+        let mut own = OwnSilence::new(begin);
         assert!(!own.is_late(begin + Duration::from_secs(3_600)));
         let late = |second: u64| own.is_late(begin + Duration::from_secs(3_600 + second));
         assert_eq!((1..=9).map(late).position(|is_late| is_late), Some(8));

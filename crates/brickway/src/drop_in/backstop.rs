@@ -24,8 +24,8 @@ impl Guard {
     ///
     /// # Errors
     /// The kernel does not take the rules.
-    pub(crate) fn raise(of: &[PortSettings], fail: Fail, source: Option<SourceRoute>) -> Result<Guard> {
-        let guarded: Vec<BackstopPort> = (of.iter())
+    pub(crate) fn raise(ports: &[PortSettings], fail: Fail, source: Option<SourceRoute>) -> Result<Guard> {
+        let guarded: Vec<BackstopPort> = (ports.iter())
             .filter(|port| port.host != Host::None)
             .map(|port| BackstopPort {
                 name: port.name.clone(),
@@ -41,7 +41,7 @@ impl Guard {
                 _ => error.into(),
             }
         })?;
-        let merging = of.iter().filter(|port| port.driver == Driver::AfPacket);
+        let merging = ports.iter().filter(|port| port.driver == Driver::AfPacket);
         let merging = merging.filter(|port| port.host == Host::Interface);
         let merging = merging.filter_map(|port| GroOff::turn(&port.name).transpose());
         let gro: Vec<GroOff> = merging.filter_map(Result::ok).collect();

@@ -222,7 +222,7 @@ impl Live {
             return Ok(self.reload_configuration()?);
         }
         let new = super::settings_of(&self.arguments).map_err(|error| format!("{error:#}"))?;
-        let new = new.ok_or("the settings have mistakes, which the router has printed; `brickway check` with the file lists them")?;
+        let new = new.ok_or("the settings have mistakes; `brickway check` with the file lists them")?;
         let now = self.settings();
         let changed = now.differences(&new);
         let has_list = self.shared.get::<AccessList>(&AccessList::key(ACCESS_LISTS[0])).is_some();

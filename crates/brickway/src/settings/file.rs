@@ -42,8 +42,8 @@ pub(crate) fn load(path: &Path) -> Result<Option<Settings>> {
     }
 }
 
-/// The ports of a settings file that asks for `fail = "closed"`, whatever mistakes are in it: it need not even be TOML. Anything but
-/// "open" counts as closed, wherever it stands, and so does each name.
+/// Returns the ports of a settings file that asks for `fail = "closed"`, whatever mistakes are in it; it need not even be TOML. A `fail`
+/// in any section counts, and every value but "open" means closed. Each `name` in the file counts as a port.
 pub(crate) fn ports_to_close(path: &Path) -> Vec<PortSettings> {
     let Ok(bytes) = std::fs::read(path) else { return Vec::new() };
     let text = String::from_utf8_lossy(&bytes);
@@ -63,17 +63,17 @@ pub(crate) fn ports_to_close(path: &Path) -> Vec<PortSettings> {
     found
 }
 
-/// What stands behind each `KEY =`, up to a quote, comma, bracket or comment.
+/// Returns the value behind each `KEY =`, which ends at a quote, comma, bracket or comment.
 fn values<'t>(text: &'t str, key: &'t str) -> impl Iterator<Item = &'t str> {
     let code = text.lines().map(|line| line.split_once('#').map_or(line, |(code, _)| code));
     let values = code.flat_map(move |code| {
         code.match_indices(key).filter_map(move |(at, _)| {
-            let is_word = code[..at].ends_with(|c: char| c.is_alphanumeric() || "_-.".contains(c));
+            let is_end_of_word = code[..at].ends_with(|c: char| c.is_alphanumeric() || "_-.".contains(c));
             let value =
                 code[at + key.len()..].trim_start_matches(['"', '\'']).trim_start().strip_prefix('=')?;
             let value = value.trim_start().trim_start_matches(['"', '\'']);
             let end = value.find(['"', '\'', ',', '}', ']']).unwrap_or(value.len());
-            Some(value[..end].trim()).filter(|_| !is_word)
+            Some(value[..end].trim()).filter(|_| !is_end_of_word)
         })
     });
     values.filter(|value| !value.is_empty())

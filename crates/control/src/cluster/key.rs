@@ -155,7 +155,10 @@ impl KeyFile {
             expected,
         };
         if !metadata.is_file() {
-            return Err(exposed("it is no file".to_owned(), "a file with keys".to_owned()));
+            return Err(exposed(
+                "it is not a regular file".to_owned(),
+                "a regular file of mode 0600".to_owned(),
+            ));
         }
         if metadata.mode() & OTHERS_MODE != 0 {
             let problem = format!("its mode {:04o} lets other users in", metadata.mode() & 0o7777);
@@ -306,7 +309,7 @@ mod tests {
         let pipe = temporary_directory().join("pipe");
         let (kind, mode) = (rustix::fs::FileType::Fifo, rustix::fs::Mode::from_raw_mode(0o600));
         rustix::fs::mknodat(rustix::fs::CWD, &pipe, kind, mode, 0).unwrap();
-        assert!(KeyFile::load(&pipe).unwrap_err().to_string().contains("no file"));
+        assert!(KeyFile::load(&pipe).unwrap_err().to_string().contains("not a regular file"));
         let absent = KeyFile::load(Path::new("/nowhere/key")).unwrap_err().to_string();
         assert!(absent.contains("run 'brickway cluster key'"), "{absent}");
     }

@@ -14,7 +14,7 @@ use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
 use super::super::watch::{End, Follower};
 use super::super::{Entry, Failure, Operation, RETRY, SessionId, within};
-use super::guard::{Keys, Seal, Side, greet};
+use super::guard::{Seal, Side, StoreKeys, greet};
 use super::messages::{Answer, PING, Question, Request, Response, receive, send};
 
 /// How long it may take to connect.
@@ -37,7 +37,7 @@ impl Client {
         address: SocketAddr,
         key_file: Option<PathBuf>,
     ) -> Result<Client, Failure> {
-        let keys = Keys::open(key_file.as_deref()).map_err(|error| Failure::away(error.to_string()))?;
+        let keys = StoreKeys::open(key_file.as_deref()).map_err(|error| Failure::away(error.to_string()))?;
         let connect = async move || connect(address, &keys).await;
         let mut stream = Some(connect().await.map_err(|error| Failure::away(error.to_string()))?);
         let (asks, mut asked) = unbounded_channel();
@@ -191,7 +191,7 @@ fn unexpected(answer: &Answer) -> Failure {
     Failure::Refused(format!("an answer to another question: {answer:?}"))
 }
 
-async fn connect(address: SocketAddr, keys: &Keys) -> io::Result<Connection> {
+async fn connect(address: SocketAddr, keys: &StoreKeys) -> io::Result<Connection> {
     let keys = keys.current();
     let connecting = async {
         let mut stream = TcpStream::connect(address).await?;

@@ -108,9 +108,9 @@ fn denied(text: &'static str) -> io::Error {
 
 /// The keys of one side, where there are any.
 #[derive(Debug)]
-pub(super) struct Keys(Option<Mutex<KeyFile>>);
+pub(super) struct StoreKeys(Option<Mutex<KeyFile>>);
 
-impl Keys {
+impl StoreKeys {
     /// Reads the key file.
     pub(super) fn open(file: Option<&Path>) -> io::Result<Self> {
         let load = |file| KeyFile::load(file).map_err(|error| io::Error::other(error.to_string()));

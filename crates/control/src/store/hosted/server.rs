@@ -13,7 +13,7 @@ use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::timeout;
 
 use super::super::Failure;
-use super::guard::{Keys, Seal, Side, greet};
+use super::guard::{Seal, Side, StoreKeys, greet};
 use super::memory::Memory;
 use super::messages::{Answer, PAGE_BYTES, Question, Request, Response, SILENCE, receive, send};
 
@@ -55,7 +55,7 @@ impl Host {
 
 /// Listens at the address and serves whoever has the key, as long as the runtime lives.
 pub(in super::super) async fn host(address: SocketAddr, key_file: Option<PathBuf>) -> io::Result<()> {
-    let keys = Keys::open(key_file.as_deref())?;
+    let keys = StoreKeys::open(key_file.as_deref())?;
     let listener = TcpListener::bind(address).await?;
     let memory = Memory::new();
     let revision = watch::Sender::new(memory.revision());
@@ -102,7 +102,7 @@ pub(in super::super) async fn host(address: SocketAddr, key_file: Option<PathBuf
 /// A client that has proven its key, and the seals of messages to it and from it.
 type Client = (TcpStream, (Seal, Seal));
 
-async fn welcome(mut stream: TcpStream, keys: &Keys) -> io::Result<Client> {
+async fn welcome(mut stream: TcpStream, keys: &StoreKeys) -> io::Result<Client> {
     stream.set_nodelay(true)?;
     let keys = keys.current();
     let seals = greet(&mut stream, Side::Host, keys.as_ref()).await?;
