@@ -6,9 +6,10 @@
 #   make test    formatting, lints, all tests
 #   make lint    formatting and lints alone, benches and examples too
 #   make test-all  these, and what is built in other ways: with DPDK, under a model checker, with sanitizers, for fuzzing
+#   make test-router  the tests of the router alone, without the Click library's and the laboratory's
 #   make dpdk-test  lints and tests of what needs DPDK
 #   make bench   the figures of SPECIFICATION.md
-#   make install the program to /usr/local/bin; with DPDK: make install FEATURES=dpdk
+#   make install both programs to /usr/local/bin; with DPDK: make install FEATURES=dpdk
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
@@ -28,9 +29,10 @@ BENCH_PACKAGES := libdpdk-dev dpdk-dev pkg-config iproute2 ethtool procps etcd-s
 DPDK_PACKAGES := libdpdk-dev pkg-config
 
 TARGET := $(shell uname -m)-unknown-linux-gnu
+ROUTER := $(addprefix -p brickway-,packet fib graph ports fabric elements control) -p brickway
 UNSAFE := -p brickway-packet -p brickway-fib -p brickway-ports
 
-.PHONY: help build packages-build packages-demo packages-cluster packages-test packages-bench packages-dpdk rust nightly demo demo-cluster test test-all dpdk-test lint fuzz loom sanitize bench install clean
+.PHONY: help build packages-build packages-demo packages-cluster packages-test packages-bench packages-dpdk rust nightly demo demo-cluster test test-router test-all dpdk-test lint fuzz loom sanitize deny bench install clean
 
 help:
 	@sed -n 's/^#   //p' $(MAKEFILE_LIST)
@@ -76,13 +78,13 @@ nightly: rust
 	@rustup toolchain list | grep -q ^nightly || rustup toolchain install nightly --profile minimal
 
 build: packages-build $(if $(findstring dpdk,$(FEATURES)),packages-dpdk) rust
-	$(CARGO) build --release -p brickway --features "$(FEATURES)"
+	$(CARGO) build --release -p brickway -p brickway-lab --features "$(FEATURES)"
 
 demo: packages-demo build
-	$(SUDO) target/release/brickway demo
+	$(SUDO) target/release/brickway-lab demo
 
 demo-cluster: packages-cluster build
-	$(SUDO) target/release/brickway demo --cluster
+	$(SUDO) target/release/brickway-lab demo --cluster
 
 lint: packages-build rust
 	$(CARGO) fmt --all -- --check
@@ -97,15 +99,21 @@ test: packages-test rust
 	$(CARGO) fmt --all -- --check
 	$(LINTING) $(CARGO) test --workspace
 
+# The crates of the router itself, of which some tests send traffic by the laboratory's program.
+test-router: export PROPTEST_CASES ?= 64
+test-router: packages-test rust
+	$(LINTING) $(CARGO) build -p brickway-lab
+	$(LINTING) $(CARGO) test $(ROUTER)
+
 # What is built in other ways, each of which takes some minutes more.
 test-all: test
-	$(MAKE) --no-print-directory lint dpdk-test loom sanitize fuzz
+	$(MAKE) --no-print-directory lint dpdk-test loom sanitize fuzz deny
 
 # DPDK's environment starts once a process, so that its tests share one; they need no huge pages. All of the workspace is named
 # so that what does not depend on DPDK need not be built again.
 dpdk-test: packages-dpdk rust
-	$(CARGO) clippy --workspace --lib --features brickway-elements/dpdk -- -D warnings
-	$(CARGO) test --workspace --lib --features brickway-elements/dpdk dpdk
+	$(CARGO) clippy --workspace --lib --features brickway-click/dpdk -- -D warnings
+	$(CARGO) test --workspace --lib --features brickway-click/dpdk dpdk
 
 # Lock-free code under the model checker.
 loom: rust
@@ -125,26 +133,32 @@ fuzz: packages-build nightly
 	  echo "fuzzing $$target for $(FUZZ_SECONDS) s"; \
 	  $(CARGO) +nightly fuzz run $$target -- -max_total_time=$(FUZZ_SECONDS) -max_len=4096 -verbosity=0 -print_final_stats=1 || exit 1; done
 
+# Licences, sources and bans of what we depend on, and, where the network reaches them, advisories.
+deny: rust
+	@command -v cargo-deny >/dev/null || $(CARGO) install --quiet --locked cargo-deny
+	$(CARGO) deny check licenses bans sources
+	$(CARGO) deny check advisories || echo "make: advisories were not checked"
+
 # Root lends DPDK huge pages for the time of a bench, and makes network namespaces.
 bench: FEATURES = dpdk
 bench: packages-bench build
-	target/release/brickway bench forward
-	target/release/brickway bench elements
-	target/release/brickway bench reload
-	$(SUDO) target/release/brickway bench fib
-	$(SUDO) target/release/brickway bench io
-	$(SUDO) target/release/brickway bench batching
-	target/release/brickway bench scaling
-	target/release/brickway bench fabric
-	target/release/brickway bench cluster
-	target/release/brickway plan --paper
-	target/release/brickway model --paper
-	target/release/brickway sim --paper
-	target/release/brickway bench distribution
+	target/release/brickway-lab bench forward
+	target/release/brickway-lab bench elements
+	target/release/brickway-lab bench reload
+	$(SUDO) target/release/brickway-lab bench fib
+	$(SUDO) target/release/brickway-lab bench io
+	$(SUDO) target/release/brickway-lab bench batching
+	target/release/brickway-lab bench scaling
+	target/release/brickway-lab bench fabric
+	target/release/brickway-lab bench cluster
+	target/release/brickway-lab plan --paper
+	target/release/brickway-lab model --paper
+	target/release/brickway-lab sim --paper
+	target/release/brickway-lab bench distribution
 	$(CARGO) run --release -q -p brickway-graph --example hop
 
 install: build
-	$(SUDO) install -m 755 target/release/brickway /usr/local/bin/brickway
+	$(SUDO) install -m 755 target/release/brickway target/release/brickway-lab /usr/local/bin
 
 clean:
 	$(CARGO) clean

@@ -1,7 +1,7 @@
 //! Any bytes as an MRT dump: routes or errors, each with its record and place, never a panic.
 #![no_main]
 
-#[path = "../../crates/brickway/src/rib/mrt.rs"]
+#[path = "../../crates/lab/src/rib/mrt.rs"]
 mod mrt;
 
 use libfuzzer_sys::fuzz_target;

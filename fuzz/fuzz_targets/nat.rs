@@ -67,7 +67,7 @@ fn bench(order: &str) -> Bench {
          in0 :: TestInput -> check0 :: CheckIPHeader -> [0]e; in1 :: TestInput -> check1 :: CheckIPHeader -> [1]e;
          e[0] -> out0 :: TestOutput; e[1] -> out1 :: TestOutput;"
     );
-    Bench::new(&elements::registry(), &config)
+    Bench::new(&click::registry(), &config)
 }
 
 /// What packets from one end to another become now.

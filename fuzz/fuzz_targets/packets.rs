@@ -18,7 +18,7 @@ impl Router {
         let text = example
             .replace("FromDevice($port)", "from :: TestInput")
             .replace("ToDevice($port)", "TestOutput");
-        let mut bench = Bench::new(&elements::registry(), &text);
+        let mut bench = Bench::new(&click::registry(), &text);
         let free = bench.graph().pool_stats().free;
         RefCell::new(Self { bench, ports, free })
     }

@@ -29,12 +29,12 @@ fuzz_target!(|text: &str| {
     );
     // The text may have closed the parenthesis and gone on with elements that write files.
     let source = Source { name: "script.click".into(), text: config.clone() };
-    let (flat, _) = compile(&source, &Options::default(), &elements::registry());
+    let (flat, _) = compile(&source, &Options::default(), &click::registry());
     let Some(flat) = flat else { return };
     if flat.elements.len() != 7 || flat.elements.iter().any(|element| !CLASSES.contains(&element.class.as_str())) {
         return;
     }
-    let Ok(mut bench) = Bench::try_new(&elements::registry(), &config, 32, &Shared::default()) else { return };
+    let Ok(mut bench) = Bench::try_new(&click::registry(), &config, 32, &Shared::default()) else { return };
     bench.run(8);
     for target in ["s.switch", "a.run", "b.step", "a.goto", "b.goto", "b.set", "p.run"] {
         let _ = bench.write(target, argument);

@@ -1,29 +1,26 @@
-//! The element library: one file an element, in folders by subject.
+//! The elements of the router's own graphs, those of `brickway run PORT...` and of a cluster's nodes, and what classes of other
+//! crates share with them: one file an element, in folders by subject.
 //!
 //! | folder | what lives there |
 //! | --- | --- |
-//! | [`sources`] | where packets begin and end: sources, Discard, Idle |
-//! | [`queues`] | queues, schedulers, and what moves packets out of queues |
-//! | [`switching`] | one way in, several out: Tee, Switch and their kin |
-//! | [`marking`] | annotations and bytes: Paint, Strip, Counter, Print |
-//! | [`shaping`] | rates and queue management: Shaper, Meter, RED |
-//! | [`classifying`] | Classifier, IPClassifier, IPFilter |
-//! | [`decision`] | the languages of these three, compiled to a decision program |
-//! | [`ethernet`] | Ethernet headers, ARP |
+//! | [`devices`] | ports and the host |
+//! | [`ethernet`] | Ethernet headers, VLAN tags |
 //! | [`ip`] | IPv4 headers, fragments, options |
 //! | [`ip6`] | IPv6 headers |
-//! | [`icmp`] | ICMP errors, ping |
-//! | [`lookup`] | IP route lookup |
-//! | `first_match` | the first of many rules by classes of fields, for `acl` and `decision` |
-//! | [`nat`] | translation of addresses and ports |
+//! | [`icmp`] | ICMP errors |
+//! | [`lookup`] | forwarding by the router's tables, sources that are believed |
 //! | [`acl`] | access control lists |
+//! | [`classifying`] | Classifier, CheckLength |
+//! | [`decision`] | Click's languages of tests on packets, compiled to a decision program |
+//! | `first_match` | the first of many rules by classes of fields, for `acl` and `decision` |
+//! | [`marking`] | annotations and bytes: Paint, Strip |
+//! | [`runs`] | what elements of a router do to plain packets, fused |
+//! | [`token_bucket`] | the token bucket of rates |
+//! | [`sources`] | Discard, Idle |
+//! | [`switching`] | one way in, several out: PaintSwitch, Tee |
 //! | [`fabric`] | links to the other servers of a cluster |
-//! | [`control`] | Script and what else reads and writes handlers |
-//! | [`devices`] | ports, files and the host |
-//! | [`analysis`] | measuring traffic: counts by aggregate, flows, times |
-//! | [`summary`] | packets as lines of text, written and read |
 //!
-//! Each folder's `mod.rs` lists its classes; [`registry`] is all of them.
+//! Each folder's `mod.rs` lists its classes; [`registry`] is all of them. The Click library adds the others.
 
 #![cfg_attr(not(test), forbid(unsafe_code))]
 // A reader that went away must not end the router: `graph::messages` writes.
@@ -35,9 +32,7 @@
 )]
 
 pub mod acl;
-pub mod analysis;
 pub mod classifying;
-pub mod control;
 pub mod decision;
 pub mod devices;
 pub mod ethernet;
@@ -48,12 +43,10 @@ pub mod ip;
 pub mod ip6;
 pub mod lookup;
 pub mod marking;
-pub mod nat;
-pub mod queues;
-pub mod shaping;
+pub mod runs;
 pub mod sources;
-pub mod summary;
 pub mod switching;
+pub mod token_bucket;
 
 use graph::graph::Registry;
 
@@ -63,10 +56,8 @@ pub fn registry() -> Registry {
     let mut registry = Registry::new();
     for classes in [
         sources::CLASSES,
-        queues::CLASSES,
         switching::CLASSES,
         marking::CLASSES,
-        shaping::CLASSES,
         classifying::CLASSES,
         ethernet::CLASSES,
         ip::CLASSES,
@@ -76,10 +67,6 @@ pub fn registry() -> Registry {
         acl::CLASSES,
         fabric::CLASSES,
         devices::CLASSES,
-        control::CLASSES,
-        analysis::CLASSES,
-        summary::CLASSES,
-        nat::CLASSES,
     ] {
         registry.add(classes);
     }

@@ -1,5 +1,5 @@
 //! Lookups with criterion: each table, on real routes and on a million, for three kinds of addresses, in bursts and one by
-//! one. `brickway bench fib` sets them beside DPDK's; this is for work on a table, where criterion says whether a
+//! one. `brickway-lab bench fib` sets them beside DPDK's; this is for work on a table, where criterion says whether a
 //! change made a difference.
 //!
 //! ```text

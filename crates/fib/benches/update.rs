@@ -1,5 +1,5 @@
 //! Changes with criterion: one route in a table alone, the same in a [`Fib`] with its two copies, and the publication of
-//! batches of several sizes. How much of that workers notice, `brickway bench fib` measures.
+//! batches of several sizes. How much of that workers notice, `brickway-lab bench fib` measures.
 //!
 //! ```text
 //! cargo bench -p brickway-fib --bench update

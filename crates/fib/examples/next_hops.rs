@@ -8,8 +8,8 @@
 //! Numbers and flow hashes are random, so a branch that depended on them would be mispredicted. Each figure is the
 //! median of `RUNS` runs.
 
-use fib::synthesize::SplitMix64;
 use fib::{Adjacency, NextHop, NextHopError, NextHopIndex, NextHops, Resolver};
+use packet::random::SplitMix64;
 use std::hint::black_box;
 use std::time::Instant;
 

@@ -49,7 +49,7 @@
 //! | [`RangeTree`] | IPv6: sixteen ends of ranges at a time | 22 MB (3 MB for the 166,385 real ones) |
 //! | [`Linear`] | either: looks at every route; what the others are tested against | 8 or 48 bytes a route |
 //!
-//! `brickway bench fib` measures them beside DPDK's, `cargo bench -p brickway-fib` alone.
+//! `brickway-lab bench fib` measures them beside DPDK's, `cargo bench -p brickway-fib` alone.
 //!
 //! # Next hops
 //!

@@ -5,14 +5,7 @@ use graph::testing::Bench;
 use graph::{Class, Context, Element, TaskStatus};
 use packet::{Batch, cycles};
 
-static EMPTY: Class = Class {
-    name: "Empty",
-    ports: "1/1",
-    processing: Class::AGNOSTIC,
-    flow: Class::COMPLETE_FLOW,
-    manual: "",
-    make: |_| Ok(Box::new(Empty)),
-};
+static EMPTY: Class = Class { name: "Empty", make: |_| Ok(Box::new(Empty)), ..Class::DEFAULT };
 struct Empty;
 impl Element for Empty {}
 
@@ -20,9 +13,8 @@ static SOURCE: Class = Class {
     name: "Source",
     ports: "0/1",
     processing: Class::PUSH,
-    flow: Class::COMPLETE_FLOW,
-    manual: "",
     make: |_| Ok(Box::new(Source)),
+    ..Class::DEFAULT
 };
 struct Source;
 impl Element for Source {
@@ -44,9 +36,8 @@ static SINK: Class = Class {
     name: "Sink",
     ports: "1/0",
     processing: Class::PUSH,
-    flow: Class::COMPLETE_FLOW,
-    manual: "",
     make: |_| Ok(Box::new(Sink)),
+    ..Class::DEFAULT
 };
 struct Sink;
 impl Element for Sink {

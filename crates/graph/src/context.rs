@@ -11,8 +11,7 @@
 //! the order in which each was begun, each to its end (depth first), and the rest after them. With a batch
 //! limit of one packet (`--burst 1`) this is exactly the order of Click's nested calls.
 //!
-//! Where elements in a row make a run ([`runs`](crate::runs)), the batch goes over all of them in one hop, as long as
-//! its packets are ordinary.
+//! Where elements in a row make a run ([`runs`](crate::runs)), the ordinary packets of a batch go over all of them in one hop.
 //!
 //! **Pulling** nests: the element that pulls stays out of its slot while the ones before it run. A pull that
 //! comes back to an element that is out of its slot finds nothing, so a loop of pulls ends.
@@ -32,6 +31,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::sync::Arc;
 
+use packet::random::SplitMix64;
 use packet::{Batch, MAX_BATCH, Packet, Pool};
 
 use crate::clock::Clock;
@@ -104,6 +104,8 @@ pub struct Context {
     /// Room for the outputs of a batch's packets.
     outputs: Vec<u16>,
     spare: Vec<Batch>,
+    /// The odd packets of a run; empty but while it is applied.
+    odd: Batch,
     pool: Pool,
     burst: usize,
     batch_limit: usize,
@@ -115,7 +117,7 @@ pub struct Context {
     busy: bool,
     timers: BinaryHeap<Reverse<(u64, u64, u32, u32)>>,
     timer_number: u64,
-    random: u64,
+    random: SplitMix64,
     timed: bool,
     mark: u64,
     hops: u32,
@@ -154,6 +156,7 @@ impl Context {
             lanes: std::array::from_fn(|_| Batch::new()),
             outputs: Vec::with_capacity(MAX_BATCH),
             spare: (0..64).map(|_| Batch::new()).collect(),
+            odd: Batch::new(),
             pool,
             burst,
             batch_limit: if burst == 1 { 1 } else { MAX_BATCH },
@@ -163,7 +166,7 @@ impl Context {
             busy: false,
             timers: BinaryHeap::new(),
             timer_number: 0,
-            random: 0x9e37_79b9_7f4a_7c15 ^ (options.copy as u64 + 1),
+            random: SplitMix64::new(options.copy as u64 + 1),
             timed: false,
             mark: 0,
             hops: 0,
@@ -631,17 +634,12 @@ impl Context {
     /// A pseudo-random number: fast, of good quality, for sampling and spreading; not for secrets.
     #[inline]
     pub fn random(&mut self) -> u32 {
-        // SplitMix64 (Steele, Lea, Flood 2014).
-        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.random;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z >> 32) as u32
+        (self.random.next_u64() >> 32) as u32
     }
 
     /// Starts the pseudo-random numbers anew from `seed`.
     pub fn seed_random(&mut self, seed: u64) {
-        self.random = seed;
+        self.random = SplitMix64::new(seed);
     }
 
     /// Prints a line for the user (standard error, unless the program says otherwise). Not for the fast path:

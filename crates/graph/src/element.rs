@@ -7,13 +7,18 @@ use std::any::Any;
 use std::fmt;
 use std::os::fd::BorrowedFd;
 
-use packet::{Batch, Packet};
+use packet::Batch;
 
 use crate::context::Context;
-use crate::runs::{Departure, Ordinary};
+use crate::handler::Handler;
+use crate::runs::{Ordinary, Sieve};
 use crate::setup::Setup;
 
-/// A kind of element: its name in configurations, its ports, how to make one.
+/// Something that a class of elements is or does, for elements and programs that look for others of which it is true.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Capability(pub &'static str);
+
+/// A kind of element: its name in configurations, its ports, how to make one. [`Class::DEFAULT`] has what most have.
 #[derive(Debug)]
 pub struct Class {
     /// The name in configurations, Click's where Click has one.
@@ -26,13 +31,29 @@ pub struct Class {
     pub processing: &'static str,
     /// Which inputs reach which outputs, in Click's code; `x/x` (all to all) is usual.
     pub flow: &'static str,
-    /// The source text of the element's file (`include_str!`); its leading `//!` lines are the manual.
+    /// What the class is or does beyond that.
+    pub capabilities: &'static [Capability],
+    /// The handlers of its elements, beyond those that every element has.
+    pub handlers: &'static [Handler],
+    /// The manual, in Click's form (`=c` synopsis, `=s` subject and summary, `=d` description, ...): [`manual!`](crate::manual)
+    /// takes it from the top of the element's file.
     pub manual: &'static str,
     /// Reads the arguments and makes an element, once for every worker.
     pub make: fn(&mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError>,
 }
 
 impl Class {
+    /// A class without a name, of elements with an input and an output that work in push and in pull paths.
+    pub const DEFAULT: Self = Self {
+        name: "",
+        ports: "1/1",
+        processing: Self::AGNOSTIC,
+        flow: Self::COMPLETE_FLOW,
+        capabilities: &[],
+        handlers: &[],
+        manual: "",
+        make: |_| Err(ConfigError { messages: Vec::new() }),
+    };
     /// Processing code of an element that works in push and in pull paths.
     pub const AGNOSTIC: &'static str = "a/a";
     /// Processing code of an agnostic element whose outputs from 1 on are push.
@@ -43,17 +64,6 @@ impl Class {
     pub const PULL: &'static str = "l/l";
     /// Flow code of an element whose inputs all reach all outputs.
     pub const COMPLETE_FLOW: &'static str = "x/x";
-
-    /// The manual: the leading `//!` lines of the element's file, without their marks.
-    pub fn manual_text(&self) -> String {
-        let mut text = String::new();
-        for line in self.manual.lines() {
-            let Some(line) = line.strip_prefix("//!") else { break };
-            text.push_str(line.strip_prefix(' ').unwrap_or(line));
-            text.push('\n');
-        }
-        text
-    }
 }
 
 /// What a task did, and whether it wants to run again.
@@ -65,57 +75,6 @@ pub enum TaskStatus {
     Idle,
     /// Do not run until woken: by a queue upstream that gets packets, a timer, or [`Context::wake`].
     Asleep,
-}
-
-/// How the values of a read handler on several workers become one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Combine {
-    /// All workers have the same: take the first.
-    First,
-    /// Numbers: add them up.
-    Sum,
-    /// Numbers: take the largest.
-    Max,
-    /// Texts: one after the other.
-    Join,
-}
-
-/// A named value of an element that can be read or written while it runs.
-#[derive(Clone, Copy, Debug)]
-pub struct Handler {
-    /// The name, as in Click.
-    pub name: &'static str,
-    /// Whether [`Element::read`] answers to it.
-    pub readable: bool,
-    /// Whether [`Element::write`] takes it.
-    pub writable: bool,
-    /// How the values of several workers become one.
-    pub combine: Combine,
-    /// Whether it is for the configuration's own scripts only, not for clients of control sockets: it reaches beyond the router.
-    pub private: bool,
-}
-
-impl Handler {
-    /// A handler to read.
-    pub const fn read(name: &'static str, combine: Combine) -> Self {
-        Self { name, readable: true, writable: false, combine, private: false }
-    }
-
-    /// A handler to write.
-    pub const fn write(name: &'static str) -> Self {
-        Self { name, readable: false, writable: true, combine: Combine::First, private: false }
-    }
-
-    /// The same handler, for the configuration's own scripts only.
-    pub const fn private(mut self) -> Self {
-        self.private = true;
-        self
-    }
-
-    /// A handler to read and to write.
-    pub const fn read_write(name: &'static str, combine: Combine) -> Self {
-        Self { name, readable: true, writable: true, combine, private: false }
-    }
 }
 
 /// What is wrong with an element's configuration: one message per mistake, each saying what would be right.
@@ -154,7 +113,7 @@ impl From<Vec<String>> for ConfigError {
 
 /// A step of processing. All methods have defaults; most elements implement [`Element::process`] or
 /// [`Element::push`] and nothing else.
-pub trait Element: Send {
+pub trait Element: Any + Send {
     /// Called once all elements of the graph are made, in the order of the configuration: open files, start
     /// tasks ([`Context::wake`]) and timers. An error stops the router from starting.
     fn initialise(&mut self, _cx: &mut Context) -> Result<(), String> {
@@ -175,11 +134,10 @@ pub trait Element: Send {
         None
     }
 
-    /// Ends a run, for an element whose [`ordinary`](Element::ordinary) steps are `Step::Finish`: does
-    /// `departure`, the elements before it, and its own work to all packets, or, where one is odd, nothing, by
-    /// [`Departure::apply_and`].
-    fn finish(&mut self, _departure: &mut Departure, _packets: &mut [Packet], _now_ns: u64) -> bool {
-        false
+    /// Ends a run, for an element whose steps say that it finishes the run itself: does `work`, that of the elements before it,
+    /// and its own to each packet of the sieve. `work` is of the type that the steps are for.
+    fn finish(&mut self, _work: &mut dyn Any, sieve: &mut Sieve<'_>) {
+        sieve.refuse();
     }
 
     /// Works on packets that pass from input 0 to output 0, pushed or pulled. What is left in `batch` when it
@@ -242,29 +200,23 @@ pub trait Element: Send {
     /// ([`Context::count_drop`]), losses that a driver reports, say.
     fn settle(&mut self, _cx: &mut Context) {}
 
-    /// The handlers beyond those every element has (`name`, `class`, `config`, `ports`, `handlers`,
-    /// `packets`, `cycles`, `drops`, `home_thread`).
-    fn handlers(&self) -> &'static [Handler] {
-        &[]
+    /// Returns whether this element has the handler of this name of its class: one may depend on arguments.
+    fn has_handler(&self, _name: &str) -> bool {
+        true
     }
 
-    /// A handler that is not in [`handlers`](Element::handlers): one whose name the configuration chose.
+    /// A handler that its class does not list: one whose name the configuration chose.
     fn more_handlers(&self, _name: &str) -> Option<Handler> {
         None
     }
 
-    /// As [`read`](Element::read), for an element that needs the machine to answer: it calls others' handlers, say.
-    fn read_in(&mut self, _cx: &mut Context, name: &str, argument: &str) -> Result<String, String> {
-        self.read(name, argument)
-    }
-
-    /// Reads a handler; `argument` is empty unless the handler takes one.
-    fn read(&mut self, name: &str, _argument: &str) -> Result<String, String> {
+    /// Reads such a handler.
+    fn read_more(&mut self, _cx: &mut Context, name: &str, _argument: &str) -> Result<String, String> {
         Err(format!("no read handler '{name}'"))
     }
 
-    /// Writes a handler.
-    fn write(&mut self, _cx: &mut Context, name: &str, _value: &str) -> Result<(), String> {
+    /// Writes such a handler.
+    fn write_more(&mut self, _cx: &mut Context, name: &str, _value: &str) -> Result<(), String> {
         Err(format!("no write handler '{name}'"))
     }
 }

@@ -13,7 +13,8 @@ use packet::{Batch, Pool, PoolOptions, PoolStats};
 
 use crate::clock::Clock;
 use crate::context::{Context, ContextOptions, ElementStats, End, Known, Slot};
-use crate::element::{Class, Combine, Element, Handler};
+use crate::element::{Class, Element};
+use crate::handler::{Combine, Handler};
 use crate::hotswap::Plan;
 use crate::lang::{ClassSpec, ClassTable, Diagnostic, FlatConfig, PortKind, Severity};
 use crate::names;
@@ -59,6 +60,7 @@ impl ClassTable for Registry {
             ports: class.ports,
             processing: class.processing,
             flow: class.flow,
+            capabilities: class.capabilities,
         })
     }
 
@@ -206,7 +208,8 @@ impl Graph {
                     ),
                 }
             }
-            slots.push(Slot::new(made, flat.inputs, flat.outputs));
+            let handlers = registry.class(&flat.class).map_or(&[][..], |class| class.handlers);
+            slots.push(Slot::new(made, handlers, flat.inputs, flat.outputs));
         }
         if !problems.is_empty() {
             return Err(problems);

@@ -198,7 +198,8 @@ impl Swap {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::element::{Class, Combine, Element, Handler};
+    use crate::element::{Class, Element};
+    use crate::handler::{Combine, Get, Handler};
     use crate::lang::{self, Source};
     use crate::router::Router;
     use crate::{Context, Setup};
@@ -229,15 +230,6 @@ mod tests {
             self.asked += 100;
         }
 
-        fn handlers(&self) -> &'static [Handler] {
-            const { &[Handler::read("asked", Combine::First), Handler::read("left", Combine::First)] }
-        }
-
-        fn read(&mut self, name: &str, _argument: &str) -> Result<String, String> {
-            self.asked += 1;
-            Ok(if name == "asked" { self.asked } else { self.left }.to_string())
-        }
-
         fn leave(&mut self) -> Option<Box<dyn std::any::Any + Send>> {
             Some(Box::new(self.asked))
         }
@@ -250,10 +242,28 @@ mod tests {
     static MEMORY: Class = Class {
         name: "Memory",
         ports: "0/0",
-        processing: Class::AGNOSTIC,
-        flow: Class::COMPLETE_FLOW,
-        manual: "//! Remembers.",
+        handlers: &[
+            Handler::read(
+                "asked",
+                Combine::First,
+                "How often it was asked.",
+                &Get(|e: &mut Memory| {
+                    e.asked += 1;
+                    e.asked.to_string()
+                }),
+            ),
+            Handler::read(
+                "left",
+                Combine::First,
+                "What it inherited.",
+                &Get(|e: &mut Memory| {
+                    e.asked += 1;
+                    e.left.to_string()
+                }),
+            ),
+        ],
         make,
+        ..Class::DEFAULT
     };
 
     fn config(registry: &Registry, text: &str) -> Arc<FlatConfig> {

@@ -4,18 +4,20 @@
 //! | file | what lives there |
 //! | --- | --- |
 //! | [`lang`] | the Click language: text in, flat configuration or diagnostics out |
-//! | [`element`] | [`Element`], [`Class`], handlers: what an author of an element implements |
+//! | [`element`] | [`Element`], [`Class`]: what an author of an element implements |
+//! | [`handler`] | named values of elements, to read and to write |
 //! | [`arguments`] | the configuration string of an element, read by name, position and type |
 //! | [`setup`] | what an element sees while it is made: arguments, ports, things shared between copies |
 //! | [`context`] | what an element sees while it runs: outputs, inputs, drops, tasks, timers, frames |
 //! | [`graph`](mod@graph) | one worker's copy of all elements, made from a flat configuration |
 //! | [`hotswap`] | another configuration in a running one's place |
 //! | [`router`] | all copies on their threads; handlers, statistics, start and stop |
+//! | [`manual`] | manuals at the top of elements' files |
 //! | `mail` | how a copy's thread is reached: waker and mail box |
 //! | [`messages`] | standard error and standard output, which stop no worker |
 //! | [`names`] | what `AddressInfo` and `PortInfo` call addresses and ports |
 //! | [`roles`] | which worker receives, processes, sends |
-//! | [`runs`] | elements in a row that work as one while all packets are ordinary |
+//! | [`runs`] | elements in a row that work as one on ordinary packets |
 //! | [`punt`] | the bounded way from the workers to the slow thread |
 //! | [`testing`] | a graph in memory for tests: packets in, packets out |
 //!
@@ -33,9 +35,11 @@ pub mod clock;
 pub mod context;
 pub mod element;
 pub mod graph;
+pub mod handler;
 pub mod hotswap;
 pub mod lang;
 mod mail;
+pub mod manual;
 pub mod messages;
 pub mod names;
 pub mod punt;
@@ -48,5 +52,6 @@ pub mod testing;
 
 pub use arguments::{Arguments, FromArgument};
 pub use context::{Context, Verdict};
-pub use element::{Class, Combine, ConfigError, Element, Handler, TaskStatus};
+pub use element::{Capability, Class, ConfigError, Element, TaskStatus};
+pub use handler::{Ask, Combine, Get, Handler, Put};
 pub use setup::Setup;

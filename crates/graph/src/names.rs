@@ -201,14 +201,7 @@ mod tests {
     impl Element for Nothing {}
 
     const fn class(name: &'static str) -> Class {
-        Class {
-            name,
-            ports: "0/0",
-            processing: Class::AGNOSTIC,
-            flow: Class::COMPLETE_FLOW,
-            manual: "//! Nothing.",
-            make: |_| Ok(Box::new(Nothing)),
-        }
+        Class { name, ports: "0/0", make: |_| Ok(Box::new(Nothing)), ..Class::DEFAULT }
     }
 
     static ADDRESSES: Class = class(ADDRESS_INFO);

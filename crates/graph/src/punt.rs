@@ -12,12 +12,6 @@
 //! the packet is dropped and counted as "punt ring full"; the worker never waits. A graph that runs on one
 //! thread alone passes packets straight on.
 //!
-//! =h length read-only
-//! Packets on their way, in all rings.
-//!
-//! =h capacity read-only
-//! Packets that one ring holds.
-//!
 //! =e
 //!   ttl :: DecIPTTL
 //!   ttl[1] -> Punt -> ICMPError(10.0.0.1, timeexceeded) -> [0]rt
@@ -35,18 +29,32 @@ use packet::{Batch, Packet};
 use rtrb::{Consumer, Producer, RingBuffer};
 
 use crate::context::Context;
-use crate::element::{Class, Combine, ConfigError, Element, Handler, TaskStatus};
+use crate::element::{Class, ConfigError, Element, TaskStatus};
+use crate::handler::{Combine, Get, Handler};
 use crate::router::Waker;
 use crate::setup::Setup;
 
 /// The class `Punt`.
 pub static CLASS: Class = Class {
     name: "Punt",
-    ports: "1/1",
     processing: Class::PUSH,
-    flow: Class::COMPLETE_FLOW,
-    manual: include_str!("punt.rs"),
+    handlers: &[
+        Handler::read(
+            "length",
+            Combine::Max,
+            "Packets on their way.",
+            &Get(|e: &mut End| e.length().to_string()),
+        ),
+        Handler::read(
+            "capacity",
+            Combine::First,
+            "Packets that one ring holds.",
+            &Get(|e: &mut End| e.capacity().to_string()),
+        ),
+    ],
+    manual: crate::manual!("punt.rs"),
     make,
+    ..Class::DEFAULT
 };
 
 /// Packets that a ring holds unless the configuration says otherwise.
@@ -68,7 +76,7 @@ fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
     }
     let copy = setup.copy();
     if !copy.slow_thread {
-        return Ok(Box::new(Passage));
+        return Ok(Box::new(End::Passage));
     }
     let rings = setup.shared_by_copies(|| {
         let ends = (0..copy.workers)
@@ -82,50 +90,29 @@ fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
     let mut ends = rings.ends.lock().unwrap_or_else(PoisonError::into_inner);
     if copy.is_slow() {
         let rings = ends.iter_mut().filter_map(|(_, consumer)| consumer.take()).collect();
-        return Ok(Box::new(Far { rings, capacity, next: 0 }));
+        return Ok(Box::new(End::Far(Far { rings, capacity, next: 0 })));
     }
     let ring = ends
         .get_mut(copy.index)
         .and_then(|(producer, _)| producer.take())
         .ok_or_else(|| ConfigError::new("the ring of this worker is taken already"))?;
     let waker = setup.shared().get::<Waker>(&Waker::key(copy.workers));
-    Ok(Box::new(Near { ring, capacity, waker }))
+    Ok(Box::new(End::Near(Near { ring, capacity, waker })))
 }
 
-/// Where there is one thread only.
-struct Passage;
-
-impl Element for Passage {}
+/// What a copy of the graph has of a `Punt`.
+enum End {
+    /// There is one thread only.
+    Passage,
+    Near(Near),
+    Far(Far),
+}
 
 /// The worker's end.
 struct Near {
     ring: Producer<Packet>,
     capacity: usize,
     waker: Option<Arc<Waker>>,
-}
-
-const HANDLERS: [Handler; 2] =
-    [Handler::read("length", Combine::Max), Handler::read("capacity", Combine::First)];
-
-impl Element for Near {
-    fn push(&mut self, cx: &mut Context, _input: usize, batch: &mut Batch) {
-        for packet in batch.drain() {
-            if let Err(rtrb::PushError::Full(packet)) = self.ring.push(packet) {
-                cx.drop(packet, "punt ring full");
-            }
-        }
-        if let Some(waker) = &self.waker {
-            waker.wake_if_asleep();
-        }
-    }
-
-    fn handlers(&self) -> &'static [Handler] {
-        &HANDLERS
-    }
-
-    fn read(&mut self, name: &str, _argument: &str) -> Result<String, String> {
-        Ok(if name == "length" { self.capacity - self.ring.slots() } else { self.capacity }.to_string())
-    }
 }
 
 /// The slow thread's end.
@@ -135,20 +122,52 @@ struct Far {
     next: usize,
 }
 
-impl Element for Far {
+impl End {
+    fn length(&self) -> usize {
+        match self {
+            Self::Passage => 0,
+            Self::Near(near) => near.capacity - near.ring.slots(),
+            Self::Far(far) => far.rings.iter().map(Consumer::slots).sum(),
+        }
+    }
+
+    fn capacity(&self) -> usize {
+        match self {
+            Self::Passage => 0,
+            Self::Near(Near { capacity, .. }) | Self::Far(Far { capacity, .. }) => *capacity,
+        }
+    }
+}
+
+impl Element for End {
     fn initialise(&mut self, cx: &mut Context) -> Result<(), String> {
-        cx.wake();
+        if matches!(self, Self::Far(_)) {
+            cx.wake();
+        }
         Ok(())
     }
 
+    fn push(&mut self, cx: &mut Context, _input: usize, batch: &mut Batch) {
+        let Self::Near(near) = self else { return };
+        for packet in batch.drain() {
+            if let Err(rtrb::PushError::Full(packet)) = near.ring.push(packet) {
+                cx.drop(packet, "punt ring full");
+            }
+        }
+        if let Some(waker) = &near.waker {
+            waker.wake_if_asleep();
+        }
+    }
+
     fn task(&mut self, cx: &mut Context) -> TaskStatus {
+        let Self::Far(far) = self else { return TaskStatus::Asleep };
         let mut left = cx.burst();
         // Start at another ring each time, so that a flooded worker does not starve the others.
-        self.next = (self.next + 1) % self.rings.len().max(1);
-        for offset in 0..self.rings.len() {
-            let ring = (self.next + offset) % self.rings.len();
+        far.next = (far.next + 1) % far.rings.len().max(1);
+        for offset in 0..far.rings.len() {
+            let ring = (far.next + offset) % far.rings.len();
             while left > 0
-                && let Ok(packet) = self.rings[ring].pop()
+                && let Ok(packet) = far.rings[ring].pop()
             {
                 cx.emit(0, packet);
                 left -= 1;
@@ -157,16 +176,11 @@ impl Element for Far {
         if left < cx.burst() { TaskStatus::Busy } else { TaskStatus::Idle }
     }
 
-    fn handlers(&self) -> &'static [Handler] {
-        &HANDLERS
-    }
-
     fn wait_fds<'a>(&'a self, _fds: &mut Vec<BorrowedFd<'a>>) -> bool {
-        true
+        matches!(self, Self::Far(_))
     }
 
-    fn read(&mut self, name: &str, _argument: &str) -> Result<String, String> {
-        let length: usize = self.rings.iter().map(Consumer::slots).sum();
-        Ok(if name == "length" { length } else { self.capacity }.to_string())
+    fn has_handler(&self, _name: &str) -> bool {
+        !matches!(self, Self::Passage)
     }
 }

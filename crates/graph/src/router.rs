@@ -21,8 +21,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use packet::{Pool, PoolOptions, PoolStats};
 
 use crate::context::{ElementStats, combined};
-use crate::element::Combine;
 use crate::graph::{Graph, GraphOptions, Registry, no_memory};
+use crate::handler::Combine;
 use crate::hotswap::{Running, Swap};
 use crate::lang::{Diagnostic, FlatConfig};
 use crate::mail::{Mail, MailBox};
@@ -595,7 +595,7 @@ impl Router {
             let mut all: Vec<Vec<String>> = Vec::new();
             for (element, name) in names.iter().enumerate() {
                 let handlers = graph.handlers(element);
-                let readable = handlers.iter().filter(|known| known.readable);
+                let readable = handlers.iter().filter(|known| known.is_readable());
                 all.push(readable.map(|handler| format!("{name}.{}", handler.name)).collect());
             }
             all

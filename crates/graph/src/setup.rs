@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use packet::flow::FlowKey;
 
 use crate::arguments::Arguments;
-use crate::element::ConfigError;
+use crate::element::{Capability, ConfigError};
 use crate::hotswap::Found;
 use crate::lang::{FlatConfig, FlatElement, Location, PortKind, split_arguments};
 
@@ -264,9 +264,9 @@ impl<'a> Setup<'a> {
         self.copy.index == self.bound_worker().unwrap_or(0)
     }
 
-    /// The nearest elements in `direction` whose class is `wanted`, on every way; elements behind them are
+    /// The nearest elements in `direction` whose class has a capability, on every way; elements behind them are
     /// not looked at.
-    pub fn nearest(&self, direction: Direction, wanted: impl Fn(&str) -> bool) -> Nearest<'a> {
+    pub fn nearest(&self, direction: Direction, capability: Capability) -> Nearest<'a> {
         let mut found = Nearest { names: Vec::new(), everywhere: true };
         let Some((config, index)) = self.place else { return Nearest::default() };
         let beyond = |element: usize, only: Option<usize>| -> Vec<usize> {
@@ -288,7 +288,7 @@ impl<'a> Setup<'a> {
             if std::mem::replace(&mut seen[at], true) {
                 continue;
             }
-            if wanted(&config.elements[at].class) {
+            if config.elements[at].has(capability) {
                 found.names.push(&config.elements[at].name);
                 self.note(&config.elements[at].name);
                 continue;
@@ -419,20 +419,12 @@ mod tests {
     struct Nothing;
     impl Element for Nothing {}
 
-    const fn class(name: &'static str, processing: &'static str) -> Class {
-        Class {
-            name,
-            ports: "-/-",
-            processing,
-            flow: Class::COMPLETE_FLOW,
-            manual: "//! Nothing.",
-            make: |_| Ok(Box::new(Nothing)),
-        }
-    }
+    const IS_STORE: Capability = Capability("store");
 
-    static STEP: Class = class("Step", Class::AGNOSTIC);
-    static STORE: Class = class("Store", "h/l");
-    static PUMP: Class = class("Pump", "l/h");
+    const ANY: Class = Class { ports: "-/-", make: |_| Ok(Box::new(Nothing)), ..Class::DEFAULT };
+    static STEP: Class = Class { name: "Step", ..ANY };
+    static STORE: Class = Class { name: "Store", processing: "h/l", capabilities: &[IS_STORE], ..ANY };
+    static PUMP: Class = Class { name: "Pump", processing: "l/h", ..ANY };
 
     fn config(text: &str) -> FlatConfig {
         let mut registry = Registry::new();
@@ -452,7 +444,7 @@ mod tests {
 
     fn stores(config: &FlatConfig, name: &str, direction: Direction) -> (Vec<String>, bool) {
         with_setup(config, name, |setup| {
-            let found = setup.nearest(direction, |class| class == "Store");
+            let found = setup.nearest(direction, IS_STORE);
             (found.names.into_iter().map(str::to_owned).collect(), found.everywhere)
         })
     }

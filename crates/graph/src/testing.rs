@@ -27,26 +27,24 @@ use crate::setup::{Copy, Setup, Shared};
 static INPUT: Class = Class {
     name: "TestInput",
     ports: "0/1",
-    processing: Class::AGNOSTIC,
-    flow: Class::COMPLETE_FLOW,
-    manual: "//! Packets given by a test.",
+    manual: "Packets given by a test.",
     make: |setup| {
         setup.arguments.finish()?;
         Ok(Box::new(Input { waiting: Vec::new() }))
     },
+    ..Class::DEFAULT
 };
 
 static OUTPUT: Class = Class {
     name: "TestOutput",
     ports: "1/0",
-    processing: Class::AGNOSTIC,
-    flow: Class::COMPLETE_FLOW,
-    manual: "//! Packets kept for a test.",
+    manual: "Packets kept for a test.",
     make: |setup| {
         setup.arguments.finish()?;
         let kept = setup.shared_by_copies(|| Ok::<_, ConfigError>(Kept::default()))?;
         Ok(Box::new(Output { kept }))
     },
+    ..Class::DEFAULT
 };
 
 /// Pushed when the bench says so; pulled from what the bench left.
@@ -284,6 +282,7 @@ pub fn configure(class: &'static Class, config: &str) -> Result<(), Vec<String>>
     let flat = lang::FlatElement {
         name: "e".into(),
         class: class.name.into(),
+        capabilities: class.capabilities,
         config: config.into(),
         location: lang::Location { file: "test.click".into(), line: 1, column: 1, length: 1 },
         inputs: 1,

@@ -12,9 +12,8 @@ static COPY: Class = Class {
     name: "Copy",
     ports: "1/1-",
     processing: Class::PUSH,
-    flow: Class::COMPLETE_FLOW,
-    manual: "",
     make: |_| Ok(Box::new(Copy)),
+    ..Class::DEFAULT
 };
 
 struct Copy;
@@ -36,13 +35,12 @@ static LETTER: Class = Class {
     name: "Letter",
     ports: "1/1-2",
     processing: Class::AGNOSTIC_WITH_ERRORS,
-    flow: Class::COMPLETE_FLOW,
-    manual: "",
     make: |setup| {
         let letter: String = setup.arguments.required("LETTER")?;
         setup.arguments.finish()?;
         Ok(Box::new(Letter(letter.bytes().next().unwrap())))
     },
+    ..Class::DEFAULT
 };
 
 struct Letter(u8);
@@ -61,14 +59,8 @@ impl Element for Letter {
 }
 
 /// A queue without a limit.
-static STORE: Class = Class {
-    name: "Store",
-    ports: "1/1",
-    processing: "h/l",
-    flow: Class::COMPLETE_FLOW,
-    manual: "",
-    make: |_| Ok(Box::new(Store(Vec::new()))),
-};
+static STORE: Class =
+    Class { name: "Store", processing: "h/l", make: |_| Ok(Box::new(Store(Vec::new()))), ..Class::DEFAULT };
 
 struct Store(Vec<packet::Packet>);
 
@@ -88,14 +80,8 @@ impl Element for Store {
 }
 
 /// Moves two packets a turn from its input to its output.
-static MOVER: Class = Class {
-    name: "Mover",
-    ports: "1/1",
-    processing: "l/h",
-    flow: Class::COMPLETE_FLOW,
-    manual: "",
-    make: |_| Ok(Box::new(Mover)),
-};
+static MOVER: Class =
+    Class { name: "Mover", processing: "l/h", make: |_| Ok(Box::new(Mover)), ..Class::DEFAULT };
 
 struct Mover;
 
@@ -120,9 +106,8 @@ static TICKER: Class = Class {
     name: "Ticker",
     ports: "0/1",
     processing: Class::PUSH,
-    flow: Class::COMPLETE_FLOW,
-    manual: "",
     make: |_| Ok(Box::new(Ticker)),
+    ..Class::DEFAULT
 };
 
 struct Ticker;
@@ -250,14 +235,8 @@ fn no_frame_is_lost() {
 }
 
 /// Pulls BURST packets a turn, where its neighbours look at one.
-static GREEDY: Class = Class {
-    name: "Greedy",
-    ports: "1/1",
-    processing: "l/h",
-    flow: Class::COMPLETE_FLOW,
-    manual: "",
-    make: |_| Ok(Box::new(Greedy)),
-};
+static GREEDY: Class =
+    Class { name: "Greedy", processing: "l/h", make: |_| Ok(Box::new(Greedy)), ..Class::DEFAULT };
 
 struct Greedy;
 
@@ -303,14 +282,8 @@ fn with_a_burst_of_one_a_pull_brings_one_packet() {
 }
 
 /// Puts off its timer again and again.
-static LATER: Class = Class {
-    name: "Later",
-    ports: "1/1",
-    processing: Class::PUSH,
-    flow: Class::COMPLETE_FLOW,
-    manual: "",
-    make: |_| Ok(Box::new(Later)),
-};
+static LATER: Class =
+    Class { name: "Later", processing: Class::PUSH, make: |_| Ok(Box::new(Later)), ..Class::DEFAULT };
 
 struct Later;
 

@@ -9,7 +9,7 @@ use graph::graph::{Graph, Registry};
 use graph::lang::{Options, Source, compile};
 use graph::router::{Control, Router, RouterOptions};
 use graph::setup::Shared;
-use graph::{Class, Combine, Context, Element, Handler, TaskStatus};
+use graph::{Class, Combine, Context, Element, Get, Handler, Put, TaskStatus};
 use packet::{Batch, PoolOptions};
 
 /// Sends LIMIT numbered packets, a burst a turn.
@@ -17,13 +17,12 @@ static NUMBERS: Class = Class {
     name: "Numbers",
     ports: "0/1",
     processing: Class::PUSH,
-    flow: Class::COMPLETE_FLOW,
-    manual: "",
     make: |setup| {
         let limit = setup.arguments.required("LIMIT")?;
         setup.arguments.finish()?;
         Ok(Box::new(Numbers { next: 0, limit }))
     },
+    ..Class::DEFAULT
 };
 
 struct Numbers {
@@ -55,14 +54,23 @@ static TALLY: Class = Class {
     name: "Tally",
     ports: "1/0",
     processing: Class::PUSH,
-    flow: Class::COMPLETE_FLOW,
-    manual: "",
+    handlers: &[Handler::read_write(
+        "count",
+        Combine::Sum,
+        "Packets so far.",
+        &Get(|e: &mut Tally| e.count.to_string()),
+        &Put(|e: &mut Tally, _, value| {
+            e.count = value.parse().map_err(|_| format!("count: expected a number, got '{value}'"))?;
+            Ok(())
+        }),
+    )],
     make: |setup| {
         let stop = setup.arguments.keyword_or("STOP", 0u64)?;
         setup.arguments.finish()?;
         let seen = setup.shared_by_copies(|| Ok::<_, graph::ConfigError>(Mutex::new(Vec::new())))?;
         Ok(Box::new(Tally { count: 0, stop, seen }))
     },
+    ..Class::DEFAULT
 };
 
 struct Tally {
@@ -84,16 +92,6 @@ impl Element for Tally {
         if self.stop > 0 && self.count == self.stop {
             cx.stop();
         }
-    }
-    fn handlers(&self) -> &'static [Handler] {
-        const { &[Handler::read_write("count", Combine::Sum)] }
-    }
-    fn read(&mut self, _name: &str, _argument: &str) -> Result<String, String> {
-        Ok(self.count.to_string())
-    }
-    fn write(&mut self, _cx: &mut Context, _name: &str, value: &str) -> Result<(), String> {
-        self.count = value.parse().map_err(|_| format!("count: expected a number, got '{value}'"))?;
-        Ok(())
     }
 }
 

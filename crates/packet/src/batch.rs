@@ -139,28 +139,55 @@ impl Batch {
     ///
     /// When `keep` or `removed` panics, the packets of the batch are leaked, never freed twice.
     #[inline(always)]
-    pub fn extract(&mut self, mut keep: impl FnMut(&mut Packet) -> bool, mut removed: impl FnMut(Packet)) {
+    pub fn extract(&mut self, keep: impl FnMut(&mut Packet) -> bool, removed: impl FnMut(Packet)) {
+        self.extract_unless_first(false, keep, removed);
+    }
+
+    /// As [`extract`](Batch::extract). But with `stops`, where `keep` says no to the first packet, it ends there: all packets
+    /// stay, and it returns false.
+    #[inline(always)]
+    pub fn extract_unless_first(
+        &mut self,
+        stops: bool,
+        mut keep: impl FnMut(&mut Packet) -> bool,
+        mut removed: impl FnMut(Packet),
+    ) -> bool {
         let length = std::mem::take(&mut self.0.length);
-        let mut kept = 0;
         let slots = &mut self.0.packets[..length];
-        for index in 0..length {
-            // SAFETY: slots at and above `index` are initialised and not yet looked at.
-            let packet = unsafe { slots[index].assume_init_mut() };
-            if keep(packet) {
-                if kept != index {
-                    // SAFETY: `kept < index`; slot `kept` was moved out of before, slot `index` is moved out now.
-                    unsafe {
-                        let moved = slots[index].assume_init_read();
-                        slots[kept].write(moved);
-                    }
+        let (mut index, mut kept) = (0, 0);
+        loop {
+            // Packets in a row that are kept: the common case is one such row and nothing else.
+            let start = index;
+            while index < length {
+                // SAFETY: slots at and above `index` are initialised and not yet looked at.
+                let packet = unsafe { slots[index].assume_init_mut() };
+                if !keep(packet) {
+                    break;
                 }
-                kept += 1;
-            } else {
-                // SAFETY: the slot is initialised, and nothing reads it again.
-                removed(unsafe { slots[index].assume_init_read() });
+                index += 1;
             }
+            if kept != start {
+                // SAFETY: the row is within the slots and lies behind `kept`; the slots from there up to the row were moved out of.
+                unsafe {
+                    let slots = slots.as_mut_ptr();
+                    std::ptr::copy(slots.add(start), slots.add(kept), index - start);
+                }
+            }
+            kept += index - start;
+            if index == length {
+                break;
+            }
+            if index == 0 && stops {
+                // Nothing was moved yet.
+                self.0.length = length;
+                return false;
+            }
+            // SAFETY: the slot is initialised, and nothing reads it again.
+            removed(unsafe { slots[index].assume_init_read() });
+            index += 1;
         }
         self.0.length = kept;
+        true
     }
 }
 
@@ -264,6 +291,22 @@ mod tests {
             };
             prop_assert_eq!(numbers(&batch), expected(true));
             prop_assert_eq!(removed, expected(false));
+        }
+
+        #[test]
+        fn a_refused_first_packet_keeps_all(keep in prop::collection::vec(any::<bool>(), 1..256)) {
+            let mut pool = Pool::new(PoolOptions { frames: 256, data_bytes: 64 }).unwrap();
+            let mut batch = numbered(&mut pool, keep.len());
+            let (mut index, mut removed) = (0, 0);
+            let goes_on = batch.extract_unless_first(
+                true,
+                |_| { index += 1; keep[index - 1] },
+                |_| removed += 1,
+            );
+            prop_assert_eq!(goes_on, keep[0]);
+            let kept = keep.iter().filter(|kept| **kept).count();
+            prop_assert_eq!(batch.len(), if goes_on { kept } else { keep.len() });
+            prop_assert_eq!(removed, keep.len() - batch.len());
         }
 
         #[test]

@@ -16,6 +16,7 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::str::FromStr;
 use std::sync::LazyLock;
 
+use crate::random::SplitMix64;
 use crate::wire::IpProtocol;
 use crate::wire::ipv6::{HEADER_LEN, Ipv6};
 use crate::wire::ipv6_extension::UpperLayer;
@@ -83,15 +84,8 @@ impl FlowKey {
 
     /// Makes a key of a number, for tests and benches.
     pub const fn from_seed(seed: u64) -> Self {
-        /// Steele, Lea and Flood, "Fast Splittable Pseudorandom Number Generators" (OOPSLA 2014).
-        const fn split_mix(state: u64) -> u64 {
-            let mixed = (state ^ state >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-            let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-            mixed ^ mixed >> 31
-        }
-        const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
-        let first = seed.wrapping_add(STEP);
-        Self([split_mix(first), split_mix(first.wrapping_add(STEP))])
+        let mut random = SplitMix64::new(seed);
+        Self([random.next_u64(), random.next_u64()])
     }
 
     /// Multiplies two words, each with a secret of its own, and folds the halves of the product.

@@ -14,6 +14,7 @@
 //! | `plain_ipv6_header` | [`PlainIpv6Header`]: an IPv6 header, in registers |
 //! | [`checksum`] | RFC 1071 sums and RFC 1624 incremental updates |
 //! | [`prefetch()`] | asking for memory before it is needed |
+//! | [`random`] | pseudo-random numbers |
 //! | [`cycles`] | the time stamp counter, our unit of cost |
 //!
 //! This crate depends on nothing else of Brickway.
@@ -29,6 +30,7 @@ mod plain_header;
 mod plain_ipv6_header;
 pub mod pool;
 mod prefetch;
+pub mod random;
 mod return_stack;
 pub mod wire;
 

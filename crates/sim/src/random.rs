@@ -1,24 +1,19 @@
-//! Numbers that look drawn, the same for the same seed (SplitMix64; Steele, Lea and Flood, 2014).
+//! Pseudo-random numbers of a simulation, the same for the same seed.
+
+use packet::random::SplitMix64;
+pub(crate) use packet::random::mixed;
 
 #[derive(Clone, Debug)]
-pub(crate) struct Random(u64);
-
-/// Numbers that differ little become numbers that have nothing in common.
-pub(crate) fn mixed(number: u64) -> u64 {
-    let mixed = (number ^ number >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    mixed ^ mixed >> 31
-}
+pub(crate) struct Random(SplitMix64);
 
 impl Random {
     /// One of many series that a seed stands for.
     pub(crate) fn new(seed: u64, series: u64) -> Random {
-        Random(mixed(seed).wrapping_add(mixed(series ^ 0x9e37_79b9_7f4a_7c15)))
+        Random(SplitMix64::new(mixed(seed).wrapping_add(mixed(series ^ 0x9e37_79b9_7f4a_7c15))))
     }
 
     pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        mixed(self.0)
+        self.0.next_u64()
     }
 
     pub(crate) fn below(&mut self, limit: u32) -> u32 {

@@ -70,32 +70,6 @@
 //! Drop reasons: denied by rule, denied by default, tiny fragment, fragment beyond 65535 octets, truncated transport
 //! header, no IP header, fragment of a hidden protocol, and those of IPv6 extension headers.
 //!
-//! =h rules read-only
-//! The rules in order, each with the packets and bytes (from the IP header on) that met it, as a comment:
-//! what C<set> takes.
-//!
-//! =h count read-only
-//! Number of rules.
-//!
-//! =h default read-only
-//! What becomes of packets that no rule matches, and the count of these.
-//!
-//! =h memory read-only
-//! Bytes of memory that the compiled list takes.
-//!
-//! =h set write-only
-//! Lines of rules, which take the place of all there are. If one is wrong, nothing changes. Rules that stay
-//! as they are keep their counts.
-//!
-//! =h add write-only
-//! Adds a rule at its number, or behind the last.
-//!
-//! =h remove write-only
-//! Removes the rule of a number.
-//!
-//! =h reset_counts write-only
-//! Counts from zero again.
-//!
 //! =e
 //!   ... -> Strip(14) -> CheckIPHeader
 //!       -> ACL(10 permit tcp any 192.0.2.0/24 port 80-443 in eth1,
@@ -112,7 +86,7 @@ use std::sync::Arc;
 
 use fib::publish::Reader;
 use graph::lang::{split_arguments, split_words};
-use graph::{Class, Combine, ConfigError, Context, Element, FromArgument, Handler, Setup, Verdict};
+use graph::{Class, Combine, ConfigError, Context, Element, FromArgument, Get, Handler, Put, Setup, Verdict};
 use packet::{Batch, MAX_BATCH, Packet};
 
 use super::compiled::Answer;
@@ -125,9 +99,10 @@ pub(crate) static CLASS: Class = Class {
     name: "ACL",
     ports: "1/1-2",
     processing: Class::AGNOSTIC_WITH_ERRORS,
-    flow: Class::COMPLETE_FLOW,
-    manual: include_str!("access_control.rs"),
+    handlers: HANDLERS,
+    manual: graph::manual!("access_control.rs"),
     make,
+    ..Class::DEFAULT
 };
 
 /// The output of denied packets.
@@ -135,14 +110,57 @@ const DENIED: usize = 1;
 
 /// One copy answers, the one that makes changes.
 const HANDLERS: &[Handler] = &[
-    Handler::write("add"),
-    Handler::read("count", Combine::Join),
-    Handler::read("default", Combine::Join),
-    Handler::read("memory", Combine::Join),
-    Handler::write("remove"),
-    Handler::write("reset_counts"),
-    Handler::read("rules", Combine::Join),
-    Handler::write("set"),
+    Handler::write(
+        "add",
+        "Adds a rule at its number, or behind the last.",
+        &Put(|e: &mut AccessControl, _, value| e.change(|list| list.add(value))),
+    ),
+    Handler::read(
+        "count",
+        Combine::Join,
+        "Number of rules.",
+        &Get(|e: &mut AccessControl| e.tell(|list| list.len().to_string())),
+    ),
+    Handler::read(
+        "default",
+        Combine::Join,
+        "What becomes of packets that no rule matches, and the count of these.",
+        &Get(|e: &mut AccessControl| e.tell(AccessList::default_text)),
+    ),
+    Handler::read(
+        "memory",
+        Combine::Join,
+        "Bytes of memory that the compiled list takes.",
+        &Get(|e: &mut AccessControl| e.tell(|list| list.memory_bytes().to_string())),
+    ),
+    Handler::write(
+        "remove",
+        "Removes the rule of a number.",
+        &Put(|e: &mut AccessControl, _, value| e.change(|list| list.remove(u32::from_value(value)?))),
+    ),
+    Handler::write(
+        "reset_counts",
+        "Counts from zero again.",
+        &Put(|e: &mut AccessControl, _, _| {
+            e.change(|list| {
+                list.reset_counts();
+                Ok(())
+            })
+        }),
+    ),
+    Handler::read(
+        "rules",
+        Combine::Join,
+        "The rules in order, each with the packets and bytes (from the IP header on) that met it, as a \
+         comment: what `set` takes.",
+        &Get(|e: &mut AccessControl| e.tell(AccessList::text)),
+    ),
+    Handler::write(
+        "set",
+        "Lines of rules, which take the place of all there are. If one is wrong, nothing changes. Rules that \
+         stay as they are keep their counts.",
+        &Put(|e: &mut AccessControl, _, value| e.change(|list| list.replace(value))),
+    ),
 ];
 
 fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
@@ -223,6 +241,18 @@ struct AccessControl {
     answers: Box<[Answer; MAX_BATCH]>,
 }
 
+impl AccessControl {
+    /// What the copy that answers says of the list; nothing on the others.
+    fn tell(&self, text: impl FnOnce(&AccessList) -> String) -> String {
+        if self.list.is_last(self.copy) { text(&self.list) } else { String::new() }
+    }
+
+    /// Changes the list, on the copy that does so.
+    fn change(&self, change: impl FnOnce(&AccessList) -> Result<(), String>) -> Result<(), String> {
+        if self.list.is_last(self.copy) { change(&self.list) } else { Ok(()) }
+    }
+}
+
 impl Element for AccessControl {
     fn process(&mut self, cx: &mut Context, batch: &mut Batch) {
         let answers = &mut self.answers[..batch.len()];
@@ -240,37 +270,6 @@ impl Element for AccessControl {
             Some(answer) if *answer != Answer::FLAWED => Verdict::Divert(DENIED, "denied by rule"),
             _ => Verdict::Divert(DENIED, flaw(packet).reason()),
         });
-    }
-
-    fn handlers(&self) -> &'static [Handler] {
-        HANDLERS
-    }
-
-    fn read(&mut self, name: &str, _argument: &str) -> Result<String, String> {
-        let is_known = HANDLERS.iter().any(|handler| handler.readable && handler.name == name);
-        match name {
-            _ if !is_known => Err(format!("no read handler '{name}'")),
-            _ if !self.list.is_last(self.copy) => Ok(String::new()),
-            "count" => Ok(self.list.len().to_string()),
-            "default" => Ok(self.list.default_text()),
-            "memory" => Ok(self.list.memory_bytes().to_string()),
-            _ => Ok(self.list.text()),
-        }
-    }
-
-    fn write(&mut self, _cx: &mut Context, name: &str, value: &str) -> Result<(), String> {
-        let is_known = HANDLERS.iter().any(|handler| handler.writable && handler.name == name);
-        match name {
-            _ if !is_known => Err(format!("no write handler '{name}'")),
-            _ if !self.list.is_last(self.copy) => Ok(()),
-            "add" => self.list.add(value),
-            "remove" => self.list.remove(u32::from_value(value)?),
-            "reset_counts" => {
-                self.list.reset_counts();
-                Ok(())
-            }
-            _ => self.list.replace(value),
-        }
     }
 }
 

@@ -8,8 +8,8 @@ mod text;
 
 use graph::testing::Bench;
 
-use crate::ip::samples::ipv4;
 use crate::registry;
+use testbed::ipv4::ipv4;
 
 /// A list with both outputs; packets go in by `in0`.
 fn bench(arguments: &str) -> Bench {

@@ -16,33 +16,47 @@
 //!
 //! Drop reasons: too long.
 //!
-//! =h length read/write
-//! The LENGTH argument.
-//!
-//! =h drops read-only
-//! Packets that were too long so far.
-//!
 //! =e
 //!   ... -> mtu :: CheckLength(1500) -> ...
 //!   mtu[1] -> ICMP6Error(2001:db8::1, packettoobig, PMTU 1500) -> ...
 //!
 //! =a IPFragmenter, ICMP6Error, Truncate
 
-use graph::runs::{Ordinary, Step};
-use graph::{Class, Combine, Context, Element, FromArgument, Handler, Verdict};
+use graph::runs::Ordinary;
+use graph::{Class, Combine, Context, Element, FromArgument, Get, Handler, Put, Verdict};
 use packet::Batch;
+
+use crate::runs::{self, Step};
 
 pub(crate) static CLASS: Class = Class {
     name: "CheckLength",
     ports: "1/1-2",
     processing: Class::AGNOSTIC_WITH_ERRORS,
-    flow: Class::COMPLETE_FLOW,
-    manual: include_str!("check_length.rs"),
+    handlers: &[
+        Handler::read_write(
+            "length",
+            Combine::First,
+            "The LENGTH argument.",
+            &Get(|e: &mut CheckLength| e.length.to_string()),
+            &Put(|e: &mut CheckLength, _, value| {
+                e.length = usize::from_value(value)?;
+                Ok(())
+            }),
+        ),
+        Handler::read(
+            "drops",
+            Combine::Sum,
+            "Packets that were too long so far.",
+            &Get(|e: &mut CheckLength| e.drops.to_string()),
+        ),
+    ],
+    manual: graph::manual!("check_length.rs"),
     make: |setup| {
         let length = setup.arguments.required("LENGTH")?;
         setup.arguments.finish()?;
         Ok(Box::new(CheckLength { length, drops: 0 }))
     },
+    ..Class::DEFAULT
 };
 
 struct CheckLength {
@@ -52,7 +66,7 @@ struct CheckLength {
 
 impl Element for CheckLength {
     fn ordinary(&self) -> Option<Ordinary> {
-        Ordinary::steps([Step::AtMost(self.length)])
+        runs::ordinary([Step::AtMost(self.length)])
     }
 
     fn process(&mut self, cx: &mut Context, batch: &mut Batch) {
@@ -64,19 +78,6 @@ impl Element for CheckLength {
             *drops += 1;
             Verdict::Divert(1, "too long")
         });
-    }
-
-    fn handlers(&self) -> &'static [Handler] {
-        const { &[Handler::read_write("length", Combine::First), Handler::read("drops", Combine::Sum)] }
-    }
-
-    fn read(&mut self, name: &str, _argument: &str) -> Result<String, String> {
-        Ok(if name == "length" { self.length.to_string() } else { self.drops.to_string() })
-    }
-
-    fn write(&mut self, _cx: &mut Context, _name: &str, value: &str) -> Result<(), String> {
-        self.length = usize::from_value(value)?;
-        Ok(())
     }
 }
 

@@ -16,12 +16,6 @@
 //!
 //! Dropped packets are counted as "no pattern matches".
 //!
-//! =h program read-only
-//! The decision program.
-//!
-//! =h pattern0 read/write
-//! The first pattern; C<pattern1> is the second, and so on up to C<pattern31>.
-//!
 //! =e
 //! ARP requests, ARP replies, IP packets and all others:
 //!
@@ -31,15 +25,15 @@
 
 use graph::Class;
 
-use super::decider::{make, one_for_each_output};
+use super::decider::{Decider, make, one_for_each_output};
 use crate::decision::Program;
 
 pub(crate) static CLASS: Class = Class {
     name: "Classifier",
     ports: "1/-",
     processing: Class::PUSH,
-    flow: Class::COMPLETE_FLOW,
-    manual: include_str!("classifier.rs"),
+    handlers: Decider::<false>::HANDLERS,
+    manual: graph::manual!("classifier.rs"),
     make: |setup| {
         make::<false>(
             setup,
@@ -51,6 +45,7 @@ pub(crate) static CLASS: Class = Class {
             "no pattern matches",
         )
     },
+    ..Class::DEFAULT
 };
 
 #[cfg(test)]

@@ -1,16 +1,17 @@
 //! What `Classifier`, `IPClassifier` and `IPFilter` have in common: a decision program at work.
 
-use graph::runs::{Ordinary, Step};
-use graph::{Arguments, Combine, ConfigError, Context, Element, Handler, Setup};
+use graph::runs::Ordinary;
+use graph::{Arguments, Ask, Combine, ConfigError, Context, Element, Get, Handler, Put, Setup};
 use packet::{Batch, Packet};
 
 use crate::decision::{Compiled, Program, Room, Shortcut, View};
+use crate::runs::{self, Step};
 
 /// Compiles the patterns of an element with so many outputs.
-pub(super) type Compile = fn(&[String], usize) -> Compiled;
+pub type Compile = fn(&[String], usize) -> Compiled;
 
 /// An element that sends packets where its program says. `IP` is whether that looks at IP headers.
-pub(super) struct Decider<const IP: bool> {
+pub struct Decider<const IP: bool> {
     program: Program,
     patterns: Vec<String>,
     outputs: usize,
@@ -24,7 +25,7 @@ pub(super) struct Decider<const IP: bool> {
 }
 
 /// Makes the element; all of its configuration string is patterns.
-pub(super) fn make<const IP: bool>(
+pub fn make<const IP: bool>(
     setup: &mut Setup<'_>,
     compile: Compile,
     reason: &'static str,
@@ -37,7 +38,7 @@ pub(super) fn make<const IP: bool>(
 }
 
 /// An error unless there is one pattern for each output.
-pub(super) fn one_for_each_output(patterns: &[String], outputs: usize) -> Result<(), Vec<String>> {
+pub fn one_for_each_output(patterns: &[String], outputs: usize) -> Result<(), Vec<String>> {
     if patterns.len() == outputs {
         return Ok(());
     }
@@ -90,7 +91,7 @@ fn view<const IP: bool>(packet: &Packet) -> View<'_> {
 /// What happens to packets for which this comparison holds.
 fn ordinary(shortcut: Shortcut) -> Option<Ordinary> {
     let step = Step::Match { offset: shortcut.offset, mask: shortcut.mask, value: shortcut.value };
-    Some(Ordinary { steps: vec![step], output: shortcut.decision? as usize })
+    runs::ordinary_to(shortcut.decision? as usize, [step])
 }
 
 impl<const IP: bool> Element for Decider<IP> {
@@ -127,21 +128,47 @@ impl<const IP: bool> Element for Decider<IP> {
         });
     }
 
-    fn handlers(&self) -> &'static [Handler] {
-        &HANDLERS[..1 + self.patterns.len().min(PATTERN_NAMES.len())]
+    fn has_handler(&self, name: &str) -> bool {
+        pattern_number(name).is_none_or(|number| number < self.patterns.len())
+    }
+}
+
+/// The handlers: the program, and one for each pattern of these numbers.
+macro_rules! handlers {
+    ($($number:literal)*) => {
+        &[
+            Handler::read(
+                "program",
+                Combine::First,
+                "The decision program.",
+                &Get(|e: &mut Self| e.program.to_string()),
+            ),
+            $(Handler::read_write(
+                concat!("pattern", $number),
+                Combine::First,
+                concat!("Pattern ", $number, ", counted from 0, and its action if it has one."),
+                &Ask(|e: &mut Self, _, _| e.pattern($number)),
+                &Put(|e: &mut Self, cx, value| e.set_pattern(cx, $number, value)),
+            ),)*
+        ]
+    };
+}
+
+impl<const IP: bool> Decider<IP> {
+    /// The handlers of its classes. Patterns beyond these have none.
+    pub const HANDLERS: &'static [Handler] = handlers! {
+        0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31
+    };
+
+    fn pattern(&self, number: usize) -> Result<String, String> {
+        self.patterns.get(number).cloned().ok_or_else(|| format!("no pattern {number}"))
     }
 
-    fn read(&mut self, name: &str, _argument: &str) -> Result<String, String> {
-        match pattern_number(name) {
-            Some(number) => self.patterns.get(number).cloned().ok_or_else(|| format!("no pattern {number}")),
-            None => Ok(self.program.to_string()),
-        }
-    }
-
-    fn write(&mut self, cx: &mut Context, name: &str, value: &str) -> Result<(), String> {
+    /// Takes another pattern in the place of one of these.
+    fn set_pattern(&mut self, cx: &mut Context, number: usize, value: &str) -> Result<(), String> {
         let mut patterns = self.patterns.clone();
-        let place = pattern_number(name).and_then(|number| patterns.get_mut(number));
-        *place.ok_or_else(|| format!("no write handler '{name}'"))? = value.trim().to_owned();
+        let place = patterns.get_mut(number).ok_or_else(|| format!("no pattern {number}"))?;
+        *place = value.trim().to_owned();
         let (program, warnings) =
             (self.compile)(&patterns, self.outputs).map_err(|errors| errors.join("\n"))?;
         self.room = program.by_fields().map(|_| Room::new());
@@ -150,24 +177,7 @@ impl<const IP: bool> Element for Decider<IP> {
     }
 }
 
+/// The number of the pattern that a handler is for.
 fn pattern_number(handler: &str) -> Option<usize> {
     handler.strip_prefix("pattern")?.parse().ok()
-}
-
-macro_rules! pattern_handlers {
-    ($($name:literal)*) => {
-        /// Patterns that have a handler; those beyond have none.
-        const PATTERN_NAMES: &[&str] = &[$($name),*];
-        const HANDLERS: &[Handler] = &[
-            Handler::read("program", Combine::First),
-            $(Handler::read_write($name, Combine::First)),*
-        ];
-    };
-}
-
-pattern_handlers! {
-    "pattern0" "pattern1" "pattern2" "pattern3" "pattern4" "pattern5" "pattern6" "pattern7"
-    "pattern8" "pattern9" "pattern10" "pattern11" "pattern12" "pattern13" "pattern14" "pattern15"
-    "pattern16" "pattern17" "pattern18" "pattern19" "pattern20" "pattern21" "pattern22" "pattern23"
-    "pattern24" "pattern25" "pattern26" "pattern27" "pattern28" "pattern29" "pattern30" "pattern31"
 }

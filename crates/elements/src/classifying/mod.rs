@@ -2,12 +2,9 @@
 
 mod check_length;
 mod classifier;
-mod decider;
-mod ip_classifier;
-mod ip_filter;
+pub mod decider;
 
 use graph::Class;
 
 /// The classes of this folder.
-pub static CLASSES: &[&Class] =
-    &[&check_length::CLASS, &classifier::CLASS, &ip_classifier::CLASS, &ip_filter::CLASS];
+pub static CLASSES: &[&Class] = &[&check_length::CLASS, &classifier::CLASS];

@@ -60,19 +60,22 @@ impl Names for Configured {
 }
 
 /// The number that stands for "TCP or UDP" among protocol numbers.
-pub(super) const TCP_OR_UDP: u32 = 256;
+pub const TCP_OR_UDP: u32 = 256;
 /// The number that stands for any transport protocol, as in `transp[0:2]`.
-pub(super) const ANY_TRANSPORT: u32 = 257;
-pub(super) const ICMP: u32 = 1;
-pub(super) const TCP: u32 = 6;
-pub(super) const UDP: u32 = 17;
+pub const ANY_TRANSPORT: u32 = 257;
+/// ICMP's protocol number.
+pub const ICMP: u32 = 1;
+/// TCP's.
+pub const TCP: u32 = 6;
+/// UDP's.
+pub const UDP: u32 = 17;
 
 fn find(table: &[(&str, u32)], name: &str) -> Option<u32> {
     table.iter().find(|entry| entry.0 == name).map(|entry| entry.1)
 }
 
 /// IANA protocol numbers of the names that the language knows, and its own two.
-pub(crate) fn protocol(name: &str) -> Option<u32> {
+pub fn protocol(name: &str) -> Option<u32> {
     const PROTOCOLS: [(&str, u32); 7] = [
         ("icmp", ICMP),
         ("igmp", 2),
@@ -86,7 +89,7 @@ pub(crate) fn protocol(name: &str) -> Option<u32> {
 }
 
 /// What to call a protocol in a message.
-pub(super) fn protocol_name(protocol: u32) -> String {
+pub fn protocol_name(protocol: u32) -> String {
     let names = ["icmp", "igmp", "ipip", "tcp", "udp", "tcpudp", "transp"];
     match names.into_iter().find(|name| self::protocol(name) == Some(protocol)) {
         Some(name) => name.to_owned(),
@@ -95,12 +98,12 @@ pub(super) fn protocol_name(protocol: u32) -> String {
 }
 
 /// Flags of the TCP header (RFC 9293, section 3.1), in byte 13.
-pub(super) fn tcp_option(name: &str) -> Option<u32> {
+pub fn tcp_option(name: &str) -> Option<u32> {
     find(&[("fin", 0x01), ("syn", 0x02), ("rst", 0x04), ("psh", 0x08), ("ack", 0x10), ("urg", 0x20)], name)
 }
 
 /// ICMP types (RFC 792, 950, 1256).
-pub(super) fn icmp_type(name: &str) -> Option<u32> {
+pub fn icmp_type(name: &str) -> Option<u32> {
     const TYPES: [(&str, u32); 15] = [
         ("echo-reply", 0),
         ("unreachable", 3),
@@ -122,11 +125,11 @@ pub(super) fn icmp_type(name: &str) -> Option<u32> {
 }
 
 /// Well-known ports, the same for TCP and UDP.
-pub(super) fn port(name: &str) -> Option<u32> {
+pub fn port(name: &str) -> Option<u32> {
     services::well_known(name).map(u32::from)
 }
 
 /// The port of `protocol` (`tcp` or `udp`) that this host's list of services calls `name`.
-pub(super) fn host_port(name: &str, protocol: &str) -> Option<u32> {
+pub fn host_port(name: &str, protocol: &str) -> Option<u32> {
     services::of_host(name, protocol).map(u32::from)
 }

@@ -7,7 +7,7 @@
 
 use graph::router::Router;
 
-use super::RECEIVERS;
+use super::RECEIVER;
 use super::spread::BUCKETS;
 
 /// Workers are left alone while the busiest is less than this ahead of the idlest, in shares of a CPU.
@@ -44,7 +44,7 @@ pub struct QueueShare {
 /// A worker ended.
 pub fn queue_shares(router: &mut Router) -> Result<Vec<QueueShare>, String> {
     let config = router.config().clone();
-    let receivers = config.elements.iter().filter(|element| RECEIVERS.contains(&element.class.as_str()));
+    let receivers = config.elements.iter().filter(|element| element.has(RECEIVER));
     let mut shares = Vec::new();
     for element in receivers {
         let name = &element.name;

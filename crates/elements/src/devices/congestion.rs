@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use graph::Setup;
 use graph::setup::Direction;
 
-use super::SENDERS;
+use super::SENDER;
 
 /// Which copies of a `ToDevice` want receivers to wait; each copy writes its own.
 #[derive(Debug)]
@@ -32,7 +32,7 @@ impl Congestion {
 
     /// Those of all `ToDevice`s that the running element's packets may come to.
     pub(super) fn downstream(setup: &Setup<'_>) -> Vec<Arc<Self>> {
-        let senders = setup.nearest(Direction::Downstream(0), |class| SENDERS.contains(&class));
+        let senders = setup.nearest(Direction::Downstream(0), SENDER);
         senders.names.iter().map(|name| Self::of(setup, name)).collect()
     }
 

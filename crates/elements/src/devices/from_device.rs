@@ -34,56 +34,6 @@
 //!
 //! Losses that the driver reports are counted as drops of this element.
 //!
-//! =h count read-only
-//! Packets received.
-//!
-//! =h byte_count read-only
-//! Bytes received.
-//!
-//! =h kernel_drops read-only
-//! Packets that the kernel had for us and lost because its ring was full.
-//!
-//! =h device read-only
-//! The port: name, driver, link address, MTU, queues.
-//!
-//! =h queues read-only
-//! A line for each receive queue: its number, its worker, packets, bytes.
-//!
-//! =h workers read-only
-//! The workers that packets of this port may be given to.
-//!
-//! =h buckets read-only
-//! Who processes which part of a queue, a line for each run of buckets: queue, buckets, worker, packets. Packets are
-//! counted by bucket only while a queue is shared out.
-//!
-//! =h bucket_packets read-only
-//! A line for each queue: its number and the packets of each of its buckets.
-//!
-//! =h move_queue write-only
-//! QUEUE WORKER: that worker polls the queue from now on, and processes what the one before it processed.
-//!
-//! =h move_buckets write-only
-//! QUEUE BUCKET[-BUCKET] WORKER: that worker processes these buckets of the queue from now on.
-//!
-//! =h hash read/write
-//! What makes a flow: flow, addresses, source or destination. The hash has the router's key, drawn at its
-//! start, so that nobody outside can aim flows at one worker. A number behind it makes another key, the
-//! same one at every start.
-//!
-//! =h prefixes read/write
-//! Read: the IPv4 prefixes that belong to workers. Written PREFIX WORKER, packets to the prefix are processed by that
-//! worker whatever their bucket, so that it needs only a part of the routing table in its cache; PREFIX - ends that.
-//!
-//! =h reta read/write
-//! The device's own table from buckets of its hash to receive queues, where it has one (DPDK). Written
-//! BUCKET[-BUCKET] QUEUE. Flows that move may be overtaken by what waits in their old queue at that moment.
-//!
-//! =h rss write-only
-//! What the device hashes: addresses, or flow (ports too).
-//!
-//! =h steer write-only
-//! PREFIX QUEUE: the device sends packets to that IPv4 prefix to this queue.
-//!
 //! =e
 //!   FromDevice(eth0) -> Classifier(12/0800) -> ...
 //!
@@ -95,26 +45,131 @@ use std::sync::Arc;
 use graph::roles::Roles;
 use graph::router::Waker;
 use graph::setup::Shared;
-use graph::{Class, Combine, ConfigError, Context, Element, Handler, Setup, TaskStatus};
+use graph::{Ask, Class, Combine, ConfigError, Context, Element, Get, Handler, Put, Setup, TaskStatus};
 use ipnet::Ipv4Net;
 use packet::{Batch, MAX_BATCH};
-use ports::{Event, HashFields};
+use ports::{Event, HashFields, QueueStats};
 
+use super::RECEIVER;
 use super::congestion::Congestion;
 use super::handover::{Accounts, Barrier, Incoming, Lanes, Outgoing, SURPLUS, Trail};
 use super::spread::{BUCKETS, Held, Moving, Rule};
 use super::{OpenPort, Unopened};
 
-pub(crate) static CLASS: Class = Class {
+/// The class `FromDevice`.
+pub static CLASS: Class = Class {
     name: "FromDevice",
     ports: "0/1",
     processing: Class::PUSH,
-    flow: Class::COMPLETE_FLOW,
-    manual: include_str!("from_device.rs"),
+    capabilities: &[RECEIVER],
+    handlers: HANDLERS,
+    manual: graph::manual!("from_device.rs"),
     make,
+    ..Class::DEFAULT
 };
 
-pub(super) fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
+const HANDLERS: &[Handler] = &[
+    Handler::read(
+        "count",
+        Combine::Sum,
+        "Packets received.",
+        &Get(|e: &mut FromDevice| e.sum(|stats| stats.packets).to_string()),
+    ),
+    Handler::read(
+        "byte_count",
+        Combine::Sum,
+        "Bytes received.",
+        &Get(|e: &mut FromDevice| e.sum(|stats| stats.bytes).to_string()),
+    ),
+    Handler::read(
+        "kernel_drops",
+        Combine::Sum,
+        "Packets that the kernel had for us and lost because its ring was full.",
+        &Get(|e: &mut FromDevice| e.sum(|stats| stats.count(Event::RingFull)).to_string()),
+    ),
+    Handler::read(
+        "device",
+        Combine::First,
+        "The port: name, driver, link address, MTU, queues.",
+        &Get(|e: &mut FromDevice| e.device_text()),
+    ),
+    Handler::read(
+        "queues",
+        Combine::Join,
+        "A line for each receive queue: its number, its worker, packets, bytes.",
+        &Get(|e: &mut FromDevice| e.queues_text()),
+    ),
+    Handler::read(
+        "workers",
+        Combine::First,
+        "The workers that packets of this port may be given to.",
+        &Get(|e: &mut FromDevice| e.workers_text()),
+    ),
+    Handler::read(
+        "buckets",
+        Combine::Join,
+        "Who processes which part of a queue, a line for each run of buckets: queue, buckets, worker, \
+         packets. Packets are counted by bucket only while a queue is shared out.",
+        &Get(|e: &mut FromDevice| e.texts(Held::buckets_text)),
+    ),
+    Handler::read(
+        "bucket_packets",
+        Combine::Join,
+        "A line for each queue: its number and the packets of each of its buckets.",
+        &Get(|e: &mut FromDevice| e.texts(Held::counts_text)),
+    ),
+    Handler::read_write(
+        "hash",
+        Combine::First,
+        "What makes a flow: flow, addresses, source or destination. The hash has the router's key, drawn at \
+         its start, so that nobody outside can aim flows at one worker. A number behind it makes another \
+         key, the same one at every start.",
+        &Get(|e: &mut FromDevice| e.rule.hash_text()),
+        &Put(|e: &mut FromDevice, _, value| e.change_rule(|rule| rule.set_hash(value))),
+    ),
+    Handler::read_write(
+        "prefixes",
+        Combine::First,
+        "Read: the IPv4 prefixes that belong to workers. Written PREFIX WORKER, packets to the prefix are \
+         processed by that worker whatever their bucket, so that it needs only a part of the routing table \
+         in its cache; PREFIX - ends that.",
+        &Get(|e: &mut FromDevice| e.rule.prefixes_text()),
+        &Put(|e: &mut FromDevice, _, value| e.set_prefix(value)),
+    ),
+    Handler::read_write(
+        "reta",
+        Combine::First,
+        "The device's own table from buckets of its hash to receive queues, where it has one (DPDK). Written \
+         BUCKET[-BUCKET] QUEUE. Flows that move may be overtaken by what waits in their old queue at that \
+         moment.",
+        &Ask(|e: &mut FromDevice, _, _| e.reta_text()),
+        &Put(|e: &mut FromDevice, _, value| e.set_reta(value)),
+    ),
+    Handler::write(
+        "rss",
+        "What the device hashes: addresses, or flow (ports too).",
+        &Put(|e: &mut FromDevice, _, value| e.set_rss(value)),
+    ),
+    Handler::write(
+        "steer",
+        "PREFIX QUEUE: the device sends packets to that IPv4 prefix to this queue.",
+        &Put(|e: &mut FromDevice, _, value| e.steer_prefix(value)),
+    ),
+    Handler::write(
+        "move_queue",
+        "QUEUE WORKER: that worker polls the queue from now on, and processes what the one before it \
+         processed.",
+        &Put(|e: &mut FromDevice, _, value| e.move_queue(value)),
+    ),
+    Handler::write(
+        "move_buckets",
+        "QUEUE BUCKET[-BUCKET] WORKER: that worker processes these buckets of the queue from now on.",
+        &Put(|e: &mut FromDevice, _, value| e.move_buckets(value)),
+    ),
+];
+
+/// Makes one of its elements.
+pub fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
     let name: String = setup.arguments.required("DEVNAME")?;
     let promiscuous = setup.arguments.optional("PROMISC")?.unwrap_or(false);
     let snap_length = setup.arguments.optional("SNAPLEN")?.unwrap_or(usize::MAX);
@@ -353,37 +408,95 @@ impl FromDevice {
         Ok(())
     }
 
-    /// Changes how the device spreads packets over its queues; one copy does it for all.
-    fn steer_device(&mut self, name: &str, value: &str) -> Result<(), String> {
-        if self.receivers.first() != Some(&self.worker) {
+    /// Returns whether this copy changes how the device spreads packets over its queues; one does it for all.
+    fn steers_device(&self) -> bool {
+        self.receivers.first() == Some(&self.worker)
+    }
+
+    /// The handler `reta`.
+    fn reta_text(&self) -> Result<String, String> {
+        let table = self.port.steer(|steering| steering.reta())?;
+        let runs = (0..table.len()).collect::<Vec<_>>();
+        let runs = runs.chunk_by(|&a, &b| table[a] == table[b]);
+        Ok(runs.map(|run| format!("{}-{} {}\n", run[0], run[run.len() - 1], table[run[0]])).collect())
+    }
+
+    /// Writes the handler `reta`.
+    fn set_reta(&self, value: &str) -> Result<(), String> {
+        if !self.steers_device() {
             return Ok(());
         }
-        match name {
-            "reta" => {
-                let [buckets, queue] = words(value, "BUCKET[-BUCKET] QUEUE")?;
-                let queue = self.queue_number(queue)? as u16;
-                let mut table = self.port.steer(|steering| steering.reta())?;
-                let (first, last) = range_of(buckets, table.len())?;
-                table[first..=last].fill(queue);
-                self.port.steer(|steering| steering.set_reta(&table))
-            }
-            "rss" => {
-                let fields = match value.trim() {
-                    "addresses" => HashFields::Addresses,
-                    "flow" => HashFields::AddressesAndPorts,
-                    other => return Err(format!("expected addresses or flow, got '{other}'")),
-                };
-                self.port.steer(|steering| steering.set_hash(None, fields))
-            }
-            _ => {
-                let [prefix, queue] = words(value, "PREFIX QUEUE")?;
-                let prefix: Ipv4Net =
-                    prefix.parse().map_err(|_| format!("expected an IPv4 prefix, got '{prefix}'"))?;
-                let queue = self.queue_number(queue)? as u16;
-                self.port
-                    .steer(|steering| steering.steer_prefix(prefix.network(), prefix.prefix_len(), queue))
-            }
+        let [buckets, queue] = words(value, "BUCKET[-BUCKET] QUEUE")?;
+        let queue = self.queue_number(queue)? as u16;
+        let mut table = self.port.steer(|steering| steering.reta())?;
+        let (first, last) = range_of(buckets, table.len())?;
+        table[first..=last].fill(queue);
+        self.port.steer(|steering| steering.set_reta(&table))
+    }
+
+    /// Writes the handler `rss`.
+    fn set_rss(&self, value: &str) -> Result<(), String> {
+        if !self.steers_device() {
+            return Ok(());
         }
+        let fields = match value.trim() {
+            "addresses" => HashFields::Addresses,
+            "flow" => HashFields::AddressesAndPorts,
+            other => return Err(format!("expected addresses or flow, got '{other}'")),
+        };
+        self.port.steer(|steering| steering.set_hash(None, fields))
+    }
+
+    /// Writes the handler `steer`.
+    fn steer_prefix(&self, value: &str) -> Result<(), String> {
+        if !self.steers_device() {
+            return Ok(());
+        }
+        let [prefix, queue] = words(value, "PREFIX QUEUE")?;
+        let prefix: Ipv4Net =
+            prefix.parse().map_err(|_| format!("expected an IPv4 prefix, got '{prefix}'"))?;
+        let queue = self.queue_number(queue)? as u16;
+        self.port.steer(|steering| steering.steer_prefix(prefix.network(), prefix.prefix_len(), queue))
+    }
+
+    /// Writes the handler `prefixes`.
+    fn set_prefix(&mut self, value: &str) -> Result<(), String> {
+        let [prefix, worker] = words(value, "PREFIX WORKER, or PREFIX - to forget it")?;
+        let prefix = prefix.parse().map_err(|_| format!("expected an IPv4 prefix, got '{prefix}'"))?;
+        let worker = if worker == "-" { None } else { Some(one_of(&self.processors, worker)?) };
+        self.change_rule(|rule| rule.set_prefix(prefix, worker))
+    }
+
+    /// What the queues of this worker counted, together.
+    fn sum(&mut self, count: impl Fn(QueueStats) -> u64) -> u64 {
+        self.adopt();
+        self.held.iter().map(|held| count(held.queue.stats())).sum()
+    }
+
+    /// The text of each queue of this worker.
+    fn texts(&mut self, text: impl Fn(&Held) -> String) -> String {
+        self.adopt();
+        self.held.iter().map(text).collect()
+    }
+
+    /// The handler `queues`.
+    fn queues_text(&mut self) -> String {
+        let worker = self.worker;
+        self.texts(|held| {
+            let QueueStats { packets, bytes, .. } = held.queue.stats();
+            format!("{} {worker} {packets} {bytes}\n", held.number)
+        })
+    }
+
+    /// The handler `workers`.
+    fn workers_text(&self) -> String {
+        let workers: Vec<String> = self.processors.iter().map(usize::to_string).collect();
+        workers.join(" ")
+    }
+
+    /// The handler `device`.
+    fn device_text(&self) -> String {
+        format!("{} promiscuous {}", self.port.describe(), self.promiscuous)
     }
 
     /// Changes how packets are told apart, on every copy.
@@ -493,74 +606,6 @@ impl Element for FromDevice {
             }
             None => false,
         })
-    }
-
-    fn handlers(&self) -> &'static [Handler] {
-        const {
-            &[
-                Handler::read("count", Combine::Sum),
-                Handler::read("byte_count", Combine::Sum),
-                Handler::read("kernel_drops", Combine::Sum),
-                Handler::read("device", Combine::First),
-                Handler::read("queues", Combine::Join),
-                Handler::read("workers", Combine::First),
-                Handler::read("buckets", Combine::Join),
-                Handler::read("bucket_packets", Combine::Join),
-                Handler::read_write("hash", Combine::First),
-                Handler::read_write("prefixes", Combine::First),
-                Handler::read_write("reta", Combine::First),
-                Handler::write("rss"),
-                Handler::write("steer"),
-                Handler::write("move_queue"),
-                Handler::write("move_buckets"),
-            ]
-        }
-    }
-
-    fn read(&mut self, name: &str, _argument: &str) -> Result<String, String> {
-        self.adopt();
-        let stats = || self.held.iter().map(|held| (held.number, held.queue.stats()));
-        Ok(match name {
-            "count" => stats().map(|(_, stats)| stats.packets).sum::<u64>().to_string(),
-            "byte_count" => stats().map(|(_, stats)| stats.bytes).sum::<u64>().to_string(),
-            "kernel_drops" => stats().map(|(_, stats)| stats.count(Event::RingFull)).sum::<u64>().to_string(),
-            "queues" => stats()
-                .map(|(number, stats)| {
-                    format!("{number} {} {} {}\n", self.worker, stats.packets, stats.bytes)
-                })
-                .collect(),
-            "buckets" => self.held.iter().map(Held::buckets_text).collect(),
-            "workers" => {
-                let workers: Vec<String> = self.processors.iter().map(usize::to_string).collect();
-                workers.join(" ")
-            }
-            "bucket_packets" => self.held.iter().map(Held::counts_text).collect(),
-            "hash" => self.rule.hash_text(),
-            "prefixes" => self.rule.prefixes_text(),
-            "reta" => {
-                let table = self.port.steer(|steering| steering.reta())?;
-                let runs = (0..table.len()).collect::<Vec<_>>();
-                let runs = runs.chunk_by(|&a, &b| table[a] == table[b]);
-                runs.map(|run| format!("{}-{} {}\n", run[0], run[run.len() - 1], table[run[0]])).collect()
-            }
-            _ => format!("{} promiscuous {}", self.port.describe(), self.promiscuous),
-        })
-    }
-
-    fn write(&mut self, _cx: &mut Context, name: &str, value: &str) -> Result<(), String> {
-        match name {
-            "reta" | "rss" | "steer" => self.steer_device(name, value),
-            "move_queue" => self.move_queue(value),
-            "move_buckets" => self.move_buckets(value),
-            "hash" => self.change_rule(|rule| rule.set_hash(value)),
-            _ => {
-                let [prefix, worker] = words(value, "PREFIX WORKER, or PREFIX - to forget it")?;
-                let prefix =
-                    prefix.parse().map_err(|_| format!("expected an IPv4 prefix, got '{prefix}'"))?;
-                let worker = if worker == "-" { None } else { Some(one_of(&self.processors, worker)?) };
-                self.change_rule(|rule| rule.set_prefix(prefix, worker))
-            }
-        }
     }
 }
 

@@ -17,12 +17,6 @@
 //!
 //! MTU: the interface's MTU in bytes.
 //!
-//! =h count read-only
-//! Packets received.
-//!
-//! =h device read-only
-//! The port: name, driver, link address, MTU, queues.
-//!
 //! =e
 //!   FromHost(fake0, 192.0.2.1/24) -> kind :: Classifier(12/0806, 12/0800);
 //!   kind[0] -> ARPResponder(0.0.0.0/0 1:1:1:1:1:1) -> ToHost(fake0);
@@ -38,17 +32,11 @@ use graph::{Class, ConfigError, Element, FromArgument, Setup};
 use ipnet::Ipv4Net;
 use packet::wire::ethernet::MacAddr;
 
-use super::from_device::FromDevice;
+use super::from_device::{self, FromDevice};
 use super::{OpenPort, Unopened};
 
-pub(crate) static CLASS: Class = Class {
-    name: "FromHost",
-    ports: "0/1",
-    processing: Class::PUSH,
-    flow: Class::COMPLETE_FLOW,
-    manual: include_str!("from_host.rs"),
-    make,
-};
+pub(crate) static CLASS: Class =
+    Class { name: "FromHost", manual: graph::manual!("from_host.rs"), make, ..from_device::CLASS };
 
 fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
     let name: String = setup.arguments.required("DEVNAME")?;
@@ -94,7 +82,7 @@ pub(super) fn names(setup: &Setup<'_>) -> Vec<String> {
 }
 
 /// Runs iproute2's `ip`, as an administrator would.
-pub(super) fn ip(arguments: &[&str]) -> Result<(), ConfigError> {
+pub fn ip(arguments: &[&str]) -> Result<(), ConfigError> {
     run("ip", arguments)
 }
 

@@ -15,19 +15,20 @@ use packet::{Batch, Packet};
 use rtrb::{Consumer, Producer, RingBuffer};
 
 /// Why packets are dropped that a lane did not take.
-pub(super) const SURPLUS: &str = "hand-over ring full";
+pub const SURPLUS: &str = "hand-over ring full";
 
 /// Packets that a lane holds.
-pub(super) const CAPACITY: usize = 1024;
+pub const CAPACITY: usize = 1024;
 
 /// How many packets of one source have left a worker for good; counted by that worker, read by the source. In a cache
 /// line of its own.
 #[derive(Debug, Default)]
 #[repr(align(64))]
-pub(super) struct Progress(AtomicU64);
+pub struct Progress(AtomicU64);
 
 impl Progress {
-    pub(super) fn count(&self) -> u64 {
+    /// Packets on their way.
+    pub fn count(&self) -> u64 {
         self.0.load(Ordering::Acquire)
     }
 
@@ -40,7 +41,7 @@ impl Progress {
 /// What went into a `ToDevice` of one copy, and what has left it, in this order. Only that copy's thread writes it.
 #[derive(Debug, Default)]
 #[repr(align(64))]
-pub(super) struct Account {
+pub struct Account {
     entered: AtomicU64,
     left: AtomicU64,
     /// Where another worker sends: what has left that one.
@@ -49,12 +50,14 @@ pub(super) struct Account {
 
 impl Account {
     #[inline]
-    pub(super) fn enter(&self, count: usize) {
+    /// So many packets are on their way.
+    pub fn enter(&self, count: usize) {
         self.entered.store(self.entered.load(Ordering::Relaxed) + count as u64, Ordering::Relaxed);
     }
 
     #[inline]
-    pub(super) fn leave(&self, count: usize) {
+    /// So many have arrived.
+    pub fn leave(&self, count: usize) {
         self.left.store(self.left.load(Ordering::Relaxed) + count as u64, Ordering::Relaxed);
     }
 
@@ -65,11 +68,11 @@ impl Account {
 
 /// The accounts of all `ToDevice`s of one copy.
 #[derive(Debug, Default)]
-pub(super) struct Accounts(Mutex<Vec<Arc<Account>>>);
+pub struct Accounts(Mutex<Vec<Arc<Account>>>);
 
 impl Accounts {
     /// Those of the copy that `setup` belongs to.
-    pub(super) fn of(setup: &Setup<'_>) -> Arc<Self> {
+    pub fn of(setup: &Setup<'_>) -> Arc<Self> {
         let key = format!("accounts of copy {}", setup.copy().index);
         match setup.shared().get_or_make(&key, || Ok::<_, std::convert::Infallible>(Self::default())) {
             Ok(accounts) => accounts,
@@ -78,7 +81,7 @@ impl Accounts {
     }
 
     /// A new account; `lane` if packets go on to another worker.
-    pub(super) fn open(&self, lane: Option<&Outgoing>) -> Arc<Account> {
+    pub fn open(&self, lane: Option<&Outgoing>) -> Arc<Account> {
         let far = lane.map(|lane| lane.progress.clone());
         let account = Arc::new(Account { far, ..Account::default() });
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push(account.clone());
@@ -86,7 +89,7 @@ impl Accounts {
     }
 
     /// All accounts; complete once all elements are made.
-    pub(super) fn all(&self) -> Vec<Arc<Account>> {
+    pub fn all(&self) -> Vec<Arc<Account>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
@@ -95,7 +98,7 @@ impl Accounts {
 /// worked off, so it has gone into a `ToDevice` or ended otherwise; and what has left the `ToDevice`s is in their
 /// accounts.
 #[derive(Debug)]
-pub(super) struct Trail {
+pub struct Trail {
     progress: Arc<Progress>,
     accounts: Vec<Arc<Account>>,
     count: u64,
@@ -105,30 +108,31 @@ pub(super) struct Trail {
 }
 
 impl Trail {
-    pub(super) fn new(progress: Arc<Progress>) -> Self {
+    /// The end of a lane that packets go into.
+    pub fn new(progress: Arc<Progress>) -> Self {
         Self { progress, accounts: Vec::new(), count: 0, pending: None, entered: Vec::new() }
     }
 
     /// Names the ways out of this copy; called once, when all elements are made.
-    pub(super) fn watch(&mut self, accounts: Vec<Arc<Account>>) {
+    pub fn watch(&mut self, accounts: Vec<Arc<Account>>) {
         self.entered = vec![0; accounts.len()];
         self.accounts = accounts;
     }
 
     /// Counts packets that the worker begins with in this turn.
     #[inline]
-    pub(super) fn add(&mut self, count: u64) {
+    pub fn add(&mut self, count: u64) {
         self.count += count;
     }
 
     /// Packets begun with so far.
-    pub(super) fn count(&self) -> u64 {
+    pub fn count(&self) -> u64 {
         self.count
     }
 
     /// Called once a turn, before anything is begun in it.
     #[inline]
-    pub(super) fn turn(&mut self) {
+    pub fn turn(&mut self) {
         if self.pending.is_none() && self.progress.0.load(Ordering::Relaxed) != self.count {
             self.pending = Some(self.count);
             for (entered, account) in self.entered.iter_mut().zip(&self.accounts) {
@@ -146,7 +150,7 @@ impl Trail {
 
 /// All lanes of an element, shared by its copies; each end is taken once.
 #[derive(Debug, Default)]
-pub(super) struct Lanes {
+pub struct Lanes {
     ends: Mutex<HashMap<(usize, usize), Ends>>,
 }
 
@@ -167,7 +171,7 @@ impl Ends {
 
 impl Lanes {
     /// The lanes of the element called `what` (a key for this kind of lanes).
-    pub(super) fn of(setup: &Setup<'_>, what: &str) -> Arc<Self> {
+    pub fn of(setup: &Setup<'_>, what: &str) -> Arc<Self> {
         let key = format!("{what} lanes of {}", setup.name());
         match setup.shared().get_or_make(&key, || Ok::<_, std::convert::Infallible>(Self::default())) {
             Ok(lanes) => lanes,
@@ -176,12 +180,12 @@ impl Lanes {
     }
 
     /// The near end of the lane from the worker `from` to the worker `to`.
-    pub(super) fn outgoing(&self, setup: &Setup<'_>, from: usize, to: usize) -> Option<Outgoing> {
+    pub fn outgoing(&self, setup: &Setup<'_>, from: usize, to: usize) -> Option<Outgoing> {
         self.outgoing_with(setup, from, to, CAPACITY)
     }
 
     /// The same of a lane that holds so many packets.
-    pub(super) fn outgoing_with(
+    pub fn outgoing_with(
         &self,
         setup: &Setup<'_>,
         from: usize,
@@ -195,12 +199,12 @@ impl Lanes {
     }
 
     /// The far end of the lane from the worker `from` to the worker `to`.
-    pub(super) fn incoming(&self, from: usize, to: usize) -> Option<Incoming> {
+    pub fn incoming(&self, from: usize, to: usize) -> Option<Incoming> {
         self.incoming_with(from, to, CAPACITY)
     }
 
     /// The same of a lane that holds so many packets.
-    pub(super) fn incoming_with(&self, from: usize, to: usize, capacity: usize) -> Option<Incoming> {
+    pub fn incoming_with(&self, from: usize, to: usize, capacity: usize) -> Option<Incoming> {
         let mut ends = self.ends.lock().unwrap_or_else(PoisonError::into_inner);
         let ends = ends.entry((from, to)).or_insert_with(|| Ends::new(capacity));
         Some(Incoming { ring: ends.consumer.take()?, trail: Trail::new(ends.progress.clone()) })
@@ -208,7 +212,7 @@ impl Lanes {
 }
 
 /// The end of a lane on the worker that hands over.
-pub(super) struct Outgoing {
+pub struct Outgoing {
     ring: Producer<Packet>,
     progress: Arc<Progress>,
     handed: u64,
@@ -223,7 +227,7 @@ impl Outgoing {
 
     /// Hands packets over from the front of `batch`, as far as there is room, and wakes the other worker if it sleeps.
     #[inline]
-    pub(super) fn send(&mut self, batch: &mut Batch) {
+    pub fn send(&mut self, batch: &mut Batch) {
         let count = batch.len().min(self.ring.slots());
         if count == 0 {
             return;
@@ -239,37 +243,37 @@ impl Outgoing {
 
     /// Packets that fit now.
     #[inline]
-    pub(super) fn room(&self) -> usize {
+    pub fn room(&self) -> usize {
         self.ring.slots()
     }
 
     /// What has to pass before all that was handed over so far has left the other worker.
-    pub(super) fn barrier(&self) -> Barrier {
+    pub fn barrier(&self) -> Barrier {
         Barrier { progress: self.progress.clone(), count: self.handed }
     }
 }
 
 /// The end of a lane on the worker that gets the packets.
-pub(super) struct Incoming {
+pub struct Incoming {
     ring: Consumer<Packet>,
     trail: Trail,
 }
 
 impl Incoming {
     /// Names the ways out of the far worker's copy; called once, when all elements are made.
-    pub(super) fn watch(&mut self, accounts: Vec<Arc<Account>>) {
+    pub fn watch(&mut self, accounts: Vec<Arc<Account>>) {
         self.trail.watch(accounts);
     }
 
     /// Called once a turn, before anything is taken in it.
     #[inline]
-    pub(super) fn turn(&mut self) {
+    pub fn turn(&mut self) {
         self.trail.turn();
     }
 
     /// Adds up to `max` packets to the end of `batch`; returns how many.
     #[inline]
-    pub(super) fn take(&mut self, batch: &mut Batch, max: usize) -> usize {
+    pub fn take(&mut self, batch: &mut Batch, max: usize) -> usize {
         let count = self.ring.slots().min(max).min(batch.room());
         if count > 0
             && let Ok(chunk) = self.ring.read_chunk(count)
@@ -283,17 +287,19 @@ impl Incoming {
 
 /// A point that a worker has passed when enough packets of a source have left it.
 #[derive(Clone, Debug)]
-pub(super) struct Barrier {
+pub struct Barrier {
     progress: Arc<Progress>,
     count: u64,
 }
 
 impl Barrier {
-    pub(super) fn new(trail: &Trail) -> Self {
+    /// Remembers how far the trail is.
+    pub fn new(trail: &Trail) -> Self {
         Self { progress: trail.progress.clone(), count: trail.count() }
     }
 
-    pub(super) fn is_passed(&self) -> bool {
+    /// Returns whether all that was on the trail then has passed.
+    pub fn is_passed(&self) -> bool {
         self.progress.count() >= self.count
     }
 }

@@ -8,70 +8,30 @@
 
 pub mod balance;
 mod congestion;
-#[cfg(feature = "dpdk")]
-mod dpdk;
-mod endpoint;
-mod from_device;
-mod from_dump;
-mod from_host;
-mod from_socket;
-mod handover;
-mod kernel_tap;
-mod kernel_tun;
-mod pipeliner;
-mod poll_device;
-mod socket;
+pub mod from_device;
+pub mod from_host;
+pub mod handover;
 mod spread;
-mod static_thread_sched;
-#[cfg(test)]
-pub(crate) mod testing;
-mod to_device;
-mod to_dump;
+pub mod to_device;
 mod to_host;
-mod to_host_sniffers;
-mod to_socket;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use graph::names::{self, InterfaceAddresses};
 use graph::roles::Roles;
 use graph::setup::Shared;
-use graph::{Class, ConfigError, Setup};
+use graph::{Capability, Class, ConfigError, Setup};
 use ipnet::{Ipv4Net, Ipv6Net};
 use ports::{HostSteering, OpenOptions, Port, PortError, PortInfo, QueueStats, RxQueue, Steering, TxQueue};
 
 /// The classes of this folder.
-pub static CLASSES: &[&Class] = &[
-    &from_device::CLASS,
-    &from_dump::CLASS,
-    &from_host::CLASS,
-    &from_socket::CLASS,
-    &kernel_tap::CLASS,
-    &kernel_tun::CLASS,
-    &pipeliner::CLASS,
-    &poll_device::CLASS,
-    &socket::CLASS,
-    &static_thread_sched::CLASS,
-    &to_device::CLASS,
-    &to_dump::CLASS,
-    &to_host::CLASS,
-    &to_host_sniffers::CLASS,
-    &to_socket::CLASS,
-    #[cfg(feature = "dpdk")]
-    &dpdk::from_dpdk_device::CLASS,
-    #[cfg(feature = "dpdk")]
-    &dpdk::from_dpdk_ring::CLASS,
-    #[cfg(feature = "dpdk")]
-    &dpdk::to_dpdk_device::CLASS,
-    #[cfg(feature = "dpdk")]
-    &dpdk::to_dpdk_ring::CLASS,
-];
+pub static CLASSES: &[&Class] = &[&from_device::CLASS, &from_host::CLASS, &to_device::CLASS, &to_host::CLASS];
 
-/// The classes that receive from a port.
-pub const RECEIVERS: &[&str] = &["FromDevice", "PollDevice", "FromHost", "FromDPDKDevice", "FromDPDKRing"];
+/// The element receives from a port: its packets are new to the router.
+pub const RECEIVER: Capability = Capability("receives from a port");
 
-/// The classes that send to a port.
-pub const SENDERS: &[&str] = &["ToDevice", "ToHost", "ToDPDKDevice", "ToDPDKRing"];
+/// The element sends to a port: its packets leave the router.
+pub const SENDER: Capability = Capability("sends to a port");
 
 /// Most ToHosts of one interface.
 const MOST_TO_HOST: usize = 64;
@@ -92,7 +52,8 @@ impl PortNames {
         Self { specs }
     }
 
-    fn spec<'a>(&'a self, name: &'a str) -> &'a str {
+    /// What a name stands for: itself, unless it is one of these.
+    pub fn spec<'a>(&'a self, name: &'a str) -> &'a str {
         self.specs.iter().find(|(known, _)| known == name).map_or(name, |(_, spec)| spec)
     }
 }
@@ -157,7 +118,7 @@ impl OpenPort {
     }
 
     /// A port that no other element is to find, with a receive queue for each worker and a transmit queue for each copy.
-    fn for_all_copies(setup: &Setup<'_>, spec: &str) -> Result<Self, ConfigError> {
+    pub fn for_all_copies(setup: &Setup<'_>, spec: &str) -> Result<Self, ConfigError> {
         let options = OpenOptions {
             rx_queues: setup.copy().workers,
             tx_queues: setup.copy().count(),
@@ -166,7 +127,8 @@ impl OpenPort {
         ports::open(spec, &options).map(Self::new).map_err(|error| ConfigError::new(error.to_string()))
     }
 
-    fn open(setup: &Setup<'_>, key: &str, spec: &str) -> Result<Arc<Self>, ConfigError> {
+    /// Returns the port under this key; opened by its spec unless it is open.
+    pub fn open(setup: &Setup<'_>, key: &str, spec: &str) -> Result<Arc<Self>, ConfigError> {
         Self::open_for(setup, key, spec, 1)
     }
 
@@ -217,7 +179,8 @@ impl OpenPort {
         port.host().map_or(Ok(()), tell)
     }
 
-    fn take_rx(&self, queue: usize) -> Result<Box<dyn RxQueue>, ConfigError> {
+    /// Takes a receive queue; nobody else gets it.
+    pub fn take_rx(&self, queue: usize) -> Result<Box<dyn RxQueue>, ConfigError> {
         let mut port = self.port.lock().unwrap_or_else(PoisonError::into_inner);
         port.take_rx(queue)
             .map_err(|error| ConfigError::new(format!("{error}; a port can be in one FromDevice only")))
@@ -232,7 +195,8 @@ impl OpenPort {
         })
     }
 
-    fn take_tx(&self, queue: usize) -> Result<Box<dyn TxQueue>, ConfigError> {
+    /// Takes a transmit queue; nobody else gets it.
+    pub fn take_tx(&self, queue: usize) -> Result<Box<dyn TxQueue>, ConfigError> {
         let mut port = self.port.lock().unwrap_or_else(PoisonError::into_inner);
         port.take_tx(queue).map_err(|error| {
             ConfigError::new(format!("{error}; a port can be in one ToDevice only, join the ways before it"))
@@ -247,7 +211,7 @@ impl std::fmt::Debug for OpenPort {
 }
 
 /// The interface that is meant by an Ethernet address, or by a name for one (`AddressInfo`), in the place of its own name.
-fn interface_with(text: &str) -> Result<Option<String>, ConfigError> {
+pub fn interface_with(text: &str) -> Result<Option<String>, ConfigError> {
     if ports::addresses(text).is_some() {
         return Ok(None);
     }
@@ -269,18 +233,19 @@ pub(crate) fn interface_addresses(name: &str) -> Option<InterfaceAddresses> {
 }
 
 /// Stands for a port or file when a configuration is only checked.
-struct Unopened;
+pub struct Unopened;
 
 impl graph::Element for Unopened {}
 
 /// Turns what a queue lost since the last look into drops of the element.
 #[derive(Debug, Default)]
-pub(crate) struct Losses {
+pub struct Losses {
     seen: Vec<(ports::Event, u64)>,
 }
 
 impl Losses {
-    pub(crate) fn count(&mut self, cx: &mut graph::Context, stats: &QueueStats) {
+    /// Counts what was lost since the last time as drops of the running element.
+    pub fn count(&mut self, cx: &mut graph::Context, stats: &QueueStats) {
         for (event, count) in stats.events().filter(|(event, _)| event.is_drop()) {
             let seen = match self.seen.iter_mut().find(|(known, _)| *known == event) {
                 Some((_, seen)) => seen,

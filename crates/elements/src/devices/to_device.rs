@@ -25,18 +25,6 @@
 //!
 //! Losses that the driver reports are counted as drops of this element.
 //!
-//! =h count read-only
-//! Packets sent.
-//!
-//! =h byte_count read-only
-//! Bytes sent.
-//!
-//! =h held_turns read-only
-//! Turns in which this element held receivers back (BLOCKING).
-//!
-//! =h device read-only
-//! The port: name, driver, link address, MTU, queues.
-//!
 //! =e
 //!   ... -> Queue(1000) -> ToDevice(eth0);
 //!
@@ -48,21 +36,49 @@ use std::sync::Arc;
 
 use graph::arguments::Interval;
 use graph::roles::Roles;
-use graph::{Class, Combine, ConfigError, Context, Element, Handler, Setup, TaskStatus};
+use graph::{Class, Combine, ConfigError, Context, Element, Get, Handler, Setup, TaskStatus};
 use packet::{Batch, MAX_BATCH, Packet};
 use ports::{QueueStats, TxQueue};
 
+use super::SENDER;
 use super::congestion::Congestion;
 use super::handover::{Account, Accounts, Incoming, Lanes, Outgoing};
 use super::{Losses, OpenPort, Unopened};
 
-pub(crate) static CLASS: Class = Class {
+/// The class `ToDevice`.
+pub static CLASS: Class = Class {
     name: "ToDevice",
     ports: "1/0",
-    processing: Class::AGNOSTIC,
-    flow: Class::COMPLETE_FLOW,
-    manual: include_str!("to_device.rs"),
+    capabilities: &[SENDER],
+    handlers: &[
+        Handler::read(
+            "count",
+            Combine::Sum,
+            "Packets sent.",
+            &Get(|e: &mut ToDevice| e.exit.stats().packets.to_string()),
+        ),
+        Handler::read(
+            "byte_count",
+            Combine::Sum,
+            "Bytes sent.",
+            &Get(|e: &mut ToDevice| e.exit.stats().bytes.to_string()),
+        ),
+        Handler::read(
+            "held_turns",
+            Combine::Sum,
+            "Turns in which this element held receivers back (BLOCKING).",
+            &Get(|e: &mut ToDevice| e.held_turns.to_string()),
+        ),
+        Handler::read(
+            "device",
+            Combine::First,
+            "The port: name, driver, link address, MTU, queues.",
+            &Get(|e: &mut ToDevice| e.port.describe()),
+        ),
+    ],
+    manual: graph::manual!("to_device.rs"),
     make,
+    ..Class::DEFAULT
 };
 
 fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
@@ -394,27 +410,6 @@ impl Element for ToDevice {
     fn settle(&mut self, cx: &mut Context) {
         self.losses.count(cx, &self.exit.stats());
     }
-
-    fn handlers(&self) -> &'static [Handler] {
-        const {
-            &[
-                Handler::read("count", Combine::Sum),
-                Handler::read("byte_count", Combine::Sum),
-                Handler::read("held_turns", Combine::Sum),
-                Handler::read("device", Combine::First),
-            ]
-        }
-    }
-
-    fn read(&mut self, name: &str, _argument: &str) -> Result<String, String> {
-        let stats = self.exit.stats();
-        Ok(match name {
-            "count" => stats.packets.to_string(),
-            "byte_count" => stats.bytes.to_string(),
-            "held_turns" => self.held_turns.to_string(),
-            _ => self.port.describe(),
-        })
-    }
 }
 
 #[cfg(test)]
@@ -468,17 +463,6 @@ mod tests {
         assert_eq!(bench.read("to.count"), "13");
         assert!(!bench.graph().context().has_awake_tasks());
     }
-
-    #[test]
-    fn pulled_packets_leave_and_the_task_sleeps_then() {
-        let config = "in :: TestInput -> Queue(10) -> to :: ToDevice(null:x)";
-        let mut bench = Bench::try_new(&registry(), config, 32, &Shared::default()).unwrap();
-        bench.push("in", &[&[0; 60], &[1; 60], &[2; 60]]);
-        bench.run(10);
-        assert_eq!(bench.read("to.count"), "3");
-        assert!(!bench.graph().context().has_awake_tasks());
-    }
-
     #[test]
     fn a_whole_burst_leaves_a_line_with_delay_too() {
         // The fault injector's clock is the real one.
@@ -493,40 +477,6 @@ mod tests {
             });
         }
     }
-
-    #[test]
-    fn a_line_that_loses_everything_counts_its_losses() {
-        let config = "in :: TestInput -> to :: ToDevice(null:x?drop=1)";
-        let mut bench = Bench::try_new(&registry(), config, 32, &Shared::default()).unwrap();
-        bench.push("in", &[&[0u8; 60][..]; 31]);
-        bench.run(4);
-        assert_eq!(bench.drops("to", "fault: dropped"), 31);
-        assert_eq!(bench.drops("to", "fault: dropped"), 31);
-    }
-
-    #[test]
-    fn pulled_packets_are_counted() {
-        let config = "in :: TestInput -> Queue(10) -> to :: ToDevice(null:x)";
-        let mut bench = Bench::try_new(&registry(), config, 32, &Shared::default()).unwrap();
-        bench.push("in", &[&[0; 60], &[1; 60]]);
-        bench.run(10);
-        assert_eq!(bench.stats("to").packets, 2);
-    }
-
-    #[test]
-    fn a_pulled_port_that_is_full_lets_the_worker_rest() {
-        let config = "in :: TestInput -> Queue(100) -> to :: ToDevice(memory:stuck)";
-        let mut bench = Bench::try_new(&registry(), config, 32, &Shared::default()).unwrap();
-        let frame = [0u8; 60];
-        let mut worked = true;
-        for _ in 0..100 {
-            bench.push("in", &[&frame[..]; 90]);
-            bench.run(10);
-            worked = bench.graph().context().turn();
-        }
-        assert!(!worked, "a turn that cannot send is no work");
-    }
-
     #[test]
     fn pushed_packets_wait_for_room_and_are_dropped_in_the_end() {
         // A memory cable of which nobody reads the far end.
@@ -541,5 +491,15 @@ mod tests {
         let dropped = bench.drops("to", "transmit queue full");
         assert!(dropped > 0);
         assert_eq!(sent + dropped, 4000);
+    }
+
+    #[test]
+    fn a_line_that_loses_everything_counts_its_losses() {
+        let config = "in :: TestInput -> to :: ToDevice(null:x?drop=1)";
+        let mut bench = Bench::try_new(&registry(), config, 32, &Shared::default()).unwrap();
+        bench.push("in", &[&[0u8; 60][..]; 31]);
+        bench.run(4);
+        assert_eq!(bench.drops("to", "fault: dropped"), 31);
+        assert_eq!(bench.drops("to", "fault: dropped"), 31);
     }
 }

@@ -10,12 +10,6 @@
 //! else a virtual one is made. Without DEVNAME it is that of the first FromHost, or C<host0>. Several ToHosts may have
 //! one DEVNAME. Its input is agnostic, as ToDevice's.
 //!
-//! =h count read-only
-//! Packets given to Linux.
-//!
-//! =h device read-only
-//! The port: name, driver, link address, MTU.
-//!
 //! =e
 //!   rt[0] -> EtherEncap(0x0800, 1:1:1:1:1:1, 2:2:2:2:2:2) -> ToHost(fake0);
 //!
@@ -23,17 +17,11 @@
 
 use graph::{Class, ConfigError, Element, Setup};
 
-use super::to_device::ToDevice;
+use super::to_device::{self, ToDevice};
 use super::{OpenPort, Unopened, from_host};
 
-pub(crate) static CLASS: Class = Class {
-    name: "ToHost",
-    ports: "1/0",
-    processing: Class::AGNOSTIC,
-    flow: Class::COMPLETE_FLOW,
-    manual: include_str!("to_host.rs"),
-    make,
-};
+pub(crate) static CLASS: Class =
+    Class { name: "ToHost", manual: graph::manual!("to_host.rs"), make, ..to_device::CLASS };
 
 fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
     let name: Option<String> = setup.arguments.optional("DEVNAME")?;

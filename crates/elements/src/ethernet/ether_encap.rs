@@ -9,24 +9,12 @@
 //!
 //! A packet without 14 bytes of head room is dropped and counted as "no room for an Ethernet header".
 //!
-//! =h src read/write
-//! The SRC argument.
-//!
-//! =h dst read/write
-//! The DST argument.
-//!
-//! =h ethertype read/write
-//! The ETHERTYPE argument, in decimal when read.
-//!
-//! =h etht read/write
-//! The same.
-//!
 //! =e
 //!   EtherEncap(0x0800, 1:1:1:1:1:1, 2:2:2:2:2:2)
 //!
 //! =a ARPQuerier, EnsureEther, EtherRewrite, VLANEncap, EtherVLANEncap
 
-use graph::{Class, Combine, Context, Element, FromArgument, Handler, Verdict};
+use graph::{Class, Combine, Context, Element, FromArgument, Get, Handler, Put, Verdict};
 use packet::Batch;
 use packet::wire::ethernet::{HEADER_LEN, MacAddr};
 
@@ -34,10 +22,45 @@ use super::header::{self, NO_ROOM};
 
 pub(crate) static CLASS: Class = Class {
     name: "EtherEncap",
-    ports: "1/1",
-    processing: Class::AGNOSTIC,
-    flow: Class::COMPLETE_FLOW,
-    manual: include_str!("ether_encap.rs"),
+    handlers: &[
+        Handler::read_write(
+            "src",
+            Combine::First,
+            "The SRC argument.",
+            &Get(|e: &mut EtherEncap| {
+                let (_, source, _) = header::parts(&e.header);
+                source.to_string()
+            }),
+            &Put(|e: &mut EtherEncap, _, value| {
+                let (destination, _, ethertype) = header::parts(&e.header);
+                e.header = header::bytes(destination, MacAddr::from_value(value)?, ethertype);
+                Ok(())
+            }),
+        ),
+        Handler::read_write(
+            "dst",
+            Combine::First,
+            "The DST argument.",
+            &Get(|e: &mut EtherEncap| {
+                let (destination, ..) = header::parts(&e.header);
+                destination.to_string()
+            }),
+            &Put(|e: &mut EtherEncap, _, value| {
+                let (_, source, ethertype) = header::parts(&e.header);
+                e.header = header::bytes(MacAddr::from_value(value)?, source, ethertype);
+                Ok(())
+            }),
+        ),
+        Handler::read_write(
+            "ethertype",
+            Combine::First,
+            "The ETHERTYPE argument, in decimal when read.",
+            &ETHERTYPE,
+            &SET_ETHERTYPE,
+        ),
+        Handler::read_write("etht", Combine::First, "The same as ethertype.", &ETHERTYPE, &SET_ETHERTYPE),
+    ],
+    manual: graph::manual!("ether_encap.rs"),
     make: |setup| {
         let ethertype: u16 = setup.arguments.required("ETHERTYPE")?;
         let source: MacAddr = setup.arguments.required("SRC")?;
@@ -45,7 +68,19 @@ pub(crate) static CLASS: Class = Class {
         setup.arguments.finish()?;
         Ok(Box::new(EtherEncap { header: header::bytes(destination, source, ethertype) }))
     },
+    ..Class::DEFAULT
 };
+
+const ETHERTYPE: Get<EtherEncap> = Get(|e| {
+    let (_, _, ethertype) = header::parts(&e.header);
+    ethertype.to_string()
+});
+
+const SET_ETHERTYPE: Put<EtherEncap> = Put(|e, _, value| {
+    let (destination, source, _) = header::parts(&e.header);
+    e.header = header::bytes(destination, source, u16::from_value(value)?);
+    Ok(())
+});
 
 struct EtherEncap {
     header: [u8; HEADER_LEN],
@@ -56,37 +91,6 @@ impl Element for EtherEncap {
         cx.filter(batch, |packet| {
             if header::prepend(packet, &self.header) { Verdict::Keep } else { Verdict::Drop(NO_ROOM) }
         });
-    }
-
-    fn handlers(&self) -> &'static [Handler] {
-        const {
-            &[
-                Handler::read_write("src", Combine::First),
-                Handler::read_write("dst", Combine::First),
-                Handler::read_write("ethertype", Combine::First),
-                Handler::read_write("etht", Combine::First),
-            ]
-        }
-    }
-
-    fn read(&mut self, name: &str, _argument: &str) -> Result<String, String> {
-        let (destination, source, ethertype) = header::parts(&self.header);
-        Ok(match name {
-            "src" => source.to_string(),
-            "dst" => destination.to_string(),
-            _ => ethertype.to_string(),
-        })
-    }
-
-    fn write(&mut self, _cx: &mut Context, name: &str, value: &str) -> Result<(), String> {
-        let (mut destination, mut source, mut ethertype) = header::parts(&self.header);
-        match name {
-            "src" => source = MacAddr::from_value(value)?,
-            "dst" => destination = MacAddr::from_value(value)?,
-            _ => ethertype = u16::from_value(value)?,
-        }
-        self.header = header::bytes(destination, source, ethertype);
-        Ok(())
     }
 }
 

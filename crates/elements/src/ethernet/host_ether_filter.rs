@@ -13,27 +13,34 @@
 //! Dropped packets are counted as "to another host", "from our own address", and "truncated Ethernet header" if there is
 //! no whole header.
 //!
-//! =h ether read/write
-//! The ETHER argument.
-//!
 //! =e
 //!   FromDevice(eth0, PROMISC true) -> HostEtherFilter(00-00-C0-AE-67-EF) -> ...
 //!
 //! =a Classifier, DropBroadcasts
 
-use graph::runs::{Ordinary, Step};
-use graph::{Class, Combine, Context, Element, FromArgument, Handler, Verdict};
+use graph::runs::Ordinary;
+use graph::{Class, Combine, Context, Element, FromArgument, Get, Handler, Put, Verdict};
 use packet::wire::ethernet::{HEADER_LEN, MacAddr};
 use packet::{Batch, PacketType};
 
 use super::header::TRUNCATED;
+use crate::runs::{self, Step};
 
 pub(crate) static CLASS: Class = Class {
     name: "HostEtherFilter",
     ports: "1/1-2",
     processing: Class::AGNOSTIC_WITH_ERRORS,
-    flow: Class::COMPLETE_FLOW,
-    manual: include_str!("host_ether_filter.rs"),
+    handlers: &[Handler::read_write(
+        "ether",
+        Combine::First,
+        "The ETHER argument.",
+        &Get(|e: &mut HostEtherFilter| e.own.to_string()),
+        &Put(|e: &mut HostEtherFilter, _, value| {
+            e.own = MacAddr::from_value(value)?;
+            Ok(())
+        }),
+    )],
+    manual: graph::manual!("host_ether_filter.rs"),
     make: |setup| {
         let own: MacAddr = setup.arguments.required("ETHER")?;
         let drop_own = setup.arguments.optional("DROP_OWN")?.unwrap_or(false);
@@ -42,6 +49,7 @@ pub(crate) static CLASS: Class = Class {
         setup.arguments.finish()?;
         Ok(Box::new(HostEtherFilter { own, drop_own, drop_other, offset }))
     },
+    ..Class::DEFAULT
 };
 
 struct HostEtherFilter {
@@ -70,7 +78,7 @@ impl Element for HostEtherFilter {
         }
         let [a, b, c, d, e, f] = self.own.0;
         let offset = self.offset;
-        Ordinary::steps([
+        runs::ordinary([
             Step::AtLeast(offset + HEADER_LEN),
             Step::Match { offset, mask: u32::MAX, value: u32::from_be_bytes([a, b, c, d]) },
             Step::Match { offset: offset + 4, mask: 0xffff_0000, value: u32::from_be_bytes([e, f, 0, 0]) },
@@ -106,19 +114,6 @@ impl Element for HostEtherFilter {
             }
             Verdict::Keep
         });
-    }
-
-    fn handlers(&self) -> &'static [Handler] {
-        const { &[Handler::read_write("ether", Combine::First)] }
-    }
-
-    fn read(&mut self, _name: &str, _argument: &str) -> Result<String, String> {
-        Ok(self.own.to_string())
-    }
-
-    fn write(&mut self, _cx: &mut Context, _name: &str, value: &str) -> Result<(), String> {
-        self.own = MacAddr::from_value(value)?;
-        Ok(())
     }
 }
 

@@ -21,16 +21,14 @@ use super::vlan_encap::TCI_ANNOTATION;
 
 pub(crate) static CLASS: Class = Class {
     name: "VLANDecap",
-    ports: "1/1",
-    processing: Class::AGNOSTIC,
-    flow: Class::COMPLETE_FLOW,
-    manual: include_str!("vlan_decap.rs"),
+    manual: graph::manual!("vlan_decap.rs"),
     make: |setup| {
         let annotate = setup.arguments.optional("ANNO")?.unwrap_or(true);
         let ethertype: u16 = setup.arguments.keyword_or("ETHERTYPE", 0x8100)?;
         setup.arguments.finish()?;
         Ok(Box::new(VlanDecap { annotate, ethertype: ethertype.to_be_bytes() }))
     },
+    ..Class::DEFAULT
 };
 
 struct VlanDecap {

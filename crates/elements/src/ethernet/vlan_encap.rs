@@ -11,16 +11,13 @@
 //!
 //! Dropped packets are counted as "truncated Ethernet header" and "no room for a VLAN tag".
 //!
-//! =h vlan_tci read/write
-//! The control information, or ANNO.
-//!
 //! =e
 //!   VLANEncap(VLAN_ID 100, VLAN_PCP 5)
 //!
 //! =a VLANDecap, EtherVLANEncap, SetVLANAnno, EtherEncap
 
 use graph::arguments::{Arguments, Raw};
-use graph::{Class, Combine, ConfigError, Context, Element, FromArgument, Handler, Setup, Verdict};
+use graph::{Class, Combine, ConfigError, Context, Element, FromArgument, Get, Handler, Put, Setup, Verdict};
 use packet::wire::ethernet::TAG_LEN;
 use packet::{Annotations, Batch, Packet};
 
@@ -28,18 +25,23 @@ use super::header::TRUNCATED;
 
 pub(crate) static CLASS: Class = Class {
     name: "VLANEncap",
-    ports: "1/1",
-    processing: Class::AGNOSTIC,
-    flow: Class::COMPLETE_FLOW,
-    manual: include_str!("vlan_encap.rs"),
+    handlers: &[Handler::read_write(
+        "vlan_tci",
+        Combine::First,
+        "The control information, or ANNO.",
+        &Get(|e: &mut VlanEncap| e.tag.read()),
+        &Put(|e: &mut VlanEncap, _, value| e.tag.write(value)),
+    )],
+    manual: graph::manual!("vlan_encap.rs"),
     make,
+    ..Class::DEFAULT
 };
 
 /// Where a packet's VLAN TCI annotation stands, in network order.
-pub(super) const TCI_ANNOTATION: std::ops::Range<usize> = Annotations::AGGREGATE..Annotations::AGGREGATE + 2;
+pub const TCI_ANNOTATION: std::ops::Range<usize> = Annotations::AGGREGATE..Annotations::AGGREGATE + 2;
 
 /// The bits of control information that name the VLAN.
-pub(super) const VLAN_MASK: u16 = 0x0fff;
+pub const VLAN_MASK: u16 = 0x0fff;
 
 const NO_ROOM: &str = "no room for a VLAN tag";
 
@@ -51,7 +53,7 @@ fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
 }
 
 /// The control information of a VLAN and a priority, or what is wrong with them.
-pub(super) fn control_information(vlan: u16, priority: u16) -> Result<u16, Vec<String>> {
+pub fn control_information(vlan: u16, priority: u16) -> Result<u16, Vec<String>> {
     let mut errors = Vec::new();
     if priority > 7 {
         errors.push(format!("VLAN_PCP: expected 0 to 7, got {priority}"));
@@ -68,7 +70,7 @@ fn tag(text: &str) -> Result<Option<u16>, String> {
 }
 
 /// Which tag packets get.
-pub(super) struct Tag {
+pub struct Tag {
     /// `None`: as annotated.
     tci: Option<u16>,
     native: Option<u16>,
@@ -76,7 +78,7 @@ pub(super) struct Tag {
 
 impl Tag {
     /// Reads VLAN_TCI, VLAN_PCP, VLAN_ID and NATIVE_VLAN.
-    pub(super) fn from_arguments(arguments: &mut Arguments) -> Result<Self, ConfigError> {
+    pub fn from_arguments(arguments: &mut Arguments) -> Result<Self, ConfigError> {
         let tci: Option<Raw> = arguments.optional("VLAN_TCI")?;
         let priority: u16 = arguments.optional("VLAN_PCP")?.unwrap_or(0);
         let vlan: u16 = arguments.keyword_or("VLAN_ID", 0)?;
@@ -100,7 +102,7 @@ impl Tag {
 
     /// The control information for `packet`; `None` where it gets no tag.
     #[inline]
-    pub(super) fn of(&self, packet: &Packet) -> Option<u16> {
+    pub fn of(&self, packet: &Packet) -> Option<u16> {
         let tci = self.tci.unwrap_or_else(|| {
             let bytes = packet.annotations().bytes();
             u16::from_be_bytes([bytes[TCI_ANNOTATION.start], bytes[TCI_ANNOTATION.start + 1]])
@@ -109,12 +111,12 @@ impl Tag {
     }
 
     /// The handler `vlan_tci`.
-    pub(super) fn read(&self) -> String {
+    pub fn read(&self) -> String {
         self.tci.map_or_else(|| "ANNO".to_owned(), |tci| tci.to_string())
     }
 
     /// Writes the handler `vlan_tci`.
-    pub(super) fn write(&mut self, value: &str) -> Result<(), String> {
+    pub fn write(&mut self, value: &str) -> Result<(), String> {
         self.tci = tag(value)?;
         Ok(())
     }
@@ -144,18 +146,6 @@ impl VlanEncap {
 impl Element for VlanEncap {
     fn process(&mut self, cx: &mut Context, batch: &mut Batch) {
         cx.filter(batch, |packet| self.encapsulate(packet));
-    }
-
-    fn handlers(&self) -> &'static [Handler] {
-        const { &[Handler::read_write("vlan_tci", Combine::First)] }
-    }
-
-    fn read(&mut self, _name: &str, _argument: &str) -> Result<String, String> {
-        Ok(self.tag.read())
-    }
-
-    fn write(&mut self, _cx: &mut Context, _name: &str, value: &str) -> Result<(), String> {
-        self.tag.write(value)
     }
 }
 

@@ -25,9 +25,6 @@
 //! to be reached frames are dropped as "no node". What is for this very node leaves by output 1 as it came, or is dropped as "for this
 //! node" without it.
 //!
-//! =h node read/write
-//! The NODE argument; empty without one.
-//!
 //! =e
 //!   Paint(3) -> host :: FabricEncap(fabric, to-host, NODE 0) -> to;  host[1] -> ...
 //!   Paint(1) -> front :: FabricEncap(fabric, to-route, NODE "2 1, 3 1, 4 2") -> to;
@@ -37,7 +34,7 @@
 use std::sync::Arc;
 
 use fabric::{Front, Header, Keys, Kind, Label, NodeId};
-use graph::{Class, Combine, ConfigError, Context, Element, FromArgument, Handler, Verdict};
+use graph::{Class, Combine, ConfigError, Context, Element, FromArgument, Get, Handler, Put, Verdict};
 use packet::Batch;
 use packet::flow::{FlowFields, FlowHash, FlowKey};
 
@@ -49,8 +46,14 @@ pub(super) static CLASS: Class = Class {
     name: "FabricEncap",
     ports: "1/1-2",
     processing: Class::PUSH,
-    flow: Class::COMPLETE_FLOW,
-    manual: include_str!("fabric_encap.rs"),
+    handlers: &[Handler::read_write(
+        "node",
+        Combine::First,
+        "The NODE argument; empty without one.",
+        &Get(|e: &mut FabricEncap| e.text.clone()),
+        &Put(|e: &mut FabricEncap, _, value| e.set_nodes(&String::from_value(value).unwrap_or_default())),
+    )],
+    manual: graph::manual!("fabric_encap.rs"),
     make: |setup| {
         let node = Node::of_argument(setup)?;
         let KindArgument(kind) = setup.arguments.required("KIND")?;
@@ -82,6 +85,7 @@ pub(super) static CLASS: Class = Class {
         encap.set_nodes(nodes.as_deref().unwrap_or_default())?;
         Ok(Box::new(encap))
     },
+    ..Class::DEFAULT
 };
 
 struct KindArgument(Kind);
@@ -194,17 +198,5 @@ impl Element for FabricEncap {
             let header = Header::new(kind, to, label, node.here, node.cluster);
             if wire.enclose(packet, &header, node.here) { Verdict::Keep } else { Verdict::Drop(NO_ROOM) }
         });
-    }
-
-    fn handlers(&self) -> &'static [Handler] {
-        const { &[Handler::read_write("node", Combine::First)] }
-    }
-
-    fn read(&mut self, _name: &str, _argument: &str) -> Result<String, String> {
-        Ok(self.text.clone())
-    }
-
-    fn write(&mut self, _cx: &mut Context, _name: &str, value: &str) -> Result<(), String> {
-        self.set_nodes(&String::from_value(value).unwrap_or_default())
     }
 }

@@ -20,12 +20,6 @@
 //! wrong link", "hello of a second node with one number", "replayed hello". What is wrong is said as a message when it begins, once for
 //! each cause, however many there are.
 //!
-//! =h links read-only
-//! A line for each link and neighbour: link, node, up or down, and what is wrong.
-//!
-//! =h rest read/write
-//! Whether this node asks the others to relay nothing over it, because it is about to leave.
-//!
 //! =e
 //!   from0[1], from1[1] => Punt -> hellos :: FabricHello(fabric);
 //!   hellos[0] -> ToDevice(fab0);  hellos[1] -> ToDevice(fab1);
@@ -37,7 +31,7 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use fabric::{Hello, Keys, Links, Refusal};
-use graph::{Class, Combine, Context, Element, FromArgument, Handler, Verdict};
+use graph::{Class, Combine, Context, Element, FromArgument, Get, Handler, Put, Verdict};
 use packet::Batch;
 
 use super::keys::FabricKeys;
@@ -47,8 +41,22 @@ pub(super) static CLASS: Class = Class {
     name: "FabricHello",
     ports: "-/-",
     processing: Class::PUSH,
-    flow: Class::COMPLETE_FLOW,
-    manual: include_str!("fabric_hello.rs"),
+    handlers: &[
+        Handler::read(
+            "links",
+            Combine::Join,
+            "A line for each link and neighbour: link, node, up or down, and what is wrong.",
+            &Get(|e: &mut FabricHello| e.links_text()),
+        ),
+        Handler::read_write(
+            "rest",
+            Combine::First,
+            "Whether this node asks the others to relay nothing over it, because it is about to leave.",
+            &Get(|e: &mut FabricHello| e.rests.to_string()),
+            &Put(|e: &mut FabricHello, cx, value| e.set_rest(cx, value)),
+        ),
+    ],
+    manual: graph::manual!("fabric_hello.rs"),
     make: |setup| {
         let node = Node::with_links(setup)?;
         let copy = setup.copy();
@@ -64,6 +72,7 @@ pub(super) static CLASS: Class = Class {
             node,
         }))
     },
+    ..Class::DEFAULT
 };
 
 struct FabricHello {
@@ -110,6 +119,28 @@ impl FabricHello {
             None => Err(Refusal::Malformed),
         };
         heard.err().map(Refusal::reason)
+    }
+
+    /// The handler `links`.
+    fn links_text(&self) -> String {
+        let mut text = String::new();
+        for (link, node, is_up) in self.links.iter().flat_map(Links::neighbours) {
+            let problem = self.links.as_ref().and_then(|links| links.problem_of(link)).unwrap_or_default();
+            let state = if is_up { "up" } else { "down" };
+            // Writing to a string does not fail.
+            let _ = writeln!(text, "{}", format!("{link} {node} {state} {problem}").trim_end());
+        }
+        text
+    }
+
+    /// Writes the handler `rest`.
+    fn set_rest(&mut self, cx: &mut Context, value: &str) -> Result<(), String> {
+        self.rests = bool::from_value(value)?;
+        if let Some(links) = &mut self.links {
+            links.rest(self.rests);
+        }
+        self.tell(cx);
+        Ok(())
     }
 }
 
@@ -163,32 +194,5 @@ impl Element for FabricHello {
         let hello_ns = links.timing().hello_ns;
         cx.set_timer(0, now_ns + hello_ns);
         self.tell(cx);
-    }
-
-    fn handlers(&self) -> &'static [Handler] {
-        const { &[Handler::read("links", Combine::Join), Handler::read_write("rest", Combine::First)] }
-    }
-
-    fn read(&mut self, name: &str, _argument: &str) -> Result<String, String> {
-        if name == "rest" {
-            return Ok(self.rests.to_string());
-        }
-        let mut text = String::new();
-        for (link, node, is_up) in self.links.iter().flat_map(Links::neighbours) {
-            let problem = self.links.as_ref().and_then(|links| links.problem_of(link)).unwrap_or_default();
-            let state = if is_up { "up" } else { "down" };
-            // Writing to a string does not fail.
-            let _ = writeln!(text, "{}", format!("{link} {node} {state} {problem}").trim_end());
-        }
-        Ok(text)
-    }
-
-    fn write(&mut self, cx: &mut Context, _name: &str, value: &str) -> Result<(), String> {
-        self.rests = bool::from_value(value)?;
-        if let Some(links) = &mut self.links {
-            links.rest(self.rests);
-        }
-        self.tell(cx);
-        Ok(())
     }
 }

@@ -26,9 +26,6 @@
 //! It stands behind a Punt, on the slow thread. Frames are dropped as "not the leader" where there are no ports, as "no such port" where this
 //! one is not among them, and for the reasons that the TAP device has.
 //!
-//! =h ports read-only
-//! A line for each port: its number, interface, node, place among the ports of that node, frames to Linux and from it.
-//!
 //! =e
 //!   from0[3], encap[1] => Punt -> host :: FabricHost(fabric, eth1, eth2);
 //!   host[0] -> ToDevice(eth1);  host[1] -> ToDevice(eth2);  host[2] -> ToFabric(fabric) -> ...
@@ -40,7 +37,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use fabric::{Header, Kind, Label};
-use graph::{Class, Combine, ConfigError, Context, Element, Handler, Setup, TaskStatus, Verdict};
+use graph::{Class, Combine, ConfigError, Context, Element, Get, Handler, Setup, TaskStatus, Verdict};
 use packet::Batch;
 
 use super::adjacencies::FabricAdjacencies;
@@ -52,9 +49,16 @@ pub(super) static CLASS: Class = Class {
     name: "FabricHost",
     ports: "1/-",
     processing: Class::PUSH,
-    flow: Class::COMPLETE_FLOW,
-    manual: include_str!("fabric_host.rs"),
+    handlers: &[Handler::read(
+        "ports",
+        Combine::First,
+        "A line for each port: its number, interface, node, place among the ports of that node, frames to \
+         Linux and from it.",
+        &Get(|e: &mut FabricHost| e.ports_text()),
+    )],
+    manual: graph::manual!("fabric_host.rs"),
     make,
+    ..Class::DEFAULT
 };
 
 fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
@@ -179,6 +183,22 @@ impl FabricHost {
         cx.recycle(frames);
         is_busy
     }
+
+    /// The handler `ports`.
+    fn ports_text(&mut self) -> String {
+        self.look();
+        let mut text = String::new();
+        for tap in self.taps.iter().flatten() {
+            let port = &tap.port;
+            let (to, from) = tap.queues().as_ref().map_or((0, 0), |queues| {
+                (queues.to_linux.stats().packets, queues.from_linux.stats().packets)
+            });
+            let name = ports::twin_name(&port.name);
+            // Writing to a string does not fail.
+            let _ = writeln!(text, "{} {name} {} {} {to} {from}", port.number, port.node, port.place);
+        }
+        text
+    }
 }
 
 impl Element for FabricHost {
@@ -221,24 +241,5 @@ impl Element for FabricHost {
     fn wait_fds<'a>(&'a self, fds: &mut Vec<BorrowedFd<'a>>) -> bool {
         fds.push(self.ports.fd());
         true
-    }
-
-    fn handlers(&self) -> &'static [Handler] {
-        const { &[Handler::read("ports", Combine::First)] }
-    }
-
-    fn read(&mut self, _name: &str, _argument: &str) -> Result<String, String> {
-        self.look();
-        let mut text = String::new();
-        for tap in self.taps.iter().flatten() {
-            let port = &tap.port;
-            let (to, from) = tap.queues().as_ref().map_or((0, 0), |queues| {
-                (queues.to_linux.stats().packets, queues.from_linux.stats().packets)
-            });
-            let name = ports::twin_name(&port.name);
-            // Writing to a string does not fail.
-            let _ = writeln!(text, "{} {name} {} {} {to} {from}", port.number, port.node, port.place);
-        }
-        Ok(text)
     }
 }

@@ -19,15 +19,6 @@
 //! Give the ToDevice a BURST that is as large as the bursts of all links together: it sends so many packets in a turn of
 //! its worker.
 //!
-//! =h inputs read-only
-//! For each input node of which packets had to wait, one line for each worker: node, packets and bytes sent after that, packets dropped.
-//!
-//! =h length read-only
-//! Packets that wait now, in all workers.
-//!
-//! =h reset_counts write-only
-//! Forgets what C<inputs> has counted.
-//!
 //! =e
 //!   fabric :: Fabric(mesh(3), 0);
 //!   from0 :: FromFabric(fabric, 0, eth1);  from1 :: FromFabric(fabric, 1, eth1);
@@ -38,18 +29,40 @@
 use std::fmt::Write;
 
 use fabric::{FairQueue, NodeId, Share};
-use graph::{Class, Combine, ConfigError, Context, Element, Handler, Setup};
+use graph::{Class, Combine, ConfigError, Context, Element, Get, Handler, Put, Setup};
 use packet::{Batch, MAX_BATCH, Packet};
 
 use super::node::Node;
 
 pub(super) static CLASS: Class = Class {
     name: "FabricShare",
-    ports: "1/1",
     processing: "h/l",
-    flow: Class::COMPLETE_FLOW,
-    manual: include_str!("fabric_share.rs"),
+    handlers: &[
+        Handler::read(
+            "inputs",
+            Combine::Join,
+            "For each input node of which packets had to wait, one line for each worker: node, packets and \
+             bytes sent after that, packets dropped.",
+            &Get(|e: &mut FabricShare| e.inputs_text()),
+        ),
+        Handler::read(
+            "length",
+            Combine::Sum,
+            "Packets that wait now, in all workers.",
+            &Get(|e: &mut FabricShare| (e.passing.len() + e.waiting.len()).to_string()),
+        ),
+        Handler::write(
+            "reset_counts",
+            "Forgets what `inputs` has counted.",
+            &Put(|e: &mut FabricShare, _, _| {
+                e.waiting.reset_shares();
+                Ok(())
+            }),
+        ),
+    ],
+    manual: graph::manual!("fabric_share.rs"),
     make,
+    ..Class::DEFAULT
 };
 
 /// Packets that wait unless the configuration says otherwise, and the most that it may say.
@@ -107,6 +120,16 @@ impl FabricShare {
             }
         }
     }
+
+    /// The handler `inputs`.
+    fn inputs_text(&self) -> String {
+        let mut text = String::new();
+        for (node, Share { packets, bytes, drops }) in self.waiting.shares() {
+            // Writing to a string does not fail.
+            let _ = writeln!(text, "{node} {packets} {bytes} {drops}");
+        }
+        text
+    }
 }
 
 impl Element for FabricShare {
@@ -136,33 +159,6 @@ impl Element for FabricShare {
 
     fn notifies(&self) -> bool {
         true
-    }
-
-    fn handlers(&self) -> &'static [Handler] {
-        const {
-            &[
-                Handler::read("inputs", Combine::Join),
-                Handler::read("length", Combine::Sum),
-                Handler::write("reset_counts"),
-            ]
-        }
-    }
-
-    fn read(&mut self, name: &str, _argument: &str) -> Result<String, String> {
-        if name == "length" {
-            return Ok((self.passing.len() + self.waiting.len()).to_string());
-        }
-        let mut text = String::new();
-        for (node, Share { packets, bytes, drops }) in self.waiting.shares() {
-            // Writing to a string does not fail.
-            let _ = writeln!(text, "{node} {packets} {bytes} {drops}");
-        }
-        Ok(text)
-    }
-
-    fn write(&mut self, _cx: &mut Context, _name: &str, _value: &str) -> Result<(), String> {
-        self.waiting.reset_shares();
-        Ok(())
     }
 }
 

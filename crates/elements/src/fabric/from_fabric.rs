@@ -60,9 +60,9 @@ pub(super) static CLASS: Class = Class {
     name: "FromFabric",
     ports: "1/-",
     processing: Class::PUSH,
-    flow: Class::COMPLETE_FLOW,
-    manual: include_str!("from_fabric.rs"),
+    manual: graph::manual!("from_fabric.rs"),
     make,
+    ..Class::DEFAULT
 };
 
 fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {

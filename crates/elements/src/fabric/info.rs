@@ -40,13 +40,6 @@
 //!
 //! =back
 //!
-//! =h paths read-only
-//! For each node: whether it is reached directly, and over which others.
-//!
-//! =h leader read/write
-//! The number of the node that leads, whose Linux is the cluster's; empty while nobody is known to. FromFabric takes frames of Linux
-//! from there only.
-//!
 //! =e
 //!   fabric :: Fabric(mesh(4), 2, RATE 10Gbps, LINK_RATE 5Gbps);
 //!
@@ -56,35 +49,44 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use fabric::NodeId;
-use graph::{Class, Combine, Context, Element, Handler};
+use graph::{Class, Combine, Element, Get, Handler, Put};
 
 use super::node::Node;
 
 pub(super) static CLASS: Class = Class {
     name: "Fabric",
     ports: "0/0",
-    processing: Class::AGNOSTIC,
-    flow: Class::COMPLETE_FLOW,
-    manual: include_str!("info.rs"),
+    handlers: &[
+        Handler::read(
+            "paths",
+            Combine::First,
+            "For each node: whether it is reached directly, and over which others.",
+            &Get(|e: &mut Info| e.paths_text()),
+        ),
+        Handler::read_write(
+            "leader",
+            Combine::First,
+            "The number of the node that leads, whose Linux is the cluster's; empty while nobody is known \
+             to. FromFabric takes frames of Linux from there only.",
+            &Get(|e: &mut Info| e.leader_text()),
+            &Put(|e: &mut Info, _, value| e.set_leader(value)),
+        ),
+    ],
+    manual: graph::manual!("info.rs"),
     make: |setup| {
         let node = Node::of_element(setup, setup.name(), setup.config())?;
         Ok(Box::new(Info { node }))
     },
+    ..Class::DEFAULT
 };
 
 struct Info {
     node: Arc<Node>,
 }
 
-impl Element for Info {
-    fn handlers(&self) -> &'static [Handler] {
-        const { &[Handler::read("paths", Combine::First), Handler::read_write("leader", Combine::First)] }
-    }
-
-    fn read(&mut self, name: &str, _argument: &str) -> Result<String, String> {
-        if name == "leader" {
-            return Ok(self.node.leader().map_or(String::new(), |leader| leader.to_string()));
-        }
+impl Info {
+    /// The handler `paths`.
+    fn paths_text(&self) -> String {
         let paths = self.node.paths();
         let mut text = String::new();
         for output in NodeId::first(self.node.topology.nodes()).filter(|&output| output != self.node.here) {
@@ -94,10 +96,16 @@ impl Element for Info {
             // Writing to a string does not fail.
             let _ = writeln!(text, "{output} {direct}, over {vias}");
         }
-        Ok(text)
+        text
     }
 
-    fn write(&mut self, _cx: &mut Context, _name: &str, value: &str) -> Result<(), String> {
+    /// The handler `leader`.
+    fn leader_text(&self) -> String {
+        self.node.leader().map_or(String::new(), |leader| leader.to_string())
+    }
+
+    /// Writes the handler `leader`.
+    fn set_leader(&self, value: &str) -> Result<(), String> {
         let nodes = self.node.topology.nodes();
         let leader = match value.trim() {
             "" => None,
@@ -113,3 +121,5 @@ impl Element for Info {
         Ok(())
     }
 }
+
+impl Element for Info {}

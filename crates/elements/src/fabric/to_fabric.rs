@@ -13,24 +13,6 @@
 //! Output I<i> is link I<i> of this node. A packet for a node that cannot be reached is dropped as "node is not
 //! reachable"; one for this node as "for this node".
 //!
-//! =h direct read-only
-//! Packets sent directly.
-//!
-//! =h balanced read-only
-//! Packets sent over an intermediate node.
-//!
-//! =h moved read-only
-//! Packets that left the path of the packet of the same flow before them.
-//!
-//! =h without_room read-only
-//! Packets sent although no link had room.
-//!
-//! =h direct_bytes read-only
-//! Bytes sent directly.
-//!
-//! =h balanced_bytes read-only
-//! Bytes sent over an intermediate node.
-//!
 //! =e
 //!   fabric :: Fabric(mesh(3), 0);
 //!   rt :: FIBLookup(eth1, fabric);
@@ -42,7 +24,7 @@
 use std::sync::Arc;
 
 use fabric::{Balancer, Header, Kind, Lead, NodeId, Place};
-use graph::{Class, Combine, Context, Element, Handler};
+use graph::{Class, Combine, Context, Element, Get, Handler};
 use packet::flow::{FlowFields, FlowHash, FlowKey};
 use packet::{Batch, MAX_BATCH, Packet};
 
@@ -53,8 +35,45 @@ pub(super) static CLASS: Class = Class {
     name: "ToFabric",
     ports: "1/-",
     processing: Class::PUSH,
-    flow: Class::COMPLETE_FLOW,
-    manual: include_str!("to_fabric.rs"),
+    handlers: &[
+        Handler::read(
+            "direct",
+            Combine::Sum,
+            "Packets sent directly.",
+            &Get(|e: &mut ToFabric| e.balancer.counts().direct.to_string()),
+        ),
+        Handler::read(
+            "balanced",
+            Combine::Sum,
+            "Packets sent over an intermediate node.",
+            &Get(|e: &mut ToFabric| e.balancer.counts().balanced.to_string()),
+        ),
+        Handler::read(
+            "moved",
+            Combine::Sum,
+            "Packets that left the path of the packet of the same flow before them.",
+            &Get(|e: &mut ToFabric| e.balancer.counts().moved.to_string()),
+        ),
+        Handler::read(
+            "without_room",
+            Combine::Sum,
+            "Packets sent although no link had room.",
+            &Get(|e: &mut ToFabric| e.balancer.counts().without_room.to_string()),
+        ),
+        Handler::read(
+            "direct_bytes",
+            Combine::Sum,
+            "Bytes sent directly.",
+            &Get(|e: &mut ToFabric| e.balancer.counts().direct_bytes.to_string()),
+        ),
+        Handler::read(
+            "balanced_bytes",
+            Combine::Sum,
+            "Bytes sent over an intermediate node.",
+            &Get(|e: &mut ToFabric| e.balancer.counts().balanced_bytes.to_string()),
+        ),
+    ],
+    manual: graph::manual!("to_fabric.rs"),
     make: |setup| {
         let node = Node::with_links(setup)?;
         let mut settings = node.settings.clone();
@@ -75,6 +94,7 @@ pub(super) static CLASS: Class = Class {
             node,
         }))
     },
+    ..Class::DEFAULT
 };
 
 /// Instead of an output.
@@ -209,31 +229,5 @@ impl Element for ToFabric {
             }
         }
         super::send(cx, batch, outputs, |code| REASONS[usize::from(code & !DROPPED)]);
-    }
-
-    fn handlers(&self) -> &'static [Handler] {
-        const {
-            &[
-                Handler::read("direct", Combine::Sum),
-                Handler::read("balanced", Combine::Sum),
-                Handler::read("moved", Combine::Sum),
-                Handler::read("without_room", Combine::Sum),
-                Handler::read("direct_bytes", Combine::Sum),
-                Handler::read("balanced_bytes", Combine::Sum),
-            ]
-        }
-    }
-
-    fn read(&mut self, name: &str, _argument: &str) -> Result<String, String> {
-        let counts = self.balancer.counts();
-        Ok(match name {
-            "direct" => counts.direct,
-            "balanced" => counts.balanced,
-            "moved" => counts.moved,
-            "without_room" => counts.without_room,
-            "direct_bytes" => counts.direct_bytes,
-            _ => counts.balanced_bytes,
-        }
-        .to_string())
     }
 }

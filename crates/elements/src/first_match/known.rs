@@ -12,7 +12,7 @@
 //! atomic costs nothing and lets them be in what is shared. It takes 512 KB a copy and family, and none where
 //! the classes of one column name the rule (a list of some ten rules).
 //!
-//! Of 65,536 flows over 1,000 varied rules (`brickway bench acl`) 92% of the packets find their combination
+//! Of 65,536 flows over 1,000 varied rules (`brickway-lab bench acl`) 92% of the packets find their combination
 //! known, over 10,000 rules half; with 32,768 slots these are 86% and a third.
 
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use graph::arguments::Arguments;
 use graph::{ConfigError, FromArgument, Setup};
 
-use crate::shaping::token_bucket::TokenBucket;
+use crate::token_bucket::TokenBucket;
 
 /// Why an error is not sent.
 pub(super) const TOO_MANY: &str = "too many ICMP errors";

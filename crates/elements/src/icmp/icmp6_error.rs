@@ -51,18 +51,6 @@
 //! an ICMPv6 message, about malformed extension headers, about an IP multicast, about a link-level broadcast,
 //! about a packet from a bad source, too many ICMP errors, no frame for an ICMP error.
 //!
-//! =h src read/write
-//! The SRC argument.
-//!
-//! =h mtu read/write
-//! The MTU argument.
-//!
-//! =h pmtu read/write
-//! The PMTU argument.
-//!
-//! =h rate read/write
-//! The RATE argument.
-//!
 //! =e
 //!   hl :: DecIP6HLIM;
 //!   hl[1] -> ICMP6Error(2001:db8::1, timeexceeded) -> [0]rt;
@@ -71,7 +59,7 @@
 
 use std::net::Ipv6Addr;
 
-use graph::{Class, Combine, ConfigError, Context, Element, FromArgument, Handler, Setup};
+use graph::{Class, Combine, ConfigError, Context, Element, FromArgument, Get, Handler, Put, Setup};
 use packet::wire::icmpv6::{Icmpv6, Icmpv6Message, Icmpv6Repr, Icmpv6Type, parameter_problem_code};
 use packet::wire::ipv6::{HEADER_LEN, Ipv6, Ipv6Repr};
 use packet::wire::{IpProtocol, icmpv6};
@@ -84,11 +72,48 @@ use crate::ip6::AddressList6;
 
 pub(crate) static CLASS: Class = Class {
     name: "ICMP6Error",
-    ports: "1/1",
-    processing: Class::AGNOSTIC,
-    flow: Class::COMPLETE_FLOW,
-    manual: include_str!("icmp6_error.rs"),
+    handlers: &[
+        Handler::read_write(
+            "src",
+            Combine::First,
+            "The SRC argument.",
+            &Get(|e: &mut Icmp6Error| e.source.to_string()),
+            &Put(|e: &mut Icmp6Error, _, value| {
+                e.source = FromArgument::from_value(value)?;
+                Ok(())
+            }),
+        ),
+        Handler::read_write(
+            "mtu",
+            Combine::First,
+            "The MTU argument.",
+            &Get(|e: &mut Icmp6Error| e.mtu.to_string()),
+            &Put(|e: &mut Icmp6Error, _, value| {
+                Mtu(e.mtu) = FromArgument::from_value(value)?;
+                Ok(())
+            }),
+        ),
+        Handler::read_write(
+            "pmtu",
+            Combine::First,
+            "The PMTU argument.",
+            &Get(|e: &mut Icmp6Error| e.path_mtu.to_string()),
+            &Put(|e: &mut Icmp6Error, _, value| {
+                e.path_mtu = FromArgument::from_value(value)?;
+                Ok(())
+            }),
+        ),
+        Handler::read_write(
+            "rate",
+            Combine::First,
+            "The RATE argument.",
+            &Get(|e: &mut Icmp6Error| e.rate.get().to_string()),
+            &Put(|e: &mut Icmp6Error, cx, value| e.rate.set(cx.now_ns(), value)),
+        ),
+    ],
+    manual: graph::manual!("icmp6_error.rs"),
     make,
+    ..Class::DEFAULT
 };
 
 fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
@@ -271,36 +296,6 @@ impl Element for Icmp6Error {
         }
         cx.recycle(packets);
     }
-
-    fn handlers(&self) -> &'static [Handler] {
-        const {
-            &[
-                Handler::read_write("src", Combine::First),
-                Handler::read_write("mtu", Combine::First),
-                Handler::read_write("pmtu", Combine::First),
-                Handler::read_write("rate", Combine::First),
-            ]
-        }
-    }
-
-    fn read(&mut self, name: &str, _argument: &str) -> Result<String, String> {
-        Ok(match name {
-            "src" => self.source.to_string(),
-            "mtu" => self.mtu.to_string(),
-            "pmtu" => self.path_mtu.to_string(),
-            _ => self.rate.get().to_string(),
-        })
-    }
-
-    fn write(&mut self, cx: &mut Context, name: &str, value: &str) -> Result<(), String> {
-        match name {
-            "src" => self.source = FromArgument::from_value(value)?,
-            "mtu" => Mtu(self.mtu) = FromArgument::from_value(value)?,
-            "pmtu" => self.path_mtu = FromArgument::from_value(value)?,
-            _ => self.rate.set(cx.now_ns(), value)?,
-        }
-        Ok(())
-    }
 }
 
 #[cfg(test)]
@@ -309,7 +304,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::ip6::samples::{FAR, HOST, any_packet, icmpv6, ipv6};
+    use testbed::ipv6::{FAR, HOST, any_packet, icmpv6, ipv6};
 
     const OUR_IP: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 1, 0, 0, 0, 0, 1);
 

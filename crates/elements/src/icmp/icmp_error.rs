@@ -56,18 +56,6 @@
 //! an IP broadcast or multicast, about a link-level broadcast, about a packet from a bad source, redirect for
 //! a source-routed packet, too many ICMP errors, no frame for an ICMP error.
 //!
-//! =h src read/write
-//! The SRC argument.
-//!
-//! =h mtu read/write
-//! The MTU argument.
-//!
-//! =h pmtu read/write
-//! The PMTU argument.
-//!
-//! =h rate read/write
-//! The RATE argument.
-//!
 //! =e
 //!   dt :: DecIPTTL;
 //!   dt[1] -> ICMPError(18.26.4.24, timeexceeded) -> [0]rt;
@@ -76,7 +64,7 @@
 
 use std::net::Ipv4Addr;
 
-use graph::{Class, Combine, ConfigError, Context, Element, FromArgument, Handler, Setup};
+use graph::{Class, Combine, ConfigError, Context, Element, FromArgument, Get, Handler, Put, Setup};
 use packet::wire::IpProtocol;
 use packet::wire::ipv4::MAX_HEADER_LEN;
 use packet::wire::ipv4_option::kind as option_kind;
@@ -89,11 +77,48 @@ use crate::ip::AddressList;
 
 pub(crate) static CLASS: Class = Class {
     name: "ICMPError",
-    ports: "1/1",
-    processing: Class::AGNOSTIC,
-    flow: Class::COMPLETE_FLOW,
-    manual: include_str!("icmp_error.rs"),
+    handlers: &[
+        Handler::read_write(
+            "src",
+            Combine::First,
+            "The SRC argument.",
+            &Get(|e: &mut ICMPError| e.source.to_string()),
+            &Put(|e: &mut ICMPError, _, value| {
+                e.source = FromArgument::from_value(value)?;
+                Ok(())
+            }),
+        ),
+        Handler::read_write(
+            "mtu",
+            Combine::First,
+            "The MTU argument.",
+            &Get(|e: &mut ICMPError| e.mtu.to_string()),
+            &Put(|e: &mut ICMPError, _, value| {
+                Mtu(e.mtu) = FromArgument::from_value(value)?;
+                Ok(())
+            }),
+        ),
+        Handler::read_write(
+            "pmtu",
+            Combine::First,
+            "The PMTU argument.",
+            &Get(|e: &mut ICMPError| e.path_mtu.to_string()),
+            &Put(|e: &mut ICMPError, _, value| {
+                e.path_mtu = FromArgument::from_value(value)?;
+                Ok(())
+            }),
+        ),
+        Handler::read_write(
+            "rate",
+            Combine::First,
+            "The RATE argument.",
+            &Get(|e: &mut ICMPError| e.rate.get().to_string()),
+            &Put(|e: &mut ICMPError, cx, value| e.rate.set(cx.now_ns(), value)),
+        ),
+    ],
+    manual: graph::manual!("icmp_error.rs"),
     make,
+    ..Class::DEFAULT
 };
 
 fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
@@ -365,36 +390,6 @@ impl Element for ICMPError {
         }
         cx.recycle(packets);
     }
-
-    fn handlers(&self) -> &'static [Handler] {
-        const {
-            &[
-                Handler::read_write("src", Combine::First),
-                Handler::read_write("mtu", Combine::First),
-                Handler::read_write("pmtu", Combine::First),
-                Handler::read_write("rate", Combine::First),
-            ]
-        }
-    }
-
-    fn read(&mut self, name: &str, _argument: &str) -> Result<String, String> {
-        Ok(match name {
-            "src" => self.source.to_string(),
-            "mtu" => self.mtu.to_string(),
-            "pmtu" => self.path_mtu.to_string(),
-            _ => self.rate.get().to_string(),
-        })
-    }
-
-    fn write(&mut self, cx: &mut Context, name: &str, value: &str) -> Result<(), String> {
-        match name {
-            "src" => self.source = FromArgument::from_value(value)?,
-            "mtu" => Mtu(self.mtu) = FromArgument::from_value(value)?,
-            "pmtu" => self.path_mtu = FromArgument::from_value(value)?,
-            _ => self.rate.set(cx.now_ns(), value)?,
-        }
-        Ok(())
-    }
 }
 
 #[cfg(test)]
@@ -403,7 +398,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::ip::samples::{any_packet, ipv4, refresh, with_options};
+    use testbed::ipv4::{any_packet, ipv4, refresh, with_options};
 
     fn bench(arguments: &str) -> Bench {
         let config =

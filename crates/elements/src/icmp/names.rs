@@ -1,28 +1,28 @@
 //! Numbers and names of ICMP types and codes (RFC 792, 950, 1256, 1812); the names are Click's.
 
 /// Echo reply.
-pub(crate) const ECHO_REPLY: u8 = 0;
+pub const ECHO_REPLY: u8 = 0;
 /// Destination unreachable.
-pub(crate) const UNREACHABLE: u8 = 3;
+pub const UNREACHABLE: u8 = 3;
 /// Source quench (deprecated by RFC 6633).
-pub(crate) const SOURCE_QUENCH: u8 = 4;
+pub const SOURCE_QUENCH: u8 = 4;
 /// Redirect.
-pub(crate) const REDIRECT: u8 = 5;
+pub const REDIRECT: u8 = 5;
 /// Echo request.
-pub(crate) const ECHO: u8 = 8;
+pub const ECHO: u8 = 8;
 /// Time exceeded.
-pub(crate) const TIME_EXCEEDED: u8 = 11;
+pub const TIME_EXCEEDED: u8 = 11;
 /// Parameter problem.
-pub(crate) const PARAMETER_PROBLEM: u8 = 12;
+pub const PARAMETER_PROBLEM: u8 = 12;
 
 /// Code of UNREACHABLE: the protocol is.
-pub(crate) const UNREACHABLE_PROTOCOL: u8 = 2;
+pub const UNREACHABLE_PROTOCOL: u8 = 2;
 /// Code of UNREACHABLE: the port is.
-pub(crate) const UNREACHABLE_PORT: u8 = 3;
+pub const UNREACHABLE_PORT: u8 = 3;
 /// Code of UNREACHABLE: too long and DF is set.
-pub(crate) const UNREACHABLE_NEEDFRAG: u8 = 4;
+pub const UNREACHABLE_NEEDFRAG: u8 = 4;
 /// Code of PARAMETER_PROBLEM: the pointer says where.
-pub(crate) const PARAMETER_PROBLEM_POINTER: u8 = 0;
+pub const PARAMETER_PROBLEM_POINTER: u8 = 0;
 
 const TIMESTAMP: u8 = 13;
 const TIMESTAMP_REPLY: u8 = 14;
@@ -30,12 +30,12 @@ const INFORMATION: u8 = 15;
 const INFORMATION_REPLY: u8 = 16;
 
 /// Whether a message of this type has an identifier and a sequence number (RFC 792).
-pub(crate) fn has_sequence(kind: u8) -> bool {
+pub fn has_sequence(kind: u8) -> bool {
     matches!(kind, ECHO_REPLY | ECHO | TIMESTAMP..=INFORMATION_REPLY)
 }
 
 /// Octets of the header of a message of this type (RFC 792): a timestamp's holds three times.
-pub(crate) fn header_len(kind: u8) -> usize {
+pub fn header_len(kind: u8) -> usize {
     if matches!(kind, TIMESTAMP | TIMESTAMP_REPLY) { 20 } else { 8 }
 }
 
@@ -103,32 +103,32 @@ fn number(table: &[(&str, u8)], name: &str) -> Option<u8> {
 }
 
 /// The name of a type.
-pub(crate) fn type_name(kind: u8) -> Option<&'static str> {
+pub fn type_name(kind: u8) -> Option<&'static str> {
     name(&TYPES, kind)
 }
 
 /// The type that a name or number stands for.
-pub(crate) fn type_number(name: &str) -> Option<u8> {
+pub fn type_number(name: &str) -> Option<u8> {
     number(&TYPES, name)
 }
 
 /// The name of a code of type `kind`.
-pub(crate) fn code_name(kind: u8, code: u8) -> Option<&'static str> {
+pub fn code_name(kind: u8, code: u8) -> Option<&'static str> {
     name(codes(kind), code)
 }
 
 /// The code of type `kind` that a name or number stands for.
-pub(crate) fn code_number(kind: u8, name: &str) -> Option<u8> {
+pub fn code_number(kind: u8, name: &str) -> Option<u8> {
     number(codes(kind), name)
 }
 
 /// The names of the codes of type `kind`, for messages.
-pub(crate) fn code_names(kind: u8) -> String {
+pub fn code_names(kind: u8) -> String {
     codes(kind).iter().map(|entry| entry.0).collect::<Vec<_>>().join(", ")
 }
 
 /// Whether a message of this type reports an error (RFC 1122, 3.2.2), so that none may be sent about it.
-pub(crate) fn is_error(kind: u8) -> bool {
+pub fn is_error(kind: u8) -> bool {
     matches!(kind, UNREACHABLE | SOURCE_QUENCH | REDIRECT | TIME_EXCEEDED | PARAMETER_PROBLEM)
 }
 

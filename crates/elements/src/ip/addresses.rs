@@ -7,7 +7,7 @@ use std::net::Ipv4Addr;
 
 /// Addresses separated by spaces, in host order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct AddressList(pub(crate) Vec<u32>);
+pub struct AddressList(pub(crate) Vec<u32>);
 
 impl FromArgument for AddressList {
     const EXPECTED: &'static str = "IP addresses separated by spaces";
@@ -22,11 +22,11 @@ impl FromArgument for AddressList {
 
 /// Interface addresses with their networks, as in `18.26.4.9/24 18.32.9.44/28`; in host order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct InterfaceList {
+pub(super) struct InterfaceList {
     /// The addresses.
-    pub(crate) addresses: Vec<u32>,
+    pub addresses: Vec<u32>,
     /// The broadcast addresses of the networks that have one.
-    pub(crate) broadcasts: Vec<u32>,
+    pub broadcasts: Vec<u32>,
 }
 
 impl FromArgument for InterfaceList {

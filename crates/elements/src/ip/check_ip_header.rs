@@ -49,15 +49,6 @@
 //! Other than in Click, a network of INTERFACES with a prefix of 31 or 32 bits has no broadcast address (RFC
 //! 3021).
 //!
-//! =h drops read-only
-//! Packets refused so far.
-//!
-//! =h drop_details read-only
-//! Packets refused, by reason. Only with DETAILS.
-//!
-//! =h own read/write
-//! This router's addresses and the broadcast addresses of its networks, separated by spaces. Only with MARTIANS.
-//!
 //! =e
 //!   ... -> Strip(14) -> CheckIPHeader(INTERFACES 18.26.4.9/24 18.32.9.44/28) -> ...
 //!
@@ -67,20 +58,44 @@ use std::cell::Cell;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
-use graph::runs::{BadSources, IpCheck, Ordinary, Step};
-use graph::{Class, ConfigError, Context, Element, FromArgument, Handler, Setup};
+use graph::runs::Ordinary;
+use graph::{Class, Combine, ConfigError, Context, Element, FromArgument, Get, Handler, Put, Setup};
 use packet::{Batch, Packet, PlainHeader, checksum};
 
 use super::addresses::{AddressList, InterfaceList};
 use super::rejects::{MARTIAN, Rejects, list_text};
+use crate::runs::{self, BadSources, IpCheck, Step};
 
-pub(crate) static CLASS: Class = Class {
+/// The class `CheckIPHeader`.
+pub static CLASS: Class = Class {
     name: "CheckIPHeader",
     ports: "1/1-2",
     processing: Class::AGNOSTIC_WITH_ERRORS,
-    flow: Class::COMPLETE_FLOW,
-    manual: include_str!("check_ip_header.rs"),
+    handlers: &[
+        Handler::read(
+            "drops",
+            Combine::Sum,
+            "Packets refused so far.",
+            &Get(|e: &mut CheckIPHeader| e.rejects.total().to_string()),
+        ),
+        Handler::read(
+            "drop_details",
+            Combine::Join,
+            "Packets refused, by reason. Only with DETAILS.",
+            &Get(|e: &mut CheckIPHeader| e.rejects.details_text()),
+        ),
+        Handler::read_write(
+            "own",
+            Combine::First,
+            "This router's addresses and the broadcast addresses of its networks, separated by spaces. Only \
+             with MARTIANS.",
+            &Get(|e: &mut CheckIPHeader| e.own_text()),
+            &Put(|e: &mut CheckIPHeader, _, value| e.set_own(value)),
+        ),
+    ],
+    manual: graph::manual!("check_ip_header.rs"),
     make: |setup| make(setup, true),
+    ..Class::DEFAULT
 };
 
 /// What is wrong with a header; the number of the reason in [`REASONS`].
@@ -120,12 +135,12 @@ fn is_group_or_broadcast(destination: u32) -> bool {
 }
 
 /// Makes the element; `checksum` is the default of CHECKSUM.
-pub(super) fn make(setup: &mut Setup<'_>, checksum: bool) -> Result<Box<dyn Element>, ConfigError> {
+pub fn make(setup: &mut Setup<'_>, checksum: bool) -> Result<Box<dyn Element>, ConfigError> {
     Ok(Box::new(from_setup(setup, checksum)?))
 }
 
 /// Reads the arguments that are left; `checksum` is the default of CHECKSUM.
-pub(super) fn from_setup(setup: &mut Setup<'_>, checksum: bool) -> Result<CheckIPHeader, ConfigError> {
+pub fn from_setup(setup: &mut Setup<'_>, checksum: bool) -> Result<CheckIPHeader, ConfigError> {
     let name = setup.name();
     let arguments = &mut setup.arguments;
     let (mut bad, mut good) = (Vec::new(), Vec::new());
@@ -280,22 +295,40 @@ impl Rules {
     }
 }
 
-pub(super) struct CheckIPHeader {
+/// The element `CheckIPHeader`, for elements that hold one.
+pub struct CheckIPHeader {
     rules: Rules,
     rejects: Rejects,
 }
 
 impl CheckIPHeader {
     /// What it does to an ordinary packet, whose header has no options, and a source that is not a bad one.
-    pub(super) fn step(&self) -> Step {
+    pub fn step(&self) -> Step {
         let Rules { offset, checksum, sources } = &self.rules;
         Step::CheckIp(IpCheck { offset: *offset, checksum: *checksum, sources: sources.refused.clone() })
+    }
+
+    /// The packets that it refused.
+    pub fn rejects(&self) -> &Rejects {
+        &self.rejects
+    }
+
+    /// The handler `own`.
+    pub fn own_text(&self) -> String {
+        list_text(self.rules.sources.own.iter().flatten().copied().map(Ipv4Addr::from_bits))
+    }
+
+    /// Writes the handler `own`.
+    pub fn set_own(&mut self, value: &str) -> Result<(), String> {
+        self.rules.sources.own = Some(AddressList::from_value(value)?.0);
+        self.rules.sources.gather();
+        Ok(())
     }
 }
 
 impl Element for CheckIPHeader {
     fn ordinary(&self) -> Option<Ordinary> {
-        Ordinary::steps([self.step()])
+        runs::ordinary([self.step()])
     }
 
     fn process(&mut self, cx: &mut Context, batch: &mut Batch) {
@@ -313,21 +346,12 @@ impl Element for CheckIPHeader {
         );
     }
 
-    fn handlers(&self) -> &'static [Handler] {
-        self.rejects.handlers()
-    }
-
-    fn read(&mut self, name: &str, _argument: &str) -> Result<String, String> {
-        Ok(match (name, &self.rules.sources.own) {
-            ("own", Some(own)) => list_text(own.iter().copied().map(Ipv4Addr::from_bits)),
-            _ => self.rejects.read(name),
-        })
-    }
-
-    fn write(&mut self, _cx: &mut Context, _name: &str, value: &str) -> Result<(), String> {
-        self.rules.sources.own = Some(AddressList::from_value(value)?.0);
-        self.rules.sources.gather();
-        Ok(())
+    fn has_handler(&self, name: &str) -> bool {
+        match name {
+            "drop_details" => self.rejects.has_details(),
+            "own" => self.rules.sources.own.is_some(),
+            _ => true,
+        }
     }
 }
 
@@ -336,8 +360,8 @@ mod tests {
     use graph::testing::{Bench, configure};
     use proptest::prelude::*;
 
-    use super::super::samples::{any_packet, ipv4, refresh, with_options};
     use super::*;
+    use testbed::ipv4::{any_packet, ipv4, refresh, with_options};
 
     fn bench(text: &str) -> Bench {
         Bench::element(&crate::registry(), text, 1, 2)
@@ -507,11 +531,9 @@ mod tests {
     fn the_checksum_can_be_left_out() {
         let mut packet = ipv4(SOURCE, DESTINATION, 17, b"");
         packet[10] ^= 0xff;
-        for text in ["CheckIPHeader2", "CheckIPHeader(CHECKSUM false)"] {
-            let mut bench = bench(text);
-            bench.push("in0", &[&packet]);
-            assert_eq!(bench.taken("out0").len(), 1, "{text}");
-        }
+        let mut bench = bench("CheckIPHeader(CHECKSUM false)");
+        bench.push("in0", &[&packet]);
+        assert_eq!(bench.taken("out0").len(), 1);
     }
 
     #[test]

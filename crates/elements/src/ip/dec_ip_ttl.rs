@@ -21,12 +21,6 @@
 //!
 //! Drop reasons: time to live expired, no IP header.
 //!
-//! =h drops read-only
-//! Packets that expired so far.
-//!
-//! =h active read/write
-//! The ACTIVE argument.
-//!
 //! =e
 //!   ... -> CheckIPHeader -> dt :: DecIPTTL -> ...
 //!   dt[1] -> ICMPError(18.26.4.24, timeexceeded) -> ...
@@ -35,17 +29,38 @@
 
 use std::cell::Cell;
 
-use graph::runs::{Ordinary, Step};
-use graph::{Class, Combine, ConfigError, Context, Element, FromArgument, Handler, Setup};
+use graph::runs::Ordinary;
+use graph::{Class, Combine, ConfigError, Context, Element, FromArgument, Get, Handler, Put, Setup};
 use packet::{Batch, Packet, checksum};
+
+use crate::runs::{self, Step};
 
 pub(crate) static CLASS: Class = Class {
     name: "DecIPTTL",
     ports: "1/1-2",
     processing: Class::AGNOSTIC_WITH_ERRORS,
-    flow: Class::COMPLETE_FLOW,
-    manual: include_str!("dec_ip_ttl.rs"),
+    handlers: &[
+        Handler::read(
+            "drops",
+            Combine::Sum,
+            "Packets that expired so far.",
+            &Get(|e: &mut DecIPTTL| e.expired.to_string()),
+        ),
+        Handler::read_write(
+            "active",
+            Combine::First,
+            "The ACTIVE argument.",
+            &Get(|e: &mut DecIPTTL| e.active.to_string()),
+            &Put(|e: &mut DecIPTTL, _, value| {
+                e.active = bool::from_argument(value.trim())
+                    .ok_or_else(|| format!("active: expected {}, got '{value}'", bool::EXPECTED))?;
+                Ok(())
+            }),
+        ),
+    ],
+    manual: graph::manual!("dec_ip_ttl.rs"),
     make,
+    ..Class::DEFAULT
 };
 
 fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
@@ -63,14 +78,16 @@ struct DecIPTTL {
 
 /// Why a packet does not go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Flaw {
+pub enum Flaw {
+    /// The TTL ends here.
     Expired,
+    /// The packet has no IP header.
     NoHeader,
 }
 
 /// Takes one hop off.
 #[inline(always)]
-pub(super) fn decrement(packet: &mut Packet) -> Result<(), Flaw> {
+pub fn decrement(packet: &mut Packet) -> Result<(), Flaw> {
     let Some(header) = packet.network_mut().and_then(|bytes| bytes.first_chunk_mut::<12>()) else {
         return Err(Flaw::NoHeader);
     };
@@ -89,8 +106,8 @@ fn is_multicast(packet: &Packet) -> bool {
 impl Element for DecIPTTL {
     fn ordinary(&self) -> Option<Ordinary> {
         match (self.active, self.multicast) {
-            (false, _) => Ordinary::steps([]),
-            (true, true) => Ordinary::steps([Step::DecrementTtl]),
+            (false, _) => runs::ordinary([]),
+            (true, true) => runs::ordinary([Step::DecrementTtl]),
             (true, false) => None,
         }
     }
@@ -123,22 +140,6 @@ impl Element for DecIPTTL {
             },
         );
     }
-
-    fn handlers(&self) -> &'static [Handler] {
-        const HANDLERS: [Handler; 2] =
-            [Handler::read("drops", Combine::Sum), Handler::read_write("active", Combine::First)];
-        &HANDLERS
-    }
-
-    fn read(&mut self, name: &str, _argument: &str) -> Result<String, String> {
-        Ok(if name == "drops" { self.expired.to_string() } else { self.active.to_string() })
-    }
-
-    fn write(&mut self, _cx: &mut Context, _name: &str, value: &str) -> Result<(), String> {
-        self.active = bool::from_argument(value.trim())
-            .ok_or_else(|| format!("active: expected {}, got '{value}'", bool::EXPECTED))?;
-        Ok(())
-    }
 }
 
 #[cfg(test)]
@@ -147,8 +148,8 @@ mod tests {
     use packet::checksum;
     use proptest::prelude::*;
 
-    use super::super::samples::{ipv4, refresh};
     use super::*;
+    use testbed::ipv4::{ipv4, refresh};
 
     fn bench(arguments: &str) -> Bench {
         let config = format!(

@@ -13,25 +13,30 @@
 //!
 //! Drop reasons: link-level broadcast.
 //!
-//! =h drops read-only
-//! Broadcasts seen so far.
-//!
 //! =a FromDevice, HostEtherFilter
 
-use graph::runs::{Ordinary, Step};
-use graph::{Class, Combine, Context, Element, Handler, Verdict};
+use graph::runs::Ordinary;
+use graph::{Class, Combine, Context, Element, Get, Handler, Verdict};
 use packet::{Batch, PacketType};
+
+use crate::runs::{self, Step};
 
 pub(crate) static CLASS: Class = Class {
     name: "DropBroadcasts",
     ports: "1/1-2",
     processing: Class::AGNOSTIC_WITH_ERRORS,
-    flow: Class::COMPLETE_FLOW,
-    manual: include_str!("drop_broadcasts.rs"),
+    handlers: &[Handler::read(
+        "drops",
+        Combine::Sum,
+        "Broadcasts seen so far.",
+        &Get(|e: &mut DropBroadcasts| e.drops.to_string()),
+    )],
+    manual: graph::manual!("drop_broadcasts.rs"),
     make: |setup| {
         setup.arguments.finish()?;
         Ok(Box::new(DropBroadcasts { name: setup.name().to_owned(), drops: 0 }))
     },
+    ..Class::DEFAULT
 };
 
 struct DropBroadcasts {
@@ -41,7 +46,7 @@ struct DropBroadcasts {
 
 impl Element for DropBroadcasts {
     fn ordinary(&self) -> Option<Ordinary> {
-        Ordinary::steps([Step::NotBroadcast])
+        runs::ordinary([Step::NotBroadcast])
     }
 
     fn process(&mut self, cx: &mut Context, batch: &mut Batch) {
@@ -57,15 +62,6 @@ impl Element for DropBroadcasts {
             }
             self.drops += removed;
         }
-    }
-
-    fn handlers(&self) -> &'static [Handler] {
-        const HANDLERS: [Handler; 1] = [Handler::read("drops", Combine::Sum)];
-        &HANDLERS
-    }
-
-    fn read(&mut self, _name: &str, _argument: &str) -> Result<String, String> {
-        Ok(self.drops.to_string())
     }
 }
 

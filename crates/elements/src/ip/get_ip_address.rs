@@ -20,14 +20,8 @@ use graph::arguments::AnnotationByte;
 use graph::{Class, ConfigError, Context, Element, Setup};
 use packet::{Annotations, Batch};
 
-pub(crate) static CLASS: Class = Class {
-    name: "GetIPAddress",
-    ports: "1/1",
-    processing: Class::AGNOSTIC,
-    flow: Class::COMPLETE_FLOW,
-    manual: include_str!("get_ip_address.rs"),
-    make,
-};
+pub(crate) static CLASS: Class =
+    Class { name: "GetIPAddress", manual: graph::manual!("get_ip_address.rs"), make, ..Class::DEFAULT };
 
 fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
     let offset = setup.arguments.optional::<usize>("OFFSET")?;
@@ -45,7 +39,7 @@ fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
 }
 
 /// The first byte of an annotation of 4 bytes.
-pub(super) fn address_annotation(annotation: AnnotationByte) -> Result<usize, ConfigError> {
+pub fn address_annotation(annotation: AnnotationByte) -> Result<usize, ConfigError> {
     let AnnotationByte(first) = annotation;
     if first + 4 > packet::frame::ANNOTATION_BYTES {
         return Err(format!("ANNO: expected room for 4 bytes, so at most 44, got {first}").into());
@@ -111,7 +105,7 @@ mod tests {
         ] {
             let config = format!("in :: TestInput -> MarkIPHeader -> e :: {text} -> out :: TestOutput;");
             let mut bench = Bench::new(&crate::registry(), &config);
-            let packet = super::super::samples::ipv4([1, 2, 3, 4], [5, 6, 7, 8], 17, b"");
+            let packet = testbed::ipv4::ipv4([1, 2, 3, 4], [5, 6, 7, 8], 17, b"");
             bench.push("in", &[&packet, &packet[..15]]);
             let packets = bench.taken_packets("out");
             assert_eq!(packets[0].annotations().destination_ip(), expected, "{text}");

@@ -25,26 +25,19 @@
 //! Drop reasons: needs fragmentation but must not be fragmented, bad IP length, fragment beyond 65535 bytes, no
 //! frame for a fragment, no IP header.
 //!
-//! =h drops read-only
-//! Packets that were too long and not fragmented.
-//!
-//! =h fragments read-only
-//! Fragments made.
-//!
-//! =h mtu read/write
-//! The MTU argument.
-//!
 //! =e
 //!   ... -> fr :: IPFragmenter(1500) -> Queue -> ...
 //!   fr[1] -> ICMPError(18.26.4.24, unreachable, needfrag) -> ...
 //!
 //! =a ICMPError, IPReassembler
 
-use graph::runs::{Ordinary, Step};
-use graph::{Class, Combine, ConfigError, Context, Element, FromArgument, Handler, Setup};
+use graph::runs::Ordinary;
+use graph::{Class, Combine, ConfigError, Context, Element, FromArgument, Get, Handler, Put, Setup};
 use packet::wire::ipv4::MAX_HEADER_LEN;
 use packet::wire::ipv4_option::kind as option_kind;
 use packet::{Batch, Packet, checksum};
+
+use crate::runs::{self, Step};
 
 /// Click's limit.
 const LEAST_MTU: usize = 8;
@@ -53,9 +46,30 @@ pub(crate) static CLASS: Class = Class {
     name: "IPFragmenter",
     ports: "1/1-2",
     processing: Class::PUSH,
-    flow: Class::COMPLETE_FLOW,
-    manual: include_str!("ip_fragmenter.rs"),
+    handlers: &[
+        Handler::read(
+            "drops",
+            Combine::Sum,
+            "Packets that were too long and not fragmented.",
+            &Get(|e: &mut IPFragmenter| e.drops.to_string()),
+        ),
+        Handler::read(
+            "fragments",
+            Combine::Sum,
+            "Fragments made.",
+            &Get(|e: &mut IPFragmenter| e.fragments.to_string()),
+        ),
+        Handler::read_write(
+            "mtu",
+            Combine::First,
+            "The MTU argument.",
+            &Get(|e: &mut IPFragmenter| e.mtu.to_string()),
+            &Put(|e: &mut IPFragmenter, _, value| e.set_mtu(value)),
+        ),
+    ],
+    manual: graph::manual!("ip_fragmenter.rs"),
     make,
+    ..Class::DEFAULT
 };
 
 fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
@@ -277,11 +291,21 @@ impl IPFragmenter {
         self.drops += 1;
         cx.divert(1, packet, "needs fragmentation but must not be fragmented");
     }
+
+    /// Writes the handler `mtu`.
+    fn set_mtu(&mut self, value: &str) -> Result<(), String> {
+        let mtu = usize::from_value(value)?;
+        if mtu < LEAST_MTU {
+            return Err(format!("expected at least {LEAST_MTU}, got {mtu}"));
+        }
+        self.mtu = mtu;
+        Ok(())
+    }
 }
 
 impl Element for IPFragmenter {
     fn ordinary(&self) -> Option<Ordinary> {
-        Ordinary::steps([Step::AtMost(self.mtu)])
+        runs::ordinary([Step::AtMost(self.mtu)])
     }
 
     fn push(&mut self, cx: &mut Context, _input: usize, batch: &mut Batch) {
@@ -300,41 +324,14 @@ impl Element for IPFragmenter {
         }
         cx.recycle(packets);
     }
-
-    fn handlers(&self) -> &'static [Handler] {
-        const HANDLERS: [Handler; 3] = [
-            Handler::read("drops", Combine::Sum),
-            Handler::read("fragments", Combine::Sum),
-            Handler::read_write("mtu", Combine::First),
-        ];
-        &HANDLERS
-    }
-
-    fn read(&mut self, name: &str, _argument: &str) -> Result<String, String> {
-        Ok(match name {
-            "drops" => self.drops.to_string(),
-            "fragments" => self.fragments.to_string(),
-            _ => self.mtu.to_string(),
-        })
-    }
-
-    fn write(&mut self, _cx: &mut Context, _name: &str, value: &str) -> Result<(), String> {
-        let mtu = usize::from_value(value)?;
-        if mtu < LEAST_MTU {
-            return Err(format!("expected at least {LEAST_MTU}, got {mtu}"));
-        }
-        self.mtu = mtu;
-        Ok(())
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use graph::testing::{Bench, configure};
-    use proptest::prelude::*;
 
-    use super::super::samples::{ipv4, refresh, with_options};
     use super::*;
+    use testbed::ipv4::{ipv4, refresh, with_options};
 
     #[test]
     fn fragments_have_the_mac_header_of_their_packet() {
@@ -492,38 +489,5 @@ mod tests {
         assert!(configure(&CLASS, "7").is_err());
         assert!(configure(&CLASS, "").is_err());
         assert!(configure(&CLASS, "1500, HONOR_DF false, VERBOSE true").is_ok());
-    }
-
-    proptest! {
-        /// Whatever is fragmented comes out of the reassembler as it was.
-        #[test]
-        fn reassembly_undoes_fragmentation(
-            payload in proptest::collection::vec(any::<u8>(), 0..1400),
-            mtu in 68usize..1500,
-            options in 0usize..4,
-            second_mtu in 68usize..200,
-            shuffle: u64,
-        ) {
-            let options = [0x94u8, 4, 0, 0].repeat(options);
-            let packet = with_options([1, 2, 3, 4], [5, 6, 7, 8], 17, &options, &payload);
-            let config = format!(
-                "in :: TestInput -> MarkIPHeader -> IPFragmenter({mtu}) -> IPFragmenter({second_mtu})
-                    -> fragments :: TestOutput;
-                 back :: TestInput -> CheckIPHeader -> r :: IPReassembler -> out :: TestOutput;"
-            );
-            let mut bench = Bench::new(&crate::registry(), &config);
-            bench.push("in", &[&packet]);
-            let mut fragments = bench.taken("fragments");
-            prop_assert!(fragments.iter().all(|fragment| fragment.len() <= mtu.min(second_mtu)));
-            let mut seed = shuffle;
-            for last in (1..fragments.len()).rev() {
-                seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-                fragments.swap(last, (seed >> 33) as usize % (last + 1));
-            }
-            for fragment in &fragments {
-                bench.push("back", &[fragment]);
-            }
-            prop_assert_eq!(bench.taken("out"), [packet]);
-        }
     }
 }

@@ -23,31 +23,41 @@
 //!
 //! Drop reasons: bad IP option, source route, no IP header.
 //!
-//! =h drops read-only
-//! Packets with malformed options so far.
-//!
-//! =h addresses read/write
-//! MYADDR and OTHERADDRS, separated by spaces.
-//!
 //! =a ICMPError
 
 use std::net::Ipv4Addr;
 
-use graph::runs::{Ordinary, Step};
-use graph::{Class, Combine, ConfigError, Context, Element, FromArgument, Handler, Setup, Verdict};
+use graph::runs::Ordinary;
+use graph::{Class, Combine, ConfigError, Context, Element, FromArgument, Get, Handler, Put, Setup, Verdict};
 use packet::wire::ipv4_option::kind as option_kind;
 use packet::{Batch, Packet, checksum};
 
 use super::addresses::AddressList;
 use super::rejects::list_text;
+use crate::runs::{self, Step};
 
 pub(crate) static CLASS: Class = Class {
     name: "IPGWOptions",
     ports: "1/1-2",
     processing: Class::AGNOSTIC_WITH_ERRORS,
-    flow: Class::COMPLETE_FLOW,
-    manual: include_str!("ip_gw_options.rs"),
+    handlers: &[
+        Handler::read(
+            "drops",
+            Combine::Sum,
+            "Packets with malformed options so far.",
+            &Get(|e: &mut IPGWOptions| e.drops().to_string()),
+        ),
+        Handler::read_write(
+            "addresses",
+            Combine::First,
+            "MYADDR and OTHERADDRS, separated by spaces.",
+            &Get(|e: &mut IPGWOptions| e.addresses_text()),
+            &Put(|e: &mut IPGWOptions, _, value| e.set_addresses(value)),
+        ),
+    ],
+    manual: graph::manual!("ip_gw_options.rs"),
     make,
+    ..Class::DEFAULT
 };
 
 fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
@@ -234,7 +244,8 @@ impl Router {
     }
 }
 
-pub(super) struct IPGWOptions {
+/// The element `IPGWOptions`, for elements that hold one.
+pub struct IPGWOptions {
     router: Router,
     drops: u64,
 }
@@ -243,22 +254,41 @@ pub(super) struct IPGWOptions {
 const PLAIN_WORDS: u8 = 5;
 
 #[inline(always)]
-pub(super) fn is_plain(packet: &Packet) -> bool {
+/// Returns whether the packet has no IPv4 options.
+pub fn is_plain(packet: &Packet) -> bool {
     matches!(packet.network(), Some([first, ..]) if first & 0x0f == PLAIN_WORDS)
 }
 
 impl IPGWOptions {
     /// For a router with a single address.
-    pub(super) fn new(address: Ipv4Addr) -> Self {
+    pub fn new(address: Ipv4Addr) -> Self {
         let own = address.to_bits();
         let source_route = SourceRoute::Leave;
         Self { router: Router { own, addresses: vec![own], source_route }, drops: 0 }
     }
 
+    /// Packets with malformed options so far: the handler `drops`.
+    pub fn drops(&self) -> u64 {
+        self.drops
+    }
+
+    /// The handler `addresses`.
+    pub fn addresses_text(&self) -> String {
+        list_text(self.router.addresses.iter().copied().map(Ipv4Addr::from_bits))
+    }
+
+    /// Writes the handler `addresses`.
+    pub fn set_addresses(&mut self, value: &str) -> Result<(), String> {
+        let AddressList(addresses) = AddressList::from_value(value)?;
+        self.router.own = *addresses.first().ok_or("expected at least one IP address")?;
+        self.router.addresses = addresses;
+        Ok(())
+    }
+
     /// Processes the options of a packet that may have some.
     #[cold]
     #[inline(never)]
-    pub(super) fn process_packet(&mut self, packet: &mut Packet, now_ns: u64) -> Verdict {
+    pub fn process_packet(&mut self, packet: &mut Packet, now_ns: u64) -> Verdict {
         let time = (now_ns / 1_000_000 % 86_400_000) as u32;
         let Some(bytes) = packet.network_mut() else { return Verdict::Drop("no IP header") };
         let header_len = bytes.first().map_or(0, |first| usize::from(first & 0x0f) * 4);
@@ -285,7 +315,7 @@ impl IPGWOptions {
 
 impl Element for IPGWOptions {
     fn ordinary(&self) -> Option<Ordinary> {
-        Ordinary::steps([Step::NoOptions])
+        runs::ordinary([Step::NoOptions])
     }
 
     fn process(&mut self, cx: &mut Context, batch: &mut Batch) {
@@ -301,34 +331,14 @@ impl Element for IPGWOptions {
             },
         );
     }
-
-    fn handlers(&self) -> &'static [Handler] {
-        const HANDLERS: [Handler; 2] =
-            [Handler::read("drops", Combine::Sum), Handler::read_write("addresses", Combine::First)];
-        &HANDLERS
-    }
-
-    fn read(&mut self, name: &str, _argument: &str) -> Result<String, String> {
-        Ok(match name {
-            "drops" => self.drops.to_string(),
-            _ => list_text(self.router.addresses.iter().copied().map(Ipv4Addr::from_bits)),
-        })
-    }
-
-    fn write(&mut self, _cx: &mut Context, _name: &str, value: &str) -> Result<(), String> {
-        let AddressList(addresses) = AddressList::from_value(value)?;
-        self.router.own = *addresses.first().ok_or("expected at least one IP address")?;
-        self.router.addresses = addresses;
-        Ok(())
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use graph::testing::{Bench, configure};
 
-    use super::super::samples::with_options;
     use super::*;
+    use testbed::ipv4::with_options;
 
     const OWN: [u8; 4] = [10, 0, 0, 1];
 

@@ -16,15 +16,13 @@ use packet::Batch;
 
 pub(crate) static CLASS: Class = Class {
     name: "MarkIPHeader",
-    ports: "1/1",
-    processing: Class::AGNOSTIC,
-    flow: Class::COMPLETE_FLOW,
-    manual: include_str!("mark_ip_header.rs"),
+    manual: graph::manual!("mark_ip_header.rs"),
     make: |setup| {
         let offset = setup.arguments.optional("OFFSET")?.unwrap_or(0);
         setup.arguments.finish()?;
         Ok(Box::new(MarkIPHeader { offset }))
     },
+    ..Class::DEFAULT
 };
 
 struct MarkIPHeader {
@@ -46,7 +44,7 @@ impl Element for MarkIPHeader {
 mod tests {
     use graph::testing::Bench;
 
-    use super::super::samples::with_options;
+    use testbed::ipv4::with_options;
 
     #[test]
     fn marks_both_headers() {

@@ -1,11 +1,11 @@
 //! How the elements that check headers count and report what they refuse.
 
-use graph::{Combine, Context, Handler};
+use graph::Context;
 use packet::Packet;
 
 /// The packets that a header check refused, by reason.
 #[derive(Debug)]
-pub(crate) struct Rejects {
+pub struct Rejects {
     element: String,
     title: &'static str,
     reasons: &'static [&'static str],
@@ -17,21 +17,17 @@ pub(crate) struct Rejects {
 }
 
 /// The reason that only elements with an `own` handler have.
-pub(crate) const MARTIAN: &str = "martian source";
-
-const DROPS: Handler = Handler::read("drops", Combine::Sum);
-const DETAILS: Handler = Handler::read("drop_details", Combine::Join);
-const OWN: Handler = Handler::read_write("own", Combine::First);
+pub const MARTIAN: &str = "martian source";
 
 /// As it is written in handlers: separated by spaces.
-pub(crate) fn list_text(addresses: impl Iterator<Item = impl ToString>) -> String {
+pub fn list_text(addresses: impl Iterator<Item = impl ToString>) -> String {
     addresses.map(|address| address.to_string()).collect::<Vec<_>>().join(" ")
 }
 
 impl Rejects {
     /// For the element called `element`, which checks a header called `title` ("IP"). With `verbose` every
     /// refused packet gives a message, else the first; with `details` there is a `drop_details` handler.
-    pub(crate) fn new(
+    pub fn new(
         element: &str,
         title: &'static str,
         reasons: &'static [&'static str],
@@ -50,18 +46,31 @@ impl Rejects {
     }
 
     /// For an element that has an `own` handler, or not.
-    pub(crate) fn with_own(self, own: bool) -> Self {
+    pub fn with_own(self, own: bool) -> Self {
         Self { own, ..self }
     }
 
-    fn total(&self) -> u64 {
+    /// Packets refused so far: the handler `drops`.
+    pub fn total(&self) -> u64 {
         self.counts.iter().sum()
+    }
+
+    /// Packets refused, by reason: the handler `drop_details`.
+    pub fn details_text(&self) -> String {
+        let reasons =
+            self.counts.iter().zip(self.reasons).filter(|(_, reason)| self.own || **reason != MARTIAN);
+        reasons.map(|(count, reason)| format!("{count}\t{reason}\n")).collect()
+    }
+
+    /// Returns whether the element has a `drop_details` handler.
+    pub fn has_details(&self) -> bool {
+        self.details
     }
 
     /// Sends `packet` out by output 1, or drops it for the reason of number `reason`.
     #[cold]
     #[inline(never)]
-    pub(crate) fn reject(&mut self, cx: &mut Context, packet: Packet, reason: usize) {
+    pub fn reject(&mut self, cx: &mut Context, packet: Packet, reason: usize) {
         if self.verbose || self.total() == 0 {
             cx.message(&format!(
                 "{}: {} header check failed: {}",
@@ -70,25 +79,5 @@ impl Rejects {
         }
         self.counts[reason] += 1;
         cx.divert(1, packet, self.reasons[reason]);
-    }
-
-    /// The handlers that the element has.
-    pub(crate) fn handlers(&self) -> &'static [Handler] {
-        match (self.details, self.own) {
-            (false, false) => const { &[DROPS] },
-            (true, false) => const { &[DROPS, DETAILS] },
-            (false, true) => const { &[DROPS, OWN] },
-            (true, true) => const { &[DROPS, DETAILS, OWN] },
-        }
-    }
-
-    /// Reads one of them.
-    pub(crate) fn read(&self, name: &str) -> String {
-        if name == "drops" {
-            return self.total().to_string();
-        }
-        let reasons =
-            self.counts.iter().zip(self.reasons).filter(|(_, reason)| self.own || **reason != MARTIAN);
-        reasons.map(|(count, reason)| format!("{count}\t{reason}\n")).collect()
     }
 }

@@ -9,29 +9,31 @@
 //!
 //! Drop reasons: no IP header.
 //!
-//! =h dscp read/write
-//! The code point.
-//!
 //! =a SetIPECN, SetIP6DSCP, CheckIPHeader
 
-use graph::{Class, Combine, Context, Element, FromArgument, Handler, Verdict};
+use graph::{Class, Combine, Context, Element, FromArgument, Get, Handler, Put, Verdict};
 use packet::{Batch, Packet, checksum};
 
 pub(crate) static CLASS: Class = Class {
     name: "SetIPDSCP",
-    ports: "1/1",
-    processing: Class::AGNOSTIC,
-    flow: Class::COMPLETE_FLOW,
-    manual: include_str!("set_ip_dscp.rs"),
+    handlers: &[Handler::read_write(
+        "dscp",
+        Combine::First,
+        "The code point.",
+        &Get(|e: &mut SetIPDSCP| e.dscp.to_string()),
+        &Put(|e: &mut SetIPDSCP, _, value| e.set(value)),
+    )],
+    manual: graph::manual!("set_ip_dscp.rs"),
     make: |setup| {
         let CodePoint(dscp) = setup.arguments.required("DSCP")?;
         setup.arguments.finish()?;
         Ok(Box::new(SetIPDSCP { dscp }))
     },
+    ..Class::DEFAULT
 };
 
 /// A code point, 0 to 63.
-pub(crate) struct CodePoint(pub(crate) u8);
+pub struct CodePoint(pub u8);
 
 impl FromArgument for CodePoint {
     const EXPECTED: &'static str = "code point from 0 to 63";
@@ -42,13 +44,13 @@ impl FromArgument for CodePoint {
 
 /// The marked IP header as far as its checksum.
 #[inline]
-pub(super) fn header_start(packet: &mut Packet) -> Option<&mut [u8; 12]> {
+pub fn header_start(packet: &mut Packet) -> Option<&mut [u8; 12]> {
     packet.network_mut()?.first_chunk_mut()
 }
 
 /// Sets the octet that holds code point and ECN field, and updates the checksum.
 #[inline]
-pub(super) fn set_tos(header: &mut [u8; 12], tos: u8) {
+pub fn set_tos(header: &mut [u8; 12], tos: u8) {
     let old = u16::from_be_bytes([header[0], header[1]]);
     header[1] = tos;
     let new = u16::from_be_bytes([header[0], header[1]]);
@@ -60,6 +62,16 @@ struct SetIPDSCP {
     dscp: u8,
 }
 
+impl SetIPDSCP {
+    /// Writes the handler `dscp`.
+    fn set(&mut self, value: &str) -> Result<(), String> {
+        let CodePoint(dscp) = CodePoint::from_argument(value.trim())
+            .ok_or_else(|| format!("dscp: expected {}, got '{value}'", CodePoint::EXPECTED))?;
+        self.dscp = dscp;
+        Ok(())
+    }
+}
+
 impl Element for SetIPDSCP {
     fn process(&mut self, cx: &mut Context, batch: &mut Batch) {
         cx.filter(batch, |packet| {
@@ -68,30 +80,14 @@ impl Element for SetIPDSCP {
             Verdict::Keep
         });
     }
-
-    fn handlers(&self) -> &'static [Handler] {
-        const HANDLERS: [Handler; 1] = [Handler::read_write("dscp", Combine::First)];
-        &HANDLERS
-    }
-
-    fn read(&mut self, _name: &str, _argument: &str) -> Result<String, String> {
-        Ok(self.dscp.to_string())
-    }
-
-    fn write(&mut self, _cx: &mut Context, _name: &str, value: &str) -> Result<(), String> {
-        let CodePoint(dscp) = CodePoint::from_argument(value.trim())
-            .ok_or_else(|| format!("dscp: expected {}, got '{value}'", CodePoint::EXPECTED))?;
-        self.dscp = dscp;
-        Ok(())
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use graph::testing::{Bench, configure};
 
-    use super::super::samples::{ipv4, refresh};
     use super::*;
+    use testbed::ipv4::{ipv4, refresh};
 
     #[test]
     fn keeps_ecn_and_the_checksum() {

@@ -7,7 +7,7 @@ use graph::lang::unquote;
 
 /// Addresses separated by spaces, in host order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct AddressList6(pub(crate) Vec<u128>);
+pub struct AddressList6(pub(crate) Vec<u128>);
 
 impl FromArgument for AddressList6 {
     const EXPECTED: &'static str = "IPv6 addresses separated by spaces";

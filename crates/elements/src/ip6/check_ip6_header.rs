@@ -41,15 +41,6 @@
 //! Drop reasons: tiny packet, bad IPv6 version, bad IPv6 length, bad source address, bad destination address,
 //! martian source.
 //!
-//! =h drops read-only
-//! Packets refused so far.
-//!
-//! =h drop_details read-only
-//! Packets refused, by reason. Only with DETAILS.
-//!
-//! =h own read/write
-//! This router's addresses, separated by spaces. Only with MARTIANS.
-//!
 //! =e
 //!   ... -> Strip(14) -> CheckIP6Header -> ...
 //!
@@ -59,22 +50,44 @@ use std::cell::Cell;
 use std::net::Ipv6Addr;
 use std::sync::Arc;
 
-use graph::runs::{BadSources, Ip6Check, Ordinary, Step};
-use graph::{Class, ConfigError, Context, Element, FromArgument, Handler, Setup};
+use graph::runs::Ordinary;
+use graph::{Class, Combine, ConfigError, Context, Element, FromArgument, Get, Handler, Put, Setup};
 use packet::wire::IpProtocol;
 use packet::wire::ipv6::{HEADER_LEN, Ipv6};
 use packet::{Batch, Packet, PlainIpv6Header};
 
 use super::AddressList6;
 use crate::ip::{MARTIAN, Rejects, list_text};
+use crate::runs::{self, BadSources, Ip6Check, Step};
 
 pub(crate) static CLASS: Class = Class {
     name: "CheckIP6Header",
     ports: "1/1-2",
     processing: Class::AGNOSTIC_WITH_ERRORS,
-    flow: Class::COMPLETE_FLOW,
-    manual: include_str!("check_ip6_header.rs"),
+    handlers: &[
+        Handler::read(
+            "drops",
+            Combine::Sum,
+            "Packets refused so far.",
+            &Get(|e: &mut CheckIp6Header| e.rejects.total().to_string()),
+        ),
+        Handler::read(
+            "drop_details",
+            Combine::Join,
+            "Packets refused, by reason. Only with DETAILS.",
+            &Get(|e: &mut CheckIp6Header| e.rejects.details_text()),
+        ),
+        Handler::read_write(
+            "own",
+            Combine::First,
+            "This router's addresses, separated by spaces. Only with MARTIANS.",
+            &Get(|e: &mut CheckIp6Header| e.own_text()),
+            &Put(|e: &mut CheckIp6Header, _, value| e.set_own(value)),
+        ),
+    ],
+    manual: graph::manual!("check_ip6_header.rs"),
     make,
+    ..Class::DEFAULT
 };
 
 /// What is wrong with a header; the number of the reason in [`REASONS`].
@@ -200,11 +213,25 @@ struct CheckIp6Header {
     rejects: Rejects,
 }
 
+impl CheckIp6Header {
+    /// The handler `own`.
+    fn own_text(&self) -> String {
+        list_text(self.rules.own.iter().flatten().copied().map(Ipv6Addr::from_bits))
+    }
+
+    /// Writes the handler `own`.
+    fn set_own(&mut self, value: &str) -> Result<(), String> {
+        self.rules.own = Some(AddressList6::from_value(value)?.0);
+        self.rules.gather();
+        Ok(())
+    }
+}
+
 impl Element for CheckIp6Header {
     /// An ordinary packet has no extension headers and addresses that are not bad.
     fn ordinary(&self) -> Option<Ordinary> {
         let Rules { offset, refused, .. } = &self.rules;
-        Ordinary::steps([Step::CheckIp6(Ip6Check { offset: *offset, sources: refused.clone() })])
+        runs::ordinary([Step::CheckIp6(Ip6Check { offset: *offset, sources: refused.clone() })])
     }
 
     fn process(&mut self, cx: &mut Context, batch: &mut Batch) {
@@ -222,21 +249,12 @@ impl Element for CheckIp6Header {
         );
     }
 
-    fn handlers(&self) -> &'static [Handler] {
-        self.rejects.handlers()
-    }
-
-    fn read(&mut self, name: &str, _argument: &str) -> Result<String, String> {
-        Ok(match (name, &self.rules.own) {
-            ("own", Some(own)) => list_text(own.iter().copied().map(Ipv6Addr::from_bits)),
-            _ => self.rejects.read(name),
-        })
-    }
-
-    fn write(&mut self, _cx: &mut Context, _name: &str, value: &str) -> Result<(), String> {
-        self.rules.own = Some(AddressList6::from_value(value)?.0);
-        self.rules.gather();
-        Ok(())
+    fn has_handler(&self, name: &str) -> bool {
+        match name {
+            "drop_details" => self.rejects.has_details(),
+            "own" => self.rules.own.is_some(),
+            _ => true,
+        }
     }
 }
 
@@ -246,8 +264,8 @@ mod tests {
     use packet::wire::ipv6::Ipv6Repr;
     use proptest::prelude::*;
 
-    use super::super::samples::{FAR, HOST, any_packet, ipv6};
     use super::*;
+    use testbed::ipv6::{FAR, HOST, any_packet, ipv6};
 
     fn bench(text: &str) -> Bench {
         Bench::element(&crate::registry(), text, 1, 2)

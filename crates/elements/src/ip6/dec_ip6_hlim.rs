@@ -11,9 +11,6 @@
 //!
 //! Drop reasons: hop limit expired, no IPv6 header.
 //!
-//! =h drops read-only
-//! Packets that expired so far.
-//!
 //! =e
 //!   ... -> CheckIP6Header -> hl :: DecIP6HLIM -> ...
 //!   hl[1] -> ICMP6Error(2001:db8::1, timeexceeded) -> ...
@@ -22,21 +19,29 @@
 
 use std::cell::Cell;
 
-use graph::runs::{Ordinary, Step};
-use graph::{Class, Combine, Context, Element, Handler};
+use graph::runs::Ordinary;
+use graph::{Class, Combine, Context, Element, Get, Handler};
 use packet::wire::ipv6::HEADER_LEN;
 use packet::{Batch, Packet};
+
+use crate::runs::{self, Step};
 
 pub(crate) static CLASS: Class = Class {
     name: "DecIP6HLIM",
     ports: "1/1-2",
     processing: Class::AGNOSTIC_WITH_ERRORS,
-    flow: Class::COMPLETE_FLOW,
-    manual: include_str!("dec_ip6_hlim.rs"),
+    handlers: &[Handler::read(
+        "drops",
+        Combine::Sum,
+        "Packets that expired so far.",
+        &Get(|e: &mut DecIp6Hlim| e.expired.to_string()),
+    )],
+    manual: graph::manual!("dec_ip6_hlim.rs"),
     make: |setup| {
         setup.arguments.finish()?;
         Ok(Box::new(DecIp6Hlim { expired: 0 }))
     },
+    ..Class::DEFAULT
 };
 
 /// Place of the hop limit in the header.
@@ -70,7 +75,7 @@ fn decrement(packet: &mut Packet) -> Result<(), Flaw> {
 
 impl Element for DecIp6Hlim {
     fn ordinary(&self) -> Option<Ordinary> {
-        Ordinary::steps([Step::DecrementHopLimit])
+        runs::ordinary([Step::DecrementHopLimit])
     }
 
     fn process(&mut self, cx: &mut Context, batch: &mut Batch) {
@@ -92,22 +97,14 @@ impl Element for DecIp6Hlim {
             },
         );
     }
-
-    fn handlers(&self) -> &'static [Handler] {
-        const { &[Handler::read("drops", Combine::Sum)] }
-    }
-
-    fn read(&mut self, _name: &str, _argument: &str) -> Result<String, String> {
-        Ok(self.expired.to_string())
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use graph::testing::Bench;
 
-    use super::super::samples::{FAR, HOST, ipv6};
     use super::*;
+    use testbed::ipv6::{FAR, HOST, ipv6};
 
     fn with_hop_limit(hop_limit: u8) -> Vec<u8> {
         let mut packet = ipv6(HOST, FAR, 17, b"payload");

@@ -16,14 +16,8 @@
 use graph::{Class, ConfigError, Context, Element, Setup};
 use packet::Batch;
 
-pub(crate) static CLASS: Class = Class {
-    name: "GetIP6Address",
-    ports: "1/1",
-    processing: Class::AGNOSTIC,
-    flow: Class::COMPLETE_FLOW,
-    manual: include_str!("get_ip6_address.rs"),
-    make,
-};
+pub(crate) static CLASS: Class =
+    Class { name: "GetIP6Address", manual: graph::manual!("get_ip6_address.rs"), make, ..Class::DEFAULT };
 
 fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
     let offset = setup.arguments.required("OFFSET")?;

@@ -31,12 +31,12 @@ pub(crate) static CLASS: Class = Class {
     name: "IP6HopOptions",
     ports: "1/1-2",
     processing: Class::AGNOSTIC_WITH_ERRORS,
-    flow: Class::COMPLETE_FLOW,
-    manual: include_str!("ip6_hop_options.rs"),
+    manual: graph::manual!("ip6_hop_options.rs"),
     make: |setup| {
         setup.arguments.finish()?;
         Ok(Box::new(Ip6HopOptions))
     },
+    ..Class::DEFAULT
 };
 
 const MALFORMED: &str = "malformed IPv6 options";
@@ -95,8 +95,8 @@ impl Element for Ip6HopOptions {
 mod tests {
     use graph::testing::Bench;
 
-    use super::super::samples::{FAR, HOST, ipv6};
     use super::*;
+    use testbed::ipv6::{FAR, HOST, ipv6};
 
     /// What happens to a packet with these options: six octets, or that and a multiple of eight.
     fn fate(options: &[u8], destination: std::net::Ipv6Addr) -> String {

@@ -26,9 +26,6 @@
 //!
 //! AwaitNeighbour6 is the same for IPv6.
 //!
-//! =h length read-only
-//! Packets that wait.
-//!
 //! =e
 //!   rt :: FIBLookup(eth1, eth2) ...
 //!   rt[6] -> Punt -> wait :: AwaitNeighbour(eth1, eth2) -> rt;
@@ -40,7 +37,7 @@ use std::collections::{HashMap, VecDeque};
 
 use fib::publish::Reader;
 use fib::{Adjacency, Policy, State};
-use graph::{Class, Combine, ConfigError, Context, Element, Handler, Setup};
+use graph::{Class, Combine, ConfigError, Context, Element, Get, Handler, Setup};
 use packet::flow::{FlowFields, FlowHash};
 use packet::{Batch, Packet};
 
@@ -51,9 +48,10 @@ pub(crate) static CLASS: Class = Class {
     name: "AwaitNeighbour",
     ports: PORTS,
     processing: Class::PUSH,
-    flow: Class::COMPLETE_FLOW,
-    manual: include_str!("await_neighbour.rs"),
+    handlers: AwaitNeighbour::<u32>::HANDLERS,
+    manual: graph::manual!("await_neighbour.rs"),
     make: make::<u32>,
+    ..Class::DEFAULT
 };
 
 pub(super) const PORTS: &str = "1/1-2";
@@ -102,7 +100,7 @@ struct Destination {
     asked_ns: Option<u64>,
 }
 
-struct AwaitNeighbour<A: Family> {
+pub(super) struct AwaitNeighbour<A: Family> {
     /// This copy's access to the rules and to the tables. Entered in this order: rules name tables that are there.
     policy: Reader<Policy>,
     reader: Reader<State<Adjacency>>,
@@ -116,6 +114,13 @@ struct AwaitNeighbour<A: Family> {
 }
 
 impl<A: Family> AwaitNeighbour<A> {
+    pub(super) const HANDLERS: &'static [Handler] = &[Handler::read(
+        "length",
+        Combine::Sum,
+        "Packets that wait.",
+        &Get(|e: &mut Self| e.waiting.len().to_string()),
+    )];
+
     /// Lets go whatever need not wait, and asks for the neighbours of the rest.
     fn look(&mut self, cx: &mut Context) {
         let now_ns = cx.now_ns();
@@ -175,14 +180,6 @@ impl<A: Family> Element for AwaitNeighbour<A> {
 
     fn timer(&mut self, cx: &mut Context, _key: u32) {
         self.look(cx);
-    }
-
-    fn handlers(&self) -> &'static [Handler] {
-        const { &[Handler::read("length", Combine::Sum)] }
-    }
-
-    fn read(&mut self, _name: &str, _argument: &str) -> Result<String, String> {
-        Ok(self.waiting.len().to_string())
     }
 }
 

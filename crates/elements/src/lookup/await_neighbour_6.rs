@@ -7,20 +7,18 @@
 //! =d
 //! AwaitNeighbour for IPv6: the same arguments, outputs, drop reasons and handlers. Belongs behind FIBLookup6.
 //!
-//! =h length read-only
-//! Packets that wait.
-//!
 //! =a AwaitNeighbour, FIBLookup6, ICMP6Error
 
 use graph::Class;
 
-use super::await_neighbour;
+use super::await_neighbour::{self, AwaitNeighbour};
 
 pub(crate) static CLASS: Class = Class {
     name: "AwaitNeighbour6",
     ports: await_neighbour::PORTS,
     processing: Class::PUSH,
-    flow: Class::COMPLETE_FLOW,
-    manual: include_str!("await_neighbour_6.rs"),
+    handlers: AwaitNeighbour::<u128>::HANDLERS,
+    manual: graph::manual!("await_neighbour_6.rs"),
     make: await_neighbour::make::<u128>,
+    ..Class::DEFAULT
 };

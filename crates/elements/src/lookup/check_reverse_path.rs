@@ -68,9 +68,9 @@ pub(crate) static CLASS: Class = Class {
     name: "CheckReversePath",
     ports: PORTS,
     processing: Class::AGNOSTIC_WITH_ERRORS,
-    flow: Class::COMPLETE_FLOW,
-    manual: include_str!("check_reverse_path.rs"),
+    manual: graph::manual!("check_reverse_path.rs"),
     make: make::<u32>,
+    ..Class::DEFAULT
 };
 
 pub(super) const PORTS: &str = "1/1-2";

@@ -21,7 +21,7 @@ pub(crate) static CLASS: Class = Class {
     name: "CheckReversePath6",
     ports: check_reverse_path::PORTS,
     processing: Class::AGNOSTIC_WITH_ERRORS,
-    flow: Class::COMPLETE_FLOW,
-    manual: include_str!("check_reverse_path_6.rs"),
+    manual: graph::manual!("check_reverse_path_6.rs"),
     make: check_reverse_path::make::<u128>,
+    ..Class::DEFAULT
 };

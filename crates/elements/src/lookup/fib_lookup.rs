@@ -48,12 +48,6 @@
 //!
 //! FIBLookup6 is the same for IPv6.
 //!
-//! =h lookup read-only
-//! Takes an address and says what happens to packets that go there.
-//!
-//! =h redirects read-only
-//! How many packets left by output I<n+5>.
-//!
 //! =e
 //!   ... -> CheckIPHeader -> rt :: FIBLookup(eth1, eth2);
 //!   rt[0] -> DecIPTTL -> UnstripToMACHeader -> ToDevice(eth1);
@@ -66,7 +60,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use fib::publish::Reader;
 use fib::{Address, Adjacency, Decision, NextHop, NextHopIndex, Policy, Resolver, Rules, State, Table};
-use graph::{Class, Combine, ConfigError, Context, Element, FromArgument, Handler, Setup};
+use graph::{Ask, Class, Combine, ConfigError, Context, Element, FromArgument, Get, Handler, Setup};
 use packet::flow::{FlowFields, FlowHash};
 use packet::wire::ethernet::{HEADER_LEN, TAG_LEN};
 use packet::{Annotations, Batch, MAX_BATCH, Packet};
@@ -78,9 +72,10 @@ pub(crate) static CLASS: Class = Class {
     name: "FIBLookup",
     ports: PORTS,
     processing: Class::PUSH,
-    flow: Class::COMPLETE_FLOW,
-    manual: include_str!("fib_lookup.rs"),
+    handlers: FibLookup::<u32>::HANDLERS,
+    manual: graph::manual!("fib_lookup.rs"),
     make: make::<u32>,
+    ..Class::DEFAULT
 };
 
 pub(super) const PORTS: &str = "1/-";
@@ -244,7 +239,7 @@ pub(super) struct Unfilled;
 
 impl Element for Unfilled {}
 
-struct FibLookup<A: Family> {
+pub(super) struct FibLookup<A: Family> {
     /// This copy's access to the rules and to the tables. Entered in this order: rules name tables that are there.
     policy: Reader<Policy>,
     reader: Reader<State<Adjacency>>,
@@ -394,6 +389,36 @@ fn encapsulate(packet: &mut Packet, adjacency: &Adjacency) -> bool {
     packet.strip(rewrite.len())
 }
 
+impl<A: Family> FibLookup<A> {
+    pub(super) const HANDLERS: &'static [Handler] = &[
+        Handler::read(
+            "lookup",
+            Combine::First,
+            "Takes an address and says what happens to packets that go there.",
+            &Ask(|e: &mut Self, _, argument| e.lookup(argument)),
+        ),
+        Handler::read(
+            "redirects",
+            Combine::Sum,
+            "How many packets left by output n+5.",
+            &Get(|e: &mut Self| e.redirected().to_string()),
+        ),
+    ];
+
+    /// Says what happens to packets to an address.
+    fn lookup(&mut self, address: &str) -> Result<String, String> {
+        let address = A::Ip::from_value(address)?.into();
+        let state = self.reader.enter();
+        let number = A::table(&state, MAIN).map_or(NextHopIndex::NONE, |table| table.lookup(address));
+        Ok(state.next_hops().resolve(number, 0).to_string())
+    }
+
+    /// How many packets left by the output for redirects.
+    fn redirected(&self) -> u64 {
+        self.redirects.as_ref().map_or(0, |redirects| redirects.count)
+    }
+}
+
 impl<A: Family> Element for FibLookup<A> {
     fn push(&mut self, cx: &mut Context, _input: usize, batch: &mut Batch) {
         if batch.is_empty() {
@@ -443,24 +468,5 @@ impl<A: Family> Element for FibLookup<A> {
                 }
             }
         }
-    }
-
-    fn handlers(&self) -> &'static [Handler] {
-        const HANDLERS: &[Handler] =
-            &[Handler::read("lookup", Combine::First), Handler::read("redirects", Combine::Sum)];
-        HANDLERS
-    }
-
-    fn read(&mut self, name: &str, argument: &str) -> Result<String, String> {
-        if name == "redirects" {
-            return Ok(self.redirects.as_ref().map_or(0, |redirects| redirects.count).to_string());
-        }
-        if name != "lookup" {
-            return Err(format!("no read handler '{name}'"));
-        }
-        let address = A::Ip::from_value(argument)?.into();
-        let state = self.reader.enter();
-        let number = A::table(&state, MAIN).map_or(NextHopIndex::NONE, |table| table.lookup(address));
-        Ok(state.next_hops().resolve(number, 0).to_string())
     }
 }

@@ -9,9 +9,6 @@
 //! Packets with hop-by-hop options go to Linux. The hash that chooses among several next hops takes in the flow label
 //! (RFC 6438).
 //!
-//! =h lookup read-only
-//! Takes an address and says what happens to packets that go there.
-//!
 //! =e
 //!   ... -> CheckIP6Header -> rt6 :: FIBLookup6(eth1, eth2);
 //!   rt6[0] -> DecIP6HLIM -> UnstripToMACHeader -> ToDevice(eth1);
@@ -22,13 +19,14 @@
 
 use graph::Class;
 
-use super::fib_lookup;
+use super::fib_lookup::{self, FibLookup};
 
 pub(crate) static CLASS: Class = Class {
     name: "FIBLookup6",
     ports: fib_lookup::PORTS,
     processing: Class::PUSH,
-    flow: Class::COMPLETE_FLOW,
-    manual: include_str!("fib_lookup_6.rs"),
+    handlers: FibLookup::<u128>::HANDLERS,
+    manual: graph::manual!("fib_lookup_6.rs"),
     make: fib_lookup::make::<u128>,
+    ..Class::DEFAULT
 };

@@ -15,16 +15,14 @@ use packet::Batch;
 
 pub(crate) static CLASS: Class = Class {
     name: "MarkMACHeader",
-    ports: "1/1",
-    processing: Class::AGNOSTIC,
-    flow: Class::COMPLETE_FLOW,
-    manual: include_str!("mark_mac_header.rs"),
+    manual: graph::manual!("mark_mac_header.rs"),
     make: |setup| {
         let offset: u16 = setup.arguments.optional("OFFSET")?.unwrap_or(0);
         let length: u16 = setup.arguments.optional("LENGTH")?.unwrap_or(0);
         setup.arguments.finish()?;
         Ok(Box::new(MarkMacHeader { offset: offset.into(), length: length.into() }))
     },
+    ..Class::DEFAULT
 };
 
 struct MarkMacHeader {

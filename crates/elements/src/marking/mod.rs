@@ -1,73 +1,13 @@
 //! Annotations and bytes of single packets.
 
-mod align;
-mod average_counter;
-mod average_counter_mp;
-mod check_crc32;
-mod check_paint;
-mod clipboard;
-mod counter;
-mod counter_mp;
-mod crc32;
 mod mark_mac_header;
-mod move_data;
-mod null;
-mod number_packet;
-mod pad;
-mod paint;
-mod paint_tee;
-pub(crate) mod print;
-mod pull_null;
-mod push_null;
-mod random_bit_errors;
-mod random_seed;
-mod resize;
-mod set_crc32;
-mod set_packet_type;
-pub(crate) mod set_timestamp;
-mod set_timestamp_delta;
-mod store_data;
+pub mod paint;
 mod strip;
-mod strip_to_network_header;
-mod strip_transport_header;
-pub(crate) mod truncate;
 mod unstrip;
 mod unstrip_to_mac_header;
 
 use graph::Class;
 
 /// The classes of this folder.
-pub static CLASSES: &[&Class] = &[
-    &align::CLASS,
-    &average_counter::CLASS,
-    &average_counter_mp::CLASS,
-    &check_crc32::CLASS,
-    &check_paint::CLASS,
-    &clipboard::CLASS,
-    &counter::CLASS,
-    &counter_mp::CLASS,
-    &mark_mac_header::CLASS,
-    &move_data::CLASS,
-    &null::CLASS,
-    &number_packet::CLASS,
-    &pad::CLASS,
-    &paint::CLASS,
-    &paint_tee::CLASS,
-    &print::CLASS,
-    &pull_null::CLASS,
-    &push_null::CLASS,
-    &random_bit_errors::CLASS,
-    &random_seed::CLASS,
-    &resize::CLASS,
-    &set_crc32::CLASS,
-    &set_packet_type::CLASS,
-    &set_timestamp::CLASS,
-    &set_timestamp_delta::CLASS,
-    &store_data::CLASS,
-    &strip::CLASS,
-    &strip_to_network_header::CLASS,
-    &strip_transport_header::CLASS,
-    &truncate::CLASS,
-    &unstrip::CLASS,
-    &unstrip_to_mac_header::CLASS,
-];
+pub static CLASSES: &[&Class] =
+    &[&mark_mac_header::CLASS, &paint::CLASS, &strip::CLASS, &unstrip::CLASS, &unstrip_to_mac_header::CLASS];

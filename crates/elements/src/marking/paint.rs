@@ -7,48 +7,61 @@
 //! =d
 //! Sets the paint of packets to COLOR, 0 to 255. ANNO names another byte of the annotations to set instead.
 //!
-//! =h color read/write
-//! The COLOR argument.
-//!
 //! =a PaintTee, PaintSwitch, CheckPaint
 
 use graph::arguments::AnnotationByte;
-use graph::runs::{Ordinary, Step};
-use graph::{Class, Combine, ConfigError, Context, Element, FromArgument, Handler, Setup};
+use graph::runs::Ordinary;
+use graph::{Class, Combine, ConfigError, Context, Element, FromArgument, Get, Handler, Put, Setup};
 use packet::{Annotations, Batch, Packet};
 
-pub(crate) static CLASS: Class = Class {
+use crate::runs::{self, Step};
+
+/// The class `Paint`.
+pub static CLASS: Class = Class {
     name: "Paint",
-    ports: "1/1",
-    processing: Class::AGNOSTIC,
-    flow: Class::COMPLETE_FLOW,
-    manual: include_str!("paint.rs"),
+    handlers: &[Handler::read_write(
+        "color",
+        Combine::First,
+        "The COLOR argument.",
+        &Get(|e: &mut Paint| e.0.text()),
+        &Put(|e: &mut Paint, _, value| e.0.set(value)),
+    )],
+    manual: graph::manual!("paint.rs"),
     make: |setup| Ok(Box::new(Paint(Colour::from_setup(setup)?))),
+    ..Class::DEFAULT
 };
 
 /// A colour and the annotation byte where it is looked for: the arguments and the handler of all that paint.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Colour {
-    pub(super) colour: u8,
-    pub(super) place: usize,
+pub struct Colour {
+    /// The colour.
+    pub colour: u8,
+    /// Place of the byte in the annotations.
+    pub place: usize,
 }
 
 impl Colour {
-    pub(super) const HANDLERS: [Handler; 1] = [Handler::read_write("color", Combine::First)];
-
-    pub(super) fn from_setup(setup: &mut Setup<'_>) -> Result<Self, ConfigError> {
+    /// Reads the arguments COLOR and ANNO.
+    pub fn from_setup(setup: &mut Setup<'_>) -> Result<Self, ConfigError> {
         let colour = setup.arguments.required("COLOR")?;
         let place = setup.arguments.optional("ANNO")?.unwrap_or(AnnotationByte(Annotations::PAINT));
         setup.arguments.finish()?;
         Ok(Self { colour, place: place.0 })
     }
 
+    /// Returns whether the packet has this colour.
     #[inline]
-    pub(super) fn is_on(&self, packet: &Packet) -> bool {
+    pub fn is_on(&self, packet: &Packet) -> bool {
         packet.annotations().bytes()[self.place] == self.colour
     }
 
-    pub(super) fn write(&mut self, value: &str) -> Result<(), String> {
+    /// The handler `color`.
+    pub fn text(&self) -> String {
+        self.colour.to_string()
+    }
+
+    /// Writes the handler `color`.
+    pub fn set(&mut self, value: &str) -> Result<(), String> {
         self.colour = u8::from_value(value)?;
         Ok(())
     }
@@ -58,25 +71,13 @@ struct Paint(Colour);
 
 impl Element for Paint {
     fn ordinary(&self) -> Option<Ordinary> {
-        Ordinary::steps([Step::SetAnnotation { place: self.0.place, value: self.0.colour }])
+        runs::ordinary([Step::SetAnnotation { place: self.0.place, value: self.0.colour }])
     }
 
     fn process(&mut self, _cx: &mut Context, batch: &mut Batch) {
         for packet in batch.packets_mut() {
             packet.annotations_mut().bytes_mut()[self.0.place] = self.0.colour;
         }
-    }
-
-    fn handlers(&self) -> &'static [Handler] {
-        &Colour::HANDLERS
-    }
-
-    fn read(&mut self, _name: &str, _argument: &str) -> Result<String, String> {
-        Ok(self.0.colour.to_string())
-    }
-
-    fn write(&mut self, _cx: &mut Context, _name: &str, value: &str) -> Result<(), String> {
-        self.0.write(value)
     }
 }
 

@@ -14,21 +14,21 @@
 //!
 //! =a Unstrip, StripToNetworkHeader, Truncate
 
-use graph::runs::{Ordinary, Step};
+use graph::runs::Ordinary;
 use graph::{Class, Context, Element};
 use packet::Batch;
 
+use crate::runs::{self, Step};
+
 pub(crate) static CLASS: Class = Class {
     name: "Strip",
-    ports: "1/1",
-    processing: Class::AGNOSTIC,
-    flow: Class::COMPLETE_FLOW,
-    manual: include_str!("strip.rs"),
+    manual: graph::manual!("strip.rs"),
     make: |setup| {
         let length: u32 = setup.arguments.required("LENGTH")?;
         setup.arguments.finish()?;
         Ok(Box::new(Strip { length: length as usize }))
     },
+    ..Class::DEFAULT
 };
 
 struct Strip {
@@ -37,7 +37,7 @@ struct Strip {
 
 impl Element for Strip {
     fn ordinary(&self) -> Option<Ordinary> {
-        Ordinary::steps([Step::Strip(self.length)])
+        runs::ordinary([Step::Strip(self.length)])
     }
 
     fn process(&mut self, _cx: &mut Context, batch: &mut Batch) {

@@ -15,15 +15,13 @@ use packet::{Batch, Packet};
 
 pub(crate) static CLASS: Class = Class {
     name: "Unstrip",
-    ports: "1/1",
-    processing: Class::AGNOSTIC,
-    flow: Class::COMPLETE_FLOW,
-    manual: include_str!("unstrip.rs"),
+    manual: graph::manual!("unstrip.rs"),
     make: |setup| {
         let length: u32 = setup.arguments.required("LENGTH")?;
         setup.arguments.finish()?;
         Ok(Box::new(Unstrip { length: length as usize }))
     },
+    ..Class::DEFAULT
 };
 
 struct Unstrip {

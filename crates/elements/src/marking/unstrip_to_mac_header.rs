@@ -15,20 +15,22 @@
 //!
 //! =a FIBLookup, MarkMACHeader, StripToNetworkHeader, Unstrip
 
-use graph::runs::{Departure, Ordinary, Step};
+use std::any::Any;
+
+use graph::runs::{Ordinary, Sieve};
 use graph::{Class, Context, Element, Verdict};
 use packet::{Batch, Packet};
 
+use crate::runs::{self, Departure, Step};
+
 pub(crate) static CLASS: Class = Class {
     name: "UnstripToMACHeader",
-    ports: "1/1",
-    processing: Class::AGNOSTIC,
-    flow: Class::COMPLETE_FLOW,
-    manual: include_str!("unstrip_to_mac_header.rs"),
+    manual: graph::manual!("unstrip_to_mac_header.rs"),
     make: |setup| {
         setup.arguments.finish()?;
         Ok(Box::new(UnstripToMacHeader))
     },
+    ..Class::DEFAULT
 };
 
 struct UnstripToMacHeader;
@@ -49,14 +51,11 @@ impl Element for UnstripToMacHeader {
     }
 
     fn ordinary(&self) -> Option<Ordinary> {
-        Ordinary::steps([Step::Finish])
+        runs::ordinary([Step::Finish])
     }
 
-    fn finish(&mut self, departure: &mut Departure, packets: &mut [Packet], _now_ns: u64) -> bool {
-        departure.apply_and(packets, unstrip, |packet| {
-            let length = packet.network_offset().map_or(0, isize::unsigned_abs);
-            packet.strip(length);
-        })
+    fn finish(&mut self, work: &mut dyn Any, sieve: &mut Sieve<'_>) {
+        Departure::finish(work, sieve, unstrip);
     }
 }
 

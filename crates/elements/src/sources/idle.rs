@@ -19,13 +19,13 @@ use packet::Batch;
 pub(crate) static CLASS: Class = Class {
     name: "Idle",
     ports: "-/-",
-    processing: Class::AGNOSTIC,
     flow: "x/y",
-    manual: include_str!("idle.rs"),
+    manual: graph::manual!("idle.rs"),
     make: |setup| {
         setup.arguments.finish()?;
         Ok(Box::new(Idle))
     },
+    ..Class::DEFAULT
 };
 
 struct Idle;
@@ -44,22 +44,5 @@ impl Element for Idle {
     // It never has packets and says so, so that tasks downstream sleep.
     fn notifies(&self) -> bool {
         true
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use graph::testing::Bench;
-
-    #[test]
-    fn nothing_comes_out() {
-        let config =
-            "in :: TestInput -> e :: Idle -> out :: TestOutput; e[1] -> Unqueue -> pulled :: TestOutput";
-        let mut bench = Bench::new(&crate::registry(), config);
-        bench.push("in", &[b"x", b"y"]);
-        bench.run(10);
-        assert!(!bench.graph().context().has_awake_tasks());
-        assert_eq!(bench.taken("out").len() + bench.taken("pulled").len(), 0);
-        assert_eq!(bench.graph().pool_stats().free, 4096);
     }
 }

@@ -1,40 +1,9 @@
 //! One way in, several out.
 
-mod bypass;
-mod duplicate;
-mod hash_switch;
-pub(crate) mod hub;
-mod input_switch;
-mod paint_rr;
 mod paint_switch;
-mod pull_tee;
-mod random_sample;
-mod random_switch;
-mod round_robin_switch;
-mod static_switch;
-mod stride_switch;
-mod suppressor;
-mod switch;
-pub(crate) mod tee;
+pub mod tee;
 
 use graph::Class;
 
 /// The classes of this folder.
-pub static CLASSES: &[&Class] = &[
-    &bypass::CLASS,
-    &duplicate::CLASS,
-    &hash_switch::CLASS,
-    &hub::CLASS,
-    &input_switch::CLASS,
-    &paint_rr::CLASS,
-    &paint_switch::CLASS,
-    &pull_tee::CLASS,
-    &random_sample::CLASS,
-    &random_switch::CLASS,
-    &round_robin_switch::CLASS,
-    &static_switch::CLASS,
-    &stride_switch::CLASS,
-    &suppressor::CLASS,
-    &switch::CLASS,
-    &tee::CLASS,
-];
+pub static CLASSES: &[&Class] = &[&paint_switch::CLASS, &tee::CLASS];

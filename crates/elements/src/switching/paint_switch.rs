@@ -20,13 +20,13 @@ pub(crate) static CLASS: Class = Class {
     name: "PaintSwitch",
     ports: "1/-",
     processing: Class::PUSH,
-    flow: Class::COMPLETE_FLOW,
-    manual: include_str!("paint_switch.rs"),
+    manual: graph::manual!("paint_switch.rs"),
     make: |setup| {
         let place = setup.arguments.optional("ANNO")?.unwrap_or(AnnotationByte(Annotations::PAINT));
         setup.arguments.finish()?;
         Ok(Box::new(PaintSwitch { place: place.0 }))
     },
+    ..Class::DEFAULT
 };
 
 /// The paint that means all outputs.

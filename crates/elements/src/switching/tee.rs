@@ -14,22 +14,24 @@
 use graph::{Class, ConfigError, Context, Element, Setup};
 use packet::Batch;
 
-pub(crate) static CLASS: Class = Class {
+/// The class `Tee`.
+pub static CLASS: Class = Class {
     name: "Tee",
     ports: "1/1-",
     processing: Class::PUSH,
-    flow: Class::COMPLETE_FLOW,
-    manual: include_str!("tee.rs"),
+    manual: graph::manual!("tee.rs"),
     make,
+    ..Class::DEFAULT
 };
 
-pub(super) fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
+/// Makes an element with the argument N.
+pub fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
     check_arms(setup)?;
     Ok(Box::new(Tee))
 }
 
 /// Reads N, which must be the number of outputs.
-pub(super) fn check_arms(setup: &mut Setup<'_>) -> Result<(), ConfigError> {
+pub fn check_arms(setup: &mut Setup<'_>) -> Result<(), ConfigError> {
     let arms: Option<usize> = setup.arguments.optional("N")?;
     setup.arguments.finish()?;
     match arms {
@@ -41,7 +43,7 @@ pub(super) fn check_arms(setup: &mut Setup<'_>) -> Result<(), ConfigError> {
 }
 
 /// Sends a copy of each packet of `batch` out by `output`.
-pub(crate) fn emit_copies(cx: &mut Context, output: usize, batch: &Batch) {
+pub fn emit_copies(cx: &mut Context, output: usize, batch: &Batch) {
     for packet in batch.packets() {
         match cx.copy(packet) {
             Some(copy) => cx.emit(output, copy),
@@ -81,17 +83,6 @@ mod tests {
             assert_eq!(packets[0].annotations().paint(), 7);
         }
     }
-
-    #[test]
-    fn outputs_come_in_order() {
-        let config = "in :: TestInput -> t :: Tee -> Print(0) -> Discard; t[1] -> Print(1) -> Discard; t[2] -> Print(2) -> Discard";
-        for burst in [1, 32] {
-            let mut bench = Bench::with_burst(&crate::registry(), config, burst);
-            bench.push("in", &[b"x"]);
-            assert_eq!(bench.messages(), ["0:    1 | 78", "1:    1 | 78", "2:    1 | 78"]);
-        }
-    }
-
     #[test]
     fn without_frames_copies_are_missing_and_counted() {
         let mut bench = Bench::element(&crate::registry(), "Tee", 1, 2);

@@ -3,18 +3,19 @@
 #![allow(dead_code, reason = "each bench uses its part")]
 
 use fib::read::Row;
-use fib::synthesize::{self, SplitMix64, next_hop_of_origin};
+use fib::synthesize::{self, next_hop_of_origin};
 use fib::{Address, Rib, Route};
+use packet::random::SplitMix64;
 use std::path::Path;
 
-/// Next hops of the routes: 1 to this number, as `brickway bench fib` has them.
+/// Next hops of the routes: 1 to this number, as `brickway-lab bench fib` has them.
 pub(crate) const NEXT_HOPS: u16 = 64;
 const ROUTES_OF_A_MILLION: usize = 1_000_000;
 const HOT_ADDRESSES: usize = 1000;
 
 /// A table to compile.
 pub(crate) struct Routes<A: Address> {
-    /// As `brickway bench fib` calls it.
+    /// As `brickway-lab bench fib` calls it.
     pub(crate) name: &'static str,
     pub(crate) rib: Rib<A>,
     /// Prefix and next hop of each route, in no order.

@@ -9,40 +9,41 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Context, ElementStats};
-use crate::element::{Combine, Element, Handler};
+use crate::element::Element;
+use crate::handler::{Combine, Handler};
 use crate::lang::{FlatConfig, PortKind};
 use crate::mail::Mail;
 use crate::router::Control;
 use crate::setup::{Shared, bound_worker, resolve};
 
 /// Handlers that every element has.
-const COMMON_HANDLERS: [Handler; 11] = [
-    Handler::read("batches", Combine::Sum),
-    Handler::read("class", Combine::First),
-    Handler::read_write("config", Combine::First),
-    Handler::read("cycles", Combine::Sum),
-    Handler::read("drops", Combine::Sum),
-    Handler::read("handlers", Combine::First),
-    Handler::read("home_thread", Combine::First),
-    Handler::read("name", Combine::First),
-    Handler::read("packets", Combine::Sum),
-    Handler::read("ports", Combine::First),
-    Handler::read("scheduled", Combine::First),
+static COMMON_HANDLERS: [Handler; 11] = [
+    Handler::more_to_read("batches", Combine::Sum),
+    Handler::more_to_read("class", Combine::First),
+    Handler::more_to_read_and_write("config", Combine::First),
+    Handler::more_to_read("cycles", Combine::Sum),
+    Handler::more_to_read("drops", Combine::Sum),
+    Handler::more_to_read("handlers", Combine::First),
+    Handler::more_to_read("home_thread", Combine::First),
+    Handler::more_to_read("name", Combine::First),
+    Handler::more_to_read("packets", Combine::Sum),
+    Handler::more_to_read("ports", Combine::First),
+    Handler::more_to_read("scheduled", Combine::First),
 ];
 
 /// Handlers of the router itself.
-pub const GLOBAL_HANDLERS: [Handler; 11] = [
-    Handler::read("classes", Combine::First),
-    Handler::read("config", Combine::First),
-    Handler::read("driver", Combine::First),
-    Handler::read("flatconfig", Combine::First),
-    Handler::read("handlers", Combine::First),
-    Handler::write("hotconfig"),
-    Handler::read("list", Combine::First),
-    Handler::read("packages", Combine::First),
-    Handler::read("requirements", Combine::First),
-    Handler::write("stop"),
-    Handler::read("version", Combine::First),
+pub static GLOBAL_HANDLERS: [Handler; 11] = [
+    Handler::more_to_read("classes", Combine::First),
+    Handler::more_to_read("config", Combine::First),
+    Handler::more_to_read("driver", Combine::First),
+    Handler::more_to_read("flatconfig", Combine::First),
+    Handler::more_to_read("handlers", Combine::First),
+    Handler::to_write("hotconfig"),
+    Handler::more_to_read("list", Combine::First),
+    Handler::more_to_read("packages", Combine::First),
+    Handler::more_to_read("requirements", Combine::First),
+    Handler::to_write("stop"),
+    Handler::more_to_read("version", Combine::First),
 ];
 
 /// Takes another configuration's text and the time (in nanoseconds since 1970) and puts it in this one's place, soon, or says why
@@ -214,8 +215,9 @@ impl Context {
     /// All handlers of an element, those that every element has included.
     pub(crate) fn handlers(&self, element: usize) -> Vec<Handler> {
         let mut handlers = COMMON_HANDLERS.to_vec();
-        if let Some(element) = &self.slots[element].element {
-            for handler in element.handlers() {
+        let slot = &self.slots[element];
+        if let Some(element) = &slot.element {
+            for handler in slot.handlers.iter().filter(|own| element.has_handler(own.name)) {
                 handlers.retain(|common| common.name != handler.name);
                 handlers.push(*handler);
             }
@@ -226,9 +228,15 @@ impl Context {
 
     /// An element's handler of its own, not one that every element has.
     fn own_handler(&self, element: usize, name: &str) -> Option<Handler> {
-        let element = self.slots[element].element.as_ref()?;
-        let listed = element.handlers().iter().find(|own| own.name == name).copied();
-        listed.or_else(|| element.more_handlers(name))
+        let here = self.slots[element].element.as_ref()?;
+        self.listed(element, name).or_else(|| here.more_handlers(name))
+    }
+
+    /// An element's handler that its class lists.
+    fn listed(&self, element: usize, name: &str) -> Option<Handler> {
+        let slot = &self.slots[element];
+        let listed = slot.handlers.iter().find(|own| own.name == name).copied()?;
+        slot.element.as_ref()?.has_handler(name).then_some(listed)
     }
 
     pub(crate) fn handler(&self, element: usize, name: &str) -> Option<Handler> {
@@ -253,12 +261,16 @@ impl Context {
         self.slots[element].element.as_ref()?;
         match self.handler(element, name) {
             None => Some(Err(self.no_handler(element, name, "read"))),
-            Some(handler) if !handler.readable => {
+            Some(handler) if !handler.is_readable() => {
                 let full = &self.known.config.elements[element].name;
                 Some(Err(format!("no '{full}.{name}' read handler; it can only be written")))
             }
             Some(_) if self.own_handler(element, name).is_some() => {
-                self.visit(element, |element, cx| element.read_in(cx, name, argument))
+                let listed = self.listed(element, name).and_then(|handler| handler.read);
+                self.visit(element, |element, cx| match listed {
+                    Some(read) => read.read(element, cx, argument),
+                    None => element.read_more(cx, name, argument),
+                })
             }
             Some(_) => Some(Ok(self.read_common(element, name))),
         }
@@ -314,15 +326,19 @@ impl Context {
         self.slots[element].element.as_ref()?;
         match self.handler(element, name) {
             None => Some(Err(self.no_handler(element, name, "write"))),
-            Some(handler) if !handler.writable => {
+            Some(handler) if !handler.is_writable() => {
                 let full = &self.known.config.elements[element].name;
                 Some(Err(format!("no '{full}.{name}' write handler; it can only be read")))
             }
             Some(_) if self.own_handler(element, name).is_none() => Some(self.write_common(element, value)),
             Some(_) => {
+                let listed = self.listed(element, name).and_then(|handler| handler.write);
                 let (result, changed) = self.visit(element, |element, cx| {
                     let before = element.ordinary();
-                    let result = element.write(cx, name, value);
+                    let result = match listed {
+                        Some(write) => write.write(element, cx, value),
+                        None => element.write_more(cx, name, value),
+                    };
                     let changed = element.ordinary() != before;
                     if changed {
                         // What the element emits now must not meet a run that is out of date.
@@ -404,7 +420,7 @@ impl Context {
     /// Whether `name` is a handler that can be read, or written.
     pub fn has_handler(&self, name: &str, writable: bool) -> bool {
         let handler = self.named_handler(name, &self.user());
-        handler.is_ok_and(|handler| if writable { handler.writable } else { handler.readable })
+        handler.is_ok_and(|handler| if writable { handler.is_writable() } else { handler.is_readable() })
     }
 
     fn named_handler(&self, name: &str, user: &str) -> Result<Handler, Missing> {
@@ -538,8 +554,8 @@ fn no_global(kind: &str, name: &str) -> String {
 /// The text of a `handlers` handler.
 fn table(handlers: &[Handler]) -> String {
     let line = |handler: &Handler| {
-        let read = if handler.readable { "r" } else { "" };
-        let write = if handler.writable { "w" } else { "" };
+        let read = if handler.is_readable() { "r" } else { "" };
+        let write = if handler.is_writable() { "w" } else { "" };
         format!("{}\t{read}{write}\n", handler.name)
     };
     handlers.iter().map(line).collect()

@@ -63,9 +63,9 @@ impl Context {
 
     /// Carries one batch on until it ends or falls apart.
     fn follow(&mut self, mut to: End, mut batch: Batch) {
-        // Length of the batch when a run last refused it: it is the same batch until it is shorter.
+        // Length of the batch when the runs last refused it: it is the same batch until it is shorter.
         let mut refused = 0;
-        'hops: loop {
+        loop {
             self.hops += 1;
             if self.hops > MOST_HOPS {
                 self.current = to.element;
@@ -73,25 +73,14 @@ impl Context {
                 self.spare.push(batch);
                 return;
             }
-            let count = batch.len() as u64;
             if to.port == 0 && batch.len() != refused {
-                let mut next = self.slots[to.element as usize].run;
-                while let Some(run) = next {
-                    let run = &mut self.runs[run as usize];
-                    if run.apply(&mut self.slots, self.clock.now_ns(), &mut batch) {
-                        run.packets += count;
-                        run.batches += 1;
-                        to = run.exit;
-                        if self.timed {
-                            run.timed_packets += count;
-                            run.timed_cycles += lap(&mut self.mark);
-                        }
-                        continue 'hops;
-                    }
-                    next = run.otherwise;
-                    refused = batch.len();
+                if let Some(exit) = self.run_through(to, &mut batch) {
+                    to = exit;
+                    continue;
                 }
+                refused = batch.len();
             }
+            let count = batch.len() as u64;
             let slot = &mut self.slots[to.element as usize];
             slot.packets += count;
             slot.batches += 1;
@@ -131,6 +120,51 @@ impl Context {
                 None => return self.end_without_output(batch),
             }
         }
+    }
+
+    /// Carries the ordinary packets of a batch through a run that begins at `to`, and returns where they go on. The odd ones come
+    /// back to `to` behind them. `None`: there is no run for any of the packets.
+    #[inline(always)]
+    fn run_through(&mut self, to: End, batch: &mut Batch) -> Option<End> {
+        let usual = self.slots[to.element as usize].run?;
+        // The first packet says which run the batch is for.
+        self.try_runs(usual, to, batch, true).or_else(|| self.run_through_any(usual, to, batch))
+    }
+
+    /// The same where the first packet is odd for all runs: the others may not be.
+    #[cold]
+    #[inline(never)]
+    fn run_through_any(&mut self, usual: u32, to: End, batch: &mut Batch) -> Option<End> {
+        if batch.len() == 1 { None } else { self.try_runs(usual, to, batch, false) }
+    }
+
+    #[inline(always)]
+    fn try_runs(&mut self, usual: u32, to: End, batch: &mut Batch, by_first: bool) -> Option<End> {
+        let count = batch.len();
+        let mut next = Some(usual);
+        while let Some(number) = next {
+            let run = &mut self.runs[number as usize];
+            if run.apply(&mut self.slots, self.clock.now_ns(), batch, &mut self.odd, by_first) {
+                let exit = run.exit;
+                if self.timed {
+                    run.charge(batch.len(), lap(&mut self.mark));
+                }
+                if batch.len() != count {
+                    self.put_odd_aside(to);
+                }
+                return Some(exit);
+            }
+            next = run.otherwise;
+        }
+        None
+    }
+
+    /// Has the odd packets of a run go on at `to` when the others have gone their way.
+    #[cold]
+    fn put_odd_aside(&mut self, to: End) {
+        let spare = self.spare_batch();
+        let odd = std::mem::replace(&mut self.odd, spare);
+        self.stack.push(Pending { to, output: 0, batch: odd });
     }
 
     #[cold]
@@ -322,9 +356,10 @@ impl Context {
     fn in_runs(&self, slot: usize) -> ElementStats {
         let mut stats = ElementStats::default();
         for run in self.runs.iter().filter(|run| run.has(slot)) {
-            stats.packets += run.packets;
-            stats.batches += run.batches;
-            stats.cycles += run.cycles_each();
+            let (packets, batches, cycles) = run.counts();
+            stats.packets += packets;
+            stats.batches += batches;
+            stats.cycles += cycles;
         }
         stats
     }

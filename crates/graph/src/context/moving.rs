@@ -10,7 +10,7 @@ impl Context {
     pub(crate) fn take_over(&mut self, old: &mut Self, plan: &Plan) {
         std::mem::swap(&mut self.pool, &mut old.pool);
         std::mem::swap(&mut self.clock, &mut old.clock);
-        self.random = old.random;
+        self.random = old.random.clone();
         self.stops_at_once = old.stops_at_once;
         self.known.take_mails(&mut old.known);
         for (index, before) in plan.moves.iter().enumerate() {

@@ -2,6 +2,7 @@
 
 use super::End;
 use crate::element::Element;
+use crate::handler::Handler;
 
 /// What an element did so far.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -28,6 +29,8 @@ pub(super) struct Timer {
 /// An element in its place.
 pub(crate) struct Slot {
     pub(crate) element: Option<Box<dyn Element>>,
+    /// The handlers of its class.
+    pub(crate) handlers: &'static [Handler],
     pub(crate) outputs: Box<[Option<End>]>,
     pub(crate) inputs: Box<[Option<End>]>,
     /// Tasks downstream that want to know when this element has packets.
@@ -49,9 +52,15 @@ pub(crate) struct Slot {
 }
 
 impl Slot {
-    pub(crate) fn new(element: Option<Box<dyn Element>>, inputs: usize, outputs: usize) -> Self {
+    pub(crate) fn new(
+        element: Option<Box<dyn Element>>,
+        handlers: &'static [Handler],
+        inputs: usize,
+        outputs: usize,
+    ) -> Self {
         Self {
             element,
+            handlers,
             outputs: vec![None; outputs].into(),
             inputs: vec![None; inputs].into(),
             listeners: Box::new([]),

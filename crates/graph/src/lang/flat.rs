@@ -6,6 +6,7 @@ use std::fmt::{self, Write as _};
 use super::arguments::quote;
 use super::ast::Requirement;
 use super::diagnostics::Location;
+use crate::element::Capability;
 
 /// Who moves a packet through a port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -43,6 +44,8 @@ pub struct FlatElement {
     pub name: String,
     /// Its class. It may be one that the program does not have, if there was an error.
     pub class: String,
+    /// What its class is or does.
+    pub capabilities: &'static [Capability],
     /// The configuration string, verbatim but for variables: comments and space are kept.
     pub config: String,
     /// Where it is declared.
@@ -55,6 +58,13 @@ pub struct FlatElement {
     pub input_kinds: Vec<PortKind>,
     /// Whether each output is push or pull.
     pub output_kinds: Vec<PortKind>,
+}
+
+impl FlatElement {
+    /// Returns whether its class is or does this.
+    pub fn has(&self, capability: Capability) -> bool {
+        self.capabilities.contains(&capability)
+    }
 }
 
 /// A connection, by indices into [`FlatConfig::elements`].
@@ -79,6 +89,7 @@ impl FlatConfig {
         self.elements.push(FlatElement {
             name: name.to_owned(),
             class: class.to_owned(),
+            capabilities: &[],
             config: config.to_owned(),
             location: Location { file: file.into(), line: 0, column: 1, length: 1 },
             inputs: 0,

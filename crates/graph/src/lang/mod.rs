@@ -39,6 +39,7 @@ pub use diagnostics::{Diagnostic, Diagnostics, Location, Severity, nearest};
 pub use flat::{Connection, FlatConfig, FlatElement, PortKind};
 pub use variables::{Reference, TooLong, expand};
 
+use crate::element::Capability;
 use report::Report;
 
 /// A configuration as text.
@@ -62,6 +63,8 @@ pub struct ClassSpec {
     pub processing: &'static str,
     /// Between which ports packets pass: `x/x` everywhere, `x/y` nowhere, `#/#` between ports of the same number.
     pub flow: &'static str,
+    /// What the class is or does beyond that.
+    pub capabilities: &'static [Capability],
 }
 
 impl ClassSpec {

@@ -42,11 +42,16 @@ pub(super) fn check(
             Class::Unknown(name) => name.clone(),
             Class::Compound(template) => elaborated.templates[*template].name.clone(),
         };
+        let capabilities = match &elaborated.classes[member.class] {
+            Class::Builtin(spec) => spec.capabilities,
+            Class::Unknown(_) | Class::Compound(_) => &[],
+        };
         let side = |k: usize| &ports[k][offsets[k][number]..offsets[k][number + 1]];
         let kinds = |k: usize| side(k).iter().map(|p| p.kind.unwrap_or(PortKind::Push)).collect::<Vec<_>>();
         FlatElement {
             name: member.name,
             class,
+            capabilities,
             config: member.config,
             location: location(member.span),
             inputs: side(0).len(),

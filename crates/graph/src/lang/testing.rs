@@ -30,7 +30,7 @@ pub(super) struct Table;
 impl ClassTable for Table {
     fn lookup(&self, name: &str) -> Option<ClassSpec> {
         let &(name, ports, processing, flow) = CLASSES.iter().find(|c| c.0 == name)?;
-        Some(ClassSpec { name, ports, processing, flow })
+        Some(ClassSpec { name, ports, processing, flow, capabilities: &[] })
     }
 
     fn names(&self) -> Vec<String> {

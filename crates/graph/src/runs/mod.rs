@@ -1,174 +1,193 @@
-//! Fused runs: elements in a row that work as one, as long as nothing about the packets is out of the
-//! ordinary.
+//! Fused runs: elements in a row that work as one on the packets that are ordinary for all of them.
 //!
-//! Most packets are plain: addressed to us, IPv4 without options, checksum right, time to live left (or IPv6
-//! without extension headers and hops left). What an element does to such an *ordinary* packet fits in a
-//! line: "the first six bytes must be these", "strip 14". An element says so by
-//! [`Element::ordinary`](crate::Element::ordinary), as a list of [`Step`]s and the output that the packet
-//! takes. Elements in a row whose steps fit together become a run when a copy of the graph is made, and again
-//! when a handler was written that changed what an element says.
+//! What an element does to most packets is little: "the first six bytes must be these", "strip 14". An element declares that
+//! by [`Element::ordinary`](crate::Element::ordinary), as steps that some kinds of [`Work`] know. Elements in a row whose
+//! steps fit into one loop become a run when a copy of the graph is made, and again when a handler was written that changed
+//! what an element declares. The machine knows neither steps nor loops: `brickway-elements` has those of routers, and a crate
+//! can bring its own.
 //!
-//! **When it runs.** A batch comes to the first element of a run. If every packet of it is ordinary for all
-//! elements of the run, all is done to it in one pass, and it goes on behind the last element. If a single
-//! packet is not, the batch is as it was, and all of it goes the ordinary way, through the elements
-//! themselves. So order, drops, reasons and what leaves by other outputs are the same with runs and without;
-//! `crates/elements/tests/runs` compares them packet by packet.
+//! **When it runs.** A batch comes to the first element of a run. The run does the work of all its elements to each packet
+//! that is ordinary for all of them, and these packets go on behind the last element. The odd packets stay as they were and
+//! take the way through the elements themselves, behind the others. So each packet meets the same fate with runs and without,
+//! and packets that take the same way keep their order; `crates/click/tests/runs` compares both.
 //!
-//! Every element of a chain begins a run of its own, with all those behind it: a batch that lost its odd
-//! packets on the way can still go the rest of it at once. A batch that was found odd is looked at again only
-//! when it has become smaller.
+//! **Which run.** Every element of a chain begins a run of its own, with all those behind it, so that packets which are odd for
+//! an element in front can still go the rest at once. Where an element knows two kinds of ordinary packets, two runs begin at
+//! it, and the first packet of a batch decides which is tried first. A batch of which all packets were odd is looked at again
+//! only when it has become smaller.
 //!
 //! **Counters.** A run counts packets and batches once; they are added to those of its elements when these
 //! are read. The elements of a run share its cycles evenly.
-//!
-//! **Two shapes.** Steps do not run one by one: that would cost a jump a step and packet. They are merged
-//! into one of two loops, `arrival` for what happens before a lookup and `departure` for what happens behind
-//! it. A step that fits neither, or that comes in another order, ends the run.
 
-mod arrival;
-mod departure;
-mod sources;
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
+use std::any::Any;
+use std::fmt;
+use std::rc::Rc;
 
-use packet::{Batch, PacketType};
+use packet::{Batch, Packet};
 
 use crate::context::{End, Slot};
-use arrival::Arrival;
-pub use departure::Departure;
-pub use sources::{BadSources, SourceAddress};
+use crate::element::Element;
 
 /// Most elements in one run: enough for what people write, and an end for chains that circle.
 const MOST_MEMBERS: usize = 16;
 
-/// A part of what an element does to an ordinary packet: a test that it passes, or a change.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Step {
-    /// The data is at least this long.
-    AtLeast(usize),
-    /// The four bytes at `offset` of the data, as a big-endian number under `mask`, are `value`.
-    Match {
-        /// Place of the first byte.
-        offset: usize,
-        /// The bits that count.
-        mask: u32,
-        /// What they are; zero where the mask is.
-        value: u32,
-    },
-    /// The packet type is set.
-    SetType(PacketType),
-    /// A byte of the annotations is set.
-    SetAnnotation {
-        /// Place of the byte.
-        place: usize,
-        /// What it is set to.
-        value: u8,
-    },
-    /// So many bytes are taken off the front; there are as many.
-    Strip(usize),
-    /// An IPv4 header is checked and marked, the data cut to its length, the destination annotation set.
-    CheckIp(IpCheck),
-    /// The same with an IPv6 header.
-    CheckIp6(Ip6Check),
-    /// The packet is no broadcast or multicast of the link layer.
-    NotBroadcast,
-    /// A byte of the annotations has another value than this.
-    AnnotationIsNot {
-        /// Place of the byte.
-        place: usize,
-        /// What it is not.
-        value: u8,
-    },
-    /// The source address is not to be set.
-    SourceStays,
-    /// The IPv4 header has no options.
-    NoOptions,
-    /// The time to live is at least 2; it loses one, and the header's checksum is updated.
-    DecrementTtl,
-    /// The addresses of the IPv6 header allow that it is forwarded
-    /// ([`PlainIpv6Header::may_leave_link`](packet::PlainIpv6Header)).
-    MayLeaveLink,
-    /// The hop limit of the IPv6 header is at least 2; it loses one.
-    DecrementHopLimit,
-    /// The data, which begins with the network header, is at most so many bytes.
-    AtMost(usize),
-    /// The element does the rest itself, by [`Element::finish`](crate::Element::finish). This ends a run.
-    Finish,
+/// The merged work of elements in a row.
+pub trait Work: Send {
+    /// Returns the same work and, after it, what another element declares; `None` where that does not fit.
+    fn with(&self, steps: &dyn Any) -> Option<Box<dyn Work>>;
+
+    /// Does the work to each packet, by [`Sieve::each`], or has `last` do it.
+    fn apply(&mut self, last: Last<'_>, sieve: &mut Sieve<'_>);
 }
 
-/// How an IPv4 header is checked: version 4, no options, and a total length that fits, in any case.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct IpCheck {
-    /// Where the header starts, in bytes from the start of the data.
-    pub offset: usize,
-    /// Whether the checksum counts.
-    pub checksum: bool,
-    /// The sources that it must not have.
-    pub sources: Arc<BadSources<u32>>,
+/// The last element of a run, for work that it finishes itself.
+pub struct Last<'a>(&'a mut Option<Box<dyn Element>>);
+
+impl Last<'_> {
+    /// Has the element do `work` and its own, by [`Element::finish`](crate::Element::finish).
+    pub fn finish(self, work: &mut dyn Any, sieve: &mut Sieve<'_>) {
+        match self.0 {
+            Some(element) => element.finish(work, sieve),
+            None => sieve.refuse(),
+        }
+    }
 }
 
-/// How an IPv6 header is checked: version 6, a payload length that fits, no extension headers, and plain
-/// addresses ([`PlainIpv6Header::has_plain_addresses`](packet::PlainIpv6Header)), in any case.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ip6Check {
-    /// Where the header starts, in bytes from the start of the data.
-    pub offset: usize,
-    /// The sources that it must not have.
-    pub sources: Arc<BadSources<u128>>,
+/// A kind of work, with nothing to do yet.
+pub type Shape = fn() -> Box<dyn Work>;
+
+/// What an element declares, in a form that some kinds of work know.
+pub trait Steps: Any {
+    /// Returns whether the other steps are the same.
+    fn equals(&self, other: &dyn Any) -> bool;
+}
+
+impl<T: Any + PartialEq> Steps for T {
+    fn equals(&self, other: &dyn Any) -> bool {
+        other.downcast_ref::<T>() == Some(self)
+    }
 }
 
 /// What an element does to an ordinary packet.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone)]
 pub struct Ordinary {
-    /// In order.
-    pub steps: Vec<Step>,
+    /// Its steps.
+    pub steps: Rc<dyn Steps>,
+    /// What the steps may be merged into, the first that fits.
+    pub shapes: &'static [Shape],
     /// The output that the packet takes.
     pub output: usize,
 }
 
-impl Ordinary {
-    /// These steps, and on by output 0.
-    pub fn steps(steps: impl Into<Vec<Step>>) -> Option<Self> {
-        Some(Self { steps: steps.into(), output: 0 })
+impl PartialEq for Ordinary {
+    fn eq(&self, other: &Self) -> bool {
+        let (steps, others): (&dyn Steps, &dyn Any) = (&*self.steps, &*other.steps);
+        self.output == other.output && steps.equals(others)
     }
 }
 
-/// The merged steps of a run.
-#[derive(Clone, Debug)]
-enum Work {
-    Arrival(Arrival),
-    Departure(Departure),
+impl fmt::Debug for Last<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Last(..)")
+    }
+}
+
+impl fmt::Debug for Ordinary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Ordinary").field("output", &self.output).finish_non_exhaustive()
+    }
+}
+
+/// A batch in a run: ordinary packets stay in it, odd ones are put aside.
+#[derive(Debug)]
+pub struct Sieve<'a> {
+    batch: &'a mut Batch,
+    odd: &'a mut Batch,
+    now_ns: u64,
+    /// The run is not for this batch where its first packet is odd.
+    by_first: bool,
+    is_refused: bool,
+}
+
+impl Sieve<'_> {
+    /// The machine's time.
+    pub fn now_ns(&self) -> u64 {
+        self.now_ns
+    }
+
+    /// Returns whether all packets are left to the elements themselves: none was ordinary.
+    pub fn is_refused(&self) -> bool {
+        self.is_refused
+    }
+
+    /// Leaves all packets to the elements themselves.
+    pub fn refuse(&mut self) {
+        self.is_refused = true;
+    }
+
+    /// Does `work` to each packet. `work` returns whether the packet was ordinary; one that is not must be unchanged.
+    #[inline(always)]
+    pub fn each(&mut self, work: impl FnMut(&mut Packet) -> bool) {
+        let Self { batch, odd, by_first, .. } = self;
+        let goes_on = batch.extract_unless_first(*by_first, work, |packet| odd.push(packet));
+        self.is_refused = !goes_on || self.batch.is_empty();
+    }
 }
 
 /// A run, and its counters.
-#[derive(Clone, Debug)]
 pub(crate) struct Run {
     members: Vec<u32>,
-    work: Work,
-    /// The run to try where this one finds an odd packet.
+    last: u32,
+    work: Box<dyn Work>,
+    /// The run to try where this one refuses a batch.
     pub(crate) otherwise: Option<u32>,
     pub(crate) exit: End,
-    pub(crate) packets: u64,
-    pub(crate) batches: u64,
-    pub(crate) timed_packets: u64,
-    pub(crate) timed_cycles: u64,
+    packets: u64,
+    batches: u64,
+    timed_packets: u64,
+    timed_cycles: u64,
 }
 
 impl Run {
-    /// Does the run's work to the whole batch, or, if not all packets are ordinary, nothing.
+    /// Does the run's work to the ordinary packets of a batch and moves the others to `odd`, which is empty before. With
+    /// `by_first` it does so only where the first packet is ordinary. Returns whether any packet was ordinary; if not, all
+    /// packets are in `batch`, unchanged.
     #[inline(always)]
-    pub(crate) fn apply(&mut self, slots: &mut [Slot], now_ns: u64, batch: &mut Batch) -> bool {
-        let packets = batch.packets_mut();
-        match &mut self.work {
-            Work::Arrival(arrival) => arrival.apply(packets),
-            Work::Departure(departure) if departure.finishes => {
-                let last = self.members.last().and_then(|&last| slots[last as usize].element.as_mut());
-                last.is_some_and(|element| element.finish(departure, packets, now_ns))
+    pub(crate) fn apply(
+        &mut self,
+        slots: &mut [Slot],
+        now_ns: u64,
+        batch: &mut Batch,
+        odd: &mut Batch,
+        by_first: bool,
+    ) -> bool {
+        let mut sieve = Sieve { batch, odd, now_ns, by_first, is_refused: false };
+        self.work.apply(Last(&mut slots[self.last as usize].element), &mut sieve);
+        if sieve.is_refused {
+            if batch.is_empty() {
+                std::mem::swap(batch, odd);
             }
-            Work::Departure(departure) => departure.apply(packets),
+            return false;
         }
+        self.packets += batch.len() as u64;
+        self.batches += 1;
+        true
+    }
+
+    /// Adds the cycles that so many packets took.
+    pub(crate) fn charge(&mut self, packets: usize, cycles: u64) {
+        self.timed_packets += packets as u64;
+        self.timed_cycles += cycles;
+    }
+
+    /// What each of its elements did in it: packets, batches, cycles.
+    pub(crate) fn counts(&self) -> (u64, u64, f64) {
+        let timed = self.timed_packets.max(1) as f64;
+        let cycles = self.timed_cycles as f64 * self.packets as f64 / timed / self.members.len() as f64;
+        (self.packets, self.batches, cycles)
     }
 
     /// Sets its counters back to zero.
@@ -179,12 +198,6 @@ impl Run {
     /// Whether `element` is in it.
     pub(crate) fn has(&self, element: usize) -> bool {
         self.members.contains(&(element as u32))
-    }
-
-    /// The cycles of one of its elements.
-    pub(crate) fn cycles_each(&self) -> f64 {
-        let timed = self.timed_packets.max(1) as f64;
-        self.timed_cycles as f64 * self.packets as f64 / timed / self.members.len() as f64
     }
 }
 
@@ -203,13 +216,8 @@ pub(crate) fn find(slots: &mut [Slot]) -> Vec<Run> {
         .collect();
     let mut runs: Vec<Run> = Vec::new();
     for first in 0..slots.len() {
-        let arrival_or_departure = |ordinary: &[Option<Ordinary>]| {
-            longest(slots, ordinary, first, Arrival::default(), Arrival::add, Work::Arrival).or_else(|| {
-                longest(slots, ordinary, first, Departure::default(), Departure::add, Work::Departure)
-            })
-        };
-        let usual = arrival_or_departure(&ordinary);
-        let other = if has_second { arrival_or_departure(&second) } else { None };
+        let usual = longest(slots, &ordinary, first);
+        let other = if has_second { longest(slots, &second, first) } else { None };
         let other = other.filter(|other| {
             usual.as_ref().is_none_or(|usual| (&other.members, other.exit) != (&usual.members, usual.exit))
         });
@@ -224,37 +232,32 @@ pub(crate) fn find(slots: &mut [Slot]) -> Vec<Run> {
     runs
 }
 
-/// The longest run of one shape that begins with the element `first`; one element alone is none.
-fn longest<W: Clone>(
-    slots: &[Slot],
-    ordinary: &[Option<Ordinary>],
-    first: usize,
-    mut work: W,
-    add: fn(&mut W, &[Step]) -> bool,
-    finish: fn(W) -> Work,
-) -> Option<Run> {
-    let mut members = Vec::new();
-    let mut exit = End { element: first as u32, port: 0 };
-    while exit.port == 0 && members.len() < MOST_MEMBERS && !members.contains(&exit.element) {
-        let at = exit.element as usize;
-        let Some(Ordinary { steps, output }) = &ordinary[at] else { break };
-        let Some(&Some(next)) = slots[at].outputs.get(*output) else { break };
-        let mut more = work.clone();
-        if !add(&mut more, steps) {
-            break;
+/// The longest run of the first shape that fits which begins with the element `first`; one element alone is none.
+fn longest(slots: &[Slot], ordinary: &[Option<Ordinary>], first: usize) -> Option<Run> {
+    let shapes = ordinary[first].as_ref()?.shapes;
+    shapes.iter().find_map(|shape| {
+        let mut work = shape();
+        let mut members = Vec::new();
+        let mut exit = End { element: first as u32, port: 0 };
+        while exit.port == 0 && members.len() < MOST_MEMBERS && !members.contains(&exit.element) {
+            let at = exit.element as usize;
+            let Some(Ordinary { steps, output, .. }) = &ordinary[at] else { break };
+            let Some(&Some(next)) = slots[at].outputs.get(*output) else { break };
+            let Some(more) = work.with(&**steps) else { break };
+            work = more;
+            members.push(exit.element);
+            exit = next;
         }
-        work = more;
-        members.push(exit.element);
-        exit = next;
-    }
-    (members.len() > 1).then(|| Run {
-        members,
-        work: finish(work),
-        otherwise: None,
-        exit,
-        packets: 0,
-        batches: 0,
-        timed_packets: 0,
-        timed_cycles: 0,
+        (members.len() > 1).then(|| Run {
+            last: members[members.len() - 1],
+            members,
+            work,
+            otherwise: None,
+            exit,
+            packets: 0,
+            batches: 0,
+            timed_packets: 0,
+            timed_cycles: 0,
+        })
     })
 }

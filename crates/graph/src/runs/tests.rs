@@ -1,8 +1,11 @@
+use std::any::Any;
+use std::rc::Rc;
+
 use packet::Batch;
 
-use super::{Ordinary, Step};
+use super::{Last, Ordinary, Shape, Sieve, Work};
 use crate::testing::Bench;
-use crate::{Class, Combine, Context, Element, Handler};
+use crate::{Class, Combine, Context, Element, Get, Handler, Put};
 
 /// Sets the paint and takes bytes off. As an element it sets 100 more than as part of a run, so that a test sees which it
 /// was.
@@ -13,21 +16,30 @@ struct Cut {
 
 static CUT: Class = Class {
     name: "Cut",
-    ports: "1/1",
     processing: Class::PUSH,
-    flow: Class::COMPLETE_FLOW,
-    manual: "//! Cuts.",
+    manual: "Cuts.",
+    handlers: &[Handler::read_write(
+        "colour",
+        Combine::First,
+        "The paint.",
+        &Get(|e: &mut Cut| e.colour.to_string()),
+        &Put(|e: &mut Cut, _, value| {
+            e.colour = value.parse().map_err(|_| "no colour".to_owned())?;
+            Ok(())
+        }),
+    )],
     make: |setup| {
         let bytes: u32 = setup.arguments.required("BYTES")?;
         setup.arguments.finish()?;
         Ok(Box::new(Cut { colour: 0, bytes: bytes as usize }))
     },
+    ..Class::DEFAULT
 };
 
 impl Element for Cut {
     fn ordinary(&self) -> Option<Ordinary> {
-        let paint = packet::Annotations::PAINT;
-        Ordinary::steps([Step::SetAnnotation { place: paint, value: self.colour }, Step::Strip(self.bytes)])
+        let shapes: &'static [Shape] = &[|| Box::new(Cuts { colour: 0, bytes: 0 })];
+        Some(Ordinary { steps: Rc::new((self.colour, self.bytes)), shapes, output: 0 })
     }
 
     fn process(&mut self, _cx: &mut Context, batch: &mut Batch) {
@@ -36,14 +48,28 @@ impl Element for Cut {
             packet.strip(self.bytes);
         }
     }
+}
 
-    fn handlers(&self) -> &'static [Handler] {
-        const { &[Handler::read_write("colour", Combine::First)] }
+/// Several of them as one. A packet of which nothing would be left is odd.
+struct Cuts {
+    colour: u8,
+    bytes: usize,
+}
+
+impl Work for Cuts {
+    fn with(&self, steps: &dyn Any) -> Option<Box<dyn Work>> {
+        let (colour, bytes) = steps.downcast_ref::<(u8, usize)>()?;
+        Some(Box::new(Cuts { colour: *colour, bytes: self.bytes + bytes }))
     }
 
-    fn write(&mut self, _cx: &mut Context, _name: &str, value: &str) -> Result<(), String> {
-        self.colour = value.parse().map_err(|_| "no colour".to_owned())?;
-        Ok(())
+    fn apply(&mut self, _last: Last<'_>, sieve: &mut Sieve<'_>) {
+        sieve.each(|packet| {
+            let is_ordinary = packet.len() > self.bytes && packet.strip(self.bytes);
+            if is_ordinary {
+                packet.annotations_mut().set_paint(self.colour);
+            }
+            is_ordinary
+        });
     }
 }
 
@@ -64,11 +90,9 @@ fn seen(bench: &mut Bench, packets: &[&[u8]]) -> Vec<(u8, usize)> {
 fn a_run_works_and_counts_for_its_elements() {
     let mut bench = bench("in :: TestInput -> a :: Cut(2) -> b :: Cut(3) -> out :: TestOutput;");
     assert_eq!(seen(&mut bench, &[LONG, LONG]), [(0, 15), (0, 15)]);
-    // A packet so short that the comparison of first bytes does not fit is odd, and takes the other with it.
-    assert_eq!(seen(&mut bench, &[LONG, b"abcdef"]), [(100, 15), (100, 1)]);
     for name in ["a", "b"] {
         let stats = bench.stats(name);
-        assert_eq!((stats.packets, stats.batches), (4, 2), "{name}");
+        assert_eq!((stats.packets, stats.batches), (2, 1), "{name}");
     }
     bench.graph().reset_stats();
     assert_eq!(bench.stats("a").packets, 0);
@@ -95,92 +119,20 @@ fn chains_that_circle_or_end_make_no_endless_run() {
     assert_eq!(circle.stats("a").drops.len() + circle.stats("b").drops.len(), 1, "dropped for circling");
 }
 
-mod merging {
-    use std::sync::Arc;
-
-    use packet::PacketType;
-
-    use super::super::arrival::Arrival;
-    use super::super::departure::Departure;
-    use super::super::{Ip6Check, IpCheck, Step};
-
-    fn check() -> Step {
-        Step::CheckIp(IpCheck { offset: 0, checksum: true, sources: Arc::default() })
-    }
-
-    fn check_6() -> Step {
-        Step::CheckIp6(Ip6Check { offset: 0, sources: Arc::default() })
-    }
-
-    fn arrives(steps: &[Step]) -> bool {
-        Arrival::default().add(steps)
-    }
-
-    fn departs(steps: &[Step]) -> bool {
-        Departure::default().add(steps)
-    }
-
-    fn matches(offset: usize, mask: u32, value: u32) -> Step {
-        Step::Match { offset, mask, value }
-    }
-
-    #[test]
-    fn what_fits_an_arrival() {
-        let ethernet = matches(12, 0xffff_0000, 0x0800_0000);
-        assert!(arrives(&[ethernet.clone(), Step::SetType(PacketType::Host), Step::Strip(14), check()]));
-        // Beyond the bytes that are compared.
-        assert!(!arrives(&[matches(13, 0xff00_0000, 0)]));
-        assert!(!arrives(&[Step::Strip(14), matches(0, 0xff00_0000, 0)]));
-        // No packet is both, or one that the check would refuse.
-        assert!(!arrives(&[ethernet, matches(12, 0xffff_0000, 0x0806_0000)]));
-        assert!(!arrives(&[matches(14, 0xff00, 0x4600), check()].map(|step| match step {
-            Step::Match { .. } => matches(12, 0xff00, 0x4600),
-            Step::CheckIp(check) => Step::CheckIp(IpCheck { offset: 14, ..check }),
-            other => other,
-        })));
-        // What is cut off by the check, or set by it.
-        assert!(!arrives(&[check(), Step::AtLeast(40)]));
-        assert!(!arrives(&[check(), Step::Strip(1)]));
-        assert!(!arrives(&[check(), check()]));
-        // Of two versions, or with an annotation that only the longer address covers.
-        assert!(arrives(&[Step::Strip(14), check_6()]) && !arrives(&[check_6(), check()]));
-        assert!(!arrives(&[
-            Step::Strip(12),
-            matches(0, 0xffff_f000, 0x0800_4000),
-            Step::Strip(2),
-            check_6()
-        ]));
-        assert!(!arrives(&[Step::SetAnnotation { place: 15, value: 1 }, check_6()]));
-        assert!(!arrives(&[Step::SetAnnotation { place: 3, value: 1 }]));
-        // Two bytes of the annotations.
-        let paint = |place| Step::SetAnnotation { place, value: 1 };
-        assert!(arrives(&[paint(16), paint(16)]) && !arrives(&[paint(16), paint(17)]));
-        assert!(!arrives(&[Step::DecrementTtl]));
-    }
-
-    #[test]
-    fn what_fits_a_departure() {
-        let tee = Step::AnnotationIsNot { place: 16, value: 1 };
-        assert!(departs(&[
-            Step::NotBroadcast,
-            tee.clone(),
-            Step::NoOptions,
-            Step::SourceStays,
-            Step::DecrementTtl
-        ]));
-        assert!(departs(&[Step::AtMost(1500), Step::Finish]));
-        assert!(!departs(&[tee.clone(), tee.clone()]));
-        assert!(!departs(&[Step::DecrementTtl, Step::DecrementTtl]));
-        assert!(departs(&[
-            tee,
-            Step::MayLeaveLink,
-            Step::DecrementHopLimit,
-            Step::AtMost(1500),
-            Step::Finish
-        ]));
-        assert!(!departs(&[Step::DecrementHopLimit, Step::DecrementTtl]));
-        assert!(!departs(&[Step::NoOptions, Step::MayLeaveLink]));
-        assert!(!departs(&[Step::Finish, Step::NotBroadcast]));
-        assert!(!departs(&[Step::Strip(1)]));
+/// Odd packets take the way through the elements, behind those that were ordinary, wherever they stand in the batch.
+#[test]
+fn odd_packets_drop_out_and_the_others_go_on() {
+    const SHORT: &[u8] = b"abcde";
+    for (packets, expected) in [
+        (&[LONG, SHORT, LONG, LONG, SHORT][..], &[(0, 15), (0, 15), (0, 15), (100, 0), (100, 0)][..]),
+        (&[SHORT, LONG, SHORT], &[(0, 15), (100, 0), (100, 0)]),
+        (&[SHORT, SHORT], &[(100, 0), (100, 0)]),
+        (&[LONG, SHORT], &[(0, 15), (100, 0)]),
+    ] {
+        let mut bench = bench("in :: TestInput -> a :: Cut(2) -> b :: Cut(3) -> out :: TestOutput;");
+        assert_eq!(seen(&mut bench, packets), expected);
+        for name in ["a", "b"] {
+            assert_eq!(bench.stats(name).packets, packets.len() as u64, "{name}");
+        }
     }
 }

@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
+use packet::random::SplitMix64;
 use packet::{Batch, Packet, Pool};
 
 use crate::{Event, HostSteering, Port, PortError, PortInfo, QueueStats, RxQueue, Steering, TxQueue};
@@ -116,31 +117,11 @@ impl Port for FaultPort {
     }
 }
 
-/// SplitMix64 (Steele, Lea, Flood: Fast Splittable Pseudorandom Number Generators, 2014).
-#[derive(Clone, Debug)]
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ mixed >> 31
-    }
-
-    fn chance(&mut self, probability: f64) -> bool {
-        // 53 random bits give every double in [0, 1) of this spacing.
-        let number = (self.next() >> 11) as f64 / (1_u64 << 53) as f64;
-        number < probability
-    }
-}
-
 /// One queue's faults.
 #[derive(Debug)]
 struct Faults {
     options: FaultOptions,
-    random: Random,
+    random: SplitMix64,
     started: Instant,
     /// Packets that may pass now, and when that was computed.
     credit: f64,
@@ -154,11 +135,11 @@ struct Faults {
 
 impl Faults {
     fn new(options: FaultOptions, stream: u64) -> Self {
-        let mut seed = Random(options.seed);
-        let seed = seed.next() ^ stream.wrapping_mul(0xd6e8_feb8_6659_fd93);
+        let mut seed = SplitMix64::new(options.seed);
+        let seed = seed.next_u64() ^ stream.wrapping_mul(0xd6e8_feb8_6659_fd93);
         Self {
             options,
-            random: Random(seed),
+            random: SplitMix64::new(seed),
             started: Instant::now(),
             credit: options.rate.map_or(0.0, burst),
             credited_ns: 0,
@@ -201,15 +182,15 @@ impl Faults {
             pool.free_packet(packet);
             return;
         }
-        if self.random.chance(self.options.drop) {
+        if self.random.fraction() < self.options.drop {
             self.stats.add(Event::FaultDrop, 1);
             pool.free_packet(packet);
             return;
         }
-        let corrupt = self.random.chance(self.options.corrupt);
-        let duplicate = self.random.chance(self.options.duplicate);
-        let reorder = self.random.chance(self.options.reorder);
-        let place = self.random.next() as usize;
+        let corrupt = self.random.fraction() < self.options.corrupt;
+        let duplicate = self.random.fraction() < self.options.duplicate;
+        let reorder = self.random.fraction() < self.options.reorder;
+        let place = self.random.next_u64() as usize;
         if corrupt && packet.len() > 0 {
             let bit = place % (packet.len() * 8);
             packet.data_mut()[bit / 8] ^= 1 << (bit % 8);

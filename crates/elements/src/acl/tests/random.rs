@@ -8,7 +8,7 @@ use super::super::parse::{lines, parse_list};
 use super::super::rule::{Action, Inputs, IpVersion, PortRange, Rule, Written, has_ports};
 use super::naive::{Outcome, judge};
 use super::{bench, fragment};
-use crate::ip::samples::with_options;
+use testbed::ipv4::with_options;
 
 /// Bits at the top of an address: a small world, in which prefixes and packets meet.
 fn bits() -> impl Strategy<Value = u128> {

@@ -6,12 +6,12 @@ use graph::graph::GraphOptions;
 use graph::lang::{self, Options, Source};
 use graph::router::{Control, Router, RouterOptions};
 use graph::setup::Shared;
-use graph::{Class, Combine, Context, Element, Handler, TaskStatus};
+use graph::{Class, Combine, Context, Element, Get, Handler, Put, TaskStatus};
 use packet::{Batch, PoolOptions};
 
 use crate::acl::AccessList;
-use crate::ip::samples::ipv4;
 use crate::registry;
+use testbed::ipv4::ipv4;
 
 /// Packets of a batch: a quarter each to 10.0.0.0 to 10.0.0.3.
 const BATCH: usize = 32;
@@ -20,9 +20,19 @@ static SOURCE: Class = Class {
     name: "TestSource",
     ports: "0/1",
     processing: Class::PUSH,
-    flow: Class::COMPLETE_FLOW,
-    manual: "",
+    handlers: &[
+        Handler::read("sent", Combine::Sum, "Packets sent.", &Get(|e: &mut TestSource| e.sent.to_string())),
+        Handler::write(
+            "stop",
+            "Sends no more.",
+            &Put(|e: &mut TestSource, _, _| {
+                e.is_stopped = true;
+                Ok(())
+            }),
+        ),
+    ],
     make: |_| Ok(Box::new(TestSource { sent: 0, is_stopped: false })),
+    ..Class::DEFAULT
 };
 
 struct TestSource {
@@ -51,20 +61,6 @@ impl Element for TestSource {
         }
         TaskStatus::Busy
     }
-
-    fn handlers(&self) -> &'static [Handler] {
-        const HANDLERS: &[Handler] = &[Handler::read("sent", Combine::Sum), Handler::write("stop")];
-        HANDLERS
-    }
-
-    fn read(&mut self, _name: &str, _argument: &str) -> Result<String, String> {
-        Ok(self.sent.to_string())
-    }
-
-    fn write(&mut self, _cx: &mut Context, _name: &str, _value: &str) -> Result<(), String> {
-        self.is_stopped = true;
-        Ok(())
-    }
 }
 
 /// Counts packets, and batches that are not whole.
@@ -72,9 +68,22 @@ static SINK: Class = Class {
     name: "TestSink",
     ports: "1/0",
     processing: Class::PUSH,
-    flow: Class::COMPLETE_FLOW,
-    manual: "",
+    handlers: &[
+        Handler::read(
+            "packets",
+            Combine::Sum,
+            "Packets so far.",
+            &Get(|e: &mut TestSink| e.packets.to_string()),
+        ),
+        Handler::read(
+            "parts",
+            Combine::Sum,
+            "Batches that were not whole.",
+            &Get(|e: &mut TestSink| e.parts.to_string()),
+        ),
+    ],
     make: |_| Ok(Box::new(TestSink { packets: 0, parts: 0 })),
+    ..Class::DEFAULT
 };
 
 struct TestSink {
@@ -87,16 +96,6 @@ impl Element for TestSink {
         self.packets += batch.len() as u64;
         self.parts += u64::from(batch.len() != BATCH);
         cx.free(batch);
-    }
-
-    fn handlers(&self) -> &'static [Handler] {
-        const HANDLERS: &[Handler] =
-            &[Handler::read("packets", Combine::Sum), Handler::read("parts", Combine::Sum)];
-        HANDLERS
-    }
-
-    fn read(&mut self, name: &str, _argument: &str) -> Result<String, String> {
-        Ok(if name == "parts" { self.parts } else { self.packets }.to_string())
     }
 }
 

@@ -1,0 +1,43 @@
+//! Ports, files and the host.
+
+#[cfg(feature = "dpdk")]
+mod dpdk;
+mod endpoint;
+mod from_dump;
+mod from_socket;
+mod kernel_tap;
+mod kernel_tun;
+mod pipeliner;
+mod poll_device;
+mod socket;
+mod static_thread_sched;
+#[cfg(test)]
+pub(crate) mod testing;
+mod to_dump;
+mod to_host_sniffers;
+mod to_socket;
+
+use graph::Class;
+
+/// The classes of this folder.
+pub static CLASSES: &[&Class] = &[
+    &from_dump::CLASS,
+    &from_socket::CLASS,
+    &kernel_tap::CLASS,
+    &kernel_tun::CLASS,
+    &pipeliner::CLASS,
+    &poll_device::CLASS,
+    &socket::CLASS,
+    &static_thread_sched::CLASS,
+    &to_dump::CLASS,
+    &to_host_sniffers::CLASS,
+    &to_socket::CLASS,
+    #[cfg(feature = "dpdk")]
+    &dpdk::from_dpdk_device::CLASS,
+    #[cfg(feature = "dpdk")]
+    &dpdk::from_dpdk_ring::CLASS,
+    #[cfg(feature = "dpdk")]
+    &dpdk::to_dpdk_device::CLASS,
+    #[cfg(feature = "dpdk")]
+    &dpdk::to_dpdk_ring::CLASS,
+];

@@ -1,0 +1,22 @@
+//! =c
+//! SortedIPLookup(ADDR1/MASK1 [GW1] OUT1, ADDR2/MASK2 [GW2] OUT2, ... [, I<keywords> FILE, VIA])
+//!
+//! =s iproute
+//! looks up the route of packets
+//!
+//! =d
+//! Looks up the destination IP address annotation of each packet, sets it to the gateway of the route, if that has one,
+//! and emits the packet on the route's output. Arguments, keywords and handlers are those of RadixIPLookup.
+//!
+//! In Click this element searches its routes one by one, the longest first. Here it uses RadixIPLookup's table.
+//!
+//! Drop reasons: no route.
+//!
+//! =a RadixIPLookup, DirectIPLookup, LinearIPLookup, RangeIPLookup, StaticIPLookup
+
+use graph::Class;
+
+use super::radix_ip_lookup;
+
+pub(crate) static CLASS: Class =
+    Class { name: "SortedIPLookup", manual: graph::manual!("sorted_ip_lookup.rs"), ..radix_ip_lookup::CLASS };

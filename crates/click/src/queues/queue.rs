@@ -1,0 +1,123 @@
+//! =c
+//! Queue([CAPACITY])
+//!
+//! =s queues
+//! stores packets between a push and a pull path
+//!
+//! =d
+//! Packets pushed into it wait, in order, until they are pulled. It holds up to CAPACITY packets (1,000 by default); one
+//! that finds no room goes out by output 1 if that is connected, and is counted as "queue full" and dropped otherwise.
+//! The first time that happens it says so.
+//!
+//! It wakes tasks downstream when it gets packets, so that these can sleep while it is empty, and lets sources
+//! upstream (C<InfiniteSource>) wait while it is full.
+//!
+//! Different from Click: every worker has a queue of its own of that CAPACITY.
+//!
+//! =e
+//!   FromDevice(eth0) -> Queue(256) -> ToDevice(eth1);
+//!
+//! =a SimpleQueue, FrontDropQueue, MixedQueue, Unqueue, RED
+
+use graph::Class;
+
+use super::length::{QUEUE, TELLS_WHEN_FULL};
+use super::storage::{HANDLERS, Overflow, Storage};
+
+pub(crate) static CLASS: Class = Class {
+    name: "Queue",
+    ports: "1/1-2",
+    processing: "h/lh",
+    capabilities: &[QUEUE, TELLS_WHEN_FULL],
+    handlers: &HANDLERS,
+    manual: graph::manual!("queue.rs"),
+    make: |setup| Ok(Box::new(Storage::from_setup(setup, Overflow::DropNew, true)?)),
+    ..Class::DEFAULT
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use graph::testing::{Bench, configure};
+    use proptest::prelude::*;
+    use std::collections::VecDeque;
+
+    #[test]
+    fn packets_wait_in_order_and_late_ones_are_dropped() {
+        let mut bench = Bench::element(&crate::registry(), "Queue(3)", 1, 1);
+        bench.push("in0", &[b"1", b"2", b"3", b"4", b"5"]);
+        assert_eq!(bench.read("e.length"), "3");
+        assert_eq!(bench.read("e.drops"), "2");
+        assert_eq!(bench.drops("e", "queue full"), 2);
+        assert_eq!(bench.messages(), ["e: overflow"]);
+        assert_eq!(bench.pull("out0", 2), 2);
+        assert_eq!(bench.taken("out0"), [b"1", b"2"]);
+        bench.push("in0", &[b"6"]);
+        assert_eq!(bench.pull("out0", 9), 2);
+        assert_eq!(bench.taken("out0"), [b"3", b"6"]);
+        assert_eq!(bench.read("e.highwater_length"), "3");
+        bench.write("e.reset_counts", "").unwrap();
+        assert_eq!((bench.read("e.highwater_length"), bench.read("e.drops")), ("0".into(), "0".into()));
+    }
+
+    #[test]
+    fn the_second_output_has_what_found_no_room() {
+        let mut bench = Bench::element(&crate::registry(), "Queue(1)", 1, 2);
+        bench.push("in0", &[b"1", b"2"]);
+        assert_eq!(bench.taken("out1"), [b"2"]);
+        assert_eq!(bench.stats("e").drops, []);
+        assert_eq!(bench.read("e.drops"), "1");
+    }
+
+    #[test]
+    fn capacity_and_reset() {
+        let mut bench = Bench::element(&crate::registry(), "Queue", 1, 1);
+        assert_eq!(bench.read("e.capacity"), "1000");
+        bench.push("in0", &[b"1", b"2", b"3", b"4"]);
+        bench.write("e.capacity", "2").unwrap();
+        assert_eq!(bench.read("e.length"), "2");
+        bench.write("e.capacity", "3").unwrap();
+        bench.push("in0", &[b"5", b"6"]);
+        bench.pull("out0", 9);
+        assert_eq!(bench.taken("out0"), [b"1", b"2", b"5"]);
+        bench.push("in0", &[b"7"]);
+        bench.write("e.reset", "").unwrap();
+        assert_eq!(bench.pull("out0", 9), 0);
+        assert!(bench.write("e.capacity", "many").is_err());
+    }
+
+    #[test]
+    fn mistakes() {
+        assert_eq!(
+            configure(&CLASS, "16777217").unwrap_err(),
+            ["CAPACITY: expected 0 to 16777216 packets, got 16777217"]
+        );
+        assert!(configure(&CLASS, "-1").is_err());
+        assert!(configure(&CLASS, "0").is_ok());
+    }
+
+    proptest! {
+        #[test]
+        fn as_a_list(capacity in 0usize..20, steps in prop::collection::vec((any::<bool>(), 0usize..40), 1..30)) {
+            let mut bench = Bench::element(&crate::registry(), &format!("Queue({capacity})"), 1, 1);
+            let mut list = VecDeque::new();
+            let mut number = 0u8;
+            for (push, count) in steps {
+                if push {
+                    let packets: Vec<[u8; 1]> = (0..count).map(|i| [number.wrapping_add(i as u8)]).collect();
+                    number = number.wrapping_add(count as u8);
+                    bench.push("in0", &packets.iter().map(|p| &p[..]).collect::<Vec<_>>());
+                    for packet in packets {
+                        if list.len() < capacity {
+                            list.push_back(packet.to_vec());
+                        }
+                    }
+                } else {
+                    bench.pull("out0", count);
+                    let expected: Vec<_> = list.drain(..count.min(list.len())).collect();
+                    prop_assert_eq!(bench.taken("out0"), expected);
+                }
+            }
+        }
+    }
+}

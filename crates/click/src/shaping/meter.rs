@@ -1,0 +1,185 @@
+//! =c
+//! Meter(RATE1, RATE2, ..., RATEn)
+//!
+//! =s shaping
+//! sorts packets by the recent packet rate
+//!
+//! =d
+//! Measures the rate of packets (an average over some 16 ms) and sends them out by output 0 while it is below RATE1,
+//! by output 1 while it is below RATE2, and so on; by output n from RATEn on. Rates are packets a second and grow.
+//! It has one output more than rates.
+//!
+//! Different from Click: the rate is that of the router, all workers together.
+//!
+//! =e
+//!   m :: Meter(20000);
+//!   ... -> m -> ...; m[1] -> Discard;
+//!
+//! =a BandwidthMeter, Shaper, RatedSplitter
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use graph::{Class, Combine, ConfigError, Context, Element, FromArgument, Get, Handler, Setup};
+use packet::Batch;
+
+use super::rate_ewma::{EPOCHS_PER_SECOND, RateEwma, SCALE};
+
+pub(crate) static CLASS: Class = Class {
+    name: "Meter",
+    ports: "1/2-",
+    processing: Class::PUSH,
+    handlers: &[
+        Handler::read(
+            "rate",
+            Combine::Max,
+            "The measured rate in packets a second.",
+            &Get(|e: &mut Meter| e.thresholds.measured_text()),
+        ),
+        Handler::read(
+            "meters",
+            Combine::First,
+            "The rates, one a line.",
+            &Get(|e: &mut Meter| e.thresholds.rates_text()),
+        ),
+    ],
+    manual: graph::manual!("meter.rs"),
+    make: |setup| {
+        let rates = setup.arguments.rest();
+        let parse = |text: &String| u64::from_value(text);
+        Ok(Box::new(Meter { thresholds: Thresholds::new(setup, &rates, parse)? }))
+    },
+    ..Class::DEFAULT
+};
+
+/// Rates, and where the measured rate stands among them.
+pub(super) struct Thresholds {
+    rates: Vec<u64>,
+    /// The rates as the average counts: per epoch, scaled.
+    scaled: Vec<u64>,
+    measured: RateEwma,
+    /// What all copies counted.
+    total: Arc<AtomicU64>,
+    /// How much of it entered `measured`.
+    seen: u64,
+    now_ns: u64,
+}
+
+impl Thresholds {
+    /// Of the element's arguments `texts`, each read by `parse`.
+    pub(super) fn new(
+        setup: &mut Setup<'_>,
+        texts: &[String],
+        parse: impl Fn(&String) -> Result<u64, String>,
+    ) -> Result<Self, ConfigError> {
+        setup.arguments.finish()?;
+        if texts.is_empty() {
+            return Err("at least one rate is required".to_owned().into());
+        }
+        let mut rates = Vec::new();
+        let mut messages = Vec::new();
+        for (number, text) in texts.iter().enumerate() {
+            match parse(text) {
+                Ok(rate) if rates.last().is_some_and(|&last| rate <= last) => {
+                    messages.push(format!("rate {} must be greater than rate {number}", number + 1));
+                }
+                // So that it can be scaled.
+                Ok(rate) if rate > u64::MAX >> (SCALE + 1) => {
+                    messages.push(format!("rate {} is too large", number + 1));
+                }
+                Ok(rate) => rates.push(rate),
+                Err(error) => messages.push(format!("rate {}: {error}", number + 1)),
+            }
+        }
+        if messages.is_empty() && setup.outputs() != rates.len() + 1 {
+            messages.push(format!(
+                "{} rates need {} outputs, not {}",
+                rates.len(),
+                rates.len() + 1,
+                setup.outputs()
+            ));
+        }
+        if !messages.is_empty() {
+            return Err(messages.into());
+        }
+        let total = setup.shared_by_copies(|| Ok::<_, ConfigError>(AtomicU64::new(0)))?;
+        let scaled = rates.iter().map(|rate| (rate << SCALE) / EPOCHS_PER_SECOND).collect();
+        Ok(Self { rates, scaled, measured: RateEwma::default(), total, seen: 0, now_ns: 0 })
+    }
+
+    /// Counts `count` and says by which output what was counted goes. A batch has one time, and the average
+    /// only moves with time, so all of it goes the same way.
+    pub(super) fn output(&mut self, now_ns: u64, count: u64) -> usize {
+        self.now_ns = now_ns;
+        // Let finished epochs enter the average before this batch is counted.
+        self.measured.update(now_ns, 0);
+        let total = self.total.fetch_add(count, Ordering::Relaxed) + count;
+        self.measured.update(now_ns, total.wrapping_sub(self.seen));
+        self.seen = total;
+        let average = self.measured.scaled_average();
+        self.scaled.iter().position(|&rate| average < rate).unwrap_or(self.scaled.len())
+    }
+
+    /// The measured rate.
+    pub(super) fn measured_text(&self) -> String {
+        self.measured.text()
+    }
+
+    /// The rates, one a line.
+    pub(super) fn rates_text(&self) -> String {
+        self.rates.iter().map(|rate| format!("{rate}\n")).collect()
+    }
+}
+
+struct Meter {
+    thresholds: Thresholds,
+}
+
+impl Element for Meter {
+    fn push(&mut self, cx: &mut Context, _input: usize, batch: &mut Batch) {
+        match self.thresholds.output(cx.now_ns(), batch.len() as u64) {
+            0 => {}
+            output => cx.emit_batch(output, batch),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use graph::testing::Bench;
+
+    #[test]
+    fn the_output_follows_the_rate() {
+        let mut bench = Bench::element(&crate::registry(), "Meter(2000, 6000)", 1, 3);
+        let run = |bench: &mut Bench, per_millisecond: usize| {
+            for _ in 0..200 {
+                bench.advance_ns(1_000_000);
+                bench.push("in0", &vec![&b"x"[..]; per_millisecond]);
+            }
+            [bench.taken("out0").len(), bench.taken("out1").len(), bench.taken("out2").len()]
+        };
+        assert_eq!(run(&mut bench, 1), [200, 0, 0]);
+        let [low, middle, high] = run(&mut bench, 4);
+        assert!(low < 4 * 20 && high == 0 && middle == 800 - low);
+        let [_, middle, high] = run(&mut bench, 10);
+        assert!(middle < 10 * 20 && high > 1700);
+        let rate: f64 = bench.read("e.rate").parse().unwrap();
+        assert!((rate - 10_000.0).abs() < 100.0);
+        assert_eq!(bench.read("e.meters"), "2000\n6000\n");
+    }
+
+    #[test]
+    fn mistakes() {
+        for (config, message) in [
+            ("Meter()", "at least one rate"),
+            ("Meter(5, 5)", "must be greater than rate 1"),
+            ("Meter(5, x)", "rate 2: expected"),
+            ("Meter(5, 6, 7)", "3 rates need 4 outputs, not 3"),
+        ] {
+            let config =
+                format!("in :: TestInput -> e :: {config} -> Discard; e[1] -> Discard; e[2] -> Discard;");
+            let error = Bench::try_new(&crate::registry(), &config, 1, &Default::default()).unwrap_err();
+            assert!(error.contains(message), "{error}");
+        }
+    }
+}

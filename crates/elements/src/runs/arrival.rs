@@ -1,0 +1,240 @@
+//! The run before a lookup: compare the first bytes, set type and paint, strip the link header, check the IP
+//! header.
+//!
+//! All offsets are counted from the start of the data as it arrives; what was stripped by an earlier step is
+//! added. No step changes what a later one tests, so the order among them does not matter.
+//!
+//! A packet is changed once it has passed all tests, so an odd one is as it was.
+
+use std::sync::Arc;
+
+use graph::runs::Sieve;
+use packet::wire::ipv6;
+use packet::{Annotations, Packet, PacketType, PlainHeader, PlainIpv6Header};
+
+use super::{BadSources, Step};
+
+/// Bytes of the packet that are compared: an Ethernet header and two more.
+const COMPARED: usize = 16;
+
+/// Bytes of an IPv4 header without options.
+const IP_HEADER: usize = 20;
+
+/// Where the IP header is in an Ethernet frame.
+const IN_FRAME: usize = 14;
+
+/// Version and length of an IPv4 header without options, and which of these bits count.
+const PLAIN: (u8, u8) = (0xff, 0x45);
+
+/// The same for IPv6, where there is only the version.
+const PLAIN_6: (u8, u8) = (0xf0, 0x60);
+
+/// Merged steps.
+#[derive(Clone, Debug)]
+pub(super) struct Arrival {
+    /// Shortest packet.
+    least: usize,
+    /// The first bytes as a little-endian number: which bits count, and what they are.
+    mask: u128,
+    value: u128,
+    set_type: Option<PacketType>,
+    set_annotation: Option<(usize, u8)>,
+    strip: usize,
+    ip: Option<Ip>,
+}
+
+/// The check of the IP header.
+#[derive(Clone, Debug)]
+struct Ip {
+    offset: usize,
+    version: Version,
+}
+
+#[derive(Clone, Debug)]
+enum Version {
+    V4 { checksum: bool, sources: Arc<BadSources<u32>> },
+    V6 { sources: Arc<BadSources<u128>> },
+}
+
+impl Default for Arrival {
+    fn default() -> Self {
+        let (set_type, set_annotation, ip) = (None, None, None);
+        Self { least: COMPARED, mask: 0, value: 0, set_type, set_annotation, strip: 0, ip }
+    }
+}
+
+impl Arrival {
+    /// Takes steps in; false if they do not fit.
+    pub(super) fn add(&mut self, steps: &[Step]) -> bool {
+        steps.iter().all(|step| self.add_step(step))
+    }
+
+    fn add_step(&mut self, step: &Step) -> bool {
+        match *step {
+            // What the check cuts off could be tested no more.
+            Step::AtLeast(_) | Step::Match { .. } if self.ip.is_some() => return false,
+            Step::AtLeast(bytes) => self.least = self.least.max(self.strip + bytes),
+            Step::Match { offset, mask, value } => return self.add_match(self.strip + offset, mask, value),
+            Step::SetType(packet_type) => self.set_type = Some(packet_type),
+            Step::SetAnnotation { place, value } => {
+                // The check sets the destination; who comes first would matter.
+                let is_destination = place < Annotations::DESTINATION + 16;
+                if is_destination || self.set_annotation.is_some_and(|(known, _)| known != place) {
+                    return false;
+                }
+                self.set_annotation = Some((place, value));
+            }
+            Step::Strip(bytes) => {
+                self.strip += bytes;
+                self.least = self.least.max(self.strip);
+                return self.ip.as_ref().is_none_or(|ip| self.strip <= ip.offset);
+            }
+            Step::CheckIp(ref check) => {
+                let version = Version::V4 { checksum: check.checksum, sources: check.sources.clone() };
+                return self.add_ip(check.offset, version);
+            }
+            Step::CheckIp6(ref check) => {
+                return self.add_ip(check.offset, Version::V6 { sources: check.sources.clone() });
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    fn add_match(&mut self, offset: usize, mask: u32, value: u32) -> bool {
+        if offset + 4 > COMPARED {
+            return false;
+        }
+        let place = |bits: u32| u128::from(bits.swap_bytes()) << (8 * offset);
+        let (mask, value) = (place(mask), place(value));
+        // Two elements that want different bits have no packet in common.
+        if (self.value ^ value) & self.mask & mask != 0 {
+            return false;
+        }
+        self.mask |= mask;
+        self.value |= value;
+        true
+    }
+
+    fn add_ip(&mut self, offset: usize, version: Version) -> bool {
+        if self.ip.is_some() {
+            return false;
+        }
+        let offset = self.strip + offset;
+        let (length, (mask, value)) = match version {
+            Version::V4 { .. } => (IP_HEADER, PLAIN),
+            Version::V6 { .. } => (ipv6::HEADER_LEN, PLAIN_6),
+        };
+        self.least = self.least.max(offset + length);
+        self.ip = Some(Ip { offset, version });
+        // Where the first byte of the header is compared anyway, it is compared with the others.
+        let word = (COMPARED - 4).min(offset);
+        let shift = 24_u32.checked_sub(8 * (offset - word) as u32);
+        shift.is_none_or(|shift| self.add_match(word, u32::from(mask) << shift, u32::from(value) << shift))
+    }
+
+    /// Does all of it to each ordinary packet.
+    #[inline]
+    pub(super) fn sift(&self, sieve: &mut Sieve<'_>) {
+        match &self.ip {
+            Some(ip) => match &ip.version {
+                Version::V4 { checksum, sources } => {
+                    self.sift_ip::<{ IN_FRAME + IP_HEADER }>(sieve, ip, |packet, offset| {
+                        self.handle_ip(sources, *checksum, offset, packet)
+                    })
+                }
+                Version::V6 { sources } => {
+                    self.sift_ip::<{ IN_FRAME + ipv6::HEADER_LEN }>(sieve, ip, |packet, offset| {
+                        self.handle_ipv6(sources, offset, packet)
+                    })
+                }
+            },
+            None => {
+                self.sift_each(sieve, |packet| self.compare_any(packet.data()) && packet.strip(self.strip))
+            }
+        }
+    }
+
+    /// Handles packets with an IP header that ends `FRAME` bytes into them if it is in an Ethernet frame.
+    #[inline(always)]
+    fn sift_ip<const FRAME: usize>(
+        &self,
+        sieve: &mut Sieve<'_>,
+        ip: &Ip,
+        handle: impl Fn(&mut Packet, usize) -> bool,
+    ) {
+        if ip.offset == IN_FRAME && self.least == FRAME {
+            self.sift_each(sieve, |packet| {
+                let ordinary = packet.data().first_chunk::<FRAME>();
+                ordinary.is_some_and(|data| self.compare(data)) && handle(packet, IN_FRAME)
+            })
+        } else {
+            self.sift_each(sieve, |packet| self.compare_any(packet.data()) && handle(packet, ip.offset))
+        }
+    }
+
+    #[inline(always)]
+    fn sift_each(&self, sieve: &mut Sieve<'_>, mut handle: impl FnMut(&mut Packet) -> bool) {
+        sieve.each(|packet| {
+            if !handle(packet) {
+                return false;
+            }
+            if let Some(packet_type) = self.set_type {
+                packet.set_packet_type(packet_type);
+            }
+            if let Some((place, value)) = self.set_annotation {
+                packet.annotations_mut().bytes_mut()[place] = value;
+            }
+            true
+        });
+    }
+
+    #[inline(always)]
+    fn compare_any(&self, data: &[u8]) -> bool {
+        data.len() >= self.least && self.compare(data)
+    }
+
+    #[inline(always)]
+    fn compare(&self, data: &[u8]) -> bool {
+        data.first_chunk::<COMPARED>()
+            .is_some_and(|first| (u128::from_le_bytes(*first) ^ self.value) & self.mask == 0)
+    }
+
+    /// Checks the header at `offset` and marks it; false, and no change, if it is odd.
+    #[inline(always)]
+    fn handle_ip(
+        &self,
+        sources: &BadSources<u32>,
+        checksum: bool,
+        offset: usize,
+        packet: &mut Packet,
+    ) -> bool {
+        let Some(header) = PlainHeader::at(packet.data(), offset) else { return false };
+        let total = header.total_length();
+        let ordinary = header.is_plain()
+            && (!checksum || header.checksum_is_right())
+            && !sources.has(header.source())
+            && total >= IP_HEADER
+            && packet.cut_to_network(self.strip, offset, IP_HEADER, offset + total);
+        if ordinary {
+            packet.annotations_mut().set_destination_ip(header.destination());
+        }
+        ordinary
+    }
+
+    /// The same with an IPv6 header.
+    #[inline(always)]
+    fn handle_ipv6(&self, sources: &BadSources<u128>, offset: usize, packet: &mut Packet) -> bool {
+        let Some(header) = PlainIpv6Header::at(packet.data(), offset) else { return false };
+        let end = offset + header.total_length();
+        let ordinary = header.is_ipv6()
+            && header.has_plain_addresses()
+            && !header.next_header().is_ipv6_extension()
+            && !sources.has(header.source())
+            && packet.cut_to_network(self.strip, offset, ipv6::HEADER_LEN, end);
+        if ordinary {
+            packet.annotations_mut().set_destination_ip6(header.destination());
+        }
+        ordinary
+    }
+}

@@ -1,0 +1,84 @@
+//! The graph of `brickway run PORT...` for benches: over tables that are filled as the mirror of Linux would, and without
+//! Linux.
+
+use anyhow::Result;
+use elements::devices::OpenPort;
+use elements::lookup::{Asker, ForwardingTables};
+use fib::publish::pair;
+use fib::read::Row;
+use fib::{Address, Adjacency, Fib, MAIN, NextHop, NextHopIndex, Policy, Route};
+use graph::lang::Source;
+use graph::setup::Shared;
+use ports::Port;
+
+use super::frames::port_mac;
+use super::single_core::{ROUTER_PORTS, SingleCore};
+use router::drop_in::{Features, PortText, click_text};
+use router::settings::{Host, ReversePath, SlowPath};
+
+/// Tables of the routes.
+pub(super) fn fib<A: Address>(rows: &[Row<A>]) -> Result<Fib<Adjacency>> {
+    let mut fib = Fib::new()?;
+    fill(&mut fib, rows)?;
+    Ok(fib)
+}
+
+/// Adds routes over a neighbour behind each port but the first, chosen by the route's origin.
+pub(super) fn fill<A: Address>(fib: &mut Fib<Adjacency>, rows: &[Row<A>]) -> Result<()> {
+    let mut edit = fib.edit();
+    let mut next_hops: Vec<NextHopIndex> = Vec::new();
+    let ethertype = if A::BITS == 32 { [8, 0] } else { [0x86, 0xdd] };
+    for port in 1..ROUTER_PORTS as u8 {
+        let neighbour = [2, 0, 0, 0, port, 2];
+        let adjacency = Adjacency::ethernet(u16::from(port), neighbour, port_mac(port).0, ethertype);
+        next_hops.push(edit.next_hops().add(NextHop::Forward(adjacency))?);
+    }
+    for row in rows {
+        let next_hop = next_hops[row.origin as usize % next_hops.len()];
+        edit.replace(MAIN, row.prefix.into(), Route::to(next_hop))?;
+    }
+    edit.publish();
+    Ok(())
+}
+
+/// The graph of four ports, with the first as input.
+pub(super) fn router(
+    ports: [Box<dyn Port>; ROUTER_PORTS],
+    fib: &Fib<Adjacency>,
+    burst: usize,
+) -> Result<SingleCore> {
+    let name = |port: usize| format!("bench{port}");
+    let shared = Shared::default();
+    // The second of the pair is not needed: nothing changes the rules.
+    let (_, policies) = pair(Policy::default(), Policy::default());
+    let names = (0..ROUTER_PORTS).map(name).collect();
+    let tables =
+        ForwardingTables { ports: names, readers: fib.readers().clone(), policies, ask: Asker::default() };
+    shared.get_or_make(ForwardingTables::KEY, || Ok::<_, anyhow::Error>(tables))?;
+    let mut texts = Vec::new();
+    for port in 0..ROUTER_PORTS {
+        let to_linux = ports::open("null:", &ports::OpenOptions { tx_queues: 2, ..Default::default() })?;
+        let key = OpenPort::key(&format!("host:{}", name(port)));
+        shared.get_or_make(&key, || Ok::<_, anyhow::Error>(OpenPort::new(to_linux)))?;
+        texts.push(PortText {
+            name: name(port),
+            mac: port_mac(port as u8),
+            mtu: 1500,
+            host: Host::Interface,
+            ipv4: None,
+            ipv6: None,
+            vlan: None,
+        });
+    }
+    let features = Features {
+        slow_path: SlowPath::Linux,
+        acl: None,
+        reverse_path4: Vec::new(),
+        reverse_path6: ReversePath::Off,
+        linux_forwards: [true; 2],
+        backstop: false,
+    };
+    let text = click_text(&texts, &features);
+    let source = Source { name: "drop-in.click".into(), text };
+    SingleCore::build(&source, Vec::new(), burst, ports.into_iter(), &shared)
+}

@@ -1,0 +1,350 @@
+//! `brickway-lab bench io`: what it costs to bring frames in and out, and to route them, over every driver.
+//!
+//! A case is DRIVER/WORKLOAD/ENGINE. Cases with the same frames take turns run by run on the same core, so that what
+//! disturbs the machine disturbs all of them; what is printed are medians. Beside ours stand dpdk-testpmd, which hands
+//! frames from queue to queue and nothing else, and on veth links the kernel: its IP forwarding and its XDP redirect.
+//! Rates of `memory`, `net_pcap` and `net_null` are packets by CPU time of the forwarding thread, for ours as for
+//! testpmd; on veth they are what arrived at the sink by wall-clock time.
+//!
+//! What a machine lacks (testpmd, root, a C compiler, a build with DPDK) is said, and its cases are left out.
+//!
+//! | file | what is in it |
+//! | --- | --- |
+//! | `cases.rs` | which cases there are |
+//! | `ours.rs` | our fast path on this thread, over memory and DPDK's vdevs |
+//! | `testpmd.rs` | dpdk-testpmd in a process of its own |
+//! | `veth.rs` | a router between two veth links: ours as a process, and the kernel |
+//! | `network.rs` | the namespaces and links of those |
+//! | `veth_ends.c`, `ends.rs` | source, sink and XDP redirect as programs in the kernel |
+
+mod cases;
+mod ends;
+mod network;
+mod ours;
+mod testpmd;
+mod veth;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+use clap::Args;
+use packet::cycles;
+use tempfile::TempDir;
+
+use super::cpus::Apart;
+use super::folder::folder;
+use super::huge_pages::HugePages;
+use super::{children, median, print_figure};
+use crate::progress;
+use cases::{Case, Engine};
+pub(super) use ours::looped_file;
+use router::output::{say, say_line};
+use router::table::{Align, Table};
+
+/// Measures forwarding over every driver: million packets a second, and cycles of a packet.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  brickway-lab bench io                                    everything that this machine can
+  brickway-lab bench io --only net_pcap/minimal            ours and testpmd over DPDK's net_pcap
+  brickway-lab bench io --only veth,af_xdp,af_packet       veth links, beside the kernel
+  brickway-lab bench io --only memory/route --json
+
+A case is DRIVER/WORKLOAD/ENGINE, for instance net_pcap/route-1m-65536/brickway. Drivers: memory, net_pcap, net_null,
+af_packet, af_xdp, veth (the kernel itself). Workloads: minimal receives and sends; route is the example router,
+checksums verified; behind it stand the routes of the table and the different destinations of the frames, 1-1 for one
+of each.
+
+What it takes: net_pcap and net_null a build with DPDK (cargo build --release --features dpdk), testpmd the package
+dpdk-dev, veth links root and the packages gcc, iproute2, ethtool. What is missing is left out.")]
+pub(crate) struct IoArguments {
+    /// Only cases whose name contains one of these
+    #[arg(long, value_delimiter = ',', value_name = "TEXT")]
+    only: Vec<String>,
+    /// Packets taken from a port and sent at a time, 1 to 256
+    #[arg(long, default_value_t = 32)]
+    burst: usize,
+    /// Frame size in bytes, without frame check sequence (64 on veth links)
+    #[arg(long, default_value_t = 64)]
+    size: usize,
+    /// The real table, out of which those of the workloads are grown
+    #[arg(long, default_value = "data/rib-v4.txt.gz", value_name = "FILE")]
+    table: PathBuf,
+    /// Seconds for each run
+    #[arg(long, default_value_t = 0.5)]
+    seconds: f64,
+    /// Runs of each case; the median is printed
+    #[arg(long, default_value_t = 5)]
+    runs: usize,
+    /// Print one JSON object a line
+    #[arg(long)]
+    json: bool,
+}
+
+/// Something that a case needs and the machine or the build does not have, with what brings it.
+struct Missing(String);
+
+/// Either what was wanted, or what is missing for it.
+type Available<T> = std::result::Result<T, Missing>;
+
+/// What is measured: name and unit in JSON, title of its column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Metric {
+    name: &'static str,
+    unit: &'static str,
+    title: &'static str,
+}
+
+const MPPS: Metric = Metric { name: "mpps", unit: "Mpps", title: "Mpps" };
+const CYCLES: Metric = Metric { name: "cycles_per_packet", unit: "TSC cycles", title: "cycles/packet" };
+/// All that worked for the router, the kernel's part included.
+const CPU_NS: Metric = Metric { name: "cpu_ns_per_packet", unit: "ns", title: "CPU ns/packet" };
+/// What the threads of our process took of that.
+const ENGINE_NS: Metric = Metric { name: "engine_ns_per_packet", unit: "ns", title: "our threads'" };
+/// The part of the router's CPU's work that was done in interrupts.
+const SOFTIRQ: Metric = Metric { name: "softirq_percent", unit: "%", title: "softirq %" };
+/// What was sent to the router and did not arrive.
+const LOSS: Metric = Metric { name: "loss_percent", unit: "%", title: "loss %" };
+
+const COLUMNS: [Metric; 6] = [MPPS, CYCLES, CPU_NS, ENGINE_NS, SOFTIRQ, LOSS];
+
+/// What one run gave.
+type Figures = Vec<(Metric, f64)>;
+
+/// Rate and cost of packets by the CPU time that one thread took for them.
+fn by_cpu_time(packets: u64, cycles: f64) -> Figures {
+    let each = cycles / packets.max(1) as f64;
+    vec![(MPPS, cycles::per_second() / each / 1e6), (CYCLES, each)]
+}
+
+/// A case, ready to be measured; dropping it gives back what it holds.
+trait Contestant {
+    /// One run of about `seconds`.
+    fn run(&mut self, seconds: f64) -> Result<Figures>;
+
+    /// Whether the packets went where they should; asked at the end.
+    fn check(&mut self) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// What all cases share.
+struct Setting<'a> {
+    arguments: &'a IoArguments,
+    folder: &'a TempDir,
+    apart: Option<Apart>,
+    has_huge_pages: bool,
+}
+
+pub(crate) fn io(arguments: &IoArguments) -> Result<ExitCode> {
+    check_arguments(arguments)?;
+    let cases = cases::select(&arguments.only)?;
+    children::end_on_signals()?;
+    let result = measure_all(arguments, &cases);
+    progress::clear();
+    result
+}
+
+fn check_arguments(arguments: &IoArguments) -> Result<()> {
+    if !(1..=packet::MAX_BATCH).contains(&arguments.burst) {
+        bail!("--burst {} is out of range: 1 to {}", arguments.burst, packet::MAX_BATCH);
+    }
+    if !(60..=1514).contains(&arguments.size) {
+        bail!("--size {} is out of range: 60 to 1514 bytes", arguments.size);
+    }
+    if !(1..=1000).contains(&arguments.runs) {
+        bail!("--runs {} is out of range: 1 to 1000", arguments.runs);
+    }
+    if !(0.01..=60.0).contains(&arguments.seconds) {
+        bail!("--seconds {} is out of range: 0.01 to 60", arguments.seconds);
+    }
+    Ok(())
+}
+
+fn measure_all(arguments: &IoArguments, cases: &[Case]) -> Result<ExitCode> {
+    // Dropped last: processes use the folder and the pages.
+    let folder = folder()?;
+    let pages = reserve_pages(cases);
+    let setting =
+        Setting { arguments, folder: &folder, apart: Apart::find(), has_huge_pages: pages.is_some() };
+    if !arguments.json {
+        say_line!(
+            "{}-byte frames, bursts of {}, one core, TSC at {:.2} GHz; medians of {} runs of {} s\n",
+            arguments.size,
+            arguments.burst,
+            cycles::per_second() / 1e9,
+            arguments.runs,
+            arguments.seconds
+        );
+    }
+    let mut left_out: Vec<(Case, Missing)> = Vec::new();
+    let mut measured: Vec<(Case, Figures)> = Vec::new();
+    let mut failed = false;
+    for group in cases.chunk_by(Case::is_in_group_of) {
+        let figures = measure_group(&setting, group, &mut left_out, &mut failed)?;
+        progress::clear();
+        if arguments.json {
+            figures.iter().for_each(print_json);
+        }
+        measured.extend(figures);
+    }
+    say_missing(&left_out);
+    if measured.is_empty() && !failed {
+        bail!("none of the cases can be measured here");
+    }
+    if !arguments.json {
+        print_table(&measured);
+    }
+    Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// Huge pages for all that DPDK will hold at a time, if DPDK is used at all.
+fn reserve_pages(cases: &[Case]) -> Option<HugePages> {
+    let ours: u64 = cases.iter().filter(|case| case.engine == Engine::Brickway).map(ours::megabytes).sum();
+    let has_testpmd = cases.iter().any(|case| case.engine == Engine::Testpmd) && testpmd::find().is_ok();
+    // Two at a time, over two vdevs.
+    let testpmds = if has_testpmd { 2 * testpmd::MEGABYTES } else { 0 };
+    if ours + testpmds == 0 {
+        return None;
+    }
+    match HugePages::reserve(ours + testpmds + OF_DPDK_ITSELF) {
+        Ok(pages) => Some(pages),
+        Err(problem) => {
+            graph::note!("brickway-lab: DPDK's frames are not on huge pages, which slows it down: {problem}");
+            None
+        }
+    }
+}
+
+/// Huge pages for DPDK's own tables in each process, in megabytes.
+const OF_DPDK_ITSELF: u64 = 128;
+
+/// Cases with the same frames, in turns. One that fails is told of, and the others go on.
+fn measure_group(
+    setting: &Setting<'_>,
+    group: &[Case],
+    left_out: &mut Vec<(Case, Missing)>,
+    failed: &mut bool,
+) -> Result<Vec<(Case, Figures)>> {
+    let mut succeeds = |case: &Case, result: Result<()>| -> Result<bool> {
+        let Err(problem) = result else { return Ok(true) };
+        children::stop_if_interrupted()?;
+        progress::clear();
+        graph::note!("brickway-lab: {}: {problem:#}", case.name());
+        *failed = true;
+        Ok(false)
+    };
+    let arguments = setting.arguments;
+    let on_veth = group.iter().any(|case| case.driver.is_on_veth());
+    let veth = if on_veth { Some(veth::Veth::new(setting)?) } else { None };
+    let mut frames = ours::Frames::new(group[0].load);
+    let mut contestants: Vec<(Case, Box<dyn Contestant + '_>, Vec<Figures>)> = Vec::new();
+    for case in group {
+        children::stop_if_interrupted()?;
+        progress::tell("preparing", &case.name());
+        let made: Result<Available<Box<dyn Contestant + '_>>> = match (&veth, case.engine) {
+            (Some(Ok(veth)), _) => veth.contestant(case),
+            (Some(Err(missing)), _) => Ok(Err(Missing(missing.0.clone()))),
+            (None, Engine::Testpmd) => testpmd::contestant(setting, case, &mut frames),
+            (None, _) => ours::contestant(setting, case, &mut frames),
+        };
+        match made {
+            Ok(Ok(contestant)) => contestants.push((*case, contestant, Vec::new())),
+            Ok(Err(missing)) => left_out.push((*case, missing)),
+            Err(problem) => {
+                succeeds(case, Err(problem))?;
+            }
+        }
+    }
+    for turn in 1..=arguments.runs {
+        let mut index = 0;
+        while let Some((case, contestant, runs)) = contestants.get_mut(index) {
+            children::stop_if_interrupted()?;
+            progress::tell("measuring", &format!("{}, run {turn} of {}", case.name(), arguments.runs));
+            let result = contestant.run(arguments.seconds).map(|figures| runs.push(figures));
+            if succeeds(case, result)? {
+                index += 1;
+            } else {
+                contestants.remove(index);
+            }
+        }
+    }
+    let mut measured = Vec::new();
+    for (case, contestant, runs) in &mut contestants {
+        if succeeds(case, contestant.check())? {
+            measured.push((*case, medians(runs)));
+        }
+    }
+    Ok(measured)
+}
+
+/// The median of each metric.
+fn medians(runs: &[Figures]) -> Figures {
+    let of = |wanted: Metric| {
+        let values: Vec<f64> =
+            runs.iter().flatten().filter(|(metric, _)| *metric == wanted).map(|(_, value)| *value).collect();
+        (!values.is_empty()).then(|| (wanted, median(values)))
+    };
+    COLUMNS.into_iter().filter_map(of).collect()
+}
+
+fn print_json((case, figures): &(Case, Figures)) {
+    for (metric, value) in figures {
+        print_figure("io", &case.name(), metric.name, *value, metric.unit);
+    }
+}
+
+fn print_table(measured: &[(Case, Figures)]) {
+    let has = |metric: &Metric| measured.iter().any(|(_, figures)| value_of(figures, *metric).is_some());
+    let shown: Vec<Metric> = COLUMNS.into_iter().filter(has).collect();
+    let mut columns = vec![("case", Align::Left)];
+    columns.extend(shown.iter().map(|metric| (metric.title, Align::Right)));
+    let floor = |case: &Case| {
+        let same = |other: &Case| {
+            other.engine == Engine::Testpmd && other.load == case.load && other.driver == case.driver
+        };
+        let (_, figures) = measured.iter().find(|(other, _)| same(other))?;
+        value_of(figures, MPPS)
+    };
+    let has_floor = measured.iter().any(|(case, _)| floor(case).is_some());
+    if has_floor {
+        columns.push(("of testpmd's", Align::Right));
+    }
+    let mut table = Table::new(&columns);
+    for (case, figures) in measured {
+        let cell = |metric: &Metric| value_of(figures, *metric).map_or(String::new(), number);
+        let mut cells = vec![case.name()];
+        cells.extend(shown.iter().map(cell));
+        if has_floor {
+            let ratio = floor(case).zip(value_of(figures, MPPS)).map(|(floor, rate)| rate / floor);
+            cells.push(ratio.map_or(String::new(), |ratio| format!("{:.0}%", ratio * 100.0)));
+        }
+        table.row(cells);
+    }
+    say!("{}", table.render());
+    if measured.iter().any(|(case, _)| case.driver.is_on_veth()) {
+        say_line!("\non veth links: {}", veth::SOURCE);
+    }
+}
+
+fn value_of(figures: &Figures, wanted: Metric) -> Option<f64> {
+    figures.iter().find(|(metric, _)| *metric == wanted).map(|(_, value)| *value)
+}
+
+fn number(value: f64) -> String {
+    if value < 10.0 { format!("{value:.2}") } else { format!("{value:.1}") }
+}
+
+/// Says each reason once.
+fn say_missing(left_out: &[(Case, Missing)]) {
+    let mut told: Vec<&str> = Vec::new();
+    for (_, Missing(reason)) in left_out {
+        if told.contains(&reason.as_str()) {
+            continue;
+        }
+        told.push(reason);
+        let same = left_out.iter().filter(|(_, other)| other.0 == *reason);
+        let names: Vec<String> = same.map(|(case, _)| case.name()).collect();
+        graph::note!("brickway-lab: left out: {}\n  {reason}", names.join(", "));
+    }
+}

@@ -1,0 +1,355 @@
+//! Forwarding between two veth links: our drivers for Linux interfaces in a `brickway run` of their own, the kernel's IP
+//! forwarding, and an XDP program that redirects.
+//!
+//! What arrives at the sink is counted. The source can send several times what a router forwards, and one that drowns in
+//! frames spends its time on losing them; so the rate at which most arrives is looked for first. All that the router does is on one CPU:
+//! its process, the kernel's receiving for it, and the dropping at the sink, which is the same for all. A packet's CPU
+//! time is that of the threads that do this: those of our process, the receiving interface's, and the one for interrupts
+//! that are too many. What the kernel does in interrupts on top of a thread it charges to that thread, unless it was built
+//! with CONFIG_IRQ_TIME_ACCOUNTING; how much that was of all that the CPU did is a figure of its own, in ticks.
+
+use std::fs::{self, File};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use packet::cycles;
+
+use super::cases::{Case, Driver, Work};
+use super::ends::{End, Program};
+use super::network::{FAR, IN_MAC, Network, SINK_IP, SOURCE_IP, SOURCE_MAC};
+use super::{
+    Available, CPU_NS, CYCLES, Contestant, ENGINE_NS, Figures, LOSS, MPPS, Missing, SOFTIRQ, Setting,
+};
+use crate::bench::children::{Reachable, stop_if_interrupted};
+use crate::bench::cpus::{self, Apart, place_control, place_worker};
+use crate::bench::example::ROUTER;
+use crate::bench::single_core::ROUTER_PORTS;
+
+/// What sends and receives, for people.
+pub(super) const SOURCE: &str = "frames of 64 bytes from a BPF program (live frames of BPF_PROG_RUN) on another core, \
+     at the rate at\nwhich most arrive; an XDP program drops and counts them at the sink";
+
+/// Rates of the source among which the best one is looked for, in million frames a second; then as fast as it can.
+const RATES: [f64; 12] = [0.1, 0.15, 0.2, 0.3, 0.4, 0.55, 0.75, 1.0, 1.4, 2.0, 2.8, 4.0];
+/// Time for each of them.
+const TRIAL: Duration = Duration::from_millis(150);
+
+/// Time for a router to start, and to forward its first packets.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Traffic before the first reading: caches, and the first neighbours.
+const WARM_UP: Duration = Duration::from_millis(300);
+
+/// The links with their ends; routers come and go between them.
+pub(super) struct Veth {
+    // In this order: programs leave before the links do.
+    program: Program,
+    network: Network,
+    apart: Apart,
+    folder: PathBuf,
+    burst: usize,
+}
+
+impl Veth {
+    pub(super) fn new(setting: &Setting<'_>) -> Result<Available<Self>> {
+        if !rustix::process::geteuid().is_root() {
+            return Ok(Err(Missing("making network namespaces needs root".into())));
+        }
+        let Some(apart) = setting.apart else {
+            return Ok(Err(Missing("source and router need a CPU each, and there is one".into())));
+        };
+        for (program, package) in [("ip", "iproute2"), ("ethtool", "ethtool"), ("sysctl", "procps")] {
+            let path = std::env::var_os("PATH").unwrap_or_default();
+            if !std::env::split_paths(&path).any(|folder| folder.join(program).is_file()) {
+                return Ok(Err(Missing(format!(
+                    "{program} is not installed; 'apt-get install {package}' brings it"
+                ))));
+            }
+        }
+        let program = match Program::compile(setting.folder.path())? {
+            Ok(program) => program,
+            Err(missing) => return Ok(Err(missing)),
+        };
+        let network = Network::create()?;
+        let (folder, burst) = (setting.folder.path().to_owned(), setting.arguments.burst);
+        Ok(Ok(Self { program, network, apart, folder, burst }))
+    }
+
+    /// A router of this case, started for each run: only one at a time can have the interfaces.
+    pub(super) fn contestant<'a>(&'a self, case: &Case) -> Result<Available<Box<dyn Contestant + 'a>>> {
+        let driver = match case.driver {
+            Driver::AfPacket => "af_packet",
+            Driver::AfXdp => "af_xdp",
+            _ => "",
+        };
+        if !driver.is_empty() && !ports::DRIVERS.iter().any(|known| known.name == driver) {
+            return Ok(Err(Missing(format!("this program has no driver {driver}"))));
+        }
+        Ok(Ok(Box::new(OnVeth { veth: self, driver, work: case.work, rate: None })))
+    }
+
+    fn start_source(&self) -> Result<End> {
+        let cpu = self.apart.control().to_string();
+        let words = ["source", &self.network.source, FAR, &cpu, SOURCE_MAC, IN_MAC, SOURCE_IP, SINK_IP];
+        self.program.start(&words)
+    }
+}
+
+/// One way to forward between the links.
+struct OnVeth<'a> {
+    veth: &'a Veth,
+    driver: &'static str,
+    work: Work,
+    /// Frames a second at which most arrive; `Some(None)` is as fast as the source can.
+    rate: Option<Option<f64>>,
+}
+
+/// A router between the links; what it was made of goes with it.
+enum Router<'a> {
+    Ours { process: Option<Reachable>, log: PathBuf },
+    Kernel(&'a Network),
+    Redirect { _end: End },
+}
+
+impl Router<'_> {
+    /// The threads of our process, as folders in /proc; none where the kernel forwards.
+    fn threads(&self) -> Vec<PathBuf> {
+        let Router::Ours { process: Some(process), .. } = self else { return Vec::new() };
+        let tasks = fs::read_dir(format!("/proc/{}/task", process.id()));
+        tasks.into_iter().flatten().flatten().map(|entry| entry.path()).collect()
+    }
+
+    /// An error with its last words if it has ended by itself.
+    fn still_runs(&self) -> Result<()> {
+        if let Router::Ours { process: Some(process), log } = self
+            && process.has_ended()
+        {
+            stop_if_interrupted()?;
+            let said = fs::read_to_string(log).unwrap_or_default();
+            bail!("the router ended. It said:\n{}", said.trim());
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Router<'_> {
+    fn drop(&mut self) {
+        match self {
+            Router::Ours { process, .. } => {
+                if let Some(process) = process.take() {
+                    process.interrupt(PATIENCE);
+                }
+            }
+            Router::Kernel(network) => {
+                if let Err(problem) = network.kernel_forwards(false) {
+                    graph::note!("brickway-lab: {problem:#}");
+                }
+            }
+            Router::Redirect { .. } => {}
+        }
+    }
+}
+
+impl<'a> OnVeth<'a> {
+    fn start(&self) -> Result<Router<'a>> {
+        let network = &self.veth.network;
+        match self.work {
+            Work::Forward => {
+                let router = Router::Kernel(network);
+                network.kernel_forwards(true)?;
+                Ok(router)
+            }
+            Work::Redirect => {
+                let words = ["redirect", &network.router, &network.receiving, &network.sending];
+                Ok(Router::Redirect { _end: self.veth.program.start(&words)? })
+            }
+            Work::Minimal | Work::Route => self.start_ours(),
+        }
+    }
+
+    fn start_ours(&self) -> Result<Router<'a>> {
+        let Veth { network, folder, burst, apart, .. } = self.veth;
+        let (input, output) = (
+            format!("{}:{}", self.driver, network.receiving),
+            format!("{}:{}", self.driver, network.sending),
+        );
+        let (file, text) = match self.work {
+            Work::Route => ("ip-router.click", ROUTER.to_owned()),
+            _ => ("io.click", "FromDevice(bench0) -> ToDevice(bench1);".to_owned()),
+        };
+        let file = folder.join(file);
+        fs::write(&file, text).with_context(|| format!("cannot write '{}'", file.display()))?;
+        let program = crate::program::router()?;
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &network.router]).arg(program).arg("run").arg(&file);
+        command.args(["--quiet", "--stats", "0", "--burst", &burst.to_string()]);
+        for (number, port) in [input.as_str(), output.as_str()].into_iter().enumerate() {
+            command.args(["--port", &format!("bench{number}={port}")]);
+        }
+        if self.work == Work::Route {
+            command.args((0..ROUTER_PORTS).map(|port| {
+                if port < 2 { format!("PORT{port}=bench{port}") } else { format!("PORT{port}=null:{port}") }
+            }));
+        }
+        let log = folder.join("router.log");
+        let out = File::create(&log).with_context(|| format!("cannot make '{}'", log.display()))?;
+        let err = out.try_clone().context("cannot use a file twice")?;
+        command.stdin(Stdio::null()).stdout(out).stderr(err);
+        // It stays on the CPU of the thread that starts it.
+        place_worker(Some(*apart));
+        let child = command.spawn().context("cannot start the router");
+        let place = place_control(Some(*apart));
+        let process = Some(Reachable::new(child?));
+        drop(place);
+        Ok(Router::Ours { process, log })
+    }
+}
+
+impl Contestant for OnVeth<'_> {
+    fn run(&mut self, seconds: f64) -> Result<Figures> {
+        let Veth { network, apart, .. } = self.veth;
+        // What measures does not stand in the router's way.
+        let _place = place_control(Some(*apart));
+        let mut sink = self.veth.program.start(&["sink", &network.sink, FAR])?;
+        let router = self.start()?;
+        let mut source = self.veth.start_source()?;
+        let begin = Instant::now();
+        while sink.count()? == 0 {
+            stop_if_interrupted()?;
+            router.still_runs()?;
+            if begin.elapsed() > PATIENCE {
+                bail!("nothing arrives at the sink");
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        network.move_receiving_to(apart.worker());
+        std::thread::sleep(WARM_UP);
+        let rate = match self.rate {
+            Some(rate) => rate,
+            None => *self.rate.insert(best_rate(&mut source, &mut sink)?),
+        };
+        source.set_rate(rate)?;
+        std::thread::sleep(TRIAL);
+        let threads = Threads {
+            engine: router.threads(),
+            // Drivers may have made the interface's threads anew.
+            kernel: network.kernel_threads(apart.worker()),
+        };
+        let before = Reading::take(&mut source, &mut sink, apart.worker(), &threads)?;
+        std::thread::sleep(Duration::from_secs_f64(seconds));
+        let after = Reading::take(&mut source, &mut sink, apart.worker(), &threads)?;
+        router.still_runs()?;
+        let figures = after.since(&before);
+        drop(source);
+        drop(router);
+        figures
+    }
+}
+
+/// The rate of the source at which most frames arrive.
+fn best_rate(source: &mut End, sink: &mut End) -> Result<Option<f64>> {
+    let (mut best, mut most) = (None, 0.0);
+    for rate in RATES.into_iter().map(|million| Some(million * 1e6)).chain([None]) {
+        stop_if_interrupted()?;
+        source.set_rate(rate)?;
+        std::thread::sleep(TRIAL / 3);
+        let (before, begin) = (sink.count()?, Instant::now());
+        std::thread::sleep(TRIAL);
+        let arrived = sink.count()?.saturating_sub(before) as f64 / begin.elapsed().as_secs_f64();
+        if arrived > most {
+            (best, most) = (rate, arrived);
+        }
+    }
+    Ok(best)
+}
+
+/// All counters at one moment.
+struct Reading {
+    at: Instant,
+    sent: u64,
+    arrived: u64,
+    cpu: CpuTicks,
+    engine: Duration,
+    kernel: Duration,
+}
+
+/// What works for the router, as folders in /proc.
+struct Threads {
+    engine: Vec<PathBuf>,
+    kernel: Vec<PathBuf>,
+}
+
+impl Reading {
+    fn take(source: &mut End, sink: &mut End, cpu: usize, threads: &Threads) -> Result<Self> {
+        let ran = |threads: &[PathBuf]| threads.iter().map(|thread| cpus::ran(thread)).sum();
+        Ok(Self {
+            sent: source.count()?,
+            arrived: sink.count()?,
+            cpu: CpuTicks::of(cpu)?,
+            engine: ran(&threads.engine),
+            kernel: ran(&threads.kernel),
+            at: Instant::now(),
+        })
+    }
+
+    fn since(&self, before: &Self) -> Result<Figures> {
+        let arrived = self.arrived.saturating_sub(before.arrived);
+        if arrived == 0 {
+            bail!("nothing arrives at the sink any more");
+        }
+        let (packets, sent) = (arrived as f64, self.sent.saturating_sub(before.sent) as f64);
+        let engine_ns = self.engine.saturating_sub(before.engine).as_nanos() as f64 / packets;
+        let kernel_ns = self.kernel.saturating_sub(before.kernel).as_nanos() as f64 / packets;
+        let cpu_ns = engine_ns + kernel_ns;
+        let softirq = self.cpu.softirq.saturating_sub(before.cpu.softirq) as f64;
+        let busy = self.cpu.busy.saturating_sub(before.cpu.busy).max(1) as f64;
+        let mut figures = vec![
+            (MPPS, packets / (self.at - before.at).as_secs_f64() / 1e6),
+            (CYCLES, cpu_ns * cycles::per_second() / 1e9),
+            (CPU_NS, cpu_ns),
+            (SOFTIRQ, 100.0 * softirq / busy),
+            (LOSS, 100.0 * (1.0 - packets / sent).max(0.0)),
+        ];
+        if engine_ns > 0.0 {
+            figures.push((ENGINE_NS, engine_ns));
+        }
+        Ok(figures)
+    }
+}
+
+/// What a CPU did, in ticks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct CpuTicks {
+    busy: u64,
+    softirq: u64,
+}
+
+impl CpuTicks {
+    fn of(cpu: usize) -> Result<Self> {
+        let text = fs::read_to_string("/proc/stat").context("cannot read /proc/stat")?;
+        Self::parse(&text, cpu).with_context(|| format!("/proc/stat does not say what CPU {cpu} did"))
+    }
+
+    fn parse(text: &str, cpu: usize) -> Option<Self> {
+        let line = text.lines().find_map(|line| line.strip_prefix(&format!("cpu{cpu} ")))?;
+        let ticks: Vec<u64> = line.split_whitespace().map_while(|word| word.parse().ok()).collect();
+        // proc(5): user, nice, system, idle, iowait, irq, softirq, steal, guest (part of user).
+        let &[user, nice, system, _idle, _iowait, irq, softirq, ..] = ticks.as_slice() else { return None };
+        Some(Self { busy: user + nice + system + irq + softirq, softirq })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_kernel_says_of_a_cpu() {
+        let text = "cpu  9 9 9 9 9 9 9 9 0 0\ncpu0 1 1 1 1 1 1 1 1 0 0\n\
+            cpu1 889338 355989 170002 903057 7075 2 3451 1473 0 0\nintr 5\n";
+        let busy = 889_338 + 355_989 + 170_002 + 2 + 3_451;
+        assert_eq!(CpuTicks::parse(text, 1), Some(CpuTicks { busy, softirq: 3_451 }));
+        assert_eq!(CpuTicks::parse(text, 2), None);
+    }
+}

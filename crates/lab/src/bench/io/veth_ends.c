@@ -1,0 +1,302 @@
+// The kernel's side of the veth cases of `brickway-lab bench io`: a source, a sink, and the XDP redirect that routers
+// are compared with. Plain bpf(2): it needs the kernel's headers and no library (Linux 5.18 for the source's frames).
+//
+//   veth_ends source NAMESPACE INTERFACE CPU SOURCE-MAC DESTINATION-MAC SOURCE-IP DESTINATION-IP
+//       sends UDP frames of 64 bytes out of the interface, as fast as it can until it is told to take its time
+//   veth_ends sink NAMESPACE INTERFACE
+//       drops IPv4 frames that come in by the interface, in XDP, and leaves the others to the kernel
+//   veth_ends redirect NAMESPACE INTERFACE OUT-INTERFACE
+//       sends IPv4 frames from one interface to the other, in XDP
+//
+// It answers "ready", or "error REASON" and ends. Then each line on standard input gives "count N": the frames of its
+// program so far. A line with a number also sets the nanoseconds from one frame of the source to the next, 0 for none. It
+// ends with its standard input, and its programs with it.
+
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/bpf.h>
+#include <linux/if_link.h>
+#include <net/if.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+enum { FRAME = 64, FRAMES_A_CALL = 1 << 30 };
+
+static void fail(const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    printf("error ");
+    vprintf(format, arguments);
+    printf("\n");
+    va_end(arguments);
+    fflush(stdout);
+    exit(1);
+}
+
+static int bpf(enum bpf_cmd command, union bpf_attr *attr) {
+    return (int)syscall(SYS_bpf, command, attr, sizeof *attr);
+}
+
+// One instruction of BPF.
+#define OP(CODE, DST, SRC, OFF, IMM) \
+    ((struct bpf_insn){.code = (CODE), .dst_reg = (DST), .src_reg = (SRC), .off = (OFF), .imm = (IMM)})
+#define LOAD(SIZE, DST, SRC, OFF) OP(BPF_LDX | BPF_MEM | (SIZE), DST, SRC, OFF, 0)
+#define SET(DST, IMM) OP(BPF_ALU64 | BPF_MOV | BPF_K, DST, 0, 0, IMM)
+#define COPY(DST, SRC) OP(BPF_ALU64 | BPF_MOV | BPF_X, DST, SRC, 0, 0)
+#define ADD(DST, IMM) OP(BPF_ALU64 | BPF_ADD | BPF_K, DST, 0, 0, IMM)
+#define CALL(FUNCTION) OP(BPF_JMP | BPF_CALL, 0, 0, 0, FUNCTION)
+#define EXIT OP(BPF_JMP | BPF_EXIT, 0, 0, 0, 0)
+
+struct program {
+    struct bpf_insn code[64];
+    int length;
+};
+
+static void add(struct program *program, struct bpf_insn instruction) {
+    program->code[program->length++] = instruction;
+}
+
+// Leaves the frame's start in r2. A frame shorter than `bytes` is passed on to the kernel.
+static void begin(struct program *program, int bytes) {
+    add(program, LOAD(BPF_W, 2, 1, offsetof(struct xdp_md, data)));
+    add(program, LOAD(BPF_W, 3, 1, offsetof(struct xdp_md, data_end)));
+    add(program, COPY(4, 2));
+    add(program, ADD(4, bytes));
+    add(program, OP(BPF_JMP | BPF_JLE | BPF_X, 4, 3, 2, 0));
+    add(program, SET(0, XDP_PASS));
+    add(program, EXIT);
+}
+
+// Passes what is not IPv4 on to the kernel: it answers ARP.
+static void only_ipv4(struct program *program) {
+    add(program, LOAD(BPF_H, 5, 2, 12));
+    add(program, OP(BPF_JMP | BPF_JEQ | BPF_K, 5, 0, 2, htons(0x0800)));
+    add(program, SET(0, XDP_PASS));
+    add(program, EXIT);
+}
+
+// Adds one to the counter.
+static void count_one(struct program *program, int map) {
+    add(program, OP(BPF_LD | BPF_DW | BPF_IMM, 1, BPF_PSEUDO_MAP_VALUE, 0, map));
+    add(program, OP(0, 0, 0, 0, 0));
+    add(program, SET(5, 1));
+    add(program, OP(BPF_STX | BPF_ATOMIC | BPF_DW, 1, 5, 0, BPF_ADD));
+}
+
+static void redirect_to(struct program *program, int interface) {
+    add(program, SET(1, interface));
+    add(program, SET(2, 0));
+    add(program, CALL(BPF_FUNC_redirect));
+    add(program, EXIT);
+}
+
+static int load(const struct program *program) {
+    static char log[65536];
+    union bpf_attr attr = {.prog_type = BPF_PROG_TYPE_XDP};
+    attr.insns = (uintptr_t)program->code;
+    attr.insn_cnt = program->length;
+    attr.license = (uintptr_t) "GPL";
+    attr.log_buf = (uintptr_t)log;
+    attr.log_size = sizeof log;
+    attr.log_level = 1;
+    int fd = bpf(BPF_PROG_LOAD, &attr);
+    if (fd < 0) fail("the kernel does not load an XDP program: %s %s", strerror(errno), log);
+    return fd;
+}
+
+// A link of its own ends with this process, however that ends (Linux 5.9).
+static void attach(int program, const char *interface) {
+    union bpf_attr attr = {0};
+    attr.link_create.prog_fd = program;
+    attr.link_create.target_ifindex = if_nametoindex(interface);
+    attr.link_create.attach_type = BPF_XDP;
+    attr.link_create.flags = XDP_FLAGS_DRV_MODE;
+    if (bpf(BPF_LINK_CREATE, &attr) < 0) fail("cannot attach an XDP program to %s: %s", interface, strerror(errno));
+}
+
+static int counter;
+
+// How the source takes its time.
+static struct pace {
+    uint64_t interval;
+    uint64_t next;
+} pace;
+static int pace_map;
+
+// The source has frames all the time, and sends those that are due. After a pause it goes on; it does not catch up.
+static void send_when_due(struct program *program) {
+    enum { PAUSE = 100000 };
+    add(program, COPY(7, 1));
+    add(program, OP(BPF_LD | BPF_DW | BPF_IMM, 6, BPF_PSEUDO_MAP_VALUE, 0, pace_map));
+    add(program, OP(0, 0, 0, 0, 0));
+    add(program, LOAD(BPF_DW, 8, 6, offsetof(struct pace, interval)));
+    add(program, OP(BPF_JMP | BPF_JEQ | BPF_K, 8, 0, 11, 0));
+    add(program, CALL(BPF_FUNC_ktime_get_ns));
+    add(program, LOAD(BPF_DW, 9, 6, offsetof(struct pace, next)));
+    add(program, OP(BPF_JMP | BPF_JGE | BPF_X, 0, 9, 2, 0));
+    add(program, SET(0, XDP_DROP));
+    add(program, EXIT);
+    add(program, OP(BPF_ALU64 | BPF_ADD | BPF_X, 9, 8, 0, 0));
+    add(program, COPY(2, 9));
+    add(program, ADD(2, PAUSE));
+    add(program, OP(BPF_JMP | BPF_JGE | BPF_X, 2, 0, 1, 0));
+    add(program, COPY(9, 0));
+    add(program, OP(BPF_STX | BPF_MEM | BPF_DW, 6, 9, offsetof(struct pace, next), 0));
+    add(program, COPY(1, 7));
+}
+
+static void set_pace(uint64_t interval) {
+    uint32_t key = 0;
+    pace.interval = interval;
+    union bpf_attr attr = {.map_fd = pace_map};
+    attr.key = (uintptr_t)&key;
+    attr.value = (uintptr_t)&pace;
+    if (bpf(BPF_MAP_UPDATE_ELEM, &attr) < 0) fail("cannot set the pace: %s", strerror(errno));
+}
+
+static int make_map(int value_bytes) {
+    union bpf_attr attr = {.map_type = BPF_MAP_TYPE_ARRAY};
+    attr.key_size = 4;
+    attr.value_size = value_bytes;
+    attr.max_entries = 1;
+    int fd = bpf(BPF_MAP_CREATE, &attr);
+    if (fd < 0) fail("the kernel makes no BPF map: %s", strerror(errno));
+    return fd;
+}
+
+static uint64_t counted(void) {
+    uint32_t key = 0;
+    uint64_t value = 0;
+    union bpf_attr attr = {.map_fd = counter};
+    attr.key = (uintptr_t)&key;
+    attr.value = (uintptr_t)&value;
+    if (bpf(BPF_MAP_LOOKUP_ELEM, &attr) < 0) fail("cannot read the counter: %s", strerror(errno));
+    return value;
+}
+
+static void *answer(void *nothing) {
+    char line[64];
+    while (fgets(line, sizeof line, stdin)) {
+        char *end;
+        uint64_t interval = strtoull(line, &end, 10);
+        if (end != line) set_pace(interval);
+        printf("count %llu\n", (unsigned long long)counted());
+        fflush(stdout);
+    }
+    exit(0);
+    return nothing;
+}
+
+static void parse_mac(const char *text, uint8_t *mac) {
+    unsigned bytes[6];
+    if (sscanf(text, "%x:%x:%x:%x:%x:%x", bytes, bytes + 1, bytes + 2, bytes + 3, bytes + 4, bytes + 5) != 6)
+        fail("'%s' is no link address", text);
+    for (int i = 0; i < 6; i++) mac[i] = bytes[i];
+}
+
+static void make_frame(uint8_t *frame, char **words) {
+    memset(frame, 0, FRAME);
+    parse_mac(words[1], frame);
+    parse_mac(words[0], frame + 6);
+    frame[12] = 8;
+    uint8_t *ip = frame + 14;
+    ip[0] = 0x45;
+    ip[3] = FRAME - 14;
+    ip[8] = 64;
+    ip[9] = IPPROTO_UDP;
+    if (inet_pton(AF_INET, words[2], ip + 12) != 1 || inet_pton(AF_INET, words[3], ip + 16) != 1)
+        fail("'%s' or '%s' is no IPv4 address", words[2], words[3]);
+    uint32_t sum = 0;
+    for (int i = 0; i < 20; i += 2) sum += ip[i] << 8 | ip[i + 1];
+    while (sum >> 16) sum = (sum & 0xffff) + (sum >> 16);
+    ip[10] = ~sum >> 8;
+    ip[11] = ~sum;
+    frame[34] = 0x10;
+    frame[36] = 0x20;
+    frame[39] = FRAME - 34;
+}
+
+static void run_source(const char *interface, int cpu, const uint8_t *frame) {
+    struct program program = {0};
+    send_when_due(&program);
+    begin(&program, FRAME);
+    // The kernel uses frames again as routers left them, with another time to live.
+    for (int offset = 0; offset < 44; offset += 4) {
+        int32_t word;
+        memcpy(&word, frame + offset, 4);
+        add(&program, OP(BPF_ST | BPF_MEM | BPF_W, 2, 0, offset, word));
+    }
+    count_one(&program, counter);
+    redirect_to(&program, if_nametoindex(interface));
+    int fd = load(&program);
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    CPU_SET(cpu, &set);
+    if (sched_setaffinity(0, sizeof set, &set) < 0) fail("cannot use CPU %d: %s", cpu, strerror(errno));
+    union bpf_attr attr = {0};
+    attr.test.prog_fd = fd;
+    attr.test.data_in = (uintptr_t)frame;
+    attr.test.data_size_in = FRAME;
+    attr.test.flags = BPF_F_TEST_XDP_LIVE_FRAMES;
+    attr.test.batch_size = 64;
+    attr.test.repeat = 64;
+    if (bpf(BPF_PROG_TEST_RUN, &attr) < 0) fail("the kernel sends no frames of a program: %s", strerror(errno));
+    attr.test.repeat = FRAMES_A_CALL;
+    printf("ready\n");
+    fflush(stdout);
+    // Interrupted calls and full rings are part of the game; what arrives is counted elsewhere.
+    for (;;) bpf(BPF_PROG_TEST_RUN, &attr);
+}
+
+int main(int count, char **words) {
+    if (count < 4) fail("usage: veth_ends source|sink|redirect NAMESPACE INTERFACE ...");
+    const char *role = words[1], *interface = words[3];
+    // With the bench, also when that is killed.
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    struct rlimit unlimited = {RLIM_INFINITY, RLIM_INFINITY};
+    setrlimit(RLIMIT_MEMLOCK, &unlimited);
+    char path[256];
+    snprintf(path, sizeof path, "/run/netns/%s", words[2]);
+    int namespace = open(path, O_RDONLY | O_CLOEXEC);
+    if (namespace < 0 || setns(namespace, CLONE_NEWNET) < 0)
+        fail("cannot enter the namespace %s: %s", words[2], strerror(errno));
+    if (if_nametoindex(interface) == 0) fail("%s has no interface %s", words[2], interface);
+    counter = make_map(sizeof(uint64_t));
+    pace_map = make_map(sizeof(struct pace));
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, answer, NULL) != 0) fail("no thread");
+    if (strcmp(role, "source") == 0 && count == 9) {
+        uint8_t frame[FRAME];
+        make_frame(frame, words + 5);
+        run_source(interface, atoi(words[4]), frame);
+    }
+    struct program program = {0};
+    begin(&program, 14);
+    only_ipv4(&program);
+    count_one(&program, counter);
+    if (strcmp(role, "redirect") == 0 && count == 5) {
+        redirect_to(&program, if_nametoindex(words[4]));
+    } else if (strcmp(role, "sink") == 0) {
+        add(&program, SET(0, XDP_DROP));
+        add(&program, EXIT);
+    } else {
+        fail("no role '%s' with %d words", role, count - 2);
+    }
+    attach(load(&program), interface);
+    printf("ready\n");
+    fflush(stdout);
+    pthread_join(thread, NULL);
+}

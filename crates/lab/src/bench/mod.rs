@@ -1,0 +1,89 @@
+//! `brickway-lab bench`: figures, never verdicts. Each bench prints a table, or with `--json` one object a line
+//! with the keys `bench`, `case`, `metric`, `value` and `unit`.
+
+mod acl;
+mod batching;
+mod children;
+mod cluster;
+mod cpus;
+mod distribution;
+mod drop_in;
+mod elements;
+mod example;
+mod fabric;
+mod fib;
+mod folder;
+mod forward;
+mod frames;
+mod huge_pages;
+mod io;
+mod mesh;
+mod reload;
+mod routes;
+mod rules;
+mod runs;
+mod scaling;
+mod single_core;
+
+use router::output::say_line;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::Subcommand;
+
+#[derive(Subcommand, Debug)]
+pub(crate) enum BenchCommand {
+    /// The example router's fast path in memory, on one core
+    Forward(forward::ForwardArguments),
+    /// Lookups in the forwarding tables, beside DPDK's
+    Fib(fib::FibArguments),
+    /// Forwarding over every driver, beside dpdk-testpmd and the kernel
+    Io(io::IoArguments),
+    /// Rate and latency over receive and transmit bursts
+    Batching(batching::BatchingArguments),
+    /// Every element by itself, and some with many rules, routes or flows
+    Elements(elements::ElementsArguments),
+    /// Another configuration in the place of a running one, under traffic
+    Reload(reload::ReloadArguments),
+    /// Access control lists of any length, on one core
+    Acl(acl::AclArguments),
+    /// What a packet costs the nodes of a cluster, by role
+    Fabric(fabric::FabricArguments),
+    /// How long routes take from a cluster's leader to its nodes
+    Distribution(distribution::DistributionArguments),
+    /// Whole nodes of a cluster on a core each, beside one router
+    Cluster(cluster::ClusterArguments),
+    /// Forwarding with several workers, in each hand-over mode
+    Scaling(scaling::ScalingArguments),
+}
+
+pub(crate) fn bench(command: &BenchCommand) -> Result<ExitCode> {
+    match command {
+        BenchCommand::Forward(arguments) => forward::forward(arguments),
+        BenchCommand::Fib(arguments) => fib::fib(arguments),
+        BenchCommand::Io(arguments) => io::io(arguments),
+        BenchCommand::Batching(arguments) => batching::batching(arguments),
+        BenchCommand::Elements(arguments) => elements::elements(arguments),
+        BenchCommand::Reload(arguments) => reload::reload(arguments),
+        BenchCommand::Acl(arguments) => acl::acl(arguments),
+        BenchCommand::Fabric(arguments) => fabric::fabric(arguments),
+        BenchCommand::Distribution(arguments) => distribution::distribution(arguments),
+        BenchCommand::Cluster(arguments) => cluster::cluster(arguments),
+        BenchCommand::Scaling(arguments) => scaling::scaling(arguments),
+    }
+}
+
+/// Prints one figure in the form that all benches share.
+fn print_figure(bench: &str, case: &str, metric: &str, value: f64, unit: &str) {
+    let value = (value * 1000.0).round() / 1000.0;
+    say_line!(
+        "{}",
+        serde_json::json!({"bench": bench, "case": case, "metric": metric, "value": value, "unit": unit})
+    );
+}
+
+/// The middle one of some figures.
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+}

@@ -1,0 +1,207 @@
+//! A graph on one thread, turned as fast as it goes: how benches measure our own fast path.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow, bail};
+use elements::devices::OpenPort;
+use graph::context::ElementStats;
+use graph::graph::{Graph, GraphOptions};
+use graph::lang::{FlatConfig, Options, Source};
+use graph::router::{Control, CopyStats};
+use graph::setup::{Copy, Shared};
+use packet::flow::FlowKey;
+use packet::{PoolOptions, cycles};
+use ports::Port;
+
+use super::example;
+use router::load;
+
+/// Number of the example router's ports.
+pub(super) const ROUTER_PORTS: usize = 4;
+
+/// Frames of the pool.
+const FRAMES: usize = 8192;
+
+/// A graph with one receiving `FromDevice` that matters, or with sources and one `Discard`.
+pub(super) struct SingleCore {
+    graph: Graph,
+    flat: Arc<FlatConfig>,
+    from: usize,
+}
+
+/// What a run gave.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Run {
+    /// Packets received.
+    pub(super) packets: u64,
+    /// CPU time of the thread, in TSC cycles: unlike the counter itself it leaves out what other programs took.
+    pub(super) cycles: f64,
+}
+
+impl Run {
+    /// TSC cycles a packet.
+    pub(super) fn cycles_per_packet(self) -> f64 {
+        self.cycles / self.packets.max(1) as f64
+    }
+}
+
+impl SingleCore {
+    /// `FromDevice -> ToDevice`, with bursts of these numbers of packets.
+    pub(super) fn minimal(
+        input: Box<dyn Port>,
+        output: Option<Box<dyn Port>>,
+        rx_burst: usize,
+        tx_burst: usize,
+    ) -> Result<Self> {
+        let to = if output.is_some() { "bench1" } else { "bench0" };
+        let text =
+            format!("from :: FromDevice(bench0, BURST {rx_burst}) -> ToDevice({to}, BURST {tx_burst});");
+        let source = Source { name: "io.click".into(), text };
+        let ports = std::iter::once(input).chain(output);
+        Self::build(&source, Vec::new(), rx_burst.max(tx_burst), ports, &Shared::default())
+    }
+
+    /// The example router with the routes in the file `table`. Frames come in by its first port; the gateways that the
+    /// routes lead to are behind the others, and their link addresses are known.
+    pub(super) fn router(ports: [Box<dyn Port>; ROUTER_PORTS], table: &Path, burst: usize) -> Result<Self> {
+        let source = Source { name: "ip-router.click".into(), text: example::ROUTER.into() };
+        let shared = Shared::default();
+        let parameters = example::parameters(table);
+        let mut router = Self::build(&source, parameters, burst, ports.into_iter(), &shared)?;
+        for port in 1..ROUTER_PORTS {
+            let querier = router
+                .graph
+                .find(&format!("out{port}/arp"))
+                .context("the example router has a querier for each port")?;
+            let entry = format!("10.0.{port}.2 02:00:00:00:0{port}:02");
+            router
+                .graph
+                .write(querier, "insert", &entry)
+                .context("the querier is in this copy")?
+                .map_err(anyhow::Error::msg)?;
+        }
+        Ok(router)
+    }
+
+    /// A graph on this thread with real time; the configuration calls its ports bench0, bench1, ... `shared` holds what else
+    /// its elements need.
+    pub(super) fn build(
+        source: &Source,
+        parameters: Vec<(String, String)>,
+        burst: usize,
+        ports: impl Iterator<Item = Box<dyn Port>>,
+        shared: &Shared,
+    ) -> Result<Self> {
+        Self::build_with(source, parameters, &Self::options(burst), ports, shared)
+    }
+
+    /// Bursts of so many packets and the usual pool.
+    pub(super) fn options(burst: usize) -> GraphOptions {
+        let pool = PoolOptions { frames: FRAMES, ..PoolOptions::default() };
+        GraphOptions { burst, pool, simulated_time: None }
+    }
+
+    /// The same with other options.
+    pub(super) fn build_with(
+        source: &Source,
+        parameters: Vec<(String, String)>,
+        options: &GraphOptions,
+        ports: impl Iterator<Item = Box<dyn Port>>,
+        shared: &Shared,
+    ) -> Result<Self> {
+        let registry = click::registry();
+        let flat = load::compile(source, &Options { parameters, ..Options::default() }, &registry)
+            .ok_or_else(|| anyhow!("see above"))?;
+        let flat = Arc::new(flat);
+        for (number, port) in ports.enumerate() {
+            shared.get_or_make(&OpenPort::key(&format!("bench{number}")), || {
+                Ok::<_, anyhow::Error>(OpenPort::new(port))
+            })?;
+        }
+        // Every run of a bench sends the same flows the same ways.
+        shared.get_or_make(Shared::FLOW_KEY, || Ok::<_, anyhow::Error>(FlowKey::from_seed(0)))?;
+        let control = Control::new(graph::messages::print);
+        let copy = Copy { index: 0, workers: 1, slow_thread: false };
+        let graph = Graph::build(&flat, &registry, shared, copy, options, &control).map_err(|problems| {
+            load::report(problems);
+            anyhow!("see above")
+        })?;
+        // Where nothing is received, what arrives at the sink counts.
+        let of_class = |class: &str| flat.elements.iter().position(|element| element.class == class);
+        let from = of_class("FromDevice").or_else(|| of_class("Discard"));
+        Ok(Self { graph, from: from.context("there is a source")?, flat })
+    }
+
+    /// Turns the graph for about `seconds`.
+    pub(super) fn run(&mut self, seconds: f64) -> Run {
+        let before = self.received();
+        let (begin, start) = (cpu_cycles(), Instant::now());
+        let length = Duration::from_secs_f64(seconds);
+        while start.elapsed() < length {
+            for _ in 0..256 {
+                self.graph.context().turn();
+            }
+        }
+        Run { cycles: cpu_cycles() - begin, packets: self.received() - before }
+    }
+
+    fn received(&mut self) -> u64 {
+        self.graph.element_stats(self.from).packets
+    }
+
+    /// The graph itself, for its handlers.
+    pub(super) fn graph(&mut self) -> &mut Graph {
+        &mut self.graph
+    }
+
+    /// Counts from zero again.
+    pub(super) fn reset_stats(&mut self) {
+        self.graph.reset_stats();
+    }
+
+    /// Whether what was received left by a port, too; what each element did since the last reset.
+    pub(super) fn checked_stats(&mut self) -> Result<Vec<(&str, ElementStats)>> {
+        let stats = self.graph.stats();
+        let received = stats[self.from].packets;
+        let sent: u64 = self
+            .flat
+            .elements
+            .iter()
+            .zip(&stats)
+            .filter(|(element, _)| element.class == "ToDevice")
+            .map(|(_, stats)| stats.packets)
+            .sum();
+        // What was received in the last turn may still be on its way.
+        if sent + 1024 < received {
+            let pool = self.graph.pool_stats();
+            let copy = CopyStats { copy: 0, elements: stats, pool, busy: 1.0, busy_ns: 0 };
+            let summary = router::run::summary(&self.flat, &[copy]);
+            bail!("{received} packets came in and only {sent} left:\n{summary}");
+        }
+        Ok(self.flat.elements.iter().map(|element| element.class.as_str()).zip(stats).collect())
+    }
+
+    /// Numbers of the elements of a class.
+    pub(super) fn of_class(&self, class: &str) -> Vec<usize> {
+        let is_one = |&index: &usize| self.flat.elements[index].class == class;
+        (0..self.flat.elements.len()).filter(is_one).collect()
+    }
+
+    /// One turn.
+    pub(super) fn turn(&mut self) -> bool {
+        self.graph.context().turn()
+    }
+
+    /// Packets received since the last reset.
+    pub(super) fn packets(&mut self) -> u64 {
+        self.received()
+    }
+}
+
+/// CPU time of this thread in TSC cycles.
+pub(super) fn cpu_cycles() -> f64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    (time.tv_sec as f64 + time.tv_nsec as f64 / 1e9) * cycles::per_second()
+}

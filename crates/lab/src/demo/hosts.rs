@@ -1,0 +1,272 @@
+//! Hosts in network namespaces, and what a person types on them.
+
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+/// Whether the user wants to stop.
+#[derive(Clone, Debug)]
+pub(super) struct Stop(Arc<AtomicBool>);
+
+impl Stop {
+    /// Set by Ctrl-C, and when the program is told to end.
+    pub(super) fn on_ctrl_c() -> Result<Self> {
+        let stop = Self(Arc::default());
+        let flag = stop.clone();
+        router::interrupt::on_interrupt(move || flag.set()).context("cannot catch Ctrl-C")?;
+        Ok(stop)
+    }
+
+    pub(super) fn set(&self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+
+    pub(super) fn is_set(&self) -> bool {
+        self.0.load(Ordering::SeqCst)
+    }
+
+    /// An error if the user wants to stop.
+    pub(super) fn check(&self) -> Result<()> {
+        if self.is_set() { Err(anyhow::anyhow!("interrupted")) } else { Ok(()) }
+    }
+}
+
+/// Runs a program to its end, at most `limit`, and returns what it printed and whether it succeeded.
+pub(super) fn run(
+    command: &mut Command,
+    limit: Duration,
+    stop: Option<&Stop>,
+    idle: &mut dyn FnMut(),
+) -> Result<(bool, String)> {
+    let name = format!("{command:?}");
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().with_context(|| format!("cannot run {name}"))?;
+    let begin = Instant::now();
+    loop {
+        if child.try_wait()?.is_some() {
+            let output = child.wait_with_output()?;
+            let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+            return Ok((output.status.success(), text.into_owned()));
+        }
+        let interrupted = stop.is_some_and(Stop::is_set);
+        if interrupted || begin.elapsed() > limit {
+            // It may have ended this instant.
+            let _ = child.kill();
+            child.wait()?;
+            bail!(
+                "{} {name}",
+                if interrupted { "interrupted during" } else { "no end within the time limit:" }
+            );
+        }
+        idle();
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Runs `ip`, which must succeed.
+pub(super) fn ip(arguments: &str) -> Result<()> {
+    let (ok, text) = run(
+        Command::new("ip").args(arguments.split_whitespace()),
+        Duration::from_secs(10),
+        None,
+        &mut || {},
+    )?;
+    if !ok {
+        bail!("'ip {arguments}' failed: {}", text.trim());
+    }
+    Ok(())
+}
+
+/// How long a host may take to answer another one's ping.
+const LONGEST_SILENCE: Duration = Duration::from_secs(20);
+
+/// The answers to some pings.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Ping {
+    pub(super) sent: u64,
+    pub(super) answered: u64,
+    pub(super) average_ms: f64,
+}
+
+/// What iperf3 measured.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Tcp {
+    pub(super) bits_per_second: f64,
+    pub(super) retransmissions: u64,
+}
+
+/// A host: a network namespace.
+#[derive(Clone, Debug)]
+pub(super) struct Host {
+    namespace: String,
+}
+
+impl Host {
+    pub(super) fn new(namespace: String) -> Self {
+        Self { namespace }
+    }
+
+    pub(super) fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
+    /// A program on it.
+    pub(super) fn command(&self, program: &str, arguments: &[&str]) -> Command {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &self.namespace, program]).args(arguments).env("LC_ALL", "C");
+        command
+    }
+
+    /// Pings `count` times, 20 ms apart.
+    pub(super) fn ping(&self, target: &str, count: u32, stop: &Stop) -> Result<Ping> {
+        self.ping_with(&["-c", &count.to_string(), "-W", "2", target], stop)
+    }
+
+    /// Pings `count` times, and again as long as nothing is answered, for up to 20 s: a machine that does too much else at a time
+    /// answers late.
+    pub(super) fn reach(&self, target: &str, count: u32, stop: &Stop) -> Result<Ping> {
+        let end = Instant::now() + LONGEST_SILENCE;
+        let mut sent = 0;
+        loop {
+            let ping = self.ping(target, count, stop)?;
+            sent += ping.sent;
+            if ping.answered > 0 || Instant::now() >= end {
+                return Ok(Ping { sent, ..ping });
+            }
+        }
+    }
+
+    /// Pings with `size` bytes and fragmentation allowed.
+    pub(super) fn ping_fragmented(&self, target: &str, size: u32, stop: &Stop) -> Result<Ping> {
+        self.ping_with(&["-c", "3", "-W", "2", "-M", "dont", "-s", &size.to_string(), target], stop)
+    }
+
+    fn ping_with(&self, arguments: &[&str], stop: &Stop) -> Result<Ping> {
+        let mut command = self.command("ping", &["-n", "-i", "0.02"]);
+        let (_, text) = run(command.args(arguments), Duration::from_secs(30), Some(stop), &mut || {})?;
+        Ok(parse_ping(&text))
+    }
+
+    /// Sends one ping of `size` bytes with DF set; the MTU that an ICMP error reports.
+    pub(super) fn too_big(&self, target: &str, size: u32, stop: &Stop) -> Result<Option<u32>> {
+        let size = size.to_string();
+        let mut command =
+            self.command("ping", &["-n", "-c", "1", "-W", "1", "-M", "do", "-s", &size, target]);
+        let (_, text) = run(&mut command, Duration::from_secs(30), Some(stop), &mut || {})?;
+        Ok(parse_mtu(&text))
+    }
+
+    /// The addresses of the hops to `target`.
+    pub(super) fn traceroute(&self, target: &str, stop: &Stop) -> Result<Vec<String>> {
+        let arguments = ["-n", "-q", "1", "-w", "2", "-m", "5", target];
+        let mut command = self.command("traceroute", &arguments);
+        let (_, text) = run(&mut command, Duration::from_secs(60), Some(stop), &mut || {})?;
+        Ok(parse_traceroute(&text))
+    }
+
+    /// iperf3 to `server`, at `target`, for `seconds`, with more `options`.
+    pub(super) fn iperf(
+        &self,
+        (server, target): (&Host, &str),
+        seconds: u32,
+        options: &[&str],
+        stop: &Stop,
+        idle: &mut dyn FnMut(),
+    ) -> Result<Result<Tcp, String>> {
+        let mut server = server.command("iperf3", &["-s", "-1"]);
+        server.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let mut server = server.spawn().context("cannot start the iperf3 server")?;
+        // The server needs a moment to listen; a client that comes too early would be refused.
+        std::thread::sleep(Duration::from_millis(300));
+        let mut client = self.command("iperf3", &["-J", "-c", target, "-t", &seconds.to_string()]);
+        client.args(options);
+        let result = run(&mut client, Duration::from_secs(u64::from(seconds) + 20), Some(stop), idle);
+        // With -1 the server has ended; after a failure it has not.
+        let _ = server.kill();
+        let _ = server.wait();
+        let (_, text) = result?;
+        Ok(parse_iperf(&text))
+    }
+}
+
+fn parse_ping(text: &str) -> Ping {
+    let mut ping = Ping::default();
+    for line in text.lines() {
+        if line.contains("packets transmitted") {
+            let numbers: Vec<u64> =
+                line.split([' ', ',']).filter_map(|word| word.parse().ok()).take(2).collect();
+            if let [sent, answered] = numbers[..] {
+                (ping.sent, ping.answered) = (sent, answered);
+            }
+        } else if let Some(times) = line.strip_prefix("rtt min/avg/max/mdev = ") {
+            ping.average_ms = times.split('/').nth(1).and_then(|word| word.parse().ok()).unwrap_or(0.0);
+        }
+    }
+    ping
+}
+
+fn parse_mtu(text: &str) -> Option<u32> {
+    let (_, rest) = text.split_once("mtu = ").or_else(|| text.split_once("mtu="))?;
+    rest.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
+}
+
+fn parse_traceroute(text: &str) -> Vec<String> {
+    let hop = |line: &str| {
+        let mut words = line.split_whitespace();
+        words.next()?.parse::<u32>().ok()?;
+        Some(words.next()?.to_owned())
+    };
+    text.lines().skip(1).filter_map(hop).collect()
+}
+
+fn parse_iperf(text: &str) -> Result<Tcp, String> {
+    let value: serde_json::Value =
+        serde_json::from_str(text).map_err(|_| format!("iperf3 printed no result: {}", text.trim()))?;
+    if let Some(error) = value["error"].as_str() {
+        return Err(format!("iperf3: {error}"));
+    }
+    let bits_per_second = value["end"]["sum_received"]["bits_per_second"].as_f64().unwrap_or(0.0);
+    let retransmissions = value["end"]["sum_sent"]["retransmits"].as_u64().unwrap_or(0);
+    if bits_per_second <= 0.0 {
+        return Err("iperf3 moved nothing".into());
+    }
+    Ok(Tcp { bits_per_second, retransmissions })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_ping_prints() {
+        let text = "PING 10.0.1.2 (10.0.1.2) 56(84) bytes of data.\n64 bytes from 10.0.1.2\n\n\
+            --- 10.0.1.2 ping statistics ---\n5 packets transmitted, 4 received, 20% packet loss, time 80ms\n\
+            rtt min/avg/max/mdev = 0.080/0.125/0.200/0.040 ms\n";
+        assert_eq!(parse_ping(text), Ping { sent: 5, answered: 4, average_ms: 0.125 });
+        assert_eq!(parse_ping("ping: connect: Network is unreachable"), Ping::default());
+        let error = "From 10.0.0.1 icmp_seq=1 Frag needed and DF set (mtu = 1400)";
+        assert_eq!(parse_mtu(error), Some(1400));
+        assert_eq!(parse_mtu("ping: local error: message too long, mtu=1500"), Some(1500));
+        assert_eq!(parse_mtu("1 packets transmitted"), None);
+    }
+
+    #[test]
+    fn what_traceroute_prints() {
+        let text = "traceroute to 10.0.3.2 (10.0.3.2), 5 hops max, 60 byte packets\n 1  10.0.0.1  0.080 ms\n \
+            2  10.0.3.2  0.100 ms\n";
+        assert_eq!(parse_traceroute(text), ["10.0.0.1", "10.0.3.2"]);
+    }
+
+    #[test]
+    fn what_iperf_prints() {
+        assert!(parse_iperf("{\"error\":\"unable to connect\"}").unwrap_err().contains("unable"));
+        let text =
+            "{\"end\":{\"sum_sent\":{\"retransmits\":3},\"sum_received\":{\"bits_per_second\":1.5e9}}}";
+        let tcp = parse_iperf(text).unwrap();
+        assert_eq!((tcp.bits_per_second, tcp.retransmissions), (1.5e9, 3));
+        assert!(parse_iperf("garbage").is_err());
+    }
+}

@@ -1,0 +1,335 @@
+//! `brickway-lab demo`: a router and four Linux hosts in network namespaces, and everything a newcomer would try:
+//! ping, traceroute, a packet too big, TCP. It cleans up after itself, whatever happens.
+//!
+//! | file | what lives there |
+//! | --- | --- |
+//! | this one | the command line; the demo of one router |
+//! | `network`, `summary` | its namespaces; what its router says at the end |
+//! | `cluster` | the demo of four servers that are one router |
+//! | `hosts` | what a person types on hosts |
+//! | `report` | what a demo says |
+
+mod cluster;
+mod hosts;
+mod network;
+mod report;
+mod summary;
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+
+use hosts::Stop;
+use network::{HOSTS, Network};
+use report::Report;
+use router::output::say_line;
+use router::table::thousands;
+use summary::{READ_CHECK, READ_MEMORY, Totals, parse_summary, summarise};
+
+/// Shows the router at work: four Linux hosts on four networks, in network namespaces of this machine, with a
+/// router between them that runs examples/ip-router.click and a real routing table. With --cluster four servers
+/// that are one router, and two of them die.
+#[derive(Args, Debug)]
+#[command(
+    after_help = "It needs root, and the programs ip, ping, traceroute, iperf3 and ethtool ('make demo' \
+installs them),\nwith --cluster also etcd, FRR and BIRD ('make demo-cluster').\nExit codes: 0 all went well, 1 it could not start, 3 a step failed."
+)]
+pub(crate) struct DemoArguments {
+    /// Four servers that are one router, of which two die
+    #[arg(long)]
+    cluster: bool,
+    /// With --cluster: print nothing but one JSON object at the end
+    #[arg(long, requires = "cluster", conflicts_with = "keep")]
+    json: bool,
+    /// The routing table: PREFIX ORIGIN lines, gzip or not
+    #[arg(long, default_value = "data/rib-v4.txt.gz", value_name = "FILE", conflicts_with = "cluster")]
+    table: PathBuf,
+    /// How long iperf3 sends, in seconds
+    #[arg(long, default_value_t = 5, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=3600))]
+    seconds: u32,
+    /// Number of worker threads of the router, or of each server
+    #[arg(long, default_value_t = 1)]
+    workers: usize,
+    /// Leave the router running until Ctrl-C, to play with it
+    #[arg(long)]
+    keep: bool,
+}
+
+/// The configuration that the router runs; the file itself stands in examples/.
+const CONFIGURATION: &str = include_str!("../../../../examples/ip-router.click");
+
+/// The router's MTU: below that of the links, so that there is something to fragment.
+const MTU: u32 = 1400;
+
+/// An address of the routing table that a host stands in for.
+const FAR_ADDRESS: &str = "1.1.1.1";
+
+pub(crate) fn demo(arguments: &DemoArguments) -> Result<ExitCode> {
+    if arguments.cluster {
+        return cluster::demo(arguments);
+    }
+    check_programs(&[])?;
+    if !arguments.table.is_file() {
+        bail!(
+            "no routing table at '{}': run the demo from the project's folder, or give one with --table",
+            arguments.table.display()
+        );
+    }
+    let stop = Stop::on_ctrl_c()?;
+    let mut report = Report::new(false, &stop);
+
+    report.line("A router and four Linux hosts, each in its network namespace:\n");
+    report.line("  h0 10.0.0.2 --- eth0 10.0.0.1 \\                    / eth2 10.0.2.1 --- h2 10.0.2.2");
+    report.line("                                 > brickway run ... <");
+    report.line("  h1 10.0.1.2 --- eth1 10.0.1.1 /                    \\ eth3 10.0.3.1 --- h3 10.0.3.2\n");
+    let network = Network::create(&stop).context("cannot make the test network")?;
+    report.step("network", Ok(format!("{} namespaces, {HOSTS} links of 1,500 bytes", HOSTS + 1)));
+    let result = (|| {
+        let mut router = Running::start(arguments, &network, &stop)?;
+        report.step("router", Ok(router.banner.clone()));
+        exercise(arguments, &network, &stop, &router, &mut report)?;
+        if arguments.keep && !stop.is_set() {
+            report.line("\n  The router runs on. In another terminal, for instance:");
+            report.line(format_args!("    ip netns exec {} ping 10.0.3.2", network.host(0).namespace()));
+            report.line("  Ctrl-C ends it.");
+            while !stop.is_set() && router.is_alive() {
+                std::thread::sleep(Duration::from_millis(100));
+                if let Some(line) = router.latest() {
+                    report.live(&line);
+                }
+            }
+        }
+        report.clear_live();
+        router.finish()
+    })();
+    drop(network);
+    let totals = result?;
+    report.failed |= totals.table.verdict().is_err();
+    summarise(&totals);
+    if stop.is_set() && !arguments.keep {
+        say_line!("\nInterrupted; everything is cleaned up.");
+        return Ok(ExitCode::from(130));
+    }
+    if report.failed {
+        say_line!("\nA step failed; everything is cleaned up.");
+        return Ok(ExitCode::from(3));
+    }
+    say_line!(
+        "\nAll hosts were reached. The configuration is examples/ip-router.click: read it, change it, run it again."
+    );
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Whether a demo may run here: as root, with the programs that it runs, and these more, each with its package.
+fn check_programs(more: &[(&str, &str)]) -> Result<()> {
+    if !rustix::process::geteuid().is_root() {
+        bail!(
+            "the demo makes network namespaces and opens raw sockets, which needs root: run 'sudo brickway-lab demo' or 'make demo'"
+        );
+    }
+    let usual = [
+        ("ip", "iproute2"),
+        ("ping", "iputils-ping"),
+        ("traceroute", "traceroute"),
+        ("iperf3", "iperf3"),
+        ("ethtool", "ethtool"),
+    ];
+    for (program, package) in usual.iter().chain(more) {
+        let found = std::env::var_os("PATH").is_some_and(|path| {
+            std::env::split_paths(&path)
+                .chain([PathBuf::from("/usr/sbin"), PathBuf::from("/sbin")])
+                .any(|folder| folder.join(program).is_file())
+        });
+        if !found {
+            let target = if more.is_empty() { "demo" } else { "demo-cluster" };
+            bail!("the program '{program}' is missing: apt-get install {package} ('make {target}' does it)");
+        }
+    }
+    Ok(())
+}
+
+/// The router, as a child process in its namespace.
+struct Running {
+    child: Child,
+    lines: Receiver<String>,
+    banner: String,
+    begin: Instant,
+    /// From the start of the program to packets, the table read and compiled, in seconds.
+    ready: f64,
+}
+
+impl Running {
+    fn start(arguments: &DemoArguments, network: &Network, stop: &Stop) -> Result<Self> {
+        let program = crate::program::router()?;
+        let table = arguments.table.canonicalize().context("cannot find the routing table")?;
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", network.router()]).arg(program);
+        command.args(["run", "-", &format!("TABLE={}", table.display()), &format!("MTU={MTU}")]);
+        command.args(["--json", "--stats", "0.5", "--workers", &arguments.workers.to_string()]);
+        command.args(["--read", READ_MEMORY, "--read", READ_CHECK]);
+        // Its own process group: Ctrl-C at the terminal ends the demo, and the demo ends the router.
+        std::os::unix::process::CommandExt::process_group(&mut command, 0);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let begin = Instant::now();
+        let mut child = command.spawn().context("cannot start the router")?;
+        let mut stdin = child.stdin.take().context("the router has no standard input")?;
+        stdin.write_all(CONFIGURATION.as_bytes()).context("the router does not read its configuration")?;
+        drop(stdin);
+        let stderr = child.stderr.take().context("the router has no standard error")?;
+        let (sender, lines) = channel();
+        std::thread::spawn(move || {
+            for line in BufReader::new(stderr).lines().map_while(Result::ok) {
+                if sender.send(line).is_err() {
+                    return;
+                }
+            }
+        });
+        let mut running = Self { child, lines, banner: String::new(), begin, ready: 0.0 };
+        let mut said = Vec::new();
+        while begin.elapsed() < Duration::from_secs(60) {
+            stop.check()?;
+            match running.lines.recv_timeout(Duration::from_millis(50)) {
+                Ok(line) if line.contains(" runs with ") => {
+                    running.ready = begin.elapsed().as_secs_f64();
+                    running.banner = format!(
+                        "ip-router.click with {} runs, ready in {:.2} s",
+                        table.file_name().unwrap_or_default().to_string_lossy(),
+                        running.ready
+                    );
+                    return Ok(running);
+                }
+                Ok(line) => said.push(line),
+                Err(_) if !running.is_alive() => break,
+                Err(_) => {}
+            }
+        }
+        said.extend(running.lines.try_iter());
+        bail!("the router did not start:\n{}", said.join("\n"))
+    }
+
+    fn is_alive(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(None))
+    }
+
+    /// The newest line of rates.
+    fn latest(&self) -> Option<String> {
+        self.lines.try_iter().last()
+    }
+
+    /// Ends the router and returns what it says of its table and its element counters.
+    fn finish(&mut self) -> Result<Totals> {
+        let seconds = self.begin.elapsed().as_secs_f64();
+        let pid = rustix::process::Pid::from_child(&self.child);
+        // It may have ended by itself; then there is nobody to tell.
+        let _ = rustix::process::kill_process(pid, rustix::process::Signal::INT);
+        let stdout = self.child.stdout.take().context("the router's summary was read already")?;
+        let text = std::io::read_to_string(stdout).context("cannot read the router's summary")?;
+        let (table, elements) = parse_summary(&text);
+        let status = self.child.wait().context("the router did not end")?;
+        if !status.success() {
+            bail!(
+                "the router ended with {status}:\n{}",
+                self.lines.try_iter().collect::<Vec<_>>().join("\n")
+            );
+        }
+        Ok(Totals { elements, table, seconds, ready: self.ready })
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if self.is_alive() {
+            // Reached only when something else failed; the namespace must not stay busy.
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+    }
+}
+
+/// Everything a newcomer would try.
+fn exercise(
+    arguments: &DemoArguments,
+    network: &Network,
+    stop: &Stop,
+    router: &Running,
+    report: &mut Report,
+) -> Result<()> {
+    let (mut sent, mut answered, mut slowest_ms, mut all) = (0, 0, 0.0f64, true);
+    for from in 0..HOSTS {
+        for to in (0..HOSTS).filter(|&to| to != from) {
+            report.live(&format!("ping         h{from} -> h{to}"));
+            let ping = network.host(from).reach(&format!("10.0.{to}.2"), 5, stop)?;
+            all &= ping.answered > 0;
+            sent += ping.sent;
+            answered += ping.answered;
+            slowest_ms = slowest_ms.max(ping.average_ms);
+        }
+    }
+    let text = format!(
+        "{answered} of {sent} answered, {} pairs of hosts, {slowest_ms:.2} ms on average at most",
+        HOSTS * (HOSTS - 1)
+    );
+    report.step("ping", if all { Ok(text) } else { Err(text) });
+
+    let (gateway, routes) = network::gateway_and_routes(&arguments.table, FAR_ADDRESS)?;
+    network.give_address(gateway, FAR_ADDRESS)?;
+    let from = (gateway + 1) % HOSTS;
+    let ping = network.host(from).reach(FAR_ADDRESS, 5, stop)?;
+    let text = format!(
+        "{FAR_ADDRESS} from h{from}: by one of {} routes over h{gateway}, {} of {} answered",
+        thousands(routes),
+        ping.answered,
+        ping.sent
+    );
+    report.step("real route", if ping.answered > 0 { Ok(text) } else { Err(text) });
+
+    let ping = network.host(0).reach("10.0.0.1", 3, stop)?;
+    let text = format!("10.0.0.1 itself answers {} of {}", ping.answered, ping.sent);
+    report.step("router", if ping.answered > 0 { Ok(text) } else { Err(text) });
+
+    let hops = network.host(0).traceroute("10.0.3.2", stop)?;
+    let text = format!("h0 -> h3: {}", hops.join(", "));
+    report.step("traceroute", if hops == ["10.0.0.1", "10.0.3.2"] { Ok(text) } else { Err(text) });
+
+    let mtu = network.host(0).too_big("10.0.2.2", 1472, stop)?;
+    report.step(
+        "too big",
+        match mtu {
+            Some(mtu) if mtu == MTU => {
+                Ok(format!("1,500 bytes with DF set: ICMP fragmentation needed, MTU {mtu}"))
+            }
+            Some(mtu) => Err(format!("the ICMP error says MTU {mtu} instead of {MTU}")),
+            None => Err("no ICMP error for a packet of 1,500 bytes with DF set".into()),
+        },
+    );
+    let fragments = network.host(1).ping_fragmented("10.0.2.2", 1472, stop)?;
+    let text = format!(
+        "1,500 bytes without DF: sent on in pieces, {} of {} answered",
+        fragments.answered, fragments.sent
+    );
+    report.step("fragments", if fragments.answered > 0 { Ok(text) } else { Err(text) });
+
+    let seconds = arguments.seconds;
+    let mut show = || {
+        if let Some(line) = router.latest() {
+            report.live(&format!("iperf3       {line}"));
+        }
+    };
+    let tcp = network.host(1).iperf((network.host(3), "10.0.3.2"), seconds, &[], stop, &mut show)?;
+    report.step(
+        "iperf3",
+        tcp.map(|tcp| {
+            format!(
+                "TCP h1 -> h3: {:.2} Gbit/s for {seconds} s, {} retransmissions",
+                tcp.bits_per_second / 1e9,
+                thousands(tcp.retransmissions)
+            )
+        }),
+    );
+    Ok(())
+}

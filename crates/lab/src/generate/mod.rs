@@ -1,0 +1,464 @@
+//! `brickway-lab gen`: a traffic generator and the sink that judges what comes back.
+//!
+//! | file | what lives there |
+//! | --- | --- |
+//! | `mod` | the command line, and what it asks for |
+//! | `values` | rates, sizes, ranges as text |
+//! | `traffic` | flows; what packet number `n` looks like |
+//! | `signature` | the bytes that make a packet ours; how a frame is judged |
+//! | `pacing` | when the next packet may leave |
+//! | `sink`, `sequence`, `histogram` | counts, sequence numbers, latencies |
+//! | `stations` | the ports, and ARP on them |
+//! | `trial` | the loop that sends and receives |
+//! | `rfc2544` | the search for the highest rate without loss |
+//! | `report` | tables and JSON |
+
+mod histogram;
+mod pacing;
+mod report;
+mod rfc2544;
+mod sequence;
+mod signature;
+mod sink;
+mod stations;
+mod traffic;
+mod trial;
+mod values;
+
+#[cfg(test)]
+mod tests;
+
+use std::hash::{BuildHasher, RandomState};
+use std::io::IsTerminal;
+use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use packet::wire::ethernet::MacAddr;
+
+use self::stations::{Station, Stations};
+use self::traffic::{Destinations, Protocol, TrafficOptions};
+use self::trial::{Outcome, Progress, TrialOptions};
+use self::values::{FCS_BYTES, FrameSize, Hosts, PortRange, Rate};
+
+/// Exit code: packets were lost, doubled or corrupted.
+const LOSS: u8 = 3;
+/// Exit code: wrong usage.
+const USAGE: u8 = 2;
+/// A million flows take 90 MB of templates and 144 MB of windows.
+const MOST_FLOWS: u32 = 1 << 20;
+
+/// Generates traffic on a port and judges what comes back: loss, duplicates, corruption, order and latency.
+///
+/// Packets are numbered and time-stamped. They go out of one port and are expected back on another (or on the same one),
+/// usually with a router in between. Sizes of frames count the FCS (4 bytes), as RFC 2544 does: 64 to 1518.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  brickway-lab gen --tx memory:a --rx 'memory:a?end=1' --count 1000000 --rate max
+      see what this machine can do, without any network (and without root)
+  brickway-lab gen --tx 'memory:a?drop=1%&fault=tx' --rx 'memory:a?end=1' --count 10000
+      a bad line: the report shows what it did
+  brickway-lab gen --tx eth1 --rx eth2 --address 10.0.1.2 --gateway 10.0.1.1 --rx-address 10.0.2.2 \\
+               --dst 10.0.2.2 --rate 10k --for 10
+      through a router that has 10.0.1.1 on the side of eth1 and 10.0.2.1 on that of eth2
+  brickway-lab gen ... --dst-file rib.txt.gz --flows 65536 --size imix --rate 100Mbit
+      65,536 flows to destinations inside the prefixes of a routing table
+  brickway-lab gen ... --rfc2544 --sizes 64,512,1518 --trial 10
+      the highest rate without loss for three frame sizes
+  brickway-lab gen --tx eth1 --protocol icmp --address 10.0.1.2 --gateway 10.0.1.1 --dst 10.0.1.1
+      a fast ping: echo replies count as received
+  brickway-lab gen --tx 'pcap:?out=flows.pcap' --rx none --dst-mac 02:00:00:00:00:02 --count 1000 --rate max
+      into a file
+
+A port is [DRIVER:]NAME[?OPTION=VALUE&...]; drivers are af_packet (the default), af_xdp, dpdk (in a build with it), tap,
+pcap, memory and null.
+
+Exit codes: 0 every packet came back once and whole (or as many as --allow-loss wants),
+1 it cannot run, 2 wrong usage, 3 packets were lost, doubled or corrupted.")]
+pub(crate) struct GenerateArguments {
+    /// The port that sends
+    #[arg(long, value_name = "PORT")]
+    tx: String,
+    /// The port on which packets come back: the sending one if not given; `none` if none do
+    #[arg(long, value_name = "PORT")]
+    rx: Option<String>,
+    /// Number of flows, which take turns
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST_FLOWS)))]
+    flows: u32,
+    /// Source addresses [default: --address, else 198.18.0.1]
+    #[arg(long, value_name = "IP[/LEN]")]
+    src: Option<Hosts>,
+    /// Destination addresses; 198.18.0.0/15 is there for tests (RFC 2544, C.2.2) [default: 198.19.0.1]
+    #[arg(long, value_name = "IP[/LEN]", conflicts_with = "dst_file")]
+    dst: Option<Hosts>,
+    /// Draw each flow's destination from the prefixes of this table (PREFIX ORIGIN a line, plain or gzip)
+    #[arg(long, value_name = "TABLE")]
+    dst_file: Option<PathBuf>,
+    /// Source ports (identifiers of ICMP echoes)
+    #[arg(long, value_name = "PORTS", default_value = "49152-65535")]
+    sport: PortRange,
+    /// Destination ports
+    #[arg(long, value_name = "PORTS", default_value = "9")]
+    dport: PortRange,
+    /// What the packets are
+    #[arg(long, value_enum, default_value_t = Protocol::Udp)]
+    protocol: Protocol,
+    /// Frame size with FCS: 64, a range such as 64-1518, or imix (64, 594 and 1518 as 7:4:1)
+    /// [default: the smallest, 64 or for TCP 76]
+    #[arg(long, value_name = "BYTES", conflicts_with = "rfc2544")]
+    size: Option<FrameSize>,
+    /// Packets a second (1000, 250k, 1.5Mpps), bits of frames with FCS a second (100Mbit), or max
+    /// [default: 1000; with --rfc2544, where the search starts: max]
+    #[arg(long, value_name = "RATE")]
+    rate: Option<Rate>,
+    /// Stop after so many packets
+    #[arg(long, value_name = "N", conflicts_with = "rfc2544")]
+    count: Option<u64>,
+    /// Stop after so many seconds; without this and --count: at Ctrl-C
+    #[arg(long = "for", value_name = "SECONDS", value_parser = values::seconds, conflicts_with = "rfc2544")]
+    duration: Option<f64>,
+    /// Most packets sent at a time
+    #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u16).range(1..=256))]
+    burst: u16,
+    /// Wait so long for packets after the last one [default: 1; with --rfc2544: 2]
+    #[arg(long, value_name = "SECONDS", value_parser = values::seconds)]
+    settle: Option<f64>,
+    /// Link address of the sender [default: the port's]
+    #[arg(long, value_name = "MAC")]
+    src_mac: Option<MacAddr>,
+    /// Link address to send to [default: the gateway's, else that of the --rx port]
+    #[arg(long, value_name = "MAC", conflicts_with = "gateway")]
+    dst_mac: Option<MacAddr>,
+    /// Our address on the sending port: ARP requests for it, and for --src, are answered
+    #[arg(long, value_name = "IP")]
+    address: Option<Ipv4Addr>,
+    /// Send to this router, whose link address ARP finds
+    #[arg(long, value_name = "IP", requires = "address")]
+    gateway: Option<Ipv4Addr>,
+    /// Our address on the --rx port: ARP requests for it, and for --dst, are answered
+    #[arg(long, value_name = "IP", requires = "rx")]
+    rx_address: Option<Ipv4Addr>,
+    /// Draw other destinations and sizes
+    #[arg(long, value_name = "NUMBER")]
+    seed: Option<u64>,
+    /// Share of packets that may be lost, doubled or corrupted
+    #[arg(long, value_name = "PERCENT", default_value = "0", value_parser = values::percent)]
+    allow_loss: f64,
+    /// Search the highest rate without loss for several frame sizes (RFC 2544, section 26.1)
+    #[arg(long)]
+    rfc2544: bool,
+    /// Seconds a trial takes; the RFC wants 60 for the final word
+    #[arg(long, value_name = "SECONDS", default_value = "5", value_parser = values::seconds, requires = "rfc2544")]
+    trial: f64,
+    /// How fine the search is, in percent of the highest rate
+    #[arg(long, value_name = "PERCENT", default_value = "1", value_parser = values::percent, requires = "rfc2544")]
+    resolution: f64,
+    /// Frame sizes with FCS [default: 64,128,256,512,1024,1280,1518]
+    #[arg(long, value_name = "BYTES,...", value_delimiter = ',', requires = "rfc2544")]
+    sizes: Vec<FrameSize>,
+    /// No line of progress
+    #[arg(long, short)]
+    quiet: bool,
+    /// Print the report as one JSON object a line
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn generate(arguments: &GenerateArguments) -> Result<ExitCode> {
+    if let Err(mistake) = check(arguments) {
+        graph::note!("brickway-lab gen: {mistake}");
+        return Ok(ExitCode::from(USAGE));
+    }
+    let interrupted = Arc::new(AtomicBool::new(false));
+    let flag = interrupted.clone();
+    router::interrupt::on_interrupt(move || flag.store(true, Ordering::SeqCst))
+        .context("cannot catch Ctrl-C")?;
+    run(arguments, &interrupted)
+}
+
+/// Mistakes that the parser of the command line cannot see.
+fn check(arguments: &GenerateArguments) -> Result<(), String> {
+    let has_receiver = arguments.rx.as_ref().is_some_and(|rx| *rx != arguments.tx && rx != "none");
+    if !has_receiver && arguments.dst_mac.is_none() && arguments.gateway.is_none() {
+        return Err(
+            "the link address to send to is not known; right would be --gateway IP with --address IP, --dst-mac MAC, or \
+             another port for what comes back, --rx PORT"
+                .to_owned(),
+        );
+    }
+    if arguments.rfc2544 {
+        if arguments.rx.as_deref() == Some("none") {
+            return Err("--rfc2544 needs packets to come back; --rx cannot be none".to_owned());
+        }
+        if arguments.trial == 0.0 {
+            return Err("--trial 0 sends nothing; right would be 5, or 60 for the final word".to_owned());
+        }
+    }
+    for size in sizes(arguments) {
+        let smallest = arguments.protocol.smallest_frame();
+        if size.smallest() < smallest && size != FrameSize::Imix {
+            return Err(format!(
+                "a frame of {} bytes has no room for the headers and the 18 bytes of the signature; the smallest is {smallest}",
+                size.smallest()
+            ));
+        }
+    }
+    if arguments.count == Some(0) {
+        return Err("--count 0 sends nothing; right would be 1 or more".to_owned());
+    }
+    Ok(())
+}
+
+/// The frame sizes that are asked for.
+fn sizes(arguments: &GenerateArguments) -> Vec<FrameSize> {
+    let smallest = FrameSize::Fixed(arguments.protocol.smallest_frame());
+    match (arguments.rfc2544, arguments.sizes.as_slice()) {
+        (false, _) => vec![arguments.size.unwrap_or(smallest)],
+        (true, []) if arguments.protocol == Protocol::Tcp => [&[smallest], &rfc2544::SIZES[1..]].concat(),
+        (true, []) => rfc2544::SIZES.to_vec(),
+        (true, sizes) => sizes.to_vec(),
+    }
+}
+
+/// Opens the ports and runs what is asked for.
+fn run(arguments: &GenerateArguments, interrupted: &AtomicBool) -> Result<ExitCode> {
+    let seed = arguments.seed.unwrap_or(1);
+    let sizes = sizes(arguments);
+    let largest = sizes.iter().map(|size| size.largest()).max().unwrap_or(values::SMALLEST_FRAME);
+    let destinations = match &arguments.dst_file {
+        Some(path) => Destinations::Drawn(draw(path, arguments.flows, seed)?),
+        None => Destinations::Hosts(arguments.dst.unwrap_or(Hosts::one(Ipv4Addr::new(198, 19, 0, 1)))),
+    };
+    let mut stations = open(arguments, largest, &destinations)?;
+    let own = arguments.address.unwrap_or(Ipv4Addr::new(198, 18, 0, 1));
+    let destination_mac = match (arguments.dst_mac, arguments.gateway) {
+        (Some(mac), _) => mac,
+        (None, Some(gateway)) => stations.resolve(own, gateway, interrupted)?,
+        (None, None) => stations.all().last().unwrap_or(stations.sender()).mac,
+    };
+    let mut options = TrafficOptions {
+        flows: arguments.flows,
+        source_mac: arguments.src_mac.unwrap_or(stations.sender().mac),
+        destination_mac,
+        sources: arguments.src.unwrap_or(Hosts::one(own)),
+        destinations,
+        source_ports: arguments.sport,
+        destination_ports: arguments.dport,
+        protocol: arguments.protocol,
+        size: sizes[0],
+        seed,
+    };
+    if options.possible_flows() < u64::from(options.flows) {
+        graph::note!(
+            "brickway-lab gen: --flows {}: the addresses and ports give {} different flows; widen --src, --dst, --sport or --dport",
+            options.flows,
+            options.possible_flows()
+        );
+        return Ok(ExitCode::from(USAGE));
+    }
+    let base = arguments.seed.unwrap_or_else(|| RandomState::new().hash_one(std::process::id()));
+    let mut session = Session { arguments, interrupted, base: base as u16, trials: 0 };
+    if arguments.rfc2544 {
+        session.throughput(&mut stations, &mut options, &sizes)
+    } else {
+        session.once(&mut stations, &options)
+    }
+}
+
+/// Opens the ports, with room for frames of `largest` bytes (FCS counted) and the addresses that they answer for.
+fn open(arguments: &GenerateArguments, largest: u16, destinations: &Destinations) -> Result<Stations> {
+    let mut sender = Station::open(&arguments.tx)?;
+    let own = arguments.address.map(Hosts::one);
+    sender.answer_for(own.into_iter().chain(arguments.src));
+    let mut receiver = match arguments.rx.as_deref() {
+        None | Some("none") => None,
+        Some(rx) if rx == arguments.tx => None,
+        Some(rx) => Some(Station::open(rx)?),
+    };
+    let back_on_sender = arguments.rx.as_deref() != Some("none");
+    let rx_address = arguments.rx_address.map(Hosts::one);
+    match &mut receiver {
+        // Whoever sends packets there must find the hosts that they are for.
+        Some(receiver) => {
+            let hosts = if let Destinations::Hosts(hosts) = destinations { Some(*hosts) } else { None };
+            receiver.answer_for(rx_address.into_iter().chain(hosts));
+        }
+        None => sender.answer_for(rx_address),
+    }
+    let link_bytes = packet::wire::ethernet::HEADER_LEN + FCS_BYTES;
+    if usize::from(largest) > sender.mtu + link_bytes {
+        bail!(
+            "frames of {largest} bytes are too long for port `{}`: its MTU of {} allows {}; use smaller ones or raise the MTU",
+            sender.name,
+            sender.mtu,
+            sender.mtu + link_bytes
+        );
+    }
+    Stations::new(sender, receiver, back_on_sender, usize::from(largest))
+}
+
+/// One destination a flow, inside the prefixes of a table.
+fn draw(path: &Path, flows: u32, seed: u64) -> Result<Vec<Ipv4Addr>> {
+    let table = fib::read::load::<u32>(path)
+        .with_context(|| format!("cannot read the table '{}'", path.display()))?;
+    if table.bad > 0 {
+        graph::note!("warning: '{}': {} bad rows are not used", path.display(), table.bad);
+        if let Some(error) = table.errors.first() {
+            graph::note!("warning: '{}': {error}", path.display());
+        }
+    }
+    let drawn = fib::synthesize::destinations_inside(&table.rows, flows as usize, seed);
+    if drawn.is_empty() {
+        bail!("the table '{}' has no prefix; it should have one PREFIX ORIGIN a line", path.display());
+    }
+    Ok(drawn.into_iter().map(Ipv4Addr::from).collect())
+}
+
+/// A series of trials.
+struct Session<'a> {
+    arguments: &'a GenerateArguments,
+    interrupted: &'a AtomicBool,
+    /// The first trial's generator number.
+    base: u16,
+    trials: u16,
+}
+
+impl Session<'_> {
+    fn trial(
+        &mut self,
+        stations: &mut Stations,
+        traffic: &TrafficOptions,
+        options: &TrialOptions,
+    ) -> Result<Outcome> {
+        // An odd step passes all 65,536 numbers before one comes again.
+        let generator = self.base.wrapping_add(self.trials.wrapping_mul(0x9e37));
+        self.trials = self.trials.wrapping_add(1);
+        let shown = !self.arguments.quiet && std::io::stderr().is_terminal();
+        let with_sink = stations.has_sink();
+        let mut last = Progress { elapsed_ns: 0, sent: 0, counts: sink::Counts::default() };
+        let mut show = |progress: &Progress| {
+            if shown {
+                let line = report::progress_line(progress, &last, with_sink);
+                graph::messages::print_as_it_is(&format!("\r\x1b[K{line}"));
+                last = *progress;
+            }
+        };
+        let outcome = trial::run(stations, traffic, generator, options, self.interrupted, &mut show);
+        if shown {
+            graph::messages::print_as_it_is("\r\x1b[K");
+        }
+        outcome
+    }
+
+    fn settle_ns(&self, default: f64) -> u64 {
+        (self.arguments.settle.unwrap_or(default) * 1e9) as u64
+    }
+
+    /// One trial and its report.
+    fn once(&mut self, stations: &mut Stations, traffic: &TrafficOptions) -> Result<ExitCode> {
+        let arguments = self.arguments;
+        let options = TrialOptions {
+            rate: arguments.rate.unwrap_or(Rate::Packets(1_000.0)),
+            burst: usize::from(arguments.burst),
+            count: arguments.count,
+            duration_ns: arguments.duration.map(|seconds| (seconds * 1e9) as u64),
+            catches_up: true,
+            settle_ns: self.settle_ns(1.0),
+        };
+        let outcome = self.trial(stations, traffic, &options)?;
+        let asked = match options.rate {
+            Rate::Max => None,
+            Rate::Packets(pps) => Some((pps, outcome.offered_pps(), "packets/s")),
+            Rate::Bits(bps) => Some((bps, outcome.offered_bps(), "bits/s")),
+        };
+        if let Some((asked, offered, unit)) = asked
+            && offered < asked * 0.95
+            && outcome.sent > u64::from(arguments.burst)
+        {
+            graph::note!(
+                "warning: asked for {}{unit}, sent {}{unit}: this machine or the port was not faster",
+                router::table::scaled(asked),
+                router::table::scaled(offered)
+            );
+        }
+        if arguments.json {
+            let case = format!("size={}", traffic.size);
+            for line in report::outcome_json("gen", &case, &outcome, stations.has_sink()) {
+                println!("{line}");
+            }
+        } else {
+            print!("{}", report::outcome(&outcome, stations));
+        }
+        let faults = outcome.counts.faults_percent(outcome.sent);
+        let failed = stations.has_sink() && faults > arguments.allow_loss;
+        Ok(if failed { ExitCode::from(LOSS) } else { ExitCode::SUCCESS })
+    }
+
+    /// The throughput of each frame size.
+    fn throughput(
+        &mut self,
+        stations: &mut Stations,
+        traffic: &mut TrafficOptions,
+        sizes: &[FrameSize],
+    ) -> Result<ExitCode> {
+        let arguments = self.arguments;
+        let options = TrialOptions {
+            rate: arguments.rate.unwrap_or(Rate::Max),
+            burst: usize::from(arguments.burst),
+            count: None,
+            duration_ns: Some((arguments.trial * 1e9) as u64),
+            catches_up: false,
+            settle_ns: self.settle_ns(2.0),
+        };
+        // Learning frames (RFC 2544, section 23): the router asks for the link address of each destination once, and
+        // may drop the packets that made it ask. Nobody judges these.
+        traffic.size = sizes[0];
+        let learning = TrialOptions {
+            rate: Rate::Packets(1_000.0),
+            count: Some(u64::from(traffic.flows).clamp(10, 2_000)),
+            duration_ns: None,
+            ..options
+        };
+        self.trial(stations, traffic, &learning)?;
+        let mut results = Vec::new();
+        for &size in sizes {
+            traffic.size = size;
+            let found = rfc2544::search(options.rate, arguments.resolution, |rate| {
+                let outcome = self.trial(stations, traffic, &TrialOptions { rate, ..options })?;
+                if self.interrupted.load(Ordering::Relaxed) {
+                    return Ok(None);
+                }
+                let offered = rfc2544::judge(&outcome, arguments.allow_loss);
+                if !arguments.quiet {
+                    graph::note!(
+                        "size {size}, {} frames/s: {} sent, {} lost{}",
+                        router::table::thousands(offered.pps as u64),
+                        router::table::thousands(outcome.sent),
+                        router::table::thousands(outcome.lost()),
+                        if offered.passed { "" } else { " - too fast" }
+                    );
+                }
+                Ok(Some((offered, outcome)))
+            })?;
+            let Some(found) = found else { break };
+            if arguments.json {
+                for line in report::throughput_json(size, &found) {
+                    println!("{line}");
+                }
+            }
+            results.push((size, found));
+        }
+        if !arguments.json {
+            print!("{}", report::throughput(&results));
+        }
+        if results.len() < sizes.len() {
+            bail!("interrupted after {} of {} frame sizes", results.len(), sizes.len());
+        }
+        let all_found = results.iter().all(|(_, found)| found.best.is_some());
+        Ok(if all_found { ExitCode::SUCCESS } else { ExitCode::from(LOSS) })
+    }
+}

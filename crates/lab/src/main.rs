@@ -1,0 +1,78 @@
+//! The laboratory: subcommands that measure, plan and show the router. Each has its folder.
+
+#![forbid(unsafe_code)]
+
+mod bench;
+mod demo;
+mod generate;
+mod model;
+mod plan;
+mod plot;
+mod program;
+mod progress;
+mod published;
+mod rib;
+mod sim;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// The laboratory of the Brickway router: see it work, measure it, plan clusters of it.
+#[derive(Parser, Debug)]
+#[command(
+    name = "brickway-lab",
+    version,
+    after_help = "Examples:
+  brickway-lab demo                     see a router between four Linux hosts (needs root)
+  brickway-lab demo --cluster           see four servers that are one router; two of them die
+  brickway-lab bench forward            what a packet costs, element by element
+  brickway-lab gen --help               send packets through a router and judge what comes back
+  brickway-lab rib stats data/rib-v4.txt.gz
+
+Exit codes: 0 done, 1 the machine does not allow it or an input is wrong, 2 wrong usage,
+3 packets were lost (gen) or a step failed (demo), 130 interrupted (demo)."
+)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand, Debug)]
+enum Command {
+    /// Route between four Linux hosts on this machine, and show that it works (needs root)
+    Demo(demo::DemoArguments),
+    /// Measure
+    #[command(subcommand)]
+    Bench(bench::BenchCommand),
+    /// Generate traffic on a port and judge what comes back
+    Gen(generate::GenerateArguments),
+    /// Show, count, grow and compare routing tables: text, MRT dumps, 'ip route'
+    #[command(subcommand)]
+    Rib(rib::RibCommand),
+    /// Plan a cluster: how many servers, wired how, what it costs
+    Plan(plan::PlanArguments),
+    /// Predict what a server can forward, and what stops it
+    Model(model::ModelArguments),
+    /// Simulate clusters: throughput, loss and order of any traffic, and what failures cost
+    Sim(sim::SimArguments),
+}
+
+fn main() -> ExitCode {
+    let result = match Cli::parse().command {
+        Command::Demo(arguments) => demo::demo(&arguments),
+        Command::Bench(command) => bench::bench(&command),
+        Command::Gen(arguments) => generate::generate(&arguments),
+        Command::Rib(command) => rib::rib(&command),
+        Command::Plan(arguments) => plan::plan(&arguments),
+        Command::Model(arguments) => model::model(&arguments),
+        Command::Sim(arguments) => sim::sim(&arguments),
+    };
+    match result {
+        Ok(code) => code,
+        Err(error) => {
+            graph::note!("brickway-lab: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

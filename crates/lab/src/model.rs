@@ -1,0 +1,334 @@
+//! `brickway-lab model`: what a server can forward, and what stops it.
+
+use std::collections::HashSet;
+use std::fs;
+use std::num::NonZero;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use packet::cycles;
+use serde_json::json;
+use sim::model::{Application, Bus, Machine, PROCESSORS, Prediction};
+use sim::plan::{Card, Rate, Server};
+
+use crate::plan::server;
+use crate::progress;
+use crate::published::{Claim, say_claims};
+use router::output::{say, say_line};
+use router::table::{Align, Table};
+
+/// Predicts what a server can forward, and whether its processors, memory, slots or cards stop it.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  brickway-lab bench forward --json > bench.json               measure what routing costs here
+  brickway-lab model --measure > here.toml                     and what this machine is made of
+  brickway-lab model --server here.toml --cycles-from bench.json
+  brickway-lab model --server modern --cycles 150 --size 64,1518
+  brickway-lab model --paper                                   what RouteBricks published, beside what this says
+
+Each part of a server allows so many packets a second: the processors their cycles by those of a packet, a bus its bits a second by the bytes that
+a packet moves over it (so often its own, and some more for descriptors). The least counts. Mpps, Gb/s and limit believe what was measured of
+buses, nominal what their labels say. bytes: what a packet moves over each bus; use: of what the bus can when the limit is reached.")]
+pub(crate) struct ModelArguments {
+    /// A server's file with a [machine], or one of: nehalem, nehalem-next (RouteBricks, 2009), modern, modern-dual
+    #[arg(long, value_name = "FILE", default_value = "modern")]
+    server: String,
+    /// What a bench printed with --json: each of its rows 'cycles_per_packet' is an application
+    #[arg(long, value_name = "FILE", conflicts_with = "cycles")]
+    cycles_from: Option<PathBuf>,
+    /// Cycles for a packet; may be given several times
+    #[arg(long)]
+    cycles: Vec<f64>,
+    /// Bytes of packets, with the frame check sequence
+    #[arg(long, value_delimiter = ',', value_name = "LIST", default_values_t = [64, 256, 594, 1518])]
+    size: Vec<u32>,
+    /// Print RouteBricks' figures, ours and the deviation
+    #[arg(long, conflicts_with_all = ["cycles_from", "cycles"])]
+    paper: bool,
+    /// Measure this machine, and print its file, to be completed
+    #[arg(long, conflicts_with_all = ["cycles_from", "cycles", "paper"])]
+    measure: bool,
+    /// Print one JSON object a line
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn model(arguments: &ModelArguments) -> Result<ExitCode> {
+    if arguments.paper {
+        return paper(arguments.json);
+    }
+    if arguments.measure {
+        say!("{}", measured()?);
+        return Ok(ExitCode::SUCCESS);
+    }
+    let machine = machine(&arguments.server)?;
+    let applications = applications(arguments)?;
+    if let Some(size) = arguments.size.iter().find(|size| !(64..=9216).contains(*size)) {
+        bail!("--size {size}: Ethernet's packets have 64 to 9216 bytes");
+    }
+    let predictions: Vec<(&str, Prediction)> = applications
+        .iter()
+        .flat_map(|application| {
+            arguments.size.iter().map(|&size| (application.name.as_str(), machine.predict(application, size)))
+        })
+        .collect();
+    if arguments.json {
+        predictions.iter().for_each(|(name, prediction)| say_line!("{}", as_json(name, prediction)));
+    } else {
+        say_line!(
+            "server '{}': {} cores of {} cycles a second\n",
+            arguments.server,
+            machine.cores,
+            machine.clock
+        );
+        say!("{}", table(&predictions).render());
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn machine(name: &str) -> Result<Machine> {
+    let machine = server(name)?.machine.with_context(|| {
+        format!("server '{name}' has no [machine]: `brickway-lab plan --show-server modern` shows one, `brickway-lab model --measure` measures this one")
+    })?;
+    machine.check().map_err(anyhow::Error::msg).with_context(|| format!("server '{name}'"))?;
+    Ok(machine)
+}
+
+fn applications(arguments: &ModelArguments) -> Result<Vec<Application>> {
+    let application = |name: String, cycles: f64| {
+        if !(cycles.is_finite() && cycles > 0.0) {
+            bail!("{name}: {cycles} cycles; a packet takes more than 0");
+        }
+        Ok(Application { name, cycles })
+    };
+    let Some(path) = &arguments.cycles_from else {
+        if arguments.cycles.is_empty() {
+            bail!(
+                "what does a packet cost? --cycles-from takes what `brickway-lab bench forward --json` printed, --cycles a number"
+            );
+        }
+        return arguments
+            .cycles
+            .iter()
+            .map(|&cycles| application(format!("{cycles} cycles"), cycles))
+            .collect();
+    };
+    let text = fs::read_to_string(path).with_context(|| format!("cannot read '{}'", path.display()))?;
+    let mut applications = Vec::new();
+    for (number, line) in text.lines().enumerate() {
+        let explain =
+            || format!("{}:{}: no row of `brickway-lab bench ... --json`", path.display(), number + 1);
+        let row: serde_json::Value = serde_json::from_str(line).with_context(explain)?;
+        if row["metric"] == "cycles_per_packet" {
+            let words = [row["bench"].as_str(), row["case"].as_str()].map(Option::unwrap_or_default);
+            let cycles = row["value"].as_f64().with_context(explain)?;
+            applications.push(application(words.join(" "), cycles)?);
+        }
+    }
+    if applications.is_empty() {
+        bail!(
+            "'{}' has no row 'cycles_per_packet'; `brickway-lab bench forward --json` and `brickway-lab bench fabric --json` print some",
+            path.display()
+        );
+    }
+    Ok(applications)
+}
+
+fn table(predictions: &[(&str, Prediction)]) -> Table {
+    let [left, right] = [Align::Left, Align::Right];
+    let mut table = Table::new(&[
+        ("application", left),
+        ("bytes", right),
+        ("Mpps", right),
+        ("Gb/s", right),
+        ("limit", left),
+        ("nominal Gb/s", right),
+        ("limit", left),
+        ("bytes over each bus (use)", left),
+    ]);
+    for (name, prediction) in predictions {
+        let (real, nominal) = (prediction.bottleneck(), prediction.nominal_bottleneck());
+        let loads = prediction.limits.iter().filter(|limit| limit.part != PROCESSORS).map(|limit| {
+            let share = real.empirical / limit.empirical * 100.0;
+            format!("{} {:.0} ({share:.0} %)", limit.part, limit.needs)
+        });
+        table.row([
+            (*name).to_owned(),
+            prediction.size.to_string(),
+            format!("{:.1}", real.empirical / 1e6),
+            format!("{:.2}", prediction.bits(real.empirical) / 1e9),
+            real.part.clone(),
+            format!("{:.2}", prediction.bits(nominal.nominal) / 1e9),
+            nominal.part.clone(),
+            loads.collect::<Vec<_>>().join(", "),
+        ]);
+    }
+    table
+}
+
+fn as_json(name: &str, prediction: &Prediction) -> serde_json::Value {
+    let (real, nominal) = (prediction.bottleneck(), prediction.nominal_bottleneck());
+    let parts: Vec<_> = prediction
+        .limits
+        .iter()
+        .map(|limit| {
+            let unit = if limit.part == PROCESSORS { "cycles" } else { "bytes" };
+            json!({"part": limit.part, "needs_per_packet": limit.needs, "unit": unit, "packets_per_second": limit.empirical,
+                   "nominal_packets_per_second": limit.nominal})
+        })
+        .collect();
+    json!({
+        "application": name,
+        "bytes": prediction.size,
+        "packets_per_second": real.empirical,
+        "bits_per_second": prediction.bits(real.empirical),
+        "limit": real.part,
+        "nominal_packets_per_second": nominal.nominal,
+        "nominal_bits_per_second": prediction.bits(nominal.nominal),
+        "nominal_limit": nominal.part,
+        "parts": parts,
+    })
+}
+
+/// RouteBricks' three applications: instructions a packet of 64 bytes times cycles an instruction (table 3).
+fn of_routebricks() -> [Application; 3] {
+    [("forwarding", 1033.0 * 1.19), ("IP routing", 1512.0 * 1.23), ("IPsec", 14_221.0 * 0.55)]
+        .map(|(name, cycles)| Application { name: name.to_owned(), cycles })
+}
+
+/// What RouteBricks' sections 4 and 5 say, beside what the model says of the same servers.
+fn paper(as_json: bool) -> Result<ExitCode> {
+    let (now, next) = (machine("nehalem")?, machine("nehalem-next")?);
+    let gbps = |machine: &Machine, application: &Application, size| {
+        let prediction = machine.predict(application, size);
+        prediction.bits(prediction.bottleneck().empirical) / 1e9
+    };
+    let mut claims = Vec::new();
+    for (server, machine, published) in
+        [("Nehalem", &now, [9.7, 6.35, 1.4]), ("next", &next, [38.8, 19.9, 5.8])]
+    {
+        for (application, published) in of_routebricks().iter().zip(published) {
+            let what = format!("{server}, {}, 64 bytes, Gb/s", application.name);
+            claims.push(Claim::new(what, published, gbps(machine, application, 64)));
+        }
+    }
+    let [forwarding, ..] = of_routebricks();
+    claims.insert(
+        3,
+        Claim::new("Nehalem, forwarding, large packets, Gb/s", 24.6, gbps(&now, &forwarding, 1024)),
+    );
+    say_claims("RouteBricks (SOSP 2009), sections 4 and 5: `nehalem` and `nehalem-next`", &claims, as_json);
+    if !as_json {
+        say_line!(
+            "\nCycles a packet are the paper's own: {}.\n\
+             Its next server's memory limits IP routing; how many bytes a packet moves there it does not tell, so the model sees processors only.",
+            of_routebricks()
+                .map(|application| format!("{} {:.0}", application.name, application.cycles))
+                .join(", ")
+        );
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Bytes that each core copies at a time: more than caches hold.
+const COPIED: usize = 128 << 20;
+/// Copies, of which the fastest counts: others use the machine too.
+const COPIES: usize = 5;
+
+/// The file of this machine, as far as it can be measured.
+fn measured() -> Result<String> {
+    let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
+    progress::tell("model", &format!("copying {} MB on each of {cores} cores", COPIED >> 20));
+    let memory = (0..COPIES).map(|_| copied_bits(cores)).fold(0.0, f64::max);
+    progress::clear();
+    let cards = cards();
+    let has_cards = !cards.is_empty();
+    let slots = u32::try_from(cards.len()).unwrap_or(u32::MAX).max(1);
+    let cards =
+        if has_cards { cards } else { vec![Card { ports: 2, rate: Rate(10e9), price: 0.0, watts: 0.0 }] };
+    let wire = cards.iter().map(|card| card.rate.0).fold(0.0, f64::max);
+    let bus = |name: &str, count, rate: f64, crossings, bytes| Bus {
+        name: name.to_owned(),
+        count,
+        nominal: Rate(rate),
+        empirical: None,
+        crossings,
+        bytes,
+    };
+    // Written and read by cards and by a core, and two descriptors of 16 bytes written and read.
+    let buses =
+        vec![bus("memory", 1, memory, 4.0, 64.0), bus("wire", slots * cards[0].ports, wire, 1.0, 20.0)];
+    let machine =
+        Machine { cores: u32::try_from(cores).unwrap_or(u32::MAX), clock: Rate(cycles::per_second()), buses };
+    let name = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let name = if name.trim().is_empty() { "here" } else { name.trim() }.to_owned();
+    let server = Server {
+        name,
+        ports: 1,
+        slots,
+        capacity: None,
+        price: 0.0,
+        watts: 0.0,
+        machine: Some(machine),
+        cards,
+    };
+    let note = if has_cards {
+        "cards are the interfaces that tell a speed, each in a slot of its own"
+    } else {
+        "no card tells its speed: the one below is an example"
+    };
+    Ok(format!(
+        "# Measured by `brickway-lab model --measure`. clock: TSC ticks, as benches count. memory: bits that all cores together copy, read and\n\
+         # written. {note}. Prices, watts and buses such as PCIe are yours to fill in.\n\n{}",
+        toml::to_string(&server)?
+    ))
+}
+
+/// Bits a second that go in and out of memory while all cores copy.
+fn copied_bits(cores: usize) -> f64 {
+    let times = std::thread::scope(|scope| {
+        let copying = || {
+            // Neither is all zero, so that both have their pages before.
+            let (from, mut to) = (vec![1_u8; COPIED], vec![2_u8; COPIED]);
+            let begin = Instant::now();
+            to.copy_from_slice(std::hint::black_box(&from));
+            std::hint::black_box(&to);
+            begin.elapsed().as_secs_f64()
+        };
+        let threads: Vec<_> = (0..cores).map(|_| scope.spawn(copying)).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap_or(f64::INFINITY)).collect::<Vec<_>>()
+    });
+    times.iter().map(|seconds| 2.0 * COPIED as f64 * 8.0 / seconds).sum()
+}
+
+/// Network cards of this machine, as far as they tell their speed.
+fn cards() -> Vec<Card> {
+    let Ok(interfaces) = fs::read_dir("/sys/class/net") else { return Vec::new() };
+    // The ports of a card are functions of one device: 0000:65:00.0 and 0000:65:00.1.
+    let mut seen: HashSet<PathBuf> = HashSet::new();
+    let mut cards: Vec<(String, Card)> = Vec::new();
+    for interface in interfaces.flatten() {
+        let path = interface.path();
+        let Ok(device) = fs::canonicalize(path.join("device")) else { continue };
+        let speed =
+            fs::read_to_string(path.join("speed")).ok().and_then(|text| text.trim().parse::<f64>().ok());
+        let Some(megabits) = speed.filter(|&megabits| megabits > 0.0) else { continue };
+        if !seen.insert(device.clone()) {
+            continue;
+        }
+        let slot = slot_of(&device);
+        match cards.iter_mut().find(|(known, _)| *known == slot) {
+            Some((_, card)) => card.ports += 1,
+            None => cards.push((slot, Card { ports: 1, rate: Rate(megabits * 1e6), price: 0.0, watts: 0.0 })),
+        }
+    }
+    cards.into_iter().map(|(_, card)| card).collect()
+}
+
+fn slot_of(device: &Path) -> String {
+    let name = device.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    name.rsplit_once('.').map_or_else(|| name.clone(), |(slot, _)| slot.to_owned())
+}

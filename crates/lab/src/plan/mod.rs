@@ -1,0 +1,393 @@
+//! `brickway-lab plan`: how many servers, wired how, before anyone buys them.
+
+mod compare;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use control::cluster::key::KeyFile;
+use fabric::{Shape, Topology};
+use serde_json::json;
+use sim::plan::{Interconnect, Plan, Rate, Server, Switch, Wish, cables, largest_mesh, plans};
+
+use crate::plot::{self, Chart, Line};
+use crate::published::{Claim, say_claims};
+use router::cluster::config::{ClusterConfig, NodeConfig, PortConfig, Role, SecurityConfig, StoreConfig};
+use router::output::{say, say_line};
+use router::table::{Align, Table, thousands};
+
+/// Plans a cluster: servers, links, work, hops, price, for each way to wire it.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  brickway-lab plan --ports 8 --rate 100G                      with the server called 'modern'
+  brickway-lab plan --ports 1024 --server current              as RouteBricks did in 2009
+  brickway-lab plan --ports 4 --server mine.toml --emit rb4    with your own server; writes rb4/cluster.toml
+  brickway-lab plan --show-server modern > mine.toml           a server's file, to change
+  brickway-lab plan --ports 64 --compare                       what ways to wire servers ask of links and servers
+  brickway-lab plan --paper                                    what RouteBricks published, beside what this says
+
+The first row is what to build: a mesh while a server has room for its links, else a butterfly, whose relays are servers of the same kind.
+link: the most that a link carries each way, whatever the traffic, and its cables. work: what a server receives and works on, when traffic is
+even and in the worst case. Prices and watts are the server's file's, those of switches are options. latency: servers on the longest way
+times what each adds.")]
+pub(crate) struct PlanArguments {
+    /// Ports of the router
+    #[arg(long, required_unless_present_any = ["paper", "show_server"])]
+    ports: Option<u32>,
+    /// The rate of each port
+    #[arg(long, default_value = "10G")]
+    rate: Rate,
+    /// A server's file, or one of: current, more-nics, faster (RouteBricks, 2009), modern, modern-dual
+    #[arg(long, value_name = "FILE", default_value = "modern")]
+    server: String,
+    /// Ports of a switch, for the comparison with switches
+    #[arg(long, default_value_t = 48)]
+    switch_ports: u32,
+    /// Price of a switch's port
+    #[arg(long, default_value_t = 500.0)]
+    switch_price: f64,
+    /// Watts of a switch's port
+    #[arg(long, default_value_t = 0.0)]
+    switch_watts: f64,
+    /// Microseconds that a server adds to a packet's way (RouteBricks: 24)
+    #[arg(long, default_value_t = 24.0)]
+    latency: f64,
+    /// Write the cluster's file of the first plan, and a key, into this folder
+    #[arg(long, value_name = "DIR")]
+    emit: Option<PathBuf>,
+    /// Compare interconnects, whatever the servers: by formula, and simulated
+    #[arg(long, conflicts_with_all = ["emit", "paper"])]
+    compare: bool,
+    /// Print RouteBricks' figures, ours and the deviation
+    #[arg(long, conflicts_with_all = ["ports", "emit"])]
+    paper: bool,
+    /// With --paper: draw servers over ports into this SVG file
+    #[arg(long, value_name = "FILE", requires = "paper")]
+    plot: Option<PathBuf>,
+    /// Print the file of a server
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["ports", "emit", "paper"])]
+    show_server: Option<String>,
+    /// Print one JSON object a line
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn plan(arguments: &PlanArguments) -> Result<ExitCode> {
+    if let Some(name) = &arguments.show_server {
+        say!("{}", toml::to_string(&server(name)?)?);
+        return Ok(ExitCode::SUCCESS);
+    }
+    if arguments.paper {
+        return paper(arguments);
+    }
+    if arguments.compare {
+        return compare::compare(arguments.ports.unwrap_or_default(), arguments.json);
+    }
+    let prices = [arguments.switch_price, arguments.switch_watts, arguments.latency];
+    if prices.iter().any(|number| !number.is_finite() || *number < 0.0) {
+        bail!("--switch-price, --switch-watts and --latency take 0 or more");
+    }
+    let server = server(&arguments.server)?;
+    let wish = Wish {
+        ports: arguments.ports.unwrap_or_default(),
+        rate: arguments.rate,
+        switch: Switch {
+            ports: arguments.switch_ports,
+            price: arguments.switch_price,
+            watts: arguments.switch_watts,
+        },
+        server_us: arguments.latency,
+    };
+    let plans = plans(&wish, &server)?;
+    if arguments.json {
+        plans.iter().for_each(|plan| say_line!("{}", as_json(plan)));
+    } else {
+        say_line!(
+            "{} ports of {}, server '{}' with {} of them\n",
+            wish.ports,
+            wish.rate,
+            server.name,
+            server.ports
+        );
+        say!("{}", table(&plans).render());
+        for plan in plans.iter().filter_map(|plan| Some((plan, plan.problem.as_ref()?))) {
+            say_line!("{} cannot be built: {}", name(&plan.0.interconnect), plan.1);
+        }
+    }
+    if let Some(folder) = &arguments.emit {
+        let plan = plans.first().context("there is no plan")?;
+        let path = emit(folder, plan, &wish, &server)?;
+        if !arguments.json {
+            let shape = plan.shape.as_deref().unwrap_or_default();
+            let count = cables(plan).unwrap_or_default();
+            say_line!(
+                "\n{}: {shape}, {} cables; fill in etcd's address and certificates, interfaces and addresses, then",
+                path.display(),
+                thousands(count as u64)
+            );
+            say_line!("brickway cluster check {}", path.display());
+        }
+    }
+    let can_be = plans.first().is_some_and(|plan| plan.problem.is_none());
+    Ok(if can_be { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// The server of a name, or of a file.
+pub(crate) fn server(name: &str) -> Result<Server> {
+    let known = Server::known();
+    if let Some(server) = known.iter().find(|server| server.name == name) {
+        return Ok(server.clone());
+    }
+    let names: Vec<&str> = known.iter().map(|server| server.name.as_str()).collect();
+    let text = std::fs::read_to_string(name).with_context(|| {
+        format!("cannot read the server's file '{name}'; servers known by name are {}", names.join(", "))
+    })?;
+    toml::from_str(&text)
+        .with_context(|| format!("{name}: no server; `brickway-lab plan --show-server modern` prints one"))
+}
+
+fn name(interconnect: &Interconnect) -> String {
+    match interconnect {
+        Interconnect::None => "one server".to_owned(),
+        Interconnect::Mesh => "mesh".to_owned(),
+        Interconnect::Fly { arity, stages } => format!("{arity}-ary {stages}-fly"),
+        Interconnect::Butterfly { fan_out, stages } => format!("butterfly {fan_out}^{stages}"),
+        Interconnect::Torus { sides } => {
+            format!("torus {}", sides.iter().map(u32::to_string).collect::<Vec<_>>().join("x"))
+        }
+        Interconnect::Clos { layers: 1 } => "one switch".to_owned(),
+        Interconnect::Clos { layers } => format!("switches in {layers} layers"),
+    }
+}
+
+fn table(plans: &[Plan]) -> Table {
+    let [left, right] = [Align::Left, Align::Right];
+    let mut table = Table::new(&[
+        ("", left),
+        ("servers", right),
+        ("relays", right),
+        ("links", right),
+        ("link", right),
+        ("cables", right),
+        ("work", right),
+        ("worst", right),
+        ("relay", right),
+        ("hops", right),
+        ("us", right),
+        ("switch ports", right),
+        ("price", right),
+        ("watts", right),
+        ("topology", left),
+    ]);
+    for plan in plans {
+        let dash = |is: bool, text: String| if is { text } else { "-".to_owned() };
+        table.row([
+            name(&plan.interconnect),
+            thousands(plan.servers.into()),
+            thousands(plan.relays.into()),
+            thousands(plan.links.into()),
+            dash(plan.links > 0, plan.link_load.to_string()),
+            dash(plan.cables > 0, format!("{} x {}", plan.cables, plan.cable_rate)),
+            plan.even_work.to_string(),
+            plan.worst_work.to_string(),
+            dash(plan.relays > 0, plan.relay_work.to_string()),
+            plan.hops.to_string(),
+            format!("{:.0}", plan.latency_us),
+            thousands(plan.switch_ports.into()),
+            thousands(plan.price.round() as u64),
+            thousands(plan.watts.round() as u64),
+            match (&plan.problem, &plan.shape) {
+                (Some(_), _) => "cannot be built".to_owned(),
+                (None, Some(shape)) => shape.clone(),
+                (None, None) => "-".to_owned(),
+            },
+        ]);
+    }
+    table
+}
+
+fn as_json(plan: &Plan) -> serde_json::Value {
+    json!({
+        "interconnect": name(&plan.interconnect),
+        "topology": plan.shape,
+        "problem": plan.problem,
+        "servers": plan.servers,
+        "relays": plan.relays,
+        "links": plan.links,
+        "cables_per_link": plan.cables,
+        "cable_bits_per_second": plan.cable_rate.0,
+        "link_bits_per_second": plan.link_load.0,
+        "even_work_bits_per_second": plan.even_work.0,
+        "worst_work_bits_per_second": plan.worst_work.0,
+        "relay_work_bits_per_second": plan.relay_work.0,
+        "hops": plan.hops,
+        "latency_us": plan.latency_us,
+        "switch_ports": plan.switch_ports,
+        "price": plan.price,
+        "watts": plan.watts,
+    })
+}
+
+/// A port's number in a cluster is a byte, and 0 is none.
+const MOST_CLUSTER_PORTS: u32 = 255;
+
+/// The cluster's key, beside the cluster's file.
+const KEY_FILE: &str = "cluster.key";
+
+/// Writes the cluster's file and a key, and returns where the former is.
+fn emit(folder: &Path, plan: &Plan, wish: &Wish, server: &Server) -> Result<PathBuf> {
+    let Some(shape) = plan.shape.as_ref().filter(|_| plan.problem.is_none()) else {
+        bail!("Brickway runs meshes, tori, flies and stars; a {} it does not", name(&plan.interconnect));
+    };
+    if wish.ports > MOST_CLUSTER_PORTS {
+        bail!("{} ports; a cluster's file names at most {MOST_CLUSTER_PORTS}", wish.ports);
+    }
+    let topology = Topology::new(shape.parse::<Shape>()?);
+    let mut nodes = Vec::new();
+    let mut number = 0_u8;
+    for node in fabric::NodeId::first(topology.nodes()) {
+        let has_ports = topology.may_have_ports(node);
+        let count = if has_ports { server.ports } else { 0 };
+        let ports = (1..=count)
+            .map(|port| {
+                number += 1;
+                PortConfig {
+                    name: format!("n{node}p{port}"),
+                    interface: format!("eth{port}"),
+                    number,
+                    addresses: Vec::new(),
+                }
+            })
+            .collect();
+        nodes.push(NodeConfig {
+            name: format!("n{node}"),
+            number: node.number(),
+            role: if has_ports { Role::EdgeRoute } else { Role::Relay },
+            leads: has_ports,
+            weight: 1,
+            links: (0..topology.links(node).len()).map(|link| format!("fab{link}")).collect(),
+            driver: "af_xdp".to_owned(),
+            workers: 1,
+            ports,
+        });
+    }
+    let bits = |rate: Rate| format!("{rate}bps");
+    let config = ClusterConfig {
+        name: "planned".to_owned(),
+        number: 0,
+        topology: shape.clone(),
+        port_rate: bits(Rate(wish.rate.0 * f64::from(server.ports))),
+        link_rate: Some(bits(plan.cable_rate)),
+        mode: "direct-vlb".to_owned(),
+        delta: "100ms".to_owned(),
+        hello: "10ms".to_owned(),
+        dead: 3,
+        store: StoreConfig {
+            etcd: vec!["https://127.0.0.1:2379".to_owned()],
+            ca: Some("ca.pem".into()),
+            certificate: Some("node.pem".into()),
+            key: Some("node-key.pem".into()),
+            ..StoreConfig::default()
+        },
+        security: SecurityConfig { key_file: Some(KEY_FILE.into()), insecure: false },
+        leader: Default::default(),
+        nodes,
+    };
+    let text = format!(
+        "# {} ports of {} on servers like '{}', as `brickway-lab plan` wrote it. Every option is described in examples/cluster.toml.\n\n{}",
+        wish.ports,
+        wish.rate,
+        server.name,
+        config.to_toml()?
+    );
+    // What it writes it can read.
+    ClusterConfig::parse(&text)?;
+    std::fs::create_dir_all(folder)
+        .with_context(|| format!("cannot make the folder '{}'", folder.display()))?;
+    let path = folder.join("cluster.toml");
+    std::fs::write(&path, text).with_context(|| format!("cannot write '{}'", path.display()))?;
+    let key_file = folder.join(KEY_FILE);
+    // The key of a plan that was written before is in use, maybe.
+    if !key_file.exists() {
+        KeyFile::create(&key_file).with_context(|| format!("cannot write '{}'", key_file.display()))?;
+    }
+    Ok(path)
+}
+
+/// What RouteBricks' section 3.3 says, beside what the planner says of the same servers.
+fn paper(PlanArguments { json: as_json, plot, .. }: &PlanArguments) -> Result<ExitCode> {
+    let as_json = *as_json;
+    let wish = |ports| Wish { ports, rate: Rate(10e9), switch: Switch::default(), server_us: 24.0 };
+    let first = |name: &str, ports: u32| -> Result<Plan> {
+        plans(&wish(ports), &server(name)?)?.into_iter().next().context("there is no plan")
+    };
+    let mesh = |name: &str| -> Result<f64> {
+        Ok(f64::from(largest_mesh(&wish(1), &server(name)?).unwrap_or_default()))
+    };
+    let claims = [
+        Claim::new("largest mesh, servers 'current', ports", 32.0, mesh("current")?),
+        Claim::new("largest mesh, servers 'more-nics', ports", 128.0, mesh("more-nics")?),
+        Claim::new(
+            "1,024 ports, servers 'current': relays a port",
+            2.0,
+            first("current", 1024)?.relays_per_port(&wish(1024)),
+        ),
+        Claim::new(
+            "ports of a switch for the price of a server",
+            4.0,
+            server("current")?.price / Switch::default().price,
+        ),
+    ];
+    say_claims("RouteBricks (SOSP 2009), section 3.3", &claims, as_json);
+    let right = Align::Right;
+    let mut sizes = Table::new(&[
+        ("ports", right),
+        ("current", right),
+        ("more-nics", right),
+        ("faster", right),
+        ("switches, as servers", right),
+    ]);
+    let names = ["current", "more-nics", "faster"];
+    let sizes_of_routers = (2..=11).map(|power| 1 << power);
+    let line = |name: &str| Line { name: name.to_owned(), values: Vec::new() };
+    let mut lines: Vec<Line> = names.into_iter().chain(["switches, as servers"]).map(line).collect();
+    for ports in sizes_of_routers.clone() {
+        let mut row = vec![thousands(u64::from(ports))];
+        for (name, line) in names.iter().zip(&mut lines) {
+            let plan = first(name, ports)?;
+            let all = u64::from(plan.servers + plan.relays);
+            line.values.push(Some(all as f64));
+            if as_json {
+                say_line!(
+                    "{}",
+                    json!({"ports": ports, "server": name, "servers": all, "interconnect": self::name(&plan.interconnect)})
+                );
+            }
+            let mark = if plan.interconnect == Interconnect::Mesh { "" } else { " *" };
+            row.push(format!("{}{mark:2}", thousands(all)));
+        }
+        // What the switches' ports cost, in servers; the servers with ports are there as well.
+        let all = plans(&wish(ports), &server("current")?)?;
+        let clos = all.iter().find(|plan| matches!(plan.interconnect, Interconnect::Clos { .. }));
+        let equal = clos.map_or(0, |plan| plan.servers + plan.switch_ports.div_ceil(4));
+        row.push(thousands(u64::from(equal)));
+        lines[names.len()].values.push(Some(f64::from(equal)));
+        sizes.row(row);
+    }
+    if !as_json {
+        say!("\nServers, relays included (* a butterfly), for ports of 10G:\n\n{}", sizes.render());
+    }
+    if let Some(path) = plot {
+        let chart = Chart {
+            title: "Servers of a router with ports of 10G, relays included".to_owned(),
+            over: "ports".to_owned(),
+            places: sizes_of_routers.map(|ports| ports.to_string()).collect(),
+            lines,
+            is_logarithmic: true,
+        };
+        plot::write(path, &[chart])?;
+    }
+    Ok(ExitCode::SUCCESS)
+}

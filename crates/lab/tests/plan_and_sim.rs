@@ -1,0 +1,235 @@
+//! `brickway-lab plan`, `brickway-lab model` and `brickway-lab sim` as people meet them.
+
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+use std::process::Command;
+
+use serde_json::Value;
+use testbed::Folder;
+
+/// Exit code, standard output, standard error.
+fn lab(arguments: &[&str]) -> (i32, String, String) {
+    said_by(env!("CARGO_BIN_EXE_brickway-lab"), arguments)
+}
+
+fn said_by(program: &str, arguments: &[&str]) -> (i32, String, String) {
+    let output = Command::new(program).current_dir("../..").args(arguments).output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (output.status.code().unwrap_or(-1), text(output.stdout), text(output.stderr))
+}
+
+fn rows(out: &str) -> Vec<Value> {
+    out.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[test]
+fn the_papers_rows_have_no_deviation() {
+    let (code, out, err) = lab(&["plan", "--paper", "--json"]);
+    assert_eq!((code, err.as_str()), (0, ""));
+    let claims: Vec<Value> = rows(&out).into_iter().filter(|row| row["claim"].is_string()).collect();
+    assert_eq!(claims.len(), 4);
+    assert!(claims.iter().all(|claim| claim["deviation_percent"] == 0.0), "{out}");
+}
+
+#[test]
+fn the_model_is_near_what_was_published() {
+    let (code, out, err) = lab(&["model", "--paper", "--json"]);
+    assert_eq!((code, err.as_str()), (0, ""));
+    for row in rows(&out) {
+        let claim = row["claim"].as_str().unwrap();
+        // Its memory limits that one, by bytes that were not published.
+        let most = if claim == "next, IP routing, 64 bytes, Gb/s" { 25.0 } else { 5.0 };
+        assert!(row["deviation_percent"].as_f64().unwrap().abs() < most, "{row}");
+    }
+    assert_eq!(rows(&out).len(), 7);
+}
+
+#[test]
+fn a_bench_and_a_server_make_a_prediction() {
+    let folder = Folder::new();
+    let row = |metric: &str, value: u32| {
+        format!("{{\"bench\":\"forward\",\"case\":\"dests=1\",\"metric\":\"{metric}\",\"value\":{value}}}\n")
+    };
+    let bench = folder.file("bench.json");
+    std::fs::write(&bench, row("mpps", 10) + &row("cycles_per_packet", 200)).unwrap();
+    let here = folder.file("here.toml");
+    let (code, server, _) = lab(&["model", "--measure"]);
+    assert_eq!(code, 0);
+    std::fs::write(&here, &server).unwrap();
+    for (server, size) in [("nehalem", "64"), (here.as_str(), "1518")] {
+        let (code, out, err) =
+            lab(&["model", "--server", server, "--cycles-from", &bench, "--size", size, "--json"]);
+        assert_eq!((code, err.as_str()), (0, ""));
+        let [row] = &rows(&out)[..] else { panic!("{out}") };
+        assert_eq!(row["application"], "forward dests=1");
+        assert!(row["packets_per_second"].as_f64().unwrap() > 0.0);
+        if server == "nehalem" {
+            // Two cards of 12.3 Gb/s, before 8 x 2.8 GHz / 200.
+            assert_eq!((&row["limit"], &row["nominal_limit"]), (&"card".into(), &"PCIe".into()));
+            assert_eq!(row["bits_per_second"].as_f64().unwrap().round(), 24.6e9);
+        }
+    }
+    let (code, _, err) = lab(&["model", "--server", "nehalem", "--cycles-from", &here]);
+    assert_eq!(code, 1);
+    assert!(err.contains("here.toml:1: no row of `brickway-lab bench ... --json`"), "{err}");
+    for (arguments, explained) in [
+        (&["model"][..], "--cycles-from takes"),
+        (&["model", "--cycles", "0"], "takes more than 0"),
+        (&["model", "--cycles", "9", "--server", "current"], "has no [machine]"),
+        (&["model", "--cycles", "9", "--size", "9"], "64 to 9216"),
+    ] {
+        let (code, _, err) = lab(arguments);
+        assert_eq!(code, 1);
+        assert!(err.contains(explained), "{err}");
+    }
+}
+
+#[test]
+fn a_plan_becomes_a_cluster_without_mistakes() {
+    let folder = Folder::new();
+    let (_, server, _) = lab(&["plan", "--show-server", "faster"]);
+    std::fs::write(folder.file("server.toml"), server.replace("ports = 2\nslots", "ports = 1\nslots"))
+        .unwrap();
+    let (server, out) = (folder.file("server.toml"), folder.file("rb4"));
+    let (code, text, err) = lab(&["plan", "--ports", "4", "--server", &server, "--emit", &out]);
+    assert_eq!(code, 0, "{text}{err}");
+    assert!(text.contains("mesh(4), 6 cables"), "{text}");
+    let (code, text, err) =
+        said_by(&testbed::program("brickway"), &["cluster", "check", &folder.file("rb4/cluster.toml")]);
+    assert_eq!(code, 0, "{text}{err}");
+    assert!(text.contains("4 nodes, 4 ports, no mistakes") && !text.contains("no node starts"), "{text}");
+    let toml = std::fs::read_to_string(folder.file("rb4/cluster.toml")).unwrap();
+    let key = toml.lines().find_map(|line| line.strip_prefix("key_file = \"")?.strip_suffix('"')).unwrap();
+    let key = std::path::Path::new(&folder.file("rb4")).join(key);
+    std::fs::set_permissions(&key, std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();
+    let (_, text, _) =
+        said_by(&testbed::program("brickway"), &["cluster", "check", &folder.file("rb4/cluster.toml")]);
+    assert!(text.contains("no node starts on this machine: ") && text.contains("chmod 0600"), "{text}");
+}
+
+#[test]
+fn impossible_plans_say_what_would_be_possible() {
+    let folder = Folder::new();
+    for (arguments, right) in [
+        (&["plan", "--ports", "5", "--server", "faster"][..], "possible are 4 and 6"),
+        (&["plan", "--ports", "4", "--rate", "800G"], "the fastest has 200G"),
+        (&["plan", "--ports", "4", "--server", "mine"], "known by name are current, more-nics"),
+        (&["plan", "--ports", "300", "--server", "more-nics", "--emit", &folder.file("x")], "a butterfly"),
+        (&["sim", "--topology", "mesh(4)", "--mode", "fast"], "direct-vlb, classic-vlb, single-path"),
+        (&["sim", "--fail", "node 9"], "as in 'node 2, 30ms, 60ms'"),
+        (&["sim", "--topology", "torus(4, 4)", "--fail", "link 0-5, 1ms"], "no link of their own"),
+    ] {
+        let (code, _, err) = lab(arguments);
+        assert!(code == 1 && err.contains(right), "{arguments:?}: {code} {err}");
+    }
+    // Input 1 asks for more than its port brings.
+    std::fs::write(folder.file("matrix"), "0 .5 .5\n.6 .6 0\n0 0 0\n").unwrap();
+    let (code, _, err) = lab(&["sim", "--topology", "mesh(3)", "--matrix", &folder.file("matrix")]);
+    assert!(code == 1 && err.contains("input node 1 for 1.200 of R"), "{err}");
+}
+
+#[test]
+fn interconnects_are_compared_with_what_simulation_shows() {
+    let (code, out, _) = lab(&["plan", "--ports", "8", "--compare", "--json"]);
+    assert_eq!(code, 0);
+    let rows = rows(&out);
+    let row = |name: &str| rows.iter().find(|row| row["interconnect"] == name).unwrap();
+    assert_eq!((&row("Valiant mesh")["link"], &row("compact(2)")["servers"]), (&0.25.into(), &4.into()));
+    assert!(row("de Bruijn, 2-ary")["link_simulated"].is_null());
+    let fly = row("butterfly, 2-ary")["work_simulated"].as_f64().unwrap();
+    assert!((fly - 4.0).abs() < 0.2, "{fly}");
+}
+
+#[test]
+fn sweeps_and_plans_are_drawn() {
+    let folder = Folder::new();
+    let (sweep, servers) = (folder.file("sweep.svg"), folder.file("servers.svg"));
+    let (code, out, err) = lab(&[
+        "sim",
+        "--matrix",
+        "examples/matrices/one-output.txt,uniform",
+        "--delta",
+        "0,100",
+        "--warm",
+        "1",
+        "--ms",
+        "2",
+        "--plot",
+        &sweep,
+    ]);
+    assert_eq!(code, 0, "{err}");
+    assert!(out.contains("  one-output  "), "{out}");
+    assert_eq!(lab(&["plan", "--paper", "--plot", &servers]).0, 0);
+    let text = |path| std::fs::read_to_string(path).unwrap();
+    for word in ["one-output", "uniform", "delta, ms", "busiest link"] {
+        assert!(text(&sweep).contains(word), "{word}");
+    }
+    assert!(text(&servers).contains("more-nics"));
+}
+
+#[test]
+fn lengths_of_packets_come_from_a_capture() {
+    let folder = Folder::new();
+    // A header of little-endian microseconds, and packets of 60, 1,514 and 1,514 bytes of which one is kept.
+    let words = |words: &[u32]| words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<_>>();
+    let mut file = words(&[0xa1b2_c3d4, 2 | 4 << 16, 0, 0, 65_535, 1]);
+    for length in [60, 1514, 1514] {
+        file.extend(words(&[1, 0, 1, length]));
+        file.push(0);
+    }
+    let path = folder.file("sizes.pcap");
+    std::fs::write(&path, file).unwrap();
+    let run = |size: &str| {
+        lab(&["sim", "--matrix", "uniform", "--size", size, "--warm", "1", "--ms", "5", "--json"])
+    };
+    let (code, out, err) = run(&path);
+    assert_eq!((code, err.contains("error")), (0, false), "{err}");
+    let row = &rows(&out)[0];
+    // 4 x 10 Gb/s for 6 ms, in packets of 1,029 bytes on average.
+    let entered = row["packets"]["entered"].as_f64().unwrap();
+    let expected = 4.0 * 10e9 * 6e-3 / 8.0 / ((60.0 + 2.0 * 1514.0) / 3.0);
+    assert!((entered / expected - 1.0).abs() < 0.05, "{entered} {expected}");
+    let (code, _, err) = run("crates/router/Cargo.toml");
+    assert!(code == 1 && err.contains("is no pcap file"), "{err}");
+    assert!(run("long").2.contains("imix, 1 to 65535 bytes, or a pcap file"));
+}
+
+/// The same seed makes the same figures; flowlets keep nearly all in order.
+#[test]
+fn the_papers_measurements_are_simulated() {
+    let run = || lab(&["sim", "--paper", "--json"]);
+    let (code, out, _) = run();
+    assert_eq!((code, &out), (0, &run().1));
+    let ours: Vec<f64> = rows(&out).iter().map(|row| row["ours"].as_f64().unwrap()).collect();
+    let [even, worst, _, rb4, fast, without, slow, slow_without] = ours[..] else { panic!("{out}") };
+    assert!((even - 2.0).abs() < 0.1 && (worst - 3.0).abs() < 0.1, "{ours:?}");
+    assert!((12.7..19.4).contains(&rb4), "{ours:?}");
+    assert!(fast < 0.15 && slow < 0.15 && without > 5.0 && slow_without > 5.0, "{ours:?}");
+}
+
+#[test]
+fn a_permutation_needs_the_second_phase() {
+    let (code, out, err) = lab(&[
+        "sim",
+        "--topology",
+        "mesh(8)",
+        "--matrix",
+        "permutation",
+        "--mode",
+        "direct-vlb,single-path",
+        "--flows",
+        "50",
+        "--ms",
+        "10",
+        "--json",
+    ]);
+    assert_eq!(code, 0, "{err}");
+    let delivered: Vec<f64> =
+        rows(&out).iter().map(|row| row["delivered_percent"].as_f64().unwrap()).collect();
+    assert!(delivered[0] > 95.0, "{delivered:?}");
+    // 2R/8 and a twentieth directly, but for those that send to themselves.
+    assert!(delivered[1] < 55.0, "{delivered:?}");
+    let (_, text, _) =
+        lab(&["sim", "--topology", "mesh(4)", "--matrix", "uniform", "--ms", "5", "--fail", "node 1, 21ms"]);
+    assert!(text.contains("delivered %") && text.contains("what broke at 21 ms cost"), "{text}");
+}

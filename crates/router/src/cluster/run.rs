@@ -1,0 +1,176 @@
+//! `brickway cluster run`: this server becomes a node.
+
+use std::collections::{BTreeMap, HashMap};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use control::cluster::member::{Cluster, MemberOptions, MemberShared, PortLink, exits, mirror_port};
+use control::cluster::tables::{OwnPort, Tables};
+use control::mirror::Mirror;
+use control::service::Service;
+use control::store::Store;
+use control::supervisor::Supervisor;
+use elements::devices::OpenPort;
+use elements::fabric::{FabricAdjacencies, FabricHostPorts};
+use elements::lookup::{Asker, ForwardingTables};
+use fabric::{Header, NodeId, Shape, Shim};
+use graph::lang::{Options, Source};
+use graph::setup::Shared;
+use ports::OpenOptions;
+
+use super::click::{PortLook, configuration};
+use super::config::{ClusterConfig, NodeConfig, Role};
+use super::host::{Between, NodeHost};
+use super::keys::HelloKeys;
+use crate::beside_linux;
+use crate::drop_in::Follow;
+use crate::load;
+use crate::output::print;
+use crate::run::{RunArguments, Subject, operate};
+use crate::settings::{PortSettings, Settings};
+
+/// How long others wait for a node that says nothing to the store. The fabric notices far earlier.
+const TTL: Duration = Duration::from_secs(3);
+
+/// How long a new leader keeps routes that its routing daemon has not told yet, unless the cluster says otherwise: BGP's usual time for a
+/// restart (RFC 4724, FRR's default).
+const RESTART_SECONDS: u64 = 120;
+
+/// Bytes of the EtherType behind the fabric's header.
+const ETHERTYPE_BYTES: usize = 2;
+
+/// What a node's ports are like, and what opens its ports and links.
+struct Opened {
+    looks: Vec<PortLook>,
+    links: BTreeMap<u8, PortLink>,
+    own: HashMap<u8, OwnPort>,
+    specs: Vec<(String, String)>,
+}
+
+/// Opens the ports, which say then what they are like.
+fn open_ports(node: &NodeConfig, shared: &Shared) -> Result<Opened> {
+    let mut specs: Vec<(String, String)> = Vec::new();
+    for port in &node.ports {
+        specs.push((port.name.clone(), format!("{}:{}", node.driver, port.interface)));
+    }
+    for interface in node.links.iter().filter(|interface| !interface.is_empty()) {
+        // Fabric addresses are nobody's.
+        specs.push((format!("link-{interface}"), format!("{}:{interface}?promiscuous=yes", node.driver)));
+    }
+    let (mut looks, mut links, mut own) = (Vec::new(), BTreeMap::new(), HashMap::new());
+    for ((place, port), (_, spec)) in (0..).zip(&node.ports).zip(&specs) {
+        let queues =
+            OpenOptions { rx_queues: node.workers, tx_queues: node.workers + 1, warn: graph::messages::warn };
+        let open = ports::open(spec, &queues)
+            .with_context(|| format!("port '{}' of node '{}'", port.name, node.name))?;
+        let open = OpenPort::new(open);
+        let (mac, mtu) = (open.info().mac, open.info().mtu);
+        shared.get_or_make(&OpenPort::key(&port.name), || Ok::<_, anyhow::Error>(open))?;
+        looks.push(PortLook { mac, mtu: mtu as u32 });
+        links.insert(port.number, PortLink { mac: mac.0, mtu: mtu as u32 });
+        own.insert(port.number, OwnPort { place, mac: mac.0 });
+    }
+    Ok(Opened { looks, links, own, specs })
+}
+
+/// Says which links are too short for whole frames of a node's ports, which go to the leader and to routing nodes.
+fn look_at_links(node: &NodeConfig, looks: &[PortLook], is_switched: bool) {
+    let header = if is_switched { Shim::LEN } else { Header::LEN + ETHERTYPE_BYTES };
+    let needed = looks.iter().map(|look| look.mtu as usize + header).max().unwrap_or(0);
+    for interface in node.links.iter().filter(|interface| !interface.is_empty()) {
+        // Devices that Linux does not see are as their drivers have set them.
+        let file = std::fs::read_to_string(format!("/sys/class/net/{interface}/mtu"));
+        let Some(mtu) = file.ok().and_then(|text| text.trim().parse::<usize>().ok()) else { continue };
+        if mtu < needed {
+            graph::note!(
+                "cluster: the MTU of link '{interface}' is {mtu}; the longest packets to the leader's Linux and to routing \
+                 nodes need {needed}: `ip link set {interface} mtu {needed}`, on all links"
+            );
+        }
+    }
+}
+
+/// Prints the configuration that a node gets.
+pub(super) fn print_config(config: &ClusterConfig, node: &NodeConfig) -> Result<ExitCode> {
+    let opened = open_ports(node, &Shared::default())?;
+    print(&configuration(config, node, &opened.looks));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Makes this server a node of the cluster, until Ctrl-C.
+pub(super) fn run(
+    config: &ClusterConfig,
+    node: &NodeConfig,
+    arguments: &RunArguments,
+    store: Store,
+) -> Result<ExitCode> {
+    let interfaces = node.ports.iter().map(|port| PortSettings::new(&port.interface)).collect();
+    let ignore = arguments.ignore();
+    beside_linux::refuse(&Settings { ports: interfaces, ignore: ignore.clone(), ..Settings::default() })?;
+    let registry = crate::classes();
+    let shared = Shared::default();
+    let Opened { looks, links, own, specs } = open_ports(node, &shared)?;
+    let text = configuration(config, node, &looks);
+    let here = NodeId::new(node.number).context("the node's number is too high")?;
+    let ports = config.ports();
+    let numbered = ports.iter().map(|port| (port.name.clone(), mirror_port(port.number)));
+    let mut mirror = Mirror::new(numbered)?;
+    let topology = config.topology()?;
+    let switched = matches!(topology.shape(), Shape::Star { .. }).then(|| topology.nodes());
+    look_at_links(node, &looks, switched.is_some());
+    let fabric = node.ports.len() as u16;
+    mirror.set_exits(exits(here, config.number, switched, fabric, &ports));
+    let tables = Tables::new(own);
+    let names: Vec<String> = node.ports.iter().map(|port| port.name.clone()).collect();
+    let adjacencies = FabricAdjacencies { ports: names.clone(), readers: tables.readers().clone() };
+    shared.get_or_make(FabricAdjacencies::KEY, || Ok::<_, anyhow::Error>(adjacencies))?;
+    let forwarding = ForwardingTables {
+        ports: names.into_iter().chain(["fabric".to_owned()]).collect(),
+        readers: mirror.readers().clone(),
+        policies: mirror.policy_readers().clone(),
+        // What the fast path leaves over is the leader's Linux's.
+        ask: Asker::default(),
+    };
+    shared.get_or_make(ForwardingTables::KEY, || Ok::<_, anyhow::Error>(forwarding))?;
+    let key_file = config.security.key_file.as_deref();
+    let keys = key_file.map(|file| HelloKeys::load(file, &shared)).transpose()?;
+    let interfaces = shared.get_or_make(FabricHostPorts::KEY, FabricHostPorts::new)?;
+    let supervisor = Supervisor::default();
+    let host = Arc::new(NodeHost::new(&node.name, config.clone(), interfaces, &supervisor)?);
+    let source = Source { name: format!("node '{}' of cluster '{}'", node.name, config.name), text };
+    let Some(flat) = load::compile(&source, &Options::default(), &registry) else {
+        bail!("the configuration that was made for the node has mistakes, which is a bug of ours");
+    };
+    let options = MemberOptions {
+        name: node.name.clone(),
+        number: here,
+        store,
+        ttl: TTL,
+        // Frames for Linux do not find their way to a node that only relays.
+        may_lead: node.leads && node.role != Role::Relay,
+        restart_time: Duration::from_secs(config.leader.restart_seconds.unwrap_or(RESTART_SECONDS)),
+        links,
+        host: host.clone(),
+        shared: MemberShared::new(config.belonging()),
+        supervisor: supervisor.clone(),
+    };
+    let service = Service::of_cluster(mirror, Cluster::new(tables), options)?;
+    let following: Box<dyn Follow> = Box::new(Between::new(host, node.clone(), keys));
+    let own_ports = node.ports.iter().map(|port| PortSettings::new(&port.name)).collect::<Vec<_>>();
+    let mut settings = Settings { ports: own_ports.clone(), ignore, ..Settings::default() };
+    settings.workers.count = node.workers;
+    settings.workers.balance = false;
+    settings.control.socket = arguments.socket();
+    let subject = Subject {
+        source,
+        flat: Arc::new(flat),
+        mirror: Some((service, following)),
+        ports: own_ports,
+        specs,
+        supervisor,
+        guard: None,
+    };
+    operate(arguments, settings, subject, &registry, shared)
+}

@@ -1,0 +1,164 @@
+//! The router as a program: what its subcommands are; each has its file or folder. What they do is in the crates below.
+//!
+//! Benches and demos use some of it too: how configurations are read, the texts of a router and a cluster, tables.
+
+#![forbid(unsafe_code)]
+
+mod beside_linux;
+mod check;
+mod click;
+pub mod cluster;
+mod doctor;
+pub mod drop_in;
+pub mod interrupt;
+pub mod load;
+mod manual;
+mod notify;
+pub mod output;
+pub mod run;
+pub mod settings;
+mod show;
+pub mod table;
+
+use std::fmt::Write;
+use std::process::ExitCode;
+
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use graph::graph::Registry;
+
+/// A software router: one command turns a Linux server into a fast one. A configuration in the Click language changes what
+/// it does to packets.
+#[derive(Parser, Debug)]
+#[command(
+    name = "brickway",
+    version,
+    after_help = "Examples:
+  brickway run eth1 eth2                   forward between two ports in Linux's place, until Ctrl-C
+  brickway show ports                      what went through each of them
+  brickway run examples/ip-router.click    run a configuration
+  brickway check router.click --dot | dot -Tsvg -o router.svg
+  brickway help DecIPTTL                   the manual of an element
+
+A demo, benches, a traffic generator, plans and simulations of clusters: brickway-lab --help
+
+Exit codes: 0 done, 1 the configuration or the machine does not allow it, 2 wrong usage,
+3 a check failed (show drift) or a restart is needed (reload),
+4 no router answers (show, set, reload).",
+    disable_help_subcommand = true
+)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// Subcommands under headings, in the order in which they are needed.
+const GROUPS: [(&str, &[&str]); 3] = [
+    ("Operate", &["run", "cluster", "show", "set", "reload", "doctor"]),
+    ("Program", &["check", "elements", "help"]),
+    ("Click", &["click"]),
+];
+
+#[derive(Subcommand, Debug)]
+enum Command {
+    /// Forward between ports, or run a configuration
+    Run(run::RunArguments),
+    /// Many servers, one router: run this server as a node of a cluster
+    Cluster(cluster::ClusterArguments),
+    /// Run a configuration as the program `click` does, with its command line
+    Click(click::ClickArguments),
+    /// Check a configuration: mistakes, elements, connections; nothing is opened
+    Check(check::CheckArguments),
+    /// Find what keeps this machine from routing well, and put it right
+    Doctor(doctor::DoctorArguments),
+    /// Show what a running router has and does: ports, routes, drops, load, ...
+    Show(show::ShowArguments),
+    /// Change a setting of a running router, or write a handler
+    Set(show::SetArguments),
+    /// Have a running router read its settings again
+    Reload(show::ReloadArguments),
+    /// List the elements that configurations may use
+    Elements(manual::ElementsArguments),
+    /// Show the manual of an element, or this program's help
+    Help(manual::HelpArguments),
+}
+
+/// The command line, its subcommands in groups.
+fn command() -> clap::Command {
+    let command = Cli::command();
+    let mut groups = String::new();
+    for (heading, names) in GROUPS {
+        // Writing to a string does not fail.
+        let _ = writeln!(groups, "{heading}:");
+        for name in names {
+            let about = command.find_subcommand(name).and_then(clap::Command::get_about);
+            let _ = writeln!(groups, "  {name:<9} {}", about.map(ToString::to_string).unwrap_or_default());
+        }
+        groups.push('\n');
+    }
+    let template = "{about-with-newline}\n{usage-heading} {usage}\n\nGROUPSOptions:\n{options}{after-help}";
+    command.help_template(template.replace("GROUPS", &groups))
+}
+
+/// Returns the element classes that configurations may use.
+pub fn classes() -> Registry {
+    #[cfg(feature = "click")]
+    return ::click::registry();
+    #[cfg(not(feature = "click"))]
+    elements::registry()
+}
+
+/// Runs the program with the process's command line.
+pub fn main() -> ExitCode {
+    // Click's command line has its own meaning of -h, and its own exit codes.
+    let words: Vec<std::ffi::OsString> = std::env::args_os().collect();
+    let is_named_click = |word: &std::ffi::OsString| {
+        std::path::Path::new(word).file_name().is_some_and(|name| name == "click")
+    };
+    if words.first().is_some_and(is_named_click) {
+        return click::from_words(&words);
+    }
+    if words.get(1).is_some_and(|word| word == "click") {
+        return click::from_words(&words[1..]);
+    }
+    let cli = match Cli::from_arg_matches(&command().get_matches()) {
+        Ok(cli) => cli,
+        Err(mistake) => mistake.exit(),
+    };
+    let result = match cli.command {
+        Command::Run(arguments) => run::run(&arguments),
+        Command::Cluster(arguments) => cluster::cluster(&arguments),
+        // Read above.
+        Command::Click(_) => Ok(ExitCode::FAILURE),
+        Command::Check(arguments) => check::check(&arguments),
+        Command::Doctor(arguments) => doctor::doctor(&arguments),
+        Command::Show(arguments) => show::show(&arguments),
+        Command::Set(arguments) => show::set(&arguments),
+        Command::Reload(arguments) => show::reload(&arguments),
+        Command::Elements(arguments) => manual::elements(&arguments),
+        Command::Help(arguments) => manual::help(&arguments),
+    };
+    match result {
+        Ok(code) => code,
+        Err(error) => {
+            graph::note!("brickway: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_subcommand_is_in_one_group() {
+        let mut grouped: Vec<&str> = GROUPS.iter().flat_map(|(_, names)| names.iter().copied()).collect();
+        grouped.sort_unstable();
+        let command = Cli::command();
+        let mut known: Vec<&str> = command.get_subcommands().map(clap::Command::get_name).collect();
+        known.sort_unstable();
+        assert_eq!(grouped, known);
+        let help = super::command().render_help().to_string();
+        assert!(help.contains("Operate:\n  run       Forward between ports"), "{help}");
+    }
+}

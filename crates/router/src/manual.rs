@@ -1,0 +1,268 @@
+//! `brickway elements` and `brickway help`: the manuals that stand at the top of each element's file.
+//!
+//! They are written in Click's form: `=c` synopsis, `=s` section and summary, `=d` description, `=e` example, `=a` see also. The
+//! part about handlers is made of those that the class declares.
+
+use std::collections::BTreeMap;
+use std::io::IsTerminal;
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+use clap::Args;
+use graph::lang::nearest;
+use graph::{Class, Handler};
+
+use crate::output::print;
+use crate::table::{Align, Table};
+
+/// Lists the elements that configurations may use, by subject.
+#[derive(Args, Debug)]
+#[command(after_help = "See the manual of one with: brickway help ELEMENT")]
+pub(crate) struct ElementsArguments {
+    /// Only those whose name or summary contains this text
+    search: Option<String>,
+    /// Print one JSON object per element
+    #[arg(long)]
+    json: bool,
+}
+
+/// Shows the manual of an element.
+#[derive(Args, Debug)]
+pub(crate) struct HelpArguments {
+    /// An element's class (DecIPTTL) or a subcommand (run); without one, this program's help
+    name: Option<String>,
+}
+
+/// A section of a manual: its mark (`c`, `s`, `d` ...), what follows the mark on its line, and the text.
+fn sections(class: &Class) -> Vec<(String, String, String)> {
+    let mut sections: Vec<(String, String, String)> = Vec::new();
+    // The text of a list item stands further to the right.
+    let mut in_item = false;
+    for line in class.manual.lines() {
+        let line = without_codes(line);
+        let Some(mark) = line.strip_prefix('=') else {
+            if let Some((_, _, text)) = sections.last_mut() {
+                if in_item && !line.is_empty() {
+                    text.push_str("    ");
+                }
+                text.push_str(&line);
+                text.push('\n');
+            }
+            continue;
+        };
+        let (mark, rest) = mark.split_once(' ').unwrap_or((mark, ""));
+        match (mark.trim(), sections.last_mut()) {
+            ("over", _) => {}
+            ("back", _) => in_item = false,
+            ("item", Some((_, _, text))) => {
+                in_item = true;
+                text.push_str(&format!("{}\n", rest.trim()));
+            }
+            (mark, _) => {
+                in_item = false;
+                sections.push((mark.to_owned(), rest.trim().to_owned(), String::new()));
+            }
+        }
+    }
+    sections
+}
+
+/// Takes out Click's formatting codes: `I<keywords>` becomes `keywords`.
+fn without_codes(line: &str) -> String {
+    let mut text = String::new();
+    let mut rest = line;
+    while let Some((before, code, after)) = ["I<", "C<", "B<"]
+        .iter()
+        .filter_map(|code| rest.find(code).map(|at| (at, at + code.len())))
+        .min()
+        .and_then(|(at, inside)| {
+            let end = rest[inside..].find('>')?;
+            Some((&rest[..at], &rest[inside..inside + end], &rest[inside + end + 1..]))
+        })
+    {
+        text.push_str(before);
+        text.push_str(code);
+        rest = after;
+    }
+    text + rest
+}
+
+/// The subject of a class and its one-line summary.
+fn subject_and_summary(class: &Class) -> (String, String) {
+    sections(class)
+        .into_iter()
+        .find(|(mark, ..)| mark == "s")
+        .map(|(_, subject, text)| (subject, text.split_whitespace().collect::<Vec<_>>().join(" ")))
+        .unwrap_or_default()
+}
+
+pub(crate) fn elements(arguments: &ElementsArguments) -> Result<ExitCode> {
+    let registry = crate::classes();
+    let wanted = arguments.search.as_deref().unwrap_or("").to_lowercase();
+    let mut subjects: BTreeMap<String, Vec<(&Class, String)>> = BTreeMap::new();
+    for class in registry.classes() {
+        let (subject, summary) = subject_and_summary(class);
+        if class.name.to_lowercase().contains(&wanted) || summary.to_lowercase().contains(&wanted) {
+            subjects.entry(subject).or_default().push((class, summary));
+        }
+    }
+    if subjects.is_empty() {
+        bail!("no element's name or summary contains '{wanted}'");
+    }
+    for (subject, classes) in subjects {
+        if arguments.json {
+            for (class, summary) in classes {
+                let object = serde_json::json!({
+                    "class": class.name, "subject": subject, "summary": summary,
+                    "ports": class.ports, "processing": class.processing, "flow": class.flow,
+                });
+                print(&format!("{object}\n"));
+            }
+            continue;
+        }
+        let mut table = Table::new(&[("", Align::Left), ("", Align::Left), ("", Align::Left)]);
+        for (class, summary) in classes {
+            table.row([format!("  {}", class.name), class.ports.to_owned(), summary]);
+        }
+        // The columns speak for themselves: no heading.
+        print(&format!("{subject}:\n{}\n", table.render()));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+pub(crate) fn help(arguments: &HelpArguments) -> Result<ExitCode> {
+    let mut command = crate::command();
+    let Some(name) = &arguments.name else {
+        command.print_long_help()?;
+        return Ok(ExitCode::SUCCESS);
+    };
+    if let Some(subcommand) = command.find_subcommand_mut(name) {
+        subcommand.print_long_help()?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let registry = crate::classes();
+    let class = registry
+        .class(name)
+        .or_else(|| registry.classes().find(|class| class.name.eq_ignore_ascii_case(name)));
+    let Some(class) = class else {
+        let part = |known: &&str| known.to_lowercase().contains(&name.to_lowercase());
+        let mut near: Vec<_> = registry.classes().map(|class| class.name).filter(part).collect();
+        let similar = nearest(name, registry.classes().map(|class| class.name));
+        near.extend(similar.filter(|similar| !near.contains(similar)));
+        match near.as_slice() {
+            [] => bail!("no element and no subcommand is called '{name}'; 'brickway elements' lists them"),
+            near => {
+                bail!("no element and no subcommand is called '{name}'; did you mean {}?", near.join(" or "))
+            }
+        }
+    };
+    print(&render(class, std::io::stdout().is_terminal()));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The manual as a person reads it.
+fn render(class: &Class, colour: bool) -> String {
+    let (bold, plain) = if colour { ("\x1b[1m", "\x1b[0m") } else { ("", "") };
+    let mut text = String::new();
+    for (mark, rest, body) in sections(class) {
+        let body = body.trim_end().trim_start_matches('\n');
+        let title = match mark.as_str() {
+            "c" => "SYNOPSIS",
+            "s" => "SUMMARY",
+            "d" => "DESCRIPTION",
+            "e" => "EXAMPLE",
+            "n" => "NOTES",
+            "a" => "SEE ALSO",
+            _ => continue,
+        };
+        let mut lines = body.to_owned();
+        if mark == "a" && !rest.is_empty() {
+            lines = format!("{rest}\n{lines}");
+        }
+        text.push_str(&format!("{bold}{title}{plain}\n{}\n\n", indented(lines.trim_end(), 2)));
+    }
+    if !class.handlers.is_empty() {
+        text.push_str(&format!("{bold}HANDLERS{plain}\n"));
+    }
+    let same_but_number = |a: &Handler, b: &Handler| {
+        let stem = |name: &'static str| name.trim_end_matches(|c: char| c.is_ascii_digit());
+        a.name != stem(a.name) && stem(a.name) == stem(b.name)
+    };
+    for row in class.handlers.chunk_by(same_but_number) {
+        let [first, .., last] = row else {
+            let Some(only) = row.first() else { continue };
+            text.push_str(&handler_text(only, only.name, (bold, plain)));
+            continue;
+        };
+        text.push_str(&handler_text(first, &format!("{} to {}", first.name, last.name), (bold, plain)));
+    }
+    text.push_str(&format!(
+        "{bold}PORTS{plain}\n  {} (inputs/outputs), {} (push h, pull l, agnostic a)\n",
+        class.ports, class.processing
+    ));
+    text
+}
+
+/// A handler, or several that differ by a number only, under this title.
+fn handler_text(handler: &Handler, title: &str, (bold, plain): (&str, &str)) -> String {
+    let access = match (handler.is_readable(), handler.is_writable()) {
+        (true, true) => "read and write",
+        (true, false) => "read",
+        _ => "write",
+    };
+    format!("  {bold}{title}{plain} ({access})\n{}\n\n", indented(&wrapped(handler.doc), 6))
+}
+
+/// Breaks a text into lines of at most 90 characters.
+fn wrapped(text: &str) -> String {
+    let mut lines = vec![String::new()];
+    for word in text.split_whitespace() {
+        let line = lines.last_mut().expect("there is one from the start");
+        if line.is_empty() {
+            line.push_str(word);
+        } else if line.chars().count() + 1 + word.chars().count() <= 90 {
+            line.push(' ');
+            line.push_str(word);
+        } else {
+            lines.push(word.to_owned());
+        }
+    }
+    lines.join("\n")
+}
+
+fn indented(text: &str, by: usize) -> String {
+    let margin = " ".repeat(by);
+    let lines: Vec<_> = text
+        .lines()
+        .map(|line| if line.is_empty() { String::new() } else { format!("{margin}{line}") })
+        .collect();
+    lines.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn formatting_codes_are_taken_out() {
+        assert_eq!(without_codes("Tee([N, I<keywords> X]) C<a> b"), "Tee([N, keywords X]) a b");
+        assert_eq!(without_codes("a I<b"), "a I<b");
+    }
+
+    #[test]
+    fn every_element_has_a_manual() {
+        for class in crate::classes().classes() {
+            let marks: Vec<_> = sections(class).into_iter().map(|(mark, ..)| mark).collect();
+            for needed in ["c", "s", "d"] {
+                assert!(marks.iter().any(|mark| mark == needed), "{} has no ={needed}", class.name);
+            }
+            let (subject, summary) = subject_and_summary(class);
+            assert!(!subject.is_empty() && !summary.is_empty(), "{}: =s SUBJECT and a summary", class.name);
+            assert!(render(class, false).contains(class.name), "{}", class.name);
+            assert!(!marks.iter().any(|mark| mark == "h"), "{}: declare handlers in the class", class.name);
+            for handler in class.handlers {
+                assert!(handler.doc.ends_with('.'), "{}.{}: say what it is", class.name, handler.name);
+            }
+        }
+    }
+}

@@ -1,0 +1,670 @@
+//! What `brickway show` is told, and what `brickway set` and `reload` do: the answers of a running router.
+//!
+//! The locks of the router and of the mirror are held for a page of rows at most, never while a client takes its time.
+
+use std::collections::{BTreeMap, HashMap};
+use std::time::{Duration, Instant};
+
+use control::api::{
+    AclRow, Action, Backend, ConfigFilter, CounterRow, DriftRow, DropRow, Family, HandlerFilter, HandlerRow,
+    LookupRow, MemberRow, NeighbourRow, NextHopRow, PathRow, PortRow, QueueRow, Request, RouteFilter,
+    RouteQuery, RouteRow, Rows, Show, TextRow, Unanswered, WayRow, WorkerRow,
+};
+use control::change::{Change, Hops, NeighbourState, Part, Route, RouteKey, RouteKind};
+use control::mirror::{DigestOf, FoundBy, Mirror, NextHopReport, RouteReport, digests_of};
+use control::netlink::{Event, Kernel, KernelOptions};
+use control::service::{Service, State};
+use elements::devices::balance::queue_shares;
+use elements::devices::{RECEIVER, SENDER};
+use fib::{Decision, MAIN, NextHop, NextHopIndex, Source};
+use graph::lang::split_arguments;
+
+use super::live::{ACCESS_LISTS, Live};
+use crate::beside_linux;
+use crate::doctor::largest_mtu;
+use crate::drop_in;
+use crate::settings::Driver;
+
+/// Rows that are made with a lock held.
+const PAGE: usize = 1024;
+
+/// How long a comparison with Linux may take.
+const LONGEST_COMPARISON: Duration = Duration::from_secs(60);
+
+/// How often routes are compared while they differ, and how long apart.
+const LOOKS_FOR_DRIFT: usize = 4;
+const TIME_BETWEEN_LOOKS: Duration = Duration::from_millis(200);
+
+/// Differences between Linux and the mirror that are listed.
+const MOST_DIFFERENCES: usize = 100;
+
+type Answered = Result<(), Unanswered>;
+
+impl Backend for Live {
+    fn answer(&self, request: &Request, rows: &mut Rows<'_>) -> Answered {
+        match request {
+            Request::Show(show) => self.show(show, rows),
+            Request::Do(action) => self.act(action, rows),
+        }
+    }
+}
+
+impl Live {
+    fn show(&self, show: &Show, rows: &mut Rows<'_>) -> Answered {
+        match show {
+            Show::Ports(_) => send(rows, self.ports()?),
+            Show::Routes(filter) => self.routes(filter, rows),
+            Show::Route(query) => send(rows, [self.route(query)?]),
+            Show::Neighbours(_) => {
+                let all = neighbours(&self.state()?.mirror);
+                send(rows, all)
+            }
+            Show::NextHops(_) => {
+                let all = next_hops(&self.state()?.mirror);
+                send(rows, all)
+            }
+            Show::Workers(_) => send(rows, self.workers()?),
+            Show::Queues(_) => send(rows, self.queues()?),
+            Show::Drops(_) => send(rows, self.drops()?),
+            Show::Acl(_) => send(rows, self.access_list()?),
+            Show::Config(ConfigFilter { click }) => {
+                let text = if *click { self.click() } else { self.settings().to_toml() };
+                send(rows, [TextRow { text: text.trim_end().to_owned() }])
+            }
+            Show::Drift(_) => self.drift(rows),
+            Show::Netlink(_) => {
+                let all = netlink(&*self.state()?);
+                send(rows, all)
+            }
+            Show::Fpm(_) => {
+                let all = fpm(&*self.state()?)?;
+                send(rows, all)
+            }
+            Show::Problems(_) => {
+                let problems = self.problems()?;
+                send(rows, problems.into_iter().map(|text| TextRow { text }))
+            }
+            Show::Handlers(HandlerFilter { name }) => send(rows, self.handlers(name.as_deref())?),
+        }
+    }
+
+    fn act(&self, action: &Action, rows: &mut Rows<'_>) -> Answered {
+        let lines = match action {
+            Action::Set { option, value } => vec![self.set(option, value)?],
+            Action::Write { handler, value } => {
+                self.with_router(|router| router.write(handler, value))??;
+                Vec::new()
+            }
+            Action::Reload {} => self.reload()?,
+        };
+        send(rows, lines.into_iter().map(|text| TextRow { text }))
+    }
+
+    fn service(&self) -> Result<&Service, Unanswered> {
+        self.service.as_ref().ok_or_else(|| {
+            "this router has tables of its own and does not mirror Linux's; `brickway show handlers` lists what its elements \
+             say"
+            .into()
+        })
+    }
+
+    fn state(&self) -> Result<std::sync::MutexGuard<'_, State>, Unanswered> {
+        Ok(self.service()?.lock())
+    }
+
+    /// One row a port; what its queues counted is added up by the elements that receive from it and send to it.
+    fn ports(&self) -> Result<Vec<PortRow>, Unanswered> {
+        let (config, stats) = self.with_router(|router| (router.config().clone(), router.stats()))?;
+        let settings = self.settings();
+        let ports: Vec<_> = self.state()?.mirror.ports().collect();
+        let rows = ports.into_iter().map(|port| {
+            let mut row = PortRow { name: port.name.clone(), ..PortRow::default() };
+            let known = settings.ports.iter().find(|known| known.name == port.name);
+            let is_vlan = known.is_some_and(|known| known.driver == Driver::Vlan);
+            let of_vlan = if is_vlan { drop_in::counting_elements(port.port) } else { Default::default() };
+            row.spec = known.map_or_else(|| port.name.clone(), |known| known.spec());
+            if let Some(link) = &port.link {
+                (row.index, row.mtu) = (link.index, link.mtu);
+                (row.is_up, row.has_carrier) = (link.is_up, link.has_carrier);
+                row.mac = link.mac.map_or(String::new(), mac_text);
+            }
+            row.addresses = (port.addresses.iter())
+                .filter_map(|known| ipnet::IpNet::new(known.address, known.prefix_length).ok())
+                .collect();
+            for (index, element) in config.elements.iter().enumerate() {
+                let is_of_port = split_arguments(&element.config).first() == Some(&port.name);
+                let name = element.name.as_str();
+                let receives = is_of_port && element.has(RECEIVER) || name == of_vlan.0;
+                let sends = is_of_port && element.has(SENDER) || of_vlan.1.iter().any(|it| name == it);
+                if !(receives || sends) {
+                    continue;
+                }
+                for stats in stats.iter().filter_map(|copy| copy.elements.get(index)) {
+                    let dropped: u64 = stats.drops.iter().map(|(_, count)| count).sum();
+                    if receives {
+                        row.rx_packets += stats.packets;
+                        row.rx_dropped += dropped;
+                    } else {
+                        row.tx_packets += stats.packets;
+                        row.tx_dropped += dropped;
+                    }
+                }
+            }
+            row
+        });
+        Ok(rows.collect())
+    }
+
+    /// A page at a time, so that a million routes stop nobody.
+    fn routes(&self, filter: &RouteFilter, rows: &mut Rows<'_>) -> Answered {
+        let mut last = None;
+        loop {
+            let state = self.state()?;
+            let mirror = &state.mirror;
+            let page: Vec<RouteReport> = mirror.routes_after(last).take(PAGE).collect();
+            let Some(end) = page.last() else { return Ok(()) };
+            last = Some((end.key, end.source));
+            let wanted = page.iter().filter(|route| filter.may_select(route.key.table, route.key.prefix));
+            let page: Vec<RouteRow> = wanted.map(|route| route_row(mirror, route)).collect();
+            drop(state);
+            send(rows, page)?;
+        }
+    }
+
+    fn route(&self, query: &RouteQuery) -> Result<LookupRow, Unanswered> {
+        let state = self.state()?;
+        let mirror = &state.mirror;
+        let address = query.address;
+        let (table, found, decision) = match query.table {
+            Some(table) => (table, mirror.route_for(table, address), None),
+            None => {
+                let port = query.input.as_deref().map(|name| port_of(mirror, name)).transpose()?;
+                let ruled = mirror.route_by_rules(port, query.from, address);
+                let ruled =
+                    ruled.ok_or("the addresses are of two families; packets have addresses of one")?;
+                let (table, found) = ruled.found.unzip();
+                (table.unwrap_or(MAIN), found, by_a_rule(ruled.decision))
+            }
+        };
+        let next_hops = NextHops::of(mirror);
+        let mut ways = Vec::new();
+        let decision = match (decision, &found) {
+            (Some(decision), _) => decision.to_owned(),
+            (None, None) => "no route".to_owned(),
+            (None, Some(found)) => {
+                next_hops.add_ways(found.next_hop, 1.0, &mut ways);
+                let what = next_hops.what(found.next_hop);
+                match &found.by {
+                    FoundBy::Neighbour(interface) => format!("neighbour on {interface}, {what}"),
+                    _ => what,
+                }
+            }
+        };
+        let route = found.map(|found| {
+            let next_hop = mirror.fib().next_hops().get(found.next_hop);
+            let is_fast = !matches!(
+                next_hop,
+                Some(NextHop::Punt | NextHop::Resolve(_) | NextHop::Local | NextHop::Broadcast)
+            );
+            let made = |protocol: &str, paths| RouteRow {
+                prefix: found.prefix,
+                table,
+                kind: "unicast".to_owned(),
+                protocol: protocol.to_owned(),
+                source: "netlink".to_owned(),
+                metric: 0,
+                object: None,
+                paths,
+                is_in_force: true,
+                is_fast,
+            };
+            match &found.by {
+                FoundBy::Route(route) => route_row(mirror, route),
+                FoundBy::Neighbour(interface) => {
+                    let interface = interface.clone();
+                    made("neighbour", vec![PathRow { interface, weight: 1, is_usable: true, gateway: None }])
+                }
+                FoundBy::Fixed => made("fixed", Vec::new()),
+            }
+        });
+        Ok(LookupRow { address, table, route, decision, ways })
+    }
+
+    /// What could not be done as Linux has it: rules that are bypassed, routes, policy rules, packets longer than a frame.
+    fn problems(&self) -> Result<Vec<String>, Unanswered> {
+        self.service()?;
+        let settings = self.settings();
+        let mut problems = beside_linux::problems(&settings);
+        problems.extend(self.acl_warning());
+        let state = self.state()?;
+        problems.extend(state.mirror.problems().map(ToString::to_string));
+        problems.extend(state.mirror.rule_problems().iter().map(ToString::to_string));
+        for port in state.mirror.ports() {
+            let known = settings.ports.iter().find(|known| known.name == port.name);
+            let (Some(link), Some(known)) = (port.link, known) else { continue };
+            let most = largest_mtu(known.driver, self.frame_bytes());
+            if link.mtu as usize > most {
+                problems.push(format!(
+                    "{}: its MTU of {} is above {most}, which a frame holds, so longer packets are lost; --frame-size at the \
+                     start makes frames larger",
+                    port.name, link.mtu
+                ));
+            }
+        }
+        Ok(problems)
+    }
+
+    fn workers(&self) -> Result<Vec<WorkerRow>, Unanswered> {
+        let (config, stats, shares, workers) = self.with_router(|router| {
+            let shares = queue_shares(router).unwrap_or_default();
+            (router.config().clone(), router.stats(), shares, router.workers())
+        })?;
+        let rows = stats.iter().map(|copy| {
+            let received = config.elements.iter().zip(&copy.elements);
+            let received = received.filter(|(element, _)| element.has(RECEIVER));
+            let packets: u64 = received.map(|(_, stats)| stats.packets).sum();
+            let cycles: f64 = copy.elements.iter().map(|element| element.cycles).sum();
+            let held = shares.iter().filter(|share| share.worker == copy.copy);
+            WorkerRow {
+                worker: copy.copy,
+                is_slow: copy.copy >= workers,
+                busy: copy.busy,
+                packets,
+                cycles_per_packet: cycles / packets.max(1) as f64,
+                queues: held.map(|share| format!("{} {}", share.element, share.queue)).collect(),
+            }
+        });
+        Ok(rows.collect())
+    }
+
+    fn queues(&self) -> Result<Vec<QueueRow>, Unanswered> {
+        let (config, shares) =
+            self.with_router(|router| (router.config().clone(), queue_shares(router).unwrap_or_default()))?;
+        let rows = shares.into_iter().map(|share| {
+            let element = config.find(&share.element).map(|index| &config.elements[index]);
+            let port = element.and_then(|element| split_arguments(&element.config).into_iter().next());
+            let mut others: Vec<usize> = share.owners.clone();
+            others.sort_unstable();
+            others.dedup();
+            QueueRow {
+                port: port.unwrap_or(share.element),
+                queue: share.queue,
+                worker: share.worker,
+                packets: share.packets,
+                shared_with: if others == [share.worker] { Vec::new() } else { others },
+            }
+        });
+        Ok(rows.collect())
+    }
+
+    fn drops(&self) -> Result<Vec<DropRow>, Unanswered> {
+        let (config, stats) = self.with_router(|router| (router.config().clone(), router.stats()))?;
+        let mut rows: Vec<DropRow> = Vec::new();
+        for (index, element) in config.elements.iter().enumerate() {
+            let first = rows.len();
+            let of_copies = stats.iter().filter_map(|copy| copy.elements.get(index));
+            for &(reason, packets) in of_copies.flat_map(|stats| &stats.drops) {
+                match rows[first..].iter_mut().find(|row| row.reason == reason) {
+                    Some(row) => row.packets += packets,
+                    None => rows.push(DropRow {
+                        element: element.name.clone(),
+                        class: element.class.clone(),
+                        reason: reason.to_owned(),
+                        packets,
+                    }),
+                }
+            }
+        }
+        rows.extend(self.backstop_drops()?.into_iter().map(|drops| DropRow {
+            element: drops.port,
+            class: "nftables".to_owned(),
+            reason: drops.reason.to_owned(),
+            packets: drops.packets,
+        }));
+        rows.retain(|row| row.packets > 0);
+        Ok(rows)
+    }
+
+    /// The rules, and behind them the default, with the packets that each decided, of both families together.
+    fn access_list(&self) -> Result<Vec<AclRow>, Unanswered> {
+        let texts = self.with_router(|router| {
+            let mut handler = |element: &str, name| router.read(&format!("{element}.{name}"));
+            let read = |element: &&str| Ok(handler(element, "rules")? + "\n" + &handler(element, "default")?);
+            ACCESS_LISTS.iter().map(read).collect::<Result<Vec<String>, String>>()
+        })?;
+        let texts = texts
+            .map_err(|_| "this router has no access list; --acl FILE or [acl] in its settings give it one")?;
+        let mut rows: Vec<AclRow> = Vec::new();
+        for (family, text) in texts.iter().enumerate() {
+            for (place, line) in text.lines().filter(|line| !line.is_empty()).enumerate() {
+                // `10 permit tcp any any  # 7 packets, 420 bytes`
+                let (rule, note) = line.split_once('#').unwrap_or((line, ""));
+                let packets = note.split_whitespace().find_map(|word| word.replace(',', "").parse().ok());
+                let packets: u64 = packets.unwrap_or(0);
+                let number = rule.split_whitespace().next().and_then(|word| word.parse().ok());
+                if family == 0 {
+                    let rule = rule.trim().to_owned();
+                    rows.push(AclRow { number: number.unwrap_or(0), rule, packets });
+                } else if let Some(row) = rows.get_mut(place) {
+                    row.packets += packets;
+                }
+            }
+        }
+        Ok(rows)
+    }
+
+    fn handlers(&self, name: Option<&str>) -> Result<Vec<HandlerRow>, Unanswered> {
+        if let Some(name) = name {
+            let value = self.with_router(|router| router.read(name))??;
+            return Ok(vec![HandlerRow { name: name.to_owned(), value: Some(value) }]);
+        }
+        let names = self.with_router(|router| router.handlers())?;
+        Ok(names.into_iter().map(|name| HandlerRow { name, value: None }).collect())
+    }
+
+    /// Asks Linux for everything anew, and compares.
+    fn drift(&self, rows: &mut Rows<'_>) -> Answered {
+        self.service()?;
+        // Routes may change between the two looks: what differs is looked at again, a moment later.
+        let mut theirs = Vec::new();
+        for look in 0..LOOKS_FOR_DRIFT {
+            if look > 0 {
+                std::thread::sleep(TIME_BETWEEN_LOOKS);
+            }
+            theirs = everything().map_err(|error| format!("Linux does not tell its routes: {error}"))?;
+            let state = self.state()?;
+            let netlink = |of: &DigestOf| of.source == Source::Netlink;
+            let ours: BTreeMap<_, _> =
+                state.mirror.digests().into_iter().filter(|(of, _)| netlink(of)).collect();
+            if digests_of(Source::Netlink, &theirs) == ours {
+                break;
+            }
+        }
+        let state = self.state()?;
+        let wanted = digests_of(Source::Netlink, &theirs);
+        let mut answers = Vec::new();
+        let ours = state.mirror.digests();
+        let parts = [Part::Routes4, Part::Routes6];
+        let drift = state.mirror.drift(Source::Netlink, &parts, theirs, MOST_DIFFERENCES);
+        let mut of_tables: Vec<_> = wanted.keys().chain(ours.keys()).copied().collect();
+        of_tables.sort_unstable();
+        of_tables.dedup();
+        for of in of_tables.into_iter().filter(|of| of.source == Source::Netlink) {
+            let (theirs, ours) = (wanted.get(&of).copied(), ours.get(&of).copied());
+            let differs = theirs.unwrap_or_default() != ours.unwrap_or_default();
+            let of_table = drift.differences.iter().filter(|it| {
+                let key = it.key();
+                key.table == of.table && key.prefix.addr().is_ipv6() == of.is_ipv6
+            });
+            answers.push(DriftRow::Table {
+                source: of.source.to_string(),
+                table: of.table,
+                family: if of.is_ipv6 { Family::Ipv6 } else { Family::Ipv4 },
+                theirs: theirs.map_or(0, |digest| digest.routes),
+                ours: ours.map_or(0, |digest| digest.routes),
+                differences: (of_table.count() as u64).max(u64::from(differs)),
+            });
+        }
+        for difference in &drift.differences {
+            let key = difference.key();
+            let (theirs, ours) = difference.sides();
+            answers.push(DriftRow::Difference {
+                table: key.table,
+                prefix: key.prefix,
+                theirs: theirs.map(str::to_owned),
+                ours: ours.map(str::to_owned),
+            });
+        }
+        drop(state);
+        send(rows, answers)
+    }
+}
+
+/// Sends rows, which may take as long as the client takes: with no lock held.
+fn send<R: Into<control::api::Row>>(rows: &mut Rows<'_>, all: impl IntoIterator<Item = R>) -> Answered {
+    all.into_iter().try_for_each(|row| rows.send(row))
+}
+
+/// All routes that the kernel has now.
+fn everything() -> std::io::Result<Vec<Change>> {
+    let mut kernel = Kernel::open(&KernelOptions::default())?;
+    let mut routes: BTreeMap<RouteKey, Route> = BTreeMap::new();
+    let begin = Instant::now();
+    while !kernel.is_synchronised() {
+        if begin.elapsed() > LONGEST_COMPARISON {
+            return Err(std::io::ErrorKind::TimedOut.into());
+        }
+        // What changes meanwhile is told too.
+        kernel.receive(&mut |event| match event {
+            Event::Change(Change::Route(route)) => {
+                routes.insert(route.key, route);
+            }
+            Event::Change(Change::RouteGone(key)) => {
+                routes.remove(&key);
+            }
+            _ => {}
+        })?;
+    }
+    Ok(routes.into_values().map(Change::Route).collect())
+}
+
+fn route_row(mirror: &Mirror, route: &RouteReport) -> RouteRow {
+    let paths = match &route.hops {
+        Hops::Paths(paths) => paths.as_slice(),
+        Hops::None | Hops::Object(_) => &[],
+    };
+    let next_hop = mirror.fib().next_hops().get(route.next_hop);
+    RouteRow {
+        prefix: route.key.prefix,
+        table: route.key.table,
+        kind: kind_name(route.kind).to_owned(),
+        protocol: protocol_name(route.protocol),
+        source: route.source.to_string(),
+        metric: route.key.metric,
+        object: match route.hops {
+            Hops::Object(id) => Some(id),
+            _ => None,
+        },
+        paths: (paths.iter())
+            .map(|path| PathRow {
+                gateway: path.gateway,
+                interface: if path.index == 0 { String::new() } else { mirror.interface_name(path.index) },
+                weight: path.weight,
+                is_usable: mirror.is_usable(path),
+            })
+            .collect(),
+        is_in_force: route.is_in_force,
+        is_fast: !matches!(
+            next_hop,
+            Some(NextHop::Punt | NextHop::Resolve(_) | NextHop::Local | NextHop::Broadcast)
+        ),
+    }
+}
+
+/// The names of `ip route`.
+fn kind_name(kind: RouteKind) -> &'static str {
+    match kind {
+        RouteKind::Unicast => "unicast",
+        RouteKind::Local => "local",
+        RouteKind::Broadcast => "broadcast",
+        RouteKind::Anycast => "anycast",
+        RouteKind::Multicast => "multicast",
+        RouteKind::Blackhole => "blackhole",
+        RouteKind::Unreachable => "unreachable",
+        RouteKind::Prohibit => "prohibit",
+        RouteKind::Throw => "throw",
+    }
+}
+
+/// The names of iproute2's rt_protos; a number for others.
+fn protocol_name(protocol: u8) -> String {
+    let name = match protocol {
+        0 => "unspec",
+        1 => "redirect",
+        2 => "kernel",
+        3 => "boot",
+        4 => "static",
+        8 => "gated",
+        9 => "ra",
+        10 => "mrt",
+        11 => "zebra",
+        12 => "bird",
+        13 => "dnrouted",
+        14 => "xorp",
+        15 => "ntk",
+        16 => "dhcp",
+        18 => "keepalived",
+        42 => "babel",
+        186 => "bgp",
+        187 => "isis",
+        188 => "ospf",
+        189 => "rip",
+        192 => "eigrp",
+        194 => "sharp",
+        195 => "pbr",
+        196 => "static",
+        number => return number.to_string(),
+    };
+    name.to_owned()
+}
+
+/// The number of the port of this name.
+fn port_of(mirror: &Mirror, name: &str) -> Result<u16, Unanswered> {
+    let mut ports = mirror.ports();
+    let port = ports.find(|port| port.name == name).map(|port| port.port);
+    port.ok_or_else(|| {
+        let names: Vec<String> = mirror.ports().map(|port| port.name).collect();
+        format!("'{name}' is no port of this router; its ports are {}", names.join(", ")).into()
+    })
+}
+
+/// What the rules decide where no route does.
+fn by_a_rule(decision: Decision) -> Option<&'static str> {
+    match decision {
+        Decision::Route(_) => None,
+        Decision::NoRoute => Some("no route"),
+        Decision::Blackhole => Some("blackhole (a policy rule)"),
+        Decision::Unreachable => Some("unreachable (a policy rule)"),
+        Decision::Prohibit => Some("prohibit (a policy rule)"),
+        Decision::Punt => Some("Linux decides (a policy rule, see 'brickway show problems')"),
+    }
+}
+
+/// The next hops of the forwarding tables, by number.
+struct NextHops(HashMap<NextHopIndex, NextHopReport>);
+
+impl NextHops {
+    fn of(mirror: &Mirror) -> NextHops {
+        NextHops(mirror.next_hops().map(|next_hop| (next_hop.number, next_hop)).collect())
+    }
+
+    /// What workers do with packets to one.
+    fn what(&self, number: NextHopIndex) -> String {
+        self.0.get(&number).map_or("no route".to_owned(), |it| behind(&it.next_hop, &it.what))
+    }
+
+    /// The ways behind one that is a group, which has this share of the packets itself.
+    fn add_ways(&self, number: NextHopIndex, share: f64, ways: &mut Vec<WayRow>) {
+        let Some(group) = self.0.get(&number) else { return };
+        let weights: u32 = group.members.iter().map(|member| u32::from(member.weight)).sum();
+        for member in &group.members {
+            let share = share * f64::from(member.weight) / f64::from(weights.max(1));
+            let before = ways.len();
+            self.add_ways(member.index, share, ways);
+            if ways.len() == before {
+                ways.push(WayRow { share, decision: self.what(member.index) });
+            }
+        }
+    }
+}
+
+/// What workers do with packets to a next hop.
+fn behind(next_hop: &Option<NextHop<fib::Adjacency>>, what: &str) -> String {
+    match next_hop {
+        Some(NextHop::Forward(adjacency)) => format!("forwarded {what}, {adjacency}"),
+        Some(NextHop::Resolve(_)) => format!("neighbour to resolve ({what})"),
+        Some(NextHop::Punt) if what.is_empty() => "Linux decides".to_owned(),
+        Some(NextHop::Punt) => format!("Linux decides ({what})"),
+        Some(other) => other.to_string(),
+        None => what.to_owned(),
+    }
+}
+
+fn neighbours(mirror: &Mirror) -> Vec<NeighbourRow> {
+    let state = |state| match state {
+        NeighbourState::Incomplete => "incomplete",
+        NeighbourState::Reachable => "reachable",
+        NeighbourState::Stale => "stale",
+        NeighbourState::Delay => "delay",
+        NeighbourState::Probe => "probe",
+        NeighbourState::Failed => "failed",
+        NeighbourState::NoArp => "noarp",
+        NeighbourState::Permanent => "permanent",
+    };
+    let rows = mirror.neighbours().map(|known| NeighbourRow {
+        address: known.address,
+        interface: known.interface,
+        mac: known.mac.map(mac_text),
+        state: state(known.state).to_owned(),
+    });
+    rows.collect()
+}
+
+fn next_hops(mirror: &Mirror) -> Vec<NextHopRow> {
+    let rows = mirror.next_hops().map(|known| {
+        let weights: u32 = known.members.iter().map(|member| u32::from(member.weight)).sum();
+        let mac = known.next_hop.and_then(|next_hop| match next_hop {
+            NextHop::Forward(adjacency) => adjacency.rewrite().first_chunk().map(|&mac| mac_text(mac)),
+            _ => None,
+        });
+        let words = known.what.split(' ');
+        let after = |name: &str| words.clone().skip_while(|word| *word != name).nth(1).map(str::to_owned);
+        let (gateway, interface) = (after("via"), after("dev"));
+        NextHopRow {
+            id: known.number.get().into(),
+            kind: match known.next_hop {
+                Some(NextHop::Forward(_)) => "forward".to_owned(),
+                Some(other) => other.to_string(),
+                None => "group".to_owned(),
+            },
+            gateway: gateway.and_then(|gateway| gateway.parse().ok()),
+            interface: interface.unwrap_or_default(),
+            mac,
+            members: (known.members.iter())
+                .map(|member| MemberRow {
+                    id: member.index.get().into(),
+                    weight: member.weight,
+                    share: f64::from(member.weight) / f64::from(weights.max(1)),
+                })
+                .collect(),
+            users: known.routes,
+        }
+    });
+    rows.collect()
+}
+
+fn netlink(state: &State) -> Vec<CounterRow> {
+    let kernel = state.kernel.as_ref().map(|kernel| kernel.counters().rows()).unwrap_or_default();
+    let mirror = state.mirror.counters().into_iter().map(|(name, value)| (name.to_owned(), value));
+    let rest = [
+        ("is synchronised".to_owned(), u64::from(state.is_synchronised())),
+        ("socket errors".to_owned(), state.socket_errors),
+    ];
+    kernel.into_iter().chain(mirror).chain(rest).map(counter).collect()
+}
+
+fn fpm(state: &State) -> Result<Vec<CounterRow>, Unanswered> {
+    let server =
+        state.fpm.as_ref().ok_or("this router does not listen for FRR; --fpm 127.0.0.1:2620 does")?;
+    let connected = ("is connected".to_owned(), u64::from(server.is_connected()));
+    Ok(server.counters().rows().into_iter().chain([connected]).map(counter).collect())
+}
+
+fn counter((name, value): (String, u64)) -> CounterRow {
+    CounterRow { name, value, note: String::new() }
+}
+
+/// As `ip` prints it.
+fn mac_text(mac: [u8; 6]) -> String {
+    mac.map(|byte| format!("{byte:02x}")).join(":")
+}

@@ -1,0 +1,332 @@
+//! What runs, shared between the thread that watches it and those who ask and change it over the control socket.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use anyhow::{Context, Result};
+use control::api::{Server, ServerError, ServerOptions, Unanswered, default_socket};
+use control::backstop::BackstopDrops;
+use control::service::Service;
+use control::supervisor::Supervisor;
+use elements::acl::AccessList;
+use graph::hotswap::Swap;
+use graph::lang::{Options, Source};
+use graph::router::{Control, Router};
+use graph::setup::Shared;
+
+use super::{RunArguments, Signals, subject};
+use crate::beside_linux;
+use crate::drop_in::{self, Follow, Guard};
+use crate::load::{self, Messages};
+use crate::notify::Notify;
+use crate::settings::{AclDefault, Settings};
+
+/// A router that runs, and all that belongs to it.
+pub(super) struct Live {
+    /// `None` once it is to end.
+    router: Mutex<Option<Router>>,
+    /// What mirrors Linux.
+    pub(super) service: Option<Service>,
+    following: Mutex<Option<Box<dyn Follow>>>,
+    /// What keeps Linux from forwarding past the filters.
+    guard: Mutex<Option<Guard>>,
+    settings: Mutex<Settings>,
+    /// The command line, from which settings are made again.
+    arguments: RunArguments,
+    /// What its elements share.
+    shared: Shared,
+    /// The configuration, as text.
+    click: Mutex<String>,
+    /// In a few words, for whoever asks the service manager.
+    pub(super) status: String,
+    pub(super) notify: Notify,
+    pub(super) supervisor: Supervisor,
+    pub(super) signals: Signals,
+    /// Held by who reads settings or configuration again: one at a time.
+    reloading: Mutex<()>,
+}
+
+/// What is said to those who come too late.
+const ENDING: &str = "the router is ending";
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Live {
+    #[allow(clippy::too_many_arguments, reason = "made in one place, of what that has made")]
+    pub(super) fn new(
+        router: Router,
+        mirror: Option<(Service, Box<dyn Follow>)>,
+        guard: Option<Guard>,
+        settings: Settings,
+        arguments: RunArguments,
+        shared: Shared,
+        source: Source,
+        supervisor: Supervisor,
+        signals: Signals,
+    ) -> Arc<Live> {
+        let (service, following) = mirror.unzip();
+        Arc::new(Live {
+            router: Mutex::new(Some(router)),
+            service,
+            following: Mutex::new(following),
+            guard: Mutex::new(guard),
+            settings: Mutex::new(settings),
+            arguments,
+            shared,
+            click: Mutex::new(source.text),
+            status: format!("{} runs", source.name),
+            notify: Notify::from_environment(),
+            supervisor,
+            signals,
+            reloading: Mutex::default(),
+        })
+    }
+
+    /// Opens the control socket: where it was asked for, and for every router that mirrors Linux. Where another router has
+    /// the usual place, one that was not asked for is left out.
+    pub(super) fn serve(self: &Arc<Self>) -> Result<Option<Server>> {
+        let is_wanted = self.arguments.socket.is_some();
+        if !is_wanted && self.service.is_none() {
+            return Ok(None);
+        }
+        let control = self.settings().control;
+        let options = ServerOptions {
+            read_group: control.read_group,
+            write_group: control.write_group,
+            supervisor: self.supervisor.clone(),
+            ..ServerOptions::new(control.socket.unwrap_or_else(default_socket))
+        };
+        match Server::start(&options, self.clone()) {
+            Ok(server) => Ok(Some(server)),
+            Err(error @ ServerError::Running { .. }) if !is_wanted && self.arguments.config.is_none() => {
+                graph::note!(
+                    "brickway: {error}; this one has no control socket (--socket PATH gives it one)"
+                );
+                Ok(None)
+            }
+            Err(error) => Err(error).context("no control socket"),
+        }
+    }
+
+    /// Does something with the router; an error once it is ending.
+    pub(super) fn with_router<R>(&self, act: impl FnOnce(&mut Router) -> R) -> Result<R, String> {
+        lock(&self.router).as_mut().map(act).ok_or_else(|| ENDING.to_owned())
+    }
+
+    /// Has the router's `control` woken when a link or an address of Linux has changed, so that [`Live::follow`] is called at once.
+    pub(super) fn on_link_change(&self, control: &Arc<Control>) {
+        if let Some(service) = &self.service {
+            let control = control.clone();
+            service.on_link_change(move || control.wake());
+        }
+    }
+
+    /// Brings to ports and elements what changed in Linux.
+    pub(super) fn follow(&self) {
+        let mut following = lock(&self.following);
+        let (Some(service), Some(following)) = (&self.service, &mut *following) else { return };
+        let problems = self.with_router(|router| following.look(service, router));
+        problems.into_iter().flatten().for_each(|problem| graph::note!("brickway: {problem}"));
+    }
+
+    /// What Linux was kept from forwarding past the filters.
+    pub(super) fn backstop_drops(&self) -> Result<Vec<BackstopDrops>, String> {
+        let mut guard = lock(&self.guard);
+        let drops = guard.as_mut().map(|guard| guard.backstop.drops()).transpose();
+        let drops = drops.map_err(|error| format!("the counts of the filters' backstop: {error}"))?;
+        Ok(drops.unwrap_or_default())
+    }
+
+    /// Has others go round the router, before a fault ends it.
+    pub(super) fn leave(&self) {
+        if let Some(following) = &mut *lock(&self.following) {
+            // Nobody has the router when somebody has taken it: it has ended.
+            let _ = self.with_router(|router| following.leave(router));
+        }
+    }
+
+    /// The router, which from now on nobody else gets at.
+    ///
+    /// # Panics
+    ///
+    /// When called twice.
+    pub(super) fn take_router(&self) -> Router {
+        lock(&self.router).take().expect("it is taken once, at the end")
+    }
+
+    pub(super) fn settings(&self) -> Settings {
+        lock(&self.settings).clone()
+    }
+
+    /// The configuration that runs, as text.
+    pub(super) fn click(&self) -> String {
+        lock(&self.click).clone()
+    }
+
+    /// Bytes of a packet that a frame holds.
+    pub(super) fn frame_bytes(&self) -> usize {
+        self.arguments.frame_size
+    }
+
+    /// Changes a setting that can be changed under traffic; what was done.
+    pub(super) fn set(&self, option: &str, value: &str) -> Result<String, String> {
+        let wrong = |right: &str| format!("'{value}' is wrong for {option}; right would be {right}");
+        let mut settings = lock(&self.settings);
+        match option {
+            "workers.balance" => {
+                settings.workers.balance = value.parse().map_err(|_| wrong("true or false"))?
+            }
+            "log.stats_seconds" => {
+                settings.log.stats_seconds = super::stats_period(value)
+                    .map_err(|right| format!("'{value}' is wrong for {option}; {right}"))?;
+            }
+            _ => {
+                return Err(format!(
+                    "'{option}' cannot be set while the router runs; workers.balance and log.stats_seconds can, others \
+                     are read from the settings file at the start; a handler is written with --handler"
+                ));
+            }
+        }
+        Ok(format!("{option} = {value}"))
+    }
+
+    /// Reads the settings file, or the configuration, again, and returns what was done: all that changed, or nothing.
+    pub(super) fn reload(&self) -> Result<Vec<String>, Unanswered> {
+        let _turn = lock(&self.reloading);
+        self.notify.reloading();
+        let done = self.reload_settings();
+        self.notify.ready(&self.status);
+        done
+    }
+
+    /// Reloads after SIGHUP, and prints what came of it.
+    pub(super) fn reload_and_report(&self) {
+        match self.reload() {
+            Ok(lines) if lines.is_empty() => graph::note!("brickway: reload: nothing changed"),
+            Ok(lines) => lines.iter().for_each(|line| graph::note!("brickway: reload: {line}")),
+            Err(reason) => graph::note!("brickway: reload failed: {reason}"),
+        }
+    }
+
+    fn reload_settings(&self) -> Result<Vec<String>, Unanswered> {
+        let is_file = subject::is_file(&self.arguments);
+        if self.arguments.config.is_none() && self.arguments.acl.is_none() && !is_file {
+            return Err(
+                "there is nothing to read again; --config FILE or --acl FILE at the start gives it".into()
+            );
+        }
+        if is_file {
+            return Ok(self.reload_configuration()?);
+        }
+        let new = super::settings_of(&self.arguments).map_err(|error| format!("{error:#}"))?;
+        let new = new.ok_or("the settings have mistakes; `brickway check` with the file lists them")?;
+        let now = self.settings();
+        let changed = now.differences(&new);
+        let has_list = self.shared.get::<AccessList>(&AccessList::key(ACCESS_LISTS[0])).is_some();
+        let can_change =
+            |option: &&String| LIVE.contains(&option.as_str()) || has_list && option.starts_with("acl.");
+        let (live, fixed): (Vec<&String>, Vec<&String>) = changed.iter().partition(can_change);
+        if !fixed.is_empty() {
+            return Err(Unanswered::NeedsRestart(fixed.into_iter().cloned().collect()));
+        }
+        let mut done = Vec::new();
+        // The file of rules may have changed while its name stays.
+        if has_list && (new.acl.file.is_some() || live.iter().any(|option| option.starts_with("acl."))) {
+            self.reload_rules(&new)?;
+            done.push(format!("access list read, then {}", new.acl.default.word()));
+        }
+        let others = live.into_iter().filter(|option| !option.starts_with("acl."));
+        done.extend(others.map(|option| format!("{option} = {}", new.value(option).unwrap_or_default())));
+        let mut settings = lock(&self.settings);
+        settings.acl = new.acl;
+        settings.ignore = new.ignore;
+        settings.workers.balance = new.workers.balance;
+        settings.log.stats_seconds = new.log.stats_seconds;
+        let settings = settings.clone();
+        done.extend(beside_linux::problems(&settings));
+        done.extend(self.acl_warning());
+        Ok(done)
+    }
+
+    /// Reads the configuration's file again and has it take the place of the one that runs; its warnings, and what stayed. If
+    /// anything is wrong with it, the one that runs goes on.
+    fn reload_configuration(&self) -> Result<Vec<String>, String> {
+        let (file, parameters) = self.arguments.what.split_first().ok_or("there is no file")?;
+        if file == "-" {
+            return Err("standard input cannot be read again; run a file".to_owned());
+        }
+        let parameters = parameters.iter().map(|text| load::parameter(text)).collect::<Result<_, _>>()?;
+        let source = load::read(Path::new(file)).map_err(|error| format!("{error:#}"))?;
+        let registry = crate::classes();
+        let libraries = load::Libraries::new(None);
+        let (flat, warnings) = load::compile_quietly(
+            &source,
+            &Options { parameters, ..Options::default() },
+            &registry,
+            &libraries,
+        )?;
+        let running = self.with_router(|router| router.running())?;
+        if drop_in::ports_of(&flat) != drop_in::ports_of(running.config()) {
+            return Err(
+                "the ports that forward by Linux's tables cannot change while the router runs".to_owned()
+            );
+        }
+        let begin = Instant::now();
+        let globals = load::globals(&registry, &source.text);
+        let swap = Swap::prepare(&running, &Arc::new(flat), &registry, globals, 0).map_err(|problems| {
+            Messages { plain: true, warnings: false }.text(problems, false).trim_end().to_owned()
+        })?;
+        let (stay, all) = (swap.moving(), swap.running().config().elements.len());
+        let ready = Instant::now();
+        self.with_router(|router| router.apply(swap))?;
+        *lock(&self.click) = source.text;
+        let mut lines: Vec<String> = warnings.lines().map(str::to_owned).collect();
+        // The operator who looks at the router's messages sees them too.
+        lines.iter().for_each(|warning| graph::messages::print(warning));
+        lines.push(format!(
+            "{file} read: {stay} of {all} elements stay as they are; {:.2} s to make the others, {:.1} ms to change over",
+            (ready - begin).as_secs_f64(),
+            ready.elapsed().as_secs_f64() * 1e3
+        ));
+        Ok(lines)
+    }
+
+    /// Gives the access list its rules and its default again.
+    fn reload_rules(&self, settings: &Settings) -> Result<(), String> {
+        let mut text = String::new();
+        let mut name = String::new();
+        if let Some(file) = &settings.acl.file {
+            name = file.display().to_string();
+            text = std::fs::read_to_string(file).map_err(|error| format!("{name}: {error}"))?;
+        }
+        let permits = settings.acl.default == AclDefault::Permit;
+        // On this thread, so that no worker waits while the rules are compiled. What one list understands the other one does.
+        for element in ACCESS_LISTS {
+            let list = self.shared.get::<AccessList>(&AccessList::key(element));
+            let own = (1..).zip(&settings.acl.rules);
+            let own = own.map(|(number, rule)| (format!("rule {number} of [acl]"), rule.as_str()));
+            let lines =
+                (1..).zip(text.lines()).map(|(number, line)| (format!("{name}: line {number}"), line));
+            list.ok_or("the router runs without an access list")?
+                .replace_with_default(own.chain(lines), permits)?;
+        }
+        Ok(())
+    }
+
+    /// Returns what the operator should know of the access list.
+    pub(super) fn acl_warning(&self) -> Option<String> {
+        let list = self.shared.get::<AccessList>(&AccessList::key(ACCESS_LISTS[0]))?;
+        let warning = "the access list denies nothing: no rule denies, and what no rule matches is permitted; \
+                       a last rule 'deny any any any' or [acl] default = \"deny\" changes that";
+        list.permits_all().then(|| warning.to_owned())
+    }
+}
+
+/// Options that change while the router runs; those of an access list do where there is one.
+const LIVE: [&str; 3] = ["workers.balance", "log.stats_seconds", "beside_linux.ignore"];
+
+/// The elements of the access list in the configuration of a drop-in router.
+pub(super) const ACCESS_LISTS: [&str; 2] = ["acl4", "acl6"];

@@ -1,0 +1,528 @@
+//! `brickway run`: a configuration, or a list of ports, becomes a router.
+//!
+//! | file | what lives there |
+//! | --- | --- |
+//! | this one | the command line; from its words to a router that runs, and to its end |
+//! | `live` | what runs, shared with those who ask and change it over the control socket |
+//! | `answers` | what `brickway show` is told |
+//! | `subject` | what is to run: a file, or ports |
+//! | `watch` | while it runs: rates, balancing, what follows Linux |
+//! | `summary` | what it did |
+
+mod answers;
+mod live;
+mod subject;
+mod summary;
+mod watch;
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow, bail};
+use clap::Args;
+use control::supervisor::{Fault, LONGEST_SILENCE, Problem};
+use elements::devices::PortNames;
+use elements::devices::balance::queue_shares;
+use graph::context::Globals;
+use graph::graph::{GraphOptions, Registry};
+use graph::messages;
+use graph::roles::{Mode, Roles};
+use graph::router::{Control, Router, RouterOptions};
+use graph::setup::{Shared, TakenSignals};
+use packet::PoolOptions;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+use crate::beside_linux;
+use crate::doctor;
+use crate::drop_in;
+use crate::load;
+use crate::output::print;
+use crate::settings::{
+    self, Bypass, Driver, Fail, Overrides, PortSettings, ReversePath, Settings, SlowPath, WorkerSettings,
+};
+use live::Live;
+pub(crate) use subject::Subject;
+use subject::subject;
+pub use summary::summary;
+use summary::{print_json, workers_table};
+use watch::watch;
+
+/// Frames in each worker's pool.
+const FRAMES: usize = 16_384;
+/// Largest packet that a frame holds, in bytes.
+const FRAME_SIZE: usize = 1_856;
+/// How long messages may take to be written before the summary.
+const LONGEST_FLUSH: Duration = Duration::from_secs(2);
+/// How long a router may take to end in good order after a fault.
+const LONGEST_END: Duration = Duration::from_secs(5);
+
+/// Makes a router of ports, or of a configuration, until Ctrl-C, until it stops by itself, or for a given time.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Examples:
+  brickway run eth1 eth2                          forward in Linux's place; its routes and tools stay
+  brickway run eth1 eth2 --print-config           the configuration of that, to read and change
+  brickway run eth1 eth1.100 eth2                 VLAN 100 (802.1Q) of eth1 as a port of its own
+  brickway run wan=dpdk:0000:03:00.0 eth1         a device of DPDK; Linux sees the interface 'wan'
+  brickway run examples/ip-router.click PORT0=eth1 PORT1=eth2
+  brickway run router.click --port eth0=tap:brick0 --for 10
+  brickway run router.click --port 'eth0=pcap:in.pcap?out=out.pcap'
+  brickway run router.click --port 'eth0=af_packet:eth0?drop=0.01&delay=10ms'
+  brickway run router.click --read rt.table --for 1
+  brickway run router.click --port eth0=af_xdp:eth0 --port eth1=af_xdp:eth1 --workers 4 --balance
+
+A port is [DRIVER:]NAME[?OPTION=VALUE&...]; drivers are af_packet (the default in configurations), af_xdp (the default for a
+list of ports), host (into Linux's stack), dpdk (in a build with it), tap, pcap, memory and null; in a list of ports PORT.NUMBER
+is a VLAN of another of them, as Linux has it, or with a TAP interface of this name. Options drop, corrupt, duplicate, reorder, delay, trace and capture work with each of them.")]
+pub(crate) struct RunArguments {
+    /// Ports of a router that stands in for Linux's forwarding; or a configuration (FILE.click, `-` is standard input)
+    /// and values of its variables
+    #[arg(value_name = "PORT... | FILE.click [NAME=VALUE...]", required_unless_present = "config")]
+    what: Vec<String>,
+    /// Ports and everything else from a settings file (examples/brickway.toml); flags go above it
+    #[arg(long, value_name = "FILE.toml", conflicts_with = "what")]
+    config: Option<PathBuf>,
+    /// What carries the packets of ports that name no driver: af_xdp, af_packet, dpdk, tap (default af_xdp)
+    #[arg(long)]
+    driver: Option<Driver>,
+    /// Print the configuration that the ports get, and end
+    #[arg(long)]
+    print_config: bool,
+    /// Who answers and fragments what the fast path does not finish: linux, or elements of ours: native (default linux)
+    #[arg(long)]
+    slow_path: Option<SlowPath>,
+    /// An access list: a file of rules (`brickway help ACL`). What no rule matches passes; a last rule `deny any any any` drops it
+    #[arg(long, value_name = "FILE")]
+    acl: Option<PathBuf>,
+    /// Drop IPv4 and IPv6 packets from addresses to which there is no route (loose) or none by the port that they came in by
+    /// (strict), RFC 3704; linux is what net.ipv4.conf.*.rp_filter says, for IPv4 (default linux)
+    #[arg(long, value_name = "linux|off|loose|strict")]
+    reverse_path: Option<ReversePath>,
+    /// Start although forwarded packets bypass these rules of Linux: firewall, nat, ipsec
+    #[arg(long, value_name = "WORD,...", value_delimiter = ',')]
+    ignore: Vec<Bypass>,
+    /// Listen for FRR's forwarding plane manager (zebra -M dplane_fpm_nl), usually at 127.0.0.1:2620
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    fpm: Option<SocketAddr>,
+    /// The socket for `brickway show`, `set` and `reload` (for ports: that of the network namespace in /run/brickway)
+    #[arg(long, value_name = "PATH")]
+    socket: Option<PathBuf>,
+    /// What a port's name in the configuration stands for
+    #[arg(long = "port", value_name = "NAME=PORT", value_parser = load::parameter)]
+    ports: Vec<(String, String)>,
+    /// Number of worker threads, each with its own queue of every port (default 1)
+    #[arg(long)]
+    workers: Option<usize>,
+    /// Packets taken from a port at a time, 1 to 256; 1 gives Click's packet order (default 32)
+    #[arg(long)]
+    burst: Option<usize>,
+    /// Frames in each worker's pool
+    #[arg(long, default_value_t = FRAMES)]
+    frames: usize,
+    /// Largest packet that a frame holds, in bytes
+    #[arg(long, default_value_t = FRAME_SIZE)]
+    frame_size: usize,
+    /// Let the kernel place workers (several are bound to a CPU each; `taskset` says to which)
+    #[arg(long)]
+    no_pin: bool,
+    /// Who receives, processes and sends: parallel (each worker all of it), pipeline or serial, to measure hand-over
+    #[arg(long, default_value_t = Mode::Parallel)]
+    mode: Mode,
+    /// Every second, move receive queues, or flows, from the busiest worker to the idlest
+    #[arg(long)]
+    balance: bool,
+    /// With --balance: workers that stay at work when there is little to do (default: all)
+    #[arg(long, value_name = "N", requires = "balance")]
+    min_workers: Option<usize>,
+    /// Stop after this many seconds
+    #[arg(long = "for", value_name = "SECONDS", value_parser = duration, allow_negative_numbers = true)]
+    duration: Option<f64>,
+    /// Print a line of rates every so many seconds (on a terminal: 1; 0 for none)
+    #[arg(long, value_name = "SECONDS", value_parser = stats_period, allow_negative_numbers = true)]
+    stats: Option<f64>,
+    /// Write a handler before the start: ELEMENT.HANDLER=VALUE
+    #[arg(long = "write", value_name = "HANDLER=VALUE", value_parser = load::parameter)]
+    writes: Vec<(String, String)>,
+    /// Print a handler at the end
+    #[arg(long = "read", value_name = "HANDLER")]
+    reads: Vec<String>,
+    /// No summary at the end
+    #[arg(long, short)]
+    quiet: bool,
+    /// Print the summary as one JSON object a line
+    #[arg(long)]
+    json: bool,
+}
+
+/// How to run a node of a cluster.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct NodeArguments {
+    /// Start although forwarded packets bypass these rules of Linux: firewall, nat, ipsec
+    #[arg(long, value_name = "WORD,...", value_delimiter = ',')]
+    ignore: Vec<Bypass>,
+    /// The socket for `brickway show` (default: that of the network namespace in /run/brickway)
+    #[arg(long, value_name = "PATH")]
+    socket: Option<PathBuf>,
+    /// Stop after this many seconds
+    #[arg(long = "for", value_name = "SECONDS", value_parser = duration, allow_negative_numbers = true)]
+    duration: Option<f64>,
+    /// Print a line of rates every so many seconds (on a terminal: 1; 0 for none)
+    #[arg(long, value_name = "SECONDS", value_parser = stats_period, allow_negative_numbers = true)]
+    stats: Option<f64>,
+    /// No summary at the end
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+impl RunArguments {
+    /// Those of a node of a cluster; its file says the rest.
+    pub(crate) fn of_node(how: &NodeArguments) -> RunArguments {
+        RunArguments {
+            what: Vec::new(),
+            config: None,
+            driver: None,
+            print_config: false,
+            slow_path: None,
+            acl: None,
+            reverse_path: None,
+            ignore: how.ignore.clone(),
+            fpm: None,
+            socket: how.socket.clone(),
+            ports: Vec::new(),
+            workers: None,
+            burst: None,
+            frames: FRAMES,
+            frame_size: FRAME_SIZE,
+            no_pin: false,
+            mode: Mode::Parallel,
+            balance: false,
+            min_workers: None,
+            duration: how.duration,
+            stats: how.stats,
+            writes: Vec::new(),
+            reads: Vec::new(),
+            quiet: how.quiet,
+            json: false,
+        }
+    }
+
+    /// The control socket that was asked for.
+    pub(crate) fn socket(&self) -> Option<PathBuf> {
+        self.socket.clone()
+    }
+
+    /// What the router may bypass.
+    pub(crate) fn ignore(&self) -> Vec<Bypass> {
+        self.ignore.clone()
+    }
+}
+
+/// The settings: of the file or of the ports on the command line, with the flags above them. `None` after mistakes of the
+/// file, which have been printed.
+pub(super) fn settings_of(arguments: &RunArguments) -> Result<Option<Settings>> {
+    let mut settings = match &arguments.config {
+        Some(file) => match settings::load(file)? {
+            Some(settings) => settings,
+            None => return Ok(None),
+        },
+        None if subject::is_file(arguments) => {
+            let of_ports = [
+                ("--acl", arguments.acl.is_some()),
+                ("--reverse-path", arguments.reverse_path.is_some()),
+                ("--slow-path", arguments.slow_path.is_some()),
+            ];
+            if let Some((flag, _)) = of_ports.iter().find(|(_, given)| *given) {
+                bail!(
+                    "{flag} is for a list of ports; a configuration in a file says itself what its elements do"
+                );
+            }
+            let workers = WorkerSettings { balance: false, ..WorkerSettings::default() };
+            Settings { workers, ..Settings::default() }
+        }
+        None => {
+            let driver = arguments.driver.unwrap_or_default();
+            Settings::of_ports(arguments.what.iter().map(String::as_str), driver)
+                .map_err(anyhow::Error::msg)?
+        }
+    };
+    if let Some(file) = &arguments.acl {
+        settings.acl.file = Some(file.clone());
+    }
+    settings
+        .apply(&Overrides {
+            workers: arguments.workers,
+            burst: arguments.burst,
+            balance: arguments.balance.then_some(true),
+            min_workers: arguments.min_workers,
+            pin: arguments.no_pin.then_some(false),
+            slow_path: arguments.slow_path,
+            reverse_path: arguments.reverse_path,
+            fpm: arguments.fpm,
+            socket: arguments.socket.clone(),
+            ignore: arguments.ignore.clone(),
+            stats_seconds: arguments.stats,
+        })
+        .map_err(anyhow::Error::msg)?;
+    let workers = settings.workers.count;
+    Roles::new(arguments.mode, workers).map_err(|error| anyhow!("--mode {}: {error}", arguments.mode))?;
+    if arguments.mode != Mode::Parallel {
+        if arguments.balance {
+            bail!(
+                "--balance moves work between workers that all do the same: leave out --mode {}",
+                arguments.mode
+            );
+        }
+        settings.workers.balance = false;
+    }
+    Ok(Some(settings))
+}
+
+/// How long to run.
+fn duration(text: &str) -> Result<f64, String> {
+    let seconds = text.parse::<f64>().ok().filter(|&seconds| seconds >= 0.0);
+    seconds.ok_or_else(|| "right would be a number of seconds, such as 10 or 0.5".to_owned())
+}
+
+/// The time between two lines of rates.
+pub(super) fn stats_period(text: &str) -> Result<f64, String> {
+    // More lines than that nobody reads, and each asks every worker.
+    let right = |&seconds: &f64| seconds == 0.0 || (0.1..=86_400.0).contains(&seconds);
+    let seconds = text.parse::<f64>().ok().filter(right);
+    seconds.ok_or_else(|| "right would be a number of seconds from 0.1 to 86400, or 0 for none".to_owned())
+}
+
+/// The flags that a configuration for these ports needs when it is run as a file, as a comment to stand before it.
+fn how_to_run(ports: &[PortSettings]) -> String {
+    let is_unusual = |port: &&PortSettings| port.spec() != PortSettings::new(&port.name).spec();
+    let flags: Vec<String> = ports
+        .iter()
+        .filter(is_unusual)
+        .map(|port| format!(" --port '{}={}'", port.name, port.spec()))
+        .collect();
+    if flags.is_empty() {
+        return String::new();
+    }
+    format!("// Run it with: brickway run FILE.click{}\n", flags.concat())
+}
+
+pub(crate) fn run(arguments: &RunArguments) -> Result<ExitCode> {
+    let settings = match settings_of(arguments) {
+        Ok(Some(settings)) => settings,
+        mistake => {
+            let file = arguments.config.as_deref().filter(|_| !arguments.print_config);
+            let closed = file.map(settings::ports_to_close).unwrap_or_default();
+            if !closed.is_empty() {
+                drop_in::Guard::raise(&closed, Fail::Closed, None)?;
+                say_closed();
+            }
+            return mistake.map(|_| ExitCode::FAILURE);
+        }
+    };
+    let is_list = !subject::is_file(arguments) && !arguments.print_config;
+    // First of all: whatever goes wrong from here on, nothing is forwarded past the filters.
+    let closes = is_list && settings.fail == Fail::Closed;
+    let guard = closes.then(|| drop_in::Guard::of_settings(&settings)).transpose()?;
+    let ended = run_settings(arguments, settings, guard);
+    if closes {
+        say_closed();
+    }
+    ended
+}
+
+/// Runs what these settings say, or prints its configuration.
+fn run_settings(
+    arguments: &RunArguments,
+    settings: Settings,
+    guard: Option<drop_in::Guard>,
+) -> Result<ExitCode> {
+    let is_file = subject::is_file(arguments);
+    if !is_file && !arguments.print_config {
+        beside_linux::refuse(&settings)?;
+        doctor::warn_at_start(&settings, arguments.frame_size);
+    }
+    let registry = crate::classes();
+    let shared = Shared::default();
+    let Some(mut subject) = subject(arguments, &settings, &registry, &shared)? else {
+        return Ok(ExitCode::FAILURE);
+    };
+    subject.guard = guard;
+    if arguments.print_config {
+        print(&(how_to_run(&subject.ports) + &subject.source.text));
+        return Ok(ExitCode::SUCCESS);
+    }
+    if is_file && subject.mirror.is_some() {
+        beside_linux::refuse(&Settings { ports: subject.ports.clone(), ..settings.clone() })?;
+    }
+    if let Some(fpm) = settings.fpm.as_ref().filter(|fpm| fpm.insecure) {
+        graph::note!("brickway: everybody who reaches {} makes routes ([fpm] insecure = true)", fpm.listen);
+    }
+    operate(arguments, settings, subject, &registry, shared)
+}
+
+/// Reports why nothing passes any more.
+fn say_closed() {
+    graph::note!(
+        "brickway: nothing is forwarded from the ports until a router runs (fail = \"closed\"); `brickway doctor --fix` \
+         ends that"
+    );
+}
+
+/// Signals that came.
+#[derive(Default)]
+struct Signals {
+    /// The router is to end.
+    interrupted: Arc<AtomicBool>,
+    /// It is to read its settings again.
+    hung_up: Arc<AtomicBool>,
+}
+
+impl Signals {
+    /// Catches them. SIGHUP is left to a script that takes it.
+    fn catch(shared: &Shared) -> std::io::Result<Self> {
+        let signals = Self::default();
+        for signal in [SIGINT, SIGTERM] {
+            signal_hook::flag::register(signal, signals.interrupted.clone())?;
+        }
+        let taken = shared.get::<TakenSignals>(TakenSignals::KEY);
+        if !taken.is_some_and(|taken| taken.has(SIGHUP)) {
+            signal_hook::flag::register(SIGHUP, signals.hung_up.clone())?;
+        }
+        Ok(signals)
+    }
+
+    fn is_interrupted(&self) -> bool {
+        self.interrupted.load(Ordering::SeqCst)
+    }
+
+    /// Whether SIGHUP came since the last call.
+    fn take_hang_up(&self) -> bool {
+        self.hung_up.swap(false, Ordering::SeqCst)
+    }
+}
+
+/// Runs a router to its end.
+pub(crate) fn operate(
+    arguments: &RunArguments,
+    mut settings: Settings,
+    subject: Subject,
+    registry: &Registry,
+    shared: Shared,
+) -> Result<ExitCode> {
+    let Subject { source, flat, mirror, specs, ports, supervisor, guard } = subject;
+    settings.ports = ports;
+    shared.get_or_make(Globals::KEY, || Ok::<_, anyhow::Error>(load::globals(registry, &source.text)))?;
+    shared.get_or_make(PortNames::KEY, || Ok::<_, anyhow::Error>(PortNames::new(specs)))?;
+    // Whoever reads them keeps no worker waiting.
+    let messages = messages::queue().context("cannot start the thread that writes messages")?;
+    let control = Control::new(messages::print);
+    let pool = PoolOptions { frames: arguments.frames, data_bytes: arguments.frame_size };
+    let workers = settings.workers.count;
+    let router_options = RouterOptions {
+        workers,
+        graph: GraphOptions { burst: settings.workers.burst, pool, simulated_time: None },
+        slow_pool: PoolOptions { frames: arguments.frames.min(4096), data_bytes: arguments.frame_size },
+        pin: workers > 1 && settings.workers.pin,
+        mode: arguments.mode,
+    };
+    let started = Instant::now();
+    let mut router = match Router::build(flat.clone(), registry, &shared, &router_options, control.clone()) {
+        Ok(router) => router,
+        Err(problems) => {
+            load::report(problems.into_iter().map(|problem| load::with_excerpt(problem, &source)).collect());
+            return Ok(ExitCode::FAILURE);
+        }
+    };
+    for (target, value) in &arguments.writes {
+        router
+            .write(target, value)
+            .map_err(anyhow::Error::msg)
+            .with_context(|| format!("--write {target}"))?;
+    }
+    let guard = match guard {
+        None if drop_in::marks_permitted(&flat) => {
+            Some(drop_in::Guard::raise(&settings.ports, settings.fail, drop_in::source_route_of(&flat))?)
+        }
+        guard => guard,
+    };
+    if guard.is_none() && mirror.is_some() {
+        drop_in::lift(&settings.ports);
+    }
+    let signals = Signals::catch(&shared).context("cannot catch signals")?;
+    let name = source.name.clone();
+    let live =
+        Live::new(router, mirror, guard, settings, arguments.clone(), shared, source, supervisor, signals);
+    live.on_link_change(&control);
+    let server = live.serve()?;
+    // Ports and elements know the host's addresses before the first packet.
+    live.follow();
+    live.with_router(Router::start)
+        .map_err(anyhow::Error::msg)?
+        .context("cannot start the worker threads")?;
+    supervise(&live)?;
+    let plural = if workers == 1 { "" } else { "s" };
+    if !arguments.quiet {
+        graph::note!(
+            "brickway: {} runs with {workers} worker{plural} ({} elements, ready in {:.2} s); Ctrl-C stops it",
+            name,
+            flat.elements.len(),
+            started.elapsed().as_secs_f64()
+        );
+    }
+    if let Some(warning) = live.acl_warning() {
+        graph::note!("brickway: {warning}");
+    }
+    live.notify.ready(&live.status);
+    let fault = watch(arguments, &live, &control);
+    live.notify.stopping();
+    let mut router = live.take_router();
+    drop(server);
+    messages.flush(LONGEST_FLUSH);
+    let flat = router.config().clone();
+    for path in &arguments.reads {
+        match router.read(path) {
+            Ok(value) => print(&format!("{path}:\n{}\n", value.trim_end())),
+            Err(error) => graph::note!("brickway: --read {path}: {error}"),
+        }
+    }
+    let stats = router.stats();
+    let shares = queue_shares(&mut router).unwrap_or_default();
+    let lost = messages::lost();
+    if arguments.json {
+        print_json(&flat, &stats, &shares);
+        if lost > 0 {
+            print(&format!("{{\"lost_messages\":{lost}}}\n"));
+        }
+    } else if !arguments.quiet {
+        print(&summary(&flat, &stats));
+        if workers > 1 {
+            print(&format!("\n{}", workers_table(&stats, &shares).render()));
+        }
+        if lost > 0 {
+            print(&format!("\n{lost} messages were lost: they came faster than they were read\n"));
+        }
+    }
+    let panicked = router.stop().into_iter().next();
+    let panicked = panicked.map(|thread| Fault { thread, problem: Problem::Ended });
+    if let Some(fault) = fault.or(panicked) {
+        bail!("{fault}, which is a bug of ours; its packets were lost. Please report the messages above");
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Has all threads watched from now on. A fault ends the router: in good order, or else by force, for a thread that hangs may
+/// keep the end waiting. The kernel then takes back what belonged to the process, and Linux forwards.
+fn supervise(live: &Live) -> Result<()> {
+    let beats = live.with_router(|router| router.beats()).map_err(anyhow::Error::msg)?;
+    for (name, beats) in beats {
+        live.supervisor.watch_count(name, LONGEST_SILENCE, beats);
+    }
+    let on_fault = |fault: &Fault| {
+        graph::note!("brickway: {fault}; the router ends");
+        std::thread::sleep(LONGEST_END);
+        std::process::exit(1);
+    };
+    live.supervisor.begin(on_fault).context("cannot start the supervisor")
+}

@@ -1,0 +1,157 @@
+//! What a run did, for people and for programs.
+
+use elements::devices::balance::QueueShare;
+use elements::devices::{RECEIVER, SENDER};
+use graph::lang::FlatConfig;
+use graph::router::CopyStats;
+
+use crate::output::print;
+use crate::table::{Align, Table, thousands};
+
+/// Packets through all ports.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Totals {
+    pub(crate) received: u64,
+    pub(crate) sent: u64,
+    pub(crate) dropped: u64,
+}
+
+impl Totals {
+    pub(crate) fn of(config: &FlatConfig, stats: &[CopyStats]) -> Self {
+        let mut totals = Self::default();
+        for copy in stats {
+            for (flat, element) in config.elements.iter().zip(&copy.elements) {
+                if flat.has(RECEIVER) {
+                    totals.received += element.packets;
+                } else if flat.has(SENDER) {
+                    totals.sent += element.packets;
+                }
+                totals.dropped += element.drops.iter().map(|(_, count)| count).sum::<u64>();
+            }
+        }
+        totals
+    }
+}
+
+/// What each element did, all copies together: packets, cycles a packet, drops by reason.
+pub fn summary(config: &FlatConfig, stats: &[CopyStats]) -> String {
+    let mut table = Table::new(&[
+        ("element", Align::Left),
+        ("class", Align::Left),
+        ("packets", Align::Right),
+        ("a batch", Align::Right),
+        ("cycles/packet", Align::Right),
+        ("share", Align::Right),
+    ]);
+    let cycles_in_all: f64 =
+        stats.iter().flat_map(|copy| &copy.elements).map(|element| element.cycles).sum::<f64>().max(1.0);
+    let mut drops = Table::new(&[("dropped", Align::Right), ("by", Align::Left), ("reason", Align::Left)]);
+    let mut dropped = false;
+    for (index, flat) in config.elements.iter().enumerate() {
+        let of_copies = || stats.iter().filter_map(|copy| copy.elements.get(index));
+        let packets: u64 = of_copies().map(|element| element.packets).sum();
+        let batches: u64 = of_copies().map(|element| element.batches).sum();
+        let cycles: f64 = of_copies().map(|element| element.cycles).sum();
+        if packets > 0 {
+            table.row([
+                flat.name.clone(),
+                flat.class.clone(),
+                thousands(packets),
+                format!("{:.1}", packets as f64 / batches.max(1) as f64),
+                format!("{:.1}", cycles / packets as f64),
+                format!("{:.1}%", cycles / cycles_in_all * 100.0),
+            ]);
+        }
+        let mut reasons: Vec<(&str, u64)> = Vec::new();
+        for (reason, count) in of_copies().flat_map(|element| &element.drops) {
+            match reasons.iter_mut().find(|(known, _)| known == reason) {
+                Some((_, total)) => *total += count,
+                None => reasons.push((reason, *count)),
+            }
+        }
+        for (reason, count) in reasons {
+            dropped = true;
+            drops.row([thousands(count), flat.name.clone(), reason.to_owned()]);
+        }
+    }
+    let mut text = table.render();
+    if dropped {
+        text.push('\n');
+        text.push_str(&drops.render());
+    }
+    text
+}
+
+/// The share of each worker and queue: busy, packets received by its queues, and how many buckets it processes.
+pub(super) fn workers_table(stats: &[CopyStats], shares: &[QueueShare]) -> Table {
+    let mut table = Table::new(&[
+        ("worker", Align::Right),
+        ("busy", Align::Right),
+        ("port's queue", Align::Left),
+        ("packets", Align::Right),
+        ("share", Align::Right),
+        ("processed by", Align::Left),
+    ]);
+    let in_all: u64 = shares.iter().map(|share| share.packets).sum();
+    for copy in stats {
+        let mut first = true;
+        let held: Vec<&QueueShare> = shares.iter().filter(|share| share.worker == copy.copy).collect();
+        let busy = format!("{:.0}%", copy.busy * 100.0);
+        for share in &held {
+            let name = if std::mem::take(&mut first) {
+                (copy.copy.to_string(), busy.clone())
+            } else {
+                Default::default()
+            };
+            table.row([
+                name.0,
+                name.1,
+                format!("{} {}", share.element, share.queue),
+                thousands(share.packets),
+                format!("{:.0}%", share.packets as f64 / in_all.max(1) as f64 * 100.0),
+                owners_text(&share.owners),
+            ]);
+        }
+        if held.is_empty() {
+            let number = copy.copy.to_string();
+            table.row([number, busy, String::new(), String::new(), String::new(), String::new()]);
+        }
+    }
+    table
+}
+
+/// The workers that process a queue's packets, with their share of its buckets when there are several.
+fn owners_text(owners: &[usize]) -> String {
+    let mut counts = std::collections::BTreeMap::new();
+    owners.iter().for_each(|owner| *counts.entry(owner).or_insert(0usize) += 1);
+    let one = counts.len() == 1;
+    let part = |(owner, count): (&&usize, &usize)| match one {
+        true => owner.to_string(),
+        false => format!("{owner} ({:.0}%)", *count as f64 / owners.len() as f64 * 100.0),
+    };
+    counts.iter().map(part).collect::<Vec<_>>().join(", ")
+}
+
+pub(super) fn print_json(config: &FlatConfig, stats: &[CopyStats], shares: &[QueueShare]) {
+    for share in shares {
+        let object = serde_json::json!({
+            "element": share.element, "queue": share.queue, "worker": share.worker, "packets": share.packets,
+            "bucket_workers": share.owners,
+        });
+        print(&format!("{object}\n"));
+    }
+    for copy in stats {
+        for (flat, element) in config.elements.iter().zip(&copy.elements) {
+            if element.packets == 0 && element.drops.is_empty() {
+                continue;
+            }
+            let drops: serde_json::Map<String, serde_json::Value> =
+                element.drops.iter().map(|(reason, count)| ((*reason).to_owned(), (*count).into())).collect();
+            let object = serde_json::json!({
+                "copy": copy.copy, "element": flat.name, "class": flat.class, "packets": element.packets,
+                "batches": element.batches, "cycles": element.cycles, "drops": drops,
+            });
+            print(&format!("{object}\n"));
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! Tables that line up, and numbers that people can read.
+
+use std::fmt::Write;
+
+/// How a column is aligned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Align {
+    /// To the left: text.
+    Left,
+    /// To the right: numbers.
+    Right,
+}
+
+/// Rows under a heading, columns as wide as their widest cell. Without titles there is no heading.
+#[derive(Debug)]
+pub struct Table {
+    columns: Vec<(&'static str, Align)>,
+    widths: Vec<usize>,
+    rows: Vec<Vec<String>>,
+    heading_is_taken: bool,
+}
+
+impl Table {
+    /// An empty table with these titles.
+    pub fn new(columns: &[(&'static str, Align)]) -> Self {
+        let widths = columns.iter().map(|(title, _)| title.len()).collect();
+        Self { columns: columns.to_vec(), widths, rows: Vec::new(), heading_is_taken: false }
+    }
+
+    /// Adds a row.
+    pub fn row(&mut self, cells: impl IntoIterator<Item = String>) {
+        let cells: Vec<String> = cells.into_iter().collect();
+        for (width, cell) in self.widths.iter_mut().zip(&cells) {
+            *width = cell.chars().count().max(*width);
+        }
+        self.rows.push(cells);
+    }
+
+    /// Number of rows that [`Table::take`] has not taken yet.
+    pub fn waiting(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// Returns the rows that were not taken yet, under the heading unless that was.
+    pub fn render(&self) -> String {
+        let mut text = String::new();
+        if !self.heading_is_taken && self.columns.iter().any(|(title, _)| !title.is_empty()) {
+            self.line(&mut text, self.columns.iter().map(|(title, _)| *title));
+        }
+        for row in &self.rows {
+            self.line(&mut text, row.iter().map(String::as_str));
+        }
+        text
+    }
+
+    /// Renders the rows so far and forgets them: for a table that is too long to wait for its end. Columns
+    /// stay as wide as they were, or get wider.
+    pub fn take(&mut self) -> String {
+        let text = self.render();
+        self.heading_is_taken = true;
+        self.rows.clear();
+        text
+    }
+
+    fn line<'a>(&self, text: &mut String, cells: impl Iterator<Item = &'a str>) {
+        let start = text.len();
+        for ((cell, &width), (_, align)) in cells.zip(&self.widths).zip(&self.columns) {
+            let _ = match align {
+                Align::Left => write!(text, "{cell:<width$}  "),
+                Align::Right => write!(text, "{cell:>width$}  "),
+            };
+        }
+        text.truncate(start + text[start..].trim_end().len());
+        text.push('\n');
+    }
+}
+
+/// `1234567` as `1,234,567`.
+pub fn thousands(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// A rate with a unit prefix: `1234567.0` as `1.23 M`.
+pub fn scaled(value: f64) -> String {
+    match value {
+        v if v >= 1e9 => format!("{:.2} G", v / 1e9),
+        v if v >= 1e6 => format!("{:.2} M", v / 1e6),
+        v if v >= 1e3 => format!("{:.2} k", v / 1e3),
+        v => format!("{v:.0} "),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_line_up() {
+        let mut table = Table::new(&[("element", Align::Left), ("packets", Align::Right)]);
+        table.row(["rt".into(), thousands(1_234_567)]);
+        table.row(["a-longer-name".into(), thousands(7)]);
+        assert_eq!(
+            table.render(),
+            "element          packets\nrt             1,234,567\na-longer-name          7\n"
+        );
+    }
+
+    #[test]
+    fn a_long_table_comes_in_parts() {
+        let mut table = Table::new(&[("name", Align::Left), ("n", Align::Right)]);
+        table.row(["eth10".into(), "1".into()]);
+        assert_eq!((table.waiting(), table.take()), (1, "name   n\neth10  1\n".to_owned()));
+        table.row(["a".into(), "20".into()]);
+        assert_eq!(table.take(), "a      20\n");
+        assert_eq!((table.waiting(), table.take()), (0, String::new()));
+        let mut bare = Table::new(&[("", Align::Left), ("", Align::Left)]);
+        bare.row(["a".into(), "b".into()]);
+        assert_eq!(bare.render(), "a  b\n");
+    }
+
+    #[test]
+    fn numbers() {
+        assert_eq!(thousands(0), "0");
+        assert_eq!(thousands(999), "999");
+        assert_eq!(thousands(1000), "1,000");
+        assert_eq!(scaled(1_500_000.0), "1.50 M");
+        assert_eq!(scaled(12.0), "12 ");
+    }
+}
