@@ -93,11 +93,20 @@ lint: packages-build rust
 # clippy-driver is the compiler that `cargo clippy` calls, and these are its arguments: one build lints and is then tested.
 LINTING := RUSTC_WORKSPACE_WRAPPER=clippy-driver CLIPPY_ARGS=-D__CLIPPY_HACKERY__warnings
 
+# Tests that mostly wait, for routers and clusters in network namespaces; they run beside all others, which compute.
+WAITING := bench_io cluster cluster_security churn conformance demo drop_in faults filtering redirects routing_daemons vlan
+WORKING := $(filter-out $(WAITING),$(sort $(notdir $(basename $(wildcard crates/*/tests/*.rs)) $(patsubst %/main.rs,%,$(wildcard crates/*/tests/*/main.rs)))))
+
 # Fewer random cases of each property than proptest's 256, for a run that one waits for; PROPTEST_CASES=10000 make test for a night's.
 test: export PROPTEST_CASES ?= 64
 test: packages-test rust
 	$(CARGO) fmt --all -- --check
-	$(LINTING) $(CARGO) test --workspace
+	$(LINTING) $(CARGO) test --workspace --no-run
+	@$(LINTING) $(CARGO) test --workspace --no-fail-fast $(WAITING:%=--test %) > target/waiting-tests.log 2>&1 & waiting=$$!; \
+	  $(LINTING) $(CARGO) test --workspace --no-fail-fast --lib --bins $(WORKING:%=--test %); working=$$?; \
+	  $(LINTING) $(CARGO) test --workspace --doc; documents=$$?; \
+	  wait $$waiting; waiting=$$?; cat target/waiting-tests.log; \
+	  grep -h '^test .* FAILED$$' target/waiting-tests.log; exit $$((working | documents | waiting))
 
 # The crates of the router itself, of which some tests send traffic by the laboratory's program.
 test-router: export PROPTEST_CASES ?= 64
