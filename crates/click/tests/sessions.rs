@@ -22,12 +22,12 @@
 //! a file, usually with `-a` before its name, is one that would be right too; with `+N` the text is N bytes long.
 //!
 //! This is the format of Click's own regression tests, as far as those of Click's elements use it: `CLICK_TESTS=~/click/test
-//! cargo test -p brickway --test click` runs another folder's files. Of `.testie` and `.clicktest` files the script must succeed
+//! cargo test -p brickway-click --test sessions` runs another folder's files. Of `.testie` and `.clicktest` files the script must succeed
 //! too, each command of it, as there; in ours `echo $?` says where that matters. Not understood are `%include`, data in
 //! base64 (`-d`), texts without regard to case or space (`-i`, `-w`), and what Perl's patterns have beyond regular
 //! expressions: a test with such a pattern fails and says so.
 //!
-//! `CLICK=script cargo test -p brickway --test click` runs the files whose names contain `script`.
+//! `CLICK=script cargo test -p brickway-click --test sessions` runs the files whose names contain `script`.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 

@@ -13,9 +13,9 @@
 
 use std::ptr::{self, NonNull};
 
-#[cfg(loom)]
+#[cfg(all(test, loom))]
 use loom::sync::atomic::{AtomicPtr, Ordering};
-#[cfg(not(loom))]
+#[cfg(not(all(test, loom)))]
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 /// What a node must offer: a place for the link, which nobody else uses while the node is in the stack.
