@@ -75,7 +75,7 @@ impl Work for Cuts {
 
 fn bench(config: &str) -> Bench {
     let mut registry = crate::graph::Registry::new();
-    registry.add(&[&CUT]);
+    registry.add(&[&CUT, &FORK]);
     Bench::new(&registry, config)
 }
 
@@ -119,20 +119,98 @@ fn chains_that_circle_or_end_make_no_endless_run() {
     assert_eq!(circle.stats("a").drops.len() + circle.stats("b").drops.len(), 1, "dropped for circling");
 }
 
-/// Odd packets take the way through the elements, behind those that were ordinary, wherever they stand in the batch.
+/// Odd packets take the way through the elements, behind those that were ordinary, wherever they stand in the batch. Both keep
+/// their order, which lengths show here.
 #[test]
 fn odd_packets_drop_out_and_the_others_go_on() {
-    const SHORT: &[u8] = b"abcde";
+    let (odd, odder) = (&b"abcde"[..], &b"abcd"[..]);
     for (packets, expected) in [
-        (&[LONG, SHORT, LONG, LONG, SHORT][..], &[(0, 15), (0, 15), (0, 15), (100, 0), (100, 0)][..]),
-        (&[SHORT, LONG, SHORT], &[(0, 15), (100, 0), (100, 0)]),
-        (&[SHORT, SHORT], &[(100, 0), (100, 0)]),
-        (&[LONG, SHORT], &[(0, 15), (100, 0)]),
+        (
+            &[LONG, odd, &LONG[1..], &LONG[2..], odder][..],
+            &[(0, 15), (0, 14), (0, 13), (100, 0), (100, 2)][..],
+        ),
+        (&[odder, LONG, odd, &LONG[1..]], &[(0, 15), (0, 14), (100, 2), (100, 0)]),
+        (&[odd, odder], &[(100, 0), (100, 2)]),
+        (&[LONG, odd], &[(0, 15), (100, 0)]),
     ] {
         let mut bench = bench("in :: TestInput -> a :: Cut(2) -> b :: Cut(3) -> out :: TestOutput;");
         assert_eq!(seen(&mut bench, packets), expected);
         for name in ["a", "b"] {
             assert_eq!(bench.stats(name).packets, packets.len() as u64, "{name}");
         }
+    }
+}
+
+/// Sends packets that begin with 'a' out by output 0, with 'b' by output 1, and drops the others.
+struct Fork;
+
+static FORK: Class = Class {
+    name: "Fork",
+    ports: "1/2",
+    processing: Class::PUSH,
+    make: |setup| setup.arguments.finish().map(|()| Box::new(Fork) as Box<dyn Element>),
+    ..Class::DEFAULT
+};
+
+/// A fork and cuts behind it as one, for packets that begin with this byte: so many bytes are taken off.
+struct Begins(u8, usize);
+
+impl Fork {
+    fn kind(first: u8, output: usize) -> Option<Ordinary> {
+        let shapes: &'static [Shape] = &[|| Box::new(Begins(0, 0))];
+        Some(Ordinary { steps: Rc::new(first), shapes, output })
+    }
+}
+
+impl Element for Fork {
+    fn ordinary(&self) -> Option<Ordinary> {
+        Self::kind(b'a', 0)
+    }
+
+    fn ordinary_else(&self) -> Option<Ordinary> {
+        Self::kind(b'b', 1)
+    }
+
+    fn push(&mut self, cx: &mut Context, _input: usize, batch: &mut Batch) {
+        cx.classify(batch, |packet| match packet.data().first() {
+            Some(b'a') => Ok(0),
+            Some(b'b') => Ok(1),
+            _ => Err("neither"),
+        });
+    }
+}
+
+impl Work for Begins {
+    fn with(&self, steps: &dyn Any) -> Option<Box<dyn Work>> {
+        if let Some(first) = steps.downcast_ref() {
+            return Some(Box::new(Begins(*first, self.1)));
+        }
+        let (_, bytes) = steps.downcast_ref::<(u8, usize)>()?;
+        Some(Box::new(Begins(self.0, self.1 + bytes)))
+    }
+
+    fn apply(&mut self, _last: Last<'_>, sieve: &mut Sieve<'_>) {
+        sieve.each(|packet| packet.data().first() == Some(&self.0) && packet.strip(self.1));
+    }
+}
+
+/// Of a batch of both kinds and others each kind takes its run, whichever stands in front.
+#[test]
+fn each_kind_of_packet_takes_its_run() {
+    let (a, b, other) = (&b"a12345"[..], &b"b12345"[..], &b"x12345"[..]);
+    for packets in [[a, b, b, other, a], [b, a, other, a, b], [other, a, b, a, b]] {
+        let mut bench = bench(
+            "in :: TestInput -> f :: Fork -> c :: Cut(2) -> out :: TestOutput; f[1] -> d :: Cut(3) -> more :: TestOutput;",
+        );
+        bench.push("in", &packets);
+        for (output, length) in [("out", 4), ("more", 3)] {
+            let taken = bench.taken_packets(output);
+            // Cut paints 100 where it works as an element.
+            let seen: Vec<_> =
+                taken.iter().map(|packet| (packet.annotations().paint(), packet.len())).collect();
+            assert_eq!(seen, [(0, length); 2], "{packets:?}");
+        }
+        assert_eq!(bench.drops("f", "neither"), 1);
+        assert_eq!((bench.stats("f").packets, bench.stats("c").packets), (5, 2));
     }
 }
