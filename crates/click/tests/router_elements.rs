@@ -38,7 +38,7 @@ fn a_pulled_port_that_is_full_lets_the_worker_rest() {
         bench.run(10);
         worked = bench.graph().context().turn();
     }
-    assert!(!worked, "a turn that cannot send is no work");
+    assert!(!worked, "a turn that cannot send is not work");
 }
 
 #[test]

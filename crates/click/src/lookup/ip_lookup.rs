@@ -116,7 +116,7 @@ impl<A: Family> IpLookup<A> {
     const LOOKUP: Handler = Handler::read(
         "lookup",
         Combine::First,
-        "Takes an address and gives the output and, if there is one, the gateway; -1 if there is no route.",
+        "Returns the output for an address and, if there is one, the gateway; -1 without a route.",
         &Ask(|e: &mut Self, _, argument| e.lookup(argument)),
     );
 

@@ -53,7 +53,7 @@ pub enum Step {
     CheckIp(IpCheck),
     /// The same with an IPv6 header.
     CheckIp6(Ip6Check),
-    /// The packet is no broadcast or multicast of the link layer.
+    /// The packet is not a broadcast or multicast of the link layer.
     NotBroadcast,
     /// A byte of the annotations has another value than this.
     AnnotationIsNot {

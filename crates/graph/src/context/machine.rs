@@ -123,7 +123,7 @@ impl Context {
     }
 
     /// Carries the ordinary packets of a batch through a run that begins at `to`, and returns where they go on. The odd ones come
-    /// back to `to` behind them. `None`: there is no run for any of the packets.
+    /// back to `to` behind them. Returns `None` where all packets are odd.
     #[inline(always)]
     fn run_through(&mut self, to: End, batch: &mut Batch) -> Option<End> {
         let usual = self.slots[to.element as usize].run?;
