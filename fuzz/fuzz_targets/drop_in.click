@@ -39,27 +39,14 @@ out2 :: Output(eth2, 1500);
 rt4 :: FIBLookup(eth1, eth2);
 rt6 :: FIBLookup6(eth1, eth2);
 
-// Sources that are believed (RFC 3704).
-source4 :: CheckReversePath(eth1, eth2, MODE strict) -> rt4;
-source6 :: CheckReversePath6(eth1, eth2, MODE strict) -> rt6;
-
-// The access list.
-acl4 :: ACL(deny tcp any any port 23, deny udp any 10.2.0.0/16, DEFAULT permit, INPUTS "eth1 1, eth2 2") -> source4;
-acl6 :: ACL(deny tcp any any port 23, deny udp any 10.2.0.0/16, DEFAULT permit, INPUTS "eth1 1, eth2 2") -> source6;
-
-in1[0] -> acl4;  in1[1] -> acl6;
-rt4[0] -> [0] out1;  rt6[0] -> [1] out1;
-in2[0] -> acl4;  in2[1] -> acl6;
-rt4[1] -> [0] out2;  rt6[1] -> [1] out2;
-
 // To Linux, as if it came in by the port that its paint says. The slow thread does this, so that nobody's ping flood slows the
 // others.
 frames :: Punt -> as_it_came :: PaintSwitch;
 as_it_came[0] -> Discard;
-
-// The same for what the filters above have permitted: with a mark, without which Linux forwards nothing from our ports.
-whole :: UnstripToMACHeader -> permitted :: Punt -> as_permitted :: PaintSwitch;
+// What the filters have permitted gets a mark, without which Linux forwards nothing from our ports.
+permitted :: Punt -> as_permitted :: PaintSwitch;
 as_permitted[0] -> Discard;
+whole :: UnstripToMACHeader -> permitted;
 host1 :: TestOutput;
 Idle -> [2] out1;
 as_it_came[1] -> host1;
@@ -73,18 +60,34 @@ permit2 :: TestOutput;
 as_permitted[2] -> permit2;
 in2[2] -> frames;
 
-// Sources that only Linux can judge.
+// Sources that are believed (RFC 3704); those that only Linux can judge go there.
+source4 :: CheckReversePath(eth1, eth2, MODE strict) -> rt4;
 source4[1] -> whole;
+source6 :: CheckReversePath6(eth1, eth2, MODE strict) -> rt6;
 source6[1] -> whole;
+
+// The access list.
+acl4 :: ACL(deny tcp any any port 23, deny udp any 10.2.0.0/16, DEFAULT permit, INPUTS "eth1 1, eth2 2") -> source4;
+acl6 :: ACL(deny tcp any any port 23, deny udp any 10.2.0.0/16, DEFAULT permit, INPUTS "eth1 1, eth2 2") -> source6;
+
+// From the ports to the lookups, and from these to the ports.
+in1[0] -> acl4;  in1[1] -> acl6;
+rt4[0] -> [0] out1;  rt6[0] -> [1] out1;
+in2[0] -> acl4;  in2[1] -> acl6;
+rt4[1] -> [0] out2;  rt6[1] -> [1] out2;
 
 // What has the header of its next hop already gets one of ours.
 packets4 :: Punt -> without4 :: PaintSwitch;
 packets6 :: Punt -> without6 :: PaintSwitch;
 without4[0], without6[0] => Discard, Discard;
-without4[1] -> header4_1 :: EtherEncap(0x0800, 02-00-00-00-00-01, 02-00-00-00-00-01) -> permit1;
-without6[1] -> header6_1 :: EtherEncap(0x86dd, 02-00-00-00-00-01, 02-00-00-00-00-01) -> permit1;
-without4[2] -> header4_2 :: EtherEncap(0x0800, 02-00-00-00-00-02, 02-00-00-00-00-02) -> permit2;
-without6[2] -> header6_2 :: EtherEncap(0x86dd, 02-00-00-00-00-02, 02-00-00-00-00-02) -> permit2;
+header4_1 :: EtherEncap(0x0800, 02-00-00-00-00-01, 02-00-00-00-00-01) -> permit1;
+without4[1] -> header4_1;
+header6_1 :: EtherEncap(0x86dd, 02-00-00-00-00-01, 02-00-00-00-00-01) -> permit1;
+without6[1] -> header6_1;
+header4_2 :: EtherEncap(0x0800, 02-00-00-00-00-02, 02-00-00-00-00-02) -> permit2;
+without4[2] -> header4_2;
+header6_2 :: EtherEncap(0x86dd, 02-00-00-00-00-02, 02-00-00-00-00-02) -> permit2;
+without6[2] -> header6_2;
 
 // To this host, a neighbour to resolve, options; no route, unreachable, prohibited, too long, lived too long: Linux
 // resolves, answers or fragments. It would answer about ICMPv6 redirects too (RFC 4443, 2.4 (e.2)).
@@ -93,10 +96,10 @@ errors6 :: Classifier(6/3a 40/89, -);  errors6[0] -> about_a_redirect;  errors6[
 resolve6 :: Classifier(6/3a 7/00%fe 40/89, -);  resolve6[0] -> about_a_redirect;  resolve6[1] -> whole;
 errors_behind6 :: Classifier(6/3a 40/89, -);  errors_behind6[0] -> about_a_redirect;  errors_behind6[1] -> packets6;
 rt4[2] -> whole;  rt6[2] -> whole;
-rt4[6] -> whole;  rt6[6] -> resolve6;
 rt4[3] -> whole;  rt6[3] -> errors6;
 rt4[4] -> whole;  rt6[4] -> errors6;
 rt4[5] -> whole;  rt6[5] -> errors6;
+rt4[6] -> whole;  rt6[6] -> resolve6;
 out1[0], out1[1] => packets4, packets4;
 out1[2], out1[3] => errors_behind6, errors_behind6;
 out2[0], out2[1] => packets4, packets4;
@@ -106,3 +109,14 @@ out2[2], out2[3] => errors_behind6, errors_behind6;
 // better way (RFC 1812 5.2.7.2, RFC 4861 8.2).
 rt4[7] -> packets4;
 rt6[7] -> packets6;
+
+// What follows Linux.
+FollowLinux(
+    ether eth1 in1/filter.ether header4_1.src header4_1.dst header6_1.src header6_1.dst,
+    mtu eth1 out1/mtu4.length out1/mtu6.length,
+    own4 eth1 in1/check4.own in1/untagged4.own,
+    own6 eth1 in1/check6.own in1/untagged6.own,
+    ether eth2 in2/filter.ether header4_2.src header4_2.dst header6_2.src header6_2.dst,
+    mtu eth2 out2/mtu4.length out2/mtu6.length,
+    own4 eth2 in2/check4.own in2/untagged4.own,
+    own6 eth2 in2/check6.own in2/untagged6.own);

@@ -10,6 +10,7 @@ mod click;
 pub mod cluster;
 mod doctor;
 pub mod drop_in;
+mod features;
 pub mod interrupt;
 pub mod load;
 mod manual;

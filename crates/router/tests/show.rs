@@ -10,10 +10,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use control::api::{
-    AclRow, Action, Backend, CounterRow, DriftRow, DropRow, Family, HandlerRow, LookupRow, MemberRow,
-    NeighbourRow, NextHopRow, PathRow, PortRow, QueueRow, Request, RouteRow, Rows, Server, ServerOptions,
-    Show, TextRow, Unanswered, WayRow, WorkerRow,
+    Action, Backend, CounterRow, DriftRow, DropRow, Family, HandlerRow, LookupRow, MemberRow, NeighbourRow,
+    NextHopRow, PathRow, PortRow, QueueRow, Request, RouteRow, Rows, Server, ServerOptions, Show, TextRow,
+    Unanswered, WayRow, WorkerRow,
 };
+use serde_json::json;
 
 /// A router with two ports and a few routes.
 struct Router {
@@ -61,6 +62,11 @@ fn all_routes() -> Vec<RouteRow> {
 impl Backend for Router {
     fn answer(&self, request: &Request, rows: &mut Rows<'_>) -> Result<(), Unanswered> {
         let show = match request {
+            Request::Table(query) => {
+                assert_eq!(query.show, "acl");
+                rows.send(json!({"number": 10, "rule": "deny tcp any any port 25", "packets": 3}))?;
+                return rows.send(json!({"number": 0, "rule": "permit", "packets": 1_000}));
+            }
             Request::Show(show) => show,
             Request::Do(Action::Set { option, value }) if option == "workers.balance" => {
                 return rows.send(TextRow { text: format!("workers.balance is {value} now") });
@@ -184,10 +190,6 @@ impl Backend for Router {
                         packets: 1_005,
                     })?;
                 }
-            }
-            Show::Acl(_) => {
-                rows.send(AclRow { number: 10, rule: "deny tcp any any port 25".into(), packets: 3 })?;
-                rows.send(AclRow { number: 0, rule: "permit".into(), packets: 1_000 })?;
             }
             Show::Config(filter) => {
                 let text = if filter.click { "eth1 :: FromDevice;" } else { "[workers]\ncount = 1" };

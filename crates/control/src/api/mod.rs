@@ -38,10 +38,10 @@ pub use client::{Answer, Client, ClientError};
 pub use place::{default_socket, reading_path, routers_elsewhere};
 pub use request::{
     Action, ConfigFilter, DropFilter, Family, HandlerFilter, LOCAL_TABLE, NeighbourFilter, NextHopFilter,
-    NoFilter, PortFilter, Request, RouteFilter, RouteQuery, Show, VERSION,
+    NoFilter, PortFilter, Request, RouteFilter, RouteQuery, Show, TableQuery, VERSION,
 };
 pub use rows::{
-    AclRow, CounterRow, DriftRow, DropRow, HandlerRow, LookupRow, MemberRow, NeighbourRow, NextHopRow,
-    PathRow, PortRow, QueueRow, RouteRow, Row, TextRow, WayRow, WorkerRow,
+    CounterRow, DriftRow, DropRow, HandlerRow, LookupRow, MemberRow, NeighbourRow, NextHopRow, PathRow,
+    PortRow, QueueRow, RouteRow, Row, TextRow, WayRow, WorkerRow,
 };
 pub use server::{Backend, Rows, Server, ServerError, ServerOptions, Unanswered};

@@ -26,6 +26,8 @@ pub const VERSION: u32 = 1;
 pub enum Request {
     /// To show something.
     Show(Show),
+    /// To show a table that the program has beside those of [`Show`]; its rows are objects of its own kind.
+    Table(TableQuery),
     /// To do something.
     Do(Action),
 }
@@ -50,8 +52,6 @@ pub enum Show {
     Queues(PortFilter),
     /// What was dropped and why: [`DropRow`](super::DropRow).
     Drops(DropFilter),
-    /// The access list with its counts: [`AclRow`](super::AclRow).
-    Acl(NoFilter),
     /// The settings in force, or the configuration made of them: [`TextRow`](super::TextRow).
     Config(ConfigFilter),
     /// Where Linux and the forwarding tables differ: [`DriftRow`](super::DriftRow).
@@ -87,6 +87,13 @@ pub enum Action {
     },
     /// Reads the settings file again and does what changed.
     Reload {},
+}
+
+/// Asks for a table that this crate does not know.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct TableQuery {
+    /// Its name.
+    pub show: String,
 }
 
 /// No filter: all rows.
@@ -235,8 +242,18 @@ impl Request {
             None => return Err(format!("the version is missing; {EXAMPLE}")),
         }
         let parsed = if object.contains_key("show") {
-            object.entry("filter").or_insert_with(|| Value::Object(Map::new()));
-            serde_json::from_value(Value::Object(object)).map(Request::Show)
+            let filter = object.entry("filter").or_insert_with(|| Value::Object(Map::new()));
+            let has_no_filter = filter.as_object().is_some_and(Map::is_empty);
+            let name = object.get("show").and_then(Value::as_str).map(str::to_owned);
+            let known = serde_json::from_value(Value::Object(object)).map(Request::Show);
+            match (known, name) {
+                (Err(error), Some(show))
+                    if has_no_filter && error.to_string().starts_with("unknown variant") =>
+                {
+                    Ok(Request::Table(TableQuery { show }))
+                }
+                (known, _) => known,
+            }
         } else if object.contains_key("do") {
             serde_json::from_value(Value::Object(object)).map(Request::Do)
         } else {
@@ -250,7 +267,7 @@ impl Request {
         let (Ok(Value::Object(fields)), key) = (
             serde_json::to_value(self),
             match self {
-                Request::Show(_) => "show",
+                Request::Show(_) | Request::Table(_) => "show",
                 Request::Do(_) => "do",
             },
         ) else {
@@ -286,6 +303,7 @@ mod tests {
             })),
             Request::Show(Show::Workers(NoFilter {})),
             Request::Do(Action::Write { handler: "rt.add".into(), value: "a \"b\"\nc".into() }),
+            Request::Table(TableQuery { show: "acl".into() }),
             Request::Do(Action::Reload {}),
         ];
         for request in all {
@@ -309,7 +327,7 @@ mod tests {
         assert_eq!(error(r#"{"version":2,"show":"x"}"#), "version 2 is not spoken here, version 1 is");
         assert!(error(r#"{"version":1}"#).starts_with("neither 'show' nor 'do'"));
         for (line, parts) in [
-            (r#"{"version":1,"show":"rotes"}"#, ["unknown variant 'rotes'", "'routes'"]),
+            (r#"{"version":1,"show":"rotes","filter":{"table":7}}"#, ["unknown variant 'rotes'", "'routes'"]),
             (r#"{"version":1,"do":"halt"}"#, ["unknown variant 'halt'", "'reload'"]),
             (r#"{"version":1,"do":"set","option":"a"}"#, ["missing field", "'value'"]),
             (r#"{"version":1,"do":"reload","now":true}"#, ["unknown field 'now'", "there are no fields"]),

@@ -6,6 +6,7 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
+use serde_json::Value as JsonValue;
 
 use super::request::{
     DropFilter, Family, NeighbourFilter, NextHopFilter, PortFilter, Request, RouteFilter, Show,
@@ -194,17 +195,6 @@ pub struct DropRow {
     pub packets: u64,
 }
 
-/// A rule of the access list.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct AclRow {
-    /// Its place, from 1; 0 is what happens to packets that no rule decides.
-    pub number: u32,
-    /// The rule as it is written.
-    pub rule: String,
-    /// Packets that it decided.
-    pub packets: u64,
-}
-
 /// A piece of text for people, of one line or several.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TextRow {
@@ -277,11 +267,11 @@ pub enum Row {
     Worker(WorkerRow),
     Queue(QueueRow),
     Drop(DropRow),
-    Acl(AclRow),
     Text(TextRow),
     Drift(DriftRow),
     Counter(CounterRow),
     Handler(HandlerRow),
+    Table(JsonValue),
 }
 
 macro_rules! row_from {
@@ -296,7 +286,7 @@ macro_rules! row_from {
 
 row_from! {
     Port PortRow, Route RouteRow, Lookup LookupRow, Neighbour NeighbourRow, NextHop NextHopRow, Worker WorkerRow,
-    Queue QueueRow, Drop DropRow, Acl AclRow, Text TextRow, Drift DriftRow, Counter CounterRow, Handler HandlerRow,
+    Queue QueueRow, Drop DropRow, Text TextRow, Drift DriftRow, Counter CounterRow, Handler HandlerRow, Table JsonValue,
 }
 
 impl Request {

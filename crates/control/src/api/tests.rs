@@ -57,7 +57,7 @@ impl Backend for Fake {
                 rows.send(TextRow { text: "first".into() })?;
                 Err("the table vanished".into())
             }
-            Request::Show(_) => Ok(()),
+            Request::Show(_) | Request::Table(_) => Ok(()),
             Request::Do(_) => Err("not now".into()),
         }
     }
@@ -206,11 +206,11 @@ fn connections_are_few_and_impatiently_waited_for() {
     let options = ServerOptions { patience: Duration::from_millis(300), ..ServerOptions::new(socket_path()) };
     let server = Server::start(&options, Arc::new(Fake::default())).unwrap();
     let held: Vec<UnixStream> = (0..8).map(|_| UnixStream::connect(server.path()).unwrap()).collect();
-    let busy = ask(&server, &Request::Show(Show::Acl(NoFilter {})));
+    let busy = ask(&server, &Request::Show(Show::Workers(NoFilter {})));
     assert_eq!(busy, [Err("busy: 8 clients are connected; try again".to_owned())]);
     // They say nothing, so their places are free again soon.
     let begin = Instant::now();
-    while !ask(&server, &Request::Show(Show::Acl(NoFilter {}))).is_empty() {
+    while !ask(&server, &Request::Show(Show::Workers(NoFilter {}))).is_empty() {
         assert!(begin.elapsed() < Duration::from_secs(60), "silent clients keep their places");
         std::thread::sleep(Duration::from_millis(50));
     }
@@ -291,7 +291,7 @@ fn as_member_of(groups: &[u32], path: &std::path::Path, request: &Request) -> Re
         set_thread_gid(rustix::process::Gid::from_raw(NOBODY)).unwrap();
         set_thread_uid(rustix::process::Uid::from_raw(NOBODY)).unwrap();
         let client = match request {
-            Request::Show(_) => Client::connect_to_show(path),
+            Request::Show(_) | Request::Table(_) => Client::connect_to_show(path),
             Request::Do(_) => Client::connect(path),
         };
         let mut client = client.map_err(|error| error.to_string())?;

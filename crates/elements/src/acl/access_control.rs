@@ -99,6 +99,7 @@ pub(crate) static CLASS: Class = Class {
     name: "ACL",
     ports: "1/1-2",
     processing: Class::AGNOSTIC_WITH_ERRORS,
+    capabilities: &[super::ACCESS_LIST],
     handlers: HANDLERS,
     manual: graph::manual!("access_control.rs"),
     make,

@@ -24,9 +24,12 @@ mod rule;
 #[cfg(test)]
 mod tests;
 
-use graph::Class;
+use graph::{Capability, Class};
 
 pub use list::AccessList;
+
+/// The element judges packets by an [`AccessList`].
+pub const ACCESS_LIST: Capability = Capability("access list");
 
 /// The classes of this folder.
 pub static CLASSES: &[&Class] = &[&access_control::CLASS];

@@ -8,6 +8,7 @@
 
 pub mod balance;
 mod congestion;
+pub mod follow_linux;
 pub mod from_device;
 pub mod from_host;
 pub mod handover;
@@ -25,7 +26,8 @@ use ipnet::{Ipv4Net, Ipv6Net};
 use ports::{HostSteering, OpenOptions, Port, PortError, PortInfo, QueueStats, RxQueue, Steering, TxQueue};
 
 /// The classes of this folder.
-pub static CLASSES: &[&Class] = &[&from_device::CLASS, &from_host::CLASS, &to_device::CLASS, &to_host::CLASS];
+pub static CLASSES: &[&Class] =
+    &[&follow_linux::CLASS, &from_device::CLASS, &from_host::CLASS, &to_device::CLASS, &to_host::CLASS];
 
 /// The element receives from a port: its packets are new to the router.
 pub const RECEIVER: Capability = Capability("receives from a port");

@@ -68,6 +68,7 @@ pub(crate) static CLASS: Class = Class {
     name: "CheckReversePath",
     ports: PORTS,
     processing: Class::AGNOSTIC_WITH_ERRORS,
+    capabilities: &[super::JUDGES_SOURCES],
     manual: graph::manual!("check_reverse_path.rs"),
     make: make::<u32>,
     ..Class::DEFAULT

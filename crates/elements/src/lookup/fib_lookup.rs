@@ -65,6 +65,7 @@ use packet::flow::{FlowFields, FlowHash};
 use packet::wire::ethernet::{HEADER_LEN, TAG_LEN};
 use packet::{Annotations, Batch, MAX_BATCH, Packet};
 
+use super::FORWARDS;
 use super::forwarding::ForwardingTables;
 use super::redirects::{Redirects, input_port};
 
@@ -72,6 +73,7 @@ pub(crate) static CLASS: Class = Class {
     name: "FIBLookup",
     ports: PORTS,
     processing: Class::PUSH,
+    capabilities: &[FORWARDS],
     handlers: FibLookup::<u32>::HANDLERS,
     manual: graph::manual!("fib_lookup.rs"),
     make: make::<u32>,

@@ -25,6 +25,7 @@ pub(crate) static CLASS: Class = Class {
     name: "FIBLookup6",
     ports: fib_lookup::PORTS,
     processing: Class::PUSH,
+    capabilities: &[super::FORWARDS],
     handlers: FibLookup::<u128>::HANDLERS,
     manual: graph::manual!("fib_lookup_6.rs"),
     make: fib_lookup::make::<u128>,

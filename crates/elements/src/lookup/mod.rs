@@ -20,9 +20,15 @@ mod fib_lookup_tests;
 mod forwarding;
 mod redirects;
 
-use graph::Class;
+use graph::{Capability, Class};
 
 pub use forwarding::{Asker, ForwardingTables};
+
+/// The element forwards by the tables of the whole router. Its first arguments are ports.
+pub const FORWARDS: Capability = Capability("forwards by the router's tables");
+
+/// The element drops IPv4 packets whose sources are not believed.
+pub const JUDGES_SOURCES: Capability = Capability("judges sources");
 
 /// The classes of this folder.
 pub static CLASSES: &[&Class] = &[

@@ -13,8 +13,7 @@ use ports::Port;
 
 use super::frames::port_mac;
 use super::single_core::{ROUTER_PORTS, SingleCore};
-use router::drop_in::{Features, PortText, click_text};
-use router::settings::{Host, ReversePath, SlowPath};
+use router::drop_in::{PlannedPort, usual_configuration};
 
 /// Tables of the routes.
 pub(super) fn fib<A: Address>(rows: &[Row<A>]) -> Result<Fib<Adjacency>> {
@@ -55,30 +54,14 @@ pub(super) fn router(
     let tables =
         ForwardingTables { ports: names, readers: fib.readers().clone(), policies, ask: Asker::default() };
     shared.get_or_make(ForwardingTables::KEY, || Ok::<_, anyhow::Error>(tables))?;
-    let mut texts = Vec::new();
+    let mut ports_of_graph = Vec::new();
     for port in 0..ROUTER_PORTS {
         let to_linux = ports::open("null:", &ports::OpenOptions { tx_queues: 2, ..Default::default() })?;
         let key = OpenPort::key(&format!("host:{}", name(port)));
         shared.get_or_make(&key, || Ok::<_, anyhow::Error>(OpenPort::new(to_linux)))?;
-        texts.push(PortText {
-            name: name(port),
-            mac: port_mac(port as u8),
-            mtu: 1500,
-            host: Host::Interface,
-            ipv4: None,
-            ipv6: None,
-            vlan: None,
-        });
+        ports_of_graph.push(PlannedPort::new(name(port), port_mac(port as u8), 1500));
     }
-    let features = Features {
-        slow_path: SlowPath::Linux,
-        acl: None,
-        reverse_path4: Vec::new(),
-        reverse_path6: ReversePath::Off,
-        linux_forwards: [true; 2],
-        backstop: false,
-    };
-    let text = click_text(&texts, &features);
+    let text = usual_configuration(&ports_of_graph)?;
     let source = Source { name: "drop-in.click".into(), text };
     SingleCore::build(&source, Vec::new(), burst, ports.into_iter(), &shared)
 }

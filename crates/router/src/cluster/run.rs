@@ -107,8 +107,9 @@ pub(super) fn run(
     store: Store,
 ) -> Result<ExitCode> {
     let interfaces = node.ports.iter().map(|port| PortSettings::new(&port.interface)).collect();
-    let ignore = arguments.ignore();
-    beside_linux::refuse(&Settings { ports: interfaces, ignore: ignore.clone(), ..Settings::default() })?;
+    let mut settings = Settings { ports: interfaces, ..Settings::default() };
+    settings.apply(arguments.options()).map_err(anyhow::Error::msg)?;
+    beside_linux::refuse(&settings)?;
     let registry = crate::classes();
     let shared = Shared::default();
     let Opened { looks, links, own, specs } = open_ports(node, &shared)?;
@@ -159,10 +160,9 @@ pub(super) fn run(
     let service = Service::of_cluster(mirror, Cluster::new(tables), options)?;
     let following: Box<dyn Follow> = Box::new(Between::new(host, node.clone(), keys));
     let own_ports = node.ports.iter().map(|port| PortSettings::new(&port.name)).collect::<Vec<_>>();
-    let mut settings = Settings { ports: own_ports.clone(), ignore, ..Settings::default() };
+    settings.ports = own_ports.clone();
     settings.workers.count = node.workers;
     settings.workers.balance = false;
-    settings.control.socket = arguments.socket();
     let subject = Subject {
         source,
         flat: Arc::new(flat),

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::offloads::{self, Features};
 use super::{Driver, Failure, Finding, Host, Patient, PatientPort, Remedy, machine, run};
-use crate::settings::vlan_of;
+use crate::features::vlan::vlan_of;
 
 /// What `ip -json -details link show` says of an interface.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

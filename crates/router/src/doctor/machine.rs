@@ -7,7 +7,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use rustix::process::{Resource, getrlimit};
 
 use super::{Driver, Finding, Host, Patient, Remedy};
-use crate::settings::vlan_of;
+use crate::features::vlan::vlan_of;
 
 pub(super) fn examine(patient: &Patient) -> Vec<Finding> {
     let status = read_to_string("/proc/self/status").unwrap_or_default();

@@ -25,8 +25,9 @@ use serde_json::json;
 
 pub(crate) use interface::largest_mtu;
 
+use crate::features::slow_path::SlowPath;
 use crate::output::{print, say_line};
-use crate::settings::{self, Bypass, Driver, Host, Settings, SlowPath};
+use crate::settings::{self, Bypass, Driver, Host, Settings};
 use crate::table::{Align, Table};
 
 /// Looks for what keeps this machine from routing well: the kernel, permissions, memory, sysctls, rules of Linux that the router
@@ -234,8 +235,8 @@ impl Patient {
             ports: settings.ports.iter().map(port).collect(),
             workers: settings.workers.count,
             frame_bytes,
-            linux_is_slow_path: settings.slow_path == SlowPath::Linux,
-            ignore: settings.ignore.clone(),
+            linux_is_slow_path: settings.features.slow_path.mode == SlowPath::Linux,
+            ignore: settings.beside_linux.ignore.clone(),
         }
     }
 

@@ -2,7 +2,7 @@
 //! ends connections wants them; a router gets packets that it cannot forward as they are.
 
 use super::{Driver, Failure, Finding, Remedy};
-use crate::settings::vlan_of;
+use crate::features::vlan::vlan_of;
 
 /// What `ethtool -k` prints: which features are on, and which of them can be turned off.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

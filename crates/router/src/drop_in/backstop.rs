@@ -6,7 +6,7 @@ use control::backstop::{self, Backstop, BackstopPort, SourceRoute};
 use graph::lang::{FlatConfig, split_arguments};
 use ports::{GroOff, PERMITTED_MARK};
 
-use crate::settings::{Driver, Fail, Host, PortSettings, ReversePath, Settings};
+use crate::settings::{Driver, Fail, Host, PortSettings, Settings};
 
 /// Behind the name of a `host:` port: its packets are marked as permitted.
 pub(super) const PERMITTED: &str = "?permitted=yes";
@@ -59,13 +59,8 @@ impl Guard {
     /// # Errors
     /// The kernel does not take the rules.
     pub(crate) fn of_settings(settings: &Settings) -> Result<Guard> {
-        let source = match settings.reverse_path {
-            // Linux checks the sources of what it forwards by its own rp_filter.
-            ReversePath::Off | ReversePath::Linux => None,
-            ReversePath::Loose => Some(SourceRoute::Any),
-            ReversePath::Strict => Some(SourceRoute::Back),
-        };
-        Guard::raise(&settings.ports, settings.fail, source)
+        let source = settings.features.reverse_path.source_route();
+        Guard::raise(&settings.ports, settings.general.fail, source)
     }
 }
 
@@ -75,18 +70,6 @@ pub(crate) fn marks_permitted(config: &FlatConfig) -> bool {
         let arguments = split_arguments(&element.config);
         arguments.first().is_some_and(|port| port.starts_with("host:") && port.ends_with(PERMITTED))
     })
-}
-
-/// The route to their source that packets need by a configuration, if it checks that: of several modes the one that refuses least.
-pub(crate) fn source_route_of(config: &FlatConfig) -> Option<SourceRoute> {
-    let check = config.elements.iter().find(|element| element.class == "CheckReversePath")?;
-    let arguments = split_arguments(&check.config);
-    let mode = arguments.iter().find_map(|argument| argument.strip_prefix("MODE ")).unwrap_or_default();
-    match ["off", "loose"].iter().find(|word| mode.contains(**word)) {
-        Some(&"off") => None,
-        Some(_) => Some(SourceRoute::Any),
-        None => Some(SourceRoute::Back),
-    }
 }
 
 /// Takes away what a router with `fail = "closed"` left on these ports.

@@ -9,14 +9,15 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use control::mirror::Mirror;
 use control::service::Service;
 use elements::devices::OpenPort;
+use elements::devices::follow_linux::{Followed, Follows};
 use graph::router::Router;
 use graph::setup::Shared;
+use packet::wire::ethernet::MacAddr;
+use ports::{VlanId, VlanShare};
 
-use ports::{VlanId, VlanShare, set_link_address, set_mtu};
-
-use super::click::{ERRORS, addresses4, addresses6, own_addresses};
+use super::configuration::{addresses4, addresses6, own_addresses};
 use super::{RouterPort, error_source4, error_source6};
-use crate::settings::Host;
+use crate::features::vlan;
 
 /// What one port was like when the configuration last heard of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -95,42 +96,35 @@ impl Following {
         Self { ports, shared, addresses: None, links, vlans, own: Vec::new(), generations: None }
     }
 
-    /// The VLANs of a port that are ports too, and what of them is ours: transit where Linux has an interface for one, else
-    /// everything. By an interface that is down nothing comes in.
-    fn vlans_of(&self, below: &RouterPort, up: &HashSet<&str>) -> Vec<(VlanId, VlanShare)> {
-        let vlans = self.ports.iter().filter_map(|port| {
-            let (_, number) = port.vlan.as_ref().filter(|(name, _)| *name == below.name)?;
-            let share = if port.host == Host::Interface { VlanShare::Transit } else { VlanShare::All };
-            (port.host == Host::None || up.contains(port.name.as_str())).then_some((*number, share))
-        });
-        vlans.collect()
+    /// Returns the handlers that follow something of a port.
+    fn targets(&self, router: &Router, what: Followed, port: &str) -> Vec<String> {
+        let all = Follows::of(router.config()).into_iter();
+        all.filter(|follows| (follows.what, follows.port.as_str()) == (what, port))
+            .flat_map(|it| it.targets)
+            .collect()
     }
 
-    /// Gives the interfaces that we made for VLANs of a port the link address of that port, which is the one that it takes
-    /// frames to. Linux does the same with its own.
-    fn follow_below(&self, below: &str, link: &Link) -> Option<String> {
-        let mac = packet::wire::ethernet::MacAddr(link.mac?);
-        let is_twin = |port: &&RouterPort| {
-            port.host == Host::Tap && port.vlan.as_ref().is_some_and(|(name, _)| name == below)
-        };
-        let told = self.ports.iter().filter(is_twin).try_for_each(|port| set_link_address(&port.name, mac));
-        told.err().map(|error| error.to_string())
+    fn write(&self, router: &mut Router, what: Followed, port: &str, value: &str) -> Vec<String> {
+        let targets = self.targets(router, what, port);
+        write(router, targets, value)
     }
 
-    /// Lets no interface that we made for a VLAN have a larger MTU than the port below. Linux does the same with its own.
-    fn limit_mtus(&self) -> Vec<String> {
-        let mtu = |name: &str| {
-            let number = self.ports.iter().position(|port| port.name == name)?;
-            Some(self.links[number].mtu).filter(|&mtu| mtu > 0)
-        };
-        let twins = self.ports.iter().filter(|port| port.host == Host::Tap);
-        let failed = twins.filter_map(|port| {
-            let (below, _) = port.vlan.as_ref()?;
-            let most = mtu(below)?;
-            mtu(&port.name).filter(|&mtu| mtu > most)?;
-            set_mtu(&port.name, most as usize).err()
-        });
-        failed.map(|error| error.to_string()).collect()
+    /// Writes to the elements of all ports which addresses are the host's. Returns what went wrong.
+    fn tell_own(&self, router: &mut Router, own: &[Own]) -> Vec<String> {
+        let list4 = addresses4(own.iter().map(|own| own.errors_from.0));
+        let list6 = addresses6(own.iter().map(|own| own.errors_from.1));
+        let mut problems = self.write(router, Followed::Errors4, "", &list4);
+        problems.extend(self.write(router, Followed::Errors6, "", &list6));
+        for (number, (port, own)) in self.ports.iter().zip(own).enumerate() {
+            for (what, value) in [
+                (Followed::First4, own_addresses(&list4, number)),
+                (Followed::Own4, words(&own.ipv4)),
+                (Followed::Own6, words(&own.ipv6)),
+            ] {
+                problems.extend(self.write(router, what, &port.name, &value));
+            }
+        }
+        problems
     }
 
     fn on_host(
@@ -171,7 +165,7 @@ impl Follow for Following {
         self.generations = Some(generations);
         drop(state);
         let mut problems = Vec::new();
-        let vlans: Vec<_> = self.ports.iter().map(|port| self.vlans_of(port, &up)).collect();
+        let vlans: Vec<_> = self.ports.iter().map(|port| vlan::shares(&self.ports, port, &up)).collect();
         for ((port, told), vlans) in self.ports.iter().zip(&self.vlans).zip(&vlans) {
             if told != vlans {
                 problems.extend(self.on_host(port, |host| host.set_vlans(vlans)).err());
@@ -186,7 +180,7 @@ impl Follow for Following {
             }
         }
         if let Some(own) = own.filter(|own| self.own != *own) {
-            problems.extend(write(router, own_writes(&own)));
+            problems.extend(self.tell_own(router, &own));
             self.own = own;
         }
         let before = self.links.clone();
@@ -194,84 +188,37 @@ impl Follow for Following {
             let Some(link) = link.filter(|link| self.links[number] != *link) else { continue };
             let port = &self.ports[number];
             problems.extend(self.on_host(port, |host| host.follow_link()).err());
-            problems.extend(self.follow_below(&port.name, &link));
-            problems.extend(tell_elements(router, number + 1, &link, self.links[number].mtu));
+            if let Some(mac) = link.mac.map(MacAddr) {
+                problems.extend(vlan::follow_below(&self.ports, &port.name, mac));
+                problems.extend(self.write(router, Followed::Ether, &port.name, &mac.to_string()));
+            }
+            let mut targets = self.targets(router, Followed::Mtu, &port.name);
+            if link.mtu < self.links[number].mtu {
+                targets.reverse();
+            }
+            problems.extend(write(router, targets, &link.mtu.to_string()));
             self.links[number] = link;
         }
         if self.links != before {
-            problems.extend(self.limit_mtus());
+            let mtu = |name: &str| {
+                let number = self.ports.iter().position(|port| port.name == name)?;
+                Some(self.links[number].mtu).filter(|&mtu| mtu > 0)
+            };
+            problems.extend(vlan::limit_mtus(&self.ports, mtu));
         }
         problems
     }
-}
-
-/// Writes a port's link address and MTU to the elements that have them. A configuration that was changed by hand may have
-/// other elements, which is its author's business.
-fn tell_elements(router: &mut Router, paint: usize, link: &Link, mtu_before: u32) -> Vec<String> {
-    let mut writes: Vec<Write> = Vec::new();
-    if let Some(mac) = link.mac {
-        let mac = packet::wire::ethernet::MacAddr(mac).to_string();
-        for family in [4, 6] {
-            for handler in ["src", "dst"] {
-                writes.push((format!("header{family}_{paint}"), handler, mac.clone()));
-            }
-        }
-        writes.push((format!("in{paint}/filter"), "ether", mac));
-    }
-    let mtu = [
-        (format!("fragment{paint}"), "mtu"),
-        (format!("toolong{paint}"), "pmtu"),
-        (format!("toobig{paint}"), "pmtu"),
-        (format!("out{paint}/mtu4"), "length"),
-        (format!("out{paint}/mtu6"), "length"),
-    ];
-    let mut mtu = mtu.map(|(element, handler)| (element, handler, link.mtu.to_string()));
-    if link.mtu > mtu_before {
-        // What is too long is fragmented and comes again, so the fragments must never be longer than the port takes.
-        mtu.reverse();
-    }
-    writes.extend(mtu);
-    write(router, writes)
-}
-
-/// An element, a handler of it, and a value.
-type Write = (String, &'static str, String);
-
-/// Says to the elements of all ports which addresses are the host's.
-fn own_writes(own: &[Own]) -> Vec<Write> {
-    let list4 = addresses4(own.iter().map(|own| own.errors_from.0));
-    let list6 = addresses6(own.iter().map(|own| own.errors_from.1));
-    let mut writes: Vec<Write> = Vec::new();
-    for (names, list) in ERRORS.into_iter().zip([&list4, &list6]) {
-        writes.extend(names.map(|name| (name.to_owned(), "src", list.clone())));
-    }
-    for (port, own) in own.iter().enumerate() {
-        let paint = port + 1;
-        writes.push((format!("toolong{paint}"), "src", list4.clone()));
-        writes.push((format!("toobig{paint}"), "src", list6.clone()));
-        writes.push((format!("options{paint}"), "addresses", own_addresses(&list4, port)));
-        for (elements, own) in
-            [(["check4", "untagged4"], words(&own.ipv4)), (["check6", "untagged6"], words(&own.ipv6))]
-        {
-            writes.extend(elements.map(|name| (format!("in{paint}/{name}"), "own", own.clone())));
-        }
-    }
-    writes
 }
 
 fn words<T: ToString>(list: &[T]) -> String {
     list.iter().map(T::to_string).collect::<Vec<_>>().join(" ")
 }
 
-/// Writes to those of the elements that there are. Returns what went wrong.
-fn write(router: &mut Router, writes: Vec<Write>) -> Vec<String> {
-    let mut problems = Vec::new();
-    for (element, handler, value) in writes {
-        if router.config().find(&element).is_some() {
-            let target = format!("{element}.{handler}");
-            let written = router.write(&target, &value);
-            problems.extend(written.err().map(|error| format!("{target}: {error}")));
-        }
-    }
-    problems
+/// Writes a value to handlers. Returns what went wrong.
+fn write(router: &mut Router, targets: Vec<String>, value: &str) -> Vec<String> {
+    let written = targets.into_iter().filter_map(|target| {
+        let written = router.write(&target, value);
+        written.err().map(|error| format!("{target}: {error}"))
+    });
+    written.collect()
 }

@@ -1,20 +1,22 @@
 //! A router in the place of Linux's forwarding: `brickway run eth1 eth2`.
 //!
 //! Linux stays the host. The control thread (`control::Service`) mirrors its routes and neighbours into the forwarding
-//! tables, a configuration is made for the ports (`click`), and while it runs this module keeps in step what the
+//! tables, a configuration is made for the ports (`configuration`), and while it runs this module keeps in step what the
 //! configuration was made from: link addresses, MTUs, and the addresses whose packets the ports leave to Linux.
 //!
 //! | file | what lives there |
 //! | --- | --- |
 //! | `backstop` | what keeps Linux from forwarding past the filters |
-//! | `click` | the configuration, as text |
+//! | `configuration` | the configuration; features (`crate::features`) add their parts |
+//! | `plan` | a configuration in the making |
 //! | `ports` | what opens the ports, and how Linux sees them |
 //! | `following` | what follows Linux while the router runs |
 //! | `sysctls` | settings of Linux's interfaces that the configuration honours |
 
 mod backstop;
-mod click;
+mod configuration;
 mod following;
+mod plan;
 mod ports;
 mod sysctls;
 
@@ -26,36 +28,35 @@ use anyhow::{Context, Result, bail};
 use control::mirror::VlanPort;
 use control::service::{Service, ServiceOptions};
 use control::supervisor::Supervisor;
-use elements::lookup::{Asker, ForwardingTables};
-use graph::lang::{FlatConfig, Options, Source, split_arguments};
+use elements::lookup::{Asker, FORWARDS, ForwardingTables};
+use graph::lang::{FlatConfig, split_arguments};
 use graph::setup::Shared;
 
-pub(crate) use backstop::{Guard, lift, marks_permitted, source_route_of};
-pub(crate) use click::counting_elements;
-pub use click::{Features, PortText, VlanText, configuration as click_text};
+pub(crate) use backstop::{Guard, lift, marks_permitted};
+pub(crate) use configuration::{
+    Frame, addresses4, addresses6, follow_mtu, linux_is_behind_all, own_addresses,
+};
+pub use configuration::{PlannedPort, PlannedVlan};
 pub(crate) use following::{Follow, Following};
-pub(crate) use ports::RouterPort;
-use ports::settle_vlans;
+pub(crate) use plan::{Part, Plan};
+pub(crate) use ports::{Device, RouterPort};
 
-use crate::load;
-use crate::settings::{AclSettings, FpmSettings, ReversePath, Settings};
+use crate::features::vlan;
+use crate::settings::{FpmSettings, Settings};
 
 /// How long Linux may take to tell what it knows; a million routes take some seconds.
 const LONGEST_DUMP: Duration = Duration::from_secs(120);
 
-/// The lookups of forwarding tables that Linux fills.
-const LOOKUPS: [&str; 2] = ["FIBLookup", "FIBLookup6"];
-
 /// The ports that the lookups of a configuration name, in their order; none if there are no such lookups.
 pub(crate) fn ports_of(config: &FlatConfig) -> Vec<String> {
-    let lookup = config.elements.iter().find(|element| LOOKUPS.contains(&element.class.as_str()));
+    let lookup = config.elements.iter().find(|element| element.has(FORWARDS));
     lookup.map_or(Vec::new(), |lookup| split_arguments(&lookup.config))
 }
 
 /// Starts to mirror Linux for these ports, and gives the tables to the elements. How Linux sees VLANs is known then.
 pub(crate) fn mirror(
     ports: &mut [RouterPort],
-    fpm: Option<&FpmSettings>,
+    fpm: &FpmSettings,
     shared: &Shared,
     supervisor: &Supervisor,
 ) -> Result<Service> {
@@ -70,14 +71,14 @@ pub(crate) fn mirror(
         Some(VlanPort { port, parent, vlan: *vlan })
     });
     let vlans = vlans.collect();
-    let fpm = fpm.map(FpmSettings::options);
+    let fpm = fpm.server();
     let service =
         Service::start(&ServiceOptions { ports: numbered, vlans, fpm, supervisor: supervisor.clone() })?;
     if !service.wait_synchronised(LONGEST_DUMP) {
         bail!("Linux did not tell its routes within {} s", LONGEST_DUMP.as_secs());
     }
     let state = service.lock();
-    settle_vlans(ports, &state.mirror)?;
+    vlan::settle(ports, &state.mirror)?;
     let tables = ForwardingTables {
         ports: ports.iter().map(|port| port.name.clone()).collect(),
         readers: state.mirror.fib().readers().clone(),
@@ -95,7 +96,7 @@ pub(crate) fn mirror(
 /// The configuration for these ports, from what Linux says of them now.
 pub(crate) fn configuration(ports: &[RouterPort], service: &Service, settings: &Settings) -> Result<String> {
     let state = service.lock();
-    let mut texts = Vec::new();
+    let mut planned = Vec::new();
     for port in ports {
         let known = state.mirror.ports().find(|known| known.name == port.name);
         let link = known.and_then(|known| known.link);
@@ -112,32 +113,31 @@ pub(crate) fn configuration(ports: &[RouterPort], service: &Service, settings: &
         let index = link.as_ref().map_or(0, |link| link.index);
         let addresses = state.mirror.local_addresses().filter(|known| known.index == index);
         let addresses: Vec<IpAddr> = addresses.map(|known| known.address).collect();
-        texts.push(PortText {
+        planned.push(PlannedPort {
             name: port.name.clone(),
             mac,
             mtu,
             host: port.host,
             vlan: port.vlan.as_ref().and_then(|(below, number)| {
                 let below = ports.iter().position(|port| port.name == *below)? + 1;
-                Some(VlanText { below, number: *number })
+                Some(PlannedVlan { below, number: *number })
             }),
             ipv4: error_source4(addresses.iter().copied()),
             ipv6: error_source6(addresses.iter().copied()),
+            rp_filter: sysctls::rp_filter(&port.name),
+            linux_forwards: ["ipv4", "ipv6"].map(|family| sysctls::forwards(family, &port.name)),
         });
     }
-    let features = Features {
-        slow_path: settings.slow_path,
-        acl: access_list(&settings.acl)?,
-        reverse_path4: ports.iter().map(|port| sysctls::reverse_path(&port.name, settings)).collect(),
-        reverse_path6: match settings.reverse_path {
-            ReversePath::Linux => ReversePath::Off,
-            mode => mode,
-        },
-        linux_forwards: ["ipv4", "ipv6"]
-            .map(|family| ports.iter().all(|port| sysctls::forwards(family, &port.name))),
-        backstop: settings.filters(),
-    };
-    Ok(click_text(&texts, &features))
+    configuration::configuration(&planned, settings)
+}
+
+/// The configuration for these ports with the usual settings.
+///
+/// # Errors
+///
+/// None is known.
+pub fn usual_configuration(ports: &[PlannedPort]) -> Result<String> {
+    configuration::configuration(ports, &Settings::default())
 }
 
 /// The address of a port that ICMP errors come from, of all that it has.
@@ -157,30 +157,4 @@ fn error_source6(addresses: impl Iterator<Item = IpAddr>) -> Option<Ipv6Addr> {
         })
         .collect();
     all.iter().find(|address| !address.is_unicast_link_local()).or(all.first()).copied()
-}
-
-/// Whether the rules of the access list can be read; what is wrong with them is printed.
-pub(crate) fn rules_are_right(settings: &Settings) -> Result<bool> {
-    let Some(arguments) = access_list(&settings.acl)? else { return Ok(true) };
-    let inputs: Vec<String> =
-        (1..).zip(&settings.ports).map(|(paint, port)| format!("{} {paint}", port.name)).collect();
-    let text = format!("Idle -> ACL({arguments}, INPUTS \"{}\") -> Discard;", inputs.join(", "));
-    let source = Source { name: "[acl]".into(), text };
-    Ok(load::compile(&source, &Options::default(), &crate::classes()).is_some())
-}
-
-/// The arguments of the elements of an access list; none without rules.
-fn access_list(settings: &AclSettings) -> Result<Option<String>> {
-    let mut arguments: Vec<String> = settings.rules.clone();
-    if let Some(file) = &settings.file {
-        arguments.push(format!("FILE \"{}\"", file.display()));
-    }
-    if !settings.filters() {
-        return Ok(None);
-    }
-    if let Some(file) = settings.file.as_ref().filter(|file| !file.is_file()) {
-        bail!("there is no file of rules '{}'", file.display());
-    }
-    arguments.push(format!("DEFAULT {}", settings.default.word()));
-    Ok(Some(arguments.join(", ")))
 }

@@ -6,24 +6,25 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 
 use control::api::{
-    AclRow, Action, Backend, ConfigFilter, CounterRow, DriftRow, DropRow, Family, HandlerFilter, HandlerRow,
+    Action, Backend, ConfigFilter, CounterRow, DriftRow, DropRow, Family, HandlerFilter, HandlerRow,
     LookupRow, MemberRow, NeighbourRow, NextHopRow, PathRow, PortRow, QueueRow, Request, RouteFilter,
-    RouteQuery, RouteRow, Rows, Show, TextRow, Unanswered, WayRow, WorkerRow,
+    RouteQuery, RouteRow, Rows, Show, TableQuery, TextRow, Unanswered, WayRow, WorkerRow,
 };
 use control::change::{Change, Hops, NeighbourState, Part, Route, RouteKey, RouteKind};
 use control::mirror::{DigestOf, FoundBy, Mirror, NextHopReport, RouteReport, digests_of};
 use control::netlink::{Event, Kernel, KernelOptions};
 use control::service::{Service, State};
 use elements::devices::balance::queue_shares;
+use elements::devices::follow_linux::{Followed, Follows};
 use elements::devices::{RECEIVER, SENDER};
 use fib::{Decision, MAIN, NextHop, NextHopIndex, Source};
 use graph::lang::split_arguments;
+use serde_json::Value;
 
-use super::live::{ACCESS_LISTS, Live};
+use super::live::Live;
 use crate::beside_linux;
 use crate::doctor::largest_mtu;
-use crate::drop_in;
-use crate::settings::Driver;
+use crate::features::FeatureSettings;
 
 /// Rows that are made with a lock held.
 const PAGE: usize = 1024;
@@ -44,6 +45,7 @@ impl Backend for Live {
     fn answer(&self, request: &Request, rows: &mut Rows<'_>) -> Answered {
         match request {
             Request::Show(show) => self.show(show, rows),
+            Request::Table(query) => send(rows, self.table(query)?),
             Request::Do(action) => self.act(action, rows),
         }
     }
@@ -66,7 +68,6 @@ impl Live {
             Show::Workers(_) => send(rows, self.workers()?),
             Show::Queues(_) => send(rows, self.queues()?),
             Show::Drops(_) => send(rows, self.drops()?),
-            Show::Acl(_) => send(rows, self.access_list()?),
             Show::Config(ConfigFilter { click }) => {
                 let text = if *click { self.click() } else { self.settings().to_toml() };
                 send(rows, [TextRow { text: text.trim_end().to_owned() }])
@@ -117,11 +118,10 @@ impl Live {
         let (config, stats) = self.with_router(|router| (router.config().clone(), router.stats()))?;
         let settings = self.settings();
         let ports: Vec<_> = self.state()?.mirror.ports().collect();
+        let counted = Follows::of(&config);
         let rows = ports.into_iter().map(|port| {
             let mut row = PortRow { name: port.name.clone(), ..PortRow::default() };
             let known = settings.ports.iter().find(|known| known.name == port.name);
-            let is_vlan = known.is_some_and(|known| known.driver == Driver::Vlan);
-            let of_vlan = if is_vlan { drop_in::counting_elements(port.port) } else { Default::default() };
             row.spec = known.map_or_else(|| port.name.clone(), |known| known.spec());
             if let Some(link) = &port.link {
                 (row.index, row.mtu) = (link.index, link.mtu);
@@ -134,8 +134,12 @@ impl Live {
             for (index, element) in config.elements.iter().enumerate() {
                 let is_of_port = split_arguments(&element.config).first() == Some(&port.name);
                 let name = element.name.as_str();
-                let receives = is_of_port && element.has(RECEIVER) || name == of_vlan.0;
-                let sends = is_of_port && element.has(SENDER) || of_vlan.1.iter().any(|it| name == it);
+                let counts = |what| {
+                    let mut counts = counted.iter().filter(|it| it.what == what && it.port == port.name);
+                    counts.any(|it| it.targets.iter().any(|target| target == name))
+                };
+                let receives = is_of_port && element.has(RECEIVER) || counts(Followed::Received);
+                let sends = is_of_port && element.has(SENDER) || counts(Followed::Sent);
                 if !(receives || sends) {
                     continue;
                 }
@@ -235,7 +239,7 @@ impl Live {
         self.service()?;
         let settings = self.settings();
         let mut problems = beside_linux::problems(&settings);
-        problems.extend(self.acl_warning());
+        problems.extend(self.feature_problems());
         let state = self.state()?;
         problems.extend(state.mirror.problems().map(ToString::to_string));
         problems.extend(state.mirror.rule_problems().iter().map(ToString::to_string));
@@ -325,32 +329,13 @@ impl Live {
         Ok(rows)
     }
 
-    /// The rules, and behind them the default, with the packets that each decided, of both families together.
-    fn access_list(&self) -> Result<Vec<AclRow>, Unanswered> {
-        let texts = self.with_router(|router| {
-            let mut handler = |element: &str, name| router.read(&format!("{element}.{name}"));
-            let read = |element: &&str| Ok(handler(element, "rules")? + "\n" + &handler(element, "default")?);
-            ACCESS_LISTS.iter().map(read).collect::<Result<Vec<String>, String>>()
+    /// The table of a feature.
+    fn table(&self, query: &TableQuery) -> Result<Vec<Value>, Unanswered> {
+        let shown = FeatureSettings::shown_as(&query.show);
+        let shown = shown.ok_or_else(|| {
+            format!("there is no '{}' to show; `brickway show` lists what there is", query.show)
         })?;
-        let texts = texts
-            .map_err(|_| "this router has no access list; --acl FILE or [acl] in its settings give it one")?;
-        let mut rows: Vec<AclRow> = Vec::new();
-        for (family, text) in texts.iter().enumerate() {
-            for (place, line) in text.lines().filter(|line| !line.is_empty()).enumerate() {
-                // `10 permit tcp any any  # 7 packets, 420 bytes`
-                let (rule, note) = line.split_once('#').unwrap_or((line, ""));
-                let packets = note.split_whitespace().find_map(|word| word.replace(',', "").parse().ok());
-                let packets: u64 = packets.unwrap_or(0);
-                let number = rule.split_whitespace().next().and_then(|word| word.parse().ok());
-                if family == 0 {
-                    let rule = rule.trim().to_owned();
-                    rows.push(AclRow { number: number.unwrap_or(0), rule, packets });
-                } else if let Some(row) = rows.get_mut(place) {
-                    row.packets += packets;
-                }
-            }
-        }
-        Ok(rows)
+        Ok(self.with_running(shown.rows)??)
     }
 
     fn handlers(&self, name: Option<&str>) -> Result<Vec<HandlerRow>, Unanswered> {

@@ -9,7 +9,6 @@ use control::api::{Server, ServerError, ServerOptions, Unanswered, default_socke
 use control::backstop::BackstopDrops;
 use control::service::Service;
 use control::supervisor::Supervisor;
-use elements::acl::AccessList;
 use graph::hotswap::Swap;
 use graph::lang::{Options, Source};
 use graph::router::{Control, Router};
@@ -18,9 +17,11 @@ use graph::setup::Shared;
 use super::{RunArguments, Signals, subject};
 use crate::beside_linux;
 use crate::drop_in::{self, Follow, Guard};
+use crate::features::Running;
 use crate::load::{self, Messages};
 use crate::notify::Notify;
-use crate::settings::{AclDefault, Settings};
+use crate::settings::Settings;
+use crate::settings::options::Opt;
 
 /// A router that runs, and all that belongs to it.
 pub(super) struct Live {
@@ -88,11 +89,11 @@ impl Live {
     /// Opens the control socket: where it was asked for, and for every router that mirrors Linux. Where another router has
     /// the usual place, one that was not asked for is left out.
     pub(super) fn serve(self: &Arc<Self>) -> Result<Option<Server>> {
-        let is_wanted = self.arguments.socket.is_some();
+        let control = self.settings().control;
+        let is_wanted = control.socket.is_some();
         if !is_wanted && self.service.is_none() {
             return Ok(None);
         }
-        let control = self.settings().control;
         let options = ServerOptions {
             read_group: control.read_group,
             write_group: control.write_group,
@@ -173,23 +174,20 @@ impl Live {
 
     /// Changes a setting that can be changed under traffic; what was done.
     pub(super) fn set(&self, option: &str, value: &str) -> Result<String, String> {
-        let wrong = |right: &str| format!("'{value}' is wrong for {option}; right would be {right}");
         let mut settings = lock(&self.settings);
-        match option {
-            "workers.balance" => {
-                settings.workers.balance = value.parse().map_err(|_| wrong("true or false"))?
-            }
-            "log.stats_seconds" => {
-                settings.log.stats_seconds = super::stats_period(value)
-                    .map_err(|right| format!("'{value}' is wrong for {option}; {right}"))?;
-            }
-            _ => {
-                return Err(format!(
-                    "'{option}' cannot be set while the router runs; workers.balance and log.stats_seconds can, others \
-                     are read from the settings file at the start; a handler is written with --handler"
-                ));
-            }
-        }
+        // Those of features change by a reload.
+        let live: Vec<&Opt> = Settings::options_beside_features().filter(|known| known.is_live).collect();
+        let Some(known) = live.iter().find(|known| known.name() == option) else {
+            let names: Vec<String> = live.iter().map(|known| known.name()).collect();
+            return Err(format!(
+                "'{option}' cannot be set while the router runs; {} can, others are read from the settings file at the \
+                 start; a handler is written with --handler",
+                names.join(", ")
+            ));
+        };
+        let mut new = settings.clone();
+        new.set(known, value).map_err(|right| format!("'{value}' is wrong for {option}; {right}"))?;
+        *settings = new;
         Ok(format!("{option} = {value}"))
     }
 
@@ -213,7 +211,8 @@ impl Live {
 
     fn reload_settings(&self) -> Result<Vec<String>, Unanswered> {
         let is_file = subject::is_file(&self.arguments);
-        if self.arguments.config.is_none() && self.arguments.acl.is_none() && !is_file {
+        let has_file = self.arguments.options().given().any(|(_, option)| option.is_live);
+        if self.arguments.config.is_none() && !has_file && !is_file {
             return Err(
                 "there is nothing to read again; --config FILE or --acl FILE at the start gives it".into()
             );
@@ -223,31 +222,39 @@ impl Live {
         }
         let new = super::settings_of(&self.arguments).map_err(|error| format!("{error:#}"))?;
         let new = new.ok_or("the settings have mistakes; `brickway check` with the file lists them")?;
-        let now = self.settings();
-        let changed = now.differences(&new);
-        let has_list = self.shared.get::<AccessList>(&AccessList::key(ACCESS_LISTS[0])).is_some();
-        let can_change =
-            |option: &&String| LIVE.contains(&option.as_str()) || has_list && option.starts_with("acl.");
-        let (live, fixed): (Vec<&String>, Vec<&String>) = changed.iter().partition(can_change);
-        if !fixed.is_empty() {
-            return Err(Unanswered::NeedsRestart(fixed.into_iter().cloned().collect()));
-        }
-        let mut done = Vec::new();
-        // The file of rules may have changed while its name stays.
-        if has_list && (new.acl.file.is_some() || live.iter().any(|option| option.starts_with("acl."))) {
-            self.reload_rules(&new)?;
-            done.push(format!("access list read, then {}", new.acl.default.word()));
-        }
-        let others = live.into_iter().filter(|option| !option.starts_with("acl."));
-        done.extend(others.map(|option| format!("{option} = {}", new.value(option).unwrap_or_default())));
-        let mut settings = lock(&self.settings);
-        settings.acl = new.acl;
-        settings.ignore = new.ignore;
-        settings.workers.balance = new.workers.balance;
-        settings.log.stats_seconds = new.log.stats_seconds;
-        let settings = settings.clone();
-        done.extend(beside_linux::problems(&settings));
-        done.extend(self.acl_warning());
+        let changed = self.settings().differences(&new);
+        let done = self.with_running(|running| {
+            let (mut done, mut fixed) = (Vec::new(), Vec::new());
+            let features = new.features.all();
+            for option in Settings::options().filter(|option| changed.contains(&option.name())) {
+                let of_feature = features.iter().find(|feature| feature.has(option));
+                if !option.is_live || of_feature.is_some_and(|feature| !feature.can_reload(running)) {
+                    fixed.push(option.name());
+                } else if of_feature.is_none() {
+                    done.push(format!(
+                        "{} = {}",
+                        option.name(),
+                        new.value(&option.name()).unwrap_or_default()
+                    ));
+                }
+            }
+            fixed.extend(changed.iter().filter(|name| *name == "port").cloned());
+            if !fixed.is_empty() {
+                return Err(Unanswered::NeedsRestart(fixed));
+            }
+            for feature in features.iter().filter(|feature| feature.can_reload(running)) {
+                let has_changed = feature.options().iter().any(|option| changed.contains(&option.name()));
+                // A file that it names may have changed while its name stays.
+                if has_changed || feature.has_files() {
+                    done.extend(feature.reload(running)?);
+                }
+            }
+            Ok(done)
+        })?;
+        let mut done = done?;
+        *lock(&self.settings) = new.clone();
+        done.extend(beside_linux::problems(&new));
+        done.extend(self.feature_problems());
         Ok(done)
     }
 
@@ -294,39 +301,16 @@ impl Live {
         Ok(lines)
     }
 
-    /// Gives the access list its rules and its default again.
-    fn reload_rules(&self, settings: &Settings) -> Result<(), String> {
-        let mut text = String::new();
-        let mut name = String::new();
-        if let Some(file) = &settings.acl.file {
-            name = file.display().to_string();
-            text = std::fs::read_to_string(file).map_err(|error| format!("{name}: {error}"))?;
-        }
-        let permits = settings.acl.default == AclDefault::Permit;
-        // On this thread, so that no worker waits while the rules are compiled. What one list understands the other one does.
-        for element in ACCESS_LISTS {
-            let list = self.shared.get::<AccessList>(&AccessList::key(element));
-            let own = (1..).zip(&settings.acl.rules);
-            let own = own.map(|(number, rule)| (format!("rule {number} of [acl]"), rule.as_str()));
-            let lines =
-                (1..).zip(text.lines()).map(|(number, line)| (format!("{name}: line {number}"), line));
-            list.ok_or("the router runs without an access list")?
-                .replace_with_default(own.chain(lines), permits)?;
-        }
-        Ok(())
+    /// Does something with the router as features see it, whose lock is free meanwhile.
+    pub(super) fn with_running<R>(&self, act: impl FnOnce(&Running<'_>) -> R) -> Result<R, String> {
+        let config = self.with_router(|router| router.config().clone())?;
+        let read = |handler: &str| self.with_router(|router| router.read(handler))?;
+        Ok(act(&Running { config, shared: &self.shared, read: &read }))
     }
 
-    /// Returns what the operator should know of the access list.
-    pub(super) fn acl_warning(&self) -> Option<String> {
-        let list = self.shared.get::<AccessList>(&AccessList::key(ACCESS_LISTS[0]))?;
-        let warning = "the access list denies nothing: no rule denies, and what no rule matches is permitted; \
-                       a last rule 'deny any any any' or [acl] default = \"deny\" changes that";
-        list.permits_all().then(|| warning.to_owned())
+    /// Returns what the operator should know of the features.
+    pub(super) fn feature_problems(&self) -> Vec<String> {
+        let settings = self.settings();
+        self.with_running(|running| settings.features.problems(running)).unwrap_or_default()
     }
 }
-
-/// Options that change while the router runs; those of an access list do where there is one.
-const LIVE: [&str; 3] = ["workers.balance", "log.stats_seconds", "beside_linux.ignore"];
-
-/// The elements of the access list in the configuration of a drop-in router.
-pub(super) const ACCESS_LISTS: [&str; 2] = ["acl4", "acl6"];

@@ -15,7 +15,6 @@ mod subject;
 mod summary;
 mod watch;
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -39,11 +38,11 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use crate::beside_linux;
 use crate::doctor;
 use crate::drop_in;
+use crate::features::FeatureSettings;
+use crate::features::reverse_path::source_route_of;
 use crate::load;
 use crate::output::print;
-use crate::settings::{
-    self, Bypass, Driver, Fail, Overrides, PortSettings, ReversePath, Settings, SlowPath, WorkerSettings,
-};
+use crate::settings::{self, Driver, Fail, Flags, PortSettings, Settings, WorkerSettings};
 use live::Live;
 pub(crate) use subject::Subject;
 use subject::subject;
@@ -91,58 +90,23 @@ pub(crate) struct RunArguments {
     /// Print the configuration that the ports get, and end
     #[arg(long)]
     print_config: bool,
-    /// Who answers and fragments what the fast path does not finish: linux, or elements of ours: native (default linux)
-    #[arg(long)]
-    slow_path: Option<SlowPath>,
-    /// An access list: a file of rules (`brickway help ACL`). What no rule matches passes; a last rule `deny any any any` drops it
-    #[arg(long, value_name = "FILE")]
-    acl: Option<PathBuf>,
-    /// Drop IPv4 and IPv6 packets from addresses to which there is no route (loose) or none by the port that they came in by
-    /// (strict), RFC 3704; linux is what net.ipv4.conf.*.rp_filter says, for IPv4 (default linux)
-    #[arg(long, value_name = "linux|off|loose|strict")]
-    reverse_path: Option<ReversePath>,
-    /// Start although forwarded packets bypass these rules of Linux: firewall, nat, ipsec
-    #[arg(long, value_name = "WORD,...", value_delimiter = ',')]
-    ignore: Vec<Bypass>,
-    /// Listen for FRR's forwarding plane manager (zebra -M dplane_fpm_nl), usually at 127.0.0.1:2620
-    #[arg(long, value_name = "ADDRESS:PORT")]
-    fpm: Option<SocketAddr>,
-    /// The socket for `brickway show`, `set` and `reload` (for ports: that of the network namespace in /run/brickway)
-    #[arg(long, value_name = "PATH")]
-    socket: Option<PathBuf>,
+    #[command(flatten)]
+    options: Flags,
     /// What a port's name in the configuration stands for
     #[arg(long = "port", value_name = "NAME=PORT", value_parser = load::parameter)]
     ports: Vec<(String, String)>,
-    /// Number of worker threads, each with its own queue of every port (default 1)
-    #[arg(long)]
-    workers: Option<usize>,
-    /// Packets taken from a port at a time, 1 to 256; 1 gives Click's packet order (default 32)
-    #[arg(long)]
-    burst: Option<usize>,
     /// Frames in each worker's pool
     #[arg(long, default_value_t = FRAMES)]
     frames: usize,
     /// Largest packet that a frame holds, in bytes
     #[arg(long, default_value_t = FRAME_SIZE)]
     frame_size: usize,
-    /// Let the kernel place workers (several are bound to a CPU each; `taskset` says to which)
-    #[arg(long)]
-    no_pin: bool,
     /// Who receives, processes and sends: parallel (each worker all of it), pipeline or serial, to measure hand-over
     #[arg(long, default_value_t = Mode::Parallel)]
     mode: Mode,
-    /// Every second, move receive queues, or flows, from the busiest worker to the idlest
-    #[arg(long)]
-    balance: bool,
-    /// With --balance: workers that stay at work when there is little to do (default: all)
-    #[arg(long, value_name = "N", requires = "balance")]
-    min_workers: Option<usize>,
     /// Stop after this many seconds
     #[arg(long = "for", value_name = "SECONDS", value_parser = duration, allow_negative_numbers = true)]
     duration: Option<f64>,
-    /// Print a line of rates every so many seconds (on a terminal: 1; 0 for none)
-    #[arg(long, value_name = "SECONDS", value_parser = stats_period, allow_negative_numbers = true)]
-    stats: Option<f64>,
     /// Write a handler before the start: ELEMENT.HANDLER=VALUE
     #[arg(long = "write", value_name = "HANDLER=VALUE", value_parser = load::parameter)]
     writes: Vec<(String, String)>,
@@ -160,18 +124,11 @@ pub(crate) struct RunArguments {
 /// How to run a node of a cluster.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct NodeArguments {
-    /// Start although forwarded packets bypass these rules of Linux: firewall, nat, ipsec
-    #[arg(long, value_name = "WORD,...", value_delimiter = ',')]
-    ignore: Vec<Bypass>,
-    /// The socket for `brickway show` (default: that of the network namespace in /run/brickway)
-    #[arg(long, value_name = "PATH")]
-    socket: Option<PathBuf>,
+    #[command(flatten)]
+    options: Flags<true>,
     /// Stop after this many seconds
     #[arg(long = "for", value_name = "SECONDS", value_parser = duration, allow_negative_numbers = true)]
     duration: Option<f64>,
-    /// Print a line of rates every so many seconds (on a terminal: 1; 0 for none)
-    #[arg(long, value_name = "SECONDS", value_parser = stats_period, allow_negative_numbers = true)]
-    stats: Option<f64>,
     /// No summary at the end
     #[arg(long, short)]
     quiet: bool,
@@ -185,23 +142,12 @@ impl RunArguments {
             config: None,
             driver: None,
             print_config: false,
-            slow_path: None,
-            acl: None,
-            reverse_path: None,
-            ignore: how.ignore.clone(),
-            fpm: None,
-            socket: how.socket.clone(),
+            options: how.options.of_router(),
             ports: Vec::new(),
-            workers: None,
-            burst: None,
             frames: FRAMES,
             frame_size: FRAME_SIZE,
-            no_pin: false,
             mode: Mode::Parallel,
-            balance: false,
-            min_workers: None,
             duration: how.duration,
-            stats: how.stats,
             writes: Vec::new(),
             reads: Vec::new(),
             quiet: how.quiet,
@@ -209,14 +155,9 @@ impl RunArguments {
         }
     }
 
-    /// The control socket that was asked for.
-    pub(crate) fn socket(&self) -> Option<PathBuf> {
-        self.socket.clone()
-    }
-
-    /// What the router may bypass.
-    pub(crate) fn ignore(&self) -> Vec<Bypass> {
-        self.ignore.clone()
+    /// What the command line says of options.
+    pub(crate) fn options(&self) -> &Flags {
+        &self.options
     }
 }
 
@@ -229,14 +170,11 @@ pub(super) fn settings_of(arguments: &RunArguments) -> Result<Option<Settings>> 
             None => return Ok(None),
         },
         None if subject::is_file(arguments) => {
-            let of_ports = [
-                ("--acl", arguments.acl.is_some()),
-                ("--reverse-path", arguments.reverse_path.is_some()),
-                ("--slow-path", arguments.slow_path.is_some()),
-            ];
-            if let Some((flag, _)) = of_ports.iter().find(|(_, given)| *given) {
+            if let Some((flag, _)) =
+                arguments.options.given().find(|(_, option)| FeatureSettings::has(option))
+            {
                 bail!(
-                    "{flag} is for a list of ports; a configuration in a file says itself what its elements do"
+                    "--{flag} is for a list of ports; a configuration in a file says itself what its elements do"
                 );
             }
             let workers = WorkerSettings { balance: false, ..WorkerSettings::default() };
@@ -248,28 +186,11 @@ pub(super) fn settings_of(arguments: &RunArguments) -> Result<Option<Settings>> 
                 .map_err(anyhow::Error::msg)?
         }
     };
-    if let Some(file) = &arguments.acl {
-        settings.acl.file = Some(file.clone());
-    }
-    settings
-        .apply(&Overrides {
-            workers: arguments.workers,
-            burst: arguments.burst,
-            balance: arguments.balance.then_some(true),
-            min_workers: arguments.min_workers,
-            pin: arguments.no_pin.then_some(false),
-            slow_path: arguments.slow_path,
-            reverse_path: arguments.reverse_path,
-            fpm: arguments.fpm,
-            socket: arguments.socket.clone(),
-            ignore: arguments.ignore.clone(),
-            stats_seconds: arguments.stats,
-        })
-        .map_err(anyhow::Error::msg)?;
+    settings.apply(&arguments.options).map_err(anyhow::Error::msg)?;
     let workers = settings.workers.count;
     Roles::new(arguments.mode, workers).map_err(|error| anyhow!("--mode {}: {error}", arguments.mode))?;
     if arguments.mode != Mode::Parallel {
-        if arguments.balance {
+        if arguments.options.given().any(|(flag, _)| flag == "balance") {
             bail!(
                 "--balance moves work between workers that all do the same: leave out --mode {}",
                 arguments.mode
@@ -284,14 +205,6 @@ pub(super) fn settings_of(arguments: &RunArguments) -> Result<Option<Settings>> 
 fn duration(text: &str) -> Result<f64, String> {
     let seconds = text.parse::<f64>().ok().filter(|&seconds| seconds >= 0.0);
     seconds.ok_or_else(|| "right would be a number of seconds, such as 10 or 0.5".to_owned())
-}
-
-/// The time between two lines of rates.
-pub(super) fn stats_period(text: &str) -> Result<f64, String> {
-    // More lines than that nobody reads, and each asks every worker.
-    let right = |&seconds: &f64| seconds == 0.0 || (0.1..=86_400.0).contains(&seconds);
-    let seconds = text.parse::<f64>().ok().filter(right);
-    seconds.ok_or_else(|| "right would be a number of seconds from 0.1 to 86400, or 0 for none".to_owned())
 }
 
 /// The flags that a configuration for these ports needs when it is run as a file, as a comment to stand before it.
@@ -323,7 +236,7 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<ExitCode> {
     };
     let is_list = !subject::is_file(arguments) && !arguments.print_config;
     // First of all: whatever goes wrong from here on, nothing is forwarded past the filters.
-    let closes = is_list && settings.fail == Fail::Closed;
+    let closes = is_list && settings.general.fail == Fail::Closed;
     let guard = closes.then(|| drop_in::Guard::of_settings(&settings)).transpose()?;
     let ended = run_settings(arguments, settings, guard);
     if closes {
@@ -356,8 +269,8 @@ fn run_settings(
     if is_file && subject.mirror.is_some() {
         beside_linux::refuse(&Settings { ports: subject.ports.clone(), ..settings.clone() })?;
     }
-    if let Some(fpm) = settings.fpm.as_ref().filter(|fpm| fpm.insecure) {
-        graph::note!("brickway: everybody who reaches {} makes routes ([fpm] insecure = true)", fpm.listen);
+    if let Some(listen) = settings.fpm.listen.filter(|_| settings.fpm.insecure) {
+        graph::note!("brickway: everybody who reaches {listen} makes routes ([fpm] insecure = true)");
     }
     operate(arguments, settings, subject, &registry, shared)
 }
@@ -443,7 +356,7 @@ pub(crate) fn operate(
     }
     let guard = match guard {
         None if drop_in::marks_permitted(&flat) => {
-            Some(drop_in::Guard::raise(&settings.ports, settings.fail, drop_in::source_route_of(&flat))?)
+            Some(drop_in::Guard::raise(&settings.ports, settings.general.fail, source_route_of(&flat))?)
         }
         guard => guard,
     };
@@ -471,8 +384,8 @@ pub(crate) fn operate(
             started.elapsed().as_secs_f64()
         );
     }
-    if let Some(warning) = live.acl_warning() {
-        graph::note!("brickway: {warning}");
+    for problem in live.feature_problems() {
+        graph::note!("brickway: {problem}");
     }
     live.notify.ready(&live.status);
     let fault = watch(arguments, &live, &control);

@@ -97,8 +97,7 @@ fn watch_until_end(
                 Err(error) => graph::note!("balance: {error}"),
             }
         }
-        let stated = Some(settings.log.stats_seconds).filter(|&seconds| seconds > 0.0);
-        let period = stated.or(arguments.stats).unwrap_or(usual_period);
+        let period = settings.log.stats_seconds.map_or(usual_period, |period| period.0);
         if period > 0.0 && last.0.elapsed().as_secs_f64() >= period {
             let Ok((stats, config)) = live.with_router(|router| (router.stats(), router.config().clone()))
             else {

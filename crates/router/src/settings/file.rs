@@ -1,18 +1,18 @@
 //! From a settings file to settings, or to every mistake in the file.
 
 use std::io::IsTerminal;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use graph::lang::Diagnostics;
 
+use super::options::About;
 use super::reader::{File, Section};
 use super::{
-    AclDefault, AclSettings, Bypass, ControlSettings, Driver, Fail, FpmSettings, Host, LogSettings,
-    MOST_WORKERS, PortSettings, RIGHT_LISTEN, ReversePath, Settings, SlowPath, WorkerSettings, vlan,
+    BesideLinux, ControlSettings, FpmSettings, General, LogSettings, PortSettings, Settings, WorkerSettings,
 };
-use crate::drop_in;
+use crate::features::{FeatureSettings, vlan};
 use crate::output::print;
 
 /// Whether a file is one of settings, by its name.
@@ -30,8 +30,8 @@ pub(crate) fn load(path: &Path) -> Result<Option<Settings>> {
     match parse(&name, &text) {
         Ok(mut settings) => {
             // Beside the settings, wherever the program was started.
-            if let (Some(rules), Some(folder)) = (&mut settings.acl.file, path.parent()) {
-                *rules = folder.join(&rules);
+            if let Some(folder) = path.parent() {
+                settings.features.place_files(folder);
             }
             Ok(Some(settings))
         }
@@ -52,8 +52,7 @@ pub(crate) fn ports_to_close(path: &Path) -> Vec<PortSettings> {
     }
     let file = File::new("", &text);
     let table = file.parse();
-    let read =
-        table.as_ref().map(|table| ports(&file, Section::root(&file, table).sections("port", "[[port]]")));
+    let read = table.as_ref().map(|table| ports(&file, Section::root(&file, table).sections("port")));
     let mut found = read.unwrap_or_default();
     for name in values(&text, "name") {
         if !found.iter().any(|port| port.name == name) {
@@ -85,8 +84,11 @@ fn values<'t>(text: &'t str, key: &'t str) -> impl Iterator<Item = &'t str> {
 /// It cannot be read.
 pub(crate) fn check(path: &Path) -> Result<ExitCode> {
     let Some(settings) = load(path)? else { return Ok(ExitCode::FAILURE) };
-    if !drop_in::rules_are_right(&settings)? {
-        return Ok(ExitCode::FAILURE);
+    let ports: Vec<&str> = settings.ports.iter().map(|port| port.name.as_str()).collect();
+    for feature in settings.features.all() {
+        if !feature.is_right(&ports)? {
+            return Ok(ExitCode::FAILURE);
+        }
     }
     print(&settings.summary());
     print(&format!("{}: no mistakes\n", path.display()));
@@ -97,21 +99,19 @@ pub(crate) fn check(path: &Path) -> Result<ExitCode> {
 ///
 /// # Errors
 /// All mistakes in it.
-pub(super) fn parse(name: &str, text: &str) -> Result<Settings, Diagnostics> {
+pub(crate) fn parse(name: &str, text: &str) -> Result<Settings, Diagnostics> {
     let file = File::new(name, text);
     let settings = file.parse().map(|table| {
         let mut root = Section::root(&file, &table);
         let settings = Settings {
-            fail: root.choice("fail", Fail::WORDS).unwrap_or_default(),
-            ports: ports(&file, root.sections("port", "[[port]]")),
-            workers: workers(root.section("workers", "[workers]")),
-            slow_path: slow_path(root.section("slow_path", "[slow_path]")),
-            acl: acl(root.section("acl", "[acl]")),
-            reverse_path: reverse_path(root.section("reverse_path", "[reverse_path]")),
-            fpm: fpm(root.section("fpm", "[fpm]")),
-            ignore: beside_linux(root.section("beside_linux", "[beside_linux]")),
-            control: control(root.section("control", "[control]")),
-            log: log(root.section("log", "[log]")),
+            general: General::read(&mut root),
+            ports: ports(&file, root.sections("port")),
+            workers: root.options("workers", WorkerSettings::read),
+            features: FeatureSettings::read(&mut root),
+            fpm: root.options("fpm", FpmSettings::read),
+            beside_linux: root.options("beside_linux", BesideLinux::read),
+            control: root.options("control", ControlSettings::read),
+            log: root.options("log", LogSettings::read),
         };
         root.finish();
         settings
@@ -129,30 +129,26 @@ fn ports(file: &File<'_>, sections: Vec<Section<'_, '_>>) -> Vec<PortSettings> {
     let mut ports: Vec<PortSettings> = Vec::new();
     let mut of_ports = Vec::new();
     for mut section in sections {
-        let name = section.text("name");
-        let driver = section.choice("driver", Driver::WORDS).unwrap_or_default();
-        let device = section.text("device");
-        let options = section.text("options").unwrap_or_default();
-        let host = section.choice("host", Host::WORDS).unwrap_or(PortSettings::usual_host(driver));
-        if let Some(name) = name {
-            let port = PortSettings { name, driver, device, options, host };
-            if let Some((key, message, right)) = port.problem() {
-                section.mistake(key, message, &right);
-            }
-            if ports.iter().any(|other| other.name == port.name) {
-                section.mistake(
-                    "name",
-                    format!("port '{}' is there twice", port.name),
-                    "each port has a name of its own",
-                );
-            }
-            ports.push(port);
-            of_ports.push(section);
-            continue;
-        } else if !section.has("name") {
-            section.mistake("name", "a port without a name", "add the interface: name = \"eth1\"");
+        let mut port = PortSettings::read(&mut section);
+        if !section.has("host") {
+            port.host = PortSettings::usual_host(port.driver);
         }
-        section.finish();
+        if port.name.is_empty() {
+            if !section.has("name") {
+                section.mistake("name", "a port without a name", "add the interface: name = \"eth1\"");
+            }
+            section.finish();
+            continue;
+        }
+        if let Some((key, message, right)) = port.problem() {
+            section.mistake(key, message, &right);
+        }
+        if ports.iter().any(|other| other.name == port.name) {
+            let message = format!("port '{}' is there twice", port.name);
+            section.mistake("name", message, "each port has a name of its own");
+        }
+        ports.push(port);
+        of_ports.push(section);
     }
     vlan::find_vlans(&mut ports, |at| {
         !["driver", "device", "options", "host"].iter().any(|key| of_ports[at].has(key))
@@ -164,88 +160,4 @@ fn ports(file: &File<'_>, sections: Vec<Section<'_, '_>>) -> Vec<PortSettings> {
         section.finish();
     }
     ports
-}
-
-fn workers(mut section: Section<'_, '_>) -> WorkerSettings {
-    let usual = WorkerSettings::default();
-    let workers = WorkerSettings {
-        count: section.number("count", 1..=MOST_WORKERS).unwrap_or(usual.count),
-        burst: section.number("burst", 1..=packet::MAX_BATCH).unwrap_or(usual.burst),
-        balance: section.switch("balance").unwrap_or(usual.balance),
-        min: section.number("min", 1..=MOST_WORKERS),
-        pin: section.switch("pin").unwrap_or(usual.pin),
-    };
-    if let Some(min) = workers.min.filter(|&min| min > workers.count) {
-        section.mistake(
-            "min",
-            format!("at least {min} of {} workers", workers.count),
-            "min is at most count",
-        );
-    }
-    if workers.min.is_some() && !workers.balance {
-        section.mistake("min", "min without balance does nothing", "set balance = true, or leave min out");
-    }
-    section.finish();
-    workers
-}
-
-fn slow_path(mut section: Section<'_, '_>) -> SlowPath {
-    let mode = section.choice("mode", SlowPath::WORDS).unwrap_or_default();
-    section.finish();
-    mode
-}
-
-fn acl(mut section: Section<'_, '_>) -> AclSettings {
-    let acl = AclSettings {
-        file: section.text("file").map(PathBuf::from),
-        rules: section.texts("rules").unwrap_or_default(),
-        default: section.choice("default", AclDefault::WORDS).unwrap_or_default(),
-    };
-    section.finish();
-    acl
-}
-
-fn reverse_path(mut section: Section<'_, '_>) -> ReversePath {
-    let mode = section.choice("mode", ReversePath::WORDS).unwrap_or_default();
-    section.finish();
-    mode
-}
-
-fn fpm(mut section: Section<'_, '_>) -> Option<FpmSettings> {
-    let listen = section.parsed("listen", "an address and a port, as in \"127.0.0.1:2620\",");
-    let users = section.texts("users");
-    let insecure = section.switch("insecure").unwrap_or_default();
-    let fpm = listen.map(|listen| FpmSettings { listen, users, insecure });
-    if let Some(problem) = fpm.as_ref().and_then(FpmSettings::problem) {
-        section.mistake("listen", problem, RIGHT_LISTEN);
-    }
-    for key in ["users", "insecure"] {
-        if section.has(key) && !section.has("listen") {
-            section.mistake(key, format!("{key} without listen does nothing"), "add listen, or leave it out");
-        }
-    }
-    section.finish();
-    fpm
-}
-
-fn beside_linux(mut section: Section<'_, '_>) -> Vec<Bypass> {
-    let ignore = section.choices("ignore", Bypass::WORDS).unwrap_or_default();
-    section.finish();
-    ignore
-}
-
-fn control(mut section: Section<'_, '_>) -> ControlSettings {
-    let control = ControlSettings {
-        socket: section.text("socket").map(PathBuf::from),
-        read_group: section.text("read_group"),
-        write_group: section.text("write_group"),
-    };
-    section.finish();
-    control
-}
-
-fn log(mut section: Section<'_, '_>) -> LogSettings {
-    let stats_seconds = section.decimal("stats_seconds", 0.0..=86_400.0);
-    section.finish();
-    LogSettings { stats_seconds: stats_seconds.unwrap_or_default() }
 }

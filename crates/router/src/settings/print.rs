@@ -1,127 +1,79 @@
-//! Settings as a file again, and as a summary for people.
+//! Settings as a file again, as a summary for people, and as the example.
 
-use std::fmt::Write;
-
-use super::Settings;
+use super::options::Section;
+use super::{Driver, Host, PortSettings, Settings};
 use crate::table::{Align, Table};
 
-/// A text as TOML writes it.
-fn quoted(text: &str) -> String {
-    let mut quoted = String::from('"');
-    for char in text.chars() {
-        match char {
-            '"' | '\\' => quoted.extend(['\\', char]),
-            // TOML 1.0, String: other control characters have to be escaped.
-            char if char.is_control() => {
-                let _ = write!(quoted, "\\u{:04X}", u32::from(char));
-            }
-            char => quoted.push(char),
-        }
-    }
-    quoted + "\""
+/// Writes a section with the options that are set.
+fn section_text(title: &str, section: &dyn Section) -> String {
+    let options = section.options().iter().zip(section.values());
+    let lines = options.filter_map(|(option, value)| Some(format!("{} = {}\n", option.key, value?)));
+    title.to_owned() + &lines.collect::<String>()
 }
 
-/// Writes texts as a list of TOML.
-fn list(texts: impl IntoIterator<Item = impl AsRef<str>>) -> String {
-    let texts: Vec<String> = texts.into_iter().map(|text| quoted(text.as_ref())).collect();
-    format!("[{}]", texts.join(", "))
+/// Returns the line above a section's options: none for those above all sections.
+fn title_of(section: &dyn Section) -> String {
+    match section.options().first().map_or("", |option| option.section) {
+        "" => String::new(),
+        name => format!("[{name}]\n"),
+    }
 }
 
 impl Settings {
     /// A settings file that says the same, defaults included.
     pub(crate) fn to_toml(&self) -> String {
-        let mut sections = vec![format!("fail = \"{}\"\n", self.fail.word())];
-        for port in &self.ports {
-            let mut section = format!("[[port]]\nname = {}\n", quoted(&port.name));
-            let _ = writeln!(section, "driver = \"{}\"", port.driver.word());
-            for (key, value) in [("device", port.device.as_deref()), ("options", Some(port.options.as_str()))]
-            {
-                if let Some(value) = value.filter(|value| !value.is_empty()) {
-                    let _ = writeln!(section, "{key} = {}", quoted(value));
-                }
-            }
-            sections.push(section + &format!("host = \"{}\"\n", port.host.word()));
-        }
-        let workers = &self.workers;
-        let min = workers.min.map_or_else(String::new, |min| format!("min = {min}\n"));
-        sections.push(format!(
-            "[workers]\ncount = {}\nburst = {}\nbalance = {}\n{min}pin = {}\n",
-            workers.count, workers.burst, workers.balance, workers.pin
-        ));
-        sections.push(format!("[slow_path]\nmode = \"{}\"\n", self.slow_path.word()));
-        let file = self.acl.file.as_ref().map(|file| format!("file = {}\n", quoted(&file.to_string_lossy())));
-        sections.push(format!(
-            "[acl]\n{}rules = {}\ndefault = \"{}\"\n",
-            file.unwrap_or_default(),
-            list(&self.acl.rules),
-            self.acl.default.word()
-        ));
-        sections.push(format!("[reverse_path]\nmode = \"{}\"\n", self.reverse_path.word()));
-        sections.extend(self.fpm.as_ref().map(|fpm| {
-            let users = fpm.users.as_ref().map(|users| format!("users = {}\n", list(users)));
-            let (listen, insecure) = (fpm.listen, fpm.insecure);
-            format!("[fpm]\nlisten = \"{listen}\"\n{}insecure = {insecure}\n", users.unwrap_or_default())
-        }));
-        let ignore = self.ignore.iter().map(|word| word.word());
-        sections.push(format!("[beside_linux]\nignore = {}\n", list(ignore)));
-        let control = &self.control;
-        let socket = control.socket.as_ref().map(|path| path.to_string_lossy().into_owned());
-        let mut section = "[control]\n".to_owned();
-        for (key, value) in
-            [("socket", &socket), ("read_group", &control.read_group), ("write_group", &control.write_group)]
-        {
-            if let Some(value) = value {
-                let _ = writeln!(section, "{key} = {}", quoted(value));
-            }
-        }
-        sections.push(section);
-        sections.push(format!("[log]\nstats_seconds = {}\n", self.log.stats_seconds));
-        sections.join("\n")
+        let mut texts: Vec<String> =
+            self.sections().into_iter().map(|section| section_text(&title_of(section), section)).collect();
+        texts.splice(1..1, self.ports.iter().map(|port| section_text("[[port]]\n", port)));
+        texts.join("\n")
     }
 
     /// What the settings say, for people.
-    pub(super) fn summary(&self) -> String {
+    pub(crate) fn summary(&self) -> String {
         let mut table =
             Table::new(&[("port", Align::Left), ("opened as", Align::Left), ("Linux sees", Align::Left)]);
         for port in &self.ports {
             let host = match port.host {
-                _ if port.driver == super::Driver::Vlan => format!("an interface {}", port.name),
-                super::Host::Interface => "the interface itself".to_owned(),
-                super::Host::Tap => format!("a TAP interface {}", port.name),
-                super::Host::None => "nothing".to_owned(),
+                _ if port.driver == Driver::Vlan => format!("an interface {}", port.name),
+                Host::Interface => "the interface itself".to_owned(),
+                Host::Tap => format!("a TAP interface {}", port.name),
+                Host::None => "nothing".to_owned(),
             };
             table.row([port.name.clone(), port.spec(), host]);
         }
-        let workers = &self.workers;
-        let rules = match (&self.acl.file, self.acl.rules.len()) {
-            (None, 0) => "no rules".to_owned(),
-            (None, count) => format!("{count} rules"),
-            (Some(file), count) => format!("{count} rules and those of {}", file.display()),
-        };
-        let fpm = match &self.fpm {
-            None => "off".to_owned(),
-            Some(fpm) if fpm.insecure => format!("at {}, for everybody", fpm.listen),
-            Some(fpm) => format!("at {}", fpm.listen),
-        };
-        let bypassed: Vec<&str> = self.ignore.iter().map(|word| word.word()).collect();
-        let bypassed = if bypassed.is_empty() { "nothing".to_owned() } else { bypassed.join(", ") };
-        let usual = || "the usual socket of the network namespace".to_owned();
-        let socket = self.control.socket.as_ref().map_or_else(usual, |path| path.display().to_string());
-        format!(
-            "{}\nworkers       {} ({}, {}, bursts of {})\nslow path     {}\naccess list   {rules}, then {}\n\
-             reverse path  {}\nno router     {}\nFPM           {fpm}\nbypasses      {bypassed}\ncontrol       {socket}\n",
-            table.render(),
-            workers.count,
-            if workers.balance { "balanced" } else { "not balanced" },
-            if workers.pin { "each on its CPU" } else { "on any CPU" },
-            workers.burst,
-            self.slow_path.word(),
-            self.acl.default.word(),
-            self.reverse_path.word(),
-            match self.fail {
-                super::Fail::Open => "Linux forwards between the ports (fail = \"open\")",
-                super::Fail::Closed => "nothing is forwarded between the ports (fail = \"closed\")",
-            },
-        )
+        let sections = self.sections().into_iter().filter_map(|section| section.summary());
+        let lines = sections.map(|(title, text)| format!("{title:<14}{text}\n"));
+        format!("{}\n{}", table.render(), lines.collect::<String>())
     }
+}
+
+/// What stands at the top of the example.
+const EXAMPLE_HEAD: &str = "\
+# Settings of a router that runs beside Linux: `brickway run --config brickway.toml`.
+#
+# `brickway check brickway.toml` finds every mistake. Lines with `#option` show an option's default, or an
+# example where it has none; take the # away to change it. A line with `# ` explains.
+";
+
+/// Returns `examples/brickway.toml`: all options with what they mean.
+#[cfg_attr(not(test), expect(dead_code, reason = "the example is a file, which a test compares"))]
+pub(super) fn example() -> String {
+    let settings = Settings::default();
+    let option_lines = |section: &dyn Section| -> String {
+        let lines = section.options().iter().map(|option| {
+            let doc: String = option.doc.iter().map(|line| format!("#{line}\n")).collect();
+            let hidden = if option.name() == "port.name" { "" } else { "#" };
+            format!("{doc}{hidden}{} = {}\n", option.key, option.example)
+        });
+        lines.collect()
+    };
+    let port = format!(
+        "# A port: an interface of Linux that the router takes transit packets from. Write one section for each.\n[[port]]\n{}",
+        option_lines(&PortSettings::default())
+    );
+    let mut texts: Vec<String> =
+        settings.sections().into_iter().map(|section| title_of(section) + &option_lines(section)).collect();
+    texts.splice(1..1, [port, "[[port]]\nname = \"eth2\"\n".to_owned()]);
+    texts.insert(0, EXAMPLE_HEAD.to_owned());
+    texts.join("\n")
 }

@@ -3,15 +3,17 @@
 //! (Deserializing with serde would stop at the first mistake, and say less about it.)
 
 use std::cell::RefCell;
-use std::ops::{Range, RangeInclusive};
+use std::ops::Range;
 use std::sync::Arc;
 
 use graph::lang::{Diagnostic, Diagnostics, Location, nearest};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use super::options::{Section as Options, Value};
+
 /// A file and the mistakes found in it so far.
-pub(super) struct File<'a> {
+pub(crate) struct File<'a> {
     name: Arc<str>,
     text: &'a str,
     mistakes: RefCell<Vec<Diagnostic>>,
@@ -62,9 +64,9 @@ impl<'a> File<'a> {
 }
 
 /// A table of the file, or one that is not there and so has no options.
-pub(super) struct Section<'f, 'a> {
+pub(crate) struct Section<'f, 'a> {
     file: &'f File<'a>,
-    title: &'static str,
+    title: String,
     place: Range<usize>,
     table: Option<&'f DeTable<'a>>,
     known: Vec<&'static str>,
@@ -73,7 +75,7 @@ pub(super) struct Section<'f, 'a> {
 impl<'f, 'a> Section<'f, 'a> {
     /// The whole file.
     pub(super) fn root(file: &'f File<'a>, table: &'f DeTable<'a>) -> Self {
-        Self { file, title: "a settings file", place: 0..0, table: Some(table), known: Vec::new() }
+        Self { file, title: "a settings file".to_owned(), place: 0..0, table: Some(table), known: Vec::new() }
     }
 
     /// Whether the option is there, right or wrong.
@@ -87,121 +89,64 @@ impl<'f, 'a> Section<'f, 'a> {
         self.file.mistake(place, message, right);
     }
 
-    fn value(&mut self, key: &'static str) -> Option<&'f Spanned<DeValue<'a>>> {
+    fn take(&mut self, key: &'static str) -> Option<&'f Spanned<DeValue<'a>>> {
         self.known.push(key);
         self.table?.get(key)
     }
 
-    /// An option that `read` understands; what it has to be is `expected`.
-    fn read<T>(
-        &mut self,
-        key: &'static str,
-        expected: &str,
-        read: impl FnOnce(&DeValue<'a>) -> Option<T>,
-    ) -> Option<T> {
-        let value = self.value(key)?;
-        let result = read(value.get_ref());
+    /// An option, whose number is within the limits.
+    pub(crate) fn value<T: Value>(&mut self, key: &'static str, limits: Option<(f64, f64)>) -> Option<T> {
+        let value = self.take(key)?;
+        let result = T::read(value.get_ref(), limits);
         if result.is_none() {
             let written = self.file.text.get(value.span()).unwrap_or_default();
             let short: String = written.chars().take(40).collect();
-            self.mistake(key, format!("{key} = {short} cannot be"), &format!("{expected} is expected"));
+            let right = format!("{} is expected", T::expected(limits));
+            self.mistake(key, format!("{key} = {short} cannot be"), &right);
         }
         result
     }
 
-    /// A whole number within a range.
-    pub(super) fn number(&mut self, key: &'static str, range: RangeInclusive<usize>) -> Option<usize> {
-        let expected = format!("a whole number from {} to {}", range.start(), range.end());
-        self.read(key, &expected, |value| {
-            let integer = value.as_integer()?;
-            let number = usize::from_str_radix(integer.as_str(), integer.radix()).ok()?;
-            range.contains(&number).then_some(number)
-        })
-    }
-
-    /// A number, whole or not, within a range.
-    pub(super) fn decimal(&mut self, key: &'static str, range: RangeInclusive<f64>) -> Option<f64> {
-        let expected = format!("a number from {} to {}", range.start(), range.end());
-        self.read(key, &expected, |value| {
-            let whole = value.as_integer().filter(|integer| integer.radix() == 10);
-            let text = whole.map(|integer| integer.as_str()).or(value.as_float().map(|float| float.as_str()));
-            text?.parse().ok().filter(|number| range.contains(number))
-        })
-    }
-
-    /// `true` or `false`.
-    pub(super) fn switch(&mut self, key: &'static str) -> Option<bool> {
-        self.read(key, "true or false, without quotes,", DeValue::as_bool)
-    }
-
-    /// A text, not empty.
-    pub(super) fn text(&mut self, key: &'static str) -> Option<String> {
-        let text = |value: &DeValue<'a>| value.as_str().filter(|text| !text.is_empty()).map(str::to_owned);
-        self.read(key, "a text in quotes, not empty,", text)
-    }
-
-    /// Several texts.
-    pub(super) fn texts(&mut self, key: &'static str) -> Option<Vec<String>> {
-        self.read(key, "a list of texts, as in [\"first\", \"second\"],", |value| {
-            value.as_array()?.iter().map(|item| item.get_ref().as_str().map(str::to_owned)).collect()
-        })
-    }
-
-    /// A text that stands for something.
-    pub(super) fn parsed<T: std::str::FromStr>(&mut self, key: &'static str, expected: &str) -> Option<T> {
-        self.read(key, expected, |value| value.as_str()?.parse().ok())
-    }
-
-    /// One of some words.
-    pub(super) fn choice<T: Copy>(&mut self, key: &'static str, choices: &[(&'static str, T)]) -> Option<T> {
-        let words: Vec<String> = choices.iter().map(|(word, _)| format!("\"{word}\"")).collect();
-        let expected = format!("one of {}", words.join(", "));
-        self.read(key, &expected, |value| {
-            let text = value.as_str()?;
-            choices.iter().find(|(word, _)| *word == text).map(|(_, choice)| *choice)
-        })
-    }
-
-    /// Reads a list of words, each one of some words.
-    pub(super) fn choices<T: Copy>(
+    /// The options of a section within this one.
+    pub(crate) fn options<T: Options>(
         &mut self,
-        key: &'static str,
-        choices: &[(&'static str, T)],
-    ) -> Option<Vec<T>> {
-        let words: Vec<String> = choices.iter().map(|(word, _)| format!("\"{word}\"")).collect();
-        let expected = format!("a list of {}", words.join(", "));
-        let choice = |text: &str| choices.iter().find(|(word, _)| *word == text).map(|(_, choice)| *choice);
-        self.read(key, &expected, |value| {
-            value.as_array()?.iter().map(|item| choice(item.get_ref().as_str()?)).collect()
-        })
+        name: &'static str,
+        read: impl FnOnce(&mut Section<'f, 'a>) -> T,
+    ) -> T {
+        let mut section = self.section(name);
+        let options = read(&mut section);
+        if let Some((key, message, right)) = options.problem() {
+            section.mistake(key, message, &right);
+        }
+        section.finish();
+        options
     }
 
-    /// A section within this one, `title` as it is written: `[workers]`.
-    pub(super) fn section(&mut self, key: &'static str, title: &'static str) -> Section<'f, 'a> {
-        let file = self.file;
+    fn section(&mut self, key: &'static str) -> Section<'f, 'a> {
+        let (file, title) = (self.file, format!("[{key}]"));
         let mut section = Section { file, title, place: self.place.clone(), table: None, known: Vec::new() };
-        if let Some(value) = self.value(key) {
+        if let Some(value) = self.take(key) {
             section.place = value.span();
             section.table = value.get_ref().as_table();
             if section.table.is_none() {
                 self.mistake(
                     key,
                     format!("'{key}' is no section"),
-                    &format!("write {title}, and below it its options"),
+                    &format!("write {}, and below it its options", section.title),
                 );
             }
         }
         section
     }
 
-    /// The sections of a list, each `title` in the file: `[[port]]`.
-    pub(super) fn sections(&mut self, key: &'static str, title: &'static str) -> Vec<Section<'f, 'a>> {
-        let file = self.file;
-        let Some(value) = self.value(key) else { return Vec::new() };
+    /// The sections of a list: `[[port]]`.
+    pub(super) fn sections(&mut self, key: &'static str) -> Vec<Section<'f, 'a>> {
+        let (file, title) = (self.file, format!("[[{key}]]"));
+        let Some(value) = self.take(key) else { return Vec::new() };
         let tables = value.get_ref().as_array().map(|array| array.iter().collect::<Vec<_>>());
         let sections = tables.unwrap_or_default().into_iter().filter_map(|item| {
             let table = Some(item.get_ref().as_table()?);
-            Some(Section { file, title, place: item.span(), table, known: Vec::new() })
+            Some(Section { file, title: title.clone(), place: item.span(), table, known: Vec::new() })
         });
         let sections: Vec<_> = sections.collect();
         if value.get_ref().as_array().map(|array| array.len()) != Some(sections.len()) {

@@ -2,10 +2,10 @@
 
 use proptest::prelude::*;
 
-use super::file::parse;
 use super::*;
-
-const EXAMPLE: &str = include_str!("../../../../examples/brickway.toml");
+use crate::features::acl;
+use crate::features::reverse_path::ReversePath;
+use crate::features::slow_path::SlowPath;
 
 fn mistakes(text: &str) -> String {
     parse("brickway.toml", text).unwrap_err().render(false)
@@ -71,18 +71,19 @@ fn every_option_is_read() {
     assert_eq!(settings.ports[1].host, Host::Tap);
     let workers = WorkerSettings { count: 4, burst: 64, balance: true, min: Some(2), pin: false };
     assert_eq!(settings.workers, workers);
-    assert_eq!((settings.slow_path, settings.reverse_path), (SlowPath::Native, ReversePath::Strict));
-    assert_eq!((settings.acl.rules.len(), settings.acl.default), (2, AclDefault::Deny));
-    assert_eq!(settings.fail, Fail::Closed);
-    let users = Some(vec!["frr".to_owned(), "7".to_owned()]);
-    let fpm = FpmSettings { users, insecure: true, ..FpmSettings::at("[::1]:2620".parse().unwrap()) };
+    let features = &settings.features;
     assert_eq!(
-        (settings.fpm.as_ref(), &settings.ignore[..]),
-        (Some(&fpm), &[Bypass::Nat, Bypass::Firewall][..])
+        (features.slow_path.mode, features.reverse_path.mode),
+        (SlowPath::Native, ReversePath::Strict)
     );
+    assert_eq!((features.acl.rules.len(), features.acl.default), (2, acl::Action::Deny));
+    assert_eq!(settings.general.fail, Fail::Closed);
+    let users = Some(vec!["frr".to_owned(), "7".to_owned()]);
+    assert_eq!(settings.fpm, FpmSettings { listen: "[::1]:2620".parse().ok(), users, insecure: true });
+    assert_eq!(settings.beside_linux.ignore, [Bypass::Nat, Bypass::Firewall]);
     let groups = (settings.control.read_group.as_deref(), settings.control.write_group.as_deref());
     assert_eq!(groups, (Some("netops"), Some("netadmin")));
-    assert_eq!(settings.log.stats_seconds, 2.5);
+    assert_eq!(settings.log.stats_seconds, Some(Period(2.5)));
     // What is printed is read as the same.
     assert_eq!(parse("x", &settings.to_toml()).unwrap(), settings);
     let summary = "\
@@ -91,11 +92,11 @@ eth1  af_packet:eth1?steer=transit&ring=512  the interface itself
 up0   dpdk:0000:03:00.0                      a TAP interface up0
 eth2  af_xdp:eth2?queues=2&steer=all         nothing
 
+no router     nothing is forwarded between the ports (fail = \"closed\")
 workers       4 (balanced, on any CPU, bursts of 64)
 slow path     native
 access list   2 rules and those of /etc/brickway/rules, then deny
 reverse path  strict
-no router     nothing is forwarded between the ports (fail = \"closed\")
 FPM           at [::1]:2620, for everybody
 bypasses      nat, firewall
 control       /run/other.sock
@@ -104,42 +105,33 @@ control       /run/other.sock
 }
 
 #[test]
-fn the_example_has_every_option_with_its_default() {
-    let plain = parse("examples/brickway.toml", EXAMPLE).unwrap();
+fn the_example_is_made_of_the_options() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/brickway.toml");
+    // Set it to write the file again.
+    if std::env::var_os("BRICKWAY_UPDATE").is_some() {
+        std::fs::write(path, super::print::example()).unwrap();
+    }
+    let example = std::fs::read_to_string(path).unwrap();
+    assert_eq!(example, super::print::example(), "BRICKWAY_UPDATE=1 writes it again");
+    let plain = parse("examples/brickway.toml", &example).unwrap();
     let defaults = Settings { ports: plain.ports.clone(), ..Settings::default() };
     assert_eq!(plain, defaults, "what is not commented out are the ports");
-    // With every `#option = value` uncommented it is a file still, in which all that has a default has it.
+    // With every `#option = value` uncommented it is a file still.
     let is_option = |line: &&str| line.starts_with('#') && !line.starts_with("# ");
-    let all: String = EXAMPLE
+    let all: String = example
         .lines()
         .map(|line| if is_option(&line) { &line[1..] } else { line }.to_owned() + "\n")
         .collect();
-    let full =
-        parse("examples/brickway.toml", &all).unwrap_or_else(|mistakes| panic!("{}", mistakes.render(false)));
-    assert_eq!(full.workers.count, WorkerSettings::default().count);
-    let keys = |text: &str| -> Vec<String> {
-        let keys = text.lines().filter_map(|line| line.split_once(" = ")).map(|(key, _)| key.to_owned());
-        let mut keys: Vec<String> = keys.filter(|key| !key.starts_with('#')).collect();
-        keys.sort();
-        keys.dedup();
-        keys
-    };
-    let every = Settings {
-        ports: vec![PortSettings { device: Some("d".into()), options: "o".into(), ..PortSettings::new("n") }],
-        workers: WorkerSettings { min: Some(1), ..WorkerSettings::default() },
-        acl: AclSettings { file: Some("f".into()), ..AclSettings::default() },
-        fpm: Some(FpmSettings {
-            users: Some(Vec::new()),
-            ..FpmSettings::at("127.0.0.1:2620".parse().unwrap())
-        }),
-        control: ControlSettings {
-            socket: Some("s".into()),
-            read_group: Some("g".into()),
-            write_group: Some("g".into()),
-        },
-        ..Settings::default()
-    };
-    assert_eq!(keys(&all), keys(&every.to_toml()));
+    parse("examples/brickway.toml", &all).unwrap_or_else(|mistakes| panic!("{}", mistakes.render(false)));
+}
+
+#[test]
+fn the_example_shows_each_default() {
+    for section in Settings::default().sections() {
+        for (option, value) in section.options().iter().zip(section.values()) {
+            assert!(value.is_none_or(|value| value == option.example), "{}", option.name());
+        }
+    }
 }
 
 #[test]
@@ -233,7 +225,7 @@ fn mistakes_of_all_kinds_have_a_line() {
         ),
         ("[[port]]\nname = 'a'\n[workers]\nmin = 2", ["brickway.toml:4: at least 2 of 1", "at most count"]),
         ("[[port]]\nname = 'a'\n[workers]\nbalance = false\nmin = 1", ["brickway.toml:5:", "balance = true"]),
-        ("[[port]]\nname = 'a'\n[log]\nstats_seconds = nan", ["brickway.toml:4:", "from 0 to 86400"]),
+        ("[[port]]\nname = 'a'\n[log]\nstats_seconds = nan", ["brickway.toml:4:", "from 0.1 to 86400"]),
         ("[[port]]\nname = 'a'\n[acl]\nrules = ['a', 1]", ["brickway.toml:4:", "a list of texts"]),
         (
             "[[port]]\nname = 'a'\n[beside_linux]\nignore = ['fire']",
@@ -282,34 +274,50 @@ fn ports_of_the_command_line() {
     );
 }
 
+fn flags(words: &[&str]) -> Result<Flags, String> {
+    let command = <Flags as clap::Args>::augment_args(clap::Command::new("x")).no_binary_name(true);
+    let matches = command.try_get_matches_from(words).map_err(|error| error.to_string())?;
+    <Flags as clap::FromArgMatches>::from_arg_matches(&matches).map_err(|error| error.to_string())
+}
+
 #[test]
 fn the_command_line_is_above_the_file() {
-    let file = "[[port]]\nname = 'a'\n[workers]\ncount = 4\nmin = 3\n[fpm]\nlisten = '127.0.0.1:1'";
+    let file = "[[port]]\nname = 'a'\n[workers]\ncount = 4\nmin = 3\n[fpm]\nlisten = '127.0.0.1:1'\n[beside_linux]\nignore = ['nat']";
     let mut settings = parse("x", file).unwrap();
-    settings.apply(&Overrides::default()).unwrap();
+    settings.apply(&flags(&[]).unwrap()).unwrap();
     assert_eq!(settings, parse("x", file).unwrap());
-    let overrides =
-        Overrides { workers: Some(2), pin: Some(false), socket: Some("/s".into()), ..Overrides::default() };
-    settings.apply(&overrides).unwrap();
+    let given =
+        ["--workers", "2", "--no-pin", "--socket", "/s", "--ignore", "ipsec,firewall", "--stats", "0"];
+    settings.apply(&flags(&given).unwrap()).unwrap();
     assert_eq!(
         settings.workers,
         WorkerSettings { count: 2, min: Some(2), pin: false, ..WorkerSettings::default() }
     );
-    assert_eq!((settings.control.socket.clone(), settings.fpm.is_some()), (Some("/s".into()), true));
-    for (overrides, expected) in [
-        (Overrides { workers: Some(0), ..Overrides::default() }, "--workers 0 is out of range: 1 to 256"),
-        (Overrides { burst: Some(257), ..Overrides::default() }, "--burst 257 is out of range: 1 to 256"),
+    assert_eq!((settings.control.socket.clone(), settings.fpm.listen.is_some()), (Some("/s".into()), true));
+    // A list has what the file says too.
+    assert_eq!(settings.beside_linux.ignore, [Bypass::Nat, Bypass::Ipsec, Bypass::Firewall]);
+    assert_eq!(settings.log.stats_seconds, Some(Period(0.0)));
+    for (given, expected) in [
+        (["--min-workers", "3"], "--min-workers: at least 3 of 2 workers; min is at most count"),
         (
-            Overrides { min_workers: Some(3), ..Overrides::default() },
-            "--min-workers 3 is out of range: 1 to 2",
-        ),
-        (
-            Overrides { fpm: Some("0.0.0.0:2620".parse().unwrap()), ..Overrides::default() },
-            "--fpm 0.0.0.0:2620 can be reached from other hosts, whose users nobody knows; expected is an address of this \
+            ["--fpm", "0.0.0.0:2620"],
+            "--fpm: 0.0.0.0:2620 can be reached from other hosts, whose users nobody knows; expected is an address of this \
              host alone, as 127.0.0.1, or insecure = true in [fpm]",
         ),
     ] {
-        assert_eq!(settings.clone().apply(&overrides).unwrap_err(), expected);
+        assert_eq!(settings.clone().apply(&flags(&given).unwrap()).unwrap_err(), expected);
+    }
+    for (given, expected) in [
+        (["--workers", "0"], "right would be a whole number from 1 to 256"),
+        (["--stats", "0.01"], "right would be a number of seconds from 0.1 to 86400, or 0 for none"),
+        (["--burst", "257"], "right would be a whole number from 1 to 256"),
+        (["--stats", "-1"], "or 0 for none"),
+        (["--fpm", "localhost"], "right would be an address and a port, as in \"127.0.0.1:2620\""),
+        (["--slow-path", "nativ"], "right would be one of \"linux\", \"native\""),
+        (["--ignore", "nat,x"], "right would be a list of \"firewall\", \"nat\", \"ipsec\""),
+    ] {
+        let error = flags(&given).unwrap_err();
+        assert!(error.contains(expected), "{error}");
     }
 }
 

@@ -12,14 +12,16 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use clap::{Args, CommandFactory, Parser, Subcommand};
+use clap::error::ErrorKind;
+use clap::{ArgMatches, Args, Command, CommandFactory, FromArgMatches, Parser, Subcommand};
 use control::api::{
     Action, Client, ClientError, ConfigFilter, DropFilter, Family, HandlerFilter, NeighbourFilter,
-    NextHopFilter, NoFilter, PortFilter, Request, RouteFilter, RouteQuery, Show, default_socket,
+    NextHopFilter, NoFilter, PortFilter, Request, RouteFilter, RouteQuery, Show, TableQuery, default_socket,
     routers_elsewhere,
 };
 use ipnet::IpNet;
 
+use crate::features::FeatureSettings;
 use crate::output::print;
 use crate::table::{Align, Table};
 
@@ -111,8 +113,6 @@ enum What {
         /// Those whose element or reason contains this text
         text: Option<String>,
     },
-    /// The access list, with packets by rule
-    Acl,
     /// The settings in force, as a settings file
     Config {
         /// The Click configuration that was made of them
@@ -132,6 +132,39 @@ enum What {
         /// ELEMENT.HANDLER for a value, ELEMENT for a list
         name: Option<String>,
     },
+    #[command(flatten)]
+    Feature(FeatureTable),
+}
+
+/// A table of a feature, by its name.
+#[derive(Debug)]
+struct FeatureTable(String);
+
+impl Subcommand for FeatureTable {
+    fn augment_subcommands(command: Command) -> Command {
+        let tables = FeatureSettings::shown().into_iter();
+        command.subcommands(tables.map(|shown| Command::new(shown.name).about(shown.about)))
+    }
+
+    fn augment_subcommands_for_update(command: Command) -> Command {
+        Self::augment_subcommands(command)
+    }
+
+    fn has_subcommand(name: &str) -> bool {
+        FeatureSettings::shown_as(name).is_some()
+    }
+}
+
+impl FromArgMatches for FeatureTable {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let name = matches.subcommand_name().filter(|name| Self::has_subcommand(name));
+        name.map(|name| Self(name.to_owned())).ok_or_else(|| clap::Error::new(ErrorKind::InvalidSubcommand))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
 }
 
 #[derive(Args, Debug)]
@@ -173,8 +206,8 @@ impl FamilyArguments {
 }
 
 impl What {
-    fn request(&self) -> Show {
-        match self {
+    fn request(&self) -> Request {
+        Request::Show(match self {
             What::Ports { port } => Show::Ports(PortFilter { port: port.clone() }),
             What::Routes(arguments) => Show::Routes(RouteFilter {
                 family: arguments.family.family(),
@@ -193,14 +226,14 @@ impl What {
             What::Workers => Show::Workers(NoFilter {}),
             What::Queues { port } => Show::Queues(PortFilter { port: port.clone() }),
             What::Drops { text } => Show::Drops(DropFilter { containing: text.clone() }),
-            What::Acl => Show::Acl(NoFilter {}),
+            What::Feature(FeatureTable(show)) => return Request::Table(TableQuery { show: show.clone() }),
             What::Config { click } => Show::Config(ConfigFilter { click: *click }),
             What::Drift => Show::Drift(NoFilter {}),
             What::Netlink => Show::Netlink(NoFilter {}),
             What::Fpm => Show::Fpm(NoFilter {}),
             What::Problems => Show::Problems(NoFilter {}),
             What::Handlers { name } => Show::Handlers(HandlerFilter { name: name.clone() }),
-        }
+        })
     }
 }
 
@@ -243,11 +276,14 @@ pub(crate) fn show(arguments: &ShowArguments) -> Result<ExitCode> {
         print(&what_there_is());
         return Ok(ExitCode::SUCCESS);
     };
-    let show = what.request();
+    let request = what.request();
     let mut seen = tables::Seen::Nothing;
-    let code = ask(&arguments.socket, &Request::Show(show.clone()), |rows| {
-        seen =
-            if arguments.json { tables::print_json(&show, rows) } else { tables::print_rows(&show, rows) }?;
+    let code = ask(&arguments.socket, &request, |rows| {
+        seen = if arguments.json {
+            tables::print_json(&request, rows)
+        } else {
+            tables::print_rows(&request, rows)
+        }?;
         Ok(())
     })?;
     Ok(if seen == tables::Seen::Differences { ExitCode::from(DIFFERS) } else { code })
@@ -279,7 +315,7 @@ fn ask(
 ) -> Result<ExitCode> {
     let path = socket.path.clone().unwrap_or_else(default_socket);
     let connected = match request {
-        Request::Show(_) => Client::connect_to_show(&path),
+        Request::Show(_) | Request::Table(_) => Client::connect_to_show(&path),
         Request::Do(_) => Client::connect(&path),
     };
     let mut client = match connected {

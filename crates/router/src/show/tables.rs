@@ -5,11 +5,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use control::api::{
-    AclRow, ClientError, CounterRow, DriftRow, DropRow, Family, HandlerRow, LookupRow, NeighbourRow,
-    NextHopRow, PathRow, PortRow, QueueRow, RouteRow, Show, TextRow, WorkerRow,
+    ClientError, CounterRow, DriftRow, DropRow, Family, HandlerRow, LookupRow, NeighbourRow, NextHopRow,
+    PathRow, PortRow, QueueRow, Request, RouteRow, Show, TextRow, WorkerRow,
 };
 use serde::de::DeserializeOwned;
 
+use crate::features::FeatureSettings;
 use crate::output::{print, say_line};
 use crate::table::{Align, Table, thousands};
 
@@ -29,11 +30,16 @@ const BLOCK: usize = 200;
 /// And the longest time that a row waits for others.
 const PATIENCE: Duration = Duration::from_millis(300);
 
-/// Prints the rows that `show` is answered with.
+/// Prints the rows that a request is answered with.
 ///
 /// # Errors
 /// The answer is not whole, or there is no route.
-pub(super) fn print_rows(show: &Show, rows: Rows<'_>) -> Result<Seen> {
+pub(super) fn print_rows(request: &Request, rows: Rows<'_>) -> Result<Seen> {
+    let show = match request {
+        Request::Show(show) => show,
+        Request::Table(query) => return feature(&query.show, rows).map(|()| Seen::Nothing),
+        Request::Do(_) => return print_texts(rows).map(|()| Seen::Nothing),
+    };
     match show {
         Show::Ports(_) => list(rows, &PORT, |row: PortRow| vec![port(row)]),
         Show::Routes(_) => {
@@ -50,10 +56,6 @@ pub(super) fn print_rows(show: &Show, rows: Rows<'_>) -> Result<Seen> {
         Show::Drops(_) => list(rows, &DROP, |row: DropRow| {
             vec![[thousands(row.packets), row.element, row.class, row.reason]]
         }),
-        Show::Acl(_) => list(rows, &ACL, |row: AclRow| {
-            let number = if row.number == 0 { "default".to_owned() } else { row.number.to_string() };
-            vec![[number, thousands(row.packets), row.rule]]
-        }),
         Show::Drift(_) => return drift(rows),
         Show::Netlink(_) | Show::Fpm(_) => {
             list(rows, &COUNTER, |row: CounterRow| vec![[row.name, thousands(row.value), row.note]])
@@ -64,16 +66,16 @@ pub(super) fn print_rows(show: &Show, rows: Rows<'_>) -> Result<Seen> {
     Ok(Seen::Nothing)
 }
 
-/// Prints the rows that `show` is answered with as they came.
+/// Prints the rows that a request is answered with as they came.
 ///
 /// # Errors
 /// The answer is not whole.
-pub(super) fn print_json(show: &Show, rows: Rows<'_>) -> Result<Seen> {
+pub(super) fn print_json(request: &Request, rows: Rows<'_>) -> Result<Seen> {
     let mut seen = Seen::Nothing;
     for row in rows {
         let row = row?;
         say_line!("{row}");
-        if matches!(show, Show::Drift(_)) && is_difference(&parse(&row)?) {
+        if matches!(request, Request::Show(Show::Drift(_))) && is_difference(&parse(&row)?) {
             seen = Seen::Differences;
         }
     }
@@ -105,17 +107,34 @@ const fn right(title: &'static str) -> (&'static str, Align) {
     (title, Align::Right)
 }
 
+/// Prints the table of a feature.
+fn feature(name: &str, rows: Rows<'_>) -> Result<()> {
+    let shown = FeatureSettings::shown_as(name).with_context(|| format!("there is no '{name}' to show"))?;
+    table(rows, shown.columns, |row| {
+        let cells = (shown.cells)(parse(row)?);
+        Ok(vec![cells.with_context(|| format!("the router is of another version: its row is {row}"))?])
+    })
+}
+
 /// Prints a table while its rows come; each gives one line, or some.
 fn list<T: DeserializeOwned, const COLUMNS: usize>(
     rows: Rows<'_>,
     columns: &[(&'static str, Align); COLUMNS],
     mut lines: impl FnMut(T) -> Vec<[String; COLUMNS]>,
 ) -> Result<()> {
+    table(rows, columns, |row| Ok(lines(parse(row)?)))
+}
+
+fn table<C: IntoIterator<Item = String>>(
+    rows: Rows<'_>,
+    columns: &[(&'static str, Align)],
+    mut lines: impl FnMut(&str) -> Result<Vec<C>>,
+) -> Result<()> {
     let mut table = Table::new(columns);
     let mut printed = Instant::now();
     let mut go_through = || -> Result<()> {
         for row in &mut *rows {
-            lines(parse(&row?)?).into_iter().for_each(|cells| table.row(cells));
+            lines(&row?)?.into_iter().for_each(|cells| table.row(cells));
             if table.waiting() >= BLOCK || printed.elapsed() >= PATIENCE {
                 print(&table.take());
                 printed = Instant::now();
@@ -273,8 +292,6 @@ fn queue(row: QueueRow) -> [String; 5] {
 }
 
 const DROP: [(&str, Align); 4] = [right("dropped"), left("by"), left("class"), left("reason")];
-
-const ACL: [(&str, Align); 3] = [right("rule"), right("packets"), left("")];
 
 const COUNTER: [(&str, Align); 3] = [LEFT, ("", Align::Right), LEFT];
 

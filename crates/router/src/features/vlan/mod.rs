@@ -1,6 +1,18 @@
 //! Ports that are VLANs (802.1Q) of other ports: `eth1.100` beside `eth1`.
+//!
+//! | file | what lives there |
+//! | --- | --- |
+//! | `mod` | names of VLANs, and what is wrong with them |
+//! | `configuration` | VLANs in the configuration |
+//! | `linux` | the interfaces that Linux has for VLANs, and those that we make |
 
-use super::{Driver, Host, PortSettings};
+mod configuration;
+mod linux;
+
+use crate::settings::{Driver, Host, PortSettings};
+
+pub(crate) use configuration::{INPUT, OUTPUT, connect, input_of_others, port};
+pub(crate) use linux::{follow_below, limit_mtus, settle, shares};
 
 /// What a VLAN's name says: the port below it, and its number.
 pub(crate) fn vlan_of(name: &str) -> Option<(&str, u16)> {
@@ -12,7 +24,7 @@ pub(crate) fn vlan_of(name: &str) -> Option<(&str, u16)> {
 
 /// Makes VLANs of those ports that are named so and have a port below them, where nothing says that they are something
 /// else: `is_open` says whether a port's driver is left open.
-pub(super) fn find_vlans(ports: &mut [PortSettings], is_open: impl Fn(usize) -> bool) {
+pub(crate) fn find_vlans(ports: &mut [PortSettings], is_open: impl Fn(usize) -> bool) {
     let named: Vec<usize> =
         (0..ports.len()).filter(|&at| is_open(at) && port_below(ports, &ports[at].name).is_some()).collect();
     for at in named {
@@ -27,7 +39,7 @@ fn port_below<'a>(ports: &'a [PortSettings], name: &str) -> Option<&'a PortSetti
 }
 
 /// What is wrong with a VLAN: the option to blame, what it is, and what would be right.
-pub(super) fn problem(port: &PortSettings, ports: &[PortSettings]) -> Option<(&'static str, String, String)> {
+pub(crate) fn problem(port: &PortSettings, ports: &[PortSettings]) -> Option<(&'static str, String, String)> {
     if port.driver != Driver::Vlan {
         return None;
     }
@@ -58,9 +70,8 @@ pub(super) fn problem(port: &PortSettings, ports: &[PortSettings]) -> Option<(&'
 
 #[cfg(test)]
 mod tests {
-    use super::super::Settings;
-    use super::super::file::parse;
     use super::*;
+    use crate::settings::{Settings, parse};
 
     #[test]
     fn names_say_it() {

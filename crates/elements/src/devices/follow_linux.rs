@@ -1,0 +1,211 @@
+//! =c
+//! FollowLinux(WHAT [PORT] TARGET ..., ...)
+//!
+//! =s devices
+//! says which elements follow what Linux says of the ports
+//!
+//! =d
+//! `brickway run` writes the addresses and MTUs of Linux's interfaces to handlers of the configuration's elements, before the first
+//! packet and whenever they change. Each argument names WHAT is written, the PORT that it is of, and where to: TARGETs are
+//! ELEMENT.HANDLER. It sees no packets. WHAT is one of
+//!
+//! =over 8
+//!
+//! =item ether
+//! the port's link address.
+//!
+//! =item mtu
+//! the port's MTU, in bytes. A larger one is written in the order of the TARGETs, a smaller one in the reverse order.
+//!
+//! =item own4, own6
+//! the addresses of the host in the port's VRF, for IPv4 with the broadcast addresses of their networks.
+//!
+//! =item first4
+//! an IPv4 address of each port, that of this port first.
+//!
+//! =item errors4, errors6
+//! an address of each port, in the order of FIBLookup's ports; these have no PORT.
+//!
+//! =item received, sent
+//! nothing is written: TARGETs are elements, whose packets `brickway show ports` counts as received from the port or sent by it. A
+//! VLAN needs it, which has no FromDevice of its own.
+//!
+//! =back
+//!
+//! =e
+//!   FromDevice(eth1) -> filter :: HostEtherFilter(2:0:0:0:0:1) -> ...
+//!   FollowLinux(ether eth1 filter.ether);
+//!
+//! =a FIBLookup, HostEtherFilter, CheckLength, ICMPError
+
+use graph::lang::{FlatConfig, split_arguments};
+use graph::{Capability, Class, ConfigError, Element, Setup};
+
+pub(super) static CLASS: Class = Class {
+    name: "FollowLinux",
+    ports: "0/0",
+    capabilities: &[FOLLOWS],
+    manual: graph::manual!("follow_linux.rs"),
+    make,
+    ..Class::DEFAULT
+};
+
+/// The element says what follows Linux.
+const FOLLOWS: Capability = Capability("says what follows Linux");
+
+/// What of Linux elements follow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Followed {
+    /// The port's link address.
+    Ether,
+    /// The port's MTU.
+    Mtu,
+    /// The host's IPv4 addresses in the port's VRF.
+    Own4,
+    /// The host's IPv6 addresses in the port's VRF.
+    Own6,
+    /// An IPv4 address of each port, that of this port first.
+    First4,
+    /// An IPv4 address of each port.
+    Errors4,
+    /// An IPv6 address of each port.
+    Errors6,
+    /// Nothing: what the elements get was received from the port.
+    Received,
+    /// Nothing: what the elements get was sent by the port.
+    Sent,
+}
+
+/// All of them, by their names.
+const WORDS: [(&str, Followed); 9] = [
+    ("ether", Followed::Ether),
+    ("mtu", Followed::Mtu),
+    ("own4", Followed::Own4),
+    ("own6", Followed::Own6),
+    ("first4", Followed::First4),
+    ("errors4", Followed::Errors4),
+    ("errors6", Followed::Errors6),
+    ("received", Followed::Received),
+    ("sent", Followed::Sent),
+];
+
+impl Followed {
+    /// Returns its name in a configuration.
+    pub fn word(self) -> &'static str {
+        WORDS.iter().find(|(_, known)| *known == self).map_or("", |(word, _)| word)
+    }
+
+    /// Whether it is of one port.
+    pub fn is_of_port(self) -> bool {
+        !matches!(self, Followed::Errors4 | Followed::Errors6)
+    }
+
+    /// Whether elements are named with a handler, to be written to.
+    pub fn is_written(self) -> bool {
+        !matches!(self, Followed::Received | Followed::Sent)
+    }
+}
+
+/// What follows Linux: an argument of FollowLinux.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Follows {
+    /// What of Linux.
+    pub what: Followed,
+    /// The port that it is of; empty for what is of all ports.
+    pub port: String,
+    /// ELEMENT.HANDLER, or elements.
+    pub targets: Vec<String>,
+}
+
+impl Follows {
+    /// Returns what follows Linux in a configuration.
+    pub fn of(config: &FlatConfig) -> Vec<Follows> {
+        let all = config.elements.iter().filter(|element| element.has(FOLLOWS));
+        let arguments = all.flat_map(|element| split_arguments(&element.config));
+        // The element was made, so all its arguments can be read.
+        arguments.filter_map(|argument| Follows::parse(&argument).ok()).collect()
+    }
+
+    fn parse(argument: &str) -> Result<Follows, String> {
+        let mut words = argument.split_whitespace().map(str::to_owned);
+        let word = words.next().unwrap_or_default();
+        let what = WORDS.iter().find(|(known, _)| *known == word).map(|(_, what)| *what);
+        let what = what.ok_or_else(|| {
+            let known: Vec<&str> = WORDS.iter().map(|(word, _)| *word).collect();
+            format!("'{argument}' begins with '{word}'; right would be one of {}", known.join(", "))
+        })?;
+        let port = if what.is_of_port() { words.next().unwrap_or_default() } else { String::new() };
+        let targets: Vec<String> = words.collect();
+        if targets.is_empty() {
+            let port = if what.is_of_port() { " PORT" } else { "" };
+            let target = if what.is_written() { "ELEMENT.HANDLER" } else { "ELEMENT" };
+            return Err(format!("'{argument}' is not all; right would be '{word}{port} {target} ...'"));
+        }
+        Ok(Follows { what, port, targets })
+    }
+}
+
+#[derive(Debug)]
+struct FollowLinux;
+
+fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
+    let arguments = setup.arguments.rest();
+    setup.arguments.finish()?;
+    let mut errors = Vec::new();
+    for argument in arguments {
+        let follows = match Follows::parse(&argument) {
+            Ok(follows) => follows,
+            Err(error) => {
+                errors.push(error);
+                continue;
+            }
+        };
+        for target in &follows.targets {
+            let element =
+                if follows.what.is_written() { target.rsplit_once('.') } else { Some((target.as_str(), "")) };
+            match element {
+                None => errors.push(format!("'{target}' names no handler; right would be ELEMENT.HANDLER")),
+                Some((element, _)) if setup.find(element).is_none() => {
+                    errors.push(format!("there is no element '{element}'"));
+                }
+                Some(_) => {}
+            }
+        }
+    }
+    if errors.is_empty() { Ok(Box::new(FollowLinux)) } else { Err(errors.join("; ").into()) }
+}
+
+impl Element for FollowLinux {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::registry;
+    use graph::testing::Bench;
+
+    fn mistake(argument: &str) -> String {
+        let config =
+            format!("TestInput -> f :: HostEtherFilter(2:0:0:0:0:1) -> Discard; FollowLinux({argument});");
+        let made = Bench::try_new(&registry(), &config, 32, &graph::setup::Shared::default());
+        made.err().map_or(String::new(), |error| format!("{error:?}"))
+    }
+
+    #[test]
+    fn arguments_are_checked() {
+        assert_eq!(mistake("ether eth1 f.ether, received eth1 f"), "");
+        assert!(mistake("colour eth1 f.ether").contains("right would be one of ether, mtu"));
+        assert!(mistake("mtu eth1").contains("'mtu PORT ELEMENT.HANDLER ...'"));
+        assert!(mistake("errors4 f").contains("names no handler"));
+        assert!(mistake("sent eth1 g").contains("there is no element 'g'"));
+    }
+
+    #[test]
+    fn what_follows_is_read_from_a_configuration() {
+        let config = "i :: Idle -> f :: HostEtherFilter(2:0:0:0:0:1) -> Discard;
+            FollowLinux(ether eth1 f.ether, errors4 f.ether f.ether)";
+        let bench = Bench::new(&registry(), config);
+        let all = Follows::of(bench.graph().config());
+        assert_eq!((all[0].what, all[0].port.as_str(), all[0].targets.len()), (Followed::Ether, "eth1", 1));
+        assert_eq!((all[1].what, all[1].port.as_str(), all[1].targets.len()), (Followed::Errors4, "", 2));
+    }
+}

@@ -1,0 +1,175 @@
+//! The features of a router in Linux's place (`brickway run PORT...`), a folder each: its section of the settings, its elements in
+//! the configuration, what `brickway show` shows of it, what a reload changes. A new one is a folder, and a line in the list below.
+//!
+//! `vlan` is not in the list: VLANs are ports, and have no section of their own.
+
+pub(crate) mod vlan;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::Result;
+use graph::lang::FlatConfig;
+use graph::setup::Shared;
+use serde_json::Value;
+
+use crate::drop_in::{Frame, Part, Plan};
+use crate::settings::options::{Opt, Section};
+use crate::settings::reader;
+use crate::table::Align;
+
+/// What a feature adds to the router; implemented by its settings.
+pub(crate) trait Feature: Section {
+    /// Whether it keeps packets from being forwarded, which Linux then must not forward in the router's place.
+    fn filters(&self) -> bool {
+        false
+    }
+
+    /// Has its files' names begin at the folder of the settings file.
+    fn place_files(&mut self, _folder: &Path) {}
+
+    /// Whether what its options name, rules perhaps, can be read, for a router with these ports; what is wrong is printed.
+    ///
+    /// # Errors
+    ///
+    /// A file is not there.
+    fn is_right(&self, _ports: &[&str]) -> Result<bool> {
+        Ok(true)
+    }
+
+    /// Puts its elements before the lookups: packets come in by the ports' checks and go on `to` IPv4's and IPv6's part. Returns
+    /// where they go to from the ports now.
+    ///
+    /// # Errors
+    ///
+    /// Something is missing, a file perhaps.
+    fn before_lookups(&self, _plan: &mut Plan, _frame: &Frame<'_>, to: [Part; 2]) -> Result<[Part; 2]> {
+        Ok(to)
+    }
+
+    /// Puts its elements behind the lookups.
+    fn behind_lookups(&self, _plan: &mut Plan, _frame: &Frame<'_>) {}
+
+    /// Returns what `brickway show` shows of it.
+    fn shown(&self) -> &'static [Shown] {
+        &[]
+    }
+
+    /// Returns what the operator should know of it.
+    fn problems(&self, _running: &Running<'_>) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// Whether its options name files, which may change while their names stay.
+    fn has_files(&self) -> bool {
+        false
+    }
+
+    /// Whether its live options can change in this router.
+    fn can_reload(&self, _running: &Running<'_>) -> bool {
+        false
+    }
+
+    /// Changes the running router to these settings, which may be the same but for their files. Returns what was done.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong; then nothing changes.
+    fn reload(&self, _running: &Running<'_>) -> Result<Option<String>, String> {
+        Ok(None)
+    }
+}
+
+/// A router that runs, as features see it.
+pub(crate) struct Running<'a> {
+    pub(crate) config: Arc<FlatConfig>,
+    pub(crate) shared: &'a Shared,
+    /// Reads a handler: ELEMENT.HANDLER.
+    pub(crate) read: &'a dyn Fn(&str) -> Result<String, String>,
+}
+
+/// A table of `brickway show`.
+pub(crate) struct Shown {
+    /// What is written behind `show`.
+    pub(crate) name: &'static str,
+    /// What it is, in a line.
+    pub(crate) about: &'static str,
+    /// Titles of its columns.
+    pub(crate) columns: &'static [(&'static str, Align)],
+    /// Returns its rows, as JSON objects.
+    pub(crate) rows: fn(&Running<'_>) -> Result<Vec<Value>, String>,
+    /// Returns a row's cells, for people.
+    pub(crate) cells: fn(Value) -> Result<Vec<String>, serde_json::Error>,
+}
+
+/// Makes the features' modules, and a field of the settings for each.
+macro_rules! features {
+    ($($(#[doc = $doc:literal])+ $name:ident,)*) => {
+        $($(#[doc = $doc])+ pub(crate) mod $name;)*
+
+        /// The settings of the features.
+        #[derive(Clone, Debug, Default, PartialEq)]
+        pub(crate) struct FeatureSettings {
+            $($(#[doc = $doc])+ pub(crate) $name: $name::Settings,)*
+        }
+
+        impl FeatureSettings {
+            /// Reads the section of each.
+            pub(crate) fn read(root: &mut reader::Section<'_, '_>) -> Self {
+                Self { $($name: root.options(stringify!($name), $name::Settings::read),)* }
+            }
+
+            /// Returns all, in the order of the file, in which packets meet them.
+            pub(crate) fn all(&self) -> Vec<&dyn Feature> {
+                vec![$(&self.$name,)*]
+            }
+
+            /// Returns all, to be changed.
+            pub(crate) fn all_mut(&mut self) -> Vec<&mut dyn Feature> {
+                vec![$(&mut self.$name,)*]
+            }
+        }
+    };
+}
+
+features! {
+    /// Who finishes what the fast path does not.
+    slow_path,
+    /// The access list. It comes before all else that judges: what it denies must not reach Linux by another way.
+    acl,
+    /// Which source addresses are believed.
+    reverse_path,
+}
+
+impl FeatureSettings {
+    /// Whether one of them keeps packets from being forwarded.
+    pub(crate) fn filter(&self) -> bool {
+        self.all().iter().any(|feature| feature.filters())
+    }
+
+    /// Has the names of all files begin at this folder.
+    pub(crate) fn place_files(&mut self, folder: &Path) {
+        self.all_mut().into_iter().for_each(|feature| feature.place_files(folder));
+    }
+
+    /// Whether an option is of a feature.
+    pub(crate) fn has(option: &Opt) -> bool {
+        FeatureSettings::default().all().iter().any(|feature| feature.has(option))
+    }
+
+    /// Returns all that `brickway show` shows of them.
+    pub(crate) fn shown() -> Vec<&'static Shown> {
+        let features = FeatureSettings::default();
+        features.all().into_iter().flat_map(|feature| feature.shown()).collect()
+    }
+
+    /// Returns the table of `brickway show` of this name.
+    pub(crate) fn shown_as(name: &str) -> Option<&'static Shown> {
+        Self::shown().into_iter().find(|shown| shown.name == name)
+    }
+
+    /// Returns what the operator should know of them.
+    pub(crate) fn problems(&self, running: &Running<'_>) -> Vec<String> {
+        self.all().into_iter().flat_map(|feature| feature.problems(running)).collect()
+    }
+}

@@ -1,0 +1,71 @@
+//! VLANs in the configuration.
+
+use elements::devices::follow_linux::Followed;
+
+use crate::drop_in::{Part, Plan, PlannedPort, PlannedVlan, follow_mtu};
+use crate::settings::Host;
+
+/// The beginning of an input.
+pub(crate) const INPUT: &str = "\
+// The same for a VLAN of another port, which hands its frames over with their tag.
+elementclass VlanInput { $number |
+    input
+        -> untag :: VLANDecap(false)
+";
+
+/// The class of outputs.
+pub(crate) const OUTPUT: &str = "\
+// What leaves by a VLAN: as above, and by output 4 Ethernet frames with their tag, for the port below. The lookup has put
+// one on routed packets.
+elementclass VlanOutput { $mtu, $vlan |
+    input[0] -> DropBroadcasts -> mtu4 :: CheckLength($mtu) -> ttl :: DecIPTTL -> sent4 :: UnstripToMACHeader -> [4] output;
+    input[1] -> DropBroadcasts -> mtu6 :: CheckLength($mtu) -> limit :: DecIP6HLIM -> sent6 :: UnstripToMACHeader -> [4] output;
+    input[2] -> tag :: VLANEncap(VLAN_ID $vlan) -> [4] output;
+    mtu4[1] -> [0] output;  ttl[1] -> [1] output;
+    mtu6[1] -> [2] output;  limit[1] -> [3] output;
+}
+
+";
+
+/// A port that is a VLAN: what comes in by it, and what leaves.
+pub(crate) fn port(plan: &mut Plan, paint: usize, port: &PlannedPort, vlan: PlannedVlan) -> (Part, Part) {
+    let PlannedPort { name, mtu, .. } = port;
+    plan.line(format_args!("// {name}"));
+    let input = plan.element(format_args!("in{paint}"), format_args!("VlanInput({paint})"));
+    let output = plan.element(format_args!("out{paint}"), format_args!("VlanOutput({mtu}, {})", vlan.number));
+    plan.count(Followed::Received, name, &input.inside("untag"));
+    for sent in ["sent4", "sent6", "tag"] {
+        plan.count(Followed::Sent, name, &output.inside(sent));
+    }
+    follow_mtu(plan, name, &output);
+    (input, output)
+}
+
+/// What leaves by VLANs, to the ports below.
+pub(crate) fn connect(plan: &mut Plan, ports: &[PlannedPort], outputs: &[Part]) {
+    for (port, output) in ports.iter().zip(outputs) {
+        if let Some(vlan) = port.vlan {
+            plan.line(format_args!("{output}[4] -> [2] {};", outputs[vlan.below - 1]));
+        }
+    }
+}
+
+/// What comes in by a port and is no IP packet: of its VLANs, or for Linux. Without Linux, tagged frames of other VLANs are
+/// dropped, so that they are counted.
+pub(crate) fn input_of_others(plan: &mut Plan, ports: &[PlannedPort], paint: usize, inputs: &[Part]) {
+    let input = &inputs[paint - 1];
+    let of_port = ports.iter().zip(inputs).filter_map(|(port, input)| Some((port.vlan?, input)));
+    let vlans: Vec<_> = of_port.filter(|(vlan, _)| vlan.below == paint).collect();
+    if vlans.is_empty() {
+        return plan.line(format_args!("{input}[2] -> frames;"));
+    }
+    let patterns: String =
+        vlans.iter().map(|(vlan, _)| format!("12/8100 14/{:04x}%0fff, ", vlan.number)).collect();
+    let others = if ports[paint - 1].host == Host::None { "!12/8100" } else { "-" };
+    let kinds = plan.element(format_args!("vlans{paint}"), format_args!("Classifier({patterns}{others})"));
+    plan.line(format_args!("{input}[2] -> {kinds};"));
+    for (output, (_, of_vlan)) in vlans.iter().enumerate() {
+        plan.line(format_args!("{kinds}[{output}] -> {of_vlan};"));
+    }
+    plan.line(format_args!("{kinds}[{}] -> frames;", vlans.len()));
+}

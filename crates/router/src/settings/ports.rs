@@ -1,0 +1,190 @@
+//! Ports: what the file and the command line say of them.
+
+use ports::Spec;
+
+use super::Settings;
+use super::options::{About, Problem, options, words};
+use crate::features::vlan;
+
+words! {
+    /// What carries a port's packets.
+    Driver {
+        /// A BPF program and AF_XDP sockets.
+        AfXdp "af_xdp",
+        /// Memory-mapped packet rings.
+        AfPacket "af_packet",
+        /// A device of DPDK.
+        Dpdk "dpdk",
+        /// A TAP device: Linux has its other end.
+        Tap "tap",
+        /// Another port: this one is a VLAN of it.
+        Vlan "vlan",
+    }
+}
+
+words! {
+    /// How Linux sees a port.
+    Host {
+        /// As the interface that it is.
+        Interface "interface",
+        /// As a TAP interface with the port's link address, made for it.
+        Tap "tap",
+        /// Not at all: nothing goes up to Linux by this port.
+        None "none",
+    }
+}
+
+options! {
+    /// A port: an interface of Linux that the router takes transit packets from. Write one section for each.
+    PortSettings "port" {
+        /// The name of the interface. Ports of DPDK and TAP ports: the name that the interface in Linux gets. A VLAN (802.1Q) of
+        /// another port: that one's name, a dot and its number, as "eth1.100"; without such an interface in Linux the router makes
+        /// one.
+        #[example = "\"eth1\""]
+        name: String = String::new(),
+        /// What carries the packets: "af_xdp" (a BPF program hands them over before Linux's stack sees them; Linux 5.9
+        /// or newer), "af_packet" (any interface, slower; Linux 6.6 or newer), "dpdk" (a whole device; in a build with
+        /// it), "tap", "vlan" (that of the port below; the default for a port named so, and without any other option).
+        #[example = "\"af_xdp\""]
+        driver: Driver = Driver::AfXdp,
+        /// What the driver opens, when that is not the interface of this name: "0000:03:00.0" with DPDK.
+        #[example = "\"eth1\""]
+        device: Option<String> = None,
+        /// Options of the driver, as behind the ? in a port's spec: "queues=4&ring=2048".
+        #[example = "\"ring=1024\""]
+        options: String = String::new(),
+        /// How Linux sees the port: "interface" (as the interface that it is: addresses, neighbours and sessions of
+        /// routing daemons stay where they are), "tap" (as a TAP interface made for it; the default for "dpdk" and
+        /// "tap"), "none" (not at all).
+        #[example = "\"interface\""]
+        host: Host = Host::Interface,
+    }
+}
+
+impl About for PortSettings {
+    fn problem(&self) -> Option<Problem> {
+        let is_interface = |name: &str| {
+            (1..=15).contains(&name.len())
+                && !name.contains(|c: char| c == '/' || c == ':' || c.is_whitespace())
+        };
+        if !is_interface(&self.name) {
+            let right = "an interface has 1 to 15 characters, no '/', ':' or blank among them";
+            return Some((
+                "name",
+                format!("'{}' cannot be an interface's name", self.name),
+                right.to_owned(),
+            ));
+        }
+        if self.driver == Driver::Vlan {
+            // What can be wrong with it depends on the other ports.
+            return None;
+        }
+        if self.host == Host::Interface && matches!(self.driver, Driver::Dpdk | Driver::Tap) {
+            let message = format!("a port of {} is no interface of Linux", self.driver.word());
+            return Some(("host", message, "host is \"tap\" or \"none\"".to_owned()));
+        }
+        if self.driver == Driver::Tap && self.host == Host::Tap && self.device.is_none() {
+            let message =
+                format!("the TAP port '{0}' and the interface that stands for it are both '{0}'", self.name);
+            return Some(("name", message, "give it another name than its device: lan=tap:vm0".to_owned()));
+        }
+        let key = if self.options.is_empty() { "device" } else { "options" };
+        Spec::parse(&self.spec()).err().map(|error| (key, error.to_string(), String::new()))
+    }
+}
+
+impl PortSettings {
+    /// The interface of this name, in the usual way.
+    pub(crate) fn new(name: &str) -> Self {
+        Self { name: name.to_owned(), ..Self::default() }
+    }
+
+    /// How Linux sees a port of this driver if nothing else is said.
+    pub(super) fn usual_host(driver: Driver) -> Host {
+        match driver {
+            Driver::AfXdp | Driver::AfPacket | Driver::Vlan => Host::Interface,
+            Driver::Dpdk | Driver::Tap => Host::Tap,
+        }
+    }
+
+    /// The spec that opens it: `af_xdp:eth1?steer=transit&ring=2048`. With Linux's own interface the driver
+    /// leaves to Linux what is not transit.
+    pub(crate) fn spec(&self) -> String {
+        if self.driver == Driver::Vlan {
+            return format!("vlan:{}", self.name);
+        }
+        let mut options = Vec::new();
+        if self.host == Host::Interface && !self.options.split('&').any(|option| option.starts_with("steer="))
+        {
+            options.push("steer=transit");
+        }
+        options.extend(Some(self.options.as_str()).filter(|options| !options.is_empty()));
+        let question = if options.is_empty() { "" } else { "?" };
+        let device = self.device.as_deref().unwrap_or(&self.name);
+        format!("{}:{device}{question}{}", self.driver.word(), options.join("&"))
+    }
+}
+
+impl Settings {
+    /// Settings for ports as the command line names them: an interface (`eth1`), one with options
+    /// (`eth1?queues=2`), a driver and what it opens (`af_packet:eth1`, `wan=dpdk:0000:03:00.0` with the
+    /// name of the interface that Linux gets), or a VLAN of another of them (`eth1.100`). `driver` is for those that name
+    /// none.
+    ///
+    /// # Errors
+    /// Says which port is wrong, and what would be right.
+    pub(crate) fn of_ports<'a>(
+        names: impl IntoIterator<Item = &'a str>,
+        driver: Driver,
+    ) -> Result<Self, String> {
+        let wrong = |(_, message, right): (_, String, String)| {
+            let semicolon = if right.is_empty() { "" } else { "; " };
+            Err(format!("{message}{semicolon}{right}"))
+        };
+        let mut settings = Self::default();
+        let mut is_open = Vec::new();
+        for text in names {
+            let (target, options) = text.split_once('?').unwrap_or((text, ""));
+            // What stands before the first `:` and `=` is a name; behind a `:` the `=` belongs to the device.
+            let named = target.split_once('=').filter(|(name, _)| !name.contains(':'));
+            let (name, target) = named.map_or((None, target), |(name, target)| (Some(name), target));
+            let mut port = PortSettings { driver, ..PortSettings::new(target) };
+            port.host = PortSettings::usual_host(driver);
+            if let Some((driver, device)) = target.split_once(':') {
+                let known = Driver::WORDS.iter().find(|(word, _)| *word == driver);
+                port.driver = known.map(|(_, driver)| *driver).ok_or_else(|| {
+                    let words: Vec<&str> = Driver::WORDS.iter().map(|(word, _)| *word).collect();
+                    format!(
+                        "port '{text}': there is no driver '{driver}' for it; the drivers are {}",
+                        words.join(", ")
+                    )
+                })?;
+                port.host = PortSettings::usual_host(port.driver);
+                port.name = match port.driver {
+                    _ if name.is_some() => name.unwrap_or_default().to_owned(),
+                    // A PCI address is no name of an interface.
+                    Driver::Dpdk => ports::twin_name(device),
+                    _ => device.to_owned(),
+                };
+                port.device = (port.name != device).then(|| device.to_owned());
+            }
+            if let Some(name) = name.filter(|name| *name != port.name) {
+                return Err(format!(
+                    "port '{text}': the interface '{}' is Linux's, and goes by its own name, not '{name}'",
+                    port.name
+                ));
+            }
+            port.options = options.to_owned();
+            is_open.push(target == port.name && options.is_empty());
+            port.problem().map_or(Ok(()), wrong)?;
+            if settings.ports.iter().any(|other| other.name == port.name) {
+                return Err(format!("port '{}' is named twice; once is right", port.name));
+            }
+            settings.ports.push(port);
+        }
+        let ports = &mut settings.ports;
+        vlan::find_vlans(ports, |at| is_open[at]);
+        ports.iter().find_map(|port| vlan::problem(port, ports)).map_or(Ok(()), wrong)?;
+        Ok(settings)
+    }
+}
