@@ -32,7 +32,7 @@ TARGET := $(shell uname -m)-unknown-linux-gnu
 ROUTER := $(addprefix -p brickway-,packet fib graph ports fabric elements control) -p brickway
 UNSAFE := -p brickway-packet -p brickway-fib -p brickway-ports
 
-.PHONY: help build packages-build packages-demo packages-cluster packages-test packages-bench packages-dpdk rust nightly demo demo-cluster test test-router test-all dpdk-test lint fuzz loom sanitize deny bench install clean
+.PHONY: help build packages-build packages-demo packages-cluster packages-test packages-bench packages-dpdk rust nightly demo demo-cluster test test-router test-all dpdk-test lint fuzz loom sanitize cargo-deny deny advisories bench install clean
 
 help:
 	@sed -n 's/^#   //p' $(MAKEFILE_LIST)
@@ -142,11 +142,16 @@ fuzz: packages-build nightly
 	  echo "fuzzing $$target for $(FUZZ_SECONDS) s"; \
 	  $(CARGO) +nightly fuzz run $$target -- -max_total_time=$(FUZZ_SECONDS) -max_len=4096 -verbosity=0 -print_final_stats=1 || exit 1; done
 
-# Licences, sources and bans of what we depend on, and, where the network reaches them, advisories.
-deny: rust
+cargo-deny: rust
 	@command -v cargo-deny >/dev/null || $(CARGO) install --quiet --locked cargo-deny
+
+# Licences, sources and bans of what we depend on; it needs no network once cargo-deny is installed.
+deny: cargo-deny
 	$(CARGO) deny check licenses bans sources
-	$(CARGO) deny check advisories || echo "make: advisories were not checked"
+
+# Known holes of what we depend on, by the database of RustSec, which is fetched from GitHub.
+advisories: cargo-deny
+	$(CARGO) deny check advisories
 
 # Root lends DPDK huge pages for the time of a bench, and makes network namespaces.
 bench: FEATURES = dpdk
