@@ -1,4 +1,4 @@
-//! Where the router's program is: beside this one.
+//! Where programs are: the router's beside this one, others in PATH.
 
 use std::path::PathBuf;
 
@@ -12,4 +12,12 @@ pub(crate) fn router() -> Result<PathBuf> {
         bail!("{}: not found; expected the router beside this program: run 'make build'", program.display());
     }
     Ok(program)
+}
+
+/// Returns whether a program is installed, also one that only root has in its PATH.
+pub(crate) fn is_installed(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path)
+        .chain([PathBuf::from("/usr/sbin"), PathBuf::from("/sbin")])
+        .any(|folder| folder.join(program).is_file())
 }

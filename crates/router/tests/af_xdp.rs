@@ -5,6 +5,7 @@
 mod netns;
 
 use netns::Network;
+use netns::router::forwarded_by_the_kernel;
 
 const CONFIGURATION: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/paper-router.click");
 
@@ -28,18 +29,6 @@ fn answers(network: &Network) -> usize {
     network.answers("a", "10.0.1.2")
 }
 
-/// Packets that the kernel of the router's namespace forwarded.
-fn forwarded_by_the_kernel(network: &Network) -> u64 {
-    let (_, text) = network.run("r", "cat /proc/net/snmp");
-    let lines: Vec<Vec<&str>> = text
-        .lines()
-        .filter(|line| line.starts_with("Ip:"))
-        .map(|line| line.split_whitespace().collect())
-        .collect();
-    let column = lines[0].iter().position(|&name| name == "ForwDatagrams").unwrap();
-    lines[1][column].parse().unwrap()
-}
-
 /// Whether an XDP program is on any interface of the router.
 fn has_program(network: &Network) -> bool {
     network.run("r", "ip -d link show").1.contains("prog/xdp")
@@ -56,17 +45,11 @@ fn after_kill_9_the_kernel_forwards() {
     let program = env!("CARGO_BIN_EXE_brickway");
     for options in ["", "?mode=generic"] {
         let ports = format!("DEV0=af_xdp:eth0{options} DEV1=af_xdp:eth1{options}");
-        let mut router = network.start("r", &format!("{program} run {CONFIGURATION} {ports}"));
-        let ready = netns::eventually(|| {
+        let router = network.start("r", &format!("{program} run {CONFIGURATION} {ports}"));
+        router.wait_until(&format!("the router forwards with `{options}`"), || {
             let before = forwarded_by_the_kernel(&network);
-            let all = answers(&network) == 10;
-            all && forwarded_by_the_kernel(&network) == before || router.ended().is_some()
+            answers(&network) == 10 && forwarded_by_the_kernel(&network) == before
         });
-        assert!(
-            ready && router.ended().is_none(),
-            "the router does not forward with `{options}`:\n{}",
-            router.printed()
-        );
         assert!(has_program(&network));
         // SIGKILL.
         drop(router);

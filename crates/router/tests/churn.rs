@@ -11,7 +11,7 @@ use std::net::UdpSocket;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use netns::router::{answers, forwarded_by_the_kernel, start, warm_up};
+use netns::router::{forwarded_by_the_kernel, start, warm_up};
 use netns::{Network, eventually};
 
 /// Links a port of r with a device of another namespace: 10.0.LINK.1 and .2, 2001:db8:LINK::1 and ::2.
@@ -88,7 +88,7 @@ fn wait_forwarded(network: &Network, destination: &str) {
 /// Sends 5000 packets a second from eth1 to eth2 while `act` runs: none may be lost.
 fn undisturbed<R>(network: &Network, what: &str, act: impl FnOnce() -> R) -> R {
     wait_forwarded(network, "10.0.2.2");
-    let mut flow = network.start("traffic", &generator("10.0.2.2", "--rate 5000"));
+    let flow = network.start("traffic", &generator("10.0.2.2", "--rate 5000"));
     std::thread::sleep(Duration::from_millis(300));
     let begin = Instant::now();
     let result = act();
@@ -103,10 +103,8 @@ fn undisturbed<R>(network: &Network, what: &str, act: impl FnOnce() -> R) -> R {
 
 /// Gives these lines to `ip -batch` in the router's namespace, which does them as fast as it can.
 fn batch(network: &Network, lines: &str) {
-    let file = std::env::temp_dir().join(network.name("batch"));
-    std::fs::write(&file, lines).unwrap();
-    let (done, text) = network.run("r", &format!("ip -force -batch {}", file.display()));
-    std::fs::remove_file(&file).unwrap();
+    let file = network.folder.write("batch", lines);
+    let (done, text) = network.run("r", &format!("ip -force -batch {file}"));
     assert!(done, "{text}");
 }
 
@@ -153,7 +151,7 @@ fn a_link_flaps_and_addresses_come_and_go() {
         return;
     }
     let network = network();
-    let mut router = start(&network, PORTS);
+    let router = start(&network, PORTS);
     warm_up(&network, "c", &D);
     undisturbed(&network, "a port down and up 50 times", || {
         batch(&network, &"link set eth3 down\nlink set eth3 up\n".repeat(50));
@@ -182,10 +180,10 @@ fn a_link_flaps_and_addresses_come_and_go() {
         batch(&network, &(on_all("add") + &on_all("del")).repeat(20));
     });
     batch(&network, &on_all("add"));
-    assert!(eventually(|| answers(&network, "c", "10.1.2.1") == 10), "the router's new address");
+    assert!(eventually(|| network.answers("c", "10.1.2.1") == 10), "the router's new address");
     batch(&network, &on_all("del"));
     warm_up(&network, "c", &D);
-    assert_eq!(answers(&network, "c", "10.0.1.1"), 10);
+    assert_eq!(network.answers("c", "10.0.1.1"), 10);
     assert_eq!(router.interrupt(), 0, "{}", router.printed());
 }
 

@@ -149,7 +149,7 @@ fn long_packets_pass_and_longer_ones_are_told(cluster: &Cluster) {
     // To the router itself too: the whole frame goes to the leader.
     for (length, port) in [("1472", 0), ("1452", 1)] {
         for to in (1..=4).map(|number| port_addresses(number)[port].clone()) {
-            assert_eq!(netns::router::answers(&cluster.network, "h1", &format!("-s {length} {to}")), 10);
+            assert_eq!(cluster.network.answers("h1", &format!("-s {length} {to}")), 10);
         }
     }
     // A link takes a VLAN tag more than its MTU, so what is too long for the router still reaches it.

@@ -57,13 +57,13 @@ fn a_server_with_another_key_does_not_become_a_node_of_a_hosted_cluster() {
     assert_eq!(cluster.next_leader(""), "a");
     let script = format!(
         "sed s/cluster.key/other.key/ {file} >{file}.other; umask 077; {PROGRAM} cluster key >{}",
-        key.with_file_name("other.key").display()
+        cluster.network.folder.file("other.key")
     );
     assert!(cluster.network.script("mgmt", &script).0);
     let (done, text) = cluster.network.run("b", &format!("{PROGRAM} cluster show {file}.other"));
     assert!(!done && text.contains("does not accept this node's key"), "{text}");
     let (done, text) =
-        cluster.network.script("b", &format!("chmod 0644 {0}; {PROGRAM} cluster show {file}", key.display()));
+        cluster.network.script("b", &format!("chmod 0644 {key}; {PROGRAM} cluster show {file}"));
     assert!(!done && text.contains("mode 0644") && text.contains("chmod 0600"), "{text}");
     let open = format!("sed -e /key_file/d {file} >{file}.open; {PROGRAM} cluster run {file}.open b");
     let (done, text) = cluster.network.script("b", &open);
@@ -100,7 +100,7 @@ fn a_key_changes_on_one_node_after_the_other_and_no_link_goes_down() {
     }
     let mut cluster = two(Plan::default());
     let names = cluster.names.clone();
-    let folder = cluster.key_file().parent().unwrap().to_owned();
+    let folder = cluster.network.folder.path().to_owned();
     let key_of = |name: &str| folder.join(format!("{name}.key"));
     let old = std::fs::read_to_string(cluster.key_file()).unwrap();
     let (made, new) = cluster.network.run("mgmt", &format!("{PROGRAM} cluster key"));

@@ -4,22 +4,12 @@
 
 mod netns;
 
-use std::process::Command;
-
 use netns::Network;
 
 /// Runs the doctor in a namespace: exit code, and what it found as JSON.
 fn doctor(network: &Network, words: &str) -> (i32, Vec<serde_json::Value>) {
-    let mut command = Command::new("ip");
-    command.args([
-        "netns",
-        "exec",
-        &network.name("router"),
-        env!("CARGO_BIN_EXE_brickway"),
-        "doctor",
-        "--json",
-    ]);
-    let output = command.args(words.split_whitespace()).output().unwrap();
+    let command = format!("{} doctor --json {words}", env!("CARGO_BIN_EXE_brickway"));
+    let output = network.on("router", &command).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     let found = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     (output.status.code().unwrap_or(-1), found)
@@ -118,10 +108,9 @@ fn who_has_an_interface_is_known() {
     let network = Network::new(&["router", "host"]);
     network.link(("router", "left", "02:00:00:00:00:01"), ("host", "right", "02:00:00:00:00:02"));
     let program = env!("CARGO_BIN_EXE_brickway");
-    let configuration = std::env::temp_dir().join(format!("{}.click", network.name("doctor")));
-    std::fs::write(&configuration, "FromDevice(left) -> Discard;").unwrap();
-    let run = format!("{program} run {} --port left=af_xdp:left", configuration.display());
-    let mut router = network.start("router", &run);
+    let configuration = network.folder.write("doctor.click", "FromDevice(left) -> Discard;");
+    let run = format!("{program} run {configuration} --port left=af_xdp:left");
+    let router = network.start("router", &run);
     let is_taken = || {
         let (_, found) = doctor(&network, "left");
         let ok = told(&found, "ok");
@@ -136,5 +125,4 @@ fn who_has_an_interface_is_known() {
     // It has the interface before it runs; until then a shell may have it ignore Ctrl-C.
     assert!(netns::eventually(|| router.printed().contains("Ctrl-C stops it")), "{}", router.printed());
     router.interrupt();
-    std::fs::remove_file(configuration).unwrap();
 }

@@ -28,7 +28,7 @@ fn network() -> Network {
 
 /// How many of ten pings from host a are answered.
 fn answers(network: &Network, options: &str) -> usize {
-    router::answers(network, "a", options)
+    network.answers("a", options)
 }
 
 /// Pings until the neighbours are known and everything goes by the fast path.
@@ -41,7 +41,7 @@ fn what_people_try_first(driver: &str) {
         return;
     }
     let network = network();
-    let mut router = start(&network, &format!("eth1 eth2 {driver}"));
+    let router = start(&network, &format!("eth1 eth2 {driver}"));
     warm_up(&network);
 
     // The router itself, and addresses that it gets and loses.
@@ -167,20 +167,16 @@ fn rules_and_reverse_paths_judge_packets_and_can_be_seen_and_changed() {
         return;
     }
     let network = network();
-    let folder = std::env::temp_dir().join(format!("brickway-drop-in-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
-    let (rules, settings, socket) =
-        (folder.join("rules.txt"), folder.join("brickway.toml"), folder.join("socket"));
-    std::fs::write(&rules, "10 deny icmp any 10.0.2.2 icmp-type 8 in eth1\n").unwrap();
+    let socket = network.folder.file("socket");
+    network.folder.write("rules.txt", "10 deny icmp any 10.0.2.2 icmp-type 8 in eth1\n");
     let text = format!(
         "[[port]]\nname = \"eth1\"\n[[port]]\nname = \"eth2\"\n[acl]\nfile = \"rules.txt\"\n[reverse_path]\n\
-         mode = \"strict\"\n[control]\nsocket = \"{}\"\n",
-        socket.display()
+         mode = \"strict\"\n[control]\nsocket = \"{socket}\"\n"
     );
-    std::fs::write(&settings, text).unwrap();
-    let _router = start(&network, &format!("--config {}", settings.display()));
+    let settings = network.folder.write("brickway.toml", text);
+    let _router = start(&network, &format!("--config {settings}"));
     let ask = |what: &str| {
-        let (_, text) = network.run("r", &format!("{PROGRAM} {what} --socket {}", socket.display()));
+        let (_, text) = network.run("r", &format!("{PROGRAM} {what} --socket {socket}"));
         text
     };
 
@@ -188,7 +184,7 @@ fn rules_and_reverse_paths_judge_packets_and_can_be_seen_and_changed() {
     assert_eq!(answers_of(&network, "10.0.2.2"), 0);
     let text = ask("show acl");
     assert!(text.contains("deny icmp") && text.contains("10"), "{text}");
-    std::fs::write(&rules, "10 deny tcp any any port 7\n").unwrap();
+    network.folder.write("rules.txt", "10 deny tcp any any port 7\n");
     assert!(ask("reload").contains("access list"), "{}", ask("reload"));
     assert!(netns::eventually(|| answers(&network, "10.0.2.2") == 10));
     warm_up(&network);
@@ -207,9 +203,8 @@ fn rules_and_reverse_paths_judge_packets_and_can_be_seen_and_changed() {
     assert!(text.contains("eth1") && text.contains("10.0.1.1/24"), "{text}");
     let text = ask("show route 10.0.2.2");
     assert!(text.contains("02:00:00:00:02:02"), "{text}");
-    let (same, text) = network.run("r", &format!("{PROGRAM} show drift --socket {}", socket.display()));
+    let (same, text) = network.run("r", &format!("{PROGRAM} show drift --socket {socket}"));
     assert!(same, "{text}");
-    std::fs::remove_dir_all(&folder).unwrap();
 }
 
 /// The same without a word, where none is expected.
@@ -256,9 +251,9 @@ fn people_ask_which_way_packets_take_and_what_is_left_to_linux() {
     network.ip("r", "rule add to 192.0.2.0/24 prohibit");
     network.ip("r", "rule add ipproto tcp to 203.0.113.9 lookup 100");
     network.ip("r", "route add 198.51.100.0/24 nexthop via 10.0.1.2 nexthop via 10.0.2.2 weight 3");
-    let socket = std::env::temp_dir().join(format!("brickway-questions-{}", std::process::id()));
-    let _router = start(&network, &format!("eth1 eth2 --driver af_packet --socket {}", socket.display()));
-    let ask = |what: &str| network.run("r", &format!("{PROGRAM} {what} --socket {}", socket.display()));
+    let socket = network.folder.file("socket");
+    let _router = start(&network, &format!("eth1 eth2 --driver af_packet --socket {socket}"));
+    let ask = |what: &str| network.run("r", &format!("{PROGRAM} {what} --socket {socket}"));
 
     let (found, text) = ask("show route 203.0.113.1");
     assert!(!found && text.contains("203.0.113.1 no route"), "{text}");

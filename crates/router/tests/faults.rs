@@ -10,7 +10,6 @@ mod netns;
 
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, UdpSocket};
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
@@ -55,7 +54,6 @@ struct Bed {
     offered: u64,
     /// Questions that it asked before the router answered one.
     asked_early: u64,
-    file: PathBuf,
     network: Network,
 }
 
@@ -179,29 +177,26 @@ fn ports(driver: &str) -> [String; 3] {
 impl Bed {
     /// A router with these ports, running `configuration`, and a conversation that has begun.
     fn new(network: Network, ports: &[String; 3], configuration: &str, options: &str) -> Self {
-        let file = std::env::temp_dir().join(format!("{}.click", network.name("r")));
-        std::fs::write(&file, configuration).unwrap();
+        let file = network.folder.write("r.click", configuration);
         let echoes = [1, 2].map(|host| Talk::echo(socket_of(&network, HOSTS[host], ECHO))).into();
         let ports = format!("P0={} P1={} P2={}", ports[0], ports[1], ports[2]);
-        let command = format!("{PROGRAM} run --json {options} {} {ports}", file.display());
-        let mut router = network.start("r", &command);
+        let command = format!("{PROGRAM} run --json {options} {file} {ports}");
+        let router = network.start("r", &command);
         let socket = socket_of(&network, "a", 0);
         socket.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
         let mut sent = 0;
-        let ready = eventually(|| {
+        router.wait_until(&format!("an answer with {ports}"), || {
             sent += 1;
-            is_answered(&socket, 1, sent) || router.ended().is_some()
+            is_answered(&socket, 1, sent)
         });
-        assert!(ready && router.ended().is_none(), "no answer with {ports}:\n{}", router.printed());
         let talk = talk(&network);
-        Self { router, talk, _echoes: echoes, socket, sent, offered: 0, asked_early: sent - 1, file, network }
+        Self { router, talk, _echoes: echoes, socket, sent, offered: 0, asked_early: sent - 1, network }
     }
 
     /// Waits until a and b have said some more to each other, without loss.
     fn goes_on(&mut self) {
         let before = self.talk.count();
-        let went = eventually(|| self.talk.count() > before + 50 || self.router.ended().is_some());
-        assert!(went && self.router.ended().is_none(), "the others stopped:\n{}", self.router.printed());
+        self.router.wait_until("the others go on", || self.talk.count() > before + 50);
         assert_eq!(self.talk.lost(), 0, "the others lost packets:\n{}", self.router.printed());
     }
 
@@ -272,12 +267,6 @@ impl Bed {
         let range = self.sent - self.asked_early..=self.sent;
         assert!(range.contains(&(received + lost)), "a sent {range:?}\n{}", counts.printed);
         counts
-    }
-}
-
-impl Drop for Bed {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.file);
     }
 }
 
@@ -419,11 +408,8 @@ fn a_port_in_use_is_named(driver: &str) {
 
 /// A router of one port that ends at once; its exit code, and what it said.
 fn run_with_port(network: &Network, port: &str) -> (i32, String) {
-    let file = std::env::temp_dir().join(format!("{}-one.click", network.name("r")));
-    std::fs::write(&file, "FromDevice($P) -> Discard;").unwrap();
-    let output = network.on("r", &format!("{PROGRAM} run --for 0 {} P={port}", file.display())).output();
-    std::fs::remove_file(&file).unwrap();
-    let output = output.unwrap();
+    let file = network.folder.write("one.click", "FromDevice($P) -> Discard;");
+    let output = network.on("r", &format!("{PROGRAM} run --for 0 {file} P={port}")).output().unwrap();
     (output.status.code().unwrap_or(-1), String::from_utf8_lossy(&output.stderr).into_owned())
 }
 
@@ -478,14 +464,12 @@ fn an_interface_with_another_xdp_program_is_refused() {
         return;
     }
     let network = hosts();
-    let path = |end| std::env::temp_dir().join(format!("{}.{end}", network.name("r"))).display().to_string();
-    let (source, object) = (path("c"), path("o"));
-    std::fs::write(&source, FOREIGN_PROGRAM).unwrap();
+    let source = network.folder.write("foreign.c", FOREIGN_PROGRAM);
+    let object = network.folder.file("foreign.o");
     let clang = std::env::var("CLANG").unwrap_or_else(|_| "clang".to_owned());
     let (compiled, text) = network.run("r", &format!("{clang} -target bpf -O2 -g -c {source} -o {object}"));
     assert!(compiled, "{text}");
     network.ip("r", &format!("link set dev eth2 xdp object {object} section xdp"));
-    [source, object].iter().for_each(|file| std::fs::remove_file(file).unwrap());
     let (code, said) = run_with_port(&network, "af_xdp:eth2");
     assert_eq!(code, 1, "{said}");
     assert!(said.contains("port `eth2` is already in use by another XDP program (number "), "{said}");

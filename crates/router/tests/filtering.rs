@@ -11,22 +11,19 @@ mod netns;
 #[path = "filtering/oracle.rs"]
 mod oracle;
 
-use std::fs::File;
 use std::net::{IpAddr, Ipv6Addr};
-use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use frames::{Random, SENTINEL_PORT};
-use netns::router::{PROGRAM, answers, lost_during, start};
+use netns::router::{PROGRAM, lost_during, start};
 use netns::{Network, Running, eventually};
 use oracle::{Policy, Prefix, Seen, packet_of};
 use packet::random::SplitMix64;
 use packet::{Batch, Pool, PoolOptions};
 use ports::{RxQueue, TxQueue};
-use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use testbed::Folder;
 
 /// Link addresses of the router's ports, in their order.
@@ -192,11 +189,9 @@ struct Host<'a> {
 }
 
 impl<'a> Host<'a> {
-    /// On a thread of its own, which goes into the host's namespace.
     fn new(network: &Network, place: usize, shared: &'a Shared) -> Self {
-        let namespace = File::open(format!("/run/netns/{}", network.name(HOSTS[place]))).unwrap();
-        move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network)).unwrap();
-        let mut port = ports::open("af_packet:eth0?ring=8192&promiscuous=yes", &Default::default()).unwrap();
+        let open = || ports::open("af_packet:eth0?ring=8192&promiscuous=yes", &Default::default()).unwrap();
+        let mut port = network.namespace(HOSTS[place]).enter(open);
         let mut pool = Pool::new(PoolOptions { frames: 4_096, ..PoolOptions::default() }).unwrap();
         let (mut rx, mut tx) = (port.take_rx(0).unwrap(), port.take_tx(0).unwrap());
         rx.prepare(&mut pool).unwrap();
@@ -442,7 +437,7 @@ fn passes(network: &Network) -> bool {
 
 /// Whether the router itself is there for its neighbours.
 fn answers_for_itself(network: &Network) -> bool {
-    ["10.0.1.1", "2001:db8:1::1"].iter().all(|own| answers(network, "a", own) == 10)
+    ["10.0.1.1", "2001:db8:1::1"].iter().all(|own| network.answers("a", own) == 10)
 }
 
 #[test]
@@ -459,7 +454,7 @@ fn closed_nothing_passes_until_the_next_router_filters_or_the_doctor_opens() {
 
     // A router that filters nothing else. Killed, it leaves the ports closed, and Linux its own host.
     let router = run(&network, &closed(""));
-    assert!(eventually(|| ["10.0.2.2", "2001:db8:2::2"].iter().all(|to| answers(&network, "a", to) == 10)));
+    assert!(eventually(|| ["10.0.2.2", "2001:db8:2::2"].iter().all(|to| network.answers("a", to) == 10)));
     assert!(!doctor("").1.contains(shut), "{}", doctor("").1);
     let (ran, said) = network.run("r", &format!("{PROGRAM} run --config {}", closed("").display()));
     assert!(!ran && said.contains("of Brickway routes on eth1 already"), "{said}");
@@ -531,7 +526,7 @@ fn open_a_mistake_in_the_list_leaves_forwarding_to_linux_and_tcp_passes_filters_
     assert!(set, "{said}");
     let merges = || network.run("r", "ethtool -k eth1").1.contains("generic-receive-offload: on");
     let list = folder.settings("af_packet", "[acl]\nrules = [\"10 deny udp any any port 7\"]\n");
-    let mut router = run(&network, &list);
+    let router = run(&network, &list);
     assert!(
         !merges() && router.printed().contains("eth1: Linux merges no received packets"),
         "{}",
@@ -554,7 +549,7 @@ fn filters_know_what_they_permitted_of_a_device_that_linux_does_not_see() {
     let folder = Files(Folder::new());
     let list = "[acl]\nrules = [\"10 deny icmp any any icmp-type 13\"]\n[reverse_path]\nmode = \"strict\"\n";
     let lan = "[[port]]\nname = \"lan\"\ndriver = \"tap\"\ndevice = \"vm0\"\n";
-    let mut router = run(&network, &folder.settings("af_xdp", &format!("{lan}{list}")));
+    let router = run(&network, &folder.settings("af_xdp", &format!("{lan}{list}")));
     network.ip("r", &format!("link set vm0 netns {}", network.name("b")));
     network.ip("b", "link set vm0 up");
     network.ip("r", "addr add 10.0.3.1/24 dev lan");
@@ -563,7 +558,7 @@ fn filters_know_what_they_permitted_of_a_device_that_linux_does_not_see() {
     // Linux resolves both hosts, and forwards their first packets, which carry the mark.
     network.ip("r", "neigh flush dev eth1");
     assert!(
-        eventually(|| answers(&network, "a", "10.0.3.2") == 10),
+        eventually(|| network.answers("a", "10.0.3.2") == 10),
         "{}",
         folder.ask(&network, "show drops").1
     );

@@ -34,9 +34,8 @@ fn hosts_reach_each_other_through_the_papers_router() {
     let network = network();
     assert!(ping(&network, "a", "10.0.1.2", 1).is_err(), "nothing forwards before the router runs");
     let command = format!("{} run {CONFIGURATION} DEV0=eth0 DEV1=eth1", env!("CARGO_BIN_EXE_brickway"));
-    let mut router = network.start("r", &command);
-    let ready = netns::eventually(|| ping(&network, "a", "10.0.1.2", 1).is_ok() || router.ended().is_some());
-    assert!(ready && router.ended().is_none(), "the router does not forward:\n{}", router.printed());
+    let router = network.start("r", &command);
+    router.wait_until("the router forwards", || ping(&network, "a", "10.0.1.2", 1).is_ok());
 
     ping(&network, "a", "10.0.1.2", 10).unwrap();
     ping(&network, "b", "10.0.0.2", 10).unwrap();

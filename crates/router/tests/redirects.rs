@@ -5,7 +5,7 @@
 mod netns;
 
 use netns::Network;
-use netns::router::{PROGRAM, answers, forwarded_by_the_kernel, lost_during, start};
+use netns::router::{PROGRAM, forwarded_by_the_kernel, lost_during, start};
 
 /// Host a, our router r and router c on one Ethernet switch. All that is behind c, 10.9.0.1 and 2001:db8:9::1, a sends to r.
 fn network() -> Network {
@@ -47,16 +47,16 @@ fn hosts_learn_of_the_better_way(options: &str) {
         return;
     }
     let network = network();
-    let socket = std::env::temp_dir().join(format!("brickway-redirects-{}", options.replace(' ', "-")));
-    let _router = start(&network, &format!("eth1 {options} --socket {}", socket.display()));
+    let socket = network.folder.file("socket");
+    let _router = start(&network, &format!("eth1 {options} --socket {socket}"));
     let count = |lookup: &str| -> u64 {
-        let ask = format!("{PROGRAM} show handlers {lookup}.redirects --socket {}", socket.display());
+        let ask = format!("{PROGRAM} show handlers {lookup}.redirects --socket {socket}");
         let (_, text) = network.run("r", &ask);
         text.trim().parse().unwrap_or_else(|_| panic!("{text}"))
     };
     for (to, lookup, better) in [("10.9.0.1", "rt4", "via 10.0.1.3"), ("2001:db8:9::1", "rt6", "via fe80::3")]
     {
-        assert!(netns::eventually(|| answers(&network, "a", to) == 10), "{to} does not answer");
+        assert!(netns::eventually(|| network.answers("a", to) == 10), "{to} does not answer");
         // A host that does not listen: a few packets take the kernel's way, and all arrive.
         let (kernel, before) = (forwarded_by_the_kernel(&network), count(lookup));
         let (lost, sent) = lost_during(&network, "a", to, || {
@@ -73,7 +73,7 @@ fn hosts_learn_of_the_better_way(options: &str) {
         listens(&network, true);
         let mut text = String::new();
         let learnt = netns::eventually(|| {
-            let all = answers(&network, "a", to) == 10;
+            let all = network.answers("a", to) == 10;
             text = network.run("a", &format!("ip route get {to}")).1;
             all && text.contains(better)
         });

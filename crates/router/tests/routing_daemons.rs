@@ -96,10 +96,9 @@ fn frr(network: &Network, folder: &Folder, label: &str, daemon: &str, config: &s
         // What the last zebra told the kernel stays for so many seconds, until the daemons tell it again.
         options += " -M dplane_fpm_nl -K 60";
     }
-    let mut running = network.start(label, &format!("{FRR}/{daemon} {options}"));
+    let running = network.start(label, &format!("{FRR}/{daemon} {options}"));
     let socket = if daemon == "zebra" { "zserv".to_owned() } else { format!("{daemon}.vty") };
-    let ready = eventually(|| folder.path().join(label).join(&socket).exists() || running.ended().is_some());
-    assert!(ready && running.ended().is_none(), "{label}: {daemon}:\n{}", running.printed());
+    running.wait_until(&format!("{label}: {daemon}"), || folder.path().join(label).join(&socket).exists());
     running
 }
 
@@ -248,9 +247,8 @@ fn bird(network: &Network, folder: &Folder, label: &str, id: u8, links: &[&str])
     }
     let own = folder.path().join(label).display().to_string();
     std::fs::write(format!("{own}.conf"), config).unwrap();
-    let mut running = network.start(label, &format!("{BIRD} -f -c {own}.conf -s {own}.ctl -P {own}.pid"));
-    let ready = eventually(|| Path::new(&format!("{own}.ctl")).exists() || running.ended().is_some());
-    assert!(ready && running.ended().is_none(), "{label}: {BIRD}:\n{}", running.printed());
+    let running = network.start(label, &format!("{BIRD} -f -c {own}.conf -s {own}.ctl -P {own}.pid"));
+    running.wait_until(&format!("{label}: {BIRD}"), || Path::new(&format!("{own}.ctl")).exists());
     running
 }
 

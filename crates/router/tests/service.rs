@@ -4,8 +4,6 @@
 
 mod netns;
 
-use std::path::PathBuf;
-
 use netns::router::{PROGRAM, start};
 use netns::{Network, eventually};
 use rustix::process::Signal;
@@ -23,13 +21,6 @@ fn network() -> Network {
 fn script(network: &Network, script: &str) {
     let (done, text) = network.script("r", script);
     assert!(done, "{script}: {text}");
-}
-
-/// A folder of one test.
-fn folder(network: &Network) -> PathBuf {
-    let folder = std::env::temp_dir().join(network.name("service"));
-    std::fs::create_dir_all(&folder).unwrap();
-    folder
 }
 
 #[test]
@@ -91,17 +82,15 @@ fn a_router_does_not_start_beside_rules_that_it_would_bypass() {
     assert!(started, "{text}");
 
     // The doctor finds the same, and those that are ignored are only a warning.
-    let file = folder(&network).join("brickway.toml");
     let settings = "[[port]]\nname = \"eth1\"\n[beside_linux]\nignore = [\"firewall\", \"ipsec\"]\n";
-    std::fs::write(&file, settings).unwrap();
-    let text = doctor(&format!("--config {} --json", file.display()));
+    let file = network.folder.write("brickway.toml", settings);
+    let text = doctor(&format!("--config {file} --json"));
     let verdict = |what: &str| {
         let line =
             text.lines().find(|line| line.contains(what)).unwrap_or_else(|| panic!("no {what} in {text}"));
         serde_json::from_str::<serde_json::Value>(line).unwrap()["verdict"].as_str().unwrap().to_owned()
     };
     assert_eq!((verdict("inet t").as_str(), verdict("ip v").as_str()), ("warn", "bad"));
-    std::fs::remove_dir_all(folder(&network)).unwrap();
 }
 
 #[test]
@@ -180,21 +169,17 @@ fn a_reload_does_all_that_changed_or_nothing() {
         return;
     }
     let network = network();
-    let folder = folder(&network);
-    let (file, socket) = (folder.join("brickway.toml"), folder.join("socket"));
+    let socket = network.folder.file("socket");
     let settings = |more: &str| {
         let ports = "[[port]]\nname = \"eth1\"\n[[port]]\nname = \"eth2\"\n";
-        let control = format!("[control]\nsocket = \"{}\"\n", socket.display());
-        std::fs::write(&file, format!("{ports}{control}{more}")).unwrap();
+        let control = format!("[control]\nsocket = \"{socket}\"\n");
+        network.folder.write("brickway.toml", format!("{ports}{control}{more}"))
     };
     let acl = |default: &str| format!("[acl]\nrules = [\"permit tcp any any\"]\ndefault = \"{default}\"\n");
-    settings(&acl("permit"));
-    let router = start(&network, &format!("--config {}", file.display()));
+    let router = start(&network, &format!("--config {}", settings(&acl("permit"))));
     let harmless = "the access list denies nothing";
     assert!(eventually(|| router.printed().contains(harmless)), "{}", router.printed());
-    let ask = |what: &str| {
-        network.on("r", &format!("{PROGRAM} {what} --socket {}", socket.display())).output().unwrap()
-    };
+    let ask = |what: &str| network.on("r", &format!("{PROGRAM} {what} --socket {socket}")).output().unwrap();
     let text = |what: &str| String::from_utf8(ask(what).stdout).unwrap();
     let denies = || {
         text("show acl")
@@ -217,7 +202,7 @@ fn a_reload_does_all_that_changed_or_nothing() {
     assert!(!denies() && text("show config").contains("balance = true"));
     assert!(text("show problems").contains(harmless));
     settings("[acl]\nrules = [\"permit tcp any any\"]\nfile = \"rules.txt\"\n");
-    std::fs::write(folder.join("rules.txt"), "permit icmp any any\ndenny any any any\n").unwrap();
+    network.folder.write("rules.txt", "permit icmp any any\ndenny any any any\n");
     let error = String::from_utf8(ask("reload").stderr).unwrap();
     assert!(error.contains("rules.txt: line 2: word 1 is 'denny'"), "{error}");
 
@@ -243,7 +228,6 @@ fn a_reload_does_all_that_changed_or_nothing() {
     let failed = "reload failed: nothing was changed: workers.count cannot change";
     assert!(eventually(|| printed().contains(failed)), "{}", printed());
     assert!(!denies());
-    std::fs::remove_dir_all(&folder).unwrap();
 }
 
 #[test]
@@ -252,26 +236,24 @@ fn sighup_reads_a_configuration_again_and_ends_no_router() {
         return;
     }
     let network = network();
-    let folder = folder(&network);
-    let file = folder.join("router.click");
-    std::fs::write(&file, "in :: FromDevice(eth1) -> Counter -> Discard;").unwrap();
-    let mut configured = start(&network, &file.display().to_string());
-    std::fs::write(&file, "in :: FromDevice(eth1) -> Discard;").unwrap();
+    let configure = |text: &str| network.folder.write("router.click", text);
+    let file = configure("in :: FromDevice(eth1) -> Counter -> Discard;");
+    let configured = start(&network, &file);
+    configure("in :: FromDevice(eth1) -> Discard;");
     configured.signal(Signal::HUP);
-    let read = format!("reload: {} read", file.display());
+    let read = format!("reload: {file} read");
     assert!(eventually(|| configured.printed().contains(&read)), "{}", configured.printed());
     // A mistake leaves what runs as it is.
-    std::fs::write(&file, "in :: FromDevice(eth1) -> Nowhere;").unwrap();
+    configure("in :: FromDevice(eth1) -> Nowhere;");
     configured.signal(Signal::HUP);
     assert!(eventually(|| configured.printed().contains("reload failed: ")), "{}", configured.printed());
     assert_eq!((configured.ended(), configured.interrupt()), (None, 0));
 
-    let mut of_ports = start(&network, "eth1 eth2");
+    let of_ports = start(&network, "eth1 eth2");
     let begins = |line: &str| line.starts_with("brickway: a router of eth1, eth2 runs with ");
     assert!(of_ports.printed().lines().next().is_some_and(begins), "{}", of_ports.printed());
     of_ports.signal(Signal::HUP);
     let nothing = "reload failed: there is nothing to read again";
     assert!(eventually(|| of_ports.printed().contains(nothing)), "{}", of_ports.printed());
     assert_eq!((of_ports.ended(), of_ports.interrupt()), (None, 0));
-    std::fs::remove_dir_all(&folder).unwrap();
 }

@@ -13,7 +13,7 @@
 
 mod netns;
 
-use netns::router::{self, PROGRAM, answers, start};
+use netns::router::{self, PROGRAM, start};
 use netns::{Network, Running, eventually};
 
 const SWITCH: &str = "
@@ -33,12 +33,9 @@ fn network() -> (Network, Running) {
     let network = Network::new(&["r", "s", "a", "v", "x", "b"]);
     network.link(("r", "eth1", "02:00:00:00:01:01"), ("s", "trunk", "02:00:00:00:01:0f"));
     network.link(("r", "eth2", "02:00:00:00:02:01"), ("b", "eth0", "02:00:00:00:02:02"));
-    let file = std::env::temp_dir().join(format!("{}.click", network.name("s")));
-    std::fs::write(&file, SWITCH).unwrap();
-    let mut switch = network.start("s", &format!("{PROGRAM} run {}", file.display()));
-    let ready = eventually(|| switch.printed().contains(" runs with ") || switch.ended().is_some());
-    assert!(ready && switch.ended().is_none(), "{}", switch.printed());
-    std::fs::remove_file(&file).unwrap();
+    let file = network.folder.write("switch.click", SWITCH);
+    let switch = network.start("s", &format!("{PROGRAM} run {file}"));
+    switch.wait_until("the switch", || switch.printed().contains(" runs with "));
     for (host, interface, link) in [("a", "a0", 1), ("v", "v0", 100), ("x", "x0", 1)] {
         network.ip("s", &format!("link set {interface} netns {}", network.name(host)));
         network.ip(host, &format!("link set {interface} up"));
@@ -81,9 +78,9 @@ fn a_vlan_is_a_port(driver: &str) {
         return;
     }
     let (network, _switch) = network();
-    let socket = std::env::temp_dir().join(format!("{}.sock", network.name("r")));
-    let mut router = start(&network, &format!("eth1 eth1.100 eth2 {driver} --socket {}", socket.display()));
-    let ask = |what: &str| network.run("r", &format!("{PROGRAM} {what} --socket {}", socket.display()));
+    let socket = network.folder.file("r.sock");
+    let router = start(&network, &format!("eth1 eth1.100 eth2 {driver} --socket {socket}"));
+    let ask = |what: &str| network.run("r", &format!("{PROGRAM} {what} --socket {socket}"));
     router_addresses(&network, "eth1.100", 100);
 
     // From the VLAN to another port, and to the untagged hosts on the same wire, and back.
@@ -94,7 +91,7 @@ fn a_vlan_is_a_port(driver: &str) {
 
     // The router itself, which has asked for the host's address and answered its questions in the VLAN.
     for own in ["10.0.100.1", "2001:db8:100::1", "10.0.1.1", "2001:db8:2::1"] {
-        assert_eq!(answers(&network, "v", own), 10, "{own}");
+        assert_eq!(network.answers("v", own), 10, "{own}");
     }
     for (host, interface) in [("r", "eth1.100"), ("v", "v0")] {
         network.ip(host, &format!("neigh flush dev {interface}"));
@@ -108,16 +105,16 @@ fn a_vlan_is_a_port(driver: &str) {
 
     // The tag does not count: packets of the whole MTU, both ways. Of a smaller one senders are told.
     for (host, to) in [("v", "10.0.2.2"), ("b", "10.0.100.2")] {
-        assert_eq!(answers(&network, host, &format!("-M do -s 1472 {to}")), 10);
+        assert_eq!(network.answers(host, &format!("-M do -s 1472 {to}")), 10);
     }
-    assert_eq!(answers(&network, "v", "-M do -s 1452 2001:db8:2::2"), 10);
+    assert_eq!(network.answers("v", "-M do -s 1452 2001:db8:2::2"), 10);
     network.ip("r", "link set eth1.100 mtu 1400");
     network.ip("v", "link set v0 mtu 1400");
     assert!(eventually(|| {
         let (_, text) = network.run("b", "ping -n -c 1 -W 1 -M do -s 1400 10.0.100.2");
         text.contains("mtu=1400") || text.contains("mtu = 1400")
     }));
-    assert_eq!(answers(&network, "b", "-M dont -s 1400 10.0.100.2"), 10);
+    assert_eq!(network.answers("b", "-M dont -s 1400 10.0.100.2"), 10);
 
     nothing_comes_in_while_it_is_down(&network);
     router::warm_up(&network, "v", &destinations);
@@ -133,7 +130,7 @@ fn a_vlan_is_a_port(driver: &str) {
     network.ip("r", "link set eth1 address 02:00:00:00:01:99");
     assert!(eventually(|| twin().contains("02:00:00:00:01:99")), "{}", twin());
     network.ip("v", "neigh flush dev v0");
-    assert!(eventually(|| answers(&network, "v", "10.0.2.2") == 10));
+    assert!(eventually(|| network.answers("v", "10.0.2.2") == 10));
     let (_, text) = network.run("v", "ip neigh show 10.0.100.1");
     assert!(text.contains("lladdr 02:00:00:00:01:99"), "{text}");
 
@@ -173,17 +170,17 @@ fn linux_has_the_interface(driver: &str) {
         router_addresses(&network, "eth1.100", 100);
     };
     make_interface();
-    let socket = std::env::temp_dir().join(format!("{}.sock", network.name("r")));
-    let _router = start(&network, &format!("eth1 eth1.100 eth2 {driver} --socket {}", socket.display()));
+    let socket = network.folder.file("r.sock");
+    let _router = start(&network, &format!("eth1 eth1.100 eth2 {driver} --socket {socket}"));
     router::warm_up(&network, "v", &["10.0.2.2", "2001:db8:2::2", "10.0.1.2", "2001:db8:1::2"]);
     router::warm_up(&network, "b", &["10.0.100.2", "2001:db8:100::2"]);
     for own in ["10.0.100.1", "2001:db8:100::1", "10.0.2.1"] {
-        assert_eq!(answers(&network, "v", own), 10, "{own}");
+        assert_eq!(network.answers("v", own), 10, "{own}");
     }
     let (_, text) = network.run("v", "traceroute -n -w 1 -q 1 10.0.2.2");
     assert!(text.contains(" 1  10.0.100.1 ") && text.contains(" 2  10.0.2.2 "), "{text}");
     network.ip("r", "link set eth1.100 mtu 1400");
-    assert_eq!(answers(&network, "b", "-M dont -s 1400 10.0.100.2"), 10);
+    assert_eq!(network.answers("b", "-M dont -s 1400 10.0.100.2"), 10);
 
     // It comes and goes.
     network.ip("r", "link delete eth1.100");
@@ -234,17 +231,14 @@ fn access_lists_and_reverse_path_checks_mean_the_vlan() {
         return;
     }
     let (network, _switch) = network();
-    let folder = std::env::temp_dir().join(network.name("settings"));
-    std::fs::create_dir_all(&folder).unwrap();
-    let settings = folder.join("brickway.toml");
+    let socket = network.folder.file("r.sock");
     let text = format!(
         "[[port]]\nname = \"eth1.100\"\n[[port]]\nname = \"eth1\"\n[[port]]\nname = \"eth2\"\n\
          [acl]\nrules = [\"deny icmp any 10.0.2.2 in eth1.100\"]\n[reverse_path]\nmode = \"strict\"\n\
-         [control]\nsocket = \"{}\"\n",
-        folder.join("control.sock").display()
+         [control]\nsocket = \"{socket}\"\n"
     );
-    std::fs::write(&settings, text).unwrap();
-    let _router = start(&network, &format!("--config {}", settings.display()));
+    let settings = network.folder.write("brickway.toml", text);
+    let _router = start(&network, &format!("--config {settings}"));
     router_addresses(&network, "eth1.100", 100);
     router::warm_up(&network, "v", &["2001:db8:2::2", "10.0.1.2"]);
     router::warm_up(&network, "a", &["10.0.2.2", "10.0.100.2"]);
@@ -254,7 +248,7 @@ fn access_lists_and_reverse_path_checks_mean_the_vlan() {
     // A source to which the way leads through the port below does not come from the VLAN.
     network.ip("r", "route add 10.9.9.0/24 via 10.0.1.2");
     network.ip("v", "addr add 10.9.9.9/32 dev v0");
-    let show = format!("{PROGRAM} show drops --socket {}", folder.join("control.sock").display());
+    let show = format!("{PROGRAM} show drops --socket {socket}");
     assert!(eventually(|| {
         lost("-I 10.9.9.9 10.0.1.2");
         network.run("r", &show).1.contains("another way back")
@@ -263,5 +257,4 @@ fn access_lists_and_reverse_path_checks_mean_the_vlan() {
     let text = lost("-I 10.9.9.9 10.0.1.2");
     assert!(text.contains(" 0 received"), "{text}");
     assert_eq!(requests_received(&network, "a"), before);
-    std::fs::remove_dir_all(&folder).unwrap();
 }

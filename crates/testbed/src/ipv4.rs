@@ -1,6 +1,7 @@
 //! IPv4 packets, right and wrong ones.
 
 use packet::checksum;
+#[cfg(feature = "proptest")]
 use proptest::prelude::*;
 
 /// An IP packet without options: TTL 64, identification 0x1234.
@@ -40,6 +41,7 @@ pub fn refresh(packet: &mut [u8]) {
 }
 
 /// Bytes that are an IP packet, or nearly one, or nothing of the kind.
+#[cfg(feature = "proptest")]
 pub fn any_packet() -> impl Strategy<Value = Vec<u8>> {
     let bytes = || proptest::collection::vec(any::<u8>(), 0..200);
     let protocol = prop_oneof![Just(1u8), Just(6), Just(17), any::<u8>()];

@@ -3,6 +3,7 @@
 use std::net::Ipv6Addr;
 
 use packet::checksum;
+#[cfg(feature = "proptest")]
 use proptest::prelude::*;
 
 /// A host.
@@ -32,6 +33,7 @@ pub fn icmpv6(source: Ipv6Addr, destination: Ipv6Addr, kind: u8, rest: &[u8]) ->
 }
 
 /// Bytes that are an IPv6 packet, or nearly one, or nothing of the kind.
+#[cfg(feature = "proptest")]
 pub fn any_packet() -> impl Strategy<Value = Vec<u8>> {
     let bytes = || proptest::collection::vec(prop_oneof![any::<u8>(), 0u8..4], 0..200);
     let next_header =

@@ -1,7 +1,17 @@
-//! What tests need of the machine that runs them: root, programs of Debian packages and ours, network namespaces, and patience.
+//! What tests, the demos and benches need of the machine that runs them: network namespaces and links, programs in them, and for tests
+//! also root, programs of Debian packages and ours, and patience.
 //!
 //! A test that lacks one of these fails, so a machine that cannot run a test does not report it as passed. Without root,
-//! `BRICKWAY_NO_ROOT=1` leaves out the tests that need it.
+//! `BRICKWAY_NO_ROOT=1` leaves out the tests that need it. [`Namespace`] and [`Running`] report errors, for demos and benches to
+//! show; all else panics.
+//!
+//! | file | what lives there |
+//! | --- | --- |
+//! | `namespace` | a network namespace, links between two, programs in it |
+//! | `network` | the namespaces of a test, by their labels |
+//! | `running`, `program` | programs that run; where ours are |
+//! | `guard`, `wait`, `folder` | root and packages; patience; a folder of files |
+//! | `ipv4`, `ipv6` | packets |
 
 mod folder;
 mod guard;
@@ -10,11 +20,13 @@ pub mod ipv6;
 mod namespace;
 mod network;
 mod program;
+mod running;
 mod wait;
 
 pub use folder::Folder;
 pub use guard::{is_installed, is_root};
-pub use namespace::{in_namespace, ip, run, veth_pair};
-pub use network::{Network, Running, interrupt, namespaces, reply_number};
+pub use namespace::{Namespace, in_namespace, ip, namespaces, run, veth_pair};
+pub use network::{Network, reply_number};
 pub use program::program;
+pub use running::{Running, interrupt};
 pub use wait::{DEADLINE, eventually, wait_until};

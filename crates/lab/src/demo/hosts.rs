@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use testbed::Namespace;
 
 /// Whether the user wants to stop.
 #[derive(Clone, Debug)]
@@ -66,20 +67,6 @@ pub(super) fn run(
     }
 }
 
-/// Runs `ip`, which must succeed.
-pub(super) fn ip(arguments: &str) -> Result<()> {
-    let (ok, text) = run(
-        Command::new("ip").args(arguments.split_whitespace()),
-        Duration::from_secs(10),
-        None,
-        &mut || {},
-    )?;
-    if !ok {
-        bail!("'ip {arguments}' failed: {}", text.trim());
-    }
-    Ok(())
-}
-
 /// How long a host may take to answer another one's ping.
 const LONGEST_SILENCE: Duration = Duration::from_secs(20);
 
@@ -98,28 +85,13 @@ pub(super) struct Tcp {
     pub(super) retransmissions: u64,
 }
 
-/// A host: a network namespace.
-#[derive(Clone, Debug)]
+/// A host.
+#[derive(Debug)]
 pub(super) struct Host {
-    namespace: String,
+    pub(super) namespace: Namespace,
 }
 
 impl Host {
-    pub(super) fn new(namespace: String) -> Self {
-        Self { namespace }
-    }
-
-    pub(super) fn namespace(&self) -> &str {
-        &self.namespace
-    }
-
-    /// A program on it.
-    pub(super) fn command(&self, program: &str, arguments: &[&str]) -> Command {
-        let mut command = Command::new("ip");
-        command.args(["netns", "exec", &self.namespace, program]).args(arguments).env("LC_ALL", "C");
-        command
-    }
-
     /// Pings `count` times, 20 ms apart.
     pub(super) fn ping(&self, target: &str, count: u32, stop: &Stop) -> Result<Ping> {
         self.ping_with(&["-c", &count.to_string(), "-W", "2", target], stop)
@@ -145,24 +117,29 @@ impl Host {
     }
 
     fn ping_with(&self, arguments: &[&str], stop: &Stop) -> Result<Ping> {
-        let mut command = self.command("ping", &["-n", "-i", "0.02"]);
-        let (_, text) = run(command.args(arguments), Duration::from_secs(30), Some(stop), &mut || {})?;
+        let mut command = self.namespace.command("ping");
+        let (_, text) = run(
+            command.args(["-n", "-i", "0.02"]).args(arguments),
+            Duration::from_secs(30),
+            Some(stop),
+            &mut || {},
+        )?;
         Ok(parse_ping(&text))
     }
 
     /// Sends one ping of `size` bytes with DF set; the MTU that an ICMP error reports.
     pub(super) fn too_big(&self, target: &str, size: u32, stop: &Stop) -> Result<Option<u32>> {
         let size = size.to_string();
-        let mut command =
-            self.command("ping", &["-n", "-c", "1", "-W", "1", "-M", "do", "-s", &size, target]);
+        let mut command = self.namespace.command("ping");
+        command.args(["-n", "-c", "1", "-W", "1", "-M", "do", "-s", &size, target]);
         let (_, text) = run(&mut command, Duration::from_secs(30), Some(stop), &mut || {})?;
         Ok(parse_mtu(&text))
     }
 
     /// The addresses of the hops to `target`.
     pub(super) fn traceroute(&self, target: &str, stop: &Stop) -> Result<Vec<String>> {
-        let arguments = ["-n", "-q", "1", "-w", "2", "-m", "5", target];
-        let mut command = self.command("traceroute", &arguments);
+        let mut command = self.namespace.command("traceroute");
+        command.args(["-n", "-q", "1", "-w", "2", "-m", "5", target]);
         let (_, text) = run(&mut command, Duration::from_secs(60), Some(stop), &mut || {})?;
         Ok(parse_traceroute(&text))
     }
@@ -176,13 +153,13 @@ impl Host {
         stop: &Stop,
         idle: &mut dyn FnMut(),
     ) -> Result<Result<Tcp, String>> {
-        let mut server = server.command("iperf3", &["-s", "-1"]);
-        server.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let mut server = server.namespace.command("iperf3");
+        server.args(["-s", "-1"]).stdout(Stdio::null()).stderr(Stdio::null());
         let mut server = server.spawn().context("cannot start the iperf3 server")?;
         // The server needs a moment to listen; a client that comes too early would be refused.
         std::thread::sleep(Duration::from_millis(300));
-        let mut client = self.command("iperf3", &["-J", "-c", target, "-t", &seconds.to_string()]);
-        client.args(options);
+        let mut client = self.namespace.command("iperf3");
+        client.args(["-J", "-c", target, "-t", &seconds.to_string()]).args(options);
         let result = run(&mut client, Duration::from_secs(u64::from(seconds) + 20), Some(stop), idle);
         // With -1 the server has ended; after a failure it has not.
         let _ = server.kill();

@@ -17,7 +17,7 @@ mod summary;
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
-use std::process::{Child, Command, ExitCode, Stdio};
+use std::process::{Child, ExitCode, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
@@ -95,7 +95,8 @@ pub(crate) fn demo(arguments: &DemoArguments) -> Result<ExitCode> {
         exercise(arguments, &network, &stop, &router, &mut report)?;
         if arguments.keep && !stop.is_set() {
             report.line("\n  The router runs on. In another terminal, for instance:");
-            report.line(format_args!("    ip netns exec {} ping 10.0.3.2", network.host(0).namespace()));
+            report
+                .line(format_args!("    ip netns exec {} ping 10.0.3.2", network.hosts[0].namespace.name()));
             report.line("  Ctrl-C ends it.");
             while !stop.is_set() && router.is_alive() {
                 std::thread::sleep(Duration::from_millis(100));
@@ -140,12 +141,7 @@ fn check_programs(more: &[(&str, &str)]) -> Result<()> {
         ("ethtool", "ethtool"),
     ];
     for (program, package) in usual.iter().chain(more) {
-        let found = std::env::var_os("PATH").is_some_and(|path| {
-            std::env::split_paths(&path)
-                .chain([PathBuf::from("/usr/sbin"), PathBuf::from("/sbin")])
-                .any(|folder| folder.join(program).is_file())
-        });
-        if !found {
+        if !crate::program::is_installed(program) {
             let target = if more.is_empty() { "demo" } else { "demo-cluster" };
             bail!("the program '{program}' is missing: apt-get install {package} ('make {target}' does it)");
         }
@@ -165,10 +161,9 @@ struct Running {
 
 impl Running {
     fn start(arguments: &DemoArguments, network: &Network, stop: &Stop) -> Result<Self> {
-        let program = crate::program::router()?;
+        let program = crate::program::router()?.display().to_string();
         let table = arguments.table.canonicalize().context("cannot find the routing table")?;
-        let mut command = Command::new("ip");
-        command.args(["netns", "exec", network.router()]).arg(program);
+        let mut command = network.router.command(&program);
         command.args(["run", "-", &format!("TABLE={}", table.display()), &format!("MTU={MTU}")]);
         command.args(["--json", "--stats", "0.5", "--workers", &arguments.workers.to_string()]);
         command.args(["--read", READ_MEMORY, "--read", READ_CHECK]);
@@ -263,7 +258,7 @@ fn exercise(
     for from in 0..HOSTS {
         for to in (0..HOSTS).filter(|&to| to != from) {
             report.live(&format!("ping         h{from} -> h{to}"));
-            let ping = network.host(from).reach(&format!("10.0.{to}.2"), 5, stop)?;
+            let ping = network.hosts[from].reach(&format!("10.0.{to}.2"), 5, stop)?;
             all &= ping.answered > 0;
             sent += ping.sent;
             answered += ping.answered;
@@ -277,9 +272,9 @@ fn exercise(
     report.step("ping", if all { Ok(text) } else { Err(text) });
 
     let (gateway, routes) = network::gateway_and_routes(&arguments.table, FAR_ADDRESS)?;
-    network.give_address(gateway, FAR_ADDRESS)?;
+    network.hosts[gateway].namespace.ip(&format!("addr add {FAR_ADDRESS}/32 dev lo"))?;
     let from = (gateway + 1) % HOSTS;
-    let ping = network.host(from).reach(FAR_ADDRESS, 5, stop)?;
+    let ping = network.hosts[from].reach(FAR_ADDRESS, 5, stop)?;
     let text = format!(
         "{FAR_ADDRESS} from h{from}: by one of {} routes over h{gateway}, {} of {} answered",
         thousands(routes),
@@ -288,15 +283,15 @@ fn exercise(
     );
     report.step("real route", if ping.answered > 0 { Ok(text) } else { Err(text) });
 
-    let ping = network.host(0).reach("10.0.0.1", 3, stop)?;
+    let ping = network.hosts[0].reach("10.0.0.1", 3, stop)?;
     let text = format!("10.0.0.1 itself answers {} of {}", ping.answered, ping.sent);
     report.step("router", if ping.answered > 0 { Ok(text) } else { Err(text) });
 
-    let hops = network.host(0).traceroute("10.0.3.2", stop)?;
+    let hops = network.hosts[0].traceroute("10.0.3.2", stop)?;
     let text = format!("h0 -> h3: {}", hops.join(", "));
     report.step("traceroute", if hops == ["10.0.0.1", "10.0.3.2"] { Ok(text) } else { Err(text) });
 
-    let mtu = network.host(0).too_big("10.0.2.2", 1472, stop)?;
+    let mtu = network.hosts[0].too_big("10.0.2.2", 1472, stop)?;
     report.step(
         "too big",
         match mtu {
@@ -307,7 +302,7 @@ fn exercise(
             None => Err("no ICMP error for a packet of 1,500 bytes with DF set".into()),
         },
     );
-    let fragments = network.host(1).ping_fragmented("10.0.2.2", 1472, stop)?;
+    let fragments = network.hosts[1].ping_fragmented("10.0.2.2", 1472, stop)?;
     let text = format!(
         "1,500 bytes without DF: sent on in pieces, {} of {} answered",
         fragments.answered, fragments.sent
@@ -320,7 +315,7 @@ fn exercise(
             report.live(&format!("iperf3       {line}"));
         }
     };
-    let tcp = network.host(1).iperf((network.host(3), "10.0.3.2"), seconds, &[], stop, &mut show)?;
+    let tcp = network.hosts[1].iperf((&network.hosts[3], "10.0.3.2"), seconds, &[], stop, &mut show)?;
     report.step(
         "iperf3",
         tcp.map(|tcp| {

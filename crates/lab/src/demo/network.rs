@@ -1,12 +1,11 @@
 //! The network of the demo of one router: namespaces for it and four hosts.
 
 use std::path::Path;
-use std::process::Command;
-use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use testbed::Namespace;
 
-use super::hosts::{Host, Stop, ip, run};
+use super::hosts::{Host, Stop};
 
 /// Number of hosts, and of the router's ports.
 pub(super) const HOSTS: usize = 4;
@@ -14,92 +13,25 @@ pub(super) const HOSTS: usize = 4;
 /// The namespaces; removed when dropped.
 #[derive(Debug)]
 pub(super) struct Network {
-    router: String,
-    hosts: Vec<Host>,
+    pub(super) router: Namespace,
+    pub(super) hosts: Vec<Host>,
 }
 
 impl Network {
     /// Makes namespaces, links and addresses. What was made is removed again when a step fails.
     pub(super) fn create(stop: &Stop) -> Result<Self> {
         let tag = std::process::id();
-        let network = Self {
-            router: format!("brickway-{tag}-r"),
-            hosts: (0..HOSTS).map(|host| Host::new(format!("brickway-{tag}-h{host}"))).collect(),
-        };
-        let router = &network.router;
-        ip(&format!("netns add {router}"))?;
-        for (number, host) in network.hosts.iter().enumerate() {
+        let router = Namespace::without_ipv6(format!("brickway-{tag}-r"))?;
+        let make = |number| {
             stop.check()?;
-            let host = host.namespace();
-            ip(&format!("netns add {host}"))?;
-            for namespace in [router.as_str(), host] {
-                // Router advertisements and duplicate address detection would only be noise here. A kernel
-                // without IPv6 has no such setting.
-                let _ = run(
-                    Command::new("ip").args([
-                        "netns",
-                        "exec",
-                        namespace,
-                        "sysctl",
-                        "-qw",
-                        "net.ipv6.conf.all.disable_ipv6=1",
-                        "net.ipv6.conf.default.disable_ipv6=1",
-                    ]),
-                    Duration::from_secs(10),
-                    None,
-                    &mut || {},
-                );
-            }
-            ip(&format!(
-                "-n {router} link add eth{number} address 02:00:00:00:0{number}:01 type veth peer name eth0 netns {host}"
-            ))?;
-            ip(&format!("-n {host} addr add 10.0.{number}.2/24 dev eth0"))?;
-            ip(&format!("-n {host} link set lo up"))?;
-            for (namespace, device) in [(router.as_str(), format!("eth{number}")), (host, "eth0".to_owned())]
-            {
-                ip(&format!("-n {namespace} link set {device} up"))?;
-                // Segments and checksums must be as they are on a wire: a veth link would pass on frames
-                // of 64 KiB and checksums that nobody computed.
-                let (ok, text) = run(
-                    Command::new("ip").args([
-                        "netns", "exec", namespace, "ethtool", "-K", &device, "tx", "off", "rx", "off",
-                        "tso", "off", "gso", "off", "gro", "off",
-                    ]),
-                    Duration::from_secs(10),
-                    None,
-                    &mut || {},
-                )?;
-                if !ok {
-                    bail!("cannot switch off the offloads of {device} in {namespace}: {}", text.trim());
-                }
-            }
-            ip(&format!("-n {host} route add default via 10.0.{number}.1"))?;
-        }
-        Ok(network)
-    }
-
-    /// Namespace of the router.
-    pub(super) fn router(&self) -> &str {
-        &self.router
-    }
-
-    /// A host.
-    pub(super) fn host(&self, host: usize) -> &Host {
-        &self.hosts[host]
-    }
-
-    /// Gives a host one more address.
-    pub(super) fn give_address(&self, host: usize, address: &str) -> Result<()> {
-        ip(&format!("-n {} addr add {address}/32 dev lo", self.hosts[host].namespace()))
-    }
-}
-
-impl Drop for Network {
-    fn drop(&mut self) {
-        for namespace in self.hosts.iter().map(Host::namespace).chain([self.router.as_str()]) {
-            // One that was never made cannot be removed; nothing else to do about a failure.
-            let _ = ip(&format!("netns del {namespace}"));
-        }
+            let host = Namespace::without_ipv6(format!("brickway-{tag}-h{number}"))?;
+            router.wire(&format!("eth{number} address 02:00:00:00:0{number}:01"), (&host, "eth0"))?;
+            host.ip(&format!("addr add 10.0.{number}.2/24 dev eth0"))?;
+            host.ip(&format!("route add default via 10.0.{number}.1"))?;
+            Ok(Host { namespace: host })
+        };
+        let hosts = (0..HOSTS).map(make).collect::<Result<_>>()?;
+        Ok(Self { router, hosts })
     }
 }
 

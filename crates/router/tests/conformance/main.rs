@@ -205,8 +205,7 @@ fn judge(network: &Network, cases: &[Case], socket: &str, reasons: &[&str]) {
 
 /// Starts a router; with the path of its socket.
 fn router(network: &Network, options: &str) -> (netns::Running, String) {
-    let socket = std::env::temp_dir().join(format!("{}.sock", network.name("socket")));
-    let socket = socket.display().to_string();
+    let socket = network.folder.file("socket");
     (start(network, &format!("eth1 eth2 {options} --socket {socket}")), socket)
 }
 

@@ -1,11 +1,7 @@
 //! Frames to and from the interface of a host.
 
-use std::fs::File;
-use std::os::fd::AsFd;
-
 use packet::{Batch, Pool, PoolOptions};
 use ports::{OpenOptions, Port, RxQueue, TxQueue};
-use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use crate::netns::Network;
 
@@ -27,12 +23,8 @@ pub(crate) struct Wire {
 impl Wire {
     /// That of the namespace of this label, `eth0`.
     pub(crate) fn open(network: &Network, label: &str) -> Wire {
-        let namespace = File::open(format!("/run/netns/{}", network.name(label))).unwrap();
-        let open = move || {
-            move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network)).unwrap();
-            ports::open("af_packet:eth0", &OpenOptions::default()).unwrap()
-        };
-        let mut port = std::thread::spawn(open).join().unwrap();
+        let open = || ports::open("af_packet:eth0", &OpenOptions::default()).unwrap();
+        let mut port = network.namespace(label).enter(open);
         let mut pool = Pool::new(PoolOptions::default()).unwrap();
         let (mut rx, mut tx) = (port.take_rx(0).unwrap(), port.take_tx(0).unwrap());
         rx.prepare(&mut pool).unwrap();

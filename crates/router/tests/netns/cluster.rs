@@ -7,7 +7,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use fabric::{Far, NodeId, Shape, Topology};
@@ -74,7 +73,6 @@ pub(crate) struct Cluster {
     pub(crate) behind: Vec<String>,
     plan: Plan,
     links: Vec<usize>,
-    directory: PathBuf,
     pub(crate) network: Network,
 }
 
@@ -122,8 +120,6 @@ impl Cluster {
             .chain(hosts.iter().map(String::as_str))
             .collect();
         let network = Network::new(&labels);
-        let directory = std::env::temp_dir().join(network.name("cluster"));
-        std::fs::create_dir_all(&directory).unwrap();
         let links = NodeId::first(topology.nodes()).map(|node| topology.links(node).len()).collect();
         let mut cluster = Cluster {
             nodes: BTreeMap::new(),
@@ -133,14 +129,13 @@ impl Cluster {
             behind,
             plan,
             links,
-            directory,
             network,
         };
         cluster.manage();
         cluster.wire(&topology);
         cluster.plug_in_hosts();
         let key = cluster.key_file();
-        cluster.must("mgmt", &format!("umask 077; {PROGRAM} cluster key > {}", key.display()));
+        cluster.must("mgmt", &format!("umask 077; {PROGRAM} cluster key > {key}"));
         cluster.write_file(&cluster.names.clone());
         cluster.start_etcd();
         cluster
@@ -210,22 +205,11 @@ impl Cluster {
 
     /// A link without a word of Linux's on it.
     fn plug(&self, left: &str, left_device: &str, right: &str, right_device: &str, mtu: u32) {
-        let of = |end: &str| self.network.name(end);
-        let quiet = |end: &str, device: &str| {
-            format!(
-                "ip netns exec {namespace} sysctl -qw net.ipv6.conf.{device}.disable_ipv6=1
-                 ip netns exec {namespace} ethtool -K {device} tx off rx off tso off gso off gro off >/dev/null
-                 ip -n {namespace} link set {device} mtu {mtu} up\n",
-                namespace = of(end)
-            )
-        };
-        let script = format!(
-            "ip link add {left_device} type veth peer name {right_device} netns {}\n{}{}",
-            of(right),
-            quiet(left, left_device),
-            quiet(right, right_device)
-        );
-        self.must(left, &script);
+        let [near, far] = [left_device, right_device].map(|device| format!("{device} mtu {mtu}"));
+        self.network.namespace(left).wire(&near, (self.network.namespace(right), &far)).unwrap();
+        for (label, device) in [(left, left_device), (right, right_device)] {
+            self.network.set(label, &format!("net.ipv6.conf.{device}.disable_ipv6=1"));
+        }
     }
 
     fn plug_in_hosts(&self) {
@@ -258,7 +242,7 @@ impl Cluster {
 
     /// Records so many hellos that a node sends on the switch. Returns the file.
     pub(crate) fn record(&self, name: &str, count: u64) -> String {
-        let file = self.directory.join("recorded.pcap").display().to_string();
+        let file = self.network.folder.file("recorded.pcap");
         let command = format!("tcpdump -Z root -Q in -i sw0-{name} -w {file} -c {count} ether proto 0x88b5");
         let (done, text) = self.network.run("mgmt", &command);
         assert!(done, "{text}");
@@ -273,9 +257,8 @@ impl Cluster {
 
     /// How many frames a node dropped for this reason.
     pub(crate) fn dropped(&self, name: &str, reason: &str) -> u64 {
-        let socket = self.directory.join(format!("{name}.sock"));
         let (_, text) =
-            self.network.run(name, &format!("{PROGRAM} show drops --json --socket {}", socket.display()));
+            self.network.run(name, &format!("{PROGRAM} show drops --json --socket {}", self.socket(name)));
         let rows = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
         rows.filter(|row| row["reason"] == reason).filter_map(|row| row["packets"].as_u64()).sum()
     }
@@ -293,12 +276,16 @@ impl Cluster {
     /// The cluster's file of a node: the same for all, unless each has a store to ask.
     fn file_of(&self, name: &str) -> String {
         let file = if self.plan.store == StorePlan::EtcdOnEach { name } else { "cluster" };
-        self.directory.join(format!("{file}.toml")).display().to_string()
+        self.network.folder.file(&format!("{file}.toml"))
+    }
+
+    fn socket(&self, name: &str) -> String {
+        self.network.folder.file(&format!("{name}.sock"))
     }
 
     /// The cluster's key.
-    pub(crate) fn key_file(&self) -> PathBuf {
-        self.directory.join("cluster.key")
+    pub(crate) fn key_file(&self) -> String {
+        self.network.folder.file("cluster.key")
     }
 
     /// Writes it, with sections of these nodes.
@@ -314,7 +301,7 @@ impl Cluster {
             // etcd asks nobody who he is; a hosted store asks for the key.
             let security = format!(
                 "key_file = \"{}\"\ninsecure = {}\n",
-                self.key_file().display(),
+                self.key_file(),
                 self.plan.store != StorePlan::Hosted
             );
             let head = format!(
@@ -366,15 +353,14 @@ impl Cluster {
         let peer = |(name, address): &(String, String)| format!("{name}=http://{address}:2380");
         let peers = places.iter().map(peer).collect::<Vec<_>>().join(",");
         for (name, address) in &places {
-            let data = self.directory.join(format!("etcd-{name}"));
+            let data = self.network.folder.file(&format!("etcd-{name}"));
             let etcd = self.network.start(
                 name,
                 &format!(
-                    "etcd --name {name} --data-dir {} --listen-client-urls http://{address}:2379 \
+                    "etcd --name {name} --data-dir {data} --listen-client-urls http://{address}:2379 \
                      --advertise-client-urls http://{address}:2379 --listen-peer-urls http://{address}:2380 \
                      --initial-advertise-peer-urls http://{address}:2380 --initial-cluster {peers} \
-                     --pre-vote",
-                    data.display()
+                     --pre-vote"
                 ),
             );
             self.etcd.push(etcd);
@@ -436,14 +422,12 @@ impl Cluster {
 
     /// The command line that makes a server a node.
     pub(crate) fn program(&self, how: &str, name: &str) -> String {
-        let socket = self.directory.join(format!("{name}.sock"));
-        format!("{PROGRAM} cluster {how} {} {name} --socket {}", self.file_of(name), socket.display())
+        format!("{PROGRAM} cluster {how} {} {name} --socket {}", self.file_of(name), self.socket(name))
     }
 
-    fn is_ready(&mut self, name: &str) {
-        let node = self.nodes.get_mut(name).unwrap();
-        let ready = eventually(|| node.printed().contains(" runs with ") || node.ended().is_some());
-        assert!(ready && node.ended().is_none(), "node '{name}':\n{}", node.printed());
+    fn is_ready(&self, name: &str) {
+        let node = &self.nodes[name];
+        node.wait_until(&format!("node '{name}'"), || node.printed().contains(" runs with "));
     }
 
     /// What a node printed.
@@ -452,8 +436,8 @@ impl Cluster {
     }
 
     /// Whether a node that was started has ended, and how.
-    pub(crate) fn ended(&mut self, name: &str) -> Option<i32> {
-        self.nodes.get_mut(name).and_then(Running::ended)
+    pub(crate) fn ended(&self, name: &str) -> Option<i32> {
+        self.nodes.get(name).and_then(Running::ended)
     }
 
     /// Kills a node with SIGKILL.
@@ -535,8 +519,7 @@ impl Cluster {
     /// Whether the tables of all of these nodes know the host behind a port: its packets need no Linux.
     pub(crate) fn knows(&self, names: &[&str], port: usize) -> bool {
         names.iter().all(|name| {
-            let socket = self.directory.join(format!("{name}.sock"));
-            let command = format!("{PROGRAM} show neighbours --socket {}", socket.display());
+            let command = format!("{PROGRAM} show neighbours --socket {}", self.socket(name));
             let (_, text) = self.network.run(name, &command);
             host_addresses(port).iter().all(|address| text.contains(address.as_str()))
         })
@@ -609,7 +592,7 @@ impl Cluster {
     }
 }
 
-fn loss(stream: String, mut ping: Running) -> Loss {
+fn loss(stream: String, ping: Running) -> Loss {
     ping.interrupt();
     let (sent, answered) = answered(&ping.printed());
     let (mut longest, mut before) = (0, 0);
@@ -630,6 +613,5 @@ impl Drop for Cluster {
         // Who was stopped is killed too.
         self.nodes.clear();
         self.etcd.clear();
-        let _ = std::fs::remove_dir_all(&self.directory);
     }
 }

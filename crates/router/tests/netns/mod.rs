@@ -5,4 +5,4 @@
 pub(crate) mod cluster;
 pub(crate) mod router;
 
-pub(crate) use testbed::{Network, Running, eventually, interrupt, is_root, namespaces, reply_number};
+pub(crate) use testbed::{Network, Running, eventually, is_root, reply_number};

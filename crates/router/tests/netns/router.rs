@@ -8,15 +8,9 @@ pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_brickway");
 
 /// Starts `brickway run` in namespace `r`, and waits until it runs.
 pub(crate) fn start(network: &Network, arguments: &str) -> Running {
-    let mut router = network.start("r", &format!("{PROGRAM} run {arguments}"));
-    let ready = eventually(|| router.printed().contains(" runs with ") || router.ended().is_some());
-    assert!(ready && router.ended().is_none(), "`run {arguments}`:\n{}", router.printed());
+    let router = network.start("r", &format!("{PROGRAM} run {arguments}"));
+    router.wait_until(&format!("`run {arguments}`"), || router.printed().contains(" runs with "));
     router
-}
-
-/// How many of ten pings from a host are answered.
-pub(crate) fn answers(network: &Network, host: &str, options: &str) -> usize {
-    network.answers(host, options)
 }
 
 /// Packets of both families that the kernel of the router forwarded.
@@ -33,7 +27,7 @@ pub(crate) fn forwarded_by_the_kernel(network: &Network) -> u64 {
 pub(crate) fn warm_up(network: &Network, host: &str, destinations: &[&str]) {
     let fast = eventually(|| {
         let before = forwarded_by_the_kernel(network);
-        let all = destinations.iter().all(|to| answers(network, host, to) == 10);
+        let all = destinations.iter().all(|to| network.answers(host, to) == 10);
         all && forwarded_by_the_kernel(network) == before
     });
     assert!(fast, "{destinations:?}: no answer, or the kernel still forwards");
@@ -44,7 +38,7 @@ pub(crate) const ON_THEIR_WAY: usize = 20;
 
 /// Pings from a host a hundred times a second while `act` runs; how many were lost, of how many.
 pub(crate) fn lost_during(network: &Network, host: &str, to: &str, act: impl FnOnce()) -> (usize, usize) {
-    let mut ping = network.start(host, &format!("ping -n -i 0.01 -W 1 {to}"));
+    let ping = network.start(host, &format!("ping -n -i 0.01 -W 1 {to}"));
     std::thread::sleep(Duration::from_millis(300));
     act();
     std::thread::sleep(Duration::from_millis(500));

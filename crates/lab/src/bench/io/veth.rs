@@ -10,7 +10,6 @@
 
 use std::fs::{self, File};
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -60,8 +59,7 @@ impl Veth {
             return Ok(Err(Missing("source and router need a CPU each, and there is one".into())));
         };
         for (program, package) in [("ip", "iproute2"), ("ethtool", "ethtool"), ("sysctl", "procps")] {
-            let path = std::env::var_os("PATH").unwrap_or_default();
-            if !std::env::split_paths(&path).any(|folder| folder.join(program).is_file()) {
+            if !crate::program::is_installed(program) {
                 return Ok(Err(Missing(format!(
                     "{program} is not installed; 'apt-get install {package}' brings it"
                 ))));
@@ -91,7 +89,7 @@ impl Veth {
 
     fn start_source(&self) -> Result<End> {
         let cpu = self.apart.control().to_string();
-        let words = ["source", &self.network.source, FAR, &cpu, SOURCE_MAC, IN_MAC, SOURCE_IP, SINK_IP];
+        let words = ["source", self.network.source.name(), FAR, &cpu, SOURCE_MAC, IN_MAC, SOURCE_IP, SINK_IP];
         self.program.start(&words)
     }
 }
@@ -161,7 +159,7 @@ impl<'a> OnVeth<'a> {
                 Ok(router)
             }
             Work::Redirect => {
-                let words = ["redirect", &network.router, &network.receiving, &network.sending];
+                let words = ["redirect", network.router.name(), &network.receiving, &network.sending];
                 Ok(Router::Redirect { _end: self.veth.program.start(&words)? })
             }
             Work::Minimal | Work::Route => self.start_ours(),
@@ -181,8 +179,8 @@ impl<'a> OnVeth<'a> {
         let file = folder.join(file);
         fs::write(&file, text).with_context(|| format!("cannot write '{}'", file.display()))?;
         let program = crate::program::router()?;
-        let mut command = Command::new("ip");
-        command.args(["netns", "exec", &network.router]).arg(program).arg("run").arg(&file);
+        let mut command = network.router.command(&program.display().to_string());
+        command.arg("run").arg(&file);
         command.args(["--quiet", "--stats", "0", "--burst", &burst.to_string()]);
         for (number, port) in [input.as_str(), output.as_str()].into_iter().enumerate() {
             command.args(["--port", &format!("bench{number}={port}")]);
@@ -195,7 +193,7 @@ impl<'a> OnVeth<'a> {
         let log = folder.join("router.log");
         let out = File::create(&log).with_context(|| format!("cannot make '{}'", log.display()))?;
         let err = out.try_clone().context("cannot use a file twice")?;
-        command.stdin(Stdio::null()).stdout(out).stderr(err);
+        command.stdout(out).stderr(err);
         // It stays on the CPU of the thread that starts it.
         place_worker(Some(*apart));
         let child = command.spawn().context("cannot start the router");
@@ -211,7 +209,7 @@ impl Contestant for OnVeth<'_> {
         let Veth { network, apart, .. } = self.veth;
         // What measures does not stand in the router's way.
         let _place = place_control(Some(*apart));
-        let mut sink = self.veth.program.start(&["sink", &network.sink, FAR])?;
+        let mut sink = self.veth.program.start(&["sink", network.sink.name(), FAR])?;
         let router = self.start()?;
         let mut source = self.veth.start_source()?;
         let begin = Instant::now();

@@ -22,13 +22,14 @@ use control::api::{Client, HandlerFilter, HandlerRow, LookupRow, Request, RouteQ
 use control::cluster::key::KeyFile;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use tempfile::TempDir;
 
 use super::hosts::Stop;
 use super::report::Report;
 use super::{DemoArguments, check_programs};
 use figures::{Figures, Lost, Throughput, flows_of};
 use network::{FAR, Network, PORT_RATE, Station};
-use programs::{FRR, Folder, Pings, Programs};
+use programs::{FRR, Pings, Programs};
 
 /// How long anything may take that the demo waits for.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -61,7 +62,7 @@ impl NodeRow {
 /// The cluster that runs.
 struct Cluster<'a> {
     network: &'a Network,
-    folder: &'a Folder,
+    folder: &'a TempDir,
     programs: Programs<'a>,
     stop: &'a Stop,
 }
@@ -77,8 +78,9 @@ pub(super) fn demo(arguments: &DemoArguments) -> Result<ExitCode> {
     let stop = Stop::on_ctrl_c()?;
     let mut report = Report::new(arguments.json, &stop);
     let mut figures = Figures::default();
-    let folder = Folder::create(&format!("brickway-{}", std::process::id()))?;
-    let key_file = folder.path("cluster.key");
+    let name = format!("brickway-{}", std::process::id());
+    let folder = tempfile::Builder::new().prefix(&name).rand_bytes(0).tempdir()?;
+    let key_file = folder.path().join("cluster.key");
     KeyFile::create(&key_file).with_context(|| format!("cannot write '{}'", key_file.display()))?;
     let config = network::cluster(&Programs::hook(&folder), key_file, arguments.workers)?;
 
@@ -108,7 +110,7 @@ pub(super) fn demo(arguments: &DemoArguments) -> Result<ExitCode> {
         if arguments.keep && !stop.is_set() {
             report.line("\n  What is left of the cluster runs on. In another terminal, for instance:");
             let (far, file) = (FAR[0].split('/').next().unwrap_or_default(), cluster.programs.file());
-            let (host, management) = (network.hosts[3].host.namespace(), network.management.namespace());
+            let (host, management) = (network.hosts[3].host.namespace.name(), network.management.name());
             report.line(format_args!("    ip netns exec {host} ping {far}"));
             report.line(format_args!("    ip netns exec {management} brickway cluster show {file}"));
             report.line("  Ctrl-C ends it.");

@@ -3,13 +3,13 @@
 
 use std::net::IpAddr;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use fabric::{Far, NodeId};
 use ipnet::IpNet;
+use testbed::Namespace;
 
-use crate::demo::hosts::{Host, Stop, ip, run};
+use crate::demo::hosts::{Host, Stop};
 use router::cluster::config::{ClusterConfig, NodeConfig, PortConfig, SecurityConfig, StoreConfig};
 
 /// The cluster's file, of which the demo changes little.
@@ -60,7 +60,7 @@ fn next(address: &IpNet) -> Result<IpNet> {
 }
 
 /// A machine that is no server of the cluster.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct Station {
     pub(super) name: String,
     pub(super) host: Host,
@@ -73,13 +73,12 @@ pub(super) struct Station {
 /// The namespaces; removed when dropped.
 #[derive(Debug)]
 pub(super) struct Network {
-    namespaces: Vec<Host>,
-    pub(super) management: Host,
+    pub(super) management: Namespace,
     /// The servers, as the cluster's file has them.
-    pub(super) nodes: Vec<Host>,
+    pub(super) nodes: Vec<Namespace>,
+    pub(super) neighbour: Station,
     /// One on each node's first port.
     pub(super) hosts: Vec<Station>,
-    pub(super) neighbour: Station,
     /// The host behind the neighbour.
     pub(super) far: Station,
     pub(super) links: usize,
@@ -88,41 +87,47 @@ pub(super) struct Network {
 impl Network {
     /// Makes namespaces, links and addresses. What was made is removed again when a step fails.
     pub(super) fn create(config: &ClusterConfig, stop: &Stop) -> Result<Self> {
-        let tag = format!("brickway-{}", std::process::id());
-        let host = |label: &str| Host::new(format!("{tag}-{label}"));
-        let station = |name: &str, port: &PortConfig| -> Result<Station> {
+        let namespace = |label: &str, is_server: bool| -> Result<Namespace> {
+            stop.check()?;
+            let namespace = Namespace::new(format!("brickway-{}-{label}", std::process::id()))?;
+            // Router advertisements and duplicate address detection would only be noise. Servers' own interfaces have no addresses but
+            // those of the management network.
+            let silent = u8::from(is_server);
+            namespace.run(&format!(
+                "sysctl -qw net.ipv6.conf.all.disable_ipv6=0 net.ipv6.conf.default.disable_ipv6={silent} \
+                 net.ipv6.conf.all.accept_dad=0 net.ipv6.conf.default.accept_dad=0 net.ipv6.conf.default.accept_ra=0"
+            ))?;
+            Ok(namespace)
+        };
+        let station = |name: &str, addresses, gateways| -> Result<Station> {
+            let host = Host { namespace: namespace(name, false)? };
+            Ok(Station { name: name.to_owned(), host, addresses, gateways })
+        };
+        let at_port = |name: &str, node: &NodeConfig, place: usize| -> Result<Station> {
+            let port = node.ports.get(place).with_context(|| format!("node '{}' lacks a port", node.name))?;
             let [v4, v6] = &port.addresses[..] else { bail!("port '{}' has no two addresses", port.name) };
             let addresses = [next(v4)?.addr().to_string(), next(v6)?.addr().to_string()];
-            let gateways = [v4.addr().to_string(), v6.addr().to_string()];
-            Ok(Station { name: name.to_owned(), host: host(name), addresses, gateways })
-        };
-        let port = |node: &NodeConfig, place: usize| {
-            node.ports.get(place).cloned().with_context(|| format!("node '{}' lacks a port", node.name))
+            station(name, addresses, [v4.addr().to_string(), v6.addr().to_string()])
         };
         let last = config.nodes.last().context("the cluster has no nodes")?;
-        let far = Station {
-            name: "hn".into(),
-            host: host("hn"),
-            addresses: FAR.map(|address| address.split('/').next().unwrap_or_default().to_owned()),
-            gateways: ["203.0.113.1".into(), "2001:db8:113::1".into()],
-        };
-        let hosts = config.nodes.iter().map(|node| station(&format!("h{}", node.name), &port(node, 0)?));
+        let far = FAR.map(|address| address.split('/').next().unwrap_or_default().to_owned());
+        let host = |node: &NodeConfig| at_port(&format!("h{}", node.name), node, 0);
         let mut network = Self {
-            namespaces: Vec::new(),
-            management: host("m"),
-            nodes: config.nodes.iter().map(|node| host(&node.name)).collect(),
-            hosts: hosts.collect::<Result<_>>()?,
-            neighbour: station("n", &port(last, 1)?)?,
-            far,
+            management: namespace("m", true)?,
+            nodes: config.nodes.iter().map(|node| namespace(&node.name, true)).collect::<Result<_>>()?,
+            neighbour: at_port("n", last, 1)?,
+            hosts: config.nodes.iter().map(host).collect::<Result<_>>()?,
+            far: station("hn", far, ["203.0.113.1".into(), "2001:db8:113::1".into()])?,
             links: 0,
         };
-        network.make(config, stop)?;
+        network.links = network.wire(config, stop)?;
+        network.give_addresses(config)?;
         Ok(network)
     }
 
     /// How many namespaces there are.
     pub(super) fn size(&self) -> usize {
-        self.namespaces.len()
+        2 + self.nodes.len() + self.stations().count()
     }
 
     /// The hosts on the nodes, and that behind the neighbour.
@@ -130,29 +135,11 @@ impl Network {
         self.hosts.iter().chain([&self.far])
     }
 
-    fn make(&mut self, config: &ClusterConfig, stop: &Stop) -> Result<()> {
-        let servers = [&self.management].into_iter().chain(&self.nodes);
-        let servers: Vec<(Host, bool)> = servers.map(|server| (server.clone(), true)).collect();
-        let others = [&self.neighbour].into_iter().chain(self.stations());
-        let others: Vec<(Host, bool)> = others.map(|station| (station.host.clone(), false)).collect();
-        for (host, is_server) in servers.into_iter().chain(others) {
-            stop.check()?;
-            self.namespaces.push(host.clone());
-            ip(&format!("netns add {}", host.namespace()))?;
-            // Router advertisements and duplicate address detection would only be noise. Servers' own interfaces have no addresses but
-            // those of the management network.
-            let silent = u8::from(is_server);
-            script(
-                &host,
-                &format!(
-                    "sysctl -qw net.ipv6.conf.all.disable_ipv6=0 net.ipv6.conf.default.disable_ipv6={silent} \
-                     net.ipv6.conf.all.accept_dad=0 net.ipv6.conf.default.accept_dad=0 net.ipv6.conf.default.accept_ra=0\n\
-                     ip link set lo up"
-                ),
-            )?;
-        }
+    /// Makes all links. Returns how many.
+    fn wire(&self, config: &ClusterConfig, stop: &Stop) -> Result<usize> {
         let topology = config.topology()?;
-        for (index, node) in config.nodes.iter().enumerate() {
+        let mut links = 2;
+        for (index, (node, server)) in config.nodes.iter().zip(&self.nodes).enumerate() {
             stop.check()?;
             let id = NodeId::new(node.number).context("the node's number is too high")?;
             for (link, name) in topology.links(id).iter().zip(&node.links) {
@@ -162,33 +149,31 @@ impl Network {
                 };
                 let back = topology.links(far).iter().position(|link| link.far == Far::Node(id));
                 if let (true, Some(back)) = (index < other, back) {
-                    let (this, that) = (self.nodes[index].clone(), self.nodes[other].clone());
-                    self.link((&this, name), (&that, &config.nodes[other].links[back]))?;
+                    server.wire(name, (&self.nodes[other], &config.nodes[other].links[back]))?;
+                    links += 1;
                 }
             }
-            let (server, host) = (self.nodes[index].clone(), self.hosts[index].clone());
-            self.link((&server, &node.ports[0].interface), (&host.host, "eth0"))?;
-            let management = self.management.clone();
-            self.link((&server, "mgmt"), (&management, &format!("node-{}", node.name)))?;
-            script(&server, &format!("ip addr add 10.255.0.{}/24 dev mgmt", 10 + node.number))?;
+            server.wire(&node.ports[0].interface, (&self.hosts[index].host.namespace, "eth0"))?;
+            server.wire("mgmt", (&self.management, &format!("node-{}", node.name)))?;
+            links += 2;
         }
-        let last = config.nodes.last().map(|node| node.ports[1].interface.clone()).unwrap_or_default();
-        let server = self.nodes.last().context("the cluster has no nodes")?.clone();
-        let (neighbour, far) = (self.neighbour.host.clone(), self.far.host.clone());
-        self.link((&server, &last), (&neighbour, "eth0"))?;
-        self.link((&neighbour, "eth1"), (&far, "eth0"))?;
-        for server in &self.nodes {
+        let (neighbour, far) = (&self.neighbour.host.namespace, &self.far.host.namespace);
+        if let (Some(server), Some(last)) = (self.nodes.last(), config.nodes.last()) {
+            server.wire(&last.ports[1].interface, (neighbour, "eth0"))?;
+        }
+        neighbour.wire("eth1", (far, "eth0"))?;
+        Ok(links)
+    }
+
+    fn give_addresses(&self, config: &ClusterConfig) -> Result<()> {
+        let mut bridge = "ip link add br0 type bridge\n".to_owned();
+        for (server, node) in self.nodes.iter().zip(&config.nodes) {
+            bridge += &format!("ip link set node-{} master br0\n", node.name);
+            server.ip(&format!("addr add 10.255.0.{}/24 dev mgmt", 10 + node.number))?;
             // Interfaces that come from now on are the cluster's ports at the leader.
-            script(server, "sysctl -qw net.ipv6.conf.default.disable_ipv6=0")?;
+            server.run("sysctl -qw net.ipv6.conf.default.disable_ipv6=0")?;
         }
-        let bridged = config.nodes.iter().map(|node| format!("ip link set node-{} master br0\n", node.name));
-        script(
-            &self.management,
-            &format!(
-                "ip link add br0 type bridge\n{}ip addr add {STORE}/24 dev br0\nip link set br0 up",
-                bridged.collect::<String>()
-            ),
-        )?;
+        self.management.script(&format!("{bridge}ip addr add {STORE}/24 dev br0\nip link set br0 up"))?;
         for station in self.stations().chain([&self.neighbour]) {
             let ([v4, v6], [via4, via6]) = (&station.addresses, &station.gateways);
             let mut text = format!("ip addr add {v4}/24 dev eth0\nip -6 addr add {v6}/64 dev eth0 nodad\n");
@@ -201,41 +186,8 @@ impl Network {
             } else {
                 format!("ip route add default via {via4}\nip -6 route add default via {via6}")
             };
-            script(&station.host, &text)?;
+            station.host.namespace.script(&text)?;
         }
         Ok(())
     }
-
-    /// A link between two namespaces, as a wire is: no segments of 64 KiB, no checksums that nobody computed.
-    fn link(&mut self, left: (&Host, &str), right: (&Host, &str)) -> Result<()> {
-        let ((host, device), (peer, peer_device)) = (left, right);
-        let (host, peer) = (host.namespace(), peer.namespace());
-        ip(&format!("-n {host} link add {device} type veth peer name {peer_device} netns {peer}"))?;
-        for (host, device) in [left, right] {
-            let text =
-                format!("ip link set {device} up\nethtool -K {device} tx off rx off tso off gso off gro off");
-            script(host, &text)?;
-        }
-        self.links += 1;
-        Ok(())
-    }
-}
-
-impl Drop for Network {
-    fn drop(&mut self) {
-        for host in &self.namespaces {
-            // One that was never made cannot be removed; nothing else to do about a failure.
-            let _ = ip(&format!("netns del {}", host.namespace()));
-        }
-    }
-}
-
-/// Runs lines of shell on a host; all must succeed.
-fn script(host: &Host, lines: &str) -> Result<()> {
-    let (ok, text) =
-        run(&mut host.command("sh", &["-ec", lines]), Duration::from_secs(20), None, &mut || {})?;
-    if !ok {
-        bail!("in {}: {lines}\nfailed: {}", host.namespace(), text.trim());
-    }
-    Ok(())
 }

@@ -1,12 +1,14 @@
 //! The programs of the cluster's demo, and their files: etcd, the nodes, FRR on the leader, BIRD on the neighbour router.
 
-use std::fs::File;
+use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::Command;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
-use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, kill_process_group, waitid};
+use rustix::process::Signal;
+use tempfile::TempDir;
+use testbed::Running;
 
 use super::network::{Network, STORE, Station};
 use crate::demo::hosts::{Stop, run};
@@ -37,127 +39,56 @@ stop) end bgpd; end zebra ;;
 esac
 ";
 
-/// A program and all that it starts, in a process group of its own: Ctrl-C at the terminal is the demo's. Killed when dropped.
-#[derive(Debug)]
-pub(super) struct Program {
-    child: Child,
-    log: PathBuf,
-    is_over: bool,
+/// Starts a program that logs to `log`, in a process group of its own with all that it starts: Ctrl-C at the terminal is the demo's.
+fn start(command: &mut Command, log: PathBuf) -> Result<Running> {
+    Running::start(command.process_group(0), log)
 }
 
-impl Program {
-    /// Starts it; what it prints goes to `log`.
-    pub(super) fn start(command: &mut Command, log: PathBuf) -> Result<Self> {
-        let output = File::create(&log).with_context(|| format!("cannot write '{}'", log.display()))?;
-        std::os::unix::process::CommandExt::process_group(command, 0);
-        command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output);
-        let child = command.spawn().with_context(|| format!("cannot run {command:?}"))?;
-        Ok(Self { child, log, is_over: false })
-    }
-
-    /// What it printed so far.
-    pub(super) fn printed(&self) -> String {
-        std::fs::read_to_string(&self.log).unwrap_or_default()
-    }
-
-    /// Whether it has ended. Its number, which is the group's, stays its own until it is killed.
-    pub(super) fn has_ended(&self) -> bool {
-        let this = WaitId::Pid(Pid::from_child(&self.child));
-        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-        self.is_over || !matches!(waitid(this, options), Ok(None))
-    }
-
-    /// Ends it and all that it started, as a server that loses its power does.
-    pub(super) fn kill(&mut self) {
-        if !std::mem::replace(&mut self.is_over, true) {
-            // The group may be empty by now.
-            let _ = kill_process_group(Pid::from_child(&self.child), Signal::KILL);
-            let _ = self.child.wait();
-        }
-    }
-
-    /// Asks it to end, as Ctrl-C does.
-    fn interrupt(&self) {
-        // It may have ended by itself; nobody else has its number until it is killed.
-        let _ = kill_process(Pid::from_child(&self.child), Signal::INT);
-    }
-
-    /// Waits until it has ended, or should have.
-    fn wait(&self) {
-        let begin = Instant::now();
-        while !self.has_ended() && begin.elapsed() < LONGEST_END {
-            std::thread::sleep(Duration::from_millis(10));
-        }
-    }
+/// Presses Ctrl-C for programs, and waits until they have ended, or should have.
+fn end<'a>(programs: impl Iterator<Item = &'a Running> + Clone) {
+    programs.clone().for_each(|program| program.signal(Signal::INT));
+    programs.for_each(|program| _ = program.wait(LONGEST_END));
 }
 
-impl Drop for Program {
-    fn drop(&mut self) {
-        self.kill();
-    }
-}
-
-/// The folder of the programs' files; removed when dropped.
-#[derive(Debug)]
-pub(super) struct Folder(PathBuf);
-
-impl Folder {
-    pub(super) fn create(name: &str) -> Result<Self> {
-        let path = std::env::temp_dir().join(name);
-        std::fs::create_dir(&path).with_context(|| format!("cannot make '{}'", path.display()))?;
-        Ok(Self(path))
-    }
-
-    pub(super) fn path(&self, name: &str) -> PathBuf {
-        self.0.join(name)
-    }
-
-    pub(super) fn write(&self, name: &str, text: &str) -> Result<()> {
-        let path = self.path(name);
-        std::fs::write(&path, text).with_context(|| format!("cannot write '{}'", path.display()))
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        // What cannot be removed is a few small files.
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
+/// Writes a file of the programs' folder.
+fn write(folder: &TempDir, name: &str, text: &str) -> Result<()> {
+    let path = folder.path().join(name);
+    std::fs::write(&path, text).with_context(|| format!("cannot write '{}'", path.display()))
 }
 
 /// The programs that make the cluster; all end when this is dropped.
 #[derive(Debug)]
 pub(super) struct Programs<'a> {
-    folder: &'a Folder,
+    folder: &'a TempDir,
     network: &'a Network,
-    etcd: Program,
-    bird: Option<Program>,
-    nodes: Vec<(String, Program)>,
+    etcd: Running,
+    bird: Option<Running>,
+    nodes: Vec<(String, Running)>,
 }
 
 impl<'a> Programs<'a> {
     /// The command by which a leader starts or stops its routing daemon.
-    pub(super) fn hook(folder: &Folder) -> String {
-        format!("sh {}", folder.path("routing-daemon").display())
+    pub(super) fn hook(folder: &TempDir) -> String {
+        format!("sh {}", folder.path().join("routing-daemon").display())
     }
 
     /// Writes the files, and starts the store.
-    pub(super) fn start(folder: &'a Folder, network: &'a Network, config: &ClusterConfig) -> Result<Self> {
-        folder.write("cluster.toml", &config.to_toml()?)?;
-        let hook = HOOK.replace("FOLDER", &folder.0.display().to_string()).replace("FRR", FRR);
-        folder.write("routing-daemon", &hook)?;
-        folder.write("zebra.conf", "hostname cluster\n")?;
+    pub(super) fn start(folder: &'a TempDir, network: &'a Network, config: &ClusterConfig) -> Result<Self> {
+        write(folder, "cluster.toml", &config.to_toml()?)?;
+        let hook = HOOK.replace("FOLDER", &folder.path().display().to_string()).replace("FRR", FRR);
+        write(folder, "routing-daemon", &hook)?;
+        write(folder, "zebra.conf", "hostname cluster\n")?;
         let ports: Vec<_> = config.nodes.iter().filter_map(|node| node.ports.first()).collect();
         let addresses = ports.iter().flat_map(|port| &port.addresses);
-        folder.write("bgpd.conf", &bgpd(&network.neighbour, addresses.map(ipnet::IpNet::trunc)))?;
-        folder.write("bird.conf", &bird(&network.neighbour))?;
+        write(folder, "bgpd.conf", &bgpd(&network.neighbour, addresses.map(ipnet::IpNet::trunc)))?;
+        write(folder, "bird.conf", &bird(&network.neighbour))?;
         let url = format!("http://{STORE}:2379");
-        let data = folder.path("etcd").display().to_string();
+        let data = folder.path().join("etcd").display().to_string();
         let arguments = ["--data-dir", &data, "--listen-client-urls", &url, "--advertise-client-urls", &url];
-        let mut etcd = network.management.command("etcd", &arguments);
+        let mut etcd = network.management.command("etcd");
         // It keeps nothing for longer than the demo, so its disk need not be waited for.
-        etcd.args(["--listen-peer-urls", "http://127.0.0.1:2380", "--unsafe-no-fsync"]);
-        let etcd = Program::start(&mut etcd, folder.path("etcd.log"))?;
+        etcd.args(arguments).args(["--listen-peer-urls", "http://127.0.0.1:2380", "--unsafe-no-fsync"]);
+        let etcd = start(&mut etcd, folder.path().join("etcd.log"))?;
         Ok(Self { folder, network, etcd, bird: None, nodes: Vec::new() })
     }
 
@@ -166,38 +97,36 @@ impl<'a> Programs<'a> {
         let program = crate::program::router()?;
         let (program, file) = (program.display().to_string(), self.file());
         let socket = self.socket(name).display().to_string();
-        let arguments = ["cluster", "run", &file, name, "--socket", &socket, "--quiet"];
-        let mut command = self.network.nodes[place].command(&program, &arguments);
-        command.env("NODE", self.folder.path(name));
-        let node = Program::start(&mut command, self.folder.path(&format!("{name}.log")))?;
+        let mut command = self.network.nodes[place].command(&program);
+        command.args(["cluster", "run", &file, name, "--socket", &socket, "--quiet"]);
+        command.env("NODE", self.folder.path().join(name));
+        let node = start(&mut command, self.folder.path().join(format!("{name}.log")))?;
         self.nodes.push((name.to_owned(), node));
         Ok(())
     }
 
     /// Starts the neighbour router.
     pub(super) fn start_neighbour(&mut self) -> Result<()> {
-        let path = |name: &str| self.folder.path(name).display().to_string();
+        let path = |name: &str| self.folder.path().join(name).display().to_string();
         let (config, control, pid) = (path("bird.conf"), path("bird.ctl"), path("bird.pid"));
-        let arguments = ["-f", "-c", &config, "-s", &control, "-P", &pid];
-        let mut command = self.network.neighbour.host.command("bird", &arguments);
-        self.bird = Some(Program::start(&mut command, self.folder.path("bird.log"))?);
+        let mut command = self.network.neighbour.host.namespace.command("bird");
+        command.args(["-f", "-c", &config, "-s", &control, "-P", &pid]);
+        self.bird = Some(start(&mut command, self.folder.path().join("bird.log"))?);
         Ok(())
     }
 
     /// The cluster's file.
     pub(super) fn file(&self) -> String {
-        self.folder.path("cluster.toml").display().to_string()
+        self.folder.path().join("cluster.toml").display().to_string()
     }
 
     /// Where a node answers `brickway show`.
     pub(super) fn socket(&self, name: &str) -> PathBuf {
-        self.folder.path(&format!("{name}.sock"))
+        self.folder.path().join(format!("{name}.sock"))
     }
 
     /// A server dies, with all that runs on it.
     pub(super) fn kill_node(&mut self, name: &str) {
-        let killed = self.nodes.iter_mut().filter(|(known, _)| known == name);
-        killed.for_each(|(_, program)| program.kill());
         self.nodes.retain(|(known, _)| known != name);
     }
 
@@ -210,7 +139,7 @@ impl<'a> Programs<'a> {
     pub(super) fn ended(&self) -> Option<(&str, String)> {
         let named = self.nodes.iter().map(|(name, program)| (name.as_str(), program));
         let all = named.chain([("etcd", &self.etcd)]).chain(self.bird.iter().map(|bird| ("bird", bird)));
-        let mut ended = all.filter(|(_, program)| program.has_ended());
+        let mut ended = all.filter(|(_, program)| program.ended().is_some());
         ended.next().map(|(name, program)| (name, last_lines(&program.printed())))
     }
 
@@ -218,14 +147,19 @@ impl<'a> Programs<'a> {
     pub(super) fn show(&self, options: &[&str], stop: &Stop) -> Result<String> {
         let program = crate::program::router()?;
         let (program, file) = (program.display().to_string(), self.file());
-        let mut command = self.network.management.command(&program, &["cluster", "show", &file]);
-        let (_, text) = run(command.args(options), Duration::from_secs(20), Some(stop), &mut || {})?;
+        let mut command = self.network.management.command(&program);
+        let (_, text) = run(
+            command.args(["cluster", "show", &file]).args(options),
+            Duration::from_secs(20),
+            Some(stop),
+            &mut || {},
+        )?;
         Ok(text)
     }
 
     /// How many of the leader's BGP sessions are up, as FRR says; none while it does not answer.
     pub(super) fn bgp_sessions(&self, leader: &str, stop: &Stop) -> Result<usize> {
-        let folder = self.folder.path(leader);
+        let folder = self.folder.path().join(leader);
         let mut command = Command::new("vtysh");
         command.arg("--vty_socket").arg(folder).args(["-d", "bgpd", "-c", "show bgp summary json"]);
         let (_, text) = run(&mut command, Duration::from_secs(20), Some(stop), &mut || {})?;
@@ -239,8 +173,7 @@ impl<'a> Programs<'a> {
 
     /// Ends all, the nodes first, as an operator would end them.
     pub(super) fn end(self) {
-        self.nodes.iter().for_each(|(_, node)| node.interrupt());
-        self.nodes.iter().for_each(|(_, node)| node.wait());
+        end(self.nodes.iter().map(|(_, node)| node));
     }
 }
 
@@ -292,18 +225,18 @@ fn bird(neighbour: &Station) -> String {
 
 /// Pings without end, a hundred a second.
 #[derive(Debug)]
-pub(super) struct Pings(Program);
+pub(super) struct Pings(Running);
 
 impl Pings {
-    pub(super) fn start(folder: &Folder, from: &Station, to: &str) -> Result<Self> {
-        let log = folder.path(&format!("ping-{}-{to}.log", from.name));
-        Program::start(&mut from.host.command("ping", &["-n", "-i", "0.01", "-W", "1", to]), log).map(Self)
+    pub(super) fn start(folder: &TempDir, from: &Station, to: &str) -> Result<Self> {
+        let log = folder.path().join(format!("ping-{}-{to}.log", from.name));
+        let mut command = from.host.namespace.command("ping");
+        start(command.args(["-n", "-i", "0.01", "-W", "1", to]), log).map(Self)
     }
 
     /// How many were lost before the last that was answered, and how many were sent until then.
     pub(super) fn end(self) -> (u64, u64) {
-        self.0.interrupt();
-        self.0.wait();
+        end(std::iter::once(&self.0));
         lost_and_sent(&self.0.printed())
     }
 }
