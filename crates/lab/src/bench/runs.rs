@@ -1,4 +1,4 @@
-//! What the benches of graphs in memory ask and say alike.
+//! What benches of graphs and drivers ask and say alike.
 
 use std::path::PathBuf;
 
@@ -11,7 +11,7 @@ use router::output::say_line;
 /// How a bench measures.
 #[derive(Args, Debug)]
 pub(super) struct RunArguments {
-    /// Packets taken from the port at a time, 1 to 256
+    /// Packets taken from a port at a time, 1 to 256
     #[arg(long, default_value_t = 32)]
     pub(super) burst: usize,
     /// Seconds for each run
@@ -49,8 +49,11 @@ impl RunArguments {
         if !(1..=packet::MAX_BATCH).contains(&self.burst) {
             bail!("--burst {} is out of range: 1 to {}", self.burst, packet::MAX_BATCH);
         }
-        if self.runs == 0 || !(0.01..=60.0).contains(&self.seconds) {
-            bail!("--runs takes 1 or more, --seconds 0.01 to 60");
+        if !(1..=1000).contains(&self.runs) {
+            bail!("--runs {} is out of range: 1 to 1000", self.runs);
+        }
+        if !(0.01..=60.0).contains(&self.seconds) {
+            bail!("--seconds {} is out of range: 0.01 to 60", self.seconds);
         }
         Ok(())
     }

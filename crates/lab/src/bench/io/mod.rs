@@ -24,7 +24,6 @@ mod ours;
 mod testpmd;
 mod veth;
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
@@ -35,6 +34,7 @@ use tempfile::TempDir;
 use super::cpus::Apart;
 use super::folder::folder;
 use super::huge_pages::HugePages;
+use super::runs::{FrameArguments, RunArguments};
 use super::{children, median, print_figure};
 use crate::progress;
 use cases::{Case, Engine};
@@ -44,7 +44,7 @@ use router::table::{Align, Table};
 
 /// Measures forwarding over every driver: million packets a second, and cycles of a packet.
 #[derive(Args, Debug)]
-#[command(after_help = "Examples:
+#[command(mut_arg("seconds", |seconds| seconds.default_value("0.5")), after_help = "Examples:
   brickway-lab bench io                                    everything that this machine can
   brickway-lab bench io --only net_pcap/minimal            ours and testpmd over DPDK's net_pcap
   brickway-lab bench io --only veth,af_xdp,af_packet       veth links, beside the kernel
@@ -53,7 +53,7 @@ use router::table::{Align, Table};
 A case is DRIVER/WORKLOAD/ENGINE, for instance net_pcap/route-1m-65536/brickway. Drivers: memory, net_pcap, net_null,
 af_packet, af_xdp, veth (the kernel itself). Workloads: minimal receives and sends; route is the example router,
 checksums verified; behind it stand the routes of the table and the different destinations of the frames, 1-1 for one
-of each.
+of each. Frames on veth links have 64 bytes.
 
 What it takes: net_pcap and net_null a build with DPDK (cargo build --release --features dpdk), testpmd the package
 dpdk-dev, veth links root and the packages gcc, iproute2, ethtool. What is missing is left out.")]
@@ -61,24 +61,10 @@ pub(crate) struct IoArguments {
     /// Only cases whose name contains one of these
     #[arg(long, value_delimiter = ',', value_name = "TEXT")]
     only: Vec<String>,
-    /// Packets taken from a port and sent at a time, 1 to 256
-    #[arg(long, default_value_t = 32)]
-    burst: usize,
-    /// Frame size in bytes, without frame check sequence (64 on veth links)
-    #[arg(long, default_value_t = 64)]
-    size: usize,
-    /// The real table, out of which those of the workloads are grown
-    #[arg(long, default_value = "data/rib-v4.txt.gz", value_name = "FILE")]
-    table: PathBuf,
-    /// Seconds for each run
-    #[arg(long, default_value_t = 0.5)]
-    seconds: f64,
-    /// Runs of each case; the median is printed
-    #[arg(long, default_value_t = 5)]
-    runs: usize,
-    /// Print one JSON object a line
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    frames: FrameArguments,
+    #[command(flatten)]
+    run: RunArguments,
 }
 
 /// Something that a case needs and the machine or the build does not have, with what brings it.
@@ -137,28 +123,13 @@ struct Setting<'a> {
 }
 
 pub(crate) fn io(arguments: &IoArguments) -> Result<ExitCode> {
-    check_arguments(arguments)?;
+    arguments.run.check()?;
+    arguments.frames.check()?;
     let cases = cases::select(&arguments.only)?;
     children::end_on_signals()?;
     let result = measure_all(arguments, &cases);
     progress::clear();
     result
-}
-
-fn check_arguments(arguments: &IoArguments) -> Result<()> {
-    if !(1..=packet::MAX_BATCH).contains(&arguments.burst) {
-        bail!("--burst {} is out of range: 1 to {}", arguments.burst, packet::MAX_BATCH);
-    }
-    if !(60..=1514).contains(&arguments.size) {
-        bail!("--size {} is out of range: 60 to 1514 bytes", arguments.size);
-    }
-    if !(1..=1000).contains(&arguments.runs) {
-        bail!("--runs {} is out of range: 1 to 1000", arguments.runs);
-    }
-    if !(0.01..=60.0).contains(&arguments.seconds) {
-        bail!("--seconds {} is out of range: 0.01 to 60", arguments.seconds);
-    }
-    Ok(())
 }
 
 fn measure_all(arguments: &IoArguments, cases: &[Case]) -> Result<ExitCode> {
@@ -167,23 +138,14 @@ fn measure_all(arguments: &IoArguments, cases: &[Case]) -> Result<ExitCode> {
     let pages = reserve_pages(cases);
     let setting =
         Setting { arguments, folder: &folder, apart: Apart::find(), has_huge_pages: pages.is_some() };
-    if !arguments.json {
-        say_line!(
-            "{}-byte frames, bursts of {}, one core, TSC at {:.2} GHz; medians of {} runs of {} s\n",
-            arguments.size,
-            arguments.burst,
-            cycles::per_second() / 1e9,
-            arguments.runs,
-            arguments.seconds
-        );
-    }
+    arguments.run.say_heading(&format!("{}-byte frames", arguments.frames.size), "one core");
     let mut left_out: Vec<(Case, Missing)> = Vec::new();
     let mut measured: Vec<(Case, Figures)> = Vec::new();
     let mut failed = false;
     for group in cases.chunk_by(Case::is_in_group_of) {
         let figures = measure_group(&setting, group, &mut left_out, &mut failed)?;
         progress::clear();
-        if arguments.json {
+        if arguments.run.json {
             figures.iter().for_each(print_json);
         }
         measured.extend(figures);
@@ -192,7 +154,7 @@ fn measure_all(arguments: &IoArguments, cases: &[Case]) -> Result<ExitCode> {
     if measured.is_empty() && !failed {
         bail!("none of the cases can be measured here");
     }
-    if !arguments.json {
+    if !arguments.run.json {
         print_table(&measured);
     }
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
@@ -256,12 +218,12 @@ fn measure_group(
             }
         }
     }
-    for turn in 1..=arguments.runs {
+    for turn in 1..=arguments.run.runs {
         let mut index = 0;
         while let Some((case, contestant, runs)) = contestants.get_mut(index) {
             children::stop_if_interrupted()?;
-            progress::tell("measuring", &format!("{}, run {turn} of {}", case.name(), arguments.runs));
-            let result = contestant.run(arguments.seconds).map(|figures| runs.push(figures));
+            progress::tell("measuring", &format!("{}, run {turn} of {}", case.name(), arguments.run.runs));
+            let result = contestant.run(arguments.run.seconds).map(|figures| runs.push(figures));
             if succeeds(case, result)? {
                 index += 1;
             } else {

@@ -55,10 +55,10 @@ impl Frames {
             let Load { routes, dests, .. } = self.load;
             let rows = match routes {
                 1 => routes::default_route(),
-                count => routes::grown(&routes::real(&setting.arguments.table)?, count),
+                count => routes::grown(&routes::real(&setting.arguments.frames.table)?, count),
             };
             let table = routes::write_table(setting.folder, &format!("{routes}-{dests}"), &rows)?;
-            let templates = frames::templates(&rows, dests, setting.arguments.size);
+            let templates = frames::templates(&rows, dests, setting.arguments.frames.size);
             self.made = Some(Made { templates, table, capture: None });
         }
         match &mut self.made {
@@ -128,7 +128,7 @@ pub(super) fn contestant<'a>(
     case: &Case,
     frames: &mut Frames,
 ) -> Result<Available<Box<dyn Contestant + 'a>>> {
-    let burst = setting.arguments.burst;
+    let burst = setting.arguments.run.burst;
     let over_dpdk = case.driver != Driver::Memory;
     if over_dpdk && !cfg!(feature = "dpdk") {
         return Ok(Err(Missing(
@@ -139,7 +139,9 @@ pub(super) fn contestant<'a>(
     }
     let input: Box<dyn Port> = match case.driver {
         Driver::NetPcap => open(&looped_file(&frames.capture(setting)?, frames.count()))?,
-        Driver::NetNull => open(&format!("dpdk:{},size={}", vdev("net_null"), setting.arguments.size))?,
+        Driver::NetNull => {
+            open(&format!("dpdk:{},size={}", vdev("net_null"), setting.arguments.frames.size))?
+        }
         _ => Box::new(MemoryLoop::new(frames.make(setting)?.templates.clone())),
     };
     let output =
@@ -152,7 +154,7 @@ pub(super) fn contestant<'a>(
         _ => SingleCore::minimal(input, None, burst, burst)?,
     };
     place_worker(setting.apart);
-    core.run(setting.arguments.seconds.min(0.2));
+    core.run(setting.arguments.run.seconds.min(0.2));
     core.reset_stats();
     Ok(Ok(Box::new(Ours { core, apart: setting.apart })))
 }

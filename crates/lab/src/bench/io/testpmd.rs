@@ -59,7 +59,7 @@ pub(super) fn contestant<'a>(
         Driver::NetPcap => {
             format!("net_pcap0,rx_pcap={},infinite_rx=1", frames.capture(setting)?.display())
         }
-        _ => format!("net_null0,size={}", setting.arguments.size),
+        _ => format!("net_null0,size={}", setting.arguments.frames.size),
     };
     let mut words: Vec<String> = vec![
         "-l".into(),
@@ -74,7 +74,7 @@ pub(super) fn contestant<'a>(
     ];
     words.push(if setting.has_huge_pages { "--in-memory" } else { "--no-huge" }.into());
     words.extend(["--vdev".into(), vdev, "--".into(), "-i".into(), "--forward-mode=io".into()]);
-    words.push(format!("--burst={}", setting.arguments.burst));
+    words.push(format!("--burst={}", setting.arguments.run.burst));
     words.extend(["--rxq=1", "--txq=1", "--nb-cores=1"].map(String::from));
     // One for each frame of the file, and a pool for those on their way.
     words.push(format!("--total-num-mbufs={}", frames.count() + MBUFS_ON_THEIR_WAY));
@@ -106,7 +106,7 @@ pub(super) fn contestant<'a>(
     testpmd.wait_for("Done")?;
     testpmd.thread = testpmd.forwarding_thread(apart.worker())?;
     // Its first frames find cold caches and pages; ours have had theirs.
-    testpmd.forward(setting.arguments.seconds.min(0.2))?;
+    testpmd.forward(setting.arguments.run.seconds.min(0.2))?;
     Ok(Ok(Box::new(testpmd)))
 }
 

@@ -70,7 +70,7 @@ impl Veth {
             Err(missing) => return Ok(Err(missing)),
         };
         let network = Network::create()?;
-        let (folder, burst) = (setting.folder.path().to_owned(), setting.arguments.burst);
+        let (folder, burst) = (setting.folder.path().to_owned(), setting.arguments.run.burst);
         Ok(Ok(Self { program, network, apart, folder, burst }))
     }
 
