@@ -7,6 +7,7 @@
 #   make lint    formatting and lints alone, benches and examples too
 #   make test-all  these, and what is built in other ways: with DPDK, under a model checker, with sanitizers, for fuzzing
 #   make test-router  the tests of the router alone, without the Click library's and the laboratory's
+#   make deny    licences and sources of what we depend on; make advisories: its known holes (needs the network)
 #   make dpdk-test  lints and tests of what needs DPDK
 #   make bench   the figures of SPECIFICATION.md
 #   make install both programs to /usr/local/bin; with DPDK: make install FEATURES=dpdk
