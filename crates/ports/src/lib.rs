@@ -66,32 +66,44 @@
 // A reader that went away must not end the router.
 #![cfg_attr(not(test), deny(clippy::print_stderr, clippy::print_stdout))]
 
-mod af_packet;
-mod af_xdp;
 mod bpf;
-#[cfg(feature = "dpdk")]
-mod dpdk;
 mod error;
 mod gro;
-mod host;
 #[cfg(test)]
 mod host_filter;
 mod host_steering;
 mod interface;
 mod iptables;
-mod memory;
 mod memory_loop;
-mod null;
-mod pcap;
 mod recorder;
 mod spec;
 mod stats;
 mod steering;
-mod tap;
 mod wrappers;
 
 #[cfg(test)]
 mod testing;
+
+/// Makes the drivers' modules, and the list of what they are called; the first is that of a spec without a driver.
+macro_rules! drivers {
+    ($($module:ident: $($doc:ident),+;)*) => {
+        $(mod $module;)*
+
+        /// All drivers; the first is the one of a spec without a driver.
+        pub const DRIVERS: &[&DriverDoc] = &[$($(&$module::$doc),+),*];
+    };
+}
+
+drivers! {
+    af_packet: DRIVER;
+    af_xdp: DRIVER;
+    host: DRIVER;
+    tap: TAP, TUN;
+    pcap: DRIVER;
+    memory: DRIVER;
+    null: DRIVER;
+    dpdk: DRIVER, RING;
+}
 
 use std::os::fd::BorrowedFd;
 
@@ -108,7 +120,7 @@ pub use iptables::{LegacyChain, legacy_chains};
 pub use memory_loop::MemoryLoop;
 pub use pcap::reader::{ETHERNET, PcapReader, PcapRecord};
 pub use pcap::writer::{PcapWriter, Precision};
-pub use spec::{DRIVERS, DriverDoc, OptionDoc, Spec, WRAPPER_OPTIONS};
+pub use spec::{DriverDoc, OptionDoc, Spec, WRAPPER_OPTIONS};
 pub use stats::{Event, QueueStats};
 pub use steering::{HashFields, Steering};
 pub use tap::twin_name;

@@ -15,6 +15,20 @@ use packet::{Batch, Packet, Pool};
 use rtrb::{Consumer, Producer, RingBuffer};
 
 use crate::{Handout, OpenOptions, Port, PortError, PortInfo, QueueStats, RxQueue, Spec, TxQueue};
+use crate::spec::option;
+use crate::DriverDoc;
+
+/// The driver, as specs name it.
+pub(crate) static DRIVER: DriverDoc = DriverDoc {
+    name: "memory",
+    what: "CABLE",
+    help: "a cable inside this process",
+    options: &[
+        option("end", "0|1", "which end of the cable (default 0)"),
+        option("ring", "SLOTS", "packets that a queue holds (default 1024)"),
+    ],
+    open: |spec, options| Ok(Box::new(MemoryPort::open(spec, options)?)),
+};
 
 const DEFAULT_RING: u64 = 1_024;
 

@@ -4,6 +4,16 @@ use packet::wire::ethernet::MacAddr;
 use packet::{Batch, Pool};
 
 use crate::{Handout, OpenOptions, Port, PortError, PortInfo, QueueStats, RxQueue, Spec, TxQueue};
+use crate::DriverDoc;
+
+/// The driver, as specs name it.
+pub(crate) static DRIVER: DriverDoc = DriverDoc {
+    name: "null",
+    what: "",
+    help: "gives nothing, takes everything",
+    options: &[],
+    open: |spec, options| Ok(Box::new(NullPort::open(spec, options)?)),
+};
 
 /// A port without a line.
 pub(crate) struct NullPort {

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use crate::{OpenOptions, Port, PortError, af_packet, af_xdp, host, memory, null, pcap, tap};
+use crate::{DRIVERS, OpenOptions, Port, PortError};
 
 /// One option of a driver or of all ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,158 +44,10 @@ impl PartialEq for DriverDoc {
 
 impl Eq for DriverDoc {}
 
-#[cfg(feature = "dpdk")]
-const OPEN_DPDK: Open = |spec, options| Ok(Box::new(crate::dpdk::DpdkPort::open(spec, options)?));
-#[cfg(feature = "dpdk")]
-const OPEN_DPDK_RING: Open = |spec, options| Ok(Box::new(crate::dpdk::RingPort::open(spec, options)?));
-#[cfg(not(feature = "dpdk"))]
-const OPEN_DPDK: Open = |spec, _| {
-    Err(PortError::BadSpec {
-        spec: spec.text().to_owned(),
-        problem: "this program was built without DPDK; build it with `--features dpdk`".to_owned(),
-    })
-};
-#[cfg(not(feature = "dpdk"))]
-const OPEN_DPDK_RING: Open = OPEN_DPDK;
-
-const fn option(name: &'static str, value: &'static str, help: &'static str) -> OptionDoc {
+/// Makes the description of an option.
+pub(crate) const fn option(name: &'static str, value: &'static str, help: &'static str) -> OptionDoc {
     OptionDoc { name, value, help }
 }
-
-/// All drivers; the first is the one of a spec without a driver.
-pub const DRIVERS: &[DriverDoc] = &[
-    DriverDoc {
-        name: "af_packet",
-        what: "INTERFACE",
-        help: "a network interface through memory-mapped packet rings (Linux 4.20 or newer)",
-        options: &[
-            option("ring", "SLOTS", "slots of each receive and transmit ring (default 2048)"),
-            option(
-                "steer",
-                "all|transit",
-                "all packets, beside the kernel, or transit instead of it, on Linux 6.6 (default all)",
-            ),
-            option("promiscuous", "yes|no", "receive frames to other hosts too (default no)"),
-        ],
-        open: |spec, options| Ok(Box::new(af_packet::AfPacketPort::open(spec, options)?)),
-    },
-    DriverDoc {
-        name: "af_xdp",
-        what: "INTERFACE",
-        help: "a network interface whose packets the kernel puts right into our frames (Linux 5.9 or newer)",
-        options: &[
-            option("queues", "NUMBER", "use the first so many hardware queues (default: all)"),
-            option("ring", "SLOTS", "slots of each ring of a hardware queue (default 1024)"),
-            option(
-                "mode",
-                "native|generic|auto",
-                "XDP in the driver or in the kernel's stack (default auto)",
-            ),
-            option("zerocopy", "yes|no|auto", "the card reads and writes our frames (default auto)"),
-            option("steer", "all|transit", "all packets, or transit only: Linux is the host (default all)"),
-            option("busy_poll", "PACKETS", "run the card's receive loop ourselves, so many packets a time"),
-            option("promiscuous", "yes|no", "receive frames to other hosts too (default no)"),
-        ],
-        open: |spec, options| Ok(Box::new(af_xdp::AfXdpPort::open(spec, options)?)),
-    },
-    DriverDoc {
-        name: "host",
-        what: "INTERFACE",
-        help: "Linux receives what is sent as if it had come in by the interface (Linux 6.6 or newer)",
-        options: &[option(
-            "permitted",
-            "yes|no",
-            "mark packets as permitted by filters, so that Linux may forward them (default no)",
-        )],
-        open: |spec, options| Ok(Box::new(host::HostPort::open(spec, options)?)),
-    },
-    DriverDoc {
-        name: "tap",
-        what: "INTERFACE",
-        help: "a TAP device: Linux has the interface, Brickway the other end of its cable",
-        options: &[
-            option("mtu", "BYTES", "the interface's MTU"),
-            option("mac", "ADDRESS", "the interface's link address"),
-            option(
-                "listeners",
-                "yes|no",
-                "Linux shows what we send to listeners (tcpdump) only, on Linux 6.6 (default no)",
-            ),
-            option("keep", "yes|no", "leave the interface there when the port closes (default no)"),
-        ],
-        open: |spec, options| Ok(Box::new(tap::TapPort::open(spec, options, tap::Kind::Frames)?)),
-    },
-    DriverDoc {
-        name: "tun",
-        what: "INTERFACE",
-        help: "a TUN device: as tap, but for IP packets without a link header",
-        options: &[
-            option("mtu", "BYTES", "the interface's MTU"),
-            option("keep", "yes|no", "leave the interface there when the port closes (default no)"),
-        ],
-        open: |spec, options| Ok(Box::new(tap::TapPort::open(spec, options, tap::Kind::IpPackets)?)),
-    },
-    DriverDoc {
-        name: "pcap",
-        what: "FILE",
-        help: "packets from a pcap or pcapng file; without a name it receives nothing",
-        options: &[
-            option("out", "FILE", "write sent packets to this file (default: forget them)"),
-            option(
-                "timing",
-                "fast|original|loop",
-                "at full speed (default), as captured, or looped from memory",
-            ),
-            option("precision", "ns|us", "time stamps in the written file (default ns)"),
-        ],
-        open: pcap::open,
-    },
-    DriverDoc {
-        name: "memory",
-        what: "CABLE",
-        help: "a cable inside this process",
-        options: &[
-            option("end", "0|1", "which end of the cable (default 0)"),
-            option("ring", "SLOTS", "packets that a queue holds (default 1024)"),
-        ],
-        open: |spec, options| Ok(Box::new(memory::MemoryPort::open(spec, options)?)),
-    },
-    DriverDoc {
-        name: "null",
-        what: "",
-        help: "gives nothing, takes everything",
-        options: &[],
-        open: |spec, options| Ok(Box::new(null::NullPort::open(spec, options)?)),
-    },
-    DriverDoc {
-        name: "dpdk",
-        what: "DEVICE[,ARGUMENTS]",
-        help: "a device of DPDK 22.11: a PCI address, or a virtual device with its arguments (feature `dpdk`)",
-        options: &[
-            option("ring", "SLOTS", "slots of each receive and transmit ring (default 1024)"),
-            option("mbufs", "NUMBER", "packet buffers beside those in rings and caches (default 4096)"),
-            option("mtu", "BYTES", "the device's MTU (default: as it is)"),
-            option("promiscuous", "yes|no", "receive frames to other hosts too (default no)"),
-            option("symmetric", "yes|no", "both directions of a flow to the same receive queue (default no)"),
-            option(
-                "huge",
-                "auto|yes|no",
-                "huge pages for DPDK, at the first port (default: when enough are free)",
-            ),
-        ],
-        open: OPEN_DPDK,
-    },
-    DriverDoc {
-        name: "dpdk_ring",
-        what: "NAME",
-        help: "a ring of DPDK, within this process or to another (feature `dpdk`)",
-        options: &[
-            option("slots", "NUMBER", "packets that the ring holds, if it is made now (default 1024)"),
-            option("node", "NUMBER", "memory node of the ring (default: any)"),
-        ],
-        open: OPEN_DPDK_RING,
-    },
-];
 
 /// The options that every port has.
 pub const WRAPPER_OPTIONS: &[OptionDoc] = &[
@@ -237,7 +89,7 @@ impl Spec {
         };
         let (driver, name) = match target.split_once(':') {
             Some((driver, name)) => (find_driver(text, driver)?, name),
-            None => (&DRIVERS[0], target),
+            None => (DRIVERS[0], target),
         };
         if name.is_empty() && matches!(driver.name, "af_packet" | "af_xdp" | "host" | "tap" | "tun") {
             return Err(bad(format!("the name of the interface is missing, as in `{}:eth0`", driver.name)));
@@ -394,7 +246,7 @@ impl Spec {
 }
 
 fn find_driver(spec: &str, driver: &str) -> Result<&'static DriverDoc, PortError> {
-    DRIVERS.iter().find(|known| known.name == driver).ok_or_else(|| PortError::UnknownDriver {
+    DRIVERS.iter().copied().find(|known| known.name == driver).ok_or_else(|| PortError::UnknownDriver {
         spec: spec.to_owned(),
         driver: driver.to_owned(),
         hint: hint(driver, "the drivers are", DRIVERS.iter().map(|known| known.name)),

@@ -17,6 +17,38 @@ use rustix::io::Errno;
 use crate::host::drop_all;
 use crate::interface::{Interface, InterfaceLock, ifreq_ioctl, name_in, request_for};
 use crate::{Event, Handout, OpenOptions, Port, PortError, PortInfo, QueueStats, RxQueue, Spec, TxQueue};
+use crate::spec::option;
+use crate::DriverDoc;
+
+/// The driver, as specs name it.
+pub(crate) static TAP: DriverDoc = DriverDoc {
+    name: "tap",
+    what: "INTERFACE",
+    help: "a TAP device: Linux has the interface, Brickway the other end of its cable",
+    options: &[
+        option("mtu", "BYTES", "the interface's MTU"),
+        option("mac", "ADDRESS", "the interface's link address"),
+        option(
+            "listeners",
+            "yes|no",
+            "Linux shows what we send to listeners (tcpdump) only, on Linux 6.6 (default no)",
+        ),
+        option("keep", "yes|no", "leave the interface there when the port closes (default no)"),
+    ],
+    open: |spec, options| Ok(Box::new(TapPort::open(spec, options, Kind::Frames)?)),
+};
+
+/// The driver, as specs name it.
+pub(crate) static TUN: DriverDoc = DriverDoc {
+    name: "tun",
+    what: "INTERFACE",
+    help: "a TUN device: as tap, but for IP packets without a link header",
+    options: &[
+        option("mtu", "BYTES", "the interface's MTU"),
+        option("keep", "yes|no", "leave the interface there when the port closes (default no)"),
+    ],
+    open: |spec, options| Ok(Box::new(TapPort::open(spec, options, Kind::IpPackets)?)),
+};
 
 /// What a device carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

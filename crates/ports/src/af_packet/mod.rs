@@ -40,6 +40,25 @@ use crate::host::drop_all;
 use crate::host_steering::{HostSteering, Steer};
 use crate::interface::{Interface, InterfaceLock};
 use crate::{Handout, OpenOptions, Port, PortError, PortInfo, RxQueue, Spec, TxQueue};
+use crate::spec::option;
+use crate::DriverDoc;
+
+/// The driver, as specs name it.
+pub(crate) static DRIVER: DriverDoc = DriverDoc {
+    name: "af_packet",
+    what: "INTERFACE",
+    help: "a network interface through memory-mapped packet rings (Linux 4.20 or newer)",
+    options: &[
+        option("ring", "SLOTS", "slots of each receive and transmit ring (default 2048)"),
+        option(
+            "steer",
+            "all|transit",
+            "all packets, beside the kernel, or transit instead of it, on Linux 6.6 (default all)",
+        ),
+        option("promiscuous", "yes|no", "receive frames to other hosts too (default no)"),
+    ],
+    open: |spec, options| Ok(Box::new(AfPacketPort::open(spec, options)?)),
+};
 
 const DEFAULT_SLOTS: u64 = 2_048;
 /// Bytes of an Ethernet header.

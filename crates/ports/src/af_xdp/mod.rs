@@ -79,6 +79,29 @@ use crate::host::passage::{self, Passage};
 use crate::host_steering::{HostSteering, Steer, VlanId, VlanShare};
 use crate::interface::namespace;
 use crate::{Handout, OpenOptions, Port, PortError, PortInfo, RxQueue, Spec, TxQueue};
+use crate::spec::option;
+use crate::DriverDoc;
+
+/// The driver, as specs name it.
+pub(crate) static DRIVER: DriverDoc = DriverDoc {
+    name: "af_xdp",
+    what: "INTERFACE",
+    help: "a network interface whose packets the kernel puts right into our frames (Linux 5.9 or newer)",
+    options: &[
+        option("queues", "NUMBER", "use the first so many hardware queues (default: all)"),
+        option("ring", "SLOTS", "slots of each ring of a hardware queue (default 1024)"),
+        option(
+            "mode",
+            "native|generic|auto",
+            "XDP in the driver or in the kernel's stack (default auto)",
+        ),
+        option("zerocopy", "yes|no|auto", "the card reads and writes our frames (default auto)"),
+        option("steer", "all|transit", "all packets, or transit only: Linux is the host (default all)"),
+        option("busy_poll", "PACKETS", "run the card's receive loop ourselves, so many packets a time"),
+        option("promiscuous", "yes|no", "receive frames to other hosts too (default no)"),
+    ],
+    open: |spec, options| Ok(Box::new(AfXdpPort::open(spec, options)?)),
+};
 
 /// How often, and how long apart, an interface is looked at whose XDP program is not ours.
 const LOOKS_FOR_OTHERS: usize = 10;

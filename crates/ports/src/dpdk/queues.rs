@@ -8,7 +8,8 @@ use packet::{Batch, MAX_BATCH, Pool};
 
 use crate::dpdk::mbufs::{Intake, Line, Outlet};
 use crate::dpdk::shim;
-use crate::dpdk::{OpenDevice, eal};
+use crate::dpdk::eal;
+use crate::dpdk::port::OpenDevice;
 use crate::{Event, QueueStats, RxQueue, TxQueue};
 
 /// A receive queue.

@@ -29,6 +29,21 @@ use rustix::io::Errno;
 
 use crate::af_packet::ETHERNET_BYTES;
 use crate::host::device::Device;
+use crate::spec::option;
+use crate::DriverDoc;
+
+/// The driver, as specs name it.
+pub(crate) static DRIVER: DriverDoc = DriverDoc {
+    name: "host",
+    what: "INTERFACE",
+    help: "Linux receives what is sent as if it had come in by the interface (Linux 6.6 or newer)",
+    options: &[option(
+        "permitted",
+        "yes|no",
+        "mark packets as permitted by filters, so that Linux may forward them (default no)",
+    )],
+    open: |spec, options| Ok(Box::new(HostPort::open(spec, options)?)),
+};
 pub(crate) use crate::host::device::drop_all;
 use crate::host::passage::Passage;
 use crate::interface::Interface;

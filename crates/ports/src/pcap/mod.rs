@@ -19,6 +19,25 @@ use crate::recorder::{Direction, Recorder, RecorderInput, now_ns};
 use crate::{
     Event, Handout, MemoryLoop, OpenOptions, Port, PortError, PortInfo, QueueStats, RxQueue, Spec, TxQueue,
 };
+use crate::spec::option;
+use crate::DriverDoc;
+
+/// The driver, as specs name it.
+pub(crate) static DRIVER: DriverDoc = DriverDoc {
+    name: "pcap",
+    what: "FILE",
+    help: "packets from a pcap or pcapng file; without a name it receives nothing",
+    options: &[
+        option("out", "FILE", "write sent packets to this file (default: forget them)"),
+        option(
+            "timing",
+            "fast|original|loop",
+            "at full speed (default), as captured, or looped from memory",
+        ),
+        option("precision", "ns|us", "time stamps in the written file (default ns)"),
+    ],
+    open,
+};
 
 /// When the packets of a file come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -25,7 +25,6 @@ use serde_json::json;
 
 pub(crate) use interface::largest_mtu;
 
-use crate::features::slow_path::SlowPath;
 use crate::output::{print, say_line};
 use crate::settings::{self, Bypass, Driver, Host, Settings};
 use crate::table::{Align, Table};
@@ -235,7 +234,7 @@ impl Patient {
             ports: settings.ports.iter().map(port).collect(),
             workers: settings.workers.count,
             frame_bytes,
-            linux_is_slow_path: settings.features.slow_path.mode == SlowPath::Linux,
+            linux_is_slow_path: settings.features.need_linux_to_forward(),
             ignore: settings.beside_linux.ignore.clone(),
         }
     }

@@ -59,7 +59,7 @@ impl Guard {
     /// # Errors
     /// The kernel does not take the rules.
     pub(crate) fn of_settings(settings: &Settings) -> Result<Guard> {
-        let source = settings.features.reverse_path.source_route();
+        let source = settings.features.source_route();
         Guard::raise(&settings.ports, settings.general.fail, source)
     }
 }

@@ -9,6 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Result;
+use control::backstop::SourceRoute;
 use graph::lang::FlatConfig;
 use graph::setup::Shared;
 use serde_json::Value;
@@ -22,6 +23,21 @@ use crate::table::Align;
 pub(crate) trait Feature: Section {
     /// Whether it keeps packets from being forwarded, which Linux then must not forward in the router's place.
     fn filters(&self) -> bool {
+        false
+    }
+
+    /// Returns the route to their source that Linux has to ask of what it forwards, if that is checked and not by its rp_filter.
+    fn source_route(&self) -> Option<SourceRoute> {
+        None
+    }
+
+    /// Returns the same for a configuration that somebody else wrote.
+    fn source_route_in(&self, _config: &FlatConfig) -> Option<SourceRoute> {
+        None
+    }
+
+    /// Whether Linux has to forward as well, for what the fast path leaves to it.
+    fn needs_linux_to_forward(&self) -> bool {
         false
     }
 
@@ -145,6 +161,21 @@ impl FeatureSettings {
     /// Whether one of them keeps packets from being forwarded.
     pub(crate) fn filter(&self) -> bool {
         self.all().iter().any(|feature| feature.filters())
+    }
+
+    /// Returns the route to their source that Linux has to ask of what it forwards.
+    pub(crate) fn source_route(&self) -> Option<SourceRoute> {
+        self.all().iter().find_map(|feature| feature.source_route())
+    }
+
+    /// Returns the same for a configuration that somebody else wrote.
+    pub(crate) fn source_route_in(config: &FlatConfig) -> Option<SourceRoute> {
+        FeatureSettings::default().all().iter().find_map(|feature| feature.source_route_in(config))
+    }
+
+    /// Whether one of them needs Linux to forward as well.
+    pub(crate) fn need_linux_to_forward(&self) -> bool {
+        self.all().iter().any(|feature| feature.needs_linux_to_forward())
     }
 
     /// Has the names of all files begin at this folder.

@@ -39,7 +39,6 @@ use crate::beside_linux;
 use crate::doctor;
 use crate::drop_in;
 use crate::features::FeatureSettings;
-use crate::features::reverse_path::source_route_of;
 use crate::load;
 use crate::output::print;
 use crate::settings::{self, Driver, Fail, Flags, PortSettings, Settings, WorkerSettings};
@@ -355,9 +354,11 @@ pub(crate) fn operate(
             .with_context(|| format!("--write {target}"))?;
     }
     let guard = match guard {
-        None if drop_in::marks_permitted(&flat) => {
-            Some(drop_in::Guard::raise(&settings.ports, settings.general.fail, source_route_of(&flat))?)
-        }
+        None if drop_in::marks_permitted(&flat) => Some(drop_in::Guard::raise(
+            &settings.ports,
+            settings.general.fail,
+            FeatureSettings::source_route_in(&flat),
+        )?),
         guard => guard,
     };
     if guard.is_none() && mirror.is_some() {

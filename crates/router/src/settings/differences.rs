@@ -27,14 +27,14 @@ impl Settings {
 mod tests {
     use super::super::Driver;
     use super::*;
-    use crate::features::acl::Action;
 
     #[test]
     fn options_that_differ_are_named() {
         let settings = Settings::of_ports(["eth1", "eth2"], Driver::AfXdp).unwrap();
         assert!(settings.differences(&settings).is_empty());
         let mut other = Settings::of_ports(["eth1", "eth3"], Driver::AfXdp).unwrap();
-        other.features.acl.default = Action::Deny;
+        let option = Settings::options().find(|option| option.name() == "acl.default").unwrap();
+        other.set(option, "deny").unwrap();
         other.workers.count = 2;
         other.fpm.listen = "127.0.0.1:1".parse().ok();
         other.control.read_group = Some("x".into());

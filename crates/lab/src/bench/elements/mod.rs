@@ -130,9 +130,15 @@ fn check(arguments: &ElementsArguments) -> Result<()> {
             continue;
         }
         let reason = cases::LEFT_OUT.iter().find(|(_, classes)| classes.contains(&class.as_str()));
-        match reason {
-            Some((reason, _)) => bail!("{class} is not measured alone: {reason}"),
-            None => bail!("there is no element class '{class}'; 'brickway elements' lists them"),
+        match (reason, ::click::registry().class(class)) {
+            (Some((reason, _)), _) => bail!("{class} is not measured alone: {reason}"),
+            (None, Some(known)) if known.ports == "0/0" => {
+                bail!("{class} is not measured: no packets pass it")
+            }
+            (None, Some(_)) => {
+                bail!("{class} is not measured: it has no case in crates/lab/src/bench/elements/cases.rs")
+            }
+            (None, None) => bail!("there is no element class '{class}'; 'brickway elements' lists them"),
         }
     }
     let in_range = |burst: &usize| (1..=packet::MAX_BATCH).contains(burst);

@@ -42,16 +42,6 @@ impl About for Settings {
 }
 
 impl Settings {
-    /// Returns the route to their source that Linux has to ask of the packets that it forwards; none where its own rp_filter says
-    /// that, or nothing does.
-    pub(crate) fn source_route(&self) -> Option<SourceRoute> {
-        match self.mode {
-            ReversePath::Off | ReversePath::Linux => None,
-            ReversePath::Loose => Some(SourceRoute::Any),
-            ReversePath::Strict => Some(SourceRoute::Back),
-        }
-    }
-
     /// Returns the mode for a port with this rp_filter.
     fn of_port(&self, rp_filter: u8) -> ReversePath {
         match (self.mode, rp_filter) {
@@ -60,19 +50,6 @@ impl Settings {
             (ReversePath::Linux, _) => ReversePath::Off,
             (mode, _) => mode,
         }
-    }
-}
-
-/// Returns the route to their source that packets need by a configuration, if it checks that: of several modes the one that refuses
-/// least.
-pub(crate) fn source_route_of(config: &FlatConfig) -> Option<SourceRoute> {
-    let check = config.elements.iter().find(|element| element.has(JUDGES_SOURCES))?;
-    let arguments = split_arguments(&check.config);
-    let mode = arguments.iter().find_map(|argument| argument.strip_prefix("MODE ")).unwrap_or_default();
-    match ["off", "loose"].iter().find(|word| mode.contains(**word)) {
-        Some(&"off") => None,
-        Some(_) => Some(SourceRoute::Any),
-        None => Some(SourceRoute::Back),
     }
 }
 
@@ -89,6 +66,26 @@ fn argument(modes: &[ReversePath]) -> Option<String> {
 impl Feature for Settings {
     fn filters(&self) -> bool {
         matches!(self.mode, ReversePath::Loose | ReversePath::Strict)
+    }
+
+    fn source_route(&self) -> Option<SourceRoute> {
+        match self.mode {
+            ReversePath::Off | ReversePath::Linux => None,
+            ReversePath::Loose => Some(SourceRoute::Any),
+            ReversePath::Strict => Some(SourceRoute::Back),
+        }
+    }
+
+    /// Of several modes the one that refuses least.
+    fn source_route_in(&self, config: &FlatConfig) -> Option<SourceRoute> {
+        let check = config.elements.iter().find(|element| element.has(JUDGES_SOURCES))?;
+        let arguments = split_arguments(&check.config);
+        let mode = arguments.iter().find_map(|argument| argument.strip_prefix("MODE ")).unwrap_or_default();
+        match ["off", "loose"].iter().find(|word| mode.contains(**word)) {
+            Some(&"off") => None,
+            Some(_) => Some(SourceRoute::Any),
+            None => Some(SourceRoute::Back),
+        }
     }
 
     fn before_lookups(&self, plan: &mut Plan, frame: &Frame<'_>, to: [Part; 2]) -> Result<[Part; 2]> {

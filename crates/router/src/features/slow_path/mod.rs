@@ -37,6 +37,10 @@ impl About for Settings {
 }
 
 impl Feature for Settings {
+    fn needs_linux_to_forward(&self) -> bool {
+        self.mode == SlowPath::Linux
+    }
+
     fn behind_lookups(&self, plan: &mut Plan, frame: &Frame<'_>) {
         match self.mode {
             SlowPath::Linux => linux::behind_lookups(plan, frame),

@@ -8,6 +8,7 @@ use packet::frame::METADATA_BYTES;
 use packet::{Batch, Packet, PacketType, Pool};
 
 use super::*;
+use crate::dpdk::ring::RingPort;
 use crate::pcap::reader::PcapReader;
 use crate::pcap::writer::{PcapWriter, Precision};
 use crate::testing::{

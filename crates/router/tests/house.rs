@@ -1,0 +1,103 @@
+//! What a newcomer may rely on (CONTRIBUTING.md): which files know of an element, a feature, a driver, a lookup table.
+
+use std::path::{Path, PathBuf};
+
+/// The sources below a folder of the crates, with their paths from there; without tests.
+fn sources(folder: &str) -> Vec<(String, String)> {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let mut folders: Vec<PathBuf> = vec![crates.join(folder)];
+    let mut sources = Vec::new();
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(&folder).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.file_name().unwrap().to_string_lossy().into_owned();
+            if path.is_dir() {
+                folders.extend(
+                    ["tests", "benches", "target"].iter().all(|tests| name != *tests).then_some(path),
+                );
+            } else if name.ends_with(".rs") && !name.ends_with("tests.rs") && name != "testing.rs" {
+                let text = std::fs::read_to_string(&path).unwrap();
+                let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
+                let lines = code.lines().filter(|line| !line.trim_start().starts_with("//"));
+                let path = path.strip_prefix(crates).unwrap().display().to_string();
+                sources.push((path, lines.collect::<Vec<_>>().join("\n")));
+            }
+        }
+    }
+    assert!(!sources.is_empty(), "there are sources in {folder}");
+    sources
+}
+
+/// The names of a list `NAME! { ... }`: what stands before the first `,` or `:` of each of its lines.
+fn listed(text: &str, name: &str) -> Vec<String> {
+    let (_, list) = text.split_once(&format!("\n{name}! {{\n")).unwrap();
+    let (list, _) = list.split_once("\n}").unwrap();
+    let lines = list.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with("//"));
+    lines.map(|line| line.split([',', ':']).next().unwrap().to_owned()).collect()
+}
+
+/// The files outside of `home` in which `words` stand.
+fn strangers(sources: &[(String, String)], home: &str, words: &[String]) -> Vec<String> {
+    let outside = sources.iter().filter(|(path, _)| !path.contains(home));
+    let knows = |text: &str| words.iter().any(|word| text.contains(word.as_str()));
+    outside.filter(|(_, text)| knows(text)).map(|(path, _)| path.clone()).collect()
+}
+
+fn text_of<'a>(sources: &'a [(String, String)], path: &str) -> &'a str {
+    &sources.iter().find(|(known, _)| known == path).unwrap().1
+}
+
+#[test]
+fn a_feature_is_known_in_its_folder_and_one_list() {
+    let sources = sources("router/src");
+    let features = listed(text_of(&sources, "router/src/features/mod.rs"), "features");
+    assert!(features.contains(&"acl".to_owned()), "{features:?}");
+    for name in features {
+        let words = ["features::", "features."].map(|path| format!("{path}{name}"));
+        let files = strangers(&sources, &format!("features/{name}/"), &words);
+        assert!(files.is_empty(), "the feature '{name}' is known to {files:?}");
+    }
+}
+
+#[test]
+fn a_driver_is_opened_and_described_in_its_folder_and_one_list() {
+    let sources = sources("ports/src");
+    let drivers = listed(text_of(&sources, "ports/src/lib.rs"), "drivers");
+    assert!(drivers.contains(&"af_packet".to_owned()), "{drivers:?}");
+    for (path, text) in &sources {
+        let name = text.split("name: \"").nth(1).and_then(|rest| rest.split('"').next()).unwrap_or_default();
+        if text.contains("DriverDoc {") && !path.ends_with("spec.rs") {
+            let home = drivers.iter().any(|driver| path.contains(&format!("src/{driver}")));
+            assert!(home, "the driver '{name}' of {path} is in the list");
+        }
+    }
+    for driver in &drivers {
+        let words = ["DRIVER", "TAP", "TUN", "RING", "Port::open"].map(|word| format!("{driver}::{word}"));
+        let files = strangers(&sources, &format!("src/{driver}"), &words);
+        assert!(files.is_empty(), "the driver '{driver}' is known to {files:?}");
+    }
+}
+
+/// Classes that are looked for by name: what Click's language says of addresses and ports, and what the flag `-p` of `click` makes.
+const LOOKED_FOR: [&str; 3] = ["AddressInfo", "PortInfo", "ControlSocket"];
+
+#[test]
+fn a_class_is_known_in_its_file_and_its_folders_list() {
+    let sources: Vec<_> = ["graph/src", "elements/src", "control/src", "router/src", "click/src"]
+        .iter()
+        .flat_map(|folder| sources(folder))
+        .filter(|(path, _)| !["ip/conservation.rs", "lang/rules.rs"].iter().any(|test| path.ends_with(test)))
+        .collect();
+    let mut known = Vec::new();
+    for (path, text) in sources.iter().filter(|(path, _)| path.starts_with("click/")) {
+        for class in text.split("Class {").skip(1) {
+            let Some((_, name)) = class.split_once("name: \"") else { continue };
+            let name = name.split('"').next().unwrap();
+            let files = strangers(&sources, path, &[format!("\"{name}\"")]);
+            if !files.is_empty() && !LOOKED_FOR.contains(&name) {
+                known.push(format!("{name} of {path}: {files:?}"));
+            }
+        }
+    }
+    assert!(known.is_empty(), "{}", known.join("\n"));
+}
