@@ -18,11 +18,22 @@ use crate::setup::Setup;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capability(pub &'static str);
 
+/// Another name of a class.
+#[derive(Clone, Copy, Debug)]
+pub struct Alias {
+    /// The name in configurations.
+    pub name: &'static str,
+    /// For the manual: how Click's class of this name differs from its class of the other name, and what holds here.
+    pub difference: &'static str,
+}
+
 /// A kind of element: its name in configurations, its ports, how to make one. [`Class::DEFAULT`] has what most have.
 #[derive(Debug)]
 pub struct Class {
     /// The name in configurations, Click's where Click has one.
     pub name: &'static str,
+    /// Further names of the class. Messages and handlers print the name that the configuration used.
+    pub aliases: &'static [Alias],
     /// Port counts in Click's code: inputs, slash, outputs; each a number, a range (`1-2`, `1-`), `-` (any), or
     /// `=` (as many as inputs).
     pub ports: &'static str,
@@ -46,6 +57,7 @@ impl Class {
     /// A class without a name, of elements with an input and an output that work in push and in pull paths.
     pub const DEFAULT: Self = Self {
         name: "",
+        aliases: &[],
         ports: "1/1",
         processing: Self::AGNOSTIC,
         flow: Self::COMPLETE_FLOW,

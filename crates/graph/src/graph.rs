@@ -25,6 +25,7 @@ use crate::setup::{Copy, Setup, Shared};
 /// The classes that configurations may use.
 #[derive(Clone, Debug, Default)]
 pub struct Registry {
+    /// By name; a class with aliases stands here under each of its names.
     classes: BTreeMap<&'static str, &'static Class>,
 }
 
@@ -38,25 +39,28 @@ impl Registry {
 
     /// Adds classes; a later one of the same name takes the earlier one's place.
     pub fn add(&mut self, classes: &[&'static Class]) {
-        self.classes.extend(classes.iter().map(|class| (class.name, *class)));
+        for &class in classes {
+            let aliases = class.aliases.iter().map(|alias| alias.name);
+            self.classes.extend(std::iter::once(class.name).chain(aliases).map(|name| (name, class)));
+        }
     }
 
-    /// The class of that name.
+    /// The class of that name, which may be an alias.
     pub fn class(&self, name: &str) -> Option<&'static Class> {
         self.classes.get(name).copied()
     }
 
-    /// All classes, by name.
-    pub fn classes(&self) -> impl Iterator<Item = &'static Class> {
-        self.classes.values().copied()
+    /// All names of classes, in order, aliases too, each with its class.
+    pub fn classes(&self) -> impl Iterator<Item = (&'static str, &'static Class)> {
+        self.classes.iter().map(|(&name, &class)| (name, class))
     }
 }
 
 impl ClassTable for Registry {
     fn lookup(&self, name: &str) -> Option<ClassSpec> {
-        let class = self.class(name)?;
+        let (&name, class) = self.classes.get_key_value(name)?;
         Some(ClassSpec {
-            name: class.name,
+            name,
             ports: class.ports,
             processing: class.processing,
             flow: class.flow,

@@ -52,6 +52,6 @@ pub mod testing;
 
 pub use arguments::{Arguments, FromArgument};
 pub use context::{Context, Verdict};
-pub use element::{Capability, Class, ConfigError, Element, TaskStatus};
+pub use element::{Alias, Capability, Class, ConfigError, Element, TaskStatus};
 pub use handler::{Ask, Combine, Get, Handler, Put};
 pub use setup::Setup;

@@ -4,7 +4,7 @@
 
 use graph::graph::Registry;
 use graph::testing::Bench;
-use graph::{Class, Context, Element, TaskStatus, Verdict};
+use graph::{Alias, Class, Context, Element, TaskStatus, Verdict};
 use packet::Batch;
 
 /// Sends every packet out by every output, first to last.
@@ -33,6 +33,7 @@ impl Element for Copy {
 /// Appends its letter to each packet; drops packets that begin with 'x', diverts those with 'y'.
 static LETTER: Class = Class {
     name: "Letter",
+    aliases: &[Alias { name: "Character", difference: "" }],
     ports: "1/1-2",
     processing: Class::AGNOSTIC_WITH_ERRORS,
     make: |setup| {
@@ -165,6 +166,18 @@ fn drops_are_counted_by_reason_and_diverted_ones_go_their_way() {
     assert_eq!(bench.read("e.drops"), "1");
     assert_eq!(bench.read("e.packets"), "2");
     assert_eq!(bench.read("e.class"), "Letter");
+}
+
+#[test]
+fn an_element_bears_the_name_that_the_configuration_used() {
+    let mut bench = Bench::new(&registry(), "in :: TestInput -> Character(a) -> out :: TestOutput;");
+    bench.push("in", &[b"1"]);
+    assert_eq!(texts(bench.taken("out")), ["1a"]);
+    assert_eq!(bench.read("Character@2.class"), "Character");
+    assert_eq!(bench.graph().config().elements[1].class, "Character");
+    let config = "in :: TestInput -> Character -> out :: TestOutput;";
+    let error = Bench::try_new(&registry(), config, 1, &Default::default()).unwrap_err();
+    assert!(error.contains("While configuring 'Character@2 :: Character'"), "{error}");
 }
 
 #[test]

@@ -37,7 +37,7 @@ pub fn parameter(text: &str) -> Result<(String, String), String> {
 pub fn globals(registry: &Registry, text: &str) -> Globals {
     Globals {
         source: text.to_owned(),
-        classes: registry.classes().map(|class| class.name.to_owned()).collect(),
+        classes: registry.classes().map(|(name, _)| name.to_owned()).collect(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         hotconfig: None,
         reconfigure: None,

@@ -87,23 +87,23 @@ fn without_codes(line: &str) -> String {
     text + rest
 }
 
-/// The subject of a class and its one-line summary.
-fn subject_and_summary(class: &Class) -> (String, String) {
-    sections(class)
-        .into_iter()
-        .find(|(mark, ..)| mark == "s")
-        .map(|(_, subject, text)| (subject, text.split_whitespace().collect::<Vec<_>>().join(" ")))
-        .unwrap_or_default()
+/// The subject of a class and the one-line summary of the class under this name.
+fn subject_and_summary(name: &str, class: &Class) -> (String, String) {
+    let (_, subject, text) = sections(class).into_iter().find(|(mark, ..)| mark == "s").unwrap_or_default();
+    if name != class.name {
+        return (subject, format!("another name of {}", class.name));
+    }
+    (subject, text.split_whitespace().collect::<Vec<_>>().join(" "))
 }
 
 pub(crate) fn elements(arguments: &ElementsArguments) -> Result<ExitCode> {
     let registry = crate::classes();
     let wanted = arguments.search.as_deref().unwrap_or("").to_lowercase();
-    let mut subjects: BTreeMap<String, Vec<(&Class, String)>> = BTreeMap::new();
-    for class in registry.classes() {
-        let (subject, summary) = subject_and_summary(class);
-        if class.name.to_lowercase().contains(&wanted) || summary.to_lowercase().contains(&wanted) {
-            subjects.entry(subject).or_default().push((class, summary));
+    let mut subjects: BTreeMap<String, Vec<(&str, &Class, String)>> = BTreeMap::new();
+    for (name, class) in registry.classes() {
+        let (subject, summary) = subject_and_summary(name, class);
+        if name.to_lowercase().contains(&wanted) || summary.to_lowercase().contains(&wanted) {
+            subjects.entry(subject).or_default().push((name, class, summary));
         }
     }
     if subjects.is_empty() {
@@ -111,9 +111,9 @@ pub(crate) fn elements(arguments: &ElementsArguments) -> Result<ExitCode> {
     }
     for (subject, classes) in subjects {
         if arguments.json {
-            for (class, summary) in classes {
+            for (name, class, summary) in classes {
                 let object = serde_json::json!({
-                    "class": class.name, "subject": subject, "summary": summary,
+                    "class": name, "subject": subject, "summary": summary,
                     "ports": class.ports, "processing": class.processing, "flow": class.flow,
                 });
                 print(&format!("{object}\n"));
@@ -121,8 +121,8 @@ pub(crate) fn elements(arguments: &ElementsArguments) -> Result<ExitCode> {
             continue;
         }
         let mut table = Table::new(&[("", Align::Left), ("", Align::Left), ("", Align::Left)]);
-        for (class, summary) in classes {
-            table.row([format!("  {}", class.name), class.ports.to_owned(), summary]);
+        for (name, class, summary) in classes {
+            table.row([format!("  {name}"), class.ports.to_owned(), summary]);
         }
         // The columns speak for themselves: no heading.
         print(&format!("{subject}:\n{}\n", table.render()));
@@ -141,13 +141,14 @@ pub(crate) fn help(arguments: &HelpArguments) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let registry = crate::classes();
-    let class = registry
-        .class(name)
-        .or_else(|| registry.classes().find(|class| class.name.eq_ignore_ascii_case(name)));
-    let Some(class) = class else {
+    let found = registry
+        .classes()
+        .find(|(known, _)| known == name)
+        .or_else(|| registry.classes().find(|(known, _)| known.eq_ignore_ascii_case(name)));
+    let Some((name, class)) = found else {
         let part = |known: &&str| known.to_lowercase().contains(&name.to_lowercase());
-        let mut near: Vec<_> = registry.classes().map(|class| class.name).filter(part).collect();
-        let similar = nearest(name, registry.classes().map(|class| class.name));
+        let mut near: Vec<_> = registry.classes().map(|(known, _)| known).filter(part).collect();
+        let similar = nearest(name, registry.classes().map(|(known, _)| known));
         near.extend(similar.filter(|similar| !near.contains(similar)));
         match near.as_slice() {
             [] => bail!("no element and no subcommand is called '{name}'; 'brickway elements' lists them"),
@@ -156,14 +157,18 @@ pub(crate) fn help(arguments: &HelpArguments) -> Result<ExitCode> {
             }
         }
     };
-    print(&render(class, std::io::stdout().is_terminal()));
+    print(&render(name, class, std::io::stdout().is_terminal()));
     Ok(ExitCode::SUCCESS)
 }
 
-/// The manual as a person reads it.
-fn render(class: &Class, colour: bool) -> String {
+/// The manual of a class under one of its names, as a person reads it.
+fn render(name: &str, class: &Class, colour: bool) -> String {
     let (bold, plain) = if colour { ("\x1b[1m", "\x1b[0m") } else { ("", "") };
     let mut text = String::new();
+    if let Some(alias) = class.aliases.iter().find(|alias| alias.name == name) {
+        let line = format!("{name} is another name of {}. {}", class.name, alias.difference);
+        text.push_str(&format!("{}\n\n", wrapped(&line)));
+    }
     for (mark, rest, body) in sections(class) {
         let body = body.trim_end().trim_start_matches('\n');
         let title = match mark.as_str() {
@@ -251,14 +256,21 @@ mod tests {
 
     #[test]
     fn every_element_has_a_manual() {
-        for class in crate::classes().classes() {
+        let registry = crate::classes();
+        for (name, class) in registry.classes() {
             let marks: Vec<_> = sections(class).into_iter().map(|(mark, ..)| mark).collect();
             for needed in ["c", "s", "d"] {
-                assert!(marks.iter().any(|mark| mark == needed), "{} has no ={needed}", class.name);
+                assert!(marks.iter().any(|mark| mark == needed), "{name} has no ={needed}");
             }
-            let (subject, summary) = subject_and_summary(class);
-            assert!(!subject.is_empty() && !summary.is_empty(), "{}: =s SUBJECT and a summary", class.name);
-            assert!(render(class, false).contains(class.name), "{}", class.name);
+            let (subject, summary) = subject_and_summary(name, class);
+            assert!(!subject.is_empty() && !summary.is_empty(), "{name}: =s SUBJECT and a summary");
+            assert!(render(name, class, false).contains(name), "{name}");
+            assert!(registry.class(class.name).is_some_and(|known| std::ptr::eq(known, class)), "{name}");
+            for alias in class.aliases {
+                assert!(alias.difference.ends_with('.'), "{}: say what the difference is", alias.name);
+                let known = registry.class(alias.name).expect("all names are registered");
+                assert_eq!(known.name, class.name, "{} is an alias of two classes", alias.name);
+            }
             assert!(!marks.iter().any(|mark| mark == "h"), "{}: declare handlers in the class", class.name);
             for handler in class.handlers {
                 assert!(handler.doc.ends_with('.'), "{}.{}: say what it is", class.name, handler.name);

@@ -169,6 +169,10 @@ fn the_manual() {
         assert!(said.out.contains(part), "no '{part}' in {}", said.out);
     }
     assert_eq!(brickway(&["help", "decipttl"]).out, said.out);
+    // An alias has the page of its class, behind what sets Click's two apart.
+    let said = brickway(&["help", "ThreadSafeQueue"]).out;
+    assert!(said.starts_with("ThreadSafeQueue is another name of Queue. In Click "), "{said}");
+    assert!(said.ends_with(&brickway(&["help", "Queue"]).out), "{said}");
     // A part of a name leads to those that have it.
     let said = brickway(&["help", "IPTTL"]);
     assert_eq!(said.code, 1);

@@ -8,7 +8,6 @@ mod from_socket;
 mod kernel_tap;
 mod kernel_tun;
 mod pipeliner;
-mod poll_device;
 mod socket;
 mod static_thread_sched;
 #[cfg(test)]
@@ -26,7 +25,6 @@ pub static CLASSES: &[&Class] = &[
     &kernel_tap::CLASS,
     &kernel_tun::CLASS,
     &pipeliner::CLASS,
-    &poll_device::CLASS,
     &socket::CLASS,
     &static_thread_sched::CLASS,
     &to_dump::CLASS,

@@ -17,7 +17,6 @@ mod ip_output_combo;
 mod ip_print;
 mod ip_reassembler;
 mod mark_ip_ce;
-mod reset_ip_checksum;
 mod segment;
 mod set_ip_address;
 mod set_ip_checksum;
@@ -52,7 +51,6 @@ pub static CLASSES: &[&Class] = &[
     &ip_print::CLASS,
     &ip_reassembler::CLASS,
     &mark_ip_ce::CLASS,
-    &reset_ip_checksum::CLASS,
     &set_ip_address::CLASS,
     &set_ip_checksum::CLASS,
     &set_ip_ecn::CLASS,

@@ -12,11 +12,20 @@
 //!
 //! =a CheckIPHeader, SetUDPChecksum, SetTCPChecksum
 
-use graph::{Class, ConfigError, Context, Element, Setup, Verdict};
+use graph::{Alias, Class, ConfigError, Context, Element, Setup, Verdict};
 use packet::{Batch, Packet, checksum};
 
-pub(crate) static CLASS: Class =
-    Class { name: "SetIPChecksum", manual: graph::manual!("set_ip_checksum.rs"), make, ..Class::DEFAULT };
+pub(crate) static CLASS: Class = Class {
+    name: "SetIPChecksum",
+    aliases: &[Alias {
+        name: "ResetIPChecksum",
+        difference: "In FastClick it leaves the checksum to the network card, which not every port has; \
+                here it is computed at once.",
+    }],
+    manual: graph::manual!("set_ip_checksum.rs"),
+    make,
+    ..Class::DEFAULT
+};
 
 pub(super) fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
     setup.arguments.finish()?;

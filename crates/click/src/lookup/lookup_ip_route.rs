@@ -15,12 +15,17 @@
 //!
 //! =a RadixIPLookup, StaticIPLookup
 
-use graph::{Class, ConfigError, Element, Setup};
+use graph::{Alias, Class, ConfigError, Element, Setup};
 
 use super::{ip_lookup, radix_ip_lookup};
 
 pub(crate) static CLASS: Class = Class {
     name: "LookupIPRoute",
+    aliases: &[Alias {
+        name: "LookupIPRouteMP",
+        difference: "In Click it is the one for several threads. Here every lookup is for several threads: \
+                all workers share the tables, and none waits for another.",
+    }],
     manual: graph::manual!("lookup_ip_route.rs"),
     make,
     ..radix_ip_lookup::CLASS

@@ -14,23 +14,18 @@
 //! | `tests`, `routes_tests`, `router_tests` | all classes in a graph; transactions; workers that forward while routes change |
 //! | the others | one class each: its manual and what sets it apart |
 
-mod direct_ip_lookup;
 mod family;
 mod ip_lookup;
-mod linear_ip_lookup;
 mod lookup_ip6_route;
 mod lookup_ip_route;
-mod lookup_ip_route_mp;
 mod origin_file;
 mod radix_ip_lookup;
-mod range_ip_lookup;
 mod route;
 #[cfg(test)]
 mod router_tests;
 mod routes;
 #[cfg(test)]
 mod routes_tests;
-mod sorted_ip_lookup;
 mod static_ip_lookup;
 #[cfg(test)]
 mod tests;
@@ -38,14 +33,5 @@ mod tests;
 use graph::Class;
 
 /// The classes of this folder.
-pub static CLASSES: &[&Class] = &[
-    &direct_ip_lookup::CLASS,
-    &linear_ip_lookup::CLASS,
-    &lookup_ip6_route::CLASS,
-    &lookup_ip_route::CLASS,
-    &lookup_ip_route_mp::CLASS,
-    &radix_ip_lookup::CLASS,
-    &range_ip_lookup::CLASS,
-    &sorted_ip_lookup::CLASS,
-    &static_ip_lookup::CLASS,
-];
+pub static CLASSES: &[&Class] =
+    &[&lookup_ip6_route::CLASS, &lookup_ip_route::CLASS, &radix_ip_lookup::CLASS, &static_ip_lookup::CLASS];

@@ -45,12 +45,34 @@
 //!
 //! =a DirectIPLookup, LinearIPLookup, RangeIPLookup, SortedIPLookup, StaticIPLookup, GetIPAddress
 
-use graph::Class;
+use graph::{Alias, Class};
 
 use super::ip_lookup::{self, IpLookup};
 
 pub(crate) static CLASS: Class = Class {
     name: "RadixIPLookup",
+    aliases: &[
+        Alias {
+            name: "DirectIPLookup",
+            difference: "In Click it has a DIR-24-8 table (Gupta, Lin, McKeown, \"Routing lookups in hardware \
+                at memory access speeds\", INFOCOM 1998). Here it uses the table of RadixIPLookup, \
+                which is one of that kind at half the size.",
+        },
+        Alias {
+            name: "LinearIPLookup",
+            difference: "In Click it searches its routes one by one. Here it uses the table of RadixIPLookup.",
+        },
+        Alias {
+            name: "RangeIPLookup",
+            difference: "In Click it searches address ranges, built anew from a DIR-24-8 table after each \
+                change. Here it uses the table of RadixIPLookup.",
+        },
+        Alias {
+            name: "SortedIPLookup",
+            difference: "In Click it searches its routes one by one, the longest first. Here it uses the table \
+                of RadixIPLookup.",
+        },
+    ],
     ports: ip_lookup::PORTS,
     processing: Class::PUSH,
     handlers: IpLookup::<u32>::HANDLERS,

@@ -20,6 +20,7 @@ use super::radix_ip_lookup;
 
 pub(crate) static CLASS: Class = Class {
     name: "StaticIPLookup",
+    aliases: &[],
     handlers: IpLookup::<u32>::FIXED_HANDLERS,
     manual: graph::manual!("static_ip_lookup.rs"),
     ..radix_ip_lookup::CLASS

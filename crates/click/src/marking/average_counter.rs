@@ -13,13 +13,18 @@
 //! =a Counter, AverageCounterMP
 
 use graph::arguments::Interval;
-use graph::{Class, Combine, ConfigError, Context, Element, Get, Handler, Put, Setup};
+use graph::{Alias, Class, Combine, ConfigError, Context, Element, Get, Handler, Put, Setup};
 use packet::Batch;
 
 use crate::shaping::rate_ewma::decimal;
 
 pub(crate) static CLASS: Class = Class {
     name: "AverageCounter",
+    aliases: &[Alias {
+        name: "AverageCounterMP",
+        difference: "In Click it is the one for several threads; here the workers of every AverageCounter \
+                count each for itself.",
+    }],
     handlers: &[
         Handler::read(
             "count",

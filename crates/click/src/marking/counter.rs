@@ -21,13 +21,18 @@ use std::any::Any;
 
 use graph::arguments::HandlerCall;
 use graph::lang::next_word;
-use graph::{Class, Combine, ConfigError, Context, Element, FromArgument, Get, Handler, Put, Setup};
+use graph::{Alias, Class, Combine, ConfigError, Context, Element, FromArgument, Get, Handler, Put, Setup};
 use packet::Batch;
 
 use crate::shaping::rate_ewma::{RateEwma, decimal};
 
 pub(crate) static CLASS: Class = Class {
     name: "Counter",
+    aliases: &[Alias {
+        name: "CounterMP",
+        difference: "In Click it is the one for several threads; here the workers of every Counter count \
+                each for itself.",
+    }],
     handlers: &[
         Handler::read("count", Combine::Sum, "Packets so far.", &Get(|e: &mut Counter| e.count.to_string())),
         Handler::read(

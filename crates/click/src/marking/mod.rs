@@ -2,12 +2,10 @@
 
 mod align;
 mod average_counter;
-mod average_counter_mp;
 mod check_crc32;
 mod check_paint;
 mod clipboard;
 mod counter;
-mod counter_mp;
 mod crc32;
 mod move_data;
 mod null;
@@ -35,12 +33,10 @@ use graph::Class;
 pub static CLASSES: &[&Class] = &[
     &align::CLASS,
     &average_counter::CLASS,
-    &average_counter_mp::CLASS,
     &check_crc32::CLASS,
     &check_paint::CLASS,
     &clipboard::CLASS,
     &counter::CLASS,
-    &counter_mp::CLASS,
     &move_data::CLASS,
     &null::CLASS,
     &number_packet::CLASS,

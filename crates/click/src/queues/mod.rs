@@ -7,26 +7,19 @@ mod delay_shaper;
 mod delay_unqueue;
 mod drr_sched;
 mod front_drop_queue;
-mod full_note_queue;
 pub(crate) mod length;
 mod link_unqueue;
 mod mixed_queue;
-mod ms_queue;
 mod notifier_queue;
 mod prio_sched;
 mod pull_switch;
 mod queue;
-mod quick_note_queue;
 mod rated_unqueue;
 mod round_robin_sched;
-mod simple_prio_sched;
-mod simple_pull_switch;
 mod simple_queue;
-mod simple_round_robin_sched;
 mod storage;
 pub(crate) mod stride;
 mod stride_sched;
-mod thread_safe_queue;
 mod time_sorted_sched;
 mod timed_unqueue;
 mod unqueue;
@@ -41,23 +34,16 @@ pub static CLASSES: &[&Class] = &[
     &delay_unqueue::CLASS,
     &drr_sched::CLASS,
     &front_drop_queue::CLASS,
-    &full_note_queue::CLASS,
     &link_unqueue::CLASS,
     &mixed_queue::CLASS,
-    &ms_queue::CLASS,
     &notifier_queue::CLASS,
     &prio_sched::CLASS,
     &pull_switch::CLASS,
     &queue::CLASS,
-    &quick_note_queue::CLASS,
     &rated_unqueue::CLASS,
     &round_robin_sched::CLASS,
-    &simple_prio_sched::CLASS,
-    &simple_pull_switch::CLASS,
     &simple_queue::CLASS,
-    &simple_round_robin_sched::CLASS,
     &stride_sched::CLASS,
-    &thread_safe_queue::CLASS,
     &time_sorted_sched::CLASS,
     &timed_unqueue::CLASS,
     &unqueue::CLASS,

@@ -10,11 +10,16 @@
 //!
 //! =a Switch, InputSwitch, SimplePullSwitch, RoundRobinSched, PrioSched
 
-use graph::{Class, Combine, ConfigError, Context, Element, FromArgument, Get, Handler, Put, Setup};
+use graph::{Alias, Class, Combine, ConfigError, Context, Element, FromArgument, Get, Handler, Put, Setup};
 use packet::Batch;
 
 pub(crate) static CLASS: Class = Class {
     name: "PullSwitch",
+    aliases: &[Alias {
+        name: "SimplePullSwitch",
+        difference: "In Click this one does not tell tasks downstream whether the input in use has \
+                packets; here both leave that to the queues upstream.",
+    }],
     ports: "-/1",
     processing: Class::PULL,
     handlers: &[Handler::read_write(

@@ -19,13 +19,34 @@
 //!
 //! =a SimpleQueue, FrontDropQueue, MixedQueue, Unqueue, RED
 
-use graph::Class;
+use graph::{Alias, Class};
 
 use super::length::{QUEUE, TELLS_WHEN_FULL};
 use super::storage::{HANDLERS, Overflow, Storage};
 
 pub(crate) static CLASS: Class = Class {
     name: "Queue",
+    aliases: &[
+        Alias {
+            name: "FullNoteQueue",
+            difference: "In Click it is the queue behind Queue; both tell sources upstream when they are full.",
+        },
+        Alias {
+            name: "MSQueue",
+            difference: "In Click several threads may push into it and one pulls, and it has been renamed to \
+                ThreadSafeQueue; here every worker has a queue of its own.",
+        },
+        Alias {
+            name: "QuickNoteQueue",
+            difference: "In Click a Queue lets tasks downstream come back in vain a few times before it tells \
+                them that it is empty, and this one does not; here every queue tells at once.",
+        },
+        Alias {
+            name: "ThreadSafeQueue",
+            difference: "In Click several threads may push into it and pull from it; here every worker has a \
+                queue of its own, so every queue is safe.",
+        },
+    ],
     ports: "1/1-2",
     processing: "h/lh",
     capabilities: &[QUEUE, TELLS_WHEN_FULL],
@@ -84,6 +105,30 @@ mod tests {
         bench.write("e.reset", "").unwrap();
         assert_eq!(bench.pull("out0", 9), 0);
         assert!(bench.write("e.capacity", "many").is_err());
+    }
+
+    #[test]
+    fn a_source_waits_while_it_is_full() {
+        for (queue, drops) in [("Queue", "0"), ("FullNoteQueue", "0"), ("NotifierQueue", "36")] {
+            let config = format!("InfiniteSource(LIMIT 100) -> q :: {queue}(64) -> out :: TestOutput");
+            let mut bench = Bench::new(&crate::registry(), &config);
+            bench.run(100);
+            assert_eq!(
+                (bench.read("q.length"), bench.read("q.drops")),
+                ("64".into(), drops.into()),
+                "{queue}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_task_downstream_sleeps_once_it_is_empty() {
+        let config = "in :: TestInput -> e :: QuickNoteQueue -> Unqueue -> out :: TestOutput";
+        let mut bench = Bench::new(&crate::registry(), config);
+        bench.push("in", &[b"1", b"2"]);
+        bench.run(2);
+        assert_eq!(bench.taken("out"), [b"1", b"2"]);
+        assert!(!bench.graph().context().has_awake_tasks());
     }
 
     #[test]

@@ -12,11 +12,16 @@
 //!
 //! =a PrioSched, StrideSched, DRRSched, PullSwitch, RoundRobinSwitch
 
-use graph::{Class, ConfigError, Context, Element, Setup};
+use graph::{Alias, Class, ConfigError, Context, Element, Setup};
 use packet::Batch;
 
 pub(crate) static CLASS: Class = Class {
     name: "RoundRobinSched",
+    aliases: &[Alias {
+        name: "SimpleRoundRobinSched",
+        difference: "In Click this one asks every input without looking first whether that says it has \
+                packets; here both do.",
+    }],
     ports: "-/1",
     processing: Class::PULL,
     manual: graph::manual!("round_robin_sched.rs"),

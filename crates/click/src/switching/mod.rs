@@ -1,7 +1,6 @@
 //! One way in, several out.
 
 mod bypass;
-mod duplicate;
 mod hash_switch;
 pub(crate) mod hub;
 mod input_switch;
@@ -20,7 +19,6 @@ use graph::Class;
 /// The classes of this folder.
 pub static CLASSES: &[&Class] = &[
     &bypass::CLASS,
-    &duplicate::CLASS,
     &hash_switch::CLASS,
     &hub::CLASS,
     &input_switch::CLASS,

@@ -45,7 +45,9 @@ use std::sync::Arc;
 use graph::roles::Roles;
 use graph::router::Waker;
 use graph::setup::Shared;
-use graph::{Ask, Class, Combine, ConfigError, Context, Element, Get, Handler, Put, Setup, TaskStatus};
+use graph::{
+    Alias, Ask, Class, Combine, ConfigError, Context, Element, Get, Handler, Put, Setup, TaskStatus,
+};
 use ipnet::Ipv4Net;
 use packet::{Batch, MAX_BATCH};
 use ports::{Event, HashFields, QueueStats};
@@ -59,6 +61,11 @@ use super::{OpenPort, Unopened};
 /// The class `FromDevice`.
 pub static CLASS: Class = Class {
     name: "FromDevice",
+    aliases: &[Alias {
+        name: "PollDevice",
+        difference: "It is for configurations that were written for Click in the Linux kernel: every port \
+                is polled here.",
+    }],
     ports: "0/1",
     processing: Class::PUSH,
     capabilities: &[RECEIVER],

@@ -35,8 +35,13 @@ use packet::wire::ethernet::MacAddr;
 use super::from_device::{self, FromDevice};
 use super::{OpenPort, Unopened};
 
-pub(crate) static CLASS: Class =
-    Class { name: "FromHost", manual: graph::manual!("from_host.rs"), make, ..from_device::CLASS };
+pub(crate) static CLASS: Class = Class {
+    name: "FromHost",
+    aliases: &[],
+    manual: graph::manual!("from_host.rs"),
+    make,
+    ..from_device::CLASS
+};
 
 fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
     let name: String = setup.arguments.required("DEVNAME")?;

@@ -11,12 +11,17 @@
 //!
 //! =a PullTee, PaintTee, Hub, Duplicate
 
-use graph::{Class, ConfigError, Context, Element, Setup};
+use graph::{Alias, Class, ConfigError, Context, Element, Setup};
 use packet::Batch;
 
 /// The class `Tee`.
 pub static CLASS: Class = Class {
     name: "Tee",
+    aliases: &[Alias {
+        name: "Duplicate",
+        difference: "In Click the copies of a Tee share their data until one is changed; here copies are \
+                always whole.",
+    }],
     ports: "1/1-",
     processing: Class::PUSH,
     manual: graph::manual!("tee.rs"),

@@ -39,6 +39,7 @@ use super::DpdkPort;
 
 pub(crate) static CLASS: Class = Class {
     name: "FromDPDKDevice",
+    aliases: &[],
     manual: graph::manual!("from_dpdk_device.rs"),
     make,
     ..from_device::CLASS

@@ -35,8 +35,13 @@ use graph::{Class, ConfigError, Element, Setup};
 
 use super::DpdkPort;
 
-pub(crate) static CLASS: Class =
-    Class { name: "FromDPDKRing", manual: graph::manual!("from_dpdk_ring.rs"), make, ..from_device::CLASS };
+pub(crate) static CLASS: Class = Class {
+    name: "FromDPDKRing",
+    aliases: &[],
+    manual: graph::manual!("from_dpdk_ring.rs"),
+    make,
+    ..from_device::CLASS
+};
 
 fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
     let port = DpdkPort::of_ring(setup, false)?;
