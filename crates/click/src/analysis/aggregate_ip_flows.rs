@@ -63,6 +63,9 @@ use std::collections::hash_map::{Entry, HashMap};
 
 use graph::arguments::Interval;
 use graph::{Class, Combine, ConfigError, Context, Element, Get, Handler, Put, Setup};
+use packet::wire::ipv4::Ipv4;
+use packet::wire::tcp::{Tcp, TcpFlags};
+use packet::wire::udp::Udp;
 use packet::{Annotations, Batch, Packet};
 
 pub(crate) static CLASS: Class = Class {
@@ -207,7 +210,7 @@ struct Seen<'p> {
     destination: u32,
     protocol: u8,
     identification: u16,
-    /// In units of eight bytes.
+    /// In bytes.
     offset: u16,
     more: bool,
     payload: &'p [u8],
@@ -215,20 +218,16 @@ struct Seen<'p> {
 
 impl<'p> Seen<'p> {
     fn of(header: &'p [u8]) -> Option<Self> {
-        let fixed = header.first_chunk::<20>()?;
-        if fixed[0] >> 4 != 4 {
-            return None;
-        }
-        let word = |at: usize| u32::from_be_bytes([fixed[at], fixed[at + 1], fixed[at + 2], fixed[at + 3]]);
-        let fragment = u16::from_be_bytes([fixed[6], fixed[7]]);
+        let fixed = Ipv4::new_unchecked(header.first_chunk::<20>()?);
+        (fixed.version() == 4).then_some(())?;
         Some(Self {
-            source: word(12),
-            destination: word(16),
-            protocol: fixed[9],
-            identification: u16::from_be_bytes([fixed[4], fixed[5]]),
-            offset: fragment & 0x1fff,
-            more: fragment & 0x2000 != 0,
-            payload: header.get(usize::from(fixed[0] & 15) * 4..)?,
+            source: fixed.source().to_bits(),
+            destination: fixed.destination().to_bits(),
+            protocol: fixed.protocol().0,
+            identification: fixed.identification(),
+            offset: fixed.fragment_offset(),
+            more: fixed.more_fragments(),
+            payload: header.get(fixed.header_len()..)?,
         })
     }
 
@@ -240,10 +239,10 @@ impl<'p> Seen<'p> {
         (self.source.min(self.destination), self.source.max(self.destination))
     }
 
-    /// Both ports.
+    /// Both ports, which stand at the same place in TCP and UDP headers.
     fn ports(&self) -> Option<(u16, u16)> {
-        let &[a, b, c, d] = self.payload.first_chunk()?;
-        Some((u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d])))
+        let ports = Udp::new_unchecked(self.payload.first_chunk::<4>()?);
+        Some((ports.source_port(), ports.destination_port()))
     }
 }
 
@@ -274,8 +273,9 @@ impl AggregateIpFlows {
         }
         flow.last_ns = now_ns;
         if seen.protocol == TCP {
-            let flags = seen.payload.get(13).copied().unwrap_or(0);
-            let (fin, syn, reset) = (flags & 1 != 0, flags & 2 != 0, flags & 4 != 0);
+            let flags = seen.payload.get(..14).map_or(TcpFlags(0), |bytes| Tcp::new_unchecked(bytes).flags());
+            let [fin, syn, reset] =
+                [TcpFlags::FIN, TcpFlags::SYN, TcpFlags::RST].map(|flag| flags.contains(flag));
             let side = if from_lower { 1 } else { 2 };
             flow.closed |= if reset { 3 } else { u8::from(fin) * side };
             if syn && !reset {

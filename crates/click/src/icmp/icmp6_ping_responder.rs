@@ -50,7 +50,7 @@ fn answer(packet: &mut Packet, now_ns: u64) -> Option<()> {
     let is_host = |address: Ipv6Addr| !address.is_multicast() && !address.is_unspecified();
     let is_request = header.next_header() == IpProtocol::ICMPV6
         && message.len() >= icmpv6::HEADER_LEN
-        && message[0] == Icmpv6Type::ECHO_REQUEST.0;
+        && Icmpv6::new_unchecked(&*message).icmp_type() == Icmpv6Type::ECHO_REQUEST;
     if !is_request || !is_host(source) || !is_host(destination) {
         return None;
     }

@@ -20,6 +20,8 @@
 use elements::icmp::names;
 use graph::{Class, Context, Element, Verdict};
 use packet::wire::IpProtocol;
+use packet::wire::icmp::{Icmp, IcmpType};
+use packet::wire::ipv4::Ipv4;
 use packet::{Batch, Packet, checksum};
 
 pub(crate) static CLASS: Class = Class {
@@ -38,14 +40,13 @@ struct ICMPPingResponder;
 
 /// Whether it is a request that is to be answered.
 fn is_request(packet: &Packet) -> Option<()> {
-    let header = packet.network()?.first_chunk::<20>()?;
-    let message = packet.transport()?.first_chunk::<8>()?;
-    let is_fragment = u16::from_be_bytes([header[6], header[7]]) & 0x3fff != 0;
+    let header = Ipv4::new_unchecked(packet.network()?.first_chunk::<20>()?);
+    let message = Icmp::new_unchecked(packet.transport()?.first_chunk::<8>()?);
     // RFC 1122, 3.2.2.6: a request to a multicast or broadcast address "MAY be silently discarded"; its address
     // may not be the source of the reply (3.2.1.3).
-    let to_many = header[16] >> 4 == 0xe || header[16..20] == [0xff; 4];
-    let is_echo = header[9] == IpProtocol::ICMP.0 && message[0] == names::ECHO;
-    (is_echo && !is_fragment && !to_many).then_some(())
+    let to_many = header.destination().is_multicast() || header.destination().is_broadcast();
+    let is_echo = header.protocol() == IpProtocol::ICMP && message.icmp_type() == IcmpType::ECHO_REQUEST;
+    (is_echo && !header.is_fragment() && !to_many).then_some(())
 }
 
 /// Makes the request its reply. Addresses change places, which leaves the checksum as it is.

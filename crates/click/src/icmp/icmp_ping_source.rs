@@ -47,11 +47,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
-use elements::icmp::names;
 use graph::arguments::{Interval, Raw};
 use graph::lang::unquote_bytes;
 use graph::{Class, Combine, ConfigError, Context, Element, FromArgument, Get, Handler, Put, Setup};
 use packet::wire::IpProtocol;
+use packet::wire::icmp::{Icmp, IcmpType};
+use packet::wire::ipv4::Ipv4;
 use packet::{Batch, Packet};
 
 use super::icmp_ping_encap::Request;
@@ -345,25 +346,24 @@ impl ICMPPingSource {
 
     /// Takes a reply; false when it is none of ours.
     fn receive(&self, cx: &Context, packet: &Packet) -> Option<()> {
-        let header = packet.network()?.first_chunk::<20>()?;
-        let message = packet.transport()?;
-        let &[kind, _, _, _, i0, i1, s0, s1] = message.first_chunk::<8>()?;
-        if header[9] != IpProtocol::ICMP.0
-            || kind != names::ECHO_REPLY
-            || u16::from_be_bytes([i0, i1]) != self.request.identifier
+        let header = Ipv4::new_unchecked(packet.network()?.first_chunk::<20>()?);
+        let message = Icmp::new_checked(packet.transport()?).ok()?;
+        if header.protocol() != IpProtocol::ICMP
+            || message.icmp_type() != IcmpType::ECHO_REPLY
+            || message.identifier() != self.request.identifier
         {
             return None;
         }
-        let sequence = u16::from_be_bytes([s0, s1]);
+        let sequence = message.sequence();
         let at_ns = if packet.timestamp_ns() == 0 { cx.now_ns() } else { packet.timestamp_ns() };
         let us = self.counts.answer(sequence, at_ns)?;
         if self.verbose {
-            let [.., a, b, c, d, _, _, _, _] = *header;
             cx.message(&format!(
-                "{}: {} bytes from {a}.{b}.{c}.{d}: icmp_seq={sequence} ttl={} time={} ms",
+                "{}: {} bytes from {}: icmp_seq={sequence} ttl={} time={} ms",
                 self.declaration,
-                message.len() - 8,
-                header[8],
+                message.bytes().len() - 8,
+                header.source(),
+                header.ttl(),
                 milliseconds(us)
             ));
         }

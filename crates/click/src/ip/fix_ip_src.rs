@@ -16,7 +16,8 @@ use std::net::Ipv4Addr;
 use elements::runs::{self, Step};
 use graph::runs::Ordinary;
 use graph::{Class, Context, Element};
-use packet::{Batch, Packet, checksum};
+use packet::wire::ipv4::{Ipv4, MIN_HEADER_LEN};
+use packet::{Batch, Packet};
 
 pub(crate) static CLASS: Class = Class {
     name: "FixIPSrc",
@@ -39,11 +40,11 @@ impl FixIPSrc {
     #[inline(never)]
     pub(super) fn fix(&self, packet: &mut Packet) {
         let Some(bytes) = packet.network_mut() else { return };
-        let header_len = bytes.first().map_or(0, |first| usize::from(first & 0x0f) * 4);
-        if let Some(header) = bytes.get_mut(..header_len).filter(|_| header_len >= 20) {
-            header[12..16].copy_from_slice(&self.address.octets());
-            let check = checksum::ipv4_header_compute(header);
-            header[10..12].copy_from_slice(&check.to_be_bytes());
+        let header_len = bytes.get(..1).map_or(0, |first| Ipv4::new_unchecked(first).header_len());
+        if let Some(header) = bytes.get_mut(..header_len).filter(|_| header_len >= MIN_HEADER_LEN) {
+            let mut header = Ipv4::new_unchecked(header);
+            header.set_source(self.address);
+            header.fill_checksum();
             packet.annotations_mut().set_fix_source(false);
         }
     }

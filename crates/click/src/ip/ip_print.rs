@@ -55,7 +55,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use elements::icmp::names;
 use graph::{Class, Combine, ConfigError, Context, Element, FromArgument, Get, Handler, Put, Setup};
 use packet::wire::IpProtocol;
-use packet::wire::ethernet::MacAddr;
+use packet::wire::ethernet::Ethernet;
+use packet::wire::ipv4::Ipv4;
+use packet::wire::tcp::Tcp;
 use packet::{Annotations, Batch, Packet};
 
 pub(crate) static CLASS: Class = Class {
@@ -162,9 +164,7 @@ fn long(bytes: &[u8], at: usize) -> Option<u32> {
 
 /// An IP header and what is there of its payload.
 struct Ip<'a> {
-    header: &'a [u8; 20],
-    header_len: usize,
-    total: usize,
+    header: Ipv4<&'a [u8; 20]>,
     payload_len: usize,
     transport: &'a [u8],
     is_first: bool,
@@ -172,30 +172,19 @@ struct Ip<'a> {
 
 impl<'a> Ip<'a> {
     fn of(network: &'a [u8]) -> Option<Self> {
-        let header = network.first_chunk::<20>()?;
-        let header_len = usize::from(header[0] & 0x0f) * 4;
-        let total = usize::from(u16::from_be_bytes([header[2], header[3]]));
-        let payload_len = total.saturating_sub(header_len);
-        let rest = network.get(header_len..).unwrap_or(&[]);
+        let header = Ipv4::new_unchecked(network.first_chunk::<20>()?);
+        let payload_len = header.total_len().saturating_sub(header.header_len());
+        let rest = network.get(header.header_len()..).unwrap_or(&[]);
         let transport = rest.get(..payload_len).unwrap_or(rest);
-        let is_first = u16::from_be_bytes([header[6], header[7]]) & 0x1fff == 0;
-        Some(Self { header, header_len, total, payload_len, transport, is_first })
-    }
-
-    fn address(&self, at: usize) -> Ipv4Addr {
-        Ipv4Addr::from_bits(long(self.header, at).unwrap_or(0))
+        Some(Self { header, payload_len, transport, is_first: header.fragment_offset() == 0 })
     }
 
     fn source(&self) -> Ipv4Addr {
-        self.address(12)
+        self.header.source()
     }
 
     fn destination(&self) -> Ipv4Addr {
-        self.address(16)
-    }
-
-    fn protocol(&self) -> IpProtocol {
-        IpProtocol(self.header[9])
+        self.header.destination()
     }
 }
 
@@ -228,29 +217,28 @@ impl Format {
         if self.ether
             && let Some(link) = packet.link().and_then(|bytes| bytes.first_chunk::<12>())
         {
-            let [d0, d1, d2, d3, d4, d5, s0, s1, s2, s3, s4, s5] = *link;
-            let (source, destination) =
-                (MacAddr([s0, s1, s2, s3, s4, s5]), MacAddr([d0, d1, d2, d3, d4, d5]));
-            write!(text, "{source} > {destination}: ")?;
+            let link = Ethernet::new_unchecked(link);
+            write!(text, "{} > {}: ", link.source(), link.destination())?;
         }
         let Some(ip) = Ip::of(network) else {
             text.push_str("truncated-ip");
             return Ok(());
         };
-        let identification = word(ip.header, 4).unwrap_or(0);
+        let header = ip.header;
+        let identification = header.identification();
         if self.id {
             write!(text, "id {identification} ")?;
         }
         if self.ttl {
-            write!(text, "ttl {} ", ip.header[8])?;
+            write!(text, "ttl {} ", header.ttl())?;
         }
         if self.tos {
-            write!(text, "tos {} ", ip.header[1])?;
+            write!(text, "tos {} ", header.tos())?;
         }
         if self.length {
-            write!(text, "length {} ", ip.total)?;
+            write!(text, "length {} ", header.total_len())?;
         }
-        match ip.protocol() {
+        match header.protocol() {
             IpProtocol::TCP => write_tcp(text, &ip, packet.len())?,
             IpProtocol::UDP => write_udp(text, &ip)?,
             IpProtocol::ICMP => self.write_icmp(text, &ip)?,
@@ -258,23 +246,21 @@ impl Format {
                 write!(text, "{} > {}: ip-proto-{protocol}", ip.source(), ip.destination())?;
             }
         }
-        let flags_offset = word(ip.header, 6).unwrap_or(0);
-        if flags_offset & 0x3fff != 0 {
-            let (offset, more) =
-                ((flags_offset & 0x1fff) * 8, if flags_offset & 0x2000 != 0 { "+" } else { "" });
+        if header.is_fragment() {
+            let (offset, more) = (header.fragment_offset(), if header.more_fragments() { "+" } else { "" });
             write!(text, " (frag {identification}:{}@{offset}{more})", ip.payload_len)?;
         }
         if self.contents != Contents::None {
             write_bytes(text, packet.data(), self.most, self.contents)?;
         } else if self.payload != Contents::None {
-            let behind = match ip.protocol() {
+            let behind = match header.protocol() {
                 IpProtocol::TCP if ip.is_first => {
-                    ip.transport.get(12).map_or(0, |offset| usize::from(offset >> 4) * 4)
+                    ip.transport.get(..14).map_or(0, |bytes| Tcp::new_unchecked(bytes).header_len())
                 }
                 IpProtocol::UDP if ip.is_first => 8,
                 _ => 0,
             };
-            let bytes = network.get(ip.header_len + behind..).unwrap_or(&[]);
+            let bytes = network.get(header.header_len() + behind..).unwrap_or(&[]);
             write_bytes(text, bytes, self.most, self.payload)?;
         }
         Ok(())
@@ -324,13 +310,13 @@ fn write_unreachable(text: &mut String, message: &[u8], code: u8) -> std::fmt::R
         return write!(text, "icmp unreachable {code_text} truncated-icmp");
     };
     write!(text, "icmp {} unreachable {code_text}", quoted.destination())?;
-    let protocol = match quoted.protocol() {
+    let protocol = match quoted.header.protocol() {
         IpProtocol::TCP => Some("tcp"),
         IpProtocol::UDP => Some("udp"),
         IpProtocol::ICMP => Some("icmp"),
         _ => None,
     };
-    let number = quoted.protocol().0;
+    let number = quoted.header.protocol().0;
     match code {
         names::UNREACHABLE_PROTOCOL => match protocol {
             Some(name) => write!(text, " {name}"),
@@ -342,7 +328,7 @@ fn write_unreachable(text: &mut String, message: &[u8], code: u8) -> std::fmt::R
                 None => write!(text, " protocol {number}")?,
             }
             // Behind the quoted header as far as the message goes, whatever the quoted length says.
-            match message.get(8 + quoted.header_len..).and_then(|transport| word(transport, 2)) {
+            match message.get(8 + quoted.header.header_len()..).and_then(|transport| word(transport, 2)) {
                 Some(port) => write!(text, "/{port}"),
                 None => text.write_str("truncated-icmp"),
             }
@@ -372,7 +358,8 @@ fn write_tcp(text: &mut String, ip: &Ip<'_>, packet_len: usize) -> std::fmt::Res
     const RST: u8 = 4;
     const PSH: u8 = 8;
     const ACK: u8 = 16;
-    let mut length = (ip.total as i64 - ip.header_len as i64 - i64::from(offset >> 4) * 4) as u32;
+    let mut length =
+        (ip.header.total_len() as i64 - ip.header.header_len() as i64 - i64::from(offset >> 4) * 4) as u32;
     for (flag, letter) in [(SYN, 'S'), (FIN, 'F'), (RST, 'R'), (PSH, 'P')] {
         if flags & flag != 0 {
             text.push(letter);
@@ -384,7 +371,7 @@ fn write_tcp(text: &mut String, ip: &Ip<'_>, packet_len: usize) -> std::fmt::Res
         text.push('.');
     }
     let end = sequence.wrapping_add(length);
-    write!(text, " {sequence}:{end}({},{packet_len},{})", length as i32, ip.total)?;
+    write!(text, " {sequence}:{end}({},{packet_len},{})", length as i32, ip.header.total_len())?;
     if flags & ACK != 0 {
         write!(text, " ack {acknowledged}")?;
     }

@@ -34,7 +34,8 @@ use std::collections::HashMap;
 use std::net::Ipv4Addr;
 
 use graph::{Class, Combine, ConfigError, Context, Element, Get, Handler, Setup};
-use packet::{Batch, Packet, checksum};
+use packet::wire::ipv4::Ipv4;
+use packet::{Batch, Packet};
 
 pub(crate) static CLASS: Class = Class {
     name: "IPReassembler",
@@ -65,9 +66,6 @@ fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
         bad: 0,
     }))
 }
-
-const MORE_FRAGMENTS: u16 = 0x2000;
-const OFFSET_MASK: u16 = 0x1fff;
 
 /// How long a packet without a new fragment is kept.
 const TIMEOUT_NS: u64 = 30_000_000_000;
@@ -106,14 +104,9 @@ impl Fragment {
         // After a strip the header lies in the head room, and the bytes before it are of no interest.
         let front = usize::try_from(network).unwrap_or(0);
         let bytes = packet.network().ok_or(BAD)?;
-        let header = bytes.first_chunk::<20>().ok_or(BAD)?;
-        let header_len = usize::from(header[0] & 0x0f) * 4;
-        let word = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
-        let long =
-            |at: usize| u32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
-        let total = usize::from(word(2));
-        let more = word(6) & MORE_FRAGMENTS != 0;
-        let start = usize::from(word(6) & OFFSET_MASK) * 8;
+        let header = Ipv4::new_unchecked(bytes.first_chunk::<20>().ok_or(BAD)?);
+        let (header_len, total) = (header.header_len(), header.total_len());
+        let (start, more) = (usize::from(header.fragment_offset()), header.more_fragments());
         if header_len < 20 || total <= header_len || total > bytes.len() {
             return Err(BAD);
         }
@@ -122,8 +115,12 @@ impl Fragment {
         if end + header_len > usize::from(u16::MAX) || more && (total - header_len) % 8 != 0 {
             return Err(BAD);
         }
-        let key =
-            Key { source: long(12), destination: long(16), identification: word(4), protocol: header[9] };
+        let key = Key {
+            source: header.source().to_bits(),
+            destination: header.destination().to_bits(),
+            identification: header.identification(),
+            protocol: header.protocol().0,
+        };
         let padding = bytes.len() - total;
         packet.truncate(packet.len() - padding);
         Ok(Self { key, network: front, header_len, start, end, more })
@@ -241,14 +238,13 @@ impl Assembly {
         let total = self.packet.len() - self.network;
         let network = self.network;
         if let Some(header) = self.packet.data_mut().get_mut(network..network + header_len) {
-            header[0] = 0x40 | (header_len / 4) as u8;
-            header[2..4].copy_from_slice(&(total as u16).to_be_bytes());
             // No fragment any more; DF and the reserved bit stay.
-            let word = u16::from_be_bytes([header[6], header[7]]) & !(MORE_FRAGMENTS | OFFSET_MASK);
-            let more = if self.has_last { 0 } else { MORE_FRAGMENTS };
-            header[6..8].copy_from_slice(&(word | more).to_be_bytes());
-            let check = checksum::ipv4_header_compute(header);
-            header[10..12].copy_from_slice(&check.to_be_bytes());
+            let more = if self.has_last { 0 } else { 0x20 };
+            (header[6], header[7]) = (header[6] & 0xc0 | more, 0);
+            let mut header = Ipv4::new_unchecked(header);
+            header.set_header_len(header_len);
+            header.set_total_len(total as u16);
+            header.fill_checksum();
         }
         self.packet.set_network_and_transport_header(network, header_len);
         self.packet
@@ -372,8 +368,7 @@ impl IPReassembler {
 /// Whether `packet` is all that it was sent as; `None` without an IP header.
 #[inline(always)]
 fn is_whole(packet: &Packet) -> Option<bool> {
-    let header = packet.network()?.first_chunk::<20>()?;
-    Some(u16::from_be_bytes([header[6], header[7]]) & (MORE_FRAGMENTS | OFFSET_MASK) == 0)
+    Some(!Ipv4::new_unchecked(packet.network()?.first_chunk::<20>()?).is_fragment())
 }
 
 impl Element for IPReassembler {
@@ -424,7 +419,7 @@ mod tests {
     fn fragment(id: u8, offset: u16, more: bool, payload: &[u8]) -> Vec<u8> {
         let mut packet = ipv4([1, 2, 3, 4], [5, 6, 7, 8], 17, payload);
         packet[5] = id;
-        packet[6..8].copy_from_slice(&((offset / 8) | if more { MORE_FRAGMENTS } else { 0 }).to_be_bytes());
+        packet[6..8].copy_from_slice(&((offset / 8) | u16::from(more) << 13).to_be_bytes());
         refresh(&mut packet);
         packet
     }

@@ -21,6 +21,10 @@
 use std::net::Ipv4Addr;
 
 use graph::{Class, ConfigError, Context, Element, FromArgument, Setup, Verdict};
+use packet::wire::IpProtocol;
+use packet::wire::ipv4::Ipv4;
+use packet::wire::tcp::{self, Tcp};
+use packet::wire::udp::{self, Udp};
 use packet::{Batch, Packet, checksum};
 
 pub(crate) static CLASS: Class = Class {
@@ -66,18 +70,19 @@ fn read<T: FromArgument>(name: &str, text: &str) -> Result<T, ConfigError> {
         .ok_or_else(|| ConfigError::new(format!("{name}: expected {}, got '{text}'", T::EXPECTED)))
 }
 
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum Place {
     Data(usize),
-    Header(usize),
+    Source,
+    Destination,
 }
 
 impl FromArgument for Place {
     const EXPECTED: &'static str = "non-negative integer, src or dst";
     fn from_argument(text: &str) -> Option<Self> {
         match text.to_ascii_lowercase().as_str() {
-            "src" => Some(Self::Header(12)),
-            "dst" => Some(Self::Header(16)),
+            "src" => Some(Self::Source),
+            "dst" => Some(Self::Destination),
             _ => usize::from_argument(text).map(Self::Data),
         }
     }
@@ -104,8 +109,8 @@ impl Element for StoreIPAddress {
                     };
                     *field = address.to_be_bytes();
                 }
-                Place::Header(offset) => {
-                    if store_in_header(packet, offset, address).is_none() {
+                Place::Source | Place::Destination => {
+                    if store_in_header(packet, self.place == Place::Destination, address).is_none() {
                         return Verdict::Divert(1, "no IP header");
                     }
                 }
@@ -115,32 +120,29 @@ impl Element for StoreIPAddress {
     }
 }
 
-/// Writes `address` at `offset` (12 or 16) of the IP header and updates all checksums that cover it.
-fn store_in_header(packet: &mut Packet, offset: usize, address: u32) -> Option<()> {
-    let header = packet.network_mut()?.first_chunk_mut::<20>()?;
-    let field = header.get_mut(offset..)?.first_chunk_mut::<4>()?;
-    let old = u32::from_be_bytes(*field);
-    *field = address.to_be_bytes();
-    let check = u16::from_be_bytes([header[10], header[11]]);
-    header[10..12].copy_from_slice(&checksum::update_u32(check, old, address).to_be_bytes());
-    let protocol = header[9];
+/// Writes `address` into the IP header, as its destination or its source, and updates all checksums that cover it.
+fn store_in_header(packet: &mut Packet, is_destination: bool, address: u32) -> Option<()> {
+    let mut header = Ipv4::new_unchecked(packet.network_mut()?.first_chunk_mut::<20>()?);
+    let old = if is_destination { header.destination() } else { header.source() }.to_bits();
+    match is_destination {
+        true => header.set_destination(Ipv4Addr::from_bits(address)),
+        false => header.set_source(Ipv4Addr::from_bits(address)),
+    }
+    header.set_checksum(checksum::update_u32(header.checksum(), old, address));
     // The transport header is in the first fragment only.
-    let first_fragment = u16::from_be_bytes([header[6], header[7]]) & 0x1fff == 0;
+    let (protocol, is_first) = (header.protocol(), header.fragment_offset() == 0);
     // The pseudo-header of TCP (RFC 9293, 3.1) and UDP (RFC 768) covers the addresses.
-    if let Some(transport) = packet.transport_mut().filter(|_| first_fragment) {
-        match protocol {
-            6 if transport.len() >= 20 => {
-                let check = u16::from_be_bytes([transport[16], transport[17]]);
-                let check = checksum::update_u32(check, old, address);
-                transport[16..18].copy_from_slice(&check.to_be_bytes());
-            }
-            17 if transport.len() >= 8 => {
-                let check = u16::from_be_bytes([transport[6], transport[7]]);
-                let check = checksum::update_udp_u32(check, old, address);
-                transport[6..8].copy_from_slice(&check.to_be_bytes());
-            }
-            _ => {}
+    let Some(transport) = packet.transport_mut().filter(|_| is_first) else { return Some(()) };
+    match protocol {
+        IpProtocol::TCP if transport.len() >= tcp::MIN_HEADER_LEN => {
+            let mut tcp = Tcp::new_unchecked(transport);
+            tcp.set_checksum(checksum::update_u32(tcp.checksum(), old, address));
         }
+        IpProtocol::UDP if transport.len() >= udp::HEADER_LEN => {
+            let mut udp = Udp::new_unchecked(transport);
+            udp.set_checksum(checksum::update_udp_u32(udp.checksum(), old, address));
+        }
+        _ => {}
     }
     Some(())
 }

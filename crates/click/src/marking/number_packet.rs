@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use graph::{Class, Combine, ConfigError, Context, Element, Get, Handler, Verdict};
+use packet::wire::ipv4::Ipv4;
 use packet::{Batch, Packet, checksum};
 
 pub(crate) static CLASS: Class = Class {
@@ -47,11 +48,12 @@ fn lengthen(packet: &mut Packet, missing: usize) -> Option<()> {
     packet.append(missing)?.fill(0);
     let network = packet.network_mut()?;
     let length = u16::try_from(network.len()).ok()?;
-    let header = network.first_chunk_mut::<20>().filter(|header| header[0] >> 4 == 4)?;
-    let old = u16::from_be_bytes([header[2], header[3]]);
-    header[2..4].copy_from_slice(&length.to_be_bytes());
-    let check = u16::from_be_bytes([header[10], header[11]]);
-    header[10..12].copy_from_slice(&checksum::update_u16(check, old, length).to_be_bytes());
+    let mut header = Ipv4::new_unchecked(network.first_chunk_mut::<20>()?);
+    if header.version() == 4 {
+        let old = header.total_len() as u16;
+        header.set_total_len(length);
+        header.set_checksum(checksum::update_u16(header.checksum(), old, length));
+    }
     Some(())
 }
 

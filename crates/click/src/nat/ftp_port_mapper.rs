@@ -48,13 +48,16 @@ use std::net::Ipv4Addr;
 use graph::arguments::Raw;
 use graph::lang::split_words;
 use graph::{Class, ConfigError, Context, Element, FromArgument, Setup};
+use packet::wire::IpProtocol;
+use packet::wire::ipv4::Ipv4;
+use packet::wire::tcp::Tcp;
 use packet::{Batch, Packet, checksum};
 
 use super::flow::Tuple;
 use super::group::{Membership, Named};
 use super::kind::{Kind, Sight, TCP};
 use super::rule::{Action, Reader, Rule};
-use super::translate::{recheck, store};
+use super::translate::recheck;
 
 pub(crate) static CLASS: Class =
     Class { name: "FTPPortMapper", manual: graph::manual!("ftp_port_mapper.rs"), make, ..Class::DEFAULT };
@@ -138,16 +141,14 @@ fn host_port(text: &[u8]) -> Option<(u32, u16, usize)> {
 /// The command that a packet begins with.
 #[inline(always)]
 fn command(packet: &Packet) -> Option<Command> {
-    let header = packet.network()?.first_chunk::<20>()?;
+    let header = Ipv4::new_unchecked(packet.network()?.first_chunk::<20>()?);
     // Fragments are left alone: their lengths hang together.
-    if header[9] != TCP || u16::from_be_bytes([header[6], header[7]]) & 0x3fff != 0 {
+    if header.protocol() != IpProtocol::TCP || header.is_fragment() {
         return None;
     }
-    let header_len = usize::from(header[0] & 0x0f) * 4;
-    let segment_len = usize::from(u16::from_be_bytes([header[2], header[3]])).checked_sub(header_len)?;
-    let segment = packet.transport()?.get(..segment_len)?;
-    let data_offset = usize::from(segment.get(12)? >> 4) * 4;
-    let data = segment.get(data_offset..).filter(|_| data_offset >= 20)?;
+    let segment_len = header.total_len().checked_sub(header.header_len())?;
+    let segment = Tcp::new_checked(packet.transport()?.get(..segment_len)?).ok()?;
+    let (data_offset, data) = (segment.header_len(), segment.payload());
     let (word, rest) = data.split_first_chunk::<5>()?;
     if !word.eq_ignore_ascii_case(b"PORT ") {
         return None;
@@ -155,8 +156,7 @@ fn command(packet: &Packet) -> Option<Command> {
     let spaces = rest.iter().take_while(|byte| **byte == b' ').count();
     let (address, port, length) = host_port(rest.get(spaces..)?)?;
     let start = data_offset + 5 + spaces;
-    let sequence = u32::from_be_bytes(*segment.get(4..)?.first_chunk()?);
-    let next_sequence = sequence.wrapping_add(data.len() as u32);
+    let next_sequence = segment.sequence().wrapping_add(data.len() as u32);
     let flow = Kind::Tcp.sight(packet).ok()?.tuple;
     Some(Command { flow, start, end: start + length, segment_len, next_sequence, address, port })
 }
@@ -189,15 +189,14 @@ fn replace(packet: &mut Packet, command: &Command, text: &[u8]) -> bool {
     let with_length = |sum: u16, length: usize| checksum::combine(sum, length as u16);
     recheck(segment, 16, with_length(before, old_len), with_length(after, new_len));
     packet.truncate(transport + new_len);
-    if let Some(header) = packet.network_mut() {
-        let length = total - 60 + u16::from(header[0] & 0x0f) * 4;
-        let old = u16::from_be_bytes([header[2], header[3]]);
-        store(header, 2, |_| length);
-        store(
-            header,
-            10,
-            |check| if old == length { check } else { checksum::update_u16(check, old, length) },
-        );
+    if let Some(header) = packet.network_mut().and_then(|bytes| bytes.first_chunk_mut::<20>()) {
+        let mut header = Ipv4::new_unchecked(header);
+        let length = total - 60 + header.header_len() as u16;
+        let old = header.total_len() as u16;
+        if old != length {
+            header.set_total_len(length);
+            header.set_checksum(checksum::update_u16(header.checksum(), old, length));
+        }
     }
     true
 }

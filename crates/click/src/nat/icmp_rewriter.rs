@@ -40,9 +40,14 @@
 //!
 //! =a IPRewriter, ICMPPingRewriter, ICMPError
 
+use std::net::Ipv4Addr;
+
 use graph::arguments::{AnnotationByte, Raw};
 use graph::lang::split_words;
 use graph::{Class, ConfigError, Context, Element, FromArgument, Setup};
+use packet::wire::IpProtocol;
+use packet::wire::ipv4::Ipv4;
+use packet::wire::udp::Udp;
 use packet::{Batch, Packet, checksum};
 
 use super::flow::{Tuple, delta, updated, updated_udp};
@@ -137,23 +142,24 @@ struct About {
 fn about(message: &[u8]) -> Option<About> {
     let &[kind, ..] = message.first_chunk::<ERROR_LEN>()?;
     let packet = message.get(ERROR_LEN..).filter(|_| ERRORS.contains(&kind))?;
-    let &[version, _, _, _, _, _, high, low, _, protocol, _, _, a, b, c, d, e, f, g, h] =
-        packet.first_chunk::<20>()?;
-    let header_len = usize::from(version & 0x0f) * 4;
-    if version >> 4 != 4 || header_len < 20 {
+    let header = Ipv4::new_unchecked(packet.first_chunk::<20>()?);
+    let (IpProtocol(protocol), header_len) = (header.protocol(), header.header_len());
+    if header.version() != 4 || header_len < 20 {
         return None;
     }
     let tuple = Tuple {
-        source: u32::from_be_bytes([e, f, g, h]),
-        destination: u32::from_be_bytes([a, b, c, d]),
+        source: header.destination().to_bits(),
+        destination: header.source().to_bits(),
         ..Tuple::default()
     };
     let addresses = Sight { tuple, protocol, begins: false };
-    let whole = u16::from_be_bytes([high, low]) & 0x1fff == 0;
+    let whole = header.fragment_offset() == 0;
     let start = packet.get(header_len..).and_then(|rest| rest.first_chunk::<8>()).filter(|_| whole);
     let sight = match (protocol, start) {
-        (TCP | UDP | DCCP, Some(&[a, b, c, d, ..])) => {
-            let (source_port, destination_port) = (u16::from_be_bytes([c, d]), u16::from_be_bytes([a, b]));
+        // TCP and DCCP have their ports where UDP has them.
+        (TCP | UDP | DCCP, Some(start)) => {
+            let ports = Udp::new_unchecked(start);
+            let (source_port, destination_port) = (ports.destination_port(), ports.source_port());
             Some(Sight { tuple: Tuple { source_port, destination_port, ..tuple }, ..addresses })
         }
         (ICMP, Some(&[ECHO, _, _, _, a, b, ..])) => {
@@ -226,9 +232,10 @@ impl ICMPRewriter {
     /// Sends an error to the packet's sender that went to `old`.
     fn redirect(&self, packet: &mut Packet, old: u32, new: u32, reply: Option<u8>) {
         let header = packet.network_mut().and_then(|bytes| bytes.first_chunk_mut::<20>());
-        let goes_to_old = header.filter(|header| header[16..20] == old.to_be_bytes()).is_some_and(|header| {
-            header[16..20].copy_from_slice(&new.to_be_bytes());
-            store(header, 10, |check| updated(check, super::flow::plain_zero(delta(old, new)), false));
+        let header = header.map(Ipv4::new_unchecked).filter(|header| header.destination().to_bits() == old);
+        let goes_to_old = header.is_some_and(|mut header| {
+            header.set_destination(Ipv4Addr::from_bits(new));
+            header.set_checksum(updated(header.checksum(), super::flow::plain_zero(delta(old, new)), false));
             true
         });
         let annotate = Annotate { destination: self.annotate.destination && goes_to_old, ..self.annotate };
@@ -249,12 +256,12 @@ impl Element for ICMPRewriter {
         cx.classify(batch, |packet| {
             let header =
                 packet.network().and_then(|bytes| bytes.first_chunk::<20>()).ok_or("no IP header")?;
-            if header[9] != ICMP {
+            let header = Ipv4::new_unchecked(header);
+            if header.protocol() != IpProtocol::ICMP {
                 return Err("not ICMP");
             }
             // The message begins in the first fragment.
-            let first = u16::from_be_bytes([header[6], header[7]]) & 0x1fff == 0;
-            match if first { self.rewrite(packet) } else { None } {
+            match if header.fragment_offset() == 0 { self.rewrite(packet) } else { None } {
                 Some(output) => Ok(output),
                 None if unmapped => Ok(1),
                 None => Err("not an ICMP error about a mapping"),

@@ -1,6 +1,10 @@
 //! In what the rewriters differ: what of a packet names its flow, and what patterns they take.
 
 use packet::Packet;
+use packet::wire::IpProtocol;
+use packet::wire::icmp::{Icmp, IcmpType};
+use packet::wire::ipv4::Ipv4;
+use packet::wire::udp::Udp;
 
 use super::flow::{Flow, Key, Tuple};
 use super::pattern::Pattern;
@@ -82,13 +86,13 @@ impl Kind {
     #[inline(always)]
     pub(super) fn sight(self, packet: &Packet) -> Result<Sight, &'static str> {
         let header = packet.network().and_then(|bytes| bytes.first_chunk::<20>()).ok_or("no IP header")?;
-        let [_, _, _, _, _, _, high, low, _, protocol, _, _, addresses @ ..] = *header;
-        let [a, b, c, d, e, f, g, h] = addresses;
-        let (source, destination) = (u32::from_be_bytes([a, b, c, d]), u32::from_be_bytes([e, f, g, h]));
+        let header = Ipv4::new_unchecked(header);
+        let (source, destination) = (header.source().to_bits(), header.destination().to_bits());
         let mut tuple = Tuple { source, destination, ..Tuple::default() };
         if matches!(self, Self::Address | Self::Pair) {
             return Ok(Sight { tuple, protocol: 0, begins: true });
         }
+        let IpProtocol(protocol) = header.protocol();
         if !self.takes(protocol) {
             return Err(match self {
                 Self::Tcp => "not TCP",
@@ -96,23 +100,25 @@ impl Kind {
                 _ => "not TCP or UDP",
             });
         }
-        if u16::from_be_bytes([high, low]) & 0x1fff != 0 {
+        if header.fragment_offset() != 0 {
             return Err("fragment without ports");
         }
         let start = packet
             .transport()
             .and_then(|bytes| bytes.first_chunk::<8>())
             .ok_or("transport header cut off")?;
-        let [a, b, c, d, e, f, ..] = *start;
         if self != Self::Ping {
-            tuple.source_port = u16::from_be_bytes([a, b]);
-            tuple.destination_port = u16::from_be_bytes([c, d]);
+            // TCP and DCCP have their ports where UDP has them.
+            let ports = Udp::new_unchecked(start);
+            (tuple.source_port, tuple.destination_port) = (ports.source_port(), ports.destination_port());
             return Ok(Sight { tuple, protocol, begins: true });
         }
-        if !matches!(a, ECHO | ECHO_REPLY) {
+        let message = Icmp::new_unchecked(start);
+        let IcmpType(kind) = message.icmp_type();
+        if !matches!(kind, ECHO | ECHO_REPLY) {
             return Err("not an echo");
         }
-        Ok(echo(source, destination, u16::from_be_bytes([e, f]), a == ECHO))
+        Ok(echo(source, destination, message.identifier(), kind == ECHO))
     }
 
     /// A flow's tuple among those of its kind, for a packet seen so.

@@ -4,6 +4,8 @@
 //! A segment may come again, so numbers before a change must stay as they were. Each way keeps its last few changes
 //! with the number from which on they count; older ones have become part of what counts for all.
 
+use packet::wire::tcp::Tcp;
+
 /// Changes each way that are told apart; a connection has hardly two under way.
 const MOST: usize = 8;
 
@@ -107,7 +109,7 @@ impl Shifts {
     /// Changes sequence number, acknowledgement and selective acknowledgements of a TCP segment of this way, and its
     /// checksum.
     pub(super) fn apply(&mut self, reply: bool, segment: &mut [u8]) {
-        let header_len = segment.get(12).map_or(0, |offset| usize::from(offset >> 4) * 4);
+        let header_len = segment.get(..14).map_or(0, |bytes| Tcp::new_unchecked(bytes).header_len());
         let Some(header) = segment.get_mut(..header_len).filter(|header| header.len() >= 20) else { return };
         self.forget_old(reply, number(header, 4));
         let [this, other] = [usize::from(reply), usize::from(!reply)].map(|way| &self.ways[way]);

@@ -1,16 +1,16 @@
 //! Packets of a known flow, rewritten: addresses, ports, identifiers, sequence numbers, and every checksum over them by
 //! what changed (RFC 1624), so that a packet that was damaged before stays so.
 
+use std::net::Ipv4Addr;
+
+use packet::wire::IpProtocol;
+use packet::wire::ipv4::Ipv4;
+use packet::wire::tcp::{Tcp, TcpFlags};
 use packet::{Packet, checksum};
 
 use super::flow::{Flow, Tuple, state, updated, updated_udp};
 use super::kind::{DCCP, Kind, TCP, UDP};
 use super::sequence::Shifts;
-
-/// TCP flags (RFC 9293, 3.1).
-const FIN: u8 = 1;
-const SYN: u8 = 2;
-const RST: u8 = 4;
 
 /// Which annotations a rewriter sets.
 #[derive(Clone, Copy, Debug, Default)]
@@ -68,13 +68,12 @@ pub(super) fn translate(
 ) {
     let target = kind.translated(flow, reply, tuple);
     let Some(header) = packet.network_mut().and_then(|bytes| bytes.first_chunk_mut::<20>()) else { return };
-    header[12..16].copy_from_slice(&target.source.to_be_bytes());
-    header[16..20].copy_from_slice(&target.destination.to_be_bytes());
-    store(header, 10, |check| updated(check, flow.address_delta, reply));
-    let [ihl, _, length_high, length_low, _, _, high, low, _, protocol, ..] = *header;
-    let first_fragment = u16::from_be_bytes([high, low]) & 0x1fff == 0;
-    let length = usize::from(u16::from_be_bytes([length_high, length_low]));
-    let payload_len = length.saturating_sub(usize::from(ihl & 0x0f) * 4);
+    let mut header = Ipv4::new_unchecked(header);
+    header.set_source(Ipv4Addr::from_bits(target.source));
+    header.set_destination(Ipv4Addr::from_bits(target.destination));
+    header.set_checksum(updated(header.checksum(), flow.address_delta, reply));
+    let (IpProtocol(protocol), first_fragment) = (header.protocol(), header.fragment_offset() == 0);
+    let payload_len = header.total_len().saturating_sub(header.header_len());
     if kind != Kind::Address || reply {
         annotate.set(packet, target.destination, reply.then_some(flow.reply_annotation));
     }
@@ -132,13 +131,13 @@ fn update_checks(segment: &mut [u8], protocol: u8, delta: u16, reply: bool) {
 /// How far a TCP connection is: which way it is closed, and which way there were data.
 #[inline(always)]
 fn follow_tcp(flow: &mut Flow, reply: bool, segment: &[u8], payload_len: usize) {
-    let (Some(&offset), Some(&flags)) = (segment.get(12), segment.get(13)) else { return };
-    let has_data = payload_len > usize::from(offset >> 4) * 4;
-    if flags & RST != 0 {
+    let Some(header) = segment.first_chunk::<14>().map(Tcp::new_unchecked) else { return };
+    let (has_data, flags) = (payload_len > header.header_len(), header.flags());
+    if flags.contains(TcpFlags::RST) {
         flow.state |= state::BOTH_DONE;
-    } else if flags & FIN != 0 {
+    } else if flags.contains(TcpFlags::FIN) {
         flow.state |= state::DONE << u8::from(reply);
-    } else if flags & SYN != 0 || has_data {
+    } else if flags.contains(TcpFlags::SYN) || has_data {
         flow.state &= !(state::DONE << u8::from(reply));
     }
     if has_data {

@@ -8,7 +8,7 @@ use elements::token_bucket::TokenBucket;
 use graph::lang::unquote;
 use graph::services::UdpPort;
 use graph::{Arguments, Combine, ConfigError, Context, Element, FromArgument, Get, Handler, Put, Setup};
-use packet::wire::ethernet::{EtherType, HEADER_LEN, MacAddr};
+use packet::wire::ethernet::{EtherType, Ethernet, HEADER_LEN, MacAddr};
 use packet::wire::ipv4::{Ipv4, Ipv4Repr};
 use packet::wire::ipv6::{Ipv6, Ipv6Repr};
 use packet::wire::udp::{self, Udp};
@@ -66,11 +66,12 @@ impl UdpFrame {
         };
         let shortest = HEADER_LEN + header_len + udp::HEADER_LEN;
         let mut bytes = vec![0; length.max(SHORTEST).max(shortest)];
-        bytes[..6].copy_from_slice(&links.1.0);
-        bytes[6..12].copy_from_slice(&links.0.0);
-        bytes[12..14].copy_from_slice(&ether_type.0.to_be_bytes());
         let datagram_len = bytes.len() - HEADER_LEN - header_len;
-        let network = &mut bytes[HEADER_LEN..];
+        let mut ethernet = Ethernet::new_unchecked(&mut bytes[..]);
+        ethernet.set_destination(links.1);
+        ethernet.set_source(links.0);
+        ethernet.set_ethertype(ether_type);
+        let network = ethernet.payload_mut();
         match addresses {
             Addresses::V4(source, destination) => {
                 let mut header = Ipv4Repr::new(source, destination, IpProtocol::UDP, datagram_len);
