@@ -1,5 +1,6 @@
 //! Click's other classes: what a configuration may use beyond the elements of the router's own graphs (`brickway-elements`).
-//! This crate adds its classes to a registry as any other crate would; one file an element, in folders by subject.
+//! This crate adds its classes to a registry as any other crate would; one file an element, with all of its classes, in folders by
+//! subject.
 //!
 //! | folder | what lives there |
 //! | --- | --- |
@@ -19,6 +20,7 @@
 //! | [`devices`] | files, sockets and the host |
 //! | [`analysis`] | measuring traffic: counts by aggregate, flows, times |
 //! | [`summary`] | packets as lines of text, written and read |
+//! | `each_packet` | the element behind classes that do the same to each packet |
 //!
 //! Each folder's `mod.rs` lists its classes; [`registry`] is all of them and the router's.
 
@@ -35,6 +37,7 @@ pub mod analysis;
 pub mod classifying;
 pub mod control;
 pub mod devices;
+mod each_packet;
 pub mod ethernet;
 pub mod icmp;
 pub mod ip;

@@ -5,7 +5,6 @@ mod alignment_info;
 mod chatter_socket;
 mod clicky_info;
 mod control_socket;
-mod driver_manager;
 mod error;
 mod message;
 mod port_info;
@@ -22,7 +21,7 @@ pub static CLASSES: &[&Class] = &[
     &chatter_socket::CLASS,
     &clicky_info::CLASS,
     &control_socket::CLASS,
-    &driver_manager::CLASS,
+    &script::DRIVER,
     &error::CLASS,
     &message::CLASS,
     &port_info::CLASS,

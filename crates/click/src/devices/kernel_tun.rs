@@ -34,6 +34,26 @@
 //!   tun :: KernelTun(192.0.2.1/24) -> ICMPPingResponder -> tun;
 //!
 //! =a KernelTap, FromHost, ToHost
+//!
+//! =c
+//! KernelTap(ADDR/MASK, [GATEWAY, I<keywords> DEVNAME, MTU, ETHER, BURST, HEADROOM, IGNORE_QUEUE_OVERFLOWS])
+//!
+//! =s devices
+//! exchanges Ethernet frames with Linux over a virtual interface
+//!
+//! =d
+//! Makes a virtual Ethernet interface of this host (a TAP device) with the address ADDR/MASK. The frames that Linux sends
+//! by it leave by output 0; frames that come in are given to Linux as if they had come in by the interface. The arguments
+//! are those of KernelTun.
+//!
+//! Linux asks for link addresses by ARP before it sends; an ARPResponder can answer with any.
+//!
+//! =e
+//!   tap :: KernelTap(192.0.2.1/24) -> kind :: Classifier(12/0806, 12/0800);
+//!   kind[0] -> ARPResponder(0.0.0.0/0 1:1:1:1:1:1) -> tap;
+//!   kind[1] -> ...
+//!
+//! =a KernelTun, FromHost, ToHost, ARPResponder
 
 use std::net::Ipv4Addr;
 use std::os::fd::BorrowedFd;
@@ -49,6 +69,8 @@ use graph::{
 };
 use ipnet::Ipv4Net;
 use packet::wire::ethernet::{HEADER_LEN, MacAddr};
+use packet::wire::ipv4::Ipv4;
+use packet::wire::ipv6::{self, Ipv6};
 use packet::{Batch, MAX_BATCH, Packet};
 use ports::{RxQueue, TxQueue};
 
@@ -71,7 +93,7 @@ pub(crate) static CLASS: Class = Class {
             &Get(|e: &mut KernelTun| e.rx.as_ref().map_or(0, |rx| rx.stats().packets).to_string()),
         ),
     ],
-    manual: graph::manual!("kernel_tun.rs"),
+    manual: graph::manual!("kernel_tun.rs", "KernelTun"),
     make: |setup| {
         let is_tap = setup.arguments.keyword_or("TAP", false)?;
         make(setup, is_tap)
@@ -79,11 +101,18 @@ pub(crate) static CLASS: Class = Class {
     ..Class::DEFAULT
 };
 
+pub(crate) static TAP: Class = Class {
+    name: "KernelTap",
+    manual: graph::manual!("kernel_tun.rs", "KernelTap"),
+    make: |setup| make(setup, true),
+    ..CLASS
+};
+
 /// Head room of every packet, in bytes.
 const HEADROOM: usize = 128;
 
 /// Makes either element.
-pub(super) fn make(setup: &mut Setup<'_>, is_tap: bool) -> Result<Box<dyn Element>, ConfigError> {
+fn make(setup: &mut Setup<'_>, is_tap: bool) -> Result<Box<dyn Element>, ConfigError> {
     let wanted = Wanted::read(&mut setup.arguments, is_tap)?;
     if setup.is_check() {
         return Ok(Box::new(Unopened));
@@ -248,18 +277,18 @@ fn mark(packet: &mut Packet) -> Option<()> {
     let data = packet.data();
     match data.first()? >> 4 {
         4 => {
-            let header_len = usize::from(data[0] & 15) * 4;
-            let destination = u32::from_be_bytes(data.get(16..20)?.try_into().ok()?);
+            let header = Ipv4::new_unchecked(data.first_chunk::<20>()?);
+            let (header_len, destination) = (header.header_len(), header.destination());
             if header_len < 20 || header_len > data.len() {
                 return None;
             }
             packet.set_network_and_transport_header(0, header_len);
-            packet.annotations_mut().set_destination_ip(destination);
+            packet.annotations_mut().set_destination_ip(destination.to_bits());
         }
         6 => {
-            let destination = u128::from_be_bytes(data.get(24..40)?.try_into().ok()?);
-            packet.set_network_and_transport_header(0, 40);
-            packet.annotations_mut().set_destination_ip6(destination);
+            let destination = Ipv6::new_checked(data).ok()?.destination();
+            packet.set_network_and_transport_header(0, ipv6::HEADER_LEN);
+            packet.annotations_mut().set_destination_ip6(destination.to_bits());
         }
         _ => return None,
     }

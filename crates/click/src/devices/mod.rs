@@ -4,8 +4,6 @@
 mod dpdk;
 mod endpoint;
 mod from_dump;
-mod from_socket;
-mod kernel_tap;
 mod kernel_tun;
 mod pipeliner;
 mod socket;
@@ -14,22 +12,21 @@ mod static_thread_sched;
 pub(crate) mod testing;
 mod to_dump;
 mod to_host_sniffers;
-mod to_socket;
 
 use graph::Class;
 
 /// The classes of this folder.
 pub static CLASSES: &[&Class] = &[
     &from_dump::CLASS,
-    &from_socket::CLASS,
-    &kernel_tap::CLASS,
+    &socket::FROM,
+    &kernel_tun::TAP,
     &kernel_tun::CLASS,
     &pipeliner::CLASS,
     &socket::CLASS,
     &static_thread_sched::CLASS,
     &to_dump::CLASS,
     &to_host_sniffers::CLASS,
-    &to_socket::CLASS,
+    &socket::TO,
     #[cfg(feature = "dpdk")]
     &dpdk::from_dpdk_device::CLASS,
     #[cfg(feature = "dpdk")]

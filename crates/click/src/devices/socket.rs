@@ -59,6 +59,36 @@
 //!   Socket(TCP, 0.0.0.0, 8000) -> ...;  ... -> Socket(UDP, 192.0.2.1, 9000);
 //!
 //! =a FromSocket, ToSocket, ChatterSocket
+//!
+//! =c
+//! FromSocket(TYPE, IP, PORT [, LOCALIP, LOCALPORT, I<keywords>])
+//! FromSocket(TYPE, FILENAME [, LOCALFILENAME, I<keywords>])
+//!
+//! =s comm
+//! receives packets' data from a program over a socket
+//!
+//! =d
+//! A Socket without an input, with the same arguments. It is a server unless CLIENT says otherwise.
+//!
+//! =e
+//!   FromSocket(UDP, 0.0.0.0, 9000) -> ...
+//!
+//! =a Socket, ToSocket
+//!
+//! =c
+//! ToSocket(TYPE, IP, PORT [, LOCALIP, LOCALPORT, I<keywords>])
+//! ToSocket(TYPE, FILENAME [, LOCALFILENAME, I<keywords>])
+//!
+//! =s comm
+//! sends packets' data to a program over a socket
+//!
+//! =d
+//! A Socket without an output, with the same arguments. It is a client unless CLIENT says otherwise.
+//!
+//! =e
+//!   ... -> ToSocket(UDP, 192.0.2.1, 9000);
+//!
+//! =a Socket, FromSocket
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::os::fd::BorrowedFd;
@@ -76,10 +106,16 @@ pub(crate) static CLASS: Class = Class {
     ports: "0-1/0-1",
     processing: "a/h",
     flow: "x/y",
-    manual: graph::manual!("socket.rs"),
+    manual: graph::manual!("socket.rs", "Socket"),
     make,
     ..Class::DEFAULT
 };
+
+pub(crate) static FROM: Class =
+    Class { name: "FromSocket", ports: "0/1", manual: graph::manual!("socket.rs", "FromSocket"), ..CLASS };
+
+pub(crate) static TO: Class =
+    Class { name: "ToSocket", ports: "1/0", manual: graph::manual!("socket.rs", "ToSocket"), ..CLASS };
 
 /// The types of sockets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -131,7 +167,7 @@ impl Kind {
     }
 }
 
-pub(super) fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
+fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
     let has_output = setup.outputs() > 0;
     let arguments = &mut setup.arguments;
     let kind = Kind::read(arguments)?;

@@ -1,12 +1,72 @@
-//! Which Ethernet address is answered for which IP addresses: the arguments, the table and the handlers of
-//! `ARPResponder` and `IP6NDAdvertiser`.
+//! Which Ethernet address is answered for which IP addresses: the element behind `ARPResponder` and `IP6NDAdvertiser`, its
+//! arguments, table and handlers.
 
 use std::fmt::Write;
+use std::marker::PhantomData;
 use std::net::IpAddr;
 
-use graph::{ConfigError, FromArgument, Setup, names};
+use graph::{
+    Ask, Class, Combine, ConfigError, Context, Element, FromArgument, Get, Handler, Put, Setup, Verdict,
+    names,
+};
 use ipnet::IpNet;
 use packet::wire::ethernet::MacAddr;
+use packet::{Batch, Packet};
+
+/// A protocol that asks for Ethernet addresses.
+pub(super) trait Answer: Send + 'static {
+    /// A network of its addresses.
+    type Network: FromArgument + Into<IpNet>;
+    /// What the handlers `lookup`, `add` and `remove` are.
+    const DOCS: [&'static str; 3];
+
+    /// Turns a request into its answer; the error is the reason why there is none.
+    fn answer(owners: &AddressOwners, packet: &mut Packet) -> Result<(), &'static str>;
+}
+
+/// The element that answers requests of a protocol.
+pub(super) struct Responder<A> {
+    owners: AddressOwners,
+    protocol: PhantomData<A>,
+}
+
+impl<A: Answer> Responder<A> {
+    /// A class of this element, without a name and a manual.
+    pub(super) const CLASS: Class = Class {
+        ports: "1/1-2",
+        processing: Class::AGNOSTIC_WITH_ERRORS,
+        handlers: &[
+            Handler::read(
+                "table",
+                Combine::First,
+                "Networks and Ethernet addresses, longest network first.",
+                &Get(|e: &mut Self| e.owners.text()),
+            ),
+            Handler::read(
+                "lookup",
+                Combine::First,
+                A::DOCS[0],
+                &Ask(|e: &mut Self, _, argument| e.owners.lookup(argument)),
+            ),
+            Handler::write("add", A::DOCS[1], &Put(|e: &mut Self, _, value| e.owners.add(value).map(drop))),
+            Handler::write("remove", A::DOCS[2], &Put(|e: &mut Self, _, value| e.owners.remove(value))),
+        ],
+        make: |setup| {
+            let owners = AddressOwners::read::<A::Network>(setup)?;
+            Ok(Box::new(Self { owners, protocol: PhantomData }))
+        },
+        ..Class::DEFAULT
+    };
+}
+
+impl<A: Answer> Element for Responder<A> {
+    fn process(&mut self, cx: &mut Context, batch: &mut Batch) {
+        cx.filter(batch, |packet| match A::answer(&self.owners, packet) {
+            Ok(()) => Verdict::Keep,
+            Err(reason) => Verdict::Divert(1, reason),
+        });
+    }
+}
 
 /// A network and who answers for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -30,59 +30,29 @@
 //!
 //! =a ARPQuerier, ARPFaker
 
-use graph::{Ask, Class, Combine, ConfigError, Context, Element, Get, Handler, Put, Setup, Verdict};
+use graph::Class;
 use ipnet::Ipv4Net;
 use packet::wire::arp::ArpOperation;
 use packet::wire::ethernet::{HEADER_LEN, MacAddr};
-use packet::{Batch, Packet, PacketType};
+use packet::{Packet, PacketType};
 
-use super::address_owners::AddressOwners;
+use super::address_owners::{AddressOwners, Answer, Responder};
 use super::arp_frame::{self, FRAME_LEN};
 
-pub(crate) static CLASS: Class = Class {
-    name: "ARPResponder",
-    ports: "1/1-2",
-    processing: Class::AGNOSTIC_WITH_ERRORS,
-    handlers: &[
-        Handler::read(
-            "table",
-            Combine::First,
-            "Networks and Ethernet addresses, longest network first.",
-            &Get(|e: &mut ArpResponder| e.owners.text()),
-        ),
-        Handler::read(
-            "lookup",
-            Combine::First,
-            "The Ethernet address that is answered for the IP address given as argument; empty if none.",
-            &Ask(|e: &mut ArpResponder, _, argument| e.owners.lookup(argument)),
-        ),
-        Handler::write(
-            "add",
-            "Takes one more argument of the form IP/MASK [IP/MASK...] ETH.",
-            &Put(|e: &mut ArpResponder, _, value| e.owners.add(value).map(drop)),
-        ),
-        Handler::write(
-            "remove",
-            "Takes out the network given as IP/MASK.",
-            &Put(|e: &mut ArpResponder, _, value| e.owners.remove(value)),
-        ),
-    ],
-    manual: graph::manual!("arp_responder.rs"),
-    make,
-    ..Class::DEFAULT
-};
+pub(crate) static CLASS: Class =
+    Class { name: "ARPResponder", manual: graph::manual!("arp_responder.rs"), ..Responder::<Arp>::CLASS };
 
-fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
-    Ok(Box::new(ArpResponder { owners: AddressOwners::read::<Ipv4Net>(setup)? }))
-}
+struct Arp;
 
-struct ArpResponder {
-    owners: AddressOwners,
-}
+impl Answer for Arp {
+    type Network = Ipv4Net;
+    const DOCS: [&'static str; 3] = [
+        "The Ethernet address that is answered for the IP address given as argument; empty if none.",
+        "Takes one more argument of the form IP/MASK [IP/MASK...] ETH.",
+        "Takes out the network given as IP/MASK.",
+    ];
 
-impl ArpResponder {
-    /// Turns a request into its answer; the error is the reason why there is none.
-    fn answer(&self, packet: &mut Packet) -> Result<(), &'static str> {
+    fn answer(owners: &AddressOwners, packet: &mut Packet) -> Result<(), &'static str> {
         let request = arp_frame::parse(packet.data())?;
         if request.operation != ArpOperation::REQUEST {
             return Err("ARP packet is no request");
@@ -93,7 +63,7 @@ impl ArpResponder {
         if request.sender_ip == request.target_ip {
             return Err("ARP announcement");
         }
-        let owner = self.owners.find(request.target_ip.into()).ok_or("ARP request for another address")?;
+        let owner = owners.find(request.target_ip.into()).ok_or("ARP request for another address")?;
         let reply = arp_frame::build(&request.reply(owner.mac), request.sender_mac);
         packet.truncate(FRAME_LEN);
         packet.data_mut().copy_from_slice(&reply);
@@ -101,15 +71,6 @@ impl ArpResponder {
         packet.set_link_header(0);
         packet.set_network_header(HEADER_LEN);
         Ok(())
-    }
-}
-
-impl Element for ArpResponder {
-    fn process(&mut self, cx: &mut Context, batch: &mut Batch) {
-        cx.filter(batch, |packet| match self.answer(packet) {
-            Ok(()) => Verdict::Keep,
-            Err(reason) => Verdict::Divert(1, reason),
-        });
     }
 }
 

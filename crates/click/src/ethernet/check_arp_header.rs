@@ -14,100 +14,55 @@
 //!
 //! =a ARPPrint, CheckIPHeader
 
-use graph::{Class, Combine, Context, Element, Get, Handler};
-use packet::{Batch, Packet};
+use graph::{Arguments, Class, ConfigError};
+use packet::Packet;
+use packet::wire::arp::{Arp, HARDWARE_ETHERNET};
+use packet::wire::ethernet::EtherType;
+
+use crate::ip::header_check::{Check, HeaderCheck, Reports};
 
 pub(crate) static CLASS: Class = Class {
     name: "CheckARPHeader",
-    ports: "1/1-2",
-    processing: Class::AGNOSTIC_WITH_ERRORS,
-    handlers: &[Handler::read(
-        "drop_details",
-        Combine::Join,
-        "Bad packets by reason. Only with DETAILS.",
-        &Get(|e: &mut CheckArpHeader| e.details_text()),
-    )],
+    handlers: &[HeaderCheck::<ArpCheck>::DETAILS],
     manual: graph::manual!("check_arp_header.rs"),
-    make: |setup| {
-        let offset = setup.arguments.optional("OFFSET")?.unwrap_or(0);
-        let verbose = setup.arguments.keyword_or("VERBOSE", false)?;
-        let details = setup.arguments.keyword_or("DETAILS", false)?;
-        setup.arguments.finish()?;
-        let name = setup.name().to_owned();
-        Ok(Box::new(CheckArpHeader { offset, verbose, details, counts: [0; REASONS.len()], name }))
-    },
-    ..Class::DEFAULT
+    ..HeaderCheck::<ArpCheck>::CLASS
 };
-
-const REASONS: [&str; 4] =
-    ["tiny packet", "too small for addresses", "bad hardware type/length", "bad protocol type/length"];
 
 /// What stands before the addresses (RFC 826, "Packet format").
 const FIXED_LEN: usize = 8;
 
-struct CheckArpHeader {
+struct ArpCheck {
     offset: usize,
-    verbose: bool,
-    details: bool,
-    counts: [u64; REASONS.len()],
-    name: String,
 }
 
-/// Checks and marks the ARP header; the error is the index of the reason.
-fn check(packet: &mut Packet, offset: usize) -> Result<(), usize> {
-    let bytes = packet.data().get(offset..).unwrap_or(&[]);
-    let Some(&[h0, h1, p0, p1, hardware_len, protocol_len, ..]) = bytes.first_chunk::<FIXED_LEN>() else {
-        return Err(0);
-    };
-    let length = FIXED_LEN + 2 * usize::from(hardware_len) + 2 * usize::from(protocol_len);
-    if bytes.len() < length {
-        return Err(1);
-    }
-    if u16::from_be_bytes([h0, h1]) == 1 && hardware_len != 6 {
-        return Err(2);
-    }
-    match (u16::from_be_bytes([p0, p1]), protocol_len) {
-        (0x0800, 4) | (0x86dd, 16) => {}
-        (0x0800 | 0x86dd, _) => return Err(3),
-        _ => {}
-    }
-    packet.set_network_and_transport_header(offset, length);
-    Ok(())
-}
+impl Check for ArpCheck {
+    const TITLE: &'static str = "ARP";
+    const REASONS: &'static [&'static str] =
+        &["tiny packet", "too small for addresses", "bad hardware type/length", "bad protocol type/length"];
 
-impl CheckArpHeader {
-    /// Bad packets, by reason.
-    fn details_text(&self) -> String {
-        let lines = REASONS.iter().zip(&self.counts).map(|(reason, count)| format!("{count}\t{reason}\n"));
-        lines.collect()
-    }
-}
-
-impl Element for CheckArpHeader {
-    fn process(&mut self, cx: &mut Context, batch: &mut Batch) {
-        let offset = self.offset;
-        let bad = std::cell::Cell::new(0);
-        batch.extract(
-            |packet| match check(packet, offset) {
-                Ok(()) => true,
-                Err(found) => {
-                    bad.set(found);
-                    false
-                }
-            },
-            |packet| {
-                let reason = bad.get();
-                if self.verbose || self.counts == [0; REASONS.len()] {
-                    cx.message(&format!("{}: ARP header check failed: {}", self.name, REASONS[reason]));
-                }
-                self.counts[reason] += 1;
-                cx.divert(1, packet, REASONS[reason]);
-            },
-        );
+    fn read(arguments: &mut Arguments) -> Result<(Self, Reports), ConfigError> {
+        let offset = arguments.optional("OFFSET")?.unwrap_or(0);
+        Ok((Self { offset }, Reports::read(arguments)?))
     }
 
-    fn has_handler(&self, _name: &str) -> bool {
-        self.details
+    fn check(&mut self, packet: &mut Packet) -> Result<(), usize> {
+        let bytes = packet.data().get(self.offset..).unwrap_or(&[]);
+        let arp = Arp::new_unchecked(bytes.first_chunk::<FIXED_LEN>().ok_or(0usize)?);
+        let addresses = usize::from(arp.hardware_len()) + usize::from(arp.protocol_len());
+        let length = FIXED_LEN + 2 * addresses;
+        if bytes.len() < length {
+            return Err(1);
+        }
+        if arp.hardware_type() == HARDWARE_ETHERNET && arp.hardware_len() != 6 {
+            return Err(2);
+        }
+        match (arp.protocol_type(), arp.protocol_len()) {
+            (EtherType::IPV4, 4) | (EtherType::IPV6, 16) => {}
+            (EtherType::IPV4 | EtherType::IPV6, _) => return Err(3),
+            _ => {}
+        }
+        packet.set_network_and_transport_header(self.offset, length);
+        Ok(())
     }
 }
 
@@ -129,7 +84,7 @@ mod tests {
         bench.push("in0", &[&REQUEST, &REQUEST[..21], &REQUEST[..41], &changed(18, 5), &changed(19, 3)]);
         let packets = bench.taken_packets("out0");
         assert_eq!((packets.len(), packets[0].network_offset()), (1, Some(14)));
-        for reason in REASONS {
+        for &reason in ArpCheck::REASONS {
             assert_eq!(bench.drops("e", reason), 1, "{reason}");
         }
         assert_eq!(bench.messages(), ["e: ARP header check failed: tiny packet"]);

@@ -20,9 +20,11 @@
 //! =a EtherEncap, EtherRewrite
 
 use elements::ethernet::header::{self, NO_ROOM};
-use graph::{Class, Context, Element, Verdict};
+use graph::Class;
+use packet::Packet;
 use packet::wire::ethernet::{EtherType, HEADER_LEN, MacAddr};
-use packet::{Batch, Packet};
+
+use crate::each_packet::{each_packet, or_drop};
 
 pub(crate) static CLASS: Class = Class {
     name: "EnsureEther",
@@ -31,15 +33,11 @@ pub(crate) static CLASS: Class = Class {
         let ethertype = setup.arguments.optional("ETHERTYPE")?.unwrap_or(EtherType::IPV4.0);
         let source = setup.arguments.optional("SRC")?.unwrap_or(MacAddr([1; 6]));
         let destination = setup.arguments.optional("DST")?.unwrap_or(MacAddr([2; 6]));
-        setup.arguments.finish()?;
-        Ok(Box::new(EnsureEther { header: header::bytes(destination, source, ethertype) }))
+        let header = header::bytes(destination, source, ethertype);
+        each_packet(setup, move |packet| or_drop(ensure(packet, &header).then_some(()), NO_ROOM))
     },
     ..Class::DEFAULT
 };
-
-struct EnsureEther {
-    header: [u8; HEADER_LEN],
-}
 
 /// Whether `data` starts with an Ethernet header that says IP.
 fn says_ip(data: &[u8]) -> bool {
@@ -47,31 +45,23 @@ fn says_ip(data: &[u8]) -> bool {
     header.is_some_and(|(_, _, ethertype)| [EtherType::IPV4.0, EtherType::IPV6.0].contains(&ethertype))
 }
 
-impl EnsureEther {
-    fn ensure(&self, packet: &mut Packet) -> bool {
-        let Some(offset) = packet.network_offset().and_then(|offset| usize::try_from(offset).ok()) else {
-            return true;
-        };
-        if offset == HEADER_LEN && says_ip(packet.data()) {
+fn ensure(packet: &mut Packet, header: &[u8; HEADER_LEN]) -> bool {
+    let Some(offset) = packet.network_offset().and_then(|offset| usize::try_from(offset).ok()) else {
+        return true;
+    };
+    if offset == HEADER_LEN && says_ip(packet.data()) {
+        return true;
+    }
+    if offset == 0
+        && packet.link_offset() == Some(-(HEADER_LEN as isize))
+        && packet.prepend(HEADER_LEN).is_some()
+    {
+        if says_ip(packet.data()) {
             return true;
         }
-        if offset == 0
-            && packet.link_offset() == Some(-(HEADER_LEN as isize))
-            && packet.prepend(HEADER_LEN).is_some()
-        {
-            if says_ip(packet.data()) {
-                return true;
-            }
-            packet.strip(HEADER_LEN);
-        }
-        packet.strip(offset) && header::prepend(packet, &self.header)
+        packet.strip(HEADER_LEN);
     }
-}
-
-impl Element for EnsureEther {
-    fn process(&mut self, cx: &mut Context, batch: &mut Batch) {
-        cx.filter(batch, |packet| if self.ensure(packet) { Verdict::Keep } else { Verdict::Drop(NO_ROOM) });
-    }
+    packet.strip(offset) && header::prepend(packet, header)
 }
 
 #[cfg(test)]

@@ -11,32 +11,22 @@
 //! =a EtherEncap, EtherRewrite
 
 use elements::ethernet::header::TRUNCATED;
-use graph::{Class, Context, Element, Verdict};
-use packet::Batch;
+use graph::Class;
+use packet::Packet;
+
+use crate::each_packet::{each_packet, or_drop};
 
 pub(crate) static CLASS: Class = Class {
     name: "EtherMirror",
     manual: graph::manual!("ether_mirror.rs"),
-    make: |setup| {
-        setup.arguments.finish()?;
-        Ok(Box::new(EtherMirror))
-    },
+    make: |setup| each_packet(setup, |packet| or_drop(mirror(packet), TRUNCATED)),
     ..Class::DEFAULT
 };
 
-struct EtherMirror;
-
-impl Element for EtherMirror {
-    fn process(&mut self, cx: &mut Context, batch: &mut Batch) {
-        cx.filter(batch, |packet| match packet.data_mut().first_chunk_mut::<12>() {
-            Some(addresses) => {
-                let (destination, source) = addresses.split_at_mut(6);
-                destination.swap_with_slice(source);
-                Verdict::Keep
-            }
-            None => Verdict::Drop(TRUNCATED),
-        });
-    }
+fn mirror(packet: &mut Packet) -> Option<()> {
+    let addresses = packet.data_mut().first_chunk_mut::<12>()?;
+    addresses.rotate_left(6);
+    Some(())
 }
 
 #[cfg(test)]

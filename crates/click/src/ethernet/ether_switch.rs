@@ -24,13 +24,25 @@
 //!   FromDevice(eth1, PROMISC true) -> [1]s[1] -> ToDevice(eth1);
 //!
 //! =a ListenEtherSwitch, Hub
+//!
+//! =c
+//! ListenEtherSwitch([I<keyword> TIMEOUT])
+//!
+//! =s ethernet
+//! a learning Ethernet switch with a port to listen at
+//!
+//! =d
+//! An C<EtherSwitch> with one output more than inputs. The last output gets a copy of each packet, also of those that go back to
+//! where they came from, which leave by no other.
+//!
+//! =a EtherSwitch, Hub
 
 use std::collections::HashMap;
 
 use elements::ethernet::header::TRUNCATED;
 use graph::arguments::Interval;
 use graph::{Class, Combine, ConfigError, Context, Element, FromArgument, Get, Handler, Put, Setup};
-use packet::wire::ethernet::MacAddr;
+use packet::wire::ethernet::{Ethernet, MacAddr};
 use packet::{Batch, Packet};
 
 use crate::switching::hub::flood_packet;
@@ -58,13 +70,21 @@ pub(crate) static CLASS: Class = Class {
             }),
         ),
     ],
-    manual: graph::manual!("ether_switch.rs"),
+    manual: graph::manual!("ether_switch.rs", "EtherSwitch"),
     make: |setup| make(setup, false),
     ..Class::DEFAULT
 };
 
+pub(crate) static LISTENING: Class = Class {
+    name: "ListenEtherSwitch",
+    ports: "-/=+",
+    manual: graph::manual!("ether_switch.rs", "ListenEtherSwitch"),
+    make: |setup| make(setup, true),
+    ..CLASS
+};
+
 /// Makes the element; with `listens`, its last output gets a copy of each packet.
-pub(super) fn make(setup: &mut Setup<'_>, listens: bool) -> Result<Box<dyn Element>, ConfigError> {
+fn make(setup: &mut Setup<'_>, listens: bool) -> Result<Box<dyn Element>, ConfigError> {
     let timeout = setup.arguments.keyword_or("TIMEOUT", Interval { ns: 300_000_000_000 })?;
     setup.arguments.finish()?;
     let table = HashMap::with_capacity(MOST_ADDRESSES);
@@ -122,10 +142,10 @@ impl EtherSwitch {
     }
 
     fn forward(&mut self, cx: &mut Context, input: usize, packet: Packet) {
-        let Some(&[a, b, c, d, e, f, g, h, i, j, k, l, _, _]) = packet.data().first_chunk() else {
+        let Ok(header) = Ethernet::new_checked(packet.data()) else {
             return cx.drop(packet, TRUNCATED);
         };
-        let (destination, source) = (MacAddr([a, b, c, d, e, f]), MacAddr([g, h, i, j, k, l]));
+        let (destination, source) = (header.destination(), header.source());
         let mut output = None;
         if self.timeout_ns > 0 {
             let now = cx.now_ns();
@@ -236,5 +256,16 @@ mod tests {
         assert_eq!(switch.find(address(1 << 20), later + 9), None);
         switch.learn(address(1 << 20), 1, 2 * later + 10);
         assert_eq!(switch.find(address(1 << 20), 2 * later + 10), Some(1));
+    }
+
+    #[test]
+    fn the_last_output_has_everything() {
+        let mut bench = Bench::element(&crate::registry(), "ListenEtherSwitch", 2, 3);
+        let frame = |destination: u8, source: u8| [2, 0, 0, 0, 0, destination, 2, 0, 0, 0, 0, source, 8, 0];
+        bench.push("in0", &[&frame(2, 1)]);
+        bench.push("in1", &[&frame(1, 2)]);
+        bench.push("in1", &[&frame(2, 2)]);
+        let counts = ["out0", "out1", "out2"].map(|output| bench.taken(output).len());
+        assert_eq!(counts, [1, 1, 3]);
     }
 }

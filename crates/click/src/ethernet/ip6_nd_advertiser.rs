@@ -32,61 +32,34 @@
 
 use std::net::Ipv6Addr;
 
-use graph::{Ask, Class, Combine, ConfigError, Context, Element, Get, Handler, Put, Setup, Verdict};
+use graph::Class;
 use ipnet::Ipv6Net;
 use packet::wire::ethernet::MacAddr;
 use packet::wire::icmpv6::{Icmpv6Message, solicited_node};
-use packet::{Batch, Packet, PacketType};
+use packet::{Packet, PacketType};
 
-use super::address_owners::AddressOwners;
+use super::address_owners::{AddressOwners, Answer, Responder};
 use super::nd_frame::NdFrame;
 
 pub(crate) static CLASS: Class = Class {
     name: "IP6NDAdvertiser",
-    ports: "1/1-2",
-    processing: Class::AGNOSTIC_WITH_ERRORS,
-    handlers: &[
-        Handler::read(
-            "table",
-            Combine::First,
-            "Networks and Ethernet addresses, longest network first.",
-            &Get(|e: &mut Ip6NdAdvertiser| e.owners.text()),
-        ),
-        Handler::read(
-            "lookup",
-            Combine::First,
-            "The Ethernet address that is answered for the IPv6 address given as argument; empty if none.",
-            &Ask(|e: &mut Ip6NdAdvertiser, _, argument| e.owners.lookup(argument)),
-        ),
-        Handler::write(
-            "add",
-            "Takes one more argument of the form IP6/MASK [IP6/MASK...] ETH.",
-            &Put(|e: &mut Ip6NdAdvertiser, _, value| e.owners.add(value).map(drop)),
-        ),
-        Handler::write(
-            "remove",
-            "Takes out the network given as IP6/MASK.",
-            &Put(|e: &mut Ip6NdAdvertiser, _, value| e.owners.remove(value)),
-        ),
-    ],
     manual: graph::manual!("ip6_nd_advertiser.rs"),
-    make,
-    ..Class::DEFAULT
+    ..Responder::<NeighbourDiscovery>::CLASS
 };
-
-fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
-    Ok(Box::new(Ip6NdAdvertiser { owners: AddressOwners::read::<Ipv6Net>(setup)? }))
-}
 
 const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
 
-struct Ip6NdAdvertiser {
-    owners: AddressOwners,
-}
+struct NeighbourDiscovery;
 
-impl Ip6NdAdvertiser {
-    /// Turns a solicitation into its answer; the error is the reason why there is none.
-    fn answer(&self, packet: &mut Packet) -> Result<(), &'static str> {
+impl Answer for NeighbourDiscovery {
+    type Network = Ipv6Net;
+    const DOCS: [&'static str; 3] = [
+        "The Ethernet address that is answered for the IPv6 address given as argument; empty if none.",
+        "Takes one more argument of the form IP6/MASK [IP6/MASK...] ETH.",
+        "Takes out the network given as IP6/MASK.",
+    ];
+
+    fn answer(owners: &AddressOwners, packet: &mut Packet) -> Result<(), &'static str> {
         let asked = NdFrame::parse(packet.data())?;
         let Icmpv6Message::NeighbourSolicitation { target } = asked.message else {
             return Err("not a neighbour solicitation");
@@ -102,7 +75,7 @@ impl Ip6NdAdvertiser {
         if asker.is_multicast() || asker == MacAddr::ZERO || asked.source.is_multicast() {
             return Err("neighbour is not at a unicast address");
         }
-        let owner = self.owners.find(target.into()).ok_or("solicitation of another address")?;
+        let owner = owners.find(target.into()).ok_or("solicitation of another address")?;
         // RFC 4861, 7.2.4: "If the source of the solicitation is the unspecified address, the node MUST set
         // the Solicited flag to zero and multicast the advertisement to the all-nodes address."
         let (destination, link_destination) = if is_probe {
@@ -132,15 +105,6 @@ impl Ip6NdAdvertiser {
         packet.set_link_header(0);
         packet.clear_network_header();
         Ok(())
-    }
-}
-
-impl Element for Ip6NdAdvertiser {
-    fn process(&mut self, cx: &mut Context, batch: &mut Batch) {
-        cx.filter(batch, |packet| match self.answer(packet) {
-            Ok(()) => Verdict::Keep,
-            Err(reason) => Verdict::Divert(1, reason),
-        });
     }
 }
 

@@ -27,7 +27,6 @@ mod ether_vlan_encap;
 mod get_ether_address;
 mod ip6_nd_advertiser;
 mod ip6_nd_solicitor;
-mod listen_ether_switch;
 mod nd_frame;
 mod neighbour_table;
 mod next_hop_cache;
@@ -58,7 +57,7 @@ pub static CLASSES: &[&Class] = &[
     &get_ether_address::CLASS,
     &ip6_nd_advertiser::CLASS,
     &ip6_nd_solicitor::CLASS,
-    &listen_ether_switch::CLASS,
+    &ether_switch::LISTENING,
     &set_ether_address::CLASS,
     &set_vlan_anno::CLASS,
     &store_ether_address::CLASS,

@@ -15,9 +15,11 @@
 
 use elements::ethernet::header::TRUNCATED;
 use elements::ethernet::vlan_encap::{TCI_ANNOTATION, VLAN_MASK};
-use graph::{Class, Context, Element, Verdict};
+use graph::{Class, Verdict};
+use packet::Packet;
 use packet::wire::ethernet::{HEADER_LEN, TAG_LEN};
-use packet::{Batch, Packet};
+
+use crate::each_packet::each_packet;
 
 pub(crate) static CLASS: Class = Class {
     name: "StripEtherVLANHeader",
@@ -26,38 +28,25 @@ pub(crate) static CLASS: Class = Class {
     manual: graph::manual!("strip_ether_vlan_header.rs"),
     make: |setup| {
         let native: i32 = setup.arguments.optional("NATIVE_VLAN")?.unwrap_or(0);
-        setup.arguments.finish()?;
         if !(-1..=i32::from(VLAN_MASK)).contains(&native) {
             return Err(format!("NATIVE_VLAN: expected -1 to 4095, got {native}").into());
         }
-        Ok(Box::new(StripEtherVlanHeader { native: u16::try_from(native).ok() }))
+        each_packet(setup, move |packet| strip(packet, u16::try_from(native).ok()))
     },
     ..Class::DEFAULT
 };
 
-struct StripEtherVlanHeader {
-    native: Option<u16>,
-}
-
-impl StripEtherVlanHeader {
-    fn strip(&self, packet: &mut Packet) -> Verdict {
-        let (tci, length) = match (packet.data().get(12..), self.native) {
-            (Some([0x81, 0, high, low, _, _, ..]), _) => ([*high, *low], HEADER_LEN + TAG_LEN),
-            (Some([0x81, 0, ..]), _) => return Verdict::Drop(TRUNCATED),
-            (Some([_, _, ..]), Some(native)) => (native.to_be_bytes(), HEADER_LEN),
-            (Some([_, _, ..]), None) => return Verdict::Divert(1, "no VLAN tag"),
-            _ => return Verdict::Drop(TRUNCATED),
-        };
-        packet.annotations_mut().bytes_mut()[TCI_ANNOTATION].copy_from_slice(&tci);
-        packet.strip(length);
-        Verdict::Keep
-    }
-}
-
-impl Element for StripEtherVlanHeader {
-    fn process(&mut self, cx: &mut Context, batch: &mut Batch) {
-        cx.filter(batch, |packet| self.strip(packet));
-    }
+fn strip(packet: &mut Packet, native: Option<u16>) -> Verdict {
+    let (tci, length) = match (packet.data().get(12..), native) {
+        (Some([0x81, 0, high, low, _, _, ..]), _) => ([*high, *low], HEADER_LEN + TAG_LEN),
+        (Some([0x81, 0, ..]), _) => return Verdict::Drop(TRUNCATED),
+        (Some([_, _, ..]), Some(native)) => (native.to_be_bytes(), HEADER_LEN),
+        (Some([_, _, ..]), None) => return Verdict::Divert(1, "no VLAN tag"),
+        _ => return Verdict::Drop(TRUNCATED),
+    };
+    packet.annotations_mut().bytes_mut()[TCI_ANNOTATION].copy_from_slice(&tci);
+    packet.strip(length);
+    Verdict::Keep
 }
 
 #[cfg(test)]

@@ -12,14 +12,31 @@
 //! Drop reasons: no head room for the headers.
 //!
 //! =a ICMPIPEncap, ICMPPingSource, ICMPPingResponder
+//!
+//! =c
+//! ICMPIPEncap(SRC, DST, TYPE [, CODE, I<keyword> IDENTIFIER])
+//!
+//! =s icmp
+//! puts ICMP and IP headers before packets
+//!
+//! =d
+//! Each packet becomes what an ICMP message from SRC to DST carries, with time to live 255. TYPE and CODE are numbers or names
+//! (C<echo>, C<timestamp>; C<unreachable> and C<host>); CODE is 0 by default. In requests and their replies IDENTIFIER (0 by
+//! default) and a sequence number follow, which counts up from 1 and leaves 0 out; in other messages 4 zeros. In timestamps 12
+//! more zeros follow. Network and transport header are marked, and the destination annotation is set to DST.
+//!
+//! Drop reasons: no head room for the headers.
+//!
+//! =a ICMPPingEncap, ICMPError, IPEncap
 
 use std::net::Ipv4Addr;
 
 use elements::icmp::names;
 use graph::{Class, Combine, ConfigError, Context, Element, FromArgument, Get, Handler, Put, Setup, Verdict};
 use packet::wire::IpProtocol;
+use packet::wire::icmp::{Icmp, IcmpType};
 use packet::wire::ipv4::Ipv4Repr;
-use packet::{Batch, Packet, checksum};
+use packet::{Batch, Packet};
 
 use crate::ip::prepend_header;
 
@@ -30,28 +47,46 @@ pub(crate) static CLASS: Class = Class {
             "src",
             Combine::First,
             "The SRC argument.",
-            &Get(|e: &mut ICMPPingEncap| e.request.source.to_string()),
-            &Put(|e: &mut ICMPPingEncap, _, value| e.request.set_source(value)),
+            &Get(|e: &mut IcmpEncap| e.request.source.to_string()),
+            &Put(|e: &mut IcmpEncap, _, value| e.request.set_source(value)),
         ),
         Handler::read_write(
             "dst",
             Combine::First,
             "The DST argument.",
-            &Get(|e: &mut ICMPPingEncap| e.request.destination.to_string()),
-            &Put(|e: &mut ICMPPingEncap, _, value| e.request.set_destination(value)),
+            &Get(|e: &mut IcmpEncap| e.request.destination.to_string()),
+            &Put(|e: &mut IcmpEncap, _, value| e.request.set_destination(value)),
         ),
     ],
-    manual: graph::manual!("icmp_ping_encap.rs"),
-    make,
+    manual: graph::manual!("icmp_ping_encap.rs", "ICMPPingEncap"),
+    make: |setup| make(setup, false),
     ..Class::DEFAULT
 };
 
-fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
+pub(crate) static ANY: Class = Class {
+    name: "ICMPIPEncap",
+    manual: graph::manual!("icmp_ping_encap.rs", "ICMPIPEncap"),
+    make: |setup| make(setup, true),
+    ..CLASS
+};
+
+/// Makes the element; `has_type`: the arguments give the type of messages.
+fn make(setup: &mut Setup<'_>, has_type: bool) -> Result<Box<dyn Element>, ConfigError> {
     let source = setup.arguments.required("SRC")?;
     let destination = setup.arguments.required("DST")?;
+    let (mut kind, mut code) = ("echo".to_owned(), "0".to_owned());
+    if has_type {
+        kind = setup.arguments.required("TYPE")?;
+        code = setup.arguments.optional("CODE")?.unwrap_or(code);
+    }
     let identifier = setup.arguments.keyword_or("IDENTIFIER", 0)?;
     setup.arguments.finish()?;
-    Ok(Box::new(ICMPPingEncap { request: Request::echo(source, destination, identifier, 255), sequence: 1 }))
+    let kind =
+        names::type_number(&kind).ok_or_else(|| format!("TYPE: expected an ICMP type, got '{kind}'"))?;
+    let code = names::code_number(kind, &code)
+        .ok_or_else(|| format!("CODE: expected a code of this ICMP type, got '{code}'"))?;
+    let request = Request { kind, code, ..Request::echo(source, destination, identifier, 255) };
+    Ok(Box::new(IcmpEncap { request, sequence: 1 }))
 }
 
 /// What the messages of one element have in common.
@@ -77,14 +112,14 @@ impl Request {
         let header_len = names::header_len(self.kind);
         let message = packet.prepend(header_len)?;
         message[..header_len].fill(0);
-        message[0] = self.kind;
-        message[1] = self.code;
+        let mut icmp = Icmp::new_unchecked(message);
+        icmp.set_icmp_type(IcmpType(self.kind));
+        icmp.set_code(self.code);
         if names::has_sequence(self.kind) {
-            message[4..6].copy_from_slice(&self.identifier.to_be_bytes());
-            message[6..8].copy_from_slice(&sequence.to_be_bytes());
+            let ([i0, i1], [s0, s1]) = (self.identifier.to_be_bytes(), sequence.to_be_bytes());
+            icmp.set_rest_of_header([i0, i1, s0, s1]);
         }
-        let check = checksum::compute(message);
-        message[2..4].copy_from_slice(&check.to_be_bytes());
+        icmp.fill_checksum();
         let mut header = Ipv4Repr::new(self.source, self.destination, IpProtocol::ICMP, packet.len());
         header.identification = sequence;
         header.ttl = self.ttl;
@@ -112,12 +147,12 @@ fn read_address(name: &str, value: &str) -> Result<Ipv4Addr, String> {
         .ok_or_else(|| format!("{name}: expected {}, got '{value}'", Ipv4Addr::EXPECTED))
 }
 
-struct ICMPPingEncap {
+struct IcmpEncap {
     request: Request,
     sequence: u16,
 }
 
-impl Element for ICMPPingEncap {
+impl Element for IcmpEncap {
     fn process(&mut self, cx: &mut Context, batch: &mut Batch) {
         cx.filter(batch, |packet| {
             if self.request.encapsulate(packet, self.sequence).is_none() {
@@ -131,7 +166,8 @@ impl Element for ICMPPingEncap {
 
 #[cfg(test)]
 mod tests {
-    use graph::testing::Bench;
+    use super::ANY;
+    use graph::testing::{Bench, configure};
 
     #[test]
     fn to_the_byte() {
@@ -164,5 +200,38 @@ mod tests {
             last.windows(2).any(|pair| sequence(&pair[0]) == 65535 && sequence(&pair[1]) == 1)
                 || sequence(&last[0]) == 1
         );
+    }
+
+    fn message(arguments: &str) -> Vec<u8> {
+        let config = format!(
+            "in :: TestInput -> ICMPIPEncap(1.0.0.1, 2.0.0.2, {arguments}) -> CheckIPHeader -> out :: TestOutput"
+        );
+        let mut bench = Bench::new(&crate::registry(), &config);
+        bench.push("in", &[b"data"]);
+        let message = bench.taken("out").concat().split_off(20);
+        assert!(packet::checksum::is_valid(&message));
+        message
+    }
+
+    #[test]
+    fn headers_by_type() {
+        assert_eq!(message("echo, IDENTIFIER 7")[4..], [0, 7, 0, 1, b'd', b'a', b't', b'a']);
+        let unreachable = message("unreachable, host");
+        assert_eq!((unreachable[0], unreachable[1], &unreachable[4..]), (3, 1, &b"\0\0\0\0data"[..]));
+        let timestamp = message("timestamp-reply, 0, IDENTIFIER 1");
+        assert_eq!((timestamp[0], timestamp.len(), &timestamp[4..8]), (14, 24, &[0, 1, 0, 1][..]));
+        assert_eq!(message("77, 5")[..2], [77, 5]);
+    }
+
+    #[test]
+    fn handlers_and_mistakes() {
+        let mut bench = Bench::element(&crate::registry(), "ICMPIPEncap(1.0.0.1, 2.0.0.2, echo)", 1, 1);
+        bench.write("e.dst", "3.0.0.3").unwrap();
+        bench.push("in0", &[b""]);
+        assert_eq!(bench.taken_packets("out0")[0].annotations().destination_ip(), 0x0300_0003);
+        assert_eq!(bench.read("e.src"), "1.0.0.1");
+        assert!(configure(&ANY, "1.0.0.1, 2.0.0.2").is_err());
+        assert!(configure(&ANY, "1.0.0.1, 2.0.0.2, shout").unwrap_err()[0].starts_with("TYPE: "));
+        assert!(configure(&ANY, "1.0.0.1, 2.0.0.2, echo, host").unwrap_err()[0].starts_with("CODE: "));
     }
 }

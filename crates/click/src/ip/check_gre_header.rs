@@ -34,38 +34,19 @@
 //!
 //! =a StripGREHeader, GREEncap
 
-use std::cell::Cell;
-
-use elements::ip::rejects::Rejects;
-use graph::{Class, Combine, ConfigError, Context, Element, Get, Handler, Setup};
-use packet::{Batch, Packet, checksum};
+use graph::{Arguments, Class, ConfigError};
+use packet::{Packet, checksum};
 
 use super::gre::{CHECKSUM, KEY, Layout, SEQUENCE, VERSION};
+use super::header_check::{Check, HeaderCheck, Reports};
 
 pub(crate) static CLASS: Class = Class {
     name: "CheckGREHeader",
-    ports: "1/1-2",
-    processing: Class::AGNOSTIC_WITH_ERRORS,
-    handlers: &[
-        Handler::read(
-            "drops",
-            Combine::Sum,
-            "Packets refused so far.",
-            &Get(|e: &mut CheckGreHeader| e.rejects.total().to_string()),
-        ),
-        Handler::read(
-            "drop_details",
-            Combine::Join,
-            "Packets refused, by reason. Only with DETAILS.",
-            &Get(|e: &mut CheckGreHeader| e.rejects.details_text()),
-        ),
-    ],
     manual: graph::manual!("check_gre_header.rs"),
-    make,
-    ..Class::DEFAULT
+    ..HeaderCheck::<Rules>::CLASS
 };
 
-/// What is wrong with a header; the number of the reason in [`REASONS`].
+/// What is wrong with a header; the number of the reason of refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Flaw {
     Tiny,
@@ -74,31 +55,6 @@ enum Flaw {
     Checksum,
     Key,
     Sequence,
-}
-
-/// The texts of [`Flaw`], which are Click's.
-const REASONS: [&str; 6] = [
-    "tiny packet",
-    "bad GRE version",
-    "bad GRE header length",
-    "bad GRE checksum",
-    "invalid key",
-    "out of sequence",
-];
-
-fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
-    let name = setup.name();
-    let arguments = &mut setup.arguments;
-    let offset = arguments.keyword_or("OFFSET", 0usize)?;
-    let checksum = arguments.keyword_or("CHECKSUM", false)?;
-    let key = arguments.keyword_or("KEY", 0u32)?;
-    let sequence = arguments.keyword_or("SEQUENCE", false)?;
-    let strip = arguments.keyword_or("STRIP", false)?;
-    let verbose = arguments.keyword_or("VERBOSE", false)?;
-    let details = arguments.keyword_or("DETAILS", false)?;
-    arguments.finish()?;
-    let rules = Rules { offset, checksum, key, last_sequence: sequence.then_some(0), strip };
-    Ok(Box::new(CheckGreHeader { rules, rejects: Rejects::new(name, "GRE", &REASONS, verbose, details) }))
 }
 
 struct Rules {
@@ -143,29 +99,30 @@ impl Rules {
     }
 }
 
-struct CheckGreHeader {
-    rules: Rules,
-    rejects: Rejects,
-}
+impl Check for Rules {
+    const TITLE: &'static str = "GRE";
+    const REASONS: &'static [&'static str] = &[
+        "tiny packet",
+        "bad GRE version",
+        "bad GRE header length",
+        "bad GRE checksum",
+        "invalid key",
+        "out of sequence",
+    ];
 
-impl Element for CheckGreHeader {
-    fn process(&mut self, cx: &mut Context, batch: &mut Batch) {
-        let Self { rules, rejects } = self;
-        let flaw = Cell::new(Flaw::Tiny);
-        batch.extract(
-            |packet| match rules.check(packet) {
-                Ok(()) => true,
-                Err(found) => {
-                    flaw.set(found);
-                    false
-                }
-            },
-            |packet| rejects.reject(cx, packet, flaw.get() as usize),
-        );
+    fn read(arguments: &mut Arguments) -> Result<(Self, Reports), ConfigError> {
+        let rules = Self {
+            offset: arguments.keyword_or("OFFSET", 0)?,
+            checksum: arguments.keyword_or("CHECKSUM", false)?,
+            key: arguments.keyword_or("KEY", 0)?,
+            last_sequence: arguments.keyword_or("SEQUENCE", false)?.then_some(0),
+            strip: arguments.keyword_or("STRIP", false)?,
+        };
+        Ok((rules, Reports::read(arguments)?))
     }
 
-    fn has_handler(&self, name: &str) -> bool {
-        name != "drop_details" || self.rejects.has_details()
+    fn check(&mut self, packet: &mut Packet) -> Result<(), usize> {
+        Self::check(self, packet).map_err(|flaw| flaw as usize)
     }
 }
 

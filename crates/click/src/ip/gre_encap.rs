@@ -16,10 +16,11 @@
 //!
 //! =a CheckGREHeader, StripGREHeader, IPEncap
 
-use graph::{Class, Context, Element, Verdict};
-use packet::{Batch, Packet, checksum};
+use graph::Class;
+use packet::{Packet, checksum};
 
 use super::gre::{CHECKSUM, KEY, Layout, SEQUENCE};
+use crate::each_packet::{each_packet, or_drop};
 
 pub(crate) static CLASS: Class = Class {
     name: "GREEncap",
@@ -29,10 +30,10 @@ pub(crate) static CLASS: Class = Class {
         let checksum = setup.arguments.keyword_or("CHECKSUM", false)?;
         let key = setup.arguments.keyword_or("KEY", 0)?;
         let sequence = setup.arguments.keyword_or("SEQUENCE", false)?;
-        setup.arguments.finish()?;
         let parts = [(checksum, CHECKSUM), (key != 0, KEY), (sequence, SEQUENCE)];
         let flags = parts.iter().filter(|part| part.0).map(|part| part.1).sum();
-        Ok(Box::new(GreEncap { layout: Layout { flags }, protocol, key, sequence: 0 }))
+        let mut encap = GreEncap { layout: Layout { flags }, protocol, key, sequence: 0 };
+        each_packet(setup, move |packet| or_drop(encap.encapsulate(packet), "no head room for the header"))
     },
     ..Class::DEFAULT
 };
@@ -64,15 +65,6 @@ impl GreEncap {
             data[place..place + 2].copy_from_slice(&check.to_be_bytes());
         }
         Some(())
-    }
-}
-
-impl Element for GreEncap {
-    fn process(&mut self, cx: &mut Context, batch: &mut Batch) {
-        cx.filter(batch, |packet| match self.encapsulate(packet) {
-            Some(()) => Verdict::Keep,
-            None => Verdict::Drop("no head room for the header"),
-        });
     }
 }
 

@@ -17,39 +17,29 @@
 //! =a SetIPECN, RED
 
 use elements::ip::set_ip_dscp::{header_start, set_tos};
-use graph::{Class, Context, Element, Verdict};
-use packet::Batch;
+use graph::{Class, Verdict};
+
+use crate::each_packet::each_packet;
 
 pub(crate) static CLASS: Class = Class {
     name: "MarkIPCE",
     manual: graph::manual!("mark_ip_ce.rs"),
     make: |setup| {
+        // Whether packets are marked that are not capable of ECN.
         let forces = setup.arguments.optional("FORCE")?.unwrap_or(false);
-        setup.arguments.finish()?;
-        Ok(Box::new(MarkIPCE { forces }))
-    },
-    ..Class::DEFAULT
-};
-
-struct MarkIPCE {
-    /// Whether packets are marked that are not capable of ECN.
-    forces: bool,
-}
-
-const CONGESTION_EXPERIENCED: u8 = 3;
-
-impl Element for MarkIPCE {
-    fn process(&mut self, cx: &mut Context, batch: &mut Batch) {
-        cx.filter(batch, |packet| {
+        each_packet(setup, move |packet| {
             let Some(header) = header_start(packet) else { return Verdict::Drop("no IP header") };
-            if header[1] & CONGESTION_EXPERIENCED == 0 && !self.forces {
+            if header[1] & CONGESTION_EXPERIENCED == 0 && !forces {
                 return Verdict::Drop("not capable of ECN");
             }
             set_tos(header, header[1] | CONGESTION_EXPERIENCED);
             Verdict::Keep
-        });
-    }
-}
+        })
+    },
+    ..Class::DEFAULT
+};
+
+const CONGESTION_EXPERIENCED: u8 = 3;
 
 #[cfg(test)]
 mod tests {

@@ -12,8 +12,11 @@
 //!
 //! =a CheckIPHeader, SetUDPChecksum, SetTCPChecksum
 
-use graph::{Alias, Class, ConfigError, Context, Element, Setup, Verdict};
-use packet::{Batch, Packet, checksum};
+use graph::{Alias, Class};
+use packet::Packet;
+use packet::wire::ipv4::{Ipv4, MIN_HEADER_LEN};
+
+use crate::each_packet::{each_packet, or_drop};
 
 pub(crate) static CLASS: Class = Class {
     name: "SetIPChecksum",
@@ -23,33 +26,16 @@ pub(crate) static CLASS: Class = Class {
                 here it is computed at once.",
     }],
     manual: graph::manual!("set_ip_checksum.rs"),
-    make,
+    make: |setup| each_packet(setup, |packet| or_drop(set(packet), "no IP header")),
     ..Class::DEFAULT
 };
 
-pub(super) fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
-    setup.arguments.finish()?;
-    Ok(Box::new(SetIPChecksum))
-}
-
-struct SetIPChecksum;
-
 fn set(packet: &mut Packet) -> Option<()> {
     let bytes = if packet.network_offset().is_some() { packet.network_mut()? } else { packet.data_mut() };
-    let header_len = usize::from(bytes.first()? & 0x0f) * 4;
-    let header = bytes.get_mut(..header_len).filter(|_| header_len >= 20)?;
-    let check = checksum::ipv4_header_compute(header);
-    header[10..12].copy_from_slice(&check.to_be_bytes());
+    let header_len = Ipv4::new_unchecked(bytes.get(..1)?).header_len();
+    let header = bytes.get_mut(..header_len).filter(|_| header_len >= MIN_HEADER_LEN)?;
+    Ipv4::new_unchecked(header).fill_checksum();
     Some(())
-}
-
-impl Element for SetIPChecksum {
-    fn process(&mut self, cx: &mut Context, batch: &mut Batch) {
-        cx.filter(batch, |packet| match set(packet) {
-            Some(()) => Verdict::Keep,
-            None => Verdict::Drop("no IP header"),
-        });
-    }
 }
 
 #[cfg(test)]

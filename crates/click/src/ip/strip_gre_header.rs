@@ -13,31 +13,22 @@
 //!
 //! =a CheckGREHeader, GREEncap, StripIPHeader
 
-use graph::{Class, Context, Element, Verdict};
-use packet::Batch;
+use graph::Class;
 
 use super::gre::Layout;
+use crate::each_packet::{each_packet, or_drop};
 
 pub(crate) static CLASS: Class = Class {
     name: "StripGREHeader",
     manual: graph::manual!("strip_gre_header.rs"),
     make: |setup| {
-        setup.arguments.finish()?;
-        Ok(Box::new(StripGreHeader))
+        each_packet(setup, |packet| {
+            let layout = Layout::of(packet.data());
+            or_drop(layout.filter(|layout| packet.strip(layout.len())).map(|_| ()), "no GRE header")
+        })
     },
     ..Class::DEFAULT
 };
-
-struct StripGreHeader;
-
-impl Element for StripGreHeader {
-    fn process(&mut self, cx: &mut Context, batch: &mut Batch) {
-        cx.filter(batch, |packet| match Layout::of(packet.data()) {
-            Some(layout) if packet.strip(layout.len()) => Verdict::Keep,
-            _ => Verdict::Drop("no GRE header"),
-        });
-    }
-}
 
 #[cfg(test)]
 mod tests {

@@ -11,30 +11,49 @@
 //! Drop reasons: no IP header.
 //!
 //! =a UnstripIPHeader, CheckIPHeader, MarkIPHeader, Strip, Unstrip
+//!
+//! =c
+//! UnstripIPHeader()
+//!
+//! =s ip
+//! makes packets begin with their IP header again
+//!
+//! =d
+//! Where the marked IP header lies before the start of the packet, because C<StripIPHeader> stripped it, say, the packet gets it
+//! and what follows it back. A packet that begins at its IP header or before stays as it is.
+//!
+//! Drop reasons: no IP header.
+//!
+//! =a StripIPHeader, CheckIPHeader, MarkIPHeader, Unstrip
 
-use graph::{Class, Context, Element, Verdict};
-use packet::Batch;
+use graph::Class;
+use packet::Packet;
+
+use crate::each_packet::{each_packet, or_drop};
 
 pub(crate) static CLASS: Class = Class {
     name: "StripIPHeader",
-    manual: graph::manual!("strip_ip_header.rs"),
-    make: |setup| {
-        setup.arguments.finish()?;
-        Ok(Box::new(StripIPHeader))
-    },
+    manual: graph::manual!("strip_ip_header.rs", "StripIPHeader"),
+    make: |setup| each_packet(setup, |packet| or_drop(strip(packet), "no IP header")),
     ..Class::DEFAULT
 };
 
-struct StripIPHeader;
+pub(crate) static UNDO: Class = Class {
+    name: "UnstripIPHeader",
+    manual: graph::manual!("strip_ip_header.rs", "UnstripIPHeader"),
+    make: |setup| each_packet(setup, |packet| or_drop(unstrip(packet), "no IP header")),
+    ..Class::DEFAULT
+};
 
-impl Element for StripIPHeader {
-    fn process(&mut self, cx: &mut Context, batch: &mut Batch) {
-        cx.filter(batch, |packet| match packet.transport_offset() {
-            // Stripped already.
-            Some(offset) if offset <= 0 => Verdict::Keep,
-            Some(offset) if packet.strip(offset as usize) => Verdict::Keep,
-            _ => Verdict::Drop("no IP header"),
-        });
+fn strip(packet: &mut Packet) -> Option<()> {
+    // What is stripped already stays so.
+    packet.strip(usize::try_from(packet.transport_offset()?).unwrap_or(0)).then_some(())
+}
+
+fn unstrip(packet: &mut Packet) -> Option<()> {
+    match packet.network_offset()? {
+        0.. => Some(()),
+        offset => packet.prepend(offset.unsigned_abs()).map(|_| ()),
     }
 }
 
@@ -53,5 +72,24 @@ mod tests {
         bench.push("bare", &[&packet]);
         assert_eq!(bench.taken("out"), [b"data"]);
         assert_eq!(bench.drops("f", "no IP header"), 1);
+    }
+
+    #[test]
+    fn the_header_comes_back() {
+        let packet = with_options([1, 2, 3, 4], [5, 6, 7, 8], 17, &[1, 1, 1, 0], b"data");
+        let frame = [&[0; 14], &packet[..]].concat();
+        for (way, expected) in [
+            ("CheckIPHeader(14) -> StripIPHeader", &packet),
+            ("CheckIPHeader(14) -> Strip(20)", &packet),
+            ("CheckIPHeader(14)", &frame),
+        ] {
+            let config = format!("in :: TestInput -> {way} -> UnstripIPHeader -> out :: TestOutput");
+            let mut bench = Bench::new(&crate::registry(), &config);
+            bench.push("in", &[&frame]);
+            assert_eq!(bench.taken("out"), [&expected[..]], "{way}");
+        }
+        let mut bench = Bench::element(&crate::registry(), "UnstripIPHeader", 1, 1);
+        bench.push("in0", &[&packet]);
+        assert_eq!(bench.drops("e", "no IP header"), 1);
     }
 }

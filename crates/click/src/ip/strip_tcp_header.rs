@@ -12,34 +12,23 @@
 //!
 //! =a StripIPHeader, StripTransportHeader, UnstripIPHeader
 
-use graph::{Class, Context, Element, Verdict};
-use packet::{Batch, Packet};
+use graph::Class;
+use packet::Packet;
+use packet::wire::tcp::{MIN_HEADER_LEN, Tcp};
+
+use crate::each_packet::{each_packet, or_drop};
 
 pub(crate) static CLASS: Class = Class {
     name: "StripTCPHeader",
     manual: graph::manual!("strip_tcp_header.rs"),
-    make: |setup| {
-        setup.arguments.finish()?;
-        Ok(Box::new(StripTcpHeader))
-    },
+    make: |setup| each_packet(setup, |packet| or_drop(strip(packet), "no TCP header")),
     ..Class::DEFAULT
 };
 
-struct StripTcpHeader;
-
 fn strip(packet: &mut Packet) -> Option<()> {
     let offset = usize::try_from(packet.transport_offset()?).ok()?;
-    let header_len = usize::from(packet.transport()?.get(12)? >> 4) * 4;
-    (header_len >= 20 && packet.strip(offset + header_len)).then_some(())
-}
-
-impl Element for StripTcpHeader {
-    fn process(&mut self, cx: &mut Context, batch: &mut Batch) {
-        cx.filter(batch, |packet| match strip(packet) {
-            Some(()) => Verdict::Keep,
-            None => Verdict::Drop("no TCP header"),
-        });
-    }
+    let header_len = Tcp::new_unchecked(packet.transport()?.get(..14)?).header_len();
+    (header_len >= MIN_HEADER_LEN && packet.strip(offset + header_len)).then_some(())
 }
 
 #[cfg(test)]

@@ -13,58 +13,44 @@
 //! Drop reasons: no head room for the headers.
 //!
 //! =a IPEncap, DynamicUDPIPEncap, UDPIP6Encap
+//!
+//! =c
+//! DynamicUDPIPEncap(SRC, SPORT, DST, DPORT [, CHECKSUM, INTERVAL])
+//!
+//! =s udp
+//! puts UDP and IP headers before packets; the ports count up
+//!
+//! =d
+//! As C<UDPIPEncap>, but after every INTERVAL packets both ports become one more. With an INTERVAL of 0, the default, they
+//! stay.
+//!
+//! Drop reasons: no head room for the headers.
+//!
+//! =e
+//!   DynamicUDPIPEncap(1.0.0.1, 1234, 2.0.0.2, 1234, true, 10)
+//!
+//! =a UDPIPEncap, IPEncap
 
 use std::net::Ipv4Addr;
 
-use graph::arguments::Arguments;
 use graph::services::UdpPort;
 use graph::{Class, Combine, ConfigError, Context, Element, FromArgument, Get, Handler, Put, Setup, Verdict};
-use packet::wire::IpProtocol;
 use packet::wire::ipv4::{Ipv4, Ipv4Repr};
-use packet::{Batch, Packet, checksum};
+use packet::wire::udp::{self, Udp};
+use packet::wire::{IpProtocol, PseudoHeader};
+use packet::{Batch, Packet};
 
 pub(crate) static CLASS: Class = Class {
     name: "UDPIPEncap",
-    handlers: &[
-        Handler::read_write(
-            "src",
-            Combine::First,
-            "The SRC argument.",
-            &Get(|e: &mut UDPIPEncap| e.source.to_string()),
-            &Put(|e: &mut UDPIPEncap, _, value| e.set_source(value)),
-        ),
-        Handler::read_write(
-            "sport",
-            Combine::First,
-            "The SPORT argument.",
-            &Get(|e: &mut UDPIPEncap| e.source_port.to_string()),
-            &Put(|e: &mut UDPIPEncap, _, value| e.set_source_port(value)),
-        ),
-        Handler::read_write(
-            "dst",
-            Combine::First,
-            "The DST argument.",
-            &Get(|e: &mut UDPIPEncap| e.destination.to_string()),
-            &Put(|e: &mut UDPIPEncap, _, value| e.set_destination(value)),
-        ),
-        Handler::read_write(
-            "dport",
-            Combine::First,
-            "The DPORT argument.",
-            &Get(|e: &mut UDPIPEncap| e.destination_port.to_string()),
-            &Put(|e: &mut UDPIPEncap, _, value| e.set_destination_port(value)),
-        ),
-    ],
-    manual: graph::manual!("udp_ip_encap.rs"),
-    make,
-    ..Class::DEFAULT
+    manual: graph::manual!("udp_ip_encap.rs", "UDPIPEncap"),
+    ..UdpIpEncap::<false>::CLASS
 };
 
-fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
-    let encap = UDPIPEncap::from_arguments(&mut setup.arguments)?;
-    setup.arguments.finish()?;
-    Ok(Box::new(encap))
-}
+pub(crate) static DYNAMIC: Class = Class {
+    name: "DynamicUDPIPEncap",
+    manual: graph::manual!("udp_ip_encap.rs", "DynamicUDPIPEncap"),
+    ..UdpIpEncap::<true>::CLASS
+};
 
 /// Where packets go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,81 +102,114 @@ pub(crate) fn prepend_header(packet: &mut Packet, repr: &Ipv4Repr) -> Option<()>
     Some(())
 }
 
-pub(super) struct UDPIPEncap {
-    pub(super) source: Ipv4Addr,
-    pub(super) source_port: u16,
-    pub(super) destination: Destination,
-    pub(super) destination_port: u16,
+/// The element of both classes; the ports of a dynamic one count up.
+struct UdpIpEncap<const IS_DYNAMIC: bool> {
+    source: Ipv4Addr,
+    source_port: u16,
+    destination: Destination,
+    destination_port: u16,
     checksum: bool,
     identification: u16,
+    /// After how many packets the ports change; 0 for never.
+    interval: u32,
+    /// Packets since the ports last changed.
+    count: u32,
 }
-
-const UDP_HEADER_LEN: usize = 8;
 
 /// Why a packet is dropped.
 pub(crate) const NO_ROOM: &str = "no head room for the headers";
 
-impl UDPIPEncap {
-    pub(super) fn from_arguments(arguments: &mut Arguments) -> Result<Self, ConfigError> {
-        Ok(Self {
+impl<const IS_DYNAMIC: bool> UdpIpEncap<IS_DYNAMIC> {
+    const CLASS: Class = Class {
+        handlers: &[
+            Handler::read_write(
+                "src",
+                Combine::First,
+                "The SRC argument.",
+                &Get(|e: &mut Self| e.source.to_string()),
+                &Put(|e: &mut Self, _, value| {
+                    e.source = read("src", value)?;
+                    Ok(())
+                }),
+            ),
+            Handler::read_write(
+                "sport",
+                Combine::First,
+                if IS_DYNAMIC { "The present source port." } else { "The SPORT argument." },
+                &Get(|e: &mut Self| e.source_port.to_string()),
+                &Put(|e: &mut Self, _, value| {
+                    e.source_port = read::<UdpPort>("sport", value)?.0;
+                    Ok(())
+                }),
+            ),
+            Handler::read_write(
+                "dst",
+                Combine::First,
+                "The DST argument.",
+                &Get(|e: &mut Self| e.destination.to_string()),
+                &Put(|e: &mut Self, _, value| {
+                    e.destination = read("dst", value)?;
+                    Ok(())
+                }),
+            ),
+            Handler::read_write(
+                "dport",
+                Combine::First,
+                if IS_DYNAMIC { "The present destination port." } else { "The DPORT argument." },
+                &Get(|e: &mut Self| e.destination_port.to_string()),
+                &Put(|e: &mut Self, _, value| {
+                    e.destination_port = read::<UdpPort>("dport", value)?.0;
+                    Ok(())
+                }),
+            ),
+        ],
+        make: Self::make,
+        ..Class::DEFAULT
+    };
+
+    fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
+        let arguments = &mut setup.arguments;
+        let encap = Self {
             source: arguments.required("SRC")?,
             source_port: arguments.required::<UdpPort>("SPORT")?.0,
             destination: arguments.required("DST")?,
             destination_port: arguments.required::<UdpPort>("DPORT")?.0,
             checksum: arguments.optional("CHECKSUM")?.unwrap_or(true),
             identification: 0,
-        })
-    }
-
-    /// Counts both ports up.
-    pub(super) fn next_ports(&mut self) {
-        self.source_port = self.source_port.wrapping_add(1);
-        self.destination_port = self.destination_port.wrapping_add(1);
+            interval: if IS_DYNAMIC { arguments.optional("INTERVAL")?.unwrap_or(0) } else { 0 },
+            count: 0,
+        };
+        arguments.finish()?;
+        Ok(Box::new(encap))
     }
 
     /// Puts both headers before the data; `None` without room.
-    pub(super) fn encapsulate(&mut self, packet: &mut Packet) -> Option<()> {
+    fn encapsulate(&mut self, packet: &mut Packet) -> Option<()> {
         let destination = self.destination.of(packet);
-        let datagram = packet.prepend(UDP_HEADER_LEN)?;
+        let datagram = packet.prepend(udp::HEADER_LEN)?;
         let length = u16::try_from(datagram.len()).ok()?;
-        datagram[0..2].copy_from_slice(&self.source_port.to_be_bytes());
-        datagram[2..4].copy_from_slice(&self.destination_port.to_be_bytes());
-        datagram[4..6].copy_from_slice(&length.to_be_bytes());
-        datagram[6..8].fill(0);
+        let mut udp = Udp::new_unchecked(datagram);
+        udp.set_source_port(self.source_port);
+        udp.set_destination_port(self.destination_port);
+        udp.set_length(length);
+        udp.set_checksum(0);
         if self.checksum {
-            let pseudo = checksum::pseudo_v4(self.source, destination, IpProtocol::UDP.0, length);
-            let check = checksum::finish_udp(checksum::combine(pseudo, checksum::sum(datagram)));
-            datagram[6..8].copy_from_slice(&check.to_be_bytes());
+            udp.fill_checksum(&PseudoHeader::V4 { source: self.source, destination });
         }
         let mut repr = Ipv4Repr::new(self.source, destination, IpProtocol::UDP, usize::from(length));
         repr.ttl = 250;
         repr.identification = self.identification;
         self.identification = self.identification.wrapping_add(1);
-        prepend_header(packet, &repr)
-    }
-
-    /// Writes the handler `src`.
-    pub(super) fn set_source(&mut self, value: &str) -> Result<(), String> {
-        self.source = read("src", value)?;
-        Ok(())
-    }
-
-    /// Writes the handler `sport`.
-    pub(super) fn set_source_port(&mut self, value: &str) -> Result<(), String> {
-        self.source_port = read::<UdpPort>("sport", value)?.0;
-        Ok(())
-    }
-
-    /// Writes the handler `dst`.
-    pub(super) fn set_destination(&mut self, value: &str) -> Result<(), String> {
-        self.destination = read("dst", value)?;
-        Ok(())
-    }
-
-    /// Writes the handler `dport`.
-    pub(super) fn set_destination_port(&mut self, value: &str) -> Result<(), String> {
-        self.destination_port = read::<UdpPort>("dport", value)?.0;
-        Ok(())
+        prepend_header(packet, &repr)?;
+        if IS_DYNAMIC {
+            self.count = self.count.wrapping_add(1);
+            if self.interval > 0 && self.count >= self.interval {
+                self.source_port = self.source_port.wrapping_add(1);
+                self.destination_port = self.destination_port.wrapping_add(1);
+                self.count = 0;
+            }
+        }
+        Some(())
     }
 }
 
@@ -199,7 +218,7 @@ fn read<T: FromArgument>(name: &str, text: &str) -> Result<T, String> {
     T::from_argument(text.trim()).ok_or_else(|| format!("{name}: expected {}, got '{text}'", T::EXPECTED))
 }
 
-impl Element for UDPIPEncap {
+impl<const IS_DYNAMIC: bool> Element for UdpIpEncap<IS_DYNAMIC> {
     fn process(&mut self, cx: &mut Context, batch: &mut Batch) {
         cx.filter(batch, |packet| match self.encapsulate(packet) {
             Some(()) => Verdict::Keep,
@@ -265,5 +284,24 @@ mod tests {
         assert!(configure(&CLASS, "1.0.0.1, 1, 2.0.0.2").is_err());
         assert!(configure(&CLASS, "1.0.0.1, 1, elsewhere, 2").is_err());
         assert!(configure(&CLASS, "1.0.0.1, 1, 2.0.0.2, 2, CHECKSUM false").is_ok());
+    }
+
+    #[test]
+    fn ports_count_up() {
+        let text = "DynamicUDPIPEncap(1.0.0.1, 65534, 2.0.0.2, 7, false, 2)";
+        let mut bench = Bench::element(&crate::registry(), text, 1, 1);
+        bench.push("in0", &[&b"x"[..]; 5]);
+        let ports: Vec<_> = bench
+            .taken("out0")
+            .iter()
+            .map(|packet| {
+                (u16::from_be_bytes([packet[20], packet[21]]), u16::from_be_bytes([packet[22], packet[23]]))
+            })
+            .collect();
+        assert_eq!(ports, [(65534, 7), (65534, 7), (65535, 8), (65535, 8), (0, 9)]);
+        bench.write("e.dport", "70").unwrap();
+        assert_eq!(bench.read("e.dport"), "70");
+        assert!(configure(&DYNAMIC, "1.0.0.1, 1, 2.0.0.2, 2").is_ok());
+        assert!(configure(&DYNAMIC, "1.0.0.1, 1, 2.0.0.2, 2, true, -1").is_err());
     }
 }

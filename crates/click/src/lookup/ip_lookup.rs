@@ -16,9 +16,6 @@ use super::routes::{Command, Routes};
 /// The output of packets without a route.
 const NO_OUTPUT: u16 = u16::MAX;
 
-/// Ports of all lookup classes.
-pub(super) const PORTS: &str = "1/-";
-
 /// Makes a lookup element.
 pub(super) fn make<A: Family>(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
     let outputs = setup.outputs();

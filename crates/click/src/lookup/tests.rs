@@ -459,8 +459,7 @@ fn bad_rows_are_counted_shown_and_left_out() {
 
 #[test]
 fn a_file_that_is_missing_or_has_no_next_hops_is_a_mistake() {
-    let class = super::radix_ip_lookup::CLASS.name;
-    let class: &'static Class = CLASSES.iter().find(|known| known.name == class).unwrap();
+    let class = &super::classes::RADIX;
     let errors = configure(class, "FILE /nowhere/rib.txt, VIA \"0\"").unwrap_err();
     assert!(errors[0].starts_with("FILE: cannot read '/nowhere/rib.txt': "), "{errors:?}");
     let errors = configure(class, "FILE /nowhere/rib.txt").unwrap_err();

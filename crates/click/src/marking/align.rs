@@ -15,8 +15,10 @@
 //!
 //! =a AlignmentInfo
 
-use graph::{Class, ConfigError, Context, Element, Setup, Verdict};
-use packet::{Batch, Packet};
+use graph::{Class, ConfigError, Element, Setup};
+use packet::Packet;
+
+use crate::each_packet::{each_packet, or_drop};
 
 pub(crate) static CLASS: Class =
     Class { name: "Align", manual: graph::manual!("align.rs"), make, ..Class::DEFAULT };
@@ -24,36 +26,18 @@ pub(crate) static CLASS: Class =
 fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
     let modulus: usize = setup.arguments.required("MODULUS")?;
     let offset: usize = setup.arguments.required("OFFSET")?;
-    setup.arguments.finish()?;
     if !matches!(modulus, 2 | 4 | 8) {
         return Err(format!("MODULUS: expected 2, 4 or 8, got {modulus}").into());
     }
     if offset >= modulus {
         return Err(format!("OFFSET: expected less than MODULUS, got {offset}").into());
     }
-    Ok(Box::new(Align { modulus, offset }))
-}
-
-struct Align {
-    modulus: usize,
-    offset: usize,
-}
-
-impl Align {
-    fn align(&self, packet: &mut Packet) -> bool {
-        let excess = (packet.data().as_ptr().addr() + self.modulus - self.offset) % self.modulus;
-        let (down, up) = (-(excess as isize), (self.modulus - excess) as isize);
+    let align = move |packet: &mut Packet| {
+        let excess = (packet.data().as_ptr().addr() + modulus - offset) % modulus;
+        let (down, up) = (-(excess as isize), (modulus - excess) as isize);
         excess == 0 || packet.shift(down) || packet.shift(up)
-    }
-}
-
-impl Element for Align {
-    fn process(&mut self, cx: &mut Context, batch: &mut Batch) {
-        cx.filter(batch, |packet| match self.align(packet) {
-            true => Verdict::Keep,
-            false => Verdict::Drop("no room to align"),
-        });
-    }
+    };
+    each_packet(setup, move |packet| or_drop(align(packet).then_some(()), "no room to align"))
 }
 
 #[cfg(test)]

@@ -13,8 +13,6 @@ mod number_packet;
 mod pad;
 mod paint_tee;
 pub(crate) mod print;
-mod pull_null;
-mod push_null;
 mod random_bit_errors;
 mod random_seed;
 mod resize;
@@ -43,8 +41,8 @@ pub static CLASSES: &[&Class] = &[
     &pad::CLASS,
     &paint_tee::CLASS,
     &print::CLASS,
-    &pull_null::CLASS,
-    &push_null::CLASS,
+    &null::PULL,
+    &null::PUSH,
     &random_bit_errors::CLASS,
     &random_seed::CLASS,
     &resize::CLASS,

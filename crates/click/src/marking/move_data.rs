@@ -15,8 +15,10 @@
 //!
 //! =a Pad, Truncate, EtherMirror
 
-use graph::{Class, Context, Element, Verdict};
-use packet::{Batch, Packet};
+use graph::{Class, Verdict};
+use packet::Packet;
+
+use crate::each_packet::each_packet;
 
 pub(crate) static CLASS: Class = Class {
     name: "MoveData",
@@ -26,8 +28,8 @@ pub(crate) static CLASS: Class = Class {
         let from: u16 = setup.arguments.required("SRC_OFFSET")?;
         let length: u16 = setup.arguments.required("LENGTH")?;
         let grow = setup.arguments.keyword_or("GROW", true)?;
-        setup.arguments.finish()?;
-        Ok(Box::new(MoveData { to: to.into(), from: from.into(), length: length.into(), grow }))
+        let data = MoveData { to: to.into(), from: from.into(), length: length.into(), grow };
+        each_packet(setup, move |packet| data.move_in(packet))
     },
     ..Class::DEFAULT
 };
@@ -53,12 +55,6 @@ impl MoveData {
         }
         packet.data_mut().copy_within(self.from..self.from + self.length, self.to);
         Verdict::Keep
-    }
-}
-
-impl Element for MoveData {
-    fn process(&mut self, cx: &mut Context, batch: &mut Batch) {
-        cx.filter(batch, |packet| self.move_in(packet));
     }
 }
 

@@ -11,10 +11,11 @@
 //!
 //! =a Truncate
 
-use graph::{Class, Context, Element, Verdict};
-use packet::{Batch, Packet};
+use graph::{Class, Verdict};
+use packet::Packet;
 
 use super::truncate::EXTRA_LENGTH;
+use crate::each_packet::each_packet;
 
 pub(crate) static CLASS: Class = Class {
     name: "Pad",
@@ -22,42 +23,25 @@ pub(crate) static CLASS: Class = Class {
     make: |setup| {
         let length: u32 = setup.arguments.optional("LENGTH")?.unwrap_or(0);
         let zero = setup.arguments.keyword_or("ZERO", true)?;
-        setup.arguments.finish()?;
-        Ok(Box::new(Pad { length: length as usize, zero }))
+        each_packet(setup, move |packet| pad(packet, length as usize, zero))
     },
     ..Class::DEFAULT
 };
 
-struct Pad {
-    length: usize,
-    zero: bool,
-}
-
-impl Pad {
-    fn missing(&self, packet: &Packet) -> usize {
-        if self.length > 0 {
-            self.length.saturating_sub(packet.len())
-        } else {
-            packet.annotations().u32_at(EXTRA_LENGTH).unwrap_or(0) as usize
+fn pad(packet: &mut Packet, length: usize, zero: bool) -> Verdict {
+    let missing = match length {
+        0 => packet.annotations().u32_at(EXTRA_LENGTH).unwrap_or(0) as usize,
+        _ => length.saturating_sub(packet.len()),
+    };
+    if missing > 0 {
+        match packet.append(missing) {
+            Some(new) if zero => new.fill(0),
+            Some(_) => {}
+            None => return Verdict::Drop("no tail room"),
         }
     }
-}
-
-impl Element for Pad {
-    fn process(&mut self, cx: &mut Context, batch: &mut Batch) {
-        cx.filter(batch, |packet| {
-            let missing = self.missing(packet);
-            if missing > 0 {
-                match packet.append(missing) {
-                    Some(new) if self.zero => new.fill(0),
-                    Some(_) => {}
-                    None => return Verdict::Drop("no tail room"),
-                }
-            }
-            packet.annotations_mut().set_u32_at(EXTRA_LENGTH, 0);
-            Verdict::Keep
-        });
-    }
+    packet.annotations_mut().set_u32_at(EXTRA_LENGTH, 0);
+    Verdict::Keep
 }
 
 #[cfg(test)]

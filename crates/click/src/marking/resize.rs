@@ -15,48 +15,37 @@
 //!
 //! =a Strip, Unstrip, Truncate, Pad
 
-use graph::{Class, ConfigError, Context, Element, Setup, Verdict};
-use packet::{Batch, Packet};
+use graph::Class;
+use packet::Packet;
 
-pub(crate) static CLASS: Class =
-    Class { name: "Resize", manual: graph::manual!("resize.rs"), make, ..Class::DEFAULT };
+use crate::each_packet::{each_packet, or_drop};
 
-fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
-    let head: i32 = setup.arguments.optional("HEAD")?.unwrap_or(0);
-    let tail: i32 = setup.arguments.optional("TAIL")?.unwrap_or(0);
-    setup.arguments.finish()?;
-    Ok(Box::new(Resize { head, tail }))
-}
+pub(crate) static CLASS: Class = Class {
+    name: "Resize",
+    manual: graph::manual!("resize.rs"),
+    make: |setup| {
+        let head: i32 = setup.arguments.optional("HEAD")?.unwrap_or(0);
+        let tail: i32 = setup.arguments.optional("TAIL")?.unwrap_or(0);
+        each_packet(setup, move |packet| {
+            or_drop(resize(packet, head, tail).then_some(()), "no room to resize")
+        })
+    },
+    ..Class::DEFAULT
+};
 
-struct Resize {
-    head: i32,
-    tail: i32,
-}
-
-impl Resize {
-    fn resize(&self, packet: &mut Packet) -> bool {
-        let size = |by: i32| by.unsigned_abs() as usize;
-        let headed = match self.head {
-            ..0 => packet.strip(size(self.head).min(packet.len())),
-            0 => true,
-            _ => packet.prepend(size(self.head)).is_some(),
-        };
-        match self.tail {
-            ..0 => packet.truncate(packet.len().saturating_sub(size(self.tail))),
-            0 => {}
-            _ => return headed && packet.append(size(self.tail)).is_some(),
-        }
-        headed
+fn resize(packet: &mut Packet, head: i32, tail: i32) -> bool {
+    let size = |by: i32| by.unsigned_abs() as usize;
+    let headed = match head {
+        ..0 => packet.strip(size(head).min(packet.len())),
+        0 => true,
+        _ => packet.prepend(size(head)).is_some(),
+    };
+    match tail {
+        ..0 => packet.truncate(packet.len().saturating_sub(size(tail))),
+        0 => {}
+        _ => return headed && packet.append(size(tail)).is_some(),
     }
-}
-
-impl Element for Resize {
-    fn process(&mut self, cx: &mut Context, batch: &mut Batch) {
-        cx.filter(batch, |packet| match self.resize(packet) {
-            true => Verdict::Keep,
-            false => Verdict::Drop("no room to resize"),
-        });
-    }
+    headed
 }
 
 #[cfg(test)]

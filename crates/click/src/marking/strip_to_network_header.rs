@@ -11,34 +11,22 @@
 //!
 //! =a Strip, MarkIPHeader, CheckIPHeader
 
-use graph::{Class, Context, Element, Verdict};
-use packet::{Batch, Packet};
+use graph::Class;
+use packet::Packet;
+
+use crate::each_packet::{each_packet, or_drop};
 
 pub(crate) static CLASS: Class = Class {
     name: "StripToNetworkHeader",
     manual: graph::manual!("strip_to_network_header.rs"),
-    make: |setup| {
-        setup.arguments.finish()?;
-        Ok(Box::new(StripToNetworkHeader))
-    },
+    make: |setup| each_packet(setup, |packet| or_drop(strip_to_network(packet), "no network header")),
     ..Class::DEFAULT
 };
 
-struct StripToNetworkHeader;
-
-fn strip_to_network(packet: &mut Packet) -> bool {
-    match packet.network_offset() {
-        Some(offset) if offset >= 0 => packet.strip(offset as usize),
-        Some(offset) => packet.prepend(offset.unsigned_abs()).is_some(),
-        None => false,
-    }
-}
-
-impl Element for StripToNetworkHeader {
-    fn process(&mut self, cx: &mut Context, batch: &mut Batch) {
-        cx.filter(batch, |packet| {
-            if strip_to_network(packet) { Verdict::Keep } else { Verdict::Drop("no network header") }
-        });
+fn strip_to_network(packet: &mut Packet) -> Option<()> {
+    match packet.network_offset()? {
+        offset @ 0.. => packet.strip(offset as usize).then_some(()),
+        offset => packet.prepend(offset.unsigned_abs()).map(|_| ()),
     }
 }
 

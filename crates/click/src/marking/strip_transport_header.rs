@@ -13,30 +13,28 @@
 //!
 //! =a StripIPHeader, StripToNetworkHeader, Unstrip
 
-use graph::{Class, Context, Element, Verdict};
+use graph::Class;
+use packet::Packet;
 use packet::wire::IpProtocol;
+use packet::wire::ipv4::Ipv4;
 use packet::wire::ipv6::Ipv6;
-use packet::{Batch, Packet};
+use packet::wire::tcp::Tcp;
+
+use crate::each_packet::{each_packet, or_drop};
 
 pub(crate) static CLASS: Class = Class {
     name: "StripTransportHeader",
     manual: graph::manual!("strip_transport_header.rs"),
-    make: |setup| {
-        setup.arguments.finish()?;
-        Ok(Box::new(StripTransportHeader))
-    },
+    make: |setup| each_packet(setup, |packet| or_drop(strip(packet), "no transport header")),
     ..Class::DEFAULT
 };
-
-struct StripTransportHeader;
 
 /// The protocol whose header stands at the transport header; `None` behind the first fragment.
 fn protocol(network: &[u8]) -> Option<IpProtocol> {
     match network.first()? >> 4 {
         4 => {
-            let header = network.first_chunk::<20>()?;
-            let offset = u16::from_be_bytes([header[6], header[7]]) & 0x1fff;
-            (offset == 0).then_some(IpProtocol(header[9]))
+            let header = Ipv4::new_unchecked(network.first_chunk::<20>()?);
+            (header.fragment_offset() == 0).then_some(header.protocol())
         }
         6 => {
             let upper = Ipv6::new_checked(network).ok()?.upper_layer().ok()?;
@@ -49,22 +47,13 @@ fn protocol(network: &[u8]) -> Option<IpProtocol> {
 fn strip(packet: &mut Packet) -> Option<()> {
     let transport = packet.transport()?;
     let header_len = match protocol(packet.network()?) {
-        Some(IpProtocol::TCP) => usize::from(transport.get(12)? >> 4) * 4,
+        Some(IpProtocol::TCP) => Tcp::new_unchecked(transport.get(..14)?).header_len(),
         Some(IpProtocol::UDP | IpProtocol::ICMP | IpProtocol::ICMPV6) => 8,
         _ => 0,
     };
     let end = packet.transport_offset()? + header_len as isize;
     // What is stripped already stays so.
     packet.strip(usize::try_from(end).unwrap_or(0)).then_some(())
-}
-
-impl Element for StripTransportHeader {
-    fn process(&mut self, cx: &mut Context, batch: &mut Batch) {
-        cx.filter(batch, |packet| match strip(packet) {
-            Some(()) => Verdict::Keep,
-            None => Verdict::Drop("no transport header"),
-        });
-    }
 }
 
 #[cfg(test)]

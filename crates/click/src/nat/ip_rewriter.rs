@@ -126,18 +126,160 @@
 //!
 //! =a TCPRewriter, UDPRewriter, IPAddrRewriter, IPAddrPairRewriter, ICMPPingRewriter, ICMPRewriter,
 //! IPRewriterPatterns, RoundRobinIPMapper, FTPPortMapper
+//!
+//! =c
+//! TCPRewriter(INPUTSPEC1, ..., INPUTSPECn [, I<keywords>])
+//!
+//! =s nat
+//! rewrites addresses, ports and sequence numbers of TCP packets
+//!
+//! =d
+//! An IPRewriter for TCP alone; see there for INPUTSPECs, keyword arguments (those of UDP excepted) and several workers.
+//!
+//! Where FTPPortMapper has changed the length of data, sequence numbers, acknowledgements and selective
+//! acknowledgements (RFC 2018) are changed to match, as IPRewriter does it too.
+//!
+//! Drop reasons: no IP header, not TCP, fragment without ports, transport header cut off, no mapping, no port or address
+//! free, mapping table full, too many flows of one host.
+//!
+//! =a IPRewriter, UDPRewriter, FTPPortMapper
+//!
+//! =c
+//! UDPRewriter(INPUTSPEC1, ..., INPUTSPECn [, I<keywords>])
+//!
+//! =s nat
+//! rewrites addresses and ports of UDP packets
+//!
+//! =d
+//! An IPRewriter that does not follow connections; see there for INPUTSPECs, keyword arguments and several workers. TCP
+//! and DCCP packets are rewritten too, but age as UDP does. The timeouts are TIMEOUT (UDP_TIMEOUT), STREAMING_TIMEOUT
+//! (UDP_STREAMING_TIMEOUT) and GUARANTEE (UDP_GUARANTEE).
+//!
+//! Drop reasons: no IP header, not TCP or UDP, fragment without ports, transport header cut off, no mapping, no port or
+//! address free, mapping table full, too many flows of one host.
+//!
+//! =a IPRewriter, TCPRewriter
+//!
+//! =c
+//! IPAddrRewriter(INPUTSPEC1, ..., INPUTSPECn [, I<keywords>])
+//!
+//! =s nat
+//! rewrites source addresses of packets
+//!
+//! =d
+//! Translates addresses only (Basic NAT, RFC 3022), of any protocol: each inner address has an outer one of its own as
+//! long as it is in use. Packets from an inner address get the outer one as their source and leave by FOUTPUT; packets
+//! to the outer address get the inner one as their destination and leave by ROUTPUT. Checksums of IP, TCP, UDP and DCCP
+//! are updated, and fragments are translated like other packets.
+//!
+//! INPUTSPECs are those of IPRewriter, with patterns C<SADDR ->, where SADDR is an address, C<->, or a range C<A-B> or
+//! C<A/LENGTH> of which each inner address gets one at random, or the next in order with C<#> behind it.
+//!
+//! Keyword arguments are TIMEOUT (2 hours), GUARANTEE, MAPPING_CAPACITY, REAP_INTERVAL, DST_ANNO (which concerns replies
+//! only) and REPLY_ANNO, all as for IPRewriter. With several workers, all packets of an inner address and all packets to
+//! its outer one must reach the same worker.
+//!
+//! Drop reasons: no IP header, no mapping, no port or address free, mapping table full, too many flows of
+//! one host.
+//!
+//! =e
+//!   rw :: IPAddrRewriter(pattern 192.0.2.0/24 - 0 1, drop);
+//!
+//! =a IPRewriter, IPAddrPairRewriter
+//!
+//! =c
+//! IPAddrPairRewriter(INPUTSPEC1, ..., INPUTSPECn [, I<keywords>])
+//!
+//! =s nat
+//! rewrites addresses of packets by pairs
+//!
+//! =d
+//! Translates addresses only, of any protocol, as IPAddrRewriter does, but a mapping is for a pair of source and
+//! destination: the destination may be rewritten too, and an inner address may have several outer ones, for different
+//! destinations. Patterns are C<SADDR DADDR>, of which SADDR may be a range.
+//!
+//! INPUTSPECs, keyword arguments and several workers: see IPAddrRewriter and IPRewriter.
+//!
+//! Drop reasons: no IP header, no mapping, no port or address free, mapping table full, too many flows of
+//! one host.
+//!
+//! =a IPRewriter, IPAddrRewriter
+//!
+//! =c
+//! ICMPPingRewriter(INPUTSPEC1, ..., INPUTSPECn [, I<keywords>])
+//!
+//! =s nat
+//! rewrites addresses and identifiers of pings
+//!
+//! =d
+//! Translates ICMP echo requests and replies, so that hosts behind a NAT can ping: a request's addresses and identifier
+//! become others, and the replies to it get back what the request had. INPUTSPECs are those of IPRewriter; the source
+//! port of a pattern is the identifier, and patterns may be written C<SADDR DADDR IDENTIFIERS> too.
+//!
+//! Replies without a mapping and what is no echo are dropped unless their input says C<pass>.
+//!
+//! Keyword arguments are TIMEOUT (5 minutes), GUARANTEE, MAPPING_CAPACITY, REAP_INTERVAL, DST_ANNO and REPLY_ANNO, all
+//! as for IPRewriter, where there is more on several workers too.
+//!
+//! Drop reasons: no IP header, not ICMP, not an echo, fragment without ports, transport header cut off, no mapping, no
+//! port or address free, mapping table full, too many flows of one host.
+//!
+//! =e
+//!   ping :: ICMPPingRewriter(pattern 192.0.2.1 - 0-65535 0 1, drop);
+//!
+//! =a IPRewriter, ICMPRewriter, ICMPPingResponder
 
 use graph::Class;
 
 use super::kind::Kind;
-use super::rewriter::{BOTH_HANDLERS, PORTS, make};
+use super::rewriter::{ADDRESS_HANDLERS, BOTH_HANDLERS, PING_HANDLERS, TCP_HANDLERS, UDP_HANDLERS, make};
 
 pub(crate) static CLASS: Class = Class {
     name: "IPRewriter",
-    ports: PORTS,
+    ports: "1-/1-",
     processing: Class::PUSH,
     handlers: BOTH_HANDLERS,
-    manual: graph::manual!("ip_rewriter.rs"),
+    manual: graph::manual!("ip_rewriter.rs", "IPRewriter"),
     make: |setup| make(setup, Kind::Both),
     ..Class::DEFAULT
+};
+
+pub(crate) static TCP: Class = Class {
+    name: "TCPRewriter",
+    handlers: TCP_HANDLERS,
+    manual: graph::manual!("ip_rewriter.rs", "TCPRewriter"),
+    make: |setup| make(setup, Kind::Tcp),
+    ..CLASS
+};
+
+pub(crate) static UDP: Class = Class {
+    name: "UDPRewriter",
+    handlers: UDP_HANDLERS,
+    manual: graph::manual!("ip_rewriter.rs", "UDPRewriter"),
+    make: |setup| make(setup, Kind::Udp),
+    ..CLASS
+};
+
+pub(crate) static ADDRESS: Class = Class {
+    name: "IPAddrRewriter",
+    handlers: ADDRESS_HANDLERS,
+    manual: graph::manual!("ip_rewriter.rs", "IPAddrRewriter"),
+    make: |setup| make(setup, Kind::Address),
+    ..CLASS
+};
+
+pub(crate) static PAIR: Class = Class {
+    name: "IPAddrPairRewriter",
+    handlers: ADDRESS_HANDLERS,
+    manual: graph::manual!("ip_rewriter.rs", "IPAddrPairRewriter"),
+    make: |setup| make(setup, Kind::Pair),
+    ..CLASS
+};
+
+pub(crate) static PING: Class = Class {
+    name: "ICMPPingRewriter",
+    handlers: PING_HANDLERS,
+    manual: graph::manual!("ip_rewriter.rs", "ICMPPingRewriter"),
+    make: |setup| make(setup, Kind::Ping),
+    ..CLASS
 };

@@ -2,7 +2,7 @@
 //!
 //! | file | what lives there |
 //! | --- | --- |
-//! | `ip_rewriter`, `tcp_rewriter`, `udp_rewriter`, `ip_addr_rewriter`, `ip_addr_pair_rewriter`, `icmp_ping_rewriter` | the rewriters |
+//! | `ip_rewriter` | the classes of rewriters |
 //! | `rewriter` | the element that they all are; `kind` is in what they differ, `options` their keywords |
 //! | `group` | what rewriters share, with each other and with those who look into their tables |
 //! | `table`, `flow`, `hosts` | the table of mappings, what a mapping is, and how many each host has |
@@ -15,10 +15,7 @@ mod flow;
 mod ftp_port_mapper;
 mod group;
 mod hosts;
-mod icmp_ping_rewriter;
 mod icmp_rewriter;
-mod ip_addr_pair_rewriter;
-mod ip_addr_rewriter;
 mod ip_rewriter;
 mod ip_rewriter_patterns;
 mod kind;
@@ -31,25 +28,23 @@ mod rule;
 mod sequence;
 mod source_ip_hash_mapper;
 mod table;
-mod tcp_rewriter;
 #[cfg(test)]
 mod tests;
 mod translate;
-mod udp_rewriter;
 
 use graph::Class;
 
 /// The classes of this folder.
 pub static CLASSES: &[&Class] = &[
     &ftp_port_mapper::CLASS,
-    &icmp_ping_rewriter::CLASS,
+    &ip_rewriter::PING,
     &icmp_rewriter::CLASS,
-    &ip_addr_pair_rewriter::CLASS,
-    &ip_addr_rewriter::CLASS,
+    &ip_rewriter::PAIR,
+    &ip_rewriter::ADDRESS,
     &ip_rewriter::CLASS,
     &ip_rewriter_patterns::CLASS,
     &round_robin_ip_mapper::CLASS,
     &source_ip_hash_mapper::CLASS,
-    &tcp_rewriter::CLASS,
-    &udp_rewriter::CLASS,
+    &ip_rewriter::TCP,
+    &ip_rewriter::UDP,
 ];

@@ -15,9 +15,6 @@ use super::kind::{Kind, Sight, TCP, UDP};
 use super::options::Options;
 use super::rule::{Action, Reader, Rule};
 
-/// The port code of rewriters.
-pub(super) const PORTS: &str = "1-/1-";
-
 /// Makes a rewriter.
 pub(super) fn make(setup: &mut Setup<'_>, kind: Kind) -> Result<Box<dyn Element>, ConfigError> {
     let options = Options::read(&mut setup.arguments, kind)?;

@@ -12,7 +12,7 @@
 //!
 //! =a RoundRobinSched, StrideSched, DRRSched, SimplePrioSched
 
-use graph::{Alias, Class, ConfigError, Context, Element, Setup};
+use graph::{Alias, Class, Context, Element};
 use packet::Batch;
 
 pub(crate) static CLASS: Class = Class {
@@ -25,14 +25,12 @@ pub(crate) static CLASS: Class = Class {
     ports: "-/1",
     processing: Class::PULL,
     manual: graph::manual!("prio_sched.rs"),
-    make,
+    make: |setup| {
+        setup.arguments.finish()?;
+        Ok(Box::new(PrioSched))
+    },
     ..Class::DEFAULT
 };
-
-pub(super) fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
-    setup.arguments.finish()?;
-    Ok(Box::new(PrioSched))
-}
 
 struct PrioSched;
 

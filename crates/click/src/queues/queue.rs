@@ -18,11 +18,62 @@
 //!   FromDevice(eth0) -> Queue(256) -> ToDevice(eth1);
 //!
 //! =a SimpleQueue, FrontDropQueue, MixedQueue, Unqueue, RED
+//!
+//! =c
+//! SimpleQueue([CAPACITY])
+//!
+//! =s queues
+//! stores packets; tells nobody
+//!
+//! =d
+//! A C<Queue> that does not wake tasks downstream: whoever pulls from it has to come and look. Use Queue.
+//!
+//! =a Queue, FrontDropQueue
+//!
+//! =c
+//! NotifierQueue([CAPACITY])
+//!
+//! =s queues
+//! stores packets; tells tasks downstream when it has some
+//!
+//! =d
+//! A C<Queue> that does not tell sources upstream (C<InfiniteSource>) when it is full.
+//!
+//! =a Queue, QuickNoteQueue, SimpleQueue
+//!
+//! =c
+//! FrontDropQueue([CAPACITY])
+//!
+//! =s queues
+//! stores packets; drops the oldest when full
+//!
+//! =d
+//! A C<Queue> in which the packet that waits longest makes room for the one that comes. It goes out by output 1 if that
+//! is connected, and is counted as "queue full" and dropped otherwise.
+//!
+//! =a Queue, SimpleQueue
+//!
+//! =c
+//! MixedQueue([CAPACITY])
+//!
+//! =s queues
+//! stores packets; those of its second input leave first
+//!
+//! =d
+//! A C<NotifierQueue> with two inputs. A packet of input 0 waits behind all others, as in any queue; one of input 1 goes before all
+//! others, so that the last of these leaves first. When the queue is full, a packet of input 0 finds no room, and for one of
+//! input 1 the packet that would leave last makes room. What has no room goes out by output 1 if that is connected, and is
+//! counted as "queue full" and dropped otherwise.
+//!
+//! =e
+//!   data -> [0]q :: MixedQueue(200) -> Unqueue -> ...;  urgent -> [1]q;
+//!
+//! =a Queue, FrontDropQueue, PrioSched
 
 use graph::{Alias, Class};
 
 use super::length::{QUEUE, TELLS_WHEN_FULL};
-use super::storage::{HANDLERS, Overflow, Storage};
+use super::storage::{HANDLERS, Overflow, Storage, handlers};
 
 pub(crate) static CLASS: Class = Class {
     name: "Queue",
@@ -51,9 +102,46 @@ pub(crate) static CLASS: Class = Class {
     processing: "h/lh",
     capabilities: &[QUEUE, TELLS_WHEN_FULL],
     handlers: &HANDLERS,
-    manual: graph::manual!("queue.rs"),
+    manual: graph::manual!("queue.rs", "Queue"),
     make: |setup| Ok(Box::new(Storage::from_setup(setup, Overflow::DropNew, true)?)),
     ..Class::DEFAULT
+};
+
+pub(crate) static NOTIFIER: Class = Class {
+    name: "NotifierQueue",
+    aliases: &[],
+    capabilities: &[QUEUE],
+    manual: graph::manual!("queue.rs", "NotifierQueue"),
+    ..CLASS
+};
+
+pub(crate) static SIMPLE: Class = Class {
+    name: "SimpleQueue",
+    manual: graph::manual!("queue.rs", "SimpleQueue"),
+    make: |setup| Ok(Box::new(Storage::from_setup(setup, Overflow::DropNew, false)?)),
+    ..NOTIFIER
+};
+
+pub(crate) static FRONT_DROP: Class = Class {
+    name: "FrontDropQueue",
+    handlers: &handlers(
+        "The CAPACITY argument. What does not fit a smaller one is dropped, oldest first.",
+        "Packets that had to make room.",
+    ),
+    manual: graph::manual!("queue.rs", "FrontDropQueue"),
+    make: |setup| Ok(Box::new(Storage::from_setup(setup, Overflow::DropOld, true)?)),
+    ..NOTIFIER
+};
+
+pub(crate) static MIXED: Class = Class {
+    name: "MixedQueue",
+    ports: "1-2/1-2",
+    handlers: &handlers(
+        "The CAPACITY argument. What does not fit a smaller one is dropped, newest first.",
+        "Packets that found no room or made it.",
+    ),
+    manual: graph::manual!("queue.rs", "MixedQueue"),
+    ..NOTIFIER
 };
 
 #[cfg(test)]
@@ -164,5 +252,73 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn a_task_downstream_finds_the_packets_without_being_woken() {
+        let config = "in :: TestInput -> e :: SimpleQueue(2) -> Unqueue -> out :: TestOutput";
+        let mut bench = Bench::new(&crate::registry(), config);
+        bench.run(100);
+        bench.push("in", &[b"1", b"2", b"3"]);
+        bench.run(1);
+        assert_eq!(bench.taken("out"), [b"1", b"2"]);
+        assert_eq!(bench.drops("e", "queue full"), 1);
+    }
+
+    #[test]
+    fn a_task_downstream_is_woken() {
+        let config = "in :: TestInput -> e :: NotifierQueue(2) -> Unqueue -> out :: TestOutput";
+        let mut bench = Bench::new(&crate::registry(), config);
+        bench.run(10);
+        assert!(!bench.graph().context().has_awake_tasks());
+        bench.push("in", &[b"1", b"2", b"3"]);
+        bench.run(10);
+        assert_eq!(bench.taken("out"), [b"1", b"2"]);
+        assert_eq!(bench.drops("e", "queue full"), 1);
+    }
+
+    #[test]
+    fn the_oldest_make_room() {
+        let mut bench = Bench::element(&crate::registry(), "FrontDropQueue(3)", 1, 2);
+        bench.push("in0", &[b"1", b"2", b"3", b"4", b"5"]);
+        assert_eq!(bench.taken("out1"), [b"1", b"2"]);
+        bench.write("e.capacity", "2").unwrap();
+        bench.pull("out0", 9);
+        assert_eq!(bench.taken("out0"), [b"4", b"5"]);
+        assert_eq!(bench.read("e.drops"), "2");
+        assert_eq!(bench.drops("e", "queue made smaller"), 1);
+    }
+
+    #[test]
+    fn without_capacity_nothing_stays() {
+        let mut bench = Bench::element(&crate::registry(), "FrontDropQueue(0)", 1, 1);
+        bench.push("in0", &[b"1", b"2"]);
+        assert_eq!(bench.drops("e", "queue full"), 2);
+        assert_eq!(bench.pull("out0", 9), 0);
+    }
+
+    #[test]
+    fn the_second_input_goes_first() {
+        let mut bench = Bench::element(&crate::registry(), "MixedQueue", 2, 1);
+        bench.push("in0", &[b"a", b"b"]);
+        bench.push("in1", &[b"c"]);
+        bench.push("in0", &[b"d"]);
+        bench.push("in1", &[b"e", b"f"]);
+        bench.pull("out0", 9);
+        assert_eq!(bench.taken("out0").concat(), b"fecabd");
+    }
+
+    #[test]
+    fn a_full_queue_makes_room_for_the_second_input_only() {
+        let mut bench = Bench::element(&crate::registry(), "MixedQueue(2)", 2, 2);
+        bench.push("in0", &[b"a", b"b", b"c"]);
+        bench.push("in1", &[b"d"]);
+        assert_eq!(bench.taken("out1"), [b"c", b"b"]);
+        bench.pull("out0", 9);
+        assert_eq!(bench.taken("out0"), [b"d", b"a"]);
+        assert_eq!((bench.read("e.drops"), bench.read("e.highwater_length")), ("2".into(), "2".into()));
+        bench.write("e.capacity", "0").unwrap();
+        bench.push("in1", &[b"x"]);
+        assert_eq!(bench.taken("out1"), [b"x"]);
     }
 }

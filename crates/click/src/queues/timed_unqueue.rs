@@ -15,6 +15,17 @@
 //!   ... -> Queue -> TimedUnqueue(100ms, 10) -> ...
 //!
 //! =a Burster, RatedUnqueue, Unqueue, DelayUnqueue
+//!
+//! =c
+//! Burster(INTERVAL [, BURST])
+//!
+//! =s shaping
+//! pulls packets in bursts and pushes them on
+//!
+//! =d
+//! A C<TimedUnqueue> whose BURST is 8 unless given.
+//!
+//! =a TimedUnqueue
 
 use graph::arguments::Interval;
 use graph::{Class, ConfigError, Context, Element, Setup, TaskStatus};
@@ -23,13 +34,20 @@ use packet::MAX_BATCH;
 pub(crate) static CLASS: Class = Class {
     name: "TimedUnqueue",
     processing: "l/h",
-    manual: graph::manual!("timed_unqueue.rs"),
+    manual: graph::manual!("timed_unqueue.rs", "TimedUnqueue"),
     make: |setup| make(setup, 1),
     ..Class::DEFAULT
 };
 
+pub(crate) static BURSTER: Class = Class {
+    name: "Burster",
+    manual: graph::manual!("timed_unqueue.rs", "Burster"),
+    make: |setup| make(setup, 8),
+    ..CLASS
+};
+
 /// Makes the element; `burst` is the default of BURST.
-pub(super) fn make(setup: &mut Setup<'_>, burst: usize) -> Result<Box<dyn Element>, ConfigError> {
+fn make(setup: &mut Setup<'_>, burst: usize) -> Result<Box<dyn Element>, ConfigError> {
     let interval: Interval = setup.arguments.required("INTERVAL")?;
     let burst = setup.arguments.optional("BURST")?.unwrap_or(burst);
     setup.arguments.finish()?;
@@ -130,5 +148,16 @@ mod tests {
     fn mistakes() {
         assert!(configure(&CLASS, "").is_err());
         assert_eq!(configure(&CLASS, "1, 0").unwrap_err(), ["BURST: expected at least 1 packet, got 0"]);
+    }
+
+    #[test]
+    fn eight_at_a_time() {
+        let config = "in :: TestInput -> Queue -> Burster(10ms) -> out :: TestOutput";
+        let mut bench = Bench::new(&crate::registry(), config);
+        bench.push("in", &[&b"x"[..]; 20]);
+        bench.run(10);
+        assert_eq!(bench.taken("out").len(), 8);
+        bench.advance_ns(10_000_000);
+        assert_eq!(bench.taken("out").len(), 8);
     }
 }

@@ -16,7 +16,27 @@
 //!   ... -> m -> ...; m[1] -> Discard;
 //!
 //! =a BandwidthMeter, Shaper, RatedSplitter
+//!
+//! =c
+//! BandwidthMeter(RATE1, RATE2, ..., RATEn)
+//!
+//! =s shaping
+//! sorts packets by the recent bandwidth
+//!
+//! =d
+//! As C<Meter>, with bytes: measures the bandwidth (an average over some 16 ms) and sends packets out by output 0 while
+//! it is below RATE1, by output 1 while it is below RATE2, and so on. Rates are bytes a second, or have a unit:
+//! C<10Mbps>. It has one output more than rates.
+//!
+//! Different from Click: the bandwidth is that of the router, all workers together.
+//!
+//! =e
+//!   m :: BandwidthMeter(10Mbps);
+//!   ... -> m -> ...; m[1] -> Discard;
+//!
+//! =a Meter, BandwidthShaper, BandwidthRatedSplitter
 
+use std::marker::PhantomData;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -24,36 +44,19 @@ use graph::{Class, Combine, ConfigError, Context, Element, FromArgument, Get, Ha
 use packet::Batch;
 
 use super::rate_ewma::{EPOCHS_PER_SECOND, RateEwma, SCALE};
+use super::unit::{Bytes, Packets, Unit};
 
-pub(crate) static CLASS: Class = Class {
-    name: "Meter",
-    ports: "1/2-",
-    processing: Class::PUSH,
-    handlers: &[
-        Handler::read(
-            "rate",
-            Combine::Max,
-            "The measured rate in packets a second.",
-            &Get(|e: &mut Meter| e.thresholds.measured_text()),
-        ),
-        Handler::read(
-            "meters",
-            Combine::First,
-            "The rates, one a line.",
-            &Get(|e: &mut Meter| e.thresholds.rates_text()),
-        ),
-    ],
-    manual: graph::manual!("meter.rs"),
-    make: |setup| {
-        let rates = setup.arguments.rest();
-        let parse = |text: &String| u64::from_value(text);
-        Ok(Box::new(Meter { thresholds: Thresholds::new(setup, &rates, parse)? }))
-    },
-    ..Class::DEFAULT
+pub(crate) static CLASS: Class =
+    Class { name: "Meter", manual: graph::manual!("meter.rs", "Meter"), ..Meter::<Packets>::CLASS };
+
+pub(crate) static BANDWIDTH: Class = Class {
+    name: "BandwidthMeter",
+    manual: graph::manual!("meter.rs", "BandwidthMeter"),
+    ..Meter::<Bytes>::CLASS
 };
 
 /// Rates, and where the measured rate stands among them.
-pub(super) struct Thresholds {
+struct Meter<U> {
     rates: Vec<u64>,
     /// The rates as the average counts: per epoch, scaled.
     scaled: Vec<u64>,
@@ -62,16 +65,28 @@ pub(super) struct Thresholds {
     total: Arc<AtomicU64>,
     /// How much of it entered `measured`.
     seen: u64,
-    now_ns: u64,
+    unit: PhantomData<U>,
 }
 
-impl Thresholds {
-    /// Of the element's arguments `texts`, each read by `parse`.
-    pub(super) fn new(
-        setup: &mut Setup<'_>,
-        texts: &[String],
-        parse: impl Fn(&String) -> Result<u64, String>,
-    ) -> Result<Self, ConfigError> {
+impl<U: Unit> Meter<U> {
+    const CLASS: Class = Class {
+        ports: "1/2-",
+        processing: Class::PUSH,
+        handlers: &[
+            Handler::read("rate", Combine::Max, U::MEASURED_DOC, &Get(|e: &mut Self| e.measured.text())),
+            Handler::read(
+                "meters",
+                Combine::First,
+                U::METERS_DOC,
+                &Get(|e: &mut Self| e.rates.iter().map(|rate| format!("{rate}\n")).collect()),
+            ),
+        ],
+        make: Self::make,
+        ..Class::DEFAULT
+    };
+
+    fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
+        let texts = setup.arguments.rest();
         setup.arguments.finish()?;
         if texts.is_empty() {
             return Err("at least one rate is required".to_owned().into());
@@ -79,7 +94,7 @@ impl Thresholds {
         let mut rates = Vec::new();
         let mut messages = Vec::new();
         for (number, text) in texts.iter().enumerate() {
-            match parse(text) {
+            match U::Rate::from_value(text).map(U::tokens) {
                 Ok(rate) if rates.last().is_some_and(|&last| rate <= last) => {
                     messages.push(format!("rate {} must be greater than rate {number}", number + 1));
                 }
@@ -104,13 +119,12 @@ impl Thresholds {
         }
         let total = setup.shared_by_copies(|| Ok::<_, ConfigError>(AtomicU64::new(0)))?;
         let scaled = rates.iter().map(|rate| (rate << SCALE) / EPOCHS_PER_SECOND).collect();
-        Ok(Self { rates, scaled, measured: RateEwma::default(), total, seen: 0, now_ns: 0 })
+        Ok(Box::new(Self { rates, scaled, measured: RateEwma::default(), total, seen: 0, unit: PhantomData }))
     }
 
     /// Counts `count` and says by which output what was counted goes. A batch has one time, and the average
     /// only moves with time, so all of it goes the same way.
-    pub(super) fn output(&mut self, now_ns: u64, count: u64) -> usize {
-        self.now_ns = now_ns;
+    fn output(&mut self, now_ns: u64, count: u64) -> usize {
         // Let finished epochs enter the average before this batch is counted.
         self.measured.update(now_ns, 0);
         let total = self.total.fetch_add(count, Ordering::Relaxed) + count;
@@ -119,25 +133,11 @@ impl Thresholds {
         let average = self.measured.scaled_average();
         self.scaled.iter().position(|&rate| average < rate).unwrap_or(self.scaled.len())
     }
-
-    /// The measured rate.
-    pub(super) fn measured_text(&self) -> String {
-        self.measured.text()
-    }
-
-    /// The rates, one a line.
-    pub(super) fn rates_text(&self) -> String {
-        self.rates.iter().map(|rate| format!("{rate}\n")).collect()
-    }
 }
 
-struct Meter {
-    thresholds: Thresholds,
-}
-
-impl Element for Meter {
+impl<U: Unit> Element for Meter<U> {
     fn push(&mut self, cx: &mut Context, _input: usize, batch: &mut Batch) {
-        match self.thresholds.output(cx.now_ns(), batch.len() as u64) {
+        match self.output(cx.now_ns(), U::cost(batch)) {
             0 => {}
             output => cx.emit_batch(output, batch),
         }
@@ -181,5 +181,22 @@ mod tests {
             let error = Bench::try_new(&crate::registry(), &config, 1, &Default::default()).unwrap_err();
             assert!(error.contains(message), "{error}");
         }
+    }
+
+    #[test]
+    fn bytes_count() {
+        // 800 kbit/s are 100 bytes a millisecond.
+        let mut bench = Bench::element(&crate::registry(), "BandwidthMeter(800kbps)", 1, 2);
+        for _ in 0..200 {
+            bench.advance_ns(1_000_000);
+            bench.push("in0", &[&[0; 90]]);
+        }
+        assert_eq!((bench.taken("out0").len(), bench.taken("out1").len()), (200, 0));
+        for _ in 0..200 {
+            bench.advance_ns(1_000_000);
+            bench.push("in0", &[&[0; 300]]);
+        }
+        assert!(bench.taken("out1").len() > 190);
+        assert_eq!(bench.read("e.meters"), "100000\n");
     }
 }

@@ -16,102 +16,87 @@
 //!   ... -> r -> ...; r[1] -> Discard;
 //!
 //! =a BandwidthRatedSplitter, Meter, Shaper, RatedUnqueue
+//!
+//! =c
+//! BandwidthRatedSplitter(RATE, I<keywords> BURST_DURATION, BURST_BYTES)
+//!
+//! =s shaping
+//! splits off what is beyond a bandwidth
+//!
+//! =d
+//! Sends up to RATE bytes a second (with a unit: C<10Mbps>) out by output 0 and the rest by output 1. A token bucket
+//! allows bursts of BURST_BYTES, or of RATE times BURST_DURATION (20 ms by default). Without output 1 the rest is
+//! dropped and counted as "over the rate". A RATE of 0 is no limit. A packet passes when anything is left of the
+//! allowance; what it is longer is made up for before the next one.
+//!
+//! Different from Click: the bandwidth is that of the router, shared by all workers.
+//!
+//! =e
+//!   r :: BandwidthRatedSplitter(8Mbps);
+//!   ... -> r -> ...; r[1] -> Discard;
+//!
+//! =a RatedSplitter, BandwidthMeter, BandwidthShaper
 
+use std::marker::PhantomData;
 use std::sync::Arc;
 
 use elements::token_bucket::TokenBucket;
-use graph::arguments::{Arguments, Interval};
-use graph::{Class, Combine, ConfigError, Context, Element, FromArgument, Get, Handler, Put, Verdict};
+use graph::{Class, Combine, ConfigError, Context, Element, FromArgument, Get, Handler, Put, Setup};
 use packet::Batch;
+
+use super::unit::{Burst, Bytes, Packets, Unit};
 
 pub(crate) static CLASS: Class = Class {
     name: "RatedSplitter",
-    ports: "1/1-2",
-    processing: Class::PUSH,
-    handlers: &[Handler::read_write(
-        "rate",
-        Combine::First,
-        "The RATE argument.",
-        &Get(|e: &mut RatedSplitter| e.bucket.rate().to_string()),
-        &Put(|e: &mut RatedSplitter, cx, value| {
-            let rate = u64::from_value(value)?;
-            e.bucket.set(cx.now_ns(), rate, e.burst.tokens(rate));
-            Ok(())
-        }),
-    )],
-    manual: graph::manual!("rated_splitter.rs"),
-    make: |setup| {
-        let rate: u64 = setup.arguments.required("RATE")?;
-        let burst = Burst::from_arguments(&mut setup.arguments, "BURST_SIZE")?;
+    manual: graph::manual!("rated_splitter.rs", "RatedSplitter"),
+    ..RatedSplitter::<Packets>::CLASS
+};
+
+pub(crate) static BANDWIDTH: Class = Class {
+    name: "BandwidthRatedSplitter",
+    manual: graph::manual!("rated_splitter.rs", "BandwidthRatedSplitter"),
+    ..RatedSplitter::<Bytes>::CLASS
+};
+
+struct RatedSplitter<U> {
+    bucket: Arc<TokenBucket>,
+    burst: Burst,
+    unit: PhantomData<U>,
+}
+
+impl<U: Unit> RatedSplitter<U> {
+    const CLASS: Class = Class {
+        ports: "1/1-2",
+        processing: Class::PUSH,
+        handlers: &[Handler::read_write(
+            "rate",
+            Combine::First,
+            U::RATE_DOC,
+            &Get(|e: &mut Self| e.bucket.rate().to_string()),
+            &Put(|e: &mut Self, cx, value| {
+                let rate = U::tokens(U::Rate::from_value(value)?);
+                e.bucket.set(cx.now_ns(), rate, e.burst.tokens(rate));
+                Ok(())
+            }),
+        )],
+        make: Self::make,
+        ..Class::DEFAULT
+    };
+
+    fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
+        let rate = U::tokens(setup.arguments.required("RATE")?);
+        let burst = Burst::from_arguments(&mut setup.arguments, U::BURST_KEYWORD)?;
         setup.arguments.finish()?;
         let capacity = burst.tokens(rate);
         let bucket =
             setup.shared_by_copies(|| Ok::<_, ConfigError>(TokenBucket::new(rate, capacity, capacity)))?;
-        Ok(Box::new(RatedSplitter { bucket, burst }))
-    },
-    ..Class::DEFAULT
-};
-
-/// How much may pass at once after a pause.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Burst {
-    /// What the rate gives in so many nanoseconds.
-    Duration(u64),
-    /// So many tokens.
-    Tokens(u64),
-}
-
-impl Burst {
-    /// 20 ms, as in Click.
-    const DEFAULT: Self = Self::Duration(20_000_000);
-
-    /// Reads `BURST_DURATION` and the keyword for tokens.
-    pub(crate) fn from_arguments(
-        arguments: &mut Arguments,
-        tokens: &'static str,
-    ) -> Result<Self, ConfigError> {
-        let duration = arguments.keyword::<Interval>("BURST_DURATION")?;
-        let size = arguments.keyword::<u64>(tokens)?;
-        match (duration, size) {
-            (Some(_), Some(_)) => Err(format!("cannot specify both BURST_DURATION and {tokens}").into()),
-            (Some(duration), None) => Ok(Self::Duration(duration.ns)),
-            (None, Some(size)) => Ok(Self::Tokens(size)),
-            (None, None) => Ok(Self::DEFAULT),
-        }
-    }
-
-    /// Tokens at `rate` a second, 1 or more.
-    pub(crate) fn tokens(self, rate: u64) -> u64 {
-        let tokens = match self {
-            Self::Tokens(tokens) => tokens,
-            Self::Duration(ns) => {
-                let product = u128::from(rate) * u128::from(ns) / 1_000_000_000;
-                u64::try_from(product).unwrap_or(u64::MAX)
-            }
-        };
-        tokens.clamp(1, u64::MAX >> 2)
+        Ok(Box::new(Self { bucket, burst, unit: PhantomData }))
     }
 }
 
-struct RatedSplitter {
-    bucket: Arc<TokenBucket>,
-    burst: Burst,
-}
-
-impl Element for RatedSplitter {
+impl<U: Unit> Element for RatedSplitter<U> {
     fn push(&mut self, cx: &mut Context, _input: usize, batch: &mut Batch) {
-        let mut granted = self.bucket.take_up_to(cx.now_ns(), batch.len() as u64);
-        if granted == batch.len() as u64 {
-            return;
-        }
-        cx.filter(batch, |_| {
-            if granted > 0 {
-                granted -= 1;
-                Verdict::Keep
-            } else {
-                Verdict::Divert(1, "over the rate")
-            }
-        });
+        U::split(cx, &self.bucket, batch);
     }
 }
 
@@ -144,12 +129,24 @@ mod tests {
     }
 
     #[test]
-    fn bursts() {
-        assert_eq!(Burst::DEFAULT.tokens(2_000), 40);
-        assert_eq!(Burst::DEFAULT.tokens(2), 1);
-        assert_eq!(Burst::Duration(25_000_000_000).tokens(2), 50);
-        assert_eq!(Burst::Tokens(0).tokens(2), 1);
+    fn mistakes() {
         let error = configure(&CLASS, "5, BURST_SIZE 2, BURST_DURATION 1").unwrap_err();
         assert_eq!(error, ["cannot specify both BURST_DURATION and BURST_SIZE"]);
+    }
+
+    #[test]
+    fn bytes_count() {
+        let mut bench =
+            Bench::element(&crate::registry(), "BandwidthRatedSplitter(1000Bps, BURST_BYTES 250)", 1, 2);
+        bench.push("in0", &[&[0; 100][..]; 5]);
+        assert_eq!((bench.taken("out0").len(), bench.taken("out1").len()), (3, 2));
+        // The third packet ran 50 bytes ahead: 50 ms for that, and then something must be there.
+        bench.advance_ns(50_000_000);
+        bench.push("in0", &[&[0; 100]]);
+        assert_eq!(bench.taken("out0").len(), 0);
+        bench.advance_ns(1_000_000);
+        bench.push("in0", &[&[0; 100]]);
+        assert_eq!(bench.taken("out0").len(), 1);
+        assert_eq!(bench.read("e.rate"), "1000");
     }
 }

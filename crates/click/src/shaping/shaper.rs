@@ -18,70 +18,92 @@
 //!   q :: Queue(1000) -> Shaper(10000) -> Unqueue -> ...
 //!
 //! =a BandwidthShaper, RatedUnqueue, RatedSplitter, Meter
+//!
+//! =c
+//! BandwidthShaper(RATE)
+//!
+//! =s shaping
+//! lets packets be pulled at a limited bandwidth
+//!
+//! =d
+//! A pull element that lets at most RATE bytes a second pass (with a unit: C<10Mbps>, C<1MBps>). It does not store
+//! packets. A packet passes when anything is left of the allowance, so the longest packet may run ahead of it;
+//! that is made up for before the next one passes.
+//!
+//! With a second output, whoever pulls that gets packets while output 0 would not give any.
+//!
+//! Different from Click: the bandwidth is that of the router, shared by all workers.
+//!
+//! =e
+//!   q :: Queue(1000) -> BandwidthShaper(10Mbps) -> Unqueue -> ...
+//!
+//! =a Shaper, BandwidthRatedSplitter, BandwidthMeter
 
+use std::marker::PhantomData;
 use std::sync::Arc;
 
 use elements::token_bucket::TokenBucket;
 use graph::{Class, Combine, ConfigError, Context, Element, FromArgument, Get, Handler, Put, Setup};
 use packet::Batch;
 
-pub(crate) static CLASS: Class = Class {
-    name: "Shaper",
-    ports: "1/1-2",
-    processing: Class::PULL,
-    handlers: &[
-        Handler::read_write(
-            "rate",
-            Combine::First,
-            "The RATE argument.",
-            &Get(|e: &mut Shaper| e.rate.to_string()),
-            &Put(|e: &mut Shaper, cx, value| {
-                e.rate = u64::from_value(value)?;
-                e.bucket.set(cx.now_ns(), e.rate.max(1), e.rate);
-                Ok(())
-            }),
-        ),
-        Handler::write(
-            "reset",
-            "Forgets how far behind the shaper is.",
-            &Put(|e: &mut Shaper, cx, _| {
-                e.bucket.restart(cx.now_ns(), e.rate.min(1));
-                Ok(())
-            }),
-        ),
-    ],
-    manual: graph::manual!("shaper.rs"),
-    make,
-    ..Class::DEFAULT
+use super::unit::{Bytes, Packets, Unit};
+
+pub(crate) static CLASS: Class =
+    Class { name: "Shaper", manual: graph::manual!("shaper.rs", "Shaper"), ..Shaper::<Packets>::CLASS };
+
+pub(crate) static BANDWIDTH: Class = Class {
+    name: "BandwidthShaper",
+    manual: graph::manual!("shaper.rs", "BandwidthShaper"),
+    ..Shaper::<Bytes>::CLASS
 };
 
-fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
-    let rate: u64 = setup.arguments.required("RATE")?;
-    setup.arguments.finish()?;
-    let bucket = setup.shared_by_copies(|| Ok::<_, ConfigError>(shaping_bucket(rate)))?;
-    Ok(Box::new(Shaper { bucket, rate }))
+struct Shaper<U> {
+    bucket: Arc<TokenBucket>,
+    rate: u64,
+    unit: PhantomData<U>,
 }
 
-/// A bucket that holds a second's worth of tokens and starts with one.
-pub(super) fn shaping_bucket(rate: u64) -> TokenBucket {
-    // A bucket's own rate 0 is no limit, but a shaper's is none at all: a bucket that holds nothing.
-    TokenBucket::new(rate.max(1), rate, 1)
-}
+impl<U: Unit> Shaper<U> {
+    const CLASS: Class = Class {
+        ports: "1/1-2",
+        processing: Class::PULL,
+        handlers: &[
+            Handler::read_write(
+                "rate",
+                Combine::First,
+                U::RATE_DOC,
+                &Get(|e: &mut Self| e.rate.to_string()),
+                &Put(|e: &mut Self, cx, value| {
+                    e.rate = U::tokens(U::Rate::from_value(value)?);
+                    e.bucket.set(cx.now_ns(), e.rate.max(1), e.rate);
+                    Ok(())
+                }),
+            ),
+            Handler::write(
+                "reset",
+                "Forgets how far behind the shaper is.",
+                &Put(|e: &mut Self, cx, _| {
+                    e.bucket.restart(cx.now_ns(), e.rate.min(1));
+                    Ok(())
+                }),
+            ),
+        ],
+        make: Self::make,
+        ..Class::DEFAULT
+    };
 
-/// Simulated time goes on no further than to when a token comes.
-pub(super) fn stop_the_clock(cx: &mut Context, bucket: &TokenBucket) {
-    if cx.has_simulated_time() {
-        let now = cx.now_ns();
-        cx.set_timer(0, now.saturating_add(bucket.ns_until(now, 1)));
+    fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
+        let rate = U::tokens(setup.arguments.required("RATE")?);
+        setup.arguments.finish()?;
+        // A bucket's own rate 0 is no limit, but a shaper's is none at all: a bucket that holds nothing. It starts with one
+        // token and holds a second's worth.
+        let bucket =
+            setup.shared_by_copies(|| Ok::<_, ConfigError>(TokenBucket::new(rate.max(1), rate, 1)))?;
+        Ok(Box::new(Self { bucket, rate, unit: PhantomData }))
     }
 }
 
-struct Shaper {
-    bucket: Arc<TokenBucket>,
-    rate: u64,
-}
-
-impl Element for Shaper {
+impl<U: Unit> Element for Shaper<U> {
     fn pull(&mut self, cx: &mut Context, output: usize, batch: &mut Batch, max: usize) {
         let now = cx.now_ns();
         if output == 1 {
@@ -90,12 +112,9 @@ impl Element for Shaper {
             }
             return;
         }
-        let granted = self.bucket.take_up_to(now, max as u64);
-        if granted == 0 && self.rate > 0 {
-            stop_the_clock(cx, &self.bucket);
-        } else if granted > 0 {
-            cx.pull(0, batch, granted as usize);
-            self.bucket.give_back(granted.saturating_sub(batch.len() as u64));
+        // Simulated time goes on no further than to when a token comes.
+        if !U::pull(cx, &self.bucket, now, batch, max) && self.rate > 0 && cx.has_simulated_time() {
+            cx.set_timer(0, now.saturating_add(self.bucket.ns_until(now, 1)));
         }
     }
 }
@@ -164,5 +183,39 @@ mod tests {
         assert!(configure(&CLASS, "").is_err());
         assert!(configure(&CLASS, "-1").is_err());
         assert!(configure(&CLASS, "5, 6").is_err());
+    }
+
+    #[test]
+    fn the_mean_is_the_bandwidth() {
+        // 100 packets of 100 bytes a second.
+        let config = "InfiniteSource(LENGTH 100) -> BandwidthShaper(80kbps) -> out :: TestOutput";
+        let mut bench = Bench::new(&crate::registry(), config);
+        let mut count = bench.pull("out", 10);
+        assert_eq!(count, 1);
+        for _ in 0..1000 {
+            bench.advance_ns(1_000_000);
+            let now = bench.pull("out", 10);
+            assert!(now <= 1);
+            count += now;
+        }
+        assert!((100..=101).contains(&count), "{count}");
+    }
+
+    #[test]
+    fn what_fits_passes_at_once() {
+        let config = "InfiniteSource(LENGTH 100) -> e :: BandwidthShaper(1MBps) -> out :: TestOutput";
+        let mut bench = Bench::new(&crate::registry(), config);
+        bench.pull("out", 256);
+        bench.advance_ns(2_000_000);
+        assert_eq!(bench.pull("out", 256), 20);
+        assert_eq!(bench.read("e.rate"), "1000000");
+        bench.write("e.rate", "8kbps").unwrap();
+        assert_eq!(bench.read("e.rate"), "1000");
+    }
+
+    #[test]
+    fn mistakes_in_bandwidths() {
+        assert!(configure(&BANDWIDTH, "").is_err());
+        assert!(configure(&BANDWIDTH, "10 parsecs").is_err());
     }
 }

@@ -4,7 +4,6 @@ pub(crate) mod end;
 mod fast_udp;
 mod fast_udp_flows;
 mod fast_udp_source;
-mod fast_udp_source_ip6;
 mod infinite_source;
 mod payload;
 mod rated_source;
@@ -17,7 +16,7 @@ use graph::Class;
 pub static CLASSES: &[&Class] = &[
     &fast_udp_flows::CLASS,
     &fast_udp_source::CLASS,
-    &fast_udp_source_ip6::CLASS,
+    &fast_udp_source::IP6,
     &infinite_source::CLASS,
     &rated_source::CLASS,
     &timed_sink::CLASS,

@@ -176,7 +176,7 @@ const HANDLERS: &[Handler] = &[
 ];
 
 /// Makes one of its elements.
-pub fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
+fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
     let name: String = setup.arguments.required("DEVNAME")?;
     let promiscuous = setup.arguments.optional("PROMISC")?.unwrap_or(false);
     let snap_length = setup.arguments.optional("SNAPLEN")?.unwrap_or(usize::MAX);

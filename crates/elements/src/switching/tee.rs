@@ -29,8 +29,7 @@ pub static CLASS: Class = Class {
     ..Class::DEFAULT
 };
 
-/// Makes an element with the argument N.
-pub fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
+fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
     check_arms(setup)?;
     Ok(Box::new(Tee))
 }

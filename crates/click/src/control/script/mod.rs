@@ -77,6 +77,26 @@
 //!   Script(set x 0, label again, print $x, set x $(add $x 1), goto again $(lt $x 5), stop)
 //!
 //! =a DriverManager
+//!
+//! =c
+//! DriverManager(I<INSTRUCTIONS>...)
+//!
+//! =s control
+//! a Script that decides what happens when the router is to stop
+//!
+//! =d
+//! A Script whose TYPE is DRIVER where nothing else is said.
+//!
+//! Any element may ask for the router's end: a source with STOP true, a handler, a Script. The router then has the
+//! DriverManager take a step, and ends only when its script does, or says `stop`. Without instructions that is at once. A
+//! script that does not begin by waiting runs when the router starts. A router has one driver script at most.
+//!
+//! =e
+//! Waits for the end of the traffic, and gives the rest a tenth of a second to arrive:
+//!
+//!   DriverManager(pause, wait 0.1s, print c.count, stop)
+//!
+//! =a Script
 
 mod functions;
 mod instructions;
@@ -99,14 +119,23 @@ pub(crate) static CLASS: Class = Class {
     ports: "-/-",
     processing: Class::AGNOSTIC_WITH_ERRORS,
     handlers: &HANDLERS,
-    manual: graph::manual!("mod.rs"),
+    manual: graph::manual!("mod.rs", "Script"),
     make: |setup| make(setup, None),
     ..Class::DEFAULT
 };
 
+pub(crate) static DRIVER: Class = Class {
+    name: "DriverManager",
+    ports: "0/0",
+    processing: Class::AGNOSTIC,
+    manual: graph::manual!("mod.rs", "DriverManager"),
+    make: |setup| make(setup, Some(Kind::Driver)),
+    ..CLASS
+};
+
 /// What makes a script run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+enum Kind {
     Active,
     Passive,
     Driver,
@@ -116,7 +145,7 @@ pub(super) enum Kind {
 }
 
 /// Makes a script; `usual` is what it is where nothing else is said.
-pub(super) fn make(setup: &mut Setup<'_>, usual: Option<Kind>) -> Result<Box<dyn Element>, ConfigError> {
+fn make(setup: &mut Setup<'_>, usual: Option<Kind>) -> Result<Box<dyn Element>, ConfigError> {
     let has_ports = setup.inputs() + setup.outputs() > 0;
     let usual = usual.unwrap_or(if has_ports { Kind::Packet } else { Kind::Active });
     let mut arguments = split_arguments(setup.config());
@@ -235,7 +264,7 @@ const OWN: [Handler; 9] = [
 ];
 
 /// The handlers of scripts: their own, then the functions.
-pub(super) const HANDLERS: [Handler; OWN.len() + functions::HANDLERS.len()] = {
+const HANDLERS: [Handler; OWN.len() + functions::HANDLERS.len()] = {
     let mut all = [OWN[0]; OWN.len() + functions::HANDLERS.len()];
     let mut at = 0;
     while at < all.len() {

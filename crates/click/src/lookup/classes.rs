@@ -1,0 +1,206 @@
+//! =c
+//! RadixIPLookup(ADDR1/MASK1 [GW1] OUT1, ADDR2/MASK2 [GW2] OUT2, ... [, I<keywords> FILE, VIA])
+//!
+//! =s iproute
+//! looks up the route of packets
+//!
+//! =d
+//! Expects the destination IP address annotation on each packet. Looks it up among the routes; the longest prefix that
+//! contains the address wins. Sets the annotation to the route's gateway, if it has one, and emits the packet on the
+//! route's output.
+//!
+//! Each argument is a route: an address and a mask or prefix length (`18.26.4.0/24`, `18.26.4/24`, `0/0`; a bare
+//! address is a `/32`; bits beyond the mask are ignored), a gateway (`-` or left out for none), and an output. Of two
+//! routes for one prefix the first counts, with a message.
+//!
+//! Keyword arguments, which Click does not have:
+//!
+//! =over 8
+//!
+//! =item FILE
+//!
+//! The path of a table of routes, plain or gzip, one `PREFIX ORIGIN` a line, where ORIGIN is the number of an autonomous
+//! system. Empty for none, which is the default. Rows that are not like that are counted and left out, with a message.
+//! Routes given as arguments take precedence.
+//!
+//! =item VIA
+//!
+//! The next hops of the routes of FILE, in quotes: `"GW OUT, GW OUT, ..."`. Which of them a row gets is a hash of its
+//! origin.
+//!
+//! =back
+//!
+//! The table is not a radix trie but one byte for each /24 (16 MB) in front of a compressed table, and for up to 1,024
+//! routes the compressed table alone (4 MB). There are two copies of it, which all workers share: packets go by the
+//! one, changes go into the other, and then the two change places. So a change by handler never makes a worker wait.
+//!
+//! Drop reasons: no route. Click prints a message for the first packets without a route; this element does not.
+//!
+//! =e
+//! Packets to the router itself leave by output 0, those to network 18.26.4 by output 1, all others by way of the gateway
+//! 18.26.4.1, by output 1, too:
+//!
+//!   ... -> GetIPAddress(16) -> rt;
+//!   rt :: RadixIPLookup(18.26.4.24/32 0, 18.26.4.255/32 0, 18.26.4/24 1, 0/0 18.26.4.1 1);
+//!
+//! =a DirectIPLookup, LinearIPLookup, RangeIPLookup, SortedIPLookup, StaticIPLookup, GetIPAddress
+//!
+//! =c
+//! StaticIPLookup(ADDR1/MASK1 [GW1] OUT1, ADDR2/MASK2 [GW2] OUT2, ... [, I<keywords> FILE, VIA])
+//!
+//! =s iproute
+//! looks up the route of packets among routes that never change
+//!
+//! =d
+//! Looks up the destination IP address annotation of each packet, sets it to the gateway of the route, if that has one,
+//! and emits the packet on the route's output. Arguments and keywords are those of RadixIPLookup, and so is the table;
+//! there are no handlers to change it.
+//!
+//! Drop reasons: no route.
+//!
+//! =a RadixIPLookup, DirectIPLookup, LinearIPLookup, RangeIPLookup, SortedIPLookup
+//!
+//! =c
+//! LookupIPRoute(ADDR1/MASK1 [GW1] OUT1, ADDR2/MASK2 [GW2] OUT2, ... [, I<keywords> FILE, VIA])
+//!
+//! =s iproute
+//! looks up the route of packets
+//!
+//! =d
+//! The name of IP route lookup when the Click paper was written; it works as RadixIPLookup does. A route may also be written in the form of
+//! that time, with the mask as a word of its own: ADDR MASK GW OUT, where the gateway 0.0.0.0 means none.
+//!
+//! Drop reasons: no route.
+//!
+//! =e
+//!   rt :: LookupIPRoute(18.26.4.24 255.255.255.255 0.0.0.0 0, 18.26.4.0/24 1);
+//!
+//! =a RadixIPLookup, StaticIPLookup
+//!
+//! =c
+//! LookupIP6Route(ADDR1/MASK1 [GW1] OUT1, ADDR2/MASK2 [GW2] OUT2, ... [, I<keywords> FILE, VIA])
+//!
+//! =s ip6
+//! looks up the route of IPv6 packets
+//!
+//! =d
+//! Expects the destination IPv6 address annotation on each packet. Looks it up among the routes; the longest prefix that
+//! contains the address wins. Sets the annotation to the route's gateway, if it has one, and emits the packet on the
+//! route's output.
+//!
+//! Each argument is a route: an address and a prefix length or mask (`2001:db8::/32`, `::/0`; a bare address is a
+//! `/128`; bits beyond the mask are ignored), a gateway (`-`, `::` or left out for none), and an output. Of two routes for
+//! one prefix the first counts, with a message.
+//!
+//! Keyword arguments, which Click does not have, are those of RadixIPLookup: FILE is a table of IPv6 prefixes.
+//!
+//! The table is a tree of address ranges, sixteen a node. All workers share it; changes work as in RadixIPLookup.
+//!
+//! Other than in Click, an address that was not set (`::`) is looked up like any other and nothing is remembered between
+//! packets; `add` fails if there is a route for the prefix; and there are the handlers set, flush, lookup, check and
+//! memory, and many lines in ctrl.
+//!
+//! Drop reasons: no route.
+//!
+//! =e
+//! Packets to the router itself leave by output 0, those to two networks by outputs 1 and 2, all others by way of a
+//! gateway in the first:
+//!
+//!   ... -> GetIP6Address(24) -> rt;
+//!   rt :: LookupIP6Route(2001:db8:1::1/128 0, 2001:db8:1::/64 1, 2001:db8:2::/64 2, ::/0 2001:db8:1::2 1);
+//!
+//! =a GetIP6Address, RadixIPLookup
+
+use graph::{Alias, Class, ConfigError, Element, Setup};
+
+use super::ip_lookup::{IpLookup, make};
+
+pub(crate) static RADIX: Class = Class {
+    name: "RadixIPLookup",
+    aliases: &[
+        Alias {
+            name: "DirectIPLookup",
+            difference: "In Click it has a DIR-24-8 table (Gupta, Lin, McKeown, \"Routing lookups in hardware \
+                at memory access speeds\", INFOCOM 1998). Here it uses the table of RadixIPLookup, \
+                which is one of that kind at half the size.",
+        },
+        Alias {
+            name: "LinearIPLookup",
+            difference: "In Click it searches its routes one by one. Here it uses the table of RadixIPLookup.",
+        },
+        Alias {
+            name: "RangeIPLookup",
+            difference: "In Click it searches address ranges, built anew from a DIR-24-8 table after each \
+                change. Here it uses the table of RadixIPLookup.",
+        },
+        Alias {
+            name: "SortedIPLookup",
+            difference: "In Click it searches its routes one by one, the longest first. Here it uses the table \
+                of RadixIPLookup.",
+        },
+    ],
+    ports: "1/-",
+    processing: Class::PUSH,
+    handlers: IpLookup::<u32>::HANDLERS,
+    manual: graph::manual!("classes.rs", "RadixIPLookup"),
+    make: make::<u32>,
+    ..Class::DEFAULT
+};
+
+pub(crate) static STATIC: Class = Class {
+    name: "StaticIPLookup",
+    aliases: &[],
+    handlers: IpLookup::<u32>::FIXED_HANDLERS,
+    manual: graph::manual!("classes.rs", "StaticIPLookup"),
+    ..RADIX
+};
+
+pub(crate) static PAPER: Class = Class {
+    name: "LookupIPRoute",
+    aliases: &[Alias {
+        name: "LookupIPRouteMP",
+        difference: "In Click it is the one for several threads. Here every lookup is for several threads: \
+                all workers share the tables, and none waits for another.",
+    }],
+    manual: graph::manual!("classes.rs", "LookupIPRoute"),
+    make: make_paper,
+    ..RADIX
+};
+
+pub(crate) static IP6: Class = Class {
+    name: "LookupIP6Route",
+    aliases: &[],
+    handlers: IpLookup::<u128>::HANDLERS,
+    manual: graph::manual!("classes.rs", "LookupIP6Route"),
+    make: make::<u128>,
+    ..RADIX
+};
+
+/// Makes a LookupIPRoute: a route may be written with its mask as a word of its own.
+fn make_paper(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
+    setup.arguments.rewrite_positional(|route| {
+        let words: Vec<&str> = route.split_whitespace().collect();
+        match words[..] {
+            [address, mask, "0.0.0.0", output] => Some(format!("{address}/{mask} {output}")),
+            [address, mask, gateway, output] => Some(format!("{address}/{mask} {gateway} {output}")),
+            _ => None,
+        }
+    });
+    make::<u32>(setup)
+}
+
+#[cfg(test)]
+mod tests {
+    use graph::testing::Bench;
+
+    #[test]
+    fn routes_in_the_form_of_the_paper() {
+        let text =
+            "LookupIPRoute(1.0.0.1 255.255.255.255 0.0.0.0 0, 2.0.0.0 255.0.0.0 1.0.0.9 1, 3.0.0.0/8 0)";
+        let mut bench = Bench::element(&crate::registry(), text, 1, 2);
+        assert_eq!(bench.read("e.lookup 1.0.0.1"), "0");
+        assert_eq!(bench.read("e.lookup 2.3.4.5"), "1 1.0.0.9");
+        assert_eq!(bench.read("e.lookup 3.3.4.5"), "0");
+        assert_eq!(bench.read("e.lookup 4.0.0.0"), "-1");
+    }
+}
