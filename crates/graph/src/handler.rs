@@ -24,6 +24,7 @@
 use std::any::Any;
 use std::fmt;
 
+use crate::arguments::FromArgument;
 use crate::context::Context;
 
 /// How the values of a read handler on several workers become one.
@@ -39,13 +40,13 @@ pub enum Combine {
     Join,
 }
 
-/// How a handler is read: [`Get`] or [`Ask`].
+/// How a handler is read: [`Get`], [`Ask`] or [`Field`].
 pub trait Read: Sync {
     /// Reads it of an element of the right type. `argument` is empty unless the handler takes one.
     fn read(&self, element: &mut dyn Any, cx: &mut Context, argument: &str) -> Result<String, String>;
 }
 
-/// How a handler is written: [`Put`].
+/// How a handler is written: [`Put`] or [`Field`].
 pub trait Write: Sync {
     /// Writes it to an element of the right type.
     fn write(&self, element: &mut dyn Any, cx: &mut Context, value: &str) -> Result<(), String>;
@@ -59,6 +60,9 @@ pub struct Ask<E>(pub fn(&mut E, &mut Context, &str) -> Result<String, String>);
 
 /// Writes.
 pub struct Put<E>(pub fn(&mut E, &mut Context, &str) -> Result<(), String>);
+
+/// Reads and writes a field, as arguments are written.
+pub struct Field<E, T>(pub fn(&mut E) -> &mut T);
 
 /// The element as what the handler is for. A port or file that is only checked is something else.
 fn of<E: Any>(element: &mut dyn Any) -> Result<&mut E, String> {
@@ -80,6 +84,19 @@ impl<E: Any> Read for Ask<E> {
 impl<E: Any> Write for Put<E> {
     fn write(&self, element: &mut dyn Any, cx: &mut Context, value: &str) -> Result<(), String> {
         of(element).and_then(|element| self.0(element, cx, value))
+    }
+}
+
+impl<E: Any, T: ToString + 'static> Read for Field<E, T> {
+    fn read(&self, element: &mut dyn Any, _cx: &mut Context, _argument: &str) -> Result<String, String> {
+        of(element).map(|element| self.0(element).to_string())
+    }
+}
+
+impl<E: Any, T: FromArgument + 'static> Write for Field<E, T> {
+    fn write(&self, element: &mut dyn Any, _cx: &mut Context, value: &str) -> Result<(), String> {
+        *self.0(of(element)?) = T::from_value(value)?;
+        Ok(())
     }
 }
 
@@ -140,6 +157,15 @@ impl Handler {
         write: &'static dyn Write,
     ) -> Self {
         Self { name, doc, combine, read: Some(read), write: Some(write), private: false }
+    }
+
+    /// A handler to read and to write a field, which all workers have alike.
+    pub const fn field<E: Any, T: FromArgument + ToString>(
+        name: &'static str,
+        doc: &'static str,
+        field: &'static Field<E, T>,
+    ) -> Self {
+        Self::read_write(name, Combine::First, doc, field, field)
     }
 
     /// A handler that an element reads itself, by [`Element::read_more`](crate::Element::read_more).

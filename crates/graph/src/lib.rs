@@ -53,5 +53,5 @@ pub mod testing;
 pub use arguments::{Arguments, FromArgument};
 pub use context::{Context, Verdict};
 pub use element::{Alias, Capability, Class, ConfigError, Element, TaskStatus};
-pub use handler::{Ask, Combine, Get, Handler, Put};
+pub use handler::{Ask, Combine, Field, Get, Handler, Put};
 pub use setup::Setup;

@@ -61,7 +61,7 @@ use graph::arguments::HandlerCall;
 use graph::lang::{next_word, unquote};
 use graph::messages::Output;
 use graph::{
-    Arguments, Class, Combine, ConfigError, Context, Element, FromArgument, Get, Handler, Put, Setup,
+    Arguments, Class, Combine, ConfigError, Context, Element, Field, FromArgument, Get, Handler, Put, Setup,
 };
 use packet::{Annotations, Batch, Packet};
 
@@ -193,26 +193,8 @@ const HANDLERS: &[Handler] = &[
         "Number of values that have counts.",
         &Get(|e: &mut AggregateCounter| e.counts.len().to_string()),
     ),
-    Handler::read_write(
-        "freeze",
-        Combine::First,
-        "Whether it is frozen.",
-        &Get(|e: &mut AggregateCounter| e.frozen.to_string()),
-        &Put(|e: &mut AggregateCounter, _, value| {
-            e.frozen = bool::from_value(value)?;
-            Ok(())
-        }),
-    ),
-    Handler::read_write(
-        "active",
-        Combine::First,
-        "Whether it counts at all.",
-        &Get(|e: &mut AggregateCounter| e.active.to_string()),
-        &Put(|e: &mut AggregateCounter, _, value| {
-            e.active = bool::from_value(value)?;
-            Ok(())
-        }),
-    ),
+    Handler::field("freeze", "Whether it is frozen.", &Field(|e: &mut AggregateCounter| &mut e.frozen)),
+    Handler::field("active", "Whether it counts at all.", &Field(|e: &mut AggregateCounter| &mut e.active)),
     Handler::write(
         "stop",
         "Stops counting, and the router.",

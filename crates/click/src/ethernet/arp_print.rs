@@ -16,23 +16,14 @@
 use std::fmt::Write;
 
 use elements::ethernet::header;
-use graph::{Class, Combine, Context, Element, FromArgument, Get, Handler, Put};
+use graph::{Class, Context, Element, Field, Handler};
 use packet::wire::arp::{Arp, HARDWARE_ETHERNET};
 use packet::wire::ethernet::{EtherType, HEADER_LEN, MacAddr};
 use packet::{Batch, Packet};
 
 pub(crate) static CLASS: Class = Class {
     name: "ARPPrint",
-    handlers: &[Handler::read_write(
-        "active",
-        Combine::First,
-        "Whether it prints.",
-        &Get(|e: &mut ArpPrint| e.active.to_string()),
-        &Put(|e: &mut ArpPrint, _, value| {
-            e.active = bool::from_value(value)?;
-            Ok(())
-        }),
-    )],
+    handlers: &[Handler::field("active", "Whether it prints.", &Field(|e: &mut ArpPrint| &mut e.active))],
     manual: graph::manual!("arp_print.rs"),
     make: |setup| {
         let label = setup.arguments.optional("LABEL")?.unwrap_or_default();

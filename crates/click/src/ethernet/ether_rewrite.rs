@@ -13,33 +13,15 @@
 //! =a EtherEncap, EtherMirror
 
 use elements::ethernet::header::TRUNCATED;
-use graph::{Class, Combine, Context, Element, FromArgument, Get, Handler, Put, Verdict};
+use graph::{Class, Context, Element, Field, Handler, Verdict};
 use packet::wire::ethernet::MacAddr;
 use packet::{Batch, Packet};
 
 pub(crate) static CLASS: Class = Class {
     name: "EtherRewrite",
     handlers: &[
-        Handler::read_write(
-            "src",
-            Combine::First,
-            "The SRC argument.",
-            &Get(|e: &mut EtherRewrite| e.source.to_string()),
-            &Put(|e: &mut EtherRewrite, _, value| {
-                e.source = MacAddr::from_value(value)?;
-                Ok(())
-            }),
-        ),
-        Handler::read_write(
-            "dst",
-            Combine::First,
-            "The DST argument.",
-            &Get(|e: &mut EtherRewrite| e.destination.to_string()),
-            &Put(|e: &mut EtherRewrite, _, value| {
-                e.destination = MacAddr::from_value(value)?;
-                Ok(())
-            }),
-        ),
+        Handler::field("src", "The SRC argument.", &Field(|e: &mut EtherRewrite| &mut e.source)),
+        Handler::field("dst", "The DST argument.", &Field(|e: &mut EtherRewrite| &mut e.destination)),
     ],
     manual: graph::manual!("ether_rewrite.rs"),
     make: |setup| {

@@ -19,42 +19,19 @@
 
 use elements::ethernet::header::{self, NO_ROOM};
 use elements::ethernet::vlan_encap::Tag;
-use graph::{Class, Combine, Context, Element, FromArgument, Get, Handler, Put, Verdict};
+use graph::{Class, Combine, Context, Element, Field, Get, Handler, Put, Verdict};
 use packet::wire::ethernet::{HEADER_LEN, MacAddr, TAG_LEN};
 use packet::{Batch, Packet};
 
 pub(crate) static CLASS: Class = Class {
     name: "EtherVLANEncap",
     handlers: &[
-        Handler::read_write(
-            "src",
-            Combine::First,
-            "The SRC argument.",
-            &Get(|e: &mut EtherVlanEncap| e.source.to_string()),
-            &Put(|e: &mut EtherVlanEncap, _, value| {
-                e.source = MacAddr::from_value(value)?;
-                Ok(())
-            }),
-        ),
-        Handler::read_write(
-            "dst",
-            Combine::First,
-            "The DST argument.",
-            &Get(|e: &mut EtherVlanEncap| e.destination.to_string()),
-            &Put(|e: &mut EtherVlanEncap, _, value| {
-                e.destination = MacAddr::from_value(value)?;
-                Ok(())
-            }),
-        ),
-        Handler::read_write(
+        Handler::field("src", "The SRC argument.", &Field(|e: &mut EtherVlanEncap| &mut e.source)),
+        Handler::field("dst", "The DST argument.", &Field(|e: &mut EtherVlanEncap| &mut e.destination)),
+        Handler::field(
             "ethertype",
-            Combine::First,
             "The ETHERTYPE argument, in decimal when read.",
-            &Get(|e: &mut EtherVlanEncap| e.ethertype.to_string()),
-            &Put(|e: &mut EtherVlanEncap, _, value| {
-                e.ethertype = u16::from_value(value)?;
-                Ok(())
-            }),
+            &Field(|e: &mut EtherVlanEncap| &mut e.ethertype),
         ),
         Handler::read_write(
             "vlan_tci",

@@ -9,7 +9,7 @@
 //!
 //! =a GetEtherAddress, StoreEtherAddress
 
-use graph::{Class, Combine, Context, Element, FromArgument, Get, Handler, Put};
+use graph::{Class, Context, Element, Field, Handler};
 use packet::Batch;
 use packet::wire::ethernet::MacAddr;
 
@@ -17,15 +17,10 @@ use super::store_ether_address::{address_annotation, set_annotation};
 
 pub(crate) static CLASS: Class = Class {
     name: "SetEtherAddress",
-    handlers: &[Handler::read_write(
+    handlers: &[Handler::field(
         "addr",
-        Combine::First,
         "The ADDR argument.",
-        &Get(|e: &mut SetEtherAddress| e.address.to_string()),
-        &Put(|e: &mut SetEtherAddress, _, value| {
-            e.address = MacAddr::from_value(value)?;
-            Ok(())
-        }),
+        &Field(|e: &mut SetEtherAddress| &mut e.address),
     )],
     manual: graph::manual!("set_ether_address.rs"),
     make: |setup| {

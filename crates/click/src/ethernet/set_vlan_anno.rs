@@ -10,21 +10,16 @@
 //! =a VLANEncap, EtherVLANEncap, StripEtherVLANHeader
 
 use elements::ethernet::vlan_encap::{TCI_ANNOTATION, VLAN_MASK, control_information};
-use graph::{Class, Combine, Context, Element, FromArgument, Get, Handler, Put};
+use graph::{Class, Combine, Context, Element, Field, FromArgument, Get, Handler, Put};
 use packet::Batch;
 
 pub(crate) static CLASS: Class = Class {
     name: "SetVLANAnno",
     handlers: &[
-        Handler::read_write(
+        Handler::field(
             "vlan_tci",
-            Combine::First,
             "The whole control information.",
-            &Get(|e: &mut SetVlanAnno| e.tci.to_string()),
-            &Put(|e: &mut SetVlanAnno, _, value| {
-                e.tci = u16::from_value(value)?;
-                Ok(())
-            }),
+            &Field(|e: &mut SetVlanAnno| &mut e.tci),
         ),
         Handler::read_write(
             "vlan_id",

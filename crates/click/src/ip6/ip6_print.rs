@@ -20,7 +20,7 @@
 
 use std::fmt::Write;
 
-use graph::{Class, Combine, Context, Element, FromArgument, Get, Handler, Put};
+use graph::{Class, Context, Element, Field, Handler};
 use packet::wire::ipv6::Ipv6;
 use packet::{Batch, Packet};
 
@@ -28,16 +28,7 @@ use crate::ip::{Contents, write_bytes};
 
 pub(crate) static CLASS: Class = Class {
     name: "IP6Print",
-    handlers: &[Handler::read_write(
-        "active",
-        Combine::First,
-        "The ACTIVE argument.",
-        &Get(|e: &mut Ip6Print| e.active.to_string()),
-        &Put(|e: &mut Ip6Print, _, value| {
-            e.active = bool::from_value(value)?;
-            Ok(())
-        }),
-    )],
+    handlers: &[Handler::field("active", "The ACTIVE argument.", &Field(|e: &mut Ip6Print| &mut e.active))],
     manual: graph::manual!("ip6_print.rs"),
     make: |setup| {
         let label: String = setup.arguments.optional("LABEL")?.unwrap_or_default();

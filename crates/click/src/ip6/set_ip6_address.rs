@@ -11,21 +11,12 @@
 
 use std::net::Ipv6Addr;
 
-use graph::{Class, Combine, Context, Element, FromArgument, Get, Handler, Put};
+use graph::{Class, Context, Element, Field, Handler};
 use packet::Batch;
 
 pub(crate) static CLASS: Class = Class {
     name: "SetIP6Address",
-    handlers: &[Handler::read_write(
-        "addr",
-        Combine::First,
-        "The address.",
-        &Get(|e: &mut SetIp6Address| e.address.to_string()),
-        &Put(|e: &mut SetIp6Address, _, value| {
-            e.address = Ipv6Addr::from_value(value)?;
-            Ok(())
-        }),
-    )],
+    handlers: &[Handler::field("addr", "The address.", &Field(|e: &mut SetIp6Address| &mut e.address))],
     manual: graph::manual!("set_ip6_address.rs"),
     make: |setup| {
         let address = setup.arguments.required("IP6")?;

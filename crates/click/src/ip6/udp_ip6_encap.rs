@@ -20,7 +20,7 @@ use std::fmt;
 use std::net::Ipv6Addr;
 
 use graph::services::UdpPort;
-use graph::{Class, Combine, Context, Element, FromArgument, Get, Handler, Put, Verdict};
+use graph::{Class, Combine, Context, Element, Field, FromArgument, Get, Handler, Put, Verdict};
 use packet::wire::ipv6::{Ipv6, Ipv6Repr};
 use packet::wire::udp::{HEADER_LEN, Udp};
 use packet::wire::{IpProtocol, PseudoHeader};
@@ -31,16 +31,7 @@ use crate::ip::NO_ROOM;
 pub(crate) static CLASS: Class = Class {
     name: "UDPIP6Encap",
     handlers: &[
-        Handler::read_write(
-            "src",
-            Combine::First,
-            "The SRC argument.",
-            &Get(|e: &mut UdpIp6Encap| e.source.to_string()),
-            &Put(|e: &mut UdpIp6Encap, _, value| {
-                e.source = Ipv6Addr::from_value(value)?;
-                Ok(())
-            }),
-        ),
+        Handler::field("src", "The SRC argument.", &Field(|e: &mut UdpIp6Encap| &mut e.source)),
         Handler::read_write(
             "sport",
             Combine::First,
@@ -51,16 +42,7 @@ pub(crate) static CLASS: Class = Class {
                 Ok(())
             }),
         ),
-        Handler::read_write(
-            "dst",
-            Combine::First,
-            "The DST argument.",
-            &Get(|e: &mut UdpIp6Encap| e.destination.to_string()),
-            &Put(|e: &mut UdpIp6Encap, _, value| {
-                e.destination = Destination::from_value(value)?;
-                Ok(())
-            }),
-        ),
+        Handler::field("dst", "The DST argument.", &Field(|e: &mut UdpIp6Encap| &mut e.destination)),
         Handler::read_write(
             "dport",
             Combine::First,

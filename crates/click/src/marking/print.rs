@@ -21,21 +21,12 @@
 
 use std::fmt::Write;
 
-use graph::{Class, Combine, ConfigError, Context, Element, FromArgument, Get, Handler, Put, Setup};
+use graph::{Class, ConfigError, Context, Element, Field, FromArgument, Handler, Setup};
 use packet::{Batch, Packet};
 
 pub(crate) static CLASS: Class = Class {
     name: "Print",
-    handlers: &[Handler::read_write(
-        "active",
-        Combine::First,
-        "Whether it prints.",
-        &Get(|e: &mut Print| e.active.to_string()),
-        &Put(|e: &mut Print, _, value| {
-            e.active = bool::from_value(value)?;
-            Ok(())
-        }),
-    )],
+    handlers: &[Handler::field("active", "Whether it prints.", &Field(|e: &mut Print| &mut e.active))],
     manual: graph::manual!("print.rs"),
     make,
     ..Class::DEFAULT

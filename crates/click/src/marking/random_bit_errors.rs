@@ -10,7 +10,7 @@
 //!
 //! =a RandomSample, CheckCRC32
 
-use graph::{Class, Combine, Context, Element, FromArgument, Get, Handler, Put};
+use graph::{Class, Combine, Context, Element, Field, FromArgument, Get, Handler, Put};
 use packet::Batch;
 
 pub(crate) static CLASS: Class = Class {
@@ -36,16 +36,7 @@ pub(crate) static CLASS: Class = Class {
                 Ok(())
             }),
         ),
-        Handler::read_write(
-            "active",
-            Combine::First,
-            "The ACTIVE argument.",
-            &Get(|e: &mut RandomBitErrors| e.active.to_string()),
-            &Put(|e: &mut RandomBitErrors, _, value| {
-                e.active = bool::from_value(value)?;
-                Ok(())
-            }),
-        ),
+        Handler::field("active", "The ACTIVE argument.", &Field(|e: &mut RandomBitErrors| &mut e.active)),
     ],
     manual: graph::manual!("random_bit_errors.rs"),
     make: |setup| {

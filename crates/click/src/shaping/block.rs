@@ -14,23 +14,14 @@
 //!
 //! =a Meter, RatedSplitter
 
-use graph::{Class, Combine, Context, Element, FromArgument, Get, Handler, Put, Verdict};
+use graph::{Class, Context, Element, Field, Handler, Verdict};
 use packet::Batch;
 
 pub(crate) static CLASS: Class = Class {
     name: "Block",
     ports: "1/2",
     processing: Class::AGNOSTIC_WITH_ERRORS,
-    handlers: &[Handler::read_write(
-        "thresh",
-        Combine::First,
-        "The THRESH argument.",
-        &Get(|e: &mut Block| e.threshold.to_string()),
-        &Put(|e: &mut Block, _, value| {
-            e.threshold = i32::from_value(value)?;
-            Ok(())
-        }),
-    )],
+    handlers: &[Handler::field("thresh", "The THRESH argument.", &Field(|e: &mut Block| &mut e.threshold))],
     manual: graph::manual!("block.rs"),
     make: |setup| {
         let threshold = setup.arguments.required("THRESH")?;

@@ -19,23 +19,14 @@
 //!
 //! =a Switch, PullSwitch, Null
 
-use graph::{Class, Combine, Context, Element, FromArgument, Get, Handler, Put};
+use graph::{Class, Context, Element, Field, Handler};
 use packet::Batch;
 
 pub(crate) static CLASS: Class = Class {
     name: "Bypass",
     ports: "1-2/1-2",
     flow: "xy/[xy]x",
-    handlers: &[Handler::read_write(
-        "active",
-        Combine::First,
-        "The ACTIVE argument.",
-        &Get(|e: &mut Bypass| e.active.to_string()),
-        &Put(|e: &mut Bypass, _, value| {
-            e.active = bool::from_value(value)?;
-            Ok(())
-        }),
-    )],
+    handlers: &[Handler::field("active", "The ACTIVE argument.", &Field(|e: &mut Bypass| &mut e.active))],
     manual: graph::manual!("bypass.rs"),
     make: |setup| {
         let active = setup.arguments.optional("ACTIVE")?.unwrap_or(false);

@@ -14,7 +14,9 @@
 //!
 //! =a RandomSwitch, RandomBitErrors, RED
 
-use graph::{Class, Combine, ConfigError, Context, Element, FromArgument, Get, Handler, Put, Setup, Verdict};
+use graph::{
+    Class, Combine, ConfigError, Context, Element, Field, FromArgument, Get, Handler, Put, Setup, Verdict,
+};
 use packet::{Batch, MAX_BATCH};
 
 pub(crate) static CLASS: Class = Class {
@@ -42,16 +44,7 @@ pub(crate) static CLASS: Class = Class {
                 Ok(())
             }),
         ),
-        Handler::read_write(
-            "active",
-            Combine::First,
-            "The ACTIVE argument.",
-            &Get(|e: &mut RandomSample| e.active.to_string()),
-            &Put(|e: &mut RandomSample, _, value| {
-                e.active = bool::from_value(value)?;
-                Ok(())
-            }),
-        ),
+        Handler::field("active", "The ACTIVE argument.", &Field(|e: &mut RandomSample| &mut e.active)),
         Handler::read(
             "drops",
             Combine::Sum,
