@@ -1,5 +1,7 @@
 //! What a newcomer may rely on (CONTRIBUTING.md): which files know of an element, a feature, a driver, a lookup table.
 
+#![allow(clippy::unwrap_used, reason = "a test")]
+
 use std::path::{Path, PathBuf};
 
 /// The sources below a folder of the crates, with their paths from there; without tests.
