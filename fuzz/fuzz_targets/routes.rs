@@ -2,11 +2,11 @@
 //! is read prints itself as what is read again.
 #![no_main]
 
-use fib::Address;
 use fib::read::{self, AnyTable, IpRoute, IpRoutes, Table};
 use libfuzzer_sys::fuzz_target;
+use packet::Family;
 
-fn rows<A: Address>(table: &Table<A>, bytes: &[u8]) {
+fn rows<A: Family>(table: &Table<A>, bytes: &[u8]) {
     assert!((table.rows.len() as u64 + table.bad) as usize <= bytes.len() + 1);
     let text: String = table.rows.iter().map(|row| format!("{} {}\n", row.prefix, row.origin)).collect();
     let again = read::read::<A>(text.as_bytes());

@@ -4,6 +4,7 @@
 use std::net::IpAddr;
 
 use ipnet::IpNet;
+use packet::IpVersion;
 use serde::{Deserialize, Serialize};
 
 /// Number of a network interface of Linux; 0 is none.
@@ -200,8 +201,8 @@ pub enum RuleAction {
 /// A policy rule (`ip rule`).
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Rule {
-    /// Whether it is for IPv6 (`AF_INET6`).
-    pub is_ipv6: bool,
+    /// The family of the packets it is for.
+    pub version: IpVersion,
     /// Rules are asked in ascending order.
     pub priority: u32,
     /// What it does.

@@ -14,9 +14,10 @@ mod tables;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use fib::{BURST, Byte24, Dir24_8, LocalFib, NextHopIndex, RangeTree, Rank, Table};
+use packet::Family;
 use std::hint::black_box;
 use std::time::Duration;
-use tables::{Family, Routes};
+use tables::Routes;
 
 /// Addresses in a list; a multiple of [`BURST`].
 const ADDRESSES: usize = 1 << 16;

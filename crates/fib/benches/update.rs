@@ -17,8 +17,9 @@ use fib::{
     Table,
 };
 use ipnet::IpNet;
+use packet::Family;
 use std::time::Duration;
-use tables::{Family, NEXT_HOPS, Routes};
+use tables::{NEXT_HOPS, Routes};
 
 /// Routes that are changed, in turn: many, so that each is in no cache.
 const CHANGED: usize = 1 << 15;

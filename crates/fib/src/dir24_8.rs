@@ -31,11 +31,11 @@
 //! | a /24 that contains longer prefixes | 512 |
 //! | such /24s at most | 32,768, that is 16 MB |
 
-use crate::address::bounds;
 use crate::changes::Changes;
 use crate::memory::{HugeArray, prefetch};
-use crate::{Address, BURST, NextHopIndex, PrefixRoute, Rib, Table, TableError};
+use crate::{BURST, NextHopIndex, PrefixRoute, Rib, Table, TableError};
 use ipnet::Ipv4Net;
+use packet::Family;
 
 const NAME: &str = "DIR-24-8";
 const BASE_ENTRIES: usize = 1 << 24;
@@ -154,7 +154,7 @@ impl Dir24_8 {
         rib: &Rib<u32>,
         prefix: Ipv4Net,
     ) -> Result<(), TableError> {
-        let (first, _) = bounds::<u32>(prefix);
+        let (first, _) = u32::bounds(prefix);
         let net24 = (first >> 8) as usize;
         let network = first & u32::mask(24);
         compiler.changes.note(net24 as u32, net24 as u32);
@@ -240,7 +240,7 @@ impl Table<u32> for Dir24_8 {
         if prefix.prefix_len() > 24 {
             return self.update_long(compiler, rib, prefix);
         }
-        let next_hop = rib.next_hop_at(bounds::<u32>(prefix).0, prefix.prefix_len());
+        let next_hop = rib.next_hop_at(u32::bounds(prefix).0, prefix.prefix_len());
         rib.for_each_gap(prefix, |first, last| {
             compiler.changes.note(first >> 8, last >> 8);
             self.fill(first, last, next_hop);
@@ -255,7 +255,7 @@ impl Table<u32> for Dir24_8 {
         compiler.changes.note_everything();
         // The RIB's order puts a route before those inside it: each paints over what it refines.
         for PrefixRoute { prefix, route } in rib.iter() {
-            let (first, last) = bounds::<u32>(prefix);
+            let (first, last) = u32::bounds(prefix);
             let net24 = (first >> 8) as usize;
             if prefix.prefix_len() > 24 {
                 let group = self.group_of(compiler, net24, prefix)?;

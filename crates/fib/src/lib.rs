@@ -27,6 +27,7 @@
 //! | [`NextHops`] | what stands behind the numbers that tables yield: single next hops, groups, backups | `next_hops/` |
 //! | [`publish`] | two copies of a state: workers read one, the control thread changes the other | `publish.rs` |
 //! | [`Fib`] | all of these for a router with VRFs and both families | `fib/` |
+//! | [`FibFamily`] | what of all this belongs to an address family | `family.rs` |
 //! | [`policy`] | in which VRFs a packet is looked up | `policy.rs` |
 //! | [`Intervals`] | which of a few thousand intervals a key is in, for access lists | `intervals.rs` |
 //! | [`LocalFib`] | a RIB and a table in step, for one thread | `local_fib.rs` |
@@ -68,11 +69,11 @@
 //! processor features, `memory.rs` maps huge pages, `publish.rs` hands out two copies of a state. Each use says why it
 //! is sound; everything else is safe Rust.
 
-mod address;
 mod byte24;
 mod changes;
 mod compare;
 mod dir24_8;
+mod family;
 mod fib;
 mod intervals;
 mod linear;
@@ -90,10 +91,10 @@ mod route;
 pub mod synthesize;
 mod table;
 
-pub use address::Address;
 pub use byte24::Byte24;
 pub use compare::Key as IntervalKey;
 pub use dir24_8::{Dir24_8, Dir24_8Compiler};
+pub use family::FibFamily;
 pub use fib::{CheckReport, Edit, EditError, Fib, MAIN, Mismatch, State, TableReport};
 pub use intervals::Intervals;
 pub use linear::Linear;

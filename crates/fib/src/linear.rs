@@ -3,21 +3,22 @@
 //!
 //! Memory: 8 bytes a route for IPv4, 48 for IPv6.
 
-use crate::{Address, NextHopIndex, PrefixRoute, Rib, Table, TableError};
+use crate::{NextHopIndex, PrefixRoute, Rib, Table, TableError};
+use packet::Family;
 
 /// Routes in no order, searched one by one.
 #[derive(Clone, Debug)]
-pub struct Linear<A: Address> {
+pub struct Linear<A: Family> {
     routes: Vec<(A, u8, NextHopIndex)>,
 }
 
-impl<A: Address> Default for Linear<A> {
+impl<A: Family> Default for Linear<A> {
     fn default() -> Self {
         Linear { routes: Vec::new() }
     }
 }
 
-impl<A: Address> Linear<A> {
+impl<A: Family> Linear<A> {
     /// The prefixes and their next hops, in no order that means anything.
     pub fn routes(&self) -> impl Iterator<Item = (A::Net, NextHopIndex)> + '_ {
         self.routes.iter().map(|&(network, length, next_hop)| (A::net(network, length), next_hop))
@@ -45,7 +46,7 @@ impl<A: Address> Linear<A> {
     }
 }
 
-impl<A: Address> Table<A> for Linear<A> {
+impl<A: Family> Table<A> for Linear<A> {
     const NAME: &'static str = "Linear";
     type Compiler = ();
 

@@ -1,6 +1,7 @@
 //! Routes and one table compiled from them, in step, for a single thread.
 
-use crate::{Address, Change, NextHopIndex, Rib, RibError, Route, Source, Table, TableError};
+use crate::{Change, NextHopIndex, Rib, RibError, Route, Source, Table, TableError};
+use packet::Family;
 
 /// Why a change was refused. Routes and table are then as before.
 #[derive(Debug, thiserror::Error)]
@@ -14,13 +15,13 @@ pub enum FibError {
 }
 
 /// A [`Rib`] and a [`Table`] that always answers as it would. For many threads there is [`crate::Fib`].
-pub struct LocalFib<A: Address, T: Table<A>> {
+pub struct LocalFib<A: Family, T: Table<A>> {
     rib: Rib<A>,
     table: T,
     compiler: T::Compiler,
 }
 
-impl<A: Address, T: Table<A>> LocalFib<A, T> {
+impl<A: Family, T: Table<A>> LocalFib<A, T> {
     /// No routes.
     ///
     /// # Errors

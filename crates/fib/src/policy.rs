@@ -10,7 +10,8 @@
 //! then (ports, indices of VRFs), rules that can select no forwarded packet are left out, and jumps lead forward, so
 //! that a walk always ends.
 
-use crate::{Address, NextHopIndex};
+use crate::NextHopIndex;
+use packet::Family;
 
 /// The rules of both families.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -23,12 +24,12 @@ pub struct Policy {
 
 /// The rules of a family, in the order in which they are asked. The default is the main table only.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Rules<A: Address> {
+pub struct Rules<A: Family> {
     /// `None`: the main table only.
     rules: Option<Vec<PolicyRule<A>>>,
 }
 
-impl<A: Address> Default for Rules<A> {
+impl<A: Family> Default for Rules<A> {
     fn default() -> Self {
         Rules { rules: None }
     }
@@ -41,10 +42,10 @@ pub struct AddressRange<A> {
     last: A,
 }
 
-impl<A: Address> AddressRange<A> {
+impl<A: Family> AddressRange<A> {
     /// All addresses of a prefix.
     pub fn of(prefix: A::Net) -> AddressRange<A> {
-        let (first, last) = crate::address::bounds::<A>(prefix);
+        let (first, last) = A::bounds(prefix);
         AddressRange { first, last }
     }
 
@@ -103,7 +104,7 @@ pub enum Decision {
     Punt,
 }
 
-impl<A: Address> Rules<A> {
+impl<A: Family> Rules<A> {
     /// These rules, in this order.
     ///
     /// # Panics
@@ -202,7 +203,7 @@ impl<A: Address> Rules<A> {
     }
 }
 
-impl<A: Address> PolicyRule<A> {
+impl<A: Family> PolicyRule<A> {
     /// A rule that selects every packet.
     pub const fn all(action: PolicyAction) -> PolicyRule<A> {
         PolicyRule {

@@ -1,6 +1,6 @@
 //! What a route is: a prefix, the number of a next hop, and where it was learnt.
 
-use crate::Address;
+use packet::Family;
 use std::fmt;
 
 /// The number of a next hop, 0 to [`NextHopIndex::MAX`]. What stands behind the number (port, rewrite, group) is
@@ -126,7 +126,7 @@ impl Route {
 
 /// A prefix and the way that packets for it take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PrefixRoute<A: Address> {
+pub struct PrefixRoute<A: Family> {
     /// The addresses it is for; no host bits.
     pub prefix: A::Net,
     /// The way there.

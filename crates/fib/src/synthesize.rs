@@ -8,33 +8,27 @@
 use std::collections::HashSet;
 
 use packet::random::{SplitMix64, mixed};
+use packet::{Family, IpVersion};
 
+use crate::NextHopIndex;
 use crate::read::Row;
-use crate::{Address, NextHopIndex};
 
-/// A family of which tables can be grown and destinations drawn.
-pub trait Family: Address {
-    /// The length of the prefixes that are announced inside shorter ones: 24 in IPv4, 48 in IPv6.
-    const NESTED_LENGTH: u8;
-
-    /// A number of so many random bits, up to those of an address.
-    fn random(bits: u8, random: &mut SplitMix64) -> Self;
-}
-
-impl Family for u32 {
-    const NESTED_LENGTH: u8 = 24;
-
-    fn random(bits: u8, random: &mut SplitMix64) -> u32 {
-        random.below(1 << bits) as u32
+/// The length of the prefixes that are announced inside shorter ones: 24 in IPv4, 48 in IPv6.
+pub fn nested_length<A: Family>() -> u8 {
+    match A::VERSION {
+        IpVersion::V4 => 24,
+        IpVersion::V6 => 48,
     }
 }
 
-impl Family for u128 {
-    const NESTED_LENGTH: u8 = 48;
-
-    fn random(bits: u8, random: &mut SplitMix64) -> u128 {
-        let (high, low) = (random.next_u64(), random.next_u64());
-        (u128::from(high) << 64 | u128::from(low)) & !<u128 as Address>::mask(128 - bits)
+/// An address whose last `bits` bits are random, and the others clear.
+pub fn random_bits<A: Family>(bits: u8, random: &mut SplitMix64) -> A {
+    match A::VERSION {
+        IpVersion::V4 => A::from_u128(random.below(1 << bits).into()),
+        IpVersion::V6 => {
+            let (high, low) = (random.next_u64(), random.next_u64());
+            A::from_u128(u128::from(high) << 64 | u128::from(low)) & !A::mask(128 - bits)
+        }
     }
 }
 
@@ -87,16 +81,17 @@ fn grow<A: Family>(real: &[Row<A>], count: usize, random: &mut SplitMix64) -> Ve
     let mut rows = Vec::with_capacity(count);
     rows.extend_from_slice(real);
     let length = |row: &Row<A>| A::parts(row.prefix).1;
-    let aggregates: Vec<Row<A>> = real.iter().copied().filter(|row| length(row) < A::NESTED_LENGTH).collect();
+    let nested_length = nested_length::<A>();
+    let aggregates: Vec<Row<A>> = real.iter().copied().filter(|row| length(row) < nested_length).collect();
     if aggregates.is_empty() {
         return rows;
     }
-    let nested = real.iter().filter(|row| length(row) == A::NESTED_LENGTH);
+    let nested = real.iter().filter(|row| length(row) == nested_length);
     let mut announced: HashSet<A> = nested.map(|row| A::parts(row.prefix).0).collect();
     let mut vain = 0;
     while rows.len() < count && vain < VAIN_DRAWS {
         let aggregate = aggregates[random.below(aggregates.len() as u64) as usize];
-        let network = address_inside::<A>(aggregate.prefix, random) & A::mask(A::NESTED_LENGTH);
+        let network = address_inside::<A>(aggregate.prefix, random) & A::mask(nested_length);
         if !announced.insert(network) {
             vain += 1;
             continue;
@@ -106,14 +101,14 @@ fn grow<A: Family>(real: &[Row<A>], count: usize, random: &mut SplitMix64) -> Ve
         if origin == aggregate.origin {
             origin ^= 1;
         }
-        rows.push(Row { prefix: A::net(network, A::NESTED_LENGTH), origin });
+        rows.push(Row { prefix: A::net(network, nested_length), origin });
     }
     rows
 }
 
 fn address_inside<A: Family>(prefix: A::Net, random: &mut SplitMix64) -> A {
     let (network, length) = A::parts(prefix);
-    network | A::random(A::BITS - length, random)
+    network | random_bits(A::BITS - length, random)
 }
 
 /// `count` random addresses in host order, each inside a prefix of `table` that is chosen at random: traffic goes

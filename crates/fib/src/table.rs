@@ -1,8 +1,9 @@
 //! The trait that every compiled table implements, and the errors of compiling.
 
 use crate::memory::available_memory;
-use crate::{Address, NextHopIndex, Rib};
+use crate::{NextHopIndex, Rib};
 use ipnet::IpNet;
+use packet::Family;
 
 /// How many addresses a batched lookup works on at once: enough that memory latencies overlap (a core has 20 to 60
 /// outstanding loads), few enough that the addresses and their first-level results stay in the first-level cache.
@@ -54,7 +55,7 @@ pub enum TableError {
 /// It holds no routes, only answers, and only what lookups read; what it takes to change it is in its
 /// [`Table::Compiler`]. So a router can keep two copies of the table and one compiler: the compiler changes the copy
 /// that nobody reads, the two are exchanged, and [`Table::catch_up`] repeats the changes by copying memory.
-pub trait Table<A: Address>: Send + Sync + Sized {
+pub trait Table<A: Family>: Send + Sync + Sized {
     /// The table's name, for people.
     const NAME: &'static str;
 

@@ -7,20 +7,20 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use fib::{
-    Address, Byte24, Change, Dir24_8, Linear, LocalFib, NextHopIndex, RangeTree, Rank, Rib, Route, Source,
-    Table,
+    Byte24, Change, Dir24_8, Linear, LocalFib, NextHopIndex, RangeTree, Rank, Rib, Route, Source, Table,
 };
+use packet::Family;
 use proptest::prelude::*;
 
 #[derive(Clone, Copy, Debug)]
-enum Step<A: Address> {
+enum Step<A: Family> {
     Insert(A::Net, NextHopIndex),
     Replace(A::Net, NextHopIndex),
     Remove(A::Net),
 }
 
 /// A family and how to draw addresses that nest and collide.
-trait Drawn: Address {
+trait Drawn: Family {
     fn address() -> BoxedStrategy<Self>;
     fn length() -> BoxedStrategy<u8>;
 }
@@ -76,7 +76,7 @@ impl Drawn for u128 {
     }
 }
 
-fn network<A: Address>(address: A, length: u8) -> A::Net {
+fn network<A: Family>(address: A, length: u8) -> A::Net {
     A::net(address & A::mask(length), length)
 }
 
@@ -98,7 +98,7 @@ fn step<A: Drawn>() -> impl Strategy<Value = Step<A>> {
 }
 
 /// A table that is changed, the mirror image that follows it, and one that gets what changed before a publication at once.
-struct Mirrored<A: Address, T: Table<A>> {
+struct Mirrored<A: Family, T: Table<A>> {
     rib: Rib<A>,
     compiler: T::Compiler,
     ahead: T,
@@ -107,7 +107,7 @@ struct Mirrored<A: Address, T: Table<A>> {
     changed: Vec<A::Net>,
 }
 
-impl<A: Address, T: Table<A>> Mirrored<A, T> {
+impl<A: Family, T: Table<A>> Mirrored<A, T> {
     fn new() -> Self {
         let (ahead, behind) = (T::new().unwrap(), T::new().unwrap());
         let (compiler, late) = (T::Compiler::default(), (T::new().unwrap(), T::Compiler::default()));
@@ -138,7 +138,7 @@ impl<A: Address, T: Table<A>> Mirrored<A, T> {
 }
 
 /// Applies a change to both; what one refuses the other must not have.
-fn apply<A: Address, T: Table<A>>(table: &mut Mirrored<A, T>, model: &mut Linear<A>, step: Step<A>) {
+fn apply<A: Family, T: Table<A>>(table: &mut Mirrored<A, T>, model: &mut Linear<A>, step: Step<A>) {
     let in_model = |model: &Linear<A>, prefix| model.routes().any(|(known, _)| known == prefix);
     match step {
         Step::Insert(prefix, next_hop) => {
@@ -164,7 +164,7 @@ fn apply<A: Address, T: Table<A>>(table: &mut Mirrored<A, T>, model: &mut Linear
 }
 
 /// The addresses where something may change: the ends of every route and their neighbours.
-fn edges<A: Address>(model: &Linear<A>) -> Vec<A> {
+fn edges<A: Family>(model: &Linear<A>) -> Vec<A> {
     let mut edges = vec![A::MIN, A::MIN.next(), A::MAX.previous(), A::MAX];
     for (prefix, _) in model.routes() {
         let (first, length) = A::parts(prefix);
@@ -175,7 +175,7 @@ fn edges<A: Address>(model: &Linear<A>) -> Vec<A> {
     edges
 }
 
-fn agree<A: Address, T: Table<A>>(table: &T, model: &Linear<A>, addresses: &[A], what: &str) {
+fn agree<A: Family, T: Table<A>>(table: &T, model: &Linear<A>, addresses: &[A], what: &str) {
     let mut batch = vec![NextHopIndex::MAX; addresses.len()];
     table.lookup_batch(addresses, &mut batch);
     for (&address, &batched) in addresses.iter().zip(&batch) {
@@ -190,7 +190,7 @@ fn agree<A: Address, T: Table<A>>(table: &T, model: &Linear<A>, addresses: &[A],
     }
 }
 
-fn check<A: Address, T: Table<A>>(steps: &[Step<A>], addresses: &[A], publish_every: usize) {
+fn check<A: Family, T: Table<A>>(steps: &[Step<A>], addresses: &[A], publish_every: usize) {
     let mut table = Mirrored::<A, T>::new();
     let mut model = Linear::default();
     for (i, &step) in steps.iter().enumerate() {
@@ -288,7 +288,7 @@ proptest! {
     }
 }
 
-fn ends<A: Address, T: Table<A>>() {
+fn ends<A: Family, T: Table<A>>() {
     let to = |number| Route::to(NextHopIndex::new(number).unwrap());
     let mut fib = LocalFib::<A, T>::new().unwrap();
     let (min, max) = (A::MIN, A::MAX);

@@ -8,6 +8,7 @@
 //! | `driver_frames` | [`DriverFrames`]: frames of a driver with its own allocator |
 //! | `memory` | [`Memory`]: what frames lie in |
 //! | [`batch`] | [`Batch`]: up to 256 packets that travel together |
+//! | [`family`] | [`Family`] and [`IpVersion`]: what differs between IPv4 and IPv6 |
 //! | [`flow`] | [`FlowHash`](flow::FlowHash): which flow a frame belongs to |
 //! | [`wire`] | Ethernet, ARP, IPv4, IPv6, ICMP, ICMPv6, UDP, TCP |
 //! | `plain_header` | [`PlainHeader`]: an IPv4 header without options, in registers |
@@ -23,6 +24,7 @@ pub mod batch;
 pub mod checksum;
 pub mod cycles;
 mod driver_frames;
+pub mod family;
 pub mod flow;
 pub mod frame;
 mod memory;
@@ -36,6 +38,7 @@ pub mod wire;
 
 pub use batch::{Batch, MAX_BATCH};
 pub use driver_frames::DriverFrames;
+pub use family::{Family, IpVersion};
 pub use frame::{Annotations, Packet, PacketType};
 pub use memory::{Memory, prefer_huge_pages};
 pub use plain_header::PlainHeader;

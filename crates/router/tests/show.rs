@@ -10,11 +10,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use control::api::{
-    Action, Backend, CounterRow, DriftRow, DropRow, Family, HandlerRow, LookupRow, MemberRow, NeighbourRow,
+    Action, Backend, CounterRow, DriftRow, DropRow, HandlerRow, LookupRow, MemberRow, NeighbourRow,
     NextHopRow, PathRow, PortRow, QueueRow, Request, RouteRow, Rows, Server, ServerOptions, Show, TextRow,
     Unanswered, WayRow, WorkerRow,
 };
 use serde_json::json;
+use packet::IpVersion;
 
 /// A router with two ports and a few routes.
 struct Router {
@@ -204,7 +205,7 @@ impl Backend for Router {
                     ours: 5,
                     differences,
                 };
-                rows.send(table(Family::Ipv4, 0))?;
+                rows.send(table(IpVersion::V4, 0))?;
                 if self.drifts {
                     let prefix = "2001:db8::/32".parse().unwrap();
                     rows.send(DriftRow::Difference {
@@ -214,7 +215,7 @@ impl Backend for Router {
                         ours: None,
                     })?;
                 }
-                rows.send(table(Family::Ipv6, u64::from(self.drifts)))?;
+                rows.send(table(IpVersion::V6, u64::from(self.drifts)))?;
             }
             Show::Netlink(_) | Show::Fpm(_) => {
                 for (name, value, note) in

@@ -1,14 +1,10 @@
-//! What differs between IPv4 and IPv6 in route lookup: the annotation, the table, and how addresses are written. All
-//! else in this folder is written once for both.
+//! How prefixes of a family are written in the configuration. All else in this folder is written once for both.
 
-use std::fmt::Display;
-use std::net::{Ipv4Addr, Ipv6Addr};
-use std::str::FromStr;
+use std::net::Ipv6Addr;
 
-use fib::{Address, Byte24, Edit, EditError, Fib, MAIN, RangeTree, Rib, State, Table};
+use fib::{Byte24, Edit, Fib, FibFamily, State};
 use graph::{FromArgument, names};
 use ipnet::{Ipv4Net, Ipv6Net};
-use packet::Annotations;
 
 use super::route::Via;
 
@@ -19,12 +15,8 @@ pub(super) type RouteState<A> = State<Via<A>>;
 /// A batch of changes of them.
 pub(super) type RouteEdit<'a, A> = Edit<'a, Via<A>, Byte24>;
 
-/// `u32` (IPv4) or `u128` (IPv6), addresses in host order.
-pub(super) trait Family: Address {
-    /// An address as people write it.
-    type Ip: Copy + Display + FromArgument + FromStr + From<Self> + Into<Self>;
-    /// The compiled table.
-    type Table: Table<Self>;
+/// A family as routes in the configuration name it.
+pub(super) trait RouteFamily: FibFamily<Ip: FromArgument> {
     /// What an address is called in messages, with its article.
     const ADDRESS: &str;
     /// A prefix that is right.
@@ -35,29 +27,12 @@ pub(super) trait Family: Address {
 
     /// The network that the configuration calls so, or the address; no host bits.
     fn named(name: &str) -> Option<Self::Net>;
-
-    /// Where the packet goes next.
-    fn destination(annotations: &Annotations) -> Self;
-
-    /// Sets where the packet goes next.
-    fn set_destination(annotations: &mut Annotations, address: Self);
-
-    /// The table of the main VRF, the only one that elements have.
-    fn table(state: &RouteState<Self>) -> Option<&Self::Table>;
-
-    /// The routes of the main VRF.
-    fn rib(fib: &RouteFib<Self>) -> Option<&Rib<Self>>;
-
-    /// Takes all routes from `rib`.
-    fn load(edit: &mut RouteEdit<'_, Self>, rib: Rib<Self>) -> Result<(), EditError>;
 }
 
 /// The index of the main VRF in [`State`].
-const MAIN_INDEX: usize = 0;
+pub(super) const MAIN_INDEX: usize = 0;
 
-impl Family for u32 {
-    type Ip = Ipv4Addr;
-    type Table = Byte24;
+impl RouteFamily for u32 {
     const ADDRESS: &str = "an IP address";
     const PREFIX: &str = "192.0.2.0/24";
 
@@ -78,34 +53,9 @@ impl Family for u32 {
     fn named(name: &str) -> Option<Ipv4Net> {
         names::address(name).map(Ipv4Net::from).or_else(|| names::network(name))
     }
-
-    #[inline(always)]
-    fn destination(annotations: &Annotations) -> u32 {
-        annotations.destination_ip()
-    }
-
-    #[inline(always)]
-    fn set_destination(annotations: &mut Annotations, address: u32) {
-        annotations.set_destination_ip(address);
-    }
-
-    #[inline(always)]
-    fn table(state: &RouteState<u32>) -> Option<&Byte24> {
-        state.ipv4(MAIN_INDEX)
-    }
-
-    fn rib(fib: &RouteFib<u32>) -> Option<&Rib<u32>> {
-        fib.rib4(MAIN)
-    }
-
-    fn load(edit: &mut RouteEdit<'_, u32>, rib: Rib<u32>) -> Result<(), EditError> {
-        edit.load4(MAIN, rib)
-    }
 }
 
-impl Family for u128 {
-    type Ip = Ipv6Addr;
-    type Table = RangeTree;
+impl RouteFamily for u128 {
     const ADDRESS: &str = "an IPv6 address";
     const PREFIX: &str = "2001:db8::/32";
 
@@ -117,28 +67,5 @@ impl Family for u128 {
         names::address_6(name)
             .map(Ipv6Net::from)
             .or_else(|| names::network_6(name).map(|network| network.trunc()))
-    }
-
-    #[inline(always)]
-    fn destination(annotations: &Annotations) -> u128 {
-        annotations.destination_ip6()
-    }
-
-    #[inline(always)]
-    fn set_destination(annotations: &mut Annotations, address: u128) {
-        annotations.set_destination_ip6(address);
-    }
-
-    #[inline(always)]
-    fn table(state: &RouteState<u128>) -> Option<&RangeTree> {
-        state.ipv6(MAIN_INDEX)
-    }
-
-    fn rib(fib: &RouteFib<u128>) -> Option<&Rib<u128>> {
-        fib.rib6(MAIN)
-    }
-
-    fn load(edit: &mut RouteEdit<'_, u128>, rib: Rib<u128>) -> Result<(), EditError> {
-        edit.load6(MAIN, rib)
     }
 }

@@ -8,7 +8,7 @@ use graph::lang::split_words;
 use graph::{Ask, Combine, ConfigError, Context, Element, FromArgument, Get, Handler, Put, Setup};
 use packet::{Batch, MAX_BATCH, Packet};
 
-use super::family::{Family, RouteState};
+use super::family::{MAIN_INDEX, RouteFamily, RouteState};
 use super::origin_file;
 use super::route::{FORM, REMOVAL_FORM, Route, Via};
 use super::routes::{Command, Routes};
@@ -17,7 +17,7 @@ use super::routes::{Command, Routes};
 const NO_OUTPUT: u16 = u16::MAX;
 
 /// Makes a lookup element.
-pub(super) fn make<A: Family>(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
+pub(super) fn make<A: RouteFamily>(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
     let outputs = setup.outputs();
     let file = setup.arguments.keyword::<String>("FILE")?.unwrap_or_default();
     let via = setup.arguments.keyword::<String>("VIA")?.unwrap_or_default();
@@ -39,7 +39,7 @@ pub(super) fn make<A: Family>(setup: &mut Setup<'_>) -> Result<Box<dyn Element>,
 }
 
 /// The routes of the configuration.
-fn configured<A: Family>(
+fn configured<A: RouteFamily>(
     arguments: &[String],
     file: &str,
     via: &str,
@@ -85,7 +85,7 @@ fn configured<A: Family>(
     Ok(routes)
 }
 
-pub(super) struct IpLookup<A: Family> {
+pub(super) struct IpLookup<A: RouteFamily> {
     name: String,
     routes: Arc<Routes<A>>,
     /// This copy's access to the tables.
@@ -99,7 +99,7 @@ pub(super) struct IpLookup<A: Family> {
 }
 
 /// Only one copy answers, the one that makes changes: a full table is 20 MB of text.
-impl<A: Family> IpLookup<A> {
+impl<A: RouteFamily> IpLookup<A> {
     const CHECK: Handler = Handler::read(
         "check",
         Combine::Join,
@@ -175,7 +175,7 @@ impl<A: Family> IpLookup<A> {
     fn lookup(&mut self, argument: &str) -> Result<String, String> {
         let address = A::Ip::from_value(argument)?.into();
         let state = self.reader.enter();
-        let number = A::table(&state).map_or(NextHopIndex::NONE, |table| table.lookup(address));
+        let number = A::table(&state, MAIN_INDEX).map_or(NextHopIndex::NONE, |table| table.lookup(address));
         let via = resolve(state.next_hops(), number);
         Ok(match (via.output, via.gateway()) {
             (NO_OUTPUT, _) => "-1".to_owned(),
@@ -201,7 +201,7 @@ impl<A: Family> IpLookup<A> {
 
 /// Gateway and output of a number, [`NO_OUTPUT`] where there is no route.
 #[inline(always)]
-fn resolve<A: Family>(next_hops: &Resolver<Via<A>>, number: NextHopIndex) -> Via<A> {
+fn resolve<A: RouteFamily>(next_hops: &Resolver<Via<A>>, number: NextHopIndex) -> Via<A> {
     match next_hops.resolve(number, 0) {
         NextHop::Forward(via) => *via,
         _ => Via { gateway: A::MIN, output: NO_OUTPUT },
@@ -213,7 +213,7 @@ fn resolve<A: Family>(next_hops: &Resolver<Via<A>>, number: NextHopIndex) -> Via
 /// A function of its own, because only then does the compiler know that writing to packets does not change where the next
 /// hops are.
 #[inline]
-fn forward<A: Family>(
+fn forward<A: RouteFamily>(
     next_hops: &Resolver<Via<A>>,
     numbers: &[NextHopIndex],
     packets: &mut [Packet],
@@ -244,7 +244,7 @@ fn forward<A: Family>(
 }
 
 /// Reads the commands of a write handler.
-fn commands<A: Family>(name: &str, value: &str, outputs: usize) -> Result<Vec<Command<A>>, String> {
+fn commands<A: RouteFamily>(name: &str, value: &str, outputs: usize) -> Result<Vec<Command<A>>, String> {
     if name != "ctrl" {
         return Ok(vec![command(name, value, outputs)?]);
     }
@@ -262,7 +262,7 @@ fn commands<A: Family>(name: &str, value: &str, outputs: usize) -> Result<Vec<Co
     Ok(commands)
 }
 
-fn command<A: Family>(name: &str, value: &str, outputs: usize) -> Result<Command<A>, String> {
+fn command<A: RouteFamily>(name: &str, value: &str, outputs: usize) -> Result<Command<A>, String> {
     let (parsed, form) = match name {
         "add" => (Route::parse(value, outputs).map(Command::Add), FORM),
         "set" => (Route::parse(value, outputs).map(Command::Set), FORM),
@@ -271,7 +271,7 @@ fn command<A: Family>(name: &str, value: &str, outputs: usize) -> Result<Command
     parsed.map_err(|error| format!("expected '{form}', got '{}': {error}", value.trim()))
 }
 
-impl<A: Family> Element for IpLookup<A> {
+impl<A: RouteFamily> Element for IpLookup<A> {
     fn initialise(&mut self, cx: &mut Context) -> Result<(), String> {
         for note in self.routes.take_notes() {
             cx.message(&format!("{}: {note}", self.name));
@@ -290,7 +290,7 @@ impl<A: Family> Element for IpLookup<A> {
             *address = A::destination(packet.annotations());
         }
         let state = self.reader.enter();
-        let Some(table) = A::table(&state) else { return cx.drop_batch(batch, "no route") };
+        let Some(table) = A::table(&state, MAIN_INDEX) else { return cx.drop_batch(batch, "no route") };
         table.lookup_batch(addresses, numbers);
         let difference = forward(state.next_hops(), numbers, batch.packets_mut(), addresses, outputs);
         drop(state);

@@ -8,7 +8,7 @@ use fib::{NextHopIndex, Rib, Route, read, synthesize};
 use graph::ConfigError;
 use graph::lang::{split_arguments, split_words};
 
-use super::family::Family;
+use super::family::RouteFamily;
 use super::route::Via;
 use super::routes::Transaction;
 
@@ -16,7 +16,7 @@ use super::routes::Transaction;
 const ERRORS_SHOWN: usize = 3;
 
 /// Reads the text of `VIA`: `[GATEWAY] OUTPUT` and so on.
-pub(super) fn parse_via<A: Family>(text: &str, outputs: usize) -> Result<Vec<Via<A>>, ConfigError> {
+pub(super) fn parse_via<A: RouteFamily>(text: &str, outputs: usize) -> Result<Vec<Via<A>>, ConfigError> {
     let mut next_hops = Vec::new();
     let mut mistakes = Vec::new();
     for (index, part) in split_arguments(text).iter().enumerate() {
@@ -35,7 +35,7 @@ pub(super) fn parse_via<A: Family>(text: &str, outputs: usize) -> Result<Vec<Via
 
 /// Adds the routes of the table at `path` to `rib` where it has none for the prefix. Returns what to tell the user of
 /// rows that could not be used.
-pub(super) fn load<A: Family>(
+pub(super) fn load<A: RouteFamily>(
     path: &str,
     via: &[Via<A>],
     rib: &mut Rib<A>,

@@ -5,7 +5,7 @@ use std::fmt;
 use graph::arguments::FromArgument;
 use graph::lang::split_words;
 
-use super::family::Family;
+use super::family::RouteFamily;
 
 /// Where packets of a route go: what stands behind a number of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -16,7 +16,7 @@ pub(super) struct Via<A> {
     pub(super) output: u16,
 }
 
-impl<A: Family> Via<A> {
+impl<A: RouteFamily> Via<A> {
     /// Reads `[GATEWAY] OUTPUT`; the output must be one of `outputs`.
     pub(super) fn parse(words: &[String], outputs: usize) -> Result<Self, String> {
         let (gateway, output) = match words {
@@ -34,7 +34,7 @@ impl<A: Family> Via<A> {
     }
 }
 
-impl<A: Family> fmt::Display for Via<A> {
+impl<A: RouteFamily> fmt::Display for Via<A> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.gateway() {
             None => write!(f, "- {}", self.output),
@@ -43,12 +43,12 @@ impl<A: Family> fmt::Display for Via<A> {
     }
 }
 
-fn bad_gateway<A: Family>(word: &str) -> String {
+fn bad_gateway<A: RouteFamily>(word: &str) -> String {
     format!("'{word}' is not a gateway; right would be {} or '-'", A::ADDRESS)
 }
 
 /// The gateway that a word means; 0 for `-`.
-fn gateway_of<A: Family>(word: &str) -> Option<A> {
+fn gateway_of<A: RouteFamily>(word: &str) -> Option<A> {
     if word == "-" { Some(A::MIN) } else { A::Ip::from_argument(word).map(Into::into) }
 }
 
@@ -64,7 +64,7 @@ fn parse_output(word: &str, outputs: usize) -> Result<u16, String> {
 
 /// A prefix and where it goes; to remove a route, the second may be left open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Route<A: Family> {
+pub(super) struct Route<A: RouteFamily> {
     /// No host bits.
     pub(super) prefix: A::Net,
     pub(super) via: Option<Via<A>>,
@@ -75,7 +75,7 @@ pub(super) const FORM: &str = "ADDR/MASK [GATEWAY] OUTPUT";
 /// What [`Route::parse_removal`] reads.
 pub(super) const REMOVAL_FORM: &str = "ADDR/MASK [GATEWAY OUTPUT]";
 
-impl<A: Family> Route<A> {
+impl<A: RouteFamily> Route<A> {
     /// Reads a route; `outputs` is how many the element has. The error does not name the form ([`FORM`]).
     pub(super) fn parse(text: &str, outputs: usize) -> Result<Self, String> {
         let words = split_words(text);
@@ -100,7 +100,7 @@ impl<A: Family> Route<A> {
     }
 }
 
-impl<A: Family> fmt::Display for Route<A> {
+impl<A: RouteFamily> fmt::Display for Route<A> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.via {
             Some(via) => write!(f, "{} {via}", self.prefix),
@@ -111,7 +111,7 @@ impl<A: Family> fmt::Display for Route<A> {
 
 /// Reads `ADDR/LENGTH`, `ADDR/MASK` or `ADDR`. Host bits are cleared, and zeroes at the end of an IPv4 address before
 /// a mask may be left out (`18.26/16`, `0/0`), both as in Click.
-fn parse_prefix<A: Family>(word: &str) -> Result<A::Net, String> {
+fn parse_prefix<A: RouteFamily>(word: &str) -> Result<A::Net, String> {
     let bad = || {
         let (address, longest, example) = (A::ADDRESS, A::BITS, A::PREFIX);
         format!(
@@ -137,7 +137,7 @@ fn parse_prefix<A: Family>(word: &str) -> Result<A::Net, String> {
 }
 
 /// The prefix length that the text behind the `/` means: a number, or a mask written as an address.
-fn length_of<A: Family>(text: &str) -> Option<u8> {
+fn length_of<A: RouteFamily>(text: &str) -> Option<u8> {
     if let Ok(mask) = text.parse::<A::Ip>() {
         let mask: A = mask.into();
         let length = (!mask).leading_zeros();

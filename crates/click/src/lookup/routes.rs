@@ -22,12 +22,12 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use fib::publish::{Reader, Readers};
 use fib::{MAIN, NextHop, NextHopError, NextHopIndex, Rib, Source, Table};
 
-use super::family::{Family, RouteEdit, RouteFib, RouteState};
+use super::family::{MAIN_INDEX, RouteEdit, RouteFamily, RouteFib, RouteState};
 use super::route::{Route, Via};
 
 /// What a handler asks of the routes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Command<A: Family> {
+pub(super) enum Command<A: RouteFamily> {
     /// A route for a prefix that has none.
     Add(Route<A>),
     /// A route, whether the prefix has one or not.
@@ -37,7 +37,7 @@ pub(super) enum Command<A: Family> {
 }
 
 /// The routes of an element, for all its copies.
-pub(super) struct Routes<A: Family> {
+pub(super) struct Routes<A: RouteFamily> {
     fib: Mutex<RouteFib<A>>,
     readers: Readers<RouteState<A>>,
     /// Number of the last copy of the graph that has the element; not every thread has every element.
@@ -46,7 +46,7 @@ pub(super) struct Routes<A: Family> {
     notes: Mutex<Vec<String>>,
 }
 
-impl<A: Family> Routes<A> {
+impl<A: RouteFamily> Routes<A> {
     /// No routes.
     pub(super) fn new() -> Result<Self, String> {
         let fib = RouteFib::new().map_err(|error| error.to_string())?;
@@ -64,7 +64,7 @@ impl<A: Family> Routes<A> {
         let mut transaction = Transaction { holds_at_once: false, ..Transaction::new(&mut fib) };
         let mut rib = Rib::new();
         let result = fill(&mut rib, &mut transaction).and_then(|filled| {
-            A::load(&mut transaction.edit, rib).map_err(|error| error.to_string())?;
+            A::load(&mut transaction.edit, MAIN, rib).map_err(|error| error.to_string())?;
             Ok(filled)
         });
         transaction.remove_all_unused();
@@ -148,7 +148,7 @@ impl<A: Family> Routes<A> {
     pub(super) fn check(&self) -> String {
         let mut text = String::new();
         let report = self.fib().check();
-        for table in report.tables.iter().filter(|table| table.family == A::FAMILY) {
+        for table in report.tables.iter().filter(|table| table.family == A::VERSION) {
             let place = if table.is_active { "active" } else { "passive" };
             let verdict =
                 table.mismatch.map_or_else(|| "ok".to_owned(), |mismatch| format!("wrong: {mismatch}"));
@@ -165,7 +165,7 @@ impl<A: Family> Routes<A> {
     pub(super) fn memory_bytes(&self) -> usize {
         let fib = self.fib();
         let state = fib.state();
-        let table = A::table(state).map_or(0, Table::memory_bytes);
+        let table = A::table(state, MAIN_INDEX).map_or(0, Table::memory_bytes);
         // Two states, and a third copy of the next hops beside the routes.
         2 * table + 3 * state.next_hops().memory_bytes() + rib(&fib).memory_bytes()
     }
@@ -181,11 +181,11 @@ impl<A: Family> Routes<A> {
     }
 }
 
-fn rib<A: Family>(fib: &RouteFib<A>) -> &Rib<A> {
-    A::rib(fib).expect("the main VRF is always there")
+fn rib<A: RouteFamily>(fib: &RouteFib<A>) -> &Rib<A> {
+    A::rib(fib, MAIN).expect("the main VRF is always there")
 }
 
-fn via<A: Family>(fib: &RouteFib<A>, number: NextHopIndex) -> Option<Via<A>> {
+fn via<A: RouteFamily>(fib: &RouteFib<A>, number: NextHopIndex) -> Option<Via<A>> {
     fib.next_hops().resolver().resolve(number, 0).forward().copied()
 }
 
@@ -196,7 +196,7 @@ fn column(text: &mut String, word: &str, width: usize) {
 }
 
 /// A batch of changes.
-pub(super) struct Transaction<'a, A: Family> {
+pub(super) struct Transaction<'a, A: RouteFamily> {
     edit: RouteEdit<'a, A>,
     /// Numbers that may be nobody's at the end.
     unused: Vec<NextHopIndex>,
@@ -204,7 +204,7 @@ pub(super) struct Transaction<'a, A: Family> {
     holds_at_once: bool,
 }
 
-impl<'a, A: Family> Transaction<'a, A> {
+impl<'a, A: RouteFamily> Transaction<'a, A> {
     fn new(fib: &'a mut RouteFib<A>) -> Self {
         Self { edit: fib.edit(), unused: Vec::new(), holds_at_once: true }
     }

@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use fib::NextHopIndex;
 use proptest::prelude::*;
 
-use super::family::Family;
+use super::family::{MAIN_INDEX, RouteFamily};
 use super::route::{Route, Via};
 use super::routes::{Command, Routes};
 
-fn routes<A: Family>() -> Routes<A> {
+fn routes<A: RouteFamily>() -> Routes<A> {
     Routes::new().unwrap()
 }
 
@@ -118,7 +118,7 @@ fn transactions() -> impl Strategy<Value = Vec<Vec<Wanted>>> {
     prop::collection::vec(prop::collection::vec(command, 1..6), 1..12)
 }
 
-fn command<A: Family>(
+fn command<A: RouteFamily>(
     &(kind, (bits, length), (gateway, output)): &Wanted,
     widen: fn(u32) -> A,
 ) -> Command<A> {
@@ -133,7 +133,7 @@ fn command<A: Family>(
 }
 
 /// The commands on a map of routes; `None` when one is refused.
-fn reference<A: Family>(
+fn reference<A: RouteFamily>(
     mut routes: BTreeMap<A::Net, Via<A>>,
     commands: &[Command<A>],
 ) -> Option<BTreeMap<A::Net, Via<A>>> {
@@ -158,7 +158,7 @@ fn reference<A: Family>(
     Some(routes)
 }
 
-fn scan<A: Family>(routes: &BTreeMap<A::Net, Via<A>>, address: A) -> Option<Via<A>> {
+fn scan<A: RouteFamily>(routes: &BTreeMap<A::Net, Via<A>>, address: A) -> Option<Via<A>> {
     let matching = routes.iter().filter(|&(&prefix, _)| {
         let (network, length) = A::parts(prefix);
         address & A::mask(length) == network
@@ -166,7 +166,10 @@ fn scan<A: Family>(routes: &BTreeMap<A::Net, Via<A>>, address: A) -> Option<Via<
     matching.max_by_key(|&(&prefix, _)| A::parts(prefix).1).map(|(_, &via)| via)
 }
 
-fn all_or_nothing<A: Family>(transactions: &[Vec<Wanted>], widen: fn(u32) -> A) -> Result<(), TestCaseError> {
+fn all_or_nothing<A: RouteFamily>(
+    transactions: &[Vec<Wanted>],
+    widen: fn(u32) -> A,
+) -> Result<(), TestCaseError> {
     let shared = routes::<A>();
     let mut reader = shared.reader();
     let mut routes = BTreeMap::new();
@@ -183,8 +186,8 @@ fn all_or_nothing<A: Family>(transactions: &[Vec<Wanted>], widen: fn(u32) -> A) 
             [first, last, first.previous(), last.next()]
         });
         for address in edges.chain([A::MIN, A::MAX]) {
-            let number =
-                A::table(&state).map_or(NextHopIndex::NONE, |table| fib::Table::lookup(table, address));
+            let number = A::table(&state, MAIN_INDEX)
+                .map_or(NextHopIndex::NONE, |table| fib::Table::lookup(table, address));
             let found = state.next_hops().resolve(number, 0).forward().copied();
             prop_assert_eq!(found, scan(&routes, address), "{:?}", address);
         }

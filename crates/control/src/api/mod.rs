@@ -37,7 +37,7 @@ mod tests;
 pub use client::{Answer, Client, ClientError};
 pub use place::{default_socket, reading_path, routers_elsewhere};
 pub use request::{
-    Action, ConfigFilter, DropFilter, Family, HandlerFilter, LOCAL_TABLE, NeighbourFilter, NextHopFilter,
+    Action, ConfigFilter, DropFilter, HandlerFilter, LOCAL_TABLE, NeighbourFilter, NextHopFilter,
     NoFilter, PortFilter, Request, RouteFilter, RouteQuery, Show, TableQuery, VERSION,
 };
 pub use rows::{

@@ -14,6 +14,7 @@
 use std::net::IpAddr;
 
 use ipnet::IpNet;
+use packet::IpVersion;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -109,29 +110,12 @@ pub struct PortFilter {
     pub port: Option<String>,
 }
 
-/// IPv4 or IPv6.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Family {
-    /// IPv4.
-    Ipv4,
-    /// IPv6.
-    Ipv6,
-}
-
-impl Family {
-    /// The family of an address.
-    pub fn of(address: IpAddr) -> Self {
-        if address.is_ipv4() { Self::Ipv4 } else { Self::Ipv6 }
-    }
-}
-
 /// Selects routes that match all that is given.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct RouteFilter {
     /// Of this family.
-    pub family: Option<Family>,
+    pub family: Option<IpVersion>,
     /// To this prefix, or one inside it.
     pub within: Option<IpNet>,
     /// Of this table. Without it all tables but 255, in which Linux keeps its own addresses.
@@ -149,7 +133,7 @@ impl RouteFilter {
     /// Whether a route to `prefix` in `table` may be selected: what a router asks before it makes a row.
     pub fn may_select(&self, table: u32, prefix: IpNet) -> bool {
         self.table.map_or(table != LOCAL_TABLE, |wanted| wanted == table)
-            && self.family.is_none_or(|family| family == Family::of(prefix.addr()))
+            && self.family.is_none_or(|family| family == IpVersion::of(prefix.addr()))
             && self.within.is_none_or(|within| within.contains(&prefix))
     }
 }
@@ -176,7 +160,7 @@ pub struct RouteQuery {
 #[serde(default, deny_unknown_fields)]
 pub struct NeighbourFilter {
     /// Of this family.
-    pub family: Option<Family>,
+    pub family: Option<IpVersion>,
     /// On the link of this interface.
     pub interface: Option<String>,
 }
@@ -289,7 +273,7 @@ mod tests {
     #[test]
     fn requests_are_lines() {
         let filter = RouteFilter {
-            family: Some(Family::Ipv4),
+            family: Some(IpVersion::V4),
             within: Some("10.0.0.0/8".parse().unwrap()),
             ..RouteFilter::default()
         };

@@ -5,12 +5,11 @@
 use std::net::IpAddr;
 
 use ipnet::IpNet;
+use packet::IpVersion;
 use serde::{Deserialize, Serialize};
 use serde_json::Value as JsonValue;
 
-use super::request::{
-    DropFilter, Family, NeighbourFilter, NextHopFilter, PortFilter, Request, RouteFilter, Show,
-};
+use super::request::{DropFilter, NeighbourFilter, NextHopFilter, PortFilter, Request, RouteFilter, Show};
 
 /// A port.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -213,7 +212,7 @@ pub enum DriftRow {
         /// The table.
         table: u32,
         /// IPv4 or IPv6.
-        family: Family,
+        family: IpVersion,
         /// Routes that the source has now.
         theirs: u64,
         /// Routes that we have.
@@ -323,7 +322,7 @@ impl RouteFilter {
 
 impl NeighbourFilter {
     fn selects(&self, row: &NeighbourRow) -> bool {
-        self.family.is_none_or(|family| family == Family::of(row.address))
+        self.family.is_none_or(|family| family == IpVersion::of(row.address))
             && self.interface.as_ref().is_none_or(|name| row.interface == *name)
     }
 }

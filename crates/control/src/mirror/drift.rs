@@ -2,11 +2,11 @@
 //! digests, and route by route.
 
 use super::Mirror;
-use super::routes::{Family, Key, Stored};
+use super::routes::{Key, MirrorFamily, Stored};
 use super::targets::Content;
 use crate::change::{Change, Part, RouteKey};
 use fib::Source;
-use ipnet::IpNet;
+use packet::IpVersion;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -19,7 +19,7 @@ pub struct DigestOf {
     /// The table of Linux.
     pub table: u32,
     /// The family.
-    pub is_ipv6: bool,
+    pub version: IpVersion,
 }
 
 /// A number that equal sets of routes have in common, in whatever order they were told.
@@ -103,8 +103,8 @@ pub fn digests_of<'a>(
     let mut digests: BTreeMap<DigestOf, Digest> = BTreeMap::new();
     for change in changes {
         let Change::Route(route) = change else { continue };
-        let is_ipv6 = matches!(route.key.prefix, IpNet::V6(_));
-        let of = DigestOf { source, table: route.key.table, is_ipv6 };
+        let version = IpVersion::of(route.key.prefix.addr());
+        let of = DigestOf { source, table: route.key.table, version };
         let target = Content::of(source, route.clone()).digest();
         digests.entry(of).or_default().add(digest_of(&route.key, route.protocol, target));
     }
@@ -113,7 +113,7 @@ pub fn digests_of<'a>(
 
 impl Mirror {
     /// Calls `visit` with every route of a family, its source, and its digest.
-    fn for_each_digest<A: Family>(&self, mut visit: impl FnMut(Source, RouteKey, u64)) {
+    fn for_each_digest<A: MirrorFamily>(&self, mut visit: impl FnMut(Source, RouteKey, u64)) {
         for (&table, routes) in &self.tables.tables {
             for (key, stored) in A::routes(routes).iter() {
                 let (key, source, Stored { target, protocol, .. }) =
@@ -126,12 +126,12 @@ impl Mirror {
     /// The digests of all routes.
     pub fn digests(&self) -> BTreeMap<DigestOf, Digest> {
         let mut digests: BTreeMap<DigestOf, Digest> = BTreeMap::new();
-        let mut add = |source, key: RouteKey, digest, is_ipv6| {
-            let of = DigestOf { source, table: key.table, is_ipv6 };
+        let mut add = |source, key: RouteKey, digest| {
+            let of = DigestOf { source, table: key.table, version: IpVersion::of(key.prefix.addr()) };
             digests.entry(of).or_default().add(digest);
         };
-        self.for_each_digest::<u32>(|source, key, digest| add(source, key, digest, false));
-        self.for_each_digest::<u128>(|source, key, digest| add(source, key, digest, true));
+        self.for_each_digest::<u32>(&mut add);
+        self.for_each_digest::<u128>(add);
         digests
     }
 

@@ -1,6 +1,7 @@
 //! On a node of a cluster: a neighbour behind a port of another node is reached over the fabric. Its rewrite string is then the
 //! fabric's header, which names that node and, by a label, what is to happen there.
 
+use packet::IpVersion;
 use std::collections::HashMap;
 
 use fabric::{Header, Kind, Label, NodeId, Shim};
@@ -47,18 +48,18 @@ impl ClusterExits {
         port: u16,
         mac: [u8; 6],
         source: [u8; 6],
-        is_ipv6: bool,
+        version: IpVersion,
     ) -> Option<Adjacency> {
         match *self.ports.get(&port)? {
-            Exit::Own(output) => Some(Adjacency::ethernet(output, mac, source, ethertype(is_ipv6))),
+            Exit::Own(output) => Some(Adjacency::ethernet(output, mac, source, ethertype(version))),
             Exit::Of(node) => {
                 // A port may have moved, and the label be one of the node that had it.
                 let (_, label) = self.labels.get(&(port, mac)).filter(|(of, _)| *of == node)?;
-                let label = Label::new(label.number() + u32::from(is_ipv6))?;
+                let label = Label::new(label.number() + version as u32)?;
                 let header = Header::new(Kind::Routed, node, label, self.here, self.cluster);
                 match self.switched {
                     None => {
-                        let [first, second] = ethertype(is_ipv6);
+                        let [first, second] = ethertype(version);
                         let mut rewrite = [0; Header::LEN + 2];
                         rewrite[..Header::LEN].copy_from_slice(&header.bytes());
                         rewrite[Header::LEN..].copy_from_slice(&[first, second]);

@@ -14,6 +14,7 @@ use super::objects::ObjectKey;
 use super::{Count, Mirror};
 use crate::change::{InterfaceIndex, NeighbourState, Path};
 use fib::{Adjacency, NextHop, NextHopError, NextHopIndex};
+use packet::IpVersion;
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 
@@ -52,28 +53,28 @@ pub(super) struct Hop {
     /// None where the destinations are on the link themselves.
     pub(super) gateway: Option<IpAddr>,
     /// The family of the packets, which may be another than the gateway's (RFC 8950).
-    pub(super) is_ipv6: bool,
+    pub(super) version: IpVersion,
     /// Its source says that it cannot be used.
     pub(super) is_down: bool,
     pub(super) has_encapsulation: bool,
 }
 
 impl Hop {
-    fn of(path: &Path, is_ipv6: bool) -> Hop {
+    fn of(path: &Path, version: IpVersion) -> Hop {
         let Path { index: interface, gateway, is_down, has_encapsulation, .. } = *path;
-        Hop { interface, gateway, is_ipv6, is_down, has_encapsulation }
+        Hop { interface, gateway, version, is_down, has_encapsulation }
     }
 
     /// The hop to a neighbour on an interface, as every source would have it.
     pub(super) fn to_neighbour(interface: InterfaceIndex, address: IpAddr) -> Hop {
-        let is_ipv6 = address.is_ipv6();
-        Hop { interface, gateway: Some(address), is_ipv6, is_down: false, has_encapsulation: false }
+        let version = IpVersion::of(address);
+        Hop { interface, gateway: Some(address), version, is_down: false, has_encapsulation: false }
     }
 
     /// The first and the last hop with this interface and gateway, whatever else they are.
     fn all_to(interface: InterfaceIndex, gateway: Option<IpAddr>) -> std::ops::RangeInclusive<Hop> {
-        let hop = |all| Hop { interface, gateway, is_ipv6: all, is_down: all, has_encapsulation: all };
-        hop(false)..=hop(true)
+        let hop = |version, all| Hop { interface, gateway, version, is_down: all, has_encapsulation: all };
+        hop(IpVersion::V4, false)..=hop(IpVersion::V6, true)
     }
 }
 
@@ -102,7 +103,7 @@ pub(super) enum Behind {
     Hop(Hop),
     Group(Members),
     /// What stands for a next-hop object, for the packets of one family.
-    Object(ObjectKey, bool),
+    Object(ObjectKey, IpVersion),
 }
 
 /// All numbers in use.
@@ -142,8 +143,8 @@ impl Hops {
 }
 
 /// The EtherType of a family.
-pub(super) const fn ethertype(is_ipv6: bool) -> [u8; 2] {
-    if is_ipv6 { [0x86, 0xdd] } else { [0x08, 0x00] }
+pub(super) const fn ethertype(version: IpVersion) -> [u8; 2] {
+    version.ethertype().0.to_be_bytes()
 }
 
 impl Mirror {
@@ -163,9 +164,9 @@ impl Mirror {
             let (port, source) = (interface.port?, interface.link.mac?);
             let mac = self.neighbours.usable_mac(hop.interface, hop.gateway?)?;
             if let Some(exits) = &self.exits {
-                return exits.adjacency(port, mac, source, hop.is_ipv6);
+                return exits.adjacency(port, mac, source, hop.version);
             }
-            let ethertype = ethertype(hop.is_ipv6);
+            let ethertype = ethertype(hop.version);
             match self.links.vlan(port) {
                 None => Some(Adjacency::ethernet(port, mac, source, ethertype)),
                 Some(of) => Some(Adjacency::tagged(port, mac, source, of.vlan, ethertype)),
@@ -223,9 +224,9 @@ impl Mirror {
     pub(super) fn acquire_group(
         &mut self,
         ways: impl Iterator<Item = (Way, u16)>,
-        is_ipv6: bool,
+        version: IpVersion,
     ) -> Result<NextHopIndex, NextHopError> {
-        let members = self.acquire_members(ways, is_ipv6)?;
+        let members = self.acquire_members(ways, version)?;
         if let [(single, _)] = members[..] {
             return Ok(single);
         }
@@ -250,12 +251,12 @@ impl Mirror {
     pub(super) fn acquire_members(
         &mut self,
         ways: impl Iterator<Item = (Way, u16)>,
-        is_ipv6: bool,
+        version: IpVersion,
     ) -> Result<Members, NextHopError> {
         let mut members: BTreeMap<NextHopIndex, u16> = BTreeMap::new();
         for (way, weight) in ways {
             let acquired = match way {
-                Way::Path(path) => self.acquire_hop(Hop::of(&path, is_ipv6)),
+                Way::Path(path) => self.acquire_hop(Hop::of(&path, version)),
                 Way::Number(index) => Ok(index),
             };
             let index = match acquired {
@@ -282,7 +283,7 @@ impl Mirror {
     pub(super) fn release_index(&mut self, index: NextHopIndex) {
         match self.hops.behind(index).clone() {
             Behind::Nothing | Behind::Fixed => {}
-            Behind::Object(key, is_ipv6) => self.release_object(key, is_ipv6),
+            Behind::Object(key, version) => self.release_object(key, version),
             Behind::Hop(hop) => {
                 let used =
                     self.hops.hops.get_mut(&hop).expect("a number in use stands for a hop that is there");

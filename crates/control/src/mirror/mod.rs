@@ -81,7 +81,8 @@ use ipnet::IpNet;
 use links::Links;
 use neighbours::Neighbours;
 use objects::{ObjectKey, Objects};
-use routes::{Family, Key, Stored};
+use packet::IpVersion;
+use routes::{Key, MirrorFamily, Stored};
 use rules::KernelRules;
 use std::collections::VecDeque;
 use std::mem::ManuallyDrop;
@@ -186,8 +187,8 @@ impl Epochs {
         self.of(Source::Netlink, Part::Rules)
     }
 
-    fn of_routes(&self, source: Source, is_ipv6: bool) -> u8 {
-        self.of(source, if is_ipv6 { Part::Routes6 } else { Part::Routes4 })
+    fn of_routes(&self, source: Source, version: IpVersion) -> u8 {
+        self.of(source, if version == IpVersion::V6 { Part::Routes6 } else { Part::Routes4 })
     }
 }
 
@@ -461,16 +462,16 @@ impl Mirror {
         true
     }
 
-    fn put_route_of<A: Family>(&mut self, source: Source, route: Route) {
+    fn put_route_of<A: MirrorFamily>(&mut self, source: Source, route: Route) {
         let (key, protocol) = (route.key, route.protocol);
         let target = self.acquire_target(Content::of(source, route));
         self.put_route_to::<A>(source, &key, protocol, target);
     }
 
     /// Those of the prefixes that are of one family.
-    fn put_routes_of<A: Family>(&mut self, source: Source, route: &Route, prefixes: &[IpNet]) {
+    fn put_routes_of<A: MirrorFamily>(&mut self, source: Source, route: &Route, prefixes: &[IpNet]) {
         let keys = || {
-            let of_family = prefixes.iter().filter(|prefix| A::split(**prefix).is_some());
+            let of_family = prefixes.iter().filter(|prefix| A::from_net(**prefix).is_some());
             of_family.map(|&prefix| RouteKey { prefix, ..route.key })
         };
         let Some(key) = keys().next() else { return };
@@ -484,7 +485,13 @@ impl Mirror {
     }
 
     /// Takes over one user of the target.
-    fn put_route_to<A: Family>(&mut self, source: Source, key: &RouteKey, protocol: u8, target: TargetId) {
+    fn put_route_to<A: MirrorFamily>(
+        &mut self,
+        source: Source,
+        key: &RouteKey,
+        protocol: u8,
+        target: TargetId,
+    ) {
         let Some((table, stored_key)) = Key::<A>::of(source, key) else {
             return self.release_target(target);
         };
@@ -492,7 +499,7 @@ impl Mirror {
             self.count(Count::HostBits);
         }
         self.ensure_table(table);
-        let epoch = self.epochs.of_routes(source, A::IS_IPV6);
+        let epoch = self.epochs.of_routes(source, A::VERSION);
         self.put_stored(table, stored_key, Stored { target, protocol, epoch });
     }
 
@@ -503,7 +510,7 @@ impl Mirror {
         }
     }
 
-    fn remove_route_of<A: Family>(&mut self, source: Source, key: &RouteKey) -> bool {
+    fn remove_route_of<A: MirrorFamily>(&mut self, source: Source, key: &RouteKey) -> bool {
         let Some((table, key)) = Key::<A>::of(source, key) else { return false };
         self.tables.tables.contains_key(&table) && self.change_route(table, key, None)
     }

@@ -6,6 +6,7 @@ use super::{Mirror, fixed};
 use crate::change::*;
 use fib::{Adjacency, Decision, MAIN, NextHop, NextHopIndex, Source, Table};
 use ipnet::IpNet;
+use packet::IpVersion;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -218,7 +219,7 @@ impl Model {
     }
 
     /// What packets meet that take a path, and whether it is up.
-    fn path(&self, path: &Path, is_ipv6: bool) -> (NextHop<Adjacency>, bool) {
+    fn path(&self, path: &Path, version: IpVersion) -> (NextHop<Adjacency>, bool) {
         let link = self.link(path.index);
         let is_up =
             !path.is_down && (path.index == 0 || link.is_some_and(|link| link.is_up && link.has_carrier));
@@ -226,7 +227,7 @@ impl Model {
             let (link, gateway) = (link?, path.gateway?);
             let port = port_of(&link.name)?;
             let mac = self.usable_mac(path.index, gateway)?;
-            let ethertype = if is_ipv6 { [0x86, 0xdd] } else { [8, 0] };
+            let ethertype = version.ethertype().0.to_be_bytes();
             Some(NextHop::Forward(Adjacency::ethernet(port, mac, link.mac?, ethertype)))
         };
         let port = link.and_then(|link| port_of(&link.name)).filter(|_| !path.has_encapsulation);
@@ -323,7 +324,7 @@ impl Model {
             ways = vec![first.map(|path| Path { gateway: Some(address), ..path })];
         }
         let values = ways.iter().map(|way| match way {
-            Ok(path) => self.path(path, address.is_ipv6()),
+            Ok(path) => self.path(path, IpVersion::of(address)),
             Err(fixed) => (*fixed, true),
         });
         let up: Vec<_> = values.filter(|(_, is_up)| *is_up).map(|(value, _)| value).collect();
@@ -336,7 +337,8 @@ impl Model {
         if is_main_only {
             return or_none(self.resolve(to, MAIN, |_| true));
         }
-        let mut rules: Vec<&Rule> = self.rules.iter().filter(|rule| rule.is_ipv6 == to.is_ipv6()).collect();
+        let mut rules: Vec<&Rule> =
+            self.rules.iter().filter(|rule| rule.version == IpVersion::of(to)).collect();
         rules.sort_by_key(|rule| rule.priority);
         let has = |prefix: Option<IpNet>, address| prefix.is_none_or(|prefix| prefix.contains(&address));
         for rule in rules {
@@ -377,10 +379,6 @@ impl Model {
         }
         vec![NextHop::NoRoute]
     }
-}
-
-fn is_of_family(address: &IpAddr, is_ipv6: bool) -> bool {
-    address.is_ipv6() == is_ipv6
 }
 
 fn any_address() -> impl Strategy<Value = IpAddr> {
@@ -474,8 +472,8 @@ fn any_object() -> impl Strategy<Value = Object> {
 }
 
 fn any_rule() -> impl Strategy<Value = Rule> {
-    let plain = |is_ipv6, priority, action| Rule {
-        is_ipv6,
+    let plain = |version, priority, action| Rule {
+        version,
         priority,
         action,
         from: None,
@@ -487,29 +485,32 @@ fn any_rule() -> impl Strategy<Value = Rule> {
         mark: None,
         has_other_selectors: false,
     };
-    (any::<bool>(), 0usize..8, any::<bool>()).prop_map(move |(is_ipv6, which, is_inverted)| {
-        let rule = |priority, action| plain(is_ipv6, priority, action);
-        let net = |v4: &str, v6: &str| Some(if is_ipv6 { v6 } else { v4 }.parse().unwrap());
-        match which {
-            0 => rule(0, RuleAction::Table(LOCAL)),
-            1 => rule(32766, RuleAction::Table(MAIN)),
-            2 => Rule { suppress_prefix_length: Some(0), ..rule(100, RuleAction::Table(MAIN)) },
-            3 => Rule {
-                from: net("10.0.0.0/24", "2001:db8::/64"),
-                is_inverted,
-                ..rule(200, RuleAction::Table(100))
-            },
-            4 => Rule { input: Some("eth1".into()), is_inverted, ..rule(300, RuleAction::Table(100)) },
-            5 => Rule { mark: Some((7, 7)), is_inverted, ..rule(400, RuleAction::Blackhole) },
-            6 => Rule {
-                to: net("8.8.8.8/32", "2001:db9::/64"),
-                has_other_selectors: true,
-                is_inverted,
-                ..rule(500, RuleAction::Prohibit)
-            },
-            _ => rule(250, RuleAction::Table(77)),
-        }
-    })
+    (prop::sample::select(&IpVersion::ALL[..]), 0usize..8, any::<bool>()).prop_map(
+        move |(version, which, is_inverted)| {
+            let rule = |priority, action| plain(version, priority, action);
+            let net =
+                |v4: &str, v6: &str| Some(if version == IpVersion::V6 { v6 } else { v4 }.parse().unwrap());
+            match which {
+                0 => rule(0, RuleAction::Table(LOCAL)),
+                1 => rule(32766, RuleAction::Table(MAIN)),
+                2 => Rule { suppress_prefix_length: Some(0), ..rule(100, RuleAction::Table(MAIN)) },
+                3 => Rule {
+                    from: net("10.0.0.0/24", "2001:db8::/64"),
+                    is_inverted,
+                    ..rule(200, RuleAction::Table(100))
+                },
+                4 => Rule { input: Some("eth1".into()), is_inverted, ..rule(300, RuleAction::Table(100)) },
+                5 => Rule { mark: Some((7, 7)), is_inverted, ..rule(400, RuleAction::Blackhole) },
+                6 => Rule {
+                    to: net("8.8.8.8/32", "2001:db9::/64"),
+                    has_other_selectors: true,
+                    is_inverted,
+                    ..rule(500, RuleAction::Prohibit)
+                },
+                _ => rule(250, RuleAction::Table(77)),
+            }
+        },
+    )
 }
 
 fn any_step() -> impl Strategy<Value = Step> {
@@ -585,7 +586,7 @@ fn check(mirror: &Mirror, model: &Model) -> Result<(), TestCaseError> {
         for (port, &from) in
             [0u16, 1].into_iter().flat_map(|port| addresses.iter().step_by(3).map(move |it| (port, it)))
         {
-            if !is_of_family(&from, address.is_ipv6()) {
+            if from.is_ipv4() != address.is_ipv4() {
                 continue;
             }
             let (policy, ask) = (mirror.policy(), |vrf| lookup(mirror, vrf, address));

@@ -15,7 +15,7 @@
 
 use super::Mirror;
 use super::hops::{Behind, Hop};
-use super::routes::Family;
+use super::routes::MirrorFamily;
 use crate::change::{InterfaceIndex, Neighbour, NeighbourState};
 use fib::{Route, Source};
 use ipnet::IpNet;
@@ -120,7 +120,7 @@ impl Mirror {
     }
 
     /// Evaluates the neighbours inside a prefix in one table.
-    pub(super) fn evaluate_hosts_inside<A: Family>(&mut self, fib_table: u32, network: A, length: u8) {
+    pub(super) fn evaluate_hosts_inside<A: MirrorFamily>(&mut self, fib_table: u32, network: A, length: u8) {
         let last = network | !A::mask(length);
         for address in self.neighbours.between(network.to_ip(), last.to_ip()) {
             self.evaluate_host(fib_table, address);
@@ -135,7 +135,7 @@ impl Mirror {
         }
     }
 
-    fn evaluate_host_of<A: Family>(&mut self, fib_table: u32, ip: IpAddr, address: A) {
+    fn evaluate_host_of<A: MirrorFamily>(&mut self, fib_table: u32, ip: IpAddr, address: A) {
         let Some(rib) = A::rib(&self.fib, fib_table) else { return };
         let host = A::net(address, A::BITS);
         let installed = rib.find(host, Source::Neighbour, 0).map(|route| route.next_hop);

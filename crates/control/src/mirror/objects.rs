@@ -10,6 +10,7 @@ use super::Mirror;
 use super::hops::{BLACKHOLE, Behind, Members, PUNT, Way};
 use crate::change::ObjectKind;
 use fib::{NextHopError, NextHopIndex, Source};
+use packet::IpVersion;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What tells objects apart: every source has its own.
@@ -86,8 +87,8 @@ impl Mirror {
         }
         if is_other {
             for concerned in self.objects.concerned(key) {
-                for is_ipv6 in [false, true] {
-                    self.refresh_face(concerned, is_ipv6);
+                for version in IpVersion::ALL {
+                    self.refresh_face(concerned, version);
                 }
             }
         }
@@ -112,30 +113,30 @@ impl Mirror {
     pub(super) fn acquire_object(
         &mut self,
         key: ObjectKey,
-        is_ipv6: bool,
+        version: IpVersion,
     ) -> Result<NextHopIndex, NextHopError> {
         let known = self.objects.known.entry(key).or_default();
-        if let Some(face) = &mut known.faces[usize::from(is_ipv6)] {
+        if let Some(face) = &mut known.faces[version as usize] {
             face.users += 1;
             return Ok(face.index);
         }
-        let members = self.face_members(key, is_ipv6);
+        let members = self.face_members(key, version);
         let added = self.edit().next_hops().add_group(&members);
         let Ok(index) = added else {
             self.release_members(&members);
             self.drop_object_without_use(key);
             return added;
         };
-        self.hops.set_behind(index, Behind::Object(key, is_ipv6));
+        self.hops.set_behind(index, Behind::Object(key, version));
         let known = self.objects.known.entry(key).or_default();
-        known.faces[usize::from(is_ipv6)] = Some(Face { index, users: 1, members });
+        known.faces[version as usize] = Some(Face { index, users: 1, members });
         Ok(index)
     }
 
     /// One user of what stands for an object less.
-    pub(super) fn release_object(&mut self, key: ObjectKey, is_ipv6: bool) {
+    pub(super) fn release_object(&mut self, key: ObjectKey, version: IpVersion) {
         let known = self.objects.known.get_mut(&key).expect("an object with a face is known");
-        let place = &mut known.faces[usize::from(is_ipv6)];
+        let place = &mut known.faces[version as usize];
         let face = place.as_mut().expect("a face in use is there");
         face.users -= 1;
         if face.users == 0 {
@@ -154,14 +155,14 @@ impl Mirror {
     }
 
     /// Brings the members of a face in line with its object.
-    fn refresh_face(&mut self, key: ObjectKey, is_ipv6: bool) {
+    fn refresh_face(&mut self, key: ObjectKey, version: IpVersion) {
         let face = |mirror: &Mirror| {
-            let face = mirror.objects.known.get(&key)?.faces[usize::from(is_ipv6)].as_ref()?;
+            let face = mirror.objects.known.get(&key)?.faces[version as usize].as_ref()?;
             Some((face.index, face.members.clone()))
         };
         let Some((index, before)) = face(self) else { return };
         let link_before = self.connected_interface(index);
-        let mut members = self.face_members(key, is_ipv6);
+        let mut members = self.face_members(key, version);
         if let Err(error) = self.edit().next_hops().set_members(index, &members) {
             self.note_next_hop_error(error);
             self.release_members(&members);
@@ -169,7 +170,7 @@ impl Mirror {
             self.edit().next_hops().set_members(index, &members).expect("a group of one is always possible");
         }
         let known = self.objects.known.get_mut(&key).expect("it was just found");
-        known.faces[usize::from(is_ipv6)].as_mut().expect("it was just found").members = members;
+        known.faces[version as usize].as_mut().expect("it was just found").members = members;
         self.release_members(&before);
         if link_before != self.connected_interface(index) {
             self.evaluate_all_hosts();
@@ -177,7 +178,7 @@ impl Mirror {
     }
 
     /// The members that what stands for an object is to have, each with one user more; punt where it cannot have them.
-    fn face_members(&mut self, key: ObjectKey, is_ipv6: bool) -> Members {
+    fn face_members(&mut self, key: ObjectKey, version: IpVersion) -> Members {
         let single = |kind: Option<&ObjectKind>| match kind {
             Some(ObjectKind::Path(path)) => Way::Path(*path),
             Some(ObjectKind::Blackhole) => Way::Number(BLACKHOLE),
@@ -194,7 +195,7 @@ impl Mirror {
             }
             kind => vec![(single(kind), 1)],
         };
-        match self.acquire_members(ways.into_iter(), is_ipv6) {
+        match self.acquire_members(ways.into_iter(), version) {
             Ok(members) => members,
             Err(error) => {
                 self.note_next_hop_error(error);

@@ -19,7 +19,7 @@
 
 use super::targets::TargetId;
 use crate::change::RouteKey;
-use fib::{Adjacency, Fib, MAIN, Rib, Source};
+use fib::{FibFamily, MAIN, Source};
 use ipnet::IpNet;
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -72,10 +72,10 @@ pub(super) struct Stored {
     pub(super) epoch: u8,
 }
 
-impl<A: Family> Key<A> {
+impl<A: MirrorFamily> Key<A> {
     /// The key of a route, and the table in which it stands here. `None` if the prefix is of the other family.
     pub(super) fn of(source: Source, key: &RouteKey) -> Option<(u32, Key<A>)> {
-        let (network, length) = A::split(key.prefix)?;
+        let (network, length) = A::parts(A::from_net(key.prefix)?);
         let (table, rank) = match (key.table, key.tos) {
             (LOCAL, 0) => (MAIN, Rank::Local),
             (LOCAL, _) => (MAIN, Rank::LocalTos),
@@ -112,7 +112,7 @@ impl<A> Default for Routes<A> {
     }
 }
 
-impl<A: Family> Routes<A> {
+impl<A: MirrorFamily> Routes<A> {
     pub(super) fn len(&self) -> usize {
         self.0.len()
     }
@@ -180,23 +180,15 @@ pub(super) struct Filter {
     pub(super) longer_than: Option<u32>,
 }
 
-/// What the mirror needs to know of a family, so that the rest is written once.
-pub(super) trait Family: fib::Address {
-    /// Whether it is IPv6.
-    const IS_IPV6: bool;
+/// Which routes of a [`Table`] are a family's.
+pub(super) trait MirrorFamily: FibFamily {
     /// The routes of a table.
     fn routes(table: &Table) -> &Routes<Self>;
     /// The routes of a table, to be changed.
     fn routes_mut(table: &mut Table) -> &mut Routes<Self>;
-    /// The routes of a table of the FIB.
-    fn rib(fib: &Fib<Adjacency>, table: u32) -> Option<&Rib<Self>>;
-    /// Address and length of a prefix, if it is of this family.
-    fn split(prefix: IpNet) -> Option<(Self, u8)>;
 }
 
-impl Family for u32 {
-    const IS_IPV6: bool = false;
-
+impl MirrorFamily for u32 {
     fn routes(table: &Table) -> &Routes<u32> {
         &table.ipv4
     }
@@ -204,32 +196,14 @@ impl Family for u32 {
     fn routes_mut(table: &mut Table) -> &mut Routes<u32> {
         &mut table.ipv4
     }
-
-    fn rib(fib: &Fib<Adjacency>, table: u32) -> Option<&Rib<u32>> {
-        fib.rib4(table)
-    }
-
-    fn split(prefix: IpNet) -> Option<(u32, u8)> {
-        if let IpNet::V4(prefix) = prefix { Some((prefix.addr().into(), prefix.prefix_len())) } else { None }
-    }
 }
 
-impl Family for u128 {
-    const IS_IPV6: bool = true;
-
+impl MirrorFamily for u128 {
     fn routes(table: &Table) -> &Routes<u128> {
         &table.ipv6
     }
 
     fn routes_mut(table: &mut Table) -> &mut Routes<u128> {
         &mut table.ipv6
-    }
-
-    fn rib(fib: &Fib<Adjacency>, table: u32) -> Option<&Rib<u128>> {
-        fib.rib6(table)
-    }
-
-    fn split(prefix: IpNet) -> Option<(u128, u8)> {
-        if let IpNet::V6(prefix) = prefix { Some((prefix.addr().into(), prefix.prefix_len())) } else { None }
     }
 }

@@ -17,12 +17,13 @@
 //! | looks up in a table for which there was no room | what it selects is punted |
 //! | goto to a rule that is not there, or before it | nothing, as in the kernel |
 
-use super::routes::{Family, Filter, LOCAL, View};
+use super::routes::{Filter, LOCAL, MirrorFamily, View};
 use super::{Mirror, Problem};
 use crate::change::{Rule, RuleAction};
 use fib::policy::{AddressRange, PolicyAction, PolicyRule};
 use fib::publish::{self, Readers, Writer};
 use fib::{Decision, MAIN, Policy, Rules};
+use packet::IpVersion;
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
@@ -136,9 +137,9 @@ impl Mirror {
 
     /// The rules of a family, as far as they can select packets that we forward. `None` for the main table only, also
     /// while the kernel has not told any rules.
-    fn draft<A: Family>(&self) -> Option<Vec<(PolicyRule<A>, Draft)>> {
+    fn draft<A: MirrorFamily>(&self) -> Option<Vec<(PolicyRule<A>, Draft)>> {
         let all = self.policy.list.iter().map(|(rule, _)| rule);
-        let mut rules: Vec<&Rule> = all.filter(|rule| rule.is_ipv6 == A::IS_IPV6).collect();
+        let mut rules: Vec<&Rule> = all.filter(|rule| rule.version == A::VERSION).collect();
         rules.sort_by_key(|rule| rule.priority);
         let mut drafts: Vec<(PolicyRule<A>, Draft)> = Vec::with_capacity(rules.len());
         for (place, rule) in rules.iter().enumerate() {
@@ -173,15 +174,14 @@ impl Mirror {
     }
 
     /// What a rule selects; `None` if that is no packet that we forward. The action is the caller's.
-    fn selector<A: Family>(&self, rule: &Rule) -> Option<PolicyRule<A>> {
+    fn selector<A: MirrorFamily>(&self, rule: &Rule) -> Option<PolicyRule<A>> {
         let mut selector = PolicyRule::all(PolicyAction::Nop);
         let mut selects_nothing = rule.mark.is_some_and(|(mark, mask)| mark & mask != 0);
         for (prefix, place) in [(rule.from, &mut selector.from), (rule.to, &mut selector.to)] {
-            match prefix.map(A::split) {
-                None => {}
-                Some(Some((_, 0))) => {}
-                Some(Some((network, length))) => *place = Some(AddressRange::of(A::net(network, length))),
-                Some(None) => selects_nothing = true,
+            match prefix.map(|prefix| (prefix.prefix_len(), A::from_net(prefix))) {
+                None | Some((0, Some(_))) => {}
+                Some((_, Some(prefix))) => *place = Some(AddressRange::of(prefix)),
+                Some((_, None)) => selects_nothing = true,
             }
         }
         if let Some(name) = &rule.input {
@@ -248,17 +248,21 @@ impl Mirror {
         let mut rules: Vec<&Rule> = self.policy.list.iter().map(|(rule, _)| rule).collect();
         // No tables are made for the kernel's own rules, which are not asked one by one.
         let has_rules = [self.draft::<u32>().is_some(), self.draft::<u128>().is_some()];
-        rules.retain(|rule| has_rules[usize::from(rule.is_ipv6)]);
-        rules.sort_by_key(|rule| (rule.is_ipv6, rule.priority));
+        rules.retain(|rule| has_rules[rule.version as usize]);
+        rules.sort_by_key(|rule| (rule.version, rule.priority));
         let problems = rules.into_iter().filter_map(|rule| {
-            let why = if rule.is_ipv6 { self.why_not::<u128>(rule) } else { self.why_not::<u32>(rule) }?;
+            let why = if rule.version == IpVersion::V6 {
+                self.why_not::<u128>(rule)
+            } else {
+                self.why_not::<u32>(rule)
+            }?;
             Some(Problem { route: None, reason: format!("{}: {why}", text_of(rule)) })
         });
         problems.collect()
     }
 
     /// Why workers cannot follow a rule, if they cannot.
-    fn why_not<A: Family>(&self, rule: &Rule) -> Option<&'static str> {
+    fn why_not<A: MirrorFamily>(&self, rule: &Rule) -> Option<&'static str> {
         let selector = self.selector::<A>(rule)?;
         if selector.is_partly_unknown {
             return Some(
@@ -289,7 +293,7 @@ impl Mirror {
         }
     }
 
-    fn rules_of<A: Family>(&self, drafts: Option<Vec<(PolicyRule<A>, Draft)>>) -> Rules<A> {
+    fn rules_of<A: MirrorFamily>(&self, drafts: Option<Vec<(PolicyRule<A>, Draft)>>) -> Rules<A> {
         let Some(drafts) = drafts else { return Rules::default() };
         let ready = |(rule, draft)| PolicyRule { action: self.action_of(draft), ..rule };
         Rules::new(drafts.into_iter().map(ready).collect())
@@ -298,7 +302,7 @@ impl Mirror {
 
 /// A rule in the words of `ip rule`.
 fn text_of(rule: &Rule) -> String {
-    let mut text = format!("IPv{} rule {}:", if rule.is_ipv6 { 6 } else { 4 }, rule.priority);
+    let mut text = format!("{} rule {}:", rule.version, rule.priority);
     let mut word = |words: std::fmt::Arguments<'_>| {
         // Writing to a string does not fail.
         let _ = write!(text, " {words}");

@@ -1,7 +1,7 @@
 //! What the mirror knows, for people: one struct a line, in the words of `ip`.
 
 use super::hops::Behind;
-use super::routes::{Family, Key, Stored};
+use super::routes::{Key, MirrorFamily, Stored};
 use super::{Mirror, routes};
 use crate::change::{Address, Hops, InterfaceIndex, Link, NeighbourState, Path, RouteKey, RouteKind};
 use fib::{Adjacency, Decision, MAIN, Member, NextHop, NextHopIndex, Rules, Source};
@@ -170,7 +170,7 @@ impl Mirror {
         !path.is_down && self.links.can_send(path.index)
     }
 
-    fn report<A: Family>(&self, table: u32, key: &Key<A>, stored: &Stored) -> RouteReport {
+    fn report<A: MirrorFamily>(&self, table: u32, key: &Key<A>, stored: &Stored) -> RouteReport {
         let target = self.targets.get(stored.target);
         let paths = match &target.content.hops {
             Hops::None => Vec::new(),
@@ -248,7 +248,13 @@ impl Mirror {
         }
     }
 
-    fn ruled<A: Family>(&self, rules: &Rules<A>, port: Option<u16>, source: A, destination: A) -> Ruled {
+    fn ruled<A: MirrorFamily>(
+        &self,
+        rules: &Rules<A>,
+        port: Option<u16>,
+        source: A,
+        destination: A,
+    ) -> Ruled {
         let table_of = |vrf| self.fib.tables().find(|table| self.fib.vrf_index(*table) == Some(vrf));
         let mut last = None;
         // No port has the largest number.
@@ -268,7 +274,7 @@ impl Mirror {
     }
 
     /// What is found in a table of the FIB, which was made of this one of Linux.
-    fn route_for_of<A: Family>(&self, fib_table: u32, table: u32, address: A) -> Option<Found> {
+    fn route_for_of<A: MirrorFamily>(&self, fib_table: u32, table: u32, address: A) -> Option<Found> {
         let main = |table| if table == routes::LOCAL { MAIN } else { table };
         let (fib_table, table) = (main(fib_table), main(table));
         let found = A::rib(&self.fib, fib_table)?.longest_match(address)?;
@@ -304,8 +310,8 @@ impl Mirror {
             let what = match behind {
                 Behind::Nothing | Behind::Fixed => next_hop.map_or(String::new(), |it| it.to_string()),
                 Behind::Group(_) => "group".into(),
-                Behind::Object(key, is_ipv6) => {
-                    format!("object {} of {}, IPv{}", key.id, key.source, if *is_ipv6 { 6 } else { 4 })
+                Behind::Object(key, version) => {
+                    format!("object {} of {}, {version}", key.id, key.source)
                 }
                 Behind::Hop(hop) => {
                     let path = Path {
@@ -351,7 +357,7 @@ impl Mirror {
 }
 
 /// The key of the best of a prefix's routes.
-fn routes_first<A: Family>(mirror: &Mirror, table: u32, key: &Key<A>) -> Option<Key<A>> {
+fn routes_first<A: MirrorFamily>(mirror: &Mirror, table: u32, key: &Key<A>) -> Option<Key<A>> {
     let table = mirror.tables.tables.get(&table)?;
     A::routes(table).at(key.network, key.length).next().map(|(key, _)| *key)
 }

@@ -2,11 +2,12 @@
 //! this one ([`View`]).
 
 use super::hops::PUNT;
-use super::routes::{Family, Filter, Key, Stored, Table, View};
+use super::routes::{Filter, Key, MirrorFamily, Stored, Table, View};
 use super::{Count, Mirror, fixed};
 use crate::change::RouteKind;
 use fib::{EditError, MAIN, Route, Source};
 use ipnet::IpNet;
+use packet::IpVersion;
 use std::collections::{BTreeMap, HashMap};
 
 /// The most tables of the FIB. Each takes 29 MB even with a single route, both copies together (`memory.rs` of `fib` maps
@@ -25,7 +26,7 @@ pub(super) struct Tables {
     /// that lead there.
     pub(super) unneeded: Vec<u32>,
     /// Where the FIB refused for want of room.
-    pub(super) full: HashMap<(u32, bool), Pause>,
+    pub(super) full: HashMap<(u32, IpVersion), Pause>,
 }
 
 /// How many changes to let pass before the next attempt: the FIB rebuilds a table that it found full, which takes long.
@@ -46,7 +47,12 @@ impl Pause {
 
 impl Mirror {
     /// Puts a route in the place of the one of the same key (`Some`), or removes that. Returns whether there was one.
-    pub(super) fn change_route<A: Family>(&mut self, table: u32, key: Key<A>, new: Option<Stored>) -> bool {
+    pub(super) fn change_route<A: MirrorFamily>(
+        &mut self,
+        table: u32,
+        key: Key<A>,
+        new: Option<Stored>,
+    ) -> bool {
         let Key { network, length, .. } = key;
         let stands = self.tables.tables.entry(table).or_default();
         let is_first = A::routes(stands).at(network, length).next().is_none();
@@ -54,7 +60,7 @@ impl Mirror {
     }
 
     /// Puts a route into a table unless it is there, in the place of the one of the same key. Takes over one user of its target.
-    pub(super) fn put_stored<A: Family>(&mut self, table: u32, key: Key<A>, stored: Stored) {
+    pub(super) fn put_stored<A: MirrorFamily>(&mut self, table: u32, key: Key<A>, stored: Stored) {
         let stands = self.tables.tables.entry(table).or_default();
         let (mut is_first, mut is_known) = (true, false);
         for (of, known) in A::routes_mut(stands).at_mut(key.network, key.length) {
@@ -73,7 +79,7 @@ impl Mirror {
     }
 
     /// [`Mirror::change_route`], where it is known whether the table has no route to the prefix.
-    fn change_route_at<A: Family>(
+    fn change_route_at<A: MirrorFamily>(
         &mut self,
         table: u32,
         key: Key<A>,
@@ -116,7 +122,7 @@ impl Mirror {
     }
 
     /// The best route of a table to a prefix, as the FIB is to have it.
-    pub(super) fn route_in_force<A: Family>(
+    pub(super) fn route_in_force<A: MirrorFamily>(
         &self,
         table: u32,
         filter: Filter,
@@ -130,7 +136,7 @@ impl Mirror {
     }
 
     /// A route as the FIB is to have it, if its destinations are not fixed.
-    fn as_route<A: Family>(&self, key: &Key<A>, stored: &Stored) -> Option<Route> {
+    fn as_route<A: MirrorFamily>(&self, key: &Key<A>, stored: &Stored) -> Option<Route> {
         let target = self.targets.get(stored.target);
         let next_hop = if key.tos == 0 { target.index } else { PUNT };
         let Key { rank, metric, source, .. } = *key;
@@ -139,7 +145,7 @@ impl Mirror {
     }
 
     /// Whether a route is in a view.
-    fn counts<A: Family>(&self, filter: Filter, key: &Key<A>, stored: &Stored) -> bool {
+    fn counts<A: MirrorFamily>(&self, filter: Filter, key: &Key<A>, stored: &Stored) -> bool {
         // `suppress_prefixlength` lets only routes through which packets would be forwarded not count.
         let ends = || {
             let kind = self.targets.get(stored.target).content.kind;
@@ -150,7 +156,7 @@ impl Mirror {
     }
 
     /// Brings one prefix of a table of the FIB from one route of a source to another, or none.
-    fn install<A: Family>(
+    fn install<A: MirrorFamily>(
         &mut self,
         fib_table: u32,
         network: A,
@@ -163,12 +169,12 @@ impl Mirror {
         }
         let prefix: IpNet = A::net(network, length).into();
         let mut installed = None;
-        if let Some(route) = after.filter(|_| !self.is_paused(fib_table, A::IS_IPV6)) {
+        if let Some(route) = after.filter(|_| !self.is_paused(fib_table, A::VERSION)) {
             match self.edit().replace(fib_table, prefix, route) {
                 Ok(_) => {
                     installed = Some((route.source, route.metric));
                     if !self.tables.full.is_empty() {
-                        self.tables.full.remove(&(fib_table, A::IS_IPV6));
+                        self.tables.full.remove(&(fib_table, A::VERSION));
                     }
                 }
                 Err(error) => self.refused::<A>(fib_table, prefix, &error),
@@ -187,8 +193,8 @@ impl Mirror {
         self.evaluate_hosts_inside(fib_table, network, length);
     }
 
-    fn is_paused(&mut self, fib_table: u32, is_ipv6: bool) -> bool {
-        let Some(pause) = self.tables.full.get_mut(&(fib_table, is_ipv6)) else { return false };
+    fn is_paused(&mut self, fib_table: u32, version: IpVersion) -> bool {
+        let Some(pause) = self.tables.full.get_mut(&(fib_table, version)) else { return false };
         let is_paused = pause.left > 0;
         pause.left = pause.left.saturating_sub(1);
         if is_paused {
@@ -198,9 +204,9 @@ impl Mirror {
     }
 
     /// The FIB refused a change.
-    fn refused<A: Family>(&mut self, fib_table: u32, prefix: IpNet, error: &EditError) {
+    fn refused<A: MirrorFamily>(&mut self, fib_table: u32, prefix: IpNet, error: &EditError) {
         if matches!(error, EditError::Table(_)) {
-            let pause = self.tables.full.entry((fib_table, A::IS_IPV6)).or_default();
+            let pause = self.tables.full.entry((fib_table, A::VERSION)).or_default();
             *pause = pause.longer();
         }
         self.note_edit_error(fib_table, prefix, error);
@@ -257,7 +263,7 @@ impl Mirror {
         self.fill_view::<u128>(table, view);
     }
 
-    fn fill_view<A: Family>(&mut self, table: u32, view: View) {
+    fn fill_view<A: MirrorFamily>(&mut self, table: u32, view: View) {
         let Some(routes) = self.tables.tables.get(&table).map(A::routes) else { return };
         let mut prefixes: Vec<(A, u8)> = routes.iter().map(|(key, _)| (key.network, key.length)).collect();
         prefixes.dedup();
@@ -303,7 +309,10 @@ impl Mirror {
 
     /// The next hops of neighbours' routes in a table of the FIB.
     fn neighbour_routes(&self, fib_table: u32) -> Vec<fib::NextHopIndex> {
-        fn of<A: Family>(mirror: &Mirror, fib_table: u32) -> impl Iterator<Item = fib::NextHopIndex> + '_ {
+        fn of<A: MirrorFamily>(
+            mirror: &Mirror,
+            fib_table: u32,
+        ) -> impl Iterator<Item = fib::NextHopIndex> + '_ {
             let all = A::rib(&mirror.fib, fib_table).into_iter().flat_map(|rib| rib.iter_all());
             all.map(|found| found.route)
                 .filter(|route| route.source == Source::Neighbour)
@@ -313,7 +322,7 @@ impl Mirror {
     }
 
     /// Removes the routes that `is_gone` says are gone.
-    pub(super) fn remove_routes<A: Family>(
+    pub(super) fn remove_routes<A: MirrorFamily>(
         &mut self,
         is_gone: impl Fn(&Mirror, &Key<A>, &Stored) -> bool,
     ) -> usize {

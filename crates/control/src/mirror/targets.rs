@@ -6,7 +6,7 @@ use super::objects::ObjectKey;
 use super::{Count, Mirror};
 use crate::change::{Hops, Path, Route, RouteKind};
 use fib::{NextHopError, NextHopIndex, Source};
-use ipnet::IpNet;
+use packet::IpVersion;
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
@@ -20,7 +20,7 @@ pub(super) struct Content {
     /// Whose objects are meant, where it is an object.
     pub(super) source: Option<Source>,
     /// The family of the packets.
-    pub(super) is_ipv6: bool,
+    pub(super) version: IpVersion,
     pub(super) kind: RouteKind,
     pub(super) hops: Hops,
     pub(super) mtu: Option<u32>,
@@ -29,8 +29,8 @@ pub(super) struct Content {
 impl Content {
     pub(super) fn of(source: Source, route: Route) -> Content {
         let source = matches!(route.hops, Hops::Object(_)).then_some(source);
-        let is_ipv6 = matches!(route.key.prefix, IpNet::V6(_));
-        Content { source, is_ipv6, kind: route.kind, hops: route.hops, mtu: route.mtu }
+        let version = IpVersion::of(route.key.prefix.addr());
+        Content { source, version, kind: route.kind, hops: route.hops, mtu: route.mtu }
     }
 
     /// The object that it names.
@@ -183,7 +183,7 @@ impl Mirror {
             return Ok(PUNT);
         }
         let paths = match (&content.hops, content.object()) {
-            (_, Some(object)) => return self.acquire_object(object, content.is_ipv6),
+            (_, Some(object)) => return self.acquire_object(object, content.version),
             (Hops::Paths(paths), None) if !paths.is_empty() => paths,
             _ => {
                 self.count(Count::RoutesWithoutPath);
@@ -191,6 +191,6 @@ impl Mirror {
             }
         };
         let ways = paths.iter().map(|path| (Way::Path(*path), path.weight));
-        self.acquire_group(ways, content.is_ipv6)
+        self.acquire_group(ways, content.version)
     }
 }

@@ -3,6 +3,7 @@
 use super::*;
 use crate::change::{Hops, *};
 use fib::{Decision, NextHop, NextHopIndex};
+use packet::IpVersion;
 use std::net::IpAddr;
 
 const KERNEL: Source = Source::Netlink;
@@ -455,7 +456,7 @@ fn a_table_is_a_vrf_and_there_is_room_for_so_many() {
 
 fn rule(priority: u32, action: RuleAction) -> Rule {
     Rule {
-        is_ipv6: false,
+        version: IpVersion::V4,
         priority,
         action,
         from: None,
@@ -540,7 +541,7 @@ fn the_rules_of_a_tunnel_with_a_mark_are_obeyed() {
 fn the_rules_that_every_kernel_has_are_no_problem() {
     let mut mirror = router_with_rules();
     for local_or_main in [rule(0, RuleAction::Table(255)), rule(32_766, RuleAction::Table(MAIN))] {
-        mirror.apply(KERNEL, Change::Rule(Rule { is_ipv6: true, ..local_or_main.clone() }));
+        mirror.apply(KERNEL, Change::Rule(Rule { version: IpVersion::V6, ..local_or_main.clone() }));
         mirror.apply(KERNEL, Change::Rule(local_or_main));
     }
     mirror.publish();

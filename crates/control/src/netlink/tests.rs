@@ -1,5 +1,6 @@
 //! With a real kernel, in network namespaces.
 
+use packet::IpVersion;
 use std::net::IpAddr;
 
 use crate::change::{Hops, NeighbourState, ObjectKind, Part, Path, Route, RouteKind, RuleAction};
@@ -79,7 +80,7 @@ fn the_first_dumps_come_in_order_and_tell_all() {
         assert_eq!((first.action, first.has_other_selectors), (RuleAction::Table(1000), false));
         assert_eq!((inverted.action, inverted.is_inverted), (RuleAction::Blackhole, true));
         assert!(other.has_other_selectors);
-        assert_eq!((ipv6.is_ipv6, ipv6.suppress_prefix_length), (true, Some(0)));
+        assert_eq!((ipv6.version, ipv6.suppress_prefix_length), (IpVersion::V6, Some(0)));
         assert_eq!(follower.kernel.counters().errors.total(), 0);
         assert_eq!(follower.kernel.counters().dumps_failed, 0);
     });

@@ -4,7 +4,7 @@ use super::compiled::{
     Answer, Compiled, DESTINATION, DESTINATION_PORT, INPUT, KIND, Lookup, SOURCE, SOURCE_PORT,
 };
 use super::facts::{ESTABLISHED, KINDS, LATER};
-use super::family::Family;
+use super::family::AclFamily;
 use super::intervals::Intervals;
 use super::rule::{Action, Rule};
 use crate::first_match::{BitVectors, Classes, Decision, Field, set_bit};
@@ -14,7 +14,7 @@ const VALUES: usize = 1 << 16;
 
 /// Compiles the rules that are for the family `A`, for so many copies of the element. `default` is what packets
 /// get that no rule matches.
-pub(super) fn compile<A: Family>(rules: &[Rule], default: Action, copies: usize) -> Compiled<A> {
+pub(super) fn compile<A: AclFamily>(rules: &[Rule], default: Action, copies: usize) -> Compiled<A> {
     let is_ours = |rule: &Rule| rule.version.is_none_or(|version| version == A::VERSION);
     let ours: Vec<(usize, &Rule)> = rules.iter().enumerate().filter(|(_, rule)| is_ours(rule)).collect();
     let mut answers: Vec<Answer> =
@@ -27,7 +27,7 @@ pub(super) fn compile<A: Family>(rules: &[Rule], default: Action, copies: usize)
     let mut prefixes = [None, None];
     for (column, table) in [SOURCE, DESTINATION].into_iter().zip(&mut prefixes) {
         let net =
-            |rule: &Rule| if column == SOURCE { rule.source } else { rule.destination }.and_then(A::prefix);
+            |rule: &Rule| if column == SOURCE { rule.source } else { rule.destination }.and_then(A::from_net);
         if let Some((built, vectors)) = prefix_classes::<A>(ours.iter().map(|rule| net(rule))) {
             *table = Some(built);
             fields.push(Field::new(column, vectors));
@@ -140,7 +140,7 @@ fn range_classes(
 /// The classes of addresses; `None` when all rules accept all of them.
 ///
 /// A class is the longest prefix around an address: its rules are those of that prefix and of all around it.
-fn prefix_classes<A: Family>(
+fn prefix_classes<A: AclFamily>(
     prefixes: impl ExactSizeIterator<Item = Option<A::Net>>,
 ) -> Option<(Intervals<A>, BitVectors)> {
     let mut vectors = BitVectors::new(prefixes.len());

@@ -16,10 +16,9 @@
 use packet::{MAX_BATCH, Packet};
 
 use super::facts;
-use super::family::Family;
+use super::family::AclFamily;
 use super::intervals::Intervals;
 use super::list::Count;
-use super::rule::IpVersion;
 use crate::first_match::{COLUMNS, Columns, Decision, SearchRoom};
 
 /// The columns of a packet's fields.
@@ -63,7 +62,7 @@ pub(super) struct Lookup {
 }
 
 /// The rules of a family, compiled.
-pub(super) struct Compiled<A: Family> {
+pub(super) struct Compiled<A: AclFamily> {
     /// Of source and destination, where rules ask for these.
     pub(super) prefixes: [Option<Intervals<A>>; 2],
     /// Of source and destination ports, or of the type and code in their place, where rules ask for these.
@@ -95,7 +94,7 @@ pub(super) struct Room<A> {
     search: SearchRoom,
 }
 
-impl<A: Family> Room<A> {
+impl<A: AclFamily> Room<A> {
     pub(super) fn new() -> Self {
         Self {
             addresses: [[A::MIN; MAX_BATCH]; 2],
@@ -109,7 +108,7 @@ impl<A: Family> Room<A> {
     }
 }
 
-impl<A: Family> Compiled<A> {
+impl<A: AclFamily> Compiled<A> {
     /// Judges the packets of this family and counts them, and leaves the answers of the others alone. `copy` is
     /// the copy of the element that asks, and `counts` are its counts.
     pub(super) fn judge(
@@ -157,7 +156,7 @@ impl<A: Family> Compiled<A> {
         let mut count = 0;
         let mut flawed = 0;
         for (place, packet) in packets.iter().enumerate().take(MAX_BATCH) {
-            if facts::version(packet) != Some(Self::NUMBER) {
+            if facts::version(packet) != Some(A::VERSION.number()) {
                 continue;
             }
             let facts = A::facts(packet).filter(|(.., facts)| {
@@ -183,12 +182,6 @@ impl<A: Family> Compiled<A> {
         }
         (count, flawed)
     }
-
-    /// What the version field of the header says.
-    const NUMBER: u8 = match A::VERSION {
-        IpVersion::V4 => 4,
-        IpVersion::V6 => 6,
-    };
 
     /// Bytes of memory that packets may touch.
     pub(super) fn memory_bytes(&self) -> usize {

@@ -1,16 +1,12 @@
 //! What differs between IPv4 and IPv6 in access control.
 
-use fib::{Address, IntervalKey};
-use ipnet::IpNet;
-use packet::Packet;
+use fib::IntervalKey;
+use packet::{Family, Packet};
 
 use super::facts::{self, Judged};
-use super::rule::IpVersion;
 
-/// `u32` (IPv4) or `u128` (IPv6), addresses in host order.
-pub(super) trait Family: Address {
-    const VERSION: IpVersion;
-
+/// What rules look at in packets of a family, and how its addresses are searched.
+pub(super) trait AclFamily: Family {
     /// What is searched first: an IPv4 address, the upper half of an IPv6 address.
     type Upper: IntervalKey;
 
@@ -22,16 +18,11 @@ pub(super) trait Family: Address {
     /// The next upper part, if there is one.
     fn upper_after(upper: Self::Upper) -> Option<Self::Upper>;
 
-    /// A prefix, if it is of this family.
-    fn prefix(prefix: IpNet) -> Option<Self::Net>;
-
     /// What rules look at; `None` when the header is not all there.
     fn facts(packet: &Packet) -> Option<Judged<Self>>;
 }
 
-impl Family for u32 {
-    const VERSION: IpVersion = IpVersion::V4;
-
+impl AclFamily for u32 {
     type Upper = u32;
 
     #[inline(always)]
@@ -48,19 +39,13 @@ impl Family for u32 {
         upper.checked_add(1)
     }
 
-    fn prefix(prefix: IpNet) -> Option<Self::Net> {
-        if let IpNet::V4(prefix) = prefix { Some(prefix) } else { None }
-    }
-
     #[inline(always)]
     fn facts(packet: &Packet) -> Option<Judged<u32>> {
         facts::of_ipv4(packet)
     }
 }
 
-impl Family for u128 {
-    const VERSION: IpVersion = IpVersion::V6;
-
+impl AclFamily for u128 {
     type Upper = u64;
 
     #[inline(always)]
@@ -75,10 +60,6 @@ impl Family for u128 {
 
     fn upper_after(upper: u64) -> Option<u64> {
         upper.checked_add(1)
-    }
-
-    fn prefix(prefix: IpNet) -> Option<Self::Net> {
-        if let IpNet::V6(prefix) = prefix { Some(prefix) } else { None }
     }
 
     #[inline(always)]

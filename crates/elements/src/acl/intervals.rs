@@ -10,7 +10,7 @@
 
 use packet::MAX_BATCH;
 
-use super::family::Family;
+use super::family::AclFamily;
 use super::parse::MAX_RULES;
 
 /// In the place of a class: the rest of the number is that of the search in the lower half.
@@ -19,12 +19,12 @@ const BY_LOWER: u16 = 1 << 15;
 const _: () = assert!(MAX_RULES < BY_LOWER as usize);
 
 /// The address space, cut into intervals.
-pub(super) struct Intervals<A: Family> {
+pub(super) struct Intervals<A: AclFamily> {
     upper: fib::Intervals<A::Upper>,
     lower: Box<[fib::Intervals<u64>]>,
 }
 
-impl<A: Family> Intervals<A> {
+impl<A: AclFamily> Intervals<A> {
     /// Of prefixes, in ascending order of their networks, those around others before them, each once and with
     /// its class. What is in none of them is in class 0.
     pub(super) fn of_prefixes(prefixes: &[(A, u8, u16)]) -> Self {

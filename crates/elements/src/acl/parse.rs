@@ -11,7 +11,9 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 
-use super::rule::{Action, Inputs, IpVersion, PortRange, Rule, has_ports, protocol_number};
+use packet::IpVersion;
+
+use super::rule::{Action, Inputs, PortRange, Rule, has_ports, only_version, protocol_number, version_word};
 
 pub(super) use crate::first_match::MAX_RULES;
 
@@ -176,7 +178,7 @@ fn protocol(words: &mut Words<'_>, version: &mut Option<IpVersion>) -> Result<Op
         return Ok(None);
     }
     let number = protocol_number(word).ok_or_else(|| words.mistake(right))?;
-    if let Some(only) = IpVersion::of_protocol(number) {
+    if let Some(only) = only_version(number) {
         agree(version, only, words)?;
     }
     Ok(Some(number))
@@ -185,7 +187,9 @@ fn protocol(words: &mut Words<'_>, version: &mut Option<IpVersion>) -> Result<Op
 /// Says that what the last word means is of the family `only`.
 fn agree(version: &mut Option<IpVersion>, only: IpVersion, words: &Words<'_>) -> Result<(), String> {
     match version.replace(only) {
-        Some(known) if known != only => Err(words.mistake(&format!("{known}, as before in this rule"))),
+        Some(known) if known != only => {
+            Err(words.mistake(&format!("{}, as before in this rule", version_word(known))))
+        }
         _ => Ok(()),
     }
 }
@@ -205,7 +209,7 @@ fn prefix(
     if prefix.trunc() != prefix {
         return Err(words.mistake(&format!("{}: the prefix has host bits set", prefix.trunc())));
     }
-    agree(version, IpVersion::of(prefix), words)?;
+    agree(version, IpVersion::of(prefix.addr()), words)?;
     Ok(Some(prefix))
 }
 
@@ -237,7 +241,7 @@ fn condition(words: &mut Words<'_>, rule: &mut Rule, inputs: &Inputs) -> Result<
             rule.input.replace(paint).is_some()
         }
         "icmp-type" => {
-            if rule.protocol.and_then(IpVersion::of_protocol).is_none() {
+            if rule.protocol.and_then(only_version).is_none() {
                 return Err(words.mistake("a rule for icmp or icmp6, or one without icmp-type"));
             }
             let right = "an ICMP type from 0 to 255, or a type and a code such as 3/4";

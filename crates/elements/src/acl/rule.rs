@@ -3,6 +3,7 @@
 use std::fmt;
 
 use ipnet::IpNet;
+use packet::IpVersion;
 use packet::wire::IpProtocol;
 
 /// What becomes of a packet that a rule matches.
@@ -21,38 +22,20 @@ impl fmt::Display for Action {
     }
 }
 
-/// IPv4 or IPv6.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum IpVersion {
-    V4,
-    V6,
-}
-
-impl fmt::Display for IpVersion {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::V4 => "ipv4",
-            Self::V6 => "ipv6",
-        })
+/// The only family that a protocol is for, if it is for one.
+pub(super) fn only_version(protocol: u8) -> Option<IpVersion> {
+    match IpProtocol(protocol) {
+        IpProtocol::ICMP => Some(IpVersion::V4),
+        IpProtocol::ICMPV6 => Some(IpVersion::V6),
+        _ => None,
     }
 }
 
-impl IpVersion {
-    /// The family of a prefix.
-    pub(super) fn of(prefix: IpNet) -> Self {
-        match prefix {
-            IpNet::V4(_) => Self::V4,
-            IpNet::V6(_) => Self::V6,
-        }
-    }
-
-    /// The only family that a protocol is for, if it is for one.
-    pub(super) fn of_protocol(protocol: u8) -> Option<Self> {
-        match IpProtocol(protocol) {
-            IpProtocol::ICMP => Some(Self::V4),
-            IpProtocol::ICMPV6 => Some(Self::V6),
-            _ => None,
-        }
+/// A family in a rule.
+pub(super) const fn version_word(version: IpVersion) -> &'static str {
+    match version {
+        IpVersion::V4 => "ipv4",
+        IpVersion::V6 => "ipv6",
     }
 }
 
@@ -158,10 +141,10 @@ impl fmt::Display for Written<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let rule = self.rule;
         write!(f, "{} {} ", rule.sequence, rule.action)?;
-        let said = rule.source.or(rule.destination).is_some()
-            || rule.protocol.and_then(IpVersion::of_protocol).is_some();
+        let said =
+            rule.source.or(rule.destination).is_some() || rule.protocol.and_then(only_version).is_some();
         if let Some(version) = rule.version.filter(|_| !said) {
-            write!(f, "{version} ")?;
+            write!(f, "{} ", version_word(version))?;
         }
         f.write_str(&rule.protocol.map_or_else(|| "any".to_owned(), protocol_name))?;
         for (prefix, ports) in [(rule.source, rule.source_ports), (rule.destination, rule.destination_ports)]

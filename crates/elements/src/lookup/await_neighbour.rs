@@ -41,7 +41,8 @@ use graph::{Class, Combine, ConfigError, Context, Element, Get, Handler, Setup};
 use packet::flow::{FlowFields, FlowHash};
 use packet::{Batch, Packet};
 
-use super::fib_lookup::{Family, Unfilled, waits_for};
+use super::family::ForwardFamily;
+use super::fib_lookup::{Unfilled, waits_for};
 use super::forwarding::{Asker, ForwardingTables};
 
 pub(crate) static CLASS: Class = Class {
@@ -63,7 +64,7 @@ const QUESTION_NS: u64 = 1_000_000_000;
 /// How long a packet waits: three questions.
 const LONGEST_NS: u64 = 3 * QUESTION_NS;
 
-pub(super) fn make<A: Family>(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
+pub(super) fn make<A: ForwardFamily>(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
     let capacity = setup.arguments.keyword_or("CAPACITY", 1024_usize)?;
     let each = setup.arguments.keyword_or("EACH", 128_usize)?;
     let ports = setup.arguments.rest();
@@ -100,7 +101,7 @@ struct Destination {
     asked_ns: Option<u64>,
 }
 
-pub(super) struct AwaitNeighbour<A: Family> {
+pub(super) struct AwaitNeighbour<A: ForwardFamily> {
     /// This copy's access to the rules and to the tables. Entered in this order: rules name tables that are there.
     policy: Reader<Policy>,
     reader: Reader<State<Adjacency>>,
@@ -113,7 +114,7 @@ pub(super) struct AwaitNeighbour<A: Family> {
     destinations: HashMap<A, Destination>,
 }
 
-impl<A: Family> AwaitNeighbour<A> {
+impl<A: ForwardFamily> AwaitNeighbour<A> {
     pub(super) const HANDLERS: &'static [Handler] = &[Handler::read(
         "length",
         Combine::Sum,
@@ -162,7 +163,7 @@ impl<A: Family> AwaitNeighbour<A> {
     }
 }
 
-impl<A: Family> Element for AwaitNeighbour<A> {
+impl<A: ForwardFamily> Element for AwaitNeighbour<A> {
     fn push(&mut self, cx: &mut Context, _input: usize, batch: &mut Batch) {
         let since_ns = cx.now_ns();
         for packet in batch.drain() {

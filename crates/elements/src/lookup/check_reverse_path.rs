@@ -61,7 +61,8 @@ use graph::lang::unquote;
 use graph::{Class, ConfigError, Context, Element, FromArgument, Setup, Verdict};
 use packet::{Batch, MAX_BATCH, Packet};
 
-use super::fib_lookup::{Family, MAIN, Unfilled};
+use super::family::ForwardFamily;
+use super::fib_lookup::{MAIN, Unfilled};
 use super::forwarding::ForwardingTables;
 
 pub(crate) static CLASS: Class = Class {
@@ -75,42 +76,6 @@ pub(crate) static CLASS: Class = Class {
 };
 
 pub(super) const PORTS: &str = "1/1-2";
-
-/// Addresses that are sources only in special cases, or never.
-///
-/// The control plane leads all of them to what is not [`NextHop::Forward`], in every table and whatever the routes are. So only
-/// packets off the fast path need be asked.
-pub(super) trait Source: Family {
-    /// Whether packets from there are never forwarded, but may be for this host.
-    fn is_of_the_link(self) -> bool;
-
-    /// Whether it is a group.
-    fn is_group(self) -> bool;
-}
-
-impl Source for u32 {
-    /// 0.0.0.0
-    fn is_of_the_link(self) -> bool {
-        self == 0
-    }
-
-    /// 224.0.0.0/4
-    fn is_group(self) -> bool {
-        self >> 28 == 0xe
-    }
-}
-
-impl Source for u128 {
-    /// ::, fe80::/10
-    fn is_of_the_link(self) -> bool {
-        self == 0 || self >> 118 == 0x3fa
-    }
-
-    /// ff00::/8
-    fn is_group(self) -> bool {
-        self >> 120 == 0xff
-    }
-}
 
 /// Which routes make a source believable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -170,7 +135,7 @@ impl Finding {
     }
 }
 
-pub(super) fn make<A: Source>(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
+pub(super) fn make<A: ForwardFamily>(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
     let modes = setup.arguments.keyword_or("MODE", Modes(vec![Mode::Strict]))?;
     let ports = setup.arguments.rest();
     setup.arguments.finish()?;
@@ -198,7 +163,7 @@ pub(super) fn make<A: Source>(setup: &mut Setup<'_>) -> Result<Box<dyn Element>,
     }))
 }
 
-struct CheckReversePath<A: Source> {
+struct CheckReversePath<A: ForwardFamily> {
     modes: Modes,
     /// This copy's access to the rules and to the tables. Entered in this order: rules name tables that are there.
     policy: Reader<Policy>,
@@ -220,7 +185,7 @@ impl Mode {
     ///
     /// The next hop of one flow is enough if it says yes, and nearly always it is the only one.
     #[inline(always)]
-    fn judge<A: Source>(
+    fn judge<A: ForwardFamily>(
         self,
         next_hops: &Resolver<Adjacency>,
         number: NextHopIndex,
@@ -244,9 +209,12 @@ impl Mode {
     }
 
     /// The same by all next hops that the number may mean.
+    ///
+    /// The control plane leads special sources to what is not [`NextHop::Forward`], in every table and whatever the routes
+    /// are. So only packets off the fast path need be asked for them.
     #[cold]
     #[inline(never)]
-    fn judge_all<A: Source>(
+    fn judge_all<A: ForwardFamily>(
         self,
         next_hops: &Resolver<Adjacency>,
         number: NextHopIndex,
@@ -288,7 +256,7 @@ impl Mode {
 
     /// The same where rules choose the table.
     #[cold]
-    fn judge_by_rules<A: Source>(
+    fn judge_by_rules<A: ForwardFamily>(
         self,
         rules: &Rules<A>,
         state: &State<Adjacency>,
@@ -313,12 +281,12 @@ impl Mode {
     }
 }
 
-impl<A: Source> Element for CheckReversePath<A> {
+impl<A: ForwardFamily> Element for CheckReversePath<A> {
     fn process(&mut self, cx: &mut Context, batch: &mut Batch) {
         let sources = &mut self.sources[..batch.len()];
         let findings = &mut self.findings[..batch.len()];
         for (packet, source) in batch.packets().iter().zip(&mut *sources) {
-            *source = A::source(packet);
+            *source = A::source(packet.data());
         }
         let policy = self.policy.enter();
         let rules = A::rules(&policy);

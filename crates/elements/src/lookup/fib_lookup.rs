@@ -56,16 +56,15 @@
 //!
 //! =a FIBLookup6, RadixIPLookup, UnstripToMACHeader
 
-use std::net::{Ipv4Addr, Ipv6Addr};
-
 use fib::publish::Reader;
-use fib::{Address, Adjacency, Decision, NextHop, NextHopIndex, Policy, Resolver, Rules, State, Table};
+use fib::{Adjacency, Decision, NextHop, NextHopIndex, Policy, Resolver, Rules, State, Table};
 use graph::{Ask, Class, Combine, ConfigError, Context, Element, FromArgument, Get, Handler, Setup};
 use packet::flow::{FlowFields, FlowHash};
 use packet::wire::ethernet::{HEADER_LEN, TAG_LEN};
-use packet::{Annotations, Batch, MAX_BATCH, Packet};
+use packet::{Batch, MAX_BATCH, Packet};
 
 use super::FORWARDS;
+use super::family::ForwardFamily;
 use super::forwarding::ForwardingTables;
 use super::redirects::{Redirects, input_port};
 
@@ -100,107 +99,7 @@ const DROP_REASONS: [&str; 2] = ["blackhole", "no room for an Ethernet header"];
 /// The index of the main table in [`State`].
 pub(super) const MAIN: usize = 0;
 
-/// `u32` (IPv4) or `u128` (IPv6), addresses in host order.
-pub(super) trait Family: Address {
-    /// An address as people write it.
-    type Ip: FromArgument + Into<Self>;
-    /// The compiled table.
-    type Table: Table<Self>;
-
-    /// Where the packet goes.
-    fn destination(annotations: &Annotations) -> Self;
-
-    /// The table of a VRF.
-    fn table(state: &State<Adjacency>, vrf: usize) -> Option<&Self::Table>;
-
-    /// The rules that choose among tables.
-    fn rules(policy: &Policy) -> &Rules<Self>;
-
-    /// Where the packet comes from.
-    fn source(packet: &Packet) -> Self;
-
-    /// Whether Linux has to see the packet whatever its destination.
-    fn is_odd(packet: &Packet) -> bool;
-
-    /// What the members of a group are chosen by.
-    fn flow_hash(hash: FlowHash, packet: &Packet) -> u32;
-}
-
-impl Family for u32 {
-    type Ip = Ipv4Addr;
-    type Table = fib::Byte24;
-
-    #[inline(always)]
-    fn destination(annotations: &Annotations) -> u32 {
-        annotations.destination_ip()
-    }
-
-    #[inline(always)]
-    fn table(state: &State<Adjacency>, vrf: usize) -> Option<&fib::Byte24> {
-        state.ipv4(vrf)
-    }
-
-    #[inline(always)]
-    fn rules(policy: &Policy) -> &Rules<u32> {
-        &policy.ipv4
-    }
-
-    fn source(packet: &Packet) -> u32 {
-        let field = packet.data().get(12..16).and_then(|bytes| bytes.first_chunk());
-        field.map_or(0, |&bytes| u32::from_be_bytes(bytes))
-    }
-
-    /// Whether it has options.
-    #[inline(always)]
-    fn is_odd(packet: &Packet) -> bool {
-        packet.data().first() != Some(&0x45)
-    }
-
-    fn flow_hash(hash: FlowHash, packet: &Packet) -> u32 {
-        hash.of_ip(packet.data())
-    }
-}
-
-impl Family for u128 {
-    type Ip = Ipv6Addr;
-    type Table = fib::RangeTree;
-
-    #[inline(always)]
-    fn destination(annotations: &Annotations) -> u128 {
-        annotations.destination_ip6()
-    }
-
-    #[inline(always)]
-    fn table(state: &State<Adjacency>, vrf: usize) -> Option<&fib::RangeTree> {
-        state.ipv6(vrf)
-    }
-
-    #[inline(always)]
-    fn rules(policy: &Policy) -> &Rules<u128> {
-        &policy.ipv6
-    }
-
-    fn source(packet: &Packet) -> u128 {
-        let field = packet.data().get(8..24).and_then(|bytes| bytes.first_chunk());
-        field.map_or(0, |&bytes| u128::from_be_bytes(bytes))
-    }
-
-    /// Whether it has options that every router on the way has to look at (RFC 8200, 4.3), or comes from `::`, from
-    /// where nothing is forwarded (RFC 4291, 2.5.2).
-    #[inline(always)]
-    fn is_odd(packet: &Packet) -> bool {
-        let Some(start) = packet.data().first_chunk::<24>() else { return true };
-        (start[6] == 0) | (start[8..] == [0; 16])
-    }
-
-    /// With the flow label, by which senders tell flows apart whose ports cannot be seen (RFC 6438).
-    fn flow_hash(hash: FlowHash, packet: &Packet) -> u32 {
-        let label = packet.data().first_chunk().map_or(0, |&word| u32::from_be_bytes(word) & 0xf_ffff);
-        hash.of_ip(packet.data()) ^ label.wrapping_mul(0x9e37_79b1)
-    }
-}
-
-pub(super) fn make<A: Family>(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
+pub(super) fn make<A: ForwardFamily>(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
     let forwards_options = setup.arguments.keyword_or("OPTIONS", false)?;
     let ports = setup.arguments.rest();
     setup.arguments.finish()?;
@@ -241,7 +140,7 @@ pub(super) struct Unfilled;
 
 impl Element for Unfilled {}
 
-pub(super) struct FibLookup<A: Family> {
+pub(super) struct FibLookup<A: ForwardFamily> {
     /// This copy's access to the rules and to the tables. Entered in this order: rules name tables that are there.
     policy: Reader<Policy>,
     reader: Reader<State<Adjacency>>,
@@ -270,7 +169,7 @@ struct Ways {
 /// A function of its own, because only then does the compiler know that writing to packets does not change where the next
 /// hops are.
 #[inline]
-fn forward<A: Family>(
+fn forward<A: ForwardFamily>(
     next_hops: &Resolver<Adjacency>,
     hash: FlowHash,
     ways: Ways,
@@ -290,7 +189,7 @@ fn forward<A: Family>(
         return difference;
     }
     for ((packet, &number), place) in packets.iter_mut().zip(numbers).zip(&mut *outputs) {
-        let next_hop = next_hops.resolve_with(number, || A::flow_hash(hash, packet));
+        let next_hop = next_hops.resolve_with(number, || A::flow_hash(hash, packet.data()));
         *place = output::<A>(next_hop, ways, packet);
         difference |= *place ^ *first.get_or_insert(*place);
     }
@@ -299,7 +198,7 @@ fn forward<A: Family>(
 
 /// The same where rules choose the tables, packet by packet.
 #[cold]
-fn forward_by_rules<A: Family>(
+fn forward_by_rules<A: ForwardFamily>(
     rules: &Rules<A>,
     state: &State<Adjacency>,
     hash: FlowHash,
@@ -311,8 +210,10 @@ fn forward_by_rules<A: Family>(
         let port = input_port(packet);
         let destination = A::destination(packet.annotations());
         let lookup = |vrf| A::table(state, vrf).map_or(NextHopIndex::NONE, |table| table.lookup(destination));
-        let next_hop = match rules.evaluate(port, A::source(packet), destination, lookup) {
-            Decision::Route(number) => state.next_hops().resolve_with(number, || A::flow_hash(hash, packet)),
+        let next_hop = match rules.evaluate(port, A::source(packet.data()), destination, lookup) {
+            Decision::Route(number) => {
+                state.next_hops().resolve_with(number, || A::flow_hash(hash, packet.data()))
+            }
             Decision::NoRoute => &NextHop::NoRoute,
             Decision::Blackhole => &NextHop::Blackhole,
             // A rule's "unreachable" is "network unreachable" in Linux, as if there were no route.
@@ -327,7 +228,7 @@ fn forward_by_rules<A: Family>(
 }
 
 /// The number of the next hop whose neighbour a packet waits for, if it does.
-pub(super) fn waits_for<A: Family>(
+pub(super) fn waits_for<A: ForwardFamily>(
     policy: &Policy,
     state: &State<Adjacency>,
     hash: FlowHash,
@@ -339,18 +240,18 @@ pub(super) fn waits_for<A: Family>(
     let number = if rules.is_main_only() {
         lookup(MAIN)
     } else {
-        match rules.evaluate(input_port(packet), A::source(packet), destination, lookup) {
+        match rules.evaluate(input_port(packet), A::source(packet.data()), destination, lookup) {
             Decision::Route(number) => number,
             _ => return None,
         }
     };
-    let next_hop = state.next_hops().resolve_with(number, || A::flow_hash(hash, packet));
+    let next_hop = state.next_hops().resolve_with(number, || A::flow_hash(hash, packet.data()));
     matches!(next_hop, NextHop::Resolve(_)).then_some(number)
 }
 
 /// The output of a packet, which has its Ethernet header if that is a port's.
 #[inline(always)]
-fn output<A: Family>(next_hop: &NextHop<Adjacency>, ways: Ways, packet: &mut Packet) -> u16 {
+fn output<A: ForwardFamily>(next_hop: &NextHop<Adjacency>, ways: Ways, packet: &mut Packet) -> u16 {
     match next_hop {
         NextHop::Forward(adjacency) if !A::is_odd(packet) || ways.forwards_options => {
             if encapsulate(packet, adjacency) { adjacency.port() } else { NO_ROOM }
@@ -391,7 +292,7 @@ fn encapsulate(packet: &mut Packet, adjacency: &Adjacency) -> bool {
     packet.strip(rewrite.len())
 }
 
-impl<A: Family> FibLookup<A> {
+impl<A: ForwardFamily> FibLookup<A> {
     pub(super) const HANDLERS: &'static [Handler] = &[
         Handler::read(
             "lookup",
@@ -421,7 +322,7 @@ impl<A: Family> FibLookup<A> {
     }
 }
 
-impl<A: Family> Element for FibLookup<A> {
+impl<A: ForwardFamily> Element for FibLookup<A> {
     fn push(&mut self, cx: &mut Context, _input: usize, batch: &mut Batch) {
         if batch.is_empty() {
             return;

@@ -3,6 +3,7 @@
 //! | file | what lives there |
 //! | --- | --- |
 //! | `fib_lookup`, `forwarding` | forwarding, and how elements find the tables |
+//! | `family` | what differs between IPv4 and IPv6 |
 //! | `redirects` | packets that leave by the port they came by |
 //! | `await_neighbour` | packets that wait until their neighbour is resolved |
 //! | `check_reverse_path` | which sources are believed, by the same tables |
@@ -13,6 +14,7 @@ mod check_reverse_path;
 mod check_reverse_path_6;
 #[cfg(test)]
 mod check_reverse_path_tests;
+mod family;
 mod fib_lookup;
 mod fib_lookup_6;
 #[cfg(test)]

@@ -47,11 +47,11 @@ pub(super) struct Arrival {
 #[derive(Clone, Debug)]
 struct Ip {
     offset: usize,
-    version: Version,
+    check: Check,
 }
 
 #[derive(Clone, Debug)]
-enum Version {
+enum Check {
     V4 { checksum: bool, sources: Arc<BadSources<u32>> },
     V6 { sources: Arc<BadSources<u128>> },
 }
@@ -89,12 +89,12 @@ impl Arrival {
                 self.least = self.least.max(self.strip);
                 return self.ip.as_ref().is_none_or(|ip| self.strip <= ip.offset);
             }
-            Step::CheckIp(ref check) => {
-                let version = Version::V4 { checksum: check.checksum, sources: check.sources.clone() };
-                return self.add_ip(check.offset, version);
+            Step::CheckIp(ref of) => {
+                let check = Check::V4 { checksum: of.checksum, sources: of.sources.clone() };
+                return self.add_ip(of.offset, check);
             }
             Step::CheckIp6(ref check) => {
-                return self.add_ip(check.offset, Version::V6 { sources: check.sources.clone() });
+                return self.add_ip(check.offset, Check::V6 { sources: check.sources.clone() });
             }
             _ => return false,
         }
@@ -116,17 +116,17 @@ impl Arrival {
         true
     }
 
-    fn add_ip(&mut self, offset: usize, version: Version) -> bool {
+    fn add_ip(&mut self, offset: usize, check: Check) -> bool {
         if self.ip.is_some() {
             return false;
         }
         let offset = self.strip + offset;
-        let (length, (mask, value)) = match version {
-            Version::V4 { .. } => (IP_HEADER, PLAIN),
-            Version::V6 { .. } => (ipv6::HEADER_LEN, PLAIN_6),
+        let (length, (mask, value)) = match check {
+            Check::V4 { .. } => (IP_HEADER, PLAIN),
+            Check::V6 { .. } => (ipv6::HEADER_LEN, PLAIN_6),
         };
         self.least = self.least.max(offset + length);
-        self.ip = Some(Ip { offset, version });
+        self.ip = Some(Ip { offset, check });
         // Where the first byte of the header is compared anyway, it is compared with the others.
         let word = (COMPARED - 4).min(offset);
         let shift = 24_u32.checked_sub(8 * (offset - word) as u32);
@@ -137,13 +137,13 @@ impl Arrival {
     #[inline]
     pub(super) fn sift(&self, sieve: &mut Sieve<'_>) {
         match &self.ip {
-            Some(ip) => match &ip.version {
-                Version::V4 { checksum, sources } => {
+            Some(ip) => match &ip.check {
+                Check::V4 { checksum, sources } => {
                     self.sift_ip::<{ IN_FRAME + IP_HEADER }>(sieve, ip, |packet, offset| {
                         self.handle_ip(sources, *checksum, offset, packet)
                     })
                 }
-                Version::V6 { sources } => {
+                Check::V6 { sources } => {
                     self.sift_ip::<{ IN_FRAME + ipv6::HEADER_LEN }>(sieve, ip, |packet, offset| {
                         self.handle_ipv6(sources, offset, packet)
                     })

@@ -8,7 +8,7 @@ use std::any::Any;
 
 use graph::runs::Sieve;
 use packet::wire::ipv6;
-use packet::{Packet, PacketType, PlainIpv6Header, checksum};
+use packet::{IpVersion, Packet, PacketType, PlainIpv6Header, checksum};
 
 use super::Step;
 
@@ -34,7 +34,7 @@ struct Work {
     annotation: (usize, u16),
     source_stays: bool,
     /// The headers that the steps are about, once one is that cares.
-    version: Option<Version>,
+    version: Option<IpVersion>,
     /// Which bits of an IPv4 header's first byte count, and what they are.
     first_mask: u8,
     first_value: u8,
@@ -44,12 +44,6 @@ struct Work {
     least_hops: u8,
     decrements: bool,
     most_bytes: usize,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Version {
-    V4,
-    V6,
 }
 
 impl Default for Work {
@@ -95,7 +89,7 @@ impl Departure {
         let work = &self.work;
         // One loop for each, so that neither pays for the other.
         match work.version {
-            Some(Version::V6) => sieve.each(|packet| {
+            Some(IpVersion::V6) => sieve.each(|packet| {
                 if !work.handle_ipv6(packet) {
                     return false;
                 }
@@ -135,28 +129,28 @@ impl Work {
             Step::SourceStays => self.source_stays = true,
             Step::NoOptions => {
                 (self.first_mask, self.first_value) = (0x0f, 5);
-                return self.is_about(Version::V4);
+                return self.is_about(IpVersion::V4);
             }
             Step::MayLeaveLink => {
                 self.may_leave_link = true;
-                return self.is_about(Version::V6);
+                return self.is_about(IpVersion::V6);
             }
-            Step::DecrementTtl => return self.add_decrement(Version::V4),
-            Step::DecrementHopLimit => return self.add_decrement(Version::V6),
+            Step::DecrementTtl => return self.add_decrement(IpVersion::V4),
+            Step::DecrementHopLimit => return self.add_decrement(IpVersion::V6),
             Step::AtMost(bytes) => self.most_bytes = self.most_bytes.min(bytes),
             _ => return false,
         }
         true
     }
 
-    fn add_decrement(&mut self, version: Version) -> bool {
+    fn add_decrement(&mut self, version: IpVersion) -> bool {
         let is_first = !self.decrements;
         (self.decrements, self.least_hops) = (true, 2);
         is_first && self.is_about(version)
     }
 
     /// Whether all steps so far can be about headers of this version.
-    fn is_about(&mut self, version: Version) -> bool {
+    fn is_about(&mut self, version: IpVersion) -> bool {
         *self.version.get_or_insert(version) == version
     }
 

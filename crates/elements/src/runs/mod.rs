@@ -22,7 +22,7 @@ use packet::PacketType;
 
 use arrival::Arrival;
 pub use departure::Departure;
-pub use sources::{BadSources, SourceAddress};
+pub use sources::BadSources;
 
 /// A part of what an element does to an ordinary packet: a test that it passes, or a change.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,25 +4,7 @@
 //! not are the addresses searched, so a host whose address ends as the router's does costs its packets some
 //! nanoseconds and does not end a run.
 
-/// An IPv4 or IPv6 address in host order.
-pub trait SourceAddress: Copy + Ord {
-    /// The first and the last octet.
-    fn ends(self) -> (u8, u8);
-}
-
-impl SourceAddress for u32 {
-    #[inline(always)]
-    fn ends(self) -> (u8, u8) {
-        ((self >> 24) as u8, self as u8)
-    }
-}
-
-impl SourceAddress for u128 {
-    #[inline(always)]
-    fn ends(self) -> (u8, u8) {
-        ((self >> 120) as u8, self as u8)
-    }
-}
+use packet::Family;
 
 /// A set of source addresses: single ones, and all that begin with some octet.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,7 +19,7 @@ pub struct BadSources<A> {
 const LAST: u8 = 1;
 const FIRST: u8 = 2;
 
-impl<A: SourceAddress> BadSources<A> {
+impl<A: Family> BadSources<A> {
     /// The set of `addresses` and of all that begin with one of `first_octets`.
     pub fn new(addresses: impl IntoIterator<Item = A>, first_octets: impl IntoIterator<Item = u8>) -> Self {
         let mut octets = Box::new([0; 256]);
@@ -45,7 +27,7 @@ impl<A: SourceAddress> BadSources<A> {
         addresses.sort_unstable();
         addresses.dedup();
         for address in &addresses {
-            octets[usize::from(address.ends().1)] |= LAST;
+            octets[usize::from(ends(*address).1)] |= LAST;
         }
         for octet in first_octets {
             octets[usize::from(octet)] |= FIRST;
@@ -56,7 +38,7 @@ impl<A: SourceAddress> BadSources<A> {
     /// Returns whether the set has this address.
     #[inline(always)]
     pub fn has(&self, address: A) -> bool {
-        let (first, last) = address.ends();
+        let (first, last) = ends(address);
         let suspect = self.octets[usize::from(first)] & FIRST | self.octets[usize::from(last)] & LAST;
         suspect != 0 && self.has_suspect(suspect, address)
     }
@@ -68,11 +50,18 @@ impl<A: SourceAddress> BadSources<A> {
     }
 }
 
-impl<A: SourceAddress> Default for BadSources<A> {
+impl<A: Family> Default for BadSources<A> {
     /// The empty set.
     fn default() -> Self {
         Self::new([], [])
     }
+}
+
+/// The first and the last octet of an address.
+#[inline(always)]
+fn ends<A: Family>(address: A) -> (u8, u8) {
+    let address = address.to_u128();
+    ((address >> (A::BITS - 8)) as u8, address as u8)
 }
 
 #[cfg(test)]

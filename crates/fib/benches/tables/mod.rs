@@ -4,8 +4,9 @@
 
 use fib::read::Row;
 use fib::synthesize::{self, next_hop_of_origin};
-use fib::{Address, Rib, Route};
+use fib::{Rib, Route};
 use packet::random::SplitMix64;
+use packet::{Family, IpVersion};
 use std::path::Path;
 
 /// Next hops of the routes: 1 to this number, as `brickway-lab bench fib` has them.
@@ -14,7 +15,7 @@ const ROUTES_OF_A_MILLION: usize = 1_000_000;
 const HOT_ADDRESSES: usize = 1000;
 
 /// A table to compile.
-pub(crate) struct Routes<A: Address> {
+pub(crate) struct Routes<A: Family> {
     /// As `brickway-lab bench fib` calls it.
     pub(crate) name: &'static str,
     pub(crate) rib: Rib<A>,
@@ -40,7 +41,7 @@ pub(crate) fn ipv6_real() -> Routes<u128> {
 /// # Panics
 ///
 /// If the file is missing or has bad rows: there is nothing to measure then.
-fn read<A: Address>(name: &str) -> Vec<Row<A>> {
+fn read<A: Family>(name: &str) -> Vec<Row<A>> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../data").join(name);
     match fib::read::load(&path) {
         Ok(table) if !table.rows.is_empty() => table.rows,
@@ -72,7 +73,7 @@ impl<A: Family> Routes<A> {
     /// `inside`, each in a prefix chosen at random; `hot`, of 1,000 such ones.
     pub(crate) fn addresses(&self, count: usize) -> [(&'static str, Vec<A>); 3] {
         let mut random = SplitMix64::new(3);
-        let anywhere = (0..count).map(|_| A::anywhere(&mut random)).collect();
+        let anywhere = (0..count).map(|_| anywhere(&mut random)).collect();
         let inside = synthesize::destinations_inside(&self.rows, count, 3);
         let hot =
             (0..count).map(|_| inside[random.below(HOT_ADDRESSES.min(count) as u64) as usize]).collect();
@@ -81,24 +82,14 @@ impl<A: Family> Routes<A> {
 }
 
 /// The route of a row.
-fn route_of<A: Address>(row: &Row<A>) -> Route {
+fn route_of<A: Family>(row: &Row<A>) -> Route {
     Route::to(next_hop_of_origin(row.origin, NEXT_HOPS))
 }
 
-/// What an address family adds for these benches.
-pub(crate) trait Family: synthesize::Family {
-    /// A random address of the part of the address space that is in use.
-    fn anywhere(random: &mut SplitMix64) -> Self;
-}
-
-impl Family for u32 {
-    fn anywhere(random: &mut SplitMix64) -> u32 {
-        random.next_u64() as u32
-    }
-}
-
-impl Family for u128 {
-    fn anywhere(random: &mut SplitMix64) -> u128 {
-        1 << 125 | <u128 as synthesize::Family>::random(125, random)
+/// A random address of the part of the address space that is in use.
+fn anywhere<A: Family>(random: &mut SplitMix64) -> A {
+    match A::VERSION {
+        IpVersion::V4 => A::from_u128(random.next_u64().into()),
+        IpVersion::V6 => A::from_u128(1 << 125) | synthesize::random_bits(125, random),
     }
 }

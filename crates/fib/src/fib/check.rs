@@ -5,7 +5,8 @@
 //! moments) can be compared by one number.
 
 use super::{Fib, Half};
-use crate::{Address, NextHopIndex, Rib, Table};
+use crate::{NextHopIndex, Rib, Table};
+use packet::{Family, IpVersion};
 use std::fmt;
 use std::hash::Hash;
 use std::net::IpAddr;
@@ -32,7 +33,7 @@ pub struct TableReport {
     /// The number of the VRF's table.
     pub vrf: u32,
     /// `IPv4` or `IPv6`.
-    pub family: &'static str,
+    pub family: IpVersion,
     /// The table's name.
     pub name: &'static str,
     /// Whether it is the one that workers read.
@@ -72,7 +73,7 @@ struct Joined<A> {
     ranges: Vec<(A, NextHopIndex)>,
 }
 
-impl<A: Address> Joined<A> {
+impl<A: Family> Joined<A> {
     fn push(&mut self, start: A, next_hop: NextHopIndex) {
         if self.ranges.last().is_none_or(|last| last.1 != next_hop) {
             self.ranges.push((start, next_hop));
@@ -81,14 +82,14 @@ impl<A: Address> Joined<A> {
 }
 
 /// FNV-1a over whole words: enough to tell tables apart that differ by accident.
-fn digest<A: Address>(ranges: &[(A, NextHopIndex)]) -> u64 {
+fn digest<A: Family>(ranges: &[(A, NextHopIndex)]) -> u64 {
     const PRIME: u64 = 0x0000_0100_0000_01b3;
     let mut digest = 0xcbf2_9ce4_8422_2325_u64;
     let mut mix = |word: u64| digest = (digest ^ word).wrapping_mul(PRIME).rotate_left(23);
     for &(start, next_hop) in ranges {
-        let words = start.words();
-        mix(words[0]);
-        mix(words[1]);
+        let start = start.to_u128();
+        mix((start >> 64) as u64);
+        mix(start as u64);
         mix(u64::from(next_hop.get()));
     }
     digest
@@ -96,7 +97,7 @@ fn digest<A: Address>(ranges: &[(A, NextHopIndex)]) -> u64 {
 
 /// Compares a table with the routes it was compiled from. Returns how many ranges the routes have, their digest, and
 /// the first address on which the two disagree.
-pub(crate) fn compare<A: Address, T: Table<A>>(rib: &Rib<A>, table: &T) -> (usize, u64, Option<Mismatch>) {
+pub(crate) fn compare<A: Family, T: Table<A>>(rib: &Rib<A>, table: &T) -> (usize, u64, Option<Mismatch>) {
     let mut expected = Vec::new();
     rib.flatten(A::MIN, 0, NextHopIndex::NONE, &mut expected);
     let mut found = Joined { ranges: Vec::with_capacity(expected.len()) };
@@ -109,7 +110,7 @@ pub(crate) fn compare<A: Address, T: Table<A>>(rib: &Rib<A>, table: &T) -> (usiz
 }
 
 /// The first address at which two lists of ranges differ.
-fn first_difference<A: Address>(
+fn first_difference<A: Family>(
     expected: &[(A, NextHopIndex)],
     found: &[(A, NextHopIndex)],
 ) -> Option<Mismatch> {
@@ -146,7 +147,7 @@ impl<P: Copy + Eq + Hash + Send + Sync, T4: Table<u32>> Fib<P, T4> {
     }
 }
 
-fn check_half<A: Address, T: Table<A>>(
+fn check_half<A: Family, T: Table<A>>(
     vrf: u32,
     half: &Half<A, T>,
     table: &T,
@@ -155,7 +156,7 @@ fn check_half<A: Address, T: Table<A>>(
     let (ranges, digest, mismatch) = compare(&half.rib, table);
     TableReport {
         vrf,
-        family: A::FAMILY,
+        family: A::VERSION,
         name: T::NAME,
         is_active,
         routes: half.rib.len(),

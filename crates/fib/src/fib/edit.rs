@@ -1,8 +1,9 @@
 //! A batch of changes, from the first to its publication.
 
 use super::{EditError, Fib, Half, MAIN, PutOff, State, Tables, Vrf};
-use crate::{Address, Change, NextHopIndex, NextHops, RangeTree, Rib, Route, Source, Table, TableError};
+use crate::{Change, NextHopIndex, NextHops, RangeTree, Rib, Route, Source, Table, TableError};
 use ipnet::IpNet;
+use packet::Family;
 use std::hash::Hash;
 
 /// A batch of changes of a [`Fib`]. Workers see all of it or nothing: when it is [published](Edit::publish), or dropped,
@@ -186,7 +187,7 @@ fn put<P, T4>(state: &mut State<P, T4>, index: usize, tables: Option<Tables<T4>>
     state.vrfs[index] = tables;
 }
 
-fn catch_up<A: Address, T: Table<A>>(half: &mut Half<A, T>, behind: &mut T, ahead: &T) {
+fn catch_up<A: Family, T: Table<A>>(half: &mut Half<A, T>, behind: &mut T, ahead: &T) {
     if half.is_ahead {
         behind.catch_up(&mut half.compiler, ahead);
         half.is_ahead = false;
@@ -205,12 +206,12 @@ fn release<P: Copy + Eq + Hash>(next_hops: &mut NextHops<P>, index: NextHopIndex
     }
 }
 
-fn release_all<P: Copy + Eq + Hash, A: Address>(next_hops: &mut NextHops<P>, rib: &Rib<A>) {
+fn release_all<P: Copy + Eq + Hash, A: Family>(next_hops: &mut NextHops<P>, rib: &Rib<A>) {
     rib.iter_all().for_each(|found| release(next_hops, found.route.next_hop));
 }
 
 /// Changes one route in the RIB, the table and the books of the next hops, or nothing.
-fn change<P: Copy + Eq + Hash, A: Address, T: Table<A>>(
+fn change<P: Copy + Eq + Hash, A: Family, T: Table<A>>(
     half: &mut Half<A, T>,
     table: &mut T,
     next_hops: &mut NextHops<P>,
@@ -249,7 +250,7 @@ fn change<P: Copy + Eq + Hash, A: Address, T: Table<A>>(
 }
 
 /// Brings the table in line after the route at a prefix was changed, or puts that off if the table is certain to have room.
-fn compile<A: Address, T: Table<A>>(
+fn compile<A: Family, T: Table<A>>(
     half: &mut Half<A, T>,
     table: &mut T,
     prefix: A::Net,
@@ -266,19 +267,19 @@ fn compile<A: Address, T: Table<A>>(
     }
 }
 
-fn compile_put_off<A: Address, T: Table<A>>(half: &mut Half<A, T>, table: &mut T) {
+fn compile_put_off<A: Family, T: Table<A>>(half: &mut Half<A, T>, table: &mut T) {
     let compiled = half.put_off.compile(table, &mut half.compiler, &half.rib);
     compiled.expect("what was put off fits");
 }
 
-fn rebuild<A: Address, T: Table<A>>(half: &mut Half<A, T>, table: &mut T) {
+fn rebuild<A: Family, T: Table<A>>(half: &mut Half<A, T>, table: &mut T) {
     half.put_off = PutOff::default();
     let rebuilt: Result<(), TableError> = table.rebuild(&mut half.compiler, &half.rib);
     rebuilt.expect("a table that held these routes holds them again");
 }
 
 /// Takes all routes from `rib`.
-fn load<P: Copy + Eq + Hash, A: Address, T: Table<A>>(
+fn load<P: Copy + Eq + Hash, A: Family, T: Table<A>>(
     half: &mut Half<A, T>,
     table: &mut T,
     next_hops: &mut NextHops<P>,

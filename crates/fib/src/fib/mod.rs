@@ -50,8 +50,9 @@ pub use check::{CheckReport, Mismatch, TableReport};
 pub use edit::Edit;
 
 use crate::publish::{self, Readers, Writer};
-use crate::{Address, Byte24, NextHop, NextHopIndex, NextHops, RangeTree, Resolver, Rib, Table, TableError};
+use crate::{Byte24, NextHop, NextHopIndex, NextHops, RangeTree, Resolver, Rib, Table, TableError};
 use ipnet::IpNet;
+use packet::Family;
 use put_off::PutOff;
 use std::collections::BTreeMap;
 use std::hash::Hash;
@@ -115,7 +116,7 @@ impl<P: Copy, T4: Table<u32>> State<P, T4> {
 }
 
 /// The routes of one family in one VRF, and what changes the tables compiled from them.
-struct Half<A: Address, T: Table<A>> {
+struct Half<A: Family, T: Table<A>> {
     rib: Rib<A>,
     compiler: T::Compiler,
     /// What the passive table does not have yet.
@@ -124,7 +125,7 @@ struct Half<A: Address, T: Table<A>> {
     is_ahead: bool,
 }
 
-impl<A: Address, T: Table<A>> Default for Half<A, T> {
+impl<A: Family, T: Table<A>> Default for Half<A, T> {
     fn default() -> Self {
         Half {
             rib: Rib::new(),

@@ -1,6 +1,7 @@
 //! Changes of routes that the compiled table gets later, with others.
 
-use crate::{Address, Rib, Table, TableError};
+use crate::{Rib, Table, TableError};
+use packet::Family;
 
 /// Fewer changes than this are never worth compiling a whole table.
 const FEW: usize = 16_384;
@@ -8,18 +9,18 @@ const FEW: usize = 16_384;
 const ROUTES_IN_TIME_OF_ONE: usize = 8;
 
 /// The prefixes whose routes have changed, or that all may have.
-pub(super) enum PutOff<A: Address> {
+pub(super) enum PutOff<A: Family> {
     Prefixes(Vec<A::Net>),
     All,
 }
 
-impl<A: Address> Default for PutOff<A> {
+impl<A: Family> Default for PutOff<A> {
     fn default() -> Self {
         PutOff::Prefixes(Vec::new())
     }
 }
 
-impl<A: Address> PutOff<A> {
+impl<A: Family> PutOff<A> {
     /// The route at a prefix of `rib` has changed.
     pub(super) fn note(&mut self, rib: &Rib<A>, prefix: A::Net) {
         let PutOff::Prefixes(prefixes) = self else { return };

@@ -15,12 +15,12 @@
 //! one range leaves the joining of equal neighbours to the slot around it in the same way.
 
 use super::{FANOUT, GO_ON, MIDDLE, MIDDLES, NAME, NEXT_STAGE, NODES, NUMBER, Node, RangeTree, key};
-use crate::address::bounds;
 use crate::changes::Changes;
 use crate::compare::Key;
 use crate::rib::Range;
-use crate::{Address, NextHopIndex, Rib, TableError};
+use crate::{NextHopIndex, Rib, TableError};
 use ipnet::Ipv6Net;
+use packet::Family;
 
 /// Ranges in a node that is newly filled.
 const FILL: usize = 12;
@@ -295,7 +295,7 @@ impl RangeTree {
     fn middle_slot(&mut self, compiler: &mut RangeTreeCompiler, address: u128) -> Slot {
         let block = self.block(compiler, address);
         let at = block * MIDDLE + (address >> REST_BITS) as usize % MIDDLE;
-        let (first, last) = bounds::<u128>(u128::net(address & u128::mask(24), 24));
+        let (first, last) = u128::bounds(u128::net(address & u128::mask(24), 24));
         Slot { place: Place::Middle(at), first, last, stage: 0 }
     }
 
@@ -388,7 +388,7 @@ impl RangeTree {
         rib: &Rib<u128>,
         prefix: Ipv6Net,
     ) -> Result<(), NoRoom> {
-        let (first, last) = bounds::<u128>(prefix);
+        let (first, last) = u128::bounds(prefix);
         let path = self.path(compiler, first);
         let contains = |slot: &Slot| slot.first <= first && last <= slot.last;
         let mut at = path.iter().rposition(contains).expect("a /24 contains its prefixes");
@@ -424,14 +424,14 @@ impl RangeTree {
         rib: &Rib<u128>,
         prefix: Ipv6Net,
     ) -> Result<(), NoRoom> {
-        let word = u32::from(rib.next_hop_at(bounds::<u128>(prefix).0, prefix.prefix_len()).get());
+        let word = u32::from(rib.next_hop_at(u128::bounds(prefix).0, prefix.prefix_len()).get());
         let mut compiled = None;
         let mut set = Ok(());
         let mut ranges = std::mem::take(&mut compiler.ranges);
         rib.for_each_gap(prefix, |first, last| {
             let mut number = first >> REST_BITS;
             while number <= last >> REST_BITS && set.is_ok() {
-                let (begin, end) = bounds::<u128>(u128::net(number << REST_BITS, 24));
+                let (begin, end) = u128::bounds(u128::net(number << REST_BITS, 24));
                 let end_of_top = begin | ((1 << TOP_REST_BITS) - 1);
                 if first <= begin && last >= end_of_top && number.is_multiple_of(MIDDLE as u128) {
                     self.set_top(compiler, (begin >> TOP_REST_BITS) as usize, word);

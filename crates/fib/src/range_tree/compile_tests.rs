@@ -94,7 +94,7 @@ fn every_stage_is_reached() {
         let net = u128::net(address & u128::mask(*length), *length);
         fib.insert(net, to(i as u16 + 1)).unwrap();
         assert_eq!(fib.lookup(address).get(), i as u16 + 1);
-        assert_eq!(fib.lookup(bounds::<u128>(net).1).get(), i as u16 + 1);
+        assert_eq!(fib.lookup(u128::bounds(net).1).get(), i as u16 + 1);
     }
     assert_eq!(fib.lookup(address ^ 1).get(), 15);
     assert_eq!(fib.lookup(address ^ 1 << 7).get(), 13);

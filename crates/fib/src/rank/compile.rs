@@ -12,12 +12,12 @@
 //! the old ones were.
 
 use super::{BLOCK, BLOCKS, CHUNK_BITS, CHUNKS, HOPS, IS_BLOCK, NAME, NETWORKS, NUMBERS, Rank, place};
-use crate::address::bounds;
 use crate::changes::Changes;
 use crate::rib::Range;
 use crate::room::Room;
-use crate::{Address, NextHopIndex, Rib, TableError};
+use crate::{NextHopIndex, Rib, TableError};
 use ipnet::Ipv4Net;
+use packet::Family;
 
 /// From so many gaps on it is quicker to compile everything.
 const MANY_GAPS: usize = 100_000;
@@ -298,7 +298,7 @@ impl Rank {
         rib: &Rib<u32>,
         prefix: Ipv4Net,
     ) -> Result<(), NoRoom> {
-        let (first, _) = bounds::<u32>(prefix);
+        let (first, _) = u32::bounds(prefix);
         let next_hop = rib.next_hop_at(first, prefix.prefix_len()).get();
         let mut set = Ok(());
         rib.for_each_gap(prefix, |first, last| {

@@ -30,9 +30,9 @@ pub use lines::decompressed;
 pub use prefix::PrefixProblem;
 pub use rows::{Row, RowError, RowProblem, Rows, Table};
 
-use crate::Address;
 use ipnet::IpNet;
 use lines::{Line, Lines, shown};
+use packet::Family;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 use std::path::Path;
@@ -47,7 +47,7 @@ pub fn open(path: &Path) -> io::Result<Box<dyn BufRead + Send>> {
 }
 
 /// Reads a whole table of one family from text that is not compressed.
-pub fn read<A: Address>(input: impl BufRead) -> Table<A> {
+pub fn read<A: Family>(input: impl BufRead) -> Table<A> {
     Table::collect(Rows::new(input), Table::default())
 }
 
@@ -56,7 +56,7 @@ pub fn read<A: Address>(input: impl BufRead) -> Table<A> {
 /// # Errors
 ///
 /// If the file cannot be opened; bad rows are counted in the result.
-pub fn load<A: Address>(path: &Path) -> io::Result<Table<A>> {
+pub fn load<A: Family>(path: &Path) -> io::Result<Table<A>> {
     Ok(read(open(path)?))
 }
 

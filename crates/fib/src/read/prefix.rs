@@ -1,8 +1,8 @@
 //! Prefixes as people write them, `192.0.2.0/24` and `2001:db8::/32`, and what can be wrong with one.
 
 use super::lines::shown;
-use crate::Address;
 use ipnet::IpNet;
+use packet::{Family, IpVersion};
 use std::net::IpAddr;
 
 /// Why a text is not a prefix.
@@ -22,9 +22,9 @@ pub enum PrefixProblem {
         /// The prefix as written.
         text: String,
         /// Its family.
-        found: &'static str,
+        found: IpVersion,
         /// The table's family.
-        wanted: &'static str,
+        wanted: IpVersion,
         /// What would be right.
         example: &'static str,
     },
@@ -44,7 +44,7 @@ pub enum PrefixProblem {
         /// Its length as written.
         length: String,
         /// The family.
-        family: &'static str,
+        family: IpVersion,
         /// The longest length of the family.
         bits: u8,
     },
@@ -63,14 +63,6 @@ const RIGHT_IPV4: &str =
 const RIGHT_IPV6: &str = "an IPv6 prefix; right would be an address and a length: '2001:db8::/32'";
 const RIGHT: &str = "a prefix; right would be an address and a length: '192.0.2.0/24' or '2001:db8::/32'";
 
-/// The name and the bits of an address's family.
-fn family(address: IpAddr) -> (&'static str, u8) {
-    match address {
-        IpAddr::V4(_) => (u32::FAMILY, 32),
-        IpAddr::V6(_) => (u128::FAMILY, 128),
-    }
-}
-
 /// A prefix of either family; `right` says what would be one.
 fn parse_as(text: &str, right: &'static str) -> Result<IpNet, PrefixProblem> {
     let (before, length) = match text.split_once('/') {
@@ -79,7 +71,8 @@ fn parse_as(text: &str, right: &'static str) -> Result<IpNet, PrefixProblem> {
     };
     let address: IpAddr =
         before.parse().map_err(|_| PrefixProblem::NotAPrefix { text: shown(text), right })?;
-    let (family, bits) = family(address);
+    let family = IpVersion::of(address);
+    let bits = if address.is_ipv4() { 32 } else { 128 };
     let Some(length) = length else {
         return Err(PrefixProblem::NoLength { text: shown(text), bits });
     };
@@ -101,22 +94,22 @@ pub(super) fn parse_any(text: &str) -> Result<IpNet, PrefixProblem> {
 }
 
 /// A prefix of one family.
-pub(super) fn parse<A: Address>(text: &str) -> Result<A::Net, PrefixProblem> {
+pub(super) fn parse<A: Family>(text: &str) -> Result<A::Net, PrefixProblem> {
     let is_ipv4 = A::BITS == 32;
     let other = |found| PrefixProblem::OtherFamily {
         text: shown(text),
         found,
-        wanted: A::FAMILY,
+        wanted: A::VERSION,
         example: if is_ipv4 { "192.0.2.0/24" } else { "2001:db8::/32" },
     };
     match parse_as(text, if is_ipv4 { RIGHT_IPV4 } else { RIGHT_IPV6 }) {
         Ok(prefix) => match A::from_ip(prefix.addr()) {
             Some(network) => Ok(A::net(network, prefix.prefix_len())),
-            None => Err(other(family(prefix.addr()).0)),
+            None => Err(other(IpVersion::of(prefix.addr()))),
         },
         // That it is of the other family comes before what else is wrong with it.
         Err(problem) => match text.split('/').next().and_then(|address| address.parse::<IpAddr>().ok()) {
-            Some(address) if A::from_ip(address).is_none() => Err(other(family(address).0)),
+            Some(address) if A::from_ip(address).is_none() => Err(other(IpVersion::of(address))),
             _ => Err(problem),
         },
     }

@@ -2,8 +2,8 @@
 
 use super::lines::{Line, Lines, shown};
 use super::prefix::{self, PrefixProblem};
-use crate::Address;
 use ipnet::IpNet;
+use packet::Family;
 use std::io::{self, BufRead};
 use std::marker::PhantomData;
 
@@ -14,7 +14,7 @@ const ERRORS_KEPT: usize = 20;
 
 /// A row of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Row<A: Address = u32> {
+pub struct Row<A: Family = u32> {
     /// The prefix; no host bits.
     pub prefix: A::Net,
     /// The number of the autonomous system it comes from.
@@ -71,13 +71,13 @@ pub enum RowProblem {
 
 /// Yields the rows of a table, or why a row is not one. After [`RowProblem::Io`] it ends. It remembers no rows, so a
 /// prefix that comes twice is yielded twice; [`Table`] sees to that.
-pub struct Rows<R, A: Address = u32> {
+pub struct Rows<R, A: Family = u32> {
     lines: Lines<R>,
     done: bool,
     family: PhantomData<A>,
 }
 
-impl<R: BufRead, A: Address> Rows<R, A> {
+impl<R: BufRead, A: Family> Rows<R, A> {
     /// Reads rows from text that is not compressed.
     pub fn new(input: R) -> Rows<R, A> {
         Self::of(Lines::new(input, LONGEST_LINE))
@@ -94,7 +94,7 @@ impl<R: BufRead, A: Address> Rows<R, A> {
     }
 }
 
-impl<R: BufRead, A: Address> Iterator for Rows<R, A> {
+impl<R: BufRead, A: Family> Iterator for Rows<R, A> {
     type Item = Result<Row<A>, RowError>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -142,7 +142,7 @@ pub(super) fn parse_row<P>(
 
 /// A table in memory. No prefix comes twice.
 #[derive(Debug, Default)]
-pub struct Table<A: Address = u32> {
+pub struct Table<A: Family = u32> {
     /// The good rows, as the file orders them.
     pub rows: Vec<Row<A>>,
     /// How many rows were bad.
@@ -151,7 +151,7 @@ pub struct Table<A: Address = u32> {
     pub errors: Vec<RowError>,
 }
 
-impl<A: Address> Table<A> {
+impl<A: Family> Table<A> {
     /// Adds the good rows to a table, whose last row, if it has one, is in the line read last; counts the bad ones.
     pub(super) fn collect<R: BufRead>(mut rows: Rows<R, A>, mut table: Table<A>) -> Table<A> {
         // The line of each good row.

@@ -2,14 +2,14 @@
 //! routes of an interval flattened to ranges.
 
 use super::{Best, Rib, prefix_of};
-use crate::address::bounds;
-use crate::{Address, NextHopIndex, PrefixRoute};
+use crate::{NextHopIndex, PrefixRoute};
+use packet::Family;
 use std::collections::btree_map;
 
 /// Where a range of addresses begins, and their next hop. It ends where the next begins.
 pub(crate) type Range<A> = (A, NextHopIndex);
 
-impl<A: Address> Rib<A> {
+impl<A: Family> Rib<A> {
     /// The next hop that the addresses of the prefix have where nothing inside it claims them.
     pub(crate) fn next_hop_at(&self, network: A, length: u8) -> NextHopIndex {
         if let Some(best) = self.best.get(&network.key(length)) {
@@ -50,7 +50,7 @@ impl<A: Address> Rib<A> {
         // A route inside the one just passed can be stepped over one by one, or with a new descent of the tree; a
         // descent costs about as much as this many steps.
         const STEPS_PER_DESCENT: u32 = 16;
-        let (first, last) = bounds::<A>(prefix);
+        let (first, last) = A::bounds(prefix);
         let length = A::parts(prefix).1;
         let end = last.key(A::BITS);
         let mut unclaimed = first;
@@ -114,7 +114,7 @@ impl<A: Address> Rib<A> {
 }
 
 /// Turns nested prefixes, in the order of the RIB, into ranges.
-struct Flattening<'a, A: Address> {
+struct Flattening<'a, A: Family> {
     last: A,
     background: NextHopIndex,
     ranges: &'a mut Vec<Range<A>>,
@@ -122,7 +122,7 @@ struct Flattening<'a, A: Address> {
     open: Vec<(A, NextHopIndex)>,
 }
 
-impl<'a, A: Address> Flattening<'a, A> {
+impl<'a, A: Family> Flattening<'a, A> {
     fn start(first: A, last: A, background: NextHopIndex, ranges: &'a mut Vec<Range<A>>) -> Self {
         ranges.clear();
         ranges.push((first, background));

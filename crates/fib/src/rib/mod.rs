@@ -28,9 +28,9 @@ mod cover;
 
 pub(crate) use cover::Range;
 
-use crate::address::bounds;
-use crate::{Address, NextHopIndex, PrefixRoute, Route, Source};
+use crate::{NextHopIndex, PrefixRoute, Route, Source};
 use ipnet::IpNet;
+use packet::Family;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
@@ -127,7 +127,7 @@ impl Best {
 
 /// All routes of one family, ordered by prefix. See the top of its file.
 #[derive(Clone, Debug)]
-pub struct Rib<A: Address> {
+pub struct Rib<A: Family> {
     best: BTreeMap<A::Key, Best>,
     /// The routes that wait behind the best one, in the order in which they would take its place.
     rivals: BTreeMap<A::Key, Vec<Route>>,
@@ -137,18 +137,18 @@ pub struct Rib<A: Address> {
     lengths: [u32; 129],
 }
 
-impl<A: Address> Default for Rib<A> {
+impl<A: Family> Default for Rib<A> {
     fn default() -> Self {
         Rib { best: BTreeMap::new(), rivals: BTreeMap::new(), waiting: 0, lengths: [0; 129] }
     }
 }
 
-fn prefix_of<A: Address>(key: A::Key) -> A::Net {
+fn prefix_of<A: Family>(key: A::Key) -> A::Net {
     let (network, length) = A::of_key(key);
     A::net(network, length)
 }
 
-fn key_of<A: Address>(prefix: A::Net) -> Result<A::Key, RibError> {
+fn key_of<A: Family>(prefix: A::Net) -> Result<A::Key, RibError> {
     let (address, length) = A::parts(prefix);
     if address & A::mask(length) != address {
         return Err(RibError::HostBits { prefix: prefix.into() });
@@ -156,7 +156,7 @@ fn key_of<A: Address>(prefix: A::Net) -> Result<A::Key, RibError> {
     Ok(address.key(length))
 }
 
-impl<A: Address> Rib<A> {
+impl<A: Family> Rib<A> {
     /// A RIB without routes.
     pub fn new() -> Self {
         Rib::default()
@@ -348,7 +348,7 @@ impl<A: Address> Rib<A> {
 
     /// The routes in force at `prefix` and inside it, in the same order.
     pub fn inside(&self, prefix: A::Net) -> impl Iterator<Item = PrefixRoute<A>> + '_ {
-        let (first, last) = bounds::<A>(prefix);
+        let (first, last) = A::bounds(prefix);
         let range = first.key(A::parts(prefix).1)..=last.key(A::BITS);
         let inside = self.best.range(range);
         inside.map(|(&key, best)| PrefixRoute { prefix: prefix_of::<A>(key), route: best.route() })
@@ -362,7 +362,7 @@ impl<A: Address> Rib<A> {
     /// The route that would serve the addresses of `prefix` if neither `prefix` itself nor anything inside it were
     /// there: the longest among the shorter prefixes that contain it.
     pub fn covering(&self, prefix: A::Net) -> Option<PrefixRoute<A>> {
-        self.best_cover(bounds::<A>(prefix).0, A::parts(prefix).1.checked_sub(1)?)
+        self.best_cover(A::bounds(prefix).0, A::parts(prefix).1.checked_sub(1)?)
     }
 }
 

@@ -6,9 +6,10 @@ use elements::devices::OpenPort;
 use elements::lookup::{Asker, ForwardingTables};
 use fib::publish::pair;
 use fib::read::Row;
-use fib::{Address, Adjacency, Fib, MAIN, NextHop, NextHopIndex, Policy, Route};
+use fib::{Adjacency, Fib, MAIN, NextHop, NextHopIndex, Policy, Route};
 use graph::lang::Source;
 use graph::setup::Shared;
+use packet::Family;
 use ports::Port;
 
 use super::frames::port_mac;
@@ -16,17 +17,17 @@ use super::single_core::{ROUTER_PORTS, SingleCore};
 use router::drop_in::{PlannedPort, usual_configuration};
 
 /// Tables of the routes.
-pub(super) fn fib<A: Address>(rows: &[Row<A>]) -> Result<Fib<Adjacency>> {
+pub(super) fn fib<A: Family>(rows: &[Row<A>]) -> Result<Fib<Adjacency>> {
     let mut fib = Fib::new()?;
     fill(&mut fib, rows)?;
     Ok(fib)
 }
 
 /// Adds routes over a neighbour behind each port but the first, chosen by the route's origin.
-pub(super) fn fill<A: Address>(fib: &mut Fib<Adjacency>, rows: &[Row<A>]) -> Result<()> {
+pub(super) fn fill<A: Family>(fib: &mut Fib<Adjacency>, rows: &[Row<A>]) -> Result<()> {
     let mut edit = fib.edit();
     let mut next_hops: Vec<NextHopIndex> = Vec::new();
-    let ethertype = if A::BITS == 32 { [8, 0] } else { [0x86, 0xdd] };
+    let ethertype = A::VERSION.ethertype().0.to_be_bytes();
     for port in 1..ROUTER_PORTS as u8 {
         let neighbour = [2, 0, 0, 0, port, 2];
         let adjacency = Adjacency::ethernet(u16::from(port), neighbour, port_mac(port).0, ethertype);

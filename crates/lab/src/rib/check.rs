@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use clap::Args;
 use fib::{Fib, MAIN, NextHop, TableReport};
+use packet::IpVersion;
 use serde_json::{Value, json};
 
 use super::churn::{Churn, Done};
@@ -78,7 +79,7 @@ impl Examined {
     fn json(&self) -> Value {
         json!({
             "stage": self.stage,
-            "family": self.report.family,
+            "family": self.report.family.to_string(),
             "table": self.report.name,
             "copy": self.copy(),
             "routes": self.report.routes,
@@ -179,7 +180,7 @@ fn load(ribs: compile::Ribs) -> Result<Fib<u16>> {
 /// Compares the tables of the `families` that the file has (IPv4, IPv6) with their routes.
 fn examine(stage: &'static str, fib: &mut Fib<u16>, families: [bool; 2], seed: u64) -> Vec<Examined> {
     tell(&format!("checking ({stage}): all addresses"));
-    let has = |family: &str| families[usize::from(family == "IPv6")];
+    let has = |family: IpVersion| families[family as usize];
     let mut examined: Vec<Examined> = fib
         .check()
         .tables
@@ -198,7 +199,7 @@ fn examine(stage: &'static str, fib: &mut Fib<u16>, families: [bool; 2], seed: u
             let ipv4 = (fib.rib4(MAIN), state.ipv4(0));
             let ipv6 = (fib.rib6(MAIN), state.ipv6(0));
             (table.lookups, table.wrong) = match (table.report.family, ipv4, ipv6) {
-                ("IPv4", (Some(rib), Some(compiled)), _) => lookups::ask(rib, compiled, seed),
+                (IpVersion::V4, (Some(rib), Some(compiled)), _) => lookups::ask(rib, compiled, seed),
                 (_, _, (Some(rib), Some(compiled))) => lookups::ask(rib, compiled, seed),
                 _ => (0, None),
             };
@@ -265,7 +266,7 @@ fn text(examined: &[Examined]) -> String {
         let problem = copy.problem();
         table.row([
             copy.stage.to_owned(),
-            family.to_owned(),
+            family.to_string(),
             name.to_owned(),
             copy.copy().to_owned(),
             thousands(routes as u64),
@@ -328,7 +329,7 @@ mod tests {
     fn examined(stage: &'static str, digest: u64) -> Examined {
         let report = TableReport {
             vrf: MAIN,
-            family: "IPv4",
+            family: IpVersion::V4,
             name: "Byte24",
             is_active: true,
             routes: 1234,

@@ -5,9 +5,10 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use fib::synthesize::Family;
+use fib::synthesize::random_bits;
 use fib::{EditError, Fib, MAIN, NextHopIndex, Route, Source};
 use ipnet::IpNet;
+use packet::Family;
 use packet::random::SplitMix64;
 
 /// A published batch has 1 to so many changes.
@@ -179,7 +180,7 @@ fn near<A: Family>(prefix: A::Net, random: &mut SplitMix64) -> A::Net {
     let shortest = length.saturating_sub(2);
     let longest = (length + 8).min(A::BITS);
     let chosen = shortest + random.below(u64::from(longest - shortest) + 1) as u8;
-    let address = network | A::random(A::BITS - length, random);
+    let address = network | random_bits::<A>(A::BITS - length, random);
     A::net(address & A::mask(chosen), chosen)
 }
 

@@ -4,7 +4,8 @@
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use fib::{Address, Byte24, Dir24_8, NextHopIndex, RangeTree, Rank, Rib, Table, TableError};
+use fib::{Byte24, Dir24_8, NextHopIndex, RangeTree, Rank, Rib, Table, TableError};
+use packet::Family;
 use serde_json::{Value, json};
 
 use super::compile::{self, NextHops};
@@ -49,7 +50,7 @@ pub(super) fn costs(routes: &[Route]) -> Result<Costs> {
 }
 
 impl Costs {
-    fn add<A: Address, T: Table<A>>(&mut self, rib: &Rib<A>) {
+    fn add<A: Family, T: Table<A>>(&mut self, rib: &Rib<A>) {
         let mut compile = || {
             // The first touch of new memory is part of what loading a table takes.
             let begin = Instant::now();
@@ -121,7 +122,7 @@ impl Costs {
 }
 
 /// How many ranges of addresses with one next hop, or none, a table has.
-fn ranges<A: Address, T: Table<A>>(table: &T) -> u64 {
+fn ranges<A: Family, T: Table<A>>(table: &T) -> u64 {
     let (mut count, mut last) = (0, None);
     table.for_each_range(&mut |_, next_hop: NextHopIndex| {
         if last.replace(next_hop) != Some(next_hop) {

@@ -8,9 +8,9 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
-use fib::Address;
 use fib::read::{self, AnyTable, IpRoute, IpRoutes, RouteKind, Table};
 use ipnet::IpNet;
+use packet::Family;
 
 use super::mrt::{self, MrtRoutes};
 use super::route::{Route, Target};
@@ -202,7 +202,7 @@ fn read(file: impl BufRead + Send + 'static, arguments: &InputArguments) -> io::
     Ok(loaded)
 }
 
-fn take_table<A: Address>(table: Table<A>, loaded: &mut Loaded) {
+fn take_table<A: Family>(table: Table<A>, loaded: &mut Loaded) {
     loaded.bad = table.bad;
     loaded.errors = table.errors.iter().map(ToString::to_string).collect();
     let route = |row: &read::Row<A>| Route { prefix: row.prefix.into(), target: Target::Origin(row.origin) };

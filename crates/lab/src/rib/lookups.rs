@@ -9,8 +9,9 @@
 use std::fmt;
 use std::net::IpAddr;
 
-use fib::synthesize::Family;
-use fib::{Address, NextHopIndex, Rib, Table};
+use fib::synthesize::random_bits;
+use fib::{NextHopIndex, Rib, Table};
+use packet::Family;
 use packet::random::SplitMix64;
 
 /// About how many prefixes are asked for an address inside.
@@ -58,7 +59,7 @@ pub(super) fn ask<A: Family, T: Table<A>>(rib: &Rib<A>, table: &T, seed: u64) ->
     let skip = random.below(step as u64) as usize;
     for found in rib.iter().skip(skip).step_by(step) {
         let (network, length) = A::parts(found.prefix);
-        let inside = network | A::random(A::BITS - length, &mut random);
+        let inside = network | random_bits::<A>(A::BITS - length, &mut random);
         let last = network | !A::mask(length);
         for address in [network.previous(), inside, last.next()] {
             let route = rib.longest_match(address);
@@ -78,7 +79,7 @@ struct Questions<'a, A, T> {
     wrong: Option<WrongLookup>,
 }
 
-impl<A: Address, T: Table<A>> Questions<'_, A, T> {
+impl<A: Family, T: Table<A>> Questions<'_, A, T> {
     fn put(&mut self, address: A, expected: NextHopIndex) {
         self.asked.push((address, expected));
         if self.asked.len() == BATCH {

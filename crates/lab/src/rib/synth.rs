@@ -8,10 +8,11 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use fib::read::Row;
-use fib::synthesize::{self, Family};
+use fib::synthesize;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use ipnet::IpNet;
+use packet::Family;
 
 use super::input::{self, InputArguments};
 use super::route::{Route, Target};
@@ -71,7 +72,7 @@ fn grow<A: Family>(real: &[Row<A>], arguments: &SynthArguments) -> Result<Vec<Ro
         bail!(
             "there is room for {} routes only: every /{} inside a shorter prefix is announced",
             thousands(rows.len() as u64),
-            A::NESTED_LENGTH
+            synthesize::nested_length::<A>()
         );
     }
     Ok(rows)

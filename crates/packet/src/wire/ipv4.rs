@@ -9,21 +9,34 @@ use crate::checksum;
 
 /// Octets of a header without options.
 pub const MIN_HEADER_LEN: usize = 20;
+/// The first octet of a header without options: version 4, five words.
+pub const WITHOUT_OPTIONS: u8 = 0x45;
 /// Octets of the longest header.
 pub const MAX_HEADER_LEN: usize = 60;
 
-mod field {
+/// Where the fields stand in the header, for code that reads its words without a view.
+pub mod field {
     use crate::wire::Field;
-    pub(super) const VERSION_IHL: usize = 0;
-    pub(super) const TOS: usize = 1;
-    pub(super) const TOTAL_LEN: Field = 2..4;
-    pub(super) const IDENTIFICATION: Field = 4..6;
-    pub(super) const FLAGS_OFFSET: Field = 6..8;
-    pub(super) const TTL: usize = 8;
-    pub(super) const PROTOCOL: usize = 9;
-    pub(super) const CHECKSUM: Field = 10..12;
-    pub(super) const SOURCE: Field = 12..16;
-    pub(super) const DESTINATION: Field = 16..20;
+    /// Version and header length, 4 bits each.
+    pub const VERSION_IHL: usize = 0;
+    /// Type of service.
+    pub const TOS: usize = 1;
+    /// Total length.
+    pub const TOTAL_LEN: Field = 2..4;
+    /// Identification.
+    pub const IDENTIFICATION: Field = 4..6;
+    /// Flags, 3 bits, and fragment offset.
+    pub const FLAGS_OFFSET: Field = 6..8;
+    /// Time to live.
+    pub const TTL: usize = 8;
+    /// Protocol.
+    pub const PROTOCOL: usize = 9;
+    /// Header checksum.
+    pub const CHECKSUM: Field = 10..12;
+    /// Source address.
+    pub const SOURCE: Field = 12..16;
+    /// Destination address.
+    pub const DESTINATION: Field = 16..20;
 }
 
 const DONT_FRAGMENT: u16 = 0x4000;

@@ -10,14 +10,21 @@ use super::{IpProtocol, WireError, cut, cut_mut, read, read_u16, read_u32};
 /// Octets of an IPv6 header without extension headers.
 pub const HEADER_LEN: usize = 40;
 
-mod field {
+/// Where the fields stand in the header, for code that reads its words without a view.
+pub mod field {
     use crate::wire::Field;
-    pub(super) const VERSION_CLASS_LABEL: Field = 0..4;
-    pub(super) const PAYLOAD_LEN: Field = 4..6;
-    pub(super) const NEXT_HEADER: usize = 6;
-    pub(super) const HOP_LIMIT: usize = 7;
-    pub(super) const SOURCE: Field = 8..24;
-    pub(super) const DESTINATION: Field = 24..40;
+    /// Version, traffic class and flow label.
+    pub const VERSION_CLASS_LABEL: Field = 0..4;
+    /// Payload length.
+    pub const PAYLOAD_LEN: Field = 4..6;
+    /// Next header.
+    pub const NEXT_HEADER: usize = 6;
+    /// Hop limit.
+    pub const HOP_LIMIT: usize = 7;
+    /// Source address.
+    pub const SOURCE: Field = 8..24;
+    /// Destination address.
+    pub const DESTINATION: Field = 24..40;
 }
 
 const LABEL_MASK: u32 = 0x000f_ffff;

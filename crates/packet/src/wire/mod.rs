@@ -33,7 +33,7 @@ use std::ops::Range;
 use crate::checksum;
 
 /// Where a field stands in its header.
-type Field = Range<usize>;
+pub type Field = Range<usize>;
 
 /// Defines a view type: the wrapper and its constructors. The file adds `check_len` and the accessors.
 macro_rules! view {

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 
 use control::api::{
-    Action, Backend, ConfigFilter, CounterRow, DriftRow, DropRow, Family, HandlerFilter, HandlerRow,
+    Action, Backend, ConfigFilter, CounterRow, DriftRow, DropRow, HandlerFilter, HandlerRow,
     LookupRow, MemberRow, NeighbourRow, NextHopRow, PathRow, PortRow, QueueRow, Request, RouteFilter,
     RouteQuery, RouteRow, Rows, Show, TableQuery, TextRow, Unanswered, WayRow, WorkerRow,
 };
@@ -20,6 +20,8 @@ use elements::devices::{RECEIVER, SENDER};
 use fib::{Decision, MAIN, NextHop, NextHopIndex, Source};
 use graph::lang::split_arguments;
 use serde_json::Value;
+
+use packet::IpVersion;
 
 use super::live::Live;
 use crate::beside_linux;
@@ -379,12 +381,12 @@ impl Live {
             let differs = theirs.unwrap_or_default() != ours.unwrap_or_default();
             let of_table = drift.differences.iter().filter(|it| {
                 let key = it.key();
-                key.table == of.table && key.prefix.addr().is_ipv6() == of.is_ipv6
+                key.table == of.table && IpVersion::of(key.prefix.addr()) == of.version
             });
             answers.push(DriftRow::Table {
                 source: of.source.to_string(),
                 table: of.table,
-                family: if of.is_ipv6 { Family::Ipv6 } else { Family::Ipv4 },
+                family: of.version,
                 theirs: theirs.map_or(0, |digest| digest.routes),
                 ours: ours.map_or(0, |digest| digest.routes),
                 differences: (of_table.count() as u64).max(u64::from(differs)),

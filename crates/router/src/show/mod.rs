@@ -15,11 +15,12 @@ use anyhow::Result;
 use clap::error::ErrorKind;
 use clap::{ArgMatches, Args, Command, CommandFactory, FromArgMatches, Parser, Subcommand};
 use control::api::{
-    Action, Client, ClientError, ConfigFilter, DropFilter, Family, HandlerFilter, NeighbourFilter,
+    Action, Client, ClientError, ConfigFilter, DropFilter, HandlerFilter, NeighbourFilter,
     NextHopFilter, NoFilter, PortFilter, Request, RouteFilter, RouteQuery, Show, TableQuery, default_socket,
     routers_elsewhere,
 };
 use ipnet::IpNet;
+use packet::IpVersion;
 
 use crate::features::FeatureSettings;
 use crate::output::print;
@@ -196,10 +197,10 @@ struct FamilyArguments {
 }
 
 impl FamilyArguments {
-    fn family(&self) -> Option<Family> {
+    fn family(&self) -> Option<IpVersion> {
         match (self.ipv4, self.ipv6) {
-            (true, _) => Some(Family::Ipv4),
-            (_, true) => Some(Family::Ipv6),
+            (true, _) => Some(IpVersion::V4),
+            (_, true) => Some(IpVersion::V6),
             _ => None,
         }
     }

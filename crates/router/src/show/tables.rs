@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use control::api::{
-    ClientError, CounterRow, DriftRow, DropRow, Family, HandlerRow, LookupRow, NeighbourRow, NextHopRow,
+    ClientError, CounterRow, DriftRow, DropRow, HandlerRow, LookupRow, NeighbourRow, NextHopRow,
     PathRow, PortRow, QueueRow, Request, RouteRow, Show, TextRow, WorkerRow,
 };
 use serde::de::DeserializeOwned;
@@ -316,9 +316,15 @@ fn drift(rows: Rows<'_>) -> Result<Seen> {
         differs |= is_difference(&row);
         match row {
             DriftRow::Table { source, table, family, theirs, ours, differences } => {
-                let family = if family == Family::Ipv4 { "IPv4" } else { "IPv6" }.to_owned();
                 let (theirs, ours) = (thousands(theirs), thousands(ours));
-                tables.row([source, table.to_string(), family, theirs, ours, thousands(differences)]);
+                tables.row([
+                    source,
+                    table.to_string(),
+                    family.to_string(),
+                    theirs,
+                    ours,
+                    thousands(differences),
+                ]);
                 Vec::new()
             }
             DriftRow::Difference { table, prefix, theirs, ours } => {

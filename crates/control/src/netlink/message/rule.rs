@@ -3,6 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::IpNet;
+use packet::IpVersion;
 
 use crate::change::{Change, Rule, RuleAction};
 use crate::netlink::attributes::{attributes, split_header, u32_at};
@@ -36,15 +37,15 @@ pub(super) fn rule(payload: &[u8], is_gone: bool) -> Result<Decoded, DecodeError
     let [family, to_length, from_length, tos, table, _, _, action] = header[..8] else {
         return Err(DecodeError::ShortMessage);
     };
-    let is_ipv6 = match family {
-        FAMILY_IPV4 => false,
-        FAMILY_IPV6 => true,
+    let version = match family {
+        FAMILY_IPV4 => IpVersion::V4,
+        FAMILY_IPV6 => IpVersion::V6,
         _ => return Ok(Decoded::NotForUs("a rule of another family")),
     };
     let (mut table, mut goto, mut mark, mut mark_mask) = (u32::from(table), 0, None, None);
     let (mut to, mut from) = (None, None);
     let mut rule = Rule {
-        is_ipv6,
+        version,
         priority: 0,
         action: RuleAction::Nop,
         from: None,
@@ -78,8 +79,8 @@ pub(super) fn rule(payload: &[u8], is_gone: bool) -> Result<Decoded, DecodeError
             _ => rule.has_other_selectors = true,
         }
     }
-    rule.to = selector(is_ipv6, to, to_length)?;
-    rule.from = selector(is_ipv6, from, from_length)?;
+    rule.to = selector(version, to, to_length)?;
+    rule.from = selector(version, from, from_length)?;
     rule.mark = match (mark.unwrap_or(0), mark_mask.unwrap_or(0)) {
         (0, 0) => None,
         // Without a mask all bits count, as for the kernel.
@@ -100,12 +101,12 @@ pub(super) fn rule(payload: &[u8], is_gone: bool) -> Result<Decoded, DecodeError
 
 /// The prefix of this length; none selects everything, which only a length of zero may mean without an
 /// address.
-fn selector(is_ipv6: bool, address: Option<IpAddr>, length: u8) -> Result<Option<IpNet>, DecodeError> {
+fn selector(version: IpVersion, address: Option<IpAddr>, length: u8) -> Result<Option<IpNet>, DecodeError> {
     let address = match address {
-        Some(address) if address.is_ipv6() != is_ipv6 => return Err(DecodeError::Family),
+        Some(address) if IpVersion::of(address) != version => return Err(DecodeError::Family),
         Some(address) => address,
         None if length == 0 => return Ok(None),
-        None if is_ipv6 => Ipv6Addr::UNSPECIFIED.into(),
+        None if version == IpVersion::V6 => Ipv6Addr::UNSPECIFIED.into(),
         None => Ipv4Addr::UNSPECIFIED.into(),
     };
     Ok(Some(IpNet::new(address, length).map_err(|_| DecodeError::PrefixLength)?.trunc()))

@@ -1,5 +1,6 @@
 //! Messages that were written here, damaged ones, and noise. What the kernel writes is in `netlink::tests`.
 
+use packet::IpVersion;
 use proptest::prelude::*;
 
 use super::*;
@@ -149,7 +150,7 @@ fn rules_of_vrfs_and_of_newer_kernels() {
         other => panic!("{other:?}"),
     };
     let expected = Rule {
-        is_ipv6: true,
+        version: IpVersion::V6,
         priority: 1000,
         action: RuleAction::Table(0),
         from: None,

@@ -2,7 +2,9 @@
 
 use std::net::IpAddr;
 
-use super::super::rule::{Action, IpVersion, Rule};
+use packet::IpVersion;
+
+use super::super::rule::{Action, Rule};
 
 /// What becomes of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,11 +1,12 @@
 //! Random lists and packets: the compiled list says what the plain reading says, before and after changes.
 
 use ipnet::IpNet;
+use packet::IpVersion;
 use proptest::prelude::*;
 use proptest::sample::select;
 
 use super::super::parse::{lines, parse_list};
-use super::super::rule::{Action, Inputs, IpVersion, PortRange, Rule, Written, has_ports};
+use super::super::rule::{Action, Inputs, PortRange, Rule, Written, has_ports, only_version};
 use super::naive::{Outcome, judge};
 use super::{bench, fragment};
 use testbed::ipv4::with_options;
@@ -55,11 +56,11 @@ fn rule() -> impl Strategy<Value = Rule> {
     (any::<bool>(), any::<bool>(), fields).prop_map(|(permits, says_version, fields)| {
         let ((version, source, destination), protocol, from, to, icmp_type, (input, established, odd)) =
             fields;
-        let only = protocol.and_then(IpVersion::of_protocol);
+        let only = protocol.and_then(only_version);
         let fits = only.is_none_or(|only| only == version);
         let protocol = protocol.filter(|_| fits);
         let with_ports = protocol.is_some_and(has_ports) && odd != 0;
-        let is_icmp = protocol.is_some_and(|protocol| IpVersion::of_protocol(protocol).is_some());
+        let is_icmp = protocol.is_some_and(|protocol| only_version(protocol).is_some());
         let says_version = says_version || source.or(destination).is_some() || is_icmp;
         Rule {
             sequence: 0,

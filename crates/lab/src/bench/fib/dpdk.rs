@@ -15,9 +15,11 @@ use std::process::{ChildStdin, ChildStdout, Command, Output, Stdio};
 
 use anyhow::{Context, Result, anyhow, bail};
 
+use packet::{Family, IpVersion};
+
 use super::super::children::{Reachable, stop_if_interrupted};
 use super::engine::{Engine, Loaded, Way};
-use super::tables::{Checksum, Family, Routes};
+use super::tables::{Checksum, Routes};
 use crate::progress;
 
 const SOURCE: &str = include_str!("dpdk_tables.c");
@@ -204,6 +206,20 @@ impl DpdkTable {
     }
 }
 
+/// The bytes of an address, first byte first; IPv4 has 4 and then zeroes.
+fn network_bytes<A: Family>(address: A) -> [u8; 16] {
+    (address.to_u128() << (128 - A::BITS)).to_be_bytes()
+}
+
+/// Appends an address in the form that DPDK's lookup takes.
+fn push_key<A: Family>(address: A, bytes: &mut Vec<u8>) {
+    let address = address.to_u128();
+    match A::VERSION {
+        IpVersion::V4 => bytes.extend_from_slice(&(address as u32).to_ne_bytes()),
+        IpVersion::V6 => bytes.extend_from_slice(&address.to_be_bytes()),
+    }
+}
+
 impl<A: Family> Engine<A> for DpdkTable {
     fn name(&self) -> &'static str {
         self.name
@@ -217,7 +233,7 @@ impl<A: Family> Engine<A> for DpdkTable {
         let mut bytes = Vec::with_capacity(routes.routes.len() * 24);
         for route in &routes.routes {
             let (network, length) = A::parts(route.prefix);
-            bytes.extend_from_slice(&network.network_bytes());
+            bytes.extend_from_slice(&network_bytes(network));
             bytes.extend_from_slice(&u32::from(length).to_ne_bytes());
             bytes.extend_from_slice(&u32::from(route.next_hop).to_ne_bytes());
         }
@@ -237,8 +253,8 @@ impl<A: Family> Engine<A> for DpdkTable {
 
     fn set_addresses(&mut self, addresses: &[A]) -> Result<()> {
         let mut bytes = Vec::with_capacity(addresses.len() * 16);
-        for address in addresses {
-            address.push_key(&mut bytes);
+        for &address in addresses {
+            push_key(address, &mut bytes);
         }
         let path = self.hand_over("addresses", &bytes)?;
         self.ask(&format!("addresses {}", path.display()), "addresses")?;

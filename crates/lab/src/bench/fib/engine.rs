@@ -12,6 +12,7 @@
 //! * a check is a pass through the same code as a timed one, with a checksum.
 
 use anyhow::Result;
+use packet::Family;
 
 use super::report::Metric;
 use super::tables::{Checksum, Routes};
@@ -51,7 +52,7 @@ pub(super) struct Loaded {
 }
 
 /// What an engine with a worker is measured with.
-pub(super) struct WithWorker<'a, A: fib::Address> {
+pub(super) struct WithWorker<'a, A: Family> {
     /// The routes that were loaded.
     pub(super) routes: &'a Routes<A>,
     /// What the worker looks up.
@@ -61,7 +62,7 @@ pub(super) struct WithWorker<'a, A: fib::Address> {
 }
 
 /// A way to find next hops, under measurement.
-pub(super) trait Engine<A: fib::Address> {
+pub(super) trait Engine<A: Family> {
     /// The column it has, and the last word of its cases.
     fn name(&self) -> &'static str;
 

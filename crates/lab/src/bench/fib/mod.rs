@@ -33,6 +33,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 use fib::{Byte24, Dir24_8, Rank};
+use packet::Family;
 use tempfile::TempDir;
 
 use super::folder::folder;
@@ -42,10 +43,9 @@ use crate::progress;
 use dpdk::{DpdkTable, Program};
 use engine::{Engine, Way, WithWorker};
 use ours::Ours;
-use published::{Ipv4, Ipv6};
 use report::Report;
 use router::output::say_line;
-use tables::{AddressesName, Checksum, Family, Routes, TableName, Truth, name_of};
+use tables::{AddressesName, Checksum, Routes, TableName, Truth, name_of};
 use traffic::Traffic;
 
 /// Measures lookups in the forwarding tables, beside DPDK's tables if libdpdk is installed.
@@ -202,13 +202,11 @@ fn engines4(arguments: &FibArguments, program: Option<&Program>) -> Engines<u32>
     for engine in &arguments.engines {
         match (engine, program) {
             (EngineName::Brickway, _) => {
-                engines.push(Box::new(Ours::<_, Ipv4<Byte24>>::new("brickway", arguments.batch)))
+                engines.push(Box::new(Ours::<_, Byte24>::new("brickway", arguments.batch)))
             }
-            (EngineName::Rank, _) => {
-                engines.push(Box::new(Ours::<_, Ipv4<Rank>>::new("rank", arguments.batch)))
-            }
+            (EngineName::Rank, _) => engines.push(Box::new(Ours::<_, Rank>::new("rank", arguments.batch))),
             (EngineName::Dir24_8, _) => {
-                engines.push(Box::new(Ours::<_, Ipv4<Dir24_8>>::new("dir24_8", arguments.batch)))
+                engines.push(Box::new(Ours::<_, Dir24_8>::new("dir24_8", arguments.batch)))
             }
             (EngineName::RteFib, Some(program)) => {
                 engines.push(Box::new(DpdkTable::new("rte_fib", program.clone())));
@@ -227,7 +225,7 @@ fn engines6(arguments: &FibArguments, program: Option<&Program>) -> Engines<u128
     for engine in &arguments.engines {
         match (engine, program) {
             (EngineName::Brickway, _) => {
-                engines.push(Box::new(Ours::<_, Ipv6>::new("brickway", arguments.batch)))
+                engines.push(Box::new(Ours::<_, Byte24>::new("brickway", arguments.batch)))
             }
             (EngineName::RteFib, Some(program)) => {
                 engines.push(Box::new(DpdkTable::new("rte_fib6", program.clone())));

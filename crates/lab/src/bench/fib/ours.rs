@@ -7,18 +7,19 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use anyhow::{Context, Result};
-use fib::{Address, BURST, MAIN, NextHopIndex, Route, Table};
+use fib::{BURST, FibFamily, MAIN, NextHopIndex, Route, Table};
+use packet::Family;
 
 use super::engine::{Engine, Loaded, RUN_SECONDS, UPDATE_SECONDS, Way, WithWorker};
-use super::published::{Router, Side, number};
+use super::published::{Router, number};
 use super::report::{self, Metric};
 use super::tables::{Checksum, Routes};
 use super::{failover, under_load};
 
 /// An engine around a [`Router`].
-pub(super) struct Ours<A: Address, S: Side<A>> {
+pub(super) struct Ours<A: FibFamily, T: Table<u32>> {
     name: &'static str,
-    router: Option<Router<A, S>>,
+    router: Option<Router<A, T>>,
     /// Prefix and next hop of each route, by its number.
     routes: Vec<(A::Net, u16)>,
     addresses: Vec<A>,
@@ -26,12 +27,12 @@ pub(super) struct Ours<A: Address, S: Side<A>> {
     batch: usize,
 }
 
-impl<A: Address, S: Side<A>> Ours<A, S> {
+impl<A: FibFamily, T: Table<u32>> Ours<A, T> {
     pub(super) fn new(name: &'static str, batch: usize) -> Self {
         Self { name, router: None, routes: Vec::new(), addresses: Vec::new(), batch }
     }
 
-    fn router(&mut self) -> Result<&mut Router<A, S>> {
+    fn router(&mut self) -> Result<&mut Router<A, T>> {
         self.router.as_mut().context("the table is loaded first")
     }
 
@@ -50,7 +51,7 @@ impl<A: Address, S: Side<A>> Ours<A, S> {
 
 /// A pass over all addresses. With `CHECK` it is the same and makes a checksum as well.
 #[inline(never)]
-fn batch_pass<A: Address, const CHECK: bool>(table: &impl Table<A>, addresses: &[A]) -> Checksum {
+fn batch_pass<A: Family, const CHECK: bool>(table: &impl Table<A>, addresses: &[A]) -> Checksum {
     let mut checksum = Checksum::default();
     let mut next_hops = [NextHopIndex::NONE; BURST];
     for burst in addresses.chunks_exact(BURST) {
@@ -67,7 +68,7 @@ fn batch_pass<A: Address, const CHECK: bool>(table: &impl Table<A>, addresses: &
 
 /// As [`batch_pass`], one address after the other.
 #[inline(never)]
-fn single_pass<A: Address, const CHECK: bool>(table: &impl Table<A>, addresses: &[A]) -> Checksum {
+fn single_pass<A: Family, const CHECK: bool>(table: &impl Table<A>, addresses: &[A]) -> Checksum {
     let mut checksum = Checksum::default();
     for &address in addresses {
         let next_hop = table.lookup(address);
@@ -85,7 +86,7 @@ fn cpu_seconds() -> f64 {
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
-impl<A: Address, S: Side<A>> Engine<A> for Ours<A, S> {
+impl<A: FibFamily, T: Table<u32>> Engine<A> for Ours<A, T> {
     fn name(&self) -> &'static str {
         self.name
     }
@@ -96,7 +97,7 @@ impl<A: Address, S: Side<A>> Engine<A> for Ours<A, S> {
 
     fn load(&mut self, routes: &Routes<A>) -> Result<Loaded> {
         let start = Instant::now();
-        let mut router = Router::<A, S>::new()?;
+        let mut router = Router::<A, T>::new()?;
         router.load(routes.routes.iter().map(|route| (route.prefix, number(route.next_hop))))?;
         let seconds = start.elapsed().as_secs_f64();
         self.routes = routes.routes.iter().map(|route| (route.prefix, route.next_hop)).collect();
@@ -105,7 +106,7 @@ impl<A: Address, S: Side<A>> Engine<A> for Ours<A, S> {
         let both_bytes = 2 * table_bytes;
         let heap_bytes = both_bytes + router.rib().memory_bytes() as u64;
         self.router = Some(router);
-        let description = S::Table::NAME.into();
+        let description = A::Table::<T>::NAME.into();
         Ok(Loaded { seconds, table_bytes, both_bytes: Some(both_bytes), heap_bytes, description })
     }
 
@@ -163,7 +164,7 @@ impl<A: Address, S: Side<A>> Engine<A> for Ours<A, S> {
         let router = self.router()?;
         let load = under_load::measure(router, what, batch)?;
         let direct = failover::of_next_hops(router, &what.traffic.addresses)?;
-        let groups = failover::of_groups::<A, S>(what.routes, &what.traffic.addresses)?;
+        let groups = failover::of_groups::<A, T>(what.routes, &what.traffic.addresses)?;
         Ok(vec![
             (report::UPDATES, load.updates_per_s),
             (report::LOADED_MLPS, load.loaded / 1e6),

@@ -2,16 +2,12 @@
 //! one thread and read by workers.
 //!
 //! A bench of a bare table would leave out what a router pays: the second copy, the publication, the step from a
-//! number to a next hop. So all of ours are measured in this form. A [`Side`] says which of the two families and which
-//! table; all else is written once.
+//! number to a next hop. So all of ours are measured in this form.
 
 use std::marker::PhantomData;
 
 use anyhow::{Context, Result, ensure};
-use fib::{
-    Address, Adjacency, Byte24, Edit, EditError, Fib, MAIN, NextHop, NextHopIndex, RangeTree, Rib, Route,
-    State, Table,
-};
+use fib::{Adjacency, Fib, FibFamily, MAIN, NextHop, NextHopIndex, Rib, Route, State, Table};
 
 use super::tables::NEXT_HOPS;
 
@@ -22,63 +18,10 @@ pub(super) const BACKUP: u16 = FORWARDING + 1;
 /// The index of the VRF with table [`MAIN`], which always exists.
 const MAIN_INDEX: usize = 0;
 
-/// The table under measurement within a [`Fib`].
-pub(super) trait Side<A: Address>: 'static {
-    /// The IPv4 table; of a FIB that is measured for its IPv6 table the usual one.
-    type Ipv4: Table<u32> + 'static;
-    /// The table that is measured.
-    type Table: Table<A>;
-
-    /// The table in what a worker sees.
-    fn table(state: &State<Adjacency, Self::Ipv4>) -> &Self::Table;
-
-    /// Takes all routes from `rib`.
-    fn load(edit: &mut Edit<'_, Adjacency, Self::Ipv4>, rib: Rib<A>) -> Result<(), EditError>;
-
-    /// The routes.
-    fn rib(fib: &Fib<Adjacency, Self::Ipv4>) -> &Rib<A>;
-}
-
-/// The IPv4 side, with one of our tables.
-pub(super) struct Ipv4<T>(PhantomData<T>);
-
-impl<T: Table<u32> + 'static> Side<u32> for Ipv4<T> {
-    type Ipv4 = T;
-    type Table = T;
-
-    #[inline(always)]
-    fn table(state: &State<Adjacency, T>) -> &T {
-        state.ipv4(MAIN_INDEX).expect("the main VRF always exists")
-    }
-
-    fn load(edit: &mut Edit<'_, Adjacency, T>, rib: Rib<u32>) -> Result<(), EditError> {
-        edit.load4(MAIN, rib)
-    }
-
-    fn rib(fib: &Fib<Adjacency, T>) -> &Rib<u32> {
-        fib.rib4(MAIN).expect("the main VRF always exists")
-    }
-}
-
-/// The IPv6 side.
-pub(super) struct Ipv6;
-
-impl Side<u128> for Ipv6 {
-    type Ipv4 = Byte24;
-    type Table = RangeTree;
-
-    #[inline(always)]
-    fn table(state: &State<Adjacency>) -> &RangeTree {
-        state.ipv6(MAIN_INDEX).expect("the main VRF always exists")
-    }
-
-    fn load(edit: &mut Edit<'_, Adjacency, Byte24>, rib: Rib<u128>) -> Result<(), EditError> {
-        edit.load6(MAIN, rib)
-    }
-
-    fn rib(fib: &Fib<Adjacency>) -> &Rib<u128> {
-        fib.rib6(MAIN).expect("the main VRF always exists")
-    }
+/// The table that is measured in what a worker sees.
+#[inline(always)]
+pub(super) fn table<A: FibFamily, T: Table<u32>>(state: &State<Adjacency, T>) -> &A::Table<T> {
+    A::table(state, MAIN_INDEX).expect("the main VRF always exists")
 }
 
 /// The next hop with this number; numbers of the bench are far below the largest.
@@ -88,11 +31,13 @@ pub(super) fn number(next_hop: u16) -> NextHopIndex {
 
 /// A FIB with neighbours: next hop N is an Ethernet neighbour behind port N, which tells them apart. All of 1 to
 /// `FORWARDING` have [`BACKUP`] as backup.
-pub(super) struct Router<A: Address, S: Side<A>> {
-    pub(super) fib: Fib<Adjacency, S::Ipv4>,
+pub(super) struct Router<A, T: Table<u32>> {
+    pub(super) fib: Fib<Adjacency, T>,
+    /// The family of the table that is measured. `T` is the IPv4 table; where the other is measured, the usual one.
+    family: PhantomData<A>,
 }
 
-impl<A: Address, S: Side<A>> Router<A, S> {
+impl<A: FibFamily, T: Table<u32>> Router<A, T> {
     /// No routes.
     pub(super) fn new() -> Result<Self> {
         let mut fib = Fib::new()?;
@@ -109,7 +54,7 @@ impl<A: Address, S: Side<A>> Router<A, S> {
             edit.next_hops().set_backup(number(protected), Some(number(BACKUP)))?;
         }
         edit.publish();
-        Ok(Self { fib })
+        Ok(Self { fib, family: PhantomData })
     }
 
     /// Takes these routes in the place of those it has, up to their publication: both copies hold them then.
@@ -119,19 +64,19 @@ impl<A: Address, S: Side<A>> Router<A, S> {
             rib.insert(prefix, Route::to(next_hop))?;
         }
         let mut edit = self.fib.edit();
-        S::load(&mut edit, rib).with_context(|| S::Table::NAME)?;
+        A::load(&mut edit, MAIN, rib).with_context(|| A::Table::<T>::NAME)?;
         edit.publish();
         Ok(())
     }
 
     /// The table that workers see now.
     #[inline(always)]
-    pub(super) fn table(&self) -> &S::Table {
-        S::table(self.fib.state())
+    pub(super) fn table(&self) -> &A::Table<T> {
+        table::<A, T>(self.fib.state())
     }
 
     /// The routes.
     pub(super) fn rib(&self) -> &Rib<A> {
-        S::rib(&self.fib)
+        A::rib(&self.fib, MAIN).expect("the main VRF always exists")
     }
 }

@@ -26,10 +26,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
-use fib::Address;
 use fib::read::Row;
 use fib::synthesize::{self, next_hop_of_origin};
 use packet::random::SplitMix64;
+use packet::{Family, IpVersion};
 
 /// Next hops of the routes: 1 to this number.
 pub(super) const NEXT_HOPS: u16 = 64;
@@ -66,75 +66,39 @@ pub(super) fn name_of(value: &impl ValueEnum) -> String {
     value.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
 }
 
-/// What an address family adds to [`fib::Address`] for this bench.
-pub(super) trait Family: Address {
-    /// A random address of the part of the address space that is in use.
-    fn random(random: &mut SplitMix64) -> Self;
-
-    /// A random address, any.
-    fn any(random: &mut SplitMix64) -> Self;
-
-    /// The bytes of the address, first byte first; IPv4 has 4 and then zeroes.
-    fn network_bytes(self) -> [u8; 16];
-
-    /// Appends the address in the form that DPDK's lookup takes.
-    fn push_key(self, bytes: &mut Vec<u8>);
-}
-
-impl Family for u32 {
-    fn random(random: &mut SplitMix64) -> Self {
-        random.next_u64() as u32
-    }
-
-    fn any(random: &mut SplitMix64) -> Self {
-        random.next_u64() as u32
-    }
-
-    fn network_bytes(self) -> [u8; 16] {
-        let mut bytes = [0; 16];
-        bytes[..4].copy_from_slice(&self.to_be_bytes());
-        bytes
-    }
-
-    fn push_key(self, bytes: &mut Vec<u8>) {
-        bytes.extend_from_slice(&self.to_ne_bytes());
+/// A random address, any.
+fn any_address<A: Family>(random: &mut SplitMix64) -> A {
+    match A::VERSION {
+        IpVersion::V4 => A::from_u128(random.next_u64().into()),
+        IpVersion::V6 => A::from_u128(u128::from(random.next_u64()) << 64 | u128::from(random.next_u64())),
     }
 }
 
-impl Family for u128 {
-    fn random(random: &mut SplitMix64) -> Self {
+/// A random address of the part of the address space that is in use.
+fn address_in_use<A: Family>(random: &mut SplitMix64) -> A {
+    let any = any_address::<A>(random).to_u128();
+    match A::VERSION {
+        IpVersion::V4 => A::from_u128(any),
         // 2000::/3, of which global addresses are allocated (RFC 4291, section 2.4).
-        (Self::any(random) >> 3) | 1 << 125
-    }
-
-    fn any(random: &mut SplitMix64) -> Self {
-        u128::from(random.next_u64()) << 64 | u128::from(random.next_u64())
-    }
-
-    fn network_bytes(self) -> [u8; 16] {
-        self.to_be_bytes()
-    }
-
-    fn push_key(self, bytes: &mut Vec<u8>) {
-        bytes.extend_from_slice(&self.to_be_bytes());
+        IpVersion::V6 => A::from_u128(any >> 3 | 1 << 125),
     }
 }
 
 /// A route as the engines get it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Route<A: Address> {
+pub(super) struct Route<A: Family> {
     pub(super) prefix: A::Net,
     /// 1 to [`NEXT_HOPS`].
     pub(super) next_hop: u16,
 }
 
 /// A table to load: each prefix once, by address and then by length.
-pub(super) struct Routes<A: Address> {
+pub(super) struct Routes<A: Family> {
     pub(super) name: String,
     pub(super) routes: Vec<Route<A>>,
 }
 
-impl<A: Address> Routes<A> {
+impl<A: Family> Routes<A> {
     /// Of several rows for one prefix the one with the lowest origin counts, as in `synthesize::table`.
     pub(super) fn new(name: &str, mut rows: Vec<Row<A>>) -> Self {
         rows.sort_unstable_by_key(|row| {
@@ -173,10 +137,10 @@ impl<A: Family> Routes<A> {
         let inside = |random: &mut SplitMix64| {
             let route = &self.routes[random.below(self.routes.len() as u64) as usize];
             let (network, length) = A::parts(route.prefix);
-            network | (A::any(random) & !A::mask(length))
+            network | (any_address::<A>(random) & !A::mask(length))
         };
         match name {
-            AddressesName::Random => list(ADDRESSES, Box::new(A::random)),
+            AddressesName::Random => list(ADDRESSES, Box::new(address_in_use)),
             AddressesName::Inside => list(ADDRESSES, Box::new(inside)),
             AddressesName::Hot => {
                 let hot = list(HOT_ADDRESSES, Box::new(inside));
@@ -187,7 +151,7 @@ impl<A: Family> Routes<A> {
 }
 
 /// Reads a table's rows. The few bad ones, such as a prefix that comes twice, are left out for every engine.
-pub(super) fn read<A: Address>(path: &Path) -> Result<Vec<Row<A>>> {
+pub(super) fn read<A: Family>(path: &Path) -> Result<Vec<Row<A>>> {
     let table = fib::read::load::<A>(path).with_context(|| {
         format!(
             "cannot read the table '{}' (run in the project's folder, or name it with --data)",
@@ -203,8 +167,11 @@ pub(super) fn read<A: Address>(path: &Path) -> Result<Vec<Row<A>>> {
     Ok(table.rows)
 }
 
-fn example<A: Address>() -> &'static str {
-    if A::BITS == 32 { "192.0.2.0/24 64496" } else { "2001:db8::/32 64496" }
+fn example<A: Family>() -> &'static str {
+    match A::VERSION {
+        IpVersion::V4 => "192.0.2.0/24 64496",
+        IpVersion::V6 => "2001:db8::/32 64496",
+    }
 }
 
 /// The IPv4 tables by name.
@@ -241,7 +208,7 @@ impl Checksum {
 /// Cuts the address space where routes begin and end. Yields the first address of each interval, ascending, with its
 /// value: `outside` where no route is, else what `inside` makes of the value around a route, its number and the route.
 /// An interval ends before the next one; of several with one beginning the last counts.
-pub(super) fn flatten<A: Address, V: Copy>(
+pub(super) fn flatten<A: Family, V: Copy>(
     routes: &Routes<A>,
     outside: V,
     inside: impl Fn(V, usize, &Route<A>) -> V,
@@ -272,7 +239,7 @@ pub(super) fn flatten<A: Address, V: Copy>(
 }
 
 /// The value of the interval that has the address.
-pub(super) fn value_at<A: Address, V: Copy>(intervals: &[(A, V)], address: A) -> V {
+pub(super) fn value_at<A: Family, V: Copy>(intervals: &[(A, V)], address: A) -> V {
     let after = intervals.partition_point(|&(first, _)| first <= address);
     intervals[after - 1].1
 }
@@ -283,7 +250,7 @@ pub(super) struct Truth<A> {
     intervals: Vec<(A, u16)>,
 }
 
-impl<A: Address> Truth<A> {
+impl<A: Family> Truth<A> {
     pub(super) fn new(routes: &Routes<A>) -> Self {
         Self { intervals: flatten(routes, 0, |_, _, route| route.next_hop) }
     }
@@ -310,7 +277,7 @@ mod tests {
     use proptest::prelude::*;
 
     /// Routes of few and short prefixes, so that they nest and touch, at both ends of the address space.
-    fn routes<A: Address>(seeds: &[(u8, u8, u32)], network: impl Fn(u8) -> A) -> Routes<A> {
+    fn routes<A: Family>(seeds: &[(u8, u8, u32)], network: impl Fn(u8) -> A) -> Routes<A> {
         let row = |&(byte, length, origin): &(u8, u8, u32)| {
             let prefix = A::net(network(byte) & A::mask(length), length);
             Row { prefix, origin }
@@ -319,7 +286,7 @@ mod tests {
     }
 
     /// Looks at every route.
-    fn slow<A: Address>(routes: &Routes<A>, address: A) -> u16 {
+    fn slow<A: Family>(routes: &Routes<A>, address: A) -> u16 {
         let matching = routes.routes.iter().filter(|route| {
             let (network, length) = A::parts(route.prefix);
             address & A::mask(length) == network
@@ -379,7 +346,7 @@ mod tests {
     #[test]
     fn updates_are_of_different_routes() {
         let rows = (0..100u32)
-            .map(|number| Row::<u32> { prefix: <u32 as Address>::net(number << 24, 8), origin: number });
+            .map(|number| Row::<u32> { prefix: <u32 as Family>::net(number << 24, 8), origin: number });
         let order = Routes::new("test", rows.collect()).update_order();
         assert_eq!(order.len(), 50);
         assert_eq!(order.iter().collect::<HashSet<_>>().len(), 50);

@@ -7,8 +7,9 @@
 //! be a packet lost.
 
 use fib::BURST;
+use packet::Family;
 
-use super::tables::{AddressesName, Family, NEXT_HOPS, Routes, flatten, value_at};
+use super::tables::{AddressesName, NEXT_HOPS, Routes, flatten, value_at};
 
 /// The next hop that a route with this one changes to.
 pub(super) fn other_next_hop(next_hop: u16) -> u16 {

@@ -28,15 +28,16 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use fib::publish::Reader;
-use fib::{Address, Adjacency, BURST, MAIN, NextHopIndex, Route, Source, State, Table};
+use fib::{Adjacency, BURST, FibFamily, MAIN, NextHopIndex, Route, Source, State, Table};
 use ipnet::IpNet;
+use packet::Family;
 use packet::random::SplitMix64;
 
 use super::super::children;
 use super::super::cpus::{Apart, place_control, place_worker, this_thread, waited};
 use super::super::median;
 use super::engine::WithWorker;
-use super::published::{Router, Side, number};
+use super::published::{Router, number, table};
 use super::tables::{self, Routes};
 use super::traffic::{Traffic, may_be_withdrawn, other_next_hop, set_of};
 
@@ -96,8 +97,8 @@ struct Wrong {
 }
 
 /// Measures [`UnderLoad`]. The routes are then as before.
-pub(super) fn measure<A: Address, S: Side<A>>(
-    router: &mut Router<A, S>,
+pub(super) fn measure<A: FibFamily, T: Table<u32>>(
+    router: &mut Router<A, T>,
     what: &WithWorker<'_, A>,
     batch: usize,
 ) -> Result<UnderLoad> {
@@ -112,7 +113,7 @@ pub(super) fn measure<A: Address, S: Side<A>>(
         let thread = scope.spawn(|| {
             place_worker(apart);
             worker.thread.store(this_thread(), Ordering::Relaxed);
-            look_up::<A, S>(reader, what.traffic, &worker.lookups, &stop)
+            look_up::<A, T>(reader, what.traffic, &worker.lookups, &stop)
         });
         let stop = Stop(&stop);
         thread::sleep(WARM_UP);
@@ -197,8 +198,8 @@ fn spin(time: Duration) {
 
 /// The worker.
 #[inline(never)]
-fn look_up<A: Address, S: Side<A>>(
-    mut reader: Reader<State<Adjacency, S::Ipv4>>,
+fn look_up<A: FibFamily, T: Table<u32>>(
+    mut reader: Reader<State<Adjacency, T>>,
     traffic: &Traffic<A>,
     lookups: &AtomicU64,
     stop: &AtomicBool,
@@ -209,7 +210,7 @@ fn look_up<A: Address, S: Side<A>>(
     loop {
         for (place, burst) in traffic.addresses.chunks_exact(BURST).enumerate() {
             let state = reader.enter();
-            S::table(&state).lookup_batch(burst, &mut next_hops);
+            table::<A, T>(&state).lookup_batch(burst, &mut next_hops);
             for (flow_hash, (&next_hop, port)) in (0..).zip(next_hops.iter().zip(&mut ports)) {
                 let hop = state.next_hops().resolve(next_hop, flow_hash);
                 *port = hop.forward().map_or(0, Adjacency::port);
@@ -240,7 +241,7 @@ enum Now {
 }
 
 /// Changes of routes without end.
-struct Churn<'a, A: Address> {
+struct Churn<'a, A: Family> {
     routes: &'a Routes<A>,
     /// What each route is when all of `prepared` has been done.
     now: Vec<Now>,
@@ -250,7 +251,7 @@ struct Churn<'a, A: Address> {
     prepared: VecDeque<(IpNet, Option<NextHopIndex>)>,
 }
 
-impl<'a, A: Address> Churn<'a, A> {
+impl<'a, A: Family> Churn<'a, A> {
     fn new(routes: &'a Routes<A>) -> Self {
         let now = vec![Now::AsItWas; routes.routes.len()];
         let (withdrawn, random, prepared) = (Vec::new(), SplitMix64::new(7), VecDeque::new());
@@ -273,9 +274,9 @@ impl<'a, A: Address> Churn<'a, A> {
     }
 
     /// Makes and publishes changes for so long or until none is prepared, at most `pace` a second; returns how many.
-    fn run<S: Side<A>>(
+    fn run<T: Table<u32>>(
         &mut self,
-        router: &mut Router<A, S>,
+        router: &mut Router<A, T>,
         batch: usize,
         time: Duration,
         pace: f64,
@@ -324,7 +325,7 @@ impl<'a, A: Address> Churn<'a, A> {
     }
 
     /// Makes every route what it was.
-    fn undo<S: Side<A>>(&mut self, router: &mut Router<A, S>) -> Result<()> {
+    fn undo<T: Table<u32>>(&mut self, router: &mut Router<A, T>) -> Result<()> {
         self.run(router, usize::MAX, Duration::MAX, f64::INFINITY)?;
         let mut edit = router.fib.edit();
         for (route, _) in self.routes.routes.iter().zip(&self.now).filter(|&(_, now)| *now != Now::AsItWas) {
