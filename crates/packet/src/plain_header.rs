@@ -3,6 +3,8 @@
 //! The fast path looks at most of a header's fields, and adds all of it up. Taken as single bytes (or as an array that the
 //! compiler takes apart) that is twenty loads; here it is three, and fields are shifts.
 
+use crate::wire::ipv4::{MIN_HEADER_LEN as LENGTH, WITHOUT_OPTIONS};
+
 /// An IPv4 header without options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PlainHeader {
@@ -11,9 +13,6 @@ pub struct PlainHeader {
     second: u64,
     third: u32,
 }
-
-/// Bytes of an IPv4 header without options.
-const LENGTH: usize = 20;
 
 impl PlainHeader {
     /// The header at `offset`; `None` if it does not lie within `bytes`.
@@ -33,10 +32,17 @@ impl PlainHeader {
         Self { first: word(0), second: word(8), third: (word(12) >> 32) as u32 }
     }
 
+    /// Whether it has no options and all is right that it says of itself: [`check_header`](crate::wire::ipv4::check_header)
+    /// finds nothing wrong with it in a packet of at least [its total length](Self::total_length).
+    #[inline(always)]
+    pub fn is_good(self, checksum: bool) -> bool {
+        self.is_plain() && (!checksum || self.checksum_is_right()) && self.total_length() >= LENGTH
+    }
+
     /// Whether version and length say that it is IPv4 and has no options.
     #[inline(always)]
     pub fn is_plain(self) -> bool {
-        self.first as u8 == 0x45
+        self.first as u8 == WITHOUT_OPTIONS
     }
 
     /// The total length in bytes.
@@ -77,6 +83,7 @@ impl PlainHeader {
 mod tests {
     use super::*;
     use crate::checksum;
+    use crate::wire::ipv4;
     use proptest::prelude::*;
 
     proptest! {
@@ -100,6 +107,30 @@ mod tests {
             prop_assert_eq!(plain.source().to_be_bytes(), [header[12], header[13], header[14], header[15]]);
             prop_assert_eq!(plain.destination().to_be_bytes(), [header[16], header[17], header[18], header[19]]);
             prop_assert_eq!(plain.checksum_is_right(), checksum::ipv4_header_sum_20(&header) == 0xffff);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_good_header_is_one_that_the_checks_accept(
+            header in any::<[u8; 20]>(), total in 0u16..64, mistake in 0usize..20, is_flawed in any::<bool>(),
+            length in 0usize..64, with_checksum in any::<bool>(),
+        ) {
+            let mut packet = vec![0; length];
+            let mut header = header;
+            header[0] = WITHOUT_OPTIONS;
+            header[2..4].copy_from_slice(&total.to_be_bytes());
+            let check = checksum::ipv4_header_compute(&header);
+            header[10..12].copy_from_slice(&check.to_be_bytes());
+            if is_flawed {
+                header[mistake] ^= 1 << (total % 8);
+            }
+            let kept = length.min(20);
+            packet[..kept].copy_from_slice(&header[..kept]);
+            let quick = PlainHeader::at(&packet, 0)
+                .is_some_and(|plain| plain.is_good(with_checksum) && plain.total_length() <= length);
+            let slow = ipv4::check_header(&packet, with_checksum);
+            prop_assert_eq!(quick, slow == Ok(20));
         }
     }
 

@@ -30,7 +30,8 @@ impl PlainIpv6Header {
         Self { first, source: address(8), destination: address(24) }
     }
 
-    /// Whether the version says that it is IPv6.
+    /// Whether the version says that it is IPv6. Then [`check_header`](crate::wire::ipv6::check_header) finds nothing wrong
+    /// with the header in a packet of at least [its total length](Self::total_length).
     #[inline(always)]
     pub fn is_ipv6(self) -> bool {
         self.first & 0xf0 == 0x60
@@ -91,7 +92,7 @@ mod tests {
     use proptest::prelude::*;
     use std::net::Ipv6Addr;
 
-    use crate::wire::ipv6::Ipv6;
+    use crate::wire::ipv6::{self, Ipv6};
 
     proptest! {
         #[test]
@@ -119,6 +120,10 @@ mod tests {
             prop_assert_eq!(plain.next_header(), view.next_header());
             prop_assert_eq!(Ipv6Addr::from_bits(plain.source()), view.source());
             prop_assert_eq!(Ipv6Addr::from_bits(plain.destination()), view.destination());
+            let mut packet = header.to_vec();
+            packet.resize(40 + usize::from(heads[0]), 0);
+            let fits = plain.is_ipv6() && plain.total_length() <= packet.len();
+            prop_assert_eq!(fits, ipv6::check_header(&packet).is_ok());
             let is_plain = |address: Ipv6Addr| address.segments()[0] != 0 && !address.is_multicast();
             let are_plain = is_plain(view.source()) && is_plain(view.destination());
             prop_assert_eq!(plain.has_plain_addresses(), are_plain);

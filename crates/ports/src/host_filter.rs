@@ -4,6 +4,8 @@ use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 
 use packet::wire::ethernet::MacAddr;
+use packet::wire::ipv4::{Ipv4, MIN_HEADER_LEN as IPV4_BYTES};
+use packet::wire::ipv6::{HEADER_LEN as IPV6_BYTES, Ipv6};
 
 use crate::af_packet::ETHERNET_BYTES;
 use crate::host_steering::{AddressKey, VlanId, VlanShare, key_of};
@@ -15,8 +17,6 @@ const TYPE_VLAN: [u8; 2] = [0x81, 0x00];
 const TYPE_SERVICE_VLAN: [u8; 2] = [0x88, 0xa8];
 const TAG_BYTES: usize = 4;
 const VLAN_MASK: u16 = 0xfff;
-const IPV4_BYTES: usize = 20;
-const IPV6_BYTES: usize = 40;
 
 /// Says which frames of a port are for the host and which are plain transit, as the steering programs of AF_XDP and
 /// AF_PACKET ports do.
@@ -79,27 +79,28 @@ impl HostFilter {
     }
 
     fn is_transit_ipv4(&self, header: &[u8; IPV4_BYTES]) -> bool {
-        let [.., a, b, c, d] = *header;
-        header[0] >> 4 == 4
-            && usize::from(u16::from_be_bytes([header[2], header[3]])) <= self.mtu
+        let header = Ipv4::new_unchecked(header);
+        let destination = header.destination();
+        let [a, b, c, d] = destination.octets();
+        header.version() == 4
+            && header.total_len() <= self.mtu
             // RFC 6890: loopback; groups. RFC 919: limited broadcast.
-            && !matches!(a, 127 | 224..=239)
-            && [a, b, c, d] != [255; 4]
+            && !destination.is_loopback()
+            && !destination.is_multicast()
+            && !destination.is_broadcast()
             && !self.local.contains(&[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, a, b, c, d])
     }
 
     fn is_transit_ipv6(&self, header: &[u8; IPV6_BYTES]) -> bool {
-        let source = &header[8..24];
-        let mut destination: AddressKey = [0; 16];
-        destination.copy_from_slice(&header[24..40]);
-        // RFC 4291, section 2.5.6: a router forwards no packet from or to such an address.
-        let is_link_local = |address: &[u8]| address[0] == 0xfe && address[1] & 0xc0 == 0x80;
-        header[0] >> 4 == 6
-            && IPV6_BYTES + usize::from(u16::from_be_bytes([header[4], header[5]])) <= self.mtu
-            && destination[0] != 0xff
-            && !is_link_local(&destination)
-            && !is_link_local(source)
-            && !self.local.contains(&destination)
+        let header = Ipv6::new_unchecked(header);
+        let destination = header.destination();
+        header.version() == 6
+            && IPV6_BYTES + header.payload_len() <= self.mtu
+            && !destination.is_multicast()
+            // RFC 4291, section 2.5.6: a router forwards no packet from or to such an address.
+            && !destination.is_unicast_link_local()
+            && !header.source().is_unicast_link_local()
+            && !self.local.contains(&destination.octets())
     }
 }
 

@@ -5,7 +5,7 @@ use std::net::Ipv6Addr;
 
 use packet::wire::ethernet::{EtherType, Ethernet, EthernetRepr, MacAddr};
 use packet::wire::icmpv6::{Icmpv6, Icmpv6Message, Icmpv6Repr, ND_HOP_LIMIT};
-use packet::wire::ipv6::{Ipv6, Ipv6Repr};
+use packet::wire::ipv6::{self, Ipv6, Ipv6Repr};
 use packet::wire::nd_option::{NdOption, NdOptionIter};
 use packet::wire::{IpProtocol, WireError};
 
@@ -41,7 +41,7 @@ impl NdFrame {
             return Err(NOT_ND);
         }
         let ipv6 = Ipv6::new_checked(ethernet.payload()).map_err(WireError::reason)?;
-        ipv6.check_header().map_err(WireError::reason)?;
+        ipv6::check_header(ipv6.bytes()).map_err(WireError::reason)?;
         // Fragments are no neighbour discovery either (RFC 6980, 5), and nobody sends it with other extension
         // headers.
         if ipv6.next_header() != IpProtocol::ICMPV6 {

@@ -73,7 +73,7 @@ mod tests {
     use super::*;
     use graph::testing::{Bench, configure};
     use packet::wire::PseudoHeader;
-    use packet::wire::ipv4::Ipv4;
+    use packet::wire::ipv4::{self, Ipv4};
     use packet::wire::ipv6::Ipv6;
     use packet::wire::udp::Udp;
 
@@ -91,7 +91,11 @@ mod tests {
             .map(|packet| {
                 assert_eq!(packet.data().len(), 70);
                 let header = Ipv4::new_checked(packet.network().unwrap()).unwrap();
-                assert!(header.check_header().is_ok() && header.total_len() == 56 && header.ttl() == 250);
+                assert!(
+                    ipv4::check_header(header.bytes(), true).is_ok()
+                        && header.total_len() == 56
+                        && header.ttl() == 250
+                );
                 assert_eq!(packet.annotations().destination_ip(), 0x0200_0002);
                 let udp = Udp::new_checked(packet.transport().unwrap()).unwrap();
                 let pseudo = PseudoHeader::V4 { source: header.source(), destination: header.destination() };

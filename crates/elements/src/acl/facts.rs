@@ -8,7 +8,9 @@
 use std::hint::select_unpredictable;
 
 use packet::Packet;
-use packet::wire::ipv6::Ipv6;
+use packet::wire::ipv4::{self, Ipv4};
+use packet::wire::ipv6::{self, Ipv6};
+use packet::wire::tcp::{Tcp, TcpFlags};
 use packet::wire::{IpProtocol, WireError};
 
 use super::rule::has_ports;
@@ -24,8 +26,7 @@ pub(super) const ESTABLISHED: u16 = 512;
 const TCP_MINIMUM: usize = 16;
 /// RFC 791, section 3.1: total length is a field of 16 bits.
 const MAX_DATAGRAM: usize = 65_535;
-/// ACK or RST, in octet 13 of the TCP header.
-const ACK_OR_RST: u8 = 0x14;
+const ACK_OR_RST: u16 = TcpFlags::ACK.0 | TcpFlags::RST.0;
 
 /// Why a packet cannot be judged by rules that ask for its protocol or its transport header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,47 +100,37 @@ pub(super) fn version(packet: &Packet) -> Option<u8> {
 #[inline(always)]
 pub(super) fn of_ipv4(packet: &Packet) -> Option<Judged<u32>> {
     let network = packet.network()?;
-    let header = network.first_chunk::<20>()?;
-    let word = |at: usize| u32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
-    let transport = network.get(usize::from(header[0] & 15) * 4..).unwrap_or_default();
-    // More fragments and offset; "don't fragment" is the bit before them.
-    let fragment = u16::from_be_bytes([header[6], header[7]]) & 0x3fff;
-    let facts = match transport.first_chunk() {
-        Some(start) if fragment == 0 => of_start(header[9], start),
-        _ => of_part(header[9], part(fragment & 0x1fff, fragment & 0x2000 != 0), transport),
+    let header = Ipv4::new_unchecked(network.first_chunk::<{ ipv4::MIN_HEADER_LEN }>()?);
+    let transport = network.get(header.header_len()..).unwrap_or_default();
+    let protocol = header.protocol().0;
+    let facts = match transport.first_chunk().filter(|_| !header.is_fragment()) {
+        Some(start) => of_start(protocol, start),
+        None => of_part(protocol, part(header.fragment_offset(), header.more_fragments()), transport),
     };
-    Some((word(12), word(16), facts))
+    Some((header.source().to_bits(), header.destination().to_bits(), facts))
 }
 
 /// The facts of an IPv6 packet whose header was checked.
 #[inline(always)]
 pub(super) fn of_ipv6(packet: &Packet) -> Option<Judged<u128>> {
     let network = packet.network()?;
-    let header = network.first_chunk::<40>()?;
-    let address = |at: usize| {
-        u128::from_be_bytes(*header[at..].first_chunk().expect("an address ends within the header"))
-    };
-    let facts = match network[40..].first_chunk() {
-        Some(start) if !is_extension(header[6]) => of_start(header[6], start),
+    let header = Ipv6::new_unchecked(network.first_chunk::<{ ipv6::HEADER_LEN }>()?);
+    let next_header = header.next_header();
+    let facts = match network[ipv6::HEADER_LEN..].first_chunk() {
+        Some(start) if !next_header.is_ipv6_extension() => of_start(next_header.0, start),
         _ => of_chain(network),
     };
-    Some((address(8), address(24), facts))
-}
-
-/// Whether a next header is an extension header that [`Ipv6::upper_layer`] walks over.
-#[inline(always)]
-const fn is_extension(next_header: u8) -> bool {
-    matches!(next_header, 0 | 43 | 44 | 51 | 60)
+    Some((header.source().to_bits(), header.destination().to_bits(), facts))
 }
 
 /// The ordinary case: the transport header of a whole packet, without a branch on the protocol.
 #[inline(always)]
 fn of_start(protocol: u8, start: &[u8; TCP_MINIMUM]) -> Facts {
-    let first = u16::from_be_bytes([start[0], start[1]]);
-    let second = u16::from_be_bytes([start[2], start[3]]);
+    let start = Tcp::new_unchecked(start);
+    let (first, second) = (start.source_port(), start.destination_port());
     // Not `&&` and `||`: nobody could predict the protocol.
     let is_icmp = (protocol == IpProtocol::ICMP.0) | (protocol == IpProtocol::ICMPV6.0);
-    let is_established = (protocol == IpProtocol::TCP.0) & (start[13] & ACK_OR_RST != 0);
+    let is_established = (protocol == IpProtocol::TCP.0) & (start.flags().0 & ACK_OR_RST != 0);
     Facts {
         kind: select_unpredictable(is_established, ESTABLISHED, u16::from(protocol)),
         source_port: first,
@@ -148,11 +139,12 @@ fn of_start(protocol: u8, start: &[u8; TCP_MINIMUM]) -> Facts {
     }
 }
 
+/// `offset` is in octets.
 fn part(offset: u16, more: bool) -> Part {
     match (offset, more) {
         (0, false) => Part::Whole,
         (0, true) => Part::First,
-        (offset, _) => Part::Later(offset),
+        (offset, _) => Part::Later(offset / 8),
     }
 }
 
@@ -196,11 +188,10 @@ fn of_chain(network: &[u8]) -> Facts {
         Ok(upper) => upper,
         Err(error) => return Facts { flaw: Some(Flaw::Extensions(error)), ..Facts::default() },
     };
-    let end = network.len().min(40 + view.payload_len());
+    let end = network.len().min(ipv6::HEADER_LEN + view.payload_len());
     let transport = network.get(upper.offset..end).unwrap_or_default();
-    let part =
-        upper.fragment.map_or(Part::Whole, |fragment| part(fragment.offset / 8, fragment.more_fragments));
-    if matches!(part, Part::Later(_)) && is_extension(upper.protocol.0) {
+    let part = upper.fragment.map_or(Part::Whole, |fragment| part(fragment.offset, fragment.more_fragments));
+    if matches!(part, Part::Later(_)) && upper.protocol.is_ipv6_extension() {
         return Facts { flaw: Some(Flaw::HiddenProtocol), ..Facts::default() };
     }
     of_part(upper.protocol.0, part, transport)

@@ -9,12 +9,13 @@
 //! microseconds; what comes meanwhile waits in the port's own ring. Packets that wait in a `Queue` element are not
 //! waited for.
 
-use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use ipnet::Ipv4Net;
 use packet::flow::{FlowFields, FlowHash, FlowKey};
+use packet::wire::ethernet::{self, EtherType, Ethernet};
+use packet::wire::ipv4::{self, Ipv4};
 use ports::RxQueue;
 
 use super::Losses;
@@ -197,8 +198,11 @@ impl Rule {
     /// The worker that owns the destination of a frame.
     #[inline]
     fn of_prefix(&self, frame: &[u8]) -> Option<usize> {
-        let header = frame.get(12..34).filter(|bytes| bytes[..2] == [8, 0])?;
-        let address = Ipv4Addr::new(header[18], header[19], header[20], header[21]);
+        let (header, _) = frame.split_first_chunk::<{ ethernet::HEADER_LEN + ipv4::MIN_HEADER_LEN }>()?;
+        if Ethernet::new_unchecked(header).ethertype() != EtherType::IPV4 {
+            return None;
+        }
+        let address = Ipv4::new_unchecked(&header[ethernet::HEADER_LEN..]).destination();
         self.prefixes.iter().find(|(prefix, _)| prefix.contains(&address)).map(|&(_, worker)| worker)
     }
 }

@@ -1,7 +1,7 @@
 //! Ethernet headers as the elements of this folder put them before packets.
 
 use packet::Packet;
-use packet::wire::ethernet::{HEADER_LEN, MacAddr};
+use packet::wire::ethernet::{EtherType, Ethernet, HEADER_LEN, MacAddr};
 
 /// Why a packet without head room is dropped.
 pub const NO_ROOM: &str = "no room for an Ethernet header";
@@ -11,17 +11,17 @@ pub const TRUNCATED: &str = "truncated Ethernet header";
 /// The 14 bytes of a header.
 pub fn bytes(destination: MacAddr, source: MacAddr, ethertype: u16) -> [u8; HEADER_LEN] {
     let mut header = [0; HEADER_LEN];
-    header[..6].copy_from_slice(&destination.0);
-    header[6..12].copy_from_slice(&source.0);
-    header[12..].copy_from_slice(&ethertype.to_be_bytes());
+    let mut view = Ethernet::new_unchecked(&mut header);
+    view.set_destination(destination);
+    view.set_source(source);
+    view.set_ethertype(EtherType(ethertype));
     header
 }
 
 /// Destination, source and type of a header.
 pub fn parts(header: &[u8; HEADER_LEN]) -> (MacAddr, MacAddr, u16) {
-    let [a, b, c, d, e, f, rest @ ..] = *header;
-    let [g, h, i, j, k, l, high, low] = rest;
-    (MacAddr([a, b, c, d, e, f]), MacAddr([g, h, i, j, k, l]), u16::from_be_bytes([high, low]))
+    let view = Ethernet::new_unchecked(header);
+    (view.destination(), view.source(), view.ethertype().0)
 }
 
 /// Puts `header` before the packet, as its link header; false, and no change, without room.

@@ -13,7 +13,7 @@
 //! =a VLANEncap, StripEtherVLANHeader
 
 use graph::{Class, Context, Element, Verdict};
-use packet::wire::ethernet::TAG_LEN;
+use packet::wire::ethernet::{ADDRESSES_LEN, EtherType, Ethernet, TAG_LEN, VlanTag};
 use packet::{Batch, Packet};
 
 use super::header::TRUNCATED;
@@ -26,31 +26,28 @@ pub(crate) static CLASS: Class = Class {
         let annotate = setup.arguments.optional("ANNO")?.unwrap_or(true);
         let ethertype: u16 = setup.arguments.keyword_or("ETHERTYPE", 0x8100)?;
         setup.arguments.finish()?;
-        Ok(Box::new(VlanDecap { annotate, ethertype: ethertype.to_be_bytes() }))
+        Ok(Box::new(VlanDecap { annotate, ethertype: EtherType(ethertype) }))
     },
     ..Class::DEFAULT
 };
 
 struct VlanDecap {
     annotate: bool,
-    ethertype: [u8; 2],
+    ethertype: EtherType,
 }
 
 impl VlanDecap {
     fn decapsulate(&self, packet: &mut Packet) -> Verdict {
         let data = packet.data_mut();
         let mut tci = [0; 2];
-        match data.get(12..14) {
-            None => return Verdict::Drop(TRUNCATED),
-            Some(ethertype) if ethertype == self.ethertype => {
-                let Some(&[high, low]) = data.get(14..16).and_then(|tci| tci.first_chunk()) else {
-                    return Verdict::Drop(TRUNCATED);
-                };
-                tci = [high, low];
-                data.copy_within(..12, TAG_LEN);
-                packet.strip(TAG_LEN);
-            }
-            Some(_) => {}
+        let Ok(frame) = Ethernet::new_checked(&*data) else { return Verdict::Drop(TRUNCATED) };
+        if frame.ethertype() == self.ethertype {
+            let Ok(tag) = VlanTag::new_checked(&data[ADDRESSES_LEN..]) else {
+                return Verdict::Drop(TRUNCATED);
+            };
+            tci = tag.tci().to_be_bytes();
+            data.copy_within(..ADDRESSES_LEN, TAG_LEN);
+            packet.strip(TAG_LEN);
         }
         packet.set_link_header(0);
         if self.annotate {

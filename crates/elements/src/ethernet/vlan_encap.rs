@@ -18,7 +18,7 @@
 
 use graph::arguments::{Arguments, Raw};
 use graph::{Class, Combine, ConfigError, Context, Element, FromArgument, Get, Handler, Put, Setup, Verdict};
-use packet::wire::ethernet::TAG_LEN;
+use packet::wire::ethernet::{ADDRESSES_LEN, EtherType, TAG_LEN, VlanTag};
 use packet::{Annotations, Batch, Packet};
 
 use super::header::TRUNCATED;
@@ -129,14 +129,15 @@ struct VlanEncap {
 
 impl VlanEncap {
     fn encapsulate(&self, packet: &mut Packet) -> Verdict {
-        if packet.len() < 12 {
+        if packet.len() < ADDRESSES_LEN {
             return Verdict::Drop(TRUNCATED);
         }
         if let Some(tci) = self.tag.of(packet) {
             let Some(data) = packet.prepend(TAG_LEN) else { return Verdict::Drop(NO_ROOM) };
-            data.copy_within(TAG_LEN..TAG_LEN + 12, 0);
-            data[12..14].copy_from_slice(&self.ethertype.to_be_bytes());
-            data[14..16].copy_from_slice(&tci.to_be_bytes());
+            data.copy_within(TAG_LEN..TAG_LEN + ADDRESSES_LEN, 0);
+            let mut tag = VlanTag::new_unchecked(&mut data[ADDRESSES_LEN..]);
+            tag.set_tpid(EtherType(self.ethertype));
+            tag.set_tci(tci);
         }
         packet.set_link_header(0);
         Verdict::Keep

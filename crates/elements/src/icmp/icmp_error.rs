@@ -63,12 +63,15 @@
 //! =a DecIPTTL, FixIPSrc, IPFragmenter, IPGWOptions
 
 use std::net::Ipv4Addr;
+use std::ops::Range;
 
 use graph::{Class, Combine, ConfigError, Context, Element, FromArgument, Get, Handler, Put, Setup};
-use packet::wire::IpProtocol;
-use packet::wire::ipv4::MAX_HEADER_LEN;
-use packet::wire::ipv4_option::kind as option_kind;
-use packet::{Batch, Packet, PacketType, checksum};
+use packet::wire::icmp::{self, Icmp, IcmpMessage, IcmpRepr, IcmpType};
+use packet::wire::ipv4::{Ipv4, Ipv4Repr, MIN_HEADER_LEN};
+use packet::wire::ipv4_option::field::{LENGTH, POINTER};
+use packet::wire::ipv4_option::{Ipv4Option, kind as option_kind};
+use packet::wire::{IpProtocol, OptionOctets};
+use packet::{Batch, Packet, PacketType};
 
 use super::error_rate::{ErrorRate, Limits, TOO_MANY};
 use super::error_source::ErrorSource;
@@ -162,8 +165,9 @@ impl FromArgument for Mtu {
     }
 }
 
-const ICMP_HEADER_LEN: usize = 8;
 const TIME_TO_LIVE: u8 = 200;
+const NO_HEADER: &str = "no IP header";
+const NO_FRAME: &str = "no frame for an ICMP error";
 
 struct ICMPError {
     source: ErrorSource<Ipv4Addr>,
@@ -177,77 +181,51 @@ struct ICMPError {
     identification: u16,
 }
 
-/// The IP header that a packet arrived with.
-struct Offender<'a> {
-    /// From the IP header to the packet's end.
-    bytes: &'a [u8],
-    header: &'a [u8],
-}
-
-impl<'a> Offender<'a> {
-    fn of(packet: &'a Packet) -> Option<Self> {
-        let bytes = packet.network()?;
-        let header =
-            bytes.get(..usize::from(bytes.first()? & 0x0f) * 4).filter(|header| header.len() >= 20)?;
-        Some(Self { bytes, header })
-    }
-
-    fn long(&self, at: usize) -> u32 {
-        let octet = |at: usize| self.header.get(at).copied().unwrap_or(0);
-        u32::from_be_bytes([octet(at), octet(at + 1), octet(at + 2), octet(at + 3)])
-    }
-
-    /// The source route, if there is one that is well formed: its place in the header.
-    fn source_route(&self) -> Option<std::ops::Range<usize>> {
-        let mut at = 20;
-        loop {
-            let kind = *self.header.get(at)?;
-            if kind == option_kind::NOP {
-                at += 1;
-                continue;
+/// The place of the source route in a header, if there is one that is well formed.
+fn source_route(header: &[u8]) -> Option<Range<usize>> {
+    let mut at = MIN_HEADER_LEN;
+    while let Some(option) = Ipv4Option::next(header, at) {
+        let Ipv4Option { kind, place } = option.ok()?;
+        at = place.end;
+        if matches!(kind, option_kind::LOOSE_SOURCE_ROUTE | option_kind::STRICT_SOURCE_ROUTE) {
+            let pointer = usize::from(*header.get(place.start + POINTER)?);
+            if place.len() > POINTER
+                && pointer >= 4
+                && pointer.is_multiple_of(4)
+                && pointer <= place.len() + 1
+            {
+                return Some(place);
             }
-            let length = usize::from(*self.header.get(at + 1)?);
-            if kind == option_kind::END || length < 2 || at + length > self.header.len() {
-                return None;
-            }
-            if matches!(kind, option_kind::LOOSE_SOURCE_ROUTE | option_kind::STRICT_SOURCE_ROUTE) {
-                let pointer = usize::from(*self.header.get(at + 2)?);
-                if length >= 3 && pointer >= 4 && pointer.is_multiple_of(4) && pointer <= length + 1 {
-                    return Some(at..at + length);
-                }
-            }
-            at += length;
         }
     }
+    None
 }
 
 /// A source route the other way round, to be written into an error.
 struct WayBack {
-    options: [u8; MAX_HEADER_LEN - 20],
-    len: usize,
-    first: u32,
+    options: OptionOctets,
+    first: Ipv4Addr,
 }
 
 impl WayBack {
     /// Of a source route option; `None` when no router was visited yet. RFC 1122, 3.2.1.8 (c): the reversed
     /// route goes back through the recorded routers, the last one first, and ends at the source.
-    fn of(option: &[u8], source: u32) -> Option<Self> {
-        let visited = usize::from(*option.get(2)?).checked_sub(4)? / 4;
+    fn of(option: &[u8], source: Ipv4Addr) -> Option<Self> {
+        let visited = usize::from(*option.get(POINTER)?).checked_sub(4)? / 4;
         let slots = option.get(3..3 + visited * 4)?;
         let (slots, _) = slots.as_chunks::<4>();
         let (last, others) = slots.split_last()?;
-        let mut options = [0; MAX_HEADER_LEN - 20];
+        let mut options = [0; OptionOctets::MAX_LEN];
         let length = 3 + visited * 4;
         options[0] = option[0];
-        options[1] = length as u8;
-        options[2] = 4;
+        options[LENGTH] = length as u8;
+        options[POINTER] = 4;
         let mut at = 3;
-        for slot in others.iter().rev().chain([&source.to_be_bytes()]) {
+        for slot in others.iter().rev().chain([&source.octets()]) {
             options.get_mut(at..at + 4)?.copy_from_slice(slot);
             at += 4;
         }
-        // The rest of the last word is End of Option List.
-        Some(Self { options, len: length.next_multiple_of(4), first: u32::from_be_bytes(*last) })
+        Some(Self { options: OptionOctets::new(&options[..length]).ok()?, first: Ipv4Addr::from(*last) })
     }
 }
 
@@ -266,14 +244,14 @@ impl ICMPError {
 
     /// Whether an error may be sent about the packet; else why not. All quotations are from RFC 1812,
     /// 4.3.2.7: "An ICMP error message MUST NOT be sent as the result of receiving:".
-    fn judge(&self, packet: &Packet, offender: &Offender<'_>) -> Result<(), &'static str> {
+    fn judge(&self, packet: &Packet, offender: &Ipv4<&[u8]>) -> Result<(), &'static str> {
         // "Any fragment of a datagram other than the first fragment".
-        if offender.header[6] & 0x1f != 0 || offender.header[7] != 0 {
+        if offender.fragment_offset() != 0 {
             return Err("about a fragment");
         }
         // "An ICMP error message".
-        if offender.header[9] == IpProtocol::ICMP.0 {
-            let message = offender.bytes.get(offender.header.len()..).unwrap_or(&[]);
+        if offender.protocol() == IpProtocol::ICMP {
+            let message = offender.bytes().get(offender.header_len()..).unwrap_or(&[]);
             match message.first_chunk::<4>() {
                 None => return Err("about a truncated ICMP message"),
                 Some([kind, ..]) if names::is_error(*kind) => return Err("about an ICMP error"),
@@ -281,14 +259,14 @@ impl ICMPError {
             }
         }
         // "A packet destined to an IP broadcast or IP multicast address".
-        if !self.is_unicast(offender.long(16)) {
+        if !self.is_unicast(offender.destination().to_bits()) {
             return Err("about an IP broadcast or multicast");
         }
         // "A packet sent as a Link Layer broadcast or multicast".
         if matches!(packet.packet_type(), PacketType::Broadcast | PacketType::Multicast) {
             return Err("about a link-level broadcast");
         }
-        if !self.is_valid_source(offender.long(12)) {
+        if !self.is_valid_source(offender.source().to_bits()) {
             return Err("about a packet from a bad source");
         }
         Ok(())
@@ -296,13 +274,14 @@ impl ICMPError {
 
     /// The error about `packet`, or why there is none.
     fn answer(&mut self, cx: &mut Context, packet: &Packet) -> Result<Packet, &'static str> {
-        let offender = Offender::of(packet).ok_or("no IP header")?;
+        let bytes = packet.network().ok_or(NO_HEADER)?;
+        let offender = Ipv4::new_checked(bytes).map_err(|_| NO_HEADER)?;
         self.judge(packet, &offender)?;
         // A header has at most 60 octets.
         let pointer = packet.annotations().parameter_problem();
         let at_pointer =
             self.kind == names::PARAMETER_PROBLEM && self.code == names::PARAMETER_PROBLEM_POINTER;
-        let mut route = offender.source_route();
+        let mut route = source_route(offender.header());
         // RFC 1812, 5.2.7.2: a redirect is sent only when "the packet contains no source route option".
         if route.is_some() && self.kind == names::REDIRECT {
             return Err("redirect for a source-routed packet");
@@ -312,64 +291,57 @@ impl ICMPError {
         if at_pointer && route.as_ref().is_some_and(|place| place.contains(&usize::from(pointer))) {
             route = None;
         }
-        let source = offender.long(12);
-        let way_back = route.and_then(|place| WayBack::of(offender.header.get(place)?, source));
-        let options = way_back.as_ref().map_or(&[][..], |way| &way.options[..way.len]);
+        let source = offender.source();
+        let way_back = route.and_then(|place| WayBack::of(offender.header().get(place)?, source));
+        let options = way_back.as_ref().map_or(OptionOctets::EMPTY, |way| way.options);
         let destination = way_back.as_ref().map_or(source, |way| way.first);
 
-        const NO_FRAME: &str = "no frame for an ICMP error";
         if !self.rate.allows(cx.now_ns()) {
             return Err(TOO_MANY);
         }
-        let own = self.source.choose(Ipv4Addr::from_bits(offender.long(16)), packet.annotations().paint());
-        let header_len = 20 + options.len();
-        let message_at = header_len + ICMP_HEADER_LEN;
+        let own = self.source.choose(offender.destination(), packet.annotations().paint());
+        let header_len = MIN_HEADER_LEN + options.len();
+        let quoted_at = header_len + icmp::HEADER_LEN;
         // RFC 1812, 4.3.2.3: "the ICMP datagram SHOULD contain as much of the original datagram as possible
         // without the length of the ICMP datagram exceeding 576 bytes".
         let longest = self.mtu.min(cx.pool().data_bytes());
-        let total = longest.min(message_at + offender.bytes.len());
-        let quoted =
-            total.checked_sub(message_at).and_then(|count| offender.bytes.get(..count)).ok_or(NO_FRAME)?;
-        let mut error = cx.allocate().ok_or(NO_FRAME)?;
-        let Some(data) = error.reset(total) else {
-            cx.pool().free_packet(error);
-            return Err(NO_FRAME);
-        };
-        let (header, message) = data.split_at_mut(header_len);
-        header.fill(0);
-        header[0] = 0x40 | (header_len / 4) as u8;
-        header[2..4].copy_from_slice(&(total as u16).to_be_bytes());
-        header[4..6].copy_from_slice(&self.identification.to_be_bytes());
-        self.identification = self.identification.wrapping_add(1);
-        header[8] = TIME_TO_LIVE;
-        header[9] = IpProtocol::ICMP.0;
-        header[12..16].copy_from_slice(&own.octets());
-        header[16..20].copy_from_slice(&destination.to_be_bytes());
-        header[20..].copy_from_slice(options);
-        let check = checksum::ipv4_header_compute(header);
-        header[10..12].copy_from_slice(&check.to_be_bytes());
-
-        message[..ICMP_HEADER_LEN].fill(0);
-        message[0] = self.kind;
-        message[1] = self.code;
-        match self.kind {
-            names::PARAMETER_PROBLEM if at_pointer => message[4] = pointer as u8,
+        let total = longest.min(quoted_at + bytes.len());
+        let quoted = total.checked_sub(quoted_at).and_then(|count| bytes.get(..count)).ok_or(NO_FRAME)?;
+        let code = self.code;
+        let message = match self.kind {
+            names::PARAMETER_PROBLEM if at_pointer => {
+                IcmpMessage::ParameterProblem { code, pointer: pointer as u8 }
+            }
             names::REDIRECT => {
-                let gateway = packet.annotations().destination_ip();
-                message[4..8].copy_from_slice(&gateway.to_be_bytes());
+                let gateway = Ipv4Addr::from_bits(packet.annotations().destination_ip());
+                IcmpMessage::Redirect { code, gateway }
             }
             // RFC 1191, section 4: the MTU of the next hop in the low half of what RFC 792 left unused.
-            names::UNREACHABLE if self.code == names::UNREACHABLE_NEEDFRAG => {
-                message[6..8].copy_from_slice(&self.path_mtu.to_be_bytes());
+            names::UNREACHABLE if code == names::UNREACHABLE_NEEDFRAG => {
+                IcmpMessage::DestinationUnreachable { code, next_hop_mtu: self.path_mtu }
             }
-            _ => {}
+            kind => IcmpMessage::Other { icmp_type: IcmpType(kind), code, rest: [0; 4] },
+        };
+        let repr = IcmpRepr { message, data: quoted };
+        let header = Ipv4Repr {
+            ttl: TIME_TO_LIVE,
+            identification: self.identification,
+            options,
+            ..Ipv4Repr::new(own, destination, IpProtocol::ICMP, repr.message_len())
+        };
+        let mut error = cx.allocate().ok_or(NO_FRAME)?;
+        let written = error.reset(total).and_then(|data| {
+            let mut view = Ipv4::new_unchecked(data);
+            header.emit(&mut view).ok()?;
+            repr.emit(&mut Icmp::new_unchecked(view.payload_mut())).ok()
+        });
+        if written.is_none() {
+            cx.pool().free_packet(error);
+            return Err(NO_FRAME);
         }
-        message[ICMP_HEADER_LEN..].copy_from_slice(quoted);
-        let check = checksum::compute(message);
-        message[2..4].copy_from_slice(&check.to_be_bytes());
-
+        self.identification = self.identification.wrapping_add(1);
         error.set_network_and_transport_header(0, header_len);
-        error.annotations_mut().set_destination_ip(destination);
+        error.annotations_mut().set_destination_ip(destination.to_bits());
         error.annotations_mut().set_fix_source(self.fix_source);
         error.set_timestamp_ns(cx.now_ns());
         Ok(error)
@@ -396,6 +368,8 @@ impl Element for ICMPError {
 mod tests {
     use graph::testing::{Bench, configure};
     use proptest::prelude::*;
+
+    use packet::checksum;
 
     use super::*;
     use testbed::ipv4::{any_packet, ipv4, refresh, with_options};

@@ -60,7 +60,9 @@ use std::sync::Arc;
 
 use graph::runs::Ordinary;
 use graph::{Class, Combine, ConfigError, Context, Element, FromArgument, Get, Handler, Put, Setup};
-use packet::{Batch, Packet, PlainHeader, checksum};
+use packet::wire::WireError;
+use packet::wire::ipv4::{self, MIN_HEADER_LEN};
+use packet::{Batch, Packet, PlainHeader};
 
 use super::addresses::{AddressList, InterfaceList};
 use super::rejects::{MARTIAN, Rejects, list_text};
@@ -108,6 +110,18 @@ enum Flaw {
     Checksum,
     Source,
     Martian,
+}
+
+impl Flaw {
+    fn of(error: WireError) -> Self {
+        match error {
+            WireError::TruncatedIpv4 => Self::Tiny,
+            WireError::Ipv4Version => Self::Version,
+            WireError::Ipv4HeaderLength => Self::HeaderLength,
+            WireError::Ipv4Checksum => Self::Checksum,
+            _ => Self::Length,
+        }
+    }
 }
 
 /// The texts of [`Flaw`], which are Click's but for the last.
@@ -241,17 +255,11 @@ impl Rules {
     #[inline(always)]
     fn check(&self, packet: &mut Packet) -> Result<(), Flaw> {
         let Some(bytes) = packet.data().get(self.offset..) else { return Err(Flaw::Tiny) };
-        // RFC 1812, 5.2.2 (1): "The packet length reported by the Link Layer must be large enough to hold the
-        // minimum length legal IP datagram (20 bytes)."
-        let Some(header) = bytes.first_chunk::<20>() else { return Err(Flaw::Tiny) };
-        let plain = PlainHeader::new(header);
+        let Some(plain) = PlainHeader::at(bytes, 0) else { return Err(Flaw::Tiny) };
         let total = plain.total_length();
-        let ordinary = plain.is_plain()
-            & (total >= 20)
-            & (total <= bytes.len())
-            & (!self.checksum | plain.checksum_is_right())
-            & !self.sources.refused.has(plain.source());
-        let header_len = if ordinary { 20 } else { self.check_in_order(bytes, header, total)? };
+        let ordinary =
+            plain.is_good(self.checksum) & (total <= bytes.len()) & !self.sources.refused.has(plain.source());
+        let header_len = if ordinary { MIN_HEADER_LEN } else { self.check_in_order(bytes, plain)? };
         packet.set_network_and_transport_header(self.offset, header_len);
         packet.truncate(self.offset + total);
         packet.annotations_mut().set_destination_ip(plain.destination());
@@ -260,34 +268,12 @@ impl Rules {
 
     /// The checks one by one; the length of the header if all is well.
     #[inline(never)]
-    fn check_in_order(&self, bytes: &[u8], header: &[u8; 20], total: usize) -> Result<usize, Flaw> {
-        // RFC 1812, 5.2.2 (3): "The IP version number must be 4."
-        if header[0] >> 4 != 4 {
-            return Err(Flaw::Version);
-        }
-        // RFC 1812, 5.2.2 (4): "The IP header length field must be large enough to hold the minimum length
-        // legal IP datagram (20 bytes = 5 words)."
-        let header_len = usize::from(header[0] & 0x0f) * 4;
-        if header_len < 20 {
-            return Err(Flaw::HeaderLength);
-        }
-        // RFC 1812, 5.2.2 (5): "The IP total length field must be large enough to hold the IP datagram
-        // header, whose length is specified in the IP header length field." And: "the packet length reported
-        // by the Link Layer [is] not less than the IP Total Length."
-        if total < header_len || total > bytes.len() {
-            return Err(Flaw::Length);
-        }
-        // RFC 1812, 5.2.2 (2): "The IP checksum must be correct."
-        let whole = bytes.get(..header_len).ok_or(Flaw::Length)?;
-        if self.checksum && !checksum::ipv4_header_valid(whole) {
-            return Err(Flaw::Checksum);
-        }
+    fn check_in_order(&self, bytes: &[u8], header: PlainHeader) -> Result<usize, Flaw> {
+        let header_len = ipv4::check_header(bytes, self.checksum).map_err(Flaw::of)?;
         // RFC 1812, 5.3.7: "A router SHOULD NOT forward any packet that has an invalid IP source address"; a
         // broadcast address is one (4.2.2.11), and so is 0.0.0.0 unless the packet is for the router itself.
-        let source = u32::from_be_bytes([header[12], header[13], header[14], header[15]]);
-        let destination = u32::from_be_bytes([header[16], header[17], header[18], header[19]]);
-        if self.sources.refused.has(source)
-            && let Some(flaw) = self.sources.flaw(source, destination)
+        if self.sources.refused.has(header.source())
+            && let Some(flaw) = self.sources.flaw(header.source(), header.destination())
         {
             return Err(flaw);
         }
@@ -558,12 +544,9 @@ mod tests {
                 bad.push(u32::from_be_bytes(source.try_into().unwrap()));
             }
             let rules = Rules { offset: 0, checksum: true, sources: Sources::new(bad, Vec::new(), false) };
-            let expected = match bytes.first_chunk::<20>() {
+            let expected = match PlainHeader::at(&bytes, 0) {
                 None => Err(Flaw::Tiny),
-                Some(header) => {
-                    let total = usize::from(u16::from_be_bytes([header[2], header[3]]));
-                    rules.check_in_order(&bytes, header, total)
-                }
+                Some(header) => rules.check_in_order(&bytes, header),
             };
             let mut pool = packet::Pool::new(packet::PoolOptions { frames: 1, data_bytes: 256 }).unwrap();
             let mut packet = pool.allocate().unwrap();

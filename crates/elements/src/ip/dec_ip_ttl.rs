@@ -31,6 +31,7 @@ use std::cell::Cell;
 
 use graph::runs::Ordinary;
 use graph::{Class, Combine, ConfigError, Context, Element, FromArgument, Get, Handler, Put, Setup};
+use packet::wire::ipv4::field;
 use packet::{Batch, Packet, checksum};
 
 use crate::runs::{self, Step};
@@ -88,11 +89,13 @@ pub enum Flaw {
 /// Takes one hop off.
 #[inline(always)]
 pub fn decrement(packet: &mut Packet) -> Result<(), Flaw> {
-    let Some(header) = packet.network_mut().and_then(|bytes| bytes.first_chunk_mut::<12>()) else {
+    let Some(header) =
+        packet.network_mut().and_then(|bytes| bytes.first_chunk_mut::<{ field::CHECKSUM.end }>())
+    else {
         return Err(Flaw::NoHeader);
     };
     // RFC 1812, 5.3.1: "If the TTL is reduced to zero (or less), the packet MUST be discarded".
-    if header[8] <= 1 {
+    if header[field::TTL] <= 1 {
         return Err(Flaw::Expired);
     }
     checksum::decrement_ttl(header);
@@ -100,7 +103,8 @@ pub fn decrement(packet: &mut Packet) -> Result<(), Flaw> {
 }
 
 fn is_multicast(packet: &Packet) -> bool {
-    packet.network().and_then(|header| header.get(16)).is_some_and(|octet| octet >> 4 == 0xe)
+    let first = packet.network().and_then(|header| header.get(field::DESTINATION.start));
+    first.is_some_and(|octet| octet >> 4 == 0xe)
 }
 
 impl Element for DecIPTTL {

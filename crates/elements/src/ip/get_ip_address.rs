@@ -18,6 +18,7 @@
 
 use graph::arguments::AnnotationByte;
 use graph::{Class, ConfigError, Context, Element, Setup};
+use packet::wire::ipv4::field;
 use packet::{Annotations, Batch};
 
 pub(crate) static CLASS: Class =
@@ -30,8 +31,8 @@ fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
     setup.arguments.finish()?;
     let place = match (offset, field.as_deref()) {
         (Some(offset), None) => Place::Data(offset),
-        (None, Some("src")) => Place::Header(12),
-        (None, Some("dst")) => Place::Header(16),
+        (None, Some("src")) => Place::Header(field::SOURCE.start),
+        (None, Some("dst")) => Place::Header(field::DESTINATION.start),
         (None, Some(other)) => return Err(format!("IP: expected src or dst, got '{other}'").into()),
         _ => return Err(ConfigError::new("set one of OFFSET and IP")),
     };

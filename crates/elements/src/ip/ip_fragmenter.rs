@@ -31,10 +31,12 @@
 //!
 //! =a ICMPError, IPReassembler
 
+use std::ops::Range;
+
 use graph::runs::Ordinary;
 use graph::{Class, Combine, ConfigError, Context, Element, FromArgument, Get, Handler, Put, Setup};
-use packet::wire::ipv4::MAX_HEADER_LEN;
-use packet::wire::ipv4_option::kind as option_kind;
+use packet::wire::ipv4::{Ipv4, MAX_HEADER_LEN, MIN_HEADER_LEN, field};
+use packet::wire::ipv4_option::Ipv4Option;
 use packet::{Batch, Packet, checksum};
 
 use crate::runs::{self, Step};
@@ -131,55 +133,46 @@ struct Header {
 
 impl Header {
     fn of(packet: &Packet) -> Option<Self> {
-        let network = packet.network()?;
-        let len = usize::from(network.first()? & 0x0f) * 4;
-        let header = network.get(..len).filter(|header| header.len() >= 20)?;
+        let view = Ipv4::new_checked(packet.network()?).ok()?;
+        let (header, len) = (view.header(), view.header_len());
         let mut bytes = [0; MAX_HEADER_LEN];
         bytes[..len].copy_from_slice(header);
         Some(Self { bytes, len })
     }
 
-    fn word(&self, at: usize) -> u16 {
-        u16::from_be_bytes([self.bytes[at], self.bytes[at + 1]])
+    fn word(&self, field: Range<usize>) -> u16 {
+        u16::from_be_bytes([self.bytes[field.start], self.bytes[field.start + 1]])
     }
 
-    fn set_word(&mut self, at: usize, value: u16) {
-        self.bytes[at..at + 2].copy_from_slice(&value.to_be_bytes());
+    fn set_word(&mut self, field: Range<usize>, value: u16) {
+        self.bytes[field].copy_from_slice(&value.to_be_bytes());
     }
 
     /// The header of a fragment with `payload` bytes; flags and offset are one word.
     fn finish(&mut self, payload: usize, flags_offset: u16) -> &[u8] {
-        self.set_word(2, (self.len + payload) as u16);
-        self.set_word(6, flags_offset);
+        self.set_word(field::TOTAL_LEN, (self.len + payload) as u16);
+        self.set_word(field::FLAGS_OFFSET, flags_offset);
         let check = checksum::ipv4_header_compute(&self.bytes[..self.len]);
-        self.set_word(10, check);
+        self.set_word(field::CHECKSUM, check);
         &self.bytes[..self.len]
     }
 
     /// The header for the fragments behind the first: only the options that have their copy bit set.
     fn for_later_fragments(&self) -> Self {
-        let mut later = Self { bytes: [0; MAX_HEADER_LEN], len: 20 };
-        later.bytes[..20].copy_from_slice(&self.bytes[..20]);
-        let mut at = 20;
-        while at < self.len {
-            let kind = self.bytes[at];
-            if kind == option_kind::NOP {
-                at += 1;
-                continue;
+        let mut later = Self { bytes: [0; MAX_HEADER_LEN], len: MIN_HEADER_LEN };
+        later.bytes[..MIN_HEADER_LEN].copy_from_slice(&self.bytes[..MIN_HEADER_LEN]);
+        let mut at = MIN_HEADER_LEN;
+        while let Some(Ok(option)) = Ipv4Option::next(&self.bytes[..self.len], at) {
+            at = option.place.end;
+            if option.is_copied() {
+                let octets = &self.bytes[option.place];
+                later.bytes[later.len..later.len + octets.len()].copy_from_slice(octets);
+                later.len += octets.len();
             }
-            let length = if at + 1 < self.len { usize::from(self.bytes[at + 1]) } else { 0 };
-            if kind == option_kind::END || length < 2 || at + length > self.len {
-                break;
-            }
-            if kind & option_kind::COPIED != 0 {
-                later.bytes[later.len..later.len + length].copy_from_slice(&self.bytes[at..at + length]);
-                later.len += length;
-            }
-            at += length;
         }
         // What is left of the last word is zero: End of Option List.
         later.len = later.len.next_multiple_of(4);
-        later.bytes[0] = 0x40 | (later.len / 4) as u8;
+        Ipv4::new_unchecked(&mut later.bytes).set_header_len(later.len);
         later
     }
 }
@@ -191,7 +184,7 @@ impl IPFragmenter {
             return cx.emit(0, packet);
         }
         let Some(mut header) = Header::of(&packet) else { return cx.drop(packet, "no IP header") };
-        let total = usize::from(header.word(2));
+        let total = usize::from(header.word(field::TOTAL_LEN));
         if total < header.len || total > length {
             return cx.drop(packet, "bad IP length");
         }
@@ -203,7 +196,7 @@ impl IPFragmenter {
         }
         // All but the last fragment carry a multiple of 8 bytes.
         let first_payload = self.mtu.saturating_sub(header.len) / 8 * 8;
-        let flags_offset = header.word(6);
+        let flags_offset = header.word(field::FLAGS_OFFSET);
         if flags_offset & DONT_FRAGMENT != 0 && self.honor_df || first_payload == 0 {
             return self.refuse(cx, packet, &header);
         }
@@ -213,7 +206,7 @@ impl IPFragmenter {
         }
         if flags_offset & DONT_FRAGMENT != 0 {
             // RFC 6864, 4: the identification of a packet with DF need not be unique, so it cannot be trusted.
-            header.set_word(4, cx.random() as u16);
+            header.set_word(field::IDENTIFICATION, cx.random() as u16);
         }
         let link = LinkHeader::of(&mut packet);
         if !self.fragment(cx, &packet, header, payload, first_payload, link.as_ref()) {
@@ -232,7 +225,7 @@ impl IPFragmenter {
         first_payload: usize,
         link: Option<&LinkHeader>,
     ) -> bool {
-        let flags_offset = header.word(6) & !DONT_FRAGMENT;
+        let flags_offset = header.word(field::FLAGS_OFFSET) & !DONT_FRAGMENT;
         let mut later = header.for_later_fragments();
         let source_start = header.len;
         // A copy keeps the header positions and what stands before the IP header.
@@ -284,8 +277,9 @@ impl IPFragmenter {
 
     fn refuse(&mut self, cx: &mut Context, packet: Packet, header: &Header) {
         if self.verbose || self.drops < 5 {
-            let address = |at: usize| std::net::Ipv4Addr::from([0, 1, 2, 3].map(|i| header.bytes[at + i]));
-            let (source, destination, mtu, length) = (address(12), address(16), self.mtu, packet.len());
+            let view = Ipv4::new_unchecked(&header.bytes);
+            let (source, destination) = (view.source(), view.destination());
+            let (mtu, length) = (self.mtu, packet.len());
             cx.message(&format!("IPFragmenter({mtu}) DF {source} {destination} len={length}"));
         }
         self.drops += 1;

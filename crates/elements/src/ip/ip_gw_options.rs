@@ -26,10 +26,14 @@
 //! =a ICMPError
 
 use std::net::Ipv4Addr;
+use std::ops::Range;
 
 use graph::runs::Ordinary;
 use graph::{Class, Combine, ConfigError, Context, Element, FromArgument, Get, Handler, Put, Setup, Verdict};
-use packet::wire::ipv4_option::kind as option_kind;
+use packet::wire::ipv4::field::{CHECKSUM, DESTINATION};
+use packet::wire::ipv4::{Ipv4, MIN_HEADER_LEN};
+use packet::wire::ipv4_option::field::{LENGTH, OVERFLOW_FLAGS, POINTER};
+use packet::wire::ipv4_option::{Ipv4Option, kind as option_kind};
 use packet::{Batch, Packet, checksum};
 
 use super::addresses::AddressList;
@@ -107,31 +111,17 @@ struct Changes {
 /// Where the octet stands that makes an option malformed, counted within the option.
 type BadOctet = usize;
 
-/// Place of the length octet, the pointer and the flags within an option.
-const LENGTH: usize = 1;
-const POINTER: usize = 2;
-const FLAGS: usize = 3;
-
 impl Router {
     /// Processes all options of `header`; `time` is that of RFC 791, milliseconds since midnight UT. An error
     /// is the place of the malformed octet in the header.
     fn process(&self, header: &mut [u8], time: u32) -> Result<Changes, BadOctet> {
         let mut changes = Changes::default();
-        let mut at = 20;
-        while let Some(&kind) = header.get(at) {
-            match kind {
-                option_kind::END => break,
-                option_kind::NOP => {
-                    at += 1;
-                    continue;
-                }
-                _ => {}
-            }
-            let length = header.get(at + LENGTH).map_or(0, |length| usize::from(*length));
-            let destination = header.get(16..20).and_then(|field| field.first_chunk::<4>()).copied();
-            let Some(option) = header.get_mut(at..at + length).filter(|_| length >= 2) else {
-                return Err(at + LENGTH);
-            };
+        let mut at = MIN_HEADER_LEN;
+        while let Some(option) = Ipv4Option::next(header, at) {
+            let Ipv4Option { kind, place: Range { start, end } } = option?;
+            at = end;
+            let destination = Ipv4::new_unchecked(&*header).destination().to_bits();
+            let option = &mut header[start..end];
             let changed = match kind {
                 option_kind::RECORD_ROUTE => self.record_route(option),
                 option_kind::TIMESTAMP => self.timestamp(option, time),
@@ -142,12 +132,11 @@ impl Router {
                     Ok(false)
                 }
                 option_kind::LOOSE_SOURCE_ROUTE | option_kind::STRICT_SOURCE_ROUTE
-                    if self.source_route == SourceRoute::Follow
-                        && destination.is_some_and(|field| self.is_own(u32::from_be_bytes(field))) =>
+                    if self.source_route == SourceRoute::Follow && self.is_own(destination) =>
                 {
-                    match self.follow_route(option).map_err(|bad| at + bad)? {
+                    match self.follow_route(option).map_err(|bad| start + bad)? {
                         Some(next) => {
-                            header[16..20].copy_from_slice(&next.to_be_bytes());
+                            header[DESTINATION].copy_from_slice(&next.to_be_bytes());
                             changes.destination = Some(next);
                             Ok(true)
                         }
@@ -156,12 +145,11 @@ impl Router {
                 }
                 _ => Ok(false),
             };
-            changes.any |= changed.map_err(|bad| at + bad)?;
-            at += length;
+            changes.any |= changed.map_err(|bad| start + bad)?;
         }
         if changes.any {
             let check = checksum::ipv4_header_compute(header);
-            header[10..12].copy_from_slice(&check.to_be_bytes());
+            header[CHECKSUM].copy_from_slice(&check.to_be_bytes());
         }
         Ok(changes)
     }
@@ -203,7 +191,7 @@ impl Router {
     }
 
     fn timestamp(&self, option: &mut [u8], time: u32) -> Result<bool, BadOctet> {
-        let overflow_flag = *option.get(FLAGS).ok_or(LENGTH)?;
+        let overflow_flag = *option.get(OVERFLOW_FLAGS).ok_or(LENGTH)?;
         // "The smallest legal value is 5."
         let room = Self::room(option, 5)?;
         let advance = match (overflow_flag & 0x0f, room) {
@@ -234,10 +222,10 @@ impl Router {
             // has 4 bits; "if [...] the overflow count itself overflows, the original datagram is considered
             // to be in error".
             (0 | 1, None) => {
-                option[FLAGS] = overflow_flag.checked_add(0x10).ok_or(FLAGS)?;
+                option[OVERFLOW_FLAGS] = overflow_flag.checked_add(0x10).ok_or(OVERFLOW_FLAGS)?;
                 return Ok(true);
             }
-            _ => return Err(FLAGS),
+            _ => return Err(OVERFLOW_FLAGS),
         };
         option[POINTER] += advance;
         Ok(true)
@@ -291,11 +279,10 @@ impl IPGWOptions {
     pub fn process_packet(&mut self, packet: &mut Packet, now_ns: u64) -> Verdict {
         let time = (now_ns / 1_000_000 % 86_400_000) as u32;
         let Some(bytes) = packet.network_mut() else { return Verdict::Drop("no IP header") };
-        let header_len = bytes.first().map_or(0, |first| usize::from(first & 0x0f) * 4);
-        let Some(header) = bytes.get_mut(..header_len).filter(|header| header.len() >= 20) else {
+        let Ok(header_len) = Ipv4::new_checked(&*bytes).map(|view| view.header_len()) else {
             return Verdict::Drop("no IP header");
         };
-        match self.router.process(header, time) {
+        match self.router.process(&mut bytes[..header_len], time) {
             Ok(Changes { is_refused: true, .. }) => Verdict::Drop("source route"),
             Ok(changes) => {
                 if let Some(next) = changes.destination {

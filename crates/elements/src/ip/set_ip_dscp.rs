@@ -12,6 +12,7 @@
 //! =a SetIPECN, SetIP6DSCP, CheckIPHeader
 
 use graph::{Class, Combine, Context, Element, FromArgument, Get, Handler, Put, Verdict};
+use packet::wire::ipv4::{Ipv4, field};
 use packet::{Batch, Packet, checksum};
 
 pub(crate) static CLASS: Class = Class {
@@ -51,11 +52,12 @@ pub fn header_start(packet: &mut Packet) -> Option<&mut [u8; 12]> {
 /// Sets the octet that holds code point and ECN field, and updates the checksum.
 #[inline]
 pub fn set_tos(header: &mut [u8; 12], tos: u8) {
-    let old = u16::from_be_bytes([header[0], header[1]]);
-    header[1] = tos;
-    let new = u16::from_be_bytes([header[0], header[1]]);
-    let check = u16::from_be_bytes([header[10], header[11]]);
-    header[10..12].copy_from_slice(&checksum::update_u16(check, old, new).to_be_bytes());
+    let mut header = Ipv4::new_unchecked(header);
+    let first = header.bytes()[field::VERSION_IHL];
+    let word = |tos| u16::from_be_bytes([first, tos]);
+    let check = checksum::update_u16(header.checksum(), word(header.tos()), word(tos));
+    header.set_tos(tos);
+    header.set_checksum(check);
 }
 
 struct SetIPDSCP {
@@ -76,7 +78,7 @@ impl Element for SetIPDSCP {
     fn process(&mut self, cx: &mut Context, batch: &mut Batch) {
         cx.filter(batch, |packet| {
             let Some(header) = header_start(packet) else { return Verdict::Drop("no IP header") };
-            set_tos(header, self.dscp << 2 | header[1] & 3);
+            set_tos(header, self.dscp << 2 | header[field::TOS] & 3);
             Verdict::Keep
         });
     }

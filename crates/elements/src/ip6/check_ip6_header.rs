@@ -52,8 +52,8 @@ use std::sync::Arc;
 
 use graph::runs::Ordinary;
 use graph::{Class, Combine, ConfigError, Context, Element, FromArgument, Get, Handler, Put, Setup};
-use packet::wire::IpProtocol;
-use packet::wire::ipv6::{HEADER_LEN, Ipv6};
+use packet::wire::ipv6::{self, HEADER_LEN, Ipv6};
+use packet::wire::{IpProtocol, WireError};
 use packet::{Batch, Packet, PlainIpv6Header};
 
 use super::AddressList6;
@@ -184,10 +184,11 @@ impl Rules {
     /// The checks one by one; the length of all headers if all is well.
     #[inline(never)]
     fn check_in_order(&self, bytes: &[u8], header: PlainIpv6Header) -> Result<usize, Flaw> {
-        if !header.is_ipv6() {
-            return Err(Flaw::Version);
-        }
-        let Some(whole) = bytes.get(..header.total_length()) else { return Err(Flaw::Length) };
+        ipv6::check_header(bytes).map_err(|error| match error {
+            WireError::Ipv6Version => Flaw::Version,
+            _ => Flaw::Length,
+        })?;
+        let whole = &bytes[..header.total_length()];
         // RFC 8200, 3, and RFC 2675: a payload length of zero with hop-by-hop options is a jumbogram, or
         // nothing.
         if whole.len() == HEADER_LEN && header.next_header() == IpProtocol::HOP_BY_HOP {

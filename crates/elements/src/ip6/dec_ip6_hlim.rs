@@ -21,7 +21,7 @@ use std::cell::Cell;
 
 use graph::runs::Ordinary;
 use graph::{Class, Combine, Context, Element, Get, Handler};
-use packet::wire::ipv6::HEADER_LEN;
+use packet::wire::ipv6::{HEADER_LEN, field::HOP_LIMIT};
 use packet::{Batch, Packet};
 
 use crate::runs::{self, Step};
@@ -43,9 +43,6 @@ pub(crate) static CLASS: Class = Class {
     },
     ..Class::DEFAULT
 };
-
-/// Place of the hop limit in the header.
-const HOP_LIMIT: usize = 7;
 
 struct DecIp6Hlim {
     expired: u64,

@@ -9,6 +9,8 @@
 use std::sync::Arc;
 
 use graph::runs::Sieve;
+use packet::wire::ethernet::HEADER_LEN as IN_FRAME;
+use packet::wire::ipv4::{self, MIN_HEADER_LEN as IP_HEADER};
 use packet::wire::ipv6;
 use packet::{Annotations, Packet, PacketType, PlainHeader, PlainIpv6Header};
 
@@ -17,14 +19,8 @@ use super::{BadSources, Step};
 /// Bytes of the packet that are compared: an Ethernet header and two more.
 const COMPARED: usize = 16;
 
-/// Bytes of an IPv4 header without options.
-const IP_HEADER: usize = 20;
-
-/// Where the IP header is in an Ethernet frame.
-const IN_FRAME: usize = 14;
-
 /// Version and length of an IPv4 header without options, and which of these bits count.
-const PLAIN: (u8, u8) = (0xff, 0x45);
+const PLAIN: (u8, u8) = (0xff, ipv4::WITHOUT_OPTIONS);
 
 /// The same for IPv6, where there is only the version.
 const PLAIN_6: (u8, u8) = (0xf0, 0x60);
@@ -210,12 +206,10 @@ impl Arrival {
         packet: &mut Packet,
     ) -> bool {
         let Some(header) = PlainHeader::at(packet.data(), offset) else { return false };
-        let total = header.total_length();
-        let ordinary = header.is_plain()
-            && (!checksum || header.checksum_is_right())
+        let end = offset + header.total_length();
+        let ordinary = header.is_good(checksum)
             && !sources.has(header.source())
-            && total >= IP_HEADER
-            && packet.cut_to_network(self.strip, offset, IP_HEADER, offset + total);
+            && packet.cut_to_network(self.strip, offset, IP_HEADER, end);
         if ordinary {
             packet.annotations_mut().set_destination_ip(header.destination());
         }

@@ -7,16 +7,11 @@
 use std::any::Any;
 
 use graph::runs::Sieve;
-use packet::wire::ipv6;
+use packet::wire::ipv4::{self, MIN_HEADER_LEN};
+use packet::wire::ipv6::{self, field::HOP_LIMIT};
 use packet::{IpVersion, Packet, PacketType, PlainIpv6Header, checksum};
 
 use super::Step;
-
-/// Bytes of an IPv4 header without options.
-const IP_HEADER: usize = 20;
-
-/// Place of the hop limit in an IPv6 header.
-const HOP_LIMIT: usize = 7;
 
 /// Merged steps of a departure, for the element that finishes it ([`Element::finish`](graph::Element::finish)).
 #[derive(Clone, Debug, Default)]
@@ -173,8 +168,9 @@ impl Work {
             return false;
         }
         let ordinary = self.is_ordinary(packet);
-        let Some(header) = packet.data_mut().first_chunk_mut::<IP_HEADER>() else { return false };
-        if !ordinary | (header[0] & self.first_mask != self.first_value) | (header[8] < self.least_hops) {
+        let Some(header) = packet.data_mut().first_chunk_mut::<MIN_HEADER_LEN>() else { return false };
+        let is_other = header[ipv4::field::VERSION_IHL] & self.first_mask != self.first_value;
+        if !ordinary | is_other | (header[ipv4::field::TTL] < self.least_hops) {
             return false;
         }
         if self.decrements
@@ -189,7 +185,7 @@ impl Work {
     #[cold]
     fn take_back(&self, packet: &mut Packet, before: [u8; 4]) {
         if self.decrements
-            && let Some(header) = packet.data_mut().first_chunk_mut::<12>()
+            && let Some(header) = packet.data_mut().first_chunk_mut::<{ ipv4::field::CHECKSUM.end }>()
             && let Some(place) = header.last_chunk_mut()
         {
             *place = before;

@@ -12,6 +12,8 @@ use super::{WireError, cut, read, read_u16};
 pub const HEADER_LEN: usize = 14;
 /// Octets of an 802.1Q tag.
 pub const TAG_LEN: usize = 4;
+/// Octets of the two addresses, where a tag or the type of the payload stands.
+pub const ADDRESSES_LEN: usize = 12;
 /// How many tags [`payload_type`] walks: a service tag and a customer tag (IEEE 802.1ad).
 pub const MAX_TAGS: usize = 2;
 
@@ -293,18 +295,6 @@ impl<T: AsRef<[u8]>> VlanTag<T> {
         read_u16(self.bytes(), tag_field::TCI)
     }
 
-    /// Priority code point, 0 to 7.
-    #[inline]
-    pub fn pcp(&self) -> u8 {
-        (self.tci() >> 13) as u8
-    }
-
-    /// Drop eligible indicator.
-    #[inline]
-    pub fn dei(&self) -> bool {
-        self.tci() & 0x1000 != 0
-    }
-
     /// VLAN identifier, 0 to 4095; 0 means priority only.
     #[inline]
     pub fn vid(&self) -> u16 {
@@ -323,45 +313,6 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> VlanTag<T> {
     #[inline]
     pub fn set_tci(&mut self, tci: u16) {
         self.buffer.as_mut()[tag_field::TCI].copy_from_slice(&tci.to_be_bytes());
-    }
-}
-
-/// The meaning of an 802.1Q tag.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct VlanTagRepr {
-    /// Tag protocol identifier.
-    pub tpid: EtherType,
-    /// Priority code point; the low 3 bits count.
-    pub pcp: u8,
-    /// Drop eligible indicator.
-    pub dei: bool,
-    /// VLAN identifier; the low 12 bits count.
-    pub vid: u16,
-}
-
-impl VlanTagRepr {
-    /// Octets that [`emit`](Self::emit) writes.
-    pub const LEN: usize = TAG_LEN;
-
-    /// Reads the tag.
-    ///
-    /// # Errors
-    /// None today: whether the type says that this is a tag is for the caller, who came here by it.
-    #[inline]
-    pub fn parse<T: AsRef<[u8]>>(tag: &VlanTag<T>) -> Result<Self, WireError> {
-        Ok(Self { tpid: tag.tpid(), pcp: tag.pcp(), dei: tag.dei(), vid: tag.vid() })
-    }
-
-    /// Writes the tag.
-    ///
-    /// # Errors
-    /// [`WireError::BufferTooSmall`] below 4 octets.
-    #[inline]
-    pub fn emit<T: AsRef<[u8]> + AsMut<[u8]>>(&self, tag: &mut VlanTag<T>) -> Result<(), WireError> {
-        tag.check_len().map_err(|_| WireError::BufferTooSmall)?;
-        tag.set_tpid(self.tpid);
-        tag.set_tci(u16::from(self.pcp & 7) << 13 | u16::from(self.dei) << 12 | self.vid & 0x0fff);
-        Ok(())
     }
 }
 
@@ -424,7 +375,7 @@ mod tests {
         bytes.splice(12..12, [0x81, 0x00, 0xb0, 0x64]);
         assert_eq!(payload_type(&bytes), Ok(PayloadType { ethertype: EtherType::IPV4, offset: 18 }));
         let tag = VlanTag::new_checked(&bytes[12..]).unwrap();
-        assert_eq!((tag.tpid(), tag.pcp(), tag.dei(), tag.vid()), (EtherType::VLAN, 5, true, 100));
+        assert_eq!((tag.tpid(), tag.tci(), tag.vid()), (EtherType::VLAN, 0xb064, 100));
         bytes.splice(12..12, [0x88, 0xa8, 0x00, 0x01]);
         assert_eq!(payload_type(&bytes), Ok(PayloadType { ethertype: EtherType::IPV4, offset: 22 }));
         assert_eq!(payload_type(&bytes[..21]), Err(WireError::TruncatedVlanTag));
@@ -478,11 +429,11 @@ mod tests {
         }
 
         #[test]
-        fn tags_round_trip(tpid in any::<u16>(), pcp in 0u8..8, dei in any::<bool>(), vid in 0u16..4096) {
-            let repr = VlanTagRepr { tpid: EtherType(tpid), pcp, dei, vid };
+        fn tags_round_trip(tpid in any::<u16>(), tci in any::<u16>()) {
             let mut tag = VlanTag::new_checked([0u8; 4]).unwrap();
-            repr.emit(&mut tag).unwrap();
-            prop_assert_eq!(VlanTagRepr::parse(&tag), Ok(repr));
+            tag.set_tpid(EtherType(tpid));
+            tag.set_tci(tci);
+            prop_assert_eq!((tag.tpid(), tag.tci()), (EtherType(tpid), tci));
         }
 
         #[test]
@@ -494,7 +445,7 @@ mod tests {
                 frame.payload_mut().fill(0);
             }
             if let Ok(tag) = VlanTag::new_checked(&bytes) {
-                let _ = VlanTagRepr::parse(&tag);
+                let _ = tag.vid();
             }
         }
     }

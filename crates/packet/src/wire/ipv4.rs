@@ -3,7 +3,6 @@
 
 use std::net::Ipv4Addr;
 
-use super::ipv4_option::Ipv4OptionIter;
 use super::{IpProtocol, OptionOctets, WireError, cut, cut_mut, read, read_u16};
 use crate::checksum;
 
@@ -43,6 +42,45 @@ const DONT_FRAGMENT: u16 = 0x4000;
 const MORE_FRAGMENTS: u16 = 0x2000;
 const OFFSET_MASK: u16 = 0x1fff;
 
+/// Checks the header at the start of `packet` as RFC 1812, section 5.2.2, says, and returns its octets. The checksum is
+/// looked at only if `checksum` says so. [`PlainHeader::is_good`](crate::PlainHeader::is_good) is the quick answer for
+/// most packets.
+///
+/// # Errors
+/// In this order: [`WireError::TruncatedIpv4`], [`WireError::Ipv4Version`], [`WireError::Ipv4HeaderLength`],
+/// [`WireError::Ipv4TotalLength`], [`WireError::Ipv4TotalBeyondPacket`], [`WireError::Ipv4Checksum`].
+pub fn check_header(packet: &[u8], checksum: bool) -> Result<usize, WireError> {
+    // "(1) The packet length reported by the Link Layer must be large enough to hold the minimum length legal IP
+    // datagram (20 bytes)."
+    if packet.len() < MIN_HEADER_LEN {
+        return Err(WireError::TruncatedIpv4);
+    }
+    let view = Ipv4::new_unchecked(packet);
+    // "(3) The IP version number must be 4."
+    if view.version() != 4 {
+        return Err(WireError::Ipv4Version);
+    }
+    // "(4) The IP header length field must be large enough to hold the minimum length legal IP datagram (20 bytes =
+    // 5 words)."
+    if view.header_len() < MIN_HEADER_LEN {
+        return Err(WireError::Ipv4HeaderLength);
+    }
+    // "(5) The IP total length field must be large enough to hold the IP datagram header, whose length is specified
+    // in the IP header length field."
+    if view.total_len() < view.header_len() {
+        return Err(WireError::Ipv4TotalLength);
+    }
+    // "the packet length reported by the Link Layer is not less than the IP Total Length"
+    if view.total_len() > packet.len() {
+        return Err(WireError::Ipv4TotalBeyondPacket);
+    }
+    // "(2) The IP checksum must be correct."
+    if checksum && !view.is_checksum_valid() {
+        return Err(WireError::Ipv4Checksum);
+    }
+    Ok(view.header_len())
+}
+
 view! {
     /// A view of an IPv4 packet. What lies behind its total length (Ethernet padding) is not part of the
     /// payload.
@@ -53,7 +91,7 @@ impl<T: AsRef<[u8]>> Ipv4<T> {
     /// The one length check: the header, options included, is at least 20 octets and lies within the bytes.
     ///
     /// The payload may be cut off, as it is in the packet that an ICMP error quotes;
-    /// [`check_header`](Self::check_header) asks for all of it.
+    /// [`check_header`] asks for all of it.
     ///
     /// # Errors
     /// [`WireError::TruncatedIpv4`], [`WireError::Ipv4HeaderLength`], [`WireError::Ipv4HeaderBeyondPacket`].
@@ -67,33 +105,6 @@ impl<T: AsRef<[u8]>> Ipv4<T> {
         }
         if self.header_len() > self.bytes().len() {
             return Err(WireError::Ipv4HeaderBeyondPacket);
-        }
-        Ok(())
-    }
-
-    /// The header checks of RFC 1812, section 5.2.2: version, lengths and checksum. The first and fourth of
-    /// that section are [`check_len`](Self::check_len), which the view has passed.
-    ///
-    /// # Errors
-    /// [`WireError::Ipv4Version`], [`WireError::Ipv4TotalLength`], [`WireError::Ipv4TotalBeyondPacket`],
-    /// [`WireError::Ipv4Checksum`].
-    #[inline]
-    pub fn check_header(&self) -> Result<(), WireError> {
-        // "(3) The IP version number must be 4."
-        if self.version() != 4 {
-            return Err(WireError::Ipv4Version);
-        }
-        // "(5) The IP total length field must be large enough to hold the IP datagram header."
-        if self.total_len() < self.header_len() {
-            return Err(WireError::Ipv4TotalLength);
-        }
-        // "the packet length reported by the Link Layer is not less than the IP Total Length"
-        if self.total_len() > self.bytes().len() {
-            return Err(WireError::Ipv4TotalBeyondPacket);
-        }
-        // "(2) The IP checksum must be correct."
-        if !self.is_checksum_valid() {
-            return Err(WireError::Ipv4Checksum);
         }
         Ok(())
     }
@@ -212,12 +223,6 @@ impl<T: AsRef<[u8]>> Ipv4<T> {
         cut(self.bytes(), MIN_HEADER_LEN, self.header_len())
     }
 
-    /// The options one by one.
-    #[inline]
-    pub fn options(&self) -> Ipv4OptionIter<'_> {
-        Ipv4OptionIter::new(self.option_octets())
-    }
-
     /// What the packet carries, as far as it is there.
     #[inline]
     pub fn payload(&self) -> &[u8] {
@@ -236,18 +241,6 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Ipv4<T> {
     #[inline]
     pub fn set_tos(&mut self, tos: u8) {
         self.buffer.as_mut()[field::TOS] = tos;
-    }
-
-    /// Sets the differentiated services code point (its low 6 bits), keeps ECN.
-    #[inline]
-    pub fn set_dscp(&mut self, dscp: u8) {
-        self.set_tos(dscp << 2 | self.ecn());
-    }
-
-    /// Sets explicit congestion notification (its low 2 bits), keeps DSCP.
-    #[inline]
-    pub fn set_ecn(&mut self, ecn: u8) {
-        self.set_tos(self.tos() & !3 | ecn & 3);
     }
 
     /// Sets the octets of header and payload.
@@ -358,7 +351,7 @@ pub struct Ipv4Repr {
     pub more_fragments: bool,
     /// Where the payload starts in that of the whole packet, in octets: a multiple of 8.
     pub fragment_offset: u16,
-    /// Options, padding included. They are not looked into; [`Ipv4OptionIter`] does.
+    /// Options, padding included. They are not looked into; [`ipv4_option`](super::ipv4_option) does.
     pub options: OptionOctets,
     /// Octets of the payload.
     pub payload_len: usize,
@@ -397,9 +390,9 @@ impl Ipv4Repr {
     /// Reads and checks the header.
     ///
     /// # Errors
-    /// Those of [`Ipv4::check_header`].
+    /// Those of [`check_header`].
     pub fn parse<T: AsRef<[u8]>>(packet: &Ipv4<T>) -> Result<Self, WireError> {
-        packet.check_header()?;
+        check_header(packet.bytes(), true)?;
         Ok(Self {
             source: packet.source(),
             destination: packet.destination(),
@@ -476,8 +469,8 @@ mod tests {
     #[test]
     fn reasons() {
         let good = golden::payload(golden::PING);
-        let check = |bytes: &[u8]| Ipv4::new_checked(bytes).and_then(|packet| packet.check_header());
-        assert_eq!(check(&good), Ok(()));
+        let check = |bytes: &[u8]| Ipv4::new_checked(bytes).and_then(|_| check_header(bytes, true));
+        assert_eq!(check(&good), Ok(20));
         assert_eq!(check(&good[..19]), Err(WireError::TruncatedIpv4));
         assert_eq!(check(&good[..35]), Err(WireError::Ipv4TotalBeyondPacket));
         for (at, value, reason) in [
@@ -504,18 +497,15 @@ mod tests {
     #[test]
     fn setters_keep_their_neighbours() {
         let mut packet = Ipv4::new_checked(golden::payload(golden::PING)).unwrap();
-        packet.set_dscp(46);
-        packet.set_ecn(3);
+        packet.set_tos(0xbb);
         assert_eq!((packet.tos(), packet.dscp(), packet.ecn()), (0xbb, 46, 3));
-        packet.set_dscp(0);
-        assert_eq!(packet.tos(), 3);
         packet.set_fragment(false, true, 1480);
         assert_eq!(
             (packet.dont_fragment(), packet.more_fragments(), packet.fragment_offset()),
             (false, true, 1480)
         );
         packet.fill_checksum();
-        assert_eq!(packet.check_header(), Ok(()));
+        assert_eq!(check_header(packet.bytes(), true), Ok(20));
     }
 
     #[test]
@@ -565,10 +555,9 @@ mod tests {
             }
             if let Ok(mut packet) = Ipv4::new_checked(&mut bytes) {
                 let _ = Ipv4Repr::parse(&packet);
-                let _ = packet.options().count();
                 packet.set_header_len(60);
                 packet.set_total_len(u16::MAX);
-                let _ = (packet.payload().len(), packet.header().len(), packet.options().count());
+                let _ = (packet.payload().len(), packet.header().len());
                 packet.set_total_len(0);
                 packet.payload_mut().fill(0);
                 packet.option_octets_mut().fill(0);

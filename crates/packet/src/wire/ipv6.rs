@@ -29,6 +29,21 @@ pub mod field {
 
 const LABEL_MASK: u32 = 0x000f_ffff;
 
+/// Checks the header at the start of `packet`: its version and payload length. IPv6 has no header checksum.
+///
+/// # Errors
+/// In this order: [`WireError::TruncatedIpv6`], [`WireError::Ipv6Version`], [`WireError::Ipv6PayloadBeyondPacket`].
+pub fn check_header(packet: &[u8]) -> Result<(), WireError> {
+    let view = Ipv6::new_checked(packet)?;
+    if view.version() != 6 {
+        return Err(WireError::Ipv6Version);
+    }
+    if HEADER_LEN + view.payload_len() > packet.len() {
+        return Err(WireError::Ipv6PayloadBeyondPacket);
+    }
+    Ok(())
+}
+
 view! {
     /// A view of an IPv6 packet. What lies behind its payload length (Ethernet padding) is not part of the
     /// payload.
@@ -44,21 +59,6 @@ impl<T: AsRef<[u8]>> Ipv6<T> {
     #[inline]
     pub fn check_len(&self) -> Result<(), WireError> {
         if self.bytes().len() < HEADER_LEN { Err(WireError::TruncatedIpv6) } else { Ok(()) }
-    }
-
-    /// Whether version and payload length are right; IPv6 has no header checksum.
-    ///
-    /// # Errors
-    /// [`WireError::Ipv6Version`], [`WireError::Ipv6PayloadBeyondPacket`].
-    #[inline]
-    pub fn check_header(&self) -> Result<(), WireError> {
-        if self.version() != 6 {
-            return Err(WireError::Ipv6Version);
-        }
-        if HEADER_LEN + self.payload_len() > self.bytes().len() {
-            return Err(WireError::Ipv6PayloadBeyondPacket);
-        }
-        Ok(())
     }
 
     #[inline]
@@ -216,9 +216,9 @@ impl Ipv6Repr {
     /// Reads and checks the header.
     ///
     /// # Errors
-    /// Those of [`Ipv6::check_header`].
+    /// Those of [`check_header`].
     pub fn parse<T: AsRef<[u8]>>(packet: &Ipv6<T>) -> Result<Self, WireError> {
-        packet.check_header()?;
+        check_header(packet.bytes())?;
         Ok(Self {
             source: packet.source(),
             destination: packet.destination(),

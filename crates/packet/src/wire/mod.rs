@@ -1,6 +1,6 @@
 //! Wire formats: views of protocol headers in bytes, and what they mean.
 //!
-//! One file a protocol (the options of IPv4, TCP and neighbour discovery and the extension headers of IPv6
+//! One file a protocol (the options of IPv4 and neighbour discovery and the extension headers of IPv6
 //! have their own), two types each:
 //!
 //! - A **view** such as [`Ipv4<T>`](ipv4::Ipv4) wraps bytes `T: AsRef<[u8]>` and reads fields where they
@@ -87,7 +87,6 @@ pub mod ipv6;
 pub mod ipv6_extension;
 pub mod nd_option;
 pub mod tcp;
-pub mod tcp_option;
 pub mod udp;
 
 /// Defines [`WireError`] from one table, so that the list, the reasons and the order cannot drift apart.
@@ -131,10 +130,6 @@ wire_errors! {
     Ipv4TotalLength => "IPv4 total length below the header length",
     Ipv4TotalBeyondPacket => "IPv4 total length beyond the packet",
     Ipv4Checksum => "bad IPv4 header checksum",
-    Ipv4OptionLength => "bad IPv4 option length",
-    Ipv4OptionBeyondHeader => "IPv4 option beyond the header",
-    Ipv4OptionPointer => "bad IPv4 option pointer",
-    Ipv4TimestampFlag => "bad IPv4 timestamp option flag",
     TruncatedIpv6 => "truncated IPv6 header",
     Ipv6Version => "bad IPv6 version",
     Ipv6PayloadBeyondPacket => "IPv6 payload length beyond the packet",
@@ -159,9 +154,6 @@ wire_errors! {
     TruncatedTcp => "truncated TCP header",
     TcpDataOffset => "TCP data offset below 20",
     TcpHeaderBeyondPacket => "TCP data offset beyond the packet",
-    TcpChecksum => "bad TCP checksum",
-    TcpOptionLength => "bad TCP option length",
-    TcpOptionBeyondHeader => "TCP option beyond the header",
 }
 
 impl fmt::Display for WireError {

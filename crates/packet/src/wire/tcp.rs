@@ -1,10 +1,8 @@
-//! TCP (RFC 9293) headers; their options are in [`tcp_option`](super::tcp_option). A router reads segments;
-//! it keeps no connections.
+//! TCP (RFC 9293) headers. A router reads segments; it keeps no connections.
 
 use std::fmt;
 
-use super::tcp_option::TcpOptionIter;
-use super::{IpProtocol, OptionOctets, PseudoHeader, WireError, cut, cut_mut, read_u16, read_u32};
+use super::{IpProtocol, PseudoHeader, WireError, cut, cut_mut, read_u16, read_u32};
 use crate::checksum;
 
 /// Octets of a header without options.
@@ -177,12 +175,6 @@ impl<T: AsRef<[u8]>> Tcp<T> {
         cut(self.bytes(), MIN_HEADER_LEN, self.header_len())
     }
 
-    /// The options one by one.
-    #[inline]
-    pub fn options(&self) -> TcpOptionIter<'_> {
-        TcpOptionIter::new(self.option_octets())
-    }
-
     /// The data of the segment.
     #[inline]
     pub fn payload(&self) -> &[u8] {
@@ -248,13 +240,6 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Tcp<T> {
         self.set_checksum(check);
     }
 
-    /// The octets of the options, padding included.
-    #[inline]
-    pub fn option_octets_mut(&mut self) -> &mut [u8] {
-        let header_len = self.header_len();
-        cut_mut(self.buffer.as_mut(), MIN_HEADER_LEN, header_len)
-    }
-
     /// The data of the segment.
     #[inline]
     pub fn payload_mut(&mut self) -> &mut [u8] {
@@ -263,86 +248,11 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Tcp<T> {
     }
 }
 
-/// The meaning of a TCP header.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct TcpRepr {
-    /// Source port.
-    pub source_port: u16,
-    /// Destination port.
-    pub destination_port: u16,
-    /// Sequence number.
-    pub sequence: u32,
-    /// Acknowledgment number; counts with [`TcpFlags::ACK`].
-    pub acknowledgment: u32,
-    /// Control bits; the low 12 count.
-    pub flags: TcpFlags,
-    /// Receive window, in octets before scaling.
-    pub window: u16,
-    /// Urgent pointer; counts with [`TcpFlags::URG`].
-    pub urgent: u16,
-    /// Options, padding included. They are not looked into; [`TcpOptionIter`] does.
-    pub options: OptionOctets,
-}
-
-impl TcpRepr {
-    /// Octets of the header that [`emit`](Self::emit) writes.
-    #[inline]
-    pub const fn header_len(&self) -> usize {
-        MIN_HEADER_LEN + self.options.len()
-    }
-
-    /// Reads the header and checks the checksum.
-    ///
-    /// # Errors
-    /// [`WireError::TcpChecksum`].
-    pub fn parse<T: AsRef<[u8]>>(segment: &Tcp<T>, pseudo: &PseudoHeader) -> Result<Self, WireError> {
-        if !segment.is_checksum_valid(pseudo) {
-            return Err(WireError::TcpChecksum);
-        }
-        Ok(Self {
-            source_port: segment.source_port(),
-            destination_port: segment.destination_port(),
-            sequence: segment.sequence(),
-            acknowledgment: segment.acknowledgment(),
-            flags: segment.flags(),
-            window: segment.window(),
-            urgent: segment.urgent(),
-            options: OptionOctets::new(segment.option_octets())?,
-        })
-    }
-
-    /// Writes the header, its checksum last: the data must already stand behind it and end where the bytes
-    /// end.
-    ///
-    /// # Errors
-    /// [`WireError::BufferTooSmall`] where the header does not fit.
-    pub fn emit<T: AsRef<[u8]> + AsMut<[u8]>>(
-        &self,
-        segment: &mut Tcp<T>,
-        pseudo: &PseudoHeader,
-    ) -> Result<(), WireError> {
-        if segment.bytes().len() < self.header_len() {
-            return Err(WireError::BufferTooSmall);
-        }
-        segment.set_source_port(self.source_port);
-        segment.set_destination_port(self.destination_port);
-        segment.set_sequence(self.sequence);
-        segment.set_acknowledgment(self.acknowledgment);
-        segment.set_header_len_and_flags(self.header_len(), self.flags);
-        segment.set_window(self.window);
-        segment.set_urgent(self.urgent);
-        segment.option_octets_mut().copy_from_slice(self.options.as_slice());
-        segment.fill_checksum(pseudo);
-        Ok(())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::wire::golden;
     use crate::wire::ipv4::Ipv4;
-    use crate::wire::tcp_option::TcpOptionBody;
     use proptest::prelude::*;
 
     fn segment(hex: &str) -> (Vec<u8>, PseudoHeader) {
@@ -355,73 +265,61 @@ mod tests {
     fn golden_syn() {
         let (bytes, pseudo) = segment(golden::TCP_SYN);
         let view = Tcp::new_checked(&bytes).unwrap();
-        let repr = TcpRepr::parse(&view, &pseudo).unwrap();
-        assert_eq!((repr.source_port, repr.destination_port), (44536, 8080));
-        assert_eq!((repr.sequence, repr.acknowledgment), (0xf71c_e871, 0));
-        assert_eq!((repr.flags, repr.window, repr.urgent), (TcpFlags::SYN, 64240, 0));
-        assert_eq!(view.payload(), b"");
-        let options: Vec<_> = view.options().map(|option| option.unwrap().body).collect();
-        assert_eq!(
-            options,
-            [
-                TcpOptionBody::MaxSegmentSize(1460),
-                TcpOptionBody::SackPermitted,
-                TcpOptionBody::Timestamps { value: 0x2fb0_a5d5, echo_reply: 0 },
-                TcpOptionBody::Nop,
-                TcpOptionBody::WindowScale(10),
-            ]
-        );
-        let mut copy = Tcp::new_unchecked(vec![0xff; repr.header_len()]);
-        repr.emit(&mut copy, &pseudo).unwrap();
-        assert_eq!(copy.bytes(), bytes);
+        assert!(view.is_checksum_valid(&pseudo));
+        assert_eq!((view.source_port(), view.destination_port()), (44536, 8080));
+        assert_eq!((view.sequence(), view.acknowledgment()), (0xf71c_e871, 0));
+        assert_eq!((view.flags(), view.window(), view.urgent()), (TcpFlags::SYN, 64240, 0));
+        assert_eq!((view.option_octets().len(), view.payload()), (20, &b""[..]));
     }
 
     #[test]
     fn golden_data() {
         let (bytes, pseudo) = segment(golden::TCP_DATA);
         let view = Tcp::new_checked(&bytes).unwrap();
-        let repr = TcpRepr::parse(&view, &pseudo).unwrap();
-        assert_eq!(repr.flags, TcpFlags::PSH | TcpFlags::ACK);
-        assert!(repr.flags.contains(TcpFlags::ACK) && !repr.flags.contains(TcpFlags::ACK | TcpFlags::SYN));
-        assert_eq!(format!("{:?} {:?}", repr.flags, TcpFlags::default()), "PA .");
+        assert!(view.is_checksum_valid(&pseudo));
+        let flags = view.flags();
+        assert_eq!(flags, TcpFlags::PSH | TcpFlags::ACK);
+        assert!(flags.contains(TcpFlags::ACK) && !flags.contains(TcpFlags::ACK | TcpFlags::SYN));
+        assert_eq!(format!("{:?} {:?}", flags, TcpFlags::default()), "PA .");
         assert_eq!(view.payload(), b"GET");
     }
 
     #[test]
     fn reasons() {
         let (good, pseudo) = segment(golden::TCP_DATA);
-        let parse = |bytes: &[u8]| TcpRepr::parse(&Tcp::new_checked(bytes)?, &pseudo);
-        assert_eq!(parse(&good[..19]), Err(WireError::TruncatedTcp));
-        assert_eq!(parse(&good[..31]), Err(WireError::TcpHeaderBeyondPacket));
-        assert_eq!(parse(&good[..34]), Err(WireError::TcpChecksum));
+        let error = |bytes: &[u8]| Tcp::new_checked(bytes).map(drop).unwrap_err();
+        assert_eq!(error(&good[..19]), WireError::TruncatedTcp);
+        assert_eq!(error(&good[..31]), WireError::TcpHeaderBeyondPacket);
+        assert!(!Tcp::new_checked(&good[..34]).unwrap().is_checksum_valid(&pseudo));
         let mut bad = good.clone();
         bad[12] = 0x40;
-        assert_eq!(parse(&bad), Err(WireError::TcpDataOffset));
+        assert_eq!(error(&bad), WireError::TcpDataOffset);
     }
 
     proptest! {
         #[test]
-        fn segments_round_trip(
+        fn what_is_set_is_read(
             (source_port, destination_port, sequence, acknowledgment) in any::<(u16, u16, u32, u32)>(),
-            (flags, window, urgent) in (0u16..4096, any::<u16>(), any::<u16>()),
-            options in proptest::collection::vec(any::<u8>(), 0..=40),
+            (flags, window, urgent, words) in (0u16..4096, any::<u16>(), any::<u16>(), 5usize..16),
             payload in proptest::collection::vec(any::<u8>(), 0..100),
         ) {
             let (_, pseudo) = segment(golden::TCP_SYN);
-            let repr = TcpRepr {
-                source_port, destination_port, sequence, acknowledgment,
-                flags: TcpFlags(flags),
-                window, urgent,
-                options: OptionOctets::new(&options).unwrap(),
-            };
-            let mut bytes = vec![0xff; repr.header_len()];
-            bytes.extend(&payload);
-            repr.emit(&mut Tcp::new_unchecked(&mut bytes), &pseudo).unwrap();
-            let view = Tcp::new_checked(&bytes).unwrap();
-            prop_assert_eq!(TcpRepr::parse(&view, &pseudo), Ok(repr));
+            let mut view = Tcp::new_unchecked(vec![0xff; words * 4]);
+            view.buffer.extend(&payload);
+            view.set_source_port(source_port);
+            view.set_destination_port(destination_port);
+            view.set_sequence(sequence);
+            view.set_acknowledgment(acknowledgment);
+            view.set_header_len_and_flags(words * 4, TcpFlags(flags));
+            view.set_window(window);
+            view.set_urgent(urgent);
+            view.fill_checksum(&pseudo);
+            prop_assert!(view.check_len().is_ok() && view.is_checksum_valid(&pseudo));
+            prop_assert_eq!((view.source_port(), view.destination_port()), (source_port, destination_port));
+            prop_assert_eq!((view.sequence(), view.acknowledgment()), (sequence, acknowledgment));
+            prop_assert_eq!((view.flags(), view.window(), view.urgent()), (TcpFlags(flags), window, urgent));
+            prop_assert_eq!(view.option_octets(), vec![0xff; words * 4 - 20]);
             prop_assert_eq!(view.payload(), payload);
-            let short = &mut bytes[..repr.header_len() - 1];
-            prop_assert_eq!(repr.emit(&mut Tcp::new_unchecked(short), &pseudo), Err(WireError::BufferTooSmall));
         }
 
         #[test]
@@ -429,11 +327,10 @@ mod tests {
             let (_, pseudo) = segment(golden::TCP_SYN);
             if let Ok(mut view) = Tcp::new_checked(&mut bytes) {
                 view.fill_checksum(&pseudo);
-                let _ = (TcpRepr::parse(&view, &pseudo), view.options().count());
+                prop_assert!(view.is_checksum_valid(&pseudo));
                 view.set_header_len_and_flags(words * 4, TcpFlags::SYN);
-                let _ = (TcpRepr::parse(&view, &pseudo), view.options().count(), view.payload().len());
+                let _ = (view.option_octets().len(), view.payload().len());
                 view.payload_mut().fill(0);
-                view.option_octets_mut().fill(0);
             }
         }
     }

@@ -63,8 +63,6 @@ pub(crate) static DRIVER: DriverDoc = DriverDoc {
 const DEFAULT_SLOTS: u64 = 2_048;
 /// Bytes of an Ethernet header.
 pub(crate) const ETHERNET_BYTES: usize = 14;
-/// The type of frames with a VLAN tag, which may be longer, in network byte order (IEEE 802.1Q).
-pub(crate) const VLAN_TYPE: [u8; 2] = [0x81, 0x00];
 
 /// An interface, and the lock on it, shared by the port and its queues.
 #[derive(Debug)]

@@ -13,8 +13,9 @@ use rustix::io::Errno;
 use rustix::net::SendFlags;
 
 use crate::af_packet::ring::Ring;
-use crate::af_packet::{Builder, Claim, ETHERNET_BYTES, LOOK_EVERY, VLAN_TYPE};
+use crate::af_packet::{Builder, Claim, ETHERNET_BYTES, LOOK_EVERY};
 use crate::{Event, PortError, QueueStats, TxQueue};
+use packet::wire::ethernet::{EtherType, Ethernet};
 
 /// Bytes of a VLAN tag, by which a frame may be longer than the MTU allows.
 const TAG_BYTES: usize = 4;
@@ -171,7 +172,8 @@ impl AfPacketTx {
         if data.len() < ETHERNET_BYTES {
             return Some(Err(Event::TooShort));
         }
-        let limit = self.mtu + ETHERNET_BYTES + if data[12..14] == VLAN_TYPE { TAG_BYTES } else { 0 };
+        let is_tagged = Ethernet::new_unchecked(data).ethertype() == EtherType::VLAN;
+        let limit = self.mtu + ETHERNET_BYTES + if is_tagged { TAG_BYTES } else { 0 };
         if data.len() > limit {
             return Some(Err(Event::TooLong));
         }

@@ -10,12 +10,13 @@ use packet::{Batch, Packet, Pool};
 use rustix::io::Errno;
 use rustix::net::xdp::{XdpDesc, XdpDescOptions};
 
-use crate::af_packet::{ETHERNET_BYTES, LOOK_EVERY, VLAN_TYPE};
+use crate::af_packet::{ETHERNET_BYTES, LOOK_EVERY};
 use crate::af_xdp::chunks::{Chunks, Orphans};
 use crate::af_xdp::socket::{address, chunk_of};
 use crate::af_xdp::{Shared, TAG_BYTES, TransmitHalf, in_one_piece};
 use crate::interface::Interface;
 use crate::{Event, PortError, QueueStats, TxQueue};
+use packet::wire::ethernet::{EtherType, Ethernet};
 
 /// How soon to try again when the kernel did not take all packets.
 const RETRY_NS: u64 = 20_000;
@@ -167,7 +168,8 @@ impl Sender {
         if data.len() < ETHERNET_BYTES {
             return Some(Event::TooShort);
         }
-        let limit = self.mtu + ETHERNET_BYTES + if data[12..14] == VLAN_TYPE { TAG_BYTES } else { 0 };
+        let is_tagged = Ethernet::new_unchecked(data).ethertype() == EtherType::VLAN;
+        let limit = self.mtu + ETHERNET_BYTES + if is_tagged { TAG_BYTES } else { 0 };
         (data.len() > limit).then_some(Event::TooLong)
     }
 

@@ -9,9 +9,9 @@ use std::io::{self, BufWriter, Write};
 
 use packet::wire::IpProtocol;
 use packet::wire::arp::{Arp, ArpOperation};
-use packet::wire::ethernet::{EtherType, Ethernet, payload_type};
+use packet::wire::ethernet::{self, ADDRESSES_LEN, EtherType, Ethernet, VlanTag, payload_type};
 use packet::wire::ipv4::Ipv4;
-use packet::wire::ipv6::Ipv6;
+use packet::wire::ipv6::{self, Ipv6};
 
 use crate::recorder::{Direction, Record, Sink};
 
@@ -69,8 +69,8 @@ fn describe(line: &mut String, data: &[u8]) {
     };
     let frame = Ethernet::new_unchecked(data);
     let _ = write!(line, "{} > {} ", frame.source(), frame.destination());
-    if payload.offset > 14 {
-        let _ = write!(line, "vlan {} ", u16::from_be_bytes([data[14], data[15]]) & 0xfff);
+    if payload.offset > ethernet::HEADER_LEN {
+        let _ = write!(line, "vlan {} ", VlanTag::new_unchecked(&data[ADDRESSES_LEN..]).vid());
     }
     let rest = &data[payload.offset..];
     let result = match payload.ethertype {
@@ -93,7 +93,7 @@ fn describe(line: &mut String, data: &[u8]) {
         EtherType::IPV6 => Ipv6::new_checked(rest).map(|ip| {
             let (protocol, hops) = (ip.next_header(), ip.hop_limit());
             let _ = write!(line, "ipv6 {} > {} {protocol} hops {hops}", ip.source(), ip.destination());
-            describe_ports(line, protocol, rest.get(40..).unwrap_or(&[]));
+            describe_ports(line, protocol, rest.get(ipv6::HEADER_LEN..).unwrap_or(&[]));
         }),
         EtherType::ARP => Arp::new_checked(rest).map(|arp| {
             let (sender, target) = (arp.sender_ip(), arp.target_ip());
