@@ -58,6 +58,7 @@ use packet::wire::IpProtocol;
 use packet::wire::ethernet::Ethernet;
 use packet::wire::ipv4::Ipv4;
 use packet::wire::tcp::Tcp;
+use packet::wire::icmp::unreachable_code;
 use packet::{Annotations, Batch, Packet};
 
 pub(crate) static CLASS: Class = Class {
@@ -318,11 +319,11 @@ fn write_unreachable(text: &mut String, message: &[u8], code: u8) -> std::fmt::R
     };
     let number = quoted.header.protocol().0;
     match code {
-        names::UNREACHABLE_PROTOCOL => match protocol {
+        unreachable_code::PROTOCOL => match protocol {
             Some(name) => write!(text, " {name}"),
             None => write!(text, " {number}"),
         },
-        names::UNREACHABLE_PORT => {
+        unreachable_code::PORT => {
             match protocol {
                 Some(name) => write!(text, " {name}")?,
                 None => write!(text, " protocol {number}")?,
@@ -333,7 +334,7 @@ fn write_unreachable(text: &mut String, message: &[u8], code: u8) -> std::fmt::R
                 None => text.write_str("truncated-icmp"),
             }
         }
-        names::UNREACHABLE_NEEDFRAG => match word(message, 6) {
+        unreachable_code::FRAGMENTATION_NEEDED => match word(message, 6) {
             Some(mtu) if mtu != 0 => write!(text, " (mtu {mtu})"),
             _ => Ok(()),
         },

@@ -1,6 +1,7 @@
 //! Fields of ICMP messages.
 
 use elements::icmp::names;
+use packet::wire::icmp::unreachable_code;
 
 use super::draft::Draft;
 use super::field::{Field, TRANSPORT, number, parse, put, word};
@@ -121,13 +122,15 @@ pub(super) static FIELDS: &[Field] = &[
         aliases: &[],
         order: TRANSPORT + 2,
         print: |view, out| match *view.icmp(2)?.first_chunk()? {
-            [names::UNREACHABLE, names::UNREACHABLE_NEEDFRAG] => number(out, word(view.icmp(8)?, 6)?),
+            [names::UNREACHABLE, unreachable_code::FRAGMENTATION_NEEDED] => {
+                number(out, word(view.icmp(8)?, 6)?)
+            }
             _ => None,
         },
         read: |draft, text| {
             let value: u16 = parse(text)?;
             if draft.icmp_type.is_none_or(|kind| kind == names::UNREACHABLE)
-                && draft.icmp_code.is_none_or(|code| code == names::UNREACHABLE_NEEDFRAG)
+                && draft.icmp_code.is_none_or(|code| code == unreachable_code::FRAGMENTATION_NEEDED)
                 && let Some(message) = draft.icmp(8)
             {
                 put(message, 6, value.to_be_bytes());

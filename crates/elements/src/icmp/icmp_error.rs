@@ -66,7 +66,9 @@ use std::net::Ipv4Addr;
 use std::ops::Range;
 
 use graph::{Class, Combine, ConfigError, Context, Element, FromArgument, Get, Handler, Put, Setup};
-use packet::wire::icmp::{self, Icmp, IcmpMessage, IcmpRepr, IcmpType};
+use packet::wire::icmp::{
+    self, Icmp, IcmpMessage, IcmpRepr, IcmpType, parameter_problem_code, unreachable_code,
+};
 use packet::wire::ipv4::{Ipv4, Ipv4Repr, MIN_HEADER_LEN};
 use packet::wire::ipv4_option::field::{LENGTH, POINTER};
 use packet::wire::ipv4_option::{Ipv4Option, kind as option_kind};
@@ -136,7 +138,7 @@ fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
     let fix_source = arguments.keyword_or("SET_FIX_ANNO", older)?;
     let limits = Limits::read(arguments)?;
     arguments.finish()?;
-    let kind = names::type_number(&kind_name).filter(|kind| names::is_error(*kind)).ok_or_else(|| {
+    let kind = names::type_number(&kind_name).filter(|kind| IcmpType(*kind).is_error()).ok_or_else(|| {
         ConfigError::new(format!(
             "TYPE: expected an ICMP error type (unreachable, sourcequench, redirect, timeexceeded or \
              parameterproblem), got '{kind_name}'"
@@ -254,7 +256,7 @@ impl ICMPError {
             let message = offender.bytes().get(offender.header_len()..).unwrap_or(&[]);
             match message.first_chunk::<4>() {
                 None => return Err("about a truncated ICMP message"),
-                Some([kind, ..]) if names::is_error(*kind) => return Err("about an ICMP error"),
+                Some([kind, ..]) if IcmpType(*kind).is_error() => return Err("about an ICMP error"),
                 Some(_) => {}
             }
         }
@@ -280,7 +282,7 @@ impl ICMPError {
         // A header has at most 60 octets.
         let pointer = packet.annotations().parameter_problem();
         let at_pointer =
-            self.kind == names::PARAMETER_PROBLEM && self.code == names::PARAMETER_PROBLEM_POINTER;
+            self.kind == names::PARAMETER_PROBLEM && self.code == parameter_problem_code::POINTER;
         let mut route = source_route(offender.header());
         // RFC 1812, 5.2.7.2: a redirect is sent only when "the packet contains no source route option".
         if route.is_some() && self.kind == names::REDIRECT {
@@ -317,7 +319,7 @@ impl ICMPError {
                 IcmpMessage::Redirect { code, gateway }
             }
             // RFC 1191, section 4: the MTU of the next hop in the low half of what RFC 792 left unused.
-            names::UNREACHABLE if code == names::UNREACHABLE_NEEDFRAG => {
+            names::UNREACHABLE if code == unreachable_code::FRAGMENTATION_NEEDED => {
                 IcmpMessage::DestinationUnreachable { code, next_hop_mtu: self.path_mtu }
             }
             kind => IcmpMessage::Other { icmp_type: IcmpType(kind), code, rest: [0; 4] },

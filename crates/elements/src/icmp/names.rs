@@ -1,33 +1,28 @@
 //! Numbers and names of ICMP types and codes (RFC 792, 950, 1256, 1812); the names are Click's.
 
+use packet::wire::icmp::{
+    IcmpType, parameter_problem_code, redirect_code, time_exceeded_code, unreachable_code,
+};
+
 /// Echo reply.
-pub const ECHO_REPLY: u8 = 0;
+pub const ECHO_REPLY: u8 = IcmpType::ECHO_REPLY.0;
 /// Destination unreachable.
-pub const UNREACHABLE: u8 = 3;
+pub const UNREACHABLE: u8 = IcmpType::DESTINATION_UNREACHABLE.0;
 /// Source quench (deprecated by RFC 6633).
-pub const SOURCE_QUENCH: u8 = 4;
+pub const SOURCE_QUENCH: u8 = IcmpType::SOURCE_QUENCH.0;
 /// Redirect.
-pub const REDIRECT: u8 = 5;
+pub const REDIRECT: u8 = IcmpType::REDIRECT.0;
 /// Echo request.
-pub const ECHO: u8 = 8;
+pub const ECHO: u8 = IcmpType::ECHO_REQUEST.0;
 /// Time exceeded.
-pub const TIME_EXCEEDED: u8 = 11;
+pub const TIME_EXCEEDED: u8 = IcmpType::TIME_EXCEEDED.0;
 /// Parameter problem.
-pub const PARAMETER_PROBLEM: u8 = 12;
+pub const PARAMETER_PROBLEM: u8 = IcmpType::PARAMETER_PROBLEM.0;
 
-/// Code of UNREACHABLE: the protocol is.
-pub const UNREACHABLE_PROTOCOL: u8 = 2;
-/// Code of UNREACHABLE: the port is.
-pub const UNREACHABLE_PORT: u8 = 3;
-/// Code of UNREACHABLE: too long and DF is set.
-pub const UNREACHABLE_NEEDFRAG: u8 = 4;
-/// Code of PARAMETER_PROBLEM: the pointer says where.
-pub const PARAMETER_PROBLEM_POINTER: u8 = 0;
-
-const TIMESTAMP: u8 = 13;
-const TIMESTAMP_REPLY: u8 = 14;
-const INFORMATION: u8 = 15;
-const INFORMATION_REPLY: u8 = 16;
+const TIMESTAMP: u8 = IcmpType::TIMESTAMP_REQUEST.0;
+const TIMESTAMP_REPLY: u8 = IcmpType::TIMESTAMP_REPLY.0;
+const INFORMATION: u8 = IcmpType::INFORMATION_REQUEST.0;
+const INFORMATION_REPLY: u8 = IcmpType::INFORMATION_REPLY.0;
 
 /// Whether a message of this type has an identifier and a sequence number (RFC 792).
 pub fn has_sequence(kind: u8) -> bool {
@@ -44,12 +39,12 @@ const TYPES: [(&str, u8); 15] = [
     ("echo-reply", ECHO_REPLY),
     ("inforeq", INFORMATION),
     ("inforeq-reply", INFORMATION_REPLY),
-    ("maskreq", 17),
-    ("maskreq-reply", 18),
+    ("maskreq", IcmpType::MASK_REQUEST.0),
+    ("maskreq-reply", IcmpType::MASK_REPLY.0),
     ("parameterproblem", PARAMETER_PROBLEM),
     ("redirect", REDIRECT),
-    ("routeradvert", 9),
-    ("routersolicit", 10),
+    ("routeradvert", IcmpType::ROUTER_ADVERTISEMENT.0),
+    ("routersolicit", IcmpType::ROUTER_SOLICITATION.0),
     ("sourcequench", SOURCE_QUENCH),
     ("timeexceeded", TIME_EXCEEDED),
     ("timestamp", TIMESTAMP),
@@ -58,28 +53,37 @@ const TYPES: [(&str, u8); 15] = [
 ];
 
 const UNREACHABLE_CODES: [(&str, u8); 16] = [
-    ("net", 0),
-    ("host", 1),
-    ("protocol", UNREACHABLE_PROTOCOL),
-    ("port", UNREACHABLE_PORT),
-    ("needfrag", UNREACHABLE_NEEDFRAG),
-    ("srcroutefail", 5),
-    ("netunknown", 6),
-    ("hostunknown", 7),
-    ("isolated", 8),
-    ("netprohibited", 9),
-    ("hostprohibited", 10),
-    ("tosnet", 11),
-    ("toshost", 12),
-    ("filterprohibited", 13),
-    ("hostprecedence", 14),
-    ("precedencecutoff", 15),
+    ("net", unreachable_code::NET),
+    ("host", unreachable_code::HOST),
+    ("protocol", unreachable_code::PROTOCOL),
+    ("port", unreachable_code::PORT),
+    ("needfrag", unreachable_code::FRAGMENTATION_NEEDED),
+    ("srcroutefail", unreachable_code::SOURCE_ROUTE_FAILED),
+    ("netunknown", unreachable_code::NET_UNKNOWN),
+    ("hostunknown", unreachable_code::HOST_UNKNOWN),
+    ("isolated", unreachable_code::SOURCE_ISOLATED),
+    ("netprohibited", unreachable_code::NET_PROHIBITED),
+    ("hostprohibited", unreachable_code::HOST_PROHIBITED),
+    ("tosnet", unreachable_code::NET_TOS),
+    ("toshost", unreachable_code::HOST_TOS),
+    ("filterprohibited", unreachable_code::PROHIBITED),
+    ("hostprecedence", unreachable_code::HOST_PRECEDENCE),
+    ("precedencecutoff", unreachable_code::PRECEDENCE_CUTOFF),
 ];
 
-const REDIRECT_CODES: [(&str, u8); 4] = [("net", 0), ("host", 1), ("tosnet", 2), ("toshost", 3)];
-const TIME_EXCEEDED_CODES: [(&str, u8); 2] = [("transit", 0), ("reassembly", 1)];
-const PARAMETER_PROBLEM_CODES: [(&str, u8); 3] =
-    [("erroratptr", PARAMETER_PROBLEM_POINTER), ("missingopt", 1), ("length", 2)];
+const REDIRECT_CODES: [(&str, u8); 4] = [
+    ("net", redirect_code::NET),
+    ("host", redirect_code::HOST),
+    ("tosnet", redirect_code::NET_TOS),
+    ("toshost", redirect_code::HOST_TOS),
+];
+const TIME_EXCEEDED_CODES: [(&str, u8); 2] =
+    [("transit", time_exceeded_code::TTL), ("reassembly", time_exceeded_code::REASSEMBLY)];
+const PARAMETER_PROBLEM_CODES: [(&str, u8); 3] = [
+    ("erroratptr", parameter_problem_code::POINTER),
+    ("missingopt", parameter_problem_code::MISSING_OPTION),
+    ("length", parameter_problem_code::BAD_LENGTH),
+];
 
 fn codes(kind: u8) -> &'static [(&'static str, u8)] {
     match kind {
@@ -125,11 +129,6 @@ pub fn code_number(kind: u8, name: &str) -> Option<u8> {
 /// The names of the codes of type `kind`, for messages.
 pub fn code_names(kind: u8) -> String {
     codes(kind).iter().map(|entry| entry.0).collect::<Vec<_>>().join(", ")
-}
-
-/// Whether a message of this type reports an error (RFC 1122, 3.2.2), so that none may be sent about it.
-pub fn is_error(kind: u8) -> bool {
-    matches!(kind, UNREACHABLE | SOURCE_QUENCH | REDIRECT | TIME_EXCEEDED | PARAMETER_PROBLEM)
 }
 
 #[cfg(test)]
