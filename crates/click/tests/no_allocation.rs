@@ -11,7 +11,7 @@ use elements::devices::OpenPort;
 use graph::graph::{Graph, GraphOptions};
 use graph::lang::{Options, Source, compile};
 use graph::router::Control;
-use graph::setup::{Copy, Shared};
+use graph::setup::{CopyId, Shared};
 use packet::checksum;
 use ports::{MemoryLoop, OpenOptions, Port};
 
@@ -126,7 +126,7 @@ fn forward_without_allocating(text: &str, count: u8, frames: Vec<Vec<u8>>, neigh
             .get_or_make::<_, ()>(&OpenPort::key(&format!("p{number}")), || Ok(OpenPort::new(port)))
             .unwrap();
     }
-    let copy = Copy { index: 0, workers: 1, slow_thread: false };
+    let copy = CopyId { index: 0, workers: 1, slow_thread: false };
     let control = Control::new(|_| {});
     let options = GraphOptions::default();
     let mut graph =

@@ -16,7 +16,7 @@
 
 use std::sync::Arc;
 
-use crate::flowlets::{Place, Way};
+use crate::flowlets::{PathChoice, Place};
 use crate::{Bucket, Flowlets, NodeId, Paths};
 
 /// How paths are chosen.
@@ -232,7 +232,7 @@ impl Balancer {
     fn choose_anew(
         &mut self,
         place: Place,
-        last: Way,
+        last: PathChoice,
         output: NodeId,
         entropy: u8,
         bytes: u32,
@@ -244,9 +244,9 @@ impl Balancer {
     }
 
     /// The way of a packet whose flow has none, or one that may not do.
-    fn reconsidered(&mut self, last: Way, output: NodeId, entropy: u8) -> Option<Way> {
+    fn reconsidered(&mut self, last: PathChoice, output: NodeId, entropy: u8) -> Option<PathChoice> {
         if self.mode == Mode::SinglePath {
-            let way = self.is_alive(output, output).then_some(Way::new(output, false));
+            let way = self.is_alive(output, output).then_some(PathChoice::new(output, false));
             self.counts.unreachable += u64::from(way.is_none());
             return way;
         }
@@ -281,15 +281,15 @@ impl Balancer {
     }
 
     /// A path for a packet that has none to keep.
-    fn anew(&mut self, output: NodeId, entropy: u8, last: Option<NodeId>) -> Option<Way> {
+    fn anew(&mut self, output: NodeId, entropy: u8, last: Option<NodeId>) -> Option<PathChoice> {
         let is_direct = self.mode == Mode::DirectVlb;
         let has_right = self.direct[output.index()].has_room_at(self.now_ns);
         if is_direct && has_right && self.is_open(output, output, entropy) {
-            return Some(Way::new(output, true));
+            return Some(PathChoice::new(output, true));
         }
         // The direct link is one among the others for the rest: to leave it out would load these with its part.
         let nodes = self.direct.len() as u64;
-        let drawn = |first| Some(Way::new(first, false));
+        let drawn = |first| Some(PathChoice::new(first, false));
         for _ in 0..16 {
             let node = NodeId::new(((u64::from(self.draw()) * nodes) >> 32) as u16)?;
             if (is_direct || node != output) && self.is_open(node, output, entropy) {
@@ -316,7 +316,7 @@ impl Balancer {
 
     /// Counts the packet and takes the room for it.
     #[inline(always)]
-    fn decided(&mut self, way: Way, link: u16, output: NodeId, bytes: u32) -> Choice {
+    fn decided(&mut self, way: PathChoice, link: u16, output: NodeId, bytes: u32) -> Choice {
         if let Some(room) = self.links.get_mut(usize::from(link)) {
             room.take(bytes);
         }

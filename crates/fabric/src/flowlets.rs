@@ -29,7 +29,7 @@ pub struct Flowlets {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Slot {
     stamp: u16,
-    /// Output 5, the bits of a [`Way`] 11.
+    /// Output 5, the bits of a [`PathChoice`] 11.
     path: u16,
 }
 
@@ -47,17 +47,17 @@ fn output_bits(output: NodeId) -> u16 {
 
 /// The node that a path begins with, or none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Way(u16);
+pub struct PathChoice(u16);
 
-impl Way {
+impl PathChoice {
     /// No path. No node has all ten bits set.
-    pub const NONE: Way = Way(NODE_MASK);
+    pub const NONE: PathChoice = PathChoice(NODE_MASK);
 
     /// The path over the intermediate node `first`; the output itself: directly. `by_right` says whether it is the direct path
     /// because the flow is among the R/N that go directly, and not because that was drawn among the paths for the rest.
     #[inline]
-    pub const fn new(first: NodeId, by_right: bool) -> Way {
-        Way(first.number() | if by_right { BY_RIGHT } else { 0 })
+    pub const fn new(first: NodeId, by_right: bool) -> PathChoice {
+        PathChoice(first.number() | if by_right { BY_RIGHT } else { 0 })
     }
 
     /// The node that it begins with.
@@ -87,7 +87,7 @@ impl Flowlets {
     /// Room for `slots` flows, rounded up to a power of two; packets at most `delta_ns` apart, and at most half a minute, belong
     /// together.
     pub fn new(slots: usize, delta_ns: u64) -> Flowlets {
-        let empty = Slot { stamp: 0, path: Way::NONE.0 };
+        let empty = Slot { stamp: 0, path: PathChoice::NONE.0 };
         let delta = u16::try_from(delta_ns >> STAMP_SHIFT).unwrap_or(LONGEST).min(LONGEST);
         let slots = slots.clamp(1, 1 << 31).next_power_of_two();
         Flowlets {
@@ -108,9 +108,9 @@ impl Flowlets {
     pub fn keep_alive(&mut self, paths: &Paths) {
         for slot in &mut self.slots {
             // Over which outputs this path leads is not known; it is a path to nowhere if its first node cannot be reached.
-            let first = Way(slot.path).first();
+            let first = PathChoice(slot.path).first();
             if !first.is_some_and(|first| paths.is_direct(first)) {
-                slot.path |= Way::NONE.0;
+                slot.path |= PathChoice::NONE.0;
             }
         }
     }
@@ -129,12 +129,12 @@ impl Flowlets {
 
     /// The way that the flow's last packet to `output` went, within delta.
     #[inline(always)]
-    pub fn last(&self, place: Place, output: NodeId) -> Way {
-        let Some(slot) = self.slots.get(place.0 as usize) else { return Way::NONE };
+    pub fn last(&self, place: Place, output: NodeId) -> PathChoice {
+        let Some(slot) = self.slots.get(place.0 as usize) else { return PathChoice::NONE };
         let age = self.stamp.wrapping_sub(slot.stamp);
         // What is left above the way's bits tells another output.
         let way = slot.path ^ output_bits(output);
-        if (age < self.too_old) & (way <= WAY_MASK) { Way(way) } else { Way::NONE }
+        if (age < self.too_old) & (way <= WAY_MASK) { PathChoice(way) } else { PathChoice::NONE }
     }
 
     /// Writes down that one more packet went the way that [`Flowlets::last`] said.
@@ -150,7 +150,7 @@ impl Flowlets {
 
     /// Writes down that a packet to `output` goes this way now.
     #[inline]
-    pub fn remember(&mut self, place: Place, output: NodeId, way: Way) {
+    pub fn remember(&mut self, place: Place, output: NodeId, way: PathChoice) {
         if let Some(slot) = self.slots.get_mut(place.0 as usize) {
             *slot = Slot { stamp: self.stamp, path: output_bits(output) | way.0 };
         }
@@ -164,13 +164,13 @@ mod tests {
     use std::sync::Arc;
 
     const MS: u64 = 1_000_000;
-    const WAY: Way = Way::new(NodeId::new(3).unwrap(), true);
+    const CHOICE: PathChoice = PathChoice::new(NodeId::new(3).unwrap(), true);
 
     fn node(number: u16) -> NodeId {
         NodeId::new(number).unwrap()
     }
 
-    fn last(flowlets: &mut Flowlets, flow: u32, output: u16, now_ns: u64) -> Way {
+    fn last(flowlets: &mut Flowlets, flow: u32, output: u16, now_ns: u64) -> PathChoice {
         flowlets.set_now(now_ns);
         flowlets.last(flowlets.place(flow, node(output)), node(output))
     }
@@ -179,13 +179,13 @@ mod tests {
     fn a_flow_keeps_its_path_for_delta_after_every_packet() {
         let mut flowlets = Flowlets::new(1000, 100 * MS);
         let place = flowlets.place(7, node(1));
-        assert_eq!(last(&mut flowlets, 7, 1, 0), Way::NONE);
-        flowlets.remember(place, node(1), WAY);
-        assert_eq!(last(&mut flowlets, 7, 1, 99 * MS), WAY);
-        assert_eq!(last(&mut flowlets, 7, 2, 99 * MS), Way::NONE, "another output");
+        assert_eq!(last(&mut flowlets, 7, 1, 0), PathChoice::NONE);
+        flowlets.remember(place, node(1), CHOICE);
+        assert_eq!(last(&mut flowlets, 7, 1, 99 * MS), CHOICE);
+        assert_eq!(last(&mut flowlets, 7, 2, 99 * MS), PathChoice::NONE, "another output");
         flowlets.keep(place);
-        assert_eq!(last(&mut flowlets, 7, 1, 198 * MS), WAY);
-        assert_eq!(last(&mut flowlets, 7, 1, 210 * MS), Way::NONE);
+        assert_eq!(last(&mut flowlets, 7, 1, 198 * MS), CHOICE);
+        assert_eq!(last(&mut flowlets, 7, 1, 210 * MS), PathChoice::NONE);
     }
 
     #[test]
@@ -193,11 +193,11 @@ mod tests {
         for (first, by_right) in [(0, false), (0, true), (NodeId::MAX, false), (NodeId::MAX, true)] {
             let mut flowlets = Flowlets::new(1, 100 * MS);
             let place = flowlets.place(1, node(31));
-            flowlets.remember(place, node(31), Way::new(node(first), by_right));
+            flowlets.remember(place, node(31), PathChoice::new(node(first), by_right));
             let way = flowlets.last(place, node(31));
             assert_eq!((way.first(), way.is_by_right()), (Some(node(first)), by_right));
         }
-        assert_eq!((Way::NONE.first(), Way::NONE.is_by_right()), (None, false));
+        assert_eq!((PathChoice::NONE.first(), PathChoice::NONE.is_by_right()), (None, false));
     }
 
     #[test]
@@ -205,7 +205,7 @@ mod tests {
         let mut flowlets = Flowlets::new(1 << 10, 100 * MS);
         for first in 0..4 {
             let place = flowlets.place(u32::from(first) << 8, node(1));
-            flowlets.remember(place, node(1), Way::new(node(first), false));
+            flowlets.remember(place, node(1), PathChoice::new(node(first), false));
         }
         let mesh = Arc::new(Topology::new("mesh(4)".parse().unwrap()));
         // From node 0, whose link to node 3 is down.
@@ -220,7 +220,7 @@ mod tests {
         let mut flowlets = Flowlets::new(1, 0);
         let place = flowlets.place(7, node(1));
         flowlets.set_now(5 * MS);
-        flowlets.remember(place, node(1), WAY);
-        assert_eq!(last(&mut flowlets, 7, 1, 5 * MS), Way::NONE);
+        flowlets.remember(place, node(1), CHOICE);
+        assert_eq!(last(&mut flowlets, 7, 1, 5 * MS), PathChoice::NONE);
     }
 }

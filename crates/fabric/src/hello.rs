@@ -20,7 +20,7 @@ use crate::{Keys, NodeId, NodeSet, Shim};
 
 const VERSION: u8 = 2;
 const ALL: u16 = 0xffff;
-const RESTS: u8 = 1;
+const DRAINING: u8 = 1;
 const ETHERNET_LEN: usize = 14;
 /// Of a report without names.
 const REPORT_LEN: usize = 17;
@@ -64,7 +64,7 @@ pub struct Report {
     /// Newer with every change.
     pub version: Version,
     /// Whether it is about to leave, and wants to relay nothing.
-    pub rests: bool,
+    pub is_draining: bool,
     /// The neighbours with which it has no working link. `None`: so many that it has none worth naming.
     pub lost: Option<Vec<NodeId>>,
 }
@@ -197,7 +197,7 @@ impl Hello {
             bytes.extend(report.node.number().to_be_bytes());
             bytes.extend(report.version.incarnation.to_be_bytes());
             bytes.extend(report.version.counter.to_be_bytes());
-            bytes.push(if report.rests { RESTS } else { 0 });
+            bytes.push(if report.is_draining { DRAINING } else { 0 });
             bytes.extend(names.map_or(ALL, |lost| lost.len() as u16).to_be_bytes());
             names.into_iter().flatten().for_each(|node| bytes.extend(node.number().to_be_bytes()));
             bytes[count_at] += 1;
@@ -284,7 +284,12 @@ fn report(rest: &mut &[u8]) -> Result<Report, HelloError> {
     let count = u16::from_be_bytes(take(rest)?);
     let lost =
         if count == ALL { None } else { Some((0..count).map(|_| node(rest)).collect::<Result<_, _>>()?) };
-    Ok(Report { node: origin, version: Version { incarnation, counter }, rests: flags & RESTS != 0, lost })
+    Ok(Report {
+        node: origin,
+        version: Version { incarnation, counter },
+        is_draining: flags & DRAINING != 0,
+        lost,
+    })
 }
 
 #[cfg(test)]
@@ -311,8 +316,8 @@ mod tests {
             heard: [id(0), id(9)].into_iter().collect(),
             echoes: vec![Echo { node: id(9), incarnation: 0x77 }],
             reports: vec![
-                Report { node: id(2), version: version(7), rests: true, lost: Some(vec![id(3)]) },
-                Report { node: id(0), version: version(1), rests: false, lost: None },
+                Report { node: id(2), version: version(7), is_draining: true, lost: Some(vec![id(3)]) },
+                Report { node: id(0), version: version(1), is_draining: false, lost: None },
             ],
         }
     }
@@ -387,7 +392,7 @@ mod tests {
         let many = |count| Report {
             node: id(1),
             version: version(1),
-            rests: false,
+            is_draining: false,
             lost: Some(NodeId::first(count).collect()),
         };
         let echoes = vec![Echo { node: id(3), incarnation: 1 }; 100];

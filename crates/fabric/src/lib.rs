@@ -40,7 +40,7 @@ mod topology;
 pub use balance::{Balancer, Choice, Counts, Mode, Settings};
 pub use bucket::Bucket;
 pub use fair::{FairQueue, Share};
-pub use flowlets::{Flowlets, Place, Way};
+pub use flowlets::{Flowlets, PathChoice, Place};
 pub use front::Front;
 pub use header::{Header, HeaderError, Kind, LONGEST_WAY, Label, Lead, Words};
 pub use hello::{Echo, Hello, HelloError, Report, Version};

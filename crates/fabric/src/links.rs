@@ -206,7 +206,12 @@ impl Links {
         let mut reports = vec![None; topology.nodes()];
         if let Some(own) = reports.get_mut(here.index()) {
             let version = Version { incarnation, counter: 0 };
-            *own = Some(Report { node: here, version, rests: false, lost: Some(topology.neighbours(here)) });
+            *own = Some(Report {
+                node: here,
+                version,
+                is_draining: false,
+                lost: Some(topology.neighbours(here)),
+            });
         }
         Links {
             here,
@@ -377,11 +382,11 @@ impl Links {
     }
 
     /// Whether this node asks others to relay nothing over it, because it is about to leave.
-    pub fn rest(&mut self, rests: bool) {
+    pub fn drain(&mut self, is_draining: bool) {
         if let Some(own) = &mut self.reports[self.here.index()]
-            && own.rests != rests
+            && own.is_draining != is_draining
         {
-            (own.rests, own.version) = (rests, own.version.next());
+            (own.is_draining, own.version) = (is_draining, own.version.next());
             self.has_changed = true;
         }
     }
@@ -399,7 +404,8 @@ impl Links {
         let lost: Vec<Option<NodeSet>> =
             self.reports.iter().map(|report| self.lost(report.as_ref())).collect();
         let has = |a: NodeId, b: NodeId| lost[a.index()].as_ref().is_some_and(|lost| !lost.contains(b));
-        let relays = |node: NodeId| self.reports[node.index()].as_ref().is_some_and(|report| !report.rests);
+        let relays =
+            |node: NodeId| self.reports[node.index()].as_ref().is_some_and(|report| !report.is_draining);
         Paths::over(Arc::clone(&self.topology), self.here, is_up, |a, b| has(a, b) && has(b, a), relays)
     }
 

@@ -20,7 +20,7 @@ use crate::lang::{ClassSpec, ClassTable, Diagnostic, FlatConfig, PortKind, Sever
 use crate::names;
 use crate::punt;
 use crate::router::Control;
-use crate::setup::{Copy, Setup, Shared};
+use crate::setup::{CopyId, Setup, Shared};
 
 /// The classes that configurations may use.
 #[derive(Clone, Debug, Default)]
@@ -94,11 +94,11 @@ impl Default for GraphOptions {
 #[derive(Debug)]
 pub struct Graph {
     context: Context,
-    copy: Copy,
+    copy: CopyId,
 }
 
 /// Which elements are in `copy`, by index.
-pub(crate) fn presence(config: &FlatConfig, copy: Copy) -> Vec<bool> {
+pub(crate) fn presence(config: &FlatConfig, copy: CopyId) -> Vec<bool> {
     let count = config.elements.len();
     if !copy.slow_thread {
         return vec![true; count];
@@ -132,7 +132,7 @@ pub(crate) fn presence(config: &FlatConfig, copy: Copy) -> Vec<bool> {
 /// Elements of unknown classes are passed over: the compiler said so already.
 pub fn check_arguments(config: &FlatConfig, registry: &Registry) -> Vec<Diagnostic> {
     let shared = Shared::default();
-    let copy = Copy { index: 0, workers: 1, slow_thread: false };
+    let copy = CopyId { index: 0, workers: 1, slow_thread: false };
     let names_of = Arc::new(config.clone());
     let mut problems = Vec::new();
     for (index, flat) in config.elements.iter().enumerate() {
@@ -169,7 +169,7 @@ impl Graph {
         config: &Arc<FlatConfig>,
         registry: &Registry,
         shared: &Shared,
-        copy: Copy,
+        copy: CopyId,
         options: &GraphOptions,
         control: &Arc<Control>,
     ) -> Result<Self, Vec<Diagnostic>> {
@@ -186,7 +186,7 @@ impl Graph {
         config: &Arc<FlatConfig>,
         registry: &Registry,
         shared: &Shared,
-        copy: Copy,
+        copy: CopyId,
         options: &GraphOptions,
         pool: Pool,
         control: &Arc<Control>,
@@ -253,7 +253,7 @@ impl Graph {
     }
 
     /// Which copy this is.
-    pub fn copy(&self) -> Copy {
+    pub fn copy(&self) -> CopyId {
         self.copy
     }
 

@@ -20,7 +20,7 @@ use crate::graph::{Graph, Registry, no_memory, presence};
 use crate::lang::{Diagnostic, FlatConfig};
 use crate::names;
 use crate::router::{Control, RouterOptions};
-use crate::setup::{Copy, DRIVER_SCRIPT, Shared};
+use crate::setup::{CopyId, DRIVER_SCRIPT, Shared};
 
 /// Frames of a copy while it is made; then it gets those of the copy whose place it takes.
 const FRAMES_AT_FIRST: usize = 64;
@@ -131,8 +131,8 @@ impl Swap {
         now_ns: u64,
     ) -> Result<Self, Vec<Diagnostic>> {
         let (old, options) = (&running.config, &running.options);
-        let had_slow = Copy::needs_slow_thread(old);
-        if had_slow != Copy::needs_slow_thread(config) {
+        let had_slow = CopyId::needs_slow_thread(old);
+        if had_slow != CopyId::needs_slow_thread(config) {
             let message = "a configuration with Punt and one without cannot take each other's place: one has a thread more";
             return Err(vec![Diagnostic::error(None, message)]);
         }
@@ -152,8 +152,11 @@ impl Swap {
         });
         shared.put(Globals::KEY, globals);
         let workers = options.workers.max(1);
-        let copies =
-            (0..workers + usize::from(had_slow)).map(|index| Copy { index, workers, slow_thread: had_slow });
+        let copies = (0..workers + usize::from(had_slow)).map(|index| CopyId {
+            index,
+            workers,
+            slow_thread: had_slow,
+        });
         // What only the slow thread has, or only the workers, may be elsewhere now.
         let presences: Vec<_> =
             copies.clone().map(|copy| (presence(old, copy), presence(config, copy))).collect();

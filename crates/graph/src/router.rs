@@ -27,7 +27,7 @@ use crate::hotswap::{Running, Swap};
 use crate::lang::{Diagnostic, FlatConfig};
 use crate::mail::{Mail, MailBox};
 use crate::roles::{Mode, Roles};
-use crate::setup::{Copy, DRIVER_SCRIPT, Shared};
+use crate::setup::{CopyId, DRIVER_SCRIPT, Shared};
 
 pub use crate::mail::Waker;
 
@@ -355,7 +355,7 @@ impl Router {
         options: &RouterOptions,
         control: Arc<Control>,
     ) -> Result<Self, Vec<Diagnostic>> {
-        let slow_thread = Copy::needs_slow_thread(&config);
+        let slow_thread = CopyId::needs_slow_thread(&config);
         let copies = options.workers.max(1) + usize::from(slow_thread);
         let mut workers = Vec::new();
         let roles =
@@ -376,7 +376,7 @@ impl Router {
             place_frames(&mut pools);
         }
         for ((index, pool), waker) in pools.into_iter().enumerate().zip(wakers) {
-            let copy = Copy { index, workers: options.workers.max(1), slow_thread };
+            let copy = CopyId { index, workers: options.workers.max(1), slow_thread };
             let (mail, mail_box) = Mail::new(waker);
             let graph =
                 Graph::with_pool(&config, registry, shared, copy, &options.graph, pool, &control, &|_| {
@@ -517,7 +517,7 @@ impl Router {
 
     /// Whether there is a slow thread.
     pub fn has_slow_thread(&self) -> bool {
-        Copy::needs_slow_thread(&self.config)
+        CopyId::needs_slow_thread(&self.config)
     }
 
     /// What stops the router, and where messages go.

@@ -76,7 +76,7 @@ impl std::fmt::Debug for Shared {
 
 /// Which copy of the graph is being made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Copy {
+pub struct CopyId {
     /// Number of this copy: workers are 0 to `workers - 1`, the slow thread comes after them.
     pub index: usize,
     /// Number of workers.
@@ -85,7 +85,7 @@ pub struct Copy {
     pub slow_thread: bool,
 }
 
-impl Copy {
+impl CopyId {
     /// Whether a configuration needs a slow thread beside the workers: it has a `Punt`.
     pub(crate) fn needs_slow_thread(config: &FlatConfig) -> bool {
         config.elements.iter().any(|element| element.class == crate::punt::CLASS.name)
@@ -125,7 +125,7 @@ pub struct Nearest<'a> {
 pub struct Setup<'a> {
     element: &'a FlatElement,
     shared: &'a Shared,
-    copy: Copy,
+    copy: CopyId,
     place: Option<(&'a FlatConfig, usize)>,
     check_only: bool,
     pub(crate) warnings: Vec<String>,
@@ -135,7 +135,7 @@ pub struct Setup<'a> {
 
 impl<'a> Setup<'a> {
     /// For the element `element` of the copy `copy`.
-    pub fn new(element: &'a FlatElement, shared: &'a Shared, copy: Copy) -> Self {
+    pub fn new(element: &'a FlatElement, shared: &'a Shared, copy: CopyId) -> Self {
         Self {
             element,
             shared,
@@ -311,7 +311,7 @@ impl<'a> Setup<'a> {
     }
 
     /// Which copy of the graph this is for.
-    pub fn copy(&self) -> Copy {
+    pub fn copy(&self) -> CopyId {
         self.copy
     }
 
@@ -438,7 +438,7 @@ mod tests {
     fn with_setup<R>(config: &FlatConfig, name: &str, look: impl FnOnce(&Setup<'_>) -> R) -> R {
         let index = config.find(name).unwrap();
         let shared = Shared::default();
-        let copy = Copy { index: 0, workers: 1, slow_thread: false };
+        let copy = CopyId { index: 0, workers: 1, slow_thread: false };
         look(&Setup::new(&config.elements[index], &shared, copy).within(config, index))
     }
 

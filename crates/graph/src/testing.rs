@@ -22,7 +22,7 @@ use crate::element::{Class, ConfigError, Element, TaskStatus};
 use crate::graph::{Graph, GraphOptions, Registry};
 use crate::lang::{self, Options, Source};
 use crate::router::Control;
-use crate::setup::{Copy, Setup, Shared};
+use crate::setup::{CopyId, Setup, Shared};
 
 static INPUT: Class = Class {
     name: "TestInput",
@@ -118,7 +118,7 @@ impl Bench {
             pool: PoolOptions { frames: 4096, ..PoolOptions::default() },
             simulated_time: Some(crate::clock::SIMULATED_START_NS),
         };
-        let copy = Copy { index: 0, workers: 1, slow_thread: false };
+        let copy = CopyId { index: 0, workers: 1, slow_thread: false };
         // The same flows take the same ways in every run.
         let Ok(_) = shared.get_or_make(Shared::FLOW_KEY, || Ok::<_, Infallible>(FlowKey::from_seed(0)));
         match Graph::build(&Arc::new(flat), &registry, shared, copy, &options, &control) {
@@ -290,7 +290,7 @@ pub fn configure(class: &'static Class, config: &str) -> Result<(), Vec<String>>
         input_kinds: vec![lang::PortKind::Push],
         output_kinds: vec![lang::PortKind::Push],
     };
-    let copy = Copy { index: 0, workers: 1, slow_thread: false };
+    let copy = CopyId { index: 0, workers: 1, slow_thread: false };
     let made = (class.make)(&mut Setup::new(&flat, &Shared::default(), copy));
     made.map(|_| ()).map_err(|error| error.messages)
 }

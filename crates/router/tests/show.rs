@@ -14,8 +14,8 @@ use control::api::{
     NextHopRow, PathRow, PortRow, QueueRow, Request, RouteRow, Rows, Server, ServerOptions, Show, TextRow,
     Unanswered, WayRow, WorkerRow,
 };
-use serde_json::json;
 use packet::IpVersion;
+use serde_json::json;
 
 /// A router with two ports and a few routes.
 struct Router {

@@ -73,7 +73,6 @@
 //!
 //! =a CheckIPHeader, CheckTCPHeader, CheckUDPHeader, ICMPPingResponder, ICMPError
 
-use elements::icmp::names;
 use graph::{Arguments, Class, ConfigError};
 use packet::Packet;
 use packet::wire::icmp::{Icmp, IcmpType};
@@ -145,7 +144,7 @@ impl<const PROTOCOL: u8> Transport<PROTOCOL> {
                 let icmp = Icmp::new_checked(segment).map_err(|_| Flaw::Length)?;
                 let length_is_right = match icmp.icmp_type() {
                     // RFC 792: an error quotes "the internet header plus the first 64 bits of the original datagram's data".
-                    kind if names::is_error(kind.0) => segment.len() >= 8 + 28,
+                    kind if kind.is_error() => segment.len() >= 8 + 28,
                     // Three timestamps.
                     IcmpType::TIMESTAMP_REQUEST | IcmpType::TIMESTAMP_REPLY => segment.len() == 8 + 12,
                     // Nothing more.

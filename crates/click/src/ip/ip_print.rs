@@ -56,9 +56,9 @@ use elements::icmp::names;
 use graph::{Class, Combine, ConfigError, Context, Element, FromArgument, Get, Handler, Put, Setup};
 use packet::wire::IpProtocol;
 use packet::wire::ethernet::Ethernet;
+use packet::wire::icmp::unreachable_code;
 use packet::wire::ipv4::Ipv4;
 use packet::wire::tcp::Tcp;
-use packet::wire::icmp::unreachable_code;
 use packet::{Annotations, Batch, Packet};
 
 pub(crate) static CLASS: Class = Class {

@@ -8,7 +8,7 @@
 //! =d
 //! A client of FTP (RFC 959) in active mode tells the server by C<PORT h1,h2,h3,h4,p1,p2> where to connect to for data.
 //! Behind a NAT that must become an address and a port that are translated back. Packets of control connections pass
-//! FTPPortMapper on their way to CONTROL_REWRITER, a TCPRewriter or IPRewriter. When one begins with a PORT command:
+//! FTPPortMapper on their target to CONTROL_REWRITER, a TCPRewriter or IPRewriter. When one begins with a PORT command:
 //!
 //! =over 4
 //!
@@ -31,7 +31,7 @@
 //! Header fields other than lengths and checksums are left to CONTROL_REWRITER. Packets stay as they are where the
 //! command is not at the start of the packet, or not all in it, or the control connection has no mapping yet, or the
 //! longer command does not fit the packet's frame. They stay too where the command's address is not the
-//! packet's source, or its port is below 1024: nobody opens a way in to another host, or to a service of
+//! packet's source, or its port is below 1024: nobody opens a target in to another host, or to a service of
 //! his own.
 //!
 //! CONTROL_REWRITER, DATA_REWRITER and FTPPortMapper must be on the same side of any Punt. PASV, EPRT and EPSV are not
@@ -65,7 +65,7 @@ pub(crate) static CLASS: Class =
 fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
     let Raw(control) = setup.arguments.required("CONTROL_REWRITER")?;
     let Raw(data) = setup.arguments.required("DATA_REWRITER")?;
-    let Raw(way) = setup.arguments.required("DATA_REWRITER_INPUT")?;
+    let Raw(target) = setup.arguments.required("DATA_REWRITER_INPUT")?;
     setup.arguments.finish()?;
     let inputs = setup.find(&data).map_or(0, |element| element.inputs);
     let (control, data) = (Named::find(setup, &control)?, Named::find(setup, &data)?);
@@ -74,23 +74,23 @@ fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
             format!("'{}' does not follow TCP; expected a TCPRewriter or IPRewriter", control.name).into()
         );
     }
-    let way = match usize::from_argument(&way) {
-        Some(input) if input < inputs => Way::Input(input),
+    let target = match usize::from_argument(&target) {
+        Some(input) if input < inputs => Target::Input(input),
         Some(input) => {
             return Err(format!("DATA_REWRITER_INPUT: '{}' has no input {input}", data.name).into());
         }
         None => {
-            let words = split_words(&way);
+            let words = split_words(&target);
             let reader = Reader::new(setup, data.kind, data.outputs);
             let (pattern, outputs) = reader.pattern(&words.iter().map(String::as_str).collect::<Vec<_>>())?;
-            Way::Rule(Rule { action: Action::Pattern(pattern), outputs, owner: 0 })
+            Target::Rule(Rule { action: Action::Pattern(pattern), outputs, owner: 0 })
         }
     };
-    Ok(Box::new(FTPPortMapper { control, data, way, rewriters: None }))
+    Ok(Box::new(FTPPortMapper { control, data, target, rewriters: None }))
 }
 
 /// How mappings for data are made.
-enum Way {
+enum Target {
     Input(usize),
     Rule(Rule),
 }
@@ -98,7 +98,7 @@ enum Way {
 struct FTPPortMapper {
     control: Named,
     data: Named,
-    way: Way,
+    target: Target,
     /// Those of control and data connections, and the rule for the latter.
     rewriters: Option<(Membership, Membership, usize)>,
 }
@@ -257,9 +257,9 @@ impl FTPPortMapper {
 impl Element for FTPPortMapper {
     fn initialise(&mut self, _cx: &mut Context) -> Result<(), String> {
         let (control, data) = (self.control.get()?, self.data.get()?);
-        let rule = match &self.way {
-            Way::Input(input) => *input,
-            Way::Rule(rule) => data.lock().add_rule(data.member, rule.clone())?,
+        let rule = match &self.target {
+            Target::Input(input) => *input,
+            Target::Rule(rule) => data.lock().add_rule(data.member, rule.clone())?,
         };
         self.rewriters = Some((control, data, rule));
         Ok(())

@@ -1,12 +1,12 @@
-//! Sequence numbers of a connection whose data was changed in length on its way: by how much those behind the change
+//! Sequence numbers of a connection whose data was changed in length on its direction: by how much those behind the change
 //! differ, and what acknowledgements of them mean.
 //!
-//! A segment may come again, so numbers before a change must stay as they were. Each way keeps its last few changes
+//! A segment may come again, so numbers before a change must stay as they were. Each direction keeps its last few changes
 //! with the number from which on they count; older ones have become part of what counts for all.
 
 use packet::wire::tcp::Tcp;
 
-/// Changes each way that are told apart; a connection has hardly two under way.
+/// Changes each direction that are told apart; a connection has hardly two under direction.
 const MOST: usize = 8;
 
 /// Numbers so far behind are old; half of the number space would be ambiguous.
@@ -24,15 +24,15 @@ struct Step {
     shift: i32,
 }
 
-/// One way.
+/// One direction.
 #[derive(Clone, Copy, Debug, Default)]
-struct Way {
+struct Direction {
     base: i32,
     steps: [Step; MOST],
     count: usize,
 }
 
-impl Way {
+impl Direction {
     fn steps(&self) -> &[Step] {
         &self.steps[..self.count]
     }
@@ -77,42 +77,43 @@ impl Way {
     }
 }
 
-/// Both ways of a connection.
+/// Both directions of a connection.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Shifts {
-    ways: [Way; 2],
+    directions: [Direction; 2],
 }
 
 impl Shifts {
-    /// Says that data before `from`, in packets of this way, grew by `change` bytes. False, and nothing happens, when
+    /// Says that data before `from`, in packets of this direction, grew by `change` bytes. False, and nothing happens, when
     /// that is before the last change.
     pub(super) fn add(&mut self, reply: bool, from: u32, change: i32) -> bool {
-        self.ways[usize::from(reply)].add(from, change)
+        self.directions[usize::from(reply)].add(from, change)
     }
 
-    /// By how much the newest numbers of this way are shifted.
+    /// By how much the newest numbers of this direction are shifted.
     pub(super) fn latest(&self, reply: bool) -> i32 {
-        self.ways[usize::from(reply)].latest()
+        self.directions[usize::from(reply)].latest()
     }
 
     /// Drops what packets that have come to `number` need no more.
     fn forget_old(&mut self, reply: bool, number: u32) {
-        let way = &mut self.ways[usize::from(reply)];
-        while way.steps().first().is_some_and(|step| {
+        let direction = &mut self.directions[usize::from(reply)];
+        while direction.steps().first().is_some_and(|step| {
             let distance = number.wrapping_sub(step.from);
             (OLD..1 << 31).contains(&distance)
         }) {
-            way.forget_first();
+            direction.forget_first();
         }
     }
 
-    /// Changes sequence number, acknowledgement and selective acknowledgements of a TCP segment of this way, and its
+    /// Changes sequence number, acknowledgement and selective acknowledgements of a TCP segment of this direction, and its
     /// checksum.
     pub(super) fn apply(&mut self, reply: bool, segment: &mut [u8]) {
         let header_len = segment.get(..14).map_or(0, |bytes| Tcp::new_unchecked(bytes).header_len());
         let Some(header) = segment.get_mut(..header_len).filter(|header| header.len() >= 20) else { return };
         self.forget_old(reply, number(header, 4));
-        let [this, other] = [usize::from(reply), usize::from(!reply)].map(|way| &self.ways[way]);
+        let [this, other] =
+            [usize::from(reply), usize::from(!reply)].map(|direction| &self.directions[direction]);
         // The checksum field is in both sums and so counts in neither.
         let before = packet::checksum::sum(header);
         change(header, 4, |sequence| this.sent(sequence));
@@ -152,27 +153,30 @@ mod tests {
 
     #[test]
     fn numbers_before_a_change_stay() {
-        let mut way = Way::default();
-        assert!(way.add(1000, -12));
-        assert_eq!((way.sent(999), way.sent(1000), way.sent(1005)), (999, 988, 993));
-        assert_eq!((way.acknowledged(970), way.acknowledged(988), way.acknowledged(990)), (970, 1000, 1002));
-        assert!(way.add(2000, 5));
-        assert_eq!((way.sent(1999), way.sent(2000)), (1987, 1993));
-        assert!(!way.add(1500, 3), "before the last change");
+        let mut direction = Direction::default();
+        assert!(direction.add(1000, -12));
+        assert_eq!((direction.sent(999), direction.sent(1000), direction.sent(1005)), (999, 988, 993));
+        assert_eq!(
+            (direction.acknowledged(970), direction.acknowledged(988), direction.acknowledged(990)),
+            (970, 1000, 1002)
+        );
+        assert!(direction.add(2000, 5));
+        assert_eq!((direction.sent(1999), direction.sent(2000)), (1987, 1993));
+        assert!(!direction.add(1500, 3), "before the last change");
         // The same change again, with another outcome.
-        assert!(way.add(2000, 6));
-        assert_eq!((way.sent(2000), way.latest()), (1994, -6));
+        assert!(direction.add(2000, 6));
+        assert_eq!((direction.sent(2000), direction.latest()), (1994, -6));
     }
 
     #[test]
     fn what_is_sent_is_what_is_acknowledged() {
-        let mut way = Way::default();
+        let mut direction = Direction::default();
         for change in 0..20_u32 {
-            assert!(way.add((u32::MAX - 5000).wrapping_add(change * 1000), 3 - change as i32 % 7));
+            assert!(direction.add((u32::MAX - 5000).wrapping_add(change * 1000), 3 - change as i32 % 7));
         }
         for number in (0..12_000).step_by(97) {
             let number = (u32::MAX - 5000).wrapping_add(8000 + number);
-            assert_eq!(way.acknowledged(way.sent(number)), number);
+            assert_eq!(direction.acknowledged(direction.sent(number)), number);
         }
     }
 
@@ -181,8 +185,8 @@ mod tests {
         let mut shifts = Shifts::default();
         assert!(shifts.add(false, 100, 7) && shifts.add(false, 200, 7));
         shifts.forget_old(false, 150 + OLD);
-        assert_eq!(shifts.ways[0].count, 1);
-        assert_eq!(shifts.ways[0].sent(50), 57);
+        assert_eq!(shifts.directions[0].count, 1);
+        assert_eq!(shifts.directions[0].sent(50), 57);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use graph::Setup;
 use graph::lang::{FlatElement, Location, PortKind, quote};
-use graph::setup::{Copy, Shared};
+use graph::setup::{CopyId, Shared};
 use graph::testing::{Bench, configure};
 use packet::{Annotations, Packet};
 use proptest::prelude::*;
@@ -247,7 +247,7 @@ fn one_file_for_all_copies() {
         output_kinds: Vec::new(),
     };
     let shared = Shared::default();
-    let setup = |index| Setup::new(&flat, &shared, Copy { index, workers: 2, slow_thread: false });
+    let setup = |index| Setup::new(&flat, &shared, CopyId { index, workers: 2, slow_thread: false });
     assert!((CLASS.make)(&mut setup(0).for_check()).is_ok());
     assert!(!std::fs::exists(&path).unwrap());
     let copies =
@@ -273,7 +273,7 @@ fn one_copy_reads() {
     };
     let make = super::from_ip_summary_dump::CLASS.make;
     let shared = Shared::default();
-    let setup = |index| Setup::new(&flat, &shared, Copy { index, workers: 2, slow_thread: false });
+    let setup = |index| Setup::new(&flat, &shared, CopyId { index, workers: 2, slow_thread: false });
     assert!(make(&mut setup(0)).is_err());
     assert!(make(&mut setup(1)).is_ok());
     assert!(make(&mut setup(0).for_check()).is_ok());

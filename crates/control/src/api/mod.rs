@@ -37,8 +37,8 @@ mod tests;
 pub use client::{Answer, Client, ClientError};
 pub use place::{default_socket, reading_path, routers_elsewhere};
 pub use request::{
-    Action, ConfigFilter, DropFilter, HandlerFilter, LOCAL_TABLE, NeighbourFilter, NextHopFilter,
-    NoFilter, PortFilter, Request, RouteFilter, RouteQuery, Show, TableQuery, VERSION,
+    Action, ConfigFilter, DropFilter, HandlerFilter, LOCAL_TABLE, NeighbourFilter, NextHopFilter, NoFilter,
+    PortFilter, Request, RouteFilter, RouteQuery, Show, TableQuery, VERSION,
 };
 pub use rows::{
     CounterRow, DriftRow, DropRow, HandlerRow, LookupRow, MemberRow, NeighbourRow, NextHopRow, PathRow,

@@ -203,7 +203,7 @@ mod tests {
     fn what_follows_is_read_from_a_configuration() {
         let config = "i :: Idle -> f :: HostEtherFilter(2:0:0:0:0:1) -> Discard;
             FollowLinux(ether eth1 f.ether, errors4 f.ether f.ether)";
-        let bench = Bench::new(&registry(), config);
+        let mut bench = Bench::new(&registry(), config);
         let all = Follows::of(bench.graph().config());
         assert_eq!((all[0].what, all[0].port.as_str(), all[0].targets.len()), (Followed::Ether, "eth1", 1));
         assert_eq!((all[1].what, all[1].port.as_str(), all[1].targets.len()), (Followed::Errors4, "", 2));

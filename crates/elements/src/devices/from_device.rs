@@ -54,7 +54,7 @@ use ports::{Event, HashFields, QueueStats};
 
 use super::RECEIVER;
 use super::congestion::Congestion;
-use super::handover::{Accounts, Barrier, Incoming, Lanes, Outgoing, SURPLUS, Trail};
+use super::handover::{Accounts, Barrier, Drain, Incoming, Lanes, Outgoing, SURPLUS};
 use super::spread::{BUCKETS, Held, Moving, Rule};
 use super::{OpenPort, Unopened};
 
@@ -219,7 +219,7 @@ pub(super) struct FromDevice {
     moving: Arc<Moving>,
     rule: Rule,
     /// What this worker receives and processes itself.
-    own: Trail,
+    own: Drain,
     outgoing: Vec<ToWorker>,
     incoming: Vec<Incoming>,
     accounts: Arc<Accounts>,
@@ -277,7 +277,7 @@ impl FromDevice {
             held,
             moving,
             rule: Rule::new(setup.flow_key()),
-            own: Trail::new(Arc::default()),
+            own: Drain::new(Arc::default()),
             outgoing,
             incoming,
             accounts: Accounts::of(setup),

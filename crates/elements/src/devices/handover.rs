@@ -98,7 +98,7 @@ impl Accounts {
 /// worked off, so it has gone into a `ToDevice` or ended otherwise; and what has left the `ToDevice`s is in their
 /// accounts.
 #[derive(Debug)]
-pub struct Trail {
+pub struct Drain {
     progress: Arc<Progress>,
     accounts: Vec<Arc<Account>>,
     count: u64,
@@ -107,7 +107,7 @@ pub struct Trail {
     entered: Vec<u64>,
 }
 
-impl Trail {
+impl Drain {
     /// The end of a lane that packets go into.
     pub fn new(progress: Arc<Progress>) -> Self {
         Self { progress, accounts: Vec::new(), count: 0, pending: None, entered: Vec::new() }
@@ -207,7 +207,7 @@ impl Lanes {
     pub fn incoming_with(&self, from: usize, to: usize, capacity: usize) -> Option<Incoming> {
         let mut ends = self.ends.lock().unwrap_or_else(PoisonError::into_inner);
         let ends = ends.entry((from, to)).or_insert_with(|| Ends::new(capacity));
-        Some(Incoming { ring: ends.consumer.take()?, trail: Trail::new(ends.progress.clone()) })
+        Some(Incoming { ring: ends.consumer.take()?, drain: Drain::new(ends.progress.clone()) })
     }
 }
 
@@ -256,19 +256,19 @@ impl Outgoing {
 /// The end of a lane on the worker that gets the packets.
 pub struct Incoming {
     ring: Consumer<Packet>,
-    trail: Trail,
+    drain: Drain,
 }
 
 impl Incoming {
     /// Names the ways out of the far worker's copy; called once, when all elements are made.
     pub fn watch(&mut self, accounts: Vec<Arc<Account>>) {
-        self.trail.watch(accounts);
+        self.drain.watch(accounts);
     }
 
     /// Called once a turn, before anything is taken in it.
     #[inline]
     pub fn turn(&mut self) {
-        self.trail.turn();
+        self.drain.turn();
     }
 
     /// Adds up to `max` packets to the end of `batch`; returns how many.
@@ -279,7 +279,7 @@ impl Incoming {
             && let Ok(chunk) = self.ring.read_chunk(count)
         {
             chunk.into_iter().for_each(|packet| batch.push(packet));
-            self.trail.add(count as u64);
+            self.drain.add(count as u64);
         }
         count
     }
@@ -293,12 +293,12 @@ pub struct Barrier {
 }
 
 impl Barrier {
-    /// Remembers how far the trail is.
-    pub fn new(trail: &Trail) -> Self {
-        Self { progress: trail.progress.clone(), count: trail.count() }
+    /// Remembers how far the drain is.
+    pub fn new(drain: &Drain) -> Self {
+        Self { progress: drain.progress.clone(), count: drain.count() }
     }
 
-    /// Returns whether all that was on the trail then has passed.
+    /// Returns whether all that was on the drain then has passed.
     pub fn is_passed(&self) -> bool {
         self.progress.count() >= self.count
     }
@@ -312,25 +312,25 @@ mod tests {
     #[test]
     fn a_trail_says_what_has_left() {
         let progress = Arc::new(Progress::default());
-        let mut trail = Trail::new(progress.clone());
+        let mut drain = Drain::new(progress.clone());
         let account = Arc::new(Account::default());
-        trail.watch(vec![account.clone()]);
-        trail.turn();
-        trail.add(5);
-        let barrier = Barrier::new(&trail);
+        drain.watch(vec![account.clone()]);
+        drain.turn();
+        drain.add(5);
+        let barrier = Barrier::new(&drain);
         // One was dropped on the way; four go in, three out.
         account.enter(4);
         account.leave(3);
-        trail.turn();
+        drain.turn();
         assert!(!barrier.is_passed(), "one still waits in a ToDevice");
-        trail.add(3);
+        drain.add(3);
         account.enter(3);
         account.leave(1);
-        trail.turn();
+        drain.turn();
         assert_eq!(progress.count(), 5);
         assert!(barrier.is_passed());
         account.leave(3);
-        trail.turn();
+        drain.turn();
         assert_eq!(progress.count(), 8);
     }
 
@@ -339,14 +339,14 @@ mod tests {
         let far = Arc::new(Progress::default());
         let account = Arc::new(Account { far: Some(far.clone()), ..Account::default() });
         let progress = Arc::new(Progress::default());
-        let mut trail = Trail::new(progress.clone());
-        trail.watch(vec![account.clone()]);
-        trail.add(2);
+        let mut drain = Drain::new(progress.clone());
+        drain.watch(vec![account.clone()]);
+        drain.add(2);
         account.enter(2);
-        trail.turn();
+        drain.turn();
         assert_eq!(progress.count(), 0);
         far.publish(2);
-        trail.turn();
+        drain.turn();
         assert_eq!(progress.count(), 2);
     }
 

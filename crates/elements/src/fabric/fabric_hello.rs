@@ -49,11 +49,11 @@ pub(super) static CLASS: Class = Class {
             &Get(|e: &mut FabricHello| e.links_text()),
         ),
         Handler::read_write(
-            "rest",
+            "drain",
             Combine::First,
             "Whether this node asks the others to relay nothing over it, because it is about to leave.",
-            &Get(|e: &mut FabricHello| e.rests.to_string()),
-            &Put(|e: &mut FabricHello, cx, value| e.set_rest(cx, value)),
+            &Get(|e: &mut FabricHello| e.is_draining.to_string()),
+            &Put(|e: &mut FabricHello, cx, value| e.set_drain(cx, value)),
         ),
     ],
     manual: graph::manual!("fabric_hello.rs"),
@@ -65,7 +65,7 @@ pub(super) static CLASS: Class = Class {
         Ok(Box::new(FabricHello {
             links: None,
             is_ours,
-            rests: false,
+            is_draining: false,
             keys: Keys::public(),
             version: 0,
             given,
@@ -80,7 +80,7 @@ struct FabricHello {
     /// What is known of them, on the one copy that speaks.
     links: Option<Links>,
     is_ours: bool,
-    rests: bool,
+    is_draining: bool,
     keys: Keys,
     /// Of the keys.
     version: u64,
@@ -133,11 +133,11 @@ impl FabricHello {
         text
     }
 
-    /// Writes the handler `rest`.
-    fn set_rest(&mut self, cx: &mut Context, value: &str) -> Result<(), String> {
-        self.rests = bool::from_value(value)?;
+    /// Writes the handler `drain`.
+    fn set_drain(&mut self, cx: &mut Context, value: &str) -> Result<(), String> {
+        self.is_draining = bool::from_value(value)?;
         if let Some(links) = &mut self.links {
-            links.rest(self.rests);
+            links.drain(self.is_draining);
         }
         self.tell(cx);
         Ok(())

@@ -9,7 +9,7 @@ use fib::publish::pair;
 use graph::graph::{Graph, GraphOptions};
 use graph::lang::{Options, Source, compile};
 use graph::router::Control;
-use graph::setup::{Copy, Shared};
+use graph::setup::{CopyId, Shared};
 use graph::testing::Bench;
 use packet::Batch;
 
@@ -385,7 +385,7 @@ fn the_flows_of_a_dead_routing_node_move_and_no_others() {
 #[test]
 fn the_slow_threads_copy_sends_and_counts_what_it_relays() {
     // Its number is that of the workers: there are as many workers before it.
-    let copy = Copy { index: 2, workers: 2, slow_thread: true };
+    let copy = CopyId { index: 2, workers: 2, slow_thread: true };
     let text = format!(
         "fabric :: Fabric(mesh(3), 0, CLUSTER {CLUSTER}, {ALIVE});
          Idle -> Punt -> to :: ToFabric(fabric); to[0], to[1] -> Discard;
@@ -532,10 +532,10 @@ fn a_cut_link_is_gone_round() {
 }
 
 #[test]
-fn who_rests_is_not_relayed_over() {
+fn who_drains_is_not_relayed_over() {
     let mut cluster = Cluster::new("mesh(3)", "MODE classic-vlb");
     cluster.pass_ms(60);
-    cluster.nodes[2].write("hellos.rest", "true").unwrap();
+    cluster.nodes[2].write("hellos.drain", "true").unwrap();
     cluster.pass_ms(20);
     (0..20).for_each(|flow| cluster.enter(0, 1, &packet(flow)));
     cluster.carry();

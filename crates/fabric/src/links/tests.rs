@@ -210,14 +210,14 @@ fn one_of_two_parallel_links_is_enough() {
 }
 
 #[test]
-fn who_rests_relays_nothing_but_is_reached() {
+fn who_drains_relays_nothing_but_is_reached() {
     let mut cluster = Cluster::new("mesh(4)");
     cluster.run(5);
-    cluster.nodes[2].rest(true);
+    cluster.nodes[2].drain(true);
     cluster.run(2);
     assert_eq!(cluster.vias(0, 1), [3]);
     assert!(cluster.is_direct(0, 2));
-    cluster.nodes[2].rest(false);
+    cluster.nodes[2].drain(false);
     cluster.run(2);
     assert_eq!(cluster.vias(0, 1), [2, 3]);
 }
@@ -350,7 +350,7 @@ fn a_report_with_a_version_that_its_node_never_issued_does_not_stay() {
                 cluster.run(12);
                 // A broken node says it once, so that nobody would take an intermediate one any more.
                 let version = Version { incarnation: ahead.wrapping_add(101), counter };
-                let wrong = Report { node: node(1), version, rests: true, lost: None };
+                let wrong = Report { node: node(1), version, is_draining: true, lost: None };
                 let mut hello = cluster.nodes[2].hello(0);
                 hello.reports.push(wrong);
                 let link = cluster.topology.links(node(2))[0];
@@ -469,7 +469,7 @@ proptest! {
         cluster.run(6);
         // Nodes rest, die and start again, also with clocks that were put back.
         for (number, incarnation) in starts {
-            cluster.nodes[usize::from(number)].rest(true);
+            cluster.nodes[usize::from(number)].drain(true);
             cluster.run(3);
             cluster.dead[usize::from(number)] = true;
             cluster.run(5);
@@ -510,9 +510,9 @@ proptest! {
     ) {
         let mut cluster = Cluster::new(shape);
         cluster.run(6);
-        cluster.nodes[1].rest(true);
+        cluster.nodes[1].drain(true);
         cluster.run(6);
-        cluster.nodes[1].rest(false);
+        cluster.nodes[1].drain(false);
         cluster.run(6);
         let whole = |cluster: &Cluster| cluster.nodes.iter().map(|links| links.reports.clone()).collect::<Vec<_>>();
         let before = whole(&cluster);

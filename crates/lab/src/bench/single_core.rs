@@ -10,7 +10,7 @@ use graph::context::ElementStats;
 use graph::graph::{Graph, GraphOptions};
 use graph::lang::{FlatConfig, Options, Source};
 use graph::router::{Control, CopyStats};
-use graph::setup::{Copy, Shared};
+use graph::setup::{CopyId, Shared};
 use packet::flow::FlowKey;
 use packet::{PoolOptions, cycles};
 use ports::Port;
@@ -123,7 +123,7 @@ impl SingleCore {
         // Every run of a bench sends the same flows the same ways.
         shared.get_or_make(Shared::FLOW_KEY, || Ok::<_, anyhow::Error>(FlowKey::from_seed(0)))?;
         let control = Control::new(graph::messages::print);
-        let copy = Copy { index: 0, workers: 1, slow_thread: false };
+        let copy = CopyId { index: 0, workers: 1, slow_thread: false };
         let graph = Graph::build(&flat, &registry, shared, copy, options, &control).map_err(|problems| {
             load::report(problems);
             anyhow!("see above")

@@ -277,12 +277,12 @@ pub(super) struct Between {
     told: Option<u32>,
     looked: Option<Instant>,
     /// Since when nobody should relay over this node any more.
-    rests_since: Option<Instant>,
+    draining_since: Option<Instant>,
 }
 
 impl Between {
     pub(super) fn new(host: Arc<NodeHost>, node: NodeConfig, keys: Option<HelloKeys>) -> Between {
-        Between { host, node, keys, told: None, looked: None, rests_since: None }
+        Between { host, node, keys, told: None, looked: None, draining_since: None }
     }
 
     fn traffic(&self, router: &mut Router) -> Traffic {
@@ -321,7 +321,7 @@ impl Between {
 
 impl Follow for Between {
     fn leave(&mut self, router: &mut Router) {
-        let _ = router.write("hellos.rest", "true");
+        let _ = router.write("hellos.drain", "true");
         self.host.stop_daemon();
         std::thread::sleep(REST);
     }
@@ -340,10 +340,10 @@ impl Follow for Between {
             self.told = Some(leader);
         }
         if self.host.leaves.load(Ordering::SeqCst) {
-            match self.rests_since {
+            match self.draining_since {
                 None => {
-                    problems.extend(router.write("hellos.rest", "true").err());
-                    self.rests_since = Some(Instant::now());
+                    problems.extend(router.write("hellos.drain", "true").err());
+                    self.draining_since = Some(Instant::now());
                 }
                 Some(since) if since.elapsed() >= REST => {
                     let this = rustix::process::getpid();

@@ -6,9 +6,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 
 use control::api::{
-    Action, Backend, ConfigFilter, CounterRow, DriftRow, DropRow, HandlerFilter, HandlerRow,
-    LookupRow, MemberRow, NeighbourRow, NextHopRow, PathRow, PortRow, QueueRow, Request, RouteFilter,
-    RouteQuery, RouteRow, Rows, Show, TableQuery, TextRow, Unanswered, WayRow, WorkerRow,
+    Action, Backend, ConfigFilter, CounterRow, DriftRow, DropRow, HandlerFilter, HandlerRow, LookupRow,
+    MemberRow, NeighbourRow, NextHopRow, PathRow, PortRow, QueueRow, Request, RouteFilter, RouteQuery,
+    RouteRow, Rows, Show, TableQuery, TextRow, Unanswered, WayRow, WorkerRow,
 };
 use control::change::{Change, Hops, NeighbourState, Part, Route, RouteKey, RouteKind};
 use control::mirror::{DigestOf, FoundBy, Mirror, NextHopReport, RouteReport, digests_of};

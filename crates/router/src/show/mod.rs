@@ -15,8 +15,8 @@ use anyhow::Result;
 use clap::error::ErrorKind;
 use clap::{ArgMatches, Args, Command, CommandFactory, FromArgMatches, Parser, Subcommand};
 use control::api::{
-    Action, Client, ClientError, ConfigFilter, DropFilter, HandlerFilter, NeighbourFilter,
-    NextHopFilter, NoFilter, PortFilter, Request, RouteFilter, RouteQuery, Show, TableQuery, default_socket,
+    Action, Client, ClientError, ConfigFilter, DropFilter, HandlerFilter, NeighbourFilter, NextHopFilter,
+    NoFilter, PortFilter, Request, RouteFilter, RouteQuery, Show, TableQuery, default_socket,
     routers_elsewhere,
 };
 use ipnet::IpNet;

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use control::api::{
-    ClientError, CounterRow, DriftRow, DropRow, HandlerRow, LookupRow, NeighbourRow, NextHopRow,
-    PathRow, PortRow, QueueRow, Request, RouteRow, Show, TextRow, WorkerRow,
+    ClientError, CounterRow, DriftRow, DropRow, HandlerRow, LookupRow, NeighbourRow, NextHopRow, PathRow,
+    PortRow, QueueRow, Request, RouteRow, Show, TextRow, WorkerRow,
 };
 use serde::de::DeserializeOwned;
 

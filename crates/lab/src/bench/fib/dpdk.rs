@@ -18,7 +18,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use packet::{Family, IpVersion};
 
 use super::super::children::{Reachable, stop_if_interrupted};
-use super::engine::{Engine, Loaded, Way};
+use super::engine::{Engine, Loaded, Loop};
 use super::tables::{Checksum, Routes};
 use crate::progress;
 
@@ -261,13 +261,13 @@ impl<A: Family> Engine<A> for DpdkTable {
         Ok(())
     }
 
-    fn checksum(&mut self, way: Way) -> Result<Checksum> {
+    fn checksum(&mut self, way: Loop) -> Result<Checksum> {
         let text = self.ask(&format!("check {}", command(way)), "checksum")?;
         let number = text.parse().map_err(|_| anyhow!("{} answered 'checksum {text}'", self.name))?;
         Ok(Checksum(number))
     }
 
-    fn lookup_rate(&mut self, way: Way) -> Result<f64> {
+    fn lookup_rate(&mut self, way: Loop) -> Result<f64> {
         self.rate(command(way))
     }
 
@@ -279,9 +279,9 @@ impl<A: Family> Engine<A> for DpdkTable {
 }
 
 /// The word for a way in the protocol.
-fn command(way: Way) -> &'static str {
+fn command(way: Loop) -> &'static str {
     match way {
-        Way::Batch => "batch",
-        Way::Single => "single",
+        Loop::Batch => "batch",
+        Loop::Single => "single",
     }
 }

@@ -25,15 +25,15 @@ pub(super) const UPDATE_SECONDS: f64 = 1.0;
 
 /// How addresses are looked up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum Loop {
     /// In batches of [`fib::BURST`], whose memory accesses may overlap.
     Batch,
     /// One after the other, with nothing known of the next one.
     Single,
 }
 
-impl Way {
-    pub(super) const ALL: [Way; 2] = [Way::Batch, Way::Single];
+impl Loop {
+    pub(super) const ALL: [Loop; 2] = [Loop::Batch, Loop::Single];
 }
 
 /// What loading a table took.
@@ -76,10 +76,10 @@ pub(super) trait Engine<A: Family> {
     fn set_addresses(&mut self, addresses: &[A]) -> Result<()>;
 
     /// The next hops of all addresses, in one number.
-    fn checksum(&mut self, way: Way) -> Result<Checksum>;
+    fn checksum(&mut self, way: Loop) -> Result<Checksum>;
 
     /// One run; lookups a second.
-    fn lookup_rate(&mut self, way: Way) -> Result<f64>;
+    fn lookup_rate(&mut self, way: Loop) -> Result<f64>;
 
     /// Gives the routes of these numbers another next hop, in this order, and then their own again: changes of routes a
     /// second, its list of the routes included. The table is then as it was.

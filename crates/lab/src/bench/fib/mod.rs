@@ -41,7 +41,7 @@ use super::huge_pages::HugePages;
 use super::{children, median};
 use crate::progress;
 use dpdk::{DpdkTable, Program};
-use engine::{Engine, Way, WithWorker};
+use engine::{Engine, Loop, WithWorker};
 use ours::Ours;
 use report::Report;
 use router::output::say_line;
@@ -266,7 +266,7 @@ fn measure<A: Family>(
             engine.set_addresses(&addresses)?;
             check(engine.as_mut(), table, &case, right)?;
         }
-        for (way, metric) in [(Way::Batch, report::MLPS), (Way::Single, report::SINGLE_MLPS)] {
+        for (way, metric) in [(Loop::Batch, report::MLPS), (Loop::Single, report::SINGLE_MLPS)] {
             in_turns(arguments, &mut engines, &format!("{table}/{case} {}", metric.name), |engine| {
                 engine.lookup_rate(way)
             })?
@@ -314,7 +314,7 @@ fn in_turns<A: Family>(
 
 /// An engine whose next hops are not those of the routes ends the bench.
 fn check<A: Family>(engine: &mut dyn Engine<A>, table: &str, case: &str, right: Checksum) -> Result<()> {
-    for way in Way::ALL {
+    for way in Loop::ALL {
         let found = engine.checksum(way).with_context(|| engine.name())?;
         if found != right {
             bail!(
@@ -358,13 +358,13 @@ mod tests {
             Ok(())
         }
 
-        fn checksum(&mut self, _: Way) -> Result<Checksum> {
+        fn checksum(&mut self, _: Loop) -> Result<Checksum> {
             let mut checksum = Checksum::default();
             (0..self.1).for_each(|_| checksum.add(self.0));
             Ok(checksum)
         }
 
-        fn lookup_rate(&mut self, _: Way) -> Result<f64> {
+        fn lookup_rate(&mut self, _: Loop) -> Result<f64> {
             Ok(1e6)
         }
 

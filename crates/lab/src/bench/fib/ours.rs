@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use fib::{BURST, FibFamily, MAIN, NextHopIndex, Route, Table};
 use packet::Family;
 
-use super::engine::{Engine, Loaded, RUN_SECONDS, UPDATE_SECONDS, Way, WithWorker};
+use super::engine::{Engine, Loaded, Loop, RUN_SECONDS, UPDATE_SECONDS, WithWorker};
 use super::published::{Router, number};
 use super::report::{self, Metric};
 use super::tables::{Checksum, Routes};
@@ -115,19 +115,19 @@ impl<A: FibFamily, T: Table<u32>> Engine<A> for Ours<A, T> {
         Ok(())
     }
 
-    fn checksum(&mut self, way: Way) -> Result<Checksum> {
+    fn checksum(&mut self, way: Loop) -> Result<Checksum> {
         let table = self.router.as_ref().context("the table is loaded first")?.table();
         Ok(match way {
-            Way::Batch => batch_pass::<A, true>(table, &self.addresses),
-            Way::Single => single_pass::<A, true>(table, &self.addresses),
+            Loop::Batch => batch_pass::<A, true>(table, &self.addresses),
+            Loop::Single => single_pass::<A, true>(table, &self.addresses),
         })
     }
 
-    fn lookup_rate(&mut self, way: Way) -> Result<f64> {
+    fn lookup_rate(&mut self, way: Loop) -> Result<f64> {
         let table = self.router.as_ref().context("the table is loaded first")?.table();
         let pass = || match way {
-            Way::Batch => batch_pass::<A, false>(table, &self.addresses),
-            Way::Single => single_pass::<A, false>(table, &self.addresses),
+            Loop::Batch => batch_pass::<A, false>(table, &self.addresses),
+            Loop::Single => single_pass::<A, false>(table, &self.addresses),
         };
         // Once to bring the table into the caches, as far as it goes.
         pass();
