@@ -172,7 +172,7 @@ fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
             }
         }
     }
-    if errors.is_empty() { Ok(Box::new(FollowLinux)) } else { Err(errors.join("; ").into()) }
+    if errors.is_empty() { Ok(Box::new(FollowLinux)) } else { Err(errors.into()) }
 }
 
 impl Element for FollowLinux {}
