@@ -33,7 +33,7 @@ TARGET := $(shell uname -m)-unknown-linux-gnu
 ROUTER := $(addprefix -p brickway-,packet fib graph ports fabric elements control) -p brickway
 UNSAFE := -p brickway-packet -p brickway-fib -p brickway-ports
 
-.PHONY: help build packages-build packages-demo packages-cluster packages-test packages-bench packages-dpdk rust nightly demo demo-cluster test test-router test-all dpdk-test lint fuzz loom sanitize cargo-deny deny advisories bench install clean
+.PHONY: help build quick packages-build packages-demo packages-cluster packages-test packages-bench packages-dpdk rust nightly demo demo-cluster test test-router test-all dpdk-test lint fuzz loom sanitize cargo-deny deny advisories bench install clean
 
 help:
 	@sed -n 's/^#   //p' $(MAKEFILE_LIST)
@@ -81,11 +81,15 @@ nightly: rust
 build: packages-build $(if $(findstring dpdk,$(FEATURES)),packages-dpdk) rust
 	$(CARGO) build --release -p brickway -p brickway-lab --features "$(FEATURES)"
 
-demo: packages-demo build
-	$(SUDO) target/release/brickway-lab demo
+# Built in half the time of a release, and a few per cent slower.
+quick: packages-build $(if $(findstring dpdk,$(FEATURES)),packages-dpdk) rust
+	$(CARGO) build --profile quick -p brickway -p brickway-lab --features "$(FEATURES)"
 
-demo-cluster: packages-cluster build
-	$(SUDO) target/release/brickway-lab demo --cluster
+demo: packages-demo quick
+	$(SUDO) target/quick/brickway-lab demo
+
+demo-cluster: packages-cluster quick
+	$(SUDO) target/quick/brickway-lab demo --cluster
 
 lint: packages-build rust
 	$(CARGO) fmt --all -- --check
