@@ -7,12 +7,11 @@
 //! let mut fib = Fib::<&str>::new()?;
 //! let mut worker = fib.readers().register(); // one for each thread that moves packets
 //!
-//! let mut edit = fib.edit();
-//! let core = edit.next_hops().add(NextHop::Forward("core"))?;
-//! let lab = edit.next_hops().add(NextHop::Forward("lab"))?;
-//! edit.insert(MAIN, "10.0.0.0/8".parse()?, Route::to(core))?;
-//! edit.insert(MAIN, "10.9.0.0/16".parse()?, Route::to(lab))?;
-//! edit.publish(); // workers see all of it, or nothing
+//! let core = fib.next_hops_mut().add(NextHop::Forward("core"))?;
+//! let lab = fib.next_hops_mut().add(NextHop::Forward("lab"))?;
+//! fib.insert(MAIN, "10.0.0.0/8".parse()?, Route::to(core))?;
+//! fib.insert(MAIN, "10.9.0.0/16".parse()?, Route::to(lab))?;
+//! fib.publish(); // workers see all of it, or nothing
 //!
 //! assert_eq!(worker.enter().lookup4(0, 0x0a09_0001, 0), &NextHop::Forward("lab"));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
@@ -94,7 +93,7 @@ pub use address::Address;
 pub use byte24::Byte24;
 pub use compare::Key as IntervalKey;
 pub use dir24_8::{Dir24_8, Dir24_8Compiler};
-pub use fib::{CheckReport, Edit, EditError, Fib, MAIN, Mismatch, State, TableReport};
+pub use fib::{CheckReport, EditError, Fib, MAIN, Mismatch, State, TableReport};
 pub use intervals::Intervals;
 pub use linear::Linear;
 pub use local_fib::{FibError, LocalFib};

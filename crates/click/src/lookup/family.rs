@@ -5,7 +5,7 @@ use std::fmt::Display;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
-use fib::{Address, Byte24, Edit, EditError, Fib, MAIN, RangeTree, Rib, State, Table};
+use fib::{Address, Byte24, EditError, Fib, MAIN, RangeTree, Rib, State, Table};
 use graph::{FromArgument, names};
 use ipnet::{Ipv4Net, Ipv6Net};
 use packet::Annotations;
@@ -16,8 +16,6 @@ use super::route::Via;
 pub(super) type RouteFib<A> = Fib<Via<A>>;
 /// What workers read of them.
 pub(super) type RouteState<A> = State<Via<A>>;
-/// A batch of changes of them.
-pub(super) type RouteEdit<'a, A> = Edit<'a, Via<A>, Byte24>;
 
 /// `u32` (IPv4) or `u128` (IPv6), addresses in host order.
 pub(super) trait Family: Address {
@@ -49,7 +47,7 @@ pub(super) trait Family: Address {
     fn rib(fib: &RouteFib<Self>) -> Option<&Rib<Self>>;
 
     /// Takes all routes from `rib`.
-    fn load(edit: &mut RouteEdit<'_, Self>, rib: Rib<Self>) -> Result<(), EditError>;
+    fn load(fib: &mut RouteFib<Self>, rib: Rib<Self>) -> Result<(), EditError>;
 }
 
 /// The index of the main VRF in [`State`].
@@ -98,8 +96,8 @@ impl Family for u32 {
         fib.rib4(MAIN)
     }
 
-    fn load(edit: &mut RouteEdit<'_, u32>, rib: Rib<u32>) -> Result<(), EditError> {
-        edit.load4(MAIN, rib)
+    fn load(fib: &mut RouteFib<u32>, rib: Rib<u32>) -> Result<(), EditError> {
+        fib.load4(MAIN, rib)
     }
 }
 
@@ -138,7 +136,7 @@ impl Family for u128 {
         fib.rib6(MAIN)
     }
 
-    fn load(edit: &mut RouteEdit<'_, u128>, rib: Rib<u128>) -> Result<(), EditError> {
-        edit.load6(MAIN, rib)
+    fn load(fib: &mut RouteFib<u128>, rib: Rib<u128>) -> Result<(), EditError> {
+        fib.load6(MAIN, rib)
     }
 }

@@ -22,7 +22,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use fib::publish::{Reader, Readers};
 use fib::{MAIN, NextHop, NextHopError, NextHopIndex, Rib, Source, Table};
 
-use super::family::{Family, RouteEdit, RouteFib, RouteState};
+use super::family::{Family, RouteFib, RouteState};
 use super::route::{Route, Via};
 
 /// What a handler asks of the routes.
@@ -64,11 +64,11 @@ impl<A: Family> Routes<A> {
         let mut transaction = Transaction { holds_at_once: false, ..Transaction::new(&mut fib) };
         let mut rib = Rib::new();
         let result = fill(&mut rib, &mut transaction).and_then(|filled| {
-            A::load(&mut transaction.edit, rib).map_err(|error| error.to_string())?;
+            A::load(transaction.fib, rib).map_err(|error| error.to_string())?;
             Ok(filled)
         });
         transaction.remove_all_unused();
-        transaction.edit.publish();
+        transaction.fib.publish();
         result
     }
 
@@ -100,7 +100,7 @@ impl<A: Family> Routes<A> {
             }
         }
         transaction.remove_unused();
-        transaction.edit.publish();
+        transaction.fib.publish();
         result
     }
 
@@ -195,9 +195,9 @@ fn column(text: &mut String, word: &str, width: usize) {
     text.push_str(if word.len() + 1 < width { "\t\t" } else { "\t" });
 }
 
-/// A batch of changes.
+/// Changes that are published together.
 pub(super) struct Transaction<'a, A: Family> {
-    edit: RouteEdit<'a, A>,
+    fib: &'a mut RouteFib<A>,
     /// Numbers that may be nobody's at the end.
     unused: Vec<NextHopIndex>,
     /// Whether routes hold the numbers given to them at once. Those of a RIB that is being filled do not yet.
@@ -206,15 +206,15 @@ pub(super) struct Transaction<'a, A: Family> {
 
 impl<'a, A: Family> Transaction<'a, A> {
     fn new(fib: &'a mut RouteFib<A>) -> Self {
-        Self { edit: fib.edit(), unused: Vec::new(), holds_at_once: true }
+        Self { fib, unused: Vec::new(), holds_at_once: true }
     }
 
     /// The number of a next hop, a new one if it has none.
     pub(super) fn number(&mut self, via: Via<A>) -> Result<NextHopIndex, String> {
-        let mut number = self.edit.next_hops().intern(NextHop::Forward(via));
+        let mut number = self.fib.next_hops_mut().intern(NextHop::Forward(via));
         if matches!(number, Err(NextHopError::Exhausted)) && self.holds_at_once {
             self.remove_unused();
-            number = self.edit.next_hops().intern(NextHop::Forward(via));
+            number = self.fib.next_hops_mut().intern(NextHop::Forward(via));
         }
         number.inspect(|&number| self.unused.push(number)).map_err(|error| match error {
             NextHopError::Exhausted => {
@@ -229,7 +229,7 @@ impl<'a, A: Family> Transaction<'a, A> {
     fn carry_out(&mut self, command: &Command<A>) -> Result<(A::Net, Option<Via<A>>), String> {
         let (Command::Add(route) | Command::Set(route) | Command::Remove(route)) = *command;
         let prefix = route.prefix;
-        let fib = self.edit.fib();
+        let fib = &*self.fib;
         let before = rib(fib).get(prefix).and_then(|known| via(fib, known.next_hop));
         let after = match (command, before) {
             (Command::Add(_), Some(_)) => {
@@ -249,9 +249,9 @@ impl<'a, A: Family> Transaction<'a, A> {
         let change = match via {
             Some(via) => {
                 let route = fib::Route::to(self.number(via)?);
-                self.edit.replace(MAIN, prefix.into(), route)
+                self.fib.replace(MAIN, prefix.into(), route)
             }
-            None => self.edit.remove(MAIN, prefix.into(), Source::Static, 0),
+            None => self.fib.remove(MAIN, prefix.into(), Source::Static, 0),
         };
         let change = change.map_err(|error| error.to_string())?;
         self.unused.extend(change.before);
@@ -262,7 +262,7 @@ impl<'a, A: Family> Transaction<'a, A> {
     fn remove_unused(&mut self) {
         for number in self.unused.drain(..) {
             // Refused while it is in use.
-            let _ = self.edit.next_hops().remove(number);
+            let _ = self.fib.next_hops_mut().remove(number);
         }
     }
 

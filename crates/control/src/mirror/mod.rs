@@ -73,9 +73,7 @@ pub use show::{Found, FoundBy, NeighbourReport, NextHopReport, PortReport, Route
 
 use crate::change::{Address, Change, InterfaceIndex, Link, Part, Route, RouteKey};
 use fib::publish::Readers;
-use fib::{
-    Adjacency, Byte24, CheckReport, Edit, EditError, Fib, MAIN, NextHopError, Source, State, TableError,
-};
+use fib::{Adjacency, CheckReport, EditError, Fib, MAIN, NextHopError, Source, State, TableError};
 use hops::Hops;
 use ipnet::IpNet;
 use links::Links;
@@ -84,7 +82,6 @@ use objects::{ObjectKey, Objects};
 use routes::{Family, Key, Stored};
 use rules::KernelRules;
 use std::collections::VecDeque;
-use std::mem::ManuallyDrop;
 use tables::Tables;
 use targets::{Content, TargetId, Targets};
 
@@ -94,8 +91,6 @@ const MOST_PROBLEMS: usize = 64;
 /// The forwarding tables of a router, kept as its sources say. See the top of its file.
 pub struct Mirror {
     fib: Fib<Adjacency>,
-    /// The FIB has changes that workers do not see.
-    has_unpublished: bool,
     links: Links,
     neighbours: Neighbours,
     hops: Hops,
@@ -200,7 +195,6 @@ impl Mirror {
     pub fn new(ports: impl IntoIterator<Item = (String, u16)>) -> Result<Mirror, TableError> {
         let mut mirror = Mirror {
             fib: Fib::new()?,
-            has_unpublished: false,
             links: Links { ports: ports.into_iter().collect(), ..Links::default() },
             neighbours: Neighbours::default(),
             hops: Hops::default(),
@@ -345,9 +339,9 @@ impl Mirror {
         self.free_retired();
         let is_dirty = std::mem::take(&mut self.policy.is_dirty);
         let policy = is_dirty.then(|| self.compile_policy());
-        let has_fib = std::mem::take(&mut self.has_unpublished);
+        let has_fib = self.fib.has_unpublished();
         if has_fib {
-            self.fib.edit().publish();
+            self.fib.publish();
         }
         // After the FIB, which has the tables that the rules lead to.
         let has_policy = policy.is_some_and(|policy| self.publish_policy(policy));
@@ -374,12 +368,6 @@ impl Mirror {
     /// The last problems, the newest last.
     pub fn problems(&self) -> impl Iterator<Item = &Problem> {
         self.problems.iter()
-    }
-
-    /// The FIB, to change it. What is changed waits for [`Mirror::publish`].
-    fn edit(&mut self) -> ManuallyDrop<Edit<'_, Adjacency, Byte24>> {
-        self.has_unpublished = true;
-        self.fib.edit_unpublished()
     }
 
     fn count(&mut self, what: Count) {

@@ -157,7 +157,7 @@ impl Mirror {
         match wanted.map(|hop| self.acquire_hop(hop)) {
             Some(Ok(next_hop)) => {
                 let route = Route { next_hop, source: Source::Neighbour, distance: 1, metric: 0 };
-                if let Err(error) = self.edit().replace(fib_table, prefix, route) {
+                if let Err(error) = self.fib.replace(fib_table, prefix, route) {
                     self.note_edit_error(fib_table, prefix, &error);
                     self.release_index(next_hop);
                     // What is still there has its user still.
@@ -169,7 +169,7 @@ impl Mirror {
                     self.note_next_hop_error(error);
                 }
                 if installed.is_some()
-                    && let Err(error) = self.edit().remove(fib_table, prefix, Source::Neighbour, 0)
+                    && let Err(error) = self.fib.remove(fib_table, prefix, Source::Neighbour, 0)
                 {
                     self.note_edit_error(fib_table, prefix, &error);
                     return;

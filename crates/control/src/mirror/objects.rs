@@ -120,7 +120,7 @@ impl Mirror {
             return Ok(face.index);
         }
         let members = self.face_members(key, is_ipv6);
-        let added = self.edit().next_hops().add_group(&members);
+        let added = self.fib.next_hops_mut().add_group(&members);
         let Ok(index) = added else {
             self.release_members(&members);
             self.drop_object_without_use(key);
@@ -162,11 +162,11 @@ impl Mirror {
         let Some((index, before)) = face(self) else { return };
         let link_before = self.connected_interface(index);
         let mut members = self.face_members(key, is_ipv6);
-        if let Err(error) = self.edit().next_hops().set_members(index, &members) {
+        if let Err(error) = self.fib.next_hops_mut().set_members(index, &members) {
             self.note_next_hop_error(error);
             self.release_members(&members);
             members = vec![(PUNT, 1)];
-            self.edit().next_hops().set_members(index, &members).expect("a group of one is always possible");
+            self.fib.next_hops_mut().set_members(index, &members).expect("a group of one is always possible");
         }
         let known = self.objects.known.get_mut(&key).expect("it was just found");
         known.faces[usize::from(is_ipv6)].as_mut().expect("it was just found").members = members;

@@ -164,7 +164,7 @@ impl Mirror {
         let prefix: IpNet = A::net(network, length).into();
         let mut installed = None;
         if let Some(route) = after.filter(|_| !self.is_paused(fib_table, A::IS_IPV6)) {
-            match self.edit().replace(fib_table, prefix, route) {
+            match self.fib.replace(fib_table, prefix, route) {
                 Ok(_) => {
                     installed = Some((route.source, route.metric));
                     if !self.tables.full.is_empty() {
@@ -178,7 +178,7 @@ impl Mirror {
         if let Some(route) = before
             && installed != Some((route.source, route.metric))
         {
-            match self.edit().remove(fib_table, prefix, route.source, route.metric) {
+            match self.fib.remove(fib_table, prefix, route.source, route.metric) {
                 // It was refused itself.
                 Ok(_) | Err(EditError::Rib(_)) => {}
                 Err(error) => self.refused::<A>(fib_table, prefix, &error),
@@ -209,7 +209,7 @@ impl Mirror {
     /// Makes a table of the FIB, with the fixed routes. Returns whether there was room.
     pub(super) fn add_fib_table(&mut self, fib_table: u32) -> bool {
         let has_room = self.fib.tables().count() < self.tables.most_fib_tables;
-        let added = if has_room { self.edit().add_vrf(fib_table) } else { Ok(()) };
+        let added = if has_room { self.fib.add_vrf(fib_table) } else { Ok(()) };
         if let Err(error) = &added {
             self.note(None, error.to_string());
         }
@@ -223,7 +223,7 @@ impl Mirror {
 
     pub(super) fn add_fixed_routes(&mut self, fib_table: u32) {
         for (prefix, route) in fixed::routes() {
-            if let Err(error) = self.edit().insert(fib_table, prefix, route) {
+            if let Err(error) = self.fib.insert(fib_table, prefix, route) {
                 self.note_edit_error(fib_table, prefix, &error);
             }
         }
@@ -276,7 +276,7 @@ impl Mirror {
                 continue;
             }
             let hosts = self.neighbour_routes(fib_table);
-            if let Err(error) = self.edit().remove_vrf(fib_table) {
+            if let Err(error) = self.fib.remove_vrf(fib_table) {
                 self.note(None, error.to_string());
                 continue;
             }

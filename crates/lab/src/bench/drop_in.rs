@@ -25,19 +25,18 @@ pub(super) fn fib<A: Address>(rows: &[Row<A>]) -> Result<Fib<Adjacency>> {
 
 /// Adds routes over a neighbour behind each port but the first, chosen by the route's origin.
 pub(super) fn fill<A: Address>(fib: &mut Fib<Adjacency>, rows: &[Row<A>]) -> Result<()> {
-    let mut edit = fib.edit();
     let mut next_hops: Vec<NextHopIndex> = Vec::new();
     let ethertype = if A::BITS == 32 { [8, 0] } else { [0x86, 0xdd] };
     for port in 1..ROUTER_PORTS as u8 {
         let neighbour = [2, 0, 0, 0, port, 2];
         let adjacency = Adjacency::ethernet(u16::from(port), neighbour, port_mac(port).0, ethertype);
-        next_hops.push(edit.next_hops().add(NextHop::Forward(adjacency))?);
+        next_hops.push(fib.next_hops_mut().add(NextHop::Forward(adjacency))?);
     }
     for row in rows {
         let next_hop = next_hops[row.origin as usize % next_hops.len()];
-        edit.replace(MAIN, row.prefix.into(), Route::to(next_hop))?;
+        fib.replace(MAIN, row.prefix.into(), Route::to(next_hop))?;
     }
-    edit.publish();
+    fib.publish();
     Ok(())
 }
 

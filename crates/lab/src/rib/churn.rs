@@ -140,19 +140,20 @@ impl<'a> Churn<'a> {
 
     /// Applies and publishes one batch.
     fn publish(&mut self, steps: &[(IpNet, Option<NextHopIndex>)], done: &mut Done) -> Result<()> {
-        let mut edit = self.fib.edit();
         for &(prefix, after) in steps {
             let before = match prefix {
-                IpNet::V4(prefix) => edit.fib().rib4(MAIN).and_then(|rib| rib.get(prefix)),
-                IpNet::V6(prefix) => edit.fib().rib6(MAIN).and_then(|rib| rib.get(prefix)),
+                IpNet::V4(prefix) => self.fib.rib4(MAIN).and_then(|rib| rib.get(prefix)),
+                IpNet::V6(prefix) => self.fib.rib6(MAIN).and_then(|rib| rib.get(prefix)),
             };
             let before = before.map(|route| route.next_hop);
             let (result, counter) = match (before, after) {
                 // A prefix drawn twice, and withdrawn already.
                 (None, None) => continue,
-                (None, Some(after)) => (edit.insert(MAIN, prefix, Route::to(after)), &mut done.announced),
-                (Some(_), Some(after)) => (edit.replace(MAIN, prefix, Route::to(after)), &mut done.changed),
-                (Some(_), None) => (edit.remove(MAIN, prefix, Source::Static, 0), &mut done.withdrawn),
+                (None, Some(after)) => (self.fib.insert(MAIN, prefix, Route::to(after)), &mut done.announced),
+                (Some(_), Some(after)) => {
+                    (self.fib.replace(MAIN, prefix, Route::to(after)), &mut done.changed)
+                }
+                (Some(_), None) => (self.fib.remove(MAIN, prefix, Source::Static, 0), &mut done.withdrawn),
             };
             match result {
                 Ok(_) => {
@@ -166,7 +167,7 @@ impl<'a> Churn<'a> {
             }
         }
         let begin = Instant::now();
-        edit.publish();
+        self.fib.publish();
         done.longest_publication = done.longest_publication.max(begin.elapsed());
         done.batches += 1;
         Ok(())
@@ -194,14 +195,13 @@ mod tests {
 
     fn fib(prefixes: &[&str]) -> Fib<u16> {
         let mut fib = Fib::new().unwrap();
-        let mut edit = fib.edit();
         for number in 1..=3 {
-            edit.next_hops().add(NextHop::Forward(number)).unwrap();
+            fib.next_hops_mut().add(NextHop::Forward(number)).unwrap();
         }
         for prefix in prefixes {
-            edit.insert(MAIN, prefix.parse().unwrap(), Route::to(NextHopIndex::new(2).unwrap())).unwrap();
+            fib.insert(MAIN, prefix.parse().unwrap(), Route::to(NextHopIndex::new(2).unwrap())).unwrap();
         }
-        edit.publish();
+        fib.publish();
         fib
     }
 

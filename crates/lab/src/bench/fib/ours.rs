@@ -38,12 +38,11 @@ impl<A: Address, S: Side<A>> Ours<A, S> {
     /// Gives routes the next hop whose number is `step` above their own.
     fn change(&mut self, order: &[u32], step: u16) -> Result<()> {
         let router = self.router.as_mut().context("the table is loaded first")?;
-        let mut edit = router.fib.edit();
         for &route in order {
             let (prefix, next_hop) = self.routes[route as usize];
-            edit.replace(MAIN, prefix.into(), Route::to(number(next_hop + step)))?;
+            router.fib.replace(MAIN, prefix.into(), Route::to(number(next_hop + step)))?;
         }
-        edit.publish();
+        router.fib.publish();
         Ok(())
     }
 }

@@ -9,8 +9,8 @@ use std::marker::PhantomData;
 
 use anyhow::{Context, Result, ensure};
 use fib::{
-    Address, Adjacency, Byte24, Edit, EditError, Fib, MAIN, NextHop, NextHopIndex, RangeTree, Rib, Route,
-    State, Table,
+    Address, Adjacency, Byte24, EditError, Fib, MAIN, NextHop, NextHopIndex, RangeTree, Rib, Route, State,
+    Table,
 };
 
 use super::tables::NEXT_HOPS;
@@ -33,7 +33,7 @@ pub(super) trait Side<A: Address>: 'static {
     fn table(state: &State<Adjacency, Self::Ipv4>) -> &Self::Table;
 
     /// Takes all routes from `rib`.
-    fn load(edit: &mut Edit<'_, Adjacency, Self::Ipv4>, rib: Rib<A>) -> Result<(), EditError>;
+    fn load(fib: &mut Fib<Adjacency, Self::Ipv4>, rib: Rib<A>) -> Result<(), EditError>;
 
     /// The routes.
     fn rib(fib: &Fib<Adjacency, Self::Ipv4>) -> &Rib<A>;
@@ -51,8 +51,8 @@ impl<T: Table<u32> + 'static> Side<u32> for Ipv4<T> {
         state.ipv4(MAIN_INDEX).expect("the main VRF always exists")
     }
 
-    fn load(edit: &mut Edit<'_, Adjacency, T>, rib: Rib<u32>) -> Result<(), EditError> {
-        edit.load4(MAIN, rib)
+    fn load(fib: &mut Fib<Adjacency, T>, rib: Rib<u32>) -> Result<(), EditError> {
+        fib.load4(MAIN, rib)
     }
 
     fn rib(fib: &Fib<Adjacency, T>) -> &Rib<u32> {
@@ -72,8 +72,8 @@ impl Side<u128> for Ipv6 {
         state.ipv6(MAIN_INDEX).expect("the main VRF always exists")
     }
 
-    fn load(edit: &mut Edit<'_, Adjacency, Byte24>, rib: Rib<u128>) -> Result<(), EditError> {
-        edit.load6(MAIN, rib)
+    fn load(fib: &mut Fib<Adjacency>, rib: Rib<u128>) -> Result<(), EditError> {
+        fib.load6(MAIN, rib)
     }
 
     fn rib(fib: &Fib<Adjacency>) -> &Rib<u128> {
@@ -96,19 +96,18 @@ impl<A: Address, S: Side<A>> Router<A, S> {
     /// No routes.
     pub(super) fn new() -> Result<Self> {
         let mut fib = Fib::new()?;
-        let mut edit = fib.edit();
         for port in 1..=BACKUP {
             let [high, low] = port.to_be_bytes();
             // Locally administered addresses.
             let (neighbour, own) = ([2, 0, 0, 1, high, low], [2, 0, 0, 0, high, low]);
             let hop = NextHop::Forward(Adjacency::ethernet(port, neighbour, own, [0x08, 0x00]));
-            let given = edit.next_hops().add(hop)?;
+            let given = fib.next_hops_mut().add(hop)?;
             ensure!(given == number(port), "next hop {port} has number {}", given.get());
         }
         for protected in 1..=FORWARDING {
-            edit.next_hops().set_backup(number(protected), Some(number(BACKUP)))?;
+            fib.next_hops_mut().set_backup(number(protected), Some(number(BACKUP)))?;
         }
-        edit.publish();
+        fib.publish();
         Ok(Self { fib })
     }
 
@@ -118,9 +117,8 @@ impl<A: Address, S: Side<A>> Router<A, S> {
         for (prefix, next_hop) in routes {
             rib.insert(prefix, Route::to(next_hop))?;
         }
-        let mut edit = self.fib.edit();
-        S::load(&mut edit, rib).with_context(|| S::Table::NAME)?;
-        edit.publish();
+        S::load(&mut self.fib, rib).with_context(|| S::Table::NAME)?;
+        self.fib.publish();
         Ok(())
     }
 
