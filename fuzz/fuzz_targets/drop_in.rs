@@ -8,7 +8,7 @@ use std::collections::HashMap;
 
 use elements::lookup::{Asker, ForwardingTables};
 use fib::publish::pair;
-use fib::{Adjacency, Fib, MAIN, NextHop, Policy, Route};
+use fib::{Adjacency, Fib, MAIN, NextHop, Policy};
 use graph::setup::Shared;
 use graph::testing::Bench;
 use libfuzzer_sys::fuzz_target;
@@ -32,7 +32,7 @@ fn fib() -> Fib<Adjacency> {
             let header = [&macs[..], &ether_type].concat();
             let adjacency = Adjacency::new(u16::from(port), &header).expect("an Ethernet header");
             let hop = fib.next_hops_mut().add(NextHop::Forward(adjacency)).expect("a next hop");
-            fib.insert(MAIN, prefix.parse().expect("a prefix"), Route::to(hop)).expect("a route");
+            fib.insert(MAIN, prefix.parse().expect("a prefix"), hop).expect("a route");
         }
     }
     for (prefix, end) in [
@@ -41,7 +41,7 @@ fn fib() -> Fib<Adjacency> {
         ("10.2.7.0/24", NextHop::Unreachable),
     ] {
         let hop = fib.next_hops_mut().add(end).expect("a next hop");
-        fib.insert(MAIN, prefix.parse().expect("a prefix"), Route::to(hop)).expect("a route");
+        fib.insert(MAIN, prefix.parse().expect("a prefix"), hop).expect("a route");
     }
     fib.publish();
     fib

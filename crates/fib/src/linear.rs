@@ -3,7 +3,7 @@
 //!
 //! Memory: 8 bytes a route for IPv4, 48 for IPv6.
 
-use crate::{Address, NextHopIndex, PrefixRoute, Rib, Table, TableError};
+use crate::{Address, NextHopIndex, Rib, Route, Table, TableError};
 
 /// Routes in no order, searched one by one.
 #[derive(Clone, Debug)]
@@ -73,7 +73,7 @@ impl<A: Address> Table<A> for Linear<A> {
 
     fn update(&mut self, (): &mut (), rib: &Rib<A>, prefix: A::Net) -> Result<(), TableError> {
         match rib.get(prefix) {
-            Some(route) => self.set(prefix, route.next_hop),
+            Some(next_hop) => self.set(prefix, next_hop),
             None => self.unset(prefix),
         };
         Ok(())
@@ -81,9 +81,9 @@ impl<A: Address> Table<A> for Linear<A> {
 
     fn rebuild(&mut self, (): &mut (), rib: &Rib<A>) -> Result<(), TableError> {
         self.routes.clear();
-        self.routes.extend(rib.iter().map(|PrefixRoute { prefix, route }| {
+        self.routes.extend(rib.iter().map(|Route { prefix, next_hop }| {
             let (network, length) = A::parts(prefix);
-            (network, length, route.next_hop)
+            (network, length, next_hop)
         }));
         Ok(())
     }

@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use fib::publish::{Reader, Readers};
-use fib::{MAIN, NextHop, NextHopError, NextHopIndex, Rib, Source, Table};
+use fib::{MAIN, NextHop, NextHopError, NextHopIndex, Rib, Table};
 
 use super::family::{Family, RouteFib, RouteState};
 use super::route::{Route, Via};
@@ -134,7 +134,7 @@ impl<A: Family> Routes<A> {
         let fib = self.fib();
         let mut text = String::new();
         for found in rib(&fib).iter() {
-            let Some(via) = via(&fib, found.route.next_hop) else { continue };
+            let Some(via) = via(&fib, found.next_hop) else { continue };
             let gateway = via.gateway().map_or_else(|| "-".to_owned(), |gateway| gateway.to_string());
             column(&mut text, &found.prefix.to_string(), 17);
             column(&mut text, &gateway, 9);
@@ -230,7 +230,7 @@ impl<'a, A: Family> Transaction<'a, A> {
         let (Command::Add(route) | Command::Set(route) | Command::Remove(route)) = *command;
         let prefix = route.prefix;
         let fib = &*self.fib;
-        let before = rib(fib).get(prefix).and_then(|known| via(fib, known.next_hop));
+        let before = rib(fib).get(prefix).and_then(|number| via(fib, number));
         let after = match (command, before) {
             (Command::Add(_), Some(_)) => {
                 let existing = Route::<A> { prefix, via: before };
@@ -248,10 +248,10 @@ impl<'a, A: Family> Transaction<'a, A> {
     fn assign(&mut self, prefix: A::Net, via: Option<Via<A>>) -> Result<(), String> {
         let change = match via {
             Some(via) => {
-                let route = fib::Route::to(self.number(via)?);
-                self.fib.replace(MAIN, prefix.into(), route)
+                let number = self.number(via)?;
+                self.fib.replace(MAIN, prefix.into(), number)
             }
-            None => self.fib.remove(MAIN, prefix.into(), Source::Static, 0),
+            None => self.fib.remove(MAIN, prefix.into()),
         };
         let change = change.map_err(|error| error.to_string())?;
         self.unused.extend(change.before);

@@ -4,8 +4,7 @@
 use super::Mirror;
 use super::routes::{Family, Key, Stored};
 use super::targets::Content;
-use crate::change::{Change, Part, RouteKey};
-use fib::Source;
+use crate::change::{Change, Part, RouteKey, Source};
 use ipnet::IpNet;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;

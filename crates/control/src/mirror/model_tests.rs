@@ -4,7 +4,7 @@
 use super::routes::LOCAL;
 use super::{Mirror, fixed};
 use crate::change::*;
-use fib::{Adjacency, Decision, MAIN, NextHop, NextHopIndex, Source, Table};
+use fib::{Adjacency, Decision, MAIN, NextHop, NextHopIndex, Table};
 use ipnet::IpNet;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
@@ -288,7 +288,7 @@ impl Model {
         if let Some((prefix, fixed)) = fixed
             && best.is_none_or(|(_, route)| route.key.prefix.prefix_len() <= prefix.prefix_len())
         {
-            return vec![match fixed.next_hop.get() {
+            return vec![match fixed.get() {
                 1 => NextHop::Punt,
                 2 => NextHop::Blackhole,
                 _ => NextHop::Broadcast,

@@ -8,8 +8,8 @@
 
 use super::Mirror;
 use super::hops::{BLACKHOLE, Behind, Members, PUNT, Way};
-use crate::change::ObjectKind;
-use fib::{NextHopError, NextHopIndex, Source};
+use crate::change::{ObjectKind, Source};
+use fib::{NextHopError, NextHopIndex};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What tells objects apart: every source has its own.

@@ -4,8 +4,8 @@
 use super::hops::{BLACKHOLE, BROADCAST, LOCAL, PROHIBIT, PUNT, UNREACHABLE, Way};
 use super::objects::ObjectKey;
 use super::{Count, Mirror};
-use crate::change::{Hops, Path, Route, RouteKind};
-use fib::{NextHopError, NextHopIndex, Source};
+use crate::change::{Hops, Path, Route, RouteKind, Source};
+use fib::{NextHopError, NextHopIndex};
 use ipnet::IpNet;
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};

@@ -188,7 +188,7 @@ mod tests {
     use std::net::IpAddr;
     use std::sync::{Arc, Mutex};
 
-    use fib::{MAIN, NextHop, Route, Source};
+    use fib::{MAIN, NextHop};
     use graph::testing::Bench;
 
     use super::super::fib_lookup_tests::{bench_asking, fib};
@@ -226,8 +226,7 @@ mod tests {
         assert_eq!(*asked.lock().unwrap(), all);
         // One of the two is found.
         let found = fib.next_hops_mut().add(NextHop::Forward(Adjacency::new(0, &[7; 14]).unwrap())).unwrap();
-        let route = Route { next_hop: found, source: Source::Neighbour, distance: 0, metric: 0 };
-        fib.insert(MAIN, "10.12.0.1/32".parse().unwrap(), route).unwrap();
+        fib.insert(MAIN, "10.12.0.1/32".parse().unwrap(), found).unwrap();
         fib.publish();
         bench.advance_ns(2 * PERIOD_NS);
         assert_eq!(numbers(&mut bench, "out"), [1, 2, 3]);

@@ -3,7 +3,7 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use fib::policy::{AddressRange, PolicyAction, PolicyRule};
-use fib::{Adjacency, Decision, Fib, MAIN, NextHop, Policy, Route, Rules, Source};
+use fib::{Adjacency, Decision, Fib, MAIN, NextHop, Policy, Rules};
 use graph::testing::Bench;
 
 use super::fib_lookup_tests::{bench_with_policy, fib as fib_of_forwarding, try_bench};
@@ -47,7 +47,7 @@ fn fib() -> Fib<Adjacency> {
         ("ff00::/8", punt),
         ("::1/128", blackhole),
     ] {
-        fib.insert(MAIN, prefix.parse().unwrap(), Route::to(number)).unwrap();
+        fib.insert(MAIN, prefix.parse().unwrap(), number).unwrap();
     }
     fib.publish();
     fib
@@ -197,7 +197,7 @@ fn sources_follow_the_routes() {
     let mut bench = try_bench(&config("CheckReversePath", "strict"), &fib).unwrap();
     let packet = packet("10.1.0.1", TO_OTHERS);
     assert_eq!(fate(&mut bench, &packet), OUT);
-    fib.remove(MAIN, "10.1.0.0/16".parse().unwrap(), Source::Static, 0).unwrap();
+    fib.remove(MAIN, "10.1.0.0/16".parse().unwrap()).unwrap();
     fib.publish();
     assert_eq!(fate(&mut bench, &packet), NO_ROUTE);
 }

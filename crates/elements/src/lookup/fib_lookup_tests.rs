@@ -2,7 +2,7 @@
 
 use fib::policy::{AddressRange, PolicyAction, PolicyRule};
 use fib::publish::{Writer, pair};
-use fib::{Adjacency, Decision, Fib, MAIN, NextHop, Policy, Route, Rules};
+use fib::{Adjacency, Decision, Fib, MAIN, NextHop, Policy, Rules};
 use graph::setup::Shared;
 use graph::testing::Bench;
 use packet::flow::FlowKey;
@@ -36,7 +36,7 @@ pub(super) fn fib() -> Fib<Adjacency> {
     ];
     for (prefix, next_hop) in ends {
         let number = fib.next_hops_mut().add(next_hop).unwrap();
-        fib.insert(MAIN, prefix.parse().unwrap(), Route::to(number)).unwrap();
+        fib.insert(MAIN, prefix.parse().unwrap(), number).unwrap();
     }
     for (prefix, number) in [
         ("10.1.0.0/16", a),
@@ -45,7 +45,7 @@ pub(super) fn fib() -> Fib<Adjacency> {
         ("2001:db8:1::/48", c),
         ("2001:db8:3::/48", both6),
     ] {
-        fib.insert(MAIN, prefix.parse().unwrap(), Route::to(number)).unwrap();
+        fib.insert(MAIN, prefix.parse().unwrap(), number).unwrap();
     }
     fib.publish();
     fib
@@ -225,7 +225,7 @@ fn routes_change_under_a_running_element() {
     let mut fib = fib();
     let mut bench = bench(IPV4, &fib);
     assert_eq!(bench.read("rt.lookup 10.1.2.3"), "via 02:00:00:00:00:0a port 0");
-    fib.remove(MAIN, "10.1.0.0/16".parse().unwrap(), fib::Source::Static, 0).unwrap();
+    fib.remove(MAIN, "10.1.0.0/16".parse().unwrap()).unwrap();
     fib.publish();
     assert_eq!(bench.read("rt.lookup 10.1.2.3"), "no route");
     bench.push("in", &[&ipv4([10, 1, 0, 1], 5)]);

@@ -4,7 +4,7 @@
 
 use fib::read::Row;
 use fib::synthesize::{self, next_hop_of_origin};
-use fib::{Address, Rib, Route};
+use fib::{Address, Rib};
 use packet::random::SplitMix64;
 use std::path::Path;
 
@@ -57,7 +57,7 @@ impl<A: Family> Routes<A> {
         let mut rib = Rib::new();
         for row in &rows {
             // A prefix that the file has twice has its first row's next hop.
-            let _ = rib.insert(row.prefix, route_of(row));
+            let _ = rib.insert(row.prefix, next_hop_of_origin(row.origin, NEXT_HOPS));
         }
         Routes { name, rib, rows }
     }
@@ -78,11 +78,6 @@ impl<A: Family> Routes<A> {
             (0..count).map(|_| inside[random.below(HOT_ADDRESSES.min(count) as u64) as usize]).collect();
         [("random", anywhere), ("inside", inside), ("hot", hot)]
     }
-}
-
-/// The route of a row.
-fn route_of<A: Address>(row: &Row<A>) -> Route {
-    Route::to(next_hop_of_origin(row.origin, NEXT_HOPS))
 }
 
 /// What an address family adds for these benches.

@@ -1,16 +1,16 @@
 //! Changes of a FIB, and their publication.
 
 use super::{EditError, Fib, Half, MAIN, PutOff, State, Tables, Vrf};
-use crate::{Address, Change, NextHopIndex, NextHops, RangeTree, Rib, Route, Source, Table, TableError};
+use crate::{Address, Change, NextHopIndex, NextHops, RangeTree, Rib, Table, TableError};
 use ipnet::IpNet;
 use std::hash::Hash;
 
 /// One change of a route.
 #[derive(Clone, Copy)]
 enum Step {
-    Insert(Route),
-    Replace(Route),
-    Remove(Source, u32),
+    Insert(NextHopIndex),
+    Replace(NextHopIndex),
+    Remove,
 }
 
 impl<P: Copy + Eq + Hash + Send + Sync, T4: Table<u32>> Fib<P, T4> {
@@ -67,44 +67,44 @@ impl<P: Copy + Eq + Hash + Send + Sync, T4: Table<u32>> Fib<P, T4> {
     /// # Errors
     ///
     /// As [`Rib::insert`]; and if the next hop or the VRF is unknown or the table is full.
-    pub fn insert(&mut self, table: u32, prefix: IpNet, route: Route) -> Result<Change, EditError> {
-        self.step(table, prefix, Step::Insert(route))
+    pub fn insert(&mut self, table: u32, prefix: IpNet, next_hop: NextHopIndex) -> Result<Change, EditError> {
+        self.step(table, prefix, Step::Insert(next_hop))
     }
 
-    /// Adds a route, in the place of the one that its source has with the same metric, if there is one.
+    /// Adds a route, in the place of the one that the prefix has, if there is one.
     ///
     /// # Errors
     ///
     /// As [`Rib::replace`]; and if the next hop or the VRF is unknown or the table is full.
-    pub fn replace(&mut self, table: u32, prefix: IpNet, route: Route) -> Result<Change, EditError> {
-        self.step(table, prefix, Step::Replace(route))
+    pub fn replace(
+        &mut self,
+        table: u32,
+        prefix: IpNet,
+        next_hop: NextHopIndex,
+    ) -> Result<Change, EditError> {
+        self.step(table, prefix, Step::Replace(next_hop))
     }
 
-    /// Removes the route of this source and metric.
+    /// Removes the route to this prefix.
     ///
     /// # Errors
     ///
     /// As [`Rib::remove`]; and if the VRF is unknown or the table is full (flattened, fewer routes can take more room).
-    pub fn remove(
-        &mut self,
-        table: u32,
-        prefix: IpNet,
-        source: Source,
-        metric: u32,
-    ) -> Result<Change, EditError> {
-        self.step(table, prefix, Step::Remove(source, metric))
+    pub fn remove(&mut self, table: u32, prefix: IpNet) -> Result<Change, EditError> {
+        self.step(table, prefix, Step::Remove)
     }
 
     fn step(&mut self, table: u32, prefix: IpNet, step: Step) -> Result<Change, EditError> {
-        self.has_unpublished = true;
         let vrf = self.vrfs.get_mut(&table).ok_or(EditError::UnknownVrf { table })?;
         let (passive, _) = self.writer.both();
         let tables =
             passive.vrfs[vrf.index].as_mut().expect("a VRF that the control side has is in its state");
-        match prefix {
+        let change = match prefix {
             IpNet::V4(prefix) => change(&mut vrf.ipv4, &mut tables.ipv4, &mut self.next_hops, prefix, step),
             IpNet::V6(prefix) => change(&mut vrf.ipv6, &mut tables.ipv6, &mut self.next_hops, prefix, step),
-        }
+        }?;
+        self.has_unpublished |= change.is_visible();
+        Ok(change)
     }
 
     /// Takes all IPv4 routes of a VRF from `rib`, in the place of those it has: the quickest way to load a table.
@@ -193,7 +193,7 @@ fn release<P: Copy + Eq + Hash>(next_hops: &mut NextHops<P>, index: NextHopIndex
 }
 
 fn release_all<P: Copy + Eq + Hash, A: Address>(next_hops: &mut NextHops<P>, rib: &Rib<A>) {
-    rib.iter_all().for_each(|found| release(next_hops, found.route.next_hop));
+    rib.iter().for_each(|found| release(next_hops, found.next_hop));
 }
 
 /// Changes one route in the RIB, the table and the books of the next hops, or nothing.
@@ -204,33 +204,30 @@ fn change<P: Copy + Eq + Hash, A: Address, T: Table<A>>(
     prefix: A::Net,
     step: Step,
 ) -> Result<Change, EditError> {
-    let after = match step {
-        Step::Insert(route) | Step::Replace(route) => Some(route),
-        Step::Remove(..) => None,
-    };
-    if let Some(route) = after
-        && !next_hops.exists(route.next_hop)
+    if let Step::Insert(next_hop) | Step::Replace(next_hop) = step
+        && !next_hops.exists(next_hop)
     {
-        return Err(EditError::UnknownNextHop { prefix: prefix.into(), next_hop: route.next_hop });
+        return Err(EditError::UnknownNextHop { prefix: prefix.into(), next_hop });
     }
     let change = match step {
-        Step::Insert(route) => half.rib.insert(prefix, route),
-        Step::Replace(route) => half.rib.replace(prefix, route),
-        Step::Remove(source, metric) => half.rib.remove(prefix, source, metric),
+        Step::Insert(next_hop) => half.rib.insert(prefix, next_hop),
+        Step::Replace(next_hop) => half.rib.replace(prefix, next_hop),
+        Step::Remove => half.rib.remove(prefix),
     }?;
-    if change.is_visible() {
-        half.is_ahead = true;
-        if let Err(error) = compile(half, table, prefix) {
-            half.rib.undo(prefix, change.gone, after);
-            rebuild(half, table);
-            return Err(error.into());
-        }
+    if !change.is_visible() {
+        return Ok(change);
     }
-    if let Some(route) = after {
-        hold(next_hops, route.next_hop);
+    half.is_ahead = true;
+    if let Err(error) = compile(half, table, prefix) {
+        half.rib.undo(prefix, change);
+        rebuild(half, table);
+        return Err(error.into());
     }
-    if let Some(route) = change.gone {
-        release(next_hops, route.next_hop);
+    if let Some(next_hop) = change.after {
+        hold(next_hops, next_hop);
+    }
+    if let Some(next_hop) = change.before {
+        release(next_hops, next_hop);
     }
     Ok(change)
 }
@@ -271,8 +268,8 @@ fn load<P: Copy + Eq + Hash, A: Address, T: Table<A>>(
     next_hops: &mut NextHops<P>,
     rib: Rib<A>,
 ) -> Result<(), EditError> {
-    if let Some(found) = rib.iter_all().find(|found| !next_hops.exists(found.route.next_hop)) {
-        let (prefix, next_hop) = (found.prefix.into(), found.route.next_hop);
+    if let Some(found) = rib.iter().find(|found| !next_hops.exists(found.next_hop)) {
+        let (prefix, next_hop) = (found.prefix.into(), found.next_hop);
         return Err(EditError::UnknownNextHop { prefix, next_hop });
     }
     T::check_memory(rib.len())?;
@@ -284,7 +281,7 @@ fn load<P: Copy + Eq + Hash, A: Address, T: Table<A>>(
         rebuild(half, table);
         return Err(error.into());
     }
-    half.rib.iter_all().for_each(|found| hold(next_hops, found.route.next_hop));
+    half.rib.iter().for_each(|found| hold(next_hops, found.next_hop));
     release_all(next_hops, &before);
     Ok(())
 }

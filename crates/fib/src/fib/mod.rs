@@ -2,14 +2,14 @@
 //! from them and the next hops behind them, changed by one thread and read by many.
 //!
 //! ```
-//! use fib::{Fib, NextHop, Route, MAIN};
+//! use fib::{Fib, NextHop, MAIN};
 //!
 //! let mut fib = Fib::<&str>::new()?;
 //! let mut worker = fib.readers().register();
 //!
 //! let core = fib.next_hops_mut().add(NextHop::Forward("core"))?;
-//! fib.insert(MAIN, "10.0.0.0/8".parse()?, Route::to(core))?;
-//! fib.insert(MAIN, "2001:db8::/32".parse()?, Route::to(core))?;
+//! fib.insert(MAIN, "10.0.0.0/8".parse()?, core)?;
+//! fib.insert(MAIN, "2001:db8::/32".parse()?, core)?;
 //! fib.publish();
 //!
 //! let state = worker.enter(); // once for a batch of packets

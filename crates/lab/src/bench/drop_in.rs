@@ -6,7 +6,7 @@ use elements::devices::OpenPort;
 use elements::lookup::{Asker, ForwardingTables};
 use fib::publish::pair;
 use fib::read::Row;
-use fib::{Address, Adjacency, Fib, MAIN, NextHop, NextHopIndex, Policy, Route};
+use fib::{Address, Adjacency, Fib, MAIN, NextHop, NextHopIndex, Policy};
 use graph::lang::Source;
 use graph::setup::Shared;
 use ports::Port;
@@ -34,7 +34,7 @@ pub(super) fn fill<A: Address>(fib: &mut Fib<Adjacency>, rows: &[Row<A>]) -> Res
     }
     for row in rows {
         let next_hop = next_hops[row.origin as usize % next_hops.len()];
-        fib.replace(MAIN, row.prefix.into(), Route::to(next_hop))?;
+        fib.replace(MAIN, row.prefix.into(), next_hop)?;
     }
     fib.publish();
     Ok(())

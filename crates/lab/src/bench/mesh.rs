@@ -6,7 +6,7 @@ use elements::lookup::{Asker, ForwardingTables};
 use fabric::{Header, Kind, Label, NodeId};
 use fib::publish::pair;
 use fib::read::Row;
-use fib::{Adjacency, Fib, MAIN, NextHop, Policy, Route};
+use fib::{Adjacency, Fib, MAIN, NextHop, Policy};
 use graph::graph::GraphOptions;
 use graph::lang::Source;
 use graph::setup::Shared;
@@ -63,7 +63,7 @@ pub(super) fn fib(rows: &[Row], here: usize, neighbours: &[(usize, u32)]) -> Res
     }
     for row in rows {
         let next_hop = next_hops[row.origin as usize % next_hops.len()];
-        fib.replace(MAIN, row.prefix.into(), Route::to(next_hop))?;
+        fib.replace(MAIN, row.prefix.into(), next_hop)?;
     }
     fib.publish();
     Ok(fib)

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use fib::synthesize::Family;
-use fib::{EditError, Fib, MAIN, NextHopIndex, Route, Source};
+use fib::{EditError, Fib, MAIN, NextHopIndex};
 use ipnet::IpNet;
 use packet::random::SplitMix64;
 
@@ -145,15 +145,12 @@ impl<'a> Churn<'a> {
                 IpNet::V4(prefix) => self.fib.rib4(MAIN).and_then(|rib| rib.get(prefix)),
                 IpNet::V6(prefix) => self.fib.rib6(MAIN).and_then(|rib| rib.get(prefix)),
             };
-            let before = before.map(|route| route.next_hop);
             let (result, counter) = match (before, after) {
                 // A prefix drawn twice, and withdrawn already.
                 (None, None) => continue,
-                (None, Some(after)) => (self.fib.insert(MAIN, prefix, Route::to(after)), &mut done.announced),
-                (Some(_), Some(after)) => {
-                    (self.fib.replace(MAIN, prefix, Route::to(after)), &mut done.changed)
-                }
-                (Some(_), None) => (self.fib.remove(MAIN, prefix, Source::Static, 0), &mut done.withdrawn),
+                (None, Some(after)) => (self.fib.insert(MAIN, prefix, after), &mut done.announced),
+                (Some(_), Some(after)) => (self.fib.replace(MAIN, prefix, after), &mut done.changed),
+                (Some(_), None) => (self.fib.remove(MAIN, prefix), &mut done.withdrawn),
             };
             match result {
                 Ok(_) => {
@@ -199,23 +196,17 @@ mod tests {
             fib.next_hops_mut().add(NextHop::Forward(number)).unwrap();
         }
         for prefix in prefixes {
-            fib.insert(MAIN, prefix.parse().unwrap(), Route::to(NextHopIndex::new(2).unwrap())).unwrap();
+            fib.insert(MAIN, prefix.parse().unwrap(), NextHopIndex::new(2).unwrap()).unwrap();
         }
         fib.publish();
         fib
     }
 
     fn routes(fib: &Fib<u16>) -> BTreeMap<IpNet, u16> {
-        let ipv4 = fib
-            .rib4(MAIN)
-            .unwrap()
-            .iter()
-            .map(|found| (IpNet::from(found.prefix), found.route.next_hop.get()));
-        let ipv6 = fib
-            .rib6(MAIN)
-            .unwrap()
-            .iter()
-            .map(|found| (IpNet::from(found.prefix), found.route.next_hop.get()));
+        let ipv4 =
+            fib.rib4(MAIN).unwrap().iter().map(|found| (IpNet::from(found.prefix), found.next_hop.get()));
+        let ipv6 =
+            fib.rib6(MAIN).unwrap().iter().map(|found| (IpNet::from(found.prefix), found.next_hop.get()));
         ipv4.chain(ipv6).collect()
     }
 

@@ -95,8 +95,7 @@ pub(crate) fn settle_vlans(ports: &mut [RouterPort], mirror: &Mirror) -> Result<
 #[cfg(test)]
 mod tests {
     use super::*;
-    use control::change::{Change, Link};
-    use fib::Source;
+    use control::change::{Change, Link, Source};
 
     /// A router of eth1 and its VLAN 100, in whose Linux there is this interface eth1.100; how Linux sees the VLAN.
     fn settled(vlan: Option<Link>, below: Host) -> Result<RouterPort> {

@@ -7,7 +7,7 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use anyhow::{Context, Result};
-use fib::{Address, BURST, MAIN, NextHopIndex, Route, Table};
+use fib::{Address, BURST, MAIN, NextHopIndex, Table};
 
 use super::engine::{Engine, Loaded, RUN_SECONDS, UPDATE_SECONDS, Way, WithWorker};
 use super::published::{Router, Side, number};
@@ -40,7 +40,7 @@ impl<A: Address, S: Side<A>> Ours<A, S> {
         let router = self.router.as_mut().context("the table is loaded first")?;
         for &route in order {
             let (prefix, next_hop) = self.routes[route as usize];
-            router.fib.replace(MAIN, prefix.into(), Route::to(number(next_hop + step)))?;
+            router.fib.replace(MAIN, prefix.into(), number(next_hop + step))?;
         }
         router.fib.publish();
         Ok(())

@@ -9,8 +9,7 @@ use std::marker::PhantomData;
 
 use anyhow::{Context, Result, ensure};
 use fib::{
-    Address, Adjacency, Byte24, EditError, Fib, MAIN, NextHop, NextHopIndex, RangeTree, Rib, Route, State,
-    Table,
+    Address, Adjacency, Byte24, EditError, Fib, MAIN, NextHop, NextHopIndex, RangeTree, Rib, State, Table,
 };
 
 use super::tables::NEXT_HOPS;
@@ -115,7 +114,7 @@ impl<A: Address, S: Side<A>> Router<A, S> {
     pub(super) fn load(&mut self, routes: impl Iterator<Item = (A::Net, NextHopIndex)>) -> Result<()> {
         let mut rib = Rib::new();
         for (prefix, next_hop) in routes {
-            rib.insert(prefix, Route::to(next_hop))?;
+            rib.insert(prefix, next_hop)?;
         }
         S::load(&mut self.fib, rib).with_context(|| S::Table::NAME)?;
         self.fib.publish();

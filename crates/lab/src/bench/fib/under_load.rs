@@ -28,7 +28,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use fib::publish::Reader;
-use fib::{Address, Adjacency, BURST, MAIN, NextHopIndex, Route, Source, State, Table};
+use fib::{Address, Adjacency, BURST, MAIN, NextHopIndex, State, Table};
 use ipnet::IpNet;
 use packet::random::SplitMix64;
 
@@ -284,8 +284,8 @@ impl<'a, A: Address> Churn<'a, A> {
         while start.elapsed() < time && !self.prepared.is_empty() {
             for (prefix, next_hop) in self.prepared.drain(..batch.min(self.prepared.len())) {
                 match next_hop {
-                    Some(next_hop) => router.fib.replace(MAIN, prefix, Route::to(next_hop))?,
-                    None => router.fib.remove(MAIN, prefix, Source::Static, 0)?,
+                    Some(next_hop) => router.fib.replace(MAIN, prefix, next_hop)?,
+                    None => router.fib.remove(MAIN, prefix)?,
                 };
                 changes += 1;
             }
@@ -326,7 +326,7 @@ impl<'a, A: Address> Churn<'a, A> {
     fn undo<S: Side<A>>(&mut self, router: &mut Router<A, S>) -> Result<()> {
         self.run(router, usize::MAX, Duration::MAX, f64::INFINITY)?;
         for (route, _) in self.routes.routes.iter().zip(&self.now).filter(|&(_, now)| *now != Now::AsItWas) {
-            router.fib.replace(MAIN, route.prefix.into(), Route::to(number(route.next_hop)))?;
+            router.fib.replace(MAIN, route.prefix.into(), number(route.next_hop))?;
         }
         router.fib.publish();
         Ok(())
