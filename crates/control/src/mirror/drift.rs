@@ -117,7 +117,7 @@ impl Mirror {
             for (key, stored) in A::routes(routes).iter() {
                 let (key, source, Stored { target, protocol, .. }) =
                     (Key::route_key(key, table), key.source, stored);
-                visit(source, key, digest_of(&key, *protocol, self.targets.get(*target).digest));
+                visit(source, key, digest_of(&key, *protocol, self.targets.get(*target).value.digest));
             }
         }
     }

@@ -20,6 +20,8 @@
 //! | `exits.rs` | in a cluster: which ports are those of other nodes |
 //! | `fixed.rs` | destinations that no route may change: loopback, multicast, link-local |
 //! | `rules.rs` | policy rules |
+//! | `dumps.rs` | what a source does not name when it tells all that it has is gone |
+//! | `counters.rs` | what was counted, and what could not be done |
 //! | `show.rs`, `drift.rs` | for people; whether the mirror has what the kernel has |
 //!
 //! It is pure logic: no sockets, no threads, no time. What sources say is never trusted to make sense: what does not is
@@ -27,13 +29,6 @@
 //! the fast path cannot do what the kernel would, packets are punted; so nothing here has to be complete to be right.
 //!
 //! Changes gather until [`Mirror::publish`]; workers then see all of them in one step.
-//!
-//! # Dumps
-//!
-//! A source dumps its state at the beginning, and again when it may have missed something: [`Mirror::dump_begins`], the
-//! changes, [`Mirror::dump_ends`]. Everything carries the *epoch* (the number of the dump) in which it was last told;
-//! what has another than the present one when a dump ends is gone. Until then it stays, so a daemon that is restarted
-//! disturbs nobody.
 //!
 //! # Costs
 //!
@@ -49,7 +44,9 @@
 //! | one source forgotten, the other one's routes put in force | 0.4 s |
 //! | memory, that of the FIB and its two tables included | 103 MB; 143 MB with both sources |
 
+mod counters;
 mod drift;
+mod dumps;
 mod exits;
 mod fixed;
 mod hops;
@@ -66,14 +63,17 @@ mod targets;
 #[cfg(test)]
 mod tests;
 
+pub use counters::Problem;
 pub use drift::{Difference, Digest, DigestOf, Drift, digests_of};
 pub use exits::{ClusterExits, Exit};
 pub use links::VlanPort;
 pub use show::{Found, FoundBy, NeighbourReport, NextHopReport, PortReport, RouteReport, Ruled};
 
 use crate::change::{Address, Change, InterfaceIndex, Link, Part, Route, RouteKey, Source};
+use counters::{Count, Counters};
+use dumps::Epochs;
 use fib::publish::Readers;
-use fib::{Adjacency, CheckReport, EditError, Fib, MAIN, NextHopError, State, TableError};
+use fib::{Adjacency, CheckReport, Fib, MAIN, State, TableError};
 use hops::Hops;
 use ipnet::IpNet;
 use links::Links;
@@ -81,12 +81,8 @@ use neighbours::Neighbours;
 use objects::{ObjectKey, Objects};
 use routes::{Family, Key, Stored};
 use rules::KernelRules;
-use std::collections::VecDeque;
 use tables::Tables;
 use targets::{Content, TargetId, Targets};
-
-/// How many problems are remembered.
-const MOST_PROBLEMS: usize = 64;
 
 /// The forwarding tables of a router, kept as its sources say. See the top of its file.
 pub struct Mirror {
@@ -101,89 +97,7 @@ pub struct Mirror {
     /// On a node of a cluster.
     exits: Option<ClusterExits>,
     epochs: Epochs,
-    counts: [u64; COUNTS.len()],
-    problems: VecDeque<Problem>,
-}
-
-/// Something that could not be done as a source wanted.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Problem {
-    /// The table and prefix of the route, if it is about one.
-    pub route: Option<(u32, IpNet)>,
-    /// What is wrong, and what would be right.
-    pub reason: String,
-}
-
-impl std::fmt::Display for Problem {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        if let Some((table, prefix)) = self.route {
-            write!(f, "{prefix} in table {table}: ")?;
-        }
-        f.write_str(&self.reason)
-    }
-}
-
-/// What is counted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(usize)]
-enum Count {
-    Changes,
-    Publications,
-    NextHopChanges,
-    Swept,
-    GoneUnknown,
-    HostBits,
-    NotForSource,
-    RoutesWithoutPath,
-    NextHopsRefused,
-    Refused,
-    TablesRefused,
-}
-
-/// By [`Count`]: what people read.
-const COUNTS: [&str; 11] = [
-    "changes",
-    "publications",
-    "changes of next hops",
-    "removed because a dump did not name them",
-    "gone that were not there",
-    "prefixes with host bits",
-    "changes that their source has no say in",
-    "routes without a path",
-    "next hops that there was no number for",
-    "routes that the forwarding table refused",
-    "tables that there was no room for",
-];
-
-/// The number of the present dump of each source and part.
-#[derive(Debug, Default)]
-struct Epochs([[u8; 7]; 2]);
-
-impl Epochs {
-    fn of(&self, source: Source, part: Part) -> u8 {
-        self.0[source as usize][part as usize]
-    }
-
-    fn next(&mut self, source: Source, part: Part) {
-        let epoch = &mut self.0[source as usize][part as usize];
-        *epoch = epoch.wrapping_add(1);
-    }
-
-    fn of_objects(&self, source: Source) -> u8 {
-        self.of(source, Part::Objects)
-    }
-
-    fn of_neighbours(&self) -> u8 {
-        self.of(Source::Netlink, Part::Neighbours)
-    }
-
-    fn of_rules(&self) -> u8 {
-        self.of(Source::Netlink, Part::Rules)
-    }
-
-    fn of_routes(&self, source: Source, is_ipv6: bool) -> u8 {
-        self.of(source, if is_ipv6 { Part::Routes6 } else { Part::Routes4 })
-    }
+    counters: Counters,
 }
 
 impl Mirror {
@@ -204,8 +118,7 @@ impl Mirror {
             policy: KernelRules::default(),
             exits: None,
             epochs: Epochs::default(),
-            counts: [0; COUNTS.len()],
-            problems: VecDeque::new(),
+            counters: Counters::default(),
         };
         mirror.add_fixed_hops();
         mirror.add_fixed_routes(MAIN);
@@ -276,63 +189,15 @@ impl Mirror {
         self.put_routes_of::<u128>(source, route, prefixes);
     }
 
-    /// A source is about to tell all that it has of a part.
-    pub fn dump_begins(&mut self, source: Source, part: Part) {
-        self.epochs.next(source, part);
-    }
-
-    /// A source has told all that it has of a part: what it did not name since [`Mirror::dump_begins`] is gone.
-    pub fn dump_ends(&mut self, source: Source, part: Part) {
-        let epoch = self.epochs.of(source, part);
-        let is_kernels = !matches!(part, Part::Routes4 | Part::Routes6 | Part::Objects);
-        if is_kernels && source != Source::Netlink {
-            return;
-        }
-        let swept = match part {
-            Part::Links => {
-                let all = self.links.interfaces.iter().filter(|(_, interface)| interface.epoch != epoch);
-                let gone: Vec<InterfaceIndex> = all.map(|(&index, _)| index).collect();
-                gone.iter().filter(|index| self.remove_link(**index)).count()
-            }
-            Part::Addresses => {
-                let all = self.links.addresses.iter().filter(|(_, seen)| **seen != epoch);
-                let gone: Vec<Address> = all.map(|(address, _)| address.clone()).collect();
-                gone.iter().filter(|address| self.links.remove_address(address)).count()
-            }
-            Part::Neighbours => {
-                let all = self.neighbours.known.iter().filter(|(_, entry)| entry.epoch != epoch);
-                let gone: Vec<_> = all.map(|(&key, _)| key).collect();
-                gone.iter().filter(|(address, index)| self.remove_neighbour(*index, *address)).count()
-            }
-            Part::Rules => {
-                let before = self.policy.list.len();
-                self.policy.list.retain(|(_, seen)| *seen == epoch);
-                let gone = before - self.policy.list.len();
-                self.policy.is_dirty |= gone > 0;
-                gone
-            }
-            Part::Objects => {
-                let all = self.objects.known.iter();
-                let all = all.filter(|(key, known)| key.source == source && known.epoch != epoch);
-                let gone: Vec<ObjectKey> =
-                    all.filter(|(_, known)| known.kind.is_some()).map(|(&key, _)| key).collect();
-                gone.iter().filter(|key| self.remove_object(**key)).count()
-            }
-            Part::Routes4 => {
-                self.remove_routes::<u32>(|_, key, stored| key.source == source && stored.epoch != epoch)
-            }
-            Part::Routes6 => {
-                self.remove_routes::<u128>(|_, key, stored| key.source == source && stored.epoch != epoch)
-            }
-        };
-        self.counts[Count::Swept as usize] += swept as u64;
-    }
-
     /// Lets workers see all changes so far, in one step. Returns whether there were any.
     pub fn publish(&mut self) -> bool {
         if self.targets.condemned > 0 {
-            self.remove_routes::<u32>(|mirror, _, stored| mirror.targets.get(stored.target).is_condemned);
-            self.remove_routes::<u128>(|mirror, _, stored| mirror.targets.get(stored.target).is_condemned);
+            self.remove_routes::<u32>(|mirror, _, stored| {
+                mirror.targets.get(stored.target).value.is_condemned
+            });
+            self.remove_routes::<u128>(|mirror, _, stored| {
+                mirror.targets.get(stored.target).value.is_condemned
+            });
         }
         self.remove_unneeded_tables();
         self.open_refused_tables();
@@ -345,7 +210,7 @@ impl Mirror {
         }
         // After the FIB, which has the tables that the rules lead to.
         let has_policy = policy.is_some_and(|policy| self.publish_policy(policy));
-        self.counts[Count::Publications as usize] += u64::from(has_fib || has_policy);
+        self.count_more(Count::Publications, usize::from(has_fib || has_policy));
         has_fib || has_policy
     }
 
@@ -353,42 +218,6 @@ impl Mirror {
     pub fn check(&mut self) -> CheckReport {
         self.publish();
         self.fib.check()
-    }
-
-    /// What has been counted, and what is there now.
-    pub fn counters(&self) -> Vec<(&'static str, u64)> {
-        let waiting = |target: &&targets::Target| {
-            target.content.object().is_some_and(|object| !self.objects.is_there(object))
-        };
-        let waiting = self.targets.iter().filter(waiting).map(targets::Target::routes).sum();
-        let counted = COUNTS.iter().copied().zip(self.counts);
-        counted.chain([("routes that wait for a next-hop object", waiting)]).collect()
-    }
-
-    /// The last problems, the newest last.
-    pub fn problems(&self) -> impl Iterator<Item = &Problem> {
-        self.problems.iter()
-    }
-
-    fn count(&mut self, what: Count) {
-        self.counts[what as usize] += 1;
-    }
-
-    fn note(&mut self, route: Option<(u32, IpNet)>, reason: String) {
-        if self.problems.len() == MOST_PROBLEMS {
-            self.problems.pop_front();
-        }
-        self.problems.push_back(Problem { route, reason });
-    }
-
-    fn note_edit_error(&mut self, fib_table: u32, prefix: IpNet, error: &EditError) {
-        self.count(Count::Refused);
-        self.note(Some((fib_table, prefix)), error.to_string());
-    }
-
-    fn note_next_hop_error(&mut self, error: NextHopError) {
-        self.count(Count::NextHopsRefused);
-        self.note(None, error.to_string());
     }
 
     fn put_link(&mut self, link: Link) -> bool {

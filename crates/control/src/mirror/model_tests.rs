@@ -648,6 +648,6 @@ proptest! {
         prop_assert_eq!(mirror.fib.next_hops().len(), 6);
         prop_assert_eq!(mirror.fib.tables().collect::<Vec<_>>(), [MAIN]);
         prop_assert!(mirror.objects.known.is_empty());
-        prop_assert_eq!(mirror.targets.iter().count(), 0);
+        prop_assert_eq!(mirror.targets.all.iter().count(), 0);
     }
 }

@@ -172,7 +172,7 @@ impl Mirror {
 
     fn report<A: Family>(&self, table: u32, key: &Key<A>, stored: &Stored) -> RouteReport {
         let target = self.targets.get(stored.target);
-        let paths = match &target.content.hops {
+        let paths = match &target.key.hops {
             Hops::None => Vec::new(),
             Hops::Object(id) => vec![format!("nhid {id}")],
             Hops::Paths(paths) => paths.iter().map(|path| self.path_text(path, paths.len() > 1)).collect(),
@@ -184,11 +184,11 @@ impl Mirror {
         RouteReport {
             key: key.route_key(table),
             source: key.source,
-            kind: target.content.kind,
+            kind: target.key.kind,
             protocol: stored.protocol,
-            hops: target.content.hops.clone(),
+            hops: target.key.hops.clone(),
             paths,
-            next_hop: target.index,
+            next_hop: target.value.index,
             is_in_force: is_best && is_installed,
         }
     }

@@ -103,8 +103,8 @@ impl Mirror {
     /// The next hop of a route, as the FIB is to have it, if its destinations are not fixed.
     pub(super) fn next_hop_of<A: Family>(&self, key: &Key<A>, stored: &Stored) -> Option<NextHopIndex> {
         let target = self.targets.get(stored.target);
-        let is_hidden = fixed::hides(key.prefix(), target.content.kind);
-        (!is_hidden).then_some(if key.tos == 0 { target.index } else { PUNT })
+        let is_hidden = fixed::hides(key.prefix(), target.key.kind);
+        (!is_hidden).then_some(if key.tos == 0 { target.value.index } else { PUNT })
     }
 
     /// What a table of the FIB would have for a host itself if neighbours had no host routes.
@@ -121,7 +121,7 @@ impl Mirror {
     fn counts<A: Family>(&self, filter: Filter, key: &Key<A>, stored: &Stored) -> bool {
         // `suppress_prefixlength` lets only routes through which packets would be forwarded not count.
         let ends = || {
-            let kind = self.targets.get(stored.target).content.kind;
+            let kind = self.targets.get(stored.target).key.kind;
             matches!(kind, RouteKind::Blackhole | RouteKind::Unreachable | RouteKind::Prohibit)
         };
         (!filter.only_local || key.rank.is_local())
