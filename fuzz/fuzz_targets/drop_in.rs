@@ -8,7 +8,7 @@ use std::collections::HashMap;
 
 use elements::lookup::{Asker, ForwardingTables};
 use fib::publish::pair;
-use fib::{Adjacency, Fib, MAIN, NextHop, Policy, Route};
+use fib::{Adjacency, Fib, MAIN, NextHop, Policy};
 use graph::setup::Shared;
 use graph::testing::Bench;
 use libfuzzer_sys::fuzz_target;
@@ -23,7 +23,6 @@ const NEIGHBOURS: [[u8; 12]; 2] =
 
 fn fib() -> Fib<Adjacency> {
     let mut fib = Fib::new().expect("memory for the tables");
-    let mut edit = fib.edit();
     for (port, macs) in (0_u8..).zip(NEIGHBOURS) {
         let families = [
             ([8, 0], format!("10.{}.0.0/16", port + 1)),
@@ -32,8 +31,8 @@ fn fib() -> Fib<Adjacency> {
         for (ether_type, prefix) in families {
             let header = [&macs[..], &ether_type].concat();
             let adjacency = Adjacency::new(u16::from(port), &header).expect("an Ethernet header");
-            let hop = edit.next_hops().add(NextHop::Forward(adjacency)).expect("a next hop");
-            edit.insert(MAIN, prefix.parse().expect("a prefix"), Route::to(hop)).expect("a route");
+            let hop = fib.next_hops_mut().add(NextHop::Forward(adjacency)).expect("a next hop");
+            fib.insert(MAIN, prefix.parse().expect("a prefix"), hop).expect("a route");
         }
     }
     for (prefix, end) in [
@@ -41,10 +40,10 @@ fn fib() -> Fib<Adjacency> {
         ("10.1.7.0/24", NextHop::Blackhole),
         ("10.2.7.0/24", NextHop::Unreachable),
     ] {
-        let hop = edit.next_hops().add(end).expect("a next hop");
-        edit.insert(MAIN, prefix.parse().expect("a prefix"), Route::to(hop)).expect("a route");
+        let hop = fib.next_hops_mut().add(end).expect("a next hop");
+        fib.insert(MAIN, prefix.parse().expect("a prefix"), hop).expect("a route");
     }
-    edit.publish();
+    fib.publish();
     fib
 }
 

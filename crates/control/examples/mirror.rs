@@ -5,10 +5,10 @@
 //! ```
 
 use control::change::{
-    Change, Hops, Link, Neighbour, NeighbourState, Part, Path, Route, RouteKey, RouteKind,
+    Change, Hops, Link, Neighbour, NeighbourState, Part, Path, Route, RouteKey, RouteKind, Source,
 };
 use control::mirror::Mirror;
-use fib::{MAIN, Source};
+use fib::MAIN;
 use std::error::Error;
 
 fn link(index: u32) -> Change {

@@ -1,6 +1,7 @@
 //! What Linux and routing daemons tell us, as plain data. Names and meanings are those of rtnetlink(7); numbers are in
 //! host order.
 
+use std::fmt;
 use std::net::IpAddr;
 
 use ipnet::IpNet;
@@ -46,6 +47,24 @@ pub struct Address {
     pub address: IpAddr,
     /// Length of the prefix of its link, in bits.
     pub prefix_length: u8,
+}
+
+/// Who tells of routes; of two that are else equal, the route of the first is the better.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Source {
+    /// The kernel of the host, over netlink.
+    Netlink,
+    /// A routing daemon, over FRR's forwarding plane manager protocol.
+    Fpm,
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Source::Netlink => "netlink",
+            Source::Fpm => "fpm",
+        })
+    }
 }
 
 /// What happens to packets of a route (`rtm_type`).

@@ -15,6 +15,7 @@
 //! | [`cluster`] | many servers, one router: what the leader tells the nodes, and what they make of it |
 //! | [`netlink`] | messages of rtnetlink from and to bytes; the kernel's state, dumped and followed |
 //! | [`fpm`] | the server for FRR's forwarding plane manager protocol |
+//! | `interner` | what many routes have in common, once: for the mirror and for what a leader has told |
 //! | [`mirror`] | from changes to routes and next hops of the forwarding tables |
 //! | [`store`] | the key-value store behind a cluster: etcd, or one that a node hosts itself |
 //! | [`service`] | the control thread that drives all of it |
@@ -31,6 +32,7 @@ mod bounded;
 pub mod change;
 pub mod cluster;
 pub mod fpm;
+mod interner;
 pub mod mirror;
 pub mod netlink;
 mod readiness;

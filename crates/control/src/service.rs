@@ -26,9 +26,10 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use fib::{NextHopIndex, Source};
+use fib::NextHopIndex;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
+use crate::change::Source;
 use crate::cluster::member::{self, Cluster, MemberOptions};
 use crate::fpm::{self, Server, ServerOptions};
 use crate::mirror::{Mirror, VlanPort};

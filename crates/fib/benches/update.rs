@@ -13,8 +13,7 @@ mod tables;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use fib::{
-    Byte24, Dir24_8, EditError, Fib, LocalFib, MAIN, NextHop, NextHopIndex, RangeTree, Rank, Rib, Route,
-    Table,
+    Byte24, Dir24_8, EditError, Fib, LocalFib, MAIN, NextHop, NextHopIndex, RangeTree, Rank, Rib, Table,
 };
 use ipnet::IpNet;
 use packet::Family;
@@ -30,17 +29,17 @@ fn updates(criterion: &mut Criterion) {
         in_a_table::<_, Byte24>(criterion, &routes, "Byte24");
         in_a_table::<_, Rank>(criterion, &routes, "Rank");
         in_a_table::<_, Dir24_8>(criterion, &routes, "Dir24_8");
-        in_a_fib::<_, Byte24>(criterion, &routes, "Byte24", |fib, rib| fib.edit().load4(MAIN, rib));
-        in_a_fib::<_, Rank>(criterion, &routes, "Rank", |fib, rib| fib.edit().load4(MAIN, rib));
+        in_a_fib::<_, Byte24>(criterion, &routes, "Byte24", |fib, rib| fib.load4(MAIN, rib));
+        in_a_fib::<_, Rank>(criterion, &routes, "Rank", |fib, rib| fib.load4(MAIN, rib));
     }
     let routes = tables::ipv6_real();
     in_a_table::<_, RangeTree>(criterion, &routes, "RangeTree");
-    in_a_fib::<_, Byte24>(criterion, &routes, "RangeTree", |fib, rib| fib.edit().load6(MAIN, rib));
+    in_a_fib::<_, Byte24>(criterion, &routes, "RangeTree", |fib, rib| fib.load6(MAIN, rib));
 }
 
 /// Next hops in turn, so that each change is one.
-fn in_turn() -> impl Iterator<Item = Route> {
-    (1..=NEXT_HOPS).cycle().map(|number| Route::to(NextHopIndex::new(number).expect("64 is small")))
+fn in_turn() -> impl Iterator<Item = NextHopIndex> {
+    (1..=NEXT_HOPS).cycle().map(|number| NextHopIndex::new(number).expect("64 is small"))
 }
 
 fn in_a_table<A: Family, T: Table<A>>(criterion: &mut Criterion, routes: &Routes<A>, name: &str) {
@@ -63,11 +62,10 @@ fn in_a_fib<A: Family, T4: Table<u32>>(
     load: impl Fn(&mut Fib<u16, T4>, Rib<A>) -> Result<(), EditError>,
 ) {
     let mut fib = Fib::<u16, T4>::new().expect("there is memory");
-    let mut edit = fib.edit();
     for number in 1..=NEXT_HOPS {
-        edit.next_hops().add(NextHop::Forward(number)).expect("64 next hops are few");
+        fib.next_hops_mut().add(NextHop::Forward(number)).expect("64 next hops are few");
     }
-    edit.publish();
+    fib.publish();
     load(&mut fib, routes.rib.clone()).expect("the routes fit");
     let prefixes: Vec<IpNet> = routes.some(CHANGED).into_iter().map(Into::into).collect();
     let mut changes = prefixes.into_iter().cycle().zip(in_turn());
@@ -76,11 +74,10 @@ fn in_a_fib<A: Family, T4: Table<u32>>(
         group.throughput(Throughput::Elements(batch.max(1) as u64));
         group.bench_function(BenchmarkId::new(name, format!("publish/{batch}")), |bencher| {
             bencher.iter(|| {
-                let mut edit = fib.edit();
                 for (prefix, route) in changes.by_ref().take(batch) {
-                    edit.replace(MAIN, prefix, route).expect("a route that is there can be changed");
+                    fib.replace(MAIN, prefix, route).expect("a route that is there can be changed");
                 }
-                edit.publish();
+                fib.publish();
             });
         });
     }

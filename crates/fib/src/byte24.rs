@@ -240,14 +240,14 @@ impl<const FEW: usize> Table<u32> for Byte24<FEW> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{LocalFib, Route, Source};
+    use crate::LocalFib;
 
     /// More than few routes, where no test looks.
     fn fill(fib: &mut LocalFib<u32, Byte24>) {
         for network in 0..=1024u32 {
             let prefix = Ipv4Net::new((200 << 24 | network << 8).into(), 24).unwrap();
             assert!(!fib.table().has_bytes);
-            fib.insert(prefix, Route::to(NextHopIndex::new(1).unwrap())).unwrap();
+            fib.insert(prefix, NextHopIndex::new(1).unwrap()).unwrap();
         }
         assert!(fib.table().has_bytes);
     }
@@ -261,7 +261,7 @@ mod tests {
         for network in 0..=1024u32 {
             assert_eq!(fib.lookup(200 << 24 | network << 8 | 7).get(), 1);
             let prefix = Ipv4Net::new((200 << 24 | network << 8).into(), 24).unwrap();
-            fib.remove(prefix, Source::Static, 0).unwrap();
+            fib.remove(prefix).unwrap();
             assert_eq!(fib.lookup(200 << 24 | network << 8 | 7).get(), 0);
         }
         assert!(fib.table().has_bytes && few < 5 << 20);
@@ -270,7 +270,7 @@ mod tests {
     #[test]
     fn numbers_from_255_on_and_long_prefixes_are_asked_for() {
         let mut fib = LocalFib::<u32, Byte24>::new().unwrap();
-        let to = |number| Route::to(NextHopIndex::new(number).unwrap());
+        let to = |number| NextHopIndex::new(number).unwrap();
         fill(&mut fib);
         let numbers = [0, 1, 254, 255, 256, 511, 32_767];
         for (network, number) in (0u32..).zip(numbers) {
@@ -286,7 +286,7 @@ mod tests {
         fib.table().lookup_batch(&addresses, &mut answers);
         let expected = [0, 0, 1, 1, 254, 254, 255, 255, 256, 256, 511, 511, 32_767, 32_767, 0, 3];
         assert_eq!(answers.map(NextHopIndex::get), expected);
-        fib.remove("0.0.7.128/25".parse().unwrap(), Source::Static, 0).unwrap();
+        fib.remove("0.0.7.128/25".parse().unwrap()).unwrap();
         assert_eq!(asked(&fib), [3, 4, 5, 6]);
         for (&address, number) in addresses.iter().zip(expected).take(14) {
             assert_eq!(fib.lookup(address).get(), number);

@@ -33,7 +33,7 @@
 
 use crate::changes::Changes;
 use crate::memory::{HugeArray, prefetch};
-use crate::{BURST, NextHopIndex, PrefixRoute, Rib, Table, TableError};
+use crate::{BURST, NextHopIndex, Rib, Route, Table, TableError};
 use ipnet::Ipv4Net;
 use packet::Family;
 
@@ -254,15 +254,15 @@ impl Table<u32> for Dir24_8 {
         compiler.groups_free.clear();
         compiler.changes.note_everything();
         // The RIB's order puts a route before those inside it: each paints over what it refines.
-        for PrefixRoute { prefix, route } in rib.iter() {
+        for Route { prefix, next_hop } in rib.iter() {
             let (first, last) = u32::bounds(prefix);
             let net24 = (first >> 8) as usize;
             if prefix.prefix_len() > 24 {
                 let group = self.group_of(compiler, net24, prefix)?;
                 let part = (first & 0xff) as usize..=(last & 0xff) as usize;
-                self.group_mut(group)[part].fill(route.next_hop.get());
+                self.group_mut(group)[part].fill(next_hop.get());
             } else {
-                self.base[net24..=(last >> 8) as usize].fill(route.next_hop.get());
+                self.base[net24..=(last >> 8) as usize].fill(next_hop.get());
             }
         }
         Ok(())
@@ -313,11 +313,11 @@ impl Table<u32> for Dir24_8 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{LocalFib, Route, Source};
+    use crate::LocalFib;
 
     #[test]
     fn a_group_comes_with_the_first_long_prefix_and_goes_with_the_last() {
-        let to = |number| Route::to(NextHopIndex::new(number).unwrap());
+        let to = |number| NextHopIndex::new(number).unwrap();
         let mut fib = LocalFib::<u32, Dir24_8>::new().unwrap();
         fib.insert("10.0.0.0/8".parse().unwrap(), to(1)).unwrap();
         fib.insert("10.0.0.128/25".parse().unwrap(), to(2)).unwrap();
@@ -329,18 +329,18 @@ mod tests {
             [0, 127, 128, 254, 255].map(|last| fib.table().lookup(0x0a00_0000 | last).get())
         };
         assert_eq!(answers(&fib), [4, 4, 2, 2, 3]);
-        fib.remove("10.0.0.128/25".parse().unwrap(), Source::Static, 0).unwrap();
+        fib.remove("10.0.0.128/25".parse().unwrap()).unwrap();
         assert_eq!(answers(&fib), [4, 4, 4, 4, 3]);
-        fib.remove("10.0.0.255/32".parse().unwrap(), Source::Static, 0).unwrap();
+        fib.remove("10.0.0.255/32".parse().unwrap()).unwrap();
         assert_eq!(answers(&fib), [4, 4, 4, 4, 4]);
         assert_eq!((fib.table().groups_used, fib.compiler().groups_free.len()), (1, 1));
-        fib.remove("10.0.0.0/24".parse().unwrap(), Source::Static, 0).unwrap();
+        fib.remove("10.0.0.0/24".parse().unwrap()).unwrap();
         assert_eq!(answers(&fib), [1, 1, 1, 1, 1]);
     }
 
     #[test]
     fn a_gap_with_pieces_of_networks_at_both_ends_is_filled() {
-        let to = |number| Route::to(NextHopIndex::new(number).unwrap());
+        let to = |number| NextHopIndex::new(number).unwrap();
         let mut fib = LocalFib::<u32, Dir24_8>::new().unwrap();
         fib.insert("10.0.0.0/32".parse().unwrap(), to(1)).unwrap();
         fib.insert("10.0.3.255/32".parse().unwrap(), to(2)).unwrap();
@@ -350,7 +350,7 @@ mod tests {
         {
             assert_eq!(fib.table().lookup(0x0a00_0000 | address).get(), number, "{address:#x}");
         }
-        fib.remove("10.0.0.0/22".parse().unwrap(), Source::Static, 0).unwrap();
+        fib.remove("10.0.0.0/22".parse().unwrap()).unwrap();
         for (address, number) in [(0, 1), (1, 0), (0x100, 0), (0x3fe, 0), (0x3ff, 2), (0x400, 0)] {
             assert_eq!(fib.table().lookup(0x0a00_0000 | address).get(), number, "{address:#x}");
         }

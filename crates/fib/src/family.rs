@@ -1,6 +1,6 @@
 //! What a FIB and a policy have of each address family, for code that is written once for both.
 
-use crate::{Edit, EditError, Fib, Policy, RangeTree, Rib, Rules, State, Table};
+use crate::{EditError, Fib, Policy, RangeTree, Rib, Rules, State, Table};
 use packet::Family;
 use std::hash::Hash;
 
@@ -22,8 +22,8 @@ pub trait FibFamily: Family {
     ///
     /// # Errors
     ///
-    /// As [`Edit::load4`].
-    fn load<P, T4>(edit: &mut Edit<'_, P, T4>, table: u32, rib: Rib<Self>) -> Result<(), EditError>
+    /// As [`Fib::load4`].
+    fn load<P, T4>(fib: &mut Fib<P, T4>, table: u32, rib: Rib<Self>) -> Result<(), EditError>
     where
         P: Copy + Eq + Hash + Send + Sync,
         T4: Table<u32>;
@@ -50,12 +50,12 @@ macro_rules! fib_family {
                 fib.$rib(table)
             }
 
-            fn load<P, T4>(edit: &mut Edit<'_, P, T4>, table: u32, rib: Rib<Self>) -> Result<(), EditError>
+            fn load<P, T4>(fib: &mut Fib<P, T4>, table: u32, rib: Rib<Self>) -> Result<(), EditError>
             where
                 P: Copy + Eq + Hash + Send + Sync,
                 T4: Table<u32>,
             {
-                edit.$load(table, rib)
+                fib.$load(table, rib)
             }
 
             #[inline(always)]

@@ -2,17 +2,16 @@
 //! IPv6, changed hundreds of thousands of times a second while packets flow.
 //!
 //! ```
-//! use fib::{Fib, NextHop, Route, MAIN};
+//! use fib::{Fib, NextHop, MAIN};
 //!
 //! let mut fib = Fib::<&str>::new()?;
 //! let mut worker = fib.readers().register(); // one for each thread that moves packets
 //!
-//! let mut edit = fib.edit();
-//! let core = edit.next_hops().add(NextHop::Forward("core"))?;
-//! let lab = edit.next_hops().add(NextHop::Forward("lab"))?;
-//! edit.insert(MAIN, "10.0.0.0/8".parse()?, Route::to(core))?;
-//! edit.insert(MAIN, "10.9.0.0/16".parse()?, Route::to(lab))?;
-//! edit.publish(); // workers see all of it, or nothing
+//! let core = fib.next_hops_mut().add(NextHop::Forward("core"))?;
+//! let lab = fib.next_hops_mut().add(NextHop::Forward("lab"))?;
+//! fib.insert(MAIN, "10.0.0.0/8".parse()?, core)?;
+//! fib.insert(MAIN, "10.9.0.0/16".parse()?, lab)?;
+//! fib.publish(); // workers see all of it, or nothing
 //!
 //! assert_eq!(worker.enter().lookup4(0, 0x0a09_0001, 0), &NextHop::Forward("lab"));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
@@ -22,7 +21,7 @@
 //!
 //! | layer | what it is | files |
 //! | --- | --- | --- |
-//! | [`Rib`] | all routes of a family: prefixes, sources, distances; ordered, exact, slow to search | `rib/` |
+//! | [`Rib`] | the routes of a family, the best of each prefix; ordered, exact, slow to search | `rib/` |
 //! | [`Table`] | compiled from it for packets: which next hop has this address, and nothing else | `table.rs` and below |
 //! | [`NextHops`] | what stands behind the numbers that tables yield: single next hops, groups, backups | `next_hops/` |
 //! | [`publish`] | two copies of a state: workers read one, the control thread changes the other | `publish.rs` |
@@ -95,7 +94,7 @@ pub use byte24::Byte24;
 pub use compare::Key as IntervalKey;
 pub use dir24_8::{Dir24_8, Dir24_8Compiler};
 pub use family::FibFamily;
-pub use fib::{CheckReport, Edit, EditError, Fib, MAIN, Mismatch, State, TableReport};
+pub use fib::{CheckReport, EditError, Fib, MAIN, Mismatch, State, TableReport};
 pub use intervals::Intervals;
 pub use linear::Linear;
 pub use local_fib::{FibError, LocalFib};
@@ -104,5 +103,5 @@ pub use policy::{Decision, Policy, Rules};
 pub use range_tree::{RangeTree, RangeTreeCompiler};
 pub use rank::{Rank, RankCompiler};
 pub use rib::{Change, Rib, RibError};
-pub use route::{NextHopIndex, PrefixRoute, Route, Source};
+pub use route::{NextHopIndex, Route};
 pub use table::{BURST, Table, TableError};

@@ -3,7 +3,7 @@
 //!
 //! Memory: 8 bytes a route for IPv4, 48 for IPv6.
 
-use crate::{NextHopIndex, PrefixRoute, Rib, Table, TableError};
+use crate::{NextHopIndex, Rib, Route, Table, TableError};
 use packet::Family;
 
 /// Routes in no order, searched one by one.
@@ -74,7 +74,7 @@ impl<A: Family> Table<A> for Linear<A> {
 
     fn update(&mut self, (): &mut (), rib: &Rib<A>, prefix: A::Net) -> Result<(), TableError> {
         match rib.get(prefix) {
-            Some(route) => self.set(prefix, route.next_hop),
+            Some(next_hop) => self.set(prefix, next_hop),
             None => self.unset(prefix),
         };
         Ok(())
@@ -82,9 +82,9 @@ impl<A: Family> Table<A> for Linear<A> {
 
     fn rebuild(&mut self, (): &mut (), rib: &Rib<A>) -> Result<(), TableError> {
         self.routes.clear();
-        self.routes.extend(rib.iter().map(|PrefixRoute { prefix, route }| {
+        self.routes.extend(rib.iter().map(|Route { prefix, next_hop }| {
             let (network, length) = A::parts(prefix);
-            (network, length, route.next_hop)
+            (network, length, next_hop)
         }));
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! Routes and one table compiled from them, in step, for a single thread.
 
-use crate::{Change, NextHopIndex, Rib, RibError, Route, Source, Table, TableError};
+use crate::{Change, NextHopIndex, Rib, RibError, Table, TableError};
 use packet::Family;
 
 /// Why a change was refused. Routes and table are then as before.
@@ -68,38 +68,38 @@ impl<A: Family, T: Table<A>> LocalFib<A, T> {
     /// # Errors
     ///
     /// As [`Rib::insert`], and if the table is full.
-    pub fn insert(&mut self, prefix: A::Net, route: Route) -> Result<Change, FibError> {
-        let change = self.rib.insert(prefix, route)?;
-        self.compile(prefix, change, Some(route))
+    pub fn insert(&mut self, prefix: A::Net, next_hop: NextHopIndex) -> Result<Change, FibError> {
+        let change = self.rib.insert(prefix, next_hop)?;
+        self.compile(prefix, change)
     }
 
-    /// Adds a route, in the place of the one that its source has with the same metric, if there is one.
+    /// Adds a route, in the place of the one that the prefix has, if there is one.
     ///
     /// # Errors
     ///
     /// As [`Rib::replace`], and if the table is full.
-    pub fn replace(&mut self, prefix: A::Net, route: Route) -> Result<Change, FibError> {
-        let change = self.rib.replace(prefix, route)?;
-        self.compile(prefix, change, Some(route))
+    pub fn replace(&mut self, prefix: A::Net, next_hop: NextHopIndex) -> Result<Change, FibError> {
+        let change = self.rib.replace(prefix, next_hop)?;
+        self.compile(prefix, change)
     }
 
-    /// Removes the route of this source and metric.
+    /// Removes the route to this prefix.
     ///
     /// # Errors
     ///
     /// As [`Rib::remove`], and if the table is full (flattened, fewer routes can take more room).
-    pub fn remove(&mut self, prefix: A::Net, source: Source, metric: u32) -> Result<Change, FibError> {
-        let change = self.rib.remove(prefix, source, metric)?;
-        self.compile(prefix, change, None)
+    pub fn remove(&mut self, prefix: A::Net) -> Result<Change, FibError> {
+        let change = self.rib.remove(prefix)?;
+        self.compile(prefix, change)
     }
 
-    /// Brings the table in line at `prefix`, or takes the change of one route, which is `after` now, back.
-    fn compile(&mut self, prefix: A::Net, change: Change, after: Option<Route>) -> Result<Change, FibError> {
+    /// Brings the table in line at `prefix`, or takes the change back.
+    fn compile(&mut self, prefix: A::Net, change: Change) -> Result<Change, FibError> {
         if !change.is_visible() {
             return Ok(change);
         }
         let Err(full) = self.table.update(&mut self.compiler, &self.rib, prefix) else { return Ok(change) };
-        self.rib.undo(prefix, change.gone, after);
+        self.rib.undo(prefix, change);
         let rebuilt = self.table.rebuild(&mut self.compiler, &self.rib);
         rebuilt.expect("a table that held these routes holds them again");
         Err(full.into())
@@ -119,7 +119,7 @@ mod tests {
 
     #[test]
     fn a_full_table_refuses_the_route_and_keeps_the_others() {
-        let to = |number| Route::to(NextHopIndex::new(number).unwrap());
+        let to = |number| NextHopIndex::new(number).unwrap();
         let mut rib = Rib::<u32>::new();
         let half_of = |network: u32| Ipv4Net::new((network << 8).into(), 25).unwrap();
         for network in 0..32_768 {
@@ -134,7 +134,7 @@ mod tests {
         assert_eq!(fib.lookup(32_767 << 8).get(), 1);
         assert_eq!(fib.lookup(32_767 << 8 | 128).get(), 2);
         // Room that a removed route leaves is used again.
-        fib.remove(half_of(7), Source::Static, 0).unwrap();
+        fib.remove(half_of(7)).unwrap();
         fib.insert(half_of(32_768), to(3)).unwrap();
         assert_eq!(fib.lookup(32_768 << 8).get(), 3);
         assert_eq!(fib.lookup(7 << 8).get(), 2);
@@ -144,8 +144,8 @@ mod tests {
     fn a_refused_change_leaves_the_table_alone() {
         let mut fib = LocalFib::<u32, Dir24_8>::new().unwrap();
         let (prefix, hop) = ("10.0.0.0/8".parse().unwrap(), NextHopIndex::new(1).unwrap());
-        fib.insert(prefix, Route::to(hop)).unwrap();
-        let refused = fib.insert(prefix, Route::to(NextHopIndex::MAX));
+        fib.insert(prefix, hop).unwrap();
+        let refused = fib.insert(prefix, NextHopIndex::MAX);
         assert!(matches!(refused, Err(FibError::Rib(RibError::Exists { .. }))));
         assert_eq!(fib.lookup(0x0a00_0001), hop);
     }

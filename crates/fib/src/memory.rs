@@ -95,27 +95,13 @@ unsafe impl<T: Word> Sync for HugeArray<T> {}
 /// Asks the processor to fetch the cache line of `array[index]`. Any index is allowed: a prefetch does not fault.
 #[inline(always)]
 pub(crate) fn prefetch<T>(array: &[T], index: usize) {
-    prefetch_line(array.as_ptr().wrapping_add(index).cast());
+    packet::prefetch_address(array.as_ptr().wrapping_add(index).cast());
 }
 
 /// The same for the line behind the one in which `array[index]` begins.
 #[inline(always)]
 pub(crate) fn prefetch_second_line<T>(array: &[T], index: usize) {
-    prefetch_line(array.as_ptr().wrapping_add(index).cast::<u8>().wrapping_add(64));
-}
-
-#[inline(always)]
-#[allow(unsafe_code, reason = "prefetch is an intrinsic")]
-fn prefetch_line(line: *const u8) {
-    #[cfg(target_arch = "x86_64")]
-    {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: a prefetch reads nothing that the program can see and never faults, whatever the address. SSE is part
-        // of x86-64.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(line.cast()) };
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = line;
+    packet::prefetch_address(array.as_ptr().wrapping_add(index).cast::<u8>().wrapping_add(64));
 }
 
 /// Bytes that this process can still have: the kernel's estimate of what can be used without swapping

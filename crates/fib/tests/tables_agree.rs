@@ -6,9 +6,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
-use fib::{
-    Byte24, Change, Dir24_8, Linear, LocalFib, NextHopIndex, RangeTree, Rank, Rib, Route, Source, Table,
-};
+use fib::{Byte24, Change, Dir24_8, Linear, LocalFib, NextHopIndex, RangeTree, Rank, Rib, Table};
 use packet::Family;
 use proptest::prelude::*;
 
@@ -143,7 +141,7 @@ fn apply<A: Family, T: Table<A>>(table: &mut Mirrored<A, T>, model: &mut Linear<
     match step {
         Step::Insert(prefix, next_hop) => {
             let fresh = !in_model(model, prefix);
-            let change = table.rib.insert(prefix, Route::to(next_hop));
+            let change = table.rib.insert(prefix, next_hop);
             assert_eq!(change.is_ok(), fresh);
             if fresh {
                 model.set(prefix, next_hop);
@@ -151,12 +149,12 @@ fn apply<A: Family, T: Table<A>>(table: &mut Mirrored<A, T>, model: &mut Linear<
             table.update(prefix, change.ok());
         }
         Step::Replace(prefix, next_hop) => {
-            let change = table.rib.replace(prefix, Route::to(next_hop)).unwrap();
+            let change = table.rib.replace(prefix, next_hop).unwrap();
             assert_eq!(change.before, model.set(prefix, next_hop));
             table.update(prefix, Some(change));
         }
         Step::Remove(prefix) => {
-            let change = table.rib.remove(prefix, Source::Static, 0).ok();
+            let change = table.rib.remove(prefix).ok();
             assert_eq!(change.and_then(|change| change.before), model.unset(prefix));
             table.update(prefix, change);
         }
@@ -208,7 +206,7 @@ fn check<A: Family, T: Table<A>>(steps: &[Step<A>], addresses: &[A], publish_eve
             agree(rebuilt.table(), &model, &all, "compiled at once");
             for &address in &all {
                 let route = table.rib.longest_match(address);
-                let in_rib = route.map_or(NextHopIndex::NONE, |found| found.route.next_hop);
+                let in_rib = route.map_or(NextHopIndex::NONE, |found| found.next_hop);
                 assert_eq!(in_rib, model.lookup(address), "{} in the RIB", address.to_ip());
             }
             assert_eq!(table.rib.len(), model.routes().count());
@@ -289,7 +287,7 @@ proptest! {
 }
 
 fn ends<A: Family, T: Table<A>>() {
-    let to = |number| Route::to(NextHopIndex::new(number).unwrap());
+    let to = |number| NextHopIndex::new(number).unwrap();
     let mut fib = LocalFib::<A, T>::new().unwrap();
     let (min, max) = (A::MIN, A::MAX);
     let all = A::net(min, 0);
@@ -309,10 +307,10 @@ fn ends<A: Family, T: Table<A>>() {
         batch.map(NextHopIndex::get)
     };
     assert_eq!(answers(&fib), [3, 2, 1, 1, 4, 5]);
-    fib.remove(all, Source::Static, 0).unwrap();
+    fib.remove(all).unwrap();
     assert_eq!(answers(&fib), [3, 2, 0, 0, 4, 5]);
-    fib.remove(first, Source::Static, 0).unwrap();
-    fib.remove(last, Source::Static, 0).unwrap();
+    fib.remove(first).unwrap();
+    fib.remove(last).unwrap();
     assert_eq!(answers(&fib), [2, 2, 0, 0, 4, 4]);
     fib.replace(all, to(9)).unwrap();
     assert_eq!(answers(&fib), [2, 2, 9, 9, 4, 4]);

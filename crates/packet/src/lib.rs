@@ -44,4 +44,4 @@ pub use memory::{Memory, prefer_huge_pages};
 pub use plain_header::PlainHeader;
 pub use plain_ipv6_header::PlainIpv6Header;
 pub use pool::{Pool, PoolOptions, PoolStats};
-pub use prefetch::prefetch;
+pub use prefetch::{prefetch, prefetch_address};

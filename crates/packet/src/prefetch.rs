@@ -9,9 +9,9 @@ pub fn prefetch<T>(place: &T) {
     prefetch_address(std::ptr::from_ref(place).cast());
 }
 
-/// The same for any address.
+/// The same for any address: a prefetch reads nothing that the program can see, and never faults.
 #[inline(always)]
-pub(crate) fn prefetch_address(address: *const u8) {
+pub fn prefetch_address(address: *const u8) {
     #[cfg(target_arch = "x86_64")]
     #[allow(unsafe_code, reason = "the intrinsic for PREFETCHT0")]
     // SAFETY: a prefetch is a hint; it never faults, whatever the address.

@@ -1,7 +1,7 @@
-//! What Linux says about a network interface, and the lock that makes it one port's.
+//! What Linux says about a port's interface, what a port changes there, and the lock that makes it one port's.
 //!
 //! All of it holds in the calling thread's network namespace, for which sysfs would be the wrong witness: it shows the
-//! namespace in which it was mounted. Hence ioctl and `/proc/thread-self`.
+//! namespace in which it was mounted. Hence ioctl, which never waits as netlink may ([`crate::link`]), and `/proc/thread-self`.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -17,6 +17,7 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use rustix::process::Pid;
 
 use crate::PortError;
+use crate::link::Links;
 
 /// Link type of Ethernet (ARPHRD_ETHER).
 const ARPHRD_ETHER: u16 = 1;
@@ -191,11 +192,7 @@ pub fn addresses(name: &str) -> Option<Addresses> {
 
 /// The name of the interface that has the link address `mac`.
 pub fn with_address(mac: MacAddr) -> Option<String> {
-    let list = std::fs::read_to_string("/proc/thread-self/net/dev").ok()?;
-    let names = list.lines().filter_map(|line| Some(line.split_once(':')?.0.trim()));
-    let has_it =
-        |name: &&str| Interface::new(name).and_then(|interface| interface.mac()).is_ok_and(|of| of == mac);
-    names.into_iter().find(has_it).map(str::to_owned)
+    Links::ask().ok()?.iter().find(|link| link.mac == Some(mac)).map(|link| link.name.clone())
 }
 
 /// The gateway of the default route over the interface `name` in the kernel's list: interface, destination, gateway, ...,
@@ -307,12 +304,8 @@ fn no_such_interface(name: &str) -> PortError {
 
 /// The names of all interfaces of the thread's network namespace.
 fn names() -> Vec<String> {
-    let table = std::fs::read_to_string("/proc/thread-self/net/dev").unwrap_or_default();
-    let mut names: Vec<String> = table
-        .lines()
-        .filter_map(|line| line.split_once(':'))
-        .map(|(name, _)| name.trim().to_owned())
-        .collect();
+    let links = Links::ask().unwrap_or_default();
+    let mut names: Vec<String> = links.iter().map(|link| link.name.clone()).collect();
     names.sort();
     names
 }

@@ -53,7 +53,8 @@
 //! | `spec` | the syntax above |
 //! | `stats` | [`QueueStats`] and the named reasons of drops |
 //! | `error` | [`PortError`]: what went wrong and what to do |
-//! | `interface` | what Linux says about an interface, and the lock that one port has on it |
+//! | `link` | [`Links`]: the interfaces of Linux, asked by netlink |
+//! | `interface` | a port's own interface: asked and changed by ioctl; the lock that one port has on it |
 //! | `gro` | turns generic receive offload off |
 //! | `host_steering`, `host_filter` | which packets are ours and which those of Linux; the same in Rust, for tests |
 //! | `iptables` | chains of legacy iptables, which forwarded packets of the host pass |
@@ -74,6 +75,7 @@ mod host_filter;
 mod host_steering;
 mod interface;
 mod iptables;
+mod link;
 mod memory_loop;
 mod recorder;
 mod spec;
@@ -117,6 +119,7 @@ pub use host::PERMITTED_MARK;
 pub use host_steering::{HostSteering, VlanId, VlanShare};
 pub use interface::{Addresses, addresses, set_link_address, set_mtu, user_of, with_address};
 pub use iptables::{LegacyChain, legacy_chains};
+pub use link::{Link, Links};
 pub use memory_loop::MemoryLoop;
 pub use pcap::reader::{ETHERNET, PcapReader, PcapRecord};
 pub use pcap::writer::{PcapWriter, Precision};

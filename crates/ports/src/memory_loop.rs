@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use packet::wire::ethernet::MacAddr;
-use packet::{Batch, PacketType, Pool};
+use packet::{Batch, PacketType, Pool, prefetch};
 
 use crate::null::Sink;
 use crate::{Event, Handout, Port, PortError, PortInfo, QueueStats, RxQueue, TxQueue};
@@ -125,19 +125,6 @@ impl LoopRx {
         }
         Self { templates, lines, next: 0, stats: QueueStats::default() }
     }
-}
-
-/// Asks the CPU to bring a line into its cache.
-#[inline(always)]
-fn prefetch(line: &Line) {
-    #[cfg(target_arch = "x86_64")]
-    #[allow(unsafe_code, reason = "the intrinsic for PREFETCHT0")]
-    // SAFETY: a prefetch is a hint; it never faults.
-    unsafe {
-        core::arch::x86_64::_mm_prefetch::<{ core::arch::x86_64::_MM_HINT_T0 }>(line.0.as_ptr().cast());
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = line;
 }
 
 impl RxQueue for LoopRx {

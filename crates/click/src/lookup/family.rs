@@ -2,7 +2,7 @@
 
 use std::net::Ipv6Addr;
 
-use fib::{Byte24, Edit, Fib, FibFamily, State};
+use fib::{Fib, FibFamily, State};
 use graph::{FromArgument, names};
 use ipnet::{Ipv4Net, Ipv6Net};
 
@@ -12,8 +12,6 @@ use super::route::Via;
 pub(super) type RouteFib<A> = Fib<Via<A>>;
 /// What workers read of them.
 pub(super) type RouteState<A> = State<Via<A>>;
-/// A batch of changes of them.
-pub(super) type RouteEdit<'a, A> = Edit<'a, Via<A>, Byte24>;
 
 /// A family as routes in the configuration name it.
 pub(super) trait RouteFamily: FibFamily<Ip: FromArgument> {

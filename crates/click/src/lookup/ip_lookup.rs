@@ -55,7 +55,7 @@ fn configured<A: RouteFamily>(
                 let number = transaction.number(via)?;
                 match rib.get(prefix) {
                     // As in Click the first counts.
-                    Some(known) if known.next_hop != number => {
+                    Some(known) if known != number => {
                         notes.push(format!(
                             "argument {}: {prefix} has a route already; '{text}' is left out",
                             index + 1
@@ -63,7 +63,7 @@ fn configured<A: RouteFamily>(
                     }
                     Some(_) => {}
                     None => {
-                        rib.insert(prefix, fib::Route::to(number)).map_err(|error| error.to_string())?;
+                        rib.insert(prefix, number).map_err(|error| error.to_string())?;
                     }
                 }
                 Ok(())

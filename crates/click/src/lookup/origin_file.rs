@@ -4,7 +4,7 @@
 
 use std::path::Path;
 
-use fib::{NextHopIndex, Rib, Route, read, synthesize};
+use fib::{NextHopIndex, Rib, read, synthesize};
 use graph::ConfigError;
 use graph::lang::{split_arguments, split_words};
 
@@ -58,7 +58,7 @@ pub(super) fn load<A: RouteFamily>(
     for row in &table.rows {
         let choice = synthesize::next_hop_of_origin(row.origin, numbers.len() as u16);
         // The prefix has a route already when it is one of the arguments, which come before the file.
-        let _ = rib.insert(row.prefix, Route::to(numbers[choice.index() - 1]));
+        let _ = rib.insert(row.prefix, numbers[choice.index() - 1]);
     }
     let mut notes = Vec::new();
     if table.bad > 0 {

@@ -20,9 +20,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use fib::publish::{Reader, Readers};
-use fib::{MAIN, NextHop, NextHopError, NextHopIndex, Rib, Source, Table};
+use fib::{MAIN, NextHop, NextHopError, NextHopIndex, Rib, Table};
 
-use super::family::{MAIN_INDEX, RouteEdit, RouteFamily, RouteFib, RouteState};
+use super::family::{MAIN_INDEX, RouteFamily, RouteFib, RouteState};
 use super::route::{Route, Via};
 
 /// What a handler asks of the routes.
@@ -64,11 +64,11 @@ impl<A: RouteFamily> Routes<A> {
         let mut transaction = Transaction { holds_at_once: false, ..Transaction::new(&mut fib) };
         let mut rib = Rib::new();
         let result = fill(&mut rib, &mut transaction).and_then(|filled| {
-            A::load(&mut transaction.edit, MAIN, rib).map_err(|error| error.to_string())?;
+            A::load(transaction.fib, MAIN, rib).map_err(|error| error.to_string())?;
             Ok(filled)
         });
         transaction.remove_all_unused();
-        transaction.edit.publish();
+        transaction.fib.publish();
         result
     }
 
@@ -100,7 +100,7 @@ impl<A: RouteFamily> Routes<A> {
             }
         }
         transaction.remove_unused();
-        transaction.edit.publish();
+        transaction.fib.publish();
         result
     }
 
@@ -134,7 +134,7 @@ impl<A: RouteFamily> Routes<A> {
         let fib = self.fib();
         let mut text = String::new();
         for found in rib(&fib).iter() {
-            let Some(via) = via(&fib, found.route.next_hop) else { continue };
+            let Some(via) = via(&fib, found.next_hop) else { continue };
             let gateway = via.gateway().map_or_else(|| "-".to_owned(), |gateway| gateway.to_string());
             column(&mut text, &found.prefix.to_string(), 17);
             column(&mut text, &gateway, 9);
@@ -195,9 +195,9 @@ fn column(text: &mut String, word: &str, width: usize) {
     text.push_str(if word.len() + 1 < width { "\t\t" } else { "\t" });
 }
 
-/// A batch of changes.
+/// Changes that are published together.
 pub(super) struct Transaction<'a, A: RouteFamily> {
-    edit: RouteEdit<'a, A>,
+    fib: &'a mut RouteFib<A>,
     /// Numbers that may be nobody's at the end.
     unused: Vec<NextHopIndex>,
     /// Whether routes hold the numbers given to them at once. Those of a RIB that is being filled do not yet.
@@ -206,15 +206,15 @@ pub(super) struct Transaction<'a, A: RouteFamily> {
 
 impl<'a, A: RouteFamily> Transaction<'a, A> {
     fn new(fib: &'a mut RouteFib<A>) -> Self {
-        Self { edit: fib.edit(), unused: Vec::new(), holds_at_once: true }
+        Self { fib, unused: Vec::new(), holds_at_once: true }
     }
 
     /// The number of a next hop, a new one if it has none.
     pub(super) fn number(&mut self, via: Via<A>) -> Result<NextHopIndex, String> {
-        let mut number = self.edit.next_hops().intern(NextHop::Forward(via));
+        let mut number = self.fib.next_hops_mut().intern(NextHop::Forward(via));
         if matches!(number, Err(NextHopError::Exhausted)) && self.holds_at_once {
             self.remove_unused();
-            number = self.edit.next_hops().intern(NextHop::Forward(via));
+            number = self.fib.next_hops_mut().intern(NextHop::Forward(via));
         }
         number.inspect(|&number| self.unused.push(number)).map_err(|error| match error {
             NextHopError::Exhausted => {
@@ -229,8 +229,8 @@ impl<'a, A: RouteFamily> Transaction<'a, A> {
     fn carry_out(&mut self, command: &Command<A>) -> Result<(A::Net, Option<Via<A>>), String> {
         let (Command::Add(route) | Command::Set(route) | Command::Remove(route)) = *command;
         let prefix = route.prefix;
-        let fib = self.edit.fib();
-        let before = rib(fib).get(prefix).and_then(|known| via(fib, known.next_hop));
+        let fib = &*self.fib;
+        let before = rib(fib).get(prefix).and_then(|number| via(fib, number));
         let after = match (command, before) {
             (Command::Add(_), Some(_)) => {
                 let existing = Route::<A> { prefix, via: before };
@@ -248,10 +248,10 @@ impl<'a, A: RouteFamily> Transaction<'a, A> {
     fn assign(&mut self, prefix: A::Net, via: Option<Via<A>>) -> Result<(), String> {
         let change = match via {
             Some(via) => {
-                let route = fib::Route::to(self.number(via)?);
-                self.edit.replace(MAIN, prefix.into(), route)
+                let number = self.number(via)?;
+                self.fib.replace(MAIN, prefix.into(), number)
             }
-            None => self.edit.remove(MAIN, prefix.into(), Source::Static, 0),
+            None => self.fib.remove(MAIN, prefix.into()),
         };
         let change = change.map_err(|error| error.to_string())?;
         self.unused.extend(change.before);
@@ -262,7 +262,7 @@ impl<'a, A: RouteFamily> Transaction<'a, A> {
     fn remove_unused(&mut self) {
         for number in self.unused.drain(..) {
             // Refused while it is in use.
-            let _ = self.edit.next_hops().remove(number);
+            let _ = self.fib.next_hops_mut().remove(number);
         }
     }
 

@@ -30,7 +30,7 @@ fn a_table_with_too_many_next_hops_is_refused_and_none_is_mixed_up() {
         let result: Result<(), String> = routes::<u32>().load(|rib, transaction| {
             for number in 1..=count {
                 let route = numbered(number);
-                let to = fib::Route::to(transaction.number(route.via.unwrap())?);
+                let to = transaction.number(route.via.unwrap())?;
                 rib.insert(route.prefix, to).map_err(|error| error.to_string())?;
             }
             Ok(())

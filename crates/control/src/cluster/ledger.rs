@@ -8,6 +8,7 @@
 //! this one, which says nothing of them ([`Ledger::set_unheard`]).
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
 
 use ipnet::IpNet;
 
@@ -17,6 +18,7 @@ use crate::change::{
     Address, Change, Hops, InterfaceIndex, Link, Neighbour, NeighbourState, ObjectKind, Part, Path, Route,
     RouteKey, Rule,
 };
+use crate::interner::Interner;
 
 /// Something with the dump in which it was last told.
 #[derive(Clone, Debug)]
@@ -43,7 +45,7 @@ pub struct Ledger {
     objects: BTreeMap<u32, Told<ObjectKind>>,
     rules: Vec<Told<Rule>>,
     routes: BTreeMap<RouteKey, Told<u32>>,
-    contents: Contents,
+    contents: Interner<Content>,
     labels: Labels,
     epochs: [u8; 7],
     /// While held: nothing goes because a dump does not name it.
@@ -51,15 +53,6 @@ pub struct Ledger {
     /// Ports behind which nobody hears this leader's Linux.
     unheard: HashSet<InterfaceIndex>,
     pending: Vec<Record>,
-}
-
-/// What many routes have in common, each once.
-#[derive(Debug, Default)]
-struct Contents {
-    numbers: HashMap<Content, u32>,
-    /// With the number of routes that have it.
-    contents: Vec<(Content, u32)>,
-    free: Vec<u32>,
 }
 
 /// All of a route but its key.
@@ -81,36 +74,6 @@ impl Content {
     fn route(&self, key: RouteKey) -> Route {
         let Content { kind, protocol, preferred_source, mtu, ref hops } = *self;
         Route { key, kind, protocol, preferred_source, mtu, hops: hops.clone() }
-    }
-}
-
-impl Contents {
-    /// The number of a content, with one user more.
-    fn acquire(&mut self, content: Content) -> u32 {
-        if let Some(&number) = self.numbers.get(&content) {
-            self.contents[number as usize].1 += 1;
-            return number;
-        }
-        let number = self.free.pop().unwrap_or(self.contents.len() as u32);
-        self.numbers.insert(content.clone(), number);
-        match self.contents.get_mut(number as usize) {
-            Some(place) => *place = (content, 1),
-            None => self.contents.push((content, 1)),
-        }
-        number
-    }
-
-    fn release(&mut self, number: u32) {
-        let (content, users) = &mut self.contents[number as usize];
-        *users -= 1;
-        if *users == 0 {
-            self.numbers.remove(content);
-            self.free.push(number);
-        }
-    }
-
-    fn get(&self, number: u32) -> &Content {
-        &self.contents[number as usize].0
     }
 }
 
@@ -266,8 +229,9 @@ impl Ledger {
                 let of = RouteKey { prefix: IpNet::default(), ..*key };
                 groups.entry((told.value, of)).or_default().push(key.prefix);
             }
-            let record =
-                |((content, of), prefixes)| Record::Routes(self.contents.get(content).route(of), prefixes);
+            let record = |((content, of), prefixes)| {
+                Record::Routes(self.contents.get(content).key.route(of), prefixes)
+            };
             (!groups.is_empty()).then(|| groups.into_iter().map(record).collect())
         });
         things.into_iter().chain(pieces)
@@ -395,7 +359,8 @@ impl Ledger {
             Change::ObjectGone(id) => {
                 if self.objects.remove(&id).is_some() {
                     // The kernel says nothing of these.
-                    let of_object = |told: &Told<u32>| self.contents.get(told.value).hops == Hops::Object(id);
+                    let of_object =
+                        |told: &Told<u32>| self.contents.get(told.value).key.hops == Hops::Object(id);
                     let routes = self.routes.iter().filter(|(_, told)| of_object(told)).map(|(&key, _)| key);
                     for key in routes.collect::<Vec<_>>() {
                         self.put(Change::RouteGone(key));
@@ -432,13 +397,13 @@ impl Ledger {
     fn put_route(&mut self, route: Route) {
         let epoch = self.epochs[part_of(&route.key) as usize];
         let (key, content) = Content::of(route);
-        let value = self.contents.acquire(content);
+        let value = self.contents.find(&content).unwrap_or_else(|| self.contents.add(Arc::new(content), ()));
         let before = self.routes.insert(key, Told { value, epoch });
         if let Some(before) = &before {
             self.contents.release(before.value);
         }
         if before.is_none_or(|before| before.value != value) {
-            self.tell(Change::Route(self.contents.get(value).route(key)));
+            self.tell(Change::Route(self.contents.get(value).key.route(key)));
         }
     }
 

@@ -3,12 +3,12 @@
 use std::collections::HashMap;
 
 use fabric::{Label, NodeId};
+use fib::Adjacency;
 use fib::publish::{Readers, Writer, pair};
-use fib::{Adjacency, Source};
 
 use super::member::mirror_port;
 use super::record::Record;
-use crate::change::Part;
+use crate::change::{Part, Source};
 use crate::mirror::Mirror;
 
 /// A port of this node.

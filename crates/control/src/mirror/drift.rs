@@ -4,8 +4,7 @@
 use super::Mirror;
 use super::routes::{Key, MirrorFamily, Stored};
 use super::targets::Content;
-use crate::change::{Change, Part, RouteKey};
-use fib::Source;
+use crate::change::{Change, Part, RouteKey, Source};
 use packet::IpVersion;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -118,7 +117,7 @@ impl Mirror {
             for (key, stored) in A::routes(routes).iter() {
                 let (key, source, Stored { target, protocol, .. }) =
                     (Key::route_key(key, table), key.source, stored);
-                visit(source, key, digest_of(&key, *protocol, self.targets.get(*target).digest));
+                visit(source, key, digest_of(&key, *protocol, self.targets.get(*target).value.digest));
             }
         }
     }

@@ -9,7 +9,7 @@
 
 use super::hops::{BLACKHOLE, BROADCAST, PUNT};
 use crate::change::RouteKind;
-use fib::{NextHopIndex, Route, Source};
+use fib::NextHopIndex;
 use ipnet::IpNet;
 
 /// A destination with what happens to its packets.
@@ -29,11 +29,17 @@ const FIXED: [Fixed; 7] = [
 ];
 
 /// The routes that every table of the FIB begins with.
-pub(super) fn routes() -> impl Iterator<Item = (IpNet, Route)> {
+pub(super) fn routes() -> impl Iterator<Item = (IpNet, NextHopIndex)> {
     FIXED.iter().map(|fixed| {
         let prefix = fixed.prefix.parse().expect("the prefixes of the list are prefixes");
-        (prefix, Route { next_hop: fixed.next_hop, source: Source::Static, distance: 0, metric: 0 })
+        (prefix, fixed.next_hop)
     })
+}
+
+/// Whether exactly this prefix has a fixed route.
+pub(super) fn is_fixed(prefix: IpNet) -> bool {
+    // Other prefixes are told apart without a look at the list.
+    hides(prefix, RouteKind::Unicast) && routes().any(|(fixed, _)| fixed == prefix)
 }
 
 /// Whether a route of a source has no say, because its destinations are fixed.
@@ -51,7 +57,7 @@ pub(super) fn hides(prefix: IpNet, kind: RouteKind) -> bool {
             let (address, length) = (u128::from(prefix.addr()), prefix.prefix_len());
             let is_own = matches!(kind, RouteKind::Local | RouteKind::Anycast);
             match address >> 118 {
-                0x3fa => length >= 10 && !is_own,
+                0x3fa => length == 10 || (length > 10 && !is_own),
                 0x3fc.. => length >= 8,
                 _ => address == 1 && length == 128,
             }

@@ -151,7 +151,7 @@ impl Mirror {
     /// Takes the numbers that are always there.
     pub(super) fn add_fixed_hops(&mut self) {
         for (place, next_hop) in FIXED.into_iter().enumerate() {
-            let index = self.edit().next_hops().add(next_hop).expect("there is room for the first numbers");
+            let index = self.fib.next_hops_mut().add(next_hop).expect("there is room for the first numbers");
             assert_eq!(index.index(), place + 1, "numbers are given in ascending order");
             self.hops.set_behind(index, Behind::Fixed);
         }
@@ -212,7 +212,7 @@ impl Mirror {
             return Ok(used.index);
         }
         let value = self.value(&hop);
-        let index = self.edit().next_hops().add(value)?;
+        let index = self.fib.next_hops_mut().add(value)?;
         self.hops.hops.insert(hop, Used { index, users: 1 });
         self.hops.set_behind(index, Behind::Hop(hop));
         self.refresh_hop(hop);
@@ -237,7 +237,7 @@ impl Mirror {
             self.release_members(&members);
             return Ok(index);
         }
-        let added = self.edit().next_hops().add_group(&members);
+        let added = self.fib.next_hops_mut().add_group(&members);
         let Ok(index) = added else {
             self.release_members(&members);
             return added;
@@ -312,7 +312,7 @@ impl Mirror {
     /// Frees a number, now or, if the FIB still has a route to it, when it has none.
     pub(super) fn retire(&mut self, index: NextHopIndex) {
         self.hops.set_behind(index, Behind::Nothing);
-        if self.edit().next_hops().remove(index).is_err() {
+        if self.fib.next_hops_mut().remove(index).is_err() {
             self.hops.retired.push(index);
         }
     }
@@ -332,12 +332,12 @@ impl Mirror {
         let (was, was_up) = (known.get(index), known.is_up(index));
         if was != Some(value) {
             self.count(Count::NextHopChanges);
-            self.edit().next_hops().set(index, value).expect("a hop's number is that of a single next hop");
+            self.fib.next_hops_mut().set(index, value).expect("a hop's number is that of a single next hop");
         }
         if was_up != is_up {
             self.count(Count::NextHopChanges);
-            let mut edit = self.edit();
-            let set = if is_up { edit.next_hops().set_up(index) } else { edit.next_hops().set_down(index) };
+            let next_hops = self.fib.next_hops_mut();
+            let set = if is_up { next_hops.set_up(index) } else { next_hops.set_down(index) };
             set.expect("a hop's number is that of a single next hop");
         }
     }

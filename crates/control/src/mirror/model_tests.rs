@@ -4,7 +4,7 @@
 use super::routes::LOCAL;
 use super::{Mirror, fixed};
 use crate::change::*;
-use fib::{Adjacency, Decision, MAIN, NextHop, NextHopIndex, Source, Table};
+use fib::{Adjacency, Decision, MAIN, NextHop, NextHopIndex, Table};
 use ipnet::IpNet;
 use packet::IpVersion;
 use proptest::prelude::*;
@@ -289,7 +289,7 @@ impl Model {
         if let Some((prefix, fixed)) = fixed
             && best.is_none_or(|(_, route)| route.key.prefix.prefix_len() <= prefix.prefix_len())
         {
-            return vec![match fixed.next_hop.get() {
+            return vec![match fixed.get() {
                 1 => NextHop::Punt,
                 2 => NextHop::Blackhole,
                 _ => NextHop::Broadcast,
@@ -649,6 +649,6 @@ proptest! {
         prop_assert_eq!(mirror.fib.next_hops().len(), 6);
         prop_assert_eq!(mirror.fib.tables().collect::<Vec<_>>(), [MAIN]);
         prop_assert!(mirror.objects.known.is_empty());
-        prop_assert_eq!(mirror.targets.iter().count(), 0);
+        prop_assert_eq!(mirror.targets.all.iter().count(), 0);
     }
 }

@@ -13,11 +13,11 @@
 //! neighbour, the neighbours inside are [evaluated](Mirror::evaluate_host) anew; that says what should be, and so it
 //! does not matter what was.
 
-use super::Mirror;
 use super::hops::{Behind, Hop};
 use super::routes::MirrorFamily;
+use super::{Mirror, fixed};
 use crate::change::{InterfaceIndex, Neighbour, NeighbourState};
-use fib::{Route, Source};
+use fib::NextHopIndex;
 use ipnet::IpNet;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -52,6 +52,8 @@ pub(super) struct Neighbours {
     pub(super) known: BTreeMap<(IpAddr, InterfaceIndex), Entry>,
     /// Those whom the kernel should ask for their address.
     pub(super) to_ask: BTreeSet<(InterfaceIndex, IpAddr)>,
+    /// The host routes in the FIB, by table. They take precedence over what sources say of the same prefix.
+    pub(super) hosts: BTreeMap<(u32, IpAddr), NextHopIndex>,
 }
 
 impl Neighbours {
@@ -61,6 +63,18 @@ impl Neighbours {
 
     pub(super) fn usable_mac(&self, interface: InterfaceIndex, address: IpAddr) -> Option<[u8; 6]> {
         self.known.get(&(address, interface)).and_then(Entry::usable_mac)
+    }
+
+    /// Takes out the host routes of a table.
+    pub(super) fn take_hosts(&mut self, fib_table: u32) -> Vec<NextHopIndex> {
+        let mut gone = Vec::new();
+        self.hosts.retain(|(table, _), index| {
+            if *table == fib_table {
+                gone.push(*index);
+            }
+            *table != fib_table
+        });
+        gone
     }
 
     /// The addresses from `first` to `last` that neighbours have.
@@ -138,14 +152,18 @@ impl Mirror {
     fn evaluate_host_of<A: MirrorFamily>(&mut self, fib_table: u32, ip: IpAddr, address: A) {
         let Some(rib) = A::rib(&self.fib, fib_table) else { return };
         let host = A::net(address, A::BITS);
-        let installed = rib.find(host, Source::Neighbour, 0).map(|route| route.next_hop);
-        let exact = rib.candidates(host).find(|route| route.source != Source::Neighbour);
-        let route = exact.or_else(|| rib.covering(host).map(|cover| cover.route));
-        let interface = route.and_then(|route| self.connected_interface(route.next_hop));
+        let prefix: IpNet = host.into();
+        if fixed::is_fixed(prefix) {
+            return;
+        }
+        let beneath = self.beneath(fib_table, address);
+        let route = beneath.or_else(|| rib.covering(host).map(|cover| cover.next_hop));
+        let interface = route.and_then(|next_hop| self.connected_interface(next_hop));
         let is_usable = |interface: &InterfaceIndex| {
             self.links.port(*interface).is_some() && self.neighbours.usable_mac(*interface, ip).is_some()
         };
         let wanted = interface.filter(is_usable).map(|interface| Hop::to_neighbour(interface, ip));
+        let installed = self.neighbours.hosts.get(&(fib_table, ip)).copied();
         let has = installed.and_then(|index| match self.hops.behind(index) {
             Behind::Hop(hop) => Some(*hop),
             _ => None,
@@ -153,32 +171,28 @@ impl Mirror {
         if has == wanted && installed.is_some() == wanted.is_some() {
             return;
         }
-        let prefix: IpNet = host.into();
-        match wanted.map(|hop| self.acquire_hop(hop)) {
-            Some(Ok(next_hop)) => {
-                let route = Route { next_hop, source: Source::Neighbour, distance: 1, metric: 0 };
-                if let Err(error) = self.edit().replace(fib_table, prefix, route) {
-                    self.note_edit_error(fib_table, prefix, &error);
-                    self.release_index(next_hop);
-                    // What is still there has its user still.
-                    return;
-                }
-            }
-            failed => {
-                if let Some(Err(error)) = failed {
-                    self.note_next_hop_error(error);
-                }
-                if installed.is_some()
-                    && let Err(error) = self.edit().remove(fib_table, prefix, Source::Neighbour, 0)
-                {
-                    self.note_edit_error(fib_table, prefix, &error);
-                    return;
-                }
-            }
+        let acquired = wanted.and_then(|hop| {
+            let acquired = self.acquire_hop(hop);
+            acquired.map_err(|error| self.note_next_hop_error(error)).ok()
+        });
+        if (acquired, installed) == (None, None) {
+            return;
         }
-        if let Some(index) = installed {
-            self.release_index(index);
+        let changed = match acquired.or(beneath) {
+            Some(next_hop) => self.fib.replace(fib_table, prefix, next_hop),
+            None => self.fib.remove(fib_table, prefix),
+        };
+        if let Err(error) = changed {
+            self.note_edit_error(fib_table, prefix, &error);
+            // What is still there has its user still.
+            acquired.into_iter().for_each(|index| self.release_index(index));
+            return;
         }
+        match acquired {
+            Some(index) => self.neighbours.hosts.insert((fib_table, ip), index),
+            None => self.neighbours.hosts.remove(&(fib_table, ip)),
+        };
+        installed.into_iter().for_each(|index| self.release_index(index));
     }
 
     /// The neighbours that the kernel should be made to ask for their Ethernet address, because routes go through them

@@ -8,8 +8,8 @@
 
 use super::Mirror;
 use super::hops::{BLACKHOLE, Behind, Members, PUNT, Way};
-use crate::change::ObjectKind;
-use fib::{NextHopError, NextHopIndex, Source};
+use crate::change::{ObjectKind, Source};
+use fib::{NextHopError, NextHopIndex};
 use packet::IpVersion;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -121,7 +121,7 @@ impl Mirror {
             return Ok(face.index);
         }
         let members = self.face_members(key, version);
-        let added = self.edit().next_hops().add_group(&members);
+        let added = self.fib.next_hops_mut().add_group(&members);
         let Ok(index) = added else {
             self.release_members(&members);
             self.drop_object_without_use(key);
@@ -163,11 +163,11 @@ impl Mirror {
         let Some((index, before)) = face(self) else { return };
         let link_before = self.connected_interface(index);
         let mut members = self.face_members(key, version);
-        if let Err(error) = self.edit().next_hops().set_members(index, &members) {
+        if let Err(error) = self.fib.next_hops_mut().set_members(index, &members) {
             self.note_next_hop_error(error);
             self.release_members(&members);
             members = vec![(PUNT, 1)];
-            self.edit().next_hops().set_members(index, &members).expect("a group of one is always possible");
+            self.fib.next_hops_mut().set_members(index, &members).expect("a group of one is always possible");
         }
         let known = self.objects.known.get_mut(&key).expect("it was just found");
         known.faces[version as usize].as_mut().expect("it was just found").members = members;

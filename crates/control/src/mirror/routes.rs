@@ -10,7 +10,7 @@
 //!  10.0.0.0      8 | plain      100  netlink    0  ->       7         4      3
 //! ```
 //!
-//! So the FIB gets one route a prefix, and what waits behind it costs no more than its place here: 20 bytes for IPv4, 40
+//! So the FIB gets the best route of each prefix and no other, and what waits behind it costs no more than its place here: 20 bytes for IPv4, 40
 //! for IPv6, plus what B-tree nodes leave free. Everything else that routes have is in their [targets](super::targets), which many
 //! share.
 //!
@@ -18,8 +18,8 @@
 //! kernel itself, which keeps both in one trie while it has no other rules than its own.
 
 use super::targets::TargetId;
-use crate::change::RouteKey;
-use fib::{FibFamily, MAIN, Source};
+use crate::change::{RouteKey, Source};
+use fib::{FibFamily, MAIN};
 use ipnet::IpNet;
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -42,11 +42,6 @@ pub(super) enum Rank {
 }
 
 impl Rank {
-    /// The administrative distance in the FIB: after the fixed routes (0) and neighbours (1).
-    pub(super) fn distance(self) -> u8 {
-        2 + self as u8
-    }
-
     pub(super) fn is_local(self) -> bool {
         matches!(self, Rank::LocalTos | Rank::Local)
     }
@@ -88,7 +83,7 @@ impl<A: MirrorFamily> Key<A> {
 
     /// The first that a route to this prefix can have.
     fn first_of(network: A, length: u8) -> Key<A> {
-        Key { network, length, rank: Rank::LocalTos, metric: 0, source: Source::Static, tos: 0 }
+        Key { network, length, rank: Rank::LocalTos, metric: 0, source: Source::Netlink, tos: 0 }
     }
 
     /// The opposite of [`Key::of`].
@@ -137,12 +132,6 @@ impl<A: MirrorFamily> Routes<A> {
     /// All routes to a prefix, the best first.
     pub(super) fn at(&self, network: A, length: u8) -> impl Iterator<Item = (&Key<A>, &Stored)> {
         let after = self.0.range(Key::first_of(network, length)..);
-        after.take_while(move |(key, _)| (key.network, key.length) == (network, length))
-    }
-
-    /// The same, to be changed.
-    pub(super) fn at_mut(&mut self, network: A, length: u8) -> impl Iterator<Item = (&Key<A>, &mut Stored)> {
-        let after = self.0.range_mut(Key::first_of(network, length)..);
         after.take_while(move |(key, _)| (key.network, key.length) == (network, length))
     }
 }

@@ -2,9 +2,9 @@
 
 use super::hops::Behind;
 use super::routes::{Key, MirrorFamily, Stored};
-use super::{Mirror, routes};
-use crate::change::{Address, Hops, InterfaceIndex, Link, NeighbourState, Path, RouteKey, RouteKind};
-use fib::{Adjacency, Decision, MAIN, Member, NextHop, NextHopIndex, Rules, Source};
+use super::{Mirror, fixed, routes};
+use crate::change::{Address, Hops, InterfaceIndex, Link, NeighbourState, Path, RouteKey, RouteKind, Source};
+use fib::{Adjacency, Decision, MAIN, Member, NextHop, NextHopIndex, Rules};
 use ipnet::IpNet;
 use std::fmt;
 use std::net::IpAddr;
@@ -172,29 +172,24 @@ impl Mirror {
 
     fn report<A: MirrorFamily>(&self, table: u32, key: &Key<A>, stored: &Stored) -> RouteReport {
         let target = self.targets.get(stored.target);
-        let paths = match &target.content.hops {
+        let paths = match &target.key.hops {
             Hops::None => Vec::new(),
             Hops::Object(id) => vec![format!("nhid {id}")],
             Hops::Paths(paths) => paths.iter().map(|path| self.path_text(path, paths.len() > 1)).collect(),
         };
-        let installed = A::rib(&self.fib, table).and_then(|rib| {
-            let prefix = A::net(key.network, key.length);
-            rib.candidates(prefix).find(|route| route.source != Source::Neighbour)
-        });
-        let of_sources = routes_first::<A>(self, table, key);
-        let is_best = of_sources.is_some_and(|best| best == *key);
-        let is_same = |route: fib::Route| {
-            (route.source, route.metric, route.distance) == (key.source, key.metric, key.rank.distance())
-        };
+        let installed = A::rib(&self.fib, table).and_then(|rib| rib.get(A::net(key.network, key.length)));
+        let is_best = routes_first::<A>(self, table, key).is_some_and(|best| best == *key);
+        let is_installed = installed.is_some()
+            && (installed == self.next_hop_of(key, stored) || self.is_host_route(table, key.prefix()));
         RouteReport {
             key: key.route_key(table),
             source: key.source,
-            kind: target.content.kind,
+            kind: target.key.kind,
             protocol: stored.protocol,
-            hops: target.content.hops.clone(),
+            hops: target.key.hops.clone(),
             paths,
-            next_hop: target.index,
-            is_in_force: is_best && installed.is_some_and(is_same),
+            next_hop: target.value.index,
+            is_in_force: is_best && is_installed,
         }
     }
 
@@ -262,7 +257,7 @@ impl Mirror {
             last = table_of(vrf);
             let rib = last.and_then(|table| A::rib(&self.fib, table));
             rib.and_then(|rib| rib.longest_match(destination))
-                .map_or(NextHopIndex::NONE, |found| found.route.next_hop)
+                .map_or(NextHopIndex::NONE, |found| found.next_hop)
         });
         let fib_table = last.filter(|_| matches!(decision, Decision::Route(_)));
         let found = fib_table.and_then(|fib_table| {
@@ -278,16 +273,24 @@ impl Mirror {
         let main = |table| if table == routes::LOCAL { MAIN } else { table };
         let (fib_table, table) = (main(fib_table), main(table));
         let found = A::rib(&self.fib, fib_table)?.longest_match(address)?;
-        let next_hop = found.route.next_hop;
+        let (prefix, next_hop): (IpNet, _) = (found.prefix.into(), found.next_hop);
         let (network, length) = A::parts(found.prefix);
         let first = || A::routes(self.tables.tables.get(&table)?).at(network, length).next();
-        let by = match (found.route.source, self.hops.behind(next_hop)) {
-            (Source::Neighbour, Behind::Hop(hop)) => FoundBy::Neighbour(self.links.name(hop.interface)),
-            _ if found.route.distance == 0 => FoundBy::Fixed,
+        let by = match self.hops.behind(next_hop) {
+            Behind::Hop(hop) if self.is_host_route(fib_table, prefix) => {
+                FoundBy::Neighbour(self.links.name(hop.interface))
+            }
+            _ if fixed::is_fixed(prefix) => FoundBy::Fixed,
             _ => first()
                 .map_or(FoundBy::Fixed, |(key, stored)| FoundBy::Route(self.report(table, key, stored))),
         };
-        Some(Found { prefix: found.prefix.into(), by, next_hop })
+        Some(Found { prefix, by, next_hop })
+    }
+
+    /// Whether a table of the FIB has the host route of a neighbour at this prefix.
+    fn is_host_route(&self, fib_table: u32, prefix: IpNet) -> bool {
+        prefix.prefix_len() == prefix.max_prefix_len()
+            && self.neighbours.hosts.contains_key(&(fib_table, prefix.addr()))
     }
 
     /// The neighbours, by address.

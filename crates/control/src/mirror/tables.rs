@@ -5,7 +5,7 @@ use super::hops::PUNT;
 use super::routes::{Filter, Key, MirrorFamily, Stored, Table, View};
 use super::{Count, Mirror, fixed};
 use crate::change::RouteKind;
-use fib::{EditError, MAIN, Route, Source};
+use fib::{EditError, MAIN, NextHopIndex};
 use ipnet::IpNet;
 use packet::IpVersion;
 use std::collections::{BTreeMap, HashMap};
@@ -45,8 +45,16 @@ impl Pause {
     }
 }
 
+impl Tables {
+    /// The tables of the FIB that are made from a table.
+    fn views(&self, table: u32) -> &[View] {
+        self.tables.get(&table).map_or(&[], |stands| &stands.views)
+    }
+}
+
 impl Mirror {
-    /// Puts a route in the place of the one of the same key (`Some`), or removes that. Returns whether there was one.
+    /// Puts a route in the place of the one of the same key (`Some`), or removes that. Takes over one user of its target. Returns
+    /// whether there was one.
     pub(super) fn change_route<A: MirrorFamily>(
         &mut self,
         table: u32,
@@ -54,46 +62,6 @@ impl Mirror {
         new: Option<Stored>,
     ) -> bool {
         let Key { network, length, .. } = key;
-        let stands = self.tables.tables.entry(table).or_default();
-        let is_first = A::routes(stands).at(network, length).next().is_none();
-        self.change_route_at(table, key, new, is_first)
-    }
-
-    /// Puts a route into a table unless it is there, in the place of the one of the same key. Takes over one user of its target.
-    pub(super) fn put_stored<A: MirrorFamily>(&mut self, table: u32, key: Key<A>, stored: Stored) {
-        let stands = self.tables.tables.entry(table).or_default();
-        let (mut is_first, mut is_known) = (true, false);
-        for (of, known) in A::routes_mut(stands).at_mut(key.network, key.length) {
-            is_first = false;
-            // Most of what a dump tells is known.
-            if *of == key && (known.target, known.protocol) == (stored.target, stored.protocol) {
-                known.epoch = stored.epoch;
-                is_known = true;
-            }
-        }
-        if is_known {
-            self.release_target(stored.target);
-        } else {
-            self.change_route_at(table, key, Some(stored), is_first);
-        }
-    }
-
-    /// [`Mirror::change_route`], where it is known whether the table has no route to the prefix.
-    fn change_route_at<A: MirrorFamily>(
-        &mut self,
-        table: u32,
-        key: Key<A>,
-        new: Option<Stored>,
-        is_first: bool,
-    ) -> bool {
-        let Key { network, length, .. } = key;
-        // Nothing below looks at them there.
-        let views = std::mem::take(&mut self.tables.tables.entry(table).or_default().views);
-        let before: Vec<Option<Route>> = if is_first {
-            Vec::new()
-        } else {
-            views.iter().map(|view| self.route_in_force(table, view.filter, network, length)).collect()
-        };
         let stands = self.tables.tables.entry(table).or_default();
         let was_empty = stands.is_empty();
         let routes = A::routes_mut(stands);
@@ -104,93 +72,102 @@ impl Mirror {
         if was_empty != stands.is_empty() {
             self.policy.is_dirty = true;
         }
-        for (place, view) in views.iter().enumerate() {
-            let after = match new {
-                Some(stored) if is_first && self.counts(view.filter, &key, &stored) => {
-                    self.as_route(&key, &stored)
-                }
-                _ if is_first => None,
-                _ => self.route_in_force(table, view.filter, network, length),
-            };
-            self.install(view.fib_table, network, length, before.get(place).copied().flatten(), after);
+        // Most of what a dump tells is known.
+        if let (Some(old), Some(new)) = (old, new)
+            && (old.target, old.protocol) == (new.target, new.protocol)
+        {
+            self.release_target(old.target);
+            return true;
         }
-        self.tables.tables.entry(table).or_default().views = views;
+        for place in 0.. {
+            let Some(&View { fib_table, filter }) = self.tables.views(table).get(place) else { break };
+            let best = self.best_route(table, filter, network, length);
+            // A route that waits behind the best one changes nothing.
+            if best.is_none_or(|(first, _)| *first >= key) {
+                let next_hop = best.and_then(|(key, stored)| self.next_hop_of(key, stored));
+                self.install(fib_table, network, length, next_hop);
+            }
+        }
         if let Some(old) = old {
             self.release_target(old.target);
         }
         old.is_some()
     }
 
-    /// The best route of a table to a prefix, as the FIB is to have it.
-    pub(super) fn route_in_force<A: MirrorFamily>(
+    /// The best of the routes of a table to a prefix.
+    fn best_route<A: MirrorFamily>(
         &self,
         table: u32,
         filter: Filter,
         network: A,
         length: u8,
-    ) -> Option<Route> {
+    ) -> Option<(&Key<A>, &Stored)> {
         let routes = A::routes(self.tables.tables.get(&table)?);
-        let (key, stored) =
-            routes.at(network, length).find(|(key, stored)| self.counts(filter, key, stored))?;
-        self.as_route(key, stored)
+        routes.at(network, length).find(|(key, stored)| self.counts(filter, key, stored))
     }
 
-    /// A route as the FIB is to have it, if its destinations are not fixed.
-    fn as_route<A: MirrorFamily>(&self, key: &Key<A>, stored: &Stored) -> Option<Route> {
+    /// The next hop of a route, as the FIB is to have it, if its destinations are not fixed.
+    pub(super) fn next_hop_of<A: MirrorFamily>(&self, key: &Key<A>, stored: &Stored) -> Option<NextHopIndex> {
         let target = self.targets.get(stored.target);
-        let next_hop = if key.tos == 0 { target.index } else { PUNT };
-        let Key { rank, metric, source, .. } = *key;
-        let is_hidden = fixed::hides(key.prefix(), target.content.kind);
-        (!is_hidden).then_some(Route { next_hop, source, distance: rank.distance(), metric })
+        let is_hidden = fixed::hides(key.prefix(), target.key.kind);
+        (!is_hidden).then_some(if key.tos == 0 { target.value.index } else { PUNT })
+    }
+
+    /// What a table of the FIB would have for a host itself if neighbours had no host routes.
+    pub(super) fn beneath<A: MirrorFamily>(&self, fib_table: u32, host: A) -> Option<NextHopIndex> {
+        let mut all = self.tables.tables.iter();
+        let (&table, view) = all.find_map(|(table, stands)| {
+            Some((table, stands.views.iter().find(|view| view.fib_table == fib_table)?))
+        })?;
+        let (key, stored) = self.best_route(table, view.filter, host, A::BITS)?;
+        self.next_hop_of(key, stored)
     }
 
     /// Whether a route is in a view.
     fn counts<A: MirrorFamily>(&self, filter: Filter, key: &Key<A>, stored: &Stored) -> bool {
         // `suppress_prefixlength` lets only routes through which packets would be forwarded not count.
         let ends = || {
-            let kind = self.targets.get(stored.target).content.kind;
+            let kind = self.targets.get(stored.target).key.kind;
             matches!(kind, RouteKind::Blackhole | RouteKind::Unreachable | RouteKind::Prohibit)
         };
         (!filter.only_local || key.rank.is_local())
             && filter.longer_than.is_none_or(|length| u32::from(key.length) > length || ends())
     }
 
-    /// Brings one prefix of a table of the FIB from one route of a source to another, or none.
+    /// Gives one prefix of a table of the FIB this next hop, or no route.
     fn install<A: MirrorFamily>(
         &mut self,
         fib_table: u32,
         network: A,
         length: u8,
-        before: Option<Route>,
-        after: Option<Route>,
+        best: Option<NextHopIndex>,
     ) {
-        if before == after {
+        let net = A::net(network, length);
+        let prefix: IpNet = net.into();
+        if fixed::is_fixed(prefix) {
             return;
         }
-        let prefix: IpNet = A::net(network, length).into();
-        let mut installed = None;
-        if let Some(route) = after.filter(|_| !self.is_paused(fib_table, A::VERSION)) {
-            match self.edit().replace(fib_table, prefix, route) {
-                Ok(_) => {
-                    installed = Some((route.source, route.metric));
-                    if !self.tables.full.is_empty() {
-                        self.tables.full.remove(&(fib_table, A::VERSION));
-                    }
-                }
-                Err(error) => self.refused::<A>(fib_table, prefix, &error),
-            }
+        if length == A::BITS && self.neighbours.hosts.contains_key(&(fib_table, network.to_ip())) {
+            return self.evaluate_hosts_inside(fib_table, network, length);
+        }
+        let is_full = !self.tables.full.is_empty();
+        if is_full && A::rib(&self.fib, fib_table).is_some_and(|rib| rib.get(net) == best) {
+            return;
+        }
+        let best = best.filter(|_| !is_full || !self.is_paused(fib_table, A::VERSION));
+        let replaced = best.and_then(|next_hop| {
+            let replaced = self.fib.replace(fib_table, prefix, next_hop);
+            replaced.map_err(|error| self.refused::<A>(fib_table, prefix, &error)).ok()
+        });
+        if is_full && replaced.is_some() {
+            self.tables.full.remove(&(fib_table, A::VERSION));
         }
         // If the new one was refused the old one goes all the same: it is wrong by now.
-        if let Some(route) = before
-            && installed != Some((route.source, route.metric))
-        {
-            match self.edit().remove(fib_table, prefix, route.source, route.metric) {
-                // It was refused itself.
-                Ok(_) | Err(EditError::Rib(_)) => {}
-                Err(error) => self.refused::<A>(fib_table, prefix, &error),
-            }
+        match replaced.map_or_else(|| self.fib.remove(fib_table, prefix), Ok) {
+            Ok(change) if change.is_visible() => self.evaluate_hosts_inside(fib_table, network, length),
+            Ok(_) | Err(EditError::Rib(_)) => {}
+            Err(error) => self.refused::<A>(fib_table, prefix, &error),
         }
-        self.evaluate_hosts_inside(fib_table, network, length);
     }
 
     fn is_paused(&mut self, fib_table: u32, version: IpVersion) -> bool {
@@ -215,7 +192,7 @@ impl Mirror {
     /// Makes a table of the FIB, with the fixed routes. Returns whether there was room.
     pub(super) fn add_fib_table(&mut self, fib_table: u32) -> bool {
         let has_room = self.fib.tables().count() < self.tables.most_fib_tables;
-        let added = if has_room { self.edit().add_vrf(fib_table) } else { Ok(()) };
+        let added = if has_room { self.fib.add_vrf(fib_table) } else { Ok(()) };
         if let Err(error) = &added {
             self.note(None, error.to_string());
         }
@@ -228,8 +205,8 @@ impl Mirror {
     }
 
     pub(super) fn add_fixed_routes(&mut self, fib_table: u32) {
-        for (prefix, route) in fixed::routes() {
-            if let Err(error) = self.edit().insert(fib_table, prefix, route) {
+        for (prefix, next_hop) in fixed::routes() {
+            if let Err(error) = self.fib.insert(fib_table, prefix, next_hop) {
                 self.note_edit_error(fib_table, prefix, &error);
             }
         }
@@ -237,7 +214,7 @@ impl Mirror {
 
     /// Adds to a table of Linux the table of the FIB that forwarding uses.
     pub(super) fn ensure_table(&mut self, table: u32) {
-        if self.tables.tables.get(&table).is_some_and(|known| !known.views.is_empty()) {
+        if !self.tables.views(table).is_empty() {
             return;
         }
         let is_new = !self.tables.tables.contains_key(&table);
@@ -268,8 +245,9 @@ impl Mirror {
         let mut prefixes: Vec<(A, u8)> = routes.iter().map(|(key, _)| (key.network, key.length)).collect();
         prefixes.dedup();
         for (network, length) in prefixes {
-            let route = self.route_in_force(table, view.filter, network, length);
-            self.install(view.fib_table, network, length, None, route);
+            let best = self.best_route(table, view.filter, network, length);
+            let next_hop = best.and_then(|(key, stored)| self.next_hop_of(key, stored));
+            self.install(view.fib_table, network, length, next_hop);
         }
     }
 
@@ -281,11 +259,11 @@ impl Mirror {
             if is_of_linux && !self.is_unneeded(fib_table) {
                 continue;
             }
-            let hosts = self.neighbour_routes(fib_table);
-            if let Err(error) = self.edit().remove_vrf(fib_table) {
+            if let Err(error) = self.fib.remove_vrf(fib_table) {
                 self.note(None, error.to_string());
                 continue;
             }
+            let hosts = self.neighbours.take_hosts(fib_table);
             hosts.into_iter().for_each(|index| self.release_index(index));
             self.tables.tables.retain(|&number, table| {
                 table.views.retain(|view| view.fib_table != fib_table);
@@ -305,20 +283,6 @@ impl Mirror {
             self.open_table(table);
             self.policy.is_dirty = true;
         }
-    }
-
-    /// The next hops of neighbours' routes in a table of the FIB.
-    fn neighbour_routes(&self, fib_table: u32) -> Vec<fib::NextHopIndex> {
-        fn of<A: MirrorFamily>(
-            mirror: &Mirror,
-            fib_table: u32,
-        ) -> impl Iterator<Item = fib::NextHopIndex> + '_ {
-            let all = A::rib(&mirror.fib, fib_table).into_iter().flat_map(|rib| rib.iter_all());
-            all.map(|found| found.route)
-                .filter(|route| route.source == Source::Neighbour)
-                .map(|it| it.next_hop)
-        }
-        of::<u32>(self, fib_table).chain(of::<u128>(self, fib_table)).collect()
     }
 
     /// Removes the routes that `is_gone` says are gone.

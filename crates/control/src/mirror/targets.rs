@@ -4,10 +4,10 @@
 use super::hops::{BLACKHOLE, BROADCAST, LOCAL, PROHIBIT, PUNT, UNREACHABLE, Way};
 use super::objects::ObjectKey;
 use super::{Count, Mirror};
-use crate::change::{Hops, Path, Route, RouteKind};
-use fib::{NextHopError, NextHopIndex, Source};
+use crate::change::{Hops, Path, Route, RouteKind, Source};
+use crate::interner::{Interned, Interner};
+use fib::{NextHopError, NextHopIndex};
 use packet::IpVersion;
-use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
@@ -61,13 +61,12 @@ impl Content {
     }
 }
 
-/// What happens to packets, and the next hop that says so to workers.
+/// What belongs to a content.
 #[derive(Debug)]
 pub(super) struct Target {
-    pub(super) content: Arc<Content>,
     pub(super) digest: u64,
+    /// The next hop that says to workers what happens.
     pub(super) index: NextHopIndex,
-    users: u32,
     /// Its routes are to be removed with the next publication; no others may get it.
     pub(super) is_condemned: bool,
 }
@@ -75,91 +74,58 @@ pub(super) struct Target {
 /// All targets.
 #[derive(Debug, Default)]
 pub(super) struct Targets {
-    slots: Vec<Option<Target>>,
-    free: Vec<TargetId>,
-    by_content: HashMap<Arc<Content>, TargetId>,
+    pub(super) all: Interner<Content, Target>,
     /// How many are condemned.
     pub(super) condemned: usize,
 }
 
 impl Targets {
-    pub(super) fn get(&self, id: TargetId) -> &Target {
-        self.slots[id as usize].as_ref().expect("routes have targets that are there")
-    }
-
-    fn get_mut(&mut self, id: TargetId) -> &mut Target {
-        self.slots[id as usize].as_mut().expect("routes have targets that are there")
-    }
-
-    pub(super) fn iter(&self) -> impl Iterator<Item = &Target> {
-        self.slots.iter().flatten()
-    }
-}
-
-impl Target {
-    /// How many routes have it.
-    pub(super) fn routes(&self) -> u64 {
-        u64::from(self.users)
+    pub(super) fn get(&self, id: TargetId) -> &Interned<Content, Target> {
+        self.all.get(id)
     }
 }
 
 impl Mirror {
     /// The target with this content, with one user more.
     pub(super) fn acquire_target(&mut self, content: Content) -> TargetId {
-        if let Some(&id) = self.targets.by_content.get(&content) {
-            self.targets.get_mut(id).users += 1;
+        if let Some(id) = self.targets.all.find(&content) {
             return id;
         }
-        let content = Arc::new(content);
         let found = self.number_of(&content);
         let index = found.unwrap_or_else(|error| {
             self.note_next_hop_error(error);
             PUNT
         });
-        let digest = content.digest();
-        let target = Target { content: content.clone(), digest, index, users: 1, is_condemned: false };
-        let id = self.targets.free.pop().unwrap_or(self.targets.slots.len() as TargetId);
-        if id as usize == self.targets.slots.len() {
-            self.targets.slots.push(None);
-        }
-        self.targets.slots[id as usize] = Some(target);
+        let target = Target { digest: content.digest(), index, is_condemned: false };
+        let id = self.targets.all.add(Arc::new(content), target);
         // What could not be had is not shared, so that the next route tries again.
-        if found.is_ok() {
-            self.targets.by_content.insert(content, id);
+        if found.is_err() {
+            self.targets.all.hide(id);
         }
         id
     }
 
     /// One user of a target more.
     pub(super) fn share_target(&mut self, id: TargetId) {
-        self.targets.get_mut(id).users += 1;
+        self.targets.all.get_mut(id).users += 1;
     }
 
     /// One user of a target less.
     pub(super) fn release_target(&mut self, id: TargetId) {
-        let target = self.targets.get_mut(id);
-        target.users -= 1;
-        if target.users > 0 {
-            return;
+        if let Some(target) = self.targets.all.release(id) {
+            self.targets.condemned -= usize::from(target.is_condemned);
+            self.release_index(target.index);
         }
-        let target = self.targets.slots[id as usize].take().expect("it was just there");
-        self.targets.free.push(id);
-        self.targets.condemned -= usize::from(target.is_condemned);
-        if self.targets.by_content.get(&target.content) == Some(&id) {
-            self.targets.by_content.remove(&target.content);
-        }
-        self.release_index(target.index);
     }
 
     /// The object is gone, and so will be the routes that have it.
     pub(super) fn condemn_targets(&mut self, object: ObjectKey) {
-        let Targets { slots, by_content, condemned, .. } = &mut self.targets;
-        for target in slots.iter_mut().flatten() {
-            if target.content.object() == Some(object) && !target.is_condemned {
-                target.is_condemned = true;
-                *condemned += 1;
-                by_content.remove(&target.content);
-            }
+        let all = self.targets.all.iter();
+        let of_object = all.filter(|(_, of)| of.key.object() == Some(object) && !of.value.is_condemned);
+        for id in of_object.map(|(id, _)| id).collect::<Vec<_>>() {
+            self.targets.all.get_mut(id).value.is_condemned = true;
+            self.targets.all.hide(id);
+            self.targets.condemned += 1;
         }
     }
 

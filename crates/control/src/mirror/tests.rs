@@ -1,5 +1,6 @@
 //! The mirror, rule by rule. What random changes do is in `model_tests.rs`.
 
+use super::counters::MOST_PROBLEMS;
 use super::*;
 use crate::change::{Hops, *};
 use fib::{Decision, NextHop, NextHopIndex};
@@ -113,7 +114,7 @@ impl Mirror {
     }
 
     fn counted(&self, what: Count) -> u64 {
-        self.counts[what as usize]
+        self.counters.counts[what as usize]
     }
 
     /// What the rules say of an IPv4 packet.

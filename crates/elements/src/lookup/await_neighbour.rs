@@ -189,7 +189,7 @@ mod tests {
     use std::net::IpAddr;
     use std::sync::{Arc, Mutex};
 
-    use fib::{MAIN, NextHop, Route, Source};
+    use fib::{MAIN, NextHop};
     use graph::testing::Bench;
 
     use super::super::fib_lookup_tests::{bench_asking, fib};
@@ -226,11 +226,9 @@ mod tests {
         let all: Vec<IpAddr> = [near, other].map(IpAddr::from).into();
         assert_eq!(*asked.lock().unwrap(), all);
         // One of the two is found.
-        let mut edit = fib.edit();
-        let found = edit.next_hops().add(NextHop::Forward(Adjacency::new(0, &[7; 14]).unwrap())).unwrap();
-        let route = Route { next_hop: found, source: Source::Neighbour, distance: 0, metric: 0 };
-        edit.insert(MAIN, "10.12.0.1/32".parse().unwrap(), route).unwrap();
-        edit.publish();
+        let found = fib.next_hops_mut().add(NextHop::Forward(Adjacency::new(0, &[7; 14]).unwrap())).unwrap();
+        fib.insert(MAIN, "10.12.0.1/32".parse().unwrap(), found).unwrap();
+        fib.publish();
         bench.advance_ns(2 * PERIOD_NS);
         assert_eq!(numbers(&mut bench, "out"), [1, 2, 3]);
         assert_eq!(bench.read("wait.length"), "2");

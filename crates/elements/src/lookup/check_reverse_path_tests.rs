@@ -3,7 +3,7 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use fib::policy::{AddressRange, PolicyAction, PolicyRule};
-use fib::{Adjacency, Decision, Fib, MAIN, NextHop, Policy, Route, Rules, Source};
+use fib::{Adjacency, Decision, Fib, MAIN, NextHop, Policy, Rules};
 use graph::testing::Bench;
 
 use super::fib_lookup_tests::{bench_with_policy, fib as fib_of_forwarding, try_bench};
@@ -23,8 +23,7 @@ const OWN: &str = "from our own address";
 /// Beside the routes of forwarding: a group of which one member is to be resolved, and what the mirror of Linux always has.
 fn fib() -> Fib<Adjacency> {
     let mut fib = fib_of_forwarding();
-    let mut edit = fib.edit();
-    let next_hops = edit.next_hops();
+    let next_hops = fib.next_hops_mut();
     let a = next_hops.add(NextHop::Forward(Adjacency::new(0, &[0; 14]).unwrap())).unwrap();
     let punt = next_hops.add(NextHop::Punt).unwrap();
     let half = next_hops.add_group(&[(a, 1), (punt, 1)]).unwrap();
@@ -48,9 +47,9 @@ fn fib() -> Fib<Adjacency> {
         ("ff00::/8", punt),
         ("::1/128", blackhole),
     ] {
-        edit.insert(MAIN, prefix.parse().unwrap(), Route::to(number)).unwrap();
+        fib.insert(MAIN, prefix.parse().unwrap(), number).unwrap();
     }
-    edit.publish();
+    fib.publish();
     fib
 }
 
@@ -198,9 +197,8 @@ fn sources_follow_the_routes() {
     let mut bench = try_bench(&config("CheckReversePath", "strict"), &fib).unwrap();
     let packet = packet("10.1.0.1", TO_OTHERS);
     assert_eq!(fate(&mut bench, &packet), OUT);
-    let mut edit = fib.edit();
-    edit.remove(MAIN, "10.1.0.0/16".parse().unwrap(), Source::Static, 0).unwrap();
-    edit.publish();
+    fib.remove(MAIN, "10.1.0.0/16".parse().unwrap()).unwrap();
+    fib.publish();
     assert_eq!(fate(&mut bench, &packet), NO_ROUTE);
 }
 

@@ -2,7 +2,7 @@
 
 use fib::policy::{AddressRange, PolicyAction, PolicyRule};
 use fib::publish::{Writer, pair};
-use fib::{Adjacency, Decision, Fib, MAIN, NextHop, Policy, Route, Rules};
+use fib::{Adjacency, Decision, Fib, MAIN, NextHop, Policy, Rules};
 use graph::setup::Shared;
 use graph::testing::Bench;
 use packet::flow::FlowKey;
@@ -17,8 +17,7 @@ const TO_C: [u8; 14] = [2, 0, 0, 0, 0, 0xc, 2, 0, 0, 0, 1, 1, 0x86, 0xdd];
 /// Routes of every kind; 10.1/16 by port 0, 10.2/16 by port 1 with a VLAN tag, 10.3/16 shared by both.
 pub(super) fn fib() -> Fib<Adjacency> {
     let mut fib = Fib::new().unwrap();
-    let mut edit = fib.edit();
-    let next_hops = edit.next_hops();
+    let next_hops = fib.next_hops_mut();
     let a = next_hops.add(NextHop::Forward(Adjacency::new(0, &TO_A).unwrap())).unwrap();
     let b = next_hops.add(NextHop::Forward(Adjacency::new(1, &TO_B).unwrap())).unwrap();
     let c = next_hops.add(NextHop::Forward(Adjacency::new(1, &TO_C).unwrap())).unwrap();
@@ -36,8 +35,8 @@ pub(super) fn fib() -> Fib<Adjacency> {
         ("2001:db8:12::/48", NextHop::Resolve(0)),
     ];
     for (prefix, next_hop) in ends {
-        let number = edit.next_hops().add(next_hop).unwrap();
-        edit.insert(MAIN, prefix.parse().unwrap(), Route::to(number)).unwrap();
+        let number = fib.next_hops_mut().add(next_hop).unwrap();
+        fib.insert(MAIN, prefix.parse().unwrap(), number).unwrap();
     }
     for (prefix, number) in [
         ("10.1.0.0/16", a),
@@ -46,9 +45,9 @@ pub(super) fn fib() -> Fib<Adjacency> {
         ("2001:db8:1::/48", c),
         ("2001:db8:3::/48", both6),
     ] {
-        edit.insert(MAIN, prefix.parse().unwrap(), Route::to(number)).unwrap();
+        fib.insert(MAIN, prefix.parse().unwrap(), number).unwrap();
     }
-    edit.publish();
+    fib.publish();
     fib
 }
 
@@ -226,9 +225,8 @@ fn routes_change_under_a_running_element() {
     let mut fib = fib();
     let mut bench = bench(IPV4, &fib);
     assert_eq!(bench.read("rt.lookup 10.1.2.3"), "via 02:00:00:00:00:0a port 0");
-    let mut edit = fib.edit();
-    edit.remove(MAIN, "10.1.0.0/16".parse().unwrap(), fib::Source::Static, 0).unwrap();
-    edit.publish();
+    fib.remove(MAIN, "10.1.0.0/16".parse().unwrap()).unwrap();
+    fib.publish();
     assert_eq!(bench.read("rt.lookup 10.1.2.3"), "no route");
     bench.push("in", &[&ipv4([10, 1, 0, 1], 5)]);
     assert_eq!(bench.taken("none").len(), 1);

@@ -2,9 +2,9 @@
 
 #![allow(dead_code, reason = "each bench uses its part")]
 
+use fib::Rib;
 use fib::read::Row;
 use fib::synthesize::{self, next_hop_of_origin};
-use fib::{Rib, Route};
 use packet::random::SplitMix64;
 use packet::{Family, IpVersion};
 use std::path::Path;
@@ -58,7 +58,7 @@ impl<A: Family> Routes<A> {
         let mut rib = Rib::new();
         for row in &rows {
             // A prefix that the file has twice has its first row's next hop.
-            let _ = rib.insert(row.prefix, route_of(row));
+            let _ = rib.insert(row.prefix, next_hop_of_origin(row.origin, NEXT_HOPS));
         }
         Routes { name, rib, rows }
     }
@@ -79,11 +79,6 @@ impl<A: Family> Routes<A> {
             (0..count).map(|_| inside[random.below(HOT_ADDRESSES.min(count) as u64) as usize]).collect();
         [("random", anywhere), ("inside", inside), ("hot", hot)]
     }
-}
-
-/// The route of a row.
-fn route_of<A: Family>(row: &Row<A>) -> Route {
-    Route::to(next_hop_of_origin(row.origin, NEXT_HOPS))
 }
 
 /// A random address of the part of the address space that is in use.

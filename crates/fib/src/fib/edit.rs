@@ -1,43 +1,29 @@
-//! A batch of changes, from the first to its publication.
+//! Changes of a FIB, and their publication.
 
 use super::{EditError, Fib, Half, MAIN, PutOff, State, Tables, Vrf};
-use crate::{Change, NextHopIndex, NextHops, RangeTree, Rib, Route, Source, Table, TableError};
+use crate::{Change, NextHopIndex, NextHops, RangeTree, Rib, Table, TableError};
 use ipnet::IpNet;
 use packet::Family;
 use std::hash::Hash;
 
-/// A batch of changes of a [`Fib`]. Workers see all of it or nothing: when it is [published](Edit::publish), or dropped,
-/// which is the same.
-pub struct Edit<'a, P: Copy + Eq + Hash + Send + Sync, T4: Table<u32>> {
-    fib: &'a mut Fib<P, T4>,
-}
-
 /// One change of a route.
 #[derive(Clone, Copy)]
 enum Step {
-    Insert(Route),
-    Replace(Route),
-    Remove(Source, u32),
+    Insert(NextHopIndex),
+    Replace(NextHopIndex),
+    Remove,
 }
 
-impl<'a, P: Copy + Eq + Hash + Send + Sync, T4: Table<u32>> Edit<'a, P, T4> {
-    pub(super) fn new(fib: &'a mut Fib<P, T4>) -> Self {
-        Edit { fib }
-    }
-
-    /// The FIB with all changes so far in its routes and next hops, not all in its tables; its [state](Fib::state) is still the one before.
-    pub fn fib(&self) -> &Fib<P, T4> {
-        self.fib
-    }
-
+impl<P: Copy + Eq + Hash + Send + Sync, T4: Table<u32>> Fib<P, T4> {
     /// The next hops, to add, change, fail and remove.
     ///
     /// Routes hold theirs: release only what you have held yourself.
     ///
-    /// One that no route uses any more can be removed in the same batch: workers still in the older state have
+    /// One that no route uses any more can be removed before the publication: workers still in the older state have
     /// their own copy of it.
-    pub fn next_hops(&mut self) -> &mut NextHops<P> {
-        &mut self.fib.next_hops
+    pub fn next_hops_mut(&mut self) -> &mut NextHops<P> {
+        self.has_unpublished = true;
+        &mut self.next_hops
     }
 
     /// Adds a VRF with this table number, without routes.
@@ -46,15 +32,16 @@ impl<'a, P: Copy + Eq + Hash + Send + Sync, T4: Table<u32>> Edit<'a, P, T4> {
     ///
     /// [`EditError::VrfExists`]; [`EditError::Table`] if there is no memory for it.
     pub fn add_vrf(&mut self, table: u32) -> Result<(), EditError> {
-        if self.fib.vrfs.contains_key(&table) {
+        if self.vrfs.contains_key(&table) {
             return Err(EditError::VrfExists { table });
         }
         let (now, later) = (Tables::new()?, Tables::new()?);
-        let (passive, _) = self.fib.writer.both();
+        let (passive, _) = self.writer.both();
         let index = passive.vrfs.iter().position(Option::is_none).unwrap_or(passive.vrfs.len());
         put(passive, index, Some(now));
-        self.fib.vrfs_behind.push((index, Some(later)));
-        self.fib.vrfs.insert(table, Vrf { index, ipv4: Half::default(), ipv6: Half::default() });
+        self.has_unpublished = true;
+        self.vrfs_behind.push((index, Some(later)));
+        self.vrfs.insert(table, Vrf { index, ipv4: Half::default(), ipv6: Half::default() });
         Ok(())
     }
 
@@ -67,11 +54,12 @@ impl<'a, P: Copy + Eq + Hash + Send + Sync, T4: Table<u32>> Edit<'a, P, T4> {
         if table == MAIN {
             return Err(EditError::MainStays);
         }
-        let vrf = self.fib.vrfs.remove(&table).ok_or(EditError::UnknownVrf { table })?;
-        release_all(&mut self.fib.next_hops, &vrf.ipv4.rib);
-        release_all(&mut self.fib.next_hops, &vrf.ipv6.rib);
-        put(self.fib.writer.both().0, vrf.index, None);
-        self.fib.vrfs_behind.push((vrf.index, None));
+        let vrf = self.vrfs.remove(&table).ok_or(EditError::UnknownVrf { table })?;
+        self.has_unpublished = true;
+        release_all(&mut self.next_hops, &vrf.ipv4.rib);
+        release_all(&mut self.next_hops, &vrf.ipv6.rib);
+        put(self.writer.both().0, vrf.index, None);
+        self.vrfs_behind.push((vrf.index, None));
         Ok(())
     }
 
@@ -80,44 +68,44 @@ impl<'a, P: Copy + Eq + Hash + Send + Sync, T4: Table<u32>> Edit<'a, P, T4> {
     /// # Errors
     ///
     /// As [`Rib::insert`]; and if the next hop or the VRF is unknown or the table is full.
-    pub fn insert(&mut self, table: u32, prefix: IpNet, route: Route) -> Result<Change, EditError> {
-        self.step(table, prefix, Step::Insert(route))
+    pub fn insert(&mut self, table: u32, prefix: IpNet, next_hop: NextHopIndex) -> Result<Change, EditError> {
+        self.step(table, prefix, Step::Insert(next_hop))
     }
 
-    /// Adds a route, in the place of the one that its source has with the same metric, if there is one.
+    /// Adds a route, in the place of the one that the prefix has, if there is one.
     ///
     /// # Errors
     ///
     /// As [`Rib::replace`]; and if the next hop or the VRF is unknown or the table is full.
-    pub fn replace(&mut self, table: u32, prefix: IpNet, route: Route) -> Result<Change, EditError> {
-        self.step(table, prefix, Step::Replace(route))
+    pub fn replace(
+        &mut self,
+        table: u32,
+        prefix: IpNet,
+        next_hop: NextHopIndex,
+    ) -> Result<Change, EditError> {
+        self.step(table, prefix, Step::Replace(next_hop))
     }
 
-    /// Removes the route of this source and metric.
+    /// Removes the route to this prefix.
     ///
     /// # Errors
     ///
     /// As [`Rib::remove`]; and if the VRF is unknown or the table is full (flattened, fewer routes can take more room).
-    pub fn remove(
-        &mut self,
-        table: u32,
-        prefix: IpNet,
-        source: Source,
-        metric: u32,
-    ) -> Result<Change, EditError> {
-        self.step(table, prefix, Step::Remove(source, metric))
+    pub fn remove(&mut self, table: u32, prefix: IpNet) -> Result<Change, EditError> {
+        self.step(table, prefix, Step::Remove)
     }
 
     fn step(&mut self, table: u32, prefix: IpNet, step: Step) -> Result<Change, EditError> {
-        let fib = &mut *self.fib;
-        let vrf = fib.vrfs.get_mut(&table).ok_or(EditError::UnknownVrf { table })?;
-        let (passive, _) = fib.writer.both();
+        let vrf = self.vrfs.get_mut(&table).ok_or(EditError::UnknownVrf { table })?;
+        let (passive, _) = self.writer.both();
         let tables =
             passive.vrfs[vrf.index].as_mut().expect("a VRF that the control side has is in its state");
-        match prefix {
-            IpNet::V4(prefix) => change(&mut vrf.ipv4, &mut tables.ipv4, &mut fib.next_hops, prefix, step),
-            IpNet::V6(prefix) => change(&mut vrf.ipv6, &mut tables.ipv6, &mut fib.next_hops, prefix, step),
-        }
+        let change = match prefix {
+            IpNet::V4(prefix) => change(&mut vrf.ipv4, &mut tables.ipv4, &mut self.next_hops, prefix, step),
+            IpNet::V6(prefix) => change(&mut vrf.ipv6, &mut tables.ipv6, &mut self.next_hops, prefix, step),
+        }?;
+        self.has_unpublished |= change.is_visible();
+        Ok(change)
     }
 
     /// Takes all IPv4 routes of a VRF from `rib`, in the place of those it has: the quickest way to load a table.
@@ -126,57 +114,56 @@ impl<'a, P: Copy + Eq + Hash + Send + Sync, T4: Table<u32>> Edit<'a, P, T4> {
     ///
     /// If a next hop or the VRF is unknown, or the table is full or has no memory. The routes are then as before.
     pub fn load4(&mut self, table: u32, rib: Rib<u32>) -> Result<(), EditError> {
-        let fib = &mut *self.fib;
-        let vrf = fib.vrfs.get_mut(&table).ok_or(EditError::UnknownVrf { table })?;
-        let (passive, _) = fib.writer.both();
+        self.has_unpublished = true;
+        let vrf = self.vrfs.get_mut(&table).ok_or(EditError::UnknownVrf { table })?;
+        let (passive, _) = self.writer.both();
         let tables =
             passive.vrfs[vrf.index].as_mut().expect("a VRF that the control side has is in its state");
-        load(&mut vrf.ipv4, &mut tables.ipv4, &mut fib.next_hops, rib)
+        load(&mut vrf.ipv4, &mut tables.ipv4, &mut self.next_hops, rib)
     }
 
     /// The same for IPv6.
     ///
     /// # Errors
     ///
-    /// As [`Edit::load4`].
+    /// As [`Fib::load4`].
     pub fn load6(&mut self, table: u32, rib: Rib<u128>) -> Result<(), EditError> {
-        let fib = &mut *self.fib;
-        let vrf = fib.vrfs.get_mut(&table).ok_or(EditError::UnknownVrf { table })?;
-        let (passive, _) = fib.writer.both();
+        self.has_unpublished = true;
+        let vrf = self.vrfs.get_mut(&table).ok_or(EditError::UnknownVrf { table })?;
+        let (passive, _) = self.writer.both();
         let tables =
             passive.vrfs[vrf.index].as_mut().expect("a VRF that the control side has is in its state");
-        load(&mut vrf.ipv6, &mut tables.ipv6, &mut fib.next_hops, rib)
+        load(&mut vrf.ipv6, &mut tables.ipv6, &mut self.next_hops, rib)
+    }
+
+    /// Whether there may be changes that workers do not see.
+    pub fn has_unpublished(&self) -> bool {
+        self.has_unpublished
     }
 
     /// Makes all changes visible to workers, in one step. When it returns, no worker uses the state from before.
-    pub fn publish(self) {
-        // Dropping it does.
-    }
-}
-
-impl<P: Copy + Eq + Hash + Send + Sync, T4: Table<u32>> Drop for Edit<'_, P, T4> {
-    fn drop(&mut self) {
-        let fib = &mut *self.fib;
-        let (passive, _) = fib.writer.both();
-        for vrf in fib.vrfs.values_mut() {
+    pub fn publish(&mut self) {
+        self.has_unpublished = false;
+        let (passive, _) = self.writer.both();
+        for vrf in self.vrfs.values_mut() {
             if let Some(tables) = passive.vrfs[vrf.index].as_mut() {
                 compile_put_off(&mut vrf.ipv4, &mut tables.ipv4);
                 compile_put_off(&mut vrf.ipv6, &mut tables.ipv6);
             }
         }
-        passive.resolver.catch_up(fib.next_hops.resolver());
-        fib.writer.publish();
-        let (behind, ahead) = fib.writer.both();
-        for (index, tables) in fib.vrfs_behind.drain(..) {
+        passive.resolver.catch_up(self.next_hops.resolver());
+        self.writer.publish();
+        let (behind, ahead) = self.writer.both();
+        for (index, tables) in self.vrfs_behind.drain(..) {
             put(behind, index, tables);
         }
-        for vrf in fib.vrfs.values_mut() {
+        for vrf in self.vrfs.values_mut() {
             let both = (behind.vrfs[vrf.index].as_mut(), ahead.vrfs[vrf.index].as_ref());
             let (Some(behind), Some(ahead)) = both else { continue };
             catch_up::<u32, T4>(&mut vrf.ipv4, &mut behind.ipv4, &ahead.ipv4);
             catch_up::<u128, RangeTree>(&mut vrf.ipv6, &mut behind.ipv6, &ahead.ipv6);
         }
-        behind.resolver.catch_up(fib.next_hops.resolver());
+        behind.resolver.catch_up(self.next_hops.resolver());
     }
 }
 
@@ -207,7 +194,7 @@ fn release<P: Copy + Eq + Hash>(next_hops: &mut NextHops<P>, index: NextHopIndex
 }
 
 fn release_all<P: Copy + Eq + Hash, A: Family>(next_hops: &mut NextHops<P>, rib: &Rib<A>) {
-    rib.iter_all().for_each(|found| release(next_hops, found.route.next_hop));
+    rib.iter().for_each(|found| release(next_hops, found.next_hop));
 }
 
 /// Changes one route in the RIB, the table and the books of the next hops, or nothing.
@@ -218,33 +205,30 @@ fn change<P: Copy + Eq + Hash, A: Family, T: Table<A>>(
     prefix: A::Net,
     step: Step,
 ) -> Result<Change, EditError> {
-    let after = match step {
-        Step::Insert(route) | Step::Replace(route) => Some(route),
-        Step::Remove(..) => None,
-    };
-    if let Some(route) = after
-        && !next_hops.exists(route.next_hop)
+    if let Step::Insert(next_hop) | Step::Replace(next_hop) = step
+        && !next_hops.exists(next_hop)
     {
-        return Err(EditError::UnknownNextHop { prefix: prefix.into(), next_hop: route.next_hop });
+        return Err(EditError::UnknownNextHop { prefix: prefix.into(), next_hop });
     }
     let change = match step {
-        Step::Insert(route) => half.rib.insert(prefix, route),
-        Step::Replace(route) => half.rib.replace(prefix, route),
-        Step::Remove(source, metric) => half.rib.remove(prefix, source, metric),
+        Step::Insert(next_hop) => half.rib.insert(prefix, next_hop),
+        Step::Replace(next_hop) => half.rib.replace(prefix, next_hop),
+        Step::Remove => half.rib.remove(prefix),
     }?;
-    if change.is_visible() {
-        half.is_ahead = true;
-        if let Err(error) = compile(half, table, prefix) {
-            half.rib.undo(prefix, change.gone, after);
-            rebuild(half, table);
-            return Err(error.into());
-        }
+    if !change.is_visible() {
+        return Ok(change);
     }
-    if let Some(route) = after {
-        hold(next_hops, route.next_hop);
+    half.is_ahead = true;
+    if let Err(error) = compile(half, table, prefix) {
+        half.rib.undo(prefix, change);
+        rebuild(half, table);
+        return Err(error.into());
     }
-    if let Some(route) = change.gone {
-        release(next_hops, route.next_hop);
+    if let Some(next_hop) = change.after {
+        hold(next_hops, next_hop);
+    }
+    if let Some(next_hop) = change.before {
+        release(next_hops, next_hop);
     }
     Ok(change)
 }
@@ -285,8 +269,8 @@ fn load<P: Copy + Eq + Hash, A: Family, T: Table<A>>(
     next_hops: &mut NextHops<P>,
     rib: Rib<A>,
 ) -> Result<(), EditError> {
-    if let Some(found) = rib.iter_all().find(|found| !next_hops.exists(found.route.next_hop)) {
-        let (prefix, next_hop) = (found.prefix.into(), found.route.next_hop);
+    if let Some(found) = rib.iter().find(|found| !next_hops.exists(found.next_hop)) {
+        let (prefix, next_hop) = (found.prefix.into(), found.next_hop);
         return Err(EditError::UnknownNextHop { prefix, next_hop });
     }
     T::check_memory(rib.len())?;
@@ -298,7 +282,7 @@ fn load<P: Copy + Eq + Hash, A: Family, T: Table<A>>(
         rebuild(half, table);
         return Err(error.into());
     }
-    half.rib.iter_all().for_each(|found| hold(next_hops, found.route.next_hop));
+    half.rib.iter().for_each(|found| hold(next_hops, found.next_hop));
     release_all(next_hops, &before);
     Ok(())
 }

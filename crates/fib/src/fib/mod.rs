@@ -2,16 +2,15 @@
 //! from them and the next hops behind them, changed by one thread and read by many.
 //!
 //! ```
-//! use fib::{Fib, NextHop, Route, MAIN};
+//! use fib::{Fib, NextHop, MAIN};
 //!
 //! let mut fib = Fib::<&str>::new()?;
 //! let mut worker = fib.readers().register();
 //!
-//! let mut edit = fib.edit();
-//! let core = edit.next_hops().add(NextHop::Forward("core"))?;
-//! edit.insert(MAIN, "10.0.0.0/8".parse()?, Route::to(core))?;
-//! edit.insert(MAIN, "2001:db8::/32".parse()?, Route::to(core))?;
-//! edit.publish();
+//! let core = fib.next_hops_mut().add(NextHop::Forward("core"))?;
+//! fib.insert(MAIN, "10.0.0.0/8".parse()?, core)?;
+//! fib.insert(MAIN, "2001:db8::/32".parse()?, core)?;
+//! fib.publish();
 //!
 //! let state = worker.enter(); // once for a batch of packets
 //! let flow_hash = 7;
@@ -24,7 +23,7 @@
 //! ```text
 //!  control thread: Fib                                        workers: Reader
 //!  +--------------------------------------------------+      +---------------------------+
-//!  | NextHops   Vrf: Rib IPv4, compiler               | edit |  State, passive           |
+//!  | NextHops   Vrf: Rib IPv4, compiler               |change|  State, passive           |
 //!  |                 Rib IPv6, compiler     (one each)|----->|    tables of each VRF     |
 //!  +--------------------------------------------------+      |    resolver of next hops  |
 //!                                                            +---------------------------+
@@ -32,12 +31,15 @@
 //!                                                            +---------------------------+
 //! ```
 //!
-//! An [`Edit`] is a batch of changes. Each goes to the RIB at once and is accepted or refused on its own. The table in the
-//! passive state gets it with the others when the batch is published, so that what many of them change is compiled once; if it might
-//! have no room, at once. [`Edit::publish`] makes the passive state the active one, for routes of both families, all VRFs and
-//! next hops in one step: no worker ever sees half of a batch, or a route before its next hop. Then the other state
+//! Changes gather until [`Fib::publish`]. Each goes to the RIB at once and is accepted or refused on its own. The table in the
+//! passive state gets it with the others at the publication, so that what many of them change is compiled once; if it might
+//! have no room, at once. [`Fib::publish`] makes the passive state the active one, for routes of both families, all VRFs and
+//! next hops in one step: no worker ever sees half of the changes, or a route before its next hop. Then the other state
 //! catches up by copying what has changed. How workers are kept from waiting, and why the other state is free to be
 //! written when `publish` returns, stands in `publish.rs`.
+//!
+//! Nothing but [`Fib::publish`] makes a change visible, and nothing takes one back: tables are edited in place. To discard a
+//! change, make the opposite one. Until the publication [`Fib::check`] finds that workers' tables are behind the routes.
 //!
 //! Routes hold their next hops: one that is in use cannot be removed, and a route to a number that is nobody's is
 //! refused.
@@ -47,7 +49,6 @@ mod edit;
 mod put_off;
 
 pub use check::{CheckReport, Mismatch, TableReport};
-pub use edit::Edit;
 
 use crate::publish::{self, Readers, Writer};
 use crate::{Byte24, NextHop, NextHopIndex, NextHops, RangeTree, Resolver, Rib, Table, TableError};
@@ -56,7 +57,6 @@ use packet::Family;
 use put_off::PutOff;
 use std::collections::BTreeMap;
 use std::hash::Hash;
-use std::mem::ManuallyDrop;
 
 /// The number of the main table, as in Linux (`RT_TABLE_MAIN`). It always exists and has index 0.
 pub const MAIN: u32 = 254;
@@ -186,6 +186,7 @@ pub struct Fib<P, T4: Table<u32> = Byte24> {
     next_hops: NextHops<P>,
     /// What the older state is still to get or lose, by index of the VRF.
     vrfs_behind: Vec<(usize, Option<Tables<T4>>)>,
+    has_unpublished: bool,
 }
 
 impl<P: Copy + Eq + Hash + Send + Sync, T4: Table<u32>> Fib<P, T4> {
@@ -203,7 +204,7 @@ impl<P: Copy + Eq + Hash + Send + Sync, T4: Table<u32>> Fib<P, T4> {
         let (writer, readers) = publish::pair(state()?, state()?);
         let main = Vrf { index: 0, ipv4: Half::default(), ipv6: Half::default() };
         let vrfs = BTreeMap::from([(MAIN, main)]);
-        Ok(Fib { writer, readers, vrfs, next_hops, vrfs_behind: Vec::new() })
+        Ok(Fib { writer, readers, vrfs, next_hops, vrfs_behind: Vec::new(), has_unpublished: false })
     }
 
     /// Where workers get their readers.
@@ -216,7 +217,7 @@ impl<P: Copy + Eq + Hash + Send + Sync, T4: Table<u32>> Fib<P, T4> {
         self.writer.active()
     }
 
-    /// The next hops; change them through [`Edit::next_hops`].
+    /// The next hops; change them through [`Fib::next_hops_mut`].
     pub fn next_hops(&self) -> &NextHops<P> {
         &self.next_hops
     }
@@ -241,19 +242,8 @@ impl<P: Copy + Eq + Hash + Send + Sync, T4: Table<u32>> Fib<P, T4> {
         self.vrfs.get(&table).map(|vrf| &vrf.ipv6.rib)
     }
 
-    /// Batches published so far.
+    /// Publications so far.
     pub fn generation(&self) -> u64 {
         self.writer.generation()
-    }
-
-    /// Begins a batch of changes.
-    pub fn edit(&mut self) -> Edit<'_, P, T4> {
-        Edit::new(self)
-    }
-
-    /// Begins or goes on with a batch that the next [`Fib::edit`] publishes: for callers who gather one batch over many
-    /// calls. Until then [`Fib::check`] finds that workers' tables are behind the routes, as they are.
-    pub fn edit_unpublished(&mut self) -> ManuallyDrop<Edit<'_, P, T4>> {
-        ManuallyDrop::new(Edit::new(self))
     }
 }

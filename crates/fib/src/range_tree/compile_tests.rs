@@ -1,10 +1,10 @@
 //! Tests of changing a range tree: its depth, its room, every stage, every width of vector.
 
 use super::*;
-use crate::{LocalFib, Route, Source, Table};
+use crate::{LocalFib, NextHopIndex, Table};
 
-fn to(number: u16) -> Route {
-    Route::to(NextHopIndex::new(number).unwrap())
+fn to(number: u16) -> NextHopIndex {
+    NextHopIndex::new(number).unwrap()
 }
 
 /// The levels of nodes that the most unlucky address passes, and the nodes in use.
@@ -50,7 +50,7 @@ fn a_tree_grows_with_its_routes_and_goes_with_them() {
         assert_eq!(fib.lookup(base | u128::from(scattered(i)) << 80 | 1).get(), 1 + (i % 5) as u16);
     }
     for i in 0..COUNT {
-        fib.remove(prefix(i), Source::Static, 0).unwrap();
+        fib.remove(prefix(i)).unwrap();
     }
     assert_eq!(depth_and_nodes(fib.table()), (0, 0));
     assert_eq!(fib.compiler().nodes_free.len(), fib.table().nodes_used);

@@ -493,10 +493,10 @@ pub(super) fn catch_up(table: &mut Rank, compiler: &mut RankCompiler, ahead: &Ra
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{LocalFib, Route, Source, Table};
+    use crate::{LocalFib, Table};
 
-    fn to(number: u16) -> Route {
-        Route::to(NextHopIndex::new(number).unwrap())
+    fn to(number: u16) -> NextHopIndex {
+        NextHopIndex::new(number).unwrap()
     }
 
     #[test]
@@ -514,7 +514,7 @@ mod tests {
         }
         assert!(fib.compiler().hops.used() <= used * 2, "{} after {used}", fib.compiler().hops.used());
         for i in (0..40_000).step_by(2) {
-            fib.remove(prefix(i), Source::Static, 0).unwrap();
+            fib.remove(prefix(i)).unwrap();
         }
         assert_eq!(fib.compiler().hops.free(), fib.compiler().hops.used() - NUMBERS);
         assert_eq!(fib.compiler().blocks.free(), fib.compiler().blocks.used());

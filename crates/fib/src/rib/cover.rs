@@ -1,8 +1,8 @@
 //! What compiled tables ask of the RIB: which route covers an address, which addresses a route decides, and the
 //! routes of an interval flattened to ranges.
 
-use super::{Best, Rib, prefix_of};
-use crate::{NextHopIndex, PrefixRoute};
+use super::{Rib, route_of};
+use crate::{NextHopIndex, Route};
 use packet::Family;
 use std::collections::btree_map;
 
@@ -12,10 +12,10 @@ pub(crate) type Range<A> = (A, NextHopIndex);
 impl<A: Family> Rib<A> {
     /// The next hop that the addresses of the prefix have where nothing inside it claims them.
     pub(crate) fn next_hop_at(&self, network: A, length: u8) -> NextHopIndex {
-        if let Some(best) = self.best.get(&network.key(length)) {
-            return best.next_hop;
+        if let Some(&next_hop) = self.routes.get(&network.key(length)) {
+            return next_hop;
         }
-        self.best_cover(network, length).map_or(NextHopIndex::NONE, |best| best.route.next_hop)
+        self.longest_cover(network, length).map_or(NextHopIndex::NONE, |cover| cover.next_hop)
     }
 
     /// The longest route of at most `longest` bits that contains `address`.
@@ -23,15 +23,15 @@ impl<A: Family> Rib<A> {
     /// Look at the last route at or before (`address`, `longest`). If it contains the address it is the answer:
     /// longer ones would stand behind it. If not, it parts from the address after some common bits; a cover longer
     /// than those would stand between the two, where nothing is. So go on with that many bits, which are fewer.
-    pub(super) fn best_cover(&self, address: A, longest: u8) -> Option<PrefixRoute<A>> {
+    pub(super) fn longest_cover(&self, address: A, longest: u8) -> Option<Route<A>> {
         let mut length = longest;
         loop {
             let last = (address & A::mask(length)).key(length);
-            let (&found, best) = self.best.range(..=last).next_back()?;
-            let (network, found_length) = A::of_key(found);
+            let found = self.routes.range(..=last).next_back()?;
+            let (network, found_length) = A::of_key(*found.0);
             let common = (network ^ address).leading_zeros();
             if common >= found_length {
-                return Some(PrefixRoute { prefix: prefix_of::<A>(found), route: best.route() });
+                return Some(route_of(found));
             }
             length = common;
         }
@@ -40,7 +40,7 @@ impl<A: Family> Rib<A> {
     /// Whether a route longer than `length` bits lies in the prefix of that length at `network`.
     pub(crate) fn has_longer_inside(&self, network: A, length: u8) -> bool {
         let last = network | !A::mask(length);
-        let mut inside = self.best.range(network.key(length)..=last.key(A::BITS));
+        let mut inside = self.routes.range(network.key(length)..=last.key(A::BITS));
         inside.next_back().is_some_and(|(&found, _)| found > network.key(length))
     }
 
@@ -55,13 +55,13 @@ impl<A: Family> Rib<A> {
         let end = last.key(A::BITS);
         let mut unclaimed = first;
         let mut steps = 0;
-        let mut inside = self.best.range(first.key(length)..=end);
+        let mut inside = self.routes.range(first.key(length)..=end);
         while let Some((&found, _)) = inside.next() {
             let (network, found_length) = A::of_key(found);
             if network < unclaimed || (network == first && found_length == length) {
                 steps += 1;
                 if steps == STEPS_PER_DESCENT {
-                    inside = self.best.range(unclaimed.key(0)..=end);
+                    inside = self.routes.range(unclaimed.key(0)..=end);
                     steps = 0;
                 }
                 continue;
@@ -88,7 +88,7 @@ impl<A: Family> Rib<A> {
         ranges: &mut Vec<Range<A>>,
     ) {
         let last = network | !A::mask(length);
-        let inside = self.best.range(network.key(length)..=last.key(A::BITS));
+        let inside = self.routes.range(network.key(length)..=last.key(A::BITS));
         Flattening::start(network, last, background, ranges).all(inside);
     }
 
@@ -97,10 +97,10 @@ impl<A: Family> Rib<A> {
         // The routes that begin before the interval and reach into it, from long to short.
         let mut covers = Vec::new();
         let mut longest = Some(A::BITS);
-        while let Some(cover) = longest.and_then(|longest| self.best_cover(first, longest)) {
+        while let Some(cover) = longest.and_then(|longest| self.longest_cover(first, longest)) {
             let (network, length) = A::parts(cover.prefix);
             if network < first {
-                covers.push((network | !A::mask(length), cover.route.next_hop));
+                covers.push((network | !A::mask(length), cover.next_hop));
             }
             longest = length.checked_sub(1);
         }
@@ -109,7 +109,7 @@ impl<A: Family> Rib<A> {
             flattening.begin(first, next_hop);
             flattening.open.push((end, next_hop));
         }
-        flattening.all(self.best.range(first.key(0)..=last.key(A::BITS)));
+        flattening.all(self.routes.range(first.key(0)..=last.key(A::BITS)));
     }
 }
 
@@ -129,14 +129,14 @@ impl<'a, A: Family> Flattening<'a, A> {
         Flattening { last, background, ranges, open: Vec::new() }
     }
 
-    fn all(mut self, routes: btree_map::Range<'_, A::Key, Best>) {
-        for (&found, best) in routes {
+    fn all(mut self, routes: btree_map::Range<'_, A::Key, NextHopIndex>) {
+        for (&found, &next_hop) in routes {
             let (start, length) = A::of_key(found);
             while self.open.last().is_some_and(|&(end, _)| end < start) {
                 self.close();
             }
-            self.begin(start, best.next_hop);
-            self.open.push((start | !A::mask(length), best.next_hop));
+            self.begin(start, next_hop);
+            self.open.push((start | !A::mask(length), next_hop));
         }
         while self.open.last().is_some_and(|&(end, _)| end < self.last) {
             self.close();
@@ -165,7 +165,6 @@ impl<'a, A: Family> Flattening<'a, A> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Route;
     use ipnet::Ipv4Net;
     use proptest::prelude::*;
     use std::net::Ipv4Addr;
@@ -181,7 +180,7 @@ mod tests {
     fn rib(routes: &[(&str, u16)]) -> Rib<u32> {
         let mut rib = Rib::new();
         for &(prefix, number) in routes {
-            rib.insert(net(prefix), Route::to(hop(number))).unwrap();
+            rib.insert(net(prefix), hop(number)).unwrap();
         }
         rib
     }
@@ -199,7 +198,7 @@ mod tests {
         let rib = rib(&[("10.0.0.0/8", 1), ("10.0.0.0/24", 2), ("10.0.4.0/22", 3), ("10.0.6.0/24", 4)]);
         let matched = |address: &str| {
             let address: Ipv4Addr = address.parse().unwrap();
-            rib.longest_match(address.into()).map(|found| found.route.next_hop.get())
+            rib.longest_match(address.into()).map(|found| found.next_hop.get())
         };
         assert_eq!(matched("10.0.7.1"), Some(3));
         assert_eq!(matched("10.0.6.255"), Some(4));
@@ -216,7 +215,7 @@ mod tests {
         assert_eq!(gaps(&rib, "0.0.0.0/0"), ["0.0.0.0-255.255.255.255"]);
         assert_eq!(gaps(&rib, "255.255.255.255/32"), ["255.255.255.255-255.255.255.255"]);
         for prefix in ["0.0.0.0/0", "10.0.0.0/9", "10.1.0.0/16", "10.192.0.0/10", "255.255.255.255/32"] {
-            rib.insert(net(prefix), Route::to(hop(1))).unwrap();
+            rib.insert(net(prefix), hop(1)).unwrap();
         }
         assert_eq!(gaps(&rib, "255.255.255.255/32"), ["255.255.255.255-255.255.255.255"]);
         assert_eq!(gaps(&rib, "10.0.0.0/8"), ["10.128.0.0-10.191.255.255"]);
@@ -225,7 +224,7 @@ mod tests {
         assert_eq!(gaps(&rib, "0.0.0.0/0"), all);
         // More routes inside a route than are stepped over one by one.
         for third in 0..200 {
-            rib.insert(net(&format!("10.1.{third}.0/24")), Route::to(hop(1))).unwrap();
+            rib.insert(net(&format!("10.1.{third}.0/24")), hop(1)).unwrap();
         }
         assert_eq!(gaps(&rib, "0.0.0.0/0"), all);
     }
@@ -252,7 +251,7 @@ mod tests {
             let mut rib = Rib::<u32>::new();
             for (address, length, number) in routes {
                 let prefix = Ipv4Net::new(Ipv4Addr::from(address), length).unwrap().trunc();
-                rib.replace(prefix, Route::to(hop(number))).unwrap();
+                rib.replace(prefix, hop(number)).unwrap();
             }
             let (first, last) = (ends.0.min(ends.1), ends.0.max(ends.1));
             let (mut whole, mut part) = (Vec::new(), Vec::new());
@@ -266,7 +265,7 @@ mod tests {
             };
             for address in first..=last {
                 prop_assert_eq!(at(&whole, address), at(&part, address));
-                let matched = rib.longest_match(address).map_or(NextHopIndex::NONE, |found| found.route.next_hop);
+                let matched = rib.longest_match(address).map_or(NextHopIndex::NONE, |found| found.next_hop);
                 prop_assert_eq!(at(&part, address), matched);
             }
         }

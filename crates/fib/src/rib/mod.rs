@@ -1,8 +1,11 @@
-//! The RIB: every route of one family that anybody told us of, and which of them are in force.
+//! The RIB: the routes of one family, one to a prefix.
+//!
+//! Of several routes to a prefix the caller chooses the best and puts that one here: the preferences of Linux, of routing
+//! daemons and of Click differ.
 //!
 //! # The store
 //!
-//! One B-tree holds the best route of every prefix. Its keys are ordered by network address, then by length, and in
+//! One B-tree holds the next hop of every prefix. Its keys are ordered by network address, then by length, and in
 //! that order a prefix comes right before everything inside it:
 //!
 //! ```text
@@ -13,22 +16,18 @@
 //! routes that it covers, and whatever covers an address stands before it. All queries rest on that order; those that
 //! only compiled tables ask are in `cover.rs`.
 //!
-//! Most prefixes have one route. The others' rivals wait in a second tree, and one bit in the first says that there
-//! are any, so that the usual change does not look there.
-//!
 //! # Memory
 //!
 //! | what | IPv4 | IPv6 |
 //! | --- | --- | --- |
-//! | a prefix with one route, in full B-tree nodes | 17 bytes | 41 bytes |
-//! | nodes are half to quite full; a million prefixes | 17 to 34 MB | 41 to 80 MB |
-//! | a prefix with rivals, besides | about 64 bytes | about 80 bytes |
+//! | a prefix, in full B-tree nodes | 11 bytes | 35 bytes |
+//! | nodes are half to quite full; a million prefixes | 11 to 22 MB | 35 to 70 MB |
 
 mod cover;
 
 pub(crate) use cover::Range;
 
-use crate::{NextHopIndex, PrefixRoute, Route, Source};
+use crate::{NextHopIndex, Route};
 use ipnet::IpNet;
 use packet::Family;
 use std::collections::BTreeMap;
@@ -43,7 +42,7 @@ pub enum RibError {
         /// The prefix as given.
         prefix: IpNet,
     },
-    /// The source has a route of that metric to the prefix already.
+    /// The prefix has a route already.
     #[error("{prefix} exists already, with next hop {}; replace it to change it", next_hop.get())]
     Exists {
         /// The prefix that was to be inserted.
@@ -57,22 +56,6 @@ pub enum RibError {
         /// The prefix that was to be removed.
         prefix: IpNet,
     },
-    /// The prefix has routes, but not the one that was meant.
-    #[error("{prefix} has no {source_name} route of metric {metric}; its best is {}", show(best))]
-    NotOfSource {
-        /// The prefix of the route that was to be removed.
-        prefix: IpNet,
-        /// The source that has none.
-        source_name: Source,
-        /// The metric asked for.
-        metric: u32,
-        /// What is in force.
-        best: Route,
-    },
-}
-
-fn show(route: &Route) -> String {
-    format!("{} with metric {}, next hop {}", route.source, route.metric, route.next_hop.get())
 }
 
 /// What a change did to the way that packets take.
@@ -82,8 +65,6 @@ pub struct Change {
     pub before: Option<NextHopIndex>,
     /// The next hop now, if it has one.
     pub after: Option<NextHopIndex>,
-    /// The route that is gone: removed, or replaced by another of its source and metric.
-    pub gone: Option<Route>,
 }
 
 impl Change {
@@ -93,59 +74,23 @@ impl Change {
     }
 }
 
-/// The best route of a prefix, packed to eight bytes.
-#[derive(Clone, Copy, Debug)]
-struct Best {
-    next_hop: NextHopIndex,
-    /// The source; the highest bit says that there are rivals.
-    source: u8,
-    distance: u8,
-    metric: u32,
-}
-
-const RIVALS: u8 = 0x80;
-
-impl Best {
-    fn new(route: Route, rivals: bool) -> Best {
-        let source = route.source as u8 | if rivals { RIVALS } else { 0 };
-        Best { next_hop: route.next_hop, source, distance: route.distance, metric: route.metric }
-    }
-
-    fn route(self) -> Route {
-        Route {
-            next_hop: self.next_hop,
-            source: Source::from_number(self.source & !RIVALS),
-            distance: self.distance,
-            metric: self.metric,
-        }
-    }
-
-    fn has_rivals(self) -> bool {
-        self.source & RIVALS != 0
-    }
-}
-
 /// All routes of one family, ordered by prefix. See the top of its file.
 #[derive(Clone, Debug)]
 pub struct Rib<A: Family> {
-    best: BTreeMap<A::Key, Best>,
-    /// The routes that wait behind the best one, in the order in which they would take its place.
-    rivals: BTreeMap<A::Key, Vec<Route>>,
-    /// Number of routes that wait.
-    waiting: usize,
+    routes: BTreeMap<A::Key, NextHopIndex>,
     /// Number of prefixes of each length.
     lengths: [u32; 129],
 }
 
 impl<A: Family> Default for Rib<A> {
     fn default() -> Self {
-        Rib { best: BTreeMap::new(), rivals: BTreeMap::new(), waiting: 0, lengths: [0; 129] }
+        Rib { routes: BTreeMap::new(), lengths: [0; 129] }
     }
 }
 
-fn prefix_of<A: Family>(key: A::Key) -> A::Net {
+fn route_of<A: Family>((&key, &next_hop): (&A::Key, &NextHopIndex)) -> Route<A> {
     let (network, length) = A::of_key(key);
-    A::net(network, length)
+    Route { prefix: A::net(network, length), next_hop }
 }
 
 fn key_of<A: Family>(prefix: A::Net) -> Result<A::Key, RibError> {
@@ -162,19 +107,14 @@ impl<A: Family> Rib<A> {
         Rib::default()
     }
 
-    /// Number of prefixes that have a route.
+    /// Number of routes.
     pub fn len(&self) -> usize {
-        self.best.len()
-    }
-
-    /// Number of routes, those that wait included.
-    pub fn routes(&self) -> usize {
-        self.best.len() + self.waiting
+        self.routes.len()
     }
 
     /// Whether there are no routes.
     pub fn is_empty(&self) -> bool {
-        self.best.is_empty()
+        self.routes.is_empty()
     }
 
     /// Number of prefixes longer than so many bits that have a route.
@@ -184,87 +124,49 @@ impl<A: Family> Rib<A> {
 
     /// Bytes of memory, estimated: B-tree nodes are taken to be three quarters full.
     pub fn memory_bytes(&self) -> usize {
-        let entry = size_of::<A::Key>() + size_of::<Best>() + 1;
-        let rival = size_of::<A::Key>() + size_of::<Vec<Route>>();
-        (self.best.len() * entry + self.rivals.len() * rival) * 4 / 3 + self.waiting * size_of::<Route>()
+        let entry = size_of::<A::Key>() + size_of::<NextHopIndex>() + 1;
+        self.routes.len() * entry * 4 / 3
     }
 
     /// Adds a route.
     ///
     /// # Errors
     ///
-    /// [`RibError::Exists`] if its source has one of the same metric to the prefix, [`RibError::HostBits`].
-    pub fn insert(&mut self, prefix: A::Net, route: Route) -> Result<Change, RibError> {
-        let key = key_of::<A>(prefix)?;
-        if let Entry::Vacant(place) = self.best.entry(key) {
-            place.insert(Best::new(route, false));
-            self.lengths[usize::from(A::parts(prefix).1)] += 1;
-            return Ok(Change { before: None, after: Some(route.next_hop), gone: None });
+    /// [`RibError::Exists`] if the prefix has one, [`RibError::HostBits`].
+    pub fn insert(&mut self, prefix: A::Net, next_hop: NextHopIndex) -> Result<Change, RibError> {
+        match self.routes.entry(key_of::<A>(prefix)?) {
+            Entry::Occupied(known) => Err(RibError::Exists { prefix: prefix.into(), next_hop: *known.get() }),
+            Entry::Vacant(place) => {
+                place.insert(next_hop);
+                self.lengths[usize::from(A::parts(prefix).1)] += 1;
+                Ok(Change { before: None, after: Some(next_hop) })
+            }
         }
-        let same = |known: &Route| (known.source, known.metric) == (route.source, route.metric);
-        if let Some(known) = self.candidates_of(key).find(same) {
-            return Err(RibError::Exists { prefix: prefix.into(), next_hop: known.next_hop });
-        }
-        self.replace(prefix, route)
     }
 
-    /// Adds a route, in the place of the one that its source has with the same metric, if there is one.
+    /// Adds a route, in the place of the one that the prefix has, if there is one.
     ///
     /// # Errors
     ///
     /// [`RibError::HostBits`].
-    pub fn replace(&mut self, prefix: A::Net, route: Route) -> Result<Change, RibError> {
-        let key = key_of::<A>(prefix)?;
-        let best = match self.best.entry(key) {
-            Entry::Vacant(place) => {
-                place.insert(Best::new(route, false));
-                self.lengths[usize::from(A::parts(prefix).1)] += 1;
-                return Ok(Change { before: None, after: Some(route.next_hop), gone: None });
-            }
-            Entry::Occupied(best) => best.into_mut(),
-        };
-        let known = best.route();
-        let before = Some(known.next_hop);
-        if !best.has_rivals() && (known.source, known.metric) == (route.source, route.metric) {
-            *best = Best::new(route, false);
-            return Ok(Change { before, after: Some(route.next_hop), gone: Some(known) });
-        }
-        let mut all = self.take_candidates(key);
-        let is_it = |known: &Route| (known.source, known.metric) == (route.source, route.metric);
-        let gone = all.iter().position(is_it).map(|place| all.remove(place));
-        let place = all.partition_point(|known| known.preference() <= route.preference());
-        all.insert(place, route);
-        Ok(Change { before, after: self.put_candidates(key, all), gone })
+    pub fn replace(&mut self, prefix: A::Net, next_hop: NextHopIndex) -> Result<Change, RibError> {
+        let before = self.routes.insert(key_of::<A>(prefix)?, next_hop);
+        self.lengths[usize::from(A::parts(prefix).1)] += u32::from(before.is_none());
+        Ok(Change { before, after: Some(next_hop) })
     }
 
-    /// Removes the route of this source and metric; the next best takes its place.
+    /// Removes the route to this prefix.
     ///
     /// # Errors
     ///
-    /// [`RibError::NotFound`] if the prefix has no route, [`RibError::NotOfSource`], [`RibError::HostBits`].
-    pub fn remove(&mut self, prefix: A::Net, source: Source, metric: u32) -> Result<Change, RibError> {
-        let key = key_of::<A>(prefix)?;
-        let Entry::Occupied(best) = self.best.entry(key) else {
+    /// [`RibError::NotFound`], [`RibError::HostBits`].
+    pub fn remove(&mut self, prefix: A::Net) -> Result<Change, RibError> {
+        let before = self.routes.remove(&key_of::<A>(prefix)?);
+        if before.is_none() {
             return Err(RibError::NotFound { prefix: prefix.into() });
-        };
-        let known = best.get().route();
-        let before = Some(known.next_hop);
-        let is_it = |known: &Route| (known.source, known.metric) == (source, metric);
-        if !best.get().has_rivals() {
-            if !is_it(&known) {
-                return Err(not_of_source(prefix.into(), source, metric, known));
-            }
-            best.remove();
-            self.lengths[usize::from(A::parts(prefix).1)] -= 1;
-            return Ok(Change { before, after: None, gone: Some(known) });
         }
-        let mut all = self.take_candidates(key);
-        let gone = all.iter().position(is_it).map(|place| all.remove(place));
-        let after = self.put_candidates(key, all);
-        match gone {
-            Some(_) => Ok(Change { before, after, gone }),
-            None => Err(not_of_source(prefix.into(), source, metric, known)),
-        }
+        self.lengths[usize::from(A::parts(prefix).1)] -= 1;
+        Ok(Change { before, after: None })
     }
 
     /// Removes every route.
@@ -272,102 +174,42 @@ impl<A: Family> Rib<A> {
         *self = Rib::default();
     }
 
-    /// All routes of a prefix, the best first.
-    fn take_candidates(&mut self, key: A::Key) -> Vec<Route> {
-        let Some(best) = self.best.get(&key) else { return Vec::new() };
-        let mut all = vec![best.route()];
-        if best.has_rivals() {
-            let rivals = self.rivals.remove(&key).unwrap_or_default();
-            self.waiting -= rivals.len();
-            all.extend(rivals);
-        }
-        all
+    /// The next hop of exactly this prefix.
+    pub fn get(&self, prefix: A::Net) -> Option<NextHopIndex> {
+        self.routes.get(&key_of::<A>(prefix).ok()?).copied()
     }
 
-    /// Stores the routes of a prefix, the best first, and returns the next hop of the best.
-    fn put_candidates(&mut self, key: A::Key, mut all: Vec<Route>) -> Option<NextHopIndex> {
-        if all.is_empty() {
-            if self.best.remove(&key).is_some() {
-                self.lengths[usize::from(A::of_key(key).1)] -= 1;
-            }
-            return None;
-        }
-        let best = all.remove(0);
-        self.best.insert(key, Best::new(best, !all.is_empty()));
-        if !all.is_empty() {
-            self.waiting += all.len();
-            self.rivals.insert(key, all);
-        }
-        Some(best.next_hop)
+    /// The routes, by address and then from short to long: a route comes before those inside it.
+    pub fn iter(&self) -> impl Iterator<Item = Route<A>> + '_ {
+        self.routes.iter().map(route_of)
     }
 
-    fn candidates_of(&self, key: A::Key) -> impl Iterator<Item = Route> + '_ {
-        let best = self.best.get(&key);
-        let rivals = best.filter(|best| best.has_rivals()).and_then(|_| self.rivals.get(&key));
-        best.map(|best| best.route()).into_iter().chain(rivals.into_iter().flatten().copied())
-    }
-
-    /// The route in force at exactly this prefix.
-    pub fn get(&self, prefix: A::Net) -> Option<Route> {
-        self.best.get(&key_of::<A>(prefix).ok()?).map(|best| best.route())
-    }
-
-    /// All routes to exactly this prefix: the one in force, then those that wait, in the order of their turn.
-    pub fn candidates(&self, prefix: A::Net) -> impl Iterator<Item = Route> + '_ {
-        key_of::<A>(prefix).ok().into_iter().flat_map(|key| self.candidates_of(key))
-    }
-
-    /// The routes in force, by address and then from short to long: a route comes before those inside it.
-    pub fn iter(&self) -> impl Iterator<Item = PrefixRoute<A>> + '_ {
-        self.best.iter().map(|(&key, best)| PrefixRoute { prefix: prefix_of::<A>(key), route: best.route() })
-    }
-
-    /// All routes, those that wait included, each prefix's in the order of their turn.
-    pub fn iter_all(&self) -> impl Iterator<Item = PrefixRoute<A>> + '_ {
-        self.best.iter().flat_map(|(&key, best)| {
-            let rivals = if best.has_rivals() { self.rivals.get(&key) } else { None };
-            let all = std::iter::once(best.route()).chain(rivals.into_iter().flatten().copied());
-            all.map(move |route| PrefixRoute { prefix: prefix_of::<A>(key), route })
-        })
-    }
-
-    /// The route to exactly this prefix that a source has with this metric.
-    pub fn find(&self, prefix: A::Net, source: Source, metric: u32) -> Option<Route> {
-        self.candidates(prefix).find(|route| (route.source, route.metric) == (source, metric))
-    }
-
-    /// Takes back a change of one route of a prefix from `before` to `after`.
-    pub(crate) fn undo(&mut self, prefix: A::Net, before: Option<Route>, after: Option<Route>) {
-        let undone = match (before, after) {
-            (Some(route), _) => self.replace(prefix, route).map(|_| ()),
-            (None, Some(route)) => self.remove(prefix, route.source, route.metric).map(|_| ()),
-            (None, None) => Ok(()),
+    /// Takes back a change of the route to a prefix.
+    pub(crate) fn undo(&mut self, prefix: A::Net, change: Change) {
+        let undone = match change.before {
+            Some(next_hop) => self.replace(prefix, next_hop),
+            None => self.remove(prefix),
         };
         undone.expect("a change that the RIB took can be taken back");
     }
 
-    /// The routes in force at `prefix` and inside it, in the same order.
-    pub fn inside(&self, prefix: A::Net) -> impl Iterator<Item = PrefixRoute<A>> + '_ {
+    /// The routes at `prefix` and inside it, in the same order.
+    pub fn inside(&self, prefix: A::Net) -> impl Iterator<Item = Route<A>> + '_ {
         let (first, last) = A::bounds(prefix);
         let range = first.key(A::parts(prefix).1)..=last.key(A::BITS);
-        let inside = self.best.range(range);
-        inside.map(|(&key, best)| PrefixRoute { prefix: prefix_of::<A>(key), route: best.route() })
+        self.routes.range(range).map(route_of)
     }
 
     /// The route with the longest prefix that contains `address`. For control code: microseconds, not nanoseconds.
-    pub fn longest_match(&self, address: A) -> Option<PrefixRoute<A>> {
-        self.best_cover(address, A::BITS)
+    pub fn longest_match(&self, address: A) -> Option<Route<A>> {
+        self.longest_cover(address, A::BITS)
     }
 
     /// The route that would serve the addresses of `prefix` if neither `prefix` itself nor anything inside it were
     /// there: the longest among the shorter prefixes that contain it.
-    pub fn covering(&self, prefix: A::Net) -> Option<PrefixRoute<A>> {
-        self.best_cover(A::bounds(prefix).0, A::parts(prefix).1.checked_sub(1)?)
+    pub fn covering(&self, prefix: A::Net) -> Option<Route<A>> {
+        self.longest_cover(A::bounds(prefix).0, A::parts(prefix).1.checked_sub(1)?)
     }
-}
-
-fn not_of_source(prefix: IpNet, source_name: Source, metric: u32, best: Route) -> RibError {
-    RibError::NotOfSource { prefix, source_name, metric, best }
 }
 
 #[cfg(test)]
@@ -379,8 +221,8 @@ mod tests {
         text.parse().unwrap()
     }
 
-    fn to(number: u16) -> Route {
-        Route::to(NextHopIndex::new(number).unwrap())
+    fn to(number: u16) -> NextHopIndex {
+        NextHopIndex::new(number).unwrap()
     }
 
     #[test]
@@ -389,54 +231,15 @@ mod tests {
         rib.insert(net("10.0.0.0/8"), to(1)).unwrap();
         let exists = rib.insert(net("10.0.0.0/8"), to(2)).unwrap_err();
         assert_eq!(exists.to_string(), "10.0.0.0/8 exists already, with next hop 1; replace it to change it");
-        let missing = rib.remove(net("10.0.0.0/9"), Source::Static, 0).unwrap_err();
+        let missing = rib.remove(net("10.0.0.0/9")).unwrap_err();
         assert_eq!(
             missing.to_string(),
             "10.0.0.0/9 is not in the table; only this exact prefix can be removed"
         );
-        let other = rib.remove(net("10.0.0.0/8"), Source::Fpm, 7).unwrap_err();
-        assert_eq!(
-            other.to_string(),
-            "10.0.0.0/8 has no fpm route of metric 7; its best is static with metric 0, next hop 1"
-        );
         let host_bits = rib.replace(net("10.0.0.1/8"), to(2)).unwrap_err();
         assert_eq!(host_bits.to_string(), "10.0.0.1/8 has host bits set; the network is 10.0.0.0/8");
         assert_eq!(rib.get(net("10.0.0.0/8")), Some(to(1)));
-        assert_eq!((rib.len(), rib.routes()), (1, 1));
-    }
-
-    #[test]
-    fn the_best_route_wins_and_the_others_wait_their_turn() {
-        let mut rib = Rib::<u128>::new();
-        let prefix = "2001:db8::/32".parse().unwrap();
-        let route = |number, source, distance, metric| Route {
-            next_hop: NextHopIndex::new(number).unwrap(),
-            source,
-            distance,
-            metric,
-        };
-        let ospf = route(1, Source::Fpm, 110, 20);
-        let kernel = route(2, Source::Netlink, 0, 1024);
-        let backup = route(3, Source::Static, 250, 0);
-        let change = |rib: &mut Rib<u128>, route| {
-            let change = rib.insert(prefix, route).unwrap();
-            (change.before.map(NextHopIndex::get), change.after.map(NextHopIndex::get))
-        };
-        assert_eq!(change(&mut rib, backup), (None, Some(3)));
-        assert_eq!(change(&mut rib, ospf), (Some(3), Some(1)));
-        assert_eq!(change(&mut rib, kernel), (Some(1), Some(2)));
-        assert!(matches!(rib.insert(prefix, route(9, Source::Fpm, 1, 20)), Err(RibError::Exists { .. })));
-        assert_eq!(rib.candidates(prefix).collect::<Vec<_>>(), [kernel, ospf, backup]);
-        assert_eq!((rib.len(), rib.routes()), (1, 3));
-        assert!(rib.remove(prefix, Source::Fpm, 21).is_err());
-        let gone = rib.remove(prefix, Source::Netlink, 1024).unwrap();
-        assert_eq!(gone.after.map(NextHopIndex::get), Some(1));
-        // A change of one that waits is not visible; a better distance is.
-        assert!(!rib.replace(prefix, route(4, Source::Static, 251, 0)).unwrap().is_visible());
-        assert!(rib.replace(prefix, route(4, Source::Static, 5, 0)).unwrap().is_visible());
-        rib.remove(prefix, Source::Static, 0).unwrap();
-        rib.remove(prefix, Source::Fpm, 20).unwrap();
-        assert_eq!((rib.is_empty(), rib.routes()), (true, 0));
+        assert_eq!(rib.len(), 1);
     }
 
     #[test]
@@ -455,50 +258,32 @@ mod tests {
         assert_eq!(rib.inside(net("255.255.255.255/32")).count(), 1);
     }
 
-    fn any_route() -> impl Strategy<Value = Route> {
-        (0u16..4, 0u8..4, 0u8..3, 0u32..3).prop_map(|(number, source, distance, metric)| Route {
-            next_hop: NextHopIndex::new(number).unwrap(),
-            source: Source::from_number(source),
-            distance,
-            metric,
-        })
-    }
-
     proptest! {
-        /// Against a plain list of routes from which the best is picked by sorting.
+        /// Against a map from prefixes to next hops.
         #[test]
-        fn the_candidates_of_a_prefix_are_those_of_a_list(changes in prop::collection::vec((0u8..3, any_route()), 1..60)) {
-            let prefix = net("10.0.0.0/8");
+        fn changes_say_what_they_did(changes in prop::collection::vec((0u8..3, 0u32..4, 6u8..9, 0u16..4), 1..60)) {
             let mut rib = Rib::<u32>::new();
-            let mut list: Vec<Route> = Vec::new();
-            for (kind, route) in changes {
-                let best = |list: &[Route]| list.iter().min_by_key(|route| route.preference()).map(|route| route.next_hop);
-                let before = best(&list);
-                let known = list.iter().position(|known| (known.source, known.metric) == (route.source, route.metric));
-                let gone = known.map(|known| list[known]);
-                let result = match kind {
-                    0 => {
-                        if known.is_none() { list.push(route); }
-                        rib.insert(prefix, route)
-                    }
-                    1 => {
-                        if let Some(known) = known { list.remove(known); }
-                        list.push(route);
-                        rib.replace(prefix, route)
-                    }
-                    _ => {
-                        if let Some(known) = known { list.remove(known); }
-                        rib.remove(prefix, route.source, route.metric)
-                    }
+            let mut map: BTreeMap<ipnet::Ipv4Net, NextHopIndex> = BTreeMap::new();
+            for (kind, address, length, number) in changes {
+                let prefix = ipnet::Ipv4Net::new((address << 24).into(), length).unwrap().trunc();
+                let before = map.get(&prefix).copied();
+                let (result, after) = match kind {
+                    0 => (rib.insert(prefix, to(number)), before.or(Some(to(number)))),
+                    1 => (rib.replace(prefix, to(number)), Some(to(number))),
+                    _ => (rib.remove(prefix), None),
                 };
-                let refused = (kind == 0 && known.is_some()) || (kind == 2 && known.is_none());
+                let refused = (kind == 0 && before.is_some()) || (kind == 2 && before.is_none());
                 prop_assert_eq!(result.is_err(), refused);
                 if let Ok(change) = result {
-                    prop_assert_eq!(change, Change { before, after: best(&list), gone });
+                    prop_assert_eq!(change, Change { before, after });
+                    if let Some(after) = after { map.insert(prefix, after) } else { map.remove(&prefix) };
                 }
-                list.sort_by_key(Route::preference);
-                prop_assert_eq!(rib.candidates(prefix).collect::<Vec<_>>(), list.clone());
-                prop_assert_eq!(rib.routes(), list.len());
+                let routes = map.iter().map(|(&prefix, &next_hop)| Route { prefix, next_hop });
+                prop_assert_eq!(rib.iter().collect::<Vec<_>>(), routes.collect::<Vec<_>>());
+                for length in 0..=32 {
+                    let longer = map.keys().filter(|prefix| prefix.prefix_len() > length).count();
+                    prop_assert_eq!(rib.longer_than(length), longer);
+                }
             }
         }
     }

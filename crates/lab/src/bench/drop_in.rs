@@ -6,7 +6,7 @@ use elements::devices::OpenPort;
 use elements::lookup::{Asker, ForwardingTables};
 use fib::publish::pair;
 use fib::read::Row;
-use fib::{Adjacency, Fib, MAIN, NextHop, NextHopIndex, Policy, Route};
+use fib::{Adjacency, Fib, MAIN, NextHop, NextHopIndex, Policy};
 use graph::lang::Source;
 use graph::setup::Shared;
 use packet::Family;
@@ -25,19 +25,18 @@ pub(super) fn fib<A: Family>(rows: &[Row<A>]) -> Result<Fib<Adjacency>> {
 
 /// Adds routes over a neighbour behind each port but the first, chosen by the route's origin.
 pub(super) fn fill<A: Family>(fib: &mut Fib<Adjacency>, rows: &[Row<A>]) -> Result<()> {
-    let mut edit = fib.edit();
     let mut next_hops: Vec<NextHopIndex> = Vec::new();
     let ethertype = A::VERSION.ethertype().0.to_be_bytes();
     for port in 1..ROUTER_PORTS as u8 {
         let neighbour = [2, 0, 0, 0, port, 2];
         let adjacency = Adjacency::ethernet(u16::from(port), neighbour, port_mac(port).0, ethertype);
-        next_hops.push(edit.next_hops().add(NextHop::Forward(adjacency))?);
+        next_hops.push(fib.next_hops_mut().add(NextHop::Forward(adjacency))?);
     }
     for row in rows {
         let next_hop = next_hops[row.origin as usize % next_hops.len()];
-        edit.replace(MAIN, row.prefix.into(), Route::to(next_hop))?;
+        fib.replace(MAIN, row.prefix.into(), next_hop)?;
     }
-    edit.publish();
+    fib.publish();
     Ok(())
 }
 

@@ -6,7 +6,7 @@ use elements::lookup::{Asker, ForwardingTables};
 use fabric::{Header, Kind, Label, NodeId};
 use fib::publish::pair;
 use fib::read::Row;
-use fib::{Adjacency, Fib, MAIN, NextHop, Policy, Route};
+use fib::{Adjacency, Fib, MAIN, NextHop, Policy};
 use graph::graph::GraphOptions;
 use graph::lang::Source;
 use graph::setup::Shared;
@@ -49,7 +49,6 @@ fn neighbour(label: u32) -> Adjacency {
 /// Routes of the table at `here` over neighbours of other nodes and its own, chosen by the route's origin.
 pub(super) fn fib(rows: &[Row], here: usize, neighbours: &[(usize, u32)]) -> Result<Fib<Adjacency>> {
     let mut fib = Fib::new()?;
-    let mut edit = fib.edit();
     let mut next_hops = Vec::new();
     for &(output, number) in neighbours {
         let adjacency = if output == here {
@@ -60,13 +59,13 @@ pub(super) fn fib(rows: &[Row], here: usize, neighbours: &[(usize, u32)]) -> Res
             Adjacency::new(1, &[&header.bytes()[..], &[8, 0]].concat())
                 .context("an adjacency holds a fabric header")?
         };
-        next_hops.push(edit.next_hops().add(NextHop::Forward(adjacency))?);
+        next_hops.push(fib.next_hops_mut().add(NextHop::Forward(adjacency))?);
     }
     for row in rows {
         let next_hop = next_hops[row.origin as usize % next_hops.len()];
-        edit.replace(MAIN, row.prefix.into(), Route::to(next_hop))?;
+        fib.replace(MAIN, row.prefix.into(), next_hop)?;
     }
-    edit.publish();
+    fib.publish();
     Ok(fib)
 }
 

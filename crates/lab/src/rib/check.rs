@@ -166,14 +166,13 @@ pub(super) fn check(arguments: &CheckArguments) -> Result<ExitCode> {
 /// A FIB with these routes, published.
 fn load(ribs: compile::Ribs) -> Result<Fib<u16>> {
     let mut fib = Fib::<u16>::new()?;
-    let mut edit = fib.edit();
     for number in 1..=ribs.next_hops.count() {
-        let given = edit.next_hops().add(NextHop::Forward(number))?;
+        let given = fib.next_hops_mut().add(NextHop::Forward(number))?;
         debug_assert_eq!(given.get(), number, "a new FIB numbers its next hops from 1");
     }
-    edit.load4(MAIN, ribs.ipv4).context("cannot compile the IPv4 routes")?;
-    edit.load6(MAIN, ribs.ipv6).context("cannot compile the IPv6 routes")?;
-    edit.publish();
+    fib.load4(MAIN, ribs.ipv4).context("cannot compile the IPv4 routes")?;
+    fib.load6(MAIN, ribs.ipv6).context("cannot compile the IPv6 routes")?;
+    fib.publish();
     Ok(fib)
 }
 
@@ -205,7 +204,7 @@ fn examine(stage: &'static str, fib: &mut Fib<u16>, families: [bool; 2], seed: u
             };
         }
         // A batch without changes: the copies change places.
-        fib.edit().publish();
+        fib.publish();
     }
     examined
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use fib::synthesize::random_bits;
-use fib::{EditError, Fib, MAIN, NextHopIndex, Route, Source};
+use fib::{EditError, Fib, MAIN, NextHopIndex};
 use ipnet::IpNet;
 use packet::Family;
 use packet::random::SplitMix64;
@@ -141,19 +141,17 @@ impl<'a> Churn<'a> {
 
     /// Applies and publishes one batch.
     fn publish(&mut self, steps: &[(IpNet, Option<NextHopIndex>)], done: &mut Done) -> Result<()> {
-        let mut edit = self.fib.edit();
         for &(prefix, after) in steps {
             let before = match prefix {
-                IpNet::V4(prefix) => edit.fib().rib4(MAIN).and_then(|rib| rib.get(prefix)),
-                IpNet::V6(prefix) => edit.fib().rib6(MAIN).and_then(|rib| rib.get(prefix)),
+                IpNet::V4(prefix) => self.fib.rib4(MAIN).and_then(|rib| rib.get(prefix)),
+                IpNet::V6(prefix) => self.fib.rib6(MAIN).and_then(|rib| rib.get(prefix)),
             };
-            let before = before.map(|route| route.next_hop);
             let (result, counter) = match (before, after) {
                 // A prefix drawn twice, and withdrawn already.
                 (None, None) => continue,
-                (None, Some(after)) => (edit.insert(MAIN, prefix, Route::to(after)), &mut done.announced),
-                (Some(_), Some(after)) => (edit.replace(MAIN, prefix, Route::to(after)), &mut done.changed),
-                (Some(_), None) => (edit.remove(MAIN, prefix, Source::Static, 0), &mut done.withdrawn),
+                (None, Some(after)) => (self.fib.insert(MAIN, prefix, after), &mut done.announced),
+                (Some(_), Some(after)) => (self.fib.replace(MAIN, prefix, after), &mut done.changed),
+                (Some(_), None) => (self.fib.remove(MAIN, prefix), &mut done.withdrawn),
             };
             match result {
                 Ok(_) => {
@@ -167,7 +165,7 @@ impl<'a> Churn<'a> {
             }
         }
         let begin = Instant::now();
-        edit.publish();
+        self.fib.publish();
         done.longest_publication = done.longest_publication.max(begin.elapsed());
         done.batches += 1;
         Ok(())
@@ -195,28 +193,21 @@ mod tests {
 
     fn fib(prefixes: &[&str]) -> Fib<u16> {
         let mut fib = Fib::new().unwrap();
-        let mut edit = fib.edit();
         for number in 1..=3 {
-            edit.next_hops().add(NextHop::Forward(number)).unwrap();
+            fib.next_hops_mut().add(NextHop::Forward(number)).unwrap();
         }
         for prefix in prefixes {
-            edit.insert(MAIN, prefix.parse().unwrap(), Route::to(NextHopIndex::new(2).unwrap())).unwrap();
+            fib.insert(MAIN, prefix.parse().unwrap(), NextHopIndex::new(2).unwrap()).unwrap();
         }
-        edit.publish();
+        fib.publish();
         fib
     }
 
     fn routes(fib: &Fib<u16>) -> BTreeMap<IpNet, u16> {
-        let ipv4 = fib
-            .rib4(MAIN)
-            .unwrap()
-            .iter()
-            .map(|found| (IpNet::from(found.prefix), found.route.next_hop.get()));
-        let ipv6 = fib
-            .rib6(MAIN)
-            .unwrap()
-            .iter()
-            .map(|found| (IpNet::from(found.prefix), found.route.next_hop.get()));
+        let ipv4 =
+            fib.rib4(MAIN).unwrap().iter().map(|found| (IpNet::from(found.prefix), found.next_hop.get()));
+        let ipv6 =
+            fib.rib6(MAIN).unwrap().iter().map(|found| (IpNet::from(found.prefix), found.next_hop.get()));
         ipv4.chain(ipv6).collect()
     }
 

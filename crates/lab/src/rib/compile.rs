@@ -69,10 +69,9 @@ pub(super) fn ribs(routes: &[Route]) -> Result<Ribs> {
             Target::Origin(origin) => synthesize::next_hop_of_origin(*origin, DRAWN),
             Target::Ways(_) => own_number(&mut numbers, target)?,
         };
-        let route = fib::Route::to(number);
         match *prefix {
-            IpNet::V4(prefix) => ribs.ipv4.insert(prefix, route)?,
-            IpNet::V6(prefix) => ribs.ipv6.insert(prefix, route)?,
+            IpNet::V4(prefix) => ribs.ipv4.insert(prefix, number)?,
+            IpNet::V6(prefix) => ribs.ipv6.insert(prefix, number)?,
         };
     }
     if !numbers.is_empty() {
@@ -119,7 +118,7 @@ mod tests {
         let routes = [way("10.0.0.0/8", one), way("10.1.0.0/16", two), way("10.2.0.0/16", one)];
         let ribs = ribs(&routes).unwrap();
         assert_eq!(ribs.next_hops, NextHops::Own(2));
-        let numbers: Vec<u16> = ribs.ipv4.iter().map(|found| found.route.next_hop.get()).collect();
+        let numbers: Vec<u16> = ribs.ipv4.iter().map(|found| found.next_hop.get()).collect();
         assert_eq!(numbers, [1, 2, 1]);
     }
 
@@ -130,7 +129,7 @@ mod tests {
             (0..1000).map(|i| Route { prefix: prefix(i).into(), target: Target::Origin(i) }).collect();
         let ribs = ribs(&routes).unwrap();
         let numbers: std::collections::BTreeSet<u16> =
-            ribs.ipv4.iter().map(|found| found.route.next_hop.get()).collect();
+            ribs.ipv4.iter().map(|found| found.next_hop.get()).collect();
         assert_eq!((numbers.first(), numbers.last(), numbers.len()), (Some(&1), Some(&64), 64));
     }
 

@@ -63,7 +63,7 @@ pub(super) fn ask<A: Family, T: Table<A>>(rib: &Rib<A>, table: &T, seed: u64) ->
         let last = network | !A::mask(length);
         for address in [network.previous(), inside, last.next()] {
             let route = rib.longest_match(address);
-            questions.put(address, route.map_or(NextHopIndex::NONE, |found| found.route.next_hop));
+            questions.put(address, route.map_or(NextHopIndex::NONE, |found| found.next_hop));
         }
     }
     questions.ask();
@@ -108,12 +108,12 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a test")]
 
     use super::*;
-    use fib::{LocalFib, Rank, Route, TableError};
+    use fib::{LocalFib, Rank, TableError};
 
     fn rib(prefixes: &[(&str, u16)]) -> Rib<u32> {
         let mut rib = Rib::new();
         for (prefix, number) in prefixes {
-            rib.insert(prefix.parse().unwrap(), Route::to(NextHopIndex::new(*number).unwrap())).unwrap();
+            rib.insert(prefix.parse().unwrap(), NextHopIndex::new(*number).unwrap()).unwrap();
         }
         rib
     }

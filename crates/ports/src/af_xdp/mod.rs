@@ -412,14 +412,14 @@ impl Shared {
         self.check_mtu(*CHUNK_BYTES.end())?;
         let failed = |action| move |error| PortError::system(name, action, error);
         attached.program.detach();
-        let mut link = probe::link(name, index).map_err(failed("asking for the queues"))?;
+        let mut link = probe::link(name).map_err(failed("asking for the queues"))?;
         // The program of a router that has just ended may be there for a moment.
         for _ in 0..LOOKS_FOR_OTHERS {
             if link.program.is_none() {
                 break;
             }
             std::thread::sleep(TIME_BETWEEN_LOOKS);
-            link = probe::link(name, index).map_err(failed("asking for the queues"))?;
+            link = probe::link(name).map_err(failed("asking for the queues"))?;
         }
         if let Some(program) = link.program {
             return Err(in_the_way(name, Some(program)));

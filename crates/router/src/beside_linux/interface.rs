@@ -1,6 +1,7 @@
 //! What is at one interface and does not see what the fast path receives or sends there: queueing disciplines, filters and programs of
-//! tc, interfaces with MACs of their own. `ip` and `tc` are asked, as a person would.
+//! tc, interfaces with MACs of their own. `tc` is asked, as a person would.
 
+use ports::Links;
 use serde_json::Value;
 
 /// Queueing disciplines that Linux gives interfaces by itself.
@@ -18,7 +19,12 @@ const WHY_PROGRAMS: &str = "programs and filters of tc do not see what the fast 
 
 /// Looks at an interface; `ask` runs a command and returns what it printed. `usual` is the queueing discipline that the administrator
 /// gave all interfaces (`net.core.default_qdisc`).
-pub(crate) fn look(name: &str, usual: &str, ask: &dyn Fn(&str) -> Option<String>) -> Vec<Passed> {
+pub(crate) fn look(
+    name: &str,
+    usual: &str,
+    links: &Links,
+    ask: &dyn Fn(&str) -> Option<String>,
+) -> Vec<Passed> {
     let mut found = Vec::new();
     let disciplines =
         ask(&format!("tc -json qdisc show dev {name}")).map(|text| kinds(&text)).unwrap_or_default();
@@ -54,7 +60,7 @@ pub(crate) fn look(name: &str, usual: &str, ask: &dyn Fn(&str) -> Option<String>
         why: WHY_PROGRAMS,
         remedy: format!("bpftool net show dev {name}, and detach it"),
     }));
-    found.extend(ask("ip -json -details link show").map(|text| above(&text, name)).unwrap_or_default());
+    found.extend(above(links, name));
     found
 }
 
@@ -68,26 +74,24 @@ fn kinds(text: &str) -> Vec<String> {
 }
 
 /// Lists the interfaces on top of `name` that have MACs or addresses of their own.
-fn above(text: &str, name: &str) -> Vec<Passed> {
-    let all: Value = serde_json::from_str(text).unwrap_or_default();
-    let above = all.as_array().into_iter().flatten().filter(|link| {
-        let kind = link["linkinfo"]["info_kind"].as_str().unwrap_or_default();
-        link["link"] == name && ["macvlan", "macvtap", "ipvlan", "ipvtap"].contains(&kind)
+fn above(links: &Links, name: &str) -> Vec<Passed> {
+    let Some(below) = links.named(name) else { return Vec::new() };
+    let above = links.iter().filter(|link| {
+        let has_address = ["macvlan", "macvtap", "ipvlan", "ipvtap"].contains(&link.kind.as_str());
+        link.below == Some(below.index) && has_address
     });
-    let found = above.map(|link| {
-        let kind = link["linkinfo"]["info_kind"].as_str().unwrap_or_default();
-        let own = link["ifname"].as_str().unwrap_or_default();
-        Passed {
-            what: format!("the {kind} interface {own} is on top of it"),
-            why: "packets to its addresses are Linux's: neither access list nor fast path sees them",
-            remedy: format!("ip link del {own}, or rules for it in Linux"),
-        }
+    let found = above.map(|link| Passed {
+        what: format!("the {} interface {} is on top of it", link.kind, link.name),
+        why: "packets to its addresses are Linux's: neither access list nor fast path sees them",
+        remedy: format!("ip link del {}, or rules for it in Linux", link.name),
     });
     found.collect()
 }
 
 #[cfg(test)]
 mod tests {
+    use ports::Link;
+
     use super::*;
 
     #[test]
@@ -99,24 +103,34 @@ mod tests {
                 }
                 "tc filter show dev eth1 egress" => "filter protocol all pref 1 u32 chain 0\n",
                 "tc filter show dev eth1 ingress" => "",
-                "ip -json -details link show" => {
-                    r#"[{"ifname":"mv0","link":"eth1","linkinfo":{"info_kind":"macvlan"}},
-                        {"ifname":"eth1.5","link":"eth1","linkinfo":{"info_kind":"vlan"}},
-                        {"ifname":"mv1","link":"eth2","linkinfo":{"info_kind":"macvlan"}}]"#
-                }
                 _ => return None,
             };
             Some(text.to_owned())
         };
-        let found: Vec<String> = look("eth1", "cake", &ask).into_iter().map(|found| found.what).collect();
+        let link = |index, name: &str, below, kind: &str| Link {
+            index,
+            name: name.into(),
+            below,
+            kind: kind.into(),
+            ..Link::default()
+        };
+        let links = Links::from(vec![
+            link(1, "eth1", None, ""),
+            link(2, "eth2", None, ""),
+            link(3, "mv0", Some(1), "macvlan"),
+            link(4, "eth1.5", Some(1), "vlan"),
+            link(5, "mv1", Some(2), "macvlan"),
+        ]);
+        let found: Vec<String> =
+            look("eth1", "cake", &links, &ask).into_iter().map(|found| found.what).collect();
         let expected = [
             "it has the queueing discipline tbf",
             "it has filters of tc at egress",
             "the macvlan interface mv0 is on top of it",
         ];
         assert_eq!(found, expected);
-        assert_eq!(look("eth1", "fq", &|_| None), []);
+        assert_eq!(look("eth1", "fq", &Links::default(), &|_| None), []);
         let usual = |_: &str| Some(r#"[{"kind":"mq"},{"kind":"fq_codel"},{"kind":"fq_codel"}]"#.to_owned());
-        assert_eq!(look("eth1", "fq", &usual), []);
+        assert_eq!(look("eth1", "fq", &Links::default(), &usual), []);
     }
 }

@@ -79,10 +79,10 @@ fn open_ports(node: &NodeConfig, shared: &Shared) -> Result<Opened> {
 fn look_at_links(node: &NodeConfig, looks: &[PortLook], is_switched: bool) {
     let header = if is_switched { Shim::LEN } else { Header::LEN + ETHERTYPE_BYTES };
     let needed = looks.iter().map(|look| look.mtu as usize + header).max().unwrap_or(0);
+    let known = ports::Links::ask().unwrap_or_default();
     for interface in node.links.iter().filter(|interface| !interface.is_empty()) {
         // Devices that Linux does not see are as their drivers have set them.
-        let file = std::fs::read_to_string(format!("/sys/class/net/{interface}/mtu"));
-        let Some(mtu) = file.ok().and_then(|text| text.trim().parse::<usize>().ok()) else { continue };
+        let Some(mtu) = known.named(interface).map(|link| link.mtu) else { continue };
         if mtu < needed {
             graph::note!(
                 "cluster: the MTU of link '{interface}' is {mtu}; the longest packets to the leader's Linux and to routing \

@@ -35,10 +35,11 @@ pub(super) fn rules(patient: &Patient) -> Vec<Finding> {
 /// Looks for what is at the ports' interfaces.
 pub(super) fn at_ports(patient: &Patient) -> Vec<Finding> {
     let usual = machine::sysctl("net.core.default_qdisc").unwrap_or_default();
+    let links = ports::Links::ask().unwrap_or_default();
     let is_of_linux = |driver| matches!(driver, Driver::AfXdp | Driver::AfPacket | Driver::Vlan);
     let ports = patient.ports.iter().filter(|port| is_of_linux(port.driver));
     let found = ports.flat_map(|port| {
-        let found = interface::look(&port.device, &usual, &|command| run(command).ok());
+        let found = interface::look(&port.device, &usual, &links, &|command| run(command).ok());
         found
             .into_iter()
             .map(|found| Finding::warn(&port.device, found.what, found.why, Remedy::ByHand(found.remedy)))

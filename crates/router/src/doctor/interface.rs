@@ -1,63 +1,21 @@
 //! The interfaces of the ports: link, MTU, queues, who else has them, and Linux's checks of source addresses.
 //!
-//! `ip` and `ethtool` are asked: they are on every machine that routes, they answer for the network namespace
-//! that the doctor runs in, and the same commands are what a person would type.
+//! Netlink and `ethtool` are asked, which answer for the network namespace that the doctor runs in.
 
-use serde_json::Value;
+use ports::{Link, Links};
 
 use super::offloads::{self, Features};
-use super::{Driver, Failure, Finding, Host, Patient, PatientPort, Remedy, machine, run};
+use super::{Driver, Finding, Host, Patient, PatientPort, Remedy, machine, run};
 use crate::features::vlan::vlan_of;
-
-/// What `ip -json -details link show` says of an interface.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Link {
-    is_up: bool,
-    has_carrier: bool,
-    is_ethernet: bool,
-    mtu: usize,
-    /// Receive queues that it was made with.
-    rx_queues: usize,
-    /// `veth`, `bridge` and so on; empty for a card.
-    kind: String,
-    /// The bridge or bond that it belongs to.
-    master: Option<String>,
-    /// The other end of a veth pair, if that is in this namespace.
-    peer: Option<String>,
-    /// Whether an XDP program is attached.
-    has_xdp: bool,
-}
-
-impl Link {
-    fn parse(text: &str) -> Option<Self> {
-        let all: Value = serde_json::from_str(text).ok()?;
-        let link = all.as_array()?.first()?;
-        let text = |key: &str| link[key].as_str().unwrap_or_default().to_owned();
-        let number = |key: &str| link[key].as_u64().unwrap_or(0) as usize;
-        let has_flag =
-            |name: &str| link["flags"].as_array().is_some_and(|flags| flags.iter().any(|flag| flag == name));
-        let kind = link["linkinfo"]["info_kind"].as_str().unwrap_or_default().to_owned();
-        Some(Self {
-            is_up: has_flag("UP"),
-            has_carrier: has_flag("LOWER_UP"),
-            is_ethernet: text("link_type") == "ether",
-            mtu: number("mtu"),
-            rx_queues: number("num_rx_queues").max(1),
-            master: link["master"].as_str().map(str::to_owned),
-            peer: Some(text("link")).filter(|peer| kind == "veth" && !peer.is_empty()),
-            has_xdp: !link["xdp"].is_null(),
-            kind,
-        })
-    }
-}
 
 pub(super) fn examine(port: &PatientPort, patient: &Patient) -> Vec<Finding> {
     let name = port.device.as_str();
-    let link = match run(&format!("ip -json -details link show dev {name}")) {
-        Ok(text) => Link::parse(&text).unwrap_or_default(),
-        Err(failure) => return vec![absence(name, &failure)],
+    let links = match Links::ask() {
+        Ok(links) => links,
+        Err(error) => return vec![unknown(name, &error)],
     };
-    let mut findings = look_at(port, &link, patient);
+    let Some(link) = links.named(name) else { return vec![absence(name, &links)] };
+    let mut findings = look_at(port, link, &links, patient);
     if let Some(user) = ports::user_of(name) {
         findings.push(Finding::ok(name, format!("process {user} of Brickway has it")));
     } else if link.has_xdp && port.driver == Driver::AfXdp {
@@ -65,24 +23,24 @@ pub(super) fn examine(port: &PatientPort, patient: &Patient) -> Vec<Finding> {
         let remedy = Remedy::ByHand(format!("stop what attached it, or ip link set dev {name} xdp off"));
         findings.push(Finding::bad(name, "it has an XDP program of somebody else", why, remedy));
     }
-    findings.extend(queues(name, &link, patient));
+    findings.extend(queues(name, link, patient));
     if patient.linux_is_slow_path && port.host == Host::Interface {
         findings.extend(reverse_path(name, &|sysctl| machine::sysctl(sysctl)));
     }
-    findings.extend(offloads(port, &link));
+    findings.extend(offloads(port, link, &links));
     findings
 }
 
 /// A port that is a VLAN of another: as Linux has it, or as the router is to make it.
 pub(super) fn examine_vlan(port: &PatientPort, patient: &Patient) -> Vec<Finding> {
     let name = port.device.as_str();
-    let link = match run(&format!("ip -json -details link show dev {name}")) {
-        Ok(text) => Some(Link::parse(&text).unwrap_or_default()),
-        Err(Failure::Failed(said)) if said.contains("does not exist") => None,
-        Err(failure) => return vec![absence(name, &failure)],
+    let links = match Links::ask() {
+        Ok(links) => links,
+        Err(error) => return vec![unknown(name, &error)],
     };
-    let mut findings = match &link {
-        Some(link) => look_at(port, link, patient),
+    let link = links.named(name);
+    let mut findings = match link {
+        Some(link) => look_at(port, link, &links, patient),
         None => vec![Finding::ok(name, "Linux has no such interface: the router makes a TAP interface")],
     };
     if patient.linux_is_slow_path {
@@ -100,35 +58,25 @@ pub(super) fn examine_vlan(port: &PatientPort, patient: &Patient) -> Vec<Finding
     findings
 }
 
-fn absence(name: &str, failure: &Failure) -> Finding {
-    match failure {
-        Failure::Missing(_) => Finding::bad(
-            name,
-            failure.to_string(),
-            "nothing is known about the interface",
-            Remedy::ByHand("install iproute2".to_owned()),
-        ),
-        Failure::Failed(said) if !said.contains("does not exist") => {
-            Finding::bad(name, said.clone(), "nothing is known about the interface", Remedy::None)
-        }
-        Failure::Failed(_) => {
-            // Of the thread's own namespace: interfaces belong to namespaces, /sys does not.
-            let table = std::fs::read_to_string("/proc/thread-self/net/dev").unwrap_or_default();
-            let names = table.lines().filter_map(|line| line.split_once(':')).map(|(name, _)| name.trim());
-            let names: Vec<&str> = names.filter(|&name| name != "lo").collect();
-            let remedy = match names.as_slice() {
-                [] => Remedy::ByHand("there is no interface in this network namespace".to_owned()),
-                _ => Remedy::ByHand(format!("there are {}", names.join(", "))),
-            };
-            Finding::bad(name, "there is no such interface", "the port cannot be opened", remedy)
-        }
-    }
+fn unknown(name: &str, error: &std::io::Error) -> Finding {
+    let what = format!("netlink does not answer: {error}");
+    Finding::bad(name, what, "nothing is known about the interface", Remedy::None)
+}
+
+fn absence(name: &str, links: &Links) -> Finding {
+    let names = links.iter().map(|link| link.name.as_str());
+    let names: Vec<&str> = names.filter(|&name| name != "lo").collect();
+    let remedy = match names.as_slice() {
+        [] => Remedy::ByHand("there is no interface in this network namespace".to_owned()),
+        _ => Remedy::ByHand(format!("there are {}", names.join(", "))),
+    };
+    Finding::bad(name, "there is no such interface", "the port cannot be opened", remedy)
 }
 
 /// What the link itself says.
-fn look_at(port: &PatientPort, link: &Link, patient: &Patient) -> Vec<Finding> {
+fn look_at(port: &PatientPort, link: &Link, links: &Links, patient: &Patient) -> Vec<Finding> {
     let name = port.device.as_str();
-    if !link.is_ethernet {
+    if !link.is_ethernet() {
         let why = "a port needs an Ethernet interface";
         return vec![Finding::bad(name, "it is not Ethernet", why, Remedy::None)];
     }
@@ -144,7 +92,8 @@ fn look_at(port: &PatientPort, link: &Link, patient: &Patient) -> Vec<Finding> {
     } else {
         findings.push(Finding::ok(name, format!("it is up ({kind})")));
     }
-    if let Some(master) = &link.master {
+    if let Some(master) = link.master {
+        let master = links.name(master).unwrap_or("another interface");
         let why = "packets that the fast path takes never get to that one";
         let remedy = Remedy::ByHand(format!("ip link set {name} nomaster"));
         findings.push(Finding::bad(name, format!("it is a part of {master}"), why, remedy));
@@ -215,14 +164,14 @@ fn reverse_path(name: &str, sysctl: &dyn Fn(&str) -> Option<String>) -> Option<F
     })
 }
 
-fn offloads(port: &PatientPort, link: &Link) -> Vec<Finding> {
+fn offloads(port: &PatientPort, link: &Link, links: &Links) -> Vec<Finding> {
     let name = port.device.as_str();
     let mut findings = match run(&format!("ethtool -k {name}")) {
         Ok(text) => offloads::of_interface(name, &Features::parse(&text), port.driver, link.kind == "veth"),
         Err(failure) => vec![offloads::unknown(name, &failure)],
     };
     if link.kind == "veth" {
-        findings.extend(match &link.peer {
+        findings.extend(match link.below.and_then(|peer| links.name(peer)) {
             Some(peer) => run(&format!("ethtool -k {peer}")).map_or_else(
                 |failure| Some(offloads::unknown(peer, &failure)),
                 |text| offloads::of_peer(name, peer, &Features::parse(&text)),
@@ -241,10 +190,6 @@ mod tests {
     use super::super::Verdict;
     use super::*;
 
-    const VETH: &str = r#"[{"ifindex":10,"link":"vd1","ifname":"vd0","flags":["BROADCAST","MULTICAST","UP","LOWER_UP"],
-        "mtu":1500,"master":"br0","link_type":"ether","linkinfo":{"info_kind":"veth"},"num_rx_queues":2,
-        "xdp":{"mode":1,"prog":{"id":5}}}]"#;
-
     fn port(driver: Driver) -> PatientPort {
         PatientPort { device: "vd0".into(), driver, host: Host::Interface }
     }
@@ -260,31 +205,22 @@ mod tests {
     }
 
     #[test]
-    fn what_ip_says() {
-        let link = Link::parse(VETH).unwrap();
-        let expected = Link {
+    fn links_that_cannot_carry_packets() {
+        let bridge = Link { index: 3, name: "br0".into(), ..Link::default() };
+        let link = Link {
+            name: "vd0".into(),
             is_up: true,
             has_carrier: true,
-            is_ethernet: true,
+            mac: Some(Default::default()),
             mtu: 1_500,
             rx_queues: 2,
             kind: "veth".into(),
-            master: Some("br0".into()),
-            peer: Some("vd1".into()),
-            has_xdp: true,
+            master: Some(bridge.index),
+            ..Link::default()
         };
-        assert_eq!(link, expected);
-        assert_eq!((Link::parse("[]"), Link::parse("ip: what?")), (None, None));
-        // The far end is in another namespace: ip knows its number only.
-        let far = Link::parse(&VETH.replace("\"link\":\"vd1\"", "\"link_index\":9")).unwrap();
-        assert_eq!((far.peer, far.kind.as_str()), (None, "veth"));
-    }
-
-    #[test]
-    fn links_that_cannot_carry_packets() {
-        let link = Link::parse(VETH).unwrap();
+        let links = Links::from(vec![bridge, link.clone()]);
         let bad = |link: &Link, driver| -> Vec<String> {
-            let findings = look_at(&port(driver), link, &patient());
+            let findings = look_at(&port(driver), link, &links, &patient());
             findings
                 .into_iter()
                 .filter(|finding| finding.verdict != Verdict::Ok)
@@ -295,7 +231,7 @@ mod tests {
         let link = Link { master: None, ..link };
         assert_eq!(bad(&Link { is_up: false, ..link.clone() }, Driver::AfXdp), ["it is down"]);
         assert_eq!(bad(&Link { has_carrier: false, ..link.clone() }, Driver::AfXdp), ["it has no carrier"]);
-        assert_eq!(bad(&Link { is_ethernet: false, ..link.clone() }, Driver::AfXdp), ["it is not Ethernet"]);
+        assert_eq!(bad(&Link { mac: None, ..link.clone() }, Driver::AfXdp), ["it is not Ethernet"]);
         let long = Link { mtu: 1_800, ..link };
         assert_eq!(bad(&long, Driver::AfXdp), ["its MTU of 1800 is above 1710, which a frame of ours holds"]);
         assert!(bad(&long, Driver::AfPacket).is_empty());

@@ -10,14 +10,14 @@ use control::api::{
     MemberRow, NeighbourRow, NextHopRow, PathRow, PortRow, QueueRow, Request, RouteFilter, RouteQuery,
     RouteRow, Rows, Show, TableQuery, TextRow, Unanswered, WayRow, WorkerRow,
 };
-use control::change::{Change, Hops, NeighbourState, Part, Route, RouteKey, RouteKind};
+use control::change::{Change, Hops, NeighbourState, Part, Route, RouteKey, RouteKind, Source};
 use control::mirror::{DigestOf, FoundBy, Mirror, NextHopReport, RouteReport, digests_of};
 use control::netlink::{Event, Kernel, KernelOptions};
 use control::service::{Service, State};
 use elements::devices::balance::queue_shares;
 use elements::devices::follow_linux::{Followed, Follows};
 use elements::devices::{RECEIVER, SENDER};
-use fib::{Decision, MAIN, NextHop, NextHopIndex, Source};
+use fib::{Decision, MAIN, NextHop, NextHopIndex};
 use graph::lang::split_arguments;
 use serde_json::Value;
 

@@ -62,7 +62,6 @@ pub(super) fn of_groups<A: FibFamily, T: Table<u32>>(
     addresses: &[A],
 ) -> Result<Failover> {
     let mut router = Router::<A, T>::new()?;
-    let mut edit = router.fib.edit();
     let mut groups = Vec::with_capacity(GROUPS);
     for group in 0..GROUPS as u16 {
         let other = |place: u16| {
@@ -71,9 +70,9 @@ pub(super) fn of_groups<A: FibFamily, T: Table<u32>>(
         };
         let mut members = vec![(number(COMMON_MEMBER), 1)];
         members.extend((0..MEMBERS - 1).map(other));
-        groups.push(edit.next_hops().add_group(&members)?);
+        groups.push(router.fib.next_hops_mut().add_group(&members)?);
     }
-    edit.publish();
+    router.fib.publish();
     let in_turn = groups.iter().copied().cycle();
     router.load(routes.routes.iter().map(|route| route.prefix).zip(in_turn))?;
     fail_often(&mut router, addresses, |state, address| {
@@ -113,15 +112,13 @@ fn fail_often<A: FibFamily, T: Table<u32>>(
             watch.wait_until(|port| port == failing.get())?;
             thread::sleep(BETWEEN_FAILURES);
             let start = Instant::now();
-            let mut edit = router.fib.edit();
-            edit.next_hops().set_down(failing)?;
-            edit.publish();
+            router.fib.next_hops_mut().set_down(failing)?;
+            router.fib.publish();
             published.push(start.elapsed().as_secs_f64() * 1e6);
             let at = watch.wait_until(|port| port != failing.get())?;
             seen.push(at.saturating_duration_since(start).as_secs_f64() * 1e6);
-            let mut edit = router.fib.edit();
-            edit.next_hops().set_up(failing)?;
-            edit.publish();
+            router.fib.next_hops_mut().set_up(failing)?;
+            router.fib.publish();
         }
         drop(stop);
         Ok(worker.join().expect("the worker does not panic"))

@@ -7,7 +7,7 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use anyhow::{Context, Result};
-use fib::{BURST, FibFamily, MAIN, NextHopIndex, Route, Table};
+use fib::{BURST, FibFamily, MAIN, NextHopIndex, Table};
 use packet::Family;
 
 use super::engine::{Engine, Loaded, Loop, RUN_SECONDS, UPDATE_SECONDS, WithWorker};
@@ -39,12 +39,11 @@ impl<A: FibFamily, T: Table<u32>> Ours<A, T> {
     /// Gives routes the next hop whose number is `step` above their own.
     fn change(&mut self, order: &[u32], step: u16) -> Result<()> {
         let router = self.router.as_mut().context("the table is loaded first")?;
-        let mut edit = router.fib.edit();
         for &route in order {
             let (prefix, next_hop) = self.routes[route as usize];
-            edit.replace(MAIN, prefix.into(), Route::to(number(next_hop + step)))?;
+            router.fib.replace(MAIN, prefix.into(), number(next_hop + step))?;
         }
-        edit.publish();
+        router.fib.publish();
         Ok(())
     }
 }

@@ -7,7 +7,7 @@
 use std::marker::PhantomData;
 
 use anyhow::{Context, Result, ensure};
-use fib::{Adjacency, Fib, FibFamily, MAIN, NextHop, NextHopIndex, Rib, Route, State, Table};
+use fib::{Adjacency, Fib, FibFamily, MAIN, NextHop, NextHopIndex, Rib, State, Table};
 
 use super::tables::NEXT_HOPS;
 
@@ -41,19 +41,18 @@ impl<A: FibFamily, T: Table<u32>> Router<A, T> {
     /// No routes.
     pub(super) fn new() -> Result<Self> {
         let mut fib = Fib::new()?;
-        let mut edit = fib.edit();
         for port in 1..=BACKUP {
             let [high, low] = port.to_be_bytes();
             // Locally administered addresses.
             let (neighbour, own) = ([2, 0, 0, 1, high, low], [2, 0, 0, 0, high, low]);
             let hop = NextHop::Forward(Adjacency::ethernet(port, neighbour, own, [0x08, 0x00]));
-            let given = edit.next_hops().add(hop)?;
+            let given = fib.next_hops_mut().add(hop)?;
             ensure!(given == number(port), "next hop {port} has number {}", given.get());
         }
         for protected in 1..=FORWARDING {
-            edit.next_hops().set_backup(number(protected), Some(number(BACKUP)))?;
+            fib.next_hops_mut().set_backup(number(protected), Some(number(BACKUP)))?;
         }
-        edit.publish();
+        fib.publish();
         Ok(Self { fib, family: PhantomData })
     }
 
@@ -61,11 +60,10 @@ impl<A: FibFamily, T: Table<u32>> Router<A, T> {
     pub(super) fn load(&mut self, routes: impl Iterator<Item = (A::Net, NextHopIndex)>) -> Result<()> {
         let mut rib = Rib::new();
         for (prefix, next_hop) in routes {
-            rib.insert(prefix, Route::to(next_hop))?;
+            rib.insert(prefix, next_hop)?;
         }
-        let mut edit = self.fib.edit();
-        A::load(&mut edit, MAIN, rib).with_context(|| A::Table::<T>::NAME)?;
-        edit.publish();
+        A::load(&mut self.fib, MAIN, rib).with_context(|| A::Table::<T>::NAME)?;
+        self.fib.publish();
         Ok(())
     }
 

@@ -28,7 +28,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use fib::publish::Reader;
-use fib::{Adjacency, BURST, FibFamily, MAIN, NextHopIndex, Route, Source, State, Table};
+use fib::{Adjacency, BURST, FibFamily, MAIN, NextHopIndex, State, Table};
 use ipnet::IpNet;
 use packet::Family;
 use packet::random::SplitMix64;
@@ -283,15 +283,14 @@ impl<'a, A: Family> Churn<'a, A> {
     ) -> Result<u64> {
         let (start, mut changes) = (Instant::now(), 0);
         while start.elapsed() < time && !self.prepared.is_empty() {
-            let mut edit = router.fib.edit();
             for (prefix, next_hop) in self.prepared.drain(..batch.min(self.prepared.len())) {
                 match next_hop {
-                    Some(next_hop) => edit.replace(MAIN, prefix, Route::to(next_hop))?,
-                    None => edit.remove(MAIN, prefix, Source::Static, 0)?,
+                    Some(next_hop) => router.fib.replace(MAIN, prefix, next_hop)?,
+                    None => router.fib.remove(MAIN, prefix)?,
                 };
                 changes += 1;
             }
-            edit.publish();
+            router.fib.publish();
             spin(Duration::from_secs_f64(changes as f64 / pace).saturating_sub(start.elapsed()));
         }
         Ok(changes)
@@ -327,11 +326,10 @@ impl<'a, A: Family> Churn<'a, A> {
     /// Makes every route what it was.
     fn undo<T: Table<u32>>(&mut self, router: &mut Router<A, T>) -> Result<()> {
         self.run(router, usize::MAX, Duration::MAX, f64::INFINITY)?;
-        let mut edit = router.fib.edit();
         for (route, _) in self.routes.routes.iter().zip(&self.now).filter(|&(_, now)| *now != Now::AsItWas) {
-            edit.replace(MAIN, route.prefix.into(), Route::to(number(route.next_hop)))?;
+            router.fib.replace(MAIN, route.prefix.into(), number(route.next_hop))?;
         }
-        edit.publish();
+        router.fib.publish();
         Ok(())
     }
 }

@@ -93,8 +93,7 @@ pub(crate) fn limit_mtus(ports: &[RouterPort], mtu: impl Fn(&str) -> Option<u32>
 mod tests {
     use super::super::vlan_of;
     use super::*;
-    use control::change::{Change, Link};
-    use fib::Source;
+    use control::change::{Change, Link, Source};
 
     /// A router of eth1 and its VLAN 100, in whose Linux there is this interface eth1.100; how Linux sees the VLAN.
     fn settled(vlan: Option<Link>, below: Host) -> Result<RouterPort> {
