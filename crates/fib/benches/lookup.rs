@@ -13,8 +13,9 @@
 mod tables;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use fib::{BURST, Byte24, Dir24_8, LocalFib, NextHopIndex, RangeTree, Rank, Table};
+use fib::{BURST, LocalFib, NextHopIndex, Table};
 use packet::Family;
+use std::any::Any;
 use std::hint::black_box;
 use std::time::Duration;
 use tables::Routes;
@@ -23,21 +24,24 @@ use tables::Routes;
 const ADDRESSES: usize = 1 << 16;
 
 fn lookups(criterion: &mut Criterion) {
-    for routes in [tables::ipv4_real(), tables::ipv4_million()] {
-        lookups_in::<_, Byte24>(criterion, &routes, "Byte24");
-        lookups_in::<_, Rank>(criterion, &routes, "Rank");
-        lookups_in::<_, Dir24_8>(criterion, &routes, "Dir24_8");
+    let (real, million, real6) = (tables::ipv4_real(), tables::ipv4_million(), tables::ipv6_real());
+    macro_rules! in_each {
+        ($($name:ident: $family:ty, $table:ty;)*) => { $(
+            for routes in [&real as &dyn Any, &million, &real6].into_iter().filter_map(|it| it.downcast_ref()) {
+                lookups_in::<$family, $table>(criterion, routes);
+            }
+        )* };
     }
-    lookups_in::<_, RangeTree>(criterion, &tables::ipv6_real(), "RangeTree");
+    fib::for_each_table!(in_each);
 }
 
-fn lookups_in<A: Family, T: Table<A>>(criterion: &mut Criterion, routes: &Routes<A>, name: &str) {
+fn lookups_in<A: Family, T: Table<A>>(criterion: &mut Criterion, routes: &Routes<A>) {
     let fib = LocalFib::<A, T>::build(routes.rib.clone()).expect("the routes fit");
     let table = fib.table();
     for (kind, addresses) in routes.addresses(ADDRESSES) {
         let mut group = criterion.benchmark_group(format!("{}/{kind}", routes.name));
         group.throughput(Throughput::Elements(ADDRESSES as u64));
-        group.bench_with_input(BenchmarkId::new(name, "batch"), &addresses, |bencher, addresses| {
+        group.bench_with_input(BenchmarkId::new(T::NAME, "batch"), &addresses, |bencher, addresses| {
             let mut next_hops = [NextHopIndex::NONE; BURST];
             bencher.iter(|| {
                 for burst in addresses.chunks_exact(BURST) {
@@ -46,7 +50,7 @@ fn lookups_in<A: Family, T: Table<A>>(criterion: &mut Criterion, routes: &Routes
                 }
             });
         });
-        group.bench_with_input(BenchmarkId::new(name, "single"), &addresses, |bencher, addresses| {
+        group.bench_with_input(BenchmarkId::new(T::NAME, "single"), &addresses, |bencher, addresses| {
             bencher.iter(|| {
                 for &address in addresses {
                     black_box(table.lookup(address));

@@ -12,11 +12,10 @@
 mod tables;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use fib::{
-    Byte24, Dir24_8, EditError, Fib, LocalFib, MAIN, NextHop, NextHopIndex, RangeTree, Rank, Rib, Table,
-};
+use fib::{Byte24, EditError, Fib, LocalFib, MAIN, NextHop, NextHopIndex, Rank, Rib, Table};
 use ipnet::IpNet;
 use packet::Family;
+use std::any::Any;
 use std::time::Duration;
 use tables::{NEXT_HOPS, Routes};
 
@@ -25,16 +24,20 @@ const CHANGED: usize = 1 << 15;
 const BATCHES: [usize; 4] = [0, 1, 100, 1000];
 
 fn updates(criterion: &mut Criterion) {
-    for routes in [tables::ipv4_real(), tables::ipv4_million()] {
-        in_a_table::<_, Byte24>(criterion, &routes, "Byte24");
-        in_a_table::<_, Rank>(criterion, &routes, "Rank");
-        in_a_table::<_, Dir24_8>(criterion, &routes, "Dir24_8");
-        in_a_fib::<_, Byte24>(criterion, &routes, "Byte24", |fib, rib| fib.load4(MAIN, rib));
-        in_a_fib::<_, Rank>(criterion, &routes, "Rank", |fib, rib| fib.load4(MAIN, rib));
+    let (real, million, real6) = (tables::ipv4_real(), tables::ipv4_million(), tables::ipv6_real());
+    macro_rules! in_each {
+        ($($name:ident: $family:ty, $table:ty;)*) => { $(
+            for routes in [&real as &dyn Any, &million, &real6].into_iter().filter_map(|it| it.downcast_ref()) {
+                in_a_table::<$family, $table>(criterion, routes);
+            }
+        )* };
     }
-    let routes = tables::ipv6_real();
-    in_a_table::<_, RangeTree>(criterion, &routes, "RangeTree");
-    in_a_fib::<_, Byte24>(criterion, &routes, "RangeTree", |fib, rib| fib.load6(MAIN, rib));
+    fib::for_each_table!(in_each);
+    for routes in [&real, &million] {
+        in_a_fib::<_, Byte24>(criterion, routes, "Byte24", |fib, rib| fib.load4(MAIN, rib));
+        in_a_fib::<_, Rank>(criterion, routes, "Rank", |fib, rib| fib.load4(MAIN, rib));
+    }
+    in_a_fib::<_, Byte24>(criterion, &real6, "RangeTree", |fib, rib| fib.load6(MAIN, rib));
 }
 
 /// Next hops in turn, so that each change is one.
@@ -42,12 +45,12 @@ fn in_turn() -> impl Iterator<Item = NextHopIndex> {
     (1..=NEXT_HOPS).cycle().map(|number| NextHopIndex::new(number).expect("64 is small"))
 }
 
-fn in_a_table<A: Family, T: Table<A>>(criterion: &mut Criterion, routes: &Routes<A>, name: &str) {
+fn in_a_table<A: Family, T: Table<A>>(criterion: &mut Criterion, routes: &Routes<A>) {
     let mut fib = LocalFib::<A, T>::build(routes.rib.clone()).expect("the routes fit");
     let mut changes = routes.some(CHANGED).into_iter().cycle().zip(in_turn());
     let mut group = criterion.benchmark_group(format!("{}/update", routes.name));
     group.throughput(Throughput::Elements(1));
-    group.bench_function(BenchmarkId::new(name, "table"), |bencher| {
+    group.bench_function(BenchmarkId::new(T::NAME, "table"), |bencher| {
         bencher.iter(|| {
             let (prefix, route) = changes.next().expect("it goes round");
             fib.replace(prefix, route).expect("a route that is there can be changed")

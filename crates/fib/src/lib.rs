@@ -105,3 +105,24 @@ pub use rank::{Rank, RankCompiler};
 pub use rib::{Change, Rib, RibError};
 pub use route::{NextHopIndex, Route};
 pub use table::{BURST, Table, TableError};
+
+/// Calls a macro with all compiled tables: of each its name, its family and its type. What is in this list is compared with
+/// [`Linear`] (`tests/tables_agree.rs`) and measured (`benches`, `brickway-lab rib stats`).
+///
+/// ```
+/// macro_rules! names {
+///     ($($name:ident: $family:ty, $table:ty;)*) => { [$(stringify!($name)),*] };
+/// }
+/// assert!(fib::for_each_table!(names).contains(&"rank"));
+/// ```
+#[macro_export]
+macro_rules! for_each_table {
+    ($each:ident) => {
+        $each! {
+            byte24: u32, $crate::Byte24;
+            rank: u32, $crate::Rank;
+            dir24_8: u32, $crate::Dir24_8;
+            range_tree: u128, $crate::RangeTree;
+        }
+    };
+}

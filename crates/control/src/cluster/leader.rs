@@ -213,8 +213,8 @@ fn lowest_acknowledged(common: &Common, options: &MemberOptions, log: u64) -> u6
     let Some(cluster) = &state.cluster else { return 0 };
     let status = |name: &String| cluster.nodes.get(name).filter(|status| status.log == log);
     let reached = |name: &String| status(name).map_or(0, |status| status.sequence);
-    let belonging = options.shared.belonging();
-    belonging.nodes.iter().chain(cluster.nodes.keys()).map(reached).min().unwrap_or(0)
+    let membership = options.shared.membership();
+    membership.nodes.iter().chain(cluster.nodes.keys()).map(reached).min().unwrap_or(0)
 }
 
 /// The ports of nodes that are no members: who is cut off from the store may take frames of another leader's Linux only.
@@ -223,7 +223,7 @@ fn unheard_ports(common: &Common, options: &MemberOptions) -> Vec<u8> {
     let Some(cluster) = &state.cluster else { return Vec::new() };
     let members: HashSet<u16> = cluster.nodes.values().map(|status| status.number).collect();
     let is_away = |port: &ClusterPort| port.node != options.number && !members.contains(&port.node.number());
-    options.shared.belonging().ports.into_iter().filter(is_away).map(|port| port.number).collect()
+    options.shared.membership().ports.into_iter().filter(is_away).map(|port| port.number).collect()
 }
 
 /// A label above all that nodes may still send to each other by, from a log that is lost. Waits a moment for those that have not said so.
@@ -233,7 +233,7 @@ fn labels_end(common: &Common, options: &MemberOptions) -> u32 {
         let state = common.lock();
         let Some(cluster) = &state.cluster else { return 0 };
         let is_there = |name: &String| *name == options.name || cluster.nodes.contains_key(name);
-        let all_are_there = options.shared.belonging().nodes.iter().all(is_there);
+        let all_are_there = options.shared.membership().nodes.iter().all(is_there);
         if all_are_there || begin.elapsed() >= LONGEST_MEETING || state.ends() || !options.still_leads() {
             let others = cluster.nodes.values().map(|status| status.labels);
             return others.fold(cluster.tables.labels_end(), u32::max);

@@ -22,7 +22,7 @@ use crate::interner::Interner;
 
 /// Something with the dump in which it was last told.
 #[derive(Clone, Debug)]
-struct Told<T> {
+struct Stamped<T> {
     value: T,
     epoch: u8,
 }
@@ -39,12 +39,12 @@ pub struct Ledger {
     ports: HashMap<String, u8>,
     /// From the leader's numbers of interfaces to the cluster's.
     interfaces: HashMap<InterfaceIndex, InterfaceIndex>,
-    links: BTreeMap<InterfaceIndex, Told<Link>>,
+    links: BTreeMap<InterfaceIndex, Stamped<Link>>,
     addresses: BTreeMap<Address, u8>,
-    neighbours: BTreeMap<(InterfaceIndex, std::net::IpAddr), Told<Neighbour>>,
-    objects: BTreeMap<u32, Told<ObjectKind>>,
-    rules: Vec<Told<Rule>>,
-    routes: BTreeMap<RouteKey, Told<u32>>,
+    neighbours: BTreeMap<(InterfaceIndex, std::net::IpAddr), Stamped<Neighbour>>,
+    objects: BTreeMap<u32, Stamped<ObjectKind>>,
+    rules: Vec<Stamped<Rule>>,
+    routes: BTreeMap<RouteKey, Stamped<u32>>,
     contents: Interner<Content>,
     labels: Labels,
     epochs: [u8; 7],
@@ -97,10 +97,10 @@ impl Ledger {
 
     /// Gives neighbours behind ports that another node has now labels of that node.
     fn relabel(&mut self) {
-        let has_moved = |told: &&Told<Neighbour>| {
+        let has_moved = |told: &&Stamped<Neighbour>| {
             labelled(told.value).is_some_and(|(port, mac)| self.labels.has_moved(port, mac))
         };
-        let moved: Vec<Told<Neighbour>> = self.neighbours.values().filter(has_moved).cloned().collect();
+        let moved: Vec<Stamped<Neighbour>> = self.neighbours.values().filter(has_moved).cloned().collect();
         for told in &moved {
             self.put(Change::NeighbourGone(told.value.index, told.value.address));
         }
@@ -313,7 +313,7 @@ impl Ledger {
         let epoch = |part: Part| self.epochs[part as usize];
         match change {
             Change::Link(link) => {
-                let told = Told { value: link.clone(), epoch: epoch(Part::Links) };
+                let told = Stamped { value: link.clone(), epoch: epoch(Part::Links) };
                 let before = self.links.insert(link.index, told);
                 if before.is_none_or(|before| before.value != link) {
                     self.tell(Change::Link(link));
@@ -350,7 +350,7 @@ impl Ledger {
                 }
             }
             Change::Object(object) => {
-                let told = Told { value: object.kind.clone(), epoch: epoch(Part::Objects) };
+                let told = Stamped { value: object.kind.clone(), epoch: epoch(Part::Objects) };
                 let before = self.objects.insert(object.id, told);
                 if before.is_none_or(|before| before.value != object.kind) {
                     self.tell(Change::Object(object));
@@ -360,7 +360,7 @@ impl Ledger {
                 if self.objects.remove(&id).is_some() {
                     // The kernel says nothing of these.
                     let of_object =
-                        |told: &Told<u32>| self.contents.get(told.value).key.hops == Hops::Object(id);
+                        |told: &Stamped<u32>| self.contents.get(told.value).key.hops == Hops::Object(id);
                     let routes = self.routes.iter().filter(|(_, told)| of_object(told)).map(|(&key, _)| key);
                     for key in routes.collect::<Vec<_>>() {
                         self.put(Change::RouteGone(key));
@@ -373,7 +373,7 @@ impl Ledger {
                 match self.rules.iter_mut().find(|told| told.value == rule) {
                     Some(told) => told.epoch = epoch,
                     None => {
-                        self.rules.push(Told { value: rule.clone(), epoch });
+                        self.rules.push(Stamped { value: rule.clone(), epoch });
                         self.tell(Change::Rule(rule));
                     }
                 }
@@ -398,7 +398,7 @@ impl Ledger {
         let epoch = self.epochs[part_of(&route.key) as usize];
         let (key, content) = Content::of(route);
         let value = self.contents.find(&content).unwrap_or_else(|| self.contents.add(Arc::new(content), ()));
-        let before = self.routes.insert(key, Told { value, epoch });
+        let before = self.routes.insert(key, Stamped { value, epoch });
         if let Some(before) = &before {
             self.contents.release(before.value);
         }
@@ -419,7 +419,7 @@ impl Ledger {
             told.epoch = epoch;
             return;
         }
-        let before = self.neighbours.insert(key, Told { value: neighbour, epoch }).map(|told| told.value);
+        let before = self.neighbours.insert(key, Stamped { value: neighbour, epoch }).map(|told| told.value);
         let now = plain(neighbour);
         if before.map(plain) == Some(now) {
             return;

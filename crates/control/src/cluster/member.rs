@@ -68,7 +68,7 @@ pub struct ClusterPort {
 
 /// Who and what belongs to the cluster, as its configuration says now.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Belonging {
+pub struct Membership {
     /// The ports.
     pub ports: Vec<ClusterPort>,
     /// The names of the nodes, whether they are there or not.
@@ -106,7 +106,7 @@ pub trait Host: Send + Sync {
     fn leader_is(&self, leader: Option<NodeId>);
 
     /// The cluster's configuration in the store is this now; what it says, if it can be read.
-    fn configured(&self, text: &[u8]) -> Option<Belonging>;
+    fn configured(&self, text: &[u8]) -> Option<Membership>;
 
     /// This node has been asked to leave: it ends in a moment, when others go round it.
     fn leave(&self);
@@ -171,7 +171,7 @@ pub struct Status {
     /// Where in the log its tables were compared last, and how: routes, sum.
     pub compared: (u64, u64, u64),
     /// Whether it asks others to relay nothing over it.
-    pub rests: bool,
+    pub is_leaving: bool,
     /// What its fabric does.
     pub traffic: Traffic,
 }
@@ -204,11 +204,11 @@ pub struct MemberOptions {
 /// What the threads of a member share.
 #[derive(Debug, Default)]
 pub struct MemberShared {
-    belonging: Mutex<Belonging>,
-    /// Grows when `belonging` changes, or who is a member.
+    membership: Mutex<Membership>,
+    /// Grows when `membership` changes, or who is a member.
     version: AtomicU64,
     leads: AtomicBool,
-    rests: AtomicBool,
+    is_leaving: AtomicBool,
     /// Counts the sessions that this node has had.
     sessions: AtomicU64,
     /// What this node told when it led last: for a store that has lost all.
@@ -221,13 +221,13 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 
 impl MemberShared {
     /// Of a cluster like this.
-    pub fn new(belonging: Belonging) -> Arc<MemberShared> {
-        Arc::new(MemberShared { belonging: Mutex::new(belonging), ..MemberShared::default() })
+    pub fn new(membership: Membership) -> Arc<MemberShared> {
+        Arc::new(MemberShared { membership: Mutex::new(membership), ..MemberShared::default() })
     }
 
     /// Who and what belongs to the cluster.
-    pub fn belonging(&self) -> Belonging {
-        lock(&self.belonging).clone()
+    pub fn membership(&self) -> Membership {
+        lock(&self.membership).clone()
     }
 
     /// A number that changes when that does, or who is a member.
@@ -241,8 +241,8 @@ impl MemberShared {
     }
 
     /// Whether this node is about to leave: it asks others to relay nothing over it.
-    pub fn rests(&self) -> bool {
-        self.rests.load(Ordering::SeqCst)
+    pub fn is_leaving(&self) -> bool {
+        self.is_leaving.load(Ordering::SeqCst)
     }
 
     pub(super) fn keep_ledger(&self, ledger: Ledger) {
@@ -257,8 +257,8 @@ impl MemberShared {
         self.version.fetch_add(1, Ordering::SeqCst);
     }
 
-    fn set_belonging(&self, belonging: Belonging) {
-        *lock(&self.belonging) = belonging;
+    fn set_belonging(&self, membership: Membership) {
+        *lock(&self.membership) = membership;
         self.has_changed();
     }
 }
@@ -266,7 +266,7 @@ impl MemberShared {
 impl MemberOptions {
     pub(super) fn ports_for_ledger(&self) -> Vec<(String, u8, u16)> {
         self.shared
-            .belonging()
+            .membership()
             .ports
             .into_iter()
             .map(|port| (port.name, port.number, port.node.number()))
@@ -685,8 +685,8 @@ impl<'a> Member<'a> {
             }
             let nobody_leads =
                 self.common.lock().cluster.as_ref().is_some_and(|cluster| cluster.leader.is_none());
-            let rests = self.options.shared.rests();
-            let may_lead = self.options.may_lead && !rests;
+            let is_leaving = self.options.shared.is_leaving();
+            let may_lead = self.options.may_lead && !is_leaving;
             if nobody_leads && may_lead && failed_leading.is_none_or(|at| at.elapsed() > 4 * RETRY) {
                 let name = self.options.name.clone();
                 if let Some(guard) = store.take(session, "leader", name.into_bytes())? {
@@ -694,14 +694,14 @@ impl<'a> Member<'a> {
                     self.begin_to_lead(guard);
                 }
             }
-            if rests && let Some((_, guard)) = &self.leading {
+            if is_leaving && let Some((_, guard)) = &self.leading {
                 // Others begin to lead while this node still relays and forwards.
                 let _ = store.commit(Some(guard), vec![Operation::Remove("leader".into())]);
                 self.stop_leading();
             }
             self.tell_host();
             let status = self.status();
-            let of = |status: &Status| (status.log, status.sequence, status.compared, status.rests);
+            let of = |status: &Status| (status.log, status.sequence, status.compared, status.is_leaving);
             let is_new = of(&status) != of(&told.1);
             let period = if is_new { STATUS_PERIOD } else { IDLE_STATUS_PERIOD };
             if told.0.elapsed() >= period {
@@ -723,11 +723,11 @@ impl<'a> Member<'a> {
             Event::Lost(_) => return,
         };
         if key == "config" {
-            if let Some(belonging) = value.and_then(|value| self.options.host.configured(&value)) {
-                self.set_belonging(belonging);
+            if let Some(membership) = value.and_then(|value| self.options.host.configured(&value)) {
+                self.set_belonging(membership);
             }
         } else if key == format!("rest/{}", self.options.name) {
-            if value.is_some() && !self.options.shared.rests.swap(true, Ordering::SeqCst) {
+            if value.is_some() && !self.options.shared.is_leaving.swap(true, Ordering::SeqCst) {
                 self.options.host.message("leaving: others relay nothing over this node any more");
                 self.options.host.leave();
             }
@@ -758,17 +758,17 @@ impl<'a> Member<'a> {
     }
 
     /// The cluster may have other ports and nodes than before.
-    fn set_belonging(&mut self, belonging: Belonging) {
-        let before = self.options.shared.belonging();
-        if before.ports != belonging.ports {
-            let ports = &belonging.ports;
+    fn set_belonging(&mut self, membership: Membership) {
+        let before = self.options.shared.membership();
+        if before.ports != membership.ports {
+            let ports = &membership.ports;
             let mut state = self.common.lock();
             state.mirror.set_ports(ports.iter().map(|port| (port.name.clone(), mirror_port(port.number))));
             state.mirror.set_exit_ports(exit_ports(self.options.number, ports));
             state.mirror.publish();
         }
-        if before != belonging {
-            self.options.shared.set_belonging(belonging);
+        if before != membership {
+            self.options.shared.set_belonging(membership);
         }
     }
 
@@ -815,7 +815,7 @@ impl<'a> Member<'a> {
             Some(name) => number(name),
             None => None,
         };
-        let (here, rests) = (self.options.number.number(), self.options.shared.rests());
+        let (here, is_leaving) = (self.options.number.number(), self.options.shared.is_leaving());
         self.seen.extend(cluster.nodes.values().map(|status| (status.number, Instant::now())));
         let is_there = |node: NodeId| {
             let seen = self.seen.get(&node.number());
@@ -830,11 +830,11 @@ impl<'a> Member<'a> {
         // Until another one leads Linux keeps its interfaces, and the routing daemon its sessions.
         let is_ours = match &cluster.leader {
             Some(name) => *name == self.options.name,
-            None => !self.told_ports.is_empty() && !rests,
+            None => !self.told_ports.is_empty() && !is_leaving,
         };
         let mut ports = Vec::new();
         if is_ours {
-            for port in self.options.shared.belonging().ports {
+            for port in self.options.shared.membership().ports {
                 if let Some(&link) = self.links.get(&port.number).or(self.options.links.get(&port.number)) {
                     ports.push(LeaderPort { link, is_up: is_there(port.node), port });
                 }
@@ -867,7 +867,7 @@ impl<'a> Member<'a> {
             sequence,
             labels,
             compared: (digest.sequence, digest.routes, digest.sum),
-            rests: self.options.shared.rests(),
+            is_leaving: self.options.shared.is_leaving(),
             traffic,
         }
     }

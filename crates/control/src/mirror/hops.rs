@@ -80,7 +80,7 @@ impl Hop {
 
 /// A member that a group is to have.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Way {
+pub(super) enum GroupMember {
     Path(Path),
     Number(NextHopIndex),
 }
@@ -96,7 +96,7 @@ pub(super) type Members = Vec<(NextHopIndex, u16)>;
 
 /// What stands behind a number.
 #[derive(Clone, Debug, Default)]
-pub(super) enum Behind {
+pub(super) enum NextHopEntry {
     #[default]
     Nothing,
     Fixed,
@@ -112,26 +112,26 @@ pub(super) struct Hops {
     hops: BTreeMap<Hop, Used>,
     groups: HashMap<Members, Used>,
     /// By number.
-    behind: Vec<Behind>,
+    behind: Vec<NextHopEntry>,
     /// Numbers that nobody uses here and that could not be freed yet, because the FIB refused to let a route go.
     retired: Vec<NextHopIndex>,
 }
 
 impl Hops {
     /// What a number stands for.
-    pub(super) fn behind(&self, index: NextHopIndex) -> &Behind {
-        self.behind.get(index.index()).unwrap_or(&Behind::Nothing)
+    pub(super) fn behind(&self, index: NextHopIndex) -> &NextHopEntry {
+        self.behind.get(index.index()).unwrap_or(&NextHopEntry::Nothing)
     }
 
     /// Numbers with what they stand for.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (NextHopIndex, &Behind)> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = (NextHopIndex, &NextHopEntry)> {
         let numbers = (0..).map_while(NextHopIndex::new);
-        numbers.zip(&self.behind).filter(|(_, behind)| !matches!(behind, Behind::Nothing))
+        numbers.zip(&self.behind).filter(|(_, behind)| !matches!(behind, NextHopEntry::Nothing))
     }
 
-    pub(super) fn set_behind(&mut self, index: NextHopIndex, behind: Behind) {
+    pub(super) fn set_entry(&mut self, index: NextHopIndex, behind: NextHopEntry) {
         if self.behind.len() <= index.index() {
-            self.behind.resize(index.index() + 1, Behind::Nothing);
+            self.behind.resize(index.index() + 1, NextHopEntry::Nothing);
         }
         self.behind[index.index()] = behind;
     }
@@ -153,7 +153,7 @@ impl Mirror {
         for (place, next_hop) in FIXED.into_iter().enumerate() {
             let index = self.fib.next_hops_mut().add(next_hop).expect("there is room for the first numbers");
             assert_eq!(index.index(), place + 1, "numbers are given in ascending order");
-            self.hops.set_behind(index, Behind::Fixed);
+            self.hops.set_entry(index, NextHopEntry::Fixed);
         }
     }
 
@@ -183,7 +183,7 @@ impl Mirror {
     /// Has the kernel resolve the neighbour through which a next hop leads to a destination: all of them where it is a group.
     pub fn ask_about(&mut self, number: NextHopIndex, destination: IpAddr) {
         let members: Vec<NextHopIndex> = match self.hops.behind(number) {
-            &Behind::Hop(Hop { interface, gateway, .. }) => {
+            &NextHopEntry::Hop(Hop { interface, gateway, .. }) => {
                 let neighbour = gateway.unwrap_or(destination);
                 let is_known = self.neighbours.usable_mac(interface, neighbour).is_some();
                 if self.links.port(interface).is_some() && !is_known {
@@ -191,12 +191,12 @@ impl Mirror {
                 }
                 return;
             }
-            Behind::Group(members) => members.iter().map(|&(member, _)| member).collect(),
-            Behind::Object(..) => {
+            NextHopEntry::Group(members) => members.iter().map(|&(member, _)| member).collect(),
+            NextHopEntry::Object(..) => {
                 let members = self.fib.next_hops().members(number);
                 members.map_or(Vec::new(), |members| members.iter().map(|member| member.index).collect())
             }
-            Behind::Nothing | Behind::Fixed => Vec::new(),
+            NextHopEntry::Nothing | NextHopEntry::Fixed => Vec::new(),
         };
         members.into_iter().for_each(|member| self.ask_about(member, destination));
     }
@@ -214,7 +214,7 @@ impl Mirror {
         let value = self.value(&hop);
         let index = self.fib.next_hops_mut().add(value)?;
         self.hops.hops.insert(hop, Used { index, users: 1 });
-        self.hops.set_behind(index, Behind::Hop(hop));
+        self.hops.set_entry(index, NextHopEntry::Hop(hop));
         self.refresh_hop(hop);
         self.ask(&hop, true);
         Ok(index)
@@ -223,7 +223,7 @@ impl Mirror {
     /// A number for packets that take one of several ways, with one user more.
     pub(super) fn acquire_group(
         &mut self,
-        ways: impl Iterator<Item = (Way, u16)>,
+        ways: impl Iterator<Item = (GroupMember, u16)>,
         version: IpVersion,
     ) -> Result<NextHopIndex, NextHopError> {
         let members = self.acquire_members(ways, version)?;
@@ -242,7 +242,7 @@ impl Mirror {
             self.release_members(&members);
             return added;
         };
-        self.hops.set_behind(index, Behind::Group(members.clone()));
+        self.hops.set_entry(index, NextHopEntry::Group(members.clone()));
         self.hops.groups.insert(members, Used { index, users: 1 });
         Ok(index)
     }
@@ -250,14 +250,14 @@ impl Mirror {
     /// Numbers for ways, each once and in ascending order, with one user more.
     pub(super) fn acquire_members(
         &mut self,
-        ways: impl Iterator<Item = (Way, u16)>,
+        ways: impl Iterator<Item = (GroupMember, u16)>,
         version: IpVersion,
     ) -> Result<Members, NextHopError> {
         let mut members: BTreeMap<NextHopIndex, u16> = BTreeMap::new();
         for (way, weight) in ways {
             let acquired = match way {
-                Way::Path(path) => self.acquire_hop(Hop::of(&path, version)),
-                Way::Number(index) => Ok(index),
+                GroupMember::Path(path) => self.acquire_hop(Hop::of(&path, version)),
+                GroupMember::Number(index) => Ok(index),
             };
             let index = match acquired {
                 Ok(index) => index,
@@ -282,9 +282,9 @@ impl Mirror {
     /// One user of a number less. After the last it is freed.
     pub(super) fn release_index(&mut self, index: NextHopIndex) {
         match self.hops.behind(index).clone() {
-            Behind::Nothing | Behind::Fixed => {}
-            Behind::Object(key, version) => self.release_object(key, version),
-            Behind::Hop(hop) => {
+            NextHopEntry::Nothing | NextHopEntry::Fixed => {}
+            NextHopEntry::Object(key, version) => self.release_object(key, version),
+            NextHopEntry::Hop(hop) => {
                 let used =
                     self.hops.hops.get_mut(&hop).expect("a number in use stands for a hop that is there");
                 used.users -= 1;
@@ -293,7 +293,7 @@ impl Mirror {
                     self.retire(index);
                 }
             }
-            Behind::Group(members) => {
+            NextHopEntry::Group(members) => {
                 let used = self
                     .hops
                     .groups
@@ -311,7 +311,7 @@ impl Mirror {
 
     /// Frees a number, now or, if the FIB still has a route to it, when it has none.
     pub(super) fn retire(&mut self, index: NextHopIndex) {
-        self.hops.set_behind(index, Behind::Nothing);
+        self.hops.set_entry(index, NextHopEntry::Nothing);
         if self.fib.next_hops_mut().remove(index).is_err() {
             self.hops.retired.push(index);
         }
@@ -389,10 +389,14 @@ impl Mirror {
     /// The interface to whose link a route with this next hop leads, if its destinations are on that link themselves.
     pub(super) fn connected_interface(&self, index: NextHopIndex) -> Option<InterfaceIndex> {
         match self.hops.behind(index) {
-            Behind::Hop(Hop {
-                interface, gateway: None, is_down: false, has_encapsulation: false, ..
+            NextHopEntry::Hop(Hop {
+                interface,
+                gateway: None,
+                is_down: false,
+                has_encapsulation: false,
+                ..
             }) => Some(*interface),
-            Behind::Object(..) => match self.fib.next_hops().members(index).ok()? {
+            NextHopEntry::Object(..) => match self.fib.next_hops().members(index).ok()? {
                 [member] => self.connected_interface(member.index),
                 _ => None,
             },

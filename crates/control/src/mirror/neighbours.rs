@@ -13,7 +13,7 @@
 //! neighbour, the neighbours inside are [evaluated](Mirror::evaluate_host) anew; that says what should be, and so it
 //! does not matter what was.
 
-use super::hops::{Behind, Hop};
+use super::hops::{Hop, NextHopEntry};
 use super::routes::MirrorFamily;
 use super::{Mirror, fixed};
 use crate::change::{InterfaceIndex, Neighbour, NeighbourState};
@@ -165,7 +165,7 @@ impl Mirror {
         let wanted = interface.filter(is_usable).map(|interface| Hop::to_neighbour(interface, ip));
         let installed = self.neighbours.hosts.get(&(fib_table, ip)).copied();
         let has = installed.and_then(|index| match self.hops.behind(index) {
-            Behind::Hop(hop) => Some(*hop),
+            NextHopEntry::Hop(hop) => Some(*hop),
             _ => None,
         });
         if has == wanted && installed.is_some() == wanted.is_some() {

@@ -7,7 +7,7 @@
 //! it. An object that is not there (not yet, or no more) is one that punts.
 
 use super::Mirror;
-use super::hops::{BLACKHOLE, Behind, Members, PUNT, Way};
+use super::hops::{BLACKHOLE, GroupMember, Members, NextHopEntry, PUNT};
 use crate::change::{ObjectKind, Source};
 use fib::{NextHopError, NextHopIndex};
 use packet::IpVersion;
@@ -127,7 +127,7 @@ impl Mirror {
             self.drop_object_without_use(key);
             return added;
         };
-        self.hops.set_behind(index, Behind::Object(key, version));
+        self.hops.set_entry(index, NextHopEntry::Object(key, version));
         let known = self.objects.known.entry(key).or_default();
         known.faces[version as usize] = Some(Face { index, users: 1, members });
         Ok(index)
@@ -180,16 +180,16 @@ impl Mirror {
     /// The members that what stands for an object is to have, each with one user more; punt where it cannot have them.
     fn face_members(&mut self, key: ObjectKey, version: IpVersion) -> Members {
         let single = |kind: Option<&ObjectKind>| match kind {
-            Some(ObjectKind::Path(path)) => Way::Path(*path),
-            Some(ObjectKind::Blackhole) => Way::Number(BLACKHOLE),
+            Some(ObjectKind::Path(path)) => GroupMember::Path(*path),
+            Some(ObjectKind::Blackhole) => GroupMember::Number(BLACKHOLE),
             // Groups in groups are none of Linux's; zebra resolves its own before it sends them.
-            Some(ObjectKind::Group(_)) | None => Way::Number(PUNT),
+            Some(ObjectKind::Group(_)) | None => GroupMember::Number(PUNT),
         };
         let kind_of = |id| {
             let known = self.objects.known.get(&ObjectKey { source: key.source, id });
             known.and_then(|known| known.kind.as_ref())
         };
-        let ways: Vec<(Way, u16)> = match kind_of(key.id) {
+        let ways: Vec<(GroupMember, u16)> = match kind_of(key.id) {
             Some(ObjectKind::Group(members)) if !members.is_empty() => {
                 members.iter().map(|&(id, weight)| (single(kind_of(id)), weight)).collect()
             }

@@ -1,6 +1,6 @@
 //! What the mirror knows, for people: one struct a line, in the words of `ip`.
 
-use super::hops::Behind;
+use super::hops::NextHopEntry;
 use super::routes::{Key, MirrorFamily, Stored};
 use super::{Mirror, fixed, routes};
 use crate::change::{Address, Hops, InterfaceIndex, Link, NeighbourState, Path, RouteKey, RouteKind, Source};
@@ -277,7 +277,7 @@ impl Mirror {
         let (network, length) = A::parts(found.prefix);
         let first = || A::routes(self.tables.tables.get(&table)?).at(network, length).next();
         let by = match self.hops.behind(next_hop) {
-            Behind::Hop(hop) if self.is_host_route(fib_table, prefix) => {
+            NextHopEntry::Hop(hop) if self.is_host_route(fib_table, prefix) => {
                 FoundBy::Neighbour(self.links.name(hop.interface))
             }
             _ if fixed::is_fixed(prefix) => FoundBy::Fixed,
@@ -311,12 +311,14 @@ impl Mirror {
             let next_hops = self.fib.next_hops();
             let next_hop = next_hops.get(number);
             let what = match behind {
-                Behind::Nothing | Behind::Fixed => next_hop.map_or(String::new(), |it| it.to_string()),
-                Behind::Group(_) => "group".into(),
-                Behind::Object(key, version) => {
+                NextHopEntry::Nothing | NextHopEntry::Fixed => {
+                    next_hop.map_or(String::new(), |it| it.to_string())
+                }
+                NextHopEntry::Group(_) => "group".into(),
+                NextHopEntry::Object(key, version) => {
                     format!("object {} of {}, {version}", key.id, key.source)
                 }
-                Behind::Hop(hop) => {
+                NextHopEntry::Hop(hop) => {
                     let path = Path {
                         index: hop.interface,
                         gateway: hop.gateway,

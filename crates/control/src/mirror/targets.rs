@@ -1,7 +1,7 @@
 //! Targets: what happens to packets of a route, apart from where the route leads. A full table has some hundred
 //! different ones for a million routes, so routes have the number of theirs, which has the number of a next hop.
 
-use super::hops::{BLACKHOLE, BROADCAST, LOCAL, PROHIBIT, PUNT, UNREACHABLE, Way};
+use super::hops::{BLACKHOLE, BROADCAST, GroupMember, LOCAL, PROHIBIT, PUNT, UNREACHABLE};
 use super::objects::ObjectKey;
 use super::{Count, Mirror};
 use crate::change::{Hops, Path, Route, RouteKind, Source};
@@ -156,7 +156,7 @@ impl Mirror {
                 return Ok(PUNT);
             }
         };
-        let ways = paths.iter().map(|path| (Way::Path(*path), path.weight));
+        let ways = paths.iter().map(|path| (GroupMember::Path(*path), path.weight));
         self.acquire_group(ways, content.version)
     }
 }

@@ -36,7 +36,7 @@ pub(super) struct Schedule {
 struct Entry {
     due: Option<Instant>,
     began: Option<Instant>,
-    rests_until: Option<Instant>,
+    quiet_until: Option<Instant>,
     /// Whether all of it has to be read before we know the kernel's state.
     is_missing: bool,
 }
@@ -57,7 +57,7 @@ impl Schedule {
     /// The part is dumped soon.
     pub(super) fn soon(&mut self, part: Part, now: Instant) {
         let entry = self.entry(part);
-        let wanted = (now + GATHER).max(entry.rests_until.unwrap_or(now));
+        let wanted = (now + GATHER).max(entry.quiet_until.unwrap_or(now));
         entry.due = Some(entry.due.map_or(wanted, |due| due.min(wanted)));
     }
 
@@ -84,7 +84,7 @@ impl Schedule {
         entry.is_missing = false;
         let took = entry.began.take().map_or(Duration::ZERO, |began| now.duration_since(began));
         let until = now + REST.max(4 * took);
-        entry.rests_until = Some(until);
+        entry.quiet_until = Some(until);
         entry.due = entry.due.map(|due| due.max(until));
     }
 

@@ -14,7 +14,7 @@ use control::change::{Change, Hops, Link, Neighbour, NeighbourState, Path, Route
 use control::cluster::ledger::Ledger;
 use control::cluster::log::{LogWriter, Stored};
 use control::cluster::member::{
-    Belonging, Cluster, ClusterPort, Host, LeaderPort, MemberOptions, MemberShared, Traffic, exits,
+    Cluster, ClusterPort, Host, LeaderPort, MemberOptions, MemberShared, Membership, Traffic, exits,
     mirror_port,
 };
 use control::cluster::record::Record;
@@ -81,7 +81,7 @@ impl Host for NoHost {
         true
     }
     fn leader_is(&self, _leader: Option<NodeId>) {}
-    fn configured(&self, _text: &[u8]) -> Option<Belonging> {
+    fn configured(&self, _text: &[u8]) -> Option<Membership> {
         None
     }
     fn leave(&self) {}
@@ -213,7 +213,7 @@ fn start_node(node: u16, place: &Place, ports: &[ClusterPort]) -> Result<Service
         restart_time: Duration::ZERO,
         links: Default::default(),
         host: Arc::new(NoHost),
-        shared: MemberShared::new(Belonging { ports: ports.to_vec(), nodes: Vec::new() }),
+        shared: MemberShared::new(Membership { ports: ports.to_vec(), nodes: Vec::new() }),
         supervisor: Supervisor::default(),
     };
     Ok(Service::of_cluster(mirror, Cluster::new(Tables::new(own.collect())), options)?)

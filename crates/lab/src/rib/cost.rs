@@ -1,10 +1,11 @@
 //! What it costs a router to hold the routes of a file: the tables of its family, compiled here and now. A router holds
 //! two copies, the one that workers read and the one that takes changes, and the routes themselves beside them.
 
+use std::any::Any;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use fib::{Byte24, Dir24_8, NextHopIndex, RangeTree, Rank, Rib, Table, TableError};
+use fib::{NextHopIndex, Rib, Table, TableError};
 use packet::Family;
 use serde_json::{Value, json};
 
@@ -37,15 +38,17 @@ struct Cost {
 pub(super) fn costs(routes: &[Route]) -> Result<Costs> {
     let ribs = compile::ribs(routes)?;
     let mut costs = Costs { next_hops: ribs.next_hops, rib_bytes: 0, ranges: 0, tables: Vec::new() };
-    if ribs.ipv6.is_empty() {
-        costs.rib_bytes = ribs.ipv4.memory_bytes();
-        costs.add::<u32, Byte24>(&ribs.ipv4);
-        costs.add::<u32, Rank>(&ribs.ipv4);
-        costs.add::<u32, Dir24_8>(&ribs.ipv4);
-    } else {
-        costs.rib_bytes = ribs.ipv6.memory_bytes();
-        costs.add::<u128, RangeTree>(&ribs.ipv6);
+    costs.rib_bytes = if ribs.ipv6.is_empty() { ribs.ipv4.memory_bytes() } else { ribs.ipv6.memory_bytes() };
+    macro_rules! add {
+        ($($name:ident: $family:ty, $table:ty;)*) => { $(
+            for rib in [&ribs.ipv4 as &dyn Any, &ribs.ipv6] {
+                if let Some(rib) = rib.downcast_ref::<Rib<$family>>().filter(|rib| !rib.is_empty()) {
+                    costs.add::<$family, $table>(rib);
+                }
+            }
+        )* };
     }
+    fib::for_each_table!(add);
     Ok(costs)
 }
 

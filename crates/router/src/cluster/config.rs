@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use control::cluster::member::{Belonging, ClusterPort};
+use control::cluster::member::{ClusterPort, Membership};
 use control::store::{EtcdPlace, Place, TlsFiles};
 use fabric::{Far, Mode, NodeId, Shape, Topology};
 use graph::FromArgument;
@@ -533,8 +533,8 @@ impl ClusterConfig {
     }
 
     /// Its ports and nodes.
-    pub fn belonging(&self) -> Belonging {
-        Belonging { ports: self.ports(), nodes: self.nodes.iter().map(|node| node.name.clone()).collect() }
+    pub fn membership(&self) -> Membership {
+        Membership { ports: self.ports(), nodes: self.nodes.iter().map(|node| node.name.clone()).collect() }
     }
 
     /// Where the store is, for this node.

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use control::cluster::member::{Belonging, Host, LeaderPort, LinkStatus, Traffic};
+use control::cluster::member::{Host, LeaderPort, LinkStatus, Membership, Traffic};
 use control::service::Service;
 use control::supervisor::{LONGEST_SILENCE, Supervisor};
 use elements::fabric::{FabricHostPorts, HostPort};
@@ -230,7 +230,7 @@ impl Host for NodeHost {
         self.leader.store(leader.map_or(NOBODY, |node| node.number().into()), Ordering::SeqCst);
     }
 
-    fn configured(&self, text: &[u8]) -> Option<Belonging> {
+    fn configured(&self, text: &[u8]) -> Option<Membership> {
         let mut config = lock(&self.config);
         match merged(text, &config, Some(&self.name)) {
             Ok((new, ignored)) => {
@@ -241,7 +241,7 @@ impl Host for NodeHost {
                 }
                 drop(reported);
                 *config = new;
-                Some(config.belonging())
+                Some(config.membership())
             }
             Err(error) => {
                 self.message(&format!("the cluster stays as it is: {error:#}"));

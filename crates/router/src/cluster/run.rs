@@ -154,7 +154,7 @@ pub(super) fn run(
         restart_time: Duration::from_secs(config.leader.restart_seconds.unwrap_or(RESTART_SECONDS)),
         links,
         host: host.clone(),
-        shared: MemberShared::new(config.belonging()),
+        shared: MemberShared::new(config.membership()),
         supervisor: supervisor.clone(),
     };
     let service = Service::of_cluster(mirror, Cluster::new(tables), options)?;

@@ -85,7 +85,7 @@ pub(super) fn show(
             nodes.row(row);
             continue;
         };
-        let state = if status.rests {
+        let state = if status.is_leaving {
             "leaving"
         } else if leads {
             "leads"

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use super::*;
 use crate::cluster::member::{
-    Belonging, Cluster, Host, LeaderPort, MemberOptions, MemberShared, PortLink, Traffic,
+    Cluster, Host, LeaderPort, MemberOptions, MemberShared, Membership, PortLink, Traffic,
 };
 use crate::service::Service;
 use crate::store::Session;
@@ -49,7 +49,7 @@ impl Host for Linux {
 
     fn leader_is(&self, _leader: Option<NodeId>) {}
 
-    fn configured(&self, _text: &[u8]) -> Option<Belonging> {
+    fn configured(&self, _text: &[u8]) -> Option<Membership> {
         None
     }
 
@@ -83,7 +83,7 @@ impl Host for Broken {
         true
     }
     fn leader_is(&self, _leader: Option<NodeId>) {}
-    fn configured(&self, _text: &[u8]) -> Option<Belonging> {
+    fn configured(&self, _text: &[u8]) -> Option<Membership> {
         None
     }
     fn leave(&self) {}
@@ -125,7 +125,7 @@ fn a_thread_of_a_node_that_dies_is_a_fault_that_names_it() {
             restart_time: LONG,
             links: BTreeMap::from([(1, PortLink { mac: [2; 6], mtu: 1500 })]),
             host: Arc::new(Broken(asked)),
-            shared: MemberShared::new(Belonging { ports: ports(), nodes: vec![asked.to_owned()] }),
+            shared: MemberShared::new(Membership { ports: ports(), nodes: vec![asked.to_owned()] }),
             supervisor: supervisor.clone(),
         };
         let service = Service::of_cluster(mirror, Cluster::new(tables), options).unwrap();
@@ -152,7 +152,7 @@ impl LiveNode {
             restart_time: grace.unwrap_or_default(),
             links: (1..=4).map(link).collect::<BTreeMap<u8, PortLink>>(),
             host: Arc::new(Linux::default()),
-            shared: MemberShared::new(Belonging { ports: ports(), nodes }),
+            shared: MemberShared::new(Membership { ports: ports(), nodes }),
             supervisor: Supervisor::default(),
         };
         LiveNode(Service::of_cluster(mirror, Cluster::new(tables), options).unwrap())
