@@ -33,13 +33,14 @@
 
 mod patterns;
 
+use packet::sync::lock;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use graph::graph::Registry;
@@ -300,7 +301,7 @@ fn all_files() {
                         Ok(false) => drop(left_out.fetch_add(1, Ordering::Relaxed)),
                         Err(story) => {
                             let name = file.strip_prefix(&folder).unwrap_or(file).display();
-                            let mut failed = failed.lock().unwrap_or_else(PoisonError::into_inner);
+                            let mut failed = lock(&failed);
                             failed.push(format!("{name}: {story}"));
                         }
                     }

@@ -19,6 +19,7 @@
 //! What keeps link addresses, MTUs and the host's addresses in step with the ports is called as soon as one of them has changed
 //! ([`Service::on_link_change`]), before routes are gathered. And whoever forwards asks for neighbours ([`Service::questions`]).
 
+use packet::sync::lock;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
@@ -137,10 +138,6 @@ impl Common {
         // A full counter wakes it as well.
         let _ = rustix::io::write(&self.waker, &1u64.to_ne_bytes());
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Where neighbours are asked for; see [`Service::questions`].

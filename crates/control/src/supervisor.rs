@@ -10,6 +10,7 @@
 //! counts for at most [`LONGEST_LOOK`]. So time in which the whole process
 //! stood still, such as a virtual machine that was suspended, is not held against its threads.
 
+use packet::sync::lock;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -171,7 +172,7 @@ struct Common {
 
 impl Common {
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 }
 

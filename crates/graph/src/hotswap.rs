@@ -10,8 +10,9 @@
 //! [inherits](crate::Element::inherit) what the old one [leaves](crate::Element::leave) it. Frames and the clock stay those of
 //! the copy, so no packet is lost.
 
+use packet::sync::lock;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use packet::{Pool, PoolOptions};
 
@@ -35,12 +36,12 @@ impl Found {
 
     /// Notes that `element` was told of `other`.
     pub(crate) fn note(&self, element: &str, other: &str) {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = lock(&self.0);
         all.entry(element.to_owned()).or_default().insert(other.to_owned());
     }
 
     fn of(&self, element: &str) -> BTreeSet<String> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(element).cloned().unwrap_or_default()
+        lock(&self.0).get(element).cloned().unwrap_or_default()
     }
 }
 

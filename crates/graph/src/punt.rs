@@ -22,8 +22,9 @@
     reason = "the manual is in Click's markup, for `brickway help`"
 )]
 
+use packet::sync::lock;
 use std::os::fd::BorrowedFd;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use packet::{Batch, Packet};
 use rtrb::{Consumer, Producer, RingBuffer};
@@ -87,7 +88,7 @@ fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
             .collect();
         Ok::<_, ConfigError>(Rings { ends: Mutex::new(ends) })
     })?;
-    let mut ends = rings.ends.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut ends = lock(&rings.ends);
     if copy.is_slow() {
         let rings = ends.iter_mut().filter_map(|(_, consumer)| consumer.take()).collect();
         return Ok(Box::new(End::Far(Far { rings, capacity, next: 0 })));

@@ -10,6 +10,7 @@
 //! rarely up to once a millisecond, until there is work again. Whoever leaves it mail, or punts to it, looks at the asleep flag after
 //! having left it (both sides sequentially consistent), and only then pays for the system call.
 
+use packet::sync::lock;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -152,7 +153,7 @@ impl Control {
     /// Prints a message of an element.
     pub fn message(&self, line: &str) {
         (self.sink)(line);
-        for listener in &*self.listeners.lock().unwrap_or_else(PoisonError::into_inner) {
+        for listener in &*lock(&self.listeners) {
             listener(line);
         }
     }
@@ -161,7 +162,7 @@ impl Control {
     /// that soon ([`Router::apply_waiting`]).
     pub fn leave(&self, swap: Swap) {
         self.changes.fetch_add(1, Ordering::AcqRel);
-        self.swaps.lock().unwrap_or_else(PoisonError::into_inner).push_back(swap);
+        lock(&self.swaps).push_back(swap);
         self.has_swap.store(true, Ordering::Release);
         self.stop_signal.notify_all();
     }
@@ -173,7 +174,7 @@ impl Control {
 
     /// Waits until none is, or until the router is to stop, at most `timeout`.
     pub(crate) fn wait_for_change(&self, timeout: Duration) {
-        let stopped = self.stopped.lock().unwrap_or_else(PoisonError::into_inner);
+        let stopped = lock(&self.stopped);
         let waits = |stopped: &mut bool| !*stopped && self.has_swap();
         drop(self.stop_signal.wait_timeout_while(stopped, timeout, waits));
     }
@@ -181,7 +182,7 @@ impl Control {
     /// Says that a configuration that was left has taken the running one's place.
     fn changed(&self) {
         self.changes.fetch_sub(1, Ordering::AcqRel);
-        drop(self.stopped.lock().unwrap_or_else(PoisonError::into_inner));
+        drop(lock(&self.stopped));
         self.stop_signal.notify_all();
     }
 
@@ -189,12 +190,12 @@ impl Control {
         if !self.has_swap.swap(false, Ordering::AcqRel) {
             return VecDeque::new();
         }
-        std::mem::take(&mut *self.swaps.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *lock(&self.swaps))
     }
 
     /// Has `listener` told each message from now on.
     pub(crate) fn listen(&self, listener: Box<Listener>) {
-        self.listeners.lock().unwrap_or_else(PoisonError::into_inner).push(listener);
+        lock(&self.listeners).push(listener);
     }
 
     /// Takes one from the run count; at zero the router is to stop.
@@ -206,7 +207,7 @@ impl Control {
     pub fn stop_times(&self, times: u32) {
         let times = i64::from(times);
         if self.run_count.fetch_sub(times, Ordering::AcqRel) <= times {
-            *self.stopped.lock().unwrap_or_else(PoisonError::into_inner) = true;
+            *lock(&self.stopped) = true;
             self.stop_signal.notify_all();
         }
     }
@@ -215,14 +216,14 @@ impl Control {
     pub fn resume(&self) {
         // Below zero, as much as was asked for beyond the end stays to be answered.
         if self.run_count.fetch_add(1, Ordering::AcqRel) >= 0 {
-            *self.stopped.lock().unwrap_or_else(PoisonError::into_inner) = false;
+            *lock(&self.stopped) = false;
         }
     }
 
     /// Has the router stop, whatever a script says.
     pub fn halt(&self) {
         self.run_count.store(HALTED, Ordering::Release);
-        *self.stopped.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        *lock(&self.stopped) = true;
         self.stop_signal.notify_all();
     }
 
@@ -239,14 +240,14 @@ impl Control {
     /// Ends a [`Control::wait`] early: the present one, or the next.
     pub fn wake(&self) {
         // The lock is held by who is about to wait, so that the signal cannot come between the look and the wait.
-        let _waiter = self.stopped.lock().unwrap_or_else(PoisonError::into_inner);
+        let _waiter = lock(&self.stopped);
         self.woken.store(true, Ordering::Release);
         self.stop_signal.notify_all();
     }
 
     /// Waits until the router is to stop or somebody calls [`Control::wake`], at most `timeout`; returns whether it is to stop.
     pub fn wait(&self, timeout: Duration) -> bool {
-        let stopped = self.stopped.lock().unwrap_or_else(PoisonError::into_inner);
+        let stopped = lock(&self.stopped);
         let (stopped, _) = self
             .stop_signal
             .wait_timeout_while(stopped, timeout, |stopped| {
@@ -689,7 +690,7 @@ impl std::fmt::Debug for Router {
 
 impl Turns {
     fn share(&self) -> f64 {
-        let since = *self.since.lock().unwrap_or_else(PoisonError::into_inner);
+        let since = *lock(&self.since);
         let Some(since) = since else { return 0.0 };
         let elapsed = since.elapsed().as_nanos() as f64;
         (self.busy_ns.load(Ordering::Relaxed) as f64 / elapsed).clamp(0.0, 1.0)
@@ -769,7 +770,7 @@ impl Thread {
         if let Some(cpu) = cpu {
             bind_to(cpu);
         }
-        *self.turns.since.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+        *lock(&self.turns.since) = Some(Instant::now());
         // It is a matter of latency only, so a kernel that refuses is no error.
         let _ = rustix::thread::set_current_timer_slack(Some(TIMER_SLACK_NS));
         // This thread's alone: Linux gives each one a priority of its own (setpriority(2), "C library/kernel differences").

@@ -4,10 +4,11 @@
 //! queues they share out, a neighbour table, a ring between threads) is made by the first copy that asks and
 //! handed to the others: [`Setup::shared`].
 
+use packet::sync::lock;
 use std::any::{Any, TypeId};
 use std::collections::HashMap;
 use std::convert::Infallible;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use packet::flow::FlowKey;
 
@@ -42,14 +43,14 @@ impl Shared {
         }
         // Made without the lock held, because making one thing may ask for another.
         let made: Arc<T> = Arc::new(make()?);
-        let mut things = self.things.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut things = lock(&self.things);
         things.insert((TypeId::of::<T>(), key.to_owned()), made.clone());
         Ok(made)
     }
 
     /// Another collection with the things whose keys `stays` accepts.
     pub(crate) fn fork(&self, stays: impl Fn(&str) -> bool) -> Self {
-        let things = self.things.lock().unwrap_or_else(PoisonError::into_inner);
+        let things = lock(&self.things);
         let staying = things.iter().filter(|((_, key), _)| stays(key));
         let things = staying.map(|(key, thing)| (key.clone(), thing.clone())).collect();
         Self { things: Arc::new(Mutex::new(things)) }
@@ -57,13 +58,13 @@ impl Shared {
 
     /// Puts a thing under `key`, in the place of another one of its type.
     pub(crate) fn put<T: Any + Send + Sync>(&self, key: &str, thing: T) {
-        let mut things = self.things.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut things = lock(&self.things);
         things.insert((TypeId::of::<T>(), key.to_owned()), Arc::new(thing));
     }
 
     /// The thing of type `T` under `key`, if there is one.
     pub fn get<T: Any + Send + Sync>(&self, key: &str) -> Option<Arc<T>> {
-        let things = self.things.lock().unwrap_or_else(PoisonError::into_inner);
+        let things = lock(&self.things);
         things.get(&(TypeId::of::<T>(), key.to_owned())).cloned()?.downcast().ok()
     }
 }
@@ -346,12 +347,12 @@ impl TakenSignals {
 
     /// Says that an element waits for a signal.
     pub fn take(&self, signal: i32) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(signal);
+        lock(&self.0).push(signal);
     }
 
     /// Says that an element waits for a signal no longer.
     pub fn give_back(&self, signal: i32) {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = lock(&self.0);
         if let Some(at) = all.iter().position(|&taken| taken == signal) {
             all.remove(at);
         }
@@ -359,7 +360,7 @@ impl TakenSignals {
 
     /// Whether an element waits for a signal.
     pub fn has(&self, signal: i32) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).contains(&signal)
+        lock(&self.0).contains(&signal)
     }
 }
 

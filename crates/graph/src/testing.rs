@@ -11,8 +11,9 @@
 //! assert_eq!(bench.taken("out"), [b"cd"]);
 //! ```
 
+use packet::sync::lock;
 use std::convert::Infallible;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use packet::flow::FlowKey;
 use packet::{Batch, MAX_BATCH, Packet, PoolOptions};
@@ -73,7 +74,7 @@ struct Output {
 
 impl Element for Output {
     fn push(&mut self, _cx: &mut Context, _input: usize, batch: &mut Batch) {
-        self.kept.0.lock().unwrap_or_else(PoisonError::into_inner).extend(batch.drain());
+        lock(&self.kept.0).extend(batch.drain());
     }
 }
 
@@ -111,7 +112,7 @@ impl Bench {
         let messages = Arc::new(Mutex::new(Vec::new()));
         let sink = messages.clone();
         let control = Control::new(move |line: &str| {
-            sink.lock().unwrap_or_else(PoisonError::into_inner).push(line.to_owned());
+            lock(&sink).push(line.to_owned());
         });
         let options = GraphOptions {
             burst,
@@ -210,7 +211,7 @@ impl Bench {
             .shared
             .get::<Kept>(&format!("element:{output}"))
             .unwrap_or_else(|| panic!("the test's configuration has no TestOutput '{output}'"));
-        std::mem::take(&mut *kept.0.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *lock(&kept.0))
     }
 
     /// The data of the packets that arrived at the `TestOutput` called `output` since the last call.
@@ -273,7 +274,7 @@ impl Bench {
 
     /// The messages that elements printed since the last call.
     pub fn messages(&mut self) -> Vec<String> {
-        std::mem::take(&mut *self.messages.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *lock(&self.messages))
     }
 }
 

@@ -2,14 +2,15 @@
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
+use packet::sync::lock;
 use std::process::{Child, Command, Stdio};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::Instant;
 
 /// The demo takes the machine for itself: one at a time.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
-    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+    lock(&ALONE)
 }
 
 const TABLE: [&str; 2] = ["--table", concat!(env!("CARGO_MANIFEST_DIR"), "/../../data/rib-v4.txt.gz")];

@@ -137,6 +137,9 @@ pub trait Family:
     /// The address, if it is of this family.
     fn from_ip(address: IpAddr) -> Option<Self>;
 
+    /// The first and the last octet of the address.
+    fn ends(self) -> (u8, u8);
+
     /// The first and the last address of a prefix; host bits do not matter.
     #[inline]
     fn bounds(net: Self::Net) -> (Self, Self) {
@@ -221,6 +224,11 @@ macro_rules! addresses {
         #[inline(always)]
         fn to_u128(self) -> u128 {
             self.into()
+        }
+
+        #[inline(always)]
+        fn ends(self) -> (u8, u8) {
+            ((self >> (<$address>::BITS - 8)) as u8, self as u8)
         }
 
         #[inline(always)]

@@ -16,6 +16,7 @@
 //! | [`checksum`] | RFC 1071 sums and RFC 1624 incremental updates |
 //! | [`prefetch()`] | asking for memory before it is needed |
 //! | [`random`] | pseudo-random numbers |
+//! | [`sync`] | locks whose holders may panic |
 //! | [`cycles`] | the time stamp counter, our unit of cost |
 //!
 //! This crate depends on nothing else of Brickway.
@@ -34,6 +35,7 @@ pub mod pool;
 mod prefetch;
 pub mod random;
 mod return_stack;
+pub mod sync;
 pub mod wire;
 
 pub use batch::{Batch, MAX_BATCH};

@@ -3,12 +3,13 @@
 //! All of it holds in the calling thread's network namespace, for which sysfs would be the wrong witness: it shows the
 //! namespace in which it was mounted. Hence ioctl, which never waits as netlink may ([`crate::link`]), and `/proc/thread-self`.
 
+use packet::sync::lock;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use packet::wire::ethernet::MacAddr;
@@ -328,14 +329,14 @@ impl Claim {
     /// `None`: another port has it.
     fn make(name: &str) -> Result<Option<Self>, Errno> {
         let namespace = rustix::fs::stat("/proc/thread-self/ns/net")?.st_ino;
-        let mut claimed = CLAIMED.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut claimed = lock(&CLAIMED);
         Ok(claimed.insert((namespace, name.to_owned())).then(|| Self(namespace, name.to_owned())))
     }
 }
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        let mut claimed = CLAIMED.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut claimed = lock(&CLAIMED);
         claimed.remove(&(self.0, std::mem::take(&mut self.1)));
     }
 }

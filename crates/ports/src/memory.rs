@@ -6,9 +6,10 @@
 //! after and again while the other stays. The mailbox has a lock, but a receive queue takes it only when its flag
 //! says that there is something inside.
 
+use packet::sync::lock;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, LazyLock, Mutex, Weak};
 
 use packet::wire::ethernet::MacAddr;
 use packet::{Batch, Packet, Pool};
@@ -41,7 +42,7 @@ struct Mailbox {
 
 impl Mailbox {
     fn put(&self, ring: Consumer<Packet>) {
-        locked(&self.rings).push(ring);
+        lock(&self.rings).push(ring);
         self.has_mail.store(true, Ordering::Release);
     }
 }
@@ -60,11 +61,6 @@ struct End {
 struct Cable([Mutex<End>; 2]);
 
 static CABLES: LazyLock<Mutex<HashMap<String, Weak<Cable>>>> = LazyLock::new(Mutex::default);
-
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // A panic elsewhere leaves these lists whole: each change is one push or one swap.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// One end of a cable in memory.
 pub(crate) struct MemoryPort {
@@ -85,7 +81,7 @@ struct Plug {
 
 impl Drop for Plug {
     fn drop(&mut self) {
-        let mut end = locked(&self.cable.0[self.end]);
+        let mut end = lock(&self.cable.0[self.end]);
         *end = End::default();
     }
 }
@@ -96,7 +92,7 @@ impl MemoryPort {
         let ring = spec.take_number("ring", (1, 1 << 20))?.unwrap_or(DEFAULT_RING) as usize;
         let name = spec.name().to_owned();
         let cable = {
-            let mut cables = locked(&CABLES);
+            let mut cables = lock(&CABLES);
             cables.retain(|_, cable| cable.strong_count() > 0);
             let known = cables.get(&name).and_then(Weak::upgrade);
             known.unwrap_or_else(|| {
@@ -107,7 +103,7 @@ impl MemoryPort {
         };
         let mailboxes: Vec<Arc<Mailbox>> = (0..options.rx_queues).map(|_| Arc::default()).collect();
         {
-            let mut here = locked(&cable.0[end]);
+            let mut here = lock(&cable.0[end]);
             if here.open {
                 let user = format!("another port of this process (end {end} of the cable)");
                 return Err(PortError::InUse { port: spec.text().to_owned(), user });
@@ -182,7 +178,7 @@ impl MemoryRx {
     #[cold]
     fn open_mail(&mut self) {
         self.mailbox.has_mail.store(false, Ordering::Relaxed);
-        let mut mail = locked(&self.mailbox.rings);
+        let mut mail = lock(&self.mailbox.rings);
         self.rings.retain(|ring| !(ring.is_abandoned() && ring.is_empty()));
         self.rings.append(&mut mail);
     }
@@ -236,7 +232,7 @@ impl MemoryTx {
     #[cold]
     fn connect(&mut self) {
         let (producer, consumer) = RingBuffer::new(self.ring);
-        let mut far = locked(&self.plug.cable.0[1 - self.plug.end]);
+        let mut far = lock(&self.plug.cable.0[1 - self.plug.end]);
         if far.open && !far.mailboxes.is_empty() {
             far.mailboxes[self.queue % far.mailboxes.len()].put(consumer);
         } else {

@@ -5,9 +5,10 @@
 //! the last [`Recorder`] handle and all [`RecorderInput`]s are gone it writes what is left, and the drop of the handle
 //! waits for that: a file is complete when its port is gone.
 
+use packet::sync::lock;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -75,7 +76,7 @@ impl Recorder {
     /// A new ring to the recorder.
     pub(crate) fn input(self: &Arc<Self>, direction: Direction, queue: usize) -> RecorderInput {
         let (ring, consumer) = RingBuffer::new(RING);
-        self.shared.arrivals.lock().unwrap_or_else(PoisonError::into_inner).push(consumer);
+        lock(&self.shared.arrivals).push(consumer);
         RecorderInput { ring, direction, queue: queue as u16, recorder: Arc::clone(self) }
     }
 }
@@ -145,7 +146,7 @@ fn record(shared: &Shared, sink: &mut impl Sink, what: &str, warn: fn(&str)) {
     loop {
         // Before looking: what was put into a ring before the handle was dropped is seen below.
         let last_round = shared.stop.load(Ordering::Acquire);
-        rings.append(&mut shared.arrivals.lock().unwrap_or_else(PoisonError::into_inner));
+        rings.append(&mut lock(&shared.arrivals));
         let mut written = 0;
         for ring in &mut rings {
             // At most a ring at a time, so that a busy queue does not keep the others waiting.

@@ -7,8 +7,9 @@
 
 mod netns;
 
+use packet::sync::lock;
 use std::process::Command;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use netns::cluster::{Cluster, Loss, Plan, StorePlan, host_addresses, port_addresses};
@@ -24,7 +25,7 @@ static TURNS: [Mutex<()>; 2] = [Mutex::new(()), Mutex::new(())];
 
 fn turn(which: usize) -> MutexGuard<'static, ()> {
     // Another test's failure is not ours.
-    TURNS[which].lock().unwrap_or_else(PoisonError::into_inner)
+    lock(&TURNS[which])
 }
 
 /// Says how long each step took.

@@ -53,9 +53,10 @@
 //!
 //! =a AggregateIPFlows, FromIPSummaryDump
 
+use packet::sync::lock;
 use std::collections::HashMap;
 use std::io::Write;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use graph::arguments::HandlerCall;
 use graph::lang::{next_word, unquote};
@@ -332,7 +333,7 @@ impl AggregateCounter {
         if filename.is_empty() {
             return Err("argument should be filename".to_owned());
         }
-        let mut gathered = self.gathered.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut gathered = lock(&self.gathered);
         for (&value, &count) in &self.counts {
             let sum = gathered.counts.entry(value).or_default();
             *sum = sum.wrapping_add(count);

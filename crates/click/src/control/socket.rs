@@ -1,5 +1,6 @@
 //! Sockets on which elements wait for connections, each with a thread of its own: no worker looks at them.
 
+use packet::sync::lock;
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Shutdown, TcpListener, TcpStream};
@@ -7,7 +8,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use graph::{Arguments, ConfigError};
 
@@ -206,7 +207,7 @@ pub(super) struct Connections {
 
 impl Connections {
     pub(super) fn open(&self) -> MutexGuard<'_, BTreeMap<u64, Stream>> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.open)
     }
 }
 

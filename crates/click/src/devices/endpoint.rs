@@ -1,12 +1,13 @@
 //! The sockets behind Socket, FromSocket and ToSocket: TCP, UDP and Unix ones, waiting for a peer (servers) or bound to one
 //! (clients). One worker receives; all may send, so what they share is behind a lock.
 
+use packet::sync::lock;
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 
@@ -160,7 +161,7 @@ impl Endpoint {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// The line that there is.

@@ -25,8 +25,9 @@
 //!
 //! =a FromDump, ToDevice
 
+use packet::sync::lock;
 use std::fs::File;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use elements::devices::Unopened;
 use graph::{Class, Combine, ConfigError, Context, Element, Get, Handler, Put, Setup, TaskStatus};
@@ -103,7 +104,7 @@ struct ToDump {
 
 impl ToDump {
     fn write_batch(&mut self, cx: &Context, batch: &Batch) {
-        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut file = lock(&self.file);
         for packet in batch.iter() {
             let time = match packet.timestamp_ns() {
                 0 => cx.now_ns(),
@@ -122,7 +123,7 @@ impl ToDump {
 
     /// Writes out what is buffered.
     fn flush(&mut self) -> Result<(), String> {
-        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut file = lock(&self.file);
         file.flush().map_err(|error| format!("cannot write the file '{}': {error}", self.filename))
     }
 }

@@ -20,8 +20,9 @@
 //!
 //! =a ToHost, ToDump
 
+use packet::sync::lock;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use elements::devices::{Losses, Unopened, interface_with};
 use graph::{Class, Combine, ConfigError, Context, Element, Get, Handler, Setup};
@@ -72,7 +73,7 @@ impl Sniffed {
     }
 
     fn take_tx(&self) -> Result<Box<dyn TxQueue>, ConfigError> {
-        let mut port = self.port.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut port = lock(&self.port);
         port.take_tx(self.next.fetch_add(1, Ordering::Relaxed))
             .map_err(|error| ConfigError::new(error.to_string()))
     }

@@ -6,10 +6,11 @@
 //! change of what packets need to know raises [`NeighbourTable::generation`]; copies look at that number and
 //! catch up with [`NeighbourTable::catch_up`], which tells them the last few changes one by one.
 
+use packet::sync::lock;
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use packet::wire::ethernet::MacAddr;
 
@@ -210,7 +211,7 @@ impl<A: Address> NeighbourTable<A> {
     }
 
     fn lock(&self) -> MutexGuard<'_, State<A>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     fn note_changes(&self, state: &mut State<A>, addresses: &[A]) {

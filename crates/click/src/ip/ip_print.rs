@@ -46,11 +46,12 @@
 //!
 //! =a IP6Print, Print, CheckIPHeader
 
+use packet::sync::lock;
 use std::fmt::Write as _;
 use std::fs::File;
 use std::io::Write as _;
 use std::net::Ipv4Addr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use elements::icmp::names;
 use graph::{Class, Combine, ConfigError, Context, Element, FromArgument, Get, Handler, Put, Setup};
@@ -428,7 +429,7 @@ impl Element for IPPrint {
             match &self.file {
                 None => cx.message(&lines),
                 Some(file) => {
-                    let mut file = file.lock().unwrap_or_else(PoisonError::into_inner);
+                    let mut file = lock(file);
                     if let Err(error) = writeln!(file, "{lines}") {
                         cx.message(&format!("OUTFILE: {error}"));
                         self.active = false;

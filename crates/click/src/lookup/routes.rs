@@ -15,9 +15,10 @@
 //! Equal pairs of gateway and output have one number, which each route holds. Between transactions every number in
 //! use is held: what a transaction has released, or interned in vain, it gives back at its end.
 
+use packet::sync::lock;
 use std::fmt::Write;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use fib::publish::{Reader, Readers};
 use fib::{MAIN, NextHop, NextHopError, NextHopIndex, Rib, Table};
@@ -121,12 +122,12 @@ impl<A: RouteFamily> Routes<A> {
 
     /// Keeps what to tell the user.
     pub(super) fn set_notes(&self, notes: Vec<String>) {
-        *self.notes.lock().unwrap_or_else(PoisonError::into_inner) = notes;
+        *lock(&self.notes) = notes;
     }
 
     /// What to tell the user, for the first who asks.
     pub(super) fn take_notes(&self) -> Vec<String> {
-        std::mem::take(&mut *self.notes.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *lock(&self.notes))
     }
 
     /// All routes, one a line, in the order of their addresses, in Click's columns.
@@ -177,7 +178,7 @@ impl<A: RouteFamily> Routes<A> {
     }
 
     fn fib(&self) -> MutexGuard<'_, RouteFib<A>> {
-        self.fib.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.fib)
     }
 }
 

@@ -7,9 +7,10 @@
 //! once for each batch, some 40 cycles, one or two for each packet of a full one; nobody waits, and nothing is
 //! called while it is held.
 
+use packet::sync::lock;
 use std::fmt::Write;
 use std::hash::{BuildHasher, RandomState};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use graph::{ConfigError, Setup};
 use packet::Packet;
@@ -109,7 +110,7 @@ impl Membership {
             let random = RandomState::new();
             Ok::<_, String>(Mutex::new(Group { table, members: Vec::new(), random, drawn: 0 }))
         })?;
-        let mut inside = group.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut inside = lock(&group);
         if let Capacity::Of(capacity) = options.capacity {
             inside.table.set_capacity(capacity)?;
         }
@@ -128,7 +129,7 @@ impl Membership {
     /// The group.
     #[inline(always)]
     pub(super) fn lock(&self) -> MutexGuard<'_, Group> {
-        self.group.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.group)
     }
 }
 

@@ -95,10 +95,11 @@
 //!
 //! =a FromIPSummaryDump, ToDump
 
+use packet::sync::lock;
 use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{BufWriter, Write};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use graph::arguments::Raw;
@@ -282,7 +283,7 @@ impl ToIPSummaryDump {
     fn write_batch(&mut self, batch: &Batch) {
         let Some(output) = self.output.clone() else { return };
         let mut text = std::mem::take(&mut self.text);
-        let mut output = output.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut output = lock(&output);
         for packet in batch.iter() {
             let mut result = Ok(());
             for (extra_length, timestamp_ns) in self.lines(packet) {
@@ -344,7 +345,7 @@ impl ToIPSummaryDump {
     /// Writes out what is buffered.
     fn flush(&mut self) -> Result<(), String> {
         let Some(output) = &self.output else { return Ok(()) };
-        let mut output = output.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut output = lock(output);
         output.writer.flush().map_err(|error| cannot_write(&self.filename, &error))
     }
 }

@@ -9,11 +9,12 @@
 //! The store may go away at any time: tables stay as they are, and the threads try again. All of them are supervised. A request to the
 //! store has a time limit only as long as the store's own thread is at work, which is supervised by itself.
 
+use packet::sync::lock;
 use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -213,10 +214,6 @@ pub struct MemberShared {
     sessions: AtomicU64,
     /// What this node told when it led last: for a store that has lost all.
     ledger: Mutex<Option<Ledger>>,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl MemberShared {

@@ -1,6 +1,7 @@
 //! Sessions: leases that are renewed while somebody holds them.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use packet::sync::lock;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
@@ -47,7 +48,7 @@ struct Life(Mutex<Option<Instant>>);
 
 impl Life {
     fn is_alive(&self) -> bool {
-        let mut end = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut end = lock(&self.0);
         // Once anybody was told that it has ended, it has.
         *end = end.filter(|&end| Instant::now() < end);
         end.is_some()
@@ -55,12 +56,12 @@ impl Life {
 
     fn extend(&self, to: Instant) {
         if self.is_alive() {
-            *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(to);
+            *lock(&self.0) = Some(to);
         }
     }
 
     fn end(&self) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *lock(&self.0) = None;
     }
 }
 

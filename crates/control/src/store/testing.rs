@@ -1,12 +1,13 @@
 //! A real etcd for tests, here and in other crates: those add `control = { workspace = true, features = ["testing"] }` to
 //! their dev-dependencies.
 
+use packet::sync::lock;
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use super::{EtcdPlace, Place, Store};
@@ -172,7 +173,7 @@ impl Cable {
         std::thread::spawn(move || {
             for near in listener.incoming().map_while(Result::ok) {
                 // One that comes while the cable is out, or the store away, is closed.
-                if let Some(ends) = &mut *ends.lock().unwrap_or_else(PoisonError::into_inner) {
+                if let Some(ends) = &mut *lock(&ends) {
                     connect(near, target, ends);
                 }
             }
@@ -198,7 +199,7 @@ impl Cable {
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Option<Vec<TcpStream>>> {
-        self.ends.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.ends)
     }
 }
 

@@ -15,9 +15,10 @@
 //! stores. When a list goes, nobody writes its counts any more: they are added up and carried over to the
 //! rules that are in the new list with the same number and text.
 
+use packet::sync::lock;
 use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use fib::publish::{Reader, Readers, Writer, pair};
 
@@ -357,10 +358,6 @@ impl AccessList {
         drop(book);
         drop(old);
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn summed(list: &List, base: &[Hits]) -> Vec<Hits> {

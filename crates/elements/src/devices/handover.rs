@@ -5,9 +5,10 @@
 //! lane have left it ([`Progress`]): a change of who gets which packets waits until what came before it is through, so
 //! no flow overtakes itself.
 
+use packet::sync::lock;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use graph::Setup;
 use graph::router::Waker;
@@ -84,13 +85,13 @@ impl Accounts {
     pub fn open(&self, lane: Option<&Outgoing>) -> Arc<Account> {
         let far = lane.map(|lane| lane.progress.clone());
         let account = Arc::new(Account { far, ..Account::default() });
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(account.clone());
+        lock(&self.0).push(account.clone());
         account
     }
 
     /// All accounts; complete once all elements are made.
     pub fn all(&self) -> Vec<Arc<Account>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.0).clone()
     }
 }
 
@@ -192,7 +193,7 @@ impl Lanes {
         to: usize,
         capacity: usize,
     ) -> Option<Outgoing> {
-        let mut ends = self.ends.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut ends = lock(&self.ends);
         let ends = ends.entry((from, to)).or_insert_with(|| Ends::new(capacity));
         let waker = setup.shared().get::<Waker>(&Waker::key(to));
         Some(Outgoing::new(ends.producer.take()?, ends.progress.clone(), waker))
@@ -205,7 +206,7 @@ impl Lanes {
 
     /// The same of a lane that holds so many packets.
     pub fn incoming_with(&self, from: usize, to: usize, capacity: usize) -> Option<Incoming> {
-        let mut ends = self.ends.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut ends = lock(&self.ends);
         let ends = ends.entry((from, to)).or_insert_with(|| Ends::new(capacity));
         Some(Incoming { ring: ends.consumer.take()?, drain: Drain::new(ends.progress.clone()) })
     }

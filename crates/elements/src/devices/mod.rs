@@ -16,7 +16,8 @@ mod spread;
 pub mod to_device;
 mod to_host;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use packet::sync::lock;
+use std::sync::{Arc, Mutex};
 
 use graph::names::{self, InterfaceAddresses};
 use graph::roles::Roles;
@@ -87,7 +88,7 @@ impl OpenPort {
 
     /// What the port is now, and what its driver has to say beyond that: for people.
     fn describe(&self) -> String {
-        let port = self.port.lock().unwrap_or_else(PoisonError::into_inner);
+        let port = lock(&self.port);
         let (info, details) = (port.info(), port.details());
         let PortInfo { name, driver, mac, mtu, rx_queues, tx_queues } = info;
         let text = format!("{name} driver {driver} address {mac} mtu {mtu} queues {rx_queues}/{tx_queues}");
@@ -150,19 +151,19 @@ impl OpenPort {
 
     /// Has the port receive frames to other hosts too.
     fn set_promiscuous(&self) -> Result<(), ConfigError> {
-        let mut port = self.port.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut port = lock(&self.port);
         port.set_promiscuous().map_err(|error| ConfigError::new(error.to_string()))
     }
 
     /// Keeps what the port receives away from Linux.
     fn keep_from_linux(&self) -> Result<(), ConfigError> {
-        let mut port = self.port.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut port = lock(&self.port);
         port.keep_from_linux().map_err(|error| ConfigError::new(error.to_string()))
     }
 
     /// Asks or changes how the device itself spreads packets over the receive queues.
     fn steer<R>(&self, ask: impl FnOnce(&mut dyn Steering) -> Result<R, PortError>) -> Result<R, String> {
-        let mut port = self.port.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut port = lock(&self.port);
         match port.steering() {
             Some(steering) => ask(steering).map_err(|error| error.to_string()),
             None => Err(format!(
@@ -177,20 +178,20 @@ impl OpenPort {
         &self,
         tell: impl FnOnce(&mut dyn HostSteering) -> Result<(), PortError>,
     ) -> Result<(), PortError> {
-        let mut port = self.port.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut port = lock(&self.port);
         port.host().map_or(Ok(()), tell)
     }
 
     /// Takes a receive queue; nobody else gets it.
     pub fn take_rx(&self, queue: usize) -> Result<Box<dyn RxQueue>, ConfigError> {
-        let mut port = self.port.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut port = lock(&self.port);
         port.take_rx(queue)
             .map_err(|error| ConfigError::new(format!("{error}; a port can be in one FromDevice only")))
     }
 
     /// The place of the element among those that send by this port.
     fn sender(&self, name: &str) -> usize {
-        let mut senders = self.senders.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut senders = lock(&self.senders);
         senders.iter().position(|known| known == name).unwrap_or_else(|| {
             senders.push(name.to_owned());
             senders.len() - 1
@@ -199,7 +200,7 @@ impl OpenPort {
 
     /// Takes a transmit queue; nobody else gets it.
     pub fn take_tx(&self, queue: usize) -> Result<Box<dyn TxQueue>, ConfigError> {
-        let mut port = self.port.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut port = lock(&self.port);
         port.take_tx(queue).map_err(|error| {
             ConfigError::new(format!("{error}; a port can be in one ToDevice only, join the ways before it"))
         })

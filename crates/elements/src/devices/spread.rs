@@ -9,8 +9,9 @@
 //! microseconds; what comes meanwhile waits in the port's own ring. Packets that wait in a `Queue` element are not
 //! waited for.
 
+use packet::sync::lock;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 use ipnet::Ipv4Net;
 use packet::flow::{FlowFields, FlowHash, FlowKey};
@@ -218,7 +219,7 @@ pub(super) struct Moving {
 impl Moving {
     /// Leaves a queue for `worker`.
     pub(super) fn leave(&self, worker: usize, held: Held) {
-        self.queues.lock().unwrap_or_else(PoisonError::into_inner).push((worker, held));
+        lock(&self.queues).push((worker, held));
         self.count.fetch_add(1, Ordering::Release);
     }
 
@@ -233,7 +234,7 @@ impl Moving {
 
     #[cold]
     fn take_if_there(&self, worker: usize) -> Option<Held> {
-        let mut queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut queues = lock(&self.queues);
         let place = queues.iter().position(|(to, _)| *to == worker)?;
         self.count.fetch_sub(1, Ordering::Release);
         Some(queues.swap_remove(place).1)

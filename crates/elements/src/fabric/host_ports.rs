@@ -4,10 +4,11 @@
 //! The thread that carries frames takes a device's lock for each burst, the one that closes it only to take the queues out. What
 //! is left then is an empty shell that the element drops when it sees the new version, so that it never closes anything itself.
 
+use packet::sync::lock;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use fabric::NodeId;
 use packet::wire::ethernet::MacAddr;
@@ -79,10 +80,6 @@ pub(super) struct Ready {
 
 /// Devices that one look finds at most.
 pub(super) const MOST_READY: usize = 8;
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 impl Tap {
     /// The queues, which are gone when the device is.

@@ -1,7 +1,8 @@
 //! The keys of hellos, as the control plane gives them to elements.
 
+use packet::sync::lock;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 use fabric::Keys;
 
@@ -25,7 +26,7 @@ impl FabricKeys {
 
     /// Makes the keys these. Nodes may change one after the other: no link goes down as long as each accepts what its neighbours use.
     pub fn set(&self, keys: &[[u8; Keys::KEY_LEN]]) {
-        *self.keys.lock().unwrap_or_else(PoisonError::into_inner) = Keys::new(keys);
+        *lock(&self.keys) = Keys::new(keys);
         self.version.fetch_add(1, Ordering::Release);
     }
 
@@ -36,6 +37,6 @@ impl FabricKeys {
 
     /// The keys.
     pub(super) fn keys(&self) -> Keys {
-        self.keys.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.keys).clone()
     }
 }

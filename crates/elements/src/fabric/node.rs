@@ -1,7 +1,8 @@
 //! What all fabric elements of a router share: which node this is, and which ways are alive.
 
+use packet::sync::lock;
 use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use fabric::{Mode, NodeId, NodeSet, Paths, Settings, Shape, Timing, Topology};
 use graph::arguments::{Arguments, Bandwidth, Interval};
@@ -133,12 +134,12 @@ impl Node {
 
     /// The same, and whose frames are believed.
     pub(super) fn ways(&self) -> Ways {
-        self.ways.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.ways).clone()
     }
 
     /// Says that other ways are alive now.
     pub(super) fn set_ways(&self, ways: Ways) {
-        *self.ways.lock().unwrap_or_else(PoisonError::into_inner) = ways;
+        *lock(&self.ways) = ways;
         self.version.fetch_add(1, Ordering::Release);
     }
 

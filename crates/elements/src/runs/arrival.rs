@@ -206,10 +206,12 @@ impl Arrival {
         packet: &mut Packet,
     ) -> bool {
         let Some(header) = PlainHeader::at(packet.data(), offset) else { return false };
-        let end = offset + header.total_length();
-        let ordinary = header.is_good(checksum)
+        let total = header.total_length();
+        let ordinary = header.is_plain()
+            && (!checksum || header.checksum_is_right())
             && !sources.has(header.source())
-            && packet.cut_to_network(self.strip, offset, IP_HEADER, end);
+            && total >= IP_HEADER
+            && packet.cut_to_network(self.strip, offset, IP_HEADER, offset + total);
         if ordinary {
             packet.annotations_mut().set_destination_ip(header.destination());
         }

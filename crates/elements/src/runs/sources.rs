@@ -27,7 +27,7 @@ impl<A: Family> BadSources<A> {
         addresses.sort_unstable();
         addresses.dedup();
         for address in &addresses {
-            octets[usize::from(ends(*address).1)] |= LAST;
+            octets[usize::from(address.ends().1)] |= LAST;
         }
         for octet in first_octets {
             octets[usize::from(octet)] |= FIRST;
@@ -38,7 +38,7 @@ impl<A: Family> BadSources<A> {
     /// Returns whether the set has this address.
     #[inline(always)]
     pub fn has(&self, address: A) -> bool {
-        let (first, last) = ends(address);
+        let (first, last) = address.ends();
         let suspect = self.octets[usize::from(first)] & FIRST | self.octets[usize::from(last)] & LAST;
         suspect != 0 && self.has_suspect(suspect, address)
     }
@@ -55,13 +55,6 @@ impl<A: Family> Default for BadSources<A> {
     fn default() -> Self {
         Self::new([], [])
     }
-}
-
-/// The first and the last octet of an address.
-#[inline(always)]
-fn ends<A: Family>(address: A) -> (u8, u8) {
-    let address = address.to_u128();
-    ((address >> (A::BITS - 8)) as u8, address as u8)
 }
 
 #[cfg(test)]

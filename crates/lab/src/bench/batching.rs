@@ -4,9 +4,10 @@
 //! return of the send that took the packet, of packets drawn at random: one at a time is marked, by port wrappers of
 //! this bench around the same ports, in runs of their own.
 
+use packet::sync::lock;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
@@ -241,7 +242,7 @@ struct Samples(Arc<Mutex<Marks>>);
 
 impl Samples {
     fn marks(&self) -> MutexGuard<'_, Marks> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 
     /// The latencies since the last call.

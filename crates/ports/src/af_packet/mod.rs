@@ -24,9 +24,10 @@ mod screen;
 mod socket;
 mod tx;
 
+use packet::sync::lock;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use aya::programs::links::FdLink;
@@ -96,10 +97,6 @@ enum Link {
 
 /// How often a queue whose interface is gone looks for it, and an idle one whether it is still there.
 pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(200);
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 impl Claim {
     /// Takes an interface that has to be there, Ethernet, and up.

@@ -58,10 +58,11 @@ mod rx;
 mod socket;
 mod tx;
 
+use packet::sync::lock;
 use std::io;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use packet::Pool;
@@ -202,10 +203,6 @@ struct TransmitHalf {
 fn in_one_piece(start: u64, length: usize) -> bool {
     const HUGE_PAGE: u64 = 2 << 20;
     start / HUGE_PAGE == (start + length as u64 - 1) / HUGE_PAGE
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Shared {

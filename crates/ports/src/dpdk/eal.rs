@@ -3,11 +3,12 @@
 //! It starts on a thread of its own, so that what it does to its caller (it pins it and makes it the main lcore) stays
 //! with that thread. Workers register themselves, which gives them a mempool cache each.
 
+use packet::sync::lock;
 use std::collections::BTreeSet;
 use std::ffi::{CString, c_char, c_int};
 use std::fs;
 use std::io;
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock};
 
 use crate::PortError;
 use crate::dpdk::shim;
@@ -41,7 +42,7 @@ static EAL: OnceLock<Result<Eal, String>> = OnceLock::new();
 /// Devices that are open. Whoever holds this lock is the only one to open or close: DPDK wants that.
 pub(super) fn devices() -> MutexGuard<'static, BTreeSet<String>> {
     static DEVICES: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
-    DEVICES.lock().unwrap_or_else(PoisonError::into_inner)
+    lock(&DEVICES)
 }
 
 /// Starts the environment unless it runs. `bytes` is what the first port needs for its mbufs.

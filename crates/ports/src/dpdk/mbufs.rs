@@ -3,11 +3,12 @@
 //! Pools are never given back, since a packet may be anywhere; a port reserves what it needs, and another port takes
 //! it over when that one is closed.
 
+use packet::sync::lock;
 use std::ffi::CString;
 use std::mem::MaybeUninit;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicPtr, AtomicU16, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock};
 
 use packet::frame::{HEADROOM_BYTES, METADATA_BYTES};
 use packet::wire::ethernet::MacAddr;
@@ -100,7 +101,7 @@ fn chunk_bytes_of(pool: *mut Mempool) -> Option<u16> {
 
 fn entries() -> MutexGuard<'static, Vec<Entry>> {
     static ENTRIES: Mutex<Vec<Entry>> = Mutex::new(Vec::new());
-    ENTRIES.lock().unwrap_or_else(PoisonError::into_inner)
+    lock(&ENTRIES)
 }
 
 /// Some mbufs of a pool, promised to one port.

@@ -4,9 +4,10 @@
 //! no carrier and no addresses, so the kernel sends nothing out by it. It goes with the last of the ports, and with the
 //! process.
 
+use packet::sync::lock;
 use std::io::{self, IoSlice};
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
 use aya::maps::{Array, MapData, MapError};
 use aya::programs::links::FdLink;
@@ -52,10 +53,6 @@ struct Targets {
 
 /// The devices of this process, one for each namespace that has ports.
 static DEVICES: Mutex<Vec<(u64, Weak<Device>)>> = Mutex::new(Vec::new());
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 impl Device {
     /// The device of the thread's namespace, made for `port` when there is none.

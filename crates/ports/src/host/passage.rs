@@ -4,8 +4,9 @@
 //! just such frames. AF_XDP ports in generic mode and AF_PACKET ports with `steer=transit` say so here while they are
 //! attached; those in native mode work before that place, and need nothing. The table is read once a batch.
 
+use packet::sync::lock;
 use std::hash::{BuildHasher, Hasher, RandomState};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock};
 
 /// What the frame needs (`bpf/passage.h`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,7 +36,7 @@ struct Row {
 static TABLE: Mutex<(u64, Vec<Row>)> = Mutex::new((0, Vec::new()));
 
 fn table() -> MutexGuard<'static, (u64, Vec<Row>)> {
-    TABLE.lock().unwrap_or_else(PoisonError::into_inner)
+    lock(&TABLE)
 }
 
 /// Says what frames need to come past our port on an interface of a network namespace.

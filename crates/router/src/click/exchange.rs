@@ -1,7 +1,8 @@
 //! Another configuration in the running one's place: the handler `hotconfig`, and an element's `config`, which is the same
 //! configuration with another configuration string.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use packet::sync::lock;
+use std::sync::{Arc, Mutex};
 
 use graph::context::Globals;
 use graph::graph::Registry;
@@ -38,7 +39,7 @@ impl Exchange {
 
     /// Says what runs first.
     pub(super) fn begin(&self, running: Running) {
-        *self.running.lock().unwrap_or_else(PoisonError::into_inner) = Some(running);
+        *lock(&self.running) = Some(running);
     }
 
     /// The router's own handlers, for a configuration of this text. They know this weakly: what it holds of the running
@@ -60,7 +61,7 @@ impl Exchange {
     }
 
     fn replace(self: &Arc<Self>, text: &str, now_ns: u64) -> Result<(), String> {
-        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut running = lock(&self.running);
         let before = running.as_ref().ok_or("the router has not begun yet")?;
         let source = Source { name: "hotconfig".into(), text: text.to_owned() };
         let (mut flat, warnings) =
@@ -83,7 +84,7 @@ impl Exchange {
         source: &str,
         now_ns: u64,
     ) -> Result<(), String> {
-        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut running = lock(&self.running);
         let before = running.as_ref().ok_or("the router has not begun yet")?;
         let mut flat = FlatConfig::clone(before.config());
         let index = flat.find(element).ok_or_else(|| format!("there is no '{element}' any more"))?;

@@ -1,11 +1,12 @@
 //! The node around its member's threads: Linux's interfaces while it leads, what its graph is told, what the graph says.
 
+use packet::sync::lock;
 use std::collections::HashSet;
 use std::net::Ipv6Addr;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -92,10 +93,6 @@ impl Drop for Hooks {
         // A panic has been printed; there is nobody left to tell.
         let _ = self.thread.take().map(JoinHandle::join);
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl NodeHost {

@@ -1,7 +1,8 @@
 //! What runs, shared between the thread that watches it and those who ask and change it over the control socket.
 
+use packet::sync::lock;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use anyhow::{Context, Result};
@@ -50,10 +51,6 @@ pub(super) struct Live {
 
 /// What is said to those who come too late.
 const ENDING: &str = "the router is ending";
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 impl Live {
     #[allow(clippy::too_many_arguments, reason = "made in one place, of what that has made")]

@@ -1,10 +1,11 @@
 //! A client's side: one connection for everything, made again whenever it is lost.
 
+use packet::sync::lock;
 use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use serde_bytes::ByteBuf;
@@ -68,7 +69,7 @@ impl Client {
     }
 
     fn lock(&self) -> MutexGuard<'_, Result<UnboundedSender<Asked>, String>> {
-        self.link.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.link)
     }
 
     /// The answers to a question, as they come; they end with the connection.
@@ -211,7 +212,7 @@ async fn connect(address: SocketAddr, keys: &StoreKeys) -> io::Result<Connection
 async fn talk((stream, (mut to, mut from)): Connection, asked: &mut UnboundedReceiver<Asked>) -> io::Error {
     let (mut reader, mut writer) = stream.into_split();
     let waiting: Mutex<HashMap<u64, UnboundedSender<Answer>>> = Mutex::new(HashMap::new());
-    let lock = || waiting.lock().unwrap_or_else(PoisonError::into_inner);
+    let lock = || lock(&waiting);
     let (leaves, mut left) = unbounded_channel();
     let writing = async {
         let mut pings = interval(PING);

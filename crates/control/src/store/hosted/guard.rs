@@ -11,9 +11,10 @@
 //! the other direction or from earlier in the same one has a wrong tag, as has the message behind a missing one. Messages are not
 //! encrypted. Without a key file (`insecure = true`) there are neither proofs nor tags.
 
+use packet::sync::lock;
 use std::io;
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use ring::hmac;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -120,7 +121,7 @@ impl StoreKeys {
     /// Returns those in force for a new connection. A file that was written since is read again; if it is wrong, the keys of before
     /// stay, as they do for hellos, and the node reports it there.
     pub(super) fn current(&self) -> Option<KeyFile> {
-        let mut file = self.0.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut file = lock(self.0.as_ref()?);
         let _ = file.refresh();
         Some(file.clone())
     }
