@@ -52,7 +52,7 @@
 //! established do not match it; rules without do. A filter that is to keep out such fragments needs a rule
 //! with `fragment`, and one that is to let in what belongs to a permitted first fragment does, too. Against
 //! the attacks of RFC 1858 and RFC 3128, a list that has a rule with ports, icmp-type or established denies,
-//! whatever else it says, a first fragment whose transport header is not all there, a second TCP fragment
+//! whatever else it says, a first fragment that ends before its ports or, of TCP, within its first 16 octets, a second TCP fragment
 //! that begins inside the header (offset 8), a fragment that ends beyond 65,535 octets, and a whole packet that is too
 //! short for its transport header.
 //!
@@ -192,7 +192,7 @@ fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
 }
 
 /// Reads `NAME PAINT, NAME PAINT`.
-fn parse_inputs(text: &str) -> Result<Inputs, ConfigError> {
+pub(super) fn parse_inputs(text: &str) -> Result<Inputs, String> {
     let mut inputs = Inputs::default();
     for part in split_arguments(text) {
         let paint = match split_words(&part).as_slice() {
@@ -202,16 +202,14 @@ fn parse_inputs(text: &str) -> Result<Inputs, ConfigError> {
         let Some((name, paint)) = paint else {
             return Err(format!(
                 "INPUTS: '{part}' should be a name and a paint from 0 to 255, such as 'eth0 1'"
-            )
-            .into());
+            ));
         };
         // A name that is a number would be taken for the paint.
         let clash = inputs.0.iter().any(|(known, its)| *known == name || *its == paint);
         if clash || name.starts_with(|first: char| first.is_ascii_digit()) || name.contains('#') {
             return Err(format!(
                 "INPUTS: '{part}' should have a name and a paint of its own, the name no number and without '#'"
-            )
-            .into());
+            ));
         }
         inputs.0.push((name, paint));
     }

@@ -24,6 +24,7 @@ use fib::publish::{Reader, Readers, Writer, pair};
 
 use packet::Packet;
 
+use super::access_control::parse_inputs;
 use super::compile::compile;
 use super::compiled::{Answer, Compiled, Room};
 use super::facts;
@@ -227,6 +228,21 @@ impl AccessList {
         let default = if permits { Action::Permit } else { Action::Deny };
         self.change(&mut lock(&self.writer), rules, default);
         Ok(())
+    }
+
+    /// Returns rules as they are printed, without comments, each with its number. `inputs` are the INPUTS of the element, and each rule
+    /// comes with the place that a mistake in it is reported with.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with each that is.
+    pub fn written<'a>(
+        rules: impl Iterator<Item = (String, &'a str)>,
+        inputs: &str,
+    ) -> Result<Vec<String>, Vec<String>> {
+        let inputs = parse_inputs(inputs).map_err(|error| vec![error])?;
+        let rules = parse_list(rules, &inputs)?;
+        Ok(rules.iter().map(|rule| Written { rule, inputs: &inputs }.to_string()).collect())
     }
 
     /// Returns whether no rule denies anything, nor the default.

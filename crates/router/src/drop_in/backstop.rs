@@ -77,11 +77,17 @@ pub(crate) fn lift(ports: &[PortSettings]) {
     let names: Vec<String> = ports.iter().map(|port| port.name.clone()).collect();
     // A kernel without nf_tables has nothing to take away.
     let known = backstop::guarded_ports().unwrap_or_default();
-    if names.iter().any(|name| known.contains(name))
-        && let Err(error) = backstop::remove(&names)
-    {
-        graph::note!(
+    let closed: Vec<String> = names.iter().filter(|name| known.contains(name)).cloned().collect();
+    if closed.is_empty() {
+        return;
+    }
+    match backstop::remove(&names) {
+        Ok(()) => graph::note!(
+            "brickway: an earlier router left {} closed; this one filters nothing and opens them",
+            closed.join(", ")
+        ),
+        Err(error) => graph::note!(
             "brickway: the table of nftables that an earlier router left cannot be removed: {error}"
-        );
+        ),
     }
 }

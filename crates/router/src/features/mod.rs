@@ -44,13 +44,13 @@ pub(crate) trait Feature: Section {
     /// Has its files' names begin at the folder of the settings file.
     fn place_files(&mut self, _folder: &Path) {}
 
-    /// Whether what its options name, rules perhaps, can be read, for a router with these ports; what is wrong is printed.
+    /// Checks what its options name, rules perhaps, for a router with these ports.
     ///
     /// # Errors
     ///
-    /// A file is not there.
-    fn is_right(&self, _ports: &[&str]) -> Result<bool> {
-        Ok(true)
+    /// What is wrong.
+    fn check(&self, _ports: &[&str]) -> Result<()> {
+        Ok(())
     }
 
     /// Puts its elements before the lookups: packets come in by the ports' checks and go on `to` IPv4's and IPv6's part. Returns

@@ -233,6 +233,9 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<ExitCode> {
             return mistake.map(|_| ExitCode::FAILURE);
         }
     };
+    if let Some((name, spec)) = arguments.ports.first().filter(|_| !subject::is_file(arguments)) {
+        bail!("--port {name}={spec} is for a configuration in a file; in a list of ports write {spec}");
+    }
     let is_list = !subject::is_file(arguments) && !arguments.print_config;
     // First of all: whatever goes wrong from here on, nothing is forwarded past the filters.
     let closes = is_list && settings.general.fail == Fail::Closed;
@@ -352,6 +355,12 @@ pub(crate) fn operate(
             .write(target, value)
             .map_err(anyhow::Error::msg)
             .with_context(|| format!("--write {target}"))?;
+    }
+    for path in &arguments.reads {
+        let element = path.rsplit_once('.').map(|(element, _)| element).filter(|element| !element.is_empty());
+        if let Some(element) = element.filter(|element| router.config().find(element).is_none()) {
+            bail!("--read {path}: no element named '{element}'");
+        }
     }
     let guard = match guard {
         None if drop_in::marks_permitted(&flat) => Some(drop_in::Guard::raise(

@@ -86,9 +86,7 @@ pub(crate) fn check(path: &Path) -> Result<ExitCode> {
     let Some(settings) = load(path)? else { return Ok(ExitCode::FAILURE) };
     let ports: Vec<&str> = settings.ports.iter().map(|port| port.name.as_str()).collect();
     for feature in settings.features.all() {
-        if !feature.is_right(&ports)? {
-            return Ok(ExitCode::FAILURE);
-        }
+        feature.check(&ports)?;
     }
     print(&settings.summary());
     print(&format!("{}: no mistakes\n", path.display()));

@@ -37,8 +37,9 @@ impl<const OF_NODE: bool> Flags<OF_NODE> {
 impl<const OF_NODE: bool> Args for Flags<OF_NODE> {
     fn augment_args(command: Command) -> Command {
         Self::options().fold(command, |command, (option, flag, value)| {
-            let help: Vec<&str> = option.doc.iter().map(|line| line.trim()).collect();
-            let argument = Arg::new(flag).long(flag).help(help.join(" ").trim_end_matches('.').to_owned());
+            let doc: Vec<&str> = option.doc.iter().map(|line| line.trim()).collect();
+            let help = if option.flag_help.is_empty() { doc.join(" ") } else { option.flag_help.to_owned() };
+            let argument = Arg::new(flag).long(flag).help(help.trim_end_matches('.').to_owned());
             command.arg(match value.strip_prefix('=') {
                 Some(_) => argument.action(ArgAction::SetTrue),
                 None => argument

@@ -121,7 +121,7 @@ options! {
         min: Option<usize> = None,
         /// Bind each worker to a CPU of its own, of those that `taskset` allows.
         #[example = "true"]
-        #[flag("no-pin", "=false")]
+        #[flag("no-pin", "=false", "Let the kernel place workers; without it each is bound to a CPU of its own")]
         pin: bool = true,
     }
 }

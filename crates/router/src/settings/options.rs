@@ -18,6 +18,8 @@ pub(crate) struct Opt {
     pub(crate) example: &'static str,
     /// The flag of the command line that sets it, and the name of the flag's value.
     pub(crate) flag: Option<(&'static str, &'static str)>,
+    /// What the flag does, if `doc` does not say that.
+    pub(crate) flag_help: &'static str,
     /// Whether it can change while the router runs.
     pub(crate) is_live: bool,
     /// Whether a text can be its value; if not, what would be.
@@ -345,7 +347,7 @@ macro_rules! words {
 /// - `#[limits(1, 256)]`: the least and the most that a number may be.
 /// - `#[example = "[]"]`: what the example shows; the default where there is one.
 /// - `#[flag("workers", "N")]`: the flag of the command line, and the name of its value. One with a value in TOML, as
-///   `"=false"`, has none and stands for that value.
+///   `"=false"`, has none and stands for that value; a third text says what the flag does.
 /// - `#[live]`: it can change while the router runs.
 macro_rules! options {
     ($(#[doc = $about:literal])* $name:ident $section:literal {
@@ -353,7 +355,7 @@ macro_rules! options {
             $(#[doc = $doc:literal])+
             $(#[limits($least:expr, $most:expr)])?
             #[example = $example:literal]
-            $(#[flag($flag:literal, $value:literal)])?
+            $(#[flag($flag:literal, $value:literal $(, $help:literal)?)])?
             $(#[live = $live:literal])?
             $key:ident: $type:ty = $default:expr,
         )*
@@ -378,6 +380,7 @@ macro_rules! options {
                 doc: &[$($doc),+],
                 example: $example,
                 flag: $crate::settings::options::last([None $(, Some(($flag, $value)))?]),
+                flag_help: $crate::settings::options::last(["" $($(, $help)?)?]),
                 is_live: false $(|| $live)?,
                 check: |text| {
                     let limits = $crate::settings::options::last([None $(, Some(($least as f64, $most as f64)))?]);

@@ -1,26 +1,35 @@
 //! The access list in the configuration.
 
-use anyhow::{Result, bail};
+use anyhow::{Result, anyhow};
+use elements::acl::AccessList;
+use graph::lang::quote;
 
 use super::Settings;
 use crate::drop_in::{Part, Plan, PlannedPort};
 use crate::features::Feature;
 
-/// The arguments of the elements of an access list, and what they are called; none without rules.
-fn arguments<'a>(settings: &Settings, ports: impl Iterator<Item = &'a str>) -> Result<Option<String>> {
+/// The arguments of the elements of an access list; none without rules. Rules are read here, and written anew: whatever else a text
+/// of the settings has never becomes a part of the configuration.
+///
+/// # Errors
+///
+/// What is wrong with each rule and each line of the file.
+pub(super) fn arguments(settings: &Settings, ports: &[&str]) -> Result<Option<String>> {
     if !settings.filters() {
         return Ok(None);
     }
-    let mut arguments: Vec<String> = settings.rules.clone();
+    let inputs: Vec<String> = (1..).zip(ports).map(|(paint, port)| format!("{port} {paint}")).collect();
+    let inputs = inputs.join(", ");
+    let text = settings.file_text()?;
+    let wrong = |mistakes: Vec<String>| anyhow!("{}", mistakes.join("\n"));
+    // With those of the file, which may have their numbers.
+    AccessList::written(settings.rules_and_file(&text), &inputs).map_err(wrong)?;
+    let mut arguments = AccessList::written(settings.own_rules(), &inputs).map_err(wrong)?;
     if let Some(file) = &settings.file {
-        if !file.is_file() {
-            bail!("there is no file of rules '{}'", file.display());
-        }
-        arguments.push(format!("FILE \"{}\"", file.display()));
+        arguments.push(format!("FILE {}", quote(&file.to_string_lossy())));
     }
     arguments.push(format!("DEFAULT {}", settings.default.word()));
-    let inputs: Vec<String> = (1..).zip(ports).map(|(paint, port)| format!("{port} {paint}")).collect();
-    arguments.push(format!("INPUTS \"{}\"", inputs.join(", ")));
+    arguments.push(format!("INPUTS {}", quote(&inputs)));
     Ok(Some(arguments.join(", ")))
 }
 
@@ -30,15 +39,10 @@ pub(super) fn before_lookups(
     ports: &[PlannedPort],
     to: [Part; 2],
 ) -> Result<[Part; 2]> {
-    let Some(arguments) = arguments(settings, ports.iter().map(|port| port.name.as_str()))? else { return Ok(to) };
+    let names: Vec<&str> = ports.iter().map(|port| port.name.as_str()).collect();
+    let Some(arguments) = arguments(settings, &names)? else { return Ok(to) };
     plan.comment("The access list.");
     let [to4, to6] = to;
     Ok([("acl4", to4), ("acl6", to6)]
         .map(|(name, to)| plan.element(name, format_args!("ACL({arguments}) -> {to}"))))
-}
-
-/// Returns a configuration of nothing but the access list.
-pub(super) fn alone<'a>(settings: &Settings, ports: impl Iterator<Item = &'a str>) -> Result<Option<String>> {
-    let arguments = arguments(settings, ports)?;
-    Ok(arguments.map(|arguments| format!("Idle -> ACL({arguments}) -> Discard;")))
 }

@@ -75,19 +75,11 @@ fn row(line: &str) -> Row {
 
 /// Gives the lists their rules and their default again. The calling thread compiles them, so that no worker waits.
 pub(super) fn reload(settings: &Settings, running: &Running<'_>) -> Result<(), String> {
-    let mut text = String::new();
-    let mut name = String::new();
-    if let Some(file) = &settings.file {
-        name = file.display().to_string();
-        text = std::fs::read_to_string(file).map_err(|error| format!("{name}: {error}"))?;
-    }
+    let text = settings.file_text().map_err(|error| format!("{error:#}"))?;
     let permits = settings.default == Action::Permit;
     // What one list understands the other one does.
     for list in lists(running) {
-        let own = (1..).zip(&settings.rules);
-        let own = own.map(|(number, rule)| (format!("rule {number} of [acl]"), rule.as_str()));
-        let lines = (1..).zip(text.lines()).map(|(number, line)| (format!("{name}: line {number}"), line));
-        list.replace_with_default(own.chain(lines), permits)?;
+        list.replace_with_default(settings.rules_and_file(&text), permits)?;
     }
     Ok(())
 }

@@ -11,12 +11,10 @@ mod live;
 
 use std::path::{Path, PathBuf};
 
-use anyhow::Result;
-use graph::lang::{Options, Source};
+use anyhow::{Context, Result};
 
 use super::{Feature, Running, Shown};
 use crate::drop_in::{Frame, Part, Plan};
-use crate::load;
 use crate::settings::options::{About, options, words};
 
 words! {
@@ -46,6 +44,30 @@ options! {
         #[example = "\"permit\""]
         #[live = true]
         default: Action = Action::Permit,
+    }
+}
+
+impl Settings {
+    /// Returns the text of the file of rules, empty without one.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be read.
+    fn file_text(&self) -> Result<String> {
+        let Some(file) = &self.file else { return Ok(String::new()) };
+        std::fs::read_to_string(file).with_context(|| format!("the file of rules '{}' cannot be read", file.display()))
+    }
+
+    /// Returns the rules of the settings, each with its place.
+    fn own_rules(&self) -> impl Iterator<Item = (String, &str)> {
+        (1..).zip(&self.rules).map(|(number, rule)| (format!("rule {number} of [acl]"), rule.as_str()))
+    }
+
+    /// Returns these and those of the text of the file, each with its place.
+    fn rules_and_file<'a>(&'a self, text: &'a str) -> impl Iterator<Item = (String, &'a str)> {
+        let name = self.file.as_ref().map_or(String::new(), |file| file.display().to_string());
+        let lines = (1..).zip(text.lines()).map(move |(number, line)| (format!("{name}: line {number}"), line));
+        self.own_rules().chain(lines)
     }
 }
 
@@ -98,9 +120,49 @@ impl Feature for Settings {
         Ok(Some(format!("access list read, then {}", self.default.word())))
     }
 
-    fn is_right(&self, ports: &[&str]) -> Result<bool> {
-        let Some(text) = configuration::alone(self, ports.iter().copied())? else { return Ok(true) };
-        let source = Source { name: "[acl]".into(), text };
-        Ok(load::compile(&source, &Options::default(), &crate::classes()).is_some())
+    fn check(&self, ports: &[&str]) -> Result<()> {
+        configuration::arguments(self, ports).map(drop)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(rules: &[&str]) -> Result<String, String> {
+        let rules = rules.iter().map(|rule| (*rule).to_owned()).collect();
+        let settings = Settings { rules, ..Settings::default() };
+        let arguments = configuration::arguments(&settings, &["eth1", "eth2"]);
+        arguments.map(Option::unwrap).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_rule_is_one_rule_whatever_its_text_has() {
+        let rest = "DEFAULT permit, INPUTS \"eth1 1, eth2 2\"";
+        let rules = ["10 permit tcp any any  # bob's web", "20 deny any any any in eth2", "# alice's \" /*", "deny udp any any # a, b"];
+        let expected = format!("10 permit tcp any any, 20 deny any any any in eth2, 30 deny udp any any, {rest}");
+        assert_eq!(written(&rules), Ok(expected));
+        for (rule, part) in [
+            ("deny udp any any port 5000, permit any any any", "rule 1 of [acl]"),
+            ("permit any any any) -> Discard; x :: Idle; //", "rule 1 of [acl]"),
+            ("10 deny any any any // c", "rule 1 of [acl]"),
+            ("permit any any any /* a", "rule 1 of [acl]"),
+            ("DEFAULT permit", "rule 1 of [acl]: word 1 is 'DEFAULT'"),
+        ] {
+            let error = written(&[rule]).unwrap_err();
+            assert!(error.contains(part), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_file_is_named_whatever_its_name_has() {
+        let folder = testbed::Folder::new();
+        let file = folder.path().join("a\"b, $c");
+        std::fs::write(&file, "deny any any any\n").unwrap();
+        let settings = Settings { file: Some(file), ..Settings::default() };
+        let text = configuration::arguments(&settings, &["eth1"]).unwrap().unwrap();
+        let text = format!("Idle -> ACL({text}) -> Discard;");
+        let source = graph::lang::Source { name: "x".into(), text };
+        assert!(crate::load::compile(&source, &graph::lang::Options::default(), &crate::classes()).is_some());
     }
 }
