@@ -67,8 +67,8 @@ source6 :: CheckReversePath6(eth1, eth2, MODE strict) -> rt6;
 source6[1] -> whole;
 
 // The access list.
-acl4 :: ACL(deny tcp any any port 23, deny udp any 10.2.0.0/16, DEFAULT permit, INPUTS "eth1 1, eth2 2") -> source4;
-acl6 :: ACL(deny tcp any any port 23, deny udp any 10.2.0.0/16, DEFAULT permit, INPUTS "eth1 1, eth2 2") -> source6;
+acl4 :: ACL(10 deny tcp any any port 23, 20 deny udp any 10.2.0.0/16, DEFAULT permit, INPUTS "eth1 1, eth2 2") -> source4;
+acl6 :: ACL(10 deny tcp any any port 23, 20 deny udp any 10.2.0.0/16, DEFAULT permit, INPUTS "eth1 1, eth2 2") -> source6;
 
 // From the ports to the lookups, and from these to the ports.
 in1[0] -> acl4;  in1[1] -> acl6;

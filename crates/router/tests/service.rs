@@ -194,7 +194,7 @@ fn a_reload_does_all_that_changed_or_nothing() {
     let error = String::from_utf8(refused.stderr).unwrap();
     assert_eq!(refused.status.code(), Some(3), "{error}");
     let expected =
-        "nothing was changed: slow_path.mode, workers.count cannot change while the router runs; restart it";
+        "nothing was changed: workers.count, slow_path.mode cannot change while the router runs; restart it";
     assert!(error.contains(expected), "{error}");
     assert!(!denies() && text("show config").contains("default = \"permit\""));
     settings("[acl]\nrules = [\"permit nonsense\"]\ndefault = \"deny\"\n[workers]\nbalance = false\n");

@@ -157,15 +157,17 @@ mod tests {
             .unwrap();
         // None, 10/8, none, 12/7, none.
         assert_eq!((ipv4.ranges, ipv4.next_hops), (5, NextHops::Drawn));
-        assert_eq!(
-            ipv4.tables.iter().map(|(name, _)| *name).collect::<Vec<_>>(),
-            ["Byte24", "Rank", "DIR-24-8"]
-        );
-        let bytes = |place: usize| ipv4.tables[place].1.as_ref().unwrap().bytes;
-        assert!(bytes(2) >= 2 << 24 && bytes(1) < 2 << 24, "{} {}", bytes(1), bytes(2));
+        let bytes = |table: &str| {
+            let (_, cost) = ipv4.tables.iter().find(|(name, _)| *name == table).unwrap();
+            cost.as_ref().unwrap().bytes
+        };
+        assert!(bytes("DIR-24-8") >= 2 << 24 && bytes("Rank") < 2 << 24 && bytes("Byte24") > 1 << 24);
         let ipv6 = costs(&routes(["2001:db8::/32".to_owned()].into_iter())).unwrap();
         assert_eq!(ipv6.ranges, 3);
-        assert_eq!(ipv6.tables.iter().map(|(name, _)| *name).collect::<Vec<_>>(), ["Range tree"]);
+        assert!(
+            ipv6.tables.iter().any(|(name, _)| *name == "Range tree")
+                && ipv6.tables.len() < ipv4.tables.len()
+        );
     }
 
     #[test]
@@ -176,6 +178,8 @@ mod tests {
         let text = costs.text();
         assert!(text.contains("DIR-24-8 is full at 0.128.0.0/25"), "{text}");
         let json = costs.json();
-        assert!(json["tables"][2]["error"].is_string() && json["tables"][0]["bytes"].is_u64(), "{json}");
+        let tables = json["tables"].as_array().unwrap();
+        assert!(tables.iter().any(|table| table["error"].is_string()), "{json}");
+        assert!(tables.iter().any(|table| table["bytes"].is_u64()), "{json}");
     }
 }

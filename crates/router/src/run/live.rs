@@ -176,6 +176,14 @@ impl Live {
         let live: Vec<&Opt> = Settings::options_beside_features().filter(|known| known.is_live).collect();
         let Some(known) = live.iter().find(|known| known.name() == option) else {
             let names: Vec<String> = live.iter().map(|known| known.name()).collect();
+            if Settings::options().any(|known| known.is_live && known.name() == option) {
+                return Err(format!(
+                    "'{option}' changes with the settings file: write it there, then `brickway reload`"
+                ));
+            }
+            if !Settings::options().any(|known| known.name() == option) {
+                return Err(format!("there is no option '{option}'; {} can be set", names.join(", ")));
+            }
             return Err(format!(
                 "'{option}' cannot be set while the router runs; {} can, others are read from the settings file at the \
                  start; a handler is written with --handler",

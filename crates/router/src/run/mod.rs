@@ -15,7 +15,7 @@ mod subject;
 mod summary;
 mod watch;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -233,6 +233,9 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<ExitCode> {
             return mistake.map(|_| ExitCode::FAILURE);
         }
     };
+    if let Some(file) = arguments.what.first().filter(|file| settings::is_settings_file(Path::new(file))) {
+        bail!("{file} is a file of settings: brickway run --config {file}");
+    }
     if let Some((name, spec)) = arguments.ports.first().filter(|_| !subject::is_file(arguments)) {
         bail!("--port {name}={spec} is for a configuration in a file; in a list of ports write {spec}");
     }

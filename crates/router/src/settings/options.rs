@@ -240,17 +240,26 @@ impl<T: Value> Value for Option<T> {
 pub(crate) trait Item: Value {
     /// Describes a list of them.
     fn expected_list() -> String;
+
+    /// Returns the item; in a list a text may be empty.
+    fn read_item(toml: &DeValue<'_>) -> Option<Self> {
+        Self::read(toml, None)
+    }
 }
 
 impl Item for String {
     fn expected_list() -> String {
         "a list of texts, as in [\"first\", \"second\"],".to_owned()
     }
+
+    fn read_item(toml: &DeValue<'_>) -> Option<Self> {
+        toml.as_str().map(str::to_owned)
+    }
 }
 
 impl<T: Item> Value for Vec<T> {
     fn read(toml: &DeValue<'_>, _limits: Option<(f64, f64)>) -> Option<Self> {
-        toml.as_array()?.iter().map(|item| T::read(item.get_ref(), None)).collect()
+        toml.as_array()?.iter().map(|item| T::read_item(item.get_ref())).collect()
     }
 
     fn expected(_limits: Option<(f64, f64)>) -> String {
@@ -348,7 +357,9 @@ macro_rules! words {
 /// - `#[example = "[]"]`: what the example shows; the default where there is one.
 /// - `#[flag("workers", "N")]`: the flag of the command line, and the name of its value. One with a value in TOML, as
 ///   `"=false"`, has none and stands for that value; a third text says what the flag does.
-/// - `#[live]`: it can change while the router runs.
+/// - `#[live = true]`: it can change while the router runs.
+///
+/// They stand in this order behind the lines of the meaning; `#[example]` is always there.
 macro_rules! options {
     ($(#[doc = $about:literal])* $name:ident $section:literal {
         $(
