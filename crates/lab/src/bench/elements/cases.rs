@@ -277,7 +277,6 @@ pub(super) const LEFT_OUT: &[(&str, &[&str])] = &[
             "KernelTun",
             "Pipeliner",
             "Punt",
-            "RawSocket",
             "Socket",
             "ToHost",
             "ToHostSniffers",
