@@ -229,14 +229,14 @@ impl Live {
         let new = new.ok_or("the settings have mistakes; `brickway check` with the file lists them")?;
         let changed = self.settings().differences(&new);
         let done = self.with_running(|running| {
-            let (mut done, mut fixed) = (Vec::new(), Vec::new());
+            let (mut done, mut others, mut fixed) = (Vec::new(), Vec::new(), Vec::new());
             let features = new.features.all();
             for option in Settings::options().filter(|option| changed.contains(&option.name())) {
                 let of_feature = features.iter().find(|feature| feature.has(option));
                 if !option.is_live || of_feature.is_some_and(|feature| !feature.can_reload(running)) {
                     fixed.push(option.name());
                 } else if of_feature.is_none() {
-                    done.push(format!(
+                    others.push(format!(
                         "{} = {}",
                         option.name(),
                         new.value(&option.name()).unwrap_or_default()
@@ -254,6 +254,7 @@ impl Live {
                     done.extend(feature.reload(running)?);
                 }
             }
+            done.extend(others);
             Ok(done)
         })?;
         let mut done = done?;
