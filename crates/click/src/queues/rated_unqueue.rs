@@ -127,7 +127,7 @@ impl<U: Unit> Element for RatedUnqueue<U> {
         let now = cx.now_ns();
         let mut batch = cx.spare_batch();
         let burst = cx.burst();
-        let is_allowed = U::pull(cx, &self.bucket, now, &mut batch, burst);
+        let is_allowed = U::pull_some(cx, &self.bucket, now, &mut batch, burst);
         let moved = batch.len() as u64;
         self.count += moved;
         cx.emit_batch(0, &mut batch);

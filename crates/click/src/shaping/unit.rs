@@ -27,8 +27,23 @@ pub(crate) trait Unit: Send + 'static {
     /// The tokens that a batch costs.
     fn cost(batch: &Batch) -> u64;
 
+    /// Pulls packets behind those of `batch`, so many as surely fit what the bucket allows now and one at least, until there are `max`.
+    /// Returns whether it allows any.
+    fn pull_some(cx: &mut Context, bucket: &TokenBucket, now_ns: u64, batch: &mut Batch, max: usize) -> bool;
+
     /// Pulls up to `max` packets into `batch`, which is empty, as far as the bucket allows. Returns whether it allows any.
-    fn pull(cx: &mut Context, bucket: &TokenBucket, now_ns: u64, batch: &mut Batch, max: usize) -> bool;
+    fn pull(cx: &mut Context, bucket: &TokenBucket, now_ns: u64, batch: &mut Batch, max: usize) -> bool {
+        while batch.len() < max {
+            let before = batch.len();
+            if !Self::pull_some(cx, bucket, now_ns, batch, max) {
+                return before > 0;
+            }
+            if batch.len() == before {
+                break;
+            }
+        }
+        true
+    }
 
     /// Leaves in `batch` what the bucket allows. The rest goes out by output 1.
     fn split(cx: &mut Context, bucket: &TokenBucket, batch: &mut Batch);
@@ -59,13 +74,18 @@ impl Unit for Packets {
         batch.len() as u64
     }
 
-    fn pull(cx: &mut Context, bucket: &TokenBucket, now_ns: u64, batch: &mut Batch, max: usize) -> bool {
-        let granted = bucket.take_up_to(now_ns, max as u64);
+    fn pull_some(cx: &mut Context, bucket: &TokenBucket, now_ns: u64, batch: &mut Batch, max: usize) -> bool {
+        let before = batch.len();
+        let granted = bucket.take_up_to(now_ns, (max - before) as u64);
         if granted > 0 {
             cx.pull(0, batch, granted as usize);
-            bucket.give_back(granted.saturating_sub(batch.len() as u64));
+            bucket.give_back(granted.saturating_sub((batch.len() - before) as u64));
         }
         granted > 0
+    }
+
+    fn pull(cx: &mut Context, bucket: &TokenBucket, now_ns: u64, batch: &mut Batch, max: usize) -> bool {
+        Self::pull_some(cx, bucket, now_ns, batch, max)
     }
 
     fn split(cx: &mut Context, bucket: &TokenBucket, batch: &mut Batch) {
@@ -106,21 +126,16 @@ impl Unit for Bytes {
         batch.iter().map(|packet| packet.len() as u64).sum()
     }
 
-    fn pull(cx: &mut Context, bucket: &TokenBucket, now_ns: u64, batch: &mut Batch, max: usize) -> bool {
-        while batch.len() < max {
-            let available = bucket.available(now_ns);
-            if available == 0 {
-                return !batch.is_empty();
-            }
-            let before = batch.len();
-            let most = (available / LONG_PACKET).clamp(1, (max - before) as u64);
-            cx.pull(0, batch, most as usize);
-            if batch.len() == before {
-                break;
-            }
-            let bytes: usize = batch.packets()[before..].iter().map(|packet| packet.len()).sum();
-            bucket.take_anyway(bytes as u64);
+    fn pull_some(cx: &mut Context, bucket: &TokenBucket, now_ns: u64, batch: &mut Batch, max: usize) -> bool {
+        let available = bucket.available(now_ns);
+        if available == 0 {
+            return false;
         }
+        let before = batch.len();
+        let most = (available / LONG_PACKET).clamp(1, (max - before) as u64);
+        cx.pull(0, batch, most as usize);
+        let bytes: usize = batch.packets()[before..].iter().map(|packet| packet.len()).sum();
+        bucket.take_anyway(bytes as u64);
         true
     }
 

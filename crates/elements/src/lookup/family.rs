@@ -2,8 +2,8 @@
 
 use fib::FibFamily;
 use graph::FromArgument;
+use packet::Packet;
 use packet::wire::{IpProtocol, ipv4, ipv6};
-use packet::{Family, Packet};
 
 /// A family of which packets are forwarded: what Linux has to see, and sources that are special.
 pub(super) trait ForwardFamily: FibFamily<Ip: FromArgument> {
@@ -41,7 +41,8 @@ impl ForwardFamily for u128 {
     #[inline(always)]
     fn is_odd(packet: &Packet) -> bool {
         let Some(start) = packet.data().first_chunk::<{ ipv6::field::SOURCE.end }>() else { return true };
-        (start[ipv6::field::NEXT_HEADER] == IpProtocol::HOP_BY_HOP.0) | (u128::source(start) == 0)
+        (start[ipv6::field::NEXT_HEADER] == IpProtocol::HOP_BY_HOP.0)
+            | (start[ipv6::field::SOURCE] == [0; 16])
     }
 
     /// ::, fe80::/10

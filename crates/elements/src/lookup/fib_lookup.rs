@@ -189,11 +189,17 @@ fn forward<A: ForwardFamily>(
         return difference;
     }
     for ((packet, &number), place) in packets.iter_mut().zip(numbers).zip(&mut *outputs) {
-        let next_hop = next_hops.resolve_with(number, || A::flow_hash(hash, packet.data()));
+        let next_hop = next_hops.resolve_with(number, || flow_hash::<A>(hash, packet));
         *place = output::<A>(next_hop, ways, packet);
         difference |= *place ^ *first.get_or_insert(*place);
     }
     difference
+}
+
+/// What the members of a group are chosen by. Not in the loop: most next hops are no groups, and it takes many registers.
+#[inline(never)]
+fn flow_hash<A: ForwardFamily>(hash: FlowHash, packet: &Packet) -> u32 {
+    A::flow_hash(hash, packet.data())
 }
 
 /// The same where rules choose the tables, packet by packet.
