@@ -160,7 +160,8 @@ fn each_network_namespace_has_its_own_control_socket() {
     let (shown, text) = network.run("x", &format!("{PROGRAM} show ports --socket {socket}"));
     assert!(shown && text.contains("this router is in another network namespace (process "), "{text}");
     drop(router);
-    std::fs::remove_file(socket).unwrap();
+    // A client of another test may have taken away what nobody listens at.
+    let _ = std::fs::remove_file(socket);
 }
 
 #[test]
