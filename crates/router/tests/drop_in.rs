@@ -266,7 +266,11 @@ fn people_ask_which_way_packets_take_and_what_is_left_to_linux() {
     let (_, text) = ask("show route 203.0.113.9");
     assert!(text.contains("Linux decides (a policy rule"), "{text}");
     let (_, text) = ask("show route 203.0.113.9 --iif eth9");
-    assert!(text.contains("'eth9' is no port of this router; its ports are eth1, eth2"), "{text}");
+    assert!(text.contains("'eth9': not a port of this router; its ports are eth1, eth2"), "{text}");
+    for table in ["ports", "queues"] {
+        let (found, text) = ask(&format!("show {table} eth9"));
+        assert!(!found && text.contains("'eth9': not a port of this router"), "{text}");
+    }
     let (_, text) = ask("show route 203.0.113.9 --from ::1");
     assert!(text.contains("two families"), "{text}");
     let (_, text) = ask("show route 198.51.100.1");

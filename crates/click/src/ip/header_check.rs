@@ -1,5 +1,5 @@
-//! The element behind the classes that check a header: what passes, what fails, and what is told of it. The classes differ in
-//! their [`Check`].
+//! The element behind the classes that check a header: good headers pass, bad ones are dropped or emitted on
+//! the second output, with counters of each reason. The classes differ in their [`Check`].
 
 use std::cell::Cell;
 
@@ -21,7 +21,7 @@ pub(crate) trait Check: Sized + Send + 'static {
     fn check(&mut self, packet: &mut Packet) -> Result<(), usize>;
 }
 
-/// What is told of packets that fail.
+/// The reports about packets that fail.
 pub(crate) struct Reports {
     verbose: bool,
     details: bool,

@@ -216,7 +216,8 @@
 //! become others, and the replies to it get back what the request had. INPUTSPECs are those of IPRewriter; the source
 //! port of a pattern is the identifier, and patterns may be written C<SADDR DADDR IDENTIFIERS> too.
 //!
-//! Replies without a mapping and what is no echo are dropped unless their input says C<pass>.
+//! Replies without a mapping, and packets that are not echo messages, are dropped unless their input says
+//! C<pass>.
 //!
 //! Keyword arguments are TIMEOUT (5 minutes), GUARANTEE, MAPPING_CAPACITY, REAP_INTERVAL, DST_ANNO and REPLY_ANNO, all
 //! as for IPRewriter, where there is more on several workers too.

@@ -1,30 +1,30 @@
-//! Sequence numbers of a connection whose data was changed in length on its direction: by how much those behind the change
-//! differ, and what acknowledgements of them mean.
+//! TCP sequence numbers of a connection whose data changed in length in the router: the shift of each
+//! number behind a change, and the shift back of its acknowledgement.
 //!
-//! A segment may come again, so numbers before a change must stay as they were. Each direction keeps its last few changes
-//! with the number from which on they count; older ones have become part of what counts for all.
+//! A segment may be retransmitted, so numbers before a change keep their shift. Each direction remembers
+//! its last [`MOST`] changes, each with its first number. Older changes are part of the direction's base.
 
 use packet::wire::tcp::Tcp;
 
-/// Changes each direction that are told apart; a connection has hardly two under direction.
+/// Changes that each direction remembers. More than two are hardly in flight at once.
 const MOST: usize = 8;
 
-/// Numbers so far behind are old; half of the number space would be ambiguous.
+/// Distance after which a number counts as old. Half of the number space would be ambiguous.
 const OLD: u32 = 1 << 30;
 
-/// Whether `a` is not before `b` (RFC 9293, 3.4).
+/// Returns whether `a` is `b` or after it (RFC 9293, 3.4).
 fn reaches(a: u32, b: u32) -> bool {
     a.wrapping_sub(b) < 1 << 31
 }
 
-/// From a number on, by how much numbers are more than the sender's.
+/// The shift of all numbers from `from` on: the number sent minus the sender's.
 #[derive(Clone, Copy, Debug, Default)]
 struct Step {
     from: u32,
     shift: i32,
 }
 
-/// One direction.
+/// The shifts of one direction: `base` before the first step.
 #[derive(Clone, Copy, Debug, Default)]
 struct Direction {
     base: i32,
@@ -37,7 +37,7 @@ impl Direction {
         &self.steps[..self.count]
     }
 
-    /// The first step becomes what counts for all.
+    /// Makes the first step the base.
     fn forget_first(&mut self) {
         self.base = self.steps[0].shift;
         self.steps.copy_within(1..self.count, 0);
@@ -84,18 +84,18 @@ pub(super) struct Shifts {
 }
 
 impl Shifts {
-    /// Says that data before `from`, in packets of this direction, grew by `change` bytes. False, and nothing happens, when
-    /// that is before the last change.
+    /// Records that data before `from`, in packets of this direction, grew by `change` bytes. Returns `false`
+    /// and changes nothing if `from` is before the last change.
     pub(super) fn add(&mut self, reply: bool, from: u32, change: i32) -> bool {
         self.directions[usize::from(reply)].add(from, change)
     }
 
-    /// By how much the newest numbers of this direction are shifted.
+    /// Returns the shift of this direction's newest numbers.
     pub(super) fn latest(&self, reply: bool) -> i32 {
         self.directions[usize::from(reply)].latest()
     }
 
-    /// Drops what packets that have come to `number` need no more.
+    /// Forgets the changes that packets numbered `number` and later do not need.
     fn forget_old(&mut self, reply: bool, number: u32) {
         let direction = &mut self.directions[usize::from(reply)];
         while direction.steps().first().is_some_and(|step| {

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use control::api::{
     Action, Backend, ConfigFilter, CounterRow, DriftRow, DropRow, HandlerFilter, HandlerRow, LookupRow,
-    MemberRow, NeighbourRow, NextHopRow, PathRow, PortRow, QueueRow, Request, RouteFilter, RouteQuery,
-    RouteRow, Rows, Show, TableQuery, TextRow, Unanswered, WayRow, WorkerRow,
+    MemberRow, NeighbourRow, NextHopRow, PathRow, PortFilter, PortRow, QueueRow, Request, RouteFilter,
+    RouteQuery, RouteRow, Rows, Show, TableQuery, TextRow, Unanswered, WayRow, WorkerRow,
 };
 use control::change::{Change, Hops, NeighbourState, Part, Route, RouteKey, RouteKind, Source};
 use control::mirror::{DigestOf, FoundBy, Mirror, NextHopReport, RouteReport, digests_of};
@@ -56,7 +56,10 @@ impl Backend for Live {
 impl Live {
     fn show(&self, show: &Show, rows: &mut Rows<'_>) -> Answered {
         match show {
-            Show::Ports(_) => send(rows, self.ports()?),
+            Show::Ports(PortFilter { port }) => {
+                self.check_port(port.as_deref())?;
+                send(rows, self.ports()?)
+            }
             Show::Routes(filter) => self.routes(filter, rows),
             Show::Route(query) => send(rows, [self.route(query)?]),
             Show::Neighbours(_) => {
@@ -68,7 +71,10 @@ impl Live {
                 send(rows, all)
             }
             Show::Workers(_) => send(rows, self.workers()?),
-            Show::Queues(_) => send(rows, self.queues()?),
+            Show::Queues(PortFilter { port }) => {
+                self.check_port(port.as_deref())?;
+                send(rows, self.queues()?)
+            }
             Show::Drops(_) => send(rows, self.drops()?),
             Show::Config(ConfigFilter { click }) => {
                 let text = if *click { self.click() } else { self.settings().to_toml() };
@@ -113,6 +119,11 @@ impl Live {
 
     fn state(&self) -> Result<std::sync::MutexGuard<'_, State>, Unanswered> {
         Ok(self.service()?.lock())
+    }
+
+    /// Checks that a port that a filter names is one of this router.
+    fn check_port(&self, name: Option<&str>) -> Answered {
+        name.map_or(Ok(()), |name| port_of(&self.state()?.mirror, name).map(drop))
     }
 
     /// One row a port; what its queues counted is added up by the elements that receive from it and send to it.
@@ -521,7 +532,7 @@ fn port_of(mirror: &Mirror, name: &str) -> Result<u16, Unanswered> {
     let port = ports.find(|port| port.name == name).map(|port| port.port);
     port.ok_or_else(|| {
         let names: Vec<String> = mirror.ports().map(|port| port.name).collect();
-        format!("'{name}' is no port of this router; its ports are {}", names.join(", ")).into()
+        format!("'{name}': not a port of this router; its ports are {}", names.join(", ")).into()
     })
 }
 

@@ -24,6 +24,7 @@ use packet::IpVersion;
 
 use crate::features::FeatureSettings;
 use crate::output::print;
+use crate::settings::Settings;
 use crate::table::{Align, Table};
 
 /// No router answers at the socket.
@@ -260,16 +261,22 @@ pub(crate) struct SetArguments {
 
 /// Has a running router read its settings file again: all of it, or nothing where an option cannot change while it runs.
 #[derive(Args, Debug)]
-#[command(
-    after_help = "The rules and the default of an access list, workers.balance, log.stats_seconds and beside_linux.ignore can change. \
-SIGHUP does the same; the router then prints what came of it.
-
-Exit codes: 0 done, 1 the router refuses, 2 wrong usage, 3 options need a restart and nothing was changed, 4 no router answers at
-the socket."
-)]
+#[command(after_help = reload_help())]
 pub(crate) struct ReloadArguments {
     #[command(flatten)]
     socket: Socket,
+}
+
+fn reload_help() -> String {
+    let live = Settings::options().filter(|option| option.is_live).map(|option| option.name());
+    format!(
+        "These options can change while the router runs: {}.
+SIGHUP does the same; the router then prints the result.
+
+Exit codes: 0 done, 1 the router refuses, 2 wrong usage, 3 options need a restart and nothing was changed,
+4 no router answers at the socket.",
+        live.collect::<Vec<_>>().join(", ")
+    )
 }
 
 pub(crate) fn show(arguments: &ShowArguments) -> Result<ExitCode> {
