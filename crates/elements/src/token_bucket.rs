@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 const NS_PER_SECOND: u128 = 1_000_000_000;
 
-/// A rate above this, 68 thousand million a second, is no limit: 64 bits hold its tokens for eight years.
+/// A rate above this, 68 thousand million a second, sets no limit: 64 bits hold its tokens for eight years.
 const MOST_RATE: u64 = 1 << 36;
 
 /// Tokens, refilled by time.
@@ -38,12 +38,12 @@ impl TokenBucket {
         }
     }
 
-    /// Tokens a second, as it was set; 0 is no limit.
+    /// Tokens a second, as it was set; 0 sets no limit.
     pub fn rate(&self) -> u64 {
         self.rate.load(Ordering::Relaxed)
     }
 
-    /// Tokens a second; `None` is no limit.
+    /// Tokens a second; `None` without a limit.
     #[inline]
     fn limit(&self) -> Option<u64> {
         let rate = self.rate();

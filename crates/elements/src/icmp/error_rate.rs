@@ -4,32 +4,12 @@
 
 use std::sync::Arc;
 
-use graph::arguments::Arguments;
 use graph::{ConfigError, FromArgument, Setup};
 
 use crate::token_bucket::TokenBucket;
 
 /// Why an error is not sent.
 pub(super) const TOO_MANY: &str = "too many ICMP errors";
-
-/// The RATE and BURST arguments.
-pub(super) struct Limits {
-    rate: u64,
-    burst: u64,
-}
-
-impl Limits {
-    /// Reads them: 1,000 errors a second, and 100 at once, by default. That is a traceroute of everybody in a
-    /// small network, and no work for the slow thread.
-    pub(super) fn read(arguments: &mut Arguments) -> Result<Self, ConfigError> {
-        let rate = arguments.keyword_or("RATE", 1000)?;
-        let burst = arguments.keyword_or("BURST", 100)?;
-        if burst == 0 {
-            return Err("BURST: expected at least 1, got 0".to_owned().into());
-        }
-        Ok(Self { rate, burst })
-    }
-}
 
 /// The limit of an element, for all its copies together.
 pub(super) struct ErrorRate {
@@ -38,18 +18,24 @@ pub(super) struct ErrorRate {
 }
 
 impl ErrorRate {
-    pub(super) fn new(setup: &Setup<'_>, limits: &Limits) -> Result<Self, ConfigError> {
-        let &Limits { rate, burst } = limits;
+    /// Reads RATE and BURST: 1,000 errors a second, and 100 at once, by default. That is a traceroute of
+    /// everybody in a small network, and no work for the slow thread.
+    pub(super) fn read(setup: &mut Setup<'_>) -> Result<Self, ConfigError> {
+        let rate = setup.arguments.keyword_or("RATE", 1000)?;
+        let burst = setup.arguments.keyword_or("BURST", 100)?;
+        if burst == 0 {
+            return Err("BURST: expected at least 1, got 0".to_owned().into());
+        }
         let bucket = setup.shared_by_copies(|| Ok::<_, ConfigError>(TokenBucket::new(rate, burst, burst)))?;
         Ok(Self { bucket, burst })
     }
 
-    /// Whether one more error may be sent now.
-    pub(super) fn allows(&self, now_ns: u64) -> bool {
-        self.bucket.take_up_to(now_ns, 1) == 1
+    /// Takes one error from the rate, if one more may be sent now.
+    pub(super) fn check(&self, now_ns: u64) -> Result<(), &'static str> {
+        if self.bucket.take_up_to(now_ns, 1) == 1 { Ok(()) } else { Err(TOO_MANY) }
     }
 
-    /// Errors a second; 0 is no limit.
+    /// Errors a second; 0 sets no limit.
     pub(super) fn get(&self) -> u64 {
         self.bucket.rate()
     }

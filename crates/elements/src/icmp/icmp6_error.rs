@@ -38,7 +38,7 @@
 //! the MTU that packettoobig tells, 1280 by default.
 //!
 //! =item RATE
-//! most errors a second, on all workers together; 0 is no limit. 1000 by default (RFC 4443, 2.4 (f)).
+//! most errors a second, on all workers together; 0 sets no limit. 1000 by default (RFC 4443, 2.4 (f)).
 //!
 //! =item BURST
 //! how many may go at once when there were none for a while; 100 by default.
@@ -58,117 +58,87 @@
 //! =a ICMPError, DecIP6HLIM, CheckLength, CheckIP6Scope, IP6NDSolicitor
 
 use std::net::Ipv6Addr;
+use std::ops::RangeInclusive;
 
-use graph::{Class, Combine, ConfigError, Context, Element, FromArgument, Get, Handler, Put, Setup};
+use graph::arguments::Arguments;
+use graph::{Class, ConfigError, Context};
+use packet::wire::IpProtocol;
 use packet::wire::icmpv6::{Icmpv6, Icmpv6Message, Icmpv6Repr, Icmpv6Type, parameter_problem_code};
 use packet::wire::ipv6::{HEADER_LEN, Ipv6, Ipv6Repr};
-use packet::wire::{IpProtocol, icmpv6};
-use packet::{Batch, Packet, PacketType};
+use packet::{Packet, PacketType};
 
-use super::error_rate::{ErrorRate, Limits, TOO_MANY};
-use super::error_source::ErrorSource;
+use super::errors::{self, ErrorFamily, Errors};
 use super::icmp6_names;
+use super::names::Codes;
 use crate::ip6::AddressList6;
 
 pub(crate) static CLASS: Class = Class {
     name: "ICMP6Error",
-    handlers: &[
-        Handler::read_write(
-            "src",
-            Combine::First,
-            "The SRC argument.",
-            &Get(|e: &mut Icmp6Error| e.source.to_string()),
-            &Put(|e: &mut Icmp6Error, _, value| {
-                e.source = FromArgument::from_value(value)?;
-                Ok(())
-            }),
-        ),
-        Handler::read_write(
-            "mtu",
-            Combine::First,
-            "The MTU argument.",
-            &Get(|e: &mut Icmp6Error| e.mtu.to_string()),
-            &Put(|e: &mut Icmp6Error, _, value| {
-                Mtu(e.mtu) = FromArgument::from_value(value)?;
-                Ok(())
-            }),
-        ),
-        Handler::read_write(
-            "pmtu",
-            Combine::First,
-            "The PMTU argument.",
-            &Get(|e: &mut Icmp6Error| e.path_mtu.to_string()),
-            &Put(|e: &mut Icmp6Error, _, value| {
-                e.path_mtu = FromArgument::from_value(value)?;
-                Ok(())
-            }),
-        ),
-        Handler::read_write(
-            "rate",
-            Combine::First,
-            "The RATE argument.",
-            &Get(|e: &mut Icmp6Error| e.rate.get().to_string()),
-            &Put(|e: &mut Icmp6Error, cx, value| e.rate.set(cx.now_ns(), value)),
-        ),
-    ],
+    handlers: Errors::<Ipv6Errors>::HANDLERS,
     manual: graph::manual!("icmp6_error.rs"),
-    make,
+    make: errors::make::<Ipv6Errors>,
     ..Class::DEFAULT
 };
 
-fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
-    let arguments = &mut setup.arguments;
-    let source = arguments.required::<ErrorSource<Ipv6Addr>>("SRC")?;
-    let kind_name = arguments.required::<String>("TYPE")?;
-    let code_name = arguments.optional::<String>("CODE")?;
-    let AddressList6(bad) = arguments.optional("BADADDRS")?.unwrap_or_default();
-    let Mtu(mtu) = arguments.keyword_or("MTU", Mtu(1280))?;
-    let path_mtu = arguments.keyword_or("PMTU", 1280)?;
-    let limits = Limits::read(arguments)?;
-    arguments.finish()?;
-    let kind = icmp6_names::type_number(&kind_name).ok_or_else(|| {
-        ConfigError::new(format!(
-            "TYPE: expected an ICMPv6 error type (unreachable, packettoobig, timeexceeded or \
-             parameterproblem), got '{kind_name}'"
-        ))
-    })?;
-    let code = match &code_name {
-        None => 0,
-        Some(name) => icmp6_names::code_number(kind, name).ok_or_else(|| {
-            let known = icmp6_names::code_names(kind);
-            ConfigError::new(format!(
-                "CODE: expected an integer from 0 to 255, or one of {known}; got '{name}'"
-            ))
-        })?,
-    };
-    let rate = ErrorRate::new(setup, &limits)?;
-    Ok(Box::new(Icmp6Error { source, kind, code, bad, mtu, path_mtu, rate }))
-}
+const HOP_LIMIT: u8 = 64;
+const NO_HEADER: &str = "no IPv6 header";
 
-/// Length of the longest error: room for two IPv6 headers, the ICMPv6 header and 8 bytes.
-struct Mtu(usize);
+/// The IPv6 part, which has no state of its own.
+struct Ipv6Errors;
 
-impl FromArgument for Mtu {
-    const EXPECTED: &'static str = "integer from 96 to 1280";
-    fn from_argument(text: &str) -> Option<Self> {
-        usize::from_argument(text).filter(|mtu| (96..=1280).contains(mtu)).map(Self)
+impl ErrorFamily for Ipv6Errors {
+    type Ip = Ipv6Addr;
+    type Addresses = AddressList6;
+    type Type = Icmpv6Type;
+    type PathMtu = u32;
+
+    const TYPES: &'static str =
+        "ICMPv6 error type (unreachable, packettoobig, timeexceeded or parameterproblem)";
+    const TYPE_NUMBER: fn(&str) -> Option<Icmpv6Type> = icmp6_names::type_number;
+    const CODES: fn(Icmpv6Type) -> Codes = icmp6_names::codes;
+    /// At least room for two IPv6 headers, the ICMPv6 header and 8 bytes.
+    const MTU: RangeInclusive<usize> = 96..=1280;
+    const MTU_EXPECTED: &'static str = "integer from 96 to 1280";
+    /// RFC 4443, 2.4 (c): "as much of the IPv6 offending (invoking) packet [...] as possible without making
+    /// the error message packet exceed the minimum IPv6 MTU".
+    const DEFAULT_MTU: usize = 1280;
+    const DEFAULT_PATH_MTU: u32 = 1280;
+
+    fn read(_arguments: &mut Arguments) -> Result<Self, ConfigError> {
+        Ok(Self)
+    }
+
+    fn answer(errors: &mut Errors<Self>, cx: &mut Context, packet: &Packet) -> Result<Packet, &'static str> {
+        let bytes = packet.network().ok_or(NO_HEADER)?;
+        let offender = Ipv6::new_checked(bytes).map_err(|_| NO_HEADER)?;
+        if offender.version() != 6 {
+            return Err(NO_HEADER);
+        }
+        errors.judge(packet, &offender)?;
+        let destination = offender.source();
+        let (source, quoted) = errors.quote(cx, packet, offender.destination(), HEADER_LEN)?;
+        let repr = Icmpv6Repr { message: errors.message(packet), data: quoted };
+        let header = Ipv6Repr {
+            source,
+            destination,
+            next_header: IpProtocol::ICMPV6,
+            hop_limit: HOP_LIMIT,
+            traffic_class: 0,
+            flow_label: 0,
+            payload_len: repr.message_len(),
+        };
+        errors::frame(cx, HEADER_LEN, |error| {
+            let mut view = Ipv6::new_unchecked(error.reset(HEADER_LEN + repr.message_len())?);
+            header.emit(&mut view).ok()?;
+            repr.emit(&mut Icmpv6::new_unchecked(view.payload_mut()), source, destination).ok()?;
+            error.annotations_mut().set_destination_ip6(destination.to_bits());
+            error.annotations_mut().set_paint(packet.annotations().paint());
+            Some(())
+        })
     }
 }
 
-const HOP_LIMIT: u8 = 64;
-const NO_FRAME: &str = "no frame for an ICMP error";
-
-struct Icmp6Error {
-    source: ErrorSource<Ipv6Addr>,
-    kind: Icmpv6Type,
-    code: u8,
-    bad: Vec<u128>,
-    mtu: usize,
-    path_mtu: u32,
-    rate: ErrorRate,
-}
-
-impl Icmp6Error {
+impl Errors<Ipv6Errors> {
     /// Whether the error may be about a packet for many: "the Packet Too Big Message [...] to allow Path MTU
     /// discovery to work for IPv6 multicast", and a parameter problem "reporting an unrecognized IPv6 option"
     /// whose type says so.
@@ -212,7 +182,7 @@ impl Icmp6Error {
         if source.is_unspecified()
             || source.is_multicast()
             || source.is_loopback()
-            || self.bad.contains(&source.to_bits())
+            || self.bad.0.contains(&source.to_bits())
         {
             return Err("about a packet from a bad source");
         }
@@ -232,70 +202,6 @@ impl Icmp6Error {
             _ => Icmpv6Message::DestinationUnreachable { code },
         }
     }
-
-    /// The error about `packet`, or why there is none.
-    fn answer(&self, cx: &mut Context, packet: &Packet) -> Result<Packet, &'static str> {
-        const NO_HEADER: &str = "no IPv6 header";
-        let bytes = packet.network().ok_or(NO_HEADER)?;
-        let offender = Ipv6::new_checked(bytes).map_err(|_| NO_HEADER)?;
-        if offender.version() != 6 {
-            return Err(NO_HEADER);
-        }
-        self.judge(packet, &offender)?;
-        let now_ns = cx.now_ns();
-        if !self.rate.allows(now_ns) {
-            return Err(TOO_MANY);
-        }
-        let destination = offender.source();
-        let source = self.source.choose(offender.destination(), packet.annotations().paint());
-        // RFC 4443, 2.4 (c): "as much of the IPv6 offending (invoking) packet [...] as possible without
-        // making the error message packet exceed the minimum IPv6 MTU".
-        const QUOTED_AT: usize = HEADER_LEN + icmpv6::HEADER_LEN;
-        let longest = self.mtu.min(cx.pool().data_bytes());
-        let total = longest.min(QUOTED_AT + bytes.len());
-        let quoted = total.checked_sub(QUOTED_AT).and_then(|count| bytes.get(..count)).ok_or(NO_FRAME)?;
-        let repr = Icmpv6Repr { message: self.message(packet), data: quoted };
-        let header = Ipv6Repr {
-            source,
-            destination,
-            next_header: IpProtocol::ICMPV6,
-            hop_limit: HOP_LIMIT,
-            traffic_class: 0,
-            flow_label: 0,
-            payload_len: repr.message_len(),
-        };
-        let mut error = cx.allocate().ok_or(NO_FRAME)?;
-        let written = error.reset(total).and_then(|data| {
-            let mut view = Ipv6::new_unchecked(data);
-            header.emit(&mut view).ok()?;
-            repr.emit(&mut Icmpv6::new_unchecked(view.payload_mut()), source, destination).ok()
-        });
-        if written.is_none() {
-            cx.pool().free_packet(error);
-            return Err(NO_FRAME);
-        }
-        error.set_network_and_transport_header(0, HEADER_LEN);
-        error.annotations_mut().set_destination_ip6(destination.to_bits());
-        error.annotations_mut().set_paint(packet.annotations().paint());
-        error.set_timestamp_ns(now_ns);
-        Ok(error)
-    }
-}
-
-impl Element for Icmp6Error {
-    fn process(&mut self, cx: &mut Context, batch: &mut Batch) {
-        let mut packets = std::mem::replace(batch, cx.spare_batch());
-        for packet in packets.drain() {
-            match self.answer(cx, &packet) {
-                Ok(error) => {
-                    cx.pool().free_packet(packet);
-                    batch.push(error);
-                }
-                Err(reason) => cx.drop(packet, reason),
-            }
-        }
-        cx.recycle(packets);
-    }
 }
 
 #[cfg(test)]
@@ -304,6 +210,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::icmp::error_rate::TOO_MANY;
     use testbed::ipv6::{FAR, HOST, any_packet, icmpv6, ipv6};
 
     const OUR_IP: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 1, 0, 0, 0, 0, 1);

@@ -2,6 +2,8 @@
 
 use packet::wire::icmpv6::{Icmpv6Type, parameter_problem_code, time_exceeded_code, unreachable_code};
 
+use super::names::Codes;
+
 const TYPES: [(&str, Icmpv6Type); 4] = [
     ("unreachable", Icmpv6Type::DESTINATION_UNREACHABLE),
     ("packettoobig", Icmpv6Type::PACKET_TOO_BIG),
@@ -26,7 +28,8 @@ const PARAMETER_PROBLEM_CODES: [(&str, u8); 3] = [
     ("option", parameter_problem_code::OPTION),
 ];
 
-fn codes(kind: Icmpv6Type) -> &'static [(&'static str, u8)] {
+/// The names of the codes of type `kind`.
+pub(super) fn codes(kind: Icmpv6Type) -> Codes {
     match kind {
         Icmpv6Type::DESTINATION_UNREACHABLE => &UNREACHABLE_CODES,
         Icmpv6Type::TIME_EXCEEDED => &TIME_EXCEEDED_CODES,
@@ -41,28 +44,18 @@ pub(super) fn type_number(name: &str) -> Option<Icmpv6Type> {
     TYPES.iter().find(is_it).map(|(_, kind)| *kind)
 }
 
-/// The code of type `kind` that a name or number stands for.
-pub(super) fn code_number(kind: Icmpv6Type, name: &str) -> Option<u8> {
-    let known = codes(kind).iter().find(|entry| entry.0 == name).map(|entry| entry.1);
-    known.or_else(|| <u8 as graph::FromArgument>::from_argument(name))
-}
-
-/// The names of the codes of type `kind`, for messages.
-pub(super) fn code_names(kind: Icmpv6Type) -> String {
-    codes(kind).iter().map(|entry| entry.0).collect::<Vec<_>>().join(", ")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::icmp::names::number;
 
     #[test]
     fn names_and_numbers() {
         assert_eq!(type_number("packettoobig"), Some(Icmpv6Type::PACKET_TOO_BIG));
         assert_eq!(type_number("3"), Some(Icmpv6Type::TIME_EXCEEDED));
         assert_eq!(type_number("128"), None);
-        assert_eq!(code_number(Icmpv6Type::DESTINATION_UNREACHABLE, "address"), Some(3));
-        assert_eq!(code_number(Icmpv6Type::TIME_EXCEEDED, "address"), None);
-        assert_eq!(code_number(Icmpv6Type::PACKET_TOO_BIG, "0"), Some(0));
+        assert_eq!(number(codes(Icmpv6Type::DESTINATION_UNREACHABLE), "address"), Some(3));
+        assert_eq!(number(codes(Icmpv6Type::TIME_EXCEEDED), "address"), None);
+        assert_eq!(number(codes(Icmpv6Type::PACKET_TOO_BIG), "0"), Some(0));
     }
 }

@@ -41,7 +41,7 @@
 //! whether the "fix source" annotation is set; true by default. USE_FIX_ANNO is the same.
 //!
 //! =item RATE
-//! most errors a second, on all workers together; 0 is no limit. 1000 by default (RFC 1812, 4.3.2.8).
+//! most errors a second, on all workers together; 0 sets no limit. 1000 by default (RFC 1812, 4.3.2.8).
 //!
 //! =item BURST
 //! how many may go at once when there were none for a while; 100 by default.
@@ -63,124 +63,104 @@
 //! =a DecIPTTL, FixIPSrc, IPFragmenter, IPGWOptions
 
 use std::net::Ipv4Addr;
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 
-use graph::{Class, Combine, ConfigError, Context, Element, FromArgument, Get, Handler, Put, Setup};
-use packet::wire::icmp::{
-    self, Icmp, IcmpMessage, IcmpRepr, IcmpType, parameter_problem_code, unreachable_code,
-};
+use graph::arguments::Arguments;
+use graph::{Class, ConfigError, Context};
+use packet::wire::icmp::{Icmp, IcmpMessage, IcmpRepr, IcmpType, parameter_problem_code, unreachable_code};
 use packet::wire::ipv4::{Ipv4, Ipv4Repr, MIN_HEADER_LEN};
 use packet::wire::ipv4_option::field::{LENGTH, POINTER};
 use packet::wire::ipv4_option::{Ipv4Option, kind as option_kind};
 use packet::wire::{IpProtocol, OptionOctets};
-use packet::{Batch, Packet, PacketType};
+use packet::{Packet, PacketType};
 
-use super::error_rate::{ErrorRate, Limits, TOO_MANY};
-use super::error_source::ErrorSource;
-use super::names;
+use super::errors::{self, ErrorFamily, Errors};
+use super::names::{self, Codes};
 use crate::ip::AddressList;
 
 pub(crate) static CLASS: Class = Class {
     name: "ICMPError",
-    handlers: &[
-        Handler::read_write(
-            "src",
-            Combine::First,
-            "The SRC argument.",
-            &Get(|e: &mut ICMPError| e.source.to_string()),
-            &Put(|e: &mut ICMPError, _, value| {
-                e.source = FromArgument::from_value(value)?;
-                Ok(())
-            }),
-        ),
-        Handler::read_write(
-            "mtu",
-            Combine::First,
-            "The MTU argument.",
-            &Get(|e: &mut ICMPError| e.mtu.to_string()),
-            &Put(|e: &mut ICMPError, _, value| {
-                Mtu(e.mtu) = FromArgument::from_value(value)?;
-                Ok(())
-            }),
-        ),
-        Handler::read_write(
-            "pmtu",
-            Combine::First,
-            "The PMTU argument.",
-            &Get(|e: &mut ICMPError| e.path_mtu.to_string()),
-            &Put(|e: &mut ICMPError, _, value| {
-                e.path_mtu = FromArgument::from_value(value)?;
-                Ok(())
-            }),
-        ),
-        Handler::read_write(
-            "rate",
-            Combine::First,
-            "The RATE argument.",
-            &Get(|e: &mut ICMPError| e.rate.get().to_string()),
-            &Put(|e: &mut ICMPError, cx, value| e.rate.set(cx.now_ns(), value)),
-        ),
-    ],
+    handlers: Errors::<Ipv4Errors>::HANDLERS,
     manual: graph::manual!("icmp_error.rs"),
-    make,
+    make: errors::make::<Ipv4Errors>,
     ..Class::DEFAULT
 };
 
-fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
-    let arguments = &mut setup.arguments;
-    let source = arguments.required::<ErrorSource<Ipv4Addr>>("SRC")?;
-    let kind_name = arguments.required::<String>("TYPE")?;
-    let code_name = arguments.optional::<String>("CODE")?;
-    let bad = arguments.optional::<AddressList>("BADADDRS")?.unwrap_or_default().0;
-    let Mtu(mtu) = arguments.keyword_or("MTU", Mtu(576))?;
-    let path_mtu = arguments.keyword_or("PMTU", 0)?;
-    let older = arguments.keyword_or("USE_FIX_ANNO", true)?;
-    let fix_source = arguments.keyword_or("SET_FIX_ANNO", older)?;
-    let limits = Limits::read(arguments)?;
-    arguments.finish()?;
-    let kind = names::type_number(&kind_name).filter(|kind| IcmpType(*kind).is_error()).ok_or_else(|| {
-        ConfigError::new(format!(
-            "TYPE: expected an ICMP error type (unreachable, sourcequench, redirect, timeexceeded or \
-             parameterproblem), got '{kind_name}'"
-        ))
-    })?;
-    let code = match &code_name {
-        None => 0,
-        Some(name) => names::code_number(kind, name).ok_or_else(|| {
-            let known = names::code_names(kind);
-            ConfigError::new(format!(
-                "CODE: expected an integer from 0 to 255, or one of {known}; got '{name}'"
-            ))
-        })?,
-    };
-    let rate = ErrorRate::new(setup, &limits)?;
-    Ok(Box::new(ICMPError { source, kind, code, bad, mtu, path_mtu, fix_source, rate, identification: 1 }))
-}
-
-/// Length of the longest error: room for two IP headers, the ICMP header and 8 bytes (RFC 792).
-struct Mtu(usize);
-
-impl FromArgument for Mtu {
-    const EXPECTED: &'static str = "integer from 56 to 65535";
-    fn from_argument(text: &str) -> Option<Self> {
-        usize::from_argument(text).filter(|mtu| (56..=65535).contains(mtu)).map(Self)
-    }
-}
-
 const TIME_TO_LIVE: u8 = 200;
 const NO_HEADER: &str = "no IP header";
-const NO_FRAME: &str = "no frame for an ICMP error";
 
-struct ICMPError {
-    source: ErrorSource<Ipv4Addr>,
-    kind: u8,
-    code: u8,
-    bad: Vec<u32>,
-    mtu: usize,
-    path_mtu: u16,
+/// The IPv4 part, with the state that only ICMPError has.
+struct Ipv4Errors {
     fix_source: bool,
-    rate: ErrorRate,
     identification: u16,
+}
+
+impl ErrorFamily for Ipv4Errors {
+    type Ip = Ipv4Addr;
+    type Addresses = AddressList;
+    type Type = u8;
+    type PathMtu = u16;
+
+    const TYPES: &'static str =
+        "ICMP error type (unreachable, sourcequench, redirect, timeexceeded or parameterproblem)";
+    const TYPE_NUMBER: fn(&str) -> Option<u8> =
+        |name| names::type_number(name).filter(|kind| IcmpType(*kind).is_error());
+    const CODES: fn(u8) -> Codes = names::codes;
+    /// At least room for two IP headers, the ICMP header and 8 bytes (RFC 792).
+    const MTU: RangeInclusive<usize> = 56..=65535;
+    const MTU_EXPECTED: &'static str = "integer from 56 to 65535";
+    /// RFC 1812, 4.3.2.3: "the ICMP datagram SHOULD contain as much of the original datagram as possible
+    /// without the length of the ICMP datagram exceeding 576 bytes".
+    const DEFAULT_MTU: usize = 576;
+    const DEFAULT_PATH_MTU: u16 = 0;
+
+    fn read(arguments: &mut Arguments) -> Result<Self, ConfigError> {
+        let older = arguments.keyword_or("USE_FIX_ANNO", true)?;
+        let fix_source = arguments.keyword_or("SET_FIX_ANNO", older)?;
+        Ok(Self { fix_source, identification: 1 })
+    }
+
+    fn answer(errors: &mut Errors<Self>, cx: &mut Context, packet: &Packet) -> Result<Packet, &'static str> {
+        let bytes = packet.network().ok_or(NO_HEADER)?;
+        let offender = Ipv4::new_checked(bytes).map_err(|_| NO_HEADER)?;
+        errors.judge(packet, &offender)?;
+        let mut route = source_route(offender.header());
+        // RFC 1812, 5.2.7.2: a redirect is sent only when "the packet contains no source route option".
+        if route.is_some() && errors.kind == names::REDIRECT {
+            return Err("redirect for a source-routed packet");
+        }
+        let message = errors.message(packet);
+        // RFC 1812, 4.3.2.6: the route goes back "unless the ICMP error message is a Parameter Problem about
+        // a source route option".
+        if let IcmpMessage::ParameterProblem { pointer, .. } = message
+            && route.as_ref().is_some_and(|place| place.contains(&pointer.into()))
+        {
+            route = None;
+        }
+        let source = offender.source();
+        let way_back = route.and_then(|place| WayBack::of(offender.header().get(place)?, source));
+        let options = way_back.as_ref().map_or(OptionOctets::EMPTY, |way| way.options);
+        let destination = way_back.as_ref().map_or(source, |way| way.first);
+        let header_len = MIN_HEADER_LEN + options.len();
+        let (own, quoted) = errors.quote(cx, packet, offender.destination(), header_len)?;
+        let repr = IcmpRepr { message, data: quoted };
+        let state = &mut errors.family;
+        let header = Ipv4Repr {
+            ttl: TIME_TO_LIVE,
+            identification: state.identification,
+            options,
+            ..Ipv4Repr::new(own, destination, IpProtocol::ICMP, repr.message_len())
+        };
+        errors::frame(cx, header_len, |error| {
+            let mut view = Ipv4::new_unchecked(error.reset(header_len + repr.message_len())?);
+            header.emit(&mut view).ok()?;
+            repr.emit(&mut Icmp::new_unchecked(view.payload_mut())).ok()?;
+            error.annotations_mut().set_destination_ip(destination.to_bits());
+            error.annotations_mut().set_fix_source(state.fix_source);
+            state.identification = state.identification.wrapping_add(1);
+            Some(())
+        })
+    }
 }
 
 /// The place of the source route in a header, if there is one that is well formed.
@@ -231,10 +211,10 @@ impl WayBack {
     }
 }
 
-impl ICMPError {
+impl Errors<Ipv4Errors> {
     fn is_unicast(&self, address: u32) -> bool {
         // Limited broadcast, multicast (RFC 1812, 4.2.2.11), and what the configuration says.
-        address != u32::MAX && address >> 28 != 0xe && !self.bad.contains(&address)
+        address != u32::MAX && address >> 28 != 0xe && !self.bad.0.contains(&address)
     }
 
     /// RFC 1812, 4.3.2.7: "a packet whose source address has a network prefix of zero or is an invalid source
@@ -274,45 +254,14 @@ impl ICMPError {
         Ok(())
     }
 
-    /// The error about `packet`, or why there is none.
-    fn answer(&mut self, cx: &mut Context, packet: &Packet) -> Result<Packet, &'static str> {
-        let bytes = packet.network().ok_or(NO_HEADER)?;
-        let offender = Ipv4::new_checked(bytes).map_err(|_| NO_HEADER)?;
-        self.judge(packet, &offender)?;
-        // A header has at most 60 octets.
-        let pointer = packet.annotations().parameter_problem();
-        let at_pointer =
-            self.kind == names::PARAMETER_PROBLEM && self.code == parameter_problem_code::POINTER;
-        let mut route = source_route(offender.header());
-        // RFC 1812, 5.2.7.2: a redirect is sent only when "the packet contains no source route option".
-        if route.is_some() && self.kind == names::REDIRECT {
-            return Err("redirect for a source-routed packet");
-        }
-        // RFC 1812, 4.3.2.6: the route goes back "unless the ICMP error message is a Parameter Problem about
-        // a source route option".
-        if at_pointer && route.as_ref().is_some_and(|place| place.contains(&usize::from(pointer))) {
-            route = None;
-        }
-        let source = offender.source();
-        let way_back = route.and_then(|place| WayBack::of(offender.header().get(place)?, source));
-        let options = way_back.as_ref().map_or(OptionOctets::EMPTY, |way| way.options);
-        let destination = way_back.as_ref().map_or(source, |way| way.first);
-
-        if !self.rate.allows(cx.now_ns()) {
-            return Err(TOO_MANY);
-        }
-        let own = self.source.choose(offender.destination(), packet.annotations().paint());
-        let header_len = MIN_HEADER_LEN + options.len();
-        let quoted_at = header_len + icmp::HEADER_LEN;
-        // RFC 1812, 4.3.2.3: "the ICMP datagram SHOULD contain as much of the original datagram as possible
-        // without the length of the ICMP datagram exceeding 576 bytes".
-        let longest = self.mtu.min(cx.pool().data_bytes());
-        let total = longest.min(quoted_at + bytes.len());
-        let quoted = total.checked_sub(quoted_at).and_then(|count| bytes.get(..count)).ok_or(NO_FRAME)?;
+    /// What the error says.
+    fn message(&self, packet: &Packet) -> IcmpMessage {
         let code = self.code;
-        let message = match self.kind {
-            names::PARAMETER_PROBLEM if at_pointer => {
-                IcmpMessage::ParameterProblem { code, pointer: pointer as u8 }
+        match self.kind {
+            names::PARAMETER_PROBLEM if code == parameter_problem_code::POINTER => {
+                // A header has at most 60 octets.
+                let pointer = packet.annotations().parameter_problem() as u8;
+                IcmpMessage::ParameterProblem { code, pointer }
             }
             names::REDIRECT => {
                 let gateway = Ipv4Addr::from_bits(packet.annotations().destination_ip());
@@ -323,46 +272,7 @@ impl ICMPError {
                 IcmpMessage::DestinationUnreachable { code, next_hop_mtu: self.path_mtu }
             }
             kind => IcmpMessage::Other { icmp_type: IcmpType(kind), code, rest: [0; 4] },
-        };
-        let repr = IcmpRepr { message, data: quoted };
-        let header = Ipv4Repr {
-            ttl: TIME_TO_LIVE,
-            identification: self.identification,
-            options,
-            ..Ipv4Repr::new(own, destination, IpProtocol::ICMP, repr.message_len())
-        };
-        let mut error = cx.allocate().ok_or(NO_FRAME)?;
-        let written = error.reset(total).and_then(|data| {
-            let mut view = Ipv4::new_unchecked(data);
-            header.emit(&mut view).ok()?;
-            repr.emit(&mut Icmp::new_unchecked(view.payload_mut())).ok()
-        });
-        if written.is_none() {
-            cx.pool().free_packet(error);
-            return Err(NO_FRAME);
         }
-        self.identification = self.identification.wrapping_add(1);
-        error.set_network_and_transport_header(0, header_len);
-        error.annotations_mut().set_destination_ip(destination.to_bits());
-        error.annotations_mut().set_fix_source(self.fix_source);
-        error.set_timestamp_ns(cx.now_ns());
-        Ok(error)
-    }
-}
-
-impl Element for ICMPError {
-    fn process(&mut self, cx: &mut Context, batch: &mut Batch) {
-        let mut packets = std::mem::replace(batch, cx.spare_batch());
-        for packet in packets.drain() {
-            match self.answer(cx, &packet) {
-                Ok(error) => {
-                    cx.pool().free_packet(packet);
-                    batch.push(error);
-                }
-                Err(reason) => cx.drop(packet, reason),
-            }
-        }
-        cx.recycle(packets);
     }
 }
 
@@ -374,6 +284,7 @@ mod tests {
     use packet::checksum;
 
     use super::*;
+    use crate::icmp::error_rate::TOO_MANY;
     use testbed::ipv4::{any_packet, ipv4, refresh, with_options};
 
     fn bench(arguments: &str) -> Bench {

@@ -2,6 +2,7 @@
 
 mod error_rate;
 mod error_source;
+mod errors;
 mod icmp6_error;
 mod icmp6_names;
 mod icmp_error;

@@ -85,7 +85,11 @@ const PARAMETER_PROBLEM_CODES: [(&str, u8); 3] = [
     ("length", parameter_problem_code::BAD_LENGTH),
 ];
 
-fn codes(kind: u8) -> &'static [(&'static str, u8)] {
+/// Names and numbers of the codes of a type.
+pub(super) type Codes = &'static [(&'static str, u8)];
+
+/// The names of the codes of type `kind`.
+pub(super) fn codes(kind: u8) -> Codes {
     match kind {
         UNREACHABLE => &UNREACHABLE_CODES,
         REDIRECT => &REDIRECT_CODES,
@@ -95,11 +99,12 @@ fn codes(kind: u8) -> &'static [(&'static str, u8)] {
     }
 }
 
-fn name(table: &'static [(&'static str, u8)], number: u8) -> Option<&'static str> {
+fn name(table: Codes, number: u8) -> Option<&'static str> {
     table.iter().find(|entry| entry.1 == number).map(|entry| entry.0)
 }
 
-fn number(table: &[(&str, u8)], name: &str) -> Option<u8> {
+/// The number that a name in the table, or a number, stands for.
+pub(super) fn number(table: &[(&str, u8)], name: &str) -> Option<u8> {
     match table.iter().find(|entry| entry.0 == name) {
         Some(entry) => Some(entry.1),
         None => <u8 as graph::FromArgument>::from_argument(name),
@@ -124,11 +129,6 @@ pub fn code_name(kind: u8, code: u8) -> Option<&'static str> {
 /// The code of type `kind` that a name or number stands for.
 pub fn code_number(kind: u8, name: &str) -> Option<u8> {
     number(codes(kind), name)
-}
-
-/// The names of the codes of type `kind`, for messages.
-pub fn code_names(kind: u8) -> String {
-    codes(kind).iter().map(|entry| entry.0).collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@
 //!
 //! =d
 //! Frees the packets that are pushed into it. In a pull path its task pulls packets, up to BURST at a time (the router's
-//! burst size unless given; 0 is no limit), and frees them; with ACTIVE false it does not. Discarded packets do not
+//! burst size unless given; 0 sets no limit), and frees them; with ACTIVE false it does not. Discarded packets do not
 //! count as dropped.
 //!
 //! =a Idle, TimedSink
