@@ -1,8 +1,6 @@
 //! The element behind the classes that check a header: good headers pass, bad ones are dropped or emitted on
 //! the second output, with counters of each reason. The classes differ in their [`Check`].
 
-use std::cell::Cell;
-
 use elements::ip::Rejects;
 use graph::{Arguments, Class, Combine, ConfigError, Context, Element, Get, Handler, Setup};
 use packet::{Batch, Packet};
@@ -76,20 +74,10 @@ impl<C: Check> HeaderCheck<C> {
 impl<C: Check> Element for HeaderCheck<C> {
     fn process(&mut self, cx: &mut Context, batch: &mut Batch) {
         let Self { check, rejects } = self;
-        let reason = Cell::new(0);
-        batch.extract(
-            |packet| match check.check(packet) {
-                Ok(()) => true,
-                Err(found) => {
-                    reason.set(found);
-                    false
-                }
-            },
-            |packet| rejects.reject(cx, packet, reason.get()),
-        );
+        rejects.filter(cx, batch, |packet| check.check(packet));
     }
 
     fn has_handler(&self, name: &str) -> bool {
-        name != "drop_details" || self.rejects.has_details()
+        self.rejects.has_handler(name)
     }
 }

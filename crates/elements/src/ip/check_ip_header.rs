@@ -54,7 +54,6 @@
 //!
 //! =a CheckIPHeader2, MarkIPHeader, SetIPChecksum, StripIPHeader
 
-use std::cell::Cell;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
@@ -319,25 +318,11 @@ impl Element for CheckIPHeader {
 
     fn process(&mut self, cx: &mut Context, batch: &mut Batch) {
         let Self { rules, rejects } = self;
-        let flaw = Cell::new(Flaw::Tiny);
-        batch.extract(
-            |packet| match rules.check(packet) {
-                Ok(()) => true,
-                Err(found) => {
-                    flaw.set(found);
-                    false
-                }
-            },
-            |packet| rejects.reject(cx, packet, flaw.get() as usize),
-        );
+        rejects.filter(cx, batch, |packet| rules.check(packet).map_err(|flaw| flaw as usize));
     }
 
     fn has_handler(&self, name: &str) -> bool {
-        match name {
-            "drop_details" => self.rejects.has_details(),
-            "own" => self.rules.sources.own.is_some(),
-            _ => true,
-        }
+        self.rejects.has_handler(name)
     }
 }
 

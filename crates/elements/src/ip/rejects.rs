@@ -1,7 +1,9 @@
 //! How the elements that check headers count and report what they refuse.
 
+use std::cell::Cell;
+
 use graph::Context;
-use packet::Packet;
+use packet::{Batch, Packet};
 
 /// The packets that a header check refused, by reason.
 #[derive(Debug)]
@@ -62,15 +64,32 @@ impl Rejects {
         reasons.map(|(count, reason)| format!("{count}\t{reason}\n")).collect()
     }
 
-    /// Returns whether the element has a `drop_details` handler.
-    pub fn has_details(&self) -> bool {
-        self.details
+    /// Returns whether the element has the handler `name`: `drop_details` and `own` depend on arguments.
+    pub fn has_handler(&self, name: &str) -> bool {
+        match name {
+            "drop_details" => self.details,
+            "own" => self.own,
+            _ => true,
+        }
+    }
+
+    /// Keeps the packets of `batch` that pass `check`, and rejects the others. The error is the number of the reason.
+    #[inline(always)]
+    pub fn filter(
+        &mut self,
+        cx: &mut Context,
+        batch: &mut Batch,
+        mut check: impl FnMut(&mut Packet) -> Result<(), usize>,
+    ) {
+        let reason = Cell::new(0);
+        let passes = |packet: &mut Packet| check(packet).map_err(|found| reason.set(found)).is_ok();
+        batch.extract(passes, |packet| self.reject(cx, packet, reason.get()));
     }
 
     /// Sends `packet` out by output 1, or drops it for the reason of number `reason`.
     #[cold]
     #[inline(never)]
-    pub fn reject(&mut self, cx: &mut Context, packet: Packet, reason: usize) {
+    fn reject(&mut self, cx: &mut Context, packet: Packet, reason: usize) {
         if self.verbose || self.total() == 0 {
             cx.message(&format!(
                 "{}: {} header check failed: {}",

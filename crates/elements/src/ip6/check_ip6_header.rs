@@ -46,7 +46,6 @@
 //!
 //! =a CheckIPHeader, MarkIP6Header, CheckIP6Scope, DecIP6HLIM
 
-use std::cell::Cell;
 use std::net::Ipv6Addr;
 use std::sync::Arc;
 
@@ -237,25 +236,11 @@ impl Element for CheckIp6Header {
 
     fn process(&mut self, cx: &mut Context, batch: &mut Batch) {
         let Self { rules, rejects } = self;
-        let flaw = Cell::new(Flaw::Tiny);
-        batch.extract(
-            |packet| match rules.check(packet) {
-                Ok(()) => true,
-                Err(found) => {
-                    flaw.set(found);
-                    false
-                }
-            },
-            |packet| rejects.reject(cx, packet, flaw.get() as usize),
-        );
+        rejects.filter(cx, batch, |packet| rules.check(packet).map_err(|flaw| flaw as usize));
     }
 
     fn has_handler(&self, name: &str) -> bool {
-        match name {
-            "drop_details" => self.rejects.has_details(),
-            "own" => self.rules.own.is_some(),
-            _ => true,
-        }
+        self.rejects.has_handler(name)
     }
 }
 
