@@ -32,8 +32,10 @@
 
 use crate::memory::HugeArray;
 use crate::rank::{IS_BLOCK, NETWORKS, Rank, RankCompiler};
+use crate::region::Region;
 use crate::{BURST, NextHopIndex, Rib, Table, TableError};
 use ipnet::Ipv4Net;
+use std::sync::Arc;
 
 const NAME: &str = "Byte24";
 /// One for each /24, and one more because they are loaded in pairs.
@@ -216,6 +218,16 @@ impl<const FEW: usize> Table<u32> for Byte24<FEW> {
             self.bytes[stretch.clone()].copy_from_slice(&ahead.bytes[stretch]);
         }
         self.rank.catch_up(compiler, &ahead.rank);
+    }
+
+    /// The bytes stay: they are for bursts of lookups.
+    fn relocate(&mut self, region: Option<&Arc<Region>>) -> Result<(), TableError> {
+        self.rank.relocate(region)
+    }
+
+    /// Those of the rank table, which knows all answers.
+    fn places_in(&self, region: &Arc<Region>) -> Option<[u32; 3]> {
+        self.rank.places_in(region)
     }
 
     fn for_each_range(&self, visit: &mut dyn FnMut(u32, NextHopIndex)) {

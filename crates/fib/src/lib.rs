@@ -30,6 +30,7 @@
 //! | [`policy`] | in which VRFs a packet is looked up | `policy.rs` |
 //! | [`Intervals`] | which of a few thousand intervals a key is in, for access lists | `intervals.rs` |
 //! | [`LocalFib`] | a RIB and a table in step, for one thread | `local_fib.rs` |
+//! | [`Region`] | memory of tables that a program in the kernel reads too, `fib/shared.rs` | `region.rs` |
 //! | [`read`], [`synthesize`] | routes from files; tables of any size and addresses inside them | |
 //!
 //! # One way to change a compiled table
@@ -84,6 +85,7 @@ pub mod publish;
 mod range_tree;
 mod rank;
 pub mod read;
+mod region;
 mod rib;
 mod room;
 mod route;
@@ -102,6 +104,7 @@ pub use next_hops::{Adjacency, Member, NextHop, NextHopError, NextHops, Resolver
 pub use policy::{Decision, Policy, Rules};
 pub use range_tree::{RangeTree, RangeTreeCompiler};
 pub use rank::{Rank, RankCompiler};
+pub use region::Region;
 pub use rib::{Change, Rib, RibError};
 pub use route::{NextHopIndex, Route};
 pub use table::{BURST, Table, TableError};

@@ -8,10 +8,15 @@
 //! as its table may ever grow: what is not used costs address space and nothing else, and nothing ever moves.
 
 use crate::TableError;
+use crate::region::Region;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 use std::ffi::c_void;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
+use std::sync::Arc;
+
+/// The least bytes of an array in a region: lookups may read a place or two that nothing has written.
+const LEAST_BYTES: usize = 4096;
 
 /// The size of a huge page on x86-64, and on arm64 with 4 KB base pages.
 const HUGE_PAGE: usize = 2 << 20;
@@ -23,16 +28,28 @@ impl Word for u16 {}
 impl Word for u32 {}
 impl Word for u64 {}
 
-/// A fixed-length array of zeroed words that starts on a huge-page boundary.
+/// An array of zeroed words that starts on a page: on huge pages of this process, or in a [`Region`] that others read.
+///
+/// On huge pages its length is the most it may ever have. In a region, where memory that is not used costs, it grows
+/// when [`HugeArray::reserve`] asks for more.
 pub(crate) struct HugeArray<T: Word> {
-    mapping: NonNull<c_void>,
-    mapping_bytes: usize,
+    place: Place,
     first: NonNull<T>,
     length: usize,
+    /// The most words that it may have.
+    most: usize,
+    /// The user, for errors.
+    table: &'static str,
+}
+
+/// What an array lies in.
+enum Place {
+    Mapping { start: NonNull<c_void>, bytes: usize },
+    Region { region: Arc<Region>, offset: usize, bytes: usize },
 }
 
 impl<T: Word> HugeArray<T> {
-    /// `length` zeroes. `table` names the user in the error.
+    /// `length` zeroes on huge pages. `table` names the user in the error.
     #[allow(unsafe_code, reason = "memory mapping has no safe interface")]
     pub(crate) fn zeroed(table: &'static str, length: usize) -> Result<HugeArray<T>, TableError> {
         let bytes = (length * size_of::<T>()).next_multiple_of(HUGE_PAGE);
@@ -45,22 +62,95 @@ impl<T: Word> HugeArray<T> {
         };
         let refused = |source| TableError::Memory { table, bytes: mapping_bytes, source };
         let mapping = mapping.map_err(|errno| refused(errno.into()))?;
-        let mapping = NonNull::new(mapping).ok_or_else(|| refused(std::io::ErrorKind::OutOfMemory.into()))?;
-        let skip = mapping.as_ptr().align_offset(HUGE_PAGE);
+        let start = NonNull::new(mapping).ok_or_else(|| refused(std::io::ErrorKind::OutOfMemory.into()))?;
+        let skip = start.as_ptr().align_offset(HUGE_PAGE);
         // SAFETY: skip < HUGE_PAGE, so the result and the `bytes` after it lie inside the mapping.
-        let first = unsafe { mapping.byte_add(skip) };
+        let first = unsafe { start.byte_add(skip) };
         // SAFETY: the range is inside our own mapping, and this advice does not change its contents. A kernel
         // without huge pages refuses; that is no reason to stop.
         let _ = unsafe { madvise(first.as_ptr(), bytes, Advice::LinuxHugepage) };
-        Ok(HugeArray { mapping, mapping_bytes, first: first.cast(), length })
+        let place = Place::Mapping { start, bytes: mapping_bytes };
+        Ok(HugeArray { place, first: first.cast(), length, most: length, table })
+    }
+
+    /// `length` zeroes in a region, of `most` later; `None` if it has no room.
+    #[allow(unsafe_code, reason = "the array is a pointer into the region")]
+    pub(crate) fn in_region(
+        table: &'static str,
+        region: &Arc<Region>,
+        length: usize,
+        most: usize,
+    ) -> Option<HugeArray<T>> {
+        let (offset, bytes) = region.take(length * size_of::<T>())?;
+        // SAFETY: the region has these bytes, and gave them to nobody else.
+        let first = unsafe { region.memory.first().add(offset) };
+        // SAFETY: as above.
+        unsafe { first.write_bytes(0, bytes) };
+        let place = Place::Region { region: Arc::clone(region), offset, bytes };
+        // A region begins on a page, and so does what it gives.
+        Some(HugeArray { place, first: first.cast(), length: bytes / size_of::<T>(), most, table })
+    }
+
+    /// Makes room for `words` words, at most those that it may ever have. An array in a region moves within it, or to huge
+    /// pages if that is full.
+    ///
+    /// # Panics
+    ///
+    /// If the system refuses the address space for huge pages.
+    #[inline(always)]
+    pub(crate) fn reserve(&mut self, words: usize) {
+        if words > self.length {
+            self.grow(words);
+        }
+    }
+
+    #[cold]
+    fn grow(&mut self, words: usize) {
+        let grown = match &self.place {
+            Place::Region { region, .. } => {
+                Self::in_region(self.table, region, words.next_power_of_two(), self.most)
+            }
+            Place::Mapping { .. } => None,
+        };
+        self.replace(grown, self.length).expect("the system has address space for a table");
+    }
+
+    /// Moves it into a region, or out of all, with its first `used` words. Where a region has no room, on huge pages.
+    pub(crate) fn relocate(&mut self, region: Option<&Arc<Region>>, used: usize) -> Result<(), TableError> {
+        let words = used.max(LEAST_BYTES / size_of::<T>()).next_power_of_two().min(self.most);
+        let moved = region.and_then(|region| Self::in_region(self.table, region, words, self.most));
+        self.replace(moved, used)
+    }
+
+    fn replace(&mut self, new: Option<Self>, used: usize) -> Result<(), TableError> {
+        let mut new = match new {
+            Some(new) => new,
+            None => Self::zeroed(self.table, self.most)?,
+        };
+        new[..used].copy_from_slice(&self[..used]);
+        *self = new;
+        Ok(())
+    }
+
+    /// Where it begins in `region`, in bytes; `None` if it lies elsewhere.
+    pub(crate) fn offset_in(&self, region: &Arc<Region>) -> Option<u32> {
+        match &self.place {
+            Place::Region { region: own, offset, .. } if Arc::ptr_eq(own, region) => {
+                u32::try_from(*offset).ok()
+            }
+            _ => None,
+        }
     }
 }
 
 #[allow(unsafe_code, reason = "memory mapping has no safe interface")]
 impl<T: Word> Drop for HugeArray<T> {
     fn drop(&mut self) {
-        // SAFETY: the mapping is ours, exactly this long, and no reference into it outlives `self`.
-        let _ = unsafe { munmap(self.mapping.as_ptr(), self.mapping_bytes) };
+        match &self.place {
+            // SAFETY: the mapping is ours, exactly this long, and no reference into it outlives `self`.
+            Place::Mapping { start, bytes } => drop(unsafe { munmap(start.as_ptr(), *bytes) }),
+            Place::Region { region, offset, bytes } => region.give_back(*offset, *bytes),
+        }
     }
 }
 

@@ -81,6 +81,14 @@
 //!
 //! The model checker (loom) knows no membarrier; there both sides fence, which by the argument above is the same:
 //! `make loom`.
+//!
+//! # Readers elsewhere
+//!
+//! A program in the kernel can read the same copies, if they lie in memory that it sees ([`Elsewhere`]). It follows the
+//! same protocol with words of its own: a slot for each CPU, which it raises when it enters and when it leaves, and a word
+//! that says which copy is active, which the writer writes at each flip. It announces itself by an atomic addition that
+//! returns a value, which is a full barrier (Documentation/atomic_t.txt of the kernel), so its side of the handshake does
+//! not depend on membarrier. A slot has one writer at a time: such a program runs on its CPU to the end and does not nest.
 
 mod barrier;
 #[cfg(test)]
@@ -135,6 +143,33 @@ impl<T> Shared<T> {
     }
 }
 
+/// Readers outside this process that read the same two copies; see the top of this file.
+pub trait Elsewhere: Send + Sync {
+    /// Makes the copy of this generation the active one, by a store that releases what was written before.
+    fn flip(&self, generation: u64);
+
+    /// Returns how many slots there are.
+    fn slots(&self) -> usize;
+
+    /// Returns the value of a slot, odd while its reader is inside, by a load that acquires.
+    fn visit(&self, slot: usize) -> u64;
+}
+
+/// Where a reader announces itself.
+enum Seat {
+    Here(Arc<Slot>),
+    Elsewhere(std::sync::Arc<dyn Elsewhere>, usize),
+}
+
+impl Seat {
+    fn visit(&self) -> u64 {
+        match self {
+            Seat::Here(slot) => slot.0.load(Ordering::Acquire),
+            Seat::Elsewhere(elsewhere, slot) => elsewhere.visit(*slot),
+        }
+    }
+}
+
 /// Publishes a state in two copies, `left` and `right`, which must be equal; readers begin with `left`.
 ///
 /// The first call in a process registers it for membarrier, which the kernel may take some milliseconds for.
@@ -154,7 +189,8 @@ fn pair_with<T: Send + Sync>(left: T, right: T, barrier: Barrier) -> (Writer<T>,
         slots: Mutex::new(Vec::new()),
         barrier,
     });
-    let writer = Writer { shared: shared.clone(), generation: 0, unscanned: false, inside: Vec::new() };
+    let (inside, elsewhere) = (Vec::new(), None);
+    let writer = Writer { shared: shared.clone(), generation: 0, unscanned: false, inside, elsewhere };
     (writer, Readers { shared })
 }
 
@@ -165,7 +201,8 @@ pub struct Writer<T> {
     /// Flipped, and not looked yet who is inside.
     unscanned: bool,
     /// Slots found odd by the last scan, and not seen to change since.
-    inside: Vec<(Arc<Slot>, u64)>,
+    inside: Vec<(Seat, u64)>,
+    elsewhere: Option<std::sync::Arc<dyn Elsewhere>>,
 }
 
 impl<T: Send + Sync> Writer<T> {
@@ -205,9 +242,35 @@ impl<T: Send + Sync> Writer<T> {
     /// Makes the passive copy the active one and waits for nobody: readers who enter from now on see it, those inside
     /// stay where they are. Follow it by [`Writer::settle_within`] between other work, or by [`Writer::both`].
     pub fn flip(&mut self) {
+        self.flip_here();
+        if let Some(elsewhere) = &self.elsewhere {
+            elsewhere.flip(self.generation);
+        }
+    }
+
+    fn flip_here(&mut self) {
         self.unscanned = true;
         self.generation += 1;
         self.shared.generation.0.store(self.generation, Ordering::Release);
+    }
+
+    /// Publishes, and exchanges the readers elsewhere for others, or none. When it returns, no reader is inside the copy
+    /// that was active before.
+    ///
+    /// Those that are there now keep reading the copy that was active. `exchange` has them replaced, and returns when
+    /// none of them can enter any more.
+    pub fn exchange_elsewhere(
+        &mut self,
+        new: Option<std::sync::Arc<dyn Elsewhere>>,
+        exchange: impl FnOnce(),
+    ) {
+        self.flip_here();
+        if let Some(new) = &new {
+            new.flip(self.generation);
+        }
+        exchange();
+        self.settle();
+        self.elsewhere = new;
     }
 
     /// Waits until no reader is inside the passive copy. At once if that is known already.
@@ -237,7 +300,7 @@ impl<T: Send + Sync> Writer<T> {
             self.unscanned = false;
         }
         for look in 0_u32.. {
-            self.inside.retain(|(slot, announced)| slot.0.load(Ordering::Acquire) == *announced);
+            self.inside.retain(|(seat, announced)| seat.visit() == *announced);
             if self.inside.is_empty() {
                 break;
             }
@@ -256,7 +319,15 @@ impl<T: Send + Sync> Writer<T> {
         for slot in self.shared.slots().iter() {
             let visit = slot.0.load(Ordering::Acquire);
             if visit % 2 == 1 {
-                self.inside.push((slot.clone(), visit));
+                self.inside.push((Seat::Here(slot.clone()), visit));
+            }
+        }
+        if let Some(elsewhere) = &self.elsewhere {
+            for slot in 0..elsewhere.slots() {
+                let visit = elsewhere.visit(slot);
+                if visit % 2 == 1 {
+                    self.inside.push((Seat::Elsewhere(elsewhere.clone(), slot), visit));
+                }
             }
         }
     }

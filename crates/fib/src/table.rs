@@ -1,9 +1,11 @@
 //! The trait that every compiled table implements, and the errors of compiling.
 
 use crate::memory::available_memory;
+use crate::region::Region;
 use crate::{NextHopIndex, Rib};
 use ipnet::IpNet;
 use packet::Family;
+use std::sync::Arc;
 
 /// How many addresses a batched lookup works on at once: enough that memory latencies overlap (a core has 20 to 60
 /// outstanding loads), few enough that the addresses and their first-level results stay in the first-level cache.
@@ -124,6 +126,21 @@ pub trait Table<A: Family>: Send + Sync + Sized {
     /// Makes this table equal to `ahead`, given that it was equal to it when this was last called (or both were new),
     /// and that `compiler` has changed `ahead` since.
     fn catch_up(&mut self, compiler: &mut Self::Compiler, ahead: &Self);
+
+    /// Moves what lookups read into a region, or out of all of them. What a region has no room for lies on huge pages. The
+    /// tables that only this process reads stay where they are.
+    ///
+    /// # Errors
+    ///
+    /// [`TableError::Memory`]; the table is as before.
+    fn relocate(&mut self, _region: Option<&Arc<Region>>) -> Result<(), TableError> {
+        Ok(())
+    }
+
+    /// Returns where its arrays begin in a region, in bytes, in an order of its own; `None` if not all are there.
+    fn places_in(&self, _region: &Arc<Region>) -> Option<[u32; 3]> {
+        None
+    }
 
     /// Calls `visit` with the first address and the next hop of each range that the table has in its memory, in
     /// ascending order from the lowest address on. Neighbours may have the same next hop.

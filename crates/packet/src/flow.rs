@@ -88,6 +88,11 @@ impl FlowKey {
         Self([random.next_u64(), random.next_u64()])
     }
 
+    /// Returns the secret itself, for who computes the same hash elsewhere.
+    pub const fn words(self) -> [u64; 2] {
+        self.0
+    }
+
     /// Multiplies two words, each with a secret of its own, and folds the halves of the product.
     #[inline(always)]
     pub fn product(self, a: u64, b: u64) -> u64 {

@@ -16,6 +16,7 @@
 //! | [`checksum`] | RFC 1071 sums and RFC 1624 incremental updates |
 //! | [`prefetch()`] | asking for memory before it is needed |
 //! | [`random`] | pseudo-random numbers |
+//! | [`SharedMemory`] | memory that is read from outside the process |
 //! | [`sync`] | locks whose holders may panic |
 //! | [`cycles`] | the time stamp counter, our unit of cost |
 //!
@@ -35,6 +36,7 @@ pub mod pool;
 mod prefetch;
 pub mod random;
 mod return_stack;
+mod shared_memory;
 pub mod sync;
 pub mod wire;
 
@@ -47,3 +49,4 @@ pub use plain_header::PlainHeader;
 pub use plain_ipv6_header::PlainIpv6Header;
 pub use pool::{Pool, PoolOptions, PoolStats};
 pub use prefetch::{prefetch, prefetch_address};
+pub use shared_memory::SharedMemory;

@@ -14,6 +14,7 @@
 
 static long (*const redirect_map)(void *map, __u64 key, __u64 flags) = (void *)BPF_FUNC_redirect_map;
 static long (*const adjust_head)(struct xdp_md *context, int bytes) = (void *)BPF_FUNC_xdp_adjust_head;
+static long (*const tail_call)(void *context, void *programs, __u32 number) = (void *)BPF_FUNC_tail_call;
 
 // Sockets by queue.
 struct {
@@ -22,6 +23,14 @@ struct {
     MAP_TYPE(key, __u32);
     MAP_TYPE(value, __u32);
 } SOCKETS SEC(".maps");
+
+// The program that forwards transit in the kernel (forward.c), if there is one; it leaves the rest to `to_socket`.
+struct {
+    MAP_NUMBER(type, BPF_MAP_TYPE_PROG_ARRAY);
+    MAP_NUMBER(max_entries, 1);
+    MAP_TYPE(key, __u32);
+    MAP_TYPE(value, __u32);
+} FORWARD SEC(".maps");
 
 struct link {
     __u8 address[6];
@@ -97,16 +106,26 @@ INLINE int is_ours(const __u8 *frame, const void *end) {
 }
 
 SEC("xdp")
+int to_socket(struct xdp_md *context) {
+    int action = redirect_map(&SOCKETS, context->rx_queue_index, XDP_PASS);
+    count(action == XDP_REDIRECT ? STEERED : LEFT);
+    return action;
+}
+
+SEC("xdp")
 int steer(struct xdp_md *context) {
     __u8 *frame = (__u8 *)(long)context->data;
     const void *end = (const void *)(long)context->data_end;
     if (is_sealed(frame, end))
         return unseal(context, frame);
-    int action = XDP_PASS;
-    if (!TRANSIT || is_ours(frame, end))
-        action = redirect_map(&SOCKETS, context->rx_queue_index, XDP_PASS);
-    count(action == XDP_REDIRECT ? STEERED : LEFT);
-    return action;
+    if (!TRANSIT)
+        return to_socket(context);
+    if (is_ours(frame, end)) {
+        tail_call(context, &FORWARD, 0);
+        return to_socket(context);
+    }
+    count(LEFT);
+    return XDP_PASS;
 }
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";

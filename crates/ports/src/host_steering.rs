@@ -8,7 +8,7 @@ use std::collections::HashSet;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use crate::{PortError, Spec};
+use crate::{KernelForwarding, PortError, Spec};
 
 /// Which packets stay with Linux: those to its own addresses, and all that is not plain transit.
 ///
@@ -28,6 +28,21 @@ pub trait HostSteering {
     /// # Errors
     /// [`PortError::System`]; not expected.
     fn set_vlans(&mut self, vlans: &[(VlanId, VlanShare)]) -> Result<(), PortError>;
+
+    /// Has transit that comes in forwarded in the kernel first, as by the port of this number; the rest is ours as before.
+    /// Another call exchanges the one for the other, without a packet between.
+    ///
+    /// # Errors
+    ///
+    /// [`PortError::Unsupported`] where the port's packets come by no XDP program.
+    fn forward_in_kernel(&mut self, forwarding: &mut KernelForwarding, port: u16) -> Result<(), PortError>;
+
+    /// Has all transit be ours again.
+    ///
+    /// # Errors
+    ///
+    /// [`PortError::System`]; not expected.
+    fn forward_here(&mut self) -> Result<(), PortError>;
 
     /// Reads the interface's link address and MTU anew: call it after one of them changed.
     ///

@@ -57,6 +57,8 @@
 //! | `interface` | a port's own interface: asked and changed by ioctl; the lock that one port has on it |
 //! | `gro` | turns generic receive offload off |
 //! | `host_steering`, `host_filter` | which packets are ours and which those of Linux; the same in Rust, for tests |
+//! | `kernel_forwarding` | forwarding in the kernel by the router's tables |
+//! | `xdp_features` | what a driver can do with XDP |
 //! | `iptables` | chains of legacy iptables, which forwarded packets of the host pass |
 //! | `bpf` | BPF programs of `bpf/`: loaded, attached, their maps |
 //! | `steering` | which queue a packet goes to, changed while traffic flows |
@@ -75,6 +77,7 @@ mod host_filter;
 mod host_steering;
 mod interface;
 mod iptables;
+mod kernel_forwarding;
 mod link;
 mod memory_loop;
 mod recorder;
@@ -82,6 +85,7 @@ mod spec;
 mod stats;
 mod steering;
 mod wrappers;
+mod xdp_features;
 
 #[cfg(test)]
 mod testing;
@@ -119,6 +123,7 @@ pub use host::PERMITTED_MARK;
 pub use host_steering::{HostSteering, VlanId, VlanShare};
 pub use interface::{Addresses, addresses, set_link_address, set_mtu, user_of, with_address};
 pub use iptables::{LegacyChain, legacy_chains};
+pub use kernel_forwarding::{KernelForwarding, KernelPort, KernelTraffic};
 pub use link::{Link, Links};
 pub use memory_loop::MemoryLoop;
 pub use pcap::reader::{ETHERNET, PcapReader, PcapRecord};
@@ -129,6 +134,7 @@ pub use steering::{HashFields, Steering};
 pub use tap::twin_name;
 pub use wrappers::fault::{FaultDirections, FaultOptions, with_faults};
 pub use wrappers::{with_capture, with_trace};
+pub use xdp_features::XdpFeatures;
 
 /// What a port is.
 #[derive(Clone, Debug, PartialEq, Eq)]

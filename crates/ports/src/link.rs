@@ -83,9 +83,9 @@ impl Links {
 // include/uapi/linux/netlink.h, rtnetlink.h, if_link.h, if_arp.h.
 const RTM_NEWLINK: u16 = 16;
 const RTM_GETLINK: u16 = 18;
-const NLM_F_REQUEST: u16 = 1;
+pub(crate) const NLM_F_REQUEST: u16 = 1;
 const NLM_F_DUMP: u16 = 0x300;
-const NLMSG_ERROR: u16 = 2;
+pub(crate) const NLMSG_ERROR: u16 = 2;
 const NLMSG_DONE: u16 = 3;
 const IFLA_ADDRESS: u16 = 1;
 const IFLA_IFNAME: u16 = 3;
@@ -104,9 +104,9 @@ const ARPHRD_ETHER: u16 = 1;
 /// A nested attribute has this bit in its type, or not.
 const TYPE_MASK: u16 = 0x3fff;
 /// Bytes of struct nlmsghdr, struct ifinfomsg and struct nlattr.
-const HEADER: usize = 16;
+pub(crate) const HEADER: usize = 16;
 const LINK_HEADER: usize = 16;
-const ATTRIBUTE: usize = 4;
+pub(crate) const ATTRIBUTE: usize = 4;
 
 fn ask() -> io::Result<Vec<Link>> {
     // No protocol is number 0: NETLINK_ROUTE.
@@ -135,7 +135,7 @@ fn ask() -> io::Result<Vec<Link>> {
 }
 
 /// Takes the type and the payload of the next message; `None` at the end, and where a message is cut off.
-fn next_message<'a>(rest: &mut &'a [u8]) -> Option<(u16, &'a [u8])> {
+pub(crate) fn next_message<'a>(rest: &mut &'a [u8]) -> Option<(u16, &'a [u8])> {
     let length = number(rest)? as usize;
     let kind = u16::from_ne_bytes(*rest.get(4..)?.first_chunk()?);
     let payload = rest.get(HEADER..length)?;
@@ -178,17 +178,17 @@ fn parse(payload: &[u8]) -> Option<Link> {
     Some(link)
 }
 
-fn number(value: &[u8]) -> Option<u32> {
+pub(crate) fn number(value: &[u8]) -> Option<u32> {
     Some(u32::from_ne_bytes(*value.first_chunk()?))
 }
 
 /// The value of the attribute of this type within another.
-fn inner(value: &[u8], wanted: u16) -> Option<&[u8]> {
+pub(crate) fn inner(value: &[u8], wanted: u16) -> Option<&[u8]> {
     attributes(value).find(|&(kind, _)| kind == wanted).map(|(_, value)| value)
 }
 
 /// The attributes of a message: type and value of each, up to the first that is cut off.
-fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+pub(crate) fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     std::iter::from_fn(move || {
         let head = bytes.first_chunk::<ATTRIBUTE>()?;
         let length = usize::from(u16::from_ne_bytes([head[0], head[1]]));

@@ -35,17 +35,17 @@
 //!
 //! =item CAPACITY
 //!
-//! Most packets that wait, on all workers together; 0 is no limit. When there are more, the oldest one is
+//! Most packets that wait, on all workers together; 0 sets no limit. When there are more, the oldest one is
 //! dropped. 2048 by default.
 //!
 //! =item ENTRY_CAPACITY
 //!
-//! Most addresses in the table, those without an answer included; 0 is no limit. Those without an answer make
+//! Most addresses in the table, those without an answer included; 0 sets no limit. Those without an answer make
 //! room first, then the one not heard of for longest. 65536 by default.
 //!
 //! =item ENTRY_PACKET_CAPACITY
 //!
-//! Most packets that wait for one address, on each worker; 0 is no limit, and the default. When there are
+//! Most packets that wait for one address, on each worker; 0 sets no limit, and the default. When there are
 //! more, the oldest is dropped, since RFC 1122, 2.3.2.2, wants the latest to be kept.
 //!
 //! =item TIMEOUT

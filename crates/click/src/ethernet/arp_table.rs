@@ -14,15 +14,15 @@
 //!
 //! =item CAPACITY
 //!
-//! Most packets that wait, in all ARPQueriers of this table together; 0 is no limit. 2048 by default.
+//! Most packets that wait, in all ARPQueriers of this table together; 0 sets no limit. 2048 by default.
 //!
 //! =item ENTRY_CAPACITY
 //!
-//! Most addresses in the table; 0 is no limit. 65536 by default.
+//! Most addresses in the table; 0 sets no limit. 65536 by default.
 //!
 //! =item ENTRY_PACKET_CAPACITY
 //!
-//! Most packets that wait for one address, in each ARPQuerier on each worker; 0 is no limit, and the default.
+//! Most packets that wait for one address, in each ARPQuerier on each worker; 0 sets no limit, and the default.
 //!
 //! =item TIMEOUT
 //!

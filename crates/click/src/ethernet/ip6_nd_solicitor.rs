@@ -30,18 +30,18 @@
 //!
 //! =item CAPACITY
 //!
-//! Most packets that wait, on all workers together; 0 is no limit. When there are more, the oldest one is
+//! Most packets that wait, on all workers together; 0 sets no limit. When there are more, the oldest one is
 //! dropped. 2048 by default.
 //!
 //! =item ENTRY_CAPACITY
 //!
-//! Most addresses in the table, those without an answer included; 0 is no limit. Those without an answer make
+//! Most addresses in the table, those without an answer included; 0 sets no limit. Those without an answer make
 //! room first, then the one not heard of for longest, so a scan of a /64 costs no neighbour its place. 65536
 //! by default.
 //!
 //! =item ENTRY_PACKET_CAPACITY
 //!
-//! Most packets that wait for one address, on each worker; 0 is no limit, and the default.
+//! Most packets that wait for one address, on each worker; 0 sets no limit, and the default.
 //!
 //! =item TIMEOUT
 //!

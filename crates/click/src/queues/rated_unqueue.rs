@@ -7,7 +7,7 @@
 //! =d
 //! Pulls up to RATE packets a second and pushes them out. A token bucket allows bursts of BURST_SIZE packets, or of RATE
 //! times BURST_DURATION (20 ms by default). It sleeps while the queues upstream are empty and while it must wait.
-//! A RATE of 0 is no limit.
+//! A RATE of 0 sets no limit.
 //!
 //! Different from Click: the rate is that of the router, shared by all workers.
 //!
@@ -26,7 +26,7 @@
 //! Pulls up to RATE bytes a second (with a unit: C<10Mbps>) and pushes them out. A token bucket allows bursts of
 //! BURST_BYTES, or of RATE times BURST_DURATION (20 ms by default). A packet passes unless the allowance is overdrawn;
 //! what is overdrawn is made up for before the next one. It sleeps while the queues upstream are empty and
-//! while it must wait. A RATE of 0 is no limit.
+//! while it must wait. A RATE of 0 sets no limit.
 //!
 //! Different from Click: the bandwidth is that of the router, shared by all workers.
 //!

@@ -7,7 +7,7 @@
 //! =d
 //! Sends up to RATE packets a second out by output 0 and the rest by output 1. A token bucket allows bursts of
 //! BURST_SIZE packets, or of RATE times BURST_DURATION (20 ms by default). Without output 1 the rest is dropped and
-//! counted as "over the rate". A RATE of 0 is no limit.
+//! counted as "over the rate". A RATE of 0 sets no limit.
 //!
 //! Different from Click: the rate is that of the router, shared by all workers.
 //!
@@ -26,7 +26,7 @@
 //! =d
 //! Sends up to RATE bytes a second (with a unit: C<10Mbps>) out by output 0 and the rest by output 1. A token bucket
 //! allows bursts of BURST_BYTES, or of RATE times BURST_DURATION (20 ms by default). Without output 1 the rest is
-//! dropped and counted as "over the rate". A RATE of 0 is no limit. A packet passes when anything is left of the
+//! dropped and counted as "over the rate". A RATE of 0 sets no limit. A packet passes when anything is left of the
 //! allowance; what it is longer is made up for before the next one.
 //!
 //! Different from Click: the bandwidth is that of the router, shared by all workers.

@@ -95,7 +95,7 @@ impl<U: Unit> Shaper<U> {
     fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
         let rate = U::tokens(setup.arguments.required("RATE")?);
         setup.arguments.finish()?;
-        // A bucket's own rate 0 is no limit, but a shaper's is none at all: a bucket that holds nothing. It starts with one
+        // A bucket's own rate 0 sets no limit, but a shaper's is none at all: a bucket that holds nothing. It starts with one
         // token and holds a second's worth.
         let bucket =
             setup.shared_by_copies(|| Ok::<_, ConfigError>(TokenBucket::new(rate.max(1), rate, 1)))?;

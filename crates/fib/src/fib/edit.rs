@@ -35,7 +35,12 @@ impl<P: Copy + Eq + Hash + Send + Sync, T4: Table<u32>> Fib<P, T4> {
         if self.vrfs.contains_key(&table) {
             return Err(EditError::VrfExists { table });
         }
-        let (now, later) = (Tables::new()?, Tables::new()?);
+        let (mut now, mut later) = (Tables::new()?, Tables::new()?);
+        let region = self.shared.as_ref().map(|shared| shared.region());
+        if region.is_some() {
+            now.relocate(region)?;
+            later.relocate(region)?;
+        }
         let (passive, _) = self.writer.both();
         let index = passive.vrfs.iter().position(Option::is_none).unwrap_or(passive.vrfs.len());
         put(passive, index, Some(now));
@@ -152,6 +157,7 @@ impl<P: Copy + Eq + Hash + Send + Sync, T4: Table<u32>> Fib<P, T4> {
             }
         }
         passive.resolver.catch_up(self.next_hops.resolver());
+        self.follow_shared();
         self.writer.publish();
         let (behind, ahead) = self.writer.both();
         for (index, tables) in self.vrfs_behind.drain(..) {
@@ -164,6 +170,14 @@ impl<P: Copy + Eq + Hash + Send + Sync, T4: Table<u32>> Fib<P, T4> {
             catch_up::<u128, RangeTree>(&mut vrf.ipv6, &mut behind.ipv6, &ahead.ipv6);
         }
         behind.resolver.catch_up(self.next_hops.resolver());
+    }
+
+    /// Has readers outside the process see the passive state, once it is published.
+    fn follow_shared(&mut self) {
+        let generation = self.writer.generation() + 1;
+        if let Some(shared) = &self.shared {
+            self.writer.both().0.follow_shared(shared, generation);
+        }
     }
 }
 

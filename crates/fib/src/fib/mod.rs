@@ -47,6 +47,7 @@
 mod check;
 mod edit;
 mod put_off;
+mod shared;
 
 pub use check::{CheckReport, Mismatch, TableReport};
 
@@ -55,6 +56,7 @@ use crate::{Byte24, NextHop, NextHopIndex, NextHops, RangeTree, Resolver, Rib, T
 use ipnet::IpNet;
 use packet::Family;
 use put_off::PutOff;
+use shared::{Shared, SharedState};
 use std::collections::BTreeMap;
 use std::hash::Hash;
 
@@ -68,6 +70,7 @@ struct Tables<T4> {
 }
 
 impl<T4: Table<u32>> Tables<T4> {
+    /// Tables without routes.
     fn new() -> Result<Self, TableError> {
         Ok(Tables { ipv4: T4::new()?, ipv6: RangeTree::new()? })
     }
@@ -78,6 +81,8 @@ pub struct State<P, T4 = Byte24> {
     /// By index of the VRF.
     vrfs: Vec<Option<Tables<T4>>>,
     resolver: Resolver<P>,
+    /// What readers outside the process read beside the tables.
+    shared: Option<SharedState>,
 }
 
 impl<P: Copy, T4: Table<u32>> State<P, T4> {
@@ -187,6 +192,8 @@ pub struct Fib<P, T4: Table<u32> = Byte24> {
     /// What the older state is still to get or lose, by index of the VRF.
     vrfs_behind: Vec<(usize, Option<Tables<T4>>)>,
     has_unpublished: bool,
+    /// The readers outside the process, if there are any.
+    shared: Option<Shared<P>>,
 }
 
 impl<P: Copy + Eq + Hash + Send + Sync, T4: Table<u32>> Fib<P, T4> {
@@ -199,12 +206,20 @@ impl<P: Copy + Eq + Hash + Send + Sync, T4: Table<u32>> Fib<P, T4> {
         let next_hops = NextHops::new();
         let state = || {
             let vrfs = vec![Some(Tables::new()?)];
-            Ok(State { vrfs, resolver: next_hops.resolver().clone() })
+            Ok(State { vrfs, resolver: next_hops.resolver().clone(), shared: None })
         };
         let (writer, readers) = publish::pair(state()?, state()?);
         let main = Vrf { index: 0, ipv4: Half::default(), ipv6: Half::default() };
         let vrfs = BTreeMap::from([(MAIN, main)]);
-        Ok(Fib { writer, readers, vrfs, next_hops, vrfs_behind: Vec::new(), has_unpublished: false })
+        Ok(Fib {
+            writer,
+            readers,
+            vrfs,
+            next_hops,
+            vrfs_behind: Vec::new(),
+            has_unpublished: false,
+            shared: None,
+        })
     }
 
     /// Where workers get their readers.

@@ -70,10 +70,11 @@ pub use error::NextHopError;
 pub use group::Member;
 pub use next_hop::NextHop;
 pub use resolver::Resolver;
+pub(crate) use resolver::{Change, Entry};
 
 use crate::NextHopIndex;
 use group::{Balancer, MAX_MEMBERS, MAX_WEIGHT, buckets_for};
-use resolver::{Entry, slot_of};
+use resolver::slot_of;
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::hash::Hash;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -53,9 +53,9 @@ const LOG: usize = 8192;
 
 /// The buckets of a number, as the fast path wants them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Entry {
-    pub(super) base: u32,
-    pub(super) mask: u32,
+pub(crate) struct Entry {
+    pub(crate) base: u32,
+    pub(crate) mask: u32,
 }
 
 impl Entry {
@@ -67,13 +67,14 @@ impl Entry {
         self.mask.trailing_ones() as usize
     }
 
-    fn range(self) -> Range<usize> {
+    /// The places of its buckets.
+    pub(crate) fn range(self) -> Range<usize> {
         self.base as usize..self.base as usize + self.mask as usize + 1
     }
 }
 
 /// A slot of `hops`, kept in a bucket.
-pub(super) type Slot = u16;
+pub(crate) type Slot = u16;
 const NO_ROUTE: Slot = 0;
 const UNREACHABLE: Slot = 1;
 
@@ -84,7 +85,7 @@ pub(super) fn slot_of(index: NextHopIndex) -> Slot {
 
 /// A place that changed.
 #[derive(Clone, Copy, Debug)]
-enum Change {
+pub(crate) enum Change {
     Entry(u16),
     Hop(Slot),
     Buckets(Entry),
@@ -170,20 +171,19 @@ impl<P: Copy> Resolver<P> {
     ///
     /// `ahead` should be at least as new: an older one, or one of another `NextHops`, is copied whole.
     pub fn catch_up(&mut self, ahead: &Resolver<P>) {
-        let behind = ahead.version.wrapping_sub(self.version);
-        if self.lineage != ahead.lineage || behind > ahead.log.len() as u64 {
+        let Some(changes) = ahead.changes_since(self.version()) else {
             self.entries.clone_from(&ahead.entries);
             self.buckets.clone_from(&ahead.buckets);
             self.hops.clone_from(&ahead.hops);
             self.log.clone_from(&ahead.log);
             (self.lineage, self.version) = (ahead.lineage, ahead.version);
             return;
-        }
+        };
         // Arrays only ever grow.
         self.entries.resize(ahead.entries.len(), Entry::NO_ROUTE);
         self.buckets.resize(ahead.buckets.len(), NO_ROUTE);
         self.hops.resize(ahead.hops.len(), NextHop::NoRoute);
-        for &change in ahead.log.range(ahead.log.len() - behind as usize..) {
+        for change in changes {
             match change {
                 Change::Entry(number) => {
                     self.entries[usize::from(number)] = ahead.entries[usize::from(number)];
@@ -195,6 +195,26 @@ impl<P: Copy> Resolver<P> {
             }
             self.record(change);
         }
+    }
+
+    /// Entries, buckets, and the next hops in their slots.
+    pub(crate) fn arrays(&self) -> (&[Entry], &[Slot], &[NextHop<P>]) {
+        (&self.entries, &self.buckets, &self.hops)
+    }
+
+    /// Lineage and version, which only this resolver and its copies have.
+    pub(crate) fn version(&self) -> (u64, u64) {
+        (self.lineage, self.version)
+    }
+
+    /// The places that changed since a version; `None` if the log does not reach so far back.
+    pub(crate) fn changes_since(
+        &self,
+        (lineage, version): (u64, u64),
+    ) -> Option<impl Iterator<Item = Change>> {
+        let behind = self.version.wrapping_sub(version);
+        let first = self.log.len().checked_sub(usize::try_from(behind).ok()?)?;
+        (lineage == self.lineage).then(|| self.log.range(first..).copied())
     }
 
     /// The bytes of all arrays.

@@ -201,6 +201,7 @@ impl RangeTree {
             }
             None => return Err(NoRoom),
         };
+        self.nodes.reserve(number as usize + 1);
         self.nodes[number as usize] = node;
         compiler.changed_nodes.note(number, number);
         Ok(GO_ON | number)
@@ -285,6 +286,7 @@ impl RangeTree {
         let block = compiler.middles_free.pop().map_or(self.middles_used, |block| block as usize);
         self.middles_used = self.middles_used.max(block + 1);
         let words = block * MIDDLE..(block + 1) * MIDDLE;
+        self.middles.reserve(words.end);
         compiler.changed_middles.note(words.start as u32, words.end as u32 - 1);
         self.middles[words].fill(word);
         self.top[top] = GO_ON | block as u32;
@@ -589,6 +591,8 @@ fn follow<T: Copy>(changes: &mut Changes, behind: &mut [T], ahead: &[T], used: u
 
 pub(super) fn catch_up(table: &mut RangeTree, compiler: &mut RangeTreeCompiler, ahead: &RangeTree) {
     (table.nodes_used, table.middles_used) = (ahead.nodes_used, ahead.middles_used);
+    table.middles.reserve(ahead.middles_used * MIDDLE);
+    table.nodes.reserve(ahead.nodes_used);
     follow(&mut compiler.changed_tops, &mut table.top, &ahead.top, MIDDLES);
     follow(&mut compiler.changed_middles, &mut table.middles, &ahead.middles, ahead.middles_used * MIDDLE);
     follow(&mut compiler.changed_nodes, &mut table.nodes, &ahead.nodes, ahead.nodes_used);

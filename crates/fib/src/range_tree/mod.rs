@@ -54,9 +54,11 @@ pub use compile::RangeTreeCompiler;
 
 use crate::compare::{Key, Vectors};
 use crate::memory::{HugeArray, Word, prefetch, prefetch_second_line};
+use crate::region::Region;
 use crate::{BURST, NextHopIndex, Rib, Table, TableError};
 use ipnet::Ipv6Net;
 use std::hint::select_unpredictable;
+use std::sync::Arc;
 
 const NAME: &str = "Range tree";
 /// Addresses of a burst that go down the tree together: as many as there are registers for.
@@ -338,6 +340,17 @@ impl Table<u128> for RangeTree {
 
     fn catch_up(&mut self, compiler: &mut RangeTreeCompiler, ahead: &RangeTree) {
         compile::catch_up(self, compiler, ahead);
+    }
+
+    fn relocate(&mut self, region: Option<&Arc<Region>>) -> Result<(), TableError> {
+        self.top.relocate(region, MIDDLES)?;
+        self.middles.relocate(region, self.middles_used * MIDDLE)?;
+        self.nodes.relocate(region, self.nodes_used)
+    }
+
+    /// Top, middles, nodes.
+    fn places_in(&self, region: &Arc<Region>) -> Option<[u32; 3]> {
+        Some([self.top.offset_in(region)?, self.middles.offset_in(region)?, self.nodes.offset_in(region)?])
     }
 
     fn for_each_range(&self, visit: &mut dyn FnMut(u128, NextHopIndex)) {

@@ -191,8 +191,9 @@ impl Rank {
         } else {
             give_back_networks(compiler, entry, first_before, blocks_before);
             let header = if blocks > 0 { 2 } else { 0 };
-            let base = compiler.hops.allocate(header + count, HOPS).ok_or(NoRoom)? + header;
+            let base = self.allocate_hops(compiler, header + count)? + header;
             let first = if blocks > 0 { compiler.blocks.allocate(blocks, BLOCKS).ok_or(NoRoom)? } else { 0 };
+            self.blocks.reserve((first + blocks) * BLOCK);
             (base, first)
         };
         if blocks > 0 {
@@ -218,7 +219,7 @@ impl Rank {
             *shape = parts(hosts);
             places += shape.1;
         }
-        let mut base = compiler.hops.allocate(places, HOPS).ok_or(NoRoom)?;
+        let mut base = self.allocate_hops(compiler, places)?;
         let mut block = [0; BLOCK];
         for ((entry, (bitmap, count)), hosts) in block.iter_mut().zip(shapes).zip(hosts.chunks(NETWORKS)) {
             write_reversed(&mut self.hops[base..base + count], hosts, bitmap);
@@ -226,6 +227,13 @@ impl Rank {
             base += count;
         }
         Ok(block)
+    }
+
+    /// Takes places of `hops`.
+    fn allocate_hops(&mut self, compiler: &mut RankCompiler, places: usize) -> Result<usize, NoRoom> {
+        let base = compiler.hops.allocate(places, HOPS).ok_or(NoRoom)?;
+        self.hops.reserve(base + places);
+        Ok(base)
     }
 
     /// Compiles a chunk from the ranges in it. A range that began in an earlier chunk counts from the start of this.
@@ -462,6 +470,8 @@ pub(super) fn rebuild(
 
 pub(super) fn catch_up(table: &mut Rank, compiler: &mut RankCompiler, ahead: &Rank) {
     (table.hops_used, table.blocks_used) = (ahead.hops_used, ahead.blocks_used);
+    table.hops.reserve(ahead.hops_used);
+    table.blocks.reserve(ahead.blocks_used * BLOCK);
     if compiler.changes.is_everything() {
         table.chunks.copy_from_slice(&ahead.chunks);
         table.hops[..ahead.hops_used].copy_from_slice(&ahead.hops[..ahead.hops_used]);

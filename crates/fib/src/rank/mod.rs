@@ -51,8 +51,10 @@ mod compile;
 pub use compile::RankCompiler;
 
 use crate::memory::{HugeArray, prefetch};
+use crate::region::Region;
 use crate::{BURST, NextHopIndex, Rib, Table, TableError};
 use ipnet::Ipv4Net;
+use std::sync::Arc;
 
 const NAME: &str = "Rank";
 const CHUNK_BITS: u8 = 19;
@@ -275,6 +277,17 @@ impl Table<u32> for Rank {
 
     fn catch_up(&mut self, compiler: &mut RankCompiler, ahead: &Rank) {
         compile::catch_up(self, compiler, ahead);
+    }
+
+    fn relocate(&mut self, region: Option<&Arc<Region>>) -> Result<(), TableError> {
+        self.chunks.relocate(region, CHUNKS)?;
+        self.hops.relocate(region, self.hops_used)?;
+        self.blocks.relocate(region, self.blocks_used * BLOCK)
+    }
+
+    /// Chunks, next hops, blocks.
+    fn places_in(&self, region: &Arc<Region>) -> Option<[u32; 3]> {
+        Some([self.chunks.offset_in(region)?, self.hops.offset_in(region)?, self.blocks.offset_in(region)?])
     }
 
     fn for_each_range(&self, visit: &mut dyn FnMut(u32, NextHopIndex)) {

@@ -13,7 +13,7 @@ use aya::programs::SocketFilter;
 use aya::programs::links::FdLink;
 use aya::{Ebpf, EbpfError, EbpfLoader, include_bytes_aligned};
 
-use crate::PortError;
+use crate::{KernelForwarding, PortError};
 use crate::af_packet::lock;
 use crate::bpf::{
     Counters, LocalAddresses, Steered, Vlans, addresses_error, attach_at_ingress, classifier, load,
@@ -141,6 +141,17 @@ impl HostSteering for ScreenOf {
     fn set_vlans(&mut self, vlans: &[(VlanId, VlanShare)]) -> Result<(), PortError> {
         let Some(screen) = self.0.upgrade() else { return Ok(()) };
         lock(&screen.programs).vlans.set(vlans).map_err(|error| vlans_error(&screen.port, error))
+    }
+
+    fn forward_in_kernel(&mut self, _forwarding: &mut KernelForwarding, _port: u16) -> Result<(), PortError> {
+        let port = self.0.upgrade().map_or_else(String::new, |screen| screen.port.clone());
+        let problem = "packets come to it by no XDP program; use the driver af_xdp".to_owned();
+        Err(PortError::Unsupported { port, problem })
+    }
+
+    /// Nothing: they are.
+    fn forward_here(&mut self) -> Result<(), PortError> {
+        Ok(())
     }
 
     /// Nothing: the kernel says of each packet whether it is to the interface's address, and whether it was merged.

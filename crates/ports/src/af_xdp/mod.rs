@@ -79,7 +79,7 @@ use crate::bpf::{Steered, addresses_error, vlans_error};
 use crate::host::passage::{self, Passage};
 use crate::host_steering::{HostSteering, Steer, VlanId, VlanShare};
 use crate::interface::namespace;
-use crate::{Handout, OpenOptions, Port, PortError, PortInfo, RxQueue, Spec, TxQueue};
+use crate::{Handout, KernelForwarding, OpenOptions, Port, PortError, PortInfo, RxQueue, Spec, TxQueue};
 use crate::spec::option;
 use crate::DriverDoc;
 
@@ -577,6 +577,16 @@ impl HostSteering for AfXdpPort {
     fn set_vlans(&mut self, vlans: &[(VlanId, VlanShare)]) -> Result<(), PortError> {
         let failed = |error| vlans_error(self.shared.name(), error);
         lock(&self.shared.attached).program.vlans.set(vlans).map_err(failed)
+    }
+
+    fn forward_in_kernel(&mut self, forwarding: &mut KernelForwarding, port: u16) -> Result<(), PortError> {
+        let failed = |error| PortError::system(self.shared.name(), "joining the forwarding in the kernel", error);
+        lock(&self.shared.attached).program.forward_by(forwarding, port).map_err(failed)
+    }
+
+    fn forward_here(&mut self) -> Result<(), PortError> {
+        let failed = |error| PortError::system(self.shared.name(), "leaving the forwarding in the kernel", error);
+        lock(&self.shared.attached).program.forward_nothing().map_err(failed)
     }
 
     fn follow_link(&mut self) -> Result<(), PortError> {

@@ -6,18 +6,22 @@
 use std::io;
 use std::os::fd::AsRawFd;
 
-use aya::maps::{Array, MapData, MapError, XskMap};
+use aya::maps::{Array, MapData, MapError, ProgramArray, XskMap};
 use aya::programs::links::FdLink;
 use aya::programs::{Xdp, XdpMode};
 use aya::{Ebpf, EbpfError, EbpfLoader, include_bytes_aligned};
 use packet::wire::ethernet::MacAddr;
 
-use crate::PortError;
+use crate::{KernelForwarding, PortError};
 use crate::bpf::{Counters, LocalAddresses, Steered, Vlans, load, load_error, map_error, program_io_error};
 use crate::host::passage;
 use crate::host_steering::Steer;
 
 static OBJECT: &[u8] = include_bytes_aligned!(concat!(env!("OUT_DIR"), "/steer_xdp.o"));
+
+/// The programs of the object: the one that is attached, and the one that gives packets to sockets.
+const STEER: &str = "steer";
+const TO_SOCKET: &str = "to_socket";
 
 /// Where the program runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +38,7 @@ pub(super) struct Program {
     link: Option<FdLink>,
     sockets: XskMap<MapData>,
     interface: Array<MapData, InterfaceEntry>,
+    forward: ProgramArray<MapData>,
     /// The host's own addresses.
     pub(super) local: LocalAddresses,
     /// What is ours of which VLANs.
@@ -57,24 +62,39 @@ impl Program {
             .map_max_entries("SOCKETS", queues);
         let mut object = load(port, &mut loader, OBJECT)?;
         let mut take = |name: &str| object.take_map(name).expect("the program has this map");
-        let maps = (take("SOCKETS"), take("LINK"));
+        let maps = (take("SOCKETS"), take("LINK"), take("FORWARD"));
         let wrong = |error: MapError| load_error(port, &error);
         let mut program = Self {
             link: None,
             sockets: maps.0.try_into().map_err(wrong)?,
             interface: maps.1.try_into().map_err(wrong)?,
+            forward: maps.2.try_into().map_err(wrong)?,
             local: LocalAddresses::of(port, &mut object)?,
             vlans: Vlans::of(port, &mut object)?,
             counters: Counters::of(port, &mut object)?,
             object,
         };
-        program.xdp().load().map_err(|error| load_error(port, &EbpfError::from(error)))?;
+        for name in [STEER, TO_SOCKET] {
+            program.xdp(name).load().map_err(|error| load_error(port, &EbpfError::from(error)))?;
+        }
         Ok(program)
     }
 
-    fn xdp(&mut self) -> &mut Xdp {
-        let program = self.object.program_mut("steer").expect("the object has this program");
+    fn xdp(&mut self, name: &str) -> &mut Xdp {
+        let program = self.object.program_mut(name).expect("the object has this program");
         program.try_into().expect("it is an XDP program")
+    }
+
+    /// Hands transit to a program that forwards in the kernel, which leaves the rest to the sockets.
+    pub(super) fn forward_by(&mut self, forwarding: &mut KernelForwarding, port: u16) -> io::Result<()> {
+        let to_socket = self.xdp(TO_SOCKET).fd().map_err(io::Error::other)?;
+        forwarding.set_rest(port, to_socket)?;
+        self.forward.set(0, &forwarding.program_fd()?, 0).map_err(map_error)
+    }
+
+    /// Hands all transit to the sockets.
+    pub(super) fn forward_nothing(&mut self) -> io::Result<()> {
+        self.forward.clear_index(&0).map_err(map_error)
     }
 
     /// Takes the program off its interface.
@@ -89,7 +109,7 @@ impl Program {
             Mode::Native => XdpMode::Driver,
             Mode::Generic => XdpMode::Skb,
         };
-        let program = self.xdp();
+        let program = self.xdp(STEER);
         let id = program.attach_to_if_index(index, mode).map_err(program_io_error)?;
         let link = program.take_link(id).map_err(program_io_error)?;
         // A kernel without BPF links got the program by netlink, where it would stay after us; dropping takes it off.
@@ -124,7 +144,7 @@ impl Program {
     pub(super) fn is_ours(&mut self, frame: &[u8]) -> bool {
         use aya::{TestRun, TestRunOptions};
         let options = TestRunOptions { data_in: Some(frame), ..TestRunOptions::new() };
-        self.xdp().test_run(options).unwrap().return_value == 4 // XDP_REDIRECT
+        self.xdp(STEER).test_run(options).unwrap().return_value == 4 // XDP_REDIRECT
     }
 
     /// Packets so far.

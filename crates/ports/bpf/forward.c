@@ -1,0 +1,329 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//
+// Forwards plain transit in the kernel, by the router's own tables: the quick way between two ports whose packets would be
+// copied to the router and back otherwise.
+//
+// A steering program (steer_xdp.c) comes first: what gets here is transit, to the interface's own address, with nothing
+// of the host's. This program forwards what is ordinary. Whatever is not - a bad header, options, a source that no
+// packet has, one hop left, no route, a group, a packet too long for its way out or one that would leave as it came -
+// goes to the router's own graph (REST), which does with it what it does with any packet. So nothing is dropped here,
+// and nobody answers here.
+//
+// Linux 6.6 or newer.
+
+#include "bpf.h"
+#include "decide.h"
+#include "tables.h"
+
+static long (*const redirect_map)(void *map, __u64 key, __u64 flags) = (void *)BPF_FUNC_redirect_map;
+static long (*const adjust_head)(struct xdp_md *context, int bytes) = (void *)BPF_FUNC_xdp_adjust_head;
+static long (*const tail_call)(void *context, void *programs, __u32 number) = (void *)BPF_FUNC_tail_call;
+static __u32 (*const processor)(void) = (void *)BPF_FUNC_get_smp_processor_id;
+
+// Ports of a router, and interfaces that have a place in PORT_OF.
+enum { MOST_PORTS = 256, PLACES = 4096 };
+
+// What there is to know of a port.
+struct port {
+    __u32 interface;
+    __u32 mtu;
+    // Whether packets that come in by it are forwarded here, and whether the interface can send what others redirect.
+    __u8 receives;
+    __u8 sends;
+    __u16 unused;
+    __u32 unused_too;
+};
+
+// What the router tells: written by it while packets flow.
+struct links {
+    // The key of the flow hash.
+    __u64 key[2];
+    struct port ports[MOST_PORTS];
+    // Sources that are the host's own, or may be: a bit for a hash of each.
+    __u8 own[PLACES / 8];
+    // Numbers of ports, by interface.
+    __u8 port_of[PLACES];
+};
+
+struct {
+    MAP_NUMBER(type, BPF_MAP_TYPE_ARRAY);
+    MAP_NUMBER(max_entries, 1);
+    MAP_NUMBER(map_flags, BPF_F_MMAPABLE);
+    MAP_TYPE(key, __u32);
+    MAP_TYPE(value, struct links);
+} LINKS SEC(".maps");
+
+// Interfaces to send by, by number of the port.
+struct {
+    MAP_NUMBER(type, BPF_MAP_TYPE_DEVMAP);
+    MAP_NUMBER(max_entries, MOST_PORTS);
+    MAP_NUMBER(key_size, 4);
+    MAP_NUMBER(value_size, 4);
+} WAYS SEC(".maps");
+
+// Programs that give packets to the router's sockets, by number of the port.
+struct {
+    MAP_NUMBER(type, BPF_MAP_TYPE_PROG_ARRAY);
+    MAP_NUMBER(max_entries, MOST_PORTS);
+    MAP_NUMBER(key_size, 4);
+    MAP_NUMBER(value_size, 4);
+} REST SEC(".maps");
+
+// Packets and bytes, without frame check sequence, that were forwarded here.
+struct traffic {
+    __u64 rx_packets, rx_bytes, tx_packets, tx_bytes;
+};
+
+struct {
+    MAP_NUMBER(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+    MAP_NUMBER(max_entries, MOST_PORTS);
+    MAP_TYPE(key, __u32);
+    MAP_TYPE(value, struct traffic);
+} TRAFFIC SEC(".maps");
+
+enum { PLAIN = 0x45, PROTOCOL_TCP = 6, PROTOCOL_UDP = 17, PROTOCOL_SCTP = 132 };
+
+// An IPv4 header without options, at two bytes' alignment.
+struct ipv4 {
+    __u8 version_and_length;
+    __u8 service;
+    __u16 total_length;
+    __u16 identification;
+    __u16 fragment;
+    __u8 ttl;
+    __u8 protocol;
+    __u16 checksum;
+    __u16 source[2];
+    __u16 destination[2];
+};
+
+struct ipv6 {
+    __u32 version_and_flow;
+    __u16 payload_length;
+    __u8 next_header;
+    __u8 hop_limit;
+    __u16 source[8];
+    __u16 destination[8];
+};
+
+// Of an address or a part of one, in network order.
+INLINE __u64 word32(const __u16 *place) { return (__u64)SWAP16(place[0]) << 16 | SWAP16(place[1]); }
+INLINE __u64 word64(const __u16 *place) { return word32(place) << 32 | word32(place + 2); }
+
+// A ones-complement sum of the ten words of a header is 0xffff if and only if its checksum is right (RFC 1071).
+INLINE int has_right_checksum(const __u16 *words) {
+    __u32 sum = 0;
+    for (int at = 0; at < 10; at++)
+        sum += words[at];
+    sum = (sum >> 16) + (sum & 0xffff);
+    return sum + (sum >> 16) == 0xffff;
+}
+
+INLINE int has_ports(__u8 protocol) {
+    return protocol == PROTOCOL_TCP || protocol == PROTOCOL_UDP || protocol == PROTOCOL_SCTP;
+}
+
+// The hash of a flow (crates/packet/src/flow.rs): the same for both directions.
+INLINE __u64 flow_hash(const struct links *links, __u64 a, __u64 b, __u8 protocol) {
+    __u64 least = a < b ? a : b, most = a < b ? b : a;
+    __u64 once = folded(least ^ links->key[0], (most ^ (__u64)protocol << 56) ^ links->key[1]);
+    __u64 turned = links->key[0] << 32 | links->key[0] >> 32;
+    return folded(once ^ turned, 0xe7037ed1a0b428db) & 0xffffffff;
+}
+
+// Spreads the hash over its low bits (crates/fib/src/next_hops/resolver.rs).
+INLINE __u64 mixed(__u64 hash) { return hash * 0x9e3779b97f4a7c15 >> 32; }
+
+// The place of an address in `own`: the upper bits of a product.
+INLINE __u64 own_place(__u64 address) { return address * 0x9e3779b97f4a7c15 >> 52; }
+
+INLINE int may_be_own(const struct links *links, __u64 address) {
+    __u64 place = own_place(address);
+    return links->own[place >> 3 & (PLACES / 8 - 1)] >> (place & 7) & 1;
+}
+
+// What to do with a packet.
+struct way {
+    struct next_hop next_hop;
+    // Without its link header.
+    __u32 bytes;
+};
+
+// The next hop behind a number, of which members of a group are chosen by `hash`.
+INLINE int resolve(__u8 *tables, __u64 descriptor, __u64 number, __u64 hash, struct next_hop *next_hop) {
+    if (number >= AT(__u32, tables, descriptor + ENTRY_COUNT))
+        return 0;
+    __u64 entry = AT(__u64, tables, AT(__u32, tables, descriptor + ENTRIES) + number * 8);
+    __u64 chosen = (entry & 0xffffffff) + (mixed(hash) & entry >> 32);
+    __u64 slot = AT(__u16, tables, AT(__u32, tables, descriptor + BUCKETS) + chosen * 2);
+    *next_hop = AT(struct next_hop, tables, AT(__u32, tables, descriptor + LINES) + slot * sizeof(struct next_hop));
+    return next_hop->forwards;
+}
+
+INLINE int is_group(__u8 *tables, __u64 descriptor, __u64 number) {
+    return number < AT(__u32, tables, descriptor + ENTRY_COUNT) &&
+           AT(__u64, tables, AT(__u32, tables, descriptor + ENTRIES) + number * 8) >> 32;
+}
+
+// Looks a packet up. The tables are those of the moment; the next hop is a copy.
+INLINE int find_ipv4(__u8 *tables, const struct links *links, const struct ipv4 *header, const void *end,
+                     struct next_hop *next_hop) {
+    __u64 descriptor = AT(__u64, tables, ACTIVE), vrf = descriptor + FIRST_VRF;
+    if (!descriptor || !AT(__u32, tables, vrf + CHUNKS))
+        return 0;
+    __u64 number = lookup_ipv4(tables, vrf, word32(header->destination)), hash = 0;
+    if (is_group(tables, descriptor, number)) {
+        __u64 source = word32(header->source), destination = word32(header->destination);
+        const __u16 *ports = (const __u16 *)(header + 1);
+        // More fragments, or not the first; the length of an empty packet.
+        if (has_ports(header->protocol) && !(header->fragment & SWAP16(0x3fff)) && (const void *)(ports + 2) <= end &&
+            SWAP16(header->total_length) >= sizeof(*header) + 4) {
+            source ^= (__u64)SWAP16(ports[0]) << 40;
+            destination ^= (__u64)SWAP16(ports[1]) << 40;
+        }
+        hash = flow_hash(links, source, destination, header->protocol);
+    }
+    return resolve(tables, descriptor, number, hash, next_hop);
+}
+
+INLINE int find_ipv6(__u8 *tables, const struct links *links, const struct ipv6 *header, const void *end,
+                     struct next_hop *next_hop) {
+    __u64 descriptor = AT(__u64, tables, ACTIVE), vrf = descriptor + FIRST_VRF;
+    if (!descriptor || !AT(__u32, tables, vrf + TOP))
+        return 0;
+    struct address6 destination = {word64(header->destination), word64(header->destination + 4)};
+    __u64 number = lookup_ipv6(tables, vrf, destination) & 0x7fff, hash = 0;
+    if (is_group(tables, descriptor, number)) {
+        struct address6 source = {word64(header->source), word64(header->source + 4)};
+        __u64 a = folded(source.high ^ links->key[0], source.low ^ links->key[1]);
+        __u64 b = folded(destination.high ^ links->key[0], destination.low ^ links->key[1]);
+        const __u16 *ports = (const __u16 *)(header + 1);
+        if (has_ports(header->next_header) && (const void *)(ports + 2) <= end && SWAP16(header->payload_length) >= 4) {
+            a ^= (__u64)SWAP16(ports[0]) << 40;
+            b ^= (__u64)SWAP16(ports[1]) << 40;
+        }
+        hash = flow_hash(links, a, b, header->next_header);
+    }
+    return resolve(tables, descriptor, number, hash, next_hop);
+}
+
+// Extension headers, behind which the ports of a flow are to be looked for (RFC 8200, 4).
+INLINE int is_extension(__u8 header) {
+    return header == 0 || header == 43 || header == 44 || header == 51 || header == 60 || header == 135 ||
+           header == 139 || header == 140;
+}
+
+// Whether an address of this beginning is a host's on another link: no group, not of the link, nothing special.
+INLINE int is_far_ipv6(const __u16 *address) {
+    __u16 head = SWAP16(address[0]);
+    return head && head < 0xff00 && (head & 0xffc0) != 0xfe80;
+}
+
+INLINE void count_traffic(__u32 in, __u32 out, __u64 rx_bytes, __u64 tx_bytes) {
+    struct traffic *traffic = lookup(&TRAFFIC, &in);
+    if (traffic) {
+        traffic->rx_packets += 1;
+        traffic->rx_bytes += rx_bytes;
+    }
+    traffic = lookup(&TRAFFIC, &out);
+    if (traffic) {
+        traffic->tx_packets += 1;
+        traffic->tx_bytes += tx_bytes;
+    }
+}
+
+// Forwards a packet that came in by port `in`; returns -1 where that is for others to do.
+INLINE int forward_from(struct xdp_md *context, struct links *links, __u32 in) {
+    __u8 *frame = (__u8 *)(long)context->data;
+    const void *end = (const void *)(long)context->data_end;
+    __u8 *tables;
+    __u32 first = 0, bytes, cpu = processor();
+    struct next_hop next_hop;
+    int is_found;
+    if (frame + ETHERNET_BYTES > (__u8 *)end || !(tables = lookup(&TABLES, &first)) ||
+        cpu >= AT(__u64, tables, SLOT_COUNT))
+        return -1;
+    __u16 type = *(__u16 *)(frame + 12);
+    if (type == SWAP16(TYPE_IPV4)) {
+        struct ipv4 *header = (struct ipv4 *)(frame + ETHERNET_BYTES);
+        if ((void *)(header + 1) > end)
+            return -1;
+        bytes = SWAP16(header->total_length);
+        __u8 source_head = *(__u8 *)header->source, destination_head = *(__u8 *)header->destination;
+        if (header->version_and_length != PLAIN || header->ttl <= 1 || bytes < sizeof(*header) ||
+            (__u8 *)header + bytes > (__u8 *)end || !source_head || source_head == 127 || source_head >= 224 ||
+            !destination_head || destination_head >= 224 || !has_right_checksum((__u16 *)header) ||
+            may_be_own(links, word32(header->source)))
+            return -1;
+        visit visit = enter(tables, cpu);
+        is_found = find_ipv4(tables, links, header, end, &next_hop);
+        leave(tables, visit);
+    } else if (type == SWAP16(TYPE_IPV6)) {
+        struct ipv6 *header = (struct ipv6 *)(frame + ETHERNET_BYTES);
+        if ((void *)(header + 1) > end)
+            return -1;
+        bytes = sizeof(*header) + SWAP16(header->payload_length);
+        if ((*(__u8 *)header & 0xf0) != 0x60 || header->hop_limit <= 1 || (__u8 *)header + bytes > (__u8 *)end ||
+            is_extension(header->next_header) || !is_far_ipv6(header->source) || !is_far_ipv6(header->destination) ||
+            may_be_own(links, word64(header->source) ^ word64(header->source + 4)))
+            return -1;
+        visit visit = enter(tables, cpu);
+        is_found = find_ipv6(tables, links, header, end, &next_hop);
+        leave(tables, visit);
+    } else {
+        return -1;
+    }
+    __u32 out = next_hop.port & (MOST_PORTS - 1);
+    const struct port *port = &links->ports[out];
+    if (!is_found || out != next_hop.port || out == in || !port->sends || bytes > port->mtu)
+        return -1;
+    // Padding stays: the frame is as long as it was, but for a tag.
+    __u64 frame_bytes = (__u8 *)end - frame;
+    int tag = next_hop.length - ETHERNET_BYTES;
+    if (tag != 0 && tag != TAG_BYTES)
+        return -1;
+    if (type == SWAP16(TYPE_IPV4)) {
+        struct ipv4 *header = (struct ipv4 *)(frame + ETHERNET_BYTES);
+        // RFC 1624: one less in the upper byte is 0x0100 more in the checksum, with the carry; 0xffff is none (section 3).
+        __u32 checksum = header->checksum + SWAP16(0x0100);
+        header->checksum = checksum + (checksum >= 0xffff);
+        header->ttl -= 1;
+    } else {
+        ((struct ipv6 *)(frame + ETHERNET_BYTES))->hop_limit -= 1;
+    }
+    if (tag) {
+        // The packet is as it was but for its time to live, which nobody gets to see if this fails: Linux has 256 bytes of
+        // head room (XDP_PACKET_HEADROOM).
+        if (adjust_head(context, -tag) != 0)
+            return XDP_ABORTED;
+        frame = (__u8 *)(long)context->data;
+        end = (const void *)(long)context->data_end;
+        if (frame + ETHERNET_BYTES + TAG_BYTES > (__u8 *)end)
+            return XDP_ABORTED;
+        __builtin_memcpy(frame, next_hop.rewrite, ETHERNET_BYTES + TAG_BYTES);
+    } else {
+        __builtin_memcpy(frame, next_hop.rewrite, ETHERNET_BYTES);
+    }
+    count_traffic(in, out, frame_bytes, frame_bytes + tag);
+    return redirect_map(&WAYS, out, XDP_ABORTED);
+}
+
+SEC("xdp")
+int forward(struct xdp_md *context) {
+    __u32 first = 0, interface = context->ingress_ifindex;
+    struct links *links = lookup(&LINKS, &first);
+    if (!links)
+        return XDP_PASS;
+    __u32 in = links->port_of[interface & (PLACES - 1)];
+    const struct port *port = &links->ports[in & (MOST_PORTS - 1)];
+    if (port->receives && port->interface == interface) {
+        int action = forward_from(context, links, in);
+        if (action >= 0)
+            return action;
+    }
+    tail_call(context, &REST, in);
+    // Nobody takes it: Linux does as if there were no router.
+    return XDP_PASS;
+}
+
+char LICENSE[] SEC("license") = "Dual MIT/GPL";

@@ -1,0 +1,294 @@
+//! Forwarding in the kernel: the program `bpf/forward.c`, and the maps that it has in common with the router.
+//!
+//! One program serves all ports of a router. Each port's steering program comes first and hands it plain transit; what it
+//! leaves goes on to the port's sockets. The router's tables lie in a map that is mapped into this process
+//! ([`KernelForwarding::take_tables`]), so that a route that workers see is one that the kernel sees.
+//!
+//! The program lives as long as this process has it, and the steering programs go with their ports: however the process
+//! ends, nothing is forwarded by tables that nobody keeps.
+
+use std::io;
+use std::net::IpAddr;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
+
+use aya::maps::xdp::DevMap;
+use aya::maps::{Map, MapData, MapError, PerCpuArray, ProgramArray};
+use aya::programs::{ProgramFd, Xdp};
+use aya::{Ebpf, EbpfError, EbpfLoader, Pod, include_bytes_aligned};
+use packet::SharedMemory;
+use packet::flow::FlowKey;
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+
+use crate::PortError;
+use crate::bpf::{load, load_error, map_error};
+
+/// The programs by the size of their tables, in bytes.
+static OBJECTS: [(usize, &[u8]); 5] = [
+    (16 << 20, include_bytes_aligned!(concat!(env!("OUT_DIR"), "/forward_16.o"))),
+    (32 << 20, include_bytes_aligned!(concat!(env!("OUT_DIR"), "/forward_32.o"))),
+    (64 << 20, include_bytes_aligned!(concat!(env!("OUT_DIR"), "/forward_64.o"))),
+    (128 << 20, include_bytes_aligned!(concat!(env!("OUT_DIR"), "/forward_128.o"))),
+    (256 << 20, include_bytes_aligned!(concat!(env!("OUT_DIR"), "/forward_256.o"))),
+];
+
+/// As in `bpf/forward.c`.
+const MOST_PORTS: usize = 256;
+const PLACES: usize = 4096;
+/// What errors name.
+const NAME: &str = "forwarding in the kernel";
+
+/// `struct port` of the program.
+#[repr(C)]
+struct PortWords {
+    interface: AtomicU32,
+    mtu: AtomicU32,
+    receives: AtomicU8,
+    sends: AtomicU8,
+    unused: AtomicU16,
+    unused_too: AtomicU32,
+}
+
+/// `struct links` of the program.
+#[repr(C)]
+struct Links {
+    key: [AtomicU64; 2],
+    ports: [PortWords; MOST_PORTS],
+    own: [AtomicU8; PLACES / 8],
+    port_of: [AtomicU8; PLACES],
+}
+
+/// A map that is mapped into this process.
+struct Mapped {
+    first: NonNull<u8>,
+    bytes: usize,
+    /// Keeps the map.
+    _data: MapData,
+}
+
+// SAFETY: it is memory that nobody else unmaps; what is read and written in it is up to those who hold a reference.
+#[allow(unsafe_code, reason = "raw pointers are not Send")]
+unsafe impl Send for Mapped {}
+// SAFETY: see Send.
+#[allow(unsafe_code, reason = "raw pointers are not Sync")]
+unsafe impl Sync for Mapped {}
+
+impl Mapped {
+    #[allow(unsafe_code, reason = "memory mapping has no safe interface")]
+    fn new(object: &mut Ebpf, name: &str, bytes: usize) -> io::Result<Self> {
+        let Some(Map::Array(data)) = object.take_map(name) else {
+            return Err(io::Error::other(format!("the program has no array {name}")));
+        };
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a new mapping at an address of the kernel's choice touches no existing memory.
+        let first = unsafe { mmap(std::ptr::null_mut(), bytes, protection, MapFlags::SHARED, data.fd(), 0) }?;
+        let first = NonNull::new(first.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
+        Ok(Self { first, bytes, _data: data })
+    }
+}
+
+#[allow(unsafe_code, reason = "memory mapping has no safe interface")]
+impl Drop for Mapped {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is ours, exactly this long, and no reference into it outlives `self`.
+        let _ = unsafe { munmap(self.first.as_ptr().cast(), self.bytes) };
+    }
+}
+
+/// What was forwarded from and to a port; bytes are those of frames without check sequence.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct KernelTraffic {
+    /// Packets that came in by it.
+    pub rx_packets: u64,
+    /// Their bytes.
+    pub rx_bytes: u64,
+    /// Packets that left by it.
+    pub tx_packets: u64,
+    /// Their bytes.
+    pub tx_bytes: u64,
+}
+
+// SAFETY: four numbers, of which all bit patterns are values.
+#[allow(unsafe_code, reason = "how the library is told so")]
+unsafe impl Pod for KernelTraffic {}
+
+/// What the program has to know of a port.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KernelPort {
+    /// The number of its interface.
+    pub interface: u32,
+    /// Its MTU.
+    pub mtu: u32,
+    /// Whether packets that come in by it may be forwarded in the kernel.
+    pub receives: bool,
+    /// Whether the interface sends frames that are redirected to it
+    /// ([`XdpFeatures::sends_redirected`](crate::XdpFeatures::sends_redirected), or generic XDP everywhere).
+    pub sends: bool,
+}
+
+/// The program that forwards in the kernel, and its maps.
+pub struct KernelForwarding {
+    object: Ebpf,
+    tables: Option<SharedMemory>,
+    links: Mapped,
+    ways: DevMap<MapData>,
+    rest: ProgramArray<MapData>,
+    traffic: PerCpuArray<MapData, KernelTraffic>,
+}
+
+impl KernelForwarding {
+    /// Loads the program with room for tables of at least so many bytes, or the most that there is. `key` is that of the
+    /// flow hash, by which members of groups are chosen. Needs CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON, Linux 6.6.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refuses the program, or has no memory for its maps.
+    pub fn load(least_bytes: usize, key: FlowKey) -> Result<Self, PortError> {
+        let fits = OBJECTS.iter().find(|(bytes, _)| *bytes >= least_bytes);
+        let &(bytes, object) = fits.or(OBJECTS.last()).expect("there are sizes");
+        let mut object = load(NAME, &mut EbpfLoader::new(), object)?;
+        let mapped = |object: &mut Ebpf, name: &str, bytes: usize| {
+            Mapped::new(object, name, bytes)
+                .map_err(|error| PortError::system(NAME, "mapping its tables", error))
+        };
+        let tables = mapped(&mut object, "TABLES", bytes)?;
+        let links = mapped(&mut object, "LINKS", size_of::<Links>().next_multiple_of(4096))?;
+        let wrong = |error: MapError| load_error(NAME, &error);
+        let mut take = |name: &str| object.take_map(name).expect("the program has this map");
+        let (ways, rest, traffic) = (take("WAYS"), take("REST"), take("TRAFFIC"));
+        let (first, owner) = (tables.first, Box::new(tables));
+        #[allow(unsafe_code, reason = "the memory is that of a map")]
+        // SAFETY: the mapping is as long as that, new and zero, and lives as long as its owner. The program reads it as
+        // numbers and writes its slots of visits alone, masked to the map.
+        let tables = unsafe { SharedMemory::new(first, bytes, owner) };
+        let mut forwarding = Self {
+            object,
+            tables: Some(tables),
+            links,
+            ways: ways.try_into().map_err(wrong)?,
+            rest: rest.try_into().map_err(wrong)?,
+            traffic: traffic.try_into().map_err(wrong)?,
+        };
+        forwarding.program().load().map_err(|error| load_error(NAME, &EbpfError::from(error)))?;
+        for (place, word) in forwarding.links().key.iter().zip(key.words()) {
+            place.store(word, Ordering::Relaxed);
+        }
+        Ok(forwarding)
+    }
+
+    /// Returns the most bytes that tables may have.
+    pub const fn most_bytes() -> usize {
+        OBJECTS[OBJECTS.len() - 1].0
+    }
+
+    /// Returns how many slots for visits the tables need: one for each processor that the machine may have.
+    pub fn slots() -> usize {
+        aya::util::nr_cpus().unwrap_or(1)
+    }
+
+    /// Takes the memory of the tables; only the first call has it.
+    pub fn take_tables(&mut self) -> Option<SharedMemory> {
+        self.tables.take()
+    }
+
+    fn program(&mut self) -> &mut Xdp {
+        let program = self.object.program_mut("forward").expect("the object has this program");
+        program.try_into().expect("it is an XDP program")
+    }
+
+    /// The program, for those who jump to it.
+    pub(crate) fn program_fd(&mut self) -> io::Result<ProgramFd> {
+        let program = self.program().fd().map_err(io::Error::other)?;
+        program.try_clone()
+    }
+
+    #[allow(unsafe_code, reason = "the map is behind a pointer")]
+    fn links(&self) -> &Links {
+        // SAFETY: the mapping is at least as long as the type, begins on a page, and all is atomic in it.
+        unsafe { self.links.first.cast().as_ref() }
+    }
+
+    /// Says where packets go that came in by a port and that the program leaves.
+    pub(crate) fn set_rest(&mut self, port: u16, program: &ProgramFd) -> io::Result<()> {
+        self.rest.set(port.into(), program, 0).map_err(map_error)
+    }
+
+    /// Says what a port is like.
+    ///
+    /// # Errors
+    ///
+    /// More than 256 ports, or two whose interfaces' numbers differ by a multiple of 4,096: such a port stays with the
+    /// router's graph. The kernel may not know the interface.
+    pub fn set_port(&mut self, number: u16, port: KernelPort) -> io::Result<()> {
+        let links = self.links();
+        let (Some(words), place) = (links.ports.get(usize::from(number)), port.interface as usize % PLACES)
+        else {
+            return Err(io::Error::new(io::ErrorKind::Unsupported, format!("more than {MOST_PORTS} ports")));
+        };
+        let other = usize::from(links.port_of[place].load(Ordering::Relaxed));
+        let is_taken =
+            other != usize::from(number) && links.ports[other].receives.load(Ordering::Relaxed) != 0;
+        if port.receives && is_taken {
+            let problem = format!("interface {} has the place of another port", port.interface);
+            return Err(io::Error::new(io::ErrorKind::Unsupported, problem));
+        }
+        // Until all is said, nobody forwards from or to it.
+        words.receives.store(0, Ordering::Release);
+        words.sends.store(0, Ordering::Release);
+        words.interface.store(port.interface, Ordering::Relaxed);
+        words.mtu.store(port.mtu, Ordering::Relaxed);
+        if port.receives {
+            links.port_of[place].store(number as u8, Ordering::Relaxed);
+            words.receives.store(1, Ordering::Release);
+        }
+        if port.sends {
+            self.ways
+                .set(number.into(), port.interface, None, 0)
+                .map_err(|error| io::Error::other(error.to_string()))?;
+            self.links().ports[usize::from(number)].sends.store(1, Ordering::Release);
+        }
+        Ok(())
+    }
+
+    /// Says which addresses are the host's own: packets that claim to come from one are for the graph to judge.
+    pub fn set_own_addresses(&self, addresses: &[IpAddr]) {
+        let mut bits = [0u8; PLACES / 8];
+        for address in addresses {
+            let word = match address {
+                IpAddr::V4(address) => u64::from(address.to_bits()),
+                IpAddr::V6(address) => {
+                    let bits = address.to_bits();
+                    (bits >> 64) as u64 ^ bits as u64
+                }
+            };
+            let place = (word.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 52) as usize;
+            bits[place / 8] |= 1 << (place % 8);
+        }
+        self.links().own.iter().zip(bits).for_each(|(place, bits)| place.store(bits, Ordering::Relaxed));
+    }
+
+    /// Returns what was forwarded from and to the port of this number.
+    ///
+    /// # Errors
+    ///
+    /// Not expected of a port whose number is below 256.
+    pub fn traffic(&self, port: u16) -> io::Result<KernelTraffic> {
+        let each = self.traffic.get(&port.into(), 0).map_err(map_error)?;
+        Ok(each.iter().fold(KernelTraffic::default(), |sum, cpu| KernelTraffic {
+            rx_packets: sum.rx_packets + cpu.rx_packets,
+            rx_bytes: sum.rx_bytes + cpu.rx_bytes,
+            tx_packets: sum.tx_packets + cpu.tx_packets,
+            tx_bytes: sum.tx_bytes + cpu.tx_bytes,
+        }))
+    }
+}
+
+impl std::fmt::Debug for KernelForwarding {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("KernelForwarding").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;

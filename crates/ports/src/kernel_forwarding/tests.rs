@@ -1,0 +1,297 @@
+//! The program and the router's tables: what it finds, what it writes, what it leaves.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
+
+use aya::{TestRun, TestRunOptions};
+use fib::{Adjacency, Fib, MAIN, NextHop, NextHopIndex, Region};
+use packet::checksum;
+use packet::flow::{FlowFields, FlowHash};
+use packet::random::SplitMix64;
+use testbed::is_root;
+
+use super::*;
+
+const REDIRECTED: u32 = 4;
+const PASSED: u32 = 2;
+/// The number of the loopback interface, by which test runs come in.
+const LOOPBACK: u32 = 1;
+const MTU: u32 = 1500;
+
+/// The program, with tables that it shares.
+struct Kernel {
+    forwarding: KernelForwarding,
+    fib: Fib<Adjacency>,
+    region: Arc<Region>,
+    hash: FlowHash,
+}
+
+impl Kernel {
+    /// Port 0 receives, ports 1 to 9 send.
+    fn new(least_bytes: usize) -> Self {
+        let key = FlowKey::from_seed(7);
+        let mut forwarding = KernelForwarding::load(least_bytes, key).unwrap();
+        let region = Region::new(forwarding.take_tables().unwrap());
+        for number in 0..10 {
+            let port =
+                KernelPort { interface: LOOPBACK, mtu: MTU, receives: number == 0, sends: number != 0 };
+            forwarding.set_port(number, port).unwrap();
+        }
+        let hash = FlowHash { fields: FlowFields::Flow, key };
+        Self { forwarding, fib: Fib::new().unwrap(), region, hash }
+    }
+
+    /// Lets the program read the tables.
+    fn share(&mut self) {
+        self.fib.share(Some((&self.region, KernelForwarding::slots())), || ()).unwrap();
+        assert!(self.fib.is_shared_whole());
+    }
+
+    /// Runs the program; what it says, and the frame then.
+    fn run(&mut self, frame: &[u8]) -> (u32, Vec<u8>) {
+        let mut out = vec![0; frame.len() + 64];
+        let options =
+            TestRunOptions { data_in: Some(frame), data_out: Some(&mut out), ..TestRunOptions::new() };
+        let result = self.forwarding.program().test_run(options).unwrap();
+        out.truncate(result.data_size_out as usize);
+        (result.return_value, out)
+    }
+
+    /// What the router says: the frame as it is forwarded, if it is.
+    fn expected(&self, frame: &[u8]) -> Option<Vec<u8>> {
+        let packet = &frame[14..];
+        let hash = self.hash.of_ip(packet);
+        let next_hop = match frame[12] {
+            0x08 => self.fib.state().lookup4(0, word(&packet[16..]), hash),
+            _ => self.fib.state().lookup6(0, u128::from_be_bytes(packet[24..40].try_into().unwrap()), hash),
+        };
+        let adjacency = next_hop.forward()?;
+        let mut packet = packet.to_vec();
+        match frame[12] {
+            0x08 => {
+                checksum::decrement_ttl(packet.first_chunk_mut().unwrap());
+            }
+            _ => packet[7] -= 1,
+        }
+        Some([adjacency.rewrite(), &packet].concat())
+    }
+}
+
+fn word(bytes: &[u8]) -> u32 {
+    u32::from_be_bytes(*bytes.first_chunk().unwrap())
+}
+
+fn ipv4(source: u32, destination: u32, protocol: u8, ports: u32) -> Vec<u8> {
+    let mut header = vec![0x45, 0, 0, 28, 0, 1, 0, 0, 64, protocol, 0, 0];
+    header.extend(source.to_be_bytes());
+    header.extend(destination.to_be_bytes());
+    let check = checksum::ipv4_header_compute(&header);
+    header[10..12].copy_from_slice(&check.to_be_bytes());
+    let mut frame = vec![2; 12];
+    frame.extend([8, 0]);
+    frame.extend(header);
+    frame.extend(ports.to_be_bytes());
+    frame.resize(60, 9);
+    frame
+}
+
+fn ipv6(source: u128, destination: u128, protocol: u8, ports: u32) -> Vec<u8> {
+    let mut frame = vec![2; 12];
+    frame.extend([0x86, 0xdd, 0x60, 0, 0, 0, 0, 8, protocol, 64]);
+    frame.extend(source.to_be_bytes());
+    frame.extend(destination.to_be_bytes());
+    frame.extend(ports.to_be_bytes());
+    frame.extend([0; 4]);
+    frame
+}
+
+/// Writes the checksum of an IPv4 header anew.
+fn refresh(frame: &mut [u8]) {
+    let header_len = usize::from(frame[14] & 15) * 4;
+    frame[24..26].fill(0);
+    let check = checksum::compute(&frame[14..14 + header_len]);
+    frame[24..26].copy_from_slice(&check.to_be_bytes());
+}
+
+/// Next hops of every kind: 40 neighbours, one in a VLAN, a group, and those that are not forwarded to.
+fn add_next_hops(fib: &mut Fib<Adjacency>) -> Vec<NextHopIndex> {
+    let next_hops = fib.next_hops_mut();
+    let mut numbers = Vec::new();
+    for neighbour in 0..40u8 {
+        let adjacency = Adjacency::ethernet(1 + u16::from(neighbour % 9), [neighbour; 6], [7; 6], [8, 0]);
+        numbers.push(next_hops.add(NextHop::Forward(adjacency)).unwrap());
+    }
+    let tagged = Adjacency::tagged(3, [50; 6], [7; 6], 100, [8, 0]);
+    let single = numbers.clone();
+    numbers.push(next_hops.add(NextHop::Forward(tagged)).unwrap());
+    for special in [NextHop::Blackhole, NextHop::Local, NextHop::Resolve(2), NextHop::Punt] {
+        numbers.push(next_hops.add(special).unwrap());
+    }
+    let members: Vec<_> = single[..5].iter().map(|&index| (index, 1)).collect();
+    numbers.push(next_hops.add_group(&members).unwrap());
+    numbers
+}
+
+/// Routes of all lengths, dense enough to nest.
+fn add_routes(fib: &mut Fib<Adjacency>, numbers: &[NextHopIndex], count: usize, random: &mut SplitMix64) {
+    for route in 0..count {
+        let next_hop = numbers[random.next_u64() as usize % numbers.len()];
+        let bits = random.next_u64() as u32;
+        let length = match route % 4 {
+            0 => 8 + bits as u8 % 16,
+            1 | 2 => 24,
+            _ => 25 + bits as u8 % 8,
+        };
+        let network = Ipv4Addr::from(10 << 24 | (bits & 0x000f_3fff) << 2 | (bits >> 28));
+        fib.replace(MAIN, ipnet::IpNet::new(network.into(), length).unwrap().trunc(), next_hop).unwrap();
+        let high = 0x2001 << 48 | (random.next_u64() & 0x03ff_0fff_0f0f);
+        let low = random.next_u64() & 0xff00_0000_0000_00ff;
+        let network = Ipv6Addr::from(u128::from(high) << 64 | u128::from(low));
+        let length = [20, 32, 44, 48, 56, 60, 64, 90, 128][random.next_u64() as usize % 9];
+        fib.replace(MAIN, ipnet::IpNet::new(network.into(), length).unwrap().trunc(), next_hop).unwrap();
+    }
+}
+
+#[test]
+fn it_forwards_by_the_routers_tables_what_they_have_a_neighbour_for() {
+    if !is_root() {
+        return;
+    }
+    let mut random = SplitMix64::new(1);
+    let mut kernel = Kernel::new(32 << 20);
+    let numbers = add_next_hops(&mut kernel.fib);
+    // Before the program reads them, and after.
+    for round in 0..3 {
+        add_routes(&mut kernel.fib, &numbers, 10_000, &mut random);
+        kernel.fib.publish();
+        if round == 0 {
+            kernel.share();
+        }
+        assert!(kernel.fib.is_shared_whole());
+        let mut forwarded = 0;
+        for _ in 0..10_000 {
+            let bits = random.next_u64();
+            let destination = 10 << 24 | (bits as u32 & 0x000f_3fff) << 2 | (bits >> 60) as u32;
+            let protocol = [1, 6, 17, 132][bits as usize >> 40 & 3];
+            let source = 0x0100_0000 + (bits >> 32) as u32 % 0x0800_0000;
+            let four = ipv4(source, destination, protocol, (bits >> 20) as u32);
+            let high = 0x2001 << 48 | (random.next_u64() & 0x03ff_0fff_0f0f);
+            let low = random.next_u64() & 0xff00_0000_0000_00ff;
+            let six = ipv6(
+                0x2002 << 112 | u128::from(bits),
+                u128::from(high) << 64 | u128::from(low),
+                protocol,
+                bits as u32,
+            );
+            for frame in [four, six] {
+                let (said, now) = kernel.run(&frame);
+                match kernel.expected(&frame) {
+                    Some(expected) => {
+                        assert_eq!((said, &now), (REDIRECTED, &expected), "{frame:02x?}");
+                        forwarded += 1;
+                    }
+                    None => assert_eq!((said, &now), (PASSED, &frame), "{frame:02x?}"),
+                }
+            }
+        }
+        assert!((4_000..20_000).contains(&forwarded), "{forwarded}");
+    }
+    // Nothing is read after they are gone.
+    kernel.fib.share(None, || ()).unwrap();
+    assert!(!kernel.fib.is_shared_whole());
+}
+
+#[test]
+fn what_is_not_ordinary_goes_on_as_it_came() {
+    if !is_root() {
+        return;
+    }
+    let mut kernel = Kernel::new(16 << 20);
+    let numbers = add_next_hops(&mut kernel.fib);
+    for prefix in ["0.0.0.0/0", "::/0"] {
+        kernel.fib.insert(MAIN, prefix.parse().unwrap(), numbers[0]).unwrap();
+    }
+    kernel.fib.publish();
+    kernel.share();
+    let (a, b) = (0x0a00_0001, 0xc633_6401);
+    let (a6, b6) = (0x2001_0db8 << 96 | 1, 0x2a00 << 112 | 1);
+    let good = [ipv4(a, b, 17, 5), ipv6(a6, b6, 17, 5)];
+    for frame in &good {
+        assert_eq!(kernel.run(frame), (REDIRECTED, kernel.expected(frame).unwrap()));
+    }
+    let changed = |at: usize, value: u8| {
+        let mut frame = good[0].clone();
+        frame[at] = value;
+        refresh(&mut frame);
+        frame
+    };
+    let changed6 = |at: usize, value: u8| {
+        let mut frame = good[1].clone();
+        frame[at] = value;
+        frame
+    };
+    let mut bad_checksum = good[0].clone();
+    bad_checksum[24] ^= 1;
+    let mut long = good[0].clone();
+    long.resize(14 + 1501, 0);
+    long[16..18].copy_from_slice(&1501u16.to_be_bytes());
+    refresh(&mut long);
+    let odd = [
+        bad_checksum,
+        long,
+        // Version, options, lengths, the last hop.
+        changed(14, 0x65),
+        changed(14, 0x46),
+        changed(17, 19),
+        changed(17, 60),
+        changed(22, 1),
+        changed(22, 0),
+        // Martians.
+        changed(26, 0),
+        changed(26, 127),
+        changed(26, 224),
+        changed(26, 255),
+        changed(30, 0),
+        changed(30, 224),
+        changed6(14, 0x45),
+        changed6(19, 9),
+        changed6(21, 1),
+        changed6(20, 0),
+        changed6(20, 44),
+        changed6(22, 0xff),
+        changed6(38, 0xff),
+        [&changed6(22, 0xfe)[..23], &[0x80], &good[1][24..]].concat(),
+        // Another type, and pieces.
+        changed(13, 6),
+        good[0][..33].to_vec(),
+        good[1][..53].to_vec(),
+    ];
+    for frame in odd {
+        assert_eq!(kernel.run(&frame), (PASSED, frame));
+    }
+    // Sources that are the host's own.
+    kernel.forwarding.set_own_addresses(&[Ipv4Addr::from(a).into(), Ipv6Addr::from(a6).into()]);
+    for frame in &good {
+        assert_eq!(kernel.run(frame), (PASSED, frame.clone()));
+    }
+    kernel.forwarding.set_own_addresses(&[]);
+    // A way out that cannot be used, with another MTU, or the way it came.
+    let port = KernelPort { interface: LOOPBACK, mtu: MTU, receives: false, sends: true };
+    for (change, said) in [
+        (KernelPort { sends: false, ..port }, PASSED),
+        (KernelPort { mtu: 27, ..port }, PASSED),
+        (KernelPort { mtu: 28, ..port }, REDIRECTED),
+        (port, REDIRECTED),
+    ] {
+        kernel.forwarding.set_port(1, change).unwrap();
+        assert_eq!(kernel.run(&good[0]).0, said, "{change:?}");
+    }
+    let back = Adjacency::ethernet(0, [1; 6], [7; 6], [8, 0]);
+    let back = kernel.fib.next_hops_mut().add(NextHop::Forward(back)).unwrap();
+    kernel.fib.replace(MAIN, "0.0.0.0/0".parse().unwrap(), back).unwrap();
+    kernel.fib.publish();
+    assert_eq!(kernel.run(&good[0]), (PASSED, good[0].clone()));
+    // Nobody's port.
+    kernel.forwarding.set_port(0, KernelPort { receives: false, ..port }).unwrap();
+    assert_eq!(kernel.run(&good[1]).0, PASSED);
+}

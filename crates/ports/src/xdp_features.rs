@@ -1,0 +1,123 @@
+//! What a driver can do with XDP, as the kernel says it (the family `netdev` of generic netlink, Linux 6.3).
+
+use std::io;
+
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, netlink};
+
+use crate::link::{ATTRIBUTE, HEADER, NLM_F_REQUEST, NLMSG_ERROR, attributes, next_message, number};
+
+/// What a driver can do with XDP.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct XdpFeatures(u64);
+
+// enum netdev_xdp_act of linux/netdev.h.
+const BASIC: u64 = 1;
+const SENDS_REDIRECTED: u64 = 1 << 2;
+const ZERO_COPY: u64 = 1 << 3;
+const RECEIVES_FRAGMENTS: u64 = 1 << 5;
+const SENDS_FRAGMENTS: u64 = 1 << 6;
+
+impl XdpFeatures {
+    /// Returns whether it runs programs in the driver.
+    pub fn is_native(self) -> bool {
+        self.0 & BASIC != 0
+    }
+
+    /// Returns whether it sends frames that programs of other interfaces redirect to it, at this moment. A veth does while
+    /// its other end polls (NAPI): with an XDP program there, or with GRO on.
+    pub fn sends_redirected(self) -> bool {
+        self.0 & SENDS_REDIRECTED != 0
+    }
+
+    /// Returns whether AF_XDP sockets work without copies.
+    pub fn is_zero_copy(self) -> bool {
+        self.0 & ZERO_COPY != 0
+    }
+
+    /// Returns whether frames of several buffers are received, and sent when they are redirected.
+    pub fn has_fragments(self) -> bool {
+        self.0 & RECEIVES_FRAGMENTS != 0 && self.0 & SENDS_FRAGMENTS != 0
+    }
+
+    /// Asks the kernel about the interface of this number; nothing is known of an interface that is gone.
+    ///
+    /// # Errors
+    ///
+    /// The kernel is older than Linux 6.3 (`ENOENT`), or has no memory.
+    pub fn ask(interface: u32) -> io::Result<Self> {
+        let family = request(GENL_ID_CTRL, CTRL_CMD_GETFAMILY, CTRL_ATTR_FAMILY_NAME, b"netdev\0")?;
+        let family = attribute(&family, CTRL_ATTR_FAMILY_ID).and_then(|value| value.first_chunk().copied());
+        let family = family.map(u16::from_ne_bytes).ok_or(io::ErrorKind::InvalidData)?;
+        let answer = request(family, NETDEV_CMD_DEV_GET, NETDEV_A_DEV_IFINDEX, &interface.to_ne_bytes())?;
+        let features =
+            attribute(&answer, NETDEV_A_DEV_XDP_FEATURES).and_then(|value| value.first_chunk().copied());
+        Ok(Self(features.map_or(0, u64::from_ne_bytes)))
+    }
+}
+
+// include/uapi/linux/genetlink.h, netdev.h.
+const GENL_ID_CTRL: u16 = 16;
+const CTRL_CMD_GETFAMILY: u8 = 3;
+const CTRL_ATTR_FAMILY_ID: u16 = 1;
+const CTRL_ATTR_FAMILY_NAME: u16 = 2;
+const NETDEV_CMD_DEV_GET: u8 = 1;
+const NETDEV_A_DEV_IFINDEX: u16 = 1;
+const NETDEV_A_DEV_XDP_FEATURES: u16 = 3;
+/// Bytes of struct genlmsghdr.
+const GENERIC_HEADER: usize = 4;
+
+/// Sends a command with one attribute, and returns what follows the headers of the answer.
+fn request(family: u16, command: u8, kind: u16, value: &[u8]) -> io::Result<Vec<u8>> {
+    let socket = rustix::net::socket_with(
+        AddressFamily::NETLINK,
+        SocketType::RAW,
+        SocketFlags::CLOEXEC,
+        Some(netlink::GENERIC),
+    )?;
+    let length = HEADER + GENERIC_HEADER + ATTRIBUTE + value.len().next_multiple_of(4);
+    let mut message = vec![0; length];
+    message[..4].copy_from_slice(&(length as u32).to_ne_bytes());
+    message[4..6].copy_from_slice(&family.to_ne_bytes());
+    message[6..8].copy_from_slice(&NLM_F_REQUEST.to_ne_bytes());
+    message[HEADER..HEADER + 2].copy_from_slice(&[command, 1]);
+    let place = HEADER + GENERIC_HEADER;
+    message[place..place + 2].copy_from_slice(&((ATTRIBUTE + value.len()) as u16).to_ne_bytes());
+    message[place + 2..place + 4].copy_from_slice(&kind.to_ne_bytes());
+    message[place + ATTRIBUTE..place + ATTRIBUTE + value.len()].copy_from_slice(value);
+    rustix::net::send(&socket, &message, SendFlags::empty())?;
+    let mut buffer = vec![0; 1 << 15];
+    let (length, _) = rustix::net::recv(&socket, buffer.as_mut_slice(), RecvFlags::empty())?;
+    let (kind, payload) = next_message(&mut &buffer[..length]).ok_or(io::ErrorKind::InvalidData)?;
+    if kind == NLMSG_ERROR {
+        return Err(io::Error::from_raw_os_error(-(number(payload).unwrap_or(0) as i32)));
+    }
+    Ok(payload.get(GENERIC_HEADER..).unwrap_or_default().to_vec())
+}
+
+fn attribute(answer: &[u8], wanted: u16) -> Option<&[u8]> {
+    attributes(answer).find(|&(kind, _)| kind == wanted).map(|(_, value)| value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Links;
+    use crate::testing::{in_namespace, ip, soon, veth_pair};
+
+    #[test]
+    fn a_veth_sends_what_is_redirected_while_its_other_end_polls() {
+        in_namespace(|| {
+            veth_pair("left", "right");
+            ip("link set left up");
+            ip("link set right up");
+            let index = Links::ask().unwrap().named("left").unwrap().index;
+            let features = || XdpFeatures::ask(index).unwrap();
+            assert!(features().is_native() && !features().is_zero_copy());
+            assert!(!features().sends_redirected());
+            let ethtool = std::process::Command::new("ethtool").args(["-K", "right", "gro", "on"]).status();
+            assert!(ethtool.unwrap().success());
+            soon("the other end polls", || features().sends_redirected());
+            assert_eq!(XdpFeatures::ask(u32::MAX / 2).unwrap_err().raw_os_error(), Some(libc::ENODEV));
+        });
+    }
+}
