@@ -40,7 +40,8 @@ impl Barrier {
     pub(super) fn writer(self) {
         match self {
             Barrier::Membarrier => {
-                compiler_fence(Ordering::SeqCst);
+                // The kernel makes nobody fence in a process of one thread, whose readers elsewhere are none of its threads.
+                fence(Ordering::SeqCst);
                 membarrier::execute().expect("a process registered for membarrier may use it");
                 compiler_fence(Ordering::SeqCst);
             }
