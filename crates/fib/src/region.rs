@@ -107,20 +107,20 @@ impl Drop for Words {
 
 #[cfg(test)]
 pub(crate) mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
     use super::*;
+    use crate::memory::HugeArray;
     use proptest::prelude::*;
     use std::ptr::NonNull;
 
     /// A region that nobody else reads.
-    #[allow(unsafe_code, reason = "the memory is leaked, and so is there for ever")]
+    #[allow(unsafe_code, reason = "the memory is behind a pointer")]
     pub(crate) fn region(pages: usize) -> Arc<Region> {
-        #[repr(align(4096))]
-        #[derive(Clone)]
-        struct Page(#[allow(dead_code)] [u8; PAGE]);
-        let memory = Box::leak(vec![Page([0; PAGE]); pages].into_boxed_slice());
-        let bytes = size_of_val(memory);
-        // SAFETY: leaked memory of pages that nobody else knows of.
-        Region::new(unsafe { SharedMemory::new(NonNull::from(memory).cast(), bytes, Box::new(())) })
+        let mut memory = HugeArray::<u8>::zeroed("test", pages * PAGE).unwrap();
+        let first = NonNull::from(&mut memory[..]).cast();
+        // SAFETY: zeroed memory of pages that nobody else knows of, and that is there as long as the array.
+        Region::new(unsafe { SharedMemory::new(first, pages * PAGE, Box::new(memory)) })
     }
 
     proptest! {

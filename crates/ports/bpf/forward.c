@@ -168,7 +168,7 @@ INLINE int is_group(__u8 *tables, __u64 descriptor, __u64 number) {
 // Looks a packet up. The tables are those of the moment; the next hop is a copy.
 INLINE int find_ipv4(__u8 *tables, const struct links *links, const struct ipv4 *header, const void *end,
                      struct next_hop *next_hop) {
-    __u64 descriptor = AT(__u64, tables, ACTIVE), vrf = descriptor + FIRST_VRF;
+    __u64 descriptor = active(tables), vrf = descriptor + FIRST_VRF;
     if (!descriptor || !AT(__u32, tables, vrf + CHUNKS))
         return 0;
     __u64 number = lookup_ipv4(tables, vrf, word32(header->destination)), hash = 0;
@@ -188,7 +188,7 @@ INLINE int find_ipv4(__u8 *tables, const struct links *links, const struct ipv4 
 
 INLINE int find_ipv6(__u8 *tables, const struct links *links, const struct ipv6 *header, const void *end,
                      struct next_hop *next_hop) {
-    __u64 descriptor = AT(__u64, tables, ACTIVE), vrf = descriptor + FIRST_VRF;
+    __u64 descriptor = active(tables), vrf = descriptor + FIRST_VRF;
     if (!descriptor || !AT(__u32, tables, vrf + TOP))
         return 0;
     struct address6 destination = {word64(header->destination), word64(header->destination + 4)};
@@ -256,6 +256,8 @@ INLINE int forward_from(struct xdp_md *context, struct links *links, __u32 in) {
             may_be_own(links, word32(header->source)))
             return -1;
         visit visit = enter(tables, cpu);
+        if (!visit)
+            return -1;
         is_found = find_ipv4(tables, links, header, end, &next_hop);
         leave(tables, visit);
     } else if (type == SWAP16(TYPE_IPV6)) {
@@ -268,6 +270,8 @@ INLINE int forward_from(struct xdp_md *context, struct links *links, __u32 in) {
             may_be_own(links, word64(header->source) ^ word64(header->source + 4)))
             return -1;
         visit visit = enter(tables, cpu);
+        if (!visit)
+            return -1;
         is_found = find_ipv6(tables, links, header, end, &next_hop);
         leave(tables, visit);
     } else {

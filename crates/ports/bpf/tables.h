@@ -49,22 +49,23 @@ struct next_hop {
 // A visit of this CPU to the tables: the place of its slot.
 typedef __u64 visit;
 
-// Adds one. The addition returns a value, and so is a full barrier; for a value that nobody uses the compiler would take
-// one that is not.
-INLINE void raise(__u64 *slot) {
-    __u64 before = __sync_fetch_and_add(slot, 1);
-    asm volatile("" ::"r"(before) : "memory");
-}
-
-// Announces this CPU: what follows is read after it.
+// Announces this CPU: what follows is read after it, for an exchange that succeeds is a full barrier. Returns 0 if a visit
+// of this CPU is under way already: on a kernel for real time one program may be in the middle of another.
 INLINE visit enter(__u8 *tables, __u32 cpu) {
     visit slot = AT(__u64, tables, SLOTS) + (__u64)cpu * SLOT_BYTES;
-    raise(&AT(__u64, tables, slot));
-    return slot;
+    __u64 before = *(volatile __u64 *)&AT(__u64, tables, slot);
+    return !(before & 1) && __sync_bool_compare_and_swap(&AT(__u64, tables, slot), before, before + 1) ? slot : 0;
 }
 
-// Says that this CPU has read what it wanted.
-INLINE void leave(__u8 *tables, visit slot) { raise(&AT(__u64, tables, slot)); }
+// The descriptor of the active state; 0 if there is none. To be loaded once in a visit: all else is found by it.
+INLINE __u64 active(__u8 *tables) { return *(volatile __u64 *)&AT(__u64, tables, ACTIVE); }
+
+// Says that this CPU has read what it wanted. The addition returns a value, and so is a full barrier; for a value that
+// nobody uses the compiler would take one that is not.
+INLINE void leave(__u8 *tables, visit slot) {
+    __u64 before = __sync_fetch_and_add(&AT(__u64, tables, slot), 1);
+    asm volatile("" ::"r"(before) : "memory");
+}
 
 // Bits that are set; there is no instruction for it.
 INLINE __u64 ones(__u64 word) {

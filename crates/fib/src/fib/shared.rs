@@ -150,10 +150,12 @@ impl SharedState {
             (self.buckets.offset_in(region), buckets.len()),
             (self.lines.offset_in(region), hops.len()),
         ];
-        self.is_whole = vrfs.len() <= VRFS;
+        let has_next_hops = next_hops.iter().all(|(place, _)| place.is_some());
+        self.is_whole = has_next_hops && vrfs.len() <= VRFS;
         let (fixed, of_vrfs) = self.descriptor.split_at_mut(FIXED);
         for (words, (place, count)) in fixed.chunks_exact_mut(2).zip(next_hops) {
-            self.is_whole &= place.is_some();
+            // All of them or none: a program looks at the number of entries only.
+            let place = place.filter(|_| has_next_hops);
             words.copy_from_slice(&place.map_or([0, 0], |place| [place, count as u32]));
         }
         fixed[6] = vrfs.len().min(VRFS) as u32;
@@ -283,3 +285,6 @@ impl<T4: Table<u32>> Fib<Adjacency, T4> {
         self.state().shared.as_ref().is_some_and(|shared| shared.is_whole)
     }
 }
+
+#[cfg(test)]
+mod tests;
