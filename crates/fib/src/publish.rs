@@ -85,10 +85,28 @@
 //! # Readers elsewhere
 //!
 //! A program in the kernel can read the same copies, if they lie in memory that it sees ([`Elsewhere`]). It follows the
-//! same protocol with words of its own: a slot for each CPU, which it raises when it enters and when it leaves, and a word
-//! that says which copy is active, which the writer writes at each flip. It announces itself by an atomic addition that
-//! returns a value, which is a full barrier (Documentation/atomic_t.txt of the kernel), so its side of the handshake does
-//! not depend on membarrier. A slot has one writer at a time: such a program runs on its CPU to the end and does not nest.
+//! same protocol with words of its own: a slot for each CPU, and a word that says which copy is active. The writer writes
+//! that word at each flip, before its barrier and the scan, which reads these slots too. The argument above holds for such
+//! a visit with four additions.
+//!
+//! 1. **Its barriers are its own.** Membarrier does not reach a program in the kernel. The program announces itself by an
+//!    atomic compare-and-exchange and leaves by an atomic addition, both of which return a value. That makes them full
+//!    barriers (Documentation/atomic_t.txt of the kernel; in BPF on powerpc since Linux 6.10). So the first is the barrier
+//!    between announcement and look, and the second the Release of the exit. The writer's side fences as well: the
+//!    kernel's membarrier does nothing in a process of one thread.
+//! 2. **Its look** is a plain load, for BPF had no Acquire before Linux 6.15. Whatever the visit reads stands at an
+//!    address that is computed from the word that it saw. Processors that run BPF keep such loads in order (address
+//!    dependency), and so all of them come after the flip that made the copy complete. The compiler must load that word
+//!    once: the load is volatile.
+//! 3. **A slot has one visit at a time.** Where softirqs do not nest, as on most kernels, that is so by itself. With
+//!    PREEMPT_RT one program may be preempted by another on the same CPU (Linux 6.18, without
+//!    CONFIG_PREEMPT_RT_NEEDS_BH_LOCK); by two additions the slot would be even then, with two visits under way. The
+//!    exchange takes a slot that is even, or fails, and then the program leaves its packet to the workers.
+//! 4. **Readers that are exchanged** ([`Writer::exchange_elsewhere`]) go on in the copy that was active, by their own
+//!    word. A CPU may have taken the old program and not announced itself yet, and no slot knows of it. So `exchange` waits
+//!    for a grace period of RCU after the old program is gone; installing another one does not do that by itself.
+//!    `membarrier(MEMBARRIER_CMD_GLOBAL)` is one, and so is an update of a map of maps. Then nobody enters any more, and
+//!    the scan finds those who have. The new readers see the new copy from their first look on.
 
 mod barrier;
 #[cfg(test)]
@@ -258,7 +276,7 @@ impl<T: Send + Sync> Writer<T> {
     /// that was active before.
     ///
     /// Those that are there now keep reading the copy that was active. `exchange` has them replaced, and returns when
-    /// none of them can enter any more.
+    /// none of them can enter any more: for programs in the kernel, after a grace period of RCU.
     pub fn exchange_elsewhere(
         &mut self,
         new: Option<std::sync::Arc<dyn Elsewhere>>,

@@ -151,6 +151,7 @@ struct way {
 
 // The next hop behind a number, of which members of a group are chosen by `hash`.
 INLINE int resolve(__u8 *tables, __u64 descriptor, __u64 number, __u64 hash, struct next_hop *next_hop) {
+    dawdle();
     if (number >= AT(__u32, tables, descriptor + ENTRY_COUNT))
         return 0;
     __u64 entry = AT(__u64, tables, AT(__u32, tables, descriptor + ENTRIES) + number * 8);

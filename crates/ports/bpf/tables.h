@@ -49,6 +49,11 @@ struct next_hop {
 // A visit of this CPU to the tables: the place of its slot.
 typedef __u64 visit;
 
+#ifdef CARELESS
+// Tests have a program that announces nothing, to see that they would notice.
+INLINE visit enter(__u8 *tables, __u32 cpu) { return AT(__u64, tables, SLOTS) + (__u64)cpu * SLOT_BYTES; }
+INLINE void leave(__u8 *tables, visit slot) { (void)tables, (void)slot; }
+#else
 // Announces this CPU: what follows is read after it, for an exchange that succeeds is a full barrier. Returns 0 if a visit
 // of this CPU is under way already: on a kernel for real time one program may be in the middle of another.
 INLINE visit enter(__u8 *tables, __u32 cpu) {
@@ -57,15 +62,30 @@ INLINE visit enter(__u8 *tables, __u32 cpu) {
     return !(before & 1) && __sync_bool_compare_and_swap(&AT(__u64, tables, slot), before, before + 1) ? slot : 0;
 }
 
-// The descriptor of the active state; 0 if there is none. To be loaded once in a visit: all else is found by it.
-INLINE __u64 active(__u8 *tables) { return *(volatile __u64 *)&AT(__u64, tables, ACTIVE); }
-
 // Says that this CPU has read what it wanted. The addition returns a value, and so is a full barrier; for a value that
 // nobody uses the compiler would take one that is not.
 INLINE void leave(__u8 *tables, visit slot) {
     __u64 before = __sync_fetch_and_add(&AT(__u64, tables, slot), 1);
     asm volatile("" ::"r"(before) : "memory");
 }
+#endif
+
+// The descriptor of the active state; 0 if there is none. To be loaded once in a visit: all else is found by it.
+INLINE __u64 active(__u8 *tables) { return *(volatile __u64 *)&AT(__u64, tables, ACTIVE); }
+
+#ifdef SLOW
+// Stays for 50 microseconds, one time in SLOW: tests have a program that is often overtaken between two loads.
+INLINE void dawdle(void) {
+    static __u64 (*const now)(void) = (void *)BPF_FUNC_ktime_get_ns;
+    static __u32 (*const random)(void) = (void *)BPF_FUNC_get_prandom_u32;
+    __u64 begin = now();
+    int looks = random() % SLOW ? 0 : 1000;
+    for (int look = 0; look < looks && now() - begin < 50000; look++)
+        ;
+}
+#else
+INLINE void dawdle(void) {}
+#endif
 
 // Bits that are set; there is no instruction for it.
 INLINE __u64 ones(__u64 word) {

@@ -14,6 +14,9 @@ const PROGRAMS: &[(&str, &str, &[&str])] = &[
     ("forward_64", "forward", &["-mcpu=v3", "-DTABLE_BYTES=0x4000000"]),
     ("forward_128", "forward", &["-mcpu=v3", "-DTABLE_BYTES=0x8000000"]),
     ("forward_256", "forward", &["-mcpu=v3", "-DTABLE_BYTES=0x10000000"]),
+    // For tests of publication.
+    ("forward_slow", "forward", &["-mcpu=v3", "-DTABLE_BYTES=0x1000000", "-DSLOW=32"]),
+    ("forward_careless", "forward", &["-mcpu=v3", "-DTABLE_BYTES=0x1000000", "-DSLOW=1", "-DCARELESS"]),
 ];
 
 /// Compiles; ends the build with what to do when that cannot be.

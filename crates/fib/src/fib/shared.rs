@@ -15,7 +15,8 @@
 //!  +-----------------------+
 //! ```
 //!
-//! A place of 0 means that the table is not in the region, for want of room there; its packets are others' to forward.
+//! A place of 0 means that the table is not in the region, for want of room there; its packets are others' to forward. If
+//! one array of the next hops is not there, none is.
 //! Header and slots are 64-bit words, a descriptor has 32-bit words. The counterpart is `crates/ports/bpf/tables.h`, and
 //! `ports` tests the two against each other.
 
@@ -235,7 +236,7 @@ impl<T4: Table<u32>> Fib<Adjacency, T4> {
     /// Lets readers outside the process read the tables, in `region`, or none. They follow the protocol of
     /// [`publish`](crate::publish) with `slots` slots. It publishes; if there are such readers already, they go on with
     /// what they have until `exchange` has exchanged them for those of the new region and returns, and none of them can
-    /// enter any more.
+    /// enter any more ([`Writer::exchange_elsewhere`](crate::publish::Writer::exchange_elsewhere)).
     ///
     /// # Errors
     ///

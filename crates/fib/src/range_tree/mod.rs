@@ -126,7 +126,8 @@ impl RangeTree {
         let block = select_unpredictable(word & GO_ON != 0, word & NUMBER, 0);
         let byte = (address >> 104) as usize & (MIDDLE - 1);
         debug_assert!((block as usize) < MIDDLES);
-        // SAFETY: the compiler gives words of `top` numbers below MIDDLES; `middles` has that many blocks.
+        // SAFETY: the compiler gives words of `top` numbers of blocks for which it has made room in `middles`, which has
+        // one at least.
         unsafe { *self.middles.get_unchecked(block as usize * MIDDLE + byte) }
     }
 
@@ -135,7 +136,7 @@ impl RangeTree {
     fn node(&self, word: u32) -> &Node {
         let number = (word & NUMBER) as usize;
         debug_assert!(number < self.nodes_used);
-        // SAFETY: the compiler gives words numbers of nodes that it has allocated, below NODES, the length of `nodes`.
+        // SAFETY: the compiler gives words numbers of nodes that it has allocated, and for which `nodes` has room.
         unsafe { self.nodes.get_unchecked(number) }
     }
 

@@ -147,6 +147,10 @@ impl KernelForwarding {
     pub fn load(least_bytes: usize, key: FlowKey) -> Result<Self, PortError> {
         let fits = OBJECTS.iter().find(|(bytes, _)| *bytes >= least_bytes);
         let &(bytes, object) = fits.or(OBJECTS.last()).expect("there are sizes");
+        Self::load_object(bytes, object, key)
+    }
+
+    fn load_object(bytes: usize, object: &[u8], key: FlowKey) -> Result<Self, PortError> {
         let mut object = load(NAME, &mut EbpfLoader::new(), object)?;
         let mapped = |object: &mut Ebpf, name: &str, bytes: usize| {
             Mapped::new(object, name, bytes)
@@ -290,5 +294,7 @@ impl std::fmt::Debug for KernelForwarding {
     }
 }
 
+#[cfg(test)]
+mod publication;
 #[cfg(test)]
 mod tests;

@@ -12,53 +12,50 @@ use testbed::is_root;
 
 use super::*;
 
-const REDIRECTED: u32 = 4;
+pub(super) const REDIRECTED: u32 = 4;
 const PASSED: u32 = 2;
 /// The number of the loopback interface, by which test runs come in.
 const LOOPBACK: u32 = 1;
 const MTU: u32 = 1500;
+pub(super) const KEY: FlowKey = FlowKey::from_seed(7);
 
 /// The program, with tables that it shares.
-struct Kernel {
-    forwarding: KernelForwarding,
-    fib: Fib<Adjacency>,
+pub(super) struct Kernel {
+    pub(super) forwarding: KernelForwarding,
+    pub(super) fib: Fib<Adjacency>,
     region: Arc<Region>,
     hash: FlowHash,
 }
 
 impl Kernel {
-    /// Port 0 receives, ports 1 to 9 send.
     fn new(least_bytes: usize) -> Self {
-        let key = FlowKey::from_seed(7);
-        let mut forwarding = KernelForwarding::load(least_bytes, key).unwrap();
+        Self::with(KernelForwarding::load(least_bytes, KEY).unwrap())
+    }
+
+    /// Port 0 receives, ports 1 to 9 send.
+    pub(super) fn with(mut forwarding: KernelForwarding) -> Self {
         let region = Region::new(forwarding.take_tables().unwrap());
         for number in 0..10 {
             let port =
                 KernelPort { interface: LOOPBACK, mtu: MTU, receives: number == 0, sends: number != 0 };
             forwarding.set_port(number, port).unwrap();
         }
-        let hash = FlowHash { fields: FlowFields::Flow, key };
+        let hash = FlowHash { fields: FlowFields::Flow, key: KEY };
         Self { forwarding, fib: Fib::new().unwrap(), region, hash }
     }
 
     /// Lets the program read the tables.
-    fn share(&mut self) {
+    pub(super) fn share(&mut self) {
         self.fib.share(Some((&self.region, KernelForwarding::slots())), || ()).unwrap();
         assert!(self.fib.is_shared_whole());
     }
 
-    /// Runs the program; what it says, and the frame then.
     fn run(&mut self, frame: &[u8]) -> (u32, Vec<u8>) {
-        let mut out = vec![0; frame.len() + 64];
-        let options =
-            TestRunOptions { data_in: Some(frame), data_out: Some(&mut out), ..TestRunOptions::new() };
-        let result = self.forwarding.program().test_run(options).unwrap();
-        out.truncate(result.data_size_out as usize);
-        (result.return_value, out)
+        run(&mut self.forwarding, frame)
     }
 
     /// What the router says: the frame as it is forwarded, if it is.
-    fn expected(&self, frame: &[u8]) -> Option<Vec<u8>> {
+    pub(super) fn expected(&self, frame: &[u8]) -> Option<Vec<u8>> {
         let packet = &frame[14..];
         let hash = self.hash.of_ip(packet);
         let next_hop = match frame[12] {
@@ -77,11 +74,20 @@ impl Kernel {
     }
 }
 
+/// Runs the program; what it says, and the frame then.
+pub(super) fn run(forwarding: &mut KernelForwarding, frame: &[u8]) -> (u32, Vec<u8>) {
+    let mut out = vec![0; frame.len() + 64];
+    let options = TestRunOptions { data_in: Some(frame), data_out: Some(&mut out), ..TestRunOptions::new() };
+    let result = forwarding.program().test_run(options).unwrap();
+    out.truncate(result.data_size_out as usize);
+    (result.return_value, out)
+}
+
 fn word(bytes: &[u8]) -> u32 {
     u32::from_be_bytes(*bytes.first_chunk().unwrap())
 }
 
-fn ipv4(source: u32, destination: u32, protocol: u8, ports: u32) -> Vec<u8> {
+pub(super) fn ipv4(source: u32, destination: u32, protocol: u8, ports: u32) -> Vec<u8> {
     let mut header = vec![0x45, 0, 0, 28, 0, 1, 0, 0, 64, protocol, 0, 0];
     header.extend(source.to_be_bytes());
     header.extend(destination.to_be_bytes());
@@ -95,7 +101,7 @@ fn ipv4(source: u32, destination: u32, protocol: u8, ports: u32) -> Vec<u8> {
     frame
 }
 
-fn ipv6(source: u128, destination: u128, protocol: u8, ports: u32) -> Vec<u8> {
+pub(super) fn ipv6(source: u128, destination: u128, protocol: u8, ports: u32) -> Vec<u8> {
     let mut frame = vec![2; 12];
     frame.extend([0x86, 0xdd, 0x60, 0, 0, 0, 0, 8, protocol, 64]);
     frame.extend(source.to_be_bytes());
