@@ -17,21 +17,31 @@
 
 static long (*const redirect_map)(void *map, __u64 key, __u64 flags) = (void *)BPF_FUNC_redirect_map;
 static long (*const adjust_head)(struct xdp_md *context, int bytes) = (void *)BPF_FUNC_xdp_adjust_head;
+static long (*const adjust_tail)(struct xdp_md *context, int bytes) = (void *)BPF_FUNC_xdp_adjust_tail;
 static long (*const tail_call)(void *context, void *programs, __u32 number) = (void *)BPF_FUNC_tail_call;
 static __u32 (*const processor)(void) = (void *)BPF_FUNC_get_smp_processor_id;
 
 // Ports of a router, and interfaces that have a place in PORT_OF.
 enum { MOST_PORTS = 256, PLACES = 4096 };
 
+// Where XDP programs run: in the driver, or in the kernel's stack.
+enum { NATIVE = 1, GENERIC = 2 };
+
+// Which sources are believed: all, those with a route, those with one by the port that the packet came by (RFC 3704).
+enum { ALL_SOURCES, LOOSE, STRICT };
+
 // What there is to know of a port.
 struct port {
     __u32 interface;
     __u32 mtu;
-    // Whether packets that come in by it are forwarded here, and whether the interface can send what others redirect.
-    __u8 receives;
+    // Where the programs of the interface run; 0 if what comes in by it is not forwarded here.
+    __u8 mode;
+    // From which modes the interface sends what is redirected to it.
     __u8 sends;
-    __u16 unused;
-    __u32 unused_too;
+    // Which sources of packets that come in are believed.
+    __u8 sources4;
+    __u8 sources6;
+    __u32 unused;
 };
 
 // What the router tells: written by it while packets flow.
@@ -69,7 +79,7 @@ struct {
     MAP_NUMBER(value_size, 4);
 } REST SEC(".maps");
 
-// Packets and bytes, without frame check sequence, that were forwarded here.
+// Packets that were forwarded here, and bytes: those of link header and packet, without padding.
 struct traffic {
     __u64 rx_packets, rx_bytes, tx_packets, tx_bytes;
 };
@@ -166,11 +176,21 @@ INLINE int is_group(__u8 *tables, __u64 descriptor, __u64 number) {
            AT(__u64, tables, AT(__u32, tables, descriptor + ENTRIES) + number * 8) >> 32;
 }
 
+// Whether a source is surely believed that has the next hop of this number. Of a group that is one member's to say.
+INLINE int is_believed(__u8 *tables, __u64 descriptor, __u64 number, __u32 in, __u8 sources) {
+    struct next_hop next_hop;
+    return resolve(tables, descriptor, number, 0, &next_hop) && (sources == LOOSE || next_hop.port == in);
+}
+
 // Looks a packet up. The tables are those of the moment; the next hop is a copy.
-INLINE int find_ipv4(__u8 *tables, const struct links *links, const struct ipv4 *header, const void *end,
+INLINE int find_ipv4(__u8 *tables, const struct links *links, __u32 in, const struct ipv4 *header, const void *end,
                      struct next_hop *next_hop) {
     __u64 descriptor = active(tables), vrf = descriptor + FIRST_VRF;
     if (!descriptor || !AT(__u32, tables, vrf + CHUNKS))
+        return 0;
+    __u8 sources = links->ports[in & (MOST_PORTS - 1)].sources4;
+    if (sources != ALL_SOURCES &&
+        !is_believed(tables, descriptor, lookup_ipv4(tables, vrf, word32(header->source)), in, sources))
         return 0;
     __u64 number = lookup_ipv4(tables, vrf, word32(header->destination)), hash = 0;
     if (is_group(tables, descriptor, number)) {
@@ -187,11 +207,17 @@ INLINE int find_ipv4(__u8 *tables, const struct links *links, const struct ipv4 
     return resolve(tables, descriptor, number, hash, next_hop);
 }
 
-INLINE int find_ipv6(__u8 *tables, const struct links *links, const struct ipv6 *header, const void *end,
+INLINE int find_ipv6(__u8 *tables, const struct links *links, __u32 in, const struct ipv6 *header, const void *end,
                      struct next_hop *next_hop) {
     __u64 descriptor = active(tables), vrf = descriptor + FIRST_VRF;
     if (!descriptor || !AT(__u32, tables, vrf + TOP))
         return 0;
+    __u8 sources = links->ports[in & (MOST_PORTS - 1)].sources6;
+    if (sources != ALL_SOURCES) {
+        struct address6 source = {word64(header->source), word64(header->source + 4)};
+        if (!is_believed(tables, descriptor, lookup_ipv6(tables, vrf, source) & 0x7fff, in, sources))
+            return 0;
+    }
     struct address6 destination = {word64(header->destination), word64(header->destination + 4)};
     __u64 number = lookup_ipv6(tables, vrf, destination) & 0x7fff, hash = 0;
     if (is_group(tables, descriptor, number)) {
@@ -259,7 +285,7 @@ INLINE int forward_from(struct xdp_md *context, struct links *links, __u32 in) {
         visit visit = enter(tables, cpu);
         if (!visit)
             return -1;
-        is_found = find_ipv4(tables, links, header, end, &next_hop);
+        is_found = find_ipv4(tables, links, in, header, end, &next_hop);
         leave(tables, visit);
     } else if (type == SWAP16(TYPE_IPV6)) {
         struct ipv6 *header = (struct ipv6 *)(frame + ETHERNET_BYTES);
@@ -273,20 +299,32 @@ INLINE int forward_from(struct xdp_md *context, struct links *links, __u32 in) {
         visit visit = enter(tables, cpu);
         if (!visit)
             return -1;
-        is_found = find_ipv6(tables, links, header, end, &next_hop);
+        is_found = find_ipv6(tables, links, in, header, end, &next_hop);
         leave(tables, visit);
     } else {
         return -1;
     }
     __u32 out = next_hop.port & (MOST_PORTS - 1);
     const struct port *port = &links->ports[out];
-    if (!is_found || out != next_hop.port || out == in || !port->sends || bytes > port->mtu)
+    if (!is_found || out != next_hop.port || out == in || !(port->sends & links->ports[in & (MOST_PORTS - 1)].mode) ||
+        bytes > port->mtu)
         return -1;
-    // Padding stays: the frame is as long as it was, but for a tag.
-    __u64 frame_bytes = (__u8 *)end - frame;
     int tag = next_hop.length - ETHERNET_BYTES;
     if (tag != 0 && tag != TAG_BYTES)
         return -1;
+    __u64 length = (__u8 *)end - frame;
+    // The kernel allows no other order of these subtractions, which the compiler would try.
+    asm volatile("" : "+r"(length));
+    int trailer = length - ETHERNET_BYTES - bytes;
+    // RFC 1812, 5.2.2: what is behind the packet is not forwarded.
+    if (trailer > 0) {
+        if (adjust_tail(context, -trailer) != 0)
+            return -1;
+        frame = (__u8 *)(long)context->data;
+        end = (const void *)(long)context->data_end;
+        if (frame + ETHERNET_BYTES + sizeof(struct ipv4) > (__u8 *)end)
+            return XDP_ABORTED;
+    }
     if (type == SWAP16(TYPE_IPV4)) {
         struct ipv4 *header = (struct ipv4 *)(frame + ETHERNET_BYTES);
         // RFC 1624: one less in the upper byte is 0x0100 more in the checksum, with the carry; 0xffff is none (section 3).
@@ -294,7 +332,10 @@ INLINE int forward_from(struct xdp_md *context, struct links *links, __u32 in) {
         header->checksum = checksum + (checksum >= 0xffff);
         header->ttl -= 1;
     } else {
-        ((struct ipv6 *)(frame + ETHERNET_BYTES))->hop_limit -= 1;
+        struct ipv6 *header = (struct ipv6 *)(frame + ETHERNET_BYTES);
+        if ((void *)(header + 1) > end)
+            return XDP_ABORTED;
+        header->hop_limit -= 1;
     }
     if (tag) {
         // The packet is as it was but for its time to live, which nobody gets to see if this fails: Linux has 256 bytes of
@@ -309,7 +350,7 @@ INLINE int forward_from(struct xdp_md *context, struct links *links, __u32 in) {
     } else {
         __builtin_memcpy(frame, next_hop.rewrite, ETHERNET_BYTES);
     }
-    count_traffic(in, out, frame_bytes, frame_bytes + tag);
+    count_traffic(in, out, ETHERNET_BYTES + bytes, ETHERNET_BYTES + tag + bytes);
     return redirect_map(&WAYS, out, XDP_ABORTED);
 }
 
@@ -321,7 +362,7 @@ int forward(struct xdp_md *context) {
         return XDP_PASS;
     __u32 in = links->port_of[interface & (PLACES - 1)];
     const struct port *port = &links->ports[in & (MOST_PORTS - 1)];
-    if (port->receives && port->interface == interface) {
+    if (port->mode && port->interface == interface) {
         int action = forward_from(context, links, in);
         if (action >= 0)
             return action;

@@ -34,8 +34,12 @@ pub(crate) fn load_error(port: &str, error: &(dyn std::error::Error + 'static)) 
         reason = source;
         text = format!("{text}: {reason}");
     }
+    // Of what the verifier tells, the last line before its statistics says why it refuses.
+    const STATISTICS: [&str; 4] = ["verification time", "stack depth", "processed ", ":"];
+    let is_reason = |line: &&str| !STATISTICS.iter().any(|start| line.starts_with(start));
+    let reason = text.lines().rev().find(is_reason).unwrap_or_default();
     match errno {
-        Some(libc::EPERM | libc::EACCES) => PortError::NotPermitted {
+        Some(libc::EPERM) => PortError::NotPermitted {
             port: port.to_owned(),
             what: "load a BPF program",
             capability: "CAP_BPF and CAP_NET_ADMIN",
@@ -43,7 +47,7 @@ pub(crate) fn load_error(port: &str, error: &(dyn std::error::Error + 'static)) 
         _ => PortError::Unsupported {
             port: port.to_owned(),
             problem: format!(
-                "the kernel did not take the BPF program ({text}); Linux 5.9 or newer is needed"
+                "the kernel did not take the BPF program ({reason}); Linux 5.9 or newer is needed"
             ),
         },
     }

@@ -8,7 +8,7 @@ use std::collections::HashSet;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use crate::{KernelForwarding, PortError, Spec};
+use crate::{KernelForwarding, PortError, Spec, XdpMode};
 
 /// Which packets stay with Linux: those to its own addresses, and all that is not plain transit.
 ///
@@ -28,6 +28,11 @@ pub trait HostSteering {
     /// # Errors
     /// [`PortError::System`]; not expected.
     fn set_vlans(&mut self, vlans: &[(VlanId, VlanShare)]) -> Result<(), PortError>;
+
+    /// Returns how packets come by XDP; `None` if they do not, or its queues are not open yet.
+    fn xdp(&self) -> Option<XdpWay> {
+        None
+    }
 
     /// Has transit that comes in forwarded in the kernel first, as by the port of this number; the rest is ours as before.
     /// Another call exchanges the one for the other, without a packet between.
@@ -49,6 +54,15 @@ pub trait HostSteering {
     /// # Errors
     /// [`PortError::NoSuchInterface`] while it is gone; the port reads them anyway when it is there again.
     fn follow_link(&mut self) -> Result<(), PortError>;
+}
+
+/// How packets come from an interface by XDP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct XdpWay {
+    /// Where the program runs.
+    pub mode: XdpMode,
+    /// Whether sockets get packets without a copy.
+    pub is_zero_copy: bool,
 }
 
 /// The number of a VLAN, 1 to 4094.

@@ -77,6 +77,11 @@ pub struct Spec {
 }
 
 impl Spec {
+    /// Returns whether an option has a wrapper see every packet: a tracer, a capture, faults.
+    pub fn is_wrapped(&self) -> bool {
+        self.options.iter().any(|(known, _)| WRAPPER_OPTIONS.iter().any(|option| option.name == known.name))
+    }
+
     /// Parses a spec and checks driver and options against [`DRIVERS`] and [`WRAPPER_OPTIONS`].
     ///
     /// # Errors

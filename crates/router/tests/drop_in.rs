@@ -103,8 +103,13 @@ fn what_people_try_first(driver: &str) {
 }
 
 #[test]
+fn on_xdp() {
+    what_people_try_first("--driver xdp");
+}
+
+#[test]
 fn on_af_xdp() {
-    what_people_try_first("");
+    what_people_try_first("--driver af_xdp");
 }
 
 #[test]

@@ -86,6 +86,7 @@ impl Backend for Router {
                     rows.send(PortRow {
                         name: name.into(),
                         spec: format!("af_xdp:{name}?steer=transit"),
+                        path: "kernel".to_owned(),
                         index,
                         mac: format!("02:00:00:00:00:0{index}"),
                         mtu: 1500,
@@ -303,9 +304,9 @@ fn what_each_of_them_prints() {
         (
             "ports",
             "\
-port  link        address             mtu   received  lost  sent  lost  opened as                  addresses
-eth1  up          02:00:00:00:00:03  1500  1,234,567     8     7     0  af_xdp:eth1?steer=transit  10.0.0.254/24
-eth2  no carrier  02:00:00:00:00:04  1500  1,234,567     8     7     0  af_xdp:eth2?steer=transit
+port  link        address             mtu   received  lost  sent  lost  opened as                  transit  addresses
+eth1  up          02:00:00:00:00:03  1500  1,234,567     8     7     0  af_xdp:eth1?steer=transit  kernel   10.0.0.254/24
+eth2  no carrier  02:00:00:00:00:04  1500  1,234,567     8     7     0  af_xdp:eth2?steer=transit  kernel
 ",
         ),
         (

@@ -30,7 +30,9 @@ pub struct PortRow {
     pub has_carrier: bool,
     /// Linux's addresses on it, with the lengths of their prefixes.
     pub addresses: Vec<IpNet>,
-    /// Packets that workers received from it.
+    /// How its packets travel: "kernel" where plain transit is forwarded in the kernel, or "sockets" with the reason.
+    pub path: String,
+    /// Packets that came in by it: those that workers received, and those that were forwarded in the kernel.
     pub rx_packets: u64,
     /// Packets that were lost on receiving.
     pub rx_dropped: u64,

@@ -73,7 +73,7 @@ use crate::change::{Address, Change, InterfaceIndex, Link, Part, Route, RouteKey
 use counters::{Count, Counters};
 use dumps::Epochs;
 use fib::publish::Readers;
-use fib::{Adjacency, CheckReport, Fib, MAIN, State, TableError};
+use fib::{Adjacency, CheckReport, Fib, MAIN, Region, State, TableError};
 use hops::Hops;
 use ipnet::IpNet;
 use links::Links;
@@ -81,6 +81,7 @@ use neighbours::Neighbours;
 use objects::{ObjectKey, Objects};
 use routes::{Key, MirrorFamily, Stored};
 use rules::KernelRules;
+use std::sync::Arc;
 use tables::Tables;
 use targets::{Content, TargetId, Targets};
 
@@ -136,6 +137,20 @@ impl Mirror {
     /// The forwarding tables, with what is not published yet in their routes and next hops.
     pub fn fib(&self) -> &Fib<Adjacency> {
         &self.fib
+    }
+
+    /// Publishes, and lets readers outside the process read the forwarding tables; see [`Fib::share`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Fib::share`].
+    pub fn share_tables(
+        &mut self,
+        region: Option<(&Arc<Region>, usize)>,
+        exchange: impl FnOnce(),
+    ) -> Result<(), TableError> {
+        self.publish();
+        self.fib.share(region, exchange)
     }
 
     /// Where workers get their readers of the forwarding tables.

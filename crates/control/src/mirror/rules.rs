@@ -115,6 +115,12 @@ impl Mirror {
         true
     }
 
+    /// Returns whether every packet is looked up in the main table alone.
+    pub fn is_main_only(&self) -> bool {
+        let policy = self.policy.writer.active();
+        policy.ipv4.is_main_only() && policy.ipv6.is_main_only()
+    }
+
     /// Whether nothing would be found in a table, now or soon.
     pub(super) fn is_unneeded(&self, table: u32) -> bool {
         let is_empty = self.tables.tables.get(&table).is_none_or(|table| table.is_empty());

@@ -70,16 +70,16 @@ use packet::wire::ethernet::MacAddr;
 use rustix::net::xdp::XdpDesc;
 
 use crate::af_packet::{self, Claim, ETHERNET_BYTES};
-use crate::af_xdp::program::{Mode, Program, attach_error, in_the_way, native_problem};
+use crate::af_xdp::program::{Program, attach_error, in_the_way, native_problem};
 use crate::af_xdp::ring::{Consumer, Producer};
 use crate::af_xdp::rx::AfXdpRx;
 use crate::af_xdp::socket::{CHUNK_BYTES, DATA_OFFSET, Opened, Socket, SocketOptions};
 use crate::af_xdp::tx::AfXdpTx;
 use crate::bpf::{Steered, addresses_error, vlans_error};
 use crate::host::passage::{self, Passage};
-use crate::host_steering::{HostSteering, Steer, VlanId, VlanShare};
+use crate::host_steering::{HostSteering, Steer, VlanId, VlanShare, XdpWay};
 use crate::interface::namespace;
-use crate::{Handout, KernelForwarding, OpenOptions, Port, PortError, PortInfo, RxQueue, Spec, TxQueue};
+use crate::{Handout, KernelForwarding, OpenOptions, Port, PortError, PortInfo, RxQueue, Spec, TxQueue, XdpMode};
 use crate::spec::option;
 use crate::DriverDoc;
 
@@ -123,7 +123,7 @@ struct Options {
     /// `None`: when it is possible.
     zerocopy: Option<bool>,
     /// `None`: native when it is possible.
-    mode: Option<Mode>,
+    mode: Option<XdpMode>,
     steer: Steer,
     busy_poll: Option<u16>,
 }
@@ -133,7 +133,7 @@ impl Options {
         let slots = spec.take_number("ring", (64, 1 << 15))?.unwrap_or(DEFAULT_SLOTS) as u32;
         let zerocopy =
             spec.take_choice("zerocopy", &[("auto", None), ("yes", Some(true)), ("no", Some(false))])?;
-        let modes = [("auto", None), ("native", Some(Mode::Native)), ("generic", Some(Mode::Generic))];
+        let modes = [("auto", None), ("native", Some(XdpMode::Native)), ("generic", Some(XdpMode::Generic))];
         let steer = Steer::take(spec)?;
         let busy_poll = spec.take_number("busy_poll", (1, u64::from(u16::MAX)))?;
         let queues = spec.take_number("queues", (1, MOST_QUEUES as u64))?;
@@ -168,7 +168,7 @@ struct Attached {
     /// What a `host:` port has to know while the program is attached.
     passage: Option<passage::Entry>,
     index: u32,
-    mode: Mode,
+    mode: XdpMode,
     /// Hardware queues that we use.
     queues: usize,
     /// Whether sockets may be zero-copy; `None`: nobody tried.
@@ -305,7 +305,7 @@ impl Shared {
             }
             None => {}
         }
-        let may = attached.zerocopy.unwrap_or(attached.mode == Mode::Native);
+        let may = attached.zerocopy.unwrap_or(attached.mode == XdpMode::Native);
         if may && let Ok(opened) = open(true) {
             if pool.memory().is_huge() {
                 attached.zerocopy = Some(true);
@@ -427,7 +427,7 @@ impl Shared {
         bpf.local.ask().map_err(|error| addresses_error(name, error))?;
         let mut attach = |mode| {
             // Known before it is attached, so that no frame of a `host:` port comes back.
-            *passage = (mode == Mode::Generic).then(|| passage::enter(namespace(), index, Passage::Sealed));
+            *passage = (mode == XdpMode::Generic).then(|| passage::enter(namespace(), index, Passage::Sealed));
             bpf.attach(index, mode)
         };
         attached.mode = match self.options.mode {
@@ -435,19 +435,19 @@ impl Shared {
                 attach(mode).map_err(|error| attach_error(name, mode, veth, error))?;
                 mode
             }
-            None => match attach(Mode::Native) {
-                Ok(()) => Mode::Native,
+            None => match attach(XdpMode::Native) {
+                Ok(()) => XdpMode::Native,
                 Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
                     return Err(in_the_way(name, None));
                 }
                 Err(native) => {
-                    let failed = |error| attach_error(name, Mode::Generic, veth, error);
-                    attach(Mode::Generic).map_err(failed)?;
+                    let failed = |error| attach_error(name, XdpMode::Generic, veth, error);
+                    attach(XdpMode::Generic).map_err(failed)?;
                     (self.claim.warn)(&format!(
                         "port {name}: generic XDP is used, which costs more: native {}",
                         native_problem(veth, &native)
                     ));
-                    Mode::Generic
+                    XdpMode::Generic
                 }
             },
         };
@@ -500,7 +500,7 @@ impl AfXdpPort {
             program: Program::load(&name, MOST_QUEUES, own.steer)?,
             passage: None,
             index: index as u32,
-            mode: Mode::Native,
+            mode: XdpMode::Native,
             queues: 0,
             zerocopy: None,
         };
@@ -556,8 +556,8 @@ impl Port for AfXdpPort {
     fn details(&self) -> String {
         let attached = lock(&self.shared.attached);
         let mode = match attached.mode {
-            Mode::Native => "native",
-            Mode::Generic => "generic",
+            XdpMode::Native => "native",
+            XdpMode::Generic => "generic",
         };
         let zerocopy = if attached.zerocopy == Some(true) { "zero-copy" } else { "copying" };
         let Steered { to_sockets, to_kernel } = attached.program.steered();
@@ -577,6 +577,11 @@ impl HostSteering for AfXdpPort {
     fn set_vlans(&mut self, vlans: &[(VlanId, VlanShare)]) -> Result<(), PortError> {
         let failed = |error| vlans_error(self.shared.name(), error);
         lock(&self.shared.attached).program.vlans.set(vlans).map_err(failed)
+    }
+
+    fn xdp(&self) -> Option<XdpWay> {
+        let attached = lock(&self.shared.attached);
+        Some(XdpWay { mode: attached.mode, is_zero_copy: attached.zerocopy? })
     }
 
     fn forward_in_kernel(&mut self, forwarding: &mut KernelForwarding, port: u16) -> Result<(), PortError> {

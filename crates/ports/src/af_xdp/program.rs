@@ -8,11 +8,11 @@ use std::os::fd::AsRawFd;
 
 use aya::maps::{Array, MapData, MapError, ProgramArray, XskMap};
 use aya::programs::links::FdLink;
-use aya::programs::{Xdp, XdpMode};
+use aya::programs::Xdp;
 use aya::{Ebpf, EbpfError, EbpfLoader, include_bytes_aligned};
 use packet::wire::ethernet::MacAddr;
 
-use crate::{KernelForwarding, PortError};
+use crate::{KernelForwarding, PortError, XdpMode};
 use crate::bpf::{Counters, LocalAddresses, Steered, Vlans, load, load_error, map_error, program_io_error};
 use crate::host::passage;
 use crate::host_steering::Steer;
@@ -22,15 +22,6 @@ static OBJECT: &[u8] = include_bytes_aligned!(concat!(env!("OUT_DIR"), "/steer_x
 /// The programs of the object: the one that is attached, and the one that gives packets to sockets.
 const STEER: &str = "steer";
 const TO_SOCKET: &str = "to_socket";
-
-/// Where the program runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Mode {
-    /// In the interface's driver.
-    Native,
-    /// In the kernel's stack: every interface can, and it costs more.
-    Generic,
-}
 
 /// The loaded program and its maps.
 pub(super) struct Program {
@@ -103,11 +94,11 @@ impl Program {
     }
 
     /// Attaches the program to an interface, instead of the one it was attached to.
-    pub(super) fn attach(&mut self, index: u32, mode: Mode) -> io::Result<()> {
+    pub(super) fn attach(&mut self, index: u32, mode: XdpMode) -> io::Result<()> {
         self.link = None;
         let mode = match mode {
-            Mode::Native => XdpMode::Driver,
-            Mode::Generic => XdpMode::Skb,
+            XdpMode::Native => aya::programs::XdpMode::Driver,
+            XdpMode::Generic => aya::programs::XdpMode::Skb,
         };
         let program = self.xdp(STEER);
         let id = program.attach_to_if_index(index, mode).map_err(program_io_error)?;
@@ -167,7 +158,7 @@ pub(super) fn in_the_way(name: &str, program: Option<u32>) -> PortError {
 }
 
 /// Why the program could not be attached in this mode.
-pub(super) fn attach_error(name: &str, mode: Mode, veth: bool, error: io::Error) -> PortError {
+pub(super) fn attach_error(name: &str, mode: XdpMode, veth: bool, error: io::Error) -> PortError {
     match (error.raw_os_error(), mode) {
         (Some(libc::EBUSY | libc::EEXIST), _) => in_the_way(name, None),
         (Some(libc::EPERM), _) => PortError::NotPermitted {
@@ -175,7 +166,7 @@ pub(super) fn attach_error(name: &str, mode: Mode, veth: bool, error: io::Error)
             what: "attach an XDP program",
             capability: "CAP_BPF and CAP_NET_ADMIN",
         },
-        (_, Mode::Native) => PortError::Unsupported {
+        (_, XdpMode::Native) => PortError::Unsupported {
             port: name.to_owned(),
             problem: format!("native {}; or use `mode=generic`", native_problem(veth, &error)),
         },

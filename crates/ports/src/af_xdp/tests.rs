@@ -507,7 +507,7 @@ fn what_is_in_use_is_not_taken() {
         // Another program on the interface.
         let index = crate::interface::Interface::new("right").unwrap().index().unwrap() as u32;
         let mut foreign = super::Program::load("right", 1, Steer::All).unwrap();
-        foreign.attach(index, super::Mode::Native).unwrap();
+        foreign.attach(index, super::XdpMode::Native).unwrap();
         let error = crate::open("af_xdp:right", &OpenOptions::default()).err().unwrap().to_string();
         assert!(
             error.starts_with("port `right` is already in use by another XDP program (number "),

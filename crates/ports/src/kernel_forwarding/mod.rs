@@ -10,7 +10,7 @@
 use std::io;
 use std::net::IpAddr;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use aya::maps::xdp::DevMap;
 use aya::maps::{Map, MapData, MapError, PerCpuArray, ProgramArray};
@@ -35,6 +35,8 @@ static OBJECTS: [(usize, &[u8]); 5] = [
 /// As in `bpf/forward.c`.
 const MOST_PORTS: usize = 256;
 const PLACES: usize = 4096;
+/// Much longer than a program runs, which is microseconds and not interrupted.
+const LONGEST_RUN: std::time::Duration = std::time::Duration::from_millis(200);
 /// What errors name.
 const NAME: &str = "forwarding in the kernel";
 
@@ -43,10 +45,10 @@ const NAME: &str = "forwarding in the kernel";
 struct PortWords {
     interface: AtomicU32,
     mtu: AtomicU32,
-    receives: AtomicU8,
+    mode: AtomicU8,
     sends: AtomicU8,
-    unused: AtomicU16,
-    unused_too: AtomicU32,
+    sources: [AtomicU8; 2],
+    unused: AtomicU32,
 }
 
 /// `struct links` of the program.
@@ -95,7 +97,7 @@ impl Drop for Mapped {
     }
 }
 
-/// What was forwarded from and to a port; bytes are those of frames without check sequence.
+/// What was forwarded from and to a port. Bytes are those of link headers and packets, without padding.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct KernelTraffic {
@@ -114,17 +116,43 @@ pub struct KernelTraffic {
 unsafe impl Pod for KernelTraffic {}
 
 /// What the program has to know of a port.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KernelPort {
     /// The number of its interface.
     pub interface: u32,
     /// Its MTU.
     pub mtu: u32,
-    /// Whether packets that come in by it may be forwarded in the kernel.
-    pub receives: bool,
-    /// Whether the interface sends frames that are redirected to it
-    /// ([`XdpFeatures::sends_redirected`](crate::XdpFeatures::sends_redirected), or generic XDP everywhere).
+    /// Where its XDP programs run; `None` if what comes in by it is not forwarded in the kernel.
+    pub receives: Option<XdpMode>,
+    /// Whether it may send what comes in by others.
     pub sends: bool,
+    /// Whether the interface sends frames that programs in drivers redirect to it
+    /// ([`XdpFeatures::sends_redirected`](crate::XdpFeatures::sends_redirected)). What is redirected in the kernel's stack
+    /// every interface sends.
+    pub sends_native: bool,
+    /// Which sources of IPv4 and IPv6 packets that come in are believed; packets from others are for the graph to judge.
+    pub sources: [Sources; 2],
+}
+
+/// Where XDP programs run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum XdpMode {
+    /// In the interface's driver.
+    Native = 1,
+    /// In the kernel's stack: every interface can, and it costs more.
+    Generic,
+}
+
+/// Which sources are believed (RFC 3704).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Sources {
+    /// All.
+    #[default]
+    All,
+    /// Those to which there is a route.
+    Loose,
+    /// Those to which there is a route by the port that the packet came in by.
+    Strict,
 }
 
 /// The program that forwards in the kernel, and its maps.
@@ -196,6 +224,15 @@ impl KernelForwarding {
         self.tables.take()
     }
 
+    /// Waits until no program runs that was taken out of all its places before.
+    pub fn wait_for_programs() {
+        use rustix::thread::{MembarrierCommand, membarrier};
+        // Waits for a grace period of RCU, of which programs are readers. Not where a processor is without ticks (nohz_full).
+        if membarrier(MembarrierCommand::Global).is_err() {
+            std::thread::sleep(LONGEST_RUN);
+        }
+    }
+
     fn program(&mut self) -> &mut Xdp {
         let program = self.object.program_mut("forward").expect("the object has this program");
         program.try_into().expect("it is an XDP program")
@@ -231,26 +268,32 @@ impl KernelForwarding {
             return Err(io::Error::new(io::ErrorKind::Unsupported, format!("more than {MOST_PORTS} ports")));
         };
         let other = usize::from(links.port_of[place].load(Ordering::Relaxed));
-        let is_taken =
-            other != usize::from(number) && links.ports[other].receives.load(Ordering::Relaxed) != 0;
-        if port.receives && is_taken {
+        let known = &links.ports[other];
+        let is_taken = other != usize::from(number)
+            && known.mode.load(Ordering::Relaxed) != 0
+            && known.interface.load(Ordering::Relaxed) as usize % PLACES == place;
+        if port.receives.is_some() && is_taken {
             let problem = format!("interface {} has the place of another port", port.interface);
             return Err(io::Error::new(io::ErrorKind::Unsupported, problem));
         }
         // Until all is said, nobody forwards from or to it.
-        words.receives.store(0, Ordering::Release);
+        words.mode.store(0, Ordering::Release);
         words.sends.store(0, Ordering::Release);
         words.interface.store(port.interface, Ordering::Relaxed);
         words.mtu.store(port.mtu, Ordering::Relaxed);
-        if port.receives {
+        words.sources.iter().zip(port.sources).for_each(|(place, sources)| {
+            place.store(sources as u8, Ordering::Relaxed);
+        });
+        if let Some(mode) = port.receives {
             links.port_of[place].store(number as u8, Ordering::Relaxed);
-            words.receives.store(1, Ordering::Release);
+            words.mode.store(mode as u8, Ordering::Release);
         }
         if port.sends {
-            self.ways
-                .set(number.into(), port.interface, None, 0)
-                .map_err(|error| io::Error::other(error.to_string()))?;
-            self.links().ports[usize::from(number)].sends.store(1, Ordering::Release);
+            let set = self.ways.set(number.into(), port.interface, None, 0);
+            set.map_err(|error| io::Error::other(error.to_string()))?;
+            let native = if port.sends_native { XdpMode::Native as u8 } else { 0 };
+            let sends = &self.links().ports[usize::from(number)].sends;
+            sends.store(XdpMode::Generic as u8 | native, Ordering::Release);
         }
         Ok(())
     }

@@ -16,7 +16,15 @@ pub(super) const REDIRECTED: u32 = 4;
 const PASSED: u32 = 2;
 /// The number of the loopback interface, by which test runs come in.
 const LOOPBACK: u32 = 1;
-const MTU: u32 = 1500;
+/// A port that neither receives nor sends.
+const PORT: KernelPort = KernelPort {
+    interface: LOOPBACK,
+    mtu: 1500,
+    receives: None,
+    sends: false,
+    sends_native: true,
+    sources: [Sources::All; 2],
+};
 pub(super) const KEY: FlowKey = FlowKey::from_seed(7);
 
 /// The program, with tables that it shares.
@@ -36,9 +44,8 @@ impl Kernel {
     pub(super) fn with(mut forwarding: KernelForwarding) -> Self {
         let region = Region::new(forwarding.take_tables().unwrap());
         for number in 0..10 {
-            let port =
-                KernelPort { interface: LOOPBACK, mtu: MTU, receives: number == 0, sends: number != 0 };
-            forwarding.set_port(number, port).unwrap();
+            let receives = (number == 0).then_some(XdpMode::Native);
+            forwarding.set_port(number, KernelPort { receives, sends: number != 0, ..PORT }).unwrap();
         }
         let hash = FlowHash { fields: FlowFields::Flow, key: KEY };
         Self { forwarding, fib: Fib::new().unwrap(), region, hash }
@@ -56,7 +63,11 @@ impl Kernel {
 
     /// What the router says: the frame as it is forwarded, if it is.
     pub(super) fn expected(&self, frame: &[u8]) -> Option<Vec<u8>> {
-        let packet = &frame[14..];
+        let length = match frame[12] {
+            0x08 => u16::from_be_bytes([frame[16], frame[17]]),
+            _ => 40 + u16::from_be_bytes([frame[18], frame[19]]),
+        };
+        let packet = &frame[14..14 + usize::from(length)];
         let hash = self.hash.of_ip(packet);
         let next_hop = match frame[12] {
             0x08 => self.fib.state().lookup4(0, word(&packet[16..]), hash),
@@ -282,9 +293,10 @@ fn what_is_not_ordinary_goes_on_as_it_came() {
     }
     kernel.forwarding.set_own_addresses(&[]);
     // A way out that cannot be used, with another MTU, or the way it came.
-    let port = KernelPort { interface: LOOPBACK, mtu: MTU, receives: false, sends: true };
+    let port = KernelPort { sends: true, ..PORT };
     for (change, said) in [
         (KernelPort { sends: false, ..port }, PASSED),
+        (KernelPort { sends_native: false, ..port }, PASSED),
         (KernelPort { mtu: 27, ..port }, PASSED),
         (KernelPort { mtu: 28, ..port }, REDIRECTED),
         (port, REDIRECTED),
@@ -298,6 +310,46 @@ fn what_is_not_ordinary_goes_on_as_it_came() {
     kernel.fib.publish();
     assert_eq!(kernel.run(&good[0]), (PASSED, good[0].clone()));
     // Nobody's port.
-    kernel.forwarding.set_port(0, KernelPort { receives: false, ..port }).unwrap();
+    kernel.forwarding.set_port(0, PORT).unwrap();
     assert_eq!(kernel.run(&good[1]).0, PASSED);
+}
+
+#[test]
+fn it_believes_sources_or_leaves_them_to_be_judged() {
+    if !is_root() {
+        return;
+    }
+    let mut kernel = Kernel::new(16 << 20);
+    let numbers = add_next_hops(&mut kernel.fib);
+    let back = Adjacency::ethernet(0, [1; 6], [7; 6], [8, 0]);
+    let back = kernel.fib.next_hops_mut().add(NextHop::Forward(back)).unwrap();
+    // By the port where the packets come in, by another, by none.
+    let routes = [("10.0.0.0/8", back), ("11.0.0.0/8", numbers[0]), ("12.0.0.0/8", numbers[41])];
+    let routes6 = [("2001:a::/32", back), ("2001:b::/32", numbers[0]), ("2001:c::/32", numbers[41])];
+    for (prefix, next_hop) in routes.into_iter().chain(routes6) {
+        kernel.fib.insert(MAIN, prefix.parse().unwrap(), next_hop).unwrap();
+    }
+    kernel.fib.publish();
+    kernel.share();
+    let receiving = KernelPort { receives: Some(XdpMode::Native), ..PORT };
+    for (sources, expected) in [
+        (Sources::All, [REDIRECTED; 4]),
+        (Sources::Loose, [REDIRECTED, REDIRECTED, PASSED, PASSED]),
+        (Sources::Strict, [REDIRECTED, PASSED, PASSED, PASSED]),
+    ] {
+        for is_six in [false, true] {
+            let mut port = receiving;
+            port.sources[usize::from(is_six)] = sources;
+            kernel.forwarding.set_port(0, port).unwrap();
+            let said = [10u8, 11, 12, 13].map(|first| {
+                let frame = if is_six {
+                    ipv6(0x2001 << 112 | u128::from(first) << 96 | 1, 0x2001_000b << 96 | 5, 6, 0)
+                } else {
+                    ipv4(u32::from(first) << 24 | 1, 0x0b00_0005, 6, 0)
+                };
+                kernel.run(&frame).0
+            });
+            assert_eq!(said, expected, "{sources:?} {is_six}");
+        }
+    }
 }

@@ -36,7 +36,7 @@ pub(super) fn rules(patient: &Patient) -> Vec<Finding> {
 pub(super) fn at_ports(patient: &Patient) -> Vec<Finding> {
     let usual = machine::sysctl("net.core.default_qdisc").unwrap_or_default();
     let links = ports::Links::ask().unwrap_or_default();
-    let is_of_linux = |driver| matches!(driver, Driver::AfXdp | Driver::AfPacket | Driver::Vlan);
+    let is_of_linux = |driver| !matches!(driver, Driver::Dpdk | Driver::Tap);
     let ports = patient.ports.iter().filter(|port| is_of_linux(port.driver));
     let found = ports.flat_map(|port| {
         let found = interface::look(&port.device, &usual, &links, &|command| run(command).ok());

@@ -18,7 +18,7 @@ pub(super) fn examine(port: &PatientPort, patient: &Patient) -> Vec<Finding> {
     let mut findings = look_at(port, link, &links, patient);
     if let Some(user) = ports::user_of(name) {
         findings.push(Finding::ok(name, format!("process {user} of Brickway has it")));
-    } else if link.has_xdp && port.driver == Driver::AfXdp {
+    } else if link.has_xdp && port.driver.is_xdp() {
         let why = "there can be one XDP program only";
         let remedy = Remedy::ByHand(format!("stop what attached it, or ip link set dev {name} xdp off"));
         findings.push(Finding::bad(name, "it has an XDP program of somebody else", why, remedy));
@@ -49,7 +49,7 @@ pub(super) fn examine_vlan(port: &PatientPort, patient: &Patient) -> Vec<Finding
     // A TAP interface is that of a router that runs.
     let is_of_linux = link.is_some_and(|link| link.kind != "tun");
     let below = vlan_of(name).and_then(|(below, _)| patient.ports.iter().find(|port| port.device == below));
-    let below = below.filter(|below| matches!(below.driver, Driver::AfXdp | Driver::AfPacket));
+    let below = below.filter(|below| below.driver.is_xdp() || below.driver == Driver::AfPacket);
     if let Some(below) = below.filter(|_| !is_of_linux)
         && let Ok(text) = run(&format!("ethtool -k {}", below.device))
     {
@@ -114,7 +114,7 @@ pub(crate) fn largest_mtu(driver: Driver, frame_bytes: usize) -> usize {
     const LINK_HEADER: usize = 18;
     // The kernel leaves 256 bytes before the packet for XDP programs, 128 more than we do
     // (XDP_PACKET_HEADROOM).
-    let head_room = if driver == Driver::AfXdp { 128 } else { 0 };
+    let head_room = if driver.is_xdp() { 128 } else { 0 };
     frame_bytes.saturating_sub(head_room + LINK_HEADER)
 }
 

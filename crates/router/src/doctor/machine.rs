@@ -91,7 +91,7 @@ fn kernel(release: &str, patient: &Patient) -> Vec<Finding> {
     // What cannot be read is taken for new: the drivers say what fails.
     let version = version(release).unwrap_or((u32::MAX, 0));
     let mut findings = vec![Finding::ok(NAME, format!("Linux {release}"))];
-    if patient.uses(Driver::AfXdp) {
+    if patient.uses_xdp() {
         if version < (5, 9) {
             let why = "AF_XDP ports need BPF links for XDP, which came with Linux 5.9";
             findings.push(Finding::bad(NAME, format!("Linux {release} is too old"), why, newer("Linux 5.9")));
@@ -162,14 +162,14 @@ fn permissions(capabilities: Capabilities, patient: &Patient) -> Option<Finding>
 /// Bytes that AF_XDP sockets lock at the least: each, of which every port has one or more, the pools of all
 /// workers and of the slow thread.
 fn locked_bytes(patient: &Patient) -> u64 {
-    let ports = patient.ports.iter().filter(|port| port.driver == Driver::AfXdp).count();
+    let ports = patient.ports.iter().filter(|port| port.driver.is_xdp()).count();
     let frames = (patient.workers + 1) * packet::PoolOptions::default().frames;
     // A frame has 256 bytes beside its data: metadata and head room.
     (ports * frames * (patient.frame_bytes + 256)) as u64
 }
 
 fn locked_memory(capabilities: Capabilities, limit: Option<u64>, patient: &Patient) -> Option<Finding> {
-    if !patient.uses(Driver::AfXdp) {
+    if !patient.uses_xdp() {
         return None;
     }
     let (needed, mebibyte) = (locked_bytes(patient), 1 << 20);

@@ -239,6 +239,10 @@ impl Patient {
         }
     }
 
+    fn uses_xdp(&self) -> bool {
+        self.ports.iter().any(|port| port.driver.is_xdp())
+    }
+
     fn uses(&self, driver: Driver) -> bool {
         self.ports.iter().any(|port| port.driver == driver)
     }
@@ -249,7 +253,9 @@ impl Patient {
         findings.extend(machine::closed_ports());
         for port in &self.ports {
             match port.driver {
-                Driver::AfXdp | Driver::AfPacket => findings.extend(interface::examine(port, self)),
+                Driver::Auto | Driver::Xdp | Driver::AfXdp | Driver::AfPacket => {
+                    findings.extend(interface::examine(port, self))
+                }
                 Driver::Vlan => findings.extend(interface::examine_vlan(port, self)),
                 Driver::Dpdk | Driver::Tap => {}
             }

@@ -100,7 +100,7 @@ pub(super) fn of_interface(name: &str, features: &Features, driver: Driver, is_v
         Some(make(name, harmful.what, harmful.why, remedy))
     };
     findings.extend(MERGING.iter().filter_map(|harmful| finding(harmful, Finding::bad)));
-    if driver == Driver::AfXdp && !is_veth {
+    if driver.is_xdp() && !is_veth {
         findings.extend(finding(&STRIPPED_TAGS, Finding::bad));
     }
     if driver == Driver::AfPacket {

@@ -5,6 +5,7 @@
 
 use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::{Arc, Mutex};
 
 use control::mirror::Mirror;
 use control::service::Service;
@@ -12,12 +13,13 @@ use elements::devices::OpenPort;
 use elements::devices::follow_linux::{Followed, Follows};
 use graph::router::Router;
 use graph::setup::Shared;
+use packet::sync::lock;
 use packet::wire::ethernet::MacAddr;
 use ports::{VlanId, VlanShare};
 
 use super::configuration::{addresses4, addresses6, own_addresses};
-use super::{RouterPort, error_source4, error_source6};
-use crate::features::vlan;
+use super::{InKernel, RouterPort, error_source4, error_source6};
+use crate::features::{FeatureSettings, vlan};
 
 /// What one port was like when the configuration last heard of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -39,6 +41,12 @@ struct Own {
 }
 
 impl Own {
+    /// All of them.
+    fn all(&self) -> impl Iterator<Item = IpAddr> {
+        let ipv4 = self.ipv4.iter().copied().map(IpAddr::V4);
+        ipv4.chain(self.ipv6.iter().copied().map(IpAddr::V6))
+    }
+
     fn of(mirror: &Mirror, port: &str) -> Own {
         let link = mirror.ports().find(|known| known.name == port).and_then(|known| known.link);
         let Some(index) = link.map(|link| link.index) else { return Own::default() };
@@ -88,12 +96,16 @@ pub(crate) struct Following {
     /// Of each port, what its elements were told last, and when that was made ([`Mirror::link_generations`]).
     own: Vec<Own>,
     generations: Option<(u64, u64)>,
+    in_kernel: Arc<Mutex<InKernel>>,
 }
 
 impl Following {
-    pub(crate) fn new(ports: Vec<RouterPort>, shared: Shared) -> Self {
+    /// What follows for these ports; `features` are those of a graph of ours.
+    pub(crate) fn new(ports: Vec<RouterPort>, features: Option<&FeatureSettings>, shared: Shared) -> Self {
+        let in_kernel = InKernel::new(&ports, features, &shared);
         let (links, vlans) = (vec![Link::default(); ports.len()], vec![Vec::new(); ports.len()]);
-        Self { ports, shared, addresses: None, links, vlans, own: Vec::new(), generations: None }
+        let own = Vec::new();
+        Self { ports, shared, addresses: None, links, vlans, own, generations: None, in_kernel }
     }
 
     /// Returns the handlers that follow something of a port.
@@ -172,6 +184,7 @@ impl Follow for Following {
             }
         }
         self.vlans = vlans;
+        let mut has_changed = addresses.is_some() || own.is_some();
         if let Some(addresses) = addresses {
             self.addresses = Some(generation);
             for port in &self.ports {
@@ -180,6 +193,7 @@ impl Follow for Following {
             }
         }
         if let Some(own) = own.filter(|own| self.own != *own) {
+            lock(&self.in_kernel).set_own_addresses(own.iter().flat_map(Own::all).collect());
             problems.extend(self.tell_own(router, &own));
             self.own = own;
         }
@@ -205,7 +219,9 @@ impl Follow for Following {
                 Some(self.links[number].mtu).filter(|&mtu| mtu > 0)
             };
             problems.extend(vlan::limit_mtus(&self.ports, mtu));
+            has_changed = true;
         }
+        problems.extend(lock(&self.in_kernel).look(&self.ports, service, has_changed));
         problems
     }
 }

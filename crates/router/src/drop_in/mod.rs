@@ -10,12 +10,14 @@
 //! | `configuration` | the configuration; features (`crate::features`) add their parts |
 //! | `plan` | a configuration in the making |
 //! | `ports` | what opens the ports, and how Linux sees them |
+//! | `in_kernel` | which ports' packets are forwarded in the kernel |
 //! | `following` | what follows Linux while the router runs |
 //! | `sysctls` | settings of Linux's interfaces that the configuration honours |
 
 mod backstop;
 mod configuration;
 mod following;
+mod in_kernel;
 mod plan;
 mod ports;
 mod sysctls;
@@ -38,6 +40,7 @@ pub(crate) use configuration::{
 };
 pub use configuration::{PlannedPort, PlannedVlan};
 pub(crate) use following::{Follow, Following};
+pub(crate) use in_kernel::{InKernel, Path};
 pub(crate) use plan::{Part, Plan};
 pub(crate) use ports::{Device, RouterPort};
 

@@ -22,6 +22,8 @@ pub(crate) struct RouterPort {
     pub(crate) device: Option<Device>,
     /// If it is a VLAN: the port below it, and its number.
     pub(crate) vlan: Option<(String, u16)>,
+    /// What carries its packets, as the settings have it.
+    pub(crate) driver: Driver,
 }
 
 /// What a device says of itself.
@@ -35,18 +37,19 @@ impl RouterPort {
     /// The port of these settings. A device that Linux does not see is opened, with a queue for each of `workers`, because
     /// only then it says its address.
     pub(crate) fn of(settings: &PortSettings, workers: usize, shared: &Shared) -> Result<RouterPort> {
-        let (name, spec, host) = (settings.name.clone(), settings.spec(), settings.host);
+        let (name, spec, host, driver) =
+            (settings.name.clone(), settings.spec(), settings.host, settings.driver);
         if settings.driver == Driver::Vlan {
             let vlan = vlan_of(&name).map(|(below, number)| (below.to_owned(), number));
-            return Ok(RouterPort { name, spec, host, device: None, vlan });
+            return Ok(RouterPort { name, spec, host, device: None, vlan, driver });
         }
         if host == Host::Interface {
-            return Ok(RouterPort { name, spec, host, device: None, vlan: None });
+            return Ok(RouterPort { name, spec, host, device: None, vlan: None, driver });
         }
         let queues = OpenOptions { rx_queues: workers, tx_queues: workers + 1, warn: graph::messages::warn };
         let port = OpenPort::new(ports::open(&spec, &queues).with_context(|| format!("port '{name}'"))?);
         let device = Device { mac: port.info().mac, mtu: port.info().mtu as u32 };
         shared.get_or_make(&OpenPort::key(&name), || Ok::<_, anyhow::Error>(port))?;
-        Ok(RouterPort { name, spec, host, device: Some(device), vlan: None })
+        Ok(RouterPort { name, spec, host, device: Some(device), vlan: None, driver })
     }
 }

@@ -12,6 +12,7 @@ use anyhow::Result;
 use control::backstop::SourceRoute;
 use graph::lang::FlatConfig;
 use graph::setup::Shared;
+use ports::Sources;
 use serde_json::Value;
 
 use crate::drop_in::{Frame, Part, Plan};
@@ -39,6 +40,17 @@ pub(crate) trait Feature: Section {
     /// Whether Linux has to forward as well, for what the fast path leaves to it.
     fn needs_linux_to_forward(&self) -> bool {
         false
+    }
+
+    /// Returns why the graph has to see plain transit, if it has to: then that is not forwarded in the kernel.
+    fn sees_transit(&self) -> Option<&'static str> {
+        None
+    }
+
+    /// Returns which IPv4 and IPv6 sources are believed of packets that come in by a port with this rp_filter; the kernel
+    /// asks before it forwards.
+    fn sources(&self, _rp_filter: u8) -> [Sources; 2] {
+        [Sources::All; 2]
     }
 
     /// Has its files' names begin at the folder of the settings file.
@@ -166,6 +178,17 @@ impl FeatureSettings {
     /// Returns the route to their source that Linux has to ask of what it forwards.
     pub(crate) fn source_route(&self) -> Option<SourceRoute> {
         self.all().iter().find_map(|feature| feature.source_route())
+    }
+
+    /// Returns why the graph has to see plain transit, if it has to.
+    pub(crate) fn sees_transit(&self) -> Option<&'static str> {
+        self.all().iter().find_map(|feature| feature.sees_transit())
+    }
+
+    /// Returns which sources are believed of packets that come in by a port with this rp_filter.
+    pub(crate) fn sources(&self, rp_filter: u8) -> [Sources; 2] {
+        let of_features = self.all().into_iter().map(|feature| feature.sources(rp_filter));
+        of_features.fold([Sources::All; 2], |[a, b], [c, d]| [a.max(c), b.max(d)])
     }
 
     /// Returns the same for a configuration that somebody else wrote.

@@ -167,6 +167,11 @@ impl Live {
                     }
                 }
             }
+            if let Some(path) = self.path(&port.name) {
+                row.rx_packets += path.traffic.rx_packets;
+                row.tx_packets += path.traffic.tx_packets;
+                row.path = path.text;
+            }
             row
         });
         Ok(rows.collect())

@@ -130,6 +130,17 @@ impl Live {
         problems.into_iter().flatten().for_each(|problem| graph::note!("brickway: {problem}"));
     }
 
+    /// Returns how the packets of a port travel.
+    pub(super) fn path(&self, port: &str) -> Option<drop_in::Path> {
+        lock(&*drop_in::InKernel::of(&self.shared)?).path(port)
+    }
+
+    /// Returns what was forwarded in the kernel.
+    pub(super) fn kernel_traffic(&self) -> ports::KernelTraffic {
+        drop_in::InKernel::of(&self.shared)
+            .map_or_else(Default::default, |in_kernel| lock(&*in_kernel).total())
+    }
+
     /// What Linux was kept from forwarding past the filters.
     pub(super) fn backstop_drops(&self) -> Result<Vec<BackstopDrops>, String> {
         let mut guard = lock(&self.guard);

@@ -42,6 +42,7 @@ use crate::features::FeatureSettings;
 use crate::load;
 use crate::output::print;
 use crate::settings::{self, Driver, Fail, Flags, PortSettings, Settings, WorkerSettings};
+use crate::table::thousands;
 use live::Live;
 pub(crate) use subject::Subject;
 use subject::subject;
@@ -72,8 +73,8 @@ const LONGEST_END: Duration = Duration::from_secs(5);
   brickway run router.click --read rt.table --for 1
   brickway run router.click --port eth0=af_xdp:eth0 --port eth1=af_xdp:eth1 --workers 4 --balance
 
-A port is [DRIVER:]NAME[?OPTION=VALUE&...]; drivers are af_packet (the default in configurations), af_xdp (the default for a
-list of ports), host (into Linux's stack), dpdk (in a build with it), tap, pcap, memory and null; in a list of ports PORT.NUMBER
+A port is [DRIVER:]NAME[?OPTION=VALUE&...]; drivers are auto (the default for a list of ports: in the kernel or af_xdp, whichever is
+faster), xdp, af_xdp, af_packet (the default in configurations), host (into Linux's stack), dpdk (in a build with it), tap, pcap, memory and null; in a list of ports PORT.NUMBER
 is a VLAN of another of them, as Linux has it, or with a TAP interface of this name. Options drop, corrupt, duplicate, reorder, delay, trace and capture work with each of them.")]
 pub(crate) struct RunArguments {
     /// Ports of a router that stands in for Linux's forwarding; or a configuration (FILE.click, `-` is standard input)
@@ -83,7 +84,7 @@ pub(crate) struct RunArguments {
     /// Ports and everything else from a settings file (examples/brickway.toml); flags go above it
     #[arg(long, value_name = "FILE.toml", conflicts_with = "what")]
     config: Option<PathBuf>,
-    /// What carries the packets of ports that name no driver: af_xdp, af_packet, dpdk, tap (default af_xdp)
+    /// What carries the packets of ports that name no driver: auto, xdp, af_xdp, af_packet, dpdk, tap (default auto)
     #[arg(long)]
     driver: Option<Driver>,
     /// Print the configuration that the ports get, and end
@@ -423,6 +424,10 @@ pub(crate) fn operate(
         }
     } else if !arguments.quiet {
         print(&summary(&flat, &stats));
+        let kernel = live.kernel_traffic().rx_packets;
+        if kernel > 0 {
+            print(&format!("\n{} packets were forwarded in the kernel\n", thousands(kernel)));
+        }
         if workers > 1 {
             print(&format!("\n{}", workers_table(&stats, &shares).render()));
         }

@@ -12,6 +12,7 @@ use graph::setup::Shared;
 
 use super::RunArguments;
 use crate::drop_in::{self, Follow, Following, Guard, RouterPort};
+use crate::features::FeatureSettings;
 use crate::load;
 use crate::settings::{PortSettings, Settings};
 
@@ -78,7 +79,7 @@ pub(super) fn subject(
         specs.retain(|(name, _)| !named(name));
         specs.extend(specs_of(&ports));
         let service = drop_in::mirror(&mut ports, &settings.fpm, shared, &supervisor)?;
-        let mirror = Some((service, following(ports, shared)));
+        let mirror = Some((service, following(ports, None, shared)));
         return Ok(Some(Subject {
             source,
             flat: Arc::new(flat),
@@ -95,13 +96,13 @@ pub(super) fn subject(
     let text = drop_in::configuration(&ports, &service, settings)?;
     let source = Source { name: ports_text(&ports), text };
     let Some(flat) = load::compile(&source, &Options::default(), registry) else { return Ok(None) };
-    let mirror = Some((service, following(ports, shared)));
+    let mirror = Some((service, following(ports, Some(&settings.features), shared)));
     let ports = settings.ports.clone();
     Ok(Some(Subject { source, flat: Arc::new(flat), mirror, ports, specs, supervisor, guard: None }))
 }
 
-fn following(ports: Vec<RouterPort>, shared: &Shared) -> Box<dyn Follow> {
-    Box::new(Following::new(ports, shared.clone()))
+fn following(ports: Vec<RouterPort>, features: Option<&FeatureSettings>, shared: &Shared) -> Box<dyn Follow> {
+    Box::new(Following::new(ports, features, shared.clone()))
 }
 
 /// What opens each port. VLANs are not opened: the port below them is.

@@ -4,6 +4,7 @@ use elements::devices::balance::QueueShare;
 use elements::devices::{RECEIVER, SENDER};
 use graph::lang::FlatConfig;
 use graph::router::CopyStats;
+use ports::KernelTraffic;
 
 use crate::output::print;
 use crate::table::{Align, Table, thousands};
@@ -17,8 +18,9 @@ pub(crate) struct Totals {
 }
 
 impl Totals {
-    pub(crate) fn of(config: &FlatConfig, stats: &[CopyStats]) -> Self {
-        let mut totals = Self::default();
+    /// Adds up what the elements counted, and what was forwarded in the kernel.
+    pub(crate) fn of(config: &FlatConfig, stats: &[CopyStats], kernel: KernelTraffic) -> Self {
+        let mut totals = Self { received: kernel.rx_packets, sent: kernel.tx_packets, dropped: 0 };
         for copy in stats {
             for (flat, element) in config.elements.iter().zip(&copy.elements) {
                 if flat.has(RECEIVER) {

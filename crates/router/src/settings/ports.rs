@@ -9,7 +9,11 @@ use crate::features::vlan;
 words! {
     /// What carries a port's packets.
     Driver {
-        /// A BPF program and AF_XDP sockets.
+        /// In the kernel where that is the faster, else AF_XDP sockets.
+        Auto "auto",
+        /// A BPF program forwards in the kernel, and AF_XDP sockets get the rest.
+        Xdp "xdp",
+        /// AF_XDP sockets get all packets.
         AfXdp "af_xdp",
         /// Memory-mapped packet rings.
         AfPacket "af_packet",
@@ -42,11 +46,13 @@ options! {
         /// one.
         #[example = "\"eth1\""]
         name: String = String::new(),
-        /// What carries the packets: "af_xdp" (a BPF program hands them over before Linux's stack sees them; Linux 5.9
-        /// or newer), "af_packet" (any interface, slower; Linux 6.6 or newer), "dpdk" (a whole device; in a build with
-        /// it), "tap", "vlan" (that of the port below; the default for a port named so, and without any other option).
-        #[example = "\"af_xdp\""]
-        driver: Driver = Driver::AfXdp,
+        /// What carries the packets. "xdp": a BPF program forwards plain transit in the kernel, by the router's tables, and hands
+        /// the rest to the router (Linux 6.6 or newer). "af_xdp": it hands over everything (Linux 5.9 or newer). "auto": as
+        /// "xdp" where the card's driver would copy what it hands over, else as "af_xdp". "af_packet": any interface, slower
+        /// (Linux 6.6 or newer). "dpdk": a whole device, in a build with it. "tap". "vlan": the driver of the port below; the
+        /// default for a port named so, and without any other option.
+        #[example = "\"auto\""]
+        driver: Driver = Driver::Auto,
         /// What the driver opens, when that is not the interface of this name: "0000:03:00.0" with DPDK.
         #[example = "\"eth1\""]
         device: Option<String> = None,
@@ -93,6 +99,13 @@ impl About for PortSettings {
     }
 }
 
+impl Driver {
+    /// Returns whether packets come by an XDP program.
+    pub(crate) fn is_xdp(self) -> bool {
+        matches!(self, Self::Auto | Self::Xdp | Self::AfXdp)
+    }
+}
+
 impl PortSettings {
     /// The interface of this name, in the usual way.
     pub(crate) fn new(name: &str) -> Self {
@@ -102,8 +115,8 @@ impl PortSettings {
     /// How Linux sees a port of this driver if nothing else is said.
     pub(super) fn usual_host(driver: Driver) -> Host {
         match driver {
-            Driver::AfXdp | Driver::AfPacket | Driver::Vlan => Host::Interface,
             Driver::Dpdk | Driver::Tap => Host::Tap,
+            Driver::Auto | Driver::Xdp | Driver::AfXdp | Driver::AfPacket | Driver::Vlan => Host::Interface,
         }
     }
 
@@ -121,7 +134,8 @@ impl PortSettings {
         options.extend(Some(self.options.as_str()).filter(|options| !options.is_empty()));
         let question = if options.is_empty() { "" } else { "?" };
         let device = self.device.as_deref().unwrap_or(&self.name);
-        format!("{}:{device}{question}{}", self.driver.word(), options.join("&"))
+        let driver = if self.driver.is_xdp() { Driver::AfXdp } else { self.driver };
+        format!("{}:{device}{question}{}", driver.word(), options.join("&"))
     }
 }
 

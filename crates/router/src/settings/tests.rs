@@ -16,7 +16,7 @@ fn the_least_file_gives_the_defaults() {
     let settings = parse("x", "[[port]]\nname = \"eth1\"\n").unwrap();
     let expected = Settings { ports: vec![PortSettings::new("eth1")], ..Settings::default() };
     assert_eq!(settings, expected);
-    assert_eq!(settings, Settings::of_ports(["eth1"], Driver::AfXdp).unwrap());
+    assert_eq!(settings, Settings::of_ports(["eth1"], Driver::Auto).unwrap());
     assert_eq!(settings.ports[0].spec(), "af_xdp:eth1?steer=transit");
 }
 
@@ -143,7 +143,7 @@ drivr = \"af_xdp\"
 
 [[port]]
 name = \"eth1\"
-driver = \"xdp\"
+driver = \"xpd\"
 
 [[port]]
 name = \"eth2\"
@@ -171,10 +171,10 @@ brickway.toml:6: port 'eth1' is there twice
     name = \"eth1\"
            ^^^^^^
     help: each port has a name of its own
-brickway.toml:7: driver = \"xdp\" cannot be
-    driver = \"xdp\"
+brickway.toml:7: driver = \"xpd\" cannot be
+    driver = \"xpd\"
              ^^^^^
-    help: one of \"af_xdp\", \"af_packet\", \"dpdk\", \"tap\", \"vlan\" is expected
+    help: one of \"auto\", \"xdp\", \"af_xdp\", \"af_packet\", \"dpdk\", \"tap\", \"vlan\" is expected
 brickway.toml:11: port `af_xdp:eth2?steer=transit&queus=2`: driver `af_xdp` has no option `queus`; did you mean `queues`?
     options = \"queus=2\"
               ^^^^^^^^^
@@ -260,7 +260,7 @@ fn ports_of_the_command_line() {
         ("0000-03-00-0", Host::Tap, Host::Tap)
     );
     for (name, part) in [
-        ("xdp:eth1", "the drivers are af_xdp, af_packet, dpdk, tap"),
+        ("xpd:eth1", "the drivers are auto, xdp, af_xdp, af_packet, dpdk, tap"),
         ("eth1?rin=3", "did you mean `ring`?"),
         ("tap:vm0", "give it another name than its device"),
         ("wan=eth1", "goes by its own name, not 'wan'"),

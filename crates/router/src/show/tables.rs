@@ -150,7 +150,7 @@ fn table<C: IntoIterator<Item = String>>(
     result
 }
 
-const PORT: [(&str, Align); 10] = [
+const PORT: [(&str, Align); 11] = [
     left("port"),
     left("link"),
     left("address"),
@@ -160,10 +160,11 @@ const PORT: [(&str, Align); 10] = [
     right("sent"),
     right("lost"),
     left("opened as"),
+    left("transit"),
     left("addresses"),
 ];
 
-fn port(row: PortRow) -> [String; 10] {
+fn port(row: PortRow) -> [String; 11] {
     let link = match (row.index, row.is_up, row.has_carrier) {
         (0, ..) => "gone",
         (_, false, _) => "down",
@@ -181,6 +182,7 @@ fn port(row: PortRow) -> [String; 10] {
         thousands(row.tx_packets),
         thousands(row.tx_dropped),
         row.spec,
+        row.path,
         addresses.join(" "),
     ]
 }

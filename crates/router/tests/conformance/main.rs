@@ -234,7 +234,12 @@ fn native(options: &str) {
 
 #[test]
 fn native_without_linux_on_af_xdp() {
-    native("");
+    native("--driver af_xdp");
+}
+
+#[test]
+fn native_without_linux_on_xdp() {
+    native("--driver xdp");
 }
 
 #[test]

@@ -87,6 +87,10 @@ impl Feature for Settings {
         self.file.is_some() || !self.rules.is_empty() || self.default == Action::Deny
     }
 
+    fn sees_transit(&self) -> Option<&'static str> {
+        self.filters().then_some("an access list judges it")
+    }
+
     fn place_files(&mut self, folder: &Path) {
         self.file = self.file.take().map(|file| folder.join(file));
     }

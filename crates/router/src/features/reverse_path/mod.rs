@@ -4,6 +4,7 @@ use anyhow::Result;
 use control::backstop::SourceRoute;
 use elements::lookup::JUDGES_SOURCES;
 use graph::lang::{FlatConfig, split_arguments};
+use ports::Sources;
 
 use super::Feature;
 use crate::drop_in::{Frame, Part, Plan};
@@ -66,6 +67,15 @@ fn argument(modes: &[ReversePath]) -> Option<String> {
 impl Feature for Settings {
     fn filters(&self) -> bool {
         matches!(self.mode, ReversePath::Loose | ReversePath::Strict)
+    }
+
+    fn sources(&self, rp_filter: u8) -> [Sources; 2] {
+        // Linux has no rp_filter for IPv6.
+        [rp_filter, 0].map(|rp_filter| match self.of_port(rp_filter) {
+            ReversePath::Strict => Sources::Strict,
+            ReversePath::Loose => Sources::Loose,
+            ReversePath::Linux | ReversePath::Off => Sources::All,
+        })
     }
 
     fn source_route(&self) -> Option<SourceRoute> {

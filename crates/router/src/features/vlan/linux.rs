@@ -107,7 +107,14 @@ mod tests {
         }
         let mut ports = names.map(|name| {
             let vlan = vlan_of(&name).map(|(below, number)| (below.to_owned(), number));
-            RouterPort { spec: String::new(), host: Host::Interface, device: None, vlan, name }
+            RouterPort {
+                spec: String::new(),
+                host: Host::Interface,
+                device: None,
+                vlan,
+                name,
+                driver: crate::settings::Driver::Auto,
+            }
         });
         ports[0].host = below;
         settle(&mut ports, &mirror)?;

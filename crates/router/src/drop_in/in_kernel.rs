@@ -1,0 +1,362 @@
+//! Forwarding in the kernel: which ports of a drop-in router take part, and why others do not.
+//!
+//! A BPF program looks plain transit up in the workers' own tables and redirects it; what it leaves goes the way of all
+//! packets, to the port's sockets and the graph. So taking part changes what a packet costs and nothing else, and it may
+//! begin and end at any time: features that the program does not know, rules that choose among tables, a capture, and a
+//! card whose sockets need no copy keep a port's packets in the graph.
+
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use control::mirror::Mirror;
+use control::service::Service;
+use elements::devices::OpenPort;
+use fib::Region;
+use graph::setup::Shared;
+use packet::flow::FlowKey;
+use ports::{
+    HostSteering, KernelForwarding, KernelPort, KernelTraffic, PortError, Sources, Spec, XdpFeatures,
+    XdpMode, XdpWay,
+};
+
+use super::{RouterPort, sysctls};
+use crate::features::FeatureSettings;
+use crate::settings::Driver;
+
+/// How often drivers are asked what they can, beside when links change.
+const PERIOD: Duration = Duration::from_secs(1);
+
+/// Room for tables at first; it doubles when they need more.
+const FIRST_BYTES: usize = 16 << 20;
+
+/// How the packets of a port travel.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Path {
+    /// In words: "kernel", or "sockets" with the reason.
+    pub(crate) text: String,
+    /// What was forwarded in the kernel.
+    pub(crate) traffic: KernelTraffic,
+}
+
+/// A port's part.
+#[derive(Clone, Debug, Default)]
+struct Member {
+    /// Which sources are believed of packets that come in.
+    sources: [Sources; 2],
+    /// What the program was told.
+    told: Option<KernelPort>,
+    /// Whether its steering program hands packets to it.
+    has_joined: bool,
+    /// How its packets travel, in words.
+    path: String,
+    /// What programs before this one have forwarded.
+    before: KernelTraffic,
+    /// Why it does not take part any more.
+    refusal: Option<String>,
+}
+
+/// Forwarding in the kernel for a drop-in router.
+pub(crate) struct InKernel {
+    shared: Shared,
+    /// Why no port takes part, if that is so from the beginning.
+    refusal: Option<String>,
+    names: Vec<String>,
+    members: Vec<Member>,
+    forwarding: Option<KernelForwarding>,
+    region: Option<Arc<Region>>,
+    own: Vec<IpAddr>,
+    looked: Option<Instant>,
+}
+
+/// What a look finds out about a port.
+struct Found {
+    interface: u32,
+    mtu: u32,
+    /// How packets come; `None` for a port of another kind, or one that is not open yet.
+    way: Option<XdpWay>,
+    features: XdpFeatures,
+}
+
+impl InKernel {
+    const KEY: &str = "forwarding in the kernel";
+
+    /// That of a router with these ports; `features` are those of a graph of ours, `None` if it is somebody else's.
+    pub(crate) fn new(
+        ports: &[RouterPort],
+        features: Option<&FeatureSettings>,
+        shared: &Shared,
+    ) -> Arc<Mutex<Self>> {
+        let refusal = match features {
+            None => Some("the graph is a configuration of your own".to_owned()),
+            Some(features) => features.sees_transit().map(str::to_owned),
+        };
+        let member = |port: &RouterPort| {
+            let sources = features.map(|features| features.sources(sysctls::rp_filter(&port.name)));
+            Member { sources: sources.unwrap_or_default(), ..Member::default() }
+        };
+        let new = || Self {
+            shared: shared.clone(),
+            refusal,
+            names: ports.iter().map(|port| port.name.clone()).collect(),
+            members: ports.iter().map(member).collect(),
+            forwarding: None,
+            region: None,
+            own: Vec::new(),
+            looked: None,
+        };
+        let made = shared.get_or_make(Self::KEY, || Ok::<_, std::convert::Infallible>(Mutex::new(new())));
+        match made {
+            Ok(made) => made,
+            Err(never) => match never {},
+        }
+    }
+
+    /// Returns that of the router whose elements share this, if it has one.
+    pub(crate) fn of(shared: &Shared) -> Option<Arc<Mutex<Self>>> {
+        shared.get::<Mutex<Self>>(Self::KEY)
+    }
+
+    /// Returns how the packets of a port travel; `None` for a port of another kind.
+    pub(crate) fn path(&self, port: &str) -> Option<Path> {
+        let number = self.names.iter().position(|name| name == port)?;
+        let member = &self.members[number];
+        Some(Path { text: member.path.clone(), traffic: sum(member.before, self.traffic(number)) })
+    }
+
+    /// Returns what was forwarded in the kernel from and to all ports.
+    pub(crate) fn total(&self) -> KernelTraffic {
+        let each =
+            (0..self.members.len()).map(|number| sum(self.members[number].before, self.traffic(number)));
+        each.fold(KernelTraffic::default(), sum)
+    }
+
+    fn traffic(&self, number: usize) -> KernelTraffic {
+        let traffic = self.forwarding.as_ref().and_then(|forwarding| forwarding.traffic(number as u16).ok());
+        traffic.unwrap_or_default()
+    }
+
+    /// Says which addresses are the host's, with the broadcast addresses of its networks.
+    pub(crate) fn set_own_addresses(&mut self, own: Vec<IpAddr>) {
+        self.own = own;
+        if let Some(forwarding) = &self.forwarding {
+            forwarding.set_own_addresses(&self.own);
+        }
+    }
+
+    /// Looks which ports take part, at most once in a while unless something `changed`. Returns what went wrong.
+    pub(crate) fn look(&mut self, ports: &[RouterPort], service: &Service, changed: bool) -> Vec<String> {
+        if !changed && self.looked.is_some_and(|looked| looked.elapsed() < PERIOD) {
+            return Vec::new();
+        }
+        self.looked = Some(Instant::now());
+        let mut problems = Vec::new();
+        let (links, is_main_only) = {
+            let state = service.lock();
+            (links_of(&state.mirror, ports), state.mirror.is_main_only())
+        };
+        let found: Vec<Option<Found>> =
+            ports.iter().zip(links).map(|(port, link)| self.find(ports, port, link)).collect();
+        let is_opening = |found: &Found| found.way.is_none();
+        if found.iter().flatten().any(is_opening) {
+            self.looked = None;
+        }
+        let mut reasons: Vec<Result<(), String>> = (0..)
+            .zip(ports.iter().zip(&found))
+            .map(|(number, (port, found))| self.may_join(number, port, found.as_ref(), is_main_only))
+            .collect();
+        if reasons.iter().any(Result::is_ok)
+            && let Err(problem) = self.load(ports, service)
+        {
+            self.refusal = Some(problem.clone());
+            reasons.iter_mut().for_each(|reason| *reason = reason.clone().and(Err(problem.clone())));
+            problems.push(format!("packets are not forwarded in the kernel: {problem}"));
+        }
+        for (number, port) in ports.iter().enumerate() {
+            if let Err(error) = self.settle(number, port, found[number].as_ref(), reasons[number].is_ok()) {
+                self.members[number].refusal = Some(error.to_string());
+                problems.push(error.to_string());
+            }
+            self.members[number].path = self.describe(number, found[number].as_ref(), &reasons[number]);
+        }
+        problems
+    }
+
+    /// Asks about a port. A VLAN is the business of the port below, but packets leave by it.
+    fn find(&self, ports: &[RouterPort], port: &RouterPort, link: Option<(u32, u32)>) -> Option<Found> {
+        let (interface, mtu) = link?;
+        let below = port.vlan.as_ref().and_then(|(below, _)| ports.iter().find(|port| port.name == *below));
+        let device = below.unwrap_or(port);
+        if !device.driver.is_xdp() || device.device.is_some() {
+            return None;
+        }
+        let mut way = None;
+        let _ = on_host(&self.shared, device, |host| {
+            way = host.xdp();
+            Ok(())
+        });
+        let features = XdpFeatures::ask(interface).unwrap_or_default();
+        Some(Found { interface, mtu, way, features })
+    }
+
+    /// Whether plain transit that comes in by a port may be forwarded in the kernel; if not, why.
+    fn may_join(
+        &self,
+        number: usize,
+        port: &RouterPort,
+        found: Option<&Found>,
+        is_main_only: bool,
+    ) -> Result<(), String> {
+        if let Some(refusal) = &self.members[number].refusal {
+            return Err(refusal.clone());
+        }
+        if port.vlan.is_some() {
+            return Err("frames with a tag".to_owned());
+        }
+        let Some(Found { way, .. }) = found else {
+            return Err("its packets come by no XDP program".to_owned());
+        };
+        if port.driver == Driver::AfXdp {
+            return Err("driver = \"af_xdp\"".to_owned());
+        }
+        if is_wrapped(port) {
+            return Err("its packets are captured, traced or delayed".to_owned());
+        }
+        if let Some(refusal) = &self.refusal {
+            return Err(refusal.clone());
+        }
+        if !is_main_only {
+            return Err("policy rules choose among tables".to_owned());
+        }
+        match way {
+            None => Err("it is not open yet".to_owned()),
+            Some(way) if way.is_zero_copy && port.driver == Driver::Auto => Err("zero-copy".to_owned()),
+            Some(_) => Ok(()),
+        }
+    }
+
+    /// Loads the program, or one with more room, and lets it read the tables.
+    fn load(&mut self, ports: &[RouterPort], service: &Service) -> Result<(), String> {
+        let bytes = match &self.region {
+            Some(_) if service.lock().mirror.fib().is_shared_whole() => return Ok(()),
+            Some(region) if region.bytes() >= KernelForwarding::most_bytes() => return Ok(()),
+            Some(region) => region.bytes() * 2,
+            None => FIRST_BYTES,
+        };
+        let mut forwarding =
+            KernelForwarding::load(bytes, FlowKey::of_process()).map_err(|error| error.to_string())?;
+        let region = Region::new(forwarding.take_tables().ok_or("its tables are taken")?);
+        forwarding.set_own_addresses(&self.own);
+        for (number, member) in (0..).zip(&self.members) {
+            if let Some(told) = member.told {
+                forwarding.set_port(number, told).map_err(|error| error.to_string())?;
+            }
+        }
+        let mut problem = None;
+        let exchange = || {
+            for (number, port) in
+                ports.iter().enumerate().filter(|(number, _)| self.members[*number].has_joined)
+            {
+                let joined = on_host(&self.shared, port, |host| {
+                    host.forward_in_kernel(&mut forwarding, number as u16)
+                });
+                problem = problem.take().or(joined.err().map(|error| error.to_string()));
+            }
+            KernelForwarding::wait_for_programs();
+        };
+        let shared = service.lock().mirror.share_tables(Some((&region, KernelForwarding::slots())), exchange);
+        shared.map_err(|error| error.to_string())?;
+        // Nobody counts in the old program any more.
+        for number in 0..self.members.len() {
+            self.members[number].before = sum(self.members[number].before, self.traffic(number));
+        }
+        (self.forwarding, self.region) = (Some(forwarding), Some(region));
+        problem.map_or(Ok(()), Err)
+    }
+
+    /// Brings a port in line: what the program knows of it, and whether it gets its packets.
+    fn settle(
+        &mut self,
+        number: usize,
+        port: &RouterPort,
+        found: Option<&Found>,
+        joins: bool,
+    ) -> Result<(), PortError> {
+        let Some(forwarding) = &mut self.forwarding else { return Ok(()) };
+        let failed = |source| PortError::System {
+            port: port.name.clone(),
+            action: "telling it to the kernel",
+            source,
+        };
+        let mode = found.and_then(|found| found.way).map(|way| way.mode);
+        let wanted = found.map(|found| KernelPort {
+            interface: found.interface,
+            mtu: found.mtu,
+            receives: mode.filter(|_| joins),
+            sends: !is_wrapped(port),
+            sends_native: found.features.sends_redirected(),
+            sources: self.members[number].sources,
+        });
+        let member = &mut self.members[number];
+        if let Some(wanted) = wanted.filter(|wanted| member.told != Some(*wanted)) {
+            forwarding.set_port(number as u16, wanted).map_err(failed)?;
+            member.told = Some(wanted);
+        }
+        if joins && !member.has_joined {
+            on_host(&self.shared, port, |host| host.forward_in_kernel(forwarding, number as u16))?;
+            member.has_joined = true;
+        } else if !joins && member.has_joined {
+            on_host(&self.shared, port, |host| host.forward_here())?;
+            member.has_joined = false;
+        }
+        Ok(())
+    }
+
+    /// Says how the packets of a port travel.
+    fn describe(&self, number: usize, found: Option<&Found>, reason: &Result<(), String>) -> String {
+        if let Err(reason) = reason {
+            return format!("sockets: {reason}");
+        }
+        let mode = found.and_then(|found| found.way).map(|way| way.mode);
+        let is_deaf = self.members[number].told.is_some_and(|told| !told.sends_native);
+        let generic = if mode == Some(XdpMode::Generic) { "kernel (generic XDP)" } else { "kernel" };
+        if is_deaf && mode == Some(XdpMode::Native) {
+            return format!("{generic}; to it by sockets: the driver sends nothing redirected now");
+        }
+        generic.to_owned()
+    }
+}
+
+/// Whether a wrapper has to see the packets of a port.
+fn is_wrapped(port: &RouterPort) -> bool {
+    Spec::parse(&port.spec).is_ok_and(|spec| spec.is_wrapped())
+}
+
+fn sum(a: KernelTraffic, b: KernelTraffic) -> KernelTraffic {
+    KernelTraffic {
+        rx_packets: a.rx_packets + b.rx_packets,
+        rx_bytes: a.rx_bytes + b.rx_bytes,
+        tx_packets: a.tx_packets + b.tx_packets,
+        tx_bytes: a.tx_bytes + b.tx_bytes,
+    }
+}
+
+/// The number and MTU of each port's interface.
+fn links_of(mirror: &Mirror, ports: &[RouterPort]) -> Vec<Option<(u32, u32)>> {
+    let link = |name: &str| mirror.ports().find(|known| known.name == name).and_then(|known| known.link);
+    let of_port = |port: &RouterPort| {
+        let mtu = link(&port.name)?.mtu;
+        let device = port.vlan.as_ref().map_or(port.name.as_str(), |(below, _)| below.as_str());
+        Some((link(device)?.index, mtu))
+    };
+    ports.iter().map(of_port).collect()
+}
+
+/// Does something with the steering of a port.
+fn on_host(
+    shared: &Shared,
+    port: &RouterPort,
+    act: impl FnOnce(&mut dyn HostSteering) -> Result<(), PortError>,
+) -> Result<(), PortError> {
+    shared.get::<OpenPort>(&OpenPort::key(&port.name)).map_or(Ok(()), |open| open.on_host(act))
+}

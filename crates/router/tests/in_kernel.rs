@@ -1,0 +1,179 @@
+//! Forwarding in the kernel by the router's tables: what takes that way, what keeps to the sockets, and what changes
+//! between the two while packets flow.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod netns;
+
+use netns::router::{PROGRAM, lost_during, start, warm_up};
+use netns::{Network, Running, eventually};
+use rustix::process::Signal;
+
+/// Hosts a and b, and a router between them whose links can send what is redirected to them.
+fn network() -> Network {
+    let network = Network::new(&["a", "r", "b"]);
+    network.link(("a", "eth0", "02:00:00:00:01:02"), ("r", "eth1", "02:00:00:00:01:01"));
+    network.link(("b", "eth0", "02:00:00:00:02:02"), ("r", "eth2", "02:00:00:00:02:01"));
+    for (label, device) in [("a", "eth0"), ("r", "eth1"), ("r", "eth2"), ("b", "eth0")] {
+        network.allow_ipv6(label, device);
+    }
+    network.ip("r", "addr add 10.0.1.1/24 dev eth1");
+    network.ip("r", "addr add 10.0.2.1/24 dev eth2");
+    network.ip("r", "addr add 2001:db8:1::1/64 dev eth1 nodad");
+    network.ip("r", "addr add 2001:db8:2::1/64 dev eth2 nodad");
+    for (host, number) in [("a", 1), ("b", 2)] {
+        network.ip(host, &format!("addr add 10.0.{number}.2/24 dev eth0"));
+        network.ip(host, &format!("route add default via 10.0.{number}.1"));
+        network.ip(host, &format!("addr add 2001:db8:{number}::2/64 dev eth0 nodad"));
+        network.ip(host, &format!("-6 route add default via 2001:db8:{number}::1"));
+    }
+    network.forward("r");
+    network
+}
+
+/// Starts a router of eth1 and eth2; with the path of its socket.
+fn router(network: &Network, options: &str) -> (Running, String) {
+    let socket = network.folder.file("socket");
+    let router = start(network, &format!("eth1 eth2 {options} --socket {socket}"));
+    warm_up(network, "a", &["10.0.2.2", "2001:db8:2::2"]);
+    (router, socket)
+}
+
+/// What `brickway show ports --json` says of a port: its path, and packets received and sent.
+fn port(network: &Network, socket: &str, name: &str) -> (String, u64, u64) {
+    let (_, text) = network.run("r", &format!("{PROGRAM} show ports {name} --json --socket {socket}"));
+    let row: serde_json::Value =
+        serde_json::from_str(text.trim()).unwrap_or_else(|error| panic!("{error}: {text}"));
+    let number = |key: &str| row[key].as_u64().unwrap();
+    (row["path"].as_str().unwrap().to_owned(), number("rx_packets"), number("tx_packets"))
+}
+
+/// Packets that workers received, by whatever port.
+fn of_workers(network: &Network, socket: &str) -> u64 {
+    let (_, text) = network.run("r", &format!("{PROGRAM} show queues --json --socket {socket}"));
+    text.lines()
+        .map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap()["packets"].as_u64().unwrap())
+        .sum()
+}
+
+/// Waits until the path of a port begins so.
+fn wait_for_path(network: &Network, socket: &str, name: &str, path: &str) {
+    let mut last = String::new();
+    let is_so = eventually(|| {
+        last = port(network, socket, name).0;
+        last.starts_with(path)
+    });
+    assert!(is_so, "{name}: {last}, not {path}");
+}
+
+/// Pings of both families, ten each; how many packets workers saw of them.
+fn seen_by_workers(network: &Network, socket: &str) -> u64 {
+    let before = of_workers(network, socket);
+    for to in ["10.0.2.2", "2001:db8:2::2"] {
+        assert_eq!(network.answers("a", to), 10, "{to}");
+    }
+    of_workers(network, socket) - before
+}
+
+#[test]
+fn transit_is_forwarded_in_the_kernel_and_counted() {
+    if !netns::is_root() {
+        return;
+    }
+    let network = network();
+    let (router, socket) = router(&network, "");
+    wait_for_path(&network, &socket, "eth1", "kernel");
+    wait_for_path(&network, &socket, "eth2", "kernel");
+    let (before1, before2) = (port(&network, &socket, "eth1"), port(&network, &socket, "eth2"));
+    assert_eq!(seen_by_workers(&network, &socket), 0);
+    let (after1, after2) = (port(&network, &socket, "eth1"), port(&network, &socket, "eth2"));
+    assert_eq!((after1.1 - before1.1, after1.2 - before1.2), (20, 20));
+    assert_eq!((after2.1 - before2.1, after2.2 - before2.2), (20, 20));
+    // What has one hop left is answered, and seen by the router's own graph.
+    let before = of_workers(&network, &socket);
+    let (_, text) = network.run("a", "traceroute -n -w 1 -q 1 10.0.2.2");
+    assert!(text.contains(" 1  10.0.1.1 ") && text.contains(" 2  10.0.2.2 "), "{text}");
+    assert!(of_workers(&network, &socket) > before);
+    assert_eq!(router.interrupt(), 0, "{}", router.printed());
+    assert!(router.printed().contains("packets were forwarded in the kernel"), "{}", router.printed());
+}
+
+#[test]
+fn what_the_program_does_not_know_keeps_packets_in_the_graph() {
+    if !netns::is_root() {
+        return;
+    }
+    let network = network();
+    let list = network.folder.file("rules.txt");
+    std::fs::write(&list, "deny tcp any any port 25\n").unwrap();
+    for (options, path) in [
+        (&*format!("--acl {list}"), "sockets: an access list judges it"),
+        ("--driver af_xdp", "sockets: driver = \"af_xdp\""),
+        ("--driver af_packet", "sockets: its packets come by no XDP program"),
+    ] {
+        let (router, socket) = router(&network, options);
+        wait_for_path(&network, &socket, "eth1", path);
+        assert_eq!(seen_by_workers(&network, &socket), 40, "{options}");
+        assert_eq!(router.interrupt(), 0, "{}", router.printed());
+    }
+}
+
+#[test]
+fn policy_rules_and_deaf_links_take_the_packets_back_and_give_them_again() {
+    if !netns::is_root() {
+        return;
+    }
+    let network = network();
+    let (_router, socket) = router(&network, "");
+    wait_for_path(&network, &socket, "eth1", "kernel");
+    network.ip("r", "route add 203.0.113.0/24 via 10.0.2.2 table 100");
+    network.ip("r", "rule add from 10.0.1.2 lookup 100");
+    wait_for_path(&network, &socket, "eth1", "sockets: policy rules");
+    assert_eq!(seen_by_workers(&network, &socket), 40);
+    network.ip("r", "rule del from 10.0.1.2 lookup 100");
+    wait_for_path(&network, &socket, "eth1", "kernel");
+    assert_eq!(seen_by_workers(&network, &socket), 0);
+    // The other end of the link does not poll any more: what would be redirected to it would vanish.
+    let (done, text) = network.run("b", "ethtool -K eth0 gro off");
+    assert!(done, "{text}");
+    wait_for_path(&network, &socket, "eth2", "kernel; to it by sockets");
+    assert_eq!(seen_by_workers(&network, &socket), 20);
+    network.run("b", "ethtool -K eth0 gro on");
+    assert!(eventually(|| port(&network, &socket, "eth2").0 == "kernel"));
+    assert_eq!(seen_by_workers(&network, &socket), 0);
+}
+
+#[test]
+fn routes_that_come_and_go_are_followed_and_nothing_is_lost() {
+    if !netns::is_root() {
+        return;
+    }
+    let network = network();
+    let (router, socket) = router(&network, "");
+    wait_for_path(&network, &socket, "eth1", "kernel");
+    wait_for_path(&network, &socket, "eth2", "kernel");
+    let file = network.folder.file("routes");
+    // More than the first tables have room for: /32s in as many /24s.
+    let line = |what: &str, n: u32| format!("route {what} 50.{}.{}.7/32 via 10.0.2.2\n", n >> 8, n & 255);
+    let batch = |what: &str| -> String { (0..60_000).map(|n| line(what, n)).collect() };
+    let (lost, sent) = lost_during(&network, "a", "10.0.2.2", || {
+        for what in ["add", "del", "add"] {
+            std::fs::write(&file, batch(what)).unwrap();
+            network.ip("r", &format!("-batch {file}"));
+        }
+    });
+    assert!(sent > 50 && lost == 0, "{lost} of {sent} lost");
+    network.ip("b", "addr add 50.1.2.7/32 dev lo");
+    assert_eq!(network.answers("a", "50.1.2.7"), 10);
+    // They are all in the kernel's tables.
+    assert!(eventually(|| {
+        let before = of_workers(&network, &socket);
+        network.answers("a", "50.1.2.7") == 10 && of_workers(&network, &socket) == before
+    }));
+    let (same, text) = network.run("r", &format!("{PROGRAM} show drift --socket {socket}"));
+    assert!(same, "{text}");
+    // However it ends, Linux goes on.
+    router.signal(Signal::KILL);
+    assert!(eventually(|| router.ended().is_some()));
+    assert_eq!(network.answers("a", "10.0.2.2"), 10);
+}
