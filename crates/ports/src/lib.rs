@@ -134,7 +134,7 @@ pub use steering::{HashFields, Steering};
 pub use tap::twin_name;
 pub use wrappers::fault::{FaultDirections, FaultOptions, with_faults};
 pub use wrappers::{with_capture, with_trace};
-pub use xdp_features::XdpFeatures;
+pub use xdp_features::{XdpFeatureChanges, XdpFeatures};
 
 /// What a port is.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,6 +1,7 @@
 //! What a driver can do with XDP, as the kernel says it (the family `netdev` of generic netlink, Linux 6.3).
 
 use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
 
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, netlink};
 
@@ -55,11 +56,70 @@ impl XdpFeatures {
     }
 }
 
+/// Hears of devices of this network namespace whose features change.
+#[derive(Debug)]
+pub struct XdpFeatureChanges(OwnedFd);
+
+impl XdpFeatureChanges {
+    /// Begins to listen.
+    ///
+    /// # Errors
+    ///
+    /// As [`XdpFeatures::ask`].
+    pub fn listen() -> io::Result<Self> {
+        let family = request(GENL_ID_CTRL, CTRL_CMD_GETFAMILY, CTRL_ATTR_FAMILY_NAME, b"netdev\0")?;
+        let groups = attribute(&family, CTRL_ATTR_MCAST_GROUPS).unwrap_or_default();
+        let group = attributes(groups).find_map(|(_, group)| {
+            let is_wanted = attribute(group, CTRL_ATTR_MCAST_GRP_NAME)? == b"mgmt\0";
+            attribute(group, CTRL_ATTR_MCAST_GRP_ID).filter(|_| is_wanted).and_then(number)
+        });
+        let group = group.ok_or(io::ErrorKind::InvalidData)?;
+        let socket = socket(SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)?;
+        // Only who has an address is told.
+        rustix::net::bind(&socket, &netlink::SocketAddrNetlink::new(0, 0))?;
+        join(&socket, group)?;
+        Ok(Self(socket))
+    }
+
+    /// Returns whether something has changed since the last call, or may have.
+    pub fn take(&self) -> bool {
+        let mut has_changed = false;
+        loop {
+            let mut message = [0; 4096];
+            match rustix::net::recv(&self.0, &mut message, RecvFlags::empty()) {
+                Err(rustix::io::Errno::AGAIN) => return has_changed,
+                // Too many came: some were lost.
+                Ok(_) | Err(rustix::io::Errno::NOBUFS) => has_changed = true,
+                Err(_) => return true,
+            }
+        }
+    }
+}
+
+fn socket(flags: SocketFlags) -> io::Result<OwnedFd> {
+    let generic = Some(netlink::GENERIC);
+    Ok(rustix::net::socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, generic)?)
+}
+
+/// Joins a multicast group of netlink.
+fn join(socket: &OwnedFd, group: u32) -> io::Result<()> {
+    let (level, name) = (libc::SOL_NETLINK, libc::NETLINK_ADD_MEMBERSHIP);
+    let length = size_of_val(&group) as libc::socklen_t;
+    #[allow(unsafe_code, reason = "a socket option that has no safe interface")]
+    // SAFETY: the option takes a number of this length, which the kernel copies.
+    let result =
+        unsafe { libc::setsockopt(socket.as_raw_fd(), level, name, (&raw const group).cast(), length) };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
 // include/uapi/linux/genetlink.h, netdev.h.
 const GENL_ID_CTRL: u16 = 16;
 const CTRL_CMD_GETFAMILY: u8 = 3;
 const CTRL_ATTR_FAMILY_ID: u16 = 1;
 const CTRL_ATTR_FAMILY_NAME: u16 = 2;
+const CTRL_ATTR_MCAST_GROUPS: u16 = 7;
+const CTRL_ATTR_MCAST_GRP_NAME: u16 = 1;
+const CTRL_ATTR_MCAST_GRP_ID: u16 = 2;
 const NETDEV_CMD_DEV_GET: u8 = 1;
 const NETDEV_A_DEV_IFINDEX: u16 = 1;
 const NETDEV_A_DEV_XDP_FEATURES: u16 = 3;
@@ -68,12 +128,7 @@ const GENERIC_HEADER: usize = 4;
 
 /// Sends a command with one attribute, and returns what follows the headers of the answer.
 fn request(family: u16, command: u8, kind: u16, value: &[u8]) -> io::Result<Vec<u8>> {
-    let socket = rustix::net::socket_with(
-        AddressFamily::NETLINK,
-        SocketType::RAW,
-        SocketFlags::CLOEXEC,
-        Some(netlink::GENERIC),
-    )?;
+    let socket = socket(SocketFlags::CLOEXEC)?;
     let length = HEADER + GENERIC_HEADER + ATTRIBUTE + value.len().next_multiple_of(4);
     let mut message = vec![0; length];
     message[..4].copy_from_slice(&(length as u32).to_ne_bytes());
@@ -112,11 +167,14 @@ mod tests {
             ip("link set right up");
             let index = Links::ask().unwrap().named("left").unwrap().index;
             let features = || XdpFeatures::ask(index).unwrap();
+            let changes = XdpFeatureChanges::listen().unwrap();
+            assert!(!changes.take());
             assert!(features().is_native() && !features().is_zero_copy());
             assert!(!features().sends_redirected());
             let ethtool = std::process::Command::new("ethtool").args(["-K", "right", "gro", "on"]).status();
             assert!(ethtool.unwrap().success());
             soon("the other end polls", || features().sends_redirected());
+            soon("it is heard of", || changes.take());
             assert_eq!(XdpFeatures::ask(u32::MAX / 2).unwrap_err().raw_os_error(), Some(libc::ENODEV));
         });
     }

@@ -223,8 +223,18 @@ impl Mirror {
         if has_fib {
             self.fib.publish();
         }
-        // After the FIB, which has the tables that the rules lead to.
-        let has_policy = policy.is_some_and(|policy| self.publish_policy(policy));
+        // After the FIB, which has the tables that the rules lead to. Who reads the tables outside the process knows no rules.
+        let has_policy = policy.is_some_and(|policy| {
+            let is_main_only = policy.ipv4.is_main_only() && policy.ipv6.is_main_only();
+            if !is_main_only {
+                self.fib.hide_shared(true);
+            }
+            let is_new = self.publish_policy(policy);
+            if is_main_only {
+                self.fib.hide_shared(false);
+            }
+            is_new
+        });
         self.count_more(Count::Publications, usize::from(has_fib || has_policy));
         has_fib || has_policy
     }

@@ -194,6 +194,8 @@ pub struct Fib<P, T4: Table<u32> = Byte24> {
     has_unpublished: bool,
     /// The readers outside the process, if there are any.
     shared: Option<Shared<P>>,
+    /// Whether these are to see nothing.
+    hides_shared: bool,
 }
 
 impl<P: Copy + Eq + Hash + Send + Sync, T4: Table<u32>> Fib<P, T4> {
@@ -219,6 +221,7 @@ impl<P: Copy + Eq + Hash + Send + Sync, T4: Table<u32>> Fib<P, T4> {
             vrfs_behind: Vec::new(),
             has_unpublished: false,
             shared: None,
+            hides_shared: false,
         })
     }
 

@@ -27,7 +27,7 @@ use crate::publish::Elsewhere;
 use crate::region::{Region, Words};
 use crate::{Adjacency, NextHop, Resolver, Table, TableError};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Words of the header: the descriptor of the active state, where the slots begin, how many they are.
 const ACTIVE: usize = 0;
@@ -81,12 +81,15 @@ struct Header {
     slots: Words,
     /// Where the descriptors of the two states are, by the lowest bit of the generation.
     descriptors: [AtomicU64; 2],
+    /// Whether the readers are to see nothing.
+    is_hidden: AtomicBool,
 }
 
 impl Elsewhere for Header {
     fn flip(&self, generation: u64) {
         let descriptor = self.descriptors[(generation & 1) as usize].load(Ordering::Relaxed);
-        self.words.word(ACTIVE).store(descriptor, Ordering::Release);
+        let shown = if self.is_hidden.load(Ordering::Relaxed) { 0 } else { descriptor };
+        self.words.word(ACTIVE).store(shown, Ordering::Release);
     }
 
     fn slots(&self) -> usize {
@@ -258,7 +261,9 @@ impl<T4: Table<u32>> Fib<Adjacency, T4> {
                 let visits = region.take_words(slots * SLOT_WORDS).ok_or_else(refused)?;
                 words.word(SLOTS).store(visits.offset() as u64, Ordering::Relaxed);
                 words.word(SLOT_COUNT).store(slots as u64, Ordering::Relaxed);
-                let header = Arc::new(Header { words, slots: visits, descriptors: Default::default() });
+                let is_hidden = AtomicBool::new(self.hides_shared);
+                let header =
+                    Arc::new(Header { words, slots: visits, descriptors: Default::default(), is_hidden });
                 Some(Shared { region: Arc::clone(region), header, line: Line::of })
             }
         };
@@ -278,6 +283,16 @@ impl<T4: Table<u32>> Fib<Adjacency, T4> {
         }
         self.shared = shared;
         Ok(())
+    }
+
+    /// Hides the tables from readers outside the process, or shows them again. A reader that is inside stays until its visit
+    /// ends.
+    pub fn hide_shared(&mut self, hides: bool) {
+        self.hides_shared = hides;
+        if let Some(shared) = &self.shared {
+            shared.header.is_hidden.store(hides, Ordering::Relaxed);
+            shared.header.flip(self.writer.generation());
+        }
     }
 
     /// Returns whether readers outside the process see all tables; `false` also if there are none. What they do not see

@@ -16,15 +16,15 @@ use fib::Region;
 use graph::setup::Shared;
 use packet::flow::FlowKey;
 use ports::{
-    HostSteering, KernelForwarding, KernelPort, KernelTraffic, PortError, Sources, Spec, XdpFeatures,
-    XdpMode, XdpWay,
+    HostSteering, KernelForwarding, KernelPort, KernelTraffic, PortError, Sources, Spec, XdpFeatureChanges,
+    XdpFeatures, XdpMode, XdpWay,
 };
 
 use super::{RouterPort, sysctls};
 use crate::features::FeatureSettings;
 use crate::settings::Driver;
 
-/// How often drivers are asked what they can, beside when links change.
+/// How often drivers are asked what they can, beside when something has changed.
 const PERIOD: Duration = Duration::from_secs(1);
 
 /// Room for tables at first; it doubles when they need more.
@@ -67,6 +67,10 @@ pub(crate) struct InKernel {
     region: Option<Arc<Region>>,
     own: Vec<IpAddr>,
     looked: Option<Instant>,
+    /// Whether the main table alone counted, and the kernel had all tables, at the last look.
+    tables: (bool, bool),
+    /// Hears of drivers that can more or less than before.
+    changes: Option<XdpFeatureChanges>,
 }
 
 /// What a look finds out about a port.
@@ -104,6 +108,8 @@ impl InKernel {
             region: None,
             own: Vec::new(),
             looked: None,
+            tables: (true, false),
+            changes: XdpFeatureChanges::listen().ok(),
         };
         let made = shared.get_or_make(Self::KEY, || Ok::<_, std::convert::Infallible>(Mutex::new(new())));
         match made {
@@ -146,15 +152,18 @@ impl InKernel {
 
     /// Looks which ports take part, at most once in a while unless something `changed`. Returns what went wrong.
     pub(crate) fn look(&mut self, ports: &[RouterPort], service: &Service, changed: bool) -> Vec<String> {
-        if !changed && self.looked.is_some_and(|looked| looked.elapsed() < PERIOD) {
+        let state = service.lock();
+        // What takes the tables away from the kernel: rules, and want of room.
+        let tables = (state.mirror.is_main_only(), state.mirror.fib().is_shared_whole());
+        let is_due = self.looked.is_none_or(|looked| looked.elapsed() >= PERIOD);
+        let features_changed = self.changes.as_ref().is_some_and(XdpFeatureChanges::take);
+        if !changed && !is_due && !features_changed && self.tables == tables {
             return Vec::new();
         }
-        self.looked = Some(Instant::now());
+        let (links, is_main_only) = (links_of(&state.mirror, ports), tables.0);
+        drop(state);
+        (self.looked, self.tables) = (Some(Instant::now()), tables);
         let mut problems = Vec::new();
-        let (links, is_main_only) = {
-            let state = service.lock();
-            (links_of(&state.mirror, ports), state.mirror.is_main_only())
-        };
         let found: Vec<Option<Found>> =
             ports.iter().zip(links).map(|(port, link)| self.find(ports, port, link)).collect();
         let is_opening = |found: &Found| found.way.is_none();
