@@ -92,6 +92,48 @@ INLINE void count(__u32 which) {
 // Bytes may begin anywhere.
 INLINE __u32 length_at(const __u8 *place) { return place[0] << 8 | place[1]; }
 
+enum { PROTOCOL_TCP = 6, PROTOCOL_UDP = 17, PROTOCOL_SCTP = 132 };
+
+// Where the checksum is in a header of TCP, of UDP, and of SCTP; each is longer than that.
+enum { TCP_CHECKSUM = 16, UDP_CHECKSUM = 6, SCTP_CHECKSUM = 8 };
+
+// Adds up numbers of 16 bits, in whatever byte order.
+INLINE __u32 sum_of(const __u8 *place, int words) {
+    __u32 sum = 0;
+    for (int word = 0; word < words; word++)
+        sum += ((const __u16 *)place)[word];
+    return sum;
+}
+
+// Whether the transport checksum of a packet is still to be computed, as the kernel leaves it to a device: there is the sum of
+// the pseudo-header (CHECKSUM_PARTIAL, linux/skbuff.h), which one complete checksum in 65,536 is as well; in SCTP zero.
+// `addresses` are `words` numbers of 16 bits.
+INLINE int is_unfinished(const __u8 *addresses, int words, __u8 protocol, __u32 length, const __u8 *transport,
+                         const void *end) {
+    if (protocol == PROTOCOL_SCTP)
+        return (const void *)(transport + SCTP_CHECKSUM + 4) <= end &&
+               !(*(const __u16 *)(transport + SCTP_CHECKSUM) | *(const __u16 *)(transport + SCTP_CHECKSUM + 2));
+    int at = protocol == PROTOCOL_TCP ? TCP_CHECKSUM : UDP_CHECKSUM;
+    if ((protocol != PROTOCOL_TCP && protocol != PROTOCOL_UDP) || (const void *)(transport + at + 2) > end)
+        return 0;
+    __u32 sum = sum_of(addresses, words) + SWAP16(protocol) + SWAP16(length);
+    sum = (sum >> 16) + (sum & 0xffff);
+    sum = (sum >> 16) + (sum & 0xffff);
+    return *(const __u16 *)(transport + at) == sum;
+}
+
+// Of a header of IPV4_BYTES; of packets with options it is not known. Fragments have complete checksums.
+INLINE int is_unfinished_ipv4(const __u8 *header, const void *end) {
+    __u32 fragment = length_at(header + 6) & 0x3fff;
+    return header[0] == 0x45 && !fragment &&
+           is_unfinished(header + 12, 4, header[9], length_at(header + 2) - IPV4_BYTES, header + IPV4_BYTES, end);
+}
+
+// Of a header of IPV6_BYTES.
+INLINE int is_unfinished_ipv6(const __u8 *header, const void *end) {
+    return is_unfinished(header + 8, 16, header[6], length_at(header + 4), header + IPV6_BYTES, end);
+}
+
 // Of a header of IPV4_BYTES.
 INLINE int is_transit_ipv4(const __u8 *header, __u32 mtu) {
     const __u8 *destination = header + 16;

@@ -91,7 +91,7 @@ struct {
     MAP_TYPE(value, struct traffic);
 } TRAFFIC SEC(".maps");
 
-enum { PLAIN = 0x45, PROTOCOL_TCP = 6, PROTOCOL_UDP = 17, PROTOCOL_SCTP = 132 };
+enum { PLAIN = 0x45 };
 
 // An IPv4 header without options, at two bytes' alignment.
 struct ipv4 {

@@ -34,7 +34,9 @@ struct {
 
 struct link {
     __u8 address[6];
-    __u16 unused;
+    // Whether packets whose checksum is still to be computed are the kernel's, which knows it.
+    __u8 leaves_unfinished;
+    __u8 unused;
     __u32 mtu;
 };
 
@@ -97,9 +99,11 @@ INLINE int is_ours(const __u8 *frame, const void *end) {
         return 0;
     switch (type) {
     case TYPE_IPV4:
-        return (const void *)(header + IPV4_BYTES) <= end && is_transit_ipv4(header, link->mtu);
+        return (const void *)(header + IPV4_BYTES) <= end && is_transit_ipv4(header, link->mtu) &&
+               !(link->leaves_unfinished && is_unfinished_ipv4(header, end));
     case TYPE_IPV6:
-        return (const void *)(header + IPV6_BYTES) <= end && is_transit_ipv6(header, link->mtu);
+        return (const void *)(header + IPV6_BYTES) <= end && is_transit_ipv6(header, link->mtu) &&
+               !(link->leaves_unfinished && is_unfinished_ipv6(header, end));
     default:
         return 0;
     }

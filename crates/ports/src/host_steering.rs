@@ -29,6 +29,17 @@ pub trait HostSteering {
     /// [`PortError::System`]; not expected.
     fn set_vlans(&mut self, vlans: &[(VlanId, VlanShare)]) -> Result<(), PortError>;
 
+    /// Says whether transit packets whose transport checksum is still to be computed are Linux's. A program of XDP sees them
+    /// from the other end of a veth or from a virtual machine; only the kernel knows that the checksum is missing. They are
+    /// ours at first.
+    ///
+    /// # Errors
+    ///
+    /// As [`HostSteering::follow_link`].
+    fn leave_unfinished_checksums(&mut self, _leaves: bool) -> Result<(), PortError> {
+        Ok(())
+    }
+
     /// Returns how packets come by XDP; `None` if they do not, or its queues are not open yet.
     fn xdp(&self) -> Option<XdpWay> {
         None

@@ -177,3 +177,52 @@ fn routes_that_come_and_go_are_followed_and_nothing_is_lost() {
     assert!(eventually(|| router.ended().is_some()));
     assert_eq!(network.answers("a", "10.0.2.2"), 10);
 }
+
+#[test]
+fn what_hosts_leave_to_a_card_to_compute_is_linuxs_and_arrives() {
+    if !netns::is_root() {
+        return;
+    }
+    for driver in ["xdp", "af_xdp"] {
+        let network = network();
+        for host in ["a", "b"] {
+            let (done, text) = network.run(host, "ethtool -K eth0 tx on tso on gso on");
+            assert!(done, "{text}");
+        }
+        let (_router, socket) = router(&network, &format!("--driver {driver}"));
+        let path = if driver == "xdp" { "kernel" } else { "sockets" };
+        wait_for_path(&network, &socket, "eth1", path);
+        wait_for_path(&network, &socket, "eth2", path);
+        for (options, to) in [
+            ("", "10.0.2.2"),
+            ("", "2001:db8:2::2"),
+            ("-u -b 10M", "10.0.2.2"),
+            ("-u -b 10M", "2001:db8:2::2"),
+        ] {
+            let _server = network.start("b", "iperf3 -s -1");
+            let mut text = String::new();
+            let through = eventually(|| {
+                let (done, output) = network.run("a", &format!("iperf3 -J -t 1 {options} -c {to}"));
+                text = output;
+                done && !text.contains("\"error\"")
+            });
+            assert!(through, "{driver} {options} {to}: {text}");
+            let report: serde_json::Value = serde_json::from_str(&text).unwrap();
+            let received = match options {
+                "" => report["end"]["sum_received"]["bytes"].as_f64().unwrap(),
+                _ => report["end"]["sum"]["bytes"].as_f64().unwrap(),
+            };
+            assert!(received > 500_000.0, "{driver} {options} {to}: {text}");
+            if !options.is_empty() {
+                assert!(
+                    report["end"]["sum"]["lost_percent"].as_f64().unwrap() < 50.0,
+                    "{driver} {to}: {text}"
+                );
+            }
+        }
+        // Where hosts compute it themselves it is ours again.
+        for host in ["a", "b"] {
+            network.run(host, "ethtool -K eth0 tx off");
+        }
+    }
+}

@@ -173,6 +173,8 @@ struct Attached {
     queues: usize,
     /// Whether sockets may be zero-copy; `None`: nobody tried.
     zerocopy: Option<bool>,
+    /// Whether packets whose checksum is still to be computed are Linux's.
+    leaves_unfinished: bool,
 }
 
 /// The sockets of one receive queue and of the transmit queue of the same number.
@@ -468,7 +470,7 @@ impl Shared {
         let (mac, mtu) = (self.claim.interface.mac()?, self.claim.interface.mtu()?);
         self.set_mac(mac);
         let failed = |error| PortError::system(self.name(), "setting the link address", error);
-        attached.program.set_interface(mac, mtu).map_err(failed)
+        attached.program.set_interface(mac, mtu, attached.leaves_unfinished).map_err(failed)
     }
 }
 
@@ -503,6 +505,7 @@ impl AfXdpPort {
             mode: XdpMode::Native,
             queues: 0,
             zerocopy: None,
+            leaves_unfinished: false,
         };
         let mut shared = Shared {
             claim,
@@ -582,6 +585,12 @@ impl HostSteering for AfXdpPort {
     fn xdp(&self) -> Option<XdpWay> {
         let attached = lock(&self.shared.attached);
         Some(XdpWay { mode: attached.mode, is_zero_copy: attached.zerocopy? })
+    }
+
+    fn leave_unfinished_checksums(&mut self, leaves: bool) -> Result<(), PortError> {
+        let mut attached = lock(&self.shared.attached);
+        attached.leaves_unfinished = leaves;
+        self.shared.follow_link(&mut attached)
     }
 
     fn forward_in_kernel(&mut self, forwarding: &mut KernelForwarding, port: u16) -> Result<(), PortError> {

@@ -38,7 +38,7 @@ pub(super) struct Program {
     object: Ebpf,
 }
 
-/// `struct link` of the program: link address, two unused bytes, MTU.
+/// `struct link` of the program: link address, whether it leaves unfinished checksums, an unused byte, MTU.
 type InterfaceEntry = [u8; 12];
 
 impl Program {
@@ -122,9 +122,15 @@ impl Program {
     }
 
     /// Says what the interface is like.
-    pub(super) fn set_interface(&mut self, mac: MacAddr, mtu: usize) -> io::Result<()> {
+    pub(super) fn set_interface(
+        &mut self,
+        mac: MacAddr,
+        mtu: usize,
+        leaves_unfinished: bool,
+    ) -> io::Result<()> {
         let mut entry = InterfaceEntry::default();
         entry[..6].copy_from_slice(&mac.0);
+        entry[6] = leaves_unfinished.into();
         let mtu = u32::try_from(mtu).unwrap_or(u32::MAX);
         entry[8..].copy_from_slice(&mtu.to_ne_bytes());
         self.interface.set(0, entry, 0).map_err(map_error)

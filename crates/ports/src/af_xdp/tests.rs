@@ -26,7 +26,7 @@ pub(crate) fn decision(
     vlans: &[(crate::VlanId, crate::VlanShare)],
 ) -> impl FnMut(&[u8]) -> bool + use<> {
     let mut program = super::Program::load("left", 1, Steer::Transit).unwrap();
-    program.set_interface(mac, mtu).unwrap();
+    program.set_interface(mac, mtu, false).unwrap();
     program.local.set(addresses).unwrap();
     program.vlans.set(vlans).unwrap();
     let (family, kind) = (rustix::net::AddressFamily::XDP, rustix::net::SocketType::RAW);

@@ -48,6 +48,10 @@ struct Member {
     told: Option<KernelPort>,
     /// Whether its steering program hands packets to it.
     has_joined: bool,
+    /// Whether Linux may forward transit of it: nothing filters, and Linux forwards.
+    linux_may: bool,
+    /// Whether its steering program leaves to Linux what has no checksum yet.
+    leaves_unfinished: bool,
     /// How its packets travel, in words.
     path: String,
     /// What programs before this one have forwarded.
@@ -97,7 +101,9 @@ impl InKernel {
         };
         let member = |port: &RouterPort| {
             let sources = features.map(|features| features.sources(sysctls::rp_filter(&port.name)));
-            Member { sources: sources.unwrap_or_default(), ..Member::default() }
+            let linux_may = features.is_some_and(|features| !features.filter())
+                && ["ipv4", "ipv6"].iter().any(|family| sysctls::forwards(family, &port.name));
+            Member { sources: sources.unwrap_or_default(), linux_may, ..Member::default() }
         };
         let new = || Self {
             shared: shared.clone(),
@@ -291,13 +297,20 @@ impl InKernel {
         found: Option<&Found>,
         joins: bool,
     ) -> Result<(), PortError> {
+        let way = found.and_then(|found| found.way);
+        // A card has computed the checksums of what it received; a veth or a virtual machine leaves that to whoever sends.
+        let leaves = self.members[number].linux_may && way.is_some_and(|way| !way.is_zero_copy);
+        if port.vlan.is_none() && self.members[number].leaves_unfinished != leaves {
+            on_host(&self.shared, port, |host| host.leave_unfinished_checksums(leaves))?;
+            self.members[number].leaves_unfinished = leaves;
+        }
         let Some(forwarding) = &mut self.forwarding else { return Ok(()) };
         let failed = |source| PortError::System {
             port: port.name.clone(),
             action: "telling it to the kernel",
             source,
         };
-        let mode = found.and_then(|found| found.way).map(|way| way.mode);
+        let mode = way.map(|way| way.mode);
         let wanted = found.map(|found| KernelPort {
             interface: found.interface,
             mtu: found.mtu,
