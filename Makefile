@@ -25,8 +25,8 @@ DEMO_PACKAGES := iproute2 iputils-ping traceroute iperf3 ethtool procps
 # FRR, BIRD and etcd: the demo and tests run their own; the services stay stopped.
 CLUSTER_PACKAGES := $(DEMO_PACKAGES) etcd-server frr bird2
 TEST_PACKAGES := $(CLUSTER_PACKAGES) tcpdump etcd-client openssl nftables iptables
-# DPDK's tables and dpdk-testpmd are measured beside ours, and the kernel on veth links.
-BENCH_PACKAGES := libdpdk-dev dpdk-dev pkg-config iproute2 ethtool procps etcd-server
+# DPDK's tables and dpdk-testpmd are measured beside ours, and on veth links the kernel and xdp-forward (xdp-tools of Debian 13).
+BENCH_PACKAGES := libdpdk-dev dpdk-dev pkg-config iproute2 ethtool procps etcd-server xdp-tools
 DPDK_PACKAGES := libdpdk-dev pkg-config
 
 TARGET := $(shell uname -m)-unknown-linux-gnu

@@ -61,6 +61,9 @@ fn expected(cases: &[&str], metrics: &[&str]) -> BTreeSet<(String, String)> {
 
 const RATE: [&str; 2] = ["mpps", "cycles_per_packet"];
 
+const ON_VETH: [&str; 5] =
+    ["mpps", "cycles_per_packet", "cpu_ns_per_packet", "softirq_percent", "loss_percent"];
+
 /// These move packets as fast as they can: one at a time.
 static MACHINE: Mutex<()> = Mutex::new(());
 
@@ -142,7 +145,7 @@ fn veth() {
     }
     let _turn = MACHINE.lock();
     let place = Place::new();
-    let bench = "io --only veth/,af_packet --runs 1 --seconds 0.2 --json";
+    let bench = "io --only veth/forward-1-1/kernel,veth/redirect-1-1,af_packet --runs 1 --seconds 0.2 --json";
     let (code, out, err) = said(&mut place.bench(bench));
     if err.contains("need a CPU each") {
         return;
@@ -151,15 +154,54 @@ fn veth() {
     let cases = [
         "af_packet/minimal/brickway",
         "af_packet/route-1-1/brickway",
-        "veth/forward/kernel",
-        "veth/redirect/kernel-xdp",
+        "veth/forward-1-1/kernel",
+        "veth/redirect-1-1/kernel-xdp",
     ];
-    let metrics = ["mpps", "cycles_per_packet", "cpu_ns_per_packet", "softirq_percent", "loss_percent"];
-    let mut wanted = expected(&cases, &metrics);
+    let mut wanted = expected(&cases, &ON_VETH);
     // The kernel has no process.
     wanted.extend(expected(&cases[..2], &["engine_ns_per_packet"]));
     assert_eq!(figures("io", &out), wanted);
     assert!(place.left().is_empty(), "{:?}", place.left());
+}
+
+/// Tables of 2,000 routes in the place of the real ones: whoever forwards has them from Linux, in both families.
+#[test]
+fn by_linux_routes() {
+    if !testbed::is_root() {
+        return;
+    }
+    let _turn = MACHINE.lock();
+    let place = Place::new();
+    let table = |name: &str, row: &dyn Fn(u32) -> String| {
+        let path = place.0.path().join(name);
+        fs::write(&path, (0..2000).map(row).collect::<String>()).unwrap();
+        path
+    };
+    let ipv4 = table("ipv4", &|row| format!("{}.{}.0.0/16 {row}\n", 11 + row / 250, row % 250));
+    let ipv6 = table("ipv6", &|row| format!("2400:{row:x}::/32 {row}\n"));
+    let mut cases = vec![
+        "veth/forward-full-4096/kernel",
+        "veth/forward6-full-4096/kernel",
+        "veth/redirect6-full-4096/kernel-xdp",
+        "veth/forward-full-4096/xdp-forward",
+        "af_xdp/forward6-full-4096/brickway",
+        "xdp-generic/forward-full-4096/brickway",
+    ];
+    let bench = format!("io --only {} --runs 1 --seconds 0.2 --json", cases.join(","));
+    let (code, out, err) = said(place.bench(&bench).arg("--table").arg(&ipv4).arg("--table6").arg(&ipv6));
+    if err.contains("need a CPU each") {
+        return;
+    }
+    assert_eq!(code, 0, "{err}");
+    cases.retain(|case| !err.lines().any(|line| line.contains("left out") && line.contains(case)));
+    assert!(cases.len() >= 3, "{err}");
+    let mut figures = figures("io", &out);
+    // A router that forwards in the kernel may take no time itself.
+    figures.retain(|(_, metric)| metric != "engine_ns_per_packet");
+    assert_eq!(figures, expected(&cases, &ON_VETH));
+    let mut left = place.left();
+    left.retain(|path| *path != ipv4 && *path != ipv6);
+    assert!(left.is_empty(), "{left:?}");
 }
 
 #[test]

@@ -162,9 +162,7 @@ pub(crate) fn forward(arguments: &ForwardArguments) -> Result<ExitCode> {
         }
     }
     if arguments.graph != Graphs::Example && arguments.routes.is_none() {
-        let rows = fib::read::load::<u128>(&arguments.table6)
-            .with_context(|| format!("cannot read the table '{}'", arguments.table6.display()))?
-            .rows;
+        let rows = routes::real::<u128>(&arguments.table6)?;
         let mut fib = drop_in::fib(&rows)?;
         for &dests in &arguments.destinations.dests {
             let templates = frames::templates_6(&rows, dests, arguments.frames.size);

@@ -17,6 +17,11 @@ pub(super) fn port_mac(port: u8) -> MacAddr {
 
 /// UDP frames to destinations inside the table's prefixes, for the example router's port 0.
 pub(super) fn templates(rows: &[Row], dests: usize, size: usize) -> Vec<Vec<u8>> {
+    destinations(rows, dests).into_iter().map(|address| frame(address, size)).collect()
+}
+
+/// Destinations inside the table's prefixes.
+pub(super) fn destinations(rows: &[Row], dests: usize) -> Vec<Ipv4Addr> {
     let local = |address: &Ipv4Addr| address.octets()[0] == 10;
     let mut addresses = Vec::new();
     let mut seed = 7;
@@ -28,7 +33,7 @@ pub(super) fn templates(rows: &[Row], dests: usize, size: usize) -> Vec<Vec<u8>>
         seed += 1;
     }
     addresses.truncate(dests);
-    addresses.into_iter().map(|address| frame(address, size)).collect()
+    addresses
 }
 
 /// Whether a router may forward to the address at all.

@@ -5,11 +5,12 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use fib::read::Row;
+use packet::Family;
 
 use tempfile::TempDir;
 
 /// The real table, out of which larger ones are grown.
-pub(super) fn real(path: &Path) -> Result<Vec<Row>> {
+pub(super) fn real<A: Family>(path: &Path) -> Result<Vec<Row<A>>> {
     let table = fib::read::load(path).with_context(|| {
         format!("cannot read the table '{}' (run in the project's folder)", path.display())
     })?;
@@ -17,7 +18,7 @@ pub(super) fn real(path: &Path) -> Result<Vec<Row>> {
 }
 
 /// A table of so many routes: the real one, thinned or grown.
-pub(super) fn grown(real: &[Row], count: usize) -> Vec<Row> {
+pub(super) fn grown<A: Family>(real: &[Row<A>], count: usize) -> Vec<Row<A>> {
     fib::synthesize::table(real, count, 1)
 }
 

@@ -1,6 +1,7 @@
 //! Which cases there are: DRIVER/WORKLOAD/ENGINE.
 
 use anyhow::{Result, bail};
+use packet::IpVersion;
 
 /// Where frames come in and go out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,6 +16,10 @@ pub(super) enum Driver {
     AfPacket,
     /// Our AF_XDP driver on veth.
     AfXdp,
+    /// Our tables in the kernel, on veth.
+    Xdp,
+    /// The same by generic XDP.
+    XdpGeneric,
     /// The kernel itself on veth.
     Veth,
 }
@@ -27,13 +32,16 @@ impl Driver {
             Driver::NetNull => "net_null",
             Driver::AfPacket => "af_packet",
             Driver::AfXdp => "af_xdp",
+            Driver::Xdp => "xdp",
+            Driver::XdpGeneric => "xdp-generic",
             Driver::Veth => "veth",
         }
     }
 
     /// Whether its frames cross the kernel's links.
     pub(super) fn is_on_veth(self) -> bool {
-        matches!(self, Driver::AfPacket | Driver::AfXdp | Driver::Veth)
+        use Driver::*;
+        matches!(self, AfPacket | AfXdp | Xdp | XdpGeneric | Veth)
     }
 }
 
@@ -44,6 +52,8 @@ pub(super) enum Engine {
     Testpmd,
     Kernel,
     KernelXdp,
+    /// `bpf_fib_lookup` in XDP, by the program of xdp-tools.
+    XdpForward,
 }
 
 impl Engine {
@@ -53,6 +63,7 @@ impl Engine {
             Engine::Testpmd => "testpmd",
             Engine::Kernel => "kernel",
             Engine::KernelXdp => "kernel-xdp",
+            Engine::XdpForward => "xdp-forward",
         }
     }
 }
@@ -64,29 +75,58 @@ pub(super) enum Work {
     Minimal,
     /// Through the example router.
     Route,
-    /// The kernel's IP forwarding.
+    /// Forwarded by Linux's routes: by Linux, or by our router in its place.
     Forward,
-    /// Sent on by an XDP program.
+    /// Sent on by an XDP program that looks nothing up.
     Redirect,
+}
+
+/// How many routes a table has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Routes {
+    One,
+    /// The real table, thinned or grown to this size.
+    Grown(usize),
+    /// The real table.
+    Real,
 }
 
 /// The routes of a table, and the different destinations of the frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Load {
     name: &'static str,
-    pub(super) routes: usize,
+    pub(super) family: IpVersion,
+    pub(super) routes: Routes,
     pub(super) dests: usize,
 }
 
+impl Load {
+    const fn new(name: &'static str, family: IpVersion, routes: Routes, dests: usize) -> Self {
+        Self { name, family, routes, dests }
+    }
+}
+
+use IpVersion::{V4, V6};
+
 /// One route, one destination.
-const ONE: Load = Load { name: "1-1", routes: 1, dests: 1 };
+const ONE: Load = Load::new("1-1", V4, Routes::One, 1);
+const QUARTER_4096: Load = Load::new("256k-4096", V4, Routes::Grown(256 << 10), 4096);
+const QUARTER_65536: Load = Load::new("256k-65536", V4, Routes::Grown(256 << 10), 65536);
 
 /// What the frames are, from kind to cruel.
-const LOADS: [Load; 4] = [
+const LOADS: [Load; 4] =
+    [ONE, QUARTER_4096, QUARTER_65536, Load::new("1m-65536", V4, Routes::Grown(1_000_000), 65536)];
+
+/// The same on veth links.
+const VETH_LOADS: [Load; 8] = [
     ONE,
-    Load { name: "256k-4096", routes: 256 << 10, dests: 4096 },
-    Load { name: "256k-65536", routes: 256 << 10, dests: 65536 },
-    Load { name: "1m-65536", routes: 1_000_000, dests: 65536 },
+    QUARTER_4096,
+    QUARTER_65536,
+    Load::new("full-4096", V4, Routes::Real, 4096),
+    Load::new("full-65536", V4, Routes::Real, 65536),
+    Load::new("1-1", V6, Routes::One, 1),
+    Load::new("full-4096", V6, Routes::Real, 4096),
+    Load::new("full-65536", V6, Routes::Real, 65536),
 ];
 
 /// One thing to measure.
@@ -100,13 +140,16 @@ pub(super) struct Case {
 
 impl Case {
     pub(super) fn name(&self) -> String {
-        let load = self.load.name;
+        let load = match self.load.family {
+            V4 => format!("-{}", self.load.name),
+            V6 => format!("6-{}", self.load.name),
+        };
         let workload = match self.work {
             Work::Minimal if self.load == ONE => "minimal".to_owned(),
-            Work::Minimal => format!("minimal-{load}"),
-            Work::Route => format!("route-{load}"),
-            Work::Forward => "forward".to_owned(),
-            Work::Redirect => "redirect".to_owned(),
+            Work::Minimal => format!("minimal{load}"),
+            Work::Route => format!("route{load}"),
+            Work::Forward => format!("forward{load}"),
+            Work::Redirect => format!("redirect{load}"),
         };
         format!("{}/{workload}/{}", self.driver.name(), self.engine.name())
     }
@@ -137,15 +180,20 @@ pub(super) fn all() -> Vec<Case> {
             add(NetNull, Minimal, Testpmd);
         }
     }
-    for (driver, work, engine) in [
-        (AfPacket, Minimal, Brickway),
-        (AfPacket, Route, Brickway),
-        (AfXdp, Minimal, Brickway),
-        (AfXdp, Route, Brickway),
-        (Veth, Forward, Kernel),
-        (Veth, Redirect, KernelXdp),
-    ] {
-        cases.push(Case { driver, work, load: ONE, engine });
+    for (driver, work) in [(AfPacket, Minimal), (AfPacket, Route), (AfXdp, Minimal), (AfXdp, Route)] {
+        cases.push(Case { driver, work, load: ONE, engine: Brickway });
+    }
+    for load in VETH_LOADS {
+        for (driver, work, engine) in [
+            (Veth, Forward, Kernel),
+            (Veth, Redirect, KernelXdp),
+            (Veth, Forward, XdpForward),
+            (AfXdp, Forward, Brickway),
+            (Xdp, Forward, Brickway),
+            (XdpGeneric, Forward, Brickway),
+        ] {
+            cases.push(Case { driver, work, load, engine });
+        }
     }
     cases
 }
@@ -179,9 +227,13 @@ mod tests {
             assert_eq!(all.iter().filter(|other| other.name() == name).count(), 1, "{name}");
             assert!(select(std::slice::from_ref(&name)).unwrap().contains(case), "{name}");
         }
-        for name in
-            ["net_pcap/minimal/testpmd", "net_pcap/route-1m-65536/brickway", "veth/redirect/kernel-xdp"]
-        {
+        for name in [
+            "net_pcap/minimal/testpmd",
+            "net_pcap/route-1m-65536/brickway",
+            "veth/redirect-1-1/kernel-xdp",
+            "veth/forward6-full-65536/xdp-forward",
+            "xdp-generic/forward-256k-4096/brickway",
+        ] {
             assert_eq!(select(&[name.to_owned()]).unwrap().len(), 1);
         }
         assert_eq!(select(&[]).unwrap().len(), all.len());
@@ -200,6 +252,6 @@ mod tests {
                 groups.push(case);
             }
         }
-        assert_eq!(groups.len(), 5);
+        assert_eq!(groups.len(), 12);
     }
 }

@@ -2,9 +2,11 @@
 //!
 //! A case is DRIVER/WORKLOAD/ENGINE. Cases with the same frames take turns run by run on the same core, so that what
 //! disturbs the machine disturbs all of them; what is printed are medians. Beside ours stand dpdk-testpmd, which hands
-//! frames from queue to queue and nothing else, and on veth links the kernel: its IP forwarding and its XDP redirect.
+//! frames from queue to queue and nothing else, and on veth links the kernel: its IP forwarding, its XDP redirect, and
+//! `bpf_fib_lookup` as xdp-forward of xdp-tools uses it. There all forward by the routes that Linux has.
 //! Rates of `memory`, `net_pcap` and `net_null` are packets by CPU time of the forwarding thread, for ours as for
-//! testpmd; on veth they are what arrived at the sink by wall-clock time.
+//! testpmd; on veth they are what arrived at the sink by wall-clock time, and the CPU time of a packet is all that the
+//! forwarding core spent on it (`veth.rs` says what that is).
 //!
 //! What a machine lacks (testpmd, root, a C compiler, a build with DPDK) is said, and its cases are left out.
 //!
@@ -15,6 +17,7 @@
 //! | `testpmd.rs` | dpdk-testpmd in a process of its own |
 //! | `veth.rs` | a router between two veth links: ours as a process, and the kernel |
 //! | `network.rs` | the namespaces and links of those |
+//! | `traffic.rs` | the destinations of their frames, and Linux's routes for them |
 //! | `veth_ends.c`, `ends.rs` | source, sink and XDP redirect as programs in the kernel |
 
 mod cases;
@@ -22,8 +25,10 @@ mod ends;
 mod network;
 mod ours;
 mod testpmd;
+mod traffic;
 mod veth;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
@@ -47,22 +52,29 @@ use router::table::{Align, Table};
 #[command(mut_arg("seconds", |seconds| seconds.default_value("0.5")), after_help = "Examples:
   brickway-lab bench io                                    everything that this machine can
   brickway-lab bench io --only net_pcap/minimal            ours and testpmd over DPDK's net_pcap
-  brickway-lab bench io --only veth,af_xdp,af_packet       veth links, beside the kernel
+  brickway-lab bench io --only forward,redirect            Linux's routes: the kernel, bpf_fib_lookup, and our router
+  brickway-lab bench io --only forward-full,redirect-full  the same with the real IPv4 table alone
   brickway-lab bench io --only memory/route --json
 
 A case is DRIVER/WORKLOAD/ENGINE, for instance net_pcap/route-1m-65536/brickway. Drivers: memory, net_pcap, net_null,
-af_packet, af_xdp, veth (the kernel itself). Workloads: minimal receives and sends; route is the example router,
-checksums verified; behind it stand the routes of the table and the different destinations of the frames, 1-1 for one
-of each. Frames on veth links have 64 bytes.
+af_packet, af_xdp, xdp, xdp-generic (the same in generic mode), veth (the kernel itself). Workloads: minimal receives and
+sends; route is the example router, checksums verified; forward goes by the routes that Linux has, over 64 neighbours;
+redirect looks nothing up; forward6 and redirect6 are IPv6. Behind it stand the routes of the table (full is the real
+one) and the different destinations of the frames, 1-1 for one of each. Frames on veth links have 64 bytes; their CPU
+time is that of the forwarding core, the kernel's part and the dropping at the sink included.
 
 What it takes: net_pcap and net_null a build with DPDK (cargo build --release --features dpdk), testpmd the package
-dpdk-dev, veth links root and the packages gcc, iproute2, ethtool. What is missing is left out.")]
+dpdk-dev, veth links root and the packages gcc, iproute2, ethtool, xdp-forward xdp-tools 1.5 (Debian 13). What is missing
+is left out.")]
 pub(crate) struct IoArguments {
     /// Only cases whose name contains one of these
     #[arg(long, value_delimiter = ',', value_name = "TEXT")]
     only: Vec<String>,
     #[command(flatten)]
     frames: FrameArguments,
+    /// The real IPv6 table
+    #[arg(long, default_value = "data/rib-v6.txt.gz", value_name = "FILE")]
+    table6: PathBuf,
     #[command(flatten)]
     run: RunArguments,
 }
@@ -198,7 +210,13 @@ fn measure_group(
     };
     let arguments = setting.arguments;
     let on_veth = group.iter().any(|case| case.driver.is_on_veth());
-    let veth = if on_veth { Some(veth::Veth::new(setting)?) } else { None };
+    let veth = match on_veth.then(|| veth::Veth::new(setting, group[0].load)).transpose() {
+        Ok(veth) => veth,
+        Err(problem) => {
+            succeeds(&group[0], Err(problem))?;
+            return Ok(Vec::new());
+        }
+    };
     let mut frames = ours::Frames::new(group[0].load);
     let mut contestants: Vec<(Case, Box<dyn Contestant + '_>, Vec<Figures>)> = Vec::new();
     for case in group {

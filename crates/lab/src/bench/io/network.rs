@@ -3,29 +3,47 @@
 //! ```text
 //!   source          router           sink
 //!   10.0.0.2 ---- IN      OUT ---- 10.0.1.2
+//!   2001:db8::2                2001:db8:1::2
 //! ```
+//!
+//! A network has the addresses of one of the two families. Routes lead over [`NEXT_HOPS`] neighbours behind OUT, the
+//! sink the first of them; Linux has a permanent entry for each.
 //!
 //! The router's work shall be on one CPU and the source's on another. What comes in over veth is worked off where it
 //! was sent unless the interface has a thread for it (`threaded` in sysfs, Linux 5.12); so the router's receiving
 //! interface has one, on the router's CPU.
 
+use std::cell::Cell;
 use std::fs;
+use std::ops::Range;
 use std::path::PathBuf;
 
-use anyhow::Result;
+use anyhow::{Context, Result, bail};
+use packet::IpVersion;
 use testbed::Namespace;
 
+use super::traffic::Traffic;
 use crate::bench::cpus;
 
-/// Where the frames come from, and where they go.
-pub(super) const SOURCE_IP: &str = "10.0.0.2";
-pub(super) const SINK_IP: &str = "10.0.1.2";
+/// Neighbours that routes lead over.
+pub(super) const NEXT_HOPS: u16 = 64;
 pub(super) const SOURCE_MAC: &str = "02:00:00:00:00:02";
 /// As in the example router's definitions.
 pub(super) const IN_MAC: &str = "02:00:00:00:00:01";
 const OUT_MAC: &str = "02:00:00:00:01:01";
 /// The interfaces of source and sink.
 pub(super) const FAR: &str = "eth0";
+/// The sink's host number; those of the other neighbours follow.
+pub(super) const SINK: u16 = 2;
+
+/// The hosts that routes lead over.
+pub(super) fn neighbours() -> Range<u16> {
+    SINK..SINK + NEXT_HOPS
+}
+
+pub(super) fn neighbour_mac(host: u16) -> String {
+    format!("02:00:00:00:01:{host:02x}")
+}
 
 /// The namespaces; removed when dropped.
 pub(super) struct Network {
@@ -35,6 +53,17 @@ pub(super) struct Network {
     /// The router's interfaces. Their names are in no other namespace, for the kernel's threads are called after them.
     pub(super) receiving: String,
     pub(super) sending: String,
+    family: IpVersion,
+    /// Whether Linux has the addresses and routes of a router.
+    forwards: Cell<bool>,
+}
+
+/// An address of a host in one of the two networks: 0 that of the source, 1 that of the sink. Host 1 is the router.
+pub(super) fn address(family: IpVersion, network: u8, host: u16) -> String {
+    match family {
+        IpVersion::V4 => format!("10.0.{network}.{host}"),
+        IpVersion::V6 => format!("2001:db8:{network}::{host:x}"),
+    }
 }
 
 /// The processes and threads of the kernel whose name is wanted, as folders in /proc.
@@ -46,19 +75,27 @@ fn threads_called(is_wanted: impl Fn(&str) -> bool) -> Vec<PathBuf> {
 
 impl Network {
     /// Makes namespaces and links. What was made is removed again when a step fails.
-    pub(super) fn create() -> Result<Self> {
+    pub(super) fn create(family: IpVersion) -> Result<Self> {
         let tag = std::process::id();
         let make = |label: &str| Namespace::without_ipv6(format!("brickway-{tag}-{label}"));
         let (source, router, sink) = (make("source")?, make("router")?, make("sink")?);
         let (receiving, sending) = (format!("bwi{tag}"), format!("bwo{tag}"));
+        if family == IpVersion::V6 {
+            let conf = "net.ipv6.conf";
+            router.run(&format!(
+                "sysctl -qw {conf}.default.addr_gen_mode=1 {conf}.all.disable_ipv6=0 {conf}.default.disable_ipv6=0"
+            ))?;
+        }
         let far = |address: &str| format!("{FAR} address {address}");
         router.link(&format!("{receiving} address {IN_MAC}"), (&source, &far(SOURCE_MAC)))?;
-        router.link(&format!("{sending} address {OUT_MAC}"), (&sink, &far("02:00:00:00:01:02")))?;
-        source.ip(&format!("addr add {SOURCE_IP}/24 dev {FAR}"))?;
-        sink.ip(&format!("addr add {SINK_IP}/24 dev {FAR}"))?;
+        router.link(&format!("{sending} address {OUT_MAC}"), (&sink, &far(&neighbour_mac(SINK))))?;
+        if family == IpVersion::V4 {
+            source.ip(&format!("addr add {}/24 dev {FAR}", address(family, 0, 2)))?;
+            sink.ip(&format!("addr add {}/24 dev {FAR}", address(family, 1, SINK)))?;
+        }
         // Frames of a program are received in bursts only (NAPI); on veth this setting turns that on.
         router.run(&format!("ethtool -K {receiving} gro on"))?;
-        Ok(Self { source, router, sink, receiving, sending })
+        Ok(Self { source, router, sink, receiving, sending, family, forwards: Cell::new(false) })
     }
 
     /// Has the receiving interface's work done by a thread of the kernel on `cpu`, as far as the kernel has such threads.
@@ -84,15 +121,61 @@ impl Network {
         thread.strip_prefix("napi/").is_some_and(|name| name.starts_with(&self.receiving))
     }
 
-    /// Makes the kernel a router between the two networks, or no longer.
-    pub(super) fn kernel_forwards(&self, on: bool) -> Result<()> {
-        let Self { router, receiving, sending, .. } = self;
-        for (interface, network) in [(receiving, "10.0.0"), (sending, "10.0.1")] {
+    /// Makes the kernel a router between the two networks, with all routes, or no longer.
+    pub(super) fn kernel_forwards(&self, on: bool, traffic: &Traffic) -> Result<()> {
+        if self.forwards.get() == on {
+            return Ok(());
+        }
+        let Self { router, receiving, sending, family, .. } = self;
+        for (network, interface) in (0..).zip([receiving, sending]) {
             router.ip(&format!("addr flush dev {interface}"))?;
             if on {
-                router.ip(&format!("addr add {network}.1/24 dev {interface}"))?;
+                let length = if *family == IpVersion::V4 { "/24" } else { "/64 nodad" };
+                router.ip(&format!("addr add dev {interface} {}{length}", address(*family, network, 1)))?;
             }
         }
-        router.run(&format!("sysctl -qw net.ipv4.ip_forward={}", u8::from(on))).map(drop)
+        let name = if *family == IpVersion::V4 { "ipv4.ip_forward" } else { "ipv6.conf.all.forwarding" };
+        router.run(&format!("sysctl -qw net.{name}={}", u8::from(on)))?;
+        if on {
+            let mut command = router.command("ip");
+            let added = command.arg("-batch").arg(&traffic.routes).output().context("cannot run 'ip'")?;
+            if !added.status.success() {
+                bail!("Linux does not take the routes: {}", String::from_utf8_lossy(&added.stderr).trim());
+            }
+        }
+        self.forwards.set(on);
+        Ok(())
+    }
+
+    /// Packets of the network's family that Linux has forwarded.
+    pub(super) fn forwarded_by_linux(&self) -> Result<u64> {
+        let file = if self.family == IpVersion::V4 { "snmp" } else { "snmp6" };
+        let path = format!("/proc/thread-self/net/{file}");
+        let text = self.router.enter(|| fs::read_to_string(&path)).with_context(|| path.clone())?;
+        forwarded(&text).with_context(|| format!("{path} does not say what Linux forwarded"))
+    }
+}
+
+/// Packets that Linux has forwarded, of what snmp or snmp6 in /proc/net says.
+fn forwarded(text: &str) -> Option<u64> {
+    let mut ipv4 = text.lines().filter_map(|line| line.strip_prefix("Ip: ")).map(str::split_whitespace);
+    if let (Some(names), Some(values)) = (ipv4.next(), ipv4.next()) {
+        return names.zip(values).find(|(name, _)| *name == "ForwDatagrams")?.1.parse().ok();
+    }
+    let ipv6 = text.lines().find_map(|line| line.strip_prefix("Ip6OutForwDatagrams"))?;
+    ipv6.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_kernel_says_of_its_forwarding() {
+        let ipv4 = "Ip: Forwarding ForwDatagrams InDelivers\nIp: 1 4711 2\nIcmp: InMsgs\nIcmp: 0\n";
+        assert_eq!(forwarded(ipv4), Some(4711));
+        let ipv6 = "Ip6InReceives    \t9\nIp6OutForwDatagrams             \t815\n";
+        assert_eq!(forwarded(ipv6), Some(815));
+        assert_eq!(forwarded("Ip: Forwarding\nIp: 1\n"), None);
     }
 }

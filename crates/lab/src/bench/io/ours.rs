@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use anyhow::{Result, bail};
 use ports::{MemoryLoop, OpenOptions, Port};
 
-use super::cases::{Case, Driver, Load, Work};
+use super::cases::{Case, Driver, Load, Routes, Work};
 use super::{Available, Contestant, Figures, Missing, Setting, by_cpu_time};
 use crate::bench::cpus::{Apart, place_worker};
 use crate::bench::single_core::{ROUTER_PORTS, SingleCore};
@@ -53,11 +53,13 @@ impl Frames {
     fn make(&mut self, setting: &Setting<'_>) -> Result<&mut Made> {
         if self.made.is_none() {
             let Load { routes, dests, .. } = self.load;
+            let real = || routes::real(&setting.arguments.frames.table);
             let rows = match routes {
-                1 => routes::default_route(),
-                count => routes::grown(&routes::real(&setting.arguments.frames.table)?, count),
+                Routes::One => routes::default_route(),
+                Routes::Grown(count) => routes::grown(&real()?, count),
+                Routes::Real => real()?,
             };
-            let table = routes::write_table(setting.folder, &format!("{routes}-{dests}"), &rows)?;
+            let table = routes::write_table(setting.folder, &format!("{}-{dests}", rows.len()), &rows)?;
             let templates = frames::templates(&rows, dests, setting.arguments.frames.size);
             self.made = Some(Made { templates, table, capture: None });
         }
@@ -69,12 +71,11 @@ impl Frames {
 
     /// The frames as a capture file.
     pub(super) fn capture(&mut self, setting: &Setting<'_>) -> Result<PathBuf> {
-        let Load { routes, dests, .. } = self.load;
         let made = self.make(setting)?;
         if let Some(path) = &made.capture {
             return Ok(path.clone());
         }
-        let path = setting.folder.path().join(format!("{routes}-{dests}.pcap"));
+        let path = made.table.with_extension("pcap");
         frames::write_pcap(&path, &made.templates)?;
         made.capture = Some(path.clone());
         Ok(path)

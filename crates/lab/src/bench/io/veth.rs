@@ -1,5 +1,8 @@
 //! Forwarding between two veth links: our drivers for Linux interfaces in a `brickway run` of their own, the kernel's IP
-//! forwarding, and an XDP program that redirects.
+//! forwarding, `bpf_fib_lookup` by xdp-forward of xdp-tools, and an XDP program that redirects.
+//!
+//! For the workload `forward` Linux has the routes and a permanent entry of each neighbour; our router mirrors them. So that its
+//! figures are not Linux's, it gets frames when it says that it runs, and a run fails in which Linux forwarded for it.
 //!
 //! What arrives at the sink is counted. The source can send several times what a router forwards, and one that drowns in
 //! frames spends its time on losing them; so the rate at which most arrives is looked for first. All that the router does is on one CPU:
@@ -10,14 +13,16 @@
 
 use std::fs::{self, File};
 use std::path::PathBuf;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use packet::cycles;
 
-use super::cases::{Case, Driver, Work};
+use super::cases::{Case, Driver, Engine, Load, Work};
 use super::ends::{End, Program};
-use super::network::{FAR, IN_MAC, Network, SINK_IP, SOURCE_IP, SOURCE_MAC};
+use super::network::{FAR, IN_MAC, Network, SOURCE_MAC, address};
+use super::traffic::Traffic;
 use super::{
     Available, CPU_NS, CYCLES, Contestant, ENGINE_NS, Figures, LOSS, MPPS, Missing, SOFTIRQ, Setting,
 };
@@ -35,8 +40,8 @@ const RATES: [f64; 12] = [0.1, 0.15, 0.2, 0.3, 0.4, 0.55, 0.75, 1.0, 1.4, 2.0, 2
 /// Time for each of them.
 const TRIAL: Duration = Duration::from_millis(150);
 
-/// Time for a router to start, and to forward its first packets.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Time for a router to start, with all of Linux's routes, and to forward its first packets.
+const PATIENCE: Duration = Duration::from_secs(60);
 /// Traffic before the first reading: caches, and the first neighbours.
 const WARM_UP: Duration = Duration::from_millis(300);
 
@@ -45,13 +50,15 @@ pub(super) struct Veth {
     // In this order: programs leave before the links do.
     program: Program,
     network: Network,
+    traffic: Traffic,
+    load: Load,
     apart: Apart,
     folder: PathBuf,
     burst: usize,
 }
 
 impl Veth {
-    pub(super) fn new(setting: &Setting<'_>) -> Result<Available<Self>> {
+    pub(super) fn new(setting: &Setting<'_>, load: Load) -> Result<Available<Self>> {
         if !rustix::process::geteuid().is_root() {
             return Ok(Err(Missing("making network namespaces needs root".into())));
         }
@@ -69,36 +76,57 @@ impl Veth {
             Ok(program) => program,
             Err(missing) => return Ok(Err(missing)),
         };
-        let network = Network::create()?;
+        let network = Network::create(load.family)?;
+        let traffic = Traffic::new(setting, load, &network.sending)?;
         let (folder, burst) = (setting.folder.path().to_owned(), setting.arguments.run.burst);
-        Ok(Ok(Self { program, network, apart, folder, burst }))
+        Ok(Ok(Self { program, network, traffic, load, apart, folder, burst }))
     }
 
     /// A router of this case, started for each run: only one at a time can have the interfaces.
     pub(super) fn contestant<'a>(&'a self, case: &Case) -> Result<Available<Box<dyn Contestant + 'a>>> {
-        let driver = match case.driver {
-            Driver::AfPacket => "af_packet",
-            Driver::AfXdp => "af_xdp",
-            _ => "",
+        let (driver, options) = match case.driver {
+            Driver::AfPacket => ("af_packet", ""),
+            Driver::AfXdp => ("af_xdp", ""),
+            Driver::Xdp => ("xdp", ""),
+            Driver::XdpGeneric => ("xdp", "?mode=generic"),
+            _ => ("", ""),
         };
-        if !driver.is_empty() && !ports::DRIVERS.iter().any(|known| known.name == driver) {
+        if !driver.is_empty() && !has_driver(driver)? {
             return Ok(Err(Missing(format!("this program has no driver {driver}"))));
         }
-        Ok(Ok(Box::new(OnVeth { veth: self, driver, work: case.work, rate: None })))
+        if case.engine == Engine::XdpForward && !crate::program::is_installed(XDP_FORWARD) {
+            return Ok(Err(Missing(format!(
+                "{XDP_FORWARD} is not installed; 'apt-get install xdp-tools' brings it from Debian 13 on"
+            ))));
+        }
+        Ok(Ok(Box::new(OnVeth { veth: self, driver, options, case: *case, rate: None })))
     }
 
     fn start_source(&self) -> Result<End> {
         let cpu = self.apart.control().to_string();
-        let words = ["source", self.network.source.name(), FAR, &cpu, SOURCE_MAC, IN_MAC, SOURCE_IP, SINK_IP];
+        let (from, to) = (address(self.load.family, 0, 2), self.traffic.destinations.display().to_string());
+        let words = ["source", self.network.source.name(), FAR, &cpu, SOURCE_MAC, IN_MAC, &from, &to];
         self.program.start(&words)
     }
+}
+
+/// `bpf_fib_lookup` between interfaces, of the package xdp-tools.
+const XDP_FORWARD: &str = "xdp-forward";
+
+/// Returns whether `brickway run` knows a driver.
+fn has_driver(name: &str) -> Result<bool> {
+    let mut command = Command::new(crate::program::router()?);
+    let output = command.args(["run", "--driver", name, "--help"]).output();
+    Ok(output.context("cannot start the router")?.status.success())
 }
 
 /// One way to forward between the links.
 struct OnVeth<'a> {
     veth: &'a Veth,
     driver: &'static str,
-    work: Work,
+    /// What follows an interface's name in a port of ours.
+    options: &'static str,
+    case: Case,
     /// Frames a second at which most arrive; `Some(None)` is as fast as the source can.
     rate: Option<Option<f64>>,
 }
@@ -106,8 +134,9 @@ struct OnVeth<'a> {
 /// A router between the links; what it was made of goes with it.
 enum Router<'a> {
     Ours { process: Option<Reachable>, log: PathBuf },
-    Kernel(&'a Network),
+    Kernel,
     Redirect { _end: End },
+    XdpForward(&'a Network),
 }
 
 impl Router<'_> {
@@ -116,6 +145,20 @@ impl Router<'_> {
         let Router::Ours { process: Some(process), .. } = self else { return Vec::new() };
         let tasks = fs::read_dir(format!("/proc/{}/task", process.id()));
         tasks.into_iter().flatten().flatten().map(|entry| entry.path()).collect()
+    }
+
+    /// Waits until our process says that it runs.
+    fn wait_until_it_runs(&self) -> Result<()> {
+        let Router::Ours { log, .. } = self else { return Ok(()) };
+        let begin = Instant::now();
+        while !fs::read_to_string(log).unwrap_or_default().contains(" runs with ") {
+            self.still_runs()?;
+            if begin.elapsed() > PATIENCE {
+                bail!("the router does not start within {} s", PATIENCE.as_secs());
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Ok(())
     }
 
     /// An error with its last words if it has ended by itself.
@@ -139,56 +182,55 @@ impl Drop for Router<'_> {
                     process.interrupt(PATIENCE);
                 }
             }
-            Router::Kernel(network) => {
-                if let Err(problem) = network.kernel_forwards(false) {
+            Router::XdpForward(network) => {
+                if let Err(problem) = xdp_forward(network, "unload") {
                     graph::note!("brickway-lab: {problem:#}");
                 }
             }
-            Router::Redirect { .. } => {}
+            Router::Kernel | Router::Redirect { .. } => {}
         }
     }
 }
 
+/// Attaches xdp-forward to the router's interfaces ("load"), or takes it away ("unload").
+fn xdp_forward(network: &Network, command: &str) -> Result<()> {
+    let Network { router, receiving, sending, .. } = network;
+    // Its programs alone; a dispatcher for several of them would need /sys/fs/bpf.
+    router
+        .run(&format!("env LIBXDP_SKIP_DISPATCHER=1 {XDP_FORWARD} {command} {receiving} {sending}"))
+        .map(drop)
+}
+
 impl<'a> OnVeth<'a> {
     fn start(&self) -> Result<Router<'a>> {
-        let network = &self.veth.network;
-        match self.work {
-            Work::Forward => {
-                let router = Router::Kernel(network);
-                network.kernel_forwards(true)?;
-                Ok(router)
-            }
-            Work::Redirect => {
+        let Veth { network, program, traffic, .. } = self.veth;
+        let is_click = matches!(self.case.work, Work::Minimal | Work::Route);
+        network.kernel_forwards(!is_click, traffic)?;
+        Ok(match self.case.engine {
+            Engine::Kernel => Router::Kernel,
+            Engine::KernelXdp => {
                 let words = ["redirect", network.router.name(), &network.receiving, &network.sending];
-                Ok(Router::Redirect { _end: self.veth.program.start(&words)? })
+                Router::Redirect { _end: program.start(&words)? }
             }
-            Work::Minimal | Work::Route => self.start_ours(),
-        }
+            Engine::XdpForward => {
+                xdp_forward(network, "load")?;
+                Router::XdpForward(network)
+            }
+            Engine::Brickway | Engine::Testpmd => self.start_ours()?,
+        })
     }
 
     fn start_ours(&self) -> Result<Router<'a>> {
         let Veth { network, folder, burst, apart, .. } = self.veth;
-        let (input, output) = (
-            format!("{}:{}", self.driver, network.receiving),
-            format!("{}:{}", self.driver, network.sending),
-        );
-        let (file, text) = match self.work {
-            Work::Route => ("ip-router.click", ROUTER.to_owned()),
-            _ => ("io.click", "FromDevice(bench0) -> ToDevice(bench1);".to_owned()),
-        };
-        let file = folder.join(file);
-        fs::write(&file, text).with_context(|| format!("cannot write '{}'", file.display()))?;
+        let ports = [&network.receiving, &network.sending]
+            .map(|interface| format!("{}:{interface}{}", self.driver, self.options));
         let program = crate::program::router()?;
         let mut command = network.router.command(&program.display().to_string());
-        command.arg("run").arg(&file);
-        command.args(["--quiet", "--stats", "0", "--burst", &burst.to_string()]);
-        for (number, port) in [input.as_str(), output.as_str()].into_iter().enumerate() {
-            command.args(["--port", &format!("bench{number}={port}")]);
-        }
-        if self.work == Work::Route {
-            command.args((0..ROUTER_PORTS).map(|port| {
-                if port < 2 { format!("PORT{port}=bench{port}") } else { format!("PORT{port}=null:{port}") }
-            }));
+        command.args(["run", "--stats", "0", "--burst", &burst.to_string()]);
+        if self.case.work == Work::Forward {
+            command.args(["--workers", "1"]).args(ports);
+        } else {
+            self.add_configuration(&mut command, &ports)?;
         }
         let log = folder.join("router.log");
         let out = File::create(&log).with_context(|| format!("cannot make '{}'", log.display()))?;
@@ -202,6 +244,26 @@ impl<'a> OnVeth<'a> {
         drop(place);
         Ok(Router::Ours { process, log })
     }
+
+    /// Has the router run a configuration over these ports.
+    fn add_configuration(&self, command: &mut Command, ports: &[String]) -> Result<()> {
+        let (file, text) = match self.case.work {
+            Work::Route => ("ip-router.click", ROUTER),
+            _ => ("io.click", "FromDevice(bench0) -> ToDevice(bench1);"),
+        };
+        let file = self.veth.folder.join(file);
+        fs::write(&file, text).with_context(|| format!("cannot write '{}'", file.display()))?;
+        command.arg(&file);
+        for (number, port) in ports.iter().enumerate() {
+            command.args(["--port", &format!("bench{number}={port}")]);
+        }
+        if self.case.work == Work::Route {
+            command.args((0..ROUTER_PORTS).map(|port| {
+                if port < 2 { format!("PORT{port}=bench{port}") } else { format!("PORT{port}=null:{port}") }
+            }));
+        }
+        Ok(())
+    }
 }
 
 impl Contestant for OnVeth<'_> {
@@ -211,6 +273,7 @@ impl Contestant for OnVeth<'_> {
         let _place = place_control(Some(*apart));
         let mut sink = self.veth.program.start(&["sink", network.sink.name(), FAR])?;
         let router = self.start()?;
+        router.wait_until_it_runs()?;
         let mut source = self.veth.start_source()?;
         let begin = Instant::now();
         while sink.count()? == 0 {
@@ -234,10 +297,16 @@ impl Contestant for OnVeth<'_> {
             // Drivers may have made the interface's threads anew.
             kernel: network.kernel_threads(apart.worker()),
         };
+        let linux_before = network.forwarded_by_linux()?;
         let before = Reading::take(&mut source, &mut sink, apart.worker(), &threads)?;
         std::thread::sleep(Duration::from_secs_f64(seconds));
         let after = Reading::take(&mut source, &mut sink, apart.worker(), &threads)?;
+        let by_linux = network.forwarded_by_linux()?.saturating_sub(linux_before);
         router.still_runs()?;
+        let arrived = after.arrived.saturating_sub(before.arrived);
+        if self.case.engine != Engine::Kernel && by_linux > arrived / 100 {
+            bail!("of {arrived} packets Linux forwarded {by_linux} in the router's place");
+        }
         let figures = after.since(&before);
         drop(source);
         drop(router);

@@ -1,12 +1,13 @@
 // The kernel's side of the veth cases of `brickway-lab bench io`: a source, a sink, and the XDP redirect that routers
 // are compared with. Plain bpf(2): it needs the kernel's headers and no library (Linux 5.18 for the source's frames).
 //
-//   veth_ends source NAMESPACE INTERFACE CPU SOURCE-MAC DESTINATION-MAC SOURCE-IP DESTINATION-IP
-//       sends UDP frames of 64 bytes out of the interface, as fast as it can until it is told to take its time
+//   veth_ends source NAMESPACE INTERFACE CPU SOURCE-MAC DESTINATION-MAC SOURCE-IP DESTINATIONS
+//       sends UDP frames of 64 bytes out of the interface, as fast as it can until it is told to take its time; the
+//       file DESTINATIONS has an address a line, of the source's family, and a frame goes to each in turn
 //   veth_ends sink NAMESPACE INTERFACE
-//       drops IPv4 frames that come in by the interface, in XDP, and leaves the others to the kernel
+//       drops IPv4 and UDP over IPv6 that come in by the interface, in XDP, and leaves the rest to the kernel
 //   veth_ends redirect NAMESPACE INTERFACE OUT-INTERFACE
-//       sends IPv4 frames from one interface to the other, in XDP
+//       sends these from one interface to the other, in XDP
 //
 // It answers "ready", or "error REASON" and ends. Then each line on standard input gives "count N": the frames of its
 // program so far. A line with a number also sets the nanoseconds from one frame of the source to the next, 0 for none. It
@@ -33,7 +34,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum { FRAME = 64, FRAMES_A_CALL = 1 << 30 };
+enum { FRAME = 64, FRAMES_A_CALL = 1 << 30, MOST_DESTINATIONS = 1 << 20 };
 
 static void fail(const char *format, ...) {
     va_list arguments;
@@ -61,7 +62,7 @@ static int bpf(enum bpf_cmd command, union bpf_attr *attr) {
 #define EXIT OP(BPF_JMP | BPF_EXIT, 0, 0, 0, 0)
 
 struct program {
-    struct bpf_insn code[64];
+    struct bpf_insn code[128];
     int length;
 };
 
@@ -80,10 +81,14 @@ static void begin(struct program *program, int bytes) {
     add(program, EXIT);
 }
 
-// Passes what is not IPv4 on to the kernel: it answers ARP.
-static void only_ipv4(struct program *program) {
+// Passes what is neither IPv4 nor UDP over IPv6 on to the kernel: it answers ARP and neighbour discovery.
+static void only_traffic(struct program *program) {
+    begin(program, 21);
     add(program, LOAD(BPF_H, 5, 2, 12));
-    add(program, OP(BPF_JMP | BPF_JEQ | BPF_K, 5, 0, 2, htons(0x0800)));
+    add(program, OP(BPF_JMP | BPF_JEQ | BPF_K, 5, 0, 5, htons(0x0800)));
+    add(program, OP(BPF_JMP | BPF_JNE | BPF_K, 5, 0, 2, htons(0x86dd)));
+    add(program, LOAD(BPF_B, 5, 2, 20));
+    add(program, OP(BPF_JMP | BPF_JEQ | BPF_K, 5, 0, 2, IPPROTO_UDP));
     add(program, SET(0, XDP_PASS));
     add(program, EXIT);
 }
@@ -133,6 +138,7 @@ static int counter;
 static struct pace {
     uint64_t interval;
     uint64_t next;
+    uint64_t destination;
 } pace;
 static int pace_map;
 
@@ -158,13 +164,46 @@ static void send_when_due(struct program *program) {
     add(program, COPY(1, 7));
 }
 
-static void set_pace(uint64_t interval) {
+// What differs between the frames of the source.
+union destination {
+    struct {
+        uint32_t address;
+        uint16_t checksum;
+    } ipv4;
+    uint64_t ipv6[2];
+};
+
+// Puts the next destination into the frame at r2. r6 points to the pace.
+static void send_to_next(struct program *program, int map, int count, int family) {
+    add(program, LOAD(BPF_DW, 8, 6, offsetof(struct pace, destination)));
+    add(program, OP(BPF_JMP | BPF_JLT | BPF_K, 8, 0, 1, count));
+    add(program, SET(8, 0));
+    add(program, COPY(9, 8));
+    add(program, ADD(9, 1));
+    add(program, OP(BPF_STX | BPF_MEM | BPF_DW, 6, 9, offsetof(struct pace, destination), 0));
+    add(program, OP(BPF_ALU64 | BPF_MUL | BPF_K, 8, 0, 0, sizeof(union destination)));
+    add(program, OP(BPF_LD | BPF_DW | BPF_IMM, 9, BPF_PSEUDO_MAP_VALUE, 0, map));
+    add(program, OP(0, 0, 0, 0, 0));
+    add(program, OP(BPF_ALU64 | BPF_ADD | BPF_X, 9, 8, 0, 0));
+    if (family == AF_INET) {
+        add(program, LOAD(BPF_W, 5, 9, offsetof(union destination, ipv4.address)));
+        add(program, OP(BPF_STX | BPF_MEM | BPF_W, 2, 5, 30, 0));
+        add(program, LOAD(BPF_H, 5, 9, offsetof(union destination, ipv4.checksum)));
+        add(program, OP(BPF_STX | BPF_MEM | BPF_H, 2, 5, 24, 0));
+    } else {
+        for (int half = 0; half < 16; half += 8) {
+            add(program, LOAD(BPF_DW, 5, 9, half));
+            add(program, OP(BPF_STX | BPF_MEM | BPF_DW, 2, 5, 38 + half, 0));
+        }
+    }
+}
+
+static void set_value(int map, const void *value) {
     uint32_t key = 0;
-    pace.interval = interval;
-    union bpf_attr attr = {.map_fd = pace_map};
+    union bpf_attr attr = {.map_fd = map};
     attr.key = (uintptr_t)&key;
-    attr.value = (uintptr_t)&pace;
-    if (bpf(BPF_MAP_UPDATE_ELEM, &attr) < 0) fail("cannot set the pace: %s", strerror(errno));
+    attr.value = (uintptr_t)value;
+    if (bpf(BPF_MAP_UPDATE_ELEM, &attr) < 0) fail("cannot write a BPF map: %s", strerror(errno));
 }
 
 static int make_map(int value_bytes) {
@@ -192,7 +231,10 @@ static void *answer(void *nothing) {
     while (fgets(line, sizeof line, stdin)) {
         char *end;
         uint64_t interval = strtoull(line, &end, 10);
-        if (end != line) set_pace(interval);
+        if (end != line) {
+            pace.interval = interval;
+            set_value(pace_map, &pace);
+        }
         printf("count %llu\n", (unsigned long long)counted());
         fflush(stdout);
     }
@@ -207,38 +249,88 @@ static void parse_mac(const char *text, uint8_t *mac) {
     for (int i = 0; i < 6; i++) mac[i] = bytes[i];
 }
 
-static void make_frame(uint8_t *frame, char **words) {
+static int family_of(const char *address) { return strchr(address, ':') ? AF_INET6 : AF_INET; }
+
+static void parse_address(int family, const char *text, void *address) {
+    if (inet_pton(family, text, address) != 1) fail("'%s' is no IPv%d address", text, family == AF_INET ? 4 : 6);
+}
+
+// A frame without destination.
+static void make_frame(uint8_t *frame, int family, char **words) {
     memset(frame, 0, FRAME);
     parse_mac(words[1], frame);
     parse_mac(words[0], frame + 6);
-    frame[12] = 8;
-    uint8_t *ip = frame + 14;
-    ip[0] = 0x45;
-    ip[3] = FRAME - 14;
-    ip[8] = 64;
-    ip[9] = IPPROTO_UDP;
-    if (inet_pton(AF_INET, words[2], ip + 12) != 1 || inet_pton(AF_INET, words[3], ip + 16) != 1)
-        fail("'%s' or '%s' is no IPv4 address", words[2], words[3]);
+    uint8_t *ip = frame + 14, *udp;
+    if (family == AF_INET) {
+        frame[12] = 8;
+        ip[0] = 0x45;
+        ip[3] = FRAME - 14;
+        ip[8] = 64;
+        ip[9] = IPPROTO_UDP;
+        parse_address(family, words[2], ip + 12);
+        udp = ip + 20;
+    } else {
+        frame[12] = 0x86;
+        frame[13] = 0xdd;
+        ip[0] = 0x60;
+        ip[5] = FRAME - 54;
+        ip[6] = IPPROTO_UDP;
+        ip[7] = 64;
+        parse_address(family, words[2], ip + 8);
+        udp = ip + 40;
+    }
+    udp[0] = 0x10;
+    udp[2] = 0x20;
+    udp[5] = frame + FRAME - udp;
+}
+
+// The checksum of the frame's IPv4 header with this destination, in network order.
+static uint16_t checksum_to(const uint8_t *frame, uint32_t destination) {
+    uint8_t ip[20];
+    memcpy(ip, frame + 14, 20);
+    memcpy(ip + 16, &destination, 4);
     uint32_t sum = 0;
     for (int i = 0; i < 20; i += 2) sum += ip[i] << 8 | ip[i + 1];
     while (sum >> 16) sum = (sum & 0xffff) + (sum >> 16);
-    ip[10] = ~sum >> 8;
-    ip[11] = ~sum;
-    frame[34] = 0x10;
-    frame[36] = 0x20;
-    frame[39] = FRAME - 34;
+    return htons(~sum);
 }
 
-static void run_source(const char *interface, int cpu, const uint8_t *frame) {
+// Reads the destinations of the frames into a map; returns how many there are.
+static int read_destinations(const char *path, int family, const uint8_t *frame, int *map) {
+    FILE *file = fopen(path, "r");
+    if (!file) fail("cannot read %s: %s", path, strerror(errno));
+    union destination *all = calloc(MOST_DESTINATIONS, sizeof *all);
+    int count = 0;
+    char line[64];
+    while (count < MOST_DESTINATIONS && fgets(line, sizeof line, file)) {
+        union destination *next = &all[count++];
+        line[strcspn(line, "\n")] = 0;
+        parse_address(family, line, next);
+        if (family == AF_INET) next->ipv4.checksum = checksum_to(frame, next->ipv4.address);
+    }
+    fclose(file);
+    if (count == 0) fail("%s has no destination", path);
+    *map = make_map(count * sizeof *all);
+    set_value(*map, all);
+    free(all);
+    return count;
+}
+
+static void run_source(const char *interface, char **words) {
+    int cpu = atoi(words[0]), family = family_of(words[3]), destinations;
+    uint8_t frame[FRAME];
+    make_frame(frame, family, words + 1);
+    int count = read_destinations(words[4], family, frame, &destinations);
     struct program program = {0};
     send_when_due(&program);
     begin(&program, FRAME);
     // The kernel uses frames again as routers left them, with another time to live.
-    for (int offset = 0; offset < 44; offset += 4) {
+    for (int offset = 0; offset < FRAME; offset += 4) {
         int32_t word;
         memcpy(&word, frame + offset, 4);
         add(&program, OP(BPF_ST | BPF_MEM | BPF_W, 2, 0, offset, word));
     }
+    send_to_next(&program, destinations, count, family);
     count_one(&program, counter);
     redirect_to(&program, if_nametoindex(interface));
     int fd = load(&program);
@@ -278,14 +370,9 @@ int main(int count, char **words) {
     pace_map = make_map(sizeof(struct pace));
     pthread_t thread;
     if (pthread_create(&thread, NULL, answer, NULL) != 0) fail("no thread");
-    if (strcmp(role, "source") == 0 && count == 9) {
-        uint8_t frame[FRAME];
-        make_frame(frame, words + 5);
-        run_source(interface, atoi(words[4]), frame);
-    }
+    if (strcmp(role, "source") == 0 && count == 9) run_source(interface, words + 4);
     struct program program = {0};
-    begin(&program, 14);
-    only_ipv4(&program);
+    only_traffic(&program);
     count_one(&program, counter);
     if (strcmp(role, "redirect") == 0 && count == 5) {
         redirect_to(&program, if_nametoindex(words[4]));
