@@ -21,8 +21,8 @@ static long (*const adjust_tail)(struct xdp_md *context, int bytes) = (void *)BP
 static long (*const tail_call)(void *context, void *programs, __u32 number) = (void *)BPF_FUNC_tail_call;
 static __u32 (*const processor)(void) = (void *)BPF_FUNC_get_smp_processor_id;
 
-// Ports of a router, and interfaces that have a place in PORT_OF.
-enum { MOST_PORTS = 256, PLACES = 4096 };
+// Ports of a router, interfaces that have a place in `port_of`, VLANs that have one in `vlans`.
+enum { MOST_PORTS = 256, PLACES = 4096, VLAN_PLACES = 1024 };
 
 // Where XDP programs run: in the driver, or in the kernel's stack.
 enum { NATIVE = 1, GENERIC = 2 };
@@ -44,6 +44,13 @@ struct port {
     __u32 unused;
 };
 
+// A port that is a VLAN of another: there is one if its number is not 0.
+struct vlan {
+    __u16 number;
+    __u8 below;
+    __u8 port;
+};
+
 // What the router tells: written by it while packets flow.
 struct links {
     // The key of the flow hash.
@@ -53,6 +60,7 @@ struct links {
     __u8 own[PLACES / 8];
     // Numbers of ports, by interface.
     __u8 port_of[PLACES];
+    struct vlan vlans[VLAN_PLACES];
 };
 
 struct {
@@ -259,20 +267,36 @@ INLINE void count_traffic(__u32 in, __u32 out, __u64 rx_bytes, __u64 tx_bytes) {
     }
 }
 
-// Forwards a packet that came in by port `in`; returns -1 where that is for others to do.
+// The place of a VLAN in `vlans`.
+INLINE __u32 vlan_place(__u32 below, __u32 number) { return (number + below * 61) & (VLAN_PLACES - 1); }
+
+// Forwards a packet that came in by port `in` or a VLAN of it; returns -1 where that is for others to do.
 INLINE int forward_from(struct xdp_md *context, struct links *links, __u32 in) {
     __u8 *frame = (__u8 *)(long)context->data;
     const void *end = (const void *)(long)context->data_end;
     __u8 *tables;
     __u32 first = 0, bytes, cpu = processor();
-    struct next_hop next_hop;
+    struct next_hop next_hop = {};
     int is_found;
     if (frame + ETHERNET_BYTES > (__u8 *)end || !(tables = lookup(&TABLES, &first)) ||
         cpu >= AT(__u64, tables, SLOT_COUNT))
         return -1;
     __u16 type = *(__u16 *)(frame + 12);
+    __u64 link_bytes = ETHERNET_BYTES;
+    if (type == SWAP16(TYPE_VLAN)) {
+        if (frame + ETHERNET_BYTES + TAG_BYTES > (__u8 *)end)
+            return -1;
+        __u32 number = SWAP16(*(__u16 *)(frame + ETHERNET_BYTES)) & VLAN_MASK;
+        const struct vlan *vlan = &links->vlans[vlan_place(in, number)];
+        if (!number || vlan->number != number || vlan->below != in)
+            return -1;
+        in = vlan->port;
+        type = *(__u16 *)(frame + ETHERNET_BYTES + 2);
+        link_bytes += TAG_BYTES;
+    }
+    const struct port *from = &links->ports[in & (MOST_PORTS - 1)];
     if (type == SWAP16(TYPE_IPV4)) {
-        struct ipv4 *header = (struct ipv4 *)(frame + ETHERNET_BYTES);
+        struct ipv4 *header = (struct ipv4 *)(frame + link_bytes);
         if ((void *)(header + 1) > end)
             return -1;
         bytes = SWAP16(header->total_length);
@@ -288,7 +312,7 @@ INLINE int forward_from(struct xdp_md *context, struct links *links, __u32 in) {
         is_found = find_ipv4(tables, links, in, header, end, &next_hop);
         leave(tables, visit);
     } else if (type == SWAP16(TYPE_IPV6)) {
-        struct ipv6 *header = (struct ipv6 *)(frame + ETHERNET_BYTES);
+        struct ipv6 *header = (struct ipv6 *)(frame + link_bytes);
         if ((void *)(header + 1) > end)
             return -1;
         bytes = sizeof(*header) + SWAP16(header->payload_length);
@@ -306,51 +330,49 @@ INLINE int forward_from(struct xdp_md *context, struct links *links, __u32 in) {
     }
     __u32 out = next_hop.port & (MOST_PORTS - 1);
     const struct port *port = &links->ports[out];
-    if (!is_found || out != next_hop.port || out == in || !(port->sends & links->ports[in & (MOST_PORTS - 1)].mode) ||
-        bytes > port->mtu)
+    if (!is_found || out != next_hop.port || out == in || !(port->sends & from->mode) || bytes > port->mtu)
         return -1;
-    int tag = next_hop.length - ETHERNET_BYTES;
-    if (tag != 0 && tag != TAG_BYTES)
+    if (next_hop.length != ETHERNET_BYTES && next_hop.length != ETHERNET_BYTES + TAG_BYTES)
         return -1;
     __u64 length = (__u8 *)end - frame;
     // The kernel allows no other order of these subtractions, which the compiler would try.
     asm volatile("" : "+r"(length));
-    int trailer = length - ETHERNET_BYTES - bytes;
+    int trailer = length - link_bytes - bytes;
     // RFC 1812, 5.2.2: what is behind the packet is not forwarded.
     if (trailer > 0) {
         if (adjust_tail(context, -trailer) != 0)
             return -1;
         frame = (__u8 *)(long)context->data;
         end = (const void *)(long)context->data_end;
-        if (frame + ETHERNET_BYTES + sizeof(struct ipv4) > (__u8 *)end)
-            return XDP_ABORTED;
     }
     if (type == SWAP16(TYPE_IPV4)) {
-        struct ipv4 *header = (struct ipv4 *)(frame + ETHERNET_BYTES);
+        struct ipv4 *header = (struct ipv4 *)(frame + link_bytes);
+        if ((void *)(header + 1) > end)
+            return XDP_ABORTED;
         // RFC 1624: one less in the upper byte is 0x0100 more in the checksum, with the carry; 0xffff is none (section 3).
         __u32 checksum = header->checksum + SWAP16(0x0100);
         header->checksum = checksum + (checksum >= 0xffff);
         header->ttl -= 1;
     } else {
-        struct ipv6 *header = (struct ipv6 *)(frame + ETHERNET_BYTES);
+        struct ipv6 *header = (struct ipv6 *)(frame + link_bytes);
         if ((void *)(header + 1) > end)
             return XDP_ABORTED;
         header->hop_limit -= 1;
     }
-    if (tag) {
-        // The packet is as it was but for its time to live, which nobody gets to see if this fails: Linux has 256 bytes of
-        // head room (XDP_PACKET_HEADROOM).
-        if (adjust_head(context, -tag) != 0)
+    // A tag comes or goes. The packet is as it was but for its time to live, which nobody gets to see if this fails: Linux has
+    // 256 bytes of head room (XDP_PACKET_HEADROOM).
+    if (next_hop.length != link_bytes) {
+        if (adjust_head(context, next_hop.length > ETHERNET_BYTES ? -TAG_BYTES : TAG_BYTES) != 0)
             return XDP_ABORTED;
         frame = (__u8 *)(long)context->data;
         end = (const void *)(long)context->data_end;
-        if (frame + ETHERNET_BYTES + TAG_BYTES > (__u8 *)end)
-            return XDP_ABORTED;
-        __builtin_memcpy(frame, next_hop.rewrite, ETHERNET_BYTES + TAG_BYTES);
-    } else {
-        __builtin_memcpy(frame, next_hop.rewrite, ETHERNET_BYTES);
     }
-    count_traffic(in, out, ETHERNET_BYTES + bytes, ETHERNET_BYTES + tag + bytes);
+    if (frame + ETHERNET_BYTES + TAG_BYTES > (__u8 *)end)
+        return XDP_ABORTED;
+    __builtin_memcpy(frame, next_hop.rewrite, ETHERNET_BYTES);
+    if (next_hop.length > ETHERNET_BYTES)
+        __builtin_memcpy(frame + ETHERNET_BYTES, next_hop.rewrite + ETHERNET_BYTES, TAG_BYTES);
+    count_traffic(in, out, link_bytes + bytes, next_hop.length + bytes);
     return redirect_map(&WAYS, out, XDP_ABORTED);
 }
 

@@ -35,6 +35,7 @@ static OBJECTS: [(usize, &[u8]); 5] = [
 /// As in `bpf/forward.c`.
 const MOST_PORTS: usize = 256;
 const PLACES: usize = 4096;
+const VLAN_PLACES: usize = 1024;
 /// Much longer than a program runs, which is microseconds and not interrupted.
 const LONGEST_RUN: std::time::Duration = std::time::Duration::from_millis(200);
 /// What errors name.
@@ -58,6 +59,8 @@ struct Links {
     ports: [PortWords; MOST_PORTS],
     own: [AtomicU8; PLACES / 8],
     port_of: [AtomicU8; PLACES],
+    /// `struct vlan`: the number, the port below and the port, from the lowest byte on.
+    vlans: [AtomicU32; VLAN_PLACES],
 }
 
 /// A map that is mapped into this process.
@@ -122,6 +125,8 @@ pub struct KernelPort {
     pub interface: u32,
     /// Its MTU.
     pub mtu: u32,
+    /// Whether it is a VLAN of the port that has the interface ([`KernelForwarding::set_vlans`]).
+    pub is_vlan: bool,
     /// Where its XDP programs run; `None` if what comes in by it is not forwarded in the kernel.
     pub receives: Option<XdpMode>,
     /// Whether it may send what comes in by others.
@@ -272,7 +277,7 @@ impl KernelForwarding {
         let is_taken = other != usize::from(number)
             && known.mode.load(Ordering::Relaxed) != 0
             && known.interface.load(Ordering::Relaxed) as usize % PLACES == place;
-        if port.receives.is_some() && is_taken {
+        if port.receives.is_some() && !port.is_vlan && is_taken {
             let problem = format!("interface {} has the place of another port", port.interface);
             return Err(io::Error::new(io::ErrorKind::Unsupported, problem));
         }
@@ -285,7 +290,9 @@ impl KernelForwarding {
             place.store(sources as u8, Ordering::Relaxed);
         });
         if let Some(mode) = port.receives {
-            links.port_of[place].store(number as u8, Ordering::Relaxed);
+            if !port.is_vlan {
+                links.port_of[place].store(number as u8, Ordering::Relaxed);
+            }
             words.mode.store(mode as u8, Ordering::Release);
         }
         if port.sends {
@@ -296,6 +303,32 @@ impl KernelForwarding {
             sends.store(XdpMode::Generic as u8 | native, Ordering::Release);
         }
         Ok(())
+    }
+
+    /// Says which ports are VLANs of others: the number of the port below, that of the VLAN, and that of its port; instead of
+    /// what was said before.
+    ///
+    /// # Errors
+    ///
+    /// Two of them have the same place: packets of the latter stay with the graph.
+    pub fn set_vlans(&self, vlans: &[(u16, u16, u16)]) -> io::Result<()> {
+        let (mut words, mut problem) = ([0u32; VLAN_PLACES], Ok(()));
+        for &(below, number, port) in vlans {
+            let place = (usize::from(number) + usize::from(below) * 61) % VLAN_PLACES;
+            if words[place] != 0 {
+                let text = format!("VLAN {number} has the place of another VLAN");
+                problem = Err(io::Error::new(io::ErrorKind::Unsupported, text));
+                continue;
+            }
+            words[place] = u32::from_ne_bytes([
+                number.to_ne_bytes()[0],
+                number.to_ne_bytes()[1],
+                below as u8,
+                port as u8,
+            ]);
+        }
+        self.links().vlans.iter().zip(words).for_each(|(place, word)| place.store(word, Ordering::Relaxed));
+        problem
     }
 
     /// Says which addresses are the host's own: packets that claim to come from one are for the graph to judge.

@@ -20,6 +20,7 @@ const LOOPBACK: u32 = 1;
 const PORT: KernelPort = KernelPort {
     interface: LOOPBACK,
     mtu: 1500,
+    is_vlan: false,
     receives: None,
     sends: false,
     sends_native: true,
@@ -352,4 +353,47 @@ fn it_believes_sources_or_leaves_them_to_be_judged() {
             assert_eq!(said, expected, "{sources:?} {is_six}");
         }
     }
+}
+
+#[test]
+fn tags_come_and_go() {
+    if !is_root() {
+        return;
+    }
+    let mut kernel = Kernel::new(16 << 20);
+    add_next_hops(&mut kernel.fib);
+    // Port 0 has VLANs 5 and 6; the former is port 9, which receives too.
+    let vlan = KernelPort { receives: Some(XdpMode::Native), sends: true, is_vlan: true, ..PORT };
+    kernel.forwarding.set_port(9, vlan).unwrap();
+    kernel.forwarding.set_vlans(&[(0, 5, 9)]).unwrap();
+    let mut next_hop = |adjacency| kernel.fib.next_hops_mut().add(NextHop::Forward(adjacency)).unwrap();
+    let plain = next_hop(Adjacency::ethernet(1, [1; 6], [7; 6], [8, 0]));
+    let tagged = next_hop(Adjacency::tagged(2, [2; 6], [7; 6], 77, [8, 0]));
+    let back = next_hop(Adjacency::tagged(9, [3; 6], [7; 6], 5, [8, 0]));
+    for (prefix, next_hop) in [("11.0.0.0/8", plain), ("12.0.0.0/8", tagged), ("13.0.0.0/8", back)] {
+        kernel.fib.insert(MAIN, prefix.parse().unwrap(), next_hop).unwrap();
+    }
+    kernel.fib.publish();
+    kernel.share();
+    let tag = |frame: &[u8], number: u8| [&frame[..12], &[0x81, 0, 0x60, number], &frame[12..]].concat();
+    for first in [11, 12, 13] {
+        let frame = ipv4(0x0a00_0001, first << 24 | 9, 17, 5);
+        let expected = kernel.expected(&frame).unwrap();
+        // In by the port itself, and by its VLAN.
+        assert_eq!(kernel.run(&frame), (REDIRECTED, expected.clone()), "{first}");
+        let (said, now) = kernel.run(&tag(&frame, 5));
+        match first {
+            13 => assert_eq!((said, now), (PASSED, tag(&frame, 5)), "it would leave as it came"),
+            _ => assert_eq!((said, now), (REDIRECTED, expected), "{first}"),
+        }
+        // A VLAN that is not a port, a priority tag, a service tag.
+        for other in
+            [tag(&frame, 6), tag(&frame, 0), [&frame[..12], &[0x88, 0xa8, 0, 5], &frame[12..]].concat()]
+        {
+            assert_eq!(kernel.run(&other), (PASSED, other));
+        }
+    }
+    let counted = kernel.forwarding.traffic(9).unwrap();
+    assert_eq!((counted.rx_packets, counted.tx_packets), (2, 1));
+    assert_eq!((counted.rx_bytes, counted.tx_bytes), (2 * (18 + 28), 18 + 28));
 }

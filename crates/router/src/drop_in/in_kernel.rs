@@ -27,6 +27,9 @@ use crate::settings::Driver;
 /// How often drivers are asked what they can, beside when something has changed.
 const PERIOD: Duration = Duration::from_secs(1);
 
+/// Why a port does not take part at the start.
+const OPENING: &str = "it is not open yet";
+
 /// Room for tables at first; it doubles when they need more.
 const FIRST_BYTES: usize = 16 << 20;
 
@@ -180,7 +183,8 @@ impl InKernel {
             .zip(ports.iter().zip(&found))
             .map(|(number, (port, found))| self.may_join(number, port, found.as_ref(), is_main_only))
             .collect();
-        if reasons.iter().any(Result::is_ok)
+        // Before the first packet, if it can be.
+        if reasons.iter().any(|reason| reason.as_ref().err().is_none_or(|reason| reason == OPENING))
             && let Err(problem) = self.load(ports, service)
         {
             self.refusal = Some(problem.clone());
@@ -225,9 +229,6 @@ impl InKernel {
         if let Some(refusal) = &self.members[number].refusal {
             return Err(refusal.clone());
         }
-        if port.vlan.is_some() {
-            return Err("frames with a tag".to_owned());
-        }
         let Some(Found { way, .. }) = found else {
             return Err("its packets come by no XDP program".to_owned());
         };
@@ -244,7 +245,7 @@ impl InKernel {
             return Err("policy rules choose among tables".to_owned());
         }
         match way {
-            None => Err("it is not open yet".to_owned()),
+            None => Err(OPENING.to_owned()),
             Some(way) if way.is_zero_copy && port.driver == Driver::Auto => Err("zero-copy".to_owned()),
             Some(_) => Ok(()),
         }
@@ -262,6 +263,15 @@ impl InKernel {
             KernelForwarding::load(bytes, FlowKey::of_process()).map_err(|error| error.to_string())?;
         let region = Region::new(forwarding.take_tables().ok_or("its tables are taken")?);
         forwarding.set_own_addresses(&self.own);
+        let number_of = |name: &str| ports.iter().position(|port| port.name == name);
+        let vlans: Vec<(u16, u16, u16)> = (0..)
+            .zip(ports)
+            .filter_map(|(number, port)| {
+                let (below, vlan) = port.vlan.as_ref()?;
+                Some((number_of(below)? as u16, *vlan, number))
+            })
+            .collect();
+        forwarding.set_vlans(&vlans).map_err(|error| error.to_string())?;
         for (number, member) in (0..).zip(&self.members) {
             if let Some(told) = member.told {
                 forwarding.set_port(number, told).map_err(|error| error.to_string())?;
@@ -300,7 +310,8 @@ impl InKernel {
         let way = found.and_then(|found| found.way);
         // A card has computed the checksums of what it received; a veth or a virtual machine leaves that to whoever sends.
         let leaves = self.members[number].linux_may && way.is_some_and(|way| !way.is_zero_copy);
-        if port.vlan.is_none() && self.members[number].leaves_unfinished != leaves {
+        let is_vlan = port.vlan.is_some();
+        if !is_vlan && self.members[number].leaves_unfinished != leaves {
             on_host(&self.shared, port, |host| host.leave_unfinished_checksums(leaves))?;
             self.members[number].leaves_unfinished = leaves;
         }
@@ -314,6 +325,7 @@ impl InKernel {
         let wanted = found.map(|found| KernelPort {
             interface: found.interface,
             mtu: found.mtu,
+            is_vlan,
             receives: mode.filter(|_| joins),
             sends: !is_wrapped(port),
             sends_native: found.features.sends_redirected(),
@@ -323,6 +335,10 @@ impl InKernel {
         if let Some(wanted) = wanted.filter(|wanted| member.told != Some(*wanted)) {
             forwarding.set_port(number as u16, wanted).map_err(failed)?;
             member.told = Some(wanted);
+        }
+        if is_vlan {
+            // Its packets come by the port below.
+            return Ok(());
         }
         if joins && !member.has_joined {
             on_host(&self.shared, port, |host| host.forward_in_kernel(forwarding, number as u16))?;
