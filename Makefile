@@ -7,6 +7,7 @@
 #   make lint    formatting and lints alone, benches and examples too
 #   make test-all  these, and what is built in other ways: with DPDK, under a model checker, with sanitizers, for fuzzing
 #   make test-router  the tests of the router alone, without the Click library's and the laboratory's
+#   make test-drivers the tests of a router in Linux's place on xdp, af_xdp and af_packet
 #   make deny    licences and sources of what we depend on; make advisories: its known holes (needs the network)
 #   make dpdk-test  lints and tests of what needs DPDK
 #   make bench   the figures of SPECIFICATION.md
@@ -33,7 +34,7 @@ TARGET := $(shell uname -m)-unknown-linux-gnu
 ROUTER := $(addprefix -p brickway-,packet fib graph ports fabric elements control) -p brickway
 UNSAFE := -p brickway-packet -p brickway-fib -p brickway-ports
 
-.PHONY: help build quick packages-build packages-demo packages-cluster packages-test packages-bench packages-dpdk rust nightly demo demo-cluster test test-router test-all dpdk-test lint fuzz loom sanitize cargo-deny deny advisories bench install clean
+.PHONY: help build quick packages-build packages-demo packages-cluster packages-test packages-bench packages-dpdk rust nightly demo demo-cluster test test-router test-drivers test-all dpdk-test lint fuzz loom sanitize cargo-deny deny advisories bench install clean
 
 help:
 	@sed -n 's/^#   //p' $(MAKEFILE_LIST)
@@ -99,7 +100,7 @@ lint: packages-build rust
 LINTING := RUSTC_WORKSPACE_WRAPPER=clippy-driver CLIPPY_ARGS=-D__CLIPPY_HACKERY__warnings
 
 # Tests that mostly wait, for routers and clusters in network namespaces; they run beside all others, which compute.
-WAITING := bench_io cluster cluster_security churn conformance demo drop_in faults filtering redirects routing_daemons vlan
+WAITING := bench_io cluster cluster_security churn conformance demo drop_in faults filtering in_kernel redirects routing_daemons vlan
 WORKING := $(filter-out $(WAITING),$(sort $(notdir $(basename $(wildcard crates/*/tests/*.rs)) $(patsubst %/main.rs,%,$(wildcard crates/*/tests/*/main.rs)))))
 
 # Fewer random cases of each property than proptest's 256, for a run that one waits for; PROPTEST_CASES=10000 make test for a night's.
@@ -118,6 +119,13 @@ test-router: export PROPTEST_CASES ?= 64
 test-router: packages-test rust
 	$(LINTING) $(CARGO) build -p brickway-lab
 	$(LINTING) $(CARGO) test $(ROUTER)
+
+# The tests of a router in Linux's place by each way that packets can take, where they name none.
+test-drivers: packages-test rust
+	$(LINTING) $(CARGO) build -p brickway-lab
+	for driver in xdp af_xdp af_packet; do \
+	  BRICKWAY_TEST_DRIVER=$$driver $(LINTING) $(CARGO) test -p brickway --no-fail-fast --test churn --test conformance --test drop_in \
+	    --test filtering --test routing_daemons --test service --test vlan || exit 1; done
 
 # What is built in other ways, each of which takes some minutes more.
 test-all: test

@@ -406,6 +406,11 @@ fn whatever_comes_in_a_list_permitted_what_leaves_on_af_packet() {
 }
 
 #[test]
+fn whatever_comes_in_its_source_is_believed_if_it_leaves_on_xdp() {
+    whatever_comes_in("xdp", false);
+}
+
+#[test]
 fn whatever_comes_in_its_source_is_believed_if_it_leaves_on_af_xdp() {
     whatever_comes_in("af_xdp", false);
 }

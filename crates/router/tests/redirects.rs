@@ -83,8 +83,13 @@ fn hosts_learn_of_the_better_way(options: &str) {
 }
 
 #[test]
+fn on_xdp() {
+    hosts_learn_of_the_better_way("--driver xdp");
+}
+
+#[test]
 fn on_af_xdp() {
-    hosts_learn_of_the_better_way("");
+    hosts_learn_of_the_better_way("--driver af_xdp");
 }
 
 #[test]

@@ -206,8 +206,13 @@ fn nothing_comes_in_while_it_is_down(network: &Network) {
 }
 
 #[test]
+fn beside_linux_on_xdp() {
+    linux_has_the_interface("--driver xdp");
+}
+
+#[test]
 fn beside_linux_on_af_xdp() {
-    linux_has_the_interface("");
+    linux_has_the_interface("--driver af_xdp");
 }
 
 #[test]
@@ -216,8 +221,13 @@ fn beside_linux_on_af_packet() {
 }
 
 #[test]
+fn on_xdp() {
+    a_vlan_is_a_port("--driver xdp");
+}
+
+#[test]
 fn on_af_xdp() {
-    a_vlan_is_a_port("");
+    a_vlan_is_a_port("--driver af_xdp");
 }
 
 #[test]
