@@ -101,6 +101,44 @@ fn a_sick_router_is_made_well() {
 }
 
 #[test]
+fn the_way_of_transit_is_foretold() {
+    if !netns::is_root() {
+        return;
+    }
+    let network = Network::new(&["router"]);
+    network.ip("router", "link add left numrxqueues 1 type veth peer name right numtxqueues 2");
+    network.ip("router", "link set left up");
+    network.ip("router", "link set right up");
+    let deaf = "left: plain transit to it goes by sockets: its other end does not poll (NAPI)".to_owned();
+    let ways = |found: &[serde_json::Value]| {
+        let [mut ok, warn] = ["ok", "warn"].map(|verdict| told(found, verdict));
+        ok.extend(warn);
+        ok.retain(|told| told.contains("plain transit"));
+        ok
+    };
+    let kernel = "left: plain transit goes in the kernel (native XDP)".to_owned();
+    let (_, found) = doctor(&network, "left left.7");
+    let tagged = "left.7: plain transit that comes in by it goes by AF_XDP sockets: it has a tag".to_owned();
+    assert_eq!(ways(&found), [kernel.clone(), tagged, deaf.clone()], "{found:#?}");
+    // A rule that chooses among tables keeps packets in the graph, so nothing is redirected.
+    network.ip("router", "rule add from 10.0.1.2 lookup 100");
+    let (_, found) = doctor(&network, "left");
+    let ruled = "left: plain transit goes by AF_XDP sockets, which copy: policy rules choose among tables";
+    assert_eq!(ways(&found), [ruled]);
+    network.ip("router", "rule del from 10.0.1.2 lookup 100");
+    let (_, found) = doctor(&network, "left --fix");
+    let fixed = found.iter().find(|finding| deaf.ends_with(finding["what"].as_str().unwrap())).unwrap();
+    assert_eq!((&fixed["fix"], &fixed["fixed"]), (&"ethtool -K right gro on".into(), &true.into()));
+    let (_, found) = doctor(&network, "left");
+    assert_eq!(ways(&found), [kernel]);
+    // The other end may send by more queues than this one receives by: then it has no native XDP.
+    let (done, said) = network.run("router", "ethtool -L right tx 2");
+    assert!(done, "{said}");
+    let (_, found) = doctor(&network, "left");
+    assert_eq!(ways(&found), ["left: plain transit goes in the kernel (generic XDP)"]);
+}
+
+#[test]
 fn who_has_an_interface_is_known() {
     if !netns::is_root() {
         return;

@@ -140,7 +140,7 @@ fn s(count: usize) -> &'static str {
 }
 
 /// Receive queues in use, of what `ethtool -l` prints.
-fn active_queues(text: &str) -> Option<usize> {
+pub(super) fn active_queues(text: &str) -> Option<usize> {
     let (_, current) = text.split_once("Current hardware settings:")?;
     let number = |name: &str| -> usize {
         let line = current.lines().find_map(|line| line.strip_prefix(name));
@@ -191,7 +191,7 @@ mod tests {
     use super::*;
 
     fn port(driver: Driver) -> PatientPort {
-        PatientPort { device: "vd0".into(), driver, host: Host::Interface }
+        PatientPort { device: "vd0".into(), driver, host: Host::Interface, spec: String::new() }
     }
 
     fn patient() -> Patient {
@@ -201,6 +201,7 @@ mod tests {
             frame_bytes: 1_856,
             linux_is_slow_path: true,
             ignore: Vec::new(),
+            sees_transit: None,
         }
     }
 

@@ -12,8 +12,7 @@ use crate::features::vlan::vlan_of;
 pub(super) fn examine(patient: &Patient) -> Vec<Finding> {
     let status = read_to_string("/proc/self/status").unwrap_or_default();
     let capabilities = Capabilities::of(&status);
-    let release = rustix::system::uname().release().to_string_lossy().into_owned();
-    let mut findings = kernel(&release, patient);
+    let mut findings = kernel(&release(), patient);
     findings.extend(permissions(capabilities, patient));
     findings.extend(locked_memory(capabilities, getrlimit(Resource::Memlock).current, patient));
     if patient.uses(Driver::Dpdk) {
@@ -83,6 +82,15 @@ pub(super) fn sysctl(name: &str) -> Option<String> {
 fn version(release: &str) -> Option<(u32, u32)> {
     let mut numbers = release.split(|c: char| !c.is_ascii_digit());
     Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
+}
+
+fn release() -> String {
+    rustix::system::uname().release().to_string_lossy().into_owned()
+}
+
+/// The version of the running kernel. What cannot be read is taken for new: the drivers say what fails.
+pub(super) fn running_version() -> (u32, u32) {
+    version(&release()).unwrap_or((u32::MAX, 0))
 }
 
 fn kernel(release: &str, patient: &Patient) -> Vec<Finding> {
@@ -159,13 +167,16 @@ fn permissions(capabilities: Capabilities, patient: &Patient) -> Option<Finding>
     })
 }
 
-/// Bytes that AF_XDP sockets lock at the least: each, of which every port has one or more, the pools of all
-/// workers and of the slow thread.
-fn locked_bytes(patient: &Patient) -> u64 {
-    let ports = patient.ports.iter().filter(|port| port.driver.is_xdp()).count();
+/// Bytes of the pools of all workers and of the slow thread.
+pub(super) fn pool_bytes(patient: &Patient) -> u64 {
     let frames = (patient.workers + 1) * packet::PoolOptions::default().frames;
     // A frame has 256 bytes beside its data: metadata and head room.
-    (ports * frames * (patient.frame_bytes + 256)) as u64
+    (frames * (patient.frame_bytes + 256)) as u64
+}
+
+/// Bytes that AF_XDP sockets lock at the least: each, of which every port has one or more, all pools.
+fn locked_bytes(patient: &Patient) -> u64 {
+    patient.ports.iter().filter(|port| port.driver.is_xdp()).count() as u64 * pool_bytes(patient)
 }
 
 fn locked_memory(capabilities: Capabilities, limit: Option<u64>, patient: &Patient) -> Option<Finding> {
@@ -193,12 +204,17 @@ fn locked_memory(capabilities: Capabilities, limit: Option<u64>, patient: &Patie
     })
 }
 
-fn huge_pages(memory: &str, mounts: &str) -> Finding {
+/// Huge pages that are free, and the KiB of one, of the text of `/proc/meminfo`.
+pub(super) fn free_huge_pages(memory: &str) -> (u64, u64) {
     let number = |name: &str| -> u64 {
         let line = memory.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
         line.and_then(|value| value.split_whitespace().next()?.parse().ok()).unwrap_or(0)
     };
-    let (free, kibibytes) = (number("HugePages_Free"), number("Hugepagesize"));
+    (number("HugePages_Free"), number("Hugepagesize"))
+}
+
+fn huge_pages(memory: &str, mounts: &str) -> Finding {
+    let (free, kibibytes) = free_huge_pages(memory);
     let is_mounted = mounts.lines().any(|line| line.split(' ').nth(2) == Some("hugetlbfs"));
     let what = format!("{free} huge pages of {} MiB are free", kibibytes / 1024);
     let why =
@@ -244,13 +260,14 @@ mod tests {
     use super::*;
 
     fn patient(driver: Driver) -> Patient {
-        let port = PatientPort { device: "eth1".into(), driver, host: Host::Interface };
+        let port = PatientPort { device: "eth1".into(), driver, host: Host::Interface, spec: String::new() };
         Patient {
             ports: vec![port],
             workers: 2,
             frame_bytes: 1_856,
             linux_is_slow_path: true,
             ignore: Vec::new(),
+            sees_transit: None,
         }
     }
 

@@ -8,11 +8,13 @@
 //! | `interface` | the interfaces of the ports |
 //! | `bypassed` | what Linux was configured to do to forwarded packets, and is bypassed |
 //! | `offloads` | what a card or veth does to packets that a router must not get so |
+//! | `transit` | which way plain transit goes at each port, and what would make a better one |
 
 mod bypassed;
 mod interface;
 mod machine;
 mod offloads;
+mod transit;
 
 use std::path::PathBuf;
 use std::process::{Command, ExitCode, Stdio};
@@ -30,7 +32,7 @@ use crate::settings::{self, Bypass, Driver, Host, Settings};
 use crate::table::{Align, Table};
 
 /// Looks for what keeps this machine from routing well: the kernel, permissions, memory, sysctls, rules of Linux that the router
-/// bypasses, and of each PORT its link, MTU, queues and offloads.
+/// bypasses, and of each PORT its link, MTU, queues, offloads, and the way of its transit.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   brickway doctor eth1 eth2                what is in the way of 'brickway run eth1 eth2'
@@ -212,6 +214,8 @@ struct Patient {
     linux_is_slow_path: bool,
     /// What it may bypass.
     ignore: Vec<Bypass>,
+    /// Why its own graph has to see all transit, if so.
+    sees_transit: Option<&'static str>,
 }
 
 /// A port of it.
@@ -221,6 +225,8 @@ struct PatientPort {
     device: String,
     driver: Driver,
     host: Host,
+    /// What is opened, with options.
+    spec: String,
 }
 
 impl Patient {
@@ -229,6 +235,7 @@ impl Patient {
             device: port.device.clone().unwrap_or_else(|| port.name.clone()),
             driver: port.driver,
             host: port.host,
+            spec: port.spec(),
         };
         Self {
             ports: settings.ports.iter().map(port).collect(),
@@ -236,6 +243,7 @@ impl Patient {
             frame_bytes,
             linux_is_slow_path: settings.features.need_linux_to_forward(),
             ignore: settings.beside_linux.ignore.clone(),
+            sees_transit: settings.features.sees_transit(),
         }
     }
 
@@ -280,6 +288,7 @@ pub(crate) fn doctor(arguments: &DoctorArguments) -> Result<ExitCode> {
     };
     let patient = Patient::of(&settings, PoolOptions::default().data_bytes);
     let mut findings = patient.examine();
+    findings.extend(transit::examine(&patient));
     findings.extend(bypassed::rules(&patient));
     findings.extend(bypassed::at_ports(&patient));
     if arguments.fix {

@@ -18,7 +18,7 @@ impl Features {
     }
 
     /// `None`: off, or not there. Else whether it is on for ever.
-    fn fixed_on(&self, name: &str) -> Option<bool> {
+    pub(super) fn fixed_on(&self, name: &str) -> Option<bool> {
         self.0.iter().find(|(known, _)| known == name).map(|(_, fixed)| *fixed)
     }
 }
