@@ -120,7 +120,10 @@ fn the_way_of_transit_is_foretold() {
     let (_, found) = doctor(&network, "left left.7");
     let tagged = "left.7: plain transit that comes in by it goes by AF_XDP sockets: it has a tag".to_owned();
     assert_eq!(ways(&found), [kernel.clone(), tagged, deaf.clone()], "{found:#?}");
-    // A rule that chooses among tables keeps packets in the graph, so nothing is redirected.
+    // A rule that chooses among tables keeps packets in the graph, so nothing is redirected. Transit has no mark.
+    network.ip("router", "rule add fwmark 1 lookup 100");
+    let (_, found) = doctor(&network, "left");
+    assert_eq!(ways(&found), [kernel.clone(), deaf.clone()], "{found:#?}");
     network.ip("router", "rule add from 10.0.1.2 lookup 100");
     let (_, found) = doctor(&network, "left");
     let ruled = "left: plain transit goes by AF_XDP sockets, which copy: policy rules choose among tables";
