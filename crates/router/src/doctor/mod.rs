@@ -16,6 +16,8 @@ mod machine;
 mod offloads;
 mod transit;
 
+pub(crate) use transit::lacks_queues;
+
 use std::path::PathBuf;
 use std::process::{Command, ExitCode, Stdio};
 

@@ -12,7 +12,6 @@ use ports::{Link, Links, Spec, XdpFeatures};
 use super::interface::active_queues;
 use super::offloads::Features;
 use super::{Driver, Finding, Host, Patient, PatientPort, Remedy, machine, run};
-use crate::features::vlan::vlan_of;
 
 /// What is known of an interface.
 #[derive(Clone, Debug, Default)]
@@ -53,7 +52,7 @@ pub(super) fn examine(patient: &Patient) -> Vec<Finding> {
     let (free, _) = machine::free_huge_pages(&read_to_string("/proc/meminfo").unwrap_or_default());
     let machine = Machine {
         refusal: if machine::running_version() < (6, 6) { Some(OLD) } else { refusal },
-        processors: processors(&read_to_string("/sys/devices/system/cpu/online").unwrap_or_default()),
+        processors: processors(),
         missing_huge_pages: if free < needed { needed as usize } else { 0 },
     };
     let cards: Vec<Option<Card>> = found.iter().map(|(_, link)| Card::ask(link, &links)).collect();
@@ -71,18 +70,26 @@ pub(super) fn examine(patient: &Patient) -> Vec<Finding> {
         findings.extend(redirected_to(port, card, machine).filter(|_| redirects));
         findings
     };
-    let tagged = patient.ports.iter().filter(|port| {
-        let below = vlan_of(&port.device).map(|(below, _)| below);
-        port.driver == Driver::Vlan && found.iter().any(|(port, _)| Some(port.device.as_str()) == below)
-    });
-    let of_vlan = |port: &PatientPort| {
-        Finding::ok(&port.device, "plain transit that comes in by it goes by AF_XDP sockets: it has a tag")
-    };
-    each().flat_map(of_port).chain(tagged.map(of_vlan)).collect()
+    each().flat_map(of_port).collect()
 }
 
-/// Numbers of processors, up to the last that is online, of a list as `0-3,5`.
-fn processors(online: &str) -> usize {
+/// Returns whether packets that are redirected to an interface may be lost, because its card has no queue for some processor.
+pub(crate) fn lacks_queues(name: &str) -> bool {
+    let ask = || {
+        let links = Links::ask().ok()?;
+        let card = Card::ask(links.named(name)?, &links)?;
+        card.fewer_queues_than(processors())
+    };
+    ask().is_some()
+}
+
+/// Numbers of processors, up to the last that is online.
+fn processors() -> usize {
+    processors_in(&read_to_string("/sys/devices/system/cpu/online").unwrap_or_default())
+}
+
+/// The same of a list as `0-3,5`.
+fn processors_in(online: &str) -> usize {
     let last = online.trim().rsplit([',', '-']).next();
     last.and_then(|number| number.parse::<usize>().ok()).map_or(1, |last| last + 1)
 }
@@ -116,6 +123,15 @@ impl Card {
             peer: link.below.and_then(|peer| links.name(peer)).map(str::to_owned),
             queues: active_queues(&channels).zip(most),
         })
+    }
+}
+
+impl Card {
+    /// Its queues and the most that it can have, if it loses what processors without a queue redirect to it:
+    /// `i40e_xdp_xmit()`, `mlx5e_xdp_xmit()` return ENXIO.
+    fn fewer_queues_than(&self, processors: usize) -> Option<(usize, usize)> {
+        let has_queue_each = matches!(self.driver.as_str(), "i40e" | "mlx5_core");
+        self.queues.filter(|(queues, _)| has_queue_each && *queues < processors)
     }
 }
 
@@ -247,9 +263,7 @@ fn redirected_to(port: &PatientPort, card: &Card, machine: Machine) -> Option<Fi
         let what = "plain transit to it goes by sockets: its other end does not poll (NAPI)";
         return Some(Finding::warn(name, what, "redirected packets would vanish there", remedy));
     }
-    // i40e_xdp_xmit(), mlx5e_xdp_xmit(): a processor without a queue gets ENXIO.
-    let has_queue_each = matches!(card.driver.as_str(), "i40e" | "mlx5_core");
-    let (queues, most) = card.queues.filter(|(queues, _)| has_queue_each && *queues < machine.processors)?;
+    let (queues, most) = card.fewer_queues_than(machine.processors)?;
     let remedy = match most >= machine.processors {
         true => format!("ethtool -L {name} combined {}", machine.processors),
         false => "driver = \"af_xdp\" for all ports".to_owned(),
@@ -337,6 +351,6 @@ mod tests {
         assert_eq!(remedy(&card("mlx5_core", (4, 16))), Some(more));
         let other = Remedy::ByHand("driver = \"af_xdp\" for all ports".to_owned());
         assert_eq!(remedy(&card("i40e", (4, 4))), Some(other));
-        assert_eq!(["0-3\n", "0", "0,2-5", ""].map(processors), [4, 1, 6, 1]);
+        assert_eq!(["0-3\n", "0", "0,2-5", ""].map(processors_in), [4, 1, 6, 1]);
     }
 }

@@ -21,6 +21,7 @@ use ports::{
 };
 
 use super::{RouterPort, sysctls};
+use crate::doctor::lacks_queues;
 use crate::features::FeatureSettings;
 use crate::settings::Driver;
 
@@ -51,6 +52,8 @@ struct Member {
     told: Option<KernelPort>,
     /// Whether its steering program hands packets to it.
     has_joined: bool,
+    /// Whether its card would lose what some processors redirect to it.
+    lacks_queues: bool,
     /// Whether Linux may forward transit of it: nothing filters, and Linux forwards.
     linux_may: bool,
     /// Whether its steering program leaves to Linux what has no checksum yet.
@@ -106,7 +109,8 @@ impl InKernel {
             let sources = features.map(|features| features.sources(sysctls::rp_filter(&port.name)));
             let linux_may = features.is_some_and(|features| !features.filter())
                 && ["ipv4", "ipv6"].iter().any(|family| sysctls::forwards(family, &port.name));
-            Member { sources: sources.unwrap_or_default(), linux_may, ..Member::default() }
+            let lacks_queues = port.driver.is_xdp() && lacks_queues(&port.name);
+            Member { sources: sources.unwrap_or_default(), linux_may, lacks_queues, ..Member::default() }
         };
         let new = || Self {
             shared: shared.clone(),
@@ -327,7 +331,7 @@ impl InKernel {
             mtu: found.mtu,
             is_vlan,
             receives: mode.filter(|_| joins),
-            sends: !is_wrapped(port),
+            sends: !is_wrapped(port) && !self.members[number].lacks_queues,
             sends_native: found.features.sends_redirected(),
             sources: self.members[number].sources,
         });
@@ -356,8 +360,13 @@ impl InKernel {
             return format!("sockets: {reason}");
         }
         let mode = found.and_then(|found| found.way).map(|way| way.mode);
-        let is_deaf = self.members[number].told.is_some_and(|told| !told.sends_native);
         let generic = if mode == Some(XdpMode::Generic) { "kernel (generic XDP)" } else { "kernel" };
+        if self.members[number].lacks_queues {
+            return format!(
+                "{generic}; to it by sockets: its card has fewer queues than there are processors"
+            );
+        }
+        let is_deaf = self.members[number].told.is_some_and(|told| !told.sends_native);
         if is_deaf && mode == Some(XdpMode::Native) {
             return format!("{generic}; to it by sockets: the driver sends nothing redirected now");
         }
