@@ -49,6 +49,40 @@ struct {
     MAP_TYPE(value, __u8);
 } LOCAL SEC(".maps");
 
+// A bit for a hash of each of them, so that most addresses are known at a glance not to be the host's.
+enum { LOCAL_BITS = 4096 };
+
+struct bits {
+    __u8 bytes[LOCAL_BITS / 8];
+};
+
+struct {
+    MAP_NUMBER(type, BPF_MAP_TYPE_ARRAY);
+    MAP_NUMBER(max_entries, 1);
+    MAP_TYPE(key, __u32);
+    MAP_TYPE(value, struct bits);
+} MAY_BE_LOCAL SEC(".maps");
+
+// What stands before an IPv4 address in the lower half of an IPv6 one, ::ffff:a.b.c.d.
+#define MAPPED (0xffffull << 32)
+
+// `word` is an IPv6 address of which the halves are combined by exclusive or, in the host's order.
+INLINE int may_be_local(__u64 word) {
+    __u32 first = 0;
+    const struct bits *bits = lookup(&MAY_BE_LOCAL, &first);
+    // The upper bits of a product (Fibonacci hashing).
+    __u64 place = word * 0x9e3779b97f4a7c15 >> 52;
+    return !bits || bits->bytes[place >> 3 & (LOCAL_BITS / 8 - 1)] >> (place & 7) & 1;
+}
+
+// Bytes may begin anywhere.
+INLINE __u64 number_of_bytes(const __u8 *place, int bytes) {
+    __u64 number = 0;
+    for (int byte = 0; byte < bytes; byte++)
+        number = number << 8 | place[byte];
+    return number;
+}
+
 // What is ours of a VLAN. The numbers are those of VlanShare in src/host_steering.rs.
 enum { NOTHING_OF_IT, TRANSIT_OF_IT, ALL_OF_IT };
 
@@ -142,13 +176,16 @@ INLINE int is_transit_ipv4(const __u8 *header, __u32 mtu) {
     // RFC 6890: loopback; groups (224.0.0.0/4).
     if (destination[0] == 127 || destination[0] >> 4 == 14)
         return 0;
+    // RFC 919: limited broadcast.
+    if ((destination[0] & destination[1] & destination[2] & destination[3]) == 0xff)
+        return 0;
+    if (!may_be_local(MAPPED | number_of_bytes(destination, 4)))
+        return 1;
     struct address address;
     __builtin_memset(address.bytes, 0, 10);
     __builtin_memset(address.bytes + 10, 0xff, 2);
     __builtin_memcpy(address.bytes + 12, destination, 4);
-    // RFC 919: limited broadcast.
-    int is_broadcast = (destination[0] & destination[1] & destination[2] & destination[3]) == 0xff;
-    return !is_broadcast && lookup(&LOCAL, &address) == 0;
+    return lookup(&LOCAL, &address) == 0;
 }
 
 // RFC 4291, section 2.5.6: a router forwards no packet from or to such an address.
@@ -161,6 +198,8 @@ INLINE int is_transit_ipv6(const __u8 *header, __u32 mtu) {
         return 0;
     if (destination[0] == 0xff || is_link_local(destination) || is_link_local(source))
         return 0;
+    if (!may_be_local(number_of_bytes(destination, 8) ^ number_of_bytes(destination + 8, 8)))
+        return 1;
     struct address address;
     __builtin_memcpy(address.bytes, destination, 16);
     return lookup(&LOCAL, &address) == 0;

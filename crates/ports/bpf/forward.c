@@ -304,7 +304,7 @@ INLINE int forward_from(struct xdp_md *context, struct links *links, __u32 in) {
         if (header->version_and_length != PLAIN || header->ttl <= 1 || bytes < sizeof(*header) ||
             (__u8 *)header + bytes > (__u8 *)end || !source_head || source_head == 127 || source_head >= 224 ||
             !destination_head || destination_head >= 224 || !has_right_checksum((__u16 *)header) ||
-            may_be_own(links, word32(header->source)))
+            may_be_own(links, MAPPED | word32(header->source)))
             return -1;
         visit visit = enter(tables, cpu);
         if (!visit)

@@ -126,6 +126,8 @@ fn tcx_error(port: &str, error: io::Error) -> PortError {
 /// The host's own addresses in a program's map.
 pub(crate) struct LocalAddresses {
     map: HashMap<MapData, AddressKey, u8>,
+    /// A bit for a hash of each ([`address_bits`]), or of one that was there.
+    bits: Array<MapData, AddressBits>,
     /// Whether somebody tells us about changes; else we ask the kernel when the program is attached.
     told: bool,
 }
@@ -133,8 +135,9 @@ pub(crate) struct LocalAddresses {
 impl LocalAddresses {
     pub(crate) fn of(port: &str, object: &mut Ebpf) -> Result<Self, PortError> {
         let map = object.take_map("LOCAL").expect("the program has this map");
-        let map = map.try_into().map_err(|error: MapError| load_error(port, &error))?;
-        Ok(Self { map, told: false })
+        let bits = object.take_map("MAY_BE_LOCAL").expect("the program has this map");
+        let wrong = |error: MapError| load_error(port, &error);
+        Ok(Self { map: map.try_into().map_err(wrong)?, bits: bits.try_into().map_err(wrong)?, told: false })
     }
 
     /// Asks the kernel, unless somebody tells us.
@@ -150,6 +153,9 @@ impl LocalAddresses {
     fn replace(&mut self, addresses: impl Iterator<Item = IpAddr>) -> io::Result<()> {
         let wanted: HashSet<AddressKey> = addresses.map(key_of).collect();
         let known: HashSet<AddressKey> = self.map.keys().collect::<Result<_, _>>().map_err(map_error)?;
+        // While addresses come and go, either set may be asked for.
+        let both = wanted.union(&known).copied();
+        self.bits.set(0, address_bits(both), 0).map_err(map_error)?;
         // First those that go, so that there is room.
         for key in known.difference(&wanted) {
             self.map.remove(key).map_err(map_error)?;
@@ -157,8 +163,23 @@ impl LocalAddresses {
         for key in wanted.difference(&known) {
             self.map.insert(key, 0, 0).map_err(map_error)?;
         }
-        Ok(())
+        self.bits.set(0, address_bits(wanted.into_iter()), 0).map_err(map_error)
     }
+}
+
+/// A set of addresses of which some others seem to be members: one bit for a hash of each.
+pub(crate) type AddressBits = [u8; 512];
+
+/// Returns the bits of some addresses, as the programs compute them (`bpf/decide.h`, `bpf/forward.c`).
+pub(crate) fn address_bits(addresses: impl Iterator<Item = AddressKey>) -> AddressBits {
+    let mut bits = [0; 512];
+    for key in addresses {
+        let address = u128::from_be_bytes(key);
+        let word = (address >> 64) as u64 ^ address as u64;
+        let place = (word.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 52) as usize;
+        bits[place / 8] |= 1 << (place % 8);
+    }
+    bits
 }
 
 /// What is ours of which VLANs, in a program's map.

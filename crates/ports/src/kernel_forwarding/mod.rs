@@ -21,7 +21,8 @@ use packet::flow::FlowKey;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
 use crate::PortError;
-use crate::bpf::{load, load_error, map_error};
+use crate::bpf::{address_bits, load, load_error, map_error};
+use crate::host_steering::key_of;
 
 /// The programs by the size of their tables, in bytes.
 static OBJECTS: [(usize, &[u8]); 5] = [
@@ -333,18 +334,7 @@ impl KernelForwarding {
 
     /// Says which addresses are the host's own: packets that claim to come from one are for the graph to judge.
     pub fn set_own_addresses(&self, addresses: &[IpAddr]) {
-        let mut bits = [0u8; PLACES / 8];
-        for address in addresses {
-            let word = match address {
-                IpAddr::V4(address) => u64::from(address.to_bits()),
-                IpAddr::V6(address) => {
-                    let bits = address.to_bits();
-                    (bits >> 64) as u64 ^ bits as u64
-                }
-            };
-            let place = (word.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 52) as usize;
-            bits[place / 8] |= 1 << (place % 8);
-        }
+        let bits = address_bits(addresses.iter().copied().map(key_of));
         self.links().own.iter().zip(bits).for_each(|(place, bits)| place.store(bits, Ordering::Relaxed));
     }
 
