@@ -255,14 +255,21 @@ impl InKernel {
         }
     }
 
-    /// Loads the program, or one with more room, and lets it read the tables.
+    /// Loads the program, or one with more room, until it has room for all tables.
     fn load(&mut self, ports: &[RouterPort], service: &Service) -> Result<(), String> {
-        let bytes = match &self.region {
-            Some(_) if service.lock().mirror.fib().is_shared_whole() => return Ok(()),
-            Some(region) if region.bytes() >= KernelForwarding::most_bytes() => return Ok(()),
-            Some(region) => region.bytes() * 2,
-            None => FIRST_BYTES,
-        };
+        loop {
+            let bytes = match &self.region {
+                Some(_) if service.lock().mirror.fib().is_shared_whole() => return Ok(()),
+                Some(region) if region.bytes() >= KernelForwarding::most_bytes() => return Ok(()),
+                Some(region) => region.bytes() * 2,
+                None => FIRST_BYTES,
+            };
+            self.load_with(bytes, ports, service)?;
+        }
+    }
+
+    /// Loads the program with so much room, in the place of the one that there is, and lets it read the tables.
+    fn load_with(&mut self, bytes: usize, ports: &[RouterPort], service: &Service) -> Result<(), String> {
         let mut forwarding =
             KernelForwarding::load(bytes, FlowKey::of_process()).map_err(|error| error.to_string())?;
         let region = Region::new(forwarding.take_tables().ok_or("its tables are taken")?);
