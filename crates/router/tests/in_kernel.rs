@@ -108,11 +108,14 @@ fn what_the_program_does_not_know_keeps_packets_in_the_graph() {
     std::fs::write(&list, "deny tcp any any port 25\n").unwrap();
     for (options, path) in [
         (&*format!("--acl {list}"), "sockets: an access list judges it"),
+        (&*format!("--driver xdp --acl {list}"), "sockets: an access list judges it"),
         ("--driver af_xdp", "sockets: driver = \"af_xdp\""),
         ("--driver af_packet", "sockets: its packets come by no XDP program"),
     ] {
         let (router, socket) = router(&network, options);
         wait_for_path(&network, &socket, "eth1", path);
+        let told = router.printed().contains(&format!("port eth1: plain transit goes by {path}"));
+        assert_eq!(told, options.contains("--driver xdp"), "{}", router.printed());
         assert_eq!(seen_by_workers(&network, &socket), 40, "{options}");
         assert_eq!(router.interrupt(), 0, "{}", router.printed());
     }

@@ -52,6 +52,8 @@ struct Member {
     told: Option<KernelPort>,
     /// Whether its steering program hands packets to it.
     has_joined: bool,
+    /// Why it does not take part though its driver says `xdp`, as was reported last.
+    reported: Option<String>,
     /// Whether its card would lose what some processors redirect to it.
     lacks_queues: bool,
     /// Whether Linux may forward transit of it: nothing filters, and Linux forwards.
@@ -201,6 +203,14 @@ impl InKernel {
                 problems.push(error.to_string());
             }
             self.members[number].path = self.describe(number, found[number].as_ref(), &reasons[number]);
+            let reason = reasons[number].as_ref().err().filter(|reason| *reason != OPENING);
+            if port.driver == Driver::Xdp && self.members[number].reported.as_ref() != reason {
+                problems.push(match reason {
+                    Some(reason) => format!("port {}: plain transit goes by sockets: {reason}", port.name),
+                    None => format!("port {}: plain transit goes in the kernel", port.name),
+                });
+                self.members[number].reported = reason.cloned();
+            }
         }
         problems
     }
