@@ -129,9 +129,9 @@ struct address6 {
     __u64 high, low;
 };
 
-// 1 if the end of the range at a place of a node is below the key, else 0.
-INLINE __u64 is_below(__u8 *tables, __u64 node, __u64 place, __u64 key) {
-    return (AT(__u32, tables, node + place * 4) - key) >> 63;
+// `step` if the end of the range at a place of a node is below the key, else 0.
+INLINE __u64 step_over(__u8 *tables, __u64 node, __u64 place, __u64 key, __u64 step) {
+    return if_set(AT(__u32, tables, node + place * 4) - key, step);
 }
 
 // The number of the next hop of an IPv6 address; 0 if there is none.
@@ -154,10 +154,10 @@ INLINE __u64 lookup_ipv6(__u8 *tables, __u64 vrf, struct address6 address) {
         __u64 key = high >> 32;
         __u64 node = nodes + (word & NODE_NUMBER) * NODE_BYTES;
         // The last end is the highest there is, so the place is below 16.
-        __u64 place = is_below(tables, node, 7, key) * 8;
-        place += is_below(tables, node, place + 3, key) * 4;
-        place += is_below(tables, node, place + 1, key) * 2;
-        place += is_below(tables, node, place, key);
+        __u64 place = step_over(tables, node, 7, key, 8);
+        place += step_over(tables, node, place + 3, key, 4);
+        place += step_over(tables, node, place + 1, key, 2);
+        place += step_over(tables, node, place, key, 1);
         word = AT(__u32, tables, node + NODE_WORDS + place * 4);
     }
     return 0;
