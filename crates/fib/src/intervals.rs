@@ -145,6 +145,12 @@ impl<K: Key> Intervals<K> {
         self.batch_here(items, key, classes, K::below);
     }
 
+    /// The last key of each interval, ascending, and its class.
+    pub fn iter(&self) -> impl Iterator<Item = (K, u16)> {
+        let leaves = self.levels.last().map_or(&self.lines[..], |&leaves| &self.lines[leaves..]);
+        leaves.iter().flat_map(|line| line.0.as_ref().iter().copied()).zip(self.classes.iter().copied())
+    }
+
     /// Bytes of memory.
     pub fn memory_bytes(&self) -> usize {
         size_of_val(&*self.lines) + size_of_val(&*self.levels) + size_of_val(&*self.classes)
@@ -185,6 +191,9 @@ mod tests {
             let mut classes = vec![u16::MAX; keys.len()];
             intervals.lookup_batch(&keys, |key| *key, &mut classes);
             assert_eq!(classes, expected, "{vectors:?}");
+            let lasts = starts.iter().skip(1).map(|(start, _)| start.before()).chain([K::HIGHEST]);
+            let classes = starts.iter().map(|&(_, class)| class).chain(starts.is_empty().then_some(0));
+            assert!(intervals.iter().eq(lasts.zip(classes)), "{vectors:?}");
             for (key, expected) in keys.iter().zip(&expected) {
                 assert_eq!(intervals.lookup(*key), *expected, "{key:?}");
             }

@@ -19,6 +19,7 @@
 #pragma once
 
 #include "bpf.h"
+#include "headers.h"
 
 enum {
     TYPE_IPV4 = 0x0800,
@@ -125,8 +126,6 @@ INLINE void count(__u32 which) {
 
 // Bytes may begin anywhere.
 INLINE __u32 length_at(const __u8 *place) { return place[0] << 8 | place[1]; }
-
-enum { PROTOCOL_TCP = 6, PROTOCOL_UDP = 17, PROTOCOL_SCTP = 132 };
 
 // Where the checksum is in a header of TCP, of UDP, and of SCTP; each is longer than that.
 enum { TCP_CHECKSUM = 16, UDP_CHECKSUM = 6, SCTP_CHECKSUM = 8 };

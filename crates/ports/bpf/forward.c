@@ -5,14 +5,17 @@
 //
 // A steering program (steer_xdp.c) comes first: what gets here is transit, to the interface's own address, with nothing
 // of the host's. This program forwards what is ordinary. Whatever is not - a bad header, options, a source that no
-// packet has, one hop left, no route, a group, a packet too long for its way out or one that would leave as it came -
+// packet has, one that the access list does not surely permit (acl.h), one hop left, no route, a group, a packet too long for
+// its way out or one that would leave as it came -
 // goes to the router's own graph (REST), which does with it what it does with any packet. So nothing is dropped here,
 // and nobody answers here.
 //
 // Linux 6.6 or newer.
 
+#include "acl.h"
 #include "bpf.h"
 #include "decide.h"
+#include "headers.h"
 #include "tables.h"
 
 static long (*const redirect_map)(void *map, __u64 key, __u64 flags) = (void *)BPF_FUNC_redirect_map;
@@ -41,7 +44,9 @@ struct port {
     // Which sources of packets that come in are believed.
     __u8 sources4;
     __u8 sources6;
-    __u32 unused;
+    // By which rules of access lists know it.
+    __u8 paint;
+    __u8 unused[3];
 };
 
 // A port that is a VLAN of another: there is one if its number is not 0.
@@ -55,6 +60,8 @@ struct vlan {
 struct links {
     // The key of the flow hash.
     __u64 key[2];
+    // The access lists of IPv4 and IPv6: the number of the area, from 1; 0 if all is for the graph to judge.
+    __u32 lists[2];
     struct port ports[MOST_PORTS];
     // Sources that are the host's own, or may be: a bit for a hash of each.
     __u8 own[PLACES / 8];
@@ -98,35 +105,6 @@ struct {
     MAP_TYPE(key, __u32);
     MAP_TYPE(value, struct traffic);
 } TRAFFIC SEC(".maps");
-
-enum { PLAIN = 0x45 };
-
-// An IPv4 header without options, at two bytes' alignment.
-struct ipv4 {
-    __u8 version_and_length;
-    __u8 service;
-    __u16 total_length;
-    __u16 identification;
-    __u16 fragment;
-    __u8 ttl;
-    __u8 protocol;
-    __u16 checksum;
-    __u16 source[2];
-    __u16 destination[2];
-};
-
-struct ipv6 {
-    __u32 version_and_flow;
-    __u16 payload_length;
-    __u8 next_header;
-    __u8 hop_limit;
-    __u16 source[8];
-    __u16 destination[8];
-};
-
-// Of an address or a part of one, in network order.
-INLINE __u64 word32(const __u16 *place) { return (__u64)SWAP16(place[0]) << 16 | SWAP16(place[1]); }
-INLINE __u64 word64(const __u16 *place) { return word32(place) << 32 | word32(place + 2); }
 
 // A ones-complement sum of the ten words of a header is 0xffff if and only if its checksum is right (RFC 1071).
 INLINE int has_right_checksum(const __u16 *words) {
@@ -254,6 +232,11 @@ INLINE int is_far_ipv6(const __u16 *address) {
     return head && head < 0xff00 && (head & 0xffc0) != 0xfe80;
 }
 
+// The number of the area of a family's list. To be loaded once.
+INLINE __u32 list_number(const struct links *links, int family) {
+    return *(const volatile __u32 *)&links->lists[family];
+}
+
 INLINE void count_traffic(__u32 in, __u32 out, __u64 rx_bytes, __u64 tx_bytes) {
     struct traffic *traffic = lookup(&TRAFFIC, &in);
     if (traffic) {
@@ -277,7 +260,7 @@ INLINE int forward_from(struct xdp_md *context, struct links *links, __u32 in) {
     __u8 *tables;
     __u32 first = 0, bytes, cpu = processor();
     struct next_hop next_hop = {};
-    int is_found;
+    int is_found, hit = -1;
     if (frame + ETHERNET_BYTES > (__u8 *)end || !(tables = lookup(&TABLES, &first)) ||
         cpu >= AT(__u64, tables, SLOT_COUNT))
         return -1;
@@ -304,7 +287,8 @@ INLINE int forward_from(struct xdp_md *context, struct links *links, __u32 in) {
         if (header->version_and_length != PLAIN || header->ttl <= 1 || bytes < sizeof(*header) ||
             (__u8 *)header + bytes > (__u8 *)end || !source_head || source_head == 127 || source_head >= 224 ||
             !destination_head || destination_head >= 224 || !has_right_checksum((__u16 *)header) ||
-            may_be_own(links, MAPPED | word32(header->source)))
+            may_be_own(links, MAPPED | word32(header->source)) ||
+            (LISTED && (hit = judge_ipv4(list_number(links, 0), header, bytes, end, from->paint)) < 0))
             return -1;
         visit visit = enter(tables, cpu);
         if (!visit)
@@ -318,7 +302,8 @@ INLINE int forward_from(struct xdp_md *context, struct links *links, __u32 in) {
         bytes = sizeof(*header) + SWAP16(header->payload_length);
         if ((*(__u8 *)header & 0xf0) != 0x60 || header->hop_limit <= 1 || (__u8 *)header + bytes > (__u8 *)end ||
             is_extension(header->next_header) || !is_far_ipv6(header->source) || !is_far_ipv6(header->destination) ||
-            may_be_own(links, word64(header->source) ^ word64(header->source + 4)))
+            may_be_own(links, word64(header->source) ^ word64(header->source + 4)) ||
+            (LISTED && (hit = judge_ipv6(list_number(links, 1), header, bytes, end, from->paint)) < 0))
             return -1;
         visit visit = enter(tables, cpu);
         if (!visit)
@@ -372,6 +357,8 @@ INLINE int forward_from(struct xdp_md *context, struct links *links, __u32 in) {
     __builtin_memcpy(frame, next_hop.rewrite, ETHERNET_BYTES);
     if (next_hop.length > ETHERNET_BYTES)
         __builtin_memcpy(frame + ETHERNET_BYTES, next_hop.rewrite + ETHERNET_BYTES, TAG_BYTES);
+    if (LISTED)
+        count_hit(cpu, hit, bytes);
     count_traffic(in, out, link_bytes + bytes, next_hop.length + bytes);
     return redirect_map(&WAYS, out, XDP_ABORTED);
 }

@@ -5,7 +5,9 @@
 
 mod netns;
 
-use netns::router::{PROGRAM, lost_during, start, warm_up};
+use std::collections::BTreeMap;
+
+use netns::router::{ON_THEIR_WAY, PROGRAM, answered, lost_during, start, warm_up};
 use netns::{Network, Running, eventually};
 use rustix::process::Signal;
 
@@ -104,18 +106,12 @@ fn what_the_program_does_not_know_keeps_packets_in_the_graph() {
         return;
     }
     let network = network();
-    let list = network.folder.file("rules.txt");
-    std::fs::write(&list, "deny tcp any any port 25\n").unwrap();
     for (options, path) in [
-        (&*format!("--acl {list}"), "sockets: an access list judges it"),
-        (&*format!("--driver xdp --acl {list}"), "sockets: an access list judges it"),
         ("--driver af_xdp", "sockets: driver = \"af_xdp\""),
         ("--driver af_packet", "sockets: its packets come by no XDP program"),
     ] {
         let (router, socket) = router(&network, options);
         wait_for_path(&network, &socket, "eth1", path);
-        let told = router.printed().contains(&format!("port eth1: plain transit goes by {path}"));
-        assert_eq!(told, options.contains("--driver xdp"), "{}", router.printed());
         assert_eq!(seen_by_workers(&network, &socket), 40, "{options}");
         assert_eq!(router.interrupt(), 0, "{}", router.printed());
     }
@@ -127,11 +123,13 @@ fn policy_rules_and_deaf_links_take_the_packets_back_and_give_them_again() {
         return;
     }
     let network = network();
-    let (_router, socket) = router(&network, "");
+    let (router, socket) = router(&network, "--driver xdp");
     wait_for_path(&network, &socket, "eth1", "kernel");
     network.ip("r", "route add 203.0.113.0/24 via 10.0.2.2 table 100");
     network.ip("r", "rule add from 10.0.1.2 lookup 100");
     wait_for_path(&network, &socket, "eth1", "sockets: policy rules");
+    let told = "port eth1: plain transit goes by sockets: policy rules choose among tables";
+    assert!(eventually(|| router.printed().contains(told)), "{}", router.printed());
     assert_eq!(seen_by_workers(&network, &socket), 40);
     network.ip("r", "rule del from 10.0.1.2 lookup 100");
     wait_for_path(&network, &socket, "eth1", "kernel");
@@ -228,4 +226,100 @@ fn what_hosts_leave_to_a_card_to_compute_is_linuxs_and_arrives() {
             network.run(host, "ethtool -K eth0 tx off");
         }
     }
+}
+
+/// What `brickway show acl --json` says: packets by rule, the default as 0.
+fn packets_by_rule(network: &Network, socket: &str) -> BTreeMap<u64, u64> {
+    let (_, text) = network.run("r", &format!("{PROGRAM} show acl --json --socket {socket}"));
+    let row = |line: &str| {
+        let row: serde_json::Value =
+            serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {text}"));
+        (row["number"].as_u64().unwrap(), row["packets"].as_u64().unwrap())
+    };
+    text.lines().map(row).collect()
+}
+
+#[test]
+fn an_access_list_judges_in_the_kernel_and_counts() {
+    if !netns::is_root() {
+        return;
+    }
+    let network = network();
+    let list = network.folder.write("rules.txt", "10 deny udp any any port 7\n20 permit icmp any any\n");
+    let (router, socket) = router(&network, &format!("--acl {list}"));
+    wait_for_path(&network, &socket, "eth1", "kernel");
+    wait_for_path(&network, &socket, "eth2", "kernel");
+    let before = packets_by_rule(&network, &socket);
+    assert_eq!(seen_by_workers(&network, &socket), 0);
+    let after = packets_by_rule(&network, &socket);
+    let counted = |number: u64| after[&number] - before[&number];
+    assert_eq!((counted(10), counted(20), counted(0)), (0, 20, 20));
+    // What is denied goes to the graph, which counts it.
+    let reload = |rules: &str| {
+        network.folder.write("rules.txt", rules);
+        let (done, text) = network.run("r", &format!("{PROGRAM} reload --socket {socket}"));
+        assert!(done, "{text}");
+    };
+    reload("10 deny udp any any port 7\n20 permit icmp any any\n30 deny any any 2001:db8:2::/64 in eth1\n");
+    let before = packets_by_rule(&network, &socket);
+    let of_workers_before = of_workers(&network, &socket);
+    assert_eq!(before[&20], after[&20]);
+    assert!(network.run("a", "ping -n -c 10 -i 0.02 10.0.2.2").0);
+    assert!(!network.run("a", "ping -n -c 10 -i 0.02 -W 0.3 2001:db8:2::2").0);
+    let after = packets_by_rule(&network, &socket);
+    let counted = |number: u64| after[&number] - before[&number];
+    assert_eq!((counted(20), counted(30), counted(0)), (20, 10, 0));
+    assert_eq!(of_workers(&network, &socket) - of_workers_before, 10);
+    // More rules than the program can have, and few again.
+    let many: String =
+        (0..2_000).map(|n| format!("deny tcp any 198.51.{}.{} port {n}\n", n >> 8, n & 255)).collect();
+    reload(&many);
+    assert_eq!(network.answers("a", "10.0.2.2"), 10);
+    wait_for_path(&network, &socket, "eth1", "sockets: the access list is too long");
+    assert_eq!(seen_by_workers(&network, &socket), 40);
+    reload("deny udp any any port 7\n");
+    wait_for_path(&network, &socket, "eth1", "kernel");
+    wait_for_path(&network, &socket, "eth2", "kernel");
+    assert_eq!(seen_by_workers(&network, &socket), 0);
+    assert_eq!(router.interrupt(), 0, "{}", router.printed());
+}
+
+#[test]
+fn lists_that_are_reloaded_let_through_what_they_all_permit_and_nothing_that_they_deny() {
+    if !netns::is_root() {
+        return;
+    }
+    let network = network();
+    for last in 3..6 {
+        network.ip("b", &format!("addr add 10.0.2.{last}/24 dev eth0"));
+    }
+    // All deny 10.0.2.3; the odd ones deny 10.0.2.4, the even ones 10.0.2.5. Their rules have different classes.
+    let rules = |round: usize| -> String {
+        let many = (0..100).map(|n| format!("deny udp 10.{n}.0.0/16 any port {n}\n"));
+        let many = if round.is_multiple_of(2) { String::new() } else { many.collect() };
+        format!("{many}deny any any 10.0.2.{}\ndeny icmp any 10.0.2.3\npermit any any any\n", 5 - round % 2)
+    };
+    let list = network.folder.write("rules.txt", rules(0));
+    let (_router, socket) = router(&network, &format!("--acl {list}"));
+    for port in ["eth1", "eth2"] {
+        wait_for_path(&network, &socket, port, "kernel");
+    }
+    warm_up(&network, "a", &["10.0.2.4"]);
+    let denied = network.start("a", "ping -n -i 0.005 -W 1 10.0.2.3");
+    let before = of_workers(&network, &socket);
+    let (lost, sent) = lost_during(&network, "a", "10.0.2.2", || {
+        for round in 1..20 {
+            network.folder.write("rules.txt", rules(round));
+            assert!(network.run("r", &format!("{PROGRAM} reload --socket {socket}")).0);
+            let answers = |last: usize| network.run("a", &format!("ping -n -c 1 -W 0.2 10.0.2.{last}")).0;
+            assert_eq!((answers(4), answers(5)), (round % 2 == 0, round % 2 == 1), "{round}");
+        }
+    });
+    assert!(sent > 50 && lost == 0, "{lost} of {sent} lost");
+    denied.interrupt();
+    let (denied, answers) = answered(&denied.printed());
+    assert!(answers.is_empty(), "{answers:?}");
+    // The graph saw what was denied, and nothing else.
+    let seen = of_workers(&network, &socket) - before;
+    assert!(seen as usize <= denied + ON_THEIR_WAY + 19, "{seen}, {denied} sent");
 }

@@ -14,12 +14,13 @@
 //! All steps are loops over the batch, and short, so that the loads of its packets overlap.
 
 use packet::{MAX_BATCH, Packet};
+use ports::KernelRules;
 
 use super::facts;
 use super::family::AclFamily;
 use super::intervals::Intervals;
 use super::list::Count;
-use crate::first_match::{COLUMNS, Columns, Decision, SearchRoom};
+use crate::first_match::{COLUMNS, Columns, Decision, End, SearchRoom};
 
 /// The columns of a packet's fields.
 pub(super) const SOURCE: usize = 0;
@@ -181,6 +182,38 @@ impl<A: AclFamily> Compiled<A> {
             count += 1;
         }
         (count, flawed)
+    }
+
+    /// The same for the program in the kernel, which judges whole packets with a transport header and leaves others.
+    pub(super) fn in_kernel(&self) -> KernelRules {
+        let mut rules = KernelRules::default();
+        for (column, intervals) in self.prefixes.iter().enumerate() {
+            if let Some(intervals) = intervals {
+                A::tell_intervals(&mut rules, column, intervals);
+            }
+        }
+        for (column, intervals) in [SOURCE_PORT, DESTINATION_PORT].into_iter().zip(&self.ports) {
+            if let Some(intervals) = intervals {
+                rules.intervals(column, intervals.iter().map(|(last, class)| (last.into(), class)));
+            }
+        }
+        for Lookup { column, classes } in &self.lookups {
+            rules.values(*column, classes);
+        }
+        for (columns, width, classes) in self.decision.steps() {
+            rules.step(columns, width, classes);
+        }
+        match self.decision.end() {
+            End::Direct { column, first } => {
+                rules
+                    .end_with_answers(*column, first.iter().map(|&found| self.answers[usize::from(found)].0));
+            }
+            End::Vectors(search) => {
+                let answers: Vec<u32> = self.answers.iter().map(|answer| answer.0).collect();
+                rules.end_with_vectors(search.vectors(), search.words(), &answers);
+            }
+        }
+        rules
     }
 
     /// Bytes of memory that packets may touch.

@@ -2,8 +2,10 @@
 
 use fib::IntervalKey;
 use packet::{Family, Packet};
+use ports::KernelRules;
 
 use super::facts::{self, Judged};
+use super::intervals::Intervals;
 
 /// What rules look at in packets of a family, and how its addresses are searched.
 pub(super) trait AclFamily: Family {
@@ -17,6 +19,9 @@ pub(super) trait AclFamily: Family {
 
     /// The next upper part, if there is one.
     fn upper_after(upper: Self::Upper) -> Option<Self::Upper>;
+
+    /// Gives intervals to the program in the kernel.
+    fn tell_intervals(rules: &mut KernelRules, column: usize, intervals: &Intervals<Self>);
 
     /// What rules look at; `None` when the header is not all there.
     fn facts(packet: &Packet) -> Option<Judged<Self>>;
@@ -37,6 +42,10 @@ impl AclFamily for u32 {
 
     fn upper_after(upper: u32) -> Option<u32> {
         upper.checked_add(1)
+    }
+
+    fn tell_intervals(rules: &mut KernelRules, column: usize, intervals: &Intervals<u32>) {
+        rules.intervals(column, intervals.upper.iter());
     }
 
     #[inline(always)]
@@ -60,6 +69,14 @@ impl AclFamily for u128 {
 
     fn upper_after(upper: u64) -> Option<u64> {
         upper.checked_add(1)
+    }
+
+    fn tell_intervals(rules: &mut KernelRules, column: usize, intervals: &Intervals<u128>) {
+        rules.wide_intervals(
+            column,
+            intervals.upper.iter(),
+            intervals.lower.iter().map(fib::Intervals::iter),
+        );
     }
 
     #[inline(always)]

@@ -20,8 +20,9 @@ const _: () = assert!(MAX_RULES < BY_LOWER as usize);
 
 /// The address space, cut into intervals.
 pub(super) struct Intervals<A: AclFamily> {
-    upper: fib::Intervals<A::Upper>,
-    lower: Box<[fib::Intervals<u64>]>,
+    pub(super) upper: fib::Intervals<A::Upper>,
+    /// Those that classes of `upper` with the highest bit set name.
+    pub(super) lower: Box<[fib::Intervals<u64>]>,
 }
 
 impl<A: AclFamily> Intervals<A> {

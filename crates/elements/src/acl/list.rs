@@ -14,15 +14,19 @@
 //! **Counts.** A list has an array of counts for each copy, which that copy alone writes, with plain loads and
 //! stores. When a list goes, nobody writes its counts any more: they are added up and carried over to the
 //! rules that are in the new list with the same number and text.
+//!
+//! **In the kernel.** The program that forwards there may judge by the same list ([`AccessList::judge_in_kernel`]). A change
+//! has taken place there too when it returns, and what the program has counted is a part of the counts.
 
 use packet::sync::lock;
 use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use fib::publish::{Reader, Readers, Writer, pair};
 
-use packet::Packet;
+use packet::{IpVersion, Packet};
+use ports::{KernelHits, KernelList, KernelRules};
 
 use super::access_control::parse_inputs;
 use super::compile::compile;
@@ -56,10 +60,11 @@ struct Hits {
 
 impl Hits {
     fn and(self, count: &Count) -> Self {
-        Self {
-            packets: self.packets.wrapping_add(count.packets.load(Ordering::Relaxed)),
-            bytes: self.bytes.wrapping_add(count.bytes.load(Ordering::Relaxed)),
-        }
+        self.plus((count.packets.load(Ordering::Relaxed), count.bytes.load(Ordering::Relaxed)))
+    }
+
+    fn plus(self, (packets, bytes): (u64, u64)) -> Self {
+        Self { packets: self.packets.wrapping_add(packets), bytes: self.bytes.wrapping_add(bytes) }
     }
 }
 
@@ -69,6 +74,8 @@ pub(super) struct List {
     ipv6: Compiled<u128>,
     /// For each copy: the count of each rule, and behind them that of the default.
     counts: Vec<Box<[Count]>>,
+    /// For the program in the kernel, once it is asked for: of IPv4 and IPv6.
+    in_kernel: [OnceLock<KernelRules>; 2],
 }
 
 /// Room for a batch of each family.
@@ -90,6 +97,16 @@ impl List {
             ipv4: compile(rules, default, copies),
             ipv6: compile(rules, default, copies),
             counts: counts.collect(),
+            in_kernel: Default::default(),
+        }
+    }
+
+    /// The rules of a family for the program in the kernel.
+    fn in_kernel(&self, version: IpVersion) -> &KernelRules {
+        let [ipv4, ipv6] = &self.in_kernel;
+        match version {
+            IpVersion::V4 => ipv4.get_or_init(|| self.ipv4.in_kernel()),
+            IpVersion::V6 => ipv6.get_or_init(|| self.ipv6.in_kernel()),
         }
     }
 
@@ -144,6 +161,26 @@ struct Book {
     carried: Vec<Hits>,
     /// The list in use.
     list: Arc<List>,
+    /// What the program in the kernel counts by that list.
+    hits: Option<KernelHits>,
+}
+
+impl Book {
+    /// All counts of the rules, and behind them of the default.
+    fn sums(&self, base: &[Hits]) -> Vec<Hits> {
+        let of_all = |(number, base): (usize, &Hits)| {
+            let sum = self.list.counts.iter().fold(*base, |sum, counts| sum.and(&counts[number]));
+            self.hits.as_ref().map_or(sum, |hits| sum.plus(hits.of(number)))
+        };
+        base.iter().enumerate().map(of_all).collect()
+    }
+}
+
+/// What only those need who change the list.
+struct Changing {
+    writer: Writer<Arc<List>>,
+    /// The list of the program in the kernel, if that judges too.
+    kernel: Option<KernelList>,
 }
 
 /// The list of an element `ACL`, for all its copies. The program finds it among what elements share:
@@ -158,7 +195,7 @@ struct Book {
 /// ```
 pub struct AccessList {
     /// Held by who changes the list, from the old rules to the new; taken before `book`.
-    writer: Mutex<Writer<Arc<List>>>,
+    writer: Mutex<Changing>,
     book: Mutex<Book>,
     readers: Readers<Arc<List>>,
     /// Number of the last copy of the graph that has the element; not every thread has every element.
@@ -173,8 +210,8 @@ impl AccessList {
         let list = Arc::new(List::new(&rules, default, copies));
         let (writer, readers) = pair(list.clone(), list.clone());
         let carried = vec![Hits::default(); rules.len() + 1];
-        let book = Mutex::new(Book { rules, default, carried, list });
-        let writer = Mutex::new(writer);
+        let book = Mutex::new(Book { rules, default, carried, list, hits: None });
+        let writer = Mutex::new(Changing { writer, kernel: None });
         Self { writer, book, readers, last_copy: AtomicUsize::new(0), copies, inputs }
     }
 
@@ -207,9 +244,9 @@ impl AccessList {
     /// What is wrong with each line that is. Then nothing changes.
     pub fn replace(&self, text: &str) -> Result<(), String> {
         let rules = self.parsed(lines(text))?;
-        let mut writer = lock(&self.writer);
+        let mut changing = lock(&self.writer);
         let default = self.book().default;
-        self.change(&mut writer, rules, default);
+        self.change(&mut changing, rules, default);
         Ok(())
     }
 
@@ -245,6 +282,26 @@ impl AccessList {
         Ok(rules.iter().map(|rule| Written { rule, inputs: &inputs }.to_string()).collect())
     }
 
+    /// Has the program in the kernel judge packets of a family by this list too, from now on and after each change. A program
+    /// that was told before must not run any more.
+    pub fn judge_in_kernel(&self, mut kernel: KernelList) {
+        let mut changing = lock(&self.writer);
+        let list = self.book().list.clone();
+        let hits = kernel.replace(Some(list.in_kernel(kernel.version())));
+        let mut book = self.book();
+        if let Some(old) = book.hits.replace(hits) {
+            let carried = book.carried.iter_mut().enumerate();
+            carried.for_each(|(number, carried)| *carried = carried.plus(old.of(number)));
+        }
+        changing.kernel = Some(kernel);
+    }
+
+    /// Returns whether the program in the kernel can judge packets of a family by this list.
+    pub fn fits_kernel(&self, version: IpVersion) -> bool {
+        let list = self.book().list.clone();
+        list.in_kernel(version).fit()
+    }
+
     /// Returns whether no rule denies anything, nor the default.
     pub fn permits_all(&self) -> bool {
         let book = self.book();
@@ -257,7 +314,7 @@ impl AccessList {
 
     /// Adds one rule, without a sequence number behind all others.
     pub(super) fn add(&self, line: &str) -> Result<(), String> {
-        let mut writer = lock(&self.writer);
+        let mut changing = lock(&self.writer);
         let mut rules = self.book().rules.clone();
         let last = rules.last().map_or(0, |rule| rule.sequence);
         let Some(rule) = parse_rule(line, last, &self.inputs)? else {
@@ -277,7 +334,7 @@ impl AccessList {
             Err(place) => {
                 rules.insert(place, rule);
                 let default = self.book().default;
-                self.change(&mut writer, rules, default);
+                self.change(&mut changing, rules, default);
                 Ok(())
             }
         }
@@ -285,13 +342,13 @@ impl AccessList {
 
     /// Removes the rule of a sequence number.
     pub(super) fn remove(&self, sequence: u32) -> Result<(), String> {
-        let mut writer = lock(&self.writer);
+        let mut changing = lock(&self.writer);
         let mut rules = self.book().rules.clone();
         match rules.binary_search_by_key(&sequence, |known| known.sequence) {
             Ok(place) => {
                 rules.remove(place);
                 let default = self.book().default;
-                self.change(&mut writer, rules, default);
+                self.change(&mut changing, rules, default);
                 Ok(())
             }
             Err(_) => Err(format!("there is no rule {sequence}; the handler 'rules' shows those there are")),
@@ -301,7 +358,7 @@ impl AccessList {
     /// All counts are zero from now on.
     pub(super) fn reset_counts(&self) {
         let mut book = self.book();
-        let sums = summed(&book.list, &vec![Hits::default(); book.carried.len()]);
+        let sums = book.sums(&vec![Hits::default(); book.carried.len()]);
         let negative = |sum: Hits| Hits {
             packets: 0_u64.wrapping_sub(sum.packets),
             bytes: 0_u64.wrapping_sub(sum.bytes),
@@ -313,7 +370,7 @@ impl AccessList {
     pub(super) fn text(&self) -> String {
         let book = self.book();
         let mut text = String::new();
-        for (rule, hits) in book.rules.iter().zip(summed(&book.list, &book.carried)) {
+        for (rule, hits) in book.rules.iter().zip(book.sums(&book.carried)) {
             // Writing to a string does not fail.
             let _ = writeln!(
                 text,
@@ -329,7 +386,7 @@ impl AccessList {
     /// What becomes of packets that no rule matches, and how many these were.
     pub(super) fn default_text(&self) -> String {
         let book = self.book();
-        let hits = summed(&book.list, &book.carried).pop().unwrap_or_default();
+        let hits = book.sums(&book.carried).pop().unwrap_or_default();
         format!("{} # {} packets, {} bytes", book.default, hits.packets, hits.bytes)
     }
 
@@ -349,15 +406,19 @@ impl AccessList {
     }
 
     /// Makes `rules` the list, and keeps the counts of rules that stay.
-    fn change(&self, writer: &mut Writer<Arc<List>>, rules: Vec<Rule>, default: Action) {
+    fn change(&self, changing: &mut Changing, rules: Vec<Rule>, default: Action) {
+        let Changing { writer, kernel } = changing;
         let list = Arc::new(List::new(&rules, default, self.copies));
+        // What the program in the kernel counted by the old list stays until the next change.
+        let hits = kernel.as_mut().map(|kernel| kernel.replace(Some(list.in_kernel(kernel.version()))));
         *writer.both().0 = list.clone();
         let mut book = self.book();
         writer.publish();
         // Nobody is in the old list any more, and nobody comes to it.
         *writer.both().0 = list.clone();
+        let mut before = book.sums(&book.carried);
         let old = std::mem::replace(&mut book.list, list);
-        let mut before = summed(&old, &book.carried);
+        book.hits = hits;
         let of_default = before.pop().unwrap_or_default();
         let mut known = book.rules.iter().zip(before).peekable();
         let mut carried = Vec::with_capacity(rules.len() + 1);
@@ -374,11 +435,4 @@ impl AccessList {
         drop(book);
         drop(old);
     }
-}
-
-fn summed(list: &List, base: &[Hits]) -> Vec<Hits> {
-    let of_all = |(number, base): (usize, &Hits)| {
-        list.counts.iter().fold(*base, |sum, counts| sum.and(&counts[number]))
-    };
-    base.iter().enumerate().map(of_all).collect()
 }

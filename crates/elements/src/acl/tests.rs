@@ -1,6 +1,8 @@
 //! Lists in a graph: rules as text, packets that meet them, changes while packets flow; and a plain reading
-//! of rules and headers (`naive`) against which random lists are compared.
+//! of rules and headers (`naive`) against which random lists are compared, those
+//! of the program in the kernel too (`kernel`).
 
+mod kernel;
 mod naive;
 mod random;
 mod router;

@@ -20,8 +20,7 @@ mod vectors;
 
 use packet::MAX_BATCH;
 
-use self::search::Search;
-pub(crate) use self::search::SearchRoom;
+pub(crate) use self::search::{Search, SearchRoom};
 use self::vectors::WORD;
 pub(crate) use self::vectors::{BitVectors, Classes, set_bit};
 
@@ -73,7 +72,7 @@ pub(crate) struct Decision {
 }
 
 /// How it is found in the end.
-enum End {
+pub(crate) enum End {
     /// By one column: the number of the first rule of each class.
     Direct { column: usize, first: Box<[u16]> },
     /// By the bit vectors of several.
@@ -117,6 +116,16 @@ impl Decision {
             }
             End::Vectors(vectors) => vectors.run(copy, columns, room, found),
         }
+    }
+
+    /// The steps: two columns that become one, classes of the second, the class of each pair.
+    pub(crate) fn steps(&self) -> impl Iterator<Item = ([usize; 2], usize, &[u16])> {
+        self.steps.iter().map(|step| (step.columns, step.width, &*step.classes))
+    }
+
+    /// How the rule is found behind the steps.
+    pub(crate) fn end(&self) -> &End {
+        &self.end
     }
 
     /// Bytes of memory.

@@ -57,7 +57,7 @@ impl Dimension {
 }
 
 /// The search by the bit vectors of several columns.
-pub(super) struct Search {
+pub(crate) struct Search {
     dimensions: Vec<Dimension>,
     /// Blocks of a vector.
     blocks: usize,
@@ -103,6 +103,20 @@ impl Search {
             none: rules as u16,
             known: Known::new(&classes, rules, copies),
         }
+    }
+
+    /// Words of a vector.
+    pub(crate) fn words(&self) -> usize {
+        usize::from(self.none).div_ceil(WORD)
+    }
+
+    /// Each column and the vectors of its classes, one behind the other.
+    pub(crate) fn vectors(&self) -> impl ExactSizeIterator<Item = (usize, impl Iterator<Item = u64>)> {
+        self.dimensions.iter().map(|dimension| {
+            let vectors = dimension.blocks.chunks(self.blocks);
+            let words = vectors.flat_map(|blocks| blocks.iter().flat_map(|block| block.0).take(self.words()));
+            (dimension.column, words)
+        })
     }
 
     /// Writes the first rule of each packet to `found`; the copy of the element is `copy`.

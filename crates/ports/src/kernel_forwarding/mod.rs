@@ -6,20 +6,25 @@
 //!
 //! The program lives as long as this process has it, and the steering programs go with their ports: however the process
 //! ends, nothing is forwarded by tables that nobody keeps.
+//!
+//! Access lists are judged by in the program too ([`KernelForwarding::take_list`]).
 
 use std::io;
 use std::net::IpAddr;
 use std::ptr::NonNull;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use aya::maps::xdp::DevMap;
 use aya::maps::{Map, MapData, MapError, PerCpuArray, ProgramArray};
 use aya::programs::{ProgramFd, Xdp};
-use aya::{Ebpf, EbpfError, EbpfLoader, Pod, include_bytes_aligned};
-use packet::SharedMemory;
+use aya::{Ebpf, EbpfError, EbpfLoader, Pod, TestRun, TestRunOptions, include_bytes_aligned};
 use packet::flow::FlowKey;
+use packet::{IpVersion, SharedMemory};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
+use self::access_list::Maps;
+pub use self::access_list::{KernelHits, KernelList, KernelRules};
 use crate::PortError;
 use crate::bpf::{address_bits, load, load_error, map_error};
 use crate::host_steering::key_of;
@@ -50,13 +55,15 @@ struct PortWords {
     mode: AtomicU8,
     sends: AtomicU8,
     sources: [AtomicU8; 2],
-    unused: AtomicU32,
+    paint: AtomicU8,
+    unused: [AtomicU8; 3],
 }
 
 /// `struct links` of the program.
 #[repr(C)]
 struct Links {
     key: [AtomicU64; 2],
+    lists: [AtomicU32; 2],
     ports: [PortWords; MOST_PORTS],
     own: [AtomicU8; PLACES / 8],
     port_of: [AtomicU8; PLACES],
@@ -91,6 +98,23 @@ impl Mapped {
         let first = NonNull::new(first.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
         Ok(Self { first, bytes, _data: data })
     }
+
+    /// The memory as words, of which other sides write some too.
+    #[allow(unsafe_code, reason = "the map is behind a pointer")]
+    fn words(&self) -> &[AtomicU64] {
+        // SAFETY: the mapping is that long, begins on a page, and all references into it are to atomics.
+        unsafe {
+            NonNull::slice_from_raw_parts(self.first.cast(), self.bytes / size_of::<AtomicU64>()).as_ref()
+        }
+    }
+}
+
+/// The links that are in a map.
+#[allow(unsafe_code, reason = "the map is behind a pointer")]
+fn links_of(map: &Mapped) -> &Links {
+    assert!(map.bytes >= size_of::<Links>(), "the map is that of links");
+    // SAFETY: the mapping is at least as long as the type, begins on a page, and all is atomic in it.
+    unsafe { map.first.cast().as_ref() }
 }
 
 #[allow(unsafe_code, reason = "memory mapping has no safe interface")]
@@ -138,6 +162,8 @@ pub struct KernelPort {
     pub sends_native: bool,
     /// Which sources of IPv4 and IPv6 packets that come in are believed; packets from others are for the graph to judge.
     pub sources: [Sources; 2],
+    /// By which rules of access lists know it.
+    pub paint: u8,
 }
 
 /// Where XDP programs run.
@@ -165,7 +191,8 @@ pub enum Sources {
 pub struct KernelForwarding {
     object: Ebpf,
     tables: Option<SharedMemory>,
-    links: Mapped,
+    links: Arc<Mapped>,
+    lists: Vec<KernelList>,
     ways: DevMap<MapData>,
     rest: ProgramArray<MapData>,
     traffic: PerCpuArray<MapData, KernelTraffic>,
@@ -173,25 +200,42 @@ pub struct KernelForwarding {
 
 impl KernelForwarding {
     /// Loads the program with room for tables of at least so many bytes, or the most that there is. `key` is that of the
-    /// flow hash, by which members of groups are chosen. Needs CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON, Linux 6.6.
+    /// flow hash, by which members of groups are chosen. Where access lists judge (`is_listed`), nothing is forwarded that a
+    /// list of [`KernelForwarding::take_list`] does not permit. Needs CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON, Linux 6.6.
     ///
     /// # Errors
     ///
     /// The kernel refuses the program, or has no memory for its maps.
-    pub fn load(least_bytes: usize, key: FlowKey) -> Result<Self, PortError> {
+    pub fn load(least_bytes: usize, key: FlowKey, is_listed: bool) -> Result<Self, PortError> {
         let fits = OBJECTS.iter().find(|(bytes, _)| *bytes >= least_bytes);
         let &(bytes, object) = fits.or(OBJECTS.last()).expect("there are sizes");
-        Self::load_object(bytes, object, key)
+        Self::load_object(bytes, object, key, is_listed)
     }
 
-    fn load_object(bytes: usize, object: &[u8], key: FlowKey) -> Result<Self, PortError> {
-        let mut object = load(NAME, &mut EbpfLoader::new(), object)?;
+    fn load_object(bytes: usize, object: &[u8], key: FlowKey, is_listed: bool) -> Result<Self, PortError> {
+        let listed = u8::from(is_listed);
+        let processors = if is_listed { Self::slots() } else { 1 };
+        let mut loader = EbpfLoader::new();
+        loader.override_global("LISTED", &listed, true).map_max_entries("HITS", processors as u32);
+        if !is_listed {
+            loader.map_max_entries("LIST", 1);
+        }
+        let mut object = load(NAME, &mut loader, object)?;
         let mapped = |object: &mut Ebpf, name: &str, bytes: usize| {
             Mapped::new(object, name, bytes)
                 .map_err(|error| PortError::system(NAME, "mapping its tables", error))
         };
         let tables = mapped(&mut object, "TABLES", bytes)?;
-        let links = mapped(&mut object, "LINKS", size_of::<Links>().next_multiple_of(4096))?;
+        let links = Arc::new(mapped(&mut object, "LINKS", size_of::<Links>().next_multiple_of(4096))?);
+        let mut lists = Vec::new();
+        if is_listed {
+            let (list, hits) = Maps::bytes(processors);
+            let (list, hits) = (mapped(&mut object, "LIST", list)?, mapped(&mut object, "HITS", hits)?);
+            let maps = Arc::new(Maps { links: Arc::clone(&links), list, hits });
+            lists.extend(
+                [IpVersion::V4, IpVersion::V6].map(|version| KernelList::new(Arc::clone(&maps), version)),
+            );
+        }
         let wrong = |error: MapError| load_error(NAME, &error);
         let mut take = |name: &str| object.take_map(name).expect("the program has this map");
         let (ways, rest, traffic) = (take("WAYS"), take("REST"), take("TRAFFIC"));
@@ -204,6 +248,7 @@ impl KernelForwarding {
             object,
             tables: Some(tables),
             links,
+            lists,
             ways: ways.try_into().map_err(wrong)?,
             rest: rest.try_into().map_err(wrong)?,
             traffic: traffic.try_into().map_err(wrong)?,
@@ -230,6 +275,12 @@ impl KernelForwarding {
         self.tables.take()
     }
 
+    /// Takes the access list of a family; only the first call has it, of a program that was loaded with lists.
+    pub fn take_list(&mut self, version: IpVersion) -> Option<KernelList> {
+        let place = self.lists.iter().position(|list| list.version() == version)?;
+        Some(self.lists.swap_remove(place))
+    }
+
     /// Waits until no program runs that was taken out of all its places before.
     pub fn wait_for_programs() {
         use rustix::thread::{MembarrierCommand, membarrier};
@@ -250,10 +301,23 @@ impl KernelForwarding {
         program.try_clone()
     }
 
-    #[allow(unsafe_code, reason = "the map is behind a pointer")]
+    /// Runs the program on a frame, as if it came in by the loopback interface; for tests. Returns what the program says, and the
+    /// frame then.
+    ///
+    /// # Errors
+    ///
+    /// The kernel has no test runs, or refuses the frame.
+    pub fn test_run(&mut self, frame: &[u8]) -> io::Result<(u32, Vec<u8>)> {
+        let mut out = vec![0; frame.len() + 64];
+        let options =
+            TestRunOptions { data_in: Some(frame), data_out: Some(&mut out), ..TestRunOptions::new() };
+        let result = self.program().test_run(options).map_err(io::Error::other)?;
+        out.truncate(result.data_size_out as usize);
+        Ok((result.return_value, out))
+    }
+
     fn links(&self) -> &Links {
-        // SAFETY: the mapping is at least as long as the type, begins on a page, and all is atomic in it.
-        unsafe { self.links.first.cast().as_ref() }
+        links_of(&self.links)
     }
 
     /// Says where packets go that came in by a port and that the program leaves.
@@ -287,6 +351,7 @@ impl KernelForwarding {
         words.sends.store(0, Ordering::Release);
         words.interface.store(port.interface, Ordering::Relaxed);
         words.mtu.store(port.mtu, Ordering::Relaxed);
+        words.paint.store(port.paint, Ordering::Relaxed);
         words.sources.iter().zip(port.sources).for_each(|(place, sources)| {
             place.store(sources as u8, Ordering::Relaxed);
         });
@@ -360,6 +425,7 @@ impl std::fmt::Debug for KernelForwarding {
     }
 }
 
+mod access_list;
 #[cfg(test)]
 mod publication;
 #[cfg(test)]

@@ -104,7 +104,7 @@ struct Seen {
 
 /// Runs an object until it has run so often, or has answered wrongly if that is what is waited for.
 fn stress(object: &'static [u8], runs: u64, until_wrong: bool) -> Seen {
-    let mut kernel = Kernel::with(KernelForwarding::load_object(16 << 20, object, KEY).unwrap());
+    let mut kernel = Kernel::with(KernelForwarding::load_object(16 << 20, object, KEY, false).unwrap());
     let mut routes: Vec<_> = (0..DESTINATIONS).map(|number| Routes::new(number, &mut kernel.fib)).collect();
     kernel.fib.publish();
     kernel.share();
@@ -170,4 +170,64 @@ fn a_program_that_does_not_announce_itself_is_found_out() {
     }
     let seen = stress(CARELESS, u64::MAX, true);
     assert!(seen.wrong > 0, "{seen:?}");
+}
+
+/// Rules that all deny all packets: they differ in the class of all packets, and classes that no packet has permit.
+fn denying(class: u16) -> KernelRules {
+    let mut rules = KernelRules::default();
+    rules.values(4, &[class; 513]);
+    rules.end_with_answers(4, (0..3).map(|of| u32::from(of != class)));
+    rules
+}
+
+/// Runs a program while lists that deny all packets are exchanged; how many it forwarded. Ends at the first if `until_one`.
+fn forwarded_by_mixed_lists(wait: fn(), until_one: bool) -> u64 {
+    let mut kernel = Kernel::with(KernelForwarding::load_object(16 << 20, SLOW, KEY, true).unwrap());
+    let next_hop = kernel.fib.next_hops_mut().add(way(0, 0)).unwrap();
+    kernel.fib.insert(MAIN, "0.0.0.0/0".parse().unwrap(), next_hop).unwrap();
+    kernel.fib.publish();
+    kernel.share();
+    let mut list = kernel.forwarding.take_list(IpVersion::V4).unwrap();
+    let frame = ipv4(0x0102_0304, 0x0506_0708, 17, 0);
+    let mut permitting = KernelRules::default();
+    permitting.end_with_answers(4, std::iter::once(1));
+    list.replace(Some(&permitting));
+    assert_eq!(run(&mut kernel.forwarding, &frame).0, REDIRECTED);
+    list.replace(Some(&denying(0)));
+    let (end, stop) = (Instant::now() + LONGEST, AtomicBool::new(false));
+    thread::scope(|scope| {
+        let program = scope.spawn(|| {
+            let (mut runs, mut wrong) = (0, 0);
+            while (until_one && wrong == 0 || !until_one && runs < 50_000) && Instant::now() < end {
+                wrong += u64::from(run(&mut kernel.forwarding, &frame).0 == REDIRECTED);
+                runs += 1;
+            }
+            stop.store(true, Ordering::Relaxed);
+            wrong
+        });
+        let mut class = 0;
+        while !stop.load(Ordering::Relaxed) {
+            // Each area has another list each time.
+            class = (class + 1) % 3;
+            list.replace_and_wait(Some(&denying(class)), wait);
+        }
+        program.join().unwrap()
+    })
+}
+
+#[test]
+fn no_packet_is_judged_by_half_of_a_list() {
+    if !is_root() {
+        return;
+    }
+    assert_eq!(forwarded_by_mixed_lists(KernelForwarding::wait_for_programs, false), 0);
+}
+
+/// The test above can fail: where nobody waits, a list is written while programs read it.
+#[test]
+fn lists_that_nobody_waits_for_are_found_out() {
+    if !is_root() || thread::available_parallelism().is_ok_and(|count| count.get() == 1) {
+        return;
+    }
+    assert!(forwarded_by_mixed_lists(|| (), true) > 0);
 }

@@ -3,7 +3,6 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
-use aya::{TestRun, TestRunOptions};
 use fib::{Adjacency, Fib, MAIN, NextHop, NextHopIndex, Region};
 use packet::checksum;
 use packet::flow::{FlowFields, FlowHash};
@@ -25,6 +24,7 @@ const PORT: KernelPort = KernelPort {
     sends: false,
     sends_native: true,
     sources: [Sources::All; 2],
+    paint: 0,
 };
 pub(super) const KEY: FlowKey = FlowKey::from_seed(7);
 
@@ -38,7 +38,7 @@ pub(super) struct Kernel {
 
 impl Kernel {
     fn new(least_bytes: usize) -> Self {
-        Self::with(KernelForwarding::load(least_bytes, KEY).unwrap())
+        Self::with(KernelForwarding::load(least_bytes, KEY, false).unwrap())
     }
 
     /// Port 0 receives, ports 1 to 9 send.
@@ -88,11 +88,7 @@ impl Kernel {
 
 /// Runs the program; what it says, and the frame then.
 pub(super) fn run(forwarding: &mut KernelForwarding, frame: &[u8]) -> (u32, Vec<u8>) {
-    let mut out = vec![0; frame.len() + 64];
-    let options = TestRunOptions { data_in: Some(frame), data_out: Some(&mut out), ..TestRunOptions::new() };
-    let result = forwarding.program().test_run(options).unwrap();
-    out.truncate(result.data_size_out as usize);
-    (result.return_value, out)
+    forwarding.test_run(frame).unwrap()
 }
 
 fn word(bytes: &[u8]) -> u32 {

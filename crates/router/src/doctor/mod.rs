@@ -24,6 +24,7 @@ use std::process::{Command, ExitCode, Stdio};
 use anyhow::{Result, anyhow};
 use clap::Args;
 use control::backstop;
+use graph::setup::Shared;
 use packet::PoolOptions;
 use serde_json::json;
 
@@ -245,7 +246,7 @@ impl Patient {
             frame_bytes,
             linux_is_slow_path: settings.features.need_linux_to_forward(),
             ignore: settings.beside_linux.ignore.clone(),
-            sees_transit: settings.features.sees_transit(),
+            sees_transit: settings.features.sees_transit(&Shared::default()),
         }
     }
 

@@ -71,7 +71,9 @@ struct Member {
 /// Forwarding in the kernel for a drop-in router.
 pub(crate) struct InKernel {
     shared: Shared,
-    /// Why no port takes part, if that is so from the beginning.
+    /// Those of a graph of ours.
+    features: Option<FeatureSettings>,
+    /// What went wrong with the program.
     refusal: Option<String>,
     names: Vec<String>,
     members: Vec<Member>,
@@ -103,10 +105,6 @@ impl InKernel {
         features: Option<&FeatureSettings>,
         shared: &Shared,
     ) -> Arc<Mutex<Self>> {
-        let refusal = match features {
-            None => Some("the graph is a configuration of your own".to_owned()),
-            Some(features) => features.sees_transit().map(str::to_owned),
-        };
         let member = |port: &RouterPort| {
             let sources = features.map(|features| features.sources(sysctls::rp_filter(&port.name)));
             let linux_may = features.is_some_and(|features| !features.filter())
@@ -116,7 +114,8 @@ impl InKernel {
         };
         let new = || Self {
             shared: shared.clone(),
-            refusal,
+            features: features.cloned(),
+            refusal: None,
             names: ports.iter().map(|port| port.name.clone()).collect(),
             members: ports.iter().map(member).collect(),
             forwarding: None,
@@ -181,13 +180,20 @@ impl InKernel {
         let mut problems = Vec::new();
         let found: Vec<Option<Found>> =
             ports.iter().zip(links).map(|(port, link)| self.find(ports, port, link)).collect();
+        let graph_sees_all = match &self.features {
+            None => Some("the graph is a configuration of your own"),
+            Some(features) => features.sees_transit(&self.shared),
+        };
         let is_opening = |found: &Found| found.way.is_none();
         if found.iter().flatten().any(is_opening) {
             self.looked = None;
         }
         let mut reasons: Vec<Result<(), String>> = (0..)
             .zip(ports.iter().zip(&found))
-            .map(|(number, (port, found))| self.may_join(number, port, found.as_ref(), is_main_only))
+            .map(|(number, (port, found))| {
+                let joins = self.may_join(number, port, found.as_ref(), is_main_only);
+                joins.and(graph_sees_all.map_or(Ok(()), |reason| Err(reason.to_owned())))
+            })
             .collect();
         // Before the first packet, if it can be.
         if reasons.iter().any(|reason| reason.as_ref().err().is_none_or(|reason| reason == OPENING))
@@ -280,8 +286,9 @@ impl InKernel {
 
     /// Loads the program with so much room, in the place of the one that there is, and lets it read the tables.
     fn load_with(&mut self, bytes: usize, ports: &[RouterPort], service: &Service) -> Result<(), String> {
-        let mut forwarding =
-            KernelForwarding::load(bytes, FlowKey::of_process()).map_err(|error| error.to_string())?;
+        let is_listed = self.features.as_ref().is_some_and(FeatureSettings::lists_in_kernel);
+        let mut forwarding = KernelForwarding::load(bytes, FlowKey::of_process(), is_listed)
+            .map_err(|error| error.to_string())?;
         let region = Region::new(forwarding.take_tables().ok_or("its tables are taken")?);
         forwarding.set_own_addresses(&self.own);
         let number_of = |name: &str| ports.iter().position(|port| port.name == name);
@@ -312,6 +319,10 @@ impl InKernel {
         };
         let shared = service.lock().mirror.share_tables(Some((&region, KernelForwarding::slots())), exchange);
         shared.map_err(|error| error.to_string())?;
+        // Until then it permits nothing where lists judge.
+        if let Some(features) = &self.features {
+            features.follow_in_kernel(&self.shared, &mut forwarding);
+        }
         // Nobody counts in the old program any more.
         for number in 0..self.members.len() {
             self.members[number].before = sum(self.members[number].before, self.traffic(number));
@@ -351,6 +362,8 @@ impl InKernel {
             sends: !is_wrapped(port) && !self.members[number].lacks_queues,
             sends_native: found.features.sends_redirected(),
             sources: self.members[number].sources,
+            // As in the configuration, which has no more ports than there are paints.
+            paint: (number + 1) as u8,
         });
         let member = &mut self.members[number];
         if let Some(wanted) = wanted.filter(|wanted| member.told != Some(*wanted)) {

@@ -12,7 +12,7 @@ use anyhow::Result;
 use control::backstop::SourceRoute;
 use graph::lang::FlatConfig;
 use graph::setup::Shared;
-use ports::Sources;
+use ports::{KernelForwarding, Sources};
 use serde_json::Value;
 
 use crate::drop_in::{Frame, Part, Plan};
@@ -42,10 +42,18 @@ pub(crate) trait Feature: Section {
         false
     }
 
-    /// Returns why the graph has to see plain transit, if it has to: then that is not forwarded in the kernel.
-    fn sees_transit(&self) -> Option<&'static str> {
+    /// Returns why the graph has to see plain transit at the moment, if it has to: then that is not forwarded in the kernel.
+    fn sees_transit(&self, _shared: &Shared) -> Option<&'static str> {
         None
     }
+
+    /// Whether the program in the kernel has to judge packets by access lists ([`KernelForwarding::take_list`]).
+    fn lists_in_kernel(&self) -> bool {
+        false
+    }
+
+    /// Gives the program in the kernel what it needs, after each time that one has been loaded. Earlier ones run no more.
+    fn follow_in_kernel(&self, _shared: &Shared, _forwarding: &mut KernelForwarding) {}
 
     /// Returns which IPv4 and IPv6 sources are believed of packets that come in by a port with this rp_filter; the kernel
     /// asks before it forwards.
@@ -180,9 +188,19 @@ impl FeatureSettings {
         self.all().iter().find_map(|feature| feature.source_route())
     }
 
-    /// Returns why the graph has to see plain transit, if it has to.
-    pub(crate) fn sees_transit(&self) -> Option<&'static str> {
-        self.all().iter().find_map(|feature| feature.sees_transit())
+    /// Returns why the graph has to see plain transit at the moment, if it has to.
+    pub(crate) fn sees_transit(&self, shared: &Shared) -> Option<&'static str> {
+        self.all().iter().find_map(|feature| feature.sees_transit(shared))
+    }
+
+    /// Whether the program in the kernel has to judge packets by access lists.
+    pub(crate) fn lists_in_kernel(&self) -> bool {
+        self.all().iter().any(|feature| feature.lists_in_kernel())
+    }
+
+    /// Gives a program in the kernel that was loaded what it needs.
+    pub(crate) fn follow_in_kernel(&self, shared: &Shared, forwarding: &mut KernelForwarding) {
+        self.all().iter().for_each(|feature| feature.follow_in_kernel(shared, forwarding));
     }
 
     /// Returns which sources are believed of packets that come in by a port with this rp_filter.

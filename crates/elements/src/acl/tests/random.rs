@@ -79,7 +79,7 @@ fn rule() -> impl Strategy<Value = Rule> {
     })
 }
 
-fn list(size: std::ops::Range<usize>) -> impl Strategy<Value = Vec<Rule>> {
+pub(super) fn list(size: std::ops::Range<usize>) -> impl Strategy<Value = Vec<Rule>> {
     (prop::collection::vec(rule(), size), 1u32..20).prop_map(|(mut rules, step)| {
         for (place, rule) in rules.iter_mut().enumerate() {
             rule.sequence = (place as u32 + 1) * step;
@@ -159,11 +159,11 @@ fn ipv6_packet() -> impl Strategy<Value = Vec<u8>> {
     )
 }
 
-fn packet() -> impl Strategy<Value = (Vec<u8>, u8)> {
+pub(super) fn packet() -> impl Strategy<Value = (Vec<u8>, u8)> {
     (prop_oneof![ipv4_packet(), ipv6_packet()], 0u8..4)
 }
 
-fn text(rules: &[Rule]) -> String {
+pub(super) fn text(rules: &[Rule]) -> String {
     let inputs = Inputs::default();
     rules.iter().map(|rule| format!("{}\n", Written { rule, inputs: &inputs })).collect()
 }

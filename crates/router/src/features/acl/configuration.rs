@@ -5,6 +5,7 @@ use elements::acl::AccessList;
 use graph::lang::quote;
 
 use super::Settings;
+use super::in_kernel::ELEMENTS;
 use crate::drop_in::{Part, Plan, PlannedPort};
 use crate::features::Feature;
 
@@ -42,7 +43,7 @@ pub(super) fn before_lookups(
     let names: Vec<&str> = ports.iter().map(|port| port.name.as_str()).collect();
     let Some(arguments) = arguments(settings, &names)? else { return Ok(to) };
     plan.comment("The access list.");
+    let [name4, name6] = ELEMENTS.map(|(name, _)| name);
     let [to4, to6] = to;
-    Ok([("acl4", to4), ("acl6", to6)]
-        .map(|(name, to)| plan.element(name, format_args!("ACL({arguments}) -> {to}"))))
+    Ok([(name4, to4), (name6, to6)].map(|(name, to)| plan.element(name, format_args!("ACL({arguments}) -> {to}"))))
 }

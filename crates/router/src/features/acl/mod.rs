@@ -4,14 +4,18 @@
 //! | --- | --- |
 //! | `mod` | its settings |
 //! | `configuration` | its elements in the configuration |
+//! | `in_kernel` | the lists by which the program in the kernel judges |
 //! | `live` | `brickway show acl`, and what a reload changes |
 
 mod configuration;
+mod in_kernel;
 mod live;
 
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use graph::setup::Shared;
+use ports::KernelForwarding;
 
 use super::{Feature, Running, Shown};
 use crate::drop_in::{Frame, Part, Plan};
@@ -87,8 +91,17 @@ impl Feature for Settings {
         self.file.is_some() || !self.rules.is_empty() || self.default == Action::Deny
     }
 
-    fn sees_transit(&self) -> Option<&'static str> {
-        self.filters().then_some("an access list judges it")
+    fn sees_transit(&self, shared: &Shared) -> Option<&'static str> {
+        let fits = in_kernel::lists(shared).all(|(list, version)| list.fits_kernel(version));
+        (!fits).then_some("the access list is too long for the kernel")
+    }
+
+    fn lists_in_kernel(&self) -> bool {
+        self.filters()
+    }
+
+    fn follow_in_kernel(&self, shared: &Shared, forwarding: &mut KernelForwarding) {
+        in_kernel::follow(shared, forwarding);
     }
 
     fn place_files(&mut self, folder: &Path) {
