@@ -31,7 +31,9 @@ fuzz_target!(|text: &str| {
     let source = Source { name: "script.click".into(), text: config.clone() };
     let (flat, _) = compile(&source, &Options::default(), &click::registry());
     let Some(flat) = flat else { return };
-    if flat.elements.len() != 7 || flat.elements.iter().any(|element| !CLASSES.contains(&element.class.as_str())) {
+    if flat.elements.len() != 7
+        || flat.elements.iter().any(|element| !CLASSES.contains(&element.class.as_str()))
+    {
         return;
     }
     let Ok(mut bench) = Bench::try_new(&click::registry(), &config, 32, &Shared::default()) else { return };

@@ -81,6 +81,8 @@ struct Header {
     slots: Words,
     /// Where the descriptors of the two states are, by the lowest bit of the generation.
     descriptors: [AtomicU64; 2],
+    /// Whether all tables of the two states lie in the region.
+    are_whole: [AtomicBool; 2],
     /// Whether the readers are to see nothing.
     is_hidden: AtomicBool,
 }
@@ -232,6 +234,8 @@ impl<P: Copy, T4: Table<u32>> State<P, T4> {
         });
         shared.header.descriptors[(generation & 1) as usize]
             .store(place.unwrap_or_default().into(), Ordering::Relaxed);
+        let is_whole = self.shared.as_ref().is_some_and(|own| own.is_whole);
+        shared.header.are_whole[(generation & 1) as usize].store(is_whole, Ordering::Relaxed);
     }
 }
 
@@ -262,8 +266,13 @@ impl<T4: Table<u32>> Fib<Adjacency, T4> {
                 words.word(SLOTS).store(visits.offset() as u64, Ordering::Relaxed);
                 words.word(SLOT_COUNT).store(slots as u64, Ordering::Relaxed);
                 let is_hidden = AtomicBool::new(self.hides_shared);
-                let header =
-                    Arc::new(Header { words, slots: visits, descriptors: Default::default(), is_hidden });
+                let header = Arc::new(Header {
+                    words,
+                    slots: visits,
+                    descriptors: Default::default(),
+                    are_whole: Default::default(),
+                    is_hidden,
+                });
                 Some(Shared { region: Arc::clone(region), header, line: Line::of })
             }
         };
@@ -295,10 +304,13 @@ impl<T4: Table<u32>> Fib<Adjacency, T4> {
         }
     }
 
-    /// Returns whether readers outside the process see all tables; `false` also if there are none. What they do not see
+    /// Returns whether readers outside the process see all tables, in both states; `false` also if there are none. What they do not see
     /// is for want of room in the region: share a larger one.
     pub fn is_shared_whole(&self) -> bool {
-        self.state().shared.as_ref().is_some_and(|shared| shared.is_whole)
+        let are_whole = |shared: &Shared<_>| {
+            shared.header.are_whole.each_ref().map(|whole| whole.load(Ordering::Relaxed))
+        };
+        self.shared.as_ref().is_some_and(|shared| are_whole(shared) == [true; 2])
     }
 }
 
