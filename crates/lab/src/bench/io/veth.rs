@@ -42,6 +42,8 @@ const TRIAL: Duration = Duration::from_millis(150);
 
 /// Time for a router to start, with all of Linux's routes, and to forward its first packets.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// A router rests that works for less than a tenth of this.
+const REST: Duration = Duration::from_millis(200);
 /// Traffic before the first reading: caches, and the first neighbours.
 const WARM_UP: Duration = Duration::from_millis(300);
 
@@ -161,6 +163,23 @@ impl Router<'_> {
         Ok(())
     }
 
+    /// Waits until our process rests: after its start its control thread reads Linux's routes once more.
+    fn wait_until_it_rests(&self) -> Result<()> {
+        let ran = || self.threads().iter().map(|thread| cpus::ran(thread)).sum::<Duration>();
+        let begin = Instant::now();
+        loop {
+            let before = ran();
+            std::thread::sleep(REST);
+            self.still_runs()?;
+            if ran().saturating_sub(before) < REST / 10 {
+                return Ok(());
+            }
+            if begin.elapsed() > PATIENCE {
+                bail!("the router does not rest within {} s", PATIENCE.as_secs());
+            }
+        }
+    }
+
     /// An error with its last words if it has ended by itself.
     fn still_runs(&self) -> Result<()> {
         if let Router::Ours { process: Some(process), log } = self
@@ -274,6 +293,7 @@ impl Contestant for OnVeth<'_> {
         let mut sink = self.veth.program.start(&["sink", network.sink.name(), FAR])?;
         let router = self.start()?;
         router.wait_until_it_runs()?;
+        router.wait_until_it_rests()?;
         let mut source = self.veth.start_source()?;
         let begin = Instant::now();
         while sink.count()? == 0 {
