@@ -164,7 +164,7 @@ fn veth() {
     assert!(place.left().is_empty(), "{:?}", place.left());
 }
 
-/// Tables of 2,000 routes in the place of the real ones: whoever forwards has them from Linux, in both families.
+/// Tables of 2,000 routes in the place of the real ones: all engines read them from Linux, in both families.
 #[test]
 fn by_linux_routes() {
     if !testbed::is_root() {

@@ -25,7 +25,7 @@ static long (*const tail_call)(void *context, void *programs, __u32 number) = (v
 static __u32 (*const processor)(void) = (void *)BPF_FUNC_get_smp_processor_id;
 
 // Ports of a router, interfaces that have a place in `port_of`, VLANs that have one in `vlans`.
-enum { MOST_PORTS = 256, PLACES = 4096, VLAN_PLACES = 1024 };
+enum { MOST_PORTS = 256, PLACES = 4096, VLAN_PLACES = 4096 };
 
 // Where XDP programs run: in the driver, or in the kernel's stack.
 enum { NATIVE = 1, GENERIC = 2 };

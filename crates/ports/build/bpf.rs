@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-/// The programs: object, source, and what else the compiler is told.
+/// The programs: object, source, and further arguments of the compiler.
 const PROGRAMS: &[(&str, &str, &[&str])] = &[
     ("steer_xdp", "steer_xdp", &["-mcpu=v2"]),
     ("steer_skb", "steer_skb", &["-mcpu=v2"]),

@@ -21,8 +21,8 @@ pub(crate) fn load(port: &str, loader: &mut EbpfLoader<'_>, object: &[u8]) -> Re
     loader.load(object).map_err(|error| load_error(port, &error))
 }
 
-/// What the kernel said about an object or a program, through the layers of errors.
-pub(crate) fn load_error(port: &str, error: &(dyn std::error::Error + 'static)) -> PortError {
+/// Returns why the kernel refused an object or a program, from below the layers of errors: its number and in words.
+pub(crate) fn refusal(error: &(dyn std::error::Error + 'static)) -> (Option<i32>, String) {
     let mut reason = error;
     let mut errno = None;
     let mut text = reason.to_string();
@@ -34,17 +34,21 @@ pub(crate) fn load_error(port: &str, error: &(dyn std::error::Error + 'static)) 
         reason = source;
         text = format!("{text}: {reason}");
     }
-    // Of what the verifier tells, the last line before its statistics says why it refuses.
+    // The verifier's last line before its statistics gives the reason.
     const STATISTICS: [&str; 4] = ["verification time", "stack depth", "processed ", ":"];
     let is_reason = |line: &&str| !STATISTICS.iter().any(|start| line.starts_with(start));
-    let reason = text.lines().rev().find(is_reason).unwrap_or_default();
-    match errno {
-        Some(libc::EPERM) => PortError::NotPermitted {
+    (errno, text.lines().rev().find(is_reason).unwrap_or_default().to_owned())
+}
+
+/// Reports that the kernel refused an object or a program of a port.
+pub(crate) fn load_error(port: &str, error: &(dyn std::error::Error + 'static)) -> PortError {
+    match refusal(error) {
+        (Some(libc::EPERM), _) => PortError::NotPermitted {
             port: port.to_owned(),
             what: "load a BPF program",
             capability: "CAP_BPF and CAP_NET_ADMIN",
         },
-        _ => PortError::Unsupported {
+        (_, reason) => PortError::Unsupported {
             port: port.to_owned(),
             problem: format!(
                 "the kernel did not take the BPF program ({reason}); Linux 5.9 or newer is needed"

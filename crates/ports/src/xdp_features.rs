@@ -75,7 +75,7 @@ impl XdpFeatureChanges {
         });
         let group = group.ok_or(io::ErrorKind::InvalidData)?;
         let socket = socket(SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)?;
-        // Only who has an address is told.
+        // Only a socket with an address receives messages of its groups.
         rustix::net::bind(&socket, &netlink::SocketAddrNetlink::new(0, 0))?;
         join(&socket, group)?;
         Ok(Self(socket))

@@ -268,3 +268,28 @@ fn access_lists_and_reverse_path_checks_mean_the_vlan() {
     assert!(text.contains(" 0 received"), "{text}");
     assert_eq!(requests_received(&network, "a"), before);
 }
+
+#[test]
+fn a_capture_of_the_port_below_has_the_packets_of_its_vlans() {
+    if !netns::is_root() {
+        return;
+    }
+    let (network, _switch) = network();
+    let (socket, capture) = (network.folder.file("r.sock"), network.folder.file("eth1.pcap"));
+    let ports = format!("eth1?capture={capture} eth1.100 eth2 --driver xdp");
+    let router = start(&network, &format!("{ports} --socket {socket}"));
+    router_addresses(&network, "eth1.100", 100);
+    router::warm_up(&network, "b", &["10.0.100.2", "2001:db8:100::2"]);
+    let path =
+        |port: &str| network.run("r", &format!("{PROGRAM} show ports {port} --json --socket {socket}")).1;
+    for port in ["eth1", "eth1.100"] {
+        let captured = || path(port).contains("sockets: its packets are captured");
+        assert!(eventually(captured), "{}", path(port));
+    }
+    assert!(eventually(|| path("eth2").contains("\"kernel\"")), "{}", path("eth2"));
+    network.run("b", "ping -n -c 10 -i 0.02 -p 6272696b 10.0.100.2");
+    assert_eq!(router.interrupt(), 0, "{}", router.printed());
+    let filter = format!("tcpdump -n -x -r {capture} vlan 100 and icmp");
+    let (_, text) = network.run("r", &filter);
+    assert_eq!(text.matches("0x0050:  6272 696b").count(), 20, "{text}");
+}

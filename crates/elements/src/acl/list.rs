@@ -282,8 +282,8 @@ impl AccessList {
         Ok(rules.iter().map(|rule| Written { rule, inputs: &inputs }.to_string()).collect())
     }
 
-    /// Has the program in the kernel judge packets of a family by this list too, from now on and after each change. A program
-    /// that was told before must not run any more.
+    /// Has the program in the kernel judge packets of a family by this list too, from now on and after each change. The
+    /// program of an earlier call must have ended.
     pub fn judge_in_kernel(&self, mut kernel: KernelList) {
         let mut changing = lock(&self.writer);
         let list = self.book().list.clone();

@@ -18,15 +18,14 @@ use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use aya::maps::xdp::DevMap;
 use aya::maps::{Map, MapData, MapError, PerCpuArray, ProgramArray};
 use aya::programs::{ProgramFd, Xdp};
-use aya::{Ebpf, EbpfError, EbpfLoader, Pod, TestRun, TestRunOptions, include_bytes_aligned};
+use aya::{Ebpf, EbpfLoader, Pod, TestRun, TestRunOptions, include_bytes_aligned};
 use packet::flow::FlowKey;
 use packet::{IpVersion, SharedMemory};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
 use self::access_list::Maps;
 pub use self::access_list::{KernelHits, KernelList, KernelRules};
-use crate::PortError;
-use crate::bpf::{address_bits, load, load_error, map_error};
+use crate::bpf::{address_bits, map_error, refusal};
 use crate::host_steering::key_of;
 
 /// The programs by the size of their tables, in bytes.
@@ -41,11 +40,9 @@ static OBJECTS: [(usize, &[u8]); 5] = [
 /// As in `bpf/forward.c`.
 const MOST_PORTS: usize = 256;
 const PLACES: usize = 4096;
-const VLAN_PLACES: usize = 1024;
+const VLAN_PLACES: usize = 4096;
 /// Much longer than a program runs, which is microseconds and not interrupted.
 const LONGEST_RUN: std::time::Duration = std::time::Duration::from_millis(200);
-/// What errors name.
-const NAME: &str = "forwarding in the kernel";
 
 /// `struct port` of the program.
 #[repr(C)]
@@ -140,7 +137,7 @@ pub struct KernelTraffic {
 }
 
 // SAFETY: four numbers, of which all bit patterns are values.
-#[allow(unsafe_code, reason = "how the library is told so")]
+#[allow(unsafe_code, reason = "an unsafe trait")]
 unsafe impl Pod for KernelTraffic {}
 
 /// What the program has to know of a port.
@@ -187,6 +184,18 @@ pub enum Sources {
     Strict,
 }
 
+/// Reports that the kernel refused the program or a map.
+fn refused(error: &(dyn std::error::Error + 'static)) -> io::Error {
+    let (errno, reason) = refusal(error);
+    io::Error::other(match errno {
+        Some(libc::EPERM) => {
+            "not permitted to load the program; run as root, or give CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON"
+                .into()
+        }
+        _ => format!("the kernel refused the program ({reason}); expected Linux 6.6 or newer"),
+    })
+}
+
 /// The program that forwards in the kernel, and its maps.
 pub struct KernelForwarding {
     object: Ebpf,
@@ -206,13 +215,13 @@ impl KernelForwarding {
     /// # Errors
     ///
     /// The kernel refuses the program, or has no memory for its maps.
-    pub fn load(least_bytes: usize, key: FlowKey, is_listed: bool) -> Result<Self, PortError> {
+    pub fn load(least_bytes: usize, key: FlowKey, is_listed: bool) -> io::Result<Self> {
         let fits = OBJECTS.iter().find(|(bytes, _)| *bytes >= least_bytes);
         let &(bytes, object) = fits.or(OBJECTS.last()).expect("there are sizes");
         Self::load_object(bytes, object, key, is_listed)
     }
 
-    fn load_object(bytes: usize, object: &[u8], key: FlowKey, is_listed: bool) -> Result<Self, PortError> {
+    fn load_object(bytes: usize, object: &[u8], key: FlowKey, is_listed: bool) -> io::Result<Self> {
         let listed = u8::from(is_listed);
         let processors = if is_listed { Self::slots() } else { 1 };
         let mut loader = EbpfLoader::new();
@@ -220,23 +229,20 @@ impl KernelForwarding {
         if !is_listed {
             loader.map_max_entries("LIST", 1);
         }
-        let mut object = load(NAME, &mut loader, object)?;
-        let mapped = |object: &mut Ebpf, name: &str, bytes: usize| {
-            Mapped::new(object, name, bytes)
-                .map_err(|error| PortError::system(NAME, "mapping its tables", error))
-        };
-        let tables = mapped(&mut object, "TABLES", bytes)?;
-        let links = Arc::new(mapped(&mut object, "LINKS", size_of::<Links>().next_multiple_of(4096))?);
+        let mut object = loader.load(object).map_err(|error| refused(&error))?;
+        let tables = Mapped::new(&mut object, "TABLES", bytes)?;
+        let links = Arc::new(Mapped::new(&mut object, "LINKS", size_of::<Links>().next_multiple_of(4096))?);
         let mut lists = Vec::new();
         if is_listed {
             let (list, hits) = Maps::bytes(processors);
-            let (list, hits) = (mapped(&mut object, "LIST", list)?, mapped(&mut object, "HITS", hits)?);
+            let (list, hits) =
+                (Mapped::new(&mut object, "LIST", list)?, Mapped::new(&mut object, "HITS", hits)?);
             let maps = Arc::new(Maps { links: Arc::clone(&links), list, hits });
             lists.extend(
                 [IpVersion::V4, IpVersion::V6].map(|version| KernelList::new(Arc::clone(&maps), version)),
             );
         }
-        let wrong = |error: MapError| load_error(NAME, &error);
+        let wrong = |error: MapError| refused(&error);
         let mut take = |name: &str| object.take_map(name).expect("the program has this map");
         let (ways, rest, traffic) = (take("WAYS"), take("REST"), take("TRAFFIC"));
         let (first, owner) = (tables.first, Box::new(tables));
@@ -253,7 +259,7 @@ impl KernelForwarding {
             rest: rest.try_into().map_err(wrong)?,
             traffic: traffic.try_into().map_err(wrong)?,
         };
-        forwarding.program().load().map_err(|error| load_error(NAME, &EbpfError::from(error)))?;
+        forwarding.program().load().map_err(|error| refused(&error))?;
         for (place, word) in forwarding.links().key.iter().zip(key.words()) {
             place.store(word, Ordering::Relaxed);
         }
@@ -371,19 +377,15 @@ impl KernelForwarding {
         Ok(())
     }
 
-    /// Says which ports are VLANs of others: the number of the port below, that of the VLAN, and that of its port; instead of
-    /// what was said before.
-    ///
-    /// # Errors
-    ///
-    /// Two of them have the same place: packets of the latter stay with the graph.
-    pub fn set_vlans(&self, vlans: &[(u16, u16, u16)]) -> io::Result<()> {
-        let (mut words, mut problem) = ([0u32; VLAN_PLACES], Ok(()));
+    /// Sets which ports are VLANs of others: the number of the port below, that of the VLAN, and that of its port. These
+    /// replace those of the last call. Returns the ports whose place another VLAN has: packets that come in by them stay
+    /// with the graph.
+    pub fn set_vlans(&self, vlans: &[(u16, u16, u16)]) -> Vec<u16> {
+        let (mut words, mut without_place) = ([0u32; VLAN_PLACES], Vec::new());
         for &(below, number, port) in vlans {
             let place = (usize::from(number) + usize::from(below) * 61) % VLAN_PLACES;
             if words[place] != 0 {
-                let text = format!("VLAN {number} has the place of another VLAN");
-                problem = Err(io::Error::new(io::ErrorKind::Unsupported, text));
+                without_place.push(port);
                 continue;
             }
             words[place] = u32::from_ne_bytes([
@@ -394,7 +396,7 @@ impl KernelForwarding {
             ]);
         }
         self.links().vlans.iter().zip(words).for_each(|(place, word)| place.store(word, Ordering::Relaxed));
-        problem
+        without_place
     }
 
     /// Says which addresses are the host's own: packets that claim to come from one are for the graph to judge.

@@ -361,7 +361,7 @@ fn tags_come_and_go() {
     // Port 0 has VLANs 5 and 6; the former is port 9, which receives too.
     let vlan = KernelPort { receives: Some(XdpMode::Native), sends: true, is_vlan: true, ..PORT };
     kernel.forwarding.set_port(9, vlan).unwrap();
-    kernel.forwarding.set_vlans(&[(0, 5, 9)]).unwrap();
+    assert_eq!(kernel.forwarding.set_vlans(&[(0, 5, 9)]), [0u16; 0]);
     let mut next_hop = |adjacency| kernel.fib.next_hops_mut().add(NextHop::Forward(adjacency)).unwrap();
     let plain = next_hop(Adjacency::ethernet(1, [1; 6], [7; 6], [8, 0]));
     let tagged = next_hop(Adjacency::tagged(2, [2; 6], [7; 6], 77, [8, 0]));

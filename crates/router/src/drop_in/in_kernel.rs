@@ -48,8 +48,10 @@ pub(crate) struct Path {
 struct Member {
     /// Which sources are believed of packets that come in.
     sources: [Sources; 2],
-    /// What the program was told.
-    told: Option<KernelPort>,
+    /// The port that its packets come and leave by: for a VLAN that below, else itself.
+    device: usize,
+    /// What the program knows of it.
+    known: Option<KernelPort>,
     /// Whether its steering program hands packets to it.
     has_joined: bool,
     /// Why it does not take part though its driver says `xdp`, as was reported last.
@@ -105,19 +107,22 @@ impl InKernel {
         features: Option<&FeatureSettings>,
         shared: &Shared,
     ) -> Arc<Mutex<Self>> {
-        let member = |port: &RouterPort| {
+        let place = |name: &str| ports.iter().position(|port| port.name == name);
+        let member = |(number, port): (usize, &RouterPort)| {
+            let below = port.vlan.as_ref().and_then(|(below, _)| place(below));
             let sources = features.map(|features| features.sources(sysctls::rp_filter(&port.name)));
             let linux_may = features.is_some_and(|features| !features.filter())
                 && ["ipv4", "ipv6"].iter().any(|family| sysctls::forwards(family, &port.name));
             let lacks_queues = port.driver.is_xdp() && lacks_queues(&port.name);
-            Member { sources: sources.unwrap_or_default(), linux_may, lacks_queues, ..Member::default() }
+            let (device, sources) = (below.unwrap_or(number), sources.unwrap_or_default());
+            Member { device, sources, linux_may, lacks_queues, ..Member::default() }
         };
         let new = || Self {
             shared: shared.clone(),
             features: features.cloned(),
             refusal: None,
             names: ports.iter().map(|port| port.name.clone()).collect(),
-            members: ports.iter().map(member).collect(),
+            members: ports.iter().enumerate().map(member).collect(),
             forwarding: None,
             region: None,
             own: Vec::new(),
@@ -178,8 +183,9 @@ impl InKernel {
         drop(state);
         (self.looked, self.tables) = (Some(Instant::now()), tables);
         let mut problems = Vec::new();
+        let devices = self.members.iter().map(|member| &ports[member.device]);
         let found: Vec<Option<Found>> =
-            ports.iter().zip(links).map(|(port, link)| self.find(ports, port, link)).collect();
+            devices.zip(links).map(|(device, link)| self.find(device, link)).collect();
         let graph_sees_all = match &self.features {
             None => Some("the graph is a configuration of your own"),
             Some(features) => features.sees_transit(&self.shared),
@@ -188,10 +194,11 @@ impl InKernel {
         if found.iter().flatten().any(is_opening) {
             self.looked = None;
         }
-        let mut reasons: Vec<Result<(), String>> = (0..)
-            .zip(ports.iter().zip(&found))
-            .map(|(number, (port, found))| {
-                let joins = self.may_join(number, port, found.as_ref(), is_main_only);
+        let mut reasons: Vec<Result<(), String>> = found
+            .iter()
+            .zip(&self.members)
+            .map(|(found, member)| {
+                let joins = self.may_join(member, &ports[member.device], found.as_ref(), is_main_only);
                 joins.and(graph_sees_all.map_or(Ok(()), |reason| Err(reason.to_owned())))
             })
             .collect();
@@ -204,7 +211,9 @@ impl InKernel {
             problems.push(format!("packets are not forwarded in the kernel: {problem}"));
         }
         for (number, port) in ports.iter().enumerate() {
-            if let Err(error) = self.settle(number, port, found[number].as_ref(), reasons[number].is_ok()) {
+            let device = &ports[self.members[number].device];
+            let settled = self.settle(number, device, found[number].as_ref(), reasons[number].is_ok());
+            if let Err(error) = settled {
                 self.members[number].refusal = Some(error.to_string());
                 problems.push(error.to_string());
             }
@@ -221,11 +230,9 @@ impl InKernel {
         problems
     }
 
-    /// Asks about a port. A VLAN is the business of the port below, but packets leave by it.
-    fn find(&self, ports: &[RouterPort], port: &RouterPort, link: Option<(u32, u32)>) -> Option<Found> {
+    /// Asks about a port with this device; `link` is the number of that one's interface, and the MTU of the port.
+    fn find(&self, device: &RouterPort, link: Option<(u32, u32)>) -> Option<Found> {
         let (interface, mtu) = link?;
-        let below = port.vlan.as_ref().and_then(|(below, _)| ports.iter().find(|port| port.name == *below));
-        let device = below.unwrap_or(port);
         if !device.driver.is_xdp() || device.device.is_some() {
             return None;
         }
@@ -238,24 +245,24 @@ impl InKernel {
         Some(Found { interface, mtu, way, features })
     }
 
-    /// Whether plain transit that comes in by a port may be forwarded in the kernel; if not, why.
+    /// Returns why plain transit that comes in by a port must not be forwarded in the kernel, if so.
     fn may_join(
         &self,
-        number: usize,
-        port: &RouterPort,
+        member: &Member,
+        device: &RouterPort,
         found: Option<&Found>,
         is_main_only: bool,
     ) -> Result<(), String> {
-        if let Some(refusal) = &self.members[number].refusal {
+        if let Some(refusal) = member.refusal.as_ref().or(self.members[member.device].refusal.as_ref()) {
             return Err(refusal.clone());
         }
         let Some(Found { way, .. }) = found else {
             return Err("its packets come by no XDP program".to_owned());
         };
-        if port.driver == Driver::AfXdp {
+        if device.driver == Driver::AfXdp {
             return Err("driver = \"af_xdp\"".to_owned());
         }
-        if is_wrapped(port) {
+        if is_wrapped(device) {
             return Err("its packets are captured, traced or delayed".to_owned());
         }
         if let Some(refusal) = &self.refusal {
@@ -266,7 +273,7 @@ impl InKernel {
         }
         match way {
             None => Err(OPENING.to_owned()),
-            Some(way) if way.is_zero_copy && port.driver == Driver::Auto => Err("zero-copy".to_owned()),
+            Some(way) if way.is_zero_copy && device.driver == Driver::Auto => Err("zero-copy".to_owned()),
             Some(_) => Ok(()),
         }
     }
@@ -291,18 +298,20 @@ impl InKernel {
             .map_err(|error| error.to_string())?;
         let region = Region::new(forwarding.take_tables().ok_or("its tables are taken")?);
         forwarding.set_own_addresses(&self.own);
-        let number_of = |name: &str| ports.iter().position(|port| port.name == name);
         let vlans: Vec<(u16, u16, u16)> = (0..)
-            .zip(ports)
-            .filter_map(|(number, port)| {
-                let (below, vlan) = port.vlan.as_ref()?;
-                Some((number_of(below)? as u16, *vlan, number))
+            .zip(ports.iter().zip(&self.members))
+            .filter_map(|(number, (port, member))| {
+                let (_, vlan) = port.vlan.as_ref()?;
+                (member.device != usize::from(number)).then_some((member.device as u16, *vlan, number))
             })
             .collect();
-        forwarding.set_vlans(&vlans).map_err(|error| error.to_string())?;
+        for port in forwarding.set_vlans(&vlans) {
+            let problem = "another VLAN has its place in the program".to_owned();
+            self.members[usize::from(port)].refusal = Some(problem);
+        }
         for (number, member) in (0..).zip(&self.members) {
-            if let Some(told) = member.told {
-                forwarding.set_port(number, told).map_err(|error| error.to_string())?;
+            if let Some(known) = member.known {
+                forwarding.set_port(number, known).map_err(|error| error.to_string())?;
             }
         }
         let mut problem = None;
@@ -331,26 +340,27 @@ impl InKernel {
         problem.map_or(Ok(()), Err)
     }
 
-    /// Brings a port in line: what the program knows of it, and whether it gets its packets.
+    /// Brings a port with this device in line: what the program knows of it, and whether it gets its packets.
     fn settle(
         &mut self,
         number: usize,
-        port: &RouterPort,
+        device: &RouterPort,
         found: Option<&Found>,
         joins: bool,
     ) -> Result<(), PortError> {
         let way = found.and_then(|found| found.way);
-        // A card has computed the checksums of what it received; a veth or a virtual machine leaves that to whoever sends.
+        // A card computes the checksums of packets that it receives. A veth or a virtual machine leaves that to the
+        // interface by which they leave.
         let leaves = self.members[number].linux_may && way.is_some_and(|way| !way.is_zero_copy);
-        let is_vlan = port.vlan.is_some();
+        let is_vlan = self.members[number].device != number;
         if !is_vlan && self.members[number].leaves_unfinished != leaves {
-            on_host(&self.shared, port, |host| host.leave_unfinished_checksums(leaves))?;
+            on_host(&self.shared, device, |host| host.leave_unfinished_checksums(leaves))?;
             self.members[number].leaves_unfinished = leaves;
         }
         let Some(forwarding) = &mut self.forwarding else { return Ok(()) };
         let failed = |source| PortError::System {
-            port: port.name.clone(),
-            action: "telling it to the kernel",
+            port: device.name.clone(),
+            action: "writing it to the program's map",
             source,
         };
         let mode = way.map(|way| way.mode);
@@ -359,26 +369,26 @@ impl InKernel {
             mtu: found.mtu,
             is_vlan,
             receives: mode.filter(|_| joins),
-            sends: !is_wrapped(port) && !self.members[number].lacks_queues,
+            sends: !is_wrapped(device) && !self.members[self.members[number].device].lacks_queues,
             sends_native: found.features.sends_redirected(),
             sources: self.members[number].sources,
             // As in the configuration, which has no more ports than there are paints.
             paint: (number + 1) as u8,
         });
         let member = &mut self.members[number];
-        if let Some(wanted) = wanted.filter(|wanted| member.told != Some(*wanted)) {
+        if let Some(wanted) = wanted.filter(|wanted| member.known != Some(*wanted)) {
             forwarding.set_port(number as u16, wanted).map_err(failed)?;
-            member.told = Some(wanted);
+            member.known = Some(wanted);
         }
         if is_vlan {
             // Its packets come by the port below.
             return Ok(());
         }
         if joins && !member.has_joined {
-            on_host(&self.shared, port, |host| host.forward_in_kernel(forwarding, number as u16))?;
+            on_host(&self.shared, device, |host| host.forward_in_kernel(forwarding, number as u16))?;
             member.has_joined = true;
         } else if !joins && member.has_joined {
-            on_host(&self.shared, port, |host| host.forward_here())?;
+            on_host(&self.shared, device, |host| host.forward_here())?;
             member.has_joined = false;
         }
         Ok(())
@@ -391,12 +401,12 @@ impl InKernel {
         }
         let mode = found.and_then(|found| found.way).map(|way| way.mode);
         let generic = if mode == Some(XdpMode::Generic) { "kernel (generic XDP)" } else { "kernel" };
-        if self.members[number].lacks_queues {
+        if self.members[self.members[number].device].lacks_queues {
             return format!(
                 "{generic}; to it by sockets: its card has fewer queues than there are processors"
             );
         }
-        let is_deaf = self.members[number].told.is_some_and(|told| !told.sends_native);
+        let is_deaf = self.members[number].known.is_some_and(|known| !known.sends_native);
         if is_deaf && mode == Some(XdpMode::Native) {
             return format!("{generic}; to it by sockets: the driver sends nothing redirected now");
         }

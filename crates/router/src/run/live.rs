@@ -193,7 +193,7 @@ impl Live {
                 ));
             }
             if !Settings::options().any(|known| known.name() == option) {
-                return Err(format!("there is no option '{option}'; {} can be set", names.join(", ")));
+                return Err(format!("unknown option '{option}'; expected one of {}", names.join(", ")));
             }
             return Err(format!(
                 "'{option}' cannot be set while the router runs; {} can, others are read from the settings file at the \

@@ -425,7 +425,7 @@ macro_rules! options {
                         let value = $crate::settings::options::of_text(text, limits)?;
                         $crate::settings::options::Value::take(&mut self.$key, value);
                     })*
-                    _ => return Err(format!("there is no option '{key}' in [{}]", $section)),
+                    _ => return Err(format!("unknown option '{key}' in [{}]", $section)),
                 }
                 Ok(())
             }

@@ -198,7 +198,7 @@ fn nothing_is_forwarded_without_a_list_or_by_one_that_is_too_long() {
         assert_eq!(kernel.forwards(&web), fits, "{count}");
         assert!(!kernel.forwards(&tcp(A, B, 81)));
     }
-    // Counts go on with the rule, whoever counted.
+    // A rule keeps its counts when its list changes, those of the kernel too.
     assert!(
         kernel.lists[0].text().contains("20 permit tcp any 198.51.100.1/32 port 80 # 2 packets, 80 bytes\n")
     );

@@ -285,7 +285,7 @@ impl Bench {
         }
     }
 
-    /// What workers are told, of what there is a table for.
+    /// The next hops that workers find, by table and destination; `None` where there is no table.
     fn answers(&self) -> Vec<(usize, Destination, Option<Line>)> {
         let mut answers = Vec::new();
         for vrf in 0..VRF_TABLES.len() {
@@ -302,7 +302,7 @@ impl Bench {
         answers
     }
 
-    /// The program says what workers are told, or nothing if the region has no room for all.
+    /// Asserts that the program finds the next hops that workers find, or none if the region has no room for all.
     fn check(&self) {
         let Some(region) = &self.region else {
             return assert!(!self.fib.is_shared_whole());
@@ -313,7 +313,7 @@ impl Bench {
     }
 }
 
-/// A program says what workers are told; nothing, perhaps, if the region has no room for all.
+/// A program finds the next hops that workers find, or none if the region has no room for all.
 #[track_caller]
 fn check(region: &Region, answers: &[(usize, Destination, Option<Line>)], is_whole: bool) {
     let bytes = |line: &Line| (line.forwards, line.length, line.port, line.rewrite);
