@@ -124,7 +124,8 @@ pub use host_steering::{HostSteering, VlanId, VlanShare, XdpWay};
 pub use interface::{Addresses, addresses, set_link_address, set_mtu, user_of, with_address};
 pub use iptables::{LegacyChain, legacy_chains};
 pub use kernel_forwarding::{
-    KernelForwarding, KernelHits, KernelList, KernelPort, KernelRules, KernelTraffic, Sources, XdpMode,
+    KernelForwarding, KernelHits, KernelList, KernelLosses, KernelPort, KernelRules, KernelTraffic,
+    LossCounter, Sources, XdpMode,
 };
 pub use link::{Link, Links};
 pub use memory_loop::MemoryLoop;

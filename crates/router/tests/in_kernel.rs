@@ -323,3 +323,33 @@ fn lists_that_are_reloaded_let_through_what_they_all_permit_and_nothing_that_the
     let seen = of_workers(&network, &socket) - before;
     assert!(seen as usize <= denied + ON_THEIR_WAY + 19, "{seen}, {denied} sent");
 }
+
+#[test]
+fn redirected_packets_that_a_driver_loses_are_drops_with_a_reason() {
+    if !netns::is_root() {
+        return;
+    }
+    let network = network();
+    let (router, socket) = router(&network, "--driver xdp");
+    for port in ["eth1", "eth2"] {
+        wait_for_path(&network, &socket, port, "kernel");
+    }
+    let drops = || network.run("r", &format!("{PROGRAM} show drops --json --socket {socket}")).1;
+    assert!(!drops().contains("XDP redirect"), "{}", drops());
+    // Until the router hears that the other end of eth2 does not poll any more, packets are redirected to it.
+    let flood = network.start("a", "ping -n -q -i 0.0005 10.0.2.2");
+    let lost = eventually(|| {
+        network.run("b", "ethtool -K eth0 gro off");
+        network.run("b", "ethtool -K eth0 gro on");
+        drops().contains("XDP redirect")
+    });
+    assert!(lost, "{}", drops());
+    flood.interrupt();
+    let row = drops().lines().find(|line| line.contains("XDP redirect")).unwrap().to_owned();
+    assert!(row.contains("\"eth2\"") && row.contains("\"driver refused redirected packets\""), "{row}");
+    assert!(eventually(|| port(&network, &socket, "eth2").0 == "kernel"));
+    assert_eq!(seen_by_workers(&network, &socket), 0);
+    assert_eq!(router.interrupt(), 0, "{}", router.printed());
+    let printed = router.printed();
+    assert!(printed.contains("eth2  driver refused redirected packets"), "{printed}");
+}

@@ -177,7 +177,7 @@ impl SingleCore {
         if sent + 1024 < received {
             let pool = self.graph.pool_stats();
             let copy = CopyStats { copy: 0, elements: stats, pool, busy: 1.0, busy_ns: 0 };
-            let summary = router::run::summary(&self.flat, &[copy]);
+            let summary = router::run::summary(&self.flat, &[copy], &[]);
             bail!("{received} packets came in and only {sent} left:\n{summary}");
         }
         Ok(self.flat.elements.iter().map(|element| element.class.as_str()).zip(stats).collect())

@@ -25,6 +25,7 @@ use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
 use self::access_list::Maps;
 pub use self::access_list::{KernelHits, KernelList, KernelRules};
+pub use self::losses::{KernelLosses, LossCounter};
 use crate::bpf::{address_bits, map_error, refusal};
 use crate::host_steering::key_of;
 
@@ -130,7 +131,7 @@ pub struct KernelTraffic {
     pub rx_packets: u64,
     /// Their bytes.
     pub rx_bytes: u64,
-    /// Packets that left by it.
+    /// Packets that were redirected to it, of which some may be lost ([`LossCounter`]).
     pub tx_packets: u64,
     /// Their bytes.
     pub tx_bytes: u64,
@@ -428,6 +429,7 @@ impl std::fmt::Debug for KernelForwarding {
 }
 
 mod access_list;
+mod losses;
 #[cfg(test)]
 mod publication;
 #[cfg(test)]

@@ -10,6 +10,8 @@ use packet::random::SplitMix64;
 use testbed::is_root;
 
 use super::*;
+use crate::Links;
+use crate::testing::{command, in_namespace, ip, pool, send, soon, veth_pair};
 
 pub(super) const REDIRECTED: u32 = 4;
 const PASSED: u32 = 2;
@@ -392,4 +394,74 @@ fn tags_come_and_go() {
     let counted = kernel.forwarding.traffic(9).unwrap();
     assert_eq!((counted.rx_packets, counted.tx_packets), (2, 1));
     assert_eq!((counted.rx_bytes, counted.tx_bytes), (2 * (18 + 28), 18 + 28));
+}
+
+#[test]
+fn packets_that_drivers_lose_are_counted_by_reason() {
+    in_namespace(|| {
+        veth_pair("left", "right");
+        veth_pair("out", "far");
+        // Without NAPI the far end takes nothing that is redirected.
+        command("ethtool", "-K far gro off");
+        let mut kernel = Kernel::new(16 << 20);
+        let number = |name: &str| Links::ask().unwrap().named(name).unwrap().index;
+        let [right, out] = ["right", "out"].map(number);
+        let receives = KernelPort { interface: right, receives: Some(XdpMode::Native), ..PORT };
+        kernel.forwarding.set_port(0, receives).unwrap();
+        kernel.forwarding.set_port(1, KernelPort { interface: out, sends: true, ..PORT }).unwrap();
+        let next_hop = NextHop::Forward(Adjacency::ethernet(1, [1; 6], [7; 6], [8, 0]));
+        let next_hop = kernel.fib.next_hops_mut().add(next_hop).unwrap();
+        kernel.fib.insert(MAIN, "11.0.0.0/8".parse().unwrap(), next_hop).unwrap();
+        kernel.fib.publish();
+        kernel.share();
+        let mut counter = LossCounter::load().unwrap();
+        counter.set_ports([(right, 0), (out, 1)].into_iter()).unwrap();
+
+        let open = |spec: &str| crate::open(spec, &crate::OpenOptions::default()).unwrap();
+        let (mut left, mut port) = (open("left"), open("af_xdp:right?steer=transit&mode=native"));
+        let mut pool = pool(4_096);
+        let mut tx = left.take_tx(0).unwrap();
+        tx.prepare(&mut pool).unwrap();
+        let mut rx = port.take_rx(0).unwrap();
+        rx.prepare(&mut pool).unwrap();
+        let mac = port.info().mac;
+        port.host().unwrap().forward_in_kernel(&mut kernel.forwarding, 0).unwrap();
+        let mut frame = ipv4(0x0a00_0001, 0x0b00_0001, 17, 5);
+        frame[..6].copy_from_slice(&mac.0);
+        let frames = vec![frame; 10];
+
+        let lost = |counter: &LossCounter| counter.losses(1).unwrap();
+        let refused = KernelLosses { refused: 10, ..KernelLosses::default() };
+        send(&mut *tx, &mut pool, &frames);
+        soon("the driver has refused ten packets", || lost(&counter) == refused);
+        command("ethtool", "-K far gro on");
+        ip("link set out down");
+        let unsent = KernelLosses { unsent: 10, ..refused };
+        send(&mut *tx, &mut pool, &frames);
+        soon("ten packets met an interface that is down", || lost(&counter) == unsent);
+        // What arrives is not counted.
+        ip("link set out up");
+        let arrived = || -> u64 {
+            let text = std::fs::read_to_string("/proc/thread-self/net/dev").unwrap();
+            let line = text.lines().find_map(|line| line.trim().strip_prefix("far:")).unwrap();
+            line.split_whitespace().nth(1).unwrap().parse().unwrap()
+        };
+        soon("ten packets arrive", || {
+            let before = arrived();
+            send(&mut *tx, &mut pool, &frames[..1]);
+            arrived() > before
+        });
+        let before = lost(&counter);
+        let (arrived_before, sent) = (arrived(), 10);
+        send(&mut *tx, &mut pool, &frames);
+        soon("ten packets arrive", || arrived() >= arrived_before + sent);
+        assert_eq!(lost(&counter), before);
+        // Interfaces of others do not count.
+        command("ethtool", "-K far gro off");
+        counter.set_ports([(out, 1)].into_iter()).unwrap();
+        let total = kernel.forwarding.traffic(1).unwrap().tx_packets;
+        send(&mut *tx, &mut pool, &frames);
+        soon("ten packets are redirected", || kernel.forwarding.traffic(1).unwrap().tx_packets == total + 10);
+        assert_eq!(lost(&counter), before);
+    });
 }

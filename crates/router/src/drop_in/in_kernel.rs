@@ -16,8 +16,8 @@ use fib::Region;
 use graph::setup::Shared;
 use packet::flow::FlowKey;
 use ports::{
-    HostSteering, KernelForwarding, KernelPort, KernelTraffic, PortError, Sources, Spec, XdpFeatureChanges,
-    XdpFeatures, XdpMode, XdpWay,
+    HostSteering, KernelForwarding, KernelLosses, KernelPort, KernelTraffic, LossCounter, PortError, Sources,
+    Spec, XdpFeatureChanges, XdpFeatures, XdpMode, XdpWay,
 };
 
 use super::{RouterPort, sysctls};
@@ -36,11 +36,13 @@ const FIRST_BYTES: usize = 16 << 20;
 
 /// How the packets of a port travel.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Path {
+pub struct Path {
     /// In words: "kernel", or "sockets" with the reason.
-    pub(crate) text: String,
+    pub text: String,
     /// What was forwarded in the kernel.
-    pub(crate) traffic: KernelTraffic,
+    pub traffic: KernelTraffic,
+    /// Redirected packets to it that were lost.
+    pub losses: KernelLosses,
 }
 
 /// A port's part.
@@ -58,6 +60,10 @@ struct Member {
     reported: Option<String>,
     /// Whether its card would lose what some processors redirect to it.
     lacks_queues: bool,
+    /// Packets that its driver had refused at the last look.
+    refused: u64,
+    /// Whether its driver has refused packets since something changed last.
+    refuses: bool,
     /// Whether Linux may forward transit of it: nothing filters, and Linux forwards.
     linux_may: bool,
     /// Whether its steering program leaves to Linux what has no checksum yet.
@@ -80,6 +86,10 @@ pub(crate) struct InKernel {
     names: Vec<String>,
     members: Vec<Member>,
     forwarding: Option<KernelForwarding>,
+    /// Counts lost packets; `Some(None)` where the kernel does not let it.
+    losses: Option<Option<LossCounter>>,
+    /// The interfaces and ports of which losses are counted.
+    counted: Vec<(u32, u16)>,
     region: Option<Arc<Region>>,
     own: Vec<IpAddr>,
     looked: Option<Instant>,
@@ -124,6 +134,8 @@ impl InKernel {
             names: ports.iter().map(|port| port.name.clone()).collect(),
             members: ports.iter().enumerate().map(member).collect(),
             forwarding: None,
+            losses: None,
+            counted: Vec::new(),
             region: None,
             own: Vec::new(),
             looked: None,
@@ -146,14 +158,22 @@ impl InKernel {
     pub(crate) fn path(&self, port: &str) -> Option<Path> {
         let number = self.names.iter().position(|name| name == port)?;
         let member = &self.members[number];
-        Some(Path { text: member.path.clone(), traffic: sum(member.before, self.traffic(number)) })
+        let mut traffic = sum(member.before, self.traffic(number));
+        // Packets may be on their way through between the two looks.
+        let losses = self.losses(number);
+        traffic.tx_packets = traffic.tx_packets.saturating_sub(losses.total());
+        Some(Path { text: member.path.clone(), traffic, losses })
     }
 
-    /// Returns what was forwarded in the kernel from and to all ports.
-    pub(crate) fn total(&self) -> KernelTraffic {
-        let each =
-            (0..self.members.len()).map(|number| sum(self.members[number].before, self.traffic(number)));
-        each.fold(KernelTraffic::default(), sum)
+    /// Returns the paths of all ports, with their names.
+    pub(crate) fn paths(&self) -> impl Iterator<Item = (&str, Path)> {
+        self.names.iter().filter_map(|name| Some((name.as_str(), self.path(name)?)))
+    }
+
+    /// Returns what was lost on the way to a port.
+    fn losses(&self, number: usize) -> KernelLosses {
+        let counter = self.losses.as_ref().and_then(Option::as_ref);
+        counter.and_then(|counter| counter.losses(number as u16).ok()).unwrap_or_default()
     }
 
     fn traffic(&self, number: usize) -> KernelTraffic {
@@ -190,6 +210,7 @@ impl InKernel {
             None => Some("the graph is a configuration of your own"),
             Some(features) => features.sees_transit(&self.shared),
         };
+        self.look_at_losses(changed || features_changed);
         let is_opening = |found: &Found| found.way.is_none();
         if found.iter().flatten().any(is_opening) {
             self.looked = None;
@@ -210,6 +231,16 @@ impl InKernel {
             reasons.iter_mut().for_each(|reason| *reason = reason.clone().and(Err(problem.clone())));
             problems.push(format!("packets are not forwarded in the kernel: {problem}"));
         }
+        if self.forwarding.is_some() && self.losses.is_none() {
+            let counter = LossCounter::load();
+            problems.extend(
+                counter
+                    .as_ref()
+                    .err()
+                    .map(|error| format!("redirected packets that drivers lose are not counted: {error}")),
+            );
+            self.losses = Some(counter.ok());
+        }
         for (number, port) in ports.iter().enumerate() {
             let device = &ports[self.members[number].device];
             let settled = self.settle(number, device, found[number].as_ref(), reasons[number].is_ok());
@@ -227,7 +258,29 @@ impl InKernel {
                 self.members[number].reported = reason.cloned();
             }
         }
+        let devices =
+            (0..).zip(&self.members).filter(|(number, member)| member.device == usize::from(*number));
+        let counted: Vec<(u32, u16)> =
+            devices.filter_map(|(number, member)| Some((member.known?.interface, number))).collect();
+        if counted != self.counted
+            && let Some(counter) = self.losses.as_mut().and_then(Option::as_mut)
+        {
+            let set = counter.set_ports(counted.iter().copied());
+            problems.extend(set.err().map(|error| format!("counting lost packets: {error}")));
+            self.counted = counted;
+        }
         problems
+    }
+
+    /// Looks whose driver has refused packets since the last look. Such a port sends nothing that is redirected until
+    /// something `changed`: a link, or what a driver can do.
+    fn look_at_losses(&mut self, changed: bool) {
+        for number in 0..self.members.len() {
+            let refused = self.losses(number).refused;
+            let member = &mut self.members[number];
+            member.refuses = !changed && (member.refuses || refused > member.refused);
+            member.refused = refused;
+        }
     }
 
     /// Asks about a port with this device; `link` is the number of that one's interface, and the MTU of the port.
@@ -364,12 +417,13 @@ impl InKernel {
             source,
         };
         let mode = way.map(|way| way.mode);
+        let below = &self.members[self.members[number].device];
         let wanted = found.map(|found| KernelPort {
             interface: found.interface,
             mtu: found.mtu,
             is_vlan,
             receives: mode.filter(|_| joins),
-            sends: !is_wrapped(device) && !self.members[self.members[number].device].lacks_queues,
+            sends: !(is_wrapped(device) || below.lacks_queues || below.refuses),
             sends_native: found.features.sends_redirected(),
             sources: self.members[number].sources,
             // As in the configuration, which has no more ports than there are paints.
@@ -401,7 +455,8 @@ impl InKernel {
         }
         let mode = found.and_then(|found| found.way).map(|way| way.mode);
         let generic = if mode == Some(XdpMode::Generic) { "kernel (generic XDP)" } else { "kernel" };
-        if self.members[self.members[number].device].lacks_queues {
+        let below = &self.members[self.members[number].device];
+        if below.lacks_queues {
             return format!(
                 "{generic}; to it by sockets: its card has fewer queues than there are processors"
             );
@@ -409,6 +464,9 @@ impl InKernel {
         let is_deaf = self.members[number].known.is_some_and(|known| !known.sends_native);
         if is_deaf && mode == Some(XdpMode::Native) {
             return format!("{generic}; to it by sockets: the driver sends nothing redirected now");
+        }
+        if below.refuses {
+            return format!("{generic}; to it by sockets: its driver has refused redirected packets");
         }
         generic.to_owned()
     }

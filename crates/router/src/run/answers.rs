@@ -170,6 +170,7 @@ impl Live {
             if let Some(path) = self.path(&port.name) {
                 row.rx_packets += path.traffic.rx_packets;
                 row.tx_packets += path.traffic.tx_packets;
+                row.tx_dropped += path.losses.total();
                 row.path = path.text;
             }
             row
@@ -337,6 +338,14 @@ impl Live {
                 }
             }
         }
+        rows.extend(self.paths().into_iter().flat_map(|(port, path)| {
+            path.losses.by_reason().map(|(reason, packets)| DropRow {
+                element: port.clone(),
+                class: "XDP redirect".to_owned(),
+                reason: reason.to_owned(),
+                packets,
+            })
+        }));
         rows.extend(self.backstop_drops()?.into_iter().map(|drops| DropRow {
             element: drops.port,
             class: "nftables".to_owned(),

@@ -135,10 +135,12 @@ impl Live {
         lock(&*drop_in::InKernel::of(&self.shared)?).path(port)
     }
 
-    /// Returns what was forwarded in the kernel.
-    pub(super) fn kernel_traffic(&self) -> ports::KernelTraffic {
-        drop_in::InKernel::of(&self.shared)
-            .map_or_else(Default::default, |in_kernel| lock(&*in_kernel).total())
+    /// Returns what was forwarded in the kernel, by port.
+    pub(super) fn paths(&self) -> Vec<(String, drop_in::Path)> {
+        let in_kernel = drop_in::InKernel::of(&self.shared);
+        in_kernel.map_or_else(Vec::new, |in_kernel| {
+            lock(&*in_kernel).paths().map(|(name, path)| (name.to_owned(), path)).collect()
+        })
     }
 
     /// What Linux was kept from forwarding past the filters.

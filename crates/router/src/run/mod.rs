@@ -42,7 +42,6 @@ use crate::features::FeatureSettings;
 use crate::load;
 use crate::output::print;
 use crate::settings::{self, Driver, Fail, Flags, PortSettings, Settings, WorkerSettings};
-use crate::table::thousands;
 use live::Live;
 pub(crate) use subject::Subject;
 use subject::subject;
@@ -423,11 +422,7 @@ pub(crate) fn operate(
             print(&format!("{{\"lost_messages\":{lost}}}\n"));
         }
     } else if !arguments.quiet {
-        print(&summary(&flat, &stats));
-        let kernel = live.kernel_traffic().rx_packets;
-        if kernel > 0 {
-            print(&format!("\n{} packets were forwarded in the kernel\n", thousands(kernel)));
-        }
+        print(&summary(&flat, &stats, &live.paths()));
         if workers > 1 {
             print(&format!("\n{}", workers_table(&stats, &shares).render()));
         }

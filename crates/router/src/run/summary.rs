@@ -4,8 +4,8 @@ use elements::devices::balance::QueueShare;
 use elements::devices::{RECEIVER, SENDER};
 use graph::lang::FlatConfig;
 use graph::router::CopyStats;
-use ports::KernelTraffic;
 
+use crate::drop_in::Path;
 use crate::output::print;
 use crate::table::{Align, Table, thousands};
 
@@ -19,8 +19,13 @@ pub(crate) struct Totals {
 
 impl Totals {
     /// Adds up what the elements counted, and what was forwarded in the kernel.
-    pub(crate) fn of(config: &FlatConfig, stats: &[CopyStats], kernel: KernelTraffic) -> Self {
-        let mut totals = Self { received: kernel.rx_packets, sent: kernel.tx_packets, dropped: 0 };
+    pub(crate) fn of(config: &FlatConfig, stats: &[CopyStats], in_kernel: &[(String, Path)]) -> Self {
+        let mut totals = Self::default();
+        for (_, path) in in_kernel {
+            totals.received += path.traffic.rx_packets;
+            totals.sent += path.traffic.tx_packets;
+            totals.dropped += path.losses.total();
+        }
         for copy in stats {
             for (flat, element) in config.elements.iter().zip(&copy.elements) {
                 if flat.has(RECEIVER) {
@@ -35,8 +40,8 @@ impl Totals {
     }
 }
 
-/// What each element did, all copies together: packets, cycles a packet, drops by reason.
-pub fn summary(config: &FlatConfig, stats: &[CopyStats]) -> String {
+/// Describes what each element did, all copies together: packets, cycles a packet, drops by reason; and the kernel.
+pub fn summary(config: &FlatConfig, stats: &[CopyStats], in_kernel: &[(String, Path)]) -> String {
     let mut table = Table::new(&[
         ("element", Align::Left),
         ("class", Align::Left),
@@ -76,10 +81,20 @@ pub fn summary(config: &FlatConfig, stats: &[CopyStats]) -> String {
             drops.row([thousands(count), flat.name.clone(), reason.to_owned()]);
         }
     }
+    for (port, path) in in_kernel {
+        for (reason, count) in path.losses.by_reason().into_iter().filter(|(_, count)| *count > 0) {
+            dropped = true;
+            drops.row([thousands(count), port.clone(), reason.to_owned()]);
+        }
+    }
     let mut text = table.render();
     if dropped {
         text.push('\n');
         text.push_str(&drops.render());
+    }
+    let forwarded: u64 = in_kernel.iter().map(|(_, path)| path.traffic.rx_packets).sum();
+    if forwarded > 0 {
+        text.push_str(&format!("\n{} packets were forwarded in the kernel\n", thousands(forwarded)));
     }
     text
 }

@@ -103,7 +103,7 @@ fn watch_until_end(
             else {
                 continue;
             };
-            let totals = Totals::of(&config, &stats, live.kernel_traffic());
+            let totals = Totals::of(&config, &stats, &live.paths());
             let seconds = last.0.elapsed().as_secs_f64();
             let line = format!(
                 "{:6.1} s  in {}pps  out {}pps  dropped {}  busy {}",
