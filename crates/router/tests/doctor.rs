@@ -117,26 +117,32 @@ fn the_way_of_transit_is_foretold() {
         ok
     };
     let kernel = "left: plain transit goes in the kernel (native XDP)".to_owned();
+    // What leaves the segmentation of hosts at a veth's other end alone is the default where Linux forwards.
+    let gentle = "left: plain transit goes in the kernel (generic XDP, so that the other end of the veth keeps its \
+                  segmentation; driver = \"xdp\" takes native XDP)";
+    network.forward("router");
     let (_, found) = doctor(&network, "left left.7");
+    assert_eq!(ways(&found), [gentle], "{found:#?}");
+    let (_, found) = doctor(&network, "xdp:left left.7");
     assert_eq!(ways(&found), [kernel.clone(), deaf.clone()], "{found:#?}");
     // A rule that chooses among tables keeps packets in the graph, so nothing is redirected. Transit has no mark.
     network.ip("router", "rule add fwmark 1 lookup 100");
-    let (_, found) = doctor(&network, "left");
+    let (_, found) = doctor(&network, "xdp:left");
     assert_eq!(ways(&found), [kernel.clone(), deaf.clone()], "{found:#?}");
     network.ip("router", "rule add from 10.0.1.2 lookup 100");
-    let (_, found) = doctor(&network, "left");
+    let (_, found) = doctor(&network, "xdp:left");
     let ruled = "left: plain transit goes by AF_XDP sockets, which copy: policy rules choose among tables";
     assert_eq!(ways(&found), [ruled]);
     network.ip("router", "rule del from 10.0.1.2 lookup 100");
-    let (_, found) = doctor(&network, "left --fix");
+    let (_, found) = doctor(&network, "xdp:left --fix");
     let fixed = found.iter().find(|finding| deaf.ends_with(finding["what"].as_str().unwrap())).unwrap();
     assert_eq!((&fixed["fix"], &fixed["fixed"]), (&"ethtool -K right gro on".into(), &true.into()));
-    let (_, found) = doctor(&network, "left");
+    let (_, found) = doctor(&network, "xdp:left");
     assert_eq!(ways(&found), [kernel]);
     // The other end may send by more queues than this one receives by: then it has no native XDP.
     let (done, said) = network.run("router", "ethtool -L right tx 2");
     assert!(done, "{said}");
-    let (_, found) = doctor(&network, "left");
+    let (_, found) = doctor(&network, "xdp:left");
     assert_eq!(ways(&found), ["left: plain transit goes in the kernel (generic XDP)"]);
 }
 

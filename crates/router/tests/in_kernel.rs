@@ -184,16 +184,24 @@ fn what_hosts_leave_to_a_card_to_compute_is_linuxs_and_arrives() {
     if !netns::is_root() {
         return;
     }
-    for driver in ["xdp", "af_xdp"] {
+    for driver in ["auto", "xdp", "af_xdp"] {
         let network = network();
         for host in ["a", "b"] {
             let (done, text) = network.run(host, "ethtool -K eth0 tx on tso on gso on");
             assert!(done, "{text}");
         }
         let (_router, socket) = router(&network, &format!("--driver {driver}"));
-        let path = if driver == "xdp" { "kernel" } else { "sockets" };
+        let path = match driver {
+            "auto" => "kernel (generic XDP)",
+            "xdp" => "kernel",
+            _ => "sockets",
+        };
         wait_for_path(&network, &socket, "eth1", path);
         wait_for_path(&network, &socket, "eth2", path);
+        if driver == "auto" {
+            let (_, text) = network.run("a", "ethtool -k eth0");
+            assert!(text.contains("\ntcp-segmentation-offload: on"), "{text}");
+        }
         for (options, to) in [
             ("", "10.0.2.2"),
             ("", "2001:db8:2::2"),

@@ -30,6 +30,7 @@ use serde_json::json;
 
 pub(crate) use interface::largest_mtu;
 
+use crate::drop_in::linux_may_forward;
 use crate::output::{print, say_line};
 use crate::settings::{self, Bypass, Driver, Host, Settings};
 use crate::table::{Align, Table};
@@ -234,11 +235,15 @@ struct PatientPort {
 
 impl Patient {
     fn of(settings: &Settings, frame_bytes: usize) -> Self {
-        let port = |port: &settings::PortSettings| PatientPort {
-            device: port.device.clone().unwrap_or_else(|| port.name.clone()),
-            driver: port.driver,
-            host: port.host,
-            spec: port.spec(),
+        let port = |port: &settings::PortSettings| {
+            let mut port = port.clone();
+            port.keep_segments(linux_may_forward(Some(&settings.features), &port.name));
+            PatientPort {
+                device: port.device.clone().unwrap_or_else(|| port.name.clone()),
+                driver: port.driver,
+                host: port.host,
+                spec: port.spec(),
+            }
         };
         Self {
             ports: settings.ports.iter().map(port).collect(),

@@ -206,6 +206,11 @@ fn way(port: &PatientPort, card: &Card, machine: Machine) -> Finding {
     let (name, is_native) = (port.device.as_str(), is_native(port, card));
     let what = match keeps(port, card, machine) {
         None if is_native => "plain transit goes in the kernel (native XDP)".to_owned(),
+        None if card.driver == "veth" && has_option(port, "mode=generic") => {
+            "plain transit goes in the kernel (generic XDP, so that the other end of the veth keeps its \
+             segmentation; driver = \"xdp\" takes native XDP)"
+                .to_owned()
+        }
         None => "plain transit goes in the kernel (generic XDP)".to_owned(),
         Some(reason) => {
             let copies = if is_zero_copy(port, card, machine) { "without copies" } else { "which copy" };

@@ -20,7 +20,7 @@ use ports::{
     Spec, XdpFeatureChanges, XdpFeatures, XdpMode, XdpWay,
 };
 
-use super::{RouterPort, sysctls};
+use super::{RouterPort, linux_may_forward, sysctls};
 use crate::doctor::lacks_queues;
 use crate::features::FeatureSettings;
 use crate::settings::Driver;
@@ -121,8 +121,7 @@ impl InKernel {
         let member = |(number, port): (usize, &RouterPort)| {
             let below = port.vlan.as_ref().and_then(|(below, _)| place(below));
             let sources = features.map(|features| features.sources(sysctls::rp_filter(&port.name)));
-            let linux_may = features.is_some_and(|features| !features.filter())
-                && ["ipv4", "ipv6"].iter().any(|family| sysctls::forwards(family, &port.name));
+            let linux_may = linux_may_forward(features, &port.name);
             let lacks_queues = port.driver.is_xdp() && lacks_queues(&port.name);
             let (device, sources) = (below.unwrap_or(number), sources.unwrap_or_default());
             Member { device, sources, linux_may, lacks_queues, ..Member::default() }

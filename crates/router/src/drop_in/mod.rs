@@ -45,7 +45,7 @@ pub use in_kernel::Path;
 pub(crate) use plan::{Part, Plan};
 pub(crate) use ports::{Device, RouterPort};
 
-use crate::features::vlan;
+use crate::features::{FeatureSettings, vlan};
 use crate::settings::{FpmSettings, Settings};
 
 /// How long Linux may take to tell what it knows; a million routes take some seconds.
@@ -55,6 +55,13 @@ const LONGEST_DUMP: Duration = Duration::from_secs(120);
 pub(crate) fn ports_of(config: &FlatConfig) -> Vec<String> {
     let lookup = config.elements.iter().find(|element| element.has(FORWARDS));
     lookup.map_or(Vec::new(), |lookup| split_arguments(&lookup.config))
+}
+
+/// Returns whether Linux may forward transit that comes in by a port: nothing filters, and Linux forwards. `features` are those of
+/// a graph of ours.
+pub(crate) fn linux_may_forward(features: Option<&FeatureSettings>, port: &str) -> bool {
+    features.is_some_and(|features| !features.filter())
+        && ["ipv4", "ipv6"].iter().any(|family| sysctls::forwards(family, port))
 }
 
 /// Starts to mirror Linux for these ports, and gives the tables to the elements. How Linux sees VLANs is known then.

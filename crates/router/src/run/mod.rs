@@ -268,7 +268,8 @@ fn run_settings(
     };
     subject.guard = guard;
     if arguments.print_config {
-        print(&(how_to_run(&subject.ports) + &subject.source.text));
+        let ports = if is_file { &subject.ports } else { &settings.ports };
+        print(&(how_to_run(ports) + &subject.source.text));
         return Ok(ExitCode::SUCCESS);
     }
     if is_file && subject.mirror.is_some() {

@@ -90,15 +90,26 @@ pub(super) fn subject(
             guard: None,
         }));
     }
-    let mut ports = settings.ports.iter().map(open).collect::<Result<Vec<_>>>()?;
+    let mut settings_of_ports = settings.ports.clone();
+    for port in &mut settings_of_ports {
+        port.keep_segments(drop_in::linux_may_forward(Some(&settings.features), &port.name));
+    }
+    let mut ports = settings_of_ports.iter().map(open).collect::<Result<Vec<_>>>()?;
     specs.extend(specs_of(&ports));
     let service = drop_in::mirror(&mut ports, &settings.fpm, shared, &supervisor)?;
     let text = drop_in::configuration(&ports, &service, settings)?;
     let source = Source { name: ports_text(&ports), text };
     let Some(flat) = load::compile(&source, &Options::default(), registry) else { return Ok(None) };
     let mirror = Some((service, following(ports, Some(&settings.features), shared)));
-    let ports = settings.ports.clone();
-    Ok(Some(Subject { source, flat: Arc::new(flat), mirror, ports, specs, supervisor, guard: None }))
+    Ok(Some(Subject {
+        source,
+        flat: Arc::new(flat),
+        mirror,
+        ports: settings_of_ports,
+        specs,
+        supervisor,
+        guard: None,
+    }))
 }
 
 fn following(ports: Vec<RouterPort>, features: Option<&FeatureSettings>, shared: &Shared) -> Box<dyn Follow> {

@@ -1,6 +1,6 @@
 //! Ports: what the file and the command line say of them.
 
-use ports::Spec;
+use ports::{Links, Spec};
 
 use super::Settings;
 use super::options::{About, Problem, options, words};
@@ -48,7 +48,8 @@ options! {
         name: String = String::new(),
         /// What carries the packets. "xdp": a BPF program forwards plain transit in the kernel, by the router's tables, and hands
         /// the rest to the router (Linux 6.6 or newer). "af_xdp": it hands over everything (Linux 5.9 or newer). "auto": as
-        /// "xdp" where the card's driver would copy what it hands over, else as "af_xdp". "af_packet": any interface, slower
+        /// "xdp" where the card's driver would copy what it hands over, else as "af_xdp"; on a veth the program runs in the
+        /// kernel's stack, so that hosts at its other end keep their segmentation. "af_packet": any interface, slower
         /// (Linux 6.6 or newer). "dpdk": a whole device, in a build with it. "tap". "vlan": the driver of the port below; the
         /// default for a port named so, and without any other option.
         #[example = "\"auto\""]
@@ -117,6 +118,24 @@ impl PortSettings {
         match driver {
             Driver::Dpdk | Driver::Tap => Host::Tap,
             Driver::Auto | Driver::Xdp | Driver::AfXdp | Driver::AfPacket | Driver::Vlan => Host::Interface,
+        }
+    }
+
+    /// Has the XDP program of a veth run in the kernel's stack, under `auto` and where Linux may forward what the program leaves.
+    /// In the driver it would turn the segmentation of the veth's other end off, and copy each packet of a host there.
+    pub(crate) fn keep_segments(&mut self, linux_may_forward: bool) {
+        let is_chosen = || self.options.split('&').any(|option| option.starts_with("mode="));
+        let is_veth = || {
+            Links::ask().is_ok_and(|links| links.named(&self.name).is_some_and(|link| link.kind == "veth"))
+        };
+        if linux_may_forward
+            && self.driver == Driver::Auto
+            && self.host == Host::Interface
+            && !is_chosen()
+            && is_veth()
+        {
+            let separator = if self.options.is_empty() { "" } else { "&" };
+            self.options = format!("{}{separator}mode=generic", self.options);
         }
     }
 
