@@ -186,6 +186,8 @@ fn by_linux_routes() {
         "veth/forward-full-4096/xdp-forward",
         "af_xdp/forward6-full-4096/brickway",
         "xdp-generic/forward-full-4096/brickway",
+        "xdp/listed-full-4096/brickway",
+        "xdp/listed6-full-4096/brickway",
     ];
     let bench = format!("io --only {} --runs 1 --seconds 0.2 --json", cases.join(","));
     let (code, out, err) = said(place.bench(&bench).arg("--table").arg(&ipv4).arg("--table6").arg(&ipv6));

@@ -24,7 +24,7 @@ const HIGH: (u16, u16) = (1024, u16::MAX);
 type Prefix = (u128, u8);
 
 pub(super) struct Rule {
-    permits: bool,
+    pub(super) permits: bool,
     protocol: Option<u8>,
     source: Option<Prefix>,
     destination: Option<Prefix>,

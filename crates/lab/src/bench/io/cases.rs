@@ -77,9 +77,14 @@ pub(super) enum Work {
     Route,
     /// Forwarded by Linux's routes: by Linux, or by our router in its place.
     Forward,
+    /// The same, behind an access list of [`RULES`] rules, none of which denies a frame; Linux has no list.
+    Listed,
     /// Sent on by an XDP program that looks nothing up.
     Redirect,
 }
+
+/// Rules of the access list of [`Work::Listed`].
+pub(super) const RULES: usize = 100;
 
 /// How many routes a table has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -149,6 +154,7 @@ impl Case {
             Work::Minimal => format!("minimal{load}"),
             Work::Route => format!("route{load}"),
             Work::Forward => format!("forward{load}"),
+            Work::Listed => format!("listed{load}"),
             Work::Redirect => format!("redirect{load}"),
         };
         format!("{}/{workload}/{}", self.driver.name(), self.engine.name())
@@ -191,6 +197,7 @@ pub(super) fn all() -> Vec<Case> {
             (AfXdp, Forward, Brickway),
             (Xdp, Forward, Brickway),
             (XdpGeneric, Forward, Brickway),
+            (Xdp, Listed, Brickway),
         ] {
             cases.push(Case { driver, work, load, engine });
         }
@@ -233,6 +240,7 @@ mod tests {
             "veth/redirect-1-1/kernel-xdp",
             "veth/forward6-full-65536/xdp-forward",
             "xdp-generic/forward-256k-4096/brickway",
+            "xdp/listed6-full-65536/brickway",
         ] {
             assert_eq!(select(&[name.to_owned()]).unwrap().len(), 1);
         }

@@ -17,9 +17,10 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use packet::cycles;
+use packet::random::SplitMix64;
+use packet::{IpVersion, cycles};
 
-use super::cases::{Case, Driver, Engine, Load, Work};
+use super::cases::{Case, Driver, Engine, Load, RULES, Work};
 use super::ends::{End, Program};
 use super::network::{FAR, IN_MAC, Network, SOURCE_MAC, address};
 use super::traffic::Traffic;
@@ -29,6 +30,7 @@ use super::{
 use crate::bench::children::{Reachable, stop_if_interrupted};
 use crate::bench::cpus::{self, Apart, place_control, place_worker};
 use crate::bench::example::ROUTER;
+use crate::bench::rules::Rule;
 use crate::bench::single_core::ROUTER_PORTS;
 
 /// What sends and receives, for people.
@@ -246,8 +248,14 @@ impl<'a> OnVeth<'a> {
         let program = crate::program::router()?;
         let mut command = network.router.command(&program.display().to_string());
         command.args(["run", "--stats", "0", "--burst", &burst.to_string()]);
-        if self.case.work == Work::Forward {
+        if matches!(self.case.work, Work::Forward | Work::Listed) {
             command.args(["--workers", "1"]).args(ports);
+            if self.case.work == Work::Listed {
+                let list = folder.join("rules.txt");
+                fs::write(&list, self.list())
+                    .with_context(|| format!("cannot write '{}'", list.display()))?;
+                command.arg("--acl").arg(list);
+            }
         } else {
             self.add_configuration(&mut command, &ports)?;
         }
@@ -262,6 +270,13 @@ impl<'a> OnVeth<'a> {
         let process = Some(Reachable::new(child?));
         drop(place);
         Ok(Router::Ours { process, log })
+    }
+
+    /// The rules of an access list. They permit, so that frames that one of them matches pass too.
+    fn list(&self) -> String {
+        let (mut random, is_ipv6) = (SplitMix64::new(1), self.case.load.family == IpVersion::V6);
+        let rules = std::iter::from_fn(|| Some(Rule::draw(&mut random, is_ipv6))).filter(|rule| rule.permits);
+        rules.take(RULES).map(|rule| rule.text(is_ipv6) + "\n").collect()
     }
 
     /// Has the router run a configuration over these ports.
