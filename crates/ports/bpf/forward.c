@@ -22,6 +22,8 @@ static long (*const redirect_map)(void *map, __u64 key, __u64 flags) = (void *)B
 static long (*const adjust_head)(struct xdp_md *context, int bytes) = (void *)BPF_FUNC_xdp_adjust_head;
 static long (*const adjust_tail)(struct xdp_md *context, int bytes) = (void *)BPF_FUNC_xdp_adjust_tail;
 static long (*const tail_call)(void *context, void *programs, __u32 number) = (void *)BPF_FUNC_tail_call;
+// Bytes of a frame in all its buffers.
+static __u64 (*const buffer_bytes)(struct xdp_md *context) = (void *)BPF_FUNC_xdp_get_buff_len;
 static __u32 (*const processor)(void) = (void *)BPF_FUNC_get_smp_processor_id;
 
 // Ports of a router, interfaces that have a place in `port_of`, VLANs that have one in `vlans`.
@@ -46,7 +48,9 @@ struct port {
     __u8 sources6;
     // By which rules of access lists know it.
     __u8 paint;
-    __u8 unused[3];
+    // From which modes it sends frames that lie in several buffers.
+    __u8 sends_fragments;
+    __u8 unused[2];
 };
 
 // A port that is a VLAN of another: there is one if its number is not 0.
@@ -250,6 +254,12 @@ INLINE void count_traffic(__u32 in, __u32 out, __u64 rx_bytes, __u64 tx_bytes) {
     }
 }
 
+// The length of a frame whose first buffer has so many bytes, and that should have `needed`. Drivers with an MTU of 1,500 have it
+// in one buffer, unless they split headers off.
+INLINE __u64 frame_length(struct xdp_md *context, const struct port *from, __u64 first_buffer, __u64 needed) {
+    return from->mtu > 1500 || needed > first_buffer ? buffer_bytes(context) : first_buffer;
+}
+
 // The place of a VLAN in `vlans`.
 INLINE __u32 vlan_place(__u32 below, __u32 number) { return (number + below * 61) & (VLAN_PLACES - 1); }
 
@@ -278,14 +288,18 @@ INLINE int forward_from(struct xdp_md *context, struct links *links, __u32 in) {
         link_bytes += TAG_BYTES;
     }
     const struct port *from = &links->ports[in & (MOST_PORTS - 1)];
+    __u64 first_buffer = (__u8 *)end - frame, length;
+    // Of pointers the kernel allows no other order of subtractions, which the compiler would try.
+    asm volatile("" : "+r"(first_buffer));
     if (type == SWAP16(TYPE_IPV4)) {
         struct ipv4 *header = (struct ipv4 *)(frame + link_bytes);
         if ((void *)(header + 1) > end)
             return -1;
         bytes = SWAP16(header->total_length);
+        length = frame_length(context, from, first_buffer, link_bytes + bytes);
         __u8 source_head = *(__u8 *)header->source, destination_head = *(__u8 *)header->destination;
         if (header->version_and_length != PLAIN || header->ttl <= 1 || bytes < sizeof(*header) ||
-            (__u8 *)header + bytes > (__u8 *)end || !source_head || source_head == 127 || source_head >= 224 ||
+            link_bytes + bytes > length || !source_head || source_head == 127 || source_head >= 224 ||
             !destination_head || destination_head >= 224 || !has_right_checksum((__u16 *)header) ||
             may_be_own(links, MAPPED | word32(header->source)) ||
             (LISTED && (hit = judge_ipv4(list_number(links, 0), header, bytes, end, from->paint)) < 0))
@@ -300,7 +314,8 @@ INLINE int forward_from(struct xdp_md *context, struct links *links, __u32 in) {
         if ((void *)(header + 1) > end)
             return -1;
         bytes = sizeof(*header) + SWAP16(header->payload_length);
-        if ((*(__u8 *)header & 0xf0) != 0x60 || header->hop_limit <= 1 || (__u8 *)header + bytes > (__u8 *)end ||
+        length = frame_length(context, from, first_buffer, link_bytes + bytes);
+        if ((*(__u8 *)header & 0xf0) != 0x60 || header->hop_limit <= 1 || link_bytes + bytes > length ||
             is_extension(header->next_header) || !is_far_ipv6(header->source) || !is_far_ipv6(header->destination) ||
             may_be_own(links, word64(header->source) ^ word64(header->source + 4)) ||
             (LISTED && (hit = judge_ipv6(list_number(links, 1), header, bytes, end, from->paint)) < 0))
@@ -319,9 +334,8 @@ INLINE int forward_from(struct xdp_md *context, struct links *links, __u32 in) {
         return -1;
     if (next_hop.length != ETHERNET_BYTES && next_hop.length != ETHERNET_BYTES + TAG_BYTES)
         return -1;
-    __u64 length = (__u8 *)end - frame;
-    // The kernel allows no other order of these subtractions, which the compiler would try.
-    asm volatile("" : "+r"(length));
+    if (link_bytes + bytes > first_buffer && !(port->sends_fragments & from->mode))
+        return -1;
     int trailer = length - link_bytes - bytes;
     // RFC 1812, 5.2.2: what is behind the packet is not forwarded.
     if (trailer > 0) {
@@ -363,7 +377,7 @@ INLINE int forward_from(struct xdp_md *context, struct links *links, __u32 in) {
     return redirect_map(&WAYS, out, XDP_ABORTED);
 }
 
-SEC("xdp")
+SEC("xdp.frags")
 int forward(struct xdp_md *context) {
     __u32 first = 0, interface = context->ingress_ifindex;
     struct links *links = lookup(&LINKS, &first);

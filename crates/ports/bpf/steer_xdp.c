@@ -109,14 +109,14 @@ INLINE int is_ours(const __u8 *frame, const void *end) {
     }
 }
 
-SEC("xdp")
+SEC("xdp.frags")
 int to_socket(struct xdp_md *context) {
     int action = redirect_map(&SOCKETS, context->rx_queue_index, XDP_PASS);
     count(action == XDP_REDIRECT ? STEERED : LEFT);
     return action;
 }
 
-SEC("xdp")
+SEC("xdp.frags")
 int steer(struct xdp_md *context) {
     __u8 *frame = (__u8 *)(long)context->data;
     const void *end = (const void *)(long)context->data_end;

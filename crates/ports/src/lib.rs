@@ -80,6 +80,7 @@ mod iptables;
 mod kernel_forwarding;
 mod link;
 mod memory_loop;
+mod mtu;
 mod recorder;
 mod spec;
 mod stats;
@@ -129,6 +130,7 @@ pub use kernel_forwarding::{
 };
 pub use link::{Link, Links};
 pub use memory_loop::MemoryLoop;
+pub use mtu::{frame_bytes_for, largest_mtu, mtu_problem};
 pub use pcap::reader::{ETHERNET, PcapReader, PcapRecord};
 pub use pcap::writer::{PcapWriter, Precision};
 pub use spec::{DriverDoc, OptionDoc, Spec, WRAPPER_OPTIONS};

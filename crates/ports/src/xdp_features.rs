@@ -40,6 +40,11 @@ impl XdpFeatures {
         self.0 & RECEIVES_FRAGMENTS != 0 && self.0 & SENDS_FRAGMENTS != 0
     }
 
+    /// Returns whether frames of several buffers are received.
+    pub fn receives_fragments(self) -> bool {
+        self.0 & RECEIVES_FRAGMENTS != 0
+    }
+
     /// Asks the kernel about the interface of this number; nothing is known of an interface that is gone.
     ///
     /// # Errors

@@ -59,7 +59,7 @@ fn a_sick_router_is_made_well() {
     let network = Network::new(&["router", "host"]);
     network.ip("router", "link add left type veth peer name right");
     network.ip("router", "link set right up mtu 1500");
-    network.ip("router", "link set left mtu 1800");
+    network.ip("router", "link set left mtu 40000");
     for setting in
         ["net.ipv4.ip_forward=0", "net.ipv6.conf.all.forwarding=0", "net.ipv4.conf.left.rp_filter=1"]
     {
@@ -74,7 +74,7 @@ fn a_sick_router_is_made_well() {
         "forwarding: Linux does not forward IPv4",
         "forwarding: Linux does not forward IPv6",
         "left: it is down",
-        "left: its MTU of 1800 is above 1710, which a frame of ours holds",
+        "left: MTU 40000 of left: a frame of 32000 bytes holds 31854 at most; expected `ip link set left mtu 31854`",
         "left: its other end, right, leaves checksums, TCP segments, segments, VLAN tags to a card",
         "gone: there is no such interface",
     ] {

@@ -361,3 +361,41 @@ fn redirected_packets_that_a_driver_loses_are_drops_with_a_reason() {
     let printed = router.printed();
     assert!(printed.contains("eth2  driver refused redirected packets"), "{printed}");
 }
+
+#[test]
+fn jumbo_frames_pass_by_every_driver() {
+    if !netns::is_root() {
+        return;
+    }
+    for (driver, path) in
+        [("auto", "kernel (generic"), ("xdp", "kernel"), ("af_xdp", "sockets"), ("af_packet", "sockets")]
+    {
+        let network = network();
+        for (host, device) in [("a", "eth0"), ("r", "eth1"), ("r", "eth2"), ("b", "eth0")] {
+            network.ip(host, &format!("link set {device} mtu 9000"));
+        }
+        let (router, socket) = router(&network, &format!("--driver {driver}"));
+        wait_for_path(&network, &socket, "eth1", path);
+        wait_for_path(&network, &socket, "eth2", path);
+        let pings = |size: u32, to: &str| network.answers("a", &format!("-M do -s {size} {to}"));
+        let before = of_workers(&network, &socket);
+        for (size, to) in
+            [(8_972, "10.0.2.2"), (8_952, "2001:db8:2::2"), (3_700, "10.0.2.2"), (56, "10.0.2.2")]
+        {
+            assert_eq!(pings(size, to), 10, "{driver} {size} {to}");
+        }
+        let seen = of_workers(&network, &socket) - before;
+        assert_eq!(seen, if path.starts_with("kernel") { 0 } else { 80 }, "{driver}");
+        let (_, problems) = network.run("r", &format!("{PROGRAM} show problems --socket {socket}"));
+        assert!(!problems.contains("MTU"), "{problems}");
+        // A shorter way out: the sender is told, and fragments arrive.
+        network.ip("r", "link set eth2 mtu 1500");
+        network.ip("b", "link set eth0 mtu 1500");
+        assert!(eventually(|| {
+            let (_, text) = network.run("a", "ping -n -c 1 -W 1 -M do -s 8972 10.0.2.2");
+            text.contains("mtu=1500") || text.contains("mtu = 1500")
+        }));
+        assert_eq!(network.answers("a", "-M dont -s 8972 10.0.2.2"), 10, "{driver}");
+        assert_eq!(router.interrupt(), 0, "{}", router.printed());
+    }
+}

@@ -8,7 +8,7 @@ use std::ptr::NonNull;
 use packet::{Memory, Packet, Pool};
 
 /// Bytes that a bit stands for: chunks start at multiples of it.
-const LINE: usize = 64;
+pub(super) const LINE: usize = 64;
 
 /// A set of chunks within one memory.
 #[derive(Debug)]

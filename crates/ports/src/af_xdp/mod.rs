@@ -16,6 +16,9 @@
 //! number of cache lines apart, hence unaligned chunks; the first 128 bytes, our metadata, are head room which the
 //! kernel never touches.
 //!
+//! The kernel takes chunks of a page at most. Of longer ones it knows the beginning: a packet that is longer comes in several
+//! chunks, which the receive half joins in the first one, and leaves as several descriptors of one chunk (Linux 6.6).
+//!
 //! # Who owns what
 //!
 //! Of W receive queues of the port, number `i` serves the hardware queues `i`, `i + W`, `i + 2 W` ..., and transmit
@@ -69,16 +72,17 @@ use packet::Pool;
 use packet::wire::ethernet::MacAddr;
 use rustix::net::xdp::XdpDesc;
 
-use crate::af_packet::{self, Claim, ETHERNET_BYTES};
+use crate::af_packet::{self, Claim};
 use crate::af_xdp::program::{Program, attach_error, in_the_way, native_problem};
 use crate::af_xdp::ring::{Consumer, Producer};
 use crate::af_xdp::rx::AfXdpRx;
-use crate::af_xdp::socket::{CHUNK_BYTES, DATA_OFFSET, Opened, Socket, SocketOptions};
+use crate::af_xdp::socket::{LEAST_CHUNK_BYTES, Opened, Socket, SocketOptions};
 use crate::af_xdp::tx::AfXdpTx;
 use crate::bpf::{Steered, addresses_error, vlans_error};
 use crate::host::passage::{self, Passage};
 use crate::host_steering::{HostSteering, Steer, VlanId, VlanShare, XdpWay};
 use crate::interface::namespace;
+use crate::mtu::mtu_problem;
 use crate::{Handout, KernelForwarding, OpenOptions, Port, PortError, PortInfo, RxQueue, Spec, TxQueue, XdpMode};
 use crate::spec::option;
 use crate::DriverDoc;
@@ -353,28 +357,20 @@ impl Shared {
     /// Whether the pool's chunks are such as the kernel takes, and hold the largest frame.
     fn check_frames(&self, pool: &Pool) -> Result<(), PortError> {
         let chunk_bytes = pool.chunk_bytes();
-        if !CHUNK_BYTES.contains(&chunk_bytes) {
+        if chunk_bytes < LEAST_CHUNK_BYTES {
             return Err(self.unsupported(format!(
-                "AF_XDP takes frames of {} to {} bytes, and those of the pool have {chunk_bytes}; choose other frames, \
-                 or use `af_packet:{}`",
-                CHUNK_BYTES.start(),
-                CHUNK_BYTES.end(),
+                "AF_XDP takes frames of {LEAST_CHUNK_BYTES} bytes and more, and those of the pool have {chunk_bytes}; \
+                 choose larger frames, or use `af_packet:{}`",
                 self.name()
             )));
         }
-        self.check_mtu(chunk_bytes)
+        self.check_mtu(pool)
     }
 
-    fn check_mtu(&self, chunk_bytes: usize) -> Result<(), PortError> {
-        let (name, mtu) = (self.name(), self.claim.interface.mtu()?);
-        let largest = chunk_bytes - DATA_OFFSET - ETHERNET_BYTES - TAG_BYTES;
-        if mtu > largest {
-            return Err(self.unsupported(format!(
-                "its MTU of {mtu} does not fit a frame of {chunk_bytes} bytes, which holds an MTU of {largest} at most; \
-                 lower it with `ip link set {name} mtu {largest}`, or use `af_packet:{name}`"
-            )));
-        }
-        Ok(())
+    fn check_mtu(&self, pool: &Pool) -> Result<(), PortError> {
+        let mtu = self.claim.interface.mtu()?;
+        let problem = mtu_problem(self.name(), mtu, pool.data_bytes(), true);
+        problem.map_or(Ok(()), |problem| Err(self.unsupported(problem)))
     }
 
     /// Makes a new generation after sockets of number `dead` died. False: not yet; ask again later.
@@ -408,7 +404,6 @@ impl Shared {
         if !interface.is_up()? {
             return Err(PortError::InterfaceDown { name: name.to_owned() });
         }
-        self.check_mtu(*CHUNK_BYTES.end())?;
         let failed = |action| move |error| PortError::system(name, action, error);
         attached.program.detach();
         let mut link = probe::link(name).map_err(failed("asking for the queues"))?;

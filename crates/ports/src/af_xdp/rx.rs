@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use packet::wire::ethernet::MacAddr;
-use packet::{Batch, PacketType, Pool};
+use packet::{Batch, Packet, PacketType, Pool};
 use rustix::event::epoll;
-use rustix::net::xdp::XdpStatistics;
+use rustix::net::xdp::{XdpDescOptions, XdpStatistics};
 
 use crate::af_packet::{ETHERNET_BYTES, LOOK_EVERY};
 use crate::af_xdp::chunks::{Chunks, Orphans};
@@ -45,6 +45,17 @@ struct Receiver {
     half: ReceiveHalf,
     /// Chunks in its rings, ours to refill.
     outstanding: usize,
+    /// The beginning of a packet whose rest comes in the next chunk.
+    unfinished: Unfinished,
+}
+
+/// A packet of several chunks.
+enum Unfinished {
+    /// The next chunk begins one.
+    None,
+    Beginning(Packet),
+    /// It is lost; its rest has to be skipped.
+    Lost,
 }
 
 impl AfXdpRx {
@@ -83,7 +94,7 @@ impl AfXdpRx {
             let share = pool.stats().free / 4 / halves.len().max(1);
             self.wanted = share.clamp(1, self.shared.options.slots as usize);
         }
-        self.sockets = halves.into_iter().map(|half| Receiver { half, outstanding: 0 }).collect();
+        self.sockets = halves.into_iter().map(|half| Receiver { half, outstanding: 0, unfinished: Unfinished::None }).collect();
         self.generation = generation;
         self.wait = Some(wait);
         self.dead = false;
@@ -216,10 +227,17 @@ impl Receiver {
             // SAFETY: the chunk was in the set, so this pool lent it (the only one that `fill` is called with) and it
             // has not come back since; the kernel gave it back through the ring.
             let packet = unsafe { pool.received(chunk, data_offset_of(descriptor.addr), length) };
-            let Some(mut packet) = packet else {
+            let is_part = descriptor.options.contains(XdpDescOptions::XDP_PKT_CONTD);
+            let packet = if is_part | !matches!(self.unfinished, Unfinished::None) {
+                self.unfinished.take(packet, is_part, pool, stats)
+            } else if packet.is_none() {
                 stats.add(Event::TooLong, 1);
-                continue;
+                None
+            } else {
+                packet
             };
+            let Some(mut packet) = packet else { continue };
+            let length = packet.len();
             if length < ETHERNET_BYTES {
                 stats.add(Event::TooShort, 1);
                 pool.free_packet(packet);
@@ -238,6 +256,54 @@ impl Receiver {
             ring.release(count);
         }
         count
+    }
+}
+
+impl Unfinished {
+    /// Takes the next chunk of a packet. Returns the packet with the last one (`is_part` is false), if it fits a frame.
+    #[cold]
+    fn take(
+        &mut self,
+        part: Option<Packet>,
+        is_part: bool,
+        pool: &mut Pool,
+        stats: &mut QueueStats,
+    ) -> Option<Packet> {
+        let before = std::mem::replace(self, Unfinished::Lost);
+        let joined = match (before, part) {
+            (Unfinished::None, Some(part)) => Some(part),
+            (Unfinished::Beginning(mut packet), Some(part)) => {
+                let room = packet.append(part.len());
+                let fits = room.is_some();
+                room.into_iter().for_each(|room| room.copy_from_slice(part.data()));
+                pool.free_packet(part);
+                if fits {
+                    Some(packet)
+                } else {
+                    pool.free_packet(packet);
+                    None
+                }
+            }
+            (before, part) => {
+                let beginning = match before {
+                    Unfinished::Beginning(packet) => Some(packet),
+                    Unfinished::None | Unfinished::Lost => None,
+                };
+                beginning.into_iter().chain(part).for_each(|packet| pool.free_packet(packet));
+                None
+            }
+        };
+        if is_part {
+            if let Some(packet) = joined {
+                *self = Unfinished::Beginning(packet);
+            }
+            return None;
+        }
+        *self = Unfinished::None;
+        if joined.is_none() {
+            stats.add(Event::TooLong, 1);
+        }
+        joined
     }
 }
 

@@ -18,12 +18,10 @@ use crate::af_xdp::ring::{Consumer, Producer};
 
 /// Bytes of a chunk's start that the kernel never touches: the metadata.
 pub(super) const UMEM_HEADROOM: usize = packet::frame::METADATA_BYTES;
-/// Bytes that the kernel leaves free before the data (XDP_PACKET_HEADROOM).
-const XDP_HEADROOM: usize = 256;
-/// Where received data starts in its chunk.
-pub(super) const DATA_OFFSET: usize = UMEM_HEADROOM + XDP_HEADROOM;
-/// Smallest and largest chunk that the kernel takes: XDP_UMEM_MIN_CHUNK_SIZE, and a page.
-pub(super) const CHUNK_BYTES: std::ops::RangeInclusive<usize> = 2_048..=4_096;
+/// Smallest chunk that the kernel takes (XDP_UMEM_MIN_CHUNK_SIZE).
+pub(super) const LEAST_CHUNK_BYTES: usize = 2_048;
+/// Largest one: a page. A longer packet is several descriptors (Linux 6.6).
+pub(super) const MOST_CHUNK_BYTES: usize = 4_096;
 /// In the address of a descriptor, the distance of the data from the chunk's start stands above this many bits.
 const OFFSET_SHIFT: u32 = 48;
 /// Entries of a completion ring that is never used, which a socket must have.
@@ -89,7 +87,8 @@ fn failed<E: Into<io::Error>>(action: &'static str) -> impl Fn(E) -> Failed {
 
 impl Socket {
     /// Opens a socket on queue `queue` of interface `index`, with `chunk_bytes` long chunks anywhere in `memory`
-    /// (unaligned chunks: Linux 5.4).
+    /// (unaligned chunks: Linux 5.4). Of longer chunks than the kernel takes it fills the beginning, and the rest of a packet
+    /// comes in further chunks (XDP_USE_SG: Linux 6.6).
     pub(super) fn open(
         memory: &Memory,
         chunk_bytes: usize,
@@ -101,7 +100,7 @@ impl Socket {
         let umem = XdpUmemReg {
             addr: memory.start().as_ptr() as u64,
             len: memory.bytes() as u64,
-            chunk_size: chunk_bytes as u32,
+            chunk_size: chunk_bytes.min(MOST_CHUNK_BYTES) as u32,
             headroom: UMEM_HEADROOM as u32,
             flags: XdpUmemRegFlags::XDP_UMEM_UNALIGNED_CHUNK_FLAG,
             tx_metadata_len: 0,
@@ -133,7 +132,9 @@ impl Socket {
         }
         let copy =
             if options.zerocopy { SocketAddrXdpFlags::XDP_ZEROCOPY } else { SocketAddrXdpFlags::XDP_COPY };
-        let address = SocketAddrXdp::new(copy | SocketAddrXdpFlags::XDP_USE_NEED_WAKEUP, index, queue);
+        let mut flags = copy | SocketAddrXdpFlags::XDP_USE_NEED_WAKEUP;
+        flags.set(SocketAddrXdpFlags::XDP_USE_SG, chunk_bytes > MOST_CHUNK_BYTES);
+        let address = SocketAddrXdp::new(flags, index, queue);
         rustix::net::bind(&fd, &address).map_err(failed("binding to the queue"))?;
         if options.transmit {
             // More packets a system call in copy mode, where the kernel has 32 otherwise. Linux 6.17; without it

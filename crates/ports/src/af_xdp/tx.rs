@@ -11,8 +11,8 @@ use rustix::io::Errno;
 use rustix::net::xdp::{XdpDesc, XdpDescOptions};
 
 use crate::af_packet::{ETHERNET_BYTES, LOOK_EVERY};
-use crate::af_xdp::chunks::{Chunks, Orphans};
-use crate::af_xdp::socket::{address, chunk_of};
+use crate::af_xdp::chunks::{Chunks, LINE, Orphans};
+use crate::af_xdp::socket::{MOST_CHUNK_BYTES, address, chunk_of};
 use crate::af_xdp::{Shared, TAG_BYTES, TransmitHalf, in_one_piece};
 use crate::interface::Interface;
 use crate::{Event, PortError, QueueStats, TxQueue};
@@ -40,6 +40,10 @@ struct Sender {
     half: TransmitHalf,
     /// Chunks that the kernel has.
     in_flight: Chunks,
+    /// Descriptors of the longest packet: more than one where a frame is longer than a chunk of the kernel.
+    most_parts: usize,
+    /// Of packets with further descriptors: a line of the chunk behind the first one for each of these.
+    further: Chunks,
     mtu: usize,
     /// Whether the kernel found the link down the last time.
     link_down: bool,
@@ -64,8 +68,18 @@ impl AfXdpTx {
         let (generation, half) = self.shared.take_transmit(self.worker, pool)?;
         let mtu = self.shared.claim.interface.mtu()?;
         let in_flight = Chunks::new(pool.memory().clone());
+        let most_parts = pool.chunk_bytes().div_ceil(MOST_CHUNK_BYTES);
+        let further = if most_parts > 1 { Chunks::new(pool.memory().clone()) } else { Chunks::none(&in_flight) };
         self.generation = generation;
-        self.sender = half.map(|half| Sender { half, in_flight, mtu, link_down: false, stalled: false });
+        self.sender = half.map(|half| Sender {
+            half,
+            in_flight,
+            most_parts,
+            further,
+            mtu,
+            link_down: false,
+            stalled: false,
+        });
         Ok(())
     }
 
@@ -120,7 +134,12 @@ impl Sender {
             return;
         }
         for number in 0..count {
-            let Some(chunk) = self.in_flight.remove(chunk_of(completion.peek(number))) else {
+            let offset = chunk_of(completion.peek(number));
+            // The kernel is done with a packet when it is with all its descriptors, which it returns one by one.
+            if self.most_parts > 1 && take_further(&mut self.further, offset, self.most_parts) {
+                continue;
+            }
+            let Some(chunk) = self.in_flight.remove(offset) else {
                 stats.add(Event::BadDescriptor, 1);
                 continue;
             };
@@ -149,6 +168,10 @@ impl Sender {
             stats.packet(length);
             self.in_flight.insert(chunk);
             let _given_to_the_kernel = packet.into_raw();
+            if length > MOST_CHUNK_BYTES {
+                self.put_parts(chunk, data_offset, length);
+                continue;
+            }
             self.half.transmit.write(XdpDesc {
                 addr: address(chunk, data_offset),
                 len: length as u32,
@@ -159,6 +182,22 @@ impl Sender {
         if too_long {
             // The MTU may have grown.
             self.mtu = interface.mtu().unwrap_or(self.mtu);
+        }
+    }
+
+    /// Puts a packet into the ring that is longer than a chunk of the kernel.
+    #[cold]
+    fn put_parts(&mut self, chunk: u64, data_offset: usize, length: usize) {
+        for (number, start) in (0..length).step_by(MOST_CHUNK_BYTES).enumerate() {
+            let is_last = start + MOST_CHUNK_BYTES >= length;
+            if number > 0 {
+                self.further.insert(chunk + (number * LINE) as u64);
+            }
+            self.half.transmit.write(XdpDesc {
+                addr: address(chunk, data_offset + start),
+                len: (length - start).min(MOST_CHUNK_BYTES) as u32,
+                options: if is_last { XdpDescOptions::empty() } else { XdpDescOptions::XDP_PKT_CONTD },
+            });
         }
     }
 
@@ -257,12 +296,20 @@ impl Drop for Sender {
     }
 }
 
-/// Takes a packet that was not sent after all off the count.
+/// Takes a packet that was not sent after all off the count, by its last descriptor; of the others the bytes alone.
 #[cold]
 fn take_off(stats: &mut QueueStats, reason: Event, descriptor: XdpDesc) {
-    stats.packets = stats.packets.saturating_sub(1);
     stats.bytes = stats.bytes.saturating_sub(u64::from(descriptor.len));
-    stats.add(reason, 1);
+    if !descriptor.options.contains(XdpDescOptions::XDP_PKT_CONTD) {
+        stats.packets = stats.packets.saturating_sub(1);
+        stats.add(reason, 1);
+    }
+}
+
+/// Takes out one of the further descriptors of the packet in the chunk at `offset`; false if it has none.
+#[cold]
+fn take_further(further: &mut Chunks, offset: u64, most_parts: usize) -> bool {
+    (1..most_parts).rev().any(|number| further.remove(offset + (number * LINE) as u64).is_some())
 }
 
 impl TxQueue for AfXdpTx {
@@ -287,7 +334,8 @@ impl TxQueue for AfXdpTx {
             sender.link_down = false;
         }
         sender.complete(pool, &mut self.stats);
-        let taken = batch.move_front(&mut self.passing, sender.half.transmit.room());
+        let room = sender.half.transmit.room() / sender.most_parts;
+        let taken = batch.move_front(&mut self.passing, room);
         sender.put(pool, &mut self.passing, interface, &mut self.stats);
         if !sender.kick(interface, &mut self.stats) || self.generation != self.shared.generation() {
             self.close(pool);

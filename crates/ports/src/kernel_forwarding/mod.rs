@@ -54,7 +54,8 @@ struct PortWords {
     sends: AtomicU8,
     sources: [AtomicU8; 2],
     paint: AtomicU8,
-    unused: [AtomicU8; 3],
+    sends_fragments: AtomicU8,
+    unused: [AtomicU8; 2],
 }
 
 /// `struct links` of the program.
@@ -158,6 +159,8 @@ pub struct KernelPort {
     /// ([`XdpFeatures::sends_redirected`](crate::XdpFeatures::sends_redirected)). What is redirected in the kernel's stack
     /// every interface sends.
     pub sends_native: bool,
+    /// Whether that goes for frames that lie in several buffers too ([`XdpFeatures::has_fragments`](crate::XdpFeatures)).
+    pub sends_native_fragments: bool,
     /// Which sources of IPv4 and IPv6 packets that come in are believed; packets from others are for the graph to judge.
     pub sources: [Sources; 2],
     /// By which rules of access lists know it.
@@ -371,9 +374,11 @@ impl KernelForwarding {
         if port.sends {
             let set = self.ways.set(number.into(), port.interface, None, 0);
             set.map_err(|error| io::Error::other(error.to_string()))?;
-            let native = if port.sends_native { XdpMode::Native as u8 } else { 0 };
-            let sends = &self.links().ports[usize::from(number)].sends;
-            sends.store(XdpMode::Generic as u8 | native, Ordering::Release);
+            let words = &self.links().ports[usize::from(number)];
+            let modes =
+                |native: bool| XdpMode::Generic as u8 | if native { XdpMode::Native as u8 } else { 0 };
+            words.sends_fragments.store(modes(port.sends_native_fragments), Ordering::Relaxed);
+            words.sends.store(modes(port.sends_native), Ordering::Release);
         }
         Ok(())
     }

@@ -25,6 +25,7 @@ const PORT: KernelPort = KernelPort {
     receives: None,
     sends: false,
     sends_native: true,
+    sends_native_fragments: true,
     sources: [Sources::All; 2],
     paint: 0,
 };
@@ -464,4 +465,62 @@ fn packets_that_drivers_lose_are_counted_by_reason() {
         soon("ten packets are redirected", || kernel.forwarding.traffic(1).unwrap().tx_packets == total + 10);
         assert_eq!(lost(&counter), before);
     });
+}
+
+#[test]
+fn packets_in_several_buffers_are_forwarded_by_ports_that_send_them() {
+    if !is_root() {
+        return;
+    }
+    let mut kernel = Kernel::new(16 << 20);
+    let next_hop = kernel.fib.next_hops_mut();
+    let plain = next_hop.add(NextHop::Forward(Adjacency::ethernet(1, [1; 6], [7; 6], [8, 0]))).unwrap();
+    let tagged = next_hop.add(NextHop::Forward(Adjacency::tagged(2, [2; 6], [7; 6], 77, [8, 0]))).unwrap();
+    for (prefix, next_hop) in [("11.0.0.0/8", plain), ("12.0.0.0/8", tagged)] {
+        kernel.fib.insert(MAIN, prefix.parse().unwrap(), next_hop).unwrap();
+    }
+    kernel.fib.publish();
+    kernel.share();
+    let port = KernelPort { mtu: 9_000, sends: true, ..PORT };
+    let set = |kernel: &mut Kernel, mtu, sends_native_fragments| {
+        let receiving = KernelPort { receives: Some(XdpMode::Native), mtu, ..PORT };
+        kernel.forwarding.set_port(0, receiving).unwrap();
+        for number in [1, 2] {
+            kernel.forwarding.set_port(number, KernelPort { sends_native_fragments, ..port }).unwrap();
+        }
+    };
+    // A packet of this length, with so much behind it.
+    let frame = |first: u32, length: usize, trailer: usize| {
+        let mut frame = ipv4(0x0a00_0001, first << 24 | 9, 17, 5);
+        frame[16..18].copy_from_slice(&(length as u16).to_be_bytes());
+        refresh(&mut frame);
+        frame.truncate(42);
+        frame.extend((42..14 + length + trailer).map(|at| (at * 7 + at / 256) as u8));
+        frame
+    };
+    for first in [11, 12] {
+        for (length, trailer) in
+            [(1_500, 0), (3_000, 0), (3_483, 900), (5_000, 0), (9_000, 0), (9_000, 3), (100, 6_000)]
+        {
+            let frame = frame(first, length, trailer);
+            set(&mut kernel, 9_000, true);
+            let expected = kernel.expected(&frame).unwrap();
+            assert_eq!(kernel.run(&frame), (REDIRECTED, expected.clone()), "{first} {length} {trailer}");
+            // Also where a driver splits a packet that is no longer than others'.
+            set(&mut kernel, 1_500, true);
+            if trailer == 0 {
+                assert_eq!(kernel.run(&frame), (REDIRECTED, expected), "{first} {length} {trailer}");
+            }
+            set(&mut kernel, 9_000, false);
+            let said = if length < 3_484 { REDIRECTED } else { PASSED };
+            assert_eq!(kernel.run(&frame).0, said, "{first} {length} {trailer}");
+        }
+        // Less than the header says, and more than the way out takes.
+        let mut cut = frame(first, 9_000, 0);
+        set(&mut kernel, 9_000, true);
+        cut.pop();
+        assert_eq!(kernel.run(&cut), (PASSED, cut));
+        let long = frame(first, 9_001, 0);
+        assert_eq!(kernel.run(&long), (PASSED, long));
+    }
 }

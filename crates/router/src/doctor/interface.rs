@@ -2,7 +2,7 @@
 //!
 //! Netlink and `ethtool` are asked, which answer for the network namespace that the doctor runs in.
 
-use ports::{Link, Links};
+use ports::{Link, Links, largest_mtu, mtu_problem};
 
 use super::offloads::{self, Features};
 use super::{Driver, Finding, Host, Patient, PatientPort, Remedy, machine, run};
@@ -98,24 +98,14 @@ fn look_at(port: &PatientPort, link: &Link, links: &Links, patient: &Patient) ->
         let remedy = Remedy::ByHand(format!("ip link set {name} nomaster"));
         findings.push(Finding::bad(name, format!("it is a part of {master}"), why, remedy));
     }
-    let most = largest_mtu(port.driver, patient.frame_bytes);
-    if link.mtu > most {
-        let what = format!("its MTU of {} is above {most}, which a frame of ours holds", link.mtu);
+    let frame_bytes = patient.frame_bytes;
+    if let Some(problem) = mtu_problem(name, link.mtu, frame_bytes, port.driver.is_xdp()) {
+        let most = largest_mtu(frame_bytes, port.driver.is_xdp());
         let why = "longer packets are lost, and an AF_XDP port is refused";
         let remedy = Remedy::ByHand(format!("ip link set {name} mtu {most}"));
-        findings.push(Finding::bad(name, what, why, remedy));
+        findings.push(Finding::bad(name, problem, why, remedy));
     }
     findings
-}
-
-/// The largest MTU with which a packet fits a frame that holds `frame_bytes`: Ethernet header and a VLAN tag
-/// go with it.
-pub(crate) fn largest_mtu(driver: Driver, frame_bytes: usize) -> usize {
-    const LINK_HEADER: usize = 18;
-    // The kernel leaves 256 bytes before the packet for XDP programs, 128 more than we do
-    // (XDP_PACKET_HEADROOM).
-    let head_room = if driver.is_xdp() { 128 } else { 0 };
-    frame_bytes.saturating_sub(head_room + LINK_HEADER)
 }
 
 fn queues(name: &str, link: &Link, patient: &Patient) -> Option<Finding> {
@@ -198,6 +188,7 @@ mod tests {
         Patient {
             ports: Vec::new(),
             workers: 2,
+            frames: 16_384,
             frame_bytes: 1_856,
             linux_is_slow_path: true,
             ignore: Vec::new(),
@@ -234,7 +225,11 @@ mod tests {
         assert_eq!(bad(&Link { has_carrier: false, ..link.clone() }, Driver::AfXdp), ["it has no carrier"]);
         assert_eq!(bad(&Link { mac: None, ..link.clone() }, Driver::AfXdp), ["it is not Ethernet"]);
         let long = Link { mtu: 1_800, ..link };
-        assert_eq!(bad(&long, Driver::AfXdp), ["its MTU of 1800 is above 1710, which a frame of ours holds"]);
+        assert_eq!(
+            bad(&long, Driver::AfXdp),
+            ["MTU 1800 of vd0: a frame of 1856 bytes holds 1710 at most; expected --frame-size 1946, or \
+                 `ip link set vd0 mtu 1710`"]
+        );
         assert!(bad(&long, Driver::AfPacket).is_empty());
     }
 

@@ -169,7 +169,7 @@ fn permissions(capabilities: Capabilities, patient: &Patient) -> Option<Finding>
 
 /// Bytes of the pools of all workers and of the slow thread.
 pub(super) fn pool_bytes(patient: &Patient) -> u64 {
-    let frames = (patient.workers + 1) * packet::PoolOptions::default().frames;
+    let frames = (patient.workers + 1) * patient.frames;
     // A frame has 256 bytes beside its data: metadata and head room.
     (frames * (patient.frame_bytes + 256)) as u64
 }
@@ -264,6 +264,7 @@ mod tests {
         Patient {
             ports: vec![port],
             workers: 2,
+            frames: 16_384,
             frame_bytes: 1_856,
             linux_is_slow_path: true,
             ignore: Vec::new(),

@@ -25,10 +25,7 @@ use anyhow::{Result, anyhow};
 use clap::Args;
 use control::backstop;
 use graph::setup::Shared;
-use packet::PoolOptions;
 use serde_json::json;
-
-pub(crate) use interface::largest_mtu;
 
 use crate::drop_in::linux_may_forward;
 use crate::output::{print, say_line};
@@ -212,6 +209,8 @@ impl Finding {
 struct Patient {
     ports: Vec<PatientPort>,
     workers: usize,
+    /// Frames of each worker.
+    frames: usize,
     /// Bytes of a packet that a frame holds.
     frame_bytes: usize,
     /// Whether Linux finishes what the fast path does not.
@@ -234,7 +233,7 @@ struct PatientPort {
 }
 
 impl Patient {
-    fn of(settings: &Settings, frame_bytes: usize) -> Self {
+    fn of(settings: &Settings) -> Self {
         let port = |port: &settings::PortSettings| {
             let mut port = port.clone();
             port.keep_segments(linux_may_forward(Some(&settings.features), &port.name));
@@ -248,7 +247,8 @@ impl Patient {
         Self {
             ports: settings.ports.iter().map(port).collect(),
             workers: settings.workers.count,
-            frame_bytes,
+            frames: settings.memory.frames,
+            frame_bytes: settings.memory.frame_bytes(&settings.ports),
             linux_is_slow_path: settings.features.need_linux_to_forward(),
             ignore: settings.beside_linux.ignore.clone(),
             sees_transit: settings.features.sees_transit(&Shared::default()),
@@ -294,7 +294,7 @@ pub(crate) fn doctor(arguments: &DoctorArguments) -> Result<ExitCode> {
             settings
         }
     };
-    let patient = Patient::of(&settings, PoolOptions::default().data_bytes);
+    let patient = Patient::of(&settings);
     let mut findings = patient.examine();
     findings.extend(transit::examine(&patient));
     findings.extend(bypassed::rules(&patient));
@@ -313,8 +313,8 @@ pub(crate) fn doctor(arguments: &DoctorArguments) -> Result<ExitCode> {
 
 /// Reports on standard error what is bad for a router with these settings, and frames for packets of so many bytes, that is
 /// about to start; and what at its ports it bypasses.
-pub(crate) fn warn_at_start(settings: &Settings, frame_bytes: usize) {
-    let patient = Patient::of(settings, frame_bytes);
+pub(crate) fn warn_at_start(settings: &Settings) {
+    let patient = Patient::of(settings);
     // This router opens its own ports again, or keeps them closed as it is to.
     let is_closed = |finding: &Finding| matches!(finding.remedy, Remedy::Open(_));
     let bad = patient.examine().into_iter().filter(|finding| finding.is_bad() && !is_closed(finding));

@@ -20,6 +20,8 @@ struct Card {
     driver: String,
     /// Whether it runs programs in the driver.
     is_native: bool,
+    /// Whether its MTU is more than a buffer of its driver holds, and the driver takes no frames of several buffers.
+    is_too_long: bool,
     /// Whether it can receive and send without copying.
     is_zero_copy: bool,
     /// For a veth: whether its other end takes no redirected frames. Cards take them once they have a program, and say so
@@ -94,6 +96,9 @@ fn processors_in(online: &str) -> usize {
     last.and_then(|number| number.parse::<usize>().ok()).map_or(1, |last| last + 1)
 }
 
+/// The largest MTU whose packets fit one buffer, with most drivers (docs/cards.md).
+const ONE_BUFFER: usize = 3_494;
+
 const OLD: &str = "forwarding in the kernel needs Linux 6.6";
 
 fn newer_kernel() -> Remedy {
@@ -115,9 +120,11 @@ impl Card {
         let offloads = run(&format!("ethtool -k {}", link.name)).unwrap_or_default();
         let is_refused =
             driver == "virtio_net" && Features::parse(&offloads).fixed_on("rx-gro-hw") == Some(true);
+        let is_too_long = link.mtu > ONE_BUFFER && !features.receives_fragments();
         Some(Self {
             driver: driver.to_owned(),
-            is_native: features.is_native() && !is_refused,
+            is_native: features.is_native() && !is_refused && !is_too_long,
+            is_too_long,
             is_zero_copy: features.is_zero_copy(),
             is_deaf: link.kind == "veth" && features.is_native() && !features.sends_redirected(),
             peer: link.below.and_then(|peer| links.name(peer)).map(str::to_owned),
@@ -234,6 +241,11 @@ fn way(port: &PatientPort, card: &Card, machine: Machine) -> Finding {
 
 /// What lets a driver run programs that now does not.
 fn native_remedy(name: &str, card: &Card) -> Remedy {
+    if card.is_too_long {
+        return Remedy::ByHand(format!(
+            "its driver takes no longer frames: ip link set {name} mtu {ONE_BUFFER}"
+        ));
+    }
     Remedy::ByHand(match (card.driver.as_str(), card.queues) {
         // veth_set_xdp_features()
         ("veth", _) => {
@@ -332,6 +344,9 @@ mod tests {
             remedy
         };
         assert_eq!(remedy("e1000e", None), "");
+        let long = Card { driver: "vmxnet3".into(), is_too_long: true, ..Card::default() };
+        let finding = way(&port(Driver::Auto, "af_xdp:eth1"), &long, Machine::default());
+        assert_eq!(told(&finding).2, "its driver takes no longer frames: ip link set eth1 mtu 3494");
         assert_eq!(remedy("ena", Some((8, 8))), "ethtool -L eth1 combined 4");
         assert_eq!(remedy("mlx5_core", None), "ethtool -K eth1 lro off rx-gro-hw off");
         let chosen = port(Driver::Auto, "af_xdp:eth1?mode=generic");

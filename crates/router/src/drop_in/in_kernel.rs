@@ -424,6 +424,7 @@ impl InKernel {
             receives: mode.filter(|_| joins),
             sends: !(is_wrapped(device) || below.lacks_queues || below.refuses),
             sends_native: found.features.sends_redirected(),
+            sends_native_fragments: found.features.has_fragments(),
             sources: self.members[number].sources,
             // As in the configuration, which has no more ports than there are paints.
             paint: (number + 1) as u8,

@@ -22,10 +22,10 @@ use graph::lang::split_arguments;
 use serde_json::Value;
 
 use packet::IpVersion;
+use ports::mtu_problem;
 
 use super::live::Live;
 use crate::beside_linux;
-use crate::doctor::largest_mtu;
 use crate::features::FeatureSettings;
 
 /// Rows that are made with a lock held.
@@ -265,14 +265,8 @@ impl Live {
         for port in state.mirror.ports() {
             let known = settings.ports.iter().find(|known| known.name == port.name);
             let (Some(link), Some(known)) = (port.link, known) else { continue };
-            let most = largest_mtu(known.driver, self.frame_bytes());
-            if link.mtu as usize > most {
-                problems.push(format!(
-                    "{}: its MTU of {} is above {most}, which a frame holds, so longer packets are lost; --frame-size at the \
-                     start makes frames larger",
-                    port.name, link.mtu
-                ));
-            }
+            let is_xdp = known.driver.is_xdp();
+            problems.extend(mtu_problem(&port.name, link.mtu as usize, self.frame_bytes, is_xdp));
         }
         Ok(problems)
     }

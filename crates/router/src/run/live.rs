@@ -40,6 +40,8 @@ pub(super) struct Live {
     shared: Shared,
     /// The configuration, as text.
     click: Mutex<String>,
+    /// Bytes of a packet that a frame holds.
+    pub(super) frame_bytes: usize,
     /// In a few words, for whoever asks the service manager.
     pub(super) status: String,
     pub(super) notify: Notify,
@@ -64,6 +66,7 @@ impl Live {
         source: Source,
         supervisor: Supervisor,
         signals: Signals,
+        frame_bytes: usize,
     ) -> Arc<Live> {
         let (service, following) = mirror.unzip();
         Arc::new(Live {
@@ -75,6 +78,7 @@ impl Live {
             arguments,
             shared,
             click: Mutex::new(source.text),
+            frame_bytes,
             status: format!("{} runs", source.name),
             notify: Notify::from_environment(),
             supervisor,
@@ -175,11 +179,6 @@ impl Live {
     /// The configuration that runs, as text.
     pub(super) fn click(&self) -> String {
         lock(&self.click).clone()
-    }
-
-    /// Bytes of a packet that a frame holds.
-    pub(super) fn frame_bytes(&self) -> usize {
-        self.arguments.frame_size
     }
 
     /// Changes a setting that can be changed under traffic; what was done.

@@ -49,10 +49,6 @@ pub use summary::summary;
 use summary::{print_json, workers_table};
 use watch::watch;
 
-/// Frames in each worker's pool.
-const FRAMES: usize = 16_384;
-/// Largest packet that a frame holds, in bytes.
-const FRAME_SIZE: usize = 1_856;
 /// How long messages may take to be written before the summary.
 const LONGEST_FLUSH: Duration = Duration::from_secs(2);
 /// How long a router may take to end in good order after a fault.
@@ -94,12 +90,6 @@ pub(crate) struct RunArguments {
     /// What a port's name in the configuration stands for
     #[arg(long = "port", value_name = "NAME=PORT", value_parser = load::parameter)]
     ports: Vec<(String, String)>,
-    /// Frames in each worker's pool
-    #[arg(long, default_value_t = FRAMES)]
-    frames: usize,
-    /// Largest packet that a frame holds, in bytes
-    #[arg(long, default_value_t = FRAME_SIZE)]
-    frame_size: usize,
     /// Who receives, processes and sends: parallel (each worker all of it), pipeline or serial, to measure hand-over
     #[arg(long, default_value_t = Mode::Parallel)]
     mode: Mode,
@@ -143,8 +133,6 @@ impl RunArguments {
             print_config: false,
             options: how.options.of_router(),
             ports: Vec::new(),
-            frames: FRAMES,
-            frame_size: FRAME_SIZE,
             mode: Mode::Parallel,
             duration: how.duration,
             writes: Vec::new(),
@@ -259,7 +247,7 @@ fn run_settings(
     let is_file = subject::is_file(arguments);
     if !is_file && !arguments.print_config {
         beside_linux::refuse(&settings)?;
-        doctor::warn_at_start(&settings, arguments.frame_size);
+        doctor::warn_at_start(&settings);
     }
     let registry = crate::classes();
     let shared = Shared::default();
@@ -337,12 +325,13 @@ pub(crate) fn operate(
     // Whoever reads them keeps no worker waiting.
     let messages = messages::queue().context("cannot start the thread that writes messages")?;
     let control = Control::new(messages::print);
-    let pool = PoolOptions { frames: arguments.frames, data_bytes: arguments.frame_size };
+    let (frames, data_bytes) = (settings.memory.frames, settings.memory.frame_bytes(&settings.ports));
+    let pool = PoolOptions { frames, data_bytes };
     let workers = settings.workers.count;
     let router_options = RouterOptions {
         workers,
         graph: GraphOptions { burst: settings.workers.burst, pool, simulated_time: None },
-        slow_pool: PoolOptions { frames: arguments.frames.min(4096), data_bytes: arguments.frame_size },
+        slow_pool: PoolOptions { frames: frames.min(4096), data_bytes },
         pin: workers > 1 && settings.workers.pin,
         mode: arguments.mode,
     };
@@ -379,8 +368,18 @@ pub(crate) fn operate(
     }
     let signals = Signals::catch(&shared).context("cannot catch signals")?;
     let name = source.name.clone();
-    let live =
-        Live::new(router, mirror, guard, settings, arguments.clone(), shared, source, supervisor, signals);
+    let live = Live::new(
+        router,
+        mirror,
+        guard,
+        settings,
+        arguments.clone(),
+        shared,
+        source,
+        supervisor,
+        signals,
+        data_bytes,
+    );
     live.on_link_change(&control);
     let server = live.serve()?;
     // Ports and elements know the host's addresses before the first packet.

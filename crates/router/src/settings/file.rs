@@ -10,7 +10,8 @@ use graph::lang::Diagnostics;
 use super::options::About;
 use super::reader::{File, Section};
 use super::{
-    BesideLinux, ControlSettings, FpmSettings, General, LogSettings, PortSettings, Settings, WorkerSettings,
+    BesideLinux, ControlSettings, FpmSettings, General, LogSettings, MemorySettings, PortSettings, Settings,
+    WorkerSettings,
 };
 use crate::features::{FeatureSettings, vlan};
 use crate::output::print;
@@ -105,6 +106,7 @@ pub(crate) fn parse(name: &str, text: &str) -> Result<Settings, Diagnostics> {
             general: General::read(&mut root),
             ports: ports(&file, root.sections("port")),
             workers: root.options("workers", WorkerSettings::read),
+            memory: root.options("memory", MemorySettings::read),
             features: FeatureSettings::read(&mut root),
             fpm: root.options("fpm", FpmSettings::read),
             beside_linux: root.options("beside_linux", BesideLinux::read),

@@ -58,6 +58,7 @@ impl Kernel {
             receives: (number == 0).then_some(XdpMode::Native),
             sends: number == 1,
             sends_native: true,
+            sends_native_fragments: true,
             sources: [Sources::All; 2],
             paint,
         };
