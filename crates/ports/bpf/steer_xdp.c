@@ -74,39 +74,55 @@ INLINE int unseal(struct xdp_md *context, __u8 *frame) {
     return adjust_head(context, SEALED_BYTES) == 0 ? XDP_PASS : XDP_DROP;
 }
 
-INLINE int is_ours(const __u8 *frame, const void *end) {
+// Whose a frame is: the kernel's, ours to forward, or our sockets': they compute a checksum that is still missing, and get what
+// nobody else has.
+enum whose { OF_KERNEL, OURS, OF_SOCKETS };
+
+INLINE enum whose whose(const __u8 *frame, const void *end) {
     const __u8 *header = frame + ETHERNET_BYTES;
     if ((const void *)header > end)
-        return 0;
+        return OF_KERNEL;
     __u16 type = type_of(frame);
+    // Of frames that are not plain transit.
+    enum whose others = OF_KERNEL;
     if (is_tag(type)) {
         header += TAG_BYTES;
         if ((const void *)header > end)
-            return 0;
+            return OF_KERNEL;
         int share = share_of_tag(type, number_at(frame + ETHERNET_BYTES));
-        if (share != TRANSIT_OF_IT)
-            return share == ALL_OF_IT;
+        if (share == NOTHING_OF_IT)
+            return OF_KERNEL;
+        if (share == ALL_OF_IT)
+            others = OF_SOCKETS;
         type = number_at(frame + ETHERNET_BYTES + 2);
     }
     __u32 first = 0;
     const struct link *link = lookup(&LINK, &first);
     if (!link)
-        return 0;
+        return others;
     int differs = 0;
     for (int at = 0; at < 6; at++)
         differs |= frame[at] ^ link->address[at];
     if (differs)
-        return 0;
+        return others;
+    int is_finished;
     switch (type) {
     case TYPE_IPV4:
-        return (const void *)(header + IPV4_BYTES) <= end && is_transit_ipv4(header, link->mtu) &&
-               !(link->leaves_unfinished && is_unfinished_ipv4(header, end));
+        if ((const void *)(header + IPV4_BYTES) > end || !is_transit_ipv4(header, link->mtu))
+            return others;
+        is_finished = !is_unfinished_ipv4(header, end);
+        break;
     case TYPE_IPV6:
-        return (const void *)(header + IPV6_BYTES) <= end && is_transit_ipv6(header, link->mtu) &&
-               !(link->leaves_unfinished && is_unfinished_ipv6(header, end));
+        if ((const void *)(header + IPV6_BYTES) > end || !is_transit_ipv6(header, link->mtu))
+            return others;
+        is_finished = !is_unfinished_ipv6(header, end);
+        break;
     default:
-        return 0;
+        return others;
     }
+    if (is_finished)
+        return OURS;
+    return link->leaves_unfinished ? others : OF_SOCKETS;
 }
 
 SEC("xdp.frags")
@@ -124,12 +140,16 @@ int steer(struct xdp_md *context) {
         return unseal(context, frame);
     if (!TRANSIT)
         return to_socket(context);
-    if (is_ours(frame, end)) {
+    switch (whose(frame, end)) {
+    case OURS:
         tail_call(context, &FORWARD, 0);
         return to_socket(context);
+    case OF_SOCKETS:
+        return to_socket(context);
+    default:
+        count(LEFT);
+        return XDP_PASS;
     }
-    count(LEFT);
-    return XDP_PASS;
 }
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";

@@ -85,6 +85,7 @@ mod recorder;
 mod spec;
 mod stats;
 mod steering;
+mod unfinished;
 mod wrappers;
 mod xdp_features;
 

@@ -141,6 +141,12 @@ fn a_vlan_is_a_port(driver: &str) {
     assert!(text.contains(" 0 received"), "{text}");
     assert_eq!(requests_received(&network, "b"), before);
 
+    // Nor what is for another host in the VLAN.
+    network.ip("v", "neigh replace 10.0.100.1 lladdr 02:00:00:00:01:55 dev v0 nud permanent");
+    let (_, text) = network.run("v", "ping -n -c 3 -i 0.1 -W 0.3 10.0.2.2");
+    assert!(text.contains(" 0 received"), "{text}");
+    assert_eq!(requests_received(&network, "b"), before);
+
     // What people look at.
     let (_, text) = ask("show ports --json");
     let row = text.lines().find(|line| line.contains("\"eth1.100\"")).unwrap_or_default();

@@ -37,8 +37,9 @@
 //! ([`program`], `bpf/decide.h`). The packets of queues without a socket stay with the kernel in any case. What a
 //! `host:` port gives to the kernel comes by us again in generic mode, sealed ([`passage`]).
 //!
-//! **Checksums and tags.** XDP sees frames as they lie in memory. What the kernel at the other end of a veth pair sends
-//! has neither its checksum (`ethtool -K PEER tx off` there) nor a VLAN tag that hardware would insert (`txvlan off`);
+//! **Checksums and tags.** XDP sees frames as they lie in memory. The kernel at the other end of a veth pair leaves
+//! checksums of TCP and UDP to a card: the receive half computes them (`unfinished.rs`), unless they are Linux's
+//! ([`HostSteering::leave_unfinished_checksums`]). It also leaves VLAN tags to a card (`ethtool -K PEER txvlan off` there);
 //! a card must not take tags out (`rxvlan off`).
 //!
 //! # Faults

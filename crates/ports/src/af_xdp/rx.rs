@@ -14,6 +14,7 @@ use crate::af_packet::{ETHERNET_BYTES, LOOK_EVERY};
 use crate::af_xdp::chunks::{Chunks, Orphans};
 use crate::af_xdp::socket::{Socket, chunk_of, data_offset_of};
 use crate::af_xdp::{ReceiveHalf, Shared, in_one_piece};
+use crate::unfinished::complete_if_unfinished;
 use crate::{Event, PortError, QueueStats, RxQueue, packet_type_on_a_cable};
 
 /// A receive queue.
@@ -242,6 +243,10 @@ impl Receiver {
                 stats.add(Event::TooShort, 1);
                 pool.free_packet(packet);
                 continue;
+            }
+            // A card has computed it; of packets that a kernel copies nobody knows.
+            if !self.half.socket.zerocopy {
+                complete_if_unfinished(packet.data_mut());
             }
             packet.set_link_header(0);
             let kind = match packet_type_on_a_cable(packet.data()) {

@@ -27,7 +27,7 @@ pub(super) fn examine(port: &PatientPort, patient: &Patient) -> Vec<Finding> {
     if patient.linux_is_slow_path && port.host == Host::Interface {
         findings.extend(reverse_path(name, &|sysctl| machine::sysctl(sysctl)));
     }
-    findings.extend(offloads(port, link, &links));
+    findings.extend(offloads(port, link, &links, patient.filters));
     findings
 }
 
@@ -154,7 +154,7 @@ fn reverse_path(name: &str, sysctl: &dyn Fn(&str) -> Option<String>) -> Option<F
     })
 }
 
-fn offloads(port: &PatientPort, link: &Link, links: &Links) -> Vec<Finding> {
+fn offloads(port: &PatientPort, link: &Link, links: &Links, filters: bool) -> Vec<Finding> {
     let name = port.device.as_str();
     let mut findings = match run(&format!("ethtool -k {name}")) {
         Ok(text) => offloads::of_interface(name, &Features::parse(&text), port.driver, link.kind == "veth"),
@@ -164,9 +164,9 @@ fn offloads(port: &PatientPort, link: &Link, links: &Links) -> Vec<Finding> {
         findings.extend(match link.below.and_then(|peer| links.name(peer)) {
             Some(peer) => run(&format!("ethtool -k {peer}")).map_or_else(
                 |failure| Some(offloads::unknown(peer, &failure)),
-                |text| offloads::of_peer(name, peer, &Features::parse(&text)),
+                |text| offloads::of_peer(name, peer, &Features::parse(&text), port.driver, filters),
             ),
-            None => Some(offloads::of_far_peer(name)),
+            None => offloads::of_far_peer(name, port.driver, filters),
         });
     }
     if findings.is_empty() {
@@ -189,6 +189,7 @@ mod tests {
             ports: Vec::new(),
             workers: 2,
             frames: 16_384,
+            filters: false,
             frame_bytes: 1_856,
             linux_is_slow_path: true,
             ignore: Vec::new(),

@@ -265,6 +265,7 @@ mod tests {
             ports: vec![port],
             workers: 2,
             frames: 16_384,
+            filters: false,
             frame_bytes: 1_856,
             linux_is_slow_path: true,
             ignore: Vec::new(),

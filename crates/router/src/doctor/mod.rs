@@ -209,6 +209,8 @@ impl Finding {
 struct Patient {
     ports: Vec<PatientPort>,
     workers: usize,
+    /// Whether it keeps packets from being forwarded.
+    filters: bool,
     /// Frames of each worker.
     frames: usize,
     /// Bytes of a packet that a frame holds.
@@ -247,6 +249,7 @@ impl Patient {
         Self {
             ports: settings.ports.iter().map(port).collect(),
             workers: settings.workers.count,
+            filters: settings.features.filter(),
             frames: settings.memory.frames,
             frame_bytes: settings.memory.frame_bytes(&settings.ports),
             linux_is_slow_path: settings.features.need_linux_to_forward(),

@@ -78,16 +78,38 @@ const FILTERED_VLANS: Harmful = Harmful {
 const GRO_OF_VLAN: Harmful =
     Harmful { what: "gets received packets merged by Linux (GRO)", why: "merged packets are lost", ..GRO };
 
-/// Of the other end of a veth pair: what it leaves undone, counting on a card that is not there.
-const UNDONE: [Harmful; 4] = [
-    Harmful { feature: "tx-checksumming", switch: "tx", what: "checksums", why: "" },
-    Harmful { feature: "tcp-segmentation-offload", switch: "tso", what: "TCP segments", why: "" },
-    Harmful { feature: "generic-segmentation-offload", switch: "gso", what: "segments", why: "" },
-    Harmful { feature: "tx-vlan-offload", switch: "txvlan", what: "VLAN tags", why: "" },
+/// Of the other end of a veth pair: what it leaves undone, counting on a card that is not there. Checksums are computed, or
+/// Linux's to compute.
+const UNDONE: [Harmful; 3] = [
+    Harmful {
+        feature: "tcp-segmentation-offload",
+        switch: "tso",
+        what: "TCP segments",
+        why: "merged packets are lost while something filters",
+    },
+    Harmful {
+        feature: "generic-segmentation-offload",
+        switch: "gso",
+        what: "segments",
+        why: "merged packets are lost while something filters",
+    },
+    Harmful {
+        feature: "tx-vlan-offload",
+        switch: "txvlan",
+        what: "VLAN tags",
+        why: "packets of VLANs look like those without a tag",
+    },
 ];
 
-const WHY_UNDONE: &str =
-    "packets come with wrong checksums, without tags or far too long, and would leave so";
+/// What the other end of a veth should not leave undone: segments if something filters and packets come by AF_PACKET, tags if they
+/// come by XDP.
+fn undone(driver: Driver, filters: bool) -> impl Iterator<Item = &'static Harmful> {
+    let harms = move |harmful: &&Harmful| match harmful.switch {
+        "txvlan" => driver.is_xdp(),
+        _ => filters && driver == Driver::AfPacket,
+    };
+    UNDONE.iter().filter(harms)
+}
 
 /// What is wrong with the offloads of a port's own interface.
 pub(super) fn of_interface(name: &str, features: &Features, driver: Driver, is_veth: bool) -> Vec<Finding> {
@@ -127,24 +149,31 @@ pub(super) fn of_port_below(vlan: &str, features: &Features, driver: Driver) -> 
 }
 
 /// What is wrong with the offloads of the other end of a veth pair.
-pub(super) fn of_peer(name: &str, peer: &str, features: &Features) -> Option<Finding> {
+pub(super) fn of_peer(
+    name: &str,
+    peer: &str,
+    features: &Features,
+    driver: Driver,
+    filters: bool,
+) -> Option<Finding> {
     let on: Vec<&Harmful> =
-        UNDONE.iter().filter(|harmful| features.fixed_on(harmful.feature) == Some(false)).collect();
+        undone(driver, filters).filter(|harmful| features.fixed_on(harmful.feature) == Some(false)).collect();
     let undone: Vec<&str> = on.iter().map(|harmful| harmful.what).collect();
     let switches: Vec<String> = on.iter().map(|harmful| format!("{} off", harmful.switch)).collect();
-    (!on.is_empty()).then(|| {
-        let what = format!("its other end, {peer}, leaves {} to a card", undone.join(", "));
-        let remedy = Remedy::Run(format!("ethtool -K {peer} {}", switches.join(" ")));
-        Finding::bad(name, what, WHY_UNDONE, remedy)
-    })
+    let why = on.last()?.why;
+    let what = format!("its other end, {peer}, leaves {} to a card", undone.join(", "));
+    let remedy = Remedy::Run(format!("ethtool -K {peer} {}", switches.join(" ")));
+    Some(Finding::bad(name, what, why, remedy))
 }
 
 /// The other end of a veth pair cannot be seen from here.
-pub(super) fn of_far_peer(name: &str) -> Finding {
-    let switches: Vec<String> = UNDONE.iter().map(|harmful| format!("{} off", harmful.switch)).collect();
+pub(super) fn of_far_peer(name: &str, driver: Driver, filters: bool) -> Option<Finding> {
+    let why = undone(driver, filters).last()?.why;
+    let switches: Vec<String> =
+        undone(driver, filters).map(|harmful| format!("{} off", harmful.switch)).collect();
     let remedy = Remedy::ByHand(format!("there, if not done: ethtool -K PEER {}", switches.join(" ")));
     let what = "its other end is in another network namespace, where its offloads cannot be seen";
-    Finding::warn(name, what, WHY_UNDONE, remedy)
+    Some(Finding::warn(name, what, why, remedy))
 }
 
 /// `ethtool` does not say.
@@ -225,12 +254,19 @@ rx-gro-hw: off [fixed]
 
     #[test]
     fn the_other_end_of_a_veth_pair() {
-        let finding = of_peer("vd0", "vd1", &Features::parse(CARD)).unwrap();
-        assert_eq!(finding.what, "its other end, vd1, leaves checksums, TCP segments to a card");
-        assert_eq!(finding.remedy, Remedy::Run("ethtool -K vd1 tx off tso off".to_owned()));
-        assert_eq!(of_peer("vd0", "vd1", &Features::default()), None);
-        assert!(
-            of_far_peer("vd0").details()[1].contains("ethtool -K PEER tx off tso off gso off txvlan off")
-        );
+        let features = Features::parse(CARD);
+        let of = |driver, filters| {
+            let finding = of_peer("vd0", "vd1", &features, driver, filters)?;
+            Some((finding.what.clone(), finding.remedy.text()))
+        };
+        assert_eq!((of(Driver::Auto, true), of(Driver::AfPacket, false)), (None, None));
+        let told = "its other end, vd1, leaves TCP segments to a card".to_owned();
+        assert_eq!(of(Driver::AfPacket, true), Some((told, "ethtool -K vd1 tso off".to_owned())));
+        let tags = Features::parse("tx-vlan-offload: on\n");
+        let finding = of_peer("vd0", "vd1", &tags, Driver::Auto, false).unwrap();
+        assert_eq!(finding.remedy, Remedy::Run("ethtool -K vd1 txvlan off".to_owned()));
+        assert_eq!(of_far_peer("vd0", Driver::AfPacket, false), None);
+        let far = of_far_peer("vd0", Driver::AfPacket, true).unwrap();
+        assert!(far.details()[1].contains("ethtool -K PEER tso off gso off"));
     }
 }
