@@ -5,6 +5,7 @@
 //! | --- | --- |
 //! | `wire` | frames to and from a host's interface |
 //! | `ipv4`, `ipv6` | the cases: what is sent, what should come of it, and the clause that says so |
+//! | `ways` | random frames, of which the same comes by Linux, the graph and the kernel |
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
@@ -12,6 +13,7 @@ mod ipv4;
 mod ipv6;
 #[path = "../netns/mod.rs"]
 mod netns;
+mod ways;
 mod wire;
 
 use std::collections::BTreeMap;
