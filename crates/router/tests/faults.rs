@@ -494,7 +494,10 @@ fn an_interface_that_will_not_do_is_refused() {
     // A veth copies; without huge pages that is what is said.
     refuses("af_xdp:eth2?zerocopy=yes", "leave ");
     network.ip("r", "link set eth2 mtu 9000");
-    refuses("af_xdp:eth2", "its MTU of 9000 does not fit a frame of ");
+    refuses(
+        "af_xdp:eth2",
+        "MTU 9000 of eth2: a frame of 1856 bytes holds 1710 at most; expected --frame-size 9146",
+    );
     network.ip("r", "link set eth2 down");
     for port in ports("af_packet").iter().chain(&ports("af_xdp")).filter(|port| port.ends_with('2')) {
         refuses(port, "interface `eth2` is down; bring it up with `ip link set eth2 up`");

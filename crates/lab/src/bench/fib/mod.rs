@@ -34,6 +34,7 @@ use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 use fib::{Byte24, Dir24_8, Rank};
 use packet::Family;
+use rustix::process::geteuid;
 use tempfile::TempDir;
 
 use super::folder::folder;
@@ -79,7 +80,7 @@ pub(crate) struct FibArguments {
         value_enum,
         value_delimiter = ',',
         value_name = "LIST",
-        default_value = "brickway,rank,dir24_8,rte_fib,rte_lpm"
+        default_value = "brickway,brickway-xdp,rank,dir24_8,rte_fib,rte_lpm"
     )]
     engines: Vec<EngineName>,
     /// Runs of each case; the median is printed
@@ -101,6 +102,8 @@ pub(crate) struct FibArguments {
 enum EngineName {
     /// What routers use
     Brickway,
+    /// The same where packets are forwarded in the kernel, which reads the tables too (needs root)
+    BrickwayXdp,
     /// Our small IPv4 table
     Rank,
     /// Our plain IPv4 table, the design of rte_fib and rte_lpm
@@ -134,6 +137,9 @@ pub(crate) fn fib(arguments: &FibArguments) -> Result<ExitCode> {
 }
 
 fn measure_all(arguments: &FibArguments) -> Result<ExitCode> {
+    if arguments.engines.contains(&EngineName::BrickwayXdp) && !geteuid().is_root() {
+        graph::note!("brickway-lab: brickway-xdp is left out: loading a BPF program needs root");
+    }
     // Dropped last, and after them the pages and the folder: processes use both.
     let folder = folder()?;
     let (program, _pages) = prepare_dpdk(arguments, &folder)?;
@@ -204,6 +210,10 @@ fn engines4(arguments: &FibArguments, program: Option<&Program>) -> Engines<u32>
             (EngineName::Brickway, _) => {
                 engines.push(Box::new(Ours::<_, Byte24>::new("brickway", arguments.batch)))
             }
+            (EngineName::BrickwayXdp, _) if !geteuid().is_root() => {}
+            (EngineName::BrickwayXdp, _) => {
+                engines.push(Box::new(Ours::in_kernel("brickway-xdp", arguments.batch)))
+            }
             (EngineName::Rank, _) => engines.push(Box::new(Ours::<_, Rank>::new("rank", arguments.batch))),
             (EngineName::Dir24_8, _) => {
                 engines.push(Box::new(Ours::<_, Dir24_8>::new("dir24_8", arguments.batch)))
@@ -232,6 +242,10 @@ fn engines6(arguments: &FibArguments, program: Option<&Program>) -> Engines<u128
             }
             (EngineName::RteLpm, Some(program)) => {
                 engines.push(Box::new(DpdkTable::new("rte_lpm6", program.clone())));
+            }
+            (EngineName::BrickwayXdp, _) if !geteuid().is_root() => {}
+            (EngineName::BrickwayXdp, _) => {
+                engines.push(Box::new(Ours::in_kernel("brickway-xdp", arguments.batch)))
             }
             // There is one table of ours for IPv6.
             (EngineName::Rank | EngineName::Dir24_8, _) => {}

@@ -3,18 +3,24 @@
 //! The loops are those of dpdk_tables.c. They are generic over the table and compiled for each, so a lookup is as close
 //! to the loop as in an element that uses the table. What is looked up in is the published copy of a [`Router`].
 
+use std::any::Any;
 use std::hint::black_box;
 use std::time::Instant;
 
-use anyhow::{Context, Result};
-use fib::{BURST, FibFamily, MAIN, NextHopIndex, Table};
+use anyhow::{Context, Result, ensure};
+use fib::{Adjacency, BURST, Byte24, Fib, FibFamily, MAIN, NextHopIndex, Region, Table};
 use packet::Family;
+use packet::flow::FlowKey;
+use ports::KernelForwarding;
 
 use super::engine::{Engine, Loaded, Loop, RUN_SECONDS, UPDATE_SECONDS, WithWorker};
 use super::published::{Router, number};
 use super::report::{self, Metric};
 use super::tables::{Checksum, Routes};
 use super::{failover, under_load};
+
+/// Others that read the tables, for as long as this lives.
+type Readers = Box<dyn Any>;
 
 /// An engine around a [`Router`].
 pub(super) struct Ours<A: FibFamily, T: Table<u32>> {
@@ -25,11 +31,22 @@ pub(super) struct Ours<A: FibFamily, T: Table<u32>> {
     addresses: Vec<A>,
     /// Changes that are published together.
     batch: usize,
+    /// Lets others read the tables too, before they are loaded.
+    share: fn(&mut Fib<Adjacency, T>) -> Result<Readers>,
+    readers: Option<Readers>,
 }
 
 impl<A: FibFamily, T: Table<u32>> Ours<A, T> {
     pub(super) fn new(name: &'static str, batch: usize) -> Self {
-        Self { name, router: None, routes: Vec::new(), addresses: Vec::new(), batch }
+        Self {
+            name,
+            router: None,
+            routes: Vec::new(),
+            addresses: Vec::new(),
+            batch,
+            share: |_| Ok(Box::new(())),
+            readers: None,
+        }
     }
 
     fn router(&mut self) -> Result<&mut Router<A, T>> {
@@ -46,6 +63,24 @@ impl<A: FibFamily, T: Table<u32>> Ours<A, T> {
         router.fib.publish();
         Ok(())
     }
+}
+
+impl<A: FibFamily> Ours<A, Byte24> {
+    /// The table of routers that forward in the kernel: a map that the program there reads too.
+    pub(super) fn in_kernel(name: &'static str, batch: usize) -> Self {
+        Self { share: with_kernel, ..Self::new(name, batch) }
+    }
+}
+
+/// Lets a program in the kernel read the tables, with room for all that it can have.
+fn with_kernel(fib: &mut Fib<Adjacency>) -> Result<Readers> {
+    let bytes = KernelForwarding::most_bytes();
+    let mut forwarding =
+        KernelForwarding::load(bytes, FlowKey::from_seed(1), false).context("brickway-xdp")?;
+    let region = Region::new(forwarding.take_tables().context("its tables are taken")?);
+    fib.share(Some((&region, KernelForwarding::slots())), || ())?;
+    ensure!(fib.is_shared_whole(), "the kernel's map has no room for the tables");
+    Ok(Box::new((forwarding, region)))
 }
 
 /// A pass over all addresses. With `CHECK` it is the same and makes a checksum as well.
@@ -97,6 +132,7 @@ impl<A: FibFamily, T: Table<u32>> Engine<A> for Ours<A, T> {
     fn load(&mut self, routes: &Routes<A>) -> Result<Loaded> {
         let start = Instant::now();
         let mut router = Router::<A, T>::new()?;
+        self.readers = Some((self.share)(&mut router.fib)?);
         router.load(routes.routes.iter().map(|route| (route.prefix, number(route.next_hop))))?;
         let seconds = start.elapsed().as_secs_f64();
         self.routes = routes.routes.iter().map(|route| (route.prefix, route.next_hop)).collect();
