@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// Counts packets that forward.c has redirected and that left by no interface. The kernel frees them, and nobody hears of it but
+// Counts packets that forward.c has redirected and that left by no interface. The kernel frees them, and reports it at two
 // tracepoints: xdp_devmap_xmit for a driver that did not take all packets of a burst, xdp_redirect_err for packets that did
 // not get as far (a driver that says that it takes none, an interface that is down, a packet too long for it).
 //
@@ -46,7 +46,7 @@ struct {
     MAP_TYPE(value, __u32);
 } PORTS SEC(".maps");
 
-// Packets to a port: those that its driver had no room for, those that it takes none of, and those that did not get to it.
+// Packets to a port by reason: its driver had no room, its driver takes no redirected packets, or they did not get to it.
 struct losses {
     __u64 full, refused, unsent;
 };

@@ -74,8 +74,8 @@ INLINE int unseal(struct xdp_md *context, __u8 *frame) {
     return adjust_head(context, SEALED_BYTES) == 0 ? XDP_PASS : XDP_DROP;
 }
 
-// Whose a frame is: the kernel's, ours to forward, or our sockets': they compute a checksum that is still missing, and get what
-// nobody else has.
+// Whose a frame is: the kernel's, ours to forward, or our sockets': they compute a missing checksum, and get frames
+// of VLANs that Linux has no interface for.
 enum whose { OF_KERNEL, OURS, OF_SOCKETS };
 
 INLINE enum whose whose(const __u8 *frame, const void *end) {

@@ -397,7 +397,7 @@ fn jumbo_frames_pass_by_every_driver() {
         assert_eq!(seen, if path.starts_with("kernel") { 0 } else { 80 }, "{driver}");
         let (_, problems) = network.run("r", &format!("{PROGRAM} show problems --socket {socket}"));
         assert!(!problems.contains("MTU"), "{problems}");
-        // A shorter way out: the sender is told, and fragments arrive.
+        // With a smaller MTU on the way out the sender gets an ICMP error, and fragments arrive.
         network.ip("r", "link set eth2 mtu 1500");
         network.ip("b", "link set eth0 mtu 1500");
         assert!(eventually(|| {

@@ -47,11 +47,11 @@ struct Receiver {
     /// Chunks in its rings, ours to refill.
     outstanding: usize,
     /// The beginning of a packet whose rest comes in the next chunk.
-    unfinished: Unfinished,
+    joining: Joining,
 }
 
 /// A packet of several chunks.
-enum Unfinished {
+enum Joining {
     /// The next chunk begins one.
     None,
     Beginning(Packet),
@@ -95,7 +95,7 @@ impl AfXdpRx {
             let share = pool.stats().free / 4 / halves.len().max(1);
             self.wanted = share.clamp(1, self.shared.options.slots as usize);
         }
-        self.sockets = halves.into_iter().map(|half| Receiver { half, outstanding: 0, unfinished: Unfinished::None }).collect();
+        self.sockets = halves.into_iter().map(|half| Receiver { half, outstanding: 0, joining: Joining::None }).collect();
         self.generation = generation;
         self.wait = Some(wait);
         self.dead = false;
@@ -229,8 +229,8 @@ impl Receiver {
             // has not come back since; the kernel gave it back through the ring.
             let packet = unsafe { pool.received(chunk, data_offset_of(descriptor.addr), length) };
             let is_part = descriptor.options.contains(XdpDescOptions::XDP_PKT_CONTD);
-            let packet = if is_part | !matches!(self.unfinished, Unfinished::None) {
-                self.unfinished.take(packet, is_part, pool, stats)
+            let packet = if is_part | !matches!(self.joining, Joining::None) {
+                self.joining.take(packet, is_part, pool, stats)
             } else if packet.is_none() {
                 stats.add(Event::TooLong, 1);
                 None
@@ -264,7 +264,7 @@ impl Receiver {
     }
 }
 
-impl Unfinished {
+impl Joining {
     /// Takes the next chunk of a packet. Returns the packet with the last one (`is_part` is false), if it fits a frame.
     #[cold]
     fn take(
@@ -274,10 +274,10 @@ impl Unfinished {
         pool: &mut Pool,
         stats: &mut QueueStats,
     ) -> Option<Packet> {
-        let before = std::mem::replace(self, Unfinished::Lost);
+        let before = std::mem::replace(self, Joining::Lost);
         let joined = match (before, part) {
-            (Unfinished::None, Some(part)) => Some(part),
-            (Unfinished::Beginning(mut packet), Some(part)) => {
+            (Joining::None, Some(part)) => Some(part),
+            (Joining::Beginning(mut packet), Some(part)) => {
                 let room = packet.append(part.len());
                 let fits = room.is_some();
                 room.into_iter().for_each(|room| room.copy_from_slice(part.data()));
@@ -291,8 +291,8 @@ impl Unfinished {
             }
             (before, part) => {
                 let beginning = match before {
-                    Unfinished::Beginning(packet) => Some(packet),
-                    Unfinished::None | Unfinished::Lost => None,
+                    Joining::Beginning(packet) => Some(packet),
+                    Joining::None | Joining::Lost => None,
                 };
                 beginning.into_iter().chain(part).for_each(|packet| pool.free_packet(packet));
                 None
@@ -300,11 +300,11 @@ impl Unfinished {
         };
         if is_part {
             if let Some(packet) = joined {
-                *self = Unfinished::Beginning(packet);
+                *self = Joining::Beginning(packet);
             }
             return None;
         }
-        *self = Unfinished::None;
+        *self = Joining::None;
         if joined.is_none() {
             stats.add(Event::TooLong, 1);
         }

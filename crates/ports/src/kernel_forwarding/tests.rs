@@ -506,7 +506,7 @@ fn packets_in_several_buffers_are_forwarded_by_ports_that_send_them() {
             set(&mut kernel, 9_000, true);
             let expected = kernel.expected(&frame).unwrap();
             assert_eq!(kernel.run(&frame), (REDIRECTED, expected.clone()), "{first} {length} {trailer}");
-            // Also where a driver splits a packet that is no longer than others'.
+            // A driver may split packets within an MTU of 1,500 too.
             set(&mut kernel, 1_500, true);
             if trailer == 0 {
                 assert_eq!(kernel.run(&frame), (REDIRECTED, expected), "{first} {length} {trailer}");

@@ -171,10 +171,9 @@ fn is_as_expected(packet: &[u8], expected: &[u8]) -> bool {
     is_timestamp && packet.len() == expected.len() && packet[20..28] == expected[20..28]
 }
 
-/// Sends all, and judges what came of it. Reasons for which packets are dropped are among those that the router shows.
-fn judge(network: &Network, cases: &[Case], socket: &str, reasons: &[&str]) {
+/// The interfaces of both hosts. The router knows the hosts, and they know the router.
+fn wires(network: &Network) -> (Wire, Wire) {
     let (mut a, mut b) = (Wire::open(network, "a"), Wire::open(network, "b"));
-    // The router knows both hosts, and they know the router.
     let warm = |options: &str| network.answers("a", options);
     assert!(netns::eventually(|| warm("10.0.1.1") == 10 && warm("2001:db8:1::1") == 10));
     for to in ["10.0.2.2", "2001:db8:2::2"] {
@@ -182,6 +181,12 @@ fn judge(network: &Network, cases: &[Case], socket: &str, reasons: &[&str]) {
     }
     a.received();
     b.received();
+    (a, b)
+}
+
+/// Sends all, and judges what came of it. Reasons for which packets are dropped are among those that the router shows.
+fn judge(network: &Network, cases: &[Case], socket: &str, reasons: &[&str]) {
+    let (mut a, mut b) = wires(network);
     let mut seen = Seen::default();
     for case in cases {
         a.send(&case.frame);

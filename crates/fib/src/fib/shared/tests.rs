@@ -285,7 +285,7 @@ impl Bench {
         }
     }
 
-    /// The next hops that workers find, by table and destination; `None` where there is no table.
+    /// The next hops that workers find, by table and destination; `None` without a table.
     fn answers(&self) -> Vec<(usize, Destination, Option<Line>)> {
         let mut answers = Vec::new();
         for vrf in 0..VRF_TABLES.len() {
