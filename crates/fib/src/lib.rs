@@ -96,7 +96,7 @@ pub use byte24::Byte24;
 pub use compare::Key as IntervalKey;
 pub use dir24_8::{Dir24_8, Dir24_8Compiler};
 pub use family::FibFamily;
-pub use fib::{CheckReport, EditError, Fib, MAIN, Mismatch, State, TableReport};
+pub use fib::{CheckReport, EditError, Fib, MAIN, MOST_SHARED_RULES, Mismatch, State, TableReport};
 pub use intervals::Intervals;
 pub use linear::Linear;
 pub use local_fib::{FibError, LocalFib};

@@ -38,8 +38,8 @@ impl<A: Family> Default for Rules<A> {
 /// Addresses from the first to the last of a prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AddressRange<A> {
-    first: A,
-    last: A,
+    pub(crate) first: A,
+    pub(crate) last: A,
 }
 
 impl<A: Family> AddressRange<A> {

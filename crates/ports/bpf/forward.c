@@ -16,6 +16,7 @@
 #include "bpf.h"
 #include "decide.h"
 #include "headers.h"
+#include "policy.h"
 #include "tables.h"
 
 static long (*const redirect_map)(void *map, __u64 key, __u64 flags) = (void *)BPF_FUNC_redirect_map;
@@ -175,16 +176,16 @@ INLINE int is_believed(__u8 *tables, __u64 descriptor, __u64 number, __u32 in, _
 // Looks a packet up. The tables are those of the moment; the next hop is a copy.
 INLINE int find_ipv4(__u8 *tables, const struct links *links, __u32 in, const struct ipv4 *header, const void *end,
                      struct next_hop *next_hop) {
-    __u64 descriptor = active(tables), vrf = descriptor + FIRST_VRF;
-    if (!descriptor || !AT(__u32, tables, vrf + CHUNKS))
+    __u64 descriptor = active(tables);
+    if (!descriptor)
         return 0;
+    __u64 source = word32(header->source), destination = word32(header->destination), hash = 0;
     __u8 sources = links->ports[in & (MOST_PORTS - 1)].sources4;
     if (sources != ALL_SOURCES &&
-        !is_believed(tables, descriptor, lookup_ipv4(tables, vrf, word32(header->source)), in, sources))
+        !is_believed(tables, descriptor, number_of_ipv4(tables, descriptor, destination, source, in, 1), in, sources))
         return 0;
-    __u64 number = lookup_ipv4(tables, vrf, word32(header->destination)), hash = 0;
+    __u64 number = number_of_ipv4(tables, descriptor, source, destination, in, 0);
     if (is_group(tables, descriptor, number)) {
-        __u64 source = word32(header->source), destination = word32(header->destination);
         const __u16 *ports = (const __u16 *)(header + 1);
         // More fragments, or not the first; the length of an empty packet.
         if (has_ports(header->protocol) && !(header->fragment & SWAP16(0x3fff)) && (const void *)(ports + 2) <= end &&
@@ -199,19 +200,17 @@ INLINE int find_ipv4(__u8 *tables, const struct links *links, __u32 in, const st
 
 INLINE int find_ipv6(__u8 *tables, const struct links *links, __u32 in, const struct ipv6 *header, const void *end,
                      struct next_hop *next_hop) {
-    __u64 descriptor = active(tables), vrf = descriptor + FIRST_VRF;
-    if (!descriptor || !AT(__u32, tables, vrf + TOP))
+    __u64 descriptor = active(tables), hash = 0;
+    if (!descriptor)
         return 0;
-    __u8 sources = links->ports[in & (MOST_PORTS - 1)].sources6;
-    if (sources != ALL_SOURCES) {
-        struct address6 source = {word64(header->source), word64(header->source + 4)};
-        if (!is_believed(tables, descriptor, lookup_ipv6(tables, vrf, source) & 0x7fff, in, sources))
-            return 0;
-    }
+    struct address6 source = {word64(header->source), word64(header->source + 4)};
     struct address6 destination = {word64(header->destination), word64(header->destination + 4)};
-    __u64 number = lookup_ipv6(tables, vrf, destination) & 0x7fff, hash = 0;
+    __u8 sources = links->ports[in & (MOST_PORTS - 1)].sources6;
+    if (sources != ALL_SOURCES &&
+        !is_believed(tables, descriptor, number_of_ipv6(tables, descriptor, destination, source, in, 1), in, sources))
+        return 0;
+    __u64 number = number_of_ipv6(tables, descriptor, source, destination, in, 0);
     if (is_group(tables, descriptor, number)) {
-        struct address6 source = {word64(header->source), word64(header->source + 4)};
         __u64 a = folded(source.high ^ links->key[0], source.low ^ links->key[1]);
         __u64 b = folded(destination.high ^ links->key[0], destination.low ^ links->key[1]);
         const __u16 *ports = (const __u16 *)(header + 1);

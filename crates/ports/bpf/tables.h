@@ -31,7 +31,7 @@ struct {
 enum { ACTIVE = 0, SLOTS = 8, SLOT_COUNT = 16, SLOT_BYTES = 128 };
 
 // A descriptor: 32-bit words.
-enum { ENTRIES = 0, ENTRY_COUNT = 4, BUCKETS = 8, LINES = 16, VRF_COUNT = 24, FIRST_VRF = 32, VRF_BYTES = 32 };
+enum { ENTRIES = 0, ENTRY_COUNT = 4, BUCKETS = 8, LINES = 16, VRF_COUNT = 24, RULES = 28, FIRST_VRF = 32, VRF_BYTES = 32 };
 // Those of a VRF.
 enum { CHUNKS = 0, HOPS = 4, BLOCKS = 8, TOP = 12, MIDDLES = 16, NODES = 20 };
 

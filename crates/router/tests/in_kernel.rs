@@ -118,22 +118,54 @@ fn what_the_program_does_not_know_keeps_packets_in_the_graph() {
 }
 
 #[test]
-fn policy_rules_and_deaf_links_take_the_packets_back_and_give_them_again() {
+fn policy_rules_choose_the_tables_in_the_kernel_too() {
     if !netns::is_root() {
         return;
     }
     let network = network();
+    network.ip("b", "addr add 203.0.113.9/32 dev lo");
+    network.ip("r", "route add 203.0.113.0/24 via 10.0.2.99");
     let (router, socket) = router(&network, "--driver xdp");
     wait_for_path(&network, &socket, "eth1", "kernel");
+    wait_for_path(&network, &socket, "eth2", "kernel");
+    assert_eq!(network.answers("a", "203.0.113.9"), 0);
+    // The sender's own table has a better way, and the rest follows main.
     network.ip("r", "route add 203.0.113.0/24 via 10.0.2.2 table 100");
     network.ip("r", "rule add from 10.0.1.2 lookup 100");
-    wait_for_path(&network, &socket, "eth1", "sockets: policy rules");
-    let told = "port eth1: plain transit goes by sockets: policy rules choose among tables";
-    assert!(eventually(|| router.printed().contains(told)), "{}", router.printed());
-    assert_eq!(seen_by_workers(&network, &socket), 40);
-    network.ip("r", "rule del from 10.0.1.2 lookup 100");
-    wait_for_path(&network, &socket, "eth1", "kernel");
+    assert!(eventually(|| network.answers("a", "203.0.113.9") == 10));
+    let before = of_workers(&network, &socket);
+    assert_eq!(network.answers("a", "203.0.113.9"), 10);
+    assert_eq!(of_workers(&network, &socket), before);
     assert_eq!(seen_by_workers(&network, &socket), 0);
+    // What a rule drops is the graph's to answer.
+    network.ip("r", "rule add iif eth1 to 203.0.113.0/24 priority 5 prohibit");
+    let mut text = String::new();
+    let is_refused = eventually(|| {
+        text = network.run("a", "ping -n -c 1 -W 1 203.0.113.9").1;
+        text.contains("Packet filtered")
+    });
+    assert!(is_refused, "{text}");
+    // More rules than the program has room for.
+    let file = network.folder.file("rules");
+    let rules: String =
+        (0..300).map(|n| format!("rule add to 198.18.0.0/{} priority {}\n", 15 + n % 18, 100 + n)).collect();
+    std::fs::write(&file, rules).unwrap();
+    network.ip("r", &format!("-batch {file}"));
+    let path = "sockets: more than 256 policy rules";
+    wait_for_path(&network, &socket, "eth1", path);
+    let told = format!("port eth1: plain transit goes by {path}");
+    assert!(eventually(|| router.printed().contains(&told)), "{}", router.printed());
+    assert_eq!(seen_by_workers(&network, &socket), 40);
+}
+
+#[test]
+fn deaf_links_take_the_packets_back_and_give_them_again() {
+    if !netns::is_root() {
+        return;
+    }
+    let network = network();
+    let (_router, socket) = router(&network, "--driver xdp");
+    wait_for_path(&network, &socket, "eth1", "kernel");
     // The other end of the link does not poll any more: what would be redirected to it would vanish.
     let (done, text) = network.run("b", "ethtool -K eth0 gro off");
     assert!(done, "{text}");

@@ -218,23 +218,19 @@ impl Mirror {
         self.open_refused_tables();
         self.free_retired();
         let is_dirty = std::mem::take(&mut self.policy.is_dirty);
-        let policy = is_dirty.then(|| self.compile_policy());
+        let policy = is_dirty.then(|| self.compile_policy()).filter(|policy| policy != self.policy());
+        if let Some(policy) = &policy {
+            self.fib.set_shared_policy(policy);
+        }
         let has_fib = self.fib.has_unpublished();
         if has_fib {
             self.fib.publish();
         }
-        // After the FIB, which has the tables that the rules lead to. Who reads the tables outside the process knows no rules.
-        let has_policy = policy.is_some_and(|policy| {
-            let is_main_only = policy.ipv4.is_main_only() && policy.ipv6.is_main_only();
-            if !is_main_only {
-                self.fib.hide_shared(true);
-            }
-            let is_new = self.publish_policy(policy);
-            if is_main_only {
-                self.fib.hide_shared(false);
-            }
-            is_new
-        });
+        // After the FIB, which has the tables that the rules lead to.
+        let has_policy = policy.is_some();
+        if let Some(policy) = policy {
+            self.publish_policy(policy);
+        }
         self.count_more(Count::Publications, usize::from(has_fib || has_policy));
         has_fib || has_policy
     }

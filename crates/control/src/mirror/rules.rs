@@ -104,21 +104,11 @@ impl Mirror {
         Policy { ipv4: self.rules_of(drafts.0), ipv6: self.rules_of(drafts.1) }
     }
 
-    /// Lets workers have the rules, if they are new.
-    pub(super) fn publish_policy(&mut self, policy: Policy) -> bool {
-        if policy == *self.policy.writer.active() {
-            return false;
-        }
+    /// Lets workers have the rules.
+    pub(super) fn publish_policy(&mut self, policy: Policy) {
         self.policy.writer.both().0.clone_from(&policy);
         self.policy.writer.publish();
         *self.policy.writer.both().0 = policy;
-        true
-    }
-
-    /// Returns whether every packet is looked up in the main table alone.
-    pub fn is_main_only(&self) -> bool {
-        let policy = self.policy.writer.active();
-        policy.ipv4.is_main_only() && policy.ipv6.is_main_only()
     }
 
     /// Whether nothing would be found in a table, now or soon.

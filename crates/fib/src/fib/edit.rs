@@ -176,7 +176,7 @@ impl<P: Copy + Eq + Hash + Send + Sync, T4: Table<u32>> Fib<P, T4> {
     fn follow_shared(&mut self) {
         let generation = self.writer.generation() + 1;
         if let Some(shared) = &self.shared {
-            self.writer.both().0.follow_shared(shared, generation);
+            self.writer.both().0.follow_shared(shared, &self.shared_rules, generation);
         }
     }
 }

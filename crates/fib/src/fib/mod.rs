@@ -56,7 +56,8 @@ use crate::{Byte24, NextHop, NextHopIndex, NextHops, RangeTree, Resolver, Rib, T
 use ipnet::IpNet;
 use packet::Family;
 use put_off::PutOff;
-use shared::{Shared, SharedState};
+pub use shared::MOST_SHARED_RULES;
+use shared::{Shared, SharedRules, SharedState};
 use std::collections::BTreeMap;
 use std::hash::Hash;
 
@@ -194,8 +195,8 @@ pub struct Fib<P, T4: Table<u32> = Byte24> {
     has_unpublished: bool,
     /// The readers outside the process, if there are any.
     shared: Option<Shared<P>>,
-    /// Whether these are to see nothing.
-    hides_shared: bool,
+    /// What these are to know of policy rules.
+    shared_rules: SharedRules,
 }
 
 impl<P: Copy + Eq + Hash + Send + Sync, T4: Table<u32>> Fib<P, T4> {
@@ -221,7 +222,7 @@ impl<P: Copy + Eq + Hash + Send + Sync, T4: Table<u32>> Fib<P, T4> {
             vrfs_behind: Vec::new(),
             has_unpublished: false,
             shared: None,
-            hides_shared: false,
+            shared_rules: SharedRules::default(),
         })
     }
 

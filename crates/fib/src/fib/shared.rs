@@ -7,7 +7,7 @@
 //!  page 0: header                   descriptor, one for each of the two states
 //!  +-----------------------+        +-------------------------------------------------------------+
 //!  | active descriptor     | -----> | entries, how many | buckets, how many | lines, how many     |
-//!  | slots of visits, first|        | VRFs, 0                                                     |
+//!  | slots of visits, first|        | VRFs, policy rules                                          |
 //!  | slots of visits, count|        | VRF 0: chunks, hops, blocks of IPv4, top, middles, nodes    |
 //!  +-----------------------+        |        of IPv6, 0, 0                                        |
 //!  | a slot for each CPU,  |        | VRF 1: ...                                                  |
@@ -16,7 +16,7 @@
 //! ```
 //!
 //! A place of 0 means that the table is not in the region, for want of room there; its packets are others' to forward. If
-//! one array of the next hops is not there, none is.
+//! one array of the next hops is not there, or the rules are not, none is. Without rules the main table is asked alone.
 //! Header and slots are 64-bit words, a descriptor has 32-bit words. The counterpart is `crates/ports/bpf/tables.h`, and
 //! `ports` tests the two against each other.
 
@@ -25,7 +25,7 @@ use crate::memory::{HugeArray, Word};
 use crate::next_hops::{Change, Entry};
 use crate::publish::Elsewhere;
 use crate::region::{Region, Words};
-use crate::{Adjacency, NextHop, Resolver, Table, TableError};
+use crate::{Adjacency, NextHop, Policy, Resolver, Table, TableError};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -83,15 +83,12 @@ struct Header {
     descriptors: [AtomicU64; 2],
     /// Whether all tables of the two states lie in the region.
     are_whole: [AtomicBool; 2],
-    /// Whether the readers are to see nothing.
-    is_hidden: AtomicBool,
 }
 
 impl Elsewhere for Header {
     fn flip(&self, generation: u64) {
         let descriptor = self.descriptors[(generation & 1) as usize].load(Ordering::Relaxed);
-        let shown = if self.is_hidden.load(Ordering::Relaxed) { 0 } else { descriptor };
-        self.words.word(ACTIVE).store(shown, Ordering::Release);
+        self.words.word(ACTIVE).store(descriptor, Ordering::Release);
     }
 
     fn slots(&self) -> usize {
@@ -116,10 +113,20 @@ pub(super) struct SharedState {
     entries: HugeArray<u64>,
     buckets: HugeArray<u16>,
     lines: HugeArray<Line>,
+    rules: HugeArray<u64>,
     /// Which resolver the arrays are equal to.
     version: Option<(u64, u64)>,
+    /// Which policy rules are there.
+    rules_version: Option<u64>,
     /// Whether all tables lie in the region.
     pub(super) is_whole: bool,
+}
+
+/// Policy rules for readers outside the process.
+#[derive(Default)]
+pub(super) struct SharedRules {
+    words: Vec<u64>,
+    version: u64,
 }
 
 /// The most places of each array: those that numbers reach.
@@ -136,7 +143,9 @@ impl SharedState {
             entries: HugeArray::in_region(NAME, region, 512, ENTRIES)?,
             buckets: HugeArray::in_region(NAME, region, 2048, BUCKETS)?,
             lines: HugeArray::in_region(NAME, region, 128, LINES)?,
+            rules: HugeArray::in_region(NAME, region, 512, rules::MOST_WORDS)?,
             version: None,
+            rules_version: None,
             is_whole: false,
         })
     }
@@ -147,8 +156,10 @@ impl SharedState {
         shared: &Shared<P>,
         vrfs: &[Option<Tables<T4>>],
         resolver: &Resolver<P>,
+        rules: &SharedRules,
     ) {
         self.follow_next_hops(shared.line, resolver);
+        self.follow_rules(rules);
         let region = &shared.region;
         let (entries, buckets, hops) = resolver.arrays();
         let next_hops = [
@@ -156,7 +167,8 @@ impl SharedState {
             (self.buckets.offset_in(region), buckets.len()),
             (self.lines.offset_in(region), hops.len()),
         ];
-        let has_next_hops = next_hops.iter().all(|(place, _)| place.is_some());
+        let rules = if rules.words.is_empty() { Some(0) } else { self.rules.offset_in(region) };
+        let has_next_hops = next_hops.iter().all(|(place, _)| place.is_some()) && rules.is_some();
         self.is_whole = has_next_hops && vrfs.len() <= VRFS;
         let (fixed, of_vrfs) = self.descriptor.split_at_mut(FIXED);
         for (words, (place, count)) in fixed.chunks_exact_mut(2).zip(next_hops) {
@@ -165,6 +177,7 @@ impl SharedState {
             words.copy_from_slice(&place.map_or([0, 0], |place| [place, count as u32]));
         }
         fixed[6] = vrfs.len().min(VRFS) as u32;
+        fixed[7] = rules.unwrap_or_default();
         for (tables, words) in vrfs.iter().zip(of_vrfs.chunks_exact_mut(OF_VRF)) {
             words.fill(0);
             let Some(tables) = tables else { continue };
@@ -172,6 +185,14 @@ impl SharedState {
             self.is_whole &= ipv4.is_some() && ipv6.is_some();
             words[..3].copy_from_slice(&ipv4.unwrap_or_default());
             words[3..6].copy_from_slice(&ipv6.unwrap_or_default());
+        }
+    }
+
+    fn follow_rules(&mut self, rules: &SharedRules) {
+        if self.rules_version != Some(rules.version) {
+            self.rules.reserve(rules.words.len());
+            self.rules[..rules.words.len()].copy_from_slice(&rules.words);
+            self.rules_version = Some(rules.version);
         }
     }
 
@@ -226,10 +247,10 @@ impl<P: Copy, T4: Table<u32>> State<P, T4> {
     }
 
     /// Brings what readers outside the process see in line, and says where it is.
-    pub(super) fn follow_shared(&mut self, shared: &Shared<P>, generation: u64) {
+    pub(super) fn follow_shared(&mut self, shared: &Shared<P>, rules: &SharedRules, generation: u64) {
         let State { vrfs, resolver, shared: own } = self;
         let place = own.as_mut().and_then(|own| {
-            own.follow(shared, vrfs, resolver);
+            own.follow(shared, vrfs, resolver, rules);
             own.descriptor.offset_in(&shared.region)
         });
         shared.header.descriptors[(generation & 1) as usize]
@@ -265,13 +286,11 @@ impl<T4: Table<u32>> Fib<Adjacency, T4> {
                 let visits = region.take_words(slots * SLOT_WORDS).ok_or_else(refused)?;
                 words.word(SLOTS).store(visits.offset() as u64, Ordering::Relaxed);
                 words.word(SLOT_COUNT).store(slots as u64, Ordering::Relaxed);
-                let is_hidden = AtomicBool::new(self.hides_shared);
                 let header = Arc::new(Header {
                     words,
                     slots: visits,
                     descriptors: Default::default(),
                     are_whole: Default::default(),
-                    is_hidden,
                 });
                 Some(Shared { region: Arc::clone(region), header, line: Line::of })
             }
@@ -281,27 +300,25 @@ impl<T4: Table<u32>> Fib<Adjacency, T4> {
         let (passive, _) = self.writer.both();
         passive.relocate(shared.as_ref())?;
         if let Some(shared) = &shared {
-            passive.follow_shared(shared, next);
+            passive.follow_shared(shared, &self.shared_rules, next);
         }
         let elsewhere = shared.as_ref().map(|shared| Arc::clone(&shared.header) as Arc<dyn Elsewhere>);
         self.writer.exchange_elsewhere(elsewhere, exchange);
         let (passive, _) = self.writer.both();
         passive.relocate(shared.as_ref())?;
         if let Some(shared) = &shared {
-            passive.follow_shared(shared, next + 1);
+            passive.follow_shared(shared, &self.shared_rules, next + 1);
         }
         self.shared = shared;
         Ok(())
     }
 
-    /// Hides the tables from readers outside the process, or shows them again. A reader that is inside stays until its visit
-    /// ends.
-    pub fn hide_shared(&mut self, hides: bool) {
-        self.hides_shared = hides;
-        if let Some(shared) = &self.shared {
-            shared.header.is_hidden.store(hides, Ordering::Relaxed);
-            shared.header.flip(self.writer.generation());
-        }
+    /// Says by which policy rules readers outside the process look up, from the next [`Fib::publish`] on. VRFs that they name
+    /// are those of that state.
+    pub fn set_shared_policy(&mut self, policy: &Policy) {
+        self.shared_rules.words = rules::words_of(policy);
+        self.shared_rules.version += 1;
+        self.has_unpublished |= self.shared.is_some();
     }
 
     /// Returns whether readers outside the process see all tables, in both states; `false` also if there are none. What they do not see
@@ -314,5 +331,7 @@ impl<T4: Table<u32>> Fib<Adjacency, T4> {
     }
 }
 
+mod rules;
+pub use rules::MOST_RULES as MOST_SHARED_RULES;
 #[cfg(test)]
 mod tests;

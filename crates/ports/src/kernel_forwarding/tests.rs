@@ -3,7 +3,12 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
-use fib::{Adjacency, Fib, MAIN, NextHop, NextHopIndex, Region};
+use fib::policy::{AddressRange, PolicyAction, PolicyRule};
+use fib::{
+    Adjacency, Decision, Fib, MAIN, MOST_SHARED_RULES, NextHop, NextHopIndex, Policy, Region, Rules, Table,
+};
+use ipnet::{Ipv4Net, Ipv6Net};
+use packet::Family;
 use packet::checksum;
 use packet::flow::{FlowFields, FlowHash};
 use packet::random::SplitMix64;
@@ -352,6 +357,146 @@ fn it_believes_sources_or_leaves_them_to_be_judged() {
             assert_eq!(said, expected, "{sources:?} {is_six}");
         }
     }
+}
+
+/// Rules that choose among three tables, made at random.
+fn random_rules<A: Family>(random: &mut SplitMix64, net: impl Fn(u64) -> A::Net) -> Rules<A> {
+    let mut below = |most: u64| random.next_u64() % most;
+    if below(6) == 0 {
+        return Rules::default();
+    }
+    let count = below(12) as usize;
+    let mut rule = |place: usize| {
+        let mut range = || (below(3) == 0).then(|| AddressRange::of(net(below(8))));
+        let (from, to) = (range(), range());
+        let ports: Vec<u16> = [0, 4, 300].into_iter().filter(|_| below(2) == 0).collect();
+        let action = match below(12) {
+            0 => PolicyAction::End(Decision::Prohibit),
+            1 => PolicyAction::Nop,
+            2 => PolicyAction::Goto(place + 1 + below(4) as usize),
+            3..6 => {
+                let vrf = |_| (below(2) == 0).then(|| below(3) as usize);
+                PolicyAction::LookupOfPort((0..5).map(vrf).collect())
+            }
+            _ => PolicyAction::Lookup(below(3) as usize),
+        };
+        PolicyRule {
+            from,
+            to,
+            input_ports: (below(4) == 0).then_some(ports),
+            is_inverted: below(5) == 0,
+            is_partly_unknown: below(12) == 0,
+            action,
+        }
+    };
+    Rules::new((0..count).map(&mut rule).collect())
+}
+
+/// The port that packets come in by, where rules choose.
+const IN: u16 = 4;
+
+/// What the router does with a packet that comes in by that port, if it forwards it plainly: the link header.
+fn by_rules<A: Family>(
+    fib: &Fib<Adjacency>,
+    rules: &Rules<A>,
+    sources: Sources,
+    [source, destination]: [A; 2],
+    lookup: impl Fn(usize, A) -> NextHopIndex,
+) -> Option<Vec<u8>> {
+    let next_hop = |decision: Decision| match decision {
+        Decision::Route(number) => fib.state().next_hops().resolve(number, 0).forward(),
+        _ => None,
+    };
+    let way = next_hop(rules.evaluate(IN, source, destination, |vrf| lookup(vrf, destination)))?;
+    let answer = next_hop(rules.evaluate_answer(IN, source, destination, |vrf| lookup(vrf, source)));
+    let is_believed = match sources {
+        Sources::All => true,
+        Sources::Loose => answer.is_some(),
+        Sources::Strict => answer.is_some_and(|answer| answer.port() == IN),
+    };
+    (is_believed && way.port() != IN).then(|| way.rewrite().to_vec())
+}
+
+#[test]
+fn policy_rules_choose_the_tables_as_the_router_evaluates_them() {
+    if !is_root() {
+        return;
+    }
+    let mut random = SplitMix64::new(3);
+    let mut kernel = Kernel::new(64 << 20);
+    let numbers = add_next_hops(&mut kernel.fib);
+    let back = Adjacency::ethernet(IN, [1; 6], [7; 6], [8, 0]);
+    let back = kernel.fib.next_hops_mut().add(NextHop::Forward(back)).unwrap();
+    // First and last addresses of eight networks of each family. Each table has some of these, and routes that throw.
+    let address4 = |number: u64| {
+        let last = (number as u32 >> 3 & 1) * 0xffff;
+        0x0a00_0000 | (number as u32 & 7) << 16 | last
+    };
+    let address6 = |number: u64| {
+        let last = u128::from(number >> 3 & 1) * u128::from(u64::MAX);
+        0x2001_0db8 << 96 | u128::from(number & 7) << 64 | last
+    };
+    let net4 = |number| Ipv4Net::new(Ipv4Addr::from(address4(number)), 16).unwrap().trunc();
+    let net6 = |number| Ipv6Net::new(Ipv6Addr::from(address6(number)), 64).unwrap().trunc();
+    for table in [MAIN, 7, 8] {
+        if table != MAIN {
+            kernel.fib.add_vrf(table).unwrap();
+        }
+        for net in (0..8).flat_map(|number| [net4(number).into(), net6(number).into()]) {
+            let next_hop = match random.next_u64() % 8 {
+                0..3 => continue,
+                3 => NextHopIndex::NONE,
+                4 => back,
+                other => numbers[(other as usize + table as usize % 8) % 9],
+            };
+            kernel.fib.replace(table, net, next_hop).unwrap();
+        }
+    }
+    kernel.forwarding.set_port(0, PORT).unwrap();
+    let mut forwarded = 0;
+    for round in 0..150 {
+        let mut policy =
+            Policy { ipv4: random_rules(&mut random, net4), ipv6: random_rules(&mut random, net6) };
+        if round == 149 {
+            policy.ipv4 = Rules::new(vec![PolicyRule::all(PolicyAction::Lookup(0)); MOST_SHARED_RULES]);
+            policy.ipv6 = Rules::new(vec![PolicyRule::all(PolicyAction::Lookup(0)); MOST_SHARED_RULES + 1]);
+        }
+        kernel.fib.set_shared_policy(&policy);
+        if round == 0 {
+            kernel.share();
+        } else {
+            kernel.fib.publish();
+        }
+        let sources = [Sources::All, Sources::Loose, Sources::Strict][round % 3];
+        let receiving = KernelPort { receives: Some(XdpMode::Native), sources: [sources; 2], ..PORT };
+        kernel.forwarding.set_port(IN, receiving).unwrap();
+        for _ in 0..40 {
+            let pair = [random.next_u64(), random.next_u64()];
+            let (four, six) = (pair.map(address4), pair.map(address6));
+            let state = kernel.fib.state();
+            let lookup4 = |vrf, address| state.ipv4(vrf).unwrap().lookup(address);
+            let lookup6 = |vrf, address| state.ipv6(vrf).unwrap().lookup(address);
+            let is_too_many = policy.ipv6.list().len() > MOST_SHARED_RULES;
+            let cases = [
+                (ipv4(four[0], four[1], 1, 0), by_rules(&kernel.fib, &policy.ipv4, sources, four, lookup4)),
+                (
+                    ipv6(six[0], six[1], 58, 0),
+                    by_rules(&kernel.fib, &policy.ipv6, sources, six, lookup6).filter(|_| !is_too_many),
+                ),
+            ];
+            for (frame, expected) in cases {
+                let (said, now) = kernel.run(&frame);
+                match expected {
+                    Some(rewrite) => {
+                        assert_eq!((said, &now[..14]), (REDIRECTED, &rewrite[..]), "{round} {policy:?}");
+                        forwarded += 1;
+                    }
+                    None => assert_eq!((said, now), (PASSED, frame), "{round} {policy:?}"),
+                }
+            }
+        }
+    }
+    assert!((1_000..9_000).contains(&forwarded), "{forwarded}");
 }
 
 #[test]

@@ -5,8 +5,6 @@
 
 use std::fs::read_to_string;
 
-use control::change::{Change, Rule, RuleAction};
-use control::netlink::{Decoded, Frame, ask, decode};
 use ports::{Link, Links, Spec, XdpFeatures};
 
 use super::interface::active_queues;
@@ -49,7 +47,7 @@ pub(super) fn examine(patient: &Patient) -> Vec<Finding> {
     let ports = patient.ports.iter().filter(|port| port.driver.is_xdp());
     let found: Vec<(&PatientPort, &Link)> =
         ports.filter_map(|port| Some((port, links.named(&port.device)?))).collect();
-    let refusal = patient.sees_transit.or_else(policy_rules);
+    let refusal = patient.sees_transit;
     let needed = machine::pool_bytes(patient).div_ceil(2 << 20);
     let (free, _) = machine::free_huge_pages(&read_to_string("/proc/meminfo").unwrap_or_default());
     let machine = Machine {
@@ -140,39 +138,6 @@ impl Card {
         let has_queue_each = matches!(self.driver.as_str(), "i40e" | "mlx5_core");
         self.queues.filter(|(queues, _)| has_queue_each && *queues < processors)
     }
-}
-
-/// Whether policy rules choose among tables, so that the program cannot look up.
-fn policy_rules() -> Option<&'static str> {
-    const ROUTE: isize = 0;
-    const GET_RULE: u16 = 34;
-    // struct fib_rule_hdr: of all families.
-    const ALL: [u8; 12] = [0; 12];
-    let mut chooses_any = false;
-    let asked = ask::dump(ROUTE, GET_RULE, &ALL, &mut |kind, payload| {
-        if let Ok(Decoded::Change(Change::Rule(rule))) =
-            decode(&Frame { kind, flags: 0, sequence: 0, payload })
-        {
-            chooses_any |= chooses(&rule);
-        }
-        Ok(())
-    });
-    (asked.is_ok() && chooses_any).then_some("policy rules choose among tables")
-}
-
-/// Whether a rule concerns transit and is not one that Linux begins with (`mirror/rules.rs` compiles them).
-fn chooses(rule: &Rule) -> bool {
-    // Transit has no mark; the rule for VRFs comes with the first of them and concerns their members only.
-    let selects_nothing = !rule.is_inverted && rule.mark.is_some_and(|(mark, mask)| mark & mask != 0);
-    let selects_all = rule.from.is_none_or(|prefix| prefix.prefix_len() == 0)
-        && rule.to.is_none_or(|prefix| prefix.prefix_len() == 0)
-        && rule.input.is_none()
-        && !rule.is_inverted
-        && !rule.has_other_selectors;
-    let is_of_linux = selects_all
-        && rule.suppress_prefix_length.is_none()
-        && matches!(rule.action, RuleAction::Table(253..=255));
-    !(rule.is_l3mdev || selects_nothing || is_of_linux || rule.action == RuleAction::Nop)
 }
 
 /// Why what comes in by a port keeps to its sockets, if so.

@@ -2,7 +2,7 @@
 //!
 //! A BPF program looks plain transit up in the workers' own tables and redirects it; what it leaves goes the way of all
 //! packets, to the port's sockets and the graph. So taking part changes what a packet costs and nothing else, and it may
-//! begin and end at any time: features that the program does not know, rules that choose among tables, a capture, and a
+//! begin and end at any time: features that the program does not know, too many policy rules, a capture, and a
 //! card whose sockets need no copy keep a port's packets in the graph.
 
 use std::net::IpAddr;
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use control::mirror::Mirror;
 use control::service::Service;
 use elements::devices::OpenPort;
-use fib::Region;
+use fib::{MOST_SHARED_RULES, Policy, Region};
 use graph::setup::Shared;
 use packet::flow::FlowKey;
 use ports::{
@@ -93,7 +93,7 @@ pub(crate) struct InKernel {
     region: Option<Arc<Region>>,
     own: Vec<IpAddr>,
     looked: Option<Instant>,
-    /// Whether the main table alone counted, and the kernel had all tables, at the last look.
+    /// Whether there was room for the policy rules, and the kernel had all tables, at the last look.
     tables: (bool, bool),
     /// Hears of drivers that can more or less than before.
     changes: Option<XdpFeatureChanges>,
@@ -191,14 +191,14 @@ impl InKernel {
     /// Looks which ports take part, at most once in a while unless something `changed`. Returns what went wrong.
     pub(crate) fn look(&mut self, ports: &[RouterPort], service: &Service, changed: bool) -> Vec<String> {
         let state = service.lock();
-        // What takes the tables away from the kernel: rules, and want of room.
-        let tables = (state.mirror.is_main_only(), state.mirror.fib().is_shared_whole());
+        // What takes the tables away from the kernel: many rules, and want of room.
+        let tables = (has_room_for_rules(state.mirror.policy()), state.mirror.fib().is_shared_whole());
         let is_due = self.looked.is_none_or(|looked| looked.elapsed() >= PERIOD);
         let features_changed = self.changes.as_ref().is_some_and(XdpFeatureChanges::take);
         if !changed && !is_due && !features_changed && self.tables == tables {
             return Vec::new();
         }
-        let (links, is_main_only) = (links_of(&state.mirror, ports), tables.0);
+        let (links, has_rules) = (links_of(&state.mirror, ports), tables.0);
         drop(state);
         (self.looked, self.tables) = (Some(Instant::now()), tables);
         let mut problems = Vec::new();
@@ -218,7 +218,7 @@ impl InKernel {
             .iter()
             .zip(&self.members)
             .map(|(found, member)| {
-                let joins = self.may_join(member, &ports[member.device], found.as_ref(), is_main_only);
+                let joins = self.may_join(member, &ports[member.device], found.as_ref(), has_rules);
                 joins.and(graph_sees_all.map_or(Ok(()), |reason| Err(reason.to_owned())))
             })
             .collect();
@@ -303,7 +303,7 @@ impl InKernel {
         member: &Member,
         device: &RouterPort,
         found: Option<&Found>,
-        is_main_only: bool,
+        has_rules: bool,
     ) -> Result<(), String> {
         if let Some(refusal) = member.refusal.as_ref().or(self.members[member.device].refusal.as_ref()) {
             return Err(refusal.clone());
@@ -320,8 +320,8 @@ impl InKernel {
         if let Some(refusal) = &self.refusal {
             return Err(refusal.clone());
         }
-        if !is_main_only {
-            return Err("policy rules choose among tables".to_owned());
+        if !has_rules {
+            return Err(format!("more than {MOST_SHARED_RULES} policy rules"));
         }
         match way {
             None => Err(OPENING.to_owned()),
@@ -470,6 +470,11 @@ impl InKernel {
         }
         generic.to_owned()
     }
+}
+
+/// Whether the program has room for all policy rules.
+fn has_room_for_rules(policy: &Policy) -> bool {
+    policy.ipv4.list().len().max(policy.ipv6.list().len()) <= MOST_SHARED_RULES
 }
 
 /// Whether a wrapper has to see the packets of a port.
