@@ -88,6 +88,32 @@ impl Rule {
         )
     }
 
+    /// As nftables have it.
+    pub(super) fn nftables(&self, is_ipv6: bool) -> String {
+        let mut text = String::new();
+        // Writing to a string does not fail.
+        if let Some(protocol) = self.protocol {
+            let _ = write!(text, "meta l4proto {protocol} ");
+        }
+        for (direction, prefix, ports) in
+            [("s", self.source, self.source_ports), ("d", self.destination, self.destination_ports)]
+        {
+            match prefix {
+                None => {}
+                Some((bits, length)) if is_ipv6 => {
+                    _ = write!(text, "ip6 {direction}addr {}/{length} ", Ipv6Addr::from(bits));
+                }
+                Some((bits, length)) => {
+                    _ = write!(text, "ip {direction}addr {}/{length} ", Ipv4Addr::from((bits >> 96) as u32));
+                }
+            }
+            if ports != ALL {
+                let _ = write!(text, "th {direction}port {}-{} ", ports.0, ports.1);
+            }
+        }
+        text + if self.permits { "accept" } else { "drop" }
+    }
+
     /// As an IPFilter has it, for IPv4.
     pub(super) fn expression(&self) -> String {
         let mut text = if self.permits { "allow" } else { "deny" }.to_owned();

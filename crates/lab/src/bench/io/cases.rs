@@ -77,7 +77,7 @@ pub(super) enum Work {
     Route,
     /// Forwarded by Linux's routes: by Linux, or by our router in its place.
     Forward,
-    /// The same, behind an access list of [`RULES`] rules, none of which denies a frame; Linux has no list.
+    /// The same, behind an access list of [`RULES`] rules, none of which denies a frame; Linux has them as nftables.
     Listed,
     /// Sent on by an XDP program that looks nothing up.
     Redirect,
@@ -197,6 +197,7 @@ pub(super) fn all() -> Vec<Case> {
             (AfXdp, Forward, Brickway),
             (Xdp, Forward, Brickway),
             (XdpGeneric, Forward, Brickway),
+            (Veth, Listed, Kernel),
             (Xdp, Listed, Brickway),
         ] {
             cases.push(Case { driver, work, load, engine });

@@ -59,9 +59,10 @@ use router::table::{Align, Table};
 A case is DRIVER/WORKLOAD/ENGINE, for instance net_pcap/route-1m-65536/brickway. Drivers: memory, net_pcap, net_null,
 af_packet, af_xdp, xdp, xdp-generic (the same in generic mode), veth (the kernel itself). Workloads: minimal receives and
 sends; route is the example router, checksums verified; forward goes by the routes that Linux has, over 64 neighbours;
-listed does so behind an access list of 100 rules; redirect looks nothing up; forward6, listed6 and redirect6 are IPv6. Behind it stand the routes of the table (full is the real
-one) and the different destinations of the frames, 1-1 for one of each. Frames on veth links have 64 bytes; their CPU
-time is that of the forwarding core, the kernel's part and the dropping at the sink included.
+listed does so behind an access list of 100 rules, which Linux has as nftables; redirect looks nothing up; forward6,
+listed6 and redirect6 are IPv6. Behind it stand the routes of the table (full is the real one) and the different
+destinations of the frames, 1-1 for one of each. Frames on veth links have 64 bytes; their CPU time is that of the
+forwarding core, the kernel's part and the dropping at the sink included.
 
 What it takes: net_pcap and net_null a build with DPDK (cargo build --release --features dpdk), testpmd the package
 dpdk-dev, veth links root and the packages gcc, iproute2, ethtool, xdp-forward xdp-tools 1.5 (Debian 13). What is missing

@@ -98,6 +98,10 @@ impl Veth {
         if !driver.is_empty() && !has_driver(driver)? {
             return Ok(Err(Missing(format!("this program has no driver {driver}"))));
         }
+        if (case.engine, case.work) == (Engine::Kernel, Work::Listed) && !crate::program::is_installed("nft")
+        {
+            return Ok(Err(Missing("nft is not installed; 'apt-get install nftables' brings it".into())));
+        }
         if case.engine == Engine::XdpForward && !crate::program::is_installed(XDP_FORWARD) {
             return Ok(Err(Missing(format!(
                 "{XDP_FORWARD} is not installed; 'apt-get install xdp-tools' brings it from Debian 13 on"
@@ -116,6 +120,9 @@ impl Veth {
 
 /// `bpf_fib_lookup` between interfaces, of the package xdp-tools.
 const XDP_FORWARD: &str = "xdp-forward";
+
+/// The table of nftables that Linux has as an access list.
+const FILTER: &str = "bench";
 
 /// Returns whether `brickway run` knows a driver.
 fn has_driver(name: &str) -> Result<bool> {
@@ -139,6 +146,7 @@ struct OnVeth<'a> {
 enum Router<'a> {
     Ours { process: Option<Reachable>, log: PathBuf },
     Kernel,
+    Filtering(&'a Network),
     Redirect { _end: End },
     XdpForward(&'a Network),
 }
@@ -208,6 +216,11 @@ impl Drop for Router<'_> {
                     graph::note!("brickway-lab: {problem:#}");
                 }
             }
+            Router::Filtering(network) => {
+                if let Err(problem) = network.router.run(&format!("nft delete table inet {FILTER}")) {
+                    graph::note!("brickway-lab: {problem:#}");
+                }
+            }
             Router::Kernel | Router::Redirect { .. } => {}
         }
     }
@@ -228,6 +241,17 @@ impl<'a> OnVeth<'a> {
         let is_click = matches!(self.case.work, Work::Minimal | Work::Route);
         network.kernel_forwards(!is_click, traffic)?;
         Ok(match self.case.engine {
+            Engine::Kernel if self.case.work == Work::Listed => {
+                let file = self.write(
+                    "rules.nft",
+                    &format!(
+                        "table inet {FILTER} {{ chain forward {{ type filter hook forward priority 0;\n{}}} }}\n",
+                        self.list(Rule::nftables)
+                    ),
+                )?;
+                network.router.run(&format!("nft -f {}", file.display()))?;
+                Router::Filtering(network)
+            }
             Engine::Kernel => Router::Kernel,
             Engine::KernelXdp => {
                 let words = ["redirect", network.router.name(), &network.receiving, &network.sending];
@@ -251,10 +275,7 @@ impl<'a> OnVeth<'a> {
         if matches!(self.case.work, Work::Forward | Work::Listed) {
             command.args(["--workers", "1"]).args(ports);
             if self.case.work == Work::Listed {
-                let list = folder.join("rules.txt");
-                fs::write(&list, self.list())
-                    .with_context(|| format!("cannot write '{}'", list.display()))?;
-                command.arg("--acl").arg(list);
+                command.arg("--acl").arg(self.write("rules.txt", &self.list(Rule::text))?);
             }
         } else {
             self.add_configuration(&mut command, &ports)?;
@@ -272,11 +293,17 @@ impl<'a> OnVeth<'a> {
         Ok(Router::Ours { process, log })
     }
 
-    /// The rules of an access list. They permit, so that frames that one of them matches pass too.
-    fn list(&self) -> String {
+    /// The rules of an access list in the words of `text`. They permit, so that frames that one of them matches pass too.
+    fn list(&self, text: fn(&Rule, bool) -> String) -> String {
         let (mut random, is_ipv6) = (SplitMix64::new(1), self.case.load.family == IpVersion::V6);
         let rules = std::iter::from_fn(|| Some(Rule::draw(&mut random, is_ipv6))).filter(|rule| rule.permits);
-        rules.take(RULES).map(|rule| rule.text(is_ipv6) + "\n").collect()
+        rules.take(RULES).map(|rule| text(&rule, is_ipv6) + "\n").collect()
+    }
+
+    fn write(&self, file: &str, text: &str) -> Result<PathBuf> {
+        let file = self.veth.folder.join(file);
+        fs::write(&file, text).with_context(|| format!("cannot write '{}'", file.display()))?;
+        Ok(file)
     }
 
     /// Has the router run a configuration over these ports.
@@ -285,9 +312,7 @@ impl<'a> OnVeth<'a> {
             Work::Route => ("ip-router.click", ROUTER),
             _ => ("io.click", "FromDevice(bench0) -> ToDevice(bench1);"),
         };
-        let file = self.veth.folder.join(file);
-        fs::write(&file, text).with_context(|| format!("cannot write '{}'", file.display()))?;
-        command.arg(&file);
+        command.arg(self.write(file, text)?);
         for (number, port) in ports.iter().enumerate() {
             command.args(["--port", &format!("bench{number}={port}")]);
         }
