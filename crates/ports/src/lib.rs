@@ -57,6 +57,7 @@
 //! | `interface` | a port's own interface: asked and changed by ioctl; the lock that one port has on it |
 //! | `gro` | turns generic receive offload off |
 //! | `host_steering`, `host_filter` | which packets are ours and which those of Linux; the same in Rust, for tests |
+//! | `flood` | frames that the kernel makes, sends and counts |
 //! | `kernel_forwarding` | forwarding in the kernel by the router's tables |
 //! | `xdp_features` | what a driver can do with XDP |
 //! | `iptables` | chains of legacy iptables, which forwarded packets of the host pass |
@@ -71,6 +72,7 @@
 
 mod bpf;
 mod error;
+mod flood;
 mod gro;
 #[cfg(test)]
 mod host_filter;
@@ -120,6 +122,7 @@ use packet::{Batch, PacketType, Pool};
 
 pub use bpf::tcx_programs;
 pub use error::PortError;
+pub use flood::{Flood, FloodCounts, FloodFrame, FloodOrders, FloodSender};
 pub use gro::GroOff;
 pub use host::PERMITTED_MARK;
 pub use host_steering::{HostSteering, VlanId, VlanShare, XdpWay};

@@ -10,10 +10,12 @@
 //! | `sink`, `sequence`, `histogram` | counts, sequence numbers, latencies |
 //! | `stations` | the ports, and ARP on them |
 //! | `trial` | the loop that sends and receives |
+//! | `in_kernel` | a trial whose frames the kernel makes and counts |
 //! | `rfc2544` | the search for the highest rate without loss |
 //! | `report` | tables and JSON |
 
 mod histogram;
+mod in_kernel;
 mod pacing;
 mod report;
 mod rfc2544;
@@ -40,6 +42,7 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use packet::wire::ethernet::MacAddr;
 
+use self::in_kernel::InKernel;
 use self::stations::{Station, Stations};
 use self::traffic::{Destinations, Protocol, TrafficOptions};
 use self::trial::{Outcome, Progress, TrialOptions};
@@ -67,6 +70,8 @@ const MOST_FLOWS: u32 = 1 << 20;
       through a router that has 10.0.1.1 on the side of eth1 and 10.0.2.1 on that of eth2
   brickway-lab gen ... --dst-file rib.txt.gz --flows 65536 --size imix --rate 100Mbit
       65,536 flows to destinations inside the prefixes of a routing table
+  brickway-lab gen ... --in-kernel --rate max --for 10 --allow-loss 100
+      what a router can do at most: the kernel makes the frames of eth1 and counts those that come back by eth2
   brickway-lab gen ... --rfc2544 --sizes 64,512,1518 --trial 10
       the highest rate without loss for three frame sizes
   brickway-lab gen --tx eth1 --protocol icmp --address 10.0.1.2 --gateway 10.0.1.1 --dst 10.0.1.1
@@ -148,6 +153,9 @@ pub(crate) struct GenerateArguments {
     /// Share of packets that may be lost, doubled or corrupted
     #[arg(long, value_name = "PERCENT", default_value = "0", value_parser = values::percent)]
     allow_loss: f64,
+    /// Have the kernel make and count the frames, in XDP: some million a second from a core, but without order, latency and damage
+    #[arg(long)]
+    in_kernel: bool,
     /// Search the highest rate without loss for several frame sizes (RFC 2544, section 26.1)
     #[arg(long)]
     rfc2544: bool,
@@ -261,7 +269,15 @@ fn run(arguments: &GenerateArguments, interrupted: &AtomicBool) -> Result<ExitCo
         return Ok(ExitCode::from(USAGE));
     }
     let base = arguments.seed.unwrap_or_else(|| RandomState::new().hash_one(std::process::id()));
-    let mut session = Session { arguments, interrupted, base: base as u16, trials: 0 };
+    let rx = match arguments.rx.as_deref() {
+        None => Some(arguments.tx.as_str()),
+        Some("none") => None,
+        rx => rx,
+    };
+    let vary = !sizes.iter().all(|size| matches!(size, FrameSize::Fixed(_)));
+    let in_kernel = arguments.in_kernel.then(|| InKernel::open(&arguments.tx, rx, arguments.flows, vary));
+    let in_kernel = in_kernel.transpose()?;
+    let mut session = Session { arguments, interrupted, base: base as u16, trials: 0, in_kernel };
     if arguments.rfc2544 {
         session.throughput(&mut stations, &mut options, &sizes)
     } else {
@@ -325,6 +341,8 @@ struct Session<'a> {
     /// The first trial's generator number.
     base: u16,
     trials: u16,
+    /// What sends and counts in our place.
+    in_kernel: Option<InKernel>,
 }
 
 impl Session<'_> {
@@ -347,7 +365,10 @@ impl Session<'_> {
                 last = *progress;
             }
         };
-        let outcome = trial::run(stations, traffic, generator, options, self.interrupted, &mut show);
+        let outcome = match &mut self.in_kernel {
+            Some(kernel) => kernel.run(stations, traffic, generator, options, self.interrupted, &mut show),
+            None => trial::run(stations, traffic, generator, options, self.interrupted, &mut show),
+        };
         if shown {
             graph::messages::print_as_it_is("\r\x1b[K");
         }

@@ -57,6 +57,8 @@ pub(crate) fn outcome(outcome: &Outcome, stations: &Stations) -> String {
     if stations.has_sink() {
         row("received", counts.received, Some(outcome.sent));
         row("lost", outcome.lost(), Some(outcome.sent));
+    }
+    if stations.has_sink() && outcome.is_judged {
         row("duplicates", counts.duplicates, Some(outcome.sent));
         row("corrupted", counts.corrupted, Some(outcome.sent));
         row("reordered (RFC 4737)", counts.reordered, Some(counts.distinct));
@@ -157,9 +159,8 @@ pub(crate) fn outcome_json(bench: &str, case: &str, outcome: &Outcome, with_sink
         return lines;
     }
     let counts = &outcome.counts;
-    let packets = [
-        ("received", counts.received),
-        ("lost", outcome.lost()),
+    let counted = [("received", counts.received), ("lost", outcome.lost())];
+    let judged = [
         ("duplicates", counts.duplicates),
         ("corrupted", counts.corrupted),
         ("reordered", counts.reordered),
@@ -168,7 +169,7 @@ pub(crate) fn outcome_json(bench: &str, case: &str, outcome: &Outcome, with_sink
         ("foreign", counts.foreign),
         ("icmp_errors", counts.icmp_errors),
     ];
-    for (metric, value) in packets {
+    for (metric, value) in counted.into_iter().chain(judged.into_iter().filter(|_| outcome.is_judged)) {
         line(metric, value.into(), "packets");
     }
     line("received_pps", outcome.received_pps().into(), "packets/s");

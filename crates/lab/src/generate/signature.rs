@@ -27,6 +27,11 @@ pub(crate) const SIGNATURE_BYTES: usize = 18;
 pub(crate) const TIMESTAMP_MASK: u64 = (1 << 48) - 1;
 const MAGIC: u16 = 0xb71c;
 
+/// The first bytes of the signatures of a trial.
+pub(crate) fn head(generator: u16) -> [u8; 4] {
+    (u32::from(MAGIC) << 16 | u32::from(generator)).to_be_bytes()
+}
+
 /// What a packet of ours says about itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Signature {

@@ -239,3 +239,40 @@ fn a_throughput_search_finds_a_rate() {
     ];
     assert_eq!(format!("{:?}", command(&words)), format!("{:?}", Ok::<_, String>(ExitCode::SUCCESS)));
 }
+
+#[test]
+fn frames_that_the_kernel_makes_are_sent_at_their_rate_and_counted() {
+    testbed::in_namespace(|| {
+        testbed::veth_pair("left", "right", 1);
+        let open = |name| Station::open(name).unwrap();
+        let mut stations = Stations::new(open("left"), Some(open("right")), false, 1_518).unwrap();
+        let options = TrafficOptions { size: FrameSize::Imix, ..TrafficOptions::for_tests(Protocol::Tcp, 5) };
+        let mut kernel = InKernel::open("left", Some("right"), 5, true).unwrap();
+        let mut trial = TrialOptions {
+            rate: Rate::Packets(20_000.0),
+            burst: 32,
+            count: Some(1_000),
+            duration_ns: None,
+            catches_up: true,
+            settle_ns: 20_000_000_000,
+        };
+        let interrupted = AtomicBool::new(false);
+        let mut run = |generator, trial: &TrialOptions, interrupted| {
+            kernel.run(&mut stations, &options, generator, trial, interrupted, &mut |_| {}).unwrap()
+        };
+        for generator in [GENERATOR, 7] {
+            let outcome = run(generator, &trial, &interrupted);
+            let counts = outcome.counts;
+            assert_eq!((outcome.sent, counts.received, counts.bytes), (1_000, 1_000, outcome.sent_bytes));
+            // Seven in twelve are short, four have 594 bytes, one has 1,518, FCS counted.
+            assert!((300_000..450_000).contains(&counts.bytes), "{}", counts.bytes);
+            // No faster than ordered: 50 us each.
+            assert!(outcome.sending_ns >= 45_000_000, "{}", outcome.sending_ns);
+            assert!(!outcome.is_judged && outcome.latency.min().is_none());
+        }
+        trial.count = None;
+        interrupted.store(true, Ordering::Relaxed);
+        let outcome = run(GENERATOR, &trial, &interrupted);
+        assert_eq!(outcome.counts.lost(outcome.sent), 0);
+    });
+}

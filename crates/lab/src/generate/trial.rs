@@ -19,7 +19,7 @@ const SHORTEST_SLEEP_NS: u64 = 1_000_000;
 const WAKE_NS: u64 = 150_000;
 /// When every packet has come, duplicates may still be under way.
 const GRACE_NS: u64 = 100_000_000;
-const SECOND_NS: u64 = 1_000_000_000;
+pub(super) const SECOND_NS: u64 = 1_000_000_000;
 
 /// How fast, how many, how long.
 #[derive(Clone, Copy, Debug)]
@@ -47,6 +47,8 @@ pub(crate) struct Outcome {
     pub(crate) receiving_ns: u64,
     pub(crate) counts: Counts,
     pub(crate) latency: Histogram,
+    /// Whether each packet was judged, and not only counted.
+    pub(crate) is_judged: bool,
 }
 
 impl Outcome {
@@ -164,6 +166,7 @@ pub(crate) fn run(
         receiving_ns: sink.counts.last_ns.saturating_sub(start_ns),
         counts: sink.counts,
         latency: sink.latency,
+        is_judged: true,
     })
 }
 
