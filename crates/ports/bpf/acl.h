@@ -60,8 +60,8 @@ const volatile __u8 LISTED = 0;
 // Columns of classes: src/acl/compiled.rs in crates/elements.
 enum { SOURCE, DESTINATION, SOURCE_PORT, DESTINATION_PORT, KIND, INPUT, COLUMNS = 8 };
 
-// An area begins with these 32-bit words: intervals of four columns, each place and count; for IPv6 the places of those in
-// lower halves; arrays by value; how the rule is found.
+// An area begins with these 32-bit words: intervals of four columns, each place and shift, or place and count for addresses of
+// IPv6; for these the places of those in lower halves; arrays by value; how the rule is found.
 enum {
     LOWERS = 32,
     KINDS = 40,
@@ -79,6 +79,9 @@ enum {
     DIMENSION_BYTES = 8,
     MOST_DIMENSIONS = 6,
 };
+
+// Intervals by the upper bits of a key: the first that may have it, times 16, and how often to halve what is behind that.
+enum { INDEX_BYTES = 4096 * 4, HALVINGS = 15 };
 
 // A power of two of intervals, 4,096 at most, and the vectors of the most rules.
 enum { MOST_HALVINGS = 12, MOST_VECTOR_WORDS = MOST_ANSWERS / 64 };
@@ -100,24 +103,26 @@ INLINE __u64 compared(__u64 a, __u64 b) { return (~a & b) | (~(a ^ b) & (a - b))
 // The kernel checks each of the following functions once, for all callers and all values, where it would check what is
 // inlined again for each way there.
 
-// The class of a key of 32 bits, by the intervals at a place: their last keys, ascending, and behind those the classes.
+// The class of a key of 32 bits, by the intervals at a place: an index, and their last keys, ascending, each with its class.
 FUNCTION __u32 class_of(__u32 area, __u32 intervals, __u32 key) {
     __u8 *list = lookup(&LIST, &area);
-    if (!list)
+    __u64 index = list ? IN_LIST(__u32, list, intervals) : 0;
+    // No rule asks.
+    if (!index)
         return 0;
-    __u64 ends = IN_LIST(__u32, list, intervals), bytes = IN_LIST(__u32, list, intervals + 4) * 4ull;
+    __u64 entry = IN_LIST(__u32, list, index + (key >> (IN_LIST(__u32, list, intervals + 4) & 31)) * 4ull);
     // Everything below `end` is below the key.
-    __u64 end = ends, half = bytes >> 1;
+    __u64 end = index + INDEX_BYTES + (entry >> 4) * 8, half = 4ull << (entry & HALVINGS);
     for (int halving = 0; halving < MOST_HALVINGS; halving++) {
-        if (half < 4)
+        if (half < 8)
             break;
-        end += if_set(IN_LIST(__u32, list, end + half - 4) - (__u64)key, half);
+        end += if_set(IN_LIST(__u32, list, end + half - 8) - (__u64)key, half);
         half >>= 1;
     }
-    return IN_LIST(__u16, list, ends + bytes + (end - ends) / 2);
+    return IN_LIST(__u32, list, end + 4);
 }
 
-// The same of 64 bits.
+// The same of 64 bits, by a number of intervals: their last keys, and behind those the classes.
 FUNCTION __u32 class_of_wide(__u32 area, __u32 intervals, __u64 key) {
     __u8 *list = lookup(&LIST, &area);
     if (!list)

@@ -194,7 +194,11 @@ impl<A: AclFamily> Compiled<A> {
         }
         for (column, intervals) in [SOURCE_PORT, DESTINATION_PORT].into_iter().zip(&self.ports) {
             if let Some(intervals) = intervals {
-                rules.intervals(column, intervals.iter().map(|(last, class)| (last.into(), class)));
+                rules.intervals(
+                    column,
+                    u16::BITS,
+                    intervals.iter().map(|(last, class)| (last.into(), class)),
+                );
             }
         }
         for Lookup { column, classes } in &self.lookups {

@@ -45,7 +45,7 @@ impl AclFamily for u32 {
     }
 
     fn tell_intervals(rules: &mut KernelRules, column: usize, intervals: &Intervals<u32>) {
-        rules.intervals(column, intervals.upper.iter());
+        rules.intervals(column, u32::BITS, intervals.upper.iter());
     }
 
     #[inline(always)]

@@ -17,6 +17,8 @@ const AREA_BYTES: usize = 1 << 20;
 const AREAS: usize = 4;
 const MOST_ANSWERS: usize = 1024;
 const MOST_INTERVALS: usize = 1 << 12;
+/// Upper bits of a key by which intervals are found.
+const INDEX_BITS: u32 = 12;
 const LOWERS: usize = 32;
 const KIND: usize = 4;
 const KINDS: usize = 40;
@@ -64,26 +66,38 @@ impl KernelRules {
         place
     }
 
-    /// Adds intervals by the last key of each, ascending, with their classes; where they are is written to `place`.
-    fn push_intervals<const N: usize>(
-        &mut self,
-        place: usize,
-        intervals: impl Iterator<Item = ([u8; N], u16)>,
-    ) {
+    /// Adds intervals of 64 bits by the last key of each, ascending, with their classes; where they are is written to `place`.
+    fn push_wide_intervals(&mut self, place: usize, intervals: impl Iterator<Item = (u64, u16)>) {
         let mut intervals: Vec<_> = intervals.collect();
         // The last key is the highest there is.
-        let padding = ([u8::MAX; N], intervals.last().map_or(0, |&(_, class)| class));
+        let padding = (u64::MAX, intervals.last().map_or(0, |&(_, class)| class));
         intervals.resize(intervals.len().next_power_of_two(), padding);
         self.fits &= intervals.len() <= MOST_INTERVALS;
-        let start = self.push(intervals.iter().map(|&(key, _)| key));
+        let start = self.push(intervals.iter().map(|(key, _)| key.to_ne_bytes()));
         self.bytes.extend(intervals.iter().flat_map(|(_, class)| class.to_ne_bytes()));
         self.put(place, start);
         self.put(place + 4, intervals.len());
     }
 
-    /// Sets the intervals of a column of 32 bits or less: the last key of each, ascending, and its class.
-    pub fn intervals(&mut self, column: usize, intervals: impl Iterator<Item = (u32, u16)>) {
-        self.push_intervals(column * 8, intervals.map(|(key, class)| (key.to_ne_bytes(), class)));
+    /// Sets the intervals of a column of so many bits, 12 to 32: the last key of each, ascending, and its class. An index by the
+    /// upper 12 bits of a key says which of them may have it.
+    pub fn intervals(&mut self, column: usize, bits: u32, intervals: impl Iterator<Item = (u32, u16)>) {
+        let intervals: Vec<(u32, u16)> = intervals.collect();
+        self.fits &= intervals.len() <= MOST_INTERVALS;
+        let shift = bits - INDEX_BITS;
+        let with = |key: u32| intervals.partition_point(|&(last, _)| last < key).min(intervals.len() - 1);
+        let index = (0..1 << INDEX_BITS).map(|upper: u32| {
+            let (first, last) = (with(upper << shift), with(upper << shift | ((1 << shift) - 1)));
+            (first << 4) as u32 | (last - first + 1).next_power_of_two().trailing_zeros()
+        });
+        let place = self.push(index.collect::<Vec<u32>>().into_iter().map(u32::to_ne_bytes));
+        // Halving looks behind the last that may have a key.
+        let padding = std::iter::repeat_n((u32::MAX, 0), intervals.len().next_power_of_two());
+        let words = intervals.iter().copied().chain(padding);
+        self.bytes
+            .extend(words.flat_map(|(last, class)| [last, u32::from(class)]).flat_map(u32::to_ne_bytes));
+        self.put(column * 8, place);
+        self.put(column * 8 + 4, shift as usize);
     }
 
     /// Sets the intervals of a column of 128 bits: those of upper halves, of which a class with the highest bit set has the
@@ -94,11 +108,11 @@ impl KernelRules {
         upper: impl Iterator<Item = (u64, u16)>,
         lower: impl ExactSizeIterator<Item: Iterator<Item = (u64, u16)>>,
     ) {
-        self.push_intervals(column * 8, upper.map(|(key, class)| (key.to_ne_bytes(), class)));
+        self.push_wide_intervals(column * 8, upper);
         let table = self.push(std::iter::repeat_n([0; 8], lower.len()));
         self.put(LOWERS + column * 4, table);
         for (number, intervals) in lower.enumerate() {
-            self.push_intervals(table + number * 8, intervals.map(|(key, class)| (key.to_ne_bytes(), class)));
+            self.push_wide_intervals(table + number * 8, intervals);
         }
     }
 

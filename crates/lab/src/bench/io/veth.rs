@@ -245,7 +245,7 @@ impl<'a> OnVeth<'a> {
                 let file = self.write(
                     "rules.nft",
                     &format!(
-                        "table inet {FILTER} {{ chain forward {{ type filter hook forward priority 0;\n{}}} }}\n",
+                        "table inet {FILTER} {{ chain forward {{ type filter hook forward priority 0;\n{}}}\n}}\n",
                         self.list(Rule::nftables)
                     ),
                 )?;
