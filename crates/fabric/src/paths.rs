@@ -174,6 +174,15 @@ impl Paths {
         Some(self.first[usize::from(target) % PLACES]).filter(|&link| link < PARALLEL)
     }
 
+    /// All live links towards the node that these ten bits stand for. A relay takes that at entropy * count / 256.
+    pub fn links_towards(&self, target: u16) -> &[u16] {
+        match &self.first[usize::from(target) % PLACES] {
+            link if *link < PARALLEL => std::slice::from_ref(link),
+            &NO_LINK => &[],
+            parallel => self.parallel.get(usize::from(parallel & !PARALLEL)).map_or(&[], Vec::as_slice),
+        }
+    }
+
     /// The same as [`Paths::link_towards`] for the ten bits that stand for a node in a header, whatever they are.
     #[inline]
     pub fn link_towards_bits(&self, target: u16, entropy: u8) -> Option<u16> {

@@ -24,7 +24,8 @@ struct {
     MAP_TYPE(value, __u32);
 } SOCKETS SEC(".maps");
 
-// The program that forwards transit in the kernel (forward.c), if there is one; it leaves the rest to `to_socket`.
+// The program that moves packets in the kernel, if there is one: transit (forward.c), or of all packets what a node of a cluster
+// relays (relay.c). It leaves the rest to `to_socket`.
 struct {
     MAP_NUMBER(type, BPF_MAP_TYPE_PROG_ARRAY);
     MAP_NUMBER(max_entries, 1);
@@ -138,9 +139,7 @@ int steer(struct xdp_md *context) {
     const void *end = (const void *)(long)context->data_end;
     if (is_sealed(frame, end))
         return unseal(context, frame);
-    if (!TRANSIT)
-        return to_socket(context);
-    switch (whose(frame, end)) {
+    switch (TRANSIT ? whose(frame, end) : OURS) {
     case OURS:
         tail_call(context, &FORWARD, 0);
         return to_socket(context);

@@ -9,6 +9,7 @@ const PROGRAMS: &[(&str, &str, &[&str])] = &[
     ("steer_skb", "steer_skb", &["-mcpu=v2"]),
     ("host", "host", &["-mcpu=v2"]),
     ("losses", "losses", &["-mcpu=v3"]),
+    ("relay", "relay", &["-mcpu=v3"]),
     ("flood", "flood", &["-mcpu=v3"]),
     // Atomic additions that return a value are in the third version. A map has the size that is compiled in.
     ("forward_16", "forward", &["-mcpu=v3", "-DTABLE_BYTES=0x1000000"]),

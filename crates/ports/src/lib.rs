@@ -59,6 +59,8 @@
 //! | `host_steering`, `host_filter` | which packets are ours and which those of Linux; the same in Rust, for tests |
 //! | `flood` | frames that the kernel makes, sends and counts |
 //! | `kernel_forwarding` | forwarding in the kernel by the router's tables |
+//! | `kernel_relay` | relaying in the kernel by a node of a cluster |
+//! | `mapped` | maps of BPF programs in our memory |
 //! | `xdp_features` | what a driver can do with XDP |
 //! | `iptables` | chains of legacy iptables, which forwarded packets of the host pass |
 //! | `bpf` | BPF programs of `bpf/`: loaded, attached, their maps |
@@ -80,7 +82,9 @@ mod host_steering;
 mod interface;
 mod iptables;
 mod kernel_forwarding;
+mod kernel_relay;
 mod link;
+mod mapped;
 mod memory_loop;
 mod mtu;
 mod recorder;
@@ -132,6 +136,7 @@ pub use kernel_forwarding::{
     KernelForwarding, KernelHits, KernelList, KernelLosses, KernelPort, KernelRules, KernelTraffic,
     LossCounter, Sources, XdpMode,
 };
+pub use kernel_relay::{KernelRelay, RelayLink, RelayTables};
 pub use link::{Link, Links};
 pub use memory_loop::MemoryLoop;
 pub use mtu::{frame_bytes_for, largest_mtu, mtu_problem};
@@ -219,6 +224,22 @@ pub trait Port: Send {
     /// none, or has no such choice.
     fn host(&mut self) -> Option<&mut dyn HostSteering> {
         None
+    }
+
+    /// How packets come by XDP; `None` if they do not, or its queues are not open yet.
+    fn xdp(&self) -> Option<XdpWay> {
+        None
+    }
+
+    /// Has frames of a cluster's fabric that come in by this port, a link that the relay knows by this number, relayed in the kernel
+    /// first, or with `None` no more; the rest is ours as before.
+    ///
+    /// # Errors
+    /// [`PortError::Unsupported`] where no packets come by XDP; [`PortError::System`], not expected.
+    fn relay_in_kernel(&mut self, relay: Option<(&mut KernelRelay, u16)>) -> Result<(), PortError> {
+        let _ = relay;
+        let problem = "its packets come by no XDP program".to_owned();
+        Err(PortError::Unsupported { port: self.info().name, problem })
     }
 
     /// What else the driver has to say about the device, for people: its link now, what it could do. Empty: nothing.

@@ -558,6 +558,53 @@ fn a_fly_with_relays_is_one_router() {
 }
 
 #[test]
+fn a_node_of_a_ring_relays_in_the_kernel() {
+    if !is_root() {
+        return;
+    }
+    let _turn = turn(1);
+    let mut steps = Steps::of("ring");
+    let mut cluster = Cluster::new(Plan { topology: "torus(4)", driver: "xdp", ..Plan::default() });
+    let names = cluster.names.clone();
+    cluster.start_all(&names);
+    cluster.next_leader("");
+    let ways = |cluster: &Cluster| -> Vec<(Value, Value)> {
+        let links = cluster.show().into_iter().flat_map(|node| node["links"].as_array().unwrap().clone());
+        links.map(|link| (link["is_up"].clone(), link["path"].clone())).collect()
+    };
+    let all_relay = eventually(|| {
+        let ways = ways(&cluster);
+        ways.len() == 8 && ways.iter().all(|(is_up, path)| is_up == true && path == "kernel")
+    });
+    assert!(all_relay, "{:?}", ways(&cluster));
+    cluster.all_reach_all(&[1, 2, 3, 4]);
+    cluster.is_one_hop(1, 3);
+    steps.done("every host reaches every host");
+    // Node 'c' is behind 'b' or 'd'. What the kernel has relayed no FromFabric has seen.
+    let in_kernel = |cluster: &Cluster| -> u64 {
+        let both = ["b", "d"].into_iter();
+        both.map(|name| cluster.received(name).saturating_sub(cluster.seen_by_graph(name))).sum()
+    };
+    let before = in_kernel(&cluster);
+    let ping = cluster.network.run("h1", &format!("ping -n -q -i 0.002 -c 1000 {}", host_addresses(3)[0]));
+    assert!(ping.0, "{}", ping.1);
+    // What `show` prints was reported to the store a while ago.
+    let mut relayed = 0;
+    let are_counted = eventually(|| {
+        relayed = in_kernel(&cluster) - before;
+        relayed >= 1800
+    });
+    assert!(are_counted, "{relayed} of 2000: {:#?}", cluster.show());
+    steps.done("relayed in the kernel");
+    let losses = cluster.lost_during(&[(1, host_addresses(3)[0].clone())], |cluster| {
+        cluster.kill("b");
+        std::thread::sleep(Duration::from_secs(1));
+    });
+    lost_at_most(MOST_LOST, "a node of the ring dies", &losses);
+    steps.done("a node killed");
+}
+
+#[test]
 fn a_star_over_a_switch_is_one_router() {
     if !is_root() {
         return;

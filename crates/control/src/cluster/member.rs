@@ -150,6 +150,9 @@ pub struct LinkStatus {
     pub is_up: bool,
     /// What is wrong with it.
     pub problem: String,
+    /// How frames that are relayed from it travel, in words.
+    #[serde(default)]
+    pub path: String,
     /// Packets received and sent.
     pub received: u64,
     /// Packets sent.

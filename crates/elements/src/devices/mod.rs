@@ -182,6 +182,11 @@ impl OpenPort {
         port.host().map_or(Ok(()), tell)
     }
 
+    /// Does something with the port itself.
+    pub fn with<R>(&self, act: impl FnOnce(&mut dyn Port) -> R) -> R {
+        act(&mut **lock(&self.port))
+    }
+
     /// Takes a receive queue; nobody else gets it.
     pub fn take_rx(&self, queue: usize) -> Result<Box<dyn RxQueue>, ConfigError> {
         let mut port = lock(&self.port);

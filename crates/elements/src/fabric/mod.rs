@@ -27,12 +27,24 @@ mod tests;
 mod to_fabric;
 mod wire;
 
+use std::sync::Mutex;
+
 use graph::{Class, Context, Element};
 use packet::Batch;
+use ports::KernelRelay;
 
 pub use adjacencies::FabricAdjacencies;
 pub use host_ports::{FabricHostPorts, HostPort};
 pub use keys::FabricKeys;
+
+/// What relays in the kernel between a node's dedicated links, for the node's Fabric element: it is kept true to the ways that are alive.
+#[derive(Debug)]
+pub struct FabricRelay(pub Mutex<KernelRelay>);
+
+impl FabricRelay {
+    /// Where it lies among what elements share.
+    pub const KEY: &str = "fabric-relay";
+}
 
 /// The classes of this folder.
 pub static CLASSES: &[&Class] = &[

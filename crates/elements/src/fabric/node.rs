@@ -7,6 +7,9 @@ use std::sync::{Arc, Mutex};
 use fabric::{Mode, NodeId, NodeSet, Paths, Settings, Shape, Timing, Topology};
 use graph::arguments::{Arguments, Bandwidth, Interval};
 use graph::{ConfigError, FromArgument, Setup};
+use ports::RelayTables;
+
+use super::FabricRelay;
 
 /// A node, as a Fabric element says it.
 #[derive(Debug)]
@@ -25,6 +28,21 @@ pub(super) struct Node {
     leader: AtomicU16,
     /// By copy of the graph and link: bytes that were relayed. Each is written by one thread only.
     relayed: Box<[Box<[AtomicU64]>]>,
+    kernel: Option<Kernel>,
+}
+
+/// Between two looks at what the kernel has relayed.
+const KERNEL_PERIOD_NS: u64 = 1_000_000;
+
+/// What the kernel relays for this node.
+#[derive(Debug)]
+struct Kernel {
+    tables: Arc<RelayTables>,
+    /// When a worker looked last, in its clock's nanoseconds.
+    looked_ns: AtomicU64,
+    /// By link: bytes that had been relayed then, for each worker its part.
+    relayed: Box<[AtomicU64]>,
+    workers: u64,
 }
 
 /// What hellos say.
@@ -65,7 +83,17 @@ impl Node {
     /// The node that a Fabric element of this name and configuration says.
     pub(super) fn of_element(setup: &Setup<'_>, name: &str, config: &str) -> Result<Arc<Node>, ConfigError> {
         setup.shared().get_or_make(&format!("fabric:{name}"), || {
-            Node::read(&mut Arguments::new(config), setup.copy().count())
+            let relay = setup.shared().get::<FabricRelay>(FabricRelay::KEY);
+            let mut node = Node::read(&mut Arguments::new(config), setup.copy().count())?;
+            let workers = setup.copy().workers.max(1) as u64;
+            node.kernel = relay.map(|relay| {
+                let tables = lock(&relay.0).tables().clone();
+                let relayed = |link: usize| tables.traffic(link as u16).tx_bytes / workers;
+                let relayed = (0..node.links()).map(|link| AtomicU64::new(relayed(link))).collect();
+                Kernel { tables, looked_ns: AtomicU64::new(0), relayed, workers }
+            });
+            node.tell_kernel(&node.ways());
+            Ok(node)
         })
     }
 
@@ -123,6 +151,7 @@ impl Node {
             version: AtomicU64::new(0),
             leader: AtomicU16::new(NOBODY),
             relayed: (0..copies).map(|_| zeros()).collect(),
+            kernel: None,
             topology,
         })
     }
@@ -139,8 +168,40 @@ impl Node {
 
     /// Says that other ways are alive now.
     pub(super) fn set_ways(&self, ways: Ways) {
+        self.tell_kernel(&ways);
         *lock(&self.ways) = ways;
         self.version.fetch_add(1, Ordering::Release);
+    }
+
+    /// Has the kernel relay by these ways.
+    fn tell_kernel(&self, ways: &Ways) {
+        let Some(Kernel { tables, .. }) = &self.kernel else { return };
+        for (link, believed) in (0..).zip(&*ways.believed) {
+            tables.set_believed(link, !believed.is_empty());
+        }
+        for node in 0..=NodeId::COUNT as u16 {
+            tables.set_towards(node, ways.paths.links_towards(node));
+        }
+    }
+
+    /// Learns what the kernel has relayed, once in a while.
+    #[inline]
+    pub(super) fn look_at_kernel(&self, now_ns: u64) {
+        let Some(kernel) = &self.kernel else { return };
+        let looked_ns = kernel.looked_ns.load(Ordering::Relaxed);
+        if now_ns.saturating_sub(looked_ns) < KERNEL_PERIOD_NS {
+            return;
+        }
+        // One of the workers does it for all.
+        let claim =
+            kernel.looked_ns.compare_exchange(looked_ns, now_ns, Ordering::Relaxed, Ordering::Relaxed);
+        if claim.is_ok() {
+            for (link, relayed) in (0..).zip(&kernel.relayed) {
+                let bytes = kernel.tables.traffic(link).tx_bytes;
+                // A worker that was held up in between has an older sum.
+                relayed.fetch_max(bytes / kernel.workers, Ordering::Relaxed);
+            }
+        }
     }
 
     /// A number that changes when the ways do.
@@ -169,11 +230,13 @@ impl Node {
         }
     }
 
-    /// Bytes that one copy of the graph has relayed over a link.
+    /// Bytes that one copy of the graph has relayed over a link, with its part of those that the kernel has.
     #[inline]
     pub(super) fn relayed(&self, copy: usize, link: usize) -> u64 {
         let count = self.relayed.get(copy).and_then(|links| links.get(link));
-        count.map_or(0, |count| count.load(Ordering::Relaxed))
+        let in_kernel = self.kernel.as_ref().and_then(|kernel| kernel.relayed.get(link));
+        let load = |count: Option<&AtomicU64>| count.map_or(0, |count| count.load(Ordering::Relaxed));
+        load(count) + load(in_kernel)
     }
 
     /// How many links this node has.

@@ -12,8 +12,10 @@ use graph::router::Control;
 use graph::setup::{CopyId, Shared};
 use graph::testing::Bench;
 use packet::Batch;
+use packet::random::SplitMix64;
+use ports::{KernelRelay, RelayLink, XdpMode};
 
-use super::{FabricAdjacencies, FabricKeys};
+use super::{FabricAdjacencies, FabricKeys, FabricRelay};
 use crate::registry;
 
 const MS: u64 = 1_000_000;
@@ -484,6 +486,145 @@ fn a_frame_that_circles_ends() {
     }
     cluster.nodes[0].push("in0", &[&frame]);
     assert_eq!(cluster.drops(0, "from0", "circles"), 1);
+}
+
+/// A node with this shape that relays in the kernel too, as if frames came in by link 0, which is Linux's loopback interface there; all
+/// links send frames of up to 100 bytes.
+fn relaying(shape: &str, here: u16, keywords: &str) -> (Bench, Arc<FabricRelay>) {
+    let topology = Topology::new(shape.parse().unwrap());
+    let mut relay = KernelRelay::load(here, CLUSTER).unwrap();
+    for link in 0..topology.links(node(here)).len() as u16 {
+        let receives = (link == 0).then_some(XdpMode::Native);
+        let like = RelayLink {
+            interface: 1,
+            mtu: 86,
+            receives,
+            sends: true,
+            sends_native: true,
+            sends_native_fragments: true,
+        };
+        relay.set_link(link, like).unwrap();
+    }
+    let shared = shared();
+    let relay = shared.get_or_make(FabricRelay::KEY, || Ok::<_, String>(FabricRelay(relay.into()))).unwrap();
+    (Bench::try_new(&registry(), &config(&topology, node(here), keywords), 32, &shared).unwrap(), relay)
+}
+
+/// What the program says of a frame that it redirects, and of one that it leaves.
+const REDIRECTED: u32 = 4;
+const LEFT: u32 = 2;
+
+#[test]
+fn the_kernel_relays_as_the_graph_does() {
+    if !testbed::is_root() {
+        return;
+    }
+    let mut random = SplitMix64::new(17);
+    let mut below = |limit: u64| random.below(limit);
+    let (mut relayed, mut left) = (0, 0);
+    for (shape, here) in
+        [("mesh(4, 3)", 2), ("mesh(3, 9)", 0), ("torus(3, 3)", 4), ("fly(2, 3)", 5), ("mesh(3)", 1)]
+    {
+        let (mut bench, relay) = relaying(shape, here, ALIVE);
+        let topology = Topology::new(shape.parse().unwrap());
+        let (nodes, links) = (topology.nodes() as u64, topology.links(node(here)).len() as u16);
+        for _ in 0..400 {
+            let any = |number: u64| NodeId::new(number as u16);
+            let header = Header {
+                kind: Kind::ALL[below(4) as usize],
+                output: any(below(nodes + 2)).unwrap(),
+                via: if below(2) == 0 { None } else { any(below(nodes + 2)) },
+                label: Label::new(below(8) as u32).unwrap(),
+                input: any(below(nodes)).unwrap(),
+                hops: below(3) as u8 * 20,
+                entropy: below(256) as u8,
+                cluster: if below(20) == 0 { 8 } else { CLUSTER },
+            };
+            let mut frame = [&header.bytes()[..], &[8, 0]].concat();
+            frame.extend((0..below(90)).map(|at| at as u8));
+            if below(10) == 0 {
+                let at = below(12) as usize;
+                frame[at] ^= 1 << below(8);
+            }
+            let before: Vec<u64> = (0..links).map(|link| sent(&relay, link)).collect();
+            let (action, out) = relay.0.lock().unwrap().test_run(&frame).unwrap();
+            let by = (0..links).find(|&link| sent(&relay, link) != before[usize::from(link)]);
+            bench.push("in0", &[&frame]);
+            let from_graph: Vec<(u16, Vec<u8>)> = (0..links)
+                .flat_map(|link| {
+                    bench.taken(&format!("link{link}")).into_iter().map(move |frame| (link, frame))
+                })
+                .collect();
+            match (action, by) {
+                (REDIRECTED, Some(link)) => {
+                    assert_eq!(from_graph, [(link, out)], "{shape} {header:?} {frame:02x?}");
+                    relayed += 1;
+                }
+                (LEFT, None) => {
+                    assert_eq!(out, frame, "{shape} {header:?}");
+                    // More parallel links than the program has room for, and frames too long for the link.
+                    let is_relayed = !from_graph.is_empty() && shape != "mesh(3, 9)" && frame.len() <= 100;
+                    assert!(!is_relayed, "{shape} {header:?} {frame:02x?}: {from_graph:?}");
+                    left += 1;
+                }
+                other => panic!("{shape} {header:?}: {other:?}"),
+            }
+        }
+    }
+    assert!(relayed > 200 && left > 200, "{relayed} relayed, {left} left");
+}
+
+/// Frames that the kernel has sent by a link.
+fn sent(relay: &FabricRelay, link: u16) -> u64 {
+    relay.0.lock().unwrap().tables().traffic(link).tx_packets
+}
+
+#[test]
+fn the_kernel_relays_neither_for_strangers_nor_by_dead_links() {
+    if !testbed::is_root() {
+        return;
+    }
+    let (_bench, relay) = relaying("mesh(3)", 0, "");
+    let header = Header::new(Kind::Routed, node(2), Label::new(5).unwrap(), node(1), CLUSTER);
+    let frame = [&header.bytes()[..], &[8, 0], &packet(1)].concat();
+    let mut relay = relay.0.lock().unwrap();
+    assert_eq!(relay.test_run(&frame).unwrap().0, LEFT, "nobody was heard");
+    relay.tables().set_towards(2, &[1]);
+    assert_eq!(relay.test_run(&frame).unwrap().0, LEFT, "from a stranger");
+    relay.tables().set_believed(0, true);
+    assert_eq!(relay.test_run(&frame).unwrap().0, REDIRECTED);
+    relay.tables().set_towards(2, &[]);
+    assert_eq!(relay.test_run(&frame).unwrap().0, LEFT, "link is down");
+    relay.tables().set_towards(2, &[9]);
+    assert_eq!(relay.test_run(&frame).unwrap(), (LEFT, frame.clone()), "no interface to send by");
+    assert_eq!(relay.tables().traffic(9).tx_packets, 0);
+}
+
+#[test]
+fn two_links_never_share_a_place_in_the_kernel() {
+    if !testbed::is_root() {
+        return;
+    }
+    let (_bench, relay) = relaying("mesh(3)", 0, ALIVE);
+    let header = Header::new(Kind::Routed, node(2), Label::new(5).unwrap(), node(1), CLUSTER);
+    let frame = [&header.bytes()[..], &[8, 0], &packet(1)].concat();
+    let mut relay = relay.0.lock().unwrap();
+    let like = RelayLink {
+        interface: 1,
+        mtu: 1500,
+        receives: Some(XdpMode::Native),
+        sends: true,
+        sends_native: true,
+        sends_native_fragments: true,
+    };
+    assert!(relay.set_link(1, like).is_err(), "link 0 has the interface");
+    assert_eq!(relay.test_run(&frame).unwrap().0, REDIRECTED);
+    assert_eq!(relay.tables().traffic(0).rx_packets, 1);
+    relay.set_link(0, RelayLink { receives: None, ..like }).unwrap();
+    assert_eq!(relay.test_run(&frame).unwrap().0, LEFT, "nothing is relayed from link 0");
+    relay.set_link(1, like).unwrap();
+    assert_eq!(relay.test_run(&frame).unwrap().0, REDIRECTED);
+    assert_eq!(relay.tables().traffic(1).rx_packets, 1);
 }
 
 #[test]

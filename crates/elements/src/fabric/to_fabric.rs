@@ -88,7 +88,7 @@ pub(super) static CLASS: Class = Class {
             version,
             key: setup.flow_key(),
             copy: setup.copy().index,
-            relayed: vec![0; node.links()],
+            relayed: (0..node.links()).map(|link| node.relayed(setup.copy().index, link)).collect(),
             asks: Box::new([Ask::refused(&node, 0); MAX_BATCH]),
             outputs: Box::new([0; MAX_BATCH]),
             node,
@@ -204,6 +204,7 @@ impl Element for ToFabric {
             balancer.set_paths(node.paths());
         }
         balancer.begin(cx.now_ns());
+        node.look_at_kernel(cx.now_ns());
         for (link, told) in relayed.iter_mut().enumerate() {
             let sum = node.relayed(*copy, link);
             if sum != *told {

@@ -84,7 +84,7 @@ use crate::host::passage::{self, Passage};
 use crate::host_steering::{HostSteering, Steer, VlanId, VlanShare, XdpWay};
 use crate::interface::namespace;
 use crate::mtu::mtu_problem;
-use crate::{Handout, KernelForwarding, OpenOptions, Port, PortError, PortInfo, RxQueue, Spec, TxQueue, XdpMode};
+use crate::{Handout, KernelForwarding, KernelRelay, OpenOptions, Port, PortError, PortInfo, RxQueue, Spec, TxQueue, XdpMode};
 use crate::spec::option;
 use crate::DriverDoc;
 
@@ -421,6 +421,10 @@ impl Shared {
         }
         let (index, veth) = (index as u32, link.kind == "veth");
         self.follow_link(attached)?;
+        if attached.index != index {
+            // What moves packets in the kernel knows the port by the number that its interface had.
+            attached.program.forward_nothing().map_err(failed("leaving the forwarding in the kernel"))?;
+        }
         let Attached { program: bpf, passage, .. } = attached;
         bpf.local.ask().map_err(|error| addresses_error(name, error))?;
         let mut attach = |mode| {
@@ -552,6 +556,21 @@ impl Port for AfXdpPort {
         (self.shared.options.steer == Steer::Transit).then_some(self)
     }
 
+    fn xdp(&self) -> Option<XdpWay> {
+        let attached = lock(&self.shared.attached);
+        Some(XdpWay { mode: attached.mode, is_zero_copy: attached.zerocopy? })
+    }
+
+    fn relay_in_kernel(&mut self, relay: Option<(&mut KernelRelay, u16)>) -> Result<(), PortError> {
+        let failed = |error| PortError::system(self.shared.name(), "joining the relay in the kernel", error);
+        let program = &mut lock(&self.shared.attached).program;
+        match relay {
+            Some((relay, link)) => program.forward_by(relay, link),
+            None => program.forward_nothing(),
+        }
+        .map_err(failed)
+    }
+
     fn details(&self) -> String {
         let attached = lock(&self.shared.attached);
         let mode = match attached.mode {
@@ -579,8 +598,7 @@ impl HostSteering for AfXdpPort {
     }
 
     fn xdp(&self) -> Option<XdpWay> {
-        let attached = lock(&self.shared.attached);
-        Some(XdpWay { mode: attached.mode, is_zero_copy: attached.zerocopy? })
+        Port::xdp(self)
     }
 
     fn leave_unfinished_checksums(&mut self, leaves: bool) -> Result<(), PortError> {
@@ -606,5 +624,6 @@ impl HostSteering for AfXdpPort {
 
 #[cfg(test)]
 mod tests;
+pub(crate) use self::program::Stage;
 #[cfg(test)]
 pub(crate) use tests::decision;

@@ -8,11 +8,11 @@ use std::os::fd::AsRawFd;
 
 use aya::maps::{Array, MapData, MapError, ProgramArray, XskMap};
 use aya::programs::links::FdLink;
-use aya::programs::Xdp;
+use aya::programs::{ProgramFd, Xdp};
 use aya::{Ebpf, EbpfError, EbpfLoader, include_bytes_aligned};
 use packet::wire::ethernet::MacAddr;
 
-use crate::{KernelForwarding, PortError, XdpMode};
+use crate::{PortError, XdpMode};
 use crate::bpf::{Counters, LocalAddresses, Steered, Vlans, load, load_error, map_error, program_io_error};
 use crate::host::passage;
 use crate::host_steering::Steer;
@@ -22,6 +22,15 @@ static OBJECT: &[u8] = include_bytes_aligned!(concat!(env!("OUT_DIR"), "/steer_x
 /// The programs of the object: the one that is attached, and the one that gives packets to sockets.
 const STEER: &str = "steer";
 const TO_SOCKET: &str = "to_socket";
+
+/// A program that moves packets in the kernel before they get to sockets, for several ports.
+pub(crate) trait Stage {
+    /// The program, for those who jump to it.
+    fn program_fd(&mut self) -> io::Result<ProgramFd>;
+
+    /// Says where packets go that came in by the port of this number and that the program leaves.
+    fn set_rest(&mut self, port: u16, program: &ProgramFd) -> io::Result<()>;
+}
 
 /// The loaded program and its maps.
 pub(super) struct Program {
@@ -76,16 +85,20 @@ impl Program {
         program.try_into().expect("it is an XDP program")
     }
 
-    /// Hands transit to a program that forwards in the kernel, which leaves the rest to the sockets.
-    pub(super) fn forward_by(&mut self, forwarding: &mut KernelForwarding, port: u16) -> io::Result<()> {
+    /// Hands what is ours to a program that moves it in the kernel, which leaves the rest to the sockets.
+    pub(super) fn forward_by(&mut self, stage: &mut dyn Stage, port: u16) -> io::Result<()> {
         let to_socket = self.xdp(TO_SOCKET).fd().map_err(io::Error::other)?;
-        forwarding.set_rest(port, to_socket)?;
-        self.forward.set(0, &forwarding.program_fd()?, 0).map_err(map_error)
+        stage.set_rest(port, to_socket)?;
+        self.forward.set(0, &stage.program_fd()?, 0).map_err(map_error)
     }
 
-    /// Hands all transit to the sockets.
+    /// Hands all that is ours to the sockets.
     pub(super) fn forward_nothing(&mut self) -> io::Result<()> {
-        self.forward.clear_index(&0).map_err(map_error)
+        match self.forward.clear_index(&0).map_err(map_error) {
+            // There is none.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            cleared => cleared,
+        }
     }
 
     /// Takes the program off its interface.

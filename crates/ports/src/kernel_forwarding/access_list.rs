@@ -10,7 +10,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use packet::IpVersion;
 
-use super::{KernelForwarding, Mapped, links_of};
+use super::{KernelForwarding, Links};
+use crate::mapped::Mapped;
 
 /// As in `bpf/acl.h`.
 const AREA_BYTES: usize = 1 << 20;
@@ -243,7 +244,7 @@ impl KernelList {
             hits.for_each(|count| count.store(0, Ordering::Relaxed));
             area
         });
-        links_of(&self.maps.links).lists[family]
+        self.maps.links.view::<Links>().lists[family]
             .store(area.map_or(0, |area| area as u32 + 1), Ordering::Release);
         wait();
         self.area = area;

@@ -11,23 +11,23 @@
 
 use std::io;
 use std::net::IpAddr;
-use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use aya::maps::xdp::DevMap;
-use aya::maps::{Map, MapData, MapError, PerCpuArray, ProgramArray};
+use aya::maps::{MapData, MapError, PerCpuArray, ProgramArray};
 use aya::programs::{ProgramFd, Xdp};
 use aya::{Ebpf, EbpfLoader, Pod, TestRun, TestRunOptions, include_bytes_aligned};
 use packet::flow::FlowKey;
 use packet::{IpVersion, SharedMemory};
-use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
 use self::access_list::Maps;
 pub use self::access_list::{KernelHits, KernelList, KernelRules};
 pub use self::losses::{KernelLosses, LossCounter};
+use crate::af_xdp::Stage;
 use crate::bpf::{address_bits, map_error, refusal};
 use crate::host_steering::key_of;
+use crate::mapped::{Common, Mapped};
 
 /// The programs by the size of their tables, in bytes.
 static OBJECTS: [(usize, &[u8]); 5] = [
@@ -70,59 +70,9 @@ struct Links {
     vlans: [AtomicU32; VLAN_PLACES],
 }
 
-/// A map that is mapped into this process.
-struct Mapped {
-    first: NonNull<u8>,
-    bytes: usize,
-    /// Keeps the map.
-    _data: MapData,
-}
-
-// SAFETY: it is memory that nobody else unmaps; what is read and written in it is up to those who hold a reference.
-#[allow(unsafe_code, reason = "raw pointers are not Send")]
-unsafe impl Send for Mapped {}
-// SAFETY: see Send.
-#[allow(unsafe_code, reason = "raw pointers are not Sync")]
-unsafe impl Sync for Mapped {}
-
-impl Mapped {
-    #[allow(unsafe_code, reason = "memory mapping has no safe interface")]
-    fn new(object: &mut Ebpf, name: &str, bytes: usize) -> io::Result<Self> {
-        let Some(Map::Array(data)) = object.take_map(name) else {
-            return Err(io::Error::other(format!("the program has no array {name}")));
-        };
-        let protection = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: a new mapping at an address of the kernel's choice touches no existing memory.
-        let first = unsafe { mmap(std::ptr::null_mut(), bytes, protection, MapFlags::SHARED, data.fd(), 0) }?;
-        let first = NonNull::new(first.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
-        Ok(Self { first, bytes, _data: data })
-    }
-
-    /// The memory as words, of which other sides write some too.
-    #[allow(unsafe_code, reason = "the map is behind a pointer")]
-    fn words(&self) -> &[AtomicU64] {
-        // SAFETY: the mapping is that long, begins on a page, and all references into it are to atomics.
-        unsafe {
-            NonNull::slice_from_raw_parts(self.first.cast(), self.bytes / size_of::<AtomicU64>()).as_ref()
-        }
-    }
-}
-
-/// The links that are in a map.
-#[allow(unsafe_code, reason = "the map is behind a pointer")]
-fn links_of(map: &Mapped) -> &Links {
-    assert!(map.bytes >= size_of::<Links>(), "the map is that of links");
-    // SAFETY: the mapping is at least as long as the type, begins on a page, and all is atomic in it.
-    unsafe { map.first.cast().as_ref() }
-}
-
-#[allow(unsafe_code, reason = "memory mapping has no safe interface")]
-impl Drop for Mapped {
-    fn drop(&mut self) {
-        // SAFETY: the mapping is ours, exactly this long, and no reference into it outlives `self`.
-        let _ = unsafe { munmap(self.first.as_ptr().cast(), self.bytes) };
-    }
-}
+// SAFETY: all of it is atomic.
+#[allow(unsafe_code, reason = "an unsafe trait")]
+unsafe impl Common for Links {}
 
 /// What was forwarded from and to a port. Bytes are those of link headers and packets, without padding.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -189,7 +139,7 @@ pub enum Sources {
 }
 
 /// Reports that the kernel refused the program or a map.
-fn refused(error: &(dyn std::error::Error + 'static)) -> io::Error {
+pub(crate) fn refused(error: &(dyn std::error::Error + 'static)) -> io::Error {
     let (errno, reason) = refusal(error);
     io::Error::other(match errno {
         Some(libc::EPERM) => {
@@ -235,7 +185,7 @@ impl KernelForwarding {
         }
         let mut object = loader.load(object).map_err(|error| refused(&error))?;
         let tables = Mapped::new(&mut object, "TABLES", bytes)?;
-        let links = Arc::new(Mapped::new(&mut object, "LINKS", size_of::<Links>().next_multiple_of(4096))?);
+        let links = Arc::new(Mapped::of::<Links>(&mut object, "LINKS")?);
         let mut lists = Vec::new();
         if is_listed {
             let (list, hits) = Maps::bytes(processors);
@@ -249,7 +199,7 @@ impl KernelForwarding {
         let wrong = |error: MapError| refused(&error);
         let mut take = |name: &str| object.take_map(name).expect("the program has this map");
         let (ways, rest, traffic) = (take("WAYS"), take("REST"), take("TRAFFIC"));
-        let (first, owner) = (tables.first, Box::new(tables));
+        let (first, owner) = (tables.first(), Box::new(tables));
         #[allow(unsafe_code, reason = "the memory is that of a map")]
         // SAFETY: the mapping is as long as that, new and zero, and lives as long as its owner. The program reads it as
         // numbers and writes its slots of visits alone, masked to the map.
@@ -305,12 +255,6 @@ impl KernelForwarding {
         program.try_into().expect("it is an XDP program")
     }
 
-    /// The program, for those who jump to it.
-    pub(crate) fn program_fd(&mut self) -> io::Result<ProgramFd> {
-        let program = self.program().fd().map_err(io::Error::other)?;
-        program.try_clone()
-    }
-
     /// Runs the program on a frame, as if it came in by the loopback interface; for tests. Returns what the program says, and the
     /// frame then.
     ///
@@ -327,12 +271,7 @@ impl KernelForwarding {
     }
 
     fn links(&self) -> &Links {
-        links_of(&self.links)
-    }
-
-    /// Says where packets go that came in by a port and that the program leaves.
-    pub(crate) fn set_rest(&mut self, port: u16, program: &ProgramFd) -> io::Result<()> {
-        self.rest.set(port.into(), program, 0).map_err(map_error)
+        self.links.view()
     }
 
     /// Says what a port is like.
@@ -372,8 +311,7 @@ impl KernelForwarding {
             words.mode.store(mode as u8, Ordering::Release);
         }
         if port.sends {
-            let set = self.ways.set(number.into(), port.interface, None, 0);
-            set.map_err(|error| io::Error::other(error.to_string()))?;
+            self.renew_way(number, port.interface)?;
             let words = &self.links().ports[usize::from(number)];
             let modes =
                 |native: bool| XdpMode::Generic as u8 | if native { XdpMode::Native as u8 } else { 0 };
@@ -381,6 +319,17 @@ impl KernelForwarding {
             words.sends.store(modes(port.sends_native), Ordering::Release);
         }
         Ok(())
+    }
+
+    /// Says once more by which interface a port sends. One that was away for a moment, even if it has its number again, is sent by
+    /// no more: packets to it go to the router's graph.
+    ///
+    /// # Errors
+    ///
+    /// The kernel does not know the interface.
+    pub fn renew_way(&mut self, number: u16, interface: u32) -> io::Result<()> {
+        let set = self.ways.set(number.into(), interface, None, 0);
+        set.map_err(|error| io::Error::other(error.to_string()))
     }
 
     /// Sets which ports are VLANs of others: the number of the port below, that of the VLAN, and that of its port. These
@@ -424,6 +373,16 @@ impl KernelForwarding {
             tx_packets: sum.tx_packets + cpu.tx_packets,
             tx_bytes: sum.tx_bytes + cpu.tx_bytes,
         }))
+    }
+}
+
+impl Stage for KernelForwarding {
+    fn program_fd(&mut self) -> io::Result<ProgramFd> {
+        self.program().fd().map_err(io::Error::other)?.try_clone()
+    }
+
+    fn set_rest(&mut self, port: u16, program: &ProgramFd) -> io::Result<()> {
+        self.rest.set(port.into(), program, 0).map_err(map_error)
     }
 }
 

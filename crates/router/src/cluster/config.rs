@@ -135,7 +135,7 @@ pub struct NodeConfig {
     /// The interfaces of its links, in the order of `brickway cluster check`; "" for one that is not there yet.
     #[serde(default)]
     pub links: Vec<String>,
-    /// What carries the packets of ports and links: af_xdp, af_packet, ...
+    /// What carries the packets of ports and links: "auto", "xdp", or a driver of ports; see [`NodeConfig::port_driver`].
     #[serde(default = "usual_driver")]
     pub driver: String,
     #[serde(default = "one_worker")]
@@ -155,6 +155,16 @@ impl NodeConfig {
         (node.driver, node.workers) = (usual_driver(), one_worker());
         node
     }
+
+    /// Returns the driver of ports and links. Where frames are relayed in the kernel first, that of what is left.
+    pub fn port_driver(&self) -> &str {
+        if self.relays_in_kernel() { "af_xdp" } else { &self.driver }
+    }
+
+    /// Returns whether the kernel is to relay frames between links.
+    pub fn relays_in_kernel(&self) -> bool {
+        matches!(self.driver.as_str(), "auto" | "xdp")
+    }
 }
 
 fn yes() -> bool {
@@ -167,7 +177,7 @@ fn one_worker() -> usize {
     1
 }
 fn usual_driver() -> String {
-    "af_xdp".into()
+    "auto".into()
 }
 
 /// What a node does.

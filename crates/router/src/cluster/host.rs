@@ -21,7 +21,8 @@ use packet::wire::ethernet::MacAddr;
 use super::agreed::{Ignored, merged};
 use super::config::{ClusterConfig, NodeConfig};
 use super::keys::HelloKeys;
-use crate::drop_in::Follow;
+use super::relaying::Relaying;
+use crate::drop_in::{Follow, Path};
 
 /// Time between two looks at what the graph counts.
 const TRAFFIC_PERIOD: Duration = Duration::from_millis(500);
@@ -275,11 +276,18 @@ pub(super) struct Between {
     looked: Option<Instant>,
     /// Since when nobody should relay over this node any more.
     draining_since: Option<Instant>,
+    /// What the kernel relays, if it does.
+    relaying: Option<Arc<Mutex<Relaying>>>,
 }
 
 impl Between {
-    pub(super) fn new(host: Arc<NodeHost>, node: NodeConfig, keys: Option<HelloKeys>) -> Between {
-        Between { host, node, keys, told: None, looked: None, draining_since: None }
+    pub(super) fn new(
+        host: Arc<NodeHost>,
+        node: NodeConfig,
+        keys: Option<HelloKeys>,
+        relaying: Option<Arc<Mutex<Relaying>>>,
+    ) -> Between {
+        Between { host, node, keys, told: None, looked: None, draining_since: None, relaying }
     }
 
     fn traffic(&self, router: &mut Router) -> Traffic {
@@ -302,14 +310,18 @@ impl Between {
             let mut count = |handler: String| {
                 router.read(&handler).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0)
             };
+            let relayed = self.relaying.as_ref().and_then(|relaying| lock(relaying).path_of_link(link));
+            let Path { text: path, traffic: relayed, .. } =
+                relayed.unwrap_or_else(|| Path { text: "sockets".to_owned(), ..Path::default() });
             traffic.links.push(LinkStatus {
                 link,
                 interface: self.node.links.get(usize::from(link)).cloned().unwrap_or_default(),
                 node,
                 is_up: state == "up",
                 problem: words.next().unwrap_or_default().to_owned(),
-                received: count(format!("from{link}.packets")),
-                sent: count(format!("link{link}.packets")),
+                path,
+                received: count(format!("from{link}.packets")) + relayed.rx_packets,
+                sent: count(format!("link{link}.packets")) + relayed.tx_packets,
             });
         }
         traffic
@@ -356,6 +368,9 @@ impl Follow for Between {
         }
         if self.looked.is_none_or(|at| at.elapsed() >= TRAFFIC_PERIOD) {
             self.looked = Some(Instant::now());
+            if let Some(relaying) = &self.relaying {
+                problems.extend(lock(relaying).look());
+            }
             *lock(&self.host.traffic) = self.traffic(router);
             *lock(&self.host.reached) = reached(router);
         }

@@ -9,6 +9,7 @@
 //! | `click` | the configuration of a node |
 //! | `host` | between the graph, Linux, and the control plane |
 //! | `keys` | the keys of the fabric's hellos, from the key file |
+//! | `relaying` | which links' frames are relayed in the kernel |
 //! | `show` | what `brickway cluster show` prints |
 
 mod agreed;
@@ -16,6 +17,7 @@ mod click;
 pub mod config;
 mod host;
 mod keys;
+mod relaying;
 mod run;
 mod show;
 
@@ -33,6 +35,7 @@ use crate::run::{NodeArguments, RunArguments};
 use crate::table::{Align, Table};
 use agreed::Ignored;
 use config::{ClusterConfig, NodeConfig};
+pub(crate) use relaying::Relaying;
 
 /// Several servers that act as one router: each with its ports, wired to each other, one routing daemon for all.
 #[derive(Args, Debug)]

@@ -24,6 +24,7 @@ use super::click::{PortLook, configuration};
 use super::config::{ClusterConfig, NodeConfig, Role};
 use super::host::{Between, NodeHost};
 use super::keys::HelloKeys;
+use super::relaying::Relaying;
 use crate::beside_linux;
 use crate::drop_in::Follow;
 use crate::load;
@@ -49,15 +50,20 @@ struct Opened {
     specs: Vec<(String, String)>,
 }
 
+/// The name of the port of a link.
+pub(super) fn link_port(interface: &str) -> String {
+    format!("link-{interface}")
+}
+
 /// Opens the ports, which say then what they are like.
 fn open_ports(node: &NodeConfig, shared: &Shared) -> Result<Opened> {
     let mut specs: Vec<(String, String)> = Vec::new();
     for port in &node.ports {
-        specs.push((port.name.clone(), format!("{}:{}", node.driver, port.interface)));
+        specs.push((port.name.clone(), format!("{}:{}", node.port_driver(), port.interface)));
     }
     for interface in node.links.iter().filter(|interface| !interface.is_empty()) {
         // Fabric addresses are nobody's.
-        specs.push((format!("link-{interface}"), format!("{}:{interface}?promiscuous=yes", node.driver)));
+        specs.push((link_port(interface), format!("{}:{interface}?promiscuous=yes", node.port_driver())));
     }
     let (mut looks, mut links, mut own) = (Vec::new(), BTreeMap::new(), HashMap::new());
     for ((place, port), (_, spec)) in (0..).zip(&node.ports).zip(&specs) {
@@ -135,6 +141,7 @@ pub(super) fn run(
         ask: Asker::default(),
     };
     shared.get_or_make(ForwardingTables::KEY, || Ok::<_, anyhow::Error>(forwarding))?;
+    let relaying = if switched.is_none() { Relaying::start(node, config.number, &shared) } else { None };
     let key_file = config.security.key_file.as_deref();
     let keys = key_file.map(|file| HelloKeys::load(file, &shared)).transpose()?;
     let interfaces = shared.get_or_make(FabricHostPorts::KEY, FabricHostPorts::new)?;
@@ -158,7 +165,7 @@ pub(super) fn run(
         supervisor: supervisor.clone(),
     };
     let service = Service::of_cluster(mirror, Cluster::new(tables), options)?;
-    let following: Box<dyn Follow> = Box::new(Between::new(host, node.clone(), keys));
+    let following: Box<dyn Follow> = Box::new(Between::new(host, node.clone(), keys, relaying));
     let own_ports = node.ports.iter().map(|port| PortSettings::new(&port.name)).collect::<Vec<_>>();
     settings.ports = own_ports.clone();
     settings.workers.count = node.workers;

@@ -62,6 +62,7 @@ pub(super) fn show(
         ("state", left),
         ("received", right),
         ("sent", right),
+        ("relays by", left),
         ("problem", left),
     ]);
     let name_of = |number: u16| {
@@ -142,6 +143,7 @@ pub(super) fn show(
                 if link.is_up { "up" } else { "down" }.to_owned(),
                 link.received.to_string(),
                 link.sent.to_string(),
+                link.path.clone(),
                 link.problem.clone(),
             ]);
         }

@@ -17,6 +17,7 @@ use graph::setup::Shared;
 
 use super::{RunArguments, Signals, subject};
 use crate::beside_linux;
+use crate::cluster::Relaying;
 use crate::drop_in::{self, Follow, Guard};
 use crate::features::Running;
 use crate::load::{self, Messages};
@@ -136,11 +137,17 @@ impl Live {
 
     /// Returns how the packets of a port travel.
     pub(super) fn path(&self, port: &str) -> Option<drop_in::Path> {
+        if let Some(relaying) = Relaying::of(&self.shared) {
+            return lock(&*relaying).path(port);
+        }
         lock(&*drop_in::InKernel::of(&self.shared)?).path(port)
     }
 
     /// Returns what was forwarded in the kernel, by port.
     pub(super) fn paths(&self) -> Vec<(String, drop_in::Path)> {
+        if let Some(relaying) = Relaying::of(&self.shared) {
+            return lock(&*relaying).paths();
+        }
         let in_kernel = drop_in::InKernel::of(&self.shared);
         in_kernel.map_or_else(Vec::new, |in_kernel| {
             lock(&*in_kernel).paths().map(|(name, path)| (name.to_owned(), path)).collect()

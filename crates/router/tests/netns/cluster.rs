@@ -53,7 +53,7 @@ impl Default for Plan {
             topology: "mesh(4)",
             role: |_| "edge+route",
             settings: PATIENT,
-            driver: "af_xdp",
+            driver: "auto",
             store: StorePlan::Etcd,
         }
     }
@@ -261,6 +261,27 @@ impl Cluster {
             self.network.run(name, &format!("{PROGRAM} show drops --json --socket {}", self.socket(name)));
         let rows = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
         rows.filter(|row| row["reason"] == reason).filter_map(|row| row["packets"].as_u64()).sum()
+    }
+
+    /// Frames that a node says it has received by all its links.
+    pub(crate) fn received(&self, name: &str) -> u64 {
+        let nodes = self.show();
+        let node = nodes.iter().find(|node| node["node"] == name).expect("the node is in the store");
+        let links = node["links"].as_array().unwrap();
+        links.iter().filter_map(|link| link["received"].as_u64()).sum()
+    }
+
+    /// Frames that its graph has received by them.
+    pub(crate) fn seen_by_graph(&self, name: &str) -> u64 {
+        let packets = |link: usize| {
+            let command =
+                format!("{PROGRAM} show handlers from{link}.packets --socket {}", self.socket(name));
+            let (done, text) = self.network.run(name, &command);
+            assert!(done, "{text}");
+            text.trim().parse::<u64>().unwrap()
+        };
+        let number = self.names.iter().position(|known| known == name).unwrap();
+        (0..self.links[number]).map(packets).sum()
     }
 
     /// Undoes that.
