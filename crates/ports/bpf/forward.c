@@ -335,6 +335,9 @@ INLINE int forward_from(struct xdp_md *context, struct links *links, __u32 in) {
         return -1;
     if (link_bytes + bytes > first_buffer && !(port->sends_fragments & from->mode))
         return -1;
+    // An interface that is gone is not there to send by.
+    if (redirect_map(&WAYS, out, XDP_ABORTED) != XDP_REDIRECT)
+        return -1;
     int trailer = length - link_bytes - bytes;
     // RFC 1812, 5.2.2: what is behind the packet is not forwarded.
     if (trailer > 0) {
@@ -373,7 +376,7 @@ INLINE int forward_from(struct xdp_md *context, struct links *links, __u32 in) {
     if (LISTED)
         count_hit(cpu, hit, bytes);
     count_traffic(in, out, link_bytes + bytes, next_hop.length + bytes);
-    return redirect_map(&WAYS, out, XDP_ABORTED);
+    return XDP_REDIRECT;
 }
 
 SEC("xdp.frags")

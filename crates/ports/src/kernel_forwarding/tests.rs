@@ -613,6 +613,34 @@ fn packets_that_drivers_lose_are_counted_by_reason() {
 }
 
 #[test]
+fn packets_to_an_interface_that_is_gone_go_on_as_they_came() {
+    in_namespace(|| {
+        veth_pair("out", "far");
+        let index = Links::ask().unwrap().named("out").unwrap().index;
+        let mut kernel = Kernel::new(16 << 20);
+        let way_out = KernelPort { interface: index, sends: true, ..PORT };
+        kernel.forwarding.set_port(1, way_out).unwrap();
+        let next_hop = NextHop::Forward(Adjacency::ethernet(1, [1; 6], [7; 6], [8, 0]));
+        let next_hop = kernel.fib.next_hops_mut().add(next_hop).unwrap();
+        kernel.fib.insert(MAIN, "11.0.0.0/8".parse().unwrap(), next_hop).unwrap();
+        kernel.fib.publish();
+        kernel.share();
+        let frame = ipv4(0x0a00_0001, 0x0b00_0001, 17, 5);
+        assert_eq!(kernel.run(&frame).0, REDIRECTED);
+        ip("link del out");
+        assert_eq!(kernel.run(&frame), (PASSED, frame.clone()));
+        assert_eq!(kernel.forwarding.traffic(1).unwrap().tx_packets, 1);
+        assert!(kernel.forwarding.renew_way(1, index).is_err());
+        // It is there again, with its old number.
+        ip(&format!("link add out index {index} type veth peer name far"));
+        ip("link set out up");
+        assert_eq!(kernel.run(&frame).0, PASSED);
+        kernel.forwarding.renew_way(1, index).unwrap();
+        assert_eq!(kernel.run(&frame).0, REDIRECTED);
+    });
+}
+
+#[test]
 fn packets_in_several_buffers_are_forwarded_by_ports_that_send_them() {
     if !is_root() {
         return;

@@ -430,9 +430,16 @@ impl InKernel {
             paint: (number + 1) as u8,
         });
         let member = &mut self.members[number];
-        if let Some(wanted) = wanted.filter(|wanted| member.known != Some(*wanted)) {
-            forwarding.set_port(number as u16, wanted).map_err(failed)?;
-            member.known = Some(wanted);
+        if let Some(wanted) = wanted {
+            if member.known != Some(wanted) {
+                // The port leaves by itself when its interface has got another number.
+                member.has_joined &= member.known.is_some_and(|known| known.interface == wanted.interface);
+                forwarding.set_port(number as u16, wanted).map_err(failed)?;
+                member.known = Some(wanted);
+            } else if wanted.sends {
+                // If it is gone, the graph has its packets until the next look.
+                let _ = forwarding.renew_way(number as u16, wanted.interface);
+            }
         }
         if is_vlan {
             // Its packets come by the port below.
