@@ -74,6 +74,8 @@ pub struct XdpWay {
     pub mode: XdpMode,
     /// Whether sockets get packets without a copy.
     pub is_zero_copy: bool,
+    /// Whether they are handed to a program that moves them in the kernel first.
+    pub moves_in_kernel: bool,
 }
 
 /// The number of a VLAN, 1 to 4094.

@@ -177,6 +177,43 @@ fn deaf_links_take_the_packets_back_and_give_them_again() {
 }
 
 #[test]
+fn a_link_that_is_made_anew_is_forwarded_by_again() {
+    if !netns::is_root() {
+        return;
+    }
+    let network = network();
+    let (router, socket) = router(&network, "--driver xdp");
+    for round in 0..3 {
+        let mut last = String::new();
+        let are_kernels = eventually(|| {
+            last = ["eth1", "eth2"].map(|name| port(&network, &socket, name).0).join(", ");
+            last == "kernel, kernel"
+        });
+        assert!(are_kernels, "round {round}: {last}: {}", router.printed());
+        let mut seen = 0;
+        let none_is_seen = eventually(|| {
+            seen = seen_by_workers(&network, &socket);
+            seen == 0
+        });
+        assert!(none_is_seen, "round {round}: {seen}: {}", router.printed());
+        network.ip("r", "link del eth2");
+        // What goes there meanwhile is lost, and shall bring nothing out of step.
+        network.run("a", "ping -n -q -i 0.01 -c 50 -W 1 10.0.2.2");
+        network.link(("b", "eth0", "02:00:00:00:02:02"), ("r", "eth2", "02:00:00:00:02:01"));
+        network.ip("r", "addr add 10.0.2.1/24 dev eth2");
+        network.ip("b", "addr add 10.0.2.2/24 dev eth0");
+        network.ip("b", "route add default via 10.0.2.1");
+        for (label, device) in [("r", "eth2"), ("b", "eth0")] {
+            network.allow_ipv6(label, device);
+        }
+        network.ip("r", "addr add 2001:db8:2::1/64 dev eth2 nodad");
+        network.ip("b", "addr add 2001:db8:2::2/64 dev eth0 nodad");
+        network.ip("b", "-6 route add default via 2001:db8:2::1");
+        warm_up(&network, "a", &["10.0.2.2", "2001:db8:2::2"]);
+    }
+}
+
+#[test]
 fn routes_that_come_and_go_are_followed_and_nothing_is_lost() {
     if !netns::is_root() {
         return;

@@ -558,7 +558,8 @@ impl Port for AfXdpPort {
 
     fn xdp(&self) -> Option<XdpWay> {
         let attached = lock(&self.shared.attached);
-        Some(XdpWay { mode: attached.mode, is_zero_copy: attached.zerocopy? })
+        let moves_in_kernel = attached.program.moves_in_kernel();
+        Some(XdpWay { mode: attached.mode, is_zero_copy: attached.zerocopy?, moves_in_kernel })
     }
 
     fn relay_in_kernel(&mut self, relay: Option<(&mut KernelRelay, u16)>) -> Result<(), PortError> {

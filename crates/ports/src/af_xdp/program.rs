@@ -39,6 +39,8 @@ pub(super) struct Program {
     sockets: XskMap<MapData>,
     interface: Array<MapData, InterfaceEntry>,
     forward: ProgramArray<MapData>,
+    /// Whether there is a program in `forward`.
+    moves_in_kernel: bool,
     /// The host's own addresses.
     pub(super) local: LocalAddresses,
     /// What is ours of which VLANs.
@@ -69,6 +71,7 @@ impl Program {
             sockets: maps.0.try_into().map_err(wrong)?,
             interface: maps.1.try_into().map_err(wrong)?,
             forward: maps.2.try_into().map_err(wrong)?,
+            moves_in_kernel: false,
             local: LocalAddresses::of(port, &mut object)?,
             vlans: Vlans::of(port, &mut object)?,
             counters: Counters::of(port, &mut object)?,
@@ -89,16 +92,22 @@ impl Program {
     pub(super) fn forward_by(&mut self, stage: &mut dyn Stage, port: u16) -> io::Result<()> {
         let to_socket = self.xdp(TO_SOCKET).fd().map_err(io::Error::other)?;
         stage.set_rest(port, to_socket)?;
-        self.forward.set(0, &stage.program_fd()?, 0).map_err(map_error)
+        self.forward.set(0, &stage.program_fd()?, 0).map_err(map_error)?;
+        self.moves_in_kernel = true;
+        Ok(())
+    }
+
+    /// Whether packets are handed to such a program.
+    pub(super) fn moves_in_kernel(&self) -> bool {
+        self.moves_in_kernel
     }
 
     /// Hands all that is ours to the sockets.
     pub(super) fn forward_nothing(&mut self) -> io::Result<()> {
-        match self.forward.clear_index(&0).map_err(map_error) {
-            // There is none.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            cleared => cleared,
+        if std::mem::take(&mut self.moves_in_kernel) {
+            self.forward.clear_index(&0).map_err(map_error)?;
         }
+        Ok(())
     }
 
     /// Takes the program off its interface.

@@ -222,7 +222,11 @@ impl Member {
         let wanted = RelayLink { sends: like.sends && !self.refuses, ..like };
         let set = relay.set_link(self.number, wanted);
         let joins = set.is_ok() && relays;
-        let joined = port.with(|port| port.relay_in_kernel(joins.then_some((relay, self.number))));
+        let joined = if joins == way.moves_in_kernel {
+            Ok(())
+        } else {
+            port.with(|port| port.relay_in_kernel(joins.then_some((relay, self.number))))
+        };
         self.known = Some(wanted);
         self.path = describe(way, &wanted, self);
         set.map_err(|error| error.to_string()).and(joined.map_err(|error| error.to_string()))

@@ -16,8 +16,8 @@ use fib::{MOST_SHARED_RULES, Policy, Region};
 use graph::setup::Shared;
 use packet::flow::FlowKey;
 use ports::{
-    HostSteering, KernelForwarding, KernelLosses, KernelPort, KernelTraffic, LossCounter, PortError, Sources,
-    Spec, XdpFeatureChanges, XdpFeatures, XdpMode, XdpWay,
+    HostSteering, KernelForwarding, KernelLosses, KernelPort, KernelTraffic, Links, LossCounter, PortError,
+    Sources, Spec, XdpFeatureChanges, XdpFeatures, XdpMode, XdpWay,
 };
 
 use super::{RouterPort, linux_may_forward, sysctls};
@@ -30,6 +30,9 @@ const PERIOD: Duration = Duration::from_secs(1);
 
 /// Why a port does not take part at the start.
 const OPENING: &str = "it is not open yet";
+
+/// How packets travel from and to a port whose interface is gone.
+const GONE: &str = "sockets: its interface is gone";
 
 /// Room for tables at first; it doubles when they need more.
 const FIRST_BYTES: usize = 16 << 20;
@@ -243,6 +246,13 @@ impl InKernel {
         for (number, port) in ports.iter().enumerate() {
             let device = &ports[self.members[number].device];
             let settled = self.settle(number, device, found[number].as_ref(), reasons[number].is_ok());
+            let interface = found[number].as_ref().map(|found| found.interface);
+            if settled.is_err() && !exists(&device.name, interface) {
+                // It is looked at again until it is there, or Linux has told that it is not.
+                self.members[number].path = GONE.to_owned();
+                self.looked = None;
+                continue;
+            }
             if let Err(error) = settled {
                 self.members[number].refusal = Some(error.to_string());
                 problems.push(error.to_string());
@@ -430,10 +440,10 @@ impl InKernel {
             paint: (number + 1) as u8,
         });
         let member = &mut self.members[number];
+        // It leaves by itself when its interface comes back under another number.
+        member.has_joined &= way.is_none_or(|way| way.moves_in_kernel);
         if let Some(wanted) = wanted {
             if member.known != Some(wanted) {
-                // The port leaves by itself when its interface has got another number.
-                member.has_joined &= member.known.is_some_and(|known| known.interface == wanted.interface);
                 forwarding.set_port(number as u16, wanted).map_err(failed)?;
                 member.known = Some(wanted);
             } else if wanted.sends {
@@ -477,6 +487,12 @@ impl InKernel {
         }
         generic.to_owned()
     }
+}
+
+/// Whether there is an interface of this name, and of this number if that is known.
+fn exists(name: &str, number: Option<u32>) -> bool {
+    let links = Links::ask().unwrap_or_default();
+    links.named(name).is_some_and(|link| number.is_none_or(|number| link.index == number))
 }
 
 /// Whether the program has room for all policy rules.
