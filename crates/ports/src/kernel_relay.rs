@@ -86,7 +86,7 @@ impl RelayTables {
     /// Says which live links lead towards a node, by the ten bits that stand for it. Of several a frame takes that at its entropy
     /// * count / 256.
     pub fn set_towards(&self, node: u16, links: &[u16]) {
-        // Links are told apart by a byte.
+        // The number of a link has a byte.
         let fits = links.len() <= MOST_PARALLEL && links.iter().all(|&link| usize::from(link) < MOST_LINKS);
         let mut bytes = [0; 8];
         if fits {

@@ -48,8 +48,10 @@ pub(crate) use relaying::Relaying;
   (umask 077; brickway cluster key > cluster.key)   a key, to be copied to all nodes
 
 examples/cluster.toml describes every option. The first node that runs puts what all nodes agree on into the cluster's store, which counts
-from then on. 'show' says for each link how frames for other nodes are relayed: 'kernel', or 'sockets' with the reason. Commands, drivers, interfaces and files are each node's own, from its own file; 'check' prints which options are which. The
+from then on. Commands, drivers, interfaces and files are each node's own, from its own file; 'check' prints which options are which. The
 file of a server that joins needs its own section, [store] and [security] only.
+
+'show' says for each link what relays the frames that come by it for other nodes: the kernel, or sockets and the graph, with the reason.
 
 Exit codes: 0 good, 1 the file or the machine does not allow it, 2 wrong usage, 3 'show' found tables that differ.")]
 pub(crate) struct ClusterArguments {

@@ -1,8 +1,8 @@
 //! Relaying in the kernel: which links of a node take part, and what goes by them.
 //!
 //! A BPF program does with frames for other nodes what FromFabric does; hellos and frames that have arrived go the way of all
-//! frames, to the link's sockets and the graph. Where the sockets need no copy the graph relays faster, unless `driver = "xdp"`
-//! says otherwise.
+//! frames, to the link's sockets and the graph. Where the sockets need no copy the graph relays, unless `driver = "xdp"` says
+//! otherwise; which of the two is faster there nobody has measured.
 
 use std::sync::{Arc, Mutex};
 
