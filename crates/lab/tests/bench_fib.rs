@@ -10,7 +10,6 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::Mutex;
 use std::time::{Duration, Instant};
 use testbed::Folder;
 
@@ -65,9 +64,6 @@ fn figures(out: &str) -> BTreeSet<(String, String)> {
     };
     out.lines().map(figure).collect()
 }
-
-/// Those that measure DPDK's tables change the number of huge pages, one at a time.
-static HUGE_PAGES: Mutex<()> = Mutex::new(());
 
 fn has_dpdk() -> bool {
     let found = Command::new("pkg-config").args(["--exists", "libdpdk"]).status();
@@ -166,7 +162,7 @@ fn beside_dpdk() {
         eprintln!("libdpdk is not installed: nothing to test");
         return;
     }
-    let _turn = HUGE_PAGES.lock();
+    let _turn = testbed::turn("huge-pages");
     let pages = || {
         let count = |name| {
             let text =
@@ -225,7 +221,7 @@ fn an_interrupted_bench_leaves_nothing() {
         eprintln!("libdpdk is not installed: nothing to test");
         return;
     }
-    let _turn = HUGE_PAGES.lock();
+    let _turn = testbed::turn("huge-pages");
     let place = Place::new();
     let mut child = place
         .command(&["--tables=v4-real", "--addresses=hot", "--engines=rte_fib", "--runs=1000", "--json"])

@@ -1,5 +1,6 @@
 //! What a test requires of the machine.
 
+use std::fs::File;
 use std::path::Path;
 
 /// The variable that leaves out tests which need root.
@@ -32,4 +33,16 @@ pub fn is_root() -> bool {
 pub fn is_installed(path: &str) -> bool {
     assert!(Path::new(path).exists(), "{path}: not installed; run 'make packages-test'");
     true
+}
+
+/// Waits until no other test on this machine has the turn of this name, in whatever process. The turn lasts until the file is dropped.
+///
+/// # Panics
+///
+/// Where temporary files cannot be made.
+pub fn turn(name: &str) -> File {
+    let file = File::create(std::env::temp_dir().join(format!("brickway-test-{name}.lock")));
+    let file = file.expect("the temporary folder can be written");
+    file.lock().expect("files can be locked");
+    file
 }

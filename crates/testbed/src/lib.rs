@@ -10,7 +10,7 @@
 //! | `namespace` | a network namespace, links between two, programs in it |
 //! | `network` | the namespaces of a test, by their labels |
 //! | `running`, `program` | programs that run; where ours are |
-//! | `guard`, `wait`, `folder` | root and packages; patience; a folder of files |
+//! | `guard`, `wait`, `folder` | root, packages, turns; patience; a folder of files |
 //! | `ipv4`, `ipv6` | packets |
 
 mod folder;
@@ -24,7 +24,7 @@ mod running;
 mod wait;
 
 pub use folder::Folder;
-pub use guard::{is_installed, is_root};
+pub use guard::{is_installed, is_root, turn};
 pub use namespace::{Namespace, in_namespace, ip, namespaces, run, veth_pair};
 pub use network::{Network, reply_number};
 pub use program::program;
