@@ -181,7 +181,7 @@ mod tests {
                 bench.push("in0", &[&frame]);
                 given += 1;
             }
-            let dropped: u64 = bench.stats("e").drops.iter().map(|(_, count)| count).sum();
+            let dropped: u64 = bench.stats("e").dropped();
             let left = bench.taken("out0");
             prop_assert_eq!(left.len() as u64 + dropped, given);
             for frame in left {

@@ -221,7 +221,7 @@ mod tests {
                 frame[at] = value;
             }
             bench.push("in0", &[&frame, &bytes]);
-            let dropped: u64 = bench.stats("e").drops.iter().map(|(_, count)| count).sum();
+            let dropped: u64 = bench.stats("e").dropped();
             let left = bench.taken("out0");
             prop_assert_eq!(left.len() as u64 + dropped, 2);
             for answer in left {

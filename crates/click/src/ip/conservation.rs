@@ -80,7 +80,7 @@ fn run(element: &str, mark: &str, packets: &[Vec<u8>], outputs: usize) -> (usize
     }
     bench.graph().context().pool().refill();
     assert_eq!(bench.graph().context().pool().stats().free, free, "{element} keeps or loses frames");
-    let drops = bench.stats("e").drops.iter().map(|(_, count)| count).sum();
+    let drops = bench.stats("e").dropped();
     (out, drops)
 }
 

@@ -777,7 +777,7 @@ proptest! {
             bench.push(input, &slices);
         }
         let out = bench.taken("out0").len() + bench.taken("out1").len();
-        let dropped: u64 = bench.stats("e").drops.iter().map(|(_, count)| *count).sum();
+        let dropped: u64 = bench.stats("e").dropped();
         prop_assert_eq!(out as u64 + dropped, bench.stats("e").packets);
     }
 

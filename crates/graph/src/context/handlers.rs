@@ -292,7 +292,7 @@ impl Context {
             "packets" => stats.packets.to_string(),
             "batches" => stats.batches.to_string(),
             "cycles" => format!("{:.0}", stats.cycles),
-            "drops" => stats.drops.iter().map(|(_, count)| count).sum::<u64>().to_string(),
+            "drops" => stats.dropped().to_string(),
             "handlers" => table(&self.handlers(element)),
             "home_thread" => {
                 bound_worker(&self.known.config, &flat.name, self.known.workers).unwrap_or(0).to_string()

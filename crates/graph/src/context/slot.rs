@@ -17,6 +17,18 @@ pub struct ElementStats {
     pub drops: Vec<(&'static str, u64)>,
 }
 
+impl ElementStats {
+    /// Packets it dropped, for whatever reason.
+    pub fn dropped(&self) -> u64 {
+        self.drops.iter().map(|(_, count)| count).sum()
+    }
+
+    /// Packets it got and did not drop: of an element that sends, those that were sent.
+    pub fn passed(&self) -> u64 {
+        self.packets.saturating_sub(self.dropped())
+    }
+}
+
 /// A timer of an element.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Timer {

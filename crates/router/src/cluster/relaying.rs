@@ -12,13 +12,13 @@ use graph::setup::Shared;
 use packet::sync::lock;
 use ports::{
     KernelLosses, KernelRelay, KernelTraffic, Link, Links, LossCounter, RelayLink, RelayTables, XdpFeatures,
-    XdpMode, XdpWay,
+    XdpWay,
 };
 
 use super::config::NodeConfig;
 use super::run::link_port;
 use crate::doctor::lacks_queues;
-use crate::drop_in::Path;
+use crate::drop_in::{Path, by_kernel};
 
 /// Why a link does not take part at the start, and while its interface is gone.
 const NOT_OPEN: &str = "sockets: it is not open";
@@ -238,15 +238,5 @@ fn describe(way: XdpWay, link: &RelayLink, member: &Member) -> String {
     if link.receives.is_none() {
         return "sockets: zero-copy".to_owned();
     }
-    let kernel = if way.mode == XdpMode::Generic { "kernel (generic XDP)" } else { "kernel" };
-    if member.lacks_queues {
-        return format!("{kernel}; to it by sockets: its card has fewer queues than there are processors");
-    }
-    if member.refuses {
-        return format!("{kernel}; to it by sockets: its driver has refused redirected packets");
-    }
-    if !link.sends_native && way.mode == XdpMode::Native {
-        return format!("{kernel}; to it by sockets: the driver sends nothing redirected now");
-    }
-    kernel.to_owned()
+    by_kernel(Some(way.mode), member.lacks_queues, member.refuses, !link.sends_native)
 }

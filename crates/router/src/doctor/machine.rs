@@ -321,6 +321,9 @@ mod tests {
         assert_eq!(sysctl("net.no.such"), None);
         assert_eq!(forwards("IPv4", "net.ipv4.ip_forward", "1").verdict, Verdict::Ok);
         let off = forwards("IPv6", "net.ipv6.conf.all.forwarding", "0");
-        assert_eq!(off.details()[1], "fix: sysctl -w net.ipv6.conf.all.forwarding=1 (--fix does it)");
+        assert_eq!(
+            off.details()[1],
+            "fix: sysctl -w net.ipv6.conf.all.forwarding=1 ('brickway doctor --fix' does it)"
+        );
     }
 }

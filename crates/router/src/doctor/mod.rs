@@ -188,7 +188,9 @@ impl Finding {
             Some(Ok(())) => lines.push(format!("fixed: {remedy}")),
             Some(Err(error)) => lines.push(format!("not fixed: {remedy}: {error}")),
             None if remedy.is_empty() => {}
-            None if self.remedy.is_automatic() => lines.push(format!("fix: {remedy} (--fix does it)")),
+            None if self.remedy.is_automatic() => {
+                lines.push(format!("fix: {remedy} ('brickway doctor --fix' does it)"))
+            }
             None => lines.push(format!("fix: {remedy}")),
         }
         lines
@@ -401,7 +403,7 @@ mod tests {
 ok    kernel  Linux 6.6
 bad   eth1    is down
         nothing comes in
-        fix: true (--fix does it)
+        fix: true ('brickway doctor --fix' does it)
 warn  memory  is short
         it is slow
         fix: buy some

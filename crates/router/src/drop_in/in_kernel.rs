@@ -471,22 +471,25 @@ impl InKernel {
             return format!("sockets: {reason}");
         }
         let mode = found.and_then(|found| found.way).map(|way| way.mode);
-        let generic = if mode == Some(XdpMode::Generic) { "kernel (generic XDP)" } else { "kernel" };
         let below = &self.members[self.members[number].device];
-        if below.lacks_queues {
-            return format!(
-                "{generic}; to it by sockets: its card has fewer queues than there are processors"
-            );
-        }
         let is_deaf = self.members[number].known.is_some_and(|known| !known.sends_native);
-        if is_deaf && mode == Some(XdpMode::Native) {
-            return format!("{generic}; to it by sockets: the driver sends nothing redirected now");
-        }
-        if below.refuses {
-            return format!("{generic}; to it by sockets: its driver has refused redirected packets");
-        }
-        generic.to_owned()
+        by_kernel(mode, below.lacks_queues, below.refuses, is_deaf)
     }
+}
+
+/// Says how the packets of a port travel that the kernel forwards, and why those to it go by sockets, if they do.
+pub(crate) fn by_kernel(mode: Option<XdpMode>, lacks_queues: bool, refuses: bool, is_deaf: bool) -> String {
+    let kernel = if mode == Some(XdpMode::Generic) { "kernel (generic XDP)" } else { "kernel" };
+    let problem = if lacks_queues {
+        "its card has fewer queues than there are processors"
+    } else if refuses {
+        "its driver has refused redirected packets"
+    } else if is_deaf && mode == Some(XdpMode::Native) {
+        "the driver sends nothing redirected now (a veth does with 'ethtool -K PEER gro on')"
+    } else {
+        return kernel.to_owned();
+    };
+    format!("{kernel}; to it by sockets: {problem}")
 }
 
 /// Whether there is an interface of this name, and of this number if that is known.

@@ -40,8 +40,8 @@ pub(crate) use configuration::{
 };
 pub use configuration::{PlannedPort, PlannedVlan};
 pub(crate) use following::{Follow, Following};
-pub(crate) use in_kernel::InKernel;
 pub use in_kernel::Path;
+pub(crate) use in_kernel::{InKernel, by_kernel};
 pub(crate) use plan::{Part, Plan};
 pub(crate) use ports::{Device, RouterPort};
 

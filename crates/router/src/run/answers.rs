@@ -157,13 +157,12 @@ impl Live {
                     continue;
                 }
                 for stats in stats.iter().filter_map(|copy| copy.elements.get(index)) {
-                    let dropped: u64 = stats.drops.iter().map(|(_, count)| count).sum();
                     if receives {
                         row.rx_packets += stats.packets;
-                        row.rx_dropped += dropped;
+                        row.rx_dropped += stats.dropped();
                     } else {
-                        row.tx_packets += stats.packets;
-                        row.tx_dropped += dropped;
+                        row.tx_packets += stats.passed();
+                        row.tx_dropped += stats.dropped();
                     }
                 }
             }

@@ -31,9 +31,9 @@ impl Totals {
                 if flat.has(RECEIVER) {
                     totals.received += element.packets;
                 } else if flat.has(SENDER) {
-                    totals.sent += element.packets;
+                    totals.sent += element.passed();
                 }
-                totals.dropped += element.drops.iter().map(|(_, count)| count).sum::<u64>();
+                totals.dropped += element.dropped();
             }
         }
         totals
@@ -170,5 +170,29 @@ pub(super) fn print_json(config: &FlatConfig, stats: &[CopyStats], shares: &[Que
             });
             print(&format!("{object}\n"));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use graph::context::ElementStats;
+    use graph::lang::{Options, Source};
+    use packet::PoolStats;
+
+    use super::*;
+
+    #[test]
+    fn what_a_port_dropped_was_not_sent() {
+        let text = "FromDevice(null:a) -> ToDevice(null:b)".to_owned();
+        let source = Source { name: "test".to_owned(), text };
+        let config = crate::load::compile(&source, &Options::default(), &crate::classes()).unwrap();
+        let elements = config.elements.iter().map(|element| {
+            let drops = if element.has(SENDER) { vec![("port is gone", 3)] } else { Vec::new() };
+            ElementStats { packets: 10, drops, ..ElementStats::default() }
+        });
+        let elements = elements.collect();
+        let copy = CopyStats { copy: 0, elements, pool: PoolStats::default(), busy: 0.0, busy_ns: 0 };
+        let totals = Totals::of(&config, &[copy], &[]);
+        assert_eq!((totals.received, totals.sent, totals.dropped), (10, 7, 3));
     }
 }

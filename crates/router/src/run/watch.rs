@@ -109,7 +109,7 @@ fn watch_until_end(
                 "{:6.1} s  in {}pps  out {}pps  dropped {}  busy {}",
                 begin.elapsed().as_secs_f64(),
                 scaled((totals.received - last.1.received) as f64 / seconds),
-                scaled((totals.sent - last.1.sent) as f64 / seconds),
+                scaled(totals.sent.saturating_sub(last.1.sent) as f64 / seconds),
                 thousands(totals.dropped),
                 stats.iter().map(|copy| format!("{:.0}%", copy.busy * 100.0)).collect::<Vec<_>>().join(" ")
             );

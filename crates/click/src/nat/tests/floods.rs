@@ -175,7 +175,7 @@ proptest! {
             }
         }
         let stats = bench.stats("e");
-        let dropped: u64 = stats.drops.iter().map(|(_, count)| *count).sum();
+        let dropped: u64 = stats.dropped();
         let left = bench.stats("out0").packets + bench.stats("out1").packets;
         prop_assert_eq!(left + dropped, stats.packets);
     }
