@@ -280,7 +280,7 @@ fn worker(row: WorkerRow) -> [String; 5] {
         if row.is_slow { "slow".to_owned() } else { row.worker.to_string() },
         format!("{:.0}%", row.busy * 100.0),
         thousands(row.packets),
-        format!("{:.1}", row.cycles_per_packet),
+        if row.packets > 0 { format!("{:.1}", row.cycles_per_packet) } else { String::new() },
         row.queues.join(", "),
     ]
 }

@@ -44,8 +44,8 @@ const TRIAL: Duration = Duration::from_millis(150);
 
 /// Time for a router to start, with all of Linux's routes, and to forward its first packets.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// A router rests that works for less than a tenth of this.
-const REST: Duration = Duration::from_millis(200);
+/// A router rests that works for less than a tenth of this. It pauses for a second before it reads Linux's routes once more.
+const REST: Duration = Duration::from_secs(2);
 /// Traffic before the first reading: caches, and the first neighbours.
 const WARM_UP: Duration = Duration::from_millis(300);
 
