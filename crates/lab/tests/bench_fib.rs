@@ -162,7 +162,7 @@ fn beside_dpdk() {
         eprintln!("libdpdk is not installed: nothing to test");
         return;
     }
-    let _turn = testbed::turn("huge-pages");
+    let _turn = testbed::turn("/sys/kernel/mm/hugepages");
     let pages = || {
         let count = |name| {
             let text =
@@ -221,7 +221,7 @@ fn an_interrupted_bench_leaves_nothing() {
         eprintln!("libdpdk is not installed: nothing to test");
         return;
     }
-    let _turn = testbed::turn("huge-pages");
+    let _turn = testbed::turn("/sys/kernel/mm/hugepages");
     let place = Place::new();
     let mut child = place
         .command(&["--tables=v4-real", "--addresses=hot", "--engines=rte_fib", "--runs=1000", "--json"])

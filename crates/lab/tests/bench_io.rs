@@ -105,7 +105,7 @@ fn a_grown_table() {
 
 #[test]
 fn testpmd() {
-    let _turn = (MACHINE.lock(), testbed::turn("huge-pages"));
+    let _turn = (MACHINE.lock(), testbed::turn("/sys/kernel/mm/hugepages"));
     let place = Place::new();
     let bench = "io --only minimal/testpmd --runs 1 --seconds 0.05 --json";
     let (code, out, err) = said(&mut place.bench(bench));

@@ -10,8 +10,8 @@ use std::net::IpAddr;
 use aya::maps::{Array, HashMap, MapData, MapError, PerCpuArray};
 use aya::programs::links::{FdLink, LinkOrder};
 use aya::programs::tc::TcAttachOptions;
-use aya::programs::{ProgramError, SchedClassifier, TcAttachType};
-use aya::{Ebpf, EbpfError, EbpfLoader};
+use aya::programs::{ProgramError, SchedClassifier, TcAttachType, Xdp};
+use aya::{Ebpf, EbpfError, EbpfLoader, TestRun, TestRunOptions};
 
 use crate::PortError;
 use crate::host_steering::{AddressKey, VlanId, VlanShare, addresses_of_namespace, key_of};
@@ -19,6 +19,15 @@ use crate::host_steering::{AddressKey, VlanId, VlanShare, addresses_of_namespace
 /// Loads an object of `bpf/`; its programs are loaded one by one. Needs CAP_BPF and CAP_NET_ADMIN.
 pub(crate) fn load(port: &str, loader: &mut EbpfLoader<'_>, object: &[u8]) -> Result<Ebpf, PortError> {
     loader.load(object).map_err(|error| load_error(port, &error))
+}
+
+/// Runs an XDP program on a frame, as if it came in by the loopback interface. Returns what the program says, and the frame then.
+pub(crate) fn test_run(program: &mut Xdp, frame: &[u8]) -> io::Result<(u32, Vec<u8>)> {
+    let mut out = vec![0; frame.len() + 64];
+    let options = TestRunOptions { data_in: Some(frame), data_out: Some(&mut out), ..TestRunOptions::new() };
+    let result = program.test_run(options).map_err(io::Error::other)?;
+    out.truncate(result.data_size_out as usize);
+    Ok((result.return_value, out))
 }
 
 /// Returns why the kernel refused an object or a program, from below the layers of errors: its number and in words.

@@ -13,11 +13,11 @@ use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use aya::maps::xdp::DevMap;
 use aya::maps::{MapData, MapError, ProgramArray};
 use aya::programs::{ProgramFd, Xdp};
-use aya::{Ebpf, EbpfLoader, TestRun, TestRunOptions, include_bytes_aligned};
+use aya::{Ebpf, EbpfLoader, include_bytes_aligned};
 
 use crate::XdpMode;
 use crate::af_xdp::Stage;
-use crate::bpf::map_error;
+use crate::bpf::{map_error, test_run};
 use crate::kernel_forwarding::{KernelForwarding, KernelTraffic, refused};
 use crate::mapped::{Common, Mapped};
 
@@ -227,12 +227,7 @@ impl KernelRelay {
     ///
     /// The kernel has no test runs, or refuses the frame.
     pub fn test_run(&mut self, frame: &[u8]) -> io::Result<(u32, Vec<u8>)> {
-        let mut out = vec![0; frame.len() + 64];
-        let options =
-            TestRunOptions { data_in: Some(frame), data_out: Some(&mut out), ..TestRunOptions::new() };
-        let result = self.program().test_run(options).map_err(io::Error::other)?;
-        out.truncate(result.data_size_out as usize);
-        Ok((result.return_value, out))
+        test_run(self.program(), frame)
     }
 }
 

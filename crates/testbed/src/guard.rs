@@ -35,14 +35,14 @@ pub fn is_installed(path: &str) -> bool {
     true
 }
 
-/// Waits until no other test on this machine has the turn of this name, in whatever process. The turn lasts until the file is dropped.
+/// Waits until no other test on this machine, in whatever process, changes what this file or folder stands for. The turn lasts until
+/// what is returned is dropped.
 ///
 /// # Panics
 ///
-/// Where temporary files cannot be made.
-pub fn turn(name: &str) -> File {
-    let file = File::create(std::env::temp_dir().join(format!("brickway-test-{name}.lock")));
-    let file = file.expect("the temporary folder can be written");
+/// Where it is not there.
+pub fn turn(of: &str) -> File {
+    let file = File::open(of).unwrap_or_else(|error| panic!("{of}: {error}"));
     file.lock().expect("files can be locked");
     file
 }

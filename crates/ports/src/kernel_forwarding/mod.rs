@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use aya::maps::xdp::DevMap;
 use aya::maps::{MapData, MapError, PerCpuArray, ProgramArray};
 use aya::programs::{ProgramFd, Xdp};
-use aya::{Ebpf, EbpfLoader, Pod, TestRun, TestRunOptions, include_bytes_aligned};
+use aya::{Ebpf, EbpfLoader, Pod, include_bytes_aligned};
 use packet::flow::FlowKey;
 use packet::{IpVersion, SharedMemory};
 
@@ -25,7 +25,7 @@ use self::access_list::Maps;
 pub use self::access_list::{KernelHits, KernelList, KernelRules};
 pub use self::losses::{KernelLosses, LossCounter};
 use crate::af_xdp::Stage;
-use crate::bpf::{address_bits, map_error, refusal};
+use crate::bpf::{address_bits, map_error, refusal, test_run};
 use crate::host_steering::key_of;
 use crate::mapped::{Common, Mapped};
 
@@ -262,12 +262,7 @@ impl KernelForwarding {
     ///
     /// The kernel has no test runs, or refuses the frame.
     pub fn test_run(&mut self, frame: &[u8]) -> io::Result<(u32, Vec<u8>)> {
-        let mut out = vec![0; frame.len() + 64];
-        let options =
-            TestRunOptions { data_in: Some(frame), data_out: Some(&mut out), ..TestRunOptions::new() };
-        let result = self.program().test_run(options).map_err(io::Error::other)?;
-        out.truncate(result.data_size_out as usize);
-        Ok((result.return_value, out))
+        test_run(self.program(), frame)
     }
 
     fn links(&self) -> &Links {

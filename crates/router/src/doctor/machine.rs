@@ -323,7 +323,7 @@ mod tests {
         let off = forwards("IPv6", "net.ipv6.conf.all.forwarding", "0");
         assert_eq!(
             off.details()[1],
-            "fix: sysctl -w net.ipv6.conf.all.forwarding=1 ('brickway doctor --fix' does it)"
+            "fix: sysctl -w net.ipv6.conf.all.forwarding=1 ('brickway doctor PORT... --fix' does it)"
         );
     }
 }

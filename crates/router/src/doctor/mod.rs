@@ -189,7 +189,7 @@ impl Finding {
             Some(Err(error)) => lines.push(format!("not fixed: {remedy}: {error}")),
             None if remedy.is_empty() => {}
             None if self.remedy.is_automatic() => {
-                lines.push(format!("fix: {remedy} ('brickway doctor --fix' does it)"))
+                lines.push(format!("fix: {remedy} ('brickway doctor PORT... --fix' does it)"))
             }
             None => lines.push(format!("fix: {remedy}")),
         }
@@ -403,7 +403,7 @@ mod tests {
 ok    kernel  Linux 6.6
 bad   eth1    is down
         nothing comes in
-        fix: true ('brickway doctor --fix' does it)
+        fix: true ('brickway doctor PORT... --fix' does it)
 warn  memory  is short
         it is slow
         fix: buy some

@@ -482,10 +482,10 @@ pub(crate) fn by_kernel(mode: Option<XdpMode>, lacks_queues: bool, refuses: bool
     let kernel = if mode == Some(XdpMode::Generic) { "kernel (generic XDP)" } else { "kernel" };
     let problem = if lacks_queues {
         "its card has fewer queues than there are processors"
-    } else if refuses {
-        "its driver has refused redirected packets"
     } else if is_deaf && mode == Some(XdpMode::Native) {
         "the driver sends nothing redirected now (a veth does with 'ethtool -K PEER gro on')"
+    } else if refuses {
+        "its driver has refused redirected packets"
     } else {
         return kernel.to_owned();
     };
