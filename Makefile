@@ -10,6 +10,7 @@
 #   make test-drivers the tests of a router in Linux's place on xdp, af_xdp and af_packet
 #   make deny    licences and sources of what we depend on; make advisories: its known holes (needs the network)
 #   make dpdk-test  lints and tests of what needs DPDK
+#   make bench-peers  build what our figures are compared with
 #   make bench   the figures of SPECIFICATION.md
 #   make install both programs to /usr/local/bin; with DPDK: make install FEATURES=dpdk
 
@@ -34,7 +35,7 @@ TARGET := $(shell uname -m)-unknown-linux-gnu
 ROUTER := $(addprefix -p brickway-,packet fib graph ports fabric elements control) -p brickway
 UNSAFE := -p brickway-packet -p brickway-fib -p brickway-ports
 
-.PHONY: help build quick packages-build packages-demo packages-cluster packages-test packages-bench packages-dpdk rust nightly demo demo-cluster test test-router test-drivers test-all dpdk-test lint fuzz loom sanitize cargo-deny deny advisories bench install clean
+.PHONY: help build quick packages-build packages-demo packages-cluster packages-test packages-bench packages-dpdk rust nightly demo demo-cluster test test-router test-drivers test-all dpdk-test lint fuzz loom sanitize cargo-deny deny advisories bench-peers bench install clean
 
 help:
 	@sed -n 's/^#   //p' $(MAKEFILE_LIST)
@@ -166,9 +167,14 @@ deny: cargo-deny
 advisories: cargo-deny
 	$(CARGO) deny check advisories
 
+# DPDK's l3fwd, of which Debian has the source only. FastClick and VPP are in no package of Debian 12: `brickway-lab bench io` knows
+# neither.
+bench-peers: packages-bench
+	sh crates/lab/peers/l3fwd/build.sh target/peers
+
 # Root lends DPDK huge pages for the time of a bench, and makes network namespaces.
 bench: FEATURES = dpdk
-bench: packages-bench build
+bench: packages-bench build bench-peers
 	target/release/brickway-lab bench forward
 	target/release/brickway-lab bench elements
 	target/release/brickway-lab bench reload

@@ -120,6 +120,21 @@ fn testpmd() {
 }
 
 #[test]
+fn l3fwd() {
+    let _turn = (MACHINE.lock(), testbed::turn("/sys/kernel/mm/hugepages"));
+    let place = Place::new();
+    let bench = "io --only route-1-1/l3fwd-fib --runs 1 --seconds 0.05 --json";
+    let (code, out, err) = said(&mut place.bench(bench));
+    if err.contains("left out") {
+        assert!(err.contains("make bench-peers") || err.contains("two CPUs"), "{err}");
+        return;
+    }
+    assert_eq!(code, 0, "{err}");
+    assert_eq!(figures("io", &out), expected(&["net_pcap/route-1-1/l3fwd-fib"], &RATE));
+    assert!(place.left().is_empty(), "{:?}", place.left());
+}
+
+#[test]
 fn what_is_missing_is_said() {
     let place = Place::new();
     let mut bench = place.bench("io --only minimal/testpmd,memory/minimal/ --runs 1 --seconds 0.02 --json");

@@ -50,6 +50,9 @@ impl Driver {
 pub(super) enum Engine {
     Brickway,
     Testpmd,
+    /// DPDK's l3fwd with `rte_fib`, and with `rte_lpm`.
+    L3fwdFib,
+    L3fwdLpm,
     Kernel,
     KernelXdp,
     /// `bpf_fib_lookup` in XDP, by the program of xdp-tools.
@@ -61,6 +64,8 @@ impl Engine {
         match self {
             Engine::Brickway => "brickway",
             Engine::Testpmd => "testpmd",
+            Engine::L3fwdFib => "l3fwd-fib",
+            Engine::L3fwdLpm => "l3fwd-lpm",
             Engine::Kernel => "kernel",
             Engine::KernelXdp => "kernel-xdp",
             Engine::XdpForward => "xdp-forward",
@@ -75,6 +80,8 @@ pub(super) enum Work {
     Minimal,
     /// Through the example router.
     Route,
+    /// Through the graph of `brickway run PORT...`.
+    DropIn,
     /// Forwarded by Linux's routes: by Linux, or by our router in its place.
     Forward,
     /// The same, behind an access list of [`RULES`] rules, none of which denies a frame; Linux has them as nftables.
@@ -153,6 +160,7 @@ impl Case {
             Work::Minimal if self.load == ONE => "minimal".to_owned(),
             Work::Minimal => format!("minimal{load}"),
             Work::Route => format!("route{load}"),
+            Work::DropIn => format!("drop-in{load}"),
             Work::Forward => format!("forward{load}"),
             Work::Listed => format!("listed{load}"),
             Work::Redirect => format!("redirect{load}"),
@@ -178,6 +186,9 @@ pub(super) fn all() -> Vec<Case> {
             (NetPcap, Minimal, Brickway),
             (NetPcap, Minimal, Testpmd),
             (NetPcap, Route, Brickway),
+            (NetPcap, DropIn, Brickway),
+            (NetPcap, Route, L3fwdFib),
+            (NetPcap, Route, L3fwdLpm),
         ] {
             add(driver, work, engine);
         }

@@ -2,7 +2,7 @@
 //!
 //! A case is DRIVER/WORKLOAD/ENGINE. Cases with the same frames take turns run by run on the same core, so that what
 //! disturbs the machine disturbs all of them; what is printed are medians. Beside ours stand dpdk-testpmd, which hands
-//! frames from queue to queue and nothing else, and on veth links the kernel: its IP forwarding, its XDP redirect, and
+//! frames from queue to queue and nothing else, DPDK's l3fwd, which routes, and on veth links the kernel: its IP forwarding, its XDP redirect, and
 //! `bpf_fib_lookup` as xdp-forward of xdp-tools uses it. There all forward by the routes that Linux has.
 //! Rates of `memory`, `net_pcap` and `net_null` are packets by CPU time of the forwarding thread, for ours as for
 //! testpmd; on veth they are what arrived at the sink by wall-clock time, and the CPU time of a packet is all that the
@@ -14,14 +14,18 @@
 //! | --- | --- |
 //! | `cases.rs` | which cases there are |
 //! | `ours.rs` | our fast path on this thread, over memory and DPDK's vdevs |
-//! | `testpmd.rs` | dpdk-testpmd in a process of its own |
+//! | `dpdk_program.rs` | a program of DPDK's in a process of its own |
+//! | `testpmd.rs` | dpdk-testpmd |
+//! | `l3fwd.rs` | DPDK's example l3fwd |
 //! | `veth.rs` | a router between two veth links: ours as a process, and the kernel |
 //! | `network.rs` | the namespaces and links of those |
 //! | `traffic.rs` | the destinations of their frames, and Linux's routes for them |
 //! | `veth_ends.c`, `ends.rs` | source, sink and XDP redirect as programs in the kernel |
 
 mod cases;
+mod dpdk_program;
 mod ends;
+mod l3fwd;
 mod network;
 mod ours;
 mod testpmd;
@@ -42,7 +46,7 @@ use super::huge_pages::HugePages;
 use super::runs::{FrameArguments, RunArguments};
 use super::{children, median, print_figure};
 use crate::progress;
-use cases::{Case, Engine};
+use cases::{Case, Engine, Work};
 pub(super) use ours::looped_file;
 use router::output::{say, say_line};
 use router::table::{Align, Table};
@@ -58,14 +62,14 @@ use router::table::{Align, Table};
 
 A case is DRIVER/WORKLOAD/ENGINE, for instance net_pcap/route-1m-65536/brickway. Drivers: memory, net_pcap, net_null,
 af_packet, af_xdp, xdp, xdp-generic (the same in generic mode), veth (the kernel itself). Workloads: minimal receives and
-sends; route is the example router, checksums verified; forward goes by the routes that Linux has, over 64 neighbours;
+sends; route is the example router, checksums verified (l3fwd verifies none); drop-in what `brickway run PORT...` makes; forward goes by the routes that Linux has, over 64 neighbours;
 listed does so behind an access list of 100 rules, which Linux has as nftables; redirect looks nothing up; forward6,
 listed6 and redirect6 are IPv6. Behind it stand the routes of the table (full is the real one) and the different
 destinations of the frames, 1-1 for one of each. Frames on veth links have 64 bytes; their CPU time is that of the
 forwarding core, the kernel's part and the dropping at the sink included.
 
 What it takes: net_pcap and net_null a build with DPDK (cargo build --release --features dpdk), testpmd the package
-dpdk-dev, veth links root and the packages gcc, iproute2, ethtool, xdp-forward xdp-tools 1.5 (Debian 13). What is missing
+dpdk-dev, l3fwd `make bench-peers`, veth links root and the packages gcc, iproute2, ethtool, xdp-forward xdp-tools 1.5 (Debian 13). What is missing
 is left out.")]
 pub(crate) struct IoArguments {
     /// Only cases whose name contains one of these
@@ -176,13 +180,17 @@ fn measure_all(arguments: &IoArguments, cases: &[Case]) -> Result<ExitCode> {
 /// Huge pages for all that DPDK will hold at a time, if DPDK is used at all.
 fn reserve_pages(cases: &[Case]) -> Option<HugePages> {
     let ours: u64 = cases.iter().filter(|case| case.engine == Engine::Brickway).map(ours::megabytes).sum();
-    let has_testpmd = cases.iter().any(|case| case.engine == Engine::Testpmd) && testpmd::find().is_ok();
-    // Two at a time, over two vdevs.
-    let testpmds = if has_testpmd { 2 * testpmd::MEGABYTES } else { 0 };
-    if ours + testpmds == 0 {
+    let most_of = |engine: Engine, megabytes: u64| {
+        let of_group = |group: &[Case]| group.iter().filter(|case| case.engine == engine).count() as u64;
+        cases.chunk_by(Case::is_in_group_of).map(of_group).max().unwrap_or(0) * (megabytes + OF_DPDK_ITSELF)
+    };
+    let testpmds = if testpmd::find().is_ok() { most_of(Engine::Testpmd, testpmd::MEGABYTES) } else { 0 };
+    let with_tables = [Engine::L3fwdFib, Engine::L3fwdLpm].map(|engine| most_of(engine, l3fwd::MEGABYTES));
+    let l3fwds = if l3fwd::find().is_ok() { with_tables.iter().sum() } else { 0 };
+    if ours + testpmds + l3fwds == 0 {
         return None;
     }
-    match HugePages::reserve(ours + testpmds + OF_DPDK_ITSELF) {
+    match HugePages::reserve(ours + testpmds + l3fwds + OF_DPDK_ITSELF) {
         Ok(pages) => Some(pages),
         Err(problem) => {
             graph::note!("brickway-lab: DPDK's frames are not on huge pages, which slows it down: {problem}");
@@ -227,6 +235,7 @@ fn measure_group(
             (Some(Ok(veth)), _) => veth.contestant(case),
             (Some(Err(missing)), _) => Ok(Err(Missing(missing.0.clone()))),
             (None, Engine::Testpmd) => testpmd::contestant(setting, case, &mut frames),
+            (None, Engine::L3fwdFib | Engine::L3fwdLpm) => l3fwd::contestant(setting, case, &mut frames),
             (None, _) => ours::contestant(setting, case, &mut frames),
         };
         match made {
@@ -280,24 +289,31 @@ fn print_table(measured: &[(Case, Figures)]) {
     let shown: Vec<Metric> = COLUMNS.into_iter().filter(has).collect();
     let mut columns = vec![("case", Align::Left)];
     columns.extend(shown.iter().map(|metric| (metric.title, Align::Right)));
-    let floor = |case: &Case| {
-        let same = |other: &Case| {
-            other.engine == Engine::Testpmd && other.load == case.load && other.driver == case.driver
+    // The best of a peer with the same frames, for what it is to be compared with.
+    let peers: [(&str, &[Engine], &[Work]); 2] = [
+        ("of testpmd's", &[Engine::Testpmd], &[Work::Minimal, Work::Route, Work::DropIn]),
+        ("of l3fwd's", &[Engine::L3fwdFib, Engine::L3fwdLpm], &[Work::Route, Work::DropIn]),
+    ];
+    let best = |case: &Case, engines: &[Engine]| {
+        let is_peer = |other: &Case| {
+            engines.contains(&other.engine) && other.load == case.load && other.driver == case.driver
         };
-        let (_, figures) = measured.iter().find(|(other, _)| same(other))?;
-        value_of(figures, MPPS)
+        let rates = measured.iter().filter(|(other, _)| is_peer(other));
+        rates.filter_map(|(_, figures)| value_of(figures, MPPS)).max_by(f64::total_cmp)
     };
-    let has_floor = measured.iter().any(|(case, _)| floor(case).is_some());
-    if has_floor {
-        columns.push(("of testpmd's", Align::Right));
-    }
+    let peers = peers
+        .into_iter()
+        .filter(|(_, engines, _)| measured.iter().any(|(case, _)| best(case, engines).is_some()));
+    let peers: Vec<_> = peers.collect();
+    columns.extend(peers.iter().map(|(title, ..)| (*title, Align::Right)));
     let mut table = Table::new(&columns);
     for (case, figures) in measured {
         let cell = |metric: &Metric| value_of(figures, *metric).map_or(String::new(), number);
         let mut cells = vec![case.name()];
         cells.extend(shown.iter().map(cell));
-        if has_floor {
-            let ratio = floor(case).zip(value_of(figures, MPPS)).map(|(floor, rate)| rate / floor);
+        for (_, engines, works) in &peers {
+            let best = best(case, engines).filter(|_| works.contains(&case.work));
+            let ratio = best.zip(value_of(figures, MPPS)).map(|(best, rate)| rate / best);
             cells.push(ratio.map_or(String::new(), |ratio| format!("{:.0}%", ratio * 100.0)));
         }
         table.row(cells);

@@ -4,17 +4,19 @@
 //! measurement, and so is the port that minimal forwarding sends by; the router's other ports are `net_null` without
 //! receiving, since each has a line of its own to look for: what they send goes through DPDK and is freed there.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
+use fib::read::Row;
 use ports::{MemoryLoop, OpenOptions, Port};
 
 use super::cases::{Case, Driver, Load, Routes, Work};
 use super::{Available, Contestant, Figures, Missing, Setting, by_cpu_time};
 use crate::bench::cpus::{Apart, place_worker};
 use crate::bench::single_core::{ROUTER_PORTS, SingleCore};
-use crate::bench::{frames, routes};
+use crate::bench::{drop_in, frames, routes};
 
 /// Mbufs beside those that hold a file's frames, for ours and for testpmd.
 pub(super) const MBUFS_ON_THEIR_WAY: usize = 4_096;
@@ -25,7 +27,7 @@ pub(super) fn megabytes(case: &Case) -> u64 {
     if !matches!(case.driver, Driver::NetPcap | Driver::NetNull) || !cfg!(feature = "dpdk") {
         return 0;
     }
-    let others = if case.work == Work::Route { (ROUTER_PORTS - 1) * 2 * MBUFS_ON_THEIR_WAY } else { 0 };
+    let others = if case.work != Work::Minimal { (ROUTER_PORTS - 1) * 2 * MBUFS_ON_THEIR_WAY } else { 0 };
     let mbufs = case.load.dests + 2 * MBUFS_ON_THEIR_WAY + others;
     (mbufs * MBUF_BYTES) as u64 / 1_000_000 + 1
 }
@@ -40,9 +42,11 @@ pub(super) struct Frames {
 }
 
 struct Made {
+    rows: Vec<Row>,
     templates: Vec<Vec<u8>>,
     table: PathBuf,
     capture: Option<PathBuf>,
+    rules: Option<PathBuf>,
 }
 
 impl Frames {
@@ -61,7 +65,7 @@ impl Frames {
             };
             let table = routes::write_table(setting.folder, &format!("{}-{dests}", rows.len()), &rows)?;
             let templates = frames::templates(&rows, dests, setting.arguments.frames.size);
-            self.made = Some(Made { templates, table, capture: None });
+            self.made = Some(Made { rows, templates, table, capture: None, rules: None });
         }
         match &mut self.made {
             Some(made) => Ok(made),
@@ -78,6 +82,23 @@ impl Frames {
         let path = made.table.with_extension("pcap");
         frames::write_pcap(&path, &made.templates)?;
         made.capture = Some(path.clone());
+        Ok(path)
+    }
+
+    /// The routes as l3fwd reads them, over its ports 1 to 3.
+    pub(super) fn rules(&mut self, setting: &Setting<'_>) -> Result<PathBuf> {
+        let made = self.make(setting)?;
+        if let Some(path) = &made.rules {
+            return Ok(path.clone());
+        }
+        let path = made.table.with_extension("cfg");
+        let mut text = String::with_capacity(made.rows.len() * 24);
+        for row in &made.rows {
+            let port = 1 + row.origin as usize % (ROUTER_PORTS - 1);
+            text.push_str(&format!("R{} {port}\n", row.prefix));
+        }
+        fs::write(&path, text).with_context(|| format!("cannot write '{}'", path.display()))?;
+        made.rules = Some(path.clone());
         Ok(path)
     }
 
@@ -151,6 +172,10 @@ pub(super) fn contestant<'a>(
         Work::Route => {
             let ports = [input, output()?, output()?, output()?];
             SingleCore::router(ports, &frames.make(setting)?.table, burst)?
+        }
+        Work::DropIn => {
+            let ports = [input, output()?, output()?, output()?];
+            drop_in::router(ports, &drop_in::fib(&frames.make(setting)?.rows)?, burst)?
         }
         _ => SingleCore::minimal(input, None, burst, burst)?,
     };

@@ -261,7 +261,7 @@ impl<'a> OnVeth<'a> {
                 xdp_forward(network, "load")?;
                 Router::XdpForward(network)
             }
-            Engine::Brickway | Engine::Testpmd => self.start_ours()?,
+            Engine::Brickway | Engine::Testpmd | Engine::L3fwdFib | Engine::L3fwdLpm => self.start_ours()?,
         })
     }
 
