@@ -1,48 +1,7 @@
 //! A cache line of sorted keys compared with another key at once: how many of them are below it.
 //!
-//! Loops over a burst are compiled three times, for AVX-512, for AVX2 and for any processor; [`Vectors::best`] says
+//! Loops over a burst are compiled three times, for AVX-512, for AVX2 and for any processor; [`Vectors::best`](packet::Vectors::best) says
 //! once, when a table is made, which of them to call.
-
-/// What the processor has for comparing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Vectors {
-    #[cfg(target_arch = "x86_64")]
-    Avx512,
-    #[cfg(target_arch = "x86_64")]
-    Avx2,
-    None,
-}
-
-impl Vectors {
-    /// The widest of this processor. For [`Vectors::Avx512`] it has AVX-512F, AVX-512BW, AVX2, POPCNT and BMI2, for
-    /// [`Vectors::Avx2`] the last three.
-    pub(crate) fn best() -> Vectors {
-        #[cfg(target_arch = "x86_64")]
-        {
-            let bits = is_x86_feature_detected!("popcnt") && is_x86_feature_detected!("bmi2");
-            let avx2 = bits && is_x86_feature_detected!("avx2");
-            if avx2 && is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512bw") {
-                return Vectors::Avx512;
-            }
-            if avx2 {
-                return Vectors::Avx2;
-            }
-        }
-        Vectors::None
-    }
-
-    /// All that this processor has, for tests.
-    #[cfg(test)]
-    pub(crate) fn all() -> Vec<Vectors> {
-        match Vectors::best() {
-            #[cfg(target_arch = "x86_64")]
-            Vectors::Avx512 => vec![Vectors::None, Vectors::Avx2, Vectors::Avx512],
-            #[cfg(target_arch = "x86_64")]
-            Vectors::Avx2 => vec![Vectors::None, Vectors::Avx2],
-            Vectors::None => vec![Vectors::None],
-        }
-    }
-}
 
 /// Unsigned keys, of which a cache line holds [`Key::LINE`].
 #[allow(unsafe_code, reason = "a function that needs processor features")]

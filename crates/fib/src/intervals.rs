@@ -9,7 +9,8 @@
 //! for 64: all of it stays in the first-level cache, where a table by the first 16 bits would not. A binary search
 //! compares eleven times instead. Access lists search by it (element `ACL`).
 
-use crate::compare::{Key, Vectors};
+use crate::compare::Key;
+use packet::Vectors;
 
 /// Keys that go down side by side, so that their loads overlap.
 const GROUP: usize = 8;
@@ -186,7 +187,7 @@ mod tests {
                 starts.get(at).map_or(0, |&(_, class)| class)
             })
             .collect();
-        for vectors in Vectors::all() {
+        for vectors in Vectors::all_here() {
             let intervals = Intervals { vectors, ..Intervals::new(&starts) };
             let mut classes = vec![u16::MAX; keys.len()];
             intervals.lookup_batch(&keys, |key| *key, &mut classes);

@@ -40,12 +40,13 @@ use crate::runs::Run;
 
 pub use handlers::{GLOBAL_HANDLERS, Globals, HotConfig, Missing, Reconfigure, Remote};
 pub(crate) use handlers::{Known, combined};
+pub(crate) use machine::lap;
 pub use slot::ElementStats;
 pub(crate) use slot::Slot;
 use slot::Timer;
 
 /// Outputs of elements that scatter fast; those with more emit packet by packet.
-const LANES: usize = 16;
+pub(crate) const LANES: usize = 16;
 
 /// Marks an output without an open batch.
 const CLOSED: u32 = u32::MAX;
@@ -386,17 +387,12 @@ impl Context {
         if !simple || !outputs.iter().fold(true, |all, output| all & in_lanes(output)) {
             return self.scatter_slowly(batch, outputs);
         }
-        // The outputs in the order in which they first come, found without a branch: that one would be a guess.
         let mut begun = [0; LANES];
         let mut count = 0;
-        let mut seen = 0_u32;
-        for (packet, &output) in batch.drain().zip(outputs) {
-            let lane = usize::from(output) % LANES;
+        batch.scatter(outputs, &mut self.lanes, |lane| {
             begun[count % LANES] = lane;
-            count += usize::from(seen >> lane & 1 == 0);
-            seen |= 1 << lane;
-            self.lanes[lane].push(packet);
-        }
+            count += 1;
+        });
         for &lane in begun.iter().take(count) {
             let empty = self.spare_batch();
             let full = std::mem::replace(&mut self.lanes[lane], empty);

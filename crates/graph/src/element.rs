@@ -152,6 +152,17 @@ pub trait Element: Any + Send {
         sieve.refuse();
     }
 
+    /// Answers a question about what it does to ordinary packets, of a type that it knows; false if it cannot. Runs ask so
+    /// ([`runs::Crossing`](crate::runs::Crossing)).
+    fn answer(&mut self, _question: &mut dyn Any) -> bool {
+        false
+    }
+
+    /// Returns whether the element looks at nothing of a packet pushed into it but its data, and no other element gets it.
+    fn takes_data_alone(&self) -> bool {
+        false
+    }
+
     /// Works on packets that pass from input 0 to output 0, pushed or pulled. What is left in `batch` when it
     /// returns goes on by output 0; everything else must have been given to the context
     /// ([`Context::emit`], [`Context::drop`], [`Context::filter`] ...).

@@ -1,7 +1,7 @@
 //! A graph in memory for tests: packets in, packets out, time that stands still.
 //!
 //! [`Bench`] compiles a configuration in which `TestInput` elements stand for what comes from outside and
-//! `TestOutput` elements keep what arrives. It runs on the calling thread with simulated time.
+//! `TestOutput` elements keep what arrives (`TestOutput(DATA true)` says that only the data count). It runs on the calling thread with simulated time.
 //!
 //! ```no_run
 //! # use graph::testing::Bench;
@@ -41,9 +41,10 @@ static OUTPUT: Class = Class {
     ports: "1/0",
     manual: "Packets kept for a test.",
     make: |setup| {
+        let data_alone = setup.arguments.keyword_or("DATA", false)?;
         setup.arguments.finish()?;
         let kept = setup.shared_by_copies(|| Ok::<_, ConfigError>(Kept::default()))?;
-        Ok(Box::new(Output { kept }))
+        Ok(Box::new(Output { kept, data_alone }))
     },
     ..Class::DEFAULT
 };
@@ -70,9 +71,14 @@ struct Kept(Mutex<Vec<Packet>>);
 
 struct Output {
     kept: Arc<Kept>,
+    data_alone: bool,
 }
 
 impl Element for Output {
+    fn takes_data_alone(&self) -> bool {
+        self.data_alone
+    }
+
     fn push(&mut self, _cx: &mut Context, _input: usize, batch: &mut Batch) {
         lock(&self.kept.0).extend(batch.drain());
     }

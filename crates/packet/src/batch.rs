@@ -134,6 +134,55 @@ impl Batch {
         count
     }
 
+    /// Moves each packet to the end of the lane whose number is in `outputs`, of which there are as many; `begun` is told of
+    /// each lane that gets any, in the order of their first packets.
+    ///
+    /// # Panics
+    ///
+    /// There are more than 64 lanes, a number is not a lane, or a lane has less than this batch's room.
+    #[inline]
+    pub fn scatter(&mut self, outputs: &[u16], lanes: &mut [Self], mut begun: impl FnMut(usize)) {
+        assert!(
+            outputs.len() == self.0.length && lanes.len() <= 64,
+            "an output for each packet, and a bit for each lane"
+        );
+        let mut seen = 0_u64;
+        let packets = std::mem::take(&mut self.0.length);
+        let mut start = 0;
+        while start < packets {
+            let count = (packets - start).min(64);
+            let outputs = &outputs[start..start + count];
+            // Lane by lane: each goes over the bits of its packets and nothing else, so that nothing waits for a length that
+            // was just stored.
+            let mut left = u64::MAX >> (64 - count);
+            while left != 0 {
+                let number = outputs[left.trailing_zeros() as usize];
+                let lane = &mut *lanes[usize::from(number)].0;
+                let mut own = equals(outputs, number);
+                left &= !own;
+                assert!(lane.length + own.count_ones() as usize <= MAX_BATCH, "no room in the lane");
+                if seen & 1 << (number & 63) == 0 {
+                    seen |= 1 << (number & 63);
+                    begun(usize::from(number));
+                }
+                let mut length = lane.length;
+                while own != 0 {
+                    let from = start + own.trailing_zeros() as usize;
+                    own &= own - 1;
+                    // SAFETY: the slot was below this batch's length, which is 0 now, and each bit is taken once; the lane has
+                    // room for as many as there are bits.
+                    unsafe {
+                        let packet = self.0.packets.get_unchecked(from).assume_init_read();
+                        lane.packets.get_unchecked_mut(length).write(packet);
+                    }
+                    length += 1;
+                }
+                lane.length = length;
+            }
+            start += count;
+        }
+    }
+
     /// Looks at each packet in turn; where `keep` says no the packet is taken out and given to `removed`.
     /// The others close up and keep their order. While all are kept nothing moves.
     ///
@@ -189,6 +238,39 @@ impl Batch {
         self.0.length = kept;
         true
     }
+}
+
+/// Which of at most 64 numbers equal `number`, a bit each.
+#[inline(always)]
+#[allow(unsafe_code, reason = "vectors that each x86-64 has")]
+fn equals(numbers: &[u16], number: u16) -> u64 {
+    debug_assert!(numbers.len() <= 64);
+    let mut equal = 0;
+    let (sixteens, rest) = numbers.as_chunks::<16>();
+    #[cfg(target_arch = "x86_64")]
+    for (place, sixteen) in sixteens.iter().enumerate() {
+        use std::arch::x86_64::{
+            _mm_cmpeq_epi16, _mm_loadu_si128, _mm_movemask_epi8, _mm_packs_epi16, _mm_set1_epi16,
+        };
+        // SAFETY: sixteen numbers are two times 16 bytes; each x86-64 has SSE2.
+        let bits = unsafe {
+            let (number, first) = (_mm_set1_epi16(number as i16), sixteen.as_ptr().cast());
+            let low = _mm_cmpeq_epi16(_mm_loadu_si128(first), number);
+            let high = _mm_cmpeq_epi16(_mm_loadu_si128(first.add(1)), number);
+            _mm_movemask_epi8(_mm_packs_epi16(low, high))
+        };
+        equal |= (bits as u64) << (16 * place);
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    for (place, sixteen) in sixteens.iter().enumerate() {
+        for (bit, other) in sixteen.iter().enumerate() {
+            equal |= u64::from(*other == number) << (16 * place + bit);
+        }
+    }
+    for (bit, other) in rest.iter().enumerate() {
+        equal |= u64::from(*other == number) << (16 * sixteens.len() + bit);
+    }
+    equal
 }
 
 impl Default for Batch {
@@ -307,6 +389,27 @@ mod tests {
             let kept = keep.iter().filter(|kept| **kept).count();
             prop_assert_eq!(batch.len(), if goes_on { kept } else { keep.len() });
             prop_assert_eq!(removed, keep.len() - batch.len());
+        }
+
+        #[test]
+        fn scattered_packets_keep_their_order(outputs in prop::collection::vec(0u16..16, 0..=256)) {
+            let mut pool = Pool::new(PoolOptions { frames: 256, data_bytes: 64 }).unwrap();
+            let mut batch = numbered(&mut pool, outputs.len());
+            let mut lanes: Vec<Batch> = (0..16).map(|_| Batch::new()).collect();
+            let mut begun = Vec::new();
+            batch.scatter(&outputs, &mut lanes, |lane| begun.push(lane));
+            prop_assert!(batch.is_empty());
+            for (lane, packets) in lanes.iter().enumerate() {
+                let of_lane = (0..outputs.len()).filter(|&packet| usize::from(outputs[packet]) == lane);
+                prop_assert_eq!(numbers(packets), of_lane.map(|packet| packet as u8).collect::<Vec<_>>());
+            }
+            let mut expected: Vec<usize> = Vec::new();
+            for output in outputs.iter().map(|&output| usize::from(output)) {
+                if !expected.contains(&output) {
+                    expected.push(output);
+                }
+            }
+            prop_assert_eq!(begun, expected);
         }
 
         #[test]

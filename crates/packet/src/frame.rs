@@ -702,6 +702,13 @@ impl Packet {
         self.relative(self.metadata().network_offset)
     }
 
+    /// Whether the network header is marked and the data begins with it.
+    #[inline(always)]
+    pub fn begins_with_network_header(&self) -> bool {
+        // The data never begins at 0, which stands for a position that is not set.
+        self.metadata().network_offset == self.metadata().data_offset
+    }
+
     /// Where the transport header starts, from the start of the data. `None`: unset.
     #[inline(always)]
     pub fn transport_offset(&self) -> Option<isize> {

@@ -18,6 +18,7 @@
 //! | [`random`] | pseudo-random numbers |
 //! | [`SharedMemory`] | memory that is read from outside the process |
 //! | [`sync`] | locks whose holders may panic |
+//! | [`Vectors`] | which form of a hot loop runs on this processor |
 //! | [`cycles`] | the time stamp counter, our unit of cost |
 //!
 //! This crate depends on nothing else of Brickway.
@@ -38,6 +39,7 @@ pub mod random;
 mod return_stack;
 mod shared_memory;
 pub mod sync;
+mod vectors;
 pub mod wire;
 
 pub use batch::{Batch, MAX_BATCH};
@@ -50,3 +52,4 @@ pub use plain_ipv6_header::PlainIpv6Header;
 pub use pool::{Pool, PoolOptions, PoolStats};
 pub use prefetch::{prefetch, prefetch_address};
 pub use shared_memory::SharedMemory;
+pub use vectors::Vectors;

@@ -51,6 +51,12 @@ impl PlainHeader {
         usize::from(((self.first >> 16) as u16).swap_bytes())
     }
 
+    /// The time to live.
+    #[inline(always)]
+    pub fn time_to_live(self) -> u8 {
+        self.second as u8
+    }
+
     /// The source address, in host order.
     #[inline(always)]
     pub fn source(self) -> u32 {
@@ -104,6 +110,7 @@ mod tests {
             prop_assert_eq!(PlainHeader::at(&bytes, skip + 1), None);
             prop_assert_eq!(plain.is_plain(), header[0] == 0x45);
             prop_assert_eq!(plain.total_length(), usize::from(header[2]) * 256 + usize::from(header[3]));
+            prop_assert_eq!(plain.time_to_live(), header[8]);
             prop_assert_eq!(plain.source().to_be_bytes(), [header[12], header[13], header[14], header[15]]);
             prop_assert_eq!(plain.destination().to_be_bytes(), [header[16], header[17], header[18], header[19]]);
             prop_assert_eq!(plain.checksum_is_right(), checksum::ipv4_header_sum_20(&header) == 0xffff);

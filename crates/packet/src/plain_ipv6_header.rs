@@ -49,6 +49,12 @@ impl PlainIpv6Header {
         IpProtocol((self.first >> 48) as u8)
     }
 
+    /// The hop limit.
+    #[inline(always)]
+    pub fn hop_limit(self) -> u8 {
+        (self.first >> 56) as u8
+    }
+
     /// The source address, in host order.
     #[inline(always)]
     pub fn source(self) -> u128 {
@@ -118,6 +124,7 @@ mod tests {
             prop_assert_eq!(plain.is_ipv6(), view.version() == 6);
             prop_assert_eq!(plain.total_length(), 40 + view.payload_len());
             prop_assert_eq!(plain.next_header(), view.next_header());
+            prop_assert_eq!(plain.hop_limit(), header[7]);
             prop_assert_eq!(Ipv6Addr::from_bits(plain.source()), view.source());
             prop_assert_eq!(Ipv6Addr::from_bits(plain.destination()), view.destination());
             let mut packet = header.to_vec();

@@ -228,7 +228,7 @@ fn handlers_change_the_table() {
     bench.write("e.insert", " 192.0.2.2  02:00:00:00:00:0b ").unwrap();
     assert_eq!(bench.taken("out0"), [framed(PEER_MAC, b"x")]);
     bench.advance_ns(1_500 * MS);
-    assert_eq!(bench.read("e.table"), "192.0.2.2 1 02-00-00-00-00-0B 1.000000\n");
+    assert_eq!(bench.read("e.table"), "192.0.2.2 1 02-00-00-00-00-0B 1.500000\n");
     bench.write("e.delete", "192.0.2.2").unwrap();
     assert_eq!(bench.read("e.count"), "0");
     send_to(&mut bench, "in0", PEER_IP, &[b"y"]);

@@ -9,10 +9,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use elements::ethernet::header::{self, NO_ROOM, prepend};
-use elements::runs::{self, Departure, Step};
+use elements::runs::{self, Departure, Header, Step, Watch};
 use graph::arguments::{Arguments, Interval};
 use graph::runs::{Ordinary, Sieve};
-use graph::{Combine, ConfigError, Context, Element, FromArgument, Get, Handler, Put, Setup, Verdict};
+use graph::{Ask, Combine, ConfigError, Context, Element, FromArgument, Get, Handler, Put, Setup, Verdict};
 use packet::wire::ethernet::{EtherType, HEADER_LEN, MacAddr};
 use packet::{Batch, MAX_BATCH, Packet};
 
@@ -154,7 +154,7 @@ pub(super) struct Querier<P: Protocol> {
     mac: MacAddr,
     capacity: usize,
     entry_packets: usize,
-    /// Time of the last call, for handlers.
+    /// Time of this call.
     now_ns: u64,
     nobody_reported: bool,
     conflict_at_ns: Option<u64>,
@@ -480,7 +480,7 @@ impl<P: Protocol> Querier<P> {
         "table",
         Combine::First,
         "The table: address, 1 if it is resolved, else 0, Ethernet address, seconds since the last answer.",
-        &Get(|e: &mut Self| e.table.text(e.now_ns)),
+        &Ask(|e: &mut Self, cx, _| Ok(e.table.text(cx.now_ns()))),
     );
 
     pub(super) const STATS: Handler = Handler::read(
@@ -609,10 +609,27 @@ impl<P: Protocol> Element for Querier<P> {
             return sieve.refuse();
         }
         let (cache, now_ns) = (&self.cache, sieve.now_ns());
-        Departure::finish(work, sieve, |packet| Self::encapsulate(cache, packet, now_ns));
-        if !sieve.is_refused() {
-            self.now_ns = now_ns;
+        // Mostly a port has one gateway, which is then looked for once.
+        let address = |packet: &Packet| P::Address::of(packet.annotations());
+        let first = sieve.packets().first().map_or(P::Address::NOBODY, address);
+        let is_same = sieve.packets().iter().fold(true, |same, packet| same & (address(packet) == first));
+        let hop = cache.find(first).filter(|hop| is_same && now_ns < hop.ask_at_ns);
+        match hop.map(|hop| hop.header) {
+            Some(header) => Departure::finish(work, sieve, |packet| prepend(packet, &header)),
+            None => Departure::finish(work, sieve, |packet| Self::encapsulate(cache, packet, now_ns)),
         }
+    }
+
+    /// The header of a known neighbour.
+    fn answer(&mut self, question: &mut dyn Any) -> bool {
+        if let Some(watch) = question.downcast_mut::<Watch>() {
+            watch.version = self.cache.version();
+            return self.table.generation() == self.seen && self.own != P::Address::NOBODY;
+        }
+        let Some(asked) = question.downcast_mut::<Header<P::Address>>() else { return false };
+        let Some(hop) = asked.gateway.and_then(|gateway| self.cache.find(gateway)) else { return false };
+        (asked.header, asked.until_ns) = (Some(hop.header), hop.ask_at_ns);
+        true
     }
 
     fn push(&mut self, cx: &mut Context, input: usize, batch: &mut Batch) {

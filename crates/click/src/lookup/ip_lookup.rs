@@ -1,7 +1,9 @@
 //! The element behind all lookup classes, for IPv4 and IPv6.
 
+use std::any::Any;
 use std::sync::Arc;
 
+use elements::runs::{Destinations, Route as Crossed, Watch};
 use fib::publish::Reader;
 use fib::{NextHop, NextHopIndex, Resolver, Table};
 use graph::lang::split_words;
@@ -271,7 +273,35 @@ fn command<A: RouteFamily>(name: &str, value: &str, outputs: usize) -> Result<Co
     parsed.map_err(|error| format!("expected '{form}', got '{}': {error}", value.trim()))
 }
 
+impl<A: RouteFamily> IpLookup<A> {
+    /// The numbers of the next hops of addresses.
+    fn find(&mut self, asked: &mut Destinations<A>) -> bool {
+        let state = self.reader.enter();
+        let Some(table) = A::table(&state, MAIN_INDEX) else { return false };
+        table.lookup_batch(&asked.addresses[..asked.count], &mut asked.numbers[..asked.count]);
+        asked.version = state.next_hops().version();
+        true
+    }
+
+    /// What happens to packets of a number, which is known where they have a gateway.
+    fn route(&mut self, asked: &mut Crossed<A>) -> bool {
+        let Via { gateway, output } = resolve(self.reader.enter().next_hops(), asked.number);
+        (asked.output, asked.gateway) = (usize::from(output), Some(gateway));
+        output != NO_OUTPUT && gateway != A::MIN
+    }
+}
+
 impl<A: RouteFamily> Element for IpLookup<A> {
+    fn answer(&mut self, question: &mut dyn Any) -> bool {
+        if let Some(asked) = question.downcast_mut::<Destinations<A>>() {
+            return self.find(asked);
+        }
+        if let Some(asked) = question.downcast_mut::<Crossed<A>>() {
+            return self.route(asked);
+        }
+        question.is::<Watch>()
+    }
+
     fn initialise(&mut self, cx: &mut Context) -> Result<(), String> {
         for note in self.routes.take_notes() {
             cx.message(&format!("{}: {note}", self.name));

@@ -10,6 +10,7 @@ use super::{Traffic, Write};
 pub(crate) enum Kind {
     Ordinary,
     Padded,
+    ToNeighbour,
     ToLastNeighbour,
     Redirected,
     ToSilentNeighbour,
@@ -44,6 +45,7 @@ use Kind::*;
 
 const ODD: &[Kind] = &[
     Padded,
+    ToNeighbour,
     ToLastNeighbour,
     Redirected,
     ToSilentNeighbour,
@@ -84,14 +86,15 @@ fn frame(kind: Kind, port: u8, salt: u16) -> Vec<u8> {
     let other = (port + 1 + low % 3) % 4;
     let mut to = mac(port);
     let mut ethertype = [8, 0];
-    let (mut source, mut destination) = ([10, 0, port, 2], [10, 0, other, 2]);
+    let (mut source, mut destination) = ([10, 0, port, 2], [172, 16 + other, high, low]);
     let (mut options, mut payload, mut ttl, mut flags): (&[u8], _, _, _) =
         (&[], vec![high, low, 1, 2], 64, 0);
     let mut protocol = 17;
     match kind {
-        ToLastNeighbour => destination[3] = 3,
+        ToNeighbour => destination = [10, 0, other, 2],
+        ToLastNeighbour => destination = [10, 0, other, 3],
         Redirected => destination = [10, 0, port, 2],
-        ToSilentNeighbour => destination[3] = 100,
+        ToSilentNeighbour => destination = [10, 0, other, 100],
         ToOtherHost => to[5] = 7,
         LinkBroadcast => to = [0xff; 6],
         LinkMulticast => to[0] = 3,
@@ -170,6 +173,9 @@ const WRITES: &[Write] = &[
     ("HostEtherFilter", "ether", "02:00:00:00:00:01"),
     ("Classifier", "pattern0", "12/86dd"),
     ("Classifier", "pattern0", "12/0800"),
+    ("RadixIPLookup", "set", "172.17.0.0/16 10.0.1.3 2"),
+    ("RadixIPLookup", "set", "172.17.0.0/16 10.0.2.2 3"),
+    ("RadixIPLookup", "set", "172.17.3.0/24 10.0.1.2 2"),
     ("ARPQuerier", "delete", "10.0.1.2"),
     ("ARPQuerier", "insert", "10.0.1.2 02:00:00:00:01:0a"),
     ("ARPQuerier", "clear", ""),
@@ -192,6 +198,8 @@ impl Traffic for Ipv4 {
 
     fn prepare(bench: &mut Bench) {
         for port in 0..4 {
+            let route = format!("172.{}.0.0/16 10.0.{port}.2 {}", 16 + port, port + 1);
+            bench.write("rt.add", &route).unwrap();
             for host in 2..4 {
                 let entry = format!("10.0.{port}.{host} 02:00:00:00:0{port}:0{host}");
                 bench.write(&format!("out{port}/arp.insert"), &entry).unwrap();

@@ -12,6 +12,7 @@ use super::{Traffic, Write};
 pub(crate) enum Kind {
     Ordinary,
     Padded,
+    ToNeighbour,
     ToLastNeighbour,
     SamePort,
     ToSilentNeighbour,
@@ -51,6 +52,7 @@ use Kind::*;
 
 const ODD: &[Kind] = &[
     Padded,
+    ToNeighbour,
     ToLastNeighbour,
     SamePort,
     ToSilentNeighbour,
@@ -91,6 +93,11 @@ fn host(port: u8, host: u8) -> Ipv6Addr {
     Ipv6Addr::new(0x2001, 0xdb8, 0, u16::from(port), 0, 0, 0, u16::from(host))
 }
 
+/// A host behind the first host of a port's network.
+fn behind(port: u8, host: u8) -> Ipv6Addr {
+    Ipv6Addr::new(0x2001, 0xdb8, 0x10 + u16::from(port), 0, 0, 0, 0, u16::from(host))
+}
+
 fn link_local(host: u16) -> Ipv6Addr {
     Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, host)
 }
@@ -109,10 +116,11 @@ fn frame(kind: Kind, port: u8, salt: u16) -> Vec<u8> {
     let other = 1 - port;
     let mut to = [2, 0, 0, 0, port, 1];
     let mut ethertype = [0x86, 0xdd];
-    let (mut source, mut destination) = (host(port, 2), host(other, 2));
+    let (mut source, mut destination) = (host(port, 2), behind(other, low));
     let (mut next_header, mut hop_limit, mut payload) =
         (17, 64, vec![high, low, 0, 9, 0, 12, 0, 0, 1, 2, 3, 4]);
     match kind {
+        ToNeighbour => destination = host(other, 2),
         ToLastNeighbour => destination = host(other, 3),
         SamePort => destination = host(port, 3),
         ToSilentNeighbour => destination = host(other, 100 + low % 3),
@@ -198,6 +206,8 @@ const WRITES: &[Write] = &[
     ("CheckLength", "length", "1500"),
     ("HostEtherFilter", "ether", "02:00:00:00:01:01"),
     ("HostEtherFilter", "ether", "02:00:00:00:00:01"),
+    ("LookupIP6Route", "set", "2001:db8:11::/48 2001:db8:0:1::3 2"),
+    ("LookupIP6Route", "set", "2001:db8:11::/48 2001:db8:0:1::2 2"),
     ("IP6NDSolicitor", "delete", "2001:db8:0:1::2"),
     ("IP6NDSolicitor", "insert", "2001:db8:0:1::2 02:00:00:00:01:0a"),
     ("IP6NDSolicitor", "clear", ""),
@@ -221,6 +231,8 @@ impl Traffic for Ipv6 {
 
     fn prepare(bench: &mut Bench) {
         for port in 0..2 {
+            let route = format!("{}/48 {} {}", behind(port, 0), host(port, 2), port + 1);
+            bench.write("rt6.add", &route).unwrap();
             for number in 2..4 {
                 let mac = format!("02:00:00:00:0{port}:0{number}");
                 bench

@@ -327,6 +327,10 @@ impl Element for ToDevice {
         Ok(())
     }
 
+    fn takes_data_alone(&self) -> bool {
+        true
+    }
+
     fn push(&mut self, cx: &mut Context, _input: usize, batch: &mut Batch) {
         let burst = self.burst.unwrap_or(cx.burst());
         self.account.enter(batch.len());

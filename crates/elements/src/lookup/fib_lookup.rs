@@ -56,6 +56,8 @@
 //!
 //! =a FIBLookup6, RadixIPLookup, UnstripToMACHeader
 
+use std::any::Any;
+
 use fib::publish::Reader;
 use fib::{Adjacency, Decision, NextHop, NextHopIndex, Policy, Resolver, Rules, State, Table};
 use graph::{Ask, Class, Combine, ConfigError, Context, Element, FromArgument, Get, Handler, Setup};
@@ -67,6 +69,7 @@ use super::FORWARDS;
 use super::family::ForwardFamily;
 use super::forwarding::ForwardingTables;
 use super::redirects::{Redirects, input_port};
+use crate::runs::{Destinations, Route, Watch};
 
 pub(crate) static CLASS: Class = Class {
     name: "FIBLookup",
@@ -328,7 +331,41 @@ impl<A: ForwardFamily> FibLookup<A> {
     }
 }
 
+impl<A: ForwardFamily> FibLookup<A> {
+    /// The numbers of the next hops of addresses.
+    fn find(&mut self, asked: &mut Destinations<A>) -> bool {
+        let state = self.reader.enter();
+        let Some(table) = A::table(&state, MAIN) else { return false };
+        table.lookup_batch(&asked.addresses[..asked.count], &mut asked.numbers[..asked.count]);
+        asked.version = state.next_hops().version();
+        true
+    }
+
+    /// What happens to packets of a number, which is known where there is one neighbour.
+    fn route(&mut self, asked: &mut Route<A>) -> bool {
+        let state = self.reader.enter();
+        let Some(NextHop::Forward(adjacency)) = state.next_hops().resolve_single(asked.number) else {
+            return false;
+        };
+        asked.output = usize::from(adjacency.port());
+        asked.header = adjacency.rewrite().try_into().ok();
+        // Packets that leave by the port they came by may have to be redirected.
+        asked.odd_paint = self.redirects.as_ref().map(|_| (adjacency.port() + 1) as u8);
+        asked.header.is_some()
+    }
+}
+
 impl<A: ForwardFamily> Element for FibLookup<A> {
+    fn answer(&mut self, question: &mut dyn Any) -> bool {
+        if let Some(asked) = question.downcast_mut::<Destinations<A>>() {
+            return self.find(asked);
+        }
+        if let Some(asked) = question.downcast_mut::<Route<A>>() {
+            return self.route(asked);
+        }
+        question.is::<Watch>() && A::rules(&self.policy.enter()).is_main_only()
+    }
+
     fn push(&mut self, cx: &mut Context, _input: usize, batch: &mut Batch) {
         if batch.is_empty() {
             return;

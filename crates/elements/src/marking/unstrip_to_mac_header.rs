@@ -21,7 +21,7 @@ use graph::runs::{Ordinary, Sieve};
 use graph::{Class, Context, Element, Verdict};
 use packet::{Batch, Packet};
 
-use crate::runs::{self, Departure, Step};
+use crate::runs::{self, Departure, Header, Step, Watch};
 
 pub(crate) static CLASS: Class = Class {
     name: "UnstripToMACHeader",
@@ -56,6 +56,16 @@ impl Element for UnstripToMacHeader {
 
     fn finish(&mut self, work: &mut dyn Any, sieve: &mut Sieve<'_>) {
         Departure::finish(work, sieve, unstrip);
+    }
+
+    /// The header is the one that lies before the packet.
+    fn answer(&mut self, question: &mut dyn Any) -> bool {
+        if let Some(watch) = question.downcast_mut::<Watch>() {
+            watch.is_constant = true;
+            return true;
+        }
+        question.downcast_ref::<Header<u32>>().is_some_and(|asked| asked.header.is_some())
+            || question.downcast_ref::<Header<u128>>().is_some_and(|asked| asked.header.is_some())
     }
 }
 

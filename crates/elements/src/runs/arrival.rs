@@ -8,13 +8,13 @@
 
 use std::sync::Arc;
 
-use graph::runs::Sieve;
+use graph::runs::{Crossing, Sieve};
 use packet::wire::ethernet::HEADER_LEN as IN_FRAME;
 use packet::wire::ipv4::{self, MIN_HEADER_LEN as IP_HEADER};
 use packet::wire::ipv6;
 use packet::{Annotations, Packet, PacketType, PlainHeader, PlainIpv6Header};
 
-use super::{BadSources, Step};
+use super::{BadSources, Step, crossing};
 
 /// Bytes of the packet that are compared: an Ethernet header and two more.
 const COMPARED: usize = 16;
@@ -134,45 +134,70 @@ impl Arrival {
     pub(super) fn sift(&self, sieve: &mut Sieve<'_>) {
         match &self.ip {
             Some(ip) => match &ip.check {
+                Check::V4 { checksum: true, sources } => match self.usual::<{ IN_FRAME + IP_HEADER }>(ip) {
+                    Some(usual) => sieve.each(|packet| {
+                        usual.is_expected::<{ IN_FRAME + IP_HEADER }>(packet)
+                            && handle_ip(sources, true, IN_FRAME, IN_FRAME, packet)
+                            && usual.mark(packet)
+                    }),
+                    None => {
+                        self.sift_ip(sieve, |packet| handle_ip(sources, true, self.strip, ip.offset, packet))
+                    }
+                },
                 Check::V4 { checksum, sources } => {
-                    self.sift_ip::<{ IN_FRAME + IP_HEADER }>(sieve, ip, |packet, offset| {
-                        self.handle_ip(sources, *checksum, offset, packet)
-                    })
+                    self.sift_ip(sieve, |packet| handle_ip(sources, *checksum, self.strip, ip.offset, packet))
                 }
-                Check::V6 { sources } => {
-                    self.sift_ip::<{ IN_FRAME + ipv6::HEADER_LEN }>(sieve, ip, |packet, offset| {
-                        self.handle_ipv6(sources, offset, packet)
-                    })
-                }
+                Check::V6 { sources } => match self.usual::<{ IN_FRAME + ipv6::HEADER_LEN }>(ip) {
+                    Some(usual) => sieve.each(|packet| {
+                        usual.is_expected::<{ IN_FRAME + ipv6::HEADER_LEN }>(packet)
+                            && handle_ipv6(sources, IN_FRAME, IN_FRAME, packet)
+                            && usual.mark(packet)
+                    }),
+                    None => self.sift_ip(sieve, |packet| handle_ipv6(sources, self.strip, ip.offset, packet)),
+                },
             },
-            None => {
-                self.sift_each(sieve, |packet| self.compare_any(packet.data()) && packet.strip(self.strip))
+            None => self.sift_ip(sieve, |packet| packet.strip(self.strip)),
+        }
+    }
+
+    /// The rest of the way over the lookup `element`, if this is what an input of a router usually does.
+    pub(super) fn crossing(&self, element: usize) -> Option<Box<dyn Crossing>> {
+        let ip = self.ip.as_ref()?;
+        match &ip.check {
+            Check::V4 { checksum: true, sources } => {
+                let usual = self.usual::<{ IN_FRAME + IP_HEADER }>(ip)?;
+                Some(Box::new(crossing::Crossing::<crossing::Ipv4>::new(usual, sources.clone(), element)))
+            }
+            Check::V4 { .. } => None,
+            Check::V6 { sources } => {
+                let usual = self.usual::<{ IN_FRAME + ipv6::HEADER_LEN }>(ip)?;
+                Some(Box::new(crossing::Crossing::<crossing::Ipv6>::new(usual, sources.clone(), element)))
             }
         }
     }
 
-    /// Handles packets with an IP header that ends `FRAME` bytes into them if it is in an Ethernet frame.
-    #[inline(always)]
-    fn sift_ip<const FRAME: usize>(
-        &self,
-        sieve: &mut Sieve<'_>,
-        ip: &Ip,
-        handle: impl Fn(&mut Packet, usize) -> bool,
-    ) {
-        if ip.offset == IN_FRAME && self.least == FRAME {
-            self.sift_each(sieve, |packet| {
-                let ordinary = packet.data().first_chunk::<FRAME>();
-                ordinary.is_some_and(|data| self.compare(data)) && handle(packet, IN_FRAME)
-            })
-        } else {
-            self.sift_each(sieve, |packet| self.compare_any(packet.data()) && handle(packet, ip.offset))
-        }
+    /// What an input of a router usually does, if this is that: an IP header that ends `FRAME` bytes into an Ethernet frame, of
+    /// which the Ethernet header is taken off, and both marks set.
+    fn usual<const FRAME: usize>(&self, ip: &Ip) -> Option<Usual> {
+        let is_frame = ip.offset == IN_FRAME && self.strip == IN_FRAME && self.least == FRAME;
+        let (place, paint) = self.set_annotation?;
+        let type_bits = match self.set_type {
+            None => 0xff,
+            Some(PacketType::Host) => 0,
+            Some(_) => return None,
+        };
+        (is_frame && place == Annotations::PAINT).then_some(Usual {
+            mask: self.mask,
+            value: self.value,
+            type_bits,
+            paint,
+        })
     }
 
     #[inline(always)]
-    fn sift_each(&self, sieve: &mut Sieve<'_>, mut handle: impl FnMut(&mut Packet) -> bool) {
+    fn sift_ip(&self, sieve: &mut Sieve<'_>, handle: impl Fn(&mut Packet) -> bool) {
         sieve.each(|packet| {
-            if !handle(packet) {
+            if !self.compare_any(packet.data()) || !handle(packet) {
                 return false;
             }
             if let Some(packet_type) = self.set_type {
@@ -187,50 +212,90 @@ impl Arrival {
 
     #[inline(always)]
     fn compare_any(&self, data: &[u8]) -> bool {
-        data.len() >= self.least && self.compare(data)
+        data.len() >= self.least
+            && data.first_chunk().is_some_and(|first| is_alike(first, self.mask, self.value))
+    }
+}
+
+/// What an input of a router usually does, in few enough words that they stay in registers.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Usual {
+    mask: u128,
+    value: u128,
+    /// The bits of the packet type that stay, when it is set to that of packets to us.
+    type_bits: u8,
+    pub(super) paint: u8,
+}
+
+impl Usual {
+    /// Whether the first bytes of a packet of at least `FRAME` bytes are those that are expected.
+    #[inline(always)]
+    fn is_expected<const FRAME: usize>(&self, packet: &Packet) -> bool {
+        packet.data().first_chunk::<FRAME>().is_some_and(|frame| self.is_alike(frame))
     }
 
+    /// The same of a frame.
     #[inline(always)]
-    fn compare(&self, data: &[u8]) -> bool {
-        data.first_chunk::<COMPARED>()
-            .is_some_and(|first| (u128::from_le_bytes(*first) ^ self.value) & self.mask == 0)
+    pub(super) fn is_alike(&self, frame: &[u8]) -> bool {
+        frame.first_chunk().is_some_and(|first| is_alike(first, self.mask, self.value))
     }
 
-    /// Checks the header at `offset` and marks it; false, and no change, if it is odd.
+    /// Whether, once it has the marks, a packet is to us, and no element has wanted its source to be set.
     #[inline(always)]
-    fn handle_ip(
-        &self,
-        sources: &BadSources<u32>,
-        checksum: bool,
-        offset: usize,
-        packet: &mut Packet,
-    ) -> bool {
-        let Some(header) = PlainHeader::at(packet.data(), offset) else { return false };
-        let total = header.total_length();
-        let ordinary = header.is_plain()
-            && (!checksum || header.checksum_is_right())
-            && !sources.has(header.source())
-            && total >= IP_HEADER
-            && packet.cut_to_network(self.strip, offset, IP_HEADER, offset + total);
-        if ordinary {
-            packet.annotations_mut().set_destination_ip(header.destination());
+    pub(super) fn is_to_us(&self, packet: &Packet) -> bool {
+        packet.packet_type() as u8 & self.type_bits | u8::from(packet.annotations().fix_source()) == 0
+    }
+
+    /// Sets the marks; true.
+    #[inline(always)]
+    fn mark(&self, packet: &mut Packet) -> bool {
+        if self.type_bits == 0 {
+            packet.set_packet_type(PacketType::Host);
         }
-        ordinary
+        packet.annotations_mut().set_paint(self.paint);
+        true
     }
+}
 
-    /// The same with an IPv6 header.
-    #[inline(always)]
-    fn handle_ipv6(&self, sources: &BadSources<u128>, offset: usize, packet: &mut Packet) -> bool {
-        let Some(header) = PlainIpv6Header::at(packet.data(), offset) else { return false };
-        let end = offset + header.total_length();
-        let ordinary = header.is_ipv6()
-            && header.has_plain_addresses()
-            && !header.next_header().is_ipv6_extension()
-            && !sources.has(header.source())
-            && packet.cut_to_network(self.strip, offset, ipv6::HEADER_LEN, end);
-        if ordinary {
-            packet.annotations_mut().set_destination_ip6(header.destination());
-        }
-        ordinary
+#[inline(always)]
+fn is_alike(first: &[u8; COMPARED], mask: u128, value: u128) -> bool {
+    (u128::from_le_bytes(*first) ^ value) & mask == 0
+}
+
+/// Checks the IPv4 header at `offset`, strips so many bytes and marks it; false, and no change, if it is odd.
+#[inline(always)]
+fn handle_ip(
+    sources: &BadSources<u32>,
+    checksum: bool,
+    strip: usize,
+    offset: usize,
+    packet: &mut Packet,
+) -> bool {
+    let Some(header) = PlainHeader::at(packet.data(), offset) else { return false };
+    let total = header.total_length();
+    let ordinary = header.is_plain()
+        && (!checksum || header.checksum_is_right())
+        && !sources.has(header.source())
+        && total >= IP_HEADER
+        && packet.cut_to_network(strip, offset, IP_HEADER, offset + total);
+    if ordinary {
+        packet.annotations_mut().set_destination_ip(header.destination());
     }
+    ordinary
+}
+
+/// The same with an IPv6 header.
+#[inline(always)]
+fn handle_ipv6(sources: &BadSources<u128>, strip: usize, offset: usize, packet: &mut Packet) -> bool {
+    let Some(header) = PlainIpv6Header::at(packet.data(), offset) else { return false };
+    let end = offset + header.total_length();
+    let ordinary = header.is_ipv6()
+        && header.has_plain_addresses()
+        && !header.next_header().is_ipv6_extension()
+        && !sources.has(header.source())
+        && packet.cut_to_network(strip, offset, ipv6::HEADER_LEN, end);
+    if ordinary {
+        packet.annotations_mut().set_destination_ip6(header.destination());
+    }
+    ordinary
 }

@@ -9,7 +9,7 @@ use std::any::Any;
 use graph::runs::Sieve;
 use packet::wire::ipv4::{self, MIN_HEADER_LEN};
 use packet::wire::ipv6::{self, field::HOP_LIMIT};
-use packet::{IpVersion, Packet, PacketType, PlainIpv6Header, checksum};
+use packet::{Annotations, IpVersion, Packet, PacketType, PlainIpv6Header, checksum};
 
 use super::Step;
 
@@ -21,11 +21,14 @@ pub struct Departure {
     pub(super) finishes: bool,
 }
 
+/// What no byte is.
+const NO_BYTE: u16 = 256;
+
 #[derive(Clone, Debug)]
 struct Work {
     /// Bit `n` is set if packets of type number `n` are refused.
     refused_types: u32,
-    /// An annotation byte, and what must not stand there; no byte is 256.
+    /// An annotation byte, and what must not stand there.
     annotation: (usize, u16),
     source_stays: bool,
     /// The headers that the steps are about, once one is that cares.
@@ -45,7 +48,7 @@ impl Default for Work {
     fn default() -> Self {
         Self {
             refused_types: 0,
-            annotation: (0, 256),
+            annotation: (0, NO_BYTE),
             source_stays: false,
             version: None,
             first_mask: 0,
@@ -68,6 +71,19 @@ impl Departure {
         })
     }
 
+    /// The longest packet that leaves here, of those that nothing else is odd about: with a plain header of this version, of
+    /// this type and paint, whose source stays, and that may leave its link. `None` where more is tested, or where they do
+    /// not lose one off the time to live or hop limit.
+    pub(super) fn most_bytes(&self, version: IpVersion, packet_type: PacketType, paint: u8) -> Option<usize> {
+        let work = &self.work;
+        let is_plain = work.version == Some(version)
+            && work.is_usual()
+            && work.refused_types >> packet_type as u32 & 1 == 0
+            && u16::from(paint) != work.annotation.1
+            && (version == IpVersion::V6 || ipv4::WITHOUT_OPTIONS & work.first_mask == work.first_value);
+        (is_plain && self.finishes).then_some(work.most_bytes)
+    }
+
     /// Does all of it, and `more` besides, to each ordinary packet, for the element that finishes the run: `work` is what it
     /// was given. Where `more` returns false it must not have changed the packet.
     #[inline(always)]
@@ -82,8 +98,27 @@ impl Departure {
     #[inline(always)]
     pub(super) fn sift_and(&self, sieve: &mut Sieve<'_>, mut more: impl FnMut(&mut Packet) -> bool) {
         let work = &self.work;
-        // One loop for each, so that neither pays for the other.
+        // One loop for each, so that none pays for another.
         match work.version {
+            Some(IpVersion::V4) if work.is_usual() => {
+                let work = UsualIpv4 {
+                    refused_paint: work.annotation.1,
+                    most_bytes: work.most_bytes,
+                    first_mask: work.first_mask,
+                    first_value: work.first_value,
+                };
+                sieve.each(|packet| {
+                    let mut before = [0; 4];
+                    if !work.handle(&self.work, packet, &mut before) {
+                        return false;
+                    }
+                    let is_ordinary = more(packet);
+                    if !is_ordinary {
+                        self.work.take_back(packet, before);
+                    }
+                    is_ordinary
+                })
+            }
             Some(IpVersion::V6) => sieve.each(|packet| {
                 if !work.handle_ipv6(packet) {
                     return false;
@@ -116,7 +151,7 @@ impl Work {
                 self.refused_types |= 1 << PacketType::Broadcast as u32 | 1 << PacketType::Multicast as u32;
             }
             Step::AnnotationIsNot { place, value } => {
-                if self.annotation.1 < 256 {
+                if self.annotation.1 != NO_BYTE {
                     return false;
                 }
                 self.annotation = (place, u16::from(value));
@@ -149,6 +184,11 @@ impl Work {
         *self.version.get_or_insert(version) == version
     }
 
+    /// Whether this is what routers do: one off the time to live, and no annotation is looked at but the paint.
+    fn is_usual(&self) -> bool {
+        self.decrements && (self.annotation.0 == Annotations::PAINT || self.annotation.1 == NO_BYTE)
+    }
+
     /// Whether what does not depend on the header is ordinary.
     #[inline(always)]
     fn is_ordinary(&self, packet: &Packet) -> bool {
@@ -164,7 +204,7 @@ impl Work {
     /// `before`.
     #[inline(always)]
     fn handle(&self, packet: &mut Packet, before: &mut [u8; 4]) -> bool {
-        if packet.network_offset() != Some(0) {
+        if !packet.begins_with_network_header() {
             return false;
         }
         let ordinary = self.is_ordinary(packet);
@@ -195,7 +235,7 @@ impl Work {
     /// [`handle`](Self::handle) for IPv6.
     #[inline(always)]
     fn handle_ipv6(&self, packet: &mut Packet) -> bool {
-        if packet.network_offset() != Some(0) {
+        if !packet.begins_with_network_header() {
             return false;
         }
         let ordinary = self.is_ordinary(packet);
@@ -214,5 +254,39 @@ impl Work {
         if let Some(hop_limit) = packet.data_mut().get_mut(HOP_LIMIT) {
             *hop_limit += u8::from(self.decrements);
         }
+    }
+}
+
+/// [`Work`] of a router for IPv4, in few enough words that they stay in registers.
+struct UsualIpv4 {
+    refused_paint: u16,
+    most_bytes: usize,
+    first_mask: u8,
+    first_value: u8,
+}
+
+impl UsualIpv4 {
+    /// [`Work::handle`].
+    #[inline(always)]
+    fn handle(&self, work: &Work, packet: &mut Packet, before: &mut [u8; 4]) -> bool {
+        let annotations = packet.annotations();
+        // A packet to us whose source stays, as nearly all: nothing else to look at.
+        let is_plain = packet.packet_type() == PacketType::Host && !annotations.fix_source();
+        if !packet.begins_with_network_header()
+            || !(is_plain || work.is_ordinary(packet))
+            || u16::from(annotations.paint()) == self.refused_paint
+            || packet.len() > self.most_bytes
+        {
+            return false;
+        }
+        let Some(header) = packet.data_mut().first_chunk_mut::<MIN_HEADER_LEN>() else { return false };
+        if header[ipv4::field::VERSION_IHL] & self.first_mask != self.first_value
+            || header[ipv4::field::TTL] < 2
+        {
+            return false;
+        }
+        let Some(header) = header.first_chunk_mut() else { return false };
+        *before = checksum::decrement_ttl(header);
+        true
     }
 }

@@ -5,9 +5,11 @@
 //!
 //! **Two shapes.** Steps do not run one by one: that would cost a jump a step and packet. They are merged
 //! into one of two loops, `arrival` for what happens before a lookup and `departure` for what happens behind
-//! it. A step that fits neither, or that comes in another order, ends the run.
+//! it. A step that fits neither, or that comes in another order, ends the run. Where a lookup stands between an arrival and
+//! departures that end at ports, a packet that is plain all the way takes the `crossing` over all of them.
 
 mod arrival;
+mod crossing;
 mod departure;
 mod sources;
 #[cfg(test)]
@@ -17,10 +19,11 @@ use std::any::Any;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use graph::runs::{Last, Ordinary, Shape, Sieve, Work};
+use graph::runs::{Crossing, Last, Ordinary, Shape, Sieve, Work};
 use packet::PacketType;
 
 use arrival::Arrival;
+pub use crossing::{Destinations, Header, Route, Watch};
 pub use departure::Departure;
 pub use sources::BadSources;
 
@@ -126,6 +129,10 @@ impl Work for Arrival {
 
     fn apply(&mut self, _last: Last<'_>, sieve: &mut Sieve<'_>) {
         self.sift(sieve);
+    }
+
+    fn crossing(&self, element: usize) -> Option<Box<dyn Crossing>> {
+        self.crossing(element)
     }
 }
 

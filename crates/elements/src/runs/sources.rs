@@ -9,28 +9,28 @@ use packet::Family;
 /// A set of source addresses: single ones, and all that begin with some octet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadSources<A> {
-    /// Of each octet whether an address of the set ends in it ([`LAST`]), and whether all that begin with it are in the set
-    /// ([`FIRST`]).
-    octets: Box<[u8; 256]>,
+    /// Of each octet whether all addresses that begin with it are in the set, and whether one of the set ends in it.
+    octets: Box<[[bool; 256]; 2]>,
     /// Single addresses, in ascending order.
     addresses: Box<[A]>,
 }
 
-const LAST: u8 = 1;
-const FIRST: u8 = 2;
+/// Places in `octets`.
+const FIRST: usize = 0;
+const LAST: usize = 1;
 
 impl<A: Family> BadSources<A> {
     /// The set of `addresses` and of all that begin with one of `first_octets`.
     pub fn new(addresses: impl IntoIterator<Item = A>, first_octets: impl IntoIterator<Item = u8>) -> Self {
-        let mut octets = Box::new([0; 256]);
+        let mut octets = Box::new([[false; 256]; 2]);
         let mut addresses: Vec<A> = addresses.into_iter().collect();
         addresses.sort_unstable();
         addresses.dedup();
         for address in &addresses {
-            octets[usize::from(address.ends().1)] |= LAST;
+            octets[LAST][usize::from(address.ends().1)] = true;
         }
         for octet in first_octets {
-            octets[usize::from(octet)] |= FIRST;
+            octets[FIRST][usize::from(octet)] = true;
         }
         Self { octets, addresses: addresses.into() }
     }
@@ -39,14 +39,14 @@ impl<A: Family> BadSources<A> {
     #[inline(always)]
     pub fn has(&self, address: A) -> bool {
         let (first, last) = address.ends();
-        let suspect = self.octets[usize::from(first)] & FIRST | self.octets[usize::from(last)] & LAST;
-        suspect != 0 && self.has_suspect(suspect, address)
+        let is_suspect = self.octets[FIRST][usize::from(first)] | self.octets[LAST][usize::from(last)];
+        is_suspect && self.has_suspect(address)
     }
 
     #[cold]
     #[inline(never)]
-    fn has_suspect(&self, suspect: u8, address: A) -> bool {
-        suspect & FIRST != 0 || self.addresses.binary_search(&address).is_ok()
+    fn has_suspect(&self, address: A) -> bool {
+        self.octets[FIRST][usize::from(address.ends().0)] || self.addresses.binary_search(&address).is_ok()
     }
 }
 

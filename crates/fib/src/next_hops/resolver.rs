@@ -202,8 +202,9 @@ impl<P: Copy> Resolver<P> {
         (&self.entries, &self.buckets, &self.hops)
     }
 
-    /// Lineage and version, which only this resolver and its copies have.
-    pub(crate) fn version(&self) -> (u64, u64) {
+    /// Lineage and version, which only this resolver and its copies have, and which change whenever a number comes to mean
+    /// something else.
+    pub fn version(&self) -> (u64, u64) {
         (self.lineage, self.version)
     }
 

@@ -115,7 +115,7 @@ fn vectors_of_every_width_answer_alike() {
         .collect();
     let mut table = fib;
     let mut answers = Vec::new();
-    for width in crate::compare::Vectors::all() {
+    for width in packet::Vectors::all_here() {
         table.table_mut().vectors = width;
         let mut batch = vec![NextHopIndex::NONE; addresses.len()];
         table.table().lookup_batch(&addresses, &mut batch);

@@ -52,11 +52,12 @@ mod compile;
 
 pub use compile::RangeTreeCompiler;
 
-use crate::compare::{Key, Vectors};
+use crate::compare::Key;
 use crate::memory::{HugeArray, Word, prefetch, prefetch_second_line};
 use crate::region::Region;
 use crate::{BURST, NextHopIndex, Rib, Table, TableError};
 use ipnet::Ipv6Net;
+use packet::Vectors;
 use std::hint::select_unpredictable;
 use std::sync::Arc;
 

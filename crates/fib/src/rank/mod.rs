@@ -54,6 +54,7 @@ use crate::memory::{HugeArray, prefetch};
 use crate::region::Region;
 use crate::{BURST, NextHopIndex, Rib, Table, TableError};
 use ipnet::Ipv4Net;
+use packet::Vectors;
 use std::sync::Arc;
 
 const NAME: &str = "Rank";
@@ -198,17 +199,6 @@ impl Rank {
     }
 }
 
-/// Whether the processor has what the fast versions are compiled for.
-fn has_popcnt() -> bool {
-    #[cfg(target_arch = "x86_64")]
-    return is_x86_feature_detected!("popcnt")
-        && is_x86_feature_detected!("bmi1")
-        && is_x86_feature_detected!("bmi2")
-        && is_x86_feature_detected!("avx2");
-    #[cfg(not(target_arch = "x86_64"))]
-    false
-}
-
 impl Table<u32> for Rank {
     const NAME: &'static str = NAME;
     type Compiler = RankCompiler;
@@ -220,7 +210,7 @@ impl Table<u32> for Rank {
             blocks: HugeArray::zeroed(NAME, BLOCKS * BLOCK)?,
             hops_used: NUMBERS,
             blocks_used: 0,
-            has_popcnt: has_popcnt(),
+            has_popcnt: Vectors::best() != Vectors::None,
         };
         for (number, hop) in rank.hops[..NUMBERS].iter_mut().enumerate() {
             *hop = number as u16;

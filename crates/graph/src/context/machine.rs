@@ -5,9 +5,9 @@ use std::cmp::Reverse;
 
 use packet::{Batch, cycles};
 
-use super::{CLOSED, Context, ElementStats, End, Pending};
+use super::{CLOSED, Context, ElementStats, End, LANES, Pending};
 use crate::element::{Element, TaskStatus};
-use crate::runs::{self, Run};
+use crate::runs::{self, Fork, Laps, Run};
 
 /// Most hops that the packets of one task run may make: beyond, they circle.
 const MOST_HOPS: u32 = 1 << 20;
@@ -23,10 +23,17 @@ const INTERRUPTED_CYCLES: u64 = 1_000_000;
 
 /// The cycles since `mark`, which is now; none when the thread was interrupted meanwhile.
 #[inline(always)]
-fn lap(mark: &mut u64) -> u64 {
+pub(crate) fn lap(mark: &mut u64) -> u64 {
     let now = cycles::now();
     let spent = now.wrapping_sub(std::mem::replace(mark, now));
     if spent < INTERRUPTED_CYCLES { spent } else { 0 }
+}
+
+/// Where packets go on.
+enum Exit {
+    To(End),
+    /// They are on the stack.
+    Several,
 }
 
 impl Context {
@@ -74,11 +81,14 @@ impl Context {
                 return;
             }
             if to.port == 0 && batch.len() != refused {
-                if let Some(exit) = self.run_through(to, &mut batch) {
-                    to = exit;
-                    continue;
+                match self.run_through(to, &mut batch) {
+                    Some(Exit::To(exit)) => {
+                        to = exit;
+                        continue;
+                    }
+                    Some(Exit::Several) => return self.spare.push(batch),
+                    None => refused = batch.len(),
                 }
-                refused = batch.len();
             }
             let count = batch.len() as u64;
             let slot = &mut self.slots[to.element as usize];
@@ -125,7 +135,7 @@ impl Context {
     /// Carries the ordinary packets of a batch through a run that begins at `to`, and returns where they go on. The odd ones come
     /// back to `to` behind them. Returns `None` where all packets are odd.
     #[inline(always)]
-    fn run_through(&mut self, to: End, batch: &mut Batch) -> Option<End> {
+    fn run_through(&mut self, to: End, batch: &mut Batch) -> Option<Exit> {
         let usual = self.slots[to.element as usize].run?;
         // The first packet says which run the batch is for.
         self.try_runs(usual, to, batch, true).or_else(|| self.run_through_any(usual, to, batch))
@@ -134,15 +144,18 @@ impl Context {
     /// The same where the first packet is odd for all runs: the others may not be.
     #[cold]
     #[inline(never)]
-    fn run_through_any(&mut self, usual: u32, to: End, batch: &mut Batch) -> Option<End> {
+    fn run_through_any(&mut self, usual: u32, to: End, batch: &mut Batch) -> Option<Exit> {
         if batch.len() == 1 { None } else { self.try_runs(usual, to, batch, false) }
     }
 
     #[inline(always)]
-    fn try_runs(&mut self, usual: u32, to: End, batch: &mut Batch, by_first: bool) -> Option<End> {
+    fn try_runs(&mut self, usual: u32, to: End, batch: &mut Batch, by_first: bool) -> Option<Exit> {
         let count = batch.len();
         let mut next = Some(usual);
         while let Some(number) = next {
+            if let Some(exit) = self.cross(number, to, batch, by_first) {
+                return Some(exit);
+            }
             let run = &mut self.runs[number as usize];
             if run.apply(&mut self.slots, self.clock.now_ns(), batch, &mut self.odd, by_first) {
                 let exit = run.exit;
@@ -152,11 +165,76 @@ impl Context {
                 if batch.len() != count {
                     self.put_odd_aside(to);
                 }
-                return Some(exit);
+                return Some(Exit::To(exit));
             }
             next = run.otherwise;
         }
         None
+    }
+
+    /// Carries the ordinary packets of a batch through a run, over the fork behind it and through the runs behind that.
+    #[inline(always)]
+    fn cross(&mut self, number: u32, to: End, batch: &mut Batch, by_first: bool) -> Option<Exit> {
+        let mut fork = self.runs[number as usize].fork.take()?;
+        let mut outputs = std::mem::take(&mut self.outputs);
+        let count = batch.len();
+        let mut laps = Laps::begin(self.timed.then_some(self.mark));
+        let (now_ns, odd) = (self.clock.now_ns(), &mut self.odd);
+        let crosses = fork.apply(&mut self.slots, now_ns, (batch, odd), by_first, &mut outputs, &mut laps);
+        let exit = crosses.then(|| {
+            if batch.len() != count {
+                self.put_odd_aside(to);
+            }
+            self.leave(&fork, number, batch, &outputs, laps.done())
+        });
+        self.outputs = outputs;
+        self.runs[number as usize].fork = Some(fork);
+        exit
+    }
+
+    /// Counts packets that have crossed, and sends them on.
+    #[inline(always)]
+    fn leave(
+        &mut self,
+        fork: &Fork,
+        number: u32,
+        batch: &mut Batch,
+        outputs: &[u16],
+        timed: Option<(u64, [u64; 3])>,
+    ) -> Exit {
+        let count = batch.len();
+        let [first, middle, last] = timed.map_or([None; 3], |(_, laps)| laps.map(Some));
+        self.runs[number as usize].count(count, first);
+        let slot = &mut self.slots[fork.at as usize];
+        slot.packets += count as u64;
+        slot.batches += 1;
+        if let Some((mark, _)) = timed {
+            slot.timed_packets += count as u64;
+            slot.timed_cycles += middle.unwrap_or(0);
+            self.mark = mark;
+        }
+        // A crossing gives only outputs that it was given.
+        let exit_of = |output: usize| fork.exits.get(output).copied().flatten().unwrap_or(number) as usize;
+        let same = outputs[0];
+        if outputs.iter().fold(true, |is_same, output| is_same & (*output == same)) {
+            let run = &mut self.runs[exit_of(usize::from(same))];
+            run.count(count, last);
+            return Exit::To(run.exit);
+        }
+        let (mut begun, mut lanes) = ([0; LANES], 0);
+        batch.scatter(outputs, &mut self.lanes, |lane| {
+            begun[lanes % LANES] = lane;
+            lanes += 1;
+        });
+        // The first comes to lie on top.
+        for &lane in begun[..lanes.min(LANES)].iter().rev() {
+            let empty = self.spare_batch();
+            let batch = std::mem::replace(&mut self.lanes[lane], empty);
+            let run = &mut self.runs[exit_of(lane)];
+            run.count(batch.len(), last.map(|cycles| cycles * batch.len() as u64 / count as u64));
+            self.stack.push(Pending { to: run.exit, output: 0, batch });
+        }
+        Exit::Several
     }
 
     /// Has the odd packets of a run go on at `to` when the others have gone their way.

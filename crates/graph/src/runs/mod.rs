@@ -16,6 +16,10 @@
 //! it, and the first packet of a batch decides which is tried first. A batch of which all packets were odd is looked at again
 //! only when it has become smaller.
 //!
+//! **Over a fork.** A run may end at an element that sends packets out by several outputs, at each of which another run begins
+//! that ends at an element which looks at data alone, as a port does. Where a run knows how ([`Work::crossing`]), packets that
+//! are ordinary for all of them go the whole way at once.
+//!
 //! **Counters.** A run counts packets and batches once; they are added to those of its elements when these
 //! are read. The elements of a run share its cycles evenly.
 
@@ -28,19 +32,81 @@ use std::rc::Rc;
 
 use packet::{Batch, Packet};
 
-use crate::context::{End, Slot};
+use crate::context::{End, LANES, Slot, lap};
 use crate::element::Element;
 
 /// Most elements in one run: enough for what people write, and an end for chains that circle.
 const MOST_MEMBERS: usize = 16;
 
 /// The merged work of elements in a row.
-pub trait Work: Send {
+pub trait Work: Any + Send {
     /// Returns the same work and, after it, what another element declares; `None` where that does not fit.
     fn with(&self, steps: &dyn Any) -> Option<Box<dyn Work>>;
 
     /// Does the work to each packet, by [`Sieve::each`], or has `last` do it.
     fn apply(&mut self, last: Last<'_>, sieve: &mut Sieve<'_>);
+
+    /// The way over `element`, behind this work, to the ends of the runs behind it; `None` where there is none.
+    fn crossing(&self, _element: usize) -> Option<Box<dyn Crossing>> {
+        None
+    }
+}
+
+/// The work of a run, of the element behind it, and of the runs behind that.
+pub trait Crossing: Send {
+    /// Takes in the work behind an output of the element, which ends with the element `last`; false where that does not fit.
+    fn add_exit(&mut self, output: usize, work: &dyn Work, last: usize, asked: &mut Asked<'_>) -> bool;
+
+    /// Does the work to each packet that is ordinary for all, and writes down the output of the element in the middle for each
+    /// of them. The others are unchanged.
+    fn apply(
+        &mut self,
+        asked: &mut Asked<'_>,
+        sieve: &mut Sieve<'_>,
+        outputs: &mut Vec<u16>,
+        laps: &mut Laps,
+    );
+}
+
+/// The elements, to be asked.
+pub struct Asked<'a>(&'a mut [Slot]);
+
+impl Asked<'_> {
+    /// Asks an element; false if it does not know.
+    #[inline(always)]
+    pub fn ask(&mut self, element: usize, question: &mut dyn Any) -> bool {
+        let element = self.0.get_mut(element).and_then(|slot| slot.element.as_mut());
+        element.is_some_and(|element| element.answer(question))
+    }
+}
+
+/// The cycles of the parts of a crossing: the run, the element in the middle, the runs behind it.
+#[derive(Debug, Default)]
+pub struct Laps {
+    mark: Option<u64>,
+    laps: [u64; 3],
+    count: usize,
+}
+
+impl Laps {
+    /// Begins at `mark`; without one nothing is timed.
+    pub(crate) fn begin(mark: Option<u64>) -> Self {
+        Self { mark, ..Self::default() }
+    }
+
+    /// Ends a part.
+    #[inline(always)]
+    pub fn lap(&mut self) {
+        if let Some(mark) = &mut self.mark {
+            self.laps[self.count % 3] = lap(mark);
+            self.count += 1;
+        }
+    }
+
+    /// When the last part ended, and the cycles of all; `None` if nothing is timed.
+    pub(crate) fn done(&self) -> Option<(u64, [u64; 3])> {
+        self.mark.map(|mark| (mark, self.laps))
+    }
 }
 
 /// The last element of a run, for work that it finishes itself.
@@ -95,6 +161,12 @@ impl fmt::Debug for Last<'_> {
     }
 }
 
+impl fmt::Debug for Asked<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Asked(..)")
+    }
+}
+
 impl fmt::Debug for Ordinary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Ordinary").field("output", &self.output).finish_non_exhaustive()
@@ -123,6 +195,18 @@ impl Sieve<'_> {
         self.is_refused
     }
 
+    /// The packets.
+    #[inline(always)]
+    pub fn packets(&self) -> &[Packet] {
+        self.batch.packets()
+    }
+
+    /// The packets, to change.
+    #[inline(always)]
+    pub fn packets_mut(&mut self) -> &mut [Packet] {
+        self.batch.packets_mut()
+    }
+
     /// Leaves all packets to the elements themselves.
     pub fn refuse(&mut self) {
         self.is_refused = true;
@@ -134,6 +218,50 @@ impl Sieve<'_> {
         let Self { batch, odd, by_first, .. } = self;
         let goes_on = batch.extract_unless_first(*by_first, work, |packet| odd.push(packet));
         self.is_refused = !goes_on || self.batch.is_empty();
+    }
+}
+
+impl Sieve<'_> {
+    /// Looks at packets that were found ordinary once more; those that are not after all come before the other odd ones.
+    /// `is_ordinary` must not change them.
+    pub fn each_again(&mut self, is_ordinary: impl FnMut(&mut Packet) -> bool) {
+        let before = self.odd.len();
+        self.batch.extract(is_ordinary, |packet| self.odd.push(packet));
+        self.odd.packets_mut().rotate_left(before);
+        self.is_refused = self.batch.is_empty();
+    }
+}
+
+/// From the first element of a run over the element behind it to the ends of the runs there.
+pub(crate) struct Fork {
+    crossing: Box<dyn Crossing>,
+    /// The element behind the run.
+    pub(crate) at: u32,
+    /// The run behind each of its outputs.
+    pub(crate) exits: Vec<Option<u32>>,
+}
+
+impl Fork {
+    /// Has the ordinary packets of a batch cross, and writes down an output for each. The others move to `odd`, which is empty
+    /// before. Returns false, with all packets in `batch` and unchanged, if none was ordinary; with `by_first` if the first was
+    /// not.
+    #[inline(always)]
+    pub(crate) fn apply(
+        &mut self,
+        slots: &mut [Slot],
+        now_ns: u64,
+        (batch, odd): (&mut Batch, &mut Batch),
+        by_first: bool,
+        outputs: &mut Vec<u16>,
+        laps: &mut Laps,
+    ) -> bool {
+        let mut sieve = Sieve { batch, odd, now_ns, by_first, is_refused: false };
+        self.crossing.apply(&mut Asked(slots), &mut sieve, outputs, laps);
+        let is_refused = sieve.is_refused;
+        if is_refused && batch.is_empty() {
+            std::mem::swap(batch, odd);
+        }
+        !is_refused
     }
 }
 
@@ -149,6 +277,8 @@ pub(crate) struct Run {
     batches: u64,
     timed_packets: u64,
     timed_cycles: u64,
+    /// The way on from its end, where that is a fork.
+    pub(crate) fork: Option<Fork>,
 }
 
 impl Run {
@@ -175,6 +305,16 @@ impl Run {
         self.packets += batch.len() as u64;
         self.batches += 1;
         true
+    }
+
+    /// Counts packets that took this run as part of a crossing.
+    #[inline]
+    pub(crate) fn count(&mut self, packets: usize, cycles: Option<u64>) {
+        self.packets += packets as u64;
+        self.batches += 1;
+        if let Some(cycles) = cycles {
+            self.charge(packets, cycles);
+        }
     }
 
     /// Adds the cycles that so many packets took.
@@ -229,7 +369,32 @@ pub(crate) fn find(slots: &mut [Slot]) -> Vec<Run> {
             runs.push(run);
         }
     }
+    for number in 0..runs.len() {
+        runs[number].fork = fork(slots, &runs, number);
+    }
     runs
+}
+
+/// The way on from a run over the element behind it.
+fn fork(slots: &mut [Slot], runs: &[Run], number: usize) -> Option<Fork> {
+    let End { element: at, port: 0 } = runs[number].exit else { return None };
+    let mut crossing = runs[number].work.crossing(at as usize)?;
+    let outputs: Vec<Option<End>> = slots[at as usize].outputs.iter().take(LANES).copied().collect();
+    let mut exits = Vec::new();
+    for (output, end) in outputs.into_iter().enumerate() {
+        let mut next = end.filter(|end| end.port == 0).and_then(|end| slots[end.element as usize].run);
+        let mut exit = None;
+        while let Some(behind) = next.filter(|_| exit.is_none()) {
+            let run = &runs[behind as usize];
+            let sink = slots[run.exit.element as usize].element.as_ref();
+            let fits = sink.is_some_and(|sink| sink.takes_data_alone())
+                && crossing.add_exit(output, &*run.work, run.last as usize, &mut Asked(slots));
+            exit = fits.then_some(behind);
+            next = run.otherwise;
+        }
+        exits.push(exit);
+    }
+    exits.iter().any(Option::is_some).then_some(Fork { crossing, at, exits })
 }
 
 /// The longest run of the first shape that fits which begins with the element `first`; one element alone is none.
@@ -254,6 +419,7 @@ fn longest(slots: &[Slot], ordinary: &[Option<Ordinary>], first: usize) -> Optio
             work,
             otherwise: None,
             exit,
+            fork: None,
             packets: 0,
             batches: 0,
             timed_packets: 0,

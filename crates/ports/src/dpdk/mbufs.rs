@@ -12,7 +12,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock};
 
 use packet::frame::{HEADROOM_BYTES, METADATA_BYTES};
 use packet::wire::ethernet::MacAddr;
-use packet::{Batch, DriverFrames, MAX_BATCH, Packet, PacketType};
+use packet::{Batch, DriverFrames, MAX_BATCH, Packet, PacketType, Vectors};
 
 use crate::dpdk::eal;
 use crate::dpdk::shim::{self, MBUF_BYTES, Mbuf, Mempool};
@@ -290,14 +290,14 @@ impl Intake {
     pub(super) fn new(reservation: &Reservation, line: Line) -> Self {
         let (frames, pool) = (frames(), reservation.pool);
         let chunk_bytes = METADATA_BYTES as u16 + reservation.data_room;
-        let wide = Wide::new(frames, pool, chunk_bytes);
+        let wide = Wide::new(frames, pool, chunk_bytes, Vectors::best());
         Self { mbufs: Box::new([ptr::null_mut(); MAX_BATCH]), frames, pool, chunk_bytes, line, wide }
     }
 
-    /// Works as on a CPU without AVX-512.
+    /// Works as on a CPU with these.
     #[cfg(test)]
-    pub(super) fn be_narrow(&mut self) {
-        self.wide = None;
+    pub(super) fn use_vectors(&mut self, vectors: Vectors) {
+        self.wide = Wide::new(self.frames, self.pool, self.chunk_bytes, vectors);
     }
 
     /// Makes the first `count` mbufs packets at the end of `batch`, which has room for them.

@@ -1,11 +1,12 @@
-//! Mbufs to packets by whole lines, on CPUs with AVX-512 (F and BW): one load of an mbuf's first line tells whether it is
-//! a usual one, and a permutation of its 16-bit words is the first line of our metadata but for constants.
+//! Mbufs to packets by whole lines: with AVX-512 one load of an mbuf's first line tells whether it is a usual one, and a
+//! permutation of its 16-bit words is the first line of our metadata but for constants; with AVX2 the line is tested by a
+//! load of 16 bytes and one of 8, and written by three stores.
 //!
 //! What decided: the loop without (`Intake::take`) has twice the instructions.
 
 use std::mem::MaybeUninit;
 
-use packet::{DriverFrames, Packet};
+use packet::{DriverFrames, Packet, Vectors};
 
 use crate::dpdk::mbufs::Intake;
 use crate::dpdk::shim::{Mbuf, Mempool};
@@ -14,8 +15,9 @@ use crate::dpdk::shim::{Mbuf, Mempool};
 compile_error!("the feature `dpdk` is written for x86-64");
 
 use std::arch::x86_64::{
-    __m512i, _mm_setzero_si128, _mm_store_si128, _mm512_add_epi16, _mm512_load_si512, _mm512_loadu_si512,
-    _mm512_mask_cmpneq_epi16_mask, _mm512_maskz_permutexvar_epi16, _mm512_store_si512,
+    __m128i, __m256i, __m512i, _mm_load_si128, _mm_loadu_si128, _mm_setzero_si128, _mm_store_si128, _mm_testz_si128,
+    _mm_xor_si128, _mm256_load_si256, _mm256_setzero_si256, _mm256_store_si256, _mm512_add_epi16, _mm512_load_si512,
+    _mm512_loadu_si512, _mm512_mask_cmpneq_epi16_mask, _mm512_maskz_permutexvar_epi16, _mm512_store_si512,
 };
 
 use packet::PacketType;
@@ -36,6 +38,9 @@ const WORDS: [u16; 32] = {
 /// ol_flags (30; it says whether the data lies elsewhere, and no flag of a received packet is there), the pool (56 to 63).
 const LOOKED_AT: u32 = 1 << 9 | 1 << 10 | 1 << 15 | 0b1111 << 28;
 
+/// The bits of rearm_data and ol_flags that `LOOKED_AT` means.
+const BITS_LOOKED_AT: [u64; 2] = [0xffff_ffff_0000, 0xffff << 48];
+
 /// The constants of the loop, in the order of an mbuf's or metadata's line.
 #[derive(Debug)]
 pub(super) struct Wide {
@@ -43,12 +48,18 @@ pub(super) struct Wide {
     usual: [u64; 8],
     /// Metadata of an empty frame at data_off 0.
     fresh: FreshLine,
+    has_avx512: bool,
 }
 
 impl Wide {
     /// `None` on a CPU without the instructions.
-    pub(super) fn new(frames: DriverFrames, pool: *mut Mempool, chunk_bytes: u16) -> Option<Self> {
-        if !(is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512bw")) {
+    pub(super) fn new(
+        frames: DriverFrames,
+        pool: *mut Mempool,
+        chunk_bytes: u16,
+        vectors: Vectors,
+    ) -> Option<Self> {
+        if vectors == Vectors::None {
             return None;
         }
         let start = METADATA_BYTES as u16;
@@ -64,16 +75,85 @@ impl Wide {
         // As in `Mbuf`: rearm_data is the third, the pool the last.
         let mut usual = [0; 8];
         (usual[2], usual[7]) = (ALONE, pool as u64);
-        Some(Self { usual, fresh })
+        Some(Self { usual, fresh, has_avx512: vectors == Vectors::Avx512 })
     }
 
     /// As `Intake::take`.
     ///
     /// # Safety
-    /// The CPU has AVX-512 F and BW (as it has where a `Wide` is), and the mbufs are the caller's.
+    /// The mbufs are the caller's.
+    #[inline(always)]
+    #[allow(unsafe_code, reason = "calling functions that need processor features")]
+    pub(super) unsafe fn take(
+        &self,
+        intake: &Intake,
+        mbufs: &[*mut Mbuf],
+        slots: &mut [MaybeUninit<Packet>],
+    ) -> (usize, u64) {
+        // SAFETY: where a `Wide` is the CPU has AVX2, and AVX-512 where it says so; the mbufs are the caller's.
+        unsafe {
+            if self.has_avx512 {
+                self.take_by_avx512(intake, mbufs, slots)
+            } else {
+                self.take_by_avx2(intake, mbufs, slots)
+            }
+        }
+    }
+
+    /// # Safety
+    /// The CPU has AVX2, and the mbufs are the caller's.
+    #[target_feature(enable = "avx2,bmi1,bmi2")]
+    #[allow(unsafe_code, reason = "mbufs become packets")]
+    unsafe fn take_by_avx2(
+        &self,
+        intake: &Intake,
+        mbufs: &[*mut Mbuf],
+        slots: &mut [MaybeUninit<Packet>],
+    ) -> (usize, u64) {
+        let slots = &mut slots[..mbufs.len()];
+        // SAFETY: as in `take_by_avx512`; the first half of a fresh line, and all that is behind it, are written before the
+        // place of the data, which is the first eight bytes.
+        unsafe {
+            let usual = _mm_loadu_si128((&raw const self.usual[2]).cast::<__m128i>());
+            let looked_at = _mm_loadu_si128(BITS_LOOKED_AT.as_ptr().cast::<__m128i>());
+            let fresh = _mm256_load_si256((&raw const self.fresh).cast::<__m256i>());
+            let (places, line) = (self.fresh.places(), intake.line);
+            let (mut count, mut bytes) = (0, 0);
+            for &mbuf in mbufs {
+                let flags = _mm_load_si128((&raw const (*mbuf).rearm_data).cast::<__m128i>());
+                let is_usual = _mm_testz_si128(_mm_xor_si128(flags, usual), looked_at) != 0;
+                if !is_usual || (*mbuf).pool != intake.pool {
+                    if let Some(packet) = intake.unusual(mbuf) {
+                        bytes += packet.len() as u64;
+                        slots.get_unchecked_mut(count).write(packet);
+                        count += 1;
+                    }
+                    continue;
+                }
+                let chunk = mbuf.cast::<u8>().add(MBUF_BYTES);
+                let (data_off, length) = (u64::from((*mbuf).rearm_data as u16), u64::from((*mbuf).data_len));
+                let first = chunk.add(METADATA_BYTES + data_off as usize).cast::<u64>().read_unaligned();
+                _mm256_store_si256(chunk.cast(), fresh);
+                _mm256_store_si256(chunk.add(32).cast(), _mm256_setzero_si256());
+                _mm_store_si128(chunk.add(FRESH_BYTES - 16).cast(), _mm_setzero_si128());
+                chunk.cast::<u64>().write(places + (data_off | length << 16 | data_off << 32));
+                let mut packet = intake.frames.written(std::ptr::NonNull::new_unchecked(chunk));
+                if !line.is_to_us(first) {
+                    packet.set_packet_type(Line::other_type(first));
+                }
+                bytes += length;
+                slots.get_unchecked_mut(count).write(packet);
+                count += 1;
+            }
+            (count, bytes)
+        }
+    }
+
+    /// # Safety
+    /// The CPU has AVX-512 F and BW, and the mbufs are the caller's.
     #[target_feature(enable = "avx512f,avx512bw")]
     #[allow(unsafe_code, reason = "mbufs become packets")]
-    pub(super) unsafe fn take(
+    unsafe fn take_by_avx512(
         &self,
         intake: &Intake,
         mbufs: &[*mut Mbuf],

@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use std::thread;
 
 use packet::frame::METADATA_BYTES;
-use packet::{Batch, Packet, PacketType, Pool};
+use packet::{Batch, Packet, PacketType, Pool, Vectors};
 
 use super::*;
 use crate::dpdk::ring::RingPort;
@@ -171,7 +171,7 @@ fn frames_from_elsewhere_are_copied_and_come_home() {
 
 #[test]
 #[allow(unsafe_code, reason = "as a queue would")]
-fn both_loops_of_receiving_make_the_same_packets() {
+fn all_loops_of_receiving_make_the_same_packets() {
     let mut port = open("dpdk:net_ring4?mtu=2200");
     let mut tx = port.take_tx(0).unwrap();
     let mut pool = pool(32);
@@ -180,14 +180,12 @@ fn both_loops_of_receiving_make_the_same_packets() {
     frames[2][..6].fill(0xff);
     frames[3][0] = 1;
     let mut seen = Vec::new();
-    for narrow in [false, true] {
+    for vectors in Vectors::all_here() {
         let mut batch = batch_of(&mut pool, &frames);
         assert_eq!(tx.send(&mut pool, &mut batch), 20);
         let line = mbufs::Line::network(MacAddr([2, 0, 0, 0, 0, 2]));
         let mut intake = mbufs::Intake::new(&port.device.mbufs, line);
-        if narrow {
-            intake.be_narrow();
-        }
+        intake.use_vectors(vectors);
         let mut stats = QueueStats::default();
         // SAFETY: the port is open, nobody else receives, the array has room; what came is ours.
         let count = unsafe {
@@ -210,7 +208,7 @@ fn both_loops_of_receiving_make_the_same_packets() {
             packet.set_input_port(7);
         }
     }
-    assert_eq!(seen[0], seen[1]);
+    assert!(seen.iter().all(|other| *other == seen[0]));
     let types: Vec<_> = seen[0].0.iter().take(4).map(|packet| packet.2).collect();
     let expected = [PacketType::Host, PacketType::OtherHost, PacketType::Broadcast, PacketType::Multicast];
     assert_eq!(types, expected);
