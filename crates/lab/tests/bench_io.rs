@@ -86,6 +86,18 @@ fn memory() {
 }
 
 #[test]
+fn the_form_of_hot_loops_can_be_chosen() {
+    let place = Place::new();
+    let bench = "io --only memory/route-1-1 --runs 1 --seconds 0.02";
+    let (code, out, err) = said(place.bench(bench).env("BRICKWAY_CPU", "scalar"));
+    assert_eq!(code, 0, "{err}");
+    assert!(out.contains("(scalar)"), "{out}");
+    let (code, _, err) = said(place.bench(bench).env("BRICKWAY_CPU", "sse9"));
+    assert_eq!(code, 1);
+    assert!(err.contains("BRICKWAY_CPU: expected scalar") && err.contains("'sse9'"), "{err}");
+}
+
+#[test]
 fn a_grown_table() {
     let place = Place::new();
     let table = place.0.path().join("table.txt");

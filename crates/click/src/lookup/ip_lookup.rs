@@ -285,7 +285,9 @@ impl<A: RouteFamily> IpLookup<A> {
 
     /// What happens to packets of a number, which is known where they have a gateway.
     fn route(&mut self, asked: &mut Crossed<A>) -> bool {
-        let Via { gateway, output } = resolve(self.reader.enter().next_hops(), asked.number);
+        let state = self.reader.enter();
+        asked.version = state.next_hops().version();
+        let Via { gateway, output } = resolve(state.next_hops(), asked.number);
         (asked.output, asked.gateway) = (usize::from(output), Some(gateway));
         output != NO_OUTPUT && gateway != A::MIN
     }
@@ -299,7 +301,11 @@ impl<A: RouteFamily> Element for IpLookup<A> {
         if let Some(asked) = question.downcast_mut::<Crossed<A>>() {
             return self.route(asked);
         }
-        question.is::<Watch>()
+        if let Some(watch) = question.downcast_mut::<Watch>() {
+            watch.is_constant = true;
+            return true;
+        }
+        false
     }
 
     fn initialise(&mut self, cx: &mut Context) -> Result<(), String> {

@@ -344,6 +344,7 @@ impl<A: ForwardFamily> FibLookup<A> {
     /// What happens to packets of a number, which is known where there is one neighbour.
     fn route(&mut self, asked: &mut Route<A>) -> bool {
         let state = self.reader.enter();
+        asked.version = state.next_hops().version();
         let Some(NextHop::Forward(adjacency)) = state.next_hops().resolve_single(asked.number) else {
             return false;
         };

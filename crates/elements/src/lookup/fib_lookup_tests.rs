@@ -287,6 +287,87 @@ fn rules_choose_the_table() {
     assert_eq!(bench.taken("never").len(), 2);
 }
 
+/// The graph of `brickway run` between one input and two ports that look at data alone, as far as IPv4 goes.
+const CROSSED: &str = "in :: TestInput -> HostEtherFilter(02:00:00:00:01:00) -> kind :: Classifier(12/0800, -) -> Paint(1)
+        -> Strip(14) -> CheckIPHeader -> rt :: FIBLookup(eth1, eth2);
+    kind[1] -> other :: TestOutput;
+    rt[0] -> DropBroadcasts -> mtu0 :: CheckLength(100) -> ttl0 :: DecIPTTL -> UnstripToMACHeader -> out0 :: TestOutput(DATA true);
+    rt[1] -> DropBroadcasts -> mtu1 :: CheckLength(60) -> ttl1 :: DecIPTTL -> UnstripToMACHeader -> out1 :: TestOutput(DATA true);
+    late :: TestOutput; mtu0[1], ttl0[1], mtu1[1], ttl1[1] => late, late, late, late;
+    rt[2] -> host :: TestOutput; rt[3] -> none :: TestOutput; rt[4] -> down :: TestOutput; rt[5] -> never :: TestOutput;";
+
+/// A frame for it.
+fn crossing_frame(destination: [u8; 4], ttl: u8, length: usize) -> Vec<u8> {
+    let mut packet = ipv4(destination, 7);
+    packet.resize(length, 3);
+    packet[2..4].copy_from_slice(&(length as u16).to_be_bytes());
+    packet[8] = ttl;
+    packet[12..16].copy_from_slice(&[192, 0, 2, 9]);
+    let checksum = packet::checksum::ipv4_header_compute(&packet[..20]);
+    packet[10..12].copy_from_slice(&checksum.to_be_bytes());
+    [&[2, 0, 0, 0, 1, 0, 2, 0, 0, 0, 0, 9, 8, 0][..], &packet].concat()
+}
+
+#[test]
+fn packets_cross_to_the_ports_as_they_go_element_by_element() {
+    let mut fib = fib();
+    let policy = Policy::default();
+    let (mut crossing, mut rules) = bench_with_policy(CROSSED, &fib, &policy).unwrap();
+    let (mut plain, mut rules_of_plain) = bench_with_policy(CROSSED, &fib, &policy).unwrap();
+    plain.graph().set_fused(false);
+    let ends = ["out0", "out1", "late", "host", "none", "down", "never", "other"];
+    // Of packets that go the same way all keep their order.
+    let mut compare = |step: &str| {
+        let to = |number: u8| crossing_frame([10, 1, 5, number], 64, 40);
+        let frames = [
+            to(1),
+            crossing_frame([10, 2, 0, 1], 64, 60),
+            crossing_frame([10, 2, 0, 1], 64, 61),
+            crossing_frame([10, 3, 0, 1], 64, 40),
+            to(2),
+            crossing_frame([10, 4, 0, 1], 64, 40),
+            crossing_frame([10, 1, 0, 1], 1, 40),
+            crossing_frame([10, 1, 0, 1], 64, 101),
+            crossing_frame([10, 99, 0, 1], 64, 40),
+            to(3),
+            // Padded, as short frames are.
+            [to(4), vec![0; 9]].concat(),
+        ];
+        let frames: Vec<&[u8]> = frames.iter().map(|frame| &frame[..]).collect();
+        let by_kind = [&frames[..1], &frames[4..5], &frames[9..11]].concat();
+        // After a batch of which no packet could cross, the next few do not try.
+        let first = std::iter::repeat_n(&by_kind[..], 20);
+        for batch in first.chain([&frames[..], &by_kind, &frames[..2], &frames[1..4]]) {
+            crossing.push("in", batch);
+            plain.push("in", batch);
+            for end in ends {
+                let [mut crossed, mut expected] = [crossing.taken(end), plain.taken(end)];
+                crossed.sort();
+                expected.sort();
+                assert_eq!(crossed, expected, "{step}: {end}");
+            }
+        }
+        for element in ["rt", "ttl0", "ttl1"] {
+            assert_eq!(crossing.stats(element).packets, plain.stats(element).packets, "{step}: {element}");
+        }
+    };
+    compare("at first");
+    let next_hop = Adjacency::new(1, &TO_B).unwrap();
+    let b = fib.next_hops_mut().add(NextHop::Forward(next_hop)).unwrap();
+    fib.replace(MAIN, "10.1.5.0/24".parse().unwrap(), b).unwrap();
+    fib.publish();
+    compare("with a route more");
+    fib.next_hops_mut().set(b, NextHop::Forward(Adjacency::new(0, &TO_A).unwrap())).unwrap();
+    fib.publish();
+    compare("with another neighbour");
+    let prohibited = Rules::new(vec![PolicyRule::all(PolicyAction::End(Decision::Prohibit))]);
+    for rules in [&mut rules, &mut rules_of_plain] {
+        rules.both().0.ipv4 = prohibited.clone();
+        rules.publish();
+    }
+    compare("with rules");
+}
+
 #[test]
 fn all_lookups_name_the_ports_of_the_tables() {
     let fib = fib();

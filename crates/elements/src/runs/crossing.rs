@@ -57,6 +57,8 @@ pub struct Route<A> {
     pub header: Option<[u8; IN_FRAME]>,
     /// The paint of packets that are handled otherwise.
     pub odd_paint: Option<u8>,
+    /// The version of the tables that the answer is from ([`Destinations::version`]).
+    pub version: (u64, u64),
 }
 
 /// Asks the last element of a run which Ethernet header it puts before a packet.
@@ -203,6 +205,8 @@ pub(super) struct Crossing<K: Kind> {
     usual: Usual,
     sources: Arc<BadSources<K::Address>>,
     lookup: usize,
+    /// Whether the lookup never refuses.
+    lookup_is_constant: bool,
     exits: Vec<Option<Exit>>,
     destinations: Destinations<K::Address>,
     /// By number.
@@ -231,6 +235,7 @@ impl<K: Kind> Crossing<K> {
             usual,
             sources,
             lookup,
+            lookup_is_constant: false,
             exits,
             destinations,
             ways,
@@ -243,9 +248,15 @@ impl<K: Kind> Crossing<K> {
     /// The way of a number that is met for the first time.
     fn ask(&mut self, number: NextHopIndex, now_ns: u64, asked: &mut Asked<'_>) -> Way {
         let none = Way { is_known: true, ..UNKNOWN };
+        let version = self.destinations.version;
         let mut route =
-            Route::<K::Address> { number, output: 0, gateway: None, header: None, odd_paint: None };
-        if !asked.ask(self.lookup, &mut route) || route.odd_paint == Some(self.usual.paint) {
+            Route::<K::Address> { number, output: 0, gateway: None, header: None, odd_paint: None, version };
+        let is_routed = asked.ask(self.lookup, &mut route);
+        if route.version != version {
+            // The tables have changed since the number was found; the next batch has a newer one.
+            return UNKNOWN;
+        }
+        if !is_routed || route.odd_paint == Some(self.usual.paint) {
             return none;
         }
         let Some(Some(exit)) = self.exits.get(route.output) else { return none };
@@ -307,12 +318,13 @@ impl<K: Kind> runs::Crossing for Crossing<K> {
         outputs: &mut Vec<u16>,
         laps: &mut Laps,
     ) {
-        let mut watch = Watch::default();
+        let mut watch = Watch { is_constant: self.lookup_is_constant, ..Watch::default() };
         let tries = self.pauses == 0;
         self.pauses -= u8::from(!tries);
-        if !tries || !asked.ask(self.lookup, &mut watch) {
+        if !tries || !watch.is_constant && !asked.ask(self.lookup, &mut watch) {
             return sieve.refuse();
         }
+        self.lookup_is_constant = watch.is_constant;
         let mut seen = 0_u64;
         for exit in self.exits.iter().flatten().filter(|exit| exit.is_watched) {
             if !asked.ask(exit.last, &mut watch) {

@@ -74,6 +74,13 @@ pub(super) fn place_thread(thread: i32, cpu: usize) {
     let _ = sched_setaffinity(rustix::process::Pid::from_raw(thread), &set);
 }
 
+/// What the processor calls itself.
+pub(super) fn model() -> String {
+    let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let name = text.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':'));
+    name.map_or("unknown processor", |(_, name)| name.trim()).to_owned()
+}
+
 /// CPU time that a thread has had, by the path of its folder in /proc; zero where the kernel does not say.
 pub(super) fn ran(thread: &Path) -> Duration {
     let text = fs::read_to_string(thread.join("schedstat")).unwrap_or_default();

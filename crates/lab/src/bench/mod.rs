@@ -58,6 +58,7 @@ pub(crate) enum BenchCommand {
 }
 
 pub(crate) fn bench(command: &BenchCommand) -> Result<ExitCode> {
+    packet::Vectors::chosen().map_err(anyhow::Error::msg)?;
     match command {
         BenchCommand::Forward(arguments) => forward::forward(arguments),
         BenchCommand::Fib(arguments) => fib::fib(arguments),

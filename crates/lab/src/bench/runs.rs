@@ -4,8 +4,9 @@ use std::path::PathBuf;
 
 use anyhow::{Result, bail};
 use clap::Args;
-use packet::cycles;
+use packet::{Vectors, cycles};
 
+use super::cpus;
 use router::output::say_line;
 
 /// How a bench measures.
@@ -62,8 +63,10 @@ impl RunArguments {
     pub(super) fn say_heading(&self, what: &str, place: &str) {
         if !self.json {
             say_line!(
-                "{what}, bursts of {}, {place}, TSC at {:.2} GHz; medians of {} runs of {} s\n",
+                "{what}, bursts of {}, {place}, {} ({}), TSC at {:.2} GHz; medians of {} runs of {} s\n",
                 self.burst,
+                cpus::model(),
+                Vectors::best().name(),
                 cycles::per_second() / 1e9,
                 self.runs,
                 self.seconds

@@ -209,6 +209,7 @@ fn how_to_run(ports: &[PortSettings]) -> String {
 }
 
 pub(crate) fn run(arguments: &RunArguments) -> Result<ExitCode> {
+    packet::Vectors::chosen().map_err(anyhow::Error::msg)?;
     let settings = match settings_of(arguments) {
         Ok(Some(settings)) => settings,
         mistake => {

@@ -59,6 +59,7 @@ use router::table::{Align, Table};
   brickway-lab bench io --only forward,redirect            Linux's routes: the kernel, bpf_fib_lookup, and our router
   brickway-lab bench io --only forward-full,redirect-full  the same with the real IPv4 table alone
   brickway-lab bench io --only memory/route --json
+  BRICKWAY_CPU=avx2 brickway-lab bench io --only net_pcap  as on a CPU without AVX-512 (scalar: without any vectors)
 
 A case is DRIVER/WORKLOAD/ENGINE, for instance net_pcap/route-1m-65536/brickway. Drivers: memory, net_pcap, net_null,
 af_packet, af_xdp, xdp, xdp-generic (the same in generic mode), veth (the kernel itself). Workloads: minimal receives and

@@ -87,10 +87,16 @@ impl Testpmd {
     }
 }
 
-/// The number in `TX-packets: 205535872      TX-dropped: ...`.
+/// The number in `TX-packets: 205535872      TX-dropped: 0 ...`, if none was dropped.
 fn packets(line: &str) -> Result<u64> {
-    let number = line.split_whitespace().nth(1).and_then(|word| word.parse().ok());
-    number.with_context(|| format!("{PROGRAM} said '{}', which has no number of packets", line.trim()))
+    let number = |place| line.split_whitespace().nth(place).and_then(|word| word.parse::<u64>().ok());
+    let numbers = number(1).zip(number(3));
+    let (sent, dropped) = numbers
+        .with_context(|| format!("{PROGRAM} said '{}', which has no number of packets", line.trim()))?;
+    if dropped > 0 {
+        bail!("{PROGRAM} sent {sent} packets and dropped {dropped}");
+    }
+    Ok(sent)
 }
 
 impl Contestant for Testpmd {
@@ -121,5 +127,7 @@ mod tests {
         let line = "  TX-packets: 205535872      TX-dropped: 0             TX-total: 205535872";
         assert_eq!(packets(line).unwrap(), 205_535_872);
         assert!(packets("  TX-packets: many").unwrap_err().to_string().contains("TX-packets: many"));
+        let lost = packets("TX-packets: 12 TX-dropped: 3 TX-total: 15").unwrap_err().to_string();
+        assert!(lost.contains("dropped 3"), "{lost}");
     }
 }
