@@ -334,10 +334,10 @@ fn packets_cross_to_the_ports_as_they_go_element_by_element() {
             [to(4), vec![0; 9]].concat(),
         ];
         let frames: Vec<&[u8]> = frames.iter().map(|frame| &frame[..]).collect();
-        let by_kind = [&frames[..1], &frames[4..5], &frames[9..11]].concat();
+        let by_kind = [&frames[..1], &frames[4..5], &frames[9..11]].concat().repeat(2);
         // After a batch of which no packet could cross, the next few do not try.
         let first = std::iter::repeat_n(&by_kind[..], 20);
-        for batch in first.chain([&frames[..], &by_kind, &frames[..2], &frames[1..4]]) {
+        for batch in first.chain([&frames[..], &by_kind, &frames[..2], &frames[1..4].repeat(3)]) {
             crossing.push("in", batch);
             plain.push("in", batch);
             for end in ends {
