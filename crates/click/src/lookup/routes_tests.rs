@@ -205,7 +205,7 @@ fn all_or_nothing<A: RouteFamily>(
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(24))]
+    #![proptest_config(ProptestConfig::with_cases(12))]
     #[test]
     fn transactions_do_all_or_nothing_in_ipv4(transactions in transactions()) {
         all_or_nothing::<u32>(&transactions, |bits| bits)?;
