@@ -9,8 +9,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
-use super::Setting;
+use super::{Available, Missing, Setting};
 use crate::bench::children::{Reachable, stop_if_interrupted};
+use crate::bench::cpus::Apart;
 
 /// Longest time for an answer; a start takes about two seconds, and tables up to some ten more.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -23,6 +24,16 @@ pub(super) struct DpdkProgram {
     /// What it said lately, for errors.
     said: Vec<String>,
     process: Reachable,
+}
+
+/// A program that was found, with CPUs for it; or what is missing for it.
+pub(super) fn with_cpus(
+    name: &str,
+    found: Available<PathBuf>,
+    setting: &Setting<'_>,
+) -> Available<(PathBuf, Apart)> {
+    let no_cpus = || Missing(format!("{name} needs two CPUs, and there is one"));
+    Ok((found?, setting.apart.ok_or_else(no_cpus)?))
 }
 
 impl DpdkProgram {

@@ -14,7 +14,7 @@ use packet::cycles;
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::cases::{Case, Engine};
-use super::dpdk_program::DpdkProgram;
+use super::dpdk_program::{DpdkProgram, with_cpus};
 use super::ours::Frames;
 use super::{Available, Contestant, Figures, Missing, Setting, by_cpu_time};
 use crate::bench::single_core::ROUTER_PORTS;
@@ -53,12 +53,9 @@ pub(super) fn contestant<'a>(
     case: &Case,
     frames: &mut Frames,
 ) -> Result<Available<Box<dyn Contestant + 'a>>> {
-    let file = match find() {
-        Ok(file) => file,
+    let (file, apart) = match with_cpus(PROGRAM, find(), setting) {
+        Ok(found) => found,
         Err(missing) => return Ok(Err(missing)),
-    };
-    let Some(apart) = setting.apart else {
-        return Ok(Err(Missing(format!("{PROGRAM} needs two CPUs, and there is one"))));
     };
     let routes = frames.rules(setting)?;
     let routes6 = setting.folder.path().join("l3fwd-6.cfg");

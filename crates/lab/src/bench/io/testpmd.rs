@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail};
 use packet::cycles;
 
 use super::cases::{Case, Driver};
-use super::dpdk_program::DpdkProgram;
+use super::dpdk_program::{DpdkProgram, with_cpus};
 use super::ours::{Frames, MBUFS_ON_THEIR_WAY};
 use super::{Available, Contestant, Figures, Missing, Setting, by_cpu_time};
 use crate::bench::cpus;
@@ -38,12 +38,9 @@ pub(super) fn contestant<'a>(
     case: &Case,
     frames: &mut Frames,
 ) -> Result<Available<Box<dyn Contestant + 'a>>> {
-    let file = match find() {
-        Ok(file) => file,
+    let (file, apart) = match with_cpus(PROGRAM, find(), setting) {
+        Ok(found) => found,
         Err(missing) => return Ok(Err(missing)),
-    };
-    let Some(apart) = setting.apart else {
-        return Ok(Err(Missing(format!("{PROGRAM} needs two CPUs, and there is one"))));
     };
     let vdev = match case.driver {
         Driver::NetPcap => {
