@@ -134,8 +134,8 @@ impl Batch {
         count
     }
 
-    /// Moves each packet to the end of the lane whose number is in `outputs`, of which there are as many; `begun` is told of
-    /// each lane that gets any, in the order of their first packets.
+    /// Moves each packet to the end of a lane. `outputs` has the number of the lane for each packet. Calls `begun` with each lane
+    /// that gets a packet, in the order of their first packets.
     ///
     /// # Panics
     ///

@@ -16,7 +16,7 @@
 //! ends a run knows ([`Watch`]), or when the time of one of them is over.
 //!
 //! **Odd packets.** Nothing is changed in the first two passes. What is odd in any of them, or has no way, comes to the run's
-//! first element as it was, and goes through the elements themselves. After a batch without any way, the next few do not try.
+//! first element as it was, and goes through the elements themselves. After a batch without any way, the next few do not cross.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -87,7 +87,7 @@ pub struct Watch {
 struct Way {
     header: [u8; IN_FRAME],
     output: u16,
-    /// Longest packet, without Ethernet header; 0 where there is no way.
+    /// Longest packet, without Ethernet header; 0 without a way.
     most_bytes: u16,
     /// Whether the elements were asked.
     is_known: bool,
@@ -214,11 +214,11 @@ pub(super) struct Crossing<K: Kind> {
     /// What `ways` were made from, and until when they hold.
     made_from: ((u64, u64), u64),
     until_ns: u64,
-    /// Batches that do not try.
+    /// Batches to come that do not cross.
     pauses: u8,
 }
 
-/// Batches that do not try after one that tried in vain.
+/// Batches that do not cross after one of which no packet could.
 const PAUSES: u8 = 15;
 /// Fewest packets that cross: asking the elements costs a batch of 4 a twentieth more than going over runs, and one of 8 a
 /// tenth less.

@@ -1,4 +1,4 @@
-//! A program of DPDK's in a process of its own, which is told and says lines of text.
+//! A program of DPDK's in a process of its own. It reads commands from its standard input and prints lines.
 
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Write};
@@ -115,7 +115,7 @@ impl DpdkProgram {
         }
     }
 
-    /// Tells it a line.
+    /// Sends the program a line.
     pub(super) fn tell(&mut self, command: &str) {
         // If it has ended, the missing answer tells so better.
         let _ = writeln!(self.commands, "{command}");
@@ -140,7 +140,7 @@ impl DpdkProgram {
         bail!("{} has no thread for CPU {cpu}", self.name)
     }
 
-    /// Waits some seconds for its end, which it was told of.
+    /// Waits a few seconds until the program has ended, after a command to quit.
     pub(super) fn wait_for_end(&self) {
         let begin = std::time::Instant::now();
         while !self.process.has_ended() && begin.elapsed() < Duration::from_secs(5) {

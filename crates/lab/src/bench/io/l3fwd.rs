@@ -100,7 +100,9 @@ impl L3fwd {
     fn report(&mut self) -> Result<Report> {
         self.0.tell("");
         let line = self.0.wait_for("forwarded ")?;
-        Report::read(&line).with_context(|| format!("{PROGRAM} said '{line}', which is no report"))
+        Report::read(&line).with_context(|| {
+            format!("{PROGRAM} printed '{line}'; expected 'forwarded RECEIVED SENT NANOSECONDS'")
+        })
     }
 }
 
