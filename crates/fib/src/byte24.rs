@@ -51,6 +51,20 @@ pub struct Byte24<const FEW: usize = 1024> {
     rank: Rank,
 }
 
+/// Calls `visit` for each range: the bytes are what packets see, and the rank table where there are none or they ask it.
+fn for_each_range(bytes: &[u8], rank: &Rank, visit: &mut dyn FnMut(u32, NextHopIndex)) {
+    let mut last = None;
+    rank.for_each_part(|start, next_hop| {
+        let next_hop = match bytes.get((start >> 8) as usize) {
+            Some(&number) if number != ASK => NextHopIndex::from_entry(u16::from(number)),
+            _ => next_hop,
+        };
+        if last.replace(next_hop) != Some(next_hop) {
+            visit(start, next_hop);
+        }
+    });
+}
+
 impl<const FEW: usize> Byte24<FEW> {
     #[inline(always)]
     #[allow(unsafe_code, reason = "a bounds check less in the lookup loop")]
@@ -231,13 +245,7 @@ impl<const FEW: usize> Table<u32> for Byte24<FEW> {
     }
 
     fn for_each_range(&self, visit: &mut dyn FnMut(u32, NextHopIndex)) {
-        // The bytes are what packets see; the rank table where they ask it.
-        self.rank.for_each_range(&mut |start, next_hop| match self.byte(start) {
-            number if number != ASK && self.has_bytes => {
-                visit(start, NextHopIndex::from_entry(u16::from(number)))
-            }
-            _ => visit(start, next_hop),
-        });
+        for_each_range(if self.has_bytes { &self.bytes } else { &[] }, &self.rank, visit);
     }
 
     fn expected_bytes(routes: usize) -> usize {

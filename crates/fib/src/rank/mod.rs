@@ -199,6 +199,23 @@ impl Rank {
     }
 }
 
+impl Rank {
+    /// Calls `visit` for each /24 with one next hop, and for each address of the others, in ascending order.
+    pub(crate) fn for_each_part(&self, mut visit: impl FnMut(u32, NextHopIndex)) {
+        for chunk in 0..CHUNKS {
+            let first = (chunk as u32) << (32 - CHUNK_BITS);
+            for (start, answer) in (first..=u32::MAX).step_by(256).zip(self.networks(chunk)) {
+                if answer & IS_BLOCK == 0 {
+                    visit(start, NextHopIndex::from_entry(answer));
+                } else {
+                    (start..=start | 0xff)
+                        .for_each(|address| visit(address, self.lookup_in_block(address, answer)));
+                }
+            }
+        }
+    }
+}
+
 impl Table<u32> for Rank {
     const NAME: &'static str = NAME;
     type Compiler = RankCompiler;
@@ -281,17 +298,12 @@ impl Table<u32> for Rank {
     }
 
     fn for_each_range(&self, visit: &mut dyn FnMut(u32, NextHopIndex)) {
-        for chunk in 0..CHUNKS {
-            let first = (chunk as u32) << (32 - CHUNK_BITS);
-            for (start, answer) in (first..=u32::MAX).step_by(256).zip(self.networks(chunk)) {
-                if answer & IS_BLOCK == 0 {
-                    visit(start, NextHopIndex::from_entry(answer));
-                } else {
-                    (start..=start | 0xff)
-                        .for_each(|address| visit(address, self.lookup_in_block(address, answer)));
-                }
+        let mut last = None;
+        self.for_each_part(|start, next_hop| {
+            if last.replace(next_hop) != Some(next_hop) {
+                visit(start, next_hop);
             }
-        }
+        });
     }
 
     fn expected_bytes(routes: usize) -> usize {

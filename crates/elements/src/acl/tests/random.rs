@@ -246,7 +246,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(1))]
     #[test]
     fn thousands_of_rules(
-        rules in list(3_000..3_001),
+        rules in list(2_000..2_001),
         packets in prop::collection::vec(packet(), 250..251),
     ) {
         let mut bench = bench("");
