@@ -27,7 +27,8 @@ struct Real {
     start_ns: u64,
     mark_cycles: u64,
     mark_ns: u64,
-    ns_per_cycle: f64,
+    /// Nanoseconds a cycle, times 2^32.
+    ns_per_cycle: u64,
 }
 
 impl Clock {
@@ -39,7 +40,7 @@ impl Clock {
     /// As [`Clock::real`]; `per_second` measures the rate of the counter, which may take a while.
     fn real_at(per_second: impl FnOnce() -> f64) -> Self {
         // First: what is set by a clock that is late already comes too early.
-        let ns_per_cycle = 1e9 / per_second();
+        let ns_per_cycle = (1e9 / per_second() * 2_f64.powi(32)) as u64;
         let start_ns =
             SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |elapsed| elapsed.as_nanos() as u64);
         let real = Real {
@@ -84,9 +85,10 @@ impl Clock {
     #[inline]
     pub fn update(&mut self) {
         if let Some(real) = &mut self.real {
-            let elapsed = (cycles::now().wrapping_sub(real.mark_cycles)) as f64 * real.ns_per_cycle;
-            let mut now_ns = real.mark_ns + elapsed as u64;
-            if elapsed as u64 > CORRECTION_NS {
+            let elapsed = cycles::now().wrapping_sub(real.mark_cycles);
+            let elapsed = ((u128::from(elapsed) * u128::from(real.ns_per_cycle)) >> 32) as u64;
+            let mut now_ns = real.mark_ns.wrapping_add(elapsed);
+            if elapsed > CORRECTION_NS {
                 now_ns = real.start_ns + real.start.elapsed().as_nanos() as u64;
                 real.mark_cycles = cycles::now();
                 real.mark_ns = now_ns;

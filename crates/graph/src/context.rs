@@ -112,8 +112,14 @@ pub struct Context {
     batch_limit: usize,
     copy: usize,
     pub(crate) clock: Clock,
-    /// Tasks that are awake, and for how many busy turns each is passed over.
-    run_queue: VecDeque<(u32, u8)>,
+    /// Tasks that have a turn in the next one.
+    run_queue: VecDeque<u32>,
+    /// Sources that found nothing, and the number of the busy turn in which each is looked at again.
+    resting: Vec<(u32, u64)>,
+    /// The earliest of these numbers.
+    look_at: u64,
+    /// Turns that did anything.
+    busy_turns: u64,
     /// Whether the last turn did anything.
     busy: bool,
     timers: BinaryHeap<Reverse<(u64, u64, u32, u32)>>,
@@ -130,8 +136,6 @@ pub struct Context {
     hearing: Option<(u32, Vec<(String, String)>)>,
     /// Whether a turn ends as soon as the router is to stop.
     stops_at_once: bool,
-    /// Whether the last turn passed over a source, which may have work.
-    passed_over: bool,
     /// How often elements asked for the router's end before this machine began to run; `None` from then on.
     early_stops: Cell<Option<u32>>,
 }
@@ -164,6 +168,9 @@ impl Context {
             copy: options.copy,
             clock,
             run_queue: VecDeque::new(),
+            resting: Vec::new(),
+            look_at: 0,
+            busy_turns: 0,
             busy: false,
             timers: BinaryHeap::new(),
             timer_number: 0,
@@ -176,7 +183,6 @@ impl Context {
             fused: true,
             hearing: None,
             stops_at_once: false,
-            passed_over: false,
             early_stops: Cell::new(Some(0)),
         }
     }
@@ -540,7 +546,7 @@ impl Context {
         let slot = &mut self.slots[element as usize];
         if !slot.scheduled {
             slot.scheduled = true;
-            self.run_queue.push_back((element, 0));
+            self.run_queue.push_back(element);
         }
     }
 
@@ -613,7 +619,7 @@ impl Context {
     /// Moves simulated time on to the next timer; false if time is real, or no timer is left. As long as a source was passed
     /// over in the last turn, time stands still: it is looked at in the next one.
     pub(crate) fn skip_to_next_timer(&mut self) -> bool {
-        if self.passed_over && self.clock.is_simulated() {
+        if !self.resting.is_empty() && self.clock.is_simulated() {
             return true;
         }
         let due = self.next_timer_ns().filter(|_| self.clock.is_simulated());

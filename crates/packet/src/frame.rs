@@ -377,6 +377,13 @@ impl Packet {
         usize::from(self.metadata().data_offset)
     }
 
+    /// Where the data starts, as [`Packet::data_offset`], in the lower half; its length in the upper.
+    #[inline(always)]
+    pub fn place(&self) -> u32 {
+        let metadata = self.metadata();
+        u32::from(metadata.data_offset) | u32::from(metadata.length) << 16
+    }
+
     /// Makes the data `length` bytes from `data_offset` bytes behind the chunk's start. False, and no change, when
     /// they do not lie within the chunk behind its metadata.
     #[inline(always)]

@@ -12,6 +12,7 @@
 //! | [`flow`] | [`FlowHash`](flow::FlowHash): which flow a frame belongs to |
 //! | [`wire`] | Ethernet, ARP, IPv4, IPv6, ICMP, ICMPv6, UDP, TCP |
 //! | `plain_header` | [`PlainHeader`]: an IPv4 header without options, in registers |
+//! | `plain_frames` | [`PlainFrames`]: IPv4 headers without options, eight at a time |
 //! | `plain_ipv6_header` | [`PlainIpv6Header`]: an IPv6 header, in registers |
 //! | [`checksum`] | RFC 1071 sums and RFC 1624 incremental updates |
 //! | [`prefetch()`] | asking for memory before it is needed |
@@ -31,6 +32,7 @@ pub mod family;
 pub mod flow;
 pub mod frame;
 mod memory;
+pub mod plain_frames;
 mod plain_header;
 mod plain_ipv6_header;
 pub mod pool;
@@ -47,6 +49,7 @@ pub use driver_frames::DriverFrames;
 pub use family::{Family, IpVersion};
 pub use frame::{Annotations, Packet, PacketType};
 pub use memory::{Memory, prefer_huge_pages};
+pub use plain_frames::{PlainFrames, Seen};
 pub use plain_header::PlainHeader;
 pub use plain_ipv6_header::PlainIpv6Header;
 pub use pool::{Pool, PoolOptions, PoolStats};

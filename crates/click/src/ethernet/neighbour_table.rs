@@ -10,7 +10,7 @@ use packet::sync::lock;
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use packet::wire::ethernet::MacAddr;
 
@@ -109,7 +109,7 @@ pub(super) struct NeighbourTable<A> {
     /// As in `limits`, unless a querier says otherwise.
     poll_timeout_ns: AtomicU64,
     state: Mutex<State<A>>,
-    generation: AtomicU64,
+    generation: Arc<AtomicU64>,
     /// Packets that wait in any copy.
     pub(super) waiting: AtomicUsize,
     /// Queries sent.
@@ -186,7 +186,7 @@ impl<A: Address> NeighbourTable<A> {
                 by_age: BTreeSet::new(),
                 changes: VecDeque::new(),
             }),
-            generation: AtomicU64::new(0),
+            generation: Arc::default(),
             waiting: AtomicUsize::new(0),
             queries: AtomicU64::new(0),
             responses: AtomicU64::new(0),
@@ -208,6 +208,11 @@ impl<A: Address> NeighbourTable<A> {
     pub(super) fn generation(&self) -> u64 {
         // What changed is read under the lock, so nothing has to be ordered by this load.
         self.generation.load(Relaxed)
+    }
+
+    /// Where [`NeighbourTable::generation`] is, for those who look at it often.
+    pub(super) fn generation_cell(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.generation)
     }
 
     fn lock(&self) -> MutexGuard<'_, State<A>> {

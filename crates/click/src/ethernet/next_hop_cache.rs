@@ -39,8 +39,6 @@ pub(super) struct NextHopCache<A> {
     shift: u32,
     used: usize,
     key: FlowKey,
-    /// Grows with each change.
-    version: u64,
 }
 
 impl<A: Address> NextHopCache<A> {
@@ -52,12 +50,7 @@ impl<A: Address> NextHopCache<A> {
     fn with_slots(count: usize, key: FlowKey) -> Self {
         debug_assert!(count.is_power_of_two() && count > 1);
         let shift = 32 - count.trailing_zeros();
-        Self { slots: vec![NextHop::FREE; count].into(), shift, used: 0, key, version: 0 }
-    }
-
-    /// Grows with each change.
-    pub(super) fn version(&self) -> u64 {
-        self.version
+        Self { slots: vec![NextHop::FREE; count].into(), shift, used: 0, key }
     }
 
     /// Where a search for `address` begins.
@@ -88,7 +81,6 @@ impl<A: Address> NextHopCache<A> {
         if address == A::NOBODY {
             return;
         }
-        self.version += 1;
         if (self.used + 1) * 2 > self.slots.len() {
             self.grow();
         }
@@ -111,7 +103,6 @@ impl<A: Address> NextHopCache<A> {
 
     /// Forgets `address`. Its slot stays taken until the table grows, so that searches go on past it.
     pub(super) fn forget(&mut self, address: A) {
-        self.version += 1;
         let mut index = self.first_slot(address);
         loop {
             let mask = self.slots.len() - 1;
@@ -131,7 +122,6 @@ impl<A: Address> NextHopCache<A> {
     pub(super) fn clear(&mut self) {
         self.slots.fill(NextHop::FREE);
         self.used = 0;
-        self.version += 1;
     }
 
     /// Makes room, and takes what was forgotten out for good.
@@ -142,7 +132,6 @@ impl<A: Address> NextHopCache<A> {
         for slot in self.slots.iter().filter(|slot| slot.ask_at_ns != 0) {
             larger.set(slot.address, slot.header, slot.ask_at_ns);
         }
-        larger.version = self.version;
         *self = larger;
     }
 }

@@ -600,12 +600,12 @@ impl<P: Protocol> Element for Querier<P> {
     }
 
     fn ordinary(&self) -> Option<Ordinary> {
-        runs::ordinary([Step::Finish])
+        if self.own == P::Address::NOBODY { None } else { runs::ordinary([Step::Finish]) }
     }
 
     /// An ordinary packet goes to a known neighbour.
     fn finish(&mut self, work: &mut dyn Any, sieve: &mut Sieve<'_>) {
-        if self.table.generation() != self.seen || self.own == P::Address::NOBODY {
+        if self.table.generation() != self.seen {
             return sieve.refuse();
         }
         let (cache, now_ns) = (&self.cache, sieve.now_ns());
@@ -623,8 +623,8 @@ impl<P: Protocol> Element for Querier<P> {
     /// The header of a known neighbour.
     fn answer(&mut self, question: &mut dyn Any) -> bool {
         if let Some(watch) = question.downcast_mut::<Watch>() {
-            watch.version = self.cache.version();
-            return self.table.generation() == self.seen && self.own != P::Address::NOBODY;
+            watch.changes = Some(self.table.generation_cell());
+            return self.table.generation() == self.seen;
         }
         let Some(asked) = question.downcast_mut::<Header<P::Address>>() else { return false };
         let Some(hop) = asked.gateway.and_then(|gateway| self.cache.find(gateway)) else { return false };

@@ -306,10 +306,14 @@ impl FromDevice {
         }
         let mut batch = cx.spare_batch();
         let count = held.queue.receive(cx.pool(), &mut batch, max);
+        if count == 0 {
+            cx.recycle(batch);
+            return 0;
+        }
         if self.snap_length != usize::MAX {
             batch.iter_mut().for_each(|packet| packet.truncate(self.snap_length));
         }
-        if count > 0 && (!held.aligned || self.rule.has_prefixes()) {
+        if !held.aligned || self.rule.has_prefixes() {
             self.share_out(cx, index, &mut batch);
         }
         self.own.add(batch.len() as u64);
@@ -319,6 +323,7 @@ impl FromDevice {
     }
 
     /// Leaves in `batch` what this worker processes, and hands the rest to the others.
+    #[inline(never)]
     fn share_out(&mut self, cx: &mut Context, index: usize, batch: &mut Batch) {
         let (held, rule, worker) = (&mut self.held[index], &self.rule, self.worker);
         let owner = std::cell::Cell::new(worker);
@@ -370,6 +375,14 @@ impl FromDevice {
     /// Takes the queues that were left for this worker.
     #[inline]
     fn adopt(&mut self) {
+        if self.moving.has_any() {
+            self.adopt_now();
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn adopt_now(&mut self) {
         while let Some(mut held) = self.moving.take(self.worker) {
             held.settle_at(self.worker, Vec::new());
             self.held.push(held);

@@ -223,17 +223,14 @@ impl Moving {
         self.count.fetch_add(1, Ordering::Release);
     }
 
-    /// Takes a queue that was left for `worker`. One load when nobody is moving any.
+    /// Returns whether somebody is moving a queue.
     #[inline]
-    pub(super) fn take(&self, worker: usize) -> Option<Held> {
-        if self.count.load(Ordering::Acquire) == 0 {
-            return None;
-        }
-        self.take_if_there(worker)
+    pub(super) fn has_any(&self) -> bool {
+        self.count.load(Ordering::Acquire) != 0
     }
 
-    #[cold]
-    fn take_if_there(&self, worker: usize) -> Option<Held> {
+    /// Takes a queue that was left for `worker`.
+    pub(super) fn take(&self, worker: usize) -> Option<Held> {
         let mut queues = lock(&self.queues);
         let place = queues.iter().position(|(to, _)| *to == worker)?;
         self.count.fetch_sub(1, Ordering::Release);

@@ -12,7 +12,7 @@ use graph::runs::{Crossing, Sieve};
 use packet::wire::ethernet::HEADER_LEN as IN_FRAME;
 use packet::wire::ipv4::{self, MIN_HEADER_LEN as IP_HEADER};
 use packet::wire::ipv6;
-use packet::{Annotations, Packet, PacketType, PlainHeader, PlainIpv6Header};
+use packet::{Annotations, Packet, PacketType, PlainFrames, PlainHeader, PlainIpv6Header, Vectors};
 
 use super::{BadSources, Step, crossing};
 
@@ -232,6 +232,12 @@ impl Usual {
     #[inline(always)]
     fn is_expected<const FRAME: usize>(&self, packet: &Packet) -> bool {
         packet.data().first_chunk::<FRAME>().is_some_and(|frame| self.is_alike(frame))
+    }
+
+    /// What [`PlainFrames`] looks for in these packets; `None` where this processor looks at packets one by one.
+    pub(super) fn plain_frames(&self, sources: &BadSources<u32>) -> Option<PlainFrames> {
+        let first_bytes = (self.mask, self.value);
+        PlainFrames::new(first_bytes, self.type_bits, sources.suspect_octets(), Vectors::best())
     }
 
     /// The same of a frame.

@@ -20,13 +20,18 @@
 
 use std::any::Any;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use fib::NextHopIndex;
 use graph::runs::{self, Asked, Laps, Sieve, Work};
+use packet::plain_frames::GROUP;
 use packet::wire::ethernet::HEADER_LEN as IN_FRAME;
 use packet::wire::ipv4::MIN_HEADER_LEN as IP_HEADER;
 use packet::wire::ipv6;
-use packet::{Family, IpVersion, MAX_BATCH, Packet, PacketType, PlainHeader, PlainIpv6Header, checksum};
+use packet::{
+    Family, IpVersion, MAX_BATCH, Packet, PacketType, PlainFrames, PlainHeader, PlainIpv6Header, Seen,
+    checksum,
+};
 
 use super::arrival::Usual;
 use super::{BadSources, Departure};
@@ -72,13 +77,14 @@ pub struct Header<A> {
     pub until_ns: u64,
 }
 
-/// Asks an element whether packets may pass it unseen, for this batch.
+/// Asks an element whether packets may pass it unseen.
 #[derive(Debug, Default)]
 pub struct Watch {
-    /// Grows whenever it would answer other questions otherwise.
-    pub version: u64,
-    /// Whether that never happens.
+    /// Whether it answers this and other questions always alike.
     pub is_constant: bool,
+    /// Its number changes before the element answers this or other questions otherwise. Without one, and not constant, the
+    /// element is asked for each batch.
+    pub changes: Option<Arc<AtomicU64>>,
 }
 
 /// What happens to packets with a number.
@@ -100,6 +106,12 @@ pub(super) trait Kind: Send + 'static {
     type Address: Family;
 
     const VERSION: IpVersion;
+
+    /// What looks at several packets at once, if there is such a thing on this processor.
+    fn plain_frames(usual: &Usual, sources: &BadSources<Self::Address>) -> Option<PlainFrames>;
+
+    /// Looks at packets from the first on, and writes down their destinations, up to one that may not be plain.
+    fn look(plain: &PlainFrames, packets: &[Packet], destinations: &mut [Self::Address]) -> Seen;
 
     /// Looks at a packet: its destination and total length, if it is plain.
     fn inspect(
@@ -124,6 +136,15 @@ impl Kind for Ipv4 {
     type Address = u32;
 
     const VERSION: IpVersion = IpVersion::V4;
+
+    fn plain_frames(usual: &Usual, sources: &BadSources<u32>) -> Option<PlainFrames> {
+        usual.plain_frames(sources)
+    }
+
+    #[inline(always)]
+    fn look(plain: &PlainFrames, packets: &[Packet], destinations: &mut [u32]) -> Seen {
+        plain.look(packets, destinations)
+    }
 
     #[inline(always)]
     fn inspect(usual: &Usual, sources: &BadSources<u32>, packet: &Packet) -> Option<(u32, usize)> {
@@ -161,6 +182,14 @@ impl Kind for Ipv6 {
 
     const VERSION: IpVersion = IpVersion::V6;
 
+    fn plain_frames(_: &Usual, _: &BadSources<u128>) -> Option<PlainFrames> {
+        None
+    }
+
+    fn look(_: &PlainFrames, _: &[Packet], _: &mut [u128]) -> Seen {
+        Seen::default()
+    }
+
     #[inline(always)]
     fn inspect(usual: &Usual, sources: &BadSources<u128>, packet: &Packet) -> Option<(u128, usize)> {
         let frame = packet.data().first_chunk::<{ IN_FRAME + ipv6::HEADER_LEN }>()?;
@@ -196,23 +225,30 @@ impl Kind for Ipv6 {
 struct Exit {
     most_bytes: usize,
     last: usize,
-    /// Whether the last element may answer otherwise without the lookup.
-    is_watched: bool,
+}
+
+/// An element that may answer otherwise without the lookup, and its number when it was asked last.
+struct Watched {
+    element: usize,
+    changes: Arc<AtomicU64>,
+    seen: u64,
 }
 
 /// A run, the lookup behind it, and the runs behind that.
 pub(super) struct Crossing<K: Kind> {
     usual: Usual,
     sources: Arc<BadSources<K::Address>>,
+    plain_frames: Option<PlainFrames>,
     lookup: usize,
     /// Whether the lookup never refuses.
     lookup_is_constant: bool,
     exits: Vec<Option<Exit>>,
+    watched: Vec<Watched>,
     destinations: Destinations<K::Address>,
     /// By number.
     ways: Vec<Way>,
     /// What `ways` were made from, and until when they hold.
-    made_from: ((u64, u64), u64),
+    made_from: (u64, u64),
     until_ns: u64,
     /// Batches to come that do not cross.
     pauses: u8,
@@ -222,7 +258,10 @@ pub(super) struct Crossing<K: Kind> {
 const PAUSES: u8 = 15;
 /// Fewest packets that cross: asking the elements costs a batch of 4 a twentieth more than going over runs, and one of 8 a
 /// tenth less.
-const FEWEST: usize = 6;
+const FEWEST: usize = 3;
+
+/// When an element is asked again that did not know a header.
+const ASK_AGAIN_NS: u64 = 1_000_000;
 
 impl<K: Kind> Crossing<K> {
     pub(super) fn new(usual: Usual, sources: Arc<BadSources<K::Address>>, lookup: usize) -> Self {
@@ -233,19 +272,43 @@ impl<K: Kind> Crossing<K> {
             count: 0,
             version: (0, 0),
         };
-        let (exits, ways) = (Vec::new(), Vec::new());
+        let (exits, watched, ways) = (Vec::new(), Vec::new(), Vec::new());
+        let plain_frames = K::plain_frames(&usual, &sources);
         Self {
             usual,
             sources,
+            plain_frames,
             lookup,
             lookup_is_constant: false,
             exits,
+            watched,
             destinations,
             ways,
-            made_from: ((0, 0), 0),
+            made_from: (0, 0),
             until_ns: 0,
             pauses: 0,
         }
+    }
+
+    /// Asks the elements that are watched whether packets may pass them, where their numbers have changed; false if one says no.
+    #[cold]
+    fn look_again(&mut self, asked: &mut Asked<'_>) -> bool {
+        for watched in &mut self.watched {
+            let changes = watched.changes.load(Ordering::Relaxed);
+            if changes != watched.seen && !asked.ask(watched.element, &mut Watch::default()) {
+                return false;
+            }
+            watched.seen = changes;
+        }
+        self.forget_ways();
+        true
+    }
+
+    #[cold]
+    fn forget_ways(&mut self) {
+        self.ways.clear();
+        self.made_from = self.destinations.version;
+        self.until_ns = u64::MAX;
     }
 
     /// The way of a number that is met for the first time.
@@ -266,7 +329,11 @@ impl<K: Kind> Crossing<K> {
         let Route { gateway, header, output, .. } = route;
         let mut header = Header { gateway, header, until_ns: u64::MAX };
         let is_known = asked.ask(exit.last, &mut header) && now_ns < header.until_ns;
-        let Some(bytes) = header.header.filter(|_| is_known) else { return none };
+        let Some(bytes) = header.header.filter(|_| is_known) else {
+            // It may know soon, without a change that others are told of.
+            self.until_ns = self.until_ns.min(now_ns.saturating_add(ASK_AGAIN_NS));
+            return none;
+        };
         self.until_ns = self.until_ns.min(header.until_ns);
         let most_bytes = exit.most_bytes.min(usize::from(u16::MAX)) as u16;
         Way { header: bytes, output: output as u16, most_bytes, is_known: true }
@@ -308,9 +375,13 @@ impl<K: Kind> runs::Crossing for Crossing<K> {
         };
         let mut watch = Watch::default();
         asked.ask(last, &mut watch);
-        let is_watched = !watch.is_constant;
+        match watch.changes {
+            Some(changes) => self.watched.push(Watched { element: last, changes, seen: u64::MAX }),
+            None if !watch.is_constant => return false,
+            None => {}
+        }
         self.exits.resize_with(self.exits.len().max(output + 1), || None);
-        self.exits[output] = Some(Exit { most_bytes, last, is_watched });
+        self.exits[output] = Some(Exit { most_bytes, last });
         true
     }
 
@@ -321,26 +392,26 @@ impl<K: Kind> runs::Crossing for Crossing<K> {
         outputs: &mut Vec<u16>,
         laps: &mut Laps,
     ) {
-        let mut watch = Watch { is_constant: self.lookup_is_constant, ..Watch::default() };
         if sieve.packets().len() < FEWEST {
             return sieve.refuse();
         }
-        let tries = self.pauses == 0;
-        self.pauses -= u8::from(!tries);
-        if !tries || !watch.is_constant && !asked.ask(self.lookup, &mut watch) {
+        if self.pauses > 0 {
+            self.pauses -= 1;
             return sieve.refuse();
         }
-        self.lookup_is_constant = watch.is_constant;
-        let mut seen = 0_u64;
-        for exit in self.exits.iter().flatten().filter(|exit| exit.is_watched) {
-            if !asked.ask(exit.last, &mut watch) {
+        if !self.lookup_is_constant {
+            let mut watch = Watch::default();
+            if !asked.ask(self.lookup, &mut watch) {
                 return sieve.refuse();
             }
-            // The versions only grow, so their sum changes with each of them.
-            seen = seen.wrapping_add(watch.version);
+            self.lookup_is_constant = watch.is_constant;
+        }
+        let is_as_seen = |watched: &Watched| watched.changes.load(Ordering::Relaxed) == watched.seen;
+        if !self.watched.iter().all(is_as_seen) && !self.look_again(asked) {
+            return sieve.refuse();
         }
 
-        let looked_at = self.look_at(sieve);
+        let seen_packets = self.look_at(sieve);
         if sieve.is_refused() {
             return;
         }
@@ -351,16 +422,13 @@ impl<K: Kind> runs::Crossing for Crossing<K> {
         if !asked.ask(self.lookup, &mut self.destinations) {
             self.destinations.numbers[..count].fill(NextHopIndex::NONE);
         }
-        if self.made_from != (self.destinations.version, seen) || self.until_ns <= sieve.now_ns() {
-            self.ways.clear();
-            self.made_from = (self.destinations.version, seen);
-            self.until_ns = u64::MAX;
+        if self.made_from != self.destinations.version || self.until_ns <= sieve.now_ns() {
+            self.forget_ways();
         }
         laps.lap();
 
-        outputs.clear();
         outputs.resize(count, 0);
-        let mut done = self.send_off(0, looked_at.longest, sieve.packets_mut(), outputs);
+        let mut done = self.send_off(0, seen_packets.longest, sieve.packets_mut(), outputs);
         if done != self.destinations.count {
             self.sort_out(done, sieve, asked);
             if sieve.is_refused() {
@@ -371,7 +439,7 @@ impl<K: Kind> runs::Crossing for Crossing<K> {
             done = self.send_off(done, 0, sieve.packets_mut(), outputs);
             debug_assert!(done == self.destinations.count);
         }
-        if looked_at.is_padded {
+        if seen_packets.is_padded {
             for packet in sieve.packets_mut() {
                 packet.truncate(IN_FRAME + K::total_length(packet.data()));
             }
@@ -380,55 +448,50 @@ impl<K: Kind> runs::Crossing for Crossing<K> {
     }
 }
 
-/// What was seen of the packets of a batch.
-struct LookedAt {
-    /// The longest total length.
-    longest: usize,
-    /// Whether there is anything behind the total length of one.
-    is_padded: bool,
-}
-
 impl<K: Kind> Crossing<K> {
     /// Writes down the destinations of plain packets, and puts the others aside.
     #[inline(always)]
-    fn look_at(&mut self, sieve: &mut Sieve<'_>) -> LookedAt {
+    fn look_at(&mut self, sieve: &mut Sieve<'_>) -> Seen {
         let (usual, sources, addresses) = (self.usual, &*self.sources, &mut *self.destinations.addresses);
-        let (mut count, mut longest, mut padding) = (0, 0, 0);
-        for (packet, place) in sieve.packets().iter().zip(&mut *addresses) {
-            let Some((address, total)) = K::inspect(&usual, sources, packet) else { break };
-            *place = address;
-            longest = longest.max(total);
-            padding |= (IN_FRAME + total) ^ packet.len();
-            count += 1;
+        let (packets, mut seen) = (sieve.packets(), Seen::default());
+        'packets: while seen.count < packets.len() {
+            let mut by_hand = packets.len();
+            if let Some(plain) = &self.plain_frames {
+                seen.join(K::look(plain, &packets[seen.count..], &mut addresses[seen.count..]));
+                // The group that may have an odd one.
+                by_hand = by_hand.min(seen.count + GROUP);
+            }
+            for (packet, place) in packets[..by_hand].iter().zip(&mut *addresses).skip(seen.count) {
+                let Some((address, total)) = K::inspect(&usual, sources, packet) else { break 'packets };
+                *place = address;
+                seen.add(total, packet.len());
+            }
         }
-        if count < sieve.packets().len() {
-            let (mut seen, looked_at) = (0, count);
+        if seen.count < packets.len() {
+            let mut plain = seen.count;
             sieve.each(|packet| {
-                seen += 1;
-                if seen <= looked_at {
+                if plain > 0 {
+                    plain -= 1;
                     return true;
                 }
                 let Some((address, total)) = K::inspect(&usual, sources, packet) else { return false };
-                addresses[count] = address;
-                longest = longest.max(total);
-                padding |= (IN_FRAME + total) ^ packet.len();
-                count += 1;
+                addresses[seen.count] = address;
+                seen.add(total, packet.len());
                 true
             });
         }
-        LookedAt { longest, is_padded: padding != 0 }
+        seen
     }
 
     /// Rewrites packets from number `first` on, and writes down their outputs, up to one that has no way or not one for packets
     /// of this length; how many that are with those before.
     #[inline(always)]
     fn send_off(&self, first: usize, longest: usize, packets: &mut [Packet], outputs: &mut [u16]) -> usize {
-        let (ways, longest) = (&*self.ways, longest.max(1));
+        let (ways, longest) = (&*self.ways, longest.clamp(1, usize::from(u16::MAX)) as u16);
         let numbers = self.destinations.numbers[..self.destinations.count].iter();
         let mut done = first;
         for ((packet, output), number) in packets.iter_mut().zip(outputs).zip(numbers).skip(first) {
-            let Some(way) = ways.get(number.index()).filter(|way| usize::from(way.most_bytes) >= longest)
-            else {
+            let Some(way) = ways.get(number.index()).filter(|way| way.most_bytes >= longest) else {
                 break;
             };
             *output = way.output;

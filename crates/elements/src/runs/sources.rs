@@ -35,6 +35,11 @@ impl<A: Family> BadSources<A> {
         Self { octets, addresses: addresses.into() }
     }
 
+    /// Of each octet whether addresses that begin with it, or that end in it, need a closer look.
+    pub(super) fn suspect_octets(&self) -> &[[bool; 256]; 2] {
+        &self.octets
+    }
+
     /// Returns whether the set has this address.
     #[inline(always)]
     pub fn has(&self, address: A) -> bool {

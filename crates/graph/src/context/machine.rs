@@ -7,7 +7,7 @@ use packet::{Batch, cycles};
 
 use super::{CLOSED, Context, ElementStats, End, LANES, Pending};
 use crate::element::{Element, TaskStatus};
-use crate::runs::{self, Fork, Laps, Run};
+use crate::runs::{self, Laps, Run};
 
 /// Most hops that the packets of one task run may make: beyond, they circle.
 const MOST_HOPS: u32 = 1 << 20;
@@ -175,37 +175,28 @@ impl Context {
     /// Carries the ordinary packets of a batch through a run, over the fork behind it and through the runs behind that.
     #[inline(always)]
     fn cross(&mut self, number: u32, to: End, batch: &mut Batch, by_first: bool) -> Option<Exit> {
-        let mut fork = self.runs[number as usize].fork.take()?;
-        let mut outputs = std::mem::take(&mut self.outputs);
+        let fork = self.runs[number as usize].fork.as_mut()?;
         let count = batch.len();
         let mut laps = Laps::begin(self.timed.then_some(self.mark));
         let (now_ns, odd) = (self.clock.now_ns(), &mut self.odd);
-        let crosses = fork.apply(&mut self.slots, now_ns, (batch, odd), by_first, &mut outputs, &mut laps);
-        let exit = crosses.then(|| {
-            if batch.len() != count {
-                self.put_odd_aside(to);
-            }
-            self.leave(&fork, number, batch, &outputs, laps.done())
-        });
-        self.outputs = outputs;
-        self.runs[number as usize].fork = Some(fork);
-        exit
+        if !fork.apply(&mut self.slots, now_ns, (batch, odd), by_first, &mut self.outputs, &mut laps) {
+            return None;
+        }
+        if batch.len() != count {
+            self.put_odd_aside(to);
+        }
+        Some(self.leave(number, batch, laps.done()))
     }
 
     /// Counts packets that have crossed, and sends them on.
     #[inline(always)]
-    fn leave(
-        &mut self,
-        fork: &Fork,
-        number: u32,
-        batch: &mut Batch,
-        outputs: &[u16],
-        timed: Option<(u64, [u64; 3])>,
-    ) -> Exit {
+    fn leave(&mut self, number: u32, batch: &mut Batch, timed: Option<(u64, [u64; 3])>) -> Exit {
         let count = batch.len();
         let [first, middle, last] = timed.map_or([None; 3], |(_, laps)| laps.map(Some));
-        self.runs[number as usize].count(count, first);
-        let slot = &mut self.slots[fork.at as usize];
+        let run = &mut self.runs[number as usize];
+        run.count(count, first);
+        let at = run.fork.as_ref().map_or(0, |fork| fork.at);
+        let slot = &mut self.slots[at as usize];
         slot.packets += count as u64;
         slot.batches += 1;
         if let Some((mark, _)) = timed {
@@ -214,15 +205,19 @@ impl Context {
             self.mark = mark;
         }
         // A crossing gives only outputs that it was given.
-        let exit_of = |output: usize| fork.exits.get(output).copied().flatten().unwrap_or(number) as usize;
-        let same = outputs[0];
-        if outputs.iter().fold(true, |is_same, output| is_same & (*output == same)) {
-            let run = &mut self.runs[exit_of(usize::from(same))];
+        let exit_of = |runs: &[Run], output: usize| {
+            let fork = runs[number as usize].fork.as_ref();
+            fork.and_then(|fork| fork.exits.get(output).copied().flatten()).unwrap_or(number) as usize
+        };
+        let same = self.outputs[0];
+        if self.outputs.iter().fold(true, |is_same, output| is_same & (*output == same)) {
+            let run = exit_of(&self.runs, usize::from(same));
+            let run = &mut self.runs[run];
             run.count(count, last);
             return Exit::To(run.exit);
         }
         let (mut begun, mut lanes) = ([0; LANES], 0);
-        batch.scatter(outputs, &mut self.lanes, |lane| {
+        batch.scatter(&self.outputs, &mut self.lanes, |lane| {
             begun[lanes % LANES] = lane;
             lanes += 1;
         });
@@ -230,7 +225,8 @@ impl Context {
         for &lane in begun[..lanes.min(LANES)].iter().rev() {
             let empty = self.spare_batch();
             let batch = std::mem::replace(&mut self.lanes[lane], empty);
-            let run = &mut self.runs[exit_of(lane)];
+            let run = exit_of(&self.runs, lane);
+            let run = &mut self.runs[run];
             run.count(batch.len(), last.map(|cycles| cycles * batch.len() as u64 / count as u64));
             self.stack.push(Pending { to: run.exit, output: 0, batch });
         }
@@ -287,20 +283,18 @@ impl Context {
         self.clock.update();
         self.timed = self.random().is_multiple_of(TIMED_SHARE);
         let mut worked = self.run_timers();
-        self.passed_over = false;
+        if !self.resting.is_empty() && (!self.busy || self.look_at <= self.busy_turns) {
+            self.end_rest();
+        }
         for _ in 0..self.run_queue.len() {
             if self.stops_at_once && self.control.is_stopped() {
                 break;
             }
-            let Some((element, skips)) = self.run_queue.pop_front() else { break };
-            if skips > 0 && self.busy {
-                self.passed_over = true;
-                self.run_queue.push_back((element, skips - 1));
-            } else {
-                worked |= self.run_task(element);
-            }
+            let Some(element) = self.run_queue.pop_front() else { break };
+            worked |= self.run_task(element);
         }
         self.busy = worked;
+        self.busy_turns += u64::from(worked);
         // What handlers set in motion between turns is not timed.
         self.timed = false;
         worked
@@ -313,7 +307,17 @@ impl Context {
 
     /// Whether any task is awake.
     pub fn has_awake_tasks(&self) -> bool {
-        !self.run_queue.is_empty()
+        !self.run_queue.is_empty() || !self.resting.is_empty()
+    }
+
+    /// Queues the sources that have rested long enough; all of them, unless others are busy.
+    #[inline(never)]
+    fn end_rest(&mut self) {
+        let now = if self.busy { self.busy_turns } else { u64::MAX };
+        for (element, _) in self.resting.extract_if(.., |(_, until)| *until <= now) {
+            self.run_queue.push_back(element);
+        }
+        self.look_at = self.resting.iter().map(|(_, until)| *until).min().unwrap_or(0);
     }
 
     fn run_task(&mut self, index: u32) -> bool {
@@ -353,7 +357,10 @@ impl Context {
         slot.idle_looks = (slot.idle_looks + 1).min(MOST_IDLE_LOOKS);
         if !slot.scheduled {
             slot.scheduled = true;
-            self.run_queue.push_back((index, (1 << slot.idle_looks) - 1));
+            // This turn counts, if it does anything.
+            let until = self.busy_turns + (1 << slot.idle_looks);
+            self.look_at = if self.resting.is_empty() { until } else { self.look_at.min(until) };
+            self.resting.push((index, until));
         }
     }
 

@@ -31,7 +31,7 @@ impl Context {
             }
             if from.scheduled {
                 slot.scheduled = true;
-                self.run_queue.push_back((index as u32, 0));
+                self.run_queue.push_back(index as u32);
             }
         }
     }

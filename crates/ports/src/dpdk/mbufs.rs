@@ -332,7 +332,7 @@ impl Intake {
     /// The caller owns these mbufs.
     #[inline]
     #[allow(unsafe_code, reason = "mbufs become packets")]
-    unsafe fn take(&self, mbufs: &[*mut Mbuf], slots: &mut [MaybeUninit<Packet>]) -> (usize, u64) {
+    pub(super) unsafe fn take(&self, mbufs: &[*mut Mbuf], slots: &mut [MaybeUninit<Packet>]) -> (usize, u64) {
         let (mut count, mut bytes) = (0, 0);
         for &mbuf in mbufs {
             // SAFETY: DPDK gave us this mbuf.
@@ -459,9 +459,11 @@ impl Outlet {
     #[inline(always)]
     fn fill(&mut self, batch: &Batch) -> Option<u64> {
         let mut bytes = 0;
+        let longest = self.longest.min(usize::from(u16::MAX)) as u16;
         for (slot, packet) in self.mbufs.iter_mut().zip(batch.packets()) {
-            let length = packet.len();
-            if !self.frames.own(packet) || length > self.longest {
+            let place = packet.place();
+            let length = (place >> 16) as u16;
+            if !self.frames.own(packet) || length > longest {
                 return None;
             }
             let mbuf = mbuf_of(packet.chunk());
@@ -470,15 +472,14 @@ impl Outlet {
             let fields = unsafe { &mut *mbuf };
             // Most frames leave as long as they came and from the same place: nothing to write then. What receiving left
             // in `ol_flags` asks for no offload.
-            let data_off = (packet.data_offset() - METADATA_BYTES) as u16;
-            let there = fields.rearm_data as u16 as u32 | u32::from(fields.data_len) << 16;
-            if there != u32::from(data_off) | (length as u32) << 16 {
+            let data_off = (place as u16).wrapping_sub(METADATA_BYTES as u16);
+            if fields.rearm_data as u16 != data_off || fields.data_len != length {
                 fields.rearm_data = fields.rearm_data & !0xffff | u64::from(data_off);
-                fields.pkt_len = length as u32;
-                fields.data_len = length as u16;
+                fields.pkt_len = u32::from(length);
+                fields.data_len = length;
             }
             *slot = mbuf;
-            bytes += length as u64;
+            bytes += u64::from(length);
         }
         Some(bytes)
     }

@@ -2,7 +2,7 @@
 //! permutation of its 16-bit words is the first line of our metadata but for constants; with AVX2 the line is tested by a
 //! load of 16 bytes and one of 8, and written by three stores.
 //!
-//! What decided: the loop without (`Intake::take`) has twice the instructions.
+//! The loop without them (`Intake::take`) has twice the instructions.
 
 use std::mem::MaybeUninit;
 
@@ -15,8 +15,8 @@ use crate::dpdk::shim::{Mbuf, Mempool};
 compile_error!("the feature `dpdk` is written for x86-64");
 
 use std::arch::x86_64::{
-    __m128i, __m256i, __m512i, _mm_load_si128, _mm_loadu_si128, _mm_setzero_si128, _mm_store_si128, _mm_testz_si128,
-    _mm_xor_si128, _mm256_load_si256, _mm256_setzero_si256, _mm256_store_si256, _mm512_add_epi16, _mm512_load_si512,
+    __m128i, __m256i, __m512i, _mm_load_si128, _mm_loadu_si128, _mm_set_epi64x, _mm_setzero_si128, _mm_store_si128, _mm_testz_si128,
+    _mm_xor_si128, _mm256_castsi256_si128, _mm256_load_si256, _mm256_store_si256, _mm512_add_epi16, _mm512_load_si512,
     _mm512_loadu_si512, _mm512_mask_cmpneq_epi16_mask, _mm512_maskz_permutexvar_epi16, _mm512_store_si512,
 };
 
@@ -38,8 +38,8 @@ const WORDS: [u16; 32] = {
 /// ol_flags (30; it says whether the data lies elsewhere, and no flag of a received packet is there), the pool (56 to 63).
 const LOOKED_AT: u32 = 1 << 9 | 1 << 10 | 1 << 15 | 0b1111 << 28;
 
-/// The bits of rearm_data and ol_flags that `LOOKED_AT` means.
-const BITS_LOOKED_AT: [u64; 2] = [0xffff_ffff_0000, 0xffff << 48];
+/// The bits of rearm_data and ol_flags that `LOOKED_AT` means, and data_off.
+const BITS_LOOKED_AT: [u64; 2] = [0xffff_ffff_ffff, 0xffff << 48];
 
 /// The constants of the loop, in the order of an mbuf's or metadata's line.
 #[derive(Debug)]
@@ -102,7 +102,6 @@ impl Wide {
 
     /// # Safety
     /// The CPU has AVX2, and the mbufs are the caller's.
-    #[target_feature(enable = "avx2,bmi1,bmi2")]
     #[allow(unsafe_code, reason = "mbufs become packets")]
     unsafe fn take_by_avx2(
         &self,
@@ -110,42 +109,64 @@ impl Wide {
         mbufs: &[*mut Mbuf],
         slots: &mut [MaybeUninit<Packet>],
     ) -> (usize, u64) {
-        let slots = &mut slots[..mbufs.len()];
+        let (mut taken, mut count, mut bytes) = (0, 0, 0);
+        loop {
+            // SAFETY: the caller's; each mbuf is taken once.
+            let (usual, more) = unsafe { self.take_usual(intake, &mbufs[taken..], &mut slots[count..]) };
+            (taken, count, bytes) = (taken + usual, count + usual, bytes + more);
+            let Some(odd) = mbufs.get(taken..=taken) else { return (count, bytes) };
+            // SAFETY: as above.
+            let (packets, more) = unsafe { intake.take(odd, &mut slots[count..]) };
+            (taken, count, bytes) = (taken + 1, count + packets, bytes + more);
+        }
+    }
+
+    /// Takes mbufs up to one that is not usual, or has its data elsewhere than the first; how many, and their bytes.
+    ///
+    /// # Safety
+    /// As [`Wide::take_by_avx2`].
+    #[target_feature(enable = "avx2,bmi1,bmi2")]
+    #[allow(unsafe_code, reason = "mbufs become packets")]
+    unsafe fn take_usual(
+        &self,
+        intake: &Intake,
+        mbufs: &[*mut Mbuf],
+        slots: &mut [MaybeUninit<Packet>],
+    ) -> (usize, u64) {
+        let Some(&first) = mbufs.first() else { return (0, 0) };
         // SAFETY: as in `take_by_avx512`; the first half of a fresh line, and all that is behind it, are written before the
-        // place of the data, which is the first eight bytes.
+        // place of the data, which is the first eight bytes. A usual mbuf has its data where the first has it.
         unsafe {
-            let usual = _mm_loadu_si128((&raw const self.usual[2]).cast::<__m128i>());
+            let data_off = u64::from((*first).rearm_data as u16);
+            let usual = _mm_set_epi64x(self.usual[3] as i64, (self.usual[2] | data_off) as i64);
             let looked_at = _mm_loadu_si128(BITS_LOOKED_AT.as_ptr().cast::<__m128i>());
+            // The second half is zeros, which the compiler must not see: of stores of zeros it makes one across two lines.
             let fresh = _mm256_load_si256((&raw const self.fresh).cast::<__m256i>());
-            let (places, line) = (self.fresh.places(), intake.line);
-            let (mut count, mut bytes) = (0, 0);
-            for &mbuf in mbufs {
+            let zeros = _mm256_load_si256((&raw const self.fresh).cast::<__m256i>().add(1));
+            let places = self.fresh.places() + (data_off | data_off << 32);
+            let (line, data_off) = (intake.line, data_off as usize);
+            let mut bytes = 0;
+            for (count, (&mbuf, slot)) in mbufs.iter().zip(slots).enumerate() {
                 let flags = _mm_load_si128((&raw const (*mbuf).rearm_data).cast::<__m128i>());
                 let is_usual = _mm_testz_si128(_mm_xor_si128(flags, usual), looked_at) != 0;
                 if !is_usual || (*mbuf).pool != intake.pool {
-                    if let Some(packet) = intake.unusual(mbuf) {
-                        bytes += packet.len() as u64;
-                        slots.get_unchecked_mut(count).write(packet);
-                        count += 1;
-                    }
-                    continue;
+                    return (count, bytes);
                 }
                 let chunk = mbuf.cast::<u8>().add(MBUF_BYTES);
-                let (data_off, length) = (u64::from((*mbuf).rearm_data as u16), u64::from((*mbuf).data_len));
-                let first = chunk.add(METADATA_BYTES + data_off as usize).cast::<u64>().read_unaligned();
+                let length = u64::from((*mbuf).data_len);
+                let first = chunk.add(METADATA_BYTES + data_off).cast::<u64>().read_unaligned();
                 _mm256_store_si256(chunk.cast(), fresh);
-                _mm256_store_si256(chunk.add(32).cast(), _mm256_setzero_si256());
-                _mm_store_si128(chunk.add(FRESH_BYTES - 16).cast(), _mm_setzero_si128());
-                chunk.cast::<u64>().write(places + (data_off | length << 16 | data_off << 32));
+                _mm256_store_si256(chunk.add(32).cast(), zeros);
+                _mm_store_si128(chunk.add(FRESH_BYTES - 16).cast(), _mm256_castsi256_si128(zeros));
+                chunk.cast::<u64>().write(places + (length << 16));
                 let mut packet = intake.frames.written(std::ptr::NonNull::new_unchecked(chunk));
                 if !line.is_to_us(first) {
                     packet.set_packet_type(Line::other_type(first));
                 }
                 bytes += length;
-                slots.get_unchecked_mut(count).write(packet);
-                count += 1;
+                slot.write(packet);
             }
-            (count, bytes)
+            (mbufs.len(), bytes)
         }
     }
 

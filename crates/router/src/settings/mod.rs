@@ -143,7 +143,7 @@ options! {
         #[limits(1, packet::MAX_BATCH)]
         #[example = "32"]
         #[flag("burst", "N")]
-        burst: usize = 32,
+        burst: usize = 64,
         /// Every second, move queues and flows from the busiest worker to the idlest.
         #[example = "true"]
         #[flag("balance", "=true")]
