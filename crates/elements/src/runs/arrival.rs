@@ -12,7 +12,7 @@ use graph::runs::{Crossing, Sieve};
 use packet::wire::ethernet::HEADER_LEN as IN_FRAME;
 use packet::wire::ipv4::{self, MIN_HEADER_LEN as IP_HEADER};
 use packet::wire::ipv6;
-use packet::{Annotations, Packet, PacketType, PlainFrames, PlainHeader, PlainIpv6Header, Vectors};
+use packet::{Annotations, Family, Packet, PacketType, PlainFrames, PlainHeader, PlainIpv6Header, Vectors};
 
 use super::{BadSources, Step, crossing};
 
@@ -235,7 +235,7 @@ impl Usual {
     }
 
     /// What [`PlainFrames`] looks for in these packets; `None` where this processor looks at packets one by one.
-    pub(super) fn plain_frames(&self, sources: &BadSources<u32>) -> Option<PlainFrames> {
+    pub(super) fn plain_frames<A: Family>(&self, sources: &BadSources<A>) -> Option<PlainFrames> {
         let first_bytes = (self.mask, self.value);
         PlainFrames::new(first_bytes, self.type_bits, sources.suspect_octets(), Vectors::best())
     }

@@ -107,9 +107,6 @@ pub(super) trait Kind: Send + 'static {
 
     const VERSION: IpVersion;
 
-    /// What looks at several packets at once, if there is such a thing on this processor.
-    fn plain_frames(usual: &Usual, sources: &BadSources<Self::Address>) -> Option<PlainFrames>;
-
     /// Looks at packets from the first on, and writes down their destinations, up to one that may not be plain.
     fn look(plain: &PlainFrames, packets: &[Packet], destinations: &mut [Self::Address]) -> Seen;
 
@@ -136,10 +133,6 @@ impl Kind for Ipv4 {
     type Address = u32;
 
     const VERSION: IpVersion = IpVersion::V4;
-
-    fn plain_frames(usual: &Usual, sources: &BadSources<u32>) -> Option<PlainFrames> {
-        usual.plain_frames(sources)
-    }
 
     #[inline(always)]
     fn look(plain: &PlainFrames, packets: &[Packet], destinations: &mut [u32]) -> Seen {
@@ -182,12 +175,9 @@ impl Kind for Ipv6 {
 
     const VERSION: IpVersion = IpVersion::V6;
 
-    fn plain_frames(_: &Usual, _: &BadSources<u128>) -> Option<PlainFrames> {
-        None
-    }
-
-    fn look(_: &PlainFrames, _: &[Packet], _: &mut [u128]) -> Seen {
-        Seen::default()
+    #[inline(always)]
+    fn look(plain: &PlainFrames, packets: &[Packet], destinations: &mut [u128]) -> Seen {
+        plain.look6(packets, destinations)
     }
 
     #[inline(always)]
@@ -273,7 +263,7 @@ impl<K: Kind> Crossing<K> {
             version: (0, 0),
         };
         let (exits, watched, ways) = (Vec::new(), Vec::new(), Vec::new());
-        let plain_frames = K::plain_frames(&usual, &sources);
+        let plain_frames = usual.plain_frames(&sources);
         Self {
             usual,
             sources,
