@@ -176,6 +176,7 @@ bench-peers: packages-bench
 bench: FEATURES = dpdk
 bench: packages-bench build bench-peers
 	target/release/brickway-lab bench forward
+	target/release/brickway-lab bench mixed
 	target/release/brickway-lab bench elements
 	target/release/brickway-lab bench reload
 	$(SUDO) target/release/brickway-lab bench fib

@@ -63,6 +63,29 @@ fn figures(arguments: &str) -> std::collections::BTreeMap<(String, String), f64>
     said.out.lines().map(figure).collect()
 }
 
+/// Each kind of packet and each mixture has its figures. The bench fails where a router does otherwise than the routes say.
+#[test]
+fn mixed_traffic_is_measured_beside_its_parts() {
+    let folder = std::env::temp_dir().join(format!("brickway-mixed-{}", std::process::id()));
+    std::fs::create_dir(&folder).unwrap();
+    let (table, table6) = (folder.join("4.txt"), folder.join("6.txt"));
+    std::fs::write(&table, "198.51.0.0/16 1\n198.51.100.0/24 2\n203.0.113.0/24 3\n").unwrap();
+    std::fs::write(&table6, "2001:db8::/32 1\n2001:db8:7::/48 2\n").unwrap();
+    let arguments = format!(
+        "bench mixed --dests 200 --runs 1 --seconds 0.02 --json --table {} --table6 {}",
+        table.display(),
+        table6.display()
+    );
+    let figures = figures(&arguments);
+    std::fs::remove_dir_all(&folder).unwrap();
+    for case in ["ipv4", "ipv6", "options", "expired", "tagged", "options=1%", "tagged=50%", "all"] {
+        for metric in ["mpps", "cycles_per_packet", "of_its_parts"] {
+            let key = (case.to_owned(), metric.to_owned());
+            assert!(figures.get(&key).is_some_and(|value| *value > 0.0), "{key:?}: {figures:?}");
+        }
+    }
+}
+
 /// Nodes of a cluster lose nothing, and their packets pass as many nodes as their ways have.
 #[test]
 fn a_cluster_of_four_on_one_cpu_adds_up() {

@@ -13,8 +13,9 @@ use packet::Family;
 use ports::Port;
 
 use super::frames::port_mac;
+use super::routes;
 use super::single_core::{ROUTER_PORTS, SingleCore};
-use router::drop_in::{PlannedPort, usual_configuration};
+use router::drop_in::{PlannedPort, PlannedVlan, usual_configuration};
 
 /// Tables of the routes.
 pub(super) fn fib<A: Family>(rows: &[Row<A>]) -> Result<Fib<Adjacency>> {
@@ -33,12 +34,15 @@ pub(super) fn fill<A: Family>(fib: &mut Fib<Adjacency>, rows: &[Row<A>]) -> Resu
         next_hops.push(fib.next_hops_mut().add(NextHop::Forward(adjacency))?);
     }
     for row in rows {
-        let next_hop = next_hops[row.origin as usize % next_hops.len()];
+        let next_hop = next_hops[routes::port_of(row.origin) - 1];
         fib.replace(MAIN, row.prefix.into(), next_hop)?;
     }
     fib.publish();
     Ok(())
 }
+
+/// The number of a VLAN on the first port.
+pub(super) const VLAN: u16 = 10;
 
 /// The graph of four ports, with the first as input.
 pub(super) fn router(
@@ -46,20 +50,46 @@ pub(super) fn router(
     fib: &Fib<Adjacency>,
     burst: usize,
 ) -> Result<SingleCore> {
+    build(ports, fib, burst, false)
+}
+
+/// The same with a VLAN on the first port.
+pub(super) fn router_with_vlan(
+    ports: [Box<dyn Port>; ROUTER_PORTS],
+    fib: &Fib<Adjacency>,
+    burst: usize,
+) -> Result<SingleCore> {
+    build(ports, fib, burst, true)
+}
+
+fn build(
+    ports: [Box<dyn Port>; ROUTER_PORTS],
+    fib: &Fib<Adjacency>,
+    burst: usize,
+    has_vlan: bool,
+) -> Result<SingleCore> {
     let name = |port: usize| format!("bench{port}");
     let shared = Shared::default();
     // The second of the pair is not needed: nothing changes the rules.
     let (_, policies) = pair(Policy::default(), Policy::default());
-    let names = (0..ROUTER_PORTS).map(name).collect();
-    let tables =
-        ForwardingTables { ports: names, readers: fib.readers().clone(), policies, ask: Asker::default() };
+    let vlan = has_vlan.then(|| format!("{}.{VLAN}", name(0)));
+    let names: Vec<String> = (0..ROUTER_PORTS).map(name).chain(vlan).collect();
+    let tables = ForwardingTables {
+        ports: names.clone(),
+        readers: fib.readers().clone(),
+        policies,
+        ask: Asker::default(),
+    };
     shared.get_or_make(ForwardingTables::KEY, || Ok::<_, anyhow::Error>(tables))?;
     let mut ports_of_graph = Vec::new();
-    for port in 0..ROUTER_PORTS {
+    for (port, name) in names.into_iter().enumerate() {
         let to_linux = ports::open("null:", &ports::OpenOptions { tx_queues: 2, ..Default::default() })?;
-        let key = OpenPort::key(&format!("host:{}", name(port)));
+        let key = OpenPort::key(&format!("host:{name}"));
         shared.get_or_make(&key, || Ok::<_, anyhow::Error>(OpenPort::new(to_linux)))?;
-        ports_of_graph.push(PlannedPort::new(name(port), port_mac(port as u8), 1500));
+        let is_vlan = port == ROUTER_PORTS;
+        let mut planned = PlannedPort::new(name, port_mac(if is_vlan { 0 } else { port as u8 }), 1500);
+        planned.vlan = is_vlan.then_some(PlannedVlan { below: 1, number: VLAN });
+        ports_of_graph.push(planned);
     }
     let text = usual_configuration(&ports_of_graph)?;
     let source = Source { name: "drop-in.click".into(), text };

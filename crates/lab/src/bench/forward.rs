@@ -18,6 +18,7 @@ use packet::cycles;
 use ports::{MemoryLoop, Port};
 
 use super::folder::folder;
+use super::proof::{Model, prove};
 use super::runs::{DestinationArguments, FrameArguments, RunArguments, check_destinations};
 use super::single_core::{ROUTER_PORTS, SingleCore};
 use super::{drop_in, frames, median, print_figure, routes};
@@ -145,15 +146,15 @@ pub(crate) fn forward(arguments: &ForwardArguments) -> Result<ExitCode> {
         for &dests in &arguments.destinations.dests {
             let case = format!("{name}dests={dests}");
             let templates = frames::templates(rows, dests, arguments.frames.size);
-            let mut routers = Vec::new();
+            let (mut routers, model) = (Vec::new(), Model::new(rows, &[]));
             if arguments.graph != Graphs::DropIn {
-                let ports = router_ports(&templates)?;
-                routers.push((case.clone(), SingleCore::router(ports, path, arguments.run.burst)?));
+                let router = |ports| SingleCore::router(ports, path, arguments.run.burst);
+                routers.push((case.clone(), proven(&templates, &model, router)?));
             }
             if arguments.graph != Graphs::Example {
-                let ports = router_ports(&templates)?;
                 let fib = drop_in::fib(rows)?;
-                routers.push((format!("drop-in/{case}"), drop_in::router(ports, &fib, arguments.run.burst)?));
+                let router = |ports| drop_in::router(ports, &fib, arguments.run.burst);
+                routers.push((format!("drop-in/{case}"), proven(&templates, &model, router)?));
             }
             let figures = measure(arguments, &templates, routers).with_context(|| format!("case {case}"))?;
             for (case, figures) in figures {
@@ -167,7 +168,8 @@ pub(crate) fn forward(arguments: &ForwardArguments) -> Result<ExitCode> {
         for &dests in &arguments.destinations.dests {
             let templates = frames::templates_6(&rows, dests, arguments.frames.size);
             let case = format!("drop-in-6/dests={dests}");
-            let router = drop_in::router(router_ports(&templates)?, &fib, arguments.run.burst)?;
+            let router = |ports| drop_in::router(ports, &fib, arguments.run.burst);
+            let router = proven(&templates, &Model::new(&[], &rows), router)?;
             let figures = measure(arguments, &templates, vec![(case, router)])?;
             for (case, figures) in figures {
                 report(rows.len(), case, figures);
@@ -180,7 +182,8 @@ pub(crate) fn forward(arguments: &ForwardArguments) -> Result<ExitCode> {
             let ipv6 = frames::templates_6(&rows, dests, arguments.frames.size);
             let templates = frames::mixed(&ipv4, &ipv6);
             let case = format!("drop-in-mixed/dests={dests}");
-            let router = drop_in::router(router_ports(&templates)?, &fib, arguments.run.burst)?;
+            let router = |ports| drop_in::router(ports, &fib, arguments.run.burst);
+            let router = proven(&templates, &Model::of_drop_in(rows4, &rows), router)?;
             for (case, figures) in measure(arguments, &templates, vec![(case, router)])? {
                 report(rows4.len() + rows.len(), case, figures);
             }
@@ -220,6 +223,16 @@ fn print_details(details: &[(String, Vec<ClassCycles>)]) {
             .row(std::iter::once(class.to_owned()).chain(details.iter().map(|(_, by_class)| cell(by_class))));
     }
     say!("{}", table.render());
+}
+
+/// A router that has been found to do to these frames what it should, and is to be measured with them.
+fn proven(
+    templates: &[Vec<u8>],
+    model: &Model,
+    build: impl Fn([Box<dyn Port>; ROUTER_PORTS]) -> Result<SingleCore>,
+) -> Result<SingleCore> {
+    prove(templates, model, false, &build)?;
+    build(router_ports(templates)?)
 }
 
 /// Frames come in by the first port, over and over, and are freed behind the others.

@@ -106,15 +106,21 @@ pub(super) fn mixed(ipv4: &[Vec<u8>], ipv6: &[Vec<u8>]) -> Vec<Vec<u8>> {
 }
 
 /// Puts four bytes of IPv4 options (no operation) before the UDP header.
-fn add_options(frame: &mut [u8]) {
+pub(super) fn add_options(frame: &mut [u8]) {
     frame[14] = 0x46;
     frame.copy_within(34..frame.len() - 4, 38);
     frame[34..38].fill(1);
     refresh(frame);
 }
 
+/// Puts the tag of a VLAN into an Ethernet header.
+pub(super) fn tag(frame: &mut Vec<u8>, number: u16) {
+    let [high, low] = number.to_be_bytes();
+    frame.splice(12..12, [0x81, 0, high, low]);
+}
+
 /// Sets the TTL or the hop limit to 1.
-fn expire(frame: &mut [u8]) {
+pub(super) fn expire(frame: &mut [u8]) {
     if frame[14] >> 4 == 6 {
         frame[21] = 1;
         return;

@@ -18,6 +18,8 @@ mod frames;
 mod huge_pages;
 mod io;
 mod mesh;
+mod mixed;
+mod proof;
 mod reload;
 mod routes;
 mod rules;
@@ -35,6 +37,8 @@ use clap::Subcommand;
 pub(crate) enum BenchCommand {
     /// The example router's fast path in memory, on one core
     Forward(forward::ForwardArguments),
+    /// Mixed sizes, families, options and VLAN tags, beside each kind alone
+    Mixed(mixed::MixedArguments),
     /// Lookups in the forwarding tables, beside DPDK's
     Fib(fib::FibArguments),
     /// Forwarding over every driver, beside dpdk-testpmd and the kernel
@@ -61,6 +65,7 @@ pub(crate) fn bench(command: &BenchCommand) -> Result<ExitCode> {
     packet::Vectors::chosen().map_err(anyhow::Error::msg)?;
     match command {
         BenchCommand::Forward(arguments) => forward::forward(arguments),
+        BenchCommand::Mixed(arguments) => mixed::mixed(arguments),
         BenchCommand::Fib(arguments) => fib::fib(arguments),
         BenchCommand::Io(arguments) => io::io(arguments),
         BenchCommand::Batching(arguments) => batching::batching(arguments),

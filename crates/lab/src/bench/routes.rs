@@ -9,6 +9,8 @@ use packet::Family;
 
 use tempfile::TempDir;
 
+use super::single_core::ROUTER_PORTS;
+
 /// The real table, out of which larger ones are grown.
 pub(super) fn real<A: Family>(path: &Path) -> Result<Vec<Row<A>>> {
     let table = fib::read::load(path).with_context(|| {
@@ -31,6 +33,11 @@ pub(super) fn write_table(folder: &TempDir, name: &str, rows: &[Row]) -> Result<
     }
     std::fs::write(&path, text).with_context(|| format!("cannot write '{}'", path.display()))?;
     Ok(path)
+}
+
+/// The port, 1 to 3, that routes of an origin lead to: as the example router draws it.
+pub(super) fn port_of(origin: u32) -> usize {
+    fib::synthesize::next_hop_of_origin(origin, ROUTER_PORTS as u16 - 1).index()
 }
 
 /// One next hop for everything. In two halves, because the example router has its own route for 0.0.0.0/0.

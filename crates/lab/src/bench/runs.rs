@@ -13,7 +13,7 @@ use router::output::say_line;
 #[derive(Args, Debug)]
 pub(super) struct RunArguments {
     /// Packets taken from a port at a time, 1 to 256
-    #[arg(long, default_value_t = 32)]
+    #[arg(long, default_value_t = 64)]
     pub(super) burst: usize,
     /// Seconds for each run
     #[arg(long, default_value_t = 0.3)]

@@ -6,7 +6,6 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anyhow::{Context, Result, bail};
 use fib::read::Row;
@@ -15,6 +14,7 @@ use ports::{MemoryLoop, OpenOptions, Port};
 use super::cases::{Case, Driver, Load, Routes, Work};
 use super::{Available, Contestant, Figures, Missing, Setting, by_cpu_time};
 use crate::bench::cpus::{Apart, place_worker};
+use crate::bench::proof::{Model, prove, vdev};
 use crate::bench::single_core::{ROUTER_PORTS, SingleCore};
 use crate::bench::{drop_in, frames, routes};
 
@@ -94,8 +94,7 @@ impl Frames {
         let path = made.table.with_extension("cfg");
         let mut text = String::with_capacity(made.rows.len() * 24);
         for row in &made.rows {
-            let port = 1 + row.origin as usize % (ROUTER_PORTS - 1);
-            text.push_str(&format!("R{} {port}\n", row.prefix));
+            text.push_str(&format!("R{} {}\n", row.prefix, routes::port_of(row.origin)));
         }
         fs::write(&path, text).with_context(|| format!("cannot write '{}'", path.display()))?;
         made.rules = Some(path.clone());
@@ -127,12 +126,6 @@ impl Contestant for Ours {
     fn check(&mut self) -> Result<()> {
         self.core.checked_stats().map(|_| ())
     }
-}
-
-/// A name for a vdev that this process has not had.
-fn vdev(kind: &str) -> String {
-    static NEXT: AtomicUsize = AtomicUsize::new(0);
-    format!("{kind}{}", NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
 fn open(spec: &str) -> Result<Box<dyn Port>> {
@@ -169,13 +162,15 @@ pub(super) fn contestant<'a>(
     let output =
         || if over_dpdk { open(&format!("dpdk:{},no-rx=1", vdev("net_null"))) } else { open("null:") };
     let mut core = match case.work {
-        Work::Route => {
-            let ports = [input, output()?, output()?, output()?];
-            SingleCore::router(ports, &frames.make(setting)?.table, burst)?
-        }
-        Work::DropIn => {
-            let ports = [input, output()?, output()?, output()?];
-            drop_in::router(ports, &drop_in::fib(&frames.make(setting)?.rows)?, burst)?
+        Work::Route | Work::DropIn => {
+            let made = frames.make(setting)?;
+            let fib = drop_in::fib(if case.work == Work::DropIn { &made.rows } else { &[] })?;
+            let router = |ports: [Box<dyn Port>; ROUTER_PORTS]| match case.work {
+                Work::DropIn => drop_in::router(ports, &fib, burst),
+                _ => SingleCore::router(ports, &made.table, burst),
+            };
+            prove(&made.templates, &Model::new(&made.rows, &[]), over_dpdk, router)?;
+            router([input, output()?, output()?, output()?])?
         }
         _ => SingleCore::minimal(input, None, burst, burst)?,
     };
