@@ -112,7 +112,7 @@ pub struct Context {
     batch_limit: usize,
     copy: usize,
     pub(crate) clock: Clock,
-    /// Tasks that have a turn in the next one.
+    /// Tasks that run in the next turn.
     run_queue: VecDeque<u32>,
     /// Sources that found nothing, and the number of the busy turn in which each is looked at again.
     resting: Vec<(u32, u64)>,
@@ -120,6 +120,8 @@ pub struct Context {
     look_at: u64,
     /// Turns that did anything.
     busy_turns: u64,
+    /// Whether the last turn passed over a source, which may have work.
+    passed_over: bool,
     /// Whether the last turn did anything.
     busy: bool,
     timers: BinaryHeap<Reverse<(u64, u64, u32, u32)>>,
@@ -171,6 +173,7 @@ impl Context {
             resting: Vec::new(),
             look_at: 0,
             busy_turns: 0,
+            passed_over: false,
             busy: false,
             timers: BinaryHeap::new(),
             timer_number: 0,
@@ -619,7 +622,7 @@ impl Context {
     /// Moves simulated time on to the next timer; false if time is real, or no timer is left. As long as a source was passed
     /// over in the last turn, time stands still: it is looked at in the next one.
     pub(crate) fn skip_to_next_timer(&mut self) -> bool {
-        if !self.resting.is_empty() && self.clock.is_simulated() {
+        if self.passed_over && self.clock.is_simulated() {
             return true;
         }
         let due = self.next_timer_ns().filter(|_| self.clock.is_simulated());

@@ -86,7 +86,7 @@ pub struct GraphOptions {
 
 impl Default for GraphOptions {
     fn default() -> Self {
-        Self { burst: 32, pool: PoolOptions::default(), simulated_time: None }
+        Self { burst: 64, pool: PoolOptions::default(), simulated_time: None }
     }
 }
 

@@ -12,7 +12,7 @@
 //! | [`flow`] | [`FlowHash`](flow::FlowHash): which flow a frame belongs to |
 //! | [`wire`] | Ethernet, ARP, IPv4, IPv6, ICMP, ICMPv6, UDP, TCP |
 //! | `plain_header` | [`PlainHeader`]: an IPv4 header without options, in registers |
-//! | `plain_frames` | [`PlainFrames`]: IPv4 headers without options, eight at a time |
+//! | `plain_frames` | [`PlainFrames`]: IP headers, eight at a time |
 //! | `plain_ipv6_header` | [`PlainIpv6Header`]: an IPv6 header, in registers |
 //! | [`checksum`] | RFC 1071 sums and RFC 1624 incremental updates |
 //! | [`prefetch()`] | asking for memory before it is needed |

@@ -64,7 +64,8 @@ impl Seen {
 impl PlainFrames {
     /// Frames of which the first bytes are `value` where `mask` has a one, which includes the first byte of the IP
     /// header ([`WITHOUT_OPTIONS`](crate::wire::ipv4::WITHOUT_OPTIONS)); whose packet type has none of these bits; and whose
-    /// sources have neither a first nor a last octet of these two sets. `None` on a processor without AVX2.
+    /// sources have neither a first nor a last octet of these two sets. `None` without AVX2, of this processor or in
+    /// `vectors`.
     pub fn new(
         (mask, value): (u128, u128),
         type_bits: u8,
@@ -74,12 +75,14 @@ impl PlainFrames {
         let suspect = [Octets::new(&octets[0]), Octets::new(&octets[1])];
         let is_extension = |number| IpProtocol(number as u8).is_ipv6_extension();
         let extensions = Octets::new(&std::array::from_fn(is_extension));
-        (vectors != Vectors::None).then_some(Self { mask, value, type_bits, suspect, extensions })
+        let has_avx2 = vectors != Vectors::None && Vectors::all_here().any(|here| here == vectors);
+        has_avx2.then_some(Self { mask, value, type_bits, suspect, extensions })
     }
 
-    /// Looks at packets from the first on, up to a group of which one is not plain, or too few. A plain one is an
-    /// IPv4 packet without options, as long as its header says or longer, whose checksum is right and whose time to live is
-    /// at least 2. Its destination goes into `destinations`, which is at least as long as `packets` up to a whole group.
+    /// Looks at packets from the first on. Stops at the first group with a packet that is not plain, and before a last group of
+    /// fewer than three. A plain one is an IPv4 packet without options, as long as its header says or longer, whose checksum
+    /// is right and whose time to live is at least 2. Destinations go into `destinations`, which is as long as `packets`, rounded up
+    /// to a multiple of [`GROUP`].
     ///
     /// # Panics
     ///

@@ -286,6 +286,7 @@ impl Context {
         if !self.resting.is_empty() && (!self.busy || self.look_at <= self.busy_turns) {
             self.end_rest();
         }
+        self.passed_over = !self.resting.is_empty();
         for _ in 0..self.run_queue.len() {
             if self.stops_at_once && self.control.is_stopped() {
                 break;

@@ -113,8 +113,10 @@ pub(super) fn add_options(frame: &mut [u8]) {
     refresh(frame);
 }
 
-/// Puts the tag of a VLAN into an Ethernet header.
+/// Has an IPv4 packet come by a VLAN, from a host there.
 pub(super) fn tag(frame: &mut Vec<u8>, number: u16) {
+    frame[26..30].copy_from_slice(&[10, 1, 0, 2]);
+    refresh(frame);
     let [high, low] = number.to_be_bytes();
     frame.splice(12..12, [0x81, 0, high, low]);
 }

@@ -1,9 +1,9 @@
-//! `brickway-lab bench mixed`: traffic as it is, beside its parts: sizes of the Internet, both families, IP options, packets whose
-//! time to live ends here, VLAN tags.
+//! `brickway-lab bench mixed`: mixed traffic beside its parts: IMIX sizes, both families, IPv4 options, packets whose time to live
+//! ends here, VLAN tags.
 //!
-//! Each kind of packet is measured by itself and in mixtures. The parts of a mixture give a figure by their shares, and the
-//! mixture should not take much more: packets that go another way (those with options go to Linux) must not slow those beside them. Cases `options=N%` and
-//! `tagged=N%` are a curve over the share of one kind.
+//! Each kind of packet is measured by itself and in mixtures. The shares of a mixture's parts give its expected cycles, and the
+//! mixture should not take much more: packets that go another way, such as those with options, which go to Linux, must not slow
+//! those beside them. Cases `options=N%` and `tagged=N%` are a curve over the share of one kind.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -91,8 +91,8 @@ fn cases() -> Vec<(String, Shares)> {
     cases
 }
 
-/// Frames of these kinds at random, by their shares. Of 12 frames 7 have 64 bytes, 4 have 594 and one has 1,518 with its frame
-/// check sequence.
+/// Frames of these kinds at random, by their shares. Of 12 frames 7 have 64 bytes, 4 have 590 and one has 1,514, without the
+/// frame check sequence.
 fn mixture(shares: &Shares, templates: &dyn Fn(Kind, usize) -> Vec<Vec<u8>>) -> Vec<Vec<u8>> {
     const SIZES: [(usize, u32); 3] = [(64, 7), (590, 4), (1_514, 1)];
     let made = |kind: Kind| SIZES.map(|(size, _)| templates(kind, size));

@@ -109,6 +109,7 @@ impl Wide {
         mbufs: &[*mut Mbuf],
         slots: &mut [MaybeUninit<Packet>],
     ) -> (usize, u64) {
+        let slots = &mut slots[..mbufs.len()];
         let (mut taken, mut count, mut bytes) = (0, 0, 0);
         loop {
             // SAFETY: the caller's; each mbuf is taken once.

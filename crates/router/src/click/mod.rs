@@ -47,7 +47,7 @@ const FRAME_SIZE: usize = 1_856;
   brickway click -qo- router.click           check it, and print it with its compounds expanded
   brickway click -p 7777 -R router.click     with a control socket, and configurations that can be exchanged
 
-Packets go through the graph one at a time, in Click's order. --burst 32 has them go in batches, as in `brickway run`, which
+Packets go through the graph one at a time, in Click's order. --burst 64 has them go in batches, as in `brickway run`, which
 is faster and keeps the order of each path. A link named `click` to this program needs no `click` on the command line."
 )]
 pub(crate) struct ClickArguments {

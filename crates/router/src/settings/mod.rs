@@ -141,7 +141,7 @@ options! {
         count: usize = 1,
         /// Packets taken from a port at a time, 1 to 256. 1 gives Click's packet order.
         #[limits(1, packet::MAX_BATCH)]
-        #[example = "32"]
+        #[example = "64"]
         #[flag("burst", "N")]
         burst: usize = 64,
         /// Every second, move queues and flows from the busiest worker to the idlest.
