@@ -445,31 +445,34 @@ impl<K: Kind> Crossing<K> {
     fn look_at(&mut self, sieve: &mut Sieve<'_>) -> Seen {
         let (usual, sources, addresses) = (self.usual, &*self.sources, &mut *self.destinations.addresses);
         let (packets, mut seen) = (sieve.packets(), Seen::default());
-        'packets: while seen.count < packets.len() {
+        let (mut at, mut odd) = (0, [0_u64; MAX_BATCH / 64]);
+        while at < packets.len() {
             let mut by_hand = packets.len();
             if let Some(plain) = &self.plain_frames {
-                seen.join(K::look(plain, &packets[seen.count..], &mut addresses[seen.count..]));
-                // The group that may have an odd one.
-                by_hand = by_hand.min(seen.count + GROUP);
+                let found = K::look(plain, &packets[at..], &mut addresses[seen.count..]);
+                at += found.count;
+                seen.join(found);
+                // The group that may have odd ones.
+                by_hand = by_hand.min(at + GROUP);
             }
-            for (packet, place) in packets[..by_hand].iter().zip(&mut *addresses).skip(seen.count) {
-                let Some((address, total)) = K::inspect(&usual, sources, packet) else { break 'packets };
-                *place = address;
-                seen.add(total, packet.len());
+            for packet in &packets[at..by_hand] {
+                match K::inspect(&usual, sources, packet) {
+                    Some((address, total)) => {
+                        addresses[seen.count] = address;
+                        seen.add(total, packet.len());
+                    }
+                    // The run is not for this batch.
+                    None if at == 0 && sieve.by_first() => {
+                        sieve.refuse();
+                        return seen;
+                    }
+                    None => odd[at / 64] |= 1 << (at % 64),
+                }
+                at += 1;
             }
         }
         if seen.count < packets.len() {
-            let mut plain = seen.count;
-            sieve.each(|packet| {
-                if plain > 0 {
-                    plain -= 1;
-                    return true;
-                }
-                let Some((address, total)) = K::inspect(&usual, sources, packet) else { return false };
-                addresses[seen.count] = address;
-                seen.add(total, packet.len());
-                true
-            });
+            sieve.put_aside(|number| odd[number / 64] >> (number % 64) & 1 != 0);
         }
         seen
     }

@@ -207,6 +207,24 @@ impl Sieve<'_> {
         self.batch.packets_mut()
     }
 
+    /// Whether the run is for this batch only where its first packet is ordinary.
+    #[inline(always)]
+    pub fn by_first(&self) -> bool {
+        self.by_first
+    }
+
+    /// Puts packets aside by their number in the batch, which must all be unchanged.
+    pub fn put_aside(&mut self, is_odd: impl Fn(usize) -> bool) {
+        let Self { batch, odd, .. } = self;
+        let mut number = 0;
+        let is_ordinary = |_: &mut Packet| {
+            number += 1;
+            !is_odd(number - 1)
+        };
+        batch.extract(is_ordinary, |packet| odd.push(packet));
+        self.is_refused = self.batch.is_empty();
+    }
+
     /// Leaves all packets to the elements themselves.
     pub fn refuse(&mut self) {
         self.is_refused = true;
