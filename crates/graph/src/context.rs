@@ -153,6 +153,7 @@ impl Context {
     ) -> Self {
         let most_outputs = slots.iter().map(|slot| slot.outputs.len()).max().unwrap_or(0);
         let burst = options.burst.clamp(1, MAX_BATCH);
+        let (run_queue, resting) = (VecDeque::with_capacity(slots.len()), Vec::with_capacity(slots.len()));
         Self {
             slots,
             runs: Vec::new(),
@@ -169,8 +170,8 @@ impl Context {
             batch_limit: if burst == 1 { 1 } else { MAX_BATCH },
             copy: options.copy,
             clock,
-            run_queue: VecDeque::new(),
-            resting: Vec::new(),
+            run_queue,
+            resting,
             look_at: 0,
             busy_turns: 0,
             passed_over: false,

@@ -251,6 +251,9 @@ const PAUSES: u8 = 15;
 /// packet so, and 1,000 over runs.
 const FEWEST: usize = 3;
 
+/// Numbers for which there is room from the start.
+const USUAL_NUMBERS: usize = 64;
+
 /// When an element is asked again that did not know a header.
 const ASK_AGAIN_NS: u64 = 1_000_000;
 
@@ -263,7 +266,7 @@ impl<K: Kind> Crossing<K> {
             count: 0,
             version: (0, 0),
         };
-        let (exits, watched, ways) = (Vec::new(), Vec::new(), Vec::new());
+        let (exits, watched, ways) = (Vec::new(), Vec::new(), Vec::with_capacity(USUAL_NUMBERS));
         let plain_frames = usual.plain_frames(&sources);
         Self {
             usual,
