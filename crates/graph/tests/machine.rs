@@ -4,7 +4,7 @@
 
 use graph::graph::Registry;
 use graph::testing::Bench;
-use graph::{Alias, Class, Context, Element, TaskStatus, Verdict};
+use graph::{Alias, Class, Combine, Context, Element, Get, Handler, Put, TaskStatus, Verdict};
 use packet::Batch;
 
 /// Sends every packet out by every output, first to last.
@@ -266,6 +266,73 @@ impl Element for Greedy {
         cx.emit_batch(0, &mut batch);
         cx.recycle(batch);
         if moved || cx.upstream_active() { TaskStatus::Idle } else { TaskStatus::Asleep }
+    }
+}
+
+/// A source that sends a packet each time it is looked at, or says that it found nothing.
+static TAP: Class = Class {
+    name: "Tap",
+    ports: "0/1",
+    processing: Class::PUSH,
+    handlers: &[
+        Handler::read("looks", Combine::Sum, "Looks.", &Get(|e: &mut Tap| e.looks.to_string())),
+        Handler::write(
+            "open",
+            "Whether it sends.",
+            &Put(|e: &mut Tap, _, value| {
+                e.is_open = value == "true";
+                Ok(())
+            }),
+        ),
+    ],
+    make: |_| Ok(Box::new(Tap { is_open: false, looks: 0 })),
+    ..Class::DEFAULT
+};
+
+struct Tap {
+    is_open: bool,
+    looks: usize,
+}
+
+impl Element for Tap {
+    fn initialise(&mut self, cx: &mut Context) -> Result<(), String> {
+        cx.wake();
+        Ok(())
+    }
+    fn task(&mut self, cx: &mut Context) -> TaskStatus {
+        self.looks += 1;
+        if self.is_open {
+            let packet = cx.allocate().unwrap();
+            cx.emit(0, packet);
+        }
+        if self.is_open { TaskStatus::Busy } else { TaskStatus::Idle }
+    }
+}
+
+#[test]
+fn a_source_that_finds_nothing_is_passed_over_while_others_are_busy() {
+    let mut registry = registry();
+    registry.add(&[&TAP]);
+    let config = "busy :: Tap -> out :: TestOutput; idle :: Tap -> out;";
+    let mut bench = Bench::new(&registry, config);
+    bench.write("busy.open", "true").unwrap();
+    // Looks of the idle source after each turn: in turn 0, then after one, three, and always seven turns without.
+    let looks: Vec<usize> = (0..23)
+        .map(|_| {
+            bench.run(1);
+            bench.read("idle.looks").parse().unwrap()
+        })
+        .collect();
+    let turns: Vec<usize> = (0..23).filter(|&turn| turn == 0 || looks[turn] > looks[turn - 1]).collect();
+    assert_eq!(turns, [0, 2, 6, 14, 22]);
+    assert_eq!(bench.read("busy.looks"), "23");
+    // Once nobody is busy it has its look in each turn.
+    bench.write("busy.open", "false").unwrap();
+    bench.run(1);
+    assert!(bench.graph().context().has_awake_tasks());
+    for look in 1..4 {
+        bench.run(1);
+        assert_eq!(bench.read("idle.looks"), (5 + look).to_string());
     }
 }
 

@@ -84,7 +84,7 @@ pub struct Watch {
     pub is_constant: bool,
     /// Its number changes before the element answers this or other questions otherwise. Answers whose time is over
     /// ([`Header::until_ns`]), and questions that it could not answer, are asked again anyway. Without a number, and not
-    /// constant, the element is asked for each batch.
+    /// constant, a lookup is asked for each batch, and no packet crosses to the element at the end of a run.
     pub changes: Option<Arc<AtomicU64>>,
 }
 
@@ -324,7 +324,7 @@ impl<K: Kind> Crossing<K> {
         let mut header = Header { gateway, header, until_ns: u64::MAX };
         let is_known = asked.ask(exit.last, &mut header) && now_ns < header.until_ns;
         let Some(bytes) = header.header.filter(|_| is_known) else {
-            // It may know soon, without a change that others are told of.
+            // The element may learn it without a change of its number.
             self.until_ns = self.until_ns.min(now_ns.saturating_add(ASK_AGAIN_NS));
             return none;
         };

@@ -62,8 +62,8 @@ impl Model {
     }
 
     fn port(&self, version: u8, address: u128) -> Option<usize> {
-        let of_version = self.lengths.iter().filter(|((of, _), _)| *of == version);
-        of_version.into_iter().find_map(|((_, length), prefixes)| {
+        let mut of_version = self.lengths.iter().filter(|((of, _), _)| *of == version);
+        of_version.find_map(|((_, length), prefixes)| {
             let mask = u128::MAX.checked_shl(128 - u32::from(*length)).unwrap_or(0);
             prefixes.get(&(address & mask)).copied()
         })
@@ -152,11 +152,11 @@ impl TxQueue for KeeperTx {
     }
 }
 
-/// Sends each frame once through a router that `build` makes of these ports; the frames come in by the first.
+/// Sends numbered copies of the frames through a router that `build` makes of four ports; they come in by the first.
 ///
 /// # Errors
 ///
-/// A frame was lost, changed or overtaken, or left by another port; the message has it.
+/// A frame was lost, changed, added or overtaken, or left by another port; the message has it.
 pub(super) fn prove(
     sent: &[Vec<u8>],
     model: &Model,
