@@ -21,6 +21,19 @@ pub(crate) fn load(port: &str, loader: &mut EbpfLoader<'_>, object: &[u8]) -> Re
     loader.load(object).map_err(|error| load_error(port, &error))
 }
 
+/// Loads a program by `load`, which is called again where a signal to this thread interrupted the verifier.
+pub(crate) fn verify(mut load: impl FnMut() -> Result<(), ProgramError>) -> Result<(), ProgramError> {
+    const MOST_TRIES: usize = 20;
+    for _ in 1..MOST_TRIES {
+        match load() {
+            Err(ProgramError::LoadError { io_error, .. })
+                if io_error.raw_os_error() == Some(libc::EAGAIN) => {}
+            result => return result,
+        }
+    }
+    load()
+}
+
 /// Runs an XDP program on a frame, as if it came in by the loopback interface. Returns what the program says, and the frame then.
 pub(crate) fn test_run(program: &mut Xdp, frame: &[u8]) -> io::Result<(u32, Vec<u8>)> {
     let mut out = vec![0; frame.len() + 64];
@@ -43,10 +56,12 @@ pub(crate) fn refusal(error: &(dyn std::error::Error + 'static)) -> (Option<i32>
         reason = source;
         text = format!("{text}: {reason}");
     }
-    // The verifier's last line before its statistics gives the reason.
+    // The verifier's last line before its statistics gives the reason; an instruction there (`2663: (0f) r9 += r0`) is none.
     const STATISTICS: [&str; 4] = ["verification time", "stack depth", "processed ", ":"];
     let is_reason = |line: &&str| !STATISTICS.iter().any(|start| line.starts_with(start));
-    (errno, text.lines().rev().find(is_reason).unwrap_or_default().to_owned())
+    let line = text.lines().rev().find(is_reason).unwrap_or_default();
+    let is_instruction = line.split_once(": (").is_some_and(|(number, _)| number.parse::<u32>().is_ok());
+    (errno, if is_instruction { reason.to_string() } else { line.to_owned() })
 }
 
 /// Reports that the kernel refused an object or a program of a port.
@@ -89,7 +104,7 @@ pub(crate) fn classifier<'a>(
 ) -> Result<&'a mut SchedClassifier, PortError> {
     let program = object.program_mut(name).expect("the object has this program");
     let program: &mut SchedClassifier = program.try_into().expect("it is a classifier");
-    program.load().map_err(|error| load_error(port, &EbpfError::from(error)))?;
+    verify(|| program.load()).map_err(|error| load_error(port, &EbpfError::from(error)))?;
     Ok(program)
 }
 

@@ -11,7 +11,7 @@ use aya::maps::{Array, MapData, PerCpuArray};
 use aya::programs::{TestRun, TestRunAttrs, TestRunOptions, Xdp, XdpMode};
 use aya::{Ebpf, EbpfLoader, Pod, include_bytes_aligned};
 
-use crate::bpf::{map_error, refusal};
+use crate::bpf::{map_error, refusal, verify};
 
 static OBJECT: &[u8] = include_bytes_aligned!(concat!(env!("OUT_DIR"), "/flood.o"));
 
@@ -150,10 +150,10 @@ impl Flood {
         let mut loader = EbpfLoader::new();
         loader.map_max_entries("FRAMES", most_frames);
         let mut object = loader.load(OBJECT).map_err(|error| refused(&error))?;
-        program(&mut object, "send").load().map_err(|error| refused(&error))?;
+        verify(|| program(&mut object, "send").load()).map_err(|error| refused(&error))?;
         if let Some(rx) = rx {
             let count = program(&mut object, "count");
-            count.load().map_err(|error| refused(&error))?;
+            verify(|| count.load()).map_err(|error| refused(&error))?;
             count.attach_to_if_index(rx, XdpMode::default()).map_err(|error| refused(&error))?;
         }
         let mut take = |name: &str| object.take_map(name).expect("the object has this map");

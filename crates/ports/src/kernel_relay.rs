@@ -17,7 +17,7 @@ use aya::{Ebpf, EbpfLoader, include_bytes_aligned};
 
 use crate::XdpMode;
 use crate::af_xdp::Stage;
-use crate::bpf::{map_error, test_run};
+use crate::bpf::{map_error, test_run, verify};
 use crate::kernel_forwarding::{KernelForwarding, KernelTraffic, refused};
 use crate::mapped::{Common, Mapped};
 
@@ -164,7 +164,7 @@ impl KernelRelay {
             ways: ways.try_into().map_err(wrong)?,
             rest: rest.try_into().map_err(wrong)?,
         };
-        relay.program().load().map_err(|error| refused(&error))?;
+        verify(|| relay.program().load()).map_err(|error| refused(&error))?;
         Ok(relay)
     }
 

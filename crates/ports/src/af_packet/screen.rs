@@ -17,7 +17,7 @@ use crate::{KernelForwarding, PortError};
 use crate::af_packet::lock;
 use crate::bpf::{
     Counters, LocalAddresses, Steered, Vlans, addresses_error, attach_at_ingress, classifier, load,
-    load_error, vlans_error,
+    load_error, verify, vlans_error,
 };
 use crate::host::passage::{self, Passage};
 use crate::host_steering::{HostSteering, VlanId, VlanShare};
@@ -54,7 +54,7 @@ impl Screen {
         let vlans = Vlans::of(port, &mut object)?;
         classifier(port, &mut object, "screen")?;
         let filter: &mut SocketFilter = program(&mut object);
-        filter.load().map_err(|error| load_error(port, &EbpfError::from(error)))?;
+        verify(|| filter.load()).map_err(|error| load_error(port, &EbpfError::from(error)))?;
         Ok(Self {
             port: port.to_owned(),
             programs: Mutex::new(Programs { attached: None, local, vlans, object }),

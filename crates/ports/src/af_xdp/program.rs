@@ -13,7 +13,7 @@ use aya::{Ebpf, EbpfError, EbpfLoader, include_bytes_aligned};
 use packet::wire::ethernet::MacAddr;
 
 use crate::{PortError, XdpMode};
-use crate::bpf::{Counters, LocalAddresses, Steered, Vlans, load, load_error, map_error, program_io_error};
+use crate::bpf::{Counters, LocalAddresses, Steered, Vlans, load, load_error, map_error, program_io_error, verify};
 use crate::host::passage;
 use crate::host_steering::Steer;
 
@@ -78,7 +78,7 @@ impl Program {
             object,
         };
         for name in [STEER, TO_SOCKET] {
-            program.xdp(name).load().map_err(|error| load_error(port, &EbpfError::from(error)))?;
+            verify(|| program.xdp(name).load()).map_err(|error| load_error(port, &EbpfError::from(error)))?;
         }
         Ok(program)
     }

@@ -25,7 +25,7 @@ use self::access_list::Maps;
 pub use self::access_list::{KernelHits, KernelList, KernelRules};
 pub use self::losses::{KernelLosses, LossCounter};
 use crate::af_xdp::Stage;
-use crate::bpf::{address_bits, map_error, refusal, test_run};
+use crate::bpf::{address_bits, map_error, refusal, test_run, verify};
 use crate::host_steering::key_of;
 use crate::mapped::{Common, Mapped};
 
@@ -213,7 +213,7 @@ impl KernelForwarding {
             rest: rest.try_into().map_err(wrong)?,
             traffic: traffic.try_into().map_err(wrong)?,
         };
-        forwarding.program().load().map_err(|error| refused(&error))?;
+        verify(|| forwarding.program().load()).map_err(|error| refused(&error))?;
         for (place, word) in forwarding.links().key.iter().zip(key.words()) {
             place.store(word, Ordering::Relaxed);
         }

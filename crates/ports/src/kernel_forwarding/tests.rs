@@ -36,6 +36,32 @@ const PORT: KernelPort = KernelPort {
 };
 pub(super) const KEY: FlowKey = FlowKey::from_seed(7);
 
+#[test]
+#[allow(unsafe_code, reason = "a handler that does nothing, and signals to this thread")]
+fn the_program_is_loaded_though_signals_interrupt_the_verifier() {
+    if !is_root() {
+        return;
+    }
+    extern "C" fn nothing(_: libc::c_int) {}
+    // SAFETY: the handler touches nothing.
+    let this_thread = unsafe {
+        libc::signal(libc::SIGUSR2, nothing as *const () as libc::sighandler_t);
+        libc::pthread_self()
+    };
+    let (loaded, is_loaded) = std::sync::mpsc::channel::<()>();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            for _ in 0..15 {
+                let _ = is_loaded.recv_timeout(std::time::Duration::from_millis(20));
+                // SAFETY: the scope's owner is that thread, and outlives this one.
+                unsafe { libc::pthread_kill(this_thread, libc::SIGUSR2) };
+            }
+        });
+        KernelForwarding::load(0, KEY, false).unwrap();
+        drop(loaded);
+    });
+}
+
 /// The program, with tables that it shares.
 pub(super) struct Kernel {
     pub(super) forwarding: KernelForwarding,
