@@ -32,7 +32,7 @@ BENCH_PACKAGES := libdpdk-dev dpdk-dev pkg-config iproute2 ethtool procps etcd-s
 DPDK_PACKAGES := libdpdk-dev pkg-config
 
 TARGET := $(shell uname -m)-unknown-linux-gnu
-ROUTER := $(addprefix -p brickway-,packet fib graph ports fabric elements control) -p brickway
+ROUTER := $(addprefix -p brickway-,packet fib graph ports fabric elements lua control) -p brickway
 UNSAFE := -p brickway-packet -p brickway-fib -p brickway-ports
 
 .PHONY: help build quick packages-build packages-demo packages-cluster packages-test packages-bench packages-dpdk rust nightly demo demo-cluster test test-router test-drivers test-all dpdk-test lint fuzz loom sanitize cargo-deny deny advisories bench-peers bench install clean

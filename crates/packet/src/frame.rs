@@ -219,6 +219,8 @@ const _: () = {
     assert!(offset_of!(Metadata, data_offset) == 0 && offset_of!(Metadata, length) == 2);
     assert!(offset_of!(Metadata, link_offset) == 4 && offset_of!(Metadata, chunk_bytes) == 10);
     assert!(offset_of!(Metadata, packet_type) == 14 && offset_of!(Metadata, owner) == 16);
+    assert!(offset_of!(Metadata, network_offset) == 6 && offset_of!(Metadata, transport_offset) == 8);
+    assert!(offset_of!(Metadata, input_port) == 12 && offset_of!(Metadata, annotations) == 24);
     assert!(offset_of!(Metadata, timestamp_ns) == 72 && offset_of!(Metadata, next_returned) == FRESH_BYTES);
 };
 
@@ -234,6 +236,7 @@ unsafe impl Node for Metadata {
 
 /// A packet: the one owner of one frame. Dropping it returns the frame to the pool it came from (with one
 /// atomic operation; workers free whole batches with [`Pool::free`](crate::Pool::free), which is cheaper).
+#[repr(transparent)]
 pub struct Packet {
     metadata: NonNull<Metadata>,
 }

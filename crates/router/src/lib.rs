@@ -23,8 +23,10 @@ pub mod table;
 
 use std::fmt::Write;
 use std::process::ExitCode;
+use std::sync::OnceLock;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use graph::Class;
 use graph::graph::Registry;
 
 /// A software router: one command turns a Linux server into a fast one. A configuration in the Click language changes what
@@ -100,12 +102,27 @@ fn command() -> clap::Command {
     command.help_template(template.replace("GROUPS", &groups))
 }
 
+/// Classes of the program that is made of this library ([`main_with`]).
+static MORE_CLASSES: OnceLock<&'static [&'static Class]> = OnceLock::new();
+
 /// Returns the element classes that configurations may use.
 pub fn classes() -> Registry {
     #[cfg(feature = "click")]
-    return ::click::registry();
+    let mut registry = ::click::registry();
     #[cfg(not(feature = "click"))]
-    elements::registry()
+    let mut registry = elements::registry();
+    #[cfg(feature = "lua")]
+    registry.add(lua::CLASSES);
+    registry.add(MORE_CLASSES.get().copied().unwrap_or_default());
+    registry
+}
+
+/// Runs the program with more element classes than its own: what a crate calls that has elements. A class takes the place of ours
+/// of the same name.
+pub fn main_with(classes: &'static [&'static Class]) -> ExitCode {
+    // Only the first call counts, and a program has one `main`.
+    let _ = MORE_CLASSES.set(classes);
+    main()
 }
 
 /// Runs the program with the process's command line.

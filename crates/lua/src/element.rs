@@ -1,0 +1,448 @@
+//! =c
+//! Lua([SCRIPT], I<keywords> FILE, ARGS, ERRORS, BUDGET, ALLOW)
+//!
+//! =s control
+//! has a Lua script work on packets
+//!
+//! =d
+//! Calls the script's function C<process(batch)> with each batch of packets that is pushed into an input. The script sees the
+//! packets where they lie, changes them, and says by which output each leaves. Packets of which it says nothing leave by
+//! output 0, or end here if there is none. LuaJIT compiles what runs often.
+//!
+//! Each worker has a copy of the script with variables of its own, which stay from batch to batch.
+//!
+//! =item SCRIPT
+//! the script, in quotes. Either this or FILE.
+//!
+//! =item FILE
+//! the file of the script.
+//!
+//! =item ARGS
+//! a text for the script: C<brickway.args>.
+//!
+//! =item ERRORS
+//! the output of packets on which the script failed. Without it they are dropped as "script error", or as "script stopped"
+//! once the script is out of the way.
+//!
+//! =item BUDGET
+//! how long a call may take, in CPU time: half a second by default.
+//!
+//! =item ALLOW
+//! libraries that the script gets besides C<string>, C<table>, C<math>, C<bit> and C<coroutine>: C<ffi>, C<io>, C<os>,
+//! C<require>; in quotes if several. With these a script can do anything that this program can; C<ffi> can crash it.
+//!
+//! =back
+//!
+//! B<Batches.> C<#batch> or C<batch.count> packets, C<batch[1]> the first; C<for number, p in batch:each() do>. C<batch.input>
+//! is the input. C<batch:send(output)> and C<batch:drop(reason)> are for all packets.
+//!
+//! B<Packets.> C<p:send(output)>, C<p:drop(reason)>: what holds is what was said last. C<p.length>, C<p.input_port>, C<p.paint>,
+//! C<p.destination> (the annotation), C<p.timestamp>. C<p:u8(offset)>, C<p:u16>, C<p:u32>, C<p:bytes(offset, count)> read,
+//! C<p:set_u8(offset, value)>, C<p:set_u16>, C<p:set_u32>, C<p:set_bytes(offset, text)> write, in network byte order.
+//! C<p:strip(count)>, C<p:prepend(count)>, C<p:truncate(length)>, C<p:append(count)> move the ends.
+//! C<p:annotation_u8(offset)>, C<p:annotation_u32>, C<p:set_annotation_u8(offset, value)>, C<p:set_annotation_u32>.
+//!
+//! B<Headers.> nil if the packet does not have the whole of it. They are looked for behind the network header that is marked, or
+//! else behind an Ethernet header and up to two VLAN tags.
+//!
+//! =item p.eth
+//! C<dst>, C<src> (6 bytes), C<type>
+//!
+//! =item p.vlan
+//! C<id>, C<priority>, C<tci>, C<type>
+//!
+//! =item p.ip
+//! C<src>, C<dst> (numbers; C<brickway.ip("192.0.2.1")>), C<ttl>, C<protocol>, C<tos>, C<dscp>, C<ecn>, C<id>, C<total_length>,
+//! C<header_length>, C<checksum>, C<dont_fragment>, C<more_fragments>, C<fragment_offset>
+//!
+//! =item p.ip6
+//! C<src>, C<dst> (16 bytes; C<brickway.ip6("2001:db8::1")>), C<hop_limit>, C<next_header>, C<payload_length>,
+//! C<traffic_class>, C<flow_label>
+//!
+//! =item p.udp
+//! C<src_port>, C<dst_port>, C<length>, C<checksum>
+//!
+//! =item p.tcp
+//! C<src_port>, C<dst_port>, C<seq>, C<ack>, C<flags>, C<fin>, C<syn>, C<rst>, C<psh>, C<has_ack>, C<window>, C<checksum>,
+//! C<header_length>
+//!
+//! =item p.icmp
+//! C<type>, C<code>, C<id>, C<seq>, C<checksum>; of IPv6 too
+//!
+//! =back
+//!
+//! Fields that are numbers can be set, and bytes. The checksum of an IPv4 header follows what is set in it; those of TCP, UDP and
+//! ICMP follow what is set in them and the addresses of IPv4.
+//!
+//! B<The rest.> C<brickway.now()> is the time in seconds since 1970. C<brickway.set_timer(seconds, key)> has
+//! C<timer(key)> called. C<brickway.transmit(bytes, output)> sends a new packet. C<brickway.log(...)>, also C<print>, writes to
+//! the log. C<brickway.worker>, C<brickway.workers> and C<brickway.element> say which copy this is; C<brickway.format_ip(number)>
+//! writes an address. C<handlers.read(name, function(argument) ... end, combine)> and C<handlers.write(name, function(value) ...
+//! end)> declare handlers; C<combine> is how the workers' values become one: C<first>, C<sum>, C<max> or C<join>.
+//!
+//! B<Errors.> What lies outside of a packet, or a packet of an earlier batch, is an error, never other memory. An error ends the
+//! call; its batch goes to ERRORS. The first errors of a second are logged with file and line. After 100 errors within a second, or
+//! when a call has used up its budget, the script is out of the way until it is loaded again.
+//!
+//! B<Another script in its place.> Writing the handler C<reload> reads FILE again; so does a new configuration with other
+//! arguments. What C<save()> returned (tables, numbers, strings, booleans), C<restore(value)> of the new script gets. If the new
+//! script has a mistake the old one goes on.
+//!
+//! Drop reasons: "script error", "script stopped", "no free frame" and "packet too long" (C<transmit>), and those that the script names.
+//!
+//! =e
+//!   FromDevice(eth1) -> Lua("
+//!     function process(batch)
+//!       for number, p in batch:each() do
+//!         local ip = p.ip
+//!         if ip and ip.ttl < 5 then p:drop('low TTL') end
+//!       end
+//!     end") -> ToDevice(eth2);
+//!
+//! =a Script, Classifier, IPClassifier
+
+use std::any::Any;
+use std::time::Duration;
+
+use graph::arguments::Interval;
+use graph::{Class, Combine, ConfigError, Context, Element, FromArgument, Get, Handler, Put, Setup};
+use packet::Batch;
+
+use crate::saved::Saved;
+use crate::script::{Failure, LIBRARIES, Origin, Script, Source};
+
+/// Errors within a second after which a script is out of the way.
+const MOST_ERRORS: u32 = 100;
+/// Lines of a second that are logged.
+const MOST_LINES: usize = 10;
+const SECOND_NS: u64 = 1_000_000_000;
+const BUDGET_NS: u64 = 500_000_000;
+const LEAST_BUDGET: Duration = Duration::from_millis(10);
+
+pub(crate) static CLASS: Class = Class {
+    name: "Lua",
+    ports: "-/-",
+    processing: Class::PUSH,
+    handlers: HANDLERS,
+    manual: graph::manual!("element.rs"),
+    make,
+    ..Class::DEFAULT
+};
+
+static HANDLERS: &[Handler] = &[
+    Handler::read(
+        "state",
+        Combine::Join,
+        "Whether the script runs, or why it is out of the way.",
+        &Get(|e: &mut LuaElement| match &e.stopped {
+            None => "running".to_owned(),
+            Some(why) => format!("stopped: {why}"),
+        }),
+    ),
+    Handler::read(
+        "errors",
+        Combine::Sum,
+        "Calls that failed.",
+        &Get(|e: &mut LuaElement| e.errors.to_string()),
+    ),
+    Handler::read(
+        "memory",
+        Combine::Sum,
+        "Bytes that the script's values take.",
+        &Get(|e: &mut LuaElement| e.script.used_bytes().to_string()),
+    ),
+    Handler::read(
+        "exports",
+        Combine::First,
+        "Handlers that the script declares, one a line.",
+        &Get(|e: &mut LuaElement| {
+            e.script.exports.iter().map(|export| export.name.as_str()).collect::<Vec<_>>().join("\n")
+        }),
+    ),
+    Handler::write(
+        "reload",
+        "Loads the script again; what it has saved goes to the new one. If that has a mistake the old one goes on.",
+        &Put(|e: &mut LuaElement, cx, _| e.reload(cx)),
+    ),
+];
+
+/// The ALLOW argument.
+struct Allowed(Vec<String>);
+
+impl FromArgument for Allowed {
+    const EXPECTED: &'static str = "ffi, io, os or require, in quotes if several";
+    fn from_argument(text: &str) -> Option<Self> {
+        let text = graph::lang::unquote(text);
+        let words: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
+        let is_known = words.iter().all(|word| LIBRARIES.contains(&word.as_str()));
+        (is_known && !words.is_empty()).then_some(Self(words))
+    }
+}
+
+fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
+    let text: Option<String> = setup.arguments.optional("SCRIPT")?;
+    let file: Option<String> = setup.arguments.keyword("FILE")?;
+    let args: String = setup.arguments.keyword_or("ARGS", String::new())?;
+    let errors: Option<usize> = setup.arguments.keyword("ERRORS")?;
+    let budget = Duration::from_nanos(setup.arguments.keyword_or("BUDGET", Interval { ns: BUDGET_NS })?.ns);
+    let allowed = setup.arguments.keyword::<Allowed>("ALLOW")?.map_or(Vec::new(), |allowed| allowed.0);
+    setup.arguments.finish()?;
+    if budget < LEAST_BUDGET {
+        return Err(ConfigError::new(format!("BUDGET is {budget:?}; expected 10 ms or more")));
+    }
+    let source = match (text, file) {
+        (Some(text), None) => Source::Text(text),
+        (None, Some(file)) => Source::File(file),
+        _ => return Err(ConfigError::new("expected a script in quotes, or FILE and its file; not both")),
+    };
+    if let Some(output) = errors.filter(|output| *output >= setup.outputs()) {
+        return Err(ConfigError::new(format!(
+            "ERRORS is {output}; expected one of the {} outputs, from 0 on",
+            setup.outputs()
+        )));
+    }
+    let origin = Origin {
+        element: setup.name().to_owned(),
+        source,
+        args,
+        allowed,
+        budget,
+        worker: setup.copy().index,
+        workers: setup.copy().workers,
+    };
+    if setup.is_check() {
+        origin.check()?;
+        return Ok(Box::new(Checked));
+    }
+    let script = origin.load()?;
+    Ok(Box::new(LuaElement {
+        script,
+        origin,
+        error_output: errors,
+        errors: 0,
+        stopped: None,
+        second: Second::default(),
+    }))
+}
+
+/// Stands for the element when a configuration is only checked.
+struct Checked;
+
+impl Element for Checked {}
+
+/// What happened in the current second.
+#[derive(Default)]
+struct Second {
+    start_ns: u64,
+    errors: u32,
+    lines: usize,
+    /// Lines that were left out.
+    left_out: usize,
+}
+
+struct LuaElement {
+    script: Script,
+    origin: Origin,
+    error_output: Option<usize>,
+    errors: u64,
+    /// Why the script is out of the way.
+    stopped: Option<String>,
+    second: Second,
+}
+
+impl LuaElement {
+    /// Does what the script asked for, and counts its failure.
+    fn finish(&mut self, cx: &mut Context, result: Result<(), Failure>) {
+        let mut wishes = self.script.wishes();
+        if wishes.line_count == 0 && wishes.timers.is_empty() && wishes.packets.is_empty() && result.is_ok() {
+            return;
+        }
+        let timers = std::mem::take(&mut wishes.timers);
+        let packets = std::mem::take(&mut wishes.packets);
+        let lines = std::mem::take(&mut wishes.lines);
+        let line_count = std::mem::take(&mut wishes.line_count);
+        drop(wishes);
+        for (key, after_ns) in timers {
+            cx.set_timer(key, cx.now_ns().saturating_add(after_ns));
+        }
+        for (bytes, output) in packets {
+            let Some(mut packet) = cx.allocate() else {
+                cx.count_drop("no free frame", 1);
+                continue;
+            };
+            match packet.set_data(&bytes) {
+                true => cx.emit(output, packet),
+                false => cx.drop(packet, "packet too long"),
+            }
+        }
+        self.second.left_out += line_count - lines.len();
+        for line in lines {
+            self.log(cx, &line);
+        }
+        if let Err(failure) = result {
+            self.fail(cx, failure);
+        }
+    }
+
+    /// Logs a line, unless there were many.
+    fn log(&mut self, cx: &Context, line: &str) {
+        self.begin_second(cx);
+        if self.second.lines < MOST_LINES {
+            self.second.lines += 1;
+            cx.message(&format!("{}: {line}", self.origin.element));
+        } else {
+            self.second.left_out += 1;
+        }
+    }
+
+    fn begin_second(&mut self, cx: &Context) {
+        let now_ns = cx.now_ns();
+        if now_ns.saturating_sub(self.second.start_ns) >= SECOND_NS {
+            if self.second.left_out > 0 {
+                cx.message(&format!("{}: {} more lines", self.origin.element, self.second.left_out));
+            }
+            self.second = Second { start_ns: now_ns, ..Second::default() };
+        }
+    }
+
+    /// Counts a failure, and takes the script out of the way if it was one too many.
+    fn fail(&mut self, cx: &Context, failure: Failure) {
+        self.errors += 1;
+        self.log(cx, &failure.message);
+        self.second.errors += 1;
+        let why = match failure.was_stopped {
+            true => failure.message,
+            false if self.second.errors >= MOST_ERRORS => {
+                format!("{MOST_ERRORS} errors within a second, the last: {}", failure.message)
+            }
+            false => return,
+        };
+        cx.message(&format!(
+            "{}: the script is out of the way: {why}; write {}.reload to try again",
+            self.origin.element, self.origin.element
+        ));
+        self.stopped = Some(why);
+    }
+
+    /// Lets go a batch on which the script did not work.
+    fn pass_over(&self, cx: &mut Context, batch: &mut Batch, reason: &'static str) {
+        match self.error_output {
+            Some(0) => {}
+            Some(output) => cx.emit_batch(output, batch),
+            None => cx.drop_batch(batch, reason),
+        }
+    }
+
+    fn reload(&mut self, cx: &mut Context) -> Result<(), String> {
+        let script = self.origin.load()?;
+        let saved = self.script.save().map_err(|failure| failure.message)?;
+        if let Some(saved) = &saved {
+            script.restore(saved).map_err(|failure| failure.message)?;
+        }
+        self.script = script;
+        self.stopped = None;
+        self.second.errors = 0;
+        self.begin(cx);
+        Ok(())
+    }
+
+    /// Does what the script asked for while it was loaded.
+    fn begin(&mut self, cx: &mut Context) {
+        self.script.shared().begin(cx.now_ns(), cx.outputs());
+        self.finish(cx, Ok(()));
+    }
+
+    /// Has the script do something beside its packets.
+    fn ask<T>(
+        &mut self,
+        cx: &mut Context,
+        call: impl FnOnce(&Script) -> Result<T, Failure>,
+    ) -> Result<T, String> {
+        if let Some(why) = &self.stopped {
+            return Err(format!("the script is out of the way: {why}"));
+        }
+        self.script.shared().begin(cx.now_ns(), cx.outputs());
+        let result = call(&self.script);
+        self.finish(cx, Ok(()));
+        result.map_err(|failure| {
+            let message = failure.message.clone();
+            if failure.was_stopped {
+                self.fail(cx, failure);
+            }
+            message
+        })
+    }
+}
+
+impl Element for LuaElement {
+    fn initialise(&mut self, cx: &mut Context) -> Result<(), String> {
+        self.begin(cx);
+        Ok(())
+    }
+
+    fn push(&mut self, cx: &mut Context, input: usize, batch: &mut Batch) {
+        if self.stopped.is_some() {
+            return self.pass_over(cx, batch, "script stopped");
+        }
+        let shared = self.script.shared();
+        shared.begin(cx.now_ns(), cx.outputs());
+        let result = self.script.process(input, batch);
+        if result.is_err() {
+            self.pass_over(cx, batch, "script error");
+        } else if self.script.shared().is_sorted() {
+            let (shared, mut number) = (self.script.shared(), 0);
+            cx.classify(batch, |_| {
+                number += 1;
+                shared.output(number - 1)
+            });
+        } else if cx.outputs() == 0 {
+            cx.free(batch);
+        }
+        self.finish(cx, result);
+    }
+
+    fn timer(&mut self, cx: &mut Context, key: u32) {
+        if self.stopped.is_none() {
+            self.script.shared().begin(cx.now_ns(), cx.outputs());
+            let result = self.script.timer(key);
+            self.finish(cx, result);
+        }
+    }
+
+    fn more_handlers(&self, name: &str) -> Option<Handler> {
+        let export = self.script.exports.iter().find(|export| export.name == name)?;
+        let both = Handler::more_to_read_and_write("*", export.combine);
+        Some(Handler {
+            read: both.read.filter(|_| export.is_readable),
+            write: both.write.filter(|_| export.is_writable),
+            ..both
+        })
+    }
+
+    fn read_more(&mut self, cx: &mut Context, name: &str, argument: &str) -> Result<String, String> {
+        self.ask(cx, |script| script.read(name, argument))
+    }
+
+    fn write_more(&mut self, cx: &mut Context, name: &str, value: &str) -> Result<(), String> {
+        self.ask(cx, |script| script.write(name, value))
+    }
+
+    fn settle(&mut self, cx: &mut Context) {
+        for place in self.script.given_up() {
+            self.log(cx, &format!("LuaJIT gave up on compiling {place}; it is interpreted there"));
+        }
+    }
+
+    fn leave(&mut self) -> Option<Box<dyn Any + Send>> {
+        let saved = self.script.save().ok().flatten()?;
+        Some(Box::new(saved))
+    }
+
+    fn inherit(&mut self, cx: &mut Context, left: Box<dyn Any + Send>) {
+        if let Ok(saved) = left.downcast::<Saved>()
+            && let Err(failure) = self.script.restore(&saved)
+        {
+            self.log(cx, &failure.message);
+        }
+    }
+}

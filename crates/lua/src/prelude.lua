@@ -1,0 +1,740 @@
+-- What scripts see: batches, packets and headers over the frames' memory, and nothing else that is unsafe.
+--
+-- Runs once in each state, before the script, with the memory that the element shares with it. No pointer leaves this file: a
+-- packet or header is a number of its batch and a place, and each access looks whether the batch is still there and the place
+-- within the packet.
+
+local shared, host = ...
+local ffi, bit = require "ffi", require "bit"
+local cast, band, bor, bxor = ffi.cast, bit.band, bit.bor, bit.bxor
+local lshift, rshift, bswap = bit.lshift, bit.rshift, bit.bswap
+local error, tonumber, type, getinfo = error, tonumber, type, debug.getinfo
+local floor, format = math.floor, string.format
+
+-- `packet::Metadata`, and `Shared` of `shared.rs`.
+ffi.cdef [[
+struct bw_metadata {
+  uint16_t data_offset, length, link_offset, network_offset, transport_offset, chunk_bytes, input_port;
+  uint8_t packet_type, spare;
+  void *owner;
+  uint8_t annotations[48];
+  uint64_t timestamp_ns;
+};
+struct bw_shared {
+  uint32_t count, generation, input, outputs, is_sorted, routed;
+  uint64_t now_ns;
+  struct bw_metadata **packets;
+  uint16_t output[256];
+};
+struct bw_batch { const uint32_t generation; };
+struct bw_packet { const uint32_t generation, number; const uint64_t at; };
+]]
+
+local METADATA_BYTES, MOST = 128, 256
+local DROPPED = 0x8000
+local ctx = cast("struct bw_shared *", shared)
+local metadata_pointer = ffi.typeof("struct bw_metadata *")
+local bytes = ffi.typeof("uint8_t *")
+local u32, words = ffi.typeof("uint32_t"), ffi.typeof("uint32_t *")
+local make_packet, make_batch
+
+-- Raises an error where the script called what is in this file.
+local function fail(message)
+  local level = 2
+  while true do
+    local info = getinfo(level, "S")
+    if not info or (info.source ~= "=prelude" and info.what ~= "C") then break end
+    level = level + 1
+  end
+  error(message, level)
+end
+
+-- ---- packets ---------------------------------------------------------------------------------------------
+
+local function stale()
+  fail("a packet or header was used after its batch had gone on; it is valid in the call of process that got it")
+end
+
+local function metadata(p)
+  if p.generation ~= ctx.generation then stale() end
+  return cast(metadata_pointer, p.at)
+end
+
+local function beyond(offset, size, length)
+  fail(format("%d bytes at %s lie outside of the packet's %d", size, tostring(offset), length))
+end
+
+-- Where `size` bytes at `offset` of the data are, all of them within it.
+local function within(p, offset, size)
+  local m = metadata(p)
+  if type(offset) ~= "number" then fail(format("expected an offset in bytes, not %s", tostring(offset))) end
+  if not (offset >= 0 and offset + size <= m.length) then beyond(offset, size, m.length) end
+  return cast(bytes, p.at) + (m.data_offset + floor(offset))
+end
+
+local packet = {}
+
+function packet.u8(p, offset) return within(p, offset, 1)[0] end
+
+function packet.u16(p, offset)
+  local b = within(p, offset, 2)
+  return b[0] * 256 + b[1]
+end
+
+function packet.u32(p, offset) return tonumber(cast(u32, bswap(cast(words, within(p, offset, 4))[0]))) end
+
+local function octet(value)
+  if type(value) ~= "number" or not (value >= 0 and value <= 255) then
+    fail(format("%s is no 8-bit number", tostring(value)))
+  end
+  return value
+end
+
+local function short(value)
+  if type(value) ~= "number" or not (value >= 0 and value <= 65535) then
+    fail(format("%s is no 16-bit number", tostring(value)))
+  end
+  return value
+end
+
+local function long(value)
+  if type(value) ~= "number" or not (value >= 0 and value <= 4294967295) then
+    fail(format("%s is no 32-bit number", tostring(value)))
+  end
+  return value
+end
+
+function packet.set_u8(p, offset, value) within(p, offset, 1)[0] = octet(value) end
+
+function packet.set_u16(p, offset, value)
+  local b = within(p, offset, 2)
+  b[0], b[1] = rshift(short(value), 8), band(value, 255)
+end
+
+function packet.set_u32(p, offset, value)
+  cast(words, within(p, offset, 4))[0] = bswap(bit.tobit(long(value)))
+end
+
+function packet.bytes(p, offset, count)
+  local m = metadata(p)
+  offset = offset or 0
+  count = count or m.length - offset
+  if type(count) ~= "number" or not (count >= 0) then beyond(offset, count, m.length) end
+  return ffi.string(within(p, offset, count), count)
+end
+
+function packet.set_bytes(p, offset, text)
+  ffi.copy(within(p, offset, #text), text, #text)
+end
+
+-- Takes bytes off the front. Headers that are marked stay where they are.
+function packet.strip(p, count)
+  local m = metadata(p)
+  if type(count) ~= "number" or not (count >= 0 and count <= m.length) then beyond(0, count, m.length) end
+  count = floor(count)
+  m.data_offset, m.length = m.data_offset + count, m.length - count
+end
+
+-- Puts bytes before the front, which hold whatever was there.
+function packet.prepend(p, count)
+  local m = metadata(p)
+  local room = m.data_offset - METADATA_BYTES
+  if type(count) ~= "number" or not (count >= 0 and count <= room) then
+    fail(format("no room for %s bytes before the packet; there are %d", tostring(count), room))
+  end
+  count = floor(count)
+  m.data_offset, m.length = m.data_offset - count, m.length + count
+end
+
+-- Puts bytes behind the end, which hold whatever was there.
+function packet.append(p, count)
+  local m = metadata(p)
+  local room = m.chunk_bytes - m.data_offset - m.length
+  if type(count) ~= "number" or not (count >= 0 and count <= room) then
+    fail(format("no room for %s bytes behind the packet; there are %d", tostring(count), room))
+  end
+  m.length = m.length + floor(count)
+end
+
+function packet.truncate(p, length)
+  local m = metadata(p)
+  if type(length) ~= "number" or not (length >= 0) then fail(format("%s is no length", tostring(length))) end
+  if length < m.length then m.length = floor(length) end
+end
+
+local function annotation(p, offset, size)
+  local m = metadata(p)
+  if type(offset) ~= "number" or not (offset >= 0 and offset + size <= 48) then
+    fail(format("an annotation of %d bytes at %s; there are 48", size, tostring(offset)))
+  end
+  return m.annotations + floor(offset)
+end
+
+function packet.annotation_u8(p, offset) return annotation(p, offset, 1)[0] end
+function packet.set_annotation_u8(p, offset, value) annotation(p, offset, 1)[0] = octet(value) end
+function packet.annotation_u32(p, offset) return tonumber(cast(words, annotation(p, offset, 4))[0]) end
+function packet.set_annotation_u32(p, offset, value) cast(words, annotation(p, offset, 4))[0] = long(value) end
+
+-- ---- where packets go ------------------------------------------------------------------------------------
+
+local reasons = {}
+
+local function reason_number(reason)
+  local known = reasons[reason]
+  if not known then
+    if type(reason) ~= "string" then fail(format("expected a reason, not %s", tostring(reason))) end
+    local why
+    known, why = host.drop_reason(reason)
+    if why then fail(why) end
+    reasons[reason] = known
+  end
+  return known
+end
+
+local function no_output(output)
+  fail(format("output %s is not connected; there are %d, from 0 on", tostring(output), ctx.outputs))
+end
+
+-- Sends the packet by an output when process returns.
+function packet.send(p, output)
+  if p.generation ~= ctx.generation then stale() end
+  if type(output) ~= "number" or not (output >= 0 and output < ctx.outputs) then no_output(output) end
+  ctx.output[p.number], ctx.is_sorted = output, 1
+end
+
+-- Drops the packet when process returns, counted under a reason.
+function packet.drop(p, reason)
+  if p.generation ~= ctx.generation then stale() end
+  ctx.output[p.number], ctx.is_sorted = DROPPED + reason_number(reason or "dropped by the script"), 1
+end
+
+-- ---- headers ---------------------------------------------------------------------------------------------
+
+-- The one's complement sum of `checksum` after a 16-bit word changed (RFC 1624, equation 3).
+local function adjusted(checksum, old, new)
+  local sum = bxor(checksum, 0xffff) + bxor(old, 0xffff) + new
+  sum = band(sum, 0xffff) + rshift(sum, 16)
+  sum = band(sum, 0xffff) + rshift(sum, 16)
+  return bxor(sum, 0xffff)
+end
+
+local function get16(b, at) return b[at] * 256 + b[at + 1] end
+local function put16(b, at, value) b[at], b[at + 1] = rshift(value, 8), band(value, 255) end
+
+local function adjust(b, at, old, new) put16(b, at, adjusted(get16(b, at), old, new)) end
+
+-- The same of a checksum of UDP, where 0 stands for none (RFC 768).
+local function adjust_udp(b, at, old, new)
+  local checksum = get16(b, at)
+  if checksum ~= 0 then
+    checksum = adjusted(checksum, old, new)
+    put16(b, at, checksum ~= 0 and checksum or 0xffff)
+  end
+end
+
+local function header(v)
+  if v.generation ~= ctx.generation then stale() end
+  return cast(bytes, v.at) + v.offset
+end
+
+-- Reads and writes of fields, each a function of its own, so that the compiler knows its place as a constant.
+local function build(code, ...)
+  local fill = { ... }
+  return assert(loadstring((code:gsub("%$(%d)", function(i) return tostring(fill[tonumber(i)]) end)), "=prelude"))
+end
+
+local READ = {
+  [8] = "local header = ...; return function(v) return header(v)[$1] end",
+  [16] = "local header = ...; return function(v) local b = header(v); return b[$1] * 256 + b[$1 + 1] end",
+  [32] = [[local header, cast, words, u32, bswap, tonumber = ...
+    return function(v) return tonumber(cast(u32, bswap(cast(words, header(v) + $1)[0]))) end]],
+}
+
+local function reader(bits, at) return build(READ[bits], at)(header, cast, words, u32, bswap, tonumber) end
+
+-- Each writes a field and has the checksums follow: `change(b, old, new)` for each 16-bit word.
+local WRITE = {
+  [8] = [[local header, octet, short, long, get16, put16, change, floor = ...
+    return function(v, value)
+      local b = header(v)
+      local old = get16(b, $2)
+      b[$1] = octet(value)
+      change(b, old, get16(b, $2))
+    end]],
+  [16] = [[local header, octet, short, long, get16, put16, change, floor = ...
+    return function(v, value)
+      local b = header(v)
+      local old = get16(b, $1)
+      put16(b, $1, short(value))
+      change(b, old, floor(value))
+    end]],
+  [32] = [[local header, octet, short, long, get16, put16, change, floor = ...
+    return function(v, value)
+      local b = header(v)
+      local high, low = get16(b, $1), get16(b, $1 + 2)
+      local new_high = floor(long(value) / 65536)
+      local new_low = floor(value) - new_high * 65536
+      put16(b, $1, new_high)
+      put16(b, $1 + 2, new_low)
+      change(b, high, new_high)
+      change(b, low, new_low)
+    end]],
+}
+
+local function writer(bits, at, change)
+  return build(WRITE[bits], at, at - at % 2)(header, octet, short, long, get16, put16, change, floor)
+end
+
+local function unchanged() end
+
+-- A type of header views: fields by name { bits, offset [, change] } and more functions.
+local function view(name, fields, readers, writers, methods)
+  for field, place in pairs(fields) do
+    readers[field] = reader(place[1], place[2])
+    writers[field] = writer(place[1], place[2], place[3] or unchanged)
+  end
+  return ffi.metatype(ffi.typeof("struct { const uint32_t generation, offset; const uint64_t at; }"), {
+    __index = function(v, key)
+      local read = readers[key]
+      if read then return read(v) end
+      return methods[key] or fail(format("%s has no field '%s'", name, tostring(key)))
+    end,
+    __newindex = function(v, key, value)
+      local write = writers[key]
+      if not write then fail(format("%s has no field '%s' to set", name, tostring(key))) end
+      write(v, value)
+    end,
+    __tostring = function() return name .. " header" end,
+  })
+end
+
+local function text_reader(at, count) return function(v) return ffi.string(header(v) + at, count) end end
+
+local function text_writer(at, count)
+  return function(v, text)
+    if #text ~= count then fail(format("expected %d bytes", count)) end
+    ffi.copy(header(v) + at, text, count)
+  end
+end
+
+local ethernet = view("ethernet", { type = { 16, 12 } },
+  { dst = text_reader(0, 6), src = text_reader(6, 6) }, { dst = text_writer(0, 6), src = text_writer(6, 6) }, {})
+
+local vlan = view("vlan", { tci = { 16, 0 }, type = { 16, 2 } },
+  { id = function(v) return band(get16(header(v), 0), 0xfff) end, priority = function(v) return rshift(header(v)[0], 5) end },
+  { id = function(v, value)
+      if not (value >= 0 and value <= 4095) then fail(format("%s is no VLAN", tostring(value))) end
+      local b = header(v)
+      put16(b, 0, bor(band(get16(b, 0), 0xf000), value))
+    end }, {})
+
+local function follow_ip(b, old, new) adjust(b, 10, old, new) end
+
+-- Whether the transport header is in this packet: of a later fragment it is elsewhere.
+local function is_first(b) return band(get16(b, 6), 0x1fff) == 0 end
+
+-- An address: the checksums of TCP and UDP are over it too (RFC 9293, 3.1; RFC 768). `room` bytes of the packet are there.
+local function follow_address(b, old, new)
+  adjust(b, 10, old, new)
+  if is_first(b) then
+    local transport = band(b[0], 15) * 4
+    local room = get16(b, 2) - transport
+    if b[9] == 17 and room >= 8 then
+      adjust_udp(b, transport + 6, old, new)
+    elseif b[9] == 6 and room >= 20 then
+      adjust(b, transport + 16, old, new)
+    end
+  end
+end
+
+local ipv4 = view("ip", {
+    tos = { 8, 1, follow_ip }, total_length = { 16, 2, follow_ip }, id = { 16, 4, follow_ip },
+    ttl = { 8, 8, follow_ip }, protocol = { 8, 9, follow_ip }, checksum = { 16, 10 },
+    src = { 32, 12, follow_address }, dst = { 32, 16, follow_address },
+  }, {
+    version = function(v) return rshift(header(v)[0], 4) end,
+    header_length = function(v) return band(header(v)[0], 15) * 4 end,
+    dscp = function(v) return rshift(header(v)[1], 2) end,
+    ecn = function(v) return band(header(v)[1], 3) end,
+    dont_fragment = function(v) return band(header(v)[6], 0x40) ~= 0 end,
+    more_fragments = function(v) return band(header(v)[6], 0x20) ~= 0 end,
+    fragment_offset = function(v) return band(get16(header(v), 6), 0x1fff) * 8 end,
+  }, {
+    dscp = function(v, value)
+      if not (value >= 0 and value <= 63) then fail(format("%s is no DSCP", tostring(value))) end
+      local b = header(v)
+      local old = get16(b, 0)
+      b[1] = bor(lshift(value, 2), band(b[1], 3))
+      follow_ip(b, old, get16(b, 0))
+    end,
+  }, {})
+
+local ipv6 = view("ip6", {
+    payload_length = { 16, 4 }, next_header = { 8, 6 }, hop_limit = { 8, 7 },
+  }, {
+    src = text_reader(8, 16), dst = text_reader(24, 16),
+    traffic_class = function(v) return band(rshift(get16(header(v), 0), 4), 255) end,
+    flow_label = function(v)
+      local b = header(v)
+      return band(b[1], 15) * 65536 + get16(b, 2)
+    end,
+  }, {}, {})
+
+local function follow_udp(b, old, new) adjust_udp(b, 6, old, new) end
+local function follow_tcp(b, old, new) adjust(b, 16, old, new) end
+local function follow_icmp(b, old, new) adjust(b, 2, old, new) end
+
+local udp = view("udp", {
+    src_port = { 16, 0, follow_udp }, dst_port = { 16, 2, follow_udp }, length = { 16, 4, follow_udp }, checksum = { 16, 6 },
+  }, {}, {}, {})
+
+local tcp = view("tcp", {
+    src_port = { 16, 0, follow_tcp }, dst_port = { 16, 2, follow_tcp }, seq = { 32, 4, follow_tcp }, ack = { 32, 8, follow_tcp },
+    flags = { 8, 13, follow_tcp }, window = { 16, 14, follow_tcp }, checksum = { 16, 16 },
+  }, {
+    header_length = function(v) return rshift(header(v)[12], 4) * 4 end,
+    fin = function(v) return band(header(v)[13], 1) ~= 0 end,
+    syn = function(v) return band(header(v)[13], 2) ~= 0 end,
+    rst = function(v) return band(header(v)[13], 4) ~= 0 end,
+    psh = function(v) return band(header(v)[13], 8) ~= 0 end,
+    has_ack = function(v) return band(header(v)[13], 16) ~= 0 end,
+  }, {}, {})
+
+local icmp = view("icmp", {
+    type = { 8, 0, follow_icmp }, code = { 8, 1, follow_icmp }, checksum = { 16, 2 },
+    id = { 16, 4, follow_icmp }, seq = { 16, 6, follow_icmp },
+  }, {}, {}, {})
+
+-- ---- which header is where -------------------------------------------------------------------------------
+
+local function end_of(m) return m.data_offset + m.length end
+
+-- Where the network header is, in the chunk, and which EtherType it has if a frame says so: where it is marked, else behind the
+-- Ethernet header and up to two VLAN tags.
+local function find_network(p)
+  local m = metadata(p)
+  if m.network_offset ~= 0 then return m.network_offset, nil end
+  local at, last = m.data_offset, m.data_offset + m.length
+  if at + 14 > last then return nil end
+  local b = cast(bytes, p.at)
+  local kind = get16(b, at + 12)
+  at = at + 14
+  if kind == 0x8100 or kind == 0x88a8 then
+    if at + 4 > last then return nil end
+    kind, at = get16(b, at + 2), at + 4
+    if kind == 0x8100 then
+      if at + 4 > last then return nil end
+      kind, at = get16(b, at + 2), at + 4
+    end
+  end
+  return at, kind
+end
+
+local function find_ipv4(p)
+  local at, kind = find_network(p)
+  if not at or (kind and kind ~= 0x0800) then return nil end
+  local m = metadata(p)
+  if at + 20 > end_of(m) then return nil end
+  local first = cast(bytes, p.at)[at]
+  local length = band(first, 15) * 4
+  if rshift(first, 4) ~= 4 or length < 20 or at + length > end_of(m) then return nil end
+  return at, length
+end
+
+local function find_ipv6(p)
+  local at, kind = find_network(p)
+  if not at or (kind and kind ~= 0x86dd) then return nil end
+  if at + 40 > end_of(metadata(p)) or rshift(cast(bytes, p.at)[at], 4) ~= 6 then return nil end
+  return at
+end
+
+-- Where the transport header is, if it is of this protocol and the packet has so many bytes of it. Extension headers of IPv6 are
+-- not walked.
+local function find_transport(p, protocol, protocol6, size)
+  local at, length = find_ipv4(p)
+  local b = cast(bytes, p.at)
+  if at then
+    if b[at + 9] ~= protocol or not is_first(b + at) then return nil end
+    at = at + length
+  else
+    at = find_ipv6(p)
+    if not at or b[at + 6] ~= protocol6 then return nil end
+    at = at + 40
+  end
+  if at + size > end_of(metadata(p)) then return nil end
+  return at
+end
+
+local getters = {
+  number = function(p) return p.number + 1 end,
+  length = function(p) return metadata(p).length end,
+  input_port = function(p) return metadata(p).input_port end,
+  packet_type = function(p) return metadata(p).packet_type end,
+  timestamp = function(p) return tonumber(metadata(p).timestamp_ns) / 1e9 end,
+  paint = function(p) return metadata(p).annotations[16] end,
+  destination = function(p) return tonumber(cast(u32, bswap(cast(words, metadata(p).annotations)[0]))) end,
+  network_offset = function(p)
+    local m = metadata(p)
+    if m.network_offset ~= 0 then return m.network_offset - m.data_offset end
+  end,
+  output = function(p)
+    if p.generation ~= ctx.generation then stale() end
+    local output = ctx.output[p.number]
+    if output < DROPPED then return output end
+  end,
+}
+
+local setters = {
+  paint = function(p, value) metadata(p).annotations[16] = octet(value) end,
+  destination = function(p, value) cast(words, metadata(p).annotations)[0] = bswap(bit.tobit(long(value))) end,
+}
+
+function getters.eth(p)
+  local m = metadata(p)
+  local at = m.link_offset ~= 0 and m.link_offset or m.data_offset
+  if at + 14 > end_of(m) then return nil end
+  return ethernet(p.generation, at, p.at)
+end
+
+function getters.vlan(p)
+  local m = metadata(p)
+  local at = m.link_offset ~= 0 and m.link_offset or m.data_offset
+  if at + 18 > end_of(m) then return nil end
+  local kind = get16(cast(bytes, p.at), at + 12)
+  if kind ~= 0x8100 and kind ~= 0x88a8 then return nil end
+  return vlan(p.generation, at + 14, p.at)
+end
+
+function getters.ip(p)
+  local at = find_ipv4(p)
+  if at then return ipv4(p.generation, at, p.at) end
+end
+
+function getters.ip6(p)
+  local at = find_ipv6(p)
+  if at then return ipv6(p.generation, at, p.at) end
+end
+
+function getters.udp(p)
+  local at = find_transport(p, 17, 17, 8)
+  if at then return udp(p.generation, at, p.at) end
+end
+
+function getters.tcp(p)
+  local at = find_transport(p, 6, 6, 20)
+  if at then return tcp(p.generation, at, p.at) end
+end
+
+function getters.icmp(p)
+  local at = find_transport(p, 1, 58, 8)
+  if at then return icmp(p.generation, at, p.at) end
+end
+
+make_packet = ffi.metatype("struct bw_packet", {
+  __index = function(p, key)
+    local get = getters[key]
+    if get then return get(p) end
+    return packet[key] or fail(format("a packet has no '%s'", tostring(key)))
+  end,
+  __newindex = function(p, key, value)
+    local set = setters[key]
+    if not set then fail(format("a packet has no '%s' to set", tostring(key))) end
+    set(p, value)
+  end,
+  __tostring = function(p) return format("packet of %d bytes", metadata(p).length) end,
+})
+
+-- ---- batches ---------------------------------------------------------------------------------------------
+
+local batch = {}
+
+local function packet_at(number)
+  if not (number >= 1 and number <= ctx.count) then
+    fail(format("no packet %s in a batch of %d, which has packets from 1 on", tostring(number), ctx.count))
+  end
+  number = floor(number) - 1
+  return make_packet(ctx.generation, number, cast("uint64_t", ctx.packets[number]))
+end
+
+local function step(_, number)
+  number = number + 1
+  if number <= ctx.count then return number, packet_at(number) end
+end
+
+-- Goes over the packets: `for number, p in batch:each() do`.
+function batch.each(b) return step, b, 0 end
+
+-- Sends all packets by an output when process returns.
+function batch.send(_, output)
+  if type(output) ~= "number" or not (output >= 0 and output < ctx.outputs) then no_output(output) end
+  for number = 0, ctx.count - 1 do ctx.output[number] = output end
+  ctx.is_sorted = 1
+end
+
+-- Drops all packets when process returns, counted under a reason.
+function batch.drop(_, reason)
+  local output = DROPPED + reason_number(reason or "dropped by the script")
+  for number = 0, ctx.count - 1 do ctx.output[number] = output end
+  ctx.is_sorted = 1
+end
+
+make_batch = ffi.metatype("struct bw_batch", {
+  __index = function(_, key)
+    if type(key) == "number" then return packet_at(key) end
+    if key == "count" then return ctx.count end
+    if key == "input" then return ctx.input end
+    return batch[key] or fail(format("a batch has no '%s'", tostring(key)))
+  end,
+  __newindex = function() fail("the packets of a batch are not replaced") end,
+  __len = function() return ctx.count end,
+})
+
+-- ---- addresses -------------------------------------------------------------------------------------------
+
+local brickway = {}
+
+function brickway.ip(text)
+  local a, b, c, d = tostring(text):match("^(%d+)%.(%d+)%.(%d+)%.(%d+)$")
+  a, b, c, d = tonumber(a), tonumber(b), tonumber(c), tonumber(d)
+  if not a or a > 255 or b > 255 or c > 255 or d > 255 then
+    fail(format("'%s' is no IPv4 address; expected one like 192.0.2.1", tostring(text)))
+  end
+  return ((a * 256 + b) * 256 + c) * 256 + d
+end
+
+function brickway.format_ip(address)
+  long(address)
+  return format("%d.%d.%d.%d", floor(address / 16777216), floor(address / 65536) % 256, floor(address / 256) % 256, address % 256)
+end
+
+-- An IPv6 address as the 16 bytes that `ip6.src` is compared with.
+function brickway.ip6(text)
+  local address, why = host.ip6(tostring(text))
+  return address or fail(why)
+end
+
+-- Seconds since 1970, as of the start of the worker's turn.
+function brickway.now() return tonumber(ctx.now_ns) / 1e9 end
+
+function brickway.log(...)
+  local texts = { ... }
+  for i = 1, select("#", ...) do texts[i] = tostring(texts[i]) end
+  host.log(table.concat(texts, " "))
+end
+
+-- Calls `timer(key)` in so many seconds. A timer of the same key that was set before is replaced.
+function brickway.set_timer(seconds, key)
+  if type(seconds) ~= "number" or not (seconds >= 0 and seconds < 1e9) then fail(format("%s is no time in seconds", tostring(seconds))) end
+  key = key or 0
+  if type(key) ~= "number" or not (key >= 0 and key < 1024) then fail(format("timer %s; expected 0 to 1023", tostring(key))) end
+  host.set_timer(seconds, floor(key))
+end
+
+-- Sends a new packet of these bytes by an output, when the call returns.
+function brickway.transmit(text, output)
+  output = output or 0
+  if type(output) ~= "number" or not (output >= 0 and output < ctx.outputs) then no_output(output) end
+  if type(text) ~= "string" then fail(format("expected the bytes of a packet, not %s", tostring(text))) end
+  local why = host.transmit(text, floor(output))
+  if why then fail(why) end
+end
+
+-- ---- what runs -------------------------------------------------------------------------------------------
+
+-- Libraries whose functions reach neither memory nor files.
+local safe = {
+  "assert", "error", "ipairs", "next", "pairs", "pcall", "rawequal", "rawget", "rawset", "select", "setmetatable", "tonumber",
+  "tostring", "type", "unpack", "xpcall", "_VERSION",
+}
+local environment = { brickway = brickway, handlers = {} }
+for _, name in ipairs(safe) do environment[name] = _G[name] end
+for _, name in ipairs { "string", "table", "math", "bit", "coroutine" } do
+  local copy = {}
+  for key, value in pairs(_G[name]) do copy[key] = value end
+  environment[name] = copy
+end
+-- Compiled code that a script writes itself could do anything. Methods of strings are those of the global table.
+environment.string.dump, string.dump = nil, nil
+function environment.getmetatable(value)
+  local metatable = getmetatable(value)
+  if type(value) == "string" then return nil end
+  return metatable
+end
+function environment.print(...) brickway.log(...) end
+environment._G = environment
+for _, name in ipairs(host.allowed) do
+  if name == "ffi" then
+    environment.ffi = ffi
+  elseif name == "require" then
+    environment.require, environment.package = require, package
+  else
+    environment[name] = _G[name]
+  end
+end
+
+local readers, writers, exports = {}, {}, {}
+
+-- Declares handlers: `handlers.read("count", function(argument) return n end, "sum")`.
+function environment.handlers.read(name, read, combine)
+  if type(name) ~= "string" or type(read) ~= "function" then
+    fail("expected handlers.read(NAME, FUNCTION [, COMBINE])")
+  end
+  combine = combine or "first"
+  if combine ~= "first" and combine ~= "sum" and combine ~= "max" and combine ~= "join" then
+    fail(format("'%s' is no way to combine the workers' values; expected first, sum, max or join", tostring(combine)))
+  end
+  readers[name], exports[name] = read, combine
+end
+
+function environment.handlers.write(name, write)
+  if type(name) ~= "string" or type(write) ~= "function" then fail("expected handlers.write(NAME, FUNCTION)") end
+  writers[name] = write
+end
+
+-- Where the compiler gave up, once a place.
+local given_up, places = 0, {}
+local ok, util = pcall(require, "jit.util")
+if ok then
+  local tries = {}
+  jit.attach(function(what, _, func, pc)
+    if what ~= "abort" then return end
+    local info = util.funcinfo(func, pc)
+    if not info.loc or info.loc:find("prelude", 1, true) then return end
+    tries[info.loc] = (tries[info.loc] or 0) + 1
+    if tries[info.loc] == 6 and #places < 16 then
+      given_up = given_up + 1
+      places[given_up] = info.loc
+    end
+  end, "trace")
+end
+
+local the_batch = make_batch(0)
+local process, on_timer
+
+return {
+  environment = environment,
+  -- Finds the script's functions once it has run.
+  start = function()
+    process, on_timer = environment.process, environment.timer
+    if type(process) ~= "function" then
+      error("no function process(batch); it is called with each batch of packets", 0)
+    end
+    local names = {}
+    for name, combine in pairs(exports) do names[#names + 1] = { name, combine, true, writers[name] ~= nil } end
+    for name in pairs(writers) do
+      if not readers[name] then names[#names + 1] = { name, "first", false, true } end
+    end
+    return names
+  end,
+  process = function() process(the_batch) end,
+  timer = function(key) if on_timer then on_timer(key) end end,
+  read = function(name, argument) return tostring(readers[name](argument)) end,
+  write = function(name, value) writers[name](value) end,
+  save = function() return environment.save and environment.save() end,
+  restore = function(value) if environment.restore then environment.restore(value) end end,
+  given_up = function()
+    local new = places
+    places, given_up = {}, 0
+    return new
+  end,
+}

@@ -1,0 +1,344 @@
+//! One script in a Lua state of its own: how it is loaded, called, stopped and replaced.
+
+use std::net::Ipv6Addr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use graph::Combine;
+use mlua::chunk::ChunkMode;
+use mlua::{Function, LightUserData, Lua, LuaOptions, LuaString, StdLib, Table, Value};
+use packet::Batch;
+
+use crate::saved::Saved;
+use crate::shared::{Shared, Wishes, reason_number};
+use crate::watchdog::Calls;
+
+/// Most memory of one state.
+const MOST_BYTES: usize = 1 << 30;
+/// Most handlers of a script, and the longest name of one.
+const MOST_HANDLERS: usize = 256;
+const LONGEST_NAME: usize = 64;
+
+/// Libraries that a script may be allowed.
+pub(crate) const LIBRARIES: [&str; 4] = ["ffi", "io", "os", "require"];
+
+/// Where a script comes from and what it may do.
+#[derive(Clone, Debug)]
+pub(crate) struct Origin {
+    /// The element's name.
+    pub(crate) element: String,
+    pub(crate) source: Source,
+    /// `brickway.args`.
+    pub(crate) args: String,
+    /// Names of [`LIBRARIES`].
+    pub(crate) allowed: Vec<String>,
+    pub(crate) budget: Duration,
+    pub(crate) worker: usize,
+    pub(crate) workers: usize,
+}
+
+/// A script's text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Source {
+    File(String),
+    Text(String),
+}
+
+/// A handler that a script declares.
+#[derive(Clone, Debug)]
+pub(crate) struct Export {
+    pub(crate) name: String,
+    pub(crate) combine: Combine,
+    pub(crate) is_readable: bool,
+    pub(crate) is_writable: bool,
+}
+
+/// Why a call failed.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    /// Where and what: `policer.lua:12: attempt to index a nil value`.
+    pub(crate) message: String,
+    /// Whether the call was stopped, because it had not returned within its budget.
+    pub(crate) was_stopped: bool,
+}
+
+/// A script that runs.
+#[derive(Debug)]
+pub(crate) struct Script {
+    process: Function,
+    timer: Function,
+    read: Function,
+    write: Function,
+    save: Function,
+    restore: Function,
+    given_up: Function,
+    pub(crate) exports: Vec<Export>,
+    lua: Lua,
+    state: State,
+    calls: Arc<Calls>,
+    // Behind the state that points at it.
+    shared: Box<Shared>,
+    wishes: Arc<Mutex<Wishes>>,
+}
+
+/// The state as C knows it.
+#[derive(Debug)]
+struct State(*mut mlua::ffi::lua_State);
+
+#[allow(unsafe_code, reason = "an unsafe trait")]
+// SAFETY: it is the address of a state that `Lua` shares among threads; LuaJIT itself knows no threads.
+unsafe impl Send for State {}
+
+impl Drop for Script {
+    fn drop(&mut self) {
+        self.calls.forget();
+    }
+}
+
+/// Returns the first line of an error, without Lua's stack.
+pub(crate) fn first_line(error: &mlua::Error) -> String {
+    let mut error = error;
+    while let mlua::Error::CallbackError { cause, .. } = error {
+        error = cause;
+    }
+    let text = match error {
+        mlua::Error::RuntimeError(text) => text.clone(),
+        mlua::Error::SyntaxError { message, .. } => message.clone(),
+        other => other.to_string(),
+    };
+    text.lines().next().unwrap_or_default().to_owned()
+}
+
+fn runtime(text: impl Into<String>) -> mlua::Error {
+    mlua::Error::RuntimeError(text.into())
+}
+
+impl Origin {
+    /// The text, and the name of it in messages.
+    fn text(&self) -> Result<(String, String), String> {
+        match &self.source {
+            Source::Text(text) => Ok((text.clone(), "=script".to_owned())),
+            Source::File(path) => match std::fs::read_to_string(path) {
+                Ok(text) => Ok((text, format!("@{path}"))),
+                Err(error) => Err(format!("{path}: {error}; expected the file of a script")),
+            },
+        }
+    }
+
+    /// Checks the script's syntax.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be read, or the first mistake.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        let (text, name) = self.text()?;
+        let chunk = Lua::new();
+        let chunk = chunk.load(text).set_name(name).set_mode(ChunkMode::Text);
+        chunk.into_function().map(|_| ()).map_err(|error| first_line(&error))
+    }
+
+    /// Runs the script once, for its functions.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be read, or the first mistake.
+    pub(crate) fn load(&self) -> Result<Script, String> {
+        let (text, name) = self.text()?;
+        let shared = Box::new(Shared::new());
+        let wishes = Arc::new(Mutex::new(Wishes::default()));
+        let options = LuaOptions::new().catch_rust_panics(false);
+        let libraries = StdLib::ALL_SAFE | StdLib::FFI | StdLib::DEBUG;
+        #[allow(unsafe_code, reason = "LuaJIT's libraries for memory and stacks")]
+        // SAFETY: the libraries stay in the prelude, which checks each access, unless the configuration allows scripts to have FFI.
+        let lua = unsafe { Lua::unsafe_new_with(libraries, options) };
+        let mut state = State(std::ptr::null_mut());
+        #[allow(unsafe_code, reason = "the state's address")]
+        // SAFETY: nothing is done with the state.
+        unsafe { lua.exec_raw::<()>((), |address| state.0 = address) }.map_err(|error| first_line(&error))?;
+        // Where the allocator is LuaJIT's own there is no such limit.
+        let _ = lua.set_memory_limit(MOST_BYTES);
+        let calls = Calls::watch(self.budget);
+        let made = self.prepare(&lua, &shared, &wishes).map_err(|error| first_line(&error));
+        let functions = made.inspect_err(|_| calls.forget())?;
+        let get = |name: &str| functions.get::<Function>(name).map_err(|error| first_line(&error));
+        let (environment, start) = (functions.get::<Table>("environment"), get("start")?);
+        let mut script = Script {
+            process: get("process")?,
+            timer: get("timer")?,
+            read: get("read")?,
+            write: get("write")?,
+            save: get("save")?,
+            restore: get("restore")?,
+            given_up: get("given_up")?,
+            exports: Vec::new(),
+            lua: lua.clone(),
+            state,
+            calls,
+            shared,
+            wishes,
+        };
+        let environment = environment.map_err(|error| first_line(&error))?;
+        let chunk = lua.load(text).set_name(name).set_mode(ChunkMode::Text).set_environment(environment);
+        let names = script.watched(|_| chunk.exec().and_then(|()| start.call::<Table>(())));
+        let names = names.map_err(|failure| failure.message)?;
+        script.exports = exports(&names).map_err(|error| first_line(&error))?;
+        Ok(script)
+    }
+
+    /// Runs the prelude. Returns its functions.
+    fn prepare(&self, lua: &Lua, shared: &Shared, wishes: &Arc<Mutex<Wishes>>) -> mlua::Result<Table> {
+        let host = lua.create_table()?;
+        host.set("allowed", self.allowed.clone())?;
+        let reason = |_: &Lua, reason: LuaString| match reason_number(&reason.to_string_lossy()) {
+            Ok(number) => Ok((Some(number), None)),
+            Err(why) => Ok((None, Some(why))),
+        };
+        host.set("drop_reason", lua.create_function(reason)?)?;
+        let address = |lua: &Lua, text: LuaString| {
+            let text = text.to_string_lossy();
+            Ok(match text.parse::<Ipv6Addr>() {
+                Ok(address) => (Some(lua.create_string(address.octets())?), None),
+                Err(_) => (None, Some(format!("'{text}' is no IPv6 address; expected one like 2001:db8::1"))),
+            })
+        };
+        host.set("ip6", lua.create_function(address)?)?;
+        let own = wishes.clone();
+        host.set(
+            "log",
+            lua.create_function(move |_, line: LuaString| {
+                lock(&own).log(line.to_string_lossy());
+                Ok(())
+            })?,
+        )?;
+        let own = wishes.clone();
+        host.set(
+            "set_timer",
+            lua.create_function(move |_, (seconds, key): (f64, u32)| {
+                lock(&own).timers.push((key, (seconds * 1e9) as u64));
+                Ok(())
+            })?,
+        )?;
+        let own = wishes.clone();
+        host.set(
+            "transmit",
+            lua.create_function(move |_, (bytes, output): (LuaString, usize)| {
+                Ok(lock(&own).transmit(bytes.as_bytes().to_vec(), output).err())
+            })?,
+        )?;
+        let address = LightUserData(std::ptr::from_ref(shared).cast_mut().cast());
+        let prelude = lua.load(include_str!("prelude.lua")).set_name("=prelude");
+        let functions: Table = prelude.call((address, host))?;
+        let brickway: Table = functions.get::<Table>("environment")?.get("brickway")?;
+        brickway.set("args", self.args.as_str())?;
+        brickway.set("element", self.element.as_str())?;
+        brickway.set("worker", self.worker)?;
+        brickway.set("workers", self.workers)?;
+        Ok(functions)
+    }
+}
+
+/// Reads what `start` returns of handlers.
+fn exports(names: &Table) -> mlua::Result<Vec<Export>> {
+    let mut exports = Vec::new();
+    for row in names.sequence_values::<Table>() {
+        let row = row?;
+        let combine: String = row.get(2)?;
+        let name: String = row.get(1)?;
+        let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+        if name.is_empty() || name.len() > LONGEST_NAME || !name.chars().all(is_name) {
+            return Err(runtime(format!(
+                "handler '{}': expected letters, digits, _ and -",
+                name.escape_debug()
+            )));
+        }
+        if exports.len() == MOST_HANDLERS {
+            return Err(runtime(format!("more than {MOST_HANDLERS} handlers")));
+        }
+        exports.push(Export {
+            name,
+            combine: match combine.as_str() {
+                "sum" => Combine::Sum,
+                "max" => Combine::Max,
+                "join" => Combine::Join,
+                _ => Combine::First,
+            },
+            is_readable: row.get(3)?,
+            is_writable: row.get(4)?,
+        });
+    }
+    exports.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(exports)
+}
+
+fn lock(wishes: &Mutex<Wishes>) -> std::sync::MutexGuard<'_, Wishes> {
+    wishes.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Script {
+    /// Memory shared with the script.
+    pub(crate) fn shared(&self) -> &Shared {
+        &self.shared
+    }
+
+    /// Takes what the script asked for.
+    pub(crate) fn wishes(&self) -> std::sync::MutexGuard<'_, Wishes> {
+        lock(&self.wishes)
+    }
+
+    /// Bytes that the script's values take.
+    pub(crate) fn used_bytes(&self) -> usize {
+        self.lua.used_memory()
+    }
+
+    #[inline]
+    fn watched<T>(&self, call: impl FnOnce(&Self) -> mlua::Result<T>) -> Result<T, Failure> {
+        #[allow(unsafe_code, reason = "the watchdog has to know the state")]
+        // SAFETY: `self.lua` keeps the state.
+        let (result, was_stopped) = unsafe { self.calls.run(self.state.0, || call(self)) };
+        result.map_err(|error| Failure { message: first_line(&error), was_stopped })
+    }
+
+    /// Calls `process` with a batch, which comes back as the script left it.
+    #[inline]
+    pub(crate) fn process(&self, input: usize, batch: &mut Batch) -> Result<(), Failure> {
+        self.shared.show(input, batch);
+        let result = self.watched(|script| script.process.call::<()>(()));
+        self.shared.hide();
+        result
+    }
+
+    /// Calls `timer`.
+    pub(crate) fn timer(&self, key: u32) -> Result<(), Failure> {
+        self.watched(|script| script.timer.call::<()>(key))
+    }
+
+    /// Reads a handler.
+    pub(crate) fn read(&self, name: &str, argument: &str) -> Result<String, Failure> {
+        self.watched(|script| {
+            script.read.call::<LuaString>((name, argument)).map(|text| text.to_string_lossy())
+        })
+    }
+
+    /// Writes a handler.
+    pub(crate) fn write(&self, name: &str, value: &str) -> Result<(), Failure> {
+        self.watched(|script| script.write.call::<()>((name, value)))
+    }
+
+    /// Asks for what the script wants its successor to have.
+    pub(crate) fn save(&self) -> Result<Option<Saved>, Failure> {
+        self.watched(|script| match script.save.call::<Value>(())? {
+            Value::Nil => Ok(None),
+            value => Saved::of(&value).map(Some).map_err(runtime),
+        })
+    }
+
+    /// Gives the script what its predecessor saved.
+    pub(crate) fn restore(&self, saved: &Saved) -> Result<(), Failure> {
+        self.watched(|script| script.restore.call::<()>(saved.to_lua(&script.lua)?))
+    }
+
+    /// Places that the compiler gave up since the last call.
+    pub(crate) fn given_up(&self) -> Vec<String> {
+        self.watched(|script| script.given_up.call::<Vec<String>>(())).unwrap_or_default()
+    }
+}

@@ -1,0 +1,483 @@
+//! What scripts can do, and what they cannot.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use graph::graph::Registry;
+use graph::testing::{Bench, configure};
+use proptest::prelude::*;
+use testbed::ipv4::ipv4;
+use testbed::ipv6::{FAR, HOST, icmpv6, ipv6};
+
+use crate::element::CLASS;
+
+fn registry() -> Registry {
+    let mut registry = elements::registry();
+    registry.add(crate::CLASSES);
+    registry
+}
+
+/// A bench around a script, with an input and `outputs` outputs.
+fn bench(script: &str, outputs: usize) -> Bench {
+    bench_with(script, "", outputs)
+}
+
+fn bench_with(script: &str, more: &str, outputs: usize) -> Bench {
+    let text = script.replace('\\', "\\\\").replace('"', "\\\"");
+    Bench::element(&registry(), &format!("Lua(\"{text}\"{more})"), 1, outputs)
+}
+
+fn frame(packet: &[u8]) -> Vec<u8> {
+    [&[2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0][..], packet].concat()
+}
+
+/// The one's complement sum, by the definition of RFC 1071.
+fn sum(bytes: &[u8], start: u32) -> u16 {
+    let mut sum = start;
+    for pair in bytes.chunks(2) {
+        sum += u32::from(pair[0]) << 8 | u32::from(pair.get(1).copied().unwrap_or(0));
+    }
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    sum as u16
+}
+
+/// A packet of UDP or TCP with its checksum.
+fn transport(protocol: u8, source_port: u16, destination_port: u16) -> Vec<u8> {
+    let mut segment = [source_port.to_be_bytes(), destination_port.to_be_bytes()].concat();
+    match protocol {
+        17 => segment.extend([0, 12, 0, 0, 1, 2, 3, 4]),
+        _ => segment.extend([0, 0, 0, 1, 0, 0, 0, 2, 0x50, 0x02, 1, 0, 0, 0, 0, 0]),
+    }
+    let mut packet = ipv4([10, 0, 0, 1], [192, 0, 2, 9], protocol, &segment);
+    let at = 20 + if protocol == 17 { 6 } else { 16 };
+    let checksum = !transport_sum(&packet);
+    packet[at..at + 2].copy_from_slice(&checksum.to_be_bytes());
+    packet
+}
+
+/// The sum over pseudo header and segment, 0xffff if the checksum is right.
+fn transport_sum(packet: &[u8]) -> u16 {
+    sum(&packet[20..], u32::from(sum(&packet[12..20], u32::from(packet[9]) + packet.len() as u32 - 20)))
+}
+
+#[test]
+fn packets_leave_by_the_outputs_that_the_script_names() {
+    let script = "function process(batch)
+        assert(#batch == 4 and batch.count == 4 and batch.input == 0)
+        for number, p in batch:each() do
+          local kind = p:u8(0)
+          if kind == 1 then p:send(1) elseif kind == 2 then p:drop('two') elseif kind == 3 then p:send(0) end
+        end
+      end";
+    let mut bench = bench(script, 2);
+    bench.push("in0", &[&[0], &[1], &[2], &[3]]);
+    assert_eq!(bench.taken("out0"), [vec![0], vec![3]]);
+    assert_eq!(bench.taken("out1"), [vec![1]]);
+    assert_eq!(bench.drops("e", "two"), 1);
+}
+
+#[test]
+fn all_packets_of_a_batch_are_sent_and_dropped_at_once() {
+    let script = "local calls = 0
+      function process(batch)
+        calls = calls + 1
+        if calls == 1 then batch:send(1) elseif calls == 2 then batch:drop() else batch:send(0) batch[1]:drop('first') end
+      end
+      handlers.read('calls', function() return calls end, 'sum')";
+    let mut bench = bench(script, 2);
+    for _ in 0..3 {
+        bench.push("in0", &[&[1], &[2]]);
+    }
+    assert_eq!((bench.taken("out0").len(), bench.taken("out1").len()), (1, 2));
+    assert_eq!((bench.drops("e", "dropped by the script"), bench.drops("e", "first")), (2, 1));
+    assert_eq!(bench.read("e.calls"), "3");
+}
+
+#[test]
+fn packets_of_a_script_without_outputs_end_there() {
+    let mut bench = bench(
+        "local n = 0 function process(b) n = n + #b end handlers.read('n', function() return n end)",
+        0,
+    );
+    bench.push("in0", &[&[1], &[2]]);
+    assert_eq!(bench.read("e.n"), "2");
+    assert_eq!(bench.graph().context().pool().stats().free, 4096);
+}
+
+#[test]
+fn bytes_are_read_and_written_in_network_order() {
+    let script = "function process(batch)
+        local p = batch[1]
+        p:set_u16(0, p:u16(0) + 1)
+        p:set_u32(2, p:u32(2) + 1)
+        p:set_u8(6, p:u8(6) + 1)
+        p:set_bytes(7, p:bytes(8, 2))
+        p:strip(1) p:append(1) p:set_u8(p.length - 1, 9) p:prepend(2) p:set_u16(0, 0xabcd)
+      end";
+    let mut bench = bench(script, 1);
+    bench.push("in0", &[&[0, 0xff, 0xff, 0xff, 0xff, 0xfe, 7, 0, 1, 2]]);
+    assert_eq!(bench.taken("out0"), [vec![0xab, 0xcd, 0, 0xff, 0xff, 0xff, 0xff, 8, 1, 2, 2, 9]]);
+}
+
+#[test]
+fn headers_are_found_and_have_the_fields_of_their_protocols() {
+    let script = "function process(batch)
+        for _, p in batch:each() do
+          local e, v, ip, ip6, u, t, i = p.eth, p.vlan, p.ip, p.ip6, p.udp, p.tcp, p.icmp
+          print(p.length, e and e.type, v and v.id, v and v.priority, ip and brickway.format_ip(ip.src), ip and ip.dst,
+            ip and ip.ttl, ip and ip.protocol, ip6 and ip6.hop_limit, ip6 and ip6.dst == brickway.ip6('2001:db8:2::8'),
+            u and u.src_port, u and u.dst_port, t and t.seq, t and t.syn, t and t.has_ack, i and i.type)
+        end
+      end";
+    let mut bench = bench(script, 1);
+    let udp = transport(17, 53, 4000);
+    let tagged = [&frame(&[])[..12], &[0x81, 0, 0x60, 7, 8, 0], &transport(6, 1, 2)].concat();
+    let ip6 =
+        [&frame(&[])[..12], &[0x86, 0xdd], &ipv6(HOST, FAR, 58, &icmpv6(HOST, FAR, 128, &[0; 4]))].concat();
+    let mut fragment = udp.clone();
+    fragment[7] = 1;
+    bench.push("in0", &[&frame(&udp), &tagged, &ip6, &frame(&fragment), &[1, 2, 3]]);
+    let lines = [
+        "e: 46 2048 nil nil 10.0.0.1 3221225993 64 17 nil nil 53 4000 nil nil nil nil",
+        "e: 58 33024 7 3 10.0.0.1 3221225993 64 6 nil nil nil nil 1 true false nil",
+        "e: 62 34525 nil nil nil nil nil nil 64 true nil nil nil nil nil 128",
+        "e: 46 2048 nil nil 10.0.0.1 3221225993 64 17 nil nil nil nil nil nil nil nil",
+        "e: 3 nil nil nil nil nil nil nil nil nil nil nil nil nil nil nil",
+    ];
+    assert_eq!(bench.messages(), lines);
+}
+
+#[test]
+fn checksums_follow_what_is_set() {
+    let script = "function process(batch)
+        for _, p in batch:each() do
+          local ip = p.ip
+          ip.ttl, ip.src, ip.dst, ip.tos, ip.id = ip.ttl - 1, brickway.ip('198.51.100.7'), ip.dst + 1, 0xb8, 77
+          local ports = p.udp or p.tcp
+          ports.src_port, ports.dst_port = 1234, ports.dst_port + 1
+          if p.tcp then p.tcp.seq, p.tcp.flags, p.tcp.window = 0xdeadbeef, 0x12, 5 end
+        end
+      end";
+    let mut bench = bench(script, 1);
+    bench.push("in0", &[&frame(&transport(17, 53, 4000)), &frame(&transport(6, 80, 65534))]);
+    for packet in bench.taken("out0") {
+        let packet = &packet[14..];
+        assert_eq!((sum(&packet[..20], 0), transport_sum(packet)), (0xffff, 0xffff), "{packet:?}");
+        assert_eq!((packet[8], packet[1], &packet[12..16]), (63, 0xb8, &[198, 51, 100, 7][..]));
+    }
+}
+
+proptest! {
+    #[test]
+    fn checksums_follow_any_field(src: u32, dst: u32, ttl: u8, tos: u8, id: u16, port: u16, seq: u32, tcp: bool) {
+        let set = if tcp { format!("p.tcp.dst_port, p.tcp.seq = {port}, {seq}") } else { format!("p.udp.dst_port = {port}") };
+        let script = format!("function process(batch)
+            local p = batch[1]
+            local ip = p.ip
+            ip.src, ip.dst, ip.ttl, ip.tos, ip.id = {src}, {dst}, {ttl}, {tos}, {id}
+            {set}
+          end");
+        let mut bench = bench(&script, 1);
+        bench.push("in0", &[&frame(&transport(if tcp { 6 } else { 17 }, 1, 2))]);
+        let packet = &bench.taken("out0")[0][14..];
+        prop_assert_eq!((sum(&packet[..20], 0), transport_sum(packet)), (0xffff, 0xffff));
+        prop_assert_eq!(&packet[12..20], &[src.to_be_bytes(), dst.to_be_bytes()].concat()[..]);
+        prop_assert_eq!((packet[8], packet[1], &packet[4..6]), (ttl, tos, &id.to_be_bytes()[..]));
+        prop_assert_eq!(&packet[22..24], &port.to_be_bytes()[..]);
+    }
+
+    /// Headers and accessors stay within the packet, whatever the bytes.
+    #[test]
+    fn any_bytes_are_read_within_the_packet(
+        packets in prop::collection::vec(prop_oneof![
+            prop::collection::vec(any::<u8>(), 0..120),
+            testbed::ipv4::any_packet().prop_map(|packet| frame(&packet)),
+            testbed::ipv6::any_packet().prop_map(|packet| [&frame(&[])[..12], &[0x86, 0xdd], &packet[..]].concat()),
+        ], 1..40),
+        offset in -3_i64..130,
+    ) {
+        let script = format!("local names = {{'eth', 'vlan', 'ip', 'ip6', 'udp', 'tcp', 'icmp'}}
+          function process(batch)
+            for _, p in batch:each() do
+              for _, name in ipairs(names) do
+                local h = p[name]
+                if h and name ~= 'eth' and name ~= 'ip6' and name ~= 'vlan' then h.checksum = h.checksum end
+              end
+              local ok = pcall(p.u32, p, {offset})
+              assert(ok == ({offset} >= 0 and {offset} + 4 <= p.length))
+              ok = pcall(p.bytes, p, {offset}, 3)
+              assert(ok == ({offset} >= 0 and {offset} + 3 <= p.length))
+            end
+          end");
+        let mut bench = bench(&script, 1);
+        let borrowed: Vec<&[u8]> = packets.iter().map(Vec::as_slice).collect();
+        bench.push("in0", &borrowed);
+        prop_assert_eq!(bench.read("e.errors"), "0");
+        prop_assert_eq!(bench.taken("out0"), packets);
+    }
+}
+
+/// Pushes two packets through `process` with this in it. Returns what was logged first.
+fn mistake(line: &str) -> String {
+    let mut bench = bench(&format!("function process(batch)\n{line}\nend"), 1);
+    bench.push("in0", &[&[1, 2, 3], &[4]]);
+    assert_eq!((bench.read("e.errors"), bench.drops("e", "script error")), ("1".to_owned(), 2), "{line}");
+    bench.messages().remove(0)
+}
+
+#[test]
+fn mistakes_are_errors_with_their_line_and_not_memory() {
+    for (line, message) in [
+        ("batch[1]:u8(3)", "1 bytes at 3 lie outside of the packet's 3"),
+        ("batch[1]:u16(2)", "2 bytes at 2 lie outside of the packet's 3"),
+        ("batch[1]:u8(-1)", "1 bytes at -1 lie outside of the packet's 3"),
+        ("batch[1]:u8(0/0)", "1 bytes at nan lie outside of the packet's 3"),
+        ("batch[1]:set_u32(1e18, 1)", "4 bytes at 1e+18 lie outside of the packet's 3"),
+        ("batch[1]:bytes(0, 1e9)", "1000000000 bytes at 0 lie outside of the packet's 3"),
+        ("batch[1]:set_bytes(2, 'ab')", "2 bytes at 2 lie outside of the packet's 3"),
+        ("batch[1]:set_u8(0, 256)", "256 is no 8-bit number"),
+        ("batch[3]:u8(0)", "no packet 3 in a batch of 2, which has packets from 1 on"),
+        ("batch[0]:u8(0)", "no packet 0 in a batch of 2, which has packets from 1 on"),
+        ("batch[1]:send(1)", "output 1 is not connected; there are 1, from 0 on"),
+        ("batch[1]:strip(4)", "4 bytes at 0 lie outside of the packet's 3"),
+        ("batch[1]:prepend(1e6)", "no room for 1000000 bytes before the packet; there are 128"),
+        ("batch[1].paint = -1", "-1 is no 8-bit number"),
+        ("batch[1]:annotation_u32(45)", "an annotation of 4 bytes at 45; there are 48"),
+        ("batch[1].colour = 1", "a packet has no 'colour' to set"),
+        ("return batch[1].colour", "a packet has no 'colour'"),
+        ("batch[1]:drop(('x'):rep(65))", "expected 1 to 64 characters"),
+        ("brickway.ip('1.2.3')", "'1.2.3' is no IPv4 address; expected one like 192.0.2.1"),
+        ("brickway.ip6('::x')", "'::x' is no IPv6 address; expected one like 2001:db8::1"),
+        ("brickway.transmit('x', 1)", "output 1 is not connected; there are 1, from 0 on"),
+        ("nothing()", "attempt to call global 'nothing' (a nil value)"),
+        ("error('mine')", "mine"),
+    ] {
+        let text = mistake(line);
+        assert!(text.starts_with("e: script:2: "), "{line}: {text}");
+        assert!(text.ends_with(message), "{line}: {text}");
+    }
+}
+
+#[test]
+fn what_reaches_memory_or_files_is_out_of_reach() {
+    for name in [
+        "ffi",
+        "io",
+        "os",
+        "debug",
+        "package",
+        "require",
+        "load",
+        "loadstring",
+        "dofile",
+        "loadfile",
+        "getfenv",
+        "setfenv",
+        "newproxy",
+        "jit",
+        "collectgarbage",
+        "string.dump",
+        "module",
+    ] {
+        let script = format!("function process() end handlers.read('it', function() return {name} end)");
+        assert_eq!(bench(&script, 1).read("e.it"), "nil", "{name}");
+    }
+    for line in [
+        "batch[1].at = 0",
+        "batch[1].generation = 0",
+        "batch[1].number = 5",
+        "batch.generation = 7",
+        "local p = batch[1] + 1",
+        "local p = batch + 1",
+        "batch[1][0] = 1",
+        "getmetatable('').__index.rep = nil",
+        "getmetatable(batch[1]).__index = nil",
+    ] {
+        mistake(line);
+    }
+}
+
+#[test]
+fn what_is_kept_of_an_earlier_batch_is_an_error() {
+    let script = "local kept, header
+      function process(batch)
+        if kept then
+          local what = batch[1]:u8(0)
+          if what == 1 then kept:u8(0) elseif what == 2 then kept:drop() elseif what == 3 then header.ttl = 1 end
+        end
+        kept, header = batch[1], batch[1].ip
+      end
+      handlers.read('kept', function() return kept.length end)";
+    let mut bench = bench(script, 1);
+    bench.push("in0", &[&frame(&transport(17, 1, 2))]);
+    for what in 1..=3 {
+        bench.push("in0", &[&[what]]);
+    }
+    assert_eq!(bench.read("e.errors"), "3");
+    assert!(bench.messages().iter().all(|line| line.contains("was used after its batch had gone on")));
+    let index = bench.graph().find("e").unwrap();
+    let error = bench.graph().read(index, "kept", "").unwrap().unwrap_err();
+    assert!(error.contains("was used after its batch had gone on"), "{error}");
+}
+
+#[test]
+fn failed_batches_go_to_the_error_output_and_a_script_that_fails_on_is_out_of_the_way() {
+    let script = "function process(batch) if batch[1]:u8(0) == 9 then error('nine') end end";
+    let mut bench = bench_with(script, ", ERRORS 1", 2);
+    for number in 0..110 {
+        bench.push("in0", &[&[if number < 100 { 9 } else { 1 }]]);
+    }
+    assert_eq!((bench.taken("out0").len(), bench.taken("out1").len()), (0, 110));
+    assert_eq!((bench.read("e.errors").as_str(), bench.messages().len()), ("100", 11));
+    assert!(
+        bench.read("e.state").starts_with("stopped: 100 errors within a second, the last: script:1: nine")
+    );
+    bench.write("e.reload", "").unwrap();
+    bench.push("in0", &[&[1]]);
+    assert_eq!((bench.taken("out0").len(), bench.read("e.state").as_str()), (1, "running"));
+}
+
+#[test]
+fn a_call_that_does_not_return_is_stopped_compiled_or_not() {
+    for script in [
+        "function process(batch) while true do end end",
+        "function process(batch) local n = 0 while true do n = n + batch[1]:u8(0) end end",
+        "function process(batch) while true do pcall(function() while true do end end) end end",
+        "local function deep(n) return deep(n + 1) end function process() deep(0) end",
+        "function process() local f = coroutine.wrap(function() while true do end end) f() end",
+    ] {
+        let mut bench = bench_with(script, ", BUDGET 0.05", 1);
+        bench.push("in0", &[&[1]]);
+        bench.push("in0", &[&[1]]);
+        let state = bench.read("e.state");
+        assert!(state.contains("did not return within its budget"), "{script}: {state}");
+        assert_eq!(
+            (bench.drops("e", "script error"), bench.drops("e", "script stopped")),
+            (1, 1),
+            "{script}"
+        );
+    }
+    let text = "Lua(\"while true do end\", BUDGET 0.05)";
+    let error = Bench::try_new(&registry(), &format!("Idle -> {text} -> Discard;"), 32, &Default::default())
+        .unwrap_err();
+    assert!(error.contains("did not return within its budget"), "{error}");
+}
+
+#[test]
+fn timers_and_new_packets() {
+    let script = "function timer(key)
+        brickway.transmit('key ' .. key .. ' at ' .. (brickway.now() - start), 1)
+        if key == 7 then brickway.set_timer(2) end
+      end
+      start = brickway.now()
+      brickway.set_timer(1, 7)
+      function process(batch) brickway.transmit(batch[1]:bytes(), 0) brickway.transmit('more', 1) end";
+    let mut bench = bench(
+        &script
+            .replace("start = brickway.now()", "start = nil")
+            .replace("brickway.transmit('key '", "start = start or brickway.now() brickway.transmit('key '"),
+        2,
+    );
+    bench.push("in0", &[b"one"]);
+    assert_eq!(bench.taken("out0"), [b"one".to_vec(), b"one".to_vec()]);
+    assert_eq!(bench.taken("out1"), [b"more".to_vec()]);
+    bench.advance_ns(1_000_000_000);
+    bench.advance_ns(2_000_000_000);
+    assert_eq!(bench.taken("out1"), [b"key 7 at 0".to_vec(), b"key 0 at 2".to_vec()]);
+}
+
+#[test]
+fn a_call_makes_only_so_many_packets_and_lines() {
+    let script = "function process() for i = 1, 300 do brickway.transmit('x') end end
+      handlers.write('talk', function() for i = 1, 50 do print(i) end end)";
+    let mut bench = bench(script, 1);
+    bench.push("in0", &[&[1]]);
+    assert_eq!(bench.taken("out0").len(), 256);
+    assert!(bench.messages()[0].ends_with("more than 256 packets in one call"));
+    bench.write("e.talk", "").unwrap();
+    bench.advance_ns(2_000_000_000);
+    bench.write("e.talk", "").unwrap();
+    assert!(bench.messages().iter().any(|line| line.ends_with("more lines")));
+}
+
+#[test]
+fn handlers_are_those_that_the_script_declares() {
+    let script = "local n = 1
+      handlers.read('n', function(more) return n + (tonumber(more) or 0) end, 'sum')
+      handlers.write('n', function(value) n = tonumber(value) or error('expected a number', 0) end)
+      handlers.write('only_written', function() end)
+      function process() end";
+    let mut bench = bench(script, 1);
+    assert_eq!(bench.read("e.exports"), "n\nonly_written");
+    bench.write("e.n", "5").unwrap();
+    assert_eq!((bench.read("e.n"), bench.read("e.n 2")), ("5".into(), "7".into()));
+    assert_eq!(bench.write("e.n", "x").unwrap_err(), "expected a number");
+    assert!(bench.write("e.nothing", "x").is_err());
+    assert_eq!(bench.read("e.errors"), "0");
+}
+
+#[test]
+fn mistakes_of_the_configuration_say_what_would_be_right() {
+    for (config, message) in [
+        ("", "expected a script in quotes, or FILE and its file; not both"),
+        ("\"function process() end\", FILE x", "expected a script in quotes, or FILE and its file; not both"),
+        ("FILE /nothing/here.lua", "/nothing/here.lua: No such file"),
+        ("\"function process( end\"", ":1: "),
+        ("\"function process() end\", BUDGET 0", "10 ms"),
+        ("\"function process() end\", ALLOW \"io files\"", "ffi, io, os or require"),
+        ("\"function process() end\", ERRORS 3", "ERRORS is 3; expected one of the 1 outputs"),
+    ] {
+        let error = configure(&CLASS, config).unwrap_err().join("\n");
+        assert!(error.contains(message), "{config}: {error}");
+    }
+    for (script, message) in [
+        ("x = 1", "no function process(batch); it is called with each batch of packets"),
+        ("error('at once')", "script:1: at once"),
+        ("handlers.read('a b', function() end) function process() end", "handler 'a b': expected letters"),
+        ("handlers.read('a') function process() end", "expected handlers.read(NAME, FUNCTION [, COMBINE])"),
+        ("\u{1b}LJ", "attempt to load a binary chunk"),
+    ] {
+        let config = format!("Idle -> e :: Lua(\"{script}\") -> Discard;");
+        let error = Bench::try_new(&registry(), &config, 32, &Default::default()).unwrap_err();
+        assert!(error.contains(message), "{script}: {error}");
+    }
+}
+
+#[test]
+fn a_script_is_replaced_with_its_state_and_a_broken_one_is_not_loaded() {
+    let file = std::env::temp_dir().join(format!("brickway-lua-{}.lua", std::process::id()));
+    let write = |answer: &str| {
+        let script = format!("local seen = {{}}
+          function process(batch) for _, p in batch:each() do seen[#seen + 1] = {{ byte = p:u8(0), even = p:u8(0) % 2 == 0 }} end end
+          function save() return seen end
+          function restore(saved) seen = saved end
+          handlers.read('answer', function() return '{answer} ' .. #seen .. ' ' .. seen[#seen].byte end)");
+        std::fs::write(&file, script).unwrap();
+    };
+    write("first");
+    let mut bench = Bench::element(&registry(), &format!("Lua(FILE {})", file.display()), 1, 1);
+    bench.push("in0", &[&[5], &[6]]);
+    assert_eq!(bench.read("e.answer"), "first 2 6");
+    write("second");
+    bench.write("e.reload", "").unwrap();
+    assert_eq!(bench.read("e.answer"), "second 2 6");
+    std::fs::write(&file, "function process( ").unwrap();
+    let error = bench.write("e.reload", "").unwrap_err();
+    assert!(error.contains(":1: "), "{error}");
+    bench.push("in0", &[&[7]]);
+    assert_eq!((bench.read("e.answer"), bench.taken("out0").len()), ("second 3 7".into(), 3));
+    // What cannot be copied is a mistake, and the old script stays.
+    std::fs::write(&file, "function process() end function save() return print end").unwrap();
+    bench.write("e.reload", "").unwrap();
+    let error = bench.write("e.reload", "").unwrap_err();
+    assert!(error.contains("a function cannot be kept"), "{error}");
+    std::fs::remove_file(&file).unwrap();
+}
+
+#[test]
+fn libraries_are_there_when_they_are_allowed() {
+    let script = "local name = os.getenv('HOME') and 'os' function process() end
+      handlers.read('it', function() return name .. tostring(ffi.sizeof('int')) .. type(io.open) .. type(require) end)";
+    assert_eq!(bench_with(script, ", ALLOW \"ffi os io require\"", 1).read("e.it"), "os4functionfunction");
+}
