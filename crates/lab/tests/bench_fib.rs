@@ -54,6 +54,12 @@ fn said(command: &mut Command) -> (i32, String, String) {
     (output.status.code().unwrap_or(-1), text(output.stdout), text(output.stderr))
 }
 
+/// The first line says what the figures are of.
+fn assert_is_setting(out: &str) {
+    let first: serde_json::Value = serde_json::from_str(out.lines().next().unwrap()).unwrap();
+    assert!(first["setting"]["cpu"].is_string() && first["setting"]["runs"].is_u64(), "{out}");
+}
+
 /// Case and metric of every figure; each is positive.
 fn figures(out: &str) -> BTreeSet<(String, String)> {
     let figure = |line: &str| {
@@ -62,7 +68,8 @@ fn figures(out: &str) -> BTreeSet<(String, String)> {
         assert!(object["value"].as_f64().unwrap() >= 0.0 && object["unit"].is_string(), "{line}");
         (object["case"].as_str().unwrap().to_owned(), object["metric"].as_str().unwrap().to_owned())
     };
-    out.lines().map(figure).collect()
+    assert_is_setting(out);
+    out.lines().skip(1).map(figure).collect()
 }
 
 fn has_dpdk() -> bool {

@@ -51,7 +51,8 @@ fn a_bench_and_a_server_make_a_prediction() {
         format!("{{\"bench\":\"forward\",\"case\":\"dests=1\",\"metric\":\"{metric}\",\"value\":{value}}}\n")
     };
     let bench = folder.file("bench.json");
-    std::fs::write(&bench, row("mpps", 10) + &row("cycles_per_packet", 200)).unwrap();
+    let setting = "{\"bench\":\"forward\",\"setting\":{\"cpu\":\"AMD EPYC\",\"runs\":5}}\n".to_owned();
+    std::fs::write(&bench, setting + &row("mpps", 10) + &row("cycles_per_packet", 200)).unwrap();
     let here = folder.file("here.toml");
     let (code, server, _) = lab(&["model", "--measure"]);
     assert_eq!(code, 0);

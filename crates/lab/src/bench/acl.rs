@@ -55,7 +55,7 @@ struct Figures {
 pub(crate) fn acl(arguments: &AclArguments) -> Result<ExitCode> {
     check_arguments(arguments)?;
     let flows = format!("{} flows of 64 or 84 bytes", thousands(arguments.flows as u64));
-    arguments.run.say_heading(&flows, "one core");
+    arguments.run.say_heading("acl", &flows, "one core");
     let mut table = Table::new(&[
         ("family", Align::Left),
         ("rules", Align::Right),

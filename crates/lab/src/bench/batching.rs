@@ -13,11 +13,13 @@ use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 use packet::{Batch, Pool, cycles};
 use ports::{MemoryLoop, OpenOptions, Port, PortError, PortInfo, QueueStats, RxQueue, TxQueue};
+use serde_json::json;
 
 use super::cpus::{Apart, place_worker};
 use super::folder::folder;
+use super::runs::medians_of;
 use super::single_core::SingleCore;
-use super::{children, frames, median, print_figure, routes};
+use super::{children, frames, median, print_figure, print_setting, routes};
 use crate::progress;
 use router::output::{say, say_line};
 use router::table::{Align, Table};
@@ -127,13 +129,15 @@ fn measure_all(arguments: &BatchingArguments) -> Result<ExitCode> {
             drivers.push(DriverName::NetPcap);
         }
     }
-    if !arguments.json {
-        say_line!(
-            "{}-byte frames, FromDevice -> ToDevice, one core; medians of {} runs of {} s",
-            arguments.size,
-            arguments.runs,
-            arguments.seconds
+    let traffic = format!("{}-byte frames, FromDevice -> ToDevice", arguments.size);
+    if arguments.json {
+        let (runs, seconds) = (arguments.runs, arguments.seconds);
+        print_setting(
+            "batching",
+            json!({"traffic": traffic, "place": "one core", "runs": runs, "seconds": seconds}),
         );
+    } else {
+        say_line!("{traffic}, one core; {} of {} s", medians_of(arguments.runs), arguments.seconds);
     }
     for driver in drivers {
         let ports = Ports { driver, templates: &templates, capture: &capture };
@@ -214,7 +218,7 @@ fn measure(arguments: &BatchingArguments, ports: &Ports<'_>, rx: usize, tx: usiz
         timed.run(arguments.seconds);
         all.extend(samples.take());
     }
-    plain.checked_stats()?;
+    plain.checked_stats(false)?;
     if all.is_empty() {
         bail!("no packet's latency was measured");
     }
@@ -350,7 +354,7 @@ mod tests {
         let marked = Box::new(Marked { port, samples: samples.clone() });
         let mut core = SingleCore::minimal(marked, None, 4, 2).unwrap();
         let run = core.run(0.01);
-        core.checked_stats().unwrap();
+        core.checked_stats(false).unwrap();
         let latencies = samples.take();
         assert!(!latencies.is_empty());
         let receives = run.packets / 4 + 1;

@@ -30,10 +30,11 @@ use tempfile::TempDir;
 
 use super::children::{Reachable, end_on_signals, stop_if_interrupted};
 use super::folder::folder;
-use super::{median, print_figure, routes};
+use super::{median, print_figure, print_setting, routes};
 use crate::progress::tell;
 use router::output::say_line;
 use router::table::thousands;
+use serde_json::json;
 
 /// Measures how routes reach the nodes of a cluster: all of them, one of them, and many a second.
 #[derive(Args, Debug)]
@@ -106,6 +107,10 @@ pub(crate) fn distribution(arguments: &DistributionArguments) -> Result<ExitCode
     let services =
         (0..arguments.nodes).map(|node| start_node(node, &place, &ports)).collect::<Result<Vec<_>>>()?;
     let mut leader = Leader::new(&place, &ports)?;
+    if arguments.json {
+        let (nodes, rate) = (arguments.nodes, arguments.rate);
+        print_setting("distribution", json!({"routes": rows.len(), "nodes": nodes, "rate": rate}));
+    }
     let figure = |case: &str, metric: &str, value: f64, unit: &str| {
         if arguments.json {
             print_figure("distribution", case, metric, value, unit);

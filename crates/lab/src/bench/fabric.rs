@@ -50,7 +50,7 @@ pub(crate) fn fabric(arguments: &FabricArguments) -> Result<ExitCode> {
     arguments.frames.check()?;
     check_destinations(&arguments.destinations.dests)?;
     let rows = routes::real(&arguments.frames.table)?;
-    arguments.run.say_heading(&format!("{}-byte frames", arguments.frames.size), "one core");
+    arguments.run.say_heading("fabric", &format!("{}-byte frames", arguments.frames.size), "one core");
     let mut table = Table::new(&[
         ("destinations", Align::Right),
         ("role", Align::Left),
@@ -122,7 +122,7 @@ fn case(
         }
     }
     for (name, role) in &mut roles {
-        role.checked_stats().with_context(|| format!("role {name}"))?;
+        role.checked_stats(false).with_context(|| format!("role {name}"))?;
     }
     Ok(roles.into_iter().zip(figures).map(|((role, _), figures)| (role, median(figures))).collect())
 }

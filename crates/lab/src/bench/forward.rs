@@ -32,10 +32,11 @@ use router::table::{Align, Table};
   brickway-lab bench forward --routes 1 --dests 1     one route
   brickway-lab bench forward --burst 256 --json
   brickway-lab bench forward --graph drop-in          what `brickway run eth1 eth2` does with a packet
+  BRICKWAY_CPU=avx2 brickway-lab bench forward        as on a CPU without AVX-512 (scalar: without any vectors)
 
 graph is what the elements cost; io is what it costs to bring the same frames in and out of memory without them.")]
 pub(crate) struct ForwardArguments {
-    /// A table (PREFIX ORIGIN lines, gzip or not), or a number of routes grown from the real one
+    /// A table (PREFIX ORIGIN lines, gzip or not), or a number of routes grown from the real one; 1 is a default route
     #[arg(long, value_name = "FILE|N")]
     routes: Option<String>,
     /// The real IPv6 table
@@ -104,7 +105,7 @@ pub(crate) fn forward(arguments: &ForwardArguments) -> Result<ExitCode> {
             tables.insert(0, (String::new(), arguments.frames.table.clone(), real));
         }
     }
-    arguments.run.say_heading(&format!("{}-byte frames", arguments.frames.size), "one core");
+    arguments.run.say_heading("forward", &format!("{}-byte frames", arguments.frames.size), "one core");
     let mut table = Table::new(&[
         ("routes", Align::Right),
         ("case", Align::Left),
@@ -156,9 +157,12 @@ pub(crate) fn forward(arguments: &ForwardArguments) -> Result<ExitCode> {
                 let router = |ports| drop_in::router(ports, &fib, arguments.run.burst);
                 routers.push((format!("drop-in/{case}"), proven(&templates, &model, router)?));
             }
-            let figures = measure(arguments, &templates, routers).with_context(|| format!("case {case}"))?;
+            let figures =
+                measure(arguments, &templates, routers, false).with_context(|| format!("case {case}"))?;
+            // The default route is two halves.
+            let asked = arguments.routes.as_ref().and_then(|text| text.parse().ok());
             for (case, figures) in figures {
-                report(rows.len(), case, figures);
+                report(asked.unwrap_or(rows.len()), case, figures);
             }
         }
     }
@@ -170,7 +174,7 @@ pub(crate) fn forward(arguments: &ForwardArguments) -> Result<ExitCode> {
             let case = format!("drop-in-6/dests={dests}");
             let router = |ports| drop_in::router(ports, &fib, arguments.run.burst);
             let router = proven(&templates, &Model::new(&[], &rows), router)?;
-            let figures = measure(arguments, &templates, vec![(case, router)])?;
+            let figures = measure(arguments, &templates, vec![(case, router)], false)?;
             for (case, figures) in figures {
                 report(rows.len(), case, figures);
             }
@@ -184,7 +188,7 @@ pub(crate) fn forward(arguments: &ForwardArguments) -> Result<ExitCode> {
             let case = format!("drop-in-mixed/dests={dests}");
             let router = |ports| drop_in::router(ports, &fib, arguments.run.burst);
             let router = proven(&templates, &Model::of_drop_in(rows4, &rows), router)?;
-            for (case, figures) in measure(arguments, &templates, vec![(case, router)])? {
+            for (case, figures) in measure(arguments, &templates, vec![(case, router)], true)? {
                 report(rows4.len() + rows.len(), case, figures);
             }
         }
@@ -241,11 +245,12 @@ fn router_ports(templates: &[Vec<u8>]) -> Result<[Box<dyn Port>; ROUTER_PORTS]> 
     Ok([Box::new(MemoryLoop::new(templates.to_vec())), null()?, null()?, null()?])
 }
 
-/// Measures routers in turns, with the cost of input and output alone in the same runs.
+/// Measures routers in turns, with the cost of input and output alone in the same runs. Whether some frames go to Linux.
 fn measure(
     arguments: &ForwardArguments,
     templates: &[Vec<u8>],
     mut routers: Vec<(String, SingleCore)>,
+    some_to_linux: bool,
 ) -> Result<Vec<(String, Figures)>> {
     let null = ports::open("null:", &ports::OpenOptions::default())?;
     let looped = Box::new(MemoryLoop::new(templates.to_vec()));
@@ -266,7 +271,7 @@ fn measure(
     let io = median(io);
     let mut figures = Vec::new();
     for ((case, mut router), in_all) in routers.into_iter().zip(in_all) {
-        let by_class = by_class(&mut router).with_context(|| format!("case {case}"))?;
+        let by_class = by_class(&mut router, some_to_linux).with_context(|| format!("case {case}"))?;
         let in_all = median(in_all);
         let mpps = cycles::per_second() / in_all / 1e6;
         figures.push((case, Figures { in_all, io, mpps, by_class }));
@@ -275,10 +280,10 @@ fn measure(
 }
 
 /// The cycles of each class of elements.
-fn by_class(router: &mut SingleCore) -> Result<Vec<ClassCycles>> {
+fn by_class(router: &mut SingleCore, some_to_linux: bool) -> Result<Vec<ClassCycles>> {
     let received = router.packets();
     let mut by_class: Vec<ClassCycles> = Vec::new();
-    for (class, stats) in router.checked_stats()? {
+    for (class, stats) in router.checked_stats(some_to_linux)? {
         // The few packets of ARP and the like say nothing about the fast path.
         if stats.packets * 1000 < received {
             continue;

@@ -1,5 +1,6 @@
 //! `brickway-lab bench`: figures, never verdicts. Each bench prints a table, or with `--json` one object a line
-//! with the keys `bench`, `case`, `metric`, `value` and `unit`.
+//! with the keys `bench`, `case`, `metric`, `value` and `unit`. Before these stands an object with `bench` and `setting`: CPU,
+//! traffic, runs.
 
 mod acl;
 mod batching;
@@ -32,6 +33,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Subcommand;
+use packet::{Vectors, cycles};
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum BenchCommand {
@@ -62,7 +64,14 @@ pub(crate) enum BenchCommand {
 }
 
 pub(crate) fn bench(command: &BenchCommand) -> Result<ExitCode> {
-    packet::Vectors::chosen().map_err(anyhow::Error::msg)?;
+    let (chosen, best) = (Vectors::chosen().map_err(anyhow::Error::msg)?, Vectors::best());
+    if let Some(chosen) = chosen.filter(|chosen| *chosen > best) {
+        graph::note!(
+            "brickway-lab: BRICKWAY_CPU={}: this CPU has no such vectors; {} is used",
+            chosen.name(),
+            best.name()
+        );
+    }
     match command {
         BenchCommand::Forward(arguments) => forward::forward(arguments),
         BenchCommand::Mixed(arguments) => mixed::mixed(arguments),
@@ -86,6 +95,14 @@ fn print_figure(bench: &str, case: &str, metric: &str, value: f64, unit: &str) {
         "{}",
         serde_json::json!({"bench": bench, "case": case, "metric": metric, "value": value, "unit": unit})
     );
+}
+
+/// Prints, before all figures, what they are of.
+fn print_setting(bench: &str, mut setting: serde_json::Value) {
+    setting["cpu"] = cpus::model().into();
+    setting["vectors"] = Vectors::best().name().into();
+    setting["tsc_ghz"] = ((cycles::per_second() / 1e7).round() / 100.0).into();
+    say_line!("{}", serde_json::json!({"bench": bench, "setting": setting}));
 }
 
 /// The middle one of some figures.

@@ -2,8 +2,8 @@
 //!
 //! Its frames, numbered, go through the router, several thousand at least. What leaves by ports 1 to 3 is compared with what the
 //! routes and RFC 1812 say: nothing may be lost, changed, added, on another port, or overtaken within its flow. Frames that
-//! end in the router or go to Linux are not followed. The routes are looked up in maps by length here, not in the tables
-//! under measurement.
+//! are left to Linux are counted where they reach what stands for it; their content is not looked at. The routes are looked up
+//! in maps by length here, not in the tables under measurement.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt::Write as _;
@@ -69,7 +69,7 @@ impl Model {
         })
     }
 
-    /// The port that a frame leaves by, and what it is then; `None` if it ends here.
+    /// The port that a frame leaves by, and what it is then; `None` if it is left to Linux.
     fn forwarded(&self, frame: &[u8]) -> Option<(usize, Vec<u8>)> {
         let mut frame = frame.to_vec();
         if frame[12..14] == [0x81, 0] {
@@ -156,7 +156,7 @@ impl TxQueue for KeeperTx {
 ///
 /// # Errors
 ///
-/// A frame was lost, changed, added or overtaken, or left by another port; the message has it.
+/// A frame was lost, changed, added or overtaken, left by another port, or did not reach Linux; the message says which.
 pub(super) fn prove(
     sent: &[Vec<u8>],
     model: &Model,
@@ -189,13 +189,20 @@ pub(super) fn prove(
         router.turn();
         idle = if router.packets() == before { idle + 1 } else { 0 };
     }
+    let to_linux = router.given_to_linux();
     drop(router);
 
     let mut left: [Vec<Vec<u8>>; ROUTER_PORTS] = Default::default();
     for (port, (left, kept)) in left.iter_mut().zip(&kept).enumerate().skip(1) {
         *left = if over_dpdk { read(&file(port))? } else { std::mem::take(&mut *lock(kept)) };
     }
-    compare(sent.iter().filter_map(|frame| model.forwarded(frame)), &left)
+    let forwarded: Vec<_> = sent.iter().filter_map(|frame| model.forwarded(frame)).collect();
+    let left_to_linux = sent.len() - forwarded.len();
+    compare(forwarded.into_iter(), &left)?;
+    if to_linux != left_to_linux as u64 {
+        bail!("to Linux: {to_linux} frames went there; expected {left_to_linux}");
+    }
+    Ok(())
 }
 
 /// Writes a number into a frame: into the identification of an IPv4 packet, or the flow label of an IPv6 packet.
@@ -288,6 +295,25 @@ mod tests {
         // The router has no route for half of the addresses.
         let error = finding(&rows()[1..], &rows(), &sent).unwrap_err().to_string();
         assert!(error.contains("of 4096 frames were lost"), "{error}");
+    }
+
+    #[test]
+    fn frames_for_linux_have_to_reach_it() {
+        let fib = drop_in::fib(&rows()).unwrap();
+        let finding = |change: &dyn Fn(&mut Vec<u8>)| {
+            let mut sent = frames::templates(&rows(), 300, 64);
+            sent.iter_mut().step_by(3).for_each(change);
+            prove(&sent, &Model::of_drop_in(&rows(), &[]), false, |ports| drop_in::router(ports, &fib, 32))
+        };
+        finding(&|frame| frames::add_options(frame)).unwrap();
+        finding(&|frame| frames::expire(frame)).unwrap();
+        // The router drops what is shorter than its header says.
+        let error = finding(&|frame| {
+            frames::add_options(frame);
+            frame[16] = 1;
+        });
+        let error = error.unwrap_err().to_string();
+        assert_eq!(error, "to Linux: 0 frames went there; expected 1366");
     }
 
     #[test]

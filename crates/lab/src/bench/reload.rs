@@ -18,10 +18,11 @@ use graph::lang::FlatConfig;
 use graph::router::{Router, RouterOptions};
 use packet::PoolOptions;
 use ports::MemoryLoop;
+use serde_json::json;
 
 use super::folder::folder;
 use super::single_core::ROUTER_PORTS;
-use super::{example, frames, median, print_figure, routes};
+use super::{example, frames, median, print_figure, print_setting, routes};
 use crate::progress;
 use router::load;
 use router::output::{say, say_line};
@@ -97,6 +98,10 @@ pub(crate) fn reload(arguments: &ReloadArguments) -> Result<ExitCode> {
     example::tell_gateways(&mut router)?;
     router.start().context("cannot start the worker threads")?;
 
+    if arguments.json {
+        let (workers, runs) = (arguments.workers, arguments.runs);
+        print_setting("reload", json!({"routes": rows.len(), "workers": workers, "runs": runs}));
+    }
     let mut table = Table::new(&[
         ("what changes", Align::Left),
         ("elements that move", Align::Right),

@@ -5,8 +5,9 @@ use std::path::PathBuf;
 use anyhow::{Result, bail};
 use clap::Args;
 use packet::{Vectors, cycles};
+use serde_json::json;
 
-use super::cpus;
+use super::{cpus, print_setting};
 use router::output::say_line;
 
 /// How a bench measures.
@@ -59,19 +60,21 @@ impl RunArguments {
         Ok(())
     }
 
-    /// The heading of the tables that follow: what passes, and where.
-    pub(super) fn say_heading(&self, what: &str, place: &str) {
-        if !self.json {
-            say_line!(
-                "{what}, bursts of {}, {place}, {} ({}), TSC at {:.2} GHz; medians of {} runs of {} s\n",
-                self.burst,
-                cpus::model(),
-                Vectors::best().name(),
-                cycles::per_second() / 1e9,
-                self.runs,
-                self.seconds
-            );
+    /// Above the figures of a bench: what passes, and where.
+    pub(super) fn say_heading(&self, bench: &str, traffic: &str, place: &str) {
+        let Self { burst, seconds, runs, json } = *self;
+        if json {
+            let setting =
+                json!({"traffic": traffic, "place": place, "burst": burst, "runs": runs, "seconds": seconds});
+            return print_setting(bench, setting);
         }
+        say_line!(
+            "{traffic}, bursts of {burst}, {place}, {} ({}), TSC at {:.2} GHz; {} of {seconds} s\n",
+            cpus::model(),
+            Vectors::best().name(),
+            cycles::per_second() / 1e9,
+            medians_of(runs)
+        );
     }
 }
 
@@ -82,6 +85,11 @@ impl FrameArguments {
         }
         Ok(())
     }
+}
+
+/// What is printed of so many runs.
+pub(super) fn medians_of(runs: usize) -> String {
+    if runs == 1 { "one run".to_owned() } else { format!("medians of {runs} runs") }
 }
 
 /// Whether frames can be made for so many destinations.

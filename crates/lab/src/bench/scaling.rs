@@ -16,11 +16,13 @@ use graph::roles::{Mode, Roles};
 use graph::router::RouterOptions;
 use packet::PoolOptions;
 use ports::MemoryLoop;
+use serde_json::json;
 
 use super::example;
 use super::folder::folder;
+use super::runs::medians_of;
 use super::single_core::ROUTER_PORTS;
-use super::{frames, median, print_figure, routes};
+use super::{frames, median, print_figure, print_setting, routes};
 use crate::progress;
 use router::output::{say, say_line};
 use router::table::{Align, Table};
@@ -111,7 +113,19 @@ pub(crate) fn scaling(arguments: &ScalingArguments) -> Result<ExitCode> {
         .zip(&rates)
         .find(|(case, _)| **case == Case { mode: Mode::Parallel, workers: 1 })
         .map_or(f64::NAN, |(_, rate)| *rate);
+    let what = match arguments.workload {
+        Workload::Router => {
+            format!("example router, {} routes, {} destinations", rows.len(), templates.len())
+        }
+        Workload::Minimal => "minimal forwarding".to_owned(),
+    };
+    let (traffic, place) = (format!("{what}, 64-byte frames out of memory"), format!("{cpus} CPUs"));
     if arguments.json {
+        let (runs, seconds) = (arguments.runs, arguments.seconds);
+        print_setting(
+            "scaling",
+            json!({"traffic": traffic, "place": place, "runs": runs, "seconds": seconds}),
+        );
         for (case, rate) in cases.iter().zip(&rates) {
             let ideal = one * case.workers as f64;
             print_figure("scaling", &case.name(), "mpps", *rate, "Mpps");
@@ -121,16 +135,7 @@ pub(crate) fn scaling(arguments: &ScalingArguments) -> Result<ExitCode> {
         }
         return Ok(ExitCode::SUCCESS);
     }
-    say_line!(
-        "{}, 64-byte frames out of memory, {cpus} CPUs; medians of {} runs of {} s\n",
-        match arguments.workload {
-            Workload::Router =>
-                format!("example router, {} routes, {} destinations", rows.len(), templates.len()),
-            Workload::Minimal => "minimal forwarding".to_owned(),
-        },
-        arguments.runs,
-        arguments.seconds
-    );
+    say_line!("{traffic}, {place}; {} of {} s\n", medians_of(arguments.runs), arguments.seconds);
     let mut table = Table::new(&[
         ("mode", Align::Left),
         ("workers", Align::Right),

@@ -29,6 +29,7 @@ pub(super) struct SingleCore {
     graph: Graph,
     flat: Arc<FlatConfig>,
     from: usize,
+    burst: usize,
 }
 
 /// What a run gave.
@@ -131,7 +132,7 @@ impl SingleCore {
         // Where nothing is received, what arrives at the sink counts.
         let of_class = |class: &str| flat.elements.iter().position(|element| element.class == class);
         let from = of_class("FromDevice").or_else(|| of_class("Discard"));
-        Ok(Self { graph, from: from.context("there is a source")?, flat })
+        Ok(Self { graph, from: from.context("there is a source")?, flat, burst: options.burst })
     }
 
     /// Turns the graph for about `seconds`.
@@ -161,20 +162,30 @@ impl SingleCore {
         self.graph.reset_stats();
     }
 
-    /// Whether what was received left by a port, too; what each element did since the last reset.
-    pub(super) fn checked_stats(&mut self) -> Result<Vec<(&str, ElementStats)>> {
+    /// The `ToDevice`s that send by ports, or those that stand for Linux.
+    fn senders(&self, to_linux: bool) -> Vec<usize> {
+        let is_one = |&index: &usize| self.flat.elements[index].config.starts_with("host:") == to_linux;
+        self.of_class("ToDevice").into_iter().filter(is_one).collect()
+    }
+
+    /// Packets that reached what stands for Linux since the last reset.
+    pub(super) fn given_to_linux(&mut self) -> u64 {
+        self.senders(true).into_iter().map(|sender| self.graph.element_stats(sender).passed()).sum()
+    }
+
+    /// What each element did since the last reset. All that was received must have left by a port or, if `some_to_linux`,
+    /// have reached what stands for Linux.
+    pub(super) fn checked_stats(&mut self, some_to_linux: bool) -> Result<Vec<(&str, ElementStats)>> {
         let stats = self.graph.stats();
         let received = stats[self.from].packets;
-        let sent: u64 = self
-            .flat
-            .elements
-            .iter()
-            .zip(&stats)
-            .filter(|(element, _)| element.class == "ToDevice")
-            .map(|(_, stats)| stats.packets)
-            .sum();
-        // What was received in the last turn may still be on its way.
-        if sent + 1024 < received {
+        let ports = self.senders(false);
+        let mut sent: u64 = ports.iter().map(|&port| stats[port].passed()).sum();
+        if some_to_linux {
+            sent += self.given_to_linux();
+        }
+        // On their way may be a burst that was received, and less than one before each port.
+        let on_their_way = self.burst * (ports.len() + 1);
+        if sent + (on_their_way as u64) < received {
             let pool = self.graph.pool_stats();
             let copy = CopyStats { copy: 0, elements: stats, pool, busy: 1.0, busy_ns: 0 };
             let summary = router::run::summary(&self.flat, &[copy], &[]);
@@ -204,4 +215,71 @@ impl SingleCore {
 pub(super) fn cpu_cycles() -> f64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     (time.tv_sec as f64 + time.tv_nsec as f64 / 1e9) * cycles::per_second()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+    use crate::bench::{drop_in, frames, routes};
+    use packet::{Batch, Pool};
+    use ports::{MemoryLoop, OpenOptions, PortError, PortInfo, QueueStats, RxQueue, TxQueue};
+
+    fn null() -> Box<dyn Port> {
+        ports::open("null:", &OpenOptions::default()).unwrap()
+    }
+
+    /// A port that never has room.
+    struct Full(Box<dyn Port>);
+
+    impl Port for Full {
+        fn info(&self) -> PortInfo {
+            self.0.info()
+        }
+
+        fn take_rx(&mut self, queue: usize) -> Result<Box<dyn RxQueue>, PortError> {
+            self.0.take_rx(queue)
+        }
+
+        fn take_tx(&mut self, _queue: usize) -> Result<Box<dyn TxQueue>, PortError> {
+            Ok(Box::new(FullTx))
+        }
+    }
+
+    struct FullTx;
+
+    impl TxQueue for FullTx {
+        fn send(&mut self, _pool: &mut Pool, _batch: &mut Batch) -> usize {
+            0
+        }
+
+        fn stats(&self) -> QueueStats {
+            QueueStats::default()
+        }
+    }
+
+    #[test]
+    fn what_a_port_drops_has_not_left() {
+        let looped = || Box::new(MemoryLoop::new(vec![vec![0; 64]]));
+        let mut core = SingleCore::minimal(looped(), Some(Box::new(Full(null()))), 32, 32).unwrap();
+        core.run(0.01);
+        let error = core.checked_stats(false).unwrap_err().to_string();
+        assert!(error.contains("only") && error.contains("transmit queue full"), "{error}");
+        let mut core = SingleCore::minimal(looped(), Some(null()), 32, 32).unwrap();
+        core.run(0.01);
+        core.checked_stats(false).unwrap();
+    }
+
+    #[test]
+    fn what_goes_to_linux_has_not_left_by_a_port() {
+        let mut sent = frames::templates(&routes::default_route(), 64, 64);
+        sent.iter_mut().for_each(|frame| frames::add_options(frame));
+        let ports: [Box<dyn Port>; ROUTER_PORTS] = [Box::new(MemoryLoop::new(sent)), null(), null(), null()];
+        let fib = drop_in::fib(&routes::default_route()).unwrap();
+        let mut core = drop_in::router(ports, &fib, 32).unwrap();
+        core.run(0.01);
+        assert!(core.checked_stats(false).unwrap_err().to_string().contains("only 0 left"));
+        core.checked_stats(true).unwrap();
+    }
 }

@@ -147,7 +147,7 @@ pub(crate) fn cluster(arguments: &ClusterArguments) -> Result<ExitCode> {
     let bench = Bench { arguments, templates, alone: drop_in::fib(&rows)?, cpus };
 
     let what = format!("{}-byte frames, {} destinations", arguments.frames.size, arguments.dests);
-    arguments.run.say_heading(&what, &format!("{} CPUs", bench.cpus.len()));
+    arguments.run.say_heading("cluster", &what, &format!("{} CPUs", bench.cpus.len()));
     let mut table = Table::new(&[
         ("nodes", Align::Right),
         ("traffic", Align::Left),

@@ -19,10 +19,12 @@ use graph::lang::Source;
 use graph::setup::Shared;
 use packet::cycles;
 use ports::{MemoryLoop, Port};
+use serde_json::json;
 
 use self::cases::{CASES, Case, Form};
+use super::runs::medians_of;
 use super::single_core::SingleCore;
-use super::{median, print_figure};
+use super::{median, print_figure, print_setting};
 use crate::progress;
 use router::output::{say, say_line};
 use router::table::{Align, Table};
@@ -70,12 +72,18 @@ pub(crate) fn elements(arguments: &ElementsArguments) -> Result<ExitCode> {
     check(arguments)?;
     let wanted =
         |class: &str| arguments.classes.is_empty() || arguments.classes.iter().any(|known| known == class);
-    if !arguments.json {
+    let traffic = format!("64-byte frames, {} flows", arguments.flows);
+    if arguments.json {
+        let (runs, seconds) = (arguments.runs, arguments.seconds);
+        print_setting(
+            "elements",
+            json!({"traffic": traffic, "place": "one core", "runs": runs, "seconds": seconds}),
+        );
+    } else {
         say_line!(
-            "64-byte frames, {} flows, one core, TSC at {:.2} GHz, cycles a packet; medians of {} runs of {} s\n",
-            arguments.flows,
+            "{traffic}, one core, TSC at {:.2} GHz, cycles a packet; {} of {} s\n",
             cycles::per_second() / 1e9,
-            arguments.runs,
+            medians_of(arguments.runs),
             arguments.seconds
         );
     }

@@ -35,11 +35,13 @@ use clap::{Args, ValueEnum};
 use fib::{Byte24, Dir24_8, Rank};
 use packet::Family;
 use rustix::process::geteuid;
+use serde_json::json;
 use tempfile::TempDir;
 
 use super::folder::folder;
 use super::huge_pages::HugePages;
-use super::{children, median};
+use super::runs::medians_of;
+use super::{children, median, print_setting};
 use crate::progress;
 use dpdk::{DpdkTable, Program};
 use engine::{Engine, Loop, WithWorker};
@@ -143,14 +145,16 @@ fn measure_all(arguments: &FibArguments) -> Result<ExitCode> {
     // Dropped last, and after them the pages and the folder: processes use both.
     let folder = folder()?;
     let (program, _pages) = prepare_dpdk(arguments, &folder)?;
-    if !arguments.json {
-        say_line!(
-            "{} addresses a pass, batches of {}, {} next hops, one core; medians of {} runs\n",
-            router::table::thousands(tables::ADDRESSES as u64),
-            fib::BURST,
-            tables::NEXT_HOPS,
-            arguments.runs
-        );
+    let traffic = format!(
+        "{} addresses a pass, batches of {}, {} next hops",
+        router::table::thousands(tables::ADDRESSES as u64),
+        fib::BURST,
+        tables::NEXT_HOPS
+    );
+    if arguments.json {
+        print_setting("fib", json!({"traffic": traffic, "place": "one core", "runs": arguments.runs}));
+    } else {
+        say_line!("{traffic}, one core; {}\n", medians_of(arguments.runs));
     }
     for &table in &arguments.tables {
         progress::tell(&name_of(&table), "reading");

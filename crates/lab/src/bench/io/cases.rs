@@ -222,9 +222,17 @@ pub(super) fn all() -> Vec<Case> {
 pub(super) fn select(patterns: &[String]) -> Result<Vec<Case>> {
     let all = all();
     for pattern in patterns {
+        if pattern.is_empty() {
+            bail!(
+                "--only: an empty text is in every name; expected a part of a case's name, such as net_pcap/minimal"
+            );
+        }
         if !all.iter().any(|case| case.name().contains(pattern.as_str())) {
             let names: Vec<String> = all.iter().map(|case| format!("  {}", case.name())).collect();
-            bail!("--only {pattern}: no case's name contains that; the cases are\n{}", names.join("\n"));
+            bail!(
+                "the cases are\n{}\n--only {pattern}: no case's name contains that; expected a part of one of these names",
+                names.join("\n")
+            );
         }
     }
     let wanted = |case: &Case| {
@@ -260,7 +268,19 @@ mod tests {
         assert_eq!(select(&[]).unwrap().len(), all.len());
         assert_eq!(select(&["memory/minimal".into(), "af_packet".into()]).unwrap().len(), 6);
         let error = select(&["memory".into(), "quux".into()]).unwrap_err().to_string();
-        assert!(error.contains("--only quux") && error.contains("net_null/minimal/testpmd"), "{error}");
+        let (cases, last) = error.rsplit_once('\n').unwrap();
+        assert!(last.starts_with("--only quux") && cases.contains("net_null/minimal/testpmd"), "{error}");
+    }
+
+    #[test]
+    fn an_empty_text_selects_nothing() {
+        for patterns in [vec![String::new()], vec!["memory".into(), String::new()]] {
+            let error = select(&patterns).unwrap_err().to_string();
+            assert!(
+                error.contains("--only") && error.contains("expected a part of a case's name"),
+                "{error}"
+            );
+        }
     }
 
     #[test]
