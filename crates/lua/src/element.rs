@@ -42,6 +42,14 @@
 //! C<p:strip(count)>, C<p:prepend(count)>, C<p:truncate(length)>, C<p:append(count)> move the ends.
 //! C<p:annotation_u8(offset)>, C<p:annotation_u32>, C<p:set_annotation_u8(offset, value)>, C<p:set_annotation_u32>.
 //!
+//! B<Masks> are some packets of a batch: C<batch:all()>, C<batch:none()>, C<batch:undecided()> (those of which nothing was said);
+//! C<#mask>, C<mask:has(number)>, C<mask:set(number)>, C<mask:clear(number)>, C<mask:is_empty()>, C<mask:union(other)>,
+//! C<mask:minus(other)>, C<mask:intersection(other)>, C<mask:each()>, C<mask:send(output)>, C<mask:drop(reason)>. At most 64 of a
+//! batch.
+//!
+//! B<A main loop> instead of C<process>: C<for batch in brickway.batches() do>. The script waits there until a batch comes. An error
+//! ends the loop, which then begins anew, as after a reload.
+//!
 //! B<Headers.> nil if the packet does not have the whole of it. They are looked for behind the network header that is marked, or
 //! else behind an Ethernet header and up to two VLAN tags.
 //!
@@ -99,17 +107,20 @@
 //!       end
 //!     end") -> ToDevice(eth2);
 //!
-//! =a Script, Classifier, IPClassifier
+//! =a LuaRouter, Script, Classifier, IPClassifier
 
 use std::any::Any;
 use std::time::Duration;
 
+use elements::lookup::Ipv4Steps;
 use graph::arguments::Interval;
 use graph::{Class, Combine, ConfigError, Context, Element, FromArgument, Get, Handler, Put, Setup};
 use packet::Batch;
 
+use crate::router::Ports;
 use crate::saved::Saved;
 use crate::script::{Failure, LIBRARIES, Origin, Script, Source};
+use crate::shared::Reasons;
 
 /// Errors within a second after which a script is out of the way.
 const MOST_ERRORS: u32 = 100;
@@ -129,7 +140,7 @@ pub(crate) static CLASS: Class = Class {
     ..Class::DEFAULT
 };
 
-static HANDLERS: &[Handler] = &[
+pub(crate) static HANDLERS: &[Handler] = &[
     Handler::read(
         "state",
         Combine::Join,
@@ -181,11 +192,21 @@ impl FromArgument for Allowed {
 
 fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
     let text: Option<String> = setup.arguments.optional("SCRIPT")?;
+    make_with(setup, text, |_| Ok(Ports::default()))
+}
+
+/// Makes the element. `ports` reads what a router has of ports, the last arguments.
+pub(crate) fn make_with(
+    setup: &mut Setup<'_>,
+    text: Option<String>,
+    ports: impl FnOnce(&mut Setup<'_>) -> Result<Ports, ConfigError>,
+) -> Result<Box<dyn Element>, ConfigError> {
     let file: Option<String> = setup.arguments.keyword("FILE")?;
     let args: String = setup.arguments.keyword_or("ARGS", String::new())?;
     let errors: Option<usize> = setup.arguments.keyword("ERRORS")?;
     let budget = Duration::from_nanos(setup.arguments.keyword_or("BUDGET", Interval { ns: BUDGET_NS })?.ns);
     let allowed = setup.arguments.keyword::<Allowed>("ALLOW")?.map_or(Vec::new(), |allowed| allowed.0);
+    let ports = ports(setup)?;
     setup.arguments.finish()?;
     if budget < LEAST_BUDGET {
         return Err(ConfigError::new(format!("BUDGET is {budget:?}; expected 10 ms or more")));
@@ -209,12 +230,18 @@ fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
         budget,
         worker: setup.copy().index,
         workers: setup.copy().workers,
+        ports: ports.names,
     };
     if setup.is_check() {
         origin.check()?;
         return Ok(Box::new(Checked));
     }
     let script = origin.load()?;
+    if !origin.ports.is_empty() {
+        let mut steps = Ipv4Steps::from_setup(setup, &origin.ports)?;
+        steps.mtus = ports.mtus;
+        script.held().steps = Some(steps);
+    }
     Ok(Box::new(LuaElement {
         script,
         origin,
@@ -222,6 +249,7 @@ fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
         errors: 0,
         stopped: None,
         second: Second::default(),
+        reasons: Reasons::default(),
     }))
 }
 
@@ -248,20 +276,21 @@ struct LuaElement {
     /// Why the script is out of the way.
     stopped: Option<String>,
     second: Second,
+    reasons: Reasons,
 }
 
 impl LuaElement {
     /// Does what the script asked for, and counts its failure.
     fn finish(&mut self, cx: &mut Context, result: Result<(), Failure>) {
-        let mut wishes = self.script.wishes();
-        if wishes.line_count == 0 && wishes.timers.is_empty() && wishes.packets.is_empty() && result.is_ok() {
+        let mut held = self.script.held();
+        if held.line_count == 0 && held.timers.is_empty() && held.packets.is_empty() && result.is_ok() {
             return;
         }
-        let timers = std::mem::take(&mut wishes.timers);
-        let packets = std::mem::take(&mut wishes.packets);
-        let lines = std::mem::take(&mut wishes.lines);
-        let line_count = std::mem::take(&mut wishes.line_count);
-        drop(wishes);
+        let timers = std::mem::take(&mut held.timers);
+        let packets = std::mem::take(&mut held.packets);
+        let lines = std::mem::take(&mut held.lines);
+        let line_count = std::mem::take(&mut held.line_count);
+        drop(held);
         for (key, after_ns) in timers {
             cx.set_timer(key, cx.now_ns().saturating_add(after_ns));
         }
@@ -339,6 +368,8 @@ impl LuaElement {
         if let Some(saved) = &saved {
             script.restore(saved).map_err(|failure| failure.message)?;
         }
+        let steps = self.script.held().steps.take();
+        script.held().steps = steps;
         self.script = script;
         self.stopped = None;
         self.second.errors = 0;
@@ -374,6 +405,52 @@ impl LuaElement {
     }
 }
 
+/// What of Linux a router follows.
+#[derive(Clone, Copy)]
+enum FollowedHere {
+    /// The host's addresses.
+    Own,
+    /// The MTU of a port.
+    Mtu(usize),
+}
+
+impl LuaElement {
+    /// What the handler of this name follows, of a router: `own`, `mtu1`, `mtu2` ...
+    fn followed(&self, name: &str) -> Option<FollowedHere> {
+        if self.origin.ports.is_empty() {
+            return None;
+        }
+        match name.strip_prefix("mtu") {
+            Some(number) => {
+                let port = number.parse::<usize>().ok()?.checked_sub(1)?;
+                (port < self.origin.ports.len()).then_some(FollowedHere::Mtu(port))
+            }
+            None => (name == "own").then_some(FollowedHere::Own),
+        }
+    }
+
+    fn read_followed(&self, followed: FollowedHere) -> String {
+        let mut held = self.script.held();
+        match (&mut held.steps, followed) {
+            (Some(steps), FollowedHere::Own) => steps.own().own_text(),
+            (Some(steps), FollowedHere::Mtu(port)) => steps.mtus[port].to_string(),
+            (None, _) => String::new(),
+        }
+    }
+
+    fn write_followed(&self, followed: FollowedHere, value: &str) -> Result<(), String> {
+        let mut held = self.script.held();
+        let Some(steps) = &mut held.steps else { return Ok(()) };
+        match followed {
+            FollowedHere::Own => steps.own().set_own(value),
+            FollowedHere::Mtu(port) => {
+                steps.mtus[port] = u32::from_value(value)?;
+                Ok(())
+            }
+        }
+    }
+}
+
 impl Element for LuaElement {
     fn initialise(&mut self, cx: &mut Context) -> Result<(), String> {
         self.begin(cx);
@@ -390,10 +467,10 @@ impl Element for LuaElement {
         if result.is_err() {
             self.pass_over(cx, batch, "script error");
         } else if self.script.shared().is_sorted() {
-            let (shared, mut number) = (self.script.shared(), 0);
+            let (shared, reasons, mut number) = (self.script.shared(), &mut self.reasons, 0);
             cx.classify(batch, |_| {
                 number += 1;
-                shared.output(number - 1)
+                shared.output(number - 1, reasons)
             });
         } else if cx.outputs() == 0 {
             cx.free(batch);
@@ -410,6 +487,9 @@ impl Element for LuaElement {
     }
 
     fn more_handlers(&self, name: &str) -> Option<Handler> {
+        if self.followed(name).is_some() {
+            return Some(Handler::more_to_read_and_write("*", Combine::First));
+        }
         let export = self.script.exports.iter().find(|export| export.name == name)?;
         let both = Handler::more_to_read_and_write("*", export.combine);
         Some(Handler {
@@ -420,10 +500,16 @@ impl Element for LuaElement {
     }
 
     fn read_more(&mut self, cx: &mut Context, name: &str, argument: &str) -> Result<String, String> {
+        if let Some(followed) = self.followed(name) {
+            return Ok(self.read_followed(followed));
+        }
         self.ask(cx, |script| script.read(name, argument))
     }
 
     fn write_more(&mut self, cx: &mut Context, name: &str, value: &str) -> Result<(), String> {
+        if let Some(followed) = self.followed(name) {
+            return self.write_followed(followed, value);
+        }
         self.ask(cx, |script| script.write(name, value))
     }
 

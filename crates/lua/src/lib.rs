@@ -3,6 +3,7 @@
 //! | file | what lives there |
 //! | --- | --- |
 //! | `element` | the element: arguments, packets in and out, failures, handlers |
+//! | `router` | the element with the router's forwarding tables |
 //! | `script` | a script in its own Lua state: loaded, called, replaced |
 //! | `prelude.lua` | what scripts see: batches, packets, headers |
 //! | `shared` | memory that a script and its element share |
@@ -21,6 +22,7 @@
 )]
 
 mod element;
+mod router;
 mod saved;
 mod script;
 mod shared;
@@ -31,4 +33,4 @@ mod watchdog;
 use graph::Class;
 
 /// The classes of this library.
-pub static CLASSES: &[&Class] = &[&element::CLASS];
+pub static CLASSES: &[&Class] = &[&element::CLASS, &router::CLASS];

@@ -21,22 +21,24 @@ struct bw_metadata {
   uint64_t timestamp_ns;
 };
 struct bw_shared {
-  uint32_t count, generation, input, outputs, is_sorted, routed;
+  uint32_t count, generation, input, outputs, is_sorted, masks_used;
   uint64_t now_ns;
   struct bw_metadata **packets;
   uint16_t output[256];
+  uint32_t masks[64][8];
 };
 struct bw_batch { const uint32_t generation; };
+struct bw_mask { const uint32_t generation, slot; };
 struct bw_packet { const uint32_t generation, number; const uint64_t at; };
 ]]
 
-local METADATA_BYTES, MOST = 128, 256
-local DROPPED = 0x8000
+local METADATA_BYTES, MOST_MASKS = 128, 64
+local DROPPED, UNDECIDED = 0x8000, 0x7fff
 local ctx = cast("struct bw_shared *", shared)
 local metadata_pointer = ffi.typeof("struct bw_metadata *")
 local bytes = ffi.typeof("uint8_t *")
 local u32, words = ffi.typeof("uint32_t"), ffi.typeof("uint32_t *")
-local make_packet, make_batch
+local make_packet, make_batch, make_mask
 
 -- Raises an error where the script called what is in this file.
 local function fail(message)
@@ -480,7 +482,7 @@ local getters = {
   output = function(p)
     if p.generation ~= ctx.generation then stale() end
     local output = ctx.output[p.number]
-    if output < DROPPED then return output end
+    if output < UNDECIDED then return output end
   end,
 }
 
@@ -556,13 +558,13 @@ local function packet_at(number)
   return make_packet(ctx.generation, number, cast("uint64_t", ctx.packets[number]))
 end
 
-local function step(_, number)
+local function following(_, number)
   number = number + 1
   if number <= ctx.count then return number, packet_at(number) end
 end
 
 -- Goes over the packets: `for number, p in batch:each() do`.
-function batch.each(b) return step, b, 0 end
+function batch.each(b) return following, b, 0 end
 
 -- Sends all packets by an output when process returns.
 function batch.send(_, output)
@@ -577,6 +579,166 @@ function batch.drop(_, reason)
   for number = 0, ctx.count - 1 do ctx.output[number] = output end
   ctx.is_sorted = 1
 end
+
+-- ---- masks -----------------------------------------------------------------------------------------------
+
+local mask = {}
+
+local function bits_of(m)
+  if m.generation ~= ctx.generation then stale() end
+  return ctx.masks[m.slot]
+end
+
+local function new_mask()
+  local slot = ctx.masks_used
+  if slot >= MOST_MASKS then fail(format("more than %d masks of one batch", MOST_MASKS)) end
+  ctx.masks_used = slot + 1
+  return make_mask(ctx.generation, slot)
+end
+
+-- The bits of the last word that are packets.
+local function all_bits(word)
+  local left = ctx.count - 32 * word
+  if left >= 32 then return -1 elseif left <= 0 then return 0 end
+  return lshift(1, left) - 1
+end
+
+local function place_of(number)
+  if type(number) ~= "number" or not (number >= 1 and number <= ctx.count) then
+    fail(format("no packet %s in a batch of %d, which has packets from 1 on", tostring(number), ctx.count))
+  end
+  return floor(number) - 1
+end
+
+function mask.has(m, number)
+  local place = place_of(number)
+  return band(bits_of(m)[rshift(place, 5)], lshift(1, band(place, 31))) ~= 0
+end
+
+function mask.set(m, number)
+  local place, bits = place_of(number), bits_of(m)
+  local word = rshift(place, 5)
+  bits[word] = bor(bits[word], lshift(1, band(place, 31)))
+end
+
+function mask.clear(m, number)
+  local place, bits = place_of(number), bits_of(m)
+  local word = rshift(place, 5)
+  bits[word] = band(bits[word], bit.bnot(lshift(1, band(place, 31))))
+end
+
+function mask.count(m)
+  local bits, count = bits_of(m), 0
+  for word = 0, 7 do
+    local rest = bits[word]
+    while rest ~= 0 do
+      rest, count = band(rest, rest - 1), count + 1
+    end
+  end
+  return count
+end
+
+function mask.is_empty(m)
+  local bits = bits_of(m)
+  for word = 0, 7 do
+    if bits[word] ~= 0 then return false end
+  end
+  return true
+end
+
+function mask.union(m, other)
+  local a, b, result = bits_of(m), bits_of(other), new_mask()
+  for word = 0, 7 do ctx.masks[result.slot][word] = bor(a[word], b[word]) end
+  return result
+end
+
+function mask.minus(m, other)
+  local a, b, result = bits_of(m), bits_of(other), new_mask()
+  for word = 0, 7 do ctx.masks[result.slot][word] = band(a[word], bit.bnot(b[word])) end
+  return result
+end
+
+function mask.intersection(m, other)
+  local a, b, result = bits_of(m), bits_of(other), new_mask()
+  for word = 0, 7 do ctx.masks[result.slot][word] = band(a[word], b[word]) end
+  return result
+end
+
+local function next_in(m, number)
+  for place = number, ctx.count - 1 do
+    if band(bits_of(m)[rshift(place, 5)], lshift(1, band(place, 31))) ~= 0 then return place + 1, packet_at(place + 1) end
+  end
+end
+
+-- Goes over the packets of a mask: `for number, p in mask:each() do`.
+function mask.each(m) return next_in, m, 0 end
+
+-- Sends the packets of a mask by an output.
+function mask.send(m, output)
+  if type(output) ~= "number" or not (output >= 0 and output < ctx.outputs) then no_output(output) end
+  local bits = bits_of(m)
+  for place = 0, ctx.count - 1 do
+    if band(bits[rshift(place, 5)], lshift(1, band(place, 31))) ~= 0 then ctx.output[place] = output end
+  end
+  ctx.is_sorted = 1
+end
+
+-- Drops the packets of a mask, counted under a reason.
+function mask.drop(m, reason)
+  local output, bits = DROPPED + reason_number(reason or "dropped by the script"), bits_of(m)
+  for place = 0, ctx.count - 1 do
+    if band(bits[rshift(place, 5)], lshift(1, band(place, 31))) ~= 0 then ctx.output[place] = output end
+  end
+  ctx.is_sorted = 1
+end
+
+make_mask = ffi.metatype("struct bw_mask", {
+  __index = function(_, key) return mask[key] or fail(format("a mask has no '%s'", tostring(key))) end,
+  __newindex = function() fail("bits of masks are set by mask:set(number)") end,
+  __len = function(m) return mask.count(m) end,
+})
+
+-- All packets.
+function batch.all()
+  local result = new_mask()
+  for word = 0, 7 do ctx.masks[result.slot][word] = all_bits(word) end
+  return result
+end
+
+-- A mask without packets.
+function batch.none()
+  local result = new_mask()
+  for word = 0, 7 do ctx.masks[result.slot][word] = 0 end
+  return result
+end
+
+-- Packets of which nothing has been said yet.
+function batch.undecided()
+  local result = batch.none()
+  local bits = ctx.masks[result.slot]
+  for place = 0, ctx.count - 1 do
+    if ctx.output[place] == UNDECIDED then
+      local word = rshift(place, 5)
+      bits[word] = bor(bits[word], lshift(1, band(place, 31)))
+    end
+  end
+  return result
+end
+
+-- ---- the steps of forwarding -----------------------------------------------------------------------------
+
+local function step_of(number)
+  return function(_, from)
+    from = from or batch.all()
+    local _, to = bits_of(from), new_mask()
+    local why = host.step(number, from.slot, to.slot)
+    if why then fail(why) end
+    return to
+  end
+end
+
+batch.check_ip, batch.lookup, batch.check_mtu, batch.decrement_ttl, batch.apply_routes, batch.punt =
+  step_of(0), step_of(1), step_of(2), step_of(3), step_of(4), step_of(5)
 
 make_batch = ffi.metatype("struct bw_batch", {
   __index = function(_, key)
@@ -696,8 +858,9 @@ local given_up, places = 0, {}
 local ok, util = pcall(require, "jit.util")
 if ok then
   local tries = {}
-  jit.attach(function(what, _, func, pc)
-    if what ~= "abort" then return end
+  jit.attach(function(what, _, func, pc, _, callee)
+    -- Main loops end at a yield each time, which is not compiled.
+    if what ~= "abort" or callee == coroutine.yield then return end
     local info = util.funcinfo(func, pc)
     if not info.loc or info.loc:find("prelude", 1, true) then return end
     tries[info.loc] = (tries[info.loc] or 0) + 1
@@ -710,14 +873,52 @@ end
 
 local the_batch = make_batch(0)
 local process, on_timer
+local create, resume, status, yield = coroutine.create, coroutine.resume, coroutine.status, coroutine.yield
+
+-- The main loop: `for batch in brickway.batches() do`. The script stops there until a batch comes.
+local script, loop, is_waiting
+
+local function next_batch()
+  is_waiting = true
+  yield()
+  is_waiting = false
+  return the_batch
+end
+
+function brickway.batches()
+  if coroutine.running() ~= loop then fail("brickway.batches() is for the script itself, not for its functions") end
+  return next_batch
+end
+
+local function begin(chunk)
+  script, loop, is_waiting = chunk, create(chunk), false
+  local ok, why = resume(loop)
+  if not ok then error(why, 0) end
+end
+
+local function turn()
+  local ok, why = resume(loop)
+  if ok and is_waiting then return end
+  -- The loop is over, and begins anew with what it has saved.
+  local saved = environment.save and environment.save()
+  begin(script)
+  if saved ~= nil and environment.restore then environment.restore(saved) end
+  error(ok and "the main loop ended" or why, 0)
+end
 
 return {
   environment = environment,
   -- Finds the script's functions once it has run.
-  start = function()
-    process, on_timer = environment.process, environment.timer
-    if type(process) ~= "function" then
-      error("no function process(batch); it is called with each batch of packets", 0)
+  start = function(chunk)
+    begin(chunk)
+    on_timer = environment.timer
+    if is_waiting then
+      process = turn
+    elseif type(environment.process) == "function" then
+      local work = environment.process
+      process = function() work(the_batch) end
+    else
+      error("no function process(batch), and no loop over brickway.batches()", 0)
     end
     local names = {}
     for name, combine in pairs(exports) do names[#names + 1] = { name, combine, true, writers[name] ~= nil } end
@@ -726,7 +927,7 @@ return {
     end
     return names
   end,
-  process = function() process(the_batch) end,
+  process = function() process() end,
   timer = function(key) if on_timer then on_timer(key) end end,
   read = function(name, argument) return tostring(readers[name](argument)) end,
   write = function(name, value) writers[name](value) end,

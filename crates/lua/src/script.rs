@@ -4,13 +4,14 @@ use std::net::Ipv6Addr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use elements::lookup::Ipv4Steps;
 use graph::Combine;
 use mlua::chunk::ChunkMode;
 use mlua::{Function, LightUserData, Lua, LuaOptions, LuaString, StdLib, Table, Value};
-use packet::Batch;
+use packet::{Batch, Mask};
 
 use crate::saved::Saved;
-use crate::shared::{Shared, Wishes, reason_number};
+use crate::shared::{Held, Shared, reason_number};
 use crate::watchdog::Calls;
 
 /// Most memory of one state.
@@ -33,6 +34,8 @@ pub(crate) struct Origin {
     /// Names of [`LIBRARIES`].
     pub(crate) allowed: Vec<String>,
     pub(crate) budget: Duration,
+    /// The names of a router's ports.
+    pub(crate) ports: Vec<String>,
     pub(crate) worker: usize,
     pub(crate) workers: usize,
 }
@@ -77,8 +80,8 @@ pub(crate) struct Script {
     state: State,
     calls: Arc<Calls>,
     // Behind the state that points at it.
-    shared: Box<Shared>,
-    wishes: Arc<Mutex<Wishes>>,
+    shared: Arc<Shared>,
+    held: Arc<Mutex<Held>>,
 }
 
 /// The state as C knows it.
@@ -144,8 +147,8 @@ impl Origin {
     /// The file cannot be read, or the first mistake.
     pub(crate) fn load(&self) -> Result<Script, String> {
         let (text, name) = self.text()?;
-        let shared = Box::new(Shared::new());
-        let wishes = Arc::new(Mutex::new(Wishes::default()));
+        let shared = Arc::new(Shared::new());
+        let held = Arc::new(Mutex::new(Held::default()));
         let options = LuaOptions::new().catch_rust_panics(false);
         let libraries = StdLib::ALL_SAFE | StdLib::FFI | StdLib::DEBUG;
         #[allow(unsafe_code, reason = "LuaJIT's libraries for memory and stacks")]
@@ -158,7 +161,7 @@ impl Origin {
         // Where the allocator is LuaJIT's own there is no such limit.
         let _ = lua.set_memory_limit(MOST_BYTES);
         let calls = Calls::watch(self.budget);
-        let made = self.prepare(&lua, &shared, &wishes).map_err(|error| first_line(&error));
+        let made = self.prepare(&lua, &shared, &held).map_err(|error| first_line(&error));
         let functions = made.inspect_err(|_| calls.forget())?;
         let get = |name: &str| functions.get::<Function>(name).map_err(|error| first_line(&error));
         let (environment, start) = (functions.get::<Table>("environment"), get("start")?);
@@ -175,18 +178,18 @@ impl Origin {
             state,
             calls,
             shared,
-            wishes,
+            held,
         };
         let environment = environment.map_err(|error| first_line(&error))?;
         let chunk = lua.load(text).set_name(name).set_mode(ChunkMode::Text).set_environment(environment);
-        let names = script.watched(|_| chunk.exec().and_then(|()| start.call::<Table>(())));
+        let names = script.watched(|_| start.call::<Table>(chunk.into_function()?));
         let names = names.map_err(|failure| failure.message)?;
         script.exports = exports(&names).map_err(|error| first_line(&error))?;
         Ok(script)
     }
 
     /// Runs the prelude. Returns its functions.
-    fn prepare(&self, lua: &Lua, shared: &Shared, wishes: &Arc<Mutex<Wishes>>) -> mlua::Result<Table> {
+    fn prepare(&self, lua: &Lua, shared: &Arc<Shared>, held: &Arc<Mutex<Held>>) -> mlua::Result<Table> {
         let host = lua.create_table()?;
         host.set("allowed", self.allowed.clone())?;
         let reason = |_: &Lua, reason: LuaString| match reason_number(&reason.to_string_lossy()) {
@@ -202,7 +205,7 @@ impl Origin {
             })
         };
         host.set("ip6", lua.create_function(address)?)?;
-        let own = wishes.clone();
+        let own = held.clone();
         host.set(
             "log",
             lua.create_function(move |_, line: LuaString| {
@@ -210,7 +213,7 @@ impl Origin {
                 Ok(())
             })?,
         )?;
-        let own = wishes.clone();
+        let own = held.clone();
         host.set(
             "set_timer",
             lua.create_function(move |_, (seconds, key): (f64, u32)| {
@@ -218,22 +221,67 @@ impl Origin {
                 Ok(())
             })?,
         )?;
-        let own = wishes.clone();
+        let own = held.clone();
         host.set(
             "transmit",
             lua.create_function(move |_, (bytes, output): (LuaString, usize)| {
                 Ok(lock(&own).transmit(bytes.as_bytes().to_vec(), output).err())
             })?,
         )?;
-        let address = LightUserData(std::ptr::from_ref(shared).cast_mut().cast());
+        host.set("step", lua.create_function(steps(shared.clone(), held.clone()))?)?;
+        let address = LightUserData(Arc::as_ptr(shared).cast_mut().cast());
         let prelude = lua.load(include_str!("prelude.lua")).set_name("=prelude");
         let functions: Table = prelude.call((address, host))?;
         let brickway: Table = functions.get::<Table>("environment")?.get("brickway")?;
         brickway.set("args", self.args.as_str())?;
         brickway.set("element", self.element.as_str())?;
+        brickway.set("ports", self.ports.clone())?;
         brickway.set("worker", self.worker)?;
         brickway.set("workers", self.workers)?;
         Ok(functions)
+    }
+}
+
+/// The steps of forwarding, by the number that the prelude has for each: from a mask, to a mask. Returns a mistake, if there is one.
+fn steps(
+    shared: Arc<Shared>,
+    held: Arc<Mutex<Held>>,
+) -> impl Fn(&Lua, (u32, usize, usize)) -> mlua::Result<Option<&'static str>> {
+    move |_, (step, from, to)| {
+        let mut held = lock(&held);
+        let Held { batch, steps, reasons, .. } = &mut *held;
+        let Some(steps) = steps else {
+            return Ok(Some("this element has no forwarding tables; LuaRouter has them"));
+        };
+        let (packets, mask) = (batch.packets_mut(), shared.mask(from));
+        let refuse = |number, reason| shared.send(number, reasons.output(reason));
+        let next = match step {
+            0 => steps.check(packets, mask, refuse),
+            1 => steps.lookup(packets, mask, refuse),
+            2 => steps.fits(packets, mask),
+            3 => steps.decrement_ttl(packets, mask),
+            4 => {
+                let mut sent = Mask::NONE;
+                steps.apply(packets, mask, |number, port| {
+                    shared.send(number, port);
+                    sent.insert(number);
+                });
+                sent
+            }
+            _ => {
+                // To Linux, the output behind those of the ports, as they came.
+                let linux = steps.mtus.len() as u16;
+                for (number, packet) in packets.iter_mut().enumerate() {
+                    if mask.contains(number) && shared.is_undecided(number) {
+                        Ipv4Steps::whole(packet);
+                        shared.send(number, linux);
+                    }
+                }
+                Mask::NONE
+            }
+        };
+        shared.set_mask(to, next);
+        Ok(None)
     }
 }
 
@@ -270,8 +318,8 @@ fn exports(names: &Table) -> mlua::Result<Vec<Export>> {
     Ok(exports)
 }
 
-fn lock(wishes: &Mutex<Wishes>) -> std::sync::MutexGuard<'_, Wishes> {
-    wishes.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock(held: &Mutex<Held>) -> std::sync::MutexGuard<'_, Held> {
+    held.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Script {
@@ -281,8 +329,8 @@ impl Script {
     }
 
     /// Takes what the script asked for.
-    pub(crate) fn wishes(&self) -> std::sync::MutexGuard<'_, Wishes> {
-        lock(&self.wishes)
+    pub(crate) fn held(&self) -> std::sync::MutexGuard<'_, Held> {
+        lock(&self.held)
     }
 
     /// Bytes that the script's values take.
@@ -301,9 +349,13 @@ impl Script {
     /// Calls `process` with a batch, which comes back as the script left it.
     #[inline]
     pub(crate) fn process(&self, input: usize, batch: &mut Batch) -> Result<(), Failure> {
-        self.shared.show(input, batch);
+        let mut held = lock(&self.held);
+        std::mem::swap(&mut held.batch, batch);
+        self.shared.show(input, &mut held.batch);
+        drop(held);
         let result = self.watched(|script| script.process.call::<()>(()));
         self.shared.hide();
+        std::mem::swap(&mut lock(&self.held).batch, batch);
         result
     }
 

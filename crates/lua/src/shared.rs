@@ -3,8 +3,13 @@
 use std::sync::atomic::{AtomicPtr, AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
-use packet::{Batch, MAX_BATCH, Packet};
+use elements::lookup::Ipv4Steps;
+use packet::{Batch, MAX_BATCH, Mask, Packet};
 
+/// The output of packets of which nothing was said.
+const UNDECIDED: u16 = 0x7fff;
+/// Masks of a batch.
+pub(crate) const MASKS: usize = 64;
 /// Outputs from here on stand for a reason to drop a packet.
 pub(crate) const DROPPED: u16 = 0x8000;
 /// Most packets that a call may make.
@@ -23,21 +28,20 @@ pub(crate) struct Shared {
     input: AtomicU32,
     outputs: AtomicU32,
     is_sorted: AtomicU32,
-    _routed: AtomicU32,
+    /// Masks that the script has used of this batch.
+    masks_used: AtomicU32,
     now_ns: AtomicU64,
     /// `Packet` is a pointer to `packet::Metadata`, of which the prelude knows the members.
     packets: AtomicPtr<Packet>,
     output: [AtomicU16; MAX_BATCH],
+    masks: [[AtomicU32; MAX_BATCH / 32]; MASKS],
 }
 
 const _: () = {
     use std::mem::offset_of;
-    assert!(size_of::<Packet>() == size_of::<*const ()>());
-    assert!(
-        offset_of!(Shared, now_ns) == 24
-            && offset_of!(Shared, packets) == 32
-            && offset_of!(Shared, output) == 40
-    );
+    assert!(size_of::<Packet>() == size_of::<*const ()>() && MAX_BATCH == 256);
+    assert!(offset_of!(Shared, now_ns) == 24 && offset_of!(Shared, packets) == 32);
+    assert!(offset_of!(Shared, output) == 40 && offset_of!(Shared, masks) == 40 + 2 * MAX_BATCH);
 };
 
 impl Shared {
@@ -48,25 +52,27 @@ impl Shared {
             input: AtomicU32::new(0),
             outputs: AtomicU32::new(0),
             is_sorted: AtomicU32::new(0),
-            _routed: AtomicU32::new(0),
+            masks_used: AtomicU32::new(0),
             now_ns: AtomicU64::new(0),
             packets: AtomicPtr::new(std::ptr::null_mut()),
             output: [const { AtomicU16::new(0) }; MAX_BATCH],
+            masks: [const { [const { AtomicU32::new(0) }; MAX_BATCH / 32] }; MASKS],
         }
     }
 
     /// Says what time it is and how many outputs there are.
     pub(crate) fn begin(&self, now_ns: u64, outputs: usize) {
         self.now_ns.store(now_ns, Relaxed);
-        self.outputs.store(u32::try_from(outputs).unwrap_or(u32::MAX).min(u32::from(DROPPED)), Relaxed);
+        self.outputs.store(u32::try_from(outputs).unwrap_or(u32::MAX).min(u32::from(UNDECIDED)), Relaxed);
     }
 
     /// Shows a batch, which stays where it is until [`Shared::hide`].
     pub(crate) fn show(&self, input: usize, batch: &mut Batch) {
         for output in &self.output[..batch.len()] {
-            output.store(0, Relaxed);
+            output.store(UNDECIDED, Relaxed);
         }
         self.is_sorted.store(0, Relaxed);
+        self.masks_used.store(0, Relaxed);
         self.input.store(input as u32, Relaxed);
         self.packets.store(batch.packets_mut().as_mut_ptr(), Relaxed);
         self.count.store(batch.len() as u32, Relaxed);
@@ -83,18 +89,52 @@ impl Shared {
         self.is_sorted.load(Relaxed) != 0
     }
 
+    /// A mask that the script names; none if there is none of that number.
+    pub(crate) fn mask(&self, number: usize) -> Mask {
+        let Some(words) = self.masks.get(number) else { return Mask::NONE };
+        let half = |place: usize| u64::from(words[place].load(Relaxed));
+        Mask::from_words(std::array::from_fn(|word| half(2 * word) | half(2 * word + 1) << 32))
+    }
+
+    /// Writes a mask.
+    pub(crate) fn set_mask(&self, number: usize, mask: Mask) {
+        let Some(words) = self.masks.get(number) else { return };
+        for (place, bits) in mask.words().into_iter().enumerate() {
+            words[2 * place].store(bits as u32, Relaxed);
+            words[2 * place + 1].store((bits >> 32) as u32, Relaxed);
+        }
+    }
+
+    /// Has a packet leave by an output.
+    pub(crate) fn send(&self, number: usize, output: u16) {
+        self.output[number].store(output, Relaxed);
+        self.is_sorted.store(1, Relaxed);
+    }
+
+    /// Whether nothing was said of a packet yet.
+    pub(crate) fn is_undecided(&self, number: usize) -> bool {
+        self.output[number].load(Relaxed) == UNDECIDED
+    }
+
     /// The output of a packet, or the reason why it is dropped.
-    pub(crate) fn output(&self, number: usize) -> Result<usize, &'static str> {
+    #[inline(always)]
+    pub(crate) fn output(&self, number: usize, reasons: &mut Reasons) -> Result<usize, &'static str> {
         match self.output[number].load(Relaxed) {
+            UNDECIDED => Ok(0),
             output @ ..DROPPED => Ok(usize::from(output)),
-            reason => Err(reason_of(reason - DROPPED)),
+            reason => Err(reasons.name(reason - DROPPED)),
         }
     }
 }
 
-/// What a script asked for during a call.
+/// What a script works with and asks for during a call, by functions of ours.
 #[derive(Debug, Default)]
-pub(crate) struct Wishes {
+pub(crate) struct Held {
+    /// The batch, while a call has it.
+    pub(crate) batch: Batch,
+    /// The steps of forwarding, if the element is a router.
+    pub(crate) steps: Option<Ipv4Steps>,
+    pub(crate) reasons: Reasons,
     /// Keys of timers, and in how many nanoseconds.
     pub(crate) timers: Vec<(u32, u64)>,
     /// New packets and their outputs.
@@ -104,7 +144,7 @@ pub(crate) struct Wishes {
     pub(crate) line_count: usize,
 }
 
-impl Wishes {
+impl Held {
     /// Keeps a packet to send.
     pub(crate) fn transmit(&mut self, bytes: Vec<u8>, output: usize) -> Result<(), String> {
         if self.packets.len() == MOST_TRANSMITTED {
@@ -147,8 +187,33 @@ pub(crate) fn reason_number(reason: &str) -> Result<u16, String> {
     Ok(reasons.len() as u16 - 1)
 }
 
-#[cold]
-fn reason_of(number: u16) -> &'static str {
-    let reasons = REASONS.lock().unwrap_or_else(PoisonError::into_inner);
-    reasons.get(usize::from(number)).copied().unwrap_or("dropped by the script")
+/// What one element knows of [`REASONS`], so that it asks once for each.
+#[derive(Debug, Default)]
+pub(crate) struct Reasons {
+    names: Vec<&'static str>,
+    /// Those of our own steps.
+    numbers: Vec<(&'static str, u16)>,
+}
+
+impl Reasons {
+    /// The name of a reason.
+    pub(crate) fn name(&mut self, number: u16) -> &'static str {
+        if usize::from(number) >= self.names.len() {
+            self.names.clone_from(&REASONS.lock().unwrap_or_else(PoisonError::into_inner));
+        }
+        self.names.get(usize::from(number)).copied().unwrap_or("dropped by the script")
+    }
+
+    /// The output that stands for a reason of our own steps.
+    pub(crate) fn output(&mut self, reason: &'static str) -> u16 {
+        match self.numbers.iter().find(|(known, _)| std::ptr::eq(*known, reason)) {
+            Some((_, number)) => DROPPED + number,
+            None => {
+                // Where there is no room for more names the first is counted.
+                let number = reason_number(reason).unwrap_or(0);
+                self.numbers.push((reason, number));
+                DROPPED + number
+            }
+        }
+    }
 }

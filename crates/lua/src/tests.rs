@@ -432,7 +432,7 @@ fn mistakes_of_the_configuration_say_what_would_be_right() {
         assert!(error.contains(message), "{config}: {error}");
     }
     for (script, message) in [
-        ("x = 1", "no function process(batch); it is called with each batch of packets"),
+        ("x = 1", "no function process(batch), and no loop over brickway.batches()"),
         ("error('at once')", "script:1: at once"),
         ("handlers.read('a b', function() end) function process() end", "handler 'a b': expected letters"),
         ("handlers.read('a') function process() end", "expected handlers.read(NAME, FUNCTION [, COMBINE])"),
@@ -480,4 +480,81 @@ fn libraries_are_there_when_they_are_allowed() {
     let script = "local name = os.getenv('HOME') and 'os' function process() end
       handlers.read('it', function() return name .. tostring(ffi.sizeof('int')) .. type(io.open) .. type(require) end)";
     assert_eq!(bench_with(script, ", ALLOW \"ffi os io require\"", 1).read("e.it"), "os4functionfunction");
+}
+
+#[test]
+fn masks_are_sets_of_packets() {
+    let script = "function process(batch)
+        local all, some = batch:all(), batch:none()
+        for number in all:each() do if batch[number]:u8(0) % 2 == 0 then some:set(number) end end
+        local rest = all:minus(some)
+        assert(#all == #batch and #some + #rest == #all and #some:union(rest) == #all)
+        assert(some:intersection(rest):is_empty() and not all:is_empty())
+        for number, p in some:each() do assert(some:has(number) and not rest:has(number) and p:u8(0) % 2 == 0) end
+        local first = batch:all()
+        for number = 2, #batch do first:clear(number) end
+        some:send(1)
+        assert(#batch:undecided() == #rest)
+        rest:drop('odd')
+        first:send(0)
+      end";
+    let mut bench = bench(script, 2);
+    for count in [1_u8, 2, 31, 32] {
+        let packets: Vec<[u8; 1]> = (0..count).map(|number| [number]).collect();
+        bench.push("in0", &packets.iter().map(|packet| &packet[..]).collect::<Vec<_>>());
+        assert_eq!((bench.read("e.errors"), bench.messages()), ("0".to_owned(), vec![]));
+        assert_eq!(bench.taken("out0"), [vec![0]]);
+        assert_eq!(bench.taken("out1").len(), usize::from(count.div_ceil(2)) - 1);
+    }
+    assert_eq!(bench.drops("e", "odd"), (1 + 15 + 16) as u64);
+}
+
+#[test]
+fn masks_of_other_batches_and_too_many_are_errors() {
+    let script = "local kept function process(batch) if kept then kept:set(1) end kept = batch:all() end";
+    let mut first = bench(script, 1);
+    first.push("in0", &[&[1]]);
+    first.push("in0", &[&[1]]);
+    assert!(first.messages()[0].contains("was used after its batch had gone on"));
+    assert!(mistake("for i = 1, 65 do batch:all() end").ends_with("more than 64 masks of one batch"));
+    assert!(mistake("batch:all():set(3)").contains("no packet 3 in a batch of 2"));
+    assert!(mistake("batch:lookup()").ends_with("this element has no forwarding tables; LuaRouter has them"));
+}
+
+#[test]
+fn a_main_loop_keeps_its_variables_and_begins_anew_after_an_error() {
+    let script = "local total = 0
+      function save() return total end
+      function restore(saved) total = saved end
+      handlers.read('total', function() return total end)
+      local own = 0
+      for batch in brickway.batches() do
+        total, own = total + #batch, own + 1
+        if batch[1]:u8(0) == 9 then error('nine') end
+        print(total, own)
+      end";
+    let mut bench = bench(script, 1);
+    for byte in [1, 1, 9, 1, 1] {
+        bench.push("in0", &[&[byte]]);
+    }
+    assert_eq!(bench.messages(), ["e: 1 1", "e: 2 2", "e: script:8: nine", "e: 4 1", "e: 5 2"]);
+    assert_eq!(
+        (bench.read("e.total"), bench.read("e.errors"), bench.taken("out0").len()),
+        ("5".into(), "1".into(), 4)
+    );
+    bench.write("e.reload", "").unwrap();
+    bench.push("in0", &[&[1]]);
+    assert_eq!(bench.messages(), ["e: 6 1"]);
+}
+
+#[test]
+fn a_main_loop_that_ends_or_spins_is_an_error() {
+    let mut bench1 = bench("for batch in brickway.batches() do break end", 1);
+    bench1.push("in0", &[&[1]]);
+    assert_eq!(bench1.messages(), ["e: the main loop ended"]);
+    let mut bench2 =
+        bench_with("for batch in brickway.batches() do while true do end end", ", BUDGET 0.05", 1);
+    bench2.push("in0", &[&[1]]);
+    assert!(bench2.read("e.state").contains("did not return within its budget"));
+    assert!(mistake("for b in brickway.batches() do end").contains("is for the script itself"));
 }

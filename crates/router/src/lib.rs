@@ -57,7 +57,7 @@ struct Cli {
 /// Subcommands under headings, in the order in which they are needed.
 const GROUPS: [(&str, &[&str]); 3] = [
     ("Operate", &["run", "cluster", "show", "set", "reload", "doctor"]),
-    ("Program", &["check", "elements", "help"]),
+    ("Program", &["lua", "check", "elements", "help"]),
     ("Click", &["click"]),
 ];
 
@@ -65,6 +65,8 @@ const GROUPS: [(&str, &[&str]); 3] = [
 enum Command {
     /// Forward between ports, or run a configuration
     Run(run::RunArguments),
+    /// Forward between ports by a Lua script
+    Lua(run::LuaArguments),
     /// Many servers, one router: run this server as a node of a cluster
     Cluster(cluster::ClusterArguments),
     /// Run a configuration as the program `click` does, with its command line
@@ -144,6 +146,7 @@ pub fn main() -> ExitCode {
     };
     let result = match cli.command {
         Command::Run(arguments) => run::run(&arguments),
+        Command::Lua(arguments) => run::lua(&arguments),
         Command::Cluster(arguments) => cluster::cluster(&arguments),
         // Read above.
         Command::Click(_) => Ok(ExitCode::FAILURE),

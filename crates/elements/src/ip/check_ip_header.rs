@@ -196,6 +196,15 @@ pub fn from_setup(setup: &mut Setup<'_>, checksum: bool) -> Result<CheckIPHeader
     })
 }
 
+/// Makes an element, for an element of this name that holds it, which checks the headers in Ethernet frames and refuses martians.
+pub(crate) fn frames_without_martians(name: &str) -> CheckIPHeader {
+    let sources = Sources::new(Vec::new(), Vec::new(), true);
+    CheckIPHeader {
+        rules: Rules { offset: packet::wire::ethernet::HEADER_LEN, checksum: true, sources },
+        rejects: Rejects::new(name, "IP", &REASONS, false, false).with_own(true),
+    }
+}
+
 /// Source addresses that are refused.
 struct Sources {
     /// All of them.
@@ -291,6 +300,16 @@ impl CheckIPHeader {
     pub fn step(&self) -> Step {
         let Rules { offset, checksum, sources } = &self.rules;
         Step::CheckIp(IpCheck { offset: *offset, checksum: *checksum, sources: sources.refused.clone() })
+    }
+
+    /// Checks one packet and marks what it found.
+    ///
+    /// # Errors
+    ///
+    /// The reason to drop it.
+    #[inline(always)]
+    pub fn check(&self, packet: &mut Packet) -> Result<(), &'static str> {
+        self.rules.check(packet).map_err(|flaw| REASONS[flaw as usize])
     }
 
     /// The packets that it refused.

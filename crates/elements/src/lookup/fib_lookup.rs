@@ -285,7 +285,7 @@ fn beyond(next_hop: &NextHop<Adjacency>, ways: Ways) -> u16 {
 
 /// Writes the next hop's link header into the head room, right before the packet; false without room for it.
 #[inline(always)]
-fn encapsulate(packet: &mut Packet, adjacency: &Adjacency) -> bool {
+pub(super) fn encapsulate(packet: &mut Packet, adjacency: &Adjacency) -> bool {
     let rewrite = adjacency.rewrite();
     // Nearly always: a copy of fixed size.
     if let Ok(header) = <&[u8; HEADER_LEN]>::try_from(rewrite) {

@@ -4,7 +4,7 @@ mod mark_mac_header;
 pub mod paint;
 mod strip;
 mod unstrip;
-mod unstrip_to_mac_header;
+pub(crate) mod unstrip_to_mac_header;
 
 use graph::Class;
 

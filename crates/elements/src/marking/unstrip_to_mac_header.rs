@@ -37,7 +37,7 @@ struct UnstripToMacHeader;
 
 /// False, and no change, where there is no header.
 #[inline(always)]
-fn unstrip(packet: &mut Packet) -> bool {
+pub(crate) fn unstrip(packet: &mut Packet) -> bool {
     let before = packet.link_offset().and_then(|offset| usize::try_from(-offset).ok());
     before.is_some_and(|before| packet.prepend(before).is_some())
 }

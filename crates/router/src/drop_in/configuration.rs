@@ -204,7 +204,7 @@ elementclass Output { $port, $mtu |
 
 ";
 
-const HOST: &str = "
+pub(super) const HOST: &str = "
 // To Linux, as if it came in by the port that its paint says. The slow thread does this, so that nobody's ping flood slows the
 // others.
 frames :: Punt -> as_it_came :: PaintSwitch;
@@ -219,6 +219,14 @@ as_permitted[0] -> Discard;
 
 /// How Linux sees one port.
 fn host(plan: &mut Plan, paint: usize, port: &PlannedPort, output: &Part) -> Part {
+    let (host, from) = to_host(plan, paint, port);
+    plan.line(format_args!("{from} -> [2] {output};"));
+    plan.line(format_args!("as_it_came[{paint}] -> {host};"));
+    host
+}
+
+/// Linux behind one port: where frames enter it, and where those that it sends come from.
+pub(super) fn to_host(plan: &mut Plan, paint: usize, port: &PlannedPort) -> (Part, String) {
     let PlannedPort { name, mac, mtu, host, .. } = port;
     let tap = format!("tap:{name}?mac={mac}&mtu={mtu}");
     let (to, from) = match host {
@@ -226,10 +234,7 @@ fn host(plan: &mut Plan, paint: usize, port: &PlannedPort, output: &Part) -> Par
         Host::Tap => (format!("ToDevice({tap})"), format!("FromDevice({tap})")),
         Host::None => ("Discard".to_owned(), "Idle".to_owned()),
     };
-    let host = plan.element(format_args!("host{paint}"), format_args!("{to}"));
-    plan.line(format_args!("{from} -> [2] {output};"));
-    plan.line(format_args!("as_it_came[{paint}] -> {host};"));
-    host
+    (plan.element(format_args!("host{paint}"), format_args!("{to}")), from)
 }
 
 /// How one port hands over to Linux what the filters have permitted.

@@ -8,6 +8,7 @@
 //! | --- | --- |
 //! | `backstop` | what keeps Linux from forwarding past the filters |
 //! | `configuration` | the configuration; features (`crate::features`) add their parts |
+//! | `lua` | the configuration around a script |
 //! | `plan` | a configuration in the making |
 //! | `ports` | what opens the ports, and how Linux sees them |
 //! | `in_kernel` | which ports' packets are forwarded in the kernel |
@@ -18,6 +19,7 @@ mod backstop;
 mod configuration;
 mod following;
 mod in_kernel;
+mod lua;
 mod plan;
 mod ports;
 mod sysctls;
@@ -42,6 +44,7 @@ pub use configuration::{PlannedPort, PlannedVlan};
 pub(crate) use following::{Follow, Following};
 pub use in_kernel::Path;
 pub(crate) use in_kernel::{InKernel, by_kernel};
+pub(crate) use lua::{ELEMENT as LUA_ELEMENT, Script};
 pub(crate) use plan::{Part, Plan};
 pub(crate) use ports::{Device, RouterPort};
 
@@ -54,7 +57,9 @@ const LONGEST_DUMP: Duration = Duration::from_secs(120);
 /// The ports that the lookups of a configuration name, in their order; none if there are no such lookups.
 pub(crate) fn ports_of(config: &FlatConfig) -> Vec<String> {
     let lookup = config.elements.iter().find(|element| element.has(FORWARDS));
-    lookup.map_or(Vec::new(), |lookup| split_arguments(&lookup.config))
+    let arguments = lookup.map_or(Vec::new(), |lookup| split_arguments(&lookup.config));
+    // A port's name is a word; keywords have values behind them.
+    arguments.into_iter().filter(|argument| !argument.contains(char::is_whitespace)).collect()
 }
 
 /// Returns whether Linux may forward transit that comes in by a port: nothing filters, and Linux forwards. `features` are those of
@@ -104,8 +109,13 @@ pub(crate) fn mirror(
     Ok(service)
 }
 
-/// The configuration for these ports, from what Linux says of them now.
-pub(crate) fn configuration(ports: &[RouterPort], service: &Service, settings: &Settings) -> Result<String> {
+/// The configuration for these ports, from what Linux says of them now; around a script if there is one.
+pub(crate) fn configuration(
+    ports: &[RouterPort],
+    service: &Service,
+    settings: &Settings,
+    script: Option<&Script>,
+) -> Result<String> {
     let state = service.lock();
     let mut planned = Vec::new();
     for port in ports {
@@ -139,7 +149,10 @@ pub(crate) fn configuration(ports: &[RouterPort], service: &Service, settings: &
             linux_forwards: ["ipv4", "ipv6"].map(|family| sysctls::forwards(family, &port.name)),
         });
     }
-    configuration::configuration(&planned, settings)
+    match script {
+        Some(script) => lua::configuration(&planned, script),
+        None => configuration::configuration(&planned, settings),
+    }
 }
 
 /// The configuration for these ports with the usual settings.

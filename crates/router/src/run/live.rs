@@ -234,6 +234,11 @@ impl Live {
     }
 
     fn reload_settings(&self) -> Result<Vec<String>, Unanswered> {
+        if let Some(script) = &self.arguments.script {
+            let reload = format!("{}.reload", drop_in::LUA_ELEMENT);
+            self.with_router(|router| router.write(&reload, ""))??;
+            return Ok(vec![format!("{} runs anew", script.file)]);
+        }
         let is_file = subject::is_file(&self.arguments);
         let has_file = self.arguments.options().given().any(|(_, option)| option.is_live);
         if self.arguments.config.is_none() && !has_file && !is_file {

@@ -37,7 +37,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::beside_linux;
 use crate::doctor;
-use crate::drop_in;
+use crate::drop_in::{self, Script};
 use crate::features::FeatureSettings;
 use crate::load;
 use crate::output::print;
@@ -108,6 +108,74 @@ pub(crate) struct RunArguments {
     /// Print the summary as one JSON object a line
     #[arg(long)]
     json: bool,
+    /// A script that forwards in the place of our graph.
+    #[arg(skip)]
+    script: Option<Script>,
+}
+
+/// Runs a Lua script that forwards IPv4 between ports, by Linux's routes and neighbours; what it leaves goes to Linux.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Examples:
+  brickway lua examples/lua/router.lua eth1 eth2      the example: forwards as `brickway run eth1 eth2` does, for IPv4
+  brickway lua mine.lua eth1 eth2 --args '100 20'     brickway.args is the text
+  brickway lua mine.lua eth1 eth2 --print-config      the configuration around it, to read and change
+  brickway reload                                     has it read its file again; what save() returned, restore() gets
+
+The script's main loop is `for batch in brickway.batches() do ... end`; brickway help LuaRouter has what it can do there,
+brickway help Lua what packets have. IPv6 and everything else that the script leaves goes to Linux, which has to forward it.
+rp_filter of the ports is honoured before the script. An error drops the batch, counted as \"script error\".")]
+pub(crate) struct LuaArguments {
+    /// The script
+    #[arg(value_name = "FILE.lua")]
+    file: PathBuf,
+    /// The ports, as for `brickway run`
+    #[arg(value_name = "PORT", required = true)]
+    ports: Vec<String>,
+    /// A text for the script: brickway.args
+    #[arg(long, default_value = "", value_name = "TEXT", allow_hyphen_values = true)]
+    args: String,
+    /// What carries the packets of ports that name no driver: auto, xdp, af_xdp, af_packet, dpdk, tap (default auto)
+    #[arg(long)]
+    driver: Option<Driver>,
+    /// Print the configuration around the script, and end
+    #[arg(long)]
+    print_config: bool,
+    #[command(flatten)]
+    options: Flags,
+    /// Stop after this many seconds
+    #[arg(long = "for", value_name = "SECONDS", value_parser = duration, allow_negative_numbers = true)]
+    duration: Option<f64>,
+    /// Print a handler at the end
+    #[arg(long = "read", value_name = "HANDLER")]
+    reads: Vec<String>,
+    /// No summary at the end
+    #[arg(long, short)]
+    quiet: bool,
+    /// Print the summary as one JSON object a line
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn lua(arguments: &LuaArguments) -> Result<ExitCode> {
+    let arguments = arguments.clone();
+    if let Some((flag, _)) = arguments.options.given().find(|(_, option)| FeatureSettings::has(option)) {
+        bail!("--{flag} is for `brickway run PORT...`; a script says itself what it does to packets");
+    }
+    run(&RunArguments {
+        what: arguments.ports,
+        config: None,
+        driver: arguments.driver,
+        print_config: arguments.print_config,
+        options: arguments.options,
+        ports: Vec::new(),
+        mode: Mode::Parallel,
+        duration: arguments.duration,
+        writes: Vec::new(),
+        reads: arguments.reads,
+        quiet: arguments.quiet,
+        json: arguments.json,
+        script: Some(Script { file: arguments.file.display().to_string(), args: arguments.args }),
+    })
 }
 
 /// How to run a node of a cluster.
@@ -139,6 +207,7 @@ impl RunArguments {
             reads: Vec::new(),
             quiet: how.quiet,
             json: false,
+            script: None,
         }
     }
 

@@ -34,6 +34,9 @@ pub(crate) struct Subject {
 
 /// Whether the command line names a configuration, and not ports.
 pub(super) fn is_file(arguments: &RunArguments) -> bool {
+    if arguments.script.is_some() {
+        return false;
+    }
     let first = arguments.what.first().map_or("", String::as_str);
     first == "-" || first.ends_with(".click") || Path::new(first).is_file()
 }
@@ -90,17 +93,20 @@ pub(super) fn subject(
             guard: None,
         }));
     }
+    // A script sees all packets: nothing is forwarded in the kernel.
+    let script = arguments.script.as_ref();
+    let features = script.is_none().then_some(&settings.features);
     let mut settings_of_ports = settings.ports.clone();
     for port in &mut settings_of_ports {
-        port.keep_segments(drop_in::linux_may_forward(Some(&settings.features), &port.name));
+        port.keep_segments(drop_in::linux_may_forward(features, &port.name));
     }
     let mut ports = settings_of_ports.iter().map(open).collect::<Result<Vec<_>>>()?;
     specs.extend(specs_of(&ports));
     let service = drop_in::mirror(&mut ports, &settings.fpm, shared, &supervisor)?;
-    let text = drop_in::configuration(&ports, &service, settings)?;
+    let text = drop_in::configuration(&ports, &service, settings, script)?;
     let source = Source { name: ports_text(&ports), text };
     let Some(flat) = load::compile(&source, &Options::default(), registry) else { return Ok(None) };
-    let mirror = Some((service, following(ports, Some(&settings.features), shared)));
+    let mirror = Some((service, following(ports, features, shared)));
     Ok(Some(Subject {
         source,
         flat: Arc::new(flat),

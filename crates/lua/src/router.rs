@@ -1,0 +1,107 @@
+//! =c
+//! LuaRouter(PORT0, PORT1, ..., FILE [, I<keywords> MTU, ARGS, ERRORS, BUDGET, ALLOW])
+//!
+//! =s ip
+//! forwards IPv4 packets by the router's forwarding tables, as a Lua script says
+//!
+//! =d
+//! Lua with the forwarding tables that the router keeps in step with Linux (see FIBLookup), for the ports that the arguments name.
+//! Expects Ethernet frames; an input and an output for each port. By the output behind those of the ports leaves what Linux has to
+//! see, as it came. `brickway lua FILE PORT...` makes the configuration around it.
+//!
+//! These functions each take a mask of the batch's packets, or all packets without one, and return the mask of those to go on with.
+//! What they are not about they let be.
+//!
+//! =item batch:check_ip(mask)
+//! IPv4 frames with a right header, as CheckIPHeader says; they begin with that now. Others of IPv4 are dropped.
+//!
+//! =item batch:lookup(mask)
+//! those whose next hop is a known neighbour behind another port; not those with options, or that came as a link-level broadcast.
+//! What a blackhole route matches is dropped.
+//!
+//! =item batch:check_mtu(mask)
+//! those of the looked up that are not too long for their port
+//!
+//! =item batch:decrement_ttl(mask)
+//! those that live on, with a TTL that is one less
+//!
+//! =item batch:apply_routes(mask)
+//! frames with the next hop's header, which leave by its port
+//!
+//! =item batch:punt(mask)
+//! has what is undecided leave for Linux, as it came
+//!
+//! =back
+//!
+//! `brickway.ports` has the names of the ports. MTU has the largest packet of each port, without Ethernet header, separated by spaces
+//! and quoted; 1500 by default. The handlers C<mtu1>, C<mtu2> ... have these, and C<own> has the router's IPv4 addresses, from which
+//! nobody else sends.
+//!
+//! =e
+//!   router :: LuaRouter(eth1, eth2, FILE examples/lua/router.lua);
+//!   FromDevice(eth1) -> Paint(1) -> [0] router [0] -> ToDevice(eth1);
+//!   FromDevice(eth2) -> Paint(2) -> [1] router [1] -> ToDevice(eth2);
+//!   router[2] -> Punt -> ...
+//!
+//! =a Lua, FIBLookup, CheckIPHeader, DecIPTTL
+
+use graph::lang::unquote;
+use graph::{Class, ConfigError, Element, FromArgument, Setup};
+
+use crate::element::{HANDLERS, make_with};
+
+pub(crate) static CLASS: Class = Class {
+    name: "LuaRouter",
+    ports: "-/-",
+    processing: Class::PUSH,
+    capabilities: &[elements::lookup::FORWARDS],
+    handlers: HANDLERS,
+    manual: graph::manual!("router.rs"),
+    make,
+    ..Class::DEFAULT
+};
+
+/// The MTU argument.
+struct Mtus(Vec<u32>);
+
+impl FromArgument for Mtus {
+    const EXPECTED: &'static str = "numbers of bytes, separated by spaces and quoted";
+    fn from_argument(text: &str) -> Option<Self> {
+        let text = unquote(text);
+        text.split_whitespace().map(u32::from_argument).collect::<Option<_>>().map(Self)
+    }
+}
+
+/// The ports of a router.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Ports {
+    pub(crate) names: Vec<String>,
+    pub(crate) mtus: Vec<u32>,
+}
+
+fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
+    make_with(setup, None, |setup| {
+        let mtus = setup.arguments.keyword::<Mtus>("MTU")?;
+        let ports = setup.arguments.rest_with_names();
+        if ports.is_empty() {
+            return Err(ConfigError::new("no ports; it takes the names of the router's ports"));
+        }
+        if setup.outputs() != ports.len() + 1 || setup.inputs() != ports.len() {
+            return Err(ConfigError::new(format!(
+                "{} inputs and {} outputs; expected {} inputs, one for each port, and an output more",
+                setup.inputs(),
+                setup.outputs(),
+                ports.len()
+            )));
+        }
+        let mtus = mtus.map_or_else(|| vec![1500; ports.len()], |mtus| mtus.0);
+        if mtus.len() != ports.len() {
+            return Err(ConfigError::new(format!(
+                "MTU has {} numbers; expected {}, one for each port",
+                mtus.len(),
+                ports.len()
+            )));
+        }
+        Ok(Ports { names: ports, mtus })
+    })
+}

@@ -1,0 +1,99 @@
+//! The configuration of `brickway lua FILE PORT...`: a script forwards IPv4 between the ports, and Linux is the host.
+
+use anyhow::{Result, bail};
+use elements::devices::follow_linux::Followed;
+
+use super::configuration::{HOST, PlannedPort, to_host};
+use super::plan::{Part, Plan};
+
+/// A script that is the router.
+#[derive(Clone, Debug)]
+pub(crate) struct Script {
+    /// Its file.
+    pub(crate) file: String,
+    /// What it gets as `brickway.args`.
+    pub(crate) args: String,
+}
+
+/// The name of its element.
+pub(crate) const ELEMENT: &str = "main";
+
+const HEAD: &str = "\
+// A router whose main loop is a script. Made by `brickway lua FILE PORT...`.
+// To change it, save it and run the file: `brickway run FILE.click`.
+
+";
+
+/// A text as an argument.
+fn quoted(text: &str) -> String {
+    format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
+}
+
+/// The configuration.
+///
+/// # Errors
+///
+/// A port is a VLAN of another one.
+pub(crate) fn configuration(ports: &[PlannedPort], script: &Script) -> Result<String> {
+    if let Some(port) = ports.iter().find(|port| port.vlan.is_some()) {
+        bail!(
+            "port '{}' is a VLAN; a script's ports are whole interfaces, and see the tags of frames",
+            port.name
+        );
+    }
+    let names = ports.iter().map(|port| port.name.as_str()).collect::<Vec<_>>().join(", ");
+    let mut plan = Plan::default();
+    plan.text(HEAD);
+    let mtus = ports.iter().map(|port| port.mtu.to_string()).collect::<Vec<_>>().join(" ");
+    let (file, args) = (quoted(&script.file), quoted(&script.args));
+    let main = plan
+        .element(ELEMENT, format_args!("LuaRouter({names}, MTU \"{mtus}\",\n    FILE {file}, ARGS {args})"));
+    plan.text(HOST);
+    let checks_sources = ports.iter().any(|port| port.rp_filter != 0);
+    if checks_sources {
+        source_check(&mut plan, ports, &names);
+    }
+    for (index, port) in ports.iter().enumerate() {
+        let PlannedPort { name, mac, .. } = port;
+        let paint = index + 1;
+        plan.comment(&format!("{name}."));
+        let filter = plan.element(format_args!("filter{paint}"), format_args!("HostEtherFilter({mac})"));
+        plan.follow(Followed::Ether, name, &filter, "ether");
+        plan.follow(Followed::Mtu, name, &main, &format!("mtu{paint}"));
+        plan.follow(Followed::Own4, name, &main, "own");
+        let to = if checks_sources { "sources".to_owned() } else { format!("[{index}] {main}") };
+        plan.line(format_args!("FromDevice({name}) -> {filter} -> Paint({paint}) -> {to};"));
+        if checks_sources {
+            plan.line(format_args!("believed[{paint}] -> [{index}] {main};"));
+        }
+        let (host, from) = to_host(&mut plan, paint, port);
+        plan.line(format_args!("as_it_came[{paint}] -> {host};"));
+        plan.line(format_args!("out{paint} :: ToDevice({name});"));
+        plan.line(format_args!("{main}[{index}] -> out{paint};  {from} -> out{paint};"));
+    }
+    plan.comment("What the script leaves to Linux, as it came.");
+    plan.line(format_args!("{main}[{}] -> frames;", ports.len()));
+    Ok(plan.finish())
+}
+
+/// Checks the sources of IPv4 before the script, as Linux's rp_filter says of the ports.
+fn source_check(plan: &mut Plan, ports: &[PlannedPort], names: &str) {
+    let modes = ports.iter().map(|port| match port.rp_filter {
+        0 => "off",
+        1 => "strict",
+        _ => "loose",
+    });
+    let modes = modes.collect::<Vec<_>>().join(" ");
+    plan.comment("Linux's rp_filter, for IPv4.");
+    plan.line(format_args!("sources :: Classifier(12/0800, -);"));
+    let check: Part = plan.element("check", format_args!("CheckIPHeader(MARTIANS true)"));
+    for port in ports {
+        plan.follow(Followed::Own4, &port.name, &check, "own");
+    }
+    plan.line(format_args!("believed :: PaintSwitch;  believed[0] -> Discard;"));
+    plan.line(format_args!(
+        "sources[0] -> Strip(14) -> {check} -> source :: CheckReversePath({names}, MODE \"{modes}\") -> UnstripToMACHeader -> believed;"
+    ));
+    plan.line(format_args!("source[1] -> UnstripToMACHeader -> frames;"));
+    plan.line(format_args!("sources[1] -> believed;"));
+}
