@@ -60,7 +60,7 @@ out1 :: PortOutput($PORT1, $IP1, $MAC1, 2);
 out2 :: PortOutput($PORT2, $IP2, $MAC2, 3);
 out3 :: PortOutput($PORT3, $IP3, $MAC3, 4);
 
-check :: CheckIPHeader(INTERFACES $IP0/24 $IP1/24 $IP2/24 $IP3/24, VERBOSE false);
+check :: CheckIPHeader(INTERFACES $IP0/24 $IP1/24 $IP2/24 $IP3/24, MARTIANS true, VERBOSE false);
 
 // Output 0 is the router itself, 1 to 4 are the ports, 5 is for what no other route fits. Prefixes of the table's
 // file leave over one of the four gateways, chosen by the hash of their origin.

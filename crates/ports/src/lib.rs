@@ -142,7 +142,7 @@ pub use memory_loop::MemoryLoop;
 pub use mtu::{frame_bytes_for, largest_mtu, mtu_problem};
 pub use pcap::reader::{ETHERNET, PcapReader, PcapRecord};
 pub use pcap::writer::{PcapWriter, Precision};
-pub use spec::{DriverDoc, OptionDoc, Spec, WRAPPER_OPTIONS};
+pub use spec::{DriverDoc, Open, OptionDoc, Spec, WRAPPER_OPTIONS, add_drivers};
 pub use stats::{Event, QueueStats};
 pub use steering::{HashFields, Steering};
 pub use tap::twin_name;

@@ -3,6 +3,7 @@
 //! A [`Spec`] is parsed and checked against the tables at once, so a driver meets known options only; it takes the
 //! values it wants in the type it wants. Any text gives a spec or an error, never a panic.
 
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use crate::{DRIVERS, OpenOptions, Port, PortError};
@@ -19,7 +20,7 @@ pub struct OptionDoc {
 }
 
 /// Opens a port of a driver, and takes from the spec the options that the driver knows.
-pub(crate) type Open = fn(&mut Spec, &OpenOptions) -> Result<Box<dyn Port>, PortError>;
+pub type Open = fn(&mut Spec, &OpenOptions) -> Result<Box<dyn Port>, PortError>;
 
 /// One driver.
 #[derive(Clone, Copy, Debug)]
@@ -33,7 +34,7 @@ pub struct DriverDoc {
     /// Its own options.
     pub options: &'static [OptionDoc],
     /// Opens a port.
-    pub(crate) open: Open,
+    pub open: Open,
 }
 
 impl PartialEq for DriverDoc {
@@ -173,7 +174,10 @@ impl Spec {
     }
 
     /// Takes a switch; `default` when it is not there.
-    pub(crate) fn take_switch(&mut self, name: &str, default: bool) -> Result<bool, PortError> {
+    ///
+    /// # Errors
+    /// [`PortError::BadValue`].
+    pub fn take_switch(&mut self, name: &str, default: bool) -> Result<bool, PortError> {
         let value = self.take_parsed(name, "`yes` or `no`", |value| match value {
             "" | "yes" | "true" | "on" | "1" => Some(true),
             "no" | "false" | "off" | "0" => Some(false),
@@ -183,7 +187,10 @@ impl Spec {
     }
 
     /// Takes a whole number within a range.
-    pub(crate) fn take_number(&mut self, name: &str, range: (u64, u64)) -> Result<Option<u64>, PortError> {
+    ///
+    /// # Errors
+    /// [`PortError::BadValue`].
+    pub fn take_number(&mut self, name: &str, range: (u64, u64)) -> Result<Option<u64>, PortError> {
         let expected = format!("a number from {} to {}", range.0, range.1);
         self.take_parsed(name, &expected, |value| {
             value.parse().ok().filter(|number| (range.0..=range.1).contains(number))
@@ -191,7 +198,10 @@ impl Spec {
     }
 
     /// Takes one of a few words.
-    pub(crate) fn take_choice<T: Copy>(
+    ///
+    /// # Errors
+    /// [`PortError::BadValue`].
+    pub fn take_choice<T: Copy>(
         &mut self,
         name: &str,
         choices: &[(&str, T)],
@@ -203,7 +213,10 @@ impl Spec {
     }
 
     /// Takes a probability: `0.01` or `1%`.
-    pub(crate) fn take_probability(&mut self, name: &str) -> Result<Option<f64>, PortError> {
+    ///
+    /// # Errors
+    /// [`PortError::BadValue`].
+    pub fn take_probability(&mut self, name: &str) -> Result<Option<f64>, PortError> {
         self.take_parsed(name, "a probability from 0 to 1, or a percentage", |value| {
             let number = match value.strip_suffix('%') {
                 Some(percent) => percent.parse::<f64>().ok()? / 100.0,
@@ -214,7 +227,10 @@ impl Spec {
     }
 
     /// Takes a time, `10ms`; at most an hour.
-    pub(crate) fn take_time(&mut self, name: &str) -> Result<Option<Duration>, PortError> {
+    ///
+    /// # Errors
+    /// [`PortError::BadValue`].
+    pub fn take_time(&mut self, name: &str) -> Result<Option<Duration>, PortError> {
         self.take_parsed(name, "a time of at most an hour with its unit, such as `10ms`", |value| {
             let digits = value.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(value.len());
             let (number, unit) = value.split_at(digits);
@@ -250,11 +266,20 @@ impl Spec {
     }
 }
 
+/// Drivers of the program that is made of this library.
+static MORE_DRIVERS: OnceLock<&'static [&'static DriverDoc]> = OnceLock::new();
+
+/// Adds drivers to [`DRIVERS`], once: a later call changes nothing. A driver of a name of ours is never asked.
+pub fn add_drivers(drivers: &'static [&'static DriverDoc]) {
+    let _ = MORE_DRIVERS.set(drivers);
+}
+
 fn find_driver(spec: &str, driver: &str) -> Result<&'static DriverDoc, PortError> {
-    DRIVERS.iter().copied().find(|known| known.name == driver).ok_or_else(|| PortError::UnknownDriver {
+    let all = || DRIVERS.iter().chain(MORE_DRIVERS.get().copied().unwrap_or_default()).copied();
+    all().find(|known| known.name == driver).ok_or_else(|| PortError::UnknownDriver {
         spec: spec.to_owned(),
         driver: driver.to_owned(),
-        hint: hint(driver, "the drivers are", DRIVERS.iter().map(|known| known.name)),
+        hint: hint(driver, "the drivers are", all().map(|known| known.name)),
     })
 }
 

@@ -14,6 +14,7 @@ mod features;
 pub mod interrupt;
 pub mod load;
 mod manual;
+mod new;
 mod notify;
 pub mod output;
 pub mod run;
@@ -28,6 +29,7 @@ use std::sync::OnceLock;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use graph::Class;
 use graph::graph::Registry;
+use ports::DriverDoc;
 
 /// A software router: one command turns a Linux server into a fast one. A configuration in the Click language changes what
 /// it does to packets.
@@ -57,7 +59,7 @@ struct Cli {
 /// Subcommands under headings, in the order in which they are needed.
 const GROUPS: [(&str, &[&str]); 3] = [
     ("Operate", &["run", "cluster", "show", "set", "reload", "doctor"]),
-    ("Program", &["lua", "check", "elements", "help"]),
+    ("Program", &["lua", "check", "elements", "help", "new"]),
     ("Click", &["click"]),
 ];
 
@@ -83,6 +85,8 @@ enum Command {
     Reload(show::ReloadArguments),
     /// List the elements that configurations may use
     Elements(manual::ElementsArguments),
+    /// Make a crate with an element of your own
+    New(new::NewArguments),
     /// Show the manual of an element, or this program's help
     Help(manual::HelpArguments),
 }
@@ -119,11 +123,20 @@ pub fn classes() -> Registry {
     registry
 }
 
-/// Runs the program with more element classes than its own: what a crate calls that has elements. A class takes the place of ours
-/// of the same name.
-pub fn main_with(classes: &'static [&'static Class]) -> ExitCode {
+/// What a program that is made of this library has beside what ours has.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct More {
+    /// Element classes; one takes the place of ours of the same name.
+    pub classes: &'static [&'static Class],
+    /// Drivers of ports.
+    pub drivers: &'static [&'static DriverDoc],
+}
+
+/// Runs the program with elements and drivers beside its own (`examples/custom-element`).
+pub fn main_with(more: More) -> ExitCode {
     // Only the first call counts, and a program has one `main`.
-    let _ = MORE_CLASSES.set(classes);
+    let _ = MORE_CLASSES.set(more.classes);
+    ports::add_drivers(more.drivers);
     main()
 }
 
@@ -156,6 +169,7 @@ pub fn main() -> ExitCode {
         Command::Set(arguments) => show::set(&arguments),
         Command::Reload(arguments) => show::reload(&arguments),
         Command::Elements(arguments) => manual::elements(&arguments),
+        Command::New(arguments) => new::new(&arguments),
         Command::Help(arguments) => manual::help(&arguments),
     };
     match result {

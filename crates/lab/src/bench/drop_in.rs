@@ -1,6 +1,8 @@
 //! The graph of `brickway run PORT...` for benches: over tables that are filled as the mirror of Linux would, and without
 //! Linux.
 
+use std::path::Path;
+
 use anyhow::Result;
 use elements::devices::OpenPort;
 use elements::lookup::{Asker, ForwardingTables};
@@ -15,7 +17,7 @@ use ports::Port;
 use super::frames::port_mac;
 use super::routes;
 use super::single_core::{ROUTER_PORTS, SingleCore};
-use router::drop_in::{PlannedPort, PlannedVlan, usual_configuration};
+use router::drop_in::{PlannedPort, PlannedVlan, lua_configuration, usual_configuration};
 
 /// Tables of the routes.
 pub(super) fn fib<A: Family>(rows: &[Row<A>]) -> Result<Fib<Adjacency>> {
@@ -50,7 +52,17 @@ pub(super) fn router(
     fib: &Fib<Adjacency>,
     burst: usize,
 ) -> Result<SingleCore> {
-    build(ports, fib, burst, false)
+    build(ports, fib, burst, false, usual_configuration)
+}
+
+/// The same with a script in the place of our graph.
+pub(super) fn lua_router(
+    ports: [Box<dyn Port>; ROUTER_PORTS],
+    fib: &Fib<Adjacency>,
+    burst: usize,
+    script: &Path,
+) -> Result<SingleCore> {
+    build(ports, fib, burst, false, |ports| lua_configuration(ports, &script.display().to_string(), ""))
 }
 
 /// The same with a VLAN on the first port.
@@ -59,7 +71,7 @@ pub(super) fn router_with_vlan(
     fib: &Fib<Adjacency>,
     burst: usize,
 ) -> Result<SingleCore> {
-    build(ports, fib, burst, true)
+    build(ports, fib, burst, true, usual_configuration)
 }
 
 fn build(
@@ -67,6 +79,7 @@ fn build(
     fib: &Fib<Adjacency>,
     burst: usize,
     has_vlan: bool,
+    configuration: impl FnOnce(&[PlannedPort]) -> Result<String>,
 ) -> Result<SingleCore> {
     let name = |port: usize| format!("bench{port}");
     let shared = Shared::default();
@@ -91,7 +104,7 @@ fn build(
         planned.vlan = is_vlan.then_some(PlannedVlan { below: 1, number: VLAN });
         ports_of_graph.push(planned);
     }
-    let text = usual_configuration(&ports_of_graph)?;
+    let text = configuration(&ports_of_graph)?;
     let source = Source { name: "drop-in.click".into(), text };
     SingleCore::build(&source, Vec::new(), burst, ports.into_iter(), &shared)
 }

@@ -18,6 +18,7 @@ mod forward;
 mod frames;
 mod huge_pages;
 mod io;
+mod lua;
 mod mesh;
 mod mixed;
 mod proof;
@@ -49,6 +50,8 @@ pub(crate) enum BenchCommand {
     Batching(batching::BatchingArguments),
     /// Every element by itself, and some with many rules, routes or flows
     Elements(elements::ElementsArguments),
+    /// Scripts on a packet's way, beside elements that do the same
+    Lua(lua::LuaArguments),
     /// Another configuration in the place of a running one, under traffic
     Reload(reload::ReloadArguments),
     /// Access control lists of any length, on one core
@@ -79,6 +82,7 @@ pub(crate) fn bench(command: &BenchCommand) -> Result<ExitCode> {
         BenchCommand::Io(arguments) => io::io(arguments),
         BenchCommand::Batching(arguments) => batching::batching(arguments),
         BenchCommand::Elements(arguments) => elements::elements(arguments),
+        BenchCommand::Lua(arguments) => lua::lua(arguments),
         BenchCommand::Reload(arguments) => reload::reload(arguments),
         BenchCommand::Acl(arguments) => acl::acl(arguments),
         BenchCommand::Fabric(arguments) => fabric::fabric(arguments),

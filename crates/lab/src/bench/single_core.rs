@@ -112,7 +112,7 @@ impl SingleCore {
         ports: impl Iterator<Item = Box<dyn Port>>,
         shared: &Shared,
     ) -> Result<Self> {
-        let registry = click::registry();
+        let registry = router::classes();
         let flat = load::compile(source, &Options { parameters, ..Options::default() }, &registry)
             .ok_or_else(|| anyhow!("see above"))?;
         let flat = Arc::new(flat);

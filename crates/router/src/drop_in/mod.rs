@@ -155,6 +155,15 @@ pub(crate) fn configuration(
     }
 }
 
+/// The configuration around a script for these ports.
+///
+/// # Errors
+///
+/// A port is a VLAN of another one.
+pub fn lua_configuration(ports: &[PlannedPort], file: &str, args: &str) -> Result<String> {
+    lua::configuration(ports, &Script { file: file.to_owned(), args: args.to_owned() })
+}
+
 /// The configuration for these ports with the usual settings.
 ///
 /// # Errors

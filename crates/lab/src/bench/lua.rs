@@ -1,0 +1,200 @@
+//! `brickway-lab bench lua`: what a script costs a packet, beside elements that do the same.
+//!
+//! A step is measured by itself: the cycles of a graph with it, less those of the same graph without. The three ways in which a
+//! script can split a batch are those of MoonRoute (section 4.3).
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use clap::Args;
+use graph::lang::Source;
+use graph::setup::Shared;
+use ports::{MemoryLoop, OpenOptions, Port};
+
+use super::runs::RunArguments;
+use super::single_core::{ROUTER_PORTS, SingleCore};
+use super::{drop_in, frames, median, print_figure, routes};
+use router::output::say;
+use router::table::{Align, Table};
+
+/// Measures scripts on one core, in memory, beside elements that do the same.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  brickway-lab bench lua
+  brickway-lab bench lua --burst 256 --json
+
+identity has a script that does nothing, ttl one that takes a hop off each packet, read one that
+reads two fields of each. router is the script beside the graph of `brickway run PORT...`, with one
+route and with the real table. split/WAY/SHARE diverts that share of the packets to another output:
+arrays gathers the numbers of packets in tables, masks in bit masks, drop-out sends each at once.")]
+pub(crate) struct LuaArguments {
+    /// The script of a router
+    #[arg(long, default_value = "examples/lua/router.lua", value_name = "FILE")]
+    script: PathBuf,
+    /// The real table
+    #[arg(long, default_value = "data/rib-v4.txt.gz", value_name = "FILE")]
+    table: PathBuf,
+    #[command(flatten)]
+    run: RunArguments,
+}
+
+const IDENTITY: &str = "function process(batch) end";
+const READ: &str = "local seen = 0
+    function process(batch)
+      for _, p in batch:each() do
+        local ip = p.ip
+        if ip then seen = seen + ip.ttl + ip.total_length end
+      end
+    end";
+const TTL: &str = "function process(batch)
+      for _, p in batch:each() do
+        local ip = p.ip
+        local ttl = ip.ttl
+        if ttl <= 1 then p:send(1) else ip.ttl = ttl - 1 end
+      end
+    end";
+
+/// The ways to split a batch; `SHARE` of a hundred destinations are diverted.
+const SPLITS: [(&str, &str); 3] = [
+    (
+        "arrays",
+        "local new_table = {}
+        function process(batch)
+          local there, count, here, rest = {}, 0, {}, 0
+          for number, p in batch:each() do
+            if p:u8(33) % 100 < SHARE then count = count + 1 there[count] = number else rest = rest + 1 here[rest] = number end
+          end
+          for i = 1, rest do batch[here[i]]:send(0) end
+          for i = 1, count do batch[there[i]]:send(1) end
+        end",
+    ),
+    (
+        "masks",
+        "function process(batch)
+          local there = batch:none()
+          for number, p in batch:each() do
+            if p:u8(33) % 100 < SHARE then there:set(number) end
+          end
+          batch:all():minus(there):send(0)
+          there:send(1)
+        end",
+    ),
+    (
+        "drop-out",
+        "function process(batch)
+          for number, p in batch:each() do
+            if p:u8(33) % 100 < SHARE then p:send(1) end
+          end
+        end",
+    ),
+];
+const SHARES: [u32; 5] = [0, 1, 10, 25, 50];
+
+fn null() -> Result<Box<dyn Port>> {
+    Ok(ports::open("null:", &OpenOptions::default())?)
+}
+
+/// A case: the graph with the step, that without it, and what else does the same.
+struct Case {
+    name: String,
+    unit: &'static str,
+    with: SingleCore,
+    without: Option<SingleCore>,
+    cycles: Vec<f64>,
+}
+
+/// `FromDevice`, the elements, `ToDevice`; the second output, if there is one, leaves by another port.
+fn graph(elements: &str, frames: &[Vec<u8>], burst: usize) -> Result<SingleCore> {
+    let text = format!("FromDevice(bench0) -> MarkIPHeader(14) -> {elements}");
+    let source = Source { name: "lua.click".into(), text };
+    let input: Box<dyn Port> = Box::new(MemoryLoop::new(frames.to_vec()));
+    let ports = [input, null()?, null()?].into_iter();
+    SingleCore::build(&source, Vec::new(), burst, ports, &Shared::default())
+}
+
+fn script(text: &str) -> String {
+    format!("s :: Lua(\"{}\")", text.replace('\\', "\\\\").replace('"', "\\\""))
+}
+
+pub(crate) fn lua(arguments: &LuaArguments) -> Result<ExitCode> {
+    arguments.run.check()?;
+    let burst = arguments.run.burst;
+    let real = routes::real(&arguments.table)?;
+    let plain = frames::templates(&real, 4096, 64);
+    let out = "-> ToDevice(bench1);";
+    let mut cases = Vec::new();
+    let mut step = |name: &str, with: &str| -> Result<()> {
+        cases.push(Case {
+            name: name.to_owned(),
+            unit: "cycles/packet of the step",
+            with: graph(with, &plain, burst).with_context(|| name.to_owned())?,
+            without: Some(graph("ToDevice(bench1);", &plain, burst)?),
+            cycles: Vec::new(),
+        });
+        Ok(())
+    };
+    step("identity/lua", &format!("{} {out}", script(IDENTITY)))?;
+    step("read/lua", &format!("{} {out}", script(READ)))?;
+    step("ttl/elements", &format!("DecIPTTL {out}"))?;
+    step("ttl/lua", &format!("{} {out} s[1] -> Discard;", script(TTL)))?;
+    for (way, text) in SPLITS {
+        for share in SHARES {
+            let text = script(&text.replace("SHARE", &share.to_string()));
+            step(&format!("split/{way}/{share}%"), &format!("{text} {out} s[1] -> ToDevice(bench2);"))?;
+        }
+    }
+    for (table, rows, dests) in [("1", routes::default_route(), 1), ("real", real, 4096)] {
+        let fib = drop_in::fib(&rows)?;
+        let templates = frames::templates(&rows, dests, 64);
+        for engine in ["elements", "lua"] {
+            let input: Box<dyn Port> = Box::new(MemoryLoop::new(templates.clone()));
+            let ports: [Box<dyn Port>; ROUTER_PORTS] = [input, null()?, null()?, null()?];
+            let with = match engine {
+                "lua" => drop_in::lua_router(ports, &fib, burst, &arguments.script)?,
+                _ => drop_in::router(ports, &fib, burst)?,
+            };
+            let name = format!("router/{table}-{dests}/{engine}");
+            cases.push(Case { name, unit: "cycles/packet", with, without: None, cycles: Vec::new() });
+        }
+    }
+    measure(arguments, &mut cases)?;
+    report(arguments, &cases);
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Runs the cases in turns.
+fn measure(arguments: &LuaArguments, cases: &mut [Case]) -> Result<()> {
+    let seconds = arguments.run.seconds;
+    for case in &mut *cases {
+        case.with.run(seconds.min(0.1));
+        case.with.reset_stats();
+    }
+    for _ in 0..arguments.run.runs {
+        for case in &mut *cases {
+            let with = case.with.run(seconds).cycles_per_packet();
+            let without = case.without.as_mut().map_or(0.0, |core| core.run(seconds).cycles_per_packet());
+            case.cycles.push(with - without);
+        }
+    }
+    for case in cases {
+        case.with.checked_stats(false).with_context(|| format!("case {}", case.name))?;
+    }
+    Ok(())
+}
+
+fn report(arguments: &LuaArguments, cases: &[Case]) {
+    arguments.run.say_heading("lua", "64-byte frames, 4,096 destinations", "one core");
+    let mut table = Table::new(&[("case", Align::Left), ("", Align::Left), ("cycles/packet", Align::Right)]);
+    for case in cases {
+        let cycles = median(case.cycles.clone());
+        if arguments.run.json {
+            print_figure("lua", &case.name, "cycles_per_packet", cycles, "cycles");
+            continue;
+        }
+        table.row([case.name.clone(), case.unit.to_owned(), format!("{cycles:.1}")]);
+    }
+    if !arguments.run.json {
+        say!("{}", table.render());
+    }
+}

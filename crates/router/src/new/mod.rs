@@ -1,0 +1,112 @@
+//! `brickway new element NAME`: a crate with an element of one's own, its tests, and a `brickway` that has it.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail};
+use clap::{Args, Subcommand};
+
+use crate::output::say_line;
+
+/// Makes a crate to begin with.
+#[derive(Args, Debug)]
+pub(crate) struct NewArguments {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Subcommand, Debug)]
+enum What {
+    /// A crate with an element class, its tests, and a program that has it
+    #[command(after_help = "Examples:
+  brickway new element RedMark          in Brickway's source tree: makes the folder red_mark there
+  brickway new element RedMark --brickway ../brickway
+
+Then, in that folder: cargo test; cargo run -- help RedMark; cargo run -- run FILE.click")]
+    Element {
+        /// The class's name in configurations, such as RedMark
+        name: String,
+        /// Brickway's source tree
+        #[arg(long, default_value = ".", value_name = "FOLDER")]
+        brickway: PathBuf,
+        /// The folder to make [default: the name, as red_mark]
+        #[arg(long, value_name = "FOLDER")]
+        folder: Option<PathBuf>,
+    },
+}
+
+const FILES: [(&str, &str); 3] = [
+    ("Cargo.toml", include_str!("Cargo.toml.template")),
+    ("src/main.rs", include_str!("main.rs.template")),
+    ("src/MODULE.rs", include_str!("element.rs.template")),
+];
+
+/// A class's name as a module: `RedMark` is `red_mark`.
+fn module(name: &str) -> String {
+    let mut module = String::new();
+    let mut before = '_';
+    for letter in name.chars() {
+        if letter.is_ascii_uppercase() && !before.is_ascii_uppercase() && before != '_' {
+            module.push('_');
+        }
+        module.push(letter.to_ascii_lowercase());
+        before = letter;
+    }
+    module
+}
+
+pub(crate) fn new(arguments: &NewArguments) -> Result<ExitCode> {
+    let What::Element { name, brickway, folder } = &arguments.what;
+    let is_class = name.starts_with(|c: char| c.is_ascii_uppercase())
+        && name.len() <= 64
+        && name.chars().all(|c| c.is_ascii_alphanumeric());
+    if !is_class {
+        bail!("'{name}': expected the name of a class, letters and digits after a capital, such as RedMark");
+    }
+    if crate::classes().class(name).is_some() {
+        bail!("{name}: there is a class of this name; `brickway help {name}` has its manual");
+    }
+    let tree = brickway.canonicalize().with_context(|| brickway.display().to_string())?;
+    if !tree.join("crates/graph/Cargo.toml").is_file() {
+        bail!(
+            "--brickway {}: not Brickway's source tree; expected a folder with crates/graph",
+            brickway.display()
+        );
+    }
+    let module = module(name);
+    let folder = folder.clone().unwrap_or_else(|| PathBuf::from(&module));
+    if folder.exists() {
+        bail!("{} exists; expected a folder that is not there yet", folder.display());
+    }
+    for (path, text) in FILES {
+        let path = folder.join(path.replace("MODULE", &module));
+        let text = text
+            .replace("CLASS_NAME", name)
+            .replace("MODULE", &module)
+            .replace("TREE", &tree.display().to_string());
+        write(&path, &text).with_context(|| path.display().to_string())?;
+        say_line!("{}", path.display());
+    }
+    // The versions of dependencies that Brickway is tested with.
+    let lock = folder.join("Cargo.lock");
+    std::fs::copy(tree.join("Cargo.lock"), &lock).with_context(|| lock.display().to_string())?;
+    say_line!("\nIn {}: cargo test; cargo run -- help {name}; cargo run -- run FILE.click", folder.display());
+    Ok(ExitCode::SUCCESS)
+}
+
+fn write(path: &Path, text: &str) -> std::io::Result<()> {
+    std::fs::create_dir_all(path.parent().unwrap_or(Path::new(".")))?;
+    std::fs::write(path, text)
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn names_of_classes_become_modules() {
+        for (name, module) in
+            [("RedMark", "red_mark"), ("CheckIPHeader", "check_ipheader"), ("X", "x"), ("A2B", "a2_b")]
+        {
+            assert_eq!(super::module(name), module);
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! Crates outside of the workspace with elements and drivers of their own: the example, and what `brickway new element` makes.
+
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+use std::path::Path;
+use std::process::Command;
+
+use testbed::Folder;
+
+/// The source tree.
+fn tree() -> &'static Path {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
+}
+
+/// Runs a program; what it printed, if it ended well.
+fn output(command: &mut Command) -> String {
+    let output = command.output().unwrap();
+    let text =
+        String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}: {text}");
+    text
+}
+
+/// Cargo for a crate. What it depends on beside Brickway is the workspace's, and built already.
+fn cargo(folder: &Path, words: &[&str]) -> String {
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
+    let mut command = Command::new(env!("CARGO"));
+    // The crate is not of this workspace, and is compiled as its owner does.
+    command.env_remove("RUSTC_WORKSPACE_WRAPPER").env_remove("CLIPPY_ARGS");
+    output(
+        command
+            .arg(words[0])
+            .arg("--quiet")
+            .args(&words[1..])
+            .current_dir(folder)
+            .env("CARGO_TARGET_DIR", target),
+    )
+}
+
+#[test]
+fn crates_of_others_are_built_and_tested_and_have_their_elements_and_drivers() {
+    let folder = Folder::new();
+    let example = tree().join("examples/custom-element");
+    let tested = cargo(&example, &["test", "--locked"]);
+    assert_eq!(tested.matches("test result: ok. 3 passed").count(), 1, "{tested}");
+    let config = folder.write(
+        "ports.click",
+        "FromDevice(gives) -> MarkIPHeader(0) -> shift :: ShiftPorts(1) -> c :: CheckLength(1500) -> ToDevice(takes);",
+    );
+    let run = [
+        "run",
+        "--",
+        "run",
+        &config,
+        "--port",
+        "gives=clockwork:1000",
+        "--port",
+        "takes=clockwork:0",
+        "--for",
+        "0.5",
+    ];
+    let summary = cargo(&example, &run);
+    assert!(summary.lines().any(|line| line.starts_with("c ") && line.contains("1,000")), "{summary}");
+    assert!(
+        cargo(&example, &["run", "--", "help", "ShiftPorts"])
+            .contains("adds a number to the destination ports")
+    );
+    // One that is made.
+    let made = folder.path().join("red");
+    let brickway = || Command::new(env!("CARGO_BIN_EXE_brickway"));
+    let words = ["new", "element", "RedMark", "--brickway"];
+    output(brickway().args(words).arg(tree()).arg("--folder").arg(&made));
+    let again = brickway().args(words).arg(tree()).arg("--folder").arg(&made).output().unwrap();
+    assert!(!again.status.success(), "the folder is there");
+    std::fs::copy(example.join("Cargo.lock"), made.join("Cargo.lock")).unwrap();
+    let tested = cargo(&made, &["test"]);
+    assert_eq!(tested.matches("test result: ok. 2 passed").count(), 1, "{tested}");
+    assert!(cargo(&made, &["run", "--", "help", "RedMark"]).contains("paints packets and counts them"));
+}
