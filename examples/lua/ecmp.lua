@@ -5,7 +5,8 @@
 --
 -- The handler ecmp.packets says how many packets each output got.
 
-local outputs = tonumber(brickway.args) or error("expected ARGS and the number of outputs", 0)
+local outputs = tonumber(brickway.args)
+if not outputs or outputs < 1 or outputs > 64 then error("expected ARGS and the number of outputs", 0) end
 local packets = {}
 for output = 0, outputs - 1 do packets[output] = 0 end
 

@@ -1,9 +1,11 @@
 -- A port knocker: a TCP port is closed to a host until that has sent UDP packets to the right ports in the right order.
 --
---   FromDevice(eth1) -> knock :: Lua(FILE examples/lua/knock.lua, ARGS "22 7000 8000 9000") -> ToDevice(eth2);
+--   FromDevice(eth1) -> knock :: Lua(FILE examples/lua/knock.lua, ARGS "22 7000 9000 8000") -> ToDevice(eth2);
 --
--- A host has ten seconds from the first knock to the last, and then an hour. Knocks are dropped, so that nobody sees where they
--- went. The handler knock.open lists the hosts for which the port is open. All packets of a host have to reach the same worker.
+-- A host has ten seconds from the first knock to the last, and then an hour. Any other UDP packet in between begins anew, so that a
+-- scan of ports opens nothing. Knocks are dropped, so that nobody sees where they went. Of IPv4 without VLAN tags; ARP passes, and
+-- everything else is dropped. It keeps out who does not know, not who listens: knocks can be seen, and their source forged. The handler
+-- knock.open lists the hosts for which the port is open. All packets of a host have to reach the same worker.
 
 local numbers = {}
 for number in brickway.args:gmatch("%d+") do numbers[#numbers + 1] = tonumber(number) end
@@ -17,11 +19,19 @@ local PATIENCE, OPEN, MOST = 10, 3600, 10000
 -- By host: how many knocks were right and since when, and until when the port is open.
 local progress, since, open, knocking = {}, {}, {}, 0
 
+local ARP = 0x0806
+
+local function pass_arp_alone(p)
+  local eth = p.eth
+  if not eth or eth.type ~= ARP then p:drop("not IPv4") end
+end
+
 function process(batch)
   local now = brickway.now()
   for _, p in batch:each() do
-    local ip = p.ip
+    local ip = not p.vlan and p.ip
     local udp, tcp = ip and p.udp, ip and p.tcp
+    if udp and not is_knock[udp.dst_port] and progress[ip.src] then progress[ip.src] = 0 end
     if udp and is_knock[udp.dst_port] then
       local host = ip.src
       local done = progress[host]
@@ -42,8 +52,11 @@ function process(batch)
       p:drop("knock")
     elseif tcp and tcp.dst_port == guarded and (open[ip.src] or 0) < now then
       p:drop("port not open")
-    elseif ip and ip.protocol == 6 and ip.fragment_offset > 0 then
-      p:drop("fragment of TCP")
+    elseif ip and ip.protocol == 6 and not tcp then
+      -- A fragment, or less than a header.
+      p:drop("no TCP header")
+    elseif not ip then
+      pass_arp_alone(p)
     end
   end
 end

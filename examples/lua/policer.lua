@@ -2,7 +2,7 @@
 --
 --   FromDevice(eth1) -> policer :: Lua(FILE examples/lua/policer.lua, ARGS "1000 100") -> ToDevice(eth2);
 --
--- The handler policer.sources says how many sources have a bucket, policer.rate changes the rate.
+-- IPv4 only; a new source is dropped while 100,000 have a bucket. The handler policer.sources says how many sources have a bucket, policer.rate changes the rate.
 
 local rate, burst = brickway.args:match("^(%d+) (%d+)$")
 rate, burst = tonumber(rate), tonumber(burst)

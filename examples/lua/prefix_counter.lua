@@ -1,4 +1,4 @@
--- Counts packets and bytes by the /24 of their IPv4 destination.
+-- Counts packets and bytes of frames by the /24 of their IPv4 destination.
 --
 --   FromDevice(eth1) -> counter :: Lua(FILE examples/lua/prefix_counter.lua) -> ToDevice(eth2);
 --
@@ -11,12 +11,12 @@ function process(batch)
   for _, p in batch:each() do
     local ip = p.ip
     if ip then
-      local prefix = math.floor(ip.dst / 256)
+      local prefix, length = math.floor(ip.dst / 256), p.length
       local known = packets[prefix]
       if known then
-        packets[prefix], bytes[prefix] = known + 1, bytes[prefix] + ip.total_length
+        packets[prefix], bytes[prefix] = known + 1, bytes[prefix] + length
       elseif count < MOST then
-        packets[prefix], bytes[prefix], count = 1, ip.total_length, count + 1
+        packets[prefix], bytes[prefix], count = 1, length, count + 1
       else
         others = others + 1
       end

@@ -4,8 +4,9 @@
 --   FromDevice(outside) -> [1] filter;
 --   filter[0] -> ToDevice(outside); filter[1] -> ToDevice(inside);
 --
--- A connection is known from its SYN on, until five minutes without a packet, or half a minute after a FIN or RST. All packets of
--- a connection have to reach the same worker.
+-- A connection is known from its SYN on, until five minutes without a packet, or half a minute after a FIN or RST. Of IPv4 without
+-- VLAN tags; ARP passes, and everything else is dropped. A FIN or RST is believed, whoever sent it. All packets of a connection have
+-- to reach the same worker.
 
 local INSIDE, OUTSIDE = 0, 1
 local IDLE, CLOSED = 300, 30
@@ -18,12 +19,19 @@ local function key(inside, outside, inside_port, outside_port)
   return inside .. ":" .. inside_port .. ">" .. outside .. ":" .. outside_port
 end
 
+local ARP = 0x0806
+
+local function pass_arp_alone(p)
+  local eth = p.eth
+  if not eth or eth.type ~= ARP then p:drop("not IPv4") end
+end
+
 function process(batch)
   local now, input = brickway.now(), batch.input
   for _, p in batch:each() do
     p:send(input)
     local ip = p.ip
-    local tcp = ip and p.tcp
+    local tcp = ip and not p.vlan and p.tcp
     if tcp then
       local name
       if input == INSIDE then
@@ -48,9 +56,11 @@ function process(batch)
       elseif ends > now + CLOSED then
         connections[name] = now + IDLE
       end
-    elseif ip and ip.protocol == 6 and ip.fragment_offset > 0 then
-      -- Without its ports nobody can say whose it is.
-      p:drop("fragment of TCP")
+    elseif ip and ip.protocol == 6 then
+      -- A fragment, or less than a header: without ports nobody can say whose it is.
+      p:drop("no TCP header")
+    elseif not ip or p.vlan then
+      pass_arp_alone(p)
     end
   end
 end

@@ -79,7 +79,8 @@
 //!
 //! =back
 //!
-//! Fields that are numbers can be set, and bytes. The checksum of an IPv4 header follows what is set in it; those of TCP, UDP and
+//! C<start> of each is where it begins in the packet's data. Fields can be set, but for C<ecn>, C<header_length>, C<version>,
+//! C<dont_fragment>, C<more_fragments>, C<fragment_offset>, C<priority>, C<traffic_class>, C<flow_label> and single flags. The checksum of an IPv4 header follows what is set in it; those of TCP, UDP and
 //! ICMP follow what is set in them and the addresses of IPv4.
 //!
 //! B<The rest.> C<brickway.now()> is the time in seconds since 1970. C<brickway.set_timer(seconds, key)> has
@@ -88,9 +89,13 @@
 //! writes an address. C<handlers.read(name, function(argument) ... end, combine)> and C<handlers.write(name, function(value) ...
 //! end)> declare handlers; C<combine> is how the workers' values become one: C<first>, C<sum>, C<max> or C<join>.
 //!
+//! Functions of libraries that run to their end whatever the budget have limits: a pattern and its text may not be too much work,
+//! C<string.rep> makes 16 MB at most, C<table.sort> takes 200,000 values. In quotes, a newline of the script's own strings is written
+//! C<\\n>.
+//!
 //! B<Errors.> What lies outside of a packet, or a packet of an earlier batch, is an error, never other memory. An error ends the
 //! call; its batch goes to ERRORS. The first errors of a second are logged with file and line. After 100 errors within a second, or
-//! when a call has used up its budget, the script is out of the way until it is loaded again.
+//! when a call has used up its budget, or the script 1 GB of memory, the script is out of the way until it is loaded again.
 //!
 //! B<Another script in its place.> Writing the handler C<reload> reads FILE again; so does a new configuration with other
 //! arguments. What C<save()> returned (tables, numbers, strings, booleans), C<restore(value)> of the new script gets. If the new
@@ -120,7 +125,6 @@ use packet::Batch;
 use crate::router::Ports;
 use crate::saved::Saved;
 use crate::script::{Failure, LIBRARIES, Origin, Script, Source};
-use crate::shared::Reasons;
 
 /// Errors within a second after which a script is out of the way.
 const MOST_ERRORS: u32 = 100;
@@ -211,6 +215,11 @@ pub(crate) fn make_with(
     if budget < LEAST_BUDGET {
         return Err(ConfigError::new(format!("BUDGET is {budget:?}; expected 10 ms or more")));
     }
+    if let Some(text) =
+        text.as_ref().filter(|text| text.ends_with(".lua") && !text.contains(char::is_whitespace))
+    {
+        return Err(ConfigError::new(format!("'{text}' is no script; expected FILE {text}")));
+    }
     let source = match (text, file) {
         (Some(text), None) => Source::Text(text),
         (None, Some(file)) => Source::File(file),
@@ -231,6 +240,7 @@ pub(crate) fn make_with(
         worker: setup.copy().index,
         workers: setup.copy().workers,
         ports: ports.names,
+        outputs: setup.outputs(),
     };
     if setup.is_check() {
         origin.check()?;
@@ -249,7 +259,6 @@ pub(crate) fn make_with(
         errors: 0,
         stopped: None,
         second: Second::default(),
-        reasons: Reasons::default(),
     }))
 }
 
@@ -276,7 +285,6 @@ struct LuaElement {
     /// Why the script is out of the way.
     stopped: Option<String>,
     second: Second,
-    reasons: Reasons,
 }
 
 impl LuaElement {
@@ -353,8 +361,13 @@ impl LuaElement {
         self.stopped = Some(why);
     }
 
-    /// Lets go a batch on which the script did not work.
+    /// Lets go a batch on which the script did not work. That of a router as it came.
     fn pass_over(&self, cx: &mut Context, batch: &mut Batch, reason: &'static str) {
+        if self.error_output.is_some() && !self.origin.ports.is_empty() {
+            batch.iter_mut().for_each(|packet| {
+                Ipv4Steps::whole(packet);
+            });
+        }
         match self.error_output {
             Some(0) => {}
             Some(output) => cx.emit_batch(output, batch),
@@ -364,9 +377,11 @@ impl LuaElement {
 
     fn reload(&mut self, cx: &mut Context) -> Result<(), String> {
         let script = self.origin.load()?;
-        let saved = self.script.save().map_err(|failure| failure.message)?;
-        if let Some(saved) = &saved {
-            script.restore(saved).map_err(|failure| failure.message)?;
+        match self.script.save() {
+            Ok(Some(saved)) => script.restore(&saved).map_err(|failure| failure.message)?,
+            Ok(None) => {}
+            // Else a script whose `save` is the mistake could never be mended.
+            Err(failure) => self.log(cx, &format!("{}; nothing was saved", failure.message)),
         }
         let steps = self.script.held().steps.take();
         script.held().steps = steps;
@@ -467,10 +482,11 @@ impl Element for LuaElement {
         if result.is_err() {
             self.pass_over(cx, batch, "script error");
         } else if self.script.shared().is_sorted() {
-            let (shared, reasons, mut number) = (self.script.shared(), &mut self.reasons, 0);
+            let mut held = self.script.held();
+            let (shared, mut number) = (self.script.shared(), 0);
             cx.classify(batch, |_| {
                 number += 1;
-                shared.output(number - 1, reasons)
+                shared.output(number - 1, &mut held.reasons)
             });
         } else if cx.outputs() == 0 {
             cx.free(batch);

@@ -1,15 +1,15 @@
 -- What scripts see: batches, packets and headers over the frames' memory, and nothing else that is unsafe.
 --
 -- Runs once in each state, before the script, with the memory that the element shares with it. No pointer leaves this file: a
--- packet or header is a number of its batch and a place, and each access looks whether the batch is still there and the place
--- within the packet.
+-- packet or header is a number of its batch and a place in it. Each function that a script can call looks first whether it was
+-- given one of these, by its type; then whether the batch is still there, and the place within the packet.
 
 local shared, host = ...
 local ffi, bit = require "ffi", require "bit"
 local cast, band, bor, bxor = ffi.cast, bit.band, bit.bor, bit.bxor
 local lshift, rshift, bswap = bit.lshift, bit.rshift, bit.bswap
 local error, tonumber, type, getinfo = error, tonumber, type, debug.getinfo
-local floor, format = math.floor, string.format
+local floor, min, format, string_gmatch = math.floor, math.min, string.format, string.gmatch
 
 -- `packet::Metadata`, and `Shared` of `shared.rs`.
 ffi.cdef [[
@@ -29,13 +29,14 @@ struct bw_shared {
 };
 struct bw_batch { const uint32_t generation; };
 struct bw_mask { const uint32_t generation, slot; };
-struct bw_packet { const uint32_t generation, number; const uint64_t at; };
+struct bw_packet { const uint32_t generation, number; };
 ]]
 
 local METADATA_BYTES, MOST_MASKS = 128, 64
 local DROPPED, UNDECIDED = 0x8000, 0x7fff
 local ctx = cast("struct bw_shared *", shared)
-local metadata_pointer = ffi.typeof("struct bw_metadata *")
+local packet_type, mask_type = ffi.typeof("struct bw_packet"), ffi.typeof("struct bw_mask")
+local istype = ffi.istype
 local bytes = ffi.typeof("uint8_t *")
 local u32, words = ffi.typeof("uint32_t"), ffi.typeof("uint32_t *")
 local make_packet, make_batch, make_mask
@@ -57,9 +58,16 @@ local function stale()
   fail("a packet or header was used after its batch had gone on; it is valid in the call of process that got it")
 end
 
+-- A value as messages show it.
+local function shown(value)
+  return type(value) == "string" and format("the string '%s'", value:sub(1, 40)) or tostring(value)
+end
+
+-- The metadata of a packet, whose number is below the count as long as its batch is there.
 local function metadata(p)
+  if not istype(packet_type, p) then fail(format("expected a packet, as in packet:u8(0), not %s", shown(p))) end
   if p.generation ~= ctx.generation then stale() end
-  return cast(metadata_pointer, p.at)
+  return ctx.packets[p.number]
 end
 
 local function beyond(offset, size, length)
@@ -69,9 +77,9 @@ end
 -- Where `size` bytes at `offset` of the data are, all of them within it.
 local function within(p, offset, size)
   local m = metadata(p)
-  if type(offset) ~= "number" then fail(format("expected an offset in bytes, not %s", tostring(offset))) end
+  if type(offset) ~= "number" then fail(format("expected an offset in bytes, not %s", shown(offset))) end
   if not (offset >= 0 and offset + size <= m.length) then beyond(offset, size, m.length) end
-  return cast(bytes, p.at) + (m.data_offset + floor(offset))
+  return cast(bytes, m) + (m.data_offset + floor(offset))
 end
 
 local packet = {}
@@ -87,21 +95,21 @@ function packet.u32(p, offset) return tonumber(cast(u32, bswap(cast(words, withi
 
 local function octet(value)
   if type(value) ~= "number" or not (value >= 0 and value <= 255) then
-    fail(format("%s is no 8-bit number", tostring(value)))
+    fail(format("expected an 8-bit number, not %s", shown(value)))
   end
   return value
 end
 
 local function short(value)
   if type(value) ~= "number" or not (value >= 0 and value <= 65535) then
-    fail(format("%s is no 16-bit number", tostring(value)))
+    fail(format("expected a 16-bit number, not %s", shown(value)))
   end
   return value
 end
 
 local function long(value)
   if type(value) ~= "number" or not (value >= 0 and value <= 4294967295) then
-    fail(format("%s is no 32-bit number", tostring(value)))
+    fail(format("expected a 32-bit number, not %s", shown(value)))
   end
   return value
 end
@@ -125,7 +133,13 @@ function packet.bytes(p, offset, count)
   return ffi.string(within(p, offset, count), count)
 end
 
+local function text_of(text)
+  if type(text) ~= "string" then fail(format("expected a string, not %s", shown(text))) end
+  return text
+end
+
 function packet.set_bytes(p, offset, text)
+  text_of(text)
   ffi.copy(within(p, offset, #text), text, #text)
 end
 
@@ -179,15 +193,18 @@ function packet.set_annotation_u32(p, offset, value) cast(words, annotation(p, o
 
 -- ---- where packets go ------------------------------------------------------------------------------------
 
-local reasons = {}
+local reasons, reason_count = {}, 0
+local MOST_REASONS = 32
 
 local function reason_number(reason)
   local known = reasons[reason]
   if not known then
     if type(reason) ~= "string" then fail(format("expected a reason, not %s", tostring(reason))) end
+    if reason_count == MOST_REASONS then fail(format("more than %d different drop reasons", MOST_REASONS)) end
     local why
     known, why = host.drop_reason(reason)
     if why then fail(why) end
+    reason_count = reason_count + 1
     reasons[reason] = known
   end
   return known
@@ -199,14 +216,14 @@ end
 
 -- Sends the packet by an output when process returns.
 function packet.send(p, output)
-  if p.generation ~= ctx.generation then stale() end
+  metadata(p)
   if type(output) ~= "number" or not (output >= 0 and output < ctx.outputs) then no_output(output) end
   ctx.output[p.number], ctx.is_sorted = output, 1
 end
 
 -- Drops the packet when process returns, counted under a reason.
 function packet.drop(p, reason)
-  if p.generation ~= ctx.generation then stale() end
+  metadata(p)
   ctx.output[p.number], ctx.is_sorted = DROPPED + reason_number(reason or "dropped by the script"), 1
 end
 
@@ -234,9 +251,10 @@ local function adjust_udp(b, at, old, new)
   end
 end
 
+-- Where a header is. Only the functions of its own type call this, with a header of that type.
 local function header(v)
   if v.generation ~= ctx.generation then stale() end
-  return cast(bytes, v.at) + v.offset
+  return cast(bytes, ctx.packets[v.number]) + v.offset
 end
 
 -- Reads and writes of fields, each a function of its own, so that the compiler knows its place as a constant.
@@ -254,21 +272,21 @@ local READ = {
 
 local function reader(bits, at) return build(READ[bits], at)(header, cast, words, u32, bswap, tonumber) end
 
--- Each writes a field and has the checksums follow: `change(b, old, new)` for each 16-bit word.
+-- Each writes a field and has the checksums follow: `change(b, old, new, v)` for each 16-bit word.
 local WRITE = {
   [8] = [[local header, octet, short, long, get16, put16, change, floor = ...
     return function(v, value)
       local b = header(v)
       local old = get16(b, $2)
       b[$1] = octet(value)
-      change(b, old, get16(b, $2))
+      change(b, old, get16(b, $2), v)
     end]],
   [16] = [[local header, octet, short, long, get16, put16, change, floor = ...
     return function(v, value)
       local b = header(v)
       local old = get16(b, $1)
       put16(b, $1, short(value))
-      change(b, old, floor(value))
+      change(b, old, floor(value), v)
     end]],
   [32] = [[local header, octet, short, long, get16, put16, change, floor = ...
     return function(v, value)
@@ -278,8 +296,8 @@ local WRITE = {
       local new_low = floor(value) - new_high * 65536
       put16(b, $1, new_high)
       put16(b, $1 + 2, new_low)
-      change(b, high, new_high)
-      change(b, low, new_low)
+      change(b, high, new_high, v)
+      change(b, low, new_low, v)
     end]],
 }
 
@@ -290,16 +308,21 @@ end
 local function unchanged() end
 
 -- A type of header views: fields by name { bits, offset [, change] } and more functions.
-local function view(name, fields, readers, writers, methods)
+local function view(name, fields, readers, writers)
+  -- Where the header is, from the start of the packet's data.
+  readers.start = function(v)
+    header(v)
+    return v.offset - ctx.packets[v.number].data_offset
+  end
   for field, place in pairs(fields) do
     readers[field] = reader(place[1], place[2])
     writers[field] = writer(place[1], place[2], place[3] or unchanged)
   end
-  return ffi.metatype(ffi.typeof("struct { const uint32_t generation, offset; const uint64_t at; }"), {
+  return ffi.metatype(ffi.typeof("struct { const uint32_t generation, number, offset; }"), {
     __index = function(v, key)
       local read = readers[key]
       if read then return read(v) end
-      return methods[key] or fail(format("%s has no field '%s'", name, tostring(key)))
+      fail(format("%s has no field '%s'", name, tostring(key)))
     end,
     __newindex = function(v, key, value)
       local write = writers[key]
@@ -314,13 +337,13 @@ local function text_reader(at, count) return function(v) return ffi.string(heade
 
 local function text_writer(at, count)
   return function(v, text)
-    if #text ~= count then fail(format("expected %d bytes", count)) end
+    if #text_of(text) ~= count then fail(format("expected a string of %d bytes, not of %d", count, #text)) end
     ffi.copy(header(v) + at, text, count)
   end
 end
 
 local ethernet = view("ethernet", { type = { 16, 12 } },
-  { dst = text_reader(0, 6), src = text_reader(6, 6) }, { dst = text_writer(0, 6), src = text_writer(6, 6) }, {})
+  { dst = text_reader(0, 6), src = text_reader(6, 6) }, { dst = text_writer(0, 6), src = text_writer(6, 6) })
 
 local vlan = view("vlan", { tci = { 16, 0 }, type = { 16, 2 } },
   { id = function(v) return band(get16(header(v), 0), 0xfff) end, priority = function(v) return rshift(header(v)[0], 5) end },
@@ -328,19 +351,20 @@ local vlan = view("vlan", { tci = { 16, 0 }, type = { 16, 2 } },
       if not (value >= 0 and value <= 4095) then fail(format("%s is no VLAN", tostring(value))) end
       local b = header(v)
       put16(b, 0, bor(band(get16(b, 0), 0xf000), value))
-    end }, {})
+    end })
 
 local function follow_ip(b, old, new) adjust(b, 10, old, new) end
 
 -- Whether the transport header is in this packet: of a later fragment it is elsewhere.
 local function is_first(b) return band(get16(b, 6), 0x1fff) == 0 end
 
--- An address: the checksums of TCP and UDP are over it too (RFC 9293, 3.1; RFC 768). `room` bytes of the packet are there.
-local function follow_address(b, old, new)
+-- An address: the checksums of TCP and UDP are over it too (RFC 9293, 3.1; RFC 768), if they are in the packet.
+local function follow_address(b, old, new, v)
   adjust(b, 10, old, new)
   if is_first(b) then
+    local m = ctx.packets[v.number]
     local transport = band(b[0], 15) * 4
-    local room = get16(b, 2) - transport
+    local room = min(get16(b, 2), m.data_offset + m.length - v.offset) - transport
     if b[9] == 17 and room >= 8 then
       adjust_udp(b, transport + 6, old, new)
     elseif b[9] == 6 and room >= 20 then
@@ -380,7 +404,7 @@ local ipv6 = view("ip6", {
       local b = header(v)
       return band(b[1], 15) * 65536 + get16(b, 2)
     end,
-  }, {}, {})
+  }, {})
 
 local function follow_udp(b, old, new) adjust_udp(b, 6, old, new) end
 local function follow_tcp(b, old, new) adjust(b, 16, old, new) end
@@ -388,7 +412,7 @@ local function follow_icmp(b, old, new) adjust(b, 2, old, new) end
 
 local udp = view("udp", {
     src_port = { 16, 0, follow_udp }, dst_port = { 16, 2, follow_udp }, length = { 16, 4, follow_udp }, checksum = { 16, 6 },
-  }, {}, {}, {})
+  }, {}, {})
 
 local tcp = view("tcp", {
     src_port = { 16, 0, follow_tcp }, dst_port = { 16, 2, follow_tcp }, seq = { 32, 4, follow_tcp }, ack = { 32, 8, follow_tcp },
@@ -400,12 +424,12 @@ local tcp = view("tcp", {
     rst = function(v) return band(header(v)[13], 4) ~= 0 end,
     psh = function(v) return band(header(v)[13], 8) ~= 0 end,
     has_ack = function(v) return band(header(v)[13], 16) ~= 0 end,
-  }, {}, {})
+  }, {})
 
 local icmp = view("icmp", {
     type = { 8, 0, follow_icmp }, code = { 8, 1, follow_icmp }, checksum = { 16, 2 },
     id = { 16, 4, follow_icmp }, seq = { 16, 6, follow_icmp },
-  }, {}, {}, {})
+  }, {}, {})
 
 -- ---- which header is where -------------------------------------------------------------------------------
 
@@ -418,7 +442,7 @@ local function find_network(p)
   if m.network_offset ~= 0 then return m.network_offset, nil end
   local at, last = m.data_offset, m.data_offset + m.length
   if at + 14 > last then return nil end
-  local b = cast(bytes, p.at)
+  local b = cast(bytes, metadata(p))
   local kind = get16(b, at + 12)
   at = at + 14
   if kind == 0x8100 or kind == 0x88a8 then
@@ -437,7 +461,7 @@ local function find_ipv4(p)
   if not at or (kind and kind ~= 0x0800) then return nil end
   local m = metadata(p)
   if at + 20 > end_of(m) then return nil end
-  local first = cast(bytes, p.at)[at]
+  local first = cast(bytes, metadata(p))[at]
   local length = band(first, 15) * 4
   if rshift(first, 4) ~= 4 or length < 20 or at + length > end_of(m) then return nil end
   return at, length
@@ -446,7 +470,7 @@ end
 local function find_ipv6(p)
   local at, kind = find_network(p)
   if not at or (kind and kind ~= 0x86dd) then return nil end
-  if at + 40 > end_of(metadata(p)) or rshift(cast(bytes, p.at)[at], 4) ~= 6 then return nil end
+  if at + 40 > end_of(metadata(p)) or rshift(cast(bytes, metadata(p))[at], 4) ~= 6 then return nil end
   return at
 end
 
@@ -454,7 +478,7 @@ end
 -- not walked.
 local function find_transport(p, protocol, protocol6, size)
   local at, length = find_ipv4(p)
-  local b = cast(bytes, p.at)
+  local b = cast(bytes, metadata(p))
   if at then
     if b[at + 9] ~= protocol or not is_first(b + at) then return nil end
     at = at + length
@@ -480,7 +504,7 @@ local getters = {
     if m.network_offset ~= 0 then return m.network_offset - m.data_offset end
   end,
   output = function(p)
-    if p.generation ~= ctx.generation then stale() end
+    metadata(p)
     local output = ctx.output[p.number]
     if output < UNDECIDED then return output end
   end,
@@ -491,45 +515,51 @@ local setters = {
   destination = function(p, value) cast(words, metadata(p).annotations)[0] = bswap(bit.tobit(long(value))) end,
 }
 
-function getters.eth(p)
+-- Where the Ethernet header is: where it is marked, else in front, unless the network header is there.
+local function find_ethernet(p)
   local m = metadata(p)
-  local at = m.link_offset ~= 0 and m.link_offset or m.data_offset
+  if m.link_offset ~= 0 then return m.link_offset, m end
+  if m.network_offset ~= 0 and m.network_offset < m.data_offset + 14 then return end_of(m), m end
+  return m.data_offset, m
+end
+
+function getters.eth(p)
+  local at, m = find_ethernet(p)
   if at + 14 > end_of(m) then return nil end
-  return ethernet(p.generation, at, p.at)
+  return ethernet(p.generation, p.number, at)
 end
 
 function getters.vlan(p)
-  local m = metadata(p)
-  local at = m.link_offset ~= 0 and m.link_offset or m.data_offset
+  local at, m = find_ethernet(p)
   if at + 18 > end_of(m) then return nil end
-  local kind = get16(cast(bytes, p.at), at + 12)
+  local kind = get16(cast(bytes, metadata(p)), at + 12)
   if kind ~= 0x8100 and kind ~= 0x88a8 then return nil end
-  return vlan(p.generation, at + 14, p.at)
+  return vlan(p.generation, p.number, at + 14)
 end
 
 function getters.ip(p)
   local at = find_ipv4(p)
-  if at then return ipv4(p.generation, at, p.at) end
+  if at then return ipv4(p.generation, p.number, at) end
 end
 
 function getters.ip6(p)
   local at = find_ipv6(p)
-  if at then return ipv6(p.generation, at, p.at) end
+  if at then return ipv6(p.generation, p.number, at) end
 end
 
 function getters.udp(p)
   local at = find_transport(p, 17, 17, 8)
-  if at then return udp(p.generation, at, p.at) end
+  if at then return udp(p.generation, p.number, at) end
 end
 
 function getters.tcp(p)
   local at = find_transport(p, 6, 6, 20)
-  if at then return tcp(p.generation, at, p.at) end
+  if at then return tcp(p.generation, p.number, at) end
 end
 
 function getters.icmp(p)
   local at = find_transport(p, 1, 58, 8)
-  if at then return icmp(p.generation, at, p.at) end
+  if at then return icmp(p.generation, p.number, at) end
 end
 
 make_packet = ffi.metatype("struct bw_packet", {
@@ -551,14 +581,15 @@ make_packet = ffi.metatype("struct bw_packet", {
 local batch = {}
 
 local function packet_at(number)
-  if not (number >= 1 and number <= ctx.count) then
+  if type(number) ~= "number" or not (number >= 1 and number <= ctx.count) then
     fail(format("no packet %s in a batch of %d, which has packets from 1 on", tostring(number), ctx.count))
   end
   number = floor(number) - 1
-  return make_packet(ctx.generation, number, cast("uint64_t", ctx.packets[number]))
+  return make_packet(ctx.generation, number)
 end
 
 local function following(_, number)
+  if type(number) ~= "number" then fail("expected a number of a packet") end
   number = number + 1
   if number <= ctx.count then return number, packet_at(number) end
 end
@@ -585,6 +616,7 @@ end
 local mask = {}
 
 local function bits_of(m)
+  if not istype(mask_type, m) then fail(format("expected a mask, as in mask:set(1), not %s", shown(m))) end
   if m.generation ~= ctx.generation then stale() end
   return ctx.masks[m.slot]
 end
@@ -594,13 +626,6 @@ local function new_mask()
   if slot >= MOST_MASKS then fail(format("more than %d masks of one batch", MOST_MASKS)) end
   ctx.masks_used = slot + 1
   return make_mask(ctx.generation, slot)
-end
-
--- The bits of the last word that are packets.
-local function all_bits(word)
-  local left = ctx.count - 32 * word
-  if left >= 32 then return -1 elseif left <= 0 then return 0 end
-  return lshift(1, left) - 1
 end
 
 local function place_of(number)
@@ -627,44 +652,38 @@ function mask.clear(m, number)
   bits[word] = band(bits[word], bit.bnot(lshift(1, band(place, 31))))
 end
 
+-- Steps over a whole batch are ours, by their number: from a mask or two, to a mask. (Loops here would cost more where a script's loop
+-- is not compiled, as a main loop is not.)
+local STEP = {
+  check_ip = 0, lookup = 1, check_mtu = 2, decrement_ttl = 3, apply_routes = 4, punt = 5,
+  undecided = 6, all = 7, none = 8, union = 9, minus = 10, intersection = 11, send = 12,
+}
+local ALL = MOST_MASKS
+
+local function new_mask_by(step, a, b)
+  local to = new_mask()
+  local why = host.step(step, a, b, to.slot)
+  if why then fail(why) end
+  return to
+end
+
 function mask.count(m)
-  local bits, count = bits_of(m), 0
-  for word = 0, 7 do
-    local rest = bits[word]
-    while rest ~= 0 do
-      rest, count = band(rest, rest - 1), count + 1
-    end
+  bits_of(m)
+  return host.count(m.slot)
+end
+
+function mask.is_empty(m) return mask.count(m) == 0 end
+
+for _, name in ipairs { "union", "minus", "intersection" } do
+  local step = STEP[name]
+  mask[name] = function(m, other)
+    local _, _ = bits_of(m), bits_of(other)
+    return new_mask_by(step, m.slot, other.slot)
   end
-  return count
-end
-
-function mask.is_empty(m)
-  local bits = bits_of(m)
-  for word = 0, 7 do
-    if bits[word] ~= 0 then return false end
-  end
-  return true
-end
-
-function mask.union(m, other)
-  local a, b, result = bits_of(m), bits_of(other), new_mask()
-  for word = 0, 7 do ctx.masks[result.slot][word] = bor(a[word], b[word]) end
-  return result
-end
-
-function mask.minus(m, other)
-  local a, b, result = bits_of(m), bits_of(other), new_mask()
-  for word = 0, 7 do ctx.masks[result.slot][word] = band(a[word], bit.bnot(b[word])) end
-  return result
-end
-
-function mask.intersection(m, other)
-  local a, b, result = bits_of(m), bits_of(other), new_mask()
-  for word = 0, 7 do ctx.masks[result.slot][word] = band(a[word], b[word]) end
-  return result
 end
 
 local function next_in(m, number)
+  if type(number) ~= "number" or not (number >= 0) then fail("expected a number of a packet") end
   for place = number, ctx.count - 1 do
     if band(bits_of(m)[rshift(place, 5)], lshift(1, band(place, 31))) ~= 0 then return place + 1, packet_at(place + 1) end
   end
@@ -676,20 +695,14 @@ function mask.each(m) return next_in, m, 0 end
 -- Sends the packets of a mask by an output.
 function mask.send(m, output)
   if type(output) ~= "number" or not (output >= 0 and output < ctx.outputs) then no_output(output) end
-  local bits = bits_of(m)
-  for place = 0, ctx.count - 1 do
-    if band(bits[rshift(place, 5)], lshift(1, band(place, 31))) ~= 0 then ctx.output[place] = output end
-  end
-  ctx.is_sorted = 1
+  bits_of(m)
+  host.step(STEP.send, m.slot, floor(output), 0)
 end
 
 -- Drops the packets of a mask, counted under a reason.
 function mask.drop(m, reason)
-  local output, bits = DROPPED + reason_number(reason or "dropped by the script"), bits_of(m)
-  for place = 0, ctx.count - 1 do
-    if band(bits[rshift(place, 5)], lshift(1, band(place, 31))) ~= 0 then ctx.output[place] = output end
-  end
-  ctx.is_sorted = 1
+  bits_of(m)
+  host.step(STEP.send, m.slot, DROPPED + reason_number(reason or "dropped by the script"), 0)
 end
 
 make_mask = ffi.metatype("struct bw_mask", {
@@ -698,47 +711,23 @@ make_mask = ffi.metatype("struct bw_mask", {
   __len = function(m) return mask.count(m) end,
 })
 
--- All packets.
-function batch.all()
-  local result = new_mask()
-  for word = 0, 7 do ctx.masks[result.slot][word] = all_bits(word) end
-  return result
-end
+-- All packets; a mask without packets; those of which nothing has been said yet.
+function batch.all() return new_mask_by(STEP.all, 0, 0) end
+function batch.none() return new_mask_by(STEP.none, 0, 0) end
+function batch.undecided() return new_mask_by(STEP.undecided, 0, 0) end
 
--- A mask without packets.
-function batch.none()
-  local result = new_mask()
-  for word = 0, 7 do ctx.masks[result.slot][word] = 0 end
-  return result
-end
-
--- Packets of which nothing has been said yet.
-function batch.undecided()
-  local result = batch.none()
-  local bits = ctx.masks[result.slot]
-  for place = 0, ctx.count - 1 do
-    if ctx.output[place] == UNDECIDED then
-      local word = rshift(place, 5)
-      bits[word] = bor(bits[word], lshift(1, band(place, 31)))
+-- The steps of forwarding, each over a mask or all packets.
+for _, name in ipairs { "check_ip", "lookup", "check_mtu", "decrement_ttl", "apply_routes", "punt" } do
+  local step = STEP[name]
+  batch[name] = function(_, from)
+    local slot = ALL
+    if from ~= nil then
+      bits_of(from)
+      slot = from.slot
     end
-  end
-  return result
-end
-
--- ---- the steps of forwarding -----------------------------------------------------------------------------
-
-local function step_of(number)
-  return function(_, from)
-    from = from or batch.all()
-    local _, to = bits_of(from), new_mask()
-    local why = host.step(number, from.slot, to.slot)
-    if why then fail(why) end
-    return to
+    return new_mask_by(step, slot, 0)
   end
 end
-
-batch.check_ip, batch.lookup, batch.check_mtu, batch.decrement_ttl, batch.apply_routes, batch.punt =
-  step_of(0), step_of(1), step_of(2), step_of(3), step_of(4), step_of(5)
 
 make_batch = ffi.metatype("struct bw_batch", {
   __index = function(_, key)
@@ -789,14 +778,15 @@ function brickway.set_timer(seconds, key)
   if type(seconds) ~= "number" or not (seconds >= 0 and seconds < 1e9) then fail(format("%s is no time in seconds", tostring(seconds))) end
   key = key or 0
   if type(key) ~= "number" or not (key >= 0 and key < 1024) then fail(format("timer %s; expected 0 to 1023", tostring(key))) end
-  host.set_timer(seconds, floor(key))
+  -- Not more often than a thousand times a second, so that packets have their turn.
+  host.set_timer(seconds < 0.001 and 0.001 or seconds, floor(key))
 end
 
 -- Sends a new packet of these bytes by an output, when the call returns.
 function brickway.transmit(text, output)
   output = output or 0
   if type(output) ~= "number" or not (output >= 0 and output < ctx.outputs) then no_output(output) end
-  if type(text) ~= "string" then fail(format("expected the bytes of a packet, not %s", tostring(text))) end
+  if #text_of(text) > 65535 then fail(format("a packet of %d bytes", #text)) end
   local why = host.transmit(text, floor(output))
   if why then fail(why) end
 end
@@ -806,7 +796,7 @@ end
 -- Libraries whose functions reach neither memory nor files.
 local safe = {
   "assert", "error", "ipairs", "next", "pairs", "pcall", "rawequal", "rawget", "rawset", "select", "setmetatable", "tonumber",
-  "tostring", "type", "unpack", "xpcall", "_VERSION",
+  "tostring", "type", "unpack", "_VERSION",
 }
 local environment = { brickway = brickway, handlers = {} }
 for _, name in ipairs(safe) do environment[name] = _G[name] end
@@ -815,8 +805,97 @@ for _, name in ipairs { "string", "table", "math", "bit", "coroutine" } do
   for key, value in pairs(_G[name]) do copy[key] = value end
   environment[name] = copy
 end
+-- Functions in C run to their end whatever the budget, so their work is bounded before it begins; and calls from them back into the
+-- script take room on the thread's stack, so there are only so many within each other.
+local MOST_TEXT, MOST_STEPS, MOST_SORTED, DEEPEST = 16 * 1024 * 1024, 1e8, 200000, 16
+local depth = 0
+
+local function leave(...)
+  depth = depth - 1
+  return ...
+end
+
+local function protected(ok, ...)
+  depth = depth - 1
+  if not ok then error((...), 0) end
+  return ...
+end
+
+local function enter()
+  if depth >= DEEPEST then fail(format("more than %d calls from library functions within each other", DEEPEST)) end
+  depth = depth + 1
+end
+
+-- What a pattern may cost: each quantifier may try each length of the text.
+local function bounded(text, pattern, is_plain)
+  text, pattern = tostring(text), tostring(pattern)
+  local quantifiers = 1
+  if not is_plain then
+    for quantifier in string_gmatch(pattern, "[%*%+%-%?b]") do quantifiers = quantifiers + 1 end
+  end
+  if (#text + 1) ^ quantifiers > MOST_STEPS or (#text + 1) * (#pattern + 1) > MOST_STEPS then
+    fail(format("a pattern of %d characters and a text of %d are too much work", #pattern, #text))
+  end
+end
+
+local plain = { find = string.find, match = string.match, gmatch = string.gmatch, gsub = string.gsub, rep = string.rep }
+local sort, resume_coroutine, create_coroutine = table.sort, coroutine.resume, coroutine.create
+
+local bounds = {
+  find = function(text, pattern, start, is_plain)
+    bounded(text, pattern, is_plain)
+    return plain.find(text, pattern, start, is_plain)
+  end,
+  match = function(text, pattern, start)
+    bounded(text, pattern)
+    return plain.match(text, pattern, start)
+  end,
+  gmatch = function(text, pattern)
+    bounded(text, pattern)
+    return plain.gmatch(text, pattern)
+  end,
+  gsub = function(text, pattern, by, most)
+    bounded(text, pattern)
+    if type(by) ~= "function" and type(by) ~= "table" then return plain.gsub(text, pattern, by, most) end
+    enter()
+    return protected(pcall(plain.gsub, text, pattern, by, most))
+  end,
+  rep = function(text, count, separator)
+    local size = #tostring(text) + #(separator or "")
+    if (tonumber(count) or 0) * size > MOST_TEXT then fail(format("a string of more than %d bytes", MOST_TEXT)) end
+    return plain.rep(text, count, separator)
+  end,
+}
 -- Compiled code that a script writes itself could do anything. Methods of strings are those of the global table.
 environment.string.dump, string.dump = nil, nil
+for name, bound in pairs(bounds) do environment.string[name], string[name] = bound, bound end
+
+function environment.table.sort(list, is_less)
+  if #list > MOST_SORTED then fail(format("a list of %d to sort; at most %d", #list, MOST_SORTED)) end
+  enter()
+  return protected(pcall(sort, list, is_less))
+end
+
+function environment.coroutine.resume(...)
+  enter()
+  return leave(resume_coroutine(...))
+end
+
+function environment.coroutine.wrap(work)
+  local thread = create_coroutine(work)
+  return function(...)
+    enter()
+    return protected(resume_coroutine(thread, ...))
+  end
+end
+
+-- The handler is called after the error, not within it, where no budget counts.
+local function handled(handler, ok, ...)
+  if ok then return true, ... end
+  return false, handler(...)
+end
+function environment.xpcall(work, handler, ...) return handled(handler, pcall(work, ...)) end
+
 function environment.getmetatable(value)
   local metatable = getmetatable(value)
   if type(value) == "string" then return nil end

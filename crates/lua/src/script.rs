@@ -10,8 +10,9 @@ use mlua::chunk::ChunkMode;
 use mlua::{Function, LightUserData, Lua, LuaOptions, LuaString, StdLib, Table, Value};
 use packet::{Batch, Mask};
 
+use crate::element::HANDLERS;
 use crate::saved::Saved;
-use crate::shared::{Held, Shared, reason_number};
+use crate::shared::{Held, MASKS, Shared, one_line, reason_number};
 use crate::watchdog::Calls;
 
 /// Most memory of one state.
@@ -19,6 +20,9 @@ const MOST_BYTES: usize = 1 << 30;
 /// Most handlers of a script, and the longest name of one.
 const MOST_HANDLERS: usize = 256;
 const LONGEST_NAME: usize = 64;
+
+/// Handlers that every element has.
+const COMMON_HANDLERS: [&str; 5] = ["name", "class", "config", "ports", "handlers"];
 
 /// Libraries that a script may be allowed.
 pub(crate) const LIBRARIES: [&str; 4] = ["ffi", "io", "os", "require"];
@@ -36,6 +40,8 @@ pub(crate) struct Origin {
     pub(crate) budget: Duration,
     /// The names of a router's ports.
     pub(crate) ports: Vec<String>,
+    /// Outputs of the element.
+    pub(crate) outputs: usize,
     pub(crate) worker: usize,
     pub(crate) workers: usize,
 }
@@ -109,7 +115,11 @@ pub(crate) fn first_line(error: &mlua::Error) -> String {
         mlua::Error::SyntaxError { message, .. } => message.clone(),
         other => other.to_string(),
     };
-    text.lines().next().unwrap_or_default().to_owned()
+    let line = text.lines().next().unwrap_or_default();
+    // Where in the prelude means nothing to anybody.
+    let within =
+        line.strip_prefix("prelude:").and_then(|rest| rest.split_once(": ")).map(|(_, message)| message);
+    one_line(within.unwrap_or(line))
 }
 
 fn runtime(text: impl Into<String>) -> mlua::Error {
@@ -158,8 +168,6 @@ impl Origin {
         #[allow(unsafe_code, reason = "the state's address")]
         // SAFETY: nothing is done with the state.
         unsafe { lua.exec_raw::<()>((), |address| state.0 = address) }.map_err(|error| first_line(&error))?;
-        // Where the allocator is LuaJIT's own there is no such limit.
-        let _ = lua.set_memory_limit(MOST_BYTES);
         let calls = Calls::watch(self.budget);
         let made = self.prepare(&lua, &shared, &held).map_err(|error| first_line(&error));
         let functions = made.inspect_err(|_| calls.forget())?;
@@ -182,6 +190,7 @@ impl Origin {
         };
         let environment = environment.map_err(|error| first_line(&error))?;
         let chunk = lua.load(text).set_name(name).set_mode(ChunkMode::Text).set_environment(environment);
+        script.shared.begin(0, self.outputs);
         let names = script.watched(|_| start.call::<Table>(chunk.into_function()?));
         let names = names.map_err(|failure| failure.message)?;
         script.exports = exports(&names).map_err(|error| first_line(&error))?;
@@ -209,7 +218,7 @@ impl Origin {
         host.set(
             "log",
             lua.create_function(move |_, line: LuaString| {
-                lock(&own).log(line.to_string_lossy());
+                lock(&own).log(&line.to_string_lossy());
                 Ok(())
             })?,
         )?;
@@ -217,7 +226,7 @@ impl Origin {
         host.set(
             "set_timer",
             lua.create_function(move |_, (seconds, key): (f64, u32)| {
-                lock(&own).timers.push((key, (seconds * 1e9) as u64));
+                lock(&own).set_timer(key, (seconds * 1e9) as u64);
                 Ok(())
             })?,
         )?;
@@ -228,6 +237,8 @@ impl Origin {
                 Ok(lock(&own).transmit(bytes.as_bytes().to_vec(), output).err())
             })?,
         )?;
+        let own = shared.clone();
+        host.set("count", lua.create_function(move |_, mask: usize| Ok(own.mask(mask).count()))?)?;
         host.set("step", lua.create_function(steps(shared.clone(), held.clone()))?)?;
         let address = LightUserData(Arc::as_ptr(shared).cast_mut().cast());
         let prelude = lua.load(include_str!("prelude.lua")).set_name("=prelude");
@@ -242,25 +253,50 @@ impl Origin {
     }
 }
 
-/// The steps of forwarding, by the number that the prelude has for each: from a mask, to a mask. Returns a mistake, if there is one.
+/// The mask of all packets, as the prelude says it.
+const ALL: usize = MASKS;
+
+/// Steps over a batch, by the number that the prelude has for each: from one mask or two, to a mask. Returns a mistake, if there is
+/// one.
 fn steps(
     shared: Arc<Shared>,
     held: Arc<Mutex<Held>>,
-) -> impl Fn(&Lua, (u32, usize, usize)) -> mlua::Result<Option<&'static str>> {
-    move |_, (step, from, to)| {
+) -> impl Fn(&Lua, (u32, usize, usize, usize)) -> mlua::Result<Option<&'static str>> {
+    move |_, (step, from, second, to)| {
         let mut held = lock(&held);
         let Held { batch, steps, reasons, .. } = &mut *held;
-        let Some(steps) = steps else {
-            return Ok(Some("this element has no forwarding tables; LuaRouter has them"));
-        };
-        let (packets, mask) = (batch.packets_mut(), shared.mask(from));
-        let refuse = |number, reason| shared.send(number, reasons.output(reason));
-        let next = match step {
-            0 => steps.check(packets, mask, refuse),
-            1 => steps.lookup(packets, mask, refuse),
-            2 => steps.fits(packets, mask),
-            3 => steps.decrement_ttl(packets, mask),
-            4 => {
+        let packets = batch.packets_mut();
+        let mask = if from == ALL { Mask::first(packets.len()) } else { shared.mask(from) };
+        let next = match (step, steps) {
+            (6, _) => {
+                let mut undecided = Mask::NONE;
+                (0..packets.len())
+                    .filter(|&number| shared.is_undecided(number))
+                    .for_each(|number| undecided.insert(number));
+                undecided
+            }
+            (7, _) => Mask::first(packets.len()),
+            (8, _) => Mask::NONE,
+            (9, _) => mask.or(shared.mask(second)),
+            (10, _) => mask.and_not(shared.mask(second)),
+            (11, _) => mask.and(shared.mask(second)),
+            (12, _) => {
+                let output = u16::try_from(second).unwrap_or(u16::MAX);
+                mask.iter()
+                    .take_while(|&number| number < packets.len())
+                    .for_each(|number| shared.send(number, output));
+                return Ok(None);
+            }
+            (_, None) => return Ok(Some("this element has no forwarding tables; LuaRouter has them")),
+            (0, Some(steps)) => {
+                steps.check(packets, mask, |number, reason| shared.send(number, reasons.output(reason)))
+            }
+            (1, Some(steps)) => {
+                steps.lookup(packets, mask, |number, reason| shared.send(number, reasons.output(reason)))
+            }
+            (2, Some(steps)) => steps.fits(packets, mask),
+            (3, Some(steps)) => steps.decrement_ttl(packets, mask),
+            (4, Some(steps)) => {
                 let mut sent = Mask::NONE;
                 steps.apply(packets, mask, |number, port| {
                     shared.send(number, port);
@@ -268,7 +304,7 @@ fn steps(
                 });
                 sent
             }
-            _ => {
+            (_, Some(steps)) => {
                 // To Linux, the output behind those of the ports, as they came.
                 let linux = steps.mtus.len() as u16;
                 for (number, packet) in packets.iter_mut().enumerate() {
@@ -298,6 +334,10 @@ fn exports(names: &Table) -> mlua::Result<Vec<Export>> {
                 "handler '{}': expected letters, digits, _ and -",
                 name.escape_debug()
             )));
+        }
+        let is_ours = HANDLERS.iter().any(|handler| handler.name == name);
+        if is_ours || COMMON_HANDLERS.contains(&name.as_str()) {
+            return Err(runtime(format!("handler '{name}': the element has one of this name already")));
         }
         if exports.len() == MOST_HANDLERS {
             return Err(runtime(format!("more than {MOST_HANDLERS} handlers")));
@@ -343,7 +383,13 @@ impl Script {
         #[allow(unsafe_code, reason = "the watchdog has to know the state")]
         // SAFETY: `self.lua` keeps the state.
         let (result, was_stopped) = unsafe { self.calls.run(self.state.0, || call(self)) };
-        result.map_err(|error| Failure { message: first_line(&error), was_stopped })
+        let result = result.map_err(|error| Failure { message: first_line(&error), was_stopped })?;
+        // LuaJIT allocates by itself: what a call may take is bounded by its budget, and what stays by this.
+        if self.lua.used_memory() > MOST_BYTES {
+            let message = format!("the script uses more than {} MB of memory", MOST_BYTES >> 20);
+            return Err(Failure { message, was_stopped: true });
+        }
+        Ok(result)
     }
 
     /// Calls `process` with a batch, which comes back as the script left it.
@@ -352,6 +398,9 @@ impl Script {
         let mut held = lock(&self.held);
         std::mem::swap(&mut held.batch, batch);
         self.shared.show(input, &mut held.batch);
+        if let Some(steps) = &mut held.steps {
+            steps.begin();
+        }
         drop(held);
         let result = self.watched(|script| script.process.call::<()>(()));
         self.shared.hide();

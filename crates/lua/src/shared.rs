@@ -12,6 +12,8 @@ const UNDECIDED: u16 = 0x7fff;
 pub(crate) const MASKS: usize = 64;
 /// Outputs from here on stand for a reason to drop a packet.
 pub(crate) const DROPPED: u16 = 0x8000;
+/// From here on these are reasons of our own steps.
+const OWN: u16 = 0xc000;
 /// Most packets that a call may make.
 const MOST_TRANSMITTED: usize = 256;
 /// Most lines that are kept of a call.
@@ -155,12 +157,38 @@ impl Held {
     }
 
     /// Keeps a line of the log.
-    pub(crate) fn log(&mut self, line: String) {
+    pub(crate) fn log(&mut self, line: &str) {
         self.line_count += 1;
         if self.lines.len() < MOST_LINES {
-            self.lines.push(line);
+            self.lines.push(one_line(line));
         }
     }
+
+    /// Keeps a timer, in the place of that of the same key.
+    pub(crate) fn set_timer(&mut self, key: u32, after_ns: u64) {
+        match self.timers.iter_mut().find(|(known, _)| *known == key) {
+            Some((_, known)) => *known = after_ns,
+            None => self.timers.push((key, after_ns)),
+        }
+    }
+}
+
+/// A text as one line of a log: not too long, and without characters that mean something to terminals.
+pub(crate) fn one_line(text: &str) -> String {
+    const LONGEST: usize = 400;
+    let mut line: String = text
+        .chars()
+        .take(LONGEST)
+        .flat_map(|c| {
+            let printed = (!c.is_control()).then_some(c);
+            let escaped = c.is_control().then(|| c.escape_default());
+            printed.into_iter().chain(escaped.into_iter().flatten())
+        })
+        .collect();
+    if text.chars().nth(LONGEST).is_some() {
+        line.push_str(" ...");
+    }
+    line
 }
 
 /// The reasons that scripts of this process named: they are counted under names that live as long as the program.
@@ -171,6 +199,9 @@ const LONGEST_REASON: usize = 64;
 /// The number of a reason to drop packets.
 pub(crate) fn reason_number(reason: &str) -> Result<u16, String> {
     let mut reasons = REASONS.lock().unwrap_or_else(PoisonError::into_inner);
+    if reasons.is_empty() {
+        reasons.push("dropped by the script");
+    }
     if let Some(number) = reasons.iter().position(|known| *known == reason) {
         return Ok(number as u16);
     }
@@ -181,7 +212,8 @@ pub(crate) fn reason_number(reason: &str) -> Result<u16, String> {
         ));
     }
     if reasons.len() == MOST_REASONS {
-        return Err(format!("more than {MOST_REASONS} different drop reasons"));
+        // Other scripts have used them up: the packet counts under the first.
+        return Ok(0);
     }
     reasons.push(reason.to_owned().leak());
     Ok(reasons.len() as u16 - 1)
@@ -191,13 +223,16 @@ pub(crate) fn reason_number(reason: &str) -> Result<u16, String> {
 #[derive(Debug, Default)]
 pub(crate) struct Reasons {
     names: Vec<&'static str>,
-    /// Those of our own steps.
-    numbers: Vec<(&'static str, u16)>,
+    /// Those of our own steps, of which there are few.
+    own: Vec<&'static str>,
 }
 
 impl Reasons {
     /// The name of a reason.
     pub(crate) fn name(&mut self, number: u16) -> &'static str {
+        if let Some(own) = number.checked_sub(OWN - DROPPED) {
+            return self.own.get(usize::from(own)).copied().unwrap_or("dropped by the script");
+        }
         if usize::from(number) >= self.names.len() {
             self.names.clone_from(&REASONS.lock().unwrap_or_else(PoisonError::into_inner));
         }
@@ -206,14 +241,11 @@ impl Reasons {
 
     /// The output that stands for a reason of our own steps.
     pub(crate) fn output(&mut self, reason: &'static str) -> u16 {
-        match self.numbers.iter().find(|(known, _)| std::ptr::eq(*known, reason)) {
-            Some((_, number)) => DROPPED + number,
-            None => {
-                // Where there is no room for more names the first is counted.
-                let number = reason_number(reason).unwrap_or(0);
-                self.numbers.push((reason, number));
-                DROPPED + number
-            }
-        }
+        let known = self.own.iter().position(|known| std::ptr::eq(*known, reason));
+        let number = known.unwrap_or_else(|| {
+            self.own.push(reason);
+            self.own.len() - 1
+        });
+        OWN + number as u16
     }
 }

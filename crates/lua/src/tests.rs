@@ -236,13 +236,13 @@ fn mistakes_are_errors_with_their_line_and_not_memory() {
         ("batch[1]:set_u32(1e18, 1)", "4 bytes at 1e+18 lie outside of the packet's 3"),
         ("batch[1]:bytes(0, 1e9)", "1000000000 bytes at 0 lie outside of the packet's 3"),
         ("batch[1]:set_bytes(2, 'ab')", "2 bytes at 2 lie outside of the packet's 3"),
-        ("batch[1]:set_u8(0, 256)", "256 is no 8-bit number"),
+        ("batch[1]:set_u8(0, 256)", "expected an 8-bit number, not 256"),
         ("batch[3]:u8(0)", "no packet 3 in a batch of 2, which has packets from 1 on"),
         ("batch[0]:u8(0)", "no packet 0 in a batch of 2, which has packets from 1 on"),
         ("batch[1]:send(1)", "output 1 is not connected; there are 1, from 0 on"),
         ("batch[1]:strip(4)", "4 bytes at 0 lie outside of the packet's 3"),
         ("batch[1]:prepend(1e6)", "no room for 1000000 bytes before the packet; there are 128"),
-        ("batch[1].paint = -1", "-1 is no 8-bit number"),
+        ("batch[1].paint = -1", "expected an 8-bit number, not -1"),
         ("batch[1]:annotation_u32(45)", "an annotation of 4 bytes at 45; there are 48"),
         ("batch[1].colour = 1", "a packet has no 'colour' to set"),
         ("return batch[1].colour", "a packet has no 'colour'"),
@@ -346,6 +346,7 @@ fn a_call_that_does_not_return_is_stopped_compiled_or_not() {
         "function process(batch) while true do pcall(function() while true do end end) end end",
         "local function deep(n) return deep(n + 1) end function process() deep(0) end",
         "function process() local f = coroutine.wrap(function() while true do end end) f() end",
+        "function process() xpcall(function() while true do end end, function() while true do end end) end",
     ] {
         let mut bench = bench_with(script, ", BUDGET 0.05", 1);
         bench.push("in0", &[&[1]]);
@@ -467,11 +468,6 @@ fn a_script_is_replaced_with_its_state_and_a_broken_one_is_not_loaded() {
     assert!(error.contains(":1: "), "{error}");
     bench.push("in0", &[&[7]]);
     assert_eq!((bench.read("e.answer"), bench.taken("out0").len()), ("second 3 7".into(), 3));
-    // What cannot be copied is a mistake, and the old script stays.
-    std::fs::write(&file, "function process() end function save() return print end").unwrap();
-    bench.write("e.reload", "").unwrap();
-    let error = bench.write("e.reload", "").unwrap_err();
-    assert!(error.contains("a function cannot be kept"), "{error}");
     std::fs::remove_file(&file).unwrap();
 }
 
@@ -557,4 +553,93 @@ fn a_main_loop_that_ends_or_spins_is_an_error() {
     bench2.push("in0", &[&[1]]);
     assert!(bench2.read("e.state").contains("did not return within its budget"));
     assert!(mistake("for b in brickway.batches() do end").contains("is for the script itself"));
+}
+
+#[test]
+fn what_is_forged_is_refused() {
+    for line in [
+        "local p = batch[1] p.u8({ generation = 1, number = 0 }, 0)",
+        "local p = batch[1] p.annotation_u32({ generation = 1, number = 7, at = 4096 }, 0)",
+        "local p = batch[1] p.set_annotation_u32(batch, 0, 1)",
+        "local p = batch[1] p.send({ number = 500 }, 0)",
+        "local m = batch:all() m.has({ generation = m.generation, slot = 900 }, 1)",
+        "local m = batch:all() m.set({ generation = m.generation, slot = 900 }, 1)",
+        "local m = batch:all() m:minus({ slot = 900 })",
+        "batch:all():union(batch[1])",
+        "local f, m = batch:all():each() f(m, -100)",
+        "local f, m = batch:all():each() f(m, {})",
+        "local f, b = batch:each() f(b, -5)",
+        "batch[1]:set_bytes(0, batch:all())",
+        "batch[1]:set_bytes(0, 1ULL)",
+        "batch[1]:u8(0ULL)",
+        "local n = 0 + batch[1].at",
+        "handlers.read('reload', function() end) brickway.ip({})",
+        "brickway.transmit(('x'):rep(65536))",
+        "('a'):rep(1e9)",
+        "('a'):rep(3000):find(('a-'):rep(20) .. 'b')",
+        "('a'):rep(2e6):find(('a'):rep(1e6) .. 'b', 1, true)",
+        "local t = {} for i = 1, 200001 do t[i] = i end table.sort(t)",
+        "local function f() return (('a'):gsub('a', f)) end f()",
+        "local function f() return coroutine.wrap(f)() end f()",
+        "local function f() table.sort({ 1, 2, 3 }, f) end f()",
+    ] {
+        mistake(line);
+    }
+}
+
+#[test]
+fn an_address_is_set_within_the_packet_whatever_its_header_says() {
+    // The header says 1500 bytes; 2 bytes of TCP are there, and then the next frame's.
+    let mut packet = frame(&transport(6, 1, 2))[..36].to_vec();
+    packet[16..18].copy_from_slice(&1500_u16.to_be_bytes());
+    let script = "function process(batch) for _, p in batch:each() do
+        p:append(30) for i = 1, 20 do p:set_u8(35 + i, 0xee) end p:truncate(36)
+        p.ip.src = brickway.ip('1.2.3.4') p.ip.dst = brickway.ip('5.6.7.8')
+        p:append(20)
+      end end";
+    let mut bench = bench(script, 1);
+    bench.push("in0", &[&packet]);
+    let taken = bench.taken("out0").remove(0);
+    assert!(taken[36..].iter().all(|byte| *byte == 0xee), "{taken:?}");
+    assert_eq!(bench.read("e.errors"), "0");
+}
+
+#[test]
+fn handlers_of_the_element_are_not_taken() {
+    let config = "Idle -> Lua(\"handlers.read('state', function() end) function process() end\") -> Discard;";
+    let error = Bench::try_new(&registry(), config, 32, &Default::default()).unwrap_err();
+    assert!(error.contains("handler 'state': the element has one of this name already"), "{error}");
+    let error = configure(&CLASS, "examples/x.lua").unwrap_err().join("\n");
+    assert!(error.contains("expected FILE examples/x.lua"), "{error}");
+}
+
+#[test]
+fn lines_of_the_log_are_single_and_short() {
+    let mut bench = bench("function process() print('one\\n\\27[31mtwo') print(('y'):rep(1e6)) end", 1);
+    bench.push("in0", &[&[1]]);
+    let lines = bench.messages();
+    assert_eq!(lines[0], "e: one\\n\\u{1b}[31mtwo");
+    assert!(lines[1].len() < 500 && lines[1].ends_with(" ..."));
+}
+
+#[test]
+fn a_script_sends_while_it_is_loaded_and_one_that_cannot_be_saved_is_replaced() {
+    let mut bench =
+        bench("brickway.transmit('at once') function process() end function save() return print end", 1);
+    assert_eq!(bench.taken("out0"), [b"at once".to_vec()]);
+    bench.write("e.reload", "").unwrap();
+    let line = bench.messages().remove(0);
+    assert!(line.contains("a function cannot be kept") && line.ends_with("nothing was saved"), "{line}");
+    bench.push("in0", &[&[1]]);
+    assert_eq!(bench.taken("out0").len(), 2);
+}
+
+#[test]
+fn a_script_that_keeps_too_much_is_out_of_the_way() {
+    let script = "local kept = {} function process() for i = 1, 40 do kept[#kept + 1] = ('x'):rep(16e6) .. #kept end end";
+    let mut bench = bench_with(script, ", BUDGET 20", 1);
+    for _ in 0..3 {
+        bench.push("in0", &[&[1]]);
+    }
+    assert!(bench.read("e.state").contains("uses more than 1024 MB of memory"), "{}", bench.read("e.state"));
 }

@@ -45,6 +45,33 @@ impl Mask {
         self.0.get(place / 64).is_some_and(|word| word >> (place % 64) & 1 != 0)
     }
 
+    /// How many places are in it.
+    #[inline(always)]
+    pub fn count(self) -> u32 {
+        self.0.iter().map(|word| word.count_ones()).sum()
+    }
+
+    /// The places in either.
+    #[inline(always)]
+    #[must_use]
+    pub fn or(self, other: Self) -> Self {
+        Self(std::array::from_fn(|word| self.0[word] | other.0[word]))
+    }
+
+    /// The places in both.
+    #[inline(always)]
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        Self(std::array::from_fn(|word| self.0[word] & other.0[word]))
+    }
+
+    /// The places that are not in the other.
+    #[inline(always)]
+    #[must_use]
+    pub fn and_not(self, other: Self) -> Self {
+        Self(std::array::from_fn(|word| self.0[word] & !other.0[word]))
+    }
+
     /// The places, in order.
     #[inline(always)]
     pub fn iter(self) -> impl Iterator<Item = usize> {
@@ -75,6 +102,13 @@ mod tests {
             prop_assert!((0..2 * MAX_BATCH).all(|place| mask.contains(place) == within.contains(&place)));
             prop_assert_eq!(Mask::from_words(mask.words()), mask);
             prop_assert!(Mask::first(first).iter().eq(0..first.min(MAX_BATCH)));
+            prop_assert_eq!(mask.count() as usize, within.len());
+            let either = within.iter().copied().chain(0..first.min(MAX_BATCH)).collect::<BTreeSet<_>>();
+            prop_assert!(mask.or(Mask::first(first)).iter().eq(either));
+            let both = within.iter().copied().filter(|&place| place < first);
+            prop_assert!(mask.and(Mask::first(first)).iter().eq(both));
+            let rest = within.iter().copied().filter(|&place| place >= first);
+            prop_assert!(mask.and_not(Mask::first(first)).iter().eq(rest));
         }
     }
 }

@@ -96,7 +96,7 @@ fn a_script_is_a_router_between_two_hosts_with_linux_behind_it() {
     network.set("r", "net.ipv4.conf.eth1.rp_filter=1");
     let folder = Folder::new();
     let script = folder.write("router.lua", std::fs::read(format!("{EXAMPLES}/router.lua")).unwrap());
-    let mut command = network.on("r", &format!("{PROGRAM} lua {script} eth1 eth2 --quiet"));
+    let mut command = network.on("r", &format!("{PROGRAM} lua {script} eth1 eth2 --quiet --errors-to-linux"));
     let router = Running::start(&mut command, folder.path().join("log")).unwrap();
     let read = |name: &str| network.run("r", &format!("{PROGRAM} show handlers {name}")).1.trim().to_owned();
     router.wait_until("the router runs", || read("main.state") == "running");
@@ -127,6 +127,13 @@ fn a_script_is_a_router_between_two_hosts_with_linux_behind_it() {
     router.signal(Signal::HUP);
     assert!(eventually(|| router.printed().contains("runs anew")), "{}", router.printed());
     assert!(forwarded(&read("main.forwarded")) >= before);
+    // One with a mistake in its loop drops all packets, or leaves them to Linux if that was asked for.
+    std::fs::write(&script, "for batch in brickway.batches() do batch:lookp() end").unwrap();
+    assert!(network.run("r", &format!("{PROGRAM} reload")).0);
+    assert!(ping("").0, "{}", router.printed());
+    assert!(network.run("r", &format!("{PROGRAM} show handlers main.errors")).1.trim() != "0");
+    std::fs::write(&script, std::fs::read(format!("{EXAMPLES}/router.lua")).unwrap()).unwrap();
+    assert!(network.run("r", &format!("{PROGRAM} reload")).0);
     std::fs::write(&script, "for batch in").unwrap();
     let (done, text) = network.run("r", &format!("{PROGRAM} reload"));
     assert!(!done && text.contains("router.lua:1:"), "{text}");

@@ -31,6 +31,8 @@ pub struct Ipv4Steps {
     /// What the lookup found of each packet.
     numbers: Box<[NextHopIndex; MAX_BATCH]>,
     ports: Box<[u16; MAX_BATCH]>,
+    /// Those of which it found a way.
+    routed: Mask,
 }
 
 impl Ipv4Steps {
@@ -49,12 +51,18 @@ impl Ipv4Steps {
             mtus: vec![u32::MAX; ports.len()],
             numbers: Box::new([NextHopIndex::NONE; MAX_BATCH]),
             ports: Box::new([0; MAX_BATCH]),
+            routed: Mask::NONE,
         })
     }
 
     /// The router's addresses, from which nobody else sends (RFC 1812, 5.3.7).
     pub fn own(&mut self) -> &mut CheckIPHeader {
         &mut self.check
+    }
+
+    /// Begins another batch.
+    pub fn begin(&mut self) {
+        self.routed = Mask::NONE;
     }
 
     /// Checks the IPv4 headers of Ethernet frames, and strips the link headers of those that are right. Returns these; `refuse`
@@ -133,6 +141,7 @@ impl Ipv4Steps {
                 {
                     self.numbers[number] = *found;
                     self.ports[number] = adjacency.port();
+                    self.routed.insert(number);
                     routed.insert(number);
                 }
                 NextHop::Blackhole => refuse(number, "blackhole"),
@@ -142,10 +151,10 @@ impl Ipv4Steps {
         routed
     }
 
-    /// Returns the packets that are no longer than the MTU of their port.
+    /// Returns the packets that are no longer than the MTU of the port that the lookup found for them.
     pub fn fits(&self, packets: &[Packet], mask: Mask) -> Mask {
         let mut fits = Mask::NONE;
-        for number in mask.iter().take_while(|number| *number < packets.len()) {
+        for number in mask.and(self.routed).iter().take_while(|number| *number < packets.len()) {
             let mtu = self.mtus.get(usize::from(self.ports[number])).copied().unwrap_or(0);
             if packets[number].len() <= mtu as usize {
                 fits.insert(number);
@@ -166,11 +175,13 @@ impl Ipv4Steps {
         alive
     }
 
-    /// Writes the headers of the next hops, so that packets are frames again. Tells `send` the port of each; packets whose route has
-    /// gone since the lookup are not among them.
+    /// Writes the headers of the next hops, so that packets are frames again. Tells `send` the port of each; packets of which the lookup
+    /// found no way, or whose route has gone since, are not among them.
     pub fn apply(&mut self, packets: &mut [Packet], mask: Mask, mut send: impl FnMut(usize, u16)) {
         let state = self.reader.enter();
-        for number in mask.iter() {
+        let ready = mask.and(self.routed);
+        self.routed = self.routed.and_not(ready);
+        for number in ready.iter() {
             let Some(packet) = packets.get_mut(number) else { break };
             let hash = self.hash;
             let next_hop =

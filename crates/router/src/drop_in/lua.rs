@@ -13,6 +13,8 @@ pub(crate) struct Script {
     pub(crate) file: String,
     /// What it gets as `brickway.args`.
     pub(crate) args: String,
+    /// Whether Linux gets the packets on which it fails.
+    pub(crate) errors_to_linux: bool,
 }
 
 /// The name of its element.
@@ -46,8 +48,11 @@ pub(crate) fn configuration(ports: &[PlannedPort], script: &Script) -> Result<St
     plan.text(HEAD);
     let mtus = ports.iter().map(|port| port.mtu.to_string()).collect::<Vec<_>>().join(" ");
     let (file, args) = (quoted(&script.file), quoted(&script.args));
-    let main = plan
-        .element(ELEMENT, format_args!("LuaRouter({names}, MTU \"{mtus}\",\n    FILE {file}, ARGS {args})"));
+    let errors = if script.errors_to_linux { format!(", ERRORS {}", ports.len()) } else { String::new() };
+    let main = plan.element(
+        ELEMENT,
+        format_args!("LuaRouter({names}, MTU \"{mtus}\",\n    FILE {file}, ARGS {args}{errors})"),
+    );
     plan.text(HOST);
     let checks_sources = ports.iter().any(|port| port.rp_filter != 0);
     if checks_sources {

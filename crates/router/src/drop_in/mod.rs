@@ -161,7 +161,10 @@ pub(crate) fn configuration(
 ///
 /// A port is a VLAN of another one.
 pub fn lua_configuration(ports: &[PlannedPort], file: &str, args: &str) -> Result<String> {
-    lua::configuration(ports, &Script { file: file.to_owned(), args: args.to_owned() })
+    lua::configuration(
+        ports,
+        &Script { file: file.to_owned(), args: args.to_owned(), errors_to_linux: false },
+    )
 }
 
 /// The configuration for these ports with the usual settings.

@@ -123,7 +123,8 @@ pub(crate) struct RunArguments {
 
 The script's main loop is `for batch in brickway.batches() do ... end`; brickway help LuaRouter has what it can do there,
 brickway help Lua what packets have. IPv6 and everything else that the script leaves goes to Linux, which has to forward it.
-rp_filter of the ports is honoured before the script. An error drops the batch, counted as \"script error\".")]
+rp_filter of the ports is honoured before the script. An error drops the batch, counted as \"script error\".
+`brickway show handlers main.handlers` lists what the script and its element tell; main.state says whether it runs.")]
 pub(crate) struct LuaArguments {
     /// The script
     #[arg(value_name = "FILE.lua")]
@@ -134,6 +135,9 @@ pub(crate) struct LuaArguments {
     /// A text for the script: brickway.args
     #[arg(long, default_value = "", value_name = "TEXT", allow_hyphen_values = true)]
     args: String,
+    /// Leave to Linux the packets on which the script fails, instead of dropping them: not for scripts that filter
+    #[arg(long)]
+    errors_to_linux: bool,
     /// What carries the packets of ports that name no driver: auto, xdp, af_xdp, af_packet, dpdk, tap (default auto)
     #[arg(long)]
     driver: Option<Driver>,
@@ -174,7 +178,11 @@ pub(crate) fn lua(arguments: &LuaArguments) -> Result<ExitCode> {
         reads: arguments.reads,
         quiet: arguments.quiet,
         json: arguments.json,
-        script: Some(Script { file: arguments.file.display().to_string(), args: arguments.args }),
+        script: Some(Script {
+            file: arguments.file.display().to_string(),
+            args: arguments.args,
+            errors_to_linux: arguments.errors_to_linux,
+        }),
     })
 }
 
