@@ -26,10 +26,12 @@ struct bw_shared {
   struct bw_metadata **packets;
   uint16_t output[256];
   uint32_t masks[64][8];
+  uint32_t step, from, second, to;
 };
 struct bw_batch { const uint32_t generation; };
 struct bw_mask { const uint32_t generation, slot; };
 struct bw_packet { const uint32_t generation, number; };
+struct bw_place { uint32_t generation, slot; };
 ]]
 
 local METADATA_BYTES, MOST_MASKS = 128, 64
@@ -614,10 +616,18 @@ end
 -- ---- masks -----------------------------------------------------------------------------------------------
 
 local mask = {}
+-- Masks are made once, for the last few batches each, and handed out again: what is made for each batch has to be collected. So one
+-- that is kept is known as stale for these batches at least, and afterwards until its place is handed out again. (Packets are made
+-- anew: compiled loops need not make them at all.)
+local SETS, masks, mask_places = 8, {}, {}
 
-local function bits_of(m)
+local function check_mask(m)
   if not istype(mask_type, m) then fail(format("expected a mask, as in mask:set(1), not %s", shown(m))) end
   if m.generation ~= ctx.generation then stale() end
+end
+
+local function bits_of(m)
+  check_mask(m)
   return ctx.masks[m.slot]
 end
 
@@ -625,7 +635,10 @@ local function new_mask()
   local slot = ctx.masks_used
   if slot >= MOST_MASKS then fail(format("more than %d masks of one batch", MOST_MASKS)) end
   ctx.masks_used = slot + 1
-  return make_mask(ctx.generation, slot)
+  local generation = ctx.generation
+  local set = band(generation, SETS - 1)
+  mask_places[set][slot].generation = generation
+  return masks[set][slot]
 end
 
 local function place_of(number)
@@ -658,18 +671,26 @@ local STEP = {
   check_ip = 0, lookup = 1, check_mtu = 2, decrement_ttl = 3, apply_routes = 4, punt = 5,
   undecided = 6, all = 7, none = 8, union = 9, minus = 10, intersection = 11, send = 12,
 }
-local ALL = MOST_MASKS
+local ALL, REFUSED, COUNT = MOST_MASKS, 255, 13
+local host_step = host.step
+
+-- What a step is about goes by the shared memory, which costs less than arguments do.
+local function do_step(step, a, b, to)
+  ctx.step, ctx.from, ctx.second, ctx.to = step, a, b, to
+  host_step()
+end
 
 local function new_mask_by(step, a, b)
   local to = new_mask()
-  local why = host.step(step, a, b, to.slot)
-  if why then fail(why) end
+  do_step(step, a, b, to.slot)
+  if ctx.step == REFUSED then fail("this element has no forwarding tables; LuaRouter has them") end
   return to
 end
 
 function mask.count(m)
-  bits_of(m)
-  return host.count(m.slot)
+  check_mask(m)
+  do_step(COUNT, m.slot, 0, 0)
+  return ctx.to
 end
 
 function mask.is_empty(m) return mask.count(m) == 0 end
@@ -677,7 +698,8 @@ function mask.is_empty(m) return mask.count(m) == 0 end
 for _, name in ipairs { "union", "minus", "intersection" } do
   local step = STEP[name]
   mask[name] = function(m, other)
-    local _, _ = bits_of(m), bits_of(other)
+    check_mask(m)
+    check_mask(other)
     return new_mask_by(step, m.slot, other.slot)
   end
 end
@@ -695,14 +717,14 @@ function mask.each(m) return next_in, m, 0 end
 -- Sends the packets of a mask by an output.
 function mask.send(m, output)
   if type(output) ~= "number" or not (output >= 0 and output < ctx.outputs) then no_output(output) end
-  bits_of(m)
-  host.step(STEP.send, m.slot, floor(output), 0)
+  check_mask(m)
+  do_step(STEP.send, m.slot, floor(output), 0)
 end
 
 -- Drops the packets of a mask, counted under a reason.
 function mask.drop(m, reason)
-  bits_of(m)
-  host.step(STEP.send, m.slot, DROPPED + reason_number(reason or "dropped by the script"), 0)
+  check_mask(m)
+  do_step(STEP.send, m.slot, DROPPED + reason_number(reason or "dropped by the script"), 0)
 end
 
 make_mask = ffi.metatype("struct bw_mask", {
@@ -710,6 +732,15 @@ make_mask = ffi.metatype("struct bw_mask", {
   __newindex = function() fail("bits of masks are set by mask:set(number)") end,
   __len = function(m) return mask.count(m) end,
 })
+
+for set = 0, SETS - 1 do
+  masks[set], mask_places[set] = {}, {}
+  for slot = 0, MOST_MASKS - 1 do
+    masks[set][slot] = make_mask(0, slot)
+    mask_places[set][slot] = cast("struct bw_place *", masks[set][slot])
+  end
+end
+
 
 -- All packets; a mask without packets; those of which nothing has been said yet.
 function batch.all() return new_mask_by(STEP.all, 0, 0) end
@@ -722,7 +753,7 @@ for _, name in ipairs { "check_ip", "lookup", "check_mtu", "decrement_ttl", "app
   batch[name] = function(_, from)
     local slot = ALL
     if from ~= nil then
-      bits_of(from)
+      check_mask(from)
       slot = from.slot
     end
     return new_mask_by(step, slot, 0)
@@ -932,20 +963,27 @@ function environment.handlers.write(name, write)
   writers[name] = write
 end
 
+-- Why the compiler gives up on what a script can mend, by LuaJIT's numbers (`lj_traceerr.h`). That a loop lies within what was to be
+-- compiled, say, is no reason: the loop is compiled by itself.
+local WHY = {
+  [7] = "an instruction that is not compiled", [13] = "recursion", [15] = "a library function that is not compiled",
+  [22] = "a conversion that is not compiled", [27] = "no memory for machine code", [28] = "too much machine code",
+}
+
 -- Where the compiler gave up, once a place.
 local given_up, places = 0, {}
 local ok, util = pcall(require, "jit.util")
 if ok then
   local tries = {}
-  jit.attach(function(what, _, func, pc, _, callee)
+  jit.attach(function(what, _, func, pc, code, callee)
     -- Main loops end at a yield each time, which is not compiled.
     if what ~= "abort" or callee == coroutine.yield then return end
-    local info = util.funcinfo(func, pc)
-    if not info.loc or info.loc:find("prelude", 1, true) then return end
+    local info = WHY[code] and util.funcinfo(func, pc)
+    if not info or not info.loc or info.loc:find("prelude", 1, true) then return end
     tries[info.loc] = (tries[info.loc] or 0) + 1
     if tries[info.loc] == 6 and #places < 16 then
       given_up = given_up + 1
-      places[given_up] = info.loc
+      places[given_up] = format("%s: %s", info.loc, WHY[code])
     end
   end, "trace")
 end

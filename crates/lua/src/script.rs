@@ -237,8 +237,6 @@ impl Origin {
                 Ok(lock(&own).transmit(bytes.as_bytes().to_vec(), output).err())
             })?,
         )?;
-        let own = shared.clone();
-        host.set("count", lua.create_function(move |_, mask: usize| Ok(own.mask(mask).count()))?)?;
         host.set("step", lua.create_function(steps(shared.clone(), held.clone()))?)?;
         let address = LightUserData(Arc::as_ptr(shared).cast_mut().cast());
         let prelude = lua.load(include_str!("prelude.lua")).set_name("=prelude");
@@ -256,13 +254,10 @@ impl Origin {
 /// The mask of all packets, as the prelude says it.
 const ALL: usize = MASKS;
 
-/// Steps over a batch, by the number that the prelude has for each: from one mask or two, to a mask. Returns a mistake, if there is
-/// one.
-fn steps(
-    shared: Arc<Shared>,
-    held: Arc<Mutex<Held>>,
-) -> impl Fn(&Lua, (u32, usize, usize, usize)) -> mlua::Result<Option<&'static str>> {
-    move |_, (step, from, second, to)| {
+/// Steps over a batch, by the number that the prelude has for each: from one mask or two, to a mask, as the shared memory says.
+fn steps(shared: Arc<Shared>, held: Arc<Mutex<Held>>) -> impl Fn(&Lua, ()) -> mlua::Result<()> {
+    move |_, ()| {
+        let (step, from, second, to) = shared.step();
         let mut held = lock(&held);
         let Held { batch, steps, reasons, .. } = &mut *held;
         let packets = batch.packets_mut();
@@ -285,9 +280,16 @@ fn steps(
                 mask.iter()
                     .take_while(|&number| number < packets.len())
                     .for_each(|number| shared.send(number, output));
-                return Ok(None);
+                return Ok(());
             }
-            (_, None) => return Ok(Some("this element has no forwarding tables; LuaRouter has them")),
+            (13, _) => {
+                shared.answer_step(mask.count());
+                return Ok(());
+            }
+            (_, None) => {
+                shared.refuse_step();
+                return Ok(());
+            }
             (0, Some(steps)) => {
                 steps.check(packets, mask, |number, reason| shared.send(number, reasons.output(reason)))
             }
@@ -317,7 +319,7 @@ fn steps(
             }
         };
         shared.set_mask(to, next);
-        Ok(None)
+        Ok(())
     }
 }
 

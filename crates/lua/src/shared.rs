@@ -10,6 +10,8 @@ use packet::{Batch, MAX_BATCH, Mask, Packet};
 const UNDECIDED: u16 = 0x7fff;
 /// Masks of a batch.
 pub(crate) const MASKS: usize = 64;
+/// Stands in the place of a step that was refused.
+const REFUSED: u32 = 255;
 /// Outputs from here on stand for a reason to drop a packet.
 pub(crate) const DROPPED: u16 = 0x8000;
 /// From here on these are reasons of our own steps.
@@ -37,6 +39,8 @@ pub(crate) struct Shared {
     packets: AtomicPtr<Packet>,
     output: [AtomicU16; MAX_BATCH],
     masks: [[AtomicU32; MAX_BATCH / 32]; MASKS],
+    /// A step that the script asks for, and what it is about.
+    step: [AtomicU32; 4],
 }
 
 const _: () = {
@@ -44,6 +48,7 @@ const _: () = {
     assert!(size_of::<Packet>() == size_of::<*const ()>() && MAX_BATCH == 256);
     assert!(offset_of!(Shared, now_ns) == 24 && offset_of!(Shared, packets) == 32);
     assert!(offset_of!(Shared, output) == 40 && offset_of!(Shared, masks) == 40 + 2 * MAX_BATCH);
+    assert!(offset_of!(Shared, step) == 40 + 2 * MAX_BATCH + 4 * 8 * MASKS);
 };
 
 impl Shared {
@@ -58,6 +63,7 @@ impl Shared {
             now_ns: AtomicU64::new(0),
             packets: AtomicPtr::new(std::ptr::null_mut()),
             output: [const { AtomicU16::new(0) }; MAX_BATCH],
+            step: [const { AtomicU32::new(0) }; 4],
             masks: [const { [const { AtomicU32::new(0) }; MAX_BATCH / 32] }; MASKS],
         }
     }
@@ -105,6 +111,23 @@ impl Shared {
             words[2 * place].store(bits as u32, Relaxed);
             words[2 * place + 1].store((bits >> 32) as u32, Relaxed);
         }
+    }
+
+    /// The step that the script asks for: its number, from a mask, a second one, to a mask.
+    pub(crate) fn step(&self) -> (u32, usize, usize, usize) {
+        let [step, from, second, to] = &self.step;
+        let number = |word: &AtomicU32| word.load(Relaxed) as usize;
+        (step.load(Relaxed), number(from), number(second), number(to))
+    }
+
+    /// Refuses the step.
+    pub(crate) fn refuse_step(&self) {
+        self.step[0].store(REFUSED, Relaxed);
+    }
+
+    /// Answers a step that asks for a number.
+    pub(crate) fn answer_step(&self, number: u32) {
+        self.step[3].store(number, Relaxed);
     }
 
     /// Has a packet leave by an output.
