@@ -68,7 +68,7 @@ end
 -- The metadata of a packet, whose number is below the count as long as its batch is there.
 local function metadata(p)
   if not istype(packet_type, p) then fail(format("expected a packet, as in packet:u8(0), not %s", shown(p))) end
-  if p.generation ~= ctx.generation then stale() end
+  if p.generation ~= ctx.generation or p.number >= ctx.count then stale() end
   return ctx.packets[p.number]
 end
 
@@ -161,7 +161,9 @@ function packet.prepend(p, count)
     fail(format("no room for %s bytes before the packet; there are %d", tostring(count), room))
   end
   count = floor(count)
-  m.data_offset, m.length = m.data_offset - count, m.length + count
+  -- In this order: a call may be stopped in between, and the packet must end in its frame then too.
+  m.data_offset = m.data_offset - count
+  m.length = m.length + count
 end
 
 -- Puts bytes behind the end, which hold whatever was there.
@@ -255,7 +257,7 @@ end
 
 -- Where a header is. Only the functions of its own type call this, with a header of that type.
 local function header(v)
-  if v.generation ~= ctx.generation then stale() end
+  if v.generation ~= ctx.generation or v.number >= ctx.count then stale() end
   return cast(bytes, ctx.packets[v.number]) + v.offset
 end
 
@@ -632,6 +634,7 @@ local function bits_of(m)
 end
 
 local function new_mask()
+  if ctx.count == 0 then fail("there is no batch to have a mask of") end
   local slot = ctx.masks_used
   if slot >= MOST_MASKS then fail(format("more than %d masks of one batch", MOST_MASKS)) end
   ctx.masks_used = slot + 1
@@ -838,7 +841,7 @@ for _, name in ipairs { "string", "table", "math", "bit", "coroutine" } do
 end
 -- Functions in C run to their end whatever the budget, so their work is bounded before it begins; and calls from them back into the
 -- script take room on the thread's stack, so there are only so many within each other.
-local MOST_TEXT, MOST_STEPS, MOST_SORTED, DEEPEST = 16 * 1024 * 1024, 1e8, 200000, 16
+local MOST_TEXT, MOST_STEPS, MOST_SORTED, DEEPEST = 16 * 1024 * 1024, 2e8, 200000, 16
 local depth = 0
 
 local function leave(...)
@@ -857,19 +860,22 @@ local function enter()
   depth = depth + 1
 end
 
--- What a pattern may cost: each quantifier may try each length of the text.
+-- What a pattern may cost: each quantifier, and each reference to a capture, may try each length of the text, and a set is as long as
+-- the pattern at most.
 local function bounded(text, pattern, is_plain)
   text, pattern = tostring(text), tostring(pattern)
   local quantifiers = 1
   if not is_plain then
-    for quantifier in string_gmatch(pattern, "[%*%+%-%?b]") do quantifiers = quantifiers + 1 end
+    for _ in string_gmatch(pattern, "[%*%+%-%?b]") do quantifiers = quantifiers + 1 end
+    for _ in string_gmatch(pattern, "%%%d") do quantifiers = quantifiers + 1 end
   end
-  if (#text + 1) ^ quantifiers > MOST_STEPS or (#text + 1) * (#pattern + 1) > MOST_STEPS then
+  if (#text + 1) ^ quantifiers * (#pattern + 1) > MOST_STEPS then
     fail(format("a pattern of %d characters and a text of %d are too much work", #pattern, #text))
   end
 end
 
 local plain = { find = string.find, match = string.match, gmatch = string.gmatch, gsub = string.gsub, rep = string.rep }
+local concat = table.concat
 local sort, resume_coroutine, create_coroutine = table.sort, coroutine.resume, coroutine.create
 
 local bounds = {
@@ -901,11 +907,30 @@ local bounds = {
 environment.string.dump, string.dump = nil, nil
 for name, bound in pairs(bounds) do environment.string[name], string[name] = bound, bound end
 
+-- Between comparisons in Lua a call can be stopped.
+local function less(a, b) return a < b end
+
 function environment.table.sort(list, is_less)
   if #list > MOST_SORTED then fail(format("a list of %d to sort; at most %d", #list, MOST_SORTED)) end
   enter()
-  return protected(pcall(sort, list, is_less))
+  return protected(pcall(sort, list, is_less or less))
 end
+
+function environment.table.concat(list, separator, first, last)
+  local size, between = 0, #(separator or "")
+  for i = first or 1, last or #list do
+    size = size + #tostring(list[i]) + between
+    if size > MOST_TEXT then fail(format("a string of more than %d bytes", MOST_TEXT)) end
+  end
+  return concat(list, separator, first, last)
+end
+
+-- `%s` calls `__tostring` of what it gets.
+function environment.string.format(...)
+  enter()
+  return protected(pcall(format, ...))
+end
+string.format = environment.string.format
 
 function environment.coroutine.resume(...)
   enter()

@@ -4,8 +4,15 @@ use mlua::{Lua, Table, Value};
 
 /// Most tables within tables.
 const DEEPEST: usize = 32;
-/// Most values of all.
+/// Most values of all, and most bytes of their strings.
 const MOST_VALUES: usize = 4_000_000;
+const MOST_BYTES: usize = 64 << 20;
+
+/// What may still be kept.
+struct Left {
+    values: usize,
+    bytes: usize,
+}
 
 /// A plain value.
 #[derive(Clone, Debug, PartialEq)]
@@ -23,16 +30,21 @@ impl Saved {
     ///
     /// There is a value within it that cannot be copied, or too many.
     pub(crate) fn of(value: &Value) -> Result<Self, String> {
-        Self::copy(value, 0, &mut MOST_VALUES.clone())
+        Self::copy(value, 0, &mut Left { values: MOST_VALUES, bytes: MOST_BYTES })
     }
 
-    fn copy(value: &Value, depth: usize, left: &mut usize) -> Result<Self, String> {
-        *left = left.checked_sub(1).ok_or_else(|| format!("save: more than {MOST_VALUES} values"))?;
+    fn copy(value: &Value, depth: usize, left: &mut Left) -> Result<Self, String> {
+        let values = left.values.checked_sub(1);
+        left.values = values.ok_or_else(|| format!("save: more than {MOST_VALUES} values"))?;
         match value {
             Value::Boolean(value) => Ok(Self::Boolean(*value)),
             Value::Integer(value) => Ok(Self::Number(*value as f64)),
             Value::Number(value) => Ok(Self::Number(*value)),
-            Value::String(text) => Ok(Self::Text(text.as_bytes().to_vec())),
+            Value::String(text) => {
+                let bytes = left.bytes.checked_sub(text.as_bytes().len());
+                left.bytes = bytes.ok_or_else(|| format!("save: strings of more than {MOST_BYTES} bytes"))?;
+                Ok(Self::Text(text.as_bytes().to_vec()))
+            }
             Value::Table(_) if depth == DEEPEST => {
                 Err(format!("save: more than {DEEPEST} tables within each other"))
             }

@@ -385,13 +385,12 @@ impl Script {
         #[allow(unsafe_code, reason = "the watchdog has to know the state")]
         // SAFETY: `self.lua` keeps the state.
         let (result, was_stopped) = unsafe { self.calls.run(self.state.0, || call(self)) };
-        let result = result.map_err(|error| Failure { message: first_line(&error), was_stopped })?;
         // LuaJIT allocates by itself: what a call may take is bounded by its budget, and what stays by this.
         if self.lua.used_memory() > MOST_BYTES {
             let message = format!("the script uses more than {} MB of memory", MOST_BYTES >> 20);
             return Err(Failure { message, was_stopped: true });
         }
-        Ok(result)
+        result.map_err(|error| Failure { message: first_line(&error), was_stopped })
     }
 
     /// Calls `process` with a batch, which comes back as the script left it.

@@ -346,6 +346,7 @@ fn a_call_that_does_not_return_is_stopped_compiled_or_not() {
         "function process(batch) while true do pcall(function() while true do end end) end end",
         "local function deep(n) return deep(n + 1) end function process() deep(0) end",
         "function process() local f = coroutine.wrap(function() while true do end end) f() end",
+        "function process() local s, t = ('x'):rep(1e7), {} for i = 1, 1e5 do t[i] = s end table.sort(t) while true do end end",
         "function process() xpcall(function() while true do end end, function() while true do end end) end",
     ] {
         let mut bench = bench_with(script, ", BUDGET 0.05", 1);
@@ -579,6 +580,10 @@ fn what_is_forged_is_refused() {
         "('a'):rep(3000):find(('a-'):rep(20) .. 'b')",
         "('a'):rep(2e6):find(('a'):rep(1e6) .. 'b', 1, true)",
         "local t = {} for i = 1, 200001 do t[i] = i end table.sort(t)",
+        "string.find(('a'):rep(9000), '[^' .. ('c'):rep(9000) .. ']*x')",
+        "string.find(('a'):rep(9990), '(.*)%1x')",
+        "local t = {} for i = 1, 20 do t[i] = ('x'):rep(1e6) end table.concat(t)",
+        "local o = setmetatable({}, { __tostring = function(o) return string.format('%s', o) end }) string.format('%s', o)",
         "local function f() return (('a'):gsub('a', f)) end f()",
         "local function f() return coroutine.wrap(f)() end f()",
         "local function f() table.sort({ 1, 2, 3 }, f) end f()",
@@ -635,8 +640,24 @@ fn a_script_sends_while_it_is_loaded_and_one_that_cannot_be_saved_is_replaced() 
 }
 
 #[test]
+fn what_is_saved_is_bounded_and_masks_are_of_a_batch() {
+    let script = "local s, b = ('x'):rep(16e6)
+      function save() return { s, s, s, s, s } end
+      function process(batch) b = batch end
+      handlers.read('mask', function() return b:none() end)";
+    let mut bench = bench(script, 1);
+    bench.push("in0", &[&[1]]);
+    bench.write("e.reload", "").unwrap();
+    assert!(bench.messages()[0].contains("save: strings of more than 67108864 bytes"));
+    bench.push("in0", &[&[1]]);
+    let index = bench.graph().find("e").unwrap();
+    let error = bench.graph().read(index, "mask", "").unwrap().unwrap_err();
+    assert!(error.contains("there is no batch to have a mask of"), "{error}");
+}
+
+#[test]
 fn a_script_that_keeps_too_much_is_out_of_the_way() {
-    let script = "local kept = {} function process() for i = 1, 40 do kept[#kept + 1] = ('x'):rep(16e6) .. #kept end end";
+    let script = "local kept = {} function process() for i = 1, 40 do kept[#kept + 1] = ('x'):rep(16e6) .. #kept end error('x') end";
     let mut bench = bench_with(script, ", BUDGET 20", 1);
     for _ in 0..3 {
         bench.push("in0", &[&[1]]);
