@@ -218,7 +218,7 @@ pub(crate) fn make_with(
     if let Some(text) =
         text.as_ref().filter(|text| text.ends_with(".lua") && !text.contains(char::is_whitespace))
     {
-        return Err(ConfigError::new(format!("'{text}' is no script; expected FILE {text}")));
+        return Err(ConfigError::new(format!("'{text}' names a file; expected FILE {text}")));
     }
     let source = match (text, file) {
         (Some(text), None) => Source::Text(text),

@@ -634,7 +634,7 @@ local function bits_of(m)
 end
 
 local function new_mask()
-  if ctx.count == 0 then fail("there is no batch to have a mask of") end
+  if ctx.count == 0 then fail("a mask outside of a batch; expected one in process or the main loop") end
   local slot = ctx.masks_used
   if slot >= MOST_MASKS then fail(format("more than %d masks of one batch", MOST_MASKS)) end
   ctx.masks_used = slot + 1

@@ -652,7 +652,7 @@ fn what_is_saved_is_bounded_and_masks_are_of_a_batch() {
     bench.push("in0", &[&[1]]);
     let index = bench.graph().find("e").unwrap();
     let error = bench.graph().read(index, "mask", "").unwrap().unwrap_err();
-    assert!(error.contains("there is no batch to have a mask of"), "{error}");
+    assert!(error.contains("a mask outside of a batch"), "{error}");
 }
 
 #[test]

@@ -65,8 +65,8 @@ impl Ipv4Steps {
         self.routed = Mask::NONE;
     }
 
-    /// Checks the IPv4 headers of Ethernet frames, and strips the link headers of those that are right. Returns these; `refuse`
-    /// is told of those that are wrong, and why. Other frames are let be.
+    /// Checks the IPv4 headers of Ethernet frames and strips the link headers of the right ones. Returns these. Reports each wrong
+    /// one to `refuse`, with the reason. Frames of other protocols stay as they are.
     pub fn check(
         &self,
         packets: &mut [Packet],
@@ -91,8 +91,8 @@ impl Ipv4Steps {
         good
     }
 
-    /// Looks the destinations up. Returns the packets whose next hop is a known neighbour behind another port, and that need
-    /// nothing but to be sent there: no options, not of a link-level broadcast. `refuse` is told of those that a route drops.
+    /// Looks the destinations up. Returns the packets whose next hop is a known neighbour behind another port. Packets with options
+    /// and link-level broadcasts are not among them. Reports packets of blackhole routes to `refuse`.
     pub fn lookup(
         &mut self,
         packets: &[Packet],
