@@ -36,13 +36,15 @@ impl ForwardFamily for u32 {
 }
 
 impl ForwardFamily for u128 {
-    /// Whether it has options that every router on the way has to look at (RFC 8200, 4.3), or comes from `::`, from
-    /// where nothing is forwarded (RFC 4291, 2.5.2).
+    /// Whether it has options that every router on the way has to look at (RFC 8200, 4.3), or comes from `::` or a link-local address,
+    /// from where nothing is forwarded (RFC 4291, 2.5.2 and 2.5.6).
     #[inline(always)]
     fn is_odd(packet: &Packet) -> bool {
+        const SOURCE: usize = ipv6::field::SOURCE.start;
         let Some(start) = packet.data().first_chunk::<{ ipv6::field::SOURCE.end }>() else { return true };
         (start[ipv6::field::NEXT_HEADER] == IpProtocol::HOP_BY_HOP.0)
             | (start[ipv6::field::SOURCE] == [0; 16])
+            | (start[SOURCE] == 0xfe) & (start[SOURCE + 1] & 0xc0 == 0x80)
     }
 
     /// ::, fe80::/10

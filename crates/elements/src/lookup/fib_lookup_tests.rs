@@ -198,6 +198,15 @@ fn the_flow_label_tells_flows_apart() {
     unspecified[8..12].fill(0);
     bench.push("in", &[&unspecified]);
     assert_eq!(bench.drops("rt", "for this host"), 1);
+    // Nor does what comes from an address of the link (RFC 4291, 2.5.6): Linux reports it.
+    for (first, second, refused) in [(0xfe, 0x80, 1), (0xfe, 0xbf, 1), (0xfe, 0xc0, 0), (0xff, 0x80, 0)] {
+        let before = bench.drops("rt", "for this host");
+        let mut of_the_link = ipv6(1, 0, 7);
+        of_the_link[8..10].copy_from_slice(&[first, second]);
+        bench.push("in", &[&of_the_link]);
+        assert_eq!(bench.drops("rt", "for this host") - before, refused, "{first:x}{second:x}");
+    }
+    bench.taken("out1");
     let packets: Vec<Vec<u8>> = (0..200).map(|label| ipv6(3, label, 7)).collect();
     bench.push("in", &packets.iter().map(Vec::as_slice).collect::<Vec<_>>());
     let (a, b) = (bench.taken("out0").len(), bench.taken("out1").len());
