@@ -87,8 +87,9 @@ build: packages-build $(if $(findstring dpdk,$(FEATURES)),packages-dpdk) rust
 quick: packages-build $(if $(findstring dpdk,$(FEATURES)),packages-dpdk) rust
 	$(CARGO) build --profile quick -p brickway -p brickway-lab --features "$(FEATURES)"
 
+# LUA=examples/lua/router.lua has the script in the place of the configuration.
 demo: packages-demo quick
-	$(SUDO) target/quick/brickway-lab demo
+	$(SUDO) target/quick/brickway-lab demo $(LUA:%=--lua %)
 
 demo-cluster: packages-cluster quick
 	$(SUDO) target/quick/brickway-lab demo --cluster

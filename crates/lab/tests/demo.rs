@@ -33,13 +33,10 @@ fn left_behind(process: u32) -> Vec<String> {
     names
 }
 
-#[test]
-fn all_steps_go_well() {
-    if !testbed::is_root() {
-        return;
-    }
+/// The demo, whose steps all go well. Returns what it said.
+fn goes_well(options: &[&str]) -> String {
     let _alone = alone();
-    let demo = start(&TABLE);
+    let demo = start(&[&TABLE[..], options].concat());
     let process = demo.id();
     let output = demo.wait_with_output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
@@ -51,11 +48,29 @@ fn all_steps_go_well() {
     }
     assert!(text.contains(" answered, 12 pairs of hosts"), "{text}");
     assert!(text.contains("10.0.0.1, 10.0.3.2"), "the router is on the way:\n{text}");
+    assert_eq!(left_behind(process), Vec::<String>::new());
+    text.into_owned()
+}
+
+#[test]
+fn all_steps_go_well() {
+    if !testbed::is_root() {
+        return;
+    }
+    let text = goes_well(&[]);
     let summary = text.lines().find(|line| line.contains(" routes, ready in ")).unwrap_or_default();
     for figure in ["564,", " s, table memory ", " MB, table check ok (digest "] {
         assert!(summary.contains(figure), "no '{figure}' in the summary:\n{text}");
     }
-    assert_eq!(left_behind(process), Vec::<String>::new());
+}
+
+#[test]
+fn all_steps_go_well_with_a_script() {
+    if !testbed::is_root() {
+        return;
+    }
+    let text = goes_well(&["--lua", concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/lua/router.lua")]);
+    assert!(text.contains("script running, 0 calls failed"), "{text}");
 }
 
 #[test]

@@ -29,11 +29,11 @@ use network::{HOSTS, Network};
 use report::Report;
 use router::output::say_line;
 use router::table::thousands;
-use summary::{READ_CHECK, READ_MEMORY, Totals, parse_summary, summarise};
+use summary::{READ_SCRIPT, READ_TABLE, Totals, parse_summary, summarise};
 
 /// Shows the router at work: four Linux hosts on four networks, in network namespaces of this machine, with a
-/// router between them that runs examples/ip-router.click and a real routing table. With --cluster four servers
-/// that are one router, and two of them die.
+/// router between them that runs examples/ip-router.click and a real routing table. With --lua the router is a script, and the routes
+/// are Linux's. With --cluster four servers that are one router, and two of them die.
 #[derive(Args, Debug)]
 #[command(
     after_help = "It needs root, and the programs ip, ping, traceroute, iperf3 and ethtool ('make demo' \
@@ -46,6 +46,9 @@ pub(crate) struct DemoArguments {
     /// With --cluster: print nothing but one JSON object at the end
     #[arg(long, requires = "cluster", conflicts_with = "keep")]
     json: bool,
+    /// The router is this script, as `brickway lua FILE` runs it
+    #[arg(long, value_name = "FILE", conflicts_with = "cluster")]
+    lua: Option<PathBuf>,
     /// The routing table: PREFIX ORIGIN lines, gzip or not
     #[arg(long, default_value = "data/rib-v4.txt.gz", value_name = "FILE", conflicts_with = "cluster")]
     table: PathBuf,
@@ -80,16 +83,24 @@ pub(crate) fn demo(arguments: &DemoArguments) -> Result<ExitCode> {
             arguments.table.display()
         );
     }
+    if let Some(script) = arguments.lua.as_ref().filter(|script| !script.is_file()) {
+        bail!("no script at '{}'; expected one like examples/lua/router.lua", script.display());
+    }
     let stop = Stop::on_ctrl_c()?;
     let mut report = Report::new(false, &stop);
 
     report.line("A router and four Linux hosts, each in its network namespace:\n");
     report.line("  h0 10.0.0.2 --- eth0 10.0.0.1 \\                    / eth2 10.0.2.1 --- h2 10.0.2.2");
-    report.line("                                 > brickway run ... <");
+    let command = if arguments.lua.is_some() { "lua ..." } else { "run ..." };
+    report.line(format_args!("                                 > brickway {command} <"));
     report.line("  h1 10.0.1.2 --- eth1 10.0.1.1 /                    \\ eth3 10.0.3.1 --- h3 10.0.3.2\n");
     let network = Network::create(&stop).context("cannot make the test network")?;
     report.step("network", Ok(format!("{} namespaces, {HOSTS} links of 1,500 bytes", HOSTS + 1)));
     let result = (|| {
+        if arguments.lua.is_some() {
+            report.live("routes       the table's routes become Linux's");
+            network.route_by_linux(&arguments.table, MTU, &stop)?;
+        }
         let mut router = Running::start(arguments, &network, &stop)?;
         report.step("router", Ok(router.banner.clone()));
         exercise(arguments, &network, &stop, &router, &mut report)?;
@@ -110,7 +121,7 @@ pub(crate) fn demo(arguments: &DemoArguments) -> Result<ExitCode> {
     })();
     drop(network);
     let totals = result?;
-    report.failed |= totals.table.verdict().is_err();
+    report.failed |= totals.verdict().is_err();
     summarise(&totals);
     if stop.is_set() && !arguments.keep {
         say_line!("\nInterrupted; everything is cleaned up.");
@@ -120,9 +131,11 @@ pub(crate) fn demo(arguments: &DemoArguments) -> Result<ExitCode> {
         say_line!("\nA step failed; everything is cleaned up.");
         return Ok(ExitCode::from(3));
     }
-    say_line!(
-        "\nAll hosts were reached. The configuration is examples/ip-router.click: read it, change it, run it again."
-    );
+    let what = match &arguments.lua {
+        Some(script) => format!("script is {}", script.display()),
+        None => "configuration is examples/ip-router.click".to_owned(),
+    };
+    say_line!("\nAll hosts were reached. The {what}: read it, change it, run it again.");
     Ok(ExitCode::SUCCESS)
 }
 
@@ -164,9 +177,19 @@ impl Running {
         let program = crate::program::router()?.display().to_string();
         let table = arguments.table.canonicalize().context("cannot find the routing table")?;
         let mut command = network.router.command(&program);
-        command.args(["run", "-", &format!("TABLE={}", table.display()), &format!("MTU={MTU}")]);
+        let table_name = table.file_name().unwrap_or_default().to_string_lossy();
+        let (name, reads) = match &arguments.lua {
+            Some(script) => {
+                command.arg("lua").arg(script).args((0..HOSTS).map(|number| format!("eth{number}")));
+                (script.file_name().unwrap_or_default().to_string_lossy(), &READ_SCRIPT[..])
+            }
+            None => {
+                command.args(["run", "-", &format!("TABLE={}", table.display()), &format!("MTU={MTU}")]);
+                ("ip-router.click".into(), &READ_TABLE[..])
+            }
+        };
         command.args(["--json", "--stats", "0.5", "--workers", &arguments.workers.to_string()]);
-        command.args(["--read", READ_MEMORY, "--read", READ_CHECK]);
+        command.args(reads.iter().flat_map(|handler| ["--read", *handler]));
         // Its own process group: Ctrl-C at the terminal ends the demo, and the demo ends the router.
         std::os::unix::process::CommandExt::process_group(&mut command, 0);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -191,11 +214,8 @@ impl Running {
             match running.lines.recv_timeout(Duration::from_millis(50)) {
                 Ok(line) if line.contains(" runs with ") => {
                     running.ready = begin.elapsed().as_secs_f64();
-                    running.banner = format!(
-                        "ip-router.click with {} runs, ready in {:.2} s",
-                        table.file_name().unwrap_or_default().to_string_lossy(),
-                        running.ready
-                    );
+                    running.banner =
+                        format!("{name} with {table_name} runs, ready in {:.2} s", running.ready);
                     return Ok(running);
                 }
                 Ok(line) => said.push(line),
@@ -224,7 +244,7 @@ impl Running {
         let _ = rustix::process::kill_process(pid, rustix::process::Signal::INT);
         let stdout = self.child.stdout.take().context("the router's summary was read already")?;
         let text = std::io::read_to_string(stdout).context("cannot read the router's summary")?;
-        let (table, elements) = parse_summary(&text);
+        let (answers, elements) = parse_summary(&text);
         let status = self.child.wait().context("the router did not end")?;
         if !status.success() {
             bail!(
@@ -232,7 +252,7 @@ impl Running {
                 self.lines.try_iter().collect::<Vec<_>>().join("\n")
             );
         }
-        Ok(Totals { elements, table, seconds, ready: self.ready })
+        Ok(Totals { elements, answers, seconds, ready: self.ready })
     }
 }
 

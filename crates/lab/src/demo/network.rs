@@ -1,6 +1,8 @@
 //! The network of the demo of one router: namespaces for it and four hosts.
 
+use std::io::{BufWriter, Write};
 use std::path::Path;
+use std::process::Stdio;
 
 use anyhow::{Context, Result, bail};
 use testbed::Namespace;
@@ -35,23 +37,53 @@ impl Network {
     }
 }
 
+impl Network {
+    /// Makes the router's namespace what a router of Linux is: addresses, routes of the table, forwarding. The link to the third
+    /// host has the MTU `mtu` at both ends.
+    pub(super) fn route_by_linux(&self, table: &Path, mtu: u32, stop: &Stop) -> Result<()> {
+        for number in 0..HOSTS {
+            self.router.ip(&format!("addr add 10.0.{number}.1/24 dev eth{number}"))?;
+        }
+        self.router.ip(&format!("link set eth2 mtu {mtu}"))?;
+        self.hosts[2].namespace.ip(&format!("link set eth0 mtu {mtu}"))?;
+        self.router.script("echo 1 > /proc/sys/net/ipv4/ip_forward")?;
+        let mut ip = self.router.command("ip");
+        let mut ip = ip.args(["-batch", "-"]).stdin(Stdio::piped()).spawn().context("cannot start ip")?;
+        let mut lines = BufWriter::new(ip.stdin.take().context("ip has no standard input")?);
+        for row in &load(table)?.rows {
+            stop.check()?;
+            writeln!(lines, "route replace {} via 10.0.{}.2", row.prefix, gateway(row))
+                .context("ip does not read the routes")?;
+        }
+        drop(lines);
+        match ip.wait()?.success() {
+            true => Ok(()),
+            false => bail!("ip did not add the table's routes to Linux"),
+        }
+    }
+}
+
+fn load(table: &Path) -> Result<fib::read::Table<u32>> {
+    fib::read::load::<u32>(table).with_context(|| format!("cannot read '{}'", table.display()))
+}
+
+/// The host that stands in for what announced a route.
+fn gateway(row: &fib::read::Row<u32>) -> usize {
+    // Next hops count from 1.
+    usize::from(fib::synthesize::next_hop_of_origin(row.origin, HOSTS as u16).get()) - 1
+}
+
 /// Which host is the gateway of the table's route to `address`, and how many routes there are.
 pub(super) fn gateway_and_routes(table: &Path, address: &str) -> Result<(usize, u64)> {
     let address: std::net::Ipv4Addr = address.parse().context("the demo's own address")?;
-    let loaded =
-        fib::read::load::<u32>(table).with_context(|| format!("cannot read '{}'", table.display()))?;
+    let loaded = load(table)?;
     let best = loaded
         .rows
         .iter()
         .filter(|row| row.prefix.contains(&address))
         .max_by_key(|row| row.prefix.prefix_len());
     match best {
-        // Next hops count from 1.
-        Some(row) => {
-            let gateway =
-                usize::from(fib::synthesize::next_hop_of_origin(row.origin, HOSTS as u16).get()) - 1;
-            Ok((gateway, loaded.rows.len() as u64))
-        }
+        Some(row) => Ok((gateway(row), loaded.rows.len() as u64)),
         None => bail!("the table '{}' has no route to {address}", table.display()),
     }
 }

@@ -3,39 +3,44 @@
 use router::output::{say, say_line};
 use router::table::{Align, Table, scaled, thousands};
 
-/// What the router is asked at the end, of the lookup element of its configuration: bytes of routes and tables, and
-/// whether the tables say what the routes say.
-pub(super) const READ_MEMORY: &str = "rt.memory";
-pub(super) const READ_CHECK: &str = "rt.check";
+/// What the router is asked at the end. Of the lookup element of its configuration: bytes of routes and tables, and whether the tables
+/// say what the routes say. Of a script: whether it runs, and calls that failed.
+pub(super) const READ_TABLE: [&str; 2] = ["rt.memory", "rt.check"];
+pub(super) const READ_SCRIPT: [&str; 2] = ["main.state", "main.errors"];
 
 /// What the router counted.
 pub(super) struct Totals {
     pub(super) elements: Vec<serde_json::Value>,
-    pub(super) table: RoutingTable,
+    pub(super) answers: Answers,
     pub(super) seconds: f64,
     /// From the start of the program to packets, the table read and compiled, in seconds.
     pub(super) ready: f64,
 }
 
-/// What the router says of its routing table.
+/// What the handlers answered.
 #[derive(Debug, Default, PartialEq)]
-pub(super) struct RoutingTable {
-    /// Bytes of routes and both copies of the table.
-    memory_bytes: u64,
-    /// The answer of the handler `check`: a line for each copy of the table.
-    check: String,
-}
+pub(super) struct Answers(Vec<(String, String)>);
 
-impl RoutingTable {
-    /// The word after `name` in the check of the first copy.
+impl Answers {
+    /// The answer of a handler.
+    fn of(&self, handler: &str) -> Option<&str> {
+        self.0.iter().find(|(name, _)| name == handler).map(|(_, answer)| answer.trim())
+    }
+
+    /// The word after `name` in the check of the table's first copy.
     fn figure(&self, name: &str) -> Option<&str> {
-        let (_, rest) = self.check.lines().next()?.split_once(&format!("{name} "))?;
+        let (_, rest) = self.of(READ_TABLE[1])?.lines().next()?.split_once(&format!("{name} "))?;
         rest.split([',', ' ']).next()
     }
 
-    /// What the check found: the digest, or the lines that tell what is wrong.
+    /// What the check found: the table's digest or that the script runs, or what is wrong.
     pub(super) fn verdict(&self) -> Result<String, String> {
-        let wrong: Vec<&str> = self.check.lines().filter(|line| !line.ends_with(", ok")).collect();
+        if let (Some(state), Some(errors)) = (self.of(READ_SCRIPT[0]), self.of(READ_SCRIPT[1])) {
+            let text = format!("script {state}, {errors} calls failed");
+            return if state == "running" && errors == "0" { Ok(text) } else { Err(text) };
+        }
+        let check = self.of(READ_TABLE[1]).unwrap_or_default();
+        let wrong: Vec<&str> = check.lines().filter(|line| !line.ends_with(", ok")).collect();
         match self.figure("digest") {
             Some(digest) if wrong.is_empty() => Ok(format!("ok (digest {digest})")),
             Some(_) => Err(format!("WRONG: {}", wrong.join("; "))),
@@ -44,24 +49,29 @@ impl RoutingTable {
     }
 }
 
+impl Totals {
+    /// See [`Answers::verdict`].
+    pub(super) fn verdict(&self) -> Result<String, String> {
+        self.answers.verdict()
+    }
+}
+
 /// Takes apart what the router prints at its end: answers of handlers (`NAME:`, then lines), and a JSON object a line
 /// for each element.
-pub(super) fn parse_summary(text: &str) -> (RoutingTable, Vec<serde_json::Value>) {
-    let (mut table, mut elements) = (RoutingTable::default(), Vec::new());
-    let mut handler = "";
+pub(super) fn parse_summary(text: &str) -> (Answers, Vec<serde_json::Value>) {
+    let (mut answers, mut elements) = (Vec::<(String, String)>::new(), Vec::new());
     for line in text.lines() {
-        if let Some(name) = line.strip_suffix(':').filter(|name| [READ_MEMORY, READ_CHECK].contains(name)) {
-            handler = name;
+        let handler = line.strip_suffix(':');
+        if let Some(name) = handler.filter(|name| READ_TABLE.contains(name) || READ_SCRIPT.contains(name)) {
+            answers.push((name.to_owned(), String::new()));
         } else if line.starts_with('{') {
             elements.extend(serde_json::from_str(line).ok());
-        } else if handler == READ_MEMORY {
-            table.memory_bytes = line.trim().parse().unwrap_or(table.memory_bytes);
-        } else if handler == READ_CHECK && !line.is_empty() {
-            table.check.push_str(line);
-            table.check.push('\n');
+        } else if let Some((_, answer)) = answers.last_mut() {
+            answer.push_str(line);
+            answer.push('\n');
         }
     }
-    (table, elements)
+    (Answers(answers), elements)
 }
 
 /// The routing table, packets, rate, loss, and the cycles by class of element.
@@ -76,14 +86,17 @@ pub(super) fn summarise(totals: &Totals) {
             .sum()
     };
     let (received, sent) = (of_class("FromDevice"), of_class("ToDevice"));
-    let routes = totals.table.figure("routes").and_then(|digits| digits.parse().ok()).unwrap_or(0);
-    let (Ok(verdict) | Err(verdict)) = totals.table.verdict();
-    say_line!(
-        "\n{} routes, ready in {:.2} s, table memory {:.1} MB, table check {verdict}",
-        thousands(routes),
-        totals.ready,
-        totals.table.memory_bytes as f64 / 1e6
-    );
+    let number_of = |text: Option<&str>| text.and_then(|digits| digits.parse::<u64>().ok());
+    let (Ok(verdict) | Err(verdict)) = totals.verdict();
+    match number_of(totals.answers.figure("routes")) {
+        Some(routes) => say_line!(
+            "\n{} routes, ready in {:.2} s, table memory {:.1} MB, table check {verdict}",
+            thousands(routes),
+            totals.ready,
+            number_of(totals.answers.of(READ_TABLE[0])).unwrap_or(0) as f64 / 1e6
+        ),
+        None => say_line!("\nready in {:.2} s, {verdict}", totals.ready),
+    }
     say_line!(
         "{} packets received, {} sent in {:.0} s, {}pps on average",
         thousands(received),
@@ -152,20 +165,25 @@ mod tests {
 
     #[test]
     fn what_the_router_prints_at_its_end() {
-        let (table, elements) = parse_summary(SUMMARY);
-        assert_eq!((table.memory_bytes, table.check.lines().count()), (57_000_000, 2));
-        assert_eq!(table.figure("routes"), Some("564587"));
-        assert_eq!(table.verdict(), Ok("ok (digest 00000000deadbeef)".into()));
+        let (answers, elements) = parse_summary(SUMMARY);
+        assert_eq!(answers.of("rt.memory"), Some("57000000"));
+        assert_eq!(answers.of("rt.check").unwrap().lines().count(), 2);
+        assert_eq!(answers.figure("routes"), Some("564587"));
+        assert_eq!(answers.verdict(), Ok("ok (digest 00000000deadbeef)".into()));
         assert_eq!((elements.len(), &elements[0]["packets"]), (1, &3.into()));
         let wrong = "wrong: 10.0.0.0 goes to next hop 5 by the table, 3 by its routes";
         let (last_ok, rest) = (SUMMARY.rfind(", ok").unwrap() + 2, "{}\n");
-        let (table, _) = parse_summary(&format!("{}{wrong}\n{rest}", &SUMMARY[..last_ok]));
+        let (answers, _) = parse_summary(&format!("{}{wrong}\n{rest}", &SUMMARY[..last_ok]));
         assert_eq!(
-            table.verdict().unwrap_err(),
+            answers.verdict().unwrap_err(),
             format!(
                 "WRONG: passive Byte24: routes 564587, ranges 7, digest 00000000deadbeef, bytes 20, {wrong}"
             )
         );
         assert!(parse_summary("").0.verdict().is_err());
+        let script =
+            |state, errors| parse_summary(&format!("main.state:\n{state}\nmain.errors:\n{errors}\n")).0;
+        assert_eq!(script("running", 0).verdict(), Ok("script running, 0 calls failed".into()));
+        assert!(script("running", 1).verdict().is_err() && script("stopped: x", 0).verdict().is_err());
     }
 }
