@@ -1,4 +1,4 @@
--- An IPv4 router: it forwards by Linux's routes and neighbours, and leaves to Linux what it does not do itself.
+-- A router of IPv4 and IPv6: it forwards by Linux's routes and neighbours, and leaves to Linux what it does not do itself.
 --
 --   brickway lua examples/lua/router.lua eth1 eth2
 --
@@ -13,15 +13,15 @@ function save() return { forwarded, punted } end
 function restore(saved) forwarded, punted = saved[1], saved[2] end
 
 for batch in brickway.batches() do
-  -- Right IPv4 headers. What is wrong with the others is counted, and they are dropped.
-  local ip = batch:check_ip()
+  -- Right headers. What is wrong with the others is counted, and they are dropped.
+  local ip = batch:check_ip():union(batch:check_ip6())
   -- Where they go. Packets to this host, without a route or with options are not among these.
   local routed = batch:lookup(ip)
   -- What is too long or has lived too long is Linux's, which sends the ICMP errors.
   local fits = batch:check_mtu(routed)
   local alive = batch:decrement_ttl(fits)
   forwarded = forwarded + #batch:apply_routes(alive)
-  -- ARP, IPv6 and all that was left above.
+  -- ARP and all that was left above.
   local rest = batch:undecided()
   punted = punted + #rest
   batch:punt(rest)

@@ -47,6 +47,16 @@
 //! C<mask:minus(other)>, C<mask:intersection(other)>, C<mask:each()>, C<mask:send(output)>, C<mask:drop(reason)>. At most 64 of a
 //! batch.
 //!
+//! B<Filters> have the language of IPClassifier: C<brickway.filter("udp port 53")> compiles one, C<batch:match(filter, mask)> are
+//! those of the mask, or of all packets, that it is about.
+//!
+//! B<Queues.> C<brickway.queue { output = 0, capacity = 512, priority = 100 }> makes a queue of an output; packets join it by
+//! C<p:enqueue(queue)> and C<mask:enqueue(queue)>; C<queue:length()>. An output takes packets by priority, 0 first, from queues
+//! of one priority in turns. With C<red_min>, C<red_max> (average lengths) and C<red_probability> packets are dropped at random before the queue is
+//! full (RED). C<brickway.pace { output = 0, rate = 1e9, batch = 32, timeout = 1e-4 }> limits an output to so many bits a
+//! second (0 for no limit), and has it wait for so many packets, at most for so many seconds. Packets sent to an output with queues
+//! wait in one of its own, of priority 100 and 1,024 packets. On reload queued packets leave at once.
+//!
 //! B<A main loop> instead of C<process>: C<for batch in brickway.batches() do>. The script waits there until a batch comes. An error
 //! ends the loop, which then begins anew, as after a reload.
 //!
@@ -101,7 +111,8 @@
 //! arguments. What C<save()> returned (tables, numbers, strings, booleans), C<restore(value)> of the new script gets. If the new
 //! script has a mistake the old one goes on.
 //!
-//! Drop reasons: "script error", "script stopped", "no free frame" and "packet too long" (C<transmit>), and those that the script names.
+//! Drop reasons: "script error", "script stopped", "no free frame" and "packet too long" (C<transmit>), "queue full", "dropped early" (RED),
+//! "no such queue", "no such output" (of a new configuration), and those that the script names.
 //!
 //! =e
 //!   FromDevice(eth1) -> Lua("
@@ -117,14 +128,16 @@
 use std::any::Any;
 use std::time::Duration;
 
-use elements::lookup::Ipv4Steps;
+use elements::lookup::ForwardingSteps;
 use graph::arguments::Interval;
 use graph::{Class, Combine, ConfigError, Context, Element, FromArgument, Get, Handler, Put, Setup};
-use packet::Batch;
+use packet::{Batch, Packet};
 
+use crate::queues::{FIRST_TIMER, Queues};
 use crate::router::Ports;
 use crate::saved::Saved;
 use crate::script::{Failure, LIBRARIES, Origin, Script, Source};
+use crate::stage::List;
 
 /// Errors within a second after which a script is out of the way.
 const MOST_ERRORS: u32 = 100;
@@ -248,12 +261,13 @@ pub(crate) fn make_with(
     }
     let script = origin.load()?;
     if !origin.ports.is_empty() {
-        let mut steps = Ipv4Steps::from_setup(setup, &origin.ports)?;
+        let mut steps = ForwardingSteps::from_setup(setup, &origin.ports)?;
         steps.mtus = ports.mtus;
-        script.held().steps = Some(steps);
+        script.stage().steps = Some(steps);
     }
     Ok(Box::new(LuaElement {
         script,
+        queues: Queues::default(),
         origin,
         error_output: errors,
         errors: 0,
@@ -267,6 +281,13 @@ struct Checked;
 
 impl Element for Checked {}
 
+/// What an element leaves to the one that takes its place.
+struct Left {
+    saved: Option<Saved>,
+    /// Packets of its queues, with their outputs.
+    packets: Vec<(usize, Packet)>,
+}
+
 /// What happened in the current second.
 #[derive(Default)]
 struct Second {
@@ -279,6 +300,7 @@ struct Second {
 
 struct LuaElement {
     script: Script,
+    queues: Queues,
     origin: Origin,
     error_output: Option<usize>,
     errors: u64,
@@ -290,15 +312,18 @@ struct LuaElement {
 impl LuaElement {
     /// Does what the script asked for, and counts its failure.
     fn finish(&mut self, cx: &mut Context, result: Result<(), Failure>) {
-        let mut held = self.script.held();
-        if held.line_count == 0 && held.timers.is_empty() && held.packets.is_empty() && result.is_ok() {
-            return;
+        if let Some(requests) = self.script.requests() {
+            self.grant(cx, requests);
         }
-        let timers = std::mem::take(&mut held.timers);
-        let packets = std::mem::take(&mut held.packets);
-        let lines = std::mem::take(&mut held.lines);
-        let line_count = std::mem::take(&mut held.line_count);
-        drop(held);
+        if let Err(failure) = result {
+            self.fail(cx, failure);
+        }
+    }
+
+    #[cold]
+    fn grant(&mut self, cx: &mut Context, requests: List) {
+        let List { timers, packets, wishes, lines, line_count } = requests;
+        wishes.into_iter().for_each(|wish| self.queues.grant(wish));
         for (key, after_ns) in timers {
             cx.set_timer(key, cx.now_ns().saturating_add(after_ns));
         }
@@ -315,9 +340,6 @@ impl LuaElement {
         self.second.left_out += line_count - lines.len();
         for line in lines {
             self.log(cx, &line);
-        }
-        if let Err(failure) = result {
-            self.fail(cx, failure);
         }
     }
 
@@ -365,7 +387,7 @@ impl LuaElement {
     fn pass_over(&self, cx: &mut Context, batch: &mut Batch, reason: &'static str) {
         if self.error_output.is_some() && !self.origin.ports.is_empty() {
             batch.iter_mut().for_each(|packet| {
-                Ipv4Steps::whole(packet);
+                ForwardingSteps::whole(packet);
             });
         }
         match self.error_output {
@@ -376,16 +398,19 @@ impl LuaElement {
     }
 
     fn reload(&mut self, cx: &mut Context) -> Result<(), String> {
-        let script = self.origin.load()?;
+        let mut script = self.origin.load()?;
         match self.script.save() {
             Ok(Some(saved)) => script.restore(&saved).map_err(|failure| failure.message)?,
             Ok(None) => {}
             // Else a script whose `save` is the mistake could never be mended.
             Err(failure) => self.log(cx, &format!("{}; nothing was saved", failure.message)),
         }
-        let steps = self.script.held().steps.take();
-        script.held().steps = steps;
+        let steps = self.script.stage().steps.take();
+        script.stage().steps = steps;
         self.script = script;
+        // The new script has queues of its own.
+        let left = std::mem::take(&mut self.queues).drain();
+        left.into_iter().for_each(|(output, packet)| cx.emit(output, packet));
         self.stopped = None;
         self.second.errors = 0;
         self.begin(cx);
@@ -402,13 +427,13 @@ impl LuaElement {
     fn ask<T>(
         &mut self,
         cx: &mut Context,
-        call: impl FnOnce(&Script) -> Result<T, Failure>,
+        call: impl FnOnce(&mut Script) -> Result<T, Failure>,
     ) -> Result<T, String> {
         if let Some(why) = &self.stopped {
             return Err(format!("the script is out of the way: {why}"));
         }
         self.script.shared().begin(cx.now_ns(), cx.outputs());
-        let result = call(&self.script);
+        let result = call(&mut self.script);
         self.finish(cx, Ok(()));
         result.map_err(|failure| {
             let message = failure.message.clone();
@@ -424,13 +449,14 @@ impl LuaElement {
 #[derive(Clone, Copy)]
 enum FollowedHere {
     /// The host's addresses.
-    Own,
+    Own4,
+    Own6,
     /// The MTU of a port.
     Mtu(usize),
 }
 
 impl LuaElement {
-    /// What the handler of this name follows, of a router: `own`, `mtu1`, `mtu2` ...
+    /// What the handler of this name follows, of a router: `own`, `own6`, `mtu1`, `mtu2` ...
     fn followed(&self, name: &str) -> Option<FollowedHere> {
         if self.origin.ports.is_empty() {
             return None;
@@ -440,24 +466,30 @@ impl LuaElement {
                 let port = number.parse::<usize>().ok()?.checked_sub(1)?;
                 (port < self.origin.ports.len()).then_some(FollowedHere::Mtu(port))
             }
-            None => (name == "own").then_some(FollowedHere::Own),
+            None => match name {
+                "own" => Some(FollowedHere::Own4),
+                "own6" => Some(FollowedHere::Own6),
+                _ => None,
+            },
         }
     }
 
     fn read_followed(&self, followed: FollowedHere) -> String {
-        let mut held = self.script.held();
-        match (&mut held.steps, followed) {
-            (Some(steps), FollowedHere::Own) => steps.own().own_text(),
+        let mut stage = self.script.stage();
+        match (&mut stage.steps, followed) {
+            (Some(steps), FollowedHere::Own4) => steps.own4().own_text(),
+            (Some(steps), FollowedHere::Own6) => steps.own6().own_text(),
             (Some(steps), FollowedHere::Mtu(port)) => steps.mtus[port].to_string(),
             (None, _) => String::new(),
         }
     }
 
     fn write_followed(&self, followed: FollowedHere, value: &str) -> Result<(), String> {
-        let mut held = self.script.held();
-        let Some(steps) = &mut held.steps else { return Ok(()) };
+        let mut stage = self.script.stage();
+        let Some(steps) = &mut stage.steps else { return Ok(()) };
         match followed {
-            FollowedHere::Own => steps.own().set_own(value),
+            FollowedHere::Own4 => steps.own4().set_own(value),
+            FollowedHere::Own6 => steps.own6().set_own(value),
             FollowedHere::Mtu(port) => {
                 steps.mtus[port] = u32::from_value(value)?;
                 Ok(())
@@ -481,12 +513,17 @@ impl Element for LuaElement {
         let result = self.script.process(input, batch);
         if result.is_err() {
             self.pass_over(cx, batch, "script error");
+        } else if !self.queues.is_empty() {
+            let mut stage = self.script.stage();
+            let shared = self.script.shared();
+            self.queues.take(cx, batch, |number| shared.output(number, &mut stage.reasons));
+            shared.show_lengths(self.queues.lengths());
         } else if self.script.shared().is_sorted() {
-            let mut held = self.script.held();
+            let mut stage = self.script.stage();
             let (shared, mut number) = (self.script.shared(), 0);
             cx.classify(batch, |_| {
                 number += 1;
-                shared.output(number - 1, &mut held.reasons)
+                shared.output(number - 1, &mut stage.reasons)
             });
         } else if cx.outputs() == 0 {
             cx.free(batch);
@@ -495,6 +532,10 @@ impl Element for LuaElement {
     }
 
     fn timer(&mut self, cx: &mut Context, key: u32) {
+        if key >= FIRST_TIMER {
+            self.queues.serve(cx);
+            return self.script.shared().show_lengths(self.queues.lengths());
+        }
         if self.stopped.is_none() {
             self.script.shared().begin(cx.now_ns(), cx.outputs());
             let result = self.script.timer(key);
@@ -536,15 +577,23 @@ impl Element for LuaElement {
     }
 
     fn leave(&mut self) -> Option<Box<dyn Any + Send>> {
-        let saved = self.script.save().ok().flatten()?;
-        Some(Box::new(saved))
+        let left = Left { saved: self.script.save().ok().flatten(), packets: self.queues.drain() };
+        (left.saved.is_some() || !left.packets.is_empty()).then(|| Box::new(left) as Box<dyn Any + Send>)
     }
 
     fn inherit(&mut self, cx: &mut Context, left: Box<dyn Any + Send>) {
-        if let Ok(saved) = left.downcast::<Saved>()
-            && let Err(failure) = self.script.restore(&saved)
+        let Ok(left) = left.downcast::<Left>() else { return };
+        if let Some(saved) = &left.saved
+            && let Err(failure) = self.script.restore(saved)
         {
             self.log(cx, &failure.message);
+        }
+        let outputs = cx.outputs();
+        for (output, packet) in left.packets {
+            match output < outputs {
+                true => cx.emit(output, packet),
+                false => cx.drop(packet, "no such output"),
+            }
         }
     }
 }

@@ -6,7 +6,10 @@
 //! | `router` | the element with the router's forwarding tables |
 //! | `script` | a script in its own Lua state: loaded, called, replaced |
 //! | `prelude.lua` | what scripts see: batches, packets, headers |
+//! | `main_loop` | the script's main loop, on a stack of its own |
 //! | `shared` | memory that a script and its element share |
+//! | `stage` | what a script works on and asks for during a call |
+//! | `queues` | queues of a script, and how outputs take packets from them |
 //! | `saved` | what a script leaves to its successor |
 //! | `watchdog` | ends calls that do not return |
 //!
@@ -22,10 +25,13 @@
 )]
 
 mod element;
+mod main_loop;
+mod queues;
 mod router;
 mod saved;
 mod script;
 mod shared;
+mod stage;
 #[cfg(test)]
 mod tests;
 mod watchdog;

@@ -26,7 +26,8 @@ struct bw_shared {
   struct bw_metadata **packets;
   uint16_t output[256];
   uint32_t masks[64][8];
-  uint32_t step, from, second, to;
+  uint32_t is_serving;
+  uint32_t lengths[64];
 };
 struct bw_batch { const uint32_t generation; };
 struct bw_mask { const uint32_t generation, slot; };
@@ -34,13 +35,17 @@ struct bw_packet { const uint32_t generation, number; };
 struct bw_place { uint32_t generation, slot; };
 ]]
 
-local METADATA_BYTES, MOST_MASKS = 128, 64
-local DROPPED, UNDECIDED = 0x8000, 0x7fff
+local METADATA_BYTES, MOST_MASKS, MOST_QUEUES = 128, 64, 64
+local DROPPED, UNDECIDED, QUEUED = 0x8000, 0x7fff, 0x7000
 local ctx = cast("struct bw_shared *", shared)
+-- Functions of the element (`main_loop.rs`), which compiled code calls as they are.
+local host_wait = cast("void (*)(void *)", host.wait)
+local host_step = cast("uint32_t (*)(void *, uint32_t, uint32_t, uint32_t, uint32_t)", host.step)
 local packet_type, mask_type = ffi.typeof("struct bw_packet"), ffi.typeof("struct bw_mask")
 local istype = ffi.istype
 local bytes = ffi.typeof("uint8_t *")
-local u32, words = ffi.typeof("uint32_t"), ffi.typeof("uint32_t *")
+local u32, words, halves = ffi.typeof("uint32_t"), ffi.typeof("uint32_t *"), ffi.typeof("uint16_t *")
+assert(ffi.abi("le"), "fields are written in halves of words of a little-endian machine")
 local make_packet, make_batch, make_mask
 
 -- Raises an error where the script called what is in this file.
@@ -90,7 +95,7 @@ function packet.u8(p, offset) return within(p, offset, 1)[0] end
 
 function packet.u16(p, offset)
   local b = within(p, offset, 2)
-  return b[0] * 256 + b[1]
+  return bor(lshift(b[0], 8), b[1])
 end
 
 function packet.u32(p, offset) return tonumber(cast(u32, bswap(cast(words, within(p, offset, 4))[0]))) end
@@ -231,9 +236,74 @@ function packet.drop(p, reason)
   ctx.output[p.number], ctx.is_sorted = DROPPED + reason_number(reason or "dropped by the script"), 1
 end
 
+-- ---- queues -----------------------------------------------------------------------------------------------
+
+local queues, queue_numbers = {}, setmetatable({}, { __mode = "k" })
+local queue_methods = {}
+
+-- The number of a queue.
+local function queue_number(queue)
+  return queue_numbers[queue] or fail(format("expected a queue, as of brickway.queue, not %s", shown(queue)))
+end
+
+function queue_methods.length(queue) return ctx.lengths[queue_number(queue)] end
+
+local queue_metatable = {
+  __index = function(_, key) return queue_methods[key] or fail(format("a queue has no '%s'", tostring(key))) end,
+  __newindex = function() fail("a queue is not changed; its settings are those of brickway.queue") end,
+  __metatable = false,
+}
+
+-- A number among named settings.
+local function setting(settings, name, default, least, most)
+  local value = settings[name]
+  if value == nil then value = default end
+  if type(value) ~= "number" or not (value >= least and value <= most) then
+    fail(format("%s is %s; expected a number from %s to %s", name, shown(value), tostring(least), tostring(most)))
+  end
+  return value
+end
+
+local function settings_of(settings, known)
+  if type(settings) ~= "table" then fail(format("expected settings, as in { output = 0 }, not %s", shown(settings))) end
+  for name in pairs(settings) do
+    if not known[name] then fail(format("no setting '%s'", tostring(name))) end
+  end
+  return settings
+end
+
+local QUEUE_SETTINGS = { output = true, capacity = true, priority = true, red_min = true, red_max = true, red_probability = true }
+
+-- Makes a queue of an output: `brickway.queue { output = 0, capacity = 512, priority = 1 }`.
+local function make_queue(settings)
+  settings_of(settings, QUEUE_SETTINGS)
+  if #queues == MOST_QUEUES then fail(format("more than %d queues", MOST_QUEUES)) end
+  local output = floor(setting(settings, "output", nil, 0, ctx.outputs - 1))
+  local capacity = floor(setting(settings, "capacity", 512, 1, 65536))
+  local priority = floor(setting(settings, "priority", 100, 0, 255))
+  local red_min, red_max, red_probability
+  if settings.red_min ~= nil then
+    red_min = setting(settings, "red_min", nil, 0, capacity)
+    red_max = setting(settings, "red_max", capacity, red_min + 1, 65536)
+    red_probability = setting(settings, "red_probability", 0.02, 0, 1)
+  end
+  host.queue(output, capacity, priority, red_min, red_max or 0, red_probability or 0)
+  local queue = setmetatable({}, queue_metatable)
+  queue_numbers[queue] = #queues
+  queues[#queues + 1] = queue
+  return queue
+end
+
+-- Has the packet wait in a queue when process returns.
+function packet.enqueue(p, queue)
+  metadata(p)
+  ctx.output[p.number], ctx.is_sorted = QUEUED + queue_number(queue), 1
+end
+
 -- ---- headers ---------------------------------------------------------------------------------------------
 
--- The one's complement sum of `checksum` after a 16-bit word changed (RFC 1624, equation 3).
+-- The one's complement sum of `checksum` after a 16-bit word changed (RFC 1624, equation 3). It is the same in either byte order, if all
+-- three are in it (RFC 1071, 2 (B)): checksums and words are what the machine reads.
 local function adjusted(checksum, old, new)
   local sum = bxor(checksum, 0xffff) + bxor(old, 0xffff) + new
   sum = band(sum, 0xffff) + rshift(sum, 16)
@@ -241,17 +311,21 @@ local function adjusted(checksum, old, new)
   return bxor(sum, 0xffff)
 end
 
-local function get16(b, at) return b[at] * 256 + b[at + 1] end
-local function put16(b, at, value) b[at], b[at + 1] = rshift(value, 8), band(value, 255) end
+local function get16(b, at) return bor(lshift(b[at], 8), b[at + 1]) end
+local function swapped(value) return rshift(bswap(value), 16) end
 
-local function adjust(b, at, old, new) put16(b, at, adjusted(get16(b, at), old, new)) end
+local function adjust(b, at, old, new)
+  local checksum = cast(halves, b + at)
+  checksum[0] = adjusted(checksum[0], old, new)
+end
 
 -- The same of a checksum of UDP, where 0 stands for none (RFC 768).
 local function adjust_udp(b, at, old, new)
-  local checksum = get16(b, at)
+  local place = cast(halves, b + at)
+  local checksum = place[0]
   if checksum ~= 0 then
     checksum = adjusted(checksum, old, new)
-    put16(b, at, checksum ~= 0 and checksum or 0xffff)
+    place[0] = checksum ~= 0 and checksum or 0xffff
   end
 end
 
@@ -269,44 +343,56 @@ end
 
 local READ = {
   [8] = "local header = ...; return function(v) return header(v)[$1] end",
-  [16] = "local header = ...; return function(v) local b = header(v); return b[$1] * 256 + b[$1 + 1] end",
-  [32] = [[local header, cast, words, u32, bswap, tonumber = ...
+  [16] = "local header, bor, lshift = ...; return function(v) local b = header(v); return bor(lshift(b[$1], 8), b[$1 + 1]) end",
+  [32] = [[local header, _, _, cast, words, u32, bswap, tonumber = ...
     return function(v) return tonumber(cast(u32, bswap(cast(words, header(v) + $1)[0]))) end]],
 }
 
-local function reader(bits, at) return build(READ[bits], at)(header, cast, words, u32, bswap, tonumber) end
+local function reader(bits, at) return build(READ[bits], at)(header, bor, lshift, cast, words, u32, bswap, tonumber) end
 
--- Each writes a field and has the checksums follow: `change(b, old, new, v)` for each 16-bit word.
+-- Each writes a field and has the checksums follow: `change(b, old, new, v)` for each 16-bit word, as the machine reads it.
 local WRITE = {
-  [8] = [[local header, octet, short, long, get16, put16, change, floor = ...
+  [8] = [[local header, place, octet, change = ...
+    local cast, halves, band, bor, lshift = place.cast, place.halves, place.band, place.bor, place.lshift
     return function(v, value)
       local b = header(v)
-      local old = get16(b, $2)
-      b[$1] = octet(value)
-      change(b, old, get16(b, $2), v)
+      local word = cast(halves, b + $1)
+      local old = word[0]
+      local new = bor(band(old, $2), lshift(octet(value), $3))
+      word[0] = new
+      change(b, old, new, v)
     end]],
-  [16] = [[local header, octet, short, long, get16, put16, change, floor = ...
+  [16] = [[local header, place, short, change = ...
+    local cast, halves, swapped = place.cast, place.halves, place.swapped
     return function(v, value)
       local b = header(v)
-      local old = get16(b, $1)
-      put16(b, $1, short(value))
-      change(b, old, floor(value), v)
+      local word = cast(halves, b + $1)
+      local old, new = word[0], swapped(short(value))
+      word[0] = new
+      change(b, old, new, v)
     end]],
-  [32] = [[local header, octet, short, long, get16, put16, change, floor = ...
+  [32] = [[local header, place, long, change = ...
+    local cast, words, bswap, tobit, band, rshift = place.cast, place.words, place.bswap, place.tobit, place.band, place.rshift
     return function(v, value)
       local b = header(v)
-      local high, low = get16(b, $1), get16(b, $1 + 2)
-      local new_high = floor(long(value) / 65536)
-      local new_low = floor(value) - new_high * 65536
-      put16(b, $1, new_high)
-      put16(b, $1 + 2, new_low)
-      change(b, high, new_high, v)
-      change(b, low, new_low, v)
+      local word = cast(words, b + $1)
+      local old, new = tobit(word[0]), bswap(tobit(long(value)))
+      word[0] = new
+      change(b, band(old, 0xffff), band(new, 0xffff), v)
+      change(b, rshift(old, 16), rshift(new, 16), v)
     end]],
+}
+local CHECK = { [8] = octet, [16] = short, [32] = long }
+local place_functions = {
+  cast = cast, halves = halves, words = words, swapped = swapped, tobit = bit.tobit,
+  band = band, bor = bor, lshift = lshift, rshift = rshift, bswap = bswap,
 }
 
 local function writer(bits, at, change)
-  return build(WRITE[bits], at, at - at % 2)(header, octet, short, long, get16, put16, change, floor)
+  -- Of an octet: where its word begins, what of the word stays, and how far the octet is from its low end.
+  local odd = bits == 8 and at % 2 or 0
+  local code = build(WRITE[bits], at - odd, odd == 0 and 0xff00 or 0x00ff, 8 * odd)
+  return code(header, place_functions, CHECK[bits], change)
 end
 
 local function unchanged() end
@@ -354,7 +440,7 @@ local vlan = view("vlan", { tci = { 16, 0 }, type = { 16, 2 } },
   { id = function(v, value)
       if not (value >= 0 and value <= 4095) then fail(format("%s is no VLAN", tostring(value))) end
       local b = header(v)
-      put16(b, 0, bor(band(get16(b, 0), 0xf000), value))
+      cast(halves, b)[0] = swapped(bor(band(get16(b, 0), 0xf000), value))
     end })
 
 local function follow_ip(b, old, new) adjust(b, 10, old, new) end
@@ -367,7 +453,7 @@ local function follow_address(b, old, new, v)
   adjust(b, 10, old, new)
   if is_first(b) then
     local m = ctx.packets[v.number]
-    local transport = band(b[0], 15) * 4
+    local transport = lshift(band(b[0], 15), 2)
     local room = min(get16(b, 2), m.data_offset + m.length - v.offset) - transport
     if b[9] == 17 and room >= 8 then
       adjust_udp(b, transport + 6, old, new)
@@ -393,9 +479,11 @@ local ipv4 = view("ip", {
     dscp = function(v, value)
       if not (value >= 0 and value <= 63) then fail(format("%s is no DSCP", tostring(value))) end
       local b = header(v)
-      local old = get16(b, 0)
-      b[1] = bor(lshift(value, 2), band(b[1], 3))
-      follow_ip(b, old, get16(b, 0))
+      local word = cast(halves, b)
+      local old = word[0]
+      local new = bor(band(old, 0x03ff), lshift(value, 10))
+      word[0] = new
+      follow_ip(b, old, new)
     end,
   }, {})
 
@@ -466,7 +554,7 @@ local function find_ipv4(p)
   local m = metadata(p)
   if at + 20 > end_of(m) then return nil end
   local first = cast(bytes, metadata(p))[at]
-  local length = band(first, 15) * 4
+  local length = lshift(band(first, 15), 2)
   if rshift(first, 4) ~= 4 or length < 20 or at + length > end_of(m) then return nil end
   return at, length
 end
@@ -510,7 +598,7 @@ local getters = {
   output = function(p)
     metadata(p)
     local output = ctx.output[p.number]
-    if output < UNDECIDED then return output end
+    if output < QUEUED then return output end
   end,
 }
 
@@ -593,9 +681,8 @@ local function packet_at(number)
 end
 
 local function following(_, number)
-  if type(number) ~= "number" then fail("expected a number of a packet") end
-  number = number + 1
-  if number <= ctx.count then return number, packet_at(number) end
+  if type(number) ~= "number" or not (number >= 0) then fail("expected a number of a packet") end
+  if number < ctx.count then return number + 1, make_packet(ctx.generation, number) end
 end
 
 -- Goes over the packets: `for number, p in batch:each() do`.
@@ -668,32 +755,22 @@ function mask.clear(m, number)
   bits[word] = band(bits[word], bit.bnot(lshift(1, band(place, 31))))
 end
 
--- Steps over a whole batch are ours, by their number: from a mask or two, to a mask. (Loops here would cost more where a script's loop
--- is not compiled, as a main loop is not.)
+-- Steps over a whole batch are ours, by their number: from a mask or two, to a mask.
 local STEP = {
   check_ip = 0, lookup = 1, check_mtu = 2, decrement_ttl = 3, apply_routes = 4, punt = 5,
-  undecided = 6, all = 7, none = 8, union = 9, minus = 10, intersection = 11, send = 12,
+  undecided = 6, all = 7, none = 8, union = 9, minus = 10, intersection = 11, send = 12, check_ip6 = 14, match = 15,
 }
-local ALL, REFUSED, COUNT = MOST_MASKS, 255, 13
-local host_step = host.step
-
--- What a step is about goes by the shared memory, which costs less than arguments do.
-local function do_step(step, a, b, to)
-  ctx.step, ctx.from, ctx.second, ctx.to = step, a, b, to
-  host_step()
-end
+local ALL, REFUSED, COUNT = MOST_MASKS, 0xffffffff, 13
 
 local function new_mask_by(step, a, b)
   local to = new_mask()
-  do_step(step, a, b, to.slot)
-  if ctx.step == REFUSED then fail("this element has no forwarding tables; LuaRouter has them") end
+  if host_step(ctx, step, a, b, to.slot) == REFUSED then fail("this element has no forwarding tables; LuaRouter has them") end
   return to
 end
 
 function mask.count(m)
   check_mask(m)
-  do_step(COUNT, m.slot, 0, 0)
-  return ctx.to
+  return host_step(ctx, COUNT, m.slot, 0, 0)
 end
 
 function mask.is_empty(m) return mask.count(m) == 0 end
@@ -721,13 +798,19 @@ function mask.each(m) return next_in, m, 0 end
 function mask.send(m, output)
   if type(output) ~= "number" or not (output >= 0 and output < ctx.outputs) then no_output(output) end
   check_mask(m)
-  do_step(STEP.send, m.slot, floor(output), 0)
+  host_step(ctx, STEP.send, m.slot, floor(output), 0)
+end
+
+-- Has the packets of a mask wait in a queue.
+function mask.enqueue(m, queue)
+  check_mask(m)
+  host_step(ctx, STEP.send, m.slot, QUEUED + queue_number(queue), 0)
 end
 
 -- Drops the packets of a mask, counted under a reason.
 function mask.drop(m, reason)
   check_mask(m)
-  do_step(STEP.send, m.slot, DROPPED + reason_number(reason or "dropped by the script"), 0)
+  host_step(ctx, STEP.send, m.slot, DROPPED + reason_number(reason or "dropped by the script"), 0)
 end
 
 make_mask = ffi.metatype("struct bw_mask", {
@@ -750,17 +833,25 @@ function batch.all() return new_mask_by(STEP.all, 0, 0) end
 function batch.none() return new_mask_by(STEP.none, 0, 0) end
 function batch.undecided() return new_mask_by(STEP.undecided, 0, 0) end
 
+-- The slot of a mask that was given, or all packets.
+local function slot_of(from)
+  if from == nil then return ALL end
+  check_mask(from)
+  return from.slot
+end
+
+local filter_numbers = setmetatable({}, { __mode = "k" })
+
+-- Those of a mask that a filter is about: `batch:match(brickway.filter("udp port 53"), mask)`.
+function batch.match(_, filter, from)
+  local number = filter_numbers[filter] or fail(format("expected a filter, as of brickway.filter, not %s", shown(filter)))
+  return new_mask_by(STEP.match, slot_of(from), number)
+end
+
 -- The steps of forwarding, each over a mask or all packets.
-for _, name in ipairs { "check_ip", "lookup", "check_mtu", "decrement_ttl", "apply_routes", "punt" } do
+for _, name in ipairs { "check_ip", "check_ip6", "lookup", "check_mtu", "decrement_ttl", "apply_routes", "punt" } do
   local step = STEP[name]
-  batch[name] = function(_, from)
-    local slot = ALL
-    if from ~= nil then
-      check_mask(from)
-      slot = from.slot
-    end
-    return new_mask_by(step, slot, 0)
-  end
+  batch[name] = function(_, from) return new_mask_by(step, slot_of(from), 0) end
 end
 
 make_batch = ffi.metatype("struct bw_batch", {
@@ -814,6 +905,28 @@ function brickway.set_timer(seconds, key)
   if type(key) ~= "number" or not (key >= 0 and key < 1024) then fail(format("timer %s; expected 0 to 1023", tostring(key))) end
   -- Not more often than a thousand times a second, so that packets have their turn.
   host.set_timer(seconds < 0.001 and 0.001 or seconds, floor(key))
+end
+
+brickway.queue = make_queue
+
+-- Compiles an expression of IPClassifier, for `batch:match`.
+function brickway.filter(expression)
+  local number, why = host.filter(text_of(expression))
+  if not number then fail(why) end
+  local filter = setmetatable({}, { __metatable = false })
+  filter_numbers[filter] = number
+  return filter
+end
+
+local OUTPUT_SETTINGS = { output = true, rate = true, batch = true, timeout = true }
+
+-- Says how an output takes packets: `brickway.pace { output = 0, rate = 1e9, batch = 32, timeout = 1e-4 }`.
+function brickway.pace(settings)
+  settings_of(settings, OUTPUT_SETTINGS)
+  local output = floor(setting(settings, "output", nil, 0, ctx.outputs - 1))
+  local rate = floor(setting(settings, "rate", 0, 0, 1e12))
+  local batch = floor(setting(settings, "batch", 1, 1, 256))
+  host.output(output, rate, batch, setting(settings, "timeout", 1e-4, 0, 1))
 end
 
 -- Sends a new packet of these bytes by an output, when the call returns.
@@ -1017,13 +1130,23 @@ local the_batch = make_batch(0)
 local process, on_timer
 local create, resume, status, yield = coroutine.create, coroutine.resume, coroutine.status, coroutine.yield
 
--- The main loop: `for batch in brickway.batches() do`. The script stops there until a batch comes.
-local script, loop, is_waiting
+-- The main loop: `for batch in brickway.batches() do`. The script waits there for a batch; it yields when the loop is asked to end.
+local script, loop, is_waiting, has_loop
 
-local function next_batch()
+local next_batch
+
+local function wait_in_vain()
   is_waiting = true
   yield()
   is_waiting = false
+  return next_batch()
+end
+
+-- Without a loop, which would keep that of the script from being compiled.
+function next_batch()
+  if ctx.is_serving == 0 then return wait_in_vain() end
+  host_wait(ctx)
+  if ctx.is_serving == 0 then return wait_in_vain() end
   return the_batch
 end
 
@@ -1038,14 +1161,24 @@ local function begin(chunk)
   if not ok then error(why, 0) end
 end
 
-local function turn()
+local function loop_of_script()
   local ok, why = resume(loop)
   if ok and is_waiting then return end
   -- The loop is over, and begins anew with what it has saved.
+  ctx.is_serving = 0
   local saved = environment.save and environment.save()
   begin(script)
   if saved ~= nil and environment.restore then environment.restore(saved) end
   error(ok and "the main loop ended" or why, 0)
+end
+
+local function loop_of_process()
+  local work = process
+  while true do
+    host_wait(ctx)
+    if ctx.is_serving == 0 then return end
+    work(the_batch)
+  end
 end
 
 return {
@@ -1054,12 +1187,8 @@ return {
   start = function(chunk)
     begin(chunk)
     on_timer = environment.timer
-    if is_waiting then
-      process = turn
-    elseif type(environment.process) == "function" then
-      local work = environment.process
-      process = function() work(the_batch) end
-    else
+    process, has_loop = environment.process, is_waiting
+    if not has_loop and type(process) ~= "function" then
       error("no function process(batch), and no loop over brickway.batches()", 0)
     end
     local names = {}
@@ -1069,7 +1198,11 @@ return {
     end
     return names
   end,
-  process = function() process() end,
+  -- Works on batches, on a stack of its own, until it is asked to end. Returns the error that ended it.
+  serve = function()
+    local ok, why = pcall(has_loop and loop_of_script or loop_of_process)
+    if not ok then return tostring(why) end
+  end,
   timer = function(key) if on_timer then on_timer(key) end end,
   read = function(name, argument) return tostring(readers[name](argument)) end,
   write = function(name, value) writers[name](value) end,

@@ -2,7 +2,7 @@
 //! LuaRouter(PORT0, PORT1, ..., FILE [, I<keywords> MTU, ARGS, ERRORS, BUDGET, ALLOW])
 //!
 //! =s ip
-//! forwards IPv4 packets by the router's forwarding tables, as a Lua script says
+//! forwards packets by the router's forwarding tables, as a Lua script says
 //!
 //! =d
 //! Lua with the forwarding tables that the router keeps in step with Linux (see FIBLookup), for the ports that the arguments name.
@@ -15,15 +15,18 @@
 //! =item batch:check_ip(mask)
 //! IPv4 frames with a right header, as CheckIPHeader says; they begin with that now. Others of IPv4 are dropped.
 //!
+//! =item batch:check_ip6(mask)
+//! the same of IPv6, as CheckIP6Header says
+//!
 //! =item batch:lookup(mask)
-//! those whose next hop is a known neighbour behind another port; not those with options, or that came as a link-level broadcast.
+//! of the checked those whose next hop is a known neighbour behind another port; not those with options, or that came as a link-level broadcast.
 //! What a blackhole route matches is dropped.
 //!
 //! =item batch:check_mtu(mask)
 //! those of the looked up that are not too long for their port
 //!
 //! =item batch:decrement_ttl(mask)
-//! those that live on, with a TTL that is one less
+//! of the checked those that live on, with a TTL or hop limit that is one less
 //!
 //! =item batch:apply_routes(mask)
 //! frames with the next hop's header, which leave by its port
@@ -34,8 +37,8 @@
 //! =back
 //!
 //! `brickway.ports` has the names of the ports. MTU has the largest packet of each port, without Ethernet header, separated by spaces
-//! and quoted; 1500 by default. The handlers C<mtu1>, C<mtu2> ... have these, and C<own> has the router's IPv4 addresses, from which
-//! nobody else sends.
+//! and quoted; 1500 by default. The handlers C<mtu1>, C<mtu2> ... have these; C<own> and C<own6> have the router's addresses, from
+//! which nobody else sends.
 //!
 //! =e
 //!   router :: LuaRouter(eth1, eth2, FILE examples/lua/router.lua);

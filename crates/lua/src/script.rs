@@ -1,18 +1,21 @@
 //! One script in a Lua state of its own: how it is loaded, called, stopped and replaced.
 
+use std::cell::RefMut;
 use std::net::Ipv6Addr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use elements::lookup::Ipv4Steps;
 use graph::Combine;
 use mlua::chunk::ChunkMode;
 use mlua::{Function, LightUserData, Lua, LuaOptions, LuaString, StdLib, Table, Value};
-use packet::{Batch, Mask};
+use packet::Batch;
 
 use crate::element::HANDLERS;
+use crate::main_loop::MainLoop;
+use crate::queues::{Red, Wish};
 use crate::saved::Saved;
-use crate::shared::{Held, MASKS, Shared, one_line, reason_number};
+use crate::shared::{Shared, one_line, reason_number};
+use crate::stage::{List, Requests, Stage, add_filter};
 use crate::watchdog::Calls;
 
 /// Most memory of one state.
@@ -72,9 +75,7 @@ pub(crate) struct Failure {
 }
 
 /// A script that runs.
-#[derive(Debug)]
 pub(crate) struct Script {
-    process: Function,
     timer: Function,
     read: Function,
     write: Function,
@@ -85,9 +86,9 @@ pub(crate) struct Script {
     lua: Lua,
     state: State,
     calls: Arc<Calls>,
+    requests: Arc<Requests>,
     // Behind the state that points at it.
-    shared: Arc<Shared>,
-    held: Arc<Mutex<Held>>,
+    main_loop: MainLoop,
 }
 
 /// The state as C knows it.
@@ -100,6 +101,8 @@ unsafe impl Send for State {}
 
 impl Drop for Script {
     fn drop(&mut self) {
+        // Its stack cannot be thrown away as long as Lua is in the middle of it.
+        let _ = self.park();
         self.calls.forget();
     }
 }
@@ -115,6 +118,11 @@ pub(crate) fn first_line(error: &mlua::Error) -> String {
         mlua::Error::SyntaxError { message, .. } => message.clone(),
         other => other.to_string(),
     };
+    line_of(&text)
+}
+
+/// The first line of an error's text.
+fn line_of(text: &str) -> String {
     let line = text.lines().next().unwrap_or_default();
     // Where in the prelude means nothing to anybody.
     let within =
@@ -157,8 +165,8 @@ impl Origin {
     /// The file cannot be read, or the first mistake.
     pub(crate) fn load(&self) -> Result<Script, String> {
         let (text, name) = self.text()?;
-        let shared = Arc::new(Shared::new());
-        let held = Arc::new(Mutex::new(Held::default()));
+        let mut main_loop = MainLoop::new().map_err(|error| format!("a stack for the script: {error}"))?;
+        let requests = Requests::new();
         let options = LuaOptions::new().catch_rust_panics(false);
         let libraries = StdLib::ALL_SAFE | StdLib::FFI | StdLib::DEBUG;
         #[allow(unsafe_code, reason = "LuaJIT's libraries for memory and stacks")]
@@ -169,12 +177,11 @@ impl Origin {
         // SAFETY: nothing is done with the state.
         unsafe { lua.exec_raw::<()>((), |address| state.0 = address) }.map_err(|error| first_line(&error))?;
         let calls = Calls::watch(self.budget);
-        let made = self.prepare(&lua, &shared, &held).map_err(|error| first_line(&error));
+        let made = self.prepare(&lua, &mut main_loop, &requests).map_err(|error| first_line(&error));
         let functions = made.inspect_err(|_| calls.forget())?;
         let get = |name: &str| functions.get::<Function>(name).map_err(|error| first_line(&error));
         let (environment, start) = (functions.get::<Table>("environment"), get("start")?);
         let mut script = Script {
-            process: get("process")?,
             timer: get("timer")?,
             read: get("read")?,
             write: get("write")?,
@@ -185,12 +192,12 @@ impl Origin {
             lua: lua.clone(),
             state,
             calls,
-            shared,
-            held,
+            requests,
+            main_loop,
         };
         let environment = environment.map_err(|error| first_line(&error))?;
         let chunk = lua.load(text).set_name(name).set_mode(ChunkMode::Text).set_environment(environment);
-        script.shared.begin(0, self.outputs);
+        script.shared().begin(0, self.outputs);
         let names = script.watched(|_| start.call::<Table>(chunk.into_function()?));
         let names = names.map_err(|failure| failure.message)?;
         script.exports = exports(&names).map_err(|error| first_line(&error))?;
@@ -198,7 +205,7 @@ impl Origin {
     }
 
     /// Runs the prelude. Returns its functions.
-    fn prepare(&self, lua: &Lua, shared: &Arc<Shared>, held: &Arc<Mutex<Held>>) -> mlua::Result<Table> {
+    fn prepare(&self, lua: &Lua, main_loop: &mut MainLoop, requests: &Arc<Requests>) -> mlua::Result<Table> {
         let host = lua.create_table()?;
         host.set("allowed", self.allowed.clone())?;
         let reason = |_: &Lua, reason: LuaString| match reason_number(&reason.to_string_lossy()) {
@@ -214,33 +221,69 @@ impl Origin {
             })
         };
         host.set("ip6", lua.create_function(address)?)?;
-        let own = held.clone();
+        let own = requests.clone();
         host.set(
             "log",
             lua.create_function(move |_, line: LuaString| {
-                lock(&own).log(&line.to_string_lossy());
+                own.log(&line.to_string_lossy());
                 Ok(())
             })?,
         )?;
-        let own = held.clone();
+        let own = requests.clone();
         host.set(
             "set_timer",
             lua.create_function(move |_, (seconds, key): (f64, u32)| {
-                lock(&own).set_timer(key, (seconds * 1e9) as u64);
+                own.set_timer(key, (seconds * 1e9) as u64);
                 Ok(())
             })?,
         )?;
-        let own = held.clone();
+        let own = requests.clone();
         host.set(
             "transmit",
             lua.create_function(move |_, (bytes, output): (LuaString, usize)| {
-                Ok(lock(&own).transmit(bytes.as_bytes().to_vec(), output).err())
+                Ok(own.transmit(bytes.as_bytes().to_vec(), output).err())
             })?,
         )?;
-        host.set("step", lua.create_function(steps(shared.clone(), held.clone()))?)?;
-        let address = LightUserData(Arc::as_ptr(shared).cast_mut().cast());
+        let filters = main_loop.host().stage.borrow().filters.clone();
+        let filter =
+            move |_: &Lua, expression: LuaString| match add_filter(&filters, expression.to_string_lossy()) {
+                Ok(number) => Ok((Some(number), None)),
+                Err(why) => Ok((None, Some(why))),
+            };
+        host.set("filter", lua.create_function(filter)?)?;
+        let own = requests.clone();
+        host.set(
+            "queue",
+            lua.create_function(move |_, wish: (usize, u32, u8, Option<f64>, f64, f64)| {
+                let (output, capacity, priority, min, max, probability) = wish;
+                let red = min.map(|min| Red { min, max, probability });
+                own.wish(Wish::Queue { output, capacity, priority, red });
+                Ok(())
+            })?,
+        )?;
+        let own = requests.clone();
+        host.set(
+            "output",
+            lua.create_function(move |_, wish: (usize, u64, usize, f64)| {
+                let (output, bits_per_second, batch, timeout) = wish;
+                own.wish(Wish::Output { output, bits_per_second, batch, timeout_ns: (timeout * 1e9) as u64 });
+                Ok(())
+            })?,
+        )?;
+        let [address, wait, step] = main_loop.addresses().map(LightUserData);
+        host.set("wait", wait)?;
+        host.set("step", step)?;
         let prelude = lua.load(include_str!("prelude.lua")).set_name("=prelude");
         let functions: Table = prelude.call((address, host))?;
+        let thread = lua.create_thread(functions.get("serve")?)?;
+        let address = Value::Thread(thread.clone()).to_pointer();
+        // It lives as long as the state.
+        lua.set_named_registry_value("main loop", thread)?;
+        #[allow(unsafe_code, reason = "the coroutine's address")]
+        // SAFETY: a coroutine of this function, which the state's registry keeps.
+        unsafe {
+            main_loop.set_thread(address.cast_mut().cast())
+        };
         let brickway: Table = functions.get::<Table>("environment")?.get("brickway")?;
         brickway.set("args", self.args.as_str())?;
         brickway.set("element", self.element.as_str())?;
@@ -248,78 +291,6 @@ impl Origin {
         brickway.set("worker", self.worker)?;
         brickway.set("workers", self.workers)?;
         Ok(functions)
-    }
-}
-
-/// The mask of all packets, as the prelude says it.
-const ALL: usize = MASKS;
-
-/// Steps over a batch, by the number that the prelude has for each: from one mask or two, to a mask, as the shared memory says.
-fn steps(shared: Arc<Shared>, held: Arc<Mutex<Held>>) -> impl Fn(&Lua, ()) -> mlua::Result<()> {
-    move |_, ()| {
-        let (step, from, second, to) = shared.step();
-        let mut held = lock(&held);
-        let Held { batch, steps, reasons, .. } = &mut *held;
-        let packets = batch.packets_mut();
-        let mask = if from == ALL { Mask::first(packets.len()) } else { shared.mask(from) };
-        let next = match (step, steps) {
-            (6, _) => {
-                let mut undecided = Mask::NONE;
-                (0..packets.len())
-                    .filter(|&number| shared.is_undecided(number))
-                    .for_each(|number| undecided.insert(number));
-                undecided
-            }
-            (7, _) => Mask::first(packets.len()),
-            (8, _) => Mask::NONE,
-            (9, _) => mask.or(shared.mask(second)),
-            (10, _) => mask.and_not(shared.mask(second)),
-            (11, _) => mask.and(shared.mask(second)),
-            (12, _) => {
-                let output = u16::try_from(second).unwrap_or(u16::MAX);
-                mask.iter()
-                    .take_while(|&number| number < packets.len())
-                    .for_each(|number| shared.send(number, output));
-                return Ok(());
-            }
-            (13, _) => {
-                shared.answer_step(mask.count());
-                return Ok(());
-            }
-            (_, None) => {
-                shared.refuse_step();
-                return Ok(());
-            }
-            (0, Some(steps)) => {
-                steps.check(packets, mask, |number, reason| shared.send(number, reasons.output(reason)))
-            }
-            (1, Some(steps)) => {
-                steps.lookup(packets, mask, |number, reason| shared.send(number, reasons.output(reason)))
-            }
-            (2, Some(steps)) => steps.fits(packets, mask),
-            (3, Some(steps)) => steps.decrement_ttl(packets, mask),
-            (4, Some(steps)) => {
-                let mut sent = Mask::NONE;
-                steps.apply(packets, mask, |number, port| {
-                    shared.send(number, port);
-                    sent.insert(number);
-                });
-                sent
-            }
-            (_, Some(steps)) => {
-                // To Linux, the output behind those of the ports, as they came.
-                let linux = steps.mtus.len() as u16;
-                for (number, packet) in packets.iter_mut().enumerate() {
-                    if mask.contains(number) && shared.is_undecided(number) {
-                        Ipv4Steps::whole(packet);
-                        shared.send(number, linux);
-                    }
-                }
-                Mask::NONE
-            }
-        };
-        shared.set_mask(to, next);
-        Ok(())
     }
 }
 
@@ -360,87 +331,111 @@ fn exports(names: &Table) -> mlua::Result<Vec<Export>> {
     Ok(exports)
 }
 
-fn lock(held: &Mutex<Held>) -> std::sync::MutexGuard<'_, Held> {
-    held.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Script {
     /// Memory shared with the script.
     pub(crate) fn shared(&self) -> &Shared {
-        &self.shared
+        &self.main_loop.host().shared
     }
 
-    /// Takes what the script asked for.
-    pub(crate) fn held(&self) -> std::sync::MutexGuard<'_, Held> {
-        lock(&self.held)
+    /// The batch and the steps over it.
+    pub(crate) fn stage(&self) -> RefMut<'_, Stage> {
+        self.main_loop.host().stage.borrow_mut()
+    }
+
+    /// Takes what the script asked for, if it did.
+    #[inline]
+    pub(crate) fn requests(&self) -> Option<List> {
+        self.requests.take()
     }
 
     /// Bytes that the script's values take.
     pub(crate) fn used_bytes(&self) -> usize {
-        self.lua.used_memory()
+        self.main_loop.used_bytes()
+    }
+
+    /// Has the watchdog look at a call.
+    fn watched<T>(&mut self, call: impl FnOnce(&mut Self) -> mlua::Result<T>) -> Result<T, Failure> {
+        let (calls, state) = (self.calls.clone(), self.state.0);
+        #[allow(unsafe_code, reason = "the watchdog has to know the state")]
+        // SAFETY: `self.lua` keeps the state.
+        let (result, was_stopped) = unsafe { calls.run(state, || call(self)) };
+        self.ended(result.map_err(|error| first_line(&error)), was_stopped)
     }
 
     #[inline]
-    fn watched<T>(&self, call: impl FnOnce(&Self) -> mlua::Result<T>) -> Result<T, Failure> {
-        #[allow(unsafe_code, reason = "the watchdog has to know the state")]
-        // SAFETY: `self.lua` keeps the state.
-        let (result, was_stopped) = unsafe { self.calls.run(self.state.0, || call(self)) };
+    fn ended<T>(&self, result: Result<T, String>, was_stopped: bool) -> Result<T, Failure> {
         // LuaJIT allocates by itself: what a call may take is bounded by its budget, and what stays by this.
-        if self.lua.used_memory() > MOST_BYTES {
+        if self.main_loop.used_bytes() > MOST_BYTES {
             let message = format!("the script uses more than {} MB of memory", MOST_BYTES >> 20);
             return Err(Failure { message, was_stopped: true });
         }
-        result.map_err(|error| Failure { message: first_line(&error), was_stopped })
+        result.map_err(|message| Failure { message, was_stopped })
     }
 
-    /// Calls `process` with a batch, which comes back as the script left it.
+    /// Has the main loop end, so that other calls can run in the state.
+    fn park(&mut self) -> Result<(), Failure> {
+        if self.main_loop.is_parked() {
+            return Ok(());
+        }
+        self.watched(|script| script.main_loop.park().map_err(runtime))
+    }
+
+    /// Calls a function of the prelude.
+    fn call<T>(&mut self, call: impl FnOnce(&mut Self) -> mlua::Result<T>) -> Result<T, Failure> {
+        self.park()?;
+        self.watched(call)
+    }
+
+    /// Has the script work on a batch, which comes back as the script left it.
     #[inline]
-    pub(crate) fn process(&self, input: usize, batch: &mut Batch) -> Result<(), Failure> {
-        let mut held = lock(&self.held);
-        std::mem::swap(&mut held.batch, batch);
-        self.shared.show(input, &mut held.batch);
-        if let Some(steps) = &mut held.steps {
+    pub(crate) fn process(&mut self, input: usize, batch: &mut Batch) -> Result<(), Failure> {
+        let mut stage = self.stage();
+        std::mem::swap(&mut stage.batch, batch);
+        self.shared().show(input, &mut stage.batch);
+        if let Some(steps) = &mut stage.steps {
             steps.begin();
         }
-        drop(held);
-        let result = self.watched(|script| script.process.call::<()>(()));
-        self.shared.hide();
-        std::mem::swap(&mut lock(&self.held).batch, batch);
+        drop(stage);
+        let Self { calls, state, main_loop, .. } = self;
+        #[allow(unsafe_code, reason = "the watchdog has to know the state")]
+        // SAFETY: `self.lua` keeps the state.
+        let (result, was_stopped) = unsafe { calls.run(state.0, || main_loop.turn()) };
+        let result = self.ended(result.map_err(|text| line_of(&text)), was_stopped);
+        self.shared().hide();
+        std::mem::swap(&mut self.stage().batch, batch);
         result
     }
 
     /// Calls `timer`.
-    pub(crate) fn timer(&self, key: u32) -> Result<(), Failure> {
-        self.watched(|script| script.timer.call::<()>(key))
+    pub(crate) fn timer(&mut self, key: u32) -> Result<(), Failure> {
+        self.call(|script| script.timer.call::<()>(key))
     }
 
     /// Reads a handler.
-    pub(crate) fn read(&self, name: &str, argument: &str) -> Result<String, Failure> {
-        self.watched(|script| {
-            script.read.call::<LuaString>((name, argument)).map(|text| text.to_string_lossy())
-        })
+    pub(crate) fn read(&mut self, name: &str, argument: &str) -> Result<String, Failure> {
+        self.call(|script| script.read.call::<LuaString>((name, argument)).map(|text| text.to_string_lossy()))
     }
 
     /// Writes a handler.
-    pub(crate) fn write(&self, name: &str, value: &str) -> Result<(), Failure> {
-        self.watched(|script| script.write.call::<()>((name, value)))
+    pub(crate) fn write(&mut self, name: &str, value: &str) -> Result<(), Failure> {
+        self.call(|script| script.write.call::<()>((name, value)))
     }
 
     /// Asks for what the script wants its successor to have.
-    pub(crate) fn save(&self) -> Result<Option<Saved>, Failure> {
-        self.watched(|script| match script.save.call::<Value>(())? {
+    pub(crate) fn save(&mut self) -> Result<Option<Saved>, Failure> {
+        self.call(|script| match script.save.call::<Value>(())? {
             Value::Nil => Ok(None),
             value => Saved::of(&value).map(Some).map_err(runtime),
         })
     }
 
     /// Gives the script what its predecessor saved.
-    pub(crate) fn restore(&self, saved: &Saved) -> Result<(), Failure> {
-        self.watched(|script| script.restore.call::<()>(saved.to_lua(&script.lua)?))
+    pub(crate) fn restore(&mut self, saved: &Saved) -> Result<(), Failure> {
+        self.call(|script| script.restore.call::<()>(saved.to_lua(&script.lua)?))
     }
 
     /// Places that the compiler gave up since the last call.
-    pub(crate) fn given_up(&self) -> Vec<String> {
-        self.watched(|script| script.given_up.call::<Vec<String>>(())).unwrap_or_default()
+    pub(crate) fn given_up(&mut self) -> Vec<String> {
+        self.call(|script| script.given_up.call::<Vec<String>>(())).unwrap_or_default()
     }
 }

@@ -1,26 +1,22 @@
-//! What a script and its element share: numbers and a batch in memory that both see, and what the script asks for during a call.
+//! Numbers and a batch in memory that a script and its element both see, and the reasons for which scripts drop packets.
 
 use std::sync::atomic::{AtomicPtr, AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
-use elements::lookup::Ipv4Steps;
 use packet::{Batch, MAX_BATCH, Mask, Packet};
+
+use crate::queues::MOST_QUEUES;
 
 /// The output of packets of which nothing was said.
 const UNDECIDED: u16 = 0x7fff;
 /// Masks of a batch.
 pub(crate) const MASKS: usize = 64;
-/// Stands in the place of a step that was refused.
-const REFUSED: u32 = 255;
+/// Outputs from here on stand for a queue that the script has made.
+pub(crate) const QUEUED: u16 = 0x7000;
 /// Outputs from here on stand for a reason to drop a packet.
 pub(crate) const DROPPED: u16 = 0x8000;
 /// From here on these are reasons of our own steps.
 const OWN: u16 = 0xc000;
-/// Most packets that a call may make.
-const MOST_TRANSMITTED: usize = 256;
-/// Most lines that are kept of a call.
-const MOST_LINES: usize = 16;
-
 /// `struct bw_shared` of `prelude.lua`. Scripts read and write it while the element waits for them, hence atomics.
 #[derive(Debug)]
 #[repr(C)]
@@ -39,8 +35,12 @@ pub(crate) struct Shared {
     packets: AtomicPtr<Packet>,
     output: [AtomicU16; MAX_BATCH],
     masks: [[AtomicU32; MAX_BATCH / 32]; MASKS],
-    /// A step that the script asks for, and what it is about.
-    step: [AtomicU32; 4],
+    /// Whether the main loop runs, and waits for batches on its own stack.
+    is_serving: AtomicU32,
+    /// Packets in each queue that the script has made.
+    lengths: [AtomicU32; MOST_QUEUES],
+    /// Packets of the last batch, for ourselves.
+    last_count: AtomicU32,
 }
 
 const _: () = {
@@ -48,7 +48,7 @@ const _: () = {
     assert!(size_of::<Packet>() == size_of::<*const ()>() && MAX_BATCH == 256);
     assert!(offset_of!(Shared, now_ns) == 24 && offset_of!(Shared, packets) == 32);
     assert!(offset_of!(Shared, output) == 40 && offset_of!(Shared, masks) == 40 + 2 * MAX_BATCH);
-    assert!(offset_of!(Shared, step) == 40 + 2 * MAX_BATCH + 4 * 8 * MASKS);
+    assert!(offset_of!(Shared, is_serving) == 40 + 2 * MAX_BATCH + 4 * 8 * MASKS);
 };
 
 impl Shared {
@@ -62,8 +62,10 @@ impl Shared {
             masks_used: AtomicU32::new(0),
             now_ns: AtomicU64::new(0),
             packets: AtomicPtr::new(std::ptr::null_mut()),
-            output: [const { AtomicU16::new(0) }; MAX_BATCH],
-            step: [const { AtomicU32::new(0) }; 4],
+            output: [const { AtomicU16::new(UNDECIDED) }; MAX_BATCH],
+            is_serving: AtomicU32::new(0),
+            last_count: AtomicU32::new(0),
+            lengths: [const { AtomicU32::new(0) }; MOST_QUEUES],
             masks: [const { [const { AtomicU32::new(0) }; MAX_BATCH / 32] }; MASKS],
         }
     }
@@ -71,15 +73,18 @@ impl Shared {
     /// Says what time it is and how many outputs there are.
     pub(crate) fn begin(&self, now_ns: u64, outputs: usize) {
         self.now_ns.store(now_ns, Relaxed);
-        self.outputs.store(u32::try_from(outputs).unwrap_or(u32::MAX).min(u32::from(UNDECIDED)), Relaxed);
+        self.outputs.store(u32::try_from(outputs).unwrap_or(u32::MAX).min(u32::from(QUEUED)), Relaxed);
     }
 
     /// Shows a batch, which stays where it is until [`Shared::hide`].
     pub(crate) fn show(&self, input: usize, batch: &mut Batch) {
-        for output in &self.output[..batch.len()] {
-            output.store(UNDECIDED, Relaxed);
+        // If nothing was said of the last batch, nothing has to be forgotten.
+        if self.is_sorted() {
+            let count = self.last_count.load(Relaxed) as usize;
+            self.output.iter().take(count).for_each(|output| output.store(UNDECIDED, Relaxed));
+            self.is_sorted.store(0, Relaxed);
         }
-        self.is_sorted.store(0, Relaxed);
+        self.last_count.store(batch.len() as u32, Relaxed);
         self.masks_used.store(0, Relaxed);
         self.input.store(input as u32, Relaxed);
         self.packets.store(batch.packets_mut().as_mut_ptr(), Relaxed);
@@ -113,21 +118,16 @@ impl Shared {
         }
     }
 
-    /// The step that the script asks for: its number, from a mask, a second one, to a mask.
-    pub(crate) fn step(&self) -> (u32, usize, usize, usize) {
-        let [step, from, second, to] = &self.step;
-        let number = |word: &AtomicU32| word.load(Relaxed) as usize;
-        (step.load(Relaxed), number(from), number(second), number(to))
+    /// Has the main loop go on waiting, or end at its next turn.
+    pub(crate) fn serve(&self, is_serving: bool) {
+        self.is_serving.store(u32::from(is_serving), Relaxed);
     }
 
-    /// Refuses the step.
-    pub(crate) fn refuse_step(&self) {
-        self.step[0].store(REFUSED, Relaxed);
-    }
-
-    /// Answers a step that asks for a number.
-    pub(crate) fn answer_step(&self, number: u32) {
-        self.step[3].store(number, Relaxed);
+    /// Says how long the queues are.
+    pub(crate) fn show_lengths(&self, lengths: impl Iterator<Item = usize>) {
+        for (shown, length) in self.lengths.iter().zip(lengths) {
+            shown.store(length as u32, Relaxed);
+        }
     }
 
     /// Has a packet leave by an output.
@@ -148,50 +148,6 @@ impl Shared {
             UNDECIDED => Ok(0),
             output @ ..DROPPED => Ok(usize::from(output)),
             reason => Err(reasons.name(reason - DROPPED)),
-        }
-    }
-}
-
-/// What a script works with and asks for during a call, by functions of ours.
-#[derive(Debug, Default)]
-pub(crate) struct Held {
-    /// The batch, while a call has it.
-    pub(crate) batch: Batch,
-    /// The steps of forwarding, if the element is a router.
-    pub(crate) steps: Option<Ipv4Steps>,
-    pub(crate) reasons: Reasons,
-    /// Keys of timers, and in how many nanoseconds.
-    pub(crate) timers: Vec<(u32, u64)>,
-    /// New packets and their outputs.
-    pub(crate) packets: Vec<(Vec<u8>, usize)>,
-    /// Lines of the log, and how many there were.
-    pub(crate) lines: Vec<String>,
-    pub(crate) line_count: usize,
-}
-
-impl Held {
-    /// Keeps a packet to send.
-    pub(crate) fn transmit(&mut self, bytes: Vec<u8>, output: usize) -> Result<(), String> {
-        if self.packets.len() == MOST_TRANSMITTED {
-            return Err(format!("more than {MOST_TRANSMITTED} packets in one call"));
-        }
-        self.packets.push((bytes, output));
-        Ok(())
-    }
-
-    /// Keeps a line of the log.
-    pub(crate) fn log(&mut self, line: &str) {
-        self.line_count += 1;
-        if self.lines.len() < MOST_LINES {
-            self.lines.push(one_line(line));
-        }
-    }
-
-    /// Keeps a timer, in the place of that of the same key.
-    pub(crate) fn set_timer(&mut self, key: u32, after_ns: u64) {
-        match self.timers.iter_mut().find(|(known, _)| *known == key) {
-            Some((_, known)) => *known = after_ns,
-            None => self.timers.push((key, after_ns)),
         }
     }
 }

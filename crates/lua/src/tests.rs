@@ -390,6 +390,120 @@ fn timers_and_new_packets() {
 }
 
 #[test]
+fn filters_have_the_language_of_ip_classifier_marked_or_not() {
+    let script = "local dns, tcp = brickway.filter('udp port 53'), brickway.filter('tcp')
+      function process(batch)
+        batch:match(dns):send(1)
+        batch:match(tcp, batch:undecided()):send(2)
+      end";
+    let dns = frame(&transport(17, 4000, 53));
+    let others = [frame(&transport(17, 4000, 54)), vec![0; 20], Vec::new(), dns[..30].to_vec()];
+    let tcp = frame(&transport(6, 53, 4000));
+    let all = [&[dns.clone(), tcp.clone()][..], &others].concat();
+    for before in ["", "MarkIPHeader(14) -> "] {
+        let config = format!(
+            "in :: TestInput -> {before} e :: Lua(\"{script}\");
+             e[0] -> out0 :: TestOutput; e[1] -> out1 :: TestOutput; e[2] -> out2 :: TestOutput;"
+        );
+        let mut bench = Bench::new(&registry(), &config);
+        bench.push("in", &all.iter().map(Vec::as_slice).collect::<Vec<_>>());
+        assert_eq!((bench.taken("out1"), bench.taken("out2")), (vec![dns.clone()], vec![tcp.clone()]));
+        assert!(bench.taken("out0").len() >= 3, "{before}");
+    }
+    for (call, problem) in [
+        ("brickway.filter('udp port')", "port"),
+        ("brickway.filter(('tcp or '):rep(1000) .. 'udp')", "expected 4096 at most"),
+        ("batch:match('udp')", "expected a filter, as of brickway.filter, not the string 'udp'"),
+    ] {
+        let mut bench = bench(&format!("function process(batch) {call} end"), 1);
+        bench.push("in0", &[&[1]]);
+        assert!(bench.messages()[0].contains(problem), "{:?}", bench.messages());
+    }
+}
+
+#[test]
+fn an_output_takes_packets_from_queues_by_priority_and_by_turns() {
+    let script = "brickway.pace { output = 0, batch = 256, timeout = 0.001 }
+      local queues = {}
+      for i, priority in ipairs { 2, 1, 1 } do queues[i] = brickway.queue { output = 0, priority = priority, capacity = 3 } end
+      handlers.read('lengths', function()
+        return queues[1]:length() .. ' ' .. queues[2]:length() .. ' ' .. queues[3]:length()
+      end)
+      function process(batch)
+        for _, p in batch:each() do
+          local queue = queues[p:u8(0)]
+          if queue then p:enqueue(queue) end
+        end
+      end";
+    let mut bench = bench(script, 1);
+    bench.push("in0", &[&[9], &[1, 1], &[2, 1], &[2, 2], &[3, 1], &[2, 3], &[2, 4], &[3, 2]]);
+    assert_eq!(bench.taken("out0"), Vec::<Vec<u8>>::new());
+    assert_eq!((bench.read("e.lengths"), bench.drops("e", "queue full")), ("1 3 2".into(), 1));
+    bench.advance_ns(1_000_000);
+    let order = [&[2, 1][..], &[3, 1], &[2, 2], &[3, 2], &[2, 3], &[1, 1], &[9]];
+    assert_eq!(bench.taken("out0"), order);
+    assert_eq!(bench.read("e.lengths"), "0 0 0");
+}
+
+#[test]
+fn an_output_sends_larger_batches_and_keeps_its_rate() {
+    let script = "brickway.pace { output = 0, rate = 8e6, batch = 4, timeout = 0.01 }
+      function process(batch) end";
+    let mut bench = bench(script, 1);
+    let packet = [7; 1000];
+    bench.push("in0", &[&packet[..]; 3]);
+    assert_eq!(bench.taken("out0").len(), 0);
+    // A megabyte a second: one packet in a millisecond, and one before it, after the output was idle.
+    bench.push("in0", &[&packet[..]; 3]);
+    assert_eq!(bench.taken("out0").len(), 2);
+    for _ in 0..4 {
+        bench.advance_ns(10_000_000);
+    }
+    assert_eq!(bench.taken("out0").len(), 4);
+}
+
+#[test]
+fn red_drops_some_before_the_queue_is_full_and_all_beyond_its_maximum() {
+    let script = "brickway.pace { output = 0, batch = 256, timeout = 1 }
+      local q = brickway.queue { output = 0, capacity = 65536, red_min = 50, red_max = 100, red_probability = 0.1 }
+      function process(batch) batch:all():enqueue(q) end";
+    let mut bench = bench(&script.replace("batch = 256", "rate = 1, batch = 1"), 1);
+    let mut dropped = Vec::new();
+    for _ in 0..200 {
+        bench.push("in0", &[&[1; 100][..]; 10]);
+        dropped.push(bench.drops("e", "dropped early"));
+    }
+    let queued = 2000 - bench.taken("out0").len() as u64 - dropped[199];
+    // The average follows slowly; in the end it is beyond 100, and nothing is queued any more.
+    assert!(dropped[10] == 0 && dropped[199] > 100, "{dropped:?}");
+    assert_eq!(dropped[199] - dropped[190], 90, "{dropped:?}, {queued} queued");
+    assert!(dropped.windows(2).any(|pair| (1..10).contains(&(pair[1] - pair[0]))), "{dropped:?}");
+}
+
+#[test]
+fn queues_outlive_reloads_and_mistakes_in_their_settings_are_errors() {
+    let script = "brickway.pace { output = 0, batch = 9, timeout = 1 } function process(batch) end";
+    let mut with_queue = bench(script, 1);
+    with_queue.push("in0", &[&[1], &[2]]);
+    with_queue.write("e.reload", "").unwrap();
+    assert_eq!(with_queue.taken("out0"), [[1], [2]]);
+    for (call, problem) in [
+        ("queue { output = 1 }", "output is 1; expected a number from 0 to 0"),
+        ("queue { output = 0, size = 3 }", "no setting 'size'"),
+        ("queue { output = 0, capacity = 1e6 }", "capacity is 1000000; expected a number from 1 to 65536"),
+        ("queue(3)", "expected settings, as in { output = 0 }, not 3"),
+        ("pace { output = 0, batch = 'x' }", "batch is the string 'x'; expected a number from 1 to 256"),
+    ] {
+        let mut bench = bench(&format!("function process(batch) brickway.{call} end"), 1);
+        bench.push("in0", &[&[1]]);
+        assert!(bench.messages()[0].ends_with(problem), "{call}: {:?}", bench.messages());
+    }
+    let mut bench = bench("function process(batch) batch[1]:enqueue({}) end", 1);
+    bench.push("in0", &[&[1]]);
+    assert!(bench.messages()[0].contains("expected a queue, as of brickway.queue"), "{:?}", bench.messages());
+}
+
+#[test]
 fn a_call_makes_only_so_many_packets_and_lines() {
     let script = "function process() for i = 1, 300 do brickway.transmit('x') end end
       handlers.write('talk', function() for i = 1, 50 do print(i) end end)";

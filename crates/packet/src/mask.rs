@@ -1,6 +1,7 @@
 //! A mask: some of the packets of a batch, a bit for each.
 
 use crate::batch::MAX_BATCH;
+use crate::frame::Packet;
 
 const WORDS: usize = MAX_BATCH / 64;
 
@@ -70,6 +71,24 @@ impl Mask {
     #[must_use]
     pub fn and_not(self, other: Self) -> Self {
         Self(std::array::from_fn(|word| self.0[word] & !other.0[word]))
+    }
+
+    /// Calls `keep` with each of the packets, in order. Returns those for which it holds.
+    #[inline(always)]
+    pub fn retain(self, packets: &mut [Packet], mut keep: impl FnMut(usize, &mut Packet) -> bool) -> Self {
+        let mut kept = Self::NONE;
+        for ((word, kept), (chunk, packets)) in
+            self.0.into_iter().zip(&mut kept.0).zip(packets.chunks_mut(64).enumerate())
+        {
+            let mut bits = word;
+            while bits != 0 {
+                let place = bits.trailing_zeros() as usize;
+                bits &= bits - 1;
+                let Some(packet) = packets.get_mut(place) else { break };
+                *kept |= u64::from(keep(64 * chunk + place, packet)) << place;
+            }
+        }
+        kept
     }
 
     /// The places, in order.

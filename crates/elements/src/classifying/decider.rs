@@ -51,7 +51,7 @@ pub fn one_for_each_output(patterns: &[String], outputs: usize) -> Result<(), Ve
 
 /// What a program about IP headers sees of a packet.
 #[inline(always)]
-fn view_by_ip(packet: &Packet) -> View<'_> {
+pub fn view_by_ip(packet: &Packet) -> View<'_> {
     match packet.network_offset() {
         Some(network) if network >= 0 => View {
             data: packet.data(),

@@ -312,6 +312,11 @@ impl CheckIPHeader {
         self.rules.check(packet).map_err(|flaw| REASONS[flaw as usize])
     }
 
+    /// The sources that it refuses.
+    pub(crate) fn refused_sources(&self) -> &BadSources<u32> {
+        &self.rules.sources.refused
+    }
+
     /// The packets that it refused.
     pub fn rejects(&self) -> &Rejects {
         &self.rejects

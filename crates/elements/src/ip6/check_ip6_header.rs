@@ -208,19 +208,47 @@ impl Rules {
     }
 }
 
-struct CheckIp6Header {
+/// Makes an element, for an element of this name that holds it, which checks the headers in Ethernet frames and refuses martians.
+pub(crate) fn frames_without_martians(name: &str) -> CheckIp6Header {
+    let offset = packet::wire::ethernet::HEADER_LEN;
+    let mut rules = Rules { offset, bad: Vec::new(), own: Some(Vec::new()), refused: Arc::default() };
+    rules.gather();
+    CheckIp6Header { rules, rejects: Rejects::new(name, "IP6", &REASONS, false, false).with_own(true) }
+}
+
+/// The element, which others can hold.
+pub struct CheckIp6Header {
     rules: Rules,
     rejects: Rejects,
 }
 
 impl CheckIp6Header {
+    /// Checks one packet and marks what it found.
+    ///
+    /// # Errors
+    ///
+    /// The reason to drop it.
+    #[inline(always)]
+    pub(crate) fn check(&self, packet: &mut Packet) -> Result<(), &'static str> {
+        self.rules.check(packet).map_err(|flaw| REASONS[flaw as usize])
+    }
+
+    /// The sources that it refuses.
+    pub(crate) fn refused_sources(&self) -> &BadSources<u128> {
+        &self.rules.refused
+    }
+
     /// The handler `own`.
-    fn own_text(&self) -> String {
+    pub fn own_text(&self) -> String {
         list_text(self.rules.own.iter().flatten().copied().map(Ipv6Addr::from_bits))
     }
 
     /// Writes the handler `own`.
-    fn set_own(&mut self, value: &str) -> Result<(), String> {
+    ///
+    /// # Errors
+    ///
+    /// It is not a list of addresses.
+    pub fn set_own(&mut self, value: &str) -> Result<(), String> {
         self.rules.own = Some(AddressList6::from_value(value)?.0);
         self.rules.gather();
         Ok(())

@@ -50,14 +50,14 @@ struct DecIp6Hlim {
 
 /// Why a packet does not go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Flaw {
+pub(crate) enum Flaw {
     Expired,
     NoHeader,
 }
 
 /// Takes one hop off.
 #[inline(always)]
-fn decrement(packet: &mut Packet) -> Result<(), Flaw> {
+pub(crate) fn decrement(packet: &mut Packet) -> Result<(), Flaw> {
     let Some(header) = packet.network_mut().and_then(|bytes| bytes.first_chunk_mut::<HEADER_LEN>()) else {
         return Err(Flaw::NoHeader);
     };

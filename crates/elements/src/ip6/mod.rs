@@ -1,8 +1,8 @@
 //! IPv6 headers.
 
 mod address_list;
-mod check_ip6_header;
-mod dec_ip6_hlim;
+pub(crate) mod check_ip6_header;
+pub(crate) mod dec_ip6_hlim;
 mod get_ip6_address;
 mod ip6_hop_options;
 mod mark_ip6_header;

@@ -201,7 +201,7 @@ fn forward<A: ForwardFamily>(
 
 /// What the members of a group are chosen by. Not in the loop: most next hops are no groups, and it takes many registers.
 #[inline(never)]
-fn flow_hash<A: ForwardFamily>(hash: FlowHash, packet: &Packet) -> u32 {
+pub(super) fn flow_hash<A: ForwardFamily>(hash: FlowHash, packet: &Packet) -> u32 {
     A::flow_hash(hash, packet.data())
 }
 

@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | `fib_lookup`, `forwarding` | forwarding, and how elements find the tables |
 //! | `family` | what differs between IPv4 and IPv6 |
-//! | `ipv4_steps` | the steps of IPv4 forwarding as functions, for main loops of others |
+//! | `steps` | the steps of forwarding as functions, for main loops of others |
 //! | `redirects` | packets that leave by the port they came by |
 //! | `await_neighbour` | packets that wait until their neighbour is resolved |
 //! | `check_reverse_path` | which sources are believed, by the same tables |
@@ -21,13 +21,13 @@ mod fib_lookup_6;
 #[cfg(test)]
 mod fib_lookup_tests;
 mod forwarding;
-mod ipv4_steps;
 mod redirects;
+mod steps;
 
 use graph::{Capability, Class};
 
 pub use forwarding::{Asker, ForwardingTables};
-pub use ipv4_steps::Ipv4Steps;
+pub use steps::ForwardingSteps;
 
 /// The element forwards by the tables of the whole router. Its first arguments are ports.
 pub const FORWARDS: Capability = Capability("forwards by the router's tables");

@@ -270,7 +270,7 @@ fn is_alike(first: &[u8; COMPARED], mask: u128, value: u128) -> bool {
 
 /// Checks the IPv4 header at `offset`, strips so many bytes and marks it; false, and no change, if it is odd.
 #[inline(always)]
-fn handle_ip(
+pub(crate) fn handle_ip(
     sources: &BadSources<u32>,
     checksum: bool,
     strip: usize,
@@ -292,7 +292,12 @@ fn handle_ip(
 
 /// The same with an IPv6 header.
 #[inline(always)]
-fn handle_ipv6(sources: &BadSources<u128>, strip: usize, offset: usize, packet: &mut Packet) -> bool {
+pub(crate) fn handle_ipv6(
+    sources: &BadSources<u128>,
+    strip: usize,
+    offset: usize,
+    packet: &mut Packet,
+) -> bool {
     let Some(header) = PlainIpv6Header::at(packet.data(), offset) else { return false };
     let end = offset + header.total_length();
     let ordinary = header.is_ipv6()

@@ -23,6 +23,7 @@ use graph::runs::{Crossing, Last, Ordinary, Shape, Sieve, Work};
 use packet::PacketType;
 
 use arrival::Arrival;
+pub(crate) use arrival::{handle_ip, handle_ipv6};
 pub use crossing::{Destinations, Header, Route, Watch};
 pub use departure::Departure;
 pub use sources::BadSources;

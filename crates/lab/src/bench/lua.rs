@@ -6,7 +6,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use clap::Args;
 use graph::lang::Source;
 use graph::setup::Shared;
@@ -23,6 +23,7 @@ use router::table::{Align, Table};
 #[command(after_help = "Examples:
   brickway-lab bench lua
   brickway-lab bench lua --burst 256 --json
+  brickway-lab bench lua --only ttl,router/real
 
 identity has a script that does nothing, ttl one that takes a hop off each packet, read one that
 reads two fields of each. router is the script beside the graph of `brickway run PORT...`, with one
@@ -35,6 +36,9 @@ pub(crate) struct LuaArguments {
     /// The real table
     #[arg(long, default_value = "data/rib-v4.txt.gz", value_name = "FILE")]
     table: PathBuf,
+    /// Only the cases whose names begin so
+    #[arg(long, value_delimiter = ',', value_name = "NAMES")]
+    only: Vec<String>,
     #[command(flatten)]
     run: RunArguments,
 }
@@ -124,7 +128,13 @@ pub(crate) fn lua(arguments: &LuaArguments) -> Result<ExitCode> {
     let plain = frames::templates(&real, 4096, 64);
     let out = "-> ToDevice(bench1);";
     let mut cases = Vec::new();
+    let is_asked = |name: &str| {
+        arguments.only.is_empty() || arguments.only.iter().any(|start| name.starts_with(start.as_str()))
+    };
     let mut step = |name: &str, with: &str| -> Result<()> {
+        if !is_asked(name) {
+            return Ok(());
+        }
         cases.push(Case {
             name: name.to_owned(),
             unit: "cycles/packet of the step",
@@ -148,15 +158,22 @@ pub(crate) fn lua(arguments: &LuaArguments) -> Result<ExitCode> {
         let fib = drop_in::fib(&rows)?;
         let templates = frames::templates(&rows, dests, 64);
         for engine in ["elements", "lua"] {
+            let name = format!("router/{table}-{dests}/{engine}");
+            if !is_asked(&name) {
+                continue;
+            }
             let input: Box<dyn Port> = Box::new(MemoryLoop::new(templates.clone()));
             let ports: [Box<dyn Port>; ROUTER_PORTS] = [input, null()?, null()?, null()?];
             let with = match engine {
                 "lua" => drop_in::lua_router(ports, &fib, burst, &arguments.script)?,
                 _ => drop_in::router(ports, &fib, burst)?,
             };
-            let name = format!("router/{table}-{dests}/{engine}");
             cases.push(Case { name, unit: "cycles/packet", with, without: None, cycles: Vec::new() });
         }
+    }
+    if cases.is_empty() {
+        let names = "identity, read, ttl, split/arrays, split/masks, split/drop-out, router/1, router/real";
+        bail!("--only {}: no such case; expected the beginning of one: {names}", arguments.only.join(","));
     }
     measure(arguments, &mut cases)?;
     report(arguments, &cases);

@@ -1,4 +1,4 @@
-//! The configuration of `brickway lua FILE PORT...`: a script forwards IPv4 between the ports, and Linux is the host.
+//! The configuration of `brickway lua FILE PORT...`: a script forwards between the ports, and Linux is the host.
 
 use anyhow::{Result, bail};
 use elements::devices::follow_linux::Followed;
@@ -66,6 +66,7 @@ pub(crate) fn configuration(ports: &[PlannedPort], script: &Script) -> Result<St
         plan.follow(Followed::Ether, name, &filter, "ether");
         plan.follow(Followed::Mtu, name, &main, &format!("mtu{paint}"));
         plan.follow(Followed::Own4, name, &main, "own");
+        plan.follow(Followed::Own6, name, &main, "own6");
         let to = if checks_sources { "sources".to_owned() } else { format!("[{index}] {main}") };
         plan.line(format_args!("FromDevice({name}) -> {filter} -> Paint({paint}) -> {to};"));
         if checks_sources {

@@ -113,16 +113,16 @@ pub(crate) struct RunArguments {
     script: Option<Script>,
 }
 
-/// Runs a Lua script that forwards IPv4 between ports, by Linux's routes and neighbours; what it leaves goes to Linux.
+/// Runs a Lua script that forwards between ports, by Linux's routes and neighbours; what it leaves goes to Linux.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Examples:
-  brickway lua examples/lua/router.lua eth1 eth2      the example: forwards as `brickway run eth1 eth2` does, for IPv4
+  brickway lua examples/lua/router.lua eth1 eth2      the example: forwards as `brickway run eth1 eth2` does
   brickway lua mine.lua eth1 eth2 --args '100 20'     brickway.args is the text
   brickway lua mine.lua eth1 eth2 --print-config      the configuration around it, to read and change
   brickway reload                                     has it read its file again; what save() returned, restore() gets
 
 The script's main loop is `for batch in brickway.batches() do ... end`; brickway help LuaRouter has what it can do there,
-brickway help Lua what packets have. IPv6 and everything else that the script leaves goes to Linux, which has to forward it.
+brickway help Lua what packets have. Everything that the script leaves goes to Linux, which may have to forward it.
 rp_filter of the ports is honoured before the script. An error drops the batch, counted as \"script error\".
 `brickway show handlers main.handlers` lists what the script and its element tell; main.state says whether it runs.")]
 pub(crate) struct LuaArguments {
