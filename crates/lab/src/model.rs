@@ -9,14 +9,18 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
+use clap::builder::ArgPredicate;
 use packet::cycles;
 use serde_json::json;
 use sim::model::{Application, Bus, Machine, PROCESSORS, Prediction};
 use sim::plan::{Card, Rate, Server};
 
+use crate::bench::file::{self, Costs, Part, Subject, Traffic};
 use crate::plan::server;
 use crate::progress;
 use crate::published::{Claim, say_claims};
+use pcap_file::pcap::PcapReader;
+use router::load;
 use router::output::{say, say_line};
 use router::table::{Align, Table};
 
@@ -24,6 +28,8 @@ use router::table::{Align, Table};
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   brickway-lab bench forward --json > bench.json               measure what routing costs here
+  brickway-lab model --config my.click                         what each element costs here, and the rate of all
+  brickway-lab model --config my.click --traffic my.pcap       the same with packets of your network
   brickway-lab model --measure > here.toml                     and what this machine is made of
   brickway-lab model --server here.toml --cycles-from bench.json
   brickway-lab model --server modern --cycles 150 --size 64,1518
@@ -33,12 +39,33 @@ Each part of a server allows so many packets a second: the processors their cycl
 a packet moves over it (so often its own, and some more for descriptors). The least counts. Mpps, Gb/s and limit believe what was measured of
 buses, nominal what their labels say. bytes: what a packet moves over each bus; use: of what the bus can when the limit is reached.")]
 pub(crate) struct ModelArguments {
-    /// A server's file with a [machine], or one of: nehalem, nehalem-next (RouteBricks, 2009), modern, modern-dual
-    #[arg(long, value_name = "FILE", default_value = "modern")]
+    /// A server's file with a [machine], 'here' to measure this machine, or one of: nehalem, nehalem-next (RouteBricks, 2009), modern, modern-dual
+    #[arg(
+        long,
+        value_name = "FILE",
+        default_value = "modern",
+        default_value_if("config", ArgPredicate::IsPresent, HERE)
+    )]
     server: String,
     /// What a bench printed with --json: each of its rows 'cycles_per_packet' is an application
     #[arg(long, value_name = "FILE", conflicts_with = "cycles")]
     cycles_from: Option<PathBuf>,
+    /// A configuration, whose elements are measured here, in memory: each port is a loop or a sink. Lookups in Linux's tables find a
+    /// default route by the second port
+    #[arg(long, value_name = "FILE.click", conflicts_with_all = ["cycles", "cycles_from"])]
+    config: Option<PathBuf>,
+    /// Values of the configuration's variables
+    #[arg(value_name = "NAME=VALUE", requires = "config")]
+    parameters: Vec<String>,
+    /// With --config: what comes in by the first FromDevice, instead of IPv4 frames of each --size
+    #[arg(long, value_name = "FILE.pcap", requires = "config")]
+    traffic: Option<PathBuf>,
+    /// With --config: write a handler first: ELEMENT.HANDLER=VALUE
+    #[arg(long = "write", value_name = "HANDLER=VALUE", value_parser = load::parameter, requires = "config")]
+    writes: Vec<(String, String)>,
+    /// With --config: how long each size is measured, in seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 0.5, requires = "config")]
+    seconds: f64,
     /// Cycles for a packet; may be given several times
     #[arg(long)]
     cycles: Vec<f64>,
@@ -63,6 +90,9 @@ pub(crate) fn model(arguments: &ModelArguments) -> Result<ExitCode> {
     if arguments.measure {
         say!("{}", measured()?);
         return Ok(ExitCode::SUCCESS);
+    }
+    if let Some(config) = &arguments.config {
+        return of_config(arguments, config);
     }
     let machine = machine(&arguments.server)?;
     let applications = applications(arguments)?;
@@ -89,7 +119,142 @@ pub(crate) fn model(arguments: &ModelArguments) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// The name of this machine.
+const HERE: &str = "here";
+
+/// What the elements of a configuration cost, and what that makes of the machine.
+fn of_config(arguments: &ModelArguments, config: &Path) -> Result<ExitCode> {
+    let machine = machine(&arguments.server)?;
+    if !(arguments.seconds > 0.0 && arguments.seconds <= 3600.0) {
+        bail!("--seconds {}: expected more than 0 and at most 3600", arguments.seconds);
+    }
+    let parameters =
+        arguments.parameters.iter().map(|text| load::parameter(text).map_err(anyhow::Error::msg));
+    let parameters = parameters.collect::<Result<Vec<_>>>()?;
+    let subject = Subject { path: config, parameters: &parameters, writes: &arguments.writes };
+    let cases = match &arguments.traffic {
+        Some(pcap) => vec![(average_size(pcap)?, Traffic::Pcap(pcap))],
+        // The frame check sequence is not in memory.
+        None => arguments.size.iter().map(|&size| (size, Traffic::Frames(size as usize - 4))).collect(),
+    };
+    let mut predictions = Vec::new();
+    for (number, (size, traffic)) in cases.iter().enumerate() {
+        progress::tell("model", &format!("{}, {size} bytes", config.display()));
+        let costs = file::costs(&subject, traffic, arguments.seconds);
+        progress::clear();
+        let costs = costs?;
+        if arguments.json {
+            say_costs_as_json(&costs, *size);
+        } else if number == 0 {
+            say_line!("{}, {size}-byte packets: what its elements cost here\n", config.display());
+            say!("{}", table_of_costs(&costs).render());
+            say_line!(
+                "\nEach by itself: {:.1} cycles. Elements in a row work as one where packets are ordinary: {:.1} cycles.\n",
+                costs.sum_apart(),
+                costs.sum
+            );
+        }
+        let application = Application { name: config.display().to_string(), cycles: costs.sum };
+        predictions.push((machine.predict(&application, *size), costs));
+    }
+    if arguments.json {
+        for (prediction, costs) in &predictions {
+            let mut row = as_json(&config.display().to_string(), prediction);
+            row["model_cycles_per_packet"] = costs.sum.into();
+            row["measured_cycles_per_packet"] = costs.measured.into();
+            say_line!("{row}");
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    let [left, right] = [Align::Left, Align::Right];
+    let mut table = Table::new(&[
+        ("bytes", right),
+        ("cycles by elements", right),
+        ("measured", right),
+        ("ratio", right),
+        ("Mpps", right),
+        ("Gb/s", right),
+        ("limit", left),
+    ]);
+    for (prediction, costs) in &predictions {
+        let limit = prediction.bottleneck();
+        table.row([
+            prediction.size.to_string(),
+            format!("{:.1}", costs.sum),
+            format!("{:.1}", costs.measured),
+            format!("{:.2}", costs.sum / costs.measured),
+            format!("{:.1}", limit.empirical / 1e6),
+            format!("{:.2}", prediction.bits(limit.empirical) / 1e9),
+            limit.part.clone(),
+        ]);
+    }
+    say_line!(
+        "server '{}': {} cores of {} cycles a second\n",
+        arguments.server,
+        machine.cores,
+        machine.clock
+    );
+    say!("{}", table.render());
+    say_line!(
+        "\nmeasured: the whole of it in memory, by one core's CPU time. Mpps, Gb/s and limit follow from the cycles by elements and all\n\
+         cores; network cards and the kernel's part of a driver are not in them."
+    );
+    Ok(ExitCode::SUCCESS)
+}
+
+fn table_of_costs(costs: &Costs) -> Table {
+    let [left, right] = [Align::Left, Align::Right];
+    let mut table = Table::new(&[
+        ("element", left),
+        ("class", left),
+        ("packets", right),
+        ("cycles/packet", right),
+        ("of a received one", right),
+        ("share", right),
+    ]);
+    let sum = costs.sum_apart();
+    for Part { name, class, share, cycles } in &costs.parts {
+        table.row([
+            name.clone(),
+            class.clone(),
+            format!("{:.0}%", share * 100.0),
+            format!("{cycles:.1}"),
+            format!("{:.1}", share * cycles),
+            format!("{:.0}%", share * cycles / sum * 100.0),
+        ]);
+    }
+    table
+}
+
+fn say_costs_as_json(costs: &Costs, size: u32) {
+    for Part { name, class, share, cycles } in &costs.parts {
+        say_line!(
+            "{}",
+            json!({"bytes": size, "element": name, "class": class, "packets_per_received": share, "cycles_per_packet": cycles})
+        );
+    }
+}
+
+/// The average size of a capture's packets, with the frame check sequence.
+fn average_size(path: &Path) -> Result<u32> {
+    let explain = || format!("'{}' is not a pcap file, or is broken", path.display());
+    let file = fs::File::open(path).with_context(|| format!("cannot read '{}'", path.display()))?;
+    let mut reader = PcapReader::new(file).with_context(explain)?;
+    let (mut bytes, mut packets) = (0_u64, 0_u64);
+    while let Some(packet) = reader.next_packet() {
+        bytes += u64::from(packet.with_context(explain)?.orig_len);
+        packets += 1;
+    }
+    match bytes.checked_div(packets) {
+        Some(average) => Ok(u32::try_from(average).unwrap_or(u32::MAX).clamp(60, 9212) + 4),
+        None => bail!("'{}' has no packets", path.display()),
+    }
+}
+
 fn machine(name: &str) -> Result<Machine> {
+    if name == HERE {
+        return Ok(this_machine().1);
+    }
     let machine = server(name)?.machine.with_context(|| {
         format!("server '{name}' has no [machine]: `brickway-lab plan --show-server modern` shows one, `brickway-lab model --measure` measures this one")
     })?;
@@ -238,15 +403,15 @@ const COPIED: usize = 128 << 20;
 /// Copies, of which the fastest counts: others use the machine too.
 const COPIES: usize = 5;
 
-/// The file of this machine, as far as it can be measured.
-fn measured() -> Result<String> {
+/// This machine, as far as it can be measured: its cards, whether they are there, and the rest.
+fn this_machine() -> ((Vec<Card>, bool), Machine) {
     let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
     progress::tell("model", &format!("copying {} MB on each of {cores} cores", COPIED >> 20));
     let memory = (0..COPIES).map(|_| copied_bits(cores)).fold(0.0, f64::max);
     progress::clear();
     let cards = cards();
     let has_cards = !cards.is_empty();
-    let slots = u32::try_from(cards.len()).unwrap_or(u32::MAX).max(1);
+    let slots_taken = slots(&cards);
     let cards =
         if has_cards { cards } else { vec![Card { ports: 2, rate: Rate(10e9), price: 0.0, watts: 0.0 }] };
     let wire = cards.iter().map(|card| card.rate.0).fold(0.0, f64::max);
@@ -260,9 +425,15 @@ fn measured() -> Result<String> {
     };
     // Written and read by cards and by a core, and two descriptors of 16 bytes written and read.
     let buses =
-        vec![bus("memory", 1, memory, 4.0, 64.0), bus("wire", slots * cards[0].ports, wire, 1.0, 20.0)];
-    let machine =
-        Machine { cores: u32::try_from(cores).unwrap_or(u32::MAX), clock: Rate(cycles::per_second()), buses };
+        vec![bus("memory", 1, memory, 4.0, 64.0), bus("wire", slots_taken * cards[0].ports, wire, 1.0, 20.0)];
+    let cores = u32::try_from(cores).unwrap_or(u32::MAX);
+    ((cards, has_cards), Machine { cores, clock: Rate(cycles::per_second()), buses })
+}
+
+/// The file of this machine.
+fn measured() -> Result<String> {
+    let ((cards, has_cards), machine) = this_machine();
+    let slots = slots(&cards);
     let name = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let name = if name.trim().is_empty() { "here" } else { name.trim() }.to_owned();
     let server = Server {
@@ -285,6 +456,11 @@ fn measured() -> Result<String> {
          # written. {note}. Prices, watts and buses such as PCIe are yours to fill in.\n\n{}",
         toml::to_string(&server)?
     ))
+}
+
+/// A slot for each card, one at least.
+fn slots(cards: &[Card]) -> u32 {
+    u32::try_from(cards.len()).unwrap_or(u32::MAX).max(1)
 }
 
 /// Bits a second that go in and out of memory while all cores copy.

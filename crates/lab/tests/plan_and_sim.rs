@@ -32,6 +32,48 @@ fn the_papers_rows_have_no_deviation() {
 }
 
 #[test]
+fn the_model_of_a_configuration_names_its_elements_and_a_limit() {
+    let folder = Folder::new();
+    let file = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.display().to_string()
+    };
+    let router = file(
+        "router.click",
+        "define($OUT b); FromDevice(a) -> Strip(14) -> check :: CheckIPHeader -> half :: RoundRobinSwitch;
+         half[0] -> UnstripToMACHeader -> ToDevice($OUT); half[1] -> Discard;",
+    );
+    let (code, out, err) =
+        lab(&["model", "--config", &router, "OUT=c", "--size", "64,128", "--seconds", "0.02", "--json"]);
+    assert_eq!(code, 0, "{err}");
+    let rows = rows(&out);
+    let of = |class: &str| rows.iter().find(|row| row["class"] == class).unwrap();
+    let share = |class: &str| of(class)["packets_per_received"].as_f64().unwrap();
+    assert!(
+        (0.99..1.01).contains(&share("CheckIPHeader")) && (0.45..0.55).contains(&share("ToDevice")),
+        "{out}"
+    );
+    assert!(of("CheckIPHeader")["cycles_per_packet"].as_f64().unwrap() > 0.0);
+    let totals: Vec<_> = rows.iter().filter(|row| row["limit"].is_string()).collect();
+    assert_eq!((totals.len(), &totals[1]["bytes"]), (2, &128.into()));
+    assert!(totals.iter().all(|row| row["measured_cycles_per_packet"].as_f64().unwrap() > 0.0));
+    let nowhere = file(
+        "nowhere.click",
+        "FromDevice(a) -> Strip(14) -> CheckIPHeader -> f :: IPFilter(deny all) -> ToDevice(b);",
+    );
+    let idle = file("idle.click", "Idle -> ToDevice(b);");
+    for (config, problem) in [
+        (&nowhere, "nothing of the traffic left by a ToDevice"),
+        (&idle, "no FromDevice; expected one"),
+        (&"missing.click".to_owned(), "missing.click"),
+    ] {
+        let (code, _, err) = lab(&["model", "--config", config, "--size", "64", "--seconds", "0.02"]);
+        assert!(code == 1 && err.contains(problem), "{config}: {err}");
+    }
+}
+
+#[test]
 fn the_model_is_near_what_was_published() {
     let (code, out, err) = lab(&["model", "--paper", "--json"]);
     assert_eq!((code, err.as_str()), (0, ""));

@@ -13,6 +13,7 @@ mod elements;
 mod example;
 mod fabric;
 mod fib;
+pub(crate) mod file;
 mod folder;
 mod forward;
 mod frames;
