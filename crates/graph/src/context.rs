@@ -1,5 +1,5 @@
 //! What an element sees while it runs. The machine that carries batches from element to element is in `machine`, an
-//! element in its place in `slot`, what elements and the router can be asked and told in `handlers`.
+//! element in its place in `slot`, what elements and the router can be asked and told in `handlers`, what steps cost in `cost`.
 //!
 //! A [`Context`] belongs to one copy of the graph and lives on one thread. It holds the elements (each in a
 //! slot, with its wiring and counters), the frames, the clock, the tasks and the timers.
@@ -19,8 +19,10 @@
 //! **What it costs.** A hop is a call through a pointer, two 16-byte moves and a few counters per batch.
 //! Cycles are read from the time stamp counter at every hop of one turn in sixteen, drawn at random; the
 //! counts are scaled by the share of packets that were timed, so the cycles in statistics are estimates whose
-//! error shrinks with the root of the time, and the other fifteen turns pay nothing for them.
+//! error shrinks with the root of the time, and the other fifteen turns pay nothing for them. While somebody asks what steps
+//! cost (`cost`), every turn is timed.
 
+mod cost;
 mod handlers;
 mod machine;
 mod moving;
@@ -38,6 +40,8 @@ use crate::clock::Clock;
 use crate::router::Control;
 use crate::runs::Run;
 
+pub use cost::{CopyCost, ReadMisses, StepCost};
+pub(crate) use cost::{Counts, Meter};
 pub use handlers::{GLOBAL_HANDLERS, Globals, HotConfig, Missing, Reconfigure, Remote};
 pub(crate) use handlers::{Known, combined};
 pub(crate) use machine::lap;
@@ -128,7 +132,12 @@ pub struct Context {
     timer_number: u64,
     random: SplitMix64,
     timed: bool,
+    /// Turns whose random number has one of these bits are not timed.
+    untimed: u32,
     mark: u64,
+    /// What somebody wants to know of the steps' cost, and what counts their misses.
+    measuring: Option<Box<cost::Measuring>>,
+    meter: Option<Box<Meter>>,
     hops: u32,
     control: Arc<Control>,
     known: Known,
@@ -180,7 +189,10 @@ impl Context {
             timer_number: 0,
             random: SplitMix64::new(options.copy as u64 + 1),
             timed: false,
+            untimed: machine::TIMED_SHARE - 1,
             mark: 0,
+            measuring: None,
+            meter: None,
             hops: 0,
             control,
             known,
@@ -453,9 +465,12 @@ impl Context {
         slot.element = Some(element);
         slot.packets += count;
         slot.batches += 1;
-        if timed {
+        if timed && count > 0 {
             slot.timed_packets += count;
             self.charge(from.element);
+        } else if timed {
+            // A look that found nothing is no packet's cost.
+            self.begin_lap();
         }
         // What a sink pulls is not counted on its way out.
         let slot = &mut self.slots[caller as usize];

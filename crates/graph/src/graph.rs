@@ -12,7 +12,7 @@ use std::sync::Arc;
 use packet::{Batch, Pool, PoolOptions, PoolStats};
 
 use crate::clock::Clock;
-use crate::context::{Context, ContextOptions, ElementStats, End, Known, Slot};
+use crate::context::{Context, ContextOptions, CopyCost, ElementStats, End, Known, ReadMisses, Slot};
 use crate::element::{Class, Element};
 use crate::handler::{Combine, Handler};
 use crate::hotswap::Plan;
@@ -300,6 +300,19 @@ impl Graph {
     /// Sets all elements' counters back to zero (not what their handlers count).
     pub fn reset_stats(&mut self) {
         self.context.reset_stats();
+    }
+
+    /// Begins to count what each step costs, for [`Graph::end_cost`]: each turn is timed from now on. With `unfused`, elements
+    /// in a row do not work as one meanwhile, so that each is a step. `misses` reads the counters of the thread that runs this
+    /// copy.
+    pub fn begin_cost(&mut self, unfused: bool, misses: Option<ReadMisses>) {
+        self.context.begin_cost(unfused, misses);
+    }
+
+    /// Ends it. Returns what each step did meanwhile; `None` where the configuration, or what elements do to ordinary packets,
+    /// has changed, or it was not begun.
+    pub fn end_cost(&mut self) -> Option<CopyCost> {
+        self.context.end_cost()
     }
 
     /// How the pool of frames does.

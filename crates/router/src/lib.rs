@@ -40,6 +40,7 @@ use ports::DriverDoc;
     after_help = "Examples:
   brickway run eth1 eth2                   forward between two ports in Linux's place, until Ctrl-C
   brickway show ports                      what went through each of them
+  brickway show cost                       where the workers' cycles go, element by element
   brickway run examples/ip-router.click    run a configuration
   brickway check router.click --dot | dot -Tsvg -o router.svg
   brickway help DecIPTTL                   the manual of an element

@@ -4,6 +4,9 @@
 
 mod netns;
 
+use std::time::Duration;
+
+use control::api::CostRow;
 use netns::Network;
 use netns::router::{self, PROGRAM, forwarded_by_the_kernel, start};
 
@@ -312,4 +315,64 @@ fn people_ask_which_way_packets_take_and_what_is_left_to_linux() {
         text.starts_with("// Run it with: brickway run FILE.click --port 'lan=tap:bwvm0'\n// A router"),
         "{text}"
     );
+}
+
+#[test]
+fn people_ask_what_steps_cost() {
+    if !netns::is_root() {
+        return;
+    }
+    let network = network();
+    let socket = network.folder.file("socket");
+    let _router = start(&network, &format!("eth1 eth2 --driver af_packet --socket {socket}"));
+    warm_up(&network);
+    let _pings = network.start("a", "ping -n -q -i 0.002 10.0.2.2");
+    let ask = |what: &str| network.run("r", &format!("{PROGRAM} {what} --socket {socket}"));
+    let cost = |options: &str| -> Vec<CostRow> {
+        let (done, text) = ask(&format!("show cost --json {options}"));
+        if !done {
+            println!("{text}");
+            return Vec::new();
+        }
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    };
+    let is_run = |row: &CostRow| row.elements.len() > 1 && row.packets > 0;
+    let has_runs = || cost("").iter().any(is_run);
+    assert!(netns::eventually(has_runs), "no elements work as one");
+
+    // Each element by itself: those that all packets pass are there, and what they cost is a part of the time.
+    let mut rows = Vec::new();
+    let all_pass = ["FromDevice", "CheckIPHeader", "FIBLookup", "ToDevice"];
+    let find = |rows: &[CostRow], class: &str| {
+        let mut rows = rows.iter();
+        rows.find(|row| row.classes == [class] && row.packets > 0).cloned()
+    };
+    let have_packets = netns::eventually(|| {
+        rows = cost("--unfused");
+        all_pass.iter().all(|class| find(&rows, class).is_some())
+    });
+    assert!(have_packets, "{rows:?}");
+    assert!(rows.iter().all(|row| row.elements.len() <= 1), "{rows:?}");
+    for row in all_pass.iter().flat_map(|class| find(&rows, class)) {
+        assert!(row.cycles_per_packet > Some(0.0) && row.packets_per_batch >= 1.0, "{row:?}");
+        assert!(row.share > 0.0 && row.share < 1.0, "{row:?}");
+    }
+    let of_first = rows.iter().filter(|row| row.worker == 0).map(|row| row.share);
+    assert!((of_first.sum::<f64>() - 1.0).abs() < 1e-6, "{rows:?}");
+    assert!(netns::eventually(has_runs), "elements work apart after the answer");
+
+    // Somebody who asks for long is killed. One asks at a time, so this one may have to try again.
+    let ask_for_long =
+        || network.start("r", &format!("{PROGRAM} show cost --unfused --seconds 30 --socket {socket}"));
+    let mut asker = ask_for_long();
+    let is_measuring = || {
+        if asker.wait(Duration::from_millis(500)).is_some() {
+            asker = ask_for_long();
+            return false;
+        }
+        ask("show cost").1.contains("another one is measuring")
+    };
+    assert!(netns::eventually(is_measuring));
+    drop(asker);
+    assert!(netns::eventually(has_runs), "elements work apart when who asked for that is gone");
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use control::api::{
-    Action, Backend, CounterRow, DriftRow, DropRow, HandlerRow, LookupRow, MemberRow, NeighbourRow,
+    Action, Backend, CostRow, CounterRow, DriftRow, DropRow, HandlerRow, LookupRow, MemberRow, NeighbourRow,
     NextHopRow, PathRow, PortRow, QueueRow, Request, RouteRow, Rows, Server, ServerOptions, Show, TextRow,
     Unanswered, WayRow, WorkerRow,
 };
@@ -174,6 +174,25 @@ impl Backend for Router {
                 let fast = WorkerRow { worker: 0, is_slow: false, busy: 0.5, queues, ..slow.clone() };
                 rows.send(fast)?;
                 rows.send(slow)?;
+            }
+            Show::Cost(filter) => {
+                assert!(filter.seconds == 1 || filter.seconds == 30);
+                let misses = |count| filter.unfused.then_some(count);
+                let step = |elements: &[&str], cycles, share| CostRow {
+                    elements: elements.iter().map(|&name| name.to_owned()).collect(),
+                    classes: vec!["Strip".to_owned(); elements.len()],
+                    packets: 1_280,
+                    packets_per_batch: 32.0,
+                    cycles_per_packet: Some(cycles),
+                    share,
+                    cache_misses_per_packet: misses(0.25),
+                    branch_misses_per_packet: misses(0.5),
+                    ..CostRow::default()
+                };
+                let note = if filter.unfused { "" } else { "cache and branch misses: not counted here" };
+                rows.send(step(&["s", "t"], 12.5, 0.25))?;
+                rows.send(step(&["in"], 7.0, 0.5))?;
+                rows.send(CostRow { share: 0.25, note: note.into(), ..CostRow::default() })?;
             }
             Show::Queues(_) => rows.send(QueueRow {
                 port: "eth1".into(),
@@ -340,6 +359,26 @@ port  queue  worker  packets  shared with
 eth1      0       0    1,000  0, 1
 ",
         ),
+        (
+            "cost",
+            "\
+element  class           worker  packets  fill  cycles  share
+in       Strip                0    1,280  32.0     7.0  50.0%
+s + t    fused run of 2       0    1,280  32.0    12.5  25.0%
+(rest)                        0                         25.0%
+
+cache and branch misses: not counted here
+",
+        ),
+        (
+            "cost --unfused --sort cycles --seconds 30",
+            "\
+element  class           worker  packets  fill  cycles  share  cache-misses  branch-misses
+s + t    fused run of 2       0    1,280  32.0    12.5  25.0%         0.250          0.500
+in       Strip                0    1,280  32.0     7.0  50.0%         0.250          0.500
+(rest)                        0                         25.0%
+",
+        ),
         ("drops route", "dropped  by  class          reason\n  1,005  rt  CheckIPHeader  no route\n"),
         (
             "acl",
@@ -373,7 +412,7 @@ fn without_words_it_lists_what_there_is() {
         list.starts_with("brickway show ...\nports              The ports: link, addresses, packets\n"),
         "{list}"
     );
-    assert_eq!(list.lines().count(), 16);
+    assert_eq!(list.lines().count(), 17);
 }
 
 #[test]
@@ -409,8 +448,21 @@ fn routers_do_as_they_are_told_or_say_why_not() {
 fn without_a_router_the_exit_code_says_so() {
     let error = "brickway: no router answers at 'SOCKET'; is one running? ('brickway run', or --socket if it has another \
                  socket)\n";
-    for words in [&["show", "ports"][..], &["reload"], &["set", "a", "b"]] {
+    let costly = &["show", "cost", "--unfused"];
+    for words in [&["show", "ports"][..], &["reload"], &["set", "a", "b"], costly] {
         assert_eq!(ask(words, None), (4, String::new(), error.to_owned()));
     }
     assert_eq!(ask(&["show", "rotes"], None).0, 2);
+}
+
+#[test]
+fn a_column_that_is_not_there_is_answered_with_those_that_are() {
+    let (code, out, err) = ask(&["show", "cost", "--sort", "colour"], None);
+    assert_eq!((code, out.as_str()), (2, ""));
+    let columns = "element, class, worker, packets, fill, cycles, share, cache-misses, branch-misses";
+    assert!(err.contains("'colour'") && err.contains(columns), "{err}");
+    assert_eq!(ask(&["show", "cost", "--seconds", "31"], None).0, 2);
+    let (_, first, _) = brickway(&["show", "cost", "--sort", "cycles", "--json"]);
+    let first: serde_json::Value = serde_json::from_str(first.lines().next().unwrap()).unwrap();
+    assert_eq!((&first["elements"], &first["cycles_per_packet"]), (&json!(["s", "t"]), &json!(12.5)));
 }

@@ -49,6 +49,8 @@ pub enum Show {
     NextHops(NextHopFilter),
     /// The worker threads and the slow thread: [`WorkerRow`](super::WorkerRow).
     Workers(NoFilter),
+    /// What each step of the packets' way costs, measured for some time: [`CostRow`](super::CostRow).
+    Cost(CostFilter),
     /// The queues of the ports: [`QueueRow`](super::QueueRow).
     Queues(PortFilter),
     /// What was dropped and why: [`DropRow`](super::DropRow).
@@ -181,6 +183,28 @@ pub struct DropFilter {
     pub containing: Option<String>,
 }
 
+/// Says how costs are measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct CostFilter {
+    /// Seconds, 1 to [`CostFilter::LONGEST`].
+    pub seconds: u32,
+    /// Whether elements in a row do not work as one meanwhile, so that each has its row. The router is slower then, so this is
+    /// not for the read group.
+    pub unfused: bool,
+}
+
+impl CostFilter {
+    /// The longest measurement, in seconds.
+    pub const LONGEST: u32 = 30;
+}
+
+impl Default for CostFilter {
+    fn default() -> Self {
+        Self { seconds: 1, unfused: false }
+    }
+}
+
 /// Selects which configuration is shown.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -244,6 +268,11 @@ impl Request {
             return Err(format!("neither 'show' nor 'do' says what is wanted; {EXAMPLE}"));
         };
         parsed.map_err(|error| error.to_string().replace('`', "'"))
+    }
+
+    /// Returns whether it changes what the router does.
+    pub fn is_change(&self) -> bool {
+        matches!(self, Request::Do(_) | Request::Show(Show::Cost(CostFilter { unfused: true, .. })))
     }
 
     /// What is asked for, as on the wire: `routes`, `reload`.

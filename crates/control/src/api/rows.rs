@@ -168,6 +168,34 @@ pub struct WorkerRow {
     pub queues: Vec<String>,
 }
 
+/// What a step of the packets' way cost a worker while it was measured: an element, or several that work as one.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct CostRow {
+    /// The elements; none for what is left of the worker's time: looks at idle ports, sleep, time that Linux gave to other
+    /// programs.
+    pub elements: Vec<String>,
+    /// The class of each.
+    pub classes: Vec<String>,
+    /// The worker; the slow thread's number is the number of workers.
+    pub worker: usize,
+    /// Whether it is the slow thread.
+    pub is_slow: bool,
+    /// Packets that came to the step.
+    pub packets: u64,
+    /// How many of them came in a batch, on average; 0 without any.
+    pub packets_per_batch: f64,
+    /// TSC cycles a packet that the step took itself, without the steps that it sends packets to; none without packets.
+    pub cycles_per_packet: Option<f64>,
+    /// Share of the worker's time that it took, 0 to 1.
+    pub share: f64,
+    /// Misses of the last-level cache a packet, in the program itself; none without packets, or where the CPU does not count them.
+    pub cache_misses_per_packet: Option<f64>,
+    /// Mispredicted branches a packet, likewise.
+    pub branch_misses_per_packet: Option<f64>,
+    /// What there is to say beside it: why misses are not counted; usually empty.
+    pub note: String,
+}
+
 /// A receive queue of a port.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QueueRow {
@@ -266,6 +294,7 @@ pub enum Row {
     Neighbour(NeighbourRow),
     NextHop(NextHopRow),
     Worker(WorkerRow),
+    Cost(CostRow),
     Queue(QueueRow),
     Drop(DropRow),
     Text(TextRow),
@@ -287,7 +316,7 @@ macro_rules! row_from {
 
 row_from! {
     Port PortRow, Route RouteRow, Lookup LookupRow, Neighbour NeighbourRow, NextHop NextHopRow, Worker WorkerRow,
-    Queue QueueRow, Drop DropRow, Text TextRow, Drift DriftRow, Counter CounterRow, Handler HandlerRow, Table JsonValue,
+    Cost CostRow, Queue QueueRow, Drop DropRow, Text TextRow, Drift DriftRow, Counter CounterRow, Handler HandlerRow, Table JsonValue,
 }
 
 impl Request {

@@ -159,6 +159,7 @@ pub trait Backend: Send + Sync + 'static {
 /// Where a backend puts its rows.
 pub struct Rows<'a> {
     request: &'a Request,
+    client: Option<&'a UnixStream>,
     to: &'a mut dyn Write,
     count: u64,
     is_begun: bool,
@@ -167,7 +168,33 @@ pub struct Rows<'a> {
 impl<'a> Rows<'a> {
     /// Rows in answer to `request`, written to `to`.
     pub fn new(request: &'a Request, to: &'a mut dyn Write) -> Self {
-        Self { request, to, count: 0, is_begun: false }
+        Self { request, client: None, to, count: 0, is_begun: false }
+    }
+
+    /// Waits so long, while the client does.
+    ///
+    /// # Errors
+    /// [`Unanswered::ClientGone`] as soon as it has gone.
+    pub fn wait(&self, time: Duration) -> Result<(), Unanswered> {
+        let deadline = Instant::now() + time;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(());
+            }
+            let Some(client) = self.client else {
+                std::thread::sleep(left);
+                continue;
+            };
+            let timeout = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };
+            // A client that asks nothing more has closed its half; one that is gone both.
+            let mut ends = [PollFd::from_borrowed_fd(client.as_fd(), PollFlags::empty())];
+            // Interrupted by a signal: the next turn waits for what is left.
+            let _ = rustix::event::poll(&mut ends, Some(&timeout));
+            if ends[0].revents().intersects(PollFlags::HUP | PollFlags::ERR) {
+                return Err(Unanswered::ClientGone);
+            }
+        }
     }
 
     /// Sends a row if the request's filter selects it.
@@ -237,16 +264,24 @@ enum May {
 }
 
 /// Answers a line: what the server does with each.
-fn answer(line: &[u8], may: May, backend: &dyn Backend, to: &mut dyn Write) -> Result<(), Unanswered> {
+fn answer(
+    line: &[u8],
+    may: May,
+    backend: &dyn Backend,
+    client: &UnixStream,
+    to: &mut dyn Write,
+) -> Result<(), Unanswered> {
     let result = Request::parse(line).map_err(Unanswered::Refused).and_then(|request| {
-        if may == May::Show && matches!(request, Request::Do(_)) {
-            let reason = format!(
-                "'{}' is not permitted here: members of the read group may only show",
+        if may == May::Show && request.is_change() {
+            let what = if let Request::Do(_) = request {
                 request.name()
-            );
+            } else {
+                format!("{} --unfused", request.name())
+            };
+            let reason = format!("'{what}' is not permitted here: members of the read group may only show");
             return Err(Unanswered::Refused(reason));
         }
-        let mut rows = Rows::new(&request, to);
+        let mut rows = Rows { client: Some(client), ..Rows::new(&request, to) };
         backend.answer(&request, &mut rows)?;
         rows.end()
     });
@@ -489,7 +524,7 @@ impl Acceptor {
             if self.stop.load(Ordering::SeqCst) {
                 return refuse(&mut writer, "the router is about to end", &[]);
             }
-            if answer(&line, may, &*self.backend, &mut writer).is_err() {
+            if answer(&line, may, &*self.backend, stream, &mut writer).is_err() {
                 // What is left in the writer would only be tried once more.
                 drop(writer.into_parts());
                 return Ok(());

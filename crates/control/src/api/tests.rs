@@ -330,11 +330,42 @@ fn the_read_group_may_show_and_the_write_group_may_do_all() {
     let mut client = Client::connect(&reading).unwrap();
     let refused = client.ask(&act).unwrap_err().to_string();
     assert_eq!(refused, "'reload' is not permitted here: members of the read group may only show");
+    // What slows the router down is more than looking.
+    let cost = |unfused| Request::Show(Show::Cost(CostFilter { unfused, ..CostFilter::default() }));
+    let refused = client.ask(&cost(true)).unwrap_err().to_string();
+    assert_eq!(refused, "'cost --unfused' is not permitted here: members of the read group may only show");
+    assert!(client.ask(&cost(false)).is_ok());
+    drop(client);
     let held: Vec<UnixStream> = (0..8).map(|_| UnixStream::connect(&reading).unwrap()).collect();
     assert_eq!(ask(&server, &show).len(), 3);
     drop(held);
     drop(server);
     assert!(!reading.exists() && !options.path.exists());
+}
+
+/// A router that takes an hour for every answer, and reports how its waiting ended.
+struct Patient(std::sync::mpsc::SyncSender<Result<(), Unanswered>>);
+
+impl Backend for Patient {
+    fn answer(&self, _: &Request, rows: &mut Rows<'_>) -> Result<(), Unanswered> {
+        rows.wait(Duration::from_millis(1))?;
+        let ended = rows.wait(Duration::from_secs(3600));
+        self.0.send(ended).unwrap();
+        Err(Unanswered::ClientGone)
+    }
+}
+
+#[test]
+fn a_router_stops_waiting_for_a_client_that_has_gone() {
+    let (sender, ended) = std::sync::mpsc::sync_channel(1);
+    let server = Server::start(&ServerOptions::new(socket_path()), Arc::new(Patient(sender))).unwrap();
+    let mut client = UnixStream::connect(server.path()).unwrap();
+    client.write_all(Request::Show(Show::Cost(CostFilter::default())).to_line().as_bytes()).unwrap();
+    // One that has nothing more to ask still waits for its answer.
+    client.shutdown(std::net::Shutdown::Write).unwrap();
+    assert!(ended.recv_timeout(Duration::from_millis(100)).is_err());
+    drop(client);
+    assert_eq!(ended.recv_timeout(Duration::from_secs(60)), Ok(Err(Unanswered::ClientGone)));
 }
 
 /// A router whose settings file has options that cannot change.

@@ -384,7 +384,7 @@ impl<K: Kind> runs::Crossing for Crossing<K> {
         asked: &mut Asked<'_>,
         sieve: &mut Sieve<'_>,
         outputs: &mut Vec<u16>,
-        laps: &mut Laps,
+        laps: &mut Laps<'_>,
     ) {
         if sieve.packets().len() < FEWEST {
             return sieve.refuse();

@@ -5,6 +5,7 @@ use std::cmp::Reverse;
 
 use packet::{Batch, cycles};
 
+use super::cost::Step;
 use super::{CLOSED, Context, ElementStats, End, LANES, Pending};
 use crate::element::{Element, TaskStatus};
 use crate::runs::{self, Laps, Run};
@@ -15,8 +16,9 @@ const MOST_HOPS: u32 = 1 << 20;
 /// After so many looks in a row that found nothing, a source is passed over for 2^3 - 1 busy turns.
 pub(super) const MOST_IDLE_LOOKS: u8 = 3;
 
-/// One turn in this many is timed.
-const TIMED_SHARE: u32 = 16;
+/// One turn in this many is timed, while nobody asks what steps cost.
+pub(super) const TIMED_SHARE: u32 = 16;
+const _: () = assert!(TIMED_SHARE.is_power_of_two());
 
 /// A stay in an element that took longer was interrupted: the kernel gave the CPU to somebody else.
 const INTERRUPTED_CYCLES: u64 = 1_000_000;
@@ -161,6 +163,9 @@ impl Context {
                 let exit = run.exit;
                 if self.timed {
                     run.charge(batch.len(), lap(&mut self.mark));
+                    if self.meter.is_some() {
+                        self.charge_misses(Step::Run(number as usize));
+                    }
                 }
                 if batch.len() != count {
                     self.put_odd_aside(to);
@@ -177,15 +182,16 @@ impl Context {
     fn cross(&mut self, number: u32, to: End, batch: &mut Batch, by_first: bool) -> Option<Exit> {
         let fork = self.runs[number as usize].fork.as_mut()?;
         let count = batch.len();
-        let mut laps = Laps::begin(self.timed.then_some(self.mark));
+        let mut laps = Laps::begin(self.timed.then_some(self.mark), self.meter.as_deref_mut());
         let (now_ns, odd) = (self.clock.now_ns(), &mut self.odd);
         if !fork.apply(&mut self.slots, now_ns, (batch, odd), by_first, &mut self.outputs, &mut laps) {
             return None;
         }
+        let timed = laps.done();
         if batch.len() != count {
             self.put_odd_aside(to);
         }
-        Some(self.leave(number, batch, laps.done()))
+        Some(self.leave(number, batch, timed))
     }
 
     /// Counts packets that have crossed, and sends them on.
@@ -199,10 +205,14 @@ impl Context {
         let slot = &mut self.slots[at as usize];
         slot.packets += count as u64;
         slot.batches += 1;
+        let mut metered = None;
         if let Some((mark, _)) = timed {
             slot.timed_packets += count as u64;
             slot.timed_cycles += middle.unwrap_or(0);
             self.mark = mark;
+            if self.meter.is_some() {
+                metered = self.charge_crossing(number, at);
+            }
         }
         // A crossing gives only outputs that it was given.
         let exit_of = |runs: &[Run], output: usize| {
@@ -211,8 +221,11 @@ impl Context {
         };
         let same = self.outputs[0];
         if self.outputs.iter().fold(true, |is_same, output| is_same & (*output == same)) {
-            let run = exit_of(&self.runs, usize::from(same));
-            let run = &mut self.runs[run];
+            let exit = exit_of(&self.runs, usize::from(same));
+            if let Some(misses) = metered {
+                self.charge_part(exit, misses, (1, 1));
+            }
+            let run = &mut self.runs[exit];
             run.count(count, last);
             return Exit::To(run.exit);
         }
@@ -225,12 +238,35 @@ impl Context {
         for &lane in begun[..lanes.min(LANES)].iter().rev() {
             let empty = self.spare_batch();
             let batch = std::mem::replace(&mut self.lanes[lane], empty);
-            let run = exit_of(&self.runs, lane);
-            let run = &mut self.runs[run];
+            let exit = exit_of(&self.runs, lane);
+            if let Some(misses) = metered {
+                self.charge_part(exit, misses, (batch.len(), count));
+            }
+            let run = &mut self.runs[exit];
             run.count(batch.len(), last.map(|cycles| cycles * batch.len() as u64 / count as u64));
             self.stack.push(Pending { to: run.exit, output: 0, batch });
         }
         Exit::Several
+    }
+
+    /// Charges the misses of a crossing's first two parts, and returns those of the last one.
+    #[cold]
+    #[inline(never)]
+    fn charge_crossing(&mut self, run: u32, middle: u32) -> Option<[u64; 2]> {
+        let meter = self.meter.as_mut()?;
+        let [first, second, last] = meter.crossed();
+        meter.add(Step::Run(run as usize), first);
+        meter.add(Step::Slot(middle as usize), second);
+        Some(last)
+    }
+
+    /// Charges a run a part of the misses of a crossing's last part.
+    #[cold]
+    #[inline(never)]
+    fn charge_part(&mut self, run: usize, misses: [u64; 2], (part, all): (usize, usize)) {
+        if let Some(meter) = &mut self.meter {
+            meter.add(Step::Run(run), misses.map(|count| count * part as u64 / all as u64));
+        }
     }
 
     /// Has the odd packets of a run go on at `to` when the others have gone their way.
@@ -270,8 +306,44 @@ impl Context {
     #[inline(always)]
     pub(super) fn charge(&mut self, element: u32) {
         if self.timed {
-            let spent = lap(&mut self.mark);
-            self.slots[element as usize].timed_cycles += spent;
+            self.charge_timed(element);
+        }
+    }
+
+    /// Out of line, so that the fifteen turns that are not timed keep their registers.
+    #[cold]
+    #[inline(never)]
+    fn charge_timed(&mut self, element: u32) {
+        let spent = lap(&mut self.mark);
+        self.slots[element as usize].timed_cycles += spent;
+        if self.meter.is_some() {
+            self.charge_misses(Step::Slot(element as usize));
+        }
+    }
+
+    /// Begins to time a step anew: what went before is nobody's.
+    #[inline(always)]
+    pub(super) fn begin_lap(&mut self) {
+        self.mark = cycles::now();
+        if self.meter.is_some() {
+            self.skip_misses();
+        }
+    }
+
+    /// Charges a step the misses since the last time, and begins to time the next one.
+    #[cold]
+    #[inline(never)]
+    fn charge_misses(&mut self, step: Step) {
+        if let Some(meter) = &mut self.meter {
+            self.mark = meter.charge(step);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn skip_misses(&mut self) {
+        if let Some(meter) = &mut self.meter {
+            self.mark = meter.skip();
         }
     }
 
@@ -281,7 +353,7 @@ impl Context {
     /// a look at an idle port costs as much as work on a packet or two.
     pub fn turn(&mut self) -> bool {
         self.clock.update();
-        self.timed = self.random().is_multiple_of(TIMED_SHARE);
+        self.timed = self.random() & self.untimed == 0;
         let mut worked = self.run_timers();
         if !self.resting.is_empty() && (!self.busy || self.look_at <= self.busy_turns) {
             self.end_rest();
@@ -326,7 +398,7 @@ impl Context {
         let Some(mut element) = self.slots[index as usize].element.take() else { return false };
         self.current = index;
         if self.timed {
-            self.mark = cycles::now();
+            self.begin_lap();
         }
         let status = element.task(self);
         self.slots[index as usize].element = Some(element);
@@ -337,7 +409,7 @@ impl Context {
             self.count_source(index);
         } else if self.timed {
             // A look that found nothing is no packet's cost.
-            self.mark = cycles::now();
+            self.begin_lap();
         }
         if emitted {
             self.finish_emission();
@@ -404,7 +476,7 @@ impl Context {
             let Some(mut element) = self.slots[index as usize].element.take() else { continue };
             self.current = index;
             if self.timed {
-                self.mark = cycles::now();
+                self.begin_lap();
             }
             element.timer(self, key);
             self.slots[index as usize].element = Some(element);
@@ -415,6 +487,11 @@ impl Context {
         worked
     }
 
+    /// Returns whether they do.
+    pub(super) fn is_fused(&self) -> bool {
+        self.fused
+    }
+
     /// Whether elements in a row work as one for batches of ordinary packets.
     pub(crate) fn set_fused(&mut self, fused: bool) {
         self.fused = fused;
@@ -423,6 +500,7 @@ impl Context {
 
     /// Makes runs of the elements as they are now; with `fused` false there are none.
     pub(crate) fn find_runs(&mut self, fused: bool) {
+        self.disturb_cost();
         for index in 0..self.slots.len() {
             let ElementStats { packets, batches, cycles, .. } = self.in_runs(index);
             let slot = &mut self.slots[index];
@@ -470,6 +548,7 @@ impl Context {
 
     /// Sets all counters of all elements back to zero.
     pub(crate) fn reset_stats(&mut self) {
+        self.disturb_cost();
         for slot in &mut self.slots {
             slot.packets = 0;
             slot.batches = 0;

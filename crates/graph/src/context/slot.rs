@@ -1,6 +1,6 @@
 //! An element in its place: its wiring, its counters, its timers.
 
-use super::End;
+use super::{Counts, End};
 use crate::element::Element;
 use crate::handler::Handler;
 
@@ -92,6 +92,16 @@ impl Slot {
 
     pub(crate) fn is_scheduled(&self) -> bool {
         self.scheduled
+    }
+
+    pub(super) fn counts(&self) -> Counts {
+        let &Self { packets, batches, timed_packets, timed_cycles, .. } = self;
+        Counts { packets, batches, timed_packets, timed_cycles }
+    }
+
+    /// Sets what was timed.
+    pub(super) fn set_timed(&mut self, counts: Counts) {
+        (self.timed_packets, self.timed_cycles) = (counts.timed_packets, counts.timed_cycles);
     }
 
     pub(super) fn count_drop(&mut self, reason: &'static str, count: u64) {

@@ -32,7 +32,7 @@ use std::rc::Rc;
 
 use packet::{Batch, Packet};
 
-use crate::context::{End, LANES, Slot, lap};
+use crate::context::{Counts, End, LANES, Meter, Slot, lap};
 use crate::element::Element;
 
 /// Most elements in one run: enough for what people write, and an end for chains that circle.
@@ -64,7 +64,7 @@ pub trait Crossing: Send {
         asked: &mut Asked<'_>,
         sieve: &mut Sieve<'_>,
         outputs: &mut Vec<u16>,
-        laps: &mut Laps,
+        laps: &mut Laps<'_>,
     );
 }
 
@@ -81,17 +81,17 @@ impl Asked<'_> {
 }
 
 /// The cycles of the parts of a crossing: the run, the element in the middle, the runs behind it.
-#[derive(Debug, Default)]
-pub struct Laps {
+pub struct Laps<'a> {
     mark: Option<u64>,
     laps: [u64; 3],
     count: usize,
+    meter: Option<&'a mut Meter>,
 }
 
-impl Laps {
+impl<'a> Laps<'a> {
     /// Begins at `mark`; without one nothing is timed.
-    pub(crate) fn begin(mark: Option<u64>) -> Self {
-        Self { mark, ..Self::default() }
+    pub(crate) fn begin(mark: Option<u64>, meter: Option<&'a mut Meter>) -> Self {
+        Self { mark, laps: [0; 3], count: 0, meter }
     }
 
     /// Ends a part.
@@ -99,6 +99,9 @@ impl Laps {
     pub fn lap(&mut self) {
         if let Some(mark) = &mut self.mark {
             self.laps[self.count % 3] = lap(mark);
+            if let Some(meter) = &mut self.meter {
+                *mark = meter.end_part(self.count);
+            }
             self.count += 1;
         }
     }
@@ -164,6 +167,12 @@ impl fmt::Debug for Last<'_> {
 impl fmt::Debug for Asked<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Asked(..)")
+    }
+}
+
+impl fmt::Debug for Laps<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Laps").field("laps", &self.laps).finish_non_exhaustive()
     }
 }
 
@@ -271,7 +280,7 @@ impl Fork {
         (batch, odd): (&mut Batch, &mut Batch),
         by_first: bool,
         outputs: &mut Vec<u16>,
-        laps: &mut Laps,
+        laps: &mut Laps<'_>,
     ) -> bool {
         let mut sieve = Sieve { batch, odd, now_ns, by_first, is_refused: false };
         self.crossing.apply(&mut Asked(slots), &mut sieve, outputs, laps);
@@ -346,6 +355,22 @@ impl Run {
         let timed = self.timed_packets.max(1) as f64;
         let cycles = self.timed_cycles as f64 * self.packets as f64 / timed / self.members.len() as f64;
         (self.packets, self.batches, cycles)
+    }
+
+    /// Its counters.
+    pub(crate) fn counts_so_far(&self) -> Counts {
+        let &Self { packets, batches, timed_packets, timed_cycles, .. } = self;
+        Counts { packets, batches, timed_packets, timed_cycles }
+    }
+
+    /// Sets what was timed.
+    pub(crate) fn set_timed(&mut self, counts: Counts) {
+        (self.timed_packets, self.timed_cycles) = (counts.timed_packets, counts.timed_cycles);
+    }
+
+    /// Its elements, the first first.
+    pub(crate) fn members(&self) -> impl Iterator<Item = usize> {
+        self.members.iter().map(|&member| member as usize)
     }
 
     /// Sets its counters back to zero.

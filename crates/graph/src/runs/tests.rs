@@ -214,3 +214,111 @@ fn each_kind_of_packet_takes_its_run() {
         assert_eq!((bench.stats("f").packets, bench.stats("c").packets), (5, 2));
     }
 }
+
+/// Sends three packets whenever a millisecond has passed.
+static EVERY_MILLISECOND: Class = Class {
+    name: "EveryMillisecond",
+    ports: "0/1",
+    processing: Class::PUSH,
+    manual: "Sends.",
+    make: |_| Ok(Box::new(EveryMillisecond)),
+    ..Class::DEFAULT
+};
+
+struct EveryMillisecond;
+
+impl Element for EveryMillisecond {
+    fn initialise(&mut self, cx: &mut Context) -> Result<(), String> {
+        cx.set_timer(0, cx.now_ns() + 1_000_000);
+        Ok(())
+    }
+
+    fn timer(&mut self, cx: &mut Context, _key: u32) {
+        for _ in 0..3 {
+            let mut packet = cx.allocate().unwrap();
+            packet.set_data(b"1234567");
+            cx.emit(0, packet);
+        }
+        cx.set_timer(0, cx.now_ns() + 1_000_000);
+    }
+}
+
+/// The names of each step's elements, its packets and batches, in a copy whose elements are `in`, `a`, `b`, `out`. Each packet
+/// was timed and took its time.
+fn steps(bench: &mut Bench) -> Option<Vec<(String, u64, u64)>> {
+    let cost = bench.graph().end_cost()?;
+    let config = bench.graph().config().clone();
+    let rows = cost.steps.iter().map(|step| {
+        assert!(step.cycles > 0 && step.cycles <= cost.cycles, "{cost:?}");
+        assert_eq!(step.timed_packets, step.packets);
+        let names: Vec<&str> =
+            step.elements.iter().map(|&element| config.elements[element].name.as_str()).collect();
+        (names.join(" "), step.packets, step.batches)
+    });
+    Some(rows.collect())
+}
+
+#[test]
+fn what_steps_cost_is_counted_by_run_or_by_element_as_asked() {
+    let mut registry = crate::graph::Registry::new();
+    registry.add(&[&CUT, &EVERY_MILLISECOND]);
+    let config = "in :: EveryMillisecond -> a :: Cut(1) -> b :: Cut(1) -> out :: TestOutput";
+    let mut bench = Bench::new(&registry, config);
+    bench.advance_ns(10_000_000);
+    assert_eq!(bench.graph().end_cost(), None);
+    let of = |name: &str, batches: u64| (name.to_owned(), 3 * batches, batches);
+
+    bench.graph().begin_cost(false, None);
+    bench.advance_ns(20_000_000);
+    assert_eq!(steps(&mut bench), Some(vec![of("a b", 20), of("in", 20), of("out", 20)]));
+
+    bench.graph().begin_cost(true, None);
+    bench.advance_ns(5_000_000);
+    assert_eq!(steps(&mut bench), Some(vec![of("in", 5), of("a", 5), of("b", 5), of("out", 5)]));
+
+    // The run is there again.
+    bench.taken_packets("out");
+    bench.advance_ns(1_000_000);
+    assert!(bench.taken_packets("out").iter().all(|packet| packet.annotations().paint() == 0));
+    assert_eq!(bench.graph().end_cost(), None);
+}
+
+#[test]
+fn what_steps_cost_is_not_known_once_they_are_others() {
+    let mut registry = crate::graph::Registry::new();
+    registry.add(&[&CUT, &EVERY_MILLISECOND]);
+    let config = "in :: EveryMillisecond -> a :: Cut(1) -> b :: Cut(1) -> out :: TestOutput";
+    let mut bench = Bench::new(&registry, config);
+    for unfused in [false, true] {
+        bench.graph().begin_cost(unfused, None);
+        bench.advance_ns(1_000_000);
+        bench.write("a.colour", if unfused { "1" } else { "2" }).unwrap();
+        bench.advance_ns(1_000_000);
+        assert_eq!(bench.graph().end_cost(), None);
+        bench.graph().begin_cost(false, None);
+        bench.advance_ns(1_000_000);
+        let names = steps(&mut bench).unwrap().into_iter().map(|(name, ..)| name).collect::<Vec<_>>();
+        // The colours differ, but they are part of the steps.
+        assert_eq!(names, ["a b", "in", "out"]);
+    }
+}
+
+#[test]
+fn misses_are_counted_by_step() {
+    let mut registry = crate::graph::Registry::new();
+    registry.add(&[&CUT, &EVERY_MILLISECOND]);
+    let config = "in :: EveryMillisecond -> a :: Cut(1) -> b :: Cut(1) -> out :: TestOutput";
+    let mut bench = Bench::new(&registry, config);
+    // Every look finds one miss more of the cache, and two of branches.
+    let mut looks = 0;
+    let misses = move || {
+        looks += 1;
+        [looks, 2 * looks]
+    };
+    bench.graph().begin_cost(false, Some(Box::new(misses)));
+    bench.advance_ns(4_000_000);
+    let cost = bench.graph().end_cost().unwrap();
+    let misses: Vec<_> = cost.steps.iter().map(|step| step.misses).collect();
+    assert_eq!(misses, vec![Some([4, 8]); 3]);
+    assert_eq!(cost.steps[0].per_packet(4), Some(1.0 / 3.0));
+}

@@ -71,6 +71,10 @@ impl Live {
                 send(rows, all)
             }
             Show::Workers(_) => send(rows, self.workers()?),
+            Show::Cost(filter) => {
+                let all = self.cost(filter, rows)?;
+                send(rows, all)
+            }
             Show::Queues(PortFilter { port }) => {
                 self.check_port(port.as_deref())?;
                 send(rows, self.queues()?)

@@ -50,6 +50,8 @@ pub(super) struct Live {
     pub(super) signals: Signals,
     /// Held by who reads settings or configuration again: one at a time.
     reloading: Mutex<()>,
+    /// Held by who measures what steps cost.
+    pub(super) measuring: Mutex<()>,
 }
 
 /// What is said to those who come too late.
@@ -85,6 +87,7 @@ impl Live {
             supervisor,
             signals,
             reloading: Mutex::default(),
+            measuring: Mutex::default(),
         })
     }
 

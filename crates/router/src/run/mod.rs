@@ -10,6 +10,7 @@
 //! | `summary` | what it did |
 
 mod answers;
+mod cost;
 mod live;
 mod subject;
 mod summary;

@@ -4,7 +4,9 @@
 //! | --- | --- |
 //! | `mod` | the command lines, and the requests that they mean |
 //! | `tables` | rows as people read them, printed as they come |
+//! | `cost` | the table of `show cost`, which is sorted |
 
+mod cost;
 mod tables;
 
 use std::net::IpAddr;
@@ -53,6 +55,7 @@ struct Socket {
   brickway show route 192.0.2.7             what the workers do with packets to 192.0.2.7
   brickway show route 192.0.2.7 --from 10.0.1.2 --iif eth1
   brickway show drops --json | jq .packets
+  brickway show cost                        where the workers' cycles go
 
 Exit codes: 0 good, 1 the router refuses, or there is no route, 2 wrong usage, 3 'show drift' found differences,
 4 no router answers at the socket."
@@ -105,6 +108,8 @@ enum What {
     },
     /// The threads that move packets: load, cost of a packet, queues
     Workers,
+    /// What each step of the packets' way costs: cycles a packet, share of the worker
+    Cost(cost::CostArguments),
     /// The queues of the ports, and who has them
     Queues {
         /// Those of this port
@@ -226,6 +231,7 @@ impl What {
             }
             What::NextHops { id } => Show::NextHops(NextHopFilter { id: *id }),
             What::Workers => Show::Workers(NoFilter {}),
+            What::Cost(arguments) => Show::Cost(arguments.filter()),
             What::Queues { port } => Show::Queues(PortFilter { port: port.clone() }),
             What::Drops { text } => Show::Drops(DropFilter { containing: text.clone() }),
             What::Feature(FeatureTable(show)) => return Request::Table(TableQuery { show: show.clone() }),
@@ -287,6 +293,9 @@ pub(crate) fn show(arguments: &ShowArguments) -> Result<ExitCode> {
     let request = what.request();
     let mut seen = tables::Seen::Nothing;
     let code = ask(&arguments.socket, &request, |rows| {
+        if let What::Cost(cost) = what {
+            return cost::print_rows(cost, rows, arguments.json);
+        }
         seen = if arguments.json {
             tables::print_json(&request, rows)
         } else {
@@ -321,26 +330,10 @@ fn ask(
     request: &Request,
     print: impl FnOnce(&mut dyn Iterator<Item = Result<String, ClientError>>) -> Result<()>,
 ) -> Result<ExitCode> {
-    let path = socket.path.clone().unwrap_or_else(default_socket);
-    let connected = match request {
-        Request::Show(_) | Request::Table(_) => Client::connect_to_show(&path),
-        Request::Do(_) => Client::connect(&path),
+    let mut client = match find(socket, request.is_change())? {
+        Ok(client) => client,
+        Err(code) => return Ok(code),
     };
-    let mut client = match connected {
-        Err(error @ ClientError::NotRunning(_)) => {
-            graph::note!("brickway: {error}");
-            if socket.path.is_none() {
-                routers_elsewhere()
-                    .iter()
-                    .for_each(|router| graph::note!("brickway: there is a router in {router}"));
-            }
-            return Ok(ExitCode::from(NOBODY));
-        }
-        other => other?,
-    };
-    if let Some(process) = client.is_elsewhere() {
-        eprintln!("brickway: this router is in another network namespace (process {process})");
-    }
     match client.ask(request) {
         Err(error @ ClientError::NeedsRestart(_)) => {
             eprintln!("brickway: {error}");
@@ -348,6 +341,32 @@ fn ask(
         }
         answer => print(&mut answer?).map(|()| ExitCode::SUCCESS),
     }
+}
+
+/// Connects to the router at `socket`, to show something or to change something. The exit code of one that is not there, which
+/// was reported.
+///
+/// # Errors
+/// It cannot be asked.
+fn find(socket: &Socket, to_change: bool) -> Result<Result<Client, ExitCode>> {
+    let path = socket.path.clone().unwrap_or_else(default_socket);
+    let connected = if to_change { Client::connect(&path) } else { Client::connect_to_show(&path) };
+    let client = match connected {
+        Err(error @ ClientError::NotRunning(_)) => {
+            graph::note!("brickway: {error}");
+            if socket.path.is_none() {
+                routers_elsewhere()
+                    .iter()
+                    .for_each(|router| graph::note!("brickway: there is a router in {router}"));
+            }
+            return Ok(Err(ExitCode::from(NOBODY)));
+        }
+        other => other?,
+    };
+    if let Some(process) = client.is_elsewhere() {
+        eprintln!("brickway: this router is in another network namespace (process {process})");
+    }
+    Ok(Ok(client))
 }
 
 /// The list that `brickway show` prints without more words.

@@ -15,7 +15,7 @@ use crate::output::{print, say_line};
 use crate::table::{Align, Table, thousands};
 
 /// The rows of an answer, as JSON.
-type Rows<'a> = &'a mut dyn Iterator<Item = Result<String, ClientError>>;
+pub(super) type Rows<'a> = &'a mut dyn Iterator<Item = Result<String, ClientError>>;
 
 /// What the rows said, beside what was printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,6 +52,8 @@ pub(super) fn print_rows(request: &Request, rows: Rows<'_>) -> Result<Seen> {
         }),
         Show::NextHops(_) => list(rows, &NEXT_HOP, |row: NextHopRow| vec![next_hop(row)]),
         Show::Workers(_) => list(rows, &WORKER, |row: WorkerRow| vec![worker(row)]),
+        // It is sorted by what the command line says.
+        Show::Cost(_) => bail!("show cost is printed elsewhere"),
         Show::Queues(_) => list(rows, &QUEUE, |row: QueueRow| vec![queue(row)]),
         Show::Drops(_) => list(rows, &DROP, |row: DropRow| {
             vec![[thousands(row.packets), row.element, row.class, row.reason]]
@@ -93,17 +95,17 @@ pub(super) fn print_texts(rows: Rows<'_>) -> Result<()> {
     Ok(())
 }
 
-fn parse<T: DeserializeOwned>(row: &str) -> Result<T> {
+pub(super) fn parse<T: DeserializeOwned>(row: &str) -> Result<T> {
     serde_json::from_str(row).with_context(|| format!("the router is of another version: its row is {row}"))
 }
 
 const LEFT: (&str, Align) = ("", Align::Left);
 
-const fn left(title: &'static str) -> (&'static str, Align) {
+pub(super) const fn left(title: &'static str) -> (&'static str, Align) {
     (title, Align::Left)
 }
 
-const fn right(title: &'static str) -> (&'static str, Align) {
+pub(super) const fn right(title: &'static str) -> (&'static str, Align) {
     (title, Align::Right)
 }
 
