@@ -17,6 +17,7 @@ mod manual;
 mod new;
 mod notify;
 pub mod output;
+mod profile;
 pub mod run;
 pub mod settings;
 mod show;
@@ -41,6 +42,7 @@ use ports::DriverDoc;
   brickway run eth1 eth2                   forward between two ports in Linux's place, until Ctrl-C
   brickway show ports                      what went through each of them
   brickway show cost                       where the workers' cycles go, element by element
+  brickway profile 10                      the same by function, as a flame graph
   brickway run examples/ip-router.click    run a configuration
   brickway check router.click --dot | dot -Tsvg -o router.svg
   brickway help DecIPTTL                   the manual of an element
@@ -49,7 +51,7 @@ A demo, benches, a traffic generator, plans and simulations of clusters: brickwa
 
 Exit codes: 0 done, 1 the configuration or the machine does not allow it, 2 wrong usage,
 3 a check failed (show drift) or a restart is needed (reload),
-4 no router answers (show, set, reload).",
+4 no router answers (show, set, reload, profile).",
     disable_help_subcommand = true
 )]
 struct Cli {
@@ -59,7 +61,7 @@ struct Cli {
 
 /// Subcommands under headings, in the order in which they are needed.
 const GROUPS: [(&str, &[&str]); 3] = [
-    ("Operate", &["run", "cluster", "show", "set", "reload", "doctor"]),
+    ("Operate", &["run", "cluster", "show", "set", "reload", "profile", "doctor"]),
     ("Program", &["lua", "check", "elements", "help", "new"]),
     ("Click", &["click"]),
 ];
@@ -82,6 +84,8 @@ enum Command {
     Show(show::ShowArguments),
     /// Change a setting of a running router, or write a handler
     Set(show::SetArguments),
+    /// Draw where a running router's threads spend their time: a flame graph
+    Profile(profile::ProfileArguments),
     /// Have a running router read its settings again
     Reload(show::ReloadArguments),
     /// List the elements that configurations may use
@@ -168,6 +172,7 @@ pub fn main() -> ExitCode {
         Command::Doctor(arguments) => doctor::doctor(&arguments),
         Command::Show(arguments) => show::show(&arguments),
         Command::Set(arguments) => show::set(&arguments),
+        Command::Profile(arguments) => profile::profile(&arguments),
         Command::Reload(arguments) => show::reload(&arguments),
         Command::Elements(arguments) => manual::elements(&arguments),
         Command::New(arguments) => new::new(&arguments),

@@ -318,7 +318,7 @@ fn people_ask_which_way_packets_take_and_what_is_left_to_linux() {
 }
 
 #[test]
-fn people_ask_what_steps_cost() {
+fn people_ask_what_steps_cost_and_which_functions_take_the_time() {
     if !netns::is_root() {
         return;
     }
@@ -375,4 +375,14 @@ fn people_ask_what_steps_cost() {
     assert!(netns::eventually(is_measuring));
     drop(asker);
     assert!(netns::eventually(has_runs), "elements work apart when who asked for that is gone");
+
+    // The picture has the threads, the elements, and functions of ours.
+    let picture = network.folder.file("flame.svg");
+    let drawn = || {
+        let (done, text) = ask(&format!("profile 1 -o {picture}"));
+        println!("{text}");
+        let svg = std::fs::read_to_string(&picture).unwrap_or_default();
+        done && ["<svg", "worker 0", "element FromDevice", "graph::"].iter().all(|part| svg.contains(part))
+    };
+    assert!(netns::eventually(drawn), "{}", ask("profile 1 --folded").1);
 }

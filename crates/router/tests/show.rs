@@ -449,7 +449,7 @@ fn without_a_router_the_exit_code_says_so() {
     let error = "brickway: no router answers at 'SOCKET'; is one running? ('brickway run', or --socket if it has another \
                  socket)\n";
     let costly = &["show", "cost", "--unfused"];
-    for words in [&["show", "ports"][..], &["reload"], &["set", "a", "b"], costly] {
+    for words in [&["show", "ports"][..], &["reload"], &["set", "a", "b"], costly, &["profile", "1"]] {
         assert_eq!(ask(words, None), (4, String::new(), error.to_owned()));
     }
     assert_eq!(ask(&["show", "rotes"], None).0, 2);

@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::place::{is_elsewhere, reading_path};
+use super::place::{is_elsewhere, process_at, reading_path};
 use super::request::{Request, VERSION};
 
 /// The longest time without a byte from the router before it is taken for hung.
@@ -79,6 +79,11 @@ impl Client {
     /// The router's process, if it runs in another network namespace than this thread and may be looked at.
     pub fn is_elsewhere(&self) -> Option<i32> {
         is_elsewhere(self.stream.get_ref())
+    }
+
+    /// The router's process.
+    pub fn process(&self) -> Option<i32> {
+        process_at(self.stream.get_ref())
     }
 
     fn at(path: &Path) -> Result<Self, ClientError> {

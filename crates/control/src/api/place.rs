@@ -76,7 +76,7 @@ pub fn routers_elsewhere() -> Vec<String> {
 }
 
 /// The process that listens at the other end.
-fn process_at(stream: &UnixStream) -> Option<i32> {
+pub(super) fn process_at(stream: &UnixStream) -> Option<i32> {
     let peer = rustix::net::sockopt::socket_peercred(stream).ok()?;
     Some(peer.pid.as_raw_nonzero().get())
 }

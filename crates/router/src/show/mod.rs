@@ -38,7 +38,7 @@ const NEEDS_RESTART: u8 = 3;
 
 /// Where a running router is asked.
 #[derive(Args, Debug)]
-struct Socket {
+pub(crate) struct Socket {
     /// The control socket of the router (default: that of this network namespace in /run/brickway)
     #[arg(long = "socket", value_name = "PATH", global = true)]
     path: Option<PathBuf>,
@@ -348,7 +348,7 @@ fn ask(
 ///
 /// # Errors
 /// It cannot be asked.
-fn find(socket: &Socket, to_change: bool) -> Result<Result<Client, ExitCode>> {
+pub(crate) fn find(socket: &Socket, to_change: bool) -> Result<Result<Client, ExitCode>> {
     let path = socket.path.clone().unwrap_or_else(default_socket);
     let connected = if to_change { Client::connect(&path) } else { Client::connect_to_show(&path) };
     let client = match connected {
