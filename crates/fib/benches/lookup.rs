@@ -1,5 +1,5 @@
-//! Lookups with criterion: each table, on real routes and on a million, for three kinds of addresses, in bursts and one by
-//! one. `brickway-lab bench fib` sets them beside DPDK's; this is for work on a table, where criterion says whether a
+//! Lookups with criterion: each table, on real routes and on a million, for three kinds of addresses, in bursts, in bursts as
+//! elements do (`chosen`: in a [`Fib`], whose table is chosen at run time), and one by one. `brickway-lab bench fib` sets them beside DPDK's; this is for work on a table, where criterion says whether a
 //! change made a difference.
 //!
 //! ```text
@@ -13,12 +13,11 @@
 mod tables;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use fib::{BURST, LocalFib, NextHopIndex, Table};
-use packet::Family;
+use fib::{BURST, Fib, FibFamily, Kind, Kinds, LocalFib, MAIN, NextHop, NextHopIndex, Table};
 use std::any::Any;
 use std::hint::black_box;
 use std::time::Duration;
-use tables::Routes;
+use tables::{NEXT_HOPS, Routes};
 
 /// Addresses in a list; a multiple of [`BURST`].
 const ADDRESSES: usize = 1 << 16;
@@ -35,9 +34,11 @@ fn lookups(criterion: &mut Criterion) {
     fib::for_each_table!(in_each);
 }
 
-fn lookups_in<A: Family, T: Table<A>>(criterion: &mut Criterion, routes: &Routes<A>) {
+fn lookups_in<A: FibFamily, T: Table<A>>(criterion: &mut Criterion, routes: &Routes<A>) {
     let fib = LocalFib::<A, T>::build(routes.rib.clone()).expect("the routes fit");
     let table = fib.table();
+    let router = router::<A, T>(routes);
+    let chosen = A::table(router.state(), 0).expect("the main VRF always exists");
     for (kind, addresses) in routes.addresses(ADDRESSES) {
         let mut group = criterion.benchmark_group(format!("{}/{kind}", routes.name));
         group.throughput(Throughput::Elements(ADDRESSES as u64));
@@ -50,6 +51,15 @@ fn lookups_in<A: Family, T: Table<A>>(criterion: &mut Criterion, routes: &Routes
                 }
             });
         });
+        group.bench_with_input(BenchmarkId::new(T::NAME, "chosen"), &addresses, |bencher, addresses| {
+            let mut next_hops = [NextHopIndex::NONE; BURST];
+            bencher.iter(|| {
+                for burst in addresses.chunks_exact(BURST) {
+                    chosen.lookup_batch(burst, &mut next_hops);
+                    black_box(&next_hops);
+                }
+            });
+        });
         group.bench_with_input(BenchmarkId::new(T::NAME, "single"), &addresses, |bencher, addresses| {
             bencher.iter(|| {
                 for &address in addresses {
@@ -58,6 +68,18 @@ fn lookups_in<A: Family, T: Table<A>>(criterion: &mut Criterion, routes: &Routes
             });
         });
     }
+}
+
+/// A FIB with the routes in a table of this kind.
+fn router<A: FibFamily, T: Table<A>>(routes: &Routes<A>) -> Fib<u16> {
+    let kinds = A::with_kind(Kinds::default(), Kind::of::<T>());
+    let mut fib = Fib::of_kinds(kinds).expect("there is memory");
+    for number in 1..=NEXT_HOPS {
+        fib.next_hops_mut().add(NextHop::Forward(number)).expect("64 next hops are few");
+    }
+    A::load(&mut fib, MAIN, routes.rib.clone()).expect("the routes fit");
+    fib.publish();
+    fib
 }
 
 criterion_group! {

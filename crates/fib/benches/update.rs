@@ -12,7 +12,9 @@
 mod tables;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use fib::{Byte24, EditError, Fib, LocalFib, MAIN, NextHop, NextHopIndex, Rank, Rib, Table};
+use fib::{
+    Byte24, Fib, FibFamily, Kind, Kinds, LocalFib, MAIN, NextHop, NextHopIndex, RangeTree, Rank, Table,
+};
 use ipnet::IpNet;
 use packet::Family;
 use std::any::Any;
@@ -34,10 +36,10 @@ fn updates(criterion: &mut Criterion) {
     }
     fib::for_each_table!(in_each);
     for routes in [&real, &million] {
-        in_a_fib::<_, Byte24>(criterion, routes, "Byte24", |fib, rib| fib.load4(MAIN, rib));
-        in_a_fib::<_, Rank>(criterion, routes, "Rank", |fib, rib| fib.load4(MAIN, rib));
+        in_a_fib(criterion, routes, Kind::of::<Byte24>());
+        in_a_fib(criterion, routes, Kind::of::<Rank>());
     }
-    in_a_fib::<_, Byte24>(criterion, &real6, "RangeTree", |fib, rib| fib.load6(MAIN, rib));
+    in_a_fib(criterion, &real6, Kind::of::<RangeTree>());
 }
 
 /// Next hops in turn, so that each change is one.
@@ -58,24 +60,19 @@ fn in_a_table<A: Family, T: Table<A>>(criterion: &mut Criterion, routes: &Routes
     });
 }
 
-fn in_a_fib<A: Family, T4: Table<u32>>(
-    criterion: &mut Criterion,
-    routes: &Routes<A>,
-    name: &str,
-    load: impl Fn(&mut Fib<u16, T4>, Rib<A>) -> Result<(), EditError>,
-) {
-    let mut fib = Fib::<u16, T4>::new().expect("there is memory");
+fn in_a_fib<A: FibFamily>(criterion: &mut Criterion, routes: &Routes<A>, kind: Kind<A>) {
+    let mut fib = Fib::<u16>::of_kinds(A::with_kind(Kinds::default(), kind)).expect("there is memory");
     for number in 1..=NEXT_HOPS {
         fib.next_hops_mut().add(NextHop::Forward(number)).expect("64 next hops are few");
     }
     fib.publish();
-    load(&mut fib, routes.rib.clone()).expect("the routes fit");
+    A::load(&mut fib, MAIN, routes.rib.clone()).expect("the routes fit");
     let prefixes: Vec<IpNet> = routes.some(CHANGED).into_iter().map(Into::into).collect();
     let mut changes = prefixes.into_iter().cycle().zip(in_turn());
     let mut group = criterion.benchmark_group(format!("{}/update", routes.name));
     for batch in BATCHES {
         group.throughput(Throughput::Elements(batch.max(1) as u64));
-        group.bench_function(BenchmarkId::new(name, format!("publish/{batch}")), |bencher| {
+        group.bench_function(BenchmarkId::new(kind.name(), format!("publish/{batch}")), |bencher| {
             bencher.iter(|| {
                 for (prefix, route) in changes.by_ref().take(batch) {
                     fib.replace(MAIN, prefix, route).expect("a route that is there can be changed");

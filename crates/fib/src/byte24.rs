@@ -37,7 +37,7 @@ use crate::{BURST, NextHopIndex, Rib, Table, TableError};
 use ipnet::Ipv4Net;
 use std::sync::Arc;
 
-const NAME: &str = "Byte24";
+const NAME: &str = "byte24";
 /// One for each /24, and one more because they are loaded in pairs.
 const BYTES: usize = (1 << 24) + 1;
 /// Stands where the rank table knows more.
@@ -151,6 +151,7 @@ impl<const FEW: usize> Byte24<FEW> {
 
 impl<const FEW: usize> Table<u32> for Byte24<FEW> {
     const NAME: &'static str = NAME;
+    const IS_SHARED: bool = true;
     type Compiler = RankCompiler;
 
     fn new() -> Result<Self, TableError> {

@@ -37,7 +37,7 @@ use crate::{BURST, NextHopIndex, Rib, Route, Table, TableError};
 use ipnet::Ipv4Net;
 use packet::Family;
 
-const NAME: &str = "DIR-24-8";
+const NAME: &str = "dir24_8";
 const BASE_ENTRIES: usize = 1 << 24;
 /// Set in a base entry that holds the number of a group and not a next hop.
 const IS_GROUP: u16 = 0x8000;

@@ -25,6 +25,7 @@
 //! | [`Table`] | compiled from it for packets: which next hop has this address, and nothing else | `table.rs` and below |
 //! | [`NextHops`] | what stands behind the numbers that tables yield: single next hops, groups, backups | `next_hops/` |
 //! | [`publish`] | two copies of a state: workers read one, the control thread changes the other | `publish.rs` |
+//! | [`Kind`], [`AnyTable`] | which table it is, chosen by name at run time | `kinds.rs`, `any_table.rs` |
 //! | [`Fib`] | all of these for a router with VRFs and both families | `fib/` |
 //! | [`FibFamily`] | what of all this belongs to an address family | `family.rs` |
 //! | [`policy`] | in which VRFs a packet is looked up | `policy.rs` |
@@ -50,6 +51,9 @@
 //! | [`RangeTree`] | IPv6: sixteen ends of ranges at a time | 22 MB (3 MB for the 166,385 real ones) |
 //! | [`Linear`] | either: looks at every route; what the others are tested against | 8 or 48 bytes a route |
 //!
+//! Users choose among them by name ([`Kind`]), and a program can add its own ([`add_tables`]). The usual ones are [`Byte24`] and
+//! [`RangeTree`].
+//!
 //! `brickway-lab bench fib` measures them beside DPDK's, `cargo bench -p brickway-fib` alone.
 //!
 //! # Next hops
@@ -69,6 +73,7 @@
 //! processor features, `memory.rs` maps huge pages, `publish.rs` hands out two copies of a state. Each use says why it
 //! is sound; everything else is safe Rust.
 
+mod any_table;
 mod byte24;
 mod changes;
 mod compare;
@@ -76,6 +81,7 @@ mod dir24_8;
 mod family;
 mod fib;
 mod intervals;
+mod kinds;
 mod linear;
 mod local_fib;
 mod memory;
@@ -92,12 +98,14 @@ mod route;
 pub mod synthesize;
 mod table;
 
+pub use any_table::{AnyCompiler, AnyTable, DynTable};
 pub use byte24::Byte24;
 pub use compare::Key as IntervalKey;
 pub use dir24_8::{Dir24_8, Dir24_8Compiler};
 pub use family::FibFamily;
 pub use fib::{CheckReport, EditError, Fib, MAIN, MOST_SHARED_RULES, Mismatch, State, TableReport};
 pub use intervals::Intervals;
+pub use kinds::{Kind, Kinds, TableKind, UnknownTable, add_tables};
 pub use linear::Linear;
 pub use local_fib::{FibError, LocalFib};
 pub use next_hops::{Adjacency, Member, NextHop, NextHopError, NextHops, Resolver};
@@ -110,7 +118,7 @@ pub use route::{NextHopIndex, Route};
 pub use table::{BURST, Table, TableError};
 
 /// Calls a macro with all compiled tables: of each its name, its family and its type. What is in this list is compared with
-/// [`Linear`] (`tests/tables_agree.rs`) and measured (`benches`, `brickway-lab rib stats`).
+/// [`Linear`] (`tests/tables_agree.rs`), measured (`benches`, `brickway-lab rib stats`), and a [`Kind`].
 ///
 /// ```
 /// macro_rules! names {

@@ -47,7 +47,7 @@ impl<A: Family> Linear<A> {
 }
 
 impl<A: Family> Table<A> for Linear<A> {
-    const NAME: &'static str = "Linear";
+    const NAME: &'static str = "linear";
     type Compiler = ();
 
     fn new() -> Result<Self, TableError> {
@@ -65,19 +65,24 @@ impl<A: Family> Table<A> for Linear<A> {
         best.map_or(NextHopIndex::NONE, |(_, next_hop)| next_hop)
     }
 
-    fn lookup_batch(&self, addresses: &[A], next_hops: &mut [NextHopIndex]) {
-        assert_eq!(addresses.len(), next_hops.len(), "one place for each answer");
-        for (&address, next_hop) in addresses.iter().zip(next_hops) {
-            *next_hop = self.lookup(address);
-        }
-    }
-
     fn update(&mut self, (): &mut (), rib: &Rib<A>, prefix: A::Net) -> Result<(), TableError> {
         match rib.get(prefix) {
             Some(next_hop) => self.set(prefix, next_hop),
             None => self.unset(prefix),
         };
         Ok(())
+    }
+
+    /// A change looks at every route, and so does compiling them all.
+    fn update_all(&mut self, (): &mut (), rib: &Rib<A>, prefixes: &[A::Net]) -> Result<(), TableError> {
+        match prefixes {
+            &[prefix] => self.update(&mut (), rib, prefix),
+            _ => self.rebuild(&mut (), rib),
+        }
+    }
+
+    fn surely_fits(_rib: &Rib<A>) -> bool {
+        true
     }
 
     fn rebuild(&mut self, (): &mut (), rib: &Rib<A>) -> Result<(), TableError> {

@@ -128,7 +128,7 @@ mod tests {
         rib.insert("0.0.0.0/0".parse().unwrap(), to(2)).unwrap();
         let mut fib = LocalFib::<u32, Dir24_8>::build(rib).unwrap();
         let error = fib.insert(half_of(32_768), to(3)).unwrap_err();
-        assert!(error.to_string().starts_with("DIR-24-8 is full at 0.128.0.0/25: 32,768"), "{error}");
+        assert!(error.to_string().starts_with("dir24_8 is full at 0.128.0.0/25: 32,768"), "{error}");
         assert_eq!(fib.rib().len(), 32_769);
         assert_eq!(fib.lookup(32_768 << 8).get(), 2);
         assert_eq!(fib.lookup(32_767 << 8).get(), 1);

@@ -57,13 +57,16 @@ pub enum TableError {
 /// It holds no routes, only answers, and only what lookups read; what it takes to change it is in its
 /// [`Table::Compiler`]. So a router can keep two copies of the table and one compiler: the compiler changes the copy
 /// that nobody reads, the two are exchanged, and [`Table::catch_up`] repeats the changes by copying memory.
-pub trait Table<A: Family>: Send + Sync + Sized {
-    /// The table's name, for people.
+pub trait Table<A: Family>: Send + Sync + Sized + 'static {
+    /// The table's name, in configurations and for people.
     const NAME: &'static str;
+
+    /// Whether [`Table::relocate`] moves all that lookups read, and programs in the kernel know its form.
+    const IS_SHARED: bool = false;
 
     /// What changes the table: the book of free room and of what has changed. It belongs to one table (or to one and
     /// its mirror image); [`Default`] is right for a new one.
-    type Compiler: Default + Send;
+    type Compiler: Default + Send + 'static;
 
     /// An empty table: all addresses have [`NextHopIndex::NONE`].
     ///
@@ -81,7 +84,12 @@ pub trait Table<A: Family>: Send + Sync + Sized {
     /// # Panics
     ///
     /// If the two slices differ in length.
-    fn lookup_batch(&self, addresses: &[A], next_hops: &mut [NextHopIndex]);
+    fn lookup_batch(&self, addresses: &[A], next_hops: &mut [NextHopIndex]) {
+        assert_eq!(addresses.len(), next_hops.len(), "one place for each answer");
+        for (&address, next_hop) in addresses.iter().zip(next_hops) {
+            *next_hop = self.lookup(address);
+        }
+    }
 
     /// Brings the table in line after exactly the route at `prefix` was added to, changed in or removed from `rib`.
     /// The prefix has no host bits.

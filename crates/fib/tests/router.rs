@@ -3,13 +3,18 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
-use fib::{EditError, Fib, Linear, MAIN, NextHop, NextHopIndex, Rank, Rib, Table, TableError};
-use ipnet::{IpNet, Ipv4Net};
+use fib::{
+    Byte24, EditError, Fib, Kind, Kinds, Linear, MAIN, NextHop, NextHopIndex, Rank, Rib, Table, TableError,
+};
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-type TestFib = Fib<u32, Rank>;
+/// A FIB whose IPv4 table is of this type.
+fn fib_of<T: Table<u32>>() -> Fib<u32> {
+    Fib::of_kinds(Kinds { ipv4: Kind::of::<T>(), ..Kinds::default() }).unwrap()
+}
 
 fn net(text: &str) -> IpNet {
     text.parse().unwrap()
@@ -17,7 +22,7 @@ fn net(text: &str) -> IpNet {
 
 #[test]
 fn a_batch_is_seen_as_a_whole_and_routes_hold_their_next_hops() {
-    let mut fib = TestFib::new().unwrap();
+    let mut fib = fib_of::<Rank>();
     let mut reader = fib.readers().register();
     let a = fib.next_hops_mut().add(NextHop::Forward(1)).unwrap();
     let b = fib.next_hops_mut().add(NextHop::Forward(2)).unwrap();
@@ -36,7 +41,7 @@ fn a_batch_is_seen_as_a_whole_and_routes_hold_their_next_hops() {
     assert_eq!(reader.enter().lookup4(0, 0x0a00_0001, 0), &NextHop::NoRoute);
     fib.publish();
     let answers = |reader: &mut fib::publish::Reader<_>| {
-        let state: fib::publish::Guard<'_, fib::State<u32, Rank>> = reader.enter();
+        let state: fib::publish::Guard<'_, fib::State<u32>> = reader.enter();
         (*state.lookup4(0, 0x0a00_0001, 0), *state.lookup6(0, 0x2001_0db8 << 96, 0))
     };
     assert_eq!(answers(&mut reader), (NextHop::Forward(1), NextHop::Forward(2)));
@@ -58,7 +63,7 @@ fn a_batch_is_seen_as_a_whole_and_routes_hold_their_next_hops() {
 
 #[test]
 fn vrfs_are_apart_and_their_places_are_used_again() {
-    let mut fib = TestFib::new().unwrap();
+    let mut fib = fib_of::<Rank>();
     let mut reader = fib.readers().register();
     let a = fib.next_hops_mut().add(NextHop::Forward(1)).unwrap();
     let b = fib.next_hops_mut().add(NextHop::Forward(2)).unwrap();
@@ -128,7 +133,7 @@ impl Table<u32> for Lying {
 
 #[test]
 fn a_table_that_disagrees_with_its_routes_is_found() {
-    let mut fib = Fib::<u32, Lying>::new().unwrap();
+    let mut fib = fib_of::<Lying>();
     let a = fib.next_hops_mut().add(NextHop::Forward(1)).unwrap();
     fib.insert(MAIN, net("10.0.0.0/16"), a).unwrap();
     fib.publish();
@@ -194,7 +199,7 @@ impl Table<u32> for Small {
 /// Whatever was put off before it.
 #[test]
 fn the_route_for_which_there_is_no_room_is_refused() {
-    let mut fib = Fib::<u32, Small>::new().unwrap();
+    let mut fib = fib_of::<Small>();
     let hops: Vec<_> = (0..8).map(|hop| fib.next_hops_mut().add(NextHop::Forward(hop)).unwrap()).collect();
     fib.publish();
     let prefix = |number: u8| IpNet::from(Ipv4Net::new([10, number, 0, 0].into(), 16).unwrap());
@@ -252,7 +257,7 @@ fn batches_of_any_size_leave_tables_that_say_what_the_routes_say() {
             let network = network << 14 | hash >> 18;
             let v4: IpNet = Ipv4Net::new(network.into(), length).unwrap().trunc().into();
             let v6 = u128::from(network) << 96 | u128::from(hash) << 40;
-            let v6: IpNet = ipnet::Ipv6Net::new(v6.into(), length * 3).unwrap().trunc().into();
+            let v6: IpNet = Ipv6Net::new(v6.into(), length * 3).unwrap().trunc().into();
             for prefix in [v4, v6] {
                 // Every third goes, if it is there.
                 if number.is_multiple_of(3) {
@@ -270,7 +275,7 @@ fn batches_of_any_size_leave_tables_that_say_what_the_routes_say() {
 
 #[test]
 fn a_table_too_large_for_the_memory_is_refused_before_it_starts() {
-    let mut fib = Fib::<u32, Lying>::new().unwrap();
+    let mut fib = fib_of::<Lying>();
     let a = fib.next_hops_mut().add(NextHop::Forward(1)).unwrap();
     fib.insert(MAIN, net("10.0.0.0/16"), a).unwrap();
     fib.publish();
@@ -291,7 +296,7 @@ fn a_table_too_large_for_the_memory_is_refused_before_it_starts() {
 #[test]
 fn equal_routes_have_equal_digests_whatever_the_order_and_the_table() {
     fn digests<T4: Table<u32>>(prefixes: &[&str]) -> Vec<u64> {
-        let mut fib = Fib::<u32, T4>::new().unwrap();
+        let mut fib = fib_of::<T4>();
         let a = fib.next_hops_mut().add(NextHop::Forward(1)).unwrap();
         for prefix in prefixes {
             fib.insert(MAIN, net(prefix), a).unwrap();
@@ -300,21 +305,24 @@ fn equal_routes_have_equal_digests_whatever_the_order_and_the_table() {
         fib.check().tables.iter().filter(|table| table.is_active).map(|table| table.digest).collect()
     }
     let forward = digests::<Rank>(&["10.0.0.0/8", "12.0.0.0/9", "2001:db8::/32"]);
-    assert_eq!(forward, digests::<fib::Byte24>(&["2001:db8::/32", "12.0.0.0/9", "10.0.0.0/8"]));
+    assert_eq!(forward, digests::<Byte24>(&["2001:db8::/32", "12.0.0.0/9", "10.0.0.0/8"]));
     assert_ne!(forward[0], digests::<Rank>(&["10.0.0.0/8", "12.0.0.0/8"])[0]);
     // Two halves are the whole.
     assert_eq!(forward[0], digests::<Rank>(&["10.0.0.0/9", "10.128.0.0/9", "12.0.0.0/9"])[0]);
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 10, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
 
-    /// Any batches of changes leave workers with what a map of the routes says.
+    /// Any batches of changes leave workers with what a scan of the routes says, whatever the kinds of the tables.
     #[test]
     fn workers_see_what_the_routes_say(
+        ipv4 in prop::sample::select(Kind::<u32>::all().collect::<Vec<_>>()),
+        ipv6 in prop::sample::select(Kind::<u128>::all().collect::<Vec<_>>()),
         batches in prop::collection::vec(prop::collection::vec((any::<bool>(), 0u32..64, 8u8..=32, 0u16..6), 1..12), 1..8)
     ) {
-        let mut fib = TestFib::new().unwrap();
+        let mut fib = Fib::of_kinds(Kinds { ipv4, ipv6 }).unwrap();
+        prop_assert_eq!(fib.check().tables.iter().map(|table| table.name).collect::<Vec<_>>(), [ipv4.name(), ipv6.name()].repeat(2));
         let mut reader = fib.readers().register();
         let hops: Vec<NextHopIndex> = (1..6).map(|i| fib.next_hops_mut().add(NextHop::Forward(i)).unwrap()).collect();
         fib.publish();
@@ -323,23 +331,31 @@ proptest! {
             for (add, address, length, hop) in batch {
                 let prefix = Ipv4Net::new((address << 26).into(), length).unwrap().trunc();
                 let next_hop = if hop == 0 { NextHopIndex::NONE } else { hops[usize::from(hop) - 1] };
-                if add {
-                    fib.replace(MAIN, prefix.into(), next_hop).unwrap();
-                    routes.insert(prefix, next_hop);
-                } else {
-                    let removed = fib.remove(MAIN, prefix.into());
-                    prop_assert_eq!(removed.is_ok(), routes.remove(&prefix).is_some());
+                for net in [prefix.into(), embedded(prefix)] {
+                    if add {
+                        fib.replace(MAIN, net, next_hop).unwrap();
+                    } else {
+                        prop_assert_eq!(fib.remove(MAIN, net).is_ok(), routes.contains_key(&prefix));
+                    }
                 }
+                if add { routes.insert(prefix, next_hop) } else { routes.remove(&prefix) };
             }
             fib.publish();
             let mut model = Linear::<u32>::default();
             routes.iter().for_each(|(&prefix, &next_hop)| { model.set(prefix, next_hop); });
             let state = reader.enter();
-            for address in (0..=u32::MAX).step_by(1 << 25).chain([u32::MAX]) {
-                let expected = model.lookup(address);
-                prop_assert_eq!(state.ipv4(0).unwrap().lookup(address), expected);
+            let addresses: Vec<u32> = (0..=u32::MAX).step_by(1 << 25).chain([u32::MAX]).collect();
+            let expected: Vec<NextHopIndex> = addresses.iter().map(|&address| model.lookup(address)).collect();
+            let mut found = vec![NextHopIndex::NONE; addresses.len()];
+            state.ipv4(0).unwrap().lookup_batch(&addresses, &mut found);
+            prop_assert_eq!(&found, &expected);
+            let embedded: Vec<u128> = addresses.iter().map(|&address| u128::from(address) << 96).collect();
+            state.ipv6(0).unwrap().lookup_batch(&embedded, &mut found);
+            prop_assert_eq!(&found, &expected);
+            for (place, &address) in addresses.iter().enumerate() {
+                prop_assert_eq!(state.ipv4(0).unwrap().lookup(address), expected[place]);
+                prop_assert_eq!(state.ipv6(0).unwrap().lookup(embedded[place]), expected[place]);
             }
-            drop(state);
         }
         prop_assert!(fib.check().is_good());
         // What nothing uses can be removed; what routes use cannot.
@@ -350,11 +366,17 @@ proptest! {
     }
 }
 
+/// The IPv6 prefix that begins with the bits of an IPv4 prefix.
+fn embedded(prefix: Ipv4Net) -> IpNet {
+    let network = u128::from(u32::from(prefix.network())) << 96;
+    Ipv6Net::new(network.into(), prefix.prefix_len()).unwrap().into()
+}
+
 /// Two prefixes of either family always have the same next hop after a batch; workers must never see them differ.
 #[test]
 fn workers_never_see_half_a_batch() {
     const BATCHES: u32 = 300;
-    let mut fib = TestFib::new().unwrap();
+    let mut fib = fib_of::<Rank>();
     let done = AtomicBool::new(false);
     let (looks, changes_seen) = (AtomicU64::new(0), AtomicU64::new(0));
     std::thread::scope(|scope| {

@@ -1,5 +1,5 @@
 //! =c
-//! RadixIPLookup(ADDR1/MASK1 [GW1] OUT1, ADDR2/MASK2 [GW2] OUT2, ... [, I<keywords> FILE, VIA])
+//! RadixIPLookup(ADDR1/MASK1 [GW1] OUT1, ADDR2/MASK2 [GW2] OUT2, ... [, I<keywords> TABLE, FILE, VIA])
 //!
 //! =s iproute
 //! looks up the route of packets
@@ -17,6 +17,33 @@
 //!
 //! =over 8
 //!
+//! =item TABLE
+//!
+//! The table that the routes are compiled to, by its name. All find the same routes:
+//!
+//! =over 8
+//!
+//! =item byte24
+//!
+//! One byte for each /24 (16 MB) in front of the table rank, and up to 1,024 routes that alone (4 MB). The default.
+//!
+//! =item rank
+//!
+//! Bitmaps of where the next hop changes, 7 MB for a million routes: for small caches.
+//!
+//! =item dir24_8
+//!
+//! Two bytes for each /24, and blocks for longer prefixes, 34 MB (Gupta, Lin, McKeown, "Routing lookups in hardware at memory
+//! access speeds", INFOCOM 1998).
+//!
+//! =item linear
+//!
+//! A list of routes; each lookup goes through all of it. For a few routes, and to compare with.
+//!
+//! =back
+//!
+//! A program made with Brickway's library may have more (docs/own-element.md). The handler `check` prints the table's name.
+//!
 //! =item FILE
 //!
 //! The path of a table of routes, plain or gzip, one `PREFIX ORIGIN` a line, where ORIGIN is the number of an autonomous
@@ -30,8 +57,7 @@
 //!
 //! =back
 //!
-//! The table is not a radix trie but one byte for each /24 (16 MB) in front of a compressed table, and for up to 1,024
-//! routes the compressed table alone (4 MB). There are two copies of it, which all workers share: packets go by the
+//! None of the tables is a radix trie. There are two copies of the table, which all workers share: packets go by the
 //! one, changes go into the other, and then the two change places. So a change by handler never makes a worker wait.
 //!
 //! Drop reasons: no route. Click prints a message for the first packets without a route; this element does not.
@@ -43,10 +69,14 @@
 //!   ... -> GetIPAddress(16) -> rt;
 //!   rt :: RadixIPLookup(18.26.4.24/32 0, 18.26.4.255/32 0, 18.26.4/24 1, 0/0 18.26.4.1 1);
 //!
+//! The same by the classical table:
+//!
+//!   rt :: RadixIPLookup(18.26.4.24/32 0, 18.26.4.255/32 0, 18.26.4/24 1, 0/0 18.26.4.1 1, TABLE dir24_8);
+//!
 //! =a DirectIPLookup, LinearIPLookup, RangeIPLookup, SortedIPLookup, StaticIPLookup, GetIPAddress
 //!
 //! =c
-//! StaticIPLookup(ADDR1/MASK1 [GW1] OUT1, ADDR2/MASK2 [GW2] OUT2, ... [, I<keywords> FILE, VIA])
+//! StaticIPLookup(ADDR1/MASK1 [GW1] OUT1, ADDR2/MASK2 [GW2] OUT2, ... [, I<keywords> TABLE, FILE, VIA])
 //!
 //! =s iproute
 //! looks up the route of packets among routes that never change
@@ -61,7 +91,7 @@
 //! =a RadixIPLookup, DirectIPLookup, LinearIPLookup, RangeIPLookup, SortedIPLookup
 //!
 //! =c
-//! LookupIPRoute(ADDR1/MASK1 [GW1] OUT1, ADDR2/MASK2 [GW2] OUT2, ... [, I<keywords> FILE, VIA])
+//! LookupIPRoute(ADDR1/MASK1 [GW1] OUT1, ADDR2/MASK2 [GW2] OUT2, ... [, I<keywords> TABLE, FILE, VIA])
 //!
 //! =s iproute
 //! looks up the route of packets
@@ -78,7 +108,7 @@
 //! =a RadixIPLookup, StaticIPLookup
 //!
 //! =c
-//! LookupIP6Route(ADDR1/MASK1 [GW1] OUT1, ADDR2/MASK2 [GW2] OUT2, ... [, I<keywords> FILE, VIA])
+//! LookupIP6Route(ADDR1/MASK1 [GW1] OUT1, ADDR2/MASK2 [GW2] OUT2, ... [, I<keywords> TABLE, FILE, VIA])
 //!
 //! =s ip6
 //! looks up the route of IPv6 packets
@@ -92,9 +122,9 @@
 //! `/128`; bits beyond the mask are ignored), a gateway (`-`, `::` or left out for none), and an output. Of two routes for
 //! one prefix the first counts, with a message.
 //!
-//! Keyword arguments, which Click does not have, are those of RadixIPLookup: FILE is a table of IPv6 prefixes.
-//!
-//! The table is a tree of address ranges, sixteen a node. All workers share it; changes work as in RadixIPLookup.
+//! Keyword arguments, which Click does not have, are those of RadixIPLookup: FILE is a table of IPv6 prefixes. TABLE is
+//! range_tree, a tree of address ranges with sixteen a node, which is the default, or linear, a list of routes that each lookup
+//! goes through. All workers share the table; changes work as in RadixIPLookup.
 //!
 //! Other than in Click, an address that was not set (`::`) is looked up like any other and nothing is remembered between
 //! packets; `add` fails if there is a route for the prefix; and there are the handlers set, flush, lookup, check and
@@ -122,11 +152,12 @@ pub(crate) static RADIX: Class = Class {
             name: "DirectIPLookup",
             difference: "In Click it has a DIR-24-8 table (Gupta, Lin, McKeown, \"Routing lookups in hardware \
                 at memory access speeds\", INFOCOM 1998). Here it uses the table of RadixIPLookup, \
-                which is one of that kind at half the size.",
+                which is one of that kind at half the size; TABLE dir24_8 is that of the paper.",
         },
         Alias {
             name: "LinearIPLookup",
-            difference: "In Click it searches its routes one by one. Here it uses the table of RadixIPLookup.",
+            difference: "In Click it searches its routes one by one. Here it uses the table of RadixIPLookup; \
+                TABLE linear searches them one by one.",
         },
         Alias {
             name: "RangeIPLookup",

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use elements::runs::{Destinations, Route as Crossed, Watch};
 use fib::publish::Reader;
-use fib::{NextHop, NextHopIndex, Resolver, Table};
+use fib::{Kind, NextHop, NextHopIndex, Resolver};
 use graph::lang::split_words;
 use graph::{Ask, Combine, ConfigError, Context, Element, FromArgument, Get, Handler, Put, Setup};
 use packet::{Batch, MAX_BATCH, Packet};
@@ -21,13 +21,18 @@ const NO_OUTPUT: u16 = u16::MAX;
 /// Makes a lookup element.
 pub(super) fn make<A: RouteFamily>(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
     let outputs = setup.outputs();
+    let table = setup.arguments.keyword::<String>("TABLE")?.unwrap_or_default();
+    let kind = match table.as_str() {
+        "" => Kind::default(),
+        name => Kind::<A>::named(name).map_err(|error| ConfigError::new(format!("TABLE: {error}")))?,
+    };
     let file = setup.arguments.keyword::<String>("FILE")?.unwrap_or_default();
     let via = setup.arguments.keyword::<String>("VIA")?.unwrap_or_default();
     let mut arguments = setup.arguments.rest_with_names();
-    // What is left of `FILE $TABLE` when the variable is empty.
-    arguments.retain(|argument| argument != "FILE" && argument != "VIA");
+    // What is left of `FILE $ROUTES` when the variable is empty.
+    arguments.retain(|argument| !["TABLE", "FILE", "VIA"].contains(&argument.as_str()));
     setup.arguments.finish()?;
-    let routes = setup.shared_by_copies(|| configured::<A>(&arguments, &file, &via, outputs))?;
+    let routes = setup.shared_by_copies(|| configured::<A>(kind, &arguments, &file, &via, outputs))?;
     routes.join(setup.copy().index);
     Ok(Box::new(IpLookup {
         name: setup.name().to_owned(),
@@ -42,12 +47,13 @@ pub(super) fn make<A: RouteFamily>(setup: &mut Setup<'_>) -> Result<Box<dyn Elem
 
 /// The routes of the configuration.
 fn configured<A: RouteFamily>(
+    kind: Kind<A>,
     arguments: &[String],
     file: &str,
     via: &str,
     outputs: usize,
 ) -> Result<Routes<A>, ConfigError> {
-    let routes = Routes::new()?;
+    let routes = Routes::new(kind)?;
     let notes = routes.load(|rib, transaction| {
         let mut mistakes = Vec::new();
         let mut notes = Vec::new();

@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
 use fib::publish::{Reader, Readers};
-use fib::{MAIN, NextHop, NextHopError, NextHopIndex, Rib, Table};
+use fib::{Kind, Kinds, MAIN, NextHop, NextHopError, NextHopIndex, Rib};
 
 use super::family::{MAIN_INDEX, RouteFamily, RouteFib, RouteState};
 use super::route::{Route, Via};
@@ -48,9 +48,10 @@ pub(super) struct Routes<A: RouteFamily> {
 }
 
 impl<A: RouteFamily> Routes<A> {
-    /// No routes.
-    pub(super) fn new() -> Result<Self, String> {
-        let fib = RouteFib::new().map_err(|error| error.to_string())?;
+    /// No routes, for a table of this kind.
+    pub(super) fn new(kind: Kind<A>) -> Result<Self, String> {
+        let kinds = A::with_kind(Kinds::default(), kind);
+        let fib = RouteFib::of_kinds(kinds).map_err(|error| error.to_string())?;
         let readers = fib.readers().clone();
         Ok(Self { fib: Mutex::new(fib), readers, last_copy: AtomicUsize::new(0), notes: Mutex::default() })
     }
@@ -166,7 +167,7 @@ impl<A: RouteFamily> Routes<A> {
     pub(super) fn memory_bytes(&self) -> usize {
         let fib = self.fib();
         let state = fib.state();
-        let table = A::table(state, MAIN_INDEX).map_or(0, Table::memory_bytes);
+        let table = A::table(state, MAIN_INDEX).map_or(0, |table| table.memory_bytes());
         // Two states, and a third copy of the next hops beside the routes.
         2 * table + 3 * state.next_hops().memory_bytes() + rib(&fib).memory_bytes()
     }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use fib::NextHopIndex;
+use fib::{Kind, NextHopIndex};
 use proptest::prelude::*;
 
 use super::family::{MAIN_INDEX, RouteFamily};
@@ -10,7 +10,7 @@ use super::route::{Route, Via};
 use super::routes::{Command, Routes};
 
 fn routes<A: RouteFamily>() -> Routes<A> {
-    Routes::new().unwrap()
+    Routes::new(Kind::default()).unwrap()
 }
 
 fn add(text: &str) -> Command<u32> {
@@ -98,7 +98,7 @@ fn check_and_memory_say_what_there_is() {
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!(lines.len(), 2, "{text}");
     for (line, place) in lines.iter().zip(["active", "passive"]) {
-        assert!(line.starts_with(&format!("{place} Byte24: routes 3, ranges 5, digest ")), "{text}");
+        assert!(line.starts_with(&format!("{place} byte24: routes 3, ranges 5, digest ")), "{text}");
         assert!(line.ends_with(", ok"), "{text}");
     }
     assert!(routes.memory_bytes() > empty);
@@ -186,8 +186,8 @@ fn all_or_nothing<A: RouteFamily>(
             [first, last, first.previous(), last.next()]
         });
         for address in edges.chain([A::MIN, A::MAX]) {
-            let number = A::table(&state, MAIN_INDEX)
-                .map_or(NextHopIndex::NONE, |table| fib::Table::lookup(table, address));
+            let number =
+                A::table(&state, MAIN_INDEX).map_or(NextHopIndex::NONE, |table| table.lookup(address));
             let found = state.next_hops().resolve(number, 0).forward().copied();
             prop_assert_eq!(found, scan(&routes, address), "{:?}", address);
         }

@@ -7,7 +7,7 @@ use std::io::Write;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::{Path, PathBuf};
 
-use fib::{Linear, NextHopIndex, Table};
+use fib::{Kind, Linear, NextHopIndex, Table};
 use graph::Class;
 use graph::testing::{Bench, configure};
 use ipnet::Ipv4Net;
@@ -113,6 +113,14 @@ impl Embedding {
         (0..outputs)
             .map(|output| bench.taken_packets(&format!("out{output}")).iter().map(seen).collect())
             .collect()
+    }
+}
+
+/// The tables of a class's family, by name.
+fn tables(class: &Class) -> Vec<&'static str> {
+    match Embedding::of(class).is_ipv6 {
+        true => Kind::<u128>::all().map(|kind| kind.name()).collect(),
+        false => Kind::<u32>::all().map(|kind| kind.name()).collect(),
     }
 }
 
@@ -243,6 +251,42 @@ fn configuration_mistakes() {
             "argument 3 should be 'ADDR/MASK [GATEWAY] OUTPUT': there is no output 1; the element has 0 to 0"
         );
         assert!(errors[2].starts_with("argument 4 should be"), "{}", errors[2]);
+    }
+}
+
+#[test]
+fn the_table_is_that_of_the_argument_or_the_usual_one() {
+    for (class, family) in all() {
+        let usual = if family.is_ipv6 { "range_tree" } else { "byte24" };
+        for (argument, expected) in [("", usual), (", TABLE linear", "linear"), (", TABLE", usual)] {
+            let mut bench = family.bench(class, &format!("10/8 0{argument}"), 1);
+            let check = bench.read("e.check");
+            assert!(check.starts_with(&format!("active {expected}: routes 1, ")), "{}: {check}", class.name);
+        }
+    }
+    let expected = |class, text: &str| assert_eq!(configure(class, "TABLE radix").unwrap_err(), [text]);
+    let radix = &super::classes::RADIX;
+    expected(radix, "TABLE: 'radix' is not an IPv4 table; expected byte24, rank, dir24_8 or linear");
+    expected(&super::classes::IP6, "TABLE: 'radix' is not an IPv6 table; expected range_tree or linear");
+    assert!(configure(&super::classes::IP6, "TABLE rank").is_err());
+}
+
+/// Also with changes by handlers, which each table takes in its own way.
+#[test]
+fn all_tables_follow_changes() {
+    for class in [&super::classes::RADIX, &super::classes::IP6] {
+        let family = Embedding::of(class);
+        for table in tables(class) {
+            let mut bench = family.bench(class, &format!("0/0 0, 10/8 1, TABLE {table}"), 3);
+            let changes = "set 10.1/16 192.0.2.1 2\nremove 0/0\nadd 10.1.2.3/32 1\nadd 10.1.2.128/25 0";
+            bench.write("e.ctrl", &family.text(changes)).unwrap();
+            bench.write("e.remove", &family.text("10/8")).unwrap();
+            let (a, b, c) = (0x0a01_0001, 0x0a01_0203, 0x0a01_02ff);
+            let out = family.route(&mut bench, &[0x0a00_0001, a, b, c], 3);
+            assert_eq!(out, [vec![(c, c)], vec![(b, b)], vec![(a, 0xc000_0201)]], "{table}");
+            assert_eq!(bench.drops("e", "no route"), 1);
+            assert_checked(&mut bench, class, 3);
+        }
     }
 }
 
@@ -472,12 +516,13 @@ fn a_file_that_is_missing_or_has_no_next_hops_is_a_mistake() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(32))]
+    #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
     fn packets_leave_where_a_linear_scan_says(
         routes in prop::collection::vec((any::<u32>(), 0u8..=32, 0u32..3, 0usize..4), 0..40),
         random in prop::collection::vec(any::<u32>(), 0..100),
         class in prop::sample::select(CLASSES),
+        table in any::<prop::sample::Index>(),
     ) {
         let family = Embedding::of(class);
         let mut reference = Linear::<u32>::default();
@@ -497,6 +542,7 @@ proptest! {
             let (first, last) = (u32::from(network.network()), u32::from(network.broadcast()));
             destinations.extend([first, last, first.wrapping_sub(1), last.wrapping_add(1)]);
         }
+        arguments.push(format!("TABLE {}", table.get(&tables(class))));
         let mut bench = family.bench(class, &arguments.join(", "), 4);
         let mut expected = vec![Vec::new(); 4];
         for &destination in &destinations {

@@ -122,7 +122,7 @@ impl Mirror {
         self.publish();
         let (IpAddr::V4(from), IpAddr::V4(to)) = (ip(from), ip(to)) else { panic!("IPv4 only") };
         let state = self.fib.state();
-        let lookup = |vrf| fib::Table::lookup(state.ipv4(vrf).unwrap(), to.into());
+        let lookup = |vrf: usize| state.ipv4(vrf).unwrap().lookup(to.into());
         match self.policy().ipv4.evaluate(port, from.into(), to.into(), lookup) {
             Decision::Route(index) => *state.next_hops().resolve(index, 0),
             Decision::NoRoute => NextHop::NoRoute,

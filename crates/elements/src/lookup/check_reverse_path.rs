@@ -56,7 +56,7 @@
 //! =a CheckReversePath6, FIBLookup
 
 use fib::publish::Reader;
-use fib::{Adjacency, Decision, NextHop, NextHopIndex, Policy, Resolver, Rules, State, Table};
+use fib::{Adjacency, Decision, NextHop, NextHopIndex, Policy, Resolver, Rules, State};
 use graph::lang::unquote;
 use graph::{Class, ConfigError, Context, Element, FromArgument, Setup, Verdict};
 use packet::{Batch, MAX_BATCH, Packet};

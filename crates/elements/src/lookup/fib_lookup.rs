@@ -7,7 +7,8 @@
 //! =d
 //! Expects IPv4 packets with the destination address annotation set and the network header at the start of the data, as
 //! CheckIPHeader leaves them. Looks the destination up in the forwarding tables (FIB) that the router keeps in step with
-//! Linux: its routes, next hops and neighbours. `brickway run` fills them for the ports that the arguments name.
+//! Linux: its routes, next hops and neighbours. `brickway run` fills them for the ports that the arguments name. The section
+//! `[tables]` of its settings, or `--ipv4-table` and `--ipv6-table`, choose the kinds of the tables.
 //!
 //! A packet with a known next hop leaves by the output whose number is the place of the next hop's port among the arguments.
 //! It still begins with its network header; the Ethernet header for the neighbour lies before it, as its MAC header, and
@@ -59,7 +60,7 @@
 use std::any::Any;
 
 use fib::publish::Reader;
-use fib::{Adjacency, Decision, NextHop, NextHopIndex, Policy, Resolver, Rules, State, Table};
+use fib::{Adjacency, Decision, NextHop, NextHopIndex, Policy, Resolver, Rules, State};
 use graph::{Ask, Class, Combine, ConfigError, Context, Element, FromArgument, Get, Handler, Setup};
 use packet::flow::{FlowFields, FlowHash};
 use packet::wire::ethernet::{HEADER_LEN, TAG_LEN};

@@ -2,7 +2,7 @@
 //! packets of a mask what the element of its name does, and says with which of them to go on.
 
 use fib::publish::Reader;
-use fib::{Adjacency, Decision, NextHop, NextHopIndex, Policy, State, Table};
+use fib::{Adjacency, Decision, NextHop, NextHopIndex, Policy, State};
 use graph::{ConfigError, Setup};
 use packet::flow::{FlowFields, FlowHash};
 use packet::wire::ethernet::HEADER_LEN;

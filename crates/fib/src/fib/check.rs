@@ -5,7 +5,7 @@
 //! moments) can be compared by one number.
 
 use super::{Fib, Half};
-use crate::{NextHopIndex, Rib, Table};
+use crate::{AnyTable, FibFamily, NextHopIndex, Rib};
 use packet::{Family, IpVersion};
 use std::fmt;
 use std::hash::Hash;
@@ -97,9 +97,8 @@ fn digest<A: Family>(ranges: &[(A, NextHopIndex)]) -> u64 {
 
 /// Compares a table with the routes it was compiled from. Returns how many ranges the routes have, their digest, and
 /// the first address on which the two disagree.
-pub(crate) fn compare<A: Family, T: Table<A>>(rib: &Rib<A>, table: &T) -> (usize, u64, Option<Mismatch>) {
-    let mut expected = Vec::new();
-    rib.flatten(A::MIN, 0, NextHopIndex::NONE, &mut expected);
+fn compare<A: FibFamily>(rib: &Rib<A>, table: &AnyTable<A>) -> (usize, u64, Option<Mismatch>) {
+    let expected = rib.ranges();
     let mut found = Joined { ranges: Vec::with_capacity(expected.len()) };
     table.for_each_range(&mut |start, next_hop| found.push(start, next_hop));
     let digest_expected = digest(&expected);
@@ -127,7 +126,7 @@ fn first_difference<A: Family>(
     Some(Mismatch { address: address.to_ip(), expected, found })
 }
 
-impl<P: Copy + Eq + Hash + Send + Sync, T4: Table<u32>> Fib<P, T4> {
+impl<P: Copy + Eq + Hash + Send + Sync> Fib<P> {
     /// Compares every table, the one that workers read and the other, with its routes. Takes some hundred
     /// milliseconds for a full table; workers are not disturbed.
     pub fn check(&mut self) -> CheckReport {
@@ -147,17 +146,12 @@ impl<P: Copy + Eq + Hash + Send + Sync, T4: Table<u32>> Fib<P, T4> {
     }
 }
 
-fn check_half<A: Family, T: Table<A>>(
-    vrf: u32,
-    half: &Half<A, T>,
-    table: &T,
-    is_active: bool,
-) -> TableReport {
+fn check_half<A: FibFamily>(vrf: u32, half: &Half<A>, table: &AnyTable<A>, is_active: bool) -> TableReport {
     let (ranges, digest, mismatch) = compare(&half.rib, table);
     TableReport {
         vrf,
         family: A::VERSION,
-        name: T::NAME,
+        name: table.name(),
         is_active,
         routes: half.rib.len(),
         ranges,

@@ -1,7 +1,7 @@
 //! Changes of a FIB, and their publication.
 
 use super::{EditError, Fib, Half, MAIN, PutOff, State, Tables, Vrf};
-use crate::{Change, NextHopIndex, NextHops, RangeTree, Rib, Table, TableError};
+use crate::{AnyTable, Change, FibFamily, NextHopIndex, NextHops, Rib, TableError};
 use ipnet::IpNet;
 use packet::Family;
 use std::hash::Hash;
@@ -14,7 +14,7 @@ enum Step {
     Remove,
 }
 
-impl<P: Copy + Eq + Hash + Send + Sync, T4: Table<u32>> Fib<P, T4> {
+impl<P: Copy + Eq + Hash + Send + Sync> Fib<P> {
     /// The next hops, to add, change, fail and remove.
     ///
     /// Routes hold theirs: release only what you have held yourself.
@@ -35,7 +35,7 @@ impl<P: Copy + Eq + Hash + Send + Sync, T4: Table<u32>> Fib<P, T4> {
         if self.vrfs.contains_key(&table) {
             return Err(EditError::VrfExists { table });
         }
-        let (mut now, mut later) = (Tables::new()?, Tables::new()?);
+        let (mut now, mut later) = (Tables::new(self.kinds)?, Tables::new(self.kinds)?);
         let region = self.shared.as_ref().map(|shared| shared.region());
         if region.is_some() {
             now.relocate(region)?;
@@ -43,10 +43,10 @@ impl<P: Copy + Eq + Hash + Send + Sync, T4: Table<u32>> Fib<P, T4> {
         }
         let (passive, _) = self.writer.both();
         let index = passive.vrfs.iter().position(Option::is_none).unwrap_or(passive.vrfs.len());
+        self.vrfs.insert(table, Vrf::new(index, &now));
         put(passive, index, Some(now));
         self.has_unpublished = true;
         self.vrfs_behind.push((index, Some(later)));
-        self.vrfs.insert(table, Vrf { index, ipv4: Half::default(), ipv6: Half::default() });
         Ok(())
     }
 
@@ -166,8 +166,8 @@ impl<P: Copy + Eq + Hash + Send + Sync, T4: Table<u32>> Fib<P, T4> {
         for vrf in self.vrfs.values_mut() {
             let both = (behind.vrfs[vrf.index].as_mut(), ahead.vrfs[vrf.index].as_ref());
             let (Some(behind), Some(ahead)) = both else { continue };
-            catch_up::<u32, T4>(&mut vrf.ipv4, &mut behind.ipv4, &ahead.ipv4);
-            catch_up::<u128, RangeTree>(&mut vrf.ipv6, &mut behind.ipv6, &ahead.ipv6);
+            catch_up(&mut vrf.ipv4, &mut behind.ipv4, &ahead.ipv4);
+            catch_up(&mut vrf.ipv6, &mut behind.ipv6, &ahead.ipv6);
         }
         behind.resolver.catch_up(self.next_hops.resolver());
     }
@@ -181,16 +181,16 @@ impl<P: Copy + Eq + Hash + Send + Sync, T4: Table<u32>> Fib<P, T4> {
     }
 }
 
-fn put<P, T4>(state: &mut State<P, T4>, index: usize, tables: Option<Tables<T4>>) {
+fn put<P>(state: &mut State<P>, index: usize, tables: Option<Tables>) {
     if index == state.vrfs.len() {
         state.vrfs.push(None);
     }
     state.vrfs[index] = tables;
 }
 
-fn catch_up<A: Family, T: Table<A>>(half: &mut Half<A, T>, behind: &mut T, ahead: &T) {
+fn catch_up<A: FibFamily>(half: &mut Half<A>, behind: &mut AnyTable<A>, ahead: &AnyTable<A>) {
     if half.is_ahead {
-        behind.catch_up(&mut half.compiler, ahead);
+        behind.catch_up(&mut half.compiler, &**ahead);
         half.is_ahead = false;
     }
 }
@@ -212,9 +212,9 @@ fn release_all<P: Copy + Eq + Hash, A: Family>(next_hops: &mut NextHops<P>, rib:
 }
 
 /// Changes one route in the RIB, the table and the books of the next hops, or nothing.
-fn change<P: Copy + Eq + Hash, A: Family, T: Table<A>>(
-    half: &mut Half<A, T>,
-    table: &mut T,
+fn change<P: Copy + Eq + Hash, A: FibFamily>(
+    half: &mut Half<A>,
+    table: &mut AnyTable<A>,
     next_hops: &mut NextHops<P>,
     prefix: A::Net,
     step: Step,
@@ -248,12 +248,12 @@ fn change<P: Copy + Eq + Hash, A: Family, T: Table<A>>(
 }
 
 /// Brings the table in line after the route at a prefix was changed, or puts that off if the table is certain to have room.
-fn compile<A: Family, T: Table<A>>(
-    half: &mut Half<A, T>,
-    table: &mut T,
+fn compile<A: FibFamily>(
+    half: &mut Half<A>,
+    table: &mut AnyTable<A>,
     prefix: A::Net,
 ) -> Result<(), TableError> {
-    if T::surely_fits(&half.rib) {
+    if table.surely_fits(&half.rib) {
         half.put_off.note(&half.rib, prefix);
         Ok(())
     } else if half.put_off.is_empty() {
@@ -265,21 +265,21 @@ fn compile<A: Family, T: Table<A>>(
     }
 }
 
-fn compile_put_off<A: Family, T: Table<A>>(half: &mut Half<A, T>, table: &mut T) {
+fn compile_put_off<A: FibFamily>(half: &mut Half<A>, table: &mut AnyTable<A>) {
     let compiled = half.put_off.compile(table, &mut half.compiler, &half.rib);
     compiled.expect("what was put off fits");
 }
 
-fn rebuild<A: Family, T: Table<A>>(half: &mut Half<A, T>, table: &mut T) {
+fn rebuild<A: FibFamily>(half: &mut Half<A>, table: &mut AnyTable<A>) {
     half.put_off = PutOff::default();
-    let rebuilt: Result<(), TableError> = table.rebuild(&mut half.compiler, &half.rib);
+    let rebuilt = table.rebuild(&mut half.compiler, &half.rib);
     rebuilt.expect("a table that held these routes holds them again");
 }
 
 /// Takes all routes from `rib`.
-fn load<P: Copy + Eq + Hash, A: Family, T: Table<A>>(
-    half: &mut Half<A, T>,
-    table: &mut T,
+fn load<P: Copy + Eq + Hash, A: FibFamily>(
+    half: &mut Half<A>,
+    table: &mut AnyTable<A>,
     next_hops: &mut NextHops<P>,
     rib: Rib<A>,
 ) -> Result<(), EditError> {
@@ -287,7 +287,7 @@ fn load<P: Copy + Eq + Hash, A: Family, T: Table<A>>(
         let (prefix, next_hop) = (found.prefix.into(), found.next_hop);
         return Err(EditError::UnknownNextHop { prefix, next_hop });
     }
-    T::check_memory(rib.len())?;
+    table.check_memory(rib.len())?;
     let before = std::mem::replace(&mut half.rib, rib);
     half.is_ahead = true;
     half.put_off = PutOff::default();

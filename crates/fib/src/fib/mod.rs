@@ -52,9 +52,10 @@ mod shared;
 pub use check::{CheckReport, Mismatch, TableReport};
 
 use crate::publish::{self, Readers, Writer};
-use crate::{Byte24, NextHop, NextHopIndex, NextHops, RangeTree, Resolver, Rib, Table, TableError};
+use crate::{
+    AnyCompiler, AnyTable, FibFamily, Kinds, NextHop, NextHopIndex, NextHops, Resolver, Rib, TableError,
+};
 use ipnet::IpNet;
-use packet::Family;
 use put_off::PutOff;
 pub use shared::MOST_SHARED_RULES;
 use shared::{Shared, SharedRules, SharedState};
@@ -65,37 +66,37 @@ use std::hash::Hash;
 pub const MAIN: u32 = 254;
 
 /// The tables of one VRF.
-struct Tables<T4> {
-    ipv4: T4,
-    ipv6: RangeTree,
+struct Tables {
+    ipv4: AnyTable<u32>,
+    ipv6: AnyTable<u128>,
 }
 
-impl<T4: Table<u32>> Tables<T4> {
+impl Tables {
     /// Tables without routes.
-    fn new() -> Result<Self, TableError> {
-        Ok(Tables { ipv4: T4::new()?, ipv6: RangeTree::new()? })
+    fn new(kinds: Kinds) -> Result<Self, TableError> {
+        Ok(Tables { ipv4: kinds.ipv4.make()?, ipv6: kinds.ipv6.make()? })
     }
 }
 
 /// What workers read; see [`crate::publish::Reader::enter`].
-pub struct State<P, T4 = Byte24> {
+pub struct State<P> {
     /// By index of the VRF.
-    vrfs: Vec<Option<Tables<T4>>>,
+    vrfs: Vec<Option<Tables>>,
     resolver: Resolver<P>,
     /// What readers outside the process read beside the tables.
     shared: Option<SharedState>,
 }
 
-impl<P: Copy, T4: Table<u32>> State<P, T4> {
+impl<P: Copy> State<P> {
     /// The IPv4 table of a VRF, by the index that [`Fib::vrf_index`] gave; `None` if there is no such VRF any more.
     #[inline]
-    pub fn ipv4(&self, vrf: usize) -> Option<&T4> {
+    pub fn ipv4(&self, vrf: usize) -> Option<&AnyTable<u32>> {
         Some(&self.vrfs.get(vrf)?.as_ref()?.ipv4)
     }
 
     /// The IPv6 table of a VRF.
     #[inline]
-    pub fn ipv6(&self, vrf: usize) -> Option<&RangeTree> {
+    pub fn ipv6(&self, vrf: usize) -> Option<&AnyTable<u128>> {
         Some(&self.vrfs.get(vrf)?.as_ref()?.ipv6)
     }
 
@@ -122,30 +123,33 @@ impl<P: Copy, T4: Table<u32>> State<P, T4> {
 }
 
 /// The routes of one family in one VRF, and what changes the tables compiled from them.
-struct Half<A: Family, T: Table<A>> {
+struct Half<A: FibFamily> {
     rib: Rib<A>,
-    compiler: T::Compiler,
+    compiler: AnyCompiler,
     /// What the passive table does not have yet.
     put_off: PutOff<A>,
     /// Changed since the states were last equal.
     is_ahead: bool,
 }
 
-impl<A: Family, T: Table<A>> Default for Half<A, T> {
-    fn default() -> Self {
-        Half {
-            rib: Rib::new(),
-            compiler: T::Compiler::default(),
-            put_off: PutOff::default(),
-            is_ahead: false,
-        }
+impl<A: FibFamily> Half<A> {
+    /// No routes, for a table of this kind.
+    fn new(table: &AnyTable<A>) -> Self {
+        Half { rib: Rib::new(), compiler: table.new_compiler(), put_off: PutOff::default(), is_ahead: false }
     }
 }
 
-struct Vrf<T4: Table<u32>> {
+struct Vrf {
     index: usize,
-    ipv4: Half<u32, T4>,
-    ipv6: Half<u128, RangeTree>,
+    ipv4: Half<u32>,
+    ipv6: Half<u128>,
+}
+
+impl Vrf {
+    /// One without routes, for tables of these kinds.
+    fn new(index: usize, tables: &Tables) -> Self {
+        Vrf { index, ipv4: Half::new(&tables.ipv4), ipv6: Half::new(&tables.ipv6) }
+    }
 }
 
 /// Why a change of the FIB was refused. Everything is then as before.
@@ -184,14 +188,15 @@ pub enum EditError {
 
 /// Routes, tables and next hops: the control side. See the top of its file.
 ///
-/// `P` is what it takes to forward to a next hop, such as [`crate::Adjacency`]; `T4` the IPv4 table.
-pub struct Fib<P, T4: Table<u32> = Byte24> {
-    writer: Writer<State<P, T4>>,
-    readers: Readers<State<P, T4>>,
-    vrfs: BTreeMap<u32, Vrf<T4>>,
+/// `P` is what it takes to forward to a next hop, such as [`crate::Adjacency`].
+pub struct Fib<P> {
+    writer: Writer<State<P>>,
+    readers: Readers<State<P>>,
+    kinds: Kinds,
+    vrfs: BTreeMap<u32, Vrf>,
     next_hops: NextHops<P>,
     /// What the older state is still to get or lose, by index of the VRF.
-    vrfs_behind: Vec<(usize, Option<Tables<T4>>)>,
+    vrfs_behind: Vec<(usize, Option<Tables>)>,
     has_unpublished: bool,
     /// The readers outside the process, if there are any.
     shared: Option<Shared<P>>,
@@ -199,25 +204,33 @@ pub struct Fib<P, T4: Table<u32> = Byte24> {
     shared_rules: SharedRules,
 }
 
-impl<P: Copy + Eq + Hash + Send + Sync, T4: Table<u32>> Fib<P, T4> {
-    /// A FIB with an empty main VRF.
+impl<P: Copy + Eq + Hash + Send + Sync> Fib<P> {
+    /// A FIB with an empty main VRF and the usual tables.
     ///
     /// # Errors
     ///
     /// [`TableError`] if there is no memory for it.
     pub fn new() -> Result<Self, TableError> {
+        Self::of_kinds(Kinds::default())
+    }
+
+    /// The same with tables of these kinds.
+    ///
+    /// # Errors
+    ///
+    /// As [`Fib::new`].
+    pub fn of_kinds(kinds: Kinds) -> Result<Self, TableError> {
         let next_hops = NextHops::new();
-        let state = || {
-            let vrfs = vec![Some(Tables::new()?)];
-            Ok(State { vrfs, resolver: next_hops.resolver().clone(), shared: None })
-        };
-        let (writer, readers) = publish::pair(state()?, state()?);
-        let main = Vrf { index: 0, ipv4: Half::default(), ipv6: Half::default() };
-        let vrfs = BTreeMap::from([(MAIN, main)]);
+        let tables = Tables::new(kinds)?;
+        let main = Vrf::new(0, &tables);
+        let state =
+            |tables| State { vrfs: vec![Some(tables)], resolver: next_hops.resolver().clone(), shared: None };
+        let (writer, readers) = publish::pair(state(tables), state(Tables::new(kinds)?));
         Ok(Fib {
             writer,
             readers,
-            vrfs,
+            kinds,
+            vrfs: BTreeMap::from([(MAIN, main)]),
             next_hops,
             vrfs_behind: Vec::new(),
             has_unpublished: false,
@@ -227,13 +240,18 @@ impl<P: Copy + Eq + Hash + Send + Sync, T4: Table<u32>> Fib<P, T4> {
     }
 
     /// Where workers get their readers.
-    pub fn readers(&self) -> &Readers<State<P, T4>> {
+    pub fn readers(&self) -> &Readers<State<P>> {
         &self.readers
     }
 
     /// What workers see now, for the thread that owns the FIB.
-    pub fn state(&self) -> &State<P, T4> {
+    pub fn state(&self) -> &State<P> {
         self.writer.active()
+    }
+
+    /// The kinds of all its tables.
+    pub fn kinds(&self) -> Kinds {
+        self.kinds
     }
 
     /// The next hops; change them through [`Fib::next_hops_mut`].

@@ -1,7 +1,6 @@
 //! Changes of routes that the compiled table gets later, with others.
 
-use crate::{Rib, Table, TableError};
-use packet::Family;
+use crate::{AnyCompiler, AnyTable, FibFamily, Rib, TableError};
 
 /// Fewer changes than this are never worth compiling a whole table.
 const FEW: usize = 16_384;
@@ -9,18 +8,18 @@ const FEW: usize = 16_384;
 const ROUTES_IN_TIME_OF_ONE: usize = 8;
 
 /// The prefixes whose routes have changed, or that all may have.
-pub(super) enum PutOff<A: Family> {
+pub(super) enum PutOff<A: FibFamily> {
     Prefixes(Vec<A::Net>),
     All,
 }
 
-impl<A: Family> Default for PutOff<A> {
+impl<A: FibFamily> Default for PutOff<A> {
     fn default() -> Self {
         PutOff::Prefixes(Vec::new())
     }
 }
 
-impl<A: Family> PutOff<A> {
+impl<A: FibFamily> PutOff<A> {
     /// The route at a prefix of `rib` has changed.
     pub(super) fn note(&mut self, rib: &Rib<A>, prefix: A::Net) {
         let PutOff::Prefixes(prefixes) = self else { return };
@@ -36,10 +35,10 @@ impl<A: Family> PutOff<A> {
     }
 
     /// Brings the table in line. Nothing is put off then.
-    pub(super) fn compile<T: Table<A>>(
+    pub(super) fn compile(
         &mut self,
-        table: &mut T,
-        compiler: &mut T::Compiler,
+        table: &mut AnyTable<A>,
+        compiler: &mut AnyCompiler,
         rib: &Rib<A>,
     ) -> Result<(), TableError> {
         match std::mem::take(self) {

@@ -25,7 +25,7 @@ use crate::memory::{HugeArray, Word};
 use crate::next_hops::{Change, Entry};
 use crate::publish::Elsewhere;
 use crate::region::{Region, Words};
-use crate::{Adjacency, NextHop, Policy, Resolver, Table, TableError};
+use crate::{Adjacency, NextHop, Policy, Resolver, TableError};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -151,10 +151,10 @@ impl SharedState {
     }
 
     /// Brings it in line with the rest of its state, which nobody reads yet.
-    fn follow<P: Copy, T4: Table<u32>>(
+    fn follow<P: Copy>(
         &mut self,
         shared: &Shared<P>,
-        vrfs: &[Option<Tables<T4>>],
+        vrfs: &[Option<Tables>],
         resolver: &Resolver<P>,
         rules: &SharedRules,
     ) {
@@ -229,7 +229,7 @@ impl<P> Shared<P> {
     }
 }
 
-impl<T4: Table<u32>> Tables<T4> {
+impl Tables {
     /// Moves them into a region, or out of all.
     pub(super) fn relocate(&mut self, region: Option<&Arc<Region>>) -> Result<(), TableError> {
         self.ipv4.relocate(region)?;
@@ -237,7 +237,7 @@ impl<T4: Table<u32>> Tables<T4> {
     }
 }
 
-impl<P: Copy, T4: Table<u32>> State<P, T4> {
+impl<P: Copy> State<P> {
     /// Moves the tables to where their readers are to find them.
     fn relocate(&mut self, shared: Option<&Shared<P>>) -> Result<(), TableError> {
         let region = shared.map(|shared| &shared.region);
@@ -260,11 +260,13 @@ impl<P: Copy, T4: Table<u32>> State<P, T4> {
     }
 }
 
-impl<T4: Table<u32>> Fib<Adjacency, T4> {
+impl Fib<Adjacency> {
     /// Lets readers outside the process read the tables, in `region`, or none. They follow the protocol of
     /// [`publish`](crate::publish) with `slots` slots. It publishes; if there are such readers already, they go on with
     /// what they have until `exchange` has exchanged them for those of the new region and returns, and none of them can
     /// enter any more ([`Writer::exchange_elsewhere`](crate::publish::Writer::exchange_elsewhere)).
+    ///
+    /// Tables of a kind that is not [shared](crate::Kinds::not_shared) are not there for them.
     ///
     /// # Errors
     ///

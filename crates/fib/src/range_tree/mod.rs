@@ -61,7 +61,7 @@ use packet::Vectors;
 use std::hint::select_unpredictable;
 use std::sync::Arc;
 
-const NAME: &str = "Range tree";
+const NAME: &str = "range_tree";
 /// Addresses of a burst that go down the tree together: as many as there are registers for.
 const GROUP: usize = 8;
 /// Ranges of a node.
@@ -279,6 +279,7 @@ impl RangeTree {
 
 impl Table<u128> for RangeTree {
     const NAME: &'static str = NAME;
+    const IS_SHARED: bool = true;
     type Compiler = RangeTreeCompiler;
 
     fn new() -> Result<RangeTree, TableError> {

@@ -57,7 +57,7 @@ use ipnet::Ipv4Net;
 use packet::Vectors;
 use std::sync::Arc;
 
-const NAME: &str = "Rank";
+const NAME: &str = "rank";
 const CHUNK_BITS: u8 = 19;
 const CHUNKS: usize = 1 << CHUNK_BITS;
 /// Networks of /24 in a chunk; also addresses for which one entry of a block is responsible.
@@ -218,6 +218,7 @@ impl Rank {
 
 impl Table<u32> for Rank {
     const NAME: &'static str = NAME;
+    const IS_SHARED: bool = true;
     type Compiler = RankCompiler;
 
     fn new() -> Result<Rank, TableError> {

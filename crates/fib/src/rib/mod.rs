@@ -184,6 +184,14 @@ impl<A: Family> Rib<A> {
         self.routes.iter().map(route_of)
     }
 
+    /// The whole address space as ranges of addresses with one next hop: the first address of each, in ascending order from the
+    /// lowest on. Neighbours differ in their next hop.
+    pub fn ranges(&self) -> Vec<(A, NextHopIndex)> {
+        let mut ranges = Vec::new();
+        self.flatten(A::MIN, 0, NextHopIndex::NONE, &mut ranges);
+        ranges
+    }
+
     /// Takes back a change of the route to a prefix.
     pub(crate) fn undo(&mut self, prefix: A::Net, change: Change) {
         let undone = match change.before {

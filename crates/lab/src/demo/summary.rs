@@ -159,8 +159,8 @@ mod tests {
     use super::*;
 
     const SUMMARY: &str = "rt.memory:\n57000000\nrt.check:\n\
-        active Byte24: routes 564587, ranges 7, digest 00000000deadbeef, bytes 20, ok\n\
-        passive Byte24: routes 564587, ranges 7, digest 00000000deadbeef, bytes 20, ok\n\
+        active byte24: routes 564587, ranges 7, digest 00000000deadbeef, bytes 20, ok\n\
+        passive byte24: routes 564587, ranges 7, digest 00000000deadbeef, bytes 20, ok\n\
         {\"class\":\"ToDevice\",\"packets\":3}\n";
 
     #[test]
@@ -177,7 +177,7 @@ mod tests {
         assert_eq!(
             answers.verdict().unwrap_err(),
             format!(
-                "WRONG: passive Byte24: routes 564587, ranges 7, digest 00000000deadbeef, bytes 20, {wrong}"
+                "WRONG: passive byte24: routes 564587, ranges 7, digest 00000000deadbeef, bytes 20, {wrong}"
             )
         );
         assert!(parse_summary("").0.verdict().is_err());

@@ -198,8 +198,8 @@ fn examine(stage: &'static str, fib: &mut Fib<u16>, families: [bool; 2], seed: u
             let ipv4 = (fib.rib4(MAIN), state.ipv4(0));
             let ipv6 = (fib.rib6(MAIN), state.ipv6(0));
             (table.lookups, table.wrong) = match (table.report.family, ipv4, ipv6) {
-                (IpVersion::V4, (Some(rib), Some(compiled)), _) => lookups::ask(rib, compiled, seed),
-                (_, _, (Some(rib), Some(compiled))) => lookups::ask(rib, compiled, seed),
+                (IpVersion::V4, (Some(rib), Some(compiled)), _) => lookups::ask(rib, &**compiled, seed),
+                (_, _, (Some(rib), Some(compiled))) => lookups::ask(rib, &**compiled, seed),
                 _ => (0, None),
             };
         }
@@ -329,7 +329,7 @@ mod tests {
         let report = TableReport {
             vrf: MAIN,
             family: IpVersion::V4,
-            name: "Byte24",
+            name: "byte24",
             is_active: true,
             routes: 1234,
             ranges: 5,
@@ -351,9 +351,9 @@ mod tests {
             text(&[table]),
             "\
 stage   family  table   copy    routes  ranges  digest            memory  lookups  result
-loaded  IPv4    Byte24  active   1,234       5  0000000000000007  4.2 MB       10  WRONG
+loaded  IPv4    byte24  active   1,234       5  0000000000000007  4.2 MB       10  WRONG
 
-loaded, IPv4, Byte24, active: 10.9.0.0 goes to next hop 5 by the table, 3 by its routes
+loaded, IPv4, byte24, active: 10.9.0.0 goes to next hop 5 by the table, 3 by its routes
 "
         );
     }

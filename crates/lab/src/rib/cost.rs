@@ -161,11 +161,11 @@ mod tests {
             let (_, cost) = ipv4.tables.iter().find(|(name, _)| *name == table).unwrap();
             cost.as_ref().unwrap().bytes
         };
-        assert!(bytes("DIR-24-8") >= 2 << 24 && bytes("Rank") < 2 << 24 && bytes("Byte24") < 2 << 24);
+        assert!(bytes("dir24_8") >= 2 << 24 && bytes("rank") < 2 << 24 && bytes("byte24") < 2 << 24);
         let ipv6 = costs(&routes(["2001:db8::/32".to_owned()].into_iter())).unwrap();
         assert_eq!(ipv6.ranges, 3);
         assert!(
-            ipv6.tables.iter().any(|(name, _)| *name == "Range tree")
+            ipv6.tables.iter().any(|(name, _)| *name == "range_tree")
                 && ipv6.tables.len() < ipv4.tables.len()
         );
     }
@@ -176,7 +176,7 @@ mod tests {
         let costs = costs(&routes(halves)).unwrap();
         assert!(costs.tables[0].1.is_ok() && costs.tables[1].1.is_ok());
         let text = costs.text();
-        assert!(text.contains("DIR-24-8 is full at 0.128.0.0/25"), "{text}");
+        assert!(text.contains("dir24_8 is full at 0.128.0.0/25"), "{text}");
         let json = costs.json();
         let tables = json["tables"].as_array().unwrap();
         assert!(tables.iter().any(|table| table["error"].is_string()), "{json}");

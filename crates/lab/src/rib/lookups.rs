@@ -10,7 +10,7 @@ use std::fmt;
 use std::net::IpAddr;
 
 use fib::synthesize::random_bits;
-use fib::{NextHopIndex, Rib, Table};
+use fib::{DynTable, NextHopIndex, Rib};
 use packet::Family;
 use packet::random::SplitMix64;
 
@@ -38,7 +38,7 @@ impl fmt::Display for WrongLookup {
 }
 
 /// Asks `table` for addresses and returns for how many, and the first wrong answer.
-pub(super) fn ask<A: Family, T: Table<A>>(rib: &Rib<A>, table: &T, seed: u64) -> (u64, Option<WrongLookup>) {
+pub(super) fn ask<A: Family>(rib: &Rib<A>, table: &dyn DynTable<A>, seed: u64) -> (u64, Option<WrongLookup>) {
     let mut questions = Questions { table, asked: Vec::with_capacity(BATCH), count: 0, wrong: None };
     let mut last: Option<NextHopIndex> = None;
     table.for_each_range(&mut |start: A, next_hop| {
@@ -71,15 +71,15 @@ pub(super) fn ask<A: Family, T: Table<A>>(rib: &Rib<A>, table: &T, seed: u64) ->
 }
 
 /// Addresses with the answers that are right.
-struct Questions<'a, A, T> {
-    table: &'a T,
+struct Questions<'a, A: Family> {
+    table: &'a dyn DynTable<A>,
     asked: Vec<(A, NextHopIndex)>,
     count: u64,
     /// The first wrong answer.
     wrong: Option<WrongLookup>,
 }
 
-impl<A: Family, T: Table<A>> Questions<'_, A, T> {
+impl<A: Family> Questions<'_, A> {
     fn put(&mut self, address: A, expected: NextHopIndex) {
         self.asked.push((address, expected));
         if self.asked.len() == BATCH {
@@ -108,7 +108,7 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a test")]
 
     use super::*;
-    use fib::{LocalFib, Rank, TableError};
+    use fib::{LocalFib, Rank, Table, TableError};
 
     fn rib(prefixes: &[(&str, u16)]) -> Rib<u32> {
         let mut rib = Rib::new();
@@ -160,7 +160,7 @@ mod tests {
         fn catch_up(&mut self, _: &mut (), _: &Self) {}
 
         fn for_each_range(&self, visit: &mut dyn FnMut(u32, NextHopIndex)) {
-            self.inner.table().for_each_range(visit);
+            Table::for_each_range(self.inner.table(), visit);
         }
 
         fn memory_bytes(&self) -> usize {

@@ -22,7 +22,7 @@ use router::table::{Align, Table, thousands};
   ip route | brickway-lab rib stats -
   brickway-lab rib stats rib.mrt.bz2 --json | jq '.families[0].lengths'
 
-A router has two copies of the table that it compiles the routes to: Byte24 for IPv4, RangeTree for IPv6. The others are
+A router has two copies of the table that it compiles the routes to: byte24 for IPv4, range_tree for IPv6. The others are
 for comparison. Tables of origins have no next hops; which of 64 an origin has is drawn by a hash.")]
 pub(crate) struct StatsArguments {
     /// A file of routes; '-' is standard input

@@ -4,12 +4,10 @@
 
 use super::*;
 use crate::region::tests::region;
-use crate::{MAIN, NextHopIndex, Rank};
+use crate::{Dir24_8, Kind, Kinds, Linear, MAIN, NextHopIndex, Rank, Table};
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use proptest::prelude::*;
 use std::time::Duration;
-
-type TestFib = Fib<Adjacency, Rank>;
 
 const SLOTS_SHARED: usize = 3;
 const HASH: u32 = 5;
@@ -199,9 +197,13 @@ fn steps() -> impl Strategy<Value = Step> {
     ]
 }
 
+fn of<T: Table<u32>>() -> Kinds {
+    Kinds { ipv4: Kind::of::<T>(), ..Kinds::default() }
+}
+
 /// A FIB, its region, and destinations worth a look.
 struct Bench {
-    fib: TestFib,
+    fib: Fib<Adjacency>,
     region: Option<Arc<Region>>,
     /// What others took of it.
     taken_bytes: usize,
@@ -211,7 +213,7 @@ struct Bench {
 
 impl Bench {
     fn new() -> Self {
-        let mut fib = TestFib::new().unwrap();
+        let mut fib = Fib::of_kinds(of::<Rank>()).unwrap();
         let numbers = (1..4u8).map(|mac| {
             let adjacency = Adjacency::ethernet(mac.into(), [mac; 6], [7; 6], [8, 0]);
             fib.next_hops_mut().add(NextHop::Forward(adjacency)).unwrap()
@@ -420,4 +422,20 @@ fn the_writer_waits_for_a_program_inside() {
     assert!(!bench.fib.writer.settle_within(Duration::ZERO));
     slot.fetch_add(1, Ordering::SeqCst);
     assert!(bench.fib.writer.settle_within(Duration::ZERO));
+}
+
+#[test]
+fn tables_that_others_cannot_read_are_not_there_for_them() {
+    for (kinds, not_shared) in [
+        (Kinds::default(), None),
+        (of::<Rank>(), None),
+        (of::<Dir24_8>(), Some("dir24_8")),
+        (Kinds { ipv6: Kind::of::<Linear<u128>>(), ..Kinds::default() }, Some("linear")),
+    ] {
+        assert_eq!(kinds.not_shared(), not_shared);
+        let region = region(4096);
+        let mut fib = Fib::<Adjacency>::of_kinds(kinds).unwrap();
+        fib.share(Some((&region, SLOTS_SHARED)), || ()).unwrap();
+        assert_eq!(fib.is_shared_whole(), not_shared.is_none(), "{kinds:?}");
+    }
 }

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use fib::publish::Reader;
-use fib::{Adjacency, BURST, FibFamily, NextHopIndex, State, Table};
+use fib::{Adjacency, BURST, FibFamily, Kind, NextHopIndex, State};
 use packet::random::SplitMix64;
 
 use super::super::children;
@@ -46,22 +46,20 @@ pub(super) struct Failover {
 }
 
 /// Failures of next hops that routes lead to.
-pub(super) fn of_next_hops<A: FibFamily, T: Table<u32>>(
-    router: &mut Router<A, T>,
-    addresses: &[A],
-) -> Result<Failover> {
+pub(super) fn of_next_hops<A: FibFamily>(router: &mut Router<A>, addresses: &[A]) -> Result<Failover> {
     fail_often(router, addresses, |state, address| {
-        let next_hop = table::<A, T>(state).lookup(address);
+        let next_hop = table::<A>(state).lookup(address);
         state.next_hops().chosen(next_hop, 0).map(|failing| (failing, 0))
     })
 }
 
 /// Failures of a next hop that is a member of all groups that routes lead to.
-pub(super) fn of_groups<A: FibFamily, T: Table<u32>>(
+pub(super) fn of_groups<A: FibFamily>(
+    kind: Kind<A>,
     routes: &Routes<A>,
     addresses: &[A],
 ) -> Result<Failover> {
-    let mut router = Router::<A, T>::new()?;
+    let mut router = Router::new(kind)?;
     let mut groups = Vec::with_capacity(GROUPS);
     for group in 0..GROUPS as u16 {
         let other = |place: u16| {
@@ -76,7 +74,7 @@ pub(super) fn of_groups<A: FibFamily, T: Table<u32>>(
     let in_turn = groups.iter().copied().cycle();
     router.load(routes.routes.iter().map(|route| route.prefix).zip(in_turn))?;
     fail_often(&mut router, addresses, |state, address| {
-        let group = table::<A, T>(state).lookup(address);
+        let group = table::<A>(state).lookup(address);
         let failing = number(COMMON_MEMBER);
         // One flow in eight.
         let flow_hash = (0..10_000).find(|&hash| state.next_hops().chosen(group, hash) == Some(failing))?;
@@ -86,10 +84,10 @@ pub(super) fn of_groups<A: FibFamily, T: Table<u32>>(
 
 /// Makes next hops fail, each after the one before is up again. `choose` gives for an address in the present state the
 /// next hop to fail and a flow hash with which packets to the address use it.
-fn fail_often<A: FibFamily, T: Table<u32>>(
-    router: &mut Router<A, T>,
+fn fail_often<A: FibFamily>(
+    router: &mut Router<A>,
     addresses: &[A],
-    choose: impl Fn(&State<Adjacency, T>, A) -> Option<(NextHopIndex, u32)>,
+    choose: impl Fn(&State<Adjacency>, A) -> Option<(NextHopIndex, u32)>,
 ) -> Result<Failover> {
     let (stop, watch) = (AtomicBool::new(false), Watch::new());
     let reader = router.fib.readers().register();
@@ -100,7 +98,7 @@ fn fail_often<A: FibFamily, T: Table<u32>>(
     let lost = thread::scope(|scope| -> Result<u64> {
         let worker = scope.spawn(|| {
             place_worker(apart);
-            look_up::<A, T>(reader, addresses, &watch, &stop)
+            look_up::<A>(reader, addresses, &watch, &stop)
         });
         let stop = Stop(&stop);
         for _ in 0..FAILURES {
@@ -190,8 +188,8 @@ impl Watch {
 /// The worker: full bursts, the last address of each being the one that is watched. Returns how many lookups found no
 /// next hop.
 #[inline(never)]
-fn look_up<A: FibFamily, T: Table<u32>>(
-    mut reader: Reader<State<Adjacency, T>>,
+fn look_up<A: FibFamily>(
+    mut reader: Reader<State<Adjacency>>,
     addresses: &[A],
     watch: &Watch,
     stop: &AtomicBool,
@@ -205,7 +203,7 @@ fn look_up<A: FibFamily, T: Table<u32>>(
             burst.copy_from_slice(next);
             burst[BURST - 1] = addresses[(request >> 32) as usize];
             let state = reader.enter();
-            table::<A, T>(&state).lookup_batch(&burst, &mut next_hops);
+            table::<A>(&state).lookup_batch(&burst, &mut next_hops);
             let mut port = 0;
             for &next_hop in &next_hops {
                 port =

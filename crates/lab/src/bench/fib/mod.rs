@@ -32,7 +32,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
-use fib::{Byte24, Dir24_8, Rank};
+use fib::{Dir24_8, Kind, Rank};
 use packet::Family;
 use rustix::process::geteuid;
 use serde_json::json;
@@ -212,15 +212,17 @@ fn engines4(arguments: &FibArguments, program: Option<&Program>) -> Engines<u32>
     for engine in &arguments.engines {
         match (engine, program) {
             (EngineName::Brickway, _) => {
-                engines.push(Box::new(Ours::<_, Byte24>::new("brickway", arguments.batch)))
+                engines.push(Box::new(Ours::new("brickway", Kind::default(), arguments.batch)))
             }
             (EngineName::BrickwayXdp, _) if !geteuid().is_root() => {}
             (EngineName::BrickwayXdp, _) => {
                 engines.push(Box::new(Ours::in_kernel("brickway-xdp", arguments.batch)))
             }
-            (EngineName::Rank, _) => engines.push(Box::new(Ours::<_, Rank>::new("rank", arguments.batch))),
+            (EngineName::Rank, _) => {
+                engines.push(Box::new(Ours::new("rank", Kind::of::<Rank>(), arguments.batch)))
+            }
             (EngineName::Dir24_8, _) => {
-                engines.push(Box::new(Ours::<_, Dir24_8>::new("dir24_8", arguments.batch)))
+                engines.push(Box::new(Ours::new("dir24_8", Kind::of::<Dir24_8>(), arguments.batch)))
             }
             (EngineName::RteFib, Some(program)) => {
                 engines.push(Box::new(DpdkTable::new("rte_fib", program.clone())));
@@ -239,7 +241,7 @@ fn engines6(arguments: &FibArguments, program: Option<&Program>) -> Engines<u128
     for engine in &arguments.engines {
         match (engine, program) {
             (EngineName::Brickway, _) => {
-                engines.push(Box::new(Ours::<_, Byte24>::new("brickway", arguments.batch)))
+                engines.push(Box::new(Ours::new("brickway", Kind::default(), arguments.batch)))
             }
             (EngineName::RteFib, Some(program)) => {
                 engines.push(Box::new(DpdkTable::new("rte_fib6", program.clone())));

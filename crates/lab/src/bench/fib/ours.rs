@@ -1,15 +1,14 @@
 //! Our tables under measurement, in this process.
 //!
-//! The loops are those of dpdk_tables.c. They are generic over the table and compiled for each, so a lookup is as close
-//! to the loop as in an element that uses the table. What is looked up in is the published copy of a [`Router`].
+//! The loops are those of dpdk_tables.c. What is looked up in is the published copy of a [`Router`], as an element does: in the
+//! usual table at once, in one of another kind by a call for each burst, or for each address.
 
 use std::any::Any;
 use std::hint::black_box;
 use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
-use fib::{Adjacency, BURST, Byte24, Fib, FibFamily, MAIN, NextHopIndex, Region, Table};
-use packet::Family;
+use fib::{Adjacency, AnyTable, BURST, Fib, FibFamily, Kind, MAIN, NextHopIndex, Region};
 use packet::flow::FlowKey;
 use ports::KernelForwarding;
 
@@ -23,23 +22,25 @@ use super::{failover, under_load};
 type Readers = Box<dyn Any>;
 
 /// An engine around a [`Router`].
-pub(super) struct Ours<A: FibFamily, T: Table<u32>> {
+pub(super) struct Ours<A: FibFamily> {
     name: &'static str,
-    router: Option<Router<A, T>>,
+    kind: Kind<A>,
+    router: Option<Router<A>>,
     /// Prefix and next hop of each route, by its number.
     routes: Vec<(A::Net, u16)>,
     addresses: Vec<A>,
     /// Changes that are published together.
     batch: usize,
     /// Lets others read the tables too, before they are loaded.
-    share: fn(&mut Fib<Adjacency, T>) -> Result<Readers>,
+    share: fn(&mut Fib<Adjacency>) -> Result<Readers>,
     readers: Option<Readers>,
 }
 
-impl<A: FibFamily, T: Table<u32>> Ours<A, T> {
-    pub(super) fn new(name: &'static str, batch: usize) -> Self {
+impl<A: FibFamily> Ours<A> {
+    pub(super) fn new(name: &'static str, kind: Kind<A>, batch: usize) -> Self {
         Self {
             name,
+            kind,
             router: None,
             routes: Vec::new(),
             addresses: Vec::new(),
@@ -49,7 +50,7 @@ impl<A: FibFamily, T: Table<u32>> Ours<A, T> {
         }
     }
 
-    fn router(&mut self) -> Result<&mut Router<A, T>> {
+    fn router(&mut self) -> Result<&mut Router<A>> {
         self.router.as_mut().context("the table is loaded first")
     }
 
@@ -63,12 +64,10 @@ impl<A: FibFamily, T: Table<u32>> Ours<A, T> {
         router.fib.publish();
         Ok(())
     }
-}
 
-impl<A: FibFamily> Ours<A, Byte24> {
     /// The table of routers that forward in the kernel: a map that the program there reads too.
     pub(super) fn in_kernel(name: &'static str, batch: usize) -> Self {
-        Self { share: with_kernel, ..Self::new(name, batch) }
+        Self { share: with_kernel, ..Self::new(name, Kind::default(), batch) }
     }
 }
 
@@ -85,7 +84,7 @@ fn with_kernel(fib: &mut Fib<Adjacency>) -> Result<Readers> {
 
 /// A pass over all addresses. With `CHECK` it is the same and makes a checksum as well.
 #[inline(never)]
-fn batch_pass<A: Family, const CHECK: bool>(table: &impl Table<A>, addresses: &[A]) -> Checksum {
+fn batch_pass<A: FibFamily, const CHECK: bool>(table: &AnyTable<A>, addresses: &[A]) -> Checksum {
     let mut checksum = Checksum::default();
     let mut next_hops = [NextHopIndex::NONE; BURST];
     for burst in addresses.chunks_exact(BURST) {
@@ -102,7 +101,7 @@ fn batch_pass<A: Family, const CHECK: bool>(table: &impl Table<A>, addresses: &[
 
 /// As [`batch_pass`], one address after the other.
 #[inline(never)]
-fn single_pass<A: Family, const CHECK: bool>(table: &impl Table<A>, addresses: &[A]) -> Checksum {
+fn single_pass<A: FibFamily, const CHECK: bool>(table: &AnyTable<A>, addresses: &[A]) -> Checksum {
     let mut checksum = Checksum::default();
     for &address in addresses {
         let next_hop = table.lookup(address);
@@ -120,7 +119,7 @@ fn cpu_seconds() -> f64 {
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
-impl<A: FibFamily, T: Table<u32>> Engine<A> for Ours<A, T> {
+impl<A: FibFamily> Engine<A> for Ours<A> {
     fn name(&self) -> &'static str {
         self.name
     }
@@ -131,7 +130,7 @@ impl<A: FibFamily, T: Table<u32>> Engine<A> for Ours<A, T> {
 
     fn load(&mut self, routes: &Routes<A>) -> Result<Loaded> {
         let start = Instant::now();
-        let mut router = Router::<A, T>::new()?;
+        let mut router = Router::new(self.kind)?;
         self.readers = Some((self.share)(&mut router.fib)?);
         router.load(routes.routes.iter().map(|route| (route.prefix, number(route.next_hop))))?;
         let seconds = start.elapsed().as_secs_f64();
@@ -141,7 +140,7 @@ impl<A: FibFamily, T: Table<u32>> Engine<A> for Ours<A, T> {
         let both_bytes = 2 * table_bytes;
         let heap_bytes = both_bytes + router.rib().memory_bytes() as u64;
         self.router = Some(router);
-        let description = A::Table::<T>::NAME.into();
+        let description = self.kind.name().into();
         Ok(Loaded { seconds, table_bytes, both_bytes: Some(both_bytes), heap_bytes, description })
     }
 
@@ -199,7 +198,7 @@ impl<A: FibFamily, T: Table<u32>> Engine<A> for Ours<A, T> {
         let router = self.router()?;
         let load = under_load::measure(router, what, batch)?;
         let direct = failover::of_next_hops(router, &what.traffic.addresses)?;
-        let groups = failover::of_groups::<A, T>(what.routes, &what.traffic.addresses)?;
+        let groups = failover::of_groups(self.kind, what.routes, &what.traffic.addresses)?;
         Ok(vec![
             (report::UPDATES, load.updates_per_s),
             (report::LOADED_MLPS, load.loaded / 1e6),

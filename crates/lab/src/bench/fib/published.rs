@@ -4,10 +4,8 @@
 //! A bench of a bare table would leave out what a router pays: the second copy, the publication, the step from a
 //! number to a next hop. So all of ours are measured in this form.
 
-use std::marker::PhantomData;
-
 use anyhow::{Context, Result, ensure};
-use fib::{Adjacency, Fib, FibFamily, MAIN, NextHop, NextHopIndex, Rib, State, Table};
+use fib::{Adjacency, AnyTable, Fib, FibFamily, Kind, Kinds, MAIN, NextHop, NextHopIndex, Rib, State};
 
 use super::tables::NEXT_HOPS;
 
@@ -20,7 +18,7 @@ const MAIN_INDEX: usize = 0;
 
 /// The table that is measured in what a worker sees.
 #[inline(always)]
-pub(super) fn table<A: FibFamily, T: Table<u32>>(state: &State<Adjacency, T>) -> &A::Table<T> {
+pub(super) fn table<A: FibFamily>(state: &State<Adjacency>) -> &AnyTable<A> {
     A::table(state, MAIN_INDEX).expect("the main VRF always exists")
 }
 
@@ -31,16 +29,16 @@ pub(super) fn number(next_hop: u16) -> NextHopIndex {
 
 /// A FIB with neighbours: next hop N is an Ethernet neighbour behind port N, which tells them apart. All of 1 to
 /// `FORWARDING` have [`BACKUP`] as backup.
-pub(super) struct Router<A, T: Table<u32>> {
-    pub(super) fib: Fib<Adjacency, T>,
-    /// The family of the table that is measured. `T` is the IPv4 table; where the other is measured, the usual one.
-    family: PhantomData<A>,
+pub(super) struct Router<A: FibFamily> {
+    pub(super) fib: Fib<Adjacency>,
+    /// The kind of the table that is measured; that of the other family is the usual one.
+    pub(super) kind: Kind<A>,
 }
 
-impl<A: FibFamily, T: Table<u32>> Router<A, T> {
+impl<A: FibFamily> Router<A> {
     /// No routes.
-    pub(super) fn new() -> Result<Self> {
-        let mut fib = Fib::new()?;
+    pub(super) fn new(kind: Kind<A>) -> Result<Self> {
+        let mut fib = Fib::of_kinds(A::with_kind(Kinds::default(), kind))?;
         for port in 1..=BACKUP {
             let [high, low] = port.to_be_bytes();
             // Locally administered addresses.
@@ -53,7 +51,7 @@ impl<A: FibFamily, T: Table<u32>> Router<A, T> {
             fib.next_hops_mut().set_backup(number(protected), Some(number(BACKUP)))?;
         }
         fib.publish();
-        Ok(Self { fib, family: PhantomData })
+        Ok(Self { fib, kind })
     }
 
     /// Takes these routes in the place of those it has, up to their publication: both copies hold them then.
@@ -62,15 +60,15 @@ impl<A: FibFamily, T: Table<u32>> Router<A, T> {
         for (prefix, next_hop) in routes {
             rib.insert(prefix, next_hop)?;
         }
-        A::load(&mut self.fib, MAIN, rib).with_context(|| A::Table::<T>::NAME)?;
+        A::load(&mut self.fib, MAIN, rib).context(self.kind.name())?;
         self.fib.publish();
         Ok(())
     }
 
     /// The table that workers see now.
     #[inline(always)]
-    pub(super) fn table(&self) -> &A::Table<T> {
-        table::<A, T>(self.fib.state())
+    pub(super) fn table(&self) -> &AnyTable<A> {
+        table::<A>(self.fib.state())
     }
 
     /// The routes.

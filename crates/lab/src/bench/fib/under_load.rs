@@ -28,7 +28,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use fib::publish::Reader;
-use fib::{Adjacency, BURST, FibFamily, MAIN, NextHopIndex, State, Table};
+use fib::{Adjacency, BURST, FibFamily, MAIN, NextHopIndex, State};
 use ipnet::IpNet;
 use packet::Family;
 use packet::random::SplitMix64;
@@ -97,8 +97,8 @@ struct Wrong {
 }
 
 /// Measures [`UnderLoad`]. The routes are then as before.
-pub(super) fn measure<A: FibFamily, T: Table<u32>>(
-    router: &mut Router<A, T>,
+pub(super) fn measure<A: FibFamily>(
+    router: &mut Router<A>,
     what: &WithWorker<'_, A>,
     batch: usize,
 ) -> Result<UnderLoad> {
@@ -113,7 +113,7 @@ pub(super) fn measure<A: FibFamily, T: Table<u32>>(
         let thread = scope.spawn(|| {
             place_worker(apart);
             worker.thread.store(this_thread(), Ordering::Relaxed);
-            look_up::<A, T>(reader, what.traffic, &worker.lookups, &stop)
+            look_up::<A>(reader, what.traffic, &worker.lookups, &stop)
         });
         let stop = Stop(&stop);
         thread::sleep(WARM_UP);
@@ -198,8 +198,8 @@ fn spin(time: Duration) {
 
 /// The worker.
 #[inline(never)]
-fn look_up<A: FibFamily, T: Table<u32>>(
-    mut reader: Reader<State<Adjacency, T>>,
+fn look_up<A: FibFamily>(
+    mut reader: Reader<State<Adjacency>>,
     traffic: &Traffic<A>,
     lookups: &AtomicU64,
     stop: &AtomicBool,
@@ -210,7 +210,7 @@ fn look_up<A: FibFamily, T: Table<u32>>(
     loop {
         for (place, burst) in traffic.addresses.chunks_exact(BURST).enumerate() {
             let state = reader.enter();
-            table::<A, T>(&state).lookup_batch(burst, &mut next_hops);
+            table::<A>(&state).lookup_batch(burst, &mut next_hops);
             for (flow_hash, (&next_hop, port)) in (0..).zip(next_hops.iter().zip(&mut ports)) {
                 let hop = state.next_hops().resolve(next_hop, flow_hash);
                 *port = hop.forward().map_or(0, Adjacency::port);
@@ -251,7 +251,7 @@ struct Churn<'a, A: Family> {
     prepared: VecDeque<(IpNet, Option<NextHopIndex>)>,
 }
 
-impl<'a, A: Family> Churn<'a, A> {
+impl<'a, A: FibFamily> Churn<'a, A> {
     fn new(routes: &'a Routes<A>) -> Self {
         let now = vec![Now::AsItWas; routes.routes.len()];
         let (withdrawn, random, prepared) = (Vec::new(), SplitMix64::new(7), VecDeque::new());
@@ -274,13 +274,7 @@ impl<'a, A: Family> Churn<'a, A> {
     }
 
     /// Makes and publishes changes for so long or until none is prepared, at most `pace` a second; returns how many.
-    fn run<T: Table<u32>>(
-        &mut self,
-        router: &mut Router<A, T>,
-        batch: usize,
-        time: Duration,
-        pace: f64,
-    ) -> Result<u64> {
+    fn run(&mut self, router: &mut Router<A>, batch: usize, time: Duration, pace: f64) -> Result<u64> {
         let (start, mut changes) = (Instant::now(), 0);
         while start.elapsed() < time && !self.prepared.is_empty() {
             for (prefix, next_hop) in self.prepared.drain(..batch.min(self.prepared.len())) {
@@ -324,7 +318,7 @@ impl<'a, A: Family> Churn<'a, A> {
     }
 
     /// Makes every route what it was.
-    fn undo<T: Table<u32>>(&mut self, router: &mut Router<A, T>) -> Result<()> {
+    fn undo(&mut self, router: &mut Router<A>) -> Result<()> {
         self.run(router, usize::MAX, Duration::MAX, f64::INFINITY)?;
         for (route, _) in self.routes.routes.iter().zip(&self.now).filter(|&(_, now)| *now != Now::AsItWas) {
             router.fib.replace(MAIN, route.prefix.into(), number(route.next_hop))?;
