@@ -27,7 +27,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use fib::NextHopIndex;
+use fib::{Kinds, NextHopIndex};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
 use crate::change::Source;
@@ -53,6 +53,8 @@ pub struct ServiceOptions {
     pub ports: Vec<(String, u16)>,
     /// Ports that are VLANs of other ports; see [`Mirror::set_vlan`].
     pub vlans: Vec<VlanPort>,
+    /// The kinds of forwarding tables.
+    pub tables: Kinds,
     /// Where FRR's forwarding plane manager connects, and who may; `None` for no server.
     pub fpm: Option<ServerOptions>,
     /// Who watches the control thread.
@@ -176,7 +178,7 @@ impl Service {
     ///
     /// [`ServiceError`] says what is missing.
     pub fn start(options: &ServiceOptions) -> Result<Service, ServiceError> {
-        let mut mirror = Mirror::new(options.ports.iter().cloned())?;
+        let mut mirror = Mirror::of_kinds(options.ports.iter().cloned(), options.tables)?;
         options.vlans.iter().for_each(|&vlan| mirror.set_vlan(vlan));
         let kernel = Kernel::open(&KernelOptions::default()).map_err(ServiceError::Netlink)?;
         let fpm = options

@@ -221,6 +221,49 @@ fn answers_of(network: &Network, options: &str) -> usize {
     text.lines().filter(|line| line.contains("bytes from")).count()
 }
 
+/// Under real packets, and named where tables are shown; the kernel forwards by those that it can read.
+#[test]
+fn packets_go_by_the_tables_of_the_settings() {
+    if !netns::is_root() {
+        return;
+    }
+    for (ipv4, ipv6, path) in [
+        ("rank", "range_tree", "kernel"),
+        ("dir24_8", "range_tree", "sockets: the kernel cannot read the table dir24_8"),
+        ("byte24", "linear", "sockets: the kernel cannot read the table linear"),
+        ("linear", "linear", "sockets: the kernel cannot read the table linear"),
+    ] {
+        let network = network();
+        let socket = network.folder.file("socket");
+        let text = format!(
+            "[[port]]\nname = \"eth1\"\n[[port]]\nname = \"eth2\"\n[tables]\nipv4 = \"{ipv4}\"\nipv6 = \"{ipv6}\"\n\
+             [control]\nsocket = \"{socket}\"\n"
+        );
+        let settings = network.folder.write("brickway.toml", text);
+        let _router = start(&network, &format!("--config {settings}"));
+        warm_up(&network);
+        // A route that comes, and goes.
+        network.ip("b", "addr add 50.1.2.7/32 dev lo");
+        network.ip("r", "route add 50.0.0.0/8 via 10.0.2.2");
+        assert!(netns::eventually(|| answers(&network, "50.1.2.7") == 10), "{ipv4}");
+        network.ip("r", "route del 50.0.0.0/8");
+        assert!(netns::eventually(|| answers_of(&network, "50.1.2.7") == 0), "{ipv4}");
+        let ask = |what: &str| network.run("r", &format!("{PROGRAM} show {what} --socket {socket}"));
+        let (same, text) = ask("drift");
+        assert!(same, "{text}");
+        let of_main = |family: &str| {
+            let words = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+            words.filter(|words| words.contains(&"254") && words.contains(&family)).collect::<Vec<_>>()
+        };
+        assert!(of_main("IPv4").iter().any(|words| words.contains(&ipv4)), "{text}");
+        assert!(of_main("IPv6").iter().any(|words| words.contains(&ipv6)), "{text}");
+        if std::env::var("BRICKWAY_TEST_DRIVER").is_err() {
+            let shows_path = || ask("ports").1.lines().filter(|line| line.contains(path)).count() == 2;
+            assert!(netns::eventually(shows_path), "{path}: {}", ask("ports").1);
+        }
+    }
+}
+
 #[test]
 fn a_device_that_linux_does_not_see_has_a_twin() {
     if !netns::is_root() {

@@ -223,6 +223,7 @@ impl Backend for Router {
                     family,
                     theirs: 5,
                     ours: 5,
+                    lookup: Some("byte24".into()),
                     differences,
                 };
                 rows.send(table(IpVersion::V4, 0))?;
@@ -393,9 +394,9 @@ in       Strip                0    1,280  32.0     7.0  50.0%         0.250     
         (
             "drift",
             "\
-source   table  family  its routes  ours  differences
-netlink    254  IPv4             5     5            0
-netlink    254  IPv6             5     5            0
+source   table  family  its routes  ours  lookup  differences
+netlink    254  IPv4             5     5  byte24            0
+netlink    254  IPv6             5     5  byte24            0
 ",
         ),
         ("ports nowhere", ""),
@@ -422,9 +423,9 @@ fn drift_has_its_exit_code() {
 table  prefix         Linux or daemon       forwarding table
   254  2001:db8::/32  via fe80::1 dev eth1  -
 
-source   table  family  its routes  ours  differences
-netlink    254  IPv4             5     5            0
-netlink    254  IPv6             5     5            1
+source   table  family  its routes  ours  lookup  differences
+netlink    254  IPv4             5     5  byte24            0
+netlink    254  IPv6             5     5  byte24            1
 ";
     assert_eq!((code, out.as_str()), (3, expected));
     let (code, out, _) = ask(&["show", "drift", "--json"], Some(Router { drifts: true }));

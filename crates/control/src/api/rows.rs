@@ -247,6 +247,8 @@ pub enum DriftRow {
         theirs: u64,
         /// Routes that we have.
         ours: u64,
+        /// The forwarding table in which workers look them up; none where they have none.
+        lookup: Option<String>,
         /// Routes that differ, are missing, or are too many.
         differences: u64,
     },

@@ -73,7 +73,7 @@ use crate::change::{Address, Change, InterfaceIndex, Link, Part, Route, RouteKey
 use counters::{Count, Counters};
 use dumps::Epochs;
 use fib::publish::Readers;
-use fib::{Adjacency, CheckReport, Fib, MAIN, Region, State, TableError};
+use fib::{Adjacency, CheckReport, Fib, Kinds, MAIN, Region, State, TableError};
 use hops::Hops;
 use ipnet::IpNet;
 use links::Links;
@@ -102,14 +102,27 @@ pub struct Mirror {
 }
 
 impl Mirror {
-    /// The mirror of a router with these ports: names of their interfaces in Linux, with the ports' numbers.
+    /// The mirror of a router with these ports: names of their interfaces in Linux, with the ports' numbers. It has the usual
+    /// tables.
     ///
     /// # Errors
     ///
     /// [`TableError`] if there is no memory for the main table.
     pub fn new(ports: impl IntoIterator<Item = (String, u16)>) -> Result<Mirror, TableError> {
+        Self::of_kinds(ports, Kinds::default())
+    }
+
+    /// The same with tables of these kinds.
+    ///
+    /// # Errors
+    ///
+    /// As [`Mirror::new`].
+    pub fn of_kinds(
+        ports: impl IntoIterator<Item = (String, u16)>,
+        kinds: Kinds,
+    ) -> Result<Mirror, TableError> {
         let mut mirror = Mirror {
-            fib: Fib::new()?,
+            fib: Fib::of_kinds(kinds)?,
             links: Links { ports: ports.into_iter().collect(), ..Links::default() },
             neighbours: Neighbours::default(),
             hops: Hops::default(),

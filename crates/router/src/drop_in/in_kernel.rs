@@ -84,7 +84,7 @@ pub(crate) struct InKernel {
     shared: Shared,
     /// Those of a graph of ours.
     features: Option<FeatureSettings>,
-    /// What went wrong with the program.
+    /// What went wrong with the program, or that it cannot read the tables.
     refusal: Option<String>,
     names: Vec<String>,
     members: Vec<Member>,
@@ -202,6 +202,9 @@ impl InKernel {
             return Vec::new();
         }
         let (links, has_rules) = (links_of(&state.mirror, ports), tables.0);
+        if let Some(name) = state.mirror.fib().kinds().not_shared() {
+            self.refusal = Some(format!("the kernel cannot read the table {name}"));
+        }
         drop(state);
         (self.looked, self.tables) = (Some(Instant::now()), tables);
         let mut problems = Vec::new();

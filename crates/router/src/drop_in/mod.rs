@@ -49,7 +49,7 @@ pub(crate) use plan::{Part, Plan};
 pub(crate) use ports::{Device, RouterPort};
 
 use crate::features::{FeatureSettings, vlan};
-use crate::settings::{FpmSettings, Settings};
+use crate::settings::Settings;
 
 /// How long Linux may take to tell what it knows; a million routes take some seconds.
 const LONGEST_DUMP: Duration = Duration::from_secs(120);
@@ -72,12 +72,17 @@ pub(crate) fn linux_may_forward(features: Option<&FeatureSettings>, port: &str) 
 /// Starts to mirror Linux for these ports, and gives the tables to the elements. How Linux sees VLANs is known then.
 pub(crate) fn mirror(
     ports: &mut [RouterPort],
-    fpm: &FpmSettings,
+    settings: &Settings,
     shared: &Shared,
     supervisor: &Supervisor,
 ) -> Result<Service> {
     if ports.len() > 250 {
         bail!("{} ports are too many: a router has 250 at most", ports.len());
+    }
+    for port in &*ports {
+        if let Some((message, right)) = settings.tables.problem_with(port.driver) {
+            bail!("port '{}': {message}; {right}", port.name);
+        }
     }
     let numbered =
         ports.iter().enumerate().map(|(number, port)| (port.name.clone(), number as u16)).collect();
@@ -87,9 +92,13 @@ pub(crate) fn mirror(
         Some(VlanPort { port, parent, vlan: *vlan })
     });
     let vlans = vlans.collect();
-    let fpm = fpm.server();
-    let service =
-        Service::start(&ServiceOptions { ports: numbered, vlans, fpm, supervisor: supervisor.clone() })?;
+    let service = Service::start(&ServiceOptions {
+        ports: numbered,
+        vlans,
+        tables: settings.tables.kinds(),
+        fpm: settings.fpm.server(),
+        supervisor: supervisor.clone(),
+    })?;
     if !service.wait_synchronised(LONGEST_DUMP) {
         bail!("Linux did not tell its routes within {} s", LONGEST_DUMP.as_secs());
     }

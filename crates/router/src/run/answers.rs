@@ -405,7 +405,13 @@ impl Live {
                 let key = it.key();
                 key.table == of.table && IpVersion::of(key.prefix.addr()) == of.version
             });
+            let (fib, kinds) = (state.mirror.fib(), state.mirror.fib().kinds());
+            let lookup = match of.version {
+                IpVersion::V4 => kinds.ipv4.name(),
+                IpVersion::V6 => kinds.ipv6.name(),
+            };
             answers.push(DriftRow::Table {
+                lookup: fib.vrf_index(of.table).map(|_| lookup.to_owned()),
                 source: of.source.to_string(),
                 table: of.table,
                 family: of.version,

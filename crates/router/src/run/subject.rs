@@ -81,7 +81,7 @@ pub(super) fn subject(
         let named = |name: &String| ports.iter().any(|port| port.name == *name);
         specs.retain(|(name, _)| !named(name));
         specs.extend(specs_of(&ports));
-        let service = drop_in::mirror(&mut ports, &settings.fpm, shared, &supervisor)?;
+        let service = drop_in::mirror(&mut ports, settings, shared, &supervisor)?;
         let mirror = Some((service, following(ports, None, shared)));
         return Ok(Some(Subject {
             source,
@@ -102,7 +102,7 @@ pub(super) fn subject(
     }
     let mut ports = settings_of_ports.iter().map(open).collect::<Result<Vec<_>>>()?;
     specs.extend(specs_of(&ports));
-    let service = drop_in::mirror(&mut ports, &settings.fpm, shared, &supervisor)?;
+    let service = drop_in::mirror(&mut ports, settings, shared, &supervisor)?;
     let text = drop_in::configuration(&ports, &service, settings, script)?;
     let source = Source { name: ports_text(&ports), text };
     let Some(flat) = load::compile(&source, &Options::default(), registry) else { return Ok(None) };

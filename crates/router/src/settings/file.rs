@@ -11,7 +11,7 @@ use super::options::About;
 use super::reader::{File, Section};
 use super::{
     BesideLinux, ControlSettings, FpmSettings, General, LogSettings, MemorySettings, PortSettings, Settings,
-    WorkerSettings,
+    TableSettings, WorkerSettings,
 };
 use crate::features::{FeatureSettings, vlan};
 use crate::output::print;
@@ -53,7 +53,9 @@ pub(crate) fn ports_to_close(path: &Path) -> Vec<PortSettings> {
     }
     let file = File::new("", &text);
     let table = file.parse();
-    let read = table.as_ref().map(|table| ports(&file, Section::root(&file, table).sections("port")));
+    let read = table
+        .as_ref()
+        .map(|table| ports(&file, Section::root(&file, table).sections("port"), &TableSettings::default()));
     let mut found = read.unwrap_or_default();
     for name in values(&text, "name") {
         if !found.iter().any(|port| port.name == name) {
@@ -102,11 +104,13 @@ pub(crate) fn parse(name: &str, text: &str) -> Result<Settings, Diagnostics> {
     let file = File::new(name, text);
     let settings = file.parse().map(|table| {
         let mut root = Section::root(&file, &table);
+        let tables = root.options("tables", TableSettings::read);
         let settings = Settings {
             general: General::read(&mut root),
-            ports: ports(&file, root.sections("port")),
+            ports: ports(&file, root.sections("port"), &tables),
             workers: root.options("workers", WorkerSettings::read),
             memory: root.options("memory", MemorySettings::read),
+            tables,
             features: FeatureSettings::read(&mut root),
             fpm: root.options("fpm", FpmSettings::read),
             beside_linux: root.options("beside_linux", BesideLinux::read),
@@ -122,7 +126,7 @@ pub(crate) fn parse(name: &str, text: &str) -> Result<Settings, Diagnostics> {
     }
 }
 
-fn ports(file: &File<'_>, sections: Vec<Section<'_, '_>>) -> Vec<PortSettings> {
+fn ports(file: &File<'_>, sections: Vec<Section<'_, '_>>, tables: &TableSettings) -> Vec<PortSettings> {
     if sections.is_empty() {
         file.mistake(0..0, "there are no ports", "write [[port]], and below it name = \"eth1\"");
     }
@@ -142,6 +146,9 @@ fn ports(file: &File<'_>, sections: Vec<Section<'_, '_>>) -> Vec<PortSettings> {
         }
         if let Some((key, message, right)) = port.problem() {
             section.mistake(key, message, &right);
+        }
+        if let Some((message, right)) = tables.problem_with(port.driver) {
+            section.mistake("driver", message, &right);
         }
         if ports.iter().any(|other| other.name == port.name) {
             let message = format!("port '{}' is there twice", port.name);

@@ -6,6 +6,7 @@
 //! | `mod` | [`Settings`] with all sections but those of features (`crate::features`) |
 //! | `options` | what an option is: all that speaks of one is made from its declaration |
 //! | `ports` | ports, from the words of the command line too |
+//! | `tables` | kinds of forwarding tables |
 //! | `flags` | options on the command line |
 //! | `file` | from a file, with every mistake in it |
 //! | `reader` | a TOML file read by name, type and range |
@@ -19,6 +20,7 @@ pub(crate) mod options;
 mod ports;
 mod print;
 pub(crate) mod reader;
+mod tables;
 #[cfg(test)]
 mod tests;
 
@@ -37,6 +39,7 @@ pub(crate) use file::parse;
 pub(crate) use file::{check, is_settings_file, load, ports_to_close};
 pub(crate) use flags::Flags;
 pub(crate) use ports::{Driver, Host, PortSettings};
+pub(crate) use tables::TableSettings;
 
 /// What a router is to do.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -45,6 +48,7 @@ pub(crate) struct Settings {
     pub(crate) ports: Vec<PortSettings>,
     pub(crate) workers: WorkerSettings,
     pub(crate) memory: MemorySettings,
+    pub(crate) tables: TableSettings,
     pub(crate) features: FeatureSettings,
     /// The server for FRR's forwarding plane manager.
     pub(crate) fpm: FpmSettings,
@@ -313,16 +317,38 @@ impl Value for Period {
 impl Settings {
     /// Returns the sections with options, in the order of the file; ports stand behind the first.
     pub(super) fn sections(&self) -> Vec<&dyn Section> {
-        let Settings { general, ports: _, workers, memory, features, fpm, beside_linux, control, log } = self;
-        let mut sections: Vec<&dyn Section> = vec![general, workers, memory];
+        let Settings {
+            general,
+            ports: _,
+            workers,
+            memory,
+            tables,
+            features,
+            fpm,
+            beside_linux,
+            control,
+            log,
+        } = self;
+        let mut sections: Vec<&dyn Section> = vec![general, workers, memory, tables];
         sections.extend(features.all().into_iter().map(|feature| feature as &dyn Section));
         sections.extend([fpm as &dyn Section, beside_linux, control, log]);
         sections
     }
 
     fn sections_mut(&mut self) -> Vec<&mut dyn Section> {
-        let Settings { general, ports: _, workers, memory, features, fpm, beside_linux, control, log } = self;
-        let mut sections: Vec<&mut dyn Section> = vec![general, workers, memory];
+        let Settings {
+            general,
+            ports: _,
+            workers,
+            memory,
+            tables,
+            features,
+            fpm,
+            beside_linux,
+            control,
+            log,
+        } = self;
+        let mut sections: Vec<&mut dyn Section> = vec![general, workers, memory, tables];
         sections.extend(features.all_mut().into_iter().map(|feature| feature as &mut dyn Section));
         sections.extend([fpm as &mut dyn Section, beside_linux, control, log]);
         sections

@@ -42,6 +42,9 @@ fn every_option_is_read() {
         balance = true
         min = 2
         pin = false
+        [tables]
+        ipv4 = "rank"
+        ipv6 = "linear"
         [slow_path]
         mode = "native"
         [acl]
@@ -71,6 +74,7 @@ fn every_option_is_read() {
     assert_eq!(settings.ports[1].host, Host::Tap);
     let workers = WorkerSettings { count: 4, burst: 64, balance: true, min: Some(2), pin: false };
     assert_eq!(settings.workers, workers);
+    assert_eq!((settings.tables.ipv4.name(), settings.tables.ipv6.name()), ("rank", "linear"));
     let features = &settings.features;
     assert_eq!(
         (features.slow_path.mode, features.reverse_path.mode),
@@ -94,6 +98,7 @@ eth2  af_xdp:eth2?queues=2&steer=all         nothing
 
 no router     nothing is forwarded between the ports (fail = \"closed\")
 workers       4 (balanced, on any CPU, bursts of 64)
+tables        IPv4 rank, IPv6 linear
 slow path     native
 access list   2 rules and those of /etc/brickway/rules, then deny
 reverse path  strict
@@ -241,6 +246,44 @@ fn mistakes_of_all_kinds_have_a_line() {
             assert!(mistakes(text).contains(part), "{text}: no '{part}' in {}", mistakes(text));
         }
     }
+}
+
+#[test]
+fn tables_are_named_or_those_there_are_listed() {
+    let with = |driver: &str, tables: &str| {
+        format!("[[port]]\nname = \"eth1\"\ndriver = \"{driver}\"\n[tables]\n{tables}\n")
+    };
+    let text = mistakes(&with("auto", "ipv4 = \"radix\"\nipv6 = \"rank\""));
+    for expected in [
+        "brickway.toml:5: ipv4 = \"radix\" cannot be",
+        "one of \"byte24\", \"rank\", \"dir24_8\", \"linear\" is expected",
+        "brickway.toml:6: ipv6 = \"rank\" cannot be",
+        "one of \"range_tree\", \"linear\" is expected",
+    ] {
+        assert!(text.contains(expected), "{expected}: {text}");
+    }
+    // The program in the kernel knows some of them.
+    for (tables, name) in [("ipv4 = \"dir24_8\"", "dir24_8"), ("ipv6 = \"linear\"", "linear")] {
+        let text = mistakes(&with("xdp", tables));
+        let message = format!("brickway.toml:3: driver = \"xdp\": the kernel cannot read the table {name}");
+        assert!(text.contains(&message), "{text}");
+        let right =
+            "expected tables \"byte24\", \"rank\" for IPv4, \"range_tree\" for IPv6, or another driver";
+        assert!(text.contains(right), "{text}");
+        assert!(
+            ["auto", "af_xdp", "af_packet"].iter().all(|driver| parse("x", &with(driver, tables)).is_ok())
+        );
+    }
+    assert!(parse("x", &with("xdp", "ipv4 = \"rank\"")).is_ok());
+    let given = flags(&["--ipv4-table", "dir24_8"]).unwrap();
+    let mut settings = Settings::of_ports(["eth1"], Driver::Auto).unwrap();
+    settings.apply(&given).unwrap();
+    assert!(
+        settings.summary().contains("tables        IPv4 dir24_8, IPv6 range_tree\n"),
+        "{}",
+        settings.summary()
+    );
+    assert!(flags(&["--ipv6-table", "rank"]).unwrap_err().contains("\"range_tree\", \"linear\""));
 }
 
 #[test]

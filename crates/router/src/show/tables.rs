@@ -311,6 +311,7 @@ fn drift(rows: Rows<'_>) -> Result<Seen> {
         left("family"),
         right("its routes"),
         right("ours"),
+        left("lookup"),
         right("differences"),
     ]);
     let mut differs = false;
@@ -319,7 +320,7 @@ fn drift(rows: Rows<'_>) -> Result<Seen> {
     list(rows, &differences, |row: DriftRow| {
         differs |= is_difference(&row);
         match row {
-            DriftRow::Table { source, table, family, theirs, ours, differences } => {
+            DriftRow::Table { source, table, family, theirs, ours, lookup, differences } => {
                 let (theirs, ours) = (thousands(theirs), thousands(ours));
                 tables.row([
                     source,
@@ -327,6 +328,7 @@ fn drift(rows: Rows<'_>) -> Result<Seen> {
                     family.to_string(),
                     theirs,
                     ours,
+                    lookup.unwrap_or_default(),
                     thousands(differences),
                 ]);
                 Vec::new()
