@@ -28,6 +28,7 @@ use std::process::ExitCode;
 use std::sync::OnceLock;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use fib::TableKind;
 use graph::Class;
 use graph::graph::Registry;
 use ports::DriverDoc;
@@ -135,13 +136,16 @@ pub struct More {
     pub classes: &'static [&'static Class],
     /// Drivers of ports.
     pub drivers: &'static [&'static DriverDoc],
+    /// Forwarding tables.
+    pub tables: &'static [TableKind],
 }
 
-/// Runs the program with elements and drivers beside its own (`examples/custom-element`).
+/// Runs the program with elements, drivers and forwarding tables beside its own (`examples/custom-element`).
 pub fn main_with(more: More) -> ExitCode {
     // Only the first call counts, and a program has one `main`.
     let _ = MORE_CLASSES.set(more.classes);
     ports::add_drivers(more.drivers);
+    fib::add_tables(more.tables);
     main()
 }
 
