@@ -4,7 +4,7 @@
 use super::routes::LOCAL;
 use super::{Mirror, fixed};
 use crate::change::*;
-use fib::{Adjacency, Decision, MAIN, NextHop, NextHopIndex, Table};
+use fib::{Adjacency, Decision, MAIN, NextHop, NextHopIndex};
 use ipnet::IpNet;
 use packet::IpVersion;
 use proptest::prelude::*;

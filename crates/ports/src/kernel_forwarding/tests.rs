@@ -4,9 +4,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
 use fib::policy::{AddressRange, PolicyAction, PolicyRule};
-use fib::{
-    Adjacency, Decision, Fib, MAIN, MOST_SHARED_RULES, NextHop, NextHopIndex, Policy, Region, Rules, Table,
-};
+use fib::{Adjacency, Decision, Fib, MAIN, MOST_SHARED_RULES, NextHop, NextHopIndex, Policy, Region, Rules};
 use ipnet::{Ipv4Net, Ipv6Net};
 use packet::Family;
 use packet::checksum;
