@@ -34,7 +34,8 @@ pub(crate) struct Shared {
     /// `Packet` is a pointer to `packet::Metadata`, of which the prelude knows the members.
     packets: AtomicPtr<Packet>,
     output: [AtomicU16; MAX_BATCH],
-    masks: [[AtomicU32; MAX_BATCH / 32]; MASKS],
+    /// In halves, which are in order on a little-endian machine, for the prelude.
+    masks: [[AtomicU64; MAX_BATCH / 64]; MASKS],
     /// Whether the main loop runs, and waits for batches on its own stack.
     is_serving: AtomicU32,
     /// Packets in each queue that the script has made.
@@ -66,7 +67,7 @@ impl Shared {
             is_serving: AtomicU32::new(0),
             last_count: AtomicU32::new(0),
             lengths: [const { AtomicU32::new(0) }; MOST_QUEUES],
-            masks: [const { [const { AtomicU32::new(0) }; MAX_BATCH / 32] }; MASKS],
+            masks: [const { [const { AtomicU64::new(0) }; MAX_BATCH / 64] }; MASKS],
         }
     }
 
@@ -105,17 +106,13 @@ impl Shared {
     /// A mask that the script names; none if there is none of that number.
     pub(crate) fn mask(&self, number: usize) -> Mask {
         let Some(words) = self.masks.get(number) else { return Mask::NONE };
-        let half = |place: usize| u64::from(words[place].load(Relaxed));
-        Mask::from_words(std::array::from_fn(|word| half(2 * word) | half(2 * word + 1) << 32))
+        Mask::from_words(std::array::from_fn(|word| words[word].load(Relaxed)))
     }
 
     /// Writes a mask.
     pub(crate) fn set_mask(&self, number: usize, mask: Mask) {
         let Some(words) = self.masks.get(number) else { return };
-        for (place, bits) in mask.words().into_iter().enumerate() {
-            words[2 * place].store(bits as u32, Relaxed);
-            words[2 * place + 1].store((bits >> 32) as u32, Relaxed);
-        }
+        words.iter().zip(mask.words()).for_each(|(word, bits)| word.store(bits, Relaxed));
     }
 
     /// Has the main loop go on waiting, or end at its next turn.
