@@ -82,8 +82,10 @@ impl Context {
                 self.spare.push(batch);
                 return;
             }
-            if to.port == 0 && batch.len() != refused {
-                match self.run_through(to, &mut batch) {
+            // Where no run begins, none has refused it.
+            let run = self.slots[to.element as usize].run.filter(|_| to.port == 0 && batch.len() != refused);
+            if let Some(usual) = run {
+                match self.run_through(usual, to, &mut batch) {
                     Some(Exit::To(exit)) => {
                         to = exit;
                         continue;
@@ -137,8 +139,7 @@ impl Context {
     /// Carries the ordinary packets of a batch through a run that begins at `to`, and returns where they go on. The odd ones come
     /// back to `to` behind them. Returns `None` where all packets are odd.
     #[inline(always)]
-    fn run_through(&mut self, to: End, batch: &mut Batch) -> Option<Exit> {
-        let usual = self.slots[to.element as usize].run?;
+    fn run_through(&mut self, usual: u32, to: End, batch: &mut Batch) -> Option<Exit> {
         // The first packet says which run the batch is for.
         self.try_runs(usual, to, batch, true).or_else(|| self.run_through_any(usual, to, batch))
     }

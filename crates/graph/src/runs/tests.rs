@@ -73,9 +73,27 @@ impl Work for Cuts {
     }
 }
 
+/// Leaves packets as they are.
+struct Pass;
+
+static PASS: Class = Class {
+    name: "Pass",
+    processing: Class::PUSH,
+    manual: "Passes.",
+    make: |setup| {
+        setup.arguments.finish()?;
+        Ok(Box::new(Pass))
+    },
+    ..Class::DEFAULT
+};
+
+impl Element for Pass {
+    fn process(&mut self, _cx: &mut Context, _batch: &mut Batch) {}
+}
+
 fn bench(config: &str) -> Bench {
     let mut registry = crate::graph::Registry::new();
-    registry.add(&[&CUT, &FORK]);
+    registry.add(&[&CUT, &FORK, &PASS]);
     Bench::new(&registry, config)
 }
 
@@ -96,6 +114,12 @@ fn a_run_works_and_counts_for_its_elements() {
     }
     bench.graph().reset_stats();
     assert_eq!(bench.stats("a").packets, 0);
+}
+
+#[test]
+fn a_run_is_found_behind_elements_that_begin_none() {
+    let mut bench = bench("in :: TestInput -> p :: Pass -> a :: Cut(2) -> b :: Cut(3) -> out :: TestOutput;");
+    assert_eq!(seen(&mut bench, &[LONG, LONG]), [(0, 15), (0, 15)]);
 }
 
 #[test]
