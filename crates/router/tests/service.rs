@@ -232,6 +232,21 @@ fn a_reload_does_all_that_changed_or_nothing() {
 }
 
 #[test]
+fn a_reload_of_what_has_not_changed_changes_nothing_and_is_no_mistake() {
+    if !netns::is_root() {
+        return;
+    }
+    let network = network();
+    let socket = network.folder.file("socket");
+    let text =
+        format!("[[port]]\nname = \"eth1\"\n[[port]]\nname = \"eth2\"\n[control]\nsocket = \"{socket}\"\n");
+    let settings = network.folder.write("brickway.toml", text);
+    let router = start(&network, &format!("--config {settings}"));
+    let (done, said) = network.run("r", &format!("{PROGRAM} reload --socket {socket}"));
+    assert!(done, "{said}\n{}", router.printed());
+}
+
+#[test]
 fn sighup_reads_a_configuration_again_and_ends_no_router() {
     if !netns::is_root() {
         return;

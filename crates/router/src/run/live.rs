@@ -253,8 +253,13 @@ impl Live {
             return Ok(self.reload_configuration()?);
         }
         let new = super::settings_of(&self.arguments).map_err(|error| format!("{error:#}"))?;
-        let new = new.ok_or("the settings have mistakes; `brickway check` with the file lists them")?;
-        let changed = self.settings().differences(&new);
+        let mut new = new.ok_or("the settings have mistakes; `brickway check` with the file lists them")?;
+        let old = self.settings();
+        // As at the start, so that what was added there is no difference.
+        for port in &mut new.ports {
+            port.keep_segments(drop_in::linux_may_forward(Some(&old.features), &port.name));
+        }
+        let changed = old.differences(&new);
         let done = self.with_running(|running| {
             let (mut done, mut others, mut fixed) = (Vec::new(), Vec::new(), Vec::new());
             let features = new.features.all();
