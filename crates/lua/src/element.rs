@@ -174,6 +174,12 @@ pub(crate) static HANDLERS: &[Handler] = &[
         &Get(|e: &mut LuaElement| e.errors.to_string()),
     ),
     Handler::read(
+        "last_error",
+        Combine::Join,
+        "The last failure, with file and line.",
+        &Get(|e: &mut LuaElement| e.last_error.clone()),
+    ),
+    Handler::read(
         "memory",
         Combine::Sum,
         "Bytes that the script's values take.",
@@ -271,6 +277,7 @@ pub(crate) fn make_with(
         origin,
         error_output: errors,
         errors: 0,
+        last_error: String::new(),
         stopped: None,
         second: Second::default(),
     }))
@@ -304,6 +311,7 @@ struct LuaElement {
     origin: Origin,
     error_output: Option<usize>,
     errors: u64,
+    last_error: String,
     /// Why the script is out of the way.
     stopped: Option<String>,
     second: Second,
@@ -323,7 +331,7 @@ impl LuaElement {
     #[cold]
     fn grant(&mut self, cx: &mut Context, requests: List) {
         let List { timers, packets, wishes, lines, line_count } = requests;
-        wishes.into_iter().for_each(|wish| self.queues.grant(wish));
+        wishes.into_iter().for_each(|wish| self.queues.grant(cx, wish));
         for (key, after_ns) in timers {
             cx.set_timer(key, cx.now_ns().saturating_add(after_ns));
         }
@@ -367,6 +375,7 @@ impl LuaElement {
     /// Counts a failure, and takes the script out of the way if it was one too many.
     fn fail(&mut self, cx: &Context, failure: Failure) {
         self.errors += 1;
+        self.last_error.clone_from(&failure.message);
         self.log(cx, &failure.message);
         self.second.errors += 1;
         let why = match failure.was_stopped {
@@ -377,7 +386,7 @@ impl LuaElement {
             false => return,
         };
         cx.message(&format!(
-            "{}: the script is out of the way: {why}; write {}.reload to try again",
+            "{}: the script is out of the way: {why}; `brickway reload`, or writing the handler {}.reload, loads it again",
             self.origin.element, self.origin.element
         ));
         self.stopped = Some(why);
@@ -511,6 +520,11 @@ impl Element for LuaElement {
         let shared = self.script.shared();
         shared.begin(cx.now_ns(), cx.outputs());
         let result = self.script.process(input, batch);
+        let mut requests = self.script.requests();
+        if let Some(list) = &mut requests {
+            // Its packets may be for queues that it has just made.
+            std::mem::take(&mut list.wishes).into_iter().for_each(|wish| self.queues.grant(cx, wish));
+        }
         if result.is_err() {
             self.pass_over(cx, batch, "script error");
         } else if !self.queues.is_empty() {
@@ -528,7 +542,12 @@ impl Element for LuaElement {
         } else if cx.outputs() == 0 {
             cx.free(batch);
         }
-        self.finish(cx, result);
+        if let Some(requests) = requests {
+            self.grant(cx, requests);
+        }
+        if let Err(failure) = result {
+            self.fail(cx, failure);
+        }
     }
 
     fn timer(&mut self, cx: &mut Context, key: u32) {

@@ -29,7 +29,7 @@ const REFUSED: u32 = u32::MAX;
 pub(crate) struct Host {
     pub(crate) shared: Shared,
     pub(crate) stage: RefCell<Stage>,
-    /// The way back to the element's stack, while the loop runs.
+    /// The way back to the element's stack, while the loop runs and has not been asked to end; null otherwise.
     yielder: Cell<*const Yielder<(), ()>>,
 }
 
@@ -38,8 +38,10 @@ pub(crate) extern "C" fn wait(host: *const Host) {
     // SAFETY: the prelude passes the address that it was given, which stays as long as the state.
     let host = unsafe { &*host };
     let yielder = host.yielder.get();
-    // SAFETY: `serve` set it on this stack, which it does not leave before the loop has ended; the prelude calls this from the loop
-    // only, while `is_serving` says that there is one.
+    if yielder.is_null() {
+        return;
+    }
+    // SAFETY: it is set from when the loop begins to when it ends or is asked to end. Lua runs on its stack then, and on no other.
     unsafe { (*yielder).suspend(()) };
 }
 
@@ -115,7 +117,9 @@ impl MainLoop {
         if self.running.is_none() {
             self.start()?;
         }
-        self.resume()
+        self.resume()?;
+        // A loop that ended may have left packets unseen.
+        if self.is_parked() { Err("the main loop ended".to_owned()) } else { Ok(()) }
     }
 
     /// Ends the loop, so that other calls can run in the state.
@@ -124,11 +128,10 @@ impl MainLoop {
     ///
     /// The script's.
     pub(crate) fn park(&mut self) -> Result<(), String> {
+        // From here on it cannot wait any more, so it comes to its end, or the watchdog ends it.
+        self.host.yielder.set(std::ptr::null());
         self.host.shared.serve(false);
-        match self.running {
-            Some(_) => self.resume(),
-            None => Ok(()),
-        }
+        self.resume()
     }
 
     /// Bytes that the state's values take, in whole kilobytes.
@@ -168,10 +171,19 @@ impl MainLoop {
         match running.resume(()) {
             CoroutineResult::Yield(()) => Ok(()),
             CoroutineResult::Return(error) => {
+                self.host.yielder.set(std::ptr::null());
+                self.host.shared.serve(false);
                 self.stack = self.running.take().map(Coroutine::into_stack);
                 error.map_or(Ok(()), Err)
             }
         }
+    }
+}
+
+impl Drop for MainLoop {
+    fn drop(&mut self) {
+        // Its owner has parked it. Were it in the middle of Lua still, its stack could not be taken away.
+        std::mem::forget(self.running.take());
     }
 }
 

@@ -7,8 +7,9 @@
 local shared, host = ...
 local ffi, bit = require "ffi", require "bit"
 local cast, band, bor, bxor = ffi.cast, bit.band, bit.bor, bit.bxor
-local lshift, rshift, bswap = bit.lshift, bit.rshift, bit.bswap
-local error, tonumber, type, getinfo = error, tonumber, type, debug.getinfo
+local lshift, rshift, bswap, tobit = bit.lshift, bit.rshift, bit.bswap, bit.tobit
+local error, tonumber, type, getinfo, rawget = error, tonumber, type, debug.getinfo, rawget
+local concat = table.concat
 local floor, min, format, string_gmatch = math.floor, math.min, string.format, string.gmatch
 
 -- `packet::Metadata`, and `Shared` of `shared.rs`.
@@ -44,8 +45,6 @@ local host_step = cast("uint32_t (*)(void *, uint32_t, uint32_t, uint32_t, uint3
 local packet_type, mask_type = ffi.typeof("struct bw_packet"), ffi.typeof("struct bw_mask")
 local istype = ffi.istype
 local bytes = ffi.typeof("uint8_t *")
-local u32, words, halves = ffi.typeof("uint32_t"), ffi.typeof("uint32_t *"), ffi.typeof("uint16_t *")
-assert(ffi.abi("le"), "fields are written in halves of words of a little-endian machine")
 local make_packet, make_batch, make_mask
 
 -- Raises an error where the script called what is in this file.
@@ -98,20 +97,30 @@ function packet.u16(p, offset)
   return bor(lshift(b[0], 8), b[1])
 end
 
-function packet.u32(p, offset) return tonumber(cast(u32, bswap(cast(words, within(p, offset, 4))[0]))) end
+-- All of packets' bytes is read and written by bytes: LuaJIT takes accesses of different sizes for accesses to different memory.
+local function get32(b, at)
+  return b[at] * 16777216 + bor(lshift(b[at + 1], 16), lshift(b[at + 2], 8), b[at + 3])
+end
+
+local function put32(b, at, value)
+  value = tobit(value)
+  b[at], b[at + 1], b[at + 2], b[at + 3] = rshift(value, 24), band(rshift(value, 16), 255), band(rshift(value, 8), 255), band(value, 255)
+end
+
+function packet.u32(p, offset) return get32(within(p, offset, 4), 0) end
 
 local function octet(value)
   if type(value) ~= "number" or not (value >= 0 and value <= 255) then
     fail(format("expected an 8-bit number, not %s", shown(value)))
   end
-  return value
+  return band(value, 255)
 end
 
 local function short(value)
   if type(value) ~= "number" or not (value >= 0 and value <= 65535) then
     fail(format("expected a 16-bit number, not %s", shown(value)))
   end
-  return value
+  return band(value, 65535)
 end
 
 local function long(value)
@@ -125,11 +134,12 @@ function packet.set_u8(p, offset, value) within(p, offset, 1)[0] = octet(value) 
 
 function packet.set_u16(p, offset, value)
   local b = within(p, offset, 2)
-  b[0], b[1] = rshift(short(value), 8), band(value, 255)
+  value = short(value)
+  b[0], b[1] = rshift(value, 8), band(value, 255)
 end
 
 function packet.set_u32(p, offset, value)
-  cast(words, within(p, offset, 4))[0] = bswap(bit.tobit(long(value)))
+  put32(within(p, offset, 4), 0, long(value))
 end
 
 function packet.bytes(p, offset, count)
@@ -197,8 +207,12 @@ end
 
 function packet.annotation_u8(p, offset) return annotation(p, offset, 1)[0] end
 function packet.set_annotation_u8(p, offset, value) annotation(p, offset, 1)[0] = octet(value) end
-function packet.annotation_u32(p, offset) return tonumber(cast(words, annotation(p, offset, 4))[0]) end
-function packet.set_annotation_u32(p, offset, value) cast(words, annotation(p, offset, 4))[0] = long(value) end
+-- Annotations are in the machine's byte order.
+function packet.annotation_u32(p, offset)
+  local b = annotation(p, offset, 4)
+  return b[3] * 16777216 + bor(lshift(b[2], 16), lshift(b[1], 8), b[0])
+end
+function packet.set_annotation_u32(p, offset, value) put32(annotation(p, offset, 4), 0, bswap(tobit(long(value)))) end
 
 -- ---- where packets go ------------------------------------------------------------------------------------
 
@@ -208,7 +222,8 @@ local MOST_REASONS = 32
 local function reason_number(reason)
   local known = reasons[reason]
   if not known then
-    if type(reason) ~= "string" then fail(format("expected a reason, not %s", tostring(reason))) end
+    if type(reason) ~= "string" then fail(format("expected a reason, not %s", shown(reason))) end
+    if #reason > 64 then fail(format("drop reason of %d characters: expected 1 to 64 characters", #reason)) end
     if reason_count == MOST_REASONS then fail(format("more than %d different drop reasons", MOST_REASONS)) end
     local why
     known, why = host.drop_reason(reason)
@@ -238,7 +253,7 @@ end
 
 -- ---- queues -----------------------------------------------------------------------------------------------
 
-local queues, queue_numbers = {}, setmetatable({}, { __mode = "k" })
+local queue_count, queue_numbers = 0, setmetatable({}, { __mode = "k" })
 local queue_methods = {}
 
 -- The number of a queue.
@@ -246,7 +261,10 @@ local function queue_number(queue)
   return queue_numbers[queue] or fail(format("expected a queue, as of brickway.queue, not %s", shown(queue)))
 end
 
-function queue_methods.length(queue) return ctx.lengths[queue_number(queue)] end
+function queue_methods.length(queue)
+  local number = queue_number(queue)
+  return number < MOST_QUEUES and ctx.lengths[number] or 0
+end
 
 local queue_metatable = {
   __index = function(_, key) return queue_methods[key] or fail(format("a queue has no '%s'", tostring(key))) end,
@@ -254,9 +272,13 @@ local queue_metatable = {
   __metatable = false,
 }
 
+-- Whether the element has taken a wish.
+local function wished(why) if why then fail(why) end end
+
 -- A number among named settings.
 local function setting(settings, name, default, least, most)
-  local value = settings[name]
+  -- Raw, as no script may run between a check and what it is for.
+  local value = rawget(settings, name)
   if value == nil then value = default end
   if type(value) ~= "number" or not (value >= least and value <= most) then
     fail(format("%s is %s; expected a number from %s to %s", name, shown(value), tostring(least), tostring(most)))
@@ -277,20 +299,20 @@ local QUEUE_SETTINGS = { output = true, capacity = true, priority = true, red_mi
 -- Makes a queue of an output: `brickway.queue { output = 0, capacity = 512, priority = 1 }`.
 local function make_queue(settings)
   settings_of(settings, QUEUE_SETTINGS)
-  if #queues == MOST_QUEUES then fail(format("more than %d queues", MOST_QUEUES)) end
   local output = floor(setting(settings, "output", nil, 0, ctx.outputs - 1))
   local capacity = floor(setting(settings, "capacity", 512, 1, 65536))
   local priority = floor(setting(settings, "priority", 100, 0, 255))
   local red_min, red_max, red_probability
-  if settings.red_min ~= nil then
+  if rawget(settings, "red_min") ~= nil then
     red_min = setting(settings, "red_min", nil, 0, capacity)
     red_max = setting(settings, "red_max", capacity, red_min + 1, 65536)
     red_probability = setting(settings, "red_probability", 0.02, 0, 1)
   end
-  host.queue(output, capacity, priority, red_min, red_max or 0, red_probability or 0)
+  if queue_count >= MOST_QUEUES then fail(format("more than %d queues", MOST_QUEUES)) end
+  wished(host.queue(output, capacity, priority, red_min, red_max or 0, red_probability or 0))
   local queue = setmetatable({}, queue_metatable)
-  queue_numbers[queue] = #queues
-  queues[#queues + 1] = queue
+  queue_numbers[queue] = queue_count
+  queue_count = queue_count + 1
   return queue
 end
 
@@ -302,8 +324,7 @@ end
 
 -- ---- headers ---------------------------------------------------------------------------------------------
 
--- The one's complement sum of `checksum` after a 16-bit word changed (RFC 1624, equation 3). It is the same in either byte order, if all
--- three are in it (RFC 1071, 2 (B)): checksums and words are what the machine reads.
+-- The one's complement sum of `checksum` after a 16-bit word changed (RFC 1624, equation 3).
 local function adjusted(checksum, old, new)
   local sum = bxor(checksum, 0xffff) + bxor(old, 0xffff) + new
   sum = band(sum, 0xffff) + rshift(sum, 16)
@@ -312,20 +333,16 @@ local function adjusted(checksum, old, new)
 end
 
 local function get16(b, at) return bor(lshift(b[at], 8), b[at + 1]) end
-local function swapped(value) return rshift(bswap(value), 16) end
+local function put16(b, at, value) b[at], b[at + 1] = rshift(value, 8), band(value, 255) end
 
-local function adjust(b, at, old, new)
-  local checksum = cast(halves, b + at)
-  checksum[0] = adjusted(checksum[0], old, new)
-end
+local function adjust(b, at, old, new) put16(b, at, adjusted(get16(b, at), old, new)) end
 
 -- The same of a checksum of UDP, where 0 stands for none (RFC 768).
 local function adjust_udp(b, at, old, new)
-  local place = cast(halves, b + at)
-  local checksum = place[0]
+  local checksum = get16(b, at)
   if checksum ~= 0 then
     checksum = adjusted(checksum, old, new)
-    place[0] = checksum ~= 0 and checksum or 0xffff
+    put16(b, at, checksum ~= 0 and checksum or 0xffff)
   end
 end
 
@@ -344,55 +361,45 @@ end
 local READ = {
   [8] = "local header = ...; return function(v) return header(v)[$1] end",
   [16] = "local header, bor, lshift = ...; return function(v) local b = header(v); return bor(lshift(b[$1], 8), b[$1 + 1]) end",
-  [32] = [[local header, _, _, cast, words, u32, bswap, tonumber = ...
-    return function(v) return tonumber(cast(u32, bswap(cast(words, header(v) + $1)[0]))) end]],
+  [32] = "local header, _, _, get32 = ...; return function(v) return get32(header(v), $1) end",
 }
 
-local function reader(bits, at) return build(READ[bits], at)(header, bor, lshift, cast, words, u32, bswap, tonumber) end
+local function reader(bits, at) return build(READ[bits], at)(header, bor, lshift, get32) end
 
--- Each writes a field and has the checksums follow: `change(b, old, new, v)` for each 16-bit word, as the machine reads it.
+-- Each writes a field and has the checksums follow: `change(b, old, new, v)` for each 16-bit word.
 local WRITE = {
-  [8] = [[local header, place, octet, change = ...
-    local cast, halves, band, bor, lshift = place.cast, place.halves, place.band, place.bor, place.lshift
+  -- Of an octet: where it is, where its word begins, what of the word stays, and how far the octet is from its low end.
+  [8] = [[local header, octet, change, get16, band, bor, lshift = ...
     return function(v, value)
       local b = header(v)
-      local word = cast(halves, b + $1)
-      local old = word[0]
-      local new = bor(band(old, $2), lshift(octet(value), $3))
-      word[0] = new
-      change(b, old, new, v)
+      local old = get16(b, $2)
+      value = octet(value)
+      b[$1] = value
+      change(b, old, bor(band(old, $3), lshift(value, $4)), v)
     end]],
-  [16] = [[local header, place, short, change = ...
-    local cast, halves, swapped = place.cast, place.halves, place.swapped
+  [16] = [[local header, short, change, get16, band, bor, lshift, put16 = ...
     return function(v, value)
       local b = header(v)
-      local word = cast(halves, b + $1)
-      local old, new = word[0], swapped(short(value))
-      word[0] = new
-      change(b, old, new, v)
+      local old = get16(b, $1)
+      value = short(value)
+      put16(b, $1, value)
+      change(b, old, value, v)
     end]],
-  [32] = [[local header, place, long, change = ...
-    local cast, words, bswap, tobit, band, rshift = place.cast, place.words, place.bswap, place.tobit, place.band, place.rshift
+  [32] = [[local header, long, change, get16, band, bor, lshift, put16, put32 = ...
     return function(v, value)
       local b = header(v)
-      local word = cast(words, b + $1)
-      local old, new = tobit(word[0]), bswap(tobit(long(value)))
-      word[0] = new
-      change(b, band(old, 0xffff), band(new, 0xffff), v)
-      change(b, rshift(old, 16), rshift(new, 16), v)
+      local high, low = get16(b, $1), get16(b, $1 + 2)
+      put32(b, $1, long(value))
+      change(b, high, get16(b, $1), v)
+      change(b, low, get16(b, $1 + 2), v)
     end]],
 }
 local CHECK = { [8] = octet, [16] = short, [32] = long }
-local place_functions = {
-  cast = cast, halves = halves, words = words, swapped = swapped, tobit = bit.tobit,
-  band = band, bor = bor, lshift = lshift, rshift = rshift, bswap = bswap,
-}
 
 local function writer(bits, at, change)
-  -- Of an octet: where its word begins, what of the word stays, and how far the octet is from its low end.
-  local odd = bits == 8 and at % 2 or 0
-  local code = build(WRITE[bits], at - odd, odd == 0 and 0xff00 or 0x00ff, 8 * odd)
-  return code(header, place_functions, CHECK[bits], change)
+  local odd = at % 2
+  local code = build(WRITE[bits], at, at - odd, odd == 0 and 0x00ff or 0xff00, odd == 0 and 8 or 0)
+  return code(header, CHECK[bits], change, get16, band, bor, lshift, put16, put32)
 end
 
 local function unchanged() end
@@ -440,7 +447,7 @@ local vlan = view("vlan", { tci = { 16, 0 }, type = { 16, 2 } },
   { id = function(v, value)
       if not (value >= 0 and value <= 4095) then fail(format("%s is no VLAN", tostring(value))) end
       local b = header(v)
-      cast(halves, b)[0] = swapped(bor(band(get16(b, 0), 0xf000), value))
+      put16(b, 0, bor(band(get16(b, 0), 0xf000), value))
     end })
 
 local function follow_ip(b, old, new) adjust(b, 10, old, new) end
@@ -479,10 +486,9 @@ local ipv4 = view("ip", {
     dscp = function(v, value)
       if not (value >= 0 and value <= 63) then fail(format("%s is no DSCP", tostring(value))) end
       local b = header(v)
-      local word = cast(halves, b)
-      local old = word[0]
-      local new = bor(band(old, 0x03ff), lshift(value, 10))
-      word[0] = new
+      local old = get16(b, 0)
+      local new = bor(band(old, 0xff03), lshift(band(value, 63), 2))
+      b[1] = band(new, 255)
       follow_ip(b, old, new)
     end,
   }, {})
@@ -584,13 +590,12 @@ local function find_transport(p, protocol, protocol6, size)
 end
 
 local getters = {
-  number = function(p) return p.number + 1 end,
   length = function(p) return metadata(p).length end,
   input_port = function(p) return metadata(p).input_port end,
   packet_type = function(p) return metadata(p).packet_type end,
   timestamp = function(p) return tonumber(metadata(p).timestamp_ns) / 1e9 end,
   paint = function(p) return metadata(p).annotations[16] end,
-  destination = function(p) return tonumber(cast(u32, bswap(cast(words, metadata(p).annotations)[0]))) end,
+  destination = function(p) return get32(metadata(p).annotations, 0) end,
   network_offset = function(p)
     local m = metadata(p)
     if m.network_offset ~= 0 then return m.network_offset - m.data_offset end
@@ -604,7 +609,7 @@ local getters = {
 
 local setters = {
   paint = function(p, value) metadata(p).annotations[16] = octet(value) end,
-  destination = function(p, value) cast(words, metadata(p).annotations)[0] = bswap(bit.tobit(long(value))) end,
+  destination = function(p, value) put32(metadata(p).annotations, 0, long(value)) end,
 }
 
 -- Where the Ethernet header is: where it is marked, else in front, unless the network header is there.
@@ -894,8 +899,9 @@ function brickway.now() return tonumber(ctx.now_ns) / 1e9 end
 
 function brickway.log(...)
   local texts = { ... }
-  for i = 1, select("#", ...) do texts[i] = tostring(texts[i]) end
-  host.log(table.concat(texts, " "))
+  local count = min(select("#", ...), 100)
+  for i = 1, count do texts[i] = tostring(texts[i]):sub(1, 500) end
+  host.log(concat(texts, " ", 1, count))
 end
 
 -- Calls `timer(key)` in so many seconds. A timer of the same key that was set before is replaced.
@@ -926,7 +932,7 @@ function brickway.pace(settings)
   local output = floor(setting(settings, "output", nil, 0, ctx.outputs - 1))
   local rate = floor(setting(settings, "rate", 0, 0, 1e12))
   local batch = floor(setting(settings, "batch", 1, 1, 256))
-  host.output(output, rate, batch, setting(settings, "timeout", 1e-4, 0, 1))
+  wished(host.output(output, rate, batch, setting(settings, "timeout", 1e-4, 0, 1)))
 end
 
 -- Sends a new packet of these bytes by an output, when the call returns.
@@ -957,11 +963,6 @@ end
 local MOST_TEXT, MOST_STEPS, MOST_SORTED, DEEPEST = 16 * 1024 * 1024, 2e8, 200000, 16
 local depth = 0
 
-local function leave(...)
-  depth = depth - 1
-  return ...
-end
-
 local function protected(ok, ...)
   depth = depth - 1
   if not ok then error((...), 0) end
@@ -988,7 +989,6 @@ local function bounded(text, pattern, is_plain)
 end
 
 local plain = { find = string.find, match = string.match, gmatch = string.gmatch, gsub = string.gsub, rep = string.rep }
-local concat = table.concat
 local sort, resume_coroutine, create_coroutine = table.sort, coroutine.resume, coroutine.create
 
 local bounds = {
@@ -1006,7 +1006,15 @@ local bounds = {
   end,
   gsub = function(text, pattern, by, most)
     bounded(text, pattern)
-    if type(by) ~= "function" and type(by) ~= "table" then return plain.gsub(text, pattern, by, most) end
+    if type(by) == "string" or type(by) == "number" then
+      text, by = tostring(text), tostring(by)
+      -- Each match may become all of it, and each of its references a text as long as the whole.
+      local _, references = plain.gsub(by, "%%", "")
+      if (#text + 1) * (#by + references * #text) > MOST_STEPS then
+        fail(format("a text of %d characters and a replacement of %d are too much work", #text, #by))
+      end
+      return plain.gsub(text, pattern, by, most)
+    end
     enter()
     return protected(pcall(plain.gsub, text, pattern, by, most))
   end,
@@ -1030,9 +1038,12 @@ function environment.table.sort(list, is_less)
 end
 
 function environment.table.concat(list, separator, first, last)
-  local size, between = 0, #(separator or "")
-  for i = first or 1, last or #list do
-    size = size + #tostring(list[i]) + between
+  local size, between = 0, #tostring(separator or "")
+  first, last = floor(tonumber(first) or 1), floor(tonumber(last) or #list)
+  for i = first, last do
+    local value = rawget(list, i)
+    -- Others are an error of `concat` itself.
+    size = size + between + (type(value) == "string" and #value or 32)
     if size > MOST_TEXT then fail(format("a string of more than %d bytes", MOST_TEXT)) end
   end
   return concat(list, separator, first, last)
@@ -1040,6 +1051,12 @@ end
 
 -- `%s` calls `__tostring` of what it gets.
 function environment.string.format(...)
+  local size = 0
+  for i = 1, select("#", ...) do
+    local value = select(i, ...)
+    size = size + (type(value) == "string" and #value or 32)
+  end
+  if size > MOST_TEXT then fail(format("texts of %d bytes; at most %d are formatted at once", size, MOST_TEXT)) end
   enter()
   return protected(pcall(format, ...))
 end
@@ -1047,7 +1064,7 @@ string.format = environment.string.format
 
 function environment.coroutine.resume(...)
   enter()
-  return leave(resume_coroutine(...))
+  return protected(pcall(resume_coroutine, ...))
 end
 
 function environment.coroutine.wrap(work)
@@ -1127,11 +1144,13 @@ if ok then
 end
 
 local the_batch = make_batch(0)
-local process, on_timer
+local process
 local create, resume, status, yield = coroutine.create, coroutine.resume, coroutine.status, coroutine.yield
 
 -- The main loop: `for batch in brickway.batches() do`. The script waits there for a batch; it yields when the loop is asked to end.
 local script, loop, is_waiting, has_loop
+-- What `is_serving` is while the loop is the script's own.
+local OF_SCRIPT = 2
 
 local next_batch
 
@@ -1144,9 +1163,9 @@ end
 
 -- Without a loop, which would keep that of the script from being compiled.
 function next_batch()
-  if ctx.is_serving == 0 then return wait_in_vain() end
+  if ctx.is_serving ~= OF_SCRIPT then return wait_in_vain() end
   host_wait(ctx)
-  if ctx.is_serving == 0 then return wait_in_vain() end
+  if ctx.is_serving ~= OF_SCRIPT then return wait_in_vain() end
   return the_batch
 end
 
@@ -1157,11 +1176,15 @@ end
 
 local function begin(chunk)
   script, loop, is_waiting = chunk, create(chunk), false
+  -- Queues and filters are made anew.
+  queue_count, queue_numbers, filter_numbers = 0, setmetatable({}, { __mode = "k" }), setmetatable({}, { __mode = "k" })
+  host.restart()
   local ok, why = resume(loop)
   if not ok then error(why, 0) end
 end
 
 local function loop_of_script()
+  if ctx.is_serving ~= 0 then ctx.is_serving = OF_SCRIPT end
   local ok, why = resume(loop)
   if ok and is_waiting then return end
   -- The loop is over, and begins anew with what it has saved.
@@ -1174,7 +1197,7 @@ end
 
 local function loop_of_process()
   local work = process
-  while true do
+  while ctx.is_serving ~= 0 do
     host_wait(ctx)
     if ctx.is_serving == 0 then return end
     work(the_batch)
@@ -1186,7 +1209,6 @@ return {
   -- Finds the script's functions once it has run.
   start = function(chunk)
     begin(chunk)
-    on_timer = environment.timer
     process, has_loop = environment.process, is_waiting
     if not has_loop and type(process) ~= "function" then
       error("no function process(batch), and no loop over brickway.batches()", 0)
@@ -1203,7 +1225,7 @@ return {
     local ok, why = pcall(has_loop and loop_of_script or loop_of_process)
     if not ok then return tostring(why) end
   end,
-  timer = function(key) if on_timer then on_timer(key) end end,
+  timer = function(key) if environment.timer then environment.timer(key) end end,
   read = function(name, argument) return tostring(readers[name](argument)) end,
   write = function(name, value) writers[name](value) end,
   save = function() return environment.save and environment.save() end,

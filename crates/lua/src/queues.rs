@@ -26,6 +26,8 @@ pub(crate) const FIRST_TIMER: u32 = 1024;
 /// What a script asks for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Wish {
+    /// No queues: the script begins anew. Packets that wait leave.
+    Restart,
     /// Another queue.
     Queue { output: usize, capacity: u32, priority: u8, red: Option<Red> },
     /// How an output takes packets: bits a second (0 for no limit), the least packets of a batch and how long to wait for them.
@@ -109,8 +111,13 @@ impl Queues {
     }
 
     /// Does what the script asks for.
-    pub(crate) fn grant(&mut self, wish: Wish) {
+    pub(crate) fn grant(&mut self, cx: &mut Context, wish: Wish) {
         match wish {
+            Wish::Restart => {
+                let left = std::mem::take(self).drain();
+                left.into_iter().for_each(|(output, packet)| cx.emit(output, packet));
+            }
+            Wish::Queue { .. } if self.made.len() >= MOST_QUEUES => {}
             Wish::Queue { output, capacity, priority, red } => {
                 let queue = self.add(output, capacity, priority, red);
                 self.made.push(queue);

@@ -9,6 +9,7 @@ use graph::Combine;
 use mlua::chunk::ChunkMode;
 use mlua::{Function, LightUserData, Lua, LuaOptions, LuaString, StdLib, Table, Value};
 use packet::Batch;
+use packet::sync::lock;
 
 use crate::element::HANDLERS;
 use crate::main_loop::MainLoop;
@@ -172,6 +173,8 @@ impl Origin {
         #[allow(unsafe_code, reason = "LuaJIT's libraries for memory and stacks")]
         // SAFETY: the libraries stay in the prelude, which checks each access, unless the configuration allows scripts to have FFI.
         let lua = unsafe { Lua::unsafe_new_with(libraries, options) };
+        // More than may stay after a call, so that this is an error of the script and no end of the program.
+        lua.set_memory_limit(MOST_BYTES / 4 * 5).map_err(|error| first_line(&error))?;
         let mut state = State(std::ptr::null_mut());
         #[allow(unsafe_code, reason = "the state's address")]
         // SAFETY: nothing is done with the state.
@@ -251,14 +254,21 @@ impl Origin {
                 Err(why) => Ok((None, Some(why))),
             };
         host.set("filter", lua.create_function(filter)?)?;
+        let (own, filters) = (requests.clone(), main_loop.host().stage.borrow().filters.clone());
+        host.set(
+            "restart",
+            lua.create_function(move |_, ()| {
+                lock(&filters).clear();
+                own.wish(Wish::Restart).map_err(runtime)
+            })?,
+        )?;
         let own = requests.clone();
         host.set(
             "queue",
             lua.create_function(move |_, wish: (usize, u32, u8, Option<f64>, f64, f64)| {
                 let (output, capacity, priority, min, max, probability) = wish;
                 let red = min.map(|min| Red { min, max, probability });
-                own.wish(Wish::Queue { output, capacity, priority, red });
-                Ok(())
+                Ok(own.wish(Wish::Queue { output, capacity, priority, red }).err())
             })?,
         )?;
         let own = requests.clone();
@@ -266,8 +276,8 @@ impl Origin {
             "output",
             lua.create_function(move |_, wish: (usize, u64, usize, f64)| {
                 let (output, bits_per_second, batch, timeout) = wish;
-                own.wish(Wish::Output { output, bits_per_second, batch, timeout_ns: (timeout * 1e9) as u64 });
-                Ok(())
+                let timeout_ns = (timeout * 1e9) as u64;
+                Ok(own.wish(Wish::Output { output, bits_per_second, batch, timeout_ns }).err())
             })?,
         )?;
         let [address, wait, step] = main_loop.addresses().map(LightUserData);
@@ -364,7 +374,7 @@ impl Script {
 
     #[inline]
     fn ended<T>(&self, result: Result<T, String>, was_stopped: bool) -> Result<T, Failure> {
-        // LuaJIT allocates by itself: what a call may take is bounded by its budget, and what stays by this.
+        // What stays after a call.
         if self.main_loop.used_bytes() > MOST_BYTES {
             let message = format!("the script uses more than {} MB of memory", MOST_BYTES >> 20);
             return Err(Failure { message, was_stopped: true });

@@ -20,6 +20,8 @@ const MOST_FILTERS: usize = 256;
 const LONGEST_FILTER: usize = 4096;
 /// Most packets that a call may make.
 const MOST_TRANSMITTED: usize = 256;
+/// Most queues and settings of outputs that a call may ask for.
+const MOST_WISHES: usize = 512;
 /// Most lines that are kept of a call.
 const MOST_LINES: usize = 16;
 
@@ -192,8 +194,13 @@ impl Requests {
     }
 
     /// Keeps what is asked of queues.
-    pub(crate) fn wish(&self, wish: Wish) {
-        self.add().wishes.push(wish);
+    pub(crate) fn wish(&self, wish: Wish) -> Result<(), String> {
+        let mut list = self.add();
+        if list.wishes.len() >= MOST_WISHES {
+            return Err(format!("more than {MOST_WISHES} queues and settings of outputs in one call"));
+        }
+        list.wishes.push(wish);
+        Ok(())
     }
 
     /// Keeps a timer, in the place of that of the same key.

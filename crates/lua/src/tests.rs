@@ -389,6 +389,183 @@ fn timers_and_new_packets() {
     assert_eq!(bench.taken("out1"), [b"key 7 at 0".to_vec(), b"key 0 at 2".to_vec()]);
 }
 
+/// A script whose handler `x` calls what it kept, after some batches. What the handler says does not count, only that all goes on.
+fn survives(script: &str, batches: usize) -> Bench {
+    let mut bench = bench(script, 1);
+    for _ in 0..batches {
+        bench.push("in0", &[&[1, 2, 3, 4], &[5, 6, 7, 8]]);
+    }
+    for _ in 0..3 {
+        let element = bench.graph().find("e").unwrap();
+        let _ = bench.graph().read(element, "x", "");
+        bench.advance_ns(300_000_000);
+        bench.push("in0", &[&[1, 2, 3, 4]]);
+    }
+    let _ = bench.write("e.reload", "");
+    bench.push("in0", &[&[1, 2, 3, 4]]);
+    bench
+}
+
+#[test]
+fn what_waits_for_batches_is_of_no_use_elsewhere() {
+    let scripts = [
+        // After an error, from a handler and from a timer.
+        "local nb, n = brickway.batches(), 0
+         function process(b) n = n + 1 if n >= 20 then error('x') end end
+         handlers.read('x', function() nb() return 'back' end)",
+        "local nb, n = brickway.batches(), 0
+         brickway.set_timer(0.2) function timer() nb() end
+         function process(b) n = n + 1 if n >= 20 then error('x') end end",
+        // After the budget was used up, where the script is saved.
+        "local nb = brickway.batches()
+         function save() nb() return 1 end
+         for b in nb do while true do end end",
+        "local nb = brickway.batches()
+         function save() nb() return 1 end
+         function process(b) while true do end end",
+        // From another coroutine, and where the main loop waits for nothing.
+        "local nb = brickway.batches()
+         handlers.read('x', function() nb() return 'alive' end)
+         coroutine.resume(coroutine.create(nb))
+         while true do coroutine.yield() end",
+        // In compiled code, within a call of process.
+        "local nb, n = brickway.batches(), 0
+         function process(b)
+           n = n + 1
+           if n % 300 == 0 then while true do local ok = pcall(nb) if not ok then return end end end
+         end
+         handlers.read('x', function() local t = {} for i = 1, 100000 do t[i] = { i } end return 'n ' .. n end)",
+        "local nb = brickway.batches()
+         function process(b) pcall(nb) end",
+    ];
+    for script in scripts {
+        survives(script, 1000);
+    }
+}
+
+#[test]
+fn no_packet_passes_a_script_that_did_not_see_it() {
+    let script = "local nb = brickway.batches()
+        handlers.read('x', function() return 'x' end)
+        function process(b) pcall(nb) b:drop('seen') end";
+    let mut bench = bench(script, 1);
+    for _ in 0..20 {
+        bench.push("in0", &[&[1], &[2]]);
+        bench.read("e.x");
+    }
+    assert_eq!(bench.taken("out0"), Vec::<Vec<u8>>::new());
+    let script = "coroutine.resume(coroutine.create(brickway.batches())) while true do coroutine.yield() end";
+    let mut bench = self::bench(script, 1);
+    bench.push("in0", &[&[1], &[2]]);
+    assert_eq!((bench.taken("out0").len(), bench.drops("e", "script error")), (0, 2));
+}
+
+#[test]
+fn queues_stay_within_their_number_whatever_their_settings_do() {
+    let script = "local made, refused = {}, 0
+        local function add(settings)
+          local ok, queue = pcall(brickway.queue, settings)
+          if ok then made[#made + 1] = queue else refused = refused + 1 end
+        end
+        for i = 1, 63 do add { output = 0, capacity = 1 } end
+        local function nest(n)
+          add(setmetatable({}, { __index = function(t, k)
+            if k == 'output' then if n > 0 then nest(n - 1) end return 0 end
+            if k == 'capacity' then return 1 end end }))
+        end
+        nest(3)
+        for i = 1, 400 do add { output = 0, capacity = 1 } end
+        function process(b) end
+        handlers.read('made', function() return #made .. ' ' .. made[#made]:length() end)";
+    assert_eq!(bench(script, 1).read("e.made"), "64 0");
+}
+
+#[test]
+fn a_main_loop_that_begins_anew_has_its_queues_and_filters_anew() {
+    let script = "local q, f = brickway.queue { output = 0 }, brickway.filter('udp')
+        local n = 0
+        for batch in brickway.batches() do
+          n = n + 1
+          if n == 2 then error('bad packet') end
+          batch:all():enqueue(q)
+        end";
+    let mut bench = bench(script, 1);
+    for _ in 0..300 {
+        bench.push("in0", &[&[1]]);
+        bench.advance_ns(50_000_000);
+    }
+    // Every second batch is an error.
+    assert_eq!((bench.taken("out0").len(), bench.drops("e", "script error")), (150, 150));
+}
+
+#[test]
+fn a_queue_holds_packets_of_the_call_that_made_it() {
+    let script = "local q function process(b) q = q or brickway.queue { output = 0 } b[1]:enqueue(q) end";
+    let mut bench = bench(script, 1);
+    bench.push("in0", &[&[1]]);
+    bench.push("in0", &[&[2]]);
+    assert_eq!(bench.taken("out0"), [[1], [2]]);
+}
+
+#[test]
+fn bytes_are_what_was_written_last_by_whatever_size_compiled_or_not() {
+    let script = "local wrong = 0
+        local function check(ok) if not ok then wrong = wrong + 1 end end
+        handlers.read('wrong', function() return wrong end)
+        function process(b)
+          for i = 1, #b do
+            local p = b[i]
+            p:set_u8(3, 5) p:set_u32(0, 0) p:set_u8(3, 5)
+            check(p:u8(3) == 5 and p:u32(0) == 5 and p:u16(2) == 5)
+            p:set_u32(4, 0x01020304)
+            check(p:u8(5) == 2 and p:u16(6) == 0x0304)
+            p:set_u8(5, 9) check(p:u32(4) == 0x01090304)
+            p:set_u16(6, 0xffff) check(p:u32(4) == 0x0109ffff and p:u8(7) == 255)
+            p:set_u32(8, 4294967295) check(p:u32(8) == 4294967295)
+            p.destination = 0x0a010203 p:set_annotation_u8(1, 7)
+            check(p.destination == 0x0a070203 and p:annotation_u32(0) == 0x0302070a)
+            p:set_annotation_u32(0, 0xfffefdfc) check(p:annotation_u8(0) == 0xfc)
+            local ip = p.ip
+            if ip then
+              local ttl = p:u8(22)
+              ip.ttl = 9 check(p:u8(22) == 9)
+              p:set_u8(22, 200) check(ip.ttl == 200)
+              ip.dst = 0x0a0b0c0d check(p:u8(33) == 0x0d and ip.dst == 0x0a0b0c0d)
+              p:set_u8(22, ttl)
+            end
+          end
+        end";
+    let mut bench = bench(script, 1);
+    let frame = frame(&transport(17, 4000, 53));
+    for _ in 0..300 {
+        bench.push("in0", &[&frame[..]; 8]);
+    }
+    assert_eq!(bench.messages(), Vec::<String>::new());
+    assert_eq!(bench.read("e.wrong"), "0");
+    assert_eq!(bench.taken("out0")[7][..12], [0, 0, 0, 5, 1, 9, 255, 255, 255, 255, 255, 255]);
+}
+
+#[test]
+fn library_functions_are_bounded_by_what_they_make() {
+    for (call, problem) in [
+        ("string.gsub(('a'):rep(1000), 'a', ('y'):rep(1000000))", "too much work"),
+        ("table.concat({ ('x'):rep(16000000), ('x'):rep(16000000) }, '', 0.5, 2.4)", "more than"),
+        (
+            "string.format(('%s'):rep(3), ('x'):rep(8000000), ('x'):rep(8000000), ('x'):rep(8000000))",
+            "at most",
+        ),
+        ("batch:drop(('x'):rep(1000))", "expected 1 to 64 characters"),
+    ] {
+        let mut bench = bench(&format!("function process(batch) {call} end"), 1);
+        bench.push("in0", &[&[1]]);
+        assert!(bench.messages()[0].contains(problem), "{call}: {:?}", bench.messages());
+    }
+    let script = "function process() for i = 1, 17 do pcall(coroutine.resume, nil) end print(string.format('%d', 7)) end";
+    let mut bench = bench(script, 1);
+    bench.push("in0", &[&[1]]);
+    assert!(bench.messages()[0].ends_with(": 7"), "{:?}", bench.messages());
+}
+
 #[test]
 fn filters_have_the_language_of_ip_classifier_marked_or_not() {
     let script = "local dns, tcp = brickway.filter('udp port 53'), brickway.filter('tcp')
