@@ -9,7 +9,6 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use clap::builder::ArgPredicate;
 use packet::cycles;
 use serde_json::json;
 use sim::model::{Application, Bus, Machine, PROCESSORS, Prediction};
@@ -39,14 +38,9 @@ Each part of a server allows so many packets a second: the processors their cycl
 a packet moves over it (so often its own, and some more for descriptors). The least counts. Mpps, Gb/s and limit believe what was measured of
 buses, nominal what their labels say. bytes: what a packet moves over each bus; use: of what the bus can when the limit is reached.")]
 pub(crate) struct ModelArguments {
-    /// A server's file with a [machine], 'here' to measure this machine, or one of: nehalem, nehalem-next (RouteBricks, 2009), modern, modern-dual
-    #[arg(
-        long,
-        value_name = "FILE",
-        default_value = "modern",
-        default_value_if("config", ArgPredicate::IsPresent, HERE)
-    )]
-    server: String,
+    /// A server's file with a [machine], 'here' to measure this machine (the default with --config), or one of: nehalem, nehalem-next (RouteBricks, 2009), modern, modern-dual
+    #[arg(long, value_name = "FILE")]
+    server: Option<String>,
     /// What a bench printed with --json: each of its rows 'cycles_per_packet' is an application
     #[arg(long, value_name = "FILE", conflicts_with = "cycles")]
     cycles_from: Option<PathBuf>,
@@ -91,14 +85,15 @@ pub(crate) fn model(arguments: &ModelArguments) -> Result<ExitCode> {
         say!("{}", measured()?);
         return Ok(ExitCode::SUCCESS);
     }
-    if let Some(config) = &arguments.config {
-        return of_config(arguments, config);
-    }
-    let machine = machine(&arguments.server)?;
-    let applications = applications(arguments)?;
     if let Some(size) = arguments.size.iter().find(|size| !(64..=9216).contains(*size)) {
         bail!("--size {size}: Ethernet's packets have 64 to 9216 bytes");
     }
+    if let Some(config) = &arguments.config {
+        return of_config(arguments, config);
+    }
+    let server = arguments.server.as_deref().unwrap_or("modern");
+    let machine = machine(server)?;
+    let applications = applications(arguments)?;
     let predictions: Vec<(&str, Prediction)> = applications
         .iter()
         .flat_map(|application| {
@@ -108,12 +103,7 @@ pub(crate) fn model(arguments: &ModelArguments) -> Result<ExitCode> {
     if arguments.json {
         predictions.iter().for_each(|(name, prediction)| say_line!("{}", as_json(name, prediction)));
     } else {
-        say_line!(
-            "server '{}': {} cores of {} cycles a second\n",
-            arguments.server,
-            machine.cores,
-            machine.clock
-        );
+        say_line!("server '{}': {} cores of {} cycles a second\n", server, machine.cores, machine.clock);
         say!("{}", table(&predictions).render());
     }
     Ok(ExitCode::SUCCESS)
@@ -124,7 +114,14 @@ const HERE: &str = "here";
 
 /// What the elements of a configuration cost, and what that makes of the machine.
 fn of_config(arguments: &ModelArguments, config: &Path) -> Result<ExitCode> {
-    let machine = machine(&arguments.server)?;
+    if config.extension().is_some_and(|extension| extension == "toml") {
+        bail!(
+            "{}: settings, not a configuration; `brickway run --config FILE.toml --print-config` prints theirs",
+            config.display()
+        );
+    }
+    let server = arguments.server.as_deref().unwrap_or(HERE);
+    let machine = machine(server)?;
     if !(arguments.seconds > 0.0 && arguments.seconds <= 3600.0) {
         bail!("--seconds {}: expected more than 0 and at most 3600", arguments.seconds);
     }
@@ -188,12 +185,7 @@ fn of_config(arguments: &ModelArguments, config: &Path) -> Result<ExitCode> {
             limit.part.clone(),
         ]);
     }
-    say_line!(
-        "server '{}': {} cores of {} cycles a second\n",
-        arguments.server,
-        machine.cores,
-        machine.clock
-    );
+    say_line!("server '{}': {} cores of {} cycles a second\n", server, machine.cores, machine.clock);
     say!("{}", table.render());
     say_line!(
         "\nmeasured: the whole of it in memory, by one core's CPU time. Mpps, Gb/s and limit follow from the cycles by elements and all\n\

@@ -4,11 +4,11 @@ use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, bail};
 use elements::devices::OpenPort;
-use elements::lookup::{Asker, ForwardingTables};
+use elements::lookup::{Asker, FORWARDS, ForwardingTables};
 use fib::publish::{Writer, pair};
 use fib::{Adjacency, Fib, MAIN, NextHop, Policy};
 use graph::context::ElementStats;
-use graph::lang::{FlatElement, Source};
+use graph::lang::{FlatElement, Options};
 use graph::setup::Shared;
 use packet::Family;
 use packet::wire::ethernet::MacAddr;
@@ -20,6 +20,8 @@ use super::{frames, routes};
 
 const BURST: usize = 32;
 const DESTINATIONS: usize = 4096;
+/// The largest packet, in bytes.
+const LARGEST: usize = 9216;
 
 /// What comes in by the first port.
 pub(crate) enum Traffic<'p> {
@@ -80,7 +82,9 @@ pub(crate) struct Subject<'s> {
 pub(crate) fn costs(subject: &Subject<'_>, traffic: &Traffic<'_>, seconds: f64) -> Result<Costs> {
     let Subject { path, parameters, writes } = *subject;
     let source = load::read(path)?;
-    let flat = super::example::compile(&source.text, parameters.to_vec(), &router::classes())?;
+    let options = Options { parameters: parameters.to_vec(), ..Options::default() };
+    let flat = load::compile(&source, &options, &router::classes())
+        .ok_or_else(|| anyhow!("{} has mistakes", path.display()))?;
     let devices = |class: &str| -> Vec<String> {
         let of_class = flat.elements.iter().filter(|element| element.class == class);
         of_class.map(|element| first_argument(&element.config)).collect()
@@ -100,9 +104,14 @@ pub(crate) fn costs(subject: &Subject<'_>, traffic: &Traffic<'_>, seconds: f64) 
         let port = if name == input { open(traffic, mac)? } else { null()? };
         shared.get_or_make(&OpenPort::key(name), || Ok::<_, anyhow::Error>(OpenPort::new(port)))?;
     }
-    let _tables = provide_tables(&shared, &inputs)?;
-    let source = Source { name: path.display().to_string(), ..source };
-    let mut core = SingleCore::build(&source, parameters.to_vec(), BURST, std::iter::empty(), &shared)?;
+    let lookup = flat.elements.iter().find(|element| {
+        router::classes().class(&element.class).is_some_and(|class| class.capabilities.contains(&FORWARDS))
+    });
+    let _tables = lookup.map(|lookup| provide_tables(&shared, ports_of(&lookup.config))).transpose()?;
+    let mut graph = SingleCore::options(BURST);
+    graph.pool.data_bytes = graph.pool.data_bytes.max(LARGEST);
+    let none = std::iter::empty();
+    let mut core = SingleCore::build_with(&source, parameters.to_vec(), &graph, none, &shared)?;
     for (handler, value) in writes {
         let (element, name) = handler.rsplit_once('.').unwrap_or((handler, ""));
         let number =
@@ -168,7 +177,7 @@ fn open(traffic: &Traffic<'_>, mac: Option<MacAddr>) -> Result<Box<dyn Port>> {
 }
 
 /// A default route of each family over a neighbour behind the second port, for lookups in Linux's tables.
-fn provide_tables(shared: &Shared, ports: &[String]) -> Result<Tables> {
+fn provide_tables(shared: &Shared, ports: Vec<String>) -> Result<Tables> {
     let mut fib = Fib::new()?;
     let out = u16::from(ports.len() > 1);
     for (prefix, ethertype) in [("0.0.0.0/0", u32::VERSION), ("::/0", u128::VERSION)] {
@@ -179,14 +188,15 @@ fn provide_tables(shared: &Shared, ports: &[String]) -> Result<Tables> {
     }
     fib.publish();
     let (rules, policies) = pair(Policy::default(), Policy::default());
-    let tables = ForwardingTables {
-        ports: ports.to_vec(),
-        readers: fib.readers().clone(),
-        policies,
-        ask: Asker::default(),
-    };
+    let tables = ForwardingTables { ports, readers: fib.readers().clone(), policies, ask: Asker::default() };
     shared.get_or_make(ForwardingTables::KEY, || Ok::<_, anyhow::Error>(tables))?;
     Ok((fib, rules))
+}
+
+/// The ports that a lookup names: its arguments but those with keywords, which are two words.
+fn ports_of(config: &str) -> Vec<String> {
+    let arguments = config.split(',').map(str::trim);
+    arguments.take_while(|argument| !argument.contains(char::is_whitespace)).map(str::to_owned).collect()
 }
 
 /// The first argument of an element, which of devices is the port.

@@ -86,6 +86,8 @@ pub(crate) fn demo(arguments: &DemoArguments) -> Result<ExitCode> {
     if let Some(script) = arguments.lua.as_ref().filter(|script| !script.is_file()) {
         bail!("no script at '{}'; expected one like examples/lua/router.lua", script.display());
     }
+    // Before anything is made: it must have a route to the address that is tried.
+    network::gateway_and_routes(&arguments.table, FAR_ADDRESS)?;
     let stop = Stop::on_ctrl_c()?;
     let mut report = Report::new(false, &stop);
 

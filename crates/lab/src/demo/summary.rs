@@ -108,7 +108,8 @@ pub(super) fn summarise(totals: &Totals) {
     let mut classes: Vec<(String, f64, f64)> = Vec::new();
     let mut dropped: Vec<(String, u64)> = Vec::new();
     for element in &totals.elements {
-        let class = element["class"].as_str().unwrap_or_default();
+        // Other rows are about workers.
+        let Some(class) = element["class"].as_str() else { continue };
         let (packets, cycles) = (number(element, "packets"), number(element, "cycles"));
         match classes.iter_mut().find(|(known, ..)| known == class) {
             Some((_, total_packets, total_cycles)) => {

@@ -82,8 +82,21 @@ pub(crate) fn profile(arguments: &ProfileArguments) -> Result<ExitCode> {
     };
     let process = client.process().context("the router's process is not visible from here")?;
     drop(client);
+    let is_text = arguments.json || arguments.folded;
+    let path = arguments.output.clone().or_else(|| (!is_text).then(|| PathBuf::from("flame.svg")));
+    let mut file = match path.filter(|path| path.as_os_str() != "-") {
+        // Before the time is spent.
+        Some(path) => {
+            let explain = || format!("'{}' cannot be written", path.display());
+            let file = std::fs::OpenOptions::new().write(true).create(true).truncate(false).open(&path);
+            Some((file.with_context(explain)?, path))
+        }
+        None => None,
+    };
     let mut sampler = Sampler::open(process)?;
+    let begin = Instant::now();
     let stacks = sample(&mut sampler, Duration::from_secs(arguments.seconds.into()))?;
+    let seconds = begin.elapsed().as_secs_f64();
     if stacks.is_empty() {
         bail!("nothing was sampled: no thread of the router ran; send packets through it meanwhile");
     }
@@ -91,15 +104,15 @@ pub(crate) fn profile(arguments: &ProfileArguments) -> Result<ExitCode> {
     let text = match (arguments.json, arguments.folded) {
         (true, _) => json(&named)?,
         (_, true) => folded(&named),
-        _ => svg(&named, process, arguments.seconds)?,
+        _ => svg(&named, process, seconds)?,
     };
-    let is_text = arguments.json || arguments.folded;
-    match arguments.output.clone().or_else(|| (!is_text).then(|| PathBuf::from("flame.svg"))) {
-        Some(path) if path.as_os_str() != "-" => {
-            std::fs::write(&path, text).with_context(|| format!("'{}' cannot be written", path.display()))?;
+    match &mut file {
+        Some((file, path)) => {
+            let written = file.set_len(0).and_then(|()| file.write_all(text.as_bytes()));
+            written.with_context(|| format!("'{}' cannot be written", path.display()))?;
             graph::note!("brickway: {} written", path.display());
         }
-        _ => print(&text),
+        None => print(&text),
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -171,9 +184,9 @@ fn folded(named: &Named) -> String {
     named.iter().map(line).collect()
 }
 
-fn svg(named: &Named, process: i32, seconds: u32) -> Result<String> {
+fn svg(named: &Named, process: i32, seconds: f64) -> Result<String> {
     let mut options = Options::default();
-    options.title = format!("brickway, process {process}, {seconds} s");
+    options.title = format!("brickway, process {process}, {seconds:.0} s");
     options.subtitle = Some("thread, element, functions; a click enlarges, Ctrl-F searches".to_owned());
     options.colors = Palette::Multi(MultiPalette::Rust);
     options.deterministic = true;
@@ -200,7 +213,7 @@ mod tests {
         assert_eq!(folded(&named), "worker 0;element Strip;f::<[u8: 4]> 3\nworker 1;g;send_[k] 1\n");
         let first = json(&named).unwrap().lines().next().unwrap().to_owned();
         assert_eq!(first, r#"{"thread":"worker 0","stack":["element Strip","f::<[u8; 4]>"],"samples":3}"#);
-        let picture = svg(&named, 7, 1).unwrap();
+        let picture = svg(&named, 7, 1.0).unwrap();
         assert!(picture.contains("<svg") && picture.trim_end().ends_with("</svg>"));
         assert!(picture.contains("element Strip (3 samples, 75.00%)"), "{picture}");
     }

@@ -125,7 +125,8 @@ pub(crate) struct RunArguments {
 The script's main loop is `for batch in brickway.batches() do ... end`; brickway help LuaRouter has what it can do there,
 brickway help Lua what packets have. Everything that the script leaves goes to Linux, which may have to forward it.
 rp_filter of the ports is honoured before the script. An error drops the batch, counted as \"script error\".
-`brickway show handlers main.handlers` lists what the script and its element tell; main.state says whether it runs.")]
+`brickway show handlers main.exports` lists the script's own handlers; main.state says whether it runs, main.errors how many
+calls failed, main.last_error the last one.")]
 pub(crate) struct LuaArguments {
     /// The script
     #[arg(value_name = "FILE.lua")]
