@@ -87,7 +87,7 @@ impl<A: FibFamily> fmt::Debug for Kind<A> {
     }
 }
 
-/// There is no table of this name.
+/// The name of a table that the program does not have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownTable {
     /// The name.

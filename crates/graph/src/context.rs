@@ -469,7 +469,7 @@ impl Context {
             slot.timed_packets += count;
             self.charge(from.element);
         } else if timed {
-            // A look that found nothing is no packet's cost.
+            // The cost of a look that finds nothing counts for no packet.
             self.begin_lap();
         }
         // What a sink pulls is not counted on its way out.

@@ -76,7 +76,7 @@ impl MainLoop {
     ///
     /// # Errors
     ///
-    /// There is no memory for its stack.
+    /// The kernel refuses memory for its stack.
     pub(crate) fn new() -> std::io::Result<Self> {
         let host =
             Host { shared: Shared::new(), stage: RefCell::default(), yielder: Cell::new(std::ptr::null()) };
@@ -88,6 +88,7 @@ impl MainLoop {
         })
     }
 
+    /// Returns what the prelude reaches.
     pub(crate) fn host(&self) -> &Host {
         &self.host
     }
@@ -142,7 +143,7 @@ impl MainLoop {
         (kilobytes.unsigned_abs() as usize) << 10
     }
 
-    /// Whether other calls can run in the state.
+    /// Returns whether other calls can run in the state.
     pub(crate) fn is_parked(&self) -> bool {
         self.running.is_none()
     }

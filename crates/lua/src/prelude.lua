@@ -97,7 +97,7 @@ function packet.u16(p, offset)
   return bor(lshift(b[0], 8), b[1])
 end
 
--- All of packets' bytes is read and written by bytes: LuaJIT takes accesses of different sizes for accesses to different memory.
+-- Packets are read and written by bytes: LuaJIT takes accesses of different sizes for accesses to different memory.
 local function get32(b, at)
   return b[at] * 16777216 + bor(lshift(b[at + 1], 16), lshift(b[at + 2], 8), b[at + 3])
 end

@@ -409,7 +409,7 @@ impl Context {
             self.slots[index as usize].idle_looks = 0;
             self.count_source(index);
         } else if self.timed {
-            // A look that found nothing is no packet's cost.
+            // The cost of a look that finds nothing counts for no packet.
             self.begin_lap();
         }
         if emitted {

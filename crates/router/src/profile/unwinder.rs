@@ -36,7 +36,7 @@ impl Unwinding {
             let Range { start, end } = mapping.memory;
             let bytes = std::fs::read(format!("/proc/{process}/map_files/{start:x}-{end:x}"))
                 .or_else(|_| std::fs::read(&mapping.path));
-            // What is not to be read, or is no program, has frames without callers.
+            // Frames of a file that cannot be read, or is not a program, have no callers.
             if let Some(module) = bytes.ok().and_then(|bytes| module(mapping, &bytes)) {
                 unwinder.add_module(module);
             }

@@ -255,7 +255,7 @@ impl Live {
         let new = super::settings_of(&self.arguments).map_err(|error| format!("{error:#}"))?;
         let mut new = new.ok_or("the settings have mistakes; `brickway check` with the file lists them")?;
         let old = self.settings();
-        // As at the start, so that what was added there is no difference.
+        // The start added this to the ports' options; without it here, each port would seem changed.
         for port in &mut new.ports {
             port.keep_segments(drop_in::linux_may_forward(Some(&old.features), &port.name));
         }

@@ -107,7 +107,7 @@ fn sort(rows: &mut [CostRow], column: Column) {
         Column::Class => rows.sort_by(|one, other| one.classes.cmp(&other.classes)),
         _ => rows.sort_by(|one, other| number(other).total_cmp(&number(one))),
     }
-    // What is left of a worker's time is no step.
+    // The rest of a worker's time belongs to no step.
     rows.sort_by_key(|row| row.elements.is_empty());
 }
 
