@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use ring::hmac;
+use aws_lc_rs::hmac;
 
 /// The keys of a cluster's hellos. Hellos are tagged with the first and believed with any of them, so that all nodes can change
 /// to another key one after the other.

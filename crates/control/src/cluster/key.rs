@@ -10,8 +10,8 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use ring::hkdf;
-use ring::rand::{SecureRandom, SystemRandom};
+use aws_lc_rs::hkdf;
+use aws_lc_rs::rand::{SecureRandom, SystemRandom};
 
 /// Bytes of a key.
 const BYTES: usize = 32;

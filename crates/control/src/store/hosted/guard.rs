@@ -16,7 +16,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Mutex;
 
-use ring::hmac;
+use aws_lc_rs::hmac;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use crate::cluster::key::{Key, KeyFile, random};
