@@ -22,7 +22,8 @@ SUDO := $(shell [ $$(id -u) = 0 ] || echo sudo)
 FUZZ_SECONDS ?= 10
 
 # clang compiles the BPF program of AF_XDP ports, protoc the messages of etcd; libprotobuf-dev has the messages that all import.
-BUILD_PACKAGES := build-essential clang protobuf-compiler libprotobuf-dev
+# libipsec-mb has IPsec's ciphers for x86.
+BUILD_PACKAGES := build-essential clang protobuf-compiler libprotobuf-dev $(if $(filter x86_64,$(shell uname -m)),libipsec-mb-dev)
 DEMO_PACKAGES := iproute2 iputils-ping traceroute iperf3 ethtool procps
 # FRR, BIRD and etcd: the demo and tests run their own; the services stay stopped.
 CLUSTER_PACKAGES := $(DEMO_PACKAGES) etcd-server frr bird2
@@ -32,8 +33,8 @@ BENCH_PACKAGES := libdpdk-dev dpdk-dev pkg-config iproute2 ethtool procps etcd-s
 DPDK_PACKAGES := libdpdk-dev pkg-config
 
 TARGET := $(shell uname -m)-unknown-linux-gnu
-ROUTER := $(addprefix -p brickway-,packet fib graph ports fabric elements lua control) -p brickway
-UNSAFE := -p brickway-packet -p brickway-fib -p brickway-ports
+ROUTER := $(addprefix -p brickway-,packet fib graph ports fabric ipsec elements lua control) -p brickway
+UNSAFE := -p brickway-packet -p brickway-fib -p brickway-ports -p brickway-ipsec
 
 .PHONY: help build quick packages-build packages-demo packages-cluster packages-test packages-bench packages-dpdk rust nightly demo demo-cluster test test-router test-drivers test-all dpdk-test lint fuzz loom sanitize cargo-deny deny advisories bench-peers bench install clean
 
@@ -141,7 +142,7 @@ dpdk-test: packages-dpdk rust
 
 # Lock-free code under the model checker.
 loom: rust
-	RUSTFLAGS="--cfg loom" $(CARGO) test -p brickway-packet -p brickway-fib --lib --target-dir target/loom loom
+	RUSTFLAGS="--cfg loom" $(CARGO) test -p brickway-packet -p brickway-fib -p brickway-ipsec --lib --target-dir target/loom loom
 
 # The crates with `unsafe` under AddressSanitizer, and what threads share of them under ThreadSanitizer. That one needs a standard
 # library of its own, and does not see that a test's memory is unmapped before another one's comes to lie there.
