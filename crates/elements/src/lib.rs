@@ -10,6 +10,7 @@
 //! | [`icmp`] | ICMP errors |
 //! | [`lookup`] | forwarding by the router's tables, sources that are believed |
 //! | [`acl`] | access control lists |
+//! | [`ipsec`](mod@ipsec) | IPsec: policies, ESP |
 //! | [`classifying`] | Classifier, CheckLength |
 //! | [`decision`] | Click's languages of tests on packets, compiled to a decision program |
 //! | `first_match` | the first of many rules by classes of fields, for `acl` and `decision` |
@@ -41,6 +42,7 @@ mod first_match;
 pub mod icmp;
 pub mod ip;
 pub mod ip6;
+pub mod ipsec;
 pub mod lookup;
 pub mod marking;
 pub mod runs;
@@ -65,6 +67,7 @@ pub fn registry() -> Registry {
         icmp::CLASSES,
         lookup::CLASSES,
         acl::CLASSES,
+        self::ipsec::CLASSES,
         fabric::CLASSES,
         devices::CLASSES,
     ] {

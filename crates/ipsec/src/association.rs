@@ -7,7 +7,7 @@
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use packet::wire::IpProtocol;
 
@@ -219,6 +219,8 @@ pub struct Association {
     /// numbers with the same key.
     iv_mask: [u8; 16],
     window: Window,
+    /// The longest outer packet that the way to the destination takes.
+    path_mtu: AtomicU32,
     shared: Shared,
     faults: [AtomicU64; Fault::ALL.len()],
 }
@@ -239,6 +241,7 @@ impl Association {
             outer_bytes,
             iv_mask,
             window: Window::new(window, sequence),
+            path_mtu: AtomicU32::new(u32::MAX),
             shared: Shared {
                 sequence: AtomicU64::new(sequence),
                 bytes: AtomicU64::new(used.bytes),
@@ -292,6 +295,17 @@ impl Association {
     /// Makes it at least so old.
     pub fn grow(&self, age: Age) {
         self.shared.age.fetch_max(age as u8, Ordering::Relaxed);
+    }
+
+    /// Returns the longest packet, with outer headers, that the way to the destination takes; unlimited at first.
+    #[inline]
+    pub fn path_mtu(&self) -> usize {
+        self.path_mtu.load(Ordering::Relaxed) as usize
+    }
+
+    /// Says how long packets may be, with outer headers.
+    pub fn set_path_mtu(&self, bytes: u32) {
+        self.path_mtu.store(bytes, Ordering::Relaxed);
     }
 
     /// Returns how many packets were dropped for a reason.

@@ -34,11 +34,11 @@ const _: () = assert!(INPUT < COLUMNS);
 
 /// What the list says of a packet: twice the number of the rule, and 1 if it permits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Answer(u32);
+pub(crate) struct Answer(u32);
 
 impl Answer {
     /// No rule: a flaw of the packet decides.
-    pub(super) const FLAWED: Self = Self(u32::MAX - 1);
+    pub(crate) const FLAWED: Self = Self(u32::MAX - 1);
 
     pub(super) fn new(rule: usize, permits: bool) -> Self {
         Self((rule as u32) << 1 | u32::from(permits))
@@ -46,7 +46,7 @@ impl Answer {
 
     /// The number of the rule in the list, which for the default is that of its rules.
     #[inline(always)]
-    pub(super) fn rule(self) -> usize {
+    pub(crate) fn rule(self) -> usize {
         (self.0 >> 1) as usize
     }
 

@@ -69,7 +69,7 @@ impl Hits {
 }
 
 /// A compiled list.
-pub(super) struct List {
+pub(crate) struct List {
     ipv4: Compiled<u32>,
     ipv6: Compiled<u128>,
     /// For each copy: the count of each rule, and behind them that of the default.
@@ -79,19 +79,19 @@ pub(super) struct List {
 }
 
 /// Room for a batch of each family.
-pub(super) struct Rooms {
+pub(crate) struct Rooms {
     ipv4: Room<u32>,
     ipv6: Room<u128>,
 }
 
 impl Rooms {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { ipv4: Room::new(), ipv6: Room::new() }
     }
 }
 
 impl List {
-    fn new(rules: &[Rule], default: Action, copies: usize) -> Self {
+    pub(crate) fn new(rules: &[Rule], default: Action, copies: usize) -> Self {
         let counts = (0..copies).map(|_| (0..=rules.len()).map(|_| Count::default()).collect());
         Self {
             ipv4: compile(rules, default, copies),
@@ -114,7 +114,7 @@ impl List {
     /// [`Answer::FLAWED`] and counted nowhere. `copy` is the copy of the element that asks. Returns how many are
     /// permitted.
     #[inline]
-    pub(super) fn judge(
+    pub(crate) fn judge(
         &self,
         copy: usize,
         packets: &[Packet],
@@ -139,6 +139,12 @@ impl List {
             permitted += tally.permitted;
         }
         permitted
+    }
+
+    /// Returns what all copies counted for a rule, or behind the rules for the default: packets and bytes.
+    pub(crate) fn counted(&self, rule: usize) -> (u64, u64) {
+        let sum = self.counts.iter().fold(Hits::default(), |sum, counts| sum.and(&counts[rule]));
+        (sum.packets, sum.bytes)
     }
 
     /// The number of the default, behind those of the rules.

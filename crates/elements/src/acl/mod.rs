@@ -26,7 +26,10 @@ mod tests;
 
 use graph::{Capability, Class};
 
+pub(crate) use compiled::Answer;
 pub use list::AccessList;
+pub(crate) use list::{List, Rooms};
+pub(crate) use rule::{Action, PortRange, Rule, has_ports, protocol_number};
 
 /// The element judges packets by an [`AccessList`].
 pub const ACCESS_LIST: Capability = Capability("access list");

@@ -8,7 +8,7 @@ use packet::wire::IpProtocol;
 
 /// What becomes of a packet that a rule matches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Action {
+pub(crate) enum Action {
     Permit,
     Deny,
 }
@@ -41,9 +41,9 @@ pub(super) const fn version_word(version: IpVersion) -> &'static str {
 
 /// Ports from the first to the last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct PortRange {
-    pub(super) first: u16,
-    pub(super) last: u16,
+pub(crate) struct PortRange {
+    pub(crate) first: u16,
+    pub(crate) last: u16,
 }
 
 impl fmt::Display for PortRange {
@@ -60,12 +60,12 @@ const MORE_PROTOCOLS: [(&str, u8); 5] =
 
 /// Whether a packet of the protocol begins with a source and a destination port: TCP, UDP, DCCP, SCTP,
 /// UDP-Lite.
-pub(super) const fn has_ports(protocol: u8) -> bool {
+pub(crate) const fn has_ports(protocol: u8) -> bool {
     matches!(protocol, 6 | 17 | 33 | 132 | 136)
 }
 
 /// The number of a protocol's name, or of a number.
-pub(super) fn protocol_number(word: &str) -> Option<u8> {
+pub(crate) fn protocol_number(word: &str) -> Option<u8> {
     word.parse().ok().or_else(|| (0..=u8::MAX).find(|&number| protocol_name(number) == word))
 }
 
@@ -77,25 +77,25 @@ pub(super) fn protocol_name(protocol: u8) -> String {
 
 /// A rule. What is `None` or false is not asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Rule {
+pub(crate) struct Rule {
     /// Its place in the list; no two rules have the same.
-    pub(super) sequence: u32,
-    pub(super) action: Action,
+    pub(crate) sequence: u32,
+    pub(crate) action: Action,
     /// Packets of this family only: said in words, by a prefix or by the protocol.
-    pub(super) version: Option<IpVersion>,
-    pub(super) protocol: Option<u8>,
-    pub(super) source: Option<IpNet>,
-    pub(super) source_ports: Option<PortRange>,
-    pub(super) destination: Option<IpNet>,
-    pub(super) destination_ports: Option<PortRange>,
+    pub(crate) version: Option<IpVersion>,
+    pub(crate) protocol: Option<u8>,
+    pub(crate) source: Option<IpNet>,
+    pub(crate) source_ports: Option<PortRange>,
+    pub(crate) destination: Option<IpNet>,
+    pub(crate) destination_ports: Option<PortRange>,
     /// The paint of the input interface.
-    pub(super) input: Option<u8>,
+    pub(crate) input: Option<u8>,
     /// ICMP type and, perhaps, code.
-    pub(super) icmp_type: Option<(u8, Option<u8>)>,
+    pub(crate) icmp_type: Option<(u8, Option<u8>)>,
     /// TCP with the ACK or RST bit.
-    pub(super) established: bool,
+    pub(crate) established: bool,
     /// A fragment other than the first.
-    pub(super) fragment: bool,
+    pub(crate) fragment: bool,
 }
 
 impl Rule {

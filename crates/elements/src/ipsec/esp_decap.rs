@@ -1,0 +1,131 @@
+//! =c
+//! EspDecap()
+//!
+//! =s ipsec
+//! decrypts packets (RFC 4303)
+//!
+//! =d
+//! Expects ESP packets to this host, also in UDP (RFC 3948), as CheckIPHeader and CheckIP6Header leave them. Opens each, in place, and
+//! takes off all that is ESP's and, in tunnel mode, the outer header. IPv4 packets leave by output 0 and IPv6 packets by output 1; a
+//! single output takes both. They begin with their IP header, which is to be checked, and have the annotation of their association,
+//! which IpsecPolicy is to compare with its policies.
+//!
+//! Output 2, if it is connected, is for packets that Linux has to open: of associations that it keeps, and of unknown ones.
+//!
+//! Congestion marks of the outer header are taken over (RFC 6040).
+//!
+//! Drop reasons: ESP: unknown SPI, and those of ESP (`brickway help ipsec`). Each association counts its own.
+//!
+//! =e
+//!   ipsec[1] -> decap :: EspDecap;
+//!   decap[0] -> CheckIPHeader -> [1] ipsec;
+//!   decap[1] -> CheckIP6Header -> [1] ipsec6;
+//!   decap[2] -> ...
+//!
+//! =a EspEncap, IpsecPolicy
+
+use arrayvec::ArrayVec;
+use fib::publish::Reader;
+use graph::{Class, Combine, ConfigError, Context, Element, Get, Handler, Setup};
+use ipsec::Association;
+use ipsec::esp::{Opened, Opener, find};
+use packet::{Batch, MAX_BATCH, Packet};
+
+use super::database::Database;
+use super::tables::{AssociationId, Inbound, Tables};
+
+pub(super) static CLASS: Class = Class {
+    name: "EspDecap",
+    ports: "1/1-3",
+    processing: Class::PUSH,
+    handlers: &[
+        Handler::read(
+            "engine",
+            Combine::First,
+            "The library that decrypts, and what of the processor it uses.",
+            &Get(|e: &mut EspDecap| e.opener.engine()),
+        ),
+        Handler::read(
+            "unknown",
+            Combine::Sum,
+            "Packets of unknown associations.",
+            &Get(|e: &mut EspDecap| e.unknown.to_string()),
+        ),
+    ],
+    manual: graph::manual!("esp_decap.rs"),
+    make,
+    ..Class::DEFAULT
+};
+
+/// The output of packets for Linux.
+const LINUX: usize = 2;
+const UNKNOWN: &str = "ESP: unknown SPI";
+
+fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
+    setup.arguments.finish()?;
+    let database = Database::of_element(setup);
+    let opener =
+        Opener::new(database.backend()).ok_or_else(|| ConfigError::new("no cipher library works here"))?;
+    Ok(Box::new(EspDecap {
+        reader: database.reader(),
+        opener,
+        results: Box::new([Ok(()); MAX_BATCH]),
+        unknown: 0,
+    }))
+}
+
+struct EspDecap {
+    reader: Reader<std::sync::Arc<Tables>>,
+    opener: Opener,
+    results: Box<[Opened; MAX_BATCH]>,
+    /// Packets of unknown associations.
+    unknown: u64,
+}
+
+/// The association of an ESP packet, and where ESP begins.
+#[inline(always)]
+fn known<'a>(tables: &'a Tables, packet: &Packet) -> Result<(AssociationId, &'a Association, u16), bool> {
+    let esp = packet.data().first().and_then(|_| find(packet.data())).ok_or(false)?;
+    match tables.inbound(esp.spi, esp.destination) {
+        Some(Inbound::Ours(id)) => {
+            tables.place(id).map(|place| (id, &*place.association, esp.offset as u16)).ok_or(false)
+        }
+        Some(Inbound::Linux) => Err(true),
+        None => Err(false),
+    }
+}
+
+impl Element for EspDecap {
+    fn push(&mut self, cx: &mut Context, _input: usize, batch: &mut Batch) {
+        let tables = self.reader.enter();
+        let mut associations: ArrayVec<&Association, MAX_BATCH> = ArrayVec::new();
+        let mut offsets: ArrayVec<u16, MAX_BATCH> = ArrayVec::new();
+        let mut unknown = 0;
+        batch.extract(
+            |packet| match known(&tables, packet) {
+                Ok((id, association, offset)) => {
+                    AssociationId::mark(Some(id), packet);
+                    associations.push(association);
+                    offsets.push(offset);
+                    true
+                }
+                Err(is_kept) => {
+                    unknown += u64::from(!is_kept);
+                    false
+                }
+            },
+            |packet| cx.divert(LINUX, packet, UNKNOWN),
+        );
+        self.unknown += unknown;
+        let results = &mut self.results[..batch.len()];
+        self.opener.open(batch.packets_mut(), &associations, &offsets, results);
+        drop(associations);
+        drop(tables);
+        let one = cx.outputs() == 1;
+        let mut results = results.iter();
+        cx.classify(batch, |packet| match results.next() {
+            Some(Err(fault)) => Err(fault.reason()),
+            _ => Ok(usize::from(!one && packet.data().first().is_some_and(|first| first >> 4 == 6))),
+        });
+    }
+}

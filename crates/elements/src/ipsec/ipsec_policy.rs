@@ -1,0 +1,275 @@
+//! =c
+//! IpsecPolicy([I<keywords> FILE])
+//!
+//! =s ipsec
+//! tells which packets IPsec protects, and refuses those that came without protection
+//!
+//! =d
+//! Expects IPv4 or IPv6 packets as CheckIPHeader and CheckIP6Header leave them. Each packet is judged by the policies of IPsec
+//! (RFC 4301), which all elements of a router share. `brickway run` keeps them in step with the kernel's (`ip xfrm`); other
+//! configurations name a FILE.
+//!
+//! Packets that came in from a port go into input 0, packets that EspDecap has opened into input 1. For each packet:
+//!
+//! =over 4
+//!
+//! =item 1.
+//! ESP to this host, also in UDP (RFC 3948), leaves by output 1.
+//!
+//! =item 2.
+//! The policies of direction fwd say whether the packet had to be protected, and by which associations. One that came otherwise is
+//! dropped. What was opened and matches no policy is dropped too.
+//!
+//! =item 3.
+//! The policies of direction out say what has to be done: packets to be protected leave by output 2 with the annotation of their
+//! association, others by output 0.
+//!
+//! =back
+//!
+//! Output 3 is for what Linux has to do: policies that the fast path cannot follow, associations that a daemon has yet to negotiate,
+//! and packets that would become too long for the way to the other gateway. Packets are not changed.
+//!
+//! While there are neither policies nor associations the element costs nothing.
+//!
+//! Keyword arguments are:
+//!
+//! =item FILE
+//! a file with policies and associations, one a line. Only its owner may be able to read it. The first policy of a direction that
+//! matches a packet decides; of several associations that fit it the last one. Policies and associations of one element's FILE
+//! take the place of another's.
+//!
+//! =back
+//!
+//!   policy out|fwd PROTOCOL FROM [port A[-B]] TO [port A[-B]] protect SOURCE DESTINATION [request N] [transport]
+//!   policy out|fwd PROTOCOL FROM [port A[-B]] TO [port A[-B]] bypass|discard
+//!   association SPI SOURCE DESTINATION SUITE key HEX [auth HEX] [request N] [transport] [extended] [window N] [udp PORT PORT]
+//!     [bytes N] [packets N]
+//!
+//! PROTOCOL is `any`, a name or a number; FROM and TO are prefixes; SOURCE and DESTINATION the outer addresses. SUITE is
+//! aes128-gcm, aes256-gcm, chacha20-poly1305, or aes128-cbc or aes256-cbc with -sha1, -sha256 or -sha512. The key of the first three
+//! ends with the salt, 4 bytes. `request` ties associations to policies. `extended` sequence numbers have 64 bits (ESN), `window` is
+//! that against replays (64 unless it is said, 4096 at most, 0 for none), `udp` says the ports of UDP before ESP. After so many `bytes` or
+//! `packets` an association is not used any more. `#` begins a comment.
+//!
+//! Drop reasons: IPsec required, IPsec: wrong association, IPsec: no policy, discarded by IPsec policy, IPsec: cannot be judged.
+//!
+//! =e
+//!   ... -> CheckIPHeader -> ipsec :: IpsecPolicy -> rt :: FIBLookup(...);
+//!   ipsec[1] -> decap :: EspDecap; decap[0] -> CheckIPHeader -> [1] ipsec;
+//!   ipsec[2] -> DecIPTTL -> EspEncap -> rt;
+//!   ipsec[3] -> ...
+//!
+//! =a EspEncap, EspDecap, ACL
+
+use std::sync::Arc;
+
+use fib::publish::Reader;
+use graph::runs::Ordinary;
+use graph::{Class, Combine, ConfigError, Context, Element, Get, Handler, Put, Setup};
+use ipsec::esp::find;
+use packet::{Batch, MAX_BATCH, Packet};
+
+use super::database::Database;
+use super::tables::{AssociationId, Policies, Step, Tables};
+use crate::acl::{Answer, Rooms};
+use crate::runs;
+
+pub(super) static CLASS: Class = Class {
+    name: "IpsecPolicy",
+    ports: "1-2/4",
+    processing: Class::PUSH,
+    capabilities: &[super::IPSEC_POLICY],
+    handlers: &[
+        Handler::write(
+            "refresh",
+            "Looks anew whether there are policies or associations. `brickway run` writes it when the first ones come.",
+            &Put(|e: &mut IpsecPolicy, _, _| {
+                e.judges = e.database.is_active();
+                Ok(())
+            }),
+        ),
+        Handler::read(
+            "active",
+            Combine::First,
+            "Whether packets are judged.",
+            &Get(|e: &mut IpsecPolicy| e.judges.to_string()),
+        ),
+    ],
+    manual: graph::manual!("ipsec_policy.rs"),
+    make,
+    ..Class::DEFAULT
+};
+
+/// The input of packets that were opened.
+const OPENED: usize = 1;
+
+const PASS: u16 = 0;
+const ESP: u16 = 1;
+const SEAL: u16 = 2;
+const LINUX: u16 = 3;
+/// Marks packets that are dropped; the low bits say why.
+const DROPPED: u16 = 0x8000;
+const REQUIRED: u16 = DROPPED;
+const WRONG: u16 = DROPPED + 1;
+const NO_POLICY: u16 = DROPPED + 2;
+const DISCARDED: u16 = DROPPED + 3;
+const FLAWED: u16 = DROPPED + 4;
+const REASONS: [&str; 5] = [
+    "IPsec required",
+    "IPsec: wrong association",
+    "IPsec: no policy",
+    "discarded by IPsec policy",
+    "IPsec: cannot be judged",
+];
+
+fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
+    let file = setup.arguments.keyword::<String>("FILE")?;
+    setup.arguments.finish()?;
+    let database = Database::of_element(setup);
+    if let Some(file) = file.filter(|_| setup.copy().index == 0) {
+        let contents = super::parse::read(&file, database.backend()).map_err(ConfigError::from)?;
+        if !setup.is_check() {
+            // Nothing runs yet that would have to be told.
+            database.set_active(!contents.is_empty(), || {});
+            database.replace(contents);
+        }
+    }
+    Ok(Box::new(IpsecPolicy {
+        reader: database.reader(),
+        judges: database.is_active(),
+        database,
+        copy: setup.copy().index,
+        rooms: Box::new(Rooms::new()),
+        answers: Box::new([Answer::FLAWED; MAX_BATCH]),
+        outputs: Box::new([0; MAX_BATCH]),
+    }))
+}
+
+struct IpsecPolicy {
+    database: Arc<Database>,
+    /// Whether the database was active when this copy looked last.
+    judges: bool,
+    reader: Reader<Arc<Tables>>,
+    /// Which copy of the graph this is in.
+    copy: usize,
+    rooms: Box<Rooms>,
+    answers: Box<[Answer; MAX_BATCH]>,
+    outputs: Box<[u16; MAX_BATCH]>,
+}
+
+impl Element for IpsecPolicy {
+    fn ordinary(&self) -> Option<Ordinary> {
+        if self.judges { None } else { runs::ordinary([]) }
+    }
+
+    fn push(&mut self, cx: &mut Context, input: usize, batch: &mut Batch) {
+        let tables = self.reader.enter();
+        if tables.is_idle() {
+            return;
+        }
+        let count = batch.len();
+        let outputs = &mut self.outputs[..count];
+        let answers = &mut self.answers[..count];
+        outputs.fill(PASS);
+        if input != OPENED && tables.has_inbound() {
+            for (packet, output) in batch.packets().iter().zip(&mut *outputs) {
+                *output = if is_for_us(&tables, packet) { ESP } else { PASS };
+            }
+        }
+        let opened = input == OPENED;
+        if opened || !tables.forward.is_empty() {
+            judge(&tables.forward, self.copy, batch.packets(), &mut self.rooms, answers);
+            for ((packet, answer), output) in batch.packets().iter().zip(&*answers).zip(&mut *outputs) {
+                if *output == PASS {
+                    *output = received(&tables, packet, *answer);
+                }
+            }
+        }
+        if opened || !tables.out.is_empty() {
+            judge(&tables.out, self.copy, batch.packets(), &mut self.rooms, answers);
+            for ((packet, answer), output) in batch.packets_mut().iter_mut().zip(&*answers).zip(&mut *outputs)
+            {
+                if *output == PASS {
+                    *output = sent(&tables, packet, *answer);
+                }
+            }
+        }
+        drop(tables);
+        if outputs.iter().all(|output| *output == outputs[0]) {
+            match outputs[0] {
+                PASS => {}
+                output @ (ESP | SEAL | LINUX) => cx.emit_batch(usize::from(output), batch),
+                dropped => cx.drop_batch(batch, REASONS[usize::from(dropped - DROPPED)]),
+            }
+        } else if outputs.iter().all(|output| *output < DROPPED) {
+            cx.scatter(batch, outputs);
+        } else {
+            for (packet, output) in batch.drain().zip(&*outputs) {
+                match *output {
+                    output if output < DROPPED => cx.emit(usize::from(output), packet),
+                    dropped => cx.drop(packet, REASONS[usize::from(dropped - DROPPED)]),
+                }
+            }
+        }
+    }
+}
+
+#[inline(always)]
+fn judge(policies: &Policies, copy: usize, packets: &[Packet], rooms: &mut Rooms, answers: &mut [Answer]) {
+    policies.list.judge(copy, packets, rooms, answers);
+}
+
+/// Whether a packet is ESP to this host.
+#[inline(always)]
+fn is_for_us(tables: &Tables, packet: &Packet) -> bool {
+    let Some(esp) = packet.network().and_then(find) else { return false };
+    tables.inbound(esp.spi, esp.destination).is_some() || tables.own.has(esp.destination)
+}
+
+/// What a packet's protection so far leads to.
+#[inline(always)]
+fn received(tables: &Tables, packet: &Packet, answer: Answer) -> u16 {
+    if answer == Answer::FLAWED {
+        return FLAWED;
+    }
+    let id = AssociationId::of(packet);
+    match &tables.forward.steps[answer.rule()] {
+        // RFC 4301, section 5.2, step 4: what was protected must match a policy that says so.
+        Step::Pass if id.is_some() => NO_POLICY,
+        Step::Pass => PASS,
+        Step::Linux => LINUX,
+        Step::Opened { peers, is_optional } => match id {
+            None if *is_optional => PASS,
+            None => REQUIRED,
+            Some(id) => match tables.place(id) {
+                Some(place) if peers.contains(&place.peer) => PASS,
+                _ => WRONG,
+            },
+        },
+        Step::Discard | Step::Seal(_) => DISCARDED,
+    }
+}
+
+/// What has to be done to a packet.
+#[inline(always)]
+fn sent(tables: &Tables, packet: &mut Packet, answer: Answer) -> u16 {
+    if answer == Answer::FLAWED {
+        return FLAWED;
+    }
+    match &tables.out.steps[answer.rule()] {
+        Step::Pass => PASS,
+        Step::Seal(Some(id)) => match tables.place(*id) {
+            Some(place) => {
+                let length = packet.len();
+                if length + place.association.overhead(length) > place.association.path_mtu() {
+                    return LINUX;
+                }
+                AssociationId::mark(Some(*id), packet);
+                SEAL
+            }
+            None => LINUX,
+        },
+        Step::Seal(None) | Step::Linux => LINUX,
+        Step::Discard | Step::Opened { .. } => DISCARDED,
+    }
+}

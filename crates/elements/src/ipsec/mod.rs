@@ -1,0 +1,42 @@
+//! IPsec on a packet's way: which packets are protected, and ESP.
+//!
+//! ```text
+//!                        +--[1] ESP to us --> EspDecap --> CheckIPHeader, CheckIP6Header --> [1] input
+//!                        |
+//!  ports --[0]--> IpsecPolicy --[0]--> lookups
+//!                        |
+//!                        +--[2] to be protected --> DecIPTTL --> EspEncap --> lookups
+//!                        |
+//!                        +--[3] Linux
+//! ```
+//!
+//! | file | what lives there |
+//! | --- | --- |
+//! | `database` | [`Database`]: policies and associations that all elements share, and how they change |
+//! | `tables` | what workers see of it, made anew with each change |
+//! | `policy` | [`Policy`], [`Selector`]: what is said about which packets |
+//! | `parse` | policies and associations from text |
+//! | `ipsec_policy` | element IpsecPolicy |
+//! | `esp_decap` | element EspDecap |
+//! | `esp_encap` | element EspEncap |
+
+mod database;
+mod esp_decap;
+mod esp_encap;
+mod ipsec_policy;
+mod parse;
+mod policy;
+mod tables;
+#[cfg(test)]
+mod tests;
+
+use graph::{Capability, Class};
+
+pub use database::{Contents, Database, Entry, Kept, PolicyCount};
+pub use policy::{Direction, Policy, PolicyAction, Selector, Template};
+
+/// The element judges packets by the policies of IPsec.
+pub const IPSEC_POLICY: Capability = Capability("IPsec policies");
+
+/// The classes of this folder.
+pub static CLASSES: &[&Class] = &[&ipsec_policy::CLASS, &esp_encap::CLASS, &esp_decap::CLASS];

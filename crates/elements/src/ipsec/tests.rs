@@ -1,0 +1,297 @@
+//! Packets through the elements, in memory: two gateways in one configuration.
+
+use std::sync::Arc;
+
+use graph::setup::Shared;
+use graph::testing::Bench;
+use ipsec::Backend;
+use ipsec::association::Age;
+use packet::checksum;
+
+use super::database::{Contents, Database};
+use super::parse::{parse, read};
+
+const GCM: &str = "aes128-gcm key 0x0102030405060708090a0b0c0d0e0f1011121314";
+
+/// One gateway: packets of hosts come in by `hosts`, those of the other gateway by `line`.
+const GATEWAY: &str = "\
+    policy :: IpsecPolicy;
+    hosts :: TestInput -> CheckIPHeader -> [0] policy;
+    line :: TestInput -> CheckIPHeader -> [0] policy;
+    policy[0] -> clear :: TestOutput;
+    policy[1] -> decap :: EspDecap;
+    decap[0] -> CheckIPHeader -> [1] policy;
+    decap[1] -> six :: TestOutput;
+    decap[2] -> not_ours :: TestOutput;
+    policy[2] -> DecIPTTL -> encap :: EspEncap;
+    encap[0] -> sealed :: TestOutput;
+    encap[1] -> sealed6 :: TestOutput;
+    policy[3] -> linux :: TestOutput;";
+
+struct Gateway {
+    bench: Bench,
+    database: Arc<Database>,
+}
+
+impl Gateway {
+    fn new(text: &str) -> Self {
+        let shared = Shared::default();
+        let bench =
+            Bench::try_new(&crate::registry(), GATEWAY, 32, &shared).unwrap_or_else(|text| panic!("{text}"));
+        let database = Database::of(&shared).unwrap();
+        let mut gateway = Self { bench, database };
+        gateway.set(text);
+        gateway
+    }
+
+    fn set(&mut self, text: &str) {
+        let contents = parse(text, Backend::best()).unwrap();
+        self.replace(contents);
+    }
+
+    fn replace(&mut self, contents: Contents) {
+        let bench = &mut self.bench;
+        self.database.set_active(!contents.is_empty(), || bench.write("policy.refresh", "").unwrap());
+        self.database.replace(contents);
+    }
+
+    /// What comes out where, by the names of outputs.
+    fn push(&mut self, input: &str, packets: &[Vec<u8>]) -> Vec<(&'static str, Vec<u8>)> {
+        let packets: Vec<&[u8]> = packets.iter().map(Vec::as_slice).collect();
+        self.bench.push(input, &packets);
+        let mut all = Vec::new();
+        for name in ["clear", "six", "not_ours", "sealed", "sealed6", "linux"] {
+            all.extend(self.bench.taken(name).into_iter().map(|packet| (name, packet)));
+        }
+        all
+    }
+
+    fn drops(&mut self, reason: &str) -> u64 {
+        ["policy", "decap", "encap"].iter().map(|name| self.bench.drops(name, reason)).sum()
+    }
+}
+
+fn udp(from: [u8; 4], to: [u8; 4], port: u16, ttl: u8) -> Vec<u8> {
+    let mut packet = vec![0x45, 0, 0, 32, 0, 0, 0, 0, ttl, 17, 0, 0];
+    packet.extend(from);
+    packet.extend(to);
+    let check = checksum::ipv4_header_compute(&packet);
+    packet[10..12].copy_from_slice(&check.to_be_bytes());
+    packet.extend([0, 53]);
+    packet.extend(port.to_be_bytes());
+    packet.extend([0, 12, 0, 0, 1, 2, 3, 4]);
+    packet
+}
+
+const A: [u8; 4] = [10, 1, 0, 9];
+const B: [u8; 4] = [10, 2, 0, 9];
+
+fn names(all: &[(&'static str, Vec<u8>)]) -> Vec<&'static str> {
+    all.iter().map(|(name, _)| *name).collect()
+}
+
+fn left() -> String {
+    format!(
+        "policy out any 10.1.0.0/16 10.2.0.0/16 protect 192.0.2.1 192.0.2.2 request 7
+         policy fwd any 10.2.0.0/16 10.1.0.0/16 protect 192.0.2.2 192.0.2.1 request 7
+         association 0x1000 192.0.2.1 192.0.2.2 {GCM} request 7
+         association 0x2000 192.0.2.2 192.0.2.1 {GCM} request 7"
+    )
+}
+
+fn right() -> String {
+    format!(
+        "policy out any 10.2.0.0/16 10.1.0.0/16 protect 192.0.2.2 192.0.2.1
+         policy fwd any 10.1.0.0/16 10.2.0.0/16 protect 192.0.2.1 192.0.2.2
+         association 0x1000 192.0.2.1 192.0.2.2 {GCM}
+         association 0x2000 192.0.2.2 192.0.2.1 {GCM}"
+    )
+}
+
+#[test]
+fn packets_pass_between_two_gateways() {
+    let (mut left, mut right) = (Gateway::new(&left()), Gateway::new(&right()));
+    let packets: Vec<Vec<u8>> = (0..50).map(|port| udp(A, B, port, 64)).collect();
+    let sealed = left.push("hosts", &packets);
+    assert_eq!(names(&sealed), ["sealed"; 50]);
+    let sealed: Vec<Vec<u8>> = sealed.into_iter().map(|(_, packet)| packet).collect();
+    assert!(
+        sealed.iter().all(|packet| packet[9] == 50
+            && packet[8] == 65
+            && packet[12..20] == [192, 0, 2, 1, 192, 0, 2, 2])
+    );
+    let opened = right.push("line", &sealed);
+    let expected: Vec<_> = (0..50).map(|port| ("clear", udp(A, B, port, 63))).collect();
+    assert_eq!(opened, expected);
+    // Again: nothing.
+    assert_eq!(right.push("line", &sealed), []);
+    assert_eq!(right.drops("ESP: replayed"), 50);
+    let policies = right.database.policies();
+    assert_eq!(policies.iter().map(|policy| policy.packets).collect::<Vec<_>>(), [0, 50]);
+    // Packets that no policy is for pass.
+    assert_eq!(names(&left.push("hosts", &[udp(A, [10, 3, 0, 1], 1, 9)])), ["clear"]);
+}
+
+#[test]
+fn what_came_without_its_protection_is_dropped() {
+    let mut right = Gateway::new(&right());
+    assert_eq!(right.push("line", &[udp(A, B, 1, 64)]), []);
+    assert_eq!(right.drops("IPsec required"), 1);
+    // Protected by an association that the policy does not name.
+    let other = format!("association 0x3000 192.0.2.9 192.0.2.2 {GCM}");
+    let contents = parse(&format!("{}\n{other}", self::right()), Backend::best()).unwrap();
+    right.replace(contents);
+    let mut stranger = Gateway::new(&format!(
+        "policy out any 0.0.0.0/0 0.0.0.0/0 protect 192.0.2.9 192.0.2.2
+         association 0x3000 192.0.2.9 192.0.2.2 {GCM}"
+    ));
+    let sealed: Vec<Vec<u8>> = [udp(A, B, 1, 64), udp([10, 7, 0, 1], [10, 8, 0, 1], 1, 64)]
+        .iter()
+        .flat_map(|packet| stranger.push("hosts", &[packet.clone()]))
+        .map(|(_, packet)| packet)
+        .collect();
+    assert_eq!(right.push("line", &sealed), []);
+    assert_eq!((right.drops("IPsec: wrong association"), right.drops("IPsec: no policy")), (1, 1));
+}
+
+#[test]
+fn bypass_and_discard_come_in_order_and_by_port() {
+    let text = format!(
+        "policy out udp 10.1.0.0/16 10.2.0.0/16 port 5000-5010 bypass
+         policy out udp 10.1.0.0/16 10.2.0.0/16 port 6000 discard
+         {}",
+        left()
+    );
+    let mut left = Gateway::new(&text);
+    let all = [5000, 5010, 6000, 6001].map(|port| udp(A, B, port, 64));
+    assert_eq!(names(&left.push("hosts", &all)), ["clear", "clear", "sealed"]);
+    assert_eq!(left.drops("discarded by IPsec policy"), 1);
+}
+
+#[test]
+fn linux_gets_what_nobody_here_can_do() {
+    let mut left = Gateway::new("policy out any 10.1.0.0/16 10.2.0.0/16 protect 192.0.2.1 192.0.2.2");
+    // A daemon has yet to negotiate an association.
+    assert_eq!(names(&left.push("hosts", &[udp(A, B, 1, 64)])), ["linux"]);
+    left.set(&self::left());
+    assert_eq!(names(&left.push("hosts", &[udp(A, B, 1, 64)])), ["sealed"]);
+    // The way to the other gateway takes 32 bytes of the packet and 60 around them.
+    let overhead = {
+        let contents = parse(&self::left(), Backend::best()).unwrap();
+        let association = contents.associations[0].association.clone();
+        left.replace(contents);
+        association.set_path_mtu(32 + association.overhead(32) as u32 - 1);
+        association
+    };
+    assert_eq!(left.push("hosts", &[udp(A, B, 1, 64)]), [("linux", udp(A, B, 1, 64))]);
+    overhead.set_path_mtu(32 + overhead.overhead(32) as u32);
+    assert_eq!(names(&left.push("hosts", &[udp(A, B, 1, 64)])), ["sealed"]);
+    // Expired: until there is another one.
+    overhead.grow(Age::Expired);
+    assert_eq!(left.push("hosts", &[udp(A, B, 1, 64)]), []);
+    assert_eq!(left.drops("ESP: association expired"), 1);
+    // ESP to one of our addresses of which nobody knows the SPI.
+    left.database.set_own(vec![[192, 0, 2, 1].into()]);
+    let mut esp = udp([192, 0, 2, 2], [192, 0, 2, 1], 1, 64);
+    esp[9] = 50;
+    esp[10..12].fill(0);
+    let check = checksum::ipv4_header_compute(&esp[..20]);
+    esp[10..12].copy_from_slice(&check.to_be_bytes());
+    assert_eq!(left.push("line", &[esp.clone()]), [("not_ours", esp.clone())]);
+    assert_eq!(left.bench.read("decap.unknown"), "1");
+    // ESP between others is a packet like any other.
+    left.database.set_own(Vec::new());
+    assert_eq!(left.push("line", &[esp.clone()]), [("clear", esp)]);
+}
+
+#[test]
+fn an_expired_association_makes_place_for_a_new_one_under_traffic() {
+    let mut left = Gateway::new(&left());
+    let old = parse(&self::left(), Backend::best()).unwrap();
+    left.replace(old.clone());
+    let first = left.push("hosts", &[udp(A, B, 1, 64)]);
+    assert_eq!(first[0].1[20..24], [0, 0, 0x10, 0]);
+    // The old ones stay for packets on the way; the new one is used.
+    let mut both = old.clone();
+    let new =
+        parse(&format!("association 0x1001 192.0.2.1 192.0.2.2 {GCM} request 7"), Backend::best()).unwrap();
+    both.associations.extend(new.associations);
+    left.replace(both.clone());
+    let second = left.push("hosts", &[udp(A, B, 1, 64)]);
+    assert_eq!(second[0].1[20..24], [0, 0, 0x10, 1]);
+    // The first goes on counting: it was not made anew.
+    assert_eq!(old.associations[0].association.used().packets, 1);
+    both.associations.pop();
+    left.replace(both);
+    let third = left.push("hosts", &[udp(A, B, 1, 64)]);
+    assert_eq!((&third[0].1[20..24], third[0].1[27]), (&[0, 0, 0x10, 0][..], 2));
+    assert_eq!(left.database.policies()[0].packets, 3);
+}
+
+#[test]
+fn nothing_is_judged_while_there_is_nothing_to_judge_by() {
+    let mut gateway = Gateway::new("");
+    assert_eq!(gateway.bench.read("policy.active"), "false");
+    assert_eq!(names(&gateway.push("hosts", &[udp(A, B, 1, 64)])), ["clear"]);
+    gateway.set("policy out any 10.1.0.0/16 10.2.0.0/16 discard");
+    assert_eq!(gateway.push("hosts", &[udp(A, B, 1, 64)]), []);
+    gateway.set("");
+    assert_eq!(names(&gateway.push("hosts", &[udp(A, B, 1, 64)])), ["clear"]);
+    assert_eq!(gateway.bench.read("policy.active"), "false");
+}
+
+#[test]
+fn mistakes_in_a_file_are_named_without_keys() {
+    let text = "\
+polizy out
+policy up any 10.0.0.0/8 10.0.0.0/8 bypass
+policy out any 10.0.0.0/8 port 5 10.0.0.0/8 bypass
+policy out any 10.0.0.0/8 2001:db8::/32 bypass
+policy out any 10.0.0.0/8 10.0.0.0/8 protect 192.0.2.1 2001:db8::1
+policy out any 10.0.0.0/8 10.0.0.0/8 bypass it
+association 5 192.0.2.1 192.0.2.2 aes128-gcm key 0x00
+association 0x100 192.0.2.1 192.0.2.2 des key 0x00
+association 0x100 192.0.2.1 192.0.2.2 aes128-gcm key 0x5ec4e7
+association 0x100 192.0.2.1 192.0.2.2 aes128-gcm key 0x5ec4e
+association 0x100 192.0.2.1 192.0.2.2 aes128-cbc-sha1 key 0x0102030405060708090a0b0c0d0e0f10
+association 0x100 192.0.2.1 192.0.2.2 aes128-gcm key 0x0102030405060708090a0b0c0d0e0f1011121314 window 5000
+# a comment";
+    let mistakes = parse(text, Backend::best()).unwrap_err();
+    let expected = [
+        "line 1: 'polizy'; expected policy or association",
+        "line 2: 'up'; expected out or fwd",
+        "line 3: 'any 10.0.0.0/8 port 5 10.0.0.0/8' matches nothing; expected prefixes of one family, and ports with",
+        "line 4: 'any 10.0.0.0/8 2001:db8::/32' matches nothing",
+        "line 5: 192.0.2.1 and 2001:db8::1 are of different families; expected two of one",
+        "line 6: 'it'; expected the end of the line",
+        "line 7: '5'; expected a security parameters index of 256 or more",
+        "line 8: 'des'; expected a suite: aes128-gcm, aes256-gcm, chacha20-poly1305, aes128-cbc-sha1",
+        "line 9: aes128-gcm: cipher key of 3 bytes; expected 20",
+        "line 10: the key is not a number of bytes in hexadecimal digits; expected 0x0123..",
+        "line 11: aes128-cbc-sha1: authentication key of 0 bytes; expected 1 to 64",
+        "line 12: '5000'; expected a window of at most 4096",
+    ];
+    assert_eq!(mistakes.len(), expected.len(), "{mistakes:#?}");
+    for (mistake, expected) in mistakes.iter().zip(expected) {
+        assert!(mistake.starts_with(expected), "{mistake}");
+        assert!(!mistake.contains("5ec4e"), "{mistake}");
+    }
+}
+
+#[test]
+fn a_file_of_keys_that_others_may_read_is_refused() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = testbed::Folder::new();
+    let path = folder.path().join("keys");
+    std::fs::write(&path, left()).unwrap();
+    let name = path.to_str().unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o640)).unwrap();
+    let mistakes = read(name, Backend::best()).unwrap_err();
+    assert_eq!(
+        mistakes,
+        [format!("FILE: '{name}' has keys, and others may read it; run 'chmod 600 {name}'")]
+    );
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
+    assert_eq!(read(name, Backend::best()).unwrap().associations.len(), 2);
+    assert!(read("/nowhere", Backend::best()).unwrap_err()[0].contains("'/nowhere' cannot be read"));
+}
