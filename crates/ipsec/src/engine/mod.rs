@@ -16,6 +16,8 @@ mod tests;
 
 use std::fmt;
 
+use packet::Vectors;
+
 use crate::suite::{AES_BLOCK_BYTES, Suite};
 
 /// Bytes before the IV: SPI and sequence number.
@@ -42,9 +44,15 @@ pub enum Level {
 }
 
 impl Backend {
-    /// Returns the fastest that works here.
+    /// Returns the fastest that works here, with the vectors that may be used ([`Vectors::best`]).
     pub fn best() -> Self {
-        let fast = Self::MultiBuffer(Level::All);
+        let level = match Vectors::chosen() {
+            #[cfg(target_arch = "x86_64")]
+            Ok(Some(Vectors::Avx2)) => Level::Avx2,
+            Ok(Some(Vectors::None)) => Level::Sse,
+            _ => Level::All,
+        };
+        let fast = Self::MultiBuffer(level);
         if fast.engine().is_some() { fast } else { Self::Reference }
     }
 

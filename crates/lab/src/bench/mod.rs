@@ -19,6 +19,7 @@ mod forward;
 mod frames;
 mod huge_pages;
 mod io;
+mod ipsec;
 mod lua;
 mod mesh;
 mod mixed;
@@ -51,6 +52,8 @@ pub(crate) enum BenchCommand {
     Batching(batching::BatchingArguments),
     /// Every element by itself, and some with many rules, routes or flows
     Elements(elements::ElementsArguments),
+    /// IPsec: ESP by two gateways, beside the ciphers alone
+    Ipsec(ipsec::IpsecArguments),
     /// Scripts on a packet's way, beside elements that do the same
     Lua(lua::LuaArguments),
     /// Another configuration in the place of a running one, under traffic
@@ -83,6 +86,7 @@ pub(crate) fn bench(command: &BenchCommand) -> Result<ExitCode> {
         BenchCommand::Io(arguments) => io::io(arguments),
         BenchCommand::Batching(arguments) => batching::batching(arguments),
         BenchCommand::Elements(arguments) => elements::elements(arguments),
+        BenchCommand::Ipsec(arguments) => self::ipsec::ipsec(arguments),
         BenchCommand::Lua(arguments) => lua::lua(arguments),
         BenchCommand::Reload(arguments) => reload::reload(arguments),
         BenchCommand::Acl(arguments) => acl::acl(arguments),
