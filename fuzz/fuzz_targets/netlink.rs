@@ -1,10 +1,10 @@
-//! Any bytes as messages of rtnetlink, and as what FRR sends over FPM: changes or a named error, never a
-//! panic; and it does not matter in how many pieces a stream comes.
+//! Any bytes as messages of rtnetlink and of IPsec, and as what FRR sends over FPM: changes or a named error,
+//! never a panic; and it does not matter in how many pieces a stream comes.
 #![no_main]
 
 use control::change::Change;
 use control::fpm::{EndReason, Stream};
-use control::netlink::{decode, frames};
+use control::netlink::{decode, frames, xfrm};
 use libfuzzer_sys::fuzz_target;
 
 /// What the bytes say over FPM when they come in pieces of this size.
@@ -22,6 +22,11 @@ fn streamed(bytes: &[u8], piece: usize) -> (Vec<Change>, Result<(), EndReason>) 
 fuzz_target!(|bytes: &[u8]| {
     let mut count = 0;
     for frame in frames(bytes) {
+        if let Ok(frame) = frame
+            && let Err(error) = xfrm::decode(&frame)
+        {
+            assert!(!error.reason().is_empty());
+        }
         match frame.and_then(|frame| decode(&frame)) {
             Ok(_) => count += 1,
             Err(error) => assert!(!error.reason().is_empty()),

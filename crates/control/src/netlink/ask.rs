@@ -1,5 +1,5 @@
 //! Questions to the kernel that are answered once, over any protocol of netlink: rules of nftables, IPsec policies, the user of a
-//! connection. What changes all the time is followed by [`Kernel`](super::Kernel).
+//! connection. What changes all the time is followed by [`Kernel`](super::Kernel) and [`Watch`](super::xfrm::Watch).
 
 use std::io;
 use std::time::Duration;

@@ -47,6 +47,7 @@ use std::os::fd::BorrowedFd;
 use std::time::Instant;
 
 use netlink_packet_core::{ErrorBuffer, NLM_F_DUMP_INTR, NLMSG_DONE, NLMSG_ERROR};
+use netlink_sys::protocols::NETLINK_ROUTE;
 
 use crate::change::{Change, InterfaceIndex, Part};
 use crate::netlink::counters::Counters;
@@ -55,8 +56,12 @@ use crate::netlink::message::{DecodeError, Decoded, decode, link_state};
 use crate::netlink::request;
 use crate::netlink::same_key::{Outcome, SameKey};
 use crate::netlink::schedule::Schedule;
-use crate::netlink::sockets::{Received, RouteSocket};
+use crate::netlink::sockets::{KernelSocket, Received};
 use crate::readiness::Readiness;
+
+/// Multicast groups (`RTNLGRP_*`): links, neighbours, addresses, routes and rules of both families, next-hop
+/// objects.
+const GROUPS: [u32; 9] = [1, 3, 5, 7, 8, 9, 11, 19, 32];
 
 /// Notifications that are held back during a dump; more are left in the socket.
 const HELD_BACK: usize = 65_536;
@@ -107,8 +112,8 @@ pub enum Event {
 ///
 /// Whoever owns it polls [`Kernel::fd`] and calls [`Kernel::receive`] when it is readable.
 pub struct Kernel {
-    notifications: RouteSocket,
-    dumps: RouteSocket,
+    notifications: KernelSocket,
+    dumps: KernelSocket,
     readiness: Readiness,
     buffer: Vec<u8>,
     sequence: u32,
@@ -144,8 +149,8 @@ impl Kernel {
     /// Opens the sockets in the network namespace of the calling thread. Everything is dumped by the calls of
     /// [`Kernel::receive`] that follow.
     pub fn open(options: &KernelOptions) -> io::Result<Kernel> {
-        let notifications = RouteSocket::for_notifications(options.receive_buffer)?;
-        let dumps = RouteSocket::for_dumps()?;
+        let notifications = KernelSocket::for_notifications(NETLINK_ROUTE, &GROUPS, options.receive_buffer)?;
+        let dumps = KernelSocket::for_route_dumps()?;
         let readiness = Readiness::new()?;
         readiness.watch(&notifications)?;
         readiness.watch(&dumps)?;
@@ -528,7 +533,7 @@ impl Kernel {
 
     /// The kernel ends a dump only when all of it was read, or with the socket.
     fn reopen_dumps(&mut self) -> io::Result<()> {
-        self.dumps = RouteSocket::for_dumps()?;
+        self.dumps = KernelSocket::for_route_dumps()?;
         self.readiness.watch(&self.dumps)
     }
 }

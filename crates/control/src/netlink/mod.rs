@@ -1,17 +1,18 @@
-//! rtnetlink: how Linux tells of links, addresses, routes, next-hop objects, neighbours and rules.
+//! netlink: how Linux tells of links, addresses, routes, next-hop objects, neighbours and rules (rtnetlink), and of IPsec.
 //!
 //! | file | what lives there |
 //! | --- | --- |
 //! | `kernel` | [`Kernel`]: the kernel's state, dumped and followed; why nothing is lost |
 //! | `schedule` | when each part is dumped again |
 //! | `same_key` | several routes of one key: the one in force is told |
-//! | `sockets` | sockets of rtnetlink |
+//! | `sockets` | sockets |
 //! | `frames` | messages in a row of bytes |
 //! | `message` | from a message to what it says |
 //! | `attributes` | attributes of messages |
 //! | `request` | what we ask of the kernel |
 //! | [`ask`] | questions that are answered once, over other protocols of netlink too |
 //! | `counters` | what was counted |
+//! | [`xfrm`] | IPsec: security associations and policies, followed; what became of them, reported back |
 
 pub mod ask;
 mod attributes;
@@ -27,6 +28,7 @@ mod sockets;
 pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
+pub mod xfrm;
 
 pub use attributes::{Attribute, attributes};
 pub use counters::{Counters, Reasons};

@@ -36,6 +36,12 @@ impl Message {
         Message { bytes }
     }
 
+    /// Gives it another number, which its answer has.
+    pub(crate) fn numbered(mut self, sequence: u32) -> Message {
+        NetlinkBuffer::new(&mut self.bytes).set_sequence_number(sequence);
+        self
+    }
+
     /// Adds an attribute.
     pub(crate) fn attribute(mut self, kind: u16, value: &[u8]) -> Message {
         let begin = self.bytes.len().next_multiple_of(4);

@@ -1,4 +1,4 @@
-//! Sockets of rtnetlink.
+//! Sockets of netlink.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -8,12 +8,8 @@ use netlink_sys::{Socket, SocketAddr};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv, sockopt};
 
-/// Multicast groups of rtnetlink (`RTNLGRP_*`): links, neighbours, addresses, routes and rules of both
-/// families, next-hop objects.
-const GROUPS: [u32; 9] = [1, 3, 5, 7, 8, 9, 11, 19, 32];
-
 /// A socket that talks to the kernel, in the network namespace of the thread that opened it.
-pub(super) struct RouteSocket {
+pub(super) struct KernelSocket {
     socket: Socket,
 }
 
@@ -27,31 +23,44 @@ pub(super) enum Received {
     Lost,
 }
 
-impl RouteSocket {
-    fn open() -> io::Result<RouteSocket> {
-        let mut socket = Socket::new(NETLINK_ROUTE)?;
+impl KernelSocket {
+    /// One for requests of this protocol.
+    pub(super) fn open(protocol: isize) -> io::Result<KernelSocket> {
+        let mut socket = Socket::new(protocol)?;
         socket.bind_auto()?;
         // Only the kernel may send to it.
         socket.connect(&SocketAddr::new(0, 0))?;
-        Ok(RouteSocket { socket })
+        Ok(KernelSocket { socket })
     }
 
-    /// One for dumps. With strict checking (Linux 4.20) the kernel reads what we ask for, and routes come
-    /// without those that it cached.
-    pub(super) fn for_dumps() -> io::Result<RouteSocket> {
-        let socket = RouteSocket::open()?;
+    /// One for dumps of rtnetlink. With strict checking (Linux 4.20) the kernel reads what we ask for, and
+    /// routes come without those that it cached.
+    pub(super) fn for_route_dumps() -> io::Result<KernelSocket> {
+        let socket = KernelSocket::open(NETLINK_ROUTE)?;
         socket.socket.set_netlink_get_strict_chk(true)?;
         Ok(socket)
     }
 
-    /// One that hears of every change, with a buffer of so many bytes for what we have not read yet. Without
-    /// the right to a larger one (`CAP_NET_ADMIN`) the buffer is as large as the system allows everybody.
-    pub(super) fn for_notifications(buffer: usize) -> io::Result<RouteSocket> {
-        let socket = RouteSocket::open()?;
+    /// One for requests of this protocol whose acknowledgements do not repeat them.
+    pub(super) fn for_requests(protocol: isize) -> io::Result<KernelSocket> {
+        let socket = KernelSocket::open(protocol)?;
+        socket.socket.set_cap_ack(true)?;
+        Ok(socket)
+    }
+
+    /// One that hears of every change in these multicast groups, with a buffer of so many bytes for what we
+    /// have not read yet. Without the right to a larger one (`CAP_NET_ADMIN`) the buffer is as large as the
+    /// system allows everybody.
+    pub(super) fn for_notifications(
+        protocol: isize,
+        groups: &[u32],
+        buffer: usize,
+    ) -> io::Result<KernelSocket> {
+        let socket = KernelSocket::open(protocol)?;
         if sockopt::set_socket_recv_buffer_size_force(&socket.socket, buffer).is_err() {
             sockopt::set_socket_recv_buffer_size(&socket.socket, buffer)?;
         }
-        for group in GROUPS {
+        for &group in groups {
             socket.socket.add_membership(group)?;
         }
         Ok(socket)
@@ -74,7 +83,7 @@ impl RouteSocket {
     }
 }
 
-impl AsFd for RouteSocket {
+impl AsFd for KernelSocket {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
