@@ -15,7 +15,7 @@ use super::request::Message;
 /// `NETLINK_SOCK_DIAG`.
 pub(crate) const SOCK_DIAG: isize = 4;
 /// `NETLINK_XFRM`: IPsec.
-pub const XFRM: isize = 6;
+pub(crate) const XFRM: isize = 6;
 /// `NETLINK_NETFILTER`: nftables among others.
 pub const NETFILTER: isize = 12;
 

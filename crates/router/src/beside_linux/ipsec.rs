@@ -1,93 +1,61 @@
-//! Policies of IPsec that forwarded packets meet, read over netlink (`linux/xfrm.h`).
+//! Policies of IPsec that forwarded packets meet.
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use control::netlink::ask::{XFRM, dump};
-use control::netlink::{DecodeError, attributes};
+use control::netlink::xfrm::{Action, Direction, Mode, Policy, policies as all_policies};
 
 use super::Bypassed;
 use crate::settings::Bypass;
 
-/// `XFRM_MSG_GETPOLICY`.
-const GET_POLICY: u16 = 0x15;
-/// Bytes of `struct xfrm_userpolicy_id`, which all zero asks for every policy.
-const REQUEST_BYTES: usize = 64;
-
-/// `struct xfrm_userpolicy_info`: the selector's fields, then direction and action.
-const INFO_BYTES: usize = 168;
-const DESTINATION: usize = 0;
-const SOURCE: usize = 16;
-const FAMILY: usize = 40;
-const DESTINATION_LENGTH: usize = 42;
-const SOURCE_LENGTH: usize = 43;
-const DIRECTION: usize = 160;
-const ACTION: usize = 161;
-
-/// `XFRM_POLICY_OUT` and `XFRM_POLICY_FWD`: both are asked about forwarded packets, and no others.
-const OUT: u8 = 1;
-const FORWARD: u8 = 2;
-/// `XFRM_POLICY_BLOCK`.
-const BLOCK: u8 = 1;
-
-/// `XFRMA_TMPL`: how packets are transformed, one `struct xfrm_user_tmpl` each.
-const TEMPLATES: u16 = 5;
-const TEMPLATE_BYTES: usize = 64;
-/// Where a template has its mode; 0 is transport mode, which is for the host's own packets.
-const MODE: usize = 48;
-
-const EPROTONOSUPPORT: i32 = rustix::io::Errno::PROTONOSUPPORT.raw_os_error();
-
 /// Lists the policies that block or transform forwarded packets.
 pub(super) fn policies() -> io::Result<Vec<Bypassed>> {
-    let mut found = Vec::new();
-    let dumped = dump(XFRM, GET_POLICY, &[0; REQUEST_BYTES], &mut |_, payload| {
-        found.extend(policy(payload).map_err(io::Error::other)?);
-        Ok(())
-    });
-    match dumped {
-        // The kernel was built without IPsec.
-        Err(error) if error.raw_os_error() == Some(EPROTONOSUPPORT) => Ok(Vec::new()),
-        other => other.map(|()| found),
-    }
+    Ok(all_policies()?.iter().filter_map(bypassed).collect())
 }
 
-fn policy(payload: &[u8]) -> Result<Option<Bypassed>, DecodeError> {
-    let (info, rest) = payload.split_first_chunk::<INFO_BYTES>().ok_or(DecodeError::ShortMessage)?;
-    let mut transforms = false;
-    for attribute in attributes(rest) {
-        let attribute = attribute?;
-        if attribute.kind == TEMPLATES {
-            let mut templates = attribute.value.chunks_exact(TEMPLATE_BYTES);
-            transforms = templates.any(|template| template[MODE] != 0);
-        }
+fn bypassed(policy: &Policy) -> Option<Bypassed> {
+    // Policies of both other directions are asked about forwarded packets.
+    if policy.direction == Direction::In {
+        return None;
     }
-    let does = match (info[DIRECTION], info[ACTION]) {
-        (OUT | FORWARD, BLOCK) => "blocks",
-        (OUT | FORWARD, _) if transforms => "encrypts or decrypts",
-        _ => return Ok(None),
+    // Transport mode is for the host's own packets.
+    let transforms = policy.templates.iter().any(|template| template.mode != Mode::Transport);
+    let does = match policy.action {
+        Action::Block => "blocks",
+        _ if transforms => "encrypts or decrypts",
+        _ => return None,
     };
-    let direction = if info[DIRECTION] == OUT { "out" } else { "fwd" };
-    let is_ipv6 = u16::from_ne_bytes([info[FAMILY], info[FAMILY + 1]]) != 2;
-    let address = |at: usize| -> IpAddr {
-        let bytes: [u8; 16] = std::array::from_fn(|index| info[at + index]);
-        let [a, b, c, d, ..] = bytes;
-        if is_ipv6 { Ipv6Addr::from(bytes).into() } else { Ipv4Addr::new(a, b, c, d).into() }
-    };
-    let what = format!(
-        "policy {direction} from {}/{} to {}/{} {does} packets",
-        address(SOURCE),
-        info[SOURCE_LENGTH],
-        address(DESTINATION),
-        info[DESTINATION_LENGTH]
-    );
+    let direction = policy.direction.word();
+    let (from, to) = (policy.selector.source, policy.selector.destination);
+    let what = format!("policy {direction} from {from} to {to} {does} packets");
     let (subject, shown_by) = ("ipsec", format!("ip xfrm policy list dir {direction}"));
-    Ok(Some(Bypassed { word: Bypass::Ipsec, subject, what, shown_by }))
+    Some(Bypassed { word: Bypass::Ipsec, subject, what, shown_by })
 }
 
 #[cfg(test)]
 mod tests {
+    use control::netlink::xfrm::{Decoded, decode};
+    use control::netlink::{DecodeError, Frame};
+
     use super::*;
+
+    /// `XFRM_MSG_NEWPOLICY`, the length of its fixed part, and where its fields are.
+    const NEW_POLICY: u16 = 0x13;
+    const INFO_BYTES: usize = 168;
+    const DESTINATION: usize = 0;
+    const SOURCE: usize = 16;
+    const FAMILY: usize = 40;
+    const DESTINATION_LENGTH: usize = 42;
+    const SOURCE_LENGTH: usize = 43;
+    const DIRECTION: usize = 160;
+    const ACTION: usize = 161;
+    /// `XFRM_POLICY_OUT`, `XFRM_POLICY_FWD` and `XFRM_POLICY_BLOCK`.
+    const OUT: u8 = 1;
+    const FORWARD: u8 = 2;
+    const BLOCK: u8 = 1;
+    /// `XFRMA_TMPL`, the length of a template, and where it has its mode.
+    const TEMPLATES: u16 = 5;
+    const TEMPLATE_BYTES: usize = 64;
+    const MODE: usize = 48;
 
     /// A policy for 10.1.0.0/24 to 10.2.0.0/16, with a template of this mode.
     fn message(direction: u8, action: u8, mode: Option<u8>) -> Vec<u8> {
@@ -109,7 +77,11 @@ mod tests {
 
     #[test]
     fn policies_that_block_or_transform_forwarded_packets_are_found() {
-        let told = |message: &[u8]| policy(message).unwrap().map(|found| found.what);
+        let read = |payload: &[u8]| decode(&Frame { kind: NEW_POLICY, flags: 0, sequence: 0, payload });
+        let told = |message: &[u8]| match read(message).unwrap() {
+            Decoded::Policy(policy) => bypassed(&policy).map(|found| found.what),
+            _ => None,
+        };
         let expected = "policy fwd from 10.1.0.0/24 to 10.2.0.0/16 blocks packets";
         assert_eq!(told(&message(FORWARD, BLOCK, None)).as_deref(), Some(expected));
         let expected = "policy out from 10.1.0.0/24 to 10.2.0.0/16 encrypts or decrypts packets";
@@ -123,6 +95,6 @@ mod tests {
         ] {
             assert_eq!(told(&other), None);
         }
-        assert_eq!(policy(&[0; 100]), Err(DecodeError::ShortMessage));
+        assert_eq!(read(&[0; 100]), Err(DecodeError::ShortMessage));
     }
 }
