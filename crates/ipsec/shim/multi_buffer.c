@@ -37,12 +37,18 @@ struct job {
     uint32_t right;
 };
 
-IMB_MGR *brickway_mb_manager(uint32_t most) {
-    uint64_t flags = 0;
-    // Less than the CPU can, to measure that: 1 is without AVX-512, 2 without AVX2.
-    IMB_MGR *manager = alloc_mb_mgr(flags);
+// The library's state of one thread. The form for SSE has SHA extensions where the processor has them, those for AVX and AVX2 have not
+// unless the processor has GFNI too: without that SHA-1 and SHA-256 are the work of another manager.
+struct manager {
+    IMB_MGR *best;
+    IMB_MGR *sha;
+};
+
+static IMB_MGR *manager_of(uint32_t most) {
+    IMB_MGR *manager = alloc_mb_mgr(0);
     if (!manager)
         return NULL;
+    // Less than the processor can, to measure that: 1 is without AVX-512, 2 without AVX2.
     if (most == 2)
         init_mb_mgr_sse(manager);
     else if (most == 1)
@@ -56,11 +62,40 @@ IMB_MGR *brickway_mb_manager(uint32_t most) {
     return manager;
 }
 
-void brickway_mb_free_manager(IMB_MGR *manager) { free_mb_mgr(manager); }
+struct manager *brickway_mb_manager(uint32_t most) {
+    struct manager *manager = malloc(sizeof *manager);
+    if (!manager)
+        return NULL;
+    manager->best = manager->sha = manager_of(most);
+    if (!manager->best) {
+        free(manager);
+        return NULL;
+    }
+    const IMB_MGR *best = manager->best;
+    int has_sha = best->features & IMB_FEATURE_SHANI;
+    int uses_sha = best->used_arch == IMB_ARCH_AVX512 || best->used_arch < IMB_ARCH_AVX || best->features & IMB_FEATURE_GFNI;
+    if (has_sha && !uses_sha) {
+        IMB_MGR *sha = manager_of(2);
+        if (sha)
+            manager->sha = sha;
+    }
+    return manager;
+}
 
-uint32_t brickway_mb_arch(const IMB_MGR *manager) { return manager->used_arch; }
+void brickway_mb_free_manager(struct manager *manager) {
+    if (manager->sha != manager->best)
+        free_mb_mgr(manager->sha);
+    free_mb_mgr(manager->best);
+    free(manager);
+}
 
-uint64_t brickway_mb_features(const IMB_MGR *manager) { return manager->features; }
+uint32_t brickway_mb_arch(const struct manager *manager) { return manager->best->used_arch; }
+
+uint64_t brickway_mb_features(const struct manager *manager) { return manager->best->features; }
+
+static IMB_MGR *for_suite(const struct manager *manager, uint32_t suite) {
+    return suite == CBC_SHA1 || suite == CBC_SHA256 ? manager->sha : manager->best;
+}
 
 static void pad_key(IMB_MGR *manager, uint32_t suite, const uint8_t *key, size_t bytes, uint8_t with, uint8_t *digest) {
     DECLARE_ALIGNED(uint8_t block[MAX_HASH_BLOCK], 16);
@@ -77,11 +112,12 @@ static void pad_key(IMB_MGR *manager, uint32_t suite, const uint8_t *key, size_t
 }
 
 // `key` is the cipher's key, and the salt behind it for those that have one; `auth` is HMAC's, no longer than a block.
-struct schedule *brickway_mb_schedule(IMB_MGR *manager, uint32_t suite, const uint8_t *key, uint32_t key_bytes, const uint8_t *auth,
+struct schedule *brickway_mb_schedule(const struct manager *managers, uint32_t suite, const uint8_t *key, uint32_t key_bytes, const uint8_t *auth,
                                       uint32_t auth_bytes, uint32_t icv_bytes) {
     struct schedule *schedule = aligned_alloc(64, (sizeof *schedule + 63) & ~(size_t)63);
     if (!schedule)
         return NULL;
+    IMB_MGR *manager = for_suite(managers, suite);
     memset(schedule, 0, sizeof *schedule);
     schedule->suite = suite;
     schedule->key_bytes = key_bytes;
@@ -256,33 +292,39 @@ static void submit_cbc(IMB_MGR *manager, struct job *job, struct tag *tag, int s
     }
 }
 
-static inline void run(IMB_MGR *manager, struct job *jobs, uint32_t count, int seal) {
+static void finish(IMB_MGR *manager, int seal) {
+    for (IMB_JOB *done = IMB_FLUSH_JOB(manager); done; done = IMB_FLUSH_JOB(manager))
+        finished(done, seal);
+}
+
+static inline void run(const struct manager *managers, struct job *jobs, uint32_t count, int seal) {
     struct tag tags[IMB_MAX_JOBS];
     int waiting = 0;
     for (uint32_t i = 0; i < count; i++) {
         jobs[i].right = 1;
-        // Keys and the beginning of the next packet come while this one is worked on.
-        if (i + 1 < count)
-            __builtin_prefetch(jobs[i + 1].esp + 64);
+        // The end of the packet after the next one comes while this one is worked on.
+        if (i + 2 < count)
+            __builtin_prefetch(jobs[i + 2].esp + jobs[i + 2].length - 1);
         switch (jobs[i].keys->suite) {
         case AES_GCM:
-            gcm(manager, &jobs[i], seal);
+            gcm(managers->best, &jobs[i], seal);
             break;
         case CHACHA20_POLY1305:
-            chacha(manager, &jobs[i], seal);
+            chacha(managers->best, &jobs[i], seal);
             break;
         default:
-            submit_cbc(manager, &jobs[i], &tags[i], seal);
+            submit_cbc(for_suite(managers, jobs[i].keys->suite), &jobs[i], &tags[i], seal);
             waiting = 1;
         }
     }
     if (!waiting)
         return;
-    for (IMB_JOB *done = IMB_FLUSH_JOB(manager); done; done = IMB_FLUSH_JOB(manager))
-        finished(done, seal);
+    finish(managers->best, seal);
+    if (managers->sha != managers->best)
+        finish(managers->sha, seal);
 }
 
 // At most IMB_MAX_JOBS (256) jobs.
-void brickway_mb_seal(IMB_MGR *manager, struct job *jobs, uint32_t count) { run(manager, jobs, count, 1); }
+void brickway_mb_seal(const struct manager *managers, struct job *jobs, uint32_t count) { run(managers, jobs, count, 1); }
 
-void brickway_mb_open(IMB_MGR *manager, struct job *jobs, uint32_t count) { run(manager, jobs, count, 0); }
+void brickway_mb_open(const struct manager *managers, struct job *jobs, uint32_t count) { run(managers, jobs, count, 0); }

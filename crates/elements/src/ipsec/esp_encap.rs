@@ -15,20 +15,20 @@
 //! Workers that encrypt packets of one association take sequence numbers for a run of packets at a time. The other gateway gets them
 //! out of order by up to a batch for each further worker: its replay window should have 1,024 numbers.
 //!
-//! Drop reasons: IPsec: no association, and those of ESP (`brickway help ipsec`).
+//! Drop reasons: IPsec: no association; ESP: association expired, sequence numbers used up, no room in the frame.
 //!
 //! =e
 //!   ipsec[2] -> DecIPTTL -> EspEncap -> rt;
 //!
 //! =a EspDecap, IpsecPolicy
 
+use std::cell::Cell;
+
 use arrayvec::ArrayVec;
 use fib::publish::Reader;
 use graph::{Class, Combine, ConfigError, Context, Element, Get, Handler, Setup};
 use ipsec::esp::Sealer;
-use ipsec::{Association, Fault};
-use packet::wire::ipv4::Ipv4;
-use packet::wire::ipv6::Ipv6;
+use ipsec::{Association, Endpoints, Fault};
 use packet::{Batch, MAX_BATCH, Packet};
 
 use super::database::Database;
@@ -68,42 +68,56 @@ struct EspEncap {
 impl Element for EspEncap {
     fn push(&mut self, cx: &mut Context, _input: usize, batch: &mut Batch) {
         let tables = self.reader.enter();
-        let found = |packet: &Packet| AssociationId::of(packet).and_then(|id| tables.place(id)).is_some();
-        if !batch.packets().iter().all(found) {
-            batch.extract(|packet| found(packet), |packet| cx.drop(packet, NO_ASSOCIATION));
+        let association =
+            |packet: &Packet| tables.place(AssociationId::of(packet)?).map(|place| &*place.association);
+        let mut associations: ArrayVec<&Association, MAX_BATCH> =
+            batch.packets().iter().map_while(association).collect();
+        if associations.len() < batch.len() {
+            // Associations that have gone since the policies were asked.
+            batch.extract(|packet| association(packet).is_some(), |packet| cx.drop(packet, NO_ASSOCIATION));
+            associations = batch.packets().iter().map_while(association).collect();
         }
-        let associations: ArrayVec<&Association, MAX_BATCH> = (batch.packets().iter())
-            .filter_map(|packet| tables.place(AssociationId::of(packet)?).map(|place| &*place.association))
-            .collect();
         let faults = &mut self.faults[..batch.len()];
         self.sealer.seal(batch.packets_mut(), &associations, faults);
-        drop(associations);
-        drop(tables);
-        for packet in batch.packets_mut() {
-            AssociationId::mark(None, packet);
+        let (mut has_faults, mut families) = (false, [false; 2]);
+        for ((packet, association), fault) in batch.packets_mut().iter_mut().zip(&associations).zip(&*faults)
+        {
+            has_faults |= fault.is_some();
+            let annotations = packet.annotations_mut();
             // It did not come in by a port.
-            packet.annotations_mut().set_paint(0);
-            match packet.data().first_chunk() {
-                Some(header) if header[0] >> 4 == 4 => {
-                    let destination = Ipv4::new_unchecked(header as &[u8; 20]).destination();
-                    packet.annotations_mut().set_destination_ip(destination.to_bits());
+            annotations.set_paint(0);
+            match association.settings().endpoints {
+                Endpoints::V4 { destination, .. } => {
+                    annotations.set_destination_ip(destination.to_bits());
+                    families[0] = true;
                 }
-                _ => {
-                    let destination = packet
-                        .data()
-                        .first_chunk::<40>()
-                        .map(|header| Ipv6::new_unchecked(header).destination());
-                    packet
-                        .annotations_mut()
-                        .set_destination_ip6(destination.map_or(0, |address| address.to_bits()));
+                Endpoints::V6 { destination, .. } => {
+                    annotations.set_destination_ip6(destination.to_bits());
+                    families[1] = true;
                 }
             }
+            AssociationId::mark(None, packet);
         }
-        let one = cx.outputs() == 1;
-        let mut faults = faults.iter();
-        cx.classify(batch, |packet| match faults.next() {
-            Some(Some(fault)) => Err(fault.reason()),
-            _ => Ok(usize::from(!one && packet.data().first().is_some_and(|first| first >> 4 == 6))),
-        });
+        drop(associations);
+        drop(tables);
+        if has_faults {
+            let fault = Cell::new(None);
+            let mut faults = faults.iter();
+            batch.extract(
+                |_| {
+                    fault.set(faults.next().copied().flatten());
+                    fault.get().is_none()
+                },
+                |packet| cx.drop(packet, fault.get().map_or(NO_ASSOCIATION, Fault::reason)),
+            );
+        }
+        match families {
+            _ if cx.outputs() == 1 => {}
+            [_, false] => {}
+            [false, true] => cx.emit_batch(1, batch),
+            [true, true] => cx.classify(batch, |packet| {
+                Ok(usize::from(packet.data().first().is_some_and(|first| first >> 4 == 6)))
+            }),
+        }
     }
 }

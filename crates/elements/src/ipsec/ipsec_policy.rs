@@ -9,7 +9,7 @@
 //! (RFC 4301), which all elements of a router share. `brickway run` keeps them in step with the kernel's (`ip xfrm`); other
 //! configurations name a FILE.
 //!
-//! Packets that came in from a port go into input 0, packets that EspDecap has opened into input 1. For each packet:
+//! Packets that EspDecap has opened come here too: their annotation says by which association. For each packet:
 //!
 //! =over 4
 //!
@@ -55,7 +55,7 @@
 //!
 //! =e
 //!   ... -> CheckIPHeader -> ipsec :: IpsecPolicy -> rt :: FIBLookup(...);
-//!   ipsec[1] -> decap :: EspDecap; decap[0] -> CheckIPHeader -> [1] ipsec;
+//!   ipsec[1] -> decap :: EspDecap; decap[0] -> CheckIPHeader -> ipsec;
 //!   ipsec[2] -> DecIPTTL -> EspEncap -> rt;
 //!   ipsec[3] -> ...
 //!
@@ -76,7 +76,7 @@ use crate::runs;
 
 pub(super) static CLASS: Class = Class {
     name: "IpsecPolicy",
-    ports: "1-2/4",
+    ports: "1/4",
     processing: Class::PUSH,
     capabilities: &[super::IPSEC_POLICY],
     handlers: &[
@@ -99,9 +99,6 @@ pub(super) static CLASS: Class = Class {
     make,
     ..Class::DEFAULT
 };
-
-/// The input of packets that were opened.
-const OPENED: usize = 1;
 
 const PASS: u16 = 0;
 const ESP: u16 = 1;
@@ -162,7 +159,7 @@ impl Element for IpsecPolicy {
         if self.judges { None } else { runs::ordinary([]) }
     }
 
-    fn push(&mut self, cx: &mut Context, input: usize, batch: &mut Batch) {
+    fn push(&mut self, cx: &mut Context, _input: usize, batch: &mut Batch) {
         let tables = self.reader.enter();
         if tables.is_idle() {
             return;
@@ -171,12 +168,12 @@ impl Element for IpsecPolicy {
         let outputs = &mut self.outputs[..count];
         let answers = &mut self.answers[..count];
         outputs.fill(PASS);
-        if input != OPENED && tables.has_inbound() {
+        if tables.has_inbound() {
             for (packet, output) in batch.packets().iter().zip(&mut *outputs) {
                 *output = if is_for_us(&tables, packet) { ESP } else { PASS };
             }
         }
-        let opened = input == OPENED;
+        let opened = batch.packets().iter().any(|packet| AssociationId::of(packet).is_some());
         if opened || !tables.forward.is_empty() {
             judge(&tables.forward, self.copy, batch.packets(), &mut self.rooms, answers);
             for ((packet, answer), output) in batch.packets().iter().zip(&*answers).zip(&mut *outputs) {
@@ -185,7 +182,7 @@ impl Element for IpsecPolicy {
                 }
             }
         }
-        if opened || !tables.out.is_empty() {
+        if !tables.out.is_empty() {
             judge(&tables.out, self.copy, batch.packets(), &mut self.rooms, answers);
             for ((packet, answer), output) in batch.packets_mut().iter_mut().zip(&*answers).zip(&mut *outputs)
             {
@@ -219,10 +216,12 @@ fn judge(policies: &Policies, copy: usize, packets: &[Packet], rooms: &mut Rooms
     policies.list.judge(copy, packets, rooms, answers);
 }
 
-/// Whether a packet is ESP to this host.
+/// Whether a packet is ESP to this host. What was inside ESP is not opened again.
 #[inline(always)]
 fn is_for_us(tables: &Tables, packet: &Packet) -> bool {
-    let Some(esp) = packet.network().and_then(find) else { return false };
+    let Some(esp) = packet.network().and_then(find).filter(|_| AssociationId::of(packet).is_none()) else {
+        return false;
+    };
     tables.inbound(esp.spi, esp.destination).is_some() || tables.own.has(esp.destination)
 }
 

@@ -1,9 +1,9 @@
 //! IPsec on a packet's way: which packets are protected, and ESP.
 //!
 //! ```text
-//!                        +--[1] ESP to us --> EspDecap --> CheckIPHeader, CheckIP6Header --> [1] input
+//!                        +--[1] ESP to us --> EspDecap --> CheckIPHeader, CheckIP6Header --> IpsecPolicy
 //!                        |
-//!  ports --[0]--> IpsecPolicy --[0]--> lookups
+//!  ports -------> IpsecPolicy --[0]--> lookups
 //!                        |
 //!                        +--[2] to be protected --> DecIPTTL --> EspEncap --> lookups
 //!                        |

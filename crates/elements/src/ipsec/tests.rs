@@ -16,11 +16,11 @@ const GCM: &str = "aes128-gcm key 0x0102030405060708090a0b0c0d0e0f1011121314";
 /// One gateway: packets of hosts come in by `hosts`, those of the other gateway by `line`.
 const GATEWAY: &str = "\
     policy :: IpsecPolicy;
-    hosts :: TestInput -> CheckIPHeader -> [0] policy;
-    line :: TestInput -> CheckIPHeader -> [0] policy;
+    hosts :: TestInput -> CheckIPHeader -> policy;
+    line :: TestInput -> CheckIPHeader -> policy;
     policy[0] -> clear :: TestOutput;
     policy[1] -> decap :: EspDecap;
-    decap[0] -> CheckIPHeader -> [1] policy;
+    decap[0] -> CheckIPHeader -> policy;
     decap[1] -> six :: TestOutput;
     decap[2] -> not_ours :: TestOutput;
     policy[2] -> DecIPTTL -> encap :: EspEncap;

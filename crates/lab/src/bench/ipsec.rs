@@ -288,7 +288,7 @@ fn encap(file: &Path) -> String {
 fn decap(file: &Path) -> String {
     format!(
         "FromDevice(bench0) -> CheckIPHeader -> policy :: IpsecPolicy(FILE \"{}\");
-         policy[1] -> EspDecap -> CheckIPHeader -> [1] policy;
+         policy[1] -> EspDecap -> CheckIPHeader -> policy;
          policy[0] -> ToDevice(bench1); policy[2] -> lost :: Discard; policy[3] -> lost;",
         file.display()
     )
