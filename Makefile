@@ -8,6 +8,7 @@
 #   make test-all  these, and what is built in other ways: with DPDK, under a model checker, with sanitizers, for fuzzing
 #   make test-router  the tests of the router alone, without the Click library's and the laboratory's
 #   make test-drivers the tests of a router in Linux's place on xdp, af_xdp and af_packet
+#   make test-linux-esp  tests of IPsec beside Linux's and strongSwan, in a virtual machine whose kernel has ESP
 #   make deny    licences and sources of what we depend on; make advisories: its known holes (needs the network)
 #   make dpdk-test  lints and tests of what needs DPDK
 #   make bench-peers  build what our figures are compared with
@@ -31,12 +32,14 @@ TEST_PACKAGES := $(CLUSTER_PACKAGES) tcpdump etcd-client openssl nftables iptabl
 # DPDK's tables and dpdk-testpmd are measured beside ours, and on veth links the kernel and xdp-forward (xdp-tools of Debian 13).
 BENCH_PACKAGES := libdpdk-dev dpdk-dev pkg-config iproute2 ethtool procps etcd-server xdp-tools
 DPDK_PACKAGES := libdpdk-dev pkg-config
+# A virtual machine with Debian's kernel, and strongSwan for tests in it.
+VM_PACKAGES := qemu-system-x86 busybox-static kmod strongswan-swanctl charon-systemd
 
 TARGET := $(shell uname -m)-unknown-linux-gnu
 ROUTER := $(addprefix -p brickway-,packet fib graph ports fabric ipsec elements lua control) -p brickway
 UNSAFE := -p brickway-packet -p brickway-fib -p brickway-ports -p brickway-ipsec
 
-.PHONY: help build quick packages-build packages-demo packages-cluster packages-test packages-bench packages-dpdk rust nightly demo demo-cluster test test-router test-drivers test-all dpdk-test lint fuzz loom sanitize cargo-deny deny advisories bench-peers bench install clean
+.PHONY: help build quick packages-build packages-demo packages-cluster packages-test packages-bench packages-dpdk packages-vm rust nightly demo demo-cluster test test-router test-drivers test-linux-esp test-all dpdk-test lint fuzz loom sanitize cargo-deny deny advisories bench-peers bench install clean
 
 help:
 	@sed -n 's/^#   //p' $(MAKEFILE_LIST)
@@ -45,7 +48,7 @@ help:
 define install_packages
 	@missing=$$(for package in $(1); do dpkg-query -W -f='$${Status}' $$package 2>/dev/null | grep -q '^install ok' || echo $$package; done); \
 	if [ -n "$$missing" ]; then echo "installing" $$missing; \
-	  services=$$(for package in $$missing; do case $$package in frr) echo frr;; bird2) echo bird;; etcd-server) echo etcd;; esac; done); \
+	  services=$$(for package in $$missing; do case $$package in frr) echo frr;; bird2) echo bird;; etcd-server) echo etcd;; charon-systemd) echo strongswan;; esac; done); \
 	  [ -n "$$services" ] && [ -d /run/systemd/system ] || services=; \
 	  if [ -n "$$services" ]; then $(SUDO) systemctl mask --runtime --quiet $$services; fi; \
 	  $(SUDO) apt-get update -qq && DEBIAN_FRONTEND=noninteractive $(SUDO) apt-get install -y -qq --no-install-recommends $$missing >/dev/null; \
@@ -71,6 +74,10 @@ packages-dpdk:
 
 packages-bench:
 	$(call install_packages,$(BUILD_PACKAGES) $(BENCH_PACKAGES))
+
+packages-vm:
+	$(call install_packages,$(BUILD_PACKAGES) $(TEST_PACKAGES) $(VM_PACKAGES))
+	@sh crates/testbed/vm/kernel.sh target/vm
 
 # The toolchain named in rust-toolchain.toml; rustup itself must be there (https://rustup.rs).
 rust:
@@ -130,9 +137,14 @@ test-drivers: packages-test rust
 	  BRICKWAY_TEST_DRIVER=$$driver $(LINTING) $(CARGO) test -p brickway --no-fail-fast --test churn --test conformance --test drop_in \
 	    --test filtering --test routing_daemons --test service --test vlan || exit 1; done
 
+# The tests of ESP, in a virtual machine: many a kernel has none. Without them `make test` would say that they were left out.
+test-linux-esp: packages-vm rust
+	BRICKWAY_ESP=1 CARGO_TARGET_$(subst -,_,$(shell echo $(TARGET) | tr a-z A-Z))_RUNNER=$(CURDIR)/crates/testbed/vm/run.sh \
+	  $(LINTING) $(CARGO) test --workspace --test ipsec_linux -- --test-threads 2
+
 # What is built in other ways, each of which takes some minutes more.
 test-all: test
-	$(MAKE) --no-print-directory lint dpdk-test loom sanitize fuzz deny
+	$(MAKE) --no-print-directory lint test-linux-esp dpdk-test loom sanitize fuzz deny
 
 # DPDK's environment starts once a process, so that its tests share one; they need no huge pages. All of the workspace is named
 # so that what does not depend on DPDK need not be built again.

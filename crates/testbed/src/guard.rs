@@ -3,8 +3,12 @@
 use std::fs::File;
 use std::path::Path;
 
+use crate::Namespace;
+
 /// The variable that leaves out tests which need root.
 const NO_ROOT: &str = "BRICKWAY_NO_ROOT";
+/// The variable with which tests of ESP fail where the kernel has none.
+const ESP: &str = "BRICKWAY_ESP";
 
 /// Returns whether the test may make network namespaces. Returns `false` only if `BRICKWAY_NO_ROOT=1` is set: the test
 /// then ends without a result.
@@ -23,6 +27,28 @@ pub fn is_root() -> bool {
         "this test makes network namespaces: run it as root, or leave out all such tests by {NO_ROOT}=1"
     );
     true
+}
+
+/// Returns whether the kernel has ESP; where it has not, says so, and the test ends without a result. To be called as root.
+///
+/// # Panics
+///
+/// Without ESP if `BRICKWAY_ESP=1` is set, as `make test-linux-esp` does; without root, unless `BRICKWAY_NO_ROOT=1` is set.
+pub fn has_esp() -> bool {
+    if !is_root() {
+        return false;
+    }
+    let namespace = Namespace::new(Namespace::unique_name("esp")).expect("namespaces can be made");
+    let key = "01".repeat(20);
+    let words = "state add src 10.0.0.1 dst 10.0.0.2 proto esp spi 1 mode tunnel aead rfc4106(gcm(aes))";
+    let state = format!("xfrm {words} 0x{key} 128");
+    let Err(error) = namespace.ip(&state) else { return true };
+    assert!(
+        std::env::var_os(ESP).is_none_or(|value| value != "1"),
+        "{ESP}=1, but the kernel has no ESP: {error:#}"
+    );
+    eprintln!("left out: the kernel has no ESP; run 'make test-linux-esp' ({error:#})");
+    false
 }
 
 /// Checks that a program or module is installed. Returns `true`, so that it stands beside [`is_root`] in a condition.

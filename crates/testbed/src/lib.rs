@@ -2,7 +2,7 @@
 //! also root, programs of Debian packages and ours, and patience.
 //!
 //! A test that lacks one of these fails, so a machine that cannot run a test does not report it as passed. Without root,
-//! `BRICKWAY_NO_ROOT=1` leaves out the tests that need it. [`Namespace`] and [`Running`] report errors, for demos and benches to
+//! `BRICKWAY_NO_ROOT=1` leaves out the tests that need it. A kernel without ESP leaves out the tests of [`has_esp`]. [`Namespace`] and [`Running`] report errors, for demos and benches to
 //! show; all else panics.
 //!
 //! | file | what lives there |
@@ -12,6 +12,7 @@
 //! | `running`, `program` | programs that run; where ours are |
 //! | `guard`, `wait`, `folder` | root, packages, turns; patience; a folder of files |
 //! | `ipv4`, `ipv6` | packets |
+//! | `../vm` | a virtual machine with Debian's kernel, for what the kernel at hand lacks |
 
 mod folder;
 mod guard;
@@ -24,7 +25,7 @@ mod running;
 mod wait;
 
 pub use folder::Folder;
-pub use guard::{is_installed, is_root, turn};
+pub use guard::{has_esp, is_installed, is_root, turn};
 pub use namespace::{Namespace, in_namespace, ip, namespaces, run, veth_pair};
 pub use network::{Network, reply_number};
 pub use program::program;

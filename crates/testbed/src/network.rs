@@ -48,7 +48,13 @@ impl Network {
         self.namespace(label).ip(arguments).unwrap_or_else(|error| panic!("{error:#}"));
     }
 
-    /// Sets a `sysctl` in a namespace.
+    /// Runs `ip -n NAMESPACE` with each of these lines, by one process: it is for many lines, or where processes are slow to start.
+    pub fn ip_batch(&self, label: &str, lines: &[String]) {
+        let file = self.folder.write(&format!("{label}.ip"), lines.join("\n") + "\n");
+        self.ip(label, &format!("-batch {file}"));
+    }
+
+    /// Sets a `sysctl` in a namespace, or several.
     pub fn set(&self, label: &str, setting: &str) {
         let (set, text) = self.run(label, &format!("sysctl -qw {setting}"));
         assert!(set, "{label}: {setting}: {text}");

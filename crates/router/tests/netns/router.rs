@@ -6,13 +6,18 @@ use std::time::Duration;
 
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_brickway");
 
-/// Starts `brickway run` in namespace `r`, and waits until it runs. Ports that name no driver have that of
-/// `BRICKWAY_TEST_DRIVER`, if it is set (`make test-drivers`).
+/// Starts `brickway run` in namespace `r`, as [`start_in`] does.
 pub(crate) fn start(network: &Network, arguments: &str) -> Running {
+    start_in(network, "r", arguments)
+}
+
+/// Starts `brickway run` in a namespace, and waits until it runs. Ports that name no driver have that of
+/// `BRICKWAY_TEST_DRIVER`, if it is set (`make test-drivers`).
+pub(crate) fn start_in(network: &Network, label: &str, arguments: &str) -> Running {
     let driver = std::env::var("BRICKWAY_TEST_DRIVER").ok().filter(|_| !arguments.contains("--driver"));
     let arguments =
         &driver.map_or_else(|| arguments.to_owned(), |driver| format!("{arguments} --driver {driver}"));
-    let router = network.start("r", &format!("{PROGRAM} run {arguments}"));
+    let router = network.start(label, &format!("{PROGRAM} run {arguments}"));
     router.wait_until(&format!("`run {arguments}`"), || router.printed().contains(" runs with "));
     router
 }

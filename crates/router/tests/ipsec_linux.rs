@@ -1,0 +1,180 @@
+//! IPsec gateways beside Linux's own and strongSwan. The tests need a kernel with ESP: `make test-linux-esp` runs them in a virtual
+//! machine that has it.
+
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+mod netns;
+
+use netns::eventually;
+use netns::ipsec::{BOTH, Bed, Gateway, Ip, SUITES, StrongSwan, Tunnel, spi};
+use testbed::has_esp;
+
+/// Every remainder of a cipher's block, and some longer ones up to what fits into a packet in the tunnel.
+fn sizes() -> impl Iterator<Item = usize> {
+    (0..=66).chain((67..1300).step_by(101)).chain([1300])
+}
+
+fn is_answered(bed: &Bed, from: &str, to: &str) {
+    assert!(eventually(|| bed.pings(from, to)), "{from}: no answer from {to}");
+}
+
+#[test]
+fn tunnels_of_every_suite_carry_packets_of_every_size() {
+    if !has_esp() {
+        return;
+    }
+    let bed = Bed::new(Gateway::Linux);
+    for (number, suite) in SUITES.into_iter().enumerate() {
+        for outer in BOTH {
+            // A window is kept in 32 bits or, if it is larger or the numbers are extended, as a bit map.
+            let esn = (number + outer as usize).is_multiple_of(2);
+            let replay_window = [32, 64, 1024][number % 3];
+            let tunnel = Tunnel { suite, outer, esn, replay_window, ..Tunnel::DEFAULT };
+            bed.install(&tunnel);
+            let watch = bed.watch();
+            let mut count = 0;
+            for inner in BOTH {
+                is_answered(&bed, "h1", &inner.host(2));
+                bed.echo(inner, sizes());
+                count += 1 + sizes().count() as u64;
+            }
+            for gateway in ["g1", "g2"] {
+                let packets = bed.packets_by_spi(gateway);
+                assert!(packets[&spi(1)] >= count && packets[&spi(2)] >= count, "{tunnel:?}: {packets:?}");
+                assert_eq!(bed.errors(gateway), [""; 0], "{tunnel:?}");
+            }
+            let is_seen =
+                eventually(|| [1, 2].iter().all(|&side| watch.seen().0.get(&spi(side)) >= Some(&count)));
+            let (packets, others) = watch.seen();
+            assert!(is_seen && packets.len() == 2, "{tunnel:?}: {packets:?}");
+            assert_eq!(others, [""; 0], "{tunnel:?}");
+        }
+    }
+}
+
+/// Packets that do not fit into the tunnel are fragmented where they may be, and else the host learns the size.
+#[test]
+fn packets_that_do_not_fit_arrive_too() {
+    if !has_esp() {
+        return;
+    }
+    let bed = Bed::new(Gateway::Linux);
+    for outer in BOTH {
+        bed.install(&Tunnel { outer, ..Tunnel::DEFAULT });
+        for inner in BOTH {
+            let to = inner.host(2);
+            for options in ["-M dont -s 1472", "-s 1472", "-s 4000"] {
+                let is_answered = eventually(|| bed.network.answers("h1", &format!("{options} {to}")) == 10);
+                assert!(is_answered, "{options} {to} in {outer:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn transport_mode_protects_what_gateways_send_themselves() {
+    if !has_esp() {
+        return;
+    }
+    for gateway in [Gateway::Linux, Gateway::Brickway] {
+        let bed = Bed::new(gateway);
+        for (number, suite) in SUITES.into_iter().enumerate() {
+            let outer = BOTH[number % 2];
+            bed.install(&Tunnel { suite, outer, is_tunnel: false, ..Tunnel::DEFAULT });
+            let watch = bed.watch();
+            for options in ["", "-s 0", "-s 1300"] {
+                is_answered(&bed, "g1", &format!("{options} {}", outer.gateway(2)));
+            }
+            let is_seen =
+                eventually(|| [1, 2].iter().all(|&side| watch.seen().0.get(&spi(side)) >= Some(&3)));
+            assert!(is_seen, "{gateway:?}, {suite:?}: {:?}", watch.seen());
+            assert_eq!(watch.seen().1, [""; 0], "{gateway:?}, {suite:?}");
+        }
+    }
+}
+
+#[test]
+fn nat_traversal_carries_esp_in_udp() {
+    if !has_esp() {
+        return;
+    }
+    let bed = Bed::new(Gateway::Linux);
+    let _ports = bed.open_udp_ports();
+    for outer in BOTH {
+        bed.install(&Tunnel { outer, in_udp: true, ..Tunnel::DEFAULT });
+        let watch = bed.watch();
+        for inner in BOTH {
+            is_answered(&bed, "h1", &inner.host(2));
+            bed.echo(inner, sizes().step_by(5));
+        }
+        assert!(eventually(|| watch.seen().0.len() == 2));
+        assert_eq!(watch.seen().1, [""; 0]);
+        assert!(watch.printed().contains("UDP-encap"), "{}", watch.printed());
+    }
+}
+
+/// Half of the number is not sent: both ends count its carry.
+#[test]
+fn extended_sequence_numbers_go_past_32_bits() {
+    if !has_esp() {
+        return;
+    }
+    let bed = Bed::new(Gateway::Linux);
+    for suite in SUITES {
+        let tunnel =
+            Tunnel { suite, esn: true, replay_window: 64, last_number: u32::MAX - 20, ..Tunnel::DEFAULT };
+        bed.install(&tunnel);
+        bed.echo(Ip::V4, 0..60);
+        assert!(bed.packets_by_spi("g2")[&spi(1)] >= 60);
+        assert_eq!(bed.errors("g2"), [""; 0], "{suite:?}");
+    }
+}
+
+/// The bed notices a gateway that does not decrypt.
+#[test]
+fn another_key_lets_nothing_pass() {
+    if !has_esp() {
+        return;
+    }
+    let bed = Bed::new(Gateway::Linux);
+    bed.install_with_seeds(&Tunnel::DEFAULT, [7, 8]);
+    for inner in BOTH {
+        assert!(!bed.pings("h1", &inner.host(2)));
+    }
+    assert_eq!(bed.errors("g2"), ["XfrmInStateProtoError 2"]);
+    // Without a policy at `g1` the packets leave it as they are, and the middle has no route for them.
+    bed.network.ip("g1", "xfrm policy flush");
+    let watch = bed.watch();
+    assert!(!bed.pings("h1", &Ip::V4.host(2)));
+    assert!(eventually(|| watch.seen().1.iter().any(|line| line.contains("10.0.1.2 > 10.0.2.2: ICMP echo"))));
+}
+
+fn rekeys_of_strongswan_lose_nothing(in_udp: bool) {
+    if !has_esp() {
+        return;
+    }
+    let bed = Bed::new(Gateway::Linux);
+    let _daemons = StrongSwan::start(&bed, in_udp);
+    for inner in BOTH {
+        is_answered(&bed, "h1", &inner.host(2));
+    }
+    let watch = bed.watch();
+    let (sent, wrong) = bed.stream_during(Ip::V4, || {
+        // Two associations each way make four; they are five or six with the keys that come after those.
+        assert!(eventually(|| watch.seen().0.len() >= 5), "{:?}", watch.seen());
+    });
+    assert!(wrong.is_empty(), "of {sent} arrived 0 times or more than once: {wrong:?}");
+    assert!(eventually(|| watch.seen().0.values().sum::<u64>() >= sent), "{sent}: {:?}", watch.seen());
+    assert_eq!(watch.seen().1, [""; 0]);
+    assert_eq!(watch.printed().contains("UDP-encap"), in_udp);
+}
+
+#[test]
+fn rekeys_of_strongswan_in_esp_lose_nothing() {
+    rekeys_of_strongswan_lose_nothing(false);
+}
+
+#[test]
+fn rekeys_of_strongswan_in_udp_lose_nothing() {
+    rekeys_of_strongswan_lose_nothing(true);
+}
