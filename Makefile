@@ -166,7 +166,7 @@ sanitize: packages-test nightly
 # A short run of each fuzz target; FUZZ_SECONDS=3600 make fuzz for a long one.
 fuzz: packages-build nightly
 	@command -v cargo-fuzz >/dev/null || $(CARGO) install --quiet --locked cargo-fuzz
-	@for target in configuration script control_socket packets routes netlink fabric nat acl drop_in mrt pcap store records; do \
+	@for target in configuration script control_socket packets routes netlink fabric esp nat acl drop_in mrt pcap store records; do \
 	  echo "fuzzing $$target for $(FUZZ_SECONDS) s"; \
 	  $(CARGO) +nightly fuzz run $$target -- -max_total_time=$(FUZZ_SECONDS) -max_len=4096 -verbosity=0 -print_final_stats=1 || exit 1; done
 

@@ -213,6 +213,8 @@ pub struct Association {
     settings: Settings,
     /// The outer headers, without what differs from packet to packet.
     pub(crate) outer: [u8; MAX_OUTER_BYTES],
+    /// The sum of the 16-bit words of an outer IPv4 header.
+    pub(crate) outer_sum: u32,
     /// Bytes of the outer IP header, in tunnel mode, and of the UDP header.
     pub(crate) outer_bytes: usize,
     /// Added to sequence numbers by exclusive or, for IVs. It makes them differ from those that another process made of the same
@@ -236,8 +238,11 @@ impl Association {
         aws_lc_rs::rand::fill(&mut iv_mask).expect("the system has random numbers");
         let (outer, outer_bytes) = outer(&settings);
         let Settings { window, sequence, used, .. } = settings;
+        let words = outer[..IPV4_BYTES].chunks_exact(2);
+        let outer_sum = words.map(|word| u32::from(u16::from_be_bytes([word[0], word[1]]))).sum();
         Self {
             outer,
+            outer_sum,
             outer_bytes,
             iv_mask,
             window: Window::new(window, sequence),

@@ -52,6 +52,33 @@ fn tunnels_of_every_suite_carry_packets_of_every_size() {
     }
 }
 
+/// A router that has associations and policies from a file, with Linux at the other end.
+#[test]
+fn our_esp_and_linuxs_understand_each_other() {
+    if !has_esp() {
+        return;
+    }
+    let bed = Bed::new(Gateway::Linux);
+    let _ports = bed.open_udp_ports();
+    for (number, suite) in SUITES.into_iter().enumerate() {
+        for outer in BOTH {
+            let esn = (number + outer as usize).is_multiple_of(2);
+            let (replay_window, in_udp) = ([32, 64, 1024][number % 3], number % 3 == 1);
+            let tunnel = Tunnel { suite, outer, esn, replay_window, in_udp, ..Tunnel::DEFAULT };
+            let _router = bed.start_with_file(&tunnel);
+            let mut count = 0;
+            for inner in BOTH {
+                is_answered(&bed, "h1", &inner.host(2));
+                bed.echo(inner, sizes().step_by(3));
+                count += 1 + sizes().step_by(3).count() as u64;
+            }
+            let packets = bed.packets_by_spi("g2");
+            assert!(packets[&spi(1)] >= count && packets[&spi(2)] >= count, "{tunnel:?}: {packets:?}");
+            assert_eq!(bed.errors("g2"), [""; 0], "{tunnel:?}");
+        }
+    }
+}
+
 /// Packets that do not fit into the tunnel are fragmented where they may be, and else the host learns the size.
 #[test]
 fn packets_that_do_not_fit_arrive_too() {

@@ -46,8 +46,14 @@ impl Count {
     /// Counts a packet. One thread writes, so nothing needs to be locked.
     #[inline(always)]
     pub(super) fn add(&self, bytes: usize) {
-        self.packets.store(self.packets.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
-        self.bytes.store(self.bytes.load(Ordering::Relaxed) + bytes as u64, Ordering::Relaxed);
+        self.add_all(1, bytes as u64);
+    }
+
+    /// Counts packets.
+    #[inline(always)]
+    fn add_all(&self, packets: u64, bytes: u64) {
+        self.packets.store(self.packets.load(Ordering::Relaxed) + packets, Ordering::Relaxed);
+        self.bytes.store(self.bytes.load(Ordering::Relaxed) + bytes, Ordering::Relaxed);
     }
 }
 
@@ -139,6 +145,12 @@ impl List {
             permitted += tally.permitted;
         }
         permitted
+    }
+
+    /// Counts packets that a rule was found for otherwise. `copy` is the copy of the element that found it.
+    #[inline]
+    pub(crate) fn count(&self, copy: usize, rule: usize, packets: u64, bytes: u64) {
+        self.counts[copy][rule].add_all(packets, bytes);
     }
 
     /// Returns what all copies counted for a rule, or behind the rules for the default: packets and bytes.

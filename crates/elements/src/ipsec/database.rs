@@ -16,10 +16,11 @@ use graph::setup::Shared;
 use ipsec::association::{Age, Mode};
 use ipsec::{Association, Backend, Endpoints};
 use packet::sync::lock;
+use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 
 use super::policy::{Direction, Policy, PolicyAction};
 use super::tables::{
-    AssociationId, BySpi, Inbound, Own, PeerId, Place, Policies, Step, Tables, list, no_list, plain_step,
+    AssociationId, BySpi, Few, Inbound, Own, PeerId, Place, Policies, Step, Tables, list, no_list, plain_step,
 };
 
 /// An association that the fast path has.
@@ -119,7 +120,7 @@ impl Database {
     /// Makes one without contents, for so many copies of the graph.
     fn new(copies: usize, backend: Backend) -> Self {
         let own = Arc::new(Own::default());
-        let policies = || Policies { list: no_list(copies), steps: Box::new([Step::Pass]) };
+        let policies = || Policies { list: no_list(copies), few: None, steps: Box::new([Step::Pass]) };
         let tables = Arc::new(Tables {
             out: policies(),
             forward: policies(),
@@ -163,8 +164,12 @@ impl Database {
         self.readers.register()
     }
 
-    /// Says what there is now. Associations that were there go on: they are the same if they are the same [`Arc`].
+    /// Says what there is now. From the first association on the process leaves no core dumps. Associations that were there go on: they are the same if they are the same [`Arc`].
     pub fn replace(&self, contents: Contents) {
+        if !contents.associations.is_empty() {
+            // Keys must not be found in a core dump. The call fails for no process that is its own.
+            let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
+        }
         let mut writing = lock(&self.writing);
         let tables = Arc::new(self.compile(&mut writing, &contents));
         writing.contents = contents;
@@ -223,15 +228,17 @@ impl Database {
         }
         let policies = |direction: Direction, discards: bool, old: &Policies| {
             let mut rules = Vec::new();
+            let mut selectors = Vec::new();
             let mut steps = Vec::new();
             for policy in contents.policies.iter().filter(|policy| policy.direction == direction) {
                 let Some(rule) = policy.selector.rule(rules.len() as u32) else { continue };
                 rules.push(rule);
+                selectors.push(&policy.selector);
                 steps.push(step(policy, &candidates));
             }
             steps.push(if discards { Step::Discard } else { Step::Pass });
             let list = if same { old.list.clone() } else { list(&rules, self.copies) };
-            Policies { list, steps: steps.into() }
+            Policies { list, few: Few::new(selectors.into_iter()), steps: steps.into() }
         };
         let [discards_out, discards_forwarded] = contents.discards;
         Tables {

@@ -70,8 +70,8 @@ use ipsec::esp::find;
 use packet::{Batch, MAX_BATCH, Packet};
 
 use super::database::Database;
-use super::tables::{AssociationId, Policies, Step, Tables};
-use crate::acl::{Answer, Rooms};
+use super::tables::{AssociationId, FLAWED as NOT_JUDGED, Numbers, Step, Tables};
+use crate::acl::Rooms;
 use crate::runs;
 
 pub(super) static CLASS: Class = Class {
@@ -137,7 +137,7 @@ fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
         database,
         copy: setup.copy().index,
         rooms: Box::new(Rooms::new()),
-        answers: Box::new([Answer::FLAWED; MAX_BATCH]),
+        numbers: Box::new([0; MAX_BATCH]),
         outputs: Box::new([0; MAX_BATCH]),
     }))
 }
@@ -150,7 +150,7 @@ struct IpsecPolicy {
     /// Which copy of the graph this is in.
     copy: usize,
     rooms: Box<Rooms>,
-    answers: Box<[Answer; MAX_BATCH]>,
+    numbers: Box<Numbers>,
     outputs: Box<[u16; MAX_BATCH]>,
 }
 
@@ -166,7 +166,6 @@ impl Element for IpsecPolicy {
         }
         let count = batch.len();
         let outputs = &mut self.outputs[..count];
-        let answers = &mut self.answers[..count];
         outputs.fill(PASS);
         if tables.has_inbound() {
             for (packet, output) in batch.packets().iter().zip(&mut *outputs) {
@@ -174,20 +173,22 @@ impl Element for IpsecPolicy {
             }
         }
         let opened = batch.packets().iter().any(|packet| AssociationId::of(packet).is_some());
+        let Self { rooms, numbers, copy, .. } = self;
         if opened || !tables.forward.is_empty() {
-            judge(&tables.forward, self.copy, batch.packets(), &mut self.rooms, answers);
-            for ((packet, answer), output) in batch.packets().iter().zip(&*answers).zip(&mut *outputs) {
+            tables.forward.judge(*copy, batch.packets(), rooms, numbers);
+            for ((packet, number), output) in batch.packets().iter().zip(&**numbers).zip(&mut *outputs) {
                 if *output == PASS {
-                    *output = received(&tables, packet, *answer);
+                    *output = received(&tables, packet, *number);
                 }
             }
         }
         if !tables.out.is_empty() {
-            judge(&tables.out, self.copy, batch.packets(), &mut self.rooms, answers);
-            for ((packet, answer), output) in batch.packets_mut().iter_mut().zip(&*answers).zip(&mut *outputs)
+            tables.out.judge(*copy, batch.packets(), rooms, numbers);
+            for ((packet, number), output) in
+                batch.packets_mut().iter_mut().zip(&**numbers).zip(&mut *outputs)
             {
                 if *output == PASS {
-                    *output = sent(&tables, packet, *answer);
+                    *output = sent(&tables, packet, *number);
                 }
             }
         }
@@ -211,11 +212,6 @@ impl Element for IpsecPolicy {
     }
 }
 
-#[inline(always)]
-fn judge(policies: &Policies, copy: usize, packets: &[Packet], rooms: &mut Rooms, answers: &mut [Answer]) {
-    policies.list.judge(copy, packets, rooms, answers);
-}
-
 /// Whether a packet is ESP to this host. What was inside ESP is not opened again.
 #[inline(always)]
 fn is_for_us(tables: &Tables, packet: &Packet) -> bool {
@@ -227,12 +223,12 @@ fn is_for_us(tables: &Tables, packet: &Packet) -> bool {
 
 /// What a packet's protection so far leads to.
 #[inline(always)]
-fn received(tables: &Tables, packet: &Packet, answer: Answer) -> u16 {
-    if answer == Answer::FLAWED {
+fn received(tables: &Tables, packet: &Packet, number: u16) -> u16 {
+    if number == NOT_JUDGED {
         return FLAWED;
     }
     let id = AssociationId::of(packet);
-    match &tables.forward.steps[answer.rule()] {
+    match &tables.forward.steps[usize::from(number)] {
         // RFC 4301, section 5.2, step 4: what was protected must match a policy that says so.
         Step::Pass if id.is_some() => NO_POLICY,
         Step::Pass => PASS,
@@ -251,11 +247,11 @@ fn received(tables: &Tables, packet: &Packet, answer: Answer) -> u16 {
 
 /// What has to be done to a packet.
 #[inline(always)]
-fn sent(tables: &Tables, packet: &mut Packet, answer: Answer) -> u16 {
-    if answer == Answer::FLAWED {
+fn sent(tables: &Tables, packet: &mut Packet, number: u16) -> u16 {
+    if number == NOT_JUDGED {
         return FLAWED;
     }
-    match &tables.out.steps[answer.rule()] {
+    match &tables.out.steps[usize::from(number)] {
         Step::Pass => PASS,
         Step::Seal(Some(id)) => match tables.place(*id) {
             Some(place) => {

@@ -5,12 +5,15 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use ipnet::IpNet;
 use ipsec::Association;
 use packet::random::mixed;
-use packet::{Annotations, Packet};
+use packet::wire::ipv4::{self, Ipv4};
+use packet::wire::ipv6::{self, Ipv6};
+use packet::{Annotations, MAX_BATCH, Packet};
 
-use super::policy::PolicyAction;
-use crate::acl::{List, Rule};
+use super::policy::{PolicyAction, Selector};
+use crate::acl::{Answer, List, Rooms, Rule};
 
 /// An association in the tables: its place, and how often that was given to another one before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,6 +77,8 @@ pub(super) enum Step {
 pub(super) struct Policies {
     /// Which policy a packet matches; shared with the tables before, if policies did not change.
     pub(super) list: Arc<List>,
+    /// The same for few policies that ask for addresses alone.
+    pub(super) few: Option<Few>,
     /// By the number of the policy, and behind them what happens to packets that none matches.
     pub(super) steps: Box<[Step]>,
 }
@@ -81,6 +86,121 @@ pub(super) struct Policies {
 impl Policies {
     pub(super) fn is_empty(&self) -> bool {
         self.steps.len() == 1 && matches!(self.steps[0], Step::Pass)
+    }
+}
+
+/// A few policies that ask for addresses alone: comparing them one after the other is faster than the compiled list.
+pub(super) struct Few {
+    ipv4: Box<[Pair<u32>]>,
+    ipv6: Box<[Pair<u128>]>,
+    /// Number of the policies of both families: that of what no policy matches.
+    count: usize,
+}
+
+/// Source and destination prefix of a policy, and its number.
+struct Pair<A> {
+    source: A,
+    source_mask: A,
+    destination: A,
+    destination_mask: A,
+    number: u16,
+}
+
+impl<A: Copy + Eq + std::ops::BitAnd<Output = A>> Pair<A> {
+    #[inline(always)]
+    fn matches(&self, source: A, destination: A) -> bool {
+        (source & self.source_mask == self.source) & (destination & self.destination_mask == self.destination)
+    }
+}
+
+impl Few {
+    /// Most policies: as many as take about as long as the list.
+    const MOST: usize = 8;
+
+    /// Takes policies; `None` if they are too many or ask for more than addresses.
+    pub(super) fn new<'a>(selectors: impl ExactSizeIterator<Item = &'a Selector>) -> Option<Self> {
+        let count = selectors.len();
+        if count > Self::MOST {
+            return None;
+        }
+        let (mut ipv4, mut ipv6) = (Vec::new(), Vec::new());
+        for (number, selector) in (0..).zip(selectors) {
+            let Selector { source, destination, protocol: None, source_ports: None, destination_ports: None } =
+                *selector
+            else {
+                return None;
+            };
+            match (source.trunc(), destination.trunc()) {
+                (IpNet::V4(source), IpNet::V4(destination)) => ipv4.push(Pair {
+                    source: source.addr().to_bits(),
+                    source_mask: source.netmask().to_bits(),
+                    destination: destination.addr().to_bits(),
+                    destination_mask: destination.netmask().to_bits(),
+                    number,
+                }),
+                (IpNet::V6(source), IpNet::V6(destination)) => ipv6.push(Pair {
+                    source: source.addr().to_bits(),
+                    source_mask: source.netmask().to_bits(),
+                    destination: destination.addr().to_bits(),
+                    destination_mask: destination.netmask().to_bits(),
+                    number,
+                }),
+                _ => return None,
+            }
+        }
+        Some(Self { ipv4: ipv4.into(), ipv6: ipv6.into(), count })
+    }
+
+    /// Returns the number of the policy that a packet matches; `None` if it has no header.
+    #[inline(always)]
+    fn of(&self, packet: &Packet) -> Option<usize> {
+        let network = packet.network()?;
+        let found = if network.first()? >> 4 == 4 {
+            let header = Ipv4::new_unchecked(network.first_chunk::<{ ipv4::MIN_HEADER_LEN }>()?);
+            let (source, destination) = (header.source().to_bits(), header.destination().to_bits());
+            self.ipv4.iter().find(|pair| pair.matches(source, destination)).map(|pair| pair.number)
+        } else {
+            let header = Ipv6::new_unchecked(network.first_chunk::<{ ipv6::HEADER_LEN }>()?);
+            let (source, destination) = (header.source().to_bits(), header.destination().to_bits());
+            self.ipv6.iter().find(|pair| pair.matches(source, destination)).map(|pair| pair.number)
+        };
+        Some(found.map_or(self.count, usize::from))
+    }
+}
+
+/// The number of the policy that each packet of a batch matches, or [`FLAWED`].
+pub(super) type Numbers = [u16; MAX_BATCH];
+
+/// A packet that policies cannot judge.
+pub(super) const FLAWED: u16 = u16::MAX;
+
+impl Policies {
+    /// Writes the numbers of the policies that packets match, and counts them; `copy` is the copy of the element that asks.
+    #[inline]
+    pub(super) fn judge(&self, copy: usize, packets: &[Packet], rooms: &mut Rooms, numbers: &mut Numbers) {
+        let Some(few) = &self.few else {
+            let mut answers = [Answer::FLAWED; MAX_BATCH];
+            let answers = &mut answers[..packets.len()];
+            self.list.judge(copy, packets, rooms, answers);
+            for (number, answer) in numbers.iter_mut().zip(answers) {
+                *number = if *answer == Answer::FLAWED { FLAWED } else { answer.rule() as u16 };
+            }
+            return;
+        };
+        // Packets in a row mostly match the same.
+        let (mut last, mut count, mut bytes) = (0, 0, 0);
+        for (packet, number) in packets.iter().zip(numbers) {
+            let found = few.of(packet);
+            *number = found.map_or(FLAWED, |found| found as u16);
+            let Some(found) = found else { continue };
+            if found != last {
+                self.list.count(copy, last, count, bytes);
+                (last, count, bytes) = (found, 0, 0);
+            }
+            count += 1;
+            bytes += packet.len() as u64;
+        }
+        self.list.count(copy, last, count, bytes);
     }
 }
 

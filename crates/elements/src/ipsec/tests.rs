@@ -295,3 +295,31 @@ fn a_file_of_keys_that_others_may_read_is_refused() {
     assert_eq!(read(name, Backend::best()).unwrap().associations.len(), 2);
     assert!(read("/nowhere", Backend::best()).unwrap_err()[0].contains("'/nowhere' cannot be read"));
 }
+
+#[test]
+fn a_process_with_keys_leaves_no_core_dump() {
+    Gateway::new(&left());
+    assert_eq!(rustix::process::dumpable_behavior().unwrap(), rustix::process::DumpableBehavior::NotDumpable);
+}
+
+/// Policies of addresses alone are compared one by one, all others by the compiled list.
+#[test]
+fn few_policies_and_many_say_the_same() {
+    let few = "policy out any 10.1.0.0/24 10.2.0.0/16 discard
+        policy out any 10.1.0.0/16 10.2.0.0/24 bypass
+        policy out any 0.0.0.0/0 10.2.0.0/16 discard
+        policy out any 10.9.0.0/16 0.0.0.0/0 discard";
+    let many = format!("{few}\n{}", "policy out tcp 10.250.0.0/16 port 9 10.250.0.0/16 discard\n".repeat(9));
+    let [mut few, mut many] = [few, &many].map(Gateway::new);
+    for source in [[10, 1, 0, 1], [10, 1, 1, 1], [10, 9, 0, 1], [10, 3, 0, 1]] {
+        for destination in [[10, 2, 0, 1], [10, 2, 1, 1], [10, 3, 0, 1]] {
+            let packet = [udp(source, destination, 1, 64)];
+            assert_eq!(few.push("hosts", &packet), many.push("hosts", &packet), "{source:?} {destination:?}");
+        }
+    }
+    let counts = |gateway: &Gateway| -> Vec<u64> {
+        gateway.database.policies().iter().take(4).map(|policy| policy.packets).collect()
+    };
+    assert_eq!(counts(&few), [2, 1, 5, 1]);
+    assert_eq!(counts(&few), counts(&many));
+}

@@ -193,19 +193,14 @@ fn into_tunnel(association: &Association, packet: &mut Packet, number: u64) -> O
     add_trailer(association, packet, length, protocol.0)?;
     let data = packet.prepend(front)?;
     let total = data.len();
-    data[..outer_bytes].copy_from_slice(&association.outer[..outer_bytes]);
     let ip_bytes = match settings.endpoints {
         Endpoints::V4 { .. } => {
-            data[1] = class;
-            data[2..4].copy_from_slice(&(total as u16).to_be_bytes());
-            // Unique for a while among the packets of the association, for those who reassemble.
-            data[4..6].copy_from_slice(&(number as u16).to_be_bytes());
-            data[6] = if dont_fragment { DONT_FRAGMENT } else { 0 };
-            let check = checksum::ipv4_header_compute(&data[..IPV4_BYTES]);
-            data[10..12].copy_from_slice(&check.to_be_bytes());
+            // The number is unique for a while among the packets of the association, for those who reassemble.
+            write_ipv4(association, data, class, total as u16, number as u16, dont_fragment);
             IPV4_BYTES
         }
         Endpoints::V6 { .. } => {
+            data[..IPV6_BYTES].copy_from_slice(&association.outer[..IPV6_BYTES]);
             data[0] |= class >> 4;
             data[1] |= class << 4;
             data[4..6].copy_from_slice(&((total - IPV6_BYTES) as u16).to_be_bytes());
@@ -213,11 +208,39 @@ fn into_tunnel(association: &Association, packet: &mut Packet, number: u64) -> O
         }
     };
     if outer_bytes > ip_bytes {
+        let ports = association.outer[ip_bytes..outer_bytes].first_chunk::<UDP_BYTES>();
+        data[ip_bytes..outer_bytes].copy_from_slice(ports.map_or(&[], |ports| ports));
         data[ip_bytes + 4..ip_bytes + 6].copy_from_slice(&((total - ip_bytes) as u16).to_be_bytes());
     }
     write_esp(association, &mut data[outer_bytes..], number);
     packet.set_network_and_transport_header(0, ip_bytes);
     Some(outer_bytes)
+}
+
+/// Writes an outer IPv4 header. Its checksum is added up from the fields: reading back what was just written in other sizes would wait
+/// for the stores.
+#[inline(always)]
+fn write_ipv4(
+    association: &Association,
+    data: &mut [u8],
+    class: u8,
+    total: u16,
+    number: u16,
+    dont_fragment: bool,
+) {
+    let Some(header) = data.first_chunk_mut::<IPV4_BYTES>() else { return };
+    let flags = if dont_fragment { u16::from(DONT_FRAGMENT) << 8 } else { 0 };
+    let fields = u32::from(class) + u32::from(total) + u32::from(number) + u32::from(flags);
+    let sum = association.outer_sum + fields;
+    let sum = (sum & 0xffff) + (sum >> 16);
+    let check = !((sum & 0xffff) + (sum >> 16)) as u16;
+    let word = |first: u16, second: u16| u32::from(first) << 16 | u32::from(second);
+    let template = association.outer.first_chunk::<IPV4_BYTES>().expect("the template is longer");
+    header[..4].copy_from_slice(&word(0x4500 | u16::from(class), total).to_be_bytes());
+    header[4..8].copy_from_slice(&word(number, flags).to_be_bytes());
+    header[8..10].copy_from_slice(&template[8..10]);
+    header[10..12].copy_from_slice(&check.to_be_bytes());
+    header[12..].copy_from_slice(&template[12..]);
 }
 
 /// Puts ESP between a packet's headers and its payload. Returns where ESP begins.

@@ -105,6 +105,44 @@ impl Tunnel {
         if self.is_tunnel { "tunnel" } else { "transport" }
     }
 
+    /// Policies and associations of `g1` as element IpsecPolicy reads them.
+    fn file(&self) -> String {
+        let [near, far] = [1, 2].map(|side| self.outer.gateway(side));
+        let mut lines = Vec::new();
+        for inner in BOTH {
+            let [mine, theirs] = [1, 2].map(|side| inner.network(side));
+            lines.push(format!("policy out any {mine} {theirs} protect {near} {far} request 1"));
+            lines.push(format!("policy fwd any {theirs} {mine} protect {far} {near} request 1"));
+        }
+        let names = [
+            "aes128-gcm",
+            "aes256-gcm",
+            "chacha20-poly1305",
+            "aes128-cbc-sha1",
+            "aes256-cbc-sha256",
+            "aes256-cbc-sha512",
+        ];
+        let suite = SUITES.iter().position(|suite| *suite == self.suite).unwrap();
+        let keys: Vec<String> = ["key", "auth"]
+            .iter()
+            .zip(self.suite)
+            .map(|(word, part)| format!("{word} {}", key(part.2, 7)))
+            .collect();
+        for (from, source, destination) in [(1, &near, &far), (2, &far, &near)] {
+            let mut line = format!(
+                "association {:#x} {source} {destination} {} {} request 1 window {}",
+                spi(from),
+                names[suite],
+                keys.join(" "),
+                self.replay_window
+            );
+            line += if self.esn { " extended" } else { "" };
+            line += if self.in_udp { " udp 4500 4500" } else { "" };
+            lines.push(line);
+        }
+        lines.join("\n") + "\n"
+    }
+
     /// What `ip xfrm state add` needs of the association of a direction; `seed` decides its keys.
     fn state(&self, from: u8, to: u8, seed: u8) -> String {
         let (source, destination) = (self.outer.gateway(from), self.outer.gateway(to));
@@ -123,14 +161,19 @@ impl Tunnel {
             words += if self.esn { " esn" } else { "" };
         }
         for (kind, name, key_bytes, icv_bits) in self.suite {
-            let key: String = (0..*key_bytes).map(|at| format!("{:02x}", (at * 37) as u8 ^ seed)).collect();
-            words += &format!(" {kind} {name} 0x{key} {icv_bits}");
+            words += &format!(" {kind} {name} {} {icv_bits}", key(*key_bytes, seed));
         }
         if self.in_udp {
             words += " encap espinudp 4500 4500 0.0.0.0";
         }
         words
     }
+}
+
+/// A key of so many bytes.
+fn key(bytes: usize, seed: u8) -> String {
+    let digits: String = (0..bytes).map(|at| format!("{:02x}", (at * 37) as u8 ^ seed)).collect();
+    format!("0x{digits}")
 }
 
 /// The SPI of what a gateway sends.
@@ -194,7 +237,50 @@ impl Bed {
 
     /// The same with keys of each gateway's own.
     pub(crate) fn install_with_seeds(&self, tunnel: &Tunnel, seeds: [u8; 2]) {
-        for (side, other, seed) in [(1, 2, seeds[0]), (2, 1, seeds[1])] {
+        self.install_on(tunnel, &[(1, 2, seeds[0]), (2, 1, seeds[1])]);
+    }
+
+    /// Gives gateway `g2` the associations and policies of a tunnel, and starts in `g1` a router that has them from a file.
+    pub(crate) fn start_with_file(&self, tunnel: &Tunnel) -> Running {
+        self.install_on(tunnel, &[(2, 1, 7)]);
+        // Linux forwards nothing past the router.
+        self.network.set("g1", "net.ipv4.ip_forward=0 net.ipv6.conf.all.forwarding=0");
+        let keys = self.network.folder.write("keys", tunnel.file());
+        std::fs::set_permissions(&keys, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+        let mac = |side: u8, last: u8| format!("02:00:00:00:0{side}:{last:02x}");
+        let [to_host, to_middle] =
+            [(mac(1, 2), mac(1, 1), "eth1"), (mac(1, 3), mac(1, 4), "eth2")].map(|(from, to, device)| {
+                format!(
+                    "to_{device} :: ToDevice(af_packet:{device});
+                 {device}_4 :: DecIPTTL -> EtherEncap(0x0800, {from}, {to}) -> to_{device};
+                 {device}_6 :: DecIP6HLIM -> EtherEncap(0x86dd, {from}, {to}) -> to_{device};"
+                )
+            });
+        let from = |device: &str| {
+            format!(
+                "FromDevice(af_packet:{device}) -> from_{device} :: Classifier(12/0800, 12/86dd, -);
+                 from_{device}[0] -> Strip(14) -> CheckIPHeader -> ipsec;
+                 from_{device}[1] -> Strip(14) -> CheckIP6Header -> ipsec;
+                 from_{device}[2] -> Discard;"
+            )
+        };
+        let config = format!(
+            "ipsec :: IpsecPolicy(FILE \"{keys}\"); {to_host} {to_middle} {} {}
+             ipsec[0] -> host :: Classifier(0/40%f0 16/0a0001, 0/60%f0 24/20010db80001, -);
+             host[0] -> eth1_4; host[1] -> eth1_6; host[2] -> Discard;
+             ipsec[1] -> decap :: EspDecap; decap[0] -> CheckIPHeader -> ipsec; decap[1] -> CheckIP6Header -> ipsec;
+             ipsec[2] -> inner :: Classifier(0/40%f0, -); inner[0] -> DecIPTTL -> encap :: EspEncap; inner[1] -> DecIP6HLIM -> encap;
+             encap[0] -> eth2_4; encap[1] -> eth2_6;
+             ipsec[3] -> Discard;",
+            from("eth1"),
+            from("eth2")
+        );
+        let file = self.network.folder.write("gateway.click", config);
+        router::start_in(&self.network, "g1", &file)
+    }
+
+    fn install_on(&self, tunnel: &Tunnel, gateways: &[(u8, u8, u8)]) {
+        for &(side, other, seed) in gateways {
             let mut lines = vec!["xfrm state flush".to_owned(), "xfrm policy flush".to_owned()];
             for (from, to) in [(side, other), (other, side)] {
                 lines.push(format!("xfrm state add {}", tunnel.state(from, to, seed)));
