@@ -11,6 +11,10 @@
 // lived too long: whether it is answered, and by whom, is the router's to decide.
 // The kernel gets all of ARP, LLDP, IS-IS, MPLS and the like.
 //
+// While TAKES_ESP is set, ESP (RFC 4303) to the host's own addresses is ours too, if it is no longer than the MTU: right
+// behind the IP header, or in UDP to port 4500 (RFC 3948). The kernel keeps IKE and the keepalives on that port, IPv4
+// fragments and IPv4 packets with options. All that is ESP here is ESP to `find` of crates/ipsec/src/esp/header.rs.
+//
 // A priority tag, whose VLAN has number 0, changes nothing (IEEE 802.1Q, 6.9.1): the frame is one of the port itself.
 // Frames with another 802.1Q tag are the kernel's, unless VLANS says otherwise of their VLAN: where Linux has an
 // interface for it, ours is what is transit as above; where it has none, all of it is ours, ARP, groups and the host's
@@ -32,6 +36,8 @@ enum {
     VLAN_MASK = 0xfff,
     IPV4_BYTES = 20,
     IPV6_BYTES = 40,
+    // RFC 791: more fragments follow, or this is not the first.
+    FRAGMENT = 0x3fff,
     // More than any packet has.
     ANY_LENGTH = 1 << 17,
 };
@@ -157,8 +163,7 @@ INLINE int is_unfinished(const __u8 *addresses, int words, __u8 protocol, __u32 
 
 // Of a header of IPV4_BYTES; of packets with options it is not known. Fragments have complete checksums.
 INLINE int is_unfinished_ipv4(const __u8 *header, const void *end) {
-    __u32 fragment = length_at(header + 6) & 0x3fff;
-    return header[0] == 0x45 && !fragment &&
+    return header[0] == PLAIN && !(length_at(header + 6) & FRAGMENT) &&
            is_unfinished(header + 12, 4, header[9], length_at(header + 2) - IPV4_BYTES, header + IPV4_BYTES, end);
 }
 
@@ -167,39 +172,87 @@ INLINE int is_unfinished_ipv6(const __u8 *header, const void *end) {
     return is_unfinished(header + 8, 16, header[6], length_at(header + 4), header + IPV6_BYTES, end);
 }
 
+// Whether ESP to the host's own addresses is ours. It is asked only about packets to these.
+struct {
+    MAP_NUMBER(type, BPF_MAP_TYPE_ARRAY);
+    MAP_NUMBER(max_entries, 1);
+    MAP_TYPE(key, __u32);
+    MAP_TYPE(value, __u8);
+} TAKES_ESP SEC(".maps");
+
+// UDP's port for ESP; bytes of a header of UDP, and of ESP: SPI and sequence number.
+enum { ESP_PORT = 4500, UDP_BYTES = 8, ESP_BYTES = 8 };
+
+// Whether ESP begins behind an IP header, at `transport`. The packet has `length` bytes there, without what trails it.
+INLINE int is_esp(__u8 protocol, int length, const __u8 *transport, const void *end) {
+    if (protocol == PROTOCOL_UDP) {
+        if ((const void *)(transport + UDP_BYTES) > end || length_at(transport + 2) != ESP_PORT)
+            return 0;
+        transport += UDP_BYTES;
+        length -= UDP_BYTES;
+    } else if (protocol != PROTOCOL_ESP) {
+        return 0;
+    }
+    // RFC 3948, section 2.2: four zero bytes mark IKE. RFC 4303, section 2.1: SPI 0 is for local use.
+    return length >= ESP_BYTES && (const void *)(transport + ESP_BYTES) <= end &&
+           (transport[0] | transport[1] | transport[2] | transport[3]);
+}
+
+// Of a header of IPV4_BYTES, and what stands behind it.
+INLINE int is_esp_ipv4(const __u8 *header, const __u8 *transport, const void *end) {
+    return header[0] == PLAIN && !(length_at(header + 6) & FRAGMENT) &&
+           is_esp(header[9], (int)length_at(header + 2) - IPV4_BYTES, transport, end);
+}
+
+// Of a header of IPV6_BYTES, and what stands behind it.
+INLINE int is_esp_ipv6(const __u8 *header, const __u8 *transport, const void *end) {
+    return is_esp(header[6], length_at(header + 4), transport, end);
+}
+
+// What a packet is by its IP header. MAY_BE_ESP is to an address of the host, while TAKES_ESP is set.
+enum kind { OTHER, PLAIN_TRANSIT, MAY_BE_ESP };
+
+INLINE enum kind kind_by_address(const struct address *address) {
+    if (!lookup(&LOCAL, address))
+        return PLAIN_TRANSIT;
+    __u32 first = 0;
+    const __u8 *takes_esp = lookup(&TAKES_ESP, &first);
+    return takes_esp && *takes_esp ? MAY_BE_ESP : OTHER;
+}
+
 // Of a header of IPV4_BYTES.
-INLINE int is_transit_ipv4(const __u8 *header, __u32 mtu) {
+INLINE enum kind kind_of_ipv4(const __u8 *header, __u32 mtu) {
     const __u8 *destination = header + 16;
     if (header[0] >> 4 != 4 || length_at(header + 2) > mtu)
-        return 0;
+        return OTHER;
     // RFC 6890: loopback; groups (224.0.0.0/4).
     if (destination[0] == 127 || destination[0] >> 4 == 14)
-        return 0;
+        return OTHER;
     // RFC 919: limited broadcast.
     if ((destination[0] & destination[1] & destination[2] & destination[3]) == 0xff)
-        return 0;
+        return OTHER;
     if (!may_be_local(MAPPED | number_of_bytes(destination, 4)))
-        return 1;
+        return PLAIN_TRANSIT;
     struct address address;
     __builtin_memset(address.bytes, 0, 10);
     __builtin_memset(address.bytes + 10, 0xff, 2);
     __builtin_memcpy(address.bytes + 12, destination, 4);
-    return lookup(&LOCAL, &address) == 0;
+    return kind_by_address(&address);
 }
 
 // RFC 4291, section 2.5.6: a router forwards no packet from or to such an address.
 INLINE int is_link_local(const __u8 *address) { return address[0] == 0xfe && (address[1] & 0xc0) == 0x80; }
 
 // Of a header of IPV6_BYTES.
-INLINE int is_transit_ipv6(const __u8 *header, __u32 mtu) {
+INLINE enum kind kind_of_ipv6(const __u8 *header, __u32 mtu) {
     const __u8 *source = header + 8, *destination = header + 24;
     if (header[0] >> 4 != 6 || IPV6_BYTES + length_at(header + 4) > mtu)
-        return 0;
+        return OTHER;
     if (destination[0] == 0xff || is_link_local(destination) || is_link_local(source))
-        return 0;
+        return OTHER;
     if (!may_be_local(number_of_bytes(destination, 8) ^ number_of_bytes(destination + 8, 8)))
-        return 1;
+        return PLAIN_TRANSIT;
     struct address address;
     __builtin_memcpy(address.bytes, destination, 16);
-    return lookup(&LOCAL, &address) == 0;
+    return kind_by_address(&address);
 }

@@ -6,7 +6,15 @@
 
 #include "bpf.h"
 
-enum { PLAIN = 0x45, PROTOCOL_ICMP = 1, PROTOCOL_TCP = 6, PROTOCOL_UDP = 17, PROTOCOL_ICMPV6 = 58, PROTOCOL_SCTP = 132 };
+enum {
+    PLAIN = 0x45,
+    PROTOCOL_ICMP = 1,
+    PROTOCOL_TCP = 6,
+    PROTOCOL_UDP = 17,
+    PROTOCOL_ESP = 50,
+    PROTOCOL_ICMPV6 = 58,
+    PROTOCOL_SCTP = 132,
+};
 
 // An IPv4 header without options, at two bytes' alignment.
 struct ipv4 {

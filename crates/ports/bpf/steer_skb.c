@@ -36,6 +36,12 @@ struct tag {
     __u16 type;
 };
 
+// Loads what stands behind an IP header, as much as shows ESP in UDP, or ESP. The kernel writes zeros where it has less.
+INLINE void load_transport(struct __sk_buff *packet, __u32 at, __u8 *transport) {
+    if (load_bytes(packet, at, transport, UDP_BYTES + ESP_BYTES) != 0)
+        load_bytes(packet, at, transport, ESP_BYTES);
+}
+
 INLINE int is_ours(struct __sk_buff *packet) {
     int share = TRANSIT_OF_IT;
     __u16 type = SWAP16((__u16)packet->protocol);
@@ -54,12 +60,26 @@ INLINE int is_ours(struct __sk_buff *packet) {
         return packet->pkt_type <= TO_ANOTHER;
     if (share == NOTHING_OF_IT || packet->pkt_type != TO_US || packet->gso_size)
         return 0;
-    __u8 header[IPV6_BYTES];
+    enum kind kind;
+    __u8 header[IPV6_BYTES], transport[UDP_BYTES + ESP_BYTES];
+    const void *end = transport + sizeof(transport);
     switch (type) {
     case TYPE_IPV4:
-        return load_bytes(packet, at, header, IPV4_BYTES) == 0 && is_transit_ipv4(header, ANY_LENGTH);
+        if (load_bytes(packet, at, header, IPV4_BYTES) != 0)
+            return 0;
+        kind = kind_of_ipv4(header, ANY_LENGTH);
+        if (kind != MAY_BE_ESP)
+            return kind == PLAIN_TRANSIT;
+        load_transport(packet, at + IPV4_BYTES, transport);
+        return is_esp_ipv4(header, transport, end);
     case TYPE_IPV6:
-        return load_bytes(packet, at, header, IPV6_BYTES) == 0 && is_transit_ipv6(header, ANY_LENGTH);
+        if (load_bytes(packet, at, header, IPV6_BYTES) != 0)
+            return 0;
+        kind = kind_of_ipv6(header, ANY_LENGTH);
+        if (kind != MAY_BE_ESP)
+            return kind == PLAIN_TRANSIT;
+        load_transport(packet, at + IPV6_BYTES, transport);
+        return is_esp_ipv6(header, transport, end);
     default:
         return 0;
     }

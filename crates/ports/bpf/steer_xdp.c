@@ -75,8 +75,8 @@ INLINE int unseal(struct xdp_md *context, __u8 *frame) {
     return adjust_head(context, SEALED_BYTES) == 0 ? XDP_PASS : XDP_DROP;
 }
 
-// Whose a frame is: the kernel's, ours to forward, or our sockets': they compute a missing checksum, and get frames
-// of VLANs that Linux has no interface for.
+// Whose a frame is: the kernel's, ours to forward, or our sockets': they compute a missing checksum, and get ESP to the
+// host and frames of VLANs that Linux has no interface for.
 enum whose { OF_KERNEL, OURS, OF_SOCKETS };
 
 INLINE enum whose whose(const __u8 *frame, const void *end) {
@@ -106,15 +106,26 @@ INLINE enum whose whose(const __u8 *frame, const void *end) {
         differs |= frame[at] ^ link->address[at];
     if (differs)
         return others;
+    enum kind kind;
     int is_finished;
     switch (type) {
     case TYPE_IPV4:
-        if ((const void *)(header + IPV4_BYTES) > end || !is_transit_ipv4(header, link->mtu))
+        if ((const void *)(header + IPV4_BYTES) > end)
+            return others;
+        kind = kind_of_ipv4(header, link->mtu);
+        if (kind == MAY_BE_ESP && is_esp_ipv4(header, header + IPV4_BYTES, end))
+            return OF_SOCKETS;
+        if (kind != PLAIN_TRANSIT)
             return others;
         is_finished = !is_unfinished_ipv4(header, end);
         break;
     case TYPE_IPV6:
-        if ((const void *)(header + IPV6_BYTES) > end || !is_transit_ipv6(header, link->mtu))
+        if ((const void *)(header + IPV6_BYTES) > end)
+            return others;
+        kind = kind_of_ipv6(header, link->mtu);
+        if (kind == MAY_BE_ESP && is_esp_ipv6(header, header + IPV6_BYTES, end))
+            return OF_SOCKETS;
+        if (kind != PLAIN_TRANSIT)
             return others;
         is_finished = !is_unfinished_ipv6(header, end);
         break;

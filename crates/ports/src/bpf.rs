@@ -151,21 +151,27 @@ fn tcx_error(port: &str, error: io::Error) -> PortError {
     }
 }
 
-/// The host's own addresses in a program's map.
+/// The host's own addresses in a program's map, and whether ESP to them is ours.
 pub(crate) struct LocalAddresses {
     map: HashMap<MapData, AddressKey, u8>,
     /// A bit for a hash of each ([`address_bits`]), or of one that was there.
     bits: Array<MapData, AddressBits>,
+    takes_esp: Array<MapData, u8>,
     /// Whether somebody tells us about changes; else we ask the kernel when the program is attached.
     told: bool,
 }
 
 impl LocalAddresses {
     pub(crate) fn of(port: &str, object: &mut Ebpf) -> Result<Self, PortError> {
-        let map = object.take_map("LOCAL").expect("the program has this map");
-        let bits = object.take_map("MAY_BE_LOCAL").expect("the program has this map");
+        let mut take = |name: &str| object.take_map(name).expect("the program has this map");
+        let maps = (take("LOCAL"), take("MAY_BE_LOCAL"), take("TAKES_ESP"));
         let wrong = |error: MapError| load_error(port, &error);
-        Ok(Self { map: map.try_into().map_err(wrong)?, bits: bits.try_into().map_err(wrong)?, told: false })
+        Ok(Self {
+            map: maps.0.try_into().map_err(wrong)?,
+            bits: maps.1.try_into().map_err(wrong)?,
+            takes_esp: maps.2.try_into().map_err(wrong)?,
+            told: false,
+        })
     }
 
     /// Asks the kernel, unless somebody tells us.
@@ -176,6 +182,11 @@ impl LocalAddresses {
     pub(crate) fn set(&mut self, addresses: &[IpAddr]) -> io::Result<()> {
         self.told = true;
         self.replace(addresses.iter().copied())
+    }
+
+    /// Says whether ESP to these addresses is ours.
+    pub(crate) fn take_esp(&mut self, takes: bool) -> io::Result<()> {
+        self.takes_esp.set(0, u8::from(takes), 0).map_err(map_error)
     }
 
     fn replace(&mut self, addresses: impl Iterator<Item = IpAddr>) -> io::Result<()> {
@@ -240,6 +251,11 @@ impl Vlans {
 /// What was asked of [`Vlans`] failed.
 pub(crate) fn vlans_error(port: &str, error: io::Error) -> PortError {
     PortError::system(port, "setting the VLANs", error)
+}
+
+/// What was asked of [`LocalAddresses::take_esp`] failed.
+pub(crate) fn esp_error(port: &str, error: io::Error) -> PortError {
+    PortError::system(port, "setting whose ESP is", error)
 }
 
 /// What was asked of [`LocalAddresses`] failed: most likely the map is full.

@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 
+use packet::wire::IpProtocol;
 use packet::wire::ethernet::MacAddr;
 use packet::wire::ipv4::{Ipv4, MIN_HEADER_LEN as IPV4_BYTES};
 use packet::wire::ipv6::{HEADER_LEN as IPV6_BYTES, Ipv6};
@@ -17,6 +18,9 @@ const TYPE_VLAN: [u8; 2] = [0x81, 0x00];
 const TYPE_SERVICE_VLAN: [u8; 2] = [0x88, 0xa8];
 const TAG_BYTES: usize = 4;
 const VLAN_MASK: u16 = 0xfff;
+const ESP_PORT: [u8; 2] = 4500_u16.to_be_bytes();
+const UDP_BYTES: usize = 8;
+const ESP_BYTES: usize = 8;
 
 /// Says which frames of a port are for the host and which are plain transit, as the steering programs of AF_XDP and
 /// AF_PACKET ports do.
@@ -26,12 +30,13 @@ pub(crate) struct HostFilter {
     mtu: usize,
     local: HashSet<AddressKey>,
     vlans: HashMap<VlanId, VlanShare>,
+    takes_esp: bool,
 }
 
 impl HostFilter {
     /// For a port with this link address and MTU, which its twin in Linux has too; no local addresses yet.
     pub(crate) fn new(mac: MacAddr, mtu: usize) -> Self {
-        Self { mac, mtu, local: HashSet::new(), vlans: HashMap::new() }
+        Self { mac, mtu, local: HashSet::new(), vlans: HashMap::new(), takes_esp: false }
     }
 
     /// Other local addresses.
@@ -49,7 +54,12 @@ impl HostFilter {
         self.vlans = vlans.iter().copied().collect();
     }
 
-    /// Whether a frame is for the host; else it is ours: plain transit, or of a VLAN that is ours whole.
+    /// Says whether ESP to the local addresses is ours.
+    pub(crate) fn take_esp(&mut self, takes: bool) {
+        self.takes_esp = takes;
+    }
+
+    /// Whether a frame is for the host; else it is ours: plain transit, ESP to the host, or of a VLAN that is ours whole.
     pub(crate) fn is_hosts(&self, frame: &[u8]) -> bool {
         let Some((header, mut packet)) = frame.split_at_checked(ETHERNET_BYTES) else { return true };
         let mut kind = [header[12], header[13]];
@@ -69,29 +79,36 @@ impl HostFilter {
             }
             (kind, packet) = ([a, b], rest);
         }
-        let is_transit = header[..6] == self.mac.0
+        let is_ours = header[..6] == self.mac.0
             && match kind {
-                TYPE_IPV4 => packet.first_chunk().is_some_and(|header| self.is_transit_ipv4(header)),
-                TYPE_IPV6 => packet.first_chunk().is_some_and(|header| self.is_transit_ipv6(header)),
+                TYPE_IPV4 => {
+                    packet.split_first_chunk().is_some_and(|(header, rest)| self.is_ours_ipv4(header, rest))
+                }
+                TYPE_IPV6 => {
+                    packet.split_first_chunk().is_some_and(|(header, rest)| self.is_ours_ipv6(header, rest))
+                }
                 _ => false,
             };
-        !is_transit
+        !is_ours
     }
 
-    fn is_transit_ipv4(&self, header: &[u8; IPV4_BYTES]) -> bool {
+    fn is_ours_ipv4(&self, header: &[u8; IPV4_BYTES], rest: &[u8]) -> bool {
         let header = Ipv4::new_unchecked(header);
         let destination = header.destination();
-        let [a, b, c, d] = destination.octets();
         header.version() == 4
             && header.total_len() <= self.mtu
             // RFC 6890: loopback; groups. RFC 919: limited broadcast.
             && !destination.is_loopback()
             && !destination.is_multicast()
             && !destination.is_broadcast()
-            && !self.local.contains(&[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, a, b, c, d])
+            && (!self.local.contains(&key_of(destination.into()))
+                || self.takes_esp
+                    && header.header_len() == IPV4_BYTES
+                    && !header.is_fragment()
+                    && is_esp(header.protocol(), rest, header.total_len().saturating_sub(IPV4_BYTES)))
     }
 
-    fn is_transit_ipv6(&self, header: &[u8; IPV6_BYTES]) -> bool {
+    fn is_ours_ipv6(&self, header: &[u8; IPV6_BYTES], rest: &[u8]) -> bool {
         let header = Ipv6::new_unchecked(header);
         let destination = header.destination();
         header.version() == 6
@@ -100,8 +117,21 @@ impl HostFilter {
             // RFC 4291, section 2.5.6: a router forwards no packet from or to such an address.
             && !destination.is_unicast_link_local()
             && !header.source().is_unicast_link_local()
-            && !self.local.contains(&destination.octets())
+            && (!self.local.contains(&destination.octets())
+                || self.takes_esp && is_esp(header.next_header(), rest, header.payload_len()))
     }
+}
+
+/// Whether ESP begins behind an IP header; of `rest` the packet has `length` bytes.
+fn is_esp(protocol: IpProtocol, rest: &[u8], length: usize) -> bool {
+    let rest = &rest[..length.min(rest.len())];
+    let esp = match protocol {
+        IpProtocol::ESP => Some(rest),
+        IpProtocol::UDP if rest.get(2..4) == Some(&ESP_PORT) => rest.get(UDP_BYTES..),
+        _ => None,
+    };
+    // SPI 0 marks IKE.
+    esp.is_some_and(|esp| esp.len() >= ESP_BYTES && esp[..4] != [0; 4])
 }
 
 #[cfg(test)]
@@ -125,35 +155,50 @@ mod tests {
         in_namespace(|| {
             veth_pair("left", "right");
             ip("link set left address 02:00:00:00:00:02");
-            let filter = filter();
             let addresses = HOST_ADDRESSES.map(|address| address.parse().unwrap());
-            let xdp = std::cell::RefCell::new(af_xdp::decision(filter.mac, 1_500, &addresses, &HOST_VLANS));
-            let packet_sockets = af_packet::decision("left", &addresses, &HOST_VLANS);
-            let (ours, tagged) = (std::cell::Cell::new(0), std::cell::Cell::new(0));
+            // With ESP for Linux, and for us.
+            let deciders = [false, true].map(|takes_esp| {
+                let mut filter = filter();
+                filter.take_esp(takes_esp);
+                let xdp = af_xdp::decision(filter.mac, 1_500, &addresses, &HOST_VLANS, takes_esp);
+                let packet_sockets = af_packet::decision("left", &addresses, &HOST_VLANS, takes_esp);
+                (filter, std::cell::RefCell::new(xdp), packet_sockets)
+            });
+            let [ours, tagged, esp, esp_in_udp] = [const { std::cell::Cell::new(0) }; 4];
             let mut runner =
-                TestRunner::new(Config { cases: 4_000, failure_persistence: None, ..Config::default() });
+                TestRunner::new(Config { cases: 8_000, failure_persistence: None, ..Config::default() });
             let result = runner.run(&likely_frames(), |frame| {
-                let is_ours = !filter.is_hosts(&frame);
                 let is_tagged =
                     [TYPE_VLAN, TYPE_SERVICE_VLAN].map(Vec::from).contains(&frame[12..14].to_vec());
-                ours.set(ours.get() + u32::from(is_ours && !is_tagged));
-                tagged.set(tagged.get() + u32::from(is_ours && is_tagged));
-                prop_assert_eq!((xdp.borrow_mut())(&frame), is_ours, "XDP");
-                // Packet sockets see whether a frame was merged, and so need not look at the packet's length. The
-                // kernel runs no tests of them with cut headers.
                 let tag = if is_tagged { TAG_BYTES } else { 0 };
                 let is_ipv6 = frame.get(12 + tag..14 + tag) == Some(&TYPE_IPV6);
-                let shortest = ETHERNET_BYTES + tag + if is_ipv6 { 40 } else { 20 };
-                if frame.len() >= shortest
-                    && (is_ours || !is_too_long(&frame[ETHERNET_BYTES + tag..], is_ipv6))
-                {
-                    prop_assert_eq!(packet_sockets(&frame), is_ours, "packet sockets");
+                for (filter, xdp, packet_sockets) in &deciders {
+                    let is_ours = !filter.is_hosts(&frame);
+                    prop_assert_eq!((xdp.borrow_mut())(&frame), is_ours, "XDP");
+                    // Packet sockets see whether a frame was merged, and so need not look at the packet's length. The
+                    // kernel runs no tests of them with cut headers.
+                    let shortest = ETHERNET_BYTES + tag + if is_ipv6 { 40 } else { 20 };
+                    if frame.len() >= shortest
+                        && (is_ours || !is_too_long(&frame[ETHERNET_BYTES + tag..], is_ipv6))
+                    {
+                        prop_assert_eq!(packet_sockets(&frame), is_ours, "packet sockets");
+                    }
                 }
+                let count =
+                    |counter: &std::cell::Cell<u32>, counts| counter.set(counter.get() + u32::from(counts));
+                let [without, with] = deciders.each_ref().map(|(filter, ..)| !filter.is_hosts(&frame));
+                count(&ours, without && !is_tagged);
+                count(&tagged, without && is_tagged);
+                let protocol = frame.get(tag + if is_ipv6 { 20 } else { 23 });
+                count(&esp, with && !without && protocol == Some(&50));
+                count(&esp_in_udp, with && !without && protocol == Some(&17));
                 Ok(())
             });
             result.unwrap();
             assert!(ours.get() > 100, "{} frames were transit", ours.get());
             assert!(tagged.get() > 100, "{} tagged frames were ours", tagged.get());
+            assert!(esp.get() > 20, "{} frames were ESP", esp.get());
+            assert!(esp_in_udp.get() > 20, "{} frames were ESP in UDP", esp_in_udp.get());
         });
     }
 

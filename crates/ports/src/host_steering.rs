@@ -10,7 +10,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::{KernelForwarding, PortError, Spec, XdpMode};
 
-/// Which packets stay with Linux: those to its own addresses, and all that is not plain transit.
+/// Which packets stay with Linux: those to its own addresses, and all that is not plain transit. ESP to its addresses may be
+/// ours ([`HostSteering::take_esp`]).
 ///
 /// Directed broadcast addresses and anycast addresses are the host's as well: the kernel's routing table `local` has them all.
 /// Loopback, link-local and group addresses are known.
@@ -28,6 +29,17 @@ pub trait HostSteering {
     /// # Errors
     /// [`PortError::System`]; not expected.
     fn set_vlans(&mut self, vlans: &[(VlanId, VlanShare)]) -> Result<(), PortError>;
+
+    /// Says whether ESP to the host's own addresses is ours: right behind the IP header (RFC 4303), or in UDP to port 4500
+    /// (RFC 3948). It is Linux's at first; a change takes effect at once.
+    ///
+    /// Linux keeps IKE and NAT keepalives on that port, IPv4 fragments and IPv4 packets with options, packets longer than the
+    /// MTU, and what has SPI 0. ESP to a directed broadcast address is as ESP to any of the host's addresses. Transit is not
+    /// concerned.
+    ///
+    /// # Errors
+    /// [`PortError::System`]; not expected.
+    fn take_esp(&mut self, takes: bool) -> Result<(), PortError>;
 
     /// Says whether transit packets whose transport checksum is still to be computed are Linux's. A program of XDP sees them
     /// from the other end of a veth or from a virtual machine; only the kernel knows that the checksum is missing. They are
@@ -207,6 +219,60 @@ mod tests {
         frame([0x86, 0xdd], &header.concat())
     }
 
+    const ESP: u8 = 50;
+    const UDP: u8 = 17;
+    /// SPI and sequence number, and ciphertext.
+    const SEALED: [u8; 16] = [0, 0, 2, 1, 0, 0, 0, 1, 9, 9, 9, 9, 9, 9, 9, 9];
+
+    /// A frame with a packet of this protocol, and behind it what is no part of the packet.
+    fn packet(to: &str, protocol: u8, payload: &[u8]) -> Vec<u8> {
+        let length = payload.len() as u8;
+        match to.parse().unwrap() {
+            IpAddr::V4(to) => {
+                let header = [0x45, 0, 0, 20 + length, 0, 0, 0, 0, 64, protocol, 0, 0, 198, 51, 100, 9];
+                let mut frame = frame([8, 0], &[&header, &to.octets()[..], payload].concat());
+                frame.extend([7; 20]);
+                frame
+            }
+            IpAddr::V6(to) => {
+                let header = [&[0x60, 0, 0, 0, 0, length, protocol, 64][..], &[1; 16], &to.octets(), payload];
+                frame([0x86, 0xdd], &[&header.concat()[..], &[7; 20]].concat())
+            }
+        }
+    }
+
+    /// What UDP carries to a port.
+    fn in_udp(port: u16, payload: &[u8]) -> Vec<u8> {
+        let length = (8 + payload.len() as u16).to_be_bytes();
+        [&[0x11, 0x94][..], &port.to_be_bytes(), &length, &[0; 2], payload].concat()
+    }
+
+    /// ESP to the host, and what is near it and Linux's in any case.
+    fn esp_and_not() -> [Vec<Vec<u8>>; 2] {
+        let (mut esp, mut not) = (Vec::new(), Vec::new());
+        for to in ["192.0.2.1", "2001:db8::1"] {
+            let datagram = |payload: &[u8]| packet(to, UDP, &in_udp(4_500, payload));
+            esp.extend([packet(to, ESP, &SEALED), datagram(&SEALED), packet(to, ESP, &SEALED[..8])]);
+            esp.push(datagram(&[0xff; 8]));
+            // IKE, a keepalive, too little for ESP, another port, another protocol.
+            not.extend([
+                datagram(&[&[0; 4], &SEALED[..]].concat()),
+                datagram(&[0xff]),
+                datagram(&SEALED[..7]),
+            ]);
+            not.extend([packet(to, UDP, &in_udp(4_501, &SEALED)), packet(to, 6, &in_udp(4_500, &SEALED))]);
+        }
+        let change = |at: usize, to: u8| {
+            let mut frame = esp[0].clone();
+            frame[at] = to;
+            frame
+        };
+        // Options, fragments, frames to others.
+        not.extend([change(14, 0x46), change(20, 0x20), change(21, 1), change(0, 3), change(5, 3)]);
+        not.extend(["255.255.255.255", "224.0.0.1", "ff02::1", "fe80::7"].map(|to| packet(to, ESP, &SEALED)));
+        [esp, not]
+    }
+
     #[test]
     fn the_kernel_gets_what_a_host_needs_and_we_get_the_rest() {
         let mut multicast = ipv4(0x45, 64, [198, 51, 100, 7]);
@@ -313,7 +379,34 @@ mod tests {
                 assert_eq!(split(&mut *right, frames, tagged_kernels.len()), tagged_ours, "{spec}");
                 right.host().unwrap().set_vlans(&vlans[1..]).unwrap();
                 assert_eq!(split(&mut *right, &[&tagged_ours], 3), tagged_ours[3..], "{spec}");
+                // ESP to the host, under the switch; in transit it is ours in any case.
+                right.host().unwrap().set_vlans(&vlans).unwrap();
+                let [esp, not_esp] = esp_and_not();
+                let esp_in_vlan: Vec<Vec<u8>> = esp.iter().map(|frame| tagged(5, frame)).collect();
+                let in_transit = [
+                    packet("198.51.100.7", ESP, &SEALED),
+                    packet("2001:db8::7", UDP, &in_udp(4_500, &SEALED)),
+                ];
+                let frames: &[&[Vec<u8>]] = &[&esp, &not_esp, &esp_in_vlan, &in_transit];
+                for takes in [None, Some(true), Some(false), Some(true)] {
+                    takes.into_iter().for_each(|takes| right.host().unwrap().take_esp(takes).unwrap());
+                    let (ours, to_kernel) = match takes {
+                        Some(true) => ([&esp[..], &esp_in_vlan, &in_transit].concat(), not_esp.len()),
+                        _ => (in_transit.to_vec(), not_esp.len() + 2 * esp.len()),
+                    };
+                    assert_eq!(split(&mut *right, frames, to_kernel), ours, "{spec}, {takes:?}");
+                }
                 // Addresses that come and go.
+                let new: IpAddr = "192.0.2.9".parse().unwrap();
+                right.host().unwrap().set_local_addresses(&[new]).unwrap();
+                let to_the_new = [packet("192.0.2.9", ESP, &SEALED)];
+                assert_eq!(
+                    split(&mut *right, &[&to_the_new, &esp], 0),
+                    [&to_the_new[..], &esp].concat(),
+                    "{spec}"
+                );
+                right.host().unwrap().take_esp(false).unwrap();
+                assert_eq!(split(&mut *right, &[&to_the_new, &esp], 1), esp, "{spec}");
                 let address: IpAddr = "198.51.100.7".parse().unwrap();
                 right.host().unwrap().set_local_addresses(&[address, address]).unwrap();
                 assert_eq!(split(&mut *right, &[&ours[1..3]], 1), ours[2..3]);
@@ -332,6 +425,46 @@ mod tests {
                 let to_the_new = &kernels[kernels.len() - 1..];
                 assert_eq!(split(&mut *right, &[&ours, to_the_new], ours.len()), to_the_new);
                 assert!(left.host().is_none());
+            });
+        }
+    }
+
+    #[test]
+    fn esp_stays_ours_when_an_interface_comes_back() {
+        for spec in ["af_xdp:right?steer=transit", "right?steer=transit"] {
+            in_namespace(move || {
+                let make = || {
+                    veth_pair("left", "right");
+                    ip("link set right address 02:00:00:00:00:02");
+                };
+                make();
+                let open = |spec: &str| crate::open(spec, &OpenOptions::default()).unwrap();
+                let mut right = open(spec);
+                let mut pool = pool(2_048);
+                let mut rx = right.take_rx(0).unwrap();
+                rx.prepare(&mut pool).unwrap();
+                right.host().unwrap().set_local_addresses(&["192.0.2.1".parse().unwrap()]).unwrap();
+                right.host().unwrap().take_esp(true).unwrap();
+                ip("link delete right");
+                soon("the interface is missed", || {
+                    rx.receive(&mut pool, &mut Batch::new(), 0);
+                    rx.due_in_ns().is_some()
+                });
+                make();
+                right.host().unwrap().follow_link().unwrap();
+                let mut left = open("left");
+                let mut tx = left.take_tx(0).unwrap();
+                let frames = [in_udp(4_500, &[0; 16]), in_udp(4_500, &SEALED)]
+                    .map(|data| packet("192.0.2.1", UDP, &data));
+                soon("ESP comes, and IKE does not", || {
+                    let mut batch = batch_of(&mut pool, &frames);
+                    tx.send(&mut pool, &mut batch);
+                    rx.receive(&mut pool, &mut batch, 32);
+                    let received = contents(&batch);
+                    pool.free(&mut batch);
+                    assert!(!received.contains(&frames[0]), "{spec}");
+                    received.contains(&frames[1])
+                });
             });
         }
     }

@@ -247,6 +247,8 @@ pub(crate) fn likely_frames() -> impl proptest::strategy::Strategy<Value = Vec<u
     ];
     let ipv4 = prop::sample::select(vec![
         [192, 0, 2, 1],
+        [192, 0, 2, 1],
+        [192, 0, 2, 1],
         [192, 0, 2, 2],
         [192, 0, 2, 255],
         [0, 1, 2, 3],
@@ -261,6 +263,8 @@ pub(crate) fn likely_frames() -> impl proptest::strategy::Strategy<Value = Vec<u
     ]);
     let ipv6 = prop::sample::select(
         [
+            "2001:db8::1",
+            "2001:db8::1",
             "2001:db8::1",
             "2001:db8::2",
             "::",
@@ -279,33 +283,66 @@ pub(crate) fn likely_frames() -> impl proptest::strategy::Strategy<Value = Vec<u
         8 => Just(None),
         1 => prop::sample::select(vec![0x44, 0x45, 0x46, 0x4f, 0x54, 0x60, 0x6f, 0x70]).prop_map(Some),
     ];
-    let (life, next) =
-        (prop::sample::select(vec![0, 1, 2, 64, 255]), prop::sample::select(vec![0, 6, 17, 43, 58]));
+    let life = prop::sample::select(vec![0, 1, 2, 64, 255]);
+    let next = prop_oneof![
+        1 => prop::sample::select(vec![0, 6, 43, 51, 58]),
+        1 => Just(17),
+        1 => Just(50),
+    ];
+    // Fragments: the first, later ones; then what is not one: "don't fragment", and the reserved bit.
+    let fragment = prop_oneof![
+        8 => Just(0),
+        2 => prop::sample::select(vec![0x2000_u16, 1, 0x1fff, 0x4000, 0x8000]),
+    ];
+    // UDP's ports, and the SPI behind its header. Right behind the IP header the ports are an SPI.
+    let ports = prop_oneof![
+        4 => Just([0, 7, 0x11, 0x94]),
+        1 => prop::sample::select(vec![[0; 4], [0, 0, 0x11, 0x95], [0x11, 0x94, 0, 0], [0, 0, 0, 1]]),
+    ];
+    let spi = prop::sample::select(vec![[0; 4], [0, 0, 0, 1], [1, 0, 0, 0], [0xff, 0, 0, 0], [0, 1, 0, 0]]);
     let message = prop::sample::select(vec![0, 128, 132, 133, 135, 137, 138]);
-    let length = prop_oneof![8 => Just(60_usize), 3 => 14_usize..80, 1 => 1_500_usize..1_530];
+    let length =
+        prop_oneof![5 => Just(60_usize), 4 => Just(80_usize), 3 => 14_usize..80, 1 => 1_500_usize..1_530];
     // What the IP header says of it.
-    let said = prop::sample::select(vec![20_u16, 46, 1_460, 1_461, 1_500, 1_501, u16::MAX]);
+    let said = prop_oneof![
+        2 => prop::sample::select(vec![46_u16, 1_460]),
+        1 => prop::sample::select(vec![20_u16, 1_461, 1_500, 1_501, u16::MAX]),
+        // The least with ESP and with ESP in UDP, of IPv6 and of IPv4, and a byte less.
+        2 => prop::sample::select(vec![7_u16, 8, 15, 16, 27, 28, 35, 36]),
+    ];
     // Type, priority and number of a tag.
     let number = prop::sample::select(vec![0x0064, 0x0065, 0xa064, 0x0ffe, 0x2ffe, 0, 0xe000, 0x0fff]);
     let type_of_tag = prop_oneof![3 => Just([0x81, 0x00]), 1 => Just([0x88, 0xa8])];
     let tag = prop_oneof![2 => Just(None), 1 => (type_of_tag, number).prop_map(Some)];
-    let headers = (destination, kind, first, life, next, message, tag, said);
-    (headers, ipv4, ipv6.clone(), ipv6, length).prop_map(|(headers, ipv4, source, ipv6, length)| {
-        let (destination, kind, first, life, next, message, tag, said) = headers;
+    let headers = (destination, kind, first, life, next, tag, said);
+    let addresses = (ipv4, ipv6.clone(), ipv6);
+    let behind = (fragment, ports, spi, message);
+    (headers, addresses, behind, length).prop_map(|(headers, addresses, behind, length)| {
+        let (destination, kind, first, life, next, tag, said) = headers;
+        let (ipv4, source, ipv6) = addresses;
+        let (fragment, ports, spi, message) = behind;
         let mut frame = vec![0; length.max(80)];
         frame[..6].copy_from_slice(&destination);
         frame[12..14].copy_from_slice(&kind);
-        if kind == [0x08, 0x00] {
+        let transport = if kind == [0x08, 0x00] {
             frame[14] = first.unwrap_or(0x45);
             frame[16..18].copy_from_slice(&said.to_be_bytes());
-            frame[22] = life;
+            frame[20..22].copy_from_slice(&fragment.to_be_bytes());
+            (frame[22], frame[23]) = (life, next);
             frame[30..34].copy_from_slice(&ipv4);
+            34
         } else {
             frame[14] = first.unwrap_or(0x60);
             frame[18..20].copy_from_slice(&said.to_be_bytes());
-            (frame[20], frame[21], frame[54]) = (next, life, message);
+            (frame[20], frame[21]) = (next, life);
             frame[22..38].copy_from_slice(&source);
             frame[38..54].copy_from_slice(&ipv6);
+            54
+        };
+        frame[transport..transport + 4].copy_from_slice(&ports);
+        frame[transport + 8..transport + 12].copy_from_slice(&spi);
+        if next == 58 {
+            frame[transport] = message;
         }
         frame.truncate(length);
         if let Some(([first, second], number)) = tag {

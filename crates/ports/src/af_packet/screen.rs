@@ -16,7 +16,7 @@ use aya::{Ebpf, EbpfError, EbpfLoader, include_bytes_aligned};
 use crate::{KernelForwarding, PortError};
 use crate::af_packet::lock;
 use crate::bpf::{
-    Counters, LocalAddresses, Steered, Vlans, addresses_error, attach_at_ingress, classifier, load,
+    Counters, LocalAddresses, Steered, Vlans, addresses_error, attach_at_ingress, classifier, esp_error, load,
     load_error, verify, vlans_error,
 };
 use crate::host::passage::{self, Passage};
@@ -90,6 +90,11 @@ impl Screen {
     }
 
     #[cfg(test)]
+    pub(super) fn take_esp(&self, takes: bool) {
+        lock(&self.programs).local.take_esp(takes).unwrap();
+    }
+
+    #[cfg(test)]
     pub(super) fn set_vlans(&self, vlans: &[(VlanId, VlanShare)]) {
         lock(&self.programs).vlans.set(vlans).unwrap();
     }
@@ -136,6 +141,11 @@ impl HostSteering for ScreenOf {
         let Some(screen) = self.0.upgrade() else { return Ok(()) };
         let set = lock(&screen.programs).local.set(addresses);
         set.map_err(|error| addresses_error(&screen.port, error))
+    }
+
+    fn take_esp(&mut self, takes: bool) -> Result<(), PortError> {
+        let Some(screen) = self.0.upgrade() else { return Ok(()) };
+        lock(&screen.programs).local.take_esp(takes).map_err(|error| esp_error(&screen.port, error))
     }
 
     fn set_vlans(&mut self, vlans: &[(VlanId, VlanShare)]) -> Result<(), PortError> {

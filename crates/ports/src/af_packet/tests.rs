@@ -15,15 +15,17 @@ fn open(spec: &str) -> Box<dyn Port> {
     crate::open(spec, &OpenOptions::default()).unwrap()
 }
 
-/// Whether the screen of a port with these local addresses and VLANs takes a frame for ours.
+/// Whether the screen of a port with these local addresses and VLANs, with ESP or without, takes a frame for ours.
 pub(crate) fn decision(
     port: &str,
     addresses: &[std::net::IpAddr],
     vlans: &[(crate::VlanId, crate::VlanShare)],
+    takes_esp: bool,
 ) -> impl Fn(&[u8]) -> bool + use<> {
     let screen = super::Screen::load(port).unwrap();
     screen.set_local_addresses(addresses);
     screen.set_vlans(vlans);
+    screen.take_esp(takes_esp);
     let index = crate::interface::Interface::new(port).unwrap().index().unwrap() as u32;
     move |frame| screen.is_ours(index, frame)
 }

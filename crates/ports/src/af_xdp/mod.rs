@@ -33,7 +33,8 @@
 //!
 //! # Whose packets
 //!
-//! With `steer=all` every packet is ours, with `steer=transit` plain transit is, and Linux stays the host on the link
+//! With `steer=all` every packet is ours, with `steer=transit` plain transit is (and ESP to the host's addresses, when
+//! [`HostSteering::take_esp`] says so), and Linux stays the host on the link
 //! ([`program`], `bpf/decide.h`). The packets of queues without a socket stay with the kernel in any case. What a
 //! `host:` port gives to the kernel comes by us again in generic mode, sealed ([`passage`]).
 //!
@@ -79,7 +80,7 @@ use crate::af_xdp::ring::{Consumer, Producer};
 use crate::af_xdp::rx::AfXdpRx;
 use crate::af_xdp::socket::{LEAST_CHUNK_BYTES, Opened, Socket, SocketOptions};
 use crate::af_xdp::tx::AfXdpTx;
-use crate::bpf::{Steered, addresses_error, vlans_error};
+use crate::bpf::{Steered, addresses_error, esp_error, vlans_error};
 use crate::host::passage::{self, Passage};
 use crate::host_steering::{HostSteering, Steer, VlanId, VlanShare, XdpWay};
 use crate::interface::namespace;
@@ -591,6 +592,11 @@ impl HostSteering for AfXdpPort {
     fn set_local_addresses(&mut self, addresses: &[IpAddr]) -> Result<(), PortError> {
         let failed = |error| addresses_error(self.shared.name(), error);
         lock(&self.shared.attached).program.local.set(addresses).map_err(failed)
+    }
+
+    fn take_esp(&mut self, takes: bool) -> Result<(), PortError> {
+        let failed = |error| esp_error(self.shared.name(), error);
+        lock(&self.shared.attached).program.local.take_esp(takes).map_err(failed)
     }
 
     fn set_vlans(&mut self, vlans: &[(VlanId, VlanShare)]) -> Result<(), PortError> {

@@ -18,17 +18,19 @@ fn open(spec: &str) -> Box<dyn Port> {
     crate::open(spec, &OpenOptions::default()).unwrap()
 }
 
-/// Whether the program of an interface with these local addresses and VLANs takes a frame for ours.
+/// Whether the program of an interface with these local addresses and VLANs, with ESP or without, takes a frame for ours.
 pub(crate) fn decision(
     mac: MacAddr,
     mtu: usize,
     addresses: &[std::net::IpAddr],
     vlans: &[(crate::VlanId, crate::VlanShare)],
+    takes_esp: bool,
 ) -> impl FnMut(&[u8]) -> bool + use<> {
     let mut program = super::Program::load("left", 1, Steer::Transit).unwrap();
     program.set_interface(mac, mtu, false).unwrap();
     program.local.set(addresses).unwrap();
     program.vlans.set(vlans).unwrap();
+    program.local.take_esp(takes_esp).unwrap();
     let (family, kind) = (rustix::net::AddressFamily::XDP, rustix::net::SocketType::RAW);
     let socket = rustix::net::socket(family, kind, None).unwrap();
     program.add_socket(0, &socket).unwrap();

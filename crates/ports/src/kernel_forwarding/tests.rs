@@ -637,6 +637,61 @@ fn packets_that_drivers_lose_are_counted_by_reason() {
 }
 
 #[test]
+fn esp_to_the_host_goes_to_the_socket_past_the_program() {
+    in_namespace(|| {
+        veth_pair("left", "right");
+        veth_pair("out", "far");
+        let mut kernel = Kernel::new(16 << 20);
+        let number = |name: &str| Links::ask().unwrap().named(name).unwrap().index;
+        let receives = KernelPort { interface: number("right"), receives: Some(XdpMode::Native), ..PORT };
+        kernel.forwarding.set_port(0, receives).unwrap();
+        kernel.forwarding.set_port(1, KernelPort { interface: number("out"), sends: true, ..PORT }).unwrap();
+        // The program would forward ESP to the host too.
+        let next_hop = NextHop::Forward(Adjacency::ethernet(1, [1; 6], [7; 6], [8, 0]));
+        let next_hop = kernel.fib.next_hops_mut().add(next_hop).unwrap();
+        kernel.fib.insert(MAIN, "11.0.0.0/8".parse().unwrap(), next_hop).unwrap();
+        kernel.fib.publish();
+        kernel.share();
+        let open = |spec: &str| crate::open(spec, &crate::OpenOptions::default()).unwrap();
+        let (mut left, mut port) = (open("left"), open("af_xdp:right?steer=transit&mode=native"));
+        let mut pool = pool(4_096);
+        let mut tx = left.take_tx(0).unwrap();
+        let mut rx = port.take_rx(0).unwrap();
+        rx.prepare(&mut pool).unwrap();
+        port.host().unwrap().set_local_addresses(&["11.0.0.1".parse().unwrap()]).unwrap();
+        port.host().unwrap().take_esp(true).unwrap();
+        let mac = port.info().mac;
+        let [to_host, in_transit] = [1, 2].map(|last| {
+            let mut frame = ipv4(0x0a00_0001, 0x0b00_0000 | last, 50, 5);
+            frame[..6].copy_from_slice(&mac.0);
+            frame
+        });
+        let mut forwarded = 0;
+        for in_kernel in [true, false, true] {
+            let host = port.host().unwrap();
+            if in_kernel {
+                host.forward_in_kernel(&mut kernel.forwarding, 0).unwrap();
+            } else {
+                host.forward_here().unwrap();
+            }
+            send(&mut *tx, &mut pool, &[in_transit.clone(), to_host.clone()]);
+            let expected =
+                if in_kernel { vec![to_host.clone()] } else { vec![in_transit.clone(), to_host.clone()] };
+            forwarded += u64::from(in_kernel);
+            let mut received = packet::Batch::new();
+            soon("both packets are seen", || {
+                rx.receive(&mut pool, &mut received, 32);
+                let total = kernel.forwarding.traffic(1).unwrap().tx_packets;
+                received.len() >= expected.len() && total >= forwarded
+            });
+            assert_eq!(crate::testing::contents(&received), expected, "{in_kernel}");
+            assert_eq!(kernel.forwarding.traffic(1).unwrap().tx_packets, forwarded);
+            pool.free(&mut received);
+        }
+    });
+}
+
+#[test]
 fn packets_to_an_interface_that_is_gone_go_on_as_they_came() {
     in_namespace(|| {
         veth_pair("out", "far");
