@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use packet::wire::IpProtocol;
 
-use crate::engine::Keys;
+use crate::engine::{HEADER_BYTES, Keys, Shape};
 use crate::fault::Fault;
 use crate::window::Window;
 
@@ -188,6 +188,9 @@ impl Settings {
         }
     }
 }
+
+/// Bytes of the trailer behind the padding: its length, and the protocol.
+pub(crate) const TRAILER_BYTES: usize = 2;
 
 /// The longest outer headers: IPv6 and UDP.
 pub(crate) const MAX_OUTER_BYTES: usize = 48;
@@ -371,11 +374,11 @@ impl Association {
     }
 
     /// Returns how many bytes a packet of this length gets longer, in tunnel mode.
+    #[inline]
     pub fn overhead(&self, length: usize) -> usize {
-        let suite = self.keys().suite();
-        let payload = (length + 2).next_multiple_of(suite.alignment());
-        self.outer_bytes + crate::engine::HEADER_BYTES + suite.iv_bytes() + payload - length
-            + suite.icv_bytes()
+        let Shape { iv, icv, mask } = self.keys().shape();
+        let padding = (length + TRAILER_BYTES).wrapping_neg() & mask;
+        self.outer_bytes + HEADER_BYTES + iv + padding + TRAILER_BYTES + icv
     }
 }
 

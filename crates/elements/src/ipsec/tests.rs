@@ -147,7 +147,7 @@ fn what_came_without_its_protection_is_dropped() {
     ));
     let sealed: Vec<Vec<u8>> = [udp(A, B, 1, 64), udp([10, 7, 0, 1], [10, 8, 0, 1], 1, 64)]
         .iter()
-        .flat_map(|packet| stranger.push("hosts", &[packet.clone()]))
+        .flat_map(|packet| stranger.push("hosts", std::slice::from_ref(packet)))
         .map(|(_, packet)| packet)
         .collect();
     assert_eq!(right.push("line", &sealed), []);

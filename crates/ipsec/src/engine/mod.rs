@@ -85,7 +85,19 @@ pub enum KeyError {
 /// The keys of an association, ready for use. They are zeroed when they go, and never printed.
 pub struct Keys {
     suite: Suite,
+    shape: Shape,
     schedule: Schedule,
+}
+
+/// What a suite asks of packets, looked up once.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shape {
+    /// Bytes of the IV.
+    pub(crate) iv: usize,
+    /// Bytes of the ICV.
+    pub(crate) icv: usize,
+    /// The number of bytes of which the payload is a multiple, less one.
+    pub(crate) mask: usize,
 }
 
 enum Schedule {
@@ -120,13 +132,20 @@ impl Keys {
             #[cfg(not(multi_buffer))]
             Backend::MultiBuffer(_) => return Err(KeyError::Backend),
         };
-        Ok(Self { suite, schedule })
+        let shape = Shape { iv: suite.iv_bytes(), icv: suite.icv_bytes(), mask: suite.alignment() - 1 };
+        Ok(Self { suite, shape, schedule })
     }
 
     /// Returns the suite that they are for.
     #[inline]
     pub fn suite(&self) -> Suite {
         self.suite
+    }
+
+    /// Returns what the suite asks of packets.
+    #[inline(always)]
+    pub(crate) fn shape(&self) -> Shape {
+        self.shape
     }
 }
 
@@ -161,10 +180,11 @@ impl<'a> Job<'a> {
     /// Whether the lengths are as the engines need them.
     #[inline]
     fn is_whole(&self) -> bool {
-        let suite = self.keys.suite();
-        let around = HEADER_BYTES + suite.iv_bytes() + suite.icv_bytes();
-        let payload = self.esp.len().wrapping_sub(around);
-        self.esp.len() > around && (suite.is_combined() || payload.is_multiple_of(AES_BLOCK_BYTES))
+        let Shape { iv, icv, mask } = self.keys.shape();
+        let around = HEADER_BYTES + iv + icv;
+        // Modes without blocks take any length.
+        let blocks = if iv == AES_BLOCK_BYTES { mask } else { 0 };
+        self.esp.len() > around && (self.esp.len() - around) & blocks == 0
     }
 }
 

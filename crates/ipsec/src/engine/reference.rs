@@ -17,8 +17,8 @@ use crate::suite::{AES_BLOCK_BYTES, Protection, SALT_BYTES, Suite};
 /// Keys of this backend.
 pub(super) enum Schedule {
     Combined { key: Box<LessSafeKey>, salt: zeroize::Zeroizing<[u8; SALT_BYTES]> },
-    Cbc128 { cipher: Aes128, auth: Box<hmac::Key> },
-    Cbc256 { cipher: Aes256, auth: Box<hmac::Key> },
+    Cbc128 { cipher: Box<Aes128>, auth: Box<hmac::Key> },
+    Cbc256 { cipher: Box<Aes256>, auth: Box<hmac::Key> },
 }
 
 impl Schedule {
@@ -36,8 +36,12 @@ impl Schedule {
         let auth = hash.map(|hash| Box::new(hmac::Key::new(hash, auth)));
         const LENGTH: &str = "the length of the key was checked";
         match (auth, key.len()) {
-            (Some(auth), 16) => Self::Cbc128 { cipher: Aes128::new_from_slice(key).expect(LENGTH), auth },
-            (Some(auth), _) => Self::Cbc256 { cipher: Aes256::new_from_slice(key).expect(LENGTH), auth },
+            (Some(auth), 16) => {
+                Self::Cbc128 { cipher: Box::new(Aes128::new_from_slice(key).expect(LENGTH)), auth }
+            }
+            (Some(auth), _) => {
+                Self::Cbc256 { cipher: Box::new(Aes256::new_from_slice(key).expect(LENGTH)), auth }
+            }
             (None, _) => Self::Combined {
                 key: Box::new(LessSafeKey::new(UnboundKey::new(algorithm, key).expect(LENGTH))),
                 salt: zeroize::Zeroizing::new(salt.try_into().expect(LENGTH)),
@@ -133,13 +137,13 @@ fn seal(job: &mut Job<'_>) -> Option<()> {
         }
         // The nonce is encrypted with no IV before it, and what comes of it is the IV (NIST SP 800-38A, appendix C).
         Schedule::Cbc128 { cipher, auth } => {
-            let mut mode = Encryptor::inner_iv_init(cipher.clone(), &Block::<Aes128>::default());
+            let mut mode = Encryptor::inner_iv_init((**cipher).clone(), &Block::<Aes128>::default());
             let (blocks, _) = InOutBuf::from(&mut job.esp[HEADER_BYTES..payload_end]).into_chunks();
             mode.encrypt_blocks_inout_mut(blocks);
             auth
         }
         Schedule::Cbc256 { cipher, auth } => {
-            let mut mode = Encryptor::inner_iv_init(cipher.clone(), &Block::<Aes256>::default());
+            let mut mode = Encryptor::inner_iv_init((**cipher).clone(), &Block::<Aes256>::default());
             let (blocks, _) = InOutBuf::from(&mut job.esp[HEADER_BYTES..payload_end]).into_chunks();
             mode.encrypt_blocks_inout_mut(blocks);
             auth
@@ -170,10 +174,10 @@ fn open(job: &mut Job<'_>) -> Option<()> {
     let iv = Block::<Aes128>::from_slice(&iv[..AES_BLOCK_BYTES]);
     match schedule {
         Schedule::Cbc128 { cipher, .. } => {
-            Decryptor::inner_iv_init(cipher.clone(), iv).decrypt_blocks_inout_mut(blocks)
+            Decryptor::inner_iv_init((**cipher).clone(), iv).decrypt_blocks_inout_mut(blocks)
         }
         Schedule::Cbc256 { cipher, .. } => {
-            Decryptor::inner_iv_init(cipher.clone(), iv).decrypt_blocks_inout_mut(blocks)
+            Decryptor::inner_iv_init((**cipher).clone(), iv).decrypt_blocks_inout_mut(blocks)
         }
         Schedule::Combined { .. } => {}
     }

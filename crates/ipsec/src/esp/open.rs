@@ -6,8 +6,9 @@ use packet::{MAX_BATCH, Packet, checksum};
 
 use super::marks;
 use crate::association::{Age, Association, IPV4_BYTES, IPV6_BYTES, Mode};
-use crate::engine::{Backend, Engine, HEADER_BYTES, Job};
+use crate::engine::{Backend, Engine, HEADER_BYTES, Job, Shape};
 use crate::fault::Fault;
+use crate::window::Window;
 
 /// RFC 4303, section 2.6: nothing is inside.
 const NO_NEXT_HEADER: u8 = 59;
@@ -68,13 +69,20 @@ impl Opener {
         let right: ArrayVec<bool, MAX_BATCH> = jobs.iter().map(|job| job.is_right).collect();
         drop(jobs);
         let mut run = Run::default();
-        for (&(place, number), is_right) in numbers.iter().zip(right) {
+        // Packets up to this one have been accepted.
+        let mut in_row = 0;
+        for (index, (&(place, number), &is_right)) in numbers.iter().zip(&right).enumerate() {
             let (association, packet) = (associations[place], &mut packets[place]);
+            if index >= in_row && is_right {
+                in_row = index + accept_row(association, associations, &numbers[index..], &right[index..]);
+            }
+            let is_accepted = index < in_row;
             if !run.association.is_some_and(|of_run| std::ptr::eq(of_run, association)) {
                 run.end();
                 run = Run { association: Some(association), ..Run::default() };
             }
-            let opened = run.finish(association, packet, usize::from(offsets[place]), number, is_right);
+            let opened =
+                run.finish(association, packet, usize::from(offsets[place]), number, is_right, is_accepted);
             results[place] = opened.map_err(|fault| association.fault(fault));
         }
         run.end();
@@ -89,11 +97,11 @@ impl Opener {
 /// Checks what can be checked before the ICV, and returns the packet's sequence number.
 #[inline(always)]
 fn number_of(association: &Association, packet: &Packet, offset: u16) -> Result<u64, Fault> {
-    let suite = association.keys().suite();
+    let Shape { iv, icv, mask } = association.keys().shape();
     let esp = packet.data().get(usize::from(offset)..).ok_or(Fault::Truncated)?;
-    let around = HEADER_BYTES + suite.iv_bytes() + suite.icv_bytes();
+    let around = HEADER_BYTES + iv + icv;
     let payload = esp.len().checked_sub(around).ok_or(Fault::Truncated)?;
-    if payload == 0 || payload & (suite.alignment() - 1) != 0 {
+    if payload == 0 || payload & mask != 0 {
         return Err(Fault::Truncated);
     }
     let low = u32::from_be_bytes([esp[4], esp[5], esp[6], esp[7]]);
@@ -103,6 +111,24 @@ fn number_of(association: &Association, packet: &Packet, offset: u16) -> Result<
     };
     association.window().check(number)?;
     Ok(number)
+}
+
+/// Accepts the numbers of the first packets at once, as far as they follow each other. Returns how many were accepted.
+#[inline(always)]
+fn accept_row(
+    association: &Association,
+    associations: &[&Association],
+    numbers: &[(usize, u64)],
+    right: &[bool],
+) -> usize {
+    let first = numbers[0].1;
+    let follows = |(index, ((place, number), is_right)): &(usize, (&(usize, u64), &bool))| {
+        **is_right && *number == first + *index as u64 && std::ptr::eq(associations[*place], association)
+    };
+    let most = Window::row(first) as usize;
+    let count = numbers.iter().zip(right).enumerate().take(most).take_while(follows).count();
+    let is_accepted = count > 1 && association.window().accept_row(first, count as u64);
+    if is_accepted { count } else { 0 }
 }
 
 /// Packets of one association in a row, which write to what workers share only once.
@@ -132,6 +158,7 @@ impl Run<'_> {
         offset: usize,
         number: u64,
         is_right: bool,
+        is_accepted: bool,
     ) -> Result<(), Fault> {
         if !is_right {
             return Err(Fault::WrongIcv);
@@ -139,10 +166,12 @@ impl Run<'_> {
         if association.age() == Age::Expired {
             return Err(Fault::Expired);
         }
-        association.window().accept(number)?;
-        let suite = association.keys().suite();
-        let front = offset + HEADER_BYTES + suite.iv_bytes();
-        let end = packet.len() - suite.icv_bytes();
+        if !is_accepted {
+            association.window().accept(number)?;
+        }
+        let Shape { iv, icv, .. } = association.keys().shape();
+        let front = offset + HEADER_BYTES + iv;
+        let end = packet.len() - icv;
         let data = packet.data();
         let (padding, protocol) = (usize::from(data[end - 2]), data[end - 1]);
         let length = (end - 2 - front).checked_sub(padding).ok_or(Fault::BadPadding)?;

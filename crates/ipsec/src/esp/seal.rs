@@ -7,13 +7,11 @@ use packet::{MAX_BATCH, Packet, checksum};
 
 use super::marks;
 use crate::association::{
-    Age, Association, DontFragment, Endpoints, IPV4_BYTES, IPV6_BYTES, Mode, UDP_BYTES,
+    Age, Association, DontFragment, Endpoints, IPV4_BYTES, IPV6_BYTES, Mode, TRAILER_BYTES, UDP_BYTES,
 };
-use crate::engine::{Backend, Engine, HEADER_BYTES, Job};
+use crate::engine::{Backend, Engine, HEADER_BYTES, Job, Shape};
 use crate::fault::Fault;
 
-/// Bytes of the trailer behind the padding.
-const TRAILER_BYTES: usize = 2;
 /// RFC 791 and RFC 8200: lengths are fields of 16 bits.
 const MAX_PACKET_BYTES: usize = 65_535;
 /// RFC 791: the flag "don't fragment".
@@ -142,9 +140,9 @@ fn seal_run<'a>(
 /// Adds padding, trailer and room for the ICV to a payload of so many bytes.
 #[inline(always)]
 fn add_trailer(association: &Association, packet: &mut Packet, payload: usize, protocol: u8) -> Option<()> {
-    let suite = association.keys().suite();
-    let padding = (payload + TRAILER_BYTES).wrapping_neg() & (suite.alignment() - 1);
-    let trailer = packet.append(padding + TRAILER_BYTES + suite.icv_bytes())?;
+    let Shape { icv, mask, .. } = association.keys().shape();
+    let padding = (payload + TRAILER_BYTES).wrapping_neg() & mask;
+    let trailer = packet.append(padding + TRAILER_BYTES + icv)?;
     // RFC 4303, section 2.4: 1, 2, 3 and so on.
     for (place, byte) in trailer[..padding].iter_mut().enumerate() {
         *byte = place as u8 + 1;
@@ -160,7 +158,7 @@ fn write_esp(association: &Association, esp: &mut [u8], number: u64) {
     esp[..4].copy_from_slice(&association.settings().spi.to_be_bytes());
     esp[4..8].copy_from_slice(&(number as u32).to_be_bytes());
     let iv = association.iv(number);
-    if association.keys().suite().is_combined() {
+    if association.keys().shape().iv == 8 {
         esp[8..16].copy_from_slice(&iv[..8]);
     } else {
         esp[8..24].copy_from_slice(&iv);
@@ -171,7 +169,6 @@ fn write_esp(association: &Association, esp: &mut [u8], number: u64) {
 #[inline(always)]
 fn into_tunnel(association: &Association, packet: &mut Packet, number: u64) -> Option<usize> {
     let settings = association.settings();
-    let suite = association.keys().suite();
     let data = packet.data();
     let length = data.len();
     let is_ipv4 = *data.first()? >> 4 == 4;
@@ -186,7 +183,7 @@ fn into_tunnel(association: &Association, packet: &mut Packet, number: u64) -> O
     };
     let protocol = if is_ipv4 { IpProtocol::IPIP } else { IpProtocol::IPV6 };
     let outer_bytes = association.outer_bytes;
-    let front = outer_bytes + HEADER_BYTES + suite.iv_bytes();
+    let front = outer_bytes + HEADER_BYTES + association.keys().shape().iv;
     if length + association.overhead(length) > MAX_PACKET_BYTES || packet.headroom() < front {
         return None;
     }
@@ -245,7 +242,7 @@ fn write_ipv4(
 
 /// Puts ESP between a packet's headers and its payload. Returns where ESP begins.
 fn into_transport(association: &Association, packet: &mut Packet, number: u64) -> Option<usize> {
-    let suite = association.keys().suite();
+    let Shape { iv, icv, mask } = association.keys().shape();
     let udp = association.settings().udp;
     let data = packet.data();
     let is_ipv4 = *data.first()? >> 4 == 4;
@@ -254,8 +251,8 @@ fn into_transport(association: &Association, packet: &mut Packet, number: u64) -
     let payload = data.len().checked_sub(header)?;
     let protocol = *data.get(protocol_at)?;
     let udp_bytes = udp.map_or(0, |_| UDP_BYTES);
-    let front = udp_bytes + HEADER_BYTES + suite.iv_bytes();
-    let most = front + payload + TRAILER_BYTES + suite.alignment() + suite.icv_bytes();
+    let front = udp_bytes + HEADER_BYTES + iv;
+    let most = front + payload + TRAILER_BYTES + mask + icv;
     if header + most > MAX_PACKET_BYTES || packet.headroom() < front {
         return None;
     }

@@ -294,6 +294,9 @@ fn decap(file: &Path) -> String {
     )
 }
 
+/// Frames of each graph.
+const FRAMES: usize = 512;
+
 const NOTHING: &str = "FromDevice(bench0) -> ToDevice(bench1);";
 
 /// One graph, or two with a cable between them.
@@ -304,7 +307,9 @@ struct Line {
 
 impl Line {
     fn new(traffic: &Traffic, first: &str, second: Option<&str>, cable: &str, burst: usize) -> Result<Self> {
-        let options = SingleCore::options(burst);
+        // Few frames, so that what is measured is work and not the way to memory, which has the same length with and without elements.
+        let pool = PoolOptions { frames: FRAMES, ..PoolOptions::default() };
+        let options = GraphOptions { pool, ..SingleCore::options(burst) };
         let core = |text: &str, ports: [Box<dyn Port>; 2]| {
             let source = Source { name: "ipsec.click".into(), text: text.into() };
             SingleCore::build_with(&source, Vec::new(), &options, ports.into_iter(), &Shared::default())
