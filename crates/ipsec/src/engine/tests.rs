@@ -115,12 +115,11 @@ fn keys(plain: &Plain, backend: Backend) -> Keys {
     Keys::new(suite, &key, &auth, backend).unwrap()
 }
 
+/// Whether the ICV was right, and the payload.
+type Opened = (bool, Vec<u8>);
+
 /// Seals with one backend and opens with another. Returns sealed packets, what was opened, and whether it was right.
-fn there_and_back(
-    plains: &[Plain],
-    sealer: Backend,
-    opener: Backend,
-) -> (Vec<Vec<u8>>, Vec<(bool, Vec<u8>)>) {
+fn there_and_back(plains: &[Plain], sealer: Backend, opener: Backend) -> (Vec<Vec<u8>>, Vec<Opened>) {
     let mut packets: Vec<Vec<u8>> = plains
         .iter()
         .enumerate()
