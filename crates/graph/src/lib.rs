@@ -17,6 +17,7 @@
 //! | [`messages`] | standard error and standard output, which stop no worker |
 //! | [`names`] | what `AddressInfo` and `PortInfo` call addresses and ports |
 //! | [`roles`] | which worker receives, processes, sends |
+//! | `secrets` | keys in configurations, which handlers do not print |
 //! | [`runs`] | elements in a row that work as one on ordinary packets |
 //! | [`punt`] | the bounded way from the workers to the slow thread |
 //! | [`testing`] | a graph in memory for tests: packets in, packets out |
@@ -46,6 +47,7 @@ pub mod punt;
 pub mod roles;
 pub mod router;
 pub mod runs;
+mod secrets;
 pub mod services;
 pub mod setup;
 pub mod testing;

@@ -16,6 +16,7 @@ use crate::arguments::Arguments;
 use crate::element::{Capability, ConfigError};
 use crate::hotswap::Found;
 use crate::lang::{FlatConfig, FlatElement, Location, PortKind, split_arguments};
+use crate::secrets::Secrets;
 
 /// Things that the copies of a graph share, by type and key; also how the program hands things to elements
 /// (the map of port names, say).
@@ -326,6 +327,13 @@ impl<'a> Setup<'a> {
     /// hops.
     pub fn flow_key(&self) -> FlowKey {
         self.shared.get(Shared::FLOW_KEY).map_or_else(FlowKey::of_process, |key| *key)
+    }
+
+    /// Has handlers that print configurations (`config`, `flatconfig`) print `***` for this word, which is a key. It is what the
+    /// configuration has, quotes included. Programs that print a configuration they have read themselves still print it.
+    pub fn hide(&self, word: String) {
+        let Ok(secrets) = self.shared.get_or_make(Secrets::KEY, || Ok::<_, Infallible>(Secrets::default()));
+        secrets.add(word);
     }
 
     /// The thing of type `T` that the copies of this element share; the first copy makes it.

@@ -5,6 +5,7 @@
 //! of the graph the first one asks the others and combines what they say; another one tells them and does not wait.
 
 use std::collections::HashMap;
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,6 +15,7 @@ use crate::handler::{Combine, Handler};
 use crate::lang::{FlatConfig, PortKind};
 use crate::mail::Mail;
 use crate::router::Control;
+use crate::secrets::Secrets;
 use crate::setup::{Shared, bound_worker, resolve};
 
 /// Handlers that every element has.
@@ -86,6 +88,7 @@ pub(crate) struct Known {
     pub(super) config: Arc<FlatConfig>,
     by_name: HashMap<String, usize>,
     globals: Arc<Globals>,
+    secrets: Arc<Secrets>,
     /// Number of workers.
     workers: usize,
     /// How to reach the other copies.
@@ -99,7 +102,8 @@ impl Known {
         let names = config.elements.iter().enumerate();
         let by_name = names.map(|(index, flat)| (flat.name.clone(), index)).collect();
         let globals = shared.get(Globals::KEY).unwrap_or_default();
-        Self { config, by_name, globals, workers, peers: Vec::new(), own: None }
+        let Ok(secrets) = shared.get_or_make(Secrets::KEY, || Ok::<_, Infallible>(Secrets::default()));
+        Self { config, by_name, globals, secrets, workers, peers: Vec::new(), own: None }
     }
 
     /// Takes the mail boxes of `old`.
@@ -288,7 +292,7 @@ impl Context {
         match name {
             "name" => flat.name.clone(),
             "class" => flat.class.clone(),
-            "config" => flat.config.clone(),
+            "config" => self.known.secrets.hidden_in(flat.config.clone()),
             "packets" => stats.packets.to_string(),
             "batches" => stats.batches.to_string(),
             "cycles" => format!("{:.0}", stats.cycles),
@@ -507,13 +511,13 @@ impl Context {
 
     /// Reads a handler of the router itself.
     pub fn read_global(&mut self, name: &str) -> Result<String, String> {
-        let (config, globals) = (&self.known.config, &self.known.globals);
+        let Known { config, globals, secrets, .. } = &self.known;
         let lines = |lines: &mut dyn Iterator<Item = &str>| lines.map(|line| format!("{line}\n")).collect();
         Ok(match name {
             "classes" => lines(&mut globals.classes.iter().map(String::as_str)),
-            "config" => globals.source.clone(),
+            "config" => secrets.hidden_in(globals.source.clone()),
             "driver" => "userlevel\n".to_owned(),
-            "flatconfig" => config.flat_text(),
+            "flatconfig" => secrets.hidden_in(config.flat_text()),
             "handlers" => table(&GLOBAL_HANDLERS),
             "list" => {
                 let names: String = lines(&mut config.elements.iter().map(|element| element.name.as_str()));
