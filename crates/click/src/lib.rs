@@ -13,6 +13,7 @@
 //! | [`ethernet`] | Ethernet headers, ARP and neighbour discovery |
 //! | [`ip`] | IPv4 headers, reassembly, tunnels |
 //! | [`ip6`] | IPv6 headers |
+//! | [`mod@ipsec`] | Click's IPsec |
 //! | [`icmp`] | ping |
 //! | [`lookup`] | routes of a configuration's own |
 //! | [`nat`] | translation of addresses and ports |
@@ -42,6 +43,7 @@ pub mod ethernet;
 pub mod icmp;
 pub mod ip;
 pub mod ip6;
+pub mod ipsec;
 pub mod lookup;
 pub mod marking;
 pub mod nat;
@@ -66,6 +68,7 @@ pub fn registry() -> Registry {
         ethernet::CLASSES,
         ip::CLASSES,
         ip6::CLASSES,
+        ipsec::CLASSES,
         icmp::CLASSES,
         lookup::CLASSES,
         devices::CLASSES,

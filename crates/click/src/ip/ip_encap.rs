@@ -6,7 +6,7 @@
 //!
 //! =d
 //! Each packet becomes the payload of an IP packet from SRC to DST with protocol PROTO: a number or one of
-//! icmp, igmp, ipip, tcp, udp, gre, sctp. DST may be `DST_ANNO` for the destination annotation. Identifications
+//! icmp, igmp, ipip, tcp, udp, gre, esp, sctp. DST may be `DST_ANNO` for the destination annotation. Identifications
 //! count up from 0. Network and transport header are marked, and the destination annotation is set to DST.
 //!
 //! =item TTL
@@ -80,10 +80,12 @@ fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
     Ok(Box::new(IPEncap { header, destination }))
 }
 
-struct Protocol(IpProtocol);
+/// A protocol by its number or name.
+pub(crate) struct Protocol(pub(crate) IpProtocol);
 
 impl FromArgument for Protocol {
-    const EXPECTED: &'static str = "IP protocol: a number up to 255, icmp, igmp, ipip, tcp, udp, gre or sctp";
+    const EXPECTED: &'static str =
+        "IP protocol: a number up to 255, icmp, igmp, ipip, tcp, udp, gre, esp or sctp";
     fn from_argument(text: &str) -> Option<Self> {
         Some(Self(match text {
             "icmp" => IpProtocol::ICMP,
@@ -92,6 +94,7 @@ impl FromArgument for Protocol {
             "tcp" => IpProtocol::TCP,
             "udp" => IpProtocol::UDP,
             "gre" => IpProtocol::GRE,
+            "esp" => IpProtocol::ESP,
             "sctp" => IpProtocol::SCTP,
             number => IpProtocol(u8::from_argument(number)?),
         }))

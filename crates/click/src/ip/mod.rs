@@ -26,6 +26,7 @@ mod strip_ip_header;
 mod strip_tcp_header;
 mod udp_ip_encap;
 
+pub(crate) use ip_encap::Protocol;
 pub(crate) use ip_print::{Contents, write_bytes};
 pub(crate) use udp_ip_encap::{NO_ROOM, prepend_header};
 

@@ -11,10 +11,10 @@ use super::route::Via;
 /// The routes of an element and the tables made of them.
 pub(super) type RouteFib<A> = Fib<Via<A>>;
 /// What workers read of them.
-pub(super) type RouteState<A> = State<Via<A>>;
+pub(crate) type RouteState<A> = State<Via<A>>;
 
 /// A family as routes in the configuration name it.
-pub(super) trait RouteFamily: FibFamily<Ip: FromArgument> {
+pub(crate) trait RouteFamily: FibFamily<Ip: FromArgument> {
     /// What an address is called in messages, with its article.
     const ADDRESS: &str;
     /// A prefix that is right.

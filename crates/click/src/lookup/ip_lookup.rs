@@ -1,6 +1,7 @@
 //! The element behind all lookup classes, for IPv4 and IPv6.
 
 use std::any::Any;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use elements::runs::{Destinations, Route as Crossed, Watch};
@@ -21,6 +22,16 @@ const NO_OUTPUT: u16 = u16::MAX;
 /// Makes a lookup element.
 pub(super) fn make<A: RouteFamily>(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
     let outputs = setup.outputs();
+    Ok(Box::new(look_for::<A>(setup, FORM, |text| Route::parse(text, outputs))?))
+}
+
+/// Makes one whose routes are written in this form and read by `read`, once for all copies.
+pub(crate) fn look_for<A: RouteFamily>(
+    setup: &mut Setup<'_>,
+    form: &str,
+    read: impl FnMut(&str) -> Result<Route<A>, String>,
+) -> Result<IpLookup<A>, ConfigError> {
+    let outputs = setup.outputs();
     let table = setup.arguments.keyword::<String>("TABLE")?.unwrap_or_default();
     let kind = match table.as_str() {
         "" => Kind::default(),
@@ -32,9 +43,9 @@ pub(super) fn make<A: RouteFamily>(setup: &mut Setup<'_>) -> Result<Box<dyn Elem
     // What is left of `FILE $ROUTES` when the variable is empty.
     arguments.retain(|argument| !["TABLE", "FILE", "VIA"].contains(&argument.as_str()));
     setup.arguments.finish()?;
-    let routes = setup.shared_by_copies(|| configured::<A>(kind, &arguments, &file, &via, outputs))?;
+    let routes = setup.shared_by_copies(|| configured(kind, &arguments, &file, &via, outputs, form, read))?;
     routes.join(setup.copy().index);
-    Ok(Box::new(IpLookup {
+    Ok(IpLookup {
         name: setup.name().to_owned(),
         reader: routes.reader(),
         routes,
@@ -42,7 +53,7 @@ pub(super) fn make<A: RouteFamily>(setup: &mut Setup<'_>) -> Result<Box<dyn Elem
         addresses: Box::new([A::MIN; MAX_BATCH]),
         numbers: Box::new([NextHopIndex::NONE; MAX_BATCH]),
         outputs: Box::new([0; MAX_BATCH]),
-    }))
+    })
 }
 
 /// The routes of the configuration.
@@ -52,20 +63,23 @@ fn configured<A: RouteFamily>(
     file: &str,
     via: &str,
     outputs: usize,
+    form: &str,
+    mut read: impl FnMut(&str) -> Result<Route<A>, String>,
 ) -> Result<Routes<A>, ConfigError> {
     let routes = Routes::new(kind)?;
     let notes = routes.load(|rib, transaction| {
         let mut mistakes = Vec::new();
         let mut notes = Vec::new();
         for (index, text) in arguments.iter().enumerate() {
-            let added = Route::<A>::parse(text, outputs).and_then(|Route { prefix, via }| {
-                let via = via.expect("a route that is not for removal has a next hop");
+            let added = read(text).and_then(|route| {
+                let prefix = route.prefix;
+                let via = route.via.expect("a route that is not for removal has a next hop");
                 let number = transaction.number(via)?;
                 match rib.get(prefix) {
                     // As in Click the first counts.
                     Some(known) if known != number => {
                         notes.push(format!(
-                            "argument {}: {prefix} has a route already; '{text}' is left out",
+                            "argument {}: {prefix} has a route already; '{route}' is left out",
                             index + 1
                         ));
                     }
@@ -77,7 +91,7 @@ fn configured<A: RouteFamily>(
                 Ok(())
             });
             if let Err(error) = added {
-                mistakes.push(format!("argument {} should be '{FORM}': {error}", index + 1));
+                mistakes.push(format!("argument {} should be '{form}': {error}", index + 1));
             }
         }
         match origin_file::parse_via(via, outputs) {
@@ -93,7 +107,7 @@ fn configured<A: RouteFamily>(
     Ok(routes)
 }
 
-pub(super) struct IpLookup<A: RouteFamily> {
+pub(crate) struct IpLookup<A: RouteFamily> {
     name: String,
     routes: Arc<Routes<A>>,
     /// This copy's access to the tables.
@@ -136,7 +150,7 @@ impl<A: RouteFamily> IpLookup<A> {
         "table",
         Combine::Join,
         "All routes, in the order of their addresses.",
-        &Get(|e: &mut Self| e.text(Routes::text)),
+        &Get(|e: &mut Self| e.table()),
     );
 
     /// The handlers of a table that can be changed.
@@ -180,7 +194,7 @@ impl<A: RouteFamily> IpLookup<A> {
     }
 
     /// Output and gateway of an address.
-    fn lookup(&mut self, argument: &str) -> Result<String, String> {
+    pub(crate) fn lookup(&mut self, argument: &str) -> Result<String, String> {
         let address = A::Ip::from_value(argument)?.into();
         let state = self.reader.enter();
         let number = A::table(&state, MAIN_INDEX).map_or(NextHopIndex::NONE, |table| table.lookup(address));
@@ -197,12 +211,50 @@ impl<A: RouteFamily> IpLookup<A> {
         if !self.routes.is_last(self.copy) {
             return Ok(());
         }
-        let commands = commands(name, value, cx.outputs())?;
-        if commands.is_empty() { Ok(()) } else { self.routes.transact(&commands) }
+        let outputs = cx.outputs();
+        self.transact(&commands(name, value, |name, text| command(name, text, outputs))?)
+    }
+
+    /// Carries out all commands, or none.
+    pub(crate) fn transact(&self, commands: &[Command<A>]) -> Result<(), String> {
+        if commands.is_empty() { Ok(()) } else { self.routes.transact(commands) }
+    }
+
+    /// Whether this copy makes the changes that handlers ask of all copies.
+    pub(crate) fn makes_changes(&self) -> bool {
+        self.routes.is_last(self.copy)
+    }
+
+    /// The security parameters indices of all tunnels.
+    pub(crate) fn spis(&self) -> BTreeSet<u32> {
+        self.routes.spis()
+    }
+
+    /// All routes, as the handler `table` has them.
+    pub(crate) fn table(&self) -> String {
+        self.text(Routes::text)
+    }
+
+    /// Looks up the packets of a batch, and writes down the next hop of each; `None` without a route.
+    pub(crate) fn look_up(&mut self, batch: &Batch, vias: &mut [Option<Via<A>>; MAX_BATCH]) {
+        let addresses = &mut self.addresses[..batch.len()];
+        let numbers = &mut self.numbers[..batch.len()];
+        for (packet, address) in batch.packets().iter().zip(&mut *addresses) {
+            *address = A::destination(packet.annotations());
+        }
+        let state = self.reader.enter();
+        match A::table(&state, MAIN_INDEX) {
+            Some(table) => table.lookup_batch(addresses, numbers),
+            None => numbers.fill(NextHopIndex::NONE),
+        }
+        for (via, &number) in vias.iter_mut().zip(&*numbers) {
+            let found = resolve(state.next_hops(), number);
+            *via = (found.output != NO_OUTPUT).then_some(found);
+        }
     }
 
     /// Removes all routes.
-    fn flush(&self) -> Result<(), String> {
+    pub(crate) fn flush(&self) -> Result<(), String> {
         if self.routes.is_last(self.copy) { self.routes.flush() } else { Ok(()) }
     }
 }
@@ -212,7 +264,7 @@ impl<A: RouteFamily> IpLookup<A> {
 fn resolve<A: RouteFamily>(next_hops: &Resolver<Via<A>>, number: NextHopIndex) -> Via<A> {
     match next_hops.resolve(number, 0) {
         NextHop::Forward(via) => *via,
-        _ => Via { gateway: A::MIN, output: NO_OUTPUT },
+        _ => Via { gateway: A::MIN, output: NO_OUTPUT, spi: 0 },
     }
 }
 
@@ -230,7 +282,7 @@ fn forward<A: RouteFamily>(
 ) -> u16 {
     let first = numbers.first().map_or(0, |number| number.get());
     if numbers.iter().fold(0, |difference, number| difference | (number.get() ^ first)) == 0 {
-        let Via { gateway, output } = resolve(next_hops, NextHopIndex::new(first).unwrap_or_default());
+        let Via { gateway, output, .. } = resolve(next_hops, NextHopIndex::new(first).unwrap_or_default());
         if gateway != A::MIN {
             packets.iter_mut().for_each(|packet| A::set_destination(packet.annotations_mut(), gateway));
         }
@@ -251,10 +303,14 @@ fn forward<A: RouteFamily>(
     outputs.iter().fold(0, |difference, output| difference | (output ^ first))
 }
 
-/// Reads the commands of a write handler.
-fn commands<A: RouteFamily>(name: &str, value: &str, outputs: usize) -> Result<Vec<Command<A>>, String> {
+/// Reads the commands of a write handler, `add`, `set`, `remove` or `ctrl`; `read` takes the first three with their routes.
+pub(crate) fn commands<A: RouteFamily>(
+    name: &str,
+    value: &str,
+    mut read: impl FnMut(&str, &str) -> Result<Command<A>, String>,
+) -> Result<Vec<Command<A>>, String> {
     if name != "ctrl" {
-        return Ok(vec![command(name, value, outputs)?]);
+        return Ok(vec![read(name, value)?]);
     }
     let mut commands = Vec::new();
     for (index, line) in value.lines().enumerate() {
@@ -262,7 +318,7 @@ fn commands<A: RouteFamily>(name: &str, value: &str, outputs: usize) -> Result<V
         let words = split_words(line);
         let Some((first, rest)) = words.split_first() else { continue };
         let parsed = match first.as_str() {
-            "add" | "set" | "remove" => command(first, &rest.join(" "), outputs),
+            "add" | "set" | "remove" => read(first, &rest.join(" ")),
             other => Err(format!("bad command '{other}'; right would be add, set or remove")),
         };
         commands.push(parsed.map_err(|error| format!("line {}: {error}", index + 1))?);
@@ -293,7 +349,7 @@ impl<A: RouteFamily> IpLookup<A> {
     fn route(&mut self, asked: &mut Crossed<A>) -> bool {
         let state = self.reader.enter();
         asked.version = state.next_hops().version();
-        let Via { gateway, output } = resolve(state.next_hops(), asked.number);
+        let Via { gateway, output, .. } = resolve(state.next_hops(), asked.number);
         (asked.output, asked.gateway) = (usize::from(output), Some(gateway));
         output != NO_OUTPUT && gateway != A::MIN
     }

@@ -27,6 +27,10 @@ mod routes_tests;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use ip_lookup::{IpLookup, commands, look_for};
+pub(crate) use route::{REMOVAL_FORM, Route, Via};
+pub(crate) use routes::Command;
+
 use graph::Class;
 
 /// The classes of this folder.

@@ -9,11 +9,13 @@ use super::family::RouteFamily;
 
 /// Where packets of a route go: what stands behind a number of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Via<A> {
+pub(crate) struct Via<A> {
     /// Address of the next router, in host order; 0 when the destination itself is the next stop.
-    pub(super) gateway: A,
+    pub(crate) gateway: A,
     /// Output of the element.
-    pub(super) output: u16,
+    pub(crate) output: u16,
+    /// Security parameters index of the tunnel, in routes of RadixIPsecLookup; 0 without one.
+    pub(crate) spi: u32,
 }
 
 impl<A: RouteFamily> Via<A> {
@@ -25,7 +27,12 @@ impl<A: RouteFamily> Via<A> {
             [] => return Err("there is no output".into()),
             [_, _, surplus, ..] => return Err(format!("nothing may follow the output, got '{surplus}'")),
         };
-        Ok(Self { gateway, output: parse_output(output, outputs)? })
+        Ok(Self { gateway, output: parse_output(output, outputs)?, spi: 0 })
+    }
+
+    /// Whether packets take the same way, whatever protects them.
+    pub(super) fn leads_like(self, other: Self) -> bool {
+        (self.gateway, self.output) == (other.gateway, other.output)
     }
 
     /// The gateway as people write it; `None` without one.
@@ -37,9 +44,10 @@ impl<A: RouteFamily> Via<A> {
 impl<A: RouteFamily> fmt::Display for Via<A> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.gateway() {
-            None => write!(f, "- {}", self.output),
-            Some(gateway) => write!(f, "{gateway} {}", self.output),
+            None => write!(f, "- {}", self.output)?,
+            Some(gateway) => write!(f, "{gateway} {}", self.output)?,
         }
+        if self.spi == 0 { Ok(()) } else { write!(f, " SPI {}", self.spi) }
     }
 }
 
@@ -64,27 +72,27 @@ fn parse_output(word: &str, outputs: usize) -> Result<u16, String> {
 
 /// A prefix and where it goes; to remove a route, the second may be left open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Route<A: RouteFamily> {
+pub(crate) struct Route<A: RouteFamily> {
     /// No host bits.
-    pub(super) prefix: A::Net,
-    pub(super) via: Option<Via<A>>,
+    pub(crate) prefix: A::Net,
+    pub(crate) via: Option<Via<A>>,
 }
 
 /// What [`Route::parse`] reads.
 pub(super) const FORM: &str = "ADDR/MASK [GATEWAY] OUTPUT";
 /// What [`Route::parse_removal`] reads.
-pub(super) const REMOVAL_FORM: &str = "ADDR/MASK [GATEWAY OUTPUT]";
+pub(crate) const REMOVAL_FORM: &str = "ADDR/MASK [GATEWAY OUTPUT]";
 
 impl<A: RouteFamily> Route<A> {
     /// Reads a route; `outputs` is how many the element has. The error does not name the form ([`FORM`]).
-    pub(super) fn parse(text: &str, outputs: usize) -> Result<Self, String> {
+    pub(crate) fn parse(text: &str, outputs: usize) -> Result<Self, String> {
         let words = split_words(text);
         let Some((prefix, rest)) = words.split_first() else { return Err("it is empty".into()) };
         Ok(Self { prefix: parse_prefix::<A>(prefix)?, via: Some(Via::parse(rest, outputs)?) })
     }
 
     /// Reads what route to remove. As in Click the output may be missing or -1, and then only the prefix counts.
-    pub(super) fn parse_removal(text: &str, outputs: usize) -> Result<Self, String> {
+    pub(crate) fn parse_removal(text: &str, outputs: usize) -> Result<Self, String> {
         let words = split_words(text);
         let Some((prefix, rest)) = words.split_first() else { return Err("it is empty".into()) };
         let is_gateway = |word: &str| gateway_of::<A>(word).is_some();
@@ -202,7 +210,8 @@ mod tests {
 
     #[test]
     fn routes_with_and_without_gateway() {
-        let hop = |gateway: [u8; 4], output| Some(Via { gateway: u32::from_be_bytes(gateway), output });
+        let hop =
+            |gateway: [u8; 4], output| Some(Via { gateway: u32::from_be_bytes(gateway), output, spi: 0 });
         let prefix = net("10.0.0.0/8");
         for (text, via) in [
             ("10.0.0.0/8 3", hop([0; 4], 3)),

@@ -16,6 +16,7 @@
 //! use is held: what a transaction has released, or interned in vain, it gives back at its end.
 
 use packet::sync::lock;
+use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard};
@@ -28,7 +29,7 @@ use super::route::{Route, Via};
 
 /// What a handler asks of the routes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Command<A: RouteFamily> {
+pub(crate) enum Command<A: RouteFamily> {
     /// A route for a prefix that has none.
     Add(Route<A>),
     /// A route, whether the prefix has one or not.
@@ -38,7 +39,7 @@ pub(super) enum Command<A: RouteFamily> {
 }
 
 /// The routes of an element, for all its copies.
-pub(super) struct Routes<A: RouteFamily> {
+pub(crate) struct Routes<A: RouteFamily> {
     fib: Mutex<RouteFib<A>>,
     readers: Readers<RouteState<A>>,
     /// Number of the last copy of the graph that has the element; not every thread has every element.
@@ -141,7 +142,11 @@ impl<A: RouteFamily> Routes<A> {
             column(&mut text, &found.prefix.to_string(), 17);
             column(&mut text, &gateway, 9);
             // Writing to a string does not fail.
-            let _ = writeln!(text, "{}", via.output);
+            let _ = write!(text, "{}", via.output);
+            if via.spi != 0 {
+                let _ = write!(text, "\tSPI {}", via.spi);
+            }
+            text.push('\n');
         }
         text
     }
@@ -170,6 +175,13 @@ impl<A: RouteFamily> Routes<A> {
         let table = A::table(state, MAIN_INDEX).map_or(0, |table| table.memory_bytes());
         // Two states, and a third copy of the next hops beside the routes.
         2 * table + 3 * state.next_hops().memory_bytes() + rib(&fib).memory_bytes()
+    }
+
+    /// The security parameters indices of all tunnels.
+    pub(super) fn spis(&self) -> BTreeSet<u32> {
+        let fib = self.fib();
+        let numbers = (1..=NextHopIndex::MAX.get()).filter_map(NextHopIndex::new);
+        numbers.filter_map(|number| via(&fib, number)).map(|via| via.spi).filter(|spi| *spi != 0).collect()
     }
 
     /// Numbers of next hops in use.
@@ -239,7 +251,7 @@ impl<'a, A: RouteFamily> Transaction<'a, A> {
                 return Err(format!("conflict with existing route '{existing}'"));
             }
             (Command::Add(_) | Command::Set(_), _) => route.via,
-            (Command::Remove(_), Some(_)) if route.via.is_none() || route.via == before => None,
+            (Command::Remove(_), Some(before)) if route.via.is_none_or(|via| via.leads_like(before)) => None,
             (Command::Remove(_), _) => return Err(format!("route '{route}' not found")),
         };
         self.assign(prefix, after)?;

@@ -20,7 +20,7 @@ fn add(text: &str) -> Command<u32> {
 /// A `/24` to a gateway of the same number.
 fn numbered(number: u32) -> Route<u32> {
     let prefix = ipnet::Ipv4Net::new((number << 8).into(), 24).unwrap();
-    Route { prefix, via: Some(Via { gateway: number, output: 0 }) }
+    Route { prefix, via: Some(Via { gateway: number, output: 0, spi: 0 }) }
 }
 
 /// A RIB that is being filled holds no numbers yet; none may be given to another next hop meanwhile.
@@ -47,7 +47,7 @@ fn numbers_of_next_hops_that_are_gone_are_used_again() {
     let routes = routes::<u32>();
     let prefix = "10.0.0.0/8".parse().unwrap();
     for gateway in 1..=40_000 {
-        let via = Some(Via { gateway, output: 0 });
+        let via = Some(Via { gateway, output: 0, spi: 0 });
         routes.transact(&[Command::Set(Route { prefix, via })]).unwrap();
         assert_eq!(routes.next_hops(), 1);
     }
@@ -123,7 +123,7 @@ fn command<A: RouteFamily>(
     widen: fn(u32) -> A,
 ) -> Command<A> {
     let prefix = A::net(widen(bits) & A::mask(length), length);
-    let via = Some(Via { gateway: widen(gateway), output });
+    let via = Some(Via { gateway: widen(gateway), output, spi: 0 });
     match kind {
         0 => Command::Add(Route { prefix, via }),
         1 => Command::Set(Route { prefix, via }),

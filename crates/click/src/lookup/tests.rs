@@ -295,7 +295,7 @@ fn of_two_routes_for_a_prefix_the_first_counts() {
     for (class, family) in all() {
         let mut bench = family.bench(class, "10/8 0, 10.1/8 1, 10/8 0", 2);
         assert_eq!(family.read(&mut bench, "e.lookup 10.1.1.1"), "0");
-        let note = "e: argument 2: 10.0.0.0/8 has a route already; '10.1/8 1' is left out";
+        let note = "e: argument 2: 10.0.0.0/8 has a route already; '10.0.0.0/8 - 1' is left out";
         assert_eq!(bench.messages(), [family.text(note)]);
         assert_checked(&mut bench, class, 1);
     }
