@@ -14,7 +14,7 @@
 //!
 //! Drop reasons: IPsec: no association; ESP: truncated.
 //!
-//! =head1 WHAT IS NOT SAFE
+//! WHAT IS NOT SAFE
 //!
 //! The chaining is half as wide as that of CBC. By chance the first halves of two blocks are equal behind it in one of 2^64 pairs of
 //! blocks, and then it shows whether their second halves are equal. 64 GB have such a pair: keys should be changed long before.

@@ -23,7 +23,7 @@
 //!
 //! Drop reasons: IPsec: no association; ESP: no room in the frame.
 //!
-//! =head1 ONLY FOR CLICK
+//! ONLY FOR CLICK
 //!
 //! These are the packets of Click's elements, not those of RFC 4303: the IV is too short for AES, the digest is computed before
 //! the encryption, and the payload is not named. Linux and other gateways do not understand them. Between gateways that are not

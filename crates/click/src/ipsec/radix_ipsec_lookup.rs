@@ -23,7 +23,7 @@
 //! =item ENCRYPT_KEY, AUTH_KEY
 //!
 //! The keys of IPsecAES and IPsecAuthHMACSHA1: 16 bytes, as 32 hexadecimal digits or as a string such as
-//! `\E<lt>0183A947 1ABE01FF FA04103B B102AA55E<gt>`.
+//! `\<0183A947 1ABE01FF FA04103B B102AA55>`.
 //!
 //! =item REPLAY
 //!
@@ -69,7 +69,7 @@
 //!
 //! Drop reasons: no route; not ESP; IPsec: no association; ESP: unknown SPI, truncated.
 //!
-//! =head1 WHAT IS NOT SAFE
+//! WHAT IS NOT SAFE
 //!
 //! Keys stand in the configuration file and in the router's memory of it. Nobody else should be able to read the file.
 //! `brickway check --flat` and `brickway click -q -o` print them.
