@@ -192,6 +192,7 @@ bench: packages-bench build bench-peers
 	target/release/brickway-lab bench forward
 	target/release/brickway-lab bench mixed
 	target/release/brickway-lab bench elements
+	target/release/brickway-lab bench ipsec
 	target/release/brickway-lab bench lua
 	target/release/brickway-lab bench reload
 	$(SUDO) target/release/brickway-lab bench fib
