@@ -10,6 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#if IMB_VERSION_NUM < IMB_VERSION(1, 3, 0)
+#error "intel-ipsec-mb is too old; expected 1.3 or newer"
+#endif
+
 enum { AES_GCM, CHACHA20_POLY1305, CBC_SHA1, CBC_SHA256, CBC_SHA512 };
 enum { HEADER = 8, GCM_IV = 8, SALT = 4, BLOCK = 16, MAX_ICV = 32, MAX_DIGEST = 64, MAX_HASH_BLOCK = 128 };
 
@@ -291,6 +295,9 @@ static void submit_cbc(IMB_MGR *manager, struct job *job, struct tag *tag, int s
         done = IMB_GET_COMPLETED_JOB(manager);
     }
 }
+
+// src/engine/multi_buffer.rs hands in at most as many as a batch has.
+_Static_assert(IMB_MAX_JOBS >= 256, "a batch of packets fits");
 
 static void finish(IMB_MGR *manager, int seal) {
     for (IMB_JOB *done = IMB_FLUSH_JOB(manager); done; done = IMB_FLUSH_JOB(manager))

@@ -227,8 +227,13 @@ pub struct Association {
     /// The longest outer packet that the way to the destination takes.
     path_mtu: AtomicU32,
     shared: Shared,
-    faults: [AtomicU64; Fault::ALL.len()],
+    faults: Faults,
 }
+
+/// Counts that forged packets may have workers write, on lines of their own.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+struct Faults([AtomicU64; Fault::ALL.len()]);
 
 impl Association {
     /// Makes an association.
@@ -256,7 +261,7 @@ impl Association {
                 packets: AtomicU64::new(used.packets),
                 age: AtomicU8::new(Age::Young as u8),
             },
-            faults: Default::default(),
+            faults: Faults::default(),
             settings,
         }
     }
@@ -318,7 +323,7 @@ impl Association {
 
     /// Returns how many packets were dropped for a reason.
     pub fn faults(&self, fault: Fault) -> u64 {
-        self.faults[fault as usize].load(Ordering::Relaxed)
+        self.faults.0[fault as usize].load(Ordering::Relaxed)
     }
 
     /// Counts a packet that is dropped.
@@ -329,7 +334,7 @@ impl Association {
 
     /// Counts packets that are dropped.
     pub(crate) fn faults_of(&self, fault: Fault, count: u64) {
-        self.faults[fault as usize].fetch_add(count, Ordering::Relaxed);
+        self.faults.0[fault as usize].fetch_add(count, Ordering::Relaxed);
     }
 
     /// Counts packets if the association may still be used for them; returns whether it may.

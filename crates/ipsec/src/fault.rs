@@ -44,6 +44,8 @@ faults! {
     Expired "ESP: association expired",
     /// The frame has no room for the headers, or the packet would be longer than 65,535 bytes.
     NoRoom "ESP: no room in the frame",
+    /// A fragment, of which transport mode protects none (RFC 4303, section 3.3.4).
+    Fragment "ESP: fragment in transport mode",
     /// The packet was sent to hide that nothing is sent (RFC 4303, section 2.6).
     Dummy "ESP: dummy packet",
     /// The outer header has a congestion mark that the inner one cannot have (RFC 6040, section 4.2).

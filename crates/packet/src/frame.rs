@@ -73,8 +73,8 @@ impl Annotations {
     pub const AGGREGATE: usize = 20;
     /// Offset of the count of packets that this one stands for beyond itself, 4 bytes.
     pub const EXTRA_PACKETS: usize = 24;
-    /// Offset of the IPsec association, 4 bytes: the one that has opened this packet, or that is to seal it.
-    pub const ASSOCIATION: usize = 28;
+    /// Offset of the IPsec association, 4 bytes: the one that has opened this packet, or that is to seal it. Click has nothing there.
+    pub const ASSOCIATION: usize = 36;
 
     /// All bytes.
     pub fn bytes(&self) -> &[u8; ANNOTATION_BYTES] {

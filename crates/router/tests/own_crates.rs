@@ -37,7 +37,7 @@ fn cargo(folder: &Path, words: &[&str]) -> String {
     command.env_remove("RUSTC_WORKSPACE_WRAPPER").env_remove("CLIPPY_ARGS");
     command.arg(words[0]).arg("--quiet");
     // As the workspace has them, so that they need not be built again.
-    for package in ["crc32fast", "flate2", "miniz_oxide", "ring", "rtrb"] {
+    for package in ["aes", "aws-lc-rs", "crc32fast", "flate2", "miniz_oxide", "rtrb"] {
         command.arg("--config").arg(format!("profile.dev.package.{package}.opt-level=1"));
     }
     output(command.args(&words[1..]).current_dir(folder).env("CARGO_TARGET_DIR", target()))

@@ -4,10 +4,9 @@
 //! tables and publishes them ([`fib::publish`]); a worker enters the tables for a batch. When `replace` returns, no worker looks at the
 //! old ones.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::convert::Infallible;
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use fib::publish::{Reader, Readers, Writer, pair};
@@ -19,6 +18,8 @@ use packet::sync::lock;
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 
 use super::policy::{Direction, Policy, PolicyAction};
+use crate::first_match::MAX_RULES;
+
 use super::tables::{
     AssociationId, BySpi, Few, Inbound, Own, PeerId, Place, Policies, Step, Tables, list, no_list, plain_step,
 };
@@ -30,6 +31,15 @@ pub struct Entry {
     pub association: Arc<Association>,
     /// The number that ties it to policies.
     pub request: u32,
+    /// A hash of the text that it was made of: the association of the same text that is there already takes its place.
+    pub(super) text: Option<u64>,
+}
+
+impl Entry {
+    /// Makes one.
+    pub fn new(association: Arc<Association>, request: u32) -> Self {
+        Self { association, request, text: None }
+    }
 }
 
 /// An association that Linux keeps: its packets are not opened here.
@@ -41,16 +51,6 @@ pub struct Kept {
     pub destination: IpAddr,
 }
 
-impl Contents {
-    /// Whether all packets pass.
-    pub fn is_empty(&self) -> bool {
-        self.associations.is_empty()
-            && self.kept.is_empty()
-            && self.policies.is_empty()
-            && self.discards == [false; 2]
-    }
-}
-
 /// All that there is.
 #[derive(Clone, Debug, Default)]
 pub struct Contents {
@@ -59,7 +59,8 @@ pub struct Contents {
     /// Associations that Linux keeps.
     pub kept: Vec<Kept>,
     /// Policies, in the order in which they are asked: the first that matches a packet decides. Their selectors must be such that the
-    /// fast path can match them ([`Selector::can_match`](super::Selector::can_match)); others are left out.
+    /// fast path can match them ([`Selector::can_match`](super::Selector::can_match)); others are left out. Of more than 16,384 in a direction none is asked, and
+    /// all packets of it are dropped.
     pub policies: Vec<Policy>,
     /// Whether packets that no policy of a direction matches are dropped: outbound, forwarded.
     pub discards: [bool; 2],
@@ -109,18 +110,21 @@ pub struct Database {
     readers: Readers<Arc<Tables>>,
     backend: Backend,
     copies: usize,
-    /// Whether elements judge packets. While they do not, their work may be left out of fused runs.
-    is_active: AtomicBool,
 }
 
 impl Database {
-    /// Its name among what elements share.
-    pub const KEY: &str = "ipsec";
+    /// Its name among what elements share: one that no element can have, so that it stays whatever becomes of elements.
+    const KEY: &str = "ipsec!";
 
     /// Makes one without contents, for so many copies of the graph.
     fn new(copies: usize, backend: Backend) -> Self {
         let own = Arc::new(Own::default());
-        let policies = || Policies { list: no_list(copies), few: None, steps: Box::new([Step::Pass]) };
+        let policies = || Policies {
+            list: no_list(copies),
+            few: None,
+            asks_ports: false,
+            steps: Box::new([Step::Pass]),
+        };
         let tables = Arc::new(Tables {
             out: policies(),
             forward: policies(),
@@ -139,7 +143,7 @@ impl Database {
             next_peer: 0,
             carried: HashMap::new(),
         };
-        Self { writing: Mutex::new(writing), readers, backend, copies, is_active: AtomicBool::new(false) }
+        Self { writing: Mutex::new(writing), readers, backend, copies }
     }
 
     /// Returns that of the router whose elements these are; `None` if no element asked for it.
@@ -164,13 +168,19 @@ impl Database {
         self.readers.register()
     }
 
-    /// Says what there is now. From the first association on the process leaves no core dumps. Associations that were there go on: they are the same if they are the same [`Arc`].
-    pub fn replace(&self, contents: Contents) {
+    /// Says what there is now. Associations that were there go on: they are the same if they are the same [`Arc`]. From the first
+    /// association on the process leaves no core dumps.
+    pub fn replace(&self, mut contents: Contents) {
         if !contents.associations.is_empty() {
             // Keys must not be found in a core dump. The call fails for no process that is its own.
             let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
         }
         let mut writing = lock(&self.writing);
+        // Numbers and windows of an association that is the same go on.
+        for entry in contents.associations.iter_mut().filter(|entry| entry.text.is_some()) {
+            let known = writing.contents.associations.iter().find(|known| known.text == entry.text);
+            known.into_iter().for_each(|known| entry.association = known.association.clone());
+        }
         let tables = Arc::new(self.compile(&mut writing, &contents));
         writing.contents = contents;
         publish(&mut writing, tables);
@@ -183,20 +193,6 @@ impl Database {
         let contents = writing.contents.clone();
         let tables = Arc::new(self.compile(&mut writing, &contents));
         publish(&mut writing, tables);
-    }
-
-    /// Whether elements judge packets.
-    pub fn is_active(&self) -> bool {
-        self.is_active.load(Ordering::Acquire)
-    }
-
-    /// Has elements judge packets from the first policy or association on, and none without one. `refresh` makes all workers leave fused
-    /// runs of the elements that judge, or enter them (handler `refresh` of IpsecPolicy). Whoever calls [`Database::replace`] in a running
-    /// router has to call this first, where the contents are not empty, and behind it otherwise.
-    pub fn set_active(&self, is_active: bool, refresh: impl FnOnce()) {
-        if self.is_active.swap(is_active, Ordering::AcqRel) != is_active {
-            refresh();
-        }
     }
 
     /// Returns the policies with what they met.
@@ -216,7 +212,14 @@ impl Database {
         for kept in &contents.kept {
             inbound.insert((kept.spi, kept.destination), Inbound::Linux);
         }
-        for place in places.iter().flatten() {
+        let named = |direction: Direction| -> HashSet<PeerId> {
+            let of = contents.policies.iter().filter(|policy| policy.direction == direction);
+            of.flat_map(|policy| fitting(policy, &candidates)).map(|candidate| candidate.peer).collect()
+        };
+        let (sends, receives) = (named(Direction::Out), named(Direction::Forward));
+        // Whoever reflects what we sent must not have it opened here.
+        let opens = |place: &&Place| receives.contains(&place.peer) || !sends.contains(&place.peer);
+        for place in places.iter().flatten().filter(opens) {
             let settings = place.association.settings();
             inbound.insert((settings.spi, settings.endpoints.destination()), Inbound::Ours(place.id));
         }
@@ -236,9 +239,17 @@ impl Database {
                 selectors.push(&policy.selector);
                 steps.push(step(policy, &candidates));
             }
-            steps.push(if discards { Step::Discard } else { Step::Pass });
+            // Rather none than those of some policies.
+            let is_too_long = rules.len() > MAX_RULES;
+            if is_too_long {
+                rules.clear();
+                selectors.clear();
+                steps.clear();
+            }
+            steps.push(if discards || is_too_long { Step::Discard } else { Step::Pass });
+            let asks_ports = selectors.iter().any(|selector| selector.asks_ports());
             let list = if same { old.list.clone() } else { list(&rules, self.copies) };
-            Policies { list, few: Few::new(selectors.into_iter()), steps: steps.into() }
+            Policies { list, few: Few::new(selectors.into_iter()), asks_ports, steps: steps.into() }
         };
         let [discards_out, discards_forwarded] = contents.discards;
         Tables {
@@ -319,6 +330,21 @@ fn candidates(entries: &[Entry], places: &[Option<Place>]) -> Candidates {
     candidates
 }
 
+/// The associations that fit a policy, the last installed last.
+fn fitting<'a>(
+    policy: &Policy,
+    candidates: &'a Candidates,
+) -> impl DoubleEndedIterator<Item = &'a Candidate> + use<'a> {
+    let template = match &policy.action {
+        PolicyAction::Protect(template) => Some(*template),
+        _ => None,
+    };
+    let key = template.map(|template| (template.endpoints, template.mode));
+    let alike = key.and_then(|key| candidates.get(&key)).map_or(&[][..], |alike| alike);
+    let request = template.map_or(0, |template| template.request);
+    alike.iter().filter(move |candidate| request == 0 || request == candidate.request)
+}
+
 /// What happens to packets of a policy.
 fn step(policy: &Policy, candidates: &Candidates) -> Step {
     if let Some(step) = plain_step(&policy.action) {
@@ -335,6 +361,7 @@ fn step(policy: &Policy, candidates: &Candidates) -> Step {
         }
         Direction::Forward => {
             let mut peers: Vec<PeerId> = fitting.map(|candidate| candidate.peer).collect();
+            peers.sort_unstable();
             peers.dedup();
             Step::Opened { peers: peers.into(), is_optional: template.is_optional }
         }

@@ -29,7 +29,7 @@
 //! Output 3 is for what Linux has to do: policies that the fast path cannot follow, associations that a daemon has yet to negotiate,
 //! and packets that would become too long for the way to the other gateway. Packets are not changed.
 //!
-//! While there are neither policies nor associations the element costs nothing.
+//! Policies are for packets that are forwarded. What is for this host itself (IKE, routing protocols) must not come here.
 //!
 //! Keyword arguments are:
 //!
@@ -49,7 +49,15 @@
 //! aes128-gcm, aes256-gcm, chacha20-poly1305, or aes128-cbc or aes256-cbc with -sha1, -sha256 or -sha512. The key of the first three
 //! ends with the salt, 4 bytes. `request` ties associations to policies. `extended` sequence numbers have 64 bits (ESN), `window` is
 //! that against replays (64 unless it is said, 4096 at most, 0 for none), `udp` says the ports of UDP before ESP. After so many `bytes` or
-//! `packets` an association is not used any more. `#` begins a comment.
+//! `packets`, and perhaps a batch more, an association is not used any more. `#` begins a comment.
+//!
+//! B<What is not safe.> Keys in a file never change by themselves. When the program starts again, its sequence numbers begin at 1: the
+//! other gateway takes its packets for replays until it starts again too. Its own window begins at 0, so packets that somebody
+//! recorded before are accepted once more. While the program runs, an association whose line stays as it is goes on when FILE is
+//! read again. An IKE daemon does not have these problems.
+//!
+//! A fragment other than the first has no ports. Where a policy of a direction asks for ports, such fragments are dropped (RFC 4301, section
+//! 7). An IPReassembler behind EspDecap would mix fragments that were opened with others that were not; put it before.
 //!
 //! Drop reasons: IPsec required, IPsec: wrong association, IPsec: no policy, discarded by IPsec policy, IPsec: cannot be judged.
 //!
@@ -61,40 +69,25 @@
 //!
 //! =a EspEncap, EspDecap, ACL
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use fib::publish::Reader;
-use graph::runs::Ordinary;
-use graph::{Class, Combine, ConfigError, Context, Element, Get, Handler, Put, Setup};
+use graph::{Class, ConfigError, Context, Element, Setup};
 use ipsec::esp::find;
+use packet::wire::ipv4::{self, Ipv4};
+use packet::wire::ipv6::{self, Ipv6};
 use packet::{Batch, MAX_BATCH, Packet};
 
 use super::database::Database;
 use super::tables::{AssociationId, FLAWED as NOT_JUDGED, Numbers, Step, Tables};
 use crate::acl::Rooms;
-use crate::runs;
 
 pub(super) static CLASS: Class = Class {
     name: "IpsecPolicy",
     ports: "1/4",
     processing: Class::PUSH,
     capabilities: &[super::IPSEC_POLICY],
-    handlers: &[
-        Handler::write(
-            "refresh",
-            "Looks anew whether there are policies or associations. `brickway run` writes it when the first ones come.",
-            &Put(|e: &mut IpsecPolicy, _, _| {
-                e.judges = e.database.is_active();
-                Ok(())
-            }),
-        ),
-        Handler::read(
-            "active",
-            Combine::First,
-            "Whether packets are judged.",
-            &Get(|e: &mut IpsecPolicy| e.judges.to_string()),
-        ),
-    ],
     manual: graph::manual!("ipsec_policy.rs"),
     make,
     ..Class::DEFAULT
@@ -104,6 +97,8 @@ const PASS: u16 = 0;
 const ESP: u16 = 1;
 const SEAL: u16 = 2;
 const LINUX: u16 = 3;
+/// Packets to this host, which no policy judges; they pass.
+const OWN: u16 = 4;
 /// Marks packets that are dropped; the low bits say why.
 const DROPPED: u16 = 0x8000;
 const REQUIRED: u16 = DROPPED;
@@ -126,15 +121,11 @@ fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
     if let Some(file) = file.filter(|_| setup.copy().index == 0) {
         let contents = super::parse::read(&file, database.backend()).map_err(ConfigError::from)?;
         if !setup.is_check() {
-            // Nothing runs yet that would have to be told.
-            database.set_active(!contents.is_empty(), || {});
             database.replace(contents);
         }
     }
     Ok(Box::new(IpsecPolicy {
         reader: database.reader(),
-        judges: database.is_active(),
-        database,
         copy: setup.copy().index,
         rooms: Box::new(Rooms::new()),
         numbers: Box::new([0; MAX_BATCH]),
@@ -143,9 +134,6 @@ fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
 }
 
 struct IpsecPolicy {
-    database: Arc<Database>,
-    /// Whether the database was active when this copy looked last.
-    judges: bool,
     reader: Reader<Arc<Tables>>,
     /// Which copy of the graph this is in.
     copy: usize,
@@ -155,10 +143,6 @@ struct IpsecPolicy {
 }
 
 impl Element for IpsecPolicy {
-    fn ordinary(&self) -> Option<Ordinary> {
-        if self.judges { None } else { runs::ordinary([]) }
-    }
-
     fn push(&mut self, cx: &mut Context, _input: usize, batch: &mut Batch) {
         let tables = self.reader.enter();
         if tables.is_idle() {
@@ -170,6 +154,15 @@ impl Element for IpsecPolicy {
         if tables.has_inbound() {
             for (packet, output) in batch.packets().iter().zip(&mut *outputs) {
                 *output = if is_for_us(&tables, packet) { ESP } else { PASS };
+            }
+        }
+        if !tables.own.is_empty() {
+            for (packet, output) in batch.packets().iter().zip(&mut *outputs) {
+                if *output == PASS
+                    && destination(packet).is_some_and(|destination| tables.own.has(destination))
+                {
+                    *output = OWN;
+                }
             }
         }
         let opened = batch.packets().iter().any(|packet| AssociationId::of(packet).is_some());
@@ -193,6 +186,7 @@ impl Element for IpsecPolicy {
             }
         }
         drop(tables);
+        outputs.iter_mut().filter(|output| **output == OWN).for_each(|output| *output = PASS);
         if outputs.iter().all(|output| *output == outputs[0]) {
             match outputs[0] {
                 PASS => {}
@@ -210,6 +204,16 @@ impl Element for IpsecPolicy {
             }
         }
     }
+}
+
+/// Where a packet goes.
+fn destination(packet: &Packet) -> Option<IpAddr> {
+    let network = packet.network()?;
+    Some(if network.first()? >> 4 == 4 {
+        Ipv4::new_unchecked(network.first_chunk::<{ ipv4::MIN_HEADER_LEN }>()?).destination().into()
+    } else {
+        Ipv6::new_unchecked(network.first_chunk::<{ ipv6::HEADER_LEN }>()?).destination().into()
+    })
 }
 
 /// Whether a packet is ESP to this host. What was inside ESP is not opened again.

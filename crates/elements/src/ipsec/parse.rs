@@ -1,7 +1,9 @@
 //! Policies and associations from text: the FILE of IpsecPolicy, whose manual has the words.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io::Read;
 use std::net::IpAddr;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::MetadataExt;
 use std::str::FromStr;
 use std::sync::Arc;
 
@@ -13,6 +15,7 @@ use ipsec::{Association, Backend, Endpoints, Keys, Suite};
 use super::database::{Contents, Entry};
 use super::policy::{Direction, Policy, PolicyAction, Selector, Template};
 use crate::acl::protocol_number;
+use crate::first_match::MAX_RULES;
 
 /// Reads a file. It has keys, so nobody but its owner may read it.
 ///
@@ -21,12 +24,14 @@ use crate::acl::protocol_number;
 /// What is wrong with it, a message for each line.
 pub(super) fn read(path: &str, backend: Backend) -> Result<Contents, Vec<String>> {
     let one = |message: String| vec![format!("FILE: {message}")];
-    let text = std::fs::metadata(path).and_then(|about| {
-        let mode = about.permissions().mode();
-        std::fs::read_to_string(path).map(|text| (mode, zeroize::Zeroizing::new(text)))
+    let opened = std::fs::File::open(path).and_then(|mut file| {
+        let about = file.metadata()?;
+        let mut text = zeroize::Zeroizing::new(String::with_capacity(about.len() as usize + 1));
+        file.read_to_string(&mut text)?;
+        Ok((about, text))
     });
-    let (mode, text) = text.map_err(|error| one(format!("'{path}' cannot be read: {error}")))?;
-    if mode & 0o077 != 0 {
+    let (about, text) = opened.map_err(|error| one(format!("'{path}' cannot be read: {error}")))?;
+    if about.mode() & 0o077 != 0 {
         return Err(one(format!("'{path}' has keys, and others may read it; run 'chmod 600 {path}'")));
     }
     parse(&text, backend)
@@ -47,12 +52,18 @@ pub(super) fn parse(text: &str, backend: Backend) -> Result<Contents, Vec<String
         let read = match words.next() {
             None => continue,
             Some("policy") => policy(&mut words).map(|policy| contents.policies.push(policy)),
-            Some("association") => {
-                association(&mut words, backend).map(|entry| contents.associations.push(entry))
-            }
+            Some("association") => association(&mut words, backend).map(|mut entry| {
+                let mut hasher = DefaultHasher::new();
+                words.0.hash(&mut hasher);
+                entry.text = Some(hasher.finish());
+                contents.associations.push(entry);
+            }),
             Some(other) => Err(format!("'{other}'; expected policy or association")),
         };
         mistakes.extend(read.err().map(|mistake| format!("line {number}: {mistake}")));
+    }
+    if contents.policies.len() > MAX_RULES {
+        mistakes.push(format!("{} policies; expected at most {MAX_RULES}", contents.policies.len()));
     }
     if mistakes.is_empty() { Ok(contents) } else { Err(mistakes) }
 }
@@ -83,15 +94,26 @@ impl<'a> Words<'a> {
         self.read(expected, |word| word.parse().ok())
     }
 
+    /// Says what would be right, and not what is there: it may be a part of a key.
+    fn unseen(&self, expected: &str) -> String {
+        format!("word {}: expected {expected}", self.1)
+    }
+
     /// Secret: what is wrong with it is not shown.
     fn hex(&mut self, what: &str) -> Result<zeroize::Zeroizing<Vec<u8>>, String> {
         let digits = self.next().map(|word| word.strip_prefix("0x").unwrap_or(word)).unwrap_or_default();
-        let byte = |at| digits.get(at..at + 2).and_then(|digits| u8::from_str_radix(digits, 16).ok());
-        let bytes: Option<Vec<u8>> = (0..digits.len()).step_by(2).map(byte).collect();
-        let bytes = bytes.filter(|bytes| !bytes.is_empty());
-        bytes.map(zeroize::Zeroizing::new).ok_or_else(|| {
-            format!("{what} is not a number of bytes in hexadecimal digits; expected 0x0123..")
-        })
+        // Room for all: growing would leave a part of the key behind.
+        let mut bytes = zeroize::Zeroizing::new(Vec::with_capacity(digits.len() / 2));
+        let is_hex = !digits.is_empty()
+            && digits.len().is_multiple_of(2)
+            && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+        for at in (0..digits.len()).step_by(2).filter(|_| is_hex) {
+            bytes.extend(digits.get(at..at + 2).and_then(|digits| u8::from_str_radix(digits, 16).ok()));
+        }
+        if is_hex {
+            return Ok(bytes);
+        }
+        Err(format!("{what} is not a number of bytes in hexadecimal digits; expected 0x0123.."))
     }
 }
 
@@ -180,7 +202,10 @@ fn association(words: &mut Words<'_>, backend: Backend) -> Result<Entry, String>
     let suite = words.read(&format!("a suite: {}", all()), |word| {
         Suite::ALL.into_iter().find(|suite| suite.to_string() == word)
     })?;
-    words.read("key", |word| (word == "key").then_some(()))?;
+    if !words.take("key") {
+        words.next();
+        return Err(words.unseen("key, and the key"));
+    }
     let key = words.hex("the key")?;
     let auth = if words.take("auth") { words.hex("the authentication key")? } else { Default::default() };
     let keys = Keys::new(suite, &key, &auth, backend).map_err(|error| format!("{suite}: {error}"))?;
@@ -204,13 +229,15 @@ fn association(words: &mut Words<'_>, backend: Backend) -> Result<Entry, String>
             "packets" => {
                 settings.hard = Limit { packets: words.parsed("a number of packets")?, ..settings.hard }
             }
-            other => {
-                let words = "request, transport, extended, window, udp, bytes or packets";
-                return Err(format!("'{other}'; expected {words}"));
+            _ => {
+                return Err(words.unseen("auth, request, transport, extended, window, udp, bytes or packets"));
             }
         }
     }
-    Ok(Entry { association: Arc::new(Association::new(settings)), request })
+    if settings.is_extended && settings.window == 0 {
+        return Err("extended with window 0; expected a window, which completes the numbers".to_owned());
+    }
+    Ok(Entry::new(Arc::new(Association::new(settings)), request))
 }
 
 /// The usual TTL, and one that the DecIPTTL behind EspEncap takes off.

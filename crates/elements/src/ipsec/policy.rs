@@ -36,6 +36,11 @@ impl Selector {
         self.rule(0).is_some()
     }
 
+    /// Whether it asks for something that only the first fragment of a packet has.
+    pub(super) fn asks_ports(&self) -> bool {
+        self.source_ports.is_some() || self.destination_ports.is_some()
+    }
+
     /// Returns the rule that matches the same packets; `None` if there is none.
     pub(super) fn rule(&self, sequence: u32) -> Option<Rule> {
         let version = match (self.source, self.destination) {

@@ -79,6 +79,8 @@ pub(super) struct Policies {
     pub(super) list: Arc<List>,
     /// The same for few policies that ask for addresses alone.
     pub(super) few: Option<Few>,
+    /// Whether a policy asks for ports. Then nobody knows which policy a fragment other than the first belongs to (RFC 4301, section 7).
+    pub(super) asks_ports: bool,
     /// By the number of the policy, and behind them what happens to packets that none matches.
     pub(super) steps: Box<[Step]>,
 }
@@ -174,6 +176,21 @@ pub(super) type Numbers = [u16; MAX_BATCH];
 /// A packet that policies cannot judge.
 pub(super) const FLAWED: u16 = u16::MAX;
 
+/// Whether a packet is a fragment other than the first.
+fn is_later_fragment(packet: &Packet) -> bool {
+    let Some(network) = packet.network() else { return false };
+    match network.first().map(|first| first >> 4) {
+        Some(4) => network
+            .first_chunk::<{ ipv4::MIN_HEADER_LEN }>()
+            .is_some_and(|header| Ipv4::new_unchecked(header).fragment_offset() != 0),
+        Some(6) if network.len() >= ipv6::HEADER_LEN => {
+            let upper = Ipv6::new_unchecked(network).upper_layer();
+            upper.is_ok_and(|upper| upper.fragment.is_some_and(|fragment| fragment.offset != 0))
+        }
+        _ => false,
+    }
+}
+
 impl Policies {
     /// Writes the numbers of the policies that packets match, and counts them; `copy` is the copy of the element that asks.
     #[inline]
@@ -182,8 +199,9 @@ impl Policies {
             let mut answers = [Answer::FLAWED; MAX_BATCH];
             let answers = &mut answers[..packets.len()];
             self.list.judge(copy, packets, rooms, answers);
-            for (number, answer) in numbers.iter_mut().zip(answers) {
-                *number = if *answer == Answer::FLAWED { FLAWED } else { answer.rule() as u16 };
+            for ((number, answer), packet) in numbers.iter_mut().zip(answers).zip(packets) {
+                let is_known = *answer != Answer::FLAWED && !(self.asks_ports && is_later_fragment(packet));
+                *number = if is_known { answer.rule() as u16 } else { FLAWED };
             }
             return;
         };
@@ -246,6 +264,11 @@ impl Own {
         addresses.dedup();
         let bits = addresses.iter().fold(0, |bits, address| bits | Self::bit(*address));
         Self { addresses: addresses.into(), bits }
+    }
+
+    #[inline(always)]
+    pub(super) fn is_empty(&self) -> bool {
+        self.bits == 0
     }
 
     #[inline(always)]

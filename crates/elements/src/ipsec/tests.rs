@@ -50,8 +50,6 @@ impl Gateway {
     }
 
     fn replace(&mut self, contents: Contents) {
-        let bench = &mut self.bench;
-        self.database.set_active(!contents.is_empty(), || bench.write("policy.refresh", "").unwrap());
         self.database.replace(contents);
     }
 
@@ -85,6 +83,13 @@ fn udp(from: [u8; 4], to: [u8; 4], port: u16, ttl: u8) -> Vec<u8> {
 
 const A: [u8; 4] = [10, 1, 0, 9];
 const B: [u8; 4] = [10, 2, 0, 9];
+
+/// Contents that are not of a file: their associations are those that they are.
+fn contents(text: &str) -> Contents {
+    let mut contents = parse(text, Backend::best()).unwrap();
+    contents.associations.iter_mut().for_each(|entry| entry.text = None);
+    contents
+}
 
 fn names(all: &[(&'static str, Vec<u8>)]) -> Vec<&'static str> {
     all.iter().map(|(name, _)| *name).collect()
@@ -177,7 +182,7 @@ fn linux_gets_what_nobody_here_can_do() {
     assert_eq!(names(&left.push("hosts", &[udp(A, B, 1, 64)])), ["sealed"]);
     // The way to the other gateway takes 32 bytes of the packet and 60 around them.
     let overhead = {
-        let contents = parse(&self::left(), Backend::best()).unwrap();
+        let contents = contents(&self::left());
         let association = contents.associations[0].association.clone();
         left.replace(contents);
         association.set_path_mtu(32 + association.overhead(32) as u32 - 1);
@@ -207,7 +212,7 @@ fn linux_gets_what_nobody_here_can_do() {
 #[test]
 fn an_expired_association_makes_place_for_a_new_one_under_traffic() {
     let mut left = Gateway::new(&left());
-    let old = parse(&self::left(), Backend::best()).unwrap();
+    let old = contents(&self::left());
     left.replace(old.clone());
     let first = left.push("hosts", &[udp(A, B, 1, 64)]);
     assert_eq!(first[0].1[20..24], [0, 0, 0x10, 0]);
@@ -231,13 +236,11 @@ fn an_expired_association_makes_place_for_a_new_one_under_traffic() {
 #[test]
 fn nothing_is_judged_while_there_is_nothing_to_judge_by() {
     let mut gateway = Gateway::new("");
-    assert_eq!(gateway.bench.read("policy.active"), "false");
     assert_eq!(names(&gateway.push("hosts", &[udp(A, B, 1, 64)])), ["clear"]);
     gateway.set("policy out any 10.1.0.0/16 10.2.0.0/16 discard");
     assert_eq!(gateway.push("hosts", &[udp(A, B, 1, 64)]), []);
     gateway.set("");
     assert_eq!(names(&gateway.push("hosts", &[udp(A, B, 1, 64)])), ["clear"]);
-    assert_eq!(gateway.bench.read("policy.active"), "false");
 }
 
 #[test]
@@ -322,4 +325,59 @@ fn few_policies_and_many_say_the_same() {
     };
     assert_eq!(counts(&few), [2, 1, 5, 1]);
     assert_eq!(counts(&few), counts(&many));
+}
+
+#[test]
+fn an_association_whose_line_stays_goes_on() {
+    let mut gateway = Gateway::new(&left());
+    let number = |sealed: &[(&str, Vec<u8>)]| sealed[0].1[27];
+    assert_eq!(number(&gateway.push("hosts", &[udp(A, B, 1, 64)])), 1);
+    // Read again, with another association before it.
+    gateway.set(&format!("association 0x4000 192.0.2.9 192.0.2.2 {GCM}\n{}", left()));
+    assert_eq!(number(&gateway.push("hosts", &[udp(A, B, 1, 64)])), 2);
+}
+
+#[test]
+fn what_is_reflected_is_not_opened() {
+    let mut gateway = Gateway::new(&left());
+    let sealed = gateway.push("hosts", &[udp(A, B, 1, 64)]).remove(0).1;
+    // Our own packet, on its way to the other gateway: a packet like any other.
+    assert_eq!(names(&gateway.push("line", &[sealed])), ["clear"]);
+}
+
+#[test]
+fn fragments_that_a_policy_of_ports_cannot_judge_are_dropped() {
+    let text = format!("policy out udp 10.1.0.0/16 10.2.0.0/16 port 9 bypass\n{}", left());
+    let mut ports = Gateway::new(&text);
+    let mut fragment = udp(A, B, 1, 64);
+    fragment[7] = 9;
+    fragment[10..12].fill(0);
+    let check = checksum::ipv4_header_compute(&fragment[..20]);
+    fragment[10..12].copy_from_slice(&check.to_be_bytes());
+    assert_eq!(ports.push("hosts", &[fragment.clone()]), []);
+    assert_eq!(ports.drops("IPsec: cannot be judged"), 1);
+    // Policies of addresses are for whole packets and fragments alike.
+    assert_eq!(names(&Gateway::new(&left()).push("hosts", &[fragment])), ["sealed"]);
+}
+
+#[test]
+fn packets_to_this_host_are_not_judged() {
+    let mut gateway = Gateway::new(&format!("policy fwd any 0.0.0.0/0 0.0.0.0/0 discard\n{}", left()));
+    let to_us = udp(A, [10, 1, 0, 1], 500, 64);
+    assert_eq!(gateway.push("hosts", std::slice::from_ref(&to_us)), []);
+    gateway.database.set_own(vec![[10, 1, 0, 1].into()]);
+    assert_eq!(names(&gateway.push("hosts", &[to_us])), ["clear"]);
+}
+
+#[test]
+fn parts_of_keys_are_not_in_messages() {
+    for line in [
+        "association 0x100 192.0.2.1 192.0.2.2 aes128-gcm 0x5ec4e7",
+        "association 0x100 192.0.2.1 192.0.2.2 aes128-gcm key 0102030405060708090a0b0c0d0e0f1011121314 5ec4e7",
+        "association 0x100 192.0.2.1 192.0.2.2 aes128-gcm key 5ec4e7+1",
+        "association 0x100 192.0.2.1 192.0.2.2 aes128-gcm key 0102030405060708090a0b0c0d0e0f1011121314 extended window 0",
+    ] {
+        let mistakes = parse(line, Backend::best()).unwrap_err();
+        assert!(mistakes.len() == 1 && !mistakes[0].contains("5ec4e7"), "{mistakes:?}");
+    }
 }

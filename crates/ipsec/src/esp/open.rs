@@ -97,6 +97,9 @@ impl Opener {
 /// Checks what can be checked before the ICV, and returns the packet's sequence number.
 #[inline(always)]
 fn number_of(association: &Association, packet: &Packet, offset: u16) -> Result<u64, Fault> {
+    if association.age() == Age::Expired {
+        return Err(Fault::Expired);
+    }
     let Shape { iv, icv, mask } = association.keys().shape();
     let esp = packet.data().get(usize::from(offset)..).ok_or(Fault::Truncated)?;
     let around = HEADER_BYTES + iv + icv;
@@ -163,9 +166,6 @@ impl Run<'_> {
         if !is_right {
             return Err(Fault::WrongIcv);
         }
-        if association.age() == Age::Expired {
-            return Err(Fault::Expired);
-        }
         if !is_accepted {
             association.window().accept(number)?;
         }
@@ -176,7 +176,8 @@ impl Run<'_> {
         let (padding, protocol) = (usize::from(data[end - 2]), data[end - 1]);
         let length = (end - 2 - front).checked_sub(padding).ok_or(Fault::BadPadding)?;
         let bytes = &data[front + length..end - 2];
-        let wrong = bytes.iter().zip(1_u8..).fold(0, |wrong, (byte, expected)| wrong | (byte ^ expected));
+        let wrong =
+            bytes.iter().zip(1..=u8::MAX).fold(0, |wrong, (byte, expected)| wrong | (byte ^ expected));
         if wrong != 0 {
             return Err(Fault::BadPadding);
         }

@@ -2,6 +2,7 @@
 
 use arrayvec::ArrayVec;
 use packet::wire::IpProtocol;
+use packet::wire::ipv4::Ipv4;
 use packet::wire::ipv6::{self, Ipv6};
 use packet::{MAX_BATCH, Packet, checksum};
 
@@ -122,16 +123,17 @@ fn seal_run<'a>(
     }
     for (packet, result) in packets.iter_mut().zip(faults) {
         let at = match association.settings().mode {
-            Mode::Tunnel => into_tunnel(association, packet, number),
-            Mode::Transport => into_transport(association, packet, number),
+            Mode::Tunnel => into_tunnel(association, packet, number).ok_or(Fault::NoRoom),
+            Mode::Transport if is_fragment(packet) => Err(Fault::Fragment),
+            Mode::Transport => into_transport(association, packet, number).ok_or(Fault::NoRoom),
         };
         *result = match at {
-            Some(at) => {
+            Ok(at) => {
                 let high = association.settings().is_extended.then_some((number >> 32) as u32);
                 jobs.push(Job::new(association.keys(), &mut packet.data_mut()[at..], high));
                 None
             }
-            None => Some(association.fault(Fault::NoRoom)),
+            Err(fault) => Some(association.fault(fault)),
         };
         number += 1;
     }
@@ -240,6 +242,19 @@ fn write_ipv4(
     header[12..].copy_from_slice(&template[12..]);
 }
 
+/// Whether a packet is a part of another one.
+fn is_fragment(packet: &Packet) -> bool {
+    match packet.data() {
+        data @ [first, ..] if first >> 4 == 4 => data
+            .first_chunk()
+            .is_some_and(|header: &[u8; IPV4_BYTES]| Ipv4::new_unchecked(header).is_fragment()),
+        data if data.len() >= IPV6_BYTES => {
+            Ipv6::new_unchecked(data).upper_layer().is_ok_and(|upper| upper.fragment.is_some())
+        }
+        _ => false,
+    }
+}
+
 /// Puts ESP between a packet's headers and its payload. Returns where ESP begins.
 fn into_transport(association: &Association, packet: &mut Packet, number: u64) -> Option<usize> {
     let Shape { iv, icv, mask } = association.keys().shape();
@@ -282,8 +297,8 @@ fn into_transport(association: &Association, packet: &mut Packet, number: u64) -
 /// those headers, and where the last one names the next.
 fn ipv6_headers(data: &[u8]) -> Option<(usize, usize)> {
     let (mut bytes, mut names_next) = (IPV6_BYTES, 6);
-    // Hop-by-hop options and routing headers, each once.
-    for _ in 0..2 {
+    // Hop-by-hop options and routing headers.
+    for _ in 0..3 {
         match *data.get(names_next)? {
             0 | 43 => {
                 names_next = bytes;

@@ -196,6 +196,7 @@ proptest! {
         let association = || Association::new(Settings { mode, window: 0, ..settings(Suite::ALL[suite]) });
         let mut packet = packet;
         packet[0] = 0x45;
+        packet[6..8].fill(0);
         let opened = bench.open(&association(), &[packet.clone()]);
         prop_assert!(opened[0].is_err());
         // Random bytes inside, under a right ICV.
@@ -256,6 +257,8 @@ fn what_was_inside_is_checked_under_a_right_icv() {
     let cases = [
         (with(&inner, &[], 0, 4), Ok(inner.clone())),
         (with(&inner, &[1, 2, 3, 4], 4, 4), Ok(inner.clone())),
+        (with(&inner, &(1..=252).collect::<Vec<u8>>(), 252, 4), Ok(inner.clone())),
+        (with(&[0x45; 27], &(1..=255).collect::<Vec<u8>>(), 255, 4), Ok(vec![0x45; 27])),
         (with(&inner, &[1, 2, 3, 5], 4, 4), Err(Fault::BadPadding)),
         (with(&inner, &[], 200, 4), Err(Fault::BadPadding)),
         (with(&inner, &[], 0, 41), Err(Fault::BadInnerHeader)),
@@ -433,4 +436,17 @@ fn packets_of_another_implementation_are_opened() {
         );
         assert_eq!(&opened[28..], b"brickway", "{suite}");
     }
+}
+
+#[test]
+fn transport_mode_takes_no_fragments() {
+    let mut bench = Bench::new();
+    let association = Association::new(Settings { mode: Mode::Transport, ..settings(gcm()) });
+    let mut fragment = ip(false, 0, 40);
+    fragment[6] = 0x20;
+    let mut fragment6 = ip(true, 0, 40);
+    fragment6.splice(40..40, [17, 0, 0, 1, 0, 0, 0, 9]);
+    (fragment6[5], fragment6[6]) = (56, 44);
+    let (sealed, faults) = bench.seal(&association, &[fragment, ip(false, 0, 40), fragment6]);
+    assert_eq!((sealed.len(), faults), (1, vec![Fault::Fragment; 2]));
 }
