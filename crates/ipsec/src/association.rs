@@ -90,7 +90,7 @@ pub enum DontFragment {
     Set,
 }
 
-/// How often an association may be used. [`u64::MAX`] is no limit.
+/// How often an association may be used. [`u64::MAX`]: as often as wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limit {
     /// Bytes of packets before they are sealed, or after they are opened.

@@ -1,7 +1,7 @@
 //! The associations of a router, by SPI, for the elements of all workers.
 //!
 //! Each lookup element has associations of its own, which its copies share ([`Owned`]); workers see those of all together
-//! ([`Table`]). A change makes a new table and publishes it ([`fib::publish`]), so no worker waits and none is told.
+//! ([`Table`]). A change makes a new table and publishes it ([`fib::publish`]), so workers neither wait nor need a message.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;

@@ -16,7 +16,7 @@ pub struct Replay {
     pub sent: u64,
     /// The highest number that was received; 0 before the first.
     pub received: u64,
-    /// How many numbers the window has, the highest included; 0 is no protection.
+    /// How many numbers the window has, the highest included; 0 turns protection off.
     pub window: u32,
     bitmap: Vec<u32>,
 }
@@ -31,7 +31,7 @@ pub enum ReplayForm {
 }
 
 impl Replay {
-    /// Nothing was sent or received, and there is no window.
+    /// The state before the first packet, without a window.
     pub(super) fn none(window: u8) -> Replay {
         Replay { form: ReplayForm::Short, sent: 0, received: 0, window: window.into(), bitmap: vec![0] }
     }

@@ -62,7 +62,7 @@ pub struct Sa {
     pub nat_keepalive_seconds: u32,
     /// How often the kernel reports a peer's new address behind NAT at most, in seconds (Linux 5.17); 0 is at once.
     pub mapping_report_seconds: u32,
-    /// Attributes that we do not know, by number. Whoever does the SA's work without the kernel had better leave one with any to it.
+    /// Attributes that we do not know, by number. An SA that has some should be left to the kernel.
     pub unknown: Vec<u16>,
 }
 
@@ -223,10 +223,10 @@ pub enum SaDirection {
     Out,
 }
 
-/// A soft limit, at which the IKE daemon is told so that it makes another SA, and a hard one, at which the SA goes.
+/// Two limits: at the soft one the kernel reports to the IKE daemon, which makes another SA; at the hard one the SA goes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Limit {
-    /// At which daemons are told.
+    /// Where the kernel reports to daemons.
     pub soft: Option<u64>,
     /// At which the SA or policy is deleted.
     pub hard: Option<u64>,
@@ -330,7 +330,7 @@ pub struct Offload {
 /// Which limit was reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expiry {
-    /// The soft one: daemons are told.
+    /// The soft one: the kernel reports to daemons.
     Soft,
     /// The hard one: it is deleted.
     Hard,
