@@ -15,8 +15,10 @@
 //! | [`cluster`] | many servers, one router: what the leader tells the nodes, and what they make of it |
 //! | [`netlink`] | messages of rtnetlink from and to bytes; the kernel's state, dumped and followed |
 //! | [`fpm`] | the server for FRR's forwarding plane manager protocol |
+//! | [`esp_hooks`] | ESP of Linux's, caught before it leaves or is opened, for us to judge or replace |
 //! | `interner` | what many routes have in common, once: for the mirror and for what a leader has told |
 //! | [`mirror`] | from changes to routes and next hops of the forwarding tables |
+//! | `netfilter` | tables of nftables: their rules, and the transactions that make and remove them |
 //! | [`store`] | the key-value store behind a cluster: etcd, or one that a node hosts itself |
 //! | [`service`] | the control thread that drives all of it |
 //! | [`supervisor`] | watches the threads: one that has ended or hangs ends the router |
@@ -31,9 +33,11 @@ pub mod backstop;
 mod bounded;
 pub mod change;
 pub mod cluster;
+pub mod esp_hooks;
 pub mod fpm;
 mod interner;
 pub mod mirror;
+mod netfilter;
 pub mod netlink;
 mod readiness;
 pub mod service;
