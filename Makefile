@@ -140,7 +140,7 @@ test-drivers: packages-test rust
 # The tests of ESP, in a virtual machine: many a kernel has none. Without them `make test` would say that they were left out.
 test-linux-esp: packages-vm rust
 	BRICKWAY_ESP=1 CARGO_TARGET_$(subst -,_,$(shell echo $(TARGET) | tr a-z A-Z))_RUNNER=$(CURDIR)/crates/testbed/vm/run.sh \
-	  $(LINTING) $(CARGO) test --workspace --test ipsec_linux -- --test-threads 1
+	  $(LINTING) $(CARGO) test --workspace --test ipsec_linux --test esp_hooks -- --test-threads 1
 
 # What is built in other ways, each of which takes some minutes more.
 test-all: test
