@@ -43,10 +43,10 @@ rt6 :: FIBLookup6(eth1, eth2);
 // others.
 frames :: Punt -> as_it_came :: PaintSwitch;
 as_it_came[0] -> Discard;
-// What the filters have permitted gets a mark, without which Linux forwards nothing from our ports.
+// What the filters have permitted gets a mark: where something filters, Linux forwards nothing from our ports without it.
 permitted :: Punt -> as_permitted :: PaintSwitch;
 as_permitted[0] -> Discard;
-whole :: UnstripToMACHeader -> permitted;
+whole :: EspReseal -> UnstripToMACHeader -> permitted;
 host1 :: TestOutput;
 Idle -> [2] out1;
 as_it_came[1] -> host1;
@@ -60,34 +60,77 @@ permit2 :: TestOutput;
 as_permitted[2] -> permit2;
 in2[2] -> frames;
 
+// Packets that were in ESP are ESP again for Linux, whose policies refuse others.
+sealed4 :: Punt -> by_port_sealed4 :: PaintSwitch;
+sealed6 :: Punt -> by_port_sealed6 :: PaintSwitch;
+by_port_sealed4[0], by_port_sealed6[0] => Discard, Discard;
+sealed4_1 :: EtherEncap(0x0800, 02-00-00-00-00-01, 02-00-00-00-00-01) -> permit1;
+by_port_sealed4[1] -> sealed4_1;
+sealed6_1 :: EtherEncap(0x86dd, 02-00-00-00-00-01, 02-00-00-00-00-01) -> permit1;
+by_port_sealed6[1] -> sealed6_1;
+sealed4_2 :: EtherEncap(0x0800, 02-00-00-00-00-02, 02-00-00-00-00-02) -> permit2;
+by_port_sealed4[2] -> sealed4_2;
+sealed6_2 :: EtherEncap(0x86dd, 02-00-00-00-00-02, 02-00-00-00-00-02) -> permit2;
+by_port_sealed6[2] -> sealed6_2;
+whole[1] -> sealed4;  whole[2] -> sealed6;
+
+// IPsec by Linux's policies and associations (RFC 4301). Without any these elements do nothing.
+ipsec4 :: IpsecPolicy -> rt4;
+ipsec6 :: IpsecPolicy -> rt6;
+decap :: EspDecap;  encap :: EspEncap;  no_gateway :: Discard;
+ipsec4[1] -> decap;  ipsec4[2] -> DecIPTTL -> encap;  ipsec4[3] -> whole;
+ipsec6[1] -> decap;  ipsec6[2] -> DecIP6HLIM -> encap;  ipsec6[3] -> whole;
+decap[2] -> whole;
+
+// To the other gateways. Nobody is told of what cannot go there; the slow thread keeps what has to wait.
+gateway4 :: FIBLookup(eth1, eth2);  late_gateway4 :: FIBLookup(eth1, eth2);
+encap[0] -> gateway4;
+gateway4[6] -> Punt -> gateway_waits4 :: AwaitNeighbour(eth1, eth2) -> late_gateway4;
+late_gateway4[6] -> gateway_waits4;  gateway_waits4[1] -> no_gateway;
+gateway4[0] -> [0] out1;  late_gateway4[0] -> [0] out1;
+gateway4[1] -> [0] out2;  late_gateway4[1] -> [0] out2;
+gateway4[2], late_gateway4[2] => no_gateway, no_gateway;
+gateway4[3], late_gateway4[3] => no_gateway, no_gateway;
+gateway4[4], late_gateway4[4] => no_gateway, no_gateway;
+gateway4[5], late_gateway4[5] => no_gateway, no_gateway;
+gateway6 :: FIBLookup6(eth1, eth2);  late_gateway6 :: FIBLookup6(eth1, eth2);
+encap[1] -> gateway6;
+gateway6[6] -> Punt -> gateway_waits6 :: AwaitNeighbour6(eth1, eth2) -> late_gateway6;
+late_gateway6[6] -> gateway_waits6;  gateway_waits6[1] -> no_gateway;
+gateway6[0] -> [1] out1;  late_gateway6[0] -> [1] out1;
+gateway6[1] -> [1] out2;  late_gateway6[1] -> [1] out2;
+gateway6[2], late_gateway6[2] => no_gateway, no_gateway;
+gateway6[3], late_gateway6[3] => no_gateway, no_gateway;
+gateway6[4], late_gateway6[4] => no_gateway, no_gateway;
+gateway6[5], late_gateway6[5] => no_gateway, no_gateway;
+
 // Sources that are believed (RFC 3704); those that only Linux can judge go there.
-source4 :: CheckReversePath(eth1, eth2, MODE strict) -> rt4;
+source4 :: CheckReversePath(eth1, eth2, MODE strict) -> ipsec4;
 source4[1] -> whole;
-source6 :: CheckReversePath6(eth1, eth2, MODE strict) -> rt6;
+source6 :: CheckReversePath6(eth1, eth2, MODE strict) -> ipsec6;
 source6[1] -> whole;
 
 // The access list.
 acl4 :: ACL(10 deny tcp any any port 23, 20 deny udp any 10.2.0.0/16, DEFAULT permit, INPUTS "eth1 1, eth2 2") -> source4;
 acl6 :: ACL(10 deny tcp any any port 23, 20 deny udp any 10.2.0.0/16, DEFAULT permit, INPUTS "eth1 1, eth2 2") -> source6;
 
+// What was inside ESP meets all checks and filters.
+decap[0] -> inner4 :: CheckIPHeader(MARTIANS true) -> acl4;
+decap[1] -> inner6 :: CheckIP6Header(MARTIANS true) -> acl6;
+esp4 :: EspToHost -> acl4;
+esp4[1] -> decap;
+esp6 :: EspToHost -> acl6;
+esp6[1] -> decap;
+
 // From the ports to the lookups, and from these to the ports.
-in1[0] -> acl4;  in1[1] -> acl6;
+in1[0] -> esp4;  in1[1] -> esp6;
 rt4[0] -> [0] out1;  rt6[0] -> [1] out1;
-in2[0] -> acl4;  in2[1] -> acl6;
+in2[0] -> esp4;  in2[1] -> esp6;
 rt4[1] -> [0] out2;  rt6[1] -> [1] out2;
 
 // What has the header of its next hop already gets one of ours.
-packets4 :: Punt -> without4 :: PaintSwitch;
-packets6 :: Punt -> without6 :: PaintSwitch;
-without4[0], without6[0] => Discard, Discard;
-header4_1 :: EtherEncap(0x0800, 02-00-00-00-00-01, 02-00-00-00-00-01) -> permit1;
-without4[1] -> header4_1;
-header6_1 :: EtherEncap(0x86dd, 02-00-00-00-00-01, 02-00-00-00-00-01) -> permit1;
-without6[1] -> header6_1;
-header4_2 :: EtherEncap(0x0800, 02-00-00-00-00-02, 02-00-00-00-00-02) -> permit2;
-without4[2] -> header4_2;
-header6_2 :: EtherEncap(0x86dd, 02-00-00-00-00-02, 02-00-00-00-00-02) -> permit2;
-without6[2] -> header6_2;
+packets4 :: EspReseal -> sealed4;  packets4[1] -> sealed4;  packets4[2] -> sealed6;
+packets6 :: EspReseal -> sealed6;  packets6[1] -> sealed4;  packets6[2] -> sealed6;
 
 // To this host, a neighbour to resolve, options; no route, unreachable, prohibited, too long, lived too long: Linux
 // resolves, answers or fragments. It would answer about ICMPv6 redirects too (RFC 4443, 2.4 (e.2)).
@@ -112,11 +155,12 @@ rt6[7] -> packets6;
 
 // What follows Linux.
 FollowLinux(
-    ether eth1 in1/filter.ether header4_1.src header4_1.dst header6_1.src header6_1.dst,
+    ether eth1 in1/filter.ether sealed4_1.src sealed4_1.dst sealed6_1.src sealed6_1.dst,
     mtu eth1 out1/mtu4.length out1/mtu6.length,
     own4 eth1 in1/check4.own in1/untagged4.own,
     own6 eth1 in1/check6.own in1/untagged6.own,
-    ether eth2 in2/filter.ether header4_2.src header4_2.dst header6_2.src header6_2.dst,
+    ether eth2 in2/filter.ether sealed4_2.src sealed4_2.dst sealed6_2.src sealed6_2.dst,
     mtu eth2 out2/mtu4.length out2/mtu6.length,
     own4 eth2 in2/check4.own in2/untagged4.own,
-    own6 eth2 in2/check6.own in2/untagged6.own);
+    own6 eth2 in2/check6.own in2/untagged6.own,
+    ipsec ipsec4.refresh ipsec6.refresh esp4.refresh esp6.refresh);

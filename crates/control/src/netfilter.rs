@@ -103,6 +103,12 @@ pub(crate) fn load_transport(offset: u32, length: u32) -> Vec<u8> {
     expression("payload", &[number(1, REGISTER), number(2, TRANSPORT), number(3, offset), number(4, length)])
 }
 
+/// Loads a byte of the packet, counted from its IP header.
+pub(crate) fn load_network(offset: u32) -> Vec<u8> {
+    const NETWORK: u32 = 1;
+    expression("payload", &[number(1, REGISTER), number(2, NETWORK), number(3, offset), number(4, 1)])
+}
+
 fn compare(operation: u32, value: &[u8]) -> Vec<u8> {
     expression("cmp", &[number(1, REGISTER), number(2, operation), nested(3, &[attribute(1, value)])])
 }

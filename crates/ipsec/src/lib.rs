@@ -23,3 +23,4 @@ pub use association::{Association, Endpoints};
 pub use engine::{Backend, Keys};
 pub use fault::Fault;
 pub use suite::{Protection, Suite};
+pub use window::MAX_WINDOW;

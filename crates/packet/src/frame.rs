@@ -75,6 +75,8 @@ impl Annotations {
     pub const EXTRA_PACKETS: usize = 24;
     /// Offset of the IPsec association, 4 bytes: the one that has opened this packet, or that is to seal it. Click has nothing there.
     pub const ASSOCIATION: usize = 36;
+    /// Offset of the sequence number of the ESP packet that this one was in, the lower 4 bytes.
+    pub const ESP_SEQUENCE: usize = 40;
 
     /// All bytes.
     pub fn bytes(&self) -> &[u8; ANNOTATION_BYTES] {

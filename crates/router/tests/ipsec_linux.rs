@@ -7,6 +7,7 @@ mod netns;
 
 use netns::eventually;
 use netns::ipsec::{BOTH, Bed, Gateway, Ip, SUITES, StrongSwan, Tunnel, spi};
+use netns::router::PROGRAM;
 use testbed::has_esp;
 
 /// Every remainder of a cipher's block, and some longer ones up to what fits into a packet in the tunnel.
@@ -76,6 +77,55 @@ fn our_esp_and_linuxs_understand_each_other() {
             assert!(packets[&spi(1)] >= count && packets[&spi(2)] >= count, "{tunnel:?}: {packets:?}");
             assert_eq!(bed.errors("g2"), [""; 0], "{tunnel:?}");
         }
+    }
+}
+
+/// `brickway run eth1 eth2` beside associations and policies of the kernel: the fast path does the work, without an option.
+#[test]
+fn a_router_works_by_linuxs_associations_and_policies() {
+    if !has_esp() {
+        return;
+    }
+    let bed = Bed::new(Gateway::Brickway);
+    let _ports = bed.open_udp_ports();
+    for (number, suite) in SUITES.into_iter().enumerate() {
+        let outer = BOTH[number % 2];
+        let (replay_window, in_udp) = ([32, 64, 1024][number % 3], number % 3 == 1);
+        let tunnel = Tunnel { suite, outer, esn: number % 4 < 2, replay_window, in_udp, ..Tunnel::DEFAULT };
+        bed.install(&tunnel);
+        assert!(eventually(|| bed.packets_of_router().len() == 2), "the router has other associations");
+        let watch = bed.watch();
+        let mut count = 0;
+        for inner in BOTH {
+            is_answered(&bed, "h1", &inner.host(2));
+            bed.echo(inner, sizes().step_by(3));
+            count += 1 + sizes().step_by(3).count() as u64;
+        }
+        // What the gateway itself sends and receives is Linux's, under the same numbers.
+        for inner in BOTH {
+            let [near, far] = [inner.router(1), inner.host(2)];
+            is_answered(&bed, "g1", &format!("-I {near} {far}"));
+            is_answered(&bed, "h2", &near);
+            // Too long for the way, and fragmented.
+            is_answered(&bed, "h1", &format!("-M dont -s 1472 {far}"));
+            is_answered(&bed, "h1", &format!("-M dont -s 4000 {far}"));
+            bed.echo(inner, [100; 50]);
+        }
+        // Most were of the fast path: the first ones may have been there before it knew the associations.
+        let ours = bed.packets_of_router();
+        assert!(
+            ours[&spi(1)] + 4 >= count && ours[&spi(2)] + 4 >= count,
+            "{tunnel:?}: {ours:?}, not {count}"
+        );
+        assert_eq!(bed.errors("g2"), [""; 0], "{tunnel:?}");
+        assert_eq!(bed.errors("g1"), [""; 0], "{tunnel:?}");
+        let is_seen =
+            eventually(|| [1, 2].iter().all(|&side| watch.seen().0.get(&spi(side)) >= Some(&count)));
+        assert!(is_seen, "{tunnel:?}: {:?}", watch.seen());
+        assert_eq!(watch.seen().1, [""; 0], "{tunnel:?}");
+        // The kernel hears of it.
+        let is_told = eventually(|| bed.packets_by_spi("g1")[&spi(1)] >= count);
+        assert!(is_told, "{tunnel:?}: {:?}, not {count}", bed.packets_by_spi("g1"));
     }
 }
 
@@ -176,11 +226,11 @@ fn another_key_lets_nothing_pass() {
     assert!(eventually(|| watch.seen().1.iter().any(|line| line.contains("10.0.1.2 > 10.0.2.2: ICMP echo"))));
 }
 
-fn rekeys_of_strongswan_lose_nothing(in_udp: bool) {
+fn rekeys_of_strongswan_lose_nothing(gateway: Gateway, in_udp: bool) {
     if !has_esp() {
         return;
     }
-    let bed = Bed::new(Gateway::Linux);
+    let bed = Bed::new(gateway);
     let _daemons = StrongSwan::start(&bed, in_udp);
     for inner in BOTH {
         is_answered(&bed, "h1", &inner.host(2));
@@ -190,7 +240,13 @@ fn rekeys_of_strongswan_lose_nothing(in_udp: bool) {
         // Two associations each way make four; they are five or six with the keys that come after those.
         assert!(eventually(|| watch.seen().0.len() >= 5), "{:?}", watch.seen());
     });
-    assert!(wrong.is_empty(), "of {sent} arrived 0 times or more than once: {wrong:?}");
+    let errors = ["g1", "g2"].map(|gateway| bed.errors(gateway));
+    assert!(wrong.is_empty(), "of {sent} arrived 0 times or more than once: {wrong:?}\n{errors:?}");
+    if gateway == Gateway::Brickway {
+        // The fast path did it.
+        assert_eq!(bed.network.run("g1", &format!("{PROGRAM} show problems")).1.trim(), "");
+        assert!(eventually(|| bed.packets_of_router().values().any(|&packets| packets > 0)));
+    }
     assert!(eventually(|| watch.seen().0.values().sum::<u64>() >= sent), "{sent}: {:?}", watch.seen());
     assert_eq!(watch.seen().1, [""; 0]);
     assert_eq!(watch.printed().contains("UDP-encap"), in_udp);
@@ -198,10 +254,20 @@ fn rekeys_of_strongswan_lose_nothing(in_udp: bool) {
 
 #[test]
 fn rekeys_of_strongswan_in_esp_lose_nothing() {
-    rekeys_of_strongswan_lose_nothing(false);
+    rekeys_of_strongswan_lose_nothing(Gateway::Linux, false);
 }
 
 #[test]
 fn rekeys_of_strongswan_in_udp_lose_nothing() {
-    rekeys_of_strongswan_lose_nothing(true);
+    rekeys_of_strongswan_lose_nothing(Gateway::Linux, true);
+}
+
+#[test]
+fn rekeys_of_strongswan_beside_a_router_lose_nothing() {
+    rekeys_of_strongswan_lose_nothing(Gateway::Brickway, false);
+}
+
+#[test]
+fn rekeys_of_strongswan_in_udp_beside_a_router_lose_nothing() {
+    rekeys_of_strongswan_lose_nothing(Gateway::Brickway, true);
 }

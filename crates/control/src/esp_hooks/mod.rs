@@ -44,6 +44,7 @@ use std::os::fd::BorrowedFd;
 use std::path::Path;
 
 use queue::Queues;
+pub use table::NAME as TABLE;
 use table::Table;
 
 /// Where a packet was caught.
@@ -102,8 +103,8 @@ pub enum EspHooksError {
     /// The kernel refuses a part.
     #[error(
         "the hooks for ESP in Linux's packet filter: no {part}: {error}; expected CAP_NET_ADMIN, no other router with IPsec in this \
-         network namespace, and a kernel with nf_tables, nfnetlink_queue, nft_queue and nft_tproxy (modprobe -a nfnetlink_queue \
-         nft_queue nft_tproxy)"
+         network namespace, and a kernel with nf_tables, nfnetlink_queue, nft_queue, nft_ct and nft_tproxy (modprobe -a \
+         nfnetlink_queue nft_queue nft_ct nft_tproxy)"
     )]
     Refused {
         /// What is missing.
@@ -148,7 +149,7 @@ impl EspHooks {
         let refused = |part| move |error| EspHooksError::Refused { part, error };
         let queues = Queues::open().map_err(refused("queue (nfnetlink_queue)"))?;
         let table = Table::raise(permitted_mark, queues.numbers().map(table::to_queue))
-            .map_err(refused("table (nf_tables with nft_queue and nft_tproxy)"))?;
+            .map_err(refused("table (nf_tables with nft_queue, nft_ct and nft_tproxy)"))?;
         Ok(Self { table, queues })
     }
 

@@ -4,6 +4,10 @@
 //! table inet brickway_ipsec {
 //!     flags owner
 //!     set udp_ports { type inet_service; }
+//!     chain fragments {
+//!         type filter hook prerouting priority -450; policy accept;
+//!         meta nfproto ipv6 meta mark & MARK != 0 ip6 nexthdr ipv6-frag notrack
+//!     }
 //!     chain prerouting {
 //!         type filter hook prerouting priority 0; policy accept;
 //!         meta l4proto esp tproxy ip6 to :1
@@ -31,22 +35,29 @@
 //!
 //! Linux reassembles fragments to this host before the input hook over IPv4, but over IPv6 behind it. So the table has it reassemble
 //! them before all hooks, as connection tracking would: that is what an expression `tproxy` in the table does, whose rule changes no
-//! packet since it takes TCP and UDP only.
+//! packet since it takes TCP and UDP only. Fragments that the router hands over are left as they are: the router may have forwarded the
+//! others of the same packet, and Linux would wait for them. `notrack` says so.
 
 use std::io;
 
 use crate::netfilter::{
     ACCEPT, Draft, Hook, META_MARK, Netfilter, OWNER, REGISTER, chain, change_ports, differs, expression,
-    is_equal, is_in, keep_bits, load, load_transport, number, port_set, removal, rule, set_register, short,
-    table, verdict,
+    is_equal, is_in, keep_bits, load, load_network, load_transport, number, port_set, removal, rule,
+    set_register, short, table, verdict,
 };
 
 /// Its name. It begins unlike the names of the backstop's tables.
-pub(super) const NAME: &str = "brickway_ipsec";
+pub const NAME: &str = "brickway_ipsec";
 const SET: &str = "udp_ports";
+/// Before Linux reassembles (`NF_IP6_PRI_CONNTRACK_DEFRAG`).
+const FRAGMENTS_PRIORITY: i32 = -450;
 const INPUT_PRIORITY: i32 = -300;
 const OUTPUT_PRIORITY: i32 = 300;
+const META_FAMILY: u32 = 15;
 const META_PROTOCOL: u32 = 16;
+/// NFPROTO_IPV6.
+const IPV6: u8 = 10;
+const FRAGMENT: u8 = 44;
 const ESP: u8 = 50;
 const UDP: u8 = 17;
 
@@ -103,9 +114,8 @@ pub(super) fn to_queue(number: u16) -> Vec<u8> {
 
 /// Has IPv6 reassemble fragments in prerouting while the rule is there.
 fn reassemble() -> [Vec<u8>; 4] {
-    const IPV6: u32 = 10;
     let any_port = 1_u16.to_be_bytes();
-    let proxy = expression("tproxy", &[number(1, IPV6), number(3, REGISTER)]);
+    let proxy = expression("tproxy", &[number(1, IPV6.into()), number(3, REGISTER)]);
     [load(META_PROTOCOL), is_equal(&[ESP]), set_register(&any_port), proxy]
 }
 
@@ -124,13 +134,17 @@ fn rules(permitted_mark: u32, ends: [Vec<u8>; 2]) -> Vec<Draft> {
             end,
         ]
     };
-    let permitted =
-        vec![load(META_MARK), keep_bits(permitted_mark), differs(&0_u32.to_ne_bytes()), verdict(ACCEPT)];
+    let is_permitted = [load(META_MARK), keep_bits(permitted_mark), differs(&0_u32.to_ne_bytes())];
+    let permitted = [&is_permitted[..], &[verdict(ACCEPT)]].concat();
+    let is_ipv6 = [load(META_FAMILY), is_equal(&[IPV6])];
+    let is_fragment = [load_network(6), is_equal(&[FRAGMENT]), expression("notrack", &[])];
+    let fragments = [&is_ipv6[..], &is_permitted, &is_fragment].concat();
     let [to_input, to_output] = ends;
     let input = [permitted, esp(&to_input), esp_in_udp(DESTINATION_PORT, to_input)];
     let output = [esp(&to_output), esp_in_udp(SOURCE_PORT, to_output)];
     let mut drafts = vec![table(NAME, OWNER), port_set(NAME, SET)];
     for (name, hook, priority, rules) in [
+        ("fragments", Hook::Prerouting, FRAGMENTS_PRIORITY, &[fragments][..]),
         ("prerouting", Hook::Prerouting, 0, &[reassemble().to_vec()][..]),
         ("input", Hook::Input, INPUT_PRIORITY, &input),
         ("output", Hook::Output, OUTPUT_PRIORITY, &output),
@@ -170,6 +184,8 @@ mod tests {
             for lines in [
                 "flags owner",
                 "set udp_ports {\ntype inet_service\n}",
+                "type filter hook prerouting priority -450; policy accept;\n\
+                 meta mark & 0x10000000 != 0x00000000 ip6 nexthdr 44 notrack",
                 "type filter hook prerouting priority 0; policy accept;\nmeta l4proto 50 tproxy ip6 to :1",
                 "type filter hook input priority -300; policy accept;\nmeta mark & 0x10000000 != 0x00000000 accept\n\
                  meta l4proto 50 drop\nudp dport @udp_ports @th,64,32 != 0x0 drop\n}",

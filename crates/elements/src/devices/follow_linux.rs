@@ -26,6 +26,10 @@
 //! =item errors4, errors6
 //! an address of each port, in the order of FIBLookup's ports; these have no PORT.
 //!
+//! =item ipsec
+//! nothing, when Linux gets its first policy or association of IPsec, and when the last one is gone. IpsecPolicy, EspEncap and
+//! EspDecap then work by Linux's policies and associations. It has no PORT.
+//!
 //! =item received, sent
 //! nothing is written: TARGETs are elements, whose packets `brickway show ports` counts as received from the port or sent by it. A
 //! VLAN needs it, which has no FromDevice of its own.
@@ -70,6 +74,8 @@ pub enum Followed {
     Errors4,
     /// An IPv6 address of each port.
     Errors6,
+    /// Whether Linux has policies or associations of IPsec.
+    Ipsec,
     /// Nothing: what the elements get was received from the port.
     Received,
     /// Nothing: what the elements get was sent by the port.
@@ -77,7 +83,7 @@ pub enum Followed {
 }
 
 /// All of them, by their names.
-const WORDS: [(&str, Followed); 9] = [
+const WORDS: [(&str, Followed); 10] = [
     ("ether", Followed::Ether),
     ("mtu", Followed::Mtu),
     ("own4", Followed::Own4),
@@ -85,6 +91,7 @@ const WORDS: [(&str, Followed); 9] = [
     ("first4", Followed::First4),
     ("errors4", Followed::Errors4),
     ("errors6", Followed::Errors6),
+    ("ipsec", Followed::Ipsec),
     ("received", Followed::Received),
     ("sent", Followed::Sent),
 ];
@@ -97,7 +104,7 @@ impl Followed {
 
     /// Whether it is of one port.
     pub fn is_of_port(self) -> bool {
-        !matches!(self, Followed::Errors4 | Followed::Errors6)
+        !matches!(self, Followed::Errors4 | Followed::Errors6 | Followed::Ipsec)
     }
 
     /// Whether elements are named with a handler, to be written to.

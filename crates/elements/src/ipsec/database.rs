@@ -17,7 +17,7 @@ use ipsec::{Association, Backend, Endpoints};
 use packet::sync::lock;
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 
-use super::policy::{Direction, Policy, PolicyAction};
+use super::policy::{Direction, Policy, PolicyAction, Selector};
 use crate::first_match::MAX_RULES;
 
 use super::tables::{
@@ -85,6 +85,7 @@ type Candidates = HashMap<(Endpoints, Mode), Vec<Candidate>>;
 
 struct Candidate {
     request: u32,
+    spi: u32,
     peer: PeerId,
     id: AssociationId,
     is_usable: bool,
@@ -101,7 +102,7 @@ struct Writing {
     peers: HashMap<Peer, PeerId>,
     next_peer: PeerId,
     /// What policies met before the lists in use.
-    carried: HashMap<Policy, (u64, u64)>,
+    carried: HashMap<(Direction, Selector), (u64, u64)>,
 }
 
 /// The policies and associations of a router.
@@ -226,7 +227,7 @@ impl Database {
         let same = writing.contents.policies == contents.policies;
         if !same {
             let old = std::mem::take(&mut writing.contents.policies);
-            let of_old = old.iter().map(|policy| (policy.clone(), met_by(writing, &old, policy))).collect();
+            let of_old = old.iter().map(|policy| (key(policy), met_by(writing, &old, policy))).collect();
             writing.carried = of_old;
         }
         let policies = |direction: Direction, discards: bool, old: &Policies| {
@@ -322,6 +323,7 @@ fn candidates(entries: &[Entry], places: &[Option<Place>]) -> Candidates {
         let settings = entry.association.settings();
         candidates.entry((settings.endpoints, settings.mode)).or_default().push(Candidate {
             request: entry.request,
+            spi: settings.spi,
             peer: place.peer,
             id: place.id,
             is_usable: entry.association.age() != Age::Expired,
@@ -341,8 +343,12 @@ fn fitting<'a>(
     };
     let key = template.map(|template| (template.endpoints, template.mode));
     let alike = key.and_then(|key| candidates.get(&key)).map_or(&[][..], |alike| alike);
-    let request = template.map_or(0, |template| template.request);
-    alike.iter().filter(move |candidate| request == 0 || request == candidate.request)
+    alike.iter().filter(move |candidate| {
+        let is_asked = |asked: u32, own: u32| asked == 0 || asked == own;
+        template.is_some_and(|template| {
+            is_asked(template.request, candidate.request) && is_asked(template.spi, candidate.spi)
+        })
+    })
 }
 
 /// What happens to packets of a policy.
@@ -351,9 +357,7 @@ fn step(policy: &Policy, candidates: &Candidates) -> Step {
         return step;
     }
     let PolicyAction::Protect(template) = &policy.action else { return Step::Linux };
-    let alike = candidates.get(&(template.endpoints, template.mode)).map_or(&[][..], |alike| alike);
-    let fitting =
-        alike.iter().filter(|candidate| template.request == 0 || template.request == candidate.request);
+    let fitting = fitting(policy, candidates);
     match policy.direction {
         // The last one that was installed, as long as it may be used.
         Direction::Out => {
@@ -368,6 +372,11 @@ fn step(policy: &Policy, candidates: &Candidates) -> Step {
     }
 }
 
+/// What a policy keeps while its associations change.
+fn key(policy: &Policy) -> (Direction, Selector) {
+    (policy.direction, policy.selector.clone())
+}
+
 /// What a policy met in all.
 fn met(writing: &Writing, policy: &Policy) -> (u64, u64) {
     met_by(writing, &writing.contents.policies, policy)
@@ -375,7 +384,7 @@ fn met(writing: &Writing, policy: &Policy) -> (u64, u64) {
 
 /// The same, where these are the policies of the lists in use.
 fn met_by(writing: &Writing, policies: &[Policy], policy: &Policy) -> (u64, u64) {
-    let (packets, bytes) = writing.carried.get(policy).copied().unwrap_or_default();
+    let (packets, bytes) = writing.carried.get(&key(policy)).copied().unwrap_or_default();
     let same =
         policies.iter().filter(|other| other.direction == policy.direction && other.selector.can_match());
     let Some(number) = same.clone().position(|other| other == policy) else { return (packets, bytes) };

@@ -30,7 +30,7 @@ use fib::publish::Reader;
 use graph::{Class, Combine, ConfigError, Context, Element, Get, Handler, Setup};
 use ipsec::Association;
 use ipsec::esp::{Opened, Opener, find};
-use packet::{Batch, MAX_BATCH, Packet};
+use packet::{Annotations, Batch, MAX_BATCH, Packet};
 
 use super::database::Database;
 use super::tables::{AssociationId, Inbound, Tables};
@@ -106,6 +106,9 @@ impl Element for EspDecap {
             |packet| match known(&tables, packet) {
                 Ok((id, association, offset)) => {
                     AssociationId::mark(Some(id), packet);
+                    let number = packet.data().get(usize::from(offset) + 4..).and_then(<[u8]>::first_chunk);
+                    let number = number.map_or(0, |number| u32::from_be_bytes(*number));
+                    packet.annotations_mut().set_u32_at(Annotations::ESP_SEQUENCE, number);
                     associations.push(association);
                     offsets.push(offset);
                     true

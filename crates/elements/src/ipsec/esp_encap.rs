@@ -49,7 +49,7 @@ pub(super) static CLASS: Class = Class {
     ..Class::DEFAULT
 };
 
-const NO_ASSOCIATION: &str = "IPsec: no association";
+pub(super) const NO_ASSOCIATION: &str = "IPsec: no association";
 
 fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
     setup.arguments.finish()?;

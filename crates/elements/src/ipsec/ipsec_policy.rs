@@ -1,5 +1,5 @@
 //! =c
-//! IpsecPolicy([I<keywords> FILE])
+//! IpsecPolicy([I<keywords> FILE, SENT])
 //!
 //! =s ipsec
 //! tells which packets IPsec protects, and refuses those that came without protection
@@ -27,11 +27,15 @@
 //! =back
 //!
 //! Output 3 is for what Linux has to do: policies that the fast path cannot follow, associations that a daemon has yet to negotiate,
-//! and packets that would become too long for the way to the other gateway. Packets are not changed.
+//! packets that would become too long for the way to the other gateway, and those to be protected that have lived too long. Packets
+//! are not changed.
 //!
 //! Policies are for packets that are forwarded. What is for this host itself (IKE, routing protocols) must not come here.
 //!
 //! Keyword arguments are:
+//!
+//! =item SENT
+//! packets are this host's own, such as ICMP errors: only the policies of direction out are asked. Default is false.
 //!
 //! =item FILE
 //! a file with policies and associations, one a line. Only its owner may be able to read it. The first policy of a direction that
@@ -73,13 +77,15 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use fib::publish::Reader;
-use graph::{Class, ConfigError, Context, Element, Setup};
+use graph::runs::Ordinary;
+use graph::{Class, ConfigError, Context, Element, Handler, Put, Setup};
 use ipsec::esp::find;
 use packet::wire::ipv4::{self, Ipv4};
 use packet::wire::ipv6::{self, Ipv6};
 use packet::{Batch, MAX_BATCH, Packet};
 
 use super::database::Database;
+use super::lead::{HasIdle, Idle, Lead, REFRESH};
 use super::tables::{AssociationId, FLAWED as NOT_JUDGED, Numbers, Step, Tables};
 use crate::acl::Rooms;
 
@@ -88,6 +94,7 @@ pub(super) static CLASS: Class = Class {
     ports: "1/4",
     processing: Class::PUSH,
     capabilities: &[super::IPSEC_POLICY],
+    handlers: &[Handler::write("refresh", REFRESH, &Put(IpsecPolicy::refresh))],
     manual: graph::manual!("ipsec_policy.rs"),
     make,
     ..Class::DEFAULT
@@ -116,7 +123,13 @@ const REASONS: [&str; 5] = [
 
 fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
     let file = setup.arguments.keyword::<String>("FILE")?;
+    let is_sent = setup.arguments.keyword_or("SENT", false)?;
     setup.arguments.finish()?;
+    if file.is_some() && Lead::of(setup.shared()).is_some() {
+        let message =
+            "FILE: this router works by Linux's policies of IPsec; expected none (FollowLinux has 'ipsec')";
+        return Err(ConfigError::new(message));
+    }
     let database = Database::of_element(setup);
     if let Some(file) = file.filter(|_| setup.copy().index == 0) {
         let contents = super::parse::read(&file, database.backend()).map_err(ConfigError::from)?;
@@ -126,6 +139,8 @@ fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
     }
     Ok(Box::new(IpsecPolicy {
         reader: database.reader(),
+        is_sent,
+        idle: Idle::of_element(setup),
         copy: setup.copy().index,
         rooms: Box::new(Rooms::new()),
         numbers: Box::new([0; MAX_BATCH]),
@@ -135,6 +150,9 @@ fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
 
 struct IpsecPolicy {
     reader: Reader<Arc<Tables>>,
+    /// Whether its packets are this host's own.
+    is_sent: bool,
+    idle: Idle,
     /// Which copy of the graph this is in.
     copy: usize,
     rooms: Box<Rooms>,
@@ -142,7 +160,17 @@ struct IpsecPolicy {
     outputs: Box<[u16; MAX_BATCH]>,
 }
 
+impl HasIdle for IpsecPolicy {
+    fn idle(&mut self) -> &mut Idle {
+        &mut self.idle
+    }
+}
+
 impl Element for IpsecPolicy {
+    fn ordinary(&self) -> Option<Ordinary> {
+        self.idle.ordinary()
+    }
+
     fn push(&mut self, cx: &mut Context, _input: usize, batch: &mut Batch) {
         let tables = self.reader.enter();
         if tables.is_idle() {
@@ -151,27 +179,16 @@ impl Element for IpsecPolicy {
         let count = batch.len();
         let outputs = &mut self.outputs[..count];
         outputs.fill(PASS);
-        if tables.has_inbound() {
-            for (packet, output) in batch.packets().iter().zip(&mut *outputs) {
-                *output = if is_for_us(&tables, packet) { ESP } else { PASS };
-            }
-        }
-        if !tables.own.is_empty() {
-            for (packet, output) in batch.packets().iter().zip(&mut *outputs) {
-                if *output == PASS
-                    && destination(packet).is_some_and(|destination| tables.own.has(destination))
-                {
-                    *output = OWN;
-                }
-            }
-        }
-        let opened = batch.packets().iter().any(|packet| AssociationId::of(packet).is_some());
-        let Self { rooms, numbers, copy, .. } = self;
-        if opened || !tables.forward.is_empty() {
-            tables.forward.judge(*copy, batch.packets(), rooms, numbers);
-            for ((packet, number), output) in batch.packets().iter().zip(&**numbers).zip(&mut *outputs) {
-                if *output == PASS {
-                    *output = received(&tables, packet, *number);
+        let Self { rooms, numbers, copy, is_sent, .. } = self;
+        if !*is_sent {
+            let opened = batch.packets().iter().any(|packet| AssociationId::of(packet).is_some());
+            arrived(&tables, batch.packets(), outputs);
+            if opened || !tables.forward.is_empty() {
+                tables.forward.judge(*copy, batch.packets(), rooms, numbers);
+                for ((packet, number), output) in batch.packets().iter().zip(&**numbers).zip(&mut *outputs) {
+                    if *output == PASS {
+                        *output = received(&tables, packet, *number);
+                    }
                 }
             }
         }
@@ -206,6 +223,23 @@ impl Element for IpsecPolicy {
     }
 }
 
+/// Finds what no policy judges: ESP to this host, and other packets to it.
+#[inline(always)]
+fn arrived(tables: &Tables, packets: &[Packet], outputs: &mut [u16]) {
+    if tables.has_inbound() {
+        for (packet, output) in packets.iter().zip(&mut *outputs) {
+            *output = if is_for_us(tables, packet) { ESP } else { PASS };
+        }
+    }
+    if !tables.own.is_empty() {
+        for (packet, output) in packets.iter().zip(&mut *outputs) {
+            if *output == PASS && destination(packet).is_some_and(|destination| tables.own.has(destination)) {
+                *output = OWN;
+            }
+        }
+    }
+}
+
 /// Where a packet goes.
 fn destination(packet: &Packet) -> Option<IpAddr> {
     let network = packet.network()?;
@@ -218,7 +252,7 @@ fn destination(packet: &Packet) -> Option<IpAddr> {
 
 /// Whether a packet is ESP to this host. What was inside ESP is not opened again.
 #[inline(always)]
-fn is_for_us(tables: &Tables, packet: &Packet) -> bool {
+pub(super) fn is_for_us(tables: &Tables, packet: &Packet) -> bool {
     let Some(esp) = packet.network().and_then(find).filter(|_| AssociationId::of(packet).is_none()) else {
         return false;
     };
@@ -249,6 +283,14 @@ fn received(tables: &Tables, packet: &Packet, number: u16) -> u16 {
     }
 }
 
+/// Whether a packet's TTL or hop limit lets it go on.
+#[inline(always)]
+fn may_be_forwarded(packet: &Packet) -> bool {
+    let data = packet.data();
+    let at = if data.first().is_some_and(|first| first >> 4 == 6) { 7 } else { 8 };
+    data.get(at).is_some_and(|&left| left > 1)
+}
+
 /// What has to be done to a packet.
 #[inline(always)]
 fn sent(tables: &Tables, packet: &mut Packet, number: u16) -> u16 {
@@ -260,7 +302,9 @@ fn sent(tables: &Tables, packet: &mut Packet, number: u16) -> u16 {
         Step::Seal(Some(id)) => match tables.place(*id) {
             Some(place) => {
                 let length = packet.len();
-                if length + place.association.overhead(length) > place.association.path_mtu() {
+                if length + place.association.overhead(length) > place.association.path_mtu()
+                    || !may_be_forwarded(packet)
+                {
                     return LINUX;
                 }
                 AssociationId::mark(Some(*id), packet);

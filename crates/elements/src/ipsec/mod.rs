@@ -19,11 +19,17 @@
 //! | `ipsec_policy` | element IpsecPolicy |
 //! | `esp_decap` | element EspDecap |
 //! | `esp_encap` | element EspEncap |
+//! | `esp_to_host` | element EspToHost |
+//! | `esp_reseal` | element EspReseal |
+//! | `lead` | [`Lead`]: when elements may be part of runs |
 
 mod database;
 mod esp_decap;
 mod esp_encap;
+mod esp_reseal;
+mod esp_to_host;
 mod ipsec_policy;
+mod lead;
 mod parse;
 mod policy;
 mod tables;
@@ -33,10 +39,12 @@ mod tests;
 use graph::{Capability, Class};
 
 pub use database::{Contents, Database, Entry, Kept, PolicyCount};
+pub use lead::Lead;
 pub use policy::{Direction, Policy, PolicyAction, Selector, Template};
 
 /// The element judges packets by the policies of IPsec.
 pub const IPSEC_POLICY: Capability = Capability("IPsec policies");
 
 /// The classes of this folder.
-pub static CLASSES: &[&Class] = &[&ipsec_policy::CLASS, &esp_encap::CLASS, &esp_decap::CLASS];
+pub static CLASSES: &[&Class] =
+    &[&ipsec_policy::CLASS, &esp_encap::CLASS, &esp_decap::CLASS, &esp_to_host::CLASS, &esp_reseal::CLASS];

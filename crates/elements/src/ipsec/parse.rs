@@ -170,8 +170,13 @@ fn policy(words: &mut Words<'_>) -> Result<Policy, String> {
         Some("bypass") => PolicyAction::Bypass,
         Some("discard") => PolicyAction::Discard,
         Some("protect") => {
-            let mut template =
-                Template { endpoints: endpoints(words)?, request: 0, mode: Mode::Tunnel, is_optional: false };
+            let mut template = Template {
+                endpoints: endpoints(words)?,
+                request: 0,
+                spi: 0,
+                mode: Mode::Tunnel,
+                is_optional: false,
+            };
             loop {
                 match words.next() {
                     None => break PolicyAction::Protect(template),

@@ -88,21 +88,27 @@ fn is_icmp(protocol: u8) -> bool {
     [IpProtocol::ICMP.0, IpProtocol::ICMPV6.0].contains(&protocol)
 }
 
+impl Selector {
+    /// Returns its source and its destination, each with its ports, as text.
+    pub fn ends(&self) -> [String; 2] {
+        [(self.source, self.source_ports), (self.destination, self.destination_ports)].map(|(net, ports)| {
+            match ports {
+                None => net.to_string(),
+                Some((first, last)) if first == last => format!("{net} port {first}"),
+                Some((first, last)) => format!("{net} port {first}-{last}"),
+            }
+        })
+    }
+}
+
 impl fmt::Display for Selector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ports = |f: &mut fmt::Formatter<'_>, ports: Option<(u16, u16)>| match ports {
-            None => Ok(()),
-            Some((first, last)) if first == last => write!(f, " port {first}"),
-            Some((first, last)) => write!(f, " port {first}-{last}"),
-        };
         match self.protocol {
             None => f.write_str("any")?,
             Some(protocol) => write!(f, "{}", IpProtocol(protocol))?,
         }
-        write!(f, " {}", self.source)?;
-        ports(f, self.source_ports)?;
-        write!(f, " {}", self.destination)?;
-        ports(f, self.destination_ports)
+        let [from, to] = self.ends();
+        write!(f, " {from} {to}")
     }
 }
 
@@ -132,6 +138,8 @@ pub struct Template {
     pub endpoints: Endpoints,
     /// The number that ties associations to policies; 0 for all.
     pub request: u32,
+    /// The SPI of the only association; 0 for all.
+    pub spi: u32,
     /// What is protected.
     pub mode: Mode,
     /// Whether a received packet may also come unprotected.

@@ -10,6 +10,7 @@ use packet::checksum;
 
 use super::database::{Contents, Database};
 use super::parse::{parse, read};
+use super::policy::PolicyAction;
 
 const GCM: &str = "aes128-gcm key 0x0102030405060708090a0b0c0d0e0f1011121314";
 
@@ -380,4 +381,77 @@ fn parts_of_keys_are_not_in_messages() {
         let mistakes = parse(line, Backend::best()).unwrap_err();
         assert!(mistakes.len() == 1 && !mistakes[0].contains("5ec4e7"), "{mistakes:?}");
     }
+}
+
+/// The way to Linux behind a gateway.
+const TO_LINUX: &str = "\
+    line :: TestInput -> CheckIPHeader -> esp :: EspToHost -> others :: TestOutput;
+    esp[1] -> decap :: EspDecap -> reseal :: EspReseal -> clear :: TestOutput;
+    reseal[1] -> sealed :: TestOutput;  reseal[2] -> sealed6 :: TestOutput;
+    clear_in :: TestInput -> reseal;";
+
+#[test]
+fn opened_packets_are_sealed_again_as_they_came_for_linux() {
+    for suite in [
+        GCM,
+        "aes128-gcm key 0x0102030405060708090a0b0c0d0e0f1011121314 extended",
+        "aes256-cbc-sha256 key 0x000102030405060708090a0b0c0d0e0f000102030405060708090a0b0c0d0e0f \
+         auth 0x000102030405060708090a0b0c0d0e0f000102030405060708090a0b0c0d0e0f",
+        "aes128-gcm key 0x0102030405060708090a0b0c0d0e0f1011121314 udp 4500 4500",
+    ] {
+        let (sends, receives) = (left().replace(GCM, suite), right().replace(GCM, suite));
+        let mut sender = Gateway::new(&sends);
+        let packets: Vec<Vec<u8>> = (0..40).map(|port| udp(A, B, port, 64)).collect();
+        let sent: Vec<Vec<u8>> =
+            sender.push("hosts", &packets).into_iter().map(|(_, packet)| packet).collect();
+        let shared = Shared::default();
+        let mut gateway = Bench::try_new(&crate::registry(), TO_LINUX, 32, &shared).unwrap();
+        let contents = parse(&receives, Backend::best()).unwrap();
+        Database::of(&shared).unwrap().replace(contents);
+        let inputs: Vec<&[u8]> = sent.iter().map(Vec::as_slice).collect();
+        gateway.push("line", &inputs);
+        let again = gateway.taken("sealed");
+        assert_eq!(again.len(), 40, "{suite}");
+        // The same numbers; another gateway opens them, once.
+        let number = |packet: &Vec<u8>| packet[24 + 8 * usize::from(packet[9] == 17)..][..4].to_vec();
+        assert!(again.iter().map(number).eq(sent.iter().map(number)), "{suite}");
+        let mut linux = Gateway::new(&receives);
+        let opened = linux.push("line", &again);
+        let expected: Vec<_> = (0..40).map(|port| ("clear", udp(A, B, port, 63))).collect();
+        assert_eq!(opened, expected, "{suite}");
+        assert_eq!(linux.push("line", &sent), [], "{suite}");
+        // What was never sealed passes as it is.
+        gateway.push("line", &[&packets[0]]);
+        assert_eq!(gateway.taken("others"), [packets[0].clone()]);
+        gateway.push("clear_in", &[&packets[1]]);
+        assert_eq!(gateway.taken("clear"), [packets[1].clone()]);
+    }
+}
+
+#[test]
+fn packets_that_have_lived_too_long_are_not_sealed() {
+    let mut left = Gateway::new(&left());
+    assert_eq!(names(&left.push("hosts", &[udp(A, B, 1, 1), udp(A, B, 1, 2)])), ["sealed", "linux"]);
+}
+
+#[test]
+fn a_policy_of_one_spi_takes_no_other_association() {
+    let mut left = Gateway::new("");
+    let mut contents =
+        contents(&format!("{}\nassociation 0x1001 192.0.2.1 192.0.2.2 {GCM} request 7", self::left()));
+    let spi = |packet: &(&str, Vec<u8>)| u32::from_be_bytes(*packet.1[20..].first_chunk().unwrap());
+    left.replace(contents.clone());
+    assert_eq!(spi(&left.push("hosts", &[udp(A, B, 1, 9)])[0]), 0x1001);
+    for (asked, expected) in [(0x1000, Some(0x1000)), (0x1001, Some(0x1001)), (0x1002, None)] {
+        let PolicyAction::Protect(template) = &mut contents.policies[0].action else { panic!() };
+        template.spi = asked;
+        left.replace(contents.clone());
+        let out = left.push("hosts", &[udp(A, B, 1, 9)]);
+        match expected {
+            Some(expected) => assert_eq!(spi(&out[0]), expected),
+            None => assert_eq!(names(&out), ["linux"]),
+        }
+    }
+    // The policy counts on.
+    assert_eq!(left.database.policies()[0].packets, 4);
 }

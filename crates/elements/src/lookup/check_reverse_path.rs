@@ -59,7 +59,7 @@ use fib::publish::Reader;
 use fib::{Adjacency, Decision, NextHop, NextHopIndex, Policy, Resolver, Rules, State};
 use graph::lang::unquote;
 use graph::{Class, ConfigError, Context, Element, FromArgument, Setup, Verdict};
-use packet::{Batch, MAX_BATCH, Packet};
+use packet::{Annotations, Batch, MAX_BATCH, Packet};
 
 use super::family::ForwardFamily;
 use super::fib_lookup::{MAIN, Unfilled};
@@ -172,6 +172,11 @@ struct CheckReversePath<A: ForwardFamily> {
     sources: Box<[A; MAX_BATCH]>,
     numbers: Box<[NextHopIndex; MAX_BATCH]>,
     findings: Box<[Finding; MAX_BATCH]>,
+}
+
+/// Whether EspDecap has opened a packet: then its sender is known, and policies of IPsec say which sources it may have.
+fn was_opened(packet: &Packet) -> bool {
+    packet.annotations().u32_at(Annotations::ASSOCIATION).is_some_and(|association| association != 0)
 }
 
 /// The port that a packet came in by. Paint 0 is that of no port.
@@ -312,6 +317,10 @@ impl<A: ForwardFamily> Element for CheckReversePath<A> {
             return;
         }
         let mut findings = findings.iter();
-        cx.filter(batch, |_| findings.next().map_or(Verdict::Keep, |finding| finding.verdict()));
+        cx.filter(batch, |packet| match findings.next() {
+            Some(finding) if *finding != Finding::Own && was_opened(packet) => Verdict::Keep,
+            Some(finding) => finding.verdict(),
+            None => Verdict::Keep,
+        });
     }
 }

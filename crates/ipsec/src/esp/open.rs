@@ -88,6 +88,32 @@ impl Opener {
         run.end();
     }
 
+    /// Opens a packet that somebody else has sealed with an association that sends, the kernel perhaps. Nothing is counted, and no
+    /// window is asked. Of an extended number the upper half is that which is nearest to what the association has sent.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with the packet, which must be dropped.
+    pub fn open_sent(&mut self, packet: &mut Packet, association: &Association, offset: u16) -> Opened {
+        let Shape { iv, icv, mask } = association.keys().shape();
+        let at = usize::from(offset);
+        let esp = packet.data().get(at..).ok_or(Fault::Truncated)?;
+        let payload = esp.len().checked_sub(HEADER_BYTES + iv + icv).ok_or(Fault::Truncated)?;
+        if payload == 0 || payload & mask != 0 {
+            return Err(Fault::Truncated);
+        }
+        let low = u32::from_be_bytes([esp[4], esp[5], esp[6], esp[7]]);
+        let sent = association.sequence();
+        let number = sent.wrapping_add_signed(i64::from(low.wrapping_sub(sent as u32) as i32));
+        let high = association.settings().is_extended.then_some((number >> 32) as u32);
+        let mut jobs: ArrayVec<Job<'_>, MAX_BATCH> = ArrayVec::new();
+        jobs.push(Job::new(association.keys(), &mut packet.data_mut()[at..], high));
+        self.engine.open(&mut jobs);
+        let is_right = jobs.iter().all(|job| job.is_right);
+        drop(jobs);
+        Run::default().finish(association, packet, at, number, is_right, true)
+    }
+
     /// Returns the name of its engine.
     pub fn engine(&self) -> String {
         self.engine.name()

@@ -75,6 +75,40 @@ impl Sealer {
         }
     }
 
+    /// Seals a packet that was opened once more, under the sequence number that it came with, of which `low` is the lower half: for
+    /// somebody else who has the association, and has to see that the packet was protected. The association counts nothing, and does
+    /// not ask its limits.
+    ///
+    /// # Errors
+    ///
+    /// Why there is no ESP packet: no room in the frame, or an association in transport mode.
+    pub fn seal_again(
+        &mut self,
+        packet: &mut Packet,
+        association: &Association,
+        low: u32,
+    ) -> Result<(), Fault> {
+        let settings = association.settings();
+        if settings.mode != Mode::Tunnel {
+            return Err(Fault::NoRoom);
+        }
+        let number = if settings.is_extended { association.window().extend(low) } else { u64::from(low) };
+        let at = into_tunnel(association, packet, number).ok_or(Fault::NoRoom)?;
+        let high = settings.is_extended.then_some((number >> 32) as u32);
+        let mut jobs: ArrayVec<Job<'_>, MAX_BATCH> = ArrayVec::new();
+        jobs.push(Job::new(association.keys(), &mut packet.data_mut()[at..], high));
+        self.engine.seal(&mut jobs);
+        let is_right = jobs.iter().all(|job| job.is_right);
+        drop(jobs);
+        if !is_right {
+            return Err(Fault::Expired);
+        }
+        if settings.udp.is_some() {
+            fill_udp_checksum(packet);
+        }
+        Ok(())
+    }
+
     /// Returns the name of its engine.
     pub fn engine(&self) -> String {
         self.engine.name()

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use anyhow::Result;
 use elements::devices::OpenPort;
+use elements::ipsec::Lead;
 use elements::lookup::{Asker, ForwardingTables};
 use fib::publish::pair;
 use fib::read::Row;
@@ -83,6 +84,8 @@ fn build(
 ) -> Result<SingleCore> {
     let name = |port: usize| format!("bench{port}");
     let shared = Shared::default();
+    // As in `brickway run`, whose Linux has no policies.
+    Lead::take(&shared);
     // The second of the pair is not needed: nothing changes the rules.
     let (_, policies) = pair(Policy::default(), Policy::default());
     let vlan = has_vlan.then(|| format!("{}.{VLAN}", name(0)));
@@ -96,9 +99,11 @@ fn build(
     shared.get_or_make(ForwardingTables::KEY, || Ok::<_, anyhow::Error>(tables))?;
     let mut ports_of_graph = Vec::new();
     for (port, name) in names.into_iter().enumerate() {
-        let to_linux = ports::open("null:", &ports::OpenOptions { tx_queues: 2, ..Default::default() })?;
-        let key = OpenPort::key(&format!("host:{name}"));
-        shared.get_or_make(&key, || Ok::<_, anyhow::Error>(OpenPort::new(to_linux)))?;
+        for to in ["", "?opened=yes"] {
+            let to_linux = ports::open("null:", &ports::OpenOptions { tx_queues: 2, ..Default::default() })?;
+            let key = OpenPort::key(&format!("host:{name}{to}"));
+            shared.get_or_make(&key, || Ok::<_, anyhow::Error>(OpenPort::new(to_linux)))?;
+        }
         let is_vlan = port == ROUTER_PORTS;
         let mut planned = PlannedPort::new(name, port_mac(if is_vlan { 0 } else { port as u8 }), 1500);
         planned.vlan = is_vlan.then_some(PlannedVlan { below: 1, number: VLAN });

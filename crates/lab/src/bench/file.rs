@@ -4,6 +4,8 @@ use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, bail};
 use elements::devices::OpenPort;
+use elements::devices::follow_linux::{Followed, Follows};
+use elements::ipsec::Lead;
 use elements::lookup::{Asker, FORWARDS, ForwardingTables};
 use fib::publish::{Writer, pair};
 use fib::{Adjacency, Fib, MAIN, NextHop, Policy};
@@ -98,6 +100,10 @@ pub(crate) fn costs(subject: &Subject<'_>, traffic: &Traffic<'_>, seconds: f64) 
     names.sort();
     names.dedup();
     let shared = Shared::default();
+    if Follows::of(&flat).iter().any(|follows| follows.what == Followed::Ipsec) {
+        // As in `brickway run`, whose Linux has no policies.
+        Lead::take(&shared);
+    }
     let mac =
         devices("HostEtherFilter").first().and_then(|mac| mac.replace('-', ":").parse::<MacAddr>().ok());
     for name in &names {

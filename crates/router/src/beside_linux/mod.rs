@@ -79,7 +79,10 @@ fn interfaces(ports: &[PortSettings]) -> Vec<&str> {
 /// Looks for what a router with these settings bypasses and does not ignore.
 fn not_ignored(settings: &Settings) -> Findings {
     let mut findings = look(&interfaces(&settings.ports));
-    findings.found.retain(|found| !settings.beside_linux.ignore.contains(&found.word));
+    findings.found.retain(|found| {
+        let is_followed = settings.follows_ipsec && found.word == Bypass::Ipsec;
+        !is_followed && !settings.beside_linux.ignore.contains(&found.word)
+    });
     findings
 }
 

@@ -3,9 +3,9 @@
 
 use std::io;
 
-use control::backstop;
 use control::netlink::ask::{NETFILTER, dump};
 use control::netlink::{Attribute, DecodeError, attributes};
+use control::{backstop, esp_hooks};
 
 use super::Bypassed;
 use crate::settings::Bypass;
@@ -124,7 +124,8 @@ impl Chain {
 
     fn bypassed(&self, interfaces: &[&str]) -> Option<Bypassed> {
         let (hook, family) = (self.hook(interfaces)?, self.family_name()?);
-        if self.table.starts_with(backstop::PREFIX) || self.rules == 0 && !self.drops {
+        let is_ours = self.table.starts_with(backstop::PREFIX) || self.table == esp_hooks::TABLE;
+        if is_ours || self.rules == 0 && !self.drops {
             return None;
         }
         let Chain { table, name, rules, .. } = self;

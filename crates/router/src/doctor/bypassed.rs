@@ -2,12 +2,15 @@
 
 use super::{Driver, Finding, Patient, Remedy, machine, run};
 use crate::beside_linux::{Findings, interface, look};
+use crate::settings::Bypass;
 
 /// Looks for rules that filter, translate or encrypt forwarded packets. A router does not start beside those that it does not ignore.
 /// Without ports, those that belong to an interface are left out.
 pub(super) fn rules(patient: &Patient) -> Vec<Finding> {
     let devices: Vec<&str> = patient.ports.iter().map(|port| port.device.as_str()).collect();
-    let Findings { found, unknown } = look(&devices);
+    let Findings { mut found, unknown } = look(&devices);
+    // A router works by Linux's policies, unless it is to ignore them.
+    found.retain(|found| found.word != Bypass::Ipsec || patient.ignore.contains(&found.word));
     if found.is_empty() && unknown.is_empty() {
         return vec![Finding::ok("beside Linux", "Linux has no rules for forwarded packets")];
     }

@@ -11,6 +11,9 @@ use crate::settings::{Driver, Fail, Host, PortSettings, Settings};
 /// Behind the name of a `host:` port: its packets are marked as permitted.
 pub(super) const PERMITTED: &str = "?permitted=yes";
 
+/// The same where nothing filters: packets that were in ESP are ESP again, and Linux knows them by the mark.
+pub(super) const OPENED: &str = "?opened=yes";
+
 /// The filters' hold on Linux.
 #[derive(Debug)]
 pub(crate) struct Guard {

@@ -7,7 +7,7 @@ use anyhow::Result;
 use elements::devices::follow_linux::Followed;
 use packet::wire::ethernet::MacAddr;
 
-use super::backstop::PERMITTED;
+use super::backstop::{OPENED, PERMITTED};
 use super::plan::{Part, Plan};
 use crate::features::vlan;
 use crate::settings::{Host, Settings};
@@ -67,7 +67,14 @@ pub(crate) struct Frame<'a> {
     pub(crate) lookups: [Part; 2],
     /// Takes what the filters have permitted, as behind the checks, to Linux.
     pub(crate) to_linux: Part,
+    /// Takes ESP packets that were sealed for Linux, with IPv4 or IPv6 outside, there: they have no Ethernet header.
+    pub(crate) sealed: [Part; 2],
+    /// Whether policies of IPsec are Linux's.
+    pub(crate) follows_ipsec: bool,
 }
+
+/// The output of lookups for what waits for its neighbour, counted from the one behind those of the ports.
+pub(crate) const RESOLVE: usize = 4;
 
 /// The names of elements that are used before they are made.
 const LOOKUPS: [&str; 2] = ["rt4", "rt6"];
@@ -112,22 +119,34 @@ pub(crate) fn configuration(ports: &[PlannedPort], settings: &Settings) -> Resul
     let lookups = [("FIBLookup", LOOKUPS[0]), ("FIBLookup6", LOOKUPS[1])]
         .map(|(class, name)| plan.element(name, format_args!("{class}({names})")));
     plan.text(HOST);
-    if filters {
+    let behind = if filters || settings.follows_ipsec { "permitted" } else { "frames" };
+    if behind == "permitted" {
         plan.text(PERMITTED_BY_FILTERS);
     }
-    let behind = if filters { "permitted" } else { "frames" };
-    let to_linux = plan.element("whole", format_args!("UnstripToMACHeader -> {behind}"));
+    let reseal = if settings.follows_ipsec { "EspReseal -> " } else { "" };
+    let to_linux = plan.element("whole", format_args!("{reseal}UnstripToMACHeader -> {behind}"));
     let mut permitted = Vec::new();
     for (paint, port) in (1..).zip(ports) {
         let host = host(&mut plan, paint, port, &outputs[paint - 1]);
-        permitted.push(if filters { permit(&mut plan, paint, port) } else { host });
+        let mark = if filters { PERMITTED } else { OPENED };
+        permitted.push(if behind == "permitted" { permit(&mut plan, paint, port, mark) } else { host });
         vlan::input_of_others(&mut plan, ports, paint, &inputs);
     }
-    let frame = Frame { ports, names, inputs, outputs, permitted, lookups, to_linux };
+    let sealed = ["sealed4", "sealed6"].map(Part::named);
+    if settings.follows_ipsec {
+        plan.comment("Packets that were in ESP are ESP again for Linux, whose policies refuse others.");
+        with_header(&mut plan, ports, &permitted, "sealed");
+        plan.line(format_args!("{to_linux}[1] -> {};  {to_linux}[2] -> {};", sealed[0], sealed[1]));
+    }
+    let follows_ipsec = settings.follows_ipsec;
+    let frame = Frame { ports, names, inputs, outputs, permitted, lookups, to_linux, sealed, follows_ipsec };
     // Packets meet features in their order, so the last one is next to the lookups.
     let mut to = frame.lookups.clone();
     for feature in settings.features.all().into_iter().rev() {
         to = feature.before_lookups(&mut plan, &frame, to)?;
+    }
+    for feature in settings.features.all() {
+        to = feature.before_features(&mut plan, &frame, to);
     }
     plan.comment("From the ports to the lookups, and from these to the ports.");
     let [to4, to6] = to;
@@ -211,8 +230,30 @@ frames :: Punt -> as_it_came :: PaintSwitch;
 as_it_came[0] -> Discard;
 ";
 
+/// Gives packets without an Ethernet header one of the port that their paint says, and them to its Linux. The element to send them
+/// to has this name and the number of their family behind it.
+pub(crate) fn with_header(plan: &mut Plan, ports: &[PlannedPort], permitted: &[Part], name: &str) {
+    plan.text(&format!(
+        "{name}4 :: Punt -> by_port_{name}4 :: PaintSwitch;\n\
+         {name}6 :: Punt -> by_port_{name}6 :: PaintSwitch;\n\
+         by_port_{name}4[0], by_port_{name}6[0] => Discard, Discard;\n"
+    ));
+    for ((paint, port), host) in (1..).zip(ports).zip(permitted) {
+        for (family, ethertype) in [(4, "0x0800"), (6, "0x86dd")] {
+            let mac = port.mac;
+            let header = plan.element(
+                format_args!("{name}{family}_{paint}"),
+                format_args!("EtherEncap({ethertype}, {mac}, {mac}) -> {host}"),
+            );
+            plan.line(format_args!("by_port_{name}{family}[{paint}] -> {header};"));
+            plan.follow(Followed::Ether, &port.name, &header, "src");
+            plan.follow(Followed::Ether, &port.name, &header, "dst");
+        }
+    }
+}
+
 const PERMITTED_BY_FILTERS: &str = "\
-// What the filters have permitted gets a mark, without which Linux forwards nothing from our ports.
+// What the filters have permitted gets a mark: where something filters, Linux forwards nothing from our ports without it.
 permitted :: Punt -> as_permitted :: PaintSwitch;
 as_permitted[0] -> Discard;
 ";
@@ -238,11 +279,11 @@ pub(super) fn to_host(plan: &mut Plan, paint: usize, port: &PlannedPort) -> (Par
 }
 
 /// How one port hands over to Linux what the filters have permitted.
-fn permit(plan: &mut Plan, paint: usize, port: &PlannedPort) -> Part {
+fn permit(plan: &mut Plan, paint: usize, port: &PlannedPort, mark: &str) -> Part {
     let name = format!("permit{paint}");
     let permit = match port.host {
         Host::None => plan.element(name, format_args!("Discard")),
-        _ => plan.element(name, format_args!("ToDevice(host:{}{PERMITTED})", port.name)),
+        _ => plan.element(name, format_args!("ToDevice(host:{}{mark})", port.name)),
     };
     plan.line(format_args!("as_permitted[{paint}] -> {permit};"));
     permit
@@ -292,7 +333,8 @@ mod tests {
     }
 
     fn settings(toml: &str) -> Settings {
-        parse("x", &format!("[[port]]\nname = 'eth1'\n{toml}")).unwrap()
+        let settings = parse("x", &format!("[[port]]\nname = 'eth1'\n{toml}")).unwrap();
+        Settings { follows_ipsec: true, ..settings }
     }
 
     fn text(slow_path: &str, reverse_path: &str, below: Host, of_vlan: Host) -> String {

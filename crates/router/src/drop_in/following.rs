@@ -19,7 +19,7 @@ use ports::{VlanId, VlanShare};
 
 use super::configuration::{addresses4, addresses6, own_addresses};
 use super::{InKernel, RouterPort, error_source4, error_source6};
-use crate::features::{FeatureSettings, vlan};
+use crate::features::{FeatureSettings, Follower, vlan};
 
 /// What one port was like when the configuration last heard of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -79,13 +79,18 @@ pub(crate) trait Follow: Send {
     /// Looks whether anything changed, and brings it to the ports and the elements. Returns what went wrong.
     fn look(&mut self, service: &Service, router: &mut Router) -> Vec<String>;
 
+    /// Calls `wake` whenever something changed that [`Follow::look`] is to see at once, beside links.
+    fn on_change(&self, wake: Arc<dyn Fn() + Send + Sync>) {
+        let _ = wake;
+    }
+
     /// Has others go round this router, before a fault ends it.
     fn leave(&mut self, router: &mut Router) {
         let _ = router;
     }
 }
 
-/// Keeps ports and configuration in step with Linux.
+/// Keeps ports and configuration in step with Linux. Dropping it ends what follows Linux for features.
 pub(crate) struct Following {
     ports: Vec<RouterPort>,
     shared: Shared,
@@ -97,15 +102,24 @@ pub(crate) struct Following {
     own: Vec<Own>,
     generations: Option<(u64, u64)>,
     in_kernel: Arc<Mutex<InKernel>>,
+    /// What follows Linux for features.
+    followers: Vec<Arc<dyn Follower>>,
+    has_looked: bool,
 }
 
 impl Following {
     /// What follows for these ports; `features` are those of a graph of ours.
-    pub(crate) fn new(ports: Vec<RouterPort>, features: Option<&FeatureSettings>, shared: Shared) -> Self {
+    pub(crate) fn new(
+        ports: Vec<RouterPort>,
+        features: Option<&FeatureSettings>,
+        shared: Shared,
+        followers: Vec<Arc<dyn Follower>>,
+    ) -> Self {
         let in_kernel = InKernel::new(&ports, features, &shared);
         let (links, vlans) = (vec![Link::default(); ports.len()], vec![Vec::new(); ports.len()]);
-        let own = Vec::new();
-        Self { ports, shared, addresses: None, links, vlans, own, generations: None, in_kernel }
+        let (own, has_looked) = (Vec::new(), false);
+        let (addresses, generations) = (None, None);
+        Self { ports, shared, addresses, links, vlans, own, generations, in_kernel, followers, has_looked }
     }
 
     /// Returns the handlers that follow something of a port.
@@ -151,7 +165,17 @@ impl Following {
     }
 }
 
+impl Drop for Following {
+    fn drop(&mut self) {
+        self.followers.iter().for_each(|follower| follower.end());
+    }
+}
+
 impl Follow for Following {
+    fn on_change(&self, wake: Arc<dyn Fn() + Send + Sync>) {
+        self.followers.iter().for_each(|follower| follower.on_change(wake.clone()));
+    }
+
     fn look(&mut self, service: &Service, router: &mut Router) -> Vec<String> {
         let state = service.lock();
         let generation = state.mirror.local_address_generation();
@@ -185,8 +209,17 @@ impl Follow for Following {
         }
         self.vlans = vlans;
         let mut has_changed = addresses.is_some() || own.is_some();
+        let followers = self.followers.clone();
+        for follower in &followers {
+            if !self.has_looked {
+                problems.extend(follower.wait());
+            }
+            has_changed |= follower.settle(&mut |what| problems.extend(self.write(router, what, "", "")));
+        }
+        self.has_looked = true;
         if let Some(addresses) = addresses {
             self.addresses = Some(generation);
+            followers.iter().for_each(|follower| follower.set_own_addresses(&addresses));
             for port in &self.ports {
                 let told = self.on_host(port, |host| host.set_local_addresses(&addresses));
                 problems.extend(told.err());
@@ -222,6 +255,8 @@ impl Follow for Following {
             has_changed = true;
         }
         problems.extend(lock(&self.in_kernel).look(&self.ports, service, has_changed));
+        // Nothing is forwarded past what is new from here on.
+        followers.iter().for_each(|follower| follower.bring());
         problems
     }
 }

@@ -38,7 +38,7 @@ use graph::setup::Shared;
 
 pub(crate) use backstop::{Guard, lift, marks_permitted};
 pub(crate) use configuration::{
-    Frame, addresses4, addresses6, follow_mtu, linux_is_behind_all, own_addresses,
+    Frame, RESOLVE, addresses4, addresses6, follow_mtu, linux_is_behind_all, own_addresses, with_header,
 };
 pub use configuration::{PlannedPort, PlannedVlan};
 pub(crate) use following::{Follow, Following};
@@ -182,7 +182,7 @@ pub fn lua_configuration(ports: &[PlannedPort], file: &str, args: &str) -> Resul
 ///
 /// None is known.
 pub fn usual_configuration(ports: &[PlannedPort]) -> Result<String> {
-    configuration::configuration(ports, &Settings::default())
+    configuration::configuration(ports, &Settings { follows_ipsec: true, ..Settings::default() })
 }
 
 /// The address of a port that ICMP errors come from, of all that it has.

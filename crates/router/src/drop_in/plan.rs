@@ -17,6 +17,11 @@ pub(crate) struct Plan {
 pub(crate) struct Part(String);
 
 impl Part {
+    /// Returns the element of this name, which is made elsewhere.
+    pub(crate) fn named(name: &str) -> Part {
+        Part(name.to_owned())
+    }
+
     /// Returns the element of this name inside a compound element.
     pub(crate) fn inside(&self, name: &str) -> Part {
         Part(format!("{self}/{name}"))

@@ -5,11 +5,14 @@
 
 pub(crate) mod vlan;
 
+use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Result;
 use control::backstop::SourceRoute;
+use control::supervisor::Supervisor;
+use elements::devices::follow_linux::Followed;
 use graph::lang::FlatConfig;
 use graph::setup::Shared;
 use ports::{KernelForwarding, Sources};
@@ -83,6 +86,12 @@ pub(crate) trait Feature: Section {
         Ok(to)
     }
 
+    /// Puts its elements before those of all features: packets come in by the ports' checks and go on `to` IPv4's and IPv6's part. Returns
+    /// where they go to from the ports now.
+    fn before_features(&self, _plan: &mut Plan, _frame: &Frame<'_>, to: [Part; 2]) -> [Part; 2] {
+        to
+    }
+
     /// Puts its elements behind the lookups.
     fn behind_lookups(&self, _plan: &mut Plan, _frame: &Frame<'_>) {}
 
@@ -94,6 +103,21 @@ pub(crate) trait Feature: Section {
     /// Returns what the operator should know of it.
     fn problems(&self, _running: &Running<'_>) -> Vec<String> {
         Vec::new()
+    }
+
+    /// Begins to follow what it needs of Linux beside routes and links, for a router with these ports.
+    ///
+    /// # Errors
+    ///
+    /// Linux lets us not.
+    fn follow(
+        &self,
+        _config: &FlatConfig,
+        _ports: &[String],
+        _shared: &Shared,
+        _supervisor: &Supervisor,
+    ) -> Result<Option<Arc<dyn Follower>>> {
+        Ok(None)
     }
 
     /// Whether its options name files, which may change while their names stay.
@@ -114,6 +138,28 @@ pub(crate) trait Feature: Section {
     fn reload(&self, _running: &Running<'_>) -> Result<Option<String>, String> {
         Ok(None)
     }
+}
+
+/// What follows Linux for a feature, on a thread of its own. It ends by [`Follower::end`].
+pub(crate) trait Follower: Send + Sync {
+    /// Calls `wake` whenever the main thread is to call [`Follower::settle`].
+    fn on_change(&self, wake: Arc<dyn Fn() + Send + Sync>);
+
+    /// Waits, before the first packet, until all that Linux has is known. Returns what went wrong.
+    fn wait(&self) -> Option<String>;
+
+    /// Says which addresses are the host's.
+    fn set_own_addresses(&self, addresses: &[IpAddr]);
+
+    /// Gets the elements ready for what is new, on the main thread: `write` writes to what follows this of Linux. Returns whether
+    /// forwarding in the kernel has to be looked at again.
+    fn settle(&self, write: &mut dyn FnMut(Followed)) -> bool;
+
+    /// Brings what is new to the elements. Forwarding in the kernel has been looked at.
+    fn bring(&self);
+
+    /// Ends it, after the workers have ended.
+    fn end(&self);
 }
 
 /// A router that runs, as features see it.
@@ -175,6 +221,8 @@ features! {
     acl,
     /// Which source addresses are believed.
     reverse_path,
+    /// IPsec by Linux's policies and associations.
+    ipsec,
 }
 
 impl FeatureSettings {
@@ -212,6 +260,22 @@ impl FeatureSettings {
     /// Returns the same for a configuration that somebody else wrote.
     pub(crate) fn source_route_in(config: &FlatConfig) -> Option<SourceRoute> {
         FeatureSettings::default().all().iter().find_map(|feature| feature.source_route_in(config))
+    }
+
+    /// Begins to follow what they need of Linux.
+    ///
+    /// # Errors
+    ///
+    /// Linux lets us not.
+    pub(crate) fn follow(
+        &self,
+        config: &FlatConfig,
+        ports: &[String],
+        shared: &Shared,
+        supervisor: &Supervisor,
+    ) -> Result<Vec<Arc<dyn Follower>>> {
+        let all = self.all().into_iter();
+        all.filter_map(|feature| feature.follow(config, ports, shared, supervisor).transpose()).collect()
     }
 
     /// Whether one of them needs Linux to forward as well.

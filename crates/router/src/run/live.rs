@@ -126,7 +126,11 @@ impl Live {
     pub(super) fn on_link_change(&self, control: &Arc<Control>) {
         if let Some(service) = &self.service {
             let control = control.clone();
-            service.on_link_change(move || control.wake());
+            let wake = Arc::new(move || control.wake());
+            if let Some(following) = &*lock(&self.following) {
+                following.on_change(wake.clone());
+            }
+            service.on_link_change(move || wake());
         }
     }
 
@@ -256,6 +260,7 @@ impl Live {
         let mut new = new.ok_or("the settings have mistakes; `brickway check` with the file lists them")?;
         let old = self.settings();
         // The start added this to the ports' options; without it here, each port would seem changed.
+        new.follows_ipsec = old.follows_ipsec;
         for port in &mut new.ports {
             port.keep_segments(drop_in::linux_may_forward(Some(&old.features), &port.name));
         }

@@ -42,7 +42,7 @@ use crate::drop_in::{self, Script};
 use crate::features::FeatureSettings;
 use crate::load;
 use crate::output::print;
-use crate::settings::{self, Driver, Fail, Flags, PortSettings, Settings, WorkerSettings};
+use crate::settings::{self, Bypass, Driver, Fail, Flags, PortSettings, Settings, WorkerSettings};
 use live::Live;
 pub(crate) use subject::Subject;
 use subject::subject;
@@ -289,7 +289,7 @@ fn how_to_run(ports: &[PortSettings]) -> String {
 
 pub(crate) fn run(arguments: &RunArguments) -> Result<ExitCode> {
     packet::Vectors::chosen().map_err(anyhow::Error::msg)?;
-    let settings = match settings_of(arguments) {
+    let mut settings = match settings_of(arguments) {
         Ok(Some(settings)) => settings,
         mistake => {
             let file = arguments.config.as_deref().filter(|_| !arguments.print_config);
@@ -307,6 +307,8 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<ExitCode> {
     if let Some((name, spec)) = arguments.ports.first().filter(|_| !subject::is_file(arguments)) {
         bail!("--port {name}={spec} is for a configuration in a file; in a list of ports write {spec}");
     }
+    let ignores_ipsec = settings.beside_linux.ignore.contains(&Bypass::Ipsec);
+    settings.follows_ipsec = !subject::is_file(arguments) && arguments.script.is_none() && !ignores_ipsec;
     let is_list = !subject::is_file(arguments) && !arguments.print_config;
     // First of all: whatever goes wrong from here on, nothing is forwarded past the filters.
     let closes = is_list && settings.general.fail == Fail::Closed;
@@ -321,7 +323,7 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<ExitCode> {
 /// Runs what these settings say, or prints its configuration.
 fn run_settings(
     arguments: &RunArguments,
-    settings: Settings,
+    mut settings: Settings,
     guard: Option<drop_in::Guard>,
 ) -> Result<ExitCode> {
     let is_file = subject::is_file(arguments);
@@ -341,6 +343,7 @@ fn run_settings(
         return Ok(ExitCode::SUCCESS);
     }
     if is_file && subject.mirror.is_some() {
+        settings.follows_ipsec = subject::follows_ipsec(&subject.flat);
         beside_linux::refuse(&Settings { ports: subject.ports.clone(), ..settings.clone() })?;
     }
     if let Some(listen) = settings.fpm.listen.filter(|_| settings.fpm.insecure) {

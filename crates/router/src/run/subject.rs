@@ -6,6 +6,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result};
 use control::service::Service;
 use control::supervisor::Supervisor;
+use elements::devices::follow_linux::{Followed, Follows};
 use graph::graph::Registry;
 use graph::lang::{FlatConfig, Options, Source};
 use graph::setup::Shared;
@@ -82,7 +83,8 @@ pub(super) fn subject(
         specs.retain(|(name, _)| !named(name));
         specs.extend(specs_of(&ports));
         let service = drop_in::mirror(&mut ports, settings, shared, &supervisor)?;
-        let mirror = Some((service, following(ports, None, shared)));
+        let following = following(ports, None, &flat, shared, &supervisor)?;
+        let mirror = Some((service, following));
         return Ok(Some(Subject {
             source,
             flat: Arc::new(flat),
@@ -106,7 +108,7 @@ pub(super) fn subject(
     let text = drop_in::configuration(&ports, &service, settings, script)?;
     let source = Source { name: ports_text(&ports), text };
     let Some(flat) = load::compile(&source, &Options::default(), registry) else { return Ok(None) };
-    let mirror = Some((service, following(ports, features, shared)));
+    let mirror = Some((service, following(ports, features, &flat, shared, &supervisor)?));
     Ok(Some(Subject {
         source,
         flat: Arc::new(flat),
@@ -118,8 +120,23 @@ pub(super) fn subject(
     }))
 }
 
-fn following(ports: Vec<RouterPort>, features: Option<&FeatureSettings>, shared: &Shared) -> Box<dyn Follow> {
-    Box::new(Following::new(ports, features, shared.clone()))
+fn following(
+    ports: Vec<RouterPort>,
+    features: Option<&FeatureSettings>,
+    flat: &FlatConfig,
+    shared: &Shared,
+    supervisor: &Supervisor,
+) -> Result<Box<dyn Follow>> {
+    let devices = ports.iter().filter(|port| port.vlan.is_none());
+    let names: Vec<String> = devices.map(|port| port.name.clone()).collect();
+    let usual = FeatureSettings::default();
+    let followers = features.unwrap_or(&usual).follow(flat, &names, shared, supervisor)?;
+    Ok(Box::new(Following::new(ports, features, shared.clone(), followers)))
+}
+
+/// Whether a configuration works by Linux's policies of IPsec.
+pub(super) fn follows_ipsec(flat: &FlatConfig) -> bool {
+    Follows::of(flat).iter().any(|follows| follows.what == Followed::Ipsec)
 }
 
 /// What opens each port. VLANs are not opened: the port below them is.

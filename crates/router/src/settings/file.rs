@@ -116,6 +116,7 @@ pub(crate) fn parse(name: &str, text: &str) -> Result<Settings, Diagnostics> {
             beside_linux: root.options("beside_linux", BesideLinux::read),
             control: root.options("control", ControlSettings::read),
             log: root.options("log", LogSettings::read),
+            follows_ipsec: false,
         };
         root.finish();
         settings

@@ -55,6 +55,8 @@ pub(crate) struct Settings {
     pub(crate) beside_linux: BesideLinux,
     pub(crate) control: ControlSettings,
     pub(crate) log: LogSettings,
+    /// Whether the router works by Linux's policies of IPsec, instead of bypassing them. No option: the graph decides it.
+    pub(crate) follows_ipsec: bool,
 }
 
 words! {
@@ -328,6 +330,7 @@ impl Settings {
             beside_linux,
             control,
             log,
+            follows_ipsec: _,
         } = self;
         let mut sections: Vec<&dyn Section> = vec![general, workers, memory, tables];
         sections.extend(features.all().into_iter().map(|feature| feature as &dyn Section));
@@ -347,6 +350,7 @@ impl Settings {
             beside_linux,
             control,
             log,
+            follows_ipsec: _,
         } = self;
         let mut sections: Vec<&mut dyn Section> = vec![general, workers, memory, tables];
         sections.extend(features.all_mut().into_iter().map(|feature| feature as &mut dyn Section));

@@ -43,6 +43,14 @@ impl Ip {
         }
     }
 
+    /// The address of a gateway towards its host.
+    pub(crate) fn router(self, side: u8) -> String {
+        match self {
+            Self::V4 => format!("10.0.{side}.1"),
+            Self::V6 => format!("2001:db8:{side}::1"),
+        }
+    }
+
     /// The network of a host.
     fn network(self, side: u8) -> String {
         match self {
@@ -420,6 +428,19 @@ impl Bed {
         packets
     }
 
+    /// The packets of each association that the router in `g1` has protected or opened, by SPI (`brickway show ipsec`).
+    pub(crate) fn packets_of_router(&self) -> BTreeMap<u32, u64> {
+        let (is_right, text) = self.network.run("g1", &format!("{} show ipsec --json", router::PROGRAM));
+        assert!(is_right, "{text}");
+        let rows: Vec<serde_json::Value> =
+            text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let of_row = |row: &serde_json::Value| {
+            let spi = row["what"].as_str()?.strip_prefix("esp 0x")?;
+            Some((u32::from_str_radix(spi, 16).unwrap(), row["packets"].as_u64().unwrap_or(0)))
+        };
+        rows.iter().filter_map(of_row).collect()
+    }
+
     /// The counters of XFRM's errors that are not zero (`/proc/net/xfrm_stat`), as `NAME COUNT`.
     pub(crate) fn errors(&self, gateway: &str) -> Vec<String> {
         let (_, text) = self.network.run(gateway, "cat /proc/net/xfrm_stat");
@@ -465,7 +486,8 @@ impl Watch {
         self.0.printed()
     }
 
-    /// The number of ESP packets by SPI, and all that is neither ESP nor IKE nor part of neighbour discovery.
+    /// The number of ESP packets by SPI, and all that is neither ESP nor IKE, a fragment or part of neighbour
+    /// discovery.
     pub(crate) fn seen(&self) -> (BTreeMap<u32, u64>, Vec<String>) {
         let mut packets = BTreeMap::new();
         let mut others = Vec::new();
@@ -475,9 +497,17 @@ impl Watch {
         for line in whole.lines().filter(|line| line.contains(" IP ") || line.contains(" IP6 ")) {
             if let Some((_, rest)) = line.split_once("ESP(spi=0x") {
                 *packets.entry(u32::from_str_radix(&rest[..8], 16).unwrap()).or_insert(0) += 1;
-            } else if !["isakmp", "NONESP-encap", "ICMP6, neighbor", "ICMP6, router", "multicast listener"]
-                .iter()
-                .any(|known| line.contains(known))
+            } else if ![
+                "isakmp",
+                "NONESP-encap",
+                "ICMP6, neighbor",
+                "ICMP6, router",
+                "multicast listener",
+                "ip-proto-",
+                "frag (",
+            ]
+            .iter()
+            .any(|known| line.contains(known))
             {
                 others.push(line.to_owned());
             }

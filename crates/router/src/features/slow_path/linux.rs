@@ -1,7 +1,7 @@
 //! Linux answers.
 
-use super::to_linux::{RESOLVE, redirects, without_header};
-use crate::drop_in::{Frame, Plan, linux_is_behind_all};
+use super::to_linux::{redirects, without_header};
+use crate::drop_in::{Frame, Plan, RESOLVE, linux_is_behind_all};
 
 pub(super) fn behind_lookups(plan: &mut Plan, frame: &Frame<'_>) {
     let ([rt4, rt6], whole) = (&frame.lookups, &frame.to_linux);

@@ -2,8 +2,8 @@
 
 use elements::devices::follow_linux::Followed;
 
-use super::to_linux::{RESOLVE, redirects, without_header};
-use crate::drop_in::{Frame, Part, Plan, addresses4, addresses6, linux_is_behind_all, own_addresses};
+use super::to_linux::{redirects, without_header};
+use crate::drop_in::{Frame, Part, Plan, RESOLVE, addresses4, addresses6, linux_is_behind_all, own_addresses};
 
 /// The errors that lookups ask for, by their outputs from the second on: names of their elements, without the number of the
 /// family, and codes.
@@ -35,9 +35,11 @@ pub(super) fn behind_lookups(plan: &mut Plan, frame: &Frame<'_>) {
     let ([rt4, rt6], whole) = (&frame.lookups, &frame.to_linux);
     let list4 = addresses4(ports.iter().map(|port| port.ipv4));
     let list6 = addresses6(ports.iter().map(|port| port.ipv6));
+    // Errors quote packets that may have been protected, so policies of IPsec judge them.
+    let [to4, to6] = if frame.follows_ipsec { ["sent4", "sent6"] } else { ["slow4", "slow6"] };
     let errors4 =
-        Errors { class: "ICMPError", addresses: list4.clone(), follows: Followed::Errors4, to: "slow4" };
-    let errors6 = Errors { class: "ICMP6Error", addresses: list6, follows: Followed::Errors6, to: "slow6" };
+        Errors { class: "ICMPError", addresses: list4.clone(), follows: Followed::Errors4, to: to4 };
+    let errors6 = Errors { class: "ICMP6Error", addresses: list6, follows: Followed::Errors6, to: to6 };
     let host = ports.len();
     let resolve = host + RESOLVE;
     plan.comment(
@@ -51,6 +53,15 @@ pub(super) fn behind_lookups(plan: &mut Plan, frame: &Frame<'_>) {
          slow4[{resolve}] -> wait4 :: AwaitNeighbour({names}) -> slow4;\n\
          slow6[{resolve}] -> wait6 :: AwaitNeighbour6({names}) -> slow6;"
     ));
+    if frame.follows_ipsec {
+        plan.line(format_args!(
+            "sent4 :: IpsecPolicy(SENT true) -> slow4;  sent4[1] -> no_gateway;  sent4[2] -> encap;  sent4[3] -> no_gateway;\n\
+             sent6 :: IpsecPolicy(SENT true) -> slow6;  sent6[1] -> no_gateway;  sent6[2] -> encap;  sent6[3] -> no_gateway;"
+        ));
+        for name in ["sent4", "sent6"] {
+            plan.follow(Followed::Ipsec, "", &Part::named(name), "refresh");
+        }
+    }
     plan.comment(
         "RFC 1812 5.2.7, RFC 4443 3.1: what cannot be forwarded is answered, from the address of the port it came by.",
     );

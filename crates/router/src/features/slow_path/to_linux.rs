@@ -1,32 +1,20 @@
 //! What goes from behind the lookups to Linux.
 
-use crate::drop_in::{Frame, Plan};
-use elements::devices::follow_linux::Followed;
+use crate::drop_in::{Frame, Plan, RESOLVE, with_header};
 
 /// To Linux from behind the lookup: `packets4` and `packets6`.
 pub(super) fn without_header(plan: &mut Plan, frame: &Frame<'_>) {
     plan.comment("What has the header of its next hop already gets one of ours.");
-    plan.text(
-        "packets4 :: Punt -> without4 :: PaintSwitch;\n\
-         packets6 :: Punt -> without6 :: PaintSwitch;\n\
-         without4[0], without6[0] => Discard, Discard;\n",
-    );
-    for ((paint, port), host) in (1..).zip(frame.ports).zip(&frame.permitted) {
-        for (family, ethertype) in [(4, "0x0800"), (6, "0x86dd")] {
-            let mac = port.mac;
-            let header = plan.element(
-                format_args!("header{family}_{paint}"),
-                format_args!("EtherEncap({ethertype}, {mac}, {mac}) -> {host}"),
-            );
-            plan.line(format_args!("without{family}[{paint}] -> {header};"));
-            plan.follow(Followed::Ether, &port.name, &header, "src");
-            plan.follow(Followed::Ether, &port.name, &header, "dst");
-        }
+    if !frame.follows_ipsec {
+        return with_header(plan, frame.ports, &frame.permitted, "packets");
+    }
+    let [sealed4, sealed6] = &frame.sealed;
+    for (name, sealed) in [("packets4", sealed4), ("packets6", sealed6)] {
+        plan.line(format_args!(
+            "{name} :: EspReseal -> {sealed};  {name}[1] -> {sealed4};  {name}[2] -> {sealed6};"
+        ));
     }
 }
-
-/// The output of lookups for what waits for its neighbour, counted from the one behind those of the ports.
-pub(super) const RESOLVE: usize = 4;
 
 /// Linux redirects, whoever answers else: it knows who is a neighbour of whom. It does so where it forwards, IPv4 and IPv6.
 pub(super) fn redirects(plan: &mut Plan, frame: &Frame<'_>, forwards: [bool; 2]) {

@@ -1,0 +1,471 @@
+//! What Linux has of IPsec, followed while the router runs.
+//!
+//! A thread of its own hears of each change and makes the tables of the elements anew ([`Database::replace`]). It also reports to the
+//! kernel what associations did (`report`), and judges ESP that Linux handles (`caught`).
+//!
+//! **From nothing to something.** Without policies IPsec's elements may be part of runs, and Linux's forwarding in the kernel may
+//! pass by them. Before the first policy counts, that ends: the thread asks the main thread, which has the router
+//! ([`Follower::settle`]).
+
+use std::collections::{BTreeMap, HashMap};
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result};
+use control::netlink::xfrm::{
+    Action, Defaults, Event, Policy as KernelPolicy, PolicyIndex, Protocol, Rank, Requests, Sa, SaId, Watch,
+    WatchOptions,
+};
+use control::supervisor::{LONGEST_SILENCE_WITH_TABLES, Pulse, Supervisor};
+use elements::devices::OpenPort;
+use elements::devices::follow_linux::Followed;
+use elements::ipsec::{Contents, Database, Entry, Kept, Lead, PolicyAction};
+use graph::setup::Shared;
+use ipsec::{Association, Backend};
+use packet::sync::lock;
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+
+use super::caught::Caught;
+use super::report::{Reported, path_mtu};
+use super::translation;
+use crate::features::Follower;
+
+/// Time between two reports to the kernel.
+const PERIOD: Duration = Duration::from_secs(1);
+
+/// How long the kernel may take to tell what it has.
+const LONGEST_DUMP: Duration = Duration::from_secs(30);
+
+/// How long there must have been nothing before the elements become part of runs again.
+const REST: Duration = Duration::from_secs(10);
+
+/// Numbers that an association leaves out when another one takes its place under traffic.
+const LEFT_OUT: u64 = 4_096;
+
+/// An association of the kernel.
+pub(super) struct Known {
+    pub(super) sa: Sa,
+    /// Ours, or why Linux keeps it.
+    pub(super) association: Result<Arc<Association>, String>,
+    /// The later it was installed, the higher.
+    order: u64,
+    pub(super) reported: Reported,
+}
+
+#[cfg(test)]
+impl Known {
+    pub(super) fn for_test(sa: Sa, association: Association) -> Self {
+        Self { sa, association: Ok(Arc::new(association)), order: 0, reported: Reported::default() }
+    }
+}
+
+/// What there is.
+#[derive(Default)]
+pub(super) struct State {
+    pub(super) sas: BTreeMap<SaId, Known>,
+    policies: BTreeMap<Rank, KernelPolicy>,
+    ranks: HashMap<PolicyIndex, Rank>,
+    defaults: Option<Defaults>,
+    next_order: u64,
+    is_synchronised: bool,
+    /// Whether the main thread is to have the elements leave runs.
+    waits: bool,
+    /// Since when there is nothing.
+    empty_since: Option<Instant>,
+    /// Of each port, whether it was told to hand over ESP.
+    steered: HashMap<String, bool>,
+    /// Why there is no table that catches ESP.
+    pub(super) not_caught: Option<String>,
+    /// Policies that the fast path leaves to Linux, and what went wrong.
+    problems: Vec<String>,
+    /// What went wrong with the thread's sockets.
+    fault: Option<String>,
+}
+
+struct Common {
+    state: Mutex<State>,
+    synchronised: Condvar,
+    shared: Shared,
+    ports: Vec<String>,
+    /// The smallest window against replays.
+    window: u32,
+    waker: OwnedFd,
+    ends: AtomicBool,
+    wake_main: Mutex<Option<Arc<dyn Fn() + Send + Sync>>>,
+}
+
+/// What Linux has of IPsec. Dropping it reports to the kernel how far associations have come.
+pub(crate) struct LinuxIpsec {
+    common: Arc<Common>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl LinuxIpsec {
+    const KEY: &str = "ipsec mirror!";
+
+    /// Begins to follow Linux, for ports of these names. `None` where the kernel has no IPsec.
+    ///
+    /// # Errors
+    ///
+    /// The kernel lets us not.
+    pub(crate) fn start(
+        ports: Vec<String>,
+        window: u32,
+        shared: &Shared,
+        supervisor: &Supervisor,
+    ) -> Result<Option<Arc<Self>>> {
+        Lead::take(shared);
+        let open = || -> io::Result<_> {
+            Ok((Watch::open(&WatchOptions::default())?, Requests::open()?))
+        };
+        let opened = open().context("Linux's policies of IPsec cannot be read")?;
+        let (Some(watch), Some(requests)) = opened else { return Ok(None) };
+        let common = Arc::new(Common {
+            state: Mutex::default(),
+            synchronised: Condvar::new(),
+            shared: shared.clone(),
+            ports,
+            window,
+            waker: eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?,
+            ends: AtomicBool::new(false),
+            wake_main: Mutex::default(),
+        });
+        let pulse = supervisor.watch("ipsec", LONGEST_SILENCE_WITH_TABLES);
+        let copy = common.clone();
+        let thread = std::thread::Builder::new().name("ipsec".to_owned());
+        let thread = thread.spawn(move || work(&copy, watch, requests, pulse))?;
+        let make = || Ok::<_, std::convert::Infallible>(Self { common, thread: Mutex::new(Some(thread)) });
+        let Ok(mirror) = shared.get_or_make(Self::KEY, make);
+        Ok(Some(mirror))
+    }
+
+    /// Returns that of the router whose elements share this, if it has one.
+    pub(crate) fn of(shared: &Shared) -> Option<Arc<Self>> {
+        shared.get(Self::KEY)
+    }
+
+    /// Returns what the operator should know.
+    pub(crate) fn problems(&self) -> Vec<String> {
+        let state = self.state();
+        let needs_catching = state.sas.values().any(|known| known.association.is_ok());
+        let not_caught = state.not_caught.iter().filter(|_| needs_catching).cloned();
+        state.fault.iter().cloned().chain(not_caught).chain(state.problems.iter().cloned()).collect()
+    }
+
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+        lock(&self.common.state)
+    }
+
+}
+
+impl Follower for LinuxIpsec {
+    fn on_change(&self, wake: Arc<dyn Fn() + Send + Sync>) {
+        *lock(&self.common.wake_main) = Some(wake);
+    }
+
+    fn wait(&self) -> Option<String> {
+        // Elements that are made later are in a configuration that takes the place of this one.
+        Lead::take(&self.common.shared).has_started();
+        let state = self.state();
+        let is_unknown = |state: &mut State| !state.is_synchronised && state.fault.is_none();
+        let waited = self.common.synchronised.wait_timeout_while(state, LONGEST_DUMP, is_unknown);
+        let (state, waited) = waited.unwrap_or_else(PoisonError::into_inner);
+        let late = || format!("Linux did not tell its policies of IPsec within {} s", LONGEST_DUMP.as_secs());
+        state.fault.clone().or_else(|| waited.timed_out().then(late))
+    }
+
+    fn set_own_addresses(&self, addresses: &[IpAddr]) {
+        if let Some(database) = Database::of(&self.common.shared) {
+            database.set_own(addresses.to_vec());
+        }
+    }
+
+    fn settle(&self, write: &mut dyn FnMut(Followed)) -> bool {
+        let lead = Lead::take(&self.common.shared);
+        let mut state = self.state();
+        let begins = state.waits && !lead.is_active();
+        let is_over = state.empty_since.is_some_and(|since| since.elapsed() >= REST) && lead.is_active();
+        if begins {
+            lead.set_active(true);
+            drop(state);
+            write(Followed::Ipsec);
+        } else if is_over {
+            // The thread waits for us before it brings anything new.
+            state.empty_since = None;
+            lead.set_active(false);
+            write(Followed::Ipsec);
+        }
+        begins || is_over
+    }
+
+    fn bring(&self) {
+        let mut state = self.state();
+        if std::mem::take(&mut state.waits) {
+            self.common.bring(&mut state);
+        }
+    }
+
+    /// Ends the thread, which reports to the kernel first.
+    fn end(&self) {
+        self.common.ends.store(true, Ordering::SeqCst);
+        // A full counter wakes it as well.
+        let _ = rustix::io::write(&self.common.waker, &1u64.to_ne_bytes());
+        if let Some(thread) = lock(&self.thread).take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Common {
+    /// Makes the elements' tables of what there is, or has the main thread see to it that they count.
+    fn bring(&self, state: &mut State) {
+        let (Some(lead), Some(database)) = (Lead::of(&self.shared), Database::of(&self.shared)) else { return };
+        let contents = state.contents();
+        let is_empty = contents.associations.is_empty()
+            && contents.policies.is_empty()
+            && contents.discards == [false; 2];
+        if lead.is_active() {
+            let receives = !contents.associations.is_empty();
+            if !receives {
+                self.steer(state, false);
+            }
+            database.replace(contents);
+            if receives {
+                self.steer(state, true);
+            }
+            match is_empty {
+                true => _ = state.empty_since.get_or_insert_with(Instant::now),
+                false => state.empty_since = None,
+            }
+        } else if !is_empty {
+            state.waits = true;
+            if let Some(wake) = &*lock(&self.wake_main) {
+                wake();
+            }
+        }
+    }
+
+    /// Has the ports hand over ESP that is for this host, or leave it to Linux.
+    fn steer(&self, state: &mut State, takes: bool) {
+        for port in self.ports.iter() {
+            if state.steered.get(port).copied().unwrap_or(false) == takes {
+                continue;
+            }
+            let Some(open) = self.shared.get::<OpenPort>(&OpenPort::key(port)) else { continue };
+            match open.on_host(|host| host.take_esp(takes)) {
+                Ok(()) => _ = state.steered.insert(port.clone(), takes),
+                Err(error) => state.fault = Some(error.to_string()),
+            }
+        }
+    }
+}
+
+impl State {
+    /// Takes in what the kernel says of an association.
+    fn take(&mut self, sa: Sa, window: u32) {
+        if sa.is_larval() || sa.id.protocol != Protocol::Esp {
+            return;
+        }
+        match self.sas.get_mut(&sa.id).filter(|known| is_same(&known.sa, &sa)) {
+            Some(known) => known.sa = sa,
+            None => self.replace(sa, window),
+        }
+    }
+
+    /// Puts an association in the place of the one that the kernel has replaced or changed, if there was one.
+    fn replace(&mut self, sa: Sa, window: u32) {
+        let known = self.sas.remove(&sa.id);
+        let association = translation::settings(&sa, Backend::best(), window).map(|mut settings| {
+            if let Some(old) = known.and_then(|known| known.association.ok()) {
+                let has_sent = old.sequence() > old.settings().sequence;
+                let sent = if has_sent { old.sequence().saturating_add(LEFT_OUT) } else { 0 };
+                settings.sequence = settings.sequence.max(old.window().highest()).max(sent);
+            }
+            let association = Association::new(settings);
+            association.set_path_mtu(path_mtu(&association.settings().endpoints));
+            Arc::new(association)
+        });
+        let reported = Reported::default();
+        self.next_order += 1;
+        self.sas.insert(sa.id, Known { association, order: self.next_order, reported, sa });
+    }
+
+    /// Begins to catch ESP of Linux's own: from now on it uses no numbers of its own.
+    fn start_to_catch(&mut self) -> Option<Caught> {
+        let caught = Caught::start().map_err(|error| format!("IPsec: what Linux sends is refused as replays: {error:#}"));
+        self.not_caught = caught.as_ref().err().cloned();
+        caught.ok()
+    }
+
+    /// Asks the kernel which numbers it has used, and leaves these out.
+    fn ask_numbers(&mut self, requests: &mut Requests, window: u32) {
+        let ids: Vec<SaId> = self.sas.keys().copied().collect();
+        for id in ids {
+            // One that is gone is reported as gone.
+            let Ok(Some(sa)) = requests.ask(&id) else { continue };
+            let Some(Known { association: Ok(association), .. }) = self.sas.get(&id) else { continue };
+            let replay = &sa.replay;
+            if replay.sent > association.sequence() || replay.received > association.window().highest() {
+                self.replace(sa, window);
+            }
+        }
+    }
+
+    fn put(&mut self, policy: KernelPolicy, rank: Rank) {
+        self.remove(policy.index);
+        self.ranks.insert(policy.index, rank);
+        self.policies.insert(rank, policy);
+    }
+
+    fn remove(&mut self, index: PolicyIndex) {
+        if let Some(rank) = self.ranks.remove(&index) {
+            self.policies.remove(&rank);
+        }
+    }
+
+    /// Takes in an event. Returns whether the tables have to be made anew.
+    fn apply(&mut self, event: Event, window: u32) -> bool {
+        match event {
+            Event::Sa(sa) => self.take(*sa, window),
+            Event::SaGone(id) => _ = self.sas.remove(&id),
+            Event::Policy(policy, rank) => self.put(*policy, rank),
+            Event::PolicyGone(index) => self.remove(index),
+            Event::Defaults(defaults) => self.defaults = Some(defaults),
+            Event::Synchronised => self.is_synchronised = true,
+            // The kernel expires them itself; one that is gone is reported as gone.
+            Event::SaExpired(..) | Event::PolicyExpired(..) => return false,
+        }
+        true
+    }
+
+    /// Returns all of it as the elements want it.
+    fn contents(&mut self) -> Contents {
+        let mut ours: Vec<(&Known, &Arc<Association>)> = Vec::new();
+        let mut kept = Vec::new();
+        for known in self.sas.values() {
+            match &known.association {
+                Ok(association) => ours.push((known, association)),
+                Err(_) => kept.push(Kept { spi: known.sa.id.spi, destination: known.sa.id.destination }),
+            }
+        }
+        // The kernel takes the youngest.
+        ours.sort_by_key(|(known, _)| (known.sa.usage.added_at, known.order));
+        let associations =
+            ours.into_iter().map(|(known, association)| Entry::new(association.clone(), known.sa.request_id));
+        let policies: Vec<_> = self.policies.values().filter_map(translation::policy).collect();
+        let of_linux = policies.iter().filter_map(|policy| match &policy.action {
+            PolicyAction::Linux(lack) => Some(format!(
+                "IPsec policy {} {}: Linux handles its packets: {lack}",
+                policy.direction.word(),
+                policy.selector
+            )),
+            _ => None,
+        });
+        let kept_tunnels = self.sas.values().filter_map(|known| match &known.association {
+            Err(lack) if known.sa.mode == control::netlink::xfrm::Mode::Tunnel => {
+                Some(format!("{}: Linux handles its packets: {lack}", known.sa.id))
+            }
+            _ => None,
+        });
+        self.problems = of_linux.chain(kept_tunnels).collect();
+        let blocks = |action: Option<Action>| matches!(action, Some(Action::Block | Action::Other(_)));
+        Contents {
+            associations: associations.collect(),
+            kept,
+            policies,
+            discards: [
+                blocks(self.defaults.map(|defaults| defaults.output)),
+                blocks(self.defaults.map(|defaults| defaults.forward)),
+            ],
+        }
+    }
+}
+
+/// Whether two descriptions of an association differ in nothing but what it has done.
+fn is_same(known: &Sa, new: &Sa) -> bool {
+    let done = Sa {
+        usage: known.usage,
+        replay: known.replay.clone(),
+        last_used_at: known.last_used_at,
+        failures: known.failures,
+        ..new.clone()
+    };
+    done == *known && (known.replay.form, known.replay.window) == (new.replay.form, new.replay.window)
+}
+
+/// The thread: follows the kernel, reports to it, judges what was caught.
+fn work(common: &Common, mut watch: Watch, mut requests: Requests, pulse: Pulse) {
+    let mut caught: Option<Caught> = None;
+    let mut due = Instant::now() + PERIOD;
+    while !common.ends.load(Ordering::SeqCst) {
+        pulse.beat();
+        wait(common, &watch, caught.as_ref(), due);
+        let mut state = lock(&common.state);
+        let mut has_changed = false;
+        let received = watch.receive(&mut |event| has_changed |= state.apply(event, common.window));
+        match received {
+            Ok(()) => state.fault = None,
+            Err(error) => state.fault = Some(format!("Linux's policies of IPsec cannot be followed: {error}")),
+        }
+        let is_due = due <= Instant::now();
+        let needs_catching = state.sas.values().any(|known| known.association.is_ok());
+        if needs_catching && caught.is_none() && (has_changed || is_due) {
+            caught = state.start_to_catch();
+            if caught.is_some() {
+                // Linux has used numbers of its own until now, of associations of which we may not have heard yet.
+                let mut events = 1;
+                while std::mem::take(&mut events) != 0 {
+                    let count = &mut events;
+                    let _ = watch.receive(&mut |event| {
+                        *count += 1;
+                        has_changed |= state.apply(event, common.window);
+                    });
+                }
+                state.ask_numbers(&mut requests, common.window);
+            }
+        }
+        if let Some(caught) = &mut caught {
+            if has_changed {
+                caught.set_ports(&state.sas);
+            }
+            caught.receive(&state.sas);
+        }
+        if is_due {
+            due = Instant::now() + PERIOD;
+            has_changed |= super::report::report(&mut state, &mut requests);
+            if caught.is_some() {
+                state.not_caught = Caught::problem();
+            }
+            // Ports that were not open before.
+            if state.steered.values().any(|takes| *takes) {
+                common.steer(&mut state, true);
+            }
+        }
+        if has_changed && state.is_synchronised {
+            common.bring(&mut state);
+        }
+        if state.is_synchronised || state.fault.is_some() {
+            common.synchronised.notify_all();
+        }
+    }
+    super::report::report_at_end(&mut lock(&common.state), &mut requests);
+    pulse.retire();
+}
+
+/// Waits until there is something to do.
+fn wait(common: &Common, watch: &Watch, caught: Option<&Caught>, due: Instant) {
+    let left = due.saturating_duration_since(Instant::now());
+    let left = Timespec::try_from(left).unwrap_or(Timespec { tv_sec: 1, tv_nsec: 0 });
+    let mut polled = vec![
+        PollFd::from_borrowed_fd(watch.fd(), PollFlags::IN),
+        PollFd::from_borrowed_fd(common.waker.as_fd(), PollFlags::IN),
+    ];
+    polled.extend(caught.map(|caught| PollFd::from_borrowed_fd(caught.fd(), PollFlags::IN)));
+    // A signal may interrupt it.
+    let _ = poll(&mut polled, Some(&left));
+}

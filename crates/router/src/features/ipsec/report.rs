@@ -1,0 +1,150 @@
+//! What goes back to the kernel: how far associations have come, so that it can go on without us, daemons see their counters, and
+//! associations that have reached a limit are renewed.
+//!
+//! **What the kernel gets while we run** differs from what is true. Numbers that were sent are ahead by what may be sent until the next
+//! report: if the router is killed, Linux goes on with numbers that nobody has used. The highest number that was received is that of
+//! the report before: packets that were sealed again for Linux are not replays to it.
+
+use std::net::UdpSocket;
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant, SystemTime};
+
+use control::netlink::xfrm::{Expiry, Progress, RequestError, Requests, Usage};
+use ipsec::association::Age;
+use ipsec::{Association, Endpoints, Fault};
+use rustix::net::sockopt;
+
+use super::linux_ipsec::{Known, State};
+
+/// Numbers that the kernel's are ahead of what was sent, at least.
+const AHEAD: u64 = 1_024;
+
+/// Time between two messages about an association.
+const QUIET: Duration = Duration::from_secs(10);
+
+/// Most messages of one look.
+const MOST_MESSAGES: usize = 4;
+
+/// The longest outer packet where the way is not known: the shortest that IPv6 allows. Longer ones go to Linux.
+const SHORTEST_MTU: u32 = 1_280;
+
+/// What was said of an association before.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Reported {
+    packets: u64,
+    sent: u64,
+    received: u64,
+    /// The highest number that the kernel was told.
+    told: u64,
+    age: Option<Age>,
+    faults: [u64; Fault::ALL.len()],
+    message: Option<Instant>,
+}
+
+/// Reports what happened since the last time. Returns whether an association has come to its end.
+pub(super) fn report(state: &mut State, requests: &mut Requests) -> bool {
+    let mut progress = Vec::new();
+    let mut expired = Vec::new();
+    let mut messages = 0;
+    for known in state.sas.values_mut() {
+        let Ok(association) = known.association.clone() else { continue };
+        association.set_path_mtu(path_mtu(&association.settings().endpoints));
+        progress.extend(progress_of(known, &association));
+        let age = association.age();
+        if known.reported.age.unwrap_or(Age::Young) < age {
+            known.reported.age = Some(age);
+            let expiry = if age == Age::Expired { Expiry::Hard } else { Expiry::Soft };
+            expired.push((known.sa.id, expiry));
+        }
+        if messages < MOST_MESSAGES {
+            messages += usize::from(tell_faults(known, &association));
+        }
+    }
+    let mut failed: Vec<RequestError> = requests.report(&progress).into_iter().map(|(_, error)| error).collect();
+    failed.extend(requests.expire(&expired).into_iter().map(|(_, error)| error));
+    // One that is gone is reported as gone.
+    let failed = failed.into_iter().filter(|error| !matches!(error, RequestError::Gone(_)));
+    failed.take(MOST_MESSAGES).for_each(|error| graph::note!("brickway: IPsec: {error}"));
+    expired.iter().any(|(_, expiry)| *expiry == Expiry::Hard)
+}
+
+/// Tells the kernel exactly how far associations have come. No worker may use them any more.
+pub(super) fn report_at_end(state: &mut State, requests: &mut Requests) {
+    let mut progress = Vec::new();
+    for known in state.sas.values() {
+        let Ok(association) = &known.association else { continue };
+        let (sent, received) = (association.sequence(), association.window().highest());
+        let was_received = |number| association.window().check(number).is_err();
+        let (sent, received) = numbers(known, association, sent, received);
+        let replay = Some(known.sa.replay.advanced(sent, received, was_received));
+        progress.push(Progress { id: known.sa.id, usage: Some(usage(known, association)), replay });
+    }
+    let _ = requests.report(&progress);
+}
+
+/// What the kernel is told of an association; `None` if nothing happened.
+fn progress_of(known: &mut Known, association: &Association) -> Option<Progress> {
+    let packets = association.used().packets;
+    let (sequence, highest) = (association.sequence(), association.window().highest());
+    let reported = known.reported;
+    let now = (packets, sequence, highest);
+    if now == (reported.packets, reported.sent, reported.received) && reported.told == highest {
+        return None;
+    }
+    let ahead = sequence.saturating_sub(reported.sent).saturating_mul(2).max(AHEAD);
+    known.reported = Reported { packets, sent: sequence, received: highest, told: reported.received, ..reported };
+    let (sent, received) = numbers(known, association, sequence.saturating_add(ahead), reported.received);
+    let replay = Some(known.sa.replay.advanced(sent, received, |_| true));
+    Some(Progress { id: known.sa.id, usage: Some(usage(known, association)), replay })
+}
+
+/// The numbers that the kernel is told: of those that the association has not counted on, the kernel's own.
+pub(super) fn numbers(known: &Known, association: &Association, sent: u64, received: u64) -> (u64, u64) {
+    let most = if known.sa.flags.extended_sequence_numbers { u64::MAX } else { u64::from(u32::MAX) };
+    let begin = association.settings().sequence;
+    let sent = if association.sequence() > begin { sent.min(most) } else { known.sa.replay.sent };
+    let has_received = association.window().highest() > begin;
+    let received = if has_received { received.clamp(known.sa.replay.received, most) } else { known.sa.replay.received };
+    (sent, received)
+}
+
+fn usage(known: &Known, association: &Association) -> Usage {
+    let used = association.used();
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |now| now.as_secs());
+    let used_at = known.sa.usage.used_at.or((used.packets != 0).then_some(now));
+    Usage { bytes: used.bytes, packets: used.packets, used_at, ..known.sa.usage }
+}
+
+/// Prints what packets of an association had wrong since the last time. Returns whether there was something.
+fn tell_faults(known: &mut Known, association: &Association) -> bool {
+    if known.reported.message.is_some_and(|message| message.elapsed() < QUIET) {
+        return false;
+    }
+    let mut texts = Vec::new();
+    for (fault, told) in Fault::ALL.iter().zip(&mut known.reported.faults) {
+        let count = association.faults(*fault);
+        if count > *told {
+            texts.push(format!("{} {}", count - *told, fault.reason()));
+            *told = count;
+        }
+    }
+    if texts.is_empty() {
+        return false;
+    }
+    known.reported.message = Some(Instant::now());
+    graph::note!("brickway: {} from {}: packets dropped: {}", known.sa.id, known.sa.source, texts.join(", "));
+    true
+}
+
+/// Returns the longest packet that Linux knows the way between two gateways to take.
+pub(super) fn path_mtu(endpoints: &Endpoints) -> u32 {
+    let ask = || -> std::io::Result<u32> {
+        let socket = UdpSocket::bind((endpoints.source(), 0))?;
+        socket.connect((endpoints.destination(), 4_500))?;
+        Ok(match endpoints {
+            Endpoints::V4 { .. } => sockopt::ip_mtu(socket.as_fd())?,
+            Endpoints::V6 { .. } => sockopt::ipv6_mtu(socket.as_fd())?,
+        })
+    };
+    ask().unwrap_or(SHORTEST_MTU)
+}

@@ -1,0 +1,58 @@
+//! Linux's policies of IPsec beside a router, as far as a kernel without ESP has them. `ipsec_linux` has the rest.
+
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+mod netns;
+
+use netns::eventually;
+use netns::ipsec::{Bed, Gateway};
+use netns::router::PROGRAM;
+
+/// The router in the middle, which h1 reaches through g1.
+const MIDDLE: &str = "10.1.1.254";
+
+#[test]
+fn policies_of_linux_count_from_the_first_to_the_last() {
+    if !netns::is_root() {
+        return;
+    }
+    let bed = Bed::new(Gateway::Brickway);
+    let xfrm = |words: &str| bed.network.ip("g1", &format!("xfrm policy {words}"));
+    let show = |words: &str| bed.network.run("g1", &format!("{PROGRAM} show {words}")).1;
+    let is_answered = || eventually(|| bed.network.answers("h1", MIDDLE) == 10);
+    let is_silent = || eventually(|| bed.network.answers("h1", MIDDLE) == 0);
+    bed.network.ip("m", "route add 10.0.1.0/24 via 10.1.1.1");
+    assert!(is_answered(), "nothing passes without policies");
+    assert!(!show("ports").contains("IPsec"), "{}", show("ports"));
+
+    xfrm("add src 10.0.1.0/24 dst 10.1.1.0/24 dir fwd action block");
+    assert!(is_silent(), "packets pass a policy that blocks them\n{}", show("ipsec"));
+    assert!(show("ipsec").contains("discard"), "{}", show("ipsec"));
+    assert!(show("drops").contains("discarded by IPsec policy"), "{}", show("drops"));
+    assert!(show("ports").contains("sockets: Linux has policies of IPsec"), "{}", show("ports"));
+    // A policy before it, and then none of them.
+    xfrm("add src 10.0.1.2/32 dst 10.1.1.254/32 dir fwd priority 0 action allow");
+    xfrm("update src 10.0.1.0/24 dst 10.1.1.0/24 dir fwd priority 9 action block");
+    assert!(is_answered(), "{}", show("ipsec"));
+    xfrm("flush");
+    assert!(is_answered(), "{}", show("ipsec"));
+
+    // Nothing leaves unprotected while there is no association.
+    xfrm("add src 10.0.1.0/24 dst 10.1.1.0/24 dir out tmpl src 10.1.1.1 dst 10.1.2.1 proto esp mode tunnel");
+    assert!(eventually(|| show("ipsec").contains("10.1.1.1 > 10.1.2.1")), "{}", show("ipsec"));
+    let watch = bed.watch();
+    assert_eq!(bed.network.answers("h1", MIDDLE), 0);
+    assert!(!watch.printed().contains("10.0.1.2"), "{}", watch.printed());
+    xfrm("flush");
+    assert!(is_answered(), "{}", show("ipsec"));
+
+    // What happens to packets that no policy matches.
+    xfrm("setdefault fwd block");
+    assert!(is_silent(), "packets pass though Linux forwards none");
+    xfrm("setdefault fwd accept");
+    assert!(is_answered());
+    // A while after the last policy all is as before the first.
+    assert!(eventually(|| !show("ports").contains("IPsec")), "{}", show("ports"));
+    assert!(is_answered());
+    assert_eq!(show("problems").trim(), "", "{}", show("problems"));
+}
