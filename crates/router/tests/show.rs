@@ -413,7 +413,7 @@ fn without_words_it_lists_what_there_is() {
         list.starts_with("brickway show ...\nports              The ports: link, addresses, packets\n"),
         "{list}"
     );
-    assert_eq!(list.lines().count(), 17);
+    assert_eq!(list.lines().count(), 18);
 }
 
 #[test]
