@@ -71,7 +71,7 @@
 //!   ipsec[2] -> DecIPTTL -> EspEncap -> rt;
 //!   ipsec[3] -> ...
 //!
-//! =a EspEncap, EspDecap, ACL
+//! =a EspEncap, EspDecap, EspToHost, EspReseal, ACL
 
 use std::net::IpAddr;
 use std::sync::Arc;

@@ -9,6 +9,7 @@ use ipsec::association::Age;
 use packet::checksum;
 
 use super::database::{Contents, Database};
+use super::lead::Lead;
 use super::parse::{parse, read};
 use super::policy::PolicyAction;
 
@@ -454,4 +455,34 @@ fn a_policy_of_one_spi_takes_no_other_association() {
     }
     // The policy counts on.
     assert_eq!(left.database.policies()[0].packets, 4);
+}
+
+#[test]
+fn elements_leave_their_run_before_policies_count() {
+    const GRAPH: &str =
+        "in :: TestInput -> CheckIPHeader -> esp :: EspToHost -> policy :: IpsecPolicy -> out :: TestOutput;
+        esp[1] -> lost :: TestOutput;  policy[1] -> lost;  policy[2] -> lost;  policy[3] -> lost;";
+    let shared = Shared::default();
+    let lead = Lead::take(&shared);
+    let mut first = Bench::try_new(&crate::registry(), GRAPH, 32, &shared).unwrap();
+    lead.has_started();
+    // Made for a configuration that is to take the place of the first.
+    let mut second = Bench::try_new(&crate::registry(), GRAPH, 32, &shared).unwrap();
+    let database = Database::of(&shared).unwrap();
+    let passes = |bench: &mut Bench| {
+        bench.push("in", &[&udp(A, B, 1, 64)]);
+        bench.taken("out").len() == 1
+    };
+    assert!(passes(&mut first) && passes(&mut second));
+    database.replace(contents("policy fwd any 10.1.0.0/16 10.2.0.0/16 discard"));
+    // That is why whoever replaces the contents has to write to the elements first.
+    assert!(passes(&mut first), "the elements are part of no run");
+    assert!(!passes(&mut second));
+    lead.set_active(true);
+    for element in ["esp", "policy"] {
+        first.write(&format!("{element}.refresh"), "").unwrap();
+    }
+    assert!(!passes(&mut first));
+    database.replace(Contents::default());
+    assert!(passes(&mut first) && passes(&mut second));
 }

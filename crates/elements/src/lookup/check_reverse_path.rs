@@ -47,6 +47,8 @@
 //! from the packet's destination to its source, in the VRF of the port: that is how Linux validates sources. So rules with
 //! C<iif> do not count.
 //!
+//! Packets that EspDecap has opened pass, but for those from our own addresses: who sent them is known.
+//!
 //! CheckReversePath6 is the same for IPv6.
 //!
 //! =e

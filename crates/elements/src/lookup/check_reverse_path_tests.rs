@@ -5,6 +5,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use fib::policy::{AddressRange, PolicyAction, PolicyRule};
 use fib::{Adjacency, Decision, Fib, MAIN, NextHop, Policy, Rules};
 use graph::testing::Bench;
+use packet::Annotations;
 
 use super::fib_lookup_tests::{bench_with_policy, fib as fib_of_forwarding, try_bench};
 
@@ -247,4 +248,26 @@ fn mistakes_in_the_arguments_are_named() {
         "{}",
         error(mode)
     );
+}
+
+/// ESP says who sent a packet, as Linux has it, but nobody else has our addresses.
+#[test]
+fn packets_that_were_in_esp_need_no_way_back() {
+    let mut bench = try_bench(&config("CheckReversePath", "strict"), &fib()).unwrap();
+    let sources = ["10.2.0.1", "10.250.0.1", "10.4.0.1"];
+    let packets: Vec<_> = sources
+        .iter()
+        .map(|source| {
+            let mut packet = bench.packet(&packet(source, TO_OTHERS));
+            packet.set_network_header(0);
+            packet.annotations_mut().set_u32_at(Annotations::ASSOCIATION, 1);
+            packet
+        })
+        .collect();
+    bench.push_packets("in", packets);
+    assert_eq!(
+        bench.taken(OUT),
+        sources[..2].iter().map(|source| packet(source, TO_OTHERS)).collect::<Vec<_>>()
+    );
+    assert_eq!(bench.drops("source", OWN), 1);
 }

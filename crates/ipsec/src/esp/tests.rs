@@ -450,3 +450,30 @@ fn transport_mode_takes_no_fragments() {
     let (sealed, faults) = bench.seal(&association, &[fragment, ip(false, 0, 40), fragment6]);
     assert_eq!((sealed.len(), faults), (1, vec![Fault::Fragment; 2]));
 }
+
+#[test]
+fn what_somebody_else_has_sealed_is_opened_whatever_its_number() {
+    let mut bench = Bench::new();
+    // Both count across 32 bits, and neither knows how far the other one is.
+    for (theirs, ours) in
+        [(0, 5), (0xffff_fffd, 0x1_0000_0005), (0x1_0000_0005, 0xffff_fff0), (1 << 40, 1 << 40)]
+    {
+        let of = |sequence| Association::new(Settings { is_extended: true, sequence, ..settings(gcm()) });
+        let (theirs, ours) = (of(theirs), of(ours));
+        let (sealed, faults) = bench.seal(&theirs, &[ip(false, 0, 9)]);
+        assert_eq!(faults, []);
+        let mut packet = bench.packets(&sealed).remove(0);
+        let offset = find(packet.data()).unwrap().offset as u16;
+        assert_eq!(bench.opener.open_sent(&mut packet, &ours, offset), Ok(()));
+        assert_eq!(packet.data(), ip(false, 0, 9));
+        assert_eq!((ours.used().packets, ours.sequence()), (0, ours.settings().sequence));
+        let mut forged = sealed[0].clone();
+        *forged.last_mut().unwrap() ^= 1;
+        let mut packet = bench.packets(&[forged]).remove(0);
+        assert_eq!(bench.opener.open_sent(&mut packet, &ours, offset), Err(Fault::WrongIcv));
+        for length in 0..sealed[0].len() {
+            let mut packet = bench.packets(&[sealed[0][..length].to_vec()]).remove(0);
+            assert!(bench.opener.open_sent(&mut packet, &ours, offset).is_err());
+        }
+    }
+}
