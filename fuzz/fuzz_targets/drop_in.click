@@ -80,7 +80,7 @@ ipsec6 :: IpsecPolicy -> rt6;
 decap :: EspDecap;  encap :: EspEncap;  no_gateway :: Discard;
 ipsec4[1] -> decap;  ipsec4[2] -> DecIPTTL -> encap;  ipsec4[3] -> whole;
 ipsec6[1] -> decap;  ipsec6[2] -> DecIP6HLIM -> encap;  ipsec6[3] -> whole;
-decap[2] -> whole;
+decap[2] -> UnstripToMACHeader -> frames;
 
 // To the other gateways. Nobody is told of what cannot go there; the slow thread keeps what has to wait.
 gateway4 :: FIBLookup(eth1, eth2);  late_gateway4 :: FIBLookup(eth1, eth2);

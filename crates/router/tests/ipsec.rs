@@ -6,7 +6,7 @@ mod netns;
 
 use netns::eventually;
 use netns::ipsec::{Bed, Gateway};
-use netns::router::PROGRAM;
+use netns::router::{self, PROGRAM};
 
 /// The router in the middle, which h1 reaches through g1.
 const MIDDLE: &str = "10.1.1.254";
@@ -29,7 +29,7 @@ fn policies_of_linux_count_from_the_first_to_the_last() {
     assert!(is_silent(), "packets pass a policy that blocks them\n{}", show("ipsec"));
     assert!(show("ipsec").contains("discard"), "{}", show("ipsec"));
     assert!(show("drops").contains("discarded by IPsec policy"), "{}", show("drops"));
-    assert!(show("ports").contains("sockets: Linux has policies of IPsec"), "{}", show("ports"));
+    assert!(show("ports").contains("sockets: IPsec policies"), "{}", show("ports"));
     // A policy before it, and then none of them.
     xfrm("add src 10.0.1.2/32 dst 10.1.1.254/32 dir fwd priority 0 action allow");
     xfrm("update src 10.0.1.0/24 dst 10.1.1.0/24 dir fwd priority 9 action block");
@@ -55,4 +55,25 @@ fn policies_of_linux_count_from_the_first_to_the_last() {
     assert!(eventually(|| !show("ports").contains("IPsec")), "{}", show("ports"));
     assert!(is_answered());
     assert_eq!(show("problems").trim(), "", "{}", show("problems"));
+}
+
+#[test]
+fn policies_that_are_there_before_the_router_count_from_its_first_packet() {
+    if !netns::is_root() {
+        return;
+    }
+    let bed = Bed::new(Gateway::Linux);
+    bed.network.ip("m", "route add 10.0.1.0/24 via 10.1.1.1");
+    let ping = bed.network.start("h1", &format!("ping -n -i 0.01 -W 1 {MIDDLE}"));
+    ping.wait_until("ping", || ping.printed().contains("icmp_seq="));
+    bed.network.ip("g1", "xfrm policy add src 10.0.1.0/24 dst 10.1.1.0/24 dir out action block");
+    assert!(eventually(|| bed.network.answers("h1", MIDDLE) == 0), "Linux lets packets pass");
+    let watch = bed.watch();
+    for _ in 0..3 {
+        let _router = router::start_in(&bed.network, "g1", "eth1 eth2");
+        let show = || bed.network.run("g1", &format!("{PROGRAM} show ipsec")).1;
+        assert!(show().contains("discard"), "{}", show());
+        assert_eq!(bed.network.answers("h1", MIDDLE), 0);
+    }
+    assert!(!watch.printed().contains("10.0.1.2 >"), "{}", watch.printed());
 }

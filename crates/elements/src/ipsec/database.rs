@@ -13,6 +13,7 @@ use fib::publish::{Reader, Readers, Writer, pair};
 use graph::Setup;
 use graph::setup::Shared;
 use ipsec::association::{Age, Mode};
+use ipsec::esp::NAT_TRAVERSAL_PORT;
 use ipsec::{Association, Backend, Endpoints};
 use packet::sync::lock;
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
@@ -222,7 +223,10 @@ impl Database {
         let opens = |place: &&Place| receives.contains(&place.peer) || !sends.contains(&place.peer);
         for place in places.iter().flatten().filter(opens) {
             let settings = place.association.settings();
-            inbound.insert((settings.spi, settings.endpoints.destination()), Inbound::Ours(place.id));
+            // Nobody looks for ESP at other ports.
+            let is_found = settings.udp.is_none_or(|ports| ports.destination == NAT_TRAVERSAL_PORT);
+            let whose = if is_found { Inbound::Ours(place.id) } else { Inbound::Linux };
+            inbound.insert((settings.spi, settings.endpoints.destination()), whose);
         }
         let same = writing.contents.policies == contents.policies;
         if !same {

@@ -89,7 +89,10 @@ fn known<'a>(tables: &'a Tables, packet: &Packet) -> Result<(AssociationId, &'a 
     let esp = packet.data().first().and_then(|_| find(packet.data())).ok_or(false)?;
     match tables.inbound(esp.spi, esp.destination) {
         Some(Inbound::Ours(id)) => {
-            tables.place(id).map(|place| (id, &*place.association, esp.offset as u16)).ok_or(false)
+            let place = tables.place(id).ok_or(false)?;
+            // Linux refuses what is not in UDP as its association is.
+            let is_as_agreed = place.association.settings().udp.is_some() == esp.is_in_udp;
+            is_as_agreed.then_some((id, &*place.association, esp.offset as u16)).ok_or(true)
         }
         Some(Inbound::Linux) => Err(true),
         None => Err(false),

@@ -61,7 +61,7 @@
 //! read again. An IKE daemon does not have these problems.
 //!
 //! A fragment other than the first has no ports. Where a policy of a direction asks for ports, such fragments are dropped (RFC 4301, section
-//! 7). An IPReassembler behind EspDecap would mix fragments that were opened with others that were not; put it before.
+//! 7), and so are first ones that Linux would have to handle: it does not look at their ports. An IPReassembler behind EspDecap would mix fragments that were opened with others that were not; put it before.
 //!
 //! Drop reasons: IPsec required, IPsec: wrong association, IPsec: no policy, discarded by IPsec policy, IPsec: cannot be judged.
 //!
@@ -86,7 +86,7 @@ use packet::{Batch, MAX_BATCH, Packet};
 
 use super::database::Database;
 use super::lead::{HasIdle, Idle, Lead, REFRESH};
-use super::tables::{AssociationId, FLAWED as NOT_JUDGED, Numbers, Step, Tables};
+use super::tables::{AssociationId, FLAWED as NOT_JUDGED, Numbers, Step, Tables, is_fragment};
 use crate::acl::Rooms;
 
 pub(super) static CLASS: Class = Class {
@@ -297,7 +297,7 @@ fn sent(tables: &Tables, packet: &mut Packet, number: u16) -> u16 {
     if number == NOT_JUDGED {
         return FLAWED;
     }
-    match &tables.out.steps[usize::from(number)] {
+    let output = match &tables.out.steps[usize::from(number)] {
         Step::Pass => PASS,
         Step::Seal(Some(id)) => match tables.place(*id) {
             Some(place) => {
@@ -305,14 +305,17 @@ fn sent(tables: &Tables, packet: &mut Packet, number: u16) -> u16 {
                 if length + place.association.overhead(length) > place.association.path_mtu()
                     || !may_be_forwarded(packet)
                 {
-                    return LINUX;
+                    LINUX
+                } else {
+                    AssociationId::mark(Some(*id), packet);
+                    SEAL
                 }
-                AssociationId::mark(Some(*id), packet);
-                SEAL
             }
             None => LINUX,
         },
         Step::Seal(None) | Step::Linux => LINUX,
         Step::Discard | Step::Opened { .. } => DISCARDED,
-    }
+    };
+    // Linux does not see the ports of fragments, and would let them pass.
+    if output == LINUX && tables.out.asks_ports && is_fragment(packet) { FLAWED } else { output }
 }

@@ -178,16 +178,27 @@ pub(super) const FLAWED: u16 = u16::MAX;
 
 /// Whether a packet is a fragment other than the first.
 fn is_later_fragment(packet: &Packet) -> bool {
-    let Some(network) = packet.network() else { return false };
-    match network.first().map(|first| first >> 4) {
-        Some(4) => network
-            .first_chunk::<{ ipv4::MIN_HEADER_LEN }>()
-            .is_some_and(|header| Ipv4::new_unchecked(header).fragment_offset() != 0),
-        Some(6) if network.len() >= ipv6::HEADER_LEN => {
-            let upper = Ipv6::new_unchecked(network).upper_layer();
-            upper.is_ok_and(|upper| upper.fragment.is_some_and(|fragment| fragment.offset != 0))
+    fragment_offset(packet).is_some_and(|offset| offset != 0)
+}
+
+/// Whether a packet is a fragment, or has the header of one.
+pub(super) fn is_fragment(packet: &Packet) -> bool {
+    fragment_offset(packet).is_some()
+}
+
+/// Where a fragment belongs in its packet; `None` if the packet is whole.
+fn fragment_offset(packet: &Packet) -> Option<u16> {
+    let network = packet.network()?;
+    match network.first()? >> 4 {
+        4 => {
+            let header = Ipv4::new_unchecked(network.first_chunk::<{ ipv4::MIN_HEADER_LEN }>()?);
+            header.is_fragment().then(|| header.fragment_offset())
         }
-        _ => false,
+        6 if network.len() >= ipv6::HEADER_LEN => {
+            let upper = Ipv6::new_unchecked(network).upper_layer().ok()?;
+            upper.fragment.map(|fragment| fragment.offset)
+        }
+        _ => None,
     }
 }
 

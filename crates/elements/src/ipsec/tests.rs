@@ -486,3 +486,29 @@ fn elements_leave_their_run_before_policies_count() {
     database.replace(Contents::default());
     assert!(passes(&mut first) && passes(&mut second));
 }
+
+#[test]
+fn fragments_do_not_go_to_linux_for_a_policy_of_ports() {
+    let mut left = Gateway::new("policy out udp 10.1.0.0/16 10.2.0.0/16 port 9 protect 192.0.2.1 192.0.2.2");
+    let mut first = udp(A, B, 9, 64);
+    first[6] = 0x20;
+    first[10..12].fill(0);
+    let check = checksum::ipv4_header_compute(&first[..20]);
+    first[10..12].copy_from_slice(&check.to_be_bytes());
+    assert_eq!(names(&left.push("hosts", &[udp(A, B, 9, 64), first])), ["linux"]);
+    assert_eq!(left.drops("IPsec: cannot be judged"), 1);
+}
+
+#[test]
+fn esp_in_udp_is_opened_only_where_it_was_agreed_upon() {
+    let mut right = Gateway::new(&right());
+    let in_udp = |ports: &str| {
+        let mut left = Gateway::new(&left().replace(GCM, &format!("{GCM} {ports}")));
+        left.push("hosts", &[udp(A, B, 1, 64)]).remove(0).1
+    };
+    assert_eq!(names(&right.push("line", &[in_udp("udp 4500 4500")])), ["not_ours"]);
+    assert_eq!(names(&right.push("line", &[in_udp("")])), ["clear"]);
+    // Nobody looks for ESP at another port: what comes to 4500 must not open it a second time.
+    right.set(&self::right().replace(GCM, &format!("{GCM} udp 4501 4501")));
+    assert_eq!(names(&right.push("line", &[in_udp("udp 4500 4500")])), ["not_ours"]);
+}

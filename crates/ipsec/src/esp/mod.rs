@@ -21,6 +21,6 @@ mod seal;
 #[cfg(test)]
 mod tests;
 
-pub use header::{Esp, find};
+pub use header::{Esp, NAT_TRAVERSAL_PORT, find, find_anywhere};
 pub use open::{Opened, Opener};
 pub use seal::Sealer;

@@ -7,7 +7,7 @@ use packet::wire::ipv6::Ipv6;
 use packet::{Packet, Pool, PoolOptions, checksum};
 use proptest::prelude::*;
 
-use super::{Opened, Opener, Sealer, find};
+use super::{Opened, Opener, Sealer, find, find_anywhere};
 use crate::association::{Age, Association, DontFragment, Endpoints, Limit, Mode, Settings, UdpPorts};
 use crate::engine::{Backend, Keys};
 use crate::fault::Fault;
@@ -475,5 +475,26 @@ fn what_somebody_else_has_sealed_is_opened_whatever_its_number() {
             let mut packet = bench.packets(&[sealed[0][..length].to_vec()]).remove(0);
             assert!(bench.opener.open_sent(&mut packet, &ours, offset).is_err());
         }
+    }
+}
+
+#[test]
+fn esp_is_found_at_other_ports_and_behind_extension_headers_where_that_is_asked_for() {
+    let mut packet = ip(false, 0, 12);
+    packet[22..24].copy_from_slice(&4_501_u16.to_be_bytes());
+    packet[28..32].copy_from_slice(&[0, 0, 0, 7]);
+    assert_eq!(find(&packet), None);
+    let found = find_anywhere(&packet).unwrap();
+    assert_eq!((found.spi, found.offset, found.is_in_udp), (7, 28, true));
+    // Destination options of 8 bytes, then ESP.
+    let mut packet = ip(true, 0, 20);
+    packet[6] = 60;
+    packet[40..48].copy_from_slice(&[50, 0, 1, 4, 0, 0, 0, 0]);
+    packet[48..52].copy_from_slice(&[0, 0, 0, 9]);
+    assert_eq!(find(&packet), None);
+    let found = find_anywhere(&packet).unwrap();
+    assert_eq!((found.spi, found.offset, found.is_in_udp), (9, 48, false));
+    for length in 0..packet.len() {
+        let _ = find_anywhere(&packet[..length]);
     }
 }

@@ -14,7 +14,7 @@ use std::os::fd::BorrowedFd;
 use anyhow::{Context as _, Result};
 use control::esp_hooks::{EspHooks, Hook, Verdict, offload_modules};
 use control::netlink::xfrm::{Mark, Protocol, SaId};
-use ipsec::esp::{Esp, Opener, Sealer, find};
+use ipsec::esp::{Esp, Opener, Sealer, find_anywhere};
 use ipsec::{Association, Backend};
 use packet::{Pool, PoolOptions};
 use ports::PERMITTED_MARK;
@@ -46,8 +46,8 @@ impl Caught {
     pub(super) fn problem() -> Option<String> {
         let module = offload_modules().next()?;
         Some(format!(
-            "IPsec: the kernel module {module} opens ESP before it can be caught, and sends some past our numbers; expected none \
-             (modprobe -r {module})"
+            "IPsec: the kernel module {module} takes ESP before it can be checked; expected none: stop the IKE daemon, 'ip xfrm state \
+             flush', 'modprobe -r {module}', then start both again"
         ))
     }
 
@@ -100,10 +100,14 @@ impl Judge {
 
     /// Says what happens to a packet.
     pub(super) fn judge(&mut self, sas: &BTreeMap<SaId, Known>, hook: Hook, bytes: &[u8]) -> Verdict {
-        let Some(esp) = find(bytes) else { return Verdict::Accept };
+        let Some(esp) = find_anywhere(bytes) else { return Verdict::Accept };
         let Esp { destination, spi, .. } = esp;
         let id = SaId { destination, spi, protocol: Protocol::Esp, mark: Mark::default() };
         let Some(Ok(association)) = sas.get(&id).map(|known| &known.association) else { return Verdict::Accept };
+        // Linux refuses it, too: its number stays for the packet that it belongs to.
+        if hook == Hook::Input && association.settings().udp.is_some() != esp.is_in_udp {
+            return Verdict::Drop;
+        }
         self.judge_by(association, hook, bytes, esp.offset as u16).unwrap_or(Verdict::Drop)
     }
 

@@ -24,7 +24,7 @@ pub(super) fn policies(plan: &mut Plan, frame: &Frame<'_>, to: [Part; 2]) -> [Pa
         "decap :: EspDecap;  encap :: EspEncap;  no_gateway :: Discard;\n\
          {ipsec4}[1] -> decap;  {ipsec4}[2] -> DecIPTTL -> encap;  {ipsec4}[3] -> {whole};\n\
          {ipsec6}[1] -> decap;  {ipsec6}[2] -> DecIP6HLIM -> encap;  {ipsec6}[3] -> {whole};\n\
-         decap[2] -> {whole};"
+         decap[2] -> UnstripToMACHeader -> frames;"
     ));
     plan.comment("To the other gateways. Nobody is told of what cannot go there; the slow thread keeps what has to wait.");
     let resolve = frame.ports.len() + RESOLVE;

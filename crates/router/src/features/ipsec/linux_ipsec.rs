@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 use control::netlink::xfrm::{
-    Action, Defaults, Event, Policy as KernelPolicy, PolicyIndex, Protocol, Rank, Requests, Sa, SaId, Watch,
+    Action, Defaults, Event, Mode, Policy as KernelPolicy, PolicyIndex, Protocol, Rank, Requests, Sa, SaId, Watch,
     WatchOptions,
 };
 use control::supervisor::{LONGEST_SILENCE_WITH_TABLES, Pulse, Supervisor};
@@ -28,6 +28,7 @@ use elements::ipsec::{Contents, Database, Entry, Kept, Lead, PolicyAction};
 use graph::setup::Shared;
 use ipsec::{Association, Backend};
 use packet::sync::lock;
+use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
 use super::caught::Caught;
@@ -47,11 +48,16 @@ const REST: Duration = Duration::from_secs(10);
 /// Numbers that an association leaves out when another one takes its place under traffic.
 const LEFT_OUT: u64 = 4_096;
 
+/// Why an association is Linux's though the fast path could do it.
+const NOT_CAUGHT: &str = "its ESP is not caught";
+
 /// An association of the kernel.
 pub(super) struct Known {
     pub(super) sa: Sa,
     /// Ours, or why Linux keeps it.
     pub(super) association: Result<Arc<Association>, String>,
+    /// Whether it is Linux's only because ESP of Linux's own is not caught.
+    waits: bool,
     /// The later it was installed, the higher.
     order: u64,
     pub(super) reported: Reported,
@@ -60,7 +66,8 @@ pub(super) struct Known {
 #[cfg(test)]
 impl Known {
     pub(super) fn for_test(sa: Sa, association: Association) -> Self {
-        Self { sa, association: Ok(Arc::new(association)), order: 0, reported: Reported::default() }
+        let reported = Reported::default();
+        Self { sa, association: Ok(Arc::new(association)), waits: false, order: 0, reported }
     }
 }
 
@@ -79,8 +86,10 @@ pub(super) struct State {
     empty_since: Option<Instant>,
     /// Of each port, whether it was told to hand over ESP.
     steered: HashMap<String, bool>,
-    /// Why there is no table that catches ESP.
-    pub(super) not_caught: Option<String>,
+    /// Whether ESP of Linux's own is caught. Without that, two would count the numbers of an association.
+    catches: bool,
+    /// Why it is not.
+    not_caught: Option<String>,
     /// Policies that the fast path leaves to Linux, and what went wrong.
     problems: Vec<String>,
     /// What went wrong with the thread's sockets.
@@ -152,8 +161,7 @@ impl LinuxIpsec {
     /// Returns what the operator should know.
     pub(crate) fn problems(&self) -> Vec<String> {
         let state = self.state();
-        let needs_catching = state.sas.values().any(|known| known.association.is_ok());
-        let not_caught = state.not_caught.iter().filter(|_| needs_catching).cloned();
+        let not_caught = state.not_caught.iter().cloned();
         state.fault.iter().cloned().chain(not_caught).chain(state.problems.iter().cloned()).collect()
     }
 
@@ -174,8 +182,13 @@ impl Follower for LinuxIpsec {
         let state = self.state();
         let is_unknown = |state: &mut State| !state.is_synchronised && state.fault.is_none();
         let waited = self.common.synchronised.wait_timeout_while(state, LONGEST_DUMP, is_unknown);
-        let (state, waited) = waited.unwrap_or_else(PoisonError::into_inner);
-        let late = || format!("Linux did not tell its policies of IPsec within {} s", LONGEST_DUMP.as_secs());
+        let (mut state, waited) = waited.unwrap_or_else(PoisonError::into_inner);
+        // Nothing is forwarded by policies that nobody knows.
+        state.waits |= !state.is_synchronised;
+        let late = || {
+            let seconds = LONGEST_DUMP.as_secs();
+            format!("Linux did not tell its policies of IPsec within {seconds} s; nothing is forwarded before")
+        };
         state.fault.clone().or_else(|| waited.timed_out().then(late))
     }
 
@@ -224,12 +237,13 @@ impl Follower for LinuxIpsec {
 impl Common {
     /// Makes the elements' tables of what there is, or has the main thread see to it that they count.
     fn bring(&self, state: &mut State) {
-        let (Some(lead), Some(database)) = (Lead::of(&self.shared), Database::of(&self.shared)) else { return };
+        let lead = Lead::take(&self.shared);
         let contents = state.contents();
         let is_empty = contents.associations.is_empty()
             && contents.policies.is_empty()
             && contents.discards == [false; 2];
-        if lead.is_active() {
+        // The elements are there before the lead is active.
+        if let Some(database) = Database::of(&self.shared).filter(|_| lead.is_active()) {
             let receives = !contents.associations.is_empty();
             if !receives {
                 self.steer(state, false);
@@ -279,8 +293,13 @@ impl State {
 
     /// Puts an association in the place of the one that the kernel has replaced or changed, if there was one.
     fn replace(&mut self, sa: Sa, window: u32) {
+        // Keys must not be found in a core dump. The call fails for no process that is its own.
+        let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
         let known = self.sas.remove(&sa.id);
-        let association = translation::settings(&sa, Backend::best(), window).map(|mut settings| {
+        let settings = translation::settings(&sa, Backend::best(), window);
+        let waits = settings.is_ok() && !self.catches;
+        let settings = if waits { Err(NOT_CAUGHT.to_owned()) } else { settings };
+        let association = settings.map(|mut settings| {
             if let Some(old) = known.and_then(|known| known.association.ok()) {
                 let has_sent = old.sequence() > old.settings().sequence;
                 let sent = if has_sent { old.sequence().saturating_add(LEFT_OUT) } else { 0 };
@@ -292,26 +311,33 @@ impl State {
         });
         let reported = Reported::default();
         self.next_order += 1;
-        self.sas.insert(sa.id, Known { association, order: self.next_order, reported, sa });
+        self.sas.insert(sa.id, Known { association, waits, order: self.next_order, reported, sa });
     }
 
     /// Begins to catch ESP of Linux's own: from now on it uses no numbers of its own.
     fn start_to_catch(&mut self) -> Option<Caught> {
-        let caught = Caught::start().map_err(|error| format!("IPsec: what Linux sends is refused as replays: {error:#}"));
-        self.not_caught = caught.as_ref().err().cloned();
-        caught.ok()
+        match Caught::start() {
+            Ok(caught) => {
+                (self.catches, self.not_caught) = (true, None);
+                Some(caught)
+            }
+            Err(error) => {
+                self.not_caught = Some(format!("IPsec: Linux protects all packets: {error:#}"));
+                None
+            }
+        }
     }
 
-    /// Asks the kernel which numbers it has used, and leaves these out.
-    fn ask_numbers(&mut self, requests: &mut Requests, window: u32) {
-        let ids: Vec<SaId> = self.sas.keys().copied().collect();
+    /// Takes the associations that waited for this, with the numbers that Linux has come to.
+    fn take_over(&mut self, requests: &mut Requests, window: u32) {
+        let waiting = self.sas.values().filter(|known| known.waits);
+        let ids: Vec<SaId> = waiting.map(|known| known.sa.id).collect();
         for id in ids {
-            // One that is gone is reported as gone.
-            let Ok(Some(sa)) = requests.ask(&id) else { continue };
-            let Some(Known { association: Ok(association), .. }) = self.sas.get(&id) else { continue };
-            let replay = &sa.replay;
-            if replay.sent > association.sequence() || replay.received > association.window().highest() {
-                self.replace(sa, window);
+            match requests.ask(&id) {
+                Ok(Some(sa)) => self.replace(sa, window),
+                // One that is gone is reported as gone.
+                Ok(None) => {}
+                Err(error) => self.fault = Some(format!("{id}: {error}")),
             }
         }
     }
@@ -345,6 +371,9 @@ impl State {
 
     /// Returns all of it as the elements want it.
     fn contents(&mut self) -> Contents {
+        if !self.is_synchronised {
+            return Contents { discards: [true; 2], ..Contents::default() };
+        }
         let mut ours: Vec<(&Known, &Arc<Association>)> = Vec::new();
         let mut kept = Vec::new();
         for known in self.sas.values() {
@@ -360,15 +389,15 @@ impl State {
         let policies: Vec<_> = self.policies.values().filter_map(translation::policy).collect();
         let of_linux = policies.iter().filter_map(|policy| match &policy.action {
             PolicyAction::Linux(lack) => Some(format!(
-                "IPsec policy {} {}: Linux handles its packets: {lack}",
+                "IPsec: policy {} {}: left to Linux: {lack}",
                 policy.direction.word(),
                 policy.selector
             )),
             _ => None,
         });
         let kept_tunnels = self.sas.values().filter_map(|known| match &known.association {
-            Err(lack) if known.sa.mode == control::netlink::xfrm::Mode::Tunnel => {
-                Some(format!("{}: Linux handles its packets: {lack}", known.sa.id))
+            Err(lack) if known.sa.mode == Mode::Tunnel && !known.waits => {
+                Some(format!("IPsec: {}: left to Linux: {lack}", known.sa.id))
             }
             _ => None,
         });
@@ -413,20 +442,12 @@ fn work(common: &Common, mut watch: Watch, mut requests: Requests, pulse: Pulse)
             Err(error) => state.fault = Some(format!("Linux's policies of IPsec cannot be followed: {error}")),
         }
         let is_due = due <= Instant::now();
-        let needs_catching = state.sas.values().any(|known| known.association.is_ok());
-        if needs_catching && caught.is_none() && (has_changed || is_due) {
+        let waits = state.sas.values().any(|known| known.waits);
+        if waits && caught.is_none() && (has_changed || is_due) {
             caught = state.start_to_catch();
             if caught.is_some() {
-                // Linux has used numbers of its own until now, of associations of which we may not have heard yet.
-                let mut events = 1;
-                while std::mem::take(&mut events) != 0 {
-                    let count = &mut events;
-                    let _ = watch.receive(&mut |event| {
-                        *count += 1;
-                        has_changed |= state.apply(event, common.window);
-                    });
-                }
-                state.ask_numbers(&mut requests, common.window);
+                state.take_over(&mut requests, common.window);
+                has_changed = true;
             }
         }
         if let Some(caught) = &mut caught {

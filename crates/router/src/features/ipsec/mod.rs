@@ -53,7 +53,7 @@ fn follows(config: &FlatConfig) -> bool {
 
 impl Feature for Settings {
     fn sees_transit(&self, shared: &Shared) -> Option<&'static str> {
-        Lead::of(shared).is_some_and(|lead| lead.is_active()).then_some("Linux has policies of IPsec")
+        Lead::of(shared).is_some_and(|lead| lead.is_active()).then_some("IPsec policies")
     }
 
     fn before_lookups(&self, plan: &mut Plan, frame: &Frame<'_>, to: [Part; 2]) -> Result<[Part; 2]> {

@@ -9,7 +9,7 @@ use std::net::UdpSocket;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant, SystemTime};
 
-use control::netlink::xfrm::{Expiry, Progress, RequestError, Requests, Usage};
+use control::netlink::xfrm::{Expiry, Progress, Replay, RequestError, Requests, Usage};
 use ipsec::association::Age;
 use ipsec::{Association, Endpoints, Fault};
 use rustix::net::sockopt;
@@ -49,7 +49,7 @@ pub(super) fn report(state: &mut State, requests: &mut Requests) -> bool {
     for known in state.sas.values_mut() {
         let Ok(association) = known.association.clone() else { continue };
         association.set_path_mtu(path_mtu(&association.settings().endpoints));
-        progress.extend(progress_of(known, &association));
+        progress.extend(progress_of(known, &association, requests));
         let age = association.age();
         if known.reported.age.unwrap_or(Age::Young) < age {
             known.reported.age = Some(age);
@@ -73,17 +73,19 @@ pub(super) fn report_at_end(state: &mut State, requests: &mut Requests) {
     let mut progress = Vec::new();
     for known in state.sas.values() {
         let Ok(association) = &known.association else { continue };
-        let (sent, received) = (association.sequence(), association.window().highest());
-        let was_received = |number| association.window().check(number).is_err();
-        let (sent, received) = numbers(known, association, sent, received);
-        let replay = Some(known.sa.replay.advanced(sent, received, was_received));
+        let Ok(Some(sa)) = requests.ask(&known.sa.id) else { continue };
+        let (sequence, highest) = (association.sequence(), association.window().highest());
+        let (sent, received) = numbers(known, &sa.replay, association, sequence, highest);
+        let is_ours = |number| number <= highest && association.window().check(number).is_err();
+        let was_received = |number| is_ours(number) || sa.replay.was_received(number);
+        let replay = Some(sa.replay.advanced(sent, received, was_received));
         progress.push(Progress { id: known.sa.id, usage: Some(usage(known, association)), replay });
     }
     let _ = requests.report(&progress);
 }
 
-/// What the kernel is told of an association; `None` if nothing happened.
-fn progress_of(known: &mut Known, association: &Association) -> Option<Progress> {
+/// What the kernel is told of an association; `None` if nothing happened, or it is gone.
+fn progress_of(known: &mut Known, association: &Association, requests: &mut Requests) -> Option<Progress> {
     let packets = association.used().packets;
     let (sequence, highest) = (association.sequence(), association.window().highest());
     let reported = known.reported;
@@ -91,20 +93,30 @@ fn progress_of(known: &mut Known, association: &Association) -> Option<Progress>
     if now == (reported.packets, reported.sent, reported.received) && reported.told == highest {
         return None;
     }
+    // The kernel counts on by itself, and must never be set back: its IVs are made of its numbers.
+    let replay = requests.ask(&known.sa.id).ok()??.replay;
     let ahead = sequence.saturating_sub(reported.sent).saturating_mul(2).max(AHEAD);
     known.reported = Reported { packets, sent: sequence, received: highest, told: reported.received, ..reported };
-    let (sent, received) = numbers(known, association, sequence.saturating_add(ahead), reported.received);
-    let replay = Some(known.sa.replay.advanced(sent, received, |_| true));
+    let (sent, received) = numbers(known, &replay, association, sequence.saturating_add(ahead), reported.received);
+    let was_received = |number| number <= reported.received || replay.was_received(number);
+    let replay = Some(replay.advanced(sent, received, was_received));
     Some(Progress { id: known.sa.id, usage: Some(usage(known, association)), replay })
 }
 
-/// The numbers that the kernel is told: of those that the association has not counted on, the kernel's own.
-pub(super) fn numbers(known: &Known, association: &Association, sent: u64, received: u64) -> (u64, u64) {
+/// The numbers that the kernel is told: at least its own, and these alone in a direction in which the association has not counted on.
+pub(super) fn numbers(
+    known: &Known,
+    replay: &Replay,
+    association: &Association,
+    sent: u64,
+    received: u64,
+) -> (u64, u64) {
     let most = if known.sa.flags.extended_sequence_numbers { u64::MAX } else { u64::from(u32::MAX) };
     let begin = association.settings().sequence;
-    let sent = if association.sequence() > begin { sent.min(most) } else { known.sa.replay.sent };
+    let has_sent = association.sequence() > begin;
     let has_received = association.window().highest() > begin;
-    let received = if has_received { received.clamp(known.sa.replay.received, most) } else { known.sa.replay.received };
+    let sent = if has_sent { sent.min(most).max(replay.sent) } else { replay.sent };
+    let received = if has_received { received.min(most).max(replay.received) } else { replay.received };
     (sent, received)
 }
 
@@ -124,7 +136,8 @@ fn tell_faults(known: &mut Known, association: &Association) -> bool {
     for (fault, told) in Fault::ALL.iter().zip(&mut known.reported.faults) {
         let count = association.faults(*fault);
         if count > *told {
-            texts.push(format!("{} {}", count - *told, fault.reason()));
+            let reason = fault.reason().trim_start_matches("ESP: ");
+            texts.push(format!("{} {reason}", count - *told));
             *told = count;
         }
     }
@@ -132,7 +145,7 @@ fn tell_faults(known: &mut Known, association: &Association) -> bool {
         return false;
     }
     known.reported.message = Some(Instant::now());
-    graph::note!("brickway: {} from {}: packets dropped: {}", known.sa.id, known.sa.source, texts.join(", "));
+    graph::note!("brickway: {} from {}: more packets dropped: {}", known.sa.id, known.sa.source, texts.join(", "));
     true
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use control::netlink::xfrm::Sa;
 use elements::ipsec::{Database, PolicyAction};
 use ipsec::Fault;
 use ipsec::association::Age;
@@ -43,7 +44,7 @@ pub(super) static SHOWN: &[Shown] = &[Shown {
         ("packets", Align::Right),
         ("bytes", Align::Right),
         ("dropped", Align::Right),
-        ("", Align::Left),
+        ("action", Align::Left),
     ],
     rows,
     cells: |row| {
@@ -58,8 +59,8 @@ pub(super) static SHOWN: &[Shown] = &[Shown {
 
 fn rows(running: &Running<'_>) -> Result<Vec<Value>, String> {
     let (Some(mirror), Some(database)) = (LinuxIpsec::of(running.shared), Database::of(running.shared)) else {
-        return Err("this router does not work by Linux's policies of IPsec; `brickway run PORT...` does, without \
-                    --ignore ipsec, where the kernel has IPsec"
+        return Err("IPsec is off: it is ignored (--ignore ipsec), the graph is not that of `brickway run PORT...`, or the \
+                    kernel has none"
             .to_owned());
     };
     let mut rows = Vec::new();
@@ -71,8 +72,18 @@ fn rows(running: &Running<'_>) -> Result<Vec<Value>, String> {
             PolicyAction::Linux(lack) => format!("Linux: {lack}"),
             PolicyAction::Protect(template) => {
                 let (source, destination) = (template.endpoints.source(), template.endpoints.destination());
-                let request = if template.request == 0 { String::new() } else { format!(" request {}", template.request) };
-                format!("{source} > {destination}{request}")
+                let request = match template.request {
+                    0 => String::new(),
+                    request => format!(" reqid {request}"),
+                };
+                let fits = |sa: &Sa| {
+                    (sa.source, sa.id.destination) == (source, destination)
+                        && [0, sa.request_id].contains(&template.request)
+                        && [0, sa.id.spi].contains(&template.spi)
+                };
+                let is_there = mirror.state().sas.values().any(|known| fits(&known.sa));
+                let lack = if is_there { "" } else { ", no association yet" };
+                format!("{source} > {destination}{request}{lack}")
             }
         };
         let [from, to] = selector.ends();

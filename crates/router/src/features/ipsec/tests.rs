@@ -260,6 +260,12 @@ fn what_linux_makes_gets_a_number_of_ours_and_what_it_opens_is_checked() {
     let verdicts = |judge: &mut Judge| -> Vec<bool> {
         sent.iter().map(|packet| judge.judge(&sas, Hook::Input, packet) == Verdict::Accept).collect()
     };
+    // In UDP, which was not agreed upon: nothing is opened, and no number used.
+    let mut in_udp = sent[1][..20].to_vec();
+    in_udp[9] = 17;
+    in_udp.extend([0x11, 0x94, 0x11, 0x94, 0, 0, 0, 0]);
+    in_udp.extend(&sent[1][20..]);
+    assert_eq!(judge.judge(&sas, Hook::Input, &in_udp), Verdict::Drop);
     assert_eq!(verdicts(&mut judge), [false, true, true, true]);
     assert_eq!(verdicts(&mut judge), [false; 4]);
 }
@@ -271,10 +277,12 @@ fn the_kernel_is_told_numbers_of_the_direction_that_was_used() {
     let association = Association::new(translation::settings(&sa, Backend::best(), 1024).unwrap());
     let known = Known::for_test(sa.clone(), association);
     let association = known.association.clone().unwrap();
+    let numbers = |sent, received| numbers(&known, &known.sa.replay, &association, sent, received);
     // Nothing happened: the kernel's own.
-    assert_eq!(numbers(&known, &association, 5_000, 5_000), (0, 100));
+    assert_eq!(numbers(5_000, 5_000), (0, 100));
     association.window().accept(120).unwrap();
     association.window().advance(120);
-    assert_eq!(numbers(&known, &association, 5_000, 110), (0, 110));
-    assert_eq!(numbers(&known, &association, 5_000, 90), (0, 100));
+    assert_eq!(numbers(5_000, 110), (0, 110));
+    // Never back.
+    assert_eq!(numbers(5_000, 90), (0, 100));
 }

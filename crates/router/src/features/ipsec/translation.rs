@@ -145,7 +145,7 @@ pub(super) fn policy(policy: &KernelPolicy) -> Option<Policy> {
         Direction::Out => OurDirection::Out,
         Direction::Forward => OurDirection::Forward,
     };
-    if policy.interface_id != 0 || policy.mark.value & policy.mark.mask != 0 {
+    if policy.interface_id != 0 || policy.mark.value != 0 {
         return None;
     }
     let action = action(policy).unwrap_or_else(PolicyAction::Linux);
