@@ -241,7 +241,8 @@ fn rekeys_of_strongswan_lose_nothing(gateway: Gateway, in_udp: bool) {
         assert!(eventually(|| watch.seen().0.len() >= 5), "{:?}", watch.seen());
     });
     let errors = ["g1", "g2"].map(|gateway| bed.errors(gateway));
-    assert!(wrong.is_empty(), "of {sent} arrived 0 times or more than once: {wrong:?}\n{errors:?}");
+    let (_, drops) = bed.network.run("g1", &format!("{PROGRAM} show drops"));
+    assert!(wrong.is_empty(), "of {sent} arrived 0 times or more than once: {wrong:?}\n{errors:?}\n{drops}");
     if gateway == Gateway::Brickway {
         // The fast path did it.
         assert_eq!(bed.network.run("g1", &format!("{PROGRAM} show problems")).1.trim(), "");

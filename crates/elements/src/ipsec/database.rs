@@ -8,6 +8,7 @@ use std::collections::{HashMap, HashSet};
 use std::convert::Infallible;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use fib::publish::{Reader, Readers, Writer, pair};
 use graph::Setup;
@@ -78,6 +79,10 @@ pub struct PolicyCount {
     pub bytes: u64,
 }
 
+/// How long an association that is gone can still be found by packets that were chosen for it: longer than a worker takes for a batch,
+/// or the slow thread for its queue.
+const LEAVE: Duration = Duration::from_secs(1);
+
 /// What templates tell apart: outer addresses, mode, request.
 type Peer = (Endpoints, Mode, u32);
 
@@ -95,6 +100,8 @@ struct Candidate {
 struct Writing {
     writer: Writer<Arc<Tables>>,
     contents: Contents,
+    /// Associations that are gone, and since when. Packets that were chosen for them may be under way.
+    leaving: Vec<(Instant, Entry)>,
     tables: Arc<Tables>,
     own: Arc<Own>,
     /// How often each place was given away.
@@ -138,6 +145,7 @@ impl Database {
         let writing = Writing {
             writer,
             contents: Contents::default(),
+            leaving: Vec::new(),
             tables,
             own,
             generations: Vec::new(),
@@ -183,9 +191,26 @@ impl Database {
             let known = writing.contents.associations.iter().find(|known| known.text == entry.text);
             known.into_iter().for_each(|known| entry.association = known.association.clone());
         }
+        let is_same = |a: &Entry, b: &Entry| Arc::ptr_eq(&a.association, &b.association);
+        let now = Instant::now();
+        let old = std::mem::take(&mut writing.contents.associations);
+        let gone = old.into_iter().filter(|old| !contents.associations.iter().any(|new| is_same(old, new)));
+        let gone: Vec<_> = gone.map(|entry| (now, entry)).collect();
+        writing.leaving.retain(|(since, _)| since.elapsed() < LEAVE);
+        writing.leaving.extend(gone);
         let tables = Arc::new(self.compile(&mut writing, &contents));
         writing.contents = contents;
         publish(&mut writing, tables);
+    }
+
+    /// Lets go of associations that have been gone for a while, and their keys. It is to be called now and then.
+    pub fn forget_gone(&self) {
+        let is_over = |(since, _): &(Instant, Entry)| since.elapsed() >= LEAVE;
+        let contents = {
+            let writing = lock(&self.writing);
+            writing.leaving.iter().any(is_over).then(|| writing.contents.clone())
+        };
+        contents.into_iter().for_each(|contents| self.replace(contents));
     }
 
     /// Says which addresses are the host's: what was sent to them is opened by Linux.
@@ -208,7 +233,9 @@ impl Database {
     }
 
     fn compile(&self, writing: &mut Writing, contents: &Contents) -> Tables {
-        let places = places(writing, &contents.associations);
+        let leaving = writing.leaving.iter().map(|(_, entry)| entry.clone());
+        let all: Vec<Entry> = contents.associations.iter().cloned().chain(leaving).collect();
+        let places = places(writing, &all);
         let candidates = candidates(&contents.associations, &places);
         let mut inbound = BySpi::default();
         for kept in &contents.kept {
@@ -221,7 +248,10 @@ impl Database {
         let (sends, receives) = (named(Direction::Out), named(Direction::Forward));
         // Whoever reflects what we sent must not have it opened here.
         let opens = |place: &&Place| receives.contains(&place.peer) || !sends.contains(&place.peer);
-        for place in places.iter().flatten().filter(opens) {
+        let is_there: HashSet<*const Association> =
+            contents.associations.iter().map(|entry| Arc::as_ptr(&entry.association)).collect();
+        let is_there = |place: &&Place| is_there.contains(&Arc::as_ptr(&place.association));
+        for place in places.iter().flatten().filter(opens).filter(is_there) {
             let settings = place.association.settings();
             // Nobody looks for ESP at other ports.
             let is_found = settings.udp.is_none_or(|ports| ports.destination == NAT_TRAVERSAL_PORT);

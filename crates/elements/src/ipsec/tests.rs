@@ -512,3 +512,27 @@ fn esp_in_udp_is_opened_only_where_it_was_agreed_upon() {
     right.set(&self::right().replace(GCM, &format!("{GCM} udp 4501 4501")));
     assert_eq!(names(&right.push("line", &[in_udp("udp 4500 4500")])), ["not_ours"]);
 }
+
+#[test]
+fn packets_under_way_find_an_association_that_has_gone() {
+    let mut left = Gateway::new(&left());
+    let marked = {
+        left.bench.push("hosts", &[&udp(A, B, 1, 64)]);
+        left.bench.taken("sealed").len()
+    };
+    assert_eq!(marked, 1);
+    let entry = contents(&self::left()).associations.remove(0);
+    let database = left.database.clone();
+    database.replace(Contents { associations: vec![entry.clone()], ..Contents::default() });
+    let mut reader = database.reader();
+    let id = reader.enter().places.iter().flatten().next().unwrap().id;
+    database.replace(Contents::default());
+    assert!(reader.enter().place(id).is_some() && !reader.enter().has_inbound());
+    let weak = Arc::downgrade(&entry.association);
+    drop(entry);
+    while weak.upgrade().is_some() {
+        database.forget_gone();
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    assert!(reader.enter().place(id).is_none());
+}

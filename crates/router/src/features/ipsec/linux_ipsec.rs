@@ -462,6 +462,9 @@ fn work(common: &Common, mut watch: Watch, mut requests: Requests, pulse: Pulse)
             if caught.is_some() {
                 state.not_caught = Caught::problem();
             }
+            if let Some(database) = Database::of(&common.shared) {
+                database.forget_gone();
+            }
             // Ports that were not open before.
             if state.steered.values().any(|takes| *takes) {
                 common.steer(&mut state, true);
