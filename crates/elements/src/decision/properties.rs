@@ -399,7 +399,7 @@ proptest! {
     /// Many rules, and batches of packets: by fields as by steps.
     #[test]
     fn many_rules_by_fields(
-        texts in prop::collection::vec((usual_rule(), any::<bool>()), 40..400),
+        texts in prop::collection::vec((usual_rule(), any::<bool>()), 40..200),
         packets in prop::collection::vec(packet(), 100),
     ) {
         let action = |allowed| if allowed { "allow" } else { "deny" };

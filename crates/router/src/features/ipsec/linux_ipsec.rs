@@ -39,6 +39,9 @@ use crate::features::Follower;
 /// Time between two reports to the kernel.
 const PERIOD: Duration = Duration::from_secs(1);
 
+/// Time between two attempts to catch ESP of Linux's own, each of which may have the kernel look for modules.
+const RETRY: Duration = Duration::from_secs(10);
+
 /// How long the kernel may take to tell what it has.
 const LONGEST_DUMP: Duration = Duration::from_secs(30);
 
@@ -79,6 +82,8 @@ pub(super) struct State {
     ranks: HashMap<PolicyIndex, Rank>,
     defaults: Option<Defaults>,
     next_order: u64,
+    /// Associations that were heard of just now.
+    new: Vec<SaId>,
     is_synchronised: bool,
     /// Whether the main thread is to have the elements leave runs.
     waits: bool,
@@ -310,6 +315,7 @@ impl State {
             Arc::new(association)
         });
         let reported = Reported::default();
+        self.new.push(sa.id);
         self.next_order += 1;
         self.sas.insert(sa.id, Known { association, waits, order: self.next_order, reported, sa });
     }
@@ -326,6 +332,21 @@ impl State {
                 None
             }
         }
+    }
+
+    /// Has new associations begin with the numbers that Linux has come to since it told of them: until now their packets were of an
+    /// unknown SPI.
+    fn catch_up(&mut self, requests: &mut Requests, window: u32) {
+        for id in std::mem::take(&mut self.new) {
+            let Some(Known { association: Ok(association), .. }) = self.sas.get(&id) else { continue };
+            // One that is gone is reported as gone.
+            let Ok(Some(sa)) = requests.ask(&id) else { continue };
+            let begin = association.settings().sequence;
+            if sa.replay.sent > begin || sa.replay.received > begin {
+                self.replace(sa, window);
+            }
+        }
+        self.new.clear();
     }
 
     /// Takes the associations that waited for this, with the numbers that Linux has come to.
@@ -431,6 +452,7 @@ fn is_same(known: &Sa, new: &Sa) -> bool {
 fn work(common: &Common, mut watch: Watch, mut requests: Requests, pulse: Pulse) {
     let mut caught: Option<Caught> = None;
     let mut due = Instant::now() + PERIOD;
+    let mut retry = Instant::now();
     while !common.ends.load(Ordering::SeqCst) {
         pulse.beat();
         wait(common, &watch, caught.as_ref(), due);
@@ -441,9 +463,11 @@ fn work(common: &Common, mut watch: Watch, mut requests: Requests, pulse: Pulse)
             Ok(()) => state.fault = None,
             Err(error) => state.fault = Some(format!("Linux's policies of IPsec cannot be followed: {error}")),
         }
+        state.catch_up(&mut requests, common.window);
         let is_due = due <= Instant::now();
         let waits = state.sas.values().any(|known| known.waits);
-        if waits && caught.is_none() && (has_changed || is_due) {
+        if waits && caught.is_none() && retry <= Instant::now() {
+            retry = Instant::now() + RETRY;
             caught = state.start_to_catch();
             if caught.is_some() {
                 state.take_over(&mut requests, common.window);
