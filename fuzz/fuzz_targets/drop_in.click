@@ -82,7 +82,7 @@ ipsec4[1] -> decap;  ipsec4[2] -> DecIPTTL -> encap;  ipsec4[3] -> whole;
 ipsec6[1] -> decap;  ipsec6[2] -> DecIP6HLIM -> encap;  ipsec6[3] -> whole;
 decap[2] -> UnstripToMACHeader -> frames;
 
-// To the other gateways. Nobody is told of what cannot go there; the slow thread keeps what has to wait.
+// To the other gateways. What cannot go there is dropped; the slow thread keeps what waits for a neighbour.
 gateway4 :: FIBLookup(eth1, eth2);  late_gateway4 :: FIBLookup(eth1, eth2);
 encap[0] -> gateway4;
 gateway4[6] -> Punt -> gateway_waits4 :: AwaitNeighbour(eth1, eth2) -> late_gateway4;

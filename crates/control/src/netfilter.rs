@@ -205,6 +205,14 @@ pub(crate) fn removal(name: &str, known: &[(String, u32)]) -> Vec<Draft> {
     drafts
 }
 
+/// Opens a socket to the packet filter of the thread's network namespace. Only the kernel may send to it.
+pub(crate) fn open_socket() -> io::Result<Socket> {
+    let mut socket = Socket::new(NETLINK_NETFILTER)?;
+    socket.bind_auto()?;
+    socket.connect(&SocketAddr::new(0, 0))?;
+    Ok(socket)
+}
+
 /// The kernel's packet filter of the network namespace of the thread that opened it.
 pub(crate) struct Netfilter {
     socket: Socket,
@@ -214,10 +222,7 @@ pub(crate) struct Netfilter {
 impl Netfilter {
     /// Opens it.
     pub(crate) fn open() -> io::Result<Self> {
-        let mut socket = Socket::new(NETLINK_NETFILTER)?;
-        socket.bind_auto()?;
-        socket.connect(&SocketAddr::new(0, 0))?;
-        Ok(Self { socket, sequence: 0 })
+        Ok(Self { socket: open_socket()?, sequence: 0 })
     }
 
     /// Does all of this, or nothing.

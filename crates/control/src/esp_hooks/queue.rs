@@ -12,13 +12,12 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use netlink_packet_core::{NLM_F_ACK, NLM_F_REQUEST};
-use netlink_sys::protocols::NETLINK_NETFILTER;
-use netlink_sys::{Socket, SocketAddr};
+use netlink_sys::Socket;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send, sockopt};
 
 use super::{EspHookCounters, Hook, HookCounters, Verdict};
-use crate::netfilter;
+use crate::netfilter::{self, open_socket};
 use crate::netlink::{Message, attributes, frames};
 
 /// Numbers that are tried until two in a row are free: for the input hook, and for the output hook.
@@ -70,10 +69,7 @@ pub(super) struct Queues {
 impl Queues {
     /// Opens two that are free in the network namespace of this thread.
     pub(super) fn open() -> io::Result<Self> {
-        let mut socket = Socket::new(NETLINK_NETFILTER)?;
-        socket.bind_auto()?;
-        // Only the kernel may send to it.
-        socket.connect(&SocketAddr::new(0, 0))?;
+        let socket = open_socket()?;
         // An error does not repeat the packet. Without the other one, what comes after a loss is lost until all before it is read.
         socket.set_cap_ack(true)?;
         socket.set_no_enobufs(true)?;
@@ -201,7 +197,7 @@ enum Content<'a> {
 }
 
 impl<'a> Packet<'a> {
-    /// Reads a message; nothing if there is no packet in it.
+    /// Reads a message. Returns `None` if it holds no packet.
     fn read(message: &'a [u8]) -> Option<Self> {
         let (mut header, mut bytes, mut whole_length, mut info) = (None, None, None, None);
         // Family, version, queue.

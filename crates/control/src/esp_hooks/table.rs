@@ -107,7 +107,7 @@ impl std::fmt::Debug for Table {
     }
 }
 
-/// Hands the packet to whoever reads a queue. Without a reader it is dropped.
+/// Queues the packet under a number. The kernel drops it if no program reads that queue.
 pub(super) fn to_queue(number: u16) -> Vec<u8> {
     expression("queue", &[short(1, number), short(2, 1), short(3, 0)])
 }

@@ -191,10 +191,10 @@ impl Database {
             let known = writing.contents.associations.iter().find(|known| known.text == entry.text);
             known.into_iter().for_each(|known| entry.association = known.association.clone());
         }
-        let is_same = |a: &Entry, b: &Entry| Arc::ptr_eq(&a.association, &b.association);
         let now = Instant::now();
+        let there = identities(&contents.associations);
         let old = std::mem::take(&mut writing.contents.associations);
-        let gone = old.into_iter().filter(|old| !contents.associations.iter().any(|new| is_same(old, new)));
+        let gone = old.into_iter().filter(|old| !there.contains(&Arc::as_ptr(&old.association)));
         let gone: Vec<_> = gone.map(|entry| (now, entry)).collect();
         writing.leaving.retain(|(since, _)| since.elapsed() < LEAVE);
         writing.leaving.extend(gone);
@@ -248,9 +248,8 @@ impl Database {
         let (sends, receives) = (named(Direction::Out), named(Direction::Forward));
         // Whoever reflects what we sent must not have it opened here.
         let opens = |place: &&Place| receives.contains(&place.peer) || !sends.contains(&place.peer);
-        let is_there: HashSet<*const Association> =
-            contents.associations.iter().map(|entry| Arc::as_ptr(&entry.association)).collect();
-        let is_there = |place: &&Place| is_there.contains(&Arc::as_ptr(&place.association));
+        let there = identities(&contents.associations);
+        let is_there = |place: &&Place| there.contains(&Arc::as_ptr(&place.association));
         for place in places.iter().flatten().filter(opens).filter(is_there) {
             let settings = place.association.settings();
             // Nobody looks for ESP at other ports.
@@ -303,6 +302,11 @@ fn publish(writing: &mut Writing, tables: Arc<Tables>) {
     // The other copy too, so that nothing of the old tables stays.
     *writing.writer.both().0 = tables.clone();
     writing.tables = tables;
+}
+
+/// Returns what tells these associations from others.
+fn identities(entries: &[Entry]) -> HashSet<*const Association> {
+    entries.iter().map(|entry| Arc::as_ptr(&entry.association)).collect()
 }
 
 /// Gives every association a place: those that have one keep it.

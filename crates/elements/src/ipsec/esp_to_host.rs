@@ -22,9 +22,9 @@ use graph::runs::Ordinary;
 use graph::{Class, ConfigError, Context, Element, Handler, Put, Setup};
 use packet::{Batch, Packet};
 
+use super::activation::{HasIdle, Idle, REFRESH};
 use super::database::Database;
 use super::ipsec_policy::is_for_us;
-use super::lead::{HasIdle, Idle, REFRESH};
 use super::tables::Tables;
 
 pub(super) static CLASS: Class = Class {

@@ -84,8 +84,8 @@ use packet::wire::ipv4::{self, Ipv4};
 use packet::wire::ipv6::{self, Ipv6};
 use packet::{Batch, MAX_BATCH, Packet};
 
+use super::activation::{Activation, HasIdle, Idle, REFRESH};
 use super::database::Database;
-use super::lead::{HasIdle, Idle, Lead, REFRESH};
 use super::tables::{AssociationId, FLAWED as NOT_JUDGED, Numbers, Step, Tables, is_fragment};
 use crate::acl::Rooms;
 
@@ -125,7 +125,7 @@ fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
     let file = setup.arguments.keyword::<String>("FILE")?;
     let is_sent = setup.arguments.keyword_or("SENT", false)?;
     setup.arguments.finish()?;
-    if file.is_some() && Lead::of(setup.shared()).is_some() {
+    if file.is_some() && Activation::of(setup.shared()).is_some() {
         let message =
             "FILE: this router works by Linux's policies of IPsec; expected none (FollowLinux has 'ipsec')";
         return Err(ConfigError::new(message));

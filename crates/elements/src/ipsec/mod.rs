@@ -21,15 +21,15 @@
 //! | `esp_encap` | element EspEncap |
 //! | `esp_to_host` | element EspToHost |
 //! | `esp_reseal` | element EspReseal |
-//! | `lead` | [`Lead`]: when elements may be part of runs |
+//! | `activation` | [`Activation`]: when elements may be part of runs |
 
+mod activation;
 mod database;
 mod esp_decap;
 mod esp_encap;
 mod esp_reseal;
 mod esp_to_host;
 mod ipsec_policy;
-mod lead;
 mod parse;
 mod policy;
 mod tables;
@@ -38,8 +38,8 @@ mod tests;
 
 use graph::{Capability, Class};
 
+pub use activation::Activation;
 pub use database::{Contents, Database, Entry, Kept, PolicyCount};
-pub use lead::Lead;
 pub use policy::{Direction, Policy, PolicyAction, Selector, Template};
 
 /// The element judges packets by the policies of IPsec.

@@ -8,8 +8,8 @@ use ipsec::Backend;
 use ipsec::association::Age;
 use packet::checksum;
 
+use super::activation::Activation;
 use super::database::{Contents, Database};
-use super::lead::Lead;
 use super::parse::{parse, read};
 use super::policy::PolicyAction;
 
@@ -463,9 +463,9 @@ fn elements_leave_their_run_before_policies_count() {
         "in :: TestInput -> CheckIPHeader -> esp :: EspToHost -> policy :: IpsecPolicy -> out :: TestOutput;
         esp[1] -> lost :: TestOutput;  policy[1] -> lost;  policy[2] -> lost;  policy[3] -> lost;";
     let shared = Shared::default();
-    let lead = Lead::take(&shared);
+    let activation = Activation::take(&shared);
     let mut first = Bench::try_new(&crate::registry(), GRAPH, 32, &shared).unwrap();
-    lead.has_started();
+    activation.has_started();
     // Made for a configuration that is to take the place of the first.
     let mut second = Bench::try_new(&crate::registry(), GRAPH, 32, &shared).unwrap();
     let database = Database::of(&shared).unwrap();
@@ -475,10 +475,10 @@ fn elements_leave_their_run_before_policies_count() {
     };
     assert!(passes(&mut first) && passes(&mut second));
     database.replace(contents("policy fwd any 10.1.0.0/16 10.2.0.0/16 discard"));
-    // That is why whoever replaces the contents has to write to the elements first.
+    // So the owner of the contents has to write to the elements first.
     assert!(passes(&mut first), "the elements are part of no run");
     assert!(!passes(&mut second));
-    lead.set_active(true);
+    activation.set_active(true);
     for element in ["esp", "policy"] {
         first.write(&format!("{element}.refresh"), "").unwrap();
     }
@@ -530,9 +530,10 @@ fn packets_under_way_find_an_association_that_has_gone() {
     assert!(reader.enter().place(id).is_some() && !reader.enter().has_inbound());
     let weak = Arc::downgrade(&entry.association);
     drop(entry);
-    while weak.upgrade().is_some() {
+    let is_gone = testbed::eventually(|| {
         database.forget_gone();
-        std::thread::sleep(std::time::Duration::from_millis(10));
-    }
+        weak.upgrade().is_none()
+    });
+    assert!(is_gone, "the association and its keys stay");
     assert!(reader.enter().place(id).is_none());
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::Result;
 use elements::devices::OpenPort;
-use elements::ipsec::Lead;
+use elements::ipsec::Activation;
 use elements::lookup::{Asker, ForwardingTables};
 use fib::publish::pair;
 use fib::read::Row;
@@ -85,7 +85,7 @@ fn build(
     let name = |port: usize| format!("bench{port}");
     let shared = Shared::default();
     // As in `brickway run`, whose Linux has no policies.
-    Lead::take(&shared);
+    Activation::take(&shared);
     // The second of the pair is not needed: nothing changes the rules.
     let (_, policies) = pair(Policy::default(), Policy::default());
     let vlan = has_vlan.then(|| format!("{}.{VLAN}", name(0)));
@@ -99,7 +99,7 @@ fn build(
     shared.get_or_make(ForwardingTables::KEY, || Ok::<_, anyhow::Error>(tables))?;
     let mut ports_of_graph = Vec::new();
     for (port, name) in names.into_iter().enumerate() {
-        for to in ["", "?opened=yes"] {
+        for to in ["", "?checked=yes"] {
             let to_linux = ports::open("null:", &ports::OpenOptions { tx_queues: 2, ..Default::default() })?;
             let key = OpenPort::key(&format!("host:{name}{to}"));
             shared.get_or_make(&key, || Ok::<_, anyhow::Error>(OpenPort::new(to_linux)))?;

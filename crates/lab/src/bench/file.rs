@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::{Context, Result, anyhow, bail};
 use elements::devices::OpenPort;
 use elements::devices::follow_linux::{Followed, Follows};
-use elements::ipsec::Lead;
+use elements::ipsec::Activation;
 use elements::lookup::{Asker, FORWARDS, ForwardingTables};
 use fib::publish::{Writer, pair};
 use fib::{Adjacency, Fib, MAIN, NextHop, Policy};
@@ -102,7 +102,7 @@ pub(crate) fn costs(subject: &Subject<'_>, traffic: &Traffic<'_>, seconds: f64) 
     let shared = Shared::default();
     if Follows::of(&flat).iter().any(|follows| follows.what == Followed::Ipsec) {
         // As in `brickway run`, whose Linux has no policies.
-        Lead::take(&shared);
+        Activation::take(&shared);
     }
     let mac =
         devices("HostEtherFilter").first().and_then(|mac| mac.replace('-', ":").parse::<MacAddr>().ok());

@@ -13,8 +13,8 @@
 //! for the kernel too.
 //!
 //! **Filters.** With `permitted=true` the packets carry a mark in the kernel ([`PERMITTED_MARK`]), by which a rule of the
-//! packet filter knows those that the router's own filters have permitted. `opened=true` puts the same mark on ESP packets that the
-//! router has opened and sealed again, where nothing filters.
+//! packet filter knows those that the router's own filters have permitted. `checked=true` puts the same mark on packets where
+//! nothing filters: Linux then opens their ESP without asking the router, and waits for no other fragments of theirs.
 //!
 //! **Limits.** A system call a packet; for what is rare that is enough. A frame that the kernel took may still be lost in
 //! its backlog (`netdev_max_backlog`), without our knowing. A packet capture on eth1 sees the frame once more.
@@ -45,9 +45,9 @@ pub(crate) static DRIVER: DriverDoc = DriverDoc {
         "mark packets as permitted by filters, so that Linux may forward them (default no)",
     ),
     option(
-        "opened",
+        "checked",
         "yes|no",
-        "mark packets that the router has opened and sealed again, by which Linux knows that their ESP was checked (default no)",
+        "mark packets as checked by the router, so that Linux opens their ESP without asking it (default no)",
     )],
     open: |spec, options| Ok(Box::new(HostPort::open(spec, options)?)),
 };
@@ -56,7 +56,7 @@ use crate::host::passage::Passage;
 use crate::interface::Interface;
 use crate::{Event, Handout, OpenOptions, Port, PortError, PortInfo, QueueStats, RxQueue, Spec, TxQueue};
 
-/// The bit of a packet's mark that stands for `permitted=true` or `opened=true` (PERMITTED of `bpf/passage.h`).
+/// The bit of a packet's mark that stands for `permitted=true` or `checked=true` (PERMITTED of `bpf/passage.h`).
 pub const PERMITTED_MARK: u32 = 0x1000_0000;
 
 /// The way into the host by an interface.
@@ -69,7 +69,7 @@ pub(crate) struct HostPort {
 impl HostPort {
     pub(crate) fn open(spec: &mut Spec, options: &OpenOptions) -> Result<Self, PortError> {
         let name = spec.name().to_owned();
-        let permitted = spec.take_switch("permitted", false)? | spec.take_switch("opened", false)?;
+        let permitted = spec.take_switch("permitted", false)? | spec.take_switch("checked", false)?;
         let interface = Interface::existing(&name)?;
         let (mac, mtu) = (interface.mac()?, interface.mtu()?);
         let target = Arc::new(Target::new(interface, &name, permitted)?);

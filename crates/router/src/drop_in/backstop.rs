@@ -11,8 +11,8 @@ use crate::settings::{Driver, Fail, Host, PortSettings, Settings};
 /// Behind the name of a `host:` port: its packets are marked as permitted.
 pub(super) const PERMITTED: &str = "?permitted=yes";
 
-/// The same where nothing filters: packets that were in ESP are ESP again, and Linux knows them by the mark.
-pub(super) const OPENED: &str = "?opened=yes";
+/// The same where nothing filters: Linux opens ESP of these packets without asking the router.
+pub(super) const CHECKED: &str = "?checked=yes";
 
 /// The filters' hold on Linux.
 #[derive(Debug)]

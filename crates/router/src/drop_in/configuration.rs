@@ -7,7 +7,7 @@ use anyhow::Result;
 use elements::devices::follow_linux::Followed;
 use packet::wire::ethernet::MacAddr;
 
-use super::backstop::{OPENED, PERMITTED};
+use super::backstop::{CHECKED, PERMITTED};
 use super::plan::{Part, Plan};
 use crate::features::vlan;
 use crate::settings::{Host, Settings};
@@ -128,7 +128,7 @@ pub(crate) fn configuration(ports: &[PlannedPort], settings: &Settings) -> Resul
     let mut permitted = Vec::new();
     for (paint, port) in (1..).zip(ports) {
         let host = host(&mut plan, paint, port, &outputs[paint - 1]);
-        let mark = if filters { PERMITTED } else { OPENED };
+        let mark = if filters { PERMITTED } else { CHECKED };
         permitted.push(if behind == "permitted" { permit(&mut plan, paint, port, mark) } else { host });
         vlan::input_of_others(&mut plan, ports, paint, &inputs);
     }

@@ -214,7 +214,7 @@ impl Follow for Following {
             if !self.has_looked {
                 problems.extend(follower.wait());
             }
-            has_changed |= follower.settle(&mut |what| problems.extend(self.write(router, what, "", "")));
+            has_changed |= follower.prepare(&mut |what| problems.extend(self.write(router, what, "", "")));
         }
         self.has_looked = true;
         if let Some(addresses) = addresses {
@@ -256,7 +256,7 @@ impl Follow for Following {
         }
         problems.extend(lock(&self.in_kernel).look(&self.ports, service, has_changed));
         // Nothing is forwarded past what is new from here on.
-        followers.iter().for_each(|follower| follower.bring());
+        followers.iter().for_each(|follower| follower.publish());
         problems
     }
 }

@@ -142,7 +142,7 @@ pub(crate) trait Feature: Section {
 
 /// What follows Linux for a feature, on a thread of its own. It ends by [`Follower::end`].
 pub(crate) trait Follower: Send + Sync {
-    /// Calls `wake` whenever the main thread is to call [`Follower::settle`].
+    /// Calls `wake` whenever the main thread is to call [`Follower::prepare`].
     fn on_change(&self, wake: Arc<dyn Fn() + Send + Sync>);
 
     /// Waits, before the first packet, until all that Linux has is known. Returns what went wrong.
@@ -153,10 +153,10 @@ pub(crate) trait Follower: Send + Sync {
 
     /// Gets the elements ready for what is new, on the main thread: `write` writes to what follows this of Linux. Returns whether
     /// forwarding in the kernel has to be looked at again.
-    fn settle(&self, write: &mut dyn FnMut(Followed)) -> bool;
+    fn prepare(&self, write: &mut dyn FnMut(Followed)) -> bool;
 
-    /// Brings what is new to the elements. Forwarding in the kernel has been looked at.
-    fn bring(&self);
+    /// Has the elements work by what is new. Forwarding in the kernel has been looked at.
+    fn publish(&self);
 
     /// Ends it, after the workers have ended.
     fn end(&self);

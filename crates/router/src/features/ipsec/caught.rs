@@ -77,7 +77,9 @@ impl Caught {
         if ports != self.udp_ports {
             match self.hooks.set_udp_ports(&ports) {
                 Ok(()) => self.udp_ports = ports,
-                Err(error) => graph::note!("brickway: IPsec: ESP in UDP of Linux's own is not caught: {error}"),
+                Err(error) => {
+                    graph::note!("brickway: IPsec: ESP in UDP of Linux's own is not caught: {error}")
+                }
             }
         }
     }
@@ -103,7 +105,9 @@ impl Judge {
         let Some(esp) = find_anywhere(bytes) else { return Verdict::Accept };
         let Esp { destination, spi, .. } = esp;
         let id = SaId { destination, spi, protocol: Protocol::Esp, mark: Mark::default() };
-        let Some(Ok(association)) = sas.get(&id).map(|known| &known.association) else { return Verdict::Accept };
+        let Some(Ok(association)) = sas.get(&id).map(|known| &known.association) else {
+            return Verdict::Accept;
+        };
         // Linux refuses it, too: its number stays for the packet that it belongs to.
         if hook == Hook::Input && association.settings().udp.is_some() != esp.is_in_udp {
             return Verdict::Drop;

@@ -11,13 +11,18 @@ use elements::devices::follow_linux::Followed;
 
 use crate::drop_in::{Frame, Part, Plan, RESOLVE};
 
+/// The elements with the policies of IPv4 and IPv6.
+const POLICIES: [&str; 2] = ["ipsec4", "ipsec6"];
+
 /// Puts the policies before the lookups, ESP behind them, and what leads from there to the ports.
 pub(super) fn policies(plan: &mut Plan, frame: &Frame<'_>, to: [Part; 2]) -> [Part; 2] {
     let ([to4, to6], whole, names) = (&to, &frame.to_linux, &frame.names);
-    plan.comment("IPsec by Linux's policies and associations (RFC 4301). Without any these elements do nothing.");
+    plan.comment(
+        "IPsec by Linux's policies and associations (RFC 4301). Without any these elements do nothing.",
+    );
     let policies = [
-        plan.element("ipsec4", format_args!("IpsecPolicy -> {to4}")),
-        plan.element("ipsec6", format_args!("IpsecPolicy -> {to6}")),
+        plan.element(POLICIES[0], format_args!("IpsecPolicy -> {to4}")),
+        plan.element(POLICIES[1], format_args!("IpsecPolicy -> {to6}")),
     ];
     let [ipsec4, ipsec6] = &policies;
     plan.line(format_args!(
@@ -26,7 +31,7 @@ pub(super) fn policies(plan: &mut Plan, frame: &Frame<'_>, to: [Part; 2]) -> [Pa
          {ipsec6}[1] -> decap;  {ipsec6}[2] -> DecIP6HLIM -> encap;  {ipsec6}[3] -> {whole};\n\
          decap[2] -> UnstripToMACHeader -> frames;"
     ));
-    plan.comment("To the other gateways. Nobody is told of what cannot go there; the slow thread keeps what has to wait.");
+    plan.comment("To the other gateways. What cannot go there is dropped; the slow thread keeps what waits for a neighbour.");
     let resolve = frame.ports.len() + RESOLVE;
     for (family, class, wait, input) in
         [(4, "FIBLookup", "AwaitNeighbour", 0), (6, "FIBLookup6", "AwaitNeighbour6", 1)]
@@ -62,7 +67,7 @@ pub(super) fn opened(plan: &mut Plan, to: [Part; 2]) -> [Part; 2] {
         "decap[0] -> inner4 :: CheckIPHeader(MARTIANS true) -> {to4};\n\
          decap[1] -> inner6 :: CheckIP6Header(MARTIANS true) -> {to6};"
     ));
-    if to == ["ipsec4", "ipsec6"].map(Part::named) {
+    if to == POLICIES.map(Part::named) {
         return to;
     }
     [("esp4", to4), ("esp6", to6)].map(|(name, to)| {

@@ -5,7 +5,7 @@
 //!
 //! **From nothing to something.** Without policies IPsec's elements may be part of runs, and Linux's forwarding in the kernel may
 //! pass by them. Before the first policy counts, that ends: the thread asks the main thread, which has the router
-//! ([`Follower::settle`]).
+//! ([`Follower::prepare`]).
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
@@ -18,18 +18,18 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 use control::netlink::xfrm::{
-    Action, Defaults, Event, Mode, Policy as KernelPolicy, PolicyIndex, Protocol, Rank, Requests, Sa, SaId, Watch,
-    WatchOptions,
+    Action, Defaults, Event, Mode, Policy as KernelPolicy, PolicyIndex, Protocol, Rank, Requests, Sa, SaId,
+    Watch, WatchOptions,
 };
 use control::supervisor::{LONGEST_SILENCE_WITH_TABLES, Pulse, Supervisor};
 use elements::devices::OpenPort;
 use elements::devices::follow_linux::Followed;
-use elements::ipsec::{Contents, Database, Entry, Kept, Lead, PolicyAction};
+use elements::ipsec::{Activation, Contents, Database, Entry, Kept, PolicyAction};
 use graph::setup::Shared;
 use ipsec::{Association, Backend};
 use packet::sync::lock;
-use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 
 use super::caught::Caught;
 use super::report::{Reported, path_mtu};
@@ -54,13 +54,16 @@ const LEFT_OUT: u64 = 4_096;
 /// Why an association is Linux's though the fast path could do it.
 const NOT_CAUGHT: &str = "its ESP is not caught";
 
+/// The same where its numbers are not known.
+const NO_NUMBERS: &str = "Linux does not tell its sequence numbers";
+
 /// An association of the kernel.
 pub(super) struct Known {
     pub(super) sa: Sa,
     /// Ours, or why Linux keeps it.
     pub(super) association: Result<Arc<Association>, String>,
     /// Whether it is Linux's only because ESP of Linux's own is not caught.
-    waits: bool,
+    is_uncaught: bool,
     /// The later it was installed, the higher.
     order: u64,
     pub(super) reported: Reported,
@@ -70,7 +73,7 @@ pub(super) struct Known {
 impl Known {
     pub(super) fn for_test(sa: Sa, association: Association) -> Self {
         let reported = Reported::default();
-        Self { sa, association: Ok(Arc::new(association)), waits: false, order: 0, reported }
+        Self { sa, association: Ok(Arc::new(association)), is_uncaught: false, order: 0, reported }
     }
 }
 
@@ -85,11 +88,11 @@ pub(super) struct State {
     /// Associations that were heard of just now.
     new: Vec<SaId>,
     is_synchronised: bool,
-    /// Whether the main thread is to have the elements leave runs.
-    waits: bool,
+    /// Whether the main thread has to get the elements ready for what there is ([`Follower::prepare`]).
+    needs_main: bool,
     /// Since when there is nothing.
     empty_since: Option<Instant>,
-    /// Of each port, whether it was told to hand over ESP.
+    /// Whether each port hands over ESP to this host.
     steered: HashMap<String, bool>,
     /// Whether ESP of Linux's own is caught. Without that, two would count the numbers of an association.
     catches: bool,
@@ -97,8 +100,10 @@ pub(super) struct State {
     not_caught: Option<String>,
     /// Policies that the fast path leaves to Linux, and what went wrong.
     problems: Vec<String>,
-    /// What went wrong with the thread's sockets.
+    /// Why Linux cannot be followed.
     fault: Option<String>,
+    /// Why a port does not hand over ESP, or leave it to Linux.
+    not_steered: Option<String>,
 }
 
 struct Common {
@@ -113,14 +118,14 @@ struct Common {
     wake_main: Mutex<Option<Arc<dyn Fn() + Send + Sync>>>,
 }
 
-/// What Linux has of IPsec. Dropping it reports to the kernel how far associations have come.
+/// What Linux has of IPsec, and the thread that follows it.
 pub(crate) struct LinuxIpsec {
     common: Arc<Common>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl LinuxIpsec {
-    const KEY: &str = "ipsec mirror!";
+    const KEY: &str = "ipsec of linux!";
 
     /// Begins to follow Linux, for ports of these names. `None` where the kernel has no IPsec.
     ///
@@ -133,10 +138,8 @@ impl LinuxIpsec {
         shared: &Shared,
         supervisor: &Supervisor,
     ) -> Result<Option<Arc<Self>>> {
-        Lead::take(shared);
-        let open = || -> io::Result<_> {
-            Ok((Watch::open(&WatchOptions::default())?, Requests::open()?))
-        };
+        Activation::take(shared);
+        let open = || -> io::Result<_> { Ok((Watch::open(&WatchOptions::default())?, Requests::open()?)) };
         let opened = open().context("Linux's policies of IPsec cannot be read")?;
         let (Some(watch), Some(requests)) = opened else { return Ok(None) };
         let common = Arc::new(Common {
@@ -154,8 +157,8 @@ impl LinuxIpsec {
         let thread = std::thread::Builder::new().name("ipsec".to_owned());
         let thread = thread.spawn(move || work(&copy, watch, requests, pulse))?;
         let make = || Ok::<_, std::convert::Infallible>(Self { common, thread: Mutex::new(Some(thread)) });
-        let Ok(mirror) = shared.get_or_make(Self::KEY, make);
-        Ok(Some(mirror))
+        let Ok(made) = shared.get_or_make(Self::KEY, make);
+        Ok(Some(made))
     }
 
     /// Returns that of the router whose elements share this, if it has one.
@@ -166,14 +169,13 @@ impl LinuxIpsec {
     /// Returns what the operator should know.
     pub(crate) fn problems(&self) -> Vec<String> {
         let state = self.state();
-        let not_caught = state.not_caught.iter().cloned();
-        state.fault.iter().cloned().chain(not_caught).chain(state.problems.iter().cloned()).collect()
+        let State { fault, not_caught, not_steered, problems, .. } = &*state;
+        fault.iter().chain(not_caught).chain(not_steered).chain(problems).cloned().collect()
     }
 
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
         lock(&self.common.state)
     }
-
 }
 
 impl Follower for LinuxIpsec {
@@ -183,16 +185,18 @@ impl Follower for LinuxIpsec {
 
     fn wait(&self) -> Option<String> {
         // Elements that are made later are in a configuration that takes the place of this one.
-        Lead::take(&self.common.shared).has_started();
+        Activation::take(&self.common.shared).has_started();
         let state = self.state();
         let is_unknown = |state: &mut State| !state.is_synchronised && state.fault.is_none();
         let waited = self.common.synchronised.wait_timeout_while(state, LONGEST_DUMP, is_unknown);
         let (mut state, waited) = waited.unwrap_or_else(PoisonError::into_inner);
         // Nothing is forwarded by policies that nobody knows.
-        state.waits |= !state.is_synchronised;
+        state.needs_main |= !state.is_synchronised;
         let late = || {
             let seconds = LONGEST_DUMP.as_secs();
-            format!("Linux did not tell its policies of IPsec within {seconds} s; nothing is forwarded before")
+            format!(
+                "Linux did not tell its policies of IPsec within {seconds} s; nothing is forwarded before"
+            )
         };
         state.fault.clone().or_else(|| waited.timed_out().then(late))
     }
@@ -203,28 +207,29 @@ impl Follower for LinuxIpsec {
         }
     }
 
-    fn settle(&self, write: &mut dyn FnMut(Followed)) -> bool {
-        let lead = Lead::take(&self.common.shared);
+    fn prepare(&self, write: &mut dyn FnMut(Followed)) -> bool {
+        let activation = Activation::take(&self.common.shared);
         let mut state = self.state();
-        let begins = state.waits && !lead.is_active();
-        let is_over = state.empty_since.is_some_and(|since| since.elapsed() >= REST) && lead.is_active();
+        let begins = state.needs_main && !activation.is_active();
+        let is_over =
+            state.empty_since.is_some_and(|since| since.elapsed() >= REST) && activation.is_active();
         if begins {
-            lead.set_active(true);
+            activation.set_active(true);
             drop(state);
             write(Followed::Ipsec);
         } else if is_over {
             // The thread waits for us before it brings anything new.
             state.empty_since = None;
-            lead.set_active(false);
+            activation.set_active(false);
             write(Followed::Ipsec);
         }
         begins || is_over
     }
 
-    fn bring(&self) {
+    fn publish(&self) {
         let mut state = self.state();
-        if std::mem::take(&mut state.waits) {
-            self.common.bring(&mut state);
+        if std::mem::take(&mut state.needs_main) {
+            self.common.publish(&mut state);
         }
     }
 
@@ -241,14 +246,14 @@ impl Follower for LinuxIpsec {
 
 impl Common {
     /// Makes the elements' tables of what there is, or has the main thread see to it that they count.
-    fn bring(&self, state: &mut State) {
-        let lead = Lead::take(&self.shared);
+    fn publish(&self, state: &mut State) {
+        let activation = Activation::take(&self.shared);
         let contents = state.contents();
         let is_empty = contents.associations.is_empty()
             && contents.policies.is_empty()
             && contents.discards == [false; 2];
-        // The elements are there before the lead is active.
-        if let Some(database) = Database::of(&self.shared).filter(|_| lead.is_active()) {
+        // The elements are there before the activation is active.
+        if let Some(database) = Database::of(&self.shared).filter(|_| activation.is_active()) {
             let receives = !contents.associations.is_empty();
             if !receives {
                 self.steer(state, false);
@@ -262,7 +267,7 @@ impl Common {
                 false => state.empty_since = None,
             }
         } else if !is_empty {
-            state.waits = true;
+            state.needs_main = true;
             if let Some(wake) = &*lock(&self.wake_main) {
                 wake();
             }
@@ -271,22 +276,31 @@ impl Common {
 
     /// Has the ports hand over ESP that is for this host, or leave it to Linux.
     fn steer(&self, state: &mut State, takes: bool) {
-        for port in self.ports.iter() {
+        state.not_steered = None;
+        for port in &self.ports {
             if state.steered.get(port).copied().unwrap_or(false) == takes {
                 continue;
             }
             let Some(open) = self.shared.get::<OpenPort>(&OpenPort::key(port)) else { continue };
             match open.on_host(|host| host.take_esp(takes)) {
                 Ok(()) => _ = state.steered.insert(port.clone(), takes),
-                Err(error) => state.fault = Some(error.to_string()),
+                Err(error) => state.not_steered = Some(error.to_string()),
             }
         }
     }
 }
 
+#[cfg(test)]
+impl State {
+    /// Makes one for which ESP of Linux's own is caught.
+    pub(super) fn catching() -> Self {
+        Self { catches: true, ..Self::default() }
+    }
+}
+
 impl State {
     /// Takes in what the kernel says of an association.
-    fn take(&mut self, sa: Sa, window: u32) {
+    pub(super) fn take(&mut self, sa: Sa, window: u32) {
         if sa.is_larval() || sa.id.protocol != Protocol::Esp {
             return;
         }
@@ -302,8 +316,8 @@ impl State {
         let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
         let known = self.sas.remove(&sa.id);
         let settings = translation::settings(&sa, Backend::best(), window);
-        let waits = settings.is_ok() && !self.catches;
-        let settings = if waits { Err(NOT_CAUGHT.to_owned()) } else { settings };
+        let is_uncaught = settings.is_ok() && !self.catches;
+        let settings = if is_uncaught { Err(NOT_CAUGHT.to_owned()) } else { settings };
         let association = settings.map(|mut settings| {
             if let Some(old) = known.and_then(|known| known.association.ok()) {
                 let has_sent = old.sequence() > old.settings().sequence;
@@ -317,7 +331,7 @@ impl State {
         let reported = Reported::default();
         self.new.push(sa.id);
         self.next_order += 1;
-        self.sas.insert(sa.id, Known { association, waits, order: self.next_order, reported, sa });
+        self.sas.insert(sa.id, Known { association, is_uncaught, order: self.next_order, reported, sa });
     }
 
     /// Begins to catch ESP of Linux's own: from now on it uses no numbers of its own.
@@ -334,33 +348,33 @@ impl State {
         }
     }
 
-    /// Has new associations begin with the numbers that Linux has come to since it told of them: until now their packets were of an
-    /// unknown SPI.
-    fn catch_up(&mut self, requests: &mut Requests, window: u32) {
+    /// Has new associations begin with the numbers that Linux has now, as `ask` says. Linux used numbers of its own until we knew their
+    /// SPI. Returns whether the tables have to be made anew.
+    pub(super) fn catch_up(&mut self, ask: &mut dyn FnMut(&SaId) -> Option<Sa>, window: u32) -> bool {
+        let mut has_changed = false;
         for id in std::mem::take(&mut self.new) {
             let Some(Known { association: Ok(association), .. }) = self.sas.get(&id) else { continue };
-            // One that is gone is reported as gone.
-            let Ok(Some(sa)) = requests.ask(&id) else { continue };
             let begin = association.settings().sequence;
-            if sa.replay.sent > begin || sa.replay.received > begin {
-                self.replace(sa, window);
+            match ask(&id) {
+                Some(sa) if sa.replay.sent.max(sa.replay.received) <= begin => continue,
+                Some(sa) => self.replace(sa, window),
+                // It is gone, and reported as gone soon. Else nobody knows which numbers were used.
+                None => {
+                    let known = self.sas.get_mut(&id).into_iter();
+                    known.for_each(|known| known.association = Err(NO_NUMBERS.to_owned()));
+                }
             }
+            has_changed = true;
         }
         self.new.clear();
+        has_changed
     }
 
-    /// Takes the associations that waited for this, with the numbers that Linux has come to.
-    fn take_over(&mut self, requests: &mut Requests, window: u32) {
-        let waiting = self.sas.values().filter(|known| known.waits);
-        let ids: Vec<SaId> = waiting.map(|known| known.sa.id).collect();
-        for id in ids {
-            match requests.ask(&id) {
-                Ok(Some(sa)) => self.replace(sa, window),
-                // One that is gone is reported as gone.
-                Ok(None) => {}
-                Err(error) => self.fault = Some(format!("{id}: {error}")),
-            }
-        }
+    /// Takes the associations that are Linux's only because its ESP was not caught, and has them catch up.
+    fn take_over(&mut self, window: u32) {
+        let uncaught = self.sas.values().filter(|known| known.is_uncaught);
+        let sas: Vec<Sa> = uncaught.map(|known| known.sa.clone()).collect();
+        sas.into_iter().for_each(|sa| self.replace(sa, window));
     }
 
     fn put(&mut self, policy: KernelPolicy, rank: Rank) {
@@ -417,7 +431,7 @@ impl State {
             _ => None,
         });
         let kept_tunnels = self.sas.values().filter_map(|known| match &known.association {
-            Err(lack) if known.sa.mode == Mode::Tunnel && !known.waits => {
+            Err(lack) if known.sa.mode == Mode::Tunnel && !known.is_uncaught => {
                 Some(format!("IPsec: {}: left to Linux: {lack}", known.sa.id))
             }
             _ => None,
@@ -461,19 +475,22 @@ fn work(common: &Common, mut watch: Watch, mut requests: Requests, pulse: Pulse)
         let received = watch.receive(&mut |event| has_changed |= state.apply(event, common.window));
         match received {
             Ok(()) => state.fault = None,
-            Err(error) => state.fault = Some(format!("Linux's policies of IPsec cannot be followed: {error}")),
+            Err(error) => {
+                state.fault = Some(format!("Linux's policies of IPsec cannot be followed: {error}"))
+            }
         }
-        state.catch_up(&mut requests, common.window);
         let is_due = due <= Instant::now();
-        let waits = state.sas.values().any(|known| known.waits);
-        if waits && caught.is_none() && retry <= Instant::now() {
+        let needs_catching = state.sas.values().any(|known| known.is_uncaught);
+        if needs_catching && caught.is_none() && retry <= Instant::now() {
             retry = Instant::now() + RETRY;
             caught = state.start_to_catch();
             if caught.is_some() {
-                state.take_over(&mut requests, common.window);
+                state.take_over(common.window);
                 has_changed = true;
             }
         }
+        // Before what was caught is judged, and before the tables are made.
+        has_changed |= state.catch_up(&mut |id| requests.ask(id).ok().flatten(), common.window);
         if let Some(caught) = &mut caught {
             if has_changed {
                 caught.set_ports(&state.sas);
@@ -495,7 +512,7 @@ fn work(common: &Common, mut watch: Watch, mut requests: Requests, pulse: Pulse)
             }
         }
         if has_changed && state.is_synchronised {
-            common.bring(&mut state);
+            common.publish(&mut state);
         }
         if state.is_synchronised || state.fault.is_some() {
             common.synchronised.notify_all();

@@ -23,7 +23,7 @@ use std::sync::Arc;
 use anyhow::Result;
 use control::supervisor::Supervisor;
 use elements::devices::follow_linux::{Followed, Follows};
-use elements::ipsec::Lead;
+use elements::ipsec::Activation;
 use graph::lang::FlatConfig;
 use graph::setup::Shared;
 
@@ -53,7 +53,7 @@ fn follows(config: &FlatConfig) -> bool {
 
 impl Feature for Settings {
     fn sees_transit(&self, shared: &Shared) -> Option<&'static str> {
-        Lead::of(shared).is_some_and(|lead| lead.is_active()).then_some("IPsec policies")
+        Activation::of(shared).is_some_and(|activation| activation.is_active()).then_some("IPsec policies")
     }
 
     fn before_lookups(&self, plan: &mut Plan, frame: &Frame<'_>, to: [Part; 2]) -> Result<[Part; 2]> {
@@ -84,6 +84,6 @@ impl Feature for Settings {
     }
 
     fn problems(&self, running: &Running<'_>) -> Vec<String> {
-        LinuxIpsec::of(running.shared).map_or_else(Vec::new, |mirror| mirror.problems())
+        LinuxIpsec::of(running.shared).map_or_else(Vec::new, |linux| linux.problems())
     }
 }

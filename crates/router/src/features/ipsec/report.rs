@@ -34,8 +34,8 @@ pub(super) struct Reported {
     packets: u64,
     sent: u64,
     received: u64,
-    /// The highest number that the kernel was told.
-    told: u64,
+    /// The received number of the last report to the kernel.
+    delayed: u64,
     age: Option<Age>,
     faults: [u64; Fault::ALL.len()],
     message: Option<Instant>,
@@ -57,10 +57,11 @@ pub(super) fn report(state: &mut State, requests: &mut Requests) -> bool {
             expired.push((known.sa.id, expiry));
         }
         if messages < MOST_MESSAGES {
-            messages += usize::from(tell_faults(known, &association));
+            messages += usize::from(print_faults(known, &association));
         }
     }
-    let mut failed: Vec<RequestError> = requests.report(&progress).into_iter().map(|(_, error)| error).collect();
+    let mut failed: Vec<RequestError> =
+        requests.report(&progress).into_iter().map(|(_, error)| error).collect();
     failed.extend(requests.expire(&expired).into_iter().map(|(_, error)| error));
     // One that is gone is reported as gone.
     let failed = failed.into_iter().filter(|error| !matches!(error, RequestError::Gone(_)));
@@ -84,26 +85,29 @@ pub(super) fn report_at_end(state: &mut State, requests: &mut Requests) {
     let _ = requests.report(&progress);
 }
 
-/// What the kernel is told of an association; `None` if nothing happened, or it is gone.
+/// Returns the report of an association; `None` if nothing happened, or it is gone.
 fn progress_of(known: &mut Known, association: &Association, requests: &mut Requests) -> Option<Progress> {
     let packets = association.used().packets;
     let (sequence, highest) = (association.sequence(), association.window().highest());
     let reported = known.reported;
     let now = (packets, sequence, highest);
-    if now == (reported.packets, reported.sent, reported.received) && reported.told == highest {
+    if now == (reported.packets, reported.sent, reported.received) && reported.delayed == highest {
         return None;
     }
     // The kernel counts on by itself, and must never be set back: its IVs are made of its numbers.
     let replay = requests.ask(&known.sa.id).ok()??.replay;
     let ahead = sequence.saturating_sub(reported.sent).saturating_mul(2).max(AHEAD);
-    known.reported = Reported { packets, sent: sequence, received: highest, told: reported.received, ..reported };
-    let (sent, received) = numbers(known, &replay, association, sequence.saturating_add(ahead), reported.received);
+    known.reported =
+        Reported { packets, sent: sequence, received: highest, delayed: reported.received, ..reported };
+    let (sent, received) =
+        numbers(known, &replay, association, sequence.saturating_add(ahead), reported.received);
     let was_received = |number| number <= reported.received || replay.was_received(number);
     let replay = Some(replay.advanced(sent, received, was_received));
     Some(Progress { id: known.sa.id, usage: Some(usage(known, association)), replay })
 }
 
-/// The numbers that the kernel is told: at least its own, and these alone in a direction in which the association has not counted on.
+/// Returns the numbers to report, sent and received: never below the kernel's own, and the kernel's own in a direction that the
+/// association has not used.
 pub(super) fn numbers(
     known: &Known,
     replay: &Replay,
@@ -128,7 +132,7 @@ fn usage(known: &Known, association: &Association) -> Usage {
 }
 
 /// Prints what packets of an association had wrong since the last time. Returns whether there was something.
-fn tell_faults(known: &mut Known, association: &Association) -> bool {
+fn print_faults(known: &mut Known, association: &Association) -> bool {
     if known.reported.message.is_some_and(|message| message.elapsed() < QUIET) {
         return false;
     }
@@ -145,7 +149,12 @@ fn tell_faults(known: &mut Known, association: &Association) -> bool {
         return false;
     }
     known.reported.message = Some(Instant::now());
-    graph::note!("brickway: {} from {}: more packets dropped: {}", known.sa.id, known.sa.source, texts.join(", "));
+    graph::note!(
+        "brickway: {} from {}: more packets dropped: {}",
+        known.sa.id,
+        known.sa.source,
+        texts.join(", ")
+    );
     true
 }
 

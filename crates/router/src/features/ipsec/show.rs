@@ -58,7 +58,7 @@ pub(super) static SHOWN: &[Shown] = &[Shown {
 }];
 
 fn rows(running: &Running<'_>) -> Result<Vec<Value>, String> {
-    let (Some(mirror), Some(database)) = (LinuxIpsec::of(running.shared), Database::of(running.shared)) else {
+    let (Some(linux), Some(database)) = (LinuxIpsec::of(running.shared), Database::of(running.shared)) else {
         return Err("IPsec is off: it is ignored (--ignore ipsec), the graph is not that of `brickway run PORT...`, or the \
                     kernel has none"
             .to_owned());
@@ -81,7 +81,7 @@ fn rows(running: &Running<'_>) -> Result<Vec<Value>, String> {
                         && [0, sa.request_id].contains(&template.request)
                         && [0, sa.id.spi].contains(&template.spi)
                 };
-                let is_there = mirror.state().sas.values().any(|known| fits(&known.sa));
+                let is_there = linux.state().sas.values().any(|known| fits(&known.sa));
                 let lack = if is_there { "" } else { ", no association yet" };
                 format!("{source} > {destination}{request}{lack}")
             }
@@ -90,7 +90,9 @@ fn rows(running: &Running<'_>) -> Result<Vec<Value>, String> {
         rows.push(Row {
             what: match selector.protocol {
                 None => format!("policy {}", count.policy.direction.word()),
-                Some(protocol) => format!("policy {} {}", count.policy.direction.word(), IpProtocol(protocol)),
+                Some(protocol) => {
+                    format!("policy {} {}", count.policy.direction.word(), IpProtocol(protocol))
+                }
             },
             from,
             to,
@@ -100,7 +102,7 @@ fn rows(running: &Running<'_>) -> Result<Vec<Value>, String> {
             does,
         });
     }
-    for known in mirror.state().sas.values() {
+    for known in linux.state().sas.values() {
         let mut row = Row {
             what: format!("esp {:#010x}", known.sa.id.spi),
             from: known.sa.source.to_string(),
@@ -116,7 +118,10 @@ fn rows(running: &Running<'_>) -> Result<Vec<Value>, String> {
                 let used = association.used();
                 (row.packets, row.bytes) = (Some(used.packets), Some(used.bytes));
                 let faults = Fault::ALL.iter().map(|fault| (fault.reason(), association.faults(*fault)));
-                row.dropped = faults.filter(|(_, count)| *count != 0).map(|(reason, count)| (reason.to_owned(), count)).collect();
+                row.dropped = faults
+                    .filter(|(_, count)| *count != 0)
+                    .map(|(reason, count)| (reason.to_owned(), count))
+                    .collect();
                 let udp = if association.settings().udp.is_some() { " in UDP" } else { "" };
                 let age = match association.age() {
                     Age::Young => "",

@@ -1,4 +1,4 @@
-//! What the kernel says, translated; what it is told; what is caught.
+//! Translation of the kernel's SAs and policies, reports to it, and ESP that was caught.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -12,7 +12,7 @@ use ipsec::{Association, Backend};
 use packet::{Pool, PoolOptions, checksum};
 
 use super::caught::Judge;
-use super::linux_ipsec::Known;
+use super::linux_ipsec::{Known, State};
 use super::report::numbers;
 use super::translation;
 
@@ -76,7 +76,9 @@ fn an_association_that_the_fast_path_can_do_is_translated() {
     assert_eq!(settings.endpoints.source(), IpAddr::from(NEAR));
     assert_eq!(settings.endpoints.destination(), IpAddr::from(FAR));
     assert_eq!(settings.keys.suite().to_string(), "aes128-gcm");
-    assert!((settings.soft, settings.hard) == (ipsec::association::Limit::NONE, ipsec::association::Limit::NONE));
+    assert!(
+        (settings.soft, settings.hard) == (ipsec::association::Limit::NONE, ipsec::association::Limit::NONE)
+    );
     // Without protection against replays there is none here.
     let none = sa_with(1, 0, "rfc4106(gcm(aes))", 128, &[5; 36], &[]);
     let settings = translation::settings(&none, Backend::best(), 1024).unwrap();
@@ -91,7 +93,10 @@ fn what_the_fast_path_lacks_is_named() {
         (sa_with(1, 32, "rfc4106(gcm(aes))", 64, &[5; 20], &[]), "rfc4106(gcm(aes)) with 64 bits of ICV"),
         (sa_with(1, 32, "rfc4106(gcm(aes))", 128, &[5; 28], &[]), "rfc4106(gcm(aes)) with a key of 224 bits"),
         (sa_with(1, 32, "rfc4309(ccm(aes))", 128, &[5; 19], &[]), "rfc4309(ccm(aes)) with 128 bits of ICV"),
-        (sa_with(1, 32, "rfc4106(gcm(aes))", 128, &[0; 20], &[]), "the kernel does not show its keys (lockdown)"),
+        (
+            sa_with(1, 32, "rfc4106(gcm(aes))", 128, &[0; 20], &[]),
+            "the kernel does not show its keys (lockdown)",
+        ),
         (
             sa_with(1, 32, "rfc4106(gcm(aes))", 128, &[5; 20], &attribute(INTERFACE, &9_u32.to_ne_bytes())),
             "XFRM interface 9",
@@ -150,7 +155,10 @@ fn policies_are_translated_and_none_is_left_out() {
     assert_eq!(of(&policy_with(1, 0, &[1], &mark(1, 1))), None);
     assert!(of(&policy_with(1, 0, &[1], &mark(0, 1))).is_some());
     let out = of(&policy_with(1, 0, &[1], &[])).unwrap();
-    assert_eq!((out.direction, out.selector.to_string().as_str()), (Direction::Out, "any 10.1.0.0/24 10.2.0.0/16"));
+    assert_eq!(
+        (out.direction, out.selector.to_string().as_str()),
+        (Direction::Out, "any 10.1.0.0/24 10.2.0.0/16")
+    );
     let PolicyAction::Protect(template) = out.action else { panic!("{out:?}") };
     assert_eq!((template.request, template.endpoints.destination()), (7, IpAddr::from(FAR)));
     assert_eq!(of(&policy_with(2, 1, &[], &[])).unwrap().action, PolicyAction::Discard);
@@ -285,4 +293,39 @@ fn the_kernel_is_told_numbers_of_the_direction_that_was_used() {
     assert_eq!(numbers(5_000, 110), (0, 110));
     // Never back.
     assert_eq!(numbers(5_000, 90), (0, 100));
+}
+
+#[test]
+fn a_new_association_begins_with_the_numbers_that_linux_has_come_to() {
+    let mut state = State::catching();
+    let sequence = |state: &State| {
+        let known = state.sas.values().next().unwrap();
+        known.association.as_ref().unwrap().settings().sequence
+    };
+    state.take(sa(), 1024);
+    assert_eq!(sequence(&state), 0);
+    let mut asked = 0;
+    let mut ask = |_: &SaId| {
+        asked += 1;
+        let mut sa = sa();
+        sa.replay.sent = 44;
+        Some(sa)
+    };
+    // The tables have the old one: they have to be made anew.
+    assert!(state.catch_up(&mut ask, 1024));
+    assert_eq!(sequence(&state), 44);
+    assert!(!state.catch_up(&mut ask, 1024));
+    // Told again, it is the same.
+    state.take(sa(), 1024);
+    assert!(!state.catch_up(&mut ask, 1024));
+    assert_eq!((sequence(&state), asked), (44, 1));
+    // Linux does not say: nobody may use its numbers.
+    let mut state = State::catching();
+    state.take(sa(), 1024);
+    assert!(state.catch_up(&mut |_| None, 1024));
+    assert!(state.sas.values().next().unwrap().association.is_err());
+    // Without hooks it stays Linux's.
+    let mut state = State::default();
+    state.take(sa(), 1024);
+    assert_eq!(state.sas.values().next().unwrap().association.as_ref().unwrap_err(), "its ESP is not caught");
 }

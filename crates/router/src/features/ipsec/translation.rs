@@ -129,7 +129,8 @@ fn keys(sa: &Sa, backend: Backend) -> Result<Keys, String> {
     if cipher.key.is_withheld() || hash.is_some_and(|key| key.is_withheld()) {
         return Err("the kernel does not show its keys (lockdown)".to_owned());
     }
-    let salt = if protection == Protection::AesGcm || protection == Protection::ChaCha20Poly1305 { 4 } else { 0 };
+    let salt =
+        if protection == Protection::AesGcm || protection == Protection::ChaCha20Poly1305 { 4 } else { 0 };
     let bytes = cipher.key.bytes().len();
     let suite = bytes.checked_sub(salt).and_then(|bytes| Suite::new(protection, bytes));
     let suite = suite.ok_or_else(|| format!("{} with a key of {} bits", cipher.name, bytes * 8))?;
@@ -204,8 +205,9 @@ fn action(policy: &KernelPolicy) -> Result<PolicyAction, String> {
 }
 
 fn template(template: &KernelTemplate) -> Result<Template, String> {
-    let KernelTemplate { destination, source, spi, protocol, request_id, mode, is_optional, algorithms, .. } =
-        template;
+    let KernelTemplate {
+        destination, source, spi, protocol, request_id, mode, is_optional, algorithms, ..
+    } = template;
     if *protocol != Protocol::Esp {
         return Err(protocol.to_string());
     }

@@ -1,9 +1,14 @@
-//! Where the policies come from while a router runs: whoever follows the kernel's says when there are some.
+//! When IPsec's elements may be part of runs.
 //!
 //! Without policies and associations IpsecPolicy and EspToHost do nothing to packets, and may be part of runs ([`graph::runs`]). They
-//! must have left them before the first policy counts. So whoever replaces the contents of a [`Database`](super::Database) first calls
-//! [`Lead::set_active`], then writes to the elements' handlers `refresh`, which returns when all copies have left the runs, then calls
-//! `Database::replace`. Elements of a configuration that takes another's place later never enter runs.
+//! must leave the runs before the first policy counts. The owner of the contents, in `brickway run` what follows the kernel, does so in
+//! three steps:
+//!
+//! 1. [`Activation::set_active`].
+//! 2. Write to the elements' handlers `refresh`. That returns when all copies have left the runs.
+//! 3. [`Database::replace`](super::Database::replace).
+//!
+//! Elements of a configuration that takes another's place later never enter runs.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -13,24 +18,24 @@ use graph::runs::Ordinary;
 use graph::setup::Shared;
 use graph::{Context, Setup};
 
-/// What elements know of whoever says what the policies are.
+/// Whether there are policies or associations, as the owner of the contents said last.
 #[derive(Debug)]
-pub struct Lead {
+pub struct Activation {
     is_starting: AtomicBool,
     is_active: AtomicBool,
 }
 
-impl Lead {
-    const KEY: &str = "ipsec lead!";
+impl Activation {
+    const KEY: &str = "ipsec activation!";
 
-    /// Takes the lead of the router whose elements will share this, before they are made.
+    /// Returns that of a router, whose elements may be part of runs from now on. It is made before they are.
     pub fn take(shared: &Shared) -> Arc<Self> {
         let new = || Self { is_starting: AtomicBool::new(true), is_active: AtomicBool::new(false) };
-        let Ok(lead) = shared.get_or_make(Self::KEY, || Ok::<_, Infallible>(new()));
-        lead
+        let Ok(activation) = shared.get_or_make(Self::KEY, || Ok::<_, Infallible>(new()));
+        activation
     }
 
-    /// Returns that of a router, if somebody has taken it.
+    /// Returns that of a router, if it has an owner of contents.
     pub fn of(shared: &Shared) -> Option<Arc<Self>> {
         shared.get(Self::KEY)
     }
@@ -53,20 +58,21 @@ impl Lead {
 
 /// Whether an element may be part of runs.
 pub(super) struct Idle {
-    lead: Option<Arc<Lead>>,
+    activation: Option<Arc<Activation>>,
     is_active: bool,
 }
 
 impl Idle {
     /// That of an element that is made.
     pub(super) fn of_element(setup: &Setup<'_>) -> Self {
-        let lead = Lead::of(setup.shared()).filter(|lead| lead.is_starting.load(Ordering::SeqCst));
-        Self { is_active: lead.as_ref().is_none_or(|lead| lead.is_active()), lead }
+        let activation =
+            Activation::of(setup.shared()).filter(|activation| activation.is_starting.load(Ordering::SeqCst));
+        Self { is_active: activation.as_ref().is_none_or(|activation| activation.is_active()), activation }
     }
 
     /// Looks again.
     pub(super) fn refresh(&mut self) {
-        self.is_active = self.lead.as_ref().is_none_or(|lead| lead.is_active());
+        self.is_active = self.activation.as_ref().is_none_or(|activation| activation.is_active());
     }
 
     /// What the element does to ordinary packets: nothing, as long as there is nothing to do.
