@@ -11,7 +11,7 @@ use super::{cpus, print_setting};
 use router::output::say_line;
 
 /// How a bench measures.
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Copy, Debug)]
 pub(super) struct RunArguments {
     /// Packets taken from a port at a time, 1 to 256
     #[arg(long, default_value_t = 64)]

@@ -86,6 +86,8 @@ pub(super) enum Work {
     Forward,
     /// The same, behind an access list of [`RULES`] rules, none of which denies a frame; Linux has them as nftables.
     Listed,
+    /// Encrypted (ESP, AES-128-GCM) by Linux's policies and associations: by Linux, or by our router in its place.
+    Esp,
     /// Sent on by an XDP program that looks nothing up.
     Redirect,
 }
@@ -163,6 +165,7 @@ impl Case {
             Work::DropIn => format!("drop-in{load}"),
             Work::Forward => format!("forward{load}"),
             Work::Listed => format!("listed{load}"),
+            Work::Esp => format!("esp{load}"),
             Work::Redirect => format!("redirect{load}"),
         };
         format!("{}/{workload}/{}", self.driver.name(), self.engine.name())
@@ -214,8 +217,18 @@ pub(super) fn all() -> Vec<Case> {
         ] {
             cases.push(Case { driver, work, load, engine });
         }
+        if load == ONE {
+            for (driver, engine) in [(Veth, Kernel), (AfXdp, Brickway)] {
+                cases.push(Case { driver, work: Esp, load, engine });
+            }
+        }
     }
     cases
+}
+
+/// Those of encryption.
+pub(super) fn of_esp() -> Vec<Case> {
+    all().into_iter().filter(|case| case.work == Work::Esp).collect()
 }
 
 /// The cases in whose names one of `patterns` stands; without patterns all.
@@ -262,6 +275,7 @@ mod tests {
             "veth/forward6-full-65536/xdp-forward",
             "xdp-generic/forward-256k-4096/brickway",
             "xdp/listed6-full-65536/brickway",
+            "veth/esp-1-1/kernel",
         ] {
             assert_eq!(select(&[name.to_owned()]).unwrap().len(), 1);
         }

@@ -65,7 +65,7 @@ A case is DRIVER/WORKLOAD/ENGINE, for instance net_pcap/route-1m-65536/brickway.
 af_packet, af_xdp, xdp, xdp-generic (the same in generic mode), veth (the kernel itself). Workloads: minimal receives and
 sends; route is the example router, checksums verified (l3fwd verifies none); drop-in what `brickway run PORT...` makes; forward goes by the routes that Linux has, over 64 neighbours;
 listed does so behind an access list of 100 rules, which Linux has as nftables; redirect looks nothing up; forward6,
-listed6 and redirect6 are IPv6. Behind it stand the routes of the table (full is the real one) and the different
+listed6 and redirect6 are IPv6; esp encrypts each frame by Linux's IPsec policies and associations. Behind it stand the routes of the table (full is the real one) and the different
 destinations of the frames, 1-1 for one of each. Frames on veth links have 64 bytes; their CPU time is that of the
 forwarding core, the kernel's part and the dropping at the sink included.
 
@@ -148,18 +148,41 @@ pub(crate) fn io(arguments: &IoArguments) -> Result<ExitCode> {
     arguments.frames.check()?;
     let cases = cases::select(&arguments.only)?;
     children::end_on_signals()?;
+    arguments.run.say_heading("io", &format!("{}-byte frames", arguments.frames.size), "one core");
     let result = measure_all(arguments, &cases);
     progress::clear();
-    result
+    let Outcome { is_empty, has_failed } = result?;
+    if is_empty && !has_failed {
+        bail!("none of the cases can be measured here");
+    }
+    Ok(if has_failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-fn measure_all(arguments: &IoArguments, cases: &[Case]) -> Result<ExitCode> {
+/// Measures Linux's ESP, and that of our router in its place, between veth links. Returns whether a case failed; what the machine lacks is
+/// printed.
+pub(super) fn esp(run: RunArguments) -> Result<bool> {
+    children::end_on_signals()?;
+    // Frames to one destination need no table.
+    let frames = FrameArguments { table: PathBuf::new(), size: 64 };
+    let arguments = IoArguments { only: Vec::new(), frames, table6: PathBuf::new(), run };
+    let result = measure_all(&arguments, &cases::of_esp());
+    progress::clear();
+    Ok(result?.has_failed)
+}
+
+/// What came of the cases.
+struct Outcome {
+    /// None was measured.
+    is_empty: bool,
+    has_failed: bool,
+}
+
+fn measure_all(arguments: &IoArguments, cases: &[Case]) -> Result<Outcome> {
     // Dropped last: processes use the folder and the pages.
     let folder = folder()?;
     let pages = reserve_pages(cases);
     let setting =
         Setting { arguments, folder: &folder, apart: Apart::find(), has_huge_pages: pages.is_some() };
-    arguments.run.say_heading("io", &format!("{}-byte frames", arguments.frames.size), "one core");
     let mut left_out: Vec<(Case, Missing)> = Vec::new();
     let mut measured: Vec<(Case, Figures)> = Vec::new();
     let mut failed = false;
@@ -172,13 +195,10 @@ fn measure_all(arguments: &IoArguments, cases: &[Case]) -> Result<ExitCode> {
         measured.extend(figures);
     }
     say_missing(&left_out);
-    if measured.is_empty() && !failed {
-        bail!("none of the cases can be measured here");
-    }
-    if !arguments.run.json {
+    if !arguments.run.json && !measured.is_empty() {
         print_table(&measured);
     }
-    Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    Ok(Outcome { is_empty: measured.is_empty(), has_failed: failed })
 }
 
 /// Huge pages for all that DPDK will hold at a time, if DPDK is used at all.

@@ -147,6 +147,28 @@ impl Network {
         Ok(())
     }
 
+    /// Has the kernel encrypt what it forwards from the source's network to the sink's, for the sink, or no longer.
+    pub(super) fn encrypts(&self, on: bool) -> Result<()> {
+        let Self { router, family, .. } = self;
+        if !on {
+            router.ip("xfrm policy flush")?;
+            return router.ip("xfrm state flush").map(drop);
+        }
+        let ends = format!("src {} dst {}", address(*family, 1, 1), address(*family, 1, SINK));
+        let key = format!("0x{}", "2b".repeat(20));
+        router.ip(&format!(
+            "xfrm state add {ends} proto esp spi 0x1000 reqid 1 mode tunnel replay-window 32 aead rfc4106(gcm(aes)) {key} 128"
+        ))?;
+        let network = |number| match family {
+            IpVersion::V4 => address(*family, number, 0) + "/24",
+            IpVersion::V6 => address(*family, number, 0) + "/64",
+        };
+        let between = format!("src {} dst {}", network(0), network(1));
+        router
+            .ip(&format!("xfrm policy add {between} dir out tmpl {ends} proto esp reqid 1 mode tunnel"))
+            .map(drop)
+    }
+
     /// Packets of the network's family that Linux has forwarded.
     pub(super) fn forwarded_by_linux(&self) -> Result<u64> {
         let file = if self.family == IpVersion::V4 { "snmp" } else { "snmp6" };

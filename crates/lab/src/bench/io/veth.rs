@@ -102,6 +102,11 @@ impl Veth {
         {
             return Ok(Err(Missing("nft is not installed; 'apt-get install nftables' brings it".into())));
         }
+        if case.work == Work::Esp
+            && let Err(problem) = self.network.encrypts(true).and_then(|()| self.network.encrypts(false))
+        {
+            return Ok(Err(Missing(format!("this kernel does not do ESP with AES-GCM: {problem:#}"))));
+        }
         if case.engine == Engine::XdpForward && !crate::program::is_installed(XDP_FORWARD) {
             return Ok(Err(Missing(format!(
                 "{XDP_FORWARD} is not installed; 'apt-get install xdp-tools' brings it from Debian 13 on"
@@ -226,6 +231,17 @@ impl Drop for Router<'_> {
     }
 }
 
+/// Linux's policies and associations; they go when it is dropped.
+struct Encrypting<'a>(&'a Network);
+
+impl Drop for Encrypting<'_> {
+    fn drop(&mut self) {
+        if let Err(problem) = self.0.encrypts(false) {
+            graph::note!("brickway-lab: {problem:#}");
+        }
+    }
+}
+
 /// Attaches xdp-forward to the router's interfaces ("load"), or takes it away ("unload").
 fn xdp_forward(network: &Network, command: &str) -> Result<()> {
     let Network { router, receiving, sending, .. } = network;
@@ -272,7 +288,7 @@ impl<'a> OnVeth<'a> {
         let program = crate::program::router()?;
         let mut command = network.router.command(&program.display().to_string());
         command.args(["run", "--stats", "0", "--burst", &burst.to_string()]);
-        if matches!(self.case.work, Work::Forward | Work::Listed) {
+        if matches!(self.case.work, Work::Forward | Work::Listed | Work::Esp) {
             command.args(["--workers", "1"]).args(ports);
             if self.case.work == Work::Listed {
                 command.arg("--acl").arg(self.write("rules.txt", &self.list(Rule::text))?);
@@ -331,6 +347,15 @@ impl Contestant for OnVeth<'_> {
         // What measures does not stand in the router's way.
         let _place = place_control(Some(*apart));
         let mut sink = self.veth.program.start(&["sink", network.sink.name(), FAR])?;
+        // Dropped after the router, which reports to it.
+        let _encrypting = match self.case.work {
+            Work::Esp => {
+                network.kernel_forwards(true, &self.veth.traffic)?;
+                network.encrypts(true)?;
+                Some(Encrypting(network))
+            }
+            _ => None,
+        };
         let router = self.start()?;
         router.wait_until_it_runs()?;
         router.wait_until_it_rests()?;
