@@ -385,6 +385,14 @@ impl Association {
         let padding = (length + TRAILER_BYTES).wrapping_neg() & mask;
         self.outer_bytes + HEADER_BYTES + iv + padding + TRAILER_BYTES + icv
     }
+
+    /// Returns the longest packet that is, in tunnel mode, within the [path's MTU](Self::path_mtu) when it is sealed.
+    #[inline]
+    pub fn longest(&self) -> usize {
+        let Shape { iv, icv, mask } = self.keys().shape();
+        let sealed = self.path_mtu().saturating_sub(self.outer_bytes + HEADER_BYTES + iv + icv) & !mask;
+        sealed.saturating_sub(TRAILER_BYTES)
+    }
 }
 
 impl fmt::Debug for Association {

@@ -29,7 +29,7 @@ use arrayvec::ArrayVec;
 use fib::publish::Reader;
 use graph::{Class, Combine, ConfigError, Context, Element, Get, Handler, Setup};
 use ipsec::Association;
-use ipsec::esp::{Opened, Opener, find};
+use ipsec::esp::{Opened, Opener, PLAIN_OFFSET, find, find_plain};
 use packet::{Annotations, Batch, MAX_BATCH, Packet};
 
 use super::database::Database;
@@ -83,19 +83,44 @@ struct EspDecap {
     unknown: u64,
 }
 
-/// The association of an ESP packet, and where ESP begins.
-#[inline(always)]
-fn known<'a>(tables: &'a Tables, packet: &Packet) -> Result<(AssociationId, &'a Association, u16), bool> {
-    let esp = packet.data().first().and_then(|_| find(packet.data())).ok_or(false)?;
-    match tables.inbound(esp.spi, esp.destination) {
-        Some(Inbound::Ours(id)) => {
-            let place = tables.place(id).ok_or(false)?;
-            // Linux refuses what is not in UDP as its association is.
-            let is_as_agreed = place.association.settings().udp.is_some() == esp.is_in_udp;
-            is_as_agreed.then_some((id, &*place.association, esp.offset as u16)).ok_or(true)
+/// Looks up associations. Most packets are of that of the one before.
+struct Lookup<'a> {
+    tables: &'a Tables,
+    /// The SPI and destination of the last plain packet, and its association.
+    last: Option<(u32, u32)>,
+    found: Option<(AssociationId, &'a Association)>,
+}
+
+impl<'a> Lookup<'a> {
+    /// The association of an ESP packet, and where ESP begins.
+    #[inline(always)]
+    fn known(&mut self, packet: &Packet) -> Result<(AssociationId, &'a Association, u16), bool> {
+        let plain = find_plain(packet.data());
+        if let Some((id, association)) = self.found
+            && plain.is_some()
+            && plain == self.last
+        {
+            return Ok((id, association, PLAIN_OFFSET as u16));
         }
-        Some(Inbound::Linux) => Err(true),
-        None => Err(false),
+        let (id, association, offset) = self.find(packet.data())?;
+        (self.last, self.found) = (plain, Some((id, association)));
+        Ok((id, association, offset))
+    }
+
+    /// Returns the same, or whether Linux knows the association.
+    #[inline(never)]
+    fn find(&self, packet: &[u8]) -> Result<(AssociationId, &'a Association, u16), bool> {
+        let esp = find(packet).ok_or(false)?;
+        match self.tables.inbound(esp.spi, esp.destination) {
+            Some(Inbound::Ours(id)) => {
+                let place = self.tables.place(id).ok_or(false)?;
+                // Linux refuses what is not in UDP as its association is.
+                let is_as_agreed = place.association.settings().udp.is_some() == esp.is_in_udp;
+                is_as_agreed.then_some((id, &*place.association, esp.offset as u16)).ok_or(true)
+            }
+            Some(Inbound::Linux) => Err(true),
+            None => Err(false),
+        }
     }
 }
 
@@ -105,8 +130,9 @@ impl Element for EspDecap {
         let mut associations: ArrayVec<&Association, MAX_BATCH> = ArrayVec::new();
         let mut offsets: ArrayVec<u16, MAX_BATCH> = ArrayVec::new();
         let mut unknown = 0;
+        let mut lookup = Lookup { tables: &tables, last: None, found: None };
         batch.extract(
-            |packet| match known(&tables, packet) {
+            |packet| match lookup.known(packet) {
                 Ok((id, association, offset)) => {
                     AssociationId::mark(Some(id), packet);
                     let number = packet.data().get(usize::from(offset) + 4..).and_then(<[u8]>::first_chunk);

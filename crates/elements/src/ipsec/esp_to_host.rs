@@ -20,12 +20,11 @@ use std::sync::Arc;
 use fib::publish::Reader;
 use graph::runs::Ordinary;
 use graph::{Class, ConfigError, Context, Element, Handler, Put, Setup};
-use packet::{Batch, Packet};
+use packet::{Batch, MAX_BATCH};
 
 use super::activation::{HasIdle, Idle, REFRESH};
 use super::database::Database;
-use super::ipsec_policy::is_for_us;
-use super::tables::Tables;
+use super::tables::{AssociationId, Tables};
 
 pub(super) static CLASS: Class = Class {
     name: "EspToHost",
@@ -40,12 +39,17 @@ pub(super) static CLASS: Class = Class {
 fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
     setup.arguments.finish()?;
     let database = Database::of_element(setup);
-    Ok(Box::new(EspToHost { reader: database.reader(), idle: Idle::of_element(setup) }))
+    Ok(Box::new(EspToHost {
+        reader: database.reader(),
+        idle: Idle::of_element(setup),
+        outputs: Box::new([0; MAX_BATCH]),
+    }))
 }
 
 struct EspToHost {
     reader: Reader<Arc<Tables>>,
     idle: Idle,
+    outputs: Box<[u16; MAX_BATCH]>,
 }
 
 impl HasIdle for EspToHost {
@@ -64,9 +68,19 @@ impl Element for EspToHost {
         if !tables.has_inbound() {
             return;
         }
-        let is_esp = |packet: &Packet| is_for_us(&tables, packet);
-        if batch.packets().iter().any(is_esp) {
-            cx.classify(batch, |packet| Ok(usize::from(is_esp(packet))));
+        let mut finder = tables.esp_to_host();
+        let outputs = &mut self.outputs[..batch.len()];
+        let mut found = 0;
+        for (packet, output) in batch.packets().iter().zip(&mut *outputs) {
+            let network = packet.network().filter(|_| AssociationId::of(packet).is_none());
+            *output = u16::from(network.is_some_and(|network| finder.is_for_us(network)));
+            found += usize::from(*output);
+        }
+        drop(tables);
+        if found == batch.len() {
+            cx.emit_batch(1, batch);
+        } else if found != 0 {
+            cx.scatter(batch, outputs);
         }
     }
 }

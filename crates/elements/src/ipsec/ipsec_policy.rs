@@ -79,14 +79,13 @@ use std::sync::Arc;
 use fib::publish::Reader;
 use graph::runs::Ordinary;
 use graph::{Class, ConfigError, Context, Element, Handler, Put, Setup};
-use ipsec::esp::find;
 use packet::wire::ipv4::{self, Ipv4};
 use packet::wire::ipv6::{self, Ipv6};
 use packet::{Batch, MAX_BATCH, Packet};
 
 use super::activation::{Activation, HasIdle, Idle, REFRESH};
 use super::database::Database;
-use super::tables::{AssociationId, FLAWED as NOT_JUDGED, Numbers, Step, Tables, is_fragment};
+use super::tables::{AssociationId, FLAWED as NOT_JUDGED, Fields, Numbers, Step, Tables, is_fragment};
 use crate::acl::Rooms;
 
 pub(super) static CLASS: Class = Class {
@@ -144,6 +143,7 @@ fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
         copy: setup.copy().index,
         rooms: Box::new(Rooms::new()),
         numbers: Box::new([0; MAX_BATCH]),
+        fields: Box::new(Fields::NONE),
         outputs: Box::new([0; MAX_BATCH]),
     }))
 }
@@ -157,6 +157,7 @@ struct IpsecPolicy {
     copy: usize,
     rooms: Box<Rooms>,
     numbers: Box<Numbers>,
+    fields: Box<Fields>,
     outputs: Box<[u16; MAX_BATCH]>,
 }
 
@@ -178,28 +179,54 @@ impl Element for IpsecPolicy {
         }
         let count = batch.len();
         let outputs = &mut self.outputs[..count];
+        let Self { rooms, numbers, fields, copy, is_sent, .. } = self;
         outputs.fill(PASS);
-        let Self { rooms, numbers, copy, is_sent, .. } = self;
-        if !*is_sent {
-            let opened = batch.packets().iter().any(|packet| AssociationId::of(packet).is_some());
-            arrived(&tables, batch.packets(), outputs);
+        if *is_sent {
+            fields.read(batch.packets(), |_, _, _| {});
+        } else {
+            let opened = arrived(&tables, batch.packets(), fields, outputs);
+            // A batch from another gateway often has nothing else.
+            if outputs.iter().all(|output| *output == ESP) {
+                drop(tables);
+                return cx.emit_batch(usize::from(ESP), batch);
+            }
             if opened || !tables.forward.is_empty() {
-                tables.forward.judge(*copy, batch.packets(), rooms, numbers);
-                for ((packet, number), output) in batch.packets().iter().zip(&**numbers).zip(&mut *outputs) {
-                    if *output == PASS {
-                        *output = received(&tables, packet, *number);
-                    }
+                let same = tables.forward.judge(*copy, batch.packets(), fields, rooms, numbers);
+                let same = same.filter(|_| fields.has_one_id());
+                let same = same.map(|number| received(&tables, number, fields.id(0)));
+                for (place, output) in outputs.iter_mut().enumerate().filter(|(_, output)| **output == PASS) {
+                    *output = match same {
+                        Some(output) => output,
+                        None => received(&tables, numbers[place], fields.id(place)),
+                    };
                 }
             }
         }
         if !tables.out.is_empty() {
-            tables.out.judge(*copy, batch.packets(), rooms, numbers);
-            for ((packet, number), output) in
-                batch.packets_mut().iter_mut().zip(&**numbers).zip(&mut *outputs)
-            {
-                if *output == PASS {
-                    *output = sent(&tables, packet, *number);
+            let same = tables.out.judge(*copy, batch.packets(), fields, rooms, numbers);
+            let same = same.map(|number| Send::of(&tables, number));
+            for (place, (packet, output)) in batch.packets_mut().iter_mut().zip(&mut *outputs).enumerate() {
+                if *output != PASS {
+                    continue;
                 }
+                let send = match same {
+                    Some(send) => send,
+                    None => Send::of(&tables, numbers[place]),
+                };
+                *output = match send {
+                    Send::Seal { id, longest } if fields.may_be_sealed(place, longest) => {
+                        AssociationId::mark(Some(id), packet);
+                        SEAL
+                    }
+                    // Linux does not see the ports of fragments, and would let them pass.
+                    Send::Seal { .. } | Send::Output(LINUX)
+                        if tables.out.asks_ports && is_fragment(packet) =>
+                    {
+                        FLAWED
+                    }
+                    Send::Seal { .. } => LINUX,
+                    Send::Output(output) => output,
+                };
             }
         }
         drop(tables);
@@ -223,21 +250,26 @@ impl Element for IpsecPolicy {
     }
 }
 
-/// Finds what no policy judges: ESP to this host, and other packets to it.
+/// Finds what no policy judges: ESP to this host, and other packets to it. Returns whether some packets were opened, which are not opened
+/// again.
 #[inline(always)]
-fn arrived(tables: &Tables, packets: &[Packet], outputs: &mut [u16]) {
-    if tables.has_inbound() {
-        for (packet, output) in packets.iter().zip(&mut *outputs) {
-            *output = if is_for_us(tables, packet) { ESP } else { PASS };
+fn arrived(tables: &Tables, packets: &[Packet], fields: &mut Fields, outputs: &mut [u16]) -> bool {
+    let (mut opened, has_inbound) = (false, tables.has_inbound());
+    let mut finder = tables.esp_to_host();
+    fields.read(packets, |place, was_opened, network| {
+        opened |= was_opened;
+        if has_inbound && !was_opened && finder.is_for_us(network) {
+            outputs[place] = ESP;
         }
-    }
+    });
     if !tables.own.is_empty() {
-        for (packet, output) in packets.iter().zip(&mut *outputs) {
+        for (packet, output) in packets.iter().zip(outputs) {
             if *output == PASS && destination(packet).is_some_and(|destination| tables.own.has(destination)) {
                 *output = OWN;
             }
         }
     }
+    opened
 }
 
 /// Where a packet goes.
@@ -250,22 +282,11 @@ fn destination(packet: &Packet) -> Option<IpAddr> {
     })
 }
 
-/// Whether a packet is ESP to this host. What was inside ESP is not opened again.
-#[inline(always)]
-pub(super) fn is_for_us(tables: &Tables, packet: &Packet) -> bool {
-    let Some(esp) = packet.network().and_then(find).filter(|_| AssociationId::of(packet).is_none()) else {
-        return false;
-    };
-    tables.inbound(esp.spi, esp.destination).is_some() || tables.own.has(esp.destination)
-}
-
 /// What a packet's protection so far leads to.
-#[inline(always)]
-fn received(tables: &Tables, packet: &Packet, number: u16) -> u16 {
+fn received(tables: &Tables, number: u16, id: Option<AssociationId>) -> u16 {
     if number == NOT_JUDGED {
         return FLAWED;
     }
-    let id = AssociationId::of(packet);
     match &tables.forward.steps[usize::from(number)] {
         // RFC 4301, section 5.2, step 4: what was protected must match a policy that says so.
         Step::Pass if id.is_some() => NO_POLICY,
@@ -283,39 +304,28 @@ fn received(tables: &Tables, packet: &Packet, number: u16) -> u16 {
     }
 }
 
-/// Whether a packet's TTL or hop limit lets it go on.
-#[inline(always)]
-fn may_be_forwarded(packet: &Packet) -> bool {
-    let data = packet.data();
-    let at = if data.first().is_some_and(|first| first >> 4 == 6) { 7 } else { 8 };
-    data.get(at).is_some_and(|&left| left > 1)
+/// What has to be done to packets of a policy.
+#[derive(Clone, Copy)]
+enum Send {
+    /// They leave by an output.
+    Output(u16),
+    /// An association seals them, if they are not longer than this.
+    Seal { id: AssociationId, longest: usize },
 }
 
-/// What has to be done to a packet.
-#[inline(always)]
-fn sent(tables: &Tables, packet: &mut Packet, number: u16) -> u16 {
-    if number == NOT_JUDGED {
-        return FLAWED;
+impl Send {
+    fn of(tables: &Tables, number: u16) -> Self {
+        if number == NOT_JUDGED {
+            return Self::Output(FLAWED);
+        }
+        Self::Output(match &tables.out.steps[usize::from(number)] {
+            Step::Pass => PASS,
+            Step::Seal(Some(id)) => match tables.place(*id) {
+                Some(place) => return Self::Seal { id: *id, longest: place.association.longest() },
+                None => LINUX,
+            },
+            Step::Seal(None) | Step::Linux => LINUX,
+            Step::Discard | Step::Opened { .. } => DISCARDED,
+        })
     }
-    let output = match &tables.out.steps[usize::from(number)] {
-        Step::Pass => PASS,
-        Step::Seal(Some(id)) => match tables.place(*id) {
-            Some(place) => {
-                let length = packet.len();
-                if length + place.association.overhead(length) > place.association.path_mtu()
-                    || !may_be_forwarded(packet)
-                {
-                    LINUX
-                } else {
-                    AssociationId::mark(Some(*id), packet);
-                    SEAL
-                }
-            }
-            None => LINUX,
-        },
-        Step::Seal(None) | Step::Linux => LINUX,
-        Step::Discard | Step::Opened { .. } => DISCARDED,
-    };
-    // Linux does not see the ports of fragments, and would let them pass.
-    if output == LINUX && tables.out.asks_ports && is_fragment(packet) { FLAWED } else { output }
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use ipnet::IpNet;
 use ipsec::Association;
+use ipsec::esp::{find, find_plain, may_be_esp};
 use packet::random::mixed;
 use packet::wire::ipv4::{self, Ipv4};
 use packet::wire::ipv6::{self, Ipv6};
@@ -100,6 +101,7 @@ pub(super) struct Few {
 }
 
 /// Source and destination prefix of a policy, and its number.
+#[derive(Clone, Copy)]
 struct Pair<A> {
     source: A,
     source_mask: A,
@@ -153,6 +155,20 @@ impl Few {
         Some(Self { ipv4: ipv4.into(), ipv6: ipv6.into(), count })
     }
 
+    /// Writes the numbers of the policies that packets match: policy by policy, the first one last.
+    #[inline(always)]
+    fn of_ipv4(&self, fields: &Fields, numbers: &mut [u16]) {
+        numbers.fill(self.count as u16);
+        for &pair in self.ipv4.iter().rev() {
+            let each = fields.sources.iter().zip(&fields.destinations);
+            for (number, (source, destination)) in numbers.iter_mut().zip(each) {
+                // Without a branch, so that several packets are compared at once.
+                let is_match = 0_u16.wrapping_sub(pair.matches(*source, *destination).into());
+                *number = pair.number & is_match | *number & !is_match;
+            }
+        }
+    }
+
     /// Returns the number of the policy that a packet matches; `None` if it has no header.
     #[inline(always)]
     fn of(&self, packet: &Packet) -> Option<usize> {
@@ -202,34 +218,129 @@ fn fragment_offset(packet: &Packet) -> Option<u16> {
     }
 }
 
+/// What is asked of the packets of a batch, read once, side by side.
+pub(super) struct Fields {
+    sources: [u32; MAX_BATCH],
+    destinations: [u32; MAX_BATCH],
+    /// TTLs or hop limits.
+    ttls: [u8; MAX_BATCH],
+    lengths: [u32; MAX_BATCH],
+    ids: [u32; MAX_BATCH],
+    /// Whether there are addresses: all packets are IPv4.
+    is_ipv4: bool,
+    /// Whether all were opened by one association, or none was.
+    has_one_id: bool,
+}
+
+impl Fields {
+    pub(super) const NONE: Self = Self {
+        sources: [0; MAX_BATCH],
+        destinations: [0; MAX_BATCH],
+        ttls: [0; MAX_BATCH],
+        lengths: [0; MAX_BATCH],
+        ids: [0; MAX_BATCH],
+        is_ipv4: false,
+        has_one_id: false,
+    };
+
+    /// Reads a batch. Calls `each` with a packet's place, whether it was opened, and its bytes from the IP header on.
+    #[inline(always)]
+    pub(super) fn read(&mut self, packets: &[Packet], mut each: impl FnMut(usize, bool, &[u8])) {
+        let Self { sources, destinations, ttls, lengths, ids, .. } = self;
+        let (mut is_ipv4, mut differ, mut first) = (true, 0, None);
+        for (place, packet) in packets.iter().enumerate().take(MAX_BATCH) {
+            let id = AssociationId::of(packet).map_or(0, |id| id.0);
+            differ |= id ^ *first.get_or_insert(id);
+            let network = packet.network().unwrap_or_default();
+            (ids[place], lengths[place]) = (id, packet.len() as u32);
+            match network.first_chunk::<{ ipv4::MIN_HEADER_LEN }>() {
+                Some(header) if header[0] >> 4 == 4 => {
+                    let header = Ipv4::new_unchecked(header);
+                    sources[place] = header.source().to_bits();
+                    destinations[place] = header.destination().to_bits();
+                    ttls[place] = header.ttl();
+                }
+                header => {
+                    is_ipv4 = false;
+                    ttls[place] = header.map_or(0, |header| header[7]);
+                }
+            }
+            each(place, id != 0, network);
+        }
+        (self.is_ipv4, self.has_one_id) = (is_ipv4, differ == 0);
+    }
+
+    /// Returns a packet's association.
+    #[inline(always)]
+    pub(super) fn id(&self, place: usize) -> Option<AssociationId> {
+        let id = self.ids[place];
+        (id != 0).then_some(AssociationId(id))
+    }
+
+    /// Whether all packets were opened by the same association, or none was.
+    #[inline(always)]
+    pub(super) fn has_one_id(&self) -> bool {
+        self.has_one_id
+    }
+
+    /// Whether a packet is not longer than this, and its TTL or hop limit lets it go on.
+    #[inline(always)]
+    pub(super) fn may_be_sealed(&self, place: usize, longest: usize) -> bool {
+        (self.lengths[place] as usize <= longest) & (self.ttls[place] > 1)
+    }
+}
+
 impl Policies {
-    /// Writes the numbers of the policies that packets match, and counts them; `copy` is the copy of the element that asks.
-    #[inline]
-    pub(super) fn judge(&self, copy: usize, packets: &[Packet], rooms: &mut Rooms, numbers: &mut Numbers) {
-        let Some(few) = &self.few else {
-            let mut answers = [Answer::FLAWED; MAX_BATCH];
-            let answers = &mut answers[..packets.len()];
-            self.list.judge(copy, packets, rooms, answers);
-            for ((number, answer), packet) in numbers.iter_mut().zip(answers).zip(packets) {
-                let is_known = *answer != Answer::FLAWED && !(self.asks_ports && is_later_fragment(packet));
-                *number = if is_known { answer.rule() as u16 } else { FLAWED };
+    /// Writes the numbers of the policies that packets match, and counts them; `copy` is the copy of the element that asks. Returns the
+    /// number if all have the same.
+    #[inline(always)]
+    pub(super) fn judge(
+        &self,
+        copy: usize,
+        packets: &[Packet],
+        fields: &Fields,
+        rooms: &mut Rooms,
+        numbers: &mut Numbers,
+    ) -> Option<u16> {
+        let numbers = &mut numbers[..packets.len()];
+        match &self.few {
+            Some(few) if fields.is_ipv4 => {
+                few.of_ipv4(fields, numbers);
+                let lengths = &fields.lengths[..numbers.len()];
+                let first = *numbers.first()?;
+                if numbers.iter().all(|number| *number == first) {
+                    let bytes = lengths.iter().map(|length| u64::from(*length)).sum();
+                    self.list.count(copy, usize::from(first), numbers.len() as u64, bytes);
+                    return Some(first);
+                }
+                for (number, length) in numbers.iter().zip(lengths) {
+                    self.list.count(copy, usize::from(*number), 1, u64::from(*length));
+                }
+            }
+            _ => self.judge_any(copy, packets, rooms, numbers),
+        }
+        None
+    }
+
+    #[inline(never)]
+    fn judge_any(&self, copy: usize, packets: &[Packet], rooms: &mut Rooms, numbers: &mut [u16]) {
+        if let Some(few) = &self.few {
+            for (packet, number) in packets.iter().zip(numbers) {
+                let found = few.of(packet);
+                *number = found.map_or(FLAWED, |found| found as u16);
+                if let Some(found) = found {
+                    self.list.count(copy, found, 1, packet.len() as u64);
+                }
             }
             return;
-        };
-        // Packets in a row mostly match the same.
-        let (mut last, mut count, mut bytes) = (0, 0, 0);
-        for (packet, number) in packets.iter().zip(numbers) {
-            let found = few.of(packet);
-            *number = found.map_or(FLAWED, |found| found as u16);
-            let Some(found) = found else { continue };
-            if found != last {
-                self.list.count(copy, last, count, bytes);
-                (last, count, bytes) = (found, 0, 0);
-            }
-            count += 1;
-            bytes += packet.len() as u64;
         }
-        self.list.count(copy, last, count, bytes);
+        let mut answers = [Answer::FLAWED; MAX_BATCH];
+        let answers = &mut answers[..packets.len()];
+        self.list.judge(copy, packets, rooms, answers);
+        for ((number, answer), packet) in numbers.iter_mut().zip(answers).zip(packets) {
+            let is_known = *answer != Answer::FLAWED && !(self.asks_ports && is_later_fragment(packet));
+            *number = if is_known { answer.rule() as u16 } else { FLAWED };
+        }
     }
 }
 
@@ -325,10 +436,45 @@ impl Tables {
         self.inbound.get(&(spi, destination)).copied()
     }
 
+    /// Returns a finder of ESP to this host.
+    #[inline(always)]
+    pub(super) fn esp_to_host(&self) -> EspFinder<'_> {
+        EspFinder { tables: self, last: None }
+    }
+
     /// Returns the association, if it is still there.
     #[inline(always)]
     pub(super) fn place(&self, id: AssociationId) -> Option<&Place> {
         self.places.get(id.place())?.as_ref().filter(|place| place.id == id)
+    }
+}
+
+/// Finds ESP to this host. Most packets are of the association of the one before, which is looked up once.
+pub(super) struct EspFinder<'a> {
+    tables: &'a Tables,
+    /// The SPI and destination of the last plain one that was found.
+    last: Option<(u32, u32)>,
+}
+
+impl EspFinder<'_> {
+    /// Whether a packet that begins with its IP header, and was not opened, is ESP to this host.
+    #[inline(always)]
+    pub(super) fn is_for_us(&mut self, network: &[u8]) -> bool {
+        let plain = find_plain(network);
+        if plain.is_some() && plain == self.last {
+            return true;
+        }
+        if !may_be_esp(network) || !self.look_up(network) {
+            return false;
+        }
+        self.last = plain;
+        true
+    }
+
+    #[inline(never)]
+    fn look_up(&self, network: &[u8]) -> bool {
+        let Some(esp) = find(network) else { return false };
+        self.tables.inbound(esp.spi, esp.destination).is_some() || self.tables.own.has(esp.destination)
     }
 }
 

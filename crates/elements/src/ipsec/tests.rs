@@ -20,6 +20,7 @@ const GATEWAY: &str = "\
     policy :: IpsecPolicy;
     hosts :: TestInput -> CheckIPHeader -> policy;
     line :: TestInput -> CheckIPHeader -> policy;
+    hosts6 :: TestInput -> CheckIP6Header -> policy;
     policy[0] -> clear :: TestOutput;
     policy[1] -> decap :: EspDecap;
     decap[0] -> CheckIPHeader -> policy;
@@ -327,6 +328,62 @@ fn few_policies_and_many_say_the_same() {
     };
     assert_eq!(counts(&few), [2, 1, 5, 1]);
     assert_eq!(counts(&few), counts(&many));
+}
+
+/// Batches whose packets are alike take shorter ways.
+#[test]
+fn packets_together_are_judged_as_alone() {
+    let text = format!(
+        "policy out any 10.1.0.0/16 10.4.0.0/16 discard
+         policy out any 2001:db8:1::/48 2001:db8:2::/48 discard
+         policy fwd any 10.5.0.0/16 10.1.0.0/16 protect 192.0.2.9 192.0.2.1
+         {}",
+        left()
+    );
+    let mut right = Gateway::new(&right());
+    let esp: Vec<Vec<u8>> =
+        right.push("hosts", &vec![udp(B, A, 1, 64); 9]).into_iter().map(|(_, packet)| packet).collect();
+    let unknown = {
+        let mut packet = esp[0].clone();
+        packet[20..24].copy_from_slice(&[0, 0, 0x30, 0]);
+        packet
+    };
+    let mut kinds = vec![
+        udp(A, B, 1, 64),
+        udp(A, B, 1, 1),
+        udp(A, [10, 4, 0, 1], 1, 64),
+        udp(A, [10, 6, 0, 1], 1, 64),
+        udp([10, 5, 0, 1], A, 1, 64),
+        unknown,
+    ];
+    // Only ways are compared: numbers in packets differ.
+    let ways = |all: Vec<(&'static str, Vec<u8>)>| {
+        let mut ways = names(&all);
+        ways.sort_unstable();
+        ways
+    };
+    for round in 0..6 {
+        let [mut together, mut alone] = [&text, &text].map(|text| Gateway::new(text));
+        let input = ["hosts", "line"][round % 2];
+        let mut packets: Vec<Vec<u8>> = kinds.iter().flat_map(|kind| [kind.clone(), kind.clone()]).collect();
+        packets.insert(round.min(packets.len()), esp[round].clone());
+        let expected: Vec<_> =
+            packets.iter().flat_map(|packet| alone.push(input, std::slice::from_ref(packet))).collect();
+        assert_eq!(ways(together.push(input, &packets)), ways(expected), "round {round}");
+        let counts = |gateway: &Gateway| -> Vec<_> {
+            gateway.database.policies().iter().map(|policy| (policy.packets, policy.bytes)).collect()
+        };
+        assert_eq!(counts(&together), counts(&alone), "round {round}");
+        kinds.pop();
+    }
+    let mut six = vec![0x60, 0, 0, 0, 0, 8, 17, 64];
+    six.extend([0x20, 1, 0x0d, 0xb8, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 9]);
+    six.extend([0x20, 1, 0x0d, 0xb8, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 9]);
+    six.extend([0, 53, 0, 53, 0, 8, 0, 0]);
+    let mut gateway = Gateway::new(&text);
+    assert_eq!(gateway.push("hosts6", &[six.clone(), six]), []);
+    assert_eq!(gateway.drops("discarded by IPsec policy"), 2);
+    assert_eq!(gateway.database.policies()[1].packets, 2);
 }
 
 #[test]

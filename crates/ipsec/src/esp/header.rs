@@ -31,6 +31,33 @@ pub fn find(packet: &[u8]) -> Option<Esp> {
     find_at(packet, Some(NAT_TRAVERSAL_PORT))
 }
 
+/// Where ESP begins in IPv4 packets without options.
+pub const PLAIN_OFFSET: usize = ipv4::MIN_HEADER_LEN;
+
+/// Returns the SPI and the destination of the most common ESP packets: whole ones, right behind an IPv4 header without options. `None` for
+/// all others. [`find`] finds these too; this takes a fraction of the time.
+#[inline(always)]
+pub fn find_plain(packet: &[u8]) -> Option<(u32, u32)> {
+    let data = packet.first_chunk::<{ PLAIN_OFFSET + 4 }>()?;
+    let header = Ipv4::new_unchecked(data.first_chunk::<PLAIN_OFFSET>()?);
+    let is_plain = data[0] == 0x45 && header.protocol() == IpProtocol::ESP && !header.is_fragment();
+    let spi = u32::from_be_bytes(*data.last_chunk()?);
+    (is_plain && spi != 0).then(|| (spi, header.destination().to_bits()))
+}
+
+/// Whether [`find`] may find something, at a glance: most other packets are told apart without it.
+#[inline(always)]
+pub fn may_be_esp(packet: &[u8]) -> bool {
+    let Some(header) = packet.first_chunk::<{ ipv4::MIN_HEADER_LEN }>() else { return false };
+    let is_ipv4 = header[0] >> 4 == 4;
+    let protocol = IpProtocol(if is_ipv4 { header[9] } else { header[6] });
+    if protocol != IpProtocol::UDP {
+        return protocol == IpProtocol::ESP;
+    }
+    let offset = if is_ipv4 { usize::from(header[0] & 15) * 4 } else { ipv6::HEADER_LEN };
+    packet.get(offset + 2..offset + 4).is_some_and(|port| port == NAT_TRAVERSAL_PORT.to_be_bytes())
+}
+
 /// The same for packets of which somebody else says that they are ESP: in UDP to any port, and behind IPv6's extension headers. The IP
 /// header need not have been checked.
 pub fn find_anywhere(packet: &[u8]) -> Option<Esp> {

@@ -7,7 +7,7 @@ use packet::wire::ipv6::Ipv6;
 use packet::{Packet, Pool, PoolOptions, checksum};
 use proptest::prelude::*;
 
-use super::{Opened, Opener, Sealer, find, find_anywhere};
+use super::{Esp, Opened, Opener, PLAIN_OFFSET, Sealer, find, find_anywhere, find_plain, may_be_esp};
 use crate::association::{Age, Association, DontFragment, Endpoints, Limit, Mode, Settings, UdpPorts};
 use crate::engine::{Backend, Keys};
 use crate::fault::Fault;
@@ -182,6 +182,53 @@ proptest! {
         let refused = |opened: &Result<Vec<u8>, Fault>| matches!(opened, Err(Fault::Replayed | Fault::TooOld));
         prop_assert!(again.iter().all(refused));
         prop_assert_eq!(back.used(), out.used().packets_only(back.used()));
+    }
+
+    /// Most bytes that matter are drawn from those that decide.
+    #[test]
+    fn what_is_found_at_a_glance_is_what_is_found_at_all(
+        first in prop::sample::select(vec![0x45, 0x46, 0x4f, 0x60]),
+        protocol in prop::sample::select(vec![50_u8, 17, 6]),
+        next in prop::sample::select(vec![50_u8, 17, 6]),
+        fragment in prop::sample::select(vec![[0_u8, 0], [0x40, 0], [0x20, 0], [0, 1]]),
+        port in prop::sample::select(vec![4500_u16, 53]),
+        rest in prop::collection::vec(0..3_u8, 0..80),
+    ) {
+        let mut packet = vec![0; 20];
+        (packet[0], packet[9]) = (first, protocol);
+        if first == 0x60 {
+            packet[6] = next;
+        } else {
+            packet[6..8].copy_from_slice(&fragment);
+        }
+        packet[16..20].copy_from_slice(&[192, 0, 2, 1]);
+        packet.extend(rest);
+        let header = if first == 0x60 { 40 } else { usize::from(first & 15) * 4 };
+        if let Some(place) = packet.get_mut(header + 2..header + 4) {
+            place.copy_from_slice(&port.to_be_bytes());
+        }
+        let found = find(&packet);
+        if let Some((spi, destination)) = find_plain(&packet) {
+            let destination = Ipv4Addr::from_bits(destination).into();
+            prop_assert_eq!(found, Some(Esp { offset: PLAIN_OFFSET, spi, destination, is_in_udp: false }));
+        } else {
+            let is_plain = |esp: Esp| first == 0x45 && !esp.is_in_udp;
+            prop_assert!(!found.is_some_and(is_plain));
+        }
+        prop_assert!(found.is_none() || may_be_esp(&packet));
+    }
+
+    #[test]
+    fn the_longest_packet_is_the_last_one_within_the_mtu(
+        suite in 0..9_usize, udp in any::<bool>(), mtu in 0..2_000_u32,
+    ) {
+        let udp = udp.then_some(UdpPorts { source: 4500, destination: 4500 });
+        let association = Association::new(Settings { udp, ..settings(Suite::ALL[suite]) });
+        association.set_path_mtu(mtu);
+        let fits = |length: usize| length + association.overhead(length) <= mtu as usize;
+        let longest = association.longest();
+        prop_assert!(longest == 0 || fits(longest));
+        prop_assert!(!fits(longest + 1));
     }
 
     #[test]

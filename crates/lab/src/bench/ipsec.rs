@@ -468,8 +468,8 @@ fn routebricks(arguments: &IpsecArguments, folder: &Path, suites: &[Suite]) -> R
         ("published", Align::Right),
         ("times", Align::Right),
     ]);
-    let traffic = [("64", vec![46]), ("imix", IMIX.to_vec())]
-        .map(|(name, sizes)| Traffic { name: name.into(), sizes });
+    let traffic =
+        [("64", vec![46]), ("imix", IMIX.to_vec())].map(|(name, sizes)| Traffic { name: name.into(), sizes });
     for &suite in suites {
         let file = file(folder, suite, 0)?;
         let text = format!(
