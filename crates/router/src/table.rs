@@ -18,13 +18,19 @@ pub struct Table {
     widths: Vec<usize>,
     rows: Vec<Vec<String>>,
     heading_is_taken: bool,
+    folds_at: Option<usize>,
 }
 
 impl Table {
     /// An empty table with these titles.
     pub fn new(columns: &[(&'static str, Align)]) -> Self {
         let widths = columns.iter().map(|(title, _)| title.len()).collect();
-        Self { columns: columns.to_vec(), widths, rows: Vec::new(), heading_is_taken: false }
+        Self { columns: columns.to_vec(), widths, rows: Vec::new(), heading_is_taken: false, folds_at: None }
+    }
+
+    /// Keeps lines to so many characters: what the last column has beyond goes on lines of its own, below the second column.
+    pub fn folded(self, folds_at: Option<usize>) -> Self {
+        Self { folds_at, ..self }
     }
 
     /// Adds a row.
@@ -44,13 +50,33 @@ impl Table {
     /// Returns the rows that were not taken yet, under the heading unless that was.
     pub fn render(&self) -> String {
         let mut text = String::new();
+        let (first, before_last) = (self.start_of(1) + 2, self.start_of(self.columns.len() - 1));
         if !self.heading_is_taken && self.columns.iter().any(|(title, _)| !title.is_empty()) {
-            self.line(&mut text, self.columns.iter().map(|(title, _)| *title));
+            let fits = |(title, _): &&(&str, _)| {
+                self.folds_at.is_none_or(|end| before_last + title.len() <= end || title.is_empty())
+            };
+            let last = self.columns.last().filter(fits).into_iter();
+            let titles = self.columns[..self.columns.len() - 1].iter().chain(last);
+            self.line(&mut text, titles.map(|(title, _)| *title));
         }
         for row in &self.rows {
-            self.line(&mut text, row.iter().map(String::as_str));
+            let last = row.last().map_or("", String::as_str);
+            match self.folds_at.filter(|end| before_last + last.chars().count() > *end) {
+                Some(end) if !last.is_empty() => {
+                    self.line(&mut text, row[..row.len() - 1].iter().map(String::as_str));
+                    for line in wrapped(last, end.saturating_sub(first)) {
+                        let _ = writeln!(text, "{:first$}{line}", "");
+                    }
+                }
+                _ => self.line(&mut text, row.iter().map(String::as_str)),
+            }
         }
         text
+    }
+
+    /// Where a column starts.
+    fn start_of(&self, column: usize) -> usize {
+        self.widths.iter().take(column).map(|width| width + 2).sum()
     }
 
     /// Renders the rows so far and forgets them: for a table that is too long to wait for its end. Columns
@@ -73,6 +99,21 @@ impl Table {
         text.truncate(start + text[start..].trim_end().len());
         text.push('\n');
     }
+}
+
+/// Breaks a text between words into lines of at most so many characters. A longer word has a line of its own.
+pub fn wrapped(text: &str, most: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split(' ') {
+        match lines.last_mut().filter(|line| line.chars().count() + 1 + word.chars().count() <= most) {
+            Some(line) => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            None => lines.push(word.to_owned()),
+        }
+    }
+    lines
 }
 
 /// `1234567` as `1,234,567`.
@@ -124,6 +165,25 @@ mod tests {
         let mut bare = Table::new(&[("", Align::Left), ("", Align::Left)]);
         bare.row(["a".into(), "b".into()]);
         assert_eq!(bare.render(), "a  b\n");
+    }
+
+    #[test]
+    fn lines_that_are_too_long_fold() {
+        let columns = [("", Align::Left), ("name", Align::Left), ("n", Align::Right), ("note", Align::Left)];
+        let mut table = Table::new(&columns).folded(Some(20));
+        for (name, note) in [("left", "short"), ("right", "much too long for it"), ("none", "")] {
+            table.row(["a", name, "1", note].map(str::to_owned));
+        }
+        let expected = "   name   n  note
+a  left   1  short
+a  right  1
+     much too long
+     for it
+a  none   1
+";
+        assert_eq!(table.render(), expected);
+        assert_eq!(wrapped("12345678 9 0", 4), ["12345678", "9 0"]);
+        assert_eq!(wrapped("", 4), [""]);
     }
 
     #[test]

@@ -76,14 +76,28 @@ fn interfaces(ports: &[PortSettings]) -> Vec<&str> {
     ports.iter().flat_map(|port| port.device.as_deref().into_iter().chain([port.name.as_str()])).collect()
 }
 
-/// Looks for what a router with these settings bypasses and does not ignore.
-fn not_ignored(settings: &Settings) -> Findings {
+/// Looks for what a router with these settings bypasses and does not ignore. The second value is how many policies of IPsec it ignores.
+fn not_ignored(settings: &Settings) -> (Findings, usize) {
     let mut findings = look(&interfaces(&settings.ports));
-    findings.found.retain(|found| {
-        let is_followed = settings.follows_ipsec && found.word == Bypass::Ipsec;
-        !is_followed && !settings.beside_linux.ignore.contains(&found.word)
-    });
-    findings
+    let is_ipsec = |found: &Bypassed| found.word == Bypass::Ipsec;
+    let is_ignored = |found: &Bypassed| settings.beside_linux.ignore.contains(&found.word);
+    let policies = findings.found.iter().filter(|found| is_ipsec(found) && is_ignored(found)).count();
+    let is_followed = |found: &Bypassed| settings.follows_ipsec && is_ipsec(found);
+    findings.found.retain(|found| !is_followed(found) && !is_ignored(found));
+    (findings, policies)
+}
+
+/// Warns of policies of IPsec that are ignored, if there are some.
+fn unprotected(policies: usize) -> Option<String> {
+    let policies = match policies {
+        0 => return None,
+        1 => "a policy".to_owned(),
+        several => format!("{several} policies"),
+    };
+    Some(format!(
+        "ipsec: the router ignores {policies} of Linux, and forwards packets unprotected; 'brickway run PORT...' without '--ignore ipsec' \
+         protects them"
+    ))
 }
 
 /// Refuses to start a router that would bypass what its settings do not ignore.
@@ -92,10 +106,11 @@ fn not_ignored(settings: &Settings) -> Findings {
 ///
 /// Names each chain and policy, and what to do.
 pub(crate) fn refuse(settings: &Settings) -> Result<()> {
-    let Findings { found, unknown } = not_ignored(settings);
+    let (Findings { found, unknown }, policies) = not_ignored(settings);
     for (subject, error) in unknown {
         graph::note!("brickway: {subject}: rules for forwarded packets cannot be read: {error}");
     }
+    unprotected(policies).iter().for_each(|warning| graph::note!("brickway: {warning}"));
     if found.is_empty() {
         return Ok(());
     }
@@ -124,12 +139,15 @@ const PERIOD: Duration = Duration::from_secs(60);
 pub(crate) struct Watcher {
     next: Instant,
     known: Vec<Bypassed>,
+    /// Whether there were policies of IPsec that are ignored.
+    ignores_ipsec: bool,
 }
 
 impl Watcher {
-    /// Makes one that reports at its first look all there is.
-    pub(crate) fn new() -> Self {
-        Self { next: Instant::now() + PERIOD, known: Vec::new() }
+    /// Makes one for a router that starts now: [`refuse`] has warned of what is ignored. It reports the rest at its first look.
+    pub(crate) fn new(settings: &Settings) -> Self {
+        let ignores_ipsec = not_ignored(settings).1 != 0;
+        Self { next: Instant::now() + PERIOD, known: Vec::new(), ignores_ipsec }
     }
 
     /// Returns what is new since the last look, once a minute.
@@ -138,16 +156,19 @@ impl Watcher {
             return Vec::new();
         }
         self.next = Instant::now() + PERIOD;
-        let found = not_ignored(settings).found;
-        let new = found.iter().filter(|found| !self.known.contains(found)).map(warning).collect();
-        self.known = found;
+        let (Findings { found, .. }, policies) = not_ignored(settings);
+        let mut new: Vec<String> =
+            found.iter().filter(|found| !self.known.contains(found)).map(warning).collect();
+        new.extend(unprotected(policies).filter(|_| !self.ignores_ipsec));
+        (self.known, self.ignores_ipsec) = (found, policies != 0);
         new
     }
 }
 
-/// Lists what a router that runs bypasses and does not ignore.
+/// Lists what a router that runs bypasses and does not ignore, and warns of policies of IPsec that it ignores.
 pub(crate) fn problems(settings: &Settings) -> Vec<String> {
-    not_ignored(settings).found.iter().map(warning).collect()
+    let (Findings { found, .. }, policies) = not_ignored(settings);
+    found.iter().map(warning).chain(unprotected(policies)).collect()
 }
 
 fn warning(found: &Bypassed) -> String {

@@ -180,8 +180,12 @@ pub(crate) struct Shown {
     pub(crate) columns: &'static [(&'static str, Align)],
     /// Returns its rows, as JSON objects.
     pub(crate) rows: fn(&Running<'_>) -> Result<Vec<Value>, String>,
-    /// Returns a row's cells, for people.
-    pub(crate) cells: fn(Value) -> Result<Vec<String>, serde_json::Error>,
+    /// How long lines for people are, if what is too long in the last column is folded.
+    pub(crate) folds_at: Option<usize>,
+    /// Returns a row's lines, each with its cells, for people.
+    pub(crate) lines: fn(Value) -> Result<Vec<Vec<String>>, serde_json::Error>,
+    /// What people read if there are no rows.
+    pub(crate) nothing: &'static str,
 }
 
 /// Makes the features' modules, and a field of the settings for each.

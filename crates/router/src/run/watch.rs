@@ -46,7 +46,7 @@ fn watch_until_end(
     let mut balanced = Instant::now();
     let watchdog = live.notify.watchdog_period();
     let mut told = Instant::now();
-    let mut linux = live.service.is_some().then(beside_linux::Watcher::new);
+    let mut linux = live.service.is_some().then(|| beside_linux::Watcher::new(&live.settings()));
     let mut has_line = false;
     loop {
         let now = Instant::now();

@@ -112,10 +112,16 @@ pub(super) const fn right(title: &'static str) -> (&'static str, Align) {
 /// Prints the table of a feature.
 fn feature(name: &str, rows: Rows<'_>) -> Result<()> {
     let shown = FeatureSettings::shown_as(name).with_context(|| format!("there is no '{name}' to show"))?;
-    table(rows, shown.columns, |row| {
-        let cells = (shown.cells)(parse(row)?);
-        Ok(vec![cells.with_context(|| format!("the router is of another version: its row is {row}"))?])
-    })
+    let mut is_empty = true;
+    fill(Table::new(shown.columns).folded(shown.folds_at), rows, |row| {
+        is_empty = false;
+        let lines = (shown.lines)(parse(row)?);
+        lines.with_context(|| format!("the router is of another version: its row is {row}"))
+    })?;
+    if is_empty && !shown.nothing.is_empty() {
+        say_line!("{}", shown.nothing);
+    }
+    Ok(())
 }
 
 /// Prints a table while its rows come; each gives one line, or some.
@@ -124,15 +130,14 @@ fn list<T: DeserializeOwned, const COLUMNS: usize>(
     columns: &[(&'static str, Align); COLUMNS],
     mut lines: impl FnMut(T) -> Vec<[String; COLUMNS]>,
 ) -> Result<()> {
-    table(rows, columns, |row| Ok(lines(parse(row)?)))
+    fill(Table::new(columns), rows, |row| Ok(lines(parse(row)?)))
 }
 
-fn table<C: IntoIterator<Item = String>>(
+fn fill<C: IntoIterator<Item = String>>(
+    mut table: Table,
     rows: Rows<'_>,
-    columns: &[(&'static str, Align)],
     mut lines: impl FnMut(&str) -> Result<Vec<C>>,
 ) -> Result<()> {
-    let mut table = Table::new(columns);
     let mut printed = Instant::now();
     let mut go_through = || -> Result<()> {
         for row in &mut *rows {

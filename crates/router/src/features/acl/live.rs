@@ -37,11 +37,13 @@ pub(super) static SHOWN: &[Shown] = &[Shown {
     about: "The access list, with packets by rule",
     columns: &[("rule", Align::Right), ("packets", Align::Right), ("", Align::Left)],
     rows,
-    cells: |row| {
+    folds_at: None,
+    lines: |row| {
         let Row { number, rule, packets } = serde_json::from_value(row)?;
         let number = if number == 0 { "default".to_owned() } else { number.to_string() };
-        Ok(vec![number, thousands(packets), rule])
+        Ok(vec![vec![number, thousands(packets), rule]])
     },
+    nothing: "",
 }];
 
 /// The rules, and behind them the default, with the packets that each decided. Elements with the same rules, as those of IPv4 and

@@ -81,9 +81,9 @@ impl Known {
 #[derive(Default)]
 pub(super) struct State {
     pub(super) sas: BTreeMap<SaId, Known>,
-    policies: BTreeMap<Rank, KernelPolicy>,
+    pub(super) policies: BTreeMap<Rank, KernelPolicy>,
     ranks: HashMap<PolicyIndex, Rank>,
-    defaults: Option<Defaults>,
+    pub(super) defaults: Option<Defaults>,
     next_order: u64,
     /// Associations that were heard of just now.
     new: Vec<SaId>,
@@ -377,7 +377,7 @@ impl State {
         sas.into_iter().for_each(|sa| self.replace(sa, window));
     }
 
-    fn put(&mut self, policy: KernelPolicy, rank: Rank) {
+    pub(super) fn put(&mut self, policy: KernelPolicy, rank: Rank) {
         self.remove(policy.index);
         self.ranks.insert(policy.index, rank);
         self.policies.insert(rank, policy);
@@ -421,33 +421,30 @@ impl State {
         ours.sort_by_key(|(known, _)| (known.sa.usage.added_at, known.order));
         let associations =
             ours.into_iter().map(|(known, association)| Entry::new(association.clone(), known.sa.request_id));
-        let policies: Vec<_> = self.policies.values().filter_map(translation::policy).collect();
-        let of_linux = policies.iter().filter_map(|policy| match &policy.action {
-            PolicyAction::Linux(lack) => Some(format!(
-                "IPsec: policy {} {}: left to Linux: {lack}",
-                policy.direction.word(),
-                policy.selector
-            )),
-            _ => None,
-        });
+        let (mut policies, mut of_linux) = (Vec::new(), Vec::new());
+        for known in self.policies.values() {
+            let Some(policy) = translation::policy(known) else { continue };
+            if let PolicyAction::Linux(lack) = &policy.action {
+                of_linux.push(format!("IPsec: {}: left to Linux: {lack}", translation::name(known)));
+            }
+            policies.push(policy);
+        }
         let kept_tunnels = self.sas.values().filter_map(|known| match &known.association {
             Err(lack) if known.sa.mode == Mode::Tunnel && !known.is_uncaught => {
                 Some(format!("IPsec: {}: left to Linux: {lack}", known.sa.id))
             }
             _ => None,
         });
-        self.problems = of_linux.chain(kept_tunnels).collect();
-        let blocks = |action: Option<Action>| matches!(action, Some(Action::Block | Action::Other(_)));
-        Contents {
-            associations: associations.collect(),
-            kept,
-            policies,
-            discards: [
-                blocks(self.defaults.map(|defaults| defaults.output)),
-                blocks(self.defaults.map(|defaults| defaults.forward)),
-            ],
-        }
+        self.problems = of_linux.into_iter().chain(kept_tunnels).collect();
+        let defaults = self.defaults.unwrap_or(Defaults::ALLOW);
+        let discards = [blocks(defaults.output), blocks(defaults.forward)];
+        Contents { associations: associations.collect(), kept, policies, discards }
     }
+}
+
+/// Whether packets that no policy matches are dropped.
+pub(super) fn blocks(default: Action) -> bool {
+    matches!(default, Action::Block | Action::Other(_))
 }
 
 /// Whether two descriptions of an association differ in nothing but what it has done.

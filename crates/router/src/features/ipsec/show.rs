@@ -1,28 +1,37 @@
-//! `brickway show ipsec`.
+//! `brickway show ipsec`: policies in the order in which they are asked, what happens to packets that none matches, associations.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
-use control::netlink::xfrm::Sa;
-use elements::ipsec::{Database, PolicyAction};
+use control::netlink::xfrm::{Action, Defaults, Direction, Policy as KernelPolicy, Sa, Template};
+use elements::ipsec::{Database, Policy, PolicyAction, PolicyCount};
 use ipsec::Fault;
 use ipsec::association::Age;
-use packet::wire::IpProtocol;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::LinuxIpsec;
+use super::linux_ipsec::{Known, LinuxIpsec, State, blocks};
+use super::translation;
 use crate::features::{Running, Shown};
-use crate::table::{Align, thousands};
+use crate::table::{Align, thousands, wrapped};
 
-/// A policy or an association.
+/// How long a line is at most.
+const WIDTH: usize = 100;
+
+/// The same of the column of addresses: a prefix of IPv6 between `> ` and a comma.
+const ENDS_WIDTH: usize = 46;
+
+/// A policy, a default or an association.
 #[derive(Debug, Serialize, Deserialize)]
-struct Row {
-    /// `policy out`, `policy fwd`, or `esp` and the SPI.
+pub(super) struct Row {
+    /// `policy` or `default` with `in`, `out` or `fwd`, or `esp` and the SPI.
     what: String,
-    /// Source prefix or address.
+    /// Source prefix or address; `any` of a default.
     from: String,
     /// Destination prefix or address.
     to: String,
+    /// What else a policy asks of its packets: `tcp to port 80`.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    only: String,
     /// Packets of the policy, or that the association has protected or opened. `null` where Linux counts.
     packets: Option<u64>,
     /// Their bytes.
@@ -39,23 +48,52 @@ pub(super) static SHOWN: &[Shown] = &[Shown {
     about: "Policies and associations of IPsec, with what they did",
     columns: &[
         ("", Align::Left),
-        ("from", Align::Left),
-        ("to", Align::Left),
+        ("from > to", Align::Left),
         ("packets", Align::Right),
         ("bytes", Align::Right),
-        ("dropped", Align::Right),
         ("action", Align::Left),
     ],
     rows,
-    cells: |row| {
-        let Row { what, from, to, packets, bytes, dropped, does } = serde_json::from_value(row)?;
-        let count = |count: Option<u64>| count.map_or("-".to_owned(), thousands);
-        let is_association = what.starts_with("esp");
-        let all: u64 = dropped.values().sum();
-        let dropped = if is_association && packets.is_some() { thousands(all) } else { String::new() };
-        Ok(vec![what, from, to, count(packets), count(bytes), dropped, does])
-    },
+    folds_at: Some(WIDTH),
+    lines: |row| serde_json::from_value(row).map(lines),
+    nothing: "Linux has no IPsec policies and no associations.",
 }];
+
+/// Returns a row's lines: the action stands behind or below the last one.
+fn lines(row: Row) -> Vec<Vec<String>> {
+    let Row { what, from, to, only, packets, bytes, dropped, does } = row;
+    let mut ends: Vec<String> = Vec::new();
+    let only = if only.is_empty() { String::new() } else { format!(", {only}") };
+    let parts = [format!("{from} > {to}{only}"), format!("{from} > {to}"), from];
+    match parts.iter().position(|part| part.len() <= ENDS_WIDTH) {
+        Some(0) => ends.extend(parts.into_iter().take(1)),
+        Some(1) => {
+            ends.extend(parts.into_iter().skip(1).take(1));
+            ends.extend(wrapped(only.trim_start_matches(", "), ENDS_WIDTH));
+        }
+        _ => {
+            ends.extend(parts.into_iter().skip(2));
+            ends.extend(wrapped(&format!("> {to}{only}"), ENDS_WIDTH));
+        }
+    }
+    let all: u64 = dropped.values().sum();
+    let faults: Vec<String> =
+        dropped.iter().map(|(reason, count)| format!("{} {reason}", thousands(*count))).collect();
+    let faults = if all == 0 {
+        String::new()
+    } else {
+        format!("; dropped: {}", faults.join(", ").replace("ESP: ", ""))
+    };
+    let count = |count: Option<u64>| count.map_or("-".to_owned(), thousands);
+    let (mut what, mut counts) = (Some(what), Some([count(packets), count(bytes)]));
+    let last = ends.len() - 1;
+    let line = |(number, ends)| {
+        let [packets, bytes] = counts.take().unwrap_or_default();
+        let does = if number == last { format!("{does}{faults}") } else { String::new() };
+        vec![what.take().unwrap_or_default(), ends, packets, bytes, does]
+    };
+    ends.into_iter().enumerate().map(line).collect()
+}
 
 fn rows(running: &Running<'_>) -> Result<Vec<Value>, String> {
     let (Some(linux), Some(database)) = (LinuxIpsec::of(running.shared), Database::of(running.shared)) else {
@@ -63,75 +101,111 @@ fn rows(running: &Running<'_>) -> Result<Vec<Value>, String> {
                     kernel has none"
             .to_owned());
     };
-    let mut rows = Vec::new();
-    for count in database.policies() {
-        let selector = &count.policy.selector;
-        let does = match &count.policy.action {
-            PolicyAction::Bypass => "pass".to_owned(),
-            PolicyAction::Discard => "discard".to_owned(),
-            PolicyAction::Linux(lack) => format!("Linux: {lack}"),
-            PolicyAction::Protect(template) => {
-                let (source, destination) = (template.endpoints.source(), template.endpoints.destination());
-                let request = match template.request {
-                    0 => String::new(),
-                    request => format!(" reqid {request}"),
-                };
-                let fits = |sa: &Sa| {
-                    (sa.source, sa.id.destination) == (source, destination)
-                        && [0, sa.request_id].contains(&template.request)
-                        && [0, sa.id.spi].contains(&template.spi)
-                };
-                let is_there = linux.state().sas.values().any(|known| fits(&known.sa));
-                let lack = if is_there { "" } else { ", no association yet" };
-                format!("{source} > {destination}{request}{lack}")
-            }
+    let rows = rows_of(&linux.state(), &database.policies());
+    rows.into_iter().map(|row| serde_json::to_value(row).map_err(|error| error.to_string())).collect()
+}
+
+/// Returns the rows of what there is, with what the policies of the fast path met.
+pub(super) fn rows_of(state: &State, counts: &[PolicyCount]) -> Vec<Row> {
+    let counts: HashMap<&Policy, &PolicyCount> = counts.iter().map(|count| (&count.policy, count)).collect();
+    let mut rows: Vec<Row> = Vec::new();
+    for policy in state.policies.values() {
+        let ours = translation::policy(policy);
+        let count = ours.as_ref().and_then(|ours| counts.get(ours));
+        let does = match (ours.map(|ours| ours.action), translation::others(policy)) {
+            (Some(PolicyAction::Linux(lack)), _) => format!("Linux: {lack}"),
+            (None, others) => format!("Linux: {}", others.unwrap_or_default()),
+            (Some(_), _) => action(policy, state),
         };
-        let [from, to] = selector.ends();
         rows.push(Row {
-            what: match selector.protocol {
-                None => format!("policy {}", count.policy.direction.word()),
-                Some(protocol) => {
-                    format!("policy {} {}", count.policy.direction.word(), IpProtocol(protocol))
-                }
-            },
-            from,
-            to,
-            packets: Some(count.packets),
-            bytes: Some(count.bytes),
+            what: format!("policy {}", policy.direction.word()),
+            from: policy.selector.source.trunc().to_string(),
+            to: policy.selector.destination.trunc().to_string(),
+            only: translation::conditions(&policy.selector),
+            packets: count.map(|count| count.packets),
+            bytes: count.map(|count| count.bytes),
             dropped: BTreeMap::new(),
             does,
         });
     }
-    for known in linux.state().sas.values() {
-        let mut row = Row {
-            what: format!("esp {:#010x}", known.sa.id.spi),
-            from: known.sa.source.to_string(),
-            to: known.sa.id.destination.to_string(),
+    let Defaults { input, forward, output } = state.defaults.unwrap_or(Defaults::ALLOW);
+    let defaults = [(Direction::Out, output), (Direction::Forward, forward), (Direction::In, input)];
+    for (direction, _) in defaults.into_iter().filter(|(_, action)| blocks(*action)) {
+        let does = if direction == Direction::In { "Linux: packets to this host" } else { "block" };
+        rows.push(Row {
+            what: format!("default {}", direction.word()),
+            from: "any".to_owned(),
+            to: "any".to_owned(),
+            only: String::new(),
             packets: None,
             bytes: None,
             dropped: BTreeMap::new(),
-            does: String::new(),
-        };
-        match &known.association {
-            Err(lack) => row.does = format!("Linux: {lack}"),
-            Ok(association) => {
-                let used = association.used();
-                (row.packets, row.bytes) = (Some(used.packets), Some(used.bytes));
-                let faults = Fault::ALL.iter().map(|fault| (fault.reason(), association.faults(*fault)));
-                row.dropped = faults
-                    .filter(|(_, count)| *count != 0)
-                    .map(|(reason, count)| (reason.to_owned(), count))
-                    .collect();
-                let udp = if association.settings().udp.is_some() { " in UDP" } else { "" };
-                let age = match association.age() {
-                    Age::Young => "",
-                    Age::Soft => ", to be renewed",
-                    Age::Expired => ", expired",
-                };
-                row.does = format!("{}{udp}{age}", association.keys().suite());
-            }
-        }
-        rows.push(row);
+            does: does.to_owned(),
+        });
     }
-    rows.into_iter().map(|row| serde_json::to_value(row).map_err(|error| error.to_string())).collect()
+    rows.extend(state.sas.values().map(association));
+    rows
+}
+
+/// What a policy has done to its packets, in the words of `ip xfrm`.
+fn action(policy: &KernelPolicy, state: &State) -> String {
+    if policy.action != Action::Allow {
+        return "block".to_owned();
+    }
+    let Some(Template { source, destination, spi, request_id, is_optional, .. }) = policy.templates.first()
+    else {
+        return "allow".to_owned();
+    };
+    let fits = |sa: &Sa| {
+        (sa.source, sa.id.destination) == (*source, *destination)
+            && [0, sa.request_id].contains(request_id)
+            && [0, sa.id.spi].contains(spi)
+    };
+    let mut does = format!("tunnel {source} > {destination}");
+    if *request_id != 0 {
+        does += &format!(" reqid {request_id}");
+    }
+    if *is_optional {
+        does += ", or unprotected";
+    }
+    if !state.sas.values().any(|known| fits(&known.sa)) {
+        does += ", no association yet";
+    }
+    does
+}
+
+fn association(known: &Known) -> Row {
+    let Known { sa, association, .. } = known;
+    let mut row = Row {
+        what: format!("esp {:#010x}", sa.id.spi),
+        from: sa.source.to_string(),
+        to: sa.id.destination.to_string(),
+        only: String::new(),
+        packets: None,
+        bytes: None,
+        dropped: BTreeMap::new(),
+        does: String::new(),
+    };
+    match association {
+        Err(lack) => row.does = format!("Linux: {lack}"),
+        Ok(association) => {
+            let used = association.used();
+            (row.packets, row.bytes) = (Some(used.packets), Some(used.bytes));
+            let faults = Fault::ALL.iter().map(|fault| (fault.reason(), association.faults(*fault)));
+            row.dropped = faults
+                .filter(|(_, count)| *count != 0)
+                .map(|(reason, count)| (reason.to_owned(), count))
+                .collect();
+            let udp = if association.settings().udp.is_some() { " in UDP" } else { "" };
+            let request =
+                if sa.request_id == 0 { String::new() } else { format!(" reqid {}", sa.request_id) };
+            let age = match association.age() {
+                Age::Young => "",
+                Age::Soft => ", to be renewed",
+                Age::Expired => ", expired",
+            };
+            row.does = format!("{}{udp}{request}{age}", association.keys().suite());
+        }
+    }
+    row
 }

@@ -5,8 +5,8 @@ use std::net::IpAddr;
 
 use control::esp_hooks::{Hook, Verdict};
 use control::netlink::Frame;
-use control::netlink::xfrm::{Decoded, Policy as KernelPolicy, Sa, SaId, decode};
-use elements::ipsec::{Direction, PolicyAction};
+use control::netlink::xfrm::{Action, Decoded, Defaults, Policy as KernelPolicy, Rank, Sa, SaId, decode};
+use elements::ipsec::{Direction, PolicyAction, PolicyCount};
 use ipsec::esp::{Opener, Sealer, find};
 use ipsec::{Association, Backend};
 use packet::{Pool, PoolOptions, checksum};
@@ -14,7 +14,8 @@ use packet::{Pool, PoolOptions, checksum};
 use super::caught::Judge;
 use super::linux_ipsec::{Known, State};
 use super::report::numbers;
-use super::translation;
+use super::{show, translation};
+use crate::table::Table;
 
 /// `XFRM_MSG_NEWSA`, `XFRM_MSG_NEWPOLICY`, `XFRMA_ALG_AEAD`, `XFRMA_TMPL`, `XFRMA_MARK` and `XFRMA_IF_ID`.
 const NEW_SA: u16 = 0x10;
@@ -183,6 +184,79 @@ fn policies_are_translated_and_none_is_left_out() {
     let policy = of(&masked).unwrap();
     assert!(matches!(policy.action, PolicyAction::Linux(_)), "{policy:?}");
     assert_eq!(policy.selector.protocol, None);
+}
+
+/// Has what selectors of IPv6 can ask for at most.
+fn widest(direction: u8, protocol: u8, ports: [u16; 2]) -> KernelPolicy {
+    let mut policy = policy_with(direction, 0, &[1], &[]);
+    let address = |last: u16| format!("fd00:1111:2222:3333:4444:5555:6666:{last:x}");
+    policy.selector.source = format!("{}/128", address(0xaaaa)).parse().unwrap();
+    policy.selector.destination = format!("{}/128", address(0xbbbb)).parse().unwrap();
+    policy.selector.protocol = protocol;
+    for (its, port) in
+        [&mut policy.selector.source_port, &mut policy.selector.destination_port].into_iter().zip(ports)
+    {
+        (its.port, its.mask) = (port, 0xffff);
+    }
+    policy.templates[0].source = address(0xcccc).parse().unwrap();
+    policy.templates[0].destination = address(0xdddd).parse().unwrap();
+    policy
+}
+
+/// What people read of `brickway show ipsec`.
+fn shown(state: &State, counts: &[PolicyCount]) -> String {
+    let [shown] = show::SHOWN else { panic!("one table") };
+    let mut table = Table::new(shown.columns).folded(shown.folds_at);
+    for row in show::rows_of(state, counts) {
+        let lines = (shown.lines)(serde_json::to_value(row).unwrap()).unwrap();
+        lines.into_iter().for_each(|line| table.row(line));
+    }
+    table.render()
+}
+
+#[test]
+fn what_there_is_is_shown_with_what_is_left_to_linux() {
+    let mut state = State::catching();
+    state.take(sa(), 1024);
+    let mut transport = sa_with(0, 32, "rfc4106(gcm(aes))", 128, &[5; 20], &[]);
+    transport.id.spi += 1;
+    state.take(transport, 1024);
+    let mark = attribute(MARK, &[7_u32.to_ne_bytes(), 0xff_u32.to_ne_bytes()].concat());
+    let mut icmp = policy_with(2, 1, &[], &[]);
+    icmp.selector.protocol = 1;
+    (icmp.selector.source_port.port, icmp.selector.source_port.mask) = (8, 0xffff);
+    let mut masked = policy_with(2, 0, &[], &[]);
+    (masked.selector.protocol, masked.selector.destination_port.mask) = (17, 0xff00);
+    let mut other = policy_with(1, 0, &[1], &[]);
+    other.templates[0].request_id = 9;
+    let all = [
+        policy_with(1, 0, &[1], &[]),
+        other,
+        policy_with(0, 0, &[1], &[]),
+        policy_with(1, 0, &[1], &attribute(INTERFACE, &9_u32.to_ne_bytes())),
+        policy_with(1, 0, &[1], &mark),
+        icmp,
+        masked,
+        policy_with(2, 0, &[], &[]),
+        widest(1, 6, [65_535, 65_534]),
+        widest(2, 58, [128, 0]),
+    ];
+    let put = |state: &mut State, (number, policy): (usize, &KernelPolicy)| {
+        let index = number as u32;
+        state.put(KernelPolicy { index, ..policy.clone() }, Rank { priority: index, age: 0 });
+    };
+    all.iter().enumerate().take(8).for_each(|policy| put(&mut state, policy));
+    let block = Action::Block;
+    state.defaults = Some(Defaults { input: block, forward: block, output: Action::Allow });
+    let counts = [(&all[0], 1_024), (&all[8], 10_000_000_000)].map(|(policy, packets)| {
+        let policy = translation::policy(policy).unwrap();
+        PolicyCount { policy, packets, bytes: packets * 1_400 }
+    });
+    let mut text = shown(&state, &counts);
+    all.iter().enumerate().for_each(|policy| put(&mut state, policy));
+    text = text + "\n" + &shown(&state, &counts);
+    assert_eq!(text, include_str!("shown.txt"), "{text}");
+    assert!(text.lines().all(|line| line.len() <= 100), "{text}");
 }
 
 fn udp(length: usize) -> Vec<u8> {

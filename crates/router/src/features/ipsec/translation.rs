@@ -3,12 +3,13 @@
 use std::net::IpAddr;
 
 use control::netlink::xfrm::{
-    Action, Algorithm, Direction, EncapsulationKind, Mode as KernelMode, Policy as KernelPolicy, PolicyType,
-    PortMatch, Protocol, Sa, Selector as KernelSelector, Template as KernelTemplate,
+    Action, Algorithm, Direction, EncapsulationKind, Mark, Mode as KernelMode, Policy as KernelPolicy,
+    PolicyType, PortMatch, Protocol, Sa, Selector as KernelSelector, Template as KernelTemplate,
 };
 use elements::ipsec::{Direction as OurDirection, Policy, PolicyAction, Selector, Template};
 use ipsec::association::{DontFragment, Limit, Mode, Settings, UdpPorts, Used};
 use ipsec::{Backend, Endpoints, Keys, Protection, Suite};
+use packet::wire::IpProtocol;
 
 /// The TTL of outer headers, of which the lookup behind EspEncap takes one.
 const HOP_LIMIT: u8 = 65;
@@ -138,17 +139,28 @@ fn keys(sa: &Sa, backend: Backend) -> Result<Keys, String> {
     Keys::new(suite, cipher.key.bytes(), auth, backend).map_err(|error| error.to_string())
 }
 
-/// Makes a policy of a kernel's. `None` for one that packets of our ports do not meet: they are not for this host, have no mark, and
-/// go through no XFRM interface.
+/// Returns which packets a policy is for, if those of our ports do not meet it: they are not for this host, have no mark, and go
+/// through no XFRM interface.
+pub(super) fn others(policy: &KernelPolicy) -> Option<String> {
+    let Mark { value, mask } = policy.mark;
+    match (policy.direction, policy.interface_id) {
+        (Direction::In, _) => Some("packets to this host".to_owned()),
+        (_, interface) if interface != 0 => Some(format!("packets of XFRM interface {interface}")),
+        _ if value != 0 => Some(format!("packets with mark {value:#x}/{mask:#x}")),
+        _ => None,
+    }
+}
+
+/// Makes a policy of a kernel's. `None` for one that packets of our ports do not meet ([`others`]).
 pub(super) fn policy(policy: &KernelPolicy) -> Option<Policy> {
+    if others(policy).is_some() {
+        return None;
+    }
     let direction = match policy.direction {
         Direction::In => return None,
         Direction::Out => OurDirection::Out,
         Direction::Forward => OurDirection::Forward,
     };
-    if policy.interface_id != 0 || policy.mark.value != 0 {
-        return None;
-    }
     let action = action(policy).unwrap_or_else(PolicyAction::Linux);
     let selector = selector(&policy.selector).filter(Selector::can_match);
     Some(match selector {
@@ -157,10 +169,50 @@ pub(super) fn policy(policy: &KernelPolicy) -> Option<Policy> {
         None => {
             let KernelSelector { source, destination, .. } = &policy.selector;
             let selector = Selector::between(source.trunc(), destination.trunc());
-            let action = PolicyAction::Linux("a selector of an interface, or of ports by a mask".to_owned());
-            Policy { direction, selector, action }
+            let lack = if policy.selector.interface != 0 {
+                "a selector of an interface"
+            } else if policy.selector.protocol == IpProtocol::GRE.0 {
+                "a selector of a GRE key"
+            } else {
+                "ports by a mask, or of a protocol without ports"
+            };
+            Policy { direction, selector, action: PolicyAction::Linux(lack.to_owned()) }
         }
     })
+}
+
+/// Returns what a selector asks of packets beside addresses: `tcp to port 80`.
+pub(super) fn conditions(selector: &KernelSelector) -> String {
+    let mut parts = Vec::new();
+    let protocol = IpProtocol(selector.protocol);
+    if selector.protocol != 0 {
+        parts.push(protocol.to_string());
+    }
+    let number = |what: &str, number: PortMatch| match number.mask {
+        0 => None,
+        u16::MAX => Some(format!("{what} {}", number.port)),
+        mask => Some(format!("{what} {:#x}/{mask:#x}", number.port)),
+    };
+    let [first, second] = match protocol {
+        IpProtocol::ICMP | IpProtocol::ICMPV6 => ["type", "code"],
+        IpProtocol::GRE => ["upper half of the key", "lower half of the key"],
+        _ => ["from port", "to port"],
+    };
+    parts.extend(number(first, selector.source_port));
+    parts.extend(number(second, selector.destination_port));
+    if selector.interface != 0 {
+        parts.push(format!("interface {}", selector.interface));
+    }
+    parts.join(" ")
+}
+
+/// Names a policy: `policy out 10.0.1.0/24 > 10.0.2.0/24, tcp to port 80`.
+pub(super) fn name(policy: &KernelPolicy) -> String {
+    let KernelSelector { source, destination, .. } = &policy.selector;
+    let conditions = conditions(&policy.selector);
+    let more = if conditions.is_empty() { "" } else { ", " };
+    let direction = policy.direction.word();
+    format!("policy {direction} {} > {}{more}{conditions}", source.trunc(), destination.trunc())
 }
 
 fn selector(selector: &KernelSelector) -> Option<Selector> {
