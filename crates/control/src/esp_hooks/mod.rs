@@ -115,8 +115,8 @@ pub enum EspHooksError {
     },
     /// Linux opens ESP before its packet filter, and encrypts it behind.
     #[error(
-        "the hooks for ESP in Linux's packet filter: ESP bypasses them while the module {0} is loaded; expected no associations with \
-         'offload'; run 'modprobe -r {0}'"
+        "the hooks for ESP in Linux's packet filter: ESP bypasses them while the module {0} is loaded; stop the IKE daemon, then 'ip xfrm \
+         state flush' and 'modprobe -r {0}', and start it without 'offload' in its associations"
     )]
     Offload(&'static str),
 }

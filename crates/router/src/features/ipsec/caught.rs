@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::os::fd::BorrowedFd;
 
 use anyhow::{Context as _, Result};
-use control::esp_hooks::{EspHooks, Hook, Verdict, offload_modules};
+use control::esp_hooks::{EspHooks, EspHooksError, Hook, Verdict, offload_modules};
 use control::netlink::xfrm::{Mark, Protocol, SaId};
 use ipsec::esp::{Esp, Opener, Sealer, find_anywhere};
 use ipsec::{Association, Backend};
@@ -42,13 +42,9 @@ impl Caught {
         Ok(Self { hooks, judge: Judge::new()?, udp_ports: Vec::new() })
     }
 
-    /// Returns what the operator should know.
-    pub(super) fn problem() -> Option<String> {
-        let module = offload_modules().next()?;
-        Some(format!(
-            "IPsec: the kernel module {module} takes ESP before it can be checked; expected none: stop the IKE daemon, 'ip xfrm state \
-             flush', 'modprobe -r {module}', then start both again"
-        ))
+    /// Returns why ESP is not caught any more though it was, if so: a module by which it bypasses the hooks has come.
+    pub(super) fn lost() -> Option<EspHooksError> {
+        offload_modules().next().map(EspHooksError::Offload)
     }
 
     /// Returns what to poll.

@@ -17,6 +17,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
+use control::esp_hooks::EspHooksError;
 use control::netlink::xfrm::{
     Action, Defaults, Event, Mode, Policy as KernelPolicy, PolicyIndex, Protocol, Rank, Requests, Sa, SaId,
     Watch, WatchOptions,
@@ -95,7 +96,7 @@ pub(super) struct State {
     /// Whether each port hands over ESP to this host.
     steered: HashMap<String, bool>,
     /// Whether ESP of Linux's own is caught. Without that, two would count the numbers of an association.
-    catches: bool,
+    pub(super) catches: bool,
     /// Why it is not.
     not_caught: Option<String>,
     /// Policies that the fast path leaves to Linux, and what went wrong.
@@ -168,9 +169,7 @@ impl LinuxIpsec {
 
     /// Returns what the operator should know.
     pub(crate) fn problems(&self) -> Vec<String> {
-        let state = self.state();
-        let State { fault, not_caught, not_steered, problems, .. } = &*state;
-        fault.iter().chain(not_caught).chain(not_steered).chain(problems).cloned().collect()
+        self.state().problems()
     }
 
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
@@ -294,11 +293,17 @@ impl Common {
 impl State {
     /// Makes one for which ESP of Linux's own is caught.
     pub(super) fn catching() -> Self {
-        Self { catches: true, ..Self::default() }
+        Self { catches: true, is_synchronised: true, ..Self::default() }
     }
 }
 
 impl State {
+    /// Returns what the operator should know.
+    pub(super) fn problems(&self) -> Vec<String> {
+        let Self { fault, not_caught, not_steered, problems, .. } = self;
+        fault.iter().chain(not_caught).chain(not_steered).chain(problems).cloned().collect()
+    }
+
     /// Takes in what the kernel says of an association.
     pub(super) fn take(&mut self, sa: Sa, window: u32) {
         if sa.is_larval() || sa.id.protocol != Protocol::Esp {
@@ -332,6 +337,19 @@ impl State {
         self.new.push(sa.id);
         self.next_order += 1;
         self.sas.insert(sa.id, Known { association, is_uncaught, order: self.next_order, reported, sa });
+    }
+
+    /// Leaves all associations to Linux, because its ESP is not caught any more. Returns those that were ours.
+    pub(super) fn stop_catching(&mut self, reason: &EspHooksError) -> Vec<(SaId, Arc<Association>)> {
+        self.catches = false;
+        self.not_caught = Some(format!("IPsec: Linux protects all packets: {reason}"));
+        let mut ours = Vec::new();
+        for (id, known) in &mut self.sas {
+            let Ok(association) = &known.association else { continue };
+            ours.push((*id, association.clone()));
+            (known.association, known.is_uncaught) = (Err(NOT_CAUGHT.to_owned()), true);
+        }
+        ours
     }
 
     /// Begins to catch ESP of Linux's own: from now on it uses no numbers of its own.
@@ -371,7 +389,7 @@ impl State {
     }
 
     /// Takes the associations that are Linux's only because its ESP was not caught, and has them catch up.
-    fn take_over(&mut self, window: u32) {
+    pub(super) fn take_over(&mut self, window: u32) {
         let uncaught = self.sas.values().filter(|known| known.is_uncaught);
         let sas: Vec<Sa> = uncaught.map(|known| known.sa.clone()).collect();
         sas.into_iter().for_each(|sa| self.replace(sa, window));
@@ -405,7 +423,7 @@ impl State {
     }
 
     /// Returns all of it as the elements want it.
-    fn contents(&mut self) -> Contents {
+    pub(super) fn contents(&mut self) -> Contents {
         if !self.is_synchronised {
             return Contents { discards: [true; 2], ..Contents::default() };
         }
@@ -497,8 +515,14 @@ fn work(common: &Common, mut watch: Watch, mut requests: Requests, pulse: Pulse)
         if is_due {
             due = Instant::now() + PERIOD;
             has_changed |= super::report::report(&mut state, &mut requests);
-            if caught.is_some() {
-                state.not_caught = Caught::problem();
+            if let Some(reason) = Caught::lost().filter(|_| caught.is_some()) {
+                let ours = state.stop_catching(&reason);
+                state.not_caught.iter().for_each(|problem| graph::note!("brickway: {problem}"));
+                // First no worker has them any more, then Linux gets numbers that none has used, then what it makes passes.
+                common.publish(&mut state);
+                super::report::report_to_go_on(&state, &ours, &mut requests);
+                caught = None;
+                retry = Instant::now() + RETRY;
             }
             if let Some(database) = Database::of(&common.shared) {
                 database.forget_gone();

@@ -7,9 +7,10 @@
 
 use std::net::UdpSocket;
 use std::os::fd::AsFd;
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use control::netlink::xfrm::{Expiry, Progress, Replay, RequestError, Requests, Usage};
+use control::netlink::xfrm::{Expiry, Progress, Replay, RequestError, Requests, SaId, Usage};
 use ipsec::association::Age;
 use ipsec::{Association, Endpoints, Fault};
 use rustix::net::sockopt;
@@ -71,18 +72,44 @@ pub(super) fn report(state: &mut State, requests: &mut Requests) -> bool {
 
 /// Tells the kernel exactly how far associations have come. No worker may use them any more.
 pub(super) fn report_at_end(state: &mut State, requests: &mut Requests) {
-    let mut progress = Vec::new();
-    for known in state.sas.values() {
-        let Ok(association) = &known.association else { continue };
-        let Ok(Some(sa)) = requests.ask(&known.sa.id) else { continue };
-        let (sequence, highest) = (association.sequence(), association.window().highest());
-        let (sent, received) = numbers(known, &sa.replay, association, sequence, highest);
-        let is_ours = |number| number <= highest && association.window().check(number).is_err();
-        let was_received = |number| is_ours(number) || sa.replay.was_received(number);
-        let replay = Some(sa.replay.advanced(sent, received, was_received));
-        progress.push(Progress { id: known.sa.id, usage: Some(usage(known, association)), replay });
-    }
+    let ours = state.sas.values().filter_map(|known| Some((known, known.association.as_deref().ok()?)));
+    let progress: Vec<_> =
+        ours.filter_map(|(known, association)| progress_at_end(known, association, 0, requests)).collect();
     let _ = requests.report(&progress);
+}
+
+/// The same for associations that Linux goes on with while this router runs. Packets that were chosen for them may be under way: the
+/// kernel's numbers are ahead of theirs.
+pub(super) fn report_to_go_on(state: &State, ours: &[(SaId, Arc<Association>)], requests: &mut Requests) {
+    let mut progress = Vec::new();
+    for (id, association) in ours {
+        let Some(known) = state.sas.get(id) else { continue };
+        let ahead = ahead(association, known.reported);
+        progress.extend(progress_at_end(known, association, ahead, requests));
+    }
+    let failed = requests.report(&progress).into_iter().map(|(_, error)| error);
+    let failed = failed.filter(|error| !matches!(error, RequestError::Gone(_)));
+    failed.take(MOST_MESSAGES).for_each(|error| graph::note!("brickway: IPsec: {error}"));
+}
+
+fn progress_at_end(
+    known: &Known,
+    association: &Association,
+    ahead: u64,
+    requests: &mut Requests,
+) -> Option<Progress> {
+    let sa = requests.ask(&known.sa.id).ok()??;
+    let (sequence, highest) = (association.sequence(), association.window().highest());
+    let (sent, received) = numbers(known, &sa.replay, association, sequence.saturating_add(ahead), highest);
+    let is_ours = |number| number <= highest && association.window().check(number).is_err();
+    let was_received = |number| is_ours(number) || sa.replay.was_received(number);
+    let replay = Some(sa.replay.advanced(sent, received, was_received));
+    Some(Progress { id: known.sa.id, usage: Some(usage(known, association)), replay })
+}
+
+/// Returns how many numbers the kernel's are ahead of what was sent.
+fn ahead(association: &Association, reported: Reported) -> u64 {
+    association.sequence().saturating_sub(reported.sent).saturating_mul(2).max(AHEAD)
 }
 
 /// Returns the report of an association; `None` if nothing happened, or it is gone.
@@ -96,7 +123,7 @@ fn progress_of(known: &mut Known, association: &Association, requests: &mut Requ
     }
     // The kernel counts on by itself, and must never be set back: its IVs are made of its numbers.
     let replay = requests.ask(&known.sa.id).ok()??.replay;
-    let ahead = sequence.saturating_sub(reported.sent).saturating_mul(2).max(AHEAD);
+    let ahead = ahead(association, reported);
     known.reported =
         Reported { packets, sent: sequence, received: highest, delayed: reported.received, ..reported };
     let (sent, received) =

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use control::esp_hooks::{Hook, Verdict};
+use control::esp_hooks::{EspHooksError, Hook, Verdict};
 use control::netlink::Frame;
 use control::netlink::xfrm::{Action, Decoded, Defaults, Policy as KernelPolicy, Rank, Sa, SaId, decode};
 use elements::ipsec::{Direction, PolicyAction, PolicyCount};
@@ -393,6 +393,27 @@ fn a_new_association_begins_with_the_numbers_that_linux_has_come_to() {
     state.take(sa(), 1024);
     assert!(!state.catch_up(&mut ask, 1024));
     assert_eq!((sequence(&state), asked), (44, 1));
+    // A module has come by which ESP bypasses the hooks: Linux goes on, until it is gone.
+    let ours = state.stop_catching(&EspHooksError::Offload("esp4_offload"));
+    assert_eq!(ours.len(), 1);
+    let contents = state.contents();
+    assert_eq!((contents.associations.len(), contents.kept.len()), (0, 1));
+    assert!(
+        state.problems().iter().any(|problem| problem.contains("esp4_offload")),
+        "{:?}",
+        state.problems()
+    );
+    state.take(sa(), 1024);
+    assert!(state.sas.values().all(|known| known.association.is_err()));
+    state.catches = true;
+    state.take_over(1024);
+    let mut ask = |_: &SaId| {
+        let mut sa = sa();
+        sa.replay.sent = 99;
+        Some(sa)
+    };
+    assert!(state.catch_up(&mut ask, 1024));
+    assert_eq!((sequence(&state), state.contents().associations.len()), (99, 1));
     // Linux does not say: nobody may use its numbers.
     let mut state = State::catching();
     state.take(sa(), 1024);
