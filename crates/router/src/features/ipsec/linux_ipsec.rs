@@ -33,7 +33,8 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 
 use super::caught::Caught;
-use super::report::{Reported, path_mtu};
+use super::path_mtu::{PathMtus, path_mtu};
+use super::report::Reported;
 use super::translation;
 use crate::features::Follower;
 
@@ -86,6 +87,7 @@ pub(super) struct State {
     ranks: HashMap<PolicyIndex, Rank>,
     pub(super) defaults: Option<Defaults>,
     next_order: u64,
+    pub(super) path_mtus: PathMtus,
     /// Associations that were heard of just now.
     new: Vec<SaId>,
     is_synchronised: bool,
@@ -330,7 +332,7 @@ impl State {
                 settings.sequence = settings.sequence.max(old.window().highest()).max(sent);
             }
             let association = Association::new(settings);
-            association.set_path_mtu(path_mtu(&association.settings().endpoints));
+            association.set_path_mtu(self.path_mtus.of(&association.settings().endpoints, &mut path_mtu));
             Arc::new(association)
         });
         let reported = Reported::default();

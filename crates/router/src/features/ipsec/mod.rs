@@ -6,12 +6,14 @@
 //! | `translation` | what the kernel says, as elements and `ipsec` have it, or why the fast path leaves it to Linux |
 //! | `linux_ipsec` | [`LinuxIpsec`]: what there is, and how it changes; the thread that follows the kernel |
 //! | `report` | what goes back to the kernel: numbers, counters, expiry |
+//! | `path_mtu` | how long packets to other gateways may be |
 //! | `caught` | ESP that Linux makes or is about to open |
 //! | `show` | `brickway show ipsec` |
 
 mod caught;
 mod configuration;
 mod linux_ipsec;
+mod path_mtu;
 mod report;
 mod show;
 #[cfg(test)]

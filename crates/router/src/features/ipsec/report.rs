@@ -5,17 +5,15 @@
 //! report: if the router is killed, Linux goes on with numbers that nobody has used. The highest number that was received is that of
 //! the report before: packets that were sealed again for Linux are not replays to it.
 
-use std::net::UdpSocket;
-use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use control::netlink::xfrm::{Expiry, Progress, Replay, RequestError, Requests, SaId, Usage};
 use ipsec::association::Age;
-use ipsec::{Association, Endpoints, Fault};
-use rustix::net::sockopt;
+use ipsec::{Association, Fault};
 
 use super::linux_ipsec::{Known, State};
+use super::path_mtu::path_mtu;
 
 /// Numbers that the kernel's are ahead of what was sent, at least.
 const AHEAD: u64 = 1_024;
@@ -25,9 +23,6 @@ const QUIET: Duration = Duration::from_secs(10);
 
 /// Most messages of one look.
 const MOST_MESSAGES: usize = 4;
-
-/// The longest outer packet where the way is not known: the shortest that IPv6 allows. Longer ones go to Linux.
-const SHORTEST_MTU: u32 = 1_280;
 
 /// What was said of an association before.
 #[derive(Clone, Copy, Debug, Default)]
@@ -47,9 +42,13 @@ pub(super) fn report(state: &mut State, requests: &mut Requests) -> bool {
     let mut progress = Vec::new();
     let mut expired = Vec::new();
     let mut messages = 0;
+    let endpoints =
+        state.sas.values().filter_map(|known| Some(known.association.as_ref().ok()?.settings().endpoints));
+    let endpoints = endpoints.collect();
+    state.path_mtus.look(endpoints, &mut path_mtu);
     for known in state.sas.values_mut() {
         let Ok(association) = known.association.clone() else { continue };
-        association.set_path_mtu(path_mtu(&association.settings().endpoints));
+        association.set_path_mtu(state.path_mtus.of(&association.settings().endpoints, &mut path_mtu));
         progress.extend(progress_of(known, &association, requests));
         let age = association.age();
         if known.reported.age.unwrap_or(Age::Young) < age {
@@ -183,17 +182,4 @@ fn print_faults(known: &mut Known, association: &Association) -> bool {
         texts.join(", ")
     );
     true
-}
-
-/// Returns the longest packet that Linux knows the way between two gateways to take.
-pub(super) fn path_mtu(endpoints: &Endpoints) -> u32 {
-    let ask = || -> std::io::Result<u32> {
-        let socket = UdpSocket::bind((endpoints.source(), 0))?;
-        socket.connect((endpoints.destination(), 4_500))?;
-        Ok(match endpoints {
-            Endpoints::V4 { .. } => sockopt::ip_mtu(socket.as_fd())?,
-            Endpoints::V6 { .. } => sockopt::ipv6_mtu(socket.as_fd())?,
-        })
-    };
-    ask().unwrap_or(SHORTEST_MTU)
 }
