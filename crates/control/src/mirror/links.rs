@@ -88,9 +88,9 @@ impl Links {
         self.interfaces.values().find(|interface| interface.port == Some(port))
     }
 
-    /// The table of the VRF to which an interface belongs.
+    /// The table of the VRF to which an interface belongs, or which it is.
     pub(super) fn vrf_table(&self, interface: &Interface) -> Option<u32> {
-        self.get(interface.link.master?)?.link.vrf_table
+        interface.link.vrf_table.or_else(|| self.get(interface.link.master?)?.link.vrf_table)
     }
 
     /// Whether a VRF has this table.

@@ -345,7 +345,7 @@ impl Mirror {
         self.links.addresses.keys()
     }
 
-    /// The table of the VRF to which an interface belongs.
+    /// Returns the table of the VRF to which an interface belongs, or which it is.
     pub fn vrf_table(&self, interface: InterfaceIndex) -> Option<u32> {
         self.links.vrf_table(self.links.get(interface)?)
     }

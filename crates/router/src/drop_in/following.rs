@@ -74,6 +74,20 @@ impl Own {
     }
 }
 
+/// Returns the host's addresses in the main table and in the VRFs of these ports. Those of other VRFs are not the host's to packets
+/// that come in by these ports.
+fn addresses_by_ports<'a>(mirror: &Mirror, ports: impl Iterator<Item = &'a str>) -> Vec<IpAddr> {
+    let index_of = |port: &str| Some(mirror.ports().find(|known| known.name == port)?.link?.index);
+    let mut vrfs: HashSet<Option<u32>> =
+        ports.filter_map(index_of).map(|index| mirror.vrf_table(index)).collect();
+    vrfs.insert(None);
+    let here = mirror.local_addresses().filter(|known| vrfs.contains(&mirror.vrf_table(known.index)));
+    let mut addresses: Vec<IpAddr> = here.map(|known| known.address).collect();
+    addresses.sort_unstable();
+    addresses.dedup();
+    addresses
+}
+
 /// What keeps a configuration in step with what it was made from, while it runs.
 pub(crate) trait Follow: Send {
     /// Looks whether anything changed, and brings it to the ports and the elements. Returns what went wrong.
@@ -101,6 +115,8 @@ pub(crate) struct Following {
     /// Of each port, what its elements were told last, and when that was made ([`Mirror::link_generations`]).
     own: Vec<Own>,
     generations: Option<(u64, u64)>,
+    /// What the followers were told last.
+    by_ports: Option<Vec<IpAddr>>,
     in_kernel: Arc<Mutex<InKernel>>,
     /// What follows Linux for features.
     followers: Vec<Arc<dyn Follower>>,
@@ -118,8 +134,20 @@ impl Following {
         let in_kernel = InKernel::new(&ports, features, &shared);
         let (links, vlans) = (vec![Link::default(); ports.len()], vec![Vec::new(); ports.len()]);
         let (own, has_looked) = (Vec::new(), false);
-        let (addresses, generations) = (None, None);
-        Self { ports, shared, addresses, links, vlans, own, generations, in_kernel, followers, has_looked }
+        let (addresses, generations, by_ports) = (None, None, None);
+        Self {
+            ports,
+            shared,
+            addresses,
+            links,
+            vlans,
+            own,
+            generations,
+            by_ports,
+            in_kernel,
+            followers,
+            has_looked,
+        }
     }
 
     /// Returns the handlers that follow something of a port.
@@ -196,8 +224,11 @@ impl Follow for Following {
             })
             .collect();
         let generations = state.mirror.link_generations();
-        let own: Option<Vec<Own>> = (self.generations != Some(generations))
-            .then(|| self.ports.iter().map(|port| Own::of(&state.mirror, &port.name)).collect());
+        let has_moved = self.generations != Some(generations);
+        let own: Option<Vec<Own>> =
+            has_moved.then(|| self.ports.iter().map(|port| Own::of(&state.mirror, &port.name)).collect());
+        let names = self.ports.iter().map(|port| port.name.as_str());
+        let by_ports = has_moved.then(|| addresses_by_ports(&state.mirror, names));
         self.generations = Some(generations);
         drop(state);
         let mut problems = Vec::new();
@@ -219,11 +250,14 @@ impl Follow for Following {
         self.has_looked = true;
         if let Some(addresses) = addresses {
             self.addresses = Some(generation);
-            followers.iter().for_each(|follower| follower.set_own_addresses(&addresses));
             for port in &self.ports {
                 let told = self.on_host(port, |host| host.set_local_addresses(&addresses));
                 problems.extend(told.err());
             }
+        }
+        if let Some(by_ports) = by_ports.filter(|by_ports| self.by_ports.as_ref() != Some(by_ports)) {
+            followers.iter().for_each(|follower| follower.set_own_addresses(&by_ports));
+            self.by_ports = Some(by_ports);
         }
         if let Some(own) = own.filter(|own| self.own != *own) {
             lock(&self.in_kernel).set_own_addresses(own.iter().flat_map(Own::all).collect());
@@ -272,4 +306,46 @@ fn write(router: &mut Router, targets: Vec<String>, value: &str) -> Vec<String> 
         written.err().map(|error| format!("{target}: {error}"))
     });
     written.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use control::change::{Address, Change, Link as KernelLink, Source};
+
+    use super::*;
+
+    #[test]
+    fn addresses_of_other_vrfs_are_not_the_hosts() {
+        let link = |index, name: &str| KernelLink {
+            index,
+            name: name.into(),
+            mac: None,
+            mtu: 1_500,
+            is_up: true,
+            has_carrier: true,
+            master: None,
+            below: None,
+            kind: String::new(),
+            vlan: None,
+            vrf_table: None,
+        };
+        let mut mirror = Mirror::new([("eth1".to_owned(), 0), ("eth2".to_owned(), 1)]).unwrap();
+        let vrf = |table, link| KernelLink { vrf_table: Some(table), ..link };
+        let red = [vrf(100, link(20, "red")), KernelLink { master: Some(20), ..link(2, "eth2") }];
+        let blue = [vrf(200, link(30, "blue")), KernelLink { master: Some(30), ..link(3, "eth3") }];
+        for link in [link(1, "eth1")].into_iter().chain(red).chain(blue) {
+            mirror.apply(Source::Netlink, Change::Link(link));
+        }
+        for index in [1, 2, 3, 20, 30] {
+            let address = [10, 0, 0, index as u8].into();
+            mirror.apply(Source::Netlink, Change::Address(Address { index, address, prefix_length: 24 }));
+        }
+        let of = |ports: &[&str]| -> Vec<String> {
+            addresses_by_ports(&mirror, ports.iter().copied()).iter().map(ToString::to_string).collect()
+        };
+        assert_eq!(of(&["eth1"]), ["10.0.0.1"]);
+        assert_eq!(of(&["eth1", "eth2"]), ["10.0.0.1", "10.0.0.2", "10.0.0.20"]);
+        // That of a port that is not there yet is not known.
+        assert_eq!(of(&["eth9"]), ["10.0.0.1"]);
+    }
 }
