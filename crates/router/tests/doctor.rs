@@ -143,6 +143,50 @@ fn the_way_of_transit_is_foretold() {
 }
 
 #[test]
+fn linuxs_ipsec_is_looked_at() {
+    if !netns::is_root() {
+        return;
+    }
+    let network = Network::new(&["router"]);
+    network.ip("router", "link add left type veth peer name right");
+    network.ip("router", "link set left up");
+    network.forward("router");
+    let of_ipsec = |found: &[serde_json::Value], verdict| {
+        let mut told = told(found, verdict);
+        told.retain(|told| told.starts_with("ipsec: "));
+        told
+    };
+    let (_, found) = doctor(&network, "xdp:left");
+    assert_eq!(of_ipsec(&found, "ok"), ["ipsec: Linux has no policies and no associations"], "{found:#?}");
+    let way = |found: &[serde_json::Value]| {
+        let told = ["ok", "warn"].map(|verdict| told(found, verdict)).concat();
+        told.into_iter().find(|told| told.contains("plain transit goes ")).unwrap()
+    };
+    assert!(way(&found).contains("in the kernel"), "{found:#?}");
+    let policy = |more: &str| {
+        network.ip("router", &format!("xfrm policy add src 10.0.1.0/24 dst 10.0.2.0/24 {more}"));
+    };
+    policy("dir in action block");
+    let (_, found) = doctor(&network, "xdp:left");
+    assert!(way(&found).contains("in the kernel"), "{found:#?}");
+    policy("dir out tmpl src 10.1.1.1 dst 10.1.2.1 proto esp mode tunnel");
+    policy("dir fwd tmpl src 10.1.2.1 dst 10.1.1.1 proto ah mode tunnel");
+    let (_, found) = doctor(&network, "xdp:left");
+    let count = "ipsec: Linux has 3 policies and 0 associations".to_owned();
+    assert!(of_ipsec(&found, "ok").contains(&count), "{found:#?}");
+    let left = ["ipsec: policy fwd 10.0.1.0/24 > 10.0.2.0/24: left to Linux: ah"];
+    assert_eq!(of_ipsec(&found, "warn"), left, "{found:#?}");
+    assert!(way(&found).contains("by AF_XDP sockets, which copy: IPsec policies"), "{found:#?}");
+    // Who ignores them has them bypassed.
+    let settings = "[[port]]\nname = \"left\"\ndriver = \"xdp\"\n[beside_linux]\nignore = [\"ipsec\"]\n";
+    let file = network.folder.write("brickway.toml", settings);
+    let (_, found) = doctor(&network, &format!("--config {file}"));
+    let ignored = of_ipsec(&found, "warn");
+    assert!(ignored.len() == 2 && ignored[0].ends_with("ignored as 'ipsec'"), "{found:#?}");
+    assert!(way(&found).contains("in the kernel"), "{found:#?}");
+}
+
+#[test]
 fn who_has_an_interface_is_known() {
     if !netns::is_root() {
         return;

@@ -47,6 +47,10 @@ use queue::Queues;
 pub use table::NAME as TABLE;
 use table::Table;
 
+/// Parts that a kernel may refuse.
+const QUEUE: &str = "queue (nfnetlink_queue)";
+const TABLE_WITH_MODULES: &str = "table (nf_tables with nft_queue, nft_ct and nft_tproxy)";
+
 /// Where a packet was caught.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hook {
@@ -128,6 +132,20 @@ pub fn offload_modules() -> impl Iterator<Item = &'static str> {
     ["esp4_offload", "esp6_offload"].into_iter().filter(is_loaded)
 }
 
+/// Looks whether this kernel lets us have the hooks, also beside a router that has them. Nothing stays of it but modules of the kernel.
+///
+/// # Errors
+///
+/// Those of [`EspHooks::raise`].
+pub fn probe() -> Result<(), EspHooksError> {
+    if let Some(module) = offload_modules().next() {
+        return Err(EspHooksError::Offload(module));
+    }
+    let refused = |part| move |error| EspHooksError::Refused { part, error };
+    let queues = Queues::open().map_err(refused(QUEUE))?;
+    Table::probe(queues.numbers().map(table::to_queue)).map_err(refused(TABLE_WITH_MODULES))
+}
+
 /// The hooks. Dropped, they are removed: Linux sends and opens ESP as it did before, and packets that still waited are lost.
 #[derive(Debug)]
 pub struct EspHooks {
@@ -147,9 +165,9 @@ impl EspHooks {
             return Err(EspHooksError::Offload(module));
         }
         let refused = |part| move |error| EspHooksError::Refused { part, error };
-        let queues = Queues::open().map_err(refused("queue (nfnetlink_queue)"))?;
+        let queues = Queues::open().map_err(refused(QUEUE))?;
         let table = Table::raise(permitted_mark, queues.numbers().map(table::to_queue))
-            .map_err(refused("table (nf_tables with nft_queue, nft_ct and nft_tproxy)"))?;
+            .map_err(refused(TABLE_WITH_MODULES))?;
         Ok(Self { table, queues })
     }
 
@@ -204,6 +222,7 @@ mod tests {
                 assert!(text.contains("modprobe"), "{text}");
                 assert_eq!(run("nft", "list tables"), "", "{text}");
             }
+            assert_eq!(probe().is_ok(), raised.is_ok());
             // Where the kernel has all of it they are there, for one process.
             if raised.is_ok() {
                 assert!(run("nft", "list tables").contains(table::NAME));

@@ -48,6 +48,7 @@ use crate::netfilter::{
 
 /// Its name. It begins unlike the names of the backstop's tables.
 pub const NAME: &str = "brickway_ipsec";
+const PROBE: &str = "brickway_ipsec_probe";
 const SET: &str = "udp_ports";
 /// Before Linux reassembles (`NF_IP6_PRI_CONNTRACK_DEFRAG`).
 const FRAGMENTS_PRIORITY: i32 = -450;
@@ -72,9 +73,16 @@ impl Table {
     pub(super) fn raise(permitted_mark: u32, ends: [Vec<u8>; 2]) -> io::Result<Self> {
         let mut netfilter = Netfilter::open()?;
         let mut messages = removal(NAME, &netfilter.tables()?);
-        messages.extend(rules(permitted_mark, ends));
+        messages.extend(rules(NAME, permitted_mark, ends));
         netfilter.change(messages)?;
         Ok(Self { netfilter, udp_ports: Vec::new() })
+    }
+
+    /// Has the kernel take such a table, under another name, and remove it in the same transaction: no packet meets it.
+    pub(super) fn probe(ends: [Vec<u8>; 2]) -> io::Result<()> {
+        let mut messages = rules(PROBE, 1, ends);
+        messages.extend(removal(PROBE, &[(PROBE.to_owned(), 0)]));
+        Netfilter::open()?.change(messages)
     }
 
     /// Changes the ports in one transaction.
@@ -119,7 +127,7 @@ fn reassemble() -> [Vec<u8>; 4] {
     [load(META_PROTOCOL), is_equal(&[ESP]), set_register(&any_port), proxy]
 }
 
-fn rules(permitted_mark: u32, ends: [Vec<u8>; 2]) -> Vec<Draft> {
+fn rules(of: &str, permitted_mark: u32, ends: [Vec<u8>; 2]) -> Vec<Draft> {
     const SOURCE_PORT: u32 = 0;
     const DESTINATION_PORT: u32 = 2;
     let esp = |end: &Vec<u8>| vec![load(META_PROTOCOL), is_equal(&[ESP]), end.clone()];
@@ -142,15 +150,15 @@ fn rules(permitted_mark: u32, ends: [Vec<u8>; 2]) -> Vec<Draft> {
     let [to_input, to_output] = ends;
     let input = [permitted, esp(&to_input), esp_in_udp(DESTINATION_PORT, to_input)];
     let output = [esp(&to_output), esp_in_udp(SOURCE_PORT, to_output)];
-    let mut drafts = vec![table(NAME, OWNER), port_set(NAME, SET)];
+    let mut drafts = vec![table(of, OWNER), port_set(of, SET)];
     for (name, hook, priority, rules) in [
         ("fragments", Hook::Prerouting, FRAGMENTS_PRIORITY, &[fragments][..]),
         ("prerouting", Hook::Prerouting, 0, &[reassemble().to_vec()][..]),
         ("input", Hook::Input, INPUT_PRIORITY, &input),
         ("output", Hook::Output, OUTPUT_PRIORITY, &output),
     ] {
-        drafts.push(chain(NAME, name, hook, priority));
-        drafts.extend(rules.iter().map(|expressions| rule(NAME, name, expressions)));
+        drafts.push(chain(of, name, hook, priority));
+        drafts.extend(rules.iter().map(|expressions| rule(of, name, expressions)));
     }
     drafts
 }
@@ -248,6 +256,23 @@ mod tests {
                     assert_eq!(arrived(), expected, "{host}, {port}");
                 }
             }
+        });
+    }
+
+    #[test]
+    fn nothing_stays_of_a_probe() {
+        in_namespace(|| {
+            Table::probe(dropping()).unwrap();
+            assert_eq!(run("nft", "list tables"), "");
+            let unknown = expression("no_such_expression", &[]);
+            assert!(Table::probe([verdict(DROP), unknown]).is_err());
+            assert_eq!(run("nft", "list tables"), "");
+            // Also beside a router.
+            let table = Table::raise(MARK, dropping()).unwrap();
+            let before = listed();
+            Table::probe(dropping()).unwrap();
+            assert_eq!(listed(), before);
+            drop(table);
         });
     }
 

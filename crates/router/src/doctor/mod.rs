@@ -32,7 +32,7 @@ use crate::output::{print, say_line};
 use crate::settings::{self, Bypass, Driver, Host, Settings};
 use crate::table::{Align, Table};
 
-/// Looks for what keeps this machine from routing well: the kernel, permissions, memory, sysctls, rules of Linux that the router
+/// Looks for what keeps this machine from routing well: the kernel, permissions, memory, sysctls, IPsec, rules of Linux that the router
 /// bypasses, and of each PORT its link, MTU, queues, offloads, and the way of its transit.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
@@ -62,9 +62,18 @@ pub(crate) struct DoctorArguments {
     json: bool,
 }
 
+/// What a feature finds.
+#[derive(Debug, Default)]
+pub(crate) struct Diagnosis {
+    /// What it looked at.
+    pub(crate) findings: Vec<Finding>,
+    /// Why the graph will have to see all transit, if so.
+    pub(crate) sees_transit: Option<&'static str>,
+}
+
 /// How bad a finding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Verdict {
+pub(crate) enum Verdict {
     /// As it should be.
     Ok,
     /// The router works, but not as well as it could, or not in every case.
@@ -74,7 +83,7 @@ enum Verdict {
 }
 
 impl Verdict {
-    fn word(self) -> &'static str {
+    pub(crate) fn word(self) -> &'static str {
         match self {
             Verdict::Ok => "ok",
             Verdict::Warn => "warn",
@@ -85,7 +94,7 @@ impl Verdict {
 
 /// How a finding is put right.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Remedy {
+pub(crate) enum Remedy {
     /// Nothing to do, or nothing that helps.
     None,
     /// By somebody who knows what else depends on it.
@@ -131,11 +140,11 @@ impl Remedy {
 /// Something that was looked at.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Finding {
-    verdict: Verdict,
+    pub(crate) verdict: Verdict,
     /// What it is about: `kernel`, `memory`, the name of an interface.
     subject: String,
     /// How it is.
-    what: String,
+    pub(crate) what: String,
     /// Why it matters; empty if all is well.
     why: &'static str,
     remedy: Remedy,
@@ -144,15 +153,15 @@ pub(crate) struct Finding {
 }
 
 impl Finding {
-    fn ok(subject: &str, what: impl Into<String>) -> Self {
+    pub(crate) fn ok(subject: &str, what: impl Into<String>) -> Self {
         Self::new(Verdict::Ok, subject, what, "", Remedy::None)
     }
 
-    fn warn(subject: &str, what: impl Into<String>, why: &'static str, remedy: Remedy) -> Self {
+    pub(crate) fn warn(subject: &str, what: impl Into<String>, why: &'static str, remedy: Remedy) -> Self {
         Self::new(Verdict::Warn, subject, what, why, remedy)
     }
 
-    fn bad(subject: &str, what: impl Into<String>, why: &'static str, remedy: Remedy) -> Self {
+    pub(crate) fn bad(subject: &str, what: impl Into<String>, why: &'static str, remedy: Remedy) -> Self {
         Self::new(Verdict::Bad, subject, what, why, remedy)
     }
 
@@ -178,7 +187,7 @@ impl Finding {
     }
 
     /// Why it matters and what to do, or what was done; lines below the finding's own.
-    fn details(&self) -> Vec<String> {
+    pub(crate) fn details(&self) -> Vec<String> {
         let remedy = self.remedy.text();
         let mut lines = Vec::new();
         if !self.why.is_empty() {
@@ -299,8 +308,13 @@ pub(crate) fn doctor(arguments: &DoctorArguments) -> Result<ExitCode> {
             settings
         }
     };
-    let patient = Patient::of(&settings);
+    let mut patient = Patient::of(&settings);
     let mut findings = patient.examine();
+    for feature in settings.features.all() {
+        let of_feature = feature.examine(&patient.ignore);
+        findings.extend(of_feature.findings);
+        patient.sees_transit = patient.sees_transit.or(of_feature.sees_transit);
+    }
     findings.extend(transit::examine(&patient));
     findings.extend(bypassed::rules(&patient));
     findings.extend(bypassed::at_ports(&patient));

@@ -18,7 +18,9 @@ use graph::setup::Shared;
 use ports::{KernelForwarding, Sources};
 use serde_json::Value;
 
+use crate::doctor::Diagnosis;
 use crate::drop_in::{Frame, Part, Plan};
+use crate::settings::Bypass;
 use crate::settings::options::{Opt, Section};
 use crate::settings::reader;
 use crate::table::Align;
@@ -48,6 +50,11 @@ pub(crate) trait Feature: Section {
     /// Returns why the graph has to see plain transit at the moment, if it has to: then that is not forwarded in the kernel.
     fn sees_transit(&self, _shared: &Shared) -> Option<&'static str> {
         None
+    }
+
+    /// Looks at what Linux has for it, before a router starts that bypasses what is `ignored`.
+    fn examine(&self, _ignored: &[Bypass]) -> Diagnosis {
+        Diagnosis::default()
     }
 
     /// Whether the program in the kernel has to judge packets by access lists ([`KernelForwarding::take_list`]).

@@ -45,7 +45,7 @@ const PERIOD: Duration = Duration::from_secs(1);
 const RETRY: Duration = Duration::from_secs(10);
 
 /// How long the kernel may take to tell what it has.
-const LONGEST_DUMP: Duration = Duration::from_secs(30);
+pub(super) const LONGEST_DUMP: Duration = Duration::from_secs(30);
 
 /// How long there must have been nothing before the elements become part of runs again.
 const REST: Duration = Duration::from_secs(10);
@@ -250,9 +250,7 @@ impl Common {
     fn publish(&self, state: &mut State) {
         let activation = Activation::take(&self.shared);
         let contents = state.contents();
-        let is_empty = contents.associations.is_empty()
-            && contents.policies.is_empty()
-            && contents.discards == [false; 2];
+        let is_empty = is_empty(&contents);
         // The elements are there before the activation is active.
         if let Some(database) = Database::of(&self.shared).filter(|_| activation.is_active()) {
             let receives = !contents.associations.is_empty();
@@ -291,9 +289,8 @@ impl Common {
     }
 }
 
-#[cfg(test)]
 impl State {
-    /// Makes one for which ESP of Linux's own is caught.
+    /// Makes one for which ESP of Linux's own is caught, and all is known.
     pub(super) fn catching() -> Self {
         Self { catches: true, is_synchronised: true, ..Self::default() }
     }
@@ -410,7 +407,7 @@ impl State {
     }
 
     /// Takes in an event. Returns whether the tables have to be made anew.
-    fn apply(&mut self, event: Event, window: u32) -> bool {
+    pub(super) fn apply(&mut self, event: Event, window: u32) -> bool {
         match event {
             Event::Sa(sa) => self.take(*sa, window),
             Event::SaGone(id) => _ = self.sas.remove(&id),
@@ -460,6 +457,11 @@ impl State {
         let discards = [blocks(defaults.output), blocks(defaults.forward)];
         Contents { associations: associations.collect(), kept, policies, discards }
     }
+}
+
+/// Whether all packets pass, and nothing is opened.
+pub(super) fn is_empty(contents: &Contents) -> bool {
+    contents.associations.is_empty() && contents.policies.is_empty() && contents.discards == [false; 2]
 }
 
 /// Whether packets that no policy matches are dropped.

@@ -8,10 +8,13 @@
 //! | `report` | what goes back to the kernel: numbers, counters, expiry |
 //! | `path_mtu` | how long packets to other gateways may be |
 //! | `caught` | ESP that Linux makes or is about to open |
+//! | `foretold`, `doctor` | what a router would make of it, for `brickway doctor` |
 //! | `show` | `brickway show ipsec` |
 
 mod caught;
 mod configuration;
+mod doctor;
+mod foretold;
 mod linux_ipsec;
 mod path_mtu;
 mod report;
@@ -30,9 +33,14 @@ use graph::lang::FlatConfig;
 use graph::setup::Shared;
 
 use super::{Feature, Follower, Running, Shown};
+use crate::doctor::Diagnosis;
 use crate::drop_in::{Frame, Part, Plan};
+use crate::settings::Bypass;
 use crate::settings::options::{About, options};
 use linux_ipsec::LinuxIpsec;
+
+/// Why the graph has to see all transit.
+const POLICIES: &str = "IPsec policies";
 
 options! {
     /// IPsec by Linux's policies and associations.
@@ -55,7 +63,11 @@ fn follows(config: &FlatConfig) -> bool {
 
 impl Feature for Settings {
     fn sees_transit(&self, shared: &Shared) -> Option<&'static str> {
-        Activation::of(shared).is_some_and(|activation| activation.is_active()).then_some("IPsec policies")
+        Activation::of(shared).is_some_and(|activation| activation.is_active()).then_some(POLICIES)
+    }
+
+    fn examine(&self, ignored: &[Bypass]) -> Diagnosis {
+        if ignored.contains(&Bypass::Ipsec) { Diagnosis::default() } else { doctor::examine() }
     }
 
     fn before_lookups(&self, plan: &mut Plan, frame: &Frame<'_>, to: [Part; 2]) -> Result<[Part; 2]> {

@@ -12,6 +12,7 @@ use ipsec::{Association, Backend};
 use packet::{Pool, PoolOptions, checksum};
 
 use super::caught::Judge;
+use super::foretold::Foretold;
 use super::linux_ipsec::{Known, State};
 use super::report::numbers;
 use super::{show, translation};
@@ -252,6 +253,11 @@ fn what_there_is_is_shown_with_what_is_left_to_linux() {
         let policy = translation::policy(policy).unwrap();
         PolicyCount { policy, packets, bytes: packets * 1_400 }
     });
+    let foretold = Foretold::of(&mut state);
+    assert_eq!((foretold.policies, foretold.associations, foretold.sees_transit), (8, 2, true));
+    let masked = "policy fwd 10.1.0.0/24 > 10.2.0.0/16, udp to port 0x0/0xff00: left to Linux: ports by a mask, or of a protocol \
+                  without ports";
+    assert_eq!(foretold.left, [masked]);
     let mut text = shown(&state, &counts);
     all.iter().enumerate().for_each(|policy| put(&mut state, policy));
     text = text + "\n" + &shown(&state, &counts);
