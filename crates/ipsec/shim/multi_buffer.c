@@ -154,6 +154,15 @@ void brickway_mb_free_schedule(struct schedule *schedule) {
     free(schedule);
 }
 
+// What one packet after the other leaves behind of its key stream and of the salt. It is cleared behind a batch.
+struct scratch {
+    union {
+        struct gcm_context_data gcm;
+        struct chacha20_poly1305_context_data chacha;
+    } context;
+    uint8_t nonce[12];
+};
+
 // The nonce: the salt, and the IV of the packet.
 static inline void nonce_of(uint8_t nonce[12], const struct job *job) {
     memcpy(nonce, job->keys->salt, SALT);
@@ -182,10 +191,10 @@ static inline uint32_t same(const uint8_t *a, const uint8_t *b, uint32_t bytes) 
     return differ == 0;
 }
 
-static inline void gcm(IMB_MGR *manager, struct job *job, int seal) {
+static inline void gcm(IMB_MGR *manager, struct job *job, struct scratch *scratch, int seal) {
     const struct schedule *keys = job->keys;
-    struct gcm_context_data context;
-    uint8_t nonce[12], room[12], tag[16];
+    struct gcm_context_data *context = &scratch->context.gcm;
+    uint8_t *nonce = scratch->nonce, room[12], tag[16];
     uint32_t associated_bytes;
     nonce_of(nonce, job);
     const uint8_t *data = associated(room, job, &associated_bytes);
@@ -194,35 +203,35 @@ static inline void gcm(IMB_MGR *manager, struct job *job, int seal) {
     uint64_t bytes = icv - payload;
     if (seal) {
         if (keys->key_bytes == 16)
-            IMB_AES128_GCM_ENC(manager, &keys->gcm, &context, payload, payload, bytes, nonce, data, associated_bytes, icv, keys->icv_bytes);
+            IMB_AES128_GCM_ENC(manager, &keys->gcm, context, payload, payload, bytes, nonce, data, associated_bytes, icv, keys->icv_bytes);
         else
-            IMB_AES256_GCM_ENC(manager, &keys->gcm, &context, payload, payload, bytes, nonce, data, associated_bytes, icv, keys->icv_bytes);
+            IMB_AES256_GCM_ENC(manager, &keys->gcm, context, payload, payload, bytes, nonce, data, associated_bytes, icv, keys->icv_bytes);
     } else {
         if (keys->key_bytes == 16)
-            IMB_AES128_GCM_DEC(manager, &keys->gcm, &context, payload, payload, bytes, nonce, data, associated_bytes, tag, keys->icv_bytes);
+            IMB_AES128_GCM_DEC(manager, &keys->gcm, context, payload, payload, bytes, nonce, data, associated_bytes, tag, keys->icv_bytes);
         else
-            IMB_AES256_GCM_DEC(manager, &keys->gcm, &context, payload, payload, bytes, nonce, data, associated_bytes, tag, keys->icv_bytes);
+            IMB_AES256_GCM_DEC(manager, &keys->gcm, context, payload, payload, bytes, nonce, data, associated_bytes, tag, keys->icv_bytes);
         job->right = same(tag, icv, keys->icv_bytes);
     }
 }
 
-static inline void chacha(IMB_MGR *manager, struct job *job, int seal) {
+static inline void chacha(IMB_MGR *manager, struct job *job, struct scratch *scratch, int seal) {
     const struct schedule *keys = job->keys;
-    struct chacha20_poly1305_context_data context;
-    uint8_t nonce[12], room[12], tag[16];
+    struct chacha20_poly1305_context_data *context = &scratch->context.chacha;
+    uint8_t *nonce = scratch->nonce, room[12], tag[16];
     uint32_t associated_bytes;
     nonce_of(nonce, job);
     const uint8_t *data = associated(room, job, &associated_bytes);
     uint8_t *payload = job->esp + HEADER + GCM_IV;
     uint8_t *icv = job->esp + job->length - keys->icv_bytes;
     uint64_t bytes = icv - payload;
-    IMB_CHACHA20_POLY1305_INIT(manager, keys->chacha, &context, nonce, data, associated_bytes);
+    IMB_CHACHA20_POLY1305_INIT(manager, keys->chacha, context, nonce, data, associated_bytes);
     if (seal) {
-        IMB_CHACHA20_POLY1305_ENC_UPDATE(manager, keys->chacha, &context, payload, payload, bytes);
-        IMB_CHACHA20_POLY1305_ENC_FINALIZE(manager, &context, icv, keys->icv_bytes);
+        IMB_CHACHA20_POLY1305_ENC_UPDATE(manager, keys->chacha, context, payload, payload, bytes);
+        IMB_CHACHA20_POLY1305_ENC_FINALIZE(manager, context, icv, keys->icv_bytes);
     } else {
-        IMB_CHACHA20_POLY1305_DEC_UPDATE(manager, keys->chacha, &context, payload, payload, bytes);
-        IMB_CHACHA20_POLY1305_DEC_FINALIZE(manager, &context, tag, keys->icv_bytes);
+        IMB_CHACHA20_POLY1305_DEC_UPDATE(manager, keys->chacha, context, payload, payload, bytes);
+        IMB_CHACHA20_POLY1305_DEC_FINALIZE(manager, context, tag, keys->icv_bytes);
         job->right = same(tag, icv, keys->icv_bytes);
     }
 }
@@ -306,7 +315,8 @@ static void finish(IMB_MGR *manager, int seal) {
 
 static inline void run(const struct manager *managers, struct job *jobs, uint32_t count, int seal) {
     struct tag tags[IMB_MAX_JOBS];
-    int waiting = 0;
+    struct scratch scratch;
+    int waiting = 0, scratched = 0;
     for (uint32_t i = 0; i < count; i++) {
         jobs[i].right = 1;
         // The end of the packet after the next one comes while this one is worked on.
@@ -314,16 +324,20 @@ static inline void run(const struct manager *managers, struct job *jobs, uint32_
             __builtin_prefetch(jobs[i + 2].esp + jobs[i + 2].length - 1);
         switch (jobs[i].keys->suite) {
         case AES_GCM:
-            gcm(managers->best, &jobs[i], seal);
+            gcm(managers->best, &jobs[i], &scratch, seal);
+            scratched = 1;
             break;
         case CHACHA20_POLY1305:
-            chacha(managers->best, &jobs[i], seal);
+            chacha(managers->best, &jobs[i], &scratch, seal);
+            scratched = 1;
             break;
         default:
             submit_cbc(for_suite(managers, jobs[i].keys->suite), &jobs[i], &tags[i], seal);
             waiting = 1;
         }
     }
+    if (scratched)
+        explicit_bzero(&scratch, sizeof scratch);
     if (!waiting)
         return;
     finish(managers->best, seal);
