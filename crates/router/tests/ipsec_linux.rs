@@ -129,6 +129,41 @@ fn a_router_works_by_linuxs_associations_and_policies() {
     }
 }
 
+/// While a module is loaded by which ESP bypasses the router's hooks, Linux goes on with the router's associations.
+#[test]
+fn linux_goes_on_while_esp_bypasses_the_hooks() {
+    if !has_esp() {
+        return;
+    }
+    let bed = Bed::new(Gateway::Brickway);
+    let inner = BOTH[0];
+    bed.install(&Tunnel::DEFAULT);
+    let show = |what: &str| bed.network.run("g1", &format!("{PROGRAM} show {what}")).1;
+    let is_ours = || !show("ipsec").contains("Linux: its ESP is not caught");
+    assert!(eventually(|| bed.packets_of_router().len() == 2 && is_ours()), "{}", show("ipsec"));
+    is_answered(&bed, "h1", &inner.host(2));
+    bed.echo(inner, [100; 50]);
+    let modprobe = |words: &str| {
+        let (is_done, said) = bed.network.run("g1", &format!("modprobe {words}"));
+        assert!(is_done, "{said}");
+    };
+    modprobe("esp4_offload");
+    assert!(eventually(|| !is_ours()), "{}", show("ipsec"));
+    assert!(show("problems").contains("esp4_offload"), "{}", show("problems"));
+    is_answered(&bed, "h1", &inner.host(2));
+    bed.echo(inner, [100; 50]);
+    modprobe("-r esp4_offload");
+    assert!(eventually(is_ours), "{}", show("ipsec"));
+    is_answered(&bed, "h1", &inner.host(2));
+    let before = bed.packets_of_router()[&spi(1)];
+    bed.echo(inner, [100; 50]);
+    assert!(bed.packets_of_router()[&spi(1)] >= before + 50, "{}", show("ipsec"));
+    // No number was used twice, and none was received that is left out.
+    for gateway in ["g1", "g2"] {
+        assert_eq!(bed.errors(gateway), [""; 0], "{gateway}");
+    }
+}
+
 /// Packets that do not fit into the tunnel are fragmented where they may be, and else the host learns the size.
 #[test]
 fn packets_that_do_not_fit_arrive_too() {

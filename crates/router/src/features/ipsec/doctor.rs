@@ -52,6 +52,7 @@ fn findings(
             let why = "the router leaves all associations to Linux, which is slower";
             let text = error.to_string();
             let (what, remedy) = text.split_once("; ").unwrap_or((&text, ""));
+            let remedy = remedy.trim_start_matches("expected ");
             findings.push(Finding::bad(NAME, what, why, Remedy::ByHand(remedy.to_owned())));
         }
     }

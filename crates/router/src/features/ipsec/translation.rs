@@ -195,7 +195,7 @@ pub(super) fn conditions(selector: &KernelSelector) -> String {
     };
     let [first, second] = match protocol {
         IpProtocol::ICMP | IpProtocol::ICMPV6 => ["type", "code"],
-        IpProtocol::GRE => ["upper half of the key", "lower half of the key"],
+        IpProtocol::GRE => ["key high", "key low"],
         _ => ["from port", "to port"],
     };
     parts.extend(number(first, selector.source_port));
