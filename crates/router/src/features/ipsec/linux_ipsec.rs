@@ -500,6 +500,9 @@ fn work(common: &Common, mut watch: Watch, mut requests: Requests, pulse: Pulse)
         }
         let is_due = due <= Instant::now();
         let needs_catching = state.sas.values().any(|known| known.is_uncaught);
+        if !needs_catching {
+            state.not_caught = None;
+        }
         if needs_catching && caught.is_none() && retry <= Instant::now() {
             retry = Instant::now() + RETRY;
             caught = state.start_to_catch();
