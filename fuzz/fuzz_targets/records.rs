@@ -4,7 +4,8 @@
 
 use control::cluster::ledger::Ledger;
 use control::cluster::member::{ClusterPort, exits, mirror_port};
-use control::cluster::record::{decode, encode};
+use control::cluster::protection::Told;
+use control::cluster::record::{Record, decode, encode};
 use control::cluster::tables::{OwnPort, Tables};
 use control::mirror::Mirror;
 use fabric::NodeId;
@@ -42,6 +43,12 @@ fuzz_target!(|bytes: &[u8]| {
         let Ok(records) = decode("entry", &[&[1], entry].concat()) else { continue };
         assert_eq!(decode("again", &encode(&records)).expect("what was written"), records);
         for record in records {
+            if let Record::Protection(told) = &record
+                && let Ok(protection) = told.read()
+            {
+                let again = Told::of(&protection);
+                assert!(again == Told::ALL_TO_LEADER || again.read() == Ok(protection));
+            }
             ledger.replay(record.clone());
             tables.apply(&mut mirror, record, place);
         }

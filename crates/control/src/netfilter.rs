@@ -104,6 +104,12 @@ pub(crate) fn load_transport(offset: u32, length: u32) -> Vec<u8> {
 }
 
 /// Loads a byte of the packet, counted from its IP header.
+pub(crate) fn load_link(offset: u32, length: u32) -> Vec<u8> {
+    const LINK: u32 = 0;
+    expression("payload", &[number(1, REGISTER), number(2, LINK), number(3, offset), number(4, length)])
+}
+
+/// Loads a byte of the IP header.
 pub(crate) fn load_network(offset: u32) -> Vec<u8> {
     const NETWORK: u32 = 1;
     expression("payload", &[number(1, REGISTER), number(2, NETWORK), number(3, offset), number(4, 1)])

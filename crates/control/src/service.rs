@@ -135,6 +135,11 @@ impl Common {
         lock(&self.state)
     }
 
+    /// The neighbours to ask for, which are not asked for again.
+    pub(crate) fn take_questions(&self) -> Vec<(NextHopIndex, IpAddr)> {
+        std::mem::take(&mut *lock(&self.questions))
+    }
+
     /// Has the thread look around.
     fn wake(&self) {
         // A full counter wakes it as well.
@@ -286,7 +291,7 @@ fn work(common: &Common, descriptors: &[OwnedFd], pulse: Pulse) {
         {
             act();
         }
-        for (number, destination) in std::mem::take(&mut *lock(&common.questions)) {
+        for (number, destination) in common.take_questions() {
             state.mirror.ask_about(number, destination);
         }
         if changed {

@@ -105,7 +105,7 @@ fn esp_of_linux_is_judged_before_it_leaves_and_before_it_is_opened() {
         return;
     }
     let bed = Bed::new(Gateway::Linux);
-    let hooks = bed.network.namespace("g1").enter(|| EspHooks::raise(MARK)).unwrap();
+    let hooks = bed.network.namespace("g1").enter(|| EspHooks::raise(MARK, None)).unwrap();
     let mut hooked = Hooked { bed, hooks };
     for outer in BOTH {
         passed_dropped_and_replaced(&mut hooked, outer);
@@ -212,7 +212,7 @@ fn what_linux_segments_and_encrypts_later_is_dropped(hooked: &mut Hooked) {
     let network = &hooked.bed.network;
     let (is_loaded, text) = network.run("g1", "modprobe -a esp4_offload esp6_offload");
     assert!(is_loaded, "{text}");
-    let raised = network.namespace("h1").enter(|| EspHooks::raise(MARK));
+    let raised = network.namespace("h1").enter(|| EspHooks::raise(MARK, None));
     assert!(matches!(raised, Err(EspHooksError::Offload("esp4_offload"))), "{raised:?}");
     let (is_set, text) = network.run("g1", "ethtool -K eth2 tx on tso on gso on");
     assert!(is_set, "{text}");

@@ -4,6 +4,7 @@
 
 mod netns;
 
+use netns::cluster::{Cluster, Plan, host_addresses};
 use netns::eventually;
 use netns::ipsec::{Bed, Gateway};
 use netns::router::{self, PROGRAM};
@@ -97,4 +98,122 @@ fn policies_that_are_ignored_are_warned_of() {
     assert!(problems().contains(warning), "{}", problems());
     bed.network.ip("g1", "xfrm policy flush");
     assert_eq!(problems().trim(), "", "{}", problems());
+}
+
+/// A cluster of three nodes, of which 'a' leads, and its hosts reach each other.
+fn cluster() -> Cluster {
+    let mut cluster = Cluster::new(Plan { topology: "mesh(3)", ..Plan::default() });
+    cluster.start("a");
+    assert_eq!(cluster.next_leader(""), "a");
+    cluster.start_all(&["b".to_owned(), "c".to_owned()]);
+    cluster.all_reach_all(&[1, 2, 3]);
+    cluster
+}
+
+/// Whether a host hears packets of h2 from now on.
+fn watch_for_h2(cluster: &Cluster, host: &str) -> netns::Running {
+    let watch = cluster.network.start(host, "tcpdump -n -l -i eth0 src host 10.0.2.2");
+    watch.wait_until("tcpdump", || watch.printed().contains("listening on"));
+    watch
+}
+
+const H3: &str = "10.0.3.2";
+
+#[test]
+fn policies_of_the_leaders_linux_count_on_all_nodes_of_a_cluster() {
+    if !netns::is_root() {
+        return;
+    }
+    let mut cluster = cluster();
+    let xfrm = |cluster: &Cluster, words: &str| cluster.network.ip("a", &format!("xfrm policy {words}"));
+    let is_answered = |cluster: &Cluster| eventually(|| cluster.network.answers("h2", H3) == 10);
+    let is_silent = |cluster: &Cluster| eventually(|| cluster.network.answers("h2", H3) == 0);
+
+    // What is discarded is gone at the node where it comes in.
+    xfrm(&cluster, "add src 10.0.2.0/24 dst 10.0.3.0/24 dir fwd action block");
+    assert!(is_silent(&cluster), "{}", cluster.shown("b", "ipsec"));
+    assert!(cluster.shown("b", "ipsec").contains("block"), "{}", cluster.shown("b", "ipsec"));
+    assert!(cluster.dropped("b", "discarded by IPsec policy") > 0);
+    assert_eq!(cluster.dropped("a", "discarded by IPsec policy"), 0);
+    xfrm(&cluster, "add src 10.0.2.2/32 dst 10.0.3.2/32 dir fwd priority 0 action allow");
+    xfrm(&cluster, "update src 10.0.2.0/24 dst 10.0.3.0/24 dir fwd priority 9 action block");
+    assert!(is_answered(&cluster), "{}", cluster.shown("b", "ipsec"));
+    assert_eq!(cluster.handler("b", "toleader.packets"), 0);
+    // So is what came in clear, and had to be protected.
+    xfrm(&cluster, "flush");
+    assert!(is_answered(&cluster));
+    let tunnel = "tmpl src 192.0.2.1 dst 198.51.100.1 proto esp mode tunnel";
+    xfrm(&cluster, &format!("add src 10.0.2.0/24 dst 10.0.3.0/24 dir fwd {tunnel}"));
+    assert!(is_silent(&cluster) && cluster.dropped("b", "IPsec required") > 0);
+
+    // What is to be protected goes to the leader, whose Linux has no association yet, and to nobody else.
+    xfrm(&cluster, "flush");
+    assert!(is_answered(&cluster));
+    assert_eq!(cluster.shown("b", "problems").trim(), "");
+    let tunnel = tunnel.replace("198.51.100.1", "10.0.1.2");
+    xfrm(&cluster, &format!("add src 10.0.2.0/24 dst 10.0.3.0/24 dir out {tunnel}"));
+    assert!(is_silent(&cluster));
+    let watch = watch_for_h2(&cluster, "h3");
+    let (before, given) =
+        (cluster.handler("b", "toleader.packets"), cluster.handler("a", "toleader.packets"));
+    assert_eq!(cluster.network.answers("h2", H3), 0);
+    assert!(cluster.handler("b", "toleader.packets") >= before + 10);
+    assert!(cluster.handler("a", "toleader.packets") >= given + 10);
+    assert!(eventually(|| cluster.agrees(&cluster.names)), "{:#?}", cluster.show());
+
+    // A node that comes later knows it from its first packet.
+    let ping = cluster.network.start("h2", &format!("ping -n -i 0.01 {H3}"));
+    let [_, h3_by_ipv6] = host_addresses(3);
+    for _ in 0..2 {
+        cluster.kill("b");
+        cluster.start("b");
+        assert!(eventually(|| cluster.network.answers("h2", &h3_by_ipv6) == 10));
+    }
+    assert!(cluster.shown("b", "ipsec").contains("10.0.1.2"), "{}", cluster.shown("b", "ipsec"));
+
+    // Without the leader, and with one whose Linux has no policies, nothing of it passes in clear.
+    cluster.kill("a");
+    let next = cluster.next_leader("a");
+    assert!(eventually(|| cluster.network.answers("h2", &h3_by_ipv6) == 10));
+    assert!(
+        eventually(|| cluster.dropped(&next, "discarded by IPsec policy") > 0),
+        "{}",
+        cluster.said(&next)
+    );
+    assert!(ping.ended().is_none(), "{}", ping.printed());
+    assert!(!watch.printed().contains("10.0.2.2 >"), "{}", watch.printed());
+    // The new leader's own policies count.
+    let bypass = "xfrm policy add src 10.0.2.0/24 dst 10.0.3.0/24 dir out action allow";
+    cluster.network.ip(&next, bypass);
+    assert!(is_answered(&cluster), "{}", cluster.shown("b", "ipsec"));
+}
+
+/// Where the nodes with ports leave routing to others, these judge, also for a leader that does not route.
+#[test]
+fn a_routing_node_judges_for_those_with_ports_and_carries_to_their_leader() {
+    if !netns::is_root() {
+        return;
+    }
+    let role = |number| ["edge", "edge", "route"][number];
+    let mut cluster = Cluster::new(Plan { topology: "mesh(3)", role, ..Plan::default() });
+    cluster.start("a");
+    assert_eq!(cluster.next_leader(""), "a");
+    cluster.start_all(&["b".to_owned(), "c".to_owned()]);
+    cluster.all_reach_all(&[1, 2]);
+    let xfrm = |words: &str| cluster.network.ip("a", &format!("xfrm policy {words}"));
+    let [h1, _] = host_addresses(1);
+    xfrm("add src 10.0.2.0/24 dst 10.0.1.0/24 dir fwd action block");
+    assert!(eventually(|| cluster.network.answers("h2", &h1) == 0), "{}", cluster.shown("c", "ipsec"));
+    assert!(cluster.dropped("c", "discarded by IPsec policy") > 0);
+    xfrm("flush");
+    assert!(eventually(|| cluster.network.answers("h2", &h1) == 10), "{}", cluster.shown("c", "ipsec"));
+    xfrm("add src 10.0.2.0/24 dst 10.0.1.0/24 dir out tmpl src 10.0.1.1 dst 10.0.1.9 proto esp mode tunnel");
+    assert!(eventually(|| cluster.network.answers("h2", &h1) == 0), "{}", cluster.shown("c", "ipsec"));
+    let watch = watch_for_h2(&cluster, "h1");
+    let counts = || (cluster.handler("c", "toleader.packets"), cluster.handler("a", "others.packets"));
+    let before = counts();
+    assert_eq!(cluster.network.answers("h2", &h1), 0);
+    let after = counts();
+    assert!(after.0 >= before.0 + 10 && after.1 >= before.1 + 10, "{before:?}, then {after:?}");
+    assert!(!watch.printed().contains("10.0.2.2 >"), "{}", watch.printed());
 }

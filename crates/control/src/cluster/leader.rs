@@ -9,6 +9,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use super::ledger::Ledger;
 use super::log::{LogError, LogWriter, Stored};
 use super::member::{ClusterPort, MemberOptions};
+use super::protection::Told;
 use super::record::Record;
 use crate::netlink::{Event, Kernel, KernelOptions};
 use crate::service::Common;
@@ -25,6 +26,8 @@ const COMPARE_PERIOD: Duration = Duration::from_secs(5);
 const COMPACT_PERIOD: Duration = Duration::from_secs(60);
 /// How long the leader of an empty store waits for nodes that may know labels of a log that is lost.
 const LONGEST_MEETING: Duration = Duration::from_secs(2);
+/// How long this node's Linux may take to tell what IPsec protects.
+const LONGEST_PROTECTION: Duration = Duration::from_secs(30);
 /// Tries to read a table that others change meanwhile.
 const MOST_READS: usize = 20;
 /// Stale neighbours that Linux is asked to look for at a time.
@@ -40,6 +43,7 @@ pub(super) fn lead(
 ) -> Result<(), LogError> {
     let mut ledger = Ledger::default();
     let result = lead_with(&mut ledger, common, store, guard, options, pulse);
+    options.host.ends_to_lead();
     options.shared.keep_ledger(ledger);
     result
 }
@@ -90,6 +94,10 @@ fn lead_with(
         }
     };
     ledger.set_unheard(unheard_ports(common, options));
+    options.shared.forget_protection();
+    options.host.begins_to_lead(ledger.protection(), &options.shared);
+    // Before routes.
+    ledger.set_protection(first_protection(common, options, pulse));
     let mut kernel = Kernel::open(&KernelOptions::default()).map_err(LogError::Netlink)?;
     let takeover = Instant::now();
     let mut is_held = !is_first;
@@ -100,6 +108,7 @@ fn lead_with(
     let mut told = String::new();
     let (mut next_compact, mut compacted) = (takeover + COMPACT_PERIOD, None);
     let mut gathering: Option<Instant> = None;
+    let mut next_protection = takeover;
     let (mut next_look, mut next_compare) = (takeover + LOOK_PERIOD, takeover + COMPARE_PERIOD);
     // Something changed since the tables were compared.
     let mut has_news = true;
@@ -124,6 +133,13 @@ fn lead_with(
             Event::DumpEnds(part) => ledger.dump_ends(part),
             Event::Change(change) => ledger.apply(change),
         });
+        if next_protection <= Instant::now()
+            && let Some(told) = options.shared.protection()
+            && ledger.protection() != Some(&told)
+        {
+            next_protection = Instant::now() + gap_behind(&told);
+            ledger.set_protection(told);
+        }
         // In a dump nothing is known to be gone.
         if !is_complete && takeover.elapsed() >= options.restart_time && kernel.is_synchronised() {
             is_complete = true;
@@ -187,9 +203,35 @@ fn lead_with(
     }
 }
 
+/// What IPsec protects when a leader begins. A node that does not get to know it in time leaves all packets to itself.
+fn first_protection(common: &Common, options: &MemberOptions, pulse: &Pulse) -> Told {
+    let begin = Instant::now();
+    loop {
+        if let Some(told) = options.shared.protection() {
+            return told;
+        }
+        if begin.elapsed() >= LONGEST_PROTECTION || common.lock().ends() || !options.still_leads() {
+            return Told::ALL_TO_LEADER;
+        }
+        pulse.beat();
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// How long to wait behind a list, so that the store's disk is not busy with long lists that change all the time.
+fn gap_behind(told: &Told) -> Duration {
+    Duration::from_micros(told.bytes() as u64)
+}
+
 /// Has Linux ask for the neighbours that this node's tables need.
 fn ask(common: &Common, kernel: &mut Kernel, ledger: &Ledger) {
-    let wanted: HashSet<_> = common.lock().mirror.take_neighbours_to_ask().into_iter().collect();
+    let questions = common.take_questions();
+    let mut state = common.lock();
+    for (number, destination) in questions {
+        state.mirror.ask_about(number, destination);
+    }
+    let wanted: HashSet<_> = state.mirror.take_neighbours_to_ask().into_iter().collect();
+    drop(state);
     for (number, address) in wanted {
         if let Some(own) = ledger.own_interface(number) {
             let _ = kernel.ask_neighbour(own, address);

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use ipnet::IpNet;
 
 use super::labels::Labels;
+use super::protection::Told;
 use super::record::{OTHER_INTERFACES, Record, interface_of_port};
 use crate::change::{
     Address, Change, Hops, InterfaceIndex, Link, Neighbour, NeighbourState, ObjectKind, Part, Path, Route,
@@ -52,6 +53,8 @@ pub struct Ledger {
     is_held: bool,
     /// Ports behind which nobody hears this leader's Linux.
     unheard: HashSet<InterfaceIndex>,
+    /// What IPsec protects, as it was told last.
+    protection: Option<Told>,
     pending: Vec<Record>,
 }
 
@@ -149,9 +152,28 @@ impl Ledger {
             }
             Record::Label { port, node, mac, label } => self.labels.replay(port, node, mac, label),
             Record::LabelsGiven { node, below } => self.labels.replay_given(node, below),
+            Record::Protection(told) => self.protection = Some(told),
             Record::LabelGone { .. } | Record::Compare | Record::Log(_) | Record::Complete => {}
         }
         self.pending.clear();
+    }
+
+    /// Returns what IPsec protects, as it was told last.
+    pub fn protection(&self) -> Option<&Told> {
+        self.protection.as_ref()
+    }
+
+    /// Says what IPsec protects now.
+    pub fn set_protection(&mut self, told: Told) {
+        // Nodes of earlier versions do not know the record, so it is not there where nothing was ever protected.
+        let is_known = match &self.protection {
+            Some(known) => *known == told,
+            None => told.is_nothing(),
+        };
+        if !is_known {
+            self.pending.push(Record::Protection(told.clone()));
+            self.protection = Some(told);
+        }
     }
 
     /// A dump of a part begins.
@@ -219,6 +241,8 @@ impl Ledger {
 
     /// The whole table, in pieces that each can be encoded and stored. Labels come first, then what routes need.
     pub fn snapshot(&self) -> impl Iterator<Item = Vec<Record>> + '_ {
+        // First of all, so that it counts when routes do.
+        let protection = self.protection.clone().map(|told| vec![Record::Protection(told)]);
         let things = self.labels.records().chain(self.things().map(Record::Change)).collect::<Vec<_>>();
         let things: Vec<Vec<Record>> = things.chunks(THINGS_IN_A_PIECE).map(<[Record]>::to_vec).collect();
         let mut routes = self.routes.iter();
@@ -234,7 +258,7 @@ impl Ledger {
             };
             (!groups.is_empty()).then(|| groups.into_iter().map(record).collect())
         });
-        things.into_iter().chain(pieces)
+        protection.into_iter().chain(things).chain(pieces)
     }
 
     /// All but routes.

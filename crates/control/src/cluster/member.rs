@@ -24,6 +24,7 @@ use serde::{Deserialize, Serialize};
 use super::leader::lead;
 use super::ledger::Ledger;
 use super::log::{LOG, LogError, Stored, id_of_log, sequence_of};
+use super::protection::{Protection, Told};
 use super::record::{Record, decode};
 use super::tables::{TableDigest, Tables};
 use crate::mirror::{ClusterExits, Exit};
@@ -42,6 +43,8 @@ const IDLE_STATUS_PERIOD: Duration = Duration::from_secs(2);
 const MOST_CHANGES: usize = 20;
 /// Time between two tries to get interfaces that Linux does not have.
 const PORTS_RETRY: Duration = Duration::from_secs(2);
+/// How long tables wait until what IPsec protects counts.
+const LONGEST_PROTECTING: Duration = Duration::from_secs(10);
 /// Time between two tries to reach a store that is away.
 const RETRY: Duration = Duration::from_millis(500);
 
@@ -111,6 +114,26 @@ pub trait Host: Send + Sync {
 
     /// This node has been asked to leave: it ends in a moment, when others go round it.
     fn leave(&self);
+
+    /// The leader's log says that IPsec protects this; `None` where nothing ever was protected. It must not wait.
+    fn protect(&self, told: Option<&Told>) {
+        let _ = told;
+    }
+
+    /// Whether what [`Host::protect`] heard last counts for the next packet.
+    fn protects(&self) -> bool {
+        true
+    }
+
+    /// This node begins to lead; the last leader told this of IPsec. What this node's own Linux has goes to
+    /// [`MemberShared::set_protection`], now and whenever it changes.
+    fn begins_to_lead(&self, told: Option<&Told>, shared: &Arc<MemberShared>) {
+        let _ = told;
+        shared.set_protection(Told::of(&Protection::default()));
+    }
+
+    /// It leads no more.
+    fn ends_to_lead(&self) {}
 
     /// Whether the fabric has a way to this node now.
     fn reaches(&self, node: NodeId) -> bool;
@@ -217,6 +240,8 @@ pub struct MemberShared {
     sessions: AtomicU64,
     /// What this node told when it led last: for a store that has lost all.
     ledger: Mutex<Option<Ledger>>,
+    /// What IPsec protects by this node's Linux, while it leads.
+    protection: Mutex<Option<Told>>,
 }
 
 impl MemberShared {
@@ -251,6 +276,20 @@ impl MemberShared {
 
     pub(super) fn kept_ledger(&self) -> Option<Ledger> {
         lock(&self.ledger).take()
+    }
+
+    /// Says what IPsec protects by this node's Linux.
+    pub fn set_protection(&self, told: Told) {
+        *lock(&self.protection) = Some(told);
+    }
+
+    /// What was said so, if it was since this node began to lead.
+    pub fn protection(&self) -> Option<Told> {
+        lock(&self.protection).clone()
+    }
+
+    pub(super) fn forget_protection(&self) {
+        *lock(&self.protection) = None;
     }
 
     fn has_changed(&self) {
@@ -403,11 +442,11 @@ fn follow_from(
     stored: Stored,
     pulse: &Pulse,
 ) -> Result<(), String> {
-    let MemberOptions { store, shared, .. } = options;
+    let MemberOptions { store, shared, host, .. } = options;
     let mut sessions = shared.sessions.load(Ordering::SeqCst);
     let (events, log) = channel();
     let _watch = store.watch(LOG, stored.revision, events);
-    take_in(common, stored, pulse);
+    take_in(common, host.as_ref(), stored, pulse);
     let mut unpublished: Option<Instant> = None;
     let mut applied = common.lock().cluster.as_ref().map_or(0, |cluster| cluster.sequence);
     loop {
@@ -457,6 +496,7 @@ fn follow_from(
         }
         if unpublished.is_some_and(|since| is_idle || since.elapsed() >= LONGEST_GATHERING) {
             unpublished = None;
+            host.protect(cluster.tables.protection());
             cluster.tables.publish(mirror);
             cluster.sequence = applied;
         }
@@ -464,7 +504,7 @@ fn follow_from(
 }
 
 /// Brings the tables to what is stored, in steps that leave others to look at them.
-fn take_in(common: &Common, stored: Stored, pulse: &Pulse) {
+fn take_in(common: &Common, host: &dyn Host, stored: Stored, pulse: &Pulse) {
     let with = |act: &mut dyn FnMut(&mut crate::mirror::Mirror, &mut Cluster)| {
         let mut state = common.lock();
         if let crate::service::State { mirror, cluster: Some(cluster), .. } = &mut *state {
@@ -515,6 +555,15 @@ fn take_in(common: &Common, stored: Stored, pulse: &Pulse) {
             cluster.tables.table_ends(mirror);
         }
         cluster.is_kept = if has_all { cluster.is_kept && !is_completed } else { is_kept };
+        host.protect(cluster.tables.protection());
+    });
+    // No packet is forwarded by routes before what has to be protected is known.
+    let begin = Instant::now();
+    while !host.protects() && begin.elapsed() < LONGEST_PROTECTING && !common.lock().ends() {
+        pulse.beat();
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    with(&mut |mirror, cluster| {
         cluster.tables.publish(mirror);
         (cluster.log, cluster.sequence) = (id, last);
     });

@@ -18,6 +18,7 @@
 //! | [`tables`] | what a node makes of it |
 //! | [`log`] | how tables and the log lie in the store |
 //! | [`member`] | a node's life: membership, election, status |
+//! | [`protection`] | what IPsec protects, as the log has it |
 //! | [`key`] | the key that the nodes share, from a local file |
 //!
 //! # In the store
@@ -40,6 +41,7 @@ mod leader;
 pub mod ledger;
 pub mod log;
 pub mod member;
+pub mod protection;
 pub mod record;
 pub mod tables;
 #[cfg(test)]

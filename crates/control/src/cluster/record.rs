@@ -3,6 +3,7 @@
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
+use super::protection::Told;
 use crate::bounded::at_most;
 use crate::change::{Change, InterfaceIndex, Route};
 
@@ -45,6 +46,8 @@ pub enum Record {
     Log(u64),
     /// All that the leader's Linux has been told so far. What nodes have of a log that is lost goes now.
     Complete,
+    /// What IPsec protects from here on; in the place of all that was told of it before.
+    Protection(Told),
 }
 
 /// The number of the interface of a cluster's port, the same whoever leads.

@@ -7,6 +7,7 @@ use fib::Adjacency;
 use fib::publish::{Readers, Writer, pair};
 
 use super::member::mirror_port;
+use super::protection::Told;
 use super::record::Record;
 use crate::change::{Part, Source};
 use crate::mirror::Mirror;
@@ -44,6 +45,8 @@ pub struct Tables {
     /// Counts whole tables.
     table: u8,
     digest: TableDigest,
+    /// What IPsec protects, and the table in which it was last told.
+    protection: Option<(Told, u8)>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -68,7 +71,13 @@ impl Tables {
             changed: Vec::new(),
             table: 0,
             digest: TableDigest::default(),
+            protection: None,
         }
+    }
+
+    /// Returns what IPsec protects; `None` where nothing ever was.
+    pub fn protection(&self) -> Option<&Told> {
+        self.protection.as_ref().map(|(told, _)| told)
     }
 
     /// Where workers read the adjacency of a label.
@@ -106,6 +115,7 @@ impl Tables {
         for (port, mac) in gone.map(|(&key, _)| key).collect::<Vec<_>>() {
             self.forget(mirror, port, mac);
         }
+        self.protection.take_if(|(_, table)| *table != self.table);
     }
 
     /// Takes in a record that stands in the log at this place.
@@ -131,6 +141,7 @@ impl Tables {
                 }
             }
             Record::LabelGone { port, mac } => self.forget(mirror, port, mac),
+            Record::Protection(told) => self.protection = Some((told, self.table)),
             Record::LabelsGiven { .. } | Record::Log(_) | Record::Complete => {}
             Record::Compare => {
                 let digests = mirror.digests();
@@ -144,6 +155,8 @@ impl Tables {
                     let mixed = (bytes ^ u64::from(known.label) << 40).wrapping_mul(0x9e37_79b9_7f4a_7c15);
                     digest.sum = digest.sum.wrapping_add(mixed ^ mixed >> 32);
                 }
+                let protection = self.protection().map_or(0, Told::digest);
+                digest.sum = digest.sum.wrapping_add(protection);
                 self.digest = digest;
             }
         }

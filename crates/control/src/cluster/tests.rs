@@ -12,6 +12,7 @@ use proptest::prelude::*;
 use super::ledger::Ledger;
 use super::log::{LogWriter, Stored, entry_key, gathered};
 use super::member::{ClusterPort, exits, mirror_port};
+use super::protection::{Protection, ProtectionAction, ProtectionPolicy, Told};
 use super::record::{Record, decode, encode};
 use super::tables::{OwnPort, Tables};
 use crate::change::*;
@@ -569,4 +570,53 @@ proptest! {
             }
         }
     }
+}
+
+fn told(action: ProtectionAction) -> Told {
+    let policy = ProtectionPolicy {
+        is_forward: false,
+        source: "10.0.1.0/24".parse().unwrap(),
+        destination: "10.0.2.0/24".parse().unwrap(),
+        protocol: None,
+        source_ports: None,
+        destination_ports: None,
+        action,
+    };
+    Told::of(&Protection { policies: vec![policy], ..Protection::default() })
+}
+
+#[test]
+fn what_ipsec_protects_reaches_all_nodes_and_outlives_the_leader() {
+    let (mut ledger, mut early, mut late) = (ledger(), TestNode::new(0), TestNode::new(1));
+    // Nodes of earlier versions do not know the record: without policies there is none.
+    let nothing = Told::of(&Protection::default());
+    ledger.set_protection(nothing.clone());
+    assert!(!ledger.has_pending() && ledger.snapshot().next().is_none());
+    assert_eq!(early.tables.protection(), None);
+    let (first, second) = (told(ProtectionAction::Bypass), told(ProtectionAction::Discard));
+    for told in [&first, &first, &second] {
+        ledger.set_protection(told.clone());
+    }
+    let records = ledger.take_pending();
+    assert_eq!(records.len(), 2, "what is known is not told again");
+    ledger.apply(link(100, 1));
+    let pieces: Vec<_> = ledger.snapshot().collect();
+    assert_eq!(pieces[0], [Record::Protection(second.clone())], "before all routes");
+    early.take(records);
+    late.take_table(pieces.clone().into_iter());
+    for node in [&mut early, &mut late] {
+        assert_eq!(node.tables.protection(), Some(&second));
+        node.take(vec![Record::Compare]);
+    }
+    late.take(vec![Record::Protection(first), Record::Compare]);
+    assert_ne!(early.tables.digest().sum, late.tables.digest().sum);
+    // The next leader knows it, and a table without it means that there is none.
+    let mut next = self::ledger();
+    pieces.into_iter().flatten().for_each(|record| next.replay(record));
+    assert_eq!(next.protection(), Some(&second));
+    next.set_protection(nothing.clone());
+    early.take(next.take_pending());
+    assert_eq!(early.tables.protection(), Some(&nothing));
+    late.take_table(std::iter::empty());
+    assert_eq!(late.tables.protection(), None);
 }

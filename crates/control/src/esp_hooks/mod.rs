@@ -5,7 +5,7 @@
 //!
 //! - [`Hook::Output`]: ESP that Linux made, of the host's own packets and of those that it forwards, before it leaves.
 //! - [`Hook::Input`]: ESP to this host, whole again if it came in fragments, before Linux opens it. What the router itself hands to
-//!   Linux has a bit in its mark and passes without being seen.
+//!   Linux has a bit in its mark, or a source address at the link layer that nobody else knows, and passes without being seen.
 //!
 //! In both directions this is ESP behind an IP header, and in UDP from or to [ports](EspHooks::set_udp_ports) of NAT traversal. IKE
 //! and keepalives on these ports pass.
@@ -155,18 +155,19 @@ pub struct EspHooks {
 }
 
 impl EspHooks {
-    /// Sets up both hooks, without ports of UDP. Packets with one of the bits `permitted_mark` in their mark pass the input hook unseen.
+    /// Sets up both hooks, without ports of UDP. Packets with one of the bits `permitted_mark` in their mark, and those whose frame
+    /// came from `checked_source`, pass the input hook unseen.
     ///
     /// # Errors
     ///
     /// The kernel lacks a module, or has one of [`offload_modules`], or we lack the right, or another process has these hooks.
-    pub fn raise(permitted_mark: u32) -> Result<Self, EspHooksError> {
+    pub fn raise(permitted_mark: u32, checked_source: Option<[u8; 6]>) -> Result<Self, EspHooksError> {
         if let Some(module) = offload_modules().next() {
             return Err(EspHooksError::Offload(module));
         }
         let refused = |part| move |error| EspHooksError::Refused { part, error };
         let queues = Queues::open().map_err(refused(QUEUE))?;
-        let table = Table::raise(permitted_mark, queues.numbers().map(table::to_queue))
+        let table = Table::raise(permitted_mark, checked_source, queues.numbers().map(table::to_queue))
             .map_err(refused(TABLE_WITH_MODULES))?;
         Ok(Self { table, queues })
     }
@@ -216,7 +217,7 @@ mod tests {
     #[test]
     fn without_a_module_nothing_is_left_behind() {
         in_namespace(|| {
-            let raised = EspHooks::raise(1);
+            let raised = EspHooks::raise(1, None);
             if let Err(error) = &raised {
                 let text = error.to_string();
                 assert!(text.contains("modprobe"), "{text}");
@@ -226,7 +227,7 @@ mod tests {
             // Where the kernel has all of it they are there, for one process.
             if raised.is_ok() {
                 assert!(run("nft", "list tables").contains(table::NAME));
-                assert!(EspHooks::raise(1).is_err());
+                assert!(EspHooks::raise(1, None).is_err());
             }
             drop(raised);
             assert_eq!(run("nft", "list tables"), "");
@@ -254,7 +255,7 @@ mod tests {
             };
             let is_in_pieces = |lengths: &[usize]| lengths.len() > 3;
             assert!(is_in_pieces(&lengths()));
-            let table = Table::raise(1, [ACCEPT; 2].map(verdict)).unwrap();
+            let table = Table::raise(1, None, [ACCEPT; 2].map(verdict)).unwrap();
             assert_eq!(lengths(), [PAYLOAD + 48]);
             drop(table);
             // Linux cleans up after a table a little later.

@@ -7,6 +7,7 @@
 //!     chain fragments {
 //!         type filter hook prerouting priority -450; policy accept;
 //!         meta nfproto ipv6 meta mark & MARK != 0 ip6 nexthdr ipv6-frag notrack
+//!         meta nfproto ipv6 ether saddr SOURCE ip6 nexthdr ipv6-frag notrack   (if there is one)
 //!     }
 //!     chain prerouting {
 //!         type filter hook prerouting priority 0; policy accept;
@@ -15,6 +16,7 @@
 //!     chain input {
 //!         type filter hook input priority -300; policy accept;
 //!         meta mark & MARK != 0 accept
+//!         ether saddr SOURCE accept                           (if there is one)
 //!         meta l4proto esp queue to INPUT
 //!         udp dport @udp_ports @th,64,32 != 0 queue to INPUT
 //!     }
@@ -42,8 +44,8 @@ use std::io;
 
 use crate::netfilter::{
     ACCEPT, Draft, Hook, META_MARK, Netfilter, OWNER, REGISTER, chain, change_ports, differs, expression,
-    is_equal, is_in, keep_bits, load, load_network, load_transport, number, port_set, removal, rule,
-    set_register, short, table, verdict,
+    is_equal, is_in, keep_bits, load, load_link, load_network, load_transport, number, port_set, removal,
+    rule, set_register, short, table, verdict,
 };
 
 /// Its name. It begins unlike the names of the backstop's tables.
@@ -70,17 +72,21 @@ pub(super) struct Table {
 
 impl Table {
     /// Makes the table, in the place of one that has no owner. `ends` are what happens to ESP in the input and in the output hook.
-    pub(super) fn raise(permitted_mark: u32, ends: [Vec<u8>; 2]) -> io::Result<Self> {
+    pub(super) fn raise(
+        permitted_mark: u32,
+        checked_source: Option<[u8; 6]>,
+        ends: [Vec<u8>; 2],
+    ) -> io::Result<Self> {
         let mut netfilter = Netfilter::open()?;
         let mut messages = removal(NAME, &netfilter.tables()?);
-        messages.extend(rules(NAME, permitted_mark, ends));
+        messages.extend(rules(NAME, permitted_mark, checked_source, ends));
         netfilter.change(messages)?;
         Ok(Self { netfilter, udp_ports: Vec::new() })
     }
 
     /// Has the kernel take such a table, under another name, and remove it in the same transaction: no packet meets it.
     pub(super) fn probe(ends: [Vec<u8>; 2]) -> io::Result<()> {
-        let mut messages = rules(PROBE, 1, ends);
+        let mut messages = rules(PROBE, 1, Some([0; 6]), ends);
         messages.extend(removal(PROBE, &[(PROBE.to_owned(), 0)]));
         Netfilter::open()?.change(messages)
     }
@@ -127,7 +133,8 @@ fn reassemble() -> [Vec<u8>; 4] {
     [load(META_PROTOCOL), is_equal(&[ESP]), set_register(&any_port), proxy]
 }
 
-fn rules(of: &str, permitted_mark: u32, ends: [Vec<u8>; 2]) -> Vec<Draft> {
+fn rules(of: &str, permitted_mark: u32, checked_source: Option<[u8; 6]>, ends: [Vec<u8>; 2]) -> Vec<Draft> {
+    const SOURCE_ADDRESS: u32 = 6;
     const SOURCE_PORT: u32 = 0;
     const DESTINATION_PORT: u32 = 2;
     let esp = |end: &Vec<u8>| vec![load(META_PROTOCOL), is_equal(&[ESP]), end.clone()];
@@ -146,13 +153,21 @@ fn rules(of: &str, permitted_mark: u32, ends: [Vec<u8>; 2]) -> Vec<Draft> {
     let permitted = [&is_permitted[..], &[verdict(ACCEPT)]].concat();
     let is_ipv6 = [load(META_FAMILY), is_equal(&[IPV6])];
     let is_fragment = [load_network(6), is_equal(&[FRAGMENT]), expression("notrack", &[])];
-    let fragments = [&is_ipv6[..], &is_permitted, &is_fragment].concat();
     let [to_input, to_output] = ends;
-    let input = [permitted, esp(&to_input), esp_in_udp(DESTINATION_PORT, to_input)];
+    let mut input = vec![permitted];
+    let is_checked = checked_source.map(|source| [load_link(SOURCE_ADDRESS, 6), is_equal(&source)]);
+    input.extend(is_checked.iter().map(|is_checked| [&is_checked[..], &[verdict(ACCEPT)]].concat()));
+    input.extend([esp(&to_input), esp_in_udp(DESTINATION_PORT, to_input)]);
+    let fragments = |is_checked: &[Vec<u8>]| [&is_ipv6[..], is_checked, &is_fragment].concat();
+    let fragments: Vec<_> = [&is_permitted[..]]
+        .into_iter()
+        .chain(is_checked.iter().map(|is_checked| &is_checked[..]))
+        .map(fragments)
+        .collect();
     let output = [esp(&to_output), esp_in_udp(SOURCE_PORT, to_output)];
     let mut drafts = vec![table(of, OWNER), port_set(of, SET)];
     for (name, hook, priority, rules) in [
-        ("fragments", Hook::Prerouting, FRAGMENTS_PRIORITY, &[fragments][..]),
+        ("fragments", Hook::Prerouting, FRAGMENTS_PRIORITY, &fragments[..]),
         ("prerouting", Hook::Prerouting, 0, &[reassemble().to_vec()][..]),
         ("input", Hook::Input, INPUT_PRIORITY, &input),
         ("output", Hook::Output, OUTPUT_PRIORITY, &output),
@@ -187,7 +202,7 @@ mod tests {
     #[test]
     fn rules_are_what_nft_says_they_are() {
         in_namespace(|| {
-            let mut table = Table::raise(MARK, dropping()).unwrap();
+            let mut table = Table::raise(MARK, None, dropping()).unwrap();
             let text = listed();
             for lines in [
                 "flags owner",
@@ -216,13 +231,19 @@ mod tests {
             assert!(!listed().contains("elements"), "{}", listed());
             drop(table);
             assert_eq!(run("nft", "list tables"), "");
+            let table = Table::raise(MARK, Some([2, 1, 2, 3, 4, 5]), dropping()).unwrap();
+            let text = listed();
+            assert!(text.contains("accept\n@ll,48,48 0x20102030405 accept\nmeta l4proto 50 drop"), "{text}");
+            let fragments = "notrack\n@ll,48,48 0x20102030405 ip6 nexthdr 44 notrack";
+            assert!(text.contains(fragments), "{text}");
+            drop(table);
         });
     }
 
     #[test]
     fn datagrams_with_esp_are_told_from_others() {
         in_namespace(|| {
-            let mut table = Table::raise(MARK, dropping()).unwrap();
+            let mut table = Table::raise(MARK, None, dropping()).unwrap();
             for host in ["127.0.0.1", "[::1]"] {
                 let [near, far] = [0; 2].map(|port| UdpSocket::bind(format!("{host}:{port}")).unwrap());
                 let (near_port, far_port) =
@@ -268,7 +289,7 @@ mod tests {
             assert!(Table::probe([verdict(DROP), unknown]).is_err());
             assert_eq!(run("nft", "list tables"), "");
             // Also beside a router.
-            let table = Table::raise(MARK, dropping()).unwrap();
+            let table = Table::raise(MARK, None, dropping()).unwrap();
             let before = listed();
             Table::probe(dropping()).unwrap();
             assert_eq!(listed(), before);
@@ -280,9 +301,9 @@ mod tests {
     fn a_table_without_an_owner_is_replaced() {
         in_namespace(|| {
             run("nft", &format!("add table inet {NAME}"));
-            let table = Table::raise(MARK, dropping()).unwrap();
+            let table = Table::raise(MARK, None, dropping()).unwrap();
             assert!(listed().contains("flags owner"));
-            assert!(Table::raise(MARK, dropping()).is_err());
+            assert!(Table::raise(MARK, None, dropping()).is_err());
             drop(table);
         });
     }

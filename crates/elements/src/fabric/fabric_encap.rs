@@ -15,7 +15,11 @@
 //! sends it out by its port LABEL;
 //!
 //! =item to-route
-//! routes it, as if it came in by port LABEL of the cluster.
+//! routes it, as if it came in by port LABEL of the cluster;
+//!
+//! =item to-leader
+//! does the same, being the leader. NODE is the leader. A frame that was carried so once is dropped as "carried to the leader
+//! already": nodes that do not know yet who leads do not send it to and fro.
 //!
 //! =back
 //!
@@ -38,9 +42,10 @@ use graph::{Class, Combine, ConfigError, Context, Element, FromArgument, Get, Ha
 use packet::Batch;
 use packet::flow::{FlowFields, FlowHash, FlowKey};
 
+use super::fabric_share;
 use super::keys::FabricKeys;
 use super::node::Node;
-use super::wire::{NO_ROOM, Wire};
+use super::wire::{NO_ROOM, TO_LEADER, Wire};
 
 pub(super) static CLASS: Class = Class {
     name: "FabricEncap",
@@ -56,17 +61,18 @@ pub(super) static CLASS: Class = Class {
     manual: graph::manual!("fabric_encap.rs"),
     make: |setup| {
         let node = Node::of_argument(setup)?;
-        let KindArgument(kind) = setup.arguments.required("KIND")?;
+        let KindArgument { kind, is_to_leader } = setup.arguments.required("KIND")?;
         let nodes: Option<String> = setup.arguments.keyword("NODE")?;
         let label: Option<u32> = setup.arguments.keyword("LABEL")?;
         setup.arguments.finish()?;
         let label = label.map(|number| {
-            Label::new(number)
+            Label::new(if is_to_leader { number | TO_LEADER } else { number })
                 .ok_or_else(|| ConfigError::new(format!("LABEL: {number}; at most {}", Label::MAX)))
         });
         let mut encap = FabricEncap {
             wire: Wire::of(&node),
             kind,
+            is_to_leader,
             text: String::new(),
             nodes: Vec::new(),
             reachable: Vec::new(),
@@ -88,18 +94,23 @@ pub(super) static CLASS: Class = Class {
     ..Class::DEFAULT
 };
 
-struct KindArgument(Kind);
+struct KindArgument {
+    kind: Kind,
+    /// Whether the node is the leader, which does what others cannot.
+    is_to_leader: bool,
+}
 
 impl FromArgument for KindArgument {
-    const EXPECTED: &'static str = "to-host, from-host or to-route";
+    const EXPECTED: &'static str = "to-host, from-host, to-route or to-leader";
 
     fn from_argument(text: &str) -> Option<Self> {
-        Some(Self(match text {
+        let kind = match text {
             "to-host" => Kind::ToHost,
             "from-host" => Kind::FromHost,
-            "to-route" => Kind::ToRoute,
+            "to-route" | "to-leader" => Kind::ToRoute,
             _ => return None,
-        }))
+        };
+        Some(Self { kind, is_to_leader: text == "to-leader" })
     }
 }
 
@@ -107,6 +118,7 @@ struct FabricEncap {
     node: Arc<Node>,
     wire: Wire,
     kind: Kind,
+    is_to_leader: bool,
     /// The nodes as they were written.
     text: String,
     nodes: Vec<(NodeId, u32)>,
@@ -187,13 +199,17 @@ impl Element for FabricEncap {
         if self.keys.as_ref().is_some_and(|keys| keys.version() != self.keys_version) {
             self.take_key();
         }
-        let FabricEncap { ref node, ref front, wire, kind, label, hash, .. } = *self;
+        let FabricEncap { ref node, ref front, wire, kind, is_to_leader, label, hash, .. } = *self;
         cx.filter(batch, |packet| {
             let Some(to) = front.node(hash.of(packet.data())) else { return Verdict::Drop("no node") };
             if to == node.here {
                 return Verdict::Divert(1, "for this node");
             }
-            let paint = Label::new(packet.annotations().paint().into());
+            if is_to_leader && fabric_share::is_carried(packet) {
+                return Verdict::Drop("carried to the leader already");
+            }
+            let paint = u32::from(packet.annotations().paint());
+            let paint = Label::new(if is_to_leader { paint | TO_LEADER } else { paint });
             let Some(label) = label.or(paint) else { return Verdict::Drop("no such port") };
             let header = Header::new(kind, to, label, node.here, node.cluster);
             if wire.enclose(packet, &header, node.here) { Verdict::Keep } else { Verdict::Drop(NO_ROOM) }

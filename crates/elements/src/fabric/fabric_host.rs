@@ -13,6 +13,9 @@
 //! interface of that port. A frame to the address 00:00:00:00:00:00, which has lost its Ethernet header on its way here, gets the
 //! interface's own address as destination, so that Linux takes it.
 //!
+//! ESP that EspReseal has made, and what IpsecPolicy leaves to Linux, come from an address that nobody else knows. By it Linux's packet
+//! filter tells them from ESP that nobody has checked, and leaves fragments as they are.
+//!
 //! What Linux sends is painted with the number of its port. The outputs are:
 //!
 //! =item i
@@ -44,6 +47,7 @@ use super::adjacencies::FabricAdjacencies;
 use super::host_ports::{FabricHostPorts, MOST_READY, Queues, Ready, Tap};
 use super::node::Node;
 use super::wire::{NO_ROOM, Wire};
+use crate::ipsec::is_checked;
 
 pub(super) static CLASS: Class = Class {
     name: "FabricHost",
@@ -146,6 +150,11 @@ impl FabricHost {
             return cx.drop_batch(frames, NO_SUCH_PORT);
         };
         for frame in frames.iter_mut() {
+            if is_checked(frame)
+                && let Some(source) = frame.data_mut().get_mut(6..12)
+            {
+                source.copy_from_slice(&self.ports.checked_source());
+            }
             if let Some(destination) = frame.data_mut().first_chunk_mut()
                 && *destination == [0; 6]
             {

@@ -16,7 +16,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use super::tests::shared;
 use super::{FabricHostPorts, HostPort};
 use crate::registry;
-use testbed::{in_namespace, ip, wait_until};
+use testbed::{in_namespace, ip, run, wait_until};
 
 /// Node 0 with two ports.
 fn leader(shape: &str) -> (Bench, Arc<FabricHostPorts>) {
@@ -162,6 +162,33 @@ fn linux_answers_by_the_port_that_was_asked() {
             });
         });
     }
+}
+
+#[test]
+fn what_was_checked_reaches_linux_from_an_address_of_its_own() {
+    in_namespace(|| {
+        let (mut bench, ports) = leader("mesh(3)");
+        ports.set(vec![host_port(3, 2, 1)]).unwrap();
+        ip("addr add 192.0.2.3/32 dev port3");
+        let source = ports.checked_source().map(|byte| format!("{byte:02x}")).join(":");
+        assert_ne!(ports.checked_source(), FabricHostPorts::new().unwrap().checked_source());
+        run("nft", "add table ip t");
+        run("nft", "add chain ip t c { type filter hook input priority 0; }");
+        run("nft", &format!("add rule ip t c ether saddr {source} counter"));
+        run("nft", "add rule ip t c icmp type echo-request counter");
+        let frame = echo(3, [2, 0, 0, 0, 1, 3], STATION, false);
+        push(&mut bench, 3, &[&frame]);
+        let mut packet = bench.packet(&frame);
+        packet.annotations_mut().set_paint(3);
+        crate::ipsec::set_checked(&mut packet);
+        bench.push_packets("in", vec![packet]);
+        wait_until("both packets in Linux", || {
+            bench.run(8);
+            let listed = run("nft", "list table ip t");
+            let count = |rule: &str| listed.lines().any(|line| line.contains(rule));
+            count("echo-request counter packets 2") && count(&format!("{source} counter packets 1 "))
+        });
+    });
 }
 
 #[test]

@@ -93,10 +93,23 @@ pub(super) fn set_input_node(packet: &mut Packet, number: u16) {
     packet.set_input_port(number + 1);
 }
 
+/// In the place of the input node too: the packet was carried to the leader once.
+const CARRIED: u16 = 1 << 15;
+
+/// Leaves with a packet that has its input node that it was carried to the leader, and is not to be carried again.
+pub(super) fn set_carried(packet: &mut Packet) {
+    packet.set_input_port(packet.input_port() | CARRIED);
+}
+
+/// Whether a packet was carried to the leader.
+pub(super) fn is_carried(packet: &Packet) -> bool {
+    packet.input_port() & CARRIED != 0
+}
+
 /// By which node it came into the cluster, if it came over the fabric.
 #[inline(always)]
 pub(super) fn input_node(packet: &Packet) -> Option<NodeId> {
-    NodeId::new(packet.input_port().wrapping_sub(1))
+    NodeId::new((packet.input_port() & !CARRIED).wrapping_sub(1))
 }
 
 struct FabricShare {

@@ -18,7 +18,7 @@
 //! Ethernet frames for the cluster's host, painted with the number of the cluster's port that they came in by;
 //!
 //! =item n+2
-//! Ethernet frames that this node has to route, painted likewise;
+//! Ethernet frames that this node has to route, painted likewise. Those that FabricEncap carried to the leader are not carried again;
 //!
 //! =item n+3+i
 //! what leaves by PORTI<i>: packets with the Ethernet header of their next hop, frames of the cluster's host as they are.
@@ -54,7 +54,7 @@ use packet::{Batch, MAX_BATCH, Packet};
 use super::adjacencies::FabricAdjacencies;
 use super::fabric_share;
 use super::node::Node;
-use super::wire::{self, FOR_ANOTHER, NO_HEADER, Wire};
+use super::wire::{self, FOR_ANOTHER, NO_HEADER, TO_LEADER, Wire};
 
 pub(super) static CLASS: Class = Class {
     name: "FromFabric",
@@ -296,8 +296,13 @@ fn frame(packet: &mut Packet, kind: u8, label: u32, node: &Node, place: Place) -
             NO_SUCH_PORT
         };
     }
-    let Ok(paint) = u8::try_from(label) else { return NO_SUCH_PORT };
+    let is_to_leader = kind == Kind::ToRoute as u8 && label & TO_LEADER != 0;
+    let port = if is_to_leader { label & !TO_LEADER } else { label };
+    let Ok(paint) = u8::try_from(port) else { return NO_SUCH_PORT };
     packet.annotations_mut().set_paint(paint);
+    if is_to_leader {
+        fabric_share::set_carried(packet);
+    }
     place.links + if kind == Kind::ToHost as u8 { TO_HOST } else { TO_ROUTE }
 }
 

@@ -46,6 +46,7 @@ pub struct FabricHostPorts {
     known: Mutex<Vec<Tap>>,
     /// Grows when `known` changes.
     version: AtomicU64,
+    checked_source: [u8; 6],
 }
 
 /// An open device. Dropping it closes it.
@@ -88,6 +89,14 @@ impl Tap {
     }
 }
 
+/// A link address that nobody can guess: locally administered, of one station.
+fn secret_address() -> [u8; 6] {
+    use std::hash::{BuildHasher, Hasher, RandomState};
+    let [first, rest @ .., _, _] = RandomState::new().build_hasher().finish().to_ne_bytes();
+    let [b, c, d, e, f] = rest;
+    [first & !1 | 2, b, c, d, e, f]
+}
+
 impl FabricHostPorts {
     /// Where elements look for it.
     pub const KEY: &'static str = "fabric host ports";
@@ -102,7 +111,13 @@ impl FabricHostPorts {
             opened: Mutex::default(),
             known: Mutex::default(),
             version: AtomicU64::new(0),
+            checked_source: secret_address(),
         })
+    }
+
+    /// The source address of frames for Linux that this node has checked: one that nobody else knows.
+    pub fn checked_source(&self) -> [u8; 6] {
+        self.checked_source
     }
 
     /// Makes the host's ports these, in the network namespace of the calling thread: devices that are new are opened, those that

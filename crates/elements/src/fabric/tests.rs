@@ -15,7 +15,7 @@ use packet::Batch;
 use packet::random::SplitMix64;
 use ports::{KernelRelay, RelayLink, XdpMode};
 
-use super::{FabricAdjacencies, FabricKeys, FabricRelay};
+use super::{FabricAdjacencies, FabricKeys, FabricRelay, fabric_share};
 use crate::registry;
 
 const MS: u64 = 1_000_000;
@@ -165,6 +165,7 @@ fn config(topology: &Topology, here: NodeId, keywords: &str) -> String {
     let mut text = format!(
         "fabric :: Fabric(\"{shape}\", {here}, CLUSTER {CLUSTER}, {keywords});
          enter :: TestInput -> to :: ToFabric(fabric); hellos :: FabricHello(fabric);
+         judged :: TestInput -> carry :: FabricEncap(fabric, to-leader, NODE 0) -> to; carry[1] -> mine2 :: TestOutput;
          frames :: TestInput -> encap :: FabricEncap(fabric, to-host, NODE 0) -> to; encap[1] -> mine :: TestOutput;
          host :: TestOutput; route :: TestOutput; port :: TestOutput; port2 :: TestOutput;\n"
     );
@@ -282,6 +283,40 @@ fn whole_frames_reach_the_host_and_leave_by_ports() {
             cluster.carry();
             assert_eq!(cluster.out(1, output), [&frame[..]], "{shape} {kind:?}");
         }
+    }
+}
+
+#[test]
+fn what_the_leader_has_to_judge_is_carried_to_it_once() {
+    for shape in ["mesh(3)", "star(3)"] {
+        let mut cluster = Cluster::new(shape, ALIVE);
+        let frame = [&[0xff; 6][..], &[2, 0, 0, 0, 0, 1, 8, 0], &[7; 28]].concat();
+        let push = |bench: &mut Bench| {
+            let mut packet = bench.packet(&frame);
+            packet.annotations_mut().set_paint(200);
+            bench.push_packets("judged", vec![packet]);
+        };
+        push(&mut cluster.nodes[2]);
+        push(&mut cluster.nodes[0]);
+        cluster.carry();
+        assert_eq!(cluster.out(0, "mine2"), [&frame[..]], "the leader's own need no fabric");
+        let carried = cluster.nodes[0].taken_packets("route");
+        assert_eq!((carried[0].data(), carried[0].annotations().paint()), (&frame[..], 200), "{shape}");
+        assert_eq!(fabric_share::input_node(&carried[0]), NodeId::new(2));
+        // Two nodes that take each other for the leader.
+        cluster.nodes[0].write("carry.node", "1").unwrap();
+        cluster.nodes[0].push_packets("judged", carried);
+        assert_eq!(cluster.carry(), 0);
+        assert_eq!(cluster.drops(0, "carry", "carried to the leader already"), 1, "{shape}");
+        // What a front leaves to a routing node may have to go on to the leader.
+        let whole = [&cluster.header(Kind::ToRoute, 0, 1, 200), &frame[..]].concat();
+        cluster.nodes[0].push("enter", &[&whole]);
+        cluster.carry();
+        let front = cluster.nodes[1].taken_packets("route");
+        cluster.nodes[1].push_packets("judged", front);
+        cluster.carry();
+        assert_eq!(cluster.drops(1, "carry", "carried to the leader already"), 0);
+        assert_eq!(cluster.out(0, "route"), [&frame[..]], "{shape}");
     }
 }
 
@@ -830,7 +865,7 @@ fn mistakes_say_what_would_be_right() {
         ),
         (
             &format!("{fabric} Idle -> FabricEncap(f, to-moon) -> Discard;"),
-            "KIND: expected to-host, from-host or to-route, got 'to-moon'",
+            "KIND: expected to-host, from-host, to-route or to-leader, got 'to-moon'",
         ),
     ] {
         assert!(error(config).contains(message), "{config}: {}", error(config));

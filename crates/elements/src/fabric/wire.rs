@@ -27,6 +27,8 @@ pub(super) enum Wire {
 
 pub(super) const NO_HEADER: &str = "no fabric header";
 const UNKNOWN_KIND: &str = "unknown kind of fabric frame";
+/// In the label of a frame that is to be routed, above the port: it goes to the leader, who alone can do it.
+pub(super) const TO_LEADER: u32 = 1 << 8;
 const NO_NODE: &str = "no node in fabric header";
 /// Switches flood what they do not know.
 pub(super) const FOR_ANOTHER: &str = "for another node";

@@ -60,6 +60,8 @@ pub struct Contents {
     pub associations: Vec<Entry>,
     /// Associations that Linux keeps.
     pub kept: Vec<Kept>,
+    /// Whether ESP to this host may come of associations that are not known here: all of it counts as ESP to this host.
+    pub takes_esp: bool,
     /// Policies, in the order in which they are asked: the first that matches a packet decides. Their selectors must be such that the
     /// fast path can match them ([`Selector::can_match`](super::Selector::can_match)); others are left out. Of more than 16,384 in a direction none is asked, and
     /// all packets of it are dropped.
@@ -138,6 +140,7 @@ impl Database {
             out: policies(),
             forward: policies(),
             inbound: BySpi::default(),
+            takes_esp: false,
             places: Box::default(),
             own: own.clone(),
         });
@@ -290,6 +293,7 @@ impl Database {
             out: policies(Direction::Out, discards_out, &writing.tables.out),
             forward: policies(Direction::Forward, discards_forwarded, &writing.tables.forward),
             inbound,
+            takes_esp: contents.takes_esp,
             places,
             own: writing.own.clone(),
         }

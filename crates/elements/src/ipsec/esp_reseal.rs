@@ -30,7 +30,7 @@ use packet::{Annotations, Batch};
 
 use super::database::Database;
 use super::esp_encap::NO_ASSOCIATION;
-use super::tables::{AssociationId, Tables};
+use super::tables::{AssociationId, Tables, set_checked};
 
 pub(super) static CLASS: Class = Class {
     name: "EspReseal",
@@ -68,6 +68,7 @@ impl Element for EspReseal {
             let number = packet.annotations().u32_at(Annotations::ESP_SEQUENCE).unwrap_or(0);
             sealer.seal_again(packet, &place.association, number).map_err(ipsec::Fault::reason)?;
             AssociationId::mark(None, packet);
+            set_checked(packet);
             Ok(if packet.data().first().is_some_and(|first| first >> 4 == 6) { 2 } else { 1 })
         });
     }

@@ -85,7 +85,9 @@ use packet::{Batch, MAX_BATCH, Packet};
 
 use super::activation::{Activation, HasIdle, Idle, REFRESH};
 use super::database::Database;
-use super::tables::{AssociationId, FLAWED as NOT_JUDGED, Fields, Numbers, Step, Tables, is_fragment};
+use super::tables::{
+    AssociationId, FLAWED as NOT_JUDGED, Fields, Numbers, Step, Tables, is_fragment, set_checked,
+};
 use crate::acl::Rooms;
 
 pub(super) static CLASS: Class = Class {
@@ -230,6 +232,15 @@ impl Element for IpsecPolicy {
             }
         }
         drop(tables);
+        if outputs.contains(&LINUX) {
+            let each = batch.packets_mut().iter_mut().zip(&*outputs);
+            for (packet, _) in each.filter(|(_, output)| **output == LINUX) {
+                // One that was opened needs the number that it came with: it becomes ESP again.
+                if AssociationId::of(packet).is_none() {
+                    set_checked(packet);
+                }
+            }
+        }
         outputs.iter_mut().filter(|output| **output == OWN).for_each(|output| *output = PASS);
         if outputs.iter().all(|output| *output == outputs[0]) {
             match outputs[0] {

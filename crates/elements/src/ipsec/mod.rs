@@ -41,6 +41,9 @@ use graph::{Capability, Class};
 pub use activation::Activation;
 pub use database::{Contents, Database, Entry, Kept, PolicyCount};
 pub use policy::{Direction, Policy, PolicyAction, Selector, Template};
+pub(crate) use tables::is_checked;
+#[cfg(test)]
+pub(crate) use tables::set_checked;
 
 /// The element judges packets by the policies of IPsec.
 pub const IPSEC_POLICY: Capability = Capability("IPsec policies");

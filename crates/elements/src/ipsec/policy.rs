@@ -89,8 +89,24 @@ fn is_icmp(protocol: u8) -> bool {
 }
 
 impl Selector {
+    /// Returns what it asks of packets beside addresses: `tcp to port 80`.
+    pub fn conditions(&self) -> String {
+        let mut parts: Vec<String> =
+            self.protocol.iter().map(|protocol| IpProtocol(*protocol).to_string()).collect();
+        let names =
+            if self.protocol.is_some_and(is_icmp) { ["type", "code"] } else { ["from port", "to port"] };
+        for (name, numbers) in names.into_iter().zip([self.source_ports, self.destination_ports]) {
+            match numbers {
+                None => {}
+                Some((first, last)) if first == last => parts.push(format!("{name} {first}")),
+                Some((first, last)) => parts.push(format!("{name} {first}-{last}")),
+            }
+        }
+        parts.join(" ")
+    }
+
     /// Returns its source and its destination, each with its ports, as text.
-    pub fn ends(&self) -> [String; 2] {
+    fn ends(&self) -> [String; 2] {
         [(self.source, self.source_ports), (self.destination, self.destination_ports)].map(|(net, ports)| {
             match ports {
                 None => net.to_string(),

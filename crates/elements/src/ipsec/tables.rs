@@ -49,6 +49,21 @@ impl AssociationId {
     }
 }
 
+/// In the place of the number that an ESP packet came with, of a packet that has no association.
+const CHECKED: u32 = u32::MAX;
+
+/// Marks a packet for Linux as one that was checked here: Linux need not ask about it.
+#[inline(always)]
+pub(crate) fn set_checked(packet: &mut Packet) {
+    packet.annotations_mut().set_u32_at(Annotations::ESP_SEQUENCE, CHECKED);
+}
+
+/// Whether policies have left this packet to Linux, or EspReseal has made it.
+pub(crate) fn is_checked(packet: &Packet) -> bool {
+    AssociationId::of(packet).is_none()
+        && packet.annotations().u32_at(Annotations::ESP_SEQUENCE) == Some(CHECKED)
+}
+
 /// Which templates an association fits is looked up by this number; associations alike have the same.
 pub(super) type PeerId = u32;
 
@@ -413,6 +428,8 @@ pub(super) struct Tables {
     pub(super) out: Policies,
     pub(super) forward: Policies,
     pub(super) inbound: BySpi,
+    /// Whether ESP of unknown associations is for this host, too.
+    pub(super) takes_esp: bool,
     pub(super) places: Box<[Option<Place>]>,
     pub(super) own: Arc<Own>,
 }
@@ -421,13 +438,13 @@ impl Tables {
     /// Whether all packets pass.
     #[inline(always)]
     pub(super) fn is_idle(&self) -> bool {
-        self.inbound.is_empty() && self.out.is_empty() && self.forward.is_empty()
+        !self.has_inbound() && self.out.is_empty() && self.forward.is_empty()
     }
 
     /// Whether ESP to this host may come.
     #[inline(always)]
     pub(super) fn has_inbound(&self) -> bool {
-        !self.inbound.is_empty()
+        self.takes_esp || !self.inbound.is_empty()
     }
 
     /// Returns whose the packets of an SPI to an address are.

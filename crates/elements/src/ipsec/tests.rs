@@ -207,9 +207,25 @@ fn linux_gets_what_nobody_here_can_do() {
     esp[10..12].copy_from_slice(&check.to_be_bytes());
     assert_eq!(left.push("line", &[esp.clone()]), [("not_ours", esp.clone())]);
     assert_eq!(left.bench.read("decap.unknown"), "1");
+    // Where others have the associations, nobody here knows an SPI.
+    left.replace(Contents::default());
+    assert_eq!(left.push("line", &[esp.clone()]), [("clear", esp.clone())]);
+    left.replace(Contents { takes_esp: true, ..Contents::default() });
+    assert_eq!(left.push("line", &[esp.clone()]), [("not_ours", esp.clone())]);
     // ESP between others is a packet like any other.
     left.database.set_own(Vec::new());
     assert_eq!(left.push("line", &[esp.clone()]), [("clear", esp)]);
+}
+
+#[test]
+fn what_policies_leave_to_linux_is_known_as_checked() {
+    let mut left = Gateway::new("policy out any 10.1.0.0/16 10.2.0.0/16 protect 192.0.2.1 192.0.2.2");
+    let is_checked = |left: &mut Gateway, output: &str, packet: Vec<u8>| {
+        left.bench.push("hosts", &[&packet]);
+        super::is_checked(&left.bench.taken_packets(output)[0])
+    };
+    assert!(is_checked(&mut left, "linux", udp(A, B, 1, 64)));
+    assert!(!is_checked(&mut left, "clear", udp(B, A, 1, 64)));
 }
 
 #[test]

@@ -80,6 +80,25 @@ elementclass Routed { $mtu |
 
 ";
 
+const PROTECTION: &str = "\
+// IPsec by the policies of the leader's Linux (RFC 4301). Without any these elements do nothing. The leader does all ESP: what has to be
+// protected, and ESP to this router, is carried to it.
+sealed4 :: EtherEncap(0x0800, 0:0:0:0:0:0, 0:0:0:0:0:0) -> others;
+sealed6 :: EtherEncap(0x86dd, 0:0:0:0:0:0, 0:0:0:0:0:0) -> others;
+toleader :: FabricEncap(fabric, to-leader) -> to;
+toleader[1] -> others;
+carry :: EspReseal -> UnstripToMACHeader -> toleader;  carry[1] -> sealed4;  carry[2] -> sealed6;
+ipsec4 :: IpsecPolicy -> rt4;
+ipsec6 :: IpsecPolicy -> rt6;
+FollowLinux(ipsec ipsec4.refresh ipsec6.refresh);
+decap :: EspDecap;  encap :: EspEncap;  no_gateway :: Discard;
+ipsec4[1] -> decap;  ipsec4[2] -> DecIPTTL -> encap;  ipsec4[3] -> carry;
+ipsec6[1] -> decap;  ipsec6[2] -> DecIP6HLIM -> encap;  ipsec6[3] -> carry;
+decap[0] -> inner4 :: CheckIPHeader -> ipsec4;
+decap[1] -> inner6 :: CheckIP6Header -> ipsec6;
+decap[2] -> UnstripToMACHeader -> toleader;
+";
+
 /// The configuration of `node`, whose ports look so.
 pub(super) fn configuration(config: &ClusterConfig, node: &NodeConfig, ports: &[PortLook]) -> String {
     let mut text = HEAD.to_owned();
@@ -135,21 +154,20 @@ pub(super) fn configuration(config: &ClusterConfig, node: &NodeConfig, ports: &[
             Role::Edge => line(&mut text, format_args!("in{place}[0] -> routers;  in{place}[1] -> others;")),
             _ => line(
                 &mut text,
-                format_args!("in{place}[0] -> rt4;  in{place}[1] -> rt6;  in{place}[2] -> others;"),
+                format_args!("in{place}[0] -> ipsec4;  in{place}[1] -> ipsec6;  in{place}[2] -> others;"),
             ),
         }
         line(&mut text, format_args!("host[{place}] -> out{place};"));
     }
     line(&mut text, format_args!("host[{}] -> to;", names.len()));
-    if !routes {
-        text += "route :: Discard;  // This node does not route.\n";
-    }
     if names.is_empty() && !routes {
         text += "Idle -> others;  // Nothing comes in by ports.\n";
     }
     if names.is_empty() && node.role == Role::Edge {
         text += "Idle -> routers;\n";
     }
+    // What is carried to a leader that does not route is its Linux's.
+    let to_route = if routes { "route" } else { "others" };
     let count = node.links.len();
     for link in (0..count).filter(|&link| !node.links[link].is_empty()) {
         let relayed: Vec<String> =
@@ -159,7 +177,7 @@ pub(super) fn configuration(config: &ClusterConfig, node: &NodeConfig, ports: &[
         line(
             &mut text,
             format_args!(
-                "from{link}[{count}] -> heard;  from{link}[{host}] -> tolinux;  from{link}[{route}] -> route;"
+                "from{link}[{count}] -> heard;  from{link}[{host}] -> tolinux;  from{link}[{route}] -> {to_route};"
             ),
         );
         for place in 0..names.len() {
@@ -211,12 +229,14 @@ fn routing(text: &mut String, ports: &str, looks: &[PortLook]) {
         format_args!("\n// Where packets go: the leader's routes and neighbours.\nroute :: RouteInput;"),
     );
     line(text, format_args!("rt4 :: FIBLookup({ports});\nrt6 :: FIBLookup6({ports});"));
+    text.push_str(PROTECTION);
     text.push_str(
-        "// What has lost the header that it came with gets one that says nothing; FabricHost fills it in.\n\
-         without4 :: EtherEncap(0x0800, 0:0:0:0:0:0, 0:0:0:0:0:0) -> others;\n\
-         without6 :: EtherEncap(0x86dd, 0:0:0:0:0:0, 0:0:0:0:0:0) -> others;\n",
+        "// What has lost the header that it came with gets one that says nothing; FabricHost fills it in. What was in ESP is ESP again.\n\
+         without4 :: EspReseal -> header4 :: EtherEncap(0x0800, 0:0:0:0:0:0, 0:0:0:0:0:0) -> others;\n\
+         without6 :: EspReseal -> header6 :: EtherEncap(0x86dd, 0:0:0:0:0:0, 0:0:0:0:0:0) -> others;\n\
+         without4[1], without6[1] => sealed4, sealed4;  without4[2], without6[2] => sealed6, sealed6;\n",
     );
-    line(text, format_args!("route[0] -> rt4;  route[1] -> rt6;  route[2] -> others;"));
+    line(text, format_args!("route[0] -> ipsec4;  route[1] -> ipsec6;  route[2] -> others;"));
     let fabric = looks.len();
     // The ports of all nodes have the same MTU as ours, or packets would be too long when they have left this node.
     let mtu = looks.iter().map(|look| look.mtu).min().unwrap_or(1_500);
@@ -237,8 +257,48 @@ fn routing(text: &mut String, ports: &str, looks: &[PortLook]) {
             "\n// For Linux: to this router, no route, a neighbour to resolve, options, too long, lived too long."
         ),
     );
-    text.push_str("whole :: UnstripToMACHeader -> others;\n");
+    text.push_str(
+        "whole :: EspReseal -> UnstripToMACHeader -> others;  whole[1] -> sealed4;  whole[2] -> sealed6;\n",
+    );
     for beyond in fabric + 1..fabric + 5 {
         line(text, format_args!("rt4[{beyond}] -> whole;  rt6[{beyond}] -> whole;"));
+    }
+    to_gateways(text, ports, fabric);
+}
+
+/// From ESP to the ports and the fabric.
+fn to_gateways(text: &mut String, ports: &str, fabric: usize) {
+    text.push_str(
+        "\n// ESP to the other gateways. What cannot go there is dropped; the slow thread keeps what waits for a neighbour.\n",
+    );
+    let resolve = fabric + 5;
+    for (family, class, wait, input) in
+        [(4, "FIBLookup", "AwaitNeighbour", 0), (6, "FIBLookup6", "AwaitNeighbour6", 1)]
+    {
+        line(
+            text,
+            format_args!(
+                "gateway{family} :: {class}({ports});  late_gateway{family} :: {class}({ports});\n\
+                 encap[{input}] -> gateway{family};\n\
+                 gateway{family}[{resolve}] -> Punt -> gateway_waits{family} :: {wait}({ports}) -> late_gateway{family};\n\
+                 late_gateway{family}[{resolve}] -> gateway_waits{family};  gateway_waits{family}[1] -> no_gateway;"
+            ),
+        );
+        for place in 0..=fabric {
+            line(
+                text,
+                format_args!(
+                    "gateway{family}[{place}] -> [{input}] routed{place};  late_gateway{family}[{place}] -> [{input}] routed{place};"
+                ),
+            );
+        }
+        for beyond in fabric + 1..resolve {
+            line(
+                text,
+                format_args!(
+                    "gateway{family}[{beyond}], late_gateway{family}[{beyond}] => no_gateway, no_gateway;"
+                ),
+            );
+        }
     }
 }

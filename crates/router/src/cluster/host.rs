@@ -10,9 +10,11 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use control::cluster::member::{Host, LeaderPort, LinkStatus, Membership, Traffic};
+use control::cluster::member::{Host, LeaderPort, LinkStatus, MemberShared, Membership, Traffic};
+use control::cluster::protection::Told;
 use control::service::Service;
 use control::supervisor::{LONGEST_SILENCE, Supervisor};
+use elements::devices::follow_linux::{Followed, Follows};
 use elements::fabric::{FabricHostPorts, HostPort};
 use fabric::NodeId;
 use graph::router::Router;
@@ -23,6 +25,7 @@ use super::config::{ClusterConfig, NodeConfig};
 use super::keys::HelloKeys;
 use super::relaying::Relaying;
 use crate::drop_in::{Follow, Path};
+use crate::features::Protector;
 
 /// Time between two looks at what the graph counts.
 const TRAFFIC_PERIOD: Duration = Duration::from_millis(500);
@@ -32,6 +35,9 @@ const REST: Duration = Duration::from_secs(1);
 
 /// No node, where a number is wanted.
 const NOBODY: u32 = u32::MAX;
+
+/// The element that carries packets to the leader.
+const CARRY: &str = "toleader";
 
 /// See the top of the file.
 pub(super) struct NodeHost {
@@ -51,6 +57,8 @@ pub(super) struct NodeHost {
     ignored: Mutex<Ignored>,
     /// Set when the node is to leave.
     leaves: AtomicBool,
+    /// What IPsec protects.
+    protector: Arc<dyn Protector>,
     hooks: Hooks,
 }
 
@@ -103,6 +111,7 @@ impl NodeHost {
         name: &str,
         config: ClusterConfig,
         interfaces: Arc<FabricHostPorts>,
+        protector: Arc<dyn Protector>,
         supervisor: &Supervisor,
     ) -> std::io::Result<NodeHost> {
         Ok(NodeHost {
@@ -116,6 +125,7 @@ impl NodeHost {
             told: Mutex::default(),
             ignored: Mutex::default(),
             leaves: AtomicBool::new(false),
+            protector,
             hooks: Hooks::start(supervisor)?,
         })
     }
@@ -252,6 +262,22 @@ impl Host for NodeHost {
         self.leaves.store(true, Ordering::SeqCst);
     }
 
+    fn protect(&self, told: Option<&Told>) {
+        self.protector.set_logged(told);
+    }
+
+    fn protects(&self) -> bool {
+        self.protector.is_in_force()
+    }
+
+    fn begins_to_lead(&self, told: Option<&Told>, shared: &Arc<MemberShared>) {
+        self.protector.begin_to_lead(told, shared);
+    }
+
+    fn ends_to_lead(&self) {
+        self.protector.lead_is_over();
+    }
+
     fn reaches(&self, node: NodeId) -> bool {
         lock(&self.reached).contains(&node.number())
     }
@@ -273,6 +299,10 @@ pub(super) struct Between {
     node: NodeConfig,
     keys: Option<HelloKeys>,
     told: Option<u32>,
+    /// To which node packets are carried that the leader has to judge.
+    carries_to: Option<u32>,
+    /// Of the host's addresses that were told last.
+    addresses: Option<u64>,
     looked: Option<Instant>,
     /// Since when nobody should relay over this node any more.
     draining_since: Option<Instant>,
@@ -287,7 +317,40 @@ impl Between {
         keys: Option<HelloKeys>,
         relaying: Option<Arc<Mutex<Relaying>>>,
     ) -> Between {
-        Between { host, node, keys, told: None, looked: None, draining_since: None, relaying }
+        let (told, carries_to, addresses, looked, draining_since) = (None, None, None, None, None);
+        Between { host, node, keys, told, carries_to, addresses, looked, draining_since, relaying }
+    }
+
+    /// Keeps IPsec in step with what is known. Returns what went wrong.
+    fn protect(&mut self, leader: u32, service: &Service, router: &mut Router) -> Vec<String> {
+        let protector = self.host.protector.clone();
+        let mut problems = Vec::new();
+        let state = service.lock();
+        let generation = state.mirror.local_address_generation();
+        let addresses = (self.addresses != Some(generation))
+            .then(|| state.mirror.local_addresses().map(|known| known.address).collect::<Vec<_>>());
+        drop(state);
+        if self.addresses.is_none() {
+            problems.extend(protector.wait());
+        }
+        protector.prepare(&mut |what| problems.extend(tell_followers(router, what)));
+        if let Some(addresses) = addresses {
+            self.addresses = Some(generation);
+            protector.set_own_addresses(&addresses);
+        }
+        protector.publish();
+        // This node's Linux gets what others may not judge only once its policies count: it would let pass what it does not know.
+        let is_here = leader == u32::from(self.node.number);
+        let is_ready = !is_here || protector.leads() && !protector.is_to_stop();
+        let carries_to = if is_ready { leader } else { NOBODY };
+        if self.carries_to != Some(carries_to) && router.config().find(CARRY).is_some() {
+            problems.extend(router.write(&format!("{CARRY}.node"), &node_text(carries_to)).err());
+        }
+        self.carries_to = Some(carries_to);
+        if protector.is_to_stop() {
+            protector.stop_leading();
+        }
+        problems
     }
 
     fn traffic(&self, router: &mut Router) -> Traffic {
@@ -328,21 +391,32 @@ impl Between {
     }
 }
 
+impl Drop for Between {
+    fn drop(&mut self) {
+        self.host.protector.end();
+    }
+}
+
 impl Follow for Between {
+    fn on_change(&self, wake: Arc<dyn Fn() + Send + Sync>) {
+        self.host.protector.on_change(wake);
+    }
+
     fn leave(&mut self, router: &mut Router) {
         let _ = router.write("hellos.drain", "true");
         self.host.stop_daemon();
         std::thread::sleep(REST);
     }
 
-    fn look(&mut self, _service: &Service, router: &mut Router) -> Vec<String> {
+    fn look(&mut self, service: &Service, router: &mut Router) -> Vec<String> {
         let mut problems = Vec::new();
         if let Some(report) = self.keys.as_mut().and_then(HelloKeys::look) {
             self.host.message(&report);
         }
         let leader = self.host.leader.load(Ordering::SeqCst);
+        problems.extend(self.protect(leader, service, router));
         if self.told != Some(leader) {
-            let text = if leader == NOBODY { String::new() } else { leader.to_string() };
+            let text = node_text(leader);
             for handler in ["fabric.leader", "leader.node"] {
                 problems.extend(router.write(handler, &text).err());
             }
@@ -376,6 +450,18 @@ impl Follow for Between {
         }
         problems
     }
+}
+
+/// What a handler that wants a node gets.
+fn node_text(node: u32) -> String {
+    if node == NOBODY { String::new() } else { node.to_string() }
+}
+
+/// Has the elements that follow something of Linux look. Returns what went wrong.
+fn tell_followers(router: &mut Router, what: Followed) -> Vec<String> {
+    let all = Follows::of(router.config()).into_iter().filter(|follows| follows.what == what);
+    let targets: Vec<String> = all.flat_map(|follows| follows.targets).collect();
+    targets.iter().filter_map(|target| router.write(target, "").err()).collect()
 }
 
 /// The nodes that the fabric has a way to.

@@ -27,10 +27,11 @@ use super::keys::HelloKeys;
 use super::relaying::Relaying;
 use crate::beside_linux;
 use crate::drop_in::Follow;
+use crate::features::ProtectorOptions;
 use crate::load;
 use crate::output::print;
 use crate::run::{RunArguments, Subject, operate};
-use crate::settings::{PortSettings, Settings};
+use crate::settings::{Bypass, PortSettings, Settings};
 
 /// How long others wait for a node that says nothing to the store. The fabric notices far earlier.
 const TTL: Duration = Duration::from_secs(3);
@@ -115,6 +116,8 @@ pub(super) fn run(
     let interfaces = node.ports.iter().map(|port| PortSettings::new(&port.interface)).collect();
     let mut settings = Settings { ports: interfaces, ..Settings::default() };
     settings.apply(arguments.options()).map_err(anyhow::Error::msg)?;
+    let ignores_ipsec = settings.beside_linux.ignore.contains(&Bypass::Ipsec);
+    settings.follows_ipsec = !ignores_ipsec;
     beside_linux::refuse(&settings)?;
     let registry = crate::classes();
     let shared = Shared::default();
@@ -133,20 +136,21 @@ pub(super) fn run(
     let names: Vec<String> = node.ports.iter().map(|port| port.name.clone()).collect();
     let adjacencies = FabricAdjacencies { ports: names.clone(), readers: tables.readers().clone() };
     shared.get_or_make(FabricAdjacencies::KEY, || Ok::<_, anyhow::Error>(adjacencies))?;
-    let forwarding = ForwardingTables {
-        ports: names.into_iter().chain(["fabric".to_owned()]).collect(),
-        readers: mirror.readers().clone(),
-        policies: mirror.policy_readers().clone(),
-        // What the fast path leaves over is the leader's Linux's.
-        ask: Asker::default(),
-    };
-    shared.get_or_make(ForwardingTables::KEY, || Ok::<_, anyhow::Error>(forwarding))?;
+    let (readers, policies) = (mirror.readers().clone(), mirror.policy_readers().clone());
     let relaying = if switched.is_none() { Relaying::start(node, config.number, &shared) } else { None };
     let key_file = config.security.key_file.as_deref();
     let keys = key_file.map(|file| HelloKeys::load(file, &shared)).transpose()?;
     let interfaces = shared.get_or_make(FabricHostPorts::KEY, FabricHostPorts::new)?;
     let supervisor = Supervisor::default();
-    let host = Arc::new(NodeHost::new(&node.name, config.clone(), interfaces, &supervisor)?);
+    let restart_time = Duration::from_secs(config.leader.restart_seconds.unwrap_or(RESTART_SECONDS));
+    let options = ProtectorOptions {
+        ignores: ignores_ipsec,
+        hold: restart_time,
+        checked_source: interfaces.checked_source(),
+    };
+    let protector = settings.features.protect(&options, &shared, &supervisor)?;
+    let protector = protector.context("nothing protects packets")?;
+    let host = Arc::new(NodeHost::new(&node.name, config.clone(), interfaces, protector, &supervisor)?);
     let source = Source { name: format!("node '{}' of cluster '{}'", node.name, config.name), text };
     let Some(flat) = load::compile(&source, &Options::default(), &registry) else {
         bail!("the configuration that was made for the node has mistakes, which is a bug of ours");
@@ -158,13 +162,22 @@ pub(super) fn run(
         ttl: TTL,
         // Frames for Linux do not find their way to a node that only relays.
         may_lead: node.leads && node.role != Role::Relay,
-        restart_time: Duration::from_secs(config.leader.restart_seconds.unwrap_or(RESTART_SECONDS)),
+        restart_time,
         links,
         host: host.clone(),
         shared: MemberShared::new(config.membership()),
         supervisor: supervisor.clone(),
     };
     let service = Service::of_cluster(mirror, Cluster::new(tables), options)?;
+    let questions = service.questions();
+    let forwarding = ForwardingTables {
+        ports: names.into_iter().chain(["fabric".to_owned()]).collect(),
+        readers,
+        policies,
+        // Of the leader, for what goes to other IPsec gateways. Whatever else the fast path leaves over is Linux's.
+        ask: Asker(Arc::new(move |number, destination| questions.ask(number, destination))),
+    };
+    shared.get_or_make(ForwardingTables::KEY, || Ok::<_, anyhow::Error>(forwarding))?;
     let following: Box<dyn Follow> = Box::new(Between::new(host, node.clone(), keys, relaying));
     let own_ports = node.ports.iter().map(|port| PortSettings::new(&port.name)).collect::<Vec<_>>();
     settings.ports = own_ports.clone();

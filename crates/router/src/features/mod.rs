@@ -8,9 +8,12 @@ pub(crate) mod vlan;
 use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Result;
 use control::backstop::SourceRoute;
+use control::cluster::member::MemberShared;
+use control::cluster::protection::Told;
 use control::supervisor::Supervisor;
 use elements::devices::follow_linux::Followed;
 use graph::lang::FlatConfig;
@@ -127,6 +130,20 @@ pub(crate) trait Feature: Section {
         Ok(None)
     }
 
+    /// Begins what decides on a node of a cluster which packets are protected.
+    ///
+    /// # Errors
+    ///
+    /// Linux lets us not.
+    fn protect(
+        &self,
+        _options: &ProtectorOptions,
+        _shared: &Shared,
+        _supervisor: &Supervisor,
+    ) -> Result<Option<Arc<dyn Protector>>> {
+        Ok(None)
+    }
+
     /// Whether its options name files, which may change while their names stay.
     fn has_files(&self) -> bool {
         false
@@ -167,6 +184,40 @@ pub(crate) trait Follower: Send + Sync {
 
     /// Ends it, after the workers have ended.
     fn end(&self);
+}
+
+/// What decides on a node of a cluster which packets are protected: what the leader says, or this node's Linux while it leads.
+pub(crate) trait Protector: Follower {
+    /// Takes in what the log says that the leader protects.
+    fn set_logged(&self, told: Option<&Told>);
+
+    /// Whether what is known counts for the next packet.
+    fn is_in_force(&self) -> bool;
+
+    /// Works by this node's Linux from now on; the last leader said `told`. What Linux has goes to `member`.
+    fn begin_to_lead(&self, told: Option<&Told>, member: &Arc<MemberShared>);
+
+    /// Says that this node leads no more. It works by its own Linux until [`Protector::stop_leading`].
+    fn lead_is_over(&self);
+
+    /// Whether packets are protected by this node's Linux, which leads.
+    fn leads(&self) -> bool;
+
+    /// Whether they are, though this node leads no more.
+    fn is_to_stop(&self) -> bool;
+
+    /// Works by the log again, unless this node leads anew.
+    fn stop_leading(&self);
+}
+
+/// How a node of a cluster protects packets.
+pub(crate) struct ProtectorOptions {
+    /// Whether this node's Linux is ignored.
+    pub(crate) ignores: bool,
+    /// How long what the last leader protected is held.
+    pub(crate) hold: Duration,
+    /// Where ESP comes from that was sealed for Linux.
+    pub(crate) checked_source: [u8; 6],
 }
 
 /// A router that runs, as features see it.
@@ -287,6 +338,21 @@ impl FeatureSettings {
     ) -> Result<Vec<Arc<dyn Follower>>> {
         let all = self.all().into_iter();
         all.filter_map(|feature| feature.follow(config, ports, shared, supervisor).transpose()).collect()
+    }
+
+    /// Begins what decides on a node of a cluster which packets are protected.
+    ///
+    /// # Errors
+    ///
+    /// Linux lets us not.
+    pub(crate) fn protect(
+        &self,
+        options: &ProtectorOptions,
+        shared: &Shared,
+        supervisor: &Supervisor,
+    ) -> Result<Option<Arc<dyn Protector>>> {
+        let mut all = self.all().into_iter();
+        all.find_map(|feature| feature.protect(options, shared, supervisor).transpose()).transpose()
     }
 
     /// Whether one of them needs Linux to forward as well.

@@ -263,6 +263,17 @@ impl Cluster {
         rows.filter(|row| row["reason"] == reason).filter_map(|row| row["packets"].as_u64()).sum()
     }
 
+    /// What `brickway show` prints on a node.
+    pub(crate) fn shown(&self, name: &str, what: &str) -> String {
+        self.network.run(name, &format!("{PROGRAM} show {what} --socket {}", self.socket(name))).1
+    }
+
+    /// The number that a handler of a node's graph has.
+    pub(crate) fn handler(&self, name: &str, handler: &str) -> u64 {
+        let text = self.shown(name, &format!("handlers {handler}"));
+        text.trim().parse().unwrap_or_else(|_| panic!("{name}: {handler}: {text}"))
+    }
+
     /// Frames that a node says it has received by all its links.
     pub(crate) fn received(&self, name: &str) -> u64 {
         let nodes = self.show();
@@ -273,13 +284,7 @@ impl Cluster {
 
     /// Frames that its graph has received by them.
     pub(crate) fn seen_by_graph(&self, name: &str) -> u64 {
-        let packets = |link: usize| {
-            let command =
-                format!("{PROGRAM} show handlers from{link}.packets --socket {}", self.socket(name));
-            let (done, text) = self.network.run(name, &command);
-            assert!(done, "{text}");
-            text.trim().parse::<u64>().unwrap()
-        };
+        let packets = |link: usize| self.handler(name, &format!("from{link}.packets"));
         let number = self.names.iter().position(|known| known == name).unwrap();
         (0..self.links[number]).map(packets).sum()
     }

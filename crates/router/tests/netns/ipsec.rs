@@ -52,7 +52,7 @@ impl Ip {
     }
 
     /// The network of a host.
-    fn network(self, side: u8) -> String {
+    pub(crate) fn network(self, side: u8) -> String {
         match self {
             Self::V4 => format!("10.0.{side}.0/24"),
             Self::V6 => format!("2001:db8:{side}::/64"),
@@ -441,12 +441,9 @@ impl Bed {
         rows.iter().filter_map(of_row).collect()
     }
 
-    /// The counters of XFRM's errors that are not zero (`/proc/net/xfrm_stat`), as `NAME COUNT`.
+    /// The counters of XFRM's errors of a gateway ([`xfrm_errors`]).
     pub(crate) fn errors(&self, gateway: &str) -> Vec<String> {
-        let (_, text) = self.network.run(gateway, "cat /proc/net/xfrm_stat");
-        assert!(text.contains("XfrmInError"), "{text}");
-        let counts = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "));
-        counts.filter(|line| !line.ends_with(" 0")).collect()
+        xfrm_errors(&self.network, gateway)
     }
 
     /// Watches the link between `g1` and the middle from now on.
@@ -455,6 +452,14 @@ impl Bed {
         tcpdump.wait_until("tcpdump", || tcpdump.printed().contains("listening on"));
         Watch(tcpdump)
     }
+}
+
+/// The counters of XFRM's errors that are not zero (`/proc/net/xfrm_stat`), as `NAME COUNT`.
+pub(crate) fn xfrm_errors(network: &Network, label: &str) -> Vec<String> {
+    let (_, text) = network.run(label, "cat /proc/net/xfrm_stat");
+    assert!(text.contains("XfrmInError"), "{text}");
+    let counts = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "));
+    counts.filter(|line| !line.ends_with(" 0")).collect()
 }
 
 /// Sets a flag when dropped, after a panic too.

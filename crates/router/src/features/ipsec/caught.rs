@@ -32,13 +32,13 @@ pub(super) struct Caught {
 }
 
 impl Caught {
-    /// Begins to catch.
+    /// Begins to catch. Frames from `checked_source` were checked already.
     ///
     /// # Errors
     ///
     /// The kernel lacks what this needs.
-    pub(super) fn start() -> Result<Self> {
-        let hooks = EspHooks::raise(PERMITTED_MARK)?;
+    pub(super) fn start(checked_source: Option<[u8; 6]>) -> Result<Self> {
+        let hooks = EspHooks::raise(PERMITTED_MARK, checked_source)?;
         Ok(Self { hooks, judge: Judge::new()?, udp_ports: Vec::new() })
     }
 

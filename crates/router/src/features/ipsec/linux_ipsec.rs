@@ -17,6 +17,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
+use control::cluster::member::MemberShared;
+use control::cluster::protection::Told;
 use control::esp_hooks::EspHooksError;
 use control::netlink::xfrm::{
     Action, Defaults, Event, Mode, Policy as KernelPolicy, PolicyIndex, Protocol, Rank, Requests, Sa, SaId,
@@ -33,10 +35,11 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 
 use super::caught::Caught;
+use super::in_cluster::InCluster;
 use super::path_mtu::{PathMtus, path_mtu};
 use super::report::Reported;
 use super::translation;
-use crate::features::Follower;
+use crate::features::{Follower, Protector, ProtectorOptions};
 
 /// Time between two reports to the kernel.
 const PERIOD: Duration = Duration::from_secs(1);
@@ -107,6 +110,8 @@ pub(super) struct State {
     fault: Option<String>,
     /// Why a port does not hand over ESP, or leave it to Linux.
     not_steered: Option<String>,
+    /// On a node of a cluster.
+    cluster: Option<InCluster>,
 }
 
 struct Common {
@@ -141,12 +146,43 @@ impl LinuxIpsec {
         shared: &Shared,
         supervisor: &Supervisor,
     ) -> Result<Option<Arc<Self>>> {
+        let Some(kernel) = open()? else { return Ok(None) };
+        let state = State::default();
+        Ok(Some(Self::start_with(Some(kernel), state, ports, window, shared, supervisor)?))
+    }
+
+    /// The same on a node of a cluster, which follows Linux only while it leads.
+    ///
+    /// # Errors
+    ///
+    /// The kernel lets us not.
+    pub(crate) fn start_in_cluster(
+        options: &ProtectorOptions,
+        window: u32,
+        shared: &Shared,
+        supervisor: &Supervisor,
+    ) -> Result<Arc<Self>> {
+        let kernel = if options.ignores { None } else { open()? };
+        let state = State {
+            cluster: Some(InCluster::new(options.hold, options.checked_source)),
+            is_synchronised: kernel.is_none(),
+            ..State::default()
+        };
+        // No port of a node leaves anything to Linux by itself.
+        Self::start_with(kernel, state, Vec::new(), window, shared, supervisor)
+    }
+
+    fn start_with(
+        kernel: Option<(Watch, Requests)>,
+        state: State,
+        ports: Vec<String>,
+        window: u32,
+        shared: &Shared,
+        supervisor: &Supervisor,
+    ) -> Result<Arc<Self>> {
         Activation::take(shared);
-        let open = || -> io::Result<_> { Ok((Watch::open(&WatchOptions::default())?, Requests::open()?)) };
-        let opened = open().context("Linux's policies of IPsec cannot be read")?;
-        let (Some(watch), Some(requests)) = opened else { return Ok(None) };
         let common = Arc::new(Common {
-            state: Mutex::default(),
+            state: Mutex::new(state),
             synchronised: Condvar::new(),
             shared: shared.clone(),
             ports,
@@ -158,10 +194,10 @@ impl LinuxIpsec {
         let pulse = supervisor.watch("ipsec", LONGEST_SILENCE_WITH_TABLES);
         let copy = common.clone();
         let thread = std::thread::Builder::new().name("ipsec".to_owned());
-        let thread = thread.spawn(move || work(&copy, watch, requests, pulse))?;
+        let thread = thread.spawn(move || work(&copy, kernel, pulse))?;
         let make = || Ok::<_, std::convert::Infallible>(Self { common, thread: Mutex::new(Some(thread)) });
         let Ok(made) = shared.get_or_make(Self::KEY, make);
-        Ok(Some(made))
+        Ok(made)
     }
 
     /// Returns that of the router whose elements share this, if it has one.
@@ -237,22 +273,99 @@ impl Follower for LinuxIpsec {
     /// Ends the thread, which reports to the kernel first.
     fn end(&self) {
         self.common.ends.store(true, Ordering::SeqCst);
-        // A full counter wakes it as well.
-        let _ = rustix::io::write(&self.common.waker, &1u64.to_ne_bytes());
+        self.common.wake();
         if let Some(thread) = lock(&self.thread).take() {
             let _ = thread.join();
         }
     }
 }
 
+impl Protector for LinuxIpsec {
+    fn set_logged(&self, told: Option<&Told>) {
+        let mut state = self.state();
+        if state.cluster.as_mut().is_some_and(|cluster| cluster.set_logged(told)) {
+            self.common.publish(&mut state);
+        }
+    }
+
+    fn is_in_force(&self) -> bool {
+        !self.state().needs_main
+    }
+
+    fn begin_to_lead(&self, told: Option<&Told>, member: &Arc<MemberShared>) {
+        let mut state = self.state();
+        if let Some(cluster) = &mut state.cluster {
+            cluster.begin(told, member.clone());
+            self.common.publish(&mut state);
+        }
+        drop(state);
+        self.common.wake();
+    }
+
+    fn lead_is_over(&self) {
+        if let Some(cluster) = &mut self.state().cluster {
+            cluster.is_over();
+        }
+        if let Some(wake) = &*lock(&self.common.wake_main) {
+            wake();
+        }
+    }
+
+    fn leads(&self) -> bool {
+        let state = self.state();
+        !state.needs_main && state.cluster.as_ref().is_some_and(InCluster::leads)
+    }
+
+    fn is_to_stop(&self) -> bool {
+        self.state().cluster.as_ref().is_some_and(InCluster::is_to_stop)
+    }
+
+    fn stop_leading(&self) {
+        let mut state = self.state();
+        if state.cluster.as_mut().is_some_and(InCluster::stop) {
+            self.common.publish(&mut state);
+        }
+        drop(state);
+        self.common.wake();
+    }
+}
+
+/// Opens what follows the kernel; `None` where it has no IPsec.
+fn open() -> Result<Option<(Watch, Requests)>> {
+    let open = || -> io::Result<_> { Ok((Watch::open(&WatchOptions::default())?, Requests::open()?)) };
+    let (watch, requests) = open().context("Linux's policies of IPsec cannot be read")?;
+    Ok(watch.zip(requests))
+}
+
 impl Common {
+    /// Has the thread look around.
+    fn wake(&self) {
+        // A full counter wakes it as well.
+        let _ = rustix::io::write(&self.waker, &1u64.to_ne_bytes());
+    }
+
+    /// Whether associations are the fast path's. On a node of a cluster they are while it leads, if it routes.
+    fn takes_associations(&self, state: &State) -> bool {
+        state.counts() && (state.cluster.is_none() || Database::of(&self.shared).is_some())
+    }
+
     /// Makes the elements' tables of what there is, or has the main thread see to it that they count.
     fn publish(&self, state: &mut State) {
         let activation = Activation::take(&self.shared);
-        let contents = state.contents();
+        let mut contents = state.contents();
+        if let Some(cluster) = state.cluster.as_ref().filter(|cluster| cluster.leads()) {
+            // What nobody knows yet is nothing to tell.
+            if state.is_synchronised {
+                cluster.tell(&mut contents, !state.sas.is_empty());
+            }
+        }
         let is_empty = is_empty(&contents);
-        // The elements are there before the activation is active.
-        if let Some(database) = Database::of(&self.shared).filter(|_| activation.is_active()) {
+        // The elements are there before the activation is active. A node of a cluster that does not route has none.
+        let database = Database::of(&self.shared);
+        if database.is_none() && activation.is_active() {
+            return;
+        }
+        if let Some(database) = database.filter(|_| activation.is_active()) {
             let receives = !contents.associations.is_empty();
             if !receives {
                 self.steer(state, false);
@@ -297,6 +410,11 @@ impl State {
 }
 
 impl State {
+    /// Whether this machine's Linux is the one that counts.
+    pub(super) fn counts(&self) -> bool {
+        self.cluster.as_ref().is_none_or(InCluster::leads)
+    }
+
     /// Returns what the operator should know.
     pub(super) fn problems(&self) -> Vec<String> {
         let Self { fault, not_caught, not_steered, problems, .. } = self;
@@ -338,10 +456,10 @@ impl State {
         self.sas.insert(sa.id, Known { association, is_uncaught, order: self.next_order, reported, sa });
     }
 
-    /// Leaves all associations to Linux, because its ESP is not caught any more. Returns those that were ours.
-    pub(super) fn stop_catching(&mut self, reason: &EspHooksError) -> Vec<(SaId, Arc<Association>)> {
-        self.catches = false;
-        self.not_caught = Some(format!("IPsec: Linux protects all packets: {reason}"));
+    /// Leaves all associations to Linux, and keeps the problem that is the reason. Returns those that were ours.
+    fn leave_associations(&mut self, problem: Option<String>) -> Vec<(SaId, Arc<Association>)> {
+        (self.catches, self.not_caught) = (false, problem);
+        self.new.clear();
         let mut ours = Vec::new();
         for (id, known) in &mut self.sas {
             let Ok(association) = &known.association else { continue };
@@ -351,9 +469,14 @@ impl State {
         ours
     }
 
-    /// Begins to catch ESP of Linux's own: from now on it uses no numbers of its own.
-    fn start_to_catch(&mut self) -> Option<Caught> {
-        match Caught::start() {
+    /// The same because its ESP is not caught any more.
+    pub(super) fn stop_catching(&mut self, reason: &EspHooksError) -> Vec<(SaId, Arc<Association>)> {
+        self.leave_associations(Some(format!("IPsec: Linux protects all packets: {reason}")))
+    }
+
+    /// Takes in how catching ESP of Linux's own began: from now on Linux uses no numbers of its own.
+    fn has_started_to_catch(&mut self, started: Result<Caught>) -> Option<Caught> {
+        match started {
             Ok(caught) => {
                 (self.catches, self.not_caught) = (true, None);
                 Some(caught)
@@ -423,6 +546,11 @@ impl State {
 
     /// Returns all of it as the elements want it.
     pub(super) fn contents(&mut self) -> Contents {
+        if let Some(cluster) = self.cluster.as_ref().filter(|cluster| !cluster.leads()) {
+            let (contents, problem) = cluster.of_log();
+            self.problems = problem.into_iter().collect();
+            return contents;
+        }
         if !self.is_synchronised {
             return Contents { discards: [true; 2], ..Contents::default() };
         }
@@ -455,7 +583,7 @@ impl State {
         self.problems = of_linux.into_iter().chain(kept_tunnels).collect();
         let defaults = self.defaults.unwrap_or(Defaults::ALLOW);
         let discards = [blocks(defaults.output), blocks(defaults.forward)];
-        Contents { associations: associations.collect(), kept, policies, discards }
+        Contents { associations: associations.collect(), kept, takes_esp: false, policies, discards }
     }
 }
 
@@ -482,16 +610,19 @@ fn is_same(known: &Sa, new: &Sa) -> bool {
 }
 
 /// The thread: follows the kernel, reports to it, judges what was caught.
-fn work(common: &Common, mut watch: Watch, mut requests: Requests, pulse: Pulse) {
+fn work(common: &Common, kernel: Option<(Watch, Requests)>, pulse: Pulse) {
+    let (mut watch, mut requests) = kernel.unzip();
     let mut caught: Option<Caught> = None;
     let mut due = Instant::now() + PERIOD;
     let mut retry = Instant::now();
     while !common.ends.load(Ordering::SeqCst) {
         pulse.beat();
-        wait(common, &watch, caught.as_ref(), due);
+        wait(common, watch.as_ref(), caught.as_ref(), due);
         let mut state = lock(&common.state);
         let mut has_changed = false;
-        let received = watch.receive(&mut |event| has_changed |= state.apply(event, common.window));
+        let received = watch.as_mut().map_or(Ok(()), |watch| {
+            watch.receive(&mut |event| has_changed |= state.apply(event, common.window))
+        });
         match received {
             Ok(()) => state.fault = None,
             Err(error) => {
@@ -499,20 +630,34 @@ fn work(common: &Common, mut watch: Watch, mut requests: Requests, pulse: Pulse)
             }
         }
         let is_due = due <= Instant::now();
-        let needs_catching = state.sas.values().any(|known| known.is_uncaught);
+        let takes = common.takes_associations(&state);
+        if !takes && caught.is_some() {
+            let ours = state.leave_associations(None);
+            if let Some(requests) = &mut requests {
+                super::report::report_to_go_on(&state, &ours, requests);
+            }
+            caught = None;
+        }
+        let needs_catching = takes && state.sas.values().any(|known| known.is_uncaught);
         if !needs_catching {
             state.not_caught = None;
         }
         if needs_catching && caught.is_none() && retry <= Instant::now() {
             retry = Instant::now() + RETRY;
-            caught = state.start_to_catch();
-            if caught.is_some() {
+            let source = state.cluster.as_ref().map(InCluster::checked_source);
+            // The kernel may have to load modules, which takes seconds; the main thread has to look at the state meanwhile.
+            drop(state);
+            let started = Caught::start(source);
+            state = lock(&common.state);
+            caught = state.has_started_to_catch(started);
+            if caught.is_some() && common.takes_associations(&state) {
                 state.take_over(common.window);
                 has_changed = true;
             }
         }
         // Before what was caught is judged, and before the tables are made.
-        has_changed |= state.catch_up(&mut |id| requests.ask(id).ok().flatten(), common.window);
+        let mut ask = |id: &SaId| requests.as_mut()?.ask(id).ok().flatten();
+        has_changed |= state.catch_up(&mut ask, common.window);
         if let Some(caught) = &mut caught {
             if has_changed {
                 caught.set_ports(&state.sas);
@@ -521,13 +666,18 @@ fn work(common: &Common, mut watch: Watch, mut requests: Requests, pulse: Pulse)
         }
         if is_due {
             due = Instant::now() + PERIOD;
-            has_changed |= super::report::report(&mut state, &mut requests);
+            if let Some(requests) = &mut requests {
+                has_changed |= super::report::report(&mut state, requests);
+            }
+            has_changed |= state.cluster.as_mut().is_some_and(InCluster::let_go);
             if let Some(reason) = Caught::lost().filter(|_| caught.is_some()) {
                 let ours = state.stop_catching(&reason);
                 state.not_caught.iter().for_each(|problem| graph::note!("brickway: {problem}"));
                 // First no worker has them any more, then Linux gets numbers that none has used, then what it makes passes.
                 common.publish(&mut state);
-                super::report::report_to_go_on(&state, &ours, &mut requests);
+                if let Some(requests) = &mut requests {
+                    super::report::report_to_go_on(&state, &ours, requests);
+                }
                 caught = None;
                 retry = Instant::now() + RETRY;
             }
@@ -546,19 +696,21 @@ fn work(common: &Common, mut watch: Watch, mut requests: Requests, pulse: Pulse)
             common.synchronised.notify_all();
         }
     }
-    super::report::report_at_end(&mut lock(&common.state), &mut requests);
+    if let Some(requests) = &mut requests {
+        super::report::report_at_end(&mut lock(&common.state), requests);
+    }
     pulse.retire();
 }
 
 /// Waits until there is something to do.
-fn wait(common: &Common, watch: &Watch, caught: Option<&Caught>, due: Instant) {
+fn wait(common: &Common, watch: Option<&Watch>, caught: Option<&Caught>, due: Instant) {
     let left = due.saturating_duration_since(Instant::now());
     let left = Timespec::try_from(left).unwrap_or(Timespec { tv_sec: 1, tv_nsec: 0 });
-    let mut polled = vec![
-        PollFd::from_borrowed_fd(watch.fd(), PollFlags::IN),
-        PollFd::from_borrowed_fd(common.waker.as_fd(), PollFlags::IN),
-    ];
+    let mut polled = vec![PollFd::from_borrowed_fd(common.waker.as_fd(), PollFlags::IN)];
+    polled.extend(watch.map(|watch| PollFd::from_borrowed_fd(watch.fd(), PollFlags::IN)));
     polled.extend(caught.map(|caught| PollFd::from_borrowed_fd(caught.fd(), PollFlags::IN)));
     // A signal may interrupt it.
     let _ = poll(&mut polled, Some(&left));
+    // Read, so that it wakes the thread once. An error means that nobody has written.
+    let _ = rustix::io::read(&common.waker, &mut [0; 8]);
 }

@@ -5,6 +5,7 @@
 //! | `configuration` | its elements |
 //! | `translation` | what the kernel says, as elements and `ipsec` have it, or why the fast path leaves it to Linux |
 //! | `linux_ipsec` | [`LinuxIpsec`]: what there is, and how it changes; the thread that follows the kernel |
+//! | `in_cluster` | a node of a cluster: what its leader says, what it says when it leads |
 //! | `report` | what goes back to the kernel: numbers, counters, expiry |
 //! | `path_mtu` | how long packets to other gateways may be |
 //! | `caught` | ESP that Linux makes or is about to open |
@@ -15,6 +16,7 @@ mod caught;
 mod configuration;
 mod doctor;
 mod foretold;
+mod in_cluster;
 mod linux_ipsec;
 mod path_mtu;
 mod report;
@@ -32,7 +34,7 @@ use elements::ipsec::Activation;
 use graph::lang::FlatConfig;
 use graph::setup::Shared;
 
-use super::{Feature, Follower, Running, Shown};
+use super::{Feature, Follower, Protector, ProtectorOptions, Running, Shown};
 use crate::doctor::Diagnosis;
 use crate::drop_in::{Frame, Part, Plan};
 use crate::settings::Bypass;
@@ -55,6 +57,14 @@ options! {
 }
 
 impl About for Settings {}
+
+impl Settings {
+    /// The smallest window against replays.
+    fn window(&self) -> u32 {
+        // A window has 4,096 numbers at most.
+        self.replay_window as u32
+    }
+}
 
 /// Whether a configuration works by Linux's policies of IPsec.
 fn follows(config: &FlatConfig) -> bool {
@@ -88,9 +98,18 @@ impl Feature for Settings {
         if !follows(config) {
             return Ok(None);
         }
-        // A window has 4,096 numbers at most.
-        let linux = LinuxIpsec::start(ports.to_vec(), self.replay_window as u32, shared, supervisor)?;
+        let linux = LinuxIpsec::start(ports.to_vec(), self.window(), shared, supervisor)?;
         Ok(linux.map(|linux| linux as Arc<dyn Follower>))
+    }
+
+    fn protect(
+        &self,
+        options: &ProtectorOptions,
+        shared: &Shared,
+        supervisor: &Supervisor,
+    ) -> Result<Option<Arc<dyn Protector>>> {
+        let linux = LinuxIpsec::start_in_cluster(options, self.window(), shared, supervisor)?;
+        Ok(Some(linux))
     }
 
     fn shown(&self) -> &'static [Shown] {

@@ -106,9 +106,14 @@ fn rows(running: &Running<'_>) -> Result<Vec<Value>, String> {
 }
 
 /// Returns the rows of what there is, with what the policies of the fast path met.
-pub(super) fn rows_of(state: &State, counts: &[PolicyCount]) -> Vec<Row> {
-    let counts: HashMap<&Policy, &PolicyCount> = counts.iter().map(|count| (&count.policy, count)).collect();
+pub(super) fn rows_of(state: &State, of_elements: &[PolicyCount]) -> Vec<Row> {
+    let counts: HashMap<&Policy, &PolicyCount> =
+        of_elements.iter().map(|count| (&count.policy, count)).collect();
     let mut rows: Vec<Row> = Vec::new();
+    if !state.counts() {
+        // What this node's own Linux has means nothing to the cluster.
+        return of_elements.iter().map(policy_of_leader).collect();
+    }
     for policy in state.policies.values() {
         let ours = translation::policy(policy);
         let count = ours.as_ref().and_then(|ours| counts.get(ours));
@@ -145,6 +150,33 @@ pub(super) fn rows_of(state: &State, counts: &[PolicyCount]) -> Vec<Row> {
     }
     rows.extend(state.sas.values().map(association));
     rows
+}
+
+/// A policy of the cluster's leader, as this node works by it.
+fn policy_of_leader(count: &PolicyCount) -> Row {
+    let Policy { direction, selector, action } = &count.policy;
+    let does = match action {
+        PolicyAction::Bypass => "allow".to_owned(),
+        PolicyAction::Discard => "block".to_owned(),
+        PolicyAction::Linux(lack) => format!("Linux: {lack}"),
+        PolicyAction::Protect(template) => {
+            let (source, destination) = (template.endpoints.source(), template.endpoints.destination());
+            let request =
+                if template.request == 0 { String::new() } else { format!(" reqid {}", template.request) };
+            let unprotected = if template.is_optional { ", or unprotected" } else { "" };
+            format!("tunnel {source} > {destination}{request}{unprotected}, at the leader")
+        }
+    };
+    Row {
+        what: format!("policy {}", direction.word()),
+        from: selector.source.to_string(),
+        to: selector.destination.to_string(),
+        only: selector.conditions(),
+        packets: Some(count.packets),
+        bytes: Some(count.bytes),
+        dropped: BTreeMap::new(),
+        does,
+    }
 }
 
 /// What a policy has done to its packets, in the words of `ip xfrm`.
