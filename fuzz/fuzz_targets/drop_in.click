@@ -77,7 +77,7 @@ whole[1] -> sealed4;  whole[2] -> sealed6;
 // IPsec by Linux's policies and associations (RFC 4301). Without any these elements do nothing.
 ipsec4 :: IpsecPolicy -> rt4;
 ipsec6 :: IpsecPolicy -> rt6;
-decap :: EspDecap;  encap :: EspEncap;  no_gateway :: Discard;
+decap :: EspDecap;  encap :: EspEncap;  no_gateway :: NoGateway;
 ipsec4[1] -> decap;  ipsec4[2] -> DecIPTTL -> encap;  ipsec4[3] -> whole;
 ipsec6[1] -> decap;  ipsec6[2] -> DecIP6HLIM -> encap;  ipsec6[3] -> whole;
 decap[2] -> UnstripToMACHeader -> frames;

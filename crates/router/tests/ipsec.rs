@@ -82,6 +82,39 @@ fn policies_that_are_there_before_the_router_count_from_its_first_packet() {
     assert!(!watch.printed().contains("10.0.1.2 >"), "{}", watch.printed());
 }
 
+/// A veth leaves checksums of TCP and UDP to the card, and the router may leave such packets to Linux. Not where policies judge.
+#[test]
+fn packets_with_unfinished_checksums_are_judged_too() {
+    if !netns::is_root() {
+        return;
+    }
+    let bed = Bed::new(Gateway::Linux);
+    bed.network
+        .ip("g1", "xfrm policy add src 10.0.1.0/24 dst 10.1.1.0/24 proto udp dport 9 dir out action allow");
+    let _router = router::start_in(&bed.network, "g1", "eth1 eth2");
+    let counted = || {
+        let shown = bed.network.run("g1", &format!("{PROGRAM} show ipsec --json")).1;
+        let rows: Vec<serde_json::Value> = serde_json::from_str(&shown)
+            .unwrap_or_else(|_| shown.lines().filter_map(|line| serde_json::from_str(line).ok()).collect());
+        rows.iter()
+            .find(|row| row["what"] == "policy out")
+            .and_then(|row| row["packets"].as_u64())
+            .unwrap_or(0)
+    };
+    let begin = counted();
+    assert!(bed.network.run("h1", "ethtool -K eth0 tx on").0);
+    let socket = bed.network.udp_socket("h1", "0.0.0.0:0");
+    assert!(
+        eventually(|| {
+            // Refused by a host without such a port: that is an answer, too.
+            (0..5).for_each(|_| _ = socket.send_to(&[7], (MIDDLE, 9)));
+            counted() >= begin + 5
+        }),
+        "{}",
+        bed.network.run("g1", &format!("{PROGRAM} show ipsec")).1
+    );
+}
+
 #[test]
 fn policies_that_are_ignored_are_warned_of() {
     if !netns::is_root() {

@@ -220,27 +220,24 @@ impl Element for IpsecPolicy {
                         AssociationId::mark(Some(id), packet);
                         SEAL
                     }
-                    // Linux does not see the ports of fragments, and would let them pass.
-                    Send::Seal { .. } | Send::Output(LINUX)
-                        if tables.out.asks_ports && is_fragment(packet) =>
-                    {
-                        FLAWED
-                    }
                     Send::Seal { .. } => LINUX,
                     Send::Output(output) => output,
                 };
             }
         }
-        drop(tables);
         if outputs.contains(&LINUX) {
-            let each = batch.packets_mut().iter_mut().zip(&*outputs);
-            for (packet, _) in each.filter(|(_, output)| **output == LINUX) {
-                // One that was opened needs the number that it came with: it becomes ESP again.
-                if AssociationId::of(packet).is_none() {
+            let each = batch.packets_mut().iter_mut().zip(&mut *outputs);
+            for (packet, output) in each.filter(|(_, output)| **output == LINUX) {
+                if tables.out.asks_ports && is_fragment(packet) {
+                    // Linux does not see the ports of fragments, and would let them pass.
+                    *output = FLAWED;
+                } else if AssociationId::of(packet).is_none() {
+                    // One that was opened needs the number that it came with: it becomes ESP again.
                     set_checked(packet);
                 }
             }
         }
+        drop(tables);
         outputs.iter_mut().filter(|output| **output == OWN).for_each(|output| *output = PASS);
         if outputs.iter().all(|output| *output == outputs[0]) {
             match outputs[0] {

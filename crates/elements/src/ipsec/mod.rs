@@ -21,6 +21,7 @@
 //! | `esp_encap` | element EspEncap |
 //! | `esp_to_host` | element EspToHost |
 //! | `esp_reseal` | element EspReseal |
+//! | `no_gateway` | element NoGateway |
 //! | `activation` | [`Activation`]: when elements may be part of runs |
 
 mod activation;
@@ -30,6 +31,7 @@ mod esp_encap;
 mod esp_reseal;
 mod esp_to_host;
 mod ipsec_policy;
+mod no_gateway;
 mod parse;
 mod policy;
 mod tables;
@@ -49,5 +51,11 @@ pub(crate) use tables::set_checked;
 pub const IPSEC_POLICY: Capability = Capability("IPsec policies");
 
 /// The classes of this folder.
-pub static CLASSES: &[&Class] =
-    &[&ipsec_policy::CLASS, &esp_encap::CLASS, &esp_decap::CLASS, &esp_to_host::CLASS, &esp_reseal::CLASS];
+pub static CLASSES: &[&Class] = &[
+    &ipsec_policy::CLASS,
+    &esp_encap::CLASS,
+    &esp_decap::CLASS,
+    &esp_to_host::CLASS,
+    &esp_reseal::CLASS,
+    &no_gateway::CLASS,
+];

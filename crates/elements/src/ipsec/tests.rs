@@ -11,7 +11,7 @@ use packet::checksum;
 use super::activation::Activation;
 use super::database::{Contents, Database};
 use super::parse::{parse, read};
-use super::policy::PolicyAction;
+use super::policy::{Direction, PolicyAction, Selector};
 
 const GCM: &str = "aes128-gcm key 0x0102030405060708090a0b0c0d0e0f1011121314";
 
@@ -344,6 +344,30 @@ fn few_policies_and_many_say_the_same() {
     };
     assert_eq!(counts(&few), [2, 1, 5, 1]);
     assert_eq!(counts(&few), counts(&many));
+}
+
+#[test]
+fn fragments_are_not_left_to_linux_where_policies_ask_for_ports() {
+    let text = format!("policy out udp 10.1.0.0/16 10.3.0.0/16 port 5000 discard\n{}", left());
+    let mut contents = parse(&text, Backend::best()).unwrap();
+    let mut forward = contents.policies[2].clone();
+    assert_eq!(forward.direction, Direction::Forward);
+    forward.action = PolicyAction::Linux("an interface".to_owned());
+    forward.selector = Selector::between("10.1.0.0/16".parse().unwrap(), "0.0.0.0/0".parse().unwrap());
+    contents.policies.insert(0, forward);
+    let mut gateway = Gateway::new("");
+    gateway.replace(contents);
+    let whole = udp(A, [10, 3, 0, 1], 5000, 64);
+    assert_eq!(names(&gateway.push("hosts", std::slice::from_ref(&whole))), ["linux"]);
+    for flags in [[0x20, 0], [0, 1]] {
+        let mut fragment = whole.clone();
+        fragment[6..8].copy_from_slice(&flags);
+        fragment[10..12].fill(0);
+        let check = checksum::ipv4_header_compute(&fragment[..20]);
+        fragment[10..12].copy_from_slice(&check.to_be_bytes());
+        assert_eq!(gateway.push("hosts", &[fragment]), []);
+    }
+    assert_eq!(gateway.drops("IPsec: cannot be judged"), 2);
 }
 
 /// Batches whose packets are alike take shorter ways.

@@ -58,21 +58,53 @@ pub fn may_be_esp(packet: &[u8]) -> bool {
     packet.get(offset + 2..offset + 4).is_some_and(|port| port == NAT_TRAVERSAL_PORT.to_be_bytes())
 }
 
-/// The same for packets of which somebody else says that they are ESP: in UDP to any port, and behind IPv6's extension headers. The IP
-/// header need not have been checked.
-pub fn find_anywhere(packet: &[u8]) -> Option<Esp> {
+/// A packet of which nobody knows what is in it: headers are cut off, malformed or too many, or it is a fragment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("what is behind the packet's IP headers cannot be found")]
+pub struct Hidden;
+
+/// The same for packets of which somebody else says that they may be ESP: in UDP to any port, and behind IPv6's extension headers. The IP
+/// header need not have been checked. `None` is for what is surely not ESP, such as IKE.
+///
+/// # Errors
+///
+/// ESP may be hidden in the packet.
+pub fn find_anywhere(packet: &[u8]) -> Result<Option<Esp>, Hidden> {
     if let Some(found) = find_at(packet, None) {
-        return Some(found);
+        return Ok(Some(found));
     }
-    let header = packet.get(..ipv6::HEADER_LEN).filter(|header| header[0] >> 4 == 6)?;
-    let upper = Ipv6::new_unchecked(packet).upper_layer().ok()?;
-    let is_whole = upper.fragment.is_none_or(|fragment| fragment.offset == 0 && !fragment.more_fragments);
-    if upper.protocol != IpProtocol::ESP || !is_whole {
-        return None;
+    let (protocol, offset, destination) = match packet.first().map(|first| first >> 4) {
+        Some(4) => {
+            let header = packet.first_chunk::<{ ipv4::MIN_HEADER_LEN }>().ok_or(Hidden)?;
+            let header = Ipv4::new_unchecked(header);
+            if header.is_fragment() {
+                return Err(Hidden);
+            }
+            (header.protocol(), header.header_len(), IpAddr::V4(header.destination()))
+        }
+        Some(6) => {
+            let header = Ipv6::new_unchecked(packet.get(..ipv6::HEADER_LEN).ok_or(Hidden)?);
+            let upper = Ipv6::new_unchecked(packet).upper_layer().map_err(|_| Hidden)?;
+            let is_whole =
+                upper.fragment.is_none_or(|fragment| fragment.offset == 0 && !fragment.more_fragments);
+            if !is_whole {
+                return Err(Hidden);
+            }
+            (upper.protocol, upper.offset, IpAddr::V6(header.destination()))
+        }
+        _ => return Err(Hidden),
+    };
+    let is_in_udp = protocol == IpProtocol::UDP;
+    if !is_in_udp && protocol != IpProtocol::ESP {
+        return Ok(None);
     }
-    let spi = u32::from_be_bytes(*packet.get(upper.offset..)?.first_chunk()?);
-    let destination = IpAddr::V6(Ipv6::new_unchecked(header).destination());
-    (spi != 0).then_some(Esp { offset: upper.offset, spi, destination, is_in_udp: false })
+    let offset = if is_in_udp { offset + UDP_BYTES } else { offset };
+    match packet.get(offset..).and_then(<[u8]>::first_chunk) {
+        // RFC 3948, sections 2.2 and 2.3: IKE, and what keeps a translation alive.
+        None | Some([0, 0, 0, 0]) if is_in_udp => Ok(None),
+        None | Some([0, 0, 0, 0]) => Err(Hidden),
+        Some(spi) => Ok(Some(Esp { offset, spi: u32::from_be_bytes(*spi), destination, is_in_udp })),
+    }
 }
 
 #[inline(always)]

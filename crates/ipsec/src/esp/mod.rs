@@ -21,6 +21,8 @@ mod seal;
 #[cfg(test)]
 mod tests;
 
-pub use header::{Esp, NAT_TRAVERSAL_PORT, PLAIN_OFFSET, find, find_anywhere, find_plain, may_be_esp};
+pub use header::{
+    Esp, Hidden, NAT_TRAVERSAL_PORT, PLAIN_OFFSET, find, find_anywhere, find_plain, may_be_esp,
+};
 pub use open::{Opened, Opener};
 pub use seal::Sealer;

@@ -7,7 +7,7 @@ use packet::wire::ipv6::Ipv6;
 use packet::{Packet, Pool, PoolOptions, checksum};
 use proptest::prelude::*;
 
-use super::{Esp, Opened, Opener, PLAIN_OFFSET, Sealer, find, find_anywhere, find_plain, may_be_esp};
+use super::{Esp, Hidden, Opened, Opener, PLAIN_OFFSET, Sealer, find, find_anywhere, find_plain, may_be_esp};
 use crate::association::{Age, Association, DontFragment, Endpoints, Limit, Mode, Settings, UdpPorts};
 use crate::engine::{Backend, Keys};
 use crate::fault::Fault;
@@ -531,7 +531,7 @@ fn esp_is_found_at_other_ports_and_behind_extension_headers_where_that_is_asked_
     packet[22..24].copy_from_slice(&4_501_u16.to_be_bytes());
     packet[28..32].copy_from_slice(&[0, 0, 0, 7]);
     assert_eq!(find(&packet), None);
-    let found = find_anywhere(&packet).unwrap();
+    let found = find_anywhere(&packet).unwrap().unwrap();
     assert_eq!((found.spi, found.offset, found.is_in_udp), (7, 28, true));
     // Destination options of 8 bytes, then ESP.
     let mut packet = ip(true, 0, 20);
@@ -539,9 +539,33 @@ fn esp_is_found_at_other_ports_and_behind_extension_headers_where_that_is_asked_
     packet[40..48].copy_from_slice(&[50, 0, 1, 4, 0, 0, 0, 0]);
     packet[48..52].copy_from_slice(&[0, 0, 0, 9]);
     assert_eq!(find(&packet), None);
-    let found = find_anywhere(&packet).unwrap();
+    let found = find_anywhere(&packet).unwrap().unwrap();
     assert_eq!((found.spi, found.offset, found.is_in_udp), (9, 48, false));
     for length in 0..packet.len() {
         let _ = find_anywhere(&packet[..length]);
     }
+    // ESP that is cut off, and behind more headers than anybody looks at, may be what Linux opens.
+    assert_eq!(find_anywhere(&packet[..51]), Err(Hidden));
+    let options = |count: usize, last: u8, behind: &[u8]| {
+        let mut packet = ip(true, 0, 0);
+        packet[6] = 60;
+        for left in (0..count).rev() {
+            packet.extend([if left == 0 { last } else { 60 }, 0, 1, 4, 0, 0, 0, 0]);
+        }
+        packet.extend(behind);
+        let length = packet.len() as u16 - 40;
+        packet[4..6].copy_from_slice(&length.to_be_bytes());
+        packet
+    };
+    assert_eq!(find_anywhere(&options(9, 50, &[0, 0, 0, 9, 0, 0, 0, 1])), Err(Hidden));
+    // UDP: ESP, IKE, and what keeps a translation alive.
+    let udp = |payload: &[u8]| options(1, 17, &[&[17, 148, 17, 148, 0, 0, 0, 0][..], payload].concat());
+    let found = find_anywhere(&udp(&[0, 0, 0, 9, 0, 0, 0, 1])).unwrap().unwrap();
+    assert_eq!((found.spi, found.offset, found.is_in_udp), (9, 56, true));
+    assert_eq!(find_anywhere(&udp(&[0, 0, 0, 0, 1, 2, 3, 4])), Ok(None));
+    assert_eq!(find_anywhere(&udp(&[0xff])), Ok(None));
+    // A fragment.
+    let mut packet = ip(false, 0, 20);
+    (packet[9], packet[6]) = (50, 0x20);
+    assert_eq!(find_anywhere(&packet), Err(Hidden));
 }

@@ -34,10 +34,13 @@ elementclass Input { $port, $mac, $number |
     FromDevice($port, SNIFFER false)
         -> filter :: HostEtherFilter($mac)
         -> paint :: Paint($number)
-        -> kind :: Classifier(12/0800, 12/86dd, -);
+        -> kind :: Classifier(12/0800, 12/86dd, 12/8100 14/0000%0fff, 12/88a8 14/0000%0fff, -);
     kind[0] -> Strip(14) -> CheckIPHeader -> [0] output;
     kind[1] -> Strip(14) -> check :: CheckIP6Header -> [1] output;
-    kind[2] -> [2] output;
+    // Tags without a VLAN, which Linux would take off.
+    kind[2] -> VLANDecap(false) -> kind;
+    kind[3] -> VLANDecap(false, ETHERTYPE 0x88a8) -> kind;
+    kind[4] -> [2] output;
     check[1] -> Unstrip(14) -> [2] output;
 }
 
@@ -49,9 +52,12 @@ elementclass Input { $port, $mac, $number |
     FromDevice($port, SNIFFER false)
         -> filter :: HostEtherFilter($mac)
         -> paint :: Paint($number)
-        -> kind :: Classifier(0/00%01 12/0800, 0/00%01 12/86dd, -);
+        -> kind :: Classifier(0/00%01 12/0800, 0/00%01 12/86dd, 12/8100 14/0000%0fff, 12/88a8 14/0000%0fff, -);
     kind[0], kind[1] => [0, 0] output;
-    kind[2] -> [1] output;
+    // Tags without a VLAN, which Linux would take off.
+    kind[2] -> VLANDecap(false) -> kind;
+    kind[3] -> VLANDecap(false, ETHERTYPE 0x88a8) -> kind;
+    kind[4] -> [1] output;
 }
 
 ";
@@ -91,7 +97,7 @@ carry :: EspReseal -> UnstripToMACHeader -> toleader;  carry[1] -> sealed4;  car
 ipsec4 :: IpsecPolicy -> rt4;
 ipsec6 :: IpsecPolicy -> rt6;
 FollowLinux(ipsec ipsec4.refresh ipsec6.refresh);
-decap :: EspDecap;  encap :: EspEncap;  no_gateway :: Discard;
+decap :: EspDecap;  encap :: EspEncap;  no_gateway :: NoGateway;
 ipsec4[1] -> decap;  ipsec4[2] -> DecIPTTL -> encap;  ipsec4[3] -> carry;
 ipsec6[1] -> decap;  ipsec6[2] -> DecIP6HLIM -> encap;  ipsec6[3] -> carry;
 decap[0] -> inner4 :: CheckIPHeader -> ipsec4;

@@ -416,7 +416,10 @@ impl InKernel {
         let way = found.and_then(|found| found.way);
         // A card computes the checksums of packets that it receives. A veth or a virtual machine leaves that to the
         // interface by which they leave.
-        let leaves = self.members[number].linux_may && way.is_some_and(|way| !way.is_zero_copy);
+        let sees_transit = self.features.as_ref().and_then(|features| features.sees_transit(&self.shared));
+        let leaves = self.members[number].linux_may
+            && sees_transit.is_none()
+            && way.is_some_and(|way| !way.is_zero_copy);
         let is_vlan = self.members[number].device != number;
         if !is_vlan && self.members[number].leaves_unfinished != leaves {
             on_host(&self.shared, device, |host| host.leave_unfinished_checksums(leaves))?;

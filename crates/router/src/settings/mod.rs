@@ -242,7 +242,7 @@ options! {
     BesideLinux "beside_linux" {
         /// Packets that the router forwards bypass Linux's packet filters and address translation. While Linux has rules for
         /// them the router does not start, unless they are named here: "firewall", "nat". It works by Linux's policies of IPsec;
-        /// with "ipsec" it bypasses them. Scripts and clusters bypass them too, and need "ipsec" here.
+        /// with "ipsec" it bypasses them. Scripts bypass them too, and need "ipsec" here.
         #[example = "[]"]
         #[flag("ignore", "WORD,...")]
         #[live = true]

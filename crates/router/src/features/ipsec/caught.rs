@@ -14,7 +14,7 @@ use std::os::fd::BorrowedFd;
 use anyhow::{Context as _, Result};
 use control::esp_hooks::{EspHooks, EspHooksError, Hook, Verdict, offload_modules};
 use control::netlink::xfrm::{Mark, Protocol, SaId};
-use ipsec::esp::{Esp, Opener, Sealer, find_anywhere};
+use ipsec::esp::{Esp, Hidden, Opener, Sealer, find_anywhere};
 use ipsec::{Association, Backend};
 use packet::{Pool, PoolOptions};
 use ports::PERMITTED_MARK;
@@ -98,7 +98,12 @@ impl Judge {
 
     /// Says what happens to a packet.
     pub(super) fn judge(&mut self, sas: &BTreeMap<SaId, Known>, hook: Hook, bytes: &[u8]) -> Verdict {
-        let Some(esp) = find_anywhere(bytes) else { return Verdict::Accept };
+        let esp = match find_anywhere(bytes) {
+            Ok(Some(esp)) => esp,
+            Ok(None) => return Verdict::Accept,
+            // Linux might open it by its own window, which is behind ours.
+            Err(Hidden) => return Verdict::Drop,
+        };
         let Esp { destination, spi, .. } = esp;
         let id = SaId { destination, spi, protocol: Protocol::Esp, mark: Mark::default() };
         let Some(Ok(association)) = sas.get(&id).map(|known| &known.association) else {

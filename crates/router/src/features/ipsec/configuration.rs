@@ -26,7 +26,7 @@ pub(super) fn policies(plan: &mut Plan, frame: &Frame<'_>, to: [Part; 2]) -> [Pa
     ];
     let [ipsec4, ipsec6] = &policies;
     plan.line(format_args!(
-        "decap :: EspDecap;  encap :: EspEncap;  no_gateway :: Discard;\n\
+        "decap :: EspDecap;  encap :: EspEncap;  no_gateway :: NoGateway;\n\
          {ipsec4}[1] -> decap;  {ipsec4}[2] -> DecIPTTL -> encap;  {ipsec4}[3] -> {whole};\n\
          {ipsec6}[1] -> decap;  {ipsec6}[2] -> DecIP6HLIM -> encap;  {ipsec6}[3] -> {whole};\n\
          decap[2] -> UnstripToMACHeader -> frames;"

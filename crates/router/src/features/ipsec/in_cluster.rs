@@ -99,10 +99,14 @@ impl InCluster {
         }
     }
 
-    /// Says to the cluster what this node's Linux has, and adds what is held.
-    pub(super) fn tell(&self, own: &mut Contents, has_associations: bool) {
+    /// Says to the cluster what this node's Linux has, and adds what is held. A node that `routes` has elements that keep what is held;
+    /// where one does not, the others keep it.
+    pub(super) fn tell(&self, own: &mut Contents, has_associations: bool, routes: bool) {
         let mut said = protection(own, has_associations);
         let mut is_unknown = false;
+        // What is held comes before the first packets that this Linux lets pass: it may have the rest of its policies yet to come.
+        let is_bypass = |policy: &Policy| policy.action == PolicyAction::Bypass;
+        let first = own.policies.iter().position(is_bypass).unwrap_or(own.policies.len());
         match &self.held {
             None => {}
             Some((_, Ok(held))) => {
@@ -117,32 +121,39 @@ impl InCluster {
                 };
                 let missing: Vec<_> =
                     held.policies.iter().filter(|policy| !is_known(policy)).cloned().collect();
-                own.policies.extend(missing.iter().map(|policy| {
-                    let policy = as_policy(policy);
-                    // This Linux would let pass what it has no policy for.
-                    let action = match (&policy.action, policy.direction) {
-                        (PolicyAction::Protect(_), Direction::Out) | (PolicyAction::Linux(_), _) => {
-                            PolicyAction::Discard
-                        }
-                        (action, _) => action.clone(),
-                    };
-                    Policy { action, ..policy }
-                }));
-                said.policies.extend(missing);
+                // This Linux would let pass what it has no policy for.
+                let kept: Vec<Policy> = missing.iter().map(kept).collect();
+                let to_others = if routes { missing } else { kept.iter().map(as_protection).collect() };
+                own.policies.splice(first..first, kept);
+                said.policies.splice(first..first, to_others);
                 for (place, discards) in held.discards.iter().enumerate() {
                     own.discards[place] |= discards;
                     said.discards[place] |= discards;
                 }
             }
             Some((_, Err(_))) => {
-                is_unknown = true;
+                // Of one that had too many, nobody knows which.
+                own.policies.truncate(first);
                 own.discards[0] = true;
+                said.policies.truncate(first);
+                said.discards[0] = true;
+                is_unknown = routes;
             }
         }
         if let Some(member) = &self.member {
             member.set_protection(if is_unknown { Told::ALL_TO_LEADER } else { Told::of(&said) });
         }
     }
+}
+
+/// What a leader does by a policy that the last one had and its own Linux has not.
+fn kept(policy: &ProtectionPolicy) -> Policy {
+    let policy = as_policy(policy);
+    let action = match (policy.action, policy.direction) {
+        (PolicyAction::Protect(_), Direction::Out) | (PolicyAction::Linux(_), _) => PolicyAction::Discard,
+        (action, _) => action,
+    };
+    Policy { action, ..policy }
 }
 
 /// What elements do where nobody knows the policies: the leader judges every packet.
@@ -200,30 +211,25 @@ fn as_policy(policy: &ProtectionPolicy) -> Policy {
 
 /// What the cluster gets to know of policies.
 fn protection(contents: &Contents, takes_esp: bool) -> Protection {
-    let policies = contents.policies.iter().map(|policy| {
-        let Selector { source, destination, protocol, source_ports, destination_ports } = policy.selector;
-        let action = match &policy.action {
-            PolicyAction::Bypass => ProtectionAction::Bypass,
-            PolicyAction::Discard => ProtectionAction::Discard,
-            PolicyAction::Linux(reason) => ProtectionAction::Linux(reason.clone()),
-            PolicyAction::Protect(template) => ProtectionAction::Protect {
-                source: template.endpoints.source(),
-                destination: template.endpoints.destination(),
-                request: template.request,
-                is_optional: template.is_optional,
-            },
-        };
-        ProtectionPolicy {
-            is_forward: policy.direction == Direction::Forward,
-            source,
-            destination,
-            protocol,
-            source_ports,
-            destination_ports,
-            action,
-        }
-    });
-    Protection { policies: policies.collect(), discards: contents.discards, takes_esp }
+    let policies = contents.policies.iter().map(as_protection).collect();
+    Protection { policies, discards: contents.discards, takes_esp }
+}
+
+fn as_protection(policy: &Policy) -> ProtectionPolicy {
+    let Selector { source, destination, protocol, source_ports, destination_ports } = policy.selector;
+    let action = match &policy.action {
+        PolicyAction::Bypass => ProtectionAction::Bypass,
+        PolicyAction::Discard => ProtectionAction::Discard,
+        PolicyAction::Linux(reason) => ProtectionAction::Linux(reason.clone()),
+        PolicyAction::Protect(template) => ProtectionAction::Protect {
+            source: template.endpoints.source(),
+            destination: template.endpoints.destination(),
+            request: template.request,
+            is_optional: template.is_optional,
+        },
+    };
+    let is_forward = policy.direction == Direction::Forward;
+    ProtectionPolicy { is_forward, source, destination, protocol, source_ports, destination_ports, action }
 }
 
 #[cfg(test)]
@@ -263,7 +269,7 @@ mod tests {
         let mut leader = InCluster::new(Duration::from_secs(hold), [2; 6]);
         leader.begin(before, member.clone());
         let mut own = Contents { policies, ..Contents::default() };
-        leader.tell(&mut own, true);
+        leader.tell(&mut own, true, true);
         let told = member.protection().unwrap();
         (leader, own, told)
     }
@@ -310,15 +316,43 @@ mod tests {
         let [first, ..] = &policies()[..] else { unreachable!() };
         let bypass = Policy { action: PolicyAction::Bypass, ..first.clone() };
         let (_, own, _) = said(vec![bypass.clone()], Some(&before), 60);
-        assert_eq!((own.policies.len(), &own.policies[0]), (5, &bypass));
+        assert_eq!((own.policies.len(), own.policies.last()), (5, Some(&bypass)));
+        // What lets more pass comes behind what is held, for the others too.
+        let all = Policy { selector: Selector::between(net("0.0.0.0/0"), net("0.0.0.0/0")), ..bypass };
+        let own_ones = vec![policies()[3].clone(), all.clone()];
+        let (_, own, told) = said(own_ones.clone(), Some(&before), 60);
+        assert_eq!((own.policies.len(), &own.policies[0]), (6, &own_ones[0]));
+        assert_eq!(own.policies.last(), Some(&all));
+        assert_eq!(told.read().unwrap().policies.last(), Some(&as_protection(&all)));
         // Of one that had too many, nobody knows which.
         let (_, own, told) = said(Vec::new(), Some(&Told::ALL_TO_LEADER), 60);
         assert_eq!((own.discards, told), ([true, false], Told::ALL_TO_LEADER));
+        let (_, own, _) = said(vec![all], Some(&Told::ALL_TO_LEADER), 60);
+        assert_eq!((own.policies.len(), own.discards), (0, [true, false]));
         let (mut leader, ..) = said(Vec::new(), Some(&before), 0);
         assert!(leader.let_go());
         let mut own = Contents::default();
-        leader.tell(&mut own, false);
+        leader.tell(&mut own, false, true);
         assert!(own.policies.is_empty());
+    }
+
+    #[test]
+    fn a_leader_that_does_not_route_has_the_others_keep_what_is_held() {
+        let (_, _, before) = said(policies(), None, 60);
+        for (before, expected) in [(&before, 5), (&Told::ALL_TO_LEADER, 0)] {
+            let member = MemberShared::new(Default::default());
+            let mut leader = InCluster::new(Duration::from_secs(60), [2; 6]);
+            leader.begin(Some(before), member.clone());
+            leader.tell(&mut Contents::default(), false, false);
+            let told = member.protection().unwrap().read().unwrap();
+            let goes_to_leader = |policy: &ProtectionPolicy| {
+                !policy.is_forward
+                    && matches!(policy.action, ProtectionAction::Protect { .. } | ProtectionAction::Linux(_))
+            };
+            assert_eq!(told.policies.len(), expected);
+            assert!(!told.policies.iter().any(goes_to_leader), "{told:?}");
+            assert_eq!(told.discards[0], expected == 0);
+        }
     }
 
     #[test]

@@ -31,6 +31,7 @@ use elements::ipsec::{Activation, Contents, Database, Entry, Kept, PolicyAction}
 use graph::setup::Shared;
 use ipsec::{Association, Backend};
 use packet::sync::lock;
+use ports::PERMITTED_MARK;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 
@@ -352,16 +353,16 @@ impl Common {
     /// Makes the elements' tables of what there is, or has the main thread see to it that they count.
     fn publish(&self, state: &mut State) {
         let activation = Activation::take(&self.shared);
+        let database = Database::of(&self.shared);
         let mut contents = state.contents();
         if let Some(cluster) = state.cluster.as_ref().filter(|cluster| cluster.leads()) {
             // What nobody knows yet is nothing to tell.
             if state.is_synchronised {
-                cluster.tell(&mut contents, !state.sas.is_empty());
+                cluster.tell(&mut contents, !state.sas.is_empty(), database.is_some());
             }
         }
         let is_empty = is_empty(&contents);
         // The elements are there before the activation is active. A node of a cluster that does not route has none.
-        let database = Database::of(&self.shared);
         if database.is_none() && activation.is_active() {
             return;
         }
@@ -413,6 +414,11 @@ impl State {
     /// Whether this machine's Linux is the one that counts.
     pub(super) fn counts(&self) -> bool {
         self.cluster.as_ref().is_none_or(InCluster::leads)
+    }
+
+    /// Whether this is the leader of a cluster.
+    pub(super) fn leads(&self) -> bool {
+        self.cluster.as_ref().is_some_and(InCluster::leads)
     }
 
     /// Returns what the operator should know.
@@ -569,7 +575,16 @@ impl State {
         let (mut policies, mut of_linux) = (Vec::new(), Vec::new());
         for known in self.policies.values() {
             let Some(policy) = translation::policy(known) else { continue };
-            if let PolicyAction::Linux(lack) = &policy.action {
+            if policy.action == PolicyAction::Discard && known.action == Action::Allow {
+                of_linux.push(format!(
+                    "IPsec: {}: its packets are dropped: its mark's mask has the router's bit {PERMITTED_MARK:#x}; expected a \
+                     mask without it",
+                    translation::name(known)
+                ));
+            }
+            if let PolicyAction::Linux(lack) = &policy.action
+                && !translation::is_of_host_itself(known)
+            {
                 of_linux.push(format!("IPsec: {}: left to Linux: {lack}", translation::name(known)));
             }
             policies.push(policy);

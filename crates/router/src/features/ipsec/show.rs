@@ -112,7 +112,9 @@ pub(super) fn rows_of(state: &State, of_elements: &[PolicyCount]) -> Vec<Row> {
     let mut rows: Vec<Row> = Vec::new();
     if !state.counts() {
         // What this node's own Linux has means nothing to the cluster.
-        return of_elements.iter().map(policy_of_leader).collect();
+        let at_leader =
+            |row: Row| Row { does: row.does.replacen("tunnel ", "at the leader: tunnel ", 1), ..row };
+        return of_elements.iter().map(policy_of_leader).map(at_leader).collect();
     }
     for policy in state.policies.values() {
         let ours = translation::policy(policy);
@@ -132,6 +134,12 @@ pub(super) fn rows_of(state: &State, of_elements: &[PolicyCount]) -> Vec<Row> {
             dropped: BTreeMap::new(),
             does,
         });
+    }
+    // What the last leader of the cluster protected, and this node's own Linux has no policy for.
+    let own: Vec<Policy> = state.policies.values().filter_map(translation::policy).collect();
+    for count in of_elements.iter().filter(|count| state.leads() && !own.contains(&count.policy)) {
+        let row = policy_of_leader(count);
+        rows.push(Row { does: format!("{}, held from the last leader", row.does), ..row });
     }
     let Defaults { input, forward, output } = state.defaults.unwrap_or(Defaults::ALLOW);
     let defaults = [(Direction::Out, output), (Direction::Forward, forward), (Direction::In, input)];
@@ -164,7 +172,7 @@ fn policy_of_leader(count: &PolicyCount) -> Row {
             let request =
                 if template.request == 0 { String::new() } else { format!(" reqid {}", template.request) };
             let unprotected = if template.is_optional { ", or unprotected" } else { "" };
-            format!("tunnel {source} > {destination}{request}{unprotected}, at the leader")
+            format!("tunnel {source} > {destination}{request}{unprotected}")
         }
     };
     Row {

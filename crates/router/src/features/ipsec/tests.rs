@@ -156,6 +156,10 @@ fn policies_are_translated_and_none_is_left_out() {
     let mark = |value: u32, mask: u32| attribute(MARK, &[value.to_ne_bytes(), mask.to_ne_bytes()].concat());
     assert_eq!(of(&policy_with(1, 0, &[1], &mark(1, 1))), None);
     assert!(of(&policy_with(1, 0, &[1], &mark(0, 1))).is_some());
+    // Packets that we hand over have our mark, and miss a policy that asks for none.
+    assert_eq!(of(&policy_with(1, 0, &[1], &mark(0, u32::MAX))).unwrap().action, PolicyAction::Discard);
+    assert_eq!(of(&policy_with(1, 0, &[0], &mark(0, u32::MAX))).unwrap().action, PolicyAction::Discard);
+    assert_eq!(of(&policy_with(2, 0, &[], &mark(0, u32::MAX))).unwrap().action, PolicyAction::Bypass);
     let out = of(&policy_with(1, 0, &[1], &[])).unwrap();
     assert_eq!(
         (out.direction, out.selector.to_string().as_str()),
@@ -173,6 +177,11 @@ fn policies_are_translated_and_none_is_left_out() {
     ] {
         assert_eq!(of(&policy).unwrap().action, PolicyAction::Linux(expected.to_owned()));
     }
+    let mut own = policy_with(1, 0, &[0], &[]);
+    assert!(!translation::is_of_host_itself(&own));
+    (own.selector.source, own.selector.destination) =
+        ("192.0.2.1/32".parse().unwrap(), "192.0.2.2/32".parse().unwrap());
+    assert!(translation::is_of_host_itself(&own));
     // strongSwan names the association of packets that are sent.
     let mut fixed = policy_with(1, 0, &[1], &[]);
     fixed.templates[0].spi = SPI;
@@ -341,7 +350,14 @@ fn what_linux_makes_gets_a_number_of_ours_and_what_it_opens_is_checked() {
     assert_eq!(judge.judge(&sas, Hook::Output, &forged[..40]), Verdict::Drop);
     assert_eq!(judge.judge(&BTreeMap::new(), Hook::Output, &forged), Verdict::Accept);
     assert_eq!(judge.judge(&sas, Hook::Output, &udp(5)), Verdict::Accept);
-    assert_eq!(judge.judge(&sas, Hook::Output, &[]), Verdict::Accept);
+    // Linux might open what we cannot look into: here nine extension headers before ESP.
+    let mut hidden = vec![0x60, 0, 0, 0, 0, 88, 60, 64];
+    hidden.extend([0xfd; 32]);
+    (0..9).for_each(|number| hidden.extend([if number == 8 { 50 } else { 60 }, 0, 1, 4, 0, 0, 0, 0]));
+    hidden.extend([0; 16]);
+    for packet in [&hidden[..], &[]] {
+        assert_eq!(judge.judge(&sas, Hook::Input, packet), Verdict::Drop);
+    }
     // Number 1 has been received; the kernel may open 2 to 4, once.
     let mut sender = Kernel::new();
     let sent: Vec<Vec<u8>> = (0..4).map(|length| sender.seal(&udp(length))).collect();

@@ -10,6 +10,7 @@ use elements::ipsec::{Direction as OurDirection, Policy, PolicyAction, Selector,
 use ipsec::association::{DontFragment, Limit, Mode, Settings, UdpPorts, Used};
 use ipsec::{Backend, Endpoints, Keys, Protection, Suite};
 use packet::wire::IpProtocol;
+use ports::PERMITTED_MARK;
 
 /// The TTL of outer headers, of which the lookup behind EspEncap takes one.
 const HOP_LIMIT: u8 = 65;
@@ -151,6 +152,18 @@ pub(super) fn others(policy: &KernelPolicy) -> Option<String> {
     }
 }
 
+/// Whether a policy, in transport mode between two addresses, is for packets that the host sends and gets itself: no others match it.
+pub(super) fn is_of_host_itself(policy: &KernelPolicy) -> bool {
+    let KernelSelector { source, destination, .. } = &policy.selector;
+    [source, destination].into_iter().all(|net| net.prefix_len() == net.max_prefix_len())
+        && policy.templates.iter().any(|template| template.mode == KernelMode::Transport)
+}
+
+/// Whether a policy asks that packets do not have the mark by which the router tells Linux that it has checked them.
+pub(super) fn asks_for_our_mark(policy: &KernelPolicy) -> bool {
+    policy.mark.mask & PERMITTED_MARK != 0
+}
+
 /// Makes a policy of a kernel's. `None` for one that packets of our ports do not meet ([`others`]).
 pub(super) fn policy(policy: &KernelPolicy) -> Option<Policy> {
     if others(policy).is_some() {
@@ -161,7 +174,13 @@ pub(super) fn policy(policy: &KernelPolicy) -> Option<Policy> {
         Direction::Out => OurDirection::Out,
         Direction::Forward => OurDirection::Forward,
     };
-    let action = action(policy).unwrap_or_else(PolicyAction::Linux);
+    let action = match action(policy).unwrap_or_else(PolicyAction::Linux) {
+        // Linux would not find it for the packets that we hand over.
+        PolicyAction::Protect(_) | PolicyAction::Linux(_) if asks_for_our_mark(policy) => {
+            PolicyAction::Discard
+        }
+        action => action,
+    };
     let selector = selector(&policy.selector).filter(Selector::can_match);
     Some(match selector {
         Some(selector) => Policy { direction, selector, action },
@@ -176,7 +195,11 @@ pub(super) fn policy(policy: &KernelPolicy) -> Option<Policy> {
             } else {
                 "ports by a mask, or of a protocol without ports"
             };
-            Policy { direction, selector, action: PolicyAction::Linux(lack.to_owned()) }
+            let action = match asks_for_our_mark(policy) {
+                true => PolicyAction::Discard,
+                false => PolicyAction::Linux(lack.to_owned()),
+            };
+            Policy { direction, selector, action }
         }
     })
 }
