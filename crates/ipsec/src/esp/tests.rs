@@ -547,7 +547,8 @@ fn esp_is_found_at_other_ports_and_behind_extension_headers_where_that_is_asked_
     // ESP that is cut off, and behind more headers than anybody looks at, may be what Linux opens.
     assert_eq!(find_anywhere(&packet[..51]), Err(Hidden));
     let options = |count: usize, last: u8, behind: &[u8]| {
-        let mut packet = ip(true, 0, 0);
+        let mut packet = ip(true, 0, 8);
+        packet.truncate(40);
         packet[6] = 60;
         for left in (0..count).rev() {
             packet.extend([if left == 0 { last } else { 60 }, 0, 1, 4, 0, 0, 0, 0]);
