@@ -135,7 +135,7 @@ impl Common {
         lock(&self.state)
     }
 
-    /// The neighbours to ask for, which are not asked for again.
+    /// Takes the neighbours to ask for, which are not asked for again.
     pub(crate) fn take_questions(&self) -> Vec<(NextHopIndex, IpAddr)> {
         std::mem::take(&mut *lock(&self.questions))
     }

@@ -26,7 +26,7 @@ const COMPARE_PERIOD: Duration = Duration::from_secs(5);
 const COMPACT_PERIOD: Duration = Duration::from_secs(60);
 /// How long the leader of an empty store waits for nodes that may know labels of a log that is lost.
 const LONGEST_MEETING: Duration = Duration::from_secs(2);
-/// How long this node's Linux may take to tell what IPsec protects.
+/// How long this node's Linux may take to report what IPsec protects.
 const LONGEST_PROTECTION: Duration = Duration::from_secs(30);
 /// Tries to read a table that others change meanwhile.
 const MOST_READS: usize = 20;
@@ -203,7 +203,7 @@ fn lead_with(
     }
 }
 
-/// What IPsec protects when a leader begins. A node that does not get to know it in time leaves all packets to itself.
+/// Returns what IPsec protects when a leader begins. Where its Linux does not report that in time, all packets go to this node.
 fn first_protection(common: &Common, options: &MemberOptions, pulse: &Pulse) -> Told {
     let begin = Instant::now();
     loop {
@@ -218,7 +218,7 @@ fn first_protection(common: &Common, options: &MemberOptions, pulse: &Pulse) -> 
     }
 }
 
-/// How long to wait behind a list, so that the store's disk is not busy with long lists that change all the time.
+/// Returns how long to wait behind a list, so that the store's disk is not busy with long lists that change all the time.
 fn gap_behind(told: &Told) -> Duration {
     Duration::from_micros(told.bytes() as u64)
 }

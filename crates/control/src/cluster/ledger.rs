@@ -53,7 +53,7 @@ pub struct Ledger {
     is_held: bool,
     /// Ports behind which nobody hears this leader's Linux.
     unheard: HashSet<InterfaceIndex>,
-    /// What IPsec protects, as it was told last.
+    /// What IPsec protects, by the newest list.
     protection: Option<Told>,
     pending: Vec<Record>,
 }
@@ -158,12 +158,12 @@ impl Ledger {
         self.pending.clear();
     }
 
-    /// Returns what IPsec protects, as it was told last.
+    /// Returns what IPsec protects, by the newest list.
     pub fn protection(&self) -> Option<&Told> {
         self.protection.as_ref()
     }
 
-    /// Says what IPsec protects now.
+    /// Takes what IPsec protects now.
     pub fn set_protection(&mut self, told: Told) {
         // Nodes of earlier versions do not know the record, so it is not there where nothing was ever protected.
         let is_known = match &self.protection {

@@ -115,7 +115,7 @@ pub trait Host: Send + Sync {
     /// This node has been asked to leave: it ends in a moment, when others go round it.
     fn leave(&self);
 
-    /// The leader's log says that IPsec protects this; `None` where nothing ever was protected. It must not wait.
+    /// Takes what the leader's log lists as protected by IPsec; `None` where nothing ever was. It must not wait.
     fn protect(&self, told: Option<&Told>) {
         let _ = told;
     }
@@ -125,14 +125,14 @@ pub trait Host: Send + Sync {
         true
     }
 
-    /// This node begins to lead; the last leader told this of IPsec. What this node's own Linux has goes to
+    /// Starts leading after a leader with this list of IPsec. What this node's own Linux has goes to
     /// [`MemberShared::set_protection`], now and whenever it changes.
     fn begins_to_lead(&self, told: Option<&Told>, shared: &Arc<MemberShared>) {
         let _ = told;
         shared.set_protection(Told::of(&Protection::default()));
     }
 
-    /// It leads no more.
+    /// Stops leading.
     fn ends_to_lead(&self) {}
 
     /// Whether the fabric has a way to this node now.
@@ -278,16 +278,17 @@ impl MemberShared {
         lock(&self.ledger).take()
     }
 
-    /// Says what IPsec protects by this node's Linux.
+    /// Sets what IPsec protects by this node's Linux.
     pub fn set_protection(&self, told: Told) {
         *lock(&self.protection) = Some(told);
     }
 
-    /// What was said so, if it was since this node began to lead.
+    /// Returns what was set since this node began to lead, if it was.
     pub fn protection(&self) -> Option<Told> {
         lock(&self.protection).clone()
     }
 
+    /// Forgets what was set.
     pub(super) fn forget_protection(&self) {
         *lock(&self.protection) = None;
     }

@@ -3,8 +3,8 @@
 //! The leader's kernel has the policies and the security associations. What the other nodes have to know of them is in the log: the
 //! policies, and whether ESP to the cluster may come. No key is among it, and nothing that changes when keys do.
 //!
-//! A list goes into the log as a whole. What a node cannot read (too long, of another version, nonsense) is no reason to stop: it
-//! then leaves every packet to the leader, who has the policies themselves.
+//! A list goes into the log as a whole. A list can be too long, of another version, or damaged. A node that cannot read it goes on, and
+//! leaves every packet to the leader, which has the policies themselves.
 
 use std::net::IpAddr;
 

@@ -46,7 +46,7 @@ pub enum Record {
     Log(u64),
     /// All that the leader's Linux has been told so far. What nodes have of a log that is lost goes now.
     Complete,
-    /// What IPsec protects from here on; in the place of all that was told of it before.
+    /// What IPsec protects from here on, in the place of the list before.
     Protection(Told),
 }
 

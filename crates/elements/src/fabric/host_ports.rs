@@ -89,7 +89,7 @@ impl Tap {
     }
 }
 
-/// A link address that nobody can guess: locally administered, of one station.
+/// Draws a link address that nobody can guess: locally administered, of one station.
 fn secret_address() -> [u8; 6] {
     use std::hash::{BuildHasher, Hasher, RandomState};
     let [first, rest @ .., _, _] = RandomState::new().build_hasher().finish().to_ne_bytes();
@@ -115,7 +115,7 @@ impl FabricHostPorts {
         })
     }
 
-    /// The source address of frames for Linux that this node has checked: one that nobody else knows.
+    /// Returns the source address of frames for Linux that this node has checked: one that nobody else knows.
     pub fn checked_source(&self) -> [u8; 6] {
         self.checked_source
     }

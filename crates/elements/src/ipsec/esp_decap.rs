@@ -92,7 +92,7 @@ struct Lookup<'a> {
 }
 
 impl<'a> Lookup<'a> {
-    /// The association of an ESP packet, and where ESP begins.
+    /// Returns the association of an ESP packet, and where ESP begins.
     #[inline(always)]
     fn known(&mut self, packet: &Packet) -> Result<(AssociationId, &'a Association, u16), bool> {
         let plain = find_plain(packet.data());

@@ -2,11 +2,11 @@
 //! NoGateway
 //!
 //! =s ipsec
-//! drops ESP packets for which there is no way to the other gateway
+//! drops ESP packets that cannot reach the other gateway
 //!
 //! =d
 //! Drops all packets as "IPsec: no way to the other gateway". It stands where lookups send what EspEncap has made and no port
-//! can send: there is no route, or no neighbour. Nobody is told by ICMP, since the packet is sealed.
+//! can send: there is no route, or no neighbour. No ICMP error is sent, since the packet is sealed.
 //!
 //! =e
 //!   encap -> gateway :: FIBLookup(eth1, eth2);

@@ -45,7 +45,7 @@ pub fn find_plain(packet: &[u8]) -> Option<(u32, u32)> {
     (is_plain && spi != 0).then(|| (spi, header.destination().to_bits()))
 }
 
-/// Whether [`find`] may find something, at a glance: most other packets are told apart without it.
+/// Whether [`find`] may find something. It takes a glance, and says no for most packets without ESP.
 #[inline(always)]
 pub fn may_be_esp(packet: &[u8]) -> bool {
     let Some(header) = packet.first_chunk::<{ ipv4::MIN_HEADER_LEN }>() else { return false };
@@ -58,12 +58,12 @@ pub fn may_be_esp(packet: &[u8]) -> bool {
     packet.get(offset + 2..offset + 4).is_some_and(|port| port == NAT_TRAVERSAL_PORT.to_be_bytes())
 }
 
-/// A packet of which nobody knows what is in it: headers are cut off, malformed or too many, or it is a fragment.
+/// A packet whose content cannot be known: headers are cut off, malformed or too many, or it is a fragment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("what is behind the packet's IP headers cannot be found")]
 pub struct Hidden;
 
-/// The same for packets of which somebody else says that they may be ESP: in UDP to any port, and behind IPv6's extension headers. The IP
+/// Finds ESP in packets of which somebody else says that they may be ESP: in UDP to any port, and behind IPv6's extension headers. The IP
 /// header need not have been checked. `None` is for what is surely not ESP, such as IKE.
 ///
 /// # Errors

@@ -452,7 +452,7 @@ impl Follow for Between {
     }
 }
 
-/// What a handler that wants a node gets.
+/// Returns what a handler that wants a node gets.
 fn node_text(node: u32) -> String {
     if node == NOBODY { String::new() } else { node.to_string() }
 }

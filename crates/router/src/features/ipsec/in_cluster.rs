@@ -36,7 +36,7 @@ pub(super) struct InCluster {
 }
 
 impl InCluster {
-    /// That of a node that follows the log, and holds what the last leader said for this long when it leads.
+    /// Makes that of a node that follows the log, and holds what the last leader said for this long when it leads.
     pub(super) fn new(hold: Duration, checked_source: [u8; 6]) -> Self {
         let (leads, is_to_lead, member, logged, held) = (false, false, None, None, None);
         Self { leads, is_to_lead, member, logged, held, hold, checked_source }
@@ -99,7 +99,7 @@ impl InCluster {
         }
     }
 
-    /// Says to the cluster what this node's Linux has, and adds what is held. A node that `routes` has elements that keep what is held;
+    /// Reports to the cluster what this node's Linux has, and adds what is held. A node that `routes` has elements that keep what is held;
     /// where one does not, the others keep it.
     pub(super) fn tell(&self, own: &mut Contents, has_associations: bool, routes: bool) {
         let mut said = protection(own, has_associations);
@@ -146,7 +146,7 @@ impl InCluster {
     }
 }
 
-/// What a leader does by a policy that the last one had and its own Linux has not.
+/// Returns what a leader does by a policy that the last one had and its own Linux has not.
 fn kept(policy: &ProtectionPolicy) -> Policy {
     let policy = as_policy(policy);
     let action = match (policy.action, policy.direction) {
@@ -156,7 +156,7 @@ fn kept(policy: &ProtectionPolicy) -> Policy {
     Policy { action, ..policy }
 }
 
-/// What elements do where nobody knows the policies: the leader judges every packet.
+/// Returns what elements do where nobody knows the policies: the leader judges every packet.
 fn all_to_leader() -> Contents {
     let all = |net: &str| net.parse().map(|net| Selector::between(net, net)).ok();
     let linux = || PolicyAction::Linux("the leader judges all packets".to_owned());
@@ -165,7 +165,7 @@ fn all_to_leader() -> Contents {
     Contents { policies, takes_esp: true, ..Contents::default() }
 }
 
-/// What elements get of a list. There are no associations: what has to be protected is carried to the leader.
+/// Returns what elements get of a list. There are no associations: what has to be protected is carried to the leader.
 fn contents(protection: &Protection) -> Contents {
     let Protection { policies, discards, takes_esp } = protection;
     let (policies, discards) = (policies.iter().map(as_policy).collect(), *discards);
@@ -209,7 +209,7 @@ fn as_policy(policy: &ProtectionPolicy) -> Policy {
     Policy { direction, selector, action }
 }
 
-/// What the cluster gets to know of policies.
+/// Returns what the cluster gets to know of policies.
 fn protection(contents: &Contents, takes_esp: bool) -> Protection {
     let policies = contents.policies.iter().map(as_protection).collect();
     Protection { policies, discards: contents.discards, takes_esp }
