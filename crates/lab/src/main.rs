@@ -6,6 +6,7 @@ mod bench;
 mod demo;
 mod generate;
 mod model;
+mod paper;
 mod plan;
 mod plot;
 mod program;
@@ -31,7 +32,7 @@ use clap::{Parser, Subcommand};
   brickway-lab rib stats data/rib-v4.txt.gz
 
 Exit codes: 0 done, 1 the machine does not allow it or an input is wrong, 2 wrong usage,
-3 packets were lost (gen) or a step failed (demo), 130 interrupted (demo)."
+3 packets were lost (gen), a step failed (demo) or a claim does not hold (paper), 130 interrupted (demo)."
 )]
 struct Cli {
     #[command(subcommand)]
@@ -56,6 +57,8 @@ enum Command {
     Model(model::ModelArguments),
     /// Simulate clusters: throughput, loss and order of any traffic, and what failures cost
     Sim(sim::SimArguments),
+    /// Reproduce five papers on software routers: published, ours, deviation, figures
+    Paper(paper::PaperArguments),
 }
 
 fn main() -> ExitCode {
@@ -67,6 +70,7 @@ fn main() -> ExitCode {
         Command::Plan(arguments) => plan::plan(&arguments),
         Command::Model(arguments) => model::model(&arguments),
         Command::Sim(arguments) => sim::sim(&arguments),
+        Command::Paper(arguments) => paper::paper(&arguments),
     };
     match result {
         Ok(code) => code,

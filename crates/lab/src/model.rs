@@ -17,7 +17,6 @@ use sim::plan::{Card, Rate, Server};
 use crate::bench::file::{self, Costs, Part, Subject, Traffic};
 use crate::plan::server;
 use crate::progress;
-use crate::published::{Claim, say_claims};
 use pcap_file::pcap::PcapReader;
 use router::load;
 use router::output::{say, say_line};
@@ -32,7 +31,7 @@ use router::table::{Align, Table};
   brickway-lab model --measure > here.toml                     and what this machine is made of
   brickway-lab model --server here.toml --cycles-from bench.json
   brickway-lab model --server modern --cycles 150 --size 64,1518
-  brickway-lab model --paper                                   what RouteBricks published, beside what this says
+  brickway-lab model --server modern --cycles 120+0.8          each byte takes cycles too, as ciphers do
 
 Each part of a server allows so many packets a second: the processors their cycles by those of a packet, a bus its bits a second by the bytes that
 a packet moves over it (so often its own, and some more for descriptors). The least counts. Mpps, Gb/s and limit believe what was measured of
@@ -60,17 +59,14 @@ pub(crate) struct ModelArguments {
     /// With --config: how long each size is measured, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 0.5, requires = "config")]
     seconds: f64,
-    /// Cycles for a packet; may be given several times
-    #[arg(long)]
-    cycles: Vec<f64>,
+    /// Cycles for a packet, and after a + those for each of its bytes; may be given several times
+    #[arg(long, value_name = "CYCLES[+BYTE]", value_parser = cycles_of_packet)]
+    cycles: Vec<(f64, f64)>,
     /// Bytes of packets, with the frame check sequence
     #[arg(long, value_delimiter = ',', value_name = "LIST", default_values_t = [64, 256, 594, 1518])]
     size: Vec<u32>,
-    /// Print RouteBricks' figures, ours and the deviation
-    #[arg(long, conflicts_with_all = ["cycles_from", "cycles"])]
-    paper: bool,
     /// Measure this machine, and print its file, to be completed
-    #[arg(long, conflicts_with_all = ["cycles_from", "cycles", "paper"])]
+    #[arg(long, conflicts_with_all = ["cycles_from", "cycles"])]
     measure: bool,
     /// Print one JSON object a line
     #[arg(long)]
@@ -78,9 +74,6 @@ pub(crate) struct ModelArguments {
 }
 
 pub(crate) fn model(arguments: &ModelArguments) -> Result<ExitCode> {
-    if arguments.paper {
-        return paper(arguments.json);
-    }
     if arguments.measure {
         say!("{}", measured()?);
         return Ok(ExitCode::SUCCESS);
@@ -151,7 +144,8 @@ fn of_config(arguments: &ModelArguments, config: &Path) -> Result<ExitCode> {
                 costs.sum
             );
         }
-        let application = Application { name: config.display().to_string(), cycles: costs.sum };
+        let application =
+            Application { name: config.display().to_string(), cycles: costs.sum, cycles_per_byte: 0.0 };
         predictions.push((machine.predict(&application, *size), costs));
     }
     if arguments.json {
@@ -243,7 +237,7 @@ fn average_size(path: &Path) -> Result<u32> {
     }
 }
 
-fn machine(name: &str) -> Result<Machine> {
+pub(crate) fn machine(name: &str) -> Result<Machine> {
     if name == HERE {
         return Ok(this_machine().1);
     }
@@ -254,12 +248,21 @@ fn machine(name: &str) -> Result<Machine> {
     Ok(machine)
 }
 
+/// Cycles of a packet and of a byte, as `--cycles` has them.
+fn cycles_of_packet(text: &str) -> Result<(f64, f64), String> {
+    let (packet, byte) = text.split_once('+').unwrap_or((text, "0"));
+    match (packet.parse(), byte.parse()) {
+        (Ok(packet), Ok(byte)) => Ok((packet, byte)),
+        _ => Err("expected cycles a packet, and maybe cycles a byte, as in 150 or 120+0.8".to_owned()),
+    }
+}
+
 fn applications(arguments: &ModelArguments) -> Result<Vec<Application>> {
-    let application = |name: String, cycles: f64| {
-        if !(cycles.is_finite() && cycles > 0.0) {
-            bail!("{name}: {cycles} cycles; a packet takes more than 0");
+    let application = |name: String, cycles: f64, cycles_per_byte: f64| {
+        if !(cycles.is_finite() && cycles > 0.0 && (0.0..f64::INFINITY).contains(&cycles_per_byte)) {
+            bail!("{name}: a packet takes more than 0 cycles, and a byte 0 or more");
         }
-        Ok(Application { name, cycles })
+        Ok(Application { name, cycles, cycles_per_byte })
     };
     let Some(path) = &arguments.cycles_from else {
         if arguments.cycles.is_empty() {
@@ -270,7 +273,10 @@ fn applications(arguments: &ModelArguments) -> Result<Vec<Application>> {
         return arguments
             .cycles
             .iter()
-            .map(|&cycles| application(format!("{cycles} cycles"), cycles))
+            .map(|&(cycles, each)| match each {
+                0.0 => application(format!("{cycles} cycles"), cycles, each),
+                _ => application(format!("{cycles} cycles and {each} a byte"), cycles, each),
+            })
             .collect();
     };
     let text = fs::read_to_string(path).with_context(|| format!("cannot read '{}'", path.display()))?;
@@ -282,7 +288,7 @@ fn applications(arguments: &ModelArguments) -> Result<Vec<Application>> {
         if row["metric"] == "cycles_per_packet" {
             let words = [row["bench"].as_str(), row["case"].as_str()].map(Option::unwrap_or_default);
             let cycles = row["value"].as_f64().with_context(explain)?;
-            applications.push(application(words.join(" "), cycles)?);
+            applications.push(application(words.join(" "), cycles, 0.0)?);
         }
     }
     if applications.is_empty() {
@@ -350,46 +356,6 @@ fn as_json(name: &str, prediction: &Prediction) -> serde_json::Value {
     })
 }
 
-/// RouteBricks' three applications: instructions a packet of 64 bytes times cycles an instruction (table 3).
-fn of_routebricks() -> [Application; 3] {
-    [("forwarding", 1033.0 * 1.19), ("IP routing", 1512.0 * 1.23), ("IPsec", 14_221.0 * 0.55)]
-        .map(|(name, cycles)| Application { name: name.to_owned(), cycles })
-}
-
-/// What RouteBricks' sections 4 and 5 say, beside what the model says of the same servers.
-fn paper(as_json: bool) -> Result<ExitCode> {
-    let (now, next) = (machine("nehalem")?, machine("nehalem-next")?);
-    let gbps = |machine: &Machine, application: &Application, size| {
-        let prediction = machine.predict(application, size);
-        prediction.bits(prediction.bottleneck().empirical) / 1e9
-    };
-    let mut claims = Vec::new();
-    for (server, machine, published) in
-        [("Nehalem", &now, [9.7, 6.35, 1.4]), ("next", &next, [38.8, 19.9, 5.8])]
-    {
-        for (application, published) in of_routebricks().iter().zip(published) {
-            let what = format!("{server}, {}, 64 bytes, Gb/s", application.name);
-            claims.push(Claim::new(what, published, gbps(machine, application, 64)));
-        }
-    }
-    let [forwarding, ..] = of_routebricks();
-    claims.insert(
-        3,
-        Claim::new("Nehalem, forwarding, large packets, Gb/s", 24.6, gbps(&now, &forwarding, 1024)),
-    );
-    say_claims("RouteBricks (SOSP 2009), sections 4 and 5: `nehalem` and `nehalem-next`", &claims, as_json);
-    if !as_json {
-        say_line!(
-            "\nCycles a packet are the paper's own: {}.\n\
-             Its next server's memory limits IP routing; how many bytes a packet moves there it does not tell, so the model sees processors only.",
-            of_routebricks()
-                .map(|application| format!("{} {:.0}", application.name, application.cycles))
-                .join(", ")
-        );
-    }
-    Ok(ExitCode::SUCCESS)
-}
-
 /// Bytes that each core copies at a time: more than caches hold.
 const COPIED: usize = 128 << 20;
 /// Copies, of which the fastest counts: others use the machine too.
@@ -414,6 +380,7 @@ fn this_machine() -> ((Vec<Card>, bool), Machine) {
         empirical: None,
         crossings,
         bytes,
+        packets: None,
     };
     // Written and read by cards and by a core, and two descriptors of 16 bytes written and read.
     let buses =

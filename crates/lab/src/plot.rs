@@ -1,26 +1,52 @@
-//! Line charts as SVG, for what tables show less well.
+//! Charts as SVG, for what tables show less well.
 
 use std::path::Path;
 
 use anyhow::{Result, anyhow};
 use plotters::prelude::*;
+use serde::{Deserialize, Serialize};
 
-/// One chart: values over places that are named, such as sizes or times.
+/// One chart: values over places that are named, such as sizes or times, or over numbers.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Chart {
     pub(crate) title: String,
-    /// What the places are.
+    /// What is below the axis, and its unit.
     pub(crate) over: String,
-    /// Their names, from left to right.
+    /// The names of 0, 1 and so on, from left to right; without any the numbers themselves are written.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) places: Vec<String>,
     pub(crate) lines: Vec<Line>,
+    /// Draws a bar for each point; a place then has the bars of all lines side by side.
+    #[serde(default)]
+    pub(crate) has_bars: bool,
     /// Each step up is ten times more.
+    #[serde(default)]
     pub(crate) is_logarithmic: bool,
 }
 
-/// A line, as long as the places, or with gaps.
+/// Points that belong together, from left to right.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Line {
     pub(crate) name: String,
-    pub(crate) values: Vec<Option<f64>>,
+    pub(crate) points: Vec<(f64, f64)>,
+    /// Draws marks alone: what others have published.
+    #[serde(default)]
+    pub(crate) has_marks_alone: bool,
+}
+
+impl Line {
+    /// Returns a line with a point at each place, or a gap.
+    pub(crate) fn over_places(
+        name: impl Into<String>,
+        values: impl IntoIterator<Item = Option<f64>>,
+    ) -> Line {
+        let points = values
+            .into_iter()
+            .enumerate()
+            .filter_map(|(place, value)| Some((place as f64, value?)))
+            .collect();
+        Line { name: name.into(), points, has_marks_alone: false }
+    }
 }
 
 const WIDTH: u32 = 900;
@@ -54,22 +80,34 @@ pub(crate) fn write(path: &Path, charts: &[Chart]) -> Result<()> {
 type Area<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
 
 fn draw(area: &Area<'_>, chart: &Chart) -> Result<()> {
-    let all = || chart.lines.iter().flat_map(|line| &line.values).flatten().copied();
+    let all = || chart.lines.iter().flat_map(|line| &line.points);
     let scale = |value: f64| if chart.is_logarithmic { value.max(f64::MIN_POSITIVE).log10() } else { value };
-    let most = all().map(scale).fold(0.0, f64::max);
+    let most = all().map(|point| scale(point.1)).fold(f64::MIN, f64::max);
     let (low, high) = if chart.is_logarithmic {
-        (all().map(scale).fold(most, f64::min).floor(), most.ceil())
+        let least = all().map(|point| scale(point.1)).fold(most, f64::min).floor();
+        (least, most.ceil().max(least + 1.0))
     } else {
         (0.0, if most > 0.0 { most * 1.08 } else { 1.0 })
     };
-    let right = chart.places.len().saturating_sub(1) as f64;
+    let sides = if chart.places.is_empty() {
+        let (left, right) =
+            all().fold((f64::MAX, f64::MIN), |(left, right), point| (left.min(point.0), right.max(point.0)));
+        let margin = (right - left).max(1e-9) * 0.03;
+        left - margin..right + margin
+    } else {
+        let margin = if chart.has_bars { 0.6 } else { 0.25 };
+        -margin..chart.places.len() as f64 - 1.0 + margin
+    };
     let mut context = ChartBuilder::on(area)
         .caption(&chart.title, ("sans-serif", 20))
         .margin(14)
         .x_label_area_size(44)
         .y_label_area_size(64)
-        .build_cartesian_2d(-0.25..right + 0.25, low..high)?;
+        .build_cartesian_2d(sides, low..high)?;
     let place_of = |x: &f64| {
+        if chart.places.is_empty() {
+            return short(*x);
+        }
         let is_place = (x - x.round()).abs() < 1e-6 && *x > -0.5;
         is_place.then(|| chart.places.get(x.round() as usize)).flatten().cloned().unwrap_or_default()
     };
@@ -78,7 +116,7 @@ fn draw(area: &Area<'_>, chart: &Chart) -> Result<()> {
         .configure_mesh()
         .light_line_style(TRANSPARENT)
         .bold_line_style(BLACK.mix(0.12))
-        .x_labels(2 * chart.places.len())
+        .x_labels(if chart.places.is_empty() { 12 } else { 2 * chart.places.len() })
         // A label for each factor of ten, else what fits.
         .y_labels(if chart.is_logarithmic { (high - low) as usize + 1 } else { 10 })
         .x_label_formatter(&place_of)
@@ -86,19 +124,35 @@ fn draw(area: &Area<'_>, chart: &Chart) -> Result<()> {
         .x_desc(&chart.over)
         .label_style(("sans-serif", 14))
         .draw()?;
+    let bars = chart.lines.iter().filter(|line| !line.has_marks_alone).count();
     for (number, line) in chart.lines.iter().enumerate() {
         let colour = COLOURS[number % COLOURS.len()];
-        let points: Vec<(f64, f64)> = (line.values.iter().enumerate())
-            .filter_map(|(place, value)| Some((place as f64, scale((*value)?))))
-            .collect();
-        context
-            .draw_series(LineSeries::new(points.iter().copied(), colour.stroke_width(2)))?
-            .label(&line.name)
-            .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], colour.stroke_width(2)));
-        context.draw_series(points.iter().map(|&point| Circle::new(point, 3, colour.filled())))?;
+        let points = line.points.iter().map(|&(x, y)| (x, scale(y)));
+        if line.has_marks_alone {
+            context
+                .draw_series(points.map(|point| Cross::new(point, 6, BLACK.stroke_width(2))))?
+                .label(&line.name)
+                .legend(move |(x, y)| Cross::new((x + 9, y), 5, BLACK.stroke_width(2)));
+        } else if chart.has_bars {
+            // The bars of a place have four fifths of its width.
+            let width = 0.8 / bars as f64;
+            let from = -0.4 + width * number as f64;
+            let bar =
+                |(x, y)| Rectangle::new([(x + from, low), (x + from + width * 0.92, y)], colour.filled());
+            context
+                .draw_series(points.map(bar))?
+                .label(&line.name)
+                .legend(move |(x, y)| Rectangle::new([(x + 2, y - 5), (x + 16, y + 5)], colour.filled()));
+        } else {
+            context
+                .draw_series(LineSeries::new(points.clone(), colour.stroke_width(2)))?
+                .label(&line.name)
+                .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], colour.stroke_width(2)));
+            context.draw_series(points.map(|point| Circle::new(point, 3, colour.filled())))?;
+        }
     }
     // The names of lines stand at the right, where these are not.
-    let last = chart.lines.iter().filter_map(|line| Some(scale((*line.values.last()?)?)));
+    let last = chart.lines.iter().filter_map(|line| Some(scale(line.points.last()?.1)));
     let is_above = last.map(|value| if value > (low + high) / 2.0 { 1 } else { -1 }).sum::<i32>() > 0;
     let corner = if is_above { SeriesLabelPosition::LowerRight } else { SeriesLabelPosition::UpperRight };
     context
@@ -132,13 +186,22 @@ mod tests {
             title: "delivered".to_owned(),
             over: "nodes".to_owned(),
             places: vec!["4".to_owned(), "1023".to_owned()],
-            lines: vec![Line { name: "uniform".to_owned(), values: vec![Some(99.0), None] }],
+            lines: vec![Line::over_places("uniform", [Some(99.0), None])],
             is_logarithmic,
+            ..Chart::default()
         };
-        write(&path, &[chart(false), chart(true)]).unwrap();
+        let published = Line { has_marks_alone: true, ..Line::over_places("published", [None, Some(3.0)]) };
+        let mut with_bars = chart(false);
+        with_bars.has_bars = true;
+        with_bars.lines.push(published.clone());
+        let over_numbers = Chart { lines: vec![published], ..Chart::default() };
+        write(&path, &[chart(false), chart(true), with_bars, over_numbers]).unwrap();
         let text = std::fs::read_to_string(&path).unwrap();
         std::fs::remove_file(&path).unwrap();
-        assert!(["delivered", "nodes", "1023", "uniform"].iter().all(|word| text.contains(word)), "{text}");
+        assert!(
+            ["delivered", "nodes", "1023", "uniform", "published"].iter().all(|word| text.contains(word)),
+            "{text}"
+        );
         assert!(!text.contains("NaN") && !text.contains("inf"), "{text}");
         assert!(write(Path::new("/none/plot.svg"), &[chart(false)]).is_err());
     }

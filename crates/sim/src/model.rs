@@ -1,7 +1,7 @@
 //! What a server can forward, and what stops it: its processors, or one of the buses that packets cross.
 //!
 //! A [`Machine`] says how many cycles and how many bytes of each bus there are in a second; an application how many cycles it takes for a
-//! packet, as the benches measure them. Each of them alone allows so many packets a second, and the least is the prediction. A bus has two
+//! packet and for each of its bytes, as the benches measure them. Each of them alone allows so many packets a second, and the least is the prediction. A bus has two
 //! rates: the one on its label (*nominal*), and the one that a benchmark reaches (*empirical*), which is the one to believe.
 //!
 //! That is the model of RouteBricks (SOSP 2009, section 4), whose server `nehalem` is. Its packets cross the memory four times: the card writes
@@ -30,6 +30,9 @@ pub struct Bus {
     /// Bytes that cross it for each packet besides, such as descriptors.
     #[serde(default)]
     pub bytes: f64,
+    /// The most packets a second of each, whatever their size; not given: as many as its rate allows. Cards have such a limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub packets: Option<f64>,
 }
 
 fn one() -> u32 {
@@ -54,8 +57,17 @@ pub struct Machine {
 pub struct Application {
     /// What people call it.
     pub name: String,
-    /// Cycles for a packet.
+    /// Cycles for a packet, whatever its size.
     pub cycles: f64,
+    /// Cycles for each of its bytes besides.
+    pub cycles_per_byte: f64,
+}
+
+impl Application {
+    /// Returns the cycles of a packet of so many bytes.
+    pub fn cycles_of(&self, size: f64) -> f64 {
+        self.cycles + self.cycles_per_byte * size
+    }
 }
 
 /// What one part of a server allows.
@@ -92,10 +104,12 @@ impl Machine {
         if self.cores == 0 || self.clock.0 <= 0.0 {
             return Err("a machine has at least 1 core, and a clock such as 2.8G".to_owned());
         }
-        for Bus { name, count, nominal, empirical, crossings, bytes } in &self.buses {
+        for Bus { name, count, nominal, empirical, crossings, bytes, packets } in &self.buses {
             let is_amount = |number: f64| number.is_finite() && number >= 0.0;
-            if *count == 0 || nominal.0 <= 0.0 || empirical.is_some_and(|rate| rate.0 <= 0.0) {
-                return Err(format!("bus '{name}': count and rates are more than 0"));
+            let is_rate = |number: f64| number > 0.0;
+            let rates = [Some(nominal.0), empirical.map(|rate| rate.0), *packets];
+            if *count == 0 || !rates.into_iter().flatten().all(is_rate) {
+                return Err(format!("bus '{name}': count, rates and packets are more than 0"));
             }
             if !is_amount(*crossings) || !is_amount(*bytes) || crossings + bytes == 0.0 {
                 return Err(format!(
@@ -108,16 +122,13 @@ impl Machine {
 
     /// What it can forward of packets of so many bytes.
     pub fn predict(&self, application: &Application, size: u32) -> Prediction {
-        let cpu = f64::from(self.cores) * self.clock.0 / application.cycles;
-        let mut limits = vec![Limit {
-            part: PROCESSORS.to_owned(),
-            needs: application.cycles,
-            nominal: cpu,
-            empirical: cpu,
-        }];
+        let needs = application.cycles_of(f64::from(size));
+        let cpu = f64::from(self.cores) * self.clock.0 / needs;
+        let mut limits = vec![Limit { part: PROCESSORS.to_owned(), needs, nominal: cpu, empirical: cpu }];
         limits.extend(self.buses.iter().map(|bus| {
             let needs = bus.crossings * f64::from(size) + bus.bytes;
-            let allows = |rate: Rate| f64::from(bus.count) * rate.0 / 8.0 / needs;
+            let most = f64::from(bus.count) * bus.packets.unwrap_or(f64::INFINITY);
+            let allows = |rate: Rate| (f64::from(bus.count) * rate.0 / 8.0 / needs).min(most);
             Limit {
                 part: bus.name.clone(),
                 needs,
@@ -165,13 +176,14 @@ mod tests {
             empirical: Some(Rate(50e9)),
             crossings: 4.0,
             bytes: 144.0,
+            packets: None,
         };
         Machine { cores: 4, clock: Rate(2e9), buses: vec![memory] }
     }
 
     #[test]
     fn the_least_of_all_limits_counts() {
-        let application = Application { name: "routing".to_owned(), cycles: 400.0 };
+        let application = Application { name: "routing".to_owned(), cycles: 400.0, cycles_per_byte: 0.0 };
         let small = machine().predict(&application, 64);
         // 20 million packets of 64 bytes take 400 of 12.5 billion bytes.
         assert_eq!((small.bottleneck().part.as_str(), small.bottleneck().empirical), (PROCESSORS, 20e6));
@@ -187,6 +199,19 @@ mod tests {
     }
 
     #[test]
+    fn bytes_take_cycles_and_a_card_takes_so_many_packets() {
+        let application = Application { name: "cipher".to_owned(), cycles: 400.0, cycles_per_byte: 2.0 };
+        // 4 cores of 2 GHz, 400 + 2 x 64 cycles.
+        assert_eq!(machine().predict(&application, 64).bottleneck().empirical, 8e9 / 528.0);
+        let mut machine = machine();
+        machine.buses[0].packets = Some(3e6);
+        let small = machine.predict(&application, 64);
+        assert_eq!((small.bottleneck().part.as_str(), small.bottleneck().empirical), ("memory", 6e6));
+        // Large packets are limited by their bytes.
+        assert_eq!(machine.predict(&application, 9000).bottleneck().empirical, 12.5e9 / 36_144.0);
+    }
+
+    #[test]
     fn what_makes_no_sense_is_told() {
         assert_eq!(machine().check(), Ok(()));
         let broken = |break_it: fn(&mut Machine)| {
@@ -197,6 +222,7 @@ mod tests {
         assert!(broken(|machine| machine.cores = 0).contains("at least 1 core"));
         assert!(broken(|machine| machine.clock = Rate(0.0)).contains("2.8G"));
         assert!(broken(|machine| machine.buses[0].count = 0).contains("'memory': count"));
+        assert!(broken(|machine| machine.buses[0].packets = Some(0.0)).contains("packets are more"));
         assert!(broken(|machine| machine.buses[0].crossings = f64::NAN).contains("'memory': a packet"));
     }
 }

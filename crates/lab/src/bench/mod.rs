@@ -25,11 +25,13 @@ mod mesh;
 mod mixed;
 mod proof;
 mod reload;
+pub(crate) mod rig;
 mod routes;
 mod rules;
 mod runs;
 mod scaling;
 mod single_core;
+mod sources;
 
 use router::output::say_line;
 use std::process::ExitCode;
@@ -95,6 +97,16 @@ pub(crate) fn bench(command: &BenchCommand) -> Result<ExitCode> {
         BenchCommand::Cluster(arguments) => cluster::cluster(arguments),
         BenchCommand::Scaling(arguments) => scaling::scaling(arguments),
     }
+}
+
+/// Returns how many CPUs this process may use.
+pub(crate) fn allowed_cpus() -> usize {
+    cpus::allowed().len()
+}
+
+/// Returns what the processor is, as far as it matters for figures.
+pub(crate) fn machine_name() -> String {
+    format!("{}, {} CPUs, {}", cpus::model(), allowed_cpus(), Vectors::best().name())
 }
 
 /// Prints one figure in the form that all benches share.

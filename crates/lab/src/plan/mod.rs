@@ -351,14 +351,15 @@ fn paper(PlanArguments { json: as_json, plot, .. }: &PlanArguments) -> Result<Ex
     ]);
     let names = ["current", "more-nics", "faster"];
     let sizes_of_routers = (2..=11).map(|power| 1 << power);
-    let line = |name: &str| Line { name: name.to_owned(), values: Vec::new() };
+    let line = |name: &str| Line { name: name.to_owned(), ..Line::default() };
     let mut lines: Vec<Line> = names.into_iter().chain(["switches, as servers"]).map(line).collect();
-    for ports in sizes_of_routers.clone() {
+    for (place, ports) in sizes_of_routers.clone().enumerate() {
+        let place = place as f64;
         let mut row = vec![thousands(u64::from(ports))];
         for (name, line) in names.iter().zip(&mut lines) {
             let plan = first(name, ports)?;
             let all = u64::from(plan.servers + plan.relays);
-            line.values.push(Some(all as f64));
+            line.points.push((place, all as f64));
             if as_json {
                 say_line!(
                     "{}",
@@ -373,7 +374,7 @@ fn paper(PlanArguments { json: as_json, plot, .. }: &PlanArguments) -> Result<Ex
         let clos = all.iter().find(|plan| matches!(plan.interconnect, Interconnect::Clos { .. }));
         let equal = clos.map_or(0, |plan| plan.servers + plan.switch_ports.div_ceil(4));
         row.push(thousands(u64::from(equal)));
-        lines[names.len()].values.push(Some(f64::from(equal)));
+        lines[names.len()].points.push((place, f64::from(equal)));
         sizes.row(row);
     }
     if !as_json {
@@ -386,6 +387,7 @@ fn paper(PlanArguments { json: as_json, plot, .. }: &PlanArguments) -> Result<Ex
             places: sizes_of_routers.map(|ports| ports.to_string()).collect(),
             lines,
             is_logarithmic: true,
+            ..Chart::default()
         };
         plot::write(path, &[chart])?;
     }

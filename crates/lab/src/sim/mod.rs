@@ -128,7 +128,7 @@ pub(crate) fn sim(arguments: &SimArguments) -> Result<ExitCode> {
 }
 
 /// Simulates all, as many at a time as there are CPUs, and tells how far it has come.
-fn run_all(scenarios: &[Scenario]) -> Result<Vec<Report>> {
+pub(crate) fn run_all(scenarios: &[Scenario]) -> Result<Vec<Report>> {
     let reports: Vec<Mutex<Option<Report>>> = scenarios.iter().map(|_| Mutex::new(None)).collect();
     let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let threads = std::thread::available_parallelism().map_or(1, NonZero::get).min(scenarios.len());
@@ -307,7 +307,7 @@ fn percent(share: f64) -> f64 {
 }
 
 /// Overtaken sequences, as a share of packets.
-fn late(report: &Report) -> f64 {
+pub(crate) fn late(report: &Report) -> f64 {
     report.reordering.sequences as f64 / report.reordering.packets.max(1) as f64
 }
 

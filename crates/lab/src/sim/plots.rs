@@ -51,18 +51,18 @@ pub(super) fn write(path: &Path, cases: &[Case], reports: &[Report]) -> Result<(
         for (case, report) in cases.iter().zip(reports) {
             let name = name_of(case);
             let number = lines.iter().position(|line| line.name == name).unwrap_or_else(|| {
-                lines.push(Line { name, values: vec![None; places.len()] });
+                lines.push(Line { name, ..Line::default() });
                 lines.len() - 1
             });
             let place = places.iter().position(|place| *place == place_of(case)).unwrap_or(0);
-            lines[number].values[place] = Some(quantity(report));
+            lines[number].points.push((place as f64, quantity(report)));
         }
         Chart {
             title: title.to_owned(),
             over: over.to_owned(),
             places: places.clone(),
             lines,
-            is_logarithmic: false,
+            ..Chart::default()
         }
     });
     plot::write(path, &charts)

@@ -113,8 +113,8 @@ pub struct Server {
 
 impl Server {
     /// Those that are known by name: the three of RouteBricks (SOSP 2009, section 3.3; 2,000 dollars with its cards, says the paper), the one
-    /// that it measured (section 4.1) and the one that it projects to (four times the cores, twice the rest), and two of today, whose prices
-    /// and machines are round examples to be replaced by one's own.
+    /// that it measured (section 4.1) and the one that it projects to (four times the cores, twice the rest), three of "Can software routers scale?" (PRESTO 2008),
+    /// and two of today, whose prices and machines are round examples to be replaced by one's own.
     pub fn known() -> Vec<Server> {
         let old = |name: &str, ports, slots, machine| Server {
             name: name.to_owned(),
@@ -143,6 +143,9 @@ impl Server {
             old("faster", 2, 20, None),
             old("nehalem", 1, 2, Some(nehalem(8, 1))),
             old("nehalem-next", 1, 4, Some(nehalem(32, 2))),
+            old("shared-bus-2008", 1, 2, Some(shared_bus())),
+            old("mesh-2008", 1, 4, Some(mesh_of_sockets())),
+            old("clovertown-1.6", 1, 2, Some(clovertown())),
             new("modern", 1, 5, 1),
             new("modern-dual", 2, 10, 2),
         ]
@@ -157,6 +160,7 @@ fn bus(name: &str, count: u32, nominal: f64, empirical: Option<f64>, crossings: 
         empirical: empirical.map(|rate| Rate(rate * 1e9)),
         crossings,
         bytes,
+        packets: None,
     }
 }
 
@@ -171,6 +175,39 @@ fn nehalem(cores: u32, times: u32) -> Machine {
         bus("card", 2 * times, 20.0, Some(12.3), 1.0, 0.0),
     ];
     Machine { cores, clock: Rate(2.8e9), buses }
+}
+
+/// The server with one bus of "Can software routers scale?" (PRESTO 2008, section 2.1): a packet crosses the memory four times, the front-side
+/// bus and PCIe twice.
+fn shared_bus() -> Machine {
+    let buses = vec![
+        bus("memory", 1, 100.0, None, 4.0, 0.0),
+        bus("front-side bus", 1, 85.0, None, 2.0, 0.0),
+        bus("PCIe", 1, 64.0, None, 2.0, 0.0),
+    ];
+    Machine { cores: 8, clock: Rate(3e9), buses }
+}
+
+/// The same paper's server of four sockets, each with memory and PCIe of its own and a link to each other.
+fn mesh_of_sockets() -> Machine {
+    let buses = vec![
+        bus("memory", 4, 100.0, None, 4.0, 0.0),
+        bus("inter-socket", 6, 85.0, None, 4.0, 0.0),
+        bus("PCIe", 4, 64.0, None, 2.0, 0.0),
+    ];
+    Machine { cores: 32, clock: Rate(3e9), buses }
+}
+
+/// The server that the same paper measured (section 2.2): two front-side buses of 1.066 GHz and 64 bits, 16 ports of 1 Gb/s. Beside a packet
+/// six transactions of 64 bytes cross a front-side bus and PCIe, and twelve the memory.
+fn clovertown() -> Machine {
+    let buses = vec![
+        bus("memory", 1, 100.0, None, 4.0, 12.0 * 64.0),
+        bus("front-side bus", 2, 68.2, None, 2.0, 6.0 * 64.0),
+        bus("PCIe", 1, 64.0, None, 2.0, 6.0 * 64.0),
+        bus("wire", 16, 1.0, None, 1.0, 20.0),
+    ];
+    Machine { cores: 8, clock: Rate(1.6e9), buses }
 }
 
 /// A socket of 32 cores, eight channels of DDR5-4800 (38.4 GB/s each, of which copies reach four fifths), five slots of PCIe 5.0; a packet has

@@ -1,0 +1,320 @@
+//! Sources for experiments: frames whose destinations are drawn anew, and frames at a rate.
+//!
+//! Both are wrappers around a port in memory. What a card would do they do with the core that is measured, which their cost says: the same source with
+//! forwarding alone behind it.
+
+use std::sync::{Arc, Mutex};
+
+use packet::random::SplitMix64;
+use packet::sync::lock;
+use packet::{Batch, Pool, cycles};
+use ports::{Port, PortError, PortInfo, QueueStats, RxQueue, TxQueue};
+
+/// Bytes of a frame before the destination address of its IPv4 header.
+const DESTINATION: usize = 30;
+/// Before its checksum.
+const CHECKSUM: usize = 24;
+
+/// Frames whose destinations are drawn among 2^`bits` networks of 256 addresses that lie side by side, anew for each frame: so no list of frames
+/// has to be as long as a table, and none is in a cache because it was sent before.
+pub(super) struct Drawn {
+    pub(super) port: Box<dyn Port>,
+    pub(super) bits: u32,
+}
+
+impl Port for Drawn {
+    fn info(&self) -> PortInfo {
+        self.port.info()
+    }
+
+    fn take_rx(&mut self, queue: usize) -> Result<Box<dyn RxQueue>, PortError> {
+        let random = SplitMix64::new(queue as u64 + 1);
+        Ok(Box::new(DrawnRx { queue: self.port.take_rx(queue)?, mask: (1 << self.bits) - 1, random }))
+    }
+
+    fn take_tx(&mut self, queue: usize) -> Result<Box<dyn TxQueue>, PortError> {
+        self.port.take_tx(queue)
+    }
+}
+
+struct DrawnRx {
+    queue: Box<dyn RxQueue>,
+    mask: u32,
+    random: SplitMix64,
+}
+
+impl RxQueue for DrawnRx {
+    fn prepare(&mut self, pool: &mut Pool) -> Result<(), PortError> {
+        self.queue.prepare(pool)
+    }
+
+    fn receive(&mut self, pool: &mut Pool, batch: &mut Batch, max: usize) -> usize {
+        let before = batch.len();
+        let count = self.queue.receive(pool, batch, max);
+        for packet in &mut batch.packets_mut()[before..] {
+            let network = (self.random.next_u64() >> 32) as u32 & self.mask;
+            let Some(frame) = packet.data_mut().first_chunk_mut::<{ DESTINATION + 4 }>() else { continue };
+            let [a, b, c, d] = (network << 8 | 1).to_be_bytes();
+            let old =
+                [frame[DESTINATION], frame[DESTINATION + 1], frame[DESTINATION + 2], frame[DESTINATION + 3]];
+            frame[DESTINATION..].copy_from_slice(&[a, b, c, d]);
+            let sum = u16::from_be_bytes([frame[CHECKSUM], frame[CHECKSUM + 1]]);
+            let sum = changed(sum, old, [a, b, c, d]);
+            frame[CHECKSUM..CHECKSUM + 2].copy_from_slice(&sum.to_be_bytes());
+        }
+        count
+    }
+
+    fn stats(&self) -> QueueStats {
+        self.queue.stats()
+    }
+}
+
+/// Returns the checksum after a change of four bytes (RFC 1624).
+fn changed(sum: u16, old: [u8; 4], new: [u8; 4]) -> u16 {
+    let words = |bytes: [u8; 4]| {
+        [[bytes[0], bytes[1]], [bytes[2], bytes[3]]].map(|bytes| u32::from(u16::from_be_bytes(bytes)))
+    };
+    let mut total = u32::from(!sum);
+    for (old, new) in words(old).into_iter().zip(words(new)) {
+        total += (!old & 0xffff) + new;
+    }
+    while total > 0xffff {
+        total = (total >> 16) + (total & 0xffff);
+    }
+    !(total as u16)
+}
+
+/// What a paced port's packets did.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Meter {
+    /// Packets that arrived, and those of them that found the queue full.
+    pub(super) arrived: u64,
+    pub(super) lost: u64,
+    pub(super) received: u64,
+    /// TSC cycles between a receive that brought packets and the next one, that receive included.
+    pub(super) busy: u64,
+    /// Of marked packets: TSC cycles from arrival to the end of the send that took them.
+    pub(super) latencies: Vec<u64>,
+}
+
+/// Frames at a rate: they arrive in the same steps and wait in a queue of limited length, as in a card's.
+pub(super) struct Paced {
+    pub(super) port: Box<dyn Port>,
+    /// TSC cycles between two packets.
+    pub(super) every: f64,
+    pub(super) meter: Arc<Mutex<Meter>>,
+    marked: Arc<Mutex<Option<(usize, u64)>>>,
+}
+
+/// Packets that wait before the next is lost: the usual ring of a card.
+const RING: u64 = 1024;
+/// Packets between two that are marked.
+const BETWEEN_MARKS: u64 = 97;
+
+impl Paced {
+    pub(super) fn new(port: Box<dyn Port>, packets_per_second: f64) -> Paced {
+        let every = cycles::per_second() / packets_per_second;
+        Paced { port, every, meter: Arc::default(), marked: Arc::default() }
+    }
+
+    /// Returns a port around another one, by which this one's packets leave.
+    pub(super) fn output(&self, port: Box<dyn Port>) -> Box<dyn Port> {
+        let (meter, marked) = (Arc::clone(&self.meter), Arc::clone(&self.marked));
+        Box::new(PacedOutput { port, meter, marked })
+    }
+}
+
+/// A port by which paced packets leave.
+struct PacedOutput {
+    port: Box<dyn Port>,
+    meter: Arc<Mutex<Meter>>,
+    marked: Arc<Mutex<Option<(usize, u64)>>>,
+}
+
+impl Port for PacedOutput {
+    fn info(&self) -> PortInfo {
+        self.port.info()
+    }
+
+    fn take_rx(&mut self, queue: usize) -> Result<Box<dyn RxQueue>, PortError> {
+        self.port.take_rx(queue)
+    }
+
+    fn take_tx(&mut self, queue: usize) -> Result<Box<dyn TxQueue>, PortError> {
+        let (meter, marked) = (Arc::clone(&self.meter), Arc::clone(&self.marked));
+        Ok(Box::new(PacedTx { queue: self.port.take_tx(queue)?, meter, marked }))
+    }
+}
+
+impl Port for Paced {
+    fn info(&self) -> PortInfo {
+        self.port.info()
+    }
+
+    fn take_rx(&mut self, queue: usize) -> Result<Box<dyn RxQueue>, PortError> {
+        Ok(Box::new(PacedRx {
+            queue: self.port.take_rx(queue)?,
+            every: self.every,
+            meter: Arc::clone(&self.meter),
+            marked: Arc::clone(&self.marked),
+            begin: None,
+            taken: 0,
+            next_mark: 0,
+            last: None,
+        }))
+    }
+
+    fn take_tx(&mut self, queue: usize) -> Result<Box<dyn TxQueue>, PortError> {
+        self.port.take_tx(queue)
+    }
+}
+
+struct PacedRx {
+    queue: Box<dyn RxQueue>,
+    every: f64,
+    meter: Arc<Mutex<Meter>>,
+    marked: Arc<Mutex<Option<(usize, u64)>>>,
+    /// When the first packet arrived, in TSC cycles.
+    begin: Option<u64>,
+    /// Packets received or lost.
+    taken: u64,
+    next_mark: u64,
+    /// When the last receive that brought packets began.
+    last: Option<u64>,
+}
+
+impl RxQueue for PacedRx {
+    fn prepare(&mut self, pool: &mut Pool) -> Result<(), PortError> {
+        self.queue.prepare(pool)
+    }
+
+    fn receive(&mut self, pool: &mut Pool, batch: &mut Batch, max: usize) -> usize {
+        let now = cycles::now();
+        let begin = *self.begin.get_or_insert(now);
+        let mut meter = lock(&self.meter);
+        meter.busy += self.last.take().map_or(0, |last| now.saturating_sub(last));
+        let arrived = (now.saturating_sub(begin) as f64 / self.every) as u64;
+        let lost = (arrived - self.taken).saturating_sub(RING);
+        self.taken += lost;
+        meter.lost += lost;
+        let waiting = arrived - self.taken;
+        if waiting == 0 {
+            meter.arrived = arrived;
+            return 0;
+        }
+        let before = batch.len();
+        let count = self.queue.receive(pool, batch, max.min(waiting as usize));
+        if count > 0 && self.taken + count as u64 > self.next_mark {
+            let mut marked = lock(&self.marked);
+            if marked.is_none() {
+                let place = self.next_mark.saturating_sub(self.taken).min(count as u64 - 1);
+                let at = begin + ((self.taken + place) as f64 * self.every) as u64;
+                *marked = Some((batch.packets()[before + place as usize].chunk().addr().get(), at));
+            }
+            self.next_mark = self.taken + BETWEEN_MARKS;
+        }
+        self.taken += count as u64;
+        meter.received += count as u64;
+        meter.arrived = arrived;
+        self.last = Some(now);
+        count
+    }
+
+    fn stats(&self) -> QueueStats {
+        self.queue.stats()
+    }
+}
+
+struct PacedTx {
+    queue: Box<dyn TxQueue>,
+    meter: Arc<Mutex<Meter>>,
+    marked: Arc<Mutex<Option<(usize, u64)>>>,
+}
+
+impl TxQueue for PacedTx {
+    fn prepare(&mut self, pool: &mut Pool) -> Result<(), PortError> {
+        self.queue.prepare(pool)
+    }
+
+    fn send(&mut self, pool: &mut Pool, batch: &mut Batch) -> usize {
+        let mark = *lock(&self.marked);
+        let place = mark.and_then(|(address, at)| {
+            Some((batch.iter().position(|packet| packet.chunk().addr().get() == address)?, at))
+        });
+        let sent = self.queue.send(pool, batch);
+        if let Some((_, at)) = place.filter(|(place, _)| *place < sent) {
+            lock(&self.meter).latencies.push(cycles::now().saturating_sub(at));
+            *lock(&self.marked) = None;
+        }
+        sent
+    }
+
+    fn flush(&mut self, pool: &mut Pool) {
+        self.queue.flush(pool);
+    }
+
+    fn stats(&self) -> QueueStats {
+        self.queue.stats()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+    use crate::bench::{frames, routes};
+    use packet::{PoolOptions, checksum};
+    use ports::MemoryLoop;
+
+    fn looped() -> Box<dyn Port> {
+        Box::new(MemoryLoop::new(frames::templates(&routes::default_route(), 1, 64)))
+    }
+
+    fn pool() -> Pool {
+        Pool::new(PoolOptions { frames: 512, ..PoolOptions::default() }).unwrap()
+    }
+
+    #[test]
+    fn drawn_frames_have_right_checksums_and_all_their_networks() {
+        let mut port = Drawn { port: looped(), bits: 3 };
+        let (mut queue, mut pool) = (port.take_rx(0).unwrap(), pool());
+        let mut seen = std::collections::BTreeSet::new();
+        for _ in 0..10 {
+            let mut batch = Batch::new();
+            assert_eq!(queue.receive(&mut pool, &mut batch, 32), 32);
+            for packet in batch.packets() {
+                assert!(checksum::ipv4_header_valid(&packet.data()[14..34]));
+                seen.insert(packet.data()[DESTINATION..DESTINATION + 4].to_vec());
+            }
+        }
+        let expected: Vec<Vec<u8>> = (0..8).map(|network| vec![0, 0, network, 1]).collect();
+        assert_eq!(seen.into_iter().collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn paced_frames_arrive_by_their_rate_or_are_lost() {
+        let mut port = Paced::new(looped(), 1e6);
+        let meter = Arc::clone(&port.meter);
+        let mut output = port.output(looped());
+        let (mut queue, mut send, mut pool) = (port.take_rx(0).unwrap(), output.take_tx(0).unwrap(), pool());
+        let begin = std::time::Instant::now();
+        let mut batch = Batch::new();
+        assert_eq!(queue.receive(&mut pool, &mut batch, 32), 0, "none has arrived at once");
+        while lock(&meter).latencies.len() < 20 {
+            queue.receive(&mut pool, &mut batch, 32);
+            send.send(&mut pool, &mut batch);
+            drop(std::mem::take(&mut batch));
+        }
+        let most = begin.elapsed().as_secs_f64() * 1e6 + 1.0;
+        let Meter { arrived, lost, received, .. } = lock(&meter).clone();
+        assert!(received as f64 <= most && received + lost <= arrived, "{received} + {lost} of {arrived}");
+        assert!(arrived - received - lost <= RING, "no more wait than fit");
+        // Three rings at once: two are lost.
+        std::thread::sleep(std::time::Duration::from_secs_f64(3.0 * RING as f64 / 1e6));
+        queue.receive(&mut pool, &mut batch, 1);
+        let after = lock(&meter).clone();
+        assert!(after.lost - lost >= RING, "{after:?}");
+    }
+}

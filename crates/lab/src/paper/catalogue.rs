@@ -1,0 +1,109 @@
+//! All experiments: an identifier, what of a paper each reproduces, how, and what it needs.
+
+use anyhow::Result;
+
+use super::measured::{cores, moonroute};
+use super::report::Report;
+use super::{Setting, formulas, models, simulated};
+
+/// How ours come about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum How {
+    /// On this machine.
+    Measured,
+    /// Packet by packet, in simulated time.
+    Simulated,
+    /// By what the parts of a server allow.
+    Modelled,
+    /// Worked out.
+    Formula,
+    /// Not at all; the text says what it would need.
+    Left(&'static str),
+}
+
+impl How {
+    /// Returns its name.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            How::Measured => "measured",
+            How::Simulated => "simulated",
+            How::Modelled => "modelled",
+            How::Formula => "formula",
+            How::Left(_) => "left out",
+        }
+    }
+
+    /// Returns whether results are the same on every machine.
+    pub(super) fn is_exact(self) -> bool {
+        matches!(self, How::Formula | How::Modelled | How::Simulated)
+    }
+}
+
+/// One experiment.
+pub(super) struct Experiment {
+    /// Begins with the name of its paper.
+    pub(super) id: &'static str,
+    /// Figures, tables or sections that it reproduces.
+    pub(super) of: &'static str,
+    pub(super) what: &'static str,
+    pub(super) how: How,
+    /// It makes network namespaces, which only root may.
+    pub(super) needs_root: bool,
+    pub(super) run: fn(&Setting, &mut Report<'_>) -> Result<()>,
+}
+
+impl Experiment {
+    /// Returns the name of its paper.
+    pub(super) fn paper(&self) -> &'static str {
+        self.id.split('-').next().unwrap_or_default()
+    }
+}
+
+const fn left(id: &'static str, of: &'static str, what: &'static str, needs: &'static str) -> Experiment {
+    exact(id, of, what, How::Left(needs), |_, _| Ok(()))
+}
+
+const fn measured(
+    id: &'static str,
+    of: &'static str,
+    what: &'static str,
+    run: fn(&Setting, &mut Report<'_>) -> Result<()>,
+) -> Experiment {
+    exact(id, of, what, How::Measured, run)
+}
+
+const fn exact(
+    id: &'static str,
+    of: &'static str,
+    what: &'static str,
+    how: How,
+    run: fn(&Setting, &mut Report<'_>) -> Result<()>,
+) -> Experiment {
+    Experiment { id, of, what, how, needs_root: false, run }
+}
+
+/// All of them, paper by paper.
+#[rustfmt::skip]
+pub(super) static ALL: &[Experiment] = &[
+    exact("rb-fig3", "figure 3", "servers that a router of N ports takes", How::Formula, formulas::servers),
+    measured("rb-table1", "table 1", "packets polled and sent at a time", cores::polling),
+    exact("rb-fig8", "figure 8", "rates by size and application", How::Modelled, models::rates),
+    measured("rb-fig9", "figure 9", "cycles of a packet over the rate", cores::load),
+    exact("rb-fig10", "figure 10", "loads of buses over the rate", How::Modelled, models::loads),
+    exact("rb-next", "section 5.3", "the server to come", How::Modelled, models::next),
+    exact("rb-latency", "section 6.2", "latency of a packet by its parts", How::Formula, formulas::latency),
+    exact("rb-cost", "section 8", "space and price of four servers", How::Formula, formulas::cost),
+    exact("nic-fig4", "figures 4 and 5", "one port or two for as many queues", How::Modelled, models::queues),
+    measured("mr-fig7", "figure 7", "packets a second over the clock", moonroute::clock),
+    measured("mr-size", "section 6.3", "packets a second over the size", moonroute::sizes),
+    measured("mr-fig9", "figures 9 and 10, table 2", "used entries of the table", moonroute::entries),
+    measured("mr-fig11", "figure 11", "receive and transmit bursts", moonroute::batches),
+    measured("mr-fig13", "figure 13", "latency over receive bursts", moonroute::latency),
+    measured("mr-table1", "table 1", "cycles by module", moonroute::modules),
+    left("mr-fig12", "figure 12", "misses of branches and caches", "the counters of the processor, which virtual machines hide"),
+    exact("mr-table3", "table 3", "other routers scaled to a core of 3.2 GHz", How::Formula, formulas::scaled),
+    exact("sc-model", "section 2.1", "what buses allow", How::Modelled, models::buses),
+    exact("sc-budget", "section 2.1", "cycles for a packet", How::Formula, formulas::budgets),
+    exact("sc-miniflow", "section 3.2", "order and balance of mini-flows", How::Simulated, simulated::miniflows),
+    measured("sc-fig3", "figures 3 and 4", "forwarded over offered packets", cores::offered),
+];

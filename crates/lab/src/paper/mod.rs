@@ -1,0 +1,301 @@
+//! `brickway-lab paper`: what five papers published, beside ours, and each of their figures drawn.
+//!
+//! The papers are RouteBricks (`rb`, SOSP 2009), server network cards (`nic`, PRESTO 2010), MoonRoute (`mr`, ANCS 2017), "Can software routers
+//! scale?" (`sc`, PRESTO 2008) and star and multistage routers of PCs (`pc`, 2008). Their numbers are in `published/`, a file each; nothing else in
+//! this folder has a number of theirs.
+//!
+//! | file | what |
+//! | --- | --- |
+//! | `catalogue.rs` | all experiments |
+//! | `published.rs`, `published/*.toml` | what the papers state |
+//! | `claim.rs`, `shape.rs` | their statement beside ours; the forms of curves |
+//! | `report.rs` | what an experiment brings |
+//! | `page.rs` | the page and the figures |
+//! | `formulas.rs`, `models.rs`, `simulated.rs`, `measured/` | the experiments, by how ours come about |
+
+mod catalogue;
+mod claim;
+mod formulas;
+mod measured;
+mod models;
+mod page;
+mod published;
+mod report;
+mod shape;
+mod simulated;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+
+use self::catalogue::{ALL, Experiment, How};
+use self::published::Paper;
+use self::report::{Outcome, Report};
+use crate::bench;
+use crate::progress;
+use router::output::{say, say_line};
+use router::table::{Align, Table};
+
+/// Reproduces the tables and figures of five papers: published, ours, deviation, and whether what they claim holds.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  brickway-lab paper --list                  every table and figure, and how it is reproduced
+  brickway-lab paper rb-fig3                 one experiment
+  brickway-lab paper sc --out figures        a whole paper, drawn into a folder with a page
+  brickway-lab paper all --exact             formulas, models and simulations: the same on every machine, in a minute
+  brickway-lab paper all --quick             everything that this machine can, in some 15 minutes
+  brickway-lab paper all --from docs/papers/results.jsonl --out figures    print and draw old results again
+
+Three kinds of claims are judged, each by its own rule: a value deviates by so many per cent, a ratio is at least or near the published one, a
+curve has the published shape. Rates of that time's machines are printed and never judged. What a figure shows without a number in the text is
+judged by its shape alone.
+
+Exit code: 0 all claims hold, 3 one does not (the reason stands below its table), 1 an experiment could not run.")]
+pub(crate) struct PaperArguments {
+    /// Experiments by their identifier, papers (rb, nic, mr, sc, pc) or all
+    #[arg(value_name = "ID", required_unless_present = "list")]
+    ids: Vec<String>,
+    /// List all experiments: what, how, and what they need
+    #[arg(long)]
+    list: bool,
+    /// Only those whose results are the same on every machine
+    #[arg(long)]
+    exact: bool,
+    /// Shorter and fewer runs
+    #[arg(long)]
+    quick: bool,
+    /// Write the page, figures and results into this folder; results of other experiments that are there stay
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Take results out of this file instead of running anything
+    #[arg(long, value_name = "FILE", conflicts_with = "quick")]
+    from: Option<PathBuf>,
+    /// Print one JSON object a line: an experiment each
+    #[arg(long)]
+    json: bool,
+}
+
+/// How to measure.
+pub(super) struct Setting {
+    /// Seconds of a run.
+    pub(super) seconds: f64,
+    /// Runs, of which the median counts.
+    pub(super) runs: usize,
+    pub(super) is_quick: bool,
+}
+
+pub(crate) fn paper(arguments: &PaperArguments) -> Result<ExitCode> {
+    let papers = published::papers()?;
+    if arguments.list {
+        list(arguments.json);
+        return Ok(ExitCode::SUCCESS);
+    }
+    let chosen = chosen(&arguments.ids, arguments.exact)?;
+    let old = arguments.from.as_deref().map(read_results).transpose()?;
+    let setting = Setting {
+        seconds: if arguments.quick { 0.1 } else { 0.5 },
+        runs: if arguments.quick { 3 } else { 5 },
+        is_quick: arguments.quick,
+    };
+    let (mut outcomes, mut errors) = (Vec::new(), 0);
+    for experiment in chosen {
+        let paper = papers.iter().find(|(name, _)| *name == experiment.paper()).map(|(_, paper)| paper);
+        let paper = paper.with_context(|| format!("no paper of experiment '{}'", experiment.id))?;
+        let outcome = match &old {
+            Some(old) => match old.get(experiment.id) {
+                Some(outcome) => outcome.clone(),
+                None => continue,
+            },
+            None => match run(experiment, paper, &setting) {
+                Ok(outcome) => outcome,
+                Err(error) => {
+                    graph::note!("brickway-lab: {}: {error:#}", experiment.id);
+                    errors += 1;
+                    continue;
+                }
+            },
+        };
+        if arguments.json {
+            say_line!("{}", serde_json::to_string(&outcome)?);
+        } else {
+            print(experiment, &outcome);
+        }
+        outcomes.push(outcome);
+    }
+    if outcomes.is_empty() && errors == 0 {
+        bail!("no results of these experiments; expected some in the file of --from");
+    }
+    if !arguments.json {
+        summarize(&outcomes);
+    }
+    if let Some(folder) = &arguments.out {
+        write(folder, &papers, &outcomes)?;
+    }
+    let has_failed = outcomes.iter().any(Outcome::has_failed);
+    Ok(match (errors > 0, has_failed) {
+        (true, _) => ExitCode::FAILURE,
+        (false, true) => ExitCode::from(3),
+        (false, false) => ExitCode::SUCCESS,
+    })
+}
+
+/// Returns the experiments that are asked for, each once, in the catalogue's order.
+fn chosen(ids: &[String], exact: bool) -> Result<Vec<&'static Experiment>> {
+    let is_of =
+        |experiment: &Experiment, id: &str| id == "all" || id == experiment.id || id == experiment.paper();
+    for id in ids {
+        if !ALL.iter().any(|experiment| is_of(experiment, id)) {
+            bail!(
+                "'{id}': no experiment; expected all, rb, nic, mr, sc, pc, or one that `brickway-lab paper --list` shows"
+            );
+        }
+    }
+    let chosen: Vec<_> = ALL
+        .iter()
+        .filter(|experiment| {
+            ids.iter().any(|id| is_of(experiment, id)) && (!exact || experiment.how.is_exact())
+        })
+        .collect();
+    if chosen.is_empty() {
+        bail!("--exact: none of these is a formula, a model or a simulation");
+    }
+    Ok(chosen)
+}
+
+fn run(experiment: &Experiment, paper: &Paper, setting: &Setting) -> Result<Outcome> {
+    let mut report = Report::new(experiment.id, paper);
+    if let How::Left(why) = experiment.how {
+        report.leave_out(why);
+    } else if experiment.needs_root && !rustix::process::geteuid().is_root() {
+        report.leave_out("it makes network namespaces, which only root may");
+        return Ok(report.outcome);
+    }
+    progress::tell("paper", experiment.id);
+    let result = (experiment.run)(setting, &mut report);
+    progress::clear();
+    result?;
+    if experiment.how == How::Measured {
+        report.outcome.machine = bench::machine_name();
+    }
+    Ok(report.outcome)
+}
+
+fn list(as_json: bool) {
+    let left = Align::Left;
+    let mut table = Table::new(&[("id", left), ("of", left), ("what", left), ("how", left), ("needs", left)]);
+    for experiment in ALL {
+        let needs = match experiment.how {
+            How::Left(why) => why,
+            _ if experiment.needs_root => "root",
+            _ => "",
+        };
+        if as_json {
+            say_line!(
+                "{}",
+                serde_json::json!({"id": experiment.id, "of": experiment.of, "what": experiment.what,
+                                   "how": experiment.how.name(), "needs": needs})
+            );
+        }
+        table.row(
+            [experiment.id, experiment.of, experiment.what, experiment.how.name(), needs].map(String::from),
+        );
+    }
+    if !as_json {
+        say!("{}", table.render());
+    }
+}
+
+fn print(experiment: &Experiment, outcome: &Outcome) {
+    let where_ = if outcome.machine.is_empty() { String::new() } else { format!(" on {}", outcome.machine) };
+    say_line!(
+        "{}: {} ({}; {}{where_})\n",
+        experiment.id,
+        experiment.what,
+        experiment.of,
+        experiment.how.name()
+    );
+    if !outcome.claims.is_empty() {
+        say!("{}", table_of_claims(outcome).render());
+    }
+    for claim in &outcome.claims {
+        if let Some(why) = claim.explanation() {
+            say_line!("  {}: {why}", claim.what);
+        }
+    }
+    outcome.missing.iter().for_each(|missing| say_line!("  left out: {missing}"));
+    outcome.remarks.iter().for_each(|remark| say_line!("  {remark}"));
+    say_line!("");
+}
+
+fn table_of_claims(outcome: &Outcome) -> Table {
+    let [left, right] = [Align::Left, Align::Right];
+    let mut table = Table::new(&[
+        ("claim", left),
+        ("section", left),
+        ("kind", left),
+        ("published", right),
+        ("ours", right),
+        ("deviation", right),
+        ("", left),
+    ]);
+    for claim in &outcome.claims {
+        table.row([
+            claim.what.clone(),
+            claim.section.clone(),
+            claim.kind.name().to_owned(),
+            claim.published.clone(),
+            claim.ours.clone(),
+            claim.deviation_text(),
+            claim.verdict().to_owned(),
+        ]);
+    }
+    table
+}
+
+fn summarize(outcomes: &[Outcome]) {
+    let claims = || outcomes.iter().flat_map(|outcome| &outcome.claims);
+    let count = |holds| claims().filter(|claim| claim.holds == holds).count();
+    say_line!(
+        "{} experiments: {} claims hold, {} do not, {} rates of that time's machines are printed only",
+        outcomes.len(),
+        count(Some(true)),
+        count(Some(false)),
+        count(None)
+    );
+}
+
+/// The results, a line for each experiment.
+const RESULTS: &str = "results.jsonl";
+
+fn read_results(path: &Path) -> Result<BTreeMap<String, Outcome>> {
+    let text = fs::read_to_string(path).with_context(|| format!("cannot read '{}'", path.display()))?;
+    let mut outcomes = BTreeMap::new();
+    for (number, line) in text.lines().enumerate() {
+        let outcome: Outcome = serde_json::from_str(line).with_context(|| {
+            format!("{}:{}: no result of `brickway-lab paper --json`", path.display(), number + 1)
+        })?;
+        outcomes.insert(outcome.id.clone(), outcome);
+    }
+    Ok(outcomes)
+}
+
+/// Writes the results, and the page and figures of all that the folder then has.
+fn write(folder: &Path, papers: &[(&str, Paper)], outcomes: &[Outcome]) -> Result<()> {
+    fs::create_dir_all(folder).with_context(|| format!("cannot make the folder '{}'", folder.display()))?;
+    let path = folder.join(RESULTS);
+    let mut all = if path.exists() { read_results(&path)? } else { BTreeMap::new() };
+    all.extend(outcomes.iter().map(|outcome| (outcome.id.clone(), outcome.clone())));
+    // Those that there are no more go.
+    let known: Vec<&Outcome> = ALL.iter().filter_map(|experiment| all.get(experiment.id)).collect();
+    let mut text = String::new();
+    for outcome in &known {
+        text += &serde_json::to_string(outcome)?;
+        text.push('\n');
+    }
+    fs::write(&path, text).with_context(|| format!("cannot write '{}'", path.display()))?;
+    page::write(folder, papers, &known)
+}

@@ -1,0 +1,127 @@
+//! What an experiment brings: charts, claims, remarks. It is kept as a line of JSON, from which all can be printed and drawn again.
+
+use anyhow::Result;
+use serde::{Deserialize, Serialize};
+
+use super::claim::{Claim, number};
+use super::published::Paper;
+use super::shape::Curve;
+use crate::plot::{Chart, Line};
+
+/// The results of an experiment.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Outcome {
+    /// Of which experiment.
+    pub(super) id: String,
+    /// Where it ran; empty for what no machine was needed for.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub(super) machine: String,
+    /// Numbers of the paper that it starts from, with their sections.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) inputs: Vec<String>,
+    /// What was left out, and why.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) missing: Vec<String>,
+    pub(super) charts: Vec<Chart>,
+    pub(super) claims: Vec<Claim>,
+    /// What should be known beside the figures.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) remarks: Vec<String>,
+}
+
+impl Outcome {
+    /// Returns whether a claim does not hold.
+    pub(super) fn has_failed(&self) -> bool {
+        self.claims.iter().any(|claim| claim.holds == Some(false))
+    }
+}
+
+/// Collects what an experiment brings, and compares it with its paper.
+pub(super) struct Report<'a> {
+    paper: &'a Paper,
+    pub(super) outcome: Outcome,
+}
+
+impl<'a> Report<'a> {
+    pub(super) fn new(id: &str, paper: &'a Paper) -> Report<'a> {
+        let outcome = Outcome {
+            id: id.to_owned(),
+            machine: String::new(),
+            inputs: Vec::new(),
+            missing: Vec::new(),
+            charts: Vec::new(),
+            claims: Vec::new(),
+            remarks: Vec::new(),
+        };
+        Report { paper, outcome }
+    }
+
+    /// Returns what the paper gives to start from.
+    pub(super) fn input(&mut self, key: &str) -> Result<f64> {
+        let (value, section) = self.paper.input(key)?;
+        let text = format!("{} {} ({section})", key.replace('-', " "), number(value));
+        if !self.outcome.inputs.contains(&text) {
+            self.outcome.inputs.push(text);
+        }
+        Ok(value)
+    }
+
+    /// Compares a number with the published one.
+    pub(super) fn compare(&mut self, key: &str, ours: f64) -> Result<()> {
+        self.outcome.claims.push(self.paper.compare(key, ours)?);
+        Ok(())
+    }
+
+    /// Judges the shape of curves.
+    pub(super) fn judge(&mut self, key: &str, curves: &[Curve]) -> Result<()> {
+        self.outcome.claims.push(self.paper.judge(key, curves)?);
+        Ok(())
+    }
+
+    /// Adds a chart, with the published points of these keys as marks.
+    pub(super) fn chart(&mut self, mut chart: Chart, marks: &[&str]) -> Result<()> {
+        for point in chart.lines.iter_mut().flat_map(|line| &mut line.points) {
+            *point = (rounded(point.0), rounded(point.1));
+        }
+        for key in marks {
+            chart.lines.push(self.paper.marks(key)?);
+        }
+        self.outcome.charts.push(chart);
+        Ok(())
+    }
+
+    /// Says what was left out, and why.
+    pub(super) fn leave_out(&mut self, what: impl Into<String>) {
+        self.outcome.missing.push(what.into());
+    }
+
+    /// Adds a remark.
+    pub(super) fn remark(&mut self, text: impl Into<String>) {
+        self.outcome.remarks.push(text.into());
+    }
+}
+
+/// Returns a number with six digits, which is what a figure can show; more of them differ between processors.
+pub(super) fn rounded(value: f64) -> f64 {
+    if value == 0.0 || !value.is_finite() {
+        return value;
+    }
+    let digits = 10_f64.powi(5 - value.abs().log10().floor() as i32);
+    (value * digits).round() / digits
+}
+
+/// Returns a line of a chart.
+pub(super) fn line(name: impl Into<String>, points: &Curve) -> Line {
+    Line { name: name.into(), points: points.clone(), has_marks_alone: false }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::rounded;
+
+    #[test]
+    fn six_digits_stay() {
+        let numbers = [1.218_153_361_9, 123_456_789.0, -0.000_123_456_78, 0.0].map(rounded);
+        assert_eq!(numbers, [1.21815, 123_457_000.0, -0.000_123_457, 0.0]);
+    }
+}
