@@ -423,7 +423,7 @@ fn slots(cards: &[Card]) -> u32 {
 }
 
 /// Bits a second that go in and out of memory while all cores copy.
-fn copied_bits(cores: usize) -> f64 {
+pub(crate) fn copied_bits(cores: usize) -> f64 {
     let times = std::thread::scope(|scope| {
         let copying = || {
             // Neither is all zero, so that both have their pages before.

@@ -26,7 +26,7 @@ use graph::lang::Source;
 use graph::router::RouterOptions;
 use graph::setup::Shared;
 use ipsec::engine::{Engine, Job, Level};
-use ipsec::{Backend, Keys, Suite};
+use ipsec::{Backend, Keys, Protection, Suite};
 use packet::{MAX_BATCH, PoolOptions};
 use ports::{MemoryLoop, OpenOptions, Port};
 
@@ -457,6 +457,33 @@ const ROUTEBRICKS_CORES: f64 = 8.0;
 /// Bytes of a frame beside the packet: header and check sequence.
 const AROUND: f64 = 18.0;
 
+/// A router that encrypts each packet.
+fn routed_and_encrypted(folder: &Path, suite: Suite, traffic: &Traffic, burst: usize) -> Result<Line> {
+    let text = format!(
+        "FromDevice(bench0) -> Strip(14) -> CheckIPHeader -> policy :: IpsecPolicy(FILE \"{}\");
+         policy[0] -> lost :: Discard; policy[1] -> lost; policy[3] -> lost;
+         rt :: DirectIPLookup(10.0.0.0/8 1, 172.16.0.0/12 1, 192.0.2.0/24 0);
+         policy[2] -> DecIPTTL -> EspEncap -> rt;
+         rt[0] -> EtherEncap(0x0800, 02:00:00:00:00:b1, 02:00:00:00:00:02) -> ToDevice(bench1); rt[1] -> lost;",
+        file(folder, suite, 0)?.display()
+    );
+    Line::new(traffic, &text, None, "", burst)
+}
+
+/// Measures RouteBricks' third application: returns cycles of a packet that is routed and encrypted by AES-128-GCM, whose frames have these bytes without
+/// the frame check sequence.
+pub(crate) fn encrypted(frames: &[usize], seconds: f64, runs: usize) -> Result<f64> {
+    let folder = folder()?;
+    let sizes = frames.iter().map(|frame| frame - 14).collect();
+    let traffic = Traffic { name: "paper".into(), sizes };
+    let suite = Suite::new(Protection::AesGcm, 16).context("the suite is known")?;
+    let mut line = routed_and_encrypted(folder.path(), suite, &traffic, 64)?;
+    line.run(seconds.min(0.05));
+    let cycles = (0..runs).map(|_| line.run(seconds)).collect();
+    line.check()?;
+    Ok(median(cycles))
+}
+
 /// Prints what it takes to route packets and encrypt each of them.
 fn routebricks(arguments: &IpsecArguments, folder: &Path, suites: &[Suite]) -> Result<()> {
     let RunArguments { burst, seconds, runs, json } = arguments.run;
@@ -471,17 +498,8 @@ fn routebricks(arguments: &IpsecArguments, folder: &Path, suites: &[Suite]) -> R
     let traffic =
         [("64", vec![46]), ("imix", IMIX.to_vec())].map(|(name, sizes)| Traffic { name: name.into(), sizes });
     for &suite in suites {
-        let file = file(folder, suite, 0)?;
-        let text = format!(
-            "FromDevice(bench0) -> Strip(14) -> CheckIPHeader -> policy :: IpsecPolicy(FILE \"{}\");
-             policy[0] -> lost :: Discard; policy[1] -> lost; policy[3] -> lost;
-             rt :: DirectIPLookup(10.0.0.0/8 1, 172.16.0.0/12 1, 192.0.2.0/24 0);
-             policy[2] -> DecIPTTL -> EspEncap -> rt;
-             rt[0] -> EtherEncap(0x0800, 02:00:00:00:00:b1, 02:00:00:00:00:02) -> ToDevice(bench1); rt[1] -> lost;",
-            file.display()
-        );
         for (traffic, published) in traffic.iter().zip(ROUTEBRICKS) {
-            let mut line = Line::new(traffic, &text, None, "", burst)?;
+            let mut line = routed_and_encrypted(folder, suite, traffic, burst)?;
             line.run(seconds.min(0.1));
             let mut cycles = Vec::new();
             for run in 0..runs {

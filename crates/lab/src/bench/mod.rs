@@ -19,7 +19,7 @@ mod forward;
 mod frames;
 mod huge_pages;
 mod io;
-mod ipsec;
+pub(crate) mod ipsec;
 mod lua;
 mod mesh;
 mod mixed;

@@ -35,11 +35,13 @@ pub(crate) struct Traffic {
     pub(crate) bits: Option<u32>,
     /// Packets a second; without, as fast as they are taken.
     pub(crate) rate: Option<f64>,
+    /// At a rate: packets that come at a time, as a card hands them over.
+    pub(crate) together: u64,
 }
 
 impl Traffic {
     /// Frames of 64 bytes at full speed to one destination.
-    pub(crate) const SMALL: Traffic = Traffic { size: 60, bits: None, rate: None };
+    pub(crate) const SMALL: Traffic = Traffic { size: 60, bits: None, rate: None, together: 1 };
 }
 
 /// What one run at a rate gave.
@@ -75,7 +77,7 @@ impl Rig {
         let mut meter = None;
         let mut output: Box<dyn Port> = ports::open("null:", &OpenOptions::default())?;
         if let Some(rate) = traffic.rate {
-            let paced = Paced::new(port, rate);
+            let paced = Paced::new(port, rate, traffic.together);
             meter = Some(Arc::clone(&paced.meter));
             output = paced.output(output);
             port = Box::new(paced);

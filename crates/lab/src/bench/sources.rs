@@ -102,7 +102,9 @@ pub(super) struct Meter {
 pub(super) struct Paced {
     pub(super) port: Box<dyn Port>,
     /// TSC cycles between two packets.
-    pub(super) every: f64,
+    every: f64,
+    /// Packets that a card hands over at a time.
+    together: u64,
     pub(super) meter: Arc<Mutex<Meter>>,
     marked: Arc<Mutex<Option<(usize, u64)>>>,
 }
@@ -113,9 +115,9 @@ const RING: u64 = 1024;
 const BETWEEN_MARKS: u64 = 97;
 
 impl Paced {
-    pub(super) fn new(port: Box<dyn Port>, packets_per_second: f64) -> Paced {
+    pub(super) fn new(port: Box<dyn Port>, packets_per_second: f64, together: u64) -> Paced {
         let every = cycles::per_second() / packets_per_second;
-        Paced { port, every, meter: Arc::default(), marked: Arc::default() }
+        Paced { port, every, together, meter: Arc::default(), marked: Arc::default() }
     }
 
     /// Returns a port around another one, by which this one's packets leave.
@@ -156,6 +158,7 @@ impl Port for Paced {
         Ok(Box::new(PacedRx {
             queue: self.port.take_rx(queue)?,
             every: self.every,
+            together: self.together,
             meter: Arc::clone(&self.meter),
             marked: Arc::clone(&self.marked),
             begin: None,
@@ -173,6 +176,7 @@ impl Port for Paced {
 struct PacedRx {
     queue: Box<dyn RxQueue>,
     every: f64,
+    together: u64,
     meter: Arc<Mutex<Meter>>,
     marked: Arc<Mutex<Option<(usize, u64)>>>,
     /// When the first packet arrived, in TSC cycles.
@@ -195,6 +199,7 @@ impl RxQueue for PacedRx {
         let mut meter = lock(&self.meter);
         meter.busy += self.last.take().map_or(0, |last| now.saturating_sub(last));
         let arrived = (now.saturating_sub(begin) as f64 / self.every) as u64;
+        let arrived = arrived / self.together * self.together;
         let lost = (arrived - self.taken).saturating_sub(RING);
         self.taken += lost;
         meter.lost += lost;
@@ -295,7 +300,7 @@ mod tests {
 
     #[test]
     fn paced_frames_arrive_by_their_rate_or_are_lost() {
-        let mut port = Paced::new(looped(), 1e6);
+        let mut port = Paced::new(looped(), 1e6, 4);
         let meter = Arc::clone(&port.meter);
         let mut output = port.output(looped());
         let (mut queue, mut send, mut pool) = (port.take_rx(0).unwrap(), output.take_tx(0).unwrap(), pool());
@@ -311,6 +316,7 @@ mod tests {
         let Meter { arrived, lost, received, .. } = lock(&meter).clone();
         assert!(received as f64 <= most && received + lost <= arrived, "{received} + {lost} of {arrived}");
         assert!(arrived - received - lost <= RING, "no more wait than fit");
+        assert!(arrived.is_multiple_of(4), "{arrived} do not come by fours");
         // Three rings at once: two are lost.
         std::thread::sleep(std::time::Duration::from_secs_f64(3.0 * RING as f64 / 1e6));
         queue.receive(&mut pool, &mut batch, 1);

@@ -88,6 +88,8 @@ pub(super) static ALL: &[Experiment] = &[
     exact("rb-fig3", "figure 3", "servers that a router of N ports takes", How::Formula, formulas::servers),
     measured("rb-table1", "table 1", "packets polled and sent at a time", cores::polling),
     exact("rb-fig8", "figure 8", "rates by size and application", How::Modelled, models::rates),
+    measured("rb-here", "figure 8, table 3", "sizes and applications on one core of this machine", cores::applications),
+    measured("rb-table2", "table 2", "what memory bears", cores::memory),
     measured("rb-fig9", "figure 9", "cycles of a packet over the rate", cores::load),
     exact("rb-fig10", "figure 10", "loads of buses over the rate", How::Modelled, models::loads),
     exact("rb-next", "section 5.3", "the server to come", How::Modelled, models::next),
