@@ -87,7 +87,9 @@ fn draw(area: &Area<'_>, chart: &Chart) -> Result<()> {
         let least = all().map(|point| scale(point.1)).fold(most, f64::min).floor();
         (least, most.ceil().max(least + 1.0))
     } else {
-        (0.0, if most > 0.0 { most * 1.08 } else { 1.0 })
+        // Above bars there is room for the names of lines.
+        let room = if chart.has_bars { 1.3 } else { 1.08 };
+        (0.0, if most > 0.0 { most * room } else { 1.0 })
     };
     let sides = if chart.places.is_empty() {
         let (left, right) =
@@ -154,7 +156,7 @@ fn draw(area: &Area<'_>, chart: &Chart) -> Result<()> {
     // The names of lines stand at the right, where these are not.
     let last = chart.lines.iter().filter_map(|line| Some(scale(line.points.last()?.1)));
     let is_above = last.map(|value| if value > (low + high) / 2.0 { 1 } else { -1 }).sum::<i32>() > 0;
-    let corner = if is_above { SeriesLabelPosition::LowerRight } else { SeriesLabelPosition::UpperRight };
+    let corner = if is_above && !chart.has_bars { SeriesLabelPosition::LowerRight } else { SeriesLabelPosition::UpperRight };
     context
         .configure_series_labels()
         .background_style(WHITE.mix(0.85))

@@ -2,17 +2,21 @@
 //! how late packets are.
 
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use elements::devices::balance::Balancer;
+use graph::graph::GraphOptions;
 use graph::lang::Source;
+use graph::router::RouterOptions;
 use graph::setup::Shared;
-use packet::cycles;
 use packet::sync::lock;
+use packet::{PoolOptions, cycles};
 use ports::{MemoryLoop, OpenOptions, Port};
 
 use super::single_core::SingleCore;
 use super::sources::{Drawn, Meter, Paced};
-use super::{frames, median, routes};
+use super::{example, frames, median, routes};
 
 /// What is done with packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,7 +81,7 @@ impl Rig {
         let mut meter = None;
         let mut output: Box<dyn Port> = ports::open("null:", &OpenOptions::default())?;
         if let Some(rate) = traffic.rate {
-            let paced = Paced::new(port, rate, traffic.together);
+            let paced = Paced::new(port, &[rate], traffic.together);
             meter = Some(Arc::clone(&paced.meter));
             output = paced.output(output);
             port = Box::new(paced);
@@ -168,4 +172,47 @@ pub(crate) fn medians(rigs: &mut [Rig], seconds: f64, runs: usize) -> Result<Vec
     }
     rigs.iter_mut().try_for_each(Rig::check)?;
     Ok(cycles.into_iter().map(median).collect())
+}
+
+/// Runs a router whose receive queues get packets at unlike rates, one queue a worker, while the balancer of `brickway run` looks at it once a period. Returns
+/// the share of its time that each worker was busy in each period, and the packets that found their queue full.
+///
+/// # Errors
+/// The router cannot be built, or a worker ended.
+pub(crate) fn balanced(rates: &[f64], periods: usize, period: Duration) -> Result<(Vec<Vec<f64>>, u64)> {
+    let workers = rates.len();
+    let registry = click::registry();
+    let parameters = [("RX", "64"), ("TX", "64"), ("TABLE", "byte24")];
+    let parameters = parameters.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let config = example::compile(ROUTING, parameters.to_vec(), &registry)?;
+    // As many flows as buckets of a queue have, so that each bucket has some.
+    let templates = frames::templates(&routes::default_route(), 4096, Traffic::SMALL.size);
+    let queues = MemoryLoop::with_queues("loop", templates, workers, workers + 1);
+    let paced = Paced::new(Box::new(queues), rates, 1);
+    let meter = Arc::clone(&paced.meter);
+    let pool = PoolOptions { frames: 8192, ..PoolOptions::default() };
+    let options = RouterOptions {
+        workers,
+        graph: GraphOptions { pool, ..GraphOptions::default() },
+        pin: true,
+        ..RouterOptions::default()
+    };
+    let mut router = example::build(config, &registry, Box::new(paced), 2, &options, workers + 1)?;
+    router.start().context("cannot start the worker threads")?;
+    let mut balancer = Balancer::new(workers, workers);
+    let mut busy = Vec::new();
+    balancer.step(&mut router).map_err(anyhow::Error::msg)?;
+    for _ in 0..periods {
+        let before: Vec<u64> = router.stats().iter().map(|copy| copy.busy_ns).collect();
+        let begin = Instant::now();
+        std::thread::sleep(period);
+        let took = begin.elapsed().as_nanos() as f64;
+        let stats = router.stats();
+        let shares = stats.iter().zip(&before).take(workers);
+        busy.push(shares.map(|(copy, before)| copy.busy_ns.saturating_sub(*before) as f64 / took).collect());
+        balancer.step(&mut router).map_err(anyhow::Error::msg)?;
+    }
+    router.stop();
+    let lost = lock(&meter).lost;
+    Ok((busy, lost))
 }

@@ -101,8 +101,8 @@ pub(super) struct Meter {
 /// Frames at a rate: they arrive in the same steps and wait in a queue of limited length, as in a card's.
 pub(super) struct Paced {
     pub(super) port: Box<dyn Port>,
-    /// TSC cycles between two packets.
-    every: f64,
+    /// TSC cycles between two packets, by queue.
+    every: Vec<f64>,
     /// Packets that a card hands over at a time.
     together: u64,
     pub(super) meter: Arc<Mutex<Meter>>,
@@ -115,8 +115,9 @@ const RING: u64 = 1024;
 const BETWEEN_MARKS: u64 = 97;
 
 impl Paced {
-    pub(super) fn new(port: Box<dyn Port>, packets_per_second: f64, together: u64) -> Paced {
-        let every = cycles::per_second() / packets_per_second;
+    /// Paces the queues of a port, each at its number of packets a second, of which `together` come at a time.
+    pub(super) fn new(port: Box<dyn Port>, packets_per_second: &[f64], together: u64) -> Paced {
+        let every = packets_per_second.iter().map(|rate| cycles::per_second() / rate).collect();
         Paced { port, every, together, meter: Arc::default(), marked: Arc::default() }
     }
 
@@ -157,7 +158,7 @@ impl Port for Paced {
     fn take_rx(&mut self, queue: usize) -> Result<Box<dyn RxQueue>, PortError> {
         Ok(Box::new(PacedRx {
             queue: self.port.take_rx(queue)?,
-            every: self.every,
+            every: self.every[queue % self.every.len()],
             together: self.together,
             meter: Arc::clone(&self.meter),
             marked: Arc::clone(&self.marked),
@@ -300,7 +301,7 @@ mod tests {
 
     #[test]
     fn paced_frames_arrive_by_their_rate_or_are_lost() {
-        let mut port = Paced::new(looped(), 1e6, 4);
+        let mut port = Paced::new(looped(), &[1e6], 4);
         let meter = Arc::clone(&port.meter);
         let mut output = port.output(looped());
         let (mut queue, mut send, mut pool) = (port.take_rx(0).unwrap(), output.take_tx(0).unwrap(), pool());

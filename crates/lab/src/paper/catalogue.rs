@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 
-use super::measured::{cores, moonroute};
+use super::measured::{cards, cores, moonroute};
 use super::report::Report;
 use super::{Setting, formulas, models, simulated};
 
@@ -96,6 +96,8 @@ pub(super) static ALL: &[Experiment] = &[
     exact("rb-latency", "section 6.2", "latency of a packet by its parts", How::Formula, formulas::latency),
     exact("rb-cost", "section 8", "space and price of four servers", How::Formula, formulas::cost),
     exact("nic-fig4", "figures 4 and 5", "one port or two for as many queues", How::Modelled, models::queues),
+    measured("nic-balance", "section 4.3", "a full queue, balanced while packets flow", cards::balance),
+    measured("nic-prefix", "section 4.3", "a core for a part of the table", cards::prefixes),
     measured("mr-fig7", "figure 7", "packets a second over the clock", moonroute::clock),
     measured("mr-size", "section 6.3", "packets a second over the size", moonroute::sizes),
     measured("mr-fig9", "figures 9 and 10, table 2", "used entries of the table", moonroute::entries),

@@ -1,5 +1,6 @@
 //! What is measured on this machine.
 
+pub(super) mod cards;
 pub(super) mod cores;
 pub(super) mod moonroute;
 
