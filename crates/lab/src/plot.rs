@@ -153,10 +153,18 @@ fn draw(area: &Area<'_>, chart: &Chart) -> Result<()> {
             context.draw_series(points.map(|point| Circle::new(point, 3, colour.filled())))?;
         }
     }
-    // The names of lines stand at the right, where these are not.
-    let last = chart.lines.iter().filter_map(|line| Some(scale(line.points.last()?.1)));
-    let is_above = last.map(|value| if value > (low + high) / 2.0 { 1 } else { -1 }).sum::<i32>() > 0;
-    let corner = if is_above && !chart.has_bars { SeriesLabelPosition::LowerRight } else { SeriesLabelPosition::UpperRight };
+    // The names of lines stand where these are not: bars grow to one side, and lines end high or low.
+    let ends = |of: fn(&Line) -> Option<&(f64, f64)>| -> Vec<f64> {
+        chart.lines.iter().filter_map(|line| Some(scale(of(line)?.1))).collect()
+    };
+    let (first, last) = (ends(|line| line.points.first()), ends(|line| line.points.last()));
+    let highest = |values: &[f64]| values.iter().copied().fold(f64::MIN, f64::max);
+    let is_above = last.iter().map(|&value| if value > (low + high) / 2.0 { 1 } else { -1 }).sum::<i32>() > 0;
+    let corner = match (chart.has_bars, is_above) {
+        (true, _) if highest(&first) < highest(&last) => SeriesLabelPosition::UpperLeft,
+        (false, true) => SeriesLabelPosition::LowerRight,
+        _ => SeriesLabelPosition::UpperRight,
+    };
     context
         .configure_series_labels()
         .background_style(WHITE.mix(0.85))

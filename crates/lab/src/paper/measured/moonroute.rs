@@ -91,6 +91,9 @@ pub(in crate::paper) fn entries(setting: &Setting, report: &mut Report<'_>) -> R
             let middle = curve.iter().find(|point| point.0 >= 20.0).map_or(last, |point| point.1);
             report.compare("million-entries", middle / first)?;
             report.compare("all-entries", last / first)?;
+            for (key, rate) in [("rate-one", first), ("rate-million", middle), ("rate-all", last)] {
+                report.compare(key, rate)?;
+            }
         }
         lines.push(Line::over_places(name, curve.iter().map(|point| Some(point.1))));
     }
