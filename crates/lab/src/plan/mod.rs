@@ -10,7 +10,9 @@ use clap::Args;
 use control::cluster::key::KeyFile;
 use fabric::{Shape, Topology};
 use serde_json::json;
-use sim::plan::{Interconnect, Plan, Rate, Server, Switch, Wish, cables, largest_mesh, plans};
+use sim::plan::{
+    Interconnect, Plan, Rate, Server, Switch, Wish, cables, largest_mesh, plans, switches_as_servers,
+};
 
 use crate::plot::{self, Chart, Line};
 use crate::published::{Claim, say_claims};
@@ -158,7 +160,13 @@ fn name(interconnect: &Interconnect) -> String {
             format!("torus {}", sides.iter().map(u32::to_string).collect::<Vec<_>>().join("x"))
         }
         Interconnect::Clos { layers: 1 } => "one switch".to_owned(),
-        Interconnect::Clos { layers } => format!("switches in {layers} layers"),
+        Interconnect::Clos { layers } => format!("switches in {layers} layers, rearrangeable"),
+        Interconnect::StrictClos { stages, is_folded: true } => {
+            format!("switches in {stages} stages, strict, folded")
+        }
+        Interconnect::StrictClos { stages, is_folded: false } => {
+            format!("switches in {stages} stages, strict, unfolded")
+        }
     }
 }
 
@@ -239,7 +247,10 @@ const KEY_FILE: &str = "cluster.key";
 /// Writes the cluster's file and a key, and returns where the former is.
 fn emit(folder: &Path, plan: &Plan, wish: &Wish, server: &Server) -> Result<PathBuf> {
     let Some(shape) = plan.shape.as_ref().filter(|_| plan.problem.is_none()) else {
-        bail!("Brickway runs meshes, tori, flies and stars; a {} it does not", name(&plan.interconnect));
+        bail!(
+            "a {} is not a topology of a cluster; expected a mesh, torus, fly or star",
+            name(&plan.interconnect)
+        );
     };
     if wish.ports > MOST_CLUSTER_PORTS {
         bail!("{} ports; a cluster's file names at most {MOST_CLUSTER_PORTS}", wish.ports);
@@ -326,7 +337,7 @@ fn paper(PlanArguments { json: as_json, plot, .. }: &PlanArguments) -> Result<Ex
     let mesh = |name: &str| -> Result<f64> {
         Ok(f64::from(largest_mesh(&wish(1), &server(name)?).unwrap_or_default()))
     };
-    let claims = [
+    let mut claims = vec![
         Claim::new("largest mesh, servers 'current', ports", 32.0, mesh("current")?),
         Claim::new("largest mesh, servers 'more-nics', ports", 128.0, mesh("more-nics")?),
         Claim::new(
@@ -340,25 +351,26 @@ fn paper(PlanArguments { json: as_json, plot, .. }: &PlanArguments) -> Result<Ex
             server("current")?.price / Switch::default().price,
         ),
     ];
-    say_claims("RouteBricks (SOSP 2009), section 3.3", &claims, as_json);
     let right = Align::Right;
-    let mut sizes = Table::new(&[
-        ("ports", right),
-        ("current", right),
-        ("more-nics", right),
-        ("faster", right),
-        ("switches, as servers", right),
-    ]);
     let names = ["current", "more-nics", "faster"];
+    let kinds = ["switches, rearrangeable", "strict, folded", "strict, unfolded"];
+    let columns: Vec<_> = ["ports"].into_iter().chain(names).chain(kinds).map(|name| (name, right)).collect();
+    let mut sizes = Table::new(&columns);
     let sizes_of_routers = (2..=11).map(|power| 1 << power);
     let line = |name: &str| Line { name: name.to_owned(), values: Vec::new() };
-    let mut lines: Vec<Line> = names.into_iter().chain(["switches, as servers"]).map(line).collect();
+    let mut lines: Vec<Line> = names.into_iter().chain(kinds).map(line).collect();
+    // Of each kind of switches: at how many sizes it is dearer than 'current'.
+    let mut dearer = [0.0; 3];
     for ports in sizes_of_routers.clone() {
         let mut row = vec![thousands(u64::from(ports))];
+        let mut current = 0.0;
         for (name, line) in names.iter().zip(&mut lines) {
             let plan = first(name, ports)?;
             let all = u64::from(plan.servers + plan.relays);
             line.values.push(Some(all as f64));
+            if *name == names[0] {
+                current = all as f64;
+            }
             if as_json {
                 say_line!(
                     "{}",
@@ -368,16 +380,33 @@ fn paper(PlanArguments { json: as_json, plot, .. }: &PlanArguments) -> Result<Ex
             let mark = if plan.interconnect == Interconnect::Mesh { "" } else { " *" };
             row.push(format!("{}{mark:2}", thousands(all)));
         }
-        // What the switches' ports cost, in servers; the servers with ports are there as well.
-        let all = plans(&wish(ports), &server("current")?)?;
-        let clos = all.iter().find(|plan| matches!(plan.interconnect, Interconnect::Clos { .. }));
-        let equal = clos.map_or(0, |plan| plan.servers + plan.switch_ports.div_ceil(4));
-        row.push(thousands(u64::from(equal)));
-        lines[names.len()].values.push(Some(f64::from(equal)));
+        // What switches cost, in servers; the servers with ports are there as well.
+        for (number, equal) in switches_as_servers(&wish(ports), &server("current")?)?.into_iter().enumerate()
+        {
+            row.push(thousands(equal.ceil() as u64));
+            lines[names.len() + number].values.push(Some(equal));
+            dearer[number] += f64::from(u8::from(equal > current));
+            if as_json {
+                say_line!("{}", json!({"ports": ports, "switches": kinds[number], "as_servers": equal}));
+            }
+        }
         sizes.row(row);
     }
+    let compared = sizes_of_routers.clone().count();
+    claims.extend(kinds.iter().zip(dearer).map(|(kind, dearer)| {
+        let what = format!("sizes of {compared} at which servers 'current' are cheaper than {kind}");
+        Claim::new(what, compared as f64, dearer)
+    }));
+    say_claims("RouteBricks (SOSP 2009), section 3.3", &claims, as_json);
     if !as_json {
-        say!("\nServers, relays included (* a butterfly), for ports of 10G:\n\n{}", sizes.render());
+        say!(
+            "\nServers, relays included (* a butterfly), and what switches cost, in servers, for ports of 10G:\n\n{}",
+            sizes.render()
+        );
+        say_line!(
+            "\nThe paper has a strictly non-blocking Clos network of 48-port switches, and does not publish how it is made: 16 inputs and 31 uplinks\n\
+             here. Only unfolded, each port used one way, it is dearer than servers at every size. Rearrangeable networks are cheaper from 64 ports on."
+        );
     }
     if let Some(path) = plot {
         let chart = Chart {
