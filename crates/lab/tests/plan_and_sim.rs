@@ -88,11 +88,11 @@ fn the_model_is_near_what_was_published() {
     assert_eq!((code, err.as_str()), (0, ""));
     for row in rows(&out) {
         let claim = row["claim"].as_str().unwrap();
-        // Its memory limits that one, by bytes that were not published.
+        // By the cycles of table 3; the paper's projection has more, and section 6.2 has 2,425: the last row.
         let most = if claim == "next, IP routing, 64 bytes, Gb/s" { 25.0 } else { 5.0 };
         assert!(row["deviation_percent"].as_f64().unwrap().abs() < most, "{row}");
     }
-    assert_eq!(rows(&out).len(), 7);
+    assert_eq!(rows(&out).len(), 8);
 }
 
 #[test]
@@ -270,17 +270,29 @@ fn lengths_of_packets_come_from_a_capture() {
     assert!(run("long").2.contains("imix, 1 to 65535 bytes, or a pcap file"));
 }
 
-/// The same seed makes the same figures; flowlets keep nearly all in order.
+/// The same seed makes the same figures. Flowlets keep nearly all in order; without them, our traffic is reordered 1.5 to 2.7 times as much as
+/// the paper's.
 #[test]
 fn the_papers_measurements_are_simulated() {
     let run = || lab(&["sim", "--paper", "--json"]);
     let (code, out, _) = run();
     assert_eq!((code, &out), (0, &run().1));
     let ours: Vec<f64> = rows(&out).iter().map(|row| row["ours"].as_f64().unwrap()).collect();
-    let [even, worst, _, rb4, fast, without, slow, slow_without] = ours[..] else { panic!("{out}") };
+    let [even, worst, link, rb4 @ .., _, _, _, _, _, _, _, _] = &ours[..] else { panic!("{out}") };
     assert!((even - 2.0).abs() < 0.1 && (worst - 3.0).abs() < 0.1, "{ours:?}");
-    assert!((12.7..19.4).contains(&rb4), "{ours:?}");
-    assert!(fast < 0.15 && slow < 0.15 && without > 5.0 && slow_without > 5.0, "{ours:?}");
+    // The busiest of 992 links, each of which carries 2R/30: a way's ends are never its intermediate node.
+    assert!((2.0 * 32.0 / 30.0..2.4).contains(link), "{ours:?}");
+    // Eight cores of 2.8 GHz, 1,860 or 2,425 cycles for a packet that comes in and 1,229 for one that goes out:
+    // a quarter more than is published with table 3's cycles, 5 % more with those of section 6.2.
+    let [gbps, direct, slow_gbps, slow_direct] = rb4 else { panic!("{out}") };
+    assert!((gbps - 14.85).abs() < 0.2 && (slow_gbps - 12.55).abs() < 0.2, "{ours:?}");
+    assert!(*direct > 99.0 && *slow_direct > 99.0, "{ours:?}");
+    // With and without flowlets, at 10 and 1 Gb/s; first the paper's Direct VLB, then ours.
+    let reordered = &ours[ours.len() - 8..];
+    let without = [5.5..11.0, 11.0..17.0, 9.0..15.0, 11.0..17.0];
+    for (pair, bounds) in reordered.chunks(2).zip(without) {
+        assert!(pair[0] < 0.15 && bounds.contains(&pair[1]), "{ours:?}");
+    }
 }
 
 #[test]
