@@ -9,7 +9,8 @@
 //! this is; it sees no packets. ToFabric, FromFabric, FabricHello, FabricEncap and FabricShare name it as their first argument.
 //!
 //! TOPOLOGY is mesh(NODES), mesh(NODES, CABLES), star(NODES), star(NODES, SWITCHES), torus(SIDE, ...),
-//! fly(ARITY, STAGES), compact(SIDE), groups(SIZE), cube(DIMENSIONS) or debruijn(ARITY, DIGITS). NODE is this node's number, from 0 on. Keyword arguments are:
+//! fly(ARITY, STAGES), compact(SIDE), groups(SIZE), cube(DIMENSIONS) or debruijn(ARITY, DIGITS).
+//! NODE is this node's number, from 0 on. Keyword arguments are:
 //!
 //! =over 8
 //!

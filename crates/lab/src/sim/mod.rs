@@ -1,6 +1,6 @@
 //! `brickway-lab sim`: what a cluster would deliver, lose and reorder, in simulated time.
 
-mod paper;
+pub(crate) mod paper;
 mod plots;
 
 use std::collections::BTreeMap;
@@ -37,8 +37,8 @@ use router::table::{Align, Table, thousands};
   brickway-lab sim --paper                                     what RouteBricks published, beside what this says
   brickway-lab sim --matrix traffic.txt --json                 a row for each input: shares of R for each output
 
-Links carry 2R/N (in other shapes than mesh and star: R) and a twentieth more, unless --link says something else. --capacity is what a node can handle in all its
-roles, in R: theory asks for 3 in a mesh, 2 if traffic is even.
+Links carry 2R/N (in other shapes than mesh and star: R) and a twentieth more, unless --link says something else. --capacity is what a node can
+handle in all its roles, in R: theory asks for 3 in a mesh, 2 if traffic is even.
 
 delivered: of what the traffic asks for. c: what a node handles, in R, the busiest and the mean. direct: share of bytes that went
 directly. busiest: link. late: rows of packets of a flow that a later one overtook, as a share of packets. us: time in the cluster, of half

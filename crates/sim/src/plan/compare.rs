@@ -31,11 +31,12 @@
 //! * The links of compact(2) carry 2/k each; the paper divides the work 4R by 2k - 1, all links and one that a node would have to itself.
 //! * The one link between two groups of compact(3) carries 2k/(k + 1), whatever the ways: all that leaves a group in a phase goes over k links. The
 //!   paper's 6/k is the work divided by k links, as if all carried the same.
-//! * A torus whose side is odd or not divisible by 4 has other means than s/4.
+//! * The mean way round a torus of odd sides is (s - 1/s)/4, not s/4. Where a side is even and 4 does not divide it, ways to opposite nodes cannot be
+//!   split evenly, and the busiest link carries 1/s more.
 //! * In a de Bruijn graph most ways are shorter than n, and not all links carry the same. They do, and as much as the paper says, if each packet
 //!   takes n links, some of which lead back to the node itself.
 //!
-//! The butterfly of the paper is no topology of a cluster: each of its nodes is one switch of one stage, of which only the first and the last have
+//! The butterfly of the paper is not a topology of a cluster: each of its nodes is one switch of one stage, of which only the first and the last have
 //! ports. `fly(2, n)` has nN/2 relays of two wires each instead.
 
 use std::collections::HashMap;
@@ -166,8 +167,8 @@ impl Network {
     }
 
     /// The busiest link and the busiest node of a simulation in which all nodes send all they can to one other, drawn at random, and
-    /// each packet takes both phases. The intermediate node is never an end of the way, as in a cluster, so N - 2 nodes share what derived figures spread over N.
-    /// None where there is no such topology, or it is too large.
+    /// each packet takes both phases. The intermediate node is never an end of the way, as in a cluster, so N - 2 nodes share what derived
+    /// figures spread over N. None where there is no such topology, or it is too large.
     pub fn simulated(&self) -> Option<Simulated> {
         let shape = self.shape.clone()?;
         if shape.nodes() > MOST_SIMULATED {

@@ -160,8 +160,9 @@ fn bus(name: &str, count: u32, nominal: f64, empirical: Option<f64>, crossings: 
     }
 }
 
-/// RouteBricks' table 2, whose empirical rates are of all buses of a kind together: two sockets' links for I/O reach 117 Gb/s, two slots 50.8. And the
-/// 12.3 Gb/s that it got through a card of two ports (section 4.1). Bytes besides those of packets are not told. Crossings are ours.
+/// RouteBricks' table 2, whose empirical rates are of all buses of a kind together: two sockets' links for I/O reach 117 Gb/s, two slots
+/// 50.8. And the 12.3 Gb/s that it got through a card of two ports (section 4.1). Bytes besides those of packets are not published.
+/// Crossings are ours.
 fn nehalem(cores: u32, times: u32) -> Machine {
     let buses = vec![
         bus("memory", times, 410.0, Some(262.0), 4.0, 0.0),
