@@ -18,6 +18,7 @@ use crate::bench::file::{self, Costs, Part, Subject, Traffic};
 use crate::plan::server;
 use crate::progress;
 use crate::published::{Claim, say_claims};
+use crate::sim::paper::ROUTING_IN_RB4;
 use pcap_file::pcap::PcapReader;
 use router::load;
 use router::output::{say, say_line};
@@ -355,9 +356,6 @@ fn of_routebricks() -> [Application; 3] {
     [("forwarding", 1033.0 * 1.19), ("IP routing", 1512.0 * 1.23), ("IPsec", 14_221.0 * 0.55)]
         .map(|(name, cycles)| Application { name: name.to_owned(), cycles })
 }
-
-/// Cycles to route a packet of 64 bytes, where RouteBricks computes the latency of its cluster (section 6.2); table 3 has 1,860.
-pub(crate) const ROUTING_IN_RB4: f64 = 2425.0;
 
 /// What RouteBricks' sections 4 and 5 say, beside what the model says of the same servers.
 fn paper(as_json: bool) -> Result<ExitCode> {
