@@ -3,7 +3,9 @@
 //! Valiant's scheme sends every packet to an intermediate node drawn at random, and from there to its output. Whatever the traffic, as long as
 //! no port is asked for more than it can send, a link of a full mesh of N nodes then carries at most 2R/N, R being the rate of a
 //! node's ports. Direct VLB (Zhang-Shen and McKeown, IWQoS 2005, for uneven nodes Hot Interconnects 2004) sends up to R/N of what
-//! goes from one node to another directly, which is all of it where traffic is even, and only the rest over others.
+//! goes from one node to another directly, which is all of it where traffic is even, and only the rest over others. RouteBricks
+//! (SOSP 2009, section 3.2) spreads that rest over the other nodes; here the direct link has its part of it too, so that N - 1 links
+//! share what N - 2 would, and [`Mode::DirectVlbOthers`] is as the paper says.
 //!
 //! What RouteBricks (SOSP 2009, section 6.1) adds: a flow's packets that come within delta of each other take the same path
 //! ([`Flowlets`]), unless the link that it begins with has no room; then each packet is decided anew.
@@ -22,9 +24,11 @@ use crate::{Bucket, Flowlets, NodeId, Paths};
 /// How paths are chosen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
-    /// Directly up to R/N, the rest over intermediate nodes.
+    /// Directly up to R/N, the rest over intermediate nodes and the direct link alike.
     #[default]
     DirectVlb,
+    /// Directly up to R/N, the rest over intermediate nodes only: as RouteBricks states it.
+    DirectVlbOthers,
     /// Always over an intermediate node: Valiant's own. For comparison.
     ClassicVlb,
     /// Always directly. For comparison.
@@ -33,8 +37,9 @@ pub enum Mode {
 
 impl Mode {
     /// All of them, with their names.
-    pub const NAMES: [(&'static str, Mode); 3] = [
+    pub const NAMES: [(&'static str, Mode); 4] = [
         ("direct-vlb", Mode::DirectVlb),
+        ("direct-vlb-others", Mode::DirectVlbOthers),
         ("classic-vlb", Mode::ClassicVlb),
         ("single-path", Mode::SinglePath),
     ];
@@ -282,12 +287,13 @@ impl Balancer {
 
     /// A path for a packet that has none to keep.
     fn anew(&mut self, output: NodeId, entropy: u8, last: Option<NodeId>) -> Option<PathChoice> {
-        let is_direct = self.mode == Mode::DirectVlb;
+        let may_be_direct = matches!(self.mode, Mode::DirectVlb | Mode::DirectVlbOthers);
         let has_right = self.direct[output.index()].has_room_at(self.now_ns);
-        if is_direct && has_right && self.is_open(output, output, entropy) {
+        if may_be_direct && has_right && self.is_open(output, output, entropy) {
             return Some(PathChoice::new(output, true));
         }
-        // The direct link is one among the others for the rest: to leave it out would load these with its part.
+        // The direct link is one among the others for the rest: to leave it out loads these with its part.
+        let is_direct = self.mode == Mode::DirectVlb;
         let nodes = self.direct.len() as u64;
         let drawn = |first| Some(PathChoice::new(first, false));
         for _ in 0..16 {
@@ -429,6 +435,23 @@ mod tests {
     }
 
     #[test]
+    fn what_is_beyond_the_right_goes_over_others_only_where_that_is_the_mode() {
+        // Flows of one packet each, and links with more room than there is traffic.
+        let directly = |mode| {
+            let mut balancer = balancer(&Settings { delta_ns: 0, link_rate: RATE, ..settings(mode) });
+            packets(&mut balancer, |number| (hash(number), 2));
+            assert_eq!(balancer.counts().without_room, 0);
+            balancer.counts().direct_bytes
+        };
+        let right = RATE / 2 / 4 + Settings::depth(RATE / 4);
+        let others = directly(Mode::DirectVlbOthers);
+        assert!(others > RATE / 2 / 4 * 99 / 100 && others <= right + u64::from(SIZE), "{others} of {right}");
+        // A quarter by right, and a third of the rest.
+        let alike = directly(Mode::DirectVlb);
+        assert!(alike > RATE / 2 * 49 / 100, "{alike}");
+    }
+
+    #[test]
     fn classic_never_goes_directly_and_single_path_always() {
         let mut classic = balancer(&settings(Mode::ClassicVlb));
         packets(&mut classic, |number| (hash(number), 1 + (number % 3) as u16));
@@ -504,7 +527,7 @@ mod tests {
 
     #[test]
     fn two_nodes_have_nothing_but_the_direct_link() {
-        for mode in [Mode::DirectVlb, Mode::ClassicVlb, Mode::SinglePath] {
+        for (_, mode) in Mode::NAMES {
             let paths = Arc::new(Paths::new(mesh(2), node(0)));
             let mut balancer = Balancer::new(&Settings { nodes: 2, ..settings(mode) }, paths, 0);
             for number in 0..1000 {

@@ -13,7 +13,7 @@
 //! | `node.rs` | [`NodeId`], [`NodeSet`] |
 //! | `header.rs` | [`Header`]: the decision in the Ethernet addresses of a frame on a dedicated link; [`Words`] and [`Lead`]: the same for the fast path |
 //! | `shim.rs` | [`Shim`]: the decision in one MPLS label, for a fabric over Ethernet switches |
-//! | `topology/` | [`Topology`]: who is wired to whom, and the next node towards another, for mesh, fly, torus and star |
+//! | `topology/` | [`Topology`]: who is wired to whom, and the next node towards another, for each [`Shape`] |
 //! | `paths.rs` | [`Paths`]: which ways are alive, as one node knows it |
 //! | `hello.rs`, `keys.rs` | [`Hello`], [`Keys`]: what nodes say on every link, and what proves that one of them said it |
 //! | `links.rs`, `links/` | [`Links`]: who is alive, how all nodes learn it, and which hellos are refused |

@@ -11,7 +11,6 @@ mod plan;
 mod plot;
 mod program;
 mod progress;
-mod published;
 mod rib;
 mod sim;
 

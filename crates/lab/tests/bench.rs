@@ -123,7 +123,9 @@ fn a_cluster_of_four_on_one_cpu_adds_up() {
     }
     assert_eq!(value("neighbour/single-path", "direct"), 100.0);
     assert_eq!(value("neighbour/classic-vlb", "relayed"), 100.0);
-    for (arguments, text) in [("--nodes 0", "1 to 32"), ("--modes fast", "direct-vlb, classic-vlb")] {
+    for (arguments, text) in
+        [("--nodes 0", "1 to 32"), ("--modes fast", "direct-vlb, direct-vlb-others, classic-vlb")]
+    {
         let said = lab(&format!("bench cluster {arguments}").split(' ').collect::<Vec<_>>());
         assert_eq!(said.code, 2);
         assert!(said.err.contains(text), "{}", said.err);

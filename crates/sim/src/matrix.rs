@@ -16,6 +16,8 @@ use crate::random::Random;
 pub enum Matrix {
     /// Everybody evenly to everybody, itself included: 1/N each.
     Uniform,
+    /// Everybody evenly to everybody else: 1/(N-1) each, and nothing stays where it came in.
+    Others,
     /// Everybody all to one other node, nobody to the same, drawn by the scenario's seed.
     Permutation,
     /// Everybody to node 0 only, as much as its port can send: 1/N each.
@@ -24,8 +26,8 @@ pub enum Matrix {
     Next,
     /// What is hardest for the shape. Mesh and star: everybody evenly to the N/2 nodes behind it, which loads half of all
     /// links fully with direct traffic, first halves and second halves of ways at once. Torus: tornado, nearly half way
-    /// round in every dimension. Fly: the node's digits in reverse. (The latter two: Dally and Towles, "Principles and
-    /// Practices of Interconnection Networks", 3.2.)
+    /// round in every dimension. Fly, grid, cube and de Bruijn graph: the node's digits in reverse. (These: Dally and Towles,
+    /// "Principles and Practices of Interconnection Networks", 3.2.) Groups: everybody to the next group, over one link.
     Adversarial,
     /// By input, by output: shares of R.
     Rows(Vec<Vec<f64>>),
@@ -33,8 +35,9 @@ pub enum Matrix {
 
 impl Matrix {
     /// Those that have a name.
-    pub const NAMES: [(&'static str, Matrix); 5] = [
+    pub const NAMES: [(&'static str, Matrix); 6] = [
         ("uniform", Matrix::Uniform),
+        ("others", Matrix::Others),
         ("permutation", Matrix::Permutation),
         ("hot-spot", Matrix::HotSpot),
         ("next", Matrix::Next),
@@ -52,6 +55,13 @@ impl Matrix {
                 let row: Vec<_> = all.clone().map(|output| (output, 1.0 / ports as f64)).collect();
                 vec![row; ports]
             }
+            Matrix::Others => {
+                let share = 1.0 / (ports as f64 - 1.0);
+                let row = |input| {
+                    all.clone().filter(|&output| output != input).map(|output| (output, share)).collect()
+                };
+                all.clone().map(row).collect()
+            }
             Matrix::Permutation => {
                 let outputs = circle(ports, seed);
                 to_one(&|input| outputs[usize::from(input)])
@@ -61,6 +71,10 @@ impl Matrix {
             Matrix::Adversarial => match shape {
                 Shape::Torus { sides } => to_one(&|input| tornado(sides, input)),
                 Shape::Fly { arity, stages } => to_one(&|input| reversed(*arity, *stages, input)),
+                Shape::Compact { side } => to_one(&|input| reversed(*side, 2, input)),
+                Shape::Cube { dimensions } => to_one(&|input| reversed(2, *dimensions, input)),
+                Shape::DeBruijn { arity, digits } => to_one(&|input| reversed(*arity, *digits, input)),
+                Shape::Groups { size } => to_one(&|input| (input + size) % count),
                 Shape::Mesh { .. } | Shape::Star { .. } => {
                     let behind = (count / 2).max(1);
                     let share = 1.0 / f64::from(behind);
@@ -164,7 +178,7 @@ pub enum MatrixError {
     /// A word that is neither a name nor a number.
     #[error(
         "line {line}: '{word}' is no number; a matrix is a line of shares of R for each input node, a number for each \
-         output node, or one of uniform, permutation, hot-spot, next and adversarial"
+         output node, or one of uniform, others, permutation, hot-spot, next and adversarial"
     )]
     Word {
         /// Counted from 1.
@@ -230,8 +244,17 @@ mod tests {
             ("star(8)", 8),
             ("torus(4, 5)", 20),
             ("fly(3, 2)", 9),
+            ("compact(3)", 9),
+            ("groups(3)", 12),
+            ("cube(4)", 16),
+            ("debruijn(2, 4)", 16),
         ] {
             for (name, matrix) in Matrix::NAMES {
+                if ports == 1 && matrix == Matrix::Others {
+                    // There are none.
+                    assert_eq!(rows(&matrix, shape, ports).unwrap_err(), ScenarioError::NoTraffic);
+                    continue;
+                }
                 let rows = rows(&matrix, shape, ports).unwrap();
                 let most = rows.column_sums().into_iter().fold(0.0, f64::max);
                 assert!((most - 1.0).abs() < 1e-9, "{name} in {shape}: {most}");

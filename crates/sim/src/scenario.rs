@@ -254,7 +254,7 @@ pub enum ScenarioError {
 }
 
 impl Scenario {
-    /// One with what is usual: links of 2R/N (in a torus and a fly: R) and a twentieth more, nodes that can do more than
+    /// One with what is usual: links of 2R/N (in other shapes than mesh and star: R) and a twentieth more, nodes that can do more than
     /// they are asked for, uniform traffic, a tenth of a second behind 20 ms to warm up.
     pub fn new(shape: Shape, ports_rate: u64) -> Scenario {
         let of_links = match shape {

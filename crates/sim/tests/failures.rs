@@ -104,7 +104,17 @@ fn a_single_way_is_not_gone_round() {
 
 #[test]
 fn without_failures_in_time_nothing_is_lost() {
-    for shape in ["mesh(4)", "mesh(3, 2)", "star(3, 2)", "torus(3, 3)", "fly(2, 2)"] {
+    for shape in [
+        "mesh(4)",
+        "mesh(3, 2)",
+        "star(3, 2)",
+        "torus(3, 3)",
+        "fly(2, 2)",
+        "compact(3)",
+        "groups(2)",
+        "cube(3)",
+        "debruijn(2, 3)",
+    ] {
         let report = run(&Scenario { load: 0.3, ..scenario(shape, vec![dead(1, 1000, 2000)]) });
         assert_eq!((report.losses.total(), report.recoveries[0].lost), (0, 0), "{shape}: {report:?}");
     }

@@ -171,7 +171,18 @@ fn the_same_seed_gives_the_same_report() {
 
 #[test]
 fn all_shapes_carry_their_traffic() {
-    for shape in ["mesh(1)", "mesh(2)", "mesh(3, 2)", "star(4, 2)", "torus(3, 3)", "fly(2, 3)"] {
+    for shape in [
+        "mesh(1)",
+        "mesh(2)",
+        "mesh(3, 2)",
+        "star(4, 2)",
+        "torus(3, 3)",
+        "fly(2, 3)",
+        "compact(3)",
+        "groups(2)",
+        "cube(3)",
+        "debruijn(2, 3)",
+    ] {
         let report = run(&Scenario { load: 0.5, ..scenario(shape, 20.0, Matrix::Uniform) });
         assert_delivered(shape, &report, 0.48 / 0.5);
         assert_eq!(report.losses.total(), 0, "{shape}: {:?}", report.losses);

@@ -8,7 +8,8 @@
 //! Several servers that are wired to each other act as one router. This element says how they are wired, and which of them
 //! this is; it sees no packets. ToFabric, FromFabric, FabricHello, FabricEncap and FabricShare name it as their first argument.
 //!
-//! TOPOLOGY is mesh(NODES), mesh(NODES, CABLES), star(NODES), star(NODES, SWITCHES), torus(SIDE, ...) or fly(ARITY, STAGES).
+//! TOPOLOGY is mesh(NODES), mesh(NODES, CABLES), star(NODES), star(NODES, SWITCHES), torus(SIDE, ...),
+//! fly(ARITY, STAGES), compact(SIDE), groups(SIZE), cube(DIMENSIONS) or debruijn(ARITY, DIGITS).
 //! NODE is this node's number, from 0 on. Keyword arguments are:
 //!
 //! =over 8
@@ -23,8 +24,9 @@
 //! Bandwidth of each link. Default is RATE.
 //!
 //! =item MODE
-//! C<direct-vlb>: up to R/N of what goes to a node goes directly, the rest over another one. C<classic-vlb>: all of it goes over
-//! another one. C<single-path>: all of it goes directly. Default is C<direct-vlb>.
+//! C<direct-vlb>: up to R/N of what goes to a node goes directly, the rest over other nodes and the direct link alike.
+//! C<direct-vlb-others>: the same, but the rest goes over other nodes only. C<classic-vlb>: all of it goes over another node.
+//! C<single-path>: all of it goes directly. Default is C<direct-vlb>.
 //!
 //! =item DELTA
 //! Time. A flow that pauses no longer than this keeps its path while that has room. 0: every packet for itself. Default is 100ms.

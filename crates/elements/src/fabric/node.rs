@@ -269,7 +269,7 @@ impl FromArgument for ShapeArgument {
 struct ModeArgument(Mode);
 
 impl FromArgument for ModeArgument {
-    const EXPECTED: &'static str = "direct-vlb, classic-vlb or single-path";
+    const EXPECTED: &'static str = "direct-vlb, direct-vlb-others, classic-vlb or single-path";
 
     fn from_argument(text: &str) -> Option<Self> {
         let text = String::from_argument(text)?;

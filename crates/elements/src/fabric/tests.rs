@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use fabric::{Far, Header, Hello, Keys, Kind, Label, NodeId, Shim, Topology};
+use fabric::{Far, Header, Hello, Keys, Kind, Label, Mode, NodeId, Shim, Topology};
 use fib::Adjacency;
 use fib::publish::pair;
 use graph::graph::{Graph, GraphOptions};
@@ -191,8 +191,19 @@ const ALIVE: &str = "HELLO 0";
 
 #[test]
 fn any_node_reaches_any_other_in_every_topology_and_mode() {
-    for shape in ["mesh(4)", "mesh(3, 2)", "star(4)", "star(3, 2)", "torus(3, 3)", "fly(2, 3)"] {
-        for mode in ["direct-vlb", "classic-vlb", "single-path"] {
+    for shape in [
+        "mesh(4)",
+        "mesh(3, 2)",
+        "star(4)",
+        "star(3, 2)",
+        "torus(3, 3)",
+        "fly(2, 3)",
+        "compact(2)",
+        "groups(2)",
+        "cube(2)",
+        "debruijn(2, 3)",
+    ] {
+        for (mode, _) in Mode::NAMES {
             let mut cluster = Cluster::new(shape, &format!("{ALIVE}, MODE {mode}"));
             let ports =
                 NodeId::first(cluster.nodes.len()).filter(|&node| cluster.topology.may_have_ports(node));
@@ -557,9 +568,14 @@ fn the_kernel_relays_as_the_graph_does() {
     let mut random = SplitMix64::new(17);
     let mut below = |limit: u64| random.below(limit);
     let (mut relayed, mut left) = (0, 0);
-    for (shape, here) in
-        [("mesh(4, 3)", 2), ("mesh(3, 9)", 0), ("torus(3, 3)", 4), ("fly(2, 3)", 5), ("mesh(3)", 1)]
-    {
+    for (shape, here) in [
+        ("mesh(4, 3)", 2),
+        ("mesh(3, 9)", 0),
+        ("torus(3, 3)", 4),
+        ("fly(2, 3)", 5),
+        ("debruijn(2, 3)", 3),
+        ("mesh(3)", 1),
+    ] {
         let (mut bench, relay) = relaying(shape, here, ALIVE);
         let topology = Topology::new(shape.parse().unwrap());
         let (nodes, links) = (topology.nodes() as u64, topology.links(node(here)).len() as u16);
@@ -842,7 +858,7 @@ fn mistakes_say_what_would_be_right() {
         ("f :: Fabric(mesh(300), 3);", "mesh(300): node 3 has more than 255 links"),
         (
             "f :: Fabric(mesh(3), 1, MODE best);",
-            "MODE: expected direct-vlb, classic-vlb or single-path, got 'best'",
+            "MODE: expected direct-vlb, direct-vlb-others, classic-vlb or single-path, got 'best'",
         ),
         ("Idle -> ToFabric(g);", "FABRIC: expected the name of a Fabric element, got 'g'"),
         (

@@ -107,7 +107,18 @@ impl Cluster {
 
 #[test]
 fn three_rounds_bring_everything_up() {
-    for text in ["mesh(4)", "mesh(3, 2)", "star(4)", "star(3, 2)", "torus(3, 3)", "fly(2, 2)"] {
+    for text in [
+        "mesh(4)",
+        "mesh(3, 2)",
+        "star(4)",
+        "star(3, 2)",
+        "torus(3, 3)",
+        "fly(2, 2)",
+        "compact(3)",
+        "groups(2)",
+        "cube(3)",
+        "debruijn(2, 3)",
+    ] {
         let mut cluster = Cluster::new(text);
         cluster.run(4 + cluster.topology.nodes() / 3);
         for (here, links) in NodeId::first(cluster.nodes.len()).zip(&cluster.nodes) {

@@ -5,6 +5,7 @@
 //! Terminals come first in the numbering, then the relays, stage by stage. Packets go one way through a cable; hellos go
 //! both.
 
+use super::node_at;
 use crate::NodeId;
 
 pub(super) fn terminals(arity: u16, stages: u8) -> usize {
@@ -27,18 +28,14 @@ fn relay(arity: u16, stages: u8, stage: u8, wire: usize) -> NodeId {
     // The wire's number without the digit of this stage.
     let row = wire / (stride * usize::from(arity)) * stride + wire % stride;
     let index = terminals(arity, stages) + usize::from(stage) * rows(arity, stages) + row;
-    node(index)
-}
-
-fn node(index: usize) -> NodeId {
-    NodeId::new(index as u16).expect("a shape has no more nodes than there are numbers")
+    node_at(index)
 }
 
 pub(super) fn cables(arity: u16, stages: u8) -> impl Iterator<Item = (NodeId, NodeId)> {
     (0..=stages).flat_map(move |column| {
         (0..terminals(arity, stages)).map(move |wire| {
-            let left = if column == 0 { node(wire) } else { relay(arity, stages, column - 1, wire) };
-            let right = if column == stages { node(wire) } else { relay(arity, stages, column, wire) };
+            let left = if column == 0 { node_at(wire) } else { relay(arity, stages, column - 1, wire) };
+            let right = if column == stages { node_at(wire) } else { relay(arity, stages, column, wire) };
             (left, right)
         })
     })
@@ -54,5 +51,5 @@ pub(super) fn next(arity: u16, stages: u8, here: NodeId, target: NodeId) -> Opti
     let stride = stride(arity, stages, stage);
     let digit = target.index() / stride % usize::from(arity);
     let wire = (row / stride * usize::from(arity) + digit) * stride + row % stride;
-    Some(if stage + 1 == stages { node(wire) } else { relay(arity, stages, stage + 1, wire) })
+    Some(if stage + 1 == stages { node_at(wire) } else { relay(arity, stages, stage + 1, wire) })
 }

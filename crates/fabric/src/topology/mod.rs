@@ -12,10 +12,19 @@
 //! | `star(N)`, `star(N, S)` | N | one to each of S switches | the node itself |
 //! | `torus(A, B, ...)` | A x B x ... | one to both neighbours in each dimension | dimension by dimension, the shorter way round |
 //! | `fly(K, n)` | K^n with ports, n K^(n-1) that only relay | one in and one out; K and K at relays | digit by digit of the node's number |
+//! | `compact(K)` | K^2, a grid | K - 1 in the row, K - 1 in the column | first in the row, then in the column |
+//! | `groups(K)` | K + 1 groups of K | K - 1 in the group, 1 to another group | out of the group, over, to the node |
+//! | `cube(n)` | 2^n | n | bit by bit of the node's number |
+//! | `debruijn(K, n)` | K^n | K out, K in | shifts in the digits of the target that the node's number does not end with |
 //!
-//! Source of the shapes: Dally and Towles, "Principles and Practices of Interconnection Networks", chapters 4 and 5.
+//! Source of mesh, torus, fly and cube: Dally and Towles, "Principles and Practices of Interconnection Networks", chapters 3 to 5.
+//! `compact(K)`, `groups(K)` (compact(3)), `cube(n)` (embedded butterfly) and `debruijn(2, n)` are among those that Argyraki and
+//! others compare (PRESTO 2008, table 1).
 
+mod de_bruijn;
 mod fly;
+mod groups;
+mod hypercube;
 mod shape;
 mod torus;
 
@@ -57,6 +66,11 @@ pub struct Topology {
     links: Vec<Vec<Link>>,
 }
 
+/// The node with this number.
+fn node_at(index: usize) -> NodeId {
+    NodeId::new(index as u16).expect("a shape has no more nodes than there are numbers")
+}
+
 impl Topology {
     /// Expands `shape`.
     pub fn new(shape: Shape) -> Topology {
@@ -78,6 +92,14 @@ impl Topology {
             }
             Shape::Torus { sides } => torus::cables(&sides).for_each(|(a, b)| topology.join(a, b)),
             Shape::Fly { arity, stages } => fly::cables(arity, stages).for_each(|(a, b)| topology.join(a, b)),
+            Shape::Compact { side } => hypercube::cables(side, 2).for_each(|(a, b)| topology.join(a, b)),
+            Shape::Groups { size } => groups::cables(size).for_each(|(a, b)| topology.join(a, b)),
+            Shape::Cube { dimensions } => {
+                hypercube::cables(2, dimensions).for_each(|(a, b)| topology.join(a, b));
+            }
+            Shape::DeBruijn { arity, digits } => {
+                de_bruijn::cables(arity, digits).for_each(|(a, b)| topology.join(a, b));
+            }
         }
         topology
     }
@@ -138,6 +160,10 @@ impl Topology {
             Shape::Mesh { .. } | Shape::Star { .. } => Some(target),
             Shape::Torus { sides } => torus::next(sides, here, target),
             Shape::Fly { arity, stages } => fly::next(*arity, *stages, here, target),
+            Shape::Compact { side } => hypercube::next(*side, 2, here, target),
+            Shape::Groups { size } => Some(groups::next(*size, here, target)),
+            Shape::Cube { dimensions } => hypercube::next(2, *dimensions, here, target),
+            Shape::DeBruijn { arity, digits } => de_bruijn::next(*arity, *digits, here, target),
         }
     }
 
@@ -207,6 +233,18 @@ mod tests {
             ("fly(2, 3)", 8 + 12, 32, 4),
             ("fly(4, 2)", 16 + 8, 48, 3),
             ("fly(2, 1)", 2 + 1, 4, 2),
+            ("compact(1)", 1, 0, 0),
+            ("compact(2)", 4, 4, 2),
+            ("compact(4)", 16, 16 * 2 * 3 / 2, 2),
+            ("groups(1)", 2, 1, 1),
+            ("groups(2)", 6, 6 * 2 / 2, 3),
+            ("groups(4)", 20, 20 * 4 / 2, 3),
+            ("cube(1)", 2, 1, 1),
+            ("cube(4)", 16, 16 * 4 / 2, 4),
+            // Of K^(n+1) arcs, K lead to where they come from, and one of each of K (K-1) / 2 pairs is the other back.
+            ("debruijn(2, 1)", 2, 1, 1),
+            ("debruijn(2, 4)", 16, 32 - 2 - 1, 4),
+            ("debruijn(3, 2)", 9, 27 - 3 - 3, 2),
         ] {
             let topology = topology(text);
             assert_eq!((topology.nodes(), topology.cables().len()), (nodes, cables), "{text}");
@@ -239,6 +277,64 @@ mod tests {
         assert_eq!(way(&topology("torus(5)"), node(0), node(3)), [4, 3]);
         // Node 7 of 4 x 4 is row 1, column 3: first the column, then the row.
         assert_eq!(way(&topology("torus(4, 4)"), node(0), node(7)), [3, 7]);
+    }
+
+    #[test]
+    fn a_torus_splits_what_is_as_far_both_ways_round() {
+        // Every node of a ring of eight to the opposite one: upwards from even places, downwards from odd ones.
+        let ring = topology("torus(8)");
+        let first = |from: u16| way(&ring, node(from), node((from + 4) % 8))[0];
+        assert_eq!([0, 1, 2, 7].map(first), [1, 0, 3, 6]);
+        let sent_up = (0..8).filter(|&from| first(from) == (from + 1) % 8).count();
+        assert_eq!(sent_up, 4);
+    }
+
+    #[test]
+    fn a_grid_goes_along_the_row_and_a_cube_from_the_last_bit() {
+        // Row 1, column 3 of 4 x 4 to row 2, column 0, over row 1, column 0.
+        assert_eq!(way(&topology("compact(4)"), node(7), node(8)), [4, 8]);
+        assert_eq!(topology("compact(4)").neighbours(node(5)).len(), 6);
+        assert_eq!(way(&topology("cube(4)"), node(0b0000), node(0b1101)), [0b0001, 0b0101, 0b1101]);
+    }
+
+    #[test]
+    fn any_two_groups_have_one_cable() {
+        let groups = topology("groups(4)");
+        let mut between = std::collections::HashMap::new();
+        for cable in groups.cables() {
+            let Far::Node(far) = cable.far else { panic!("a switch") };
+            *between.entry((cable.node.index() / 4, far.index() / 4)).or_insert(0) += 1;
+        }
+        for (&(one, other), &cables) in &between {
+            assert_eq!(cables, if one == other { 6 } else { 1 }, "{one} to {other}");
+        }
+        assert_eq!(between.len(), 5 + 5 * 4 / 2);
+        assert!(NodeId::first(20).all(|node| groups.links(node).len() == 4));
+    }
+
+    #[test]
+    fn a_de_bruijn_graph_shifts_in_the_digits_that_are_missing() {
+        let graph = topology("debruijn(2, 4)");
+        // 0110 ends with the 10 that 1011 begins with: 11 is missing.
+        assert_eq!(way(&graph, node(0b0110), node(0b1011)), [0b1101, 0b1011]);
+        assert_eq!(way(&graph, node(0b0000), node(0b1111)), [0b0001, 0b0011, 0b0111, 0b1111]);
+        // No longer than the shortest way over arcs; most nodes have two out and two in.
+        for from in NodeId::first(16) {
+            let mut far = [usize::MAX; 16];
+            far[from.index()] = 0;
+            for step in 0..4 {
+                for at in (0..16).filter(|&at| far[at] == step).collect::<Vec<_>>() {
+                    for to in [at * 2 % 16, at * 2 % 16 + 1] {
+                        far[to] = far[to].min(step + 1);
+                    }
+                }
+            }
+            for to in NodeId::first(16) {
+                assert_eq!(way(&graph, from, to).len(), far[to.index()], "{from} to {to}");
+            }
+        }
+        let links = |number| graph.links(node(number)).len();
+        assert_eq!([0, 15, 5, 10, 1, 6].map(links), [2, 2, 3, 3, 4, 4]);
     }
 
     #[test]

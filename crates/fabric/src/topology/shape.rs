@@ -34,6 +34,28 @@ pub enum Shape {
         /// n: how many relays are on every way.
         stages: u8,
     },
+    /// A grid of as many rows as columns, each of which is a mesh.
+    Compact {
+        /// Nodes in a row.
+        side: u16,
+    },
+    /// Groups of nodes, each a mesh, and one cable between any two groups.
+    Groups {
+        /// Nodes in a group; there is one group more.
+        size: u16,
+    },
+    /// A hypercube: cables join nodes whose numbers differ in one bit.
+    Cube {
+        /// How many bits numbers have.
+        dimensions: u8,
+    },
+    /// A de Bruijn graph: cables lead to nodes whose numbers are shifted by a digit.
+    DeBruijn {
+        /// How many values a digit has, and so many cables lead on.
+        arity: u16,
+        /// How many digits numbers have.
+        digits: u8,
+    },
 }
 
 /// Why a text is no shape.
@@ -41,7 +63,8 @@ pub enum Shape {
 pub enum TopologyError {
     /// Not written like one.
     #[error(
-        "'{0}' is no topology; it would be mesh(NODES), mesh(NODES, CABLES), star(NODES), star(NODES, SWITCHES), torus(SIDE, ...) or fly(ARITY, STAGES)"
+        "'{0}' is no topology; it would be mesh(NODES), mesh(NODES, CABLES), star(NODES), star(NODES, SWITCHES), torus(SIDE, ...), \
+         fly(ARITY, STAGES), compact(SIDE), groups(SIZE), cube(DIMENSIONS) or debruijn(ARITY, DIGITS)"
     )]
     Text(String),
     /// With sizes that make no sense.
@@ -64,6 +87,10 @@ impl Shape {
                 let rows = usize::from(*arity).saturating_pow(u32::from(*stages) - 1);
                 rows.saturating_mul(usize::from(*arity) + usize::from(*stages))
             }
+            Shape::Compact { side } => usize::from(*side).pow(2),
+            Shape::Groups { size } => usize::from(*size) * (usize::from(*size) + 1),
+            Shape::Cube { dimensions } => 1 << dimensions,
+            Shape::DeBruijn { arity, digits } => usize::from(*arity).saturating_pow((*digits).into()),
         }
     }
 
@@ -80,6 +107,20 @@ impl Shape {
                     return Some(Err("an arity of at least 2, and 1 to 9 stages".into()));
                 }
                 Shape::Fly { arity, stages: stages as u8 }
+            }
+            ("compact", &[side]) => Shape::Compact { side },
+            ("groups", &[size]) => Shape::Groups { size },
+            ("cube", &[dimensions]) => {
+                if !(1..=9).contains(&dimensions) {
+                    return Some(Err("1 to 9 dimensions".into()));
+                }
+                Shape::Cube { dimensions: dimensions as u8 }
+            }
+            ("debruijn", &[arity, digits]) => {
+                if arity < 2 || !(1..=9).contains(&digits) {
+                    return Some(Err("an arity of at least 2, and 1 to 9 digits".into()));
+                }
+                Shape::DeBruijn { arity, digits: digits as u8 }
             }
             _ => return None,
         };
@@ -124,6 +165,10 @@ impl fmt::Display for Shape {
                 write!(f, "torus({})", sides.join(", "))
             }
             Shape::Fly { arity, stages } => write!(f, "fly({arity}, {stages})"),
+            Shape::Compact { side } => write!(f, "compact({side})"),
+            Shape::Groups { size } => write!(f, "groups({size})"),
+            Shape::Cube { dimensions } => write!(f, "cube({dimensions})"),
+            Shape::DeBruijn { arity, digits } => write!(f, "debruijn({arity}, {digits})"),
         }
     }
 }
@@ -134,9 +179,19 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read() {
-        for text in
-            ["mesh(4)", "mesh(4, 2)", "star(3)", "star(3, 2)", "torus(4, 4)", "fly(2, 3)", "mesh(1023)"]
-        {
+        for text in [
+            "mesh(4)",
+            "mesh(4, 2)",
+            "star(3)",
+            "star(3, 2)",
+            "torus(4, 4)",
+            "fly(2, 3)",
+            "mesh(1023)",
+            "compact(31)",
+            "groups(31)",
+            "cube(9)",
+            "debruijn(2, 9)",
+        ] {
             assert_eq!(text.parse::<Shape>().unwrap().to_string(), text);
         }
         assert_eq!(" fly( 2,3 ) ".parse(), Ok(Shape::Fly { arity: 2, stages: 3 }));
@@ -153,6 +208,15 @@ mod tests {
         assert_eq!(error("mesh(2000)"), "topology mesh(2000): 2000 nodes; at most 1023");
         assert_eq!(error("torus(4, 0)"), "topology torus(4, 0): no size can be 0");
         assert_eq!(error("fly(1, 3)"), "topology fly(1, 3): an arity of at least 2, and 1 to 9 stages");
-        assert!(error("fly(60000, 9)").ends_with("at most 1023"));
+        assert_eq!(error("compact(32)"), "topology compact(32): 1024 nodes; at most 1023");
+        assert_eq!(error("compact(0)"), "topology compact(0): no size can be 0");
+        assert_eq!(error("cube(10)"), "topology cube(10): 1 to 9 dimensions");
+        assert_eq!(
+            error("debruijn(2, 10)"),
+            "topology debruijn(2, 10): an arity of at least 2, and 1 to 9 digits"
+        );
+        for text in ["fly(60000, 9)", "compact(60000)", "groups(60000)", "debruijn(60000, 9)"] {
+            assert!(error(text).ends_with("at most 1023"), "{text}");
+        }
     }
 }

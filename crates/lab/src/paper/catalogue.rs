@@ -93,6 +93,9 @@ pub(super) static ALL: &[Experiment] = &[
     measured("rb-fig9", "figure 9", "cycles of a packet over the rate", cores::load),
     exact("rb-fig10", "figure 10", "loads of buses over the rate", How::Modelled, models::loads),
     exact("rb-next", "section 5.3", "the server to come", How::Modelled, models::next),
+    exact("rb-vlb", "section 3.2", "work of nodes and loads of links in a large mesh", How::Simulated, simulated::work),
+    exact("rb-rb4", "section 6.2", "the cluster of four with 64-byte packets", How::Simulated, simulated::rb4),
+    exact("rb-reorder", "section 6.2", "order with and without flowlets", How::Simulated, simulated::reordering),
     exact("rb-latency", "section 6.2", "latency of a packet by its parts", How::Formula, formulas::latency),
     exact("rb-cost", "section 8", "space and price of four servers", How::Formula, formulas::cost),
     exact("nic-fig4", "figures 4 and 5", "one port or two for as many queues", How::Modelled, models::queues),
@@ -108,6 +111,7 @@ pub(super) static ALL: &[Experiment] = &[
     exact("mr-table3", "table 3", "other routers scaled to a core of 3.2 GHz", How::Formula, formulas::scaled),
     exact("sc-model", "section 2.1", "what buses allow", How::Modelled, models::buses),
     exact("sc-budget", "section 2.1", "cycles for a packet", How::Formula, formulas::budgets),
+    exact("sc-table1", "table 1", "seven networks: nodes, links, loads", How::Simulated, simulated::networks),
     exact("sc-miniflow", "section 3.2", "order and balance of mini-flows", How::Simulated, simulated::miniflows),
     measured("sc-fig3", "figures 3 and 4", "forwarded over offered packets", cores::offered),
 ];

@@ -1,7 +1,7 @@
 //! What follows from numbers alone: servers of a cluster, cycles of a packet, latency by parts.
 
 use anyhow::{Context, Result};
-use sim::plan::{Plan, Rate, Server, Switch, Wish, largest_mesh, plans};
+use sim::plan::{Plan, Rate, Server, Switch, Wish, largest_mesh, plans, switches_as_servers};
 
 use super::Setting;
 use super::report::{Report, line};
@@ -42,11 +42,28 @@ pub(super) fn servers(_: &Setting, report: &mut Report<'_>) -> Result<()> {
         })?;
         lines.push((name.to_owned(), servers));
     }
+    let switches = sizes
+        .iter()
+        .map(|&ports| Ok(switches_as_servers(&wish(ports, server_us), &server("current")?)?))
+        .collect::<Result<Vec<[f64; 3]>>>()?;
+    for (number, key, name) in [
+        (2, "switched-dearer", "strict switches, unfolded"),
+        (1, "switched-folded", "strict switches, folded"),
+        (0, "switched-rearrangeable", "switches that balance packets"),
+    ] {
+        let curve: Curve =
+            sizes.iter().zip(&switches).map(|(&ports, equal)| (f64::from(ports), equal[number])).collect();
+        report.judge(key, &[curve.clone(), lines[0].1.clone()])?;
+        lines.push((name.to_owned(), curve));
+    }
     report.chart(
-        over_powers("Servers of a router with ports of 10 Gb/s, relays included", &sizes, &lines),
+        over_powers(
+            "Servers of a router with ports of 10 Gb/s, relays included; switches by their price",
+            &sizes,
+            &lines,
+        ),
         &[],
-    )?;
-    Ok(())
+    )
 }
 
 /// A chart over ports whose steps are all twice the last.

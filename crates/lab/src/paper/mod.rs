@@ -221,13 +221,7 @@ fn print(experiment: &Experiment, outcome: &Outcome) {
     if !outcome.claims.is_empty() {
         say!("{}", table_of_claims(outcome).render());
     }
-    for claim in &outcome.claims {
-        if let Some(why) = claim.explanation() {
-            say_line!("  {}: {why}", claim.what);
-        }
-    }
-    outcome.missing.iter().for_each(|missing| say_line!("  left out: {missing}"));
-    outcome.remarks.iter().for_each(|remark| say_line!("  {remark}"));
+    outcome.notes().iter().for_each(|note| say_line!("  {note}"));
     say_line!("");
 }
 

@@ -91,10 +91,7 @@ fn results(text: &mut String, outcome: &Outcome) -> Result<()> {
     if !outcome.inputs.is_empty() {
         write!(text, "\nStarts from the paper's {}.\n", outcome.inputs.join(", "))?;
     }
-    let explained =
-        outcome.claims.iter().filter_map(|claim| Some(format!("{}: {}", claim.what, claim.explanation()?)));
-    let missing = outcome.missing.iter().map(|missing| format!("Left out: {missing}"));
-    let notes: Vec<String> = explained.chain(missing).chain(outcome.remarks.iter().cloned()).collect();
+    let notes = outcome.notes();
     if !notes.is_empty() {
         text.push('\n');
     }

@@ -65,6 +65,11 @@ struct Statement {
     within: Option<f64>,
     /// Ours may be better: `at-least` or `at-most`.
     bound: Option<Bound>,
+    /// Of what its values are made, where they depend on a size.
+    formula: Option<String>,
+    /// Reasons of single ones of these.
+    #[serde(default)]
+    of: Vec<Reason>,
     shape: Option<String>,
     /// Curves that have not this shape, for the test of this claim.
     #[serde(default)]
@@ -72,6 +77,14 @@ struct Statement {
     fails: Vec<Curve>,
     /// Why ours is another, where that is known.
     #[serde(default)]
+    why: String,
+}
+
+/// Why ours is another for one thing that a formula is applied to.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Reason {
+    name: String,
     why: String,
 }
 
@@ -133,29 +146,21 @@ impl Paper {
     pub(super) fn compare(&self, key: &str, ours: f64) -> Result<Claim> {
         let statement = self.statement(key)?;
         let published = statement.value.with_context(|| format!("claim '{key}' has no value"))?;
-        let deviation = (ours - published) / published * 100.0;
-        let within = statement.within.unwrap_or(0.0);
-        let is_better = match statement.bound {
-            Some(Bound::AtLeast) => deviation >= 0.0,
-            Some(Bound::AtMost) => deviation <= 0.0,
-            None => false,
-        };
-        let holds = is_better || deviation.abs() <= within + ROUNDING;
-        let mark = match statement.bound {
-            Some(Bound::AtLeast) => "at least ",
-            Some(Bound::AtMost) => "at most ",
-            None => "",
-        };
-        Ok(Claim {
-            what: statement.named(),
-            section: statement.section.clone(),
-            kind: statement.kind,
-            published: format!("{mark}{}", number(published)),
-            ours: number(ours),
-            deviation: Some(rounded(deviation)),
-            holds: (statement.kind != Kind::Rate).then_some(holds),
-            why: statement.why.clone(),
-        })
+        Ok(statement.compared(statement.named(), published, ours))
+    }
+
+    /// Compares a number of ours with what a formula of the paper's makes of `of`.
+    ///
+    /// # Errors
+    /// The file has no such claim, or it is not of a formula.
+    pub(super) fn compare_formula(&self, key: &str, of: &str, published: f64, ours: f64) -> Result<Claim> {
+        let statement = self.statement(key)?;
+        statement.formula.as_ref().with_context(|| format!("claim '{key}' has no formula"))?;
+        let mut claim = statement.compared(format!("{of}: {}", statement.named()), published, ours);
+        if let Some(why) = statement.of.iter().find(|why| of.starts_with(&why.name)) {
+            claim.why.clone_from(&why.why);
+        }
+        Ok(claim)
     }
 
     /// Judges curves of ours by the shape that is published.
@@ -193,6 +198,32 @@ impl Statement {
         if self.unit.is_empty() { self.what.clone() } else { format!("{}, {}", self.what, self.unit) }
     }
 
+    fn compared(&self, what: String, published: f64, ours: f64) -> Claim {
+        let deviation = (ours - published) / published * 100.0;
+        let within = self.within.unwrap_or(0.0);
+        let is_better = match self.bound {
+            Some(Bound::AtLeast) => deviation >= 0.0,
+            Some(Bound::AtMost) => deviation <= 0.0,
+            None => false,
+        };
+        let holds = is_better || deviation.abs() <= within + ROUNDING;
+        let mark = match self.bound {
+            Some(Bound::AtLeast) => "at least ",
+            Some(Bound::AtMost) => "at most ",
+            None => "",
+        };
+        Claim {
+            what,
+            section: self.section.clone(),
+            kind: self.kind,
+            published: format!("{mark}{}", number(published)),
+            ours: number(ours),
+            deviation: Some(rounded(deviation)),
+            holds: (self.kind != Kind::Rate).then_some(holds),
+            why: self.why.clone(),
+        }
+    }
+
     fn shape(&self, key: &str) -> Result<Shape> {
         let text = self.shape.as_ref().with_context(|| format!("claim '{key}' has no shape"))?;
         text.parse().map_err(anyhow::Error::msg)
@@ -215,7 +246,8 @@ mod tests {
                     let (holds, detail) = statement.shape(key).unwrap().judge(&statement.fails);
                     assert!(!holds, "{name}: {key}: {detail}");
                 } else {
-                    assert!(statement.value.is_some() && statement.shape.is_none(), "{name}: {key}");
+                    let is_number = statement.value.is_some() != statement.formula.is_some();
+                    assert!(is_number && statement.shape.is_none(), "{name}: {key}");
                     assert!(statement.fails.is_empty(), "{name}: {key}");
                 }
             }

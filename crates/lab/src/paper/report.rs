@@ -34,6 +34,24 @@ impl Outcome {
     pub(super) fn has_failed(&self) -> bool {
         self.claims.iter().any(|claim| claim.holds == Some(false))
     }
+
+    /// Returns why claims do not hold or need a word, what was left out, and remarks; a reason of several claims once.
+    pub(super) fn notes(&self) -> Vec<String> {
+        let mut reasons: Vec<(&str, &str, usize)> = Vec::new();
+        for claim in &self.claims {
+            let Some(why) = claim.explanation() else { continue };
+            match reasons.iter_mut().find(|(_, known, _)| *known == why) {
+                Some((.., more)) => *more += 1,
+                None => reasons.push((&claim.what, why, 0)),
+            }
+        }
+        let reasons = reasons.into_iter().map(|(what, why, more)| match more {
+            0 => format!("{what}: {why}"),
+            more => format!("{what}, and {more} more: {why}"),
+        });
+        let missing = self.missing.iter().map(|missing| format!("left out: {missing}"));
+        reasons.chain(missing).chain(self.remarks.iter().cloned()).collect()
+    }
 }
 
 /// Collects what an experiment brings, and compares it with its paper.
@@ -69,6 +87,12 @@ impl<'a> Report<'a> {
     /// Compares a number with the published one.
     pub(super) fn compare(&mut self, key: &str, ours: f64) -> Result<()> {
         self.outcome.claims.push(self.paper.compare(key, ours)?);
+        Ok(())
+    }
+
+    /// Compares a number with what a formula of the paper's makes of `of`.
+    pub(super) fn compare_formula(&mut self, key: &str, of: &str, published: f64, ours: f64) -> Result<()> {
+        self.outcome.claims.push(self.paper.compare_formula(key, of, published, ours)?);
         Ok(())
     }
 

@@ -10,10 +10,8 @@ use clap::Args;
 use control::cluster::key::KeyFile;
 use fabric::{Shape, Topology};
 use serde_json::json;
-use sim::plan::{Interconnect, Plan, Rate, Server, Switch, Wish, cables, largest_mesh, plans};
+use sim::plan::{Interconnect, Plan, Rate, Server, Switch, Wish, cables, plans};
 
-use crate::plot::{self, Chart, Line};
-use crate::published::{Claim, say_claims};
 use router::cluster::config::{ClusterConfig, NodeConfig, PortConfig, Role, SecurityConfig, StoreConfig};
 use router::output::{say, say_line};
 use router::table::{Align, Table, thousands};
@@ -26,7 +24,6 @@ use router::table::{Align, Table, thousands};
   brickway-lab plan --ports 4 --server mine.toml --emit rb4    with your own server; writes rb4/cluster.toml
   brickway-lab plan --show-server modern > mine.toml           a server's file, to change
   brickway-lab plan --ports 64 --compare                       what ways to wire servers ask of links and servers
-  brickway-lab plan --paper                                    what RouteBricks published, beside what this says
 
 The first row is what to build: a mesh while a server has room for its links, else a butterfly, whose relays are servers of the same kind.
 link: the most that a link carries each way, whatever the traffic, and its cables. work: what a server receives and works on, when traffic is
@@ -34,7 +31,7 @@ even and in the worst case. Prices and watts are the server's file's, those of s
 times what each adds.")]
 pub(crate) struct PlanArguments {
     /// Ports of the router
-    #[arg(long, required_unless_present_any = ["paper", "show_server"])]
+    #[arg(long, required_unless_present = "show_server")]
     ports: Option<u32>,
     /// The rate of each port
     #[arg(long, default_value = "10G")]
@@ -58,16 +55,10 @@ pub(crate) struct PlanArguments {
     #[arg(long, value_name = "DIR")]
     emit: Option<PathBuf>,
     /// Compare interconnects, whatever the servers: by formula, and simulated
-    #[arg(long, conflicts_with_all = ["emit", "paper"])]
+    #[arg(long, conflicts_with = "emit")]
     compare: bool,
-    /// Print RouteBricks' figures, ours and the deviation
-    #[arg(long, conflicts_with_all = ["ports", "emit"])]
-    paper: bool,
-    /// With --paper: draw servers over ports into this SVG file
-    #[arg(long, value_name = "FILE", requires = "paper")]
-    plot: Option<PathBuf>,
     /// Print the file of a server
-    #[arg(long, value_name = "NAME", conflicts_with_all = ["ports", "emit", "paper"])]
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["ports", "emit"])]
     show_server: Option<String>,
     /// Print one JSON object a line
     #[arg(long)]
@@ -78,9 +69,6 @@ pub(crate) fn plan(arguments: &PlanArguments) -> Result<ExitCode> {
     if let Some(name) = &arguments.show_server {
         say!("{}", toml::to_string(&server(name)?)?);
         return Ok(ExitCode::SUCCESS);
-    }
-    if arguments.paper {
-        return paper(arguments);
     }
     if arguments.compare {
         return compare::compare(arguments.ports.unwrap_or_default(), arguments.json);
@@ -158,7 +146,13 @@ fn name(interconnect: &Interconnect) -> String {
             format!("torus {}", sides.iter().map(u32::to_string).collect::<Vec<_>>().join("x"))
         }
         Interconnect::Clos { layers: 1 } => "one switch".to_owned(),
-        Interconnect::Clos { layers } => format!("switches in {layers} layers"),
+        Interconnect::Clos { layers } => format!("switches in {layers} layers, rearrangeable"),
+        Interconnect::StrictClos { stages, is_folded: true } => {
+            format!("switches in {stages} stages, strict, folded")
+        }
+        Interconnect::StrictClos { stages, is_folded: false } => {
+            format!("switches in {stages} stages, strict, unfolded")
+        }
     }
 }
 
@@ -239,7 +233,10 @@ const KEY_FILE: &str = "cluster.key";
 /// Writes the cluster's file and a key, and returns where the former is.
 fn emit(folder: &Path, plan: &Plan, wish: &Wish, server: &Server) -> Result<PathBuf> {
     let Some(shape) = plan.shape.as_ref().filter(|_| plan.problem.is_none()) else {
-        bail!("Brickway runs meshes, tori, flies and stars; a {} it does not", name(&plan.interconnect));
+        bail!(
+            "a {} is not a topology of a cluster; expected a mesh, torus, fly or star",
+            name(&plan.interconnect)
+        );
     };
     if wish.ports > MOST_CLUSTER_PORTS {
         bail!("{} ports; a cluster's file names at most {MOST_CLUSTER_PORTS}", wish.ports);
@@ -314,82 +311,4 @@ fn emit(folder: &Path, plan: &Plan, wish: &Wish, server: &Server) -> Result<Path
         KeyFile::create(&key_file).with_context(|| format!("cannot write '{}'", key_file.display()))?;
     }
     Ok(path)
-}
-
-/// What RouteBricks' section 3.3 says, beside what the planner says of the same servers.
-fn paper(PlanArguments { json: as_json, plot, .. }: &PlanArguments) -> Result<ExitCode> {
-    let as_json = *as_json;
-    let wish = |ports| Wish { ports, rate: Rate(10e9), switch: Switch::default(), server_us: 24.0 };
-    let first = |name: &str, ports: u32| -> Result<Plan> {
-        plans(&wish(ports), &server(name)?)?.into_iter().next().context("there is no plan")
-    };
-    let mesh = |name: &str| -> Result<f64> {
-        Ok(f64::from(largest_mesh(&wish(1), &server(name)?).unwrap_or_default()))
-    };
-    let claims = [
-        Claim::new("largest mesh, servers 'current', ports", 32.0, mesh("current")?),
-        Claim::new("largest mesh, servers 'more-nics', ports", 128.0, mesh("more-nics")?),
-        Claim::new(
-            "1,024 ports, servers 'current': relays a port",
-            2.0,
-            first("current", 1024)?.relays_per_port(&wish(1024)),
-        ),
-        Claim::new(
-            "ports of a switch for the price of a server",
-            4.0,
-            server("current")?.price / Switch::default().price,
-        ),
-    ];
-    say_claims("RouteBricks (SOSP 2009), section 3.3", &claims, as_json);
-    let right = Align::Right;
-    let mut sizes = Table::new(&[
-        ("ports", right),
-        ("current", right),
-        ("more-nics", right),
-        ("faster", right),
-        ("switches, as servers", right),
-    ]);
-    let names = ["current", "more-nics", "faster"];
-    let sizes_of_routers = (2..=11).map(|power| 1 << power);
-    let line = |name: &str| Line { name: name.to_owned(), ..Line::default() };
-    let mut lines: Vec<Line> = names.into_iter().chain(["switches, as servers"]).map(line).collect();
-    for (place, ports) in sizes_of_routers.clone().enumerate() {
-        let place = place as f64;
-        let mut row = vec![thousands(u64::from(ports))];
-        for (name, line) in names.iter().zip(&mut lines) {
-            let plan = first(name, ports)?;
-            let all = u64::from(plan.servers + plan.relays);
-            line.points.push((place, all as f64));
-            if as_json {
-                say_line!(
-                    "{}",
-                    json!({"ports": ports, "server": name, "servers": all, "interconnect": self::name(&plan.interconnect)})
-                );
-            }
-            let mark = if plan.interconnect == Interconnect::Mesh { "" } else { " *" };
-            row.push(format!("{}{mark:2}", thousands(all)));
-        }
-        // What the switches' ports cost, in servers; the servers with ports are there as well.
-        let all = plans(&wish(ports), &server("current")?)?;
-        let clos = all.iter().find(|plan| matches!(plan.interconnect, Interconnect::Clos { .. }));
-        let equal = clos.map_or(0, |plan| plan.servers + plan.switch_ports.div_ceil(4));
-        row.push(thousands(u64::from(equal)));
-        lines[names.len()].points.push((place, f64::from(equal)));
-        sizes.row(row);
-    }
-    if !as_json {
-        say!("\nServers, relays included (* a butterfly), for ports of 10G:\n\n{}", sizes.render());
-    }
-    if let Some(path) = plot {
-        let chart = Chart {
-            title: "Servers of a router with ports of 10G, relays included".to_owned(),
-            over: "ports".to_owned(),
-            places: sizes_of_routers.map(|ports| ports.to_string()).collect(),
-            lines,
-            is_logarithmic: true,
-            ..Chart::default()
-        };
-        plot::write(path, &[chart])?;
-    }
-    Ok(ExitCode::SUCCESS)
 }

@@ -1,6 +1,5 @@
 //! `brickway-lab sim`: what a cluster would deliver, lose and reorder, in simulated time.
 
-mod paper;
 mod plots;
 
 use std::collections::BTreeMap;
@@ -34,17 +33,16 @@ use router::table::{Align, Table, thousands};
   brickway-lab sim --flows heavy --delta 0,1,10,100,1000 --ms 1000
   brickway-lab sim --matrix uniform --fail 'node 2, 30ms, 60ms' --fail 'link 0-1, 80ms'
   brickway-lab sim --topology 'mesh(4)' --topology 'mesh(64)' --matrix uniform,permutation,next --plot nodes.svg
-  brickway-lab sim --paper                                     what RouteBricks published, beside what this says
   brickway-lab sim --matrix traffic.txt --json                 a row for each input: shares of R for each output
 
-Links carry 2R/N (in a torus or fly: R) and a twentieth more, unless --link says something else. --capacity is what a node can handle in all its
-roles, in R: theory asks for 3 in a mesh, 2 if traffic is even.
+Links carry 2R/N (in other shapes than mesh and star: R) and a twentieth more, unless --link says something else. --capacity is what a node can
+handle in all its roles, in R: theory asks for 3 in a mesh, 2 if traffic is even.
 
 delivered: of what the traffic asks for. c: what a node handles, in R, the busiest and the mean. direct: share of bytes that went
 directly. busiest: link. late: rows of packets of a flow that a later one overtook, as a share of packets. us: time in the cluster, of half
 of the packets and of 99 %.")]
 pub(crate) struct SimArguments {
-    /// How nodes are wired: mesh(4), star(4), torus(4, 4), fly(2, 3); may be given several times
+    /// How nodes are wired: mesh(4), star(4), torus(4, 4), fly(2, 3), compact(4), groups(4), cube(4), debruijn(2, 4); may be given several times
     #[arg(long, value_name = "SHAPE", default_value = "mesh(4)")]
     topology: Vec<Shape>,
     /// R, the rate of each node's port
@@ -59,13 +57,13 @@ pub(crate) struct SimArguments {
     /// What a node can handle, in R; 0: anything
     #[arg(long, default_value_t = 3.0)]
     capacity: f64,
-    /// Who sends how much to whom: uniform, permutation, hot-spot, next, adversarial, or a file
+    /// Who sends how much to whom: uniform, others, permutation, hot-spot, next, adversarial, or a file
     #[arg(long, value_delimiter = ',', value_name = "LIST", default_values = ["uniform", "next"])]
     matrix: Vec<String>,
     /// How much of that comes in, in percent
     #[arg(long, default_value_t = 100.0)]
     load: f64,
-    /// How paths are chosen: direct-vlb, classic-vlb, single-path
+    /// How paths are chosen: direct-vlb, direct-vlb-others, classic-vlb, single-path
     #[arg(long, value_delimiter = ',', value_name = "LIST", default_value = "direct-vlb")]
     mode: Vec<String>,
     /// How long a flow may pause and keep its path, in ms; 0: every packet for itself
@@ -92,9 +90,6 @@ pub(crate) struct SimArguments {
     /// Draw the rows into this SVG file: over topologies, else deltas, matrices or modes
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
-    /// Print RouteBricks' figures, ours and the deviation
-    #[arg(long, conflicts_with = "plot")]
-    paper: bool,
     /// Print one JSON object a line
     #[arg(long)]
     json: bool,
@@ -109,9 +104,6 @@ struct Case {
 }
 
 pub(crate) fn sim(arguments: &SimArguments) -> Result<ExitCode> {
-    if arguments.paper {
-        return paper::paper(arguments.json);
-    }
     let cases = cases(arguments)?;
     let scenarios: Vec<Scenario> = cases.iter().map(|case| case.scenario.clone()).collect();
     let reports = run_all(&scenarios)?;

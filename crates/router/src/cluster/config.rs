@@ -22,14 +22,14 @@ pub struct ClusterConfig {
     /// Its number in frames, 0 to 65535, which tells it from others on the same switches.
     #[serde(default)]
     pub number: u16,
-    /// How the nodes are wired: mesh(4), star(4), torus(3, 3), fly(2, 3), ...
+    /// How the nodes are wired: mesh(4), star(4), torus(3, 3), compact(2), ...
     pub topology: String,
     /// What the ports of a node bring in: R.
     #[serde(default = "usual_rate")]
     pub port_rate: String,
     /// What a link carries; port_rate if not given.
     pub link_rate: Option<String>,
-    /// direct-vlb, classic-vlb or single-path.
+    /// direct-vlb, direct-vlb-others, classic-vlb or single-path.
     #[serde(default = "usual_mode")]
     pub mode: String,
     /// How long a flow may pause and keep its path.

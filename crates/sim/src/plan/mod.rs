@@ -9,7 +9,7 @@
 //! | k-ary n-fly of relays | 1 in, 1 out | 2sR | 3sR; a relay 2ksR |
 //! | butterfly of servers | k | 2sR/k | 3sR; a relay 2sR |
 //! | torus | 2 a dimension | 2sR h', h' the mean way round one side of the longest ring | sR (1 + 2 sum of h), h that round either side |
-//! | Clos of switches | s | R | 2sR: in, out |
+//! | Clos network of switches | s | R | 2sR: in, out |
 //!
 //! Two phases make the 2: from the input to an intermediate server, and on to the output, and each phase is spread evenly. Where traffic is even
 //! in itself, direct VLB needs no first phase, and servers of a mesh work 2sR.
@@ -17,13 +17,18 @@
 //! The butterfly is how RouteBricks counts (SOSP 2009, section 3.3): n stages of M relays each, fan-out k, n the least with k^n at least
 //! M, a port's two directions being an in-link and an out-link. Its relays do no more than a server with ports. The fly is what
 //! `topology = "fly(k, n)"` builds today, with relays of 2k thick links, so few servers can be its relays.
+//!
+//! Clos networks come in three kinds. A *rearrangeable* one has as many uplinks as downlinks and carries any traffic if its switches spread
+//! each packet, or if all paths may change with each flow. A *strictly non-blocking* one (Clos 1953) always has a free path, whatever the
+//! others take: a first switch with n inputs has 2n - 1 uplinks. *Folded*, a port's two directions belong to the same switch; *unfolded*, as
+//! Clos drew it, each port is used one way, and first and last switches are different ones.
 
 mod compare;
 mod server;
 
 use fabric::{Shape, Topology};
 
-pub use compare::{Wiring, wirings};
+pub use compare::{Derived, Figures, Network, Simulated, networks};
 pub use server::{Card, Rate, Server};
 
 /// What is wanted.
@@ -83,10 +88,17 @@ pub enum Interconnect {
         /// Servers in each.
         sides: Vec<u32>,
     },
-    /// A folded Clos network of Ethernet switches, without blocking where its switches balance packets.
+    /// A folded Clos network of Ethernet switches that is rearrangeable: without blocking where its switches balance packets.
     Clos {
         /// How many layers of switches.
         layers: u32,
+    },
+    /// A Clos network of Ethernet switches that is strictly non-blocking.
+    StrictClos {
+        /// How many switches a packet passes at most.
+        stages: u32,
+        /// Whether ports are used both ways.
+        is_folded: bool,
     },
 }
 
@@ -133,6 +145,12 @@ impl Plan {
     /// Relays for each port of the router.
     pub fn relays_per_port(&self, wish: &Wish) -> f64 {
         f64::from(self.relays) / f64::from(wish.ports)
+    }
+
+    /// Servers, and as many more as the ports of switches cost.
+    pub fn as_servers(&self, wish: &Wish, server: &Server) -> f64 {
+        let switches = f64::from(self.switch_ports) * wish.switch.price;
+        f64::from(self.servers + self.relays) + switches / server.price
     }
 }
 
@@ -197,6 +215,7 @@ pub fn plans(wish: &Wish, server: &Server) -> Result<Vec<Plan>, PlanError> {
     let mut plans = vec![planner.mesh(), planner.butterfly(), planner.fly()];
     plans.extend([2, 3].map(|dimensions| planner.torus(dimensions)).into_iter().flatten());
     plans.push(planner.clos());
+    plans.extend([true, false].map(|is_folded| planner.strict_clos(is_folded)).into_iter().flatten());
     let chosen = plans[..2].iter().position(|plan| plan.problem.is_none()).unwrap_or(0);
     plans[..=chosen].rotate_right(1);
     Ok(plans)
@@ -209,6 +228,24 @@ pub fn largest_mesh(wish: &Wish, server: &Server) -> Option<u32> {
         Planner::new(&wish, server).is_ok_and(|planner| planner.mesh().problem.is_none())
     };
     (1..=20).map(|power| 1 << power).rfind(fits)
+}
+
+/// What servers at switches cost, in servers: at a rearrangeable Clos network, at a strictly non-blocking folded one, and at an unfolded one.
+/// Where one switch is enough, all three are that.
+///
+/// # Errors
+/// As [`plans`].
+pub fn switches_as_servers(wish: &Wish, server: &Server) -> Result<[f64; 3], PlanError> {
+    let all = plans(wish, server)?;
+    let of = |is_kind: &dyn Fn(&Interconnect) -> bool| {
+        all.iter().find(|plan| is_kind(&plan.interconnect)).map(|plan| plan.as_servers(wish, server))
+    };
+    let rearrangeable = of(&|kind| matches!(kind, Interconnect::Clos { .. })).unwrap_or(1.0);
+    let strict = [true, false].map(|folded| {
+        of(&|kind| matches!(kind, Interconnect::StrictClos { is_folded, .. } if *is_folded == folded))
+    });
+    let [folded, unfolded] = strict.map(|cost| cost.unwrap_or(rearrangeable));
+    Ok([rearrangeable, folded, unfolded])
 }
 
 struct Planner<'a> {
@@ -471,10 +508,26 @@ impl<'a> Planner<'a> {
         while radix * (radix / 2).pow(layers - 1) < ports {
             layers += 1;
         }
-        let mut plan = self.plan(Interconnect::Clos { layers }, 2);
+        self.switched(Interconnect::Clos { layers }, self.wish.ports * (2 * layers - 1))
+    }
+
+    /// None where one switch is enough, or no number of switches is.
+    fn strict_clos(&self, is_folded: bool) -> Option<Plan> {
+        let (ports, radix) = (u64::from(self.wish.ports), u64::from(self.wish.switch.ports));
+        if ports <= radix {
+            return None;
+        }
+        let (stages, switch_ports) = strict_clos(ports, radix, is_folded)?;
+        let switch_ports = u32::try_from(switch_ports).ok()?;
+        Some(self.switched(Interconnect::StrictClos { stages, is_folded }, switch_ports))
+    }
+
+    /// Servers at a network of switches.
+    fn switched(&self, interconnect: Interconnect, switch_ports: u32) -> Plan {
+        let mut plan = self.plan(interconnect, 2);
         (plan.links, plan.link_load) = (self.server.ports, self.wish.rate);
         plan.worst_work = plan.even_work;
-        plan.switch_ports = self.wish.ports * (2 * layers - 1);
+        plan.switch_ports = switch_ports;
         match self.cabling(self.inner_slots(), plan.links, plan.link_load.0) {
             Ok(cabling) => {
                 let text = format!("star({})", self.servers);
@@ -488,6 +541,25 @@ impl<'a> Planner<'a> {
             }
         }
     }
+}
+
+/// Stages and ports of switches of the strictly non-blocking Clos network with so many inputs and outputs, made of switches of `radix`
+/// ports: the first switches have as many inputs as they can, n, and 2n - 1 uplinks; each leads to a network of as many inputs as there are
+/// first switches, which is one switch if that is large enough. None where switches are too small for that, or their ports too many to count.
+fn strict_clos(ports: u64, radix: u64, is_folded: bool) -> Option<(u32, u64)> {
+    // Unfolded, inputs and outputs take a port each.
+    let sides = if is_folded { 1 } else { 2 };
+    if sides * ports <= radix {
+        return Some((1, sides * ports));
+    }
+    let inputs = (radix + 1) / 3;
+    if inputs < 2 {
+        return None;
+    }
+    let (uplinks, first) = (2 * inputs - 1, ports.div_ceil(inputs));
+    let (stages, middle) = strict_clos(first, radix, is_folded)?;
+    let all = (sides * (ports + first * uplinks)).checked_add(uplinks.checked_mul(middle)?)?;
+    Some((stages + 2, all))
 }
 
 /// The most even sides of a torus of exactly so many nodes, none shorter than 2.
@@ -510,9 +582,11 @@ fn mean_way(side: u32) -> f64 {
     if side % 2.0 == 0.0 { side / 4.0 } else { (side * side - 1.0) / (4.0 * side) }
 }
 
-/// The part of [`mean_way`] that goes round the busier side: from the opposite node of a ring of an even number all go the same.
+/// The part of [`mean_way`] that goes round the busier side: half of it, but in a ring of an even number that 4 does not divide. There
+/// an odd number of nodes has its way to the opposite node over a link, and of those one more goes over one side than over the other.
 fn busier_way(side: u32) -> f64 {
-    if side.is_multiple_of(2) { f64::from(side + 2) / 8.0 } else { mean_way(side) / 2.0 }
+    let is_uneven = side % 4 == 2;
+    mean_way(side) / 2.0 + if is_uneven { 0.5 / f64::from(side) } else { 0.0 }
 }
 
 /// How many cables the topology of a plan has that Brickway runs, or none.
@@ -594,14 +668,14 @@ mod tests {
         let all = plans(&wish(16), &known("current")).unwrap();
         let torus =
             all.iter().find(|plan| plan.interconnect == Interconnect::Torus { sides: vec![4, 4] }).unwrap();
-        assert_eq!((torus.links, torus.link_load, torus.worst_work), (4, Rate(15e9), Rate(50e9)));
-        assert_eq!((torus.cables, torus.shape.as_deref()), (2, None));
+        assert_eq!((torus.links, torus.link_load, torus.worst_work), (4, Rate(10e9), Rate(50e9)));
+        assert_eq!((torus.cables, torus.shape.as_deref()), (1, Some("torus(4, 4)")));
     }
 
     #[test]
     fn the_load_of_a_torus_is_what_its_ways_carry() {
         // Every node sends 2R spread over all nodes, by the next nodes of the fabric itself.
-        for text in ["torus(4, 4)", "torus(3, 5)", "torus(2, 3, 4)"] {
+        for text in ["torus(4, 4)", "torus(3, 5)", "torus(2, 3, 4)", "torus(6, 6)", "torus(8, 10)"] {
             let topology = Topology::new(text.parse().unwrap());
             let nodes = topology.nodes();
             let mut loads = std::collections::HashMap::new();
@@ -632,11 +706,43 @@ mod tests {
     fn switches_grow_by_layers() {
         let clos = |ports| {
             let all = plans(&wish(ports), &known("current")).unwrap();
-            let plan = all.into_iter().last().unwrap();
+            let plan =
+                all.into_iter().find(|plan| matches!(plan.interconnect, Interconnect::Clos { .. })).unwrap();
             (plan.interconnect, plan.switch_ports)
         };
         assert_eq!(clos(48), (Interconnect::Clos { layers: 1 }, 48));
         assert_eq!(clos(1024), (Interconnect::Clos { layers: 2 }, 3072));
+    }
+
+    #[test]
+    fn strict_clos_networks_have_twice_as_many_uplinks_as_inputs_but_one() {
+        // 48 ports: 16 inputs and 31 uplinks; 64 inputs: 4 first switches, and 31 of 4 ports each.
+        assert_eq!(strict_clos(64, 48, true), Some((3, 64 + 4 * 31 + 31 * 4)));
+        // Unfolded: first and last switches, and middle ones of 4 inputs and 4 outputs.
+        assert_eq!(strict_clos(64, 48, false), Some((3, 2 * (64 + 4 * 31) + 31 * (4 + 4))));
+        // 1,024 inputs: 64 first switches; in the place of each middle switch stands a network of 64 inputs.
+        assert_eq!(strict_clos(1024, 48, true), Some((5, 1024 + 64 * 31 + 31 * 312)));
+        assert_eq!(strict_clos(1024, 48, false), Some((5, 2 * (1024 + 64 * 31) + 31 * 624)));
+        assert_eq!((strict_clos(4, 4, true), strict_clos(5, 4, true)), (Some((1, 4)), None));
+        let kinds = |ports| {
+            let all = plans(&wish(ports), &known("current")).unwrap();
+            all.into_iter()
+                .filter(|plan| plan.switch_ports > 0)
+                .map(|plan| plan.interconnect)
+                .collect::<Vec<_>>()
+        };
+        let strict = |is_folded| Interconnect::StrictClos { stages: 3, is_folded };
+        assert_eq!(kinds(48), [Interconnect::Clos { layers: 1 }]);
+        assert_eq!(kinds(64), [Interconnect::Clos { layers: 2 }, strict(true), strict(false)]);
+    }
+
+    #[test]
+    fn ports_of_switches_are_worth_a_quarter_of_a_server() {
+        let as_servers = |ports| switches_as_servers(&wish(ports), &known("current")).unwrap();
+        assert_eq!(as_servers(1), [1.0; 3]);
+        assert_eq!(as_servers(48), [60.0; 3]);
+        assert_eq!(as_servers(64), [112.0, 142.0, 220.0]);
+        assert_eq!(as_servers(1024), [1792.0, 4194.0, 7364.0]);
     }
 
     #[test]

@@ -164,13 +164,14 @@ fn bus(name: &str, count: u32, nominal: f64, empirical: Option<f64>, crossings: 
     }
 }
 
-/// RouteBricks' table 2, and the 12.3 Gb/s that it got through a card of two ports; bytes besides those of packets are not told.
+/// RouteBricks' table 2, whose empirical rates are of all buses of a kind together: two sockets' links for I/O reach 117 Gb/s, two slots
+/// 50.8. And the 12.3 Gb/s that it got through a card of two ports (section 4.1). Bytes besides those of packets are not published.
 /// Crossings are ours.
 fn nehalem(cores: u32, times: u32) -> Machine {
     let buses = vec![
         bus("memory", times, 410.0, Some(262.0), 4.0, 0.0),
         bus("inter-socket", times, 200.0, Some(144.34), 1.0, 0.0),
-        bus("I/O", 2 * times, 200.0, Some(117.0), 2.0, 0.0),
+        bus("I/O", 2 * times, 200.0, Some(117.0 / 2.0), 2.0, 0.0),
         bus("PCIe", times, 64.0, Some(50.8), 2.0, 0.0),
         bus("card", 2 * times, 20.0, Some(12.3), 1.0, 0.0),
     ];
@@ -228,6 +229,27 @@ fn card(ports: u32, bits_per_second: f64, price: f64, watts: f64) -> Card {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn buses_of_a_kind_reach_together_what_routebricks_measured() {
+        // Table 2; the next server has two times as much of each (section 5.3).
+        let published = [
+            ("memory", 410e9, 262e9),
+            ("inter-socket", 200e9, 144.34e9),
+            ("I/O", 400e9, 117e9),
+            ("PCIe", 64e9, 50.8e9),
+        ];
+        for (name, times) in [("nehalem", 1.0), ("nehalem-next", 2.0)] {
+            let server = Server::known().into_iter().find(|server| server.name == name).unwrap();
+            let buses = server.machine.unwrap().buses;
+            for (bus, (kind, nominal, empirical)) in buses.iter().zip(published) {
+                let all = |rate: Rate| f64::from(bus.count) * rate.0;
+                let reached = bus.empirical.map(all);
+                assert_eq!((bus.name.as_str(), all(bus.nominal)), (kind, times * nominal), "{name}");
+                assert_eq!(reached, Some(times * empirical), "{name}, {kind}");
+            }
+        }
+    }
 
     #[test]
     fn rates_are_read_and_written_as_people_do() {

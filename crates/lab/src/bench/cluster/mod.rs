@@ -86,7 +86,9 @@ impl FromStr for Span {
 
 fn mode(text: &str) -> Result<Mode, String> {
     let known = Mode::NAMES.iter().find(|(name, _)| *name == text);
-    known.map(|&(_, mode)| mode).ok_or_else(|| "expected direct-vlb, classic-vlb or single-path".to_owned())
+    known
+        .map(|&(_, mode)| mode)
+        .ok_or_else(|| "expected direct-vlb, direct-vlb-others, classic-vlb or single-path".to_owned())
 }
 
 /// Where packets go.

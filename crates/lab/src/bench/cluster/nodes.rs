@@ -282,8 +282,7 @@ impl Node {
 fn node_text(here: usize, nodes: usize, links: usize, joint: Joint) -> Result<String> {
     let mode = Mode::NAMES.iter().find(|(_, mode)| *mode == joint.mode).map_or("", |(name, _)| name);
     let rate = joint.rate;
-    // What the theory asks for and a little more, so that flows spread; classic balancing here draws among others only, and so
-    // needs more.
+    // What the theory asks for and a little more, so that flows spread; what draws among others only needs more.
     let share = if joint.mode == Mode::DirectVlb { 2.1 / nodes as f64 } else { 2.0 };
     let link_rate = rate * share;
     let routing = ROUTING.replacen("FromDevice(bench0)", "entrance :: FromDevice(bench0)", 1);
