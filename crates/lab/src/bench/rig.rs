@@ -82,7 +82,7 @@ impl Rig {
         let mut output: Box<dyn Port> = ports::open("null:", &OpenOptions::default())?;
         if let Some(rate) = traffic.rate {
             let paced = Paced::new(port, &[rate], traffic.together);
-            meter = Some(Arc::clone(&paced.meter));
+            meter = paced.meters.first().cloned();
             output = paced.output(output);
             port = Box::new(paced);
         }
@@ -189,7 +189,7 @@ pub(crate) fn balanced(rates: &[f64], periods: usize, period: Duration) -> Resul
     let templates = frames::templates(&routes::default_route(), 4096, Traffic::SMALL.size);
     let queues = MemoryLoop::with_queues("loop", templates, workers, workers + 1);
     let paced = Paced::new(Box::new(queues), rates, 1);
-    let meter = Arc::clone(&paced.meter);
+    let meters = paced.meters.clone();
     let pool = PoolOptions { frames: 8192, ..PoolOptions::default() };
     let options = RouterOptions {
         workers,
@@ -213,6 +213,5 @@ pub(crate) fn balanced(rates: &[f64], periods: usize, period: Duration) -> Resul
         balancer.step(&mut router).map_err(anyhow::Error::msg)?;
     }
     router.stop();
-    let lost = lock(&meter).lost;
-    Ok((busy, lost))
+    Ok((busy, meters.iter().map(|meter| lock(meter).lost).sum()))
 }

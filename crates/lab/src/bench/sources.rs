@@ -105,7 +105,8 @@ pub(super) struct Paced {
     every: Vec<f64>,
     /// Packets that a card hands over at a time.
     together: u64,
-    pub(super) meter: Arc<Mutex<Meter>>,
+    /// Of each queue, which different threads may have.
+    pub(super) meters: Vec<Arc<Mutex<Meter>>>,
     marked: Arc<Mutex<Option<(usize, u64)>>>,
 }
 
@@ -118,12 +119,13 @@ impl Paced {
     /// Paces the queues of a port, each at its number of packets a second, of which `together` come at a time.
     pub(super) fn new(port: Box<dyn Port>, packets_per_second: &[f64], together: u64) -> Paced {
         let every = packets_per_second.iter().map(|rate| cycles::per_second() / rate).collect();
-        Paced { port, every, together, meter: Arc::default(), marked: Arc::default() }
+        let meters = packets_per_second.iter().map(|_| Arc::default()).collect();
+        Paced { port, every, together, meters, marked: Arc::default() }
     }
 
-    /// Returns a port around another one, by which this one's packets leave.
+    /// Returns a port around another one, by which the packets of this one's first queue leave.
     pub(super) fn output(&self, port: Box<dyn Port>) -> Box<dyn Port> {
-        let (meter, marked) = (Arc::clone(&self.meter), Arc::clone(&self.marked));
+        let (meter, marked) = (Arc::clone(&self.meters[0]), Arc::clone(&self.marked));
         Box::new(PacedOutput { port, meter, marked })
     }
 }
@@ -160,7 +162,7 @@ impl Port for Paced {
             queue: self.port.take_rx(queue)?,
             every: self.every[queue % self.every.len()],
             together: self.together,
-            meter: Arc::clone(&self.meter),
+            meter: Arc::clone(&self.meters[queue % self.meters.len()]),
             marked: Arc::clone(&self.marked),
             begin: None,
             taken: 0,
@@ -302,7 +304,7 @@ mod tests {
     #[test]
     fn paced_frames_arrive_by_their_rate_or_are_lost() {
         let mut port = Paced::new(looped(), &[1e6], 4);
-        let meter = Arc::clone(&port.meter);
+        let meter = Arc::clone(&port.meters[0]);
         let mut output = port.output(looped());
         let (mut queue, mut send, mut pool) = (port.take_rx(0).unwrap(), output.take_tx(0).unwrap(), pool());
         let begin = std::time::Instant::now();
