@@ -82,6 +82,20 @@ fn over_powers(title: &str, sizes: &[u32], lines: &[(String, Curve)]) -> Chart {
     }
 }
 
+/// RouteBricks, section 6.2: the cluster of four with large packets, which its cards limit.
+pub(super) fn rb4_large(_: &Setting, report: &mut Report<'_>) -> Result<()> {
+    let (servers, card) = (report.input("rb4-servers")?, report.input("card-gbps")?);
+    let server = card * report.input("cards")?;
+    // A server handles each packet two or three times.
+    report.compare("rb4-large-least", servers * server / 3.0)?;
+    report.compare("rb4-large-most", servers * server / 2.0)?;
+    // One card has the outer port and one of the links to the other servers, each of which carries an even part of the rate.
+    let rate = card / (1.0 + 1.0 / (servers - 1.0));
+    report.compare("rb4-outer-port", rate)?;
+    report.compare("rb4-inner-port", card - rate)?;
+    report.compare("rb4-large", servers * rate)
+}
+
 /// RouteBricks, section 8: what its cluster of four is by a plan.
 pub(super) fn cost(_: &Setting, report: &mut Report<'_>) -> Result<()> {
     let (servers, line) = (report.input("rb4-servers")?, report.input("rb4-line-gbps")?);
