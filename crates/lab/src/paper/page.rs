@@ -89,7 +89,7 @@ fn results(text: &mut String, outcome: &Outcome) -> Result<()> {
         )?;
     }
     if !outcome.inputs.is_empty() {
-        write!(text, "\nStarts from the paper's {}.\n", outcome.inputs.join(", "))?;
+        write!(text, "\nNumbers of the paper that it starts from: {}.\n", outcome.inputs.join(", "))?;
     }
     let notes = outcome.notes();
     if !notes.is_empty() {
