@@ -32,6 +32,7 @@ mod runs;
 mod scaling;
 mod single_core;
 mod sources;
+pub(crate) mod workers;
 
 use router::output::say_line;
 use std::process::ExitCode;

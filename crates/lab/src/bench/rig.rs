@@ -60,7 +60,9 @@ pub(crate) struct Rig {
     meter: Option<Arc<Mutex<Meter>>>,
 }
 
-const ROUTING: &str = "from :: FromDevice(bench0, BURST $RX) -> Strip(14) -> CheckIPHeader(VERBOSE false)
+/// Text of [`Application::Routing`].
+pub(super) const ROUTING: &str =
+    "from :: FromDevice(bench0, BURST $RX) -> Strip(14) -> CheckIPHeader(VERBOSE false)
     -> rt :: RadixIPLookup(0.0.0.0/0 10.0.1.2 0, TABLE $TABLE)
     -> DecIPTTL -> EtherEncap(0x0800, 02:00:00:00:01:01, 02:00:00:00:01:02) -> ToDevice(bench1, BURST $TX);";
 

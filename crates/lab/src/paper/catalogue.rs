@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 
-use super::measured::{cores, moonroute};
+use super::measured::{cores, moonroute, workers};
 use super::report::Report;
 use super::{Setting, formulas, models, simulated};
 
@@ -86,6 +86,8 @@ const fn exact(
 #[rustfmt::skip]
 pub(super) static ALL: &[Experiment] = &[
     exact("rb-fig3", "figure 3", "servers that a router of N ports takes", How::Formula, formulas::servers),
+    measured("rb-fig6", "figure 6", "one core or two for a packet, one queue or two for a port", workers::paths),
+    measured("rb-fig7", "figure 7", "queues and batches together", workers::steps),
     measured("rb-table1", "table 1", "packets polled and sent at a time", cores::polling),
     exact("rb-fig8", "figure 8", "rates by size and application", How::Modelled, models::rates),
     measured("rb-fig9", "figure 9", "cycles of a packet over the rate", cores::load),
@@ -93,9 +95,12 @@ pub(super) static ALL: &[Experiment] = &[
     exact("rb-next", "section 5.3", "the server to come", How::Modelled, models::next),
     exact("rb-latency", "section 6.2", "latency of a packet by its parts", How::Formula, formulas::latency),
     exact("rb-cost", "section 8", "space and price of four servers", How::Formula, formulas::cost),
+    measured("nic-fig2", "figures 2 and 3", "a queue for each worker or one for all", workers::queues),
     exact("nic-fig4", "figures 4 and 5", "one port or two for as many queues", How::Modelled, models::queues),
+    measured("nic-queues", "figures 4 and 5", "one port or two for as many queues, in memory", workers::ports),
     measured("mr-fig7", "figure 7", "packets a second over the clock", moonroute::clock),
     measured("mr-size", "section 6.3", "packets a second over the size", moonroute::sizes),
+    measured("mr-fig8", "figure 8", "packets a second over the workers", workers::scaling),
     measured("mr-fig9", "figures 9 and 10, table 2", "used entries of the table", moonroute::entries),
     measured("mr-fig11", "figure 11", "receive and transmit bursts", moonroute::batches),
     measured("mr-fig13", "figure 13", "latency over receive bursts", moonroute::latency),
