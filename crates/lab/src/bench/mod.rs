@@ -20,7 +20,7 @@ mod frames;
 mod huge_pages;
 mod io;
 mod ipsec;
-mod lua;
+pub(crate) mod lua;
 mod mesh;
 mod mixed;
 mod proof;
@@ -31,7 +31,10 @@ mod rules;
 mod runs;
 mod scaling;
 mod single_core;
+pub(crate) mod slow_path;
 mod sources;
+pub(crate) mod splitting;
+pub(crate) mod updates;
 pub(crate) mod workers;
 
 use router::output::say_line;
@@ -128,7 +131,7 @@ fn print_setting(bench: &str, mut setting: serde_json::Value) {
 }
 
 /// The middle one of some figures.
-fn median(mut values: Vec<f64>) -> f64 {
+pub(crate) fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
 }

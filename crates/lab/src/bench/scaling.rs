@@ -176,7 +176,9 @@ fn cases<'a>(
         for &ports in &arguments.ports {
             let all: Vec<Workers<'a>> =
                 numbers.iter().map(|&workers| workers_of(mode, workers, ports)).collect();
-            if let (true, Err(reason)) = (all.iter().all(|case| case.roles().is_err()), all[0].roles()) {
+            if let (true, Err(reason)) =
+                (all.iter().all(|case| case.roles().is_err()), all[all.len() - 1].roles())
+            {
                 left_out.push(format!("{mode} left out: {reason}"));
             }
             let is_new = |case: &Workers<'_>| mode != Mode::Parallel || ports != 1 || case.workers != 1;

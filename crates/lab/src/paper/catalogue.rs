@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 
-use super::measured::{cores, moonroute, workers};
+use super::measured::{cores, moonroute, slow, workers};
 use super::report::Report;
 use super::{Setting, formulas, models, simulated};
 
@@ -105,6 +105,10 @@ pub(super) static ALL: &[Experiment] = &[
     measured("mr-fig11", "figure 11", "receive and transmit bursts", moonroute::batches),
     measured("mr-fig13", "figure 13", "latency over receive bursts", moonroute::latency),
     measured("mr-table1", "table 1", "cycles by module", moonroute::modules),
+    measured("mr-slow", "section 4.2", "a flood of packets for the slow path", slow::slow_path),
+    measured("mr-update", "section 6.8", "packets lost while routes change", slow::updates),
+    measured("mr-split", "section 4.3", "three ways to split a batch", slow::splits),
+    measured("mr-lua", "section 5.2", "a router in Lua", slow::script),
     left("mr-fig12", "figure 12", "misses of branches and caches", "the counters of the processor, which virtual machines hide"),
     exact("mr-table3", "table 3", "other routers scaled to a core of 3.2 GHz", How::Formula, formulas::scaled),
     exact("sc-model", "section 2.1", "what buses allow", How::Modelled, models::buses),
