@@ -18,7 +18,7 @@ mod folder;
 mod forward;
 mod frames;
 mod huge_pages;
-mod io;
+pub(crate) mod io;
 mod ipsec;
 pub(crate) mod lua;
 mod mesh;
@@ -36,6 +36,8 @@ mod sources;
 pub(crate) mod splitting;
 pub(crate) mod updates;
 pub(crate) mod workers;
+
+pub(crate) use self::children::stop_if_interrupted;
 
 use router::output::say_line;
 use std::process::ExitCode;

@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 
-use super::measured::{cores, moonroute, slow, workers};
+use super::measured::{cores, moonroute, pcs, slow, workers};
 use super::report::Report;
 use super::{Setting, formulas, models, simulated};
 
@@ -72,6 +72,15 @@ const fn measured(
     exact(id, of, what, How::Measured, run)
 }
 
+const fn with_root(
+    id: &'static str,
+    of: &'static str,
+    what: &'static str,
+    run: fn(&Setting, &mut Report<'_>) -> Result<()>,
+) -> Experiment {
+    Experiment { needs_root: true, ..measured(id, of, what, run) }
+}
+
 const fn exact(
     id: &'static str,
     of: &'static str,
@@ -115,4 +124,8 @@ pub(super) static ALL: &[Experiment] = &[
     exact("sc-budget", "section 2.1", "cycles for a packet", How::Formula, formulas::budgets),
     exact("sc-miniflow", "section 3.2", "order and balance of mini-flows", How::Simulated, simulated::miniflows),
     measured("sc-fig3", "figures 3 and 4", "forwarded over offered packets", cores::offered),
+    with_root("pc-fig2", "figure 2", "Linux and a router in its place, three sizes", pcs::linux),
+    with_root("pc-fig3", "figure 3", "one flow, two tables", pcs::one_flow),
+    with_root("pc-fig4", "figure 4", "two flows, two inputs", pcs::two_flows),
+    with_root("pc-fig5", "figure 5", "many flows, two tables", pcs::many_flows),
 ];

@@ -122,6 +122,7 @@ pub(crate) fn paper(arguments: &PaperArguments) -> Result<ExitCode> {
             None => match run(experiment, paper, &setting) {
                 Ok(outcome) => outcome,
                 Err(error) => {
+                    bench::stop_if_interrupted()?;
                     graph::note!("brickway-lab: {}: {error:#}", experiment.id);
                     errors += 1;
                     continue;

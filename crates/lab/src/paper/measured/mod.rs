@@ -2,6 +2,7 @@
 
 pub(super) mod cores;
 pub(super) mod moonroute;
+pub(super) mod pcs;
 pub(super) mod slow;
 pub(super) mod workers;
 
