@@ -31,8 +31,7 @@ fn wrong_usage() {
 /// What more workers bring, in a figure for each case.
 #[test]
 fn scaling_prints_its_figures() {
-    let arguments =
-        "bench scaling --workload minimal --workers 1,2 --runs 1 --seconds 0.05 --dests 64 --json";
+    let arguments = "bench scaling --workload minimal --workers 1,2 --ports 1,2 --runs 1 --seconds 0.05 --dests 64 --json";
     let said = lab(&arguments.split(' ').collect::<Vec<_>>());
     assert_eq!(said.code, 0, "{}", said.err);
     let objects: Vec<serde_json::Value> =
@@ -43,12 +42,21 @@ fn scaling_prints_its_figures() {
             .and_then(|object| object["value"].as_f64())
             .unwrap_or_else(|| panic!("{case} {metric}: {}", said.out))
     };
-    for case in ["parallel/workers=1", "parallel/workers=2", "pipeline/workers=2"] {
+    for case in [
+        "parallel/workers=1",
+        "parallel/workers=2",
+        "parallel/workers=2/ports=2",
+        "pipeline/workers=2",
+        "serial/workers=1",
+        "serial/workers=2",
+    ] {
         assert!(value(case, "mpps") > 0.0 && value(case, "share_of_ideal") > 0.0, "{}", said.out);
     }
     let said = lab(&["bench", "scaling", "--workers", "0"]);
     assert_eq!(said.code, 1);
     assert!(said.err.contains("1 to 256"), "{}", said.err);
+    let said = lab(&["bench", "scaling", "--ports", "0"]);
+    assert!(said.code == 1 && said.err.contains("--ports 0 is out of range"), "{}", said.err);
 }
 
 /// The figures of a bench that printed JSON, by case and metric.

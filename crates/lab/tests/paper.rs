@@ -50,11 +50,22 @@ fn what_does_not_hold_without_a_machine_is_explained() {
 fn every_paper_is_listed() {
     let (code, out, _) = paper(&["--list", "--json"]);
     assert_eq!(code, 0);
-    for name in ["rb-", "nic-", "mr-", "sc-"] {
+    for name in ["rb-", "nic-", "mr-", "sc-", "pc-"] {
         assert!(rows(&out).iter().any(|row| row["id"].as_str().unwrap().starts_with(name)), "{name}");
     }
     let (_, text, _) = paper(&["--list"]);
     assert!(text.contains("rb-fig3") && text.contains("left out"), "{text}");
+}
+
+/// With one worker there is nothing to compare, which is said and no mistake.
+#[test]
+fn what_takes_two_workers_is_left_out_with_one() {
+    let (code, out, err) = paper(&["nic-fig2", "rb-fig6", "--workers", "1", "--quick", "--json"]);
+    assert_eq!(code, 0, "{err}");
+    for outcome in rows(&out) {
+        let missing = outcome["missing"].to_string();
+        assert!(outcome["claims"] == serde_json::json!([]) && missing.contains("two workers"), "{outcome}");
+    }
 }
 
 #[test]
@@ -69,4 +80,5 @@ fn mistakes_say_what_would_be_right() {
         assert!(code == 1 && err.contains(explained), "{arguments:?}: {code} {err}");
     }
     assert_eq!(paper(&[]).0, 2);
+    assert_eq!(paper(&["mr-fig8", "--workers", "0"]).0, 2);
 }

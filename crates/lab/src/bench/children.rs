@@ -33,7 +33,7 @@ pub(super) fn end_on_signals() -> Result<()> {
 }
 
 /// An error if Ctrl-C was pressed; asked between any two steps of the bench.
-pub(super) fn stop_if_interrupted() -> Result<()> {
+pub(crate) fn stop_if_interrupted() -> Result<()> {
     if INTERRUPTED.load(Ordering::SeqCst) {
         bail!("interrupted");
     }

@@ -29,19 +29,25 @@ pub(super) fn fib<A: Family>(rows: &[Row<A>]) -> Result<Fib<Adjacency>> {
 
 /// Adds routes over a neighbour behind each port but the first, chosen by the route's origin.
 pub(super) fn fill<A: Family>(fib: &mut Fib<Adjacency>, rows: &[Row<A>]) -> Result<()> {
-    let mut next_hops: Vec<NextHopIndex> = Vec::new();
-    let ethertype = A::VERSION.ethertype().0.to_be_bytes();
-    for port in 1..ROUTER_PORTS as u8 {
-        let neighbour = [2, 0, 0, 0, port, 2];
-        let adjacency = Adjacency::ethernet(u16::from(port), neighbour, port_mac(port).0, ethertype);
-        next_hops.push(fib.next_hops_mut().add(NextHop::Forward(adjacency))?);
-    }
+    let next_hops = next_hops::<A>(fib)?;
     for row in rows {
         let next_hop = next_hops[routes::port_of(row.origin) - 1];
         fib.replace(MAIN, row.prefix.into(), next_hop)?;
     }
     fib.publish();
     Ok(())
+}
+
+/// A neighbour behind each port but the first.
+pub(super) fn next_hops<A: Family>(fib: &mut Fib<Adjacency>) -> Result<Vec<NextHopIndex>> {
+    let ethertype = A::VERSION.ethertype().0.to_be_bytes();
+    let mut next_hops = Vec::new();
+    for port in 1..ROUTER_PORTS as u8 {
+        let neighbour = [2, 0, 0, 0, port, 2];
+        let adjacency = Adjacency::ethernet(u16::from(port), neighbour, port_mac(port).0, ethertype);
+        next_hops.push(fib.next_hops_mut().add(NextHop::Forward(adjacency))?);
+    }
+    Ok(next_hops)
 }
 
 /// The number of a VLAN on the first port.

@@ -3,6 +3,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
 use elements::devices::OpenPort;
@@ -38,22 +39,15 @@ pub(super) fn compile(
         .ok_or_else(|| anyhow!("see above"))
 }
 
-/// A router with `ports` ports, that receives from `input`; not started.
+/// A router over these ports; not started.
 pub(super) fn build(
     config: Arc<FlatConfig>,
     registry: &Registry,
-    input: Box<dyn Port>,
-    ports: usize,
+    ports: Vec<Box<dyn Port>>,
     options: &RouterOptions,
-    tx_queues: usize,
 ) -> Result<Router> {
     let shared = Shared::default();
-    let null = || ports::open("null:", &OpenOptions { tx_queues, ..OpenOptions::default() });
-    let mut open = vec![input];
-    for _ in 1..ports {
-        open.push(null()?);
-    }
-    for (number, port) in open.into_iter().enumerate() {
+    for (number, port) in ports.into_iter().enumerate() {
         shared.get_or_make(&OpenPort::key(&format!("bench{number}")), || {
             Ok::<_, anyhow::Error>(OpenPort::new(port))
         })?;
@@ -63,6 +57,26 @@ pub(super) fn build(
         load::report(problems);
         anyhow!("see above")
     })
+}
+
+/// A port that receives, and so many more ports that free what is sent.
+pub(super) fn ports(input: Box<dyn Port>, others: usize, tx_queues: usize) -> Result<Vec<Box<dyn Port>>> {
+    let mut ports = vec![input];
+    for _ in 0..others {
+        ports.push(ports::open("null:", &OpenOptions { tx_queues, ..OpenOptions::default() })?);
+    }
+    Ok(ports)
+}
+
+/// Starts the router, runs it for so many seconds and stops it; returns the million packets a second that left by its ports.
+pub(super) fn rate(mut router: Router, seconds: f64) -> Result<f64> {
+    router.start().context("cannot start the worker threads")?;
+    std::thread::sleep(Duration::from_secs_f64(seconds.min(0.1)));
+    let (begin, start) = (count(&mut router, "ToDevice")?, Instant::now());
+    std::thread::sleep(Duration::from_secs_f64(seconds));
+    let (end, elapsed) = (count(&mut router, "ToDevice")?, start.elapsed());
+    router.stop();
+    Ok((end - begin) as f64 / elapsed.as_secs_f64() / 1e6)
 }
 
 /// Tells the example router its gateways' link addresses.

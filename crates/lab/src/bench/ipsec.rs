@@ -612,12 +612,6 @@ fn together(file: &Path, traffic: &Traffic, workers: usize, seconds: f64) -> Res
     let pool = PoolOptions { frames: 8192, ..PoolOptions::default() };
     let graph = GraphOptions { pool, ..GraphOptions::default() };
     let options = RouterOptions { workers, graph, pin: true, ..RouterOptions::default() };
-    let mut router = example::build(config, &registry, Box::new(input), 2, &options, tx_queues)?;
-    router.start().context("cannot start the worker threads")?;
-    std::thread::sleep(Duration::from_secs_f64(seconds.min(0.1)));
-    let (begin, start) = (example::count(&mut router, "ToDevice")?, Instant::now());
-    std::thread::sleep(Duration::from_secs_f64(seconds));
-    let (end, elapsed) = (example::count(&mut router, "ToDevice")?, start.elapsed());
-    router.stop();
-    Ok((end - begin) as f64 / elapsed.as_secs_f64() / 1e6)
+    let ports = example::ports(Box::new(input), 1, tx_queues)?;
+    example::rate(example::build(config, &registry, ports, &options)?, seconds)
 }

@@ -12,6 +12,7 @@ use graph::lang::Source;
 use graph::setup::Shared;
 use ports::{MemoryLoop, OpenOptions, Port};
 
+use super::folder::folder;
 use super::runs::RunArguments;
 use super::single_core::{ROUTER_PORTS, SingleCore};
 use super::{drop_in, frames, median, print_figure, routes};
@@ -178,6 +179,39 @@ pub(crate) fn lua(arguments: &LuaArguments) -> Result<ExitCode> {
     measure(arguments, &mut cases)?;
     report(arguments, &cases);
     Ok(ExitCode::SUCCESS)
+}
+
+/// The script of a router.
+pub(crate) const ROUTER: &str = include_str!("../../../../examples/lua/router.lua");
+
+/// Returns the median cycles a packet of the graph of `brickway run PORT...` and of the script in its place.
+///
+/// # Errors
+/// One of them cannot be made, or lost packets.
+pub(crate) fn routers(seconds: f64, runs: usize) -> Result<[f64; 2]> {
+    let folder = folder()?;
+    let script = folder.path().join("router.lua");
+    std::fs::write(&script, ROUTER).with_context(|| format!("cannot write '{}'", script.display()))?;
+    let rows = routes::default_route();
+    let fib = drop_in::fib(&rows)?;
+    let ports = || -> Result<[Box<dyn Port>; ROUTER_PORTS]> {
+        let input = Box::new(MemoryLoop::new(frames::templates(&rows, 4096, 60)));
+        Ok([input, null()?, null()?, null()?])
+    };
+    let mut both = [drop_in::router(ports()?, &fib, 64)?, drop_in::lua_router(ports()?, &fib, 64, &script)?];
+    let mut cycles = [const { Vec::new() }; 2];
+    both.iter_mut().for_each(|core| {
+        core.run(seconds.min(0.1));
+    });
+    for _ in 0..runs {
+        for (core, cycles) in both.iter_mut().zip(&mut cycles) {
+            cycles.push(core.run(seconds).cycles_per_packet());
+        }
+    }
+    for core in &mut both {
+        core.checked_stats(false)?;
+    }
+    Ok(cycles.map(median))
 }
 
 /// Runs the cases in turns.

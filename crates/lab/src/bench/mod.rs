@@ -18,9 +18,9 @@ mod folder;
 mod forward;
 mod frames;
 mod huge_pages;
-mod io;
+pub(crate) mod io;
 pub(crate) mod ipsec;
-mod lua;
+pub(crate) mod lua;
 mod mesh;
 mod mixed;
 mod proof;
@@ -31,7 +31,13 @@ mod rules;
 mod runs;
 mod scaling;
 mod single_core;
+pub(crate) mod slow_path;
 mod sources;
+pub(crate) mod splitting;
+pub(crate) mod updates;
+pub(crate) mod workers;
+
+pub(crate) use self::children::stop_if_interrupted;
 
 use router::output::say_line;
 use std::process::ExitCode;
@@ -127,7 +133,7 @@ fn print_setting(bench: &str, mut setting: serde_json::Value) {
 }
 
 /// The middle one of some figures.
-fn median(mut values: Vec<f64>) -> f64 {
+pub(crate) fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
 }

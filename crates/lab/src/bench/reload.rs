@@ -93,8 +93,8 @@ pub(crate) fn reload(arguments: &ReloadArguments) -> Result<ExitCode> {
     let tx_queues = arguments.workers + 1;
     let input = MemoryLoop::with_queues("loop", templates, arguments.workers, tx_queues);
     let first = compile(example::ROUTER)?;
-    let mut router =
-        example::build(first.clone(), &registry, Box::new(input), ROUTER_PORTS, &options, tx_queues)?;
+    let ports = example::ports(Box::new(input), ROUTER_PORTS - 1, tx_queues)?;
+    let mut router = example::build(first.clone(), &registry, ports, &options)?;
     example::tell_gateways(&mut router)?;
     router.start().context("cannot start the worker threads")?;
 

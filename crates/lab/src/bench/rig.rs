@@ -66,7 +66,9 @@ pub(crate) struct Rig {
     meter: Option<Arc<Mutex<Meter>>>,
 }
 
-const ROUTING: &str = "from :: FromDevice(bench0, BURST $RX) -> Strip(14) -> CheckIPHeader(VERBOSE false)
+/// Text of [`Application::Routing`].
+pub(super) const ROUTING: &str =
+    "from :: FromDevice(bench0, BURST $RX) -> Strip(14) -> CheckIPHeader(VERBOSE false)
     -> rt :: RadixIPLookup(0.0.0.0/0 10.0.1.2 0, TABLE $TABLE)
     -> DecIPTTL -> EtherEncap(0x0800, 02:00:00:00:01:01, 02:00:00:00:01:02) -> ToDevice(bench1, BURST $TX);";
 
@@ -197,7 +199,8 @@ pub(crate) fn balanced(rates: &[f64], periods: usize, period: Duration) -> Resul
         pin: true,
         ..RouterOptions::default()
     };
-    let mut router = example::build(config, &registry, Box::new(paced), 2, &options, workers + 1)?;
+    let ports = example::ports(Box::new(paced), 1, workers + 1)?;
+    let mut router = example::build(config, &registry, ports, &options)?;
     router.start().context("cannot start the worker threads")?;
     let mut balancer = Balancer::new(workers, workers);
     let mut busy = Vec::new();

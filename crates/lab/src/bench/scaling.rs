@@ -4,26 +4,18 @@
 //! with a receive queue that loops frames in memory. One worker in mode `parallel` is the measure: the ideal of N
 //! workers is N times that.
 
-use std::path::Path;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
-use graph::graph::GraphOptions;
-use graph::roles::{Mode, Roles};
-use graph::router::RouterOptions;
-use packet::PoolOptions;
-use ports::MemoryLoop;
+use graph::roles::Mode;
 use serde_json::json;
 
-use super::example;
 use super::folder::folder;
 use super::runs::medians_of;
-use super::single_core::ROUTER_PORTS;
-use super::{frames, median, print_figure, print_setting, routes};
-use crate::progress;
+use super::workers::{Work, Workers, medians};
+use super::{frames, print_figure, print_setting, routes};
 use router::output::{say, say_line};
 use router::table::{Align, Table};
 
@@ -35,7 +27,8 @@ use router::table::{Align, Table};
   brickway-lab bench scaling --workers 3,6 --modes serial,pipeline --json
 
 parallel: every worker receives, processes and sends. pipeline: chains of three workers, one for each of the three (with
-2 workers the second does two). serial: one receives, one sends, the others process. ideal: so many times what one
+2 workers the second does two). serial: one receives, one sends, the others process (with 2 workers the second does two, one
+does all). ideal: so many times what one
 worker in parallel does.")]
 pub(crate) struct ScalingArguments {
     /// Numbers of workers (default: 1 to the number of CPUs)
@@ -44,6 +37,9 @@ pub(crate) struct ScalingArguments {
     /// Modes to measure
     #[arg(long, value_delimiter = ',', value_name = "LIST", default_value = "parallel,pipeline,serial")]
     modes: Vec<Mode>,
+    /// Numbers of input ports, over which the receive queues are spread evenly
+    #[arg(long, value_delimiter = ',', value_name = "LIST", default_value = "1")]
+    ports: Vec<usize>,
     /// What the workers do
     #[arg(long, value_enum, default_value_t = Workload::Router)]
     workload: Workload,
@@ -75,44 +71,28 @@ enum Workload {
     Minimal,
 }
 
-/// A number of workers in a mode.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Case {
-    mode: Mode,
-    workers: usize,
-}
-
-impl Case {
-    fn name(self) -> String {
-        format!("{}/workers={}", self.mode, self.workers)
-    }
-}
-
 pub(crate) fn scaling(arguments: &ScalingArguments) -> Result<ExitCode> {
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
-    let (cases, left_out) = cases(arguments, cpus)?;
+    check(arguments)?;
     let folder = folder()?;
     let rows = match arguments.workload {
         Workload::Router => routes::grown(&routes::real(&arguments.table)?, arguments.routes),
         Workload::Minimal => routes::default_route(),
     };
     let table = routes::write_table(&folder, "routes", &rows)?;
+    let work = match arguments.workload {
+        Workload::Router => Work::Router(&table),
+        Workload::Minimal => Work::Minimal,
+    };
     let templates = frames::templates(&rows, arguments.dests, 64);
-
-    let mut rates = vec![Vec::new(); cases.len()];
-    for run in 0..arguments.runs {
-        for (case, rates) in cases.iter().zip(&mut rates) {
-            progress::tell("scaling", &format!("run {} of {}, {}", run + 1, arguments.runs, case.name()));
-            rates.push(measure(arguments, *case, &table, &templates).with_context(|| case.name())?);
-        }
-    }
-    progress::clear();
-    let rates: Vec<f64> = rates.into_iter().map(median).collect();
-    let one = cases
-        .iter()
-        .zip(&rates)
-        .find(|(case, _)| **case == Case { mode: Mode::Parallel, workers: 1 })
-        .map_or(f64::NAN, |(_, rate)| *rate);
+    let (cases, left_out) = cases(arguments, cpus, &|mode, workers, ports| Workers {
+        frames: templates.clone(),
+        ports,
+        ..Workers::new(work, mode, workers)
+    });
+    let rates = medians(&cases, arguments.seconds, arguments.runs)?;
+    // The first is one worker in parallel.
+    let one = rates[0];
     let what = match arguments.workload {
         Workload::Router => {
             format!("example router, {} routes, {} destinations", rows.len(), templates.len())
@@ -139,6 +119,7 @@ pub(crate) fn scaling(arguments: &ScalingArguments) -> Result<ExitCode> {
     let mut table = Table::new(&[
         ("mode", Align::Left),
         ("workers", Align::Right),
+        ("ports", Align::Right),
         ("Mpps", Align::Right),
         ("a worker", Align::Right),
         ("ideal", Align::Right),
@@ -149,6 +130,7 @@ pub(crate) fn scaling(arguments: &ScalingArguments) -> Result<ExitCode> {
         table.row([
             case.mode.to_string(),
             case.workers.to_string(),
+            case.ports.to_string(),
             format!("{rate:.1}"),
             format!("{:.1}", rate / case.workers as f64),
             format!("{ideal:.1}"),
@@ -162,8 +144,7 @@ pub(crate) fn scaling(arguments: &ScalingArguments) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What to measure, one worker in parallel always among it, and what is left out and why.
-fn cases(arguments: &ScalingArguments, cpus: usize) -> Result<(Vec<Case>, Vec<String>)> {
+fn check(arguments: &ScalingArguments) -> Result<()> {
     if arguments.runs == 0 || !(0.01..=60.0).contains(&arguments.seconds) {
         bail!("--runs takes 1 or more, --seconds 0.01 to 60");
     }
@@ -173,24 +154,35 @@ fn cases(arguments: &ScalingArguments, cpus: usize) -> Result<(Vec<Case>, Vec<St
     if arguments.routes == 0 {
         bail!("--routes 0: a router needs a route");
     }
-    let asked = !arguments.workers.is_empty();
-    let workers = if asked { arguments.workers.clone() } else { (1..=cpus).collect() };
-    if let Some(workers) = workers.iter().find(|&&workers| workers == 0 || workers > 256) {
-        bail!("--workers {workers} is out of range: 1 to 256");
+    for (name, numbers) in [("workers", &arguments.workers), ("ports", &arguments.ports)] {
+        if let Some(number) = numbers.iter().find(|&&number| number == 0 || number > 256) {
+            bail!("--{name} {number} is out of range: 1 to 256");
+        }
     }
-    let mut cases = vec![Case { mode: Mode::Parallel, workers: 1 }];
+    Ok(())
+}
+
+/// Returns what to measure, with one worker in parallel as the first, and what is left out and why.
+fn cases<'a>(
+    arguments: &ScalingArguments,
+    cpus: usize,
+    workers_of: &dyn Fn(Mode, usize, usize) -> Workers<'a>,
+) -> (Vec<Workers<'a>>, Vec<String>) {
+    let asked = !arguments.workers.is_empty();
+    let numbers = if asked { arguments.workers.clone() } else { (1..=cpus).collect() };
+    let mut cases = vec![workers_of(Mode::Parallel, 1, 1)];
     let mut left_out = Vec::new();
     for &mode in &arguments.modes {
-        let before = cases.len();
-        for &workers in &workers {
-            let case = Case { mode, workers };
-            if Roles::new(mode, workers).is_ok() && !cases.contains(&case) {
-                cases.push(case);
+        for &ports in &arguments.ports {
+            let all: Vec<Workers<'a>> =
+                numbers.iter().map(|&workers| workers_of(mode, workers, ports)).collect();
+            if let (true, Err(reason)) =
+                (all.iter().all(|case| case.roles().is_err()), all[all.len() - 1].roles())
+            {
+                left_out.push(format!("{mode} left out: {reason}"));
             }
-        }
-        if cases.len() == before && mode != Mode::Parallel {
-            let reason = Roles::new(mode, workers[0]).err().unwrap_or_default();
-            left_out.push(format!("{mode} left out: {reason}"));
+            let is_new = |case: &Workers<'_>| mode != Mode::Parallel || ports != 1 || case.workers != 1;
+            cases.extend(all.into_iter().filter(|case| case.roles().is_ok() && is_new(case)));
         }
     }
     if let Some(case) = cases.iter().find(|case| case.workers > cpus) {
@@ -199,42 +191,5 @@ fn cases(arguments: &ScalingArguments, cpus: usize) -> Result<(Vec<Case>, Vec<St
             case.workers
         ));
     }
-    Ok((cases, left_out))
-}
-
-/// Million packets a second that left by the ports, in one run.
-fn measure(arguments: &ScalingArguments, case: Case, table: &Path, templates: &[Vec<u8>]) -> Result<f64> {
-    let roles = Roles::new(case.mode, case.workers).map_err(anyhow::Error::msg)?;
-    let registry = click::registry();
-    let (config, ports) = match arguments.workload {
-        Workload::Minimal => {
-            let text = "from :: FromDevice(bench0) -> ToDevice(bench1);";
-            (example::compile(text, Vec::new(), &registry)?, 2)
-        }
-        Workload::Router => {
-            (example::compile(example::ROUTER, example::parameters(table), &registry)?, ROUTER_PORTS)
-        }
-    };
-    // One more for the slow thread.
-    let tx_queues = roles.send.len() + 1;
-    let input = MemoryLoop::with_queues("loop", templates.to_vec(), roles.receive.len(), tx_queues);
-    let pool = PoolOptions { frames: 8192, ..PoolOptions::default() };
-    let options = RouterOptions {
-        workers: case.workers,
-        graph: GraphOptions { pool, ..GraphOptions::default() },
-        pin: true,
-        mode: case.mode,
-        ..RouterOptions::default()
-    };
-    let mut router = example::build(config, &registry, Box::new(input), ports, &options, tx_queues)?;
-    if arguments.workload == Workload::Router {
-        example::tell_gateways(&mut router)?;
-    }
-    router.start().context("cannot start the worker threads")?;
-    std::thread::sleep(Duration::from_secs_f64(arguments.seconds.min(0.1)));
-    let (begin, start) = (example::count(&mut router, "ToDevice")?, Instant::now());
-    std::thread::sleep(Duration::from_secs_f64(arguments.seconds));
-    let (end, elapsed) = (example::count(&mut router, "ToDevice")?, start.elapsed());
-    router.stop();
-    Ok((end - begin) as f64 / elapsed.as_secs_f64() / 1e6)
+    (cases, left_out)
 }

@@ -173,6 +173,13 @@ impl SingleCore {
         self.senders(true).into_iter().map(|sender| self.graph.element_stats(sender).passed()).sum()
     }
 
+    /// Packets that were received and that left by ports since the last reset.
+    pub(super) fn passed(&mut self) -> (u64, u64) {
+        let ports = self.senders(false);
+        let sent = ports.into_iter().map(|sender| self.graph.element_stats(sender).passed()).sum();
+        (self.received(), sent)
+    }
+
     /// What each element did since the last reset. All that was received must have left by a port or, if `some_to_linux`,
     /// have reached what stands for Linux.
     pub(super) fn checked_stats(&mut self, some_to_linux: bool) -> Result<Vec<(&str, ElementStats)>> {

@@ -1,13 +1,13 @@
-//! Sources for experiments: frames whose destinations are drawn anew, and frames at a rate.
+//! Ports for experiments: frames whose destinations are drawn anew, frames at a rate, several ports as one, and a transmit queue that workers share.
 //!
-//! Both are wrappers around a port in memory. What a card would do they do with the core that is measured, which their cost says: the same source with
+//! All are wrappers around a port in memory. What a card would do they do with the core that is measured, which their cost says: the same source with
 //! forwarding alone behind it.
 
 use std::sync::{Arc, Mutex};
 
 use packet::random::SplitMix64;
 use packet::sync::lock;
-use packet::{Batch, Pool, cycles};
+use packet::{Batch, MAX_BATCH, Packet, Pool, cycles};
 use ports::{Port, PortError, PortInfo, QueueStats, RxQueue, TxQueue};
 
 /// Bytes of a frame before the destination address of its IPv4 header.
@@ -267,9 +267,126 @@ impl TxQueue for PacedTx {
     }
 }
 
+/// Several ports as one, over which its queues are spread evenly.
+pub(super) struct Joined(pub(super) Vec<Box<dyn Port>>);
+
+impl Joined {
+    /// Returns the port that has a queue of all, and its number there.
+    fn place(&mut self, queue: usize) -> (&mut dyn Port, usize) {
+        let ports = self.0.len();
+        (&mut *self.0[queue % ports], queue / ports)
+    }
+}
+
+impl Port for Joined {
+    fn info(&self) -> PortInfo {
+        let of_each: Vec<PortInfo> = self.0.iter().map(|port| port.info()).collect();
+        PortInfo {
+            rx_queues: of_each.iter().map(|info| info.rx_queues).sum(),
+            tx_queues: of_each.iter().map(|info| info.tx_queues).sum(),
+            ..of_each[0].clone()
+        }
+    }
+
+    fn take_rx(&mut self, queue: usize) -> Result<Box<dyn RxQueue>, PortError> {
+        let (port, queue) = self.place(queue);
+        port.take_rx(queue)
+    }
+
+    fn take_tx(&mut self, queue: usize) -> Result<Box<dyn TxQueue>, PortError> {
+        let (port, queue) = self.place(queue);
+        port.take_tx(queue)
+    }
+}
+
+/// A port whose transmit queues are all one, behind a lock: what workers do for whom a card has no queues of their own.
+pub(super) struct Locked {
+    port: Box<dyn Port>,
+    tx_queues: usize,
+    at_once: usize,
+    queue: Option<Arc<Mutex<Box<dyn TxQueue>>>>,
+}
+
+impl Locked {
+    /// Returns a port with so many handles of the first transmit queue of `port`. The lock is taken for at most `at_once` packets.
+    pub(super) fn new(port: Box<dyn Port>, tx_queues: usize, at_once: usize) -> Locked {
+        Locked { port, tx_queues, at_once, queue: None }
+    }
+}
+
+impl Port for Locked {
+    fn info(&self) -> PortInfo {
+        PortInfo { tx_queues: self.tx_queues, ..self.port.info() }
+    }
+
+    fn take_rx(&mut self, queue: usize) -> Result<Box<dyn RxQueue>, PortError> {
+        self.port.take_rx(queue)
+    }
+
+    fn take_tx(&mut self, _queue: usize) -> Result<Box<dyn TxQueue>, PortError> {
+        let queue = match &self.queue {
+            Some(queue) => Arc::clone(queue),
+            None => Arc::clone(self.queue.insert(Arc::new(Mutex::new(self.port.take_tx(0)?)))),
+        };
+        Ok(Box::new(LockedTx {
+            queue,
+            at_once: self.at_once,
+            next: Batch::new(),
+            stats: QueueStats::default(),
+        }))
+    }
+}
+
+struct LockedTx {
+    queue: Arc<Mutex<Box<dyn TxQueue>>>,
+    at_once: usize,
+    /// What is sent under one lock.
+    next: Batch,
+    stats: QueueStats,
+}
+
+impl TxQueue for LockedTx {
+    fn prepare(&mut self, pool: &mut Pool) -> Result<(), PortError> {
+        lock(&self.queue).prepare(pool)
+    }
+
+    fn send(&mut self, pool: &mut Pool, batch: &mut Batch) -> usize {
+        let mut sent = 0;
+        while !batch.is_empty() {
+            let asked = batch.move_front(&mut self.next, self.at_once);
+            let bytes: usize = self.next.iter().map(Packet::len).sum();
+            let count = lock(&self.queue).send(pool, &mut self.next);
+            self.stats.packets += count as u64;
+            self.stats.bytes += (bytes - self.next.iter().map(Packet::len).sum::<usize>()) as u64;
+            sent += count;
+            if count < asked {
+                // What is left goes back, before what follows it.
+                batch.move_front(&mut self.next, MAX_BATCH);
+                std::mem::swap(&mut self.next, batch);
+                break;
+            }
+        }
+        sent
+    }
+
+    fn flush(&mut self, pool: &mut Pool) {
+        lock(&self.queue).flush(pool);
+    }
+
+    fn due_in_ns(&self) -> Option<u64> {
+        lock(&self.queue).due_in_ns()
+    }
+
+    fn stats(&self) -> QueueStats {
+        self.stats
+    }
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use std::sync::atomic::{AtomicBool, Ordering};
 
     use super::*;
     use crate::bench::{frames, routes};
@@ -325,5 +442,91 @@ mod tests {
         queue.receive(&mut pool, &mut batch, 1);
         let after = lock(&meter).clone();
         assert!(after.lost - lost >= RING, "{after:?}");
+    }
+
+    #[test]
+    fn queues_of_joined_ports_are_all_queues_of_the_ports() {
+        let port = || Box::new(MemoryLoop::with_queues("loop", vec![vec![0; 64]], 2, 2)) as Box<dyn Port>;
+        let mut joined = Joined(vec![port(), port()]);
+        assert_eq!((joined.info().rx_queues, joined.info().tx_queues), (4, 4));
+        for queue in 0..4 {
+            assert!(joined.take_rx(queue).is_ok() && joined.take_tx(queue).is_ok(), "{queue}");
+            assert!(joined.take_rx(queue).is_err(), "{queue} is taken");
+        }
+    }
+
+    /// A transmit queue of one user, which has room for three packets at a time and then for none.
+    struct Narrow {
+        is_used: Arc<AtomicBool>,
+        seen: Arc<Mutex<Vec<u8>>>,
+        is_full: bool,
+    }
+
+    impl TxQueue for Narrow {
+        fn send(&mut self, pool: &mut Pool, batch: &mut Batch) -> usize {
+            assert!(!self.is_used.swap(true, Ordering::SeqCst), "two at once");
+            let mut taken = Batch::new();
+            self.is_full = !self.is_full;
+            let count = if self.is_full { batch.move_front(&mut taken, 3) } else { 0 };
+            lock(&self.seen).extend(taken.iter().map(|packet| packet.data()[0]));
+            pool.free(&mut taken);
+            self.is_used.store(false, Ordering::SeqCst);
+            count
+        }
+
+        fn stats(&self) -> QueueStats {
+            QueueStats::default()
+        }
+    }
+
+    struct NarrowPort(Arc<Mutex<Vec<u8>>>);
+
+    impl Port for NarrowPort {
+        fn info(&self) -> PortInfo {
+            looped().info()
+        }
+
+        fn take_rx(&mut self, queue: usize) -> Result<Box<dyn RxQueue>, PortError> {
+            looped().take_rx(queue)
+        }
+
+        fn take_tx(&mut self, _queue: usize) -> Result<Box<dyn TxQueue>, PortError> {
+            Ok(Box::new(Narrow { is_used: Arc::default(), seen: Arc::clone(&self.0), is_full: false }))
+        }
+    }
+
+    #[test]
+    fn a_locked_queue_sends_everything_once_in_order_and_for_one_worker_at_a_time() {
+        const PACKETS: u8 = 200;
+        for at_once in [1, 4, MAX_BATCH] {
+            let seen = Arc::default();
+            let mut port = Locked::new(Box::new(NarrowPort(Arc::clone(&seen))), 2, at_once);
+            assert_eq!(port.info().tx_queues, 2);
+            let queues = [port.take_tx(0).unwrap(), port.take_tx(1).unwrap()];
+            std::thread::scope(|scope| {
+                for (worker, mut queue) in (0..).zip(queues) {
+                    scope.spawn(move || {
+                        let (mut pool, mut batch) = (pool(), Batch::new());
+                        let mut sent = 0;
+                        for number in 0..PACKETS {
+                            let mut packet = pool.allocate().unwrap();
+                            packet.append(60).unwrap()[0] = number & 0x7f | worker << 7;
+                            batch.push(packet);
+                            sent += queue.send(&mut pool, &mut batch);
+                        }
+                        while !batch.is_empty() {
+                            sent += queue.send(&mut pool, &mut batch);
+                        }
+                        assert_eq!((sent, queue.stats().packets), (PACKETS.into(), PACKETS.into()));
+                        assert_eq!(queue.stats().bytes, u64::from(PACKETS) * 60);
+                    });
+                }
+            });
+            for worker in [0, 1] {
+                let of_one = lock(&seen).clone().into_iter().filter(|mark| mark >> 7 == worker);
+                let marks: Vec<u8> = of_one.map(|mark| mark & 0x7f).collect();
+                assert_eq!(marks, (0..PACKETS).map(|number| number & 0x7f).collect::<Vec<_>>());
+            }
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 
-use super::measured::{cards, cores, moonroute};
+use super::measured::{cards, cores, moonroute, pcs, slow, workers};
 use super::report::Report;
 use super::{Setting, formulas, models, simulated};
 
@@ -72,6 +72,15 @@ const fn measured(
     exact(id, of, what, How::Measured, run)
 }
 
+const fn with_root(
+    id: &'static str,
+    of: &'static str,
+    what: &'static str,
+    run: fn(&Setting, &mut Report<'_>) -> Result<()>,
+) -> Experiment {
+    Experiment { needs_root: true, ..measured(id, of, what, run) }
+}
+
 const fn exact(
     id: &'static str,
     of: &'static str,
@@ -86,6 +95,8 @@ const fn exact(
 #[rustfmt::skip]
 pub(super) static ALL: &[Experiment] = &[
     exact("rb-fig3", "figure 3", "servers that a router of N ports takes", How::Formula, formulas::servers),
+    measured("rb-fig6", "figure 6", "one core or two for a packet, one queue or two for a port", workers::paths),
+    measured("rb-fig7", "figure 7", "queues and batches together", workers::steps),
     measured("rb-table1", "table 1", "packets polled and sent at a time", cores::polling),
     exact("rb-fig8", "figure 8", "rates by size and application", How::Modelled, models::rates),
     measured("rb-here", "figure 8, table 3", "sizes and applications on one core of this machine", cores::applications),
@@ -100,15 +111,22 @@ pub(super) static ALL: &[Experiment] = &[
     exact("rb-latency", "section 6.2", "latency of a packet by its parts", How::Formula, formulas::latency),
     left("rb-numa", "section 4.2", "memory of the other socket", "two sockets"),
     exact("rb-cost", "section 8", "space and price of four servers", How::Formula, formulas::cost),
+    measured("nic-fig2", "figures 2 and 3", "a queue for each worker or one for all", workers::queues),
     exact("nic-fig4", "figures 4 and 5", "one port or two for as many queues", How::Modelled, models::queues),
+    measured("nic-queues", "figures 4 and 5", "one port or two for as many queues, in memory", workers::ports),
     measured("nic-balance", "section 4.3", "a full queue, balanced while packets flow", cards::balance),
     measured("nic-prefix", "section 4.3", "a core for a part of the table", cards::prefixes),
     measured("mr-fig7", "figure 7", "packets a second over the clock", moonroute::clock),
     measured("mr-size", "section 6.3", "packets a second over the size", moonroute::sizes),
+    measured("mr-fig8", "figure 8", "packets a second over the workers", workers::scaling),
     measured("mr-fig9", "figures 9 and 10, table 2", "used entries of the table", moonroute::entries),
     measured("mr-fig11", "figure 11", "receive and transmit bursts", moonroute::batches),
     measured("mr-fig13", "figure 13", "latency over receive bursts", moonroute::latency),
     measured("mr-table1", "table 1", "cycles by module", moonroute::modules),
+    measured("mr-slow", "section 4.2", "a flood of packets for the slow path", slow::slow_path),
+    measured("mr-update", "section 6.8", "packets lost while routes change", slow::updates),
+    measured("mr-split", "section 4.3", "three ways to split a batch", slow::splits),
+    measured("mr-lua", "section 5.2", "a router in Lua", slow::script),
     left("mr-fig12", "figure 12", "misses of branches and caches", "the counters of the processor, which virtual machines hide"),
     exact("mr-table3", "table 3", "other routers scaled to a core of 3.2 GHz", How::Formula, formulas::scaled),
     exact("sc-model", "section 2.1", "what buses allow", How::Modelled, models::buses),
@@ -116,4 +134,8 @@ pub(super) static ALL: &[Experiment] = &[
     exact("sc-table1", "table 1", "seven networks: nodes, links, loads", How::Simulated, simulated::networks),
     exact("sc-miniflow", "section 3.2", "order and balance of mini-flows", How::Simulated, simulated::miniflows),
     measured("sc-fig3", "figures 3 and 4", "forwarded over offered packets", cores::offered),
+    with_root("pc-fig2", "figure 2", "Linux and a router in its place, three sizes", pcs::linux),
+    with_root("pc-fig3", "figure 3", "one flow, two tables", pcs::one_flow),
+    with_root("pc-fig4", "figure 4", "two flows, two inputs", pcs::two_flows),
+    with_root("pc-fig5", "figure 5", "many flows, two tables", pcs::many_flows),
 ];

@@ -68,6 +68,9 @@ pub(crate) struct PaperArguments {
     /// Shorter and fewer runs
     #[arg(long)]
     quick: bool,
+    /// Numbers of workers, where an experiment has several (default: 1 to the number of CPUs)
+    #[arg(long, value_delimiter = ',', value_name = "LIST", value_parser = clap::value_parser!(u16).range(1..=256))]
+    workers: Vec<u16>,
     /// Write the page, figures and results into this folder; results of other experiments that are there stay
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
@@ -85,6 +88,8 @@ pub(super) struct Setting {
     pub(super) seconds: f64,
     /// Runs, of which the median counts.
     pub(super) runs: usize,
+    /// Numbers of workers.
+    pub(super) workers: Vec<usize>,
     pub(super) is_quick: bool,
 }
 
@@ -99,6 +104,10 @@ pub(crate) fn paper(arguments: &PaperArguments) -> Result<ExitCode> {
     let setting = Setting {
         seconds: if arguments.quick { 0.1 } else { 0.5 },
         runs: if arguments.quick { 3 } else { 5 },
+        workers: match &arguments.workers[..] {
+            [] => (1..=bench::allowed_cpus()).collect(),
+            asked => asked.iter().copied().map(usize::from).collect(),
+        },
         is_quick: arguments.quick,
     };
     let (mut outcomes, mut errors) = (Vec::new(), 0);
@@ -113,6 +122,7 @@ pub(crate) fn paper(arguments: &PaperArguments) -> Result<ExitCode> {
             None => match run(experiment, paper, &setting) {
                 Ok(outcome) => outcome,
                 Err(error) => {
+                    bench::stop_if_interrupted()?;
                     graph::note!("brickway-lab: {}: {error:#}", experiment.id);
                     errors += 1;
                     continue;
@@ -125,15 +135,16 @@ pub(crate) fn paper(arguments: &PaperArguments) -> Result<ExitCode> {
             print(experiment, &outcome);
         }
         outcomes.push(outcome);
+        // What was measured so far stays if the next one is interrupted.
+        if let Some(folder) = &arguments.out {
+            write(folder, &papers, &outcomes)?;
+        }
     }
     if outcomes.is_empty() && errors == 0 {
         bail!("no results of these experiments; expected some in the file of --from");
     }
     if !arguments.json {
         summarize(&outcomes);
-    }
-    if let Some(folder) = &arguments.out {
-        write(folder, &papers, &outcomes)?;
     }
     let has_failed = outcomes.iter().any(Outcome::has_failed);
     Ok(match (errors > 0, has_failed) {

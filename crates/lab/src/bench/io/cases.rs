@@ -115,7 +115,7 @@ pub(super) struct Load {
 }
 
 impl Load {
-    const fn new(name: &'static str, family: IpVersion, routes: Routes, dests: usize) -> Self {
+    pub(super) const fn new(name: &'static str, family: IpVersion, routes: Routes, dests: usize) -> Self {
         Self { name, family, routes, dests }
     }
 }

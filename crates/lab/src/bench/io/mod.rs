@@ -19,6 +19,7 @@
 //! | `l3fwd.rs` | DPDK's example l3fwd |
 //! | `veth.rs` | a router between two veth links: ours as a process, and the kernel |
 //! | `network.rs` | the namespaces and links of those |
+//! | `steps.rs` | what is forwarded between veth links of what is sent |
 //! | `traffic.rs` | the destinations of their frames, and Linux's routes for them |
 //! | `veth_ends.c`, `ends.rs` | source, sink and XDP redirect as programs in the kernel |
 
@@ -28,6 +29,7 @@ mod ends;
 mod l3fwd;
 mod network;
 mod ours;
+pub(crate) mod steps;
 mod testpmd;
 mod traffic;
 mod veth;
@@ -66,8 +68,8 @@ af_packet, af_xdp, xdp, xdp-generic (the same in generic mode), veth (the kernel
 sends; route is the example router, checksums verified (l3fwd verifies none); drop-in what `brickway run PORT...` makes; forward goes by the routes that Linux has, over 64 neighbours;
 listed does so behind an access list of 100 rules, which Linux has as nftables; redirect looks nothing up; forward6,
 listed6 and redirect6 are IPv6; esp encrypts each frame by Linux's IPsec policies and associations. Behind it stand the routes of the table (full is the real one) and the different
-destinations of the frames, 1-1 for one of each. Frames on veth links have 64 bytes; their CPU time is that of the
-forwarding core, the kernel's part and the dropping at the sink included.
+destinations of the frames, 1-1 for one of each. On veth links CPU time is that of the forwarding
+core, the kernel's part and the dropping at the sink included.
 
 What it takes: net_pcap and net_null a build with DPDK (cargo build --release --features dpdk), testpmd the package
 dpdk-dev, l3fwd `make bench-peers`, veth links root and the packages gcc, iproute2, ethtool, xdp-forward xdp-tools 1.5 (Debian 13). What is missing
@@ -243,7 +245,7 @@ fn measure_group(
     };
     let arguments = setting.arguments;
     let on_veth = group.iter().any(|case| case.driver.is_on_veth());
-    let veth = match on_veth.then(|| veth::Veth::new(setting, group[0].load)).transpose() {
+    let veth = match on_veth.then(|| veth::Veth::new(setting, group[0].load, 1)).transpose() {
         Ok(veth) => veth,
         Err(problem) => {
             succeeds(&group[0], Err(problem))?;

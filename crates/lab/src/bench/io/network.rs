@@ -1,4 +1,4 @@
-//! Three namespaces in a row for the veth cases: source, router, sink.
+//! Namespaces in a row for the veth cases: source, router, sink.
 //!
 //! ```text
 //!   source          router           sink
@@ -6,7 +6,8 @@
 //!   2001:db8::2                2001:db8:1::2
 //! ```
 //!
-//! A network has the addresses of one of the two families. Routes lead over [`NEXT_HOPS`] neighbours behind OUT, the
+//! There can be more lines like this one through the same router; the networks of the second are 10.0.2.0/24 and 10.0.3.0/24. A network has the addresses of
+//! one of the two families. Routes lead over [`NEXT_HOPS`] neighbours behind OUT, the
 //! sink the first of them; Linux has a permanent entry for each.
 //!
 //! The router's work shall be on one CPU and the source's on another. What comes in over veth is worked off where it
@@ -45,20 +46,26 @@ pub(super) fn neighbour_mac(host: u16) -> String {
     format!("02:00:00:00:01:{host:02x}")
 }
 
-/// The namespaces; removed when dropped.
-pub(super) struct Network {
+/// A source and a sink, and the router's interfaces between them.
+pub(super) struct Line {
     pub(super) source: Namespace,
-    pub(super) router: Namespace,
     pub(super) sink: Namespace,
-    /// The router's interfaces. Their names are in no other namespace, for the kernel's threads are called after them.
+    /// These names are in no other namespace, for the kernel's threads are called after them.
     pub(super) receiving: String,
     pub(super) sending: String,
+}
+
+/// The namespaces; removed when dropped.
+pub(super) struct Network {
+    pub(super) router: Namespace,
+    /// One at least.
+    pub(super) lines: Vec<Line>,
     family: IpVersion,
     /// Whether Linux has the addresses and routes of a router.
     forwards: Cell<bool>,
 }
 
-/// An address of a host in one of the two networks: 0 that of the source, 1 that of the sink. Host 1 is the router.
+/// An address of a host in a network: 0 that of the first source, 1 that of its sink, and so on. Host 1 is the router.
 pub(super) fn address(family: IpVersion, network: u8, host: u16) -> String {
     match family {
         IpVersion::V4 => format!("10.0.{network}.{host}"),
@@ -74,35 +81,49 @@ fn threads_called(is_wanted: impl Fn(&str) -> bool) -> Vec<PathBuf> {
 }
 
 impl Network {
-    /// Makes namespaces and links. What was made is removed again when a step fails.
-    pub(super) fn create(family: IpVersion) -> Result<Self> {
+    /// Makes namespaces and links for so many lines. What was made is removed again when a step fails.
+    pub(super) fn create(family: IpVersion, lines: usize) -> Result<Self> {
         let tag = std::process::id();
         let make = |label: &str| Namespace::without_ipv6(format!("brickway-{tag}-{label}"));
-        let (source, router, sink) = (make("source")?, make("router")?, make("sink")?);
-        let (receiving, sending) = (format!("bwi{tag}"), format!("bwo{tag}"));
+        let router = make("router")?;
         if family == IpVersion::V6 {
             let conf = "net.ipv6.conf";
             router.run(&format!(
                 "sysctl -qw {conf}.default.addr_gen_mode=1 {conf}.all.disable_ipv6=0 {conf}.default.disable_ipv6=0"
             ))?;
         }
-        let far = |address: &str| format!("{FAR} address {address}");
-        router.link(&format!("{receiving} address {IN_MAC}"), (&source, &far(SOURCE_MAC)))?;
-        router.link(&format!("{sending} address {OUT_MAC}"), (&sink, &far(&neighbour_mac(SINK))))?;
-        if family == IpVersion::V4 {
-            source.ip(&format!("addr add {}/24 dev {FAR}", address(family, 0, 2)))?;
-            sink.ip(&format!("addr add {}/24 dev {FAR}", address(family, 1, SINK)))?;
+        let mut network = Self { router, lines: Vec::new(), family, forwards: Cell::new(false) };
+        for number in 0..lines as u8 {
+            let (source, sink) = (make(&format!("source{number}"))?, make(&format!("sink{number}"))?);
+            // Ten letters at most: the kernel cuts the names of its threads.
+            let interface = |place: u8| format!("bw{}{tag}", char::from(b'a' + 2 * number + place));
+            let (receiving, sending) = (interface(0), interface(1));
+            let far = |address: &str| format!("{FAR} address {address}");
+            let router = &network.router;
+            router.link(&format!("{receiving} address {IN_MAC}"), (&source, &far(SOURCE_MAC)))?;
+            router.link(&format!("{sending} address {OUT_MAC}"), (&sink, &far(&neighbour_mac(SINK))))?;
+            if family == IpVersion::V4 {
+                source.ip(&format!("addr add {}/24 dev {FAR}", address(family, 2 * number, 2)))?;
+                sink.ip(&format!("addr add {}/24 dev {FAR}", address(family, 2 * number + 1, SINK)))?;
+            }
+            // Frames of a program are received in bursts only (NAPI); on veth this setting turns that on.
+            router.run(&format!("ethtool -K {receiving} gro on"))?;
+            network.lines.push(Line { source, sink, receiving, sending });
         }
-        // Frames of a program are received in bursts only (NAPI); on veth this setting turns that on.
-        router.run(&format!("ethtool -K {receiving} gro on"))?;
-        Ok(Self { source, router, sink, receiving, sending, family, forwards: Cell::new(false) })
+        Ok(network)
     }
 
-    /// Has the receiving interface's work done by a thread of the kernel on `cpu`, as far as the kernel has such threads.
+    /// The router's interfaces: receiving, sending, and so on.
+    pub(super) fn interfaces(&self) -> impl Iterator<Item = &String> {
+        self.lines.iter().flat_map(|line| [&line.receiving, &line.sending])
+    }
+
+    /// Has the receiving interfaces' work done by threads of the kernel on `cpu`, as far as the kernel has such threads.
     pub(super) fn move_receiving_to(&self, cpu: usize) {
-        let Self { router, receiving, .. } = self;
-        // A kernel without it works where the frames were sent.
-        let _ = router.script(&format!("echo 1 > /sys/class/net/{receiving}/threaded"));
+        for Line { receiving, .. } in &self.lines {
+            // A kernel without it works where the frames were sent.
+            let _ = self.router.script(&format!("echo 1 > /sys/class/net/{receiving}/threaded"));
+        }
         for thread in threads_called(|name| self.is_receiving(name)) {
             if let Some(id) = thread.file_name().and_then(|name| name.to_str()?.parse().ok()) {
                 cpus::place_thread(id, cpu);
@@ -118,16 +139,17 @@ impl Network {
     }
 
     fn is_receiving(&self, thread: &str) -> bool {
-        thread.strip_prefix("napi/").is_some_and(|name| name.starts_with(&self.receiving))
+        let is_of = |name: &str| self.lines.iter().any(|line| name.starts_with(&line.receiving));
+        thread.strip_prefix("napi/").is_some_and(is_of)
     }
 
-    /// Makes the kernel a router between the two networks, with all routes, or no longer.
-    pub(super) fn kernel_forwards(&self, on: bool, traffic: &Traffic) -> Result<()> {
+    /// Makes the kernel a router between the networks, with all routes, or no longer.
+    pub(super) fn kernel_forwards(&self, on: bool, traffic: &[Traffic]) -> Result<()> {
         if self.forwards.get() == on {
             return Ok(());
         }
-        let Self { router, receiving, sending, family, .. } = self;
-        for (network, interface) in (0..).zip([receiving, sending]) {
+        let Self { router, family, .. } = self;
+        for (network, interface) in (0..).zip(self.interfaces()) {
             router.ip(&format!("addr flush dev {interface}"))?;
             if on {
                 let length = if *family == IpVersion::V4 { "/24" } else { "/64 nodad" };
@@ -136,7 +158,7 @@ impl Network {
         }
         let name = if *family == IpVersion::V4 { "ipv4.ip_forward" } else { "ipv6.conf.all.forwarding" };
         router.run(&format!("sysctl -qw net.{name}={}", u8::from(on)))?;
-        if on {
+        for traffic in traffic.iter().filter(|_| on) {
             let mut command = router.command("ip");
             let added = command.arg("-batch").arg(&traffic.routes).output().context("cannot run 'ip'")?;
             if !added.status.success() {

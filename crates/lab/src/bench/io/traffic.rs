@@ -23,13 +23,14 @@ pub(super) struct Traffic {
 }
 
 impl Traffic {
-    /// Makes the files for routes that leave by the interface `sending`.
-    pub(super) fn new(setting: &Setting<'_>, load: Load, sending: &str) -> Result<Self> {
+    /// Makes the files of a line, for routes that leave by its interface `sending`. Lines behind the first have no routes but those of their own networks.
+    pub(super) fn new(setting: &Setting<'_>, load: Load, line: u8, sending: &str) -> Result<Self> {
         let (folder, arguments) = (setting.folder.path(), setting.arguments);
         match load.family {
             // The network of the sink is the only one.
-            family if load.routes == Routes::One => {
-                Self::write(folder, family, &format!("{}\n", address(family, 1, SINK)), "", sending)
+            family if load.routes == Routes::One || line > 0 => {
+                let sink = address(family, 2 * line + 1, SINK);
+                Self::write(folder, family, &format!("{sink}\n"), "", (line, sending))
             }
             IpVersion::V4 => {
                 let rows = rows(&arguments.frames.table, load.routes)?;
@@ -58,7 +59,7 @@ impl Traffic {
             let gateway = address(A::VERSION, 1, SINK + number);
             writeln!(routes, "route add {} via {gateway} dev {sending}", row.prefix)?;
         }
-        Self::write(folder, A::VERSION, &destinations, &routes, sending)
+        Self::write(folder, A::VERSION, &destinations, &routes, (0, sending))
     }
 
     fn write(
@@ -66,14 +67,15 @@ impl Traffic {
         family: IpVersion,
         destinations: &str,
         routes: &str,
-        sending: &str,
+        (line, sending): (u8, &str),
     ) -> Result<Self> {
         let neighbour = |host| {
-            let (address, mac) = (address(family, 1, host), neighbour_mac(host));
+            let (address, mac) = (address(family, 2 * line + 1, host), neighbour_mac(host));
             format!("neigh replace {address} lladdr {mac} dev {sending} nud permanent\n")
         };
         let neighbours: String = neighbours().map(neighbour).collect();
-        let traffic = Self { destinations: folder.join("destinations"), routes: folder.join("routes") };
+        let file = |name: &str| folder.join(format!("{name}{line}"));
+        let traffic = Self { destinations: file("destinations"), routes: file("routes") };
         for (path, text) in [(&traffic.destinations, destinations), (&traffic.routes, &(neighbours + routes))]
         {
             fs::write(path, text).with_context(|| format!("cannot write '{}'", path.display()))?;

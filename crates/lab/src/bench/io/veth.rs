@@ -22,7 +22,7 @@ use packet::{IpVersion, cycles};
 
 use super::cases::{Case, Driver, Engine, Load, RULES, Work};
 use super::ends::{End, Program};
-use super::network::{FAR, IN_MAC, Network, SOURCE_MAC, address};
+use super::network::{FAR, IN_MAC, Line, Network, SOURCE_MAC, address};
 use super::traffic::Traffic;
 use super::{
     Available, CPU_NS, CYCLES, Contestant, ENGINE_NS, Figures, LOSS, MPPS, Missing, SOFTIRQ, Setting,
@@ -34,7 +34,7 @@ use crate::bench::rules::Rule;
 use crate::bench::single_core::ROUTER_PORTS;
 
 /// What sends and receives, for people.
-pub(super) const SOURCE: &str = "frames of 64 bytes from a BPF program (live frames of BPF_PROG_RUN) on another core, \
+pub(super) const SOURCE: &str = "frames from a BPF program (live frames of BPF_PROG_RUN) on another core, \
      at the rate at\nwhich most arrive; an XDP program drops and counts them at the sink";
 
 /// Rates of the source among which the best one is looked for, in million frames a second; then as fast as it can.
@@ -54,15 +54,19 @@ pub(super) struct Veth {
     // In this order: programs leave before the links do.
     program: Program,
     network: Network,
-    traffic: Traffic,
+    /// Of each line.
+    traffic: Vec<Traffic>,
     load: Load,
     apart: Apart,
     folder: PathBuf,
     burst: usize,
+    /// Bytes of a frame.
+    size: usize,
 }
 
 impl Veth {
-    pub(super) fn new(setting: &Setting<'_>, load: Load) -> Result<Available<Self>> {
+    /// Makes so many lines, of which the first has this load and the others one destination.
+    pub(super) fn new(setting: &Setting<'_>, load: Load, lines: usize) -> Result<Available<Self>> {
         if !rustix::process::geteuid().is_root() {
             return Ok(Err(Missing("making network namespaces needs root".into())));
         }
@@ -80,14 +84,22 @@ impl Veth {
             Ok(program) => program,
             Err(missing) => return Ok(Err(missing)),
         };
-        let network = Network::create(load.family)?;
-        let traffic = Traffic::new(setting, load, &network.sending)?;
+        let network = Network::create(load.family, lines)?;
+        let traffic = (0..).zip(&network.lines);
+        let traffic = traffic.map(|(number, line)| Traffic::new(setting, load, number, &line.sending));
+        let traffic = traffic.collect::<Result<_>>()?;
         let (folder, burst) = (setting.folder.path().to_owned(), setting.arguments.run.burst);
-        Ok(Ok(Self { program, network, traffic, load, apart, folder, burst }))
+        let size = setting.arguments.frames.size;
+        Ok(Ok(Self { program, network, traffic, load, apart, folder, burst, size }))
     }
 
     /// A router of this case, started for each run: only one at a time can have the interfaces.
     pub(super) fn contestant<'a>(&'a self, case: &Case) -> Result<Available<Box<dyn Contestant + 'a>>> {
+        Ok(self.on_veth(case)?.map(|on_veth| Box::new(on_veth) as Box<dyn Contestant + 'a>))
+    }
+
+    /// The same, for loads in steps.
+    pub(super) fn on_veth<'a>(&'a self, case: &Case) -> Result<Available<OnVeth<'a>>> {
         let (driver, options) = match case.driver {
             Driver::AfPacket => ("af_packet", ""),
             Driver::AfXdp => ("af_xdp", ""),
@@ -112,13 +124,21 @@ impl Veth {
                 "{XDP_FORWARD} is not installed; 'apt-get install xdp-tools' brings it from Debian 13 on"
             ))));
         }
-        Ok(Ok(Box::new(OnVeth { veth: self, driver, options, case: *case, rate: None })))
+        Ok(Ok(OnVeth { veth: self, driver, options, case: *case, rate: None }))
     }
 
-    fn start_source(&self) -> Result<End> {
+    /// Starts the sources of all lines.
+    fn start_sources(&self) -> Result<Vec<End>> {
+        let lines = (0..).zip(self.network.lines.iter().zip(&self.traffic));
+        lines.map(|(number, (line, traffic))| self.start_source(number, line, traffic)).collect()
+    }
+
+    fn start_source(&self, number: u8, line: &Line, traffic: &Traffic) -> Result<End> {
         let cpu = self.apart.control().to_string();
-        let (from, to) = (address(self.load.family, 0, 2), self.traffic.destinations.display().to_string());
-        let words = ["source", self.network.source.name(), FAR, &cpu, SOURCE_MAC, IN_MAC, &from, &to];
+        let from = address(self.load.family, 2 * number, 2);
+        let to = traffic.destinations.display().to_string();
+        let size = self.size.to_string();
+        let words = ["source", line.source.name(), FAR, &cpu, SOURCE_MAC, IN_MAC, &from, &to, &size];
         self.program.start(&words)
     }
 }
@@ -137,7 +157,7 @@ fn has_driver(name: &str) -> Result<bool> {
 }
 
 /// One way to forward between the links.
-struct OnVeth<'a> {
+pub(super) struct OnVeth<'a> {
     veth: &'a Veth,
     driver: &'static str,
     /// What follows an interface's name in a port of ours.
@@ -145,6 +165,14 @@ struct OnVeth<'a> {
     case: Case,
     /// Frames a second at which most arrive; `Some(None)` is as fast as the source can.
     rate: Option<Option<f64>>,
+}
+
+/// A router with what sends to it and what receives from it. They end in this order: encryption after the router, which reports to it.
+struct Running<'a> {
+    sources: Vec<End>,
+    router: Router<'a>,
+    _encrypting: Option<Encrypting<'a>>,
+    sinks: Vec<End>,
 }
 
 /// A router between the links; what it was made of goes with it.
@@ -180,6 +208,9 @@ impl Router<'_> {
 
     /// Waits until our process rests: after its start its control thread reads Linux's routes once more.
     fn wait_until_it_rests(&self) -> Result<()> {
+        if !matches!(self, Router::Ours { .. }) {
+            return Ok(());
+        }
         let ran = || self.threads().iter().map(|thread| cpus::ran(thread)).sum::<Duration>();
         let begin = Instant::now();
         loop {
@@ -244,11 +275,10 @@ impl Drop for Encrypting<'_> {
 
 /// Attaches xdp-forward to the router's interfaces ("load"), or takes it away ("unload").
 fn xdp_forward(network: &Network, command: &str) -> Result<()> {
-    let Network { router, receiving, sending, .. } = network;
+    let interfaces: Vec<&str> = network.interfaces().map(String::as_str).collect();
     // Its programs alone; a dispatcher for several of them would need /sys/fs/bpf.
-    router
-        .run(&format!("env LIBXDP_SKIP_DISPATCHER=1 {XDP_FORWARD} {command} {receiving} {sending}"))
-        .map(drop)
+    let words = format!("{XDP_FORWARD} {command} {}", interfaces.join(" "));
+    network.router.run(&format!("env LIBXDP_SKIP_DISPATCHER=1 {words}")).map(drop)
 }
 
 impl<'a> OnVeth<'a> {
@@ -270,7 +300,8 @@ impl<'a> OnVeth<'a> {
             }
             Engine::Kernel => Router::Kernel,
             Engine::KernelXdp => {
-                let words = ["redirect", network.router.name(), &network.receiving, &network.sending];
+                let Line { receiving, sending, .. } = &network.lines[0];
+                let words = ["redirect", network.router.name(), receiving, sending];
                 Router::Redirect { _end: program.start(&words)? }
             }
             Engine::XdpForward => {
@@ -283,8 +314,8 @@ impl<'a> OnVeth<'a> {
 
     fn start_ours(&self) -> Result<Router<'a>> {
         let Veth { network, folder, burst, apart, .. } = self.veth;
-        let ports = [&network.receiving, &network.sending]
-            .map(|interface| format!("{}:{interface}{}", self.driver, self.options));
+        let port = |interface: &String| format!("{}:{interface}{}", self.driver, self.options);
+        let ports: Vec<String> = network.interfaces().map(port).collect();
         let program = crate::program::router()?;
         let mut command = network.router.command(&program.display().to_string());
         command.args(["run", "--stats", "0", "--burst", &burst.to_string()]);
@@ -341,14 +372,13 @@ impl<'a> OnVeth<'a> {
     }
 }
 
-impl Contestant for OnVeth<'_> {
-    fn run(&mut self, seconds: f64) -> Result<Figures> {
+impl<'a> OnVeth<'a> {
+    /// Starts all, and waits until packets arrive.
+    fn begin(&self) -> Result<Running<'a>> {
         let Veth { network, apart, .. } = self.veth;
-        // What measures does not stand in the router's way.
-        let _place = place_control(Some(*apart));
-        let mut sink = self.veth.program.start(&["sink", network.sink.name(), FAR])?;
-        // Dropped after the router, which reports to it.
-        let _encrypting = match self.case.work {
+        let sink = |line: &Line| self.veth.program.start(&["sink", line.sink.name(), FAR]);
+        let mut sinks = network.lines.iter().map(sink).collect::<Result<Vec<_>>>()?;
+        let encrypting = match self.case.work {
             Work::Esp => {
                 network.kernel_forwards(true, &self.veth.traffic)?;
                 network.encrypts(true)?;
@@ -359,21 +389,100 @@ impl Contestant for OnVeth<'_> {
         let router = self.start()?;
         router.wait_until_it_runs()?;
         router.wait_until_it_rests()?;
-        let mut source = self.veth.start_source()?;
+        let sources = self.veth.start_sources()?;
         let begin = Instant::now();
-        while sink.count()? == 0 {
-            stop_if_interrupted()?;
-            router.still_runs()?;
-            if begin.elapsed() > PATIENCE {
-                bail!("nothing arrives at the sink");
+        for sink in &mut sinks {
+            while sink.count()? == 0 {
+                stop_if_interrupted()?;
+                router.still_runs()?;
+                if begin.elapsed() > PATIENCE {
+                    bail!("nothing arrives at a sink");
+                }
+                std::thread::sleep(Duration::from_millis(10));
             }
-            std::thread::sleep(Duration::from_millis(10));
         }
         network.move_receiving_to(apart.worker());
         std::thread::sleep(WARM_UP);
+        Ok(Running { sources, router, _encrypting: encrypting, sinks })
+    }
+
+    /// Fails if Linux forwarded in the place of another router; `before` is what it had forwarded.
+    fn check_linux(&self, before: u64, arrived: u64) -> Result<()> {
+        let by_linux = self.veth.network.forwarded_by_linux()?.saturating_sub(before);
+        if self.case.engine != Engine::Kernel && by_linux > arrived / 100 {
+            bail!("of {arrived} packets Linux forwarded {by_linux} in the router's place");
+        }
+        Ok(())
+    }
+
+    /// Sends at each of these rates, in million frames a second of all lines together, for so many seconds, and all that so many times.
+    pub(super) fn sweep(&self, rates: &[f64], seconds: f64, runs: usize) -> Result<Vec<Step>> {
+        let _place = place_control(Some(self.veth.apart));
+        let mut running = self.begin()?;
+        let Running { sources, router, sinks, .. } = &mut running;
+        let linux_before = self.veth.network.forwarded_by_linux()?;
+        let mut steps = vec![Vec::new(); rates.len()];
+        for _ in 0..runs {
+            for (rate, steps) in rates.iter().zip(&mut steps) {
+                stop_if_interrupted()?;
+                for source in &mut *sources {
+                    source.set_rate(Some(rate * 1e6 / self.veth.network.lines.len() as f64))?;
+                }
+                std::thread::sleep(TRIAL / 3);
+                let mut counts = || -> Result<(Vec<u64>, Vec<u64>)> {
+                    let of = |ends: &mut [End]| ends.iter_mut().map(End::count).collect::<Result<_>>();
+                    Ok((of(sources)?, of(sinks)?))
+                };
+                let (before, begin) = (counts()?, Instant::now());
+                std::thread::sleep(Duration::from_secs_f64(seconds));
+                let (after, took) = (counts()?, begin.elapsed().as_secs_f64());
+                let mpps = |before: &[u64], after: &[u64]| -> Vec<f64> {
+                    let each = after.iter().zip(before);
+                    each.map(|(after, before)| (after - before) as f64 / took / 1e6).collect()
+                };
+                let arrived = mpps(&before.1, &after.1);
+                steps.push(Step { sent: mpps(&before.0, &after.0).iter().sum(), arrived });
+            }
+        }
+        router.still_runs()?;
+        let all = steps.iter().flatten().map(Step::all).sum::<f64>() * seconds * 1e6;
+        self.check_linux(linux_before, all as u64)?;
+        let middle = |mut steps: Vec<Step>| {
+            steps.sort_by(|a, b| a.all().total_cmp(&b.all()));
+            steps.swap_remove(steps.len() / 2)
+        };
+        Ok(steps.into_iter().map(middle).collect())
+    }
+}
+
+/// What was sent and what arrived at one rate, in million frames a second: the middle one of several runs.
+#[derive(Clone, Debug)]
+pub(crate) struct Step {
+    /// By all lines.
+    pub(crate) sent: f64,
+    /// At the sink of each line.
+    pub(crate) arrived: Vec<f64>,
+}
+
+impl Step {
+    /// Returns what arrived in all.
+    pub(crate) fn all(&self) -> f64 {
+        self.arrived.iter().sum()
+    }
+}
+
+impl Contestant for OnVeth<'_> {
+    fn run(&mut self, seconds: f64) -> Result<Figures> {
+        let Veth { network, apart, .. } = self.veth;
+        // What measures does not stand in the router's way.
+        let _place = place_control(Some(*apart));
+        let mut running = self.begin()?;
+        let Running { sources, router, sinks, .. } = &mut running;
+        // There is one line.
+        let (source, sink) = (&mut sources[0], &mut sinks[0]);
         let rate = match self.rate {
             Some(rate) => rate,
-            None => *self.rate.insert(best_rate(&mut source, &mut sink)?),
+            None => *self.rate.insert(best_rate(source, sink)?),
         };
         source.set_rate(rate)?;
         std::thread::sleep(TRIAL);
@@ -383,19 +492,12 @@ impl Contestant for OnVeth<'_> {
             kernel: network.kernel_threads(apart.worker()),
         };
         let linux_before = network.forwarded_by_linux()?;
-        let before = Reading::take(&mut source, &mut sink, apart.worker(), &threads)?;
+        let before = Reading::take(source, sink, apart.worker(), &threads)?;
         std::thread::sleep(Duration::from_secs_f64(seconds));
-        let after = Reading::take(&mut source, &mut sink, apart.worker(), &threads)?;
-        let by_linux = network.forwarded_by_linux()?.saturating_sub(linux_before);
+        let after = Reading::take(source, sink, apart.worker(), &threads)?;
         router.still_runs()?;
-        let arrived = after.arrived.saturating_sub(before.arrived);
-        if self.case.engine != Engine::Kernel && by_linux > arrived / 100 {
-            bail!("of {arrived} packets Linux forwarded {by_linux} in the router's place");
-        }
-        let figures = after.since(&before);
-        drop(source);
-        drop(router);
-        figures
+        self.check_linux(linux_before, after.arrived.saturating_sub(before.arrived))?;
+        after.since(&before)
     }
 }
 

@@ -1,8 +1,8 @@
 // The kernel's side of the veth cases of `brickway-lab bench io`: a source, a sink, and the XDP redirect that routers
 // are compared with. Plain bpf(2): it needs the kernel's headers and no library (Linux 5.18 for the source's frames).
 //
-//   veth_ends source NAMESPACE INTERFACE CPU SOURCE-MAC DESTINATION-MAC SOURCE-IP DESTINATIONS
-//       sends UDP frames of 64 bytes out of the interface, as fast as it can until it is told to take its time; the
+//   veth_ends source NAMESPACE INTERFACE CPU SOURCE-MAC DESTINATION-MAC SOURCE-IP DESTINATIONS BYTES
+//       sends UDP frames of so many bytes out of the interface, as fast as it can until it is told to take its time; the
 //       file DESTINATIONS has an address a line, of the source's family, and a frame goes to each in turn
 //   veth_ends sink NAMESPACE INTERFACE
 //       drops IPv4 and UDP over IPv6 that come in by the interface, in XDP, and leaves the rest to the kernel
@@ -34,7 +34,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum { FRAME = 64, FRAMES_A_CALL = 1 << 30, MOST_DESTINATIONS = 1 << 20 };
+enum { HEADERS = 60, MOST_BYTES = 1514, FRAMES_A_CALL = 1 << 30, MOST_DESTINATIONS = 1 << 20 };
 
 static void fail(const char *format, ...) {
     va_list arguments;
@@ -255,16 +255,21 @@ static void parse_address(int family, const char *text, void *address) {
     if (inet_pton(family, text, address) != 1) fail("'%s' is no IPv%d address", text, family == AF_INET ? 4 : 6);
 }
 
-// A frame without destination.
-static void make_frame(uint8_t *frame, int family, char **words) {
-    memset(frame, 0, FRAME);
+static void put16(uint8_t *place, int value) {
+    place[0] = value >> 8;
+    place[1] = value;
+}
+
+// A frame of so many bytes without destination.
+static void make_frame(uint8_t *frame, int bytes, int family, char **words) {
+    memset(frame, 0, bytes);
     parse_mac(words[1], frame);
     parse_mac(words[0], frame + 6);
     uint8_t *ip = frame + 14, *udp;
     if (family == AF_INET) {
         frame[12] = 8;
         ip[0] = 0x45;
-        ip[3] = FRAME - 14;
+        put16(ip + 2, bytes - 14);
         ip[8] = 64;
         ip[9] = IPPROTO_UDP;
         parse_address(family, words[2], ip + 12);
@@ -273,7 +278,7 @@ static void make_frame(uint8_t *frame, int family, char **words) {
         frame[12] = 0x86;
         frame[13] = 0xdd;
         ip[0] = 0x60;
-        ip[5] = FRAME - 54;
+        put16(ip + 4, bytes - 54);
         ip[6] = IPPROTO_UDP;
         ip[7] = 64;
         parse_address(family, words[2], ip + 8);
@@ -281,7 +286,7 @@ static void make_frame(uint8_t *frame, int family, char **words) {
     }
     udp[0] = 0x10;
     udp[2] = 0x20;
-    udp[5] = frame + FRAME - udp;
+    put16(udp + 4, frame + bytes - udp);
 }
 
 // The checksum of the frame's IPv4 header with this destination, in network order.
@@ -318,14 +323,16 @@ static int read_destinations(const char *path, int family, const uint8_t *frame,
 
 static void run_source(const char *interface, char **words) {
     int cpu = atoi(words[0]), family = family_of(words[3]), destinations;
-    uint8_t frame[FRAME];
-    make_frame(frame, family, words + 1);
+    int bytes = atoi(words[5]);
+    if (bytes < HEADERS || bytes > MOST_BYTES) fail("frames of %s bytes; expected %d to %d", words[5], HEADERS, MOST_BYTES);
+    uint8_t frame[MOST_BYTES];
+    make_frame(frame, bytes, family, words + 1);
     int count = read_destinations(words[4], family, frame, &destinations);
     struct program program = {0};
     send_when_due(&program);
-    begin(&program, FRAME);
+    begin(&program, HEADERS);
     // The kernel uses frames again as routers left them, with another time to live.
-    for (int offset = 0; offset < FRAME; offset += 4) {
+    for (int offset = 0; offset < HEADERS; offset += 4) {
         int32_t word;
         memcpy(&word, frame + offset, 4);
         add(&program, OP(BPF_ST | BPF_MEM | BPF_W, 2, 0, offset, word));
@@ -341,7 +348,7 @@ static void run_source(const char *interface, char **words) {
     union bpf_attr attr = {0};
     attr.test.prog_fd = fd;
     attr.test.data_in = (uintptr_t)frame;
-    attr.test.data_size_in = FRAME;
+    attr.test.data_size_in = bytes;
     attr.test.flags = BPF_F_TEST_XDP_LIVE_FRAMES;
     attr.test.batch_size = 64;
     attr.test.repeat = 64;
@@ -370,7 +377,7 @@ int main(int count, char **words) {
     pace_map = make_map(sizeof(struct pace));
     pthread_t thread;
     if (pthread_create(&thread, NULL, answer, NULL) != 0) fail("no thread");
-    if (strcmp(role, "source") == 0 && count == 9) run_source(interface, words + 4);
+    if (strcmp(role, "source") == 0 && count == 10) run_source(interface, words + 4);
     struct program program = {0};
     only_traffic(&program);
     count_one(&program, counter);
