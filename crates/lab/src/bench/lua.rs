@@ -214,6 +214,37 @@ pub(crate) fn routers(seconds: f64, runs: usize) -> Result<[f64; 2]> {
     Ok(cycles.map(median))
 }
 
+/// Returns the names of the ways to split a batch in a script, each with the median cycles a packet that it adds at each share, of a hundred, that is
+/// diverted.
+///
+/// # Errors
+/// A graph cannot be made.
+pub(crate) fn splits(shares: &[u32], seconds: f64, runs: usize) -> Result<Vec<(&'static str, Vec<f64>)>> {
+    let frames = frames::templates(&routes::default_route(), 4096, 60);
+    let mut plain = graph("ToDevice(bench1);", &frames, 64)?;
+    let mut cases = Vec::new();
+    for (way, text) in SPLITS {
+        for share in shares {
+            let text = script(&text.replace("SHARE", &share.to_string()));
+            let text = format!("{text} -> ToDevice(bench1); s[1] -> ToDevice(bench2);");
+            cases.push((way, graph(&text, &frames, 64)?, Vec::new()));
+        }
+    }
+    cases.iter_mut().for_each(|(_, core, _)| {
+        core.run(seconds.min(0.1));
+    });
+    for _ in 0..runs {
+        for (_, core, cycles) in &mut cases {
+            let without = plain.run(seconds / 4.0).cycles_per_packet();
+            cycles.push(core.run(seconds / 4.0).cycles_per_packet() - without);
+        }
+    }
+    let of_way = |cases: &[(&'static str, SingleCore, Vec<f64>)]| {
+        (cases[0].0, cases.iter().map(|(.., cycles)| median(cycles.clone())).collect())
+    };
+    Ok(cases.chunks(shares.len()).map(of_way).collect())
+}
+
 /// Runs the cases in turns.
 fn measure(arguments: &LuaArguments, cases: &mut [Case]) -> Result<()> {
     let seconds = arguments.run.seconds;

@@ -1,12 +1,13 @@
 //! A flood of packets for the slow path beside ordinary traffic: what the fast path forwards meanwhile, what is answered, and what the ring between
 //! the two drops.
 
-use anyhow::{Context, Result};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
 use graph::graph::GraphOptions;
 use graph::router::{Router, RouterOptions};
 use packet::PoolOptions;
 use ports::MemoryLoop;
-use std::time::{Duration, Instant};
 
 use super::{example, frames, routes};
 
@@ -90,7 +91,7 @@ fn counts(router: &mut Router) -> Result<Counts> {
     };
     let [from, to, punt, answers] = [place("from")?, place("to")?, place("punt")?, place("answers")?];
     let stats = router.stats();
-    let [fast, slow] = &stats[..] else { anyhow::bail!("a thread of the router has ended") };
+    let [fast, slow] = &stats[..] else { bail!("a thread of the router has ended") };
     Ok(Counts {
         received: fast.elements[from].packets,
         forwarded: fast.elements[to].passed(),

@@ -95,7 +95,7 @@ fn address(packet: &mut Packet) {
 }
 
 impl Splitter {
-    /// Makes batches of so many packets, of which this share is diverted: of a hundred so many.
+    /// Makes batches of so many packets, at most as many as a batch has room for.
     ///
     /// # Errors
     /// There is no memory.
@@ -111,7 +111,7 @@ impl Splitter {
         Ok(Splitter { queue, pool: pool.context("no memory for frames")?, burst: burst.min(MAX_BATCH) })
     }
 
-    /// Splits so many batches; returns TSC cycles a packet of the middle one's steps, receiving and freeing left out.
+    /// Splits so many batches, of whose packets so many of a hundred are diverted; returns TSC cycles a packet of the middle one's steps, receiving and freeing left out.
     pub(crate) fn run(&mut self, way: Way, percent: u8, batches: usize) -> f64 {
         let mut seen = Seen::default();
         let took = (0..batches).map(|_| self.split(way, percent, &mut seen) as f64).collect();

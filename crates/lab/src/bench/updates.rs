@@ -21,7 +21,7 @@ const ROUTES: u32 = 1 << 17;
 /// Different destinations of packets.
 const DESTINATIONS: usize = 4096;
 /// Changes of this time are published together.
-const BETWEEN_PUBLICATIONS: Duration = Duration::from_millis(50);
+const BETWEEN_PUBLICATIONS: Duration = Duration::from_millis(100);
 
 /// The graph of `brickway run PORT...` and its tables.
 pub(crate) struct Updates {

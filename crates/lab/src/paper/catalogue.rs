@@ -123,7 +123,7 @@ pub(super) static ALL: &[Experiment] = &[
     measured("mr-fig11", "figure 11", "receive and transmit bursts", moonroute::batches),
     measured("mr-fig13", "figure 13", "latency over receive bursts", moonroute::latency),
     measured("mr-table1", "table 1", "cycles by module", moonroute::modules),
-    measured("mr-slow", "section 4.2", "a flood of packets for the slow path", slow::slow_path),
+    measured("mr-slow", "section 4.1", "a flood of packets for the slow path", slow::slow_path),
     measured("mr-update", "section 6.8", "packets lost while routes change", slow::updates),
     measured("mr-split", "section 4.3", "three ways to split a batch", slow::splits),
     measured("mr-lua", "section 5.2", "a router in Lua", slow::script),

@@ -441,30 +441,35 @@ impl<'a> OnVeth<'a> {
                     each.map(|(after, before)| (after - before) as f64 / took / 1e6).collect()
                 };
                 let arrived = mpps(&before.1, &after.1);
-                steps.push(Step { sent: mpps(&before.0, &after.0).iter().sum(), arrived });
+                steps.push(Step { sent: mpps(&before.0, &after.0), arrived });
             }
         }
         router.still_runs()?;
-        let all = steps.iter().flatten().map(Step::all).sum::<f64>() * seconds * 1e6;
+        let steps: Vec<Step> = steps.iter().map(|runs| Step::mean(runs)).collect();
+        let all = steps.iter().map(Step::all).sum::<f64>() * seconds * runs as f64 * 1e6;
         self.check_linux(linux_before, all as u64)?;
-        let middle = |mut steps: Vec<Step>| {
-            steps.sort_by(|a, b| a.all().total_cmp(&b.all()));
-            steps.swap_remove(steps.len() / 2)
-        };
-        Ok(steps.into_iter().map(middle).collect())
+        Ok(steps)
     }
 }
 
-/// What was sent and what arrived at one rate, in million frames a second: the middle one of several runs.
+/// What was sent and what arrived at one rate, in million frames a second: the mean of several runs.
 #[derive(Clone, Debug)]
 pub(crate) struct Step {
-    /// By all lines.
-    pub(crate) sent: f64,
-    /// At the sink of each line.
+    /// By the source of each line.
+    pub(crate) sent: Vec<f64>,
+    /// At its sink.
     pub(crate) arrived: Vec<f64>,
 }
 
 impl Step {
+    fn mean(runs: &[Step]) -> Step {
+        let mean = |of: fn(&Step) -> &Vec<f64>| -> Vec<f64> {
+            let lines = 0..runs.first().map_or(0, |run| of(run).len());
+            lines.map(|line| runs.iter().map(|run| of(run)[line]).sum::<f64>() / runs.len() as f64).collect()
+        };
+        Step { sent: mean(|step| &step.sent), arrived: mean(|step| &step.arrived) }
+    }
+
     /// Returns what arrived in all.
     pub(crate) fn all(&self) -> f64 {
         self.arrived.iter().sum()
