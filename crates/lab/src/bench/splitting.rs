@@ -1,8 +1,9 @@
 //! Three ways to split a batch when some of its packets go another way (MoonRoute, section 4.3), around the same steps.
 //!
 //! A batch comes in, the first step diverts some packets, two more steps work on the others, which are sent; the diverted ones are handled by
-//! themselves. *Arrays*: the diverted packets move to a batch of their own and the others close up, as in this router's graph. *Masks*: all packets
-//! stay where they are, and each step works on those whose bit is set. *Drop-out*: so too, and the places of the diverted ones are gathered in a list.
+//! themselves. *Arrays*: the diverted packets move to a batch of their own and the others close up, as in this router's graph. *Masks*: all
+//! packets stay where they are, and each step works on those whose bit is set. *Drop-out*: so too, and the places of the
+//! diverted ones are gathered in a list.
 
 use std::hint::black_box;
 
@@ -111,7 +112,8 @@ impl Splitter {
         Ok(Splitter { queue, pool: pool.context("no memory for frames")?, burst: burst.min(MAX_BATCH) })
     }
 
-    /// Splits so many batches, of whose packets so many of a hundred are diverted; returns TSC cycles a packet of the middle one's steps, receiving and freeing left out.
+    /// Splits so many batches, of whose packets so many of a hundred are diverted.
+    /// Returns TSC cycles a packet of the middle one's steps, receiving and freeing left out.
     pub(crate) fn run(&mut self, way: Way, percent: u8, batches: usize) -> f64 {
         let mut seen = Seen::default();
         let took = (0..batches).map(|_| self.split(way, percent, &mut seen) as f64).collect();

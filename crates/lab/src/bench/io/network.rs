@@ -6,8 +6,8 @@
 //!   2001:db8::2                2001:db8:1::2
 //! ```
 //!
-//! There can be more lines like this one through the same router; the networks of the second are 10.0.2.0/24 and 10.0.3.0/24. A network has the addresses of
-//! one of the two families. Routes lead over [`NEXT_HOPS`] neighbours behind OUT, the
+//! There can be more lines like this one through the same router; the networks of the second are 10.0.2.0/24 and 10.0.3.0/24. A network has
+//! the addresses of one of the two families. Routes lead over [`NEXT_HOPS`] neighbours behind OUT, the
 //! sink the first of them; Linux has a permanent entry for each.
 //!
 //! The router's work shall be on one CPU and the source's on another. What comes in over veth is worked off where it

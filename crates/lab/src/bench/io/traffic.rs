@@ -23,7 +23,8 @@ pub(super) struct Traffic {
 }
 
 impl Traffic {
-    /// Makes the files of a line, for routes that leave by its interface `sending`. Lines behind the first have no routes but those of their own networks.
+    /// Makes the files of a line, for routes that leave by its interface `sending`. Lines behind the first have no routes but those of their
+    /// own networks.
     pub(super) fn new(setting: &Setting<'_>, load: Load, line: u8, sending: &str) -> Result<Self> {
         let (folder, arguments) = (setting.folder.path(), setting.arguments);
         match load.family {
