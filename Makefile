@@ -201,9 +201,7 @@ bench: packages-bench build bench-peers
 	target/release/brickway-lab bench scaling
 	target/release/brickway-lab bench fabric
 	target/release/brickway-lab bench cluster
-	target/release/brickway-lab plan --paper
-	target/release/brickway-lab model --paper
-	target/release/brickway-lab sim --paper
+	$(SUDO) target/release/brickway-lab paper all --quick || [ $$? = 3 ]
 	target/release/brickway-lab bench distribution
 	$(CARGO) run --release -q -p brickway-graph --example hop
 

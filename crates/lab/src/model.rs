@@ -37,7 +37,7 @@ Each part of a server allows so many packets a second: the processors their cycl
 a packet moves over it (so often its own, and some more for descriptors). The least counts. Mpps, Gb/s and limit believe what was measured of
 buses, nominal what their labels say. bytes: what a packet moves over each bus; use: of what the bus can when the limit is reached.")]
 pub(crate) struct ModelArguments {
-    /// A server's file with a [machine], 'here' to measure this machine (the default with --config), or one of: nehalem, nehalem-next (RouteBricks, 2009), modern, modern-dual
+    /// A server's file with a [machine], 'here' to measure this machine (the default with --config), or one of: nehalem, nehalem-next (RouteBricks, 2009), shared-bus-2008, mesh-2008, clovertown-1.6 ("Can software routers scale?"), modern (the default), modern-dual
     #[arg(long, value_name = "FILE")]
     server: Option<String>,
     /// What a bench printed with --json: each of its rows 'cycles_per_packet' is an application

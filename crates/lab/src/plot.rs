@@ -105,7 +105,7 @@ fn draw(area: &Area<'_>, chart: &Chart) -> Result<()> {
         .margin(14)
         .x_label_area_size(44)
         .y_label_area_size(64)
-        .build_cartesian_2d(sides, low..high)?;
+        .build_cartesian_2d(sides.clone(), low..high)?;
     let place_of = |x: &f64| {
         if chart.places.is_empty() {
             return short(*x);
@@ -131,10 +131,20 @@ fn draw(area: &Area<'_>, chart: &Chart) -> Result<()> {
         let colour = COLOURS[number % COLOURS.len()];
         let points = line.points.iter().map(|&(x, y)| (x, scale(y)));
         if line.has_marks_alone {
-            context
-                .draw_series(points.map(|point| Cross::new(point, 6, BLACK.stroke_width(2))))?
-                .label(&line.name)
-                .legend(move |(x, y)| Cross::new((x + 9, y), 5, BLACK.stroke_width(2)));
+            // The second kind of published points has another mark.
+            let before = chart.lines[..number].iter().filter(|line| line.has_marks_alone).count();
+            let style = BLACK.stroke_width(2);
+            if before % 2 == 0 {
+                context
+                    .draw_series(points.map(|point| Cross::new(point, 6, style)))?
+                    .label(&line.name)
+                    .legend(move |(x, y)| Cross::new((x + 9, y), 5, style));
+            } else {
+                context
+                    .draw_series(points.map(|point| TriangleMarker::new(point, 7, BLACK.filled())))?
+                    .label(&line.name)
+                    .legend(move |(x, y)| TriangleMarker::new((x + 9, y), 6, BLACK.filled()));
+            }
         } else if chart.has_bars {
             // The bars of a place have four fifths of its width.
             let width = 0.8 / bars as f64;
@@ -153,18 +163,7 @@ fn draw(area: &Area<'_>, chart: &Chart) -> Result<()> {
             context.draw_series(points.map(|point| Circle::new(point, 3, colour.filled())))?;
         }
     }
-    // The names of lines stand where these are not: bars grow to one side, and lines end high or low.
-    let ends = |of: fn(&Line) -> Option<&(f64, f64)>| -> Vec<f64> {
-        chart.lines.iter().filter_map(|line| Some(scale(of(line)?.1))).collect()
-    };
-    let (first, last) = (ends(|line| line.points.first()), ends(|line| line.points.last()));
-    let highest = |values: &[f64]| values.iter().copied().fold(f64::MIN, f64::max);
-    let is_above = last.iter().map(|&value| if value > (low + high) / 2.0 { 1 } else { -1 }).sum::<i32>() > 0;
-    let corner = match (chart.has_bars, is_above) {
-        (true, _) if highest(&first) < highest(&last) => SeriesLabelPosition::UpperLeft,
-        (false, true) => SeriesLabelPosition::LowerRight,
-        _ => SeriesLabelPosition::UpperRight,
-    };
+    let corner = emptiest_corner(chart, &sides, low..high, scale);
     context
         .configure_series_labels()
         .background_style(WHITE.mix(0.85))
@@ -173,6 +172,40 @@ fn draw(area: &Area<'_>, chart: &Chart) -> Result<()> {
         .position(corner)
         .draw()?;
     Ok(())
+}
+
+/// Returns the corner in which the names of lines hide the fewest points; a bar is as many as it is long.
+fn emptiest_corner(
+    chart: &Chart,
+    sides: &std::ops::Range<f64>,
+    heights: std::ops::Range<f64>,
+    scale: impl Fn(f64) -> f64,
+) -> SeriesLabelPosition {
+    // The names take about this share of the width, and this of the height for each.
+    const WIDE: f64 = 0.42;
+    let high = 0.1 + 0.07 * chart.lines.len() as f64;
+    let share = |value: f64, range: &std::ops::Range<f64>| (value - range.start) / (range.end - range.start);
+    let hidden = |is_left: bool, is_below: bool| {
+        let is_hidden = |&(x, y): &(f64, f64)| {
+            let (x, y) = (share(x, sides), share(scale(y), &heights));
+            let is_beside = if is_left { x < WIDE } else { x > 1.0 - WIDE };
+            let is_level = match (is_below, chart.has_bars) {
+                (true, true) => true,
+                (true, false) => y < high,
+                (false, _) => y > 1.0 - high,
+            };
+            is_beside && is_level
+        };
+        chart.lines.iter().flat_map(|line| &line.points).filter(|point| is_hidden(point)).count()
+    };
+    let corners = [
+        (hidden(false, false), SeriesLabelPosition::UpperRight),
+        (hidden(true, false), SeriesLabelPosition::UpperLeft),
+        (hidden(false, true), SeriesLabelPosition::LowerRight),
+        (hidden(true, true), SeriesLabelPosition::LowerLeft),
+    ];
+    let least = corners.into_iter().min_by_key(|(hidden, _)| *hidden);
+    least.map_or(SeriesLabelPosition::UpperRight, |(_, corner)| corner)
 }
 
 /// A number for an axis.

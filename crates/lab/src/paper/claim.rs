@@ -12,6 +12,8 @@ pub(super) enum Kind {
     Ratio,
     /// The form of a curve.
     Shape,
+    /// A bound that this project sets itself where a paper only gives the occasion.
+    Own,
     /// What a machine of that time did: printed, never judged.
     Rate,
 }
@@ -23,6 +25,7 @@ impl Kind {
             Kind::Value => "value",
             Kind::Ratio => "ratio",
             Kind::Shape => "shape",
+            Kind::Own => "own bound",
             Kind::Rate => "rate",
         }
     }

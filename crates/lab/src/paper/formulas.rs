@@ -110,11 +110,9 @@ pub(super) fn rb4_large(_: &Setting, report: &mut Report<'_>) -> Result<()> {
 
 /// RouteBricks, section 8: what its cluster of four is by a plan.
 pub(super) fn cost(_: &Setting, report: &mut Report<'_>) -> Result<()> {
-    let (servers, line) = (report.input("rb4-servers")?, report.input("rb4-line-gbps")?);
+    let servers = report.input("rb4-servers")?;
     let current = Server { price: report.input("server-dollars")?, ..server("current")? };
     let plan = plans(&wish(servers as u32, 0.0), &current)?.into_iter().next().context("there is no plan")?;
-    report.compare("rb4-gbps", f64::from(plan.servers) * line)?;
-    report.compare("rb4-units", f64::from(plan.servers + plan.relays))?;
     report.compare("rb4-dollars", plan.price)?;
     report.remark("Power is left out: the servers of a plan have no watts of that time, and the paper gives their sum alone.");
     Ok(())

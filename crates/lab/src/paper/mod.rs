@@ -50,11 +50,12 @@ use router::table::{Align, Table};
   brickway-lab paper all --quick             everything that this machine can, in some 15 minutes
   brickway-lab paper all --from docs/papers/results.jsonl --out figures    print and draw old results again
 
-Three kinds of claims are judged, each by its own rule: a value deviates by so many per cent, a ratio is at least or near the published one, a
-curve has the published shape. Rates of that time's machines are printed and never judged. What a figure shows without a number in the text is
-judged by its shape alone.
+Kinds of claims: a value follows from a formula, a model or a simulation; a ratio says how many times one thing is
+another; a shape says how a curve runs; an own bound is this project's, where a paper gives only the occasion. A rate
+is what a machine of that time did: it is printed and never judged. The tolerance stands behind the published number.
 
-Exit code: 0 all claims hold, 3 one does not (the reason stands below its table), 1 an experiment could not run.")]
+Exit code: 0 all claims hold (what is left out has none), 3 one does not (the reason stands below its table), 1 an
+experiment could not run, 2 wrong usage.")]
 pub(crate) struct PaperArguments {
     /// Experiments by their identifier, papers (rb, nic, mr, sc, pc) or all
     #[arg(value_name = "ID", required_unless_present = "list")]
@@ -95,11 +96,15 @@ pub(super) struct Setting {
 
 pub(crate) fn paper(arguments: &PaperArguments) -> Result<ExitCode> {
     let papers = published::papers()?;
+    let all = ["all".to_owned()];
+    let ids = if arguments.ids.is_empty() { &all[..] } else { &arguments.ids };
+    let chosen = chosen(ids, arguments.exact)?;
     if arguments.list {
-        list(arguments.json);
+        list(&chosen, arguments.json);
         return Ok(ExitCode::SUCCESS);
     }
-    let chosen = chosen(&arguments.ids, arguments.exact)?;
+    // What is wrong with the folder is known before minutes are spent.
+    arguments.out.as_deref().map(Folder::open).transpose()?;
     let old = arguments.from.as_deref().map(read_results).transpose()?;
     let setting = Setting {
         seconds: if arguments.quick { 0.1 } else { 0.5 },
@@ -117,7 +122,14 @@ pub(crate) fn paper(arguments: &PaperArguments) -> Result<ExitCode> {
         let outcome = match &old {
             Some(old) => match old.get(experiment.id) {
                 Some(outcome) => outcome.clone(),
-                None => continue,
+                None => {
+                    // Of all those of a paper an old file may have some.
+                    if ids.iter().any(|id| id == experiment.id) {
+                        graph::note!("brickway-lab: {}: no result in the file of --from", experiment.id);
+                        errors += 1;
+                    }
+                    continue;
+                }
             },
             None => match run(experiment, paper, &setting) {
                 Ok(outcome) => outcome,
@@ -129,15 +141,15 @@ pub(crate) fn paper(arguments: &PaperArguments) -> Result<ExitCode> {
                 }
             },
         };
+        outcomes.push(outcome.clone());
+        // What was measured so far stays if the next one is interrupted.
+        if let Some(folder) = &arguments.out {
+            Folder::open(folder)?.write(&papers, &outcomes)?;
+        }
         if arguments.json {
             say_line!("{}", serde_json::to_string(&outcome)?);
         } else {
             print(experiment, &outcome);
-        }
-        outcomes.push(outcome);
-        // What was measured so far stays if the next one is interrupted.
-        if let Some(folder) = &arguments.out {
-            write(folder, &papers, &outcomes)?;
         }
     }
     if outcomes.is_empty() && errors == 0 {
@@ -190,15 +202,16 @@ fn run(experiment: &Experiment, paper: &Paper, setting: &Setting) -> Result<Outc
     progress::clear();
     result?;
     if experiment.how == How::Measured {
-        report.outcome.machine = bench::machine_name();
+        let quick = if setting.is_quick { ", --quick" } else { "" };
+        report.outcome.machine = format!("{}{quick}", bench::machine_name());
     }
     Ok(report.outcome)
 }
 
-fn list(as_json: bool) {
+fn list(experiments: &[&Experiment], as_json: bool) {
     let left = Align::Left;
     let mut table = Table::new(&[("id", left), ("of", left), ("what", left), ("how", left), ("needs", left)]);
-    for experiment in ALL {
+    for experiment in experiments {
         let needs = match experiment.how {
             How::Left(why) => why,
             _ if experiment.needs_root => "root",
@@ -264,8 +277,9 @@ fn table_of_claims(outcome: &Outcome) -> Table {
 fn summarize(outcomes: &[Outcome]) {
     let claims = || outcomes.iter().flat_map(|outcome| &outcome.claims);
     let count = |holds| claims().filter(|claim| claim.holds == holds).count();
+    let left_out = outcomes.iter().filter(|outcome| outcome.claims.is_empty()).count();
     say_line!(
-        "{} experiments: {} claims hold, {} do not, {} rates of that time's machines are printed only",
+        "experiments: {}, of which left out: {left_out}; claims that hold: {}, that do not: {}; rates of that time's machines, not judged: {}",
         outcomes.len(),
         count(Some(true)),
         count(Some(false)),
@@ -276,31 +290,72 @@ fn summarize(outcomes: &[Outcome]) {
 /// The results, a line for each experiment.
 const RESULTS: &str = "results.jsonl";
 
+/// More than a file of results has.
+const MOST_BYTES: u64 = 64 << 20;
+
 fn read_results(path: &Path) -> Result<BTreeMap<String, Outcome>> {
-    let text = fs::read_to_string(path).with_context(|| format!("cannot read '{}'", path.display()))?;
+    let explain = || format!("cannot read '{}'", path.display());
+    let file = fs::metadata(path).with_context(explain)?;
+    if !file.is_file() || file.len() > MOST_BYTES {
+        bail!("'{}': no file of results; expected one of at most {} MB", path.display(), MOST_BYTES >> 20);
+    }
+    let text = fs::read_to_string(path).with_context(explain)?;
     let mut outcomes = BTreeMap::new();
-    for (number, line) in text.lines().enumerate() {
-        let outcome: Outcome = serde_json::from_str(line).with_context(|| {
-            format!("{}:{}: no result of `brickway-lab paper --json`", path.display(), number + 1)
-        })?;
+    for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
+        let explain =
+            || format!("{}:{}: no result of `brickway-lab paper --json`", path.display(), number + 1);
+        let outcome: Outcome = serde_json::from_str(line).with_context(explain)?;
+        outcome.check().map_err(anyhow::Error::msg).with_context(explain)?;
         outcomes.insert(outcome.id.clone(), outcome);
     }
     Ok(outcomes)
 }
 
-/// Writes the results, and the page and figures of all that the folder then has.
-fn write(folder: &Path, papers: &[(&str, Paper)], outcomes: &[Outcome]) -> Result<()> {
-    fs::create_dir_all(folder).with_context(|| format!("cannot make the folder '{}'", folder.display()))?;
-    let path = folder.join(RESULTS);
-    let mut all = if path.exists() { read_results(&path)? } else { BTreeMap::new() };
-    all.extend(outcomes.iter().map(|outcome| (outcome.id.clone(), outcome.clone())));
-    // Those that there are no more go.
-    let known: Vec<&Outcome> = ALL.iter().filter_map(|experiment| all.get(experiment.id)).collect();
-    let mut text = String::new();
-    for outcome in &known {
-        text += &serde_json::to_string(outcome)?;
-        text.push('\n');
+/// A folder for the page, figures and results, which one program at a time has.
+struct Folder<'a> {
+    path: &'a Path,
+    /// Held until this is dropped.
+    _lock: fs::File,
+}
+
+impl Folder<'_> {
+    /// Makes the folder, if it is not there, and waits for others that write into it.
+    fn open(path: &Path) -> Result<Folder<'_>> {
+        let explain = || format!("cannot write into the folder '{}'", path.display());
+        fs::create_dir_all(path).with_context(explain)?;
+        let lock =
+            fs::File::open(path).and_then(|folder| folder.lock().map(|()| folder)).with_context(explain)?;
+        let folder = Folder { path, _lock: lock };
+        page::check(path)?;
+        folder.results()?;
+        Ok(folder)
     }
-    fs::write(&path, text).with_context(|| format!("cannot write '{}'", path.display()))?;
-    page::write(folder, papers, &known)
+
+    fn results(&self) -> Result<BTreeMap<String, Outcome>> {
+        let path = self.path.join(RESULTS);
+        if path.exists() { read_results(&path) } else { Ok(BTreeMap::new()) }
+    }
+
+    /// Writes the page and figures of all that the folder then has, and the results.
+    fn write(&self, papers: &[(&str, Paper)], outcomes: &[Outcome]) -> Result<()> {
+        let mut all = self.results()?;
+        all.extend(outcomes.iter().map(|outcome| (outcome.id.clone(), outcome.clone())));
+        // Those that there are no more go.
+        let known: Vec<&Outcome> = ALL.iter().filter_map(|experiment| all.get(experiment.id)).collect();
+        page::write(self.path, papers, &known)?;
+        let mut text = String::new();
+        for outcome in &known {
+            text += &serde_json::to_string(outcome)?;
+            text.push('\n');
+        }
+        replace(&self.path.join(RESULTS), &text)
+    }
+}
+
+/// Writes a file so that it has the old text or the new one, whatever happens.
+fn replace(path: &Path, text: &str) -> Result<()> {
+    let new = path.with_extension("new");
+    fs::write(&new, text)
+        .and_then(|()| fs::rename(&new, path))
+        .with_context(|| format!("cannot write '{}'", path.display()))
 }

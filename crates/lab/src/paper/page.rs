@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::fs;
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::{Result, bail};
 
 use super::catalogue::{ALL, How};
 use super::published::Paper;
@@ -17,17 +17,39 @@ pub(super) fn write(folder: &Path, papers: &[(&str, Paper)], outcomes: &[&Outcom
         plot::write(&folder.join(format!("{}.svg", outcome.id)), &outcome.charts)?;
     }
     let path = folder.join("README.md");
-    fs::write(&path, text(papers, outcomes)?).with_context(|| format!("cannot write '{}'", path.display()))
+    super::replace(&path, &text(papers, outcomes)?)
+}
+
+/// The first line of the page.
+const TITLE: &str = "# Five papers, reproduced";
+
+/// Checks that a README.md that is there is one of these pages.
+pub(super) fn check(folder: &Path) -> Result<()> {
+    let path = folder.join("README.md");
+    if path.exists() && !fs::read_to_string(&path).is_ok_and(|text| text.starts_with(TITLE)) {
+        bail!("'{}' is another page; expected a folder for the papers alone", path.display());
+    }
+    Ok(())
+}
+
+/// Returns a text for a cell of a table.
+fn cell(text: &str) -> String {
+    text.replace('|', "\\|").replace('<', "&lt;")
 }
 
 fn text(papers: &[(&str, Paper)], outcomes: &[&Outcome]) -> Result<String> {
     let mut text = String::from(
         "# Five papers, reproduced\n\n\
-         `brickway-lab paper all --out docs/papers` wrote this page: do not change it by hand. `results.jsonl` has all numbers;\n\
-         `brickway-lab paper all --from docs/papers/results.jsonl --out DIR` draws them again.\n\n\
+         `brickway-lab paper` wrote this page, with `--out`: do not change it by hand. `results.jsonl` has all numbers;\n\
+         `brickway-lab paper all --from results.jsonl --out DIR` prints and draws them again.\n\n\
          A **value** follows from a formula, a model or a simulation and deviates by so many per cent. A **ratio** says how many times one thing is\n\
-         another. A **shape** says how a curve runs; its words are explained in `crates/lab/src/paper/shape.rs`. A **rate** is what a machine of that time\n\
-         did: it is printed and never judged. The papers' figures are pictures; marks show only what their text gives as numbers.\n",
+         another. A **shape** says how a curve runs. An **own bound** is this project's, where a paper gives only the occasion. A **rate** is what a machine of that\n\
+         time did: it is printed and never judged. Behind a published number stands how far ours may be away from it. The papers' figures are pictures; marks show only what their text gives as numbers.\n\n\
+         Words: **R** is the rate of a port. **Valiant load balancing** sends a packet over a node drawn at random; **direct** means up to R/N without it, N being\n\
+         the nodes. A **flowlet** is a burst of a flow whose packets come within **delta** (or **tau**) of each other and take one way. A sequence of packets of a\n\
+         flow is **overtaken** if a later one came before it. **kp** and **kn** are packets that are polled and that a card hands over at a time. **IPP** and **CPI**\n\
+         are instructions a packet and cycles an instruction. Servers `current`, `more-nics` and `faster` are RouteBricks': one port and 5 cards, one port and 20\n\
+         cards, two ports and 20 cards.\n",
     );
     for (name, paper) in papers {
         write!(text, "\n## {}\n\nMeasured on: {}\n\n{}\n", paper.title, paper.hardware, paper.today)?;
@@ -79,11 +101,11 @@ fn results(text: &mut String, outcome: &Outcome) -> Result<()> {
         writeln!(
             text,
             "| {} | {} | {} | {} | {} | {} | {} |",
-            claim.what,
-            claim.section,
+            cell(&claim.what),
+            cell(&claim.section),
             claim.kind.name(),
-            claim.published,
-            claim.ours,
+            cell(&claim.published),
+            cell(&claim.ours),
             claim.deviation_text(),
             claim.verdict()
         )?;
@@ -96,7 +118,7 @@ fn results(text: &mut String, outcome: &Outcome) -> Result<()> {
         text.push('\n');
     }
     for note in notes {
-        writeln!(text, "- {note}")?;
+        writeln!(text, "- {}", cell(&note))?;
     }
     Ok(())
 }

@@ -169,12 +169,13 @@ impl Paper {
     /// The file has no such claim, or it is none of shape.
     pub(super) fn judge(&self, key: &str, curves: &[Curve]) -> Result<Claim> {
         let statement = self.statement(key)?;
-        let (holds, detail) = statement.shape(key)?.judge(curves);
+        let shape = statement.shape(key)?;
+        let (holds, detail) = shape.judge(curves);
         Ok(Claim {
             what: statement.named(),
             section: statement.section.clone(),
-            kind: Kind::Shape,
-            published: statement.shape.clone().unwrap_or_default(),
+            kind: statement.kind,
+            published: shape.words(),
             ours: detail,
             deviation: None,
             holds: Some(holds),
@@ -212,11 +213,12 @@ impl Statement {
             Some(Bound::AtMost) => "at most ",
             None => "",
         };
+        let tolerance = if within == 0.0 { String::new() } else { format!(" ± {within} %") };
         Claim {
             what,
             section: self.section.clone(),
             kind: self.kind,
-            published: format!("{mark}{}", number(published)),
+            published: format!("{mark}{}{tolerance}", number(published)),
             ours: number(ours),
             deviation: Some(rounded(deviation)),
             holds: (self.kind != Kind::Rate).then_some(holds),
@@ -241,11 +243,12 @@ mod tests {
     fn each_claim_of_shape_can_fail() {
         for (name, paper) in papers().unwrap() {
             for (key, statement) in &paper.claim {
-                if statement.kind == Kind::Shape {
+                if statement.shape.is_some() {
                     assert!(!statement.fails.is_empty(), "{name}: {key} has no curves that fail");
                     let (holds, detail) = statement.shape(key).unwrap().judge(&statement.fails);
                     assert!(!holds, "{name}: {key}: {detail}");
                 } else {
+                    assert_ne!(statement.kind, Kind::Shape, "{name}: {key}");
                     let is_number = statement.value.is_some() != statement.formula.is_some();
                     assert!(is_number && statement.shape.is_none(), "{name}: {key}");
                     assert!(statement.fails.is_empty(), "{name}: {key}");

@@ -35,6 +35,40 @@ impl Outcome {
         self.claims.iter().any(|claim| claim.holds == Some(false))
     }
 
+    /// Checks what was read from a file: that it can be printed and drawn.
+    ///
+    /// # Errors
+    /// What cannot.
+    pub(super) fn check(&self) -> Result<(), String> {
+        let claims = self
+            .claims
+            .iter()
+            .flat_map(|claim| [&claim.what, &claim.section, &claim.published, &claim.ours, &claim.why]);
+        let lines = || self.charts.iter().flat_map(|chart| &chart.lines);
+        let charts =
+            self.charts.iter().flat_map(|chart| [&chart.title, &chart.over].into_iter().chain(&chart.places));
+        let notes =
+            self.inputs.iter().chain(&self.missing).chain(&self.remarks).chain([&self.id, &self.machine]);
+        let mut texts = claims.chain(charts).chain(lines().map(|line| &line.name)).chain(notes);
+        if let Some(text) = texts.find(|text| text.len() > LONGEST || text.chars().any(char::is_control)) {
+            return Err(format!("a text of {} bytes; expected at most {LONGEST} in one line", text.len()));
+        }
+        let points = || lines().flat_map(|line| &line.points);
+        let is_number = |value: f64| value.abs() <= LARGEST;
+        if points().any(|&(x, y)| !is_number(x) || !is_number(y)) {
+            return Err(format!("a point beyond {LARGEST}"));
+        }
+        let deviations = self.claims.iter().filter_map(|claim| claim.deviation);
+        if deviations.into_iter().any(|deviation| !is_number(deviation)) {
+            return Err(format!("a deviation beyond {LARGEST}"));
+        }
+        let places = self.charts.iter().map(|chart| chart.places.len()).max().unwrap_or(0);
+        if self.charts.len() > MOST || lines().count() > MOST || points().count() > MOST || places > MOST {
+            return Err(format!("more than {MOST} charts, lines, places or points"));
+        }
+        Ok(())
+    }
+
     /// Returns why claims do not hold or need a word, what was left out, and remarks; a reason of several claims once.
     pub(super) fn notes(&self) -> Vec<String> {
         let mut reasons: Vec<(&str, &str, usize)> = Vec::new();
@@ -53,6 +87,11 @@ impl Outcome {
         reasons.chain(missing).chain(self.remarks.iter().cloned()).collect()
     }
 }
+
+/// Bytes of a text, the size of a number, and how many of a thing: more than any result has.
+const LONGEST: usize = 2000;
+const LARGEST: f64 = 1e15;
+const MOST: usize = 2000;
 
 /// Collects what an experiment brings, and compares it with its paper.
 pub(super) struct Report<'a> {

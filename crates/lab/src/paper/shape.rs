@@ -2,8 +2,8 @@
 //!
 //! | words | what holds |
 //! | --- | --- |
-//! | `rises P` | no point is more than P % below the highest before it |
-//! | `falls P` | no point is more than P % above the lowest before it |
+//! | `rises P Q` | no point is more than P % below the highest before it, and the last is at least Q % above the first (without Q: either) |
+//! | `falls P Q` | no point is more than P % above the lowest before it, and the last is at least Q % below the first (without Q: either) |
 //! | `flat P` | the highest is at most P % above the lowest |
 //! | `linear R` | a straight line explains at least the share R of the variance (R squared) |
 //! | `grows F` | the last is at least F times the first |
@@ -22,8 +22,8 @@ pub(super) type Curve = Vec<(f64, f64)>;
 /// What is said of one curve, or of several.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Shape {
-    Rises(f64),
-    Falls(f64),
+    Rises(f64, Option<f64>),
+    Falls(f64, Option<f64>),
     Flat(f64),
     Linear(f64),
     Grows(f64),
@@ -43,8 +43,12 @@ impl FromStr for Shape {
         let name = words.next().unwrap_or_default();
         let numbers: Vec<f64> = words.filter_map(|word| word.parse().ok()).collect();
         Ok(match (name, &numbers[..]) {
-            ("rises", &[percent]) => Shape::Rises(percent),
-            ("falls", &[percent]) => Shape::Falls(percent),
+            ("rises", &[percent, ref rest @ ..]) if rest.len() < 2 => {
+                Shape::Rises(percent, rest.first().copied())
+            }
+            ("falls", &[percent, ref rest @ ..]) if rest.len() < 2 => {
+                Shape::Falls(percent, rest.first().copied())
+            }
             ("flat", &[percent]) => Shape::Flat(percent),
             ("linear", &[share]) => Shape::Linear(share),
             ("grows", &[times]) => Shape::Grows(times),
@@ -60,6 +64,30 @@ impl FromStr for Shape {
 }
 
 impl Shape {
+    /// Returns what it says, in words.
+    pub(super) fn words(self) -> String {
+        match self {
+            Shape::Rises(percent, None) => format!("never falls by more than {percent} %"),
+            Shape::Rises(percent, Some(least)) => {
+                format!("rises by {least} % or more, back by {percent} % at most")
+            }
+            Shape::Falls(percent, None) => format!("never rises by more than {percent} %"),
+            Shape::Falls(percent, Some(least)) => {
+                format!("falls by {least} % or more, back by {percent} % at most")
+            }
+            Shape::Flat(percent) => format!("all within {percent} %"),
+            Shape::Linear(share) => format!("a straight line, R squared {share} or more"),
+            Shape::Grows(times) => format!("{times} times or more"),
+            Shape::Shrinks(percent) => format!("{percent} % less or more than that"),
+            Shape::Best(from, to) => format!("highest at {from} to {to}"),
+            Shape::NearBest(at, percent) => format!("at {at} within {percent} % of the highest"),
+            Shape::Least(from, to) if from == to => format!("lowest at {from}"),
+            Shape::Least(from, to) => format!("lowest at {from} to {to}"),
+            Shape::Above(percent) => format!("{percent} % above or more"),
+            Shape::BelowAt(at, percent) => format!("at {at} {percent} % below or more"),
+        }
+    }
+
     /// Returns whether the curves have this shape, and what of them decides that.
     pub(super) fn judge(self, curves: &[Curve]) -> (bool, String) {
         let [first, rest @ ..] = curves else { return (false, "no curve".to_owned()) };
@@ -70,15 +98,19 @@ impl Shape {
         let (least, most) = (lowest(first), highest(first));
         let over = |part: f64, whole: f64| (part / whole - 1.0) * 100.0;
         match self {
-            Shape::Rises(percent) => {
+            Shape::Rises(percent, least) => {
                 let fall =
                     worst_step(&values, |best, value| value.max(best), |best, value| -over(value, best));
-                (fall <= percent, format!("falls by {fall:.1} % at most"))
+                let rise = over(end, begin);
+                let holds = fall <= percent && least.is_none_or(|least| rise >= least);
+                (holds, format!("last {rise:+.1} %; steps back by {fall:.1} % at most"))
             }
-            Shape::Falls(percent) => {
+            Shape::Falls(percent, least) => {
                 let rise =
                     worst_step(&values, |best, value| value.min(best), |best, value| over(value, best));
-                (rise <= percent, format!("rises by {rise:.1} % at most"))
+                let change = over(end, begin);
+                let holds = rise <= percent && least.is_none_or(|least| -change >= least);
+                (holds, format!("last {change:+.1} %; steps back by {rise:.1} % at most"))
             }
             Shape::Flat(percent) => {
                 let spread = over(most.1, least.1);
@@ -105,7 +137,7 @@ impl Shape {
                     pair[0].iter().filter_map(|point| Some((point.1, at_place(&pair[1], point.0)?)))
                 });
                 pairs.for_each(|(upper, lower)| worst = worst.min(over(upper, lower)));
-                (worst.is_finite() && worst >= percent, format!("{worst:.1} % above at least"))
+                (worst.is_finite() && worst >= percent, format!("{worst:+.1} % where they are nearest"))
             }
             Shape::BelowAt(at, percent) => {
                 let other = rest.first().and_then(|curve| at_place(curve, at));
@@ -171,6 +203,8 @@ mod tests {
         for (text, holds, fails) in [
             ("rises 5", &[&[1.0, 2.0, 1.95, 3.0][..]][..], &[&[1.0, 2.0, 1.8, 3.0][..]][..]),
             ("falls 5", &[&[3.0, 2.0, 2.05]], &[&[3.0, 2.0, 2.2]]),
+            ("rises 5 10", &[&[1.0, 2.0]], &[&[1.0, 1.0], &[1.0, 2.0, 1.5]]),
+            ("falls 5 10", &[&[2.0, 1.0]], &[&[1.0, 1.0], &[2.0, 1.0, 1.5]]),
             ("flat 10", &[&[1.0, 1.09, 1.05]], &[&[1.0, 1.2]]),
             ("linear 0.99", &[&[1.0, 2.0, 3.01]], &[&[1.0, 2.0, 2.0, 1.0]]),
             ("grows 3", &[&[1.0, 5.0, 3.0]], &[&[1.0, 2.9]]),
@@ -189,7 +223,7 @@ mod tests {
             let each = if is_of_several { vec![fails] } else { fails.chunks(1).collect() };
             each.into_iter().for_each(|fails| assert!(!shape.judge(&curves(fails)).0, "{text}: {fails:?}"));
         }
-        for text in ["", "rises", "rises x", "flat 1 2", "odd 3"] {
+        for text in ["", "rises", "rises x", "rises 1 2 3", "flat 1 2", "odd 3"] {
             assert!(text.parse::<Shape>().unwrap_err().contains("no shape"), "{text}");
         }
         assert!(!Shape::Flat(1.0).judge(&[]).0 && !Shape::Flat(1.0).judge(&[Vec::new()]).0);

@@ -79,7 +79,7 @@ pub(super) fn compare(ports: u32, as_json: bool) -> Result<ExitCode> {
         say_line!(
             "\nnodes, links, link, node: published. ours: by the ways of all pairs of nodes through the topology. link: what the busiest carries each way.\n\
              mean: of all links. node: what the busiest works, each stage of a phase counted, also if it leaves the packet where it is. sends: what the\n\
-             busiest node sends on links. simulated: the busiest ones, when all traffic of each node goes to one other, packets of 1,000 bytes at random\n\
+             busiest node sends on links. Links of de Bruijn and butterfly are those that a node sends on; as many come in by cables of their own. simulated: the busiest ones, when all traffic of each node goes to one other, packets of 1,000 bytes at random\n\
              times for 10 ms. -: too large, or not a topology of a cluster.\n\
              The link between two groups of compact(3) carries more than is published: all that leaves a group of k nodes goes over k links."
         );

@@ -24,6 +24,7 @@ pub(in crate::paper) fn polling(setting: &Setting, report: &mut Report<'_>) -> R
     let rates: Vec<f64> = medians(&mut rigs, setting.seconds, setting.runs)?.into_iter().map(mpps).collect();
     report.compare("poll-batching", rates[1] / rates[0])?;
     report.compare("both-batchings", rates[2] / rates[0])?;
+    report.compare("second-batching", rates[2] / rates[1])?;
     let steps: Curve = rates.iter().enumerate().map(|(place, &rate)| (place as f64, rate)).collect();
     report.judge("batching-rises", &[steps])?;
     report.chart(
