@@ -49,7 +49,7 @@ pub fn next_hop_of_origin(origin: u32, count: u16) -> NextHopIndex {
 /// * Fewer than `real` has: a random sample of its rows.
 /// * More: all of `real`, and inside randomly chosen prefixes of it that are shorter than /24 (IPv6: /48), random
 ///   /24s (/48s) with another origin. If there are not enough of them to announce, the table ends up smaller than
-///   asked.
+///   asked. In IPv6 that may also be where room is left in a few prefixes only.
 ///
 /// No prefix comes twice: of several rows of `real` for one prefix, that with the lowest origin is used.
 pub fn table<A: Family>(real: &[Row<A>], count: usize, seed: u64) -> Vec<Row<A>> {
@@ -76,10 +76,9 @@ fn sample<A: Family>(real: &[Row<A>], count: usize, random: &mut SplitMix64) -> 
 }
 
 fn grow<A: Family>(real: &[Row<A>], count: usize, random: &mut SplitMix64) -> Vec<Row<A>> {
-    /// So many draws in a row of a prefix that is announced already: there is no more room worth the search.
-    const VAIN_DRAWS: u32 = 100_000;
-    let mut rows = Vec::with_capacity(count);
-    rows.extend_from_slice(real);
+    /// More networks than these are not listed; in IPv4 there are no more.
+    const LISTED: u128 = 1 << 24;
+    let mut rows = real.to_vec();
     let length = |row: &Row<A>| A::parts(row.prefix).1;
     let nested_length = nested_length::<A>();
     let aggregates: Vec<Row<A>> = real.iter().copied().filter(|row| length(row) < nested_length).collect();
@@ -88,8 +87,15 @@ fn grow<A: Family>(real: &[Row<A>], count: usize, random: &mut SplitMix64) -> Ve
     }
     let nested = real.iter().filter(|row| length(row) == nested_length);
     let mut announced: HashSet<A> = nested.map(|row| A::parts(row.prefix).0).collect();
+    let is_listed = spans(&aggregates).map(|(_, first, last)| last - first + 1).sum::<u128>() <= LISTED;
+    // After so many draws in a row of what is announced already most aggregates are full. Then the rest is listed or, where that is too long, left.
+    let vain_draws = if is_listed { 300 } else { 100_000 };
+    let another_origin = |than: u32, random: &mut SplitMix64| {
+        let origin = real[random.below(real.len() as u64) as usize].origin;
+        if origin == than { origin ^ 1 } else { origin }
+    };
     let mut vain = 0;
-    while rows.len() < count && vain < VAIN_DRAWS {
+    while rows.len() < count && vain < vain_draws {
         let aggregate = aggregates[random.below(aggregates.len() as u64) as usize];
         let network = address_inside::<A>(aggregate.prefix, random) & A::mask(nested_length);
         if !announced.insert(network) {
@@ -97,13 +103,35 @@ fn grow<A: Family>(real: &[Row<A>], count: usize, random: &mut SplitMix64) -> Ve
             continue;
         }
         vain = 0;
-        let mut origin = real[random.below(real.len() as u64) as usize].origin;
-        if origin == aggregate.origin {
-            origin ^= 1;
-        }
+        let origin = another_origin(aggregate.origin, random);
         rows.push(Row { prefix: A::net(network, nested_length), origin });
     }
+    if is_listed && rows.len() < count {
+        let shift = A::BITS - nested_length;
+        let inside = |(aggregate, first, last): (&Row<A>, u128, u128)| {
+            let origin = aggregate.origin;
+            let prefix = move |number: u128| A::net(A::from_u128(number << shift), nested_length);
+            (first..=last).map(move |number| Row { prefix: prefix(number), origin })
+        };
+        let is_free = |row: &Row<A>| !announced.contains(&A::parts(row.prefix).0);
+        let rest: Vec<Row<A>> = spans(&aggregates).flat_map(inside).filter(is_free).collect();
+        let chosen = sample(&rest, rest.len().min(count - rows.len()), random).into_iter();
+        rows.extend(chosen.map(|row| Row { origin: another_origin(row.origin, random), ..row }));
+    }
     rows
+}
+
+/// Returns which networks of the nested length lie inside aggregates that are in order: the numbers of each one's first and last, without
+/// those that an aggregate before it has.
+fn spans<A: Family>(aggregates: &[Row<A>]) -> impl Iterator<Item = (&Row<A>, u128, u128)> {
+    let shift = A::BITS - nested_length::<A>();
+    let mut free = 0;
+    aggregates.iter().filter_map(move |row| {
+        let (first, last) = A::bounds(row.prefix);
+        let (first, last) = ((first.to_u128() >> shift).max(free), last.to_u128() >> shift);
+        free = free.max(last + 1);
+        (first <= last).then_some((row, first, last))
+    })
 }
 
 fn address_inside<A: Family>(prefix: A::Net, random: &mut SplitMix64) -> A {
@@ -237,6 +265,33 @@ mod tests {
         assert_eq!(table(&one, 1000, 1).len(), 1 + 4);
         assert!(table::<u32>(&[], 1000, 1).is_empty());
         assert!(destinations_inside::<u128>(&[], 10, 1).is_empty());
+    }
+
+    /// Most aggregates are full early, and one has nearly all the room: what draws do not find is listed.
+    #[test]
+    fn a_table_grows_to_any_size_for_which_there_is_room() {
+        let small = (0..2000_u32).map(|i| Ipv4Net::new((0x1000_0000 + (i << 9)).into(), 23).unwrap());
+        let nested: Ipv4Net = "16.0.1.0/24".parse().unwrap();
+        let overlapping: [Ipv4Net; 2] = ["32.0.0.0/14".parse().unwrap(), "32.1.0.0/16".parse().unwrap()];
+        let prefixes = small.chain([nested]).chain(overlapping);
+        let real: Vec<Row> = prefixes.map(|prefix| Row { prefix, origin: 7 }).collect();
+        let known: BTreeSet<&Row> = real.iter().collect();
+        let room = 2 * 2000 - 1 + 1024;
+        for more in [room - 100, room - 1, room, room + 5] {
+            let grown = table(&real, real.len() + more, 1);
+            assert_eq!(grown.len(), real.len() + more.min(room));
+            let prefixes: BTreeSet<Ipv4Net> = grown.iter().map(|row| row.prefix).collect();
+            assert_eq!(prefixes.len(), grown.len(), "no prefix twice");
+            assert!(grown.is_sorted() && real.iter().all(|row| grown.binary_search(row).is_ok()));
+            for row in grown.iter().filter(|row| !known.contains(row)) {
+                let aggregates =
+                    [14, 16, 23].map(|length| Ipv4Net::new(row.prefix.addr(), length).unwrap().trunc());
+                let is_inside = aggregates.iter().any(|&prefix| known.contains(&Row { prefix, origin: 7 }));
+                assert!(is_inside && row.prefix.prefix_len() == 24 && row.origin == 6, "{row:?}");
+            }
+        }
+        // What is left out differs by the seed.
+        assert_ne!(table(&real, real.len() + room - 1, 1), table(&real, real.len() + room - 1, 2));
     }
 
     #[test]
