@@ -217,7 +217,8 @@ impl RxQueue for PacedRx {
             let mut marked = lock(&self.marked);
             if marked.is_none() {
                 let place = self.next_mark.saturating_sub(self.taken).min(count as u64 - 1);
-                let at = begin + ((self.taken + place) as f64 * self.every) as u64;
+                // The first one has arrived when one interval is over.
+                let at = begin + ((self.taken + place + 1) as f64 * self.every) as u64;
                 *marked = Some((batch.packets()[before + place as usize].chunk().addr().get(), at));
             }
             self.next_mark = self.taken + BETWEEN_MARKS;
@@ -416,6 +417,29 @@ mod tests {
         }
         let expected: Vec<Vec<u8>> = (0..8).map(|network| vec![0, 0, network, 1]).collect();
         assert_eq!(seen.into_iter().collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn a_packet_is_no_older_than_the_last_look_that_found_none() {
+        let mut port = Paced::new(looped(), &[1e4], 1);
+        let meter = Arc::clone(&port.meters[0]);
+        let mut output = port.output(looped());
+        let (mut queue, mut send, mut pool) = (port.take_rx(0).unwrap(), output.take_tx(0).unwrap(), pool());
+        let mut batch = Batch::new();
+        let mut last = cycles::now();
+        let mut marked = 0;
+        while marked < 5 {
+            let now = cycles::now();
+            if queue.receive(&mut pool, &mut batch, 32) == 0 {
+                last = now;
+                continue;
+            }
+            send.send(&mut pool, &mut batch);
+            let age = lock(&meter).latencies.get(marked).copied();
+            marked += usize::from(age.is_some());
+            assert!(age.is_none_or(|age| age <= cycles::now() - last), "{age:?}");
+            drop(std::mem::take(&mut batch));
+        }
     }
 
     #[test]
