@@ -4,7 +4,7 @@ use anyhow::Result;
 
 use super::measured::{cards, cores, moonroute, pcs, slow, workers};
 use super::report::Report;
-use super::{Setting, formulas, models, simulated};
+use super::{Setting, formulas, fronts, models, simulated};
 
 /// How ours come about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -141,4 +141,5 @@ pub(super) static ALL: &[Experiment] = &[
     with_root("pc-fig3", "figure 3", "one flow, two tables", pcs::one_flow),
     with_root("pc-fig4", "figure 4", "two flows, two inputs", pcs::two_flows),
     with_root("pc-fig5", "figure 5", "many flows, two tables", pcs::many_flows),
+    exact("pc-unlike", "section V", "back-ends unlike in power, of which one fails", How::Simulated, fronts::unlike),
 ];

@@ -11,11 +11,12 @@
 //! | `claim.rs`, `shape.rs` | their statement beside ours; the forms of curves |
 //! | `report.rs` | what an experiment brings |
 //! | `page.rs` | the page and the figures |
-//! | `formulas.rs`, `models.rs`, `simulated.rs`, `measured/` | the experiments, by how ours come about |
+//! | `formulas.rs`, `models.rs`, `simulated.rs`, `fronts.rs`, `measured/` | the experiments, by how ours come about |
 
 mod catalogue;
 mod claim;
 mod formulas;
+mod fronts;
 mod measured;
 mod models;
 mod page;
