@@ -1,16 +1,19 @@
-//! Nodes of a full mesh for benches: their tables and graphs, over ports in memory.
+//! Nodes of a full mesh for benches: their tables, graphs and cables, over ports in memory.
+
+use std::fmt::Write;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use anyhow::{Context, Result};
 use elements::fabric::FabricAdjacencies;
 use elements::lookup::{Asker, ForwardingTables};
-use fabric::{Header, Kind, Label, NodeId};
+use fabric::{Header, Kind, Label, Mode, NodeId};
 use fib::publish::pair;
 use fib::read::Row;
 use fib::{Adjacency, Fib, MAIN, NextHop, Policy};
 use graph::graph::GraphOptions;
 use graph::lang::Source;
 use graph::setup::Shared;
-use ports::Port;
+use ports::{OpenOptions, Port};
 
 use super::frames::port_mac;
 use super::single_core::{ROUTER_PORTS, SingleCore};
@@ -88,4 +91,63 @@ pub(super) fn node(
     shared.get_or_make(FabricAdjacencies::KEY, || Ok::<_, anyhow::Error>(adjacencies))?;
     let source = Source { name: "node.click".into(), text };
     SingleCore::build_with(&source, Vec::new(), options, ports, &shared)
+}
+
+/// How nodes are joined.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Joint {
+    pub(super) mode: Mode,
+    /// R, in bytes a second.
+    pub(super) rate: f64,
+}
+
+/// The graph of a node with its own port bench0 and links from bench1 on.
+pub(super) fn node_text(here: usize, nodes: usize, links: usize, joint: Joint) -> Result<String> {
+    let mode = Mode::NAMES.iter().find(|(_, mode)| *mode == joint.mode).map_or("", |(name, _)| name);
+    let rate = joint.rate;
+    // What the theory asks for and a little more, so that flows spread; what draws among others only needs more.
+    let share = if joint.mode == Mode::DirectVlb { 2.1 / nodes as f64 } else { 2.0 };
+    let link_rate = rate * share;
+    let routing = ROUTING.replacen("FromDevice(bench0)", "entrance :: FromDevice(bench0)", 1);
+    let mut text = format!(
+        "fabric :: Fabric(\"mesh({nodes})\", {here}, CLUSTER {CLUSTER}, RATE {rate:.0}, LINK_RATE {link_rate:.0}, \
+         MODE {mode}, HELLO 0);
+{routing}exit :: ToDevice(bench0);
+rt4[0] -> DropBroadcasts -> CheckLength(1500) -> DecIPTTL -> UnstripToMACHeader -> exit;
+rt6[0] -> DropBroadcasts -> CheckLength(1500) -> DecIP6HLIM -> UnstripToMACHeader -> exit;
+"
+    );
+    for link in 0..links {
+        writeln!(text, "link{link} :: ToDevice(bench{});  to[{link}] -> link{link};", link + 1)?;
+    }
+    for from in 0..links {
+        writeln!(text, "FromDevice(bench{}) -> from{from} :: FromFabric(fabric, {from}, bench0);", from + 1)?;
+        for link in 0..links {
+            writeln!(text, "from{from}[{link}] -> link{link};")?;
+        }
+        for nobody in links..links + 3 {
+            writeln!(text, "from{from}[{nobody}] -> Discard;")?;
+        }
+        writeln!(text, "from{from}[{}] -> exit;", links + 3)?;
+    }
+    Ok(text)
+}
+
+/// Cables in memory, by number.
+pub(super) struct Cables {
+    /// Unlike that of all other cables of this process.
+    name: u32,
+    ring: usize,
+}
+
+impl Cables {
+    pub(super) fn new(ring: usize) -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        Self { name: NEXT.fetch_add(1, Ordering::Relaxed), ring }
+    }
+
+    pub(super) fn end(&self, cable: u32, end: usize) -> Result<Box<dyn Port>> {
+        let spec = format!("memory:bench{}-{cable}?end={end}&ring={}", self.name, self.ring);
+        Ok(ports::open(&spec, &OpenOptions::default())?)
+    }
 }

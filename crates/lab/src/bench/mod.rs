@@ -35,6 +35,7 @@ pub(crate) mod slow_path;
 mod sources;
 pub(crate) mod splitting;
 pub(crate) mod updates;
+pub(crate) mod ways;
 pub(crate) mod workers;
 
 pub(crate) use self::children::stop_if_interrupted;

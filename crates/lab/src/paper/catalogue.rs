@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 
-use super::measured::{cards, cores, moonroute, pcs, slow, workers};
+use super::measured::{cards, cores, moonroute, pcs, slow, stars, workers};
 use super::report::Report;
 use super::{Setting, formulas, fronts, models, simulated};
 
@@ -110,6 +110,7 @@ pub(super) static ALL: &[Experiment] = &[
     exact("rb-reorder", "section 6.2", "order with and without flowlets", How::Simulated, simulated::reordering),
     exact("rb-latency", "section 6.2", "latency of a packet by its parts", How::Formula, formulas::latency),
     left("rb-numa", "section 4.2", "memory of the other socket", "two sockets"),
+    measured("rb-latency-here", "section 6.2", "latency through one, two and three nodes of this machine", stars::latency),
     exact("rb-cost", "section 8", "space and price of four servers", How::Formula, formulas::cost),
     measured("nic-fig2", "figures 2 and 3", "a queue for each worker or one for all", workers::queues),
     exact("nic-fig4", "figures 4 and 5", "one port or two for as many queues", How::Modelled, models::queues),
@@ -141,5 +142,6 @@ pub(super) static ALL: &[Experiment] = &[
     with_root("pc-fig3", "figure 3", "one flow, two tables", pcs::one_flow),
     with_root("pc-fig4", "figure 4", "two flows, two inputs", pcs::two_flows),
     with_root("pc-fig5", "figure 5", "many flows, two tables", pcs::many_flows),
+    measured("pc-fig7", "figures 7 to 9", "a star of PCs beside one PC", stars::star),
     exact("pc-unlike", "section V", "back-ends unlike in power, of which one fails", How::Simulated, fronts::unlike),
 ];

@@ -19,8 +19,8 @@ use fib::{Adjacency, Fib};
 use packet::cycles;
 use ports::{OpenOptions, Port};
 
-use self::nodes::{Joint, Nodes, Run};
-use super::mesh::{self, LABELS};
+use self::nodes::{Nodes, Run};
+use super::mesh::{self, Joint, LABELS};
 use super::runs::{FrameArguments, RunArguments, check_destinations};
 use super::single_core::SingleCore;
 use super::{cpus, drop_in, frames, median, print_figure, routes};

@@ -4,13 +4,12 @@
 //! frames are all on their way takes nothing from its port until some come home: so the cluster takes in what it can carry, as
 //! senders with windows would have it.
 
-use std::fmt::Write;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
-use fabric::{Far, Mode, Topology};
+use fabric::{Far, Topology};
 use fib::{Adjacency, Fib};
 use graph::graph::GraphOptions;
 use graph::lang::Source;
@@ -19,19 +18,11 @@ use packet::{Batch, Pool, PoolOptions, cycles};
 use ports::{MemoryLoop, OpenOptions, Port, PortError, PortInfo, QueueStats, RxQueue, TxQueue};
 
 use crate::bench::cpus;
-use crate::bench::mesh::{self, CLUSTER, ROUTING, node_id};
+use crate::bench::mesh::{self, Cables, Joint, node_id, node_text};
 use crate::bench::single_core::{SingleCore, cpu_cycles};
 
 /// Frames of a node: enough for bursts on all of its links, and few enough to stay in its cache.
 const FRAMES: usize = 1024;
-
-/// How nodes are joined.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Joint {
-    pub(super) mode: Mode,
-    /// R, in bytes a second.
-    pub(super) rate: f64,
-}
 
 /// A node, and where its packets are counted.
 struct Node {
@@ -275,57 +266,6 @@ impl Node {
             direct: all(chooser.as_slice(), "direct")?,
             relayed: all(chooser.as_slice(), "balanced")?,
         })
-    }
-}
-
-/// The graph of a node with its own port bench0 and links from bench1 on.
-fn node_text(here: usize, nodes: usize, links: usize, joint: Joint) -> Result<String> {
-    let mode = Mode::NAMES.iter().find(|(_, mode)| *mode == joint.mode).map_or("", |(name, _)| name);
-    let rate = joint.rate;
-    // What the theory asks for and a little more, so that flows spread; what draws among others only needs more.
-    let share = if joint.mode == Mode::DirectVlb { 2.1 / nodes as f64 } else { 2.0 };
-    let link_rate = rate * share;
-    let routing = ROUTING.replacen("FromDevice(bench0)", "entrance :: FromDevice(bench0)", 1);
-    let mut text = format!(
-        "fabric :: Fabric(\"mesh({nodes})\", {here}, CLUSTER {CLUSTER}, RATE {rate:.0}, LINK_RATE {link_rate:.0}, \
-         MODE {mode}, HELLO 0);
-{routing}exit :: ToDevice(bench0);
-rt4[0] -> DropBroadcasts -> CheckLength(1500) -> DecIPTTL -> UnstripToMACHeader -> exit;
-rt6[0] -> DropBroadcasts -> CheckLength(1500) -> DecIP6HLIM -> UnstripToMACHeader -> exit;
-"
-    );
-    for link in 0..links {
-        writeln!(text, "link{link} :: ToDevice(bench{});  to[{link}] -> link{link};", link + 1)?;
-    }
-    for from in 0..links {
-        writeln!(text, "FromDevice(bench{}) -> from{from} :: FromFabric(fabric, {from}, bench0);", from + 1)?;
-        for link in 0..links {
-            writeln!(text, "from{from}[{link}] -> link{link};")?;
-        }
-        for nobody in links..links + 3 {
-            writeln!(text, "from{from}[{nobody}] -> Discard;")?;
-        }
-        writeln!(text, "from{from}[{}] -> exit;", links + 3)?;
-    }
-    Ok(text)
-}
-
-/// Cables in memory, by number.
-struct Cables {
-    /// Unlike that of all other cables of this process.
-    name: u32,
-    ring: usize,
-}
-
-impl Cables {
-    fn new(ring: usize) -> Self {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        Self { name: NEXT.fetch_add(1, Ordering::Relaxed), ring }
-    }
-
-    fn end(&self, cable: u32, end: usize) -> Result<Box<dyn Port>> {
-        let spec = format!("memory:bench{}-{cable}?end={end}&ring={}", self.name, self.ring);
-        Ok(ports::open(&spec, &OpenOptions::default())?)
     }
 }
 

@@ -5,6 +5,7 @@ pub(super) mod cores;
 pub(super) mod moonroute;
 pub(super) mod pcs;
 pub(super) mod slow;
+pub(super) mod stars;
 pub(super) mod workers;
 
 /// Returns million packets a second of so many TSC cycles a packet.
