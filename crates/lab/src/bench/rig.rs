@@ -195,7 +195,8 @@ pub(crate) fn balanced(rates: &[f64], periods: usize, period: Duration) -> Resul
     // As many flows as buckets of a queue have, so that each bucket has some.
     let templates = frames::templates(&routes::default_route(), 4096, Traffic::SMALL.size);
     let queues = MemoryLoop::with_queues("loop", templates, workers, workers + 1);
-    let paced = Paced::new(Box::new(queues), rates, 1);
+    // As a card hands them over: a worker whose packets come one by one is busy with polls.
+    let paced = Paced::new(Box::new(queues), rates, 32);
     let meters = paced.meters.clone();
     let pool = PoolOptions { frames: 8192, ..PoolOptions::default() };
     let options = RouterOptions {

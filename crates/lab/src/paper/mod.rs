@@ -48,7 +48,7 @@ use router::table::{Align, Table};
   brickway-lab paper rb-fig3                 one experiment
   brickway-lab paper sc --out figures        a whole paper, drawn into a folder with a page
   brickway-lab paper all --exact             formulas, models and simulations: the same on every machine, in a minute
-  brickway-lab paper all --quick             everything that this machine can, in some 15 minutes
+  brickway-lab paper all --quick             everything that this machine can, in some 4 minutes
   brickway-lab paper all --from docs/papers/results.jsonl --out figures    print and draw old results again
 
 Kinds of claims: a value follows from a formula, a model or a simulation; a ratio says how many times one thing is

@@ -200,7 +200,7 @@ pub(in crate::paper) fn latency(setting: &Setting, report: &mut Report<'_>) -> R
             curve.push((rx as f64, medians[medians.len() / 2]));
         }
         report.judge(
-            if tx == 8 { "latency-least-8" } else { "latency-least-128" },
+            if tx == 8 { "latency-grows-8" } else { "latency-grows-128" },
             std::slice::from_ref(&curve),
         )?;
         lines
@@ -208,7 +208,7 @@ pub(in crate::paper) fn latency(setting: &Setting, report: &mut Report<'_>) -> R
     }
     report.chart(
         Chart {
-            title: "Latency at 90 % of the rate, the middle packet, us".to_owned(),
+            title: "Latency at 90 % of the rate, median, us".to_owned(),
             over: "packets of a receive burst".to_owned(),
             places: sizes.iter().map(usize::to_string).collect(),
             lines,
