@@ -125,10 +125,10 @@ pub(in crate::paper) fn entries(setting: &Setting, report: &mut Report<'_>) -> R
     report.judge("lookups-wait", &[curve])?;
     report.chart(
         Chart {
-            title: "TSC cycles of a lookup in DIR-24-8".to_owned(),
+            title: "TSC cycles of a lookup".to_owned(),
             over: "used entries of the table".to_owned(),
             places,
-            lines: vec![Line::over_places("ours", lookups.into_iter().map(Some))],
+            lines: vec![Line::over_places("DIR-24-8, 2^24 entries", lookups.into_iter().map(Some))],
             ..Chart::default()
         },
         &[],
