@@ -853,7 +853,7 @@ fn mistakes_say_what_would_be_right() {
     let error = |config: &str| Bench::try_new(&registry(), config, 32, &Shared::default()).unwrap_err();
     let fabric = "f :: Fabric(\"mesh(3)\", 1); ";
     for (config, message) in [
-        ("f :: Fabric(ring(3), 1);", "'ring(3)' is no topology; it would be mesh(NODES)"),
+        ("f :: Fabric(ring(3), 1);", "'ring(3)' is not a topology; expected mesh(NODES)"),
         ("f :: Fabric(mesh(3), 3);", "NODE: 3; the nodes of mesh(3) are 0 to 2"),
         ("f :: Fabric(mesh(300), 3);", "mesh(300): node 3 has more than 255 links"),
         (

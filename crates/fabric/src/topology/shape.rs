@@ -63,7 +63,7 @@ pub enum Shape {
 pub enum TopologyError {
     /// Not written like one.
     #[error(
-        "'{0}' is no topology; it would be mesh(NODES), mesh(NODES, CABLES), star(NODES), star(NODES, SWITCHES), torus(SIDE, ...), \
+        "'{0}' is not a topology; expected mesh(NODES), mesh(NODES, CABLES), star(NODES), star(NODES, SWITCHES), torus(SIDE, ...), \
          fly(ARITY, STAGES), compact(SIDE), groups(SIZE), cube(DIMENSIONS) or debruijn(ARITY, DIGITS)"
     )]
     Text(String),
@@ -203,7 +203,7 @@ mod tests {
         for text in
             ["", "mesh", "mesh()", "mesh(4", "mesh(a)", "ring(4)", "fly(2)", "mesh(4, 1, 1)", "mesh(-1)"]
         {
-            assert!(error(text).contains("is no topology; it would be mesh(NODES)"), "{text}");
+            assert!(error(text).contains("is not a topology; expected mesh(NODES)"), "{text}");
         }
         assert_eq!(error("mesh(2000)"), "topology mesh(2000): 2000 nodes; at most 1023");
         assert_eq!(error("torus(4, 0)"), "topology torus(4, 0): no size can be 0");

@@ -59,6 +59,11 @@ pub(super) fn build(
     })
 }
 
+/// A port that frees what is sent.
+pub(super) fn null() -> Result<Box<dyn Port>> {
+    Ok(ports::open("null:", &OpenOptions::default())?)
+}
+
 /// A port that receives, and so many more ports that free what is sent.
 pub(super) fn ports(input: Box<dyn Port>, others: usize, tx_queues: usize) -> Result<Vec<Box<dyn Port>>> {
     let mut ports = vec![input];

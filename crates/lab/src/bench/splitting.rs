@@ -99,7 +99,7 @@ impl Splitter {
     /// Makes batches of so many packets, at most as many as a batch has room for.
     ///
     /// # Errors
-    /// There is no memory.
+    /// Memory for the packets cannot be allocated.
     pub(crate) fn new(burst: usize) -> Result<Splitter> {
         let mut frames = frames::templates(&routes::default_route(), FRAMES, 60);
         let mut random = packet::random::SplitMix64::new(1);

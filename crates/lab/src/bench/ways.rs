@@ -11,8 +11,9 @@ use fabric::Mode;
 use fib::read::Row;
 use fib::{Adjacency, Fib};
 use packet::{Batch, Pool, PoolOptions};
-use ports::{MemoryLoop, OpenOptions, Port};
+use ports::{MemoryLoop, Port};
 
+use super::example::null;
 use super::frames::port_mac;
 use super::mesh::{self, Cables, Joint, LABELS};
 use super::rig::Rig;
@@ -205,10 +206,6 @@ impl Routes {
         let text = mesh::node_text(number, ROUTER_PORTS, ROUTER_PORTS - 1, joint)?;
         mesh::node(ports.into_iter(), &self.cluster, &SingleCore::options(BURST), text)
     }
-}
-
-fn null() -> Result<Box<dyn Port>> {
-    Ok(ports::open("null:", &OpenOptions::default())?)
 }
 
 #[cfg(test)]

@@ -17,9 +17,9 @@ use fabric::Mode;
 use fib::read::Row;
 use fib::{Adjacency, Fib};
 use packet::cycles;
-use ports::{OpenOptions, Port};
 
 use self::nodes::{Nodes, Run};
+use super::example::null;
 use super::mesh::{self, Joint, LABELS};
 use super::runs::{FrameArguments, RunArguments, check_destinations};
 use super::single_core::SingleCore;
@@ -329,10 +329,6 @@ fn report(arguments: &ClusterArguments, table: &mut Table, nodes: usize, one: f6
         format!("{relayed:.0}"),
         router::table::thousands(lost),
     ]);
-}
-
-fn null() -> Result<Box<dyn Port>> {
-    Ok(ports::open("null:", &OpenOptions::default())?)
 }
 
 #[cfg(test)]

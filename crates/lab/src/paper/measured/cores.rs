@@ -38,7 +38,7 @@ pub(in crate::paper) fn polling(setting: &Setting, report: &mut Report<'_>) -> R
         },
         &[],
     )?;
-    report.remark("The paper's kn are descriptors that a card hands over at a time. There is no card here: its place has the packets that are sent at a time.");
+    report.remark("The paper's kn are descriptors that a card hands over at a time. In memory no card does; the burst that is sent stands for it.");
     Ok(())
 }
 

@@ -74,7 +74,7 @@ pub(in crate::paper) fn clock(setting: &Setting, report: &mut Report<'_>) -> Res
         },
         &["mr-clock"],
     )?;
-    report.remark("The clock of this machine cannot be set: the line is its cycles a packet at other clocks, so that it is straight is no result.");
+    report.remark("The clock of this machine cannot be set. The line shows its cycles a packet at other clocks, so it is straight by construction.");
     Ok(())
 }
 
