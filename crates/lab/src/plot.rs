@@ -10,8 +10,11 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Chart {
     pub(crate) title: String,
-    /// What is below the axis, and its unit.
+    /// The label of the horizontal axis, with its unit.
     pub(crate) over: String,
+    /// The label of the vertical axis: the unit of all lines.
+    #[serde(default)]
+    pub(crate) up: String,
     /// The names of 0, 1 and so on, from left to right; without any the numbers themselves are written.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) places: Vec<String>,
@@ -104,7 +107,7 @@ fn draw(area: &Area<'_>, chart: &Chart) -> Result<()> {
         .caption(&chart.title, ("sans-serif", 20))
         .margin(14)
         .x_label_area_size(44)
-        .y_label_area_size(64)
+        .y_label_area_size(76)
         .build_cartesian_2d(sides.clone(), low..high)?;
     let place_of = |x: &f64| {
         if chart.places.is_empty() {
@@ -124,6 +127,7 @@ fn draw(area: &Area<'_>, chart: &Chart) -> Result<()> {
         .x_label_formatter(&place_of)
         .y_label_formatter(&value_of)
         .x_desc(&chart.over)
+        .y_desc(&chart.up)
         .label_style(("sans-serif", 14))
         .draw()?;
     let bars = chart.lines.iter().filter(|line| !line.has_marks_alone).count();
@@ -156,10 +160,17 @@ fn draw(area: &Area<'_>, chart: &Chart) -> Result<()> {
                 .label(&line.name)
                 .legend(move |(x, y)| Rectangle::new([(x + 2, y - 5), (x + 16, y + 5)], colour.filled()));
         } else {
-            context
-                .draw_series(LineSeries::new(points.clone(), colour.stroke_width(2)))?
+            let style = colour.stroke_width(2);
+            // Through the gaps of the later line the earlier one is seen.
+            let is_hidden = |earlier: &Line| coincide(earlier, line, high - low, scale);
+            let drawn = if chart.lines[..number].iter().any(is_hidden) {
+                context.draw_series(DashedLineSeries::new(points.clone(), 8, 8, style))?
+            } else {
+                context.draw_series(LineSeries::new(points.clone(), style))?
+            };
+            drawn
                 .label(&line.name)
-                .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], colour.stroke_width(2)));
+                .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], style));
             context.draw_series(points.map(|point| Circle::new(point, 3, colour.filled())))?;
         }
     }
@@ -172,6 +183,17 @@ fn draw(area: &Area<'_>, chart: &Chart) -> Result<()> {
         .position(corner)
         .draw()?;
     Ok(())
+}
+
+/// Returns whether one of two lines hides the other: most of their common points are less than a hundredth of the height apart.
+fn coincide(earlier: &Line, later: &Line, height: f64, scale: impl Fn(f64) -> f64) -> bool {
+    if earlier.has_marks_alone {
+        return false;
+    }
+    let of = |x: f64| earlier.points.iter().find(|point| point.0 == x);
+    let common = || later.points.iter().filter_map(|&(x, y)| Some((of(x)?.1, y)));
+    let near = common().filter(|&(a, b)| (scale(a) - scale(b)).abs() < height / 100.0).count();
+    common().count() > 1 && 2 * near > common().count()
 }
 
 /// Returns the corner in which the names of lines hide the fewest points; a bar is as many as it is long.

@@ -41,6 +41,13 @@ fn what_does_not_hold_without_a_machine_is_explained() {
         assert!(file(&out_folder, name) == file(&again, name), "{name}");
     }
     assert!(file(&again, "README.md").contains("![rb-fig3](rb-fig3.svg)"));
+    // Verdicts of the file do not count: its numbers are judged.
+    let turned = folder.file("turned.jsonl");
+    let text = std::fs::read_to_string(&results).unwrap();
+    assert!(text.contains(r#""holds":false"#));
+    std::fs::write(&turned, text.replace(r#""holds":false"#, r#""holds":true"#)).unwrap();
+    let (code, judged, _) = paper(&["all", "--from", &turned, "--json"]);
+    assert!(code == 3 && judged == out);
     // One more experiment leaves the others in the folder.
     assert_eq!(paper(&["mr-table3", "--out", &again]).0, 0);
     assert!(file(&again, "results.jsonl") == file(&out_folder, "results.jsonl"));
@@ -71,14 +78,18 @@ fn what_takes_two_workers_is_left_out_with_one() {
 #[test]
 fn mistakes_say_what_would_be_right() {
     for (arguments, explained) in [
-        (&["rb-fig99"][..], "'rb-fig99': no experiment; expected all, rb, nic, mr, sc, pc"),
-        (&["mr-fig11", "--exact"], "--exact: none of these"),
+        (&["mr-fig11", "--exact"][..], "--exact: none of these"),
         (&["all", "--from", "/none"], "cannot read '/none'"),
         (&["all", "--from", "Cargo.toml"], "Cargo.toml:1: no result of `brickway-lab paper --json`"),
     ] {
         let (code, _, err) = paper(arguments);
         assert!(code == 1 && err.contains(explained), "{arguments:?}: {code} {err}");
     }
+    let (code, _, err) = paper(&["rb-fig99"]);
+    assert!(
+        code == 2 && err.contains("'rb-fig99'") && err.contains("expected all, rb, nic, mr, sc, pc"),
+        "{err}"
+    );
     assert_eq!(paper(&[]).0, 2);
     assert_eq!(paper(&["mr-fig8", "--workers", "0"]).0, 2);
 }

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::shape::Curve;
+
 /// What kind of statement it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -31,9 +33,24 @@ impl Kind {
     }
 }
 
+/// What a statement is judged by, so that results of a file can be judged again.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged, deny_unknown_fields)]
+pub(super) enum Evidence {
+    /// What a formula of the paper's makes of `of`, and ours.
+    Formula { of: String, published_value: f64, our_value: f64 },
+    /// A published number, and ours.
+    Number { published_value: f64, our_value: f64 },
+    /// Our curves.
+    Curves { curves: Vec<Curve> },
+}
+
 /// A statement, judged.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Claim {
+    /// Its key in the paper's file.
+    pub(super) key: String,
+    pub(super) evidence: Evidence,
     /// What it is about, with its unit.
     pub(super) what: String,
     /// Where the paper says it.

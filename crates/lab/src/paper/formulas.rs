@@ -70,7 +70,8 @@ pub(super) fn servers(_: &Setting, report: &mut Report<'_>) -> Result<()> {
     }
     report.chart(
         over_powers(
-            "Servers of a router with ports of 10 Gb/s, relays included; switches by their price",
+            "A router with ports of 10 Gb/s, relays included; switches by their price",
+            "servers",
             &sizes,
             &lines,
         ),
@@ -79,13 +80,14 @@ pub(super) fn servers(_: &Setting, report: &mut Report<'_>) -> Result<()> {
 }
 
 /// A chart over ports whose steps are all twice the last.
-fn over_powers(title: &str, sizes: &[u32], lines: &[(String, Curve)]) -> Chart {
+fn over_powers(title: &str, up: &str, sizes: &[u32], lines: &[(String, Curve)]) -> Chart {
     let place = |x: f64| sizes.iter().position(|&size| f64::from(size) == x).unwrap_or(0) as f64;
     let drawn = |(name, curve): &(String, Curve)| {
         line(name.clone(), &curve.iter().map(|&(x, y)| (place(x), y)).collect::<Curve>())
     };
     Chart {
         title: title.to_owned(),
+        up: up.to_owned(),
         over: "ports".to_owned(),
         places: sizes.iter().map(u32::to_string).collect(),
         lines: lines.iter().map(drawn).collect(),
@@ -134,7 +136,8 @@ pub(super) fn latency(_: &Setting, report: &mut Report<'_>) -> Result<()> {
     };
     report.chart(
         Chart {
-            title: "Latency of a packet by its parts, us".to_owned(),
+            title: "Latency of a packet by its parts".to_owned(),
+            up: "us".to_owned(),
             over: "way of a packet".to_owned(),
             places: places.map(str::to_owned).to_vec(),
             lines: vec![

@@ -61,9 +61,10 @@ pub(super) fn unlike(_: &Setting, report: &mut Report<'_>) -> Result<()> {
     report.chart(
         Chart {
             title: format!(
-                "Flows of each back-end, %; number {FAILS} is away from {} s to {} s",
+                "Flows of each back-end; number {FAILS} is away from {} s to {} s",
                 AWAY.start, AWAY.end
             ),
+            up: "% of all flows".to_owned(),
             over: "time, s".to_owned(),
             places: (0..SECONDS).map(|second| second.to_string()).collect(),
             lines: lines.collect(),

@@ -59,7 +59,7 @@ Exit code: 0 all claims hold (what is left out has none), 3 one does not (the re
 experiment could not run, 2 wrong usage.")]
 pub(crate) struct PaperArguments {
     /// Experiments by their identifier, papers (rb, nic, mr, sc, pc) or all
-    #[arg(value_name = "ID", required_unless_present = "list")]
+    #[arg(value_name = "ID", required_unless_present = "list", value_parser = known_id)]
     ids: Vec<String>,
     /// List all experiments: what, how, and what they need
     #[arg(long)]
@@ -76,7 +76,7 @@ pub(crate) struct PaperArguments {
     /// Write the page, figures and results into this folder; results of other experiments that are there stay
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Take results out of this file instead of running anything
+    /// Take results out of this file instead of running anything, and judge them again
     #[arg(long, value_name = "FILE", conflicts_with = "quick")]
     from: Option<PathBuf>,
     /// Print one JSON object a line: an experiment each
@@ -122,7 +122,7 @@ pub(crate) fn paper(arguments: &PaperArguments) -> Result<ExitCode> {
         let paper = paper.with_context(|| format!("no paper of experiment '{}'", experiment.id))?;
         let outcome = match &old {
             Some(old) => match old.get(experiment.id) {
-                Some(outcome) => outcome.clone(),
+                Some(outcome) => outcome.judged_again(paper)?,
                 None => {
                     // Of all those of a paper an old file may have some.
                     if ids.iter().any(|id| id == experiment.id) {
@@ -167,17 +167,20 @@ pub(crate) fn paper(arguments: &PaperArguments) -> Result<ExitCode> {
     })
 }
 
+/// Returns whether an experiment is asked for by this identifier.
+fn is_of(experiment: &Experiment, id: &str) -> bool {
+    id == "all" || id == experiment.id || id == experiment.paper()
+}
+
+fn known_id(id: &str) -> Result<String, &'static str> {
+    let is_known = ALL.iter().any(|experiment| is_of(experiment, id));
+    is_known.then(|| id.to_owned()).ok_or(
+        "no such experiment; expected all, rb, nic, mr, sc, pc, or one that `brickway-lab paper --list` shows",
+    )
+}
+
 /// Returns the experiments that are asked for, each once, in the catalogue's order.
 fn chosen(ids: &[String], exact: bool) -> Result<Vec<&'static Experiment>> {
-    let is_of =
-        |experiment: &Experiment, id: &str| id == "all" || id == experiment.id || id == experiment.paper();
-    for id in ids {
-        if !ALL.iter().any(|experiment| is_of(experiment, id)) {
-            bail!(
-                "'{id}': no experiment; expected all, rb, nic, mr, sc, pc, or one that `brickway-lab paper --list` shows"
-            );
-        }
-    }
     let chosen: Vec<_> = ALL
         .iter()
         .filter(|experiment| {

@@ -95,7 +95,8 @@ pub(super) fn rates(_: &Setting, report: &mut Report<'_>) -> Result<()> {
         .collect();
     report.chart(
         Chart {
-            title: "Forwarding by the model of the server, Gb/s".to_owned(),
+            title: "Forwarding by the model of the server".to_owned(),
+            up: "Gb/s".to_owned(),
             over: "bytes of a packet".to_owned(),
             places: sizes.map(|size| size.to_string()).to_vec(),
             lines: vec![line("model", &by_size)],
@@ -107,7 +108,8 @@ pub(super) fn rates(_: &Setting, report: &mut Report<'_>) -> Result<()> {
     let places = applications.all().map(|application| application.name.clone()).to_vec();
     report.chart(
         Chart {
-            title: "Applications by the model of the server, Gb/s".to_owned(),
+            title: "Applications by the model of the server".to_owned(),
+            up: "Gb/s".to_owned(),
             over: "application".to_owned(),
             places,
             lines: vec![line("model, 64 bytes", &small), line(format!("model, {mix} bytes"), &over(mix))],
@@ -169,7 +171,8 @@ pub(super) fn loads(_: &Setting, report: &mut Report<'_>) -> Result<()> {
         crossed += usize::from(limits.iter().any(|limit| limit.empirical < 20e6));
         report.chart(
             Chart {
-                title: format!("{name}: load of a 64-byte packet, {unit}"),
+                title: format!("{name}: load of a 64-byte packet"),
+                up: unit.to_owned(),
                 over: "million packets a second".to_owned(),
                 lines,
                 is_logarithmic: true,
@@ -218,7 +221,8 @@ pub(super) fn buses(_: &Setting, report: &mut Report<'_>) -> Result<()> {
         });
     report.chart(
         Chart {
-            title: "What buses allow, Gb/s".to_owned(),
+            title: "What buses allow".to_owned(),
+            up: "Gb/s".to_owned(),
             over: "bytes of a packet".to_owned(),
             places: sizes.map(|size| size.to_string()).to_vec(),
             lines: lines.to_vec(),
@@ -247,7 +251,8 @@ pub(super) fn queues(_: &Setting, report: &mut Report<'_>) -> Result<()> {
     };
     report.chart(
         Chart {
-            title: "Forwarding by the model of the card, Mpps".to_owned(),
+            title: "Forwarding by the model of the card".to_owned(),
+            up: "Mpps".to_owned(),
             over: "queues, and as many cores".to_owned(),
             places: queues.map(|queues| queues.to_string()).to_vec(),
             lines: vec![drawn("one port", one), drawn("two ports", two)],

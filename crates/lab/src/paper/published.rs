@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use anyhow::{Context, Result};
 use serde::Deserialize;
 
-use super::claim::{Claim, Kind, number};
+use super::claim::{Claim, Evidence, Kind, number};
 use super::report::rounded;
 use super::shape::{Curve, Shape};
 use crate::plot::Line;
@@ -146,7 +146,9 @@ impl Paper {
     pub(super) fn compare(&self, key: &str, ours: f64) -> Result<Claim> {
         let statement = self.statement(key)?;
         let published = statement.value.with_context(|| format!("claim '{key}' has no value"))?;
-        Ok(statement.compared(statement.named(), published, ours))
+        let our_value = rounded(ours);
+        let evidence = Evidence::Number { published_value: published, our_value };
+        Ok(statement.compared(key, statement.named(), evidence, published, our_value))
     }
 
     /// Compares a number of ours with what a formula of the paper's makes of `of`.
@@ -156,7 +158,10 @@ impl Paper {
     pub(super) fn compare_formula(&self, key: &str, of: &str, published: f64, ours: f64) -> Result<Claim> {
         let statement = self.statement(key)?;
         statement.formula.as_ref().with_context(|| format!("claim '{key}' has no formula"))?;
-        let mut claim = statement.compared(format!("{of}: {}", statement.named()), published, ours);
+        let (published_value, our_value) = (rounded(published), rounded(ours));
+        let evidence = Evidence::Formula { of: of.to_owned(), published_value, our_value };
+        let what = format!("{of}: {}", statement.named());
+        let mut claim = statement.compared(key, what, evidence, published_value, our_value);
         if let Some(why) = statement.of.iter().find(|why| of.starts_with(&why.name)) {
             claim.why.clone_from(&why.why);
         }
@@ -170,8 +175,12 @@ impl Paper {
     pub(super) fn judge(&self, key: &str, curves: &[Curve]) -> Result<Claim> {
         let statement = self.statement(key)?;
         let shape = statement.shape(key)?;
-        let (holds, detail) = shape.judge(curves);
+        let round = |curve: &Curve| curve.iter().map(|&(x, y)| (rounded(x), rounded(y))).collect();
+        let curves: Vec<Curve> = curves.iter().map(round).collect();
+        let (holds, detail) = shape.judge(&curves);
         Ok(Claim {
+            key: key.to_owned(),
+            evidence: Evidence::Curves { curves },
             what: statement.named(),
             section: statement.section.clone(),
             kind: statement.kind,
@@ -181,6 +190,20 @@ impl Paper {
             holds: Some(holds),
             why: statement.why.clone(),
         })
+    }
+
+    /// Judges a claim of a file again, by what the paper's file says now.
+    ///
+    /// # Errors
+    /// The paper's file no longer has such a claim.
+    pub(super) fn judge_again(&self, claim: &Claim) -> Result<Claim> {
+        match &claim.evidence {
+            Evidence::Formula { of, published_value, our_value } => {
+                self.compare_formula(&claim.key, of, *published_value, *our_value)
+            }
+            Evidence::Number { our_value, .. } => self.compare(&claim.key, *our_value),
+            Evidence::Curves { curves } => self.judge(&claim.key, curves),
+        }
     }
 
     /// Returns published points as marks of a chart.
@@ -199,7 +222,7 @@ impl Statement {
         if self.unit.is_empty() { self.what.clone() } else { format!("{}, {}", self.what, self.unit) }
     }
 
-    fn compared(&self, what: String, published: f64, ours: f64) -> Claim {
+    fn compared(&self, key: &str, what: String, evidence: Evidence, published: f64, ours: f64) -> Claim {
         let deviation = (ours - published) / published * 100.0;
         let within = self.within.unwrap_or(0.0);
         let is_better = match self.bound {
@@ -215,6 +238,8 @@ impl Statement {
         };
         let tolerance = if within == 0.0 { String::new() } else { format!(" ± {within} %") };
         Claim {
+            key: key.to_owned(),
+            evidence,
             what,
             section: self.section.clone(),
             kind: self.kind,

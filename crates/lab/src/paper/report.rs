@@ -1,9 +1,9 @@
 //! What an experiment brings: charts, claims, remarks. It is kept as a line of JSON, from which all can be printed and drawn again.
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
-use super::claim::{Claim, number};
+use super::claim::{Claim, Evidence, number};
 use super::published::Paper;
 use super::shape::Curve;
 use crate::plot::{Chart, Line};
@@ -35,6 +35,16 @@ impl Outcome {
         self.claims.iter().any(|claim| claim.holds == Some(false))
     }
 
+    /// Judges all claims again by what the paper's file says now.
+    ///
+    /// # Errors
+    /// The paper's file no longer has one of them.
+    pub(super) fn judged_again(&self, paper: &Paper) -> Result<Outcome> {
+        let claims = self.claims.iter().map(|claim| paper.judge_again(claim));
+        let claims = claims.collect::<Result<_>>().with_context(|| format!("the results of {}", self.id))?;
+        Ok(Outcome { claims, ..self.clone() })
+    }
+
     /// Checks what was read from a file: that it can be printed and drawn.
     ///
     /// # Errors
@@ -43,10 +53,10 @@ impl Outcome {
         let claims = self
             .claims
             .iter()
-            .flat_map(|claim| [&claim.what, &claim.section, &claim.published, &claim.ours, &claim.why]);
+            .flat_map(|claim| [&claim.key, &claim.what, &claim.section, &claim.published, &claim.ours, &claim.why]);
         let lines = || self.charts.iter().flat_map(|chart| &chart.lines);
         let charts =
-            self.charts.iter().flat_map(|chart| [&chart.title, &chart.over].into_iter().chain(&chart.places));
+            self.charts.iter().flat_map(|chart| [&chart.title, &chart.over, &chart.up].into_iter().chain(&chart.places));
         let notes =
             self.inputs.iter().chain(&self.missing).chain(&self.remarks).chain([&self.id, &self.machine]);
         let mut texts = claims.chain(charts).chain(lines().map(|line| &line.name)).chain(notes);
@@ -58,9 +68,13 @@ impl Outcome {
         if points().any(|&(x, y)| !is_number(x) || !is_number(y)) {
             return Err(format!("a point beyond {LARGEST}"));
         }
-        let deviations = self.claims.iter().filter_map(|claim| claim.deviation);
-        if deviations.into_iter().any(|deviation| !is_number(deviation)) {
-            return Err(format!("a deviation beyond {LARGEST}"));
+        let values = |claim: &Claim| match &claim.evidence {
+            Evidence::Formula { published_value, our_value, .. }
+            | Evidence::Number { published_value, our_value } => vec![*published_value, *our_value],
+            Evidence::Curves { curves } => curves.iter().flatten().flat_map(|&(x, y)| [x, y]).collect(),
+        };
+        if !self.claims.iter().flat_map(values).all(is_number) {
+            return Err(format!("a value beyond {LARGEST}"));
         }
         let places = self.charts.iter().map(|chart| chart.places.len()).max().unwrap_or(0);
         if self.charts.len() > MOST || lines().count() > MOST || points().count() > MOST || places > MOST {

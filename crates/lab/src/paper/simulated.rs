@@ -39,15 +39,16 @@ pub(super) fn miniflows(_: &Setting, report: &mut Report<'_>) -> Result<()> {
     let balance = over_taus(&|report| report.links.max / report.links.mean);
     report.judge("order-better", std::slice::from_ref(&order))?;
     report.judge("balance-worse", std::slice::from_ref(&balance))?;
-    let chart = |title: &str, name: &str, curve: &Curve| Chart {
+    let chart = |title: &str, up: &str, name: &str, curve: &Curve| Chart {
         title: title.to_owned(),
+        up: up.to_owned(),
         over: "tau, ms".to_owned(),
         places: taus.map(|tau| tau.to_string()).to_vec(),
         lines: vec![Line::over_places(name, curve.iter().map(|point| Some(point.1)))],
         ..Chart::default()
     };
-    report.chart(chart("Sequences of a flow overtaken, % of packets", "overtaken", &order), &[])?;
-    report.chart(chart("Busiest link over the mean link", "busiest", &balance), &[])
+    report.chart(chart("Sequences of a flow overtaken", "% of packets", "overtaken", &order), &[])?;
+    report.chart(chart("Busiest link over the mean link", "ratio", "busiest", &balance), &[])
 }
 
 /// RouteBricks, section 3.2: what nodes work and links carry in a large mesh.
@@ -177,7 +178,8 @@ pub(super) fn reordering(setting: &Setting, report: &mut Report<'_>) -> Result<(
     let lines = modes.iter().zip(&of_modes);
     report.chart(
         Chart {
-            title: "Sequences of a flow overtaken, % of packets".to_owned(),
+            title: "Sequences of a flow overtaken".to_owned(),
+            up: "% of packets".to_owned(),
             over: "delta, ms".to_owned(),
             places: deltas.iter().map(u64::to_string).collect(),
             lines: lines

@@ -27,8 +27,9 @@ use router::table::{Align, Table, thousands};
 
 The first row is what to build: a mesh while a server has room for its links, else a butterfly, whose relays are servers of the same kind.
 link: the most that a link carries each way, whatever the traffic, and its cables. work: what a server receives and works on, when traffic is
-even and in the worst case. Prices and watts are the server's file's, those of switches are options. latency: servers on the longest way
-times what each adds.")]
+even and in the worst case; relay: the same of a relay. hops: servers and relays on the longest way; us: microseconds there, hops times
+--latency. Prices and watts are the server's file's, those of switches are options. topology: its name in a cluster's file and for
+`brickway-lab sim`, \"-\" where neither has it.")]
 pub(crate) struct PlanArguments {
     /// Ports of the router
     #[arg(long, required_unless_present = "show_server")]

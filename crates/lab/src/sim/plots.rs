@@ -18,13 +18,13 @@ const DIMENSIONS: [Dimension; 4] = [
     ("mode", |case| case.mode.to_owned()),
 ];
 
-/// What is drawn of a report, under which title, and whether each step up is ten times more.
-type Quantity = (&'static str, fn(&Report) -> f64);
+/// What is drawn of a report: title, unit, value.
+type Quantity = (&'static str, &'static str, fn(&Report) -> f64);
 
 const QUANTITIES: [Quantity; 3] = [
-    ("delivered, % of what the traffic asks for", |report| percent(report.throughput().share())),
-    ("sequences overtaken, % of packets", |report| percent(late(report))),
-    ("busiest link, % of its rate", |report| percent(report.links.max)),
+    ("delivered", "% of what the traffic asks for", |report| percent(report.throughput().share())),
+    ("sequences overtaken", "% of packets", |report| percent(late(report))),
+    ("busiest link", "% of its rate", |report| percent(report.links.max)),
 ];
 
 /// Draws all cases over what varies first: topologies, else deltas, else matrices, else modes. What varies besides makes lines.
@@ -46,7 +46,7 @@ pub(super) fn write(path: &Path, cases: &[Case], reports: &[Report]) -> Result<(
         let parts: Vec<String> = others.iter().map(|(_, of)| of(case)).collect();
         if parts.is_empty() { format!("{}, {}", case.matrix, case.mode) } else { parts.join(", ") }
     };
-    let charts = QUANTITIES.map(|(title, quantity)| {
+    let charts = QUANTITIES.map(|(title, up, quantity)| {
         let mut lines: Vec<Line> = Vec::new();
         for (case, report) in cases.iter().zip(reports) {
             let name = name_of(case);
@@ -59,6 +59,7 @@ pub(super) fn write(path: &Path, cases: &[Case], reports: &[Report]) -> Result<(
         }
         Chart {
             title: title.to_owned(),
+            up: up.to_owned(),
             over: over.to_owned(),
             places: places.clone(),
             lines,

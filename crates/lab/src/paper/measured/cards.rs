@@ -40,6 +40,7 @@ pub(in crate::paper) fn balance(setting: &Setting, report: &mut Report<'_>) -> R
     report.chart(
         Chart {
             title: "Busiest worker over the mean worker".to_owned(),
+            up: "ratio".to_owned(),
             over: "period".to_owned(),
             places: (1..=uneven.len()).map(|period| period.to_string()).collect(),
             lines: vec![Line::over_places("ours", uneven.iter().map(|point| Some(point.1)))],
@@ -65,7 +66,8 @@ pub(in crate::paper) fn prefixes(setting: &Setting, report: &mut Report<'_>) -> 
     report.judge("parts-help", &[curve])?;
     report.chart(
         Chart {
-            title: "Routing on one core, Mpps".to_owned(),
+            title: "Routing on one core".to_owned(),
+            up: "Mpps".to_owned(),
             over: "share of the table that a core sees".to_owned(),
             places: ["all", "a half", "a quarter", "an eighth"].map(str::to_owned).to_vec(),
             lines: vec![Line::over_places("ours", rates.iter().map(|&rate| Some(rate)))],

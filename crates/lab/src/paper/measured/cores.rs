@@ -29,7 +29,8 @@ pub(in crate::paper) fn polling(setting: &Setting, report: &mut Report<'_>) -> R
     report.judge("batching-rises", &[steps])?;
     report.chart(
         Chart {
-            title: "Forwarding 64-byte packets on one core, Mpps".to_owned(),
+            title: "Forwarding 64-byte packets on one core".to_owned(),
+            up: "Mpps".to_owned(),
             over: "packets of a poll, of a send".to_owned(),
             places: bursts.map(|(rx, tx)| format!("{rx}, {tx}")).to_vec(),
             lines: vec![Line::over_places("ours", rates.iter().map(|&rate| Some(rate)))],
@@ -73,7 +74,8 @@ pub(in crate::paper) fn applications(setting: &Setting, report: &mut Report<'_>)
     let drawn = lines.map(|(name, cycles)| Line::over_places(name, gbps(cycles).into_iter().map(Some)));
     report.chart(
         Chart {
-            title: "One core, Gb/s".to_owned(),
+            title: "One core".to_owned(),
+            up: "Gb/s".to_owned(),
             over: "bytes of a packet".to_owned(),
             places: sizes.map(|size| size.to_string()).to_vec(),
             lines: drawn.to_vec(),
@@ -102,7 +104,8 @@ pub(in crate::paper) fn memory(setting: &Setting, report: &mut Report<'_>) -> Re
     report.compare("random-over-label", random[1] / copied[1])?;
     report.chart(
         Chart {
-            title: "Memory, read and written, Gb/s".to_owned(),
+            title: "Memory, read and written".to_owned(),
+            up: "Gb/s".to_owned(),
             over: "cores".to_owned(),
             places: vec!["1".to_owned(), cpus.to_string()],
             lines: vec![
@@ -168,7 +171,8 @@ pub(in crate::paper) fn load(setting: &Setting, report: &mut Report<'_>) -> Resu
     }
     report.chart(
         Chart {
-            title: "TSC cycles of a 64-byte packet, polls without packets left out".to_owned(),
+            title: "A 64-byte packet, polls without packets left out".to_owned(),
+            up: "TSC cycles".to_owned(),
             over: "million packets a second".to_owned(),
             lines,
             is_logarithmic: true,
@@ -220,7 +224,8 @@ pub(in crate::paper) fn offered(setting: &Setting, report: &mut Report<'_>) -> R
     }
     report.chart(
         Chart {
-            title: "Forwarded on one core, Mpps".to_owned(),
+            title: "Forwarded on one core".to_owned(),
+            up: "Mpps".to_owned(),
             over: "offered, million packets a second".to_owned(),
             lines,
             ..Chart::default()

@@ -41,7 +41,8 @@ pub(in crate::paper) fn sizes(setting: &Setting, report: &mut Report<'_>) -> Res
     report.judge("size-independent", &[rates(&alone)])?;
     report.chart(
         Chart {
-            title: "Routing on one core, Mpps".to_owned(),
+            title: "Routing on one core".to_owned(),
+            up: "Mpps".to_owned(),
             over: "bytes of a packet".to_owned(),
             lines: vec![
                 line("router with its source", &rates(&all)),
@@ -67,7 +68,8 @@ pub(in crate::paper) fn clock(setting: &Setting, report: &mut Report<'_>) -> Res
     report.compare("at-its-clock", clock * 1e3 / cycles)?;
     report.chart(
         Chart {
-            title: "Routing on one core, Mpps".to_owned(),
+            title: "Routing on one core".to_owned(),
+            up: "Mpps".to_owned(),
             over: "clock of the core, GHz".to_owned(),
             lines: vec![line("ours, by cycles a packet", &ours)],
             ..Chart::default()
@@ -106,7 +108,8 @@ pub(in crate::paper) fn entries(setting: &Setting, report: &mut Report<'_>) -> R
     let places: Vec<String> = bits.iter().map(|bits| format!("2^{bits}")).collect();
     report.chart(
         Chart {
-            title: "Routing on one core, Mpps".to_owned(),
+            title: "Routing on one core".to_owned(),
+            up: "Mpps".to_owned(),
             over: "used entries of the table".to_owned(),
             places: places.clone(),
             lines,
@@ -125,7 +128,8 @@ pub(in crate::paper) fn entries(setting: &Setting, report: &mut Report<'_>) -> R
     report.judge("lookups-wait", &[curve])?;
     report.chart(
         Chart {
-            title: "TSC cycles of a lookup".to_owned(),
+            title: "A lookup".to_owned(),
+            up: "TSC cycles".to_owned(),
             over: "used entries of the table".to_owned(),
             places,
             lines: vec![Line::over_places("DIR-24-8, 2^24 entries", lookups.into_iter().map(Some))],
@@ -169,7 +173,8 @@ pub(in crate::paper) fn batches(setting: &Setting, report: &mut Report<'_>) -> R
     let drawn = |name: &str, rates: &[f64]| Line::over_places(name, rates.iter().map(|&rate| Some(rate)));
     report.chart(
         Chart {
-            title: "Routing random packets on one core, Mpps".to_owned(),
+            title: "Routing random packets on one core".to_owned(),
+            up: "Mpps".to_owned(),
             over: "packets of a burst, the other burst being 128".to_owned(),
             places: sizes.iter().map(usize::to_string).collect(),
             lines: vec![drawn("receive burst", &both[0]), drawn("transmit burst", &both[1])],
@@ -208,7 +213,8 @@ pub(in crate::paper) fn latency(setting: &Setting, report: &mut Report<'_>) -> R
     }
     report.chart(
         Chart {
-            title: "Latency at 90 % of the rate, median, us".to_owned(),
+            title: "Latency at 90 % of the rate, median".to_owned(),
+            up: "us".to_owned(),
             over: "packets of a receive burst".to_owned(),
             places: sizes.iter().map(usize::to_string).collect(),
             lines,
@@ -242,7 +248,8 @@ pub(in crate::paper) fn modules(setting: &Setting, report: &mut Report<'_>) -> R
     }
     report.chart(
         Chart {
-            title: "Shares of the cycles of a packet, %".to_owned(),
+            title: "Shares of the cycles of a packet".to_owned(),
+            up: "%".to_owned(),
             over: "module".to_owned(),
             places: modules.map(|(name, ..)| name.to_owned()).to_vec(),
             lines: vec![Line::over_places("ours", modules.map(|(_, _, classes)| Some(share(classes))))],

@@ -48,7 +48,8 @@ fn curve(steps: &Steps) -> Curve {
 
 fn chart(title: String, lines: Vec<Line>) -> Chart {
     let over = "sent, million frames a second".to_owned();
-    Chart { title, over, lines, ..Chart::default() }
+    let up = "forwarded, million frames a second".to_owned();
+    Chart { title, over, up, lines, ..Chart::default() }
 }
 
 /// Figure 2: Linux and a router in its place, three sizes, many destinations.
@@ -67,7 +68,7 @@ pub(in crate::paper) fn linux(setting: &Setting, report: &mut Report<'_>) -> Res
         }
         let lines =
             forwarders.iter().zip(&steps).map(|(forwarder, steps)| line(forwarder.name(), &curve(steps)));
-        report.chart(chart(format!("Forwarded frames of {size} bytes, Mpps"), lines.collect()), &[])?;
+        report.chart(chart(format!("Frames of {size} bytes"), lines.collect()), &[])?;
     }
     report.compare("sizes-over-linux", f64::from(at_least_linux))
 }
@@ -85,7 +86,7 @@ pub(in crate::paper) fn one_flow(setting: &Setting, report: &mut Report<'_>) -> 
             bests.push(best(&steps[0]));
             lines.push(line(format!("{size} bytes"), &curve(&steps[0])));
         }
-        report.chart(chart(format!("One flow, {routes} routes: forwarded frames, Mpps"), lines), &[])?;
+        report.chart(chart(format!("One flow, {routes} routes"), lines), &[])?;
     }
     let [small, _, large, with_large_table] = bests[..] else { return Ok(()) };
     report.compare("small-over-large", small / large)?;
@@ -110,7 +111,7 @@ pub(in crate::paper) fn two_flows(setting: &Setting, report: &mut Report<'_>) ->
         named.map(move |(by, steps)| line(format!("{flows}, {}", by.name()), &curve(steps)))
     });
     report.chart(
-        chart("Forwarded frames of 64 bytes, both flows together, Mpps".to_owned(), lines.collect()),
+        chart("Frames of 64 bytes, both flows together".to_owned(), lines.collect()),
         &[],
     )?;
     report.remark("Both sources are on one processor of this machine, and all of the router on one other. Over AF_XDP this router polls its inputs in turns; with its tables in the kernel, the kernel's threads of the inputs take turns.");
@@ -138,7 +139,7 @@ pub(in crate::paper) fn many_flows(setting: &Setting, report: &mut Report<'_>) -
     }
     report.compare("many-flows-large-table", best(&ours[1]) / best(&ours[0]))?;
     report.judge("no-collapse-many", &[curve(&ours[1])])?;
-    report.chart(chart("Many flows: forwarded frames of 64 bytes, Mpps".to_owned(), lines), &[])
+    report.chart(chart("Many flows, frames of 64 bytes".to_owned(), lines), &[])
 }
 
 #[cfg(test)]

@@ -40,7 +40,8 @@ pub(in crate::paper) fn slow_path(setting: &Setting, report: &mut Report<'_>) ->
     report.compare("overflow-is-dropped", known as f64 / given as f64)?;
     report.chart(
         Chart {
-            title: "Beside a flood of packets for the slow path, Mpps".to_owned(),
+            title: "Beside a flood of packets for the slow path".to_owned(),
+            up: "Mpps".to_owned(),
             over: "% of all packets whose time to live ends".to_owned(),
             lines: vec![
                 line("forwarded by the fast path", &forwarded),
@@ -82,7 +83,8 @@ pub(in crate::paper) fn updates(setting: &Setting, report: &mut Report<'_>) -> R
         .collect();
     report.chart(
         Chart {
-            title: "Forwarding while routes change, Mpps on one core".to_owned(),
+            title: "Forwarding while routes change".to_owned(),
+            up: "Mpps on one core".to_owned(),
             over: "changes of routes that were made, a second".to_owned(),
             places,
             lines: vec![Line::over_places("ours", (0..asked.len()).map(|place| Some(rate(place))))],
@@ -121,7 +123,8 @@ pub(in crate::paper) fn splits(setting: &Setting, report: &mut Report<'_>) -> Re
     report.judge("arrays-for-many", &[drop_out[6..].to_vec(), arrays[6..].to_vec()])?;
     report.chart(
         Chart {
-            title: "Splitting a batch of 64 packets around two more steps, TSC cycles a packet".to_owned(),
+            title: "Splitting a batch of 64 packets around two more steps".to_owned(),
+            up: "TSC cycles a packet".to_owned(),
             over: "% of the packets that are diverted".to_owned(),
             lines: Way::ALL.into_iter().zip(&curves).map(|(way, curve)| line(way.name(), curve)).collect(),
             ..Chart::default()
@@ -138,7 +141,8 @@ pub(in crate::paper) fn splits(setting: &Setting, report: &mut Report<'_>) -> Re
     }
     report.chart(
         Chart {
-            title: "Splitting a batch of 64 packets in a script, TSC cycles a packet that it adds".to_owned(),
+            title: "Splitting a batch of 64 packets in a script".to_owned(),
+            up: "TSC cycles a packet that it adds".to_owned(),
             over: "% of the packets that are diverted".to_owned(),
             lines: in_lua.iter().map(|(way, curve)| line(*way, curve)).collect(),
             ..Chart::default()
@@ -159,7 +163,8 @@ pub(in crate::paper) fn script(setting: &Setting, report: &mut Report<'_>) -> Re
     report.compare("lua-lines", lua::ROUTER.lines().filter(is_code).count() as f64)?;
     report.chart(
         Chart {
-            title: "Routing 64-byte packets on one core, Mpps".to_owned(),
+            title: "Routing 64-byte packets on one core".to_owned(),
+            up: "Mpps".to_owned(),
             over: "router".to_owned(),
             places: ["elements", "a script in Lua"].map(String::from).to_vec(),
             lines: vec![Line::over_places("ours", [elements, script].map(|cycles| Some(mpps(cycles))))],

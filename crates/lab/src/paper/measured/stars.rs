@@ -115,7 +115,8 @@ pub(in crate::paper) fn star(setting: &Setting, report: &mut Report<'_>) -> Resu
     }
     report.chart(
         Chart {
-            title: "64-byte packets with a core for each PC, Mpps".to_owned(),
+            title: "64-byte packets with a core for each PC".to_owned(),
+            up: "Mpps".to_owned(),
             over: "flows".to_owned(),
             places: ["one", "two", "random destinations"].map(str::to_owned).to_vec(),
             lines,
@@ -130,7 +131,8 @@ pub(in crate::paper) fn star(setting: &Setting, report: &mut Report<'_>) -> Resu
         };
         report.chart(
             Chart {
-                title: format!("TSC cycles of a packet in each node, {name}, 167K entries"),
+                title: format!("A packet in each node, {name}, 167K entries"),
+                up: "TSC cycles".to_owned(),
                 over: "way of a packet".to_owned(),
                 places: ["one PC", "star: routed twice", "fabric: routed once"].map(str::to_owned).to_vec(),
                 lines: vec![node("first node", 0), node("second node", 1)],
@@ -185,7 +187,8 @@ pub(in crate::paper) fn latency(setting: &Setting, report: &mut Report<'_>) -> R
     let names = ["first node", "second node", "third node"];
     report.chart(
         Chart {
-            title: "Latency of a packet in each node, us".to_owned(),
+            title: "Latency of a packet in each node".to_owned(),
+            up: "us".to_owned(),
             over: "nodes on the way".to_owned(),
             places: ["1", "2", "3"].map(str::to_owned).to_vec(),
             lines: names.iter().zip(&parts).map(|(name, parts)| line(*name, parts)).collect(),

@@ -65,7 +65,8 @@ pub(in crate::paper) fn paths(setting: &Setting, report: &mut Report<'_>) -> Res
     report.leave_out("a pipeline of cores with a third-level cache each, for which it takes two of those");
     report.chart(
         Chart {
-            title: "Forwarding 64-byte packets, Mpps a path".to_owned(),
+            title: "Forwarding 64-byte packets".to_owned(),
+            up: "Mpps a path".to_owned(),
             over: "scenario".to_owned(),
             places: cases.iter().map(|(name, ..)| (*name).to_owned()).collect(),
             lines: vec![Line::over_places("ours", rates.iter().map(|&rate| Some(rate)))],
@@ -89,7 +90,8 @@ pub(in crate::paper) fn steps(setting: &Setting, report: &mut Report<'_>) -> Res
     report.leave_out("the server with a shared bus: it takes one of 2008");
     report.chart(
         Chart {
-            title: format!("Forwarding 64-byte packets between four ports with {most} workers, Mpps"),
+            title: format!("Forwarding 64-byte packets between four ports with {most} workers"),
+            up: "Mpps".to_owned(),
             over: "what the router uses".to_owned(),
             places: ["neither", "queues", "queues and batches"].map(String::from).to_vec(),
             lines: vec![Line::over_places("ours", rates.into_iter().map(Some))],
@@ -123,12 +125,13 @@ pub(in crate::paper) fn queues(setting: &Setting, report: &mut Report<'_>) -> Re
     }
     report.compare("queues-of-ideal", parallel[last] / ideal[last])?;
     for (title, of) in [
-        ("Forwarding 64-byte packets, Mpps", &(|_, rate| rate) as &dyn Fn(usize, f64) -> f64),
-        ("The same for each worker, Mpps", &|workers, rate| rate / workers as f64),
+        ("Forwarding 64-byte packets", &(|_, rate| rate) as &dyn Fn(usize, f64) -> f64),
+        ("The same for each worker", &|workers, rate| rate / workers as f64),
     ] {
         report.chart(
             Chart {
                 title: title.to_owned(),
+                up: "Mpps".to_owned(),
                 over: "workers".to_owned(),
                 lines: vec![
                     line("a queue each", &over(parallel, of)),
@@ -165,7 +168,8 @@ pub(in crate::paper) fn ports(setting: &Setting, report: &mut Report<'_>) -> Res
         |rates: &[f64]| -> Curve { numbers.iter().map(|&n| n as f64).zip(rates.iter().copied()).collect() };
     report.chart(
         Chart {
-            title: "Forwarding 64-byte packets, Mpps".to_owned(),
+            title: "Forwarding 64-byte packets".to_owned(),
+            up: "Mpps".to_owned(),
             over: "queues, and as many workers".to_owned(),
             lines: vec![line("one port", &over(one)), line("two ports", &over(two))],
             ..Chart::default()
@@ -195,7 +199,8 @@ pub(in crate::paper) fn scaling(setting: &Setting, report: &mut Report<'_>) -> R
     }
     report.chart(
         Chart {
-            title: "Routing 64-byte packets, Mpps".to_owned(),
+            title: "Routing 64-byte packets".to_owned(),
+            up: "Mpps".to_owned(),
             over: "workers".to_owned(),
             lines,
             ..Chart::default()
