@@ -168,9 +168,7 @@ fn draw(area: &Area<'_>, chart: &Chart) -> Result<()> {
             } else {
                 context.draw_series(LineSeries::new(points.clone(), style))?
             };
-            drawn
-                .label(&line.name)
-                .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], style));
+            drawn.label(&line.name).legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], style));
             context.draw_series(points.map(|point| Circle::new(point, 3, colour.filled())))?;
         }
     }

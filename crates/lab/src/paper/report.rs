@@ -50,13 +50,14 @@ impl Outcome {
     /// # Errors
     /// What cannot.
     pub(super) fn check(&self) -> Result<(), String> {
-        let claims = self
-            .claims
-            .iter()
-            .flat_map(|claim| [&claim.key, &claim.what, &claim.section, &claim.published, &claim.ours, &claim.why]);
+        let claims = self.claims.iter().flat_map(|claim| {
+            [&claim.key, &claim.what, &claim.section, &claim.published, &claim.ours, &claim.why]
+        });
         let lines = || self.charts.iter().flat_map(|chart| &chart.lines);
-        let charts =
-            self.charts.iter().flat_map(|chart| [&chart.title, &chart.over, &chart.up].into_iter().chain(&chart.places));
+        let charts = self
+            .charts
+            .iter()
+            .flat_map(|chart| [&chart.title, &chart.over, &chart.up].into_iter().chain(&chart.places));
         let notes =
             self.inputs.iter().chain(&self.missing).chain(&self.remarks).chain([&self.id, &self.machine]);
         let mut texts = claims.chain(charts).chain(lines().map(|line| &line.name)).chain(notes);

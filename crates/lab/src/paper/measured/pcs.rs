@@ -110,10 +110,7 @@ pub(in crate::paper) fn two_flows(setting: &Setting, report: &mut Report<'_>) ->
         let named = forwarders.iter().zip(all);
         named.map(move |(by, steps)| line(format!("{flows}, {}", by.name()), &curve(steps)))
     });
-    report.chart(
-        chart("Frames of 64 bytes, both flows together".to_owned(), lines.collect()),
-        &[],
-    )?;
+    report.chart(chart("Frames of 64 bytes, both flows together".to_owned(), lines.collect()), &[])?;
     report.remark("Both sources are on one processor of this machine, and all of the router on one other. Over AF_XDP this router polls its inputs in turns; with its tables in the kernel, the kernel's threads of the inputs take turns.");
     Ok(())
 }
