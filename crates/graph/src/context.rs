@@ -270,10 +270,21 @@ impl Context {
         }
     }
 
-    /// Sends `packet` out by `output` if that is in use; drops it for `reason` otherwise.
+    /// Sends `packet` out by `output` if that is in use, and counts it as diverted for `reason`; drops it for that reason
+    /// otherwise.
     #[inline]
     pub fn divert(&mut self, output: usize, packet: Packet, reason: &'static str) {
-        if output < self.outputs() { self.emit(output, packet) } else { self.drop(packet, reason) }
+        if output < self.outputs() {
+            self.count_diverted(reason, 1);
+            self.emit(output, packet);
+        } else {
+            self.drop(packet, reason);
+        }
+    }
+
+    /// Counts `count` packets that leave the usual way under `reason`: a few words in lower case ("no route").
+    pub fn count_diverted(&mut self, reason: &'static str, count: u64) {
+        self.slots[self.current as usize].count_diverted(reason, count);
     }
 
     /// Drops `packet` and counts it under `reason`: a few words in lower case ("bad IP checksum").

@@ -89,6 +89,27 @@ pub enum TaskStatus {
     Asleep,
 }
 
+/// What an element moved over one queue of a port since the port was opened.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct QueueCounts {
+    /// The port, as the configuration names it.
+    pub port: String,
+    /// The number of the queue on the port; none for what stands for a port without queues.
+    pub queue: Option<usize>,
+    /// Whether it sends; else it receives.
+    pub sends: bool,
+    /// Packets received or sent.
+    pub packets: u64,
+    /// Their bytes, link header included, frame check sequence not.
+    pub bytes: u64,
+    /// Packets that were lost because they, or the device, had an error.
+    pub errors: u64,
+    /// Packets that the driver left to the host.
+    pub left_to_host: u64,
+    /// Packets that the driver lost, errors among them, by reason.
+    pub lost: Vec<(&'static str, u64)>,
+}
+
 /// What is wrong with an element's configuration: one message per mistake, each saying what would be right.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigError {
@@ -218,6 +239,11 @@ pub trait Element: Any + Send {
 
     /// Takes what the element before it [left](Element::leave).
     fn inherit(&mut self, _cx: &mut Context, _left: Box<dyn Any + Send>) {}
+
+    /// Returns what it moved over queues of ports so far.
+    fn queues(&self) -> Vec<QueueCounts> {
+        Vec::new()
+    }
 
     /// The counters are about to be read: count what was not counted yet
     /// ([`Context::count_drop`]), losses that a driver reports, say.

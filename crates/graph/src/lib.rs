@@ -54,6 +54,6 @@ pub mod testing;
 
 pub use arguments::{Arguments, FromArgument};
 pub use context::{Context, Verdict};
-pub use element::{Alias, Capability, Class, ConfigError, Element, TaskStatus};
+pub use element::{Alias, Capability, Class, ConfigError, Element, QueueCounts, TaskStatus};
 pub use handler::{Ask, Combine, Field, Get, Handler, Put};
 pub use setup::Setup;

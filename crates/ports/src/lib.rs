@@ -242,6 +242,11 @@ pub trait Port: Send {
         Err(PortError::Unsupported { port: self.info().name, problem })
     }
 
+    /// How the driver moves packets, in a word or two, where it has several ways: `zero-copy`, `copy`, `generic`. Empty: it has one.
+    fn mode(&self) -> &'static str {
+        ""
+    }
+
     /// What else the driver has to say about the device, for people: its link now, what it could do. Empty: nothing.
     fn details(&self) -> String {
         String::new()

@@ -106,6 +106,13 @@ impl QueueStats {
         self.bytes += bytes as u64;
     }
 
+    /// Packets lost because they, or the device, had an error: those that are not for want of room, link or frames.
+    pub fn errors(&self) -> u64 {
+        use Event::{BadDescriptor, Malformed, ReceiveError, SendError, TooShort, Truncated, WriteFailed};
+        let errors = [BadDescriptor, Malformed, ReceiveError, SendError, TooShort, Truncated, WriteFailed];
+        errors.into_iter().map(|event| self.count(event)).sum()
+    }
+
     /// Adds the events of `other`, not its packets: a wrapper's view of what it wraps.
     pub(crate) fn with_events_of(mut self, other: &Self) -> Self {
         for (mine, theirs) in self.events.iter_mut().zip(other.events) {

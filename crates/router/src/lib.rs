@@ -22,6 +22,8 @@ pub mod run;
 pub mod settings;
 mod show;
 pub mod table;
+#[cfg(feature = "web")]
+mod web;
 
 use std::fmt::Write;
 use std::process::ExitCode;

@@ -105,6 +105,44 @@ fn what_people_try_first(driver: &str) {
     assert_eq!(forwarded_by_the_kernel(&network), before + 20);
 }
 
+/// Bytes that a host's interface has received and sent, by Linux.
+fn bytes_of(network: &Network, host: &str) -> [u64; 2] {
+    let (_, text) = network.run(host, "ip -j -s link show dev eth0");
+    let link: serde_json::Value = serde_json::from_str(&text).unwrap();
+    ["rx", "tx"].map(|way| link[0]["stats64"][way]["bytes"].as_u64().unwrap())
+}
+
+#[test]
+fn ports_count_the_bytes_that_the_far_ends_count() {
+    if !netns::is_root() {
+        return;
+    }
+    let network = network();
+    for driver in ["af_packet", "af_xdp", "xdp"] {
+        let before = ["a", "b"].map(|host| bytes_of(&network, host));
+        let router = start(&network, &format!("eth1 eth2 --driver {driver}"));
+        warm_up(&network);
+        network.run("a", "ping -n -q -c 200 -s 1000 -i 0.005 10.0.2.2");
+        network.run("b", "ping -n -q -c 200 -s 400 -i 0.005 2001:db8:1::2");
+        let rows = || -> Vec<serde_json::Value> {
+            let (_, text) = network.run("r", &format!("{PROGRAM} show ports --json"));
+            text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+        };
+        let mut last = String::new();
+        let agree = netns::eventually(|| {
+            let after = ["a", "b"].map(|host| bytes_of(&network, host));
+            (rows().iter().zip(before).zip(after)).all(|((row, before), after)| {
+                let theirs = [after[1] - before[1], after[0] - before[0]];
+                let ours = ["rx", "tx"].map(|way| row[way]["bytes"].as_u64().unwrap());
+                last = format!("{driver}: far end {before:?} {after:?} {theirs:?}, {row}");
+                (ours.iter().zip(theirs)).all(|(ours, theirs)| ours.abs_diff(theirs) * 100 <= theirs)
+            })
+        });
+        assert!(agree, "{last}");
+        assert_eq!(router.interrupt(), 0, "{}", router.printed());
+    }
+}
+
 #[test]
 fn on_xdp() {
     what_people_try_first("--driver xdp");

@@ -46,16 +46,15 @@ fn port(network: &Network, socket: &str, name: &str) -> (String, u64, u64) {
     let (_, text) = network.run("r", &format!("{PROGRAM} show ports {name} --json --socket {socket}"));
     let row: serde_json::Value =
         serde_json::from_str(text.trim()).unwrap_or_else(|error| panic!("{error}: {text}"));
-    let number = |key: &str| row[key].as_u64().unwrap();
-    (row["path"].as_str().unwrap().to_owned(), number("rx_packets"), number("tx_packets"))
+    let packets = |way: &str| row[way]["packets"].as_u64().unwrap();
+    (row["path"].as_str().unwrap().to_owned(), packets("rx"), packets("tx"))
 }
 
 /// Packets that workers received, by whatever port.
 fn of_workers(network: &Network, socket: &str) -> u64 {
     let (_, text) = network.run("r", &format!("{PROGRAM} show queues --json --socket {socket}"));
-    text.lines()
-        .map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap()["packets"].as_u64().unwrap())
-        .sum()
+    let rows = text.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+    rows.filter(|row| row["sends"] == false).map(|row| row["packets"].as_u64().unwrap()).sum()
 }
 
 /// Waits until the path of a port begins so.

@@ -10,9 +10,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use control::api::{
-    Action, Backend, CostRow, CounterRow, DriftRow, DropRow, HandlerRow, LookupRow, MemberRow, NeighbourRow,
-    NextHopRow, PathRow, PortRow, QueueRow, Request, RouteRow, Rows, Server, ServerOptions, Show, TextRow,
-    Unanswered, WayRow, WorkerRow,
+    Action, Backend, CostRow, CounterRow, DriftRow, DropRow, EdgeRow, ElementRow, HandlerRow, LookupRow,
+    MemberRow, NeighbourRow, NextHopRow, PathRow, PortRow, PuntRow, QueueRow, Request, RouteRow,
+    RouteTableRow, Rows, Server, ServerOptions, Show, SystemRow, TextRow, TrafficRow, Unanswered, WayRow,
+    WorkerRow,
 };
 use packet::IpVersion;
 use serde_json::json;
@@ -97,10 +98,18 @@ impl Backend for Router {
                         } else {
                             Vec::new()
                         },
-                        rx_packets: 1_234_567,
-                        rx_dropped: 8,
-                        tx_packets: 7,
-                        ..PortRow::default()
+                        driver: "af_xdp".into(),
+                        mode: "zero-copy".into(),
+                        rx: TrafficRow {
+                            packets: 1_234_567,
+                            bytes: 1_300_000_000,
+                            dropped: 8,
+                            errors: 1,
+                            packets_per_second: 11_500.0,
+                            bits_per_second: 92e6,
+                        },
+                        tx: TrafficRow { packets: 7, bytes: 420, ..TrafficRow::default() },
+                        to_linux: 12,
                     })?;
                 }
             }
@@ -167,11 +176,19 @@ impl Backend for Router {
                     is_slow: true,
                     busy: 0.004,
                     packets: 12,
-                    cycles_per_packet: 1_500.0,
+                    busy_since_start: 0.25,
+                    cycles_per_packet: None,
                     queues: Vec::new(),
                 };
-                let queues = vec!["eth1 0".into(), "eth2 0".into()];
-                let fast = WorkerRow { worker: 0, is_slow: false, busy: 0.5, queues, ..slow.clone() };
+                let queues = vec!["eth1:0".into(), "eth2:0".into()];
+                let fast = WorkerRow {
+                    worker: 0,
+                    is_slow: false,
+                    busy: 0.5,
+                    cycles_per_packet: Some(1_500.0),
+                    queues,
+                    ..slow.clone()
+                };
                 rows.send(fast)?;
                 rows.send(slow)?;
             }
@@ -199,7 +216,42 @@ impl Backend for Router {
                 queue: 0,
                 worker: 0,
                 packets: 1_000,
+                bytes: 64_000,
+                lost: vec![("no free frame".into(), 3)],
                 shared_with: vec![0, 1],
+                ..QueueRow::default()
+            })?,
+            Show::Punts(_) => {
+                for (element, reason) in [("rt", "no route"), ("ttl", "time to live expired")] {
+                    let class = "FIBLookup".to_owned();
+                    rows.send(PuntRow { element: element.into(), class, reason: reason.into(), packets: 7 })?;
+                }
+            }
+            Show::Elements(_) => {
+                let edge = |output, packets| EdgeRow { output, to: "out".into(), input: 0, packets };
+                rows.send(ElementRow {
+                    element: "rt".into(),
+                    class: "FIBLookup".into(),
+                    packets: 1_000,
+                    dropped: 3,
+                    cycles: 12_500.0,
+                    edges: vec![edge(0, Some(997)), edge(1, None)],
+                })?;
+            }
+            Show::System(_) => rows.send(SystemRow {
+                version: "1.2.3".into(),
+                pid: 77,
+                namespace: 4_026_531_840,
+                uptime_seconds: 90_061.5,
+                workers: 2,
+                tables: vec![RouteTableRow {
+                    table: 254,
+                    family: IpVersion::V4,
+                    kind: "byte24".into(),
+                    routes: 1_000_000,
+                }],
+                next_hops: Some((12, 32_767)),
+                frames: vec![(4_000, 4_096), (4_096, 4_096)],
             })?,
             Show::Drops(_) => {
                 for (element, reason) in [("check", "bad checksum"), ("rt", "no route")] {
@@ -324,9 +376,15 @@ fn what_each_of_them_prints() {
         (
             "ports",
             "\
-port  link        address             mtu   received  lost  sent  lost  opened as                  transit  addresses
-eth1  up          02:00:00:00:00:03  1500  1,234,567     8     7     0  af_xdp:eth1?steer=transit  kernel   10.0.0.254/24
-eth2  no carrier  02:00:00:00:00:04  1500  1,234,567     8     7     0  af_xdp:eth2?steer=transit  kernel
+port        packets   bytes  dropped  errors  packets/s    bit/s  to Linux
+eth1  rx  1,234,567  1.30 G        8       1    11.50 k  92.00 M        12
+      tx          7    420         0       0         0        0
+eth2  rx  1,234,567  1.30 G        8       1    11.50 k  92.00 M        12
+      tx          7    420         0       0         0        0
+
+port  link        driver             MTU  MAC address        transit, addresses
+eth1  up          af_xdp zero-copy  1500  02:00:00:00:00:03  kernel 10.0.0.254/24
+eth2  no carrier  af_xdp zero-copy  1500  02:00:00:00:00:04  kernel
 ",
         ),
         (
@@ -348,18 +406,49 @@ id  kind     via       dev   lladdr             members          used by
         (
             "workers",
             "\
-worker  busy  packets  cycles/packet  receive queues
-     0   50%       12         1500.0  eth1 0, eth2 0
-  slow    0%       12         1500.0
+worker  busy  since start  packets  cycles/packet  receive queues
+     0   50%          25%       12         1500.0  eth1:0, eth2:0
+  slow    0%          25%       12              -
 ",
         ),
         (
             "queues",
             "\
-port  queue  worker  packets  shared with
-eth1      0       0    1,000  0, 1
+queue       worker  packets    bytes  lost  shared with, reasons of losses
+eth1:0  rx       0    1,000  64.00 k     3  worker 0, worker 1, no free frame 3
 ",
         ),
+        (
+            "punts ttl",
+            "\
+punted  by   class      reason
+     7  ttl  FIBLookup  time to live expired
+",
+        ),
+        (
+            "system",
+            "\
+version            1.2.3
+process            77
+network namespace  4026531840
+uptime             1 d 01:01:01
+workers            2
+next hops          12 of 32,767
+free frames        4,000 of 4,096, 4,096 of 4,096
+
+table  family  kind       routes
+  254  IPv4    byte24  1,000,000
+",
+        ),
+        (
+            "elements",
+            "\
+element  class      packets  dropped  cycles/packet  to
+rt       FIBLookup    1,000        3           12.5  [0] 997 to [0]out
+                                                     [1] ? to [0]out
+",
+        ),
+        ("drops nothing", "no packets dropped\n"),
         (
             "cost",
             "\
@@ -381,10 +470,7 @@ in       Strip                0    1,280  32.0     7.0  50.0%         0.250     
 ",
         ),
         ("drops route", "dropped  by  class          reason\n  1,005  rt  CheckIPHeader  no route\n"),
-        (
-            "acl",
-            "   rule  packets\n     10        3  deny tcp any any port 25\ndefault    1,000  permit\n",
-        ),
+        ("acl", "   rule  packets\n     10        3  deny tcp any any port 25\ndefault    1,000  permit\n"),
         ("config", "[workers]\ncount = 1\n"),
         ("config --click", "eth1 :: FromDevice;\n"),
         ("fpm", "messages   1,002,003\nconnected          1  from 127.0.0.1:40000\n"),
@@ -399,8 +485,11 @@ netlink    254  IPv4             5     5  byte24            0
 netlink    254  IPv6             5     5  byte24            0
 ",
         ),
-        ("ports nowhere", ""),
-        ("drops route --json", "{\"element\":\"rt\",\"class\":\"CheckIPHeader\",\"reason\":\"no route\",\"packets\":1005}\n"),
+        ("ports nowhere", "no ports\n"),
+        (
+            "drops route --json",
+            "{\"element\":\"rt\",\"class\":\"CheckIPHeader\",\"reason\":\"no route\",\"packets\":1005}\n",
+        ),
     ] {
         assert_eq!(shown(words), expected, "brickway show {words}");
     }
@@ -410,10 +499,10 @@ netlink    254  IPv6             5     5  byte24            0
 fn without_words_it_lists_what_there_is() {
     let list = shown("");
     assert!(
-        list.starts_with("brickway show ...\nports              The ports: link, addresses, packets\n"),
+        list.starts_with("brickway show ...\nports              The ports: packets, bytes, rates, "),
         "{list}"
     );
-    assert_eq!(list.lines().count(), 18);
+    assert_eq!(list.lines().count(), 21);
 }
 
 #[test]

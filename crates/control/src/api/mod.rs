@@ -35,13 +35,14 @@ mod server;
 mod tests;
 
 pub use client::{Answer, Client, ClientError};
-pub use place::{default_socket, reading_path, routers_elsewhere};
+pub use place::{default_socket, namespace, reading_path, routers_elsewhere};
 pub use request::{
     Action, ConfigFilter, CostFilter, DropFilter, HandlerFilter, LOCAL_TABLE, NeighbourFilter, NextHopFilter,
     NoFilter, PortFilter, Request, RouteFilter, RouteQuery, Show, TableQuery, VERSION,
 };
 pub use rows::{
-    CostRow, CounterRow, DriftRow, DropRow, HandlerRow, LookupRow, MemberRow, NeighbourRow, NextHopRow,
-    PathRow, PortRow, QueueRow, RouteRow, Row, TextRow, WayRow, WorkerRow,
+    CostRow, CounterRow, DriftRow, DropRow, EdgeRow, ElementRow, HandlerRow, LookupRow, MemberRow,
+    NeighbourRow, NextHopRow, PathRow, PortRow, PuntRow, QueueRow, RouteRow, RouteTableRow, Row, SystemRow,
+    TextRow, TrafficRow, WayRow, WorkerRow,
 };
 pub use server::{Backend, Rows, Server, ServerError, ServerOptions, Unanswered};

@@ -13,13 +13,17 @@ const FOLDER: &str = "/run/brickway";
 /// Where the socket of the router in this thread's network namespace is, if nothing else is said:
 /// `/run/brickway/NUMBER.sock`, with the number that `stat -Lc %i /proc/self/ns/net` prints.
 pub fn default_socket() -> PathBuf {
-    let number = namespace_of("thread-self").unwrap_or(0);
-    Path::new(FOLDER).join(format!("{number}.sock"))
+    Path::new(FOLDER).join(format!("{}.sock", namespace()))
 }
 
 /// The socket beside `path` for those who may only show.
 pub fn reading_path(path: &Path) -> PathBuf {
     path.with_extension("show.sock")
+}
+
+/// Returns the number of this thread's network namespace; 0 if it is not known.
+pub fn namespace() -> u64 {
+    namespace_of("thread-self").unwrap_or(0)
 }
 
 /// The number of a process's network namespace; `None` if the process is gone or not ours to look at.

@@ -55,6 +55,12 @@ pub enum Show {
     Queues(PortFilter),
     /// What was dropped and why: [`DropRow`](super::DropRow).
     Drops(DropFilter),
+    /// What left the usual way, for Linux or elements that answer, and why: [`PuntRow`](super::PuntRow).
+    Punts(DropFilter),
+    /// The elements of the graph and where their packets go: [`ElementRow`](super::ElementRow).
+    Elements(NoFilter),
+    /// The router itself: version, process, tables: [`SystemRow`](super::SystemRow), one.
+    System(NoFilter),
     /// The settings in force, or the configuration made of them: [`TextRow`](super::TextRow).
     Config(ConfigFilter),
     /// Where Linux and the forwarding tables differ: [`DriftRow`](super::DriftRow).
@@ -68,6 +74,30 @@ pub enum Show {
     Problems(NoFilter),
     /// The handlers of the elements, or the value of one: [`HandlerRow`](super::HandlerRow).
     Handlers(HandlerFilter),
+}
+
+impl Show {
+    /// The names of all of them, in the order in which they are declared.
+    pub const NAMES: [&str; 18] = [
+        "ports",
+        "routes",
+        "route",
+        "neighbours",
+        "next_hops",
+        "workers",
+        "cost",
+        "queues",
+        "drops",
+        "punts",
+        "elements",
+        "system",
+        "config",
+        "drift",
+        "netlink",
+        "fpm",
+        "problems",
+        "handlers",
+    ];
 }
 
 /// What can be done. The answer has [`TextRow`](super::TextRow)s: what was done, for people.
@@ -319,6 +349,14 @@ mod tests {
             Request::Table(TableQuery { show: "acl".into() }),
             Request::Do(Action::Reload {}),
         ];
+        for name in Show::NAMES {
+            // A filter may be needed, but the name is known.
+            let parsed = Request::parse(format!("{{\"version\":1,\"show\":\"{name}\"}}").as_bytes());
+            assert!(!matches!(parsed, Ok(Request::Table(_))), "{name}");
+        }
+        let listed = error(r#"{"version":1,"show":"x","filter":{"a":1}}"#);
+        assert!(Show::NAMES.iter().all(|name| listed.contains(&format!("'{name}'"))), "{listed}");
+        assert_eq!(listed.matches("', '").count() + 1, Show::NAMES.len(), "{listed}");
         for request in all {
             let line = request.to_line();
             assert!(line.ends_with('\n') && line.matches('\n').count() == 1, "{line}");

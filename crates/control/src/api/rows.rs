@@ -11,6 +11,23 @@ use serde_json::Value as JsonValue;
 
 use super::request::{DropFilter, NeighbourFilter, NextHopFilter, PortFilter, Request, RouteFilter, Show};
 
+/// What a port moved in one direction since the router began, workers and kernel together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct TrafficRow {
+    /// Packets received, or sent.
+    pub packets: u64,
+    /// Their bytes, with the Ethernet header, without the frame check sequence.
+    pub bytes: u64,
+    /// Packets lost for want of room, frames or a link.
+    pub dropped: u64,
+    /// Packets lost because they, or the device, had an error.
+    pub errors: u64,
+    /// Packets a second, over the last second.
+    pub packets_per_second: f64,
+    /// Bits a second of those bytes, over the last second.
+    pub bits_per_second: f64,
+}
+
 /// A port.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PortRow {
@@ -18,6 +35,10 @@ pub struct PortRow {
     pub name: String,
     /// What carries its packets, as the port's spec says: `af_xdp:eth1?steer=transit`.
     pub spec: String,
+    /// The driver: `af_xdp`, `af_packet`, `dpdk`, ...; empty for a VLAN of another port.
+    pub driver: String,
+    /// How the driver moves packets, where it has several ways: `zero-copy`, `copy`, `generic`.
+    pub mode: String,
     /// Number of the interface that Linux has for it; 0 if there is none now.
     pub index: u32,
     /// Its Ethernet address, `02:00:00:00:00:01`.
@@ -32,14 +53,12 @@ pub struct PortRow {
     pub addresses: Vec<IpNet>,
     /// How its packets travel: "kernel" where plain transit is forwarded in the kernel, or "sockets" with the reason.
     pub path: String,
-    /// Packets that came in by it: those that workers received, and those that were forwarded in the kernel.
-    pub rx_packets: u64,
-    /// Packets that were lost on receiving.
-    pub rx_dropped: u64,
-    /// Packets that were sent by it.
-    pub tx_packets: u64,
-    /// Packets that could not be sent.
-    pub tx_dropped: u64,
+    /// What came in by it: to workers, and what was forwarded in the kernel.
+    pub rx: TrafficRow,
+    /// What was sent by it.
+    pub tx: TrafficRow,
+    /// Packets handed to Linux: by the graph, and by the driver's program before they came to it.
+    pub to_linux: u64,
 }
 
 /// One way to a destination.
@@ -158,13 +177,15 @@ pub struct WorkerRow {
     pub worker: usize,
     /// Whether it is the slow thread.
     pub is_slow: bool,
-    /// Share of its time that it worked since the start, 0 to 1.
+    /// Share of its time that it worked over the last second, 0 to 1.
     pub busy: f64,
+    /// Share of its time that it worked since the start, 0 to 1.
+    pub busy_since_start: f64,
     /// Packets that it received.
     pub packets: u64,
-    /// Cycles that it took for each.
-    pub cycles_per_packet: f64,
-    /// Its receive queues, as `eth1 0`.
+    /// Cycles that it took for each; none without packets.
+    pub cycles_per_packet: Option<f64>,
+    /// Its receive queues, as `eth1:0`.
     pub queues: Vec<String>,
 }
 
@@ -196,18 +217,26 @@ pub struct CostRow {
     pub note: String,
 }
 
-/// A receive queue of a port.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// A queue of a port.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QueueRow {
     /// The port.
     pub port: String,
-    /// Its number on the port.
+    /// Its number on the port, among the queues of its direction.
     pub queue: usize,
-    /// The worker that polls it.
+    /// Whether it sends; else it receives.
+    pub sends: bool,
+    /// The worker that has it; the slow thread's number is the number of workers.
     pub worker: usize,
-    /// Packets received.
+    /// Whether that is the slow thread.
+    pub is_slow: bool,
+    /// Packets received, or sent.
     pub packets: u64,
-    /// The workers that process its packets, when not the one that polls it alone.
+    /// Their bytes, with the Ethernet header, without the frame check sequence.
+    pub bytes: u64,
+    /// Packets that the driver lost, by reason.
+    pub lost: Vec<(String, u64)>,
+    /// Of a receive queue: the workers that process its packets, when not the one that polls it alone.
     pub shared_with: Vec<usize>,
 }
 
@@ -222,6 +251,83 @@ pub struct DropRow {
     pub reason: String,
     /// Packets.
     pub packets: u64,
+}
+
+/// Packets that an element sent another way than the usual one: to Linux, or to elements that answer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PuntRow {
+    /// The element.
+    pub element: String,
+    /// Its class.
+    pub class: String,
+    /// The reason, in words.
+    pub reason: String,
+    /// Packets.
+    pub packets: u64,
+}
+
+/// An element of the graph, all copies together.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ElementRow {
+    /// Its name.
+    pub element: String,
+    /// Its class.
+    pub class: String,
+    /// Packets that came into it, or that it received.
+    pub packets: u64,
+    /// Packets that it dropped.
+    pub dropped: u64,
+    /// TSC cycles that it took, estimated from a sample.
+    pub cycles: f64,
+    /// Where its packets go.
+    pub edges: Vec<EdgeRow>,
+}
+
+/// A connection from an element to another one.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EdgeRow {
+    /// The output.
+    pub output: usize,
+    /// The other element.
+    pub to: String,
+    /// Its input.
+    pub input: usize,
+    /// Packets that took this way; none where the counts of elements do not say.
+    pub packets: Option<u64>,
+}
+
+/// The router itself.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SystemRow {
+    /// The version of the program.
+    pub version: String,
+    /// Number of its process.
+    pub pid: u32,
+    /// Number of its network namespace (`stat -Lc %i /proc/self/ns/net`).
+    pub namespace: u64,
+    /// Seconds since it began.
+    pub uptime_seconds: f64,
+    /// Threads that move packets, without the slow thread.
+    pub workers: usize,
+    /// The tables of routes.
+    pub tables: Vec<RouteTableRow>,
+    /// Next hops in use, and the most that there may be; none where the router has tables of its own.
+    pub next_hops: Option<(usize, usize)>,
+    /// Frames that no packet has, and all, of each worker's pool.
+    pub frames: Vec<(usize, usize)>,
+}
+
+/// A table of routes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RouteTableRow {
+    /// The table, 254 is main.
+    pub table: u32,
+    /// IPv4 or IPv6.
+    pub family: IpVersion,
+    /// The kind of the compiled table.
+    pub kind: String,
+    /// Routes in it.
+    pub routes: usize,
 }
 
 /// A piece of text for people, of one line or several.
@@ -290,7 +396,7 @@ pub struct HandlerRow {
 #[serde(untagged)]
 #[allow(missing_docs, reason = "each is the row of that name")]
 pub enum Row {
-    Port(PortRow),
+    Port(Box<PortRow>),
     Route(RouteRow),
     Lookup(LookupRow),
     Neighbour(NeighbourRow),
@@ -299,6 +405,9 @@ pub enum Row {
     Cost(CostRow),
     Queue(QueueRow),
     Drop(DropRow),
+    Punt(PuntRow),
+    Element(ElementRow),
+    System(SystemRow),
     Text(TextRow),
     Drift(DriftRow),
     Counter(CounterRow),
@@ -316,9 +425,15 @@ macro_rules! row_from {
     };
 }
 
+impl From<PortRow> for Row {
+    fn from(row: PortRow) -> Self {
+        Self::Port(Box::new(row))
+    }
+}
+
 row_from! {
-    Port PortRow, Route RouteRow, Lookup LookupRow, Neighbour NeighbourRow, NextHop NextHopRow, Worker WorkerRow,
-    Cost CostRow, Queue QueueRow, Drop DropRow, Text TextRow, Drift DriftRow, Counter CounterRow, Handler HandlerRow, Table JsonValue,
+    Route RouteRow, Lookup LookupRow, Neighbour NeighbourRow, NextHop NextHopRow, Worker WorkerRow,
+    Cost CostRow, Queue QueueRow, Drop DropRow, Punt PuntRow, Element ElementRow, System SystemRow, Text TextRow, Drift DriftRow, Counter CounterRow, Handler HandlerRow, Table JsonValue,
 }
 
 impl Request {
@@ -338,6 +453,9 @@ impl Request {
                 row.id == *id
             }
             (Request::Show(Show::Drops(DropFilter { containing: Some(text) })), Row::Drop(row)) => {
+                row.element.contains(text) || row.reason.contains(text)
+            }
+            (Request::Show(Show::Punts(DropFilter { containing: Some(text) })), Row::Punt(row)) => {
                 row.element.contains(text) || row.reason.contains(text)
             }
             _ => true,

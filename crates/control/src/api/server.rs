@@ -163,12 +163,19 @@ pub struct Rows<'a> {
     to: &'a mut dyn Write,
     count: u64,
     is_begun: bool,
+    /// Whether there is nothing but rows.
+    is_bare: bool,
 }
 
 impl<'a> Rows<'a> {
     /// Rows in answer to `request`, written to `to`.
     pub fn new(request: &'a Request, to: &'a mut dyn Write) -> Self {
-        Self { request, client: None, to, count: 0, is_begun: false }
+        Self { request, client: None, to, count: 0, is_begun: false, is_bare: false }
+    }
+
+    /// The same without a head and an end: a line for each row, the row alone.
+    pub fn bare(request: &'a Request, to: &'a mut dyn Write) -> Self {
+        Self { is_bare: true, ..Self::new(request, to) }
     }
 
     /// Waits so long, while the client does.
@@ -205,6 +212,9 @@ impl<'a> Rows<'a> {
         let row = row.into();
         if !self.request.selects(&row) {
             return Ok(());
+        }
+        if self.is_bare {
+            return write_line(self.to, &row).map_err(|_| Unanswered::ClientGone);
         }
         self.begin()?;
         self.count += 1;

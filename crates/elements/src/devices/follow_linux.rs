@@ -30,10 +30,6 @@
 //! nothing, when Linux gets its first policy or association of IPsec, and when the last one is gone. IpsecPolicy, EspEncap and
 //! EspDecap then work by Linux's policies and associations. It has no PORT.
 //!
-//! =item received, sent
-//! nothing is written: TARGETs are elements, whose packets `brickway show ports` counts as received from the port or sent by it. A
-//! VLAN needs it, which has no FromDevice of its own.
-//!
 //! =back
 //!
 //! =e
@@ -76,14 +72,10 @@ pub enum Followed {
     Errors6,
     /// Whether Linux has policies or associations of IPsec.
     Ipsec,
-    /// Nothing: what the elements get was received from the port.
-    Received,
-    /// Nothing: what the elements get was sent by the port.
-    Sent,
 }
 
 /// All of them, by their names.
-const WORDS: [(&str, Followed); 10] = [
+const WORDS: [(&str, Followed); 8] = [
     ("ether", Followed::Ether),
     ("mtu", Followed::Mtu),
     ("own4", Followed::Own4),
@@ -92,8 +84,6 @@ const WORDS: [(&str, Followed); 10] = [
     ("errors4", Followed::Errors4),
     ("errors6", Followed::Errors6),
     ("ipsec", Followed::Ipsec),
-    ("received", Followed::Received),
-    ("sent", Followed::Sent),
 ];
 
 impl Followed {
@@ -106,11 +96,6 @@ impl Followed {
     pub fn is_of_port(self) -> bool {
         !matches!(self, Followed::Errors4 | Followed::Errors6 | Followed::Ipsec)
     }
-
-    /// Whether elements are named with a handler, to be written to.
-    pub fn is_written(self) -> bool {
-        !matches!(self, Followed::Received | Followed::Sent)
-    }
 }
 
 /// What follows Linux: an argument of FollowLinux.
@@ -120,7 +105,7 @@ pub struct Follows {
     pub what: Followed,
     /// The port that it is of; empty for what is of all ports.
     pub port: String,
-    /// ELEMENT.HANDLER, or elements.
+    /// ELEMENT.HANDLER.
     pub targets: Vec<String>,
 }
 
@@ -145,8 +130,9 @@ impl Follows {
         let targets: Vec<String> = words.collect();
         if targets.is_empty() {
             let port = if what.is_of_port() { " PORT" } else { "" };
-            let target = if what.is_written() { "ELEMENT.HANDLER" } else { "ELEMENT" };
-            return Err(format!("'{argument}' is not all; right would be '{word}{port} {target} ...'"));
+            return Err(format!(
+                "'{argument}' is not all; right would be '{word}{port} ELEMENT.HANDLER ...'"
+            ));
         }
         Ok(Follows { what, port, targets })
     }
@@ -168,9 +154,7 @@ fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
             }
         };
         for target in &follows.targets {
-            let element =
-                if follows.what.is_written() { target.rsplit_once('.') } else { Some((target.as_str(), "")) };
-            match element {
+            match target.rsplit_once('.') {
                 None => errors.push(format!("'{target}' names no handler; right would be ELEMENT.HANDLER")),
                 Some((element, _)) if setup.find(element).is_none() => {
                     errors.push(format!("there is no element '{element}'"));
@@ -199,11 +183,11 @@ mod tests {
 
     #[test]
     fn arguments_are_checked() {
-        assert_eq!(mistake("ether eth1 f.ether, received eth1 f"), "");
+        assert_eq!(mistake("ether eth1 f.ether"), "");
         assert!(mistake("colour eth1 f.ether").contains("right would be one of ether, mtu"));
         assert!(mistake("mtu eth1").contains("'mtu PORT ELEMENT.HANDLER ...'"));
         assert!(mistake("errors4 f").contains("names no handler"));
-        assert!(mistake("sent eth1 g").contains("there is no element 'g'"));
+        assert!(mistake("ether eth1 g.ether").contains("there is no element 'g'"));
     }
 
     #[test]

@@ -46,7 +46,8 @@ use graph::roles::Roles;
 use graph::router::Waker;
 use graph::setup::Shared;
 use graph::{
-    Alias, Ask, Class, Combine, ConfigError, Context, Element, Get, Handler, Put, Setup, TaskStatus,
+    Alias, Ask, Class, Combine, ConfigError, Context, Element, Get, Handler, Put, QueueCounts, Setup,
+    TaskStatus,
 };
 use ipnet::Ipv4Net;
 use packet::{Batch, MAX_BATCH};
@@ -56,7 +57,7 @@ use super::RECEIVER;
 use super::congestion::Congestion;
 use super::handover::{Accounts, Barrier, Drain, Incoming, Lanes, Outgoing, SURPLUS};
 use super::spread::{BUCKETS, Held, Moving, Rule};
-use super::{OpenPort, Unopened};
+use super::{OpenPort, Unopened, counts_of};
 
 /// The class `FromDevice`.
 pub static CLASS: Class = Class {
@@ -609,6 +610,11 @@ impl Element for FromDevice {
 
     fn timer(&mut self, cx: &mut Context, _key: u32) {
         cx.wake();
+    }
+
+    fn queues(&self) -> Vec<QueueCounts> {
+        let counts = |held: &Held| counts_of(&self.port.name, held.number, false, &held.queue.stats());
+        self.held.iter().map(counts).collect()
     }
 
     fn settle(&mut self, cx: &mut Context) {

@@ -12,6 +12,7 @@ pub mod follow_linux;
 pub mod from_device;
 pub mod from_host;
 pub mod handover;
+mod port_meter;
 mod spread;
 pub mod to_device;
 mod to_host;
@@ -22,13 +23,19 @@ use std::sync::{Arc, Mutex};
 use graph::names::{self, InterfaceAddresses};
 use graph::roles::Roles;
 use graph::setup::Shared;
-use graph::{Capability, Class, ConfigError, Setup};
+use graph::{Capability, Class, ConfigError, QueueCounts, Setup};
 use ipnet::{Ipv4Net, Ipv6Net};
 use ports::{HostSteering, OpenOptions, Port, PortError, PortInfo, QueueStats, RxQueue, Steering, TxQueue};
 
 /// The classes of this folder.
-pub static CLASSES: &[&Class] =
-    &[&follow_linux::CLASS, &from_device::CLASS, &from_host::CLASS, &to_device::CLASS, &to_host::CLASS];
+pub static CLASSES: &[&Class] = &[
+    &follow_linux::CLASS,
+    &from_device::CLASS,
+    &from_host::CLASS,
+    &port_meter::CLASS,
+    &to_device::CLASS,
+    &to_host::CLASS,
+];
 
 /// The element receives from a port: its packets are new to the router.
 pub const RECEIVER: Capability = Capability("receives from a port");
@@ -63,6 +70,8 @@ impl PortNames {
 
 /// An open port, shared by the elements that use it.
 pub struct OpenPort {
+    /// What configurations call it.
+    name: String,
     port: Mutex<Box<dyn Port>>,
     info: PortInfo,
     /// The names of those that send.
@@ -72,7 +81,12 @@ pub struct OpenPort {
 impl OpenPort {
     /// Around a port that is open already.
     pub fn new(port: Box<dyn Port>) -> Self {
-        Self { info: port.info(), port: Mutex::new(port), senders: Mutex::default() }
+        let info = port.info();
+        Self { name: info.name.clone(), info, port: Mutex::new(port), senders: Mutex::default() }
+    }
+
+    fn named(self, name: &str) -> Self {
+        Self { name: name.to_owned(), ..self }
     }
 
     /// Under which key elements look for the port that configurations call `name`. A program that makes a
@@ -145,7 +159,8 @@ impl OpenPort {
                 tx_queues: senders * (roles.send.len() + usize::from(setup.copy().slow_thread)),
                 warn: graph::messages::warn,
             };
-            ports::open(spec, &options).map(Self::new).map_err(|error| ConfigError::new(error.to_string()))
+            let port = ports::open(spec, &options).map_err(|error| ConfigError::new(error.to_string()))?;
+            Ok(Self::new(port).named(key))
         })
     }
 
@@ -180,6 +195,11 @@ impl OpenPort {
     ) -> Result<(), PortError> {
         let mut port = lock(&self.port);
         port.host().map_or(Ok(()), tell)
+    }
+
+    /// Returns the name of its driver, and how that moves packets now ([`Port::mode`]).
+    pub fn driver(&self) -> (&'static str, &'static str) {
+        (self.info.driver, lock(&self.port).mode())
     }
 
     /// Does something with the port itself.
@@ -238,6 +258,21 @@ pub(crate) fn interface_addresses(name: &str) -> Option<InterfaceAddresses> {
         ether: mac,
         gateway,
     })
+}
+
+/// What a queue of a port counted.
+fn counts_of(port: &str, queue: usize, sends: bool, stats: &QueueStats) -> QueueCounts {
+    let lost = stats.events().filter(|(event, _)| event.is_drop());
+    QueueCounts {
+        port: port.to_owned(),
+        queue: Some(queue),
+        sends,
+        packets: stats.packets,
+        bytes: stats.bytes,
+        errors: stats.errors(),
+        left_to_host: stats.count(ports::Event::LeftToKernel),
+        lost: lost.map(|(event, count)| (event.name(), count)).collect(),
+    }
 }
 
 /// Stands for a port or file when a configuration is only checked.

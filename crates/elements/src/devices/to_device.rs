@@ -36,14 +36,14 @@ use std::sync::Arc;
 
 use graph::arguments::Interval;
 use graph::roles::Roles;
-use graph::{Class, Combine, ConfigError, Context, Element, Get, Handler, Setup, TaskStatus};
+use graph::{Class, Combine, ConfigError, Context, Element, Get, Handler, QueueCounts, Setup, TaskStatus};
 use packet::{Batch, MAX_BATCH, Packet};
 use ports::{QueueStats, TxQueue};
 
 use super::SENDER;
 use super::congestion::Congestion;
 use super::handover::{Account, Accounts, Incoming, Lanes, Outgoing};
-use super::{Losses, OpenPort, Unopened};
+use super::{Losses, OpenPort, Unopened, counts_of};
 
 /// The class `ToDevice`.
 pub static CLASS: Class = Class {
@@ -135,7 +135,8 @@ pub(super) struct ToDevice {
 
 /// Where packets leave this copy.
 enum Exit {
-    Queue(Box<dyn TxQueue>),
+    /// A queue of the port, with its number.
+    Queue(usize, Box<dyn TxQueue>),
     /// To the worker that sends.
     Lane(Outgoing),
 }
@@ -144,7 +145,7 @@ impl Exit {
     #[inline]
     fn send(&mut self, cx: &mut Context, batch: &mut Batch, account: &Account) -> usize {
         match self {
-            Self::Queue(queue) => {
+            Self::Queue(_, queue) => {
                 let sent = queue.send(cx.pool(), batch);
                 account.leave(sent);
                 sent
@@ -161,14 +162,14 @@ impl Exit {
     #[inline]
     fn is_due(&self) -> bool {
         match self {
-            Self::Queue(queue) => queue.due_in_ns().is_some(),
+            Self::Queue(_, queue) => queue.due_in_ns().is_some(),
             Self::Lane(_) => false,
         }
     }
 
     fn stats(&self) -> QueueStats {
         match self {
-            Self::Queue(queue) => queue.stats(),
+            Self::Queue(_, queue) => queue.stats(),
             Self::Lane(_) => QueueStats::default(),
         }
     }
@@ -196,7 +197,8 @@ impl ToDevice {
         let lanes = Lanes::of(setup, "transmit");
         let taken = || ConfigError::new("the way to the worker that sends is taken already");
         let (exit, incoming) = if copy.is_slow() {
-            (Exit::Queue(port.take_tx(first + roles.send.len())?), Vec::new())
+            let number = first + roles.send.len();
+            (Exit::Queue(number, port.take_tx(number)?), Vec::new())
         } else if sender(copy.index) == copy.index {
             let queue = roles.send.iter().position(|&worker| worker == copy.index).ok_or_else(|| {
                 ConfigError::new(format!("worker {} sends nothing in this mode", copy.index))
@@ -204,13 +206,14 @@ impl ToDevice {
             let others =
                 (0..copy.workers).filter(|&worker| worker != copy.index && sender(worker) == copy.index);
             let incoming = others.filter_map(|worker| lanes.incoming(worker, copy.index)).collect();
-            (Exit::Queue(port.take_tx(first + queue)?), incoming)
+            let number = first + queue;
+            (Exit::Queue(number, port.take_tx(number)?), incoming)
         } else {
             let lane = lanes.outgoing(setup, copy.index, sender(copy.index));
             (Exit::Lane(lane.ok_or_else(taken)?), Vec::new())
         };
         let account = Accounts::of(setup).open(match &exit {
-            Exit::Queue(_) => None,
+            Exit::Queue(..) => None,
             Exit::Lane(lane) => Some(lane),
         });
         Ok(Self {
@@ -246,7 +249,7 @@ impl ToDevice {
 
     /// Nothing to send: lets the queue push out what waits inside, and has itself woken when more is due.
     fn rest(&mut self, cx: &mut Context) -> TaskStatus {
-        if let Exit::Queue(queue) = &mut self.exit {
+        if let Exit::Queue(_, queue) = &mut self.exit {
             queue.flush(cx.pool());
             if let Some(due) = queue.due_in_ns() {
                 cx.set_timer(DUE_TIMER, cx.now_ns().saturating_add(due));
@@ -314,7 +317,7 @@ impl ToDevice {
 
 impl Element for ToDevice {
     fn initialise(&mut self, cx: &mut Context) -> Result<(), String> {
-        if let Exit::Queue(queue) = &mut self.exit {
+        if let Exit::Queue(_, queue) = &mut self.exit {
             queue.prepare(cx.pool()).map_err(|error| error.to_string())?;
         }
         if self.blocking {
@@ -387,7 +390,7 @@ impl Element for ToDevice {
         if sent {
             return TaskStatus::Busy;
         }
-        if let Exit::Queue(queue) = &mut self.exit {
+        if let Exit::Queue(_, queue) = &mut self.exit {
             queue.flush(cx.pool());
         }
         if self.pulls || self.blocking {
@@ -409,6 +412,13 @@ impl Element for ToDevice {
     fn wait_fds<'a>(&'a self, _fds: &mut Vec<BorrowedFd<'a>>) -> bool {
         // Awake for what other workers bring, who wake this one; what waits for room in the port is looked at again.
         !self.incoming.is_empty() && self.waiting.is_empty()
+    }
+
+    fn queues(&self) -> Vec<QueueCounts> {
+        match &self.exit {
+            Exit::Queue(number, queue) => vec![counts_of(&self.port.name, *number, true, &queue.stats())],
+            Exit::Lane(_) => Vec::new(),
+        }
     }
 
     fn settle(&mut self, cx: &mut Context) {

@@ -86,7 +86,8 @@ pub(crate) static CLASS: Class = Class {
 pub(super) const PORTS: &str = "1/-";
 
 /// The outputs behind those of the ports, and why packets are dropped there when they are not connected.
-const BEYOND: [&str; 4] = ["for this host", "no route", "unreachable", "prohibited"];
+const BEYOND: [&str; 5] =
+    ["for this host", "no route", "unreachable", "prohibited", "neighbour not resolved"];
 const HOST: u16 = 0;
 const NO_ROUTE: u16 = 1;
 const UNREACHABLE: u16 = 2;
@@ -94,6 +95,20 @@ const PROHIBITED: u16 = 3;
 /// The outputs behind these.
 const RESOLVE: u16 = 4;
 const REDIRECTED: u16 = 5;
+/// Marks packets that leave by the output for the host; the bits below say why.
+const FOR_HOST: u16 = 0x4000;
+const HOST_REASONS: [&str; 5] = [
+    "to this host",
+    "to a broadcast address",
+    "with options",
+    "route left to Linux",
+    "neighbour not resolved",
+];
+const TO_THIS_HOST: u16 = FOR_HOST;
+const TO_BROADCAST: u16 = FOR_HOST + 1;
+const WITH_OPTIONS: u16 = FOR_HOST + 2;
+const LEFT_TO_LINUX: u16 = FOR_HOST + 3;
+const NOT_RESOLVED: u16 = FOR_HOST + 4;
 /// Marks packets that are dropped; the low bits say why.
 const DROPPED: u16 = 0x8000;
 const BLACKHOLE: u16 = DROPPED;
@@ -275,12 +290,34 @@ fn output<A: ForwardFamily>(next_hop: &NextHop<Adjacency>, ways: Ways, packet: &
 fn beyond(next_hop: &NextHop<Adjacency>, ways: Ways) -> u16 {
     let ports = ways.ports;
     match next_hop {
-        NextHop::Forward(_) | NextHop::Local | NextHop::Broadcast | NextHop::Punt => ports + HOST,
+        NextHop::Forward(_) => WITH_OPTIONS,
+        NextHop::Local => TO_THIS_HOST,
+        NextHop::Broadcast => TO_BROADCAST,
+        NextHop::Punt => LEFT_TO_LINUX,
+        NextHop::Resolve(_) if ways.resolve == HOST => NOT_RESOLVED,
         NextHop::Resolve(_) => ports + ways.resolve,
         NextHop::NoRoute => ports + NO_ROUTE,
         NextHop::Unreachable => ports + UNREACHABLE,
         NextHop::Prohibit => ports + PROHIBITED,
         NextHop::Blackhole => BLACKHOLE,
+    }
+}
+
+/// Counts packets that are not forwarded, and gives those of the host its output.
+#[cold]
+fn count_diverted(cx: &mut Context, ways: Ways, outputs: &mut [u16]) {
+    let last = cx.outputs() as u16;
+    for output in outputs.iter_mut().filter(|output| **output >= ways.ports && **output < DROPPED) {
+        let reason = match output.checked_sub(FOR_HOST) {
+            Some(reason) => {
+                *output = ways.ports + HOST;
+                HOST_REASONS.get(usize::from(reason))
+            }
+            None => BEYOND.get(usize::from(*output - ways.ports)),
+        };
+        if *output < last {
+            cx.count_diverted(reason.copied().unwrap_or("sample for a redirect"), 1);
+        }
     }
 }
 
@@ -398,12 +435,17 @@ impl<A: ForwardFamily> Element for FibLookup<A> {
             }
         }
         let last = cx.outputs() as u16;
+        let forwarded = last.min(self.ways.ports);
         match outputs[0] {
             // All by output 0: the batch goes on as it is.
             0 if difference == 0 => {}
-            output if difference == 0 && output < last => cx.emit_batch(usize::from(output), batch),
-            _ if outputs.iter().all(|&output| output < last) => cx.scatter(batch, outputs),
+            output if difference == 0 && output < forwarded => cx.emit_batch(usize::from(output), batch),
+            _ if outputs.iter().all(|&output| output < forwarded) => cx.scatter(batch, outputs),
             _ => {
+                count_diverted(cx, self.ways, outputs);
+                if outputs.iter().all(|&output| output < last) {
+                    return cx.scatter(batch, outputs);
+                }
                 for (packet, &output) in batch.drain().zip(&*outputs) {
                     if output < last {
                         cx.emit(usize::from(output), packet);

@@ -230,6 +230,20 @@ fn what_leads_to_no_output_is_counted() {
 }
 
 #[test]
+fn what_is_not_forwarded_is_counted_by_reason() {
+    let fib = fib();
+    let config = format!("{IPV4} rt[6] -> Discard;");
+    let mut bench = bench(&config, &fib);
+    let packets: Vec<Vec<u8>> = [1, 4, 9, 6, 7, 1, 9].map(|second| ipv4([10, second, 0, 1], 5)).into();
+    bench.push("in", &packets.iter().map(Vec::as_slice).collect::<Vec<_>>());
+    let stats = bench.stats("rt");
+    assert!(stats.drops.is_empty(), "{stats:?}");
+    let mut counted = stats.diverted;
+    counted.sort_unstable();
+    assert_eq!(counted, [("no route", 2), ("prohibited", 1), ("to this host", 1), ("unreachable", 1)]);
+}
+
+#[test]
 fn routes_change_under_a_running_element() {
     let mut fib = fib();
     let mut bench = bench(IPV4, &fib);

@@ -58,7 +58,10 @@ impl Element for PaintSwitch {
         let mut one = cx.spare_batch();
         for packet in packets.drain() {
             if self.paint(&packet) != EVERYWHERE {
-                cx.divert(usize::from(self.paint(&packet)), packet, NO_OUTPUT);
+                match usize::from(self.paint(&packet)) {
+                    output if output < outputs => cx.emit(output, packet),
+                    _ => cx.drop(packet, NO_OUTPUT),
+                }
                 continue;
             }
             one.push(packet);

@@ -544,6 +544,8 @@ impl Context {
             batches: slot.batches + in_runs.batches,
             cycles: slot.timed_cycles as f64 * scale + in_runs.cycles,
             drops: slot.drops.clone(),
+            diverted: slot.diverted.clone(),
+            queues: slot.element.as_ref().map_or_else(Vec::new, |element| element.queues()),
         }
     }
 
@@ -556,6 +558,7 @@ impl Context {
             slot.timed_packets = 0;
             slot.timed_cycles = 0;
             slot.drops.clear();
+            slot.diverted.clear();
         }
         self.runs.iter_mut().for_each(Run::reset);
     }

@@ -1,7 +1,7 @@
 //! An element in its place: its wiring, its counters, its timers.
 
 use super::{Counts, End};
-use crate::element::Element;
+use crate::element::{Element, QueueCounts};
 use crate::handler::Handler;
 
 /// What an element did so far.
@@ -15,6 +15,10 @@ pub struct ElementStats {
     pub cycles: f64,
     /// Packets it dropped, by reason.
     pub drops: Vec<(&'static str, u64)>,
+    /// Packets that it sent another way than the usual one, by reason.
+    pub diverted: Vec<(&'static str, u64)>,
+    /// What it moved over queues of ports.
+    pub queues: Vec<QueueCounts>,
 }
 
 impl ElementStats {
@@ -61,6 +65,7 @@ pub(crate) struct Slot {
     pub(super) timed_packets: u64,
     pub(super) timed_cycles: u64,
     pub(super) drops: Vec<(&'static str, u64)>,
+    pub(super) diverted: Vec<(&'static str, u64)>,
 }
 
 impl Slot {
@@ -87,6 +92,7 @@ impl Slot {
             timed_packets: 0,
             timed_cycles: 0,
             drops: Vec::new(),
+            diverted: Vec::new(),
         }
     }
 
@@ -105,10 +111,19 @@ impl Slot {
     }
 
     pub(super) fn count_drop(&mut self, reason: &'static str, count: u64) {
-        // A handful of reasons, nearly always the same pointer: a scan beats a map.
-        match self.drops.iter_mut().find(|(known, _)| std::ptr::eq(*known, reason) || *known == reason) {
-            Some((_, total)) => *total += count,
-            None => self.drops.push((reason, count)),
-        }
+        add(&mut self.drops, reason, count);
+    }
+
+    pub(super) fn count_diverted(&mut self, reason: &'static str, count: u64) {
+        add(&mut self.diverted, reason, count);
+    }
+}
+
+/// Adds to the count of a reason.
+fn add(counts: &mut Vec<(&'static str, u64)>, reason: &'static str, count: u64) {
+    // A handful of reasons, nearly always the same pointer: a scan beats a map.
+    match counts.iter_mut().find(|(known, _)| std::ptr::eq(*known, reason) || *known == reason) {
+        Some((_, total)) => *total += count,
+        None => counts.push((reason, count)),
     }
 }

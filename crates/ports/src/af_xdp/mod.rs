@@ -573,6 +573,15 @@ impl Port for AfXdpPort {
         .map_err(failed)
     }
 
+    fn mode(&self) -> &'static str {
+        let attached = lock(&self.shared.attached);
+        match (attached.mode, attached.zerocopy) {
+            (XdpMode::Generic, _) => "generic",
+            (XdpMode::Native, Some(true)) => "zero-copy",
+            (XdpMode::Native, _) => "copy",
+        }
+    }
+
     fn details(&self) -> String {
         let attached = lock(&self.shared.attached);
         let mode = match attached.mode {

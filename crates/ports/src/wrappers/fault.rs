@@ -95,6 +95,10 @@ impl Port for FaultPort {
         self.inner.host()
     }
 
+    fn mode(&self) -> &'static str {
+        self.inner.mode()
+    }
+
     fn details(&self) -> String {
         self.inner.details()
     }

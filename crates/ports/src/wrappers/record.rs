@@ -43,6 +43,10 @@ impl Port for RecordedPort {
         self.inner.host()
     }
 
+    fn mode(&self) -> &'static str {
+        self.inner.mode()
+    }
+
     fn details(&self) -> String {
         self.inner.details()
     }

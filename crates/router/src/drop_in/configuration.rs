@@ -413,7 +413,7 @@ mod tests {
             "vlans2[0] -> in1;",
             "vlans2[1] -> in3;",
             "vlans2[2] -> frames;",
-            "out3 :: VlanOutput(1500, 4094);",
+            "out3 :: VlanOutput(eth1.4094, 1500, 4094);",
             "out3[4] -> [2] out2;",
             "FromDevice(tap:eth1.100?mac=02-00-00-00-00-01&mtu=1500) -> [2] out1;",
         ] {

@@ -63,11 +63,6 @@ impl Plan {
         self.add_target(what, port, format!("{part}.{handler}"));
     }
 
-    /// Has the packets of an element count as a port's.
-    pub(crate) fn count(&mut self, what: Followed, port: &str, part: &Part) {
-        self.add_target(what, port, part.to_string());
-    }
-
     fn add_target(&mut self, what: Followed, port: &str, target: String) {
         match self.followed.iter_mut().find(|known| (known.0, known.1.as_str()) == (what, port)) {
             Some((.., targets)) => targets.push(target),

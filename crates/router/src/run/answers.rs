@@ -6,25 +6,30 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 
 use control::api::{
-    Action, Backend, ConfigFilter, CounterRow, DriftRow, DropRow, HandlerFilter, HandlerRow, LookupRow,
-    MemberRow, NeighbourRow, NextHopRow, PathRow, PortFilter, PortRow, QueueRow, Request, RouteFilter,
-    RouteQuery, RouteRow, Rows, Show, TableQuery, TextRow, Unanswered, WayRow, WorkerRow,
+    Action, Backend, ConfigFilter, CounterRow, DriftRow, DropRow, EdgeRow, ElementRow, HandlerFilter,
+    HandlerRow, LookupRow, MemberRow, NeighbourRow, NextHopRow, PathRow, PortFilter, PortRow, PuntRow,
+    QueueRow, Request, RouteFilter, RouteQuery, RouteRow, RouteTableRow, Rows, Show, SystemRow, TableQuery,
+    TextRow, Unanswered, WayRow, WorkerRow,
 };
 use control::change::{Change, Hops, NeighbourState, Part, Route, RouteKey, RouteKind, Source};
 use control::mirror::{DigestOf, FoundBy, Mirror, NextHopReport, RouteReport, digests_of};
 use control::netlink::{Event, Kernel, KernelOptions};
 use control::service::{Service, State};
-use elements::devices::balance::queue_shares;
-use elements::devices::follow_linux::{Followed, Follows};
-use elements::devices::{RECEIVER, SENDER};
+use elements::devices::balance::{QueueShare, queue_shares};
+use elements::devices::{OpenPort, RECEIVER};
 use fib::{Decision, MAIN, NextHop, NextHopIndex};
-use graph::lang::split_arguments;
+use graph::context::ElementStats;
+use graph::lang::{FlatConfig, FlatElement, split_arguments};
+use graph::router::CopyStats;
+use packet::sync::lock;
 use serde_json::Value;
 
 use packet::IpVersion;
 use ports::mtu_problem;
 
+use super::edges::{self, Through};
 use super::live::Live;
+use super::meter;
 use crate::beside_linux;
 use crate::features::FeatureSettings;
 
@@ -80,6 +85,9 @@ impl Live {
                 send(rows, self.queues()?)
             }
             Show::Drops(_) => send(rows, self.drops()?),
+            Show::Punts(_) => send(rows, self.punts()?),
+            Show::Elements(_) => send(rows, self.elements()?),
+            Show::System(_) => send(rows, [self.system()?]),
             Show::Config(ConfigFilter { click }) => {
                 let text = if *click { self.click() } else { self.settings().to_toml() };
                 send(rows, [TextRow { text: text.trim_end().to_owned() }])
@@ -130,16 +138,27 @@ impl Live {
         name.map_or(Ok(()), |name| port_of(&self.state()?.mirror, name).map(drop))
     }
 
-    /// One row a port; what its queues counted is added up by the elements that receive from it and send to it.
+    /// One row a port, with what workers and kernel counted.
     fn ports(&self) -> Result<Vec<PortRow>, Unanswered> {
-        let (config, stats) = self.with_router(|router| (router.config().clone(), router.stats()))?;
+        let mut counts = self.port_counts()?;
+        lock(&self.meter).add_rates(&mut counts);
         let settings = self.settings();
         let ports: Vec<_> = self.state()?.mirror.ports().collect();
-        let counted = Follows::of(&config);
         let rows = ports.into_iter().map(|port| {
-            let mut row = PortRow { name: port.name.clone(), ..PortRow::default() };
             let known = settings.ports.iter().find(|known| known.name == port.name);
-            row.spec = known.map_or_else(|| port.name.clone(), |known| known.spec());
+            let counted = counts.get(&port.name).copied().unwrap_or_default();
+            let open = self.shared.get::<OpenPort>(&OpenPort::key(&port.name));
+            let (driver, mode) = open.map_or(("", ""), |open| open.driver());
+            let mut row = PortRow {
+                name: port.name.clone(),
+                spec: known.map_or_else(|| port.name.clone(), |known| known.spec()),
+                driver: driver.to_owned(),
+                mode: mode.to_owned(),
+                rx: counted.rx,
+                tx: counted.tx,
+                to_linux: counted.to_linux,
+                ..PortRow::default()
+            };
             if let Some(link) = &port.link {
                 (row.index, row.mtu) = (link.index, link.mtu);
                 (row.is_up, row.has_carrier) = (link.is_up, link.has_carrier);
@@ -148,34 +167,7 @@ impl Live {
             row.addresses = (port.addresses.iter())
                 .filter_map(|known| ipnet::IpNet::new(known.address, known.prefix_length).ok())
                 .collect();
-            for (index, element) in config.elements.iter().enumerate() {
-                let is_of_port = split_arguments(&element.config).first() == Some(&port.name);
-                let name = element.name.as_str();
-                let counts = |what| {
-                    let mut counts = counted.iter().filter(|it| it.what == what && it.port == port.name);
-                    counts.any(|it| it.targets.iter().any(|target| target == name))
-                };
-                let receives = is_of_port && element.has(RECEIVER) || counts(Followed::Received);
-                let sends = is_of_port && element.has(SENDER) || counts(Followed::Sent);
-                if !(receives || sends) {
-                    continue;
-                }
-                for stats in stats.iter().filter_map(|copy| copy.elements.get(index)) {
-                    if receives {
-                        row.rx_packets += stats.packets;
-                        row.rx_dropped += stats.dropped();
-                    } else {
-                        row.tx_packets += stats.passed();
-                        row.tx_dropped += stats.dropped();
-                    }
-                }
-            }
-            if let Some(path) = self.path(&port.name) {
-                row.rx_packets += path.traffic.rx_packets;
-                row.tx_packets += path.traffic.tx_packets;
-                row.tx_dropped += path.losses.total();
-                row.path = path.text;
-            }
+            row.path = self.path(&port.name).map_or_else(String::new, |path| path.text);
             row
         });
         Ok(rows.collect())
@@ -279,6 +271,7 @@ impl Live {
             let shares = queue_shares(router).unwrap_or_default();
             (router.config().clone(), router.stats(), shares, router.workers())
         })?;
+        let meter = lock(&self.meter);
         let rows = stats.iter().map(|copy| {
             let received = config.elements.iter().zip(&copy.elements);
             let received = received.filter(|(element, _)| element.has(RECEIVER));
@@ -288,53 +281,147 @@ impl Live {
             WorkerRow {
                 worker: copy.copy,
                 is_slow: copy.copy >= workers,
-                busy: copy.busy,
+                busy: meter.busy(copy.copy).unwrap_or(copy.busy),
+                busy_since_start: copy.busy,
                 packets,
-                cycles_per_packet: cycles / packets.max(1) as f64,
-                queues: held.map(|share| format!("{} {}", share.element, share.queue)).collect(),
+                // One turn in some is timed: of few packets none may have been.
+                cycles_per_packet: (packets > 0 && cycles > 0.0).then(|| cycles / packets as f64),
+                queues: held
+                    .map(|share| format!("{}:{}", port_of_element(&config, &share.element), share.queue))
+                    .collect(),
             }
         });
         Ok(rows.collect())
     }
 
     fn queues(&self) -> Result<Vec<QueueRow>, Unanswered> {
-        let (config, shares) =
-            self.with_router(|router| (router.config().clone(), queue_shares(router).unwrap_or_default()))?;
-        let rows = shares.into_iter().map(|share| {
-            let element = config.find(&share.element).map(|index| &config.elements[index]);
-            let port = element.and_then(|element| split_arguments(&element.config).into_iter().next());
-            let mut others: Vec<usize> = share.owners.clone();
-            others.sort_unstable();
-            others.dedup();
-            QueueRow {
-                port: port.unwrap_or(share.element),
-                queue: share.queue,
-                worker: share.worker,
-                packets: share.packets,
-                shared_with: if others == [share.worker] { Vec::new() } else { others },
+        let (config, stats, shares, workers) = self.with_router(|router| {
+            let shares = queue_shares(router).unwrap_or_default();
+            (router.config().clone(), router.stats(), shares, router.workers())
+        })?;
+        let mut rows = Vec::new();
+        for copy in &stats {
+            for counts in copy.elements.iter().flat_map(|element| &element.queues) {
+                // What is handed to Linux is no queue of a port.
+                let Some(queue) = counts.queue.filter(|_| meter::to_linux(&counts.port).is_none()) else {
+                    continue;
+                };
+                let is_it = |share: &&QueueShare| {
+                    share.queue == queue && port_of_element(&config, &share.element) == counts.port
+                };
+                let owners = shares.iter().find(is_it).filter(|_| !counts.sends).map(|share| &share.owners);
+                let mut others = owners.cloned().unwrap_or_default();
+                others.sort_unstable();
+                others.dedup();
+                rows.push(QueueRow {
+                    port: counts.port.clone(),
+                    queue,
+                    sends: counts.sends,
+                    worker: copy.copy,
+                    is_slow: copy.copy >= workers,
+                    packets: counts.packets,
+                    bytes: counts.bytes,
+                    lost: counts.lost.iter().map(|&(reason, count)| (reason.to_owned(), count)).collect(),
+                    shared_with: if others == [copy.copy] { Vec::new() } else { others },
+                });
             }
+        }
+        rows.sort_by(|a, b| (&a.port, a.sends, a.queue).cmp(&(&b.port, b.sends, b.queue)));
+        Ok(rows)
+    }
+
+    /// What the ports moved, workers and kernel together.
+    pub(super) fn port_counts(&self) -> Result<meter::Counts, String> {
+        let (config, stats) = self.with_router(|router| (router.config().clone(), router.stats()))?;
+        Ok(meter::counts(&config, &stats, &self.paths()))
+    }
+
+    fn punts(&self) -> Result<Vec<PuntRow>, Unanswered> {
+        let (config, stats) = self.with_router(|router| (router.config().clone(), router.stats()))?;
+        let rows = by_reason(&config, &stats, |stats| &stats.diverted);
+        let rows = rows.into_iter().map(|(element, reason, packets)| PuntRow {
+            element: element.name.clone(),
+            class: element.class.clone(),
+            reason: reason.to_owned(),
+            packets,
         });
         Ok(rows.collect())
     }
 
-    fn drops(&self) -> Result<Vec<DropRow>, Unanswered> {
+    fn elements(&self) -> Result<Vec<ElementRow>, Unanswered> {
         let (config, stats) = self.with_router(|router| (router.config().clone(), router.stats()))?;
-        let mut rows: Vec<DropRow> = Vec::new();
-        for (index, element) in config.elements.iter().enumerate() {
-            let first = rows.len();
-            let of_copies = stats.iter().filter_map(|copy| copy.elements.get(index));
-            for &(reason, packets) in of_copies.flat_map(|stats| &stats.drops) {
-                match rows[first..].iter_mut().find(|row| row.reason == reason) {
-                    Some(row) => row.packets += packets,
-                    None => rows.push(DropRow {
-                        element: element.name.clone(),
-                        class: element.class.clone(),
-                        reason: reason.to_owned(),
-                        packets,
-                    }),
-                }
+        let mut cycles = vec![0.0; config.elements.len()];
+        let mut through = vec![Through::default(); config.elements.len()];
+        for copy in &stats {
+            for ((cycles, through), element) in cycles.iter_mut().zip(&mut through).zip(&copy.elements) {
+                *cycles += element.cycles;
+                through.packets += element.packets;
+                through.dropped += element.dropped();
             }
         }
+        let mut edges: Vec<Vec<EdgeRow>> = vec![Vec::new(); config.elements.len()];
+        for (connection, packets) in config.connections.iter().zip(edges::edges(&config, &through)) {
+            let to = config.elements[connection.to.0].name.clone();
+            edges[connection.from.0].push(EdgeRow {
+                output: connection.from.1,
+                to,
+                input: connection.to.1,
+                packets,
+            });
+        }
+        let rows = config.elements.iter().zip(through).zip(cycles).zip(edges);
+        let rows = rows.map(|(((flat, through), cycles), edges)| ElementRow {
+            element: flat.name.clone(),
+            class: flat.class.clone(),
+            packets: through.packets,
+            dropped: through.dropped,
+            cycles,
+            edges,
+        });
+        Ok(rows.collect())
+    }
+
+    fn system(&self) -> Result<SystemRow, Unanswered> {
+        let (stats, workers) = self.with_router(|router| (router.stats(), router.workers()))?;
+        let (mut tables, mut next_hops) = (Vec::new(), None);
+        if self.service.is_some() {
+            let state = self.state()?;
+            let fib = state.mirror.fib();
+            let kinds = fib.kinds();
+            for table in fib.tables() {
+                let routes = [
+                    (IpVersion::V4, kinds.ipv4.name(), fib.rib4(table).map(|rib| rib.len())),
+                    (IpVersion::V6, kinds.ipv6.name(), fib.rib6(table).map(|rib| rib.len())),
+                ];
+                tables.extend(routes.into_iter().filter_map(|(family, kind, routes)| {
+                    Some(RouteTableRow { table, family, kind: kind.to_owned(), routes: routes? })
+                }));
+            }
+            next_hops = Some((fib.next_hops().len(), usize::from(NextHopIndex::MAX.get())));
+        }
+        Ok(SystemRow {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            pid: std::process::id(),
+            namespace: control::api::namespace(),
+            uptime_seconds: self.began.elapsed().as_secs_f64(),
+            workers,
+            tables,
+            next_hops,
+            frames: stats.iter().map(|copy| (copy.pool.free, copy.pool.frames)).collect(),
+        })
+    }
+
+    fn drops(&self) -> Result<Vec<DropRow>, Unanswered> {
+        let (config, stats) = self.with_router(|router| (router.config().clone(), router.stats()))?;
+        let counted = by_reason(&config, &stats, |stats| &stats.drops).into_iter();
+        let mut rows: Vec<DropRow> = counted
+            .map(|(element, reason, packets)| DropRow {
+                element: element.name.clone(),
+                class: element.class.clone(),
+                reason: reason.to_owned(),
+                packets,
+            })
+            .collect();
         rows.extend(self.paths().into_iter().flat_map(|(port, path)| {
             path.losses.by_reason().map(|(reason, packets)| DropRow {
                 element: port.clone(),
@@ -433,6 +520,33 @@ impl Live {
         drop(state);
         send(rows, answers)
     }
+}
+
+/// What elements counted by reason, all copies together, without what was never counted.
+fn by_reason<'a>(
+    config: &'a FlatConfig,
+    stats: &[CopyStats],
+    counts: impl Fn(&ElementStats) -> &Vec<(&'static str, u64)>,
+) -> Vec<(&'a FlatElement, &'static str, u64)> {
+    let mut rows: Vec<(&FlatElement, &str, u64)> = Vec::new();
+    for (index, element) in config.elements.iter().enumerate() {
+        let first = rows.len();
+        let of_copies = stats.iter().filter_map(|copy| copy.elements.get(index));
+        for &(reason, packets) in of_copies.flat_map(&counts).filter(|(_, packets)| *packets > 0) {
+            match rows[first..].iter_mut().find(|row| row.1 == reason) {
+                Some(row) => row.2 += packets,
+                None => rows.push((element, reason, packets)),
+            }
+        }
+    }
+    rows
+}
+
+/// The port that an element receives from, as the configuration names it; the element's own name if it has none.
+fn port_of_element(config: &FlatConfig, element: &str) -> String {
+    let flat = config.find(element).map(|index| &config.elements[index]);
+    let port = flat.and_then(|flat| split_arguments(&flat.config).into_iter().next());
+    port.unwrap_or_else(|| element.to_owned())
 }
 
 /// Sends rows, which may take as long as the client takes: with no lock held.

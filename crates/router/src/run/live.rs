@@ -15,6 +15,7 @@ use graph::lang::{Options, Source};
 use graph::router::{Control, Router};
 use graph::setup::Shared;
 
+use super::meter::{self, Meter};
 use super::{RunArguments, Signals, subject};
 use crate::beside_linux;
 use crate::cluster::Relaying;
@@ -38,7 +39,11 @@ pub(super) struct Live {
     /// The command line, from which settings are made again.
     arguments: RunArguments,
     /// What its elements share.
-    shared: Shared,
+    pub(super) shared: Shared,
+    /// When it began.
+    pub(super) began: Instant,
+    /// Counts of a moment ago, for rates.
+    pub(super) meter: Mutex<Meter>,
     /// The configuration, as text.
     click: Mutex<String>,
     /// Bytes of a packet that a frame holds.
@@ -80,6 +85,8 @@ impl Live {
             settings: Mutex::new(settings),
             arguments,
             shared,
+            began: Instant::now(),
+            meter: Mutex::default(),
             click: Mutex::new(source.text),
             frame_bytes,
             status: format!("{} runs", source.name),
@@ -117,6 +124,24 @@ impl Live {
         }
     }
 
+    /// Serves metrics and the web page where the settings say, and returns the addresses for people.
+    #[cfg(feature = "web")]
+    pub(super) fn serve_http(self: &Arc<Self>) -> Result<Option<(crate::web::Web, Vec<String>)>> {
+        crate::web::Web::start(&self.settings(), self.clone(), &self.supervisor)
+    }
+
+    /// This program was built without it.
+    #[cfg(not(feature = "web"))]
+    pub(super) fn serve_http(self: &Arc<Self>) -> Result<Option<((), Vec<String>)>> {
+        let settings = self.settings();
+        match settings.metrics.door().or(settings.web.door()) {
+            Some(door) => {
+                anyhow::bail!("cannot listen at {}: this program was built without feature web", door.listen)
+            }
+            None => Ok(None),
+        }
+    }
+
     /// Does something with the router; an error once it is ending.
     pub(super) fn with_router<R>(&self, act: impl FnOnce(&mut Router) -> R) -> Result<R, String> {
         lock(&self.router).as_mut().map(act).ok_or_else(|| ENDING.to_owned())
@@ -131,6 +156,18 @@ impl Live {
                 following.on_change(wake.clone());
             }
             service.on_link_change(move || wake());
+        }
+    }
+
+    /// Takes counts for rates, once a second.
+    pub(super) fn measure(&self) {
+        if !lock(&self.meter).is_due() {
+            return;
+        }
+        let counted = self.with_router(|router| (router.config().clone(), router.stats()));
+        if let Ok((config, stats)) = counted {
+            let ports = meter::counts(&config, &stats, &self.paths());
+            lock(&self.meter).take(ports, &stats);
         }
     }
 

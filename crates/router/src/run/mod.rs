@@ -11,7 +11,9 @@
 
 mod answers;
 mod cost;
+mod edges;
 mod live;
+mod meter;
 mod subject;
 mod summary;
 mod watch;
@@ -471,6 +473,7 @@ pub(crate) fn operate(
         .map_err(anyhow::Error::msg)?
         .context("cannot start the worker threads")?;
     supervise(&live)?;
+    let (web, addresses) = live.serve_http()?.unzip();
     let plural = if workers == 1 { "" } else { "s" };
     if !arguments.quiet {
         graph::note!(
@@ -480,6 +483,9 @@ pub(crate) fn operate(
             started.elapsed().as_secs_f64()
         );
     }
+    for address in addresses.unwrap_or_default() {
+        graph::note!("brickway: {address}");
+    }
     for problem in live.feature_problems() {
         graph::note!("brickway: {problem}");
     }
@@ -487,7 +493,7 @@ pub(crate) fn operate(
     let fault = watch(arguments, &live, &control);
     live.notify.stopping();
     let mut router = live.take_router();
-    drop(server);
+    drop((server, web));
     messages.flush(LONGEST_FLUSH);
     let flat = router.config().clone();
     for path in &arguments.reads {

@@ -66,6 +66,7 @@ fn watch_until_end(
             return Some(fault);
         }
         live.follow();
+        live.measure();
         if live.signals.take_hang_up() {
             let live = live.clone();
             // On a thread of its own, so that the watchdog does not wait until rules are compiled.

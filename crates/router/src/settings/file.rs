@@ -10,8 +10,8 @@ use graph::lang::Diagnostics;
 use super::options::About;
 use super::reader::{File, Section};
 use super::{
-    BesideLinux, ControlSettings, FpmSettings, General, LogSettings, MemorySettings, PortSettings, Settings,
-    TableSettings, WorkerSettings,
+    BesideLinux, ControlSettings, FpmSettings, General, LogSettings, MemorySettings, MetricsSettings,
+    PortSettings, Settings, TableSettings, WebSettings, WorkerSettings,
 };
 use crate::features::{FeatureSettings, vlan};
 use crate::output::print;
@@ -116,6 +116,8 @@ pub(crate) fn parse(name: &str, text: &str) -> Result<Settings, Diagnostics> {
             beside_linux: root.options("beside_linux", BesideLinux::read),
             control: root.options("control", ControlSettings::read),
             log: root.options("log", LogSettings::read),
+            metrics: root.options("metrics", MetricsSettings::read),
+            web: root.options("web", WebSettings::read),
             follows_ipsec: false,
         };
         root.finish();

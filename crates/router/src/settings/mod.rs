@@ -55,6 +55,8 @@ pub(crate) struct Settings {
     pub(crate) beside_linux: BesideLinux,
     pub(crate) control: ControlSettings,
     pub(crate) log: LogSettings,
+    pub(crate) metrics: MetricsSettings,
+    pub(crate) web: WebSettings,
     /// Whether the router works by Linux's policies of IPsec, instead of bypassing them. No option: the graph decides it.
     pub(crate) follows_ipsec: bool,
 }
@@ -294,6 +296,125 @@ options! {
 
 impl About for LogSettings {}
 
+options! {
+    /// Metrics for Prometheus.
+    MetricsSettings "metrics" {
+        /// Serve metrics for Prometheus (/metrics) at this address and port. Without it there is no listener. An address that other hosts reach
+        /// needs the three options below.
+        #[example = "\"127.0.0.1:9779\""]
+        #[flag("metrics", "ADDRESS:PORT")]
+        listen: Option<SocketAddr> = None,
+        /// A file with the word that clients send as `Authorization: Bearer WORD`: at least 16 characters, readable by root alone.
+        #[example = "\"/etc/brickway/metrics.token\""]
+        token_file: Option<PathBuf> = None,
+        /// The certificate for TLS, in PEM, followed by those that signed it.
+        #[example = "\"/etc/brickway/metrics.pem\""]
+        certificate: Option<PathBuf> = None,
+        /// The key of the certificate, in PEM.
+        #[example = "\"/etc/brickway/metrics.key\""]
+        key: Option<PathBuf> = None,
+    }
+}
+
+impl MetricsSettings {
+    /// Returns where to listen and for whom; `None`: nowhere.
+    pub(crate) fn door(&self) -> Option<Door> {
+        let tls = self.certificate.clone().zip(self.key.clone());
+        Some(Door { listen: self.listen?, token_file: self.token_file.clone(), tls })
+    }
+}
+
+impl About for MetricsSettings {
+    fn problem(&self) -> Option<Problem> {
+        let Self { listen, token_file, certificate, key } = self;
+        door_problem(*listen, token_file.is_some(), [certificate.is_some(), key.is_some()])
+    }
+
+    fn summary(&self) -> Option<(&'static str, String)> {
+        Some(("metrics", format!("at {}", self.listen?)))
+    }
+}
+
+options! {
+    /// The web page and the HTTP API.
+    WebSettings "web" {
+        /// Serve the web page, the API (/api/v1) and metrics at this address and port. Without it there is no listener. An address that other hosts reach
+        /// needs the three options below.
+        #[example = "\"127.0.0.1:8779\""]
+        #[flag("web", "ADDRESS:PORT")]
+        listen: Option<SocketAddr> = None,
+        /// A file with the word that clients send as `Authorization: Bearer WORD`: at least 16 characters, readable by root alone.
+        #[example = "\"/etc/brickway/web.token\""]
+        token_file: Option<PathBuf> = None,
+        /// The certificate for TLS, in PEM, followed by those that signed it.
+        #[example = "\"/etc/brickway/web.pem\""]
+        certificate: Option<PathBuf> = None,
+        /// The key of the certificate, in PEM.
+        #[example = "\"/etc/brickway/web.key\""]
+        key: Option<PathBuf> = None,
+    }
+}
+
+impl WebSettings {
+    /// Returns where to listen and for whom; `None`: nowhere.
+    pub(crate) fn door(&self) -> Option<Door> {
+        let tls = self.certificate.clone().zip(self.key.clone());
+        Some(Door { listen: self.listen?, token_file: self.token_file.clone(), tls })
+    }
+}
+
+impl About for WebSettings {
+    fn problem(&self) -> Option<Problem> {
+        let Self { listen, token_file, certificate, key } = self;
+        door_problem(*listen, token_file.is_some(), [certificate.is_some(), key.is_some()])
+    }
+
+    fn summary(&self) -> Option<(&'static str, String)> {
+        Some(("web", format!("at {}", self.listen?)))
+    }
+}
+
+/// Where HTTP is served, and for whom.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Door {
+    pub(crate) listen: SocketAddr,
+    pub(crate) token_file: Option<PathBuf>,
+    /// Certificate and key.
+    pub(crate) tls: Option<(PathBuf, PathBuf)>,
+}
+
+/// What is wrong with who may come: other hosts only with a token, by TLS.
+fn door_problem(
+    listen: Option<SocketAddr>,
+    has_token: bool,
+    [has_certificate, has_key]: [bool; 2],
+) -> Option<Problem> {
+    let given = [("token_file", has_token), ("certificate", has_certificate), ("key", has_key)];
+    let Some(listen) = listen else {
+        let (key, _) = given.into_iter().find(|(_, is_given)| *is_given)?;
+        return Some((
+            key,
+            format!("{key} without listen does nothing"),
+            "add listen, or leave it out".to_owned(),
+        ));
+    };
+    if has_certificate != has_key {
+        let (key, other) = if has_key { ("key", "certificate") } else { ("certificate", "key") };
+        return Some((
+            key,
+            format!("{key} without {other}"),
+            format!("expected both, or neither; add {other}"),
+        ));
+    }
+    let is_guarded = listen.ip().is_loopback() || has_token && has_key;
+    (!is_guarded).then(|| {
+        let message = format!("{listen} can be reached from other hosts without a token and TLS");
+        let right =
+            "expected an address of this host alone, as 127.0.0.1, or token_file, certificate and key";
+        ("listen", message, right.to_owned())
+    })
+}
+
 /// Seconds between two lines of rates; 0 for none. More lines than ten a second nobody reads, and each asks every worker.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Period(pub(crate) f64);
@@ -331,11 +452,13 @@ impl Settings {
             beside_linux,
             control,
             log,
+            metrics,
+            web,
             follows_ipsec: _,
         } = self;
         let mut sections: Vec<&dyn Section> = vec![general, workers, memory, tables];
         sections.extend(features.all().into_iter().map(|feature| feature as &dyn Section));
-        sections.extend([fpm as &dyn Section, beside_linux, control, log]);
+        sections.extend([fpm as &dyn Section, beside_linux, control, log, metrics, web]);
         sections
     }
 
@@ -351,11 +474,13 @@ impl Settings {
             beside_linux,
             control,
             log,
+            metrics,
+            web,
             follows_ipsec: _,
         } = self;
         let mut sections: Vec<&mut dyn Section> = vec![general, workers, memory, tables];
         sections.extend(features.all_mut().into_iter().map(|feature| feature as &mut dyn Section));
-        sections.extend([fpm as &mut dyn Section, beside_linux, control, log]);
+        sections.extend([fpm as &mut dyn Section, beside_linux, control, log, metrics, web]);
         sections
     }
 

@@ -65,6 +65,13 @@ fn every_option_is_read() {
         write_group = "netadmin"
         [log]
         stats_seconds = 2.5
+        [metrics]
+        listen = "127.0.0.1:9779"
+        [web]
+        listen = "0.0.0.0:8779"
+        token_file = "/t"
+        certificate = "/c"
+        key = "/k"
     "#;
     let settings = parse("x", text).unwrap();
     let specs: Vec<String> = settings.ports.iter().map(PortSettings::spec).collect();
@@ -88,6 +95,9 @@ fn every_option_is_read() {
     let groups = (settings.control.read_group.as_deref(), settings.control.write_group.as_deref());
     assert_eq!(groups, (Some("netops"), Some("netadmin")));
     assert_eq!(settings.log.stats_seconds, Some(Period(2.5)));
+    let [metrics, web] = [settings.metrics.door(), settings.web.door()].map(Option::unwrap);
+    assert_eq!((metrics.listen.port(), metrics.token_file, metrics.tls), (9779, None, None));
+    assert_eq!((web.token_file, web.tls), (Some("/t".into()), Some(("/c".into(), "/k".into()))));
     // What is printed is read as the same.
     assert_eq!(parse("x", &settings.to_toml()).unwrap(), settings);
     let summary = "\
@@ -105,6 +115,8 @@ reverse path  strict
 FPM           at [::1]:2620, for everybody
 bypasses      nat, firewall
 control       /run/other.sock
+metrics       at 127.0.0.1:9779
+web           at 0.0.0.0:8779
 ";
     assert_eq!(settings.summary(), summary);
 }
@@ -241,6 +253,18 @@ fn mistakes_of_all_kinds_have_a_line() {
             ["brickway.toml:4: 192.0.2.1:2620 can be reached from other hosts", "insecure = true"],
         ),
         ("[[port]]\nname = 'a'\n[fpm]\nusers = ['frr']", ["brickway.toml:4:", "add listen"]),
+        (
+            "[[port]]\nname = 'a'\n[web]\nlisten = '192.0.2.1:80'\ntoken_file = '/t'",
+            [
+                "brickway.toml:4: 192.0.2.1:80 can be reached from other hosts",
+                "token_file, certificate and key",
+            ],
+        ),
+        (
+            "[[port]]\nname = 'a'\n[metrics]\nlisten = '127.0.0.1:80'\nkey = '/k'",
+            ["brickway.toml:5: key without certificate", "add certificate"],
+        ),
+        ("[[port]]\nname = 'a'\n[web]\ntoken_file = '/t'", ["brickway.toml:4:", "add listen"]),
     ] {
         for part in parts {
             assert!(mistakes(text).contains(part), "{text}: no '{part}' in {}", mistakes(text));

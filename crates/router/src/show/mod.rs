@@ -72,7 +72,7 @@ pub(crate) struct ShowArguments {
 
 #[derive(Subcommand, Debug)]
 enum What {
-    /// The ports: link, addresses, packets
+    /// The ports: packets, bytes, rates, link, driver, addresses
     Ports {
         /// This port only
         port: Option<String>,
@@ -120,6 +120,15 @@ enum What {
         /// Those whose element or reason contains this text
         text: Option<String>,
     },
+    /// Packets that left the usual way, for Linux or to be answered, and why
+    Punts {
+        /// Those whose element or reason contains this text
+        text: Option<String>,
+    },
+    /// The elements of the graph: packets, drops, cycles, where packets go
+    Elements,
+    /// The router itself: version, process, uptime, tables
+    System,
     /// The settings in force, as a settings file
     Config {
         /// The Click configuration that was made of them
@@ -234,6 +243,9 @@ impl What {
             What::Cost(arguments) => Show::Cost(arguments.filter()),
             What::Queues { port } => Show::Queues(PortFilter { port: port.clone() }),
             What::Drops { text } => Show::Drops(DropFilter { containing: text.clone() }),
+            What::Punts { text } => Show::Punts(DropFilter { containing: text.clone() }),
+            What::Elements => Show::Elements(NoFilter {}),
+            What::System => Show::System(NoFilter {}),
             What::Feature(FeatureTable(show)) => return Request::Table(TableQuery { show: show.clone() }),
             What::Config { click } => Show::Config(ConfigFilter { click: *click }),
             What::Drift => Show::Drift(NoFilter {}),

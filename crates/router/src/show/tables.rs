@@ -5,14 +5,15 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use control::api::{
-    ClientError, CounterRow, DriftRow, DropRow, HandlerRow, LookupRow, NeighbourRow, NextHopRow, PathRow,
-    PortRow, QueueRow, Request, RouteRow, Show, TextRow, WorkerRow,
+    ClientError, CounterRow, DriftRow, DropRow, EdgeRow, ElementRow, HandlerRow, LookupRow, NeighbourRow,
+    NextHopRow, PathRow, PortRow, PuntRow, QueueRow, Request, RouteRow, RouteTableRow, Show, SystemRow,
+    TextRow, WorkerRow,
 };
 use serde::de::DeserializeOwned;
 
 use crate::features::FeatureSettings;
 use crate::output::{print, say_line};
-use crate::table::{Align, Table, thousands};
+use crate::table::{Align, Table, scaled, thousands};
 
 /// The rows of an answer, as JSON.
 pub(super) type Rows<'a> = &'a mut dyn Iterator<Item = Result<String, ClientError>>;
@@ -27,7 +28,9 @@ pub(super) enum Seen {
 
 /// Rows whose columns are set before a long table prints what it has.
 const BLOCK: usize = 200;
-/// And the longest time that a row waits for others.
+/// Columns of a terminal that tables with much to say keep to.
+const WIDEST: usize = 100;
+/// The longest time that a row waits for others.
 const PATIENCE: Duration = Duration::from_millis(300);
 
 /// Prints the rows that a request is answered with.
@@ -40,8 +43,10 @@ pub(super) fn print_rows(request: &Request, rows: Rows<'_>) -> Result<Seen> {
         Request::Table(query) => return feature(&query.show, rows).map(|()| Seen::Nothing),
         Request::Do(_) => return print_texts(rows).map(|()| Seen::Nothing),
     };
+    let mut is_empty = true;
+    let rows: Rows<'_> = &mut rows.inspect(|_| is_empty = false);
     match show {
-        Show::Ports(_) => list(rows, &PORT, |row: PortRow| vec![port(row)]),
+        Show::Ports(_) => ports(rows),
         Show::Routes(_) => {
             print("Codes: > in force, * forwarded by the workers (others by Linux)\n\n");
             list(rows, &[LEFT; 7], routes)
@@ -52,10 +57,15 @@ pub(super) fn print_rows(request: &Request, rows: Rows<'_>) -> Result<Seen> {
         }),
         Show::NextHops(_) => list(rows, &NEXT_HOP, |row: NextHopRow| vec![next_hop(row)]),
         Show::Workers(_) => list(rows, &WORKER, |row: WorkerRow| vec![worker(row)]),
+        Show::System(_) => system(rows),
+        Show::Elements(_) => list(rows, &ELEMENT, elements),
         // It is sorted by what the command line says.
         Show::Cost(_) => bail!("show cost is printed elsewhere"),
         Show::Queues(_) => list(rows, &QUEUE, |row: QueueRow| vec![queue(row)]),
         Show::Drops(_) => list(rows, &DROP, |row: DropRow| {
+            vec![[thousands(row.packets), row.element, row.class, row.reason]]
+        }),
+        Show::Punts(_) => list(rows, &PUNT, |row: PuntRow| {
             vec![[thousands(row.packets), row.element, row.class, row.reason]]
         }),
         Show::Drift(_) => return drift(rows),
@@ -65,6 +75,9 @@ pub(super) fn print_rows(request: &Request, rows: Rows<'_>) -> Result<Seen> {
         Show::Config(_) | Show::Problems(_) => print_texts(rows),
         Show::Handlers(_) => handlers(rows),
     }?;
+    if is_empty && !nothing(show).is_empty() {
+        say_line!("{}", nothing(show));
+    }
     Ok(Seen::Nothing)
 }
 
@@ -157,41 +170,125 @@ fn fill<C: IntoIterator<Item = String>>(
     result
 }
 
-const PORT: [(&str, Align); 11] = [
-    left("port"),
-    left("link"),
-    left("address"),
-    right("mtu"),
-    right("received"),
-    right("lost"),
-    right("sent"),
-    right("lost"),
-    left("opened as"),
-    left("transit"),
-    left("addresses"),
-];
+/// What is printed where there are no rows: a list that is empty says so.
+fn nothing(show: &Show) -> &'static str {
+    match show {
+        Show::Ports(_) => "no ports",
+        Show::Routes(_) => "no routes",
+        Show::Neighbours(_) => "no neighbours",
+        Show::NextHops(_) => "no next hops",
+        Show::Queues(_) => "no queues",
+        Show::Drops(_) => "no packets dropped",
+        Show::Punts(_) => "no packets punted",
+        Show::Problems(_) => "nothing is left to Linux for want of support",
+        Show::Handlers(_) => "no handlers",
+        _ => "",
+    }
+}
 
-fn port(row: PortRow) -> [String; 11] {
-    let link = match (row.index, row.is_up, row.has_carrier) {
-        (0, ..) => "gone",
-        (_, false, _) => "down",
-        (_, true, false) => "no carrier",
-        (_, true, true) => "up",
-    };
-    let addresses: Vec<String> = row.addresses.iter().map(ToString::to_string).collect();
-    [
-        row.name,
-        link.to_owned(),
-        row.mac,
-        row.mtu.to_string(),
-        thousands(row.rx_packets),
-        thousands(row.rx_dropped),
-        thousands(row.tx_packets),
-        thousands(row.tx_dropped),
-        row.spec,
-        row.path,
-        addresses.join(" "),
-    ]
+/// What the ports moved, then what they are.
+fn ports(rows: Rows<'_>) -> Result<()> {
+    let [left, right] = [left, right];
+    let mut traffic = Table::new(&[
+        left("port"),
+        left(""),
+        right("packets"),
+        right("bytes"),
+        right("dropped"),
+        right("errors"),
+        right("packets/s"),
+        right("bit/s"),
+        right("to Linux"),
+    ]);
+    let mut links = Table::new(&[
+        left("port"),
+        left("link"),
+        left("driver"),
+        right("MTU"),
+        left("MAC address"),
+        left("transit, addresses"),
+    ])
+    .folded(Some(WIDEST));
+    let mut is_empty = true;
+    for row in rows {
+        let row: PortRow = parse(&row?)?;
+        is_empty = false;
+        for (name, direction, way, to_linux) in
+            [(row.name.as_str(), "rx", row.rx, thousands(row.to_linux)), ("", "tx", row.tx, String::new())]
+        {
+            traffic.row([
+                name.to_owned(),
+                direction.to_owned(),
+                thousands(way.packets),
+                scaled(way.bytes as f64),
+                thousands(way.dropped),
+                thousands(way.errors),
+                scaled(way.packets_per_second),
+                scaled(way.bits_per_second),
+                to_linux,
+            ]);
+        }
+        let link = match (row.index, row.is_up, row.has_carrier) {
+            (0, ..) => "gone",
+            (_, false, _) => "down",
+            (_, true, false) => "no carrier",
+            (_, true, true) => "up",
+        };
+        let words = std::iter::once(row.path).chain(row.addresses.iter().map(ToString::to_string));
+        links.row([
+            row.name,
+            link.to_owned(),
+            format!("{} {}", row.driver, row.mode).trim().to_owned(),
+            row.mtu.to_string(),
+            row.mac,
+            words.filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" "),
+        ]);
+    }
+    if !is_empty {
+        print(&format!("{}\n{}", traffic.render(), links.render()));
+    }
+    Ok(())
+}
+
+/// What the router is.
+fn system(rows: Rows<'_>) -> Result<()> {
+    for row in rows {
+        let row: SystemRow = parse(&row?)?;
+        let mut facts = Table::new(&[LEFT, LEFT]);
+        let mut fact = |name: &str, value: String| facts.row([name.to_owned(), value]);
+        fact("version", row.version);
+        fact("process", row.pid.to_string());
+        fact("network namespace", row.namespace.to_string());
+        fact("uptime", uptime(row.uptime_seconds));
+        fact("workers", row.workers.to_string());
+        if let Some((used, most)) = row.next_hops {
+            fact("next hops", format!("{} of {}", thousands(used as u64), thousands(most as u64)));
+        }
+        let frames = row
+            .frames
+            .iter()
+            .map(|(free, all)| format!("{} of {}", thousands(*free as u64), thousands(*all as u64)));
+        fact("free frames", frames.collect::<Vec<_>>().join(", "));
+        let mut tables = Table::new(&[right("table"), left("family"), left("kind"), right("routes")]);
+        for RouteTableRow { table, family, kind, routes } in row.tables {
+            tables.row([table.to_string(), family.to_string(), kind, thousands(routes as u64)]);
+        }
+        let gap = if tables.waiting() > 0 { "\n" } else { "" };
+        print(&format!(
+            "{}{gap}{}",
+            facts.render(),
+            if gap.is_empty() { String::new() } else { tables.render() }
+        ));
+    }
+    Ok(())
+}
+
+/// Time for people: `3 d 04:05:06`.
+fn uptime(seconds: f64) -> String {
+    let seconds = seconds as u64;
+    let (days, rest) = (seconds / 86_400, seconds % 86_400);
+    let clock = format!("{:02}:{:02}:{:02}", rest / 3600, rest / 60 % 60, rest % 60);
+    if days > 0 { format!("{days} d {clock}") } else { clock }
 }
 
 /// A line for the route and its first path, and one for each other path; the words are those of `ip route`.
@@ -279,28 +376,81 @@ fn next_hop(row: NextHopRow) -> [String; 7] {
     ]
 }
 
-const WORKER: [(&str, Align); 5] =
-    [right("worker"), right("busy"), right("packets"), right("cycles/packet"), left("receive queues")];
+const ELEMENT: [(&str, Align); 6] =
+    [left("element"), left("class"), right("packets"), right("dropped"), right("cycles/packet"), left("to")];
 
-fn worker(row: WorkerRow) -> [String; 5] {
+/// A line for the element and its first connection, and one for each other one.
+fn elements(row: ElementRow) -> Vec<[String; 6]> {
+    let cycles = if row.packets > 0 && row.cycles > 0.0 {
+        format!("{:.1}", row.cycles / row.packets as f64)
+    } else {
+        "-".to_owned()
+    };
+    let to = |edge: &EdgeRow| {
+        let packets = edge.packets.map_or_else(|| "?".to_owned(), thousands);
+        format!("[{}] {packets} to [{}]{}", edge.output, edge.input, edge.to)
+    };
+    let first = row.edges.first().map(to).unwrap_or_default();
+    let mut lines =
+        vec![[row.element, row.class, thousands(row.packets), thousands(row.dropped), cycles, first]];
+    let empty = String::new;
+    lines
+        .extend(row.edges.iter().skip(1).map(|edge| [empty(), empty(), empty(), empty(), empty(), to(edge)]));
+    lines
+}
+
+const WORKER: [(&str, Align); 6] = [
+    right("worker"),
+    right("busy"),
+    right("since start"),
+    right("packets"),
+    right("cycles/packet"),
+    left("receive queues"),
+];
+
+fn worker_name(number: usize, is_slow: bool) -> String {
+    if is_slow { "slow".to_owned() } else { number.to_string() }
+}
+
+fn worker(row: WorkerRow) -> [String; 6] {
+    let percent = |share: f64| format!("{:.0}%", share * 100.0);
     [
-        if row.is_slow { "slow".to_owned() } else { row.worker.to_string() },
-        format!("{:.0}%", row.busy * 100.0),
+        worker_name(row.worker, row.is_slow),
+        percent(row.busy),
+        percent(row.busy_since_start),
         thousands(row.packets),
-        if row.packets > 0 { format!("{:.1}", row.cycles_per_packet) } else { String::new() },
+        row.cycles_per_packet.map_or_else(|| "-".to_owned(), |cycles| format!("{cycles:.1}")),
         row.queues.join(", "),
     ]
 }
 
-const QUEUE: [(&str, Align); 5] =
-    [left("port"), right("queue"), right("worker"), right("packets"), left("shared with")];
+const QUEUE: [(&str, Align); 7] = [
+    left("queue"),
+    left(""),
+    right("worker"),
+    right("packets"),
+    right("bytes"),
+    right("lost"),
+    left("shared with, reasons of losses"),
+];
 
-fn queue(row: QueueRow) -> [String; 5] {
-    let others: Vec<String> = row.shared_with.iter().map(ToString::to_string).collect();
-    [row.port, row.queue.to_string(), row.worker.to_string(), thousands(row.packets), others.join(", ")]
+fn queue(row: QueueRow) -> [String; 7] {
+    let others: Vec<String> = row.shared_with.iter().map(|worker| format!("worker {worker}")).collect();
+    let reasons = row.lost.iter().map(|(reason, packets)| format!("{reason} {}", thousands(*packets)));
+    [
+        format!("{}:{}", row.port, row.queue),
+        if row.sends { "tx" } else { "rx" }.to_owned(),
+        worker_name(row.worker, row.is_slow),
+        thousands(row.packets),
+        scaled(row.bytes as f64),
+        thousands(row.lost.iter().map(|(_, packets)| packets).sum()),
+        others.into_iter().chain(reasons).collect::<Vec<_>>().join(", "),
+    ]
 }
 
 const DROP: [(&str, Align); 4] = [right("dropped"), left("by"), left("class"), left("reason")];
+
+const PUNT: [(&str, Align); 4] = [right("punted"), left("by"), left("class"), left("reason")];
 
 const COUNTER: [(&str, Align); 3] = [LEFT, ("", Align::Right), LEFT];
 

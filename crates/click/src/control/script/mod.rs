@@ -336,7 +336,7 @@ impl Element for Script {
         let mut packets = std::mem::replace(batch, cx.spare_batch());
         for packet in packets.drain() {
             match self.run.packet(cx, input) {
-                Some(output) => cx.divert(output, packet, "sent to an output that is not connected"),
+                Some(output) => cx.emit(output, packet),
                 None => cx.drop(packet, "no output returned"),
             }
         }
@@ -349,7 +349,7 @@ impl Element for Script {
         for packet in packets.drain() {
             match self.run.packet(cx, 0) {
                 Some(0) => batch.push(packet),
-                Some(output) => cx.divert(output, packet, "sent to an output that is not connected"),
+                Some(output) => cx.emit(output, packet),
                 None => cx.drop(packet, "no output returned"),
             }
         }

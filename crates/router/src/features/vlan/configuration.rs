@@ -1,26 +1,25 @@
 //! VLANs in the configuration.
 
-use elements::devices::follow_linux::Followed;
-
 use crate::drop_in::{Part, Plan, PlannedPort, PlannedVlan, follow_mtu};
 use crate::settings::Host;
 
 /// The beginning of an input.
 pub(crate) const INPUT: &str = "\
 // The same for a VLAN of another port, which hands its frames over with their tag.
-elementclass VlanInput { $number |
+elementclass VlanInput { $port, $number |
     input
-        -> untag :: VLANDecap(false)
+        -> VLANDecap(false) -> PortMeter($port, received)
 ";
 
 /// The class of outputs.
 pub(crate) const OUTPUT: &str = "\
 // What leaves by a VLAN: as above, and by output 4 Ethernet frames with their tag, for the port below. The lookup has put
 // one on routed packets.
-elementclass VlanOutput { $mtu, $vlan |
-    input[0] -> DropBroadcasts -> mtu4 :: CheckLength($mtu) -> ttl :: DecIPTTL -> sent4 :: UnstripToMACHeader -> [4] output;
-    input[1] -> DropBroadcasts -> mtu6 :: CheckLength($mtu) -> limit :: DecIP6HLIM -> sent6 :: UnstripToMACHeader -> [4] output;
-    input[2] -> tag :: VLANEncap(VLAN_ID $vlan) -> [4] output;
+elementclass VlanOutput { $port, $mtu, $vlan |
+    sent :: PortMeter($port, sent) -> [4] output;
+    input[0] -> DropBroadcasts -> mtu4 :: CheckLength($mtu) -> ttl :: DecIPTTL -> UnstripToMACHeader -> sent;
+    input[1] -> DropBroadcasts -> mtu6 :: CheckLength($mtu) -> limit :: DecIP6HLIM -> UnstripToMACHeader -> sent;
+    input[2] -> VLANEncap(VLAN_ID $vlan) -> sent;
     mtu4[1] -> [0] output;  ttl[1] -> [1] output;
     mtu6[1] -> [2] output;  limit[1] -> [3] output;
 }
@@ -31,12 +30,9 @@ elementclass VlanOutput { $mtu, $vlan |
 pub(crate) fn port(plan: &mut Plan, paint: usize, port: &PlannedPort, vlan: PlannedVlan) -> (Part, Part) {
     let PlannedPort { name, mtu, .. } = port;
     plan.line(format_args!("// {name}"));
-    let input = plan.element(format_args!("in{paint}"), format_args!("VlanInput({paint})"));
-    let output = plan.element(format_args!("out{paint}"), format_args!("VlanOutput({mtu}, {})", vlan.number));
-    plan.count(Followed::Received, name, &input.inside("untag"));
-    for sent in ["sent4", "sent6", "tag"] {
-        plan.count(Followed::Sent, name, &output.inside(sent));
-    }
+    let input = plan.element(format_args!("in{paint}"), format_args!("VlanInput({name}, {paint})"));
+    let output =
+        plan.element(format_args!("out{paint}"), format_args!("VlanOutput({name}, {mtu}, {})", vlan.number));
     follow_mtu(plan, name, &output);
     (input, output)
 }

@@ -1,0 +1,161 @@
+//! `/api/v1/WHAT`: everything of `brickway show WHAT`, a line of JSON for each row, as the control socket sends it. What a filter is
+//! called there it is called in the query: `/api/v1/routes?protocol=bgp`.
+
+use std::io::{self, Write};
+use std::time::Duration;
+
+use axum::Json;
+use axum::body::{Body, Bytes};
+use axum::extract::{Path, Query, State};
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use control::api::{Request, Rows, Show, Unanswered, VERSION};
+use serde_json::{Map, Value, json};
+use tokio::runtime::Handle;
+use tokio::sync::mpsc;
+
+use super::Site;
+use crate::features::FeatureSettings;
+
+/// The time in which a client has to take what was sent.
+const SEND_TIMEOUT: Duration = Duration::from_secs(10);
+/// Bytes of rows that are sent at once, and how many of these wait for a client.
+const CHUNK: usize = 16 << 10;
+const WAITING: usize = 4;
+
+/// Lists what there is.
+pub(super) async fn index() -> Json<Value> {
+    let features = FeatureSettings::shown().into_iter().map(|shown| shown.name.to_owned());
+    let names: Vec<String> = Show::NAMES.iter().map(|name| (*name).to_owned()).chain(features).collect();
+    Json(json!({"version": VERSION, "show": names}))
+}
+
+/// Makes a request of a path and a query.
+fn request(what: &str, query: Vec<(String, String)>) -> Result<Request, String> {
+    let what = what.replace('-', "_");
+    if FeatureSettings::shown_as(&what).is_some() {
+        return Request::parse(json!({"version": VERSION, "show": what}).to_string().as_bytes());
+    }
+    if !Show::NAMES.contains(&what.as_str()) {
+        return Err(format!("there is no '{what}' to show; /api/v1 lists what there is"));
+    }
+    let value = |text: String| match text.as_str() {
+        "true" => Value::Bool(true),
+        "false" => Value::Bool(false),
+        number => number.parse::<u64>().map_or(Value::String(text), Value::from),
+    };
+    let filter: Map<String, Value> = query.into_iter().map(|(name, text)| (name, value(text))).collect();
+    Request::parse(json!({"version": VERSION, "show": what, "filter": filter}).to_string().as_bytes())
+}
+
+/// Answers with rows, as they come.
+pub(super) async fn show(
+    State(site): State<Site>,
+    Path(what): Path<String>,
+    Query(query): Query<Vec<(String, String)>>,
+) -> Response {
+    let request = match request(&what, query) {
+        Ok(request) if request.is_change() => {
+            return refuse(
+                StatusCode::FORBIDDEN,
+                "that changes how the router works; ask over its control socket",
+            );
+        }
+        Ok(request) => request,
+        Err(problem) => return refuse(StatusCode::BAD_REQUEST, &problem),
+    };
+    let Ok(permit) = site.answers.clone().try_acquire_owned() else {
+        return refuse(StatusCode::SERVICE_UNAVAILABLE, "others are being answered; ask again");
+    };
+    let (to, mut from) = mpsc::channel(WAITING);
+    let runtime = Handle::current();
+    tokio::task::spawn_blocking(move || {
+        let _permit = permit;
+        let mut sink = Sink { to, runtime, waiting: Vec::with_capacity(CHUNK) };
+        match site.backend.answer(&request, &mut Rows::bare(&request, &mut sink)) {
+            // The client is gone, which nobody has to be told.
+            Ok(()) => drop(sink.flush()),
+            Err(Unanswered::ClientGone) => {}
+            Err(problem) => sink.fail(problem.to_string()),
+        }
+    });
+    // The first part says how it went.
+    let first = match from.recv().await {
+        Some(Ok(bytes)) => bytes,
+        Some(Err(problem)) => return refuse(StatusCode::CONFLICT, &problem.to_string()),
+        None => Bytes::new(),
+    };
+    let rows = futures_util::stream::unfold((Some(Ok(first)), from), |(first, mut from)| async {
+        let next = match first {
+            Some(first) => Some(first),
+            None => from.recv().await,
+        };
+        next.map(|next| (next, (None, from)))
+    });
+    ([(header::CONTENT_TYPE, "application/x-ndjson")], Body::from_stream(rows)).into_response()
+}
+
+pub(super) fn refuse(status: StatusCode, problem: &str) -> Response {
+    (status, Json(json!({"error": problem}))).into_response()
+}
+
+/// Where a backend's rows go: to the client, a part at a time.
+struct Sink {
+    to: mpsc::Sender<io::Result<Bytes>>,
+    runtime: Handle,
+    waiting: Vec<u8>,
+}
+
+impl Sink {
+    fn send(&self, part: io::Result<Bytes>) -> io::Result<()> {
+        let sent = tokio::time::timeout(SEND_TIMEOUT, self.to.send(part));
+        let sent = self.runtime.block_on(sent);
+        if matches!(sent, Ok(Ok(()))) { Ok(()) } else { Err(io::ErrorKind::BrokenPipe.into()) }
+    }
+
+    /// Ends the answer with an error, before which a client may have got rows.
+    fn fail(&mut self, problem: String) {
+        // A client that is gone has to be told nothing.
+        let _ = self.flush().and_then(|()| self.send(Err(io::Error::other(problem))));
+    }
+}
+
+impl Write for Sink {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.waiting.extend_from_slice(bytes);
+        if self.waiting.len() >= CHUNK {
+            self.flush()?;
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        if self.waiting.is_empty() {
+            return Ok(());
+        }
+        let part = std::mem::replace(&mut self.waiting, Vec::with_capacity(CHUNK));
+        self.send(Ok(part.into()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use control::api::{RouteFilter, TableQuery};
+
+    use super::*;
+
+    #[test]
+    fn paths_and_queries_are_requests() {
+        let query = |pairs: &[(&str, &str)]| -> Vec<(String, String)> {
+            pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+        };
+        let filter =
+            RouteFilter { table: Some(254), protocol: Some("bgp".to_owned()), ..RouteFilter::default() };
+        let parsed = request("routes", query(&[("table", "254"), ("protocol", "bgp")]));
+        assert_eq!(parsed, Ok(Request::Show(Show::Routes(filter))));
+        assert_eq!(request("acl", Vec::new()), Ok(Request::Table(TableQuery { show: "acl".to_owned() })));
+        assert!(request("next-hops", Vec::new()).is_ok());
+        assert!(request("secrets", Vec::new()).is_err());
+        assert!(request("routes", query(&[("colour", "red")])).is_err());
+    }
+}

@@ -1,0 +1,159 @@
+//! Who may come. On an address of this host alone everybody here may look; from elsewhere a token is needed, by TLS.
+//!
+//! A page of another site that runs in a browser here could reach a listener on 127.0.0.1 under a name of its own (DNS rebinding).
+//! So a listener without a token takes only requests whose Host is an address of loop-back or `localhost`.
+
+use std::net::IpAddr;
+use std::os::unix::fs::MetadataExt;
+use std::sync::Arc;
+
+use anyhow::{Context, Result, bail};
+use axum::extract::Request;
+use axum::http::{StatusCode, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use rustls_pki_types::pem::PemObject;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::ServerConfig;
+
+use crate::settings::Door;
+
+/// Shortest token.
+const SHORTEST_TOKEN: usize = 16;
+
+pub(super) struct Guard {
+    /// What clients have to send.
+    token: Option<String>,
+    pub(super) tls: Option<Tls>,
+}
+
+/// What makes a connection one of TLS.
+pub(super) struct Tls(pub(super) TlsAcceptor);
+
+impl Guard {
+    /// Reads the files of a door.
+    ///
+    /// # Errors
+    /// A file cannot be read, others may read the token, or TLS cannot work with certificate and key.
+    pub(super) fn new(door: &Door) -> Result<Guard> {
+        let token = door.token_file.as_deref().map(|path| {
+            let explain = || format!("token_file '{}'", path.display());
+            let mode = std::fs::metadata(path).with_context(explain)?.mode();
+            if mode & 0o077 != 0 {
+                bail!("{}: others may read it; expected mode 600: chmod 600 {}", explain(), path.display());
+            }
+            let token = std::fs::read_to_string(path).with_context(explain)?.trim().to_owned();
+            let is_word = token.len() >= SHORTEST_TOKEN && token.bytes().all(|byte| byte.is_ascii_graphic());
+            if !is_word {
+                bail!("{}: no token; expected one word of at least {SHORTEST_TOKEN} characters", explain());
+            }
+            Ok(token)
+        });
+        let tls = door.tls.as_ref().map(|(certificate, key)| {
+            let explain = || format!("certificate '{}', key '{}'", certificate.display(), key.display());
+            let chain = CertificateDer::pem_file_iter(certificate).and_then(Iterator::collect);
+            let chain: Vec<CertificateDer<'_>> =
+                chain.with_context(|| format!("certificate '{}'", certificate.display()))?;
+            let key =
+                PrivateKeyDer::from_pem_file(key).with_context(|| format!("key '{}'", key.display()))?;
+            let config = ServerConfig::builder().with_no_client_auth();
+            let config = config.with_single_cert(chain, key).with_context(explain)?;
+            Ok::<_, anyhow::Error>(Tls(TlsAcceptor::from(Arc::new(config))))
+        });
+        Ok(Guard { token: token.transpose()?, tls: tls.transpose()? })
+    }
+
+    /// Returns what is wrong with a request.
+    fn problem(&self, request: &Request) -> Option<Response> {
+        let header = |name| request.headers().get(name).and_then(|value| value.to_str().ok());
+        match &self.token {
+            Some(token) => {
+                let given = header(header::AUTHORIZATION).and_then(|text| text.strip_prefix("Bearer "));
+                // Browsers ask for a name and a password; the password is the token.
+                let given =
+                    given.map(str::to_owned).or_else(|| basic_password(header(header::AUTHORIZATION)?));
+                let is_right = given.is_some_and(|given| is_same(given.as_bytes(), token.as_bytes()));
+                (!is_right).then(|| {
+                    let challenge = [(header::WWW_AUTHENTICATE, "Basic realm=\"brickway\"")];
+                    (StatusCode::UNAUTHORIZED, challenge, "a token is needed\n").into_response()
+                })
+            }
+            None => (!header(header::HOST).is_some_and(is_of_this_host)).then(|| {
+                (StatusCode::MISDIRECTED_REQUEST, "this page is at an address of this host alone\n")
+                    .into_response()
+            }),
+        }
+    }
+}
+
+/// The password of basic authentication.
+fn basic_password(header: &str) -> Option<String> {
+    let text = BASE64_STANDARD.decode(header.strip_prefix("Basic ")?).ok()?;
+    let text = String::from_utf8(text).ok()?;
+    text.split_once(':').map(|(_, password)| password.to_owned())
+}
+
+/// Compares without telling by its time how much is the same.
+fn is_same(a: &[u8], b: &[u8]) -> bool {
+    a.len() == b.len() && a.iter().zip(b).fold(0, |difference, (a, b)| difference | (a ^ b)) == 0
+}
+
+/// Whether the header Host names this host by an address of loop-back or as localhost.
+fn is_of_this_host(host: &str) -> bool {
+    let name = match host.strip_prefix('[') {
+        Some(rest) => rest.split(']').next().unwrap_or_default(),
+        None => host.rsplit_once(':').map_or(host, |(name, _)| name),
+    };
+    name == "localhost" || name.parse().is_ok_and(|address: IpAddr| address.is_loopback())
+}
+
+/// Lets a request through that may come, and adds what browsers are to keep to.
+pub(super) async fn check(guard: Arc<Guard>, request: Request, next: Next) -> Response {
+    let mut response = match guard.problem(&request) {
+        Some(refusal) => refusal,
+        None => next.run(request).await,
+    };
+    let policy =
+        "default-src 'self'; style-src 'self'; img-src 'self' data:; frame-ancestors 'none'; base-uri 'none'";
+    for (name, value) in [
+        (header::CONTENT_SECURITY_POLICY, policy),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (header::REFERRER_POLICY, "no-referrer"),
+    ] {
+        response.headers_mut().insert(name, header::HeaderValue::from_static(value));
+    }
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_of_this_host_are_addresses_of_loop_back_and_localhost() {
+        for host in ["localhost", "localhost:80", "127.0.0.1", "127.0.0.1:8779", "[::1]", "[::1]:8779"] {
+            assert!(is_of_this_host(host), "{host}");
+        }
+        for host in [
+            "",
+            "evil.example",
+            "127.0.0.1.evil.example:80",
+            "192.0.2.1:80",
+            "[2001:db8::1]:80",
+            "localhost.evil",
+        ] {
+            assert!(!is_of_this_host(host), "{host}");
+        }
+    }
+
+    #[test]
+    fn passwords_are_what_is_behind_the_colon() {
+        // printf 'me:secret word' | base64
+        assert_eq!(basic_password("Basic bWU6c2VjcmV0IHdvcmQ=").as_deref(), Some("secret word"));
+        assert_eq!(basic_password("Basic !!"), None);
+        assert!(is_same(b"abc", b"abc") && !is_same(b"abc", b"abd") && !is_same(b"abc", b"ab"));
+    }
+}

@@ -1,0 +1,218 @@
+//! HTTP: metrics for Prometheus, the API, the web page. All of it only shows; nothing can be changed over HTTP.
+//!
+//! ```text
+//!  browser, scraper --TCP[, TLS]--> door: how many, how long --> guard: Host, token --> router of paths
+//!                                                                                        | blocking pool
+//!                                                                                        v
+//!                                                   Backend::answer, the same rows as over the control socket
+//! ```
+//!
+//! A thread of its own has the listeners and all connections. A client that is slow, or many that come at once, cost the
+//! packets nothing: connections and answers at work are few, rows wait in a bounded channel, and a client that takes nothing for
+//! 10 seconds is cut off. What every client sees alike is made once a second at most ([`snapshot`]), however many ask.
+//!
+//! | file | what lives there |
+//! | --- | --- |
+//! | `mod` | [`Web`]: the thread, listeners, connections |
+//! | `guard` | who may come: addresses, the header Host, tokens, TLS |
+//! | `api` | `/api/v1`: everything of `brickway show`, as lines of JSON |
+//! | `metrics` | `/metrics` in Prometheus' text format, of the same rows |
+//! | `snapshot` | what is made once a second at most, for all who ask |
+//! | `events` | `/api/v1/events`: the state once a second, as server-sent events |
+//! | `page`, `page/` | the web page: its files are part of the program |
+
+mod api;
+mod events;
+mod guard;
+mod metrics;
+mod page;
+mod snapshot;
+
+use std::net::{SocketAddr, TcpListener as StdListener};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use axum::Router;
+use axum::routing::get;
+use control::api::Backend;
+use control::supervisor::{LONGEST_SILENCE, Pulse, Supervisor};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpListener;
+use tokio::sync::{Semaphore, oneshot};
+use tokio::time::timeout;
+
+use self::guard::{Guard, Tls};
+use self::snapshot::Snapshots;
+use crate::settings::Settings;
+
+/// Connections at a time, of each listener.
+const CONNECTIONS: usize = 64;
+/// Answers of the backend at work at a time.
+const ANSWERS: usize = 4;
+/// The time in which a request's head has to come, and a TLS handshake has to be done.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How often the thread shows that it is alive.
+const BEAT: Duration = Duration::from_secs(1);
+
+/// What all requests share.
+#[derive(Clone)]
+struct Site {
+    backend: Arc<dyn Backend>,
+    snapshots: Arc<Snapshots>,
+    /// Permits to ask the backend.
+    answers: Arc<Semaphore>,
+}
+
+/// The servers of a running router. Dropping it closes all listeners and connections.
+pub(crate) struct Web {
+    /// Dropping it ends the thread.
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// A listener, before its thread runs.
+struct Opened {
+    listener: StdListener,
+    guard: Guard,
+    routes: Router,
+}
+
+impl Web {
+    /// Listens where the settings say, and answers. Returns `None` where they say nowhere.
+    ///
+    /// # Errors
+    /// An address cannot be had, or a file of the guard cannot be used.
+    pub(crate) fn start(
+        settings: &Settings,
+        backend: Arc<dyn Backend>,
+        supervisor: &Supervisor,
+    ) -> Result<Option<(Web, Vec<String>)>> {
+        let site = Site {
+            snapshots: Arc::new(Snapshots::new(backend.clone())),
+            backend,
+            answers: Arc::new(Semaphore::new(ANSWERS)),
+        };
+        let metrics = Router::new().route("/metrics", get(metrics::metrics));
+        let page = page::routes(
+            metrics
+                .clone()
+                .route("/api/v1", get(api::index))
+                .route("/api/v1/events", get(events::events))
+                .route("/api/v1/{what}", get(api::show)),
+        );
+        let doors = [("metrics", settings.metrics.door(), metrics), ("web", settings.web.door(), page)];
+        let (mut opened, mut said) = (Vec::new(), Vec::new());
+        for (name, door, routes) in doors {
+            let Some(door) = door else { continue };
+            let explain = || format!("[{name}] listen = \"{}\"", door.listen);
+            let guard = Guard::new(&door).with_context(|| format!("[{name}]"))?;
+            let listener = listen(door.listen).with_context(explain)?;
+            let scheme = if door.tls.is_some() { "https" } else { "http" };
+            let path = if name == "metrics" { "/metrics" } else { "/" };
+            said.push(format!("{name}: {scheme}://{}{path}", listener.local_addr().with_context(explain)?));
+            opened.push(Opened { listener, guard, routes: routes.with_state(site.clone()) });
+        }
+        if opened.is_empty() {
+            return Ok(None);
+        }
+        let (stop, stopped) = oneshot::channel();
+        let pulse = supervisor.watch("web", LONGEST_SILENCE);
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .max_blocking_threads(ANSWERS)
+            .thread_name("web-answer")
+            .build()
+            .context("starting the web server")?;
+        let run = move || {
+            runtime.block_on(serve(opened, stopped, &pulse));
+            pulse.retire();
+            // Answers that wait for their client do not hold up the end.
+            runtime.shutdown_timeout(Duration::from_millis(100));
+        };
+        let thread = std::thread::Builder::new().name("web".to_owned()).spawn(run)?;
+        Ok(Some((Web { stop: Some(stop), thread: Some(thread) }, said)))
+    }
+}
+
+impl Drop for Web {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            // A panic of that thread was printed when it happened.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn listen(address: SocketAddr) -> std::io::Result<StdListener> {
+    let listener = StdListener::bind(address)?;
+    listener.set_nonblocking(true)?;
+    Ok(listener)
+}
+
+/// Serves until it is stopped.
+async fn serve(opened: Vec<Opened>, stopped: oneshot::Receiver<()>, pulse: &Pulse) {
+    for Opened { listener, guard, routes } in opened {
+        match TcpListener::from_std(listener) {
+            Ok(listener) => drop(tokio::spawn(accept(listener, Arc::new(guard), routes))),
+            Err(error) => graph::note!("brickway: web: {error}"),
+        }
+    }
+    let mut stopped = std::pin::pin!(stopped);
+    loop {
+        pulse.beat();
+        if timeout(BEAT, &mut stopped).await.is_ok() {
+            return;
+        }
+    }
+}
+
+async fn accept(listener: TcpListener, guard: Arc<Guard>, routes: Router) {
+    let room = Arc::new(Semaphore::new(CONNECTIONS));
+    loop {
+        // Without room the others wait in the kernel's queue.
+        let Ok(permit) = room.clone().acquire_owned().await else { return };
+        let stream = match listener.accept().await {
+            Ok((stream, _)) => stream,
+            Err(_) => {
+                // Out of file descriptors: it is tried again in a while.
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                continue;
+            }
+        };
+        let (guard, routes) = (guard.clone(), routes.clone());
+        tokio::spawn(async move {
+            let _permit = permit;
+            match &guard.tls {
+                Some(Tls(acceptor)) => {
+                    if let Ok(Ok(stream)) = timeout(PATIENCE, acceptor.accept(stream)).await {
+                        converse(stream, &guard, routes).await;
+                    }
+                }
+                None => converse(stream, &guard, routes).await,
+            }
+        });
+    }
+}
+
+/// Answers the requests of a connection.
+async fn converse(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    guard: &Arc<Guard>,
+    routes: Router,
+) {
+    let guard = guard.clone();
+    let routes = routes
+        .layer(axum::middleware::from_fn(move |request, next| guard::check(guard.clone(), request, next)));
+    // An error is a client that went away, or spoke something else.
+    let _ = hyper::server::conn::http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(PATIENCE)
+        .max_buf_size(16 << 10)
+        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(routes))
+        .await;
+}
