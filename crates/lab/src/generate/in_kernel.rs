@@ -12,14 +12,15 @@ use ports::{Flood, FloodCounts, FloodFrame, FloodOrders, FloodSender, Links, Spe
 
 use super::FrameSize;
 use super::histogram::Histogram;
+use super::signature::Mark;
 use super::sink::{Counts, Sink};
 use super::stations::{Expected, Stations};
 use super::traffic::{Traffic, TrafficOptions};
 use super::trial::{Outcome, Progress, SECOND_NS, TrialOptions};
-use super::values::{FCS_BYTES, Rate};
+use super::values::{FCS_BYTES, LONGEST_ROUND, Rate};
 
-/// Different frames of a flow whose sizes differ, at least.
-const SIZES: u32 = 4_096;
+/// Different frames of a flow whose sizes differ, at least: a whole round of a mix.
+const SIZES: u32 = LONGEST_ROUND;
 /// How often is looked what was sent and came.
 const LOOK_NS: u64 = 1_000_000;
 
@@ -112,7 +113,7 @@ fn frames_of(
     frames
 }
 
-/// Watches a trial until all has come, answering ARP meanwhile. Calls `stop` when nothing more is to be sent.
+/// Watches a trial until all has come, answering ARP and neighbour solicitations meanwhile. Calls `stop` when nothing more is to be sent.
 fn watch(
     flood: &Flood,
     stations: &mut Stations,
@@ -123,7 +124,7 @@ fn watch(
     stop: &dyn Fn(),
 ) -> Result<Outcome> {
     let clock = stations.clock();
-    let mut sink = Sink::new(0, 0);
+    let mut sink = Sink::new(Mark::of(0), 0);
     let start_ns = clock.now_ns();
     let mut counts = FloodCounts::default();
     let (mut sending_ns, mut receiving_ns, mut next_progress_ns) = (0, 0, SECOND_NS);

@@ -8,7 +8,7 @@
 //! | `signature` | the bytes that make a packet ours; how a frame is judged |
 //! | `pacing` | when the next packet may leave |
 //! | `sink`, `sequence`, `histogram` | counts, sequence numbers, latencies |
-//! | `stations` | the ports, and ARP on them |
+//! | `stations` | the ports, and ARP and neighbour discovery on them |
 //! | `trial` | the loop that sends and receives |
 //! | `in_kernel` | a trial whose frames the kernel makes and counts |
 //! | `rfc2544` | the search for the highest rate without loss |
@@ -32,19 +32,21 @@ mod tests;
 
 use std::hash::{BuildHasher, RandomState};
 use std::io::IsTerminal;
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Error, Result, bail};
 use clap::Args;
+use fib::read::{AnyTable, Table};
 use packet::wire::ethernet::MacAddr;
+use packet::{Family, IpVersion};
 
 use self::in_kernel::InKernel;
 use self::stations::{Station, Stations};
-use self::traffic::{Destinations, Protocol, TrafficOptions};
+use self::traffic::{Destinations, Kind, Protocol, TrafficOptions};
 use self::trial::{Outcome, Progress, TrialOptions};
 use self::values::{FCS_BYTES, FrameSize, Hosts, PortRange, Rate};
 
@@ -52,7 +54,7 @@ use self::values::{FCS_BYTES, FrameSize, Hosts, PortRange, Rate};
 const LOSS: u8 = 3;
 /// Exit code: wrong usage.
 const USAGE: u8 = 2;
-/// A million flows take 90 MB of templates and 144 MB of windows.
+/// A million flows take 100 MB of templates and 144 MB of windows.
 const MOST_FLOWS: u32 = 1 << 20;
 
 /// Generates traffic on a port and judges what comes back: loss, duplicates, corruption, order and latency.
@@ -70,6 +72,11 @@ const MOST_FLOWS: u32 = 1 << 20;
       through a router that has 10.0.1.1 on the side of eth1 and 10.0.2.1 on that of eth2
   brickway-lab gen ... --dst-file rib.txt.gz --flows 65536 --size imix --rate 100Mbit
       65,536 flows to destinations inside the prefixes of a routing table
+  brickway-lab gen --tx eth1 --rx eth2 --address 2001:db8:1::2 --gateway 2001:db8:1::1 --rx-address 2001:db8:2::2 \\
+               --src 2001:db8:1::/64 --dst 2001:db8:2::/64 --flows 100
+      the same in IPv6: neighbour discovery takes the place of ARP
+  brickway-lab gen ... --size 64:7,594:4,1518:1
+      sizes with weights; imix is this mix
   brickway-lab gen ... --in-kernel --rate max --for 10 --allow-loss 100
       what a router can do at most: the kernel makes the frames of eth1 and counts those that come back by eth2
   brickway-lab gen ... --rfc2544 --sizes 64,512,1518 --trial 10
@@ -94,13 +101,15 @@ pub(crate) struct GenerateArguments {
     /// Number of flows, which take turns
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST_FLOWS)))]
     flows: u32,
-    /// Source addresses [default: --address, else 198.18.0.1]
+    /// Source addresses, all IPv4 or all IPv6 as the other addresses, such as 2001:db8:1::/64
+    /// [default: --address, else 198.18.0.1 or 2001:2::1]
     #[arg(long, value_name = "IP[/LEN]")]
     src: Option<Hosts>,
-    /// Destination addresses; 198.18.0.0/15 is there for tests (RFC 2544, C.2.2) [default: 198.19.0.1]
+    /// Destination addresses, such as 2001:db8:2::/48; 198.18.0.0/15 and 2001:2::/48 are there for tests (RFC 2544, C.2.2; RFC
+    /// 5180) [default: 198.19.0.1 or 2001:2:0:1::1]
     #[arg(long, value_name = "IP[/LEN]", conflicts_with = "dst_file")]
     dst: Option<Hosts>,
-    /// Draw each flow's destination from the prefixes of this table (PREFIX ORIGIN a line, plain or gzip)
+    /// Draw each flow's destination from the IPv4 or IPv6 prefixes of this table (PREFIX ORIGIN a line, plain or gzip)
     #[arg(long, value_name = "TABLE")]
     dst_file: Option<PathBuf>,
     /// Source ports (identifiers of ICMP echoes)
@@ -112,8 +121,9 @@ pub(crate) struct GenerateArguments {
     /// What the packets are
     #[arg(long, value_enum, default_value_t = Protocol::Udp)]
     protocol: Protocol,
-    /// Frame size with FCS: 64, a range such as 64-1518, or imix (64, 594 and 1518 as 7:4:1)
-    /// [default: the smallest, 64 or for TCP 76]
+    /// Frame size with FCS: 64, a range such as 64-1518, sizes with weights such as 64:7,594:4,1518:1, imix (this mix), or abilene
+    /// (in place of RouteBricks' trace, which is not public: the same mix as imix)
+    /// [default: the smallest, 64 or for TCP 76; in IPv6 84 or 96]
     #[arg(long, value_name = "BYTES", conflicts_with = "rfc2544")]
     size: Option<FrameSize>,
     /// Packets a second (1000, 250k, 1.5Mpps), bits of frames with FCS a second (100Mbit), or max
@@ -138,15 +148,16 @@ pub(crate) struct GenerateArguments {
     /// Link address to send to [default: the gateway's, else that of the --rx port]
     #[arg(long, value_name = "MAC", conflicts_with = "gateway")]
     dst_mac: Option<MacAddr>,
-    /// Our address on the sending port: ARP requests for it, and for --src, are answered
+    /// Our address on the sending port, such as 10.0.1.2 or 2001:db8:1::2: ARP requests or neighbour solicitations for it, and for
+    /// --src, are answered
     #[arg(long, value_name = "IP")]
-    address: Option<Ipv4Addr>,
-    /// Send to this router, whose link address ARP finds
+    address: Option<IpAddr>,
+    /// Send to this router, such as 10.0.1.1 or 2001:db8:1::1, whose link address ARP or neighbour discovery finds
     #[arg(long, value_name = "IP", requires = "address")]
-    gateway: Option<Ipv4Addr>,
-    /// Our address on the --rx port: ARP requests for it, and for --dst, are answered
+    gateway: Option<IpAddr>,
+    /// Our address on the --rx port: ARP requests or neighbour solicitations for it, and for --dst, are answered
     #[arg(long, value_name = "IP", requires = "rx")]
-    rx_address: Option<Ipv4Addr>,
+    rx_address: Option<IpAddr>,
     /// Draw other destinations and sizes
     #[arg(long, value_name = "NUMBER")]
     seed: Option<u64>,
@@ -165,8 +176,8 @@ pub(crate) struct GenerateArguments {
     /// How fine the search is, in percent of the highest rate
     #[arg(long, value_name = "PERCENT", default_value = "1", value_parser = values::percent, requires = "rfc2544")]
     resolution: f64,
-    /// Frame sizes with FCS [default: 64,128,256,512,1024,1280,1518]
-    #[arg(long, value_name = "BYTES,...", value_delimiter = ',', requires = "rfc2544")]
+    /// Frame sizes with FCS, such as 64,imix,1518 [default: 64,128,256,512,1024,1280,1518, the first one as large as the headers need]
+    #[arg(long, value_name = "BYTES,...", value_delimiter = ',', value_parser = values::one_of_sizes, requires = "rfc2544")]
     sizes: Vec<FrameSize>,
     /// No line of progress
     #[arg(long, short)]
@@ -206,14 +217,8 @@ fn check(arguments: &GenerateArguments) -> Result<(), String> {
             return Err("--trial 0 sends nothing; right would be 5, or 60 for the final word".to_owned());
         }
     }
-    for size in sizes(arguments) {
-        let smallest = arguments.protocol.smallest_frame();
-        if size.smallest() < smallest && size != FrameSize::Imix {
-            return Err(format!(
-                "a frame of {} bytes has no room for the headers and the 18 bytes of the signature; the smallest is {smallest}",
-                size.smallest()
-            ));
-        }
+    if let Some(version) = version(arguments)? {
+        check_sizes(arguments, Kind { version, protocol: arguments.protocol })?;
     }
     if arguments.count == Some(0) {
         return Err("--count 0 sends nothing; right would be 1 or more".to_owned());
@@ -221,13 +226,50 @@ fn check(arguments: &GenerateArguments) -> Result<(), String> {
     Ok(())
 }
 
+/// Returns the family of the addresses, which is one; `None` if only the table of --dst-file says it.
+fn version(arguments: &GenerateArguments) -> Result<Option<IpVersion>, String> {
+    let hosts = |hosts: Option<Hosts>| hosts.map(|hosts| hosts.version());
+    let one = |address: Option<IpAddr>| address.map(IpVersion::of);
+    let given = [
+        ("--src", hosts(arguments.src)),
+        ("--dst", hosts(arguments.dst)),
+        ("--address", one(arguments.address)),
+        ("--gateway", one(arguments.gateway)),
+        ("--rx-address", one(arguments.rx_address)),
+    ];
+    let mut given =
+        given.into_iter().filter_map(|(option, version)| version.map(|version| (option, version)));
+    let Some((first, version)) = given.next() else {
+        return Ok(arguments.dst_file.is_none().then_some(IpVersion::V4));
+    };
+    match given.find(|(_, other)| *other != version) {
+        None => Ok(Some(version)),
+        Some((option, other)) => {
+            Err(format!("{first} is {version} and {option} is {other}; right would be one family in a run"))
+        }
+    }
+}
+
+/// Checks that frames of the sizes that are asked for have room for headers and signature.
+fn check_sizes(arguments: &GenerateArguments, kind: Kind) -> Result<(), String> {
+    let smallest = kind.smallest_frame();
+    // Small packets of a mix grow.
+    let too_small = |size: &FrameSize| !matches!(size, FrameSize::Mix(_)) && size.smallest() < smallest;
+    match sizes(arguments, kind).iter().find(|size| too_small(size)) {
+        None => Ok(()),
+        Some(size) => Err(format!(
+            "a frame of {} bytes has no room for the headers and the 18 bytes of the signature; the smallest is {smallest}",
+            size.smallest()
+        )),
+    }
+}
+
 /// The frame sizes that are asked for.
-fn sizes(arguments: &GenerateArguments) -> Vec<FrameSize> {
-    let smallest = FrameSize::Fixed(arguments.protocol.smallest_frame());
+fn sizes(arguments: &GenerateArguments, kind: Kind) -> Vec<FrameSize> {
+    let smallest = FrameSize::Fixed(kind.smallest_frame());
     match (arguments.rfc2544, arguments.sizes.as_slice()) {
-        (false, _) => vec![arguments.size.unwrap_or(smallest)],
-        (true, []) if arguments.protocol == Protocol::Tcp => [&[smallest], &rfc2544::SIZES[1..]].concat(),
-        (true, []) => rfc2544::SIZES.to_vec(),
+        (false, _) => vec![arguments.size.clone().unwrap_or(smallest)],
+        (true, []) => [&[smallest], &rfc2544::SIZES[1..]].concat(),
         (true, sizes) => sizes.to_vec(),
     }
 }
@@ -235,14 +277,29 @@ fn sizes(arguments: &GenerateArguments) -> Vec<FrameSize> {
 /// Opens the ports and runs what is asked for.
 fn run(arguments: &GenerateArguments, interrupted: &AtomicBool) -> Result<ExitCode> {
     let seed = arguments.seed.unwrap_or(1);
-    let sizes = sizes(arguments);
-    let largest = sizes.iter().map(|size| size.largest()).max().unwrap_or(values::SMALLEST_FRAME);
-    let destinations = match &arguments.dst_file {
-        Some(path) => Destinations::Drawn(draw(path, arguments.flows, seed)?),
-        None => Destinations::Hosts(arguments.dst.unwrap_or(Hosts::one(Ipv4Addr::new(198, 19, 0, 1)))),
+    let (version, drawn) = match &arguments.dst_file {
+        None => (version(arguments).map_err(Error::msg)?.unwrap_or(IpVersion::V4), None),
+        Some(path) => {
+            let drawn = draw(path, version(arguments).map_err(Error::msg)?, arguments.flows, seed)?;
+            (IpVersion::of(drawn[0]), Some(drawn))
+        }
     };
+    let kind = Kind { version, protocol: arguments.protocol };
+    check_sizes(arguments, kind).map_err(Error::msg)?;
+    let (own, other) = match version {
+        IpVersion::V4 => (IpAddr::from([198, 18, 0, 1]), IpAddr::from([198, 19, 0, 1])),
+        IpVersion::V6 => {
+            (IpAddr::from([0x2001, 2, 0, 0, 0, 0, 0, 1]), IpAddr::from([0x2001, 2, 0, 1, 0, 0, 0, 1]))
+        }
+    };
+    let destinations = match drawn {
+        Some(drawn) => Destinations::Drawn(drawn),
+        None => Destinations::Hosts(arguments.dst.unwrap_or(Hosts::one(other))),
+    };
+    let sizes = sizes(arguments, kind);
+    let largest = sizes.iter().map(FrameSize::largest).max().unwrap_or(0).max(kind.smallest_frame());
     let mut stations = open(arguments, largest, &destinations)?;
-    let own = arguments.address.unwrap_or(Ipv4Addr::new(198, 18, 0, 1));
+    let own = arguments.address.unwrap_or(own);
     let destination_mac = match (arguments.dst_mac, arguments.gateway) {
         (Some(mac), _) => mac,
         (None, Some(gateway)) => stations.resolve(own, gateway, interrupted)?,
@@ -256,8 +313,8 @@ fn run(arguments: &GenerateArguments, interrupted: &AtomicBool) -> Result<ExitCo
         destinations,
         source_ports: arguments.sport,
         destination_ports: arguments.dport,
-        protocol: arguments.protocol,
-        size: sizes[0],
+        kind,
+        size: sizes[0].clone(),
         seed,
     };
     if options.possible_flows() < u64::from(options.flows) {
@@ -317,10 +374,21 @@ fn open(arguments: &GenerateArguments, largest: u16, destinations: &Destinations
     Stations::new(sender, receiver, back_on_sender, usize::from(largest))
 }
 
-/// One destination a flow, inside the prefixes of a table.
-fn draw(path: &Path, flows: u32, seed: u64) -> Result<Vec<Ipv4Addr>> {
-    let table = fib::read::load::<u32>(path)
-        .with_context(|| format!("cannot read the table '{}'", path.display()))?;
+/// One destination a flow, inside the prefixes of a table; of the family of its first row if none is given.
+fn draw(path: &Path, version: Option<IpVersion>, flows: u32, seed: u64) -> Result<Vec<IpAddr>> {
+    let explain = || format!("cannot read the table '{}'", path.display());
+    let table = match version {
+        Some(IpVersion::V4) => AnyTable::Ipv4(fib::read::load(path).with_context(explain)?),
+        Some(IpVersion::V6) => AnyTable::Ipv6(fib::read::load(path).with_context(explain)?),
+        None => fib::read::load_any(path).with_context(explain)?,
+    };
+    match table {
+        AnyTable::Ipv4(table) => draw_from(path, &table, flows, seed),
+        AnyTable::Ipv6(table) => draw_from(path, &table, flows, seed),
+    }
+}
+
+fn draw_from<A: Family>(path: &Path, table: &Table<A>, flows: u32, seed: u64) -> Result<Vec<IpAddr>> {
     if table.bad > 0 {
         graph::note!("warning: '{}': {} bad rows are not used", path.display(), table.bad);
         if let Some(error) = table.errors.first() {
@@ -329,9 +397,13 @@ fn draw(path: &Path, flows: u32, seed: u64) -> Result<Vec<Ipv4Addr>> {
     }
     let drawn = fib::synthesize::destinations_inside(&table.rows, flows as usize, seed);
     if drawn.is_empty() {
-        bail!("the table '{}' has no prefix; it should have one PREFIX ORIGIN a line", path.display());
+        bail!(
+            "the table '{}' has no {} prefix; it should have one PREFIX ORIGIN a line",
+            path.display(),
+            A::VERSION
+        );
     }
-    Ok(drawn.into_iter().map(Ipv4Addr::from).collect())
+    Ok(drawn.into_iter().map(A::to_ip).collect())
 }
 
 /// A series of trials.
@@ -437,7 +509,7 @@ impl Session<'_> {
         };
         // Learning frames (RFC 2544, section 23): the router asks for the link address of each destination once, and
         // may drop the packets that made it ask. Nobody judges these.
-        traffic.size = sizes[0];
+        traffic.size = sizes[0].clone();
         let learning = TrialOptions {
             rate: Rate::Packets(1_000.0),
             count: Some(u64::from(traffic.flows).clamp(10, 2_000)),
@@ -446,8 +518,8 @@ impl Session<'_> {
         };
         self.trial(stations, traffic, &learning)?;
         let mut results = Vec::new();
-        for &size in sizes {
-            traffic.size = size;
+        for size in sizes {
+            traffic.size = size.clone();
             let found = rfc2544::search(options.rate, arguments.resolution, |rate| {
                 let outcome = self.trial(stations, traffic, &TrialOptions { rate, ..options })?;
                 if self.interrupted.load(Ordering::Relaxed) {
@@ -471,7 +543,7 @@ impl Session<'_> {
                     println!("{line}");
                 }
             }
-            results.push((size, found));
+            results.push((size.clone(), found));
         }
         if !arguments.json {
             print!("{}", report::throughput(&results));

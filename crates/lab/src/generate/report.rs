@@ -224,7 +224,7 @@ pub(crate) fn throughput(results: &[(FrameSize, Found<Outcome>)]) -> String {
 }
 
 /// The same for programs.
-pub(crate) fn throughput_json(size: FrameSize, found: &Found<Outcome>) -> Vec<String> {
+pub(crate) fn throughput_json(size: &FrameSize, found: &Found<Outcome>) -> Vec<String> {
     let case = format!("size={size}");
     let best_pps = found.best.as_ref().map_or(0.0, Outcome::offered_pps);
     let best_bps = found.best.as_ref().map_or(0.0, Outcome::offered_bps);

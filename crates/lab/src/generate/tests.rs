@@ -8,7 +8,7 @@ use packet::{Batch, Pool};
 use ports::{Event, QueueStats, RxQueue};
 
 use super::stations::{Station, Stations};
-use super::traffic::{Protocol, TrafficOptions};
+use super::traffic::{Kind, TrafficOptions};
 use super::trial::{Outcome, TrialOptions, run};
 use super::values::{FrameSize, Rate};
 use super::*;
@@ -44,12 +44,16 @@ impl RxQueue for AddressWatch {
     }
 }
 
+fn imix() -> FrameSize {
+    "imix".parse().unwrap()
+}
+
 /// A trial over a cable whose sending end has these faults: outcome, what the sender's port counted, and how many
 /// frames came with damaged link addresses.
 fn over_a_cable(cable: &str, faults: &str, flows: u32, size: FrameSize) -> (Outcome, QueueStats, u64) {
     let sender = Station::open(&format!("memory:{cable}?fault=tx{faults}")).unwrap();
     let receiver = Station::open(&format!("memory:{cable}?end=1")).unwrap();
-    let options = TrafficOptions { size, ..TrafficOptions::for_tests(Protocol::Udp, flows) };
+    let options = TrafficOptions { size, ..TrafficOptions::for_tests(Kind::UDP, flows) };
     let damaged = Arc::new(AtomicU64::new(0));
     let addresses = [2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1];
     let watch =
@@ -71,9 +75,7 @@ fn over_a_cable(cable: &str, faults: &str, flows: u32, size: FrameSize) -> (Outc
 
 #[test]
 fn a_good_cable_is_found_good() {
-    for (flows, size) in
-        [(1, FrameSize::Fixed(64)), (100, FrameSize::Imix), (3_000, FrameSize::Range(64, 1_518))]
-    {
+    for (flows, size) in [(1, FrameSize::Fixed(64)), (100, imix()), (3_000, FrameSize::Range(64, 1_518))] {
         let (outcome, _, _) = over_a_cable("gen-good", "", flows, size);
         let counts = outcome.counts;
         assert_eq!((counts.received, counts.distinct, counts.bytes), (PACKETS, PACKETS, outcome.sent_bytes));
@@ -84,7 +86,7 @@ fn a_good_cable_is_found_good() {
 #[test]
 fn packets_that_the_port_did_not_take_are_sent_again_under_their_numbers() {
     // A ring shorter than the burst is full in every round.
-    let (outcome, _, _) = over_a_cable("gen-full", "&ring=20", 3, FrameSize::Imix);
+    let (outcome, _, _) = over_a_cable("gen-full", "&ring=20", 3, imix());
     let counts = outcome.counts;
     assert_eq!((counts.distinct, counts.bytes, counts.reordered), (PACKETS, outcome.sent_bytes, 0));
     assert_eq!(counts.faults_percent(PACKETS), 0.0);
@@ -109,7 +111,7 @@ fn drops_are_counted_exactly() {
 fn duplicates_are_counted_exactly() {
     for seed in 1..4 {
         let (outcome, cable, _) =
-            over_a_cable("gen-double", &format!("&duplicate=3%&seed={seed}"), 7, FrameSize::Imix);
+            over_a_cable("gen-double", &format!("&duplicate=3%&seed={seed}"), 7, imix());
         assert!(cable.count(Event::FaultDuplicate) > 100);
         assert_eq!(outcome.counts.duplicates, cable.count(Event::FaultDuplicate));
         assert_eq!((outcome.lost(), outcome.counts.distinct, outcome.counts.reordered), (0, PACKETS, 0));
@@ -118,7 +120,7 @@ fn duplicates_are_counted_exactly() {
 
 #[test]
 fn corruption_is_counted_exactly() {
-    for (seed, size) in [(1, FrameSize::Fixed(64)), (2, FrameSize::Imix), (3, FrameSize::Range(64, 200))] {
+    for (seed, size) in [(1, FrameSize::Fixed(64)), (2, imix()), (3, FrameSize::Range(64, 200))] {
         let (outcome, cable, addresses) =
             over_a_cable("gen-corrupt", &format!("&corrupt=5%&seed={seed}"), 7, size);
         let injected = cable.count(Event::FaultCorrupt);
@@ -145,7 +147,7 @@ fn reordering_is_counted_exactly() {
 fn many_faults_at_once_leave_no_packet_unexplained() {
     for seed in 1..4 {
         let faults = format!("&drop=2%&duplicate=2%&corrupt=2%&reorder=2%&seed={seed}");
-        let (outcome, cable, _) = over_a_cable("gen-all", &faults, 5, FrameSize::Imix);
+        let (outcome, cable, _) = over_a_cable("gen-all", &faults, 5, imix());
         let arrived = PACKETS - cable.count(Event::FaultDrop) + cable.count(Event::FaultDuplicate);
         assert_eq!(outcome.counts.received + outcome.counts.corrupted, arrived);
         assert_eq!(outcome.counts.received, outcome.counts.distinct + outcome.counts.duplicates);
@@ -187,6 +189,24 @@ fn mistakes_have_clear_messages() {
         (&["--tx", "null:", "--rx", "none", "--dst-mac", "2:0:0:0:0:2", "--rfc2544"], "--rx cannot be none"),
         (&["--tx", "null:", "--rx", "null:b", "--size", "9000"], "its MTU of 1500 allows 1518"),
         (&["--tx", "null:", "--rx", "null:b", "--dst-file", "/none/x"], "cannot read the table '/none/x'"),
+        (
+            &["--tx", "null:", "--rx", "null:b", "--dst", "::1", "--src", "10.0.0.1"],
+            "--src is IPv4 and --dst is IPv6; right would be one family in a run",
+        ),
+        (
+            &["--tx", "null:", "--address", "::1", "--gateway", "10.0.0.1"],
+            "--address is IPv6 and --gateway is IPv4; right",
+        ),
+        (&["--tx", "null:", "--rx", "null:b", "--dst", "::1", "--size", "64"], "the smallest is 84"),
+        (&["--tx", "null:", "--rx", "null:b", "--dst", "::1/8"], "right would be ::/8"),
+        (
+            &["--tx", "null:", "--rx", "null:b", "--size", "64:7,x"],
+            "'x' has no weight; right would be SIZE:WEIGHT",
+        ),
+        (
+            &["--tx", "null:", "--rx", "null:b", "--rfc2544", "--sizes", "64:7,128:1"],
+            "right would be sizes alone",
+        ),
         (&["--tx", "null:", "--rx", "pcap:"], "nothing can come back on port `pcap:`"),
         (&["--tx", "brickbat:x", "--rx", "null:b"], "there is no driver `brickbat`"),
     ];
@@ -209,6 +229,39 @@ fn exit_codes_tell_loss() {
     assert_eq!(nowhere, Ok(format!("{success:?}")));
     let few = with(&["--tx", "null:", "--rx", "null:b", "--flows", "2", "--sport", "1"]);
     assert_eq!(few, Ok(format!("{usage:?}")));
+}
+
+#[test]
+fn both_families_go_through_a_router_that_is_found() {
+    for (cable, own, gateway, protocol) in [
+        ("gen-family-4", "10.0.0.1", "10.0.0.2", "udp"),
+        ("gen-family-6", "2001:db8::1", "2001:db8::2", "udp"),
+        ("gen-family-icmp6", "2001:db8::1", "2001:db8::2", "icmp"),
+    ] {
+        let (tx, rx) = (format!("memory:{cable}"), format!("memory:{cable}?end=1"));
+        let words =
+            ["--tx", &tx, "--rx", &rx, "--address", own, "--gateway", gateway, "--rx-address", gateway];
+        let traffic =
+            ["--protocol", protocol, "--count", "1000", "--rate", "max", "--size", "64:2,1518:1", "--json"];
+        let code = command(&[&words[..], &traffic].concat()).map(|code| format!("{code:?}"));
+        assert_eq!(code, Ok(format!("{:?}", ExitCode::SUCCESS)), "{own}");
+    }
+}
+
+#[test]
+fn destinations_of_a_table_have_its_family() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("rib.txt");
+    std::fs::write(&path, "2001:db8:1::/48 1\n2001:db8:2::/48 2\n10.0.0.0/8 3\n").unwrap();
+    let six = draw(&path, None, 50, 1).unwrap();
+    assert!(six.len() == 50 && six.iter().all(IpAddr::is_ipv6), "{six:?}");
+    assert_eq!(draw(&path, Some(IpVersion::V6), 50, 1).unwrap(), six);
+    assert!(draw(&path, Some(IpVersion::V4), 50, 1).unwrap().iter().all(IpAddr::is_ipv4));
+    std::fs::write(&path, "10.0.0.0/8 3\n").unwrap();
+    let text = path.to_str().unwrap();
+    let words = ["--tx", "null:", "--rx", "null:b", "--dst-file", text, "--src", "2001:db8::1"];
+    let error = command(&words).unwrap_err();
+    assert!(error.contains("has no IPv6 prefix; it should have"), "{error}");
 }
 
 #[test]
@@ -246,7 +299,6 @@ fn frames_that_the_kernel_makes_are_sent_at_their_rate_and_counted() {
         testbed::veth_pair("left", "right", 1);
         let open = |name| Station::open(name).unwrap();
         let mut stations = Stations::new(open("left"), Some(open("right")), false, 1_518).unwrap();
-        let options = TrafficOptions { size: FrameSize::Imix, ..TrafficOptions::for_tests(Protocol::Tcp, 5) };
         let mut kernel = InKernel::open("left", Some("right"), 5, true).unwrap();
         let mut trial = TrialOptions {
             rate: Rate::Packets(20_000.0),
@@ -257,11 +309,12 @@ fn frames_that_the_kernel_makes_are_sent_at_their_rate_and_counted() {
             settle_ns: 20_000_000_000,
         };
         let interrupted = AtomicBool::new(false);
-        let mut run = |generator, trial: &TrialOptions, interrupted| {
+        let mut run = |kind, generator, trial: &TrialOptions, interrupted| {
+            let options = TrafficOptions { size: imix(), ..TrafficOptions::for_tests(kind, 5) };
             kernel.run(&mut stations, &options, generator, trial, interrupted, &mut |_| {}).unwrap()
         };
-        for generator in [GENERATOR, 7] {
-            let outcome = run(generator, &trial, &interrupted);
+        for (generator, kind) in (GENERATOR..).zip(Kind::ALL) {
+            let outcome = run(kind, generator, &trial, &interrupted);
             let counts = outcome.counts;
             assert_eq!((outcome.sent, counts.received, counts.bytes), (1_000, 1_000, outcome.sent_bytes));
             // Seven in twelve are short, four have 594 bytes, one has 1,518, FCS counted.
@@ -272,7 +325,7 @@ fn frames_that_the_kernel_makes_are_sent_at_their_rate_and_counted() {
         }
         trial.count = None;
         interrupted.store(true, Ordering::Relaxed);
-        let outcome = run(GENERATOR, &trial, &interrupted);
+        let outcome = run(Kind::UDP, GENERATOR, &trial, &interrupted);
         assert_eq!(outcome.counts.lost(outcome.sent), 0);
     });
 }

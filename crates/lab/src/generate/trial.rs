@@ -8,6 +8,7 @@ use packet::Batch;
 
 use super::histogram::Histogram;
 use super::pacing::Pacer;
+use super::signature::Mark;
 use super::sink::{Counts, Sink};
 use super::stations::{Expected, Stations};
 use super::traffic::{Traffic, TrafficOptions};
@@ -97,7 +98,7 @@ pub(crate) fn run(
     progress: &mut dyn FnMut(&Progress),
 ) -> Result<Outcome> {
     let traffic = Traffic::new(traffic_options, generator);
-    let mut sink = Sink::new(generator, if stations.has_sink() { traffic.flows() } else { 0 });
+    let mut sink = Sink::new(Mark::of(generator), if stations.has_sink() { traffic.flows() } else { 0 });
     let mut sender = Sender {
         batch: Batch::new(),
         next: 0,
