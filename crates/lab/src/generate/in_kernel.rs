@@ -14,6 +14,7 @@ use super::FrameSize;
 use super::histogram::Histogram;
 use super::signature::Mark;
 use super::sink::{Counts, Sink};
+use super::source::Source;
 use super::stations::{Expected, Stations};
 use super::traffic::{Traffic, TrafficOptions};
 use super::trial::{Outcome, Progress, SECOND_NS, TrialOptions};
@@ -67,7 +68,7 @@ impl InKernel {
         let traffic = Traffic::new(traffic_options, generator);
         let frames = frames_of(stations, &traffic, traffic_options)?;
         let signature = super::signature::head(generator);
-        let longest = usize::from(traffic_options.size.largest().max(traffic.size(0))) - FCS_BYTES;
+        let longest = usize::from(traffic.largest()) - FCS_BYTES;
         let byte_ns = if let Rate::Bits(bits) = options.rate { 8e9 / bits } else { 0.0 };
         let frame_ns = match options.rate {
             Rate::Packets(packets) => 1e9 / packets,
@@ -130,7 +131,7 @@ fn watch(
     let (mut sending_ns, mut receiving_ns, mut next_progress_ns) = (0, 0, SECOND_NS);
     let mut has_ended = false;
     loop {
-        stations.receive(&mut Expected { sink: &mut sink, traffic, sent: 0 });
+        stations.receive(&mut Expected { sink: &mut sink, source: traffic, sent: 0 });
         stations.flush();
         let (before, now_ns) = (counts, clock.now_ns() - start_ns);
         counts = flood.counts()?;
@@ -158,12 +159,18 @@ fn watch(
         }
         if now_ns >= next_progress_ns {
             next_progress_ns += SECOND_NS;
-            progress(&Progress { elapsed_ns: now_ns, sent: counts.sent, counts: counts_of(counts, 0) });
+            progress(&Progress {
+                elapsed_ns: now_ns,
+                sent: counts.sent,
+                judged: counts.sent,
+                counts: counts_of(counts, 0),
+            });
         }
         stations.doze(LOOK_NS);
     }
     Ok(Outcome {
         sent: counts.sent,
+        judged: counts.sent,
         sent_bytes: counts.sent_bytes + counts.sent * FCS_BYTES as u64,
         sending_ns,
         receiving_ns,

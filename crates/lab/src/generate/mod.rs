@@ -4,7 +4,9 @@
 //! | --- | --- |
 //! | `mod` | the command line, and what it asks for |
 //! | `values` | rates, sizes, ranges as text |
+//! | `source` | what a trial sends: one of the next two |
 //! | `traffic` | flows; what packet number `n` looks like |
+//! | `trace`, `replay`, `slot` | frames of a capture file; when they leave; where a signature goes in them |
 //! | `signature` | the bytes that make a packet ours; how a frame is judged |
 //! | `pacing` | when the next packet may leave |
 //! | `sink`, `sequence`, `histogram` | counts, sequence numbers, latencies |
@@ -17,12 +19,16 @@
 mod histogram;
 mod in_kernel;
 mod pacing;
+mod replay;
 mod report;
 mod rfc2544;
 mod sequence;
 mod signature;
 mod sink;
+mod slot;
+mod source;
 mod stations;
+mod trace;
 mod traffic;
 mod trial;
 mod values;
@@ -45,13 +51,17 @@ use packet::wire::ethernet::MacAddr;
 use packet::{Family, IpVersion};
 
 use self::in_kernel::InKernel;
+use self::replay::{Replay, ReplayOptions};
 use self::stations::{Station, Stations};
-use self::traffic::{Destinations, Kind, Protocol, TrafficOptions};
+use self::trace::{Limits, Trace};
+use self::traffic::{Destinations, Kind, Protocol, Traffic, TrafficOptions};
 use self::trial::{Outcome, Progress, TrialOptions};
 use self::values::{FCS_BYTES, FrameSize, Hosts, PortRange, Rate};
 
 /// Exit code: packets were lost, doubled or corrupted.
 const LOSS: u8 = 3;
+/// A frame of a trace that is sent so much later than its time, and a twentieth of the time until then, is worth a warning.
+const LATE_NS: u64 = 100_000_000;
 /// Exit code: wrong usage.
 const USAGE: u8 = 2;
 /// A million flows take 100 MB of templates and 144 MB of windows.
@@ -83,8 +93,16 @@ const MOST_FLOWS: u32 = 1 << 20;
       the highest rate without loss for three frame sizes
   brickway-lab gen --tx eth1 --protocol icmp --address 10.0.1.2 --gateway 10.0.1.1 --dst 10.0.1.1
       a fast ping: echo replies count as received
+  brickway-lab gen --tx eth1 --rx eth2 --address 10.0.1.2 --gateway 10.0.1.1 --rx-address 10.0.2.2 \\
+               --replay trace.pcap --speed 2 --loop 3
+      the frames of a capture three times, twice as fast as they were captured
+  brickway-lab gen ... --replay trace.pcapng --rate max
+      the same frames as fast as can be
   brickway-lab gen --tx 'pcap:?out=flows.pcap' --rx none --dst-mac 02:00:00:00:00:02 --count 1000 --rate max
       into a file
+
+A signature takes the last 18 bytes of the payload of replayed UDP, TCP and echoes, whose checksums are made anew; they are judged
+as other packets are. Frames without room for it are sent as they are and not judged; those that come back count as foreign.
 
 A port is [DRIVER:]NAME[?OPTION=VALUE&...]; drivers are af_packet (the default), af_xdp, dpdk (in a build with it), tap,
 pcap, memory and null.
@@ -142,10 +160,10 @@ pub(crate) struct GenerateArguments {
     /// Wait so long for packets after the last one [default: 1; with --rfc2544: 2]
     #[arg(long, value_name = "SECONDS", value_parser = values::seconds)]
     settle: Option<f64>,
-    /// Link address of the sender [default: the port's]
+    /// Link address of the sender [default: the port's; with --replay the file's]
     #[arg(long, value_name = "MAC")]
     src_mac: Option<MacAddr>,
-    /// Link address to send to [default: the gateway's, else that of the --rx port]
+    /// Link address to send to [default: the gateway's, else that of the --rx port; with --replay the file's]
     #[arg(long, value_name = "MAC", conflicts_with = "gateway")]
     dst_mac: Option<MacAddr>,
     /// Our address on the sending port, such as 10.0.1.2 or 2001:db8:1::2: ARP requests or neighbour solicitations for it, and for
@@ -161,6 +179,16 @@ pub(crate) struct GenerateArguments {
     /// Draw other destinations and sizes
     #[arg(long, value_name = "NUMBER")]
     seed: Option<u64>,
+    /// Send the frames of this pcap or pcapng file with the times of their capture, such as trace.pcap; with --rate at that rate
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["flows", "src", "dst", "dst_file", "sport", "dport", "protocol", "size",
+        "in_kernel", "rfc2544"])]
+    replay: Option<PathBuf>,
+    /// Replay so much faster than the frames were captured; 2 takes half the time
+    #[arg(long, value_name = "FACTOR", default_value = "1", value_parser = values::factor, requires = "replay", conflicts_with = "rate")]
+    speed: f64,
+    /// Replay the file so many times, such as 3; the times between two are the mean of those in the file
+    #[arg(long = "loop", value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..), requires = "replay")]
+    passes: u64,
     /// Share of packets that may be lost, doubled or corrupted
     #[arg(long, value_name = "PERCENT", default_value = "0", value_parser = values::percent)]
     allow_loss: f64,
@@ -202,7 +230,11 @@ pub(crate) fn generate(arguments: &GenerateArguments) -> Result<ExitCode> {
 /// Mistakes that the parser of the command line cannot see.
 fn check(arguments: &GenerateArguments) -> Result<(), String> {
     let has_receiver = arguments.rx.as_ref().is_some_and(|rx| *rx != arguments.tx && rx != "none");
-    if !has_receiver && arguments.dst_mac.is_none() && arguments.gateway.is_none() {
+    if !has_receiver
+        && arguments.dst_mac.is_none()
+        && arguments.gateway.is_none()
+        && arguments.replay.is_none()
+    {
         return Err(
             "the link address to send to is not known; right would be --gateway IP with --address IP, --dst-mac MAC, or \
              another port for what comes back, --rx PORT"
@@ -276,6 +308,10 @@ fn sizes(arguments: &GenerateArguments, kind: Kind) -> Vec<FrameSize> {
 
 /// Opens the ports and runs what is asked for.
 fn run(arguments: &GenerateArguments, interrupted: &AtomicBool) -> Result<ExitCode> {
+    let session = Session::new(arguments, interrupted);
+    if let Some(path) = &arguments.replay {
+        return replay(session, path);
+    }
     let seed = arguments.seed.unwrap_or(1);
     let (version, drawn) = match &arguments.dst_file {
         None => (version(arguments).map_err(Error::msg)?.unwrap_or(IpVersion::V4), None),
@@ -292,25 +328,18 @@ fn run(arguments: &GenerateArguments, interrupted: &AtomicBool) -> Result<ExitCo
             (IpAddr::from([0x2001, 2, 0, 0, 0, 0, 0, 1]), IpAddr::from([0x2001, 2, 0, 1, 0, 0, 0, 1]))
         }
     };
-    let destinations = match drawn {
-        Some(drawn) => Destinations::Drawn(drawn),
-        None => Destinations::Hosts(arguments.dst.unwrap_or(Hosts::one(other))),
-    };
+    let hosts = arguments.dst.unwrap_or(Hosts::one(other));
     let sizes = sizes(arguments, kind);
     let largest = sizes.iter().map(FrameSize::largest).max().unwrap_or(0).max(kind.smallest_frame());
-    let mut stations = open(arguments, largest, &destinations)?;
-    let own = arguments.address.unwrap_or(own);
-    let destination_mac = match (arguments.dst_mac, arguments.gateway) {
-        (Some(mac), _) => mac,
-        (None, Some(gateway)) => stations.resolve(own, gateway, interrupted)?,
-        (None, None) => stations.all().last().unwrap_or(stations.sender()).mac,
-    };
+    let mut stations = open(arguments, largest, drawn.is_none().then_some(hosts))?;
+    let destination_mac = destination_mac(arguments, &mut stations, interrupted)?
+        .unwrap_or_else(|| stations.all().last().unwrap_or(stations.sender()).mac);
     let mut options = TrafficOptions {
         flows: arguments.flows,
         source_mac: arguments.src_mac.unwrap_or(stations.sender().mac),
         destination_mac,
-        sources: arguments.src.unwrap_or(Hosts::one(own)),
-        destinations,
+        sources: arguments.src.unwrap_or(Hosts::one(arguments.address.unwrap_or(own))),
+        destinations: drawn.map_or(Destinations::Hosts(hosts), Destinations::Drawn),
         source_ports: arguments.sport,
         destination_ports: arguments.dport,
         kind,
@@ -325,16 +354,10 @@ fn run(arguments: &GenerateArguments, interrupted: &AtomicBool) -> Result<ExitCo
         );
         return Ok(ExitCode::from(USAGE));
     }
-    let base = arguments.seed.unwrap_or_else(|| RandomState::new().hash_one(std::process::id()));
-    let rx = match arguments.rx.as_deref() {
-        None => Some(arguments.tx.as_str()),
-        Some("none") => None,
-        rx => rx,
-    };
     let vary = !sizes.iter().all(|size| matches!(size, FrameSize::Fixed(_)));
-    let in_kernel = arguments.in_kernel.then(|| InKernel::open(&arguments.tx, rx, arguments.flows, vary));
-    let in_kernel = in_kernel.transpose()?;
-    let mut session = Session { arguments, interrupted, base: base as u16, trials: 0, in_kernel };
+    let open_kernel = || InKernel::open(&arguments.tx, receiving_port(arguments), arguments.flows, vary);
+    let in_kernel = arguments.in_kernel.then(open_kernel).transpose()?;
+    let mut session = Session { in_kernel, ..session };
     if arguments.rfc2544 {
         session.throughput(&mut stations, &mut options, &sizes)
     } else {
@@ -342,8 +365,67 @@ fn run(arguments: &GenerateArguments, interrupted: &AtomicBool) -> Result<ExitCo
     }
 }
 
-/// Opens the ports, with room for frames of `largest` bytes (FCS counted) and the addresses that they answer for.
-fn open(arguments: &GenerateArguments, largest: u16, destinations: &Destinations) -> Result<Stations> {
+/// Where packets come back; `None` if they do not.
+fn receiving_port(arguments: &GenerateArguments) -> Option<&str> {
+    match arguments.rx.as_deref() {
+        None => Some(arguments.tx.as_str()),
+        Some("none") => None,
+        rx => rx,
+    }
+}
+
+/// Returns the link address to send to, if it is given or the gateway's.
+fn destination_mac(
+    arguments: &GenerateArguments,
+    stations: &mut Stations,
+    interrupted: &AtomicBool,
+) -> Result<Option<MacAddr>> {
+    match (arguments.dst_mac, arguments.gateway, arguments.address) {
+        (None, Some(gateway), Some(own)) => stations.resolve(own, gateway, interrupted).map(Some),
+        (mac, _, _) => Ok(mac),
+    }
+}
+
+/// Sends the frames of a trace.
+fn replay(mut session: Session<'_>, path: &Path) -> Result<ExitCode> {
+    let arguments = session.arguments;
+    version(arguments).map_err(Error::msg)?;
+    let mut stations = open(arguments, values::SMALLEST_FRAME, None)?;
+    let limits = Limits { mtu: stations.sender().mtu, data_bytes: stations.pool.data_bytes() };
+    let trace = Trace::survey(path, limits)?;
+    if let Some(error) = &trace.tally.broken_end {
+        graph::note!("warning: {error}; the {} frames before are sent", trace.tally.frames);
+    }
+    if trace.judged == 0 && stations.has_sink() {
+        graph::note!(
+            "warning: trace '{}': no frame has room for a signature, so none is judged",
+            path.display()
+        );
+    }
+    let options = ReplayOptions {
+        passes: arguments.passes,
+        speed: arguments.rate.is_none().then_some(arguments.speed),
+        source_mac: arguments.src_mac,
+        destination_mac: destination_mac(arguments, &mut stations, session.interrupted)?,
+    };
+    let mut source = Replay::new(&trace, options, session.next_generator())?;
+    let trial = session.options(Rate::Max);
+    let outcome = session.watched(stations.has_sink(), |interrupted, show| {
+        trial::run(&mut stations, &mut source, &trial, interrupted, show)
+    })?;
+    session.compare_with_rate(trial.rate, &outcome);
+    let late_ns = outcome.sending_ns.saturating_sub(source.last_due_ns);
+    if options.speed.is_some() && late_ns > source.last_due_ns / 20 + LATE_NS {
+        graph::note!(
+            "warning: the last frame was sent {:.3} s too late: this machine or the port was not faster",
+            late_ns as f64 / 1e9
+        );
+    }
+    session.report(&stations, &outcome, &format!("replay={}", path.display()), Some(&trace))
+}
+
+/// Opens the ports, with room for frames of `largest` bytes (FCS counted); the receiver answers for `hosts`, where packets go.
+fn open(arguments: &GenerateArguments, largest: u16, hosts: Option<Hosts>) -> Result<Stations> {
     let mut sender = Station::open(&arguments.tx)?;
     let own = arguments.address.map(Hosts::one);
     sender.answer_for(own.into_iter().chain(arguments.src));
@@ -357,7 +439,6 @@ fn open(arguments: &GenerateArguments, largest: u16, destinations: &Destinations
     match &mut receiver {
         // Whoever sends packets there must find the hosts that they are for.
         Some(receiver) => {
-            let hosts = if let Destinations::Hosts(hosts) = destinations { Some(*hosts) } else { None };
             receiver.answer_for(rx_address.into_iter().chain(hosts));
         }
         None => sender.answer_for(rx_address),
@@ -417,19 +498,28 @@ struct Session<'a> {
     in_kernel: Option<InKernel>,
 }
 
-impl Session<'_> {
-    fn trial(
-        &mut self,
-        stations: &mut Stations,
-        traffic: &TrafficOptions,
-        options: &TrialOptions,
-    ) -> Result<Outcome> {
+impl<'a> Session<'a> {
+    fn new(arguments: &'a GenerateArguments, interrupted: &'a AtomicBool) -> Self {
+        let base = arguments.seed.unwrap_or_else(|| RandomState::new().hash_one(std::process::id()));
+        Self { arguments, interrupted, base: base as u16, trials: 0, in_kernel: None }
+    }
+
+    /// Returns another number for each trial.
+    fn next_generator(&mut self) -> u16 {
         // An odd step passes all 65,536 numbers before one comes again.
         let generator = self.base.wrapping_add(self.trials.wrapping_mul(0x9e37));
         self.trials = self.trials.wrapping_add(1);
+        generator
+    }
+
+    /// Runs a trial that shows how it goes.
+    fn watched(
+        &self,
+        with_sink: bool,
+        trial: impl FnOnce(&AtomicBool, &mut dyn FnMut(&Progress)) -> Result<Outcome>,
+    ) -> Result<Outcome> {
         let shown = !self.arguments.quiet && std::io::stderr().is_terminal();
-        let with_sink = stations.has_sink();
-        let mut last = Progress { elapsed_ns: 0, sent: 0, counts: sink::Counts::default() };
+        let mut last = Progress { elapsed_ns: 0, sent: 0, judged: 0, counts: sink::Counts::default() };
         let mut show = |progress: &Progress| {
             if shown {
                 let line = report::progress_line(progress, &last, with_sink);
@@ -437,13 +527,30 @@ impl Session<'_> {
                 last = *progress;
             }
         };
-        let outcome = match &mut self.in_kernel {
-            Some(kernel) => kernel.run(stations, traffic, generator, options, self.interrupted, &mut show),
-            None => trial::run(stations, traffic, generator, options, self.interrupted, &mut show),
-        };
+        let outcome = trial(self.interrupted, &mut show);
         if shown {
             graph::messages::print_as_it_is("\r\x1b[K");
         }
+        outcome
+    }
+
+    fn trial(
+        &mut self,
+        stations: &mut Stations,
+        traffic: &TrafficOptions,
+        options: &TrialOptions,
+    ) -> Result<Outcome> {
+        let generator = self.next_generator();
+        let mut kernel = self.in_kernel.take();
+        let with_sink = stations.has_sink();
+        let outcome = self.watched(with_sink, |interrupted, show| match &mut kernel {
+            Some(kernel) => kernel.run(stations, traffic, generator, options, interrupted, show),
+            None => {
+                let mut traffic = Traffic::new(traffic, generator);
+                trial::run(stations, &mut traffic, options, interrupted, show)
+            }
+        });
+        self.in_kernel = kernel;
         outcome
     }
 
@@ -451,26 +558,37 @@ impl Session<'_> {
         (self.arguments.settle.unwrap_or(default) * 1e9) as u64
     }
 
-    /// One trial and its report.
-    fn once(&mut self, stations: &mut Stations, traffic: &TrafficOptions) -> Result<ExitCode> {
+    /// The options of one trial, at the rate that is asked for or this one.
+    fn options(&self, rate: Rate) -> TrialOptions {
         let arguments = self.arguments;
-        let options = TrialOptions {
-            rate: arguments.rate.unwrap_or(Rate::Packets(1_000.0)),
+        TrialOptions {
+            rate: arguments.rate.unwrap_or(rate),
             burst: usize::from(arguments.burst),
             count: arguments.count,
             duration_ns: arguments.duration.map(|seconds| (seconds * 1e9) as u64),
             catches_up: true,
             settle_ns: self.settle_ns(1.0),
-        };
+        }
+    }
+
+    /// One trial and its report.
+    fn once(&mut self, stations: &mut Stations, traffic: &TrafficOptions) -> Result<ExitCode> {
+        let options = self.options(Rate::Packets(1_000.0));
         let outcome = self.trial(stations, traffic, &options)?;
-        let asked = match options.rate {
+        self.compare_with_rate(options.rate, &outcome);
+        self.report(stations, &outcome, &format!("size={}", traffic.size), None)
+    }
+
+    /// Warns where the rate that was asked for was not reached.
+    fn compare_with_rate(&self, rate: Rate, outcome: &Outcome) {
+        let asked = match rate {
             Rate::Max => None,
             Rate::Packets(pps) => Some((pps, outcome.offered_pps(), "packets/s")),
             Rate::Bits(bps) => Some((bps, outcome.offered_bps(), "bits/s")),
         };
         if let Some((asked, offered, unit)) = asked
             && offered < asked * 0.95
-            && outcome.sent > u64::from(arguments.burst)
+            && outcome.sent > u64::from(self.arguments.burst)
         {
             graph::note!(
                 "warning: asked for {}{unit}, sent {}{unit}: this machine or the port was not faster",
@@ -478,16 +596,29 @@ impl Session<'_> {
                 router::table::scaled(offered)
             );
         }
-        if arguments.json {
-            let case = format!("size={}", traffic.size);
-            for line in report::outcome_json("gen", &case, &outcome, stations.has_sink()) {
+    }
+
+    /// Reports a trial, of the frames of a trace if one is given.
+    fn report(
+        &self,
+        stations: &Stations,
+        outcome: &Outcome,
+        case: &str,
+        trace: Option<&Trace>,
+    ) -> Result<ExitCode> {
+        if self.arguments.json {
+            let of_trace = trace.map(|trace| report::trace_json(case, trace)).unwrap_or_default();
+            let lines = report::outcome_json("gen", case, outcome, stations.has_sink());
+            for line in of_trace.into_iter().chain(lines) {
                 println!("{line}");
             }
         } else {
-            print!("{}", report::outcome(&outcome, stations));
+            print!("{}", report::outcome(outcome, stations));
+            if let Some(trace) = trace {
+                print!("\n{}", report::trace(trace));
+            }
         }
-        let faults = outcome.counts.faults_percent(outcome.sent);
-        let failed = stations.has_sink() && faults > arguments.allow_loss;
+        let failed = stations.has_sink() && outcome.faults_percent() > self.arguments.allow_loss;
         Ok(if failed { ExitCode::from(LOSS) } else { ExitCode::SUCCESS })
     }
 

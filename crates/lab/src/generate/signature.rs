@@ -211,13 +211,26 @@ fn icmpv6(bytes: &[u8], source: Ipv6Addr, destination: Ipv6Addr, mark: Mark) -> 
     Some(signature.map_or(Verdict::Foreign, Verdict::Ours))
 }
 
+/// Where the packet of IP in a frame ends, as its header says.
+fn packet_end(frame: &[u8]) -> Option<usize> {
+    let payload = ethernet::payload_type(frame).ok()?;
+    let packet = &frame[payload.offset..];
+    let bytes = match payload.ethertype {
+        EtherType::IPV4 => Ipv4::new_checked(packet).ok()?.total_len(),
+        EtherType::IPV6 => ipv6::HEADER_LEN + Ipv6::new_checked(packet).ok()?.payload_len(),
+        _ => return None,
+    };
+    Some(payload.offset + bytes)
+}
+
 /// Whether a frame that is not intact was ours.
 #[cold]
 fn damaged(frame: &[u8], mark: Mark) -> Verdict {
     let expected = u32::from(MAGIC) << 16 | u32::from(mark.generator);
     // Behind Ethernet (with a tag: 4 more), IP without options (20 bytes or 40), and 8 bytes of UDP or ICMP or 20 of TCP.
     let at_start = [42, 54, 46, 58, 62, 74, 66, 78];
-    let at_end = [frame.len().wrapping_sub(SIGNATURE_BYTES); 1];
+    // At the end of the packet, if its header still says where that is; Ethernet may have added to it.
+    let at_end = [packet_end(frame).unwrap_or(0), frame.len()].map(|end| end.wrapping_sub(SIGNATURE_BYTES));
     let places: &[usize] = if mark.is_at_end { &at_end } else { &at_start };
     for offset in places {
         if let Some(word) = frame.get(*offset..).and_then(|rest| rest.first_chunk::<4>())
@@ -231,6 +244,7 @@ fn damaged(frame: &[u8], mark: Mark) -> Verdict {
 
 #[cfg(test)]
 mod tests {
+    use super::super::source::Source;
     use super::super::traffic::{Kind, Traffic, TrafficOptions};
     use super::*;
     use packet::{IpVersion, Pool, PoolOptions};

@@ -3,7 +3,7 @@
 use super::histogram::Histogram;
 use super::sequence::{Arrival, Sequences};
 use super::signature::{Mark, Signature, TIMESTAMP_MASK, Verdict, judge};
-use super::traffic::Traffic;
+use super::source::Source;
 use super::values::FCS_BYTES;
 
 /// Counts of packets. `received` is `distinct` and `duplicates`; the others are beside it.
@@ -57,12 +57,12 @@ impl Sink {
         Self { mark, sequences, latency: Histogram::new(), counts: Counts::default() }
     }
 
-    /// Takes a frame that came at `now_ns`, when the first `sent` packets of `traffic` were sent. Returns whether it
+    /// Takes a frame that came at `now_ns`, when the first `sent` packets of `source` were sent. Returns whether it
     /// is ARP or neighbour discovery: that is for others to answer.
     #[inline]
-    pub(crate) fn accept(&mut self, frame: &[u8], now_ns: u64, traffic: &Traffic, sent: u64) -> bool {
+    pub(crate) fn accept(&mut self, frame: &[u8], now_ns: u64, source: &impl Source, sent: u64) -> bool {
         match judge(frame, self.mark) {
-            Verdict::Ours(signature) => match self.arrival(&signature, traffic, sent) {
+            Verdict::Ours(signature) => match self.arrival(&signature, source, sent) {
                 Some(arrival) => self.count(arrival, &signature, frame.len(), now_ns),
                 None => self.counts.foreign += 1,
             },
@@ -79,12 +79,12 @@ impl Sink {
 
     /// `None` for a packet that was not sent.
     #[inline]
-    fn arrival(&mut self, signature: &Signature, traffic: &Traffic, sent: u64) -> Option<Arrival> {
-        if signature.flow as usize >= traffic.flows() {
+    fn arrival(&mut self, signature: &Signature, source: &impl Source, sent: u64) -> Option<Arrival> {
+        if signature.flow as usize >= source.flows() {
             return None;
         }
         // The whole number is the largest that was sent and has these low 32 bits.
-        let newest = traffic.sent_of_flow(signature.flow, sent).checked_sub(1)?;
+        let newest = source.sent_of_flow(signature.flow, sent).checked_sub(1)?;
         let age = (newest as u32).wrapping_sub(signature.sequence);
         let sequence = newest.checked_sub(u64::from(age))?;
         self.sequences.judge(signature.flow as usize, sequence)
@@ -119,7 +119,7 @@ impl Sink {
 
 #[cfg(test)]
 mod tests {
-    use super::super::traffic::{Kind, TrafficOptions};
+    use super::super::traffic::{Kind, Traffic, TrafficOptions};
     use super::*;
     use packet::{Pool, PoolOptions};
 

@@ -18,7 +18,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::signature::{Mark, Verdict, judge};
 use super::sink::Sink;
-use super::traffic::Traffic;
+use super::source::Source;
 use super::values::Hosts;
 
 /// Packets taken from a port at a time.
@@ -204,9 +204,9 @@ impl Station {
 }
 
 /// What of a trial the sink must know to judge what comes.
-pub(crate) struct Expected<'a> {
+pub(crate) struct Expected<'a, S> {
     pub(crate) sink: &'a mut Sink,
-    pub(crate) traffic: &'a Traffic,
+    pub(crate) source: &'a S,
     pub(crate) sent: u64,
 }
 
@@ -278,7 +278,7 @@ impl Stations {
 
     /// Takes a burst from each port; how many packets came.
     #[inline]
-    pub(crate) fn receive(&mut self, expected: &mut Expected<'_>) -> usize {
+    pub(crate) fn receive(&mut self, expected: &mut Expected<'_, impl Source>) -> usize {
         let mut count = 0;
         for (index, station) in self.all.iter_mut().enumerate() {
             let received = station.receive(&mut self.pool, &mut self.received);
@@ -290,7 +290,7 @@ impl Stations {
             for packet in self.received.iter() {
                 let frame = packet.data();
                 let is_neighbour = if self.sink_on == Some(index) {
-                    expected.sink.accept(frame, now_ns, expected.traffic, expected.sent)
+                    expected.sink.accept(frame, now_ns, expected.source, expected.sent)
                 } else {
                     let verdict = judge(frame, Mark::of(0));
                     // A router tells the sender, not the sink.

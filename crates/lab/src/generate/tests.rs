@@ -5,10 +5,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use clap::Parser;
 use packet::{Batch, Pool};
-use ports::{Event, QueueStats, RxQueue};
+use ports::{ETHERNET, Event, Precision, QueueStats, RxQueue};
 
 use super::stations::{Station, Stations};
-use super::traffic::{Kind, TrafficOptions};
+use super::trace::tests::{LIMITS, frame, written};
+use super::traffic::{Kind, Traffic, TrafficOptions};
 use super::trial::{Outcome, TrialOptions, run};
 use super::values::{FrameSize, Rate};
 use super::*;
@@ -68,7 +69,8 @@ fn over_a_cable(cable: &str, faults: &str, flows: u32, size: FrameSize) -> (Outc
         settle_ns: 50_000_000,
     };
     let interrupted = AtomicBool::new(false);
-    let outcome = run(&mut stations, &options, GENERATOR, &trial, &interrupted, &mut |_| {}).unwrap();
+    let mut traffic = Traffic::new(&options, GENERATOR);
+    let outcome = run(&mut stations, &mut traffic, &trial, &interrupted, &mut |_| {}).unwrap();
     assert_eq!(outcome.sent, PACKETS);
     (outcome, stations.sender().tx_stats(), damaged.load(Ordering::Relaxed))
 }
@@ -208,6 +210,15 @@ fn mistakes_have_clear_messages() {
             "right would be sizes alone",
         ),
         (&["--tx", "null:", "--rx", "pcap:"], "nothing can come back on port `pcap:`"),
+        (&["--tx", "null:", "--rx", "null:b", "--replay", "/none/x"], "cannot read `/none/x`: No such file"),
+        (&["--tx", "null:", "--rx", "null:b", "--replay", "x", "--flows", "2"], "cannot be used with"),
+        (&["--tx", "null:", "--rx", "null:b", "--replay", "x", "--speed", "0"], "right would be more than 0"),
+        (
+            &["--tx", "null:", "--rx", "null:b", "--replay", "x", "--speed", "2", "--rate", "1"],
+            "cannot be used with",
+        ),
+        (&["--tx", "null:", "--rx", "null:b", "--replay", "x", "--loop", "0"], "0 is not in 1.."),
+        (&["--tx", "null:", "--rx", "null:b", "--speed", "2"], "--replay <FILE>"),
         (&["--tx", "brickbat:x", "--rx", "null:b"], "there is no driver `brickbat`"),
     ];
     for (words, expected) in cases {
@@ -291,6 +302,88 @@ fn a_throughput_search_finds_a_rate() {
         "100",
     ];
     assert_eq!(format!("{:?}", command(&words)), format!("{:?}", Ok::<_, String>(ExitCode::SUCCESS)));
+}
+
+/// A replay of 200 frames of all kinds and of 50 that are too short to be judged, so many times over a cable with these faults: what
+/// came of it, and what the sender's port counted.
+fn replayed(cable: &str, faults: &str, passes: u64) -> (Outcome, QueueStats) {
+    let whole = |time_ns, bytes: Vec<u8>| (time_ns, bytes.len(), bytes);
+    let records: Vec<_> = (0..250)
+        .map(|number| match number % 5 {
+            0 => whole(number * 1_000, vec![number as u8; 60]),
+            _ => {
+                let kind = Kind::ALL[number as usize % 6];
+                whole(number * 1_000, frame(kind, 7, number, 100 + 5 * number as u16))
+            }
+        })
+        .collect();
+    let file = written(Precision::Nanoseconds, ETHERNET, &records);
+    let sender = Station::open(&format!("memory:{cable}?fault=tx{faults}")).unwrap();
+    let receiver = Station::open(&format!("memory:{cable}?end=1")).unwrap();
+    let mut stations = Stations::new(sender, Some(receiver), false, 1_518).unwrap();
+    let trace = Trace::survey(file.path(), LIMITS).unwrap();
+    assert_eq!((trace.tally.frames, trace.judged), (250, 200));
+    let options = ReplayOptions { passes, speed: Some(1.0), source_mac: None, destination_mac: None };
+    let mut source = Replay::new(&trace, options, GENERATOR).unwrap();
+    let trial = TrialOptions {
+        rate: Rate::Max,
+        burst: 32,
+        count: None,
+        duration_ns: None,
+        catches_up: true,
+        settle_ns: 50_000_000,
+    };
+    let interrupted = AtomicBool::new(false);
+    let outcome = run(&mut stations, &mut source, &trial, &interrupted, &mut |_| {}).unwrap();
+    assert_eq!((outcome.sent, outcome.judged), (passes * 250, passes * 200));
+    // Not before its time, which is a microsecond for each frame.
+    assert!(outcome.sending_ns >= (passes * 250 - 1) * 1_000, "{}", outcome.sending_ns);
+    (outcome, stations.sender().tx_stats())
+}
+
+#[test]
+fn a_trace_over_a_good_cable_comes_back_whole() {
+    // A ring shorter than the burst is full in every round.
+    for (cable, faults) in [("gen-replay", ""), ("gen-replay-full", "&ring=20")] {
+        let (outcome, _) = replayed(cable, faults, 4);
+        let counts = outcome.counts;
+        assert_eq!((counts.received, counts.distinct, outcome.lost()), (800, 800, 0));
+        assert_eq!((counts.reordered, counts.duplicates, counts.corrupted, counts.foreign), (0, 0, 0, 200));
+        assert_eq!(outcome.faults_percent(), 0.0);
+        assert_eq!(outcome.sent_bytes, counts.bytes + 200 * 64);
+        assert!(outcome.latency.min().is_some());
+    }
+}
+
+#[test]
+fn drops_duplicates_and_late_frames_of_a_trace_are_counted() {
+    let (outcome, cable) = replayed("gen-replay-bad", "&drop=3%&duplicate=3%", 40);
+    let (drops, doubles) = (cable.count(Event::FaultDrop), cable.count(Event::FaultDuplicate));
+    let counts = outcome.counts;
+    assert!(drops > 100 && doubles > 100);
+    assert_eq!(counts.received + counts.foreign, 10_000 - drops + doubles);
+    assert_eq!(counts.received, outcome.judged - outcome.lost() + counts.duplicates);
+    // Of five frames four are judged.
+    assert!(outcome.lost() < drops && counts.duplicates < doubles);
+    assert!(outcome.lost() * 10 > drops * 6 && counts.duplicates * 10 > doubles * 6);
+    let (outcome, cable) = replayed("gen-replay-late", "&reorder=3%", 40);
+    // Those that changed places with a frame of another flow are not late.
+    assert!(outcome.counts.reordered <= cable.count(Event::FaultReorder) && outcome.lost() == 0);
+}
+
+#[test]
+fn a_command_line_replays_a_trace() {
+    let bytes = frame(Kind::UDP, 1, 0, 200);
+    let file = written(Precision::Microseconds, ETHERNET, &[(1_000, bytes.len(), bytes)]);
+    let path = file.path().to_str().unwrap();
+    let words = ["--tx", "memory:gen-replay-cli", "--rx", "memory:gen-replay-cli?end=1", "--replay", path];
+    let network = ["--address", "2001:db8::1", "--gateway", "2001:db8::2", "--rx-address", "2001:db8::2"];
+    for more in [&["--loop", "5", "--json"][..], &["--rate", "10k", "--loop", "20"], &["--speed", "0.5"]] {
+        let code = command(&[&words[..], &network, more].concat()).map(|code| format!("{code:?}"));
+        assert_eq!(code, Ok(format!("{:?}", ExitCode::SUCCESS)), "{more:?}");
+    }
+    let nowhere = ["--tx", "null:", "--rx", "null:b", "--replay", path, "--settle", "0.01"];
+    assert_eq!(format!("{:?}", command(&nowhere).unwrap()), format!("{:?}", ExitCode::from(LOSS)));
 }
 
 #[test]

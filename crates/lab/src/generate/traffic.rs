@@ -19,7 +19,8 @@ use packet::wire::tcp::{self, TcpFlags};
 use packet::wire::{IpProtocol, OptionOctets, PseudoHeader, udp};
 use packet::{IpVersion, Packet};
 
-use super::signature::{SIGNATURE_BYTES, Signature, TIMESTAMP_MASK};
+use super::signature::{Mark, SIGNATURE_BYTES, Signature, TIMESTAMP_MASK};
+use super::source::Source;
 use super::values::{FCS_BYTES, FrameSize, Hosts, PortRange};
 
 /// What the packets carry.
@@ -177,9 +178,10 @@ struct Template {
     transport_sum: u16,
 }
 
-/// The packets of a trial.
+/// The packets of a trial that we make.
 #[derive(Clone, Debug)]
 pub(crate) struct Traffic {
+    generator: u16,
     templates: Vec<Template>,
     kind: Kind,
     size: FrameSize,
@@ -190,30 +192,56 @@ impl Traffic {
     /// The traffic of `options` with `generator` in its signatures.
     pub(crate) fn new(options: &TrafficOptions, generator: u16) -> Self {
         let templates = (0..options.flows).map(|flow| template(options, generator, flow)).collect();
-        Self { templates, kind: options.kind, size: options.size.clone(), seed: options.seed }
+        Self { generator, templates, kind: options.kind, size: options.size.clone(), seed: options.seed }
+    }
+}
+
+impl Source for Traffic {
+    fn mark(&self) -> Mark {
+        Mark::of(self.generator)
     }
 
-    pub(crate) fn flows(&self) -> usize {
+    fn flows(&self) -> usize {
         self.templates.len()
     }
 
-    /// Size of packet `number`, FCS counted. Sizes of a mix in which the headers have no room grow.
+    fn count(&self) -> Option<u64> {
+        None
+    }
+
+    fn largest(&self) -> u16 {
+        self.size.largest().max(self.kind.smallest_frame())
+    }
+
+    fn prepare(&mut self, _numbers: Range<u64>) -> anyhow::Result<()> {
+        Ok(())
+    }
+
+    fn due_ns(&self, _number: u64) -> Option<u64> {
+        None
+    }
+
+    fn note_sent(&mut self, _numbers: Range<u64>) {}
+
+    fn judged(&self, count: u64) -> u64 {
+        count
+    }
+
+    /// Sizes of a mix in which the headers have no room grow.
     #[inline]
-    pub(crate) fn size(&self, number: u64) -> u16 {
+    fn size(&self, number: u64) -> u16 {
         let flows = self.templates.len() as u64;
         self.size.of(number % flows, number / flows, self.seed).max(self.kind.smallest_frame())
     }
 
-    /// How many packets of `flow` are among the first `count` of the trial.
     #[inline]
-    pub(crate) fn sent_of_flow(&self, flow: u32, count: u64) -> u64 {
+    fn sent_of_flow(&self, flow: u32, count: u64) -> u64 {
         let flows = self.templates.len() as u64;
         count / flows + u64::from(u64::from(flow) < count % flows)
     }
 
-    /// Writes packet `number`, sent at `now_ns`. False when it does not fit into the frame.
     #[inline]
-    pub(crate) fn write(&self, number: u64, now_ns: u64, packet: &mut Packet) -> bool {
+    fn write(&self, number: u64, now_ns: u64, packet: &mut Packet) -> bool {
         let flows = self.templates.len() as u64;
         let template = &self.templates[(number % flows) as usize];
         let sequence = (number / flows) as u32;

@@ -344,6 +344,16 @@ pub(crate) fn seconds(text: &str) -> Result<f64, String> {
     }
 }
 
+/// A factor of a command line: more than 0, and at most a million.
+pub(crate) fn factor(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(factor) if factor > 0.0 && factor <= 1e6 => Ok(factor),
+        _ => Err(format!(
+            "'{text}' is not a factor; right would be more than 0 and at most 1000000, such as 2 or 0.5"
+        )),
+    }
+}
+
 /// A share in percent of a command line, 0 to 100.
 pub(crate) fn percent(text: &str) -> Result<f64, String> {
     match text.trim_end_matches('%').parse::<f64>() {
@@ -466,6 +476,8 @@ mod tests {
         assert_eq!(percent("0.1%"), Ok(0.1));
         assert!(percent("101").is_err() && percent("NaN").is_err());
         assert_eq!(seconds("1.5s"), Ok(1.5));
+        assert_eq!(factor("0.5"), Ok(0.5));
+        assert!(["0", "-1", "nan", "1e7", "x"].into_iter().all(|text| factor(text).is_err()));
         assert!(seconds("-1").is_err() && seconds("inf").is_err());
     }
 
@@ -474,7 +486,7 @@ mod tests {
         fn any_text_gives_a_value_or_an_error(text in "\\PC{0,20}", near in "[0-9./kKmMgGbitps%:,-]{0,12}") {
             for text in [text, near] {
                 let _ = (text.parse::<Rate>(), text.parse::<FrameSize>(), text.parse::<Hosts>());
-                let _ = (text.parse::<PortRange>(), seconds(&text), percent(&text));
+                let _ = (text.parse::<PortRange>(), seconds(&text), percent(&text), factor(&text));
             }
         }
 
