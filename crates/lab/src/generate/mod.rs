@@ -12,6 +12,7 @@
 //! | `sink`, `sequence`, `histogram` | counts, sequence numbers, latencies |
 //! | `stations` | the ports, and ARP and neighbour discovery on them |
 //! | `trial` | the loop that sends and receives |
+//! | `session` | a series of trials and their reports |
 //! | `in_kernel` | a trial whose frames the kernel makes and counts |
 //! | `rfc2544` | the search for the highest rate without loss |
 //! | `report` | tables and JSON |
@@ -23,6 +24,7 @@ mod replay;
 mod report;
 mod rfc2544;
 mod sequence;
+mod session;
 mod signature;
 mod sink;
 mod slot;
@@ -36,8 +38,6 @@ mod values;
 #[cfg(test)]
 mod tests;
 
-use std::hash::{BuildHasher, RandomState};
-use std::io::IsTerminal;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -52,10 +52,10 @@ use packet::{Family, IpVersion};
 
 use self::in_kernel::InKernel;
 use self::replay::{Replay, ReplayOptions};
+use self::session::Session;
 use self::stations::{Station, Stations};
 use self::trace::{Limits, Trace};
-use self::traffic::{Destinations, Kind, Protocol, Traffic, TrafficOptions};
-use self::trial::{Outcome, Progress, TrialOptions};
+use self::traffic::{Destinations, Kind, Protocol, TrafficOptions};
 use self::values::{FCS_BYTES, FrameSize, Hosts, PortRange, Rate};
 
 /// Exit code: packets were lost, doubled or corrupted.
@@ -83,7 +83,7 @@ const MOST_FLOWS: u32 = 1 << 20;
   brickway-lab gen ... --dst-file rib.txt.gz --flows 65536 --size imix --rate 100Mbit
       65,536 flows to destinations inside the prefixes of a routing table
   brickway-lab gen --tx eth1 --rx eth2 --address 2001:db8:1::2 --gateway 2001:db8:1::1 --rx-address 2001:db8:2::2 \\
-               --src 2001:db8:1::/64 --dst 2001:db8:2::/64 --flows 100
+               --src 2001:db8:1::100/120 --dst 2001:db8:2::100/120 --flows 100
       the same in IPv6: neighbour discovery takes the place of ARP
   brickway-lab gen ... --size 64:7,594:4,1518:1
       sizes with weights; imix is this mix
@@ -186,7 +186,7 @@ pub(crate) struct GenerateArguments {
     /// Replay so much faster than the frames were captured; 2 takes half the time
     #[arg(long, value_name = "FACTOR", default_value = "1", value_parser = values::factor, requires = "replay", conflicts_with = "rate")]
     speed: f64,
-    /// Replay the file so many times, such as 3; the times between two are the mean of those in the file
+    /// Replay the file so many times, such as 3; between two of them is the mean time between its frames
     #[arg(long = "loop", value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..), requires = "replay")]
     passes: u64,
     /// Share of packets that may be lost, doubled or corrupted
@@ -308,7 +308,7 @@ fn sizes(arguments: &GenerateArguments, kind: Kind) -> Vec<FrameSize> {
 
 /// Opens the ports and runs what is asked for.
 fn run(arguments: &GenerateArguments, interrupted: &AtomicBool) -> Result<ExitCode> {
-    let session = Session::new(arguments, interrupted);
+    let mut session = Session::new(arguments, interrupted);
     if let Some(path) = &arguments.replay {
         return replay(session, path);
     }
@@ -357,7 +357,7 @@ fn run(arguments: &GenerateArguments, interrupted: &AtomicBool) -> Result<ExitCo
     let vary = !sizes.iter().all(|size| matches!(size, FrameSize::Fixed(_)));
     let open_kernel = || InKernel::open(&arguments.tx, receiving_port(arguments), arguments.flows, vary);
     let in_kernel = arguments.in_kernel.then(open_kernel).transpose()?;
-    let mut session = Session { in_kernel, ..session };
+    session.in_kernel = in_kernel;
     if arguments.rfc2544 {
         session.throughput(&mut stations, &mut options, &sizes)
     } else {
@@ -391,8 +391,9 @@ fn replay(mut session: Session<'_>, path: &Path) -> Result<ExitCode> {
     let arguments = session.arguments;
     version(arguments).map_err(Error::msg)?;
     let mut stations = open(arguments, values::SMALLEST_FRAME, None)?;
-    let limits = Limits { mtu: stations.sender().mtu, data_bytes: stations.pool.data_bytes() };
-    let trace = Trace::survey(path, limits)?;
+    let (mtu, data_bytes) = (stations.sender().mtu, stations.pool.data_bytes());
+    let limits = Limits { mtu, data_bytes, flows: MOST_FLOWS };
+    let trace = Trace::survey(path, limits, session.interrupted)?;
     if let Some(error) = &trace.tally.broken_end {
         graph::note!("warning: {error}; the {} frames before are sent", trace.tally.frames);
     }
@@ -485,204 +486,4 @@ fn draw_from<A: Family>(path: &Path, table: &Table<A>, flows: u32, seed: u64) ->
         );
     }
     Ok(drawn.into_iter().map(A::to_ip).collect())
-}
-
-/// A series of trials.
-struct Session<'a> {
-    arguments: &'a GenerateArguments,
-    interrupted: &'a AtomicBool,
-    /// The first trial's generator number.
-    base: u16,
-    trials: u16,
-    /// What sends and counts in our place.
-    in_kernel: Option<InKernel>,
-}
-
-impl<'a> Session<'a> {
-    fn new(arguments: &'a GenerateArguments, interrupted: &'a AtomicBool) -> Self {
-        let base = arguments.seed.unwrap_or_else(|| RandomState::new().hash_one(std::process::id()));
-        Self { arguments, interrupted, base: base as u16, trials: 0, in_kernel: None }
-    }
-
-    /// Returns another number for each trial.
-    fn next_generator(&mut self) -> u16 {
-        // An odd step passes all 65,536 numbers before one comes again.
-        let generator = self.base.wrapping_add(self.trials.wrapping_mul(0x9e37));
-        self.trials = self.trials.wrapping_add(1);
-        generator
-    }
-
-    /// Runs a trial that shows how it goes.
-    fn watched(
-        &self,
-        with_sink: bool,
-        trial: impl FnOnce(&AtomicBool, &mut dyn FnMut(&Progress)) -> Result<Outcome>,
-    ) -> Result<Outcome> {
-        let shown = !self.arguments.quiet && std::io::stderr().is_terminal();
-        let mut last = Progress { elapsed_ns: 0, sent: 0, judged: 0, counts: sink::Counts::default() };
-        let mut show = |progress: &Progress| {
-            if shown {
-                let line = report::progress_line(progress, &last, with_sink);
-                graph::messages::print_as_it_is(&format!("\r\x1b[K{line}"));
-                last = *progress;
-            }
-        };
-        let outcome = trial(self.interrupted, &mut show);
-        if shown {
-            graph::messages::print_as_it_is("\r\x1b[K");
-        }
-        outcome
-    }
-
-    fn trial(
-        &mut self,
-        stations: &mut Stations,
-        traffic: &TrafficOptions,
-        options: &TrialOptions,
-    ) -> Result<Outcome> {
-        let generator = self.next_generator();
-        let mut kernel = self.in_kernel.take();
-        let with_sink = stations.has_sink();
-        let outcome = self.watched(with_sink, |interrupted, show| match &mut kernel {
-            Some(kernel) => kernel.run(stations, traffic, generator, options, interrupted, show),
-            None => {
-                let mut traffic = Traffic::new(traffic, generator);
-                trial::run(stations, &mut traffic, options, interrupted, show)
-            }
-        });
-        self.in_kernel = kernel;
-        outcome
-    }
-
-    fn settle_ns(&self, default: f64) -> u64 {
-        (self.arguments.settle.unwrap_or(default) * 1e9) as u64
-    }
-
-    /// The options of one trial, at the rate that is asked for or this one.
-    fn options(&self, rate: Rate) -> TrialOptions {
-        let arguments = self.arguments;
-        TrialOptions {
-            rate: arguments.rate.unwrap_or(rate),
-            burst: usize::from(arguments.burst),
-            count: arguments.count,
-            duration_ns: arguments.duration.map(|seconds| (seconds * 1e9) as u64),
-            catches_up: true,
-            settle_ns: self.settle_ns(1.0),
-        }
-    }
-
-    /// One trial and its report.
-    fn once(&mut self, stations: &mut Stations, traffic: &TrafficOptions) -> Result<ExitCode> {
-        let options = self.options(Rate::Packets(1_000.0));
-        let outcome = self.trial(stations, traffic, &options)?;
-        self.compare_with_rate(options.rate, &outcome);
-        self.report(stations, &outcome, &format!("size={}", traffic.size), None)
-    }
-
-    /// Warns where the rate that was asked for was not reached.
-    fn compare_with_rate(&self, rate: Rate, outcome: &Outcome) {
-        let asked = match rate {
-            Rate::Max => None,
-            Rate::Packets(pps) => Some((pps, outcome.offered_pps(), "packets/s")),
-            Rate::Bits(bps) => Some((bps, outcome.offered_bps(), "bits/s")),
-        };
-        if let Some((asked, offered, unit)) = asked
-            && offered < asked * 0.95
-            && outcome.sent > u64::from(self.arguments.burst)
-        {
-            graph::note!(
-                "warning: asked for {}{unit}, sent {}{unit}: this machine or the port was not faster",
-                router::table::scaled(asked),
-                router::table::scaled(offered)
-            );
-        }
-    }
-
-    /// Reports a trial, of the frames of a trace if one is given.
-    fn report(
-        &self,
-        stations: &Stations,
-        outcome: &Outcome,
-        case: &str,
-        trace: Option<&Trace>,
-    ) -> Result<ExitCode> {
-        if self.arguments.json {
-            let of_trace = trace.map(|trace| report::trace_json(case, trace)).unwrap_or_default();
-            let lines = report::outcome_json("gen", case, outcome, stations.has_sink());
-            for line in of_trace.into_iter().chain(lines) {
-                println!("{line}");
-            }
-        } else {
-            print!("{}", report::outcome(outcome, stations));
-            if let Some(trace) = trace {
-                print!("\n{}", report::trace(trace));
-            }
-        }
-        let failed = stations.has_sink() && outcome.faults_percent() > self.arguments.allow_loss;
-        Ok(if failed { ExitCode::from(LOSS) } else { ExitCode::SUCCESS })
-    }
-
-    /// The throughput of each frame size.
-    fn throughput(
-        &mut self,
-        stations: &mut Stations,
-        traffic: &mut TrafficOptions,
-        sizes: &[FrameSize],
-    ) -> Result<ExitCode> {
-        let arguments = self.arguments;
-        let options = TrialOptions {
-            rate: arguments.rate.unwrap_or(Rate::Max),
-            burst: usize::from(arguments.burst),
-            count: None,
-            duration_ns: Some((arguments.trial * 1e9) as u64),
-            catches_up: false,
-            settle_ns: self.settle_ns(2.0),
-        };
-        // Learning frames (RFC 2544, section 23): the router asks for the link address of each destination once, and
-        // may drop the packets that made it ask. Nobody judges these.
-        traffic.size = sizes[0].clone();
-        let learning = TrialOptions {
-            rate: Rate::Packets(1_000.0),
-            count: Some(u64::from(traffic.flows).clamp(10, 2_000)),
-            duration_ns: None,
-            ..options
-        };
-        self.trial(stations, traffic, &learning)?;
-        let mut results = Vec::new();
-        for size in sizes {
-            traffic.size = size.clone();
-            let found = rfc2544::search(options.rate, arguments.resolution, |rate| {
-                let outcome = self.trial(stations, traffic, &TrialOptions { rate, ..options })?;
-                if self.interrupted.load(Ordering::Relaxed) {
-                    return Ok(None);
-                }
-                let offered = rfc2544::judge(&outcome, arguments.allow_loss);
-                if !arguments.quiet {
-                    graph::note!(
-                        "size {size}, {} frames/s: {} sent, {} lost{}",
-                        router::table::thousands(offered.pps as u64),
-                        router::table::thousands(outcome.sent),
-                        router::table::thousands(outcome.lost()),
-                        if offered.passed { "" } else { " - too fast" }
-                    );
-                }
-                Ok(Some((offered, outcome)))
-            })?;
-            let Some(found) = found else { break };
-            if arguments.json {
-                for line in report::throughput_json(size, &found) {
-                    println!("{line}");
-                }
-            }
-            results.push((size.clone(), found));
-        }
-        if !arguments.json {
-            print!("{}", report::throughput(&results));
-        }
-        if results.len() < sizes.len() {
-            bail!("interrupted after {} of {} frame sizes", results.len(), sizes.len());
-        }
-        let all_found = results.iter().all(|(_, found)| found.best.is_some());
-        Ok(if all_found { ExitCode::SUCCESS } else { ExitCode::from(LOSS) })
-    }
 }

@@ -191,7 +191,7 @@ impl Source for Replay<'_> {
 #[cfg(test)]
 mod tests {
     use super::super::signature::{Verdict, judge};
-    use super::super::trace::tests::{LIMITS, Record, frame, written};
+    use super::super::trace::tests::{LIMITS, Record, frame, surveyed, written};
     use super::super::traffic::Kind;
     use super::*;
     use packet::{Pool, PoolOptions};
@@ -219,7 +219,7 @@ mod tests {
     #[test]
     fn times_are_those_of_the_file_and_go_on_in_the_next_pass() {
         let file = file();
-        let trace = Trace::survey(file.path(), LIMITS).unwrap();
+        let trace = surveyed(file.path(), LIMITS).unwrap();
         let mut replay = Replay::new(&trace, OPTIONS, 7).unwrap();
         assert_eq!(replay.count(), Some(8));
         replay.prepare(0..8).unwrap();
@@ -235,7 +235,7 @@ mod tests {
     #[test]
     fn frames_are_those_of_the_file_with_signatures_and_link_addresses() {
         let file = file();
-        let trace = Trace::survey(file.path(), LIMITS).unwrap();
+        let trace = surveyed(file.path(), LIMITS).unwrap();
         let (source_mac, destination_mac) = (MacAddr([2, 0, 0, 0, 0, 8]), MacAddr([2, 0, 0, 0, 0, 9]));
         let options =
             ReplayOptions { source_mac: Some(source_mac), destination_mac: Some(destination_mac), ..OPTIONS };
@@ -275,7 +275,7 @@ mod tests {
     #[test]
     fn a_file_that_changes_is_an_error() {
         let file = file();
-        let trace = Trace::survey(file.path(), LIMITS).unwrap();
+        let trace = surveyed(file.path(), LIMITS).unwrap();
         let mut replay = Replay::new(&trace, OPTIONS, 7).unwrap();
         replay.prepare(0..1).unwrap();
         let other = written(Precision::Nanoseconds, ETHERNET, &records()[1..]);

@@ -8,7 +8,7 @@ use packet::{Batch, Pool};
 use ports::{ETHERNET, Event, Precision, QueueStats, RxQueue};
 
 use super::stations::{Station, Stations};
-use super::trace::tests::{LIMITS, frame, written};
+use super::trace::tests::{LIMITS, frame, surveyed, written};
 use super::traffic::{Kind, Traffic, TrafficOptions};
 use super::trial::{Outcome, TrialOptions, run};
 use super::values::{FrameSize, Rate};
@@ -321,7 +321,7 @@ fn replayed(cable: &str, faults: &str, passes: u64) -> (Outcome, QueueStats) {
     let sender = Station::open(&format!("memory:{cable}?fault=tx{faults}")).unwrap();
     let receiver = Station::open(&format!("memory:{cable}?end=1")).unwrap();
     let mut stations = Stations::new(sender, Some(receiver), false, 1_518).unwrap();
-    let trace = Trace::survey(file.path(), LIMITS).unwrap();
+    let trace = surveyed(file.path(), LIMITS).unwrap();
     assert_eq!((trace.tally.frames, trace.judged), (250, 200));
     let options = ReplayOptions { passes, speed: Some(1.0), source_mac: None, destination_mac: None };
     let mut source = Replay::new(&trace, options, GENERATOR).unwrap();

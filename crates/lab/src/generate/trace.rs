@@ -4,22 +4,24 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Result, bail};
 use packet::wire::ethernet;
 use ports::{ETHERNET, PcapReader};
 
-use super::MOST_FLOWS;
 use super::slot::{self, FlowKey};
 use super::values::FCS_BYTES;
 
-/// Which frames can be sent.
+/// Which traces can be sent.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     /// The port's MTU.
     pub(crate) mtu: usize,
     /// The room for a frame in memory.
     pub(crate) data_bytes: usize,
+    /// Flows of which there is a count each.
+    pub(crate) flows: u32,
 }
 
 /// What a pass through a trace found.
@@ -115,7 +117,7 @@ pub(crate) struct Trace {
 
 impl Trace {
     /// Reads a trace to know it.
-    pub(crate) fn survey(path: &Path, limits: Limits) -> Result<Self> {
+    pub(crate) fn survey(path: &Path, limits: Limits, interrupted: &AtomicBool) -> Result<Self> {
         let shown = path.display();
         if std::fs::metadata(path).is_ok_and(|metadata| !metadata.is_file()) {
             bail!("trace '{shown}': it cannot be read twice; expected a file");
@@ -124,13 +126,16 @@ impl Trace {
         let mut flows = HashMap::new();
         let (mut judged, mut largest, mut frame) = (0, 0, Vec::new());
         while pass.next(path, &mut frame)?.is_some() {
+            if interrupted.load(Ordering::Relaxed) {
+                bail!("interrupted while reading the trace '{shown}'");
+            }
             largest = largest.max(frame.len());
             let Some((_, key)) = slot::find(&frame) else { continue };
             judged += 1;
             let number = flows.len() as u32;
             if let Entry::Vacant(entry) = flows.entry(key) {
-                if number == MOST_FLOWS {
-                    bail!("trace '{shown}': it has more than {MOST_FLOWS} flows; expected a shorter trace");
+                if number == limits.flows {
+                    bail!("trace '{shown}': it has more than {number} flows; expected a shorter trace");
                 }
                 entry.insert(number);
             }
@@ -163,7 +168,7 @@ pub(crate) mod tests {
     use ports::{PcapWriter, Precision};
     use tempfile::NamedTempFile;
 
-    pub(crate) const LIMITS: Limits = Limits { mtu: 1_500, data_bytes: 1_856 };
+    pub(crate) const LIMITS: Limits = Limits { mtu: 1_500, data_bytes: 1_856, flows: 100 };
 
     /// Time in nanoseconds, length on the wire, bytes in the file.
     pub(crate) type Record = (u64, usize, Vec<u8>);
@@ -192,8 +197,12 @@ pub(crate) mod tests {
         (time_ns, bytes.len(), bytes)
     }
 
+    pub(crate) fn surveyed(path: &Path, limits: Limits) -> Result<Trace, String> {
+        Trace::survey(path, limits, &AtomicBool::new(false)).map_err(|error| error.to_string())
+    }
+
     fn error(path: &Path) -> String {
-        Trace::survey(path, LIMITS).err().unwrap().to_string()
+        surveyed(path, LIMITS).err().unwrap()
     }
 
     #[test]
@@ -217,7 +226,7 @@ pub(crate) mod tests {
         ];
         for precision in [Precision::Nanoseconds, Precision::Microseconds] {
             let file = written(precision, ETHERNET, &records);
-            let trace = Trace::survey(file.path(), LIMITS).unwrap();
+            let trace = surveyed(file.path(), LIMITS).unwrap();
             let duration_ns = if precision == Precision::Nanoseconds { 5_500 } else { 5_000 };
             let expected = Tally {
                 frames: 6,
@@ -234,7 +243,7 @@ pub(crate) mod tests {
         }
         let tiny = Limits { data_bytes: 100, ..LIMITS };
         let file = written(Precision::Nanoseconds, ETHERNET, &records[..1]);
-        assert!(Trace::survey(file.path(), tiny).err().unwrap().to_string().contains("1 frames are longer"));
+        assert!(surveyed(file.path(), tiny).err().unwrap().contains("1 frames are longer"));
     }
 
     #[test]
@@ -264,7 +273,7 @@ pub(crate) mod tests {
             writer.write_pcapng_block(packet).unwrap();
         }
         drop(writer);
-        let trace = Trace::survey(file.path(), LIMITS).unwrap();
+        let trace = surveyed(file.path(), LIMITS).unwrap();
         assert_eq!((trace.tally.frames, trace.judged, trace.flows.len()), (3, 3, 1));
     }
 
@@ -290,12 +299,23 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn more_flows_than_there_is_room_for_are_an_error() {
+        let records: Vec<Record> =
+            (0..20).map(|number| whole(number, frame(Kind::UDP, 10, number, 100))).collect();
+        let file = written(Precision::Nanoseconds, ETHERNET, &records);
+        let limits = |flows| Limits { flows, ..LIMITS };
+        assert_eq!(surveyed(file.path(), limits(10)).unwrap().flows.len(), 10);
+        let message = surveyed(file.path(), limits(9)).err().unwrap();
+        assert!(message.ends_with("it has more than 9 flows; expected a shorter trace"), "{message}");
+    }
+
+    #[test]
     fn a_file_that_breaks_off_has_the_frames_before() {
         let records = [whole(1, frame(Kind::UDP, 1, 0, 100)), whole(2, frame(Kind::UDP, 1, 1, 100))];
         let file = written(Precision::Nanoseconds, ETHERNET, &records);
         let bytes = std::fs::read(file.path()).unwrap();
         std::fs::write(file.path(), &bytes[..bytes.len() - 1]).unwrap();
-        let trace = Trace::survey(file.path(), LIMITS).unwrap();
+        let trace = surveyed(file.path(), LIMITS).unwrap();
         assert_eq!((trace.tally.frames, trace.judged), (1, 1));
         assert!(trace.tally.broken_end.unwrap().ends_with("it ends in the middle of a packet"));
         std::fs::write(file.path(), &bytes[..60]).unwrap();
