@@ -387,6 +387,19 @@ fn a_command_line_replays_a_trace() {
 }
 
 #[test]
+fn linux_finds_us_and_is_found_by_neighbour_discovery() {
+    testbed::in_namespace(|| {
+        testbed::veth_pair("left", "right", 1);
+        testbed::ip("addr add 2001:db8::1/64 dev right nodad");
+        let words = ["--tx", "left", "--protocol", "icmp", "--address", "2001:db8::2", "--settle", "20"];
+        let router =
+            ["--gateway", "2001:db8::1", "--dst", "2001:db8::1", "--count", "100", "--size", "84-1518"];
+        let code = command(&[&words[..], &router].concat()).map(|code| format!("{code:?}"));
+        assert_eq!(code, Ok(format!("{:?}", ExitCode::SUCCESS)));
+    });
+}
+
+#[test]
 fn frames_that_the_kernel_makes_are_sent_at_their_rate_and_counted() {
     testbed::in_namespace(|| {
         testbed::veth_pair("left", "right", 1);
