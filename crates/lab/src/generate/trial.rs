@@ -250,3 +250,32 @@ impl Sender {
         Ok(taken)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::replay::{Replay, ReplayOptions};
+    use super::super::stations::Station;
+    use super::super::trace::tests::{LIMITS, frame, surveyed, written};
+    use super::super::traffic::Kind;
+    use super::*;
+    use ports::{ETHERNET, Precision};
+
+    #[test]
+    fn frames_of_a_trace_leave_when_they_are_due_and_not_before() {
+        let times_ns = [5, 15, 15, 25, 1_005];
+        let records = times_ns.map(|time_ns| (time_ns, 96, frame(Kind::UDP, 1, 0, 100)));
+        let file = written(Precision::Nanoseconds, ETHERNET, &records);
+        let trace = surveyed(file.path(), LIMITS).unwrap();
+        let options = ReplayOptions { passes: 1, speed: Some(1.0), source_mac: None, destination_mac: None };
+        let mut replay = Replay::new(&trace, options, 1).unwrap();
+        let mut stations = Stations::new(Station::open("null:").unwrap(), None, false, 100).unwrap();
+        let mut pacer = Pacer::new(Rate::Max, 32, 100, 1_000);
+        let mut sender = Sender { batch: Batch::new(), next: 0, bytes: 0, last_ns: 0, limit: 5, burst: 2 };
+        let mut sent =
+            |now_ns| sender.send_due(&mut stations, &mut replay, &mut pacer, 1_000, now_ns).unwrap();
+        // The first, and no more; then two, as many as a burst has, and what is late.
+        let sent = [1_000, 1_009, 1_020, 1_020, 1_999, 2_000].map(&mut sent);
+        assert_eq!(sent, [1, 0, 2, 1, 0, 1]);
+        assert_eq!((sender.next, replay.judged(5)), (5, 5));
+    }
+}
