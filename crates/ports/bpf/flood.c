@@ -11,8 +11,14 @@ static __u64 (*const buffer_bytes)(struct xdp_md *context) = (void *)BPF_FUNC_xd
 static long (*const redirect)(__u32 interface, __u64 flags) = (void *)BPF_FUNC_redirect;
 static __u64 (*const now_ns)(void) = (void *)BPF_FUNC_ktime_get_ns;
 
-// Bytes of a frame that are not zero: at least those of the shortest frame, without FCS, and at most these.
-enum { LEAST_HEAD = 60, MOST_HEAD = 72 };
+// Bytes of a frame that are not zero: at least those of the shortest frame, without FCS, and at most these. With headers and a
+// signature of 18 bytes a frame has 60 of IPv4 and UDP, 72 with TCP, 80 of IPv6 and UDP, 92 with TCP.
+enum { LEAST_HEAD = 60, TCP_HEAD = 72, IPV6_HEAD = 80, MOST_HEAD = 92 };
+
+// Copies the bytes of the head from the one place on to the other, if the frame is that long.
+#define COPY(from, to) \
+    if (data + (to) <= (__u8 *)end) \
+    __builtin_memcpy(data + (from), frame->head + (from), (to) - (from))
 
 // A time: nanoseconds, in parts of 1,024.
 typedef __u64 fine;
@@ -106,12 +112,29 @@ int send(struct xdp_md *context) {
         return XDP_ABORTED;
     // The kernel uses frames again as routers left them.
     __builtin_memcpy(data, frame->head, LEAST_HEAD);
-    if (data + MOST_HEAD <= (__u8 *)end)
-        __builtin_memcpy(data + LEAST_HEAD, frame->head + LEAST_HEAD, MOST_HEAD - LEAST_HEAD);
+    COPY(LEAST_HEAD, TCP_HEAD);
+    COPY(TCP_HEAD, IPV6_HEAD);
+    COPY(IPV6_HEAD, MOST_HEAD);
     sent->place += 1;
     sent->frames += 1;
     sent->bytes += frame->length;
     return redirect(orders->interface, 0);
+}
+
+// Where the transport header of a frame is, behind a plain header of IP, and of which protocol it is; 0 if there is none.
+INLINE __u32 find_transport(const __u8 *frame, __u8 *protocol) {
+    __u16 type = *(const __u16 *)(frame + 12);
+    if (type == SWAP16(0x0800)) {
+        const struct ipv4 *header = (const struct ipv4 *)(frame + ETHERNET_BYTES);
+        *protocol = header->protocol;
+        return header->version_and_length == PLAIN ? ETHERNET_BYTES + sizeof(*header) : 0;
+    }
+    if (type == SWAP16(0x86dd)) {
+        const struct ipv6 *header = (const struct ipv6 *)(frame + ETHERNET_BYTES);
+        *protocol = header->next_header;
+        return ETHERNET_BYTES + sizeof(*header);
+    }
+    return 0;
 }
 
 SEC("xdp.frags")
@@ -121,14 +144,15 @@ int count(struct xdp_md *context) {
     struct received *received = lookup(&RECEIVED, &first);
     const __u8 *frame = (const __u8 *)(long)context->data;
     const void *end = (const void *)(long)context->data_end;
-    if (!orders || !received || frame + LEAST_HEAD > (const __u8 *)end || *(const __u16 *)(frame + 12) != SWAP16(0x0800))
+    if (!orders || !received || frame + LEAST_HEAD > (const __u8 *)end)
         return XDP_PASS;
-    const struct ipv4 *header = (const struct ipv4 *)(frame + ETHERNET_BYTES);
-    if (header->version_and_length != PLAIN)
+    __u8 protocol = 0;
+    __u32 transport = find_transport(frame, &protocol);
+    if (!transport)
         return XDP_PASS;
     // Behind a header of TCP, or one of UDP or ICMP.
-    __u64 transport_bytes = header->protocol == PROTOCOL_TCP ? 20 : 8;
-    if (*(const __u32 *)(frame + ETHERNET_BYTES + sizeof(*header) + transport_bytes) != orders->signature)
+    const __u8 *signature = frame + transport + (protocol == PROTOCOL_TCP ? 20 : 8);
+    if (signature + sizeof(__u32) > (const __u8 *)end || *(const __u32 *)signature != orders->signature)
         return XDP_PASS;
     received->frames += 1;
     received->bytes += buffer_bytes(context);

@@ -16,7 +16,7 @@ use crate::bpf::{map_error, refusal, verify};
 static OBJECT: &[u8] = include_bytes_aligned!(concat!(env!("OUT_DIR"), "/flood.o"));
 
 /// As in `bpf/flood.c`.
-const MOST_HEAD: usize = 72;
+const MOST_HEAD: usize = 92;
 /// Frames that the kernel makes at a time.
 const BATCH: u32 = 64;
 /// Runs of the program in a call of the kernel: more than there is time for. Each call costs tens of milliseconds at its end.
@@ -37,7 +37,7 @@ pub struct FloodFrame {
 unsafe impl Pod for FloodFrame {}
 
 impl FloodFrame {
-    /// A frame, without FCS, of at least 60 bytes, of which those behind the 72nd are zero.
+    /// A frame, without FCS, of at least 60 bytes, of which those behind the 92nd are zero.
     pub fn new(frame: &[u8]) -> Self {
         let mut head = [0; MOST_HEAD];
         let length = frame.len().min(MOST_HEAD);

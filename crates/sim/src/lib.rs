@@ -77,5 +77,5 @@ mod traffic;
 
 pub use matrix::{Matrix, MatrixError};
 pub use report::{Latency, Losses, Packets, Recovery, Reordering, Report, Throughput, Use};
-pub use scenario::{Broken, Costs, Failure, Flows, Scenario, ScenarioError, Sizes, Ways};
+pub use scenario::{ABILENE, Broken, Costs, Failure, Flows, IMIX, Scenario, ScenarioError, Sizes, Ways};
 pub use simulation::simulate;

@@ -27,7 +27,7 @@ mod ether_vlan_encap;
 mod get_ether_address;
 mod ip6_nd_advertiser;
 mod ip6_nd_solicitor;
-mod nd_frame;
+pub mod nd_frame;
 mod neighbour_table;
 mod next_hop_cache;
 mod querier;

@@ -13,29 +13,35 @@ use packet::wire::{IpProtocol, WireError};
 const MESSAGE_LEN: usize = 32;
 
 /// Octets of a frame that carries it.
-pub(super) const FRAME_LEN: usize = EthernetRepr::LEN + Ipv6Repr::LEN + MESSAGE_LEN;
+pub const FRAME_LEN: usize = EthernetRepr::LEN + Ipv6Repr::LEN + MESSAGE_LEN;
 
 /// Why a frame is no such message, if its headers say so.
-pub(super) const NOT_ND: &str = "not a neighbour discovery message";
+pub const NOT_ND: &str = "not a neighbour discovery message";
 
 /// A message and the addresses it travels with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct NdFrame {
+pub struct NdFrame {
     /// Source and destination of the Ethernet header.
-    pub(super) link: (MacAddr, MacAddr),
-    /// Source and destination of the IPv6 header.
-    pub(super) source: Ipv6Addr,
-    pub(super) destination: Ipv6Addr,
-    pub(super) message: Icmpv6Message,
+    pub link: (MacAddr, MacAddr),
+    /// Source of the IPv6 header.
+    pub source: Ipv6Addr,
+    /// Destination of the IPv6 header.
+    pub destination: Ipv6Addr,
+    /// What it says.
+    pub message: Icmpv6Message,
     /// The option that belongs to it: of a solicitation the link-layer address of its source, of an
     /// advertisement that of its target.
-    pub(super) mac: Option<MacAddr>,
+    pub mac: Option<MacAddr>,
 }
 
 impl NdFrame {
     /// Reads a frame and checks what RFC 4861, 7.1.1 and 7.1.2, say of both kinds of message; the error is
     /// the reason to drop it.
-    pub(super) fn parse(frame: &[u8]) -> Result<Self, &'static str> {
+    ///
+    /// # Errors
+    ///
+    /// The frame is no such message, or a wrong one.
+    pub fn parse(frame: &[u8]) -> Result<Self, &'static str> {
         let ethernet = Ethernet::new_checked(frame).map_err(WireError::reason)?;
         if ethernet.ethertype() != EtherType::IPV6 {
             return Err(NOT_ND);
@@ -67,7 +73,7 @@ impl NdFrame {
     }
 
     /// The frame, and its length: shorter without the option.
-    pub(super) fn build(&self) -> ([u8; FRAME_LEN], usize) {
+    pub fn build(&self) -> ([u8; FRAME_LEN], usize) {
         let mut frame = [0; FRAME_LEN];
         let mut options = [0; 8];
         let mut options_len = 0;

@@ -12,14 +12,16 @@ use ports::{Flood, FloodCounts, FloodFrame, FloodOrders, FloodSender, Links, Spe
 
 use super::FrameSize;
 use super::histogram::Histogram;
+use super::signature::Mark;
 use super::sink::{Counts, Sink};
+use super::source::Source;
 use super::stations::{Expected, Stations};
 use super::traffic::{Traffic, TrafficOptions};
 use super::trial::{Outcome, Progress, SECOND_NS, TrialOptions};
-use super::values::{FCS_BYTES, Rate};
+use super::values::{FCS_BYTES, LONGEST_ROUND, Rate};
 
-/// Different frames of a flow whose sizes differ, at least.
-const SIZES: u32 = 4_096;
+/// Different frames of a flow whose sizes differ, at least: a whole round of a mix.
+const SIZES: u32 = LONGEST_ROUND;
 /// How often is looked what was sent and came.
 const LOOK_NS: u64 = 1_000_000;
 
@@ -66,7 +68,7 @@ impl InKernel {
         let traffic = Traffic::new(traffic_options, generator);
         let frames = frames_of(stations, &traffic, traffic_options)?;
         let signature = super::signature::head(generator);
-        let longest = usize::from(traffic_options.size.largest().max(traffic.size(0))) - FCS_BYTES;
+        let longest = usize::from(traffic.largest()) - FCS_BYTES;
         let byte_ns = if let Rate::Bits(bits) = options.rate { 8e9 / bits } else { 0.0 };
         let frame_ns = match options.rate {
             Rate::Packets(packets) => 1e9 / packets,
@@ -112,7 +114,7 @@ fn frames_of(
     frames
 }
 
-/// Watches a trial until all has come, answering ARP meanwhile. Calls `stop` when nothing more is to be sent.
+/// Watches a trial until all has come, answering ARP and neighbour solicitations meanwhile. Calls `stop` when nothing more is to be sent.
 fn watch(
     flood: &Flood,
     stations: &mut Stations,
@@ -123,13 +125,13 @@ fn watch(
     stop: &dyn Fn(),
 ) -> Result<Outcome> {
     let clock = stations.clock();
-    let mut sink = Sink::new(0, 0);
+    let mut sink = Sink::new(Mark::of(0), 0);
     let start_ns = clock.now_ns();
     let mut counts = FloodCounts::default();
     let (mut sending_ns, mut receiving_ns, mut next_progress_ns) = (0, 0, SECOND_NS);
     let mut has_ended = false;
     loop {
-        stations.receive(&mut Expected { sink: &mut sink, traffic, sent: 0 });
+        stations.receive(&mut Expected { sink: &mut sink, source: traffic, sent: 0 });
         stations.flush();
         let (before, now_ns) = (counts, clock.now_ns() - start_ns);
         counts = flood.counts()?;
@@ -157,12 +159,18 @@ fn watch(
         }
         if now_ns >= next_progress_ns {
             next_progress_ns += SECOND_NS;
-            progress(&Progress { elapsed_ns: now_ns, sent: counts.sent, counts: counts_of(counts, 0) });
+            progress(&Progress {
+                elapsed_ns: now_ns,
+                sent: counts.sent,
+                judged: counts.sent,
+                counts: counts_of(counts, 0),
+            });
         }
         stations.doze(LOOK_NS);
     }
     Ok(Outcome {
         sent: counts.sent,
+        judged: counts.sent,
         sent_bytes: counts.sent_bytes + counts.sent * FCS_BYTES as u64,
         sending_ns,
         receiving_ns,

@@ -41,6 +41,12 @@ impl Pacer {
         Self { catches_up: true, ..self }
     }
 
+    /// Lets the next packet wait until a time of its own, whatever the rate.
+    #[inline]
+    pub(crate) fn wait_until(&mut self, due_ns: u64) {
+        self.due_ns = due_ns as f64;
+    }
+
     /// Lets time pass: call it once before a round of [`is_due`](Self::is_due) and [`spend`](Self::spend).
     #[inline]
     pub(crate) fn advance(&mut self, now_ns: u64) {

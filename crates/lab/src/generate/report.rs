@@ -6,6 +6,7 @@ use serde_json::json;
 use super::histogram::Histogram;
 use super::rfc2544::Found;
 use super::stations::Stations;
+use super::trace::Trace;
 use super::trial::{Outcome, Progress};
 use super::values::FrameSize;
 use router::table::{Align, Table, scaled, thousands};
@@ -24,7 +25,7 @@ pub(crate) fn progress_line(progress: &Progress, last: &Progress, with_sink: boo
         line.push_str(&format!(
             "  in {}pps  under way or lost {}  duplicates {}  corrupted {}  reordered {}",
             rate(counts.received, before.received),
-            thousands(counts.lost(progress.sent)),
+            thousands(counts.lost(progress.judged)),
             thousands(counts.duplicates),
             thousands(counts.corrupted),
             thousands(counts.reordered)
@@ -54,13 +55,18 @@ pub(crate) fn outcome(outcome: &Outcome, stations: &Stations) -> String {
         table.row([name.to_owned(), thousands(count), of.map_or_else(String::new, |of| percent(count, of))]);
     };
     row("sent", outcome.sent, None);
+    let unjudged = outcome.sent - outcome.judged;
+    if unjudged > 0 {
+        row("sent as they are, not judged", unjudged, None);
+        row("sent with a signature", outcome.judged, None);
+    }
     if stations.has_sink() {
-        row("received", counts.received, Some(outcome.sent));
-        row("lost", outcome.lost(), Some(outcome.sent));
+        row("received", counts.received, Some(outcome.judged));
+        row("lost", outcome.lost(), Some(outcome.judged));
     }
     if stations.has_sink() && outcome.is_judged {
-        row("duplicates", counts.duplicates, Some(outcome.sent));
-        row("corrupted", counts.corrupted, Some(outcome.sent));
+        row("duplicates", counts.duplicates, Some(outcome.judged));
+        row("corrupted", counts.corrupted, Some(outcome.judged));
         row("reordered (RFC 4737)", counts.reordered, Some(counts.distinct));
         row("reordered sequences (RouteBricks)", counts.reordered_sequences, Some(counts.distinct));
         if counts.behind_window > 0 {
@@ -110,6 +116,42 @@ pub(crate) fn outcome(outcome: &Outcome, stations: &Stations) -> String {
     text
 }
 
+/// What a pass through a trace sends and skips: meaning, name for programs, count.
+fn trace_counts(trace: &Trace) -> [(&'static str, &'static str, u64); 7] {
+    let tally = &trace.tally;
+    [
+        ("frames", "trace_frames", tally.frames),
+        ("without room for a signature, sent as they are", "trace_unjudged", tally.frames - trace.judged),
+        ("cut by the capture, padded with zeros", "trace_padded", tally.padded),
+        ("longer than the port's MTU, skipped", "trace_too_long", tally.too_long),
+        ("shorter than an Ethernet header, skipped", "trace_too_short", tally.too_short),
+        ("earlier than the frame before, sent at once", "trace_backward_times", tally.backward_times),
+        ("flows of those with a signature", "trace_flows", trace.flows.len() as u64),
+    ]
+}
+
+/// What is in a trace.
+pub(crate) fn trace(trace: &Trace) -> String {
+    let mut table = Table::new(&[("in the trace", Align::Left), ("", Align::Right)]);
+    for (meaning, _, count) in trace_counts(trace) {
+        table.row([meaning.to_owned(), thousands(count)]);
+    }
+    table.row(["seconds".to_owned(), format!("{:.3}", trace.tally.duration_ns as f64 / 1e9)]);
+    table.render()
+}
+
+/// The same for programs.
+pub(crate) fn trace_json(case: &str, trace: &Trace) -> Vec<String> {
+    let mut lines: Vec<String> = trace_counts(trace)
+        .into_iter()
+        .map(|(_, metric, count)| {
+            json_line("gen", case, metric, count, if metric == "trace_flows" { "flows" } else { "packets" })
+        })
+        .collect();
+    lines.push(json_line("gen", case, "trace_duration", trace.tally.duration_ns, "ns"));
+    lines
+}
+
 /// Minimum, mean, percentiles, maximum.
 fn latencies(latency: &Histogram) -> Vec<String> {
     let mean = latency.mean().map(|mean| mean as u64);
@@ -153,6 +195,7 @@ pub(crate) fn outcome_json(bench: &str, case: &str, outcome: &Outcome, with_sink
         lines.push(json_line(bench, case, metric, value, unit));
     };
     line("sent", outcome.sent.into(), "packets");
+    line("sent_unjudged", (outcome.sent - outcome.judged).into(), "packets");
     line("sent_pps", outcome.offered_pps().into(), "packets/s");
     line("sent_bps", outcome.offered_bps().into(), "bits/s");
     if !with_sink {
@@ -224,7 +267,7 @@ pub(crate) fn throughput(results: &[(FrameSize, Found<Outcome>)]) -> String {
 }
 
 /// The same for programs.
-pub(crate) fn throughput_json(size: FrameSize, found: &Found<Outcome>) -> Vec<String> {
+pub(crate) fn throughput_json(size: &FrameSize, found: &Found<Outcome>) -> Vec<String> {
     let case = format!("size={size}");
     let best_pps = found.best.as_ref().map_or(0.0, Outcome::offered_pps);
     let best_bps = found.best.as_ref().map_or(0.0, Outcome::offered_bps);

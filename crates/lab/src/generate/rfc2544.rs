@@ -54,7 +54,7 @@ pub(crate) struct Found<T> {
 
 /// Whether a trial passes: something was sent, and not more than `allowed_percent` of it was lost, doubled or corrupted.
 pub(crate) fn judge(outcome: &Outcome, allowed_percent: f64) -> Offered {
-    let passed = outcome.sent > 0 && outcome.counts.faults_percent(outcome.sent) <= allowed_percent;
+    let passed = outcome.sent > 0 && outcome.faults_percent() <= allowed_percent;
     Offered { pps: outcome.offered_pps(), passed }
 }
 

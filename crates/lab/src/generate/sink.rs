@@ -2,8 +2,8 @@
 
 use super::histogram::Histogram;
 use super::sequence::{Arrival, Sequences};
-use super::signature::{Signature, TIMESTAMP_MASK, Verdict, judge};
-use super::traffic::Traffic;
+use super::signature::{Mark, Signature, TIMESTAMP_MASK, Verdict, judge};
+use super::source::Source;
 use super::values::FCS_BYTES;
 
 /// Counts of packets. `received` is `distinct` and `duplicates`; the others are beside it.
@@ -45,30 +45,24 @@ impl Counts {
 
 #[derive(Debug)]
 pub(crate) struct Sink {
-    generator: u16,
+    mark: Mark,
     sequences: Sequences,
     pub(crate) latency: Histogram,
     pub(crate) counts: Counts,
 }
 
 impl Sink {
-    pub(crate) fn new(generator: u16, flows: usize) -> Self {
+    pub(crate) fn new(mark: Mark, flows: usize) -> Self {
         let sequences = Sequences::new(flows);
-        Self { generator, sequences, latency: Histogram::new(), counts: Counts::default() }
+        Self { mark, sequences, latency: Histogram::new(), counts: Counts::default() }
     }
 
-    /// Takes a frame that came at `now_ns`, when the first `sent` packets of `traffic` were sent. Gives back where its
-    /// ARP packet is, if it is one: that is for others to answer.
+    /// Takes a frame that came at `now_ns`, when the first `sent` packets of `source` were sent. Returns whether it
+    /// is ARP or neighbour discovery: that is for others to answer.
     #[inline]
-    pub(crate) fn accept(
-        &mut self,
-        frame: &[u8],
-        now_ns: u64,
-        traffic: &Traffic,
-        sent: u64,
-    ) -> Option<usize> {
-        match judge(frame, self.generator) {
-            Verdict::Ours(signature) => match self.arrival(&signature, traffic, sent) {
+    pub(crate) fn accept(&mut self, frame: &[u8], now_ns: u64, source: &impl Source, sent: u64) -> bool {
+        match judge(frame, self.mark) {
+            Verdict::Ours(signature) => match self.arrival(&signature, source, sent) {
                 Some(arrival) => self.count(arrival, &signature, frame.len(), now_ns),
                 None => self.counts.foreign += 1,
             },
@@ -76,21 +70,21 @@ impl Sink {
                 self.counts.corrupted += 1;
                 self.counts.last_ns = now_ns;
             }
-            Verdict::Arp(offset) => return Some(offset),
+            Verdict::Neighbour => return true,
             Verdict::IcmpError => self.counts.icmp_errors += 1,
             Verdict::Foreign => self.counts.foreign += 1,
         }
-        None
+        false
     }
 
     /// `None` for a packet that was not sent.
     #[inline]
-    fn arrival(&mut self, signature: &Signature, traffic: &Traffic, sent: u64) -> Option<Arrival> {
-        if signature.flow as usize >= traffic.flows() {
+    fn arrival(&mut self, signature: &Signature, source: &impl Source, sent: u64) -> Option<Arrival> {
+        if signature.flow as usize >= source.flows() {
             return None;
         }
         // The whole number is the largest that was sent and has these low 32 bits.
-        let newest = traffic.sent_of_flow(signature.flow, sent).checked_sub(1)?;
+        let newest = source.sent_of_flow(signature.flow, sent).checked_sub(1)?;
         let age = (newest as u32).wrapping_sub(signature.sequence);
         let sequence = newest.checked_sub(u64::from(age))?;
         self.sequences.judge(signature.flow as usize, sequence)
@@ -125,7 +119,7 @@ impl Sink {
 
 #[cfg(test)]
 mod tests {
-    use super::super::traffic::{Protocol, TrafficOptions};
+    use super::super::traffic::{Kind, Traffic, TrafficOptions};
     use super::*;
     use packet::{Pool, PoolOptions};
 
@@ -143,11 +137,11 @@ mod tests {
 
     #[test]
     fn every_kind_has_its_count() {
-        let traffic = Traffic::new(&TrafficOptions::for_tests(Protocol::Udp, 2), GENERATOR);
-        let mut sink = Sink::new(GENERATOR, 2);
+        let traffic = Traffic::new(&TrafficOptions::for_tests(Kind::UDP, 2), GENERATOR);
+        let mut sink = Sink::new(Mark::of(GENERATOR), 2);
         // Flow 0 has the even numbers: 4 and 2 are late in it, 0 comes twice; 1, 5 and 7 are lost.
         for frame in frames(&traffic, &[0, 6, 2, 3, 4, 0, 8]) {
-            assert_eq!(sink.accept(&frame, 10_000, &traffic, 9), None);
+            assert!(!sink.accept(&frame, 10_000, &traffic, 9));
         }
         let mut bad = frames(&traffic, &[5]).remove(0);
         bad[50] ^= 0x10;
@@ -164,9 +158,9 @@ mod tests {
 
     #[test]
     fn what_was_not_sent_is_foreign() {
-        let options = TrafficOptions::for_tests(Protocol::Udp, 2);
+        let options = TrafficOptions::for_tests(Kind::UDP, 2);
         let (traffic, more) = (Traffic::new(&options, GENERATOR), TrafficOptions { flows: 3, ..options });
-        let mut sink = Sink::new(GENERATOR, 2);
+        let mut sink = Sink::new(Mark::of(GENERATOR), 2);
         for frame in frames(&traffic, &[4, 5]) {
             sink.accept(&frame, 0, &traffic, 4);
         }
@@ -178,8 +172,8 @@ mod tests {
 
     #[test]
     fn sequence_numbers_go_on_beyond_32_bits() {
-        let traffic = Traffic::new(&TrafficOptions::for_tests(Protocol::Udp, 1), GENERATOR);
-        let mut sink = Sink::new(GENERATOR, 1);
+        let traffic = Traffic::new(&TrafficOptions::for_tests(Kind::UDP, 1), GENERATOR);
+        let mut sink = Sink::new(Mark::of(GENERATOR), 1);
         let edge = 1u64 << 32;
         for frame in frames(&traffic, &[edge - 2, edge - 1, edge, edge + 1, edge - 1]) {
             sink.accept(&frame, 0, &traffic, edge + 2);
@@ -189,8 +183,8 @@ mod tests {
 
     #[test]
     fn latency_survives_the_wrap_of_the_time_stamp() {
-        let traffic = Traffic::new(&TrafficOptions::for_tests(Protocol::Udp, 1), GENERATOR);
-        let mut sink = Sink::new(GENERATOR, 1);
+        let traffic = Traffic::new(&TrafficOptions::for_tests(Kind::UDP, 1), GENERATOR);
+        let mut sink = Sink::new(Mark::of(GENERATOR), 1);
         let mut pool = Pool::new(PoolOptions { frames: 1, ..PoolOptions::default() }).unwrap();
         let mut packet = pool.allocate().unwrap();
         assert!(traffic.write(0, (1 << 48) - 5, &mut packet));

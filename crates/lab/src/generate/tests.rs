@@ -5,10 +5,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use clap::Parser;
 use packet::{Batch, Pool};
-use ports::{Event, QueueStats, RxQueue};
+use ports::{ETHERNET, Event, Precision, QueueStats, RxQueue};
 
 use super::stations::{Station, Stations};
-use super::traffic::{Protocol, TrafficOptions};
+use super::trace::tests::{LIMITS, frame, surveyed, written};
+use super::traffic::{Kind, Traffic, TrafficOptions};
 use super::trial::{Outcome, TrialOptions, run};
 use super::values::{FrameSize, Rate};
 use super::*;
@@ -44,12 +45,16 @@ impl RxQueue for AddressWatch {
     }
 }
 
+fn imix() -> FrameSize {
+    "imix".parse().unwrap()
+}
+
 /// A trial over a cable whose sending end has these faults: outcome, what the sender's port counted, and how many
 /// frames came with damaged link addresses.
 fn over_a_cable(cable: &str, faults: &str, flows: u32, size: FrameSize) -> (Outcome, QueueStats, u64) {
     let sender = Station::open(&format!("memory:{cable}?fault=tx{faults}")).unwrap();
     let receiver = Station::open(&format!("memory:{cable}?end=1")).unwrap();
-    let options = TrafficOptions { size, ..TrafficOptions::for_tests(Protocol::Udp, flows) };
+    let options = TrafficOptions { size, ..TrafficOptions::for_tests(Kind::UDP, flows) };
     let damaged = Arc::new(AtomicU64::new(0));
     let addresses = [2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1];
     let watch =
@@ -64,16 +69,15 @@ fn over_a_cable(cable: &str, faults: &str, flows: u32, size: FrameSize) -> (Outc
         settle_ns: 50_000_000,
     };
     let interrupted = AtomicBool::new(false);
-    let outcome = run(&mut stations, &options, GENERATOR, &trial, &interrupted, &mut |_| {}).unwrap();
+    let mut traffic = Traffic::new(&options, GENERATOR);
+    let outcome = run(&mut stations, &mut traffic, &trial, &interrupted, &mut |_| {}).unwrap();
     assert_eq!(outcome.sent, PACKETS);
     (outcome, stations.sender().tx_stats(), damaged.load(Ordering::Relaxed))
 }
 
 #[test]
 fn a_good_cable_is_found_good() {
-    for (flows, size) in
-        [(1, FrameSize::Fixed(64)), (100, FrameSize::Imix), (3_000, FrameSize::Range(64, 1_518))]
-    {
+    for (flows, size) in [(1, FrameSize::Fixed(64)), (100, imix()), (3_000, FrameSize::Range(64, 1_518))] {
         let (outcome, _, _) = over_a_cable("gen-good", "", flows, size);
         let counts = outcome.counts;
         assert_eq!((counts.received, counts.distinct, counts.bytes), (PACKETS, PACKETS, outcome.sent_bytes));
@@ -84,7 +88,7 @@ fn a_good_cable_is_found_good() {
 #[test]
 fn packets_that_the_port_did_not_take_are_sent_again_under_their_numbers() {
     // A ring shorter than the burst is full in every round.
-    let (outcome, _, _) = over_a_cable("gen-full", "&ring=20", 3, FrameSize::Imix);
+    let (outcome, _, _) = over_a_cable("gen-full", "&ring=20", 3, imix());
     let counts = outcome.counts;
     assert_eq!((counts.distinct, counts.bytes, counts.reordered), (PACKETS, outcome.sent_bytes, 0));
     assert_eq!(counts.faults_percent(PACKETS), 0.0);
@@ -109,7 +113,7 @@ fn drops_are_counted_exactly() {
 fn duplicates_are_counted_exactly() {
     for seed in 1..4 {
         let (outcome, cable, _) =
-            over_a_cable("gen-double", &format!("&duplicate=3%&seed={seed}"), 7, FrameSize::Imix);
+            over_a_cable("gen-double", &format!("&duplicate=3%&seed={seed}"), 7, imix());
         assert!(cable.count(Event::FaultDuplicate) > 100);
         assert_eq!(outcome.counts.duplicates, cable.count(Event::FaultDuplicate));
         assert_eq!((outcome.lost(), outcome.counts.distinct, outcome.counts.reordered), (0, PACKETS, 0));
@@ -118,7 +122,7 @@ fn duplicates_are_counted_exactly() {
 
 #[test]
 fn corruption_is_counted_exactly() {
-    for (seed, size) in [(1, FrameSize::Fixed(64)), (2, FrameSize::Imix), (3, FrameSize::Range(64, 200))] {
+    for (seed, size) in [(1, FrameSize::Fixed(64)), (2, imix()), (3, FrameSize::Range(64, 200))] {
         let (outcome, cable, addresses) =
             over_a_cable("gen-corrupt", &format!("&corrupt=5%&seed={seed}"), 7, size);
         let injected = cable.count(Event::FaultCorrupt);
@@ -145,7 +149,7 @@ fn reordering_is_counted_exactly() {
 fn many_faults_at_once_leave_no_packet_unexplained() {
     for seed in 1..4 {
         let faults = format!("&drop=2%&duplicate=2%&corrupt=2%&reorder=2%&seed={seed}");
-        let (outcome, cable, _) = over_a_cable("gen-all", &faults, 5, FrameSize::Imix);
+        let (outcome, cable, _) = over_a_cable("gen-all", &faults, 5, imix());
         let arrived = PACKETS - cable.count(Event::FaultDrop) + cable.count(Event::FaultDuplicate);
         assert_eq!(outcome.counts.received + outcome.counts.corrupted, arrived);
         assert_eq!(outcome.counts.received, outcome.counts.distinct + outcome.counts.duplicates);
@@ -187,7 +191,34 @@ fn mistakes_have_clear_messages() {
         (&["--tx", "null:", "--rx", "none", "--dst-mac", "2:0:0:0:0:2", "--rfc2544"], "--rx cannot be none"),
         (&["--tx", "null:", "--rx", "null:b", "--size", "9000"], "its MTU of 1500 allows 1518"),
         (&["--tx", "null:", "--rx", "null:b", "--dst-file", "/none/x"], "cannot read the table '/none/x'"),
+        (
+            &["--tx", "null:", "--rx", "null:b", "--dst", "::1", "--src", "10.0.0.1"],
+            "--src is IPv4 and --dst is IPv6; right would be one family in a run",
+        ),
+        (
+            &["--tx", "null:", "--address", "::1", "--gateway", "10.0.0.1"],
+            "--address is IPv6 and --gateway is IPv4; right",
+        ),
+        (&["--tx", "null:", "--rx", "null:b", "--dst", "::1", "--size", "64"], "the smallest is 84"),
+        (&["--tx", "null:", "--rx", "null:b", "--dst", "::1/8"], "right would be ::/8"),
+        (
+            &["--tx", "null:", "--rx", "null:b", "--size", "64:7,x"],
+            "'x' has no weight; right would be SIZE:WEIGHT",
+        ),
+        (
+            &["--tx", "null:", "--rx", "null:b", "--rfc2544", "--sizes", "64:7,128:1"],
+            "right would be sizes alone",
+        ),
         (&["--tx", "null:", "--rx", "pcap:"], "nothing can come back on port `pcap:`"),
+        (&["--tx", "null:", "--rx", "null:b", "--replay", "/none/x"], "cannot read `/none/x`: No such file"),
+        (&["--tx", "null:", "--rx", "null:b", "--replay", "x", "--flows", "2"], "cannot be used with"),
+        (&["--tx", "null:", "--rx", "null:b", "--replay", "x", "--speed", "0"], "right would be more than 0"),
+        (
+            &["--tx", "null:", "--rx", "null:b", "--replay", "x", "--speed", "2", "--rate", "1"],
+            "cannot be used with",
+        ),
+        (&["--tx", "null:", "--rx", "null:b", "--replay", "x", "--loop", "0"], "0 is not in 1.."),
+        (&["--tx", "null:", "--rx", "null:b", "--speed", "2"], "--replay <FILE>"),
         (&["--tx", "brickbat:x", "--rx", "null:b"], "there is no driver `brickbat`"),
     ];
     for (words, expected) in cases {
@@ -209,6 +240,39 @@ fn exit_codes_tell_loss() {
     assert_eq!(nowhere, Ok(format!("{success:?}")));
     let few = with(&["--tx", "null:", "--rx", "null:b", "--flows", "2", "--sport", "1"]);
     assert_eq!(few, Ok(format!("{usage:?}")));
+}
+
+#[test]
+fn both_families_go_through_a_router_that_is_found() {
+    for (cable, own, gateway, protocol) in [
+        ("gen-family-4", "10.0.0.1", "10.0.0.2", "udp"),
+        ("gen-family-6", "2001:db8::1", "2001:db8::2", "udp"),
+        ("gen-family-icmp6", "2001:db8::1", "2001:db8::2", "icmp"),
+    ] {
+        let (tx, rx) = (format!("memory:{cable}"), format!("memory:{cable}?end=1"));
+        let words =
+            ["--tx", &tx, "--rx", &rx, "--address", own, "--gateway", gateway, "--rx-address", gateway];
+        let traffic =
+            ["--protocol", protocol, "--count", "1000", "--rate", "max", "--size", "64:2,1518:1", "--json"];
+        let code = command(&[&words[..], &traffic].concat()).map(|code| format!("{code:?}"));
+        assert_eq!(code, Ok(format!("{:?}", ExitCode::SUCCESS)), "{own}");
+    }
+}
+
+#[test]
+fn destinations_of_a_table_have_its_family() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("rib.txt");
+    std::fs::write(&path, "2001:db8:1::/48 1\n2001:db8:2::/48 2\n10.0.0.0/8 3\n").unwrap();
+    let six = draw(&path, None, 50, 1).unwrap();
+    assert!(six.len() == 50 && six.iter().all(IpAddr::is_ipv6), "{six:?}");
+    assert_eq!(draw(&path, Some(IpVersion::V6), 50, 1).unwrap(), six);
+    assert!(draw(&path, Some(IpVersion::V4), 50, 1).unwrap().iter().all(IpAddr::is_ipv4));
+    std::fs::write(&path, "10.0.0.0/8 3\n").unwrap();
+    let text = path.to_str().unwrap();
+    let words = ["--tx", "null:", "--rx", "null:b", "--dst-file", text, "--src", "2001:db8::1"];
+    let error = command(&words).unwrap_err();
+    assert!(error.contains("has no IPv6 prefix; it should have"), "{error}");
 }
 
 #[test]
@@ -240,13 +304,107 @@ fn a_throughput_search_finds_a_rate() {
     assert_eq!(format!("{:?}", command(&words)), format!("{:?}", Ok::<_, String>(ExitCode::SUCCESS)));
 }
 
+/// A replay of 200 frames of all kinds and of 50 that are too short to be judged, so many times over a cable with these faults: what
+/// came of it, and what the sender's port counted.
+fn replayed(cable: &str, faults: &str, passes: u64) -> (Outcome, QueueStats) {
+    let whole = |time_ns, bytes: Vec<u8>| (time_ns, bytes.len(), bytes);
+    let records: Vec<_> = (0..250)
+        .map(|number| match number % 5 {
+            0 => whole(number * 1_000, vec![number as u8; 60]),
+            _ => {
+                let kind = Kind::ALL[number as usize % 6];
+                whole(number * 1_000, frame(kind, 7, number, 100 + 5 * number as u16))
+            }
+        })
+        .collect();
+    let file = written(Precision::Nanoseconds, ETHERNET, &records);
+    let sender = Station::open(&format!("memory:{cable}?fault=tx{faults}")).unwrap();
+    let receiver = Station::open(&format!("memory:{cable}?end=1")).unwrap();
+    let mut stations = Stations::new(sender, Some(receiver), false, 1_518).unwrap();
+    let trace = surveyed(file.path(), LIMITS).unwrap();
+    assert_eq!((trace.tally.frames, trace.judged), (250, 200));
+    let options = ReplayOptions { passes, speed: Some(1.0), source_mac: None, destination_mac: None };
+    let mut source = Replay::new(&trace, options, GENERATOR).unwrap();
+    let trial = TrialOptions {
+        rate: Rate::Max,
+        burst: 32,
+        count: None,
+        duration_ns: None,
+        catches_up: true,
+        settle_ns: 50_000_000,
+    };
+    let interrupted = AtomicBool::new(false);
+    let outcome = run(&mut stations, &mut source, &trial, &interrupted, &mut |_| {}).unwrap();
+    assert_eq!((outcome.sent, outcome.judged), (passes * 250, passes * 200));
+    // Not before its time, which is a microsecond for each frame.
+    assert!(outcome.sending_ns >= (passes * 250 - 1) * 1_000, "{}", outcome.sending_ns);
+    (outcome, stations.sender().tx_stats())
+}
+
+#[test]
+fn a_trace_over_a_good_cable_comes_back_whole() {
+    // A ring shorter than the burst is full in every round.
+    for (cable, faults) in [("gen-replay", ""), ("gen-replay-full", "&ring=20")] {
+        let (outcome, _) = replayed(cable, faults, 4);
+        let counts = outcome.counts;
+        assert_eq!((counts.received, counts.distinct, outcome.lost()), (800, 800, 0));
+        assert_eq!((counts.reordered, counts.duplicates, counts.corrupted, counts.foreign), (0, 0, 0, 200));
+        assert_eq!(outcome.faults_percent(), 0.0);
+        assert_eq!(outcome.sent_bytes, counts.bytes + 200 * 64);
+        assert!(outcome.latency.min().is_some());
+    }
+}
+
+#[test]
+fn drops_duplicates_and_late_frames_of_a_trace_are_counted() {
+    let (outcome, cable) = replayed("gen-replay-bad", "&drop=3%&duplicate=3%", 40);
+    let (drops, doubles) = (cable.count(Event::FaultDrop), cable.count(Event::FaultDuplicate));
+    let counts = outcome.counts;
+    assert!(drops > 100 && doubles > 100);
+    assert_eq!(counts.received + counts.foreign, 10_000 - drops + doubles);
+    assert_eq!(counts.received, outcome.judged - outcome.lost() + counts.duplicates);
+    // Of five frames four are judged.
+    assert!(outcome.lost() < drops && counts.duplicates < doubles);
+    assert!(outcome.lost() * 10 > drops * 6 && counts.duplicates * 10 > doubles * 6);
+    let (outcome, cable) = replayed("gen-replay-late", "&reorder=3%", 40);
+    // Those that changed places with a frame of another flow are not late.
+    assert!(outcome.counts.reordered <= cable.count(Event::FaultReorder) && outcome.lost() == 0);
+}
+
+#[test]
+fn a_command_line_replays_a_trace() {
+    let bytes = frame(Kind::UDP, 1, 0, 200);
+    let file = written(Precision::Microseconds, ETHERNET, &[(1_000, bytes.len(), bytes)]);
+    let path = file.path().to_str().unwrap();
+    let words = ["--tx", "memory:gen-replay-cli", "--rx", "memory:gen-replay-cli?end=1", "--replay", path];
+    let network = ["--address", "2001:db8::1", "--gateway", "2001:db8::2", "--rx-address", "2001:db8::2"];
+    for more in [&["--loop", "5", "--json"][..], &["--rate", "10k", "--loop", "20"], &["--speed", "0.5"]] {
+        let code = command(&[&words[..], &network, more].concat()).map(|code| format!("{code:?}"));
+        assert_eq!(code, Ok(format!("{:?}", ExitCode::SUCCESS)), "{more:?}");
+    }
+    let nowhere = ["--tx", "null:", "--rx", "null:b", "--replay", path, "--settle", "0.01"];
+    assert_eq!(format!("{:?}", command(&nowhere).unwrap()), format!("{:?}", ExitCode::from(LOSS)));
+}
+
+#[test]
+fn linux_finds_us_and_is_found_by_neighbour_discovery() {
+    testbed::in_namespace(|| {
+        testbed::veth_pair("left", "right", 1);
+        testbed::ip("addr add 2001:db8::1/64 dev right nodad");
+        let words = ["--tx", "left", "--protocol", "icmp", "--address", "2001:db8::2", "--settle", "20"];
+        let router =
+            ["--gateway", "2001:db8::1", "--dst", "2001:db8::1", "--count", "100", "--size", "84-1518"];
+        let code = command(&[&words[..], &router].concat()).map(|code| format!("{code:?}"));
+        assert_eq!(code, Ok(format!("{:?}", ExitCode::SUCCESS)));
+    });
+}
+
 #[test]
 fn frames_that_the_kernel_makes_are_sent_at_their_rate_and_counted() {
     testbed::in_namespace(|| {
         testbed::veth_pair("left", "right", 1);
         let open = |name| Station::open(name).unwrap();
         let mut stations = Stations::new(open("left"), Some(open("right")), false, 1_518).unwrap();
-        let options = TrafficOptions { size: FrameSize::Imix, ..TrafficOptions::for_tests(Protocol::Tcp, 5) };
         let mut kernel = InKernel::open("left", Some("right"), 5, true).unwrap();
         let mut trial = TrialOptions {
             rate: Rate::Packets(20_000.0),
@@ -257,11 +415,12 @@ fn frames_that_the_kernel_makes_are_sent_at_their_rate_and_counted() {
             settle_ns: 20_000_000_000,
         };
         let interrupted = AtomicBool::new(false);
-        let mut run = |generator, trial: &TrialOptions, interrupted| {
+        let mut run = |kind, generator, trial: &TrialOptions, interrupted| {
+            let options = TrafficOptions { size: imix(), ..TrafficOptions::for_tests(kind, 5) };
             kernel.run(&mut stations, &options, generator, trial, interrupted, &mut |_| {}).unwrap()
         };
-        for generator in [GENERATOR, 7] {
-            let outcome = run(generator, &trial, &interrupted);
+        for (generator, kind) in (GENERATOR..).zip(Kind::ALL) {
+            let outcome = run(kind, generator, &trial, &interrupted);
             let counts = outcome.counts;
             assert_eq!((outcome.sent, counts.received, counts.bytes), (1_000, 1_000, outcome.sent_bytes));
             // Seven in twelve are short, four have 594 bytes, one has 1,518, FCS counted.
@@ -272,7 +431,7 @@ fn frames_that_the_kernel_makes_are_sent_at_their_rate_and_counted() {
         }
         trial.count = None;
         interrupted.store(true, Ordering::Relaxed);
-        let outcome = run(GENERATOR, &trial, &interrupted);
+        let outcome = run(Kind::UDP, GENERATOR, &trial, &interrupted);
         assert_eq!(outcome.counts.lost(outcome.sent), 0);
     });
 }

@@ -6,18 +6,21 @@
 //! A flow has a template: its headers with lengths, checksums and signature fields at zero, and the sums over them.
 //! Sending copies it, fills the rest with zeros (which no checksum sees) and adds the few changing words to the sums.
 
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 use std::ops::Range;
 
-use packet::Packet;
 use packet::checksum::{self, combine};
-use packet::wire::ethernet::{self, EtherType, Ethernet, EthernetRepr, MacAddr};
-use packet::wire::icmp::IcmpType;
+use packet::wire::ethernet::{self, Ethernet, EthernetRepr, MacAddr};
+use packet::wire::icmp::{self, IcmpType};
+use packet::wire::icmpv6::Icmpv6Type;
 use packet::wire::ipv4::{self, Ipv4, Ipv4Repr};
+use packet::wire::ipv6::{self, Ipv6, Ipv6Repr};
 use packet::wire::tcp::{self, TcpFlags};
-use packet::wire::{IpProtocol, OptionOctets, udp};
+use packet::wire::{IpProtocol, OptionOctets, PseudoHeader, udp};
+use packet::{IpVersion, Packet};
 
-use super::signature::{SIGNATURE_BYTES, Signature, TIMESTAMP_MASK};
+use super::signature::{Mark, SIGNATURE_BYTES, Signature, TIMESTAMP_MASK};
+use super::source::Source;
 use super::values::{FCS_BYTES, FrameSize, Hosts, PortRange};
 
 /// What the packets carry.
@@ -27,44 +30,74 @@ pub(crate) enum Protocol {
     Udp,
     /// TCP segments of no connection (ACK, PSH)
     Tcp,
-    /// ICMP echo requests; echo replies count as received
+    /// Echo requests of ICMP or ICMPv6; echo replies count as received
     Icmp,
 }
 
-/// Where the transport header starts.
-const TRANSPORT: usize = ethernet::HEADER_LEN + ipv4::MIN_HEADER_LEN;
-/// The longest template: Ethernet, IPv4, TCP, signature.
-const LONGEST_TEMPLATE: usize = TRANSPORT + tcp::MIN_HEADER_LEN + SIGNATURE_BYTES;
-const IP_LENGTH: Range<usize> = 16..18;
-const IP_CHECK: Range<usize> = 24..26;
-const UDP_LENGTH: Range<usize> = 38..40;
-const ICMP_SEQUENCE: Range<usize> = 40..42;
+/// What the packets are: a family and a protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Kind {
+    pub(crate) version: IpVersion,
+    pub(crate) protocol: Protocol,
+}
+
+/// The longest template: Ethernet, IPv6, TCP, signature.
+const LONGEST_TEMPLATE: usize =
+    ethernet::HEADER_LEN + ipv6::HEADER_LEN + tcp::MIN_HEADER_LEN + SIGNATURE_BYTES;
+/// Where lengths and checksums are in the frame.
+const IPV4_LENGTH: Range<usize> = 16..18;
+const IPV4_CHECK: Range<usize> = 24..26;
+const IPV6_LENGTH: Range<usize> = 18..20;
+/// Where they are in the transport header.
+const UDP_LENGTH: usize = 4;
+const ICMP_SEQUENCE: usize = 6;
 /// Hops that a packet may take; RFC 1700's recommended default.
 const TTL: u8 = 64;
 
-impl Protocol {
+impl Kind {
     #[cfg(test)]
-    pub(crate) const ALL: [Self; 3] = [Self::Udp, Self::Tcp, Self::Icmp];
+    pub(crate) const UDP: Self = Self { version: IpVersion::V4, protocol: Protocol::Udp };
+    #[cfg(test)]
+    pub(crate) const ALL: [Self; 6] = [
+        Self { version: IpVersion::V4, protocol: Protocol::Udp },
+        Self { version: IpVersion::V4, protocol: Protocol::Tcp },
+        Self { version: IpVersion::V4, protocol: Protocol::Icmp },
+        Self { version: IpVersion::V6, protocol: Protocol::Udp },
+        Self { version: IpVersion::V6, protocol: Protocol::Tcp },
+        Self { version: IpVersion::V6, protocol: Protocol::Icmp },
+    ];
 
     const fn number(self) -> IpProtocol {
-        match self {
-            Self::Udp => IpProtocol::UDP,
-            Self::Tcp => IpProtocol::TCP,
-            Self::Icmp => IpProtocol::ICMP,
+        match (self.protocol, self.version) {
+            (Protocol::Udp, _) => IpProtocol::UDP,
+            (Protocol::Tcp, _) => IpProtocol::TCP,
+            (Protocol::Icmp, IpVersion::V4) => IpProtocol::ICMP,
+            (Protocol::Icmp, IpVersion::V6) => IpProtocol::ICMPV6,
         }
     }
 
-    /// Bytes of the transport header.
-    const fn header_bytes(self) -> usize {
-        match self {
-            Self::Udp => udp::HEADER_LEN,
-            Self::Tcp => tcp::MIN_HEADER_LEN,
-            Self::Icmp => packet::wire::icmp::HEADER_LEN,
+    const fn network_bytes(self) -> usize {
+        match self.version {
+            IpVersion::V4 => ipv4::MIN_HEADER_LEN,
+            IpVersion::V6 => ipv6::HEADER_LEN,
+        }
+    }
+
+    /// Where the transport header starts.
+    const fn transport(self) -> usize {
+        ethernet::HEADER_LEN + self.network_bytes()
+    }
+
+    const fn transport_bytes(self) -> usize {
+        match self.protocol {
+            Protocol::Udp => udp::HEADER_LEN,
+            Protocol::Tcp => tcp::MIN_HEADER_LEN,
+            Protocol::Icmp => icmp::HEADER_LEN,
         }
     }
 
     const fn template_bytes(self) -> usize {
-        TRANSPORT + self.header_bytes() + SIGNATURE_BYTES
+        self.transport() + self.transport_bytes() + SIGNATURE_BYTES
     }
 
     /// The smallest frame that holds the signature, FCS counted.
@@ -74,11 +107,18 @@ impl Protocol {
 
     /// Where the transport's checksum is in the frame.
     const fn check(self) -> Range<usize> {
-        match self {
-            Self::Udp => 40..42,
-            Self::Tcp => 50..52,
-            Self::Icmp => 36..38,
-        }
+        let at = self.transport()
+            + match self.protocol {
+                Protocol::Udp => 6,
+                Protocol::Tcp => 16,
+                Protocol::Icmp => 2,
+            };
+        at..at + 2
+    }
+
+    /// Whether the transport's checksum covers addresses and length too.
+    const fn has_pseudo_header(self) -> bool {
+        !matches!((self.protocol, self.version), (Protocol::Icmp, IpVersion::V4))
     }
 }
 
@@ -87,7 +127,7 @@ impl Protocol {
 pub(crate) enum Destinations {
     Hosts(Hosts),
     /// One address a flow.
-    Drawn(Vec<Ipv4Addr>),
+    Drawn(Vec<IpAddr>),
 }
 
 /// What to send.
@@ -100,7 +140,7 @@ pub(crate) struct TrafficOptions {
     pub(crate) destinations: Destinations,
     pub(crate) source_ports: PortRange,
     pub(crate) destination_ports: PortRange,
-    pub(crate) protocol: Protocol,
+    pub(crate) kind: Kind,
     pub(crate) size: FrameSize,
     pub(crate) seed: u64,
 }
@@ -124,7 +164,7 @@ impl TrafficOptions {
 
     /// An ICMP echo has one number only, its identifier; it stands for the source port.
     fn destination_port_count(&self) -> u64 {
-        if self.protocol == Protocol::Icmp { 1 } else { self.destination_ports.count() }
+        if self.kind.protocol == Protocol::Icmp { 1 } else { self.destination_ports.count() }
     }
 }
 
@@ -132,17 +172,18 @@ impl TrafficOptions {
 #[derive(Clone, Copy, Debug)]
 struct Template {
     bytes: [u8; LONGEST_TEMPLATE],
-    /// Sum over the IPv4 header, length and checksum zero.
+    /// Sum over the IPv4 header, length and checksum zero; of no use in IPv6.
     ip_sum: u16,
     /// Sum over pseudo-header, transport header and signature; lengths, checksum, sequence and time stamp zero.
     transport_sum: u16,
 }
 
-/// The packets of a trial.
+/// The packets of a trial that we make.
 #[derive(Clone, Debug)]
 pub(crate) struct Traffic {
+    generator: u16,
     templates: Vec<Template>,
-    protocol: Protocol,
+    kind: Kind,
     size: FrameSize,
     seed: u64,
 }
@@ -151,46 +192,77 @@ impl Traffic {
     /// The traffic of `options` with `generator` in its signatures.
     pub(crate) fn new(options: &TrafficOptions, generator: u16) -> Self {
         let templates = (0..options.flows).map(|flow| template(options, generator, flow)).collect();
-        Self { templates, protocol: options.protocol, size: options.size, seed: options.seed }
+        Self { generator, templates, kind: options.kind, size: options.size.clone(), seed: options.seed }
+    }
+}
+
+impl Source for Traffic {
+    fn mark(&self) -> Mark {
+        Mark::of(self.generator)
     }
 
-    pub(crate) fn flows(&self) -> usize {
+    fn flows(&self) -> usize {
         self.templates.len()
     }
 
-    /// Size of packet `number`, FCS counted. TCP has no room in the smallest frames of the IMIX, which grow.
-    #[inline]
-    pub(crate) fn size(&self, number: u64) -> u16 {
-        let flows = self.templates.len() as u64;
-        self.size.of(number % flows, number / flows, self.seed).max(self.protocol.smallest_frame())
+    fn count(&self) -> Option<u64> {
+        None
     }
 
-    /// How many packets of `flow` are among the first `count` of the trial.
+    fn largest(&self) -> u16 {
+        self.size.largest().max(self.kind.smallest_frame())
+    }
+
+    fn prepare(&mut self, _numbers: Range<u64>) -> anyhow::Result<()> {
+        Ok(())
+    }
+
+    fn due_ns(&self, _number: u64) -> Option<u64> {
+        None
+    }
+
+    fn note_sent(&mut self, _numbers: Range<u64>) {}
+
+    fn judged(&self, count: u64) -> u64 {
+        count
+    }
+
+    /// Sizes of a mix in which the headers have no room grow.
     #[inline]
-    pub(crate) fn sent_of_flow(&self, flow: u32, count: u64) -> u64 {
+    fn size(&self, number: u64) -> u16 {
+        let flows = self.templates.len() as u64;
+        self.size.of(number % flows, number / flows, self.seed).max(self.kind.smallest_frame())
+    }
+
+    #[inline]
+    fn sent_of_flow(&self, flow: u32, count: u64) -> u64 {
         let flows = self.templates.len() as u64;
         count / flows + u64::from(u64::from(flow) < count % flows)
     }
 
-    /// Writes packet `number`, sent at `now_ns`. False when it does not fit into the frame.
     #[inline]
-    pub(crate) fn write(&self, number: u64, now_ns: u64, packet: &mut Packet) -> bool {
+    fn write(&self, number: u64, now_ns: u64, packet: &mut Packet) -> bool {
         let flows = self.templates.len() as u64;
         let template = &self.templates[(number % flows) as usize];
         let sequence = (number / flows) as u32;
-        let protocol = self.protocol;
-        let head = protocol.template_bytes();
+        let kind = self.kind;
+        let head = kind.template_bytes();
         let length = usize::from(self.size(number)) - FCS_BYTES;
         let Some(data) = packet.reset(length) else { return false };
         data[..head].copy_from_slice(&template.bytes[..head]);
         data[head..].fill(0);
 
-        let ip_length = (length - ethernet::HEADER_LEN) as u16;
-        data[IP_LENGTH].copy_from_slice(&ip_length.to_be_bytes());
-        let ip_check = checksum::finish(combine(template.ip_sum, ip_length));
-        data[IP_CHECK].copy_from_slice(&ip_check.to_be_bytes());
+        let transport_length = (length - kind.transport()) as u16;
+        match kind.version {
+            IpVersion::V4 => {
+                let ip_length = (length - ethernet::HEADER_LEN) as u16;
+                data[IPV4_LENGTH].copy_from_slice(&ip_length.to_be_bytes());
+                let ip_check = checksum::finish(combine(template.ip_sum, ip_length));
+                data[IPV4_CHECK].copy_from_slice(&ip_check.to_be_bytes());
+            }
+            IpVersion::V6 => data[IPV6_LENGTH].copy_from_slice(&transport_length.to_be_bytes()),
+        }
 
-        let transport_length = (length - TRANSPORT) as u16;
         let timestamp = now_ns & TIMESTAMP_MASK;
         data[head - 10..head - 6].copy_from_slice(&sequence.to_be_bytes());
         data[head - 6..head].copy_from_slice(&timestamp.to_be_bytes()[2..]);
@@ -200,21 +272,25 @@ impl Traffic {
         {
             sum = combine(sum, word as u16);
         }
-        let check = match protocol {
+        if kind.has_pseudo_header() {
+            sum = combine(sum, transport_length);
+        }
+        let transport = &mut data[kind.transport()..];
+        let check = match kind.protocol {
             Protocol::Udp => {
-                data[UDP_LENGTH].copy_from_slice(&transport_length.to_be_bytes());
-                // In the pseudo-header and in the header.
-                checksum::finish_udp(combine(combine(sum, transport_length), transport_length))
+                transport[UDP_LENGTH..UDP_LENGTH + 2].copy_from_slice(&transport_length.to_be_bytes());
+                checksum::finish_udp(combine(sum, transport_length))
             }
-            Protocol::Tcp => checksum::finish(combine(sum, transport_length)),
+            Protocol::Tcp => checksum::finish(sum),
             Protocol::Icmp => {
-                data[ICMP_SEQUENCE].copy_from_slice(&(sequence as u16).to_be_bytes());
-                checksum::finish(combine(sum, sequence as u16))
+                let sequence = sequence as u16;
+                transport[ICMP_SEQUENCE..ICMP_SEQUENCE + 2].copy_from_slice(&sequence.to_be_bytes());
+                checksum::finish(combine(sum, sequence))
             }
         };
-        data[protocol.check()].copy_from_slice(&check.to_be_bytes());
+        data[kind.check()].copy_from_slice(&check.to_be_bytes());
         packet.set_link_header(0);
-        packet.set_network_and_transport_header(ethernet::HEADER_LEN, ipv4::MIN_HEADER_LEN);
+        packet.set_network_and_transport_header(ethernet::HEADER_LEN, kind.network_bytes());
         true
     }
 }
@@ -229,44 +305,62 @@ fn template(options: &TrafficOptions, generator: u16, flow: u32) -> Template {
     };
     let destination = match &options.destinations {
         Destinations::Hosts(hosts) => hosts.get(digit(hosts.count())),
-        Destinations::Drawn(drawn) => drawn.get(flow as usize).copied().unwrap_or(Ipv4Addr::UNSPECIFIED),
+        Destinations::Drawn(drawn) => drawn[flow as usize % drawn.len()],
     };
     let source = options.sources.get(digit(options.sources.count()));
     let source_port = options.source_ports.get(digit(options.source_port_count()));
     let destination_port = options.destination_ports.get(digit(options.destination_port_count()));
 
-    let protocol = options.protocol;
+    let kind = options.kind;
     let mut bytes = [0; LONGEST_TEMPLATE];
     let fits = "the template has room for its headers";
     let link = EthernetRepr {
         destination: options.destination_mac,
         source: options.source_mac,
-        ethertype: EtherType::IPV4,
+        ethertype: kind.version.ethertype(),
     };
     link.emit(&mut Ethernet::new_unchecked(&mut bytes)).expect(fits);
-    let ip = Ipv4Repr {
-        source,
-        destination,
-        protocol: protocol.number(),
-        ttl: TTL,
-        dscp: 0,
-        ecn: 0,
-        // "Sources emitting atomic datagrams MAY set the IPv4 ID field to any value" (RFC 6864, section 4.1).
-        identification: 0,
-        dont_fragment: true,
-        more_fragments: false,
-        fragment_offset: 0,
-        options: OptionOctets::EMPTY,
-        payload_len: 0,
-    };
-    let mut view = Ipv4::new_unchecked(&mut bytes[ethernet::HEADER_LEN..]);
-    ip.emit(&mut view).expect(fits);
-    view.set_total_len(0);
-    view.set_checksum(0);
-    let ip_sum = checksum::sum(&bytes[ethernet::HEADER_LEN..TRANSPORT]);
+    match (source, destination) {
+        (IpAddr::V4(source), IpAddr::V4(destination)) => {
+            let ip = Ipv4Repr {
+                source,
+                destination,
+                protocol: kind.number(),
+                ttl: TTL,
+                dscp: 0,
+                ecn: 0,
+                // "Sources emitting atomic datagrams MAY set the IPv4 ID field to any value" (RFC 6864, section 4.1).
+                identification: 0,
+                dont_fragment: true,
+                more_fragments: false,
+                fragment_offset: 0,
+                options: OptionOctets::EMPTY,
+                payload_len: 0,
+            };
+            let mut view = Ipv4::new_unchecked(&mut bytes[ethernet::HEADER_LEN..]);
+            ip.emit(&mut view).expect(fits);
+            view.set_total_len(0);
+            view.set_checksum(0);
+        }
+        (IpAddr::V6(source), IpAddr::V6(destination)) => {
+            let ip = Ipv6Repr {
+                source,
+                destination,
+                next_header: kind.number(),
+                hop_limit: TTL,
+                traffic_class: 0,
+                flow_label: 0,
+                payload_len: 0,
+            };
+            ip.emit(&mut Ipv6::new_unchecked(&mut bytes[ethernet::HEADER_LEN..])).expect(fits);
+        }
+        // Addresses of two families are refused before.
+        _ => {}
+    }
+    let ip_sum = checksum::sum(&bytes[ethernet::HEADER_LEN..kind.transport()]);
 
-    let header = &mut bytes[TRANSPORT..];
-    match protocol {
+    let header = &mut bytes[kind.transport()..];
+    match kind.protocol {
         Protocol::Udp => {
             header[..2].copy_from_slice(&source_port.to_be_bytes());
             header[2..4].copy_from_slice(&destination_port.to_be_bytes());
@@ -281,17 +375,21 @@ fn template(options: &TrafficOptions, generator: u16, flow: u32) -> Template {
             segment.set_window(u16::MAX);
         }
         Protocol::Icmp => {
-            header[0] = IcmpType::ECHO_REQUEST.0;
+            header[0] = match kind.version {
+                IpVersion::V4 => IcmpType::ECHO_REQUEST.0,
+                IpVersion::V6 => Icmpv6Type::ECHO_REQUEST.0,
+            };
             header[4..6].copy_from_slice(&source_port.to_be_bytes());
         }
     }
     let signature = Signature { generator, flow, sequence: 0, sent_ns: 0 };
-    let end = protocol.header_bytes() + SIGNATURE_BYTES;
-    header[protocol.header_bytes()..end].copy_from_slice(&signature.bytes());
+    let end = kind.transport_bytes() + SIGNATURE_BYTES;
+    header[kind.transport_bytes()..end].copy_from_slice(&signature.bytes());
     let mut transport_sum = checksum::sum(&header[..end]);
-    if protocol != Protocol::Icmp {
-        let pseudo = checksum::pseudo_v4(source, destination, protocol.number().0, 0);
-        transport_sum = combine(transport_sum, pseudo);
+    if kind.has_pseudo_header()
+        && let Some(pseudo) = PseudoHeader::new(source, destination)
+    {
+        transport_sum = combine(transport_sum, pseudo.sum(kind.number(), 0));
     }
     Template { bytes, ip_sum, transport_sum }
 }
@@ -299,17 +397,21 @@ fn template(options: &TrafficOptions, generator: u16, flow: u32) -> Template {
 #[cfg(test)]
 impl TrafficOptions {
     /// So many flows of the smallest frames.
-    pub(crate) fn for_tests(protocol: Protocol, flows: u32) -> Self {
+    pub(crate) fn for_tests(kind: Kind, flows: u32) -> Self {
+        let (sources, destinations) = match kind.version {
+            IpVersion::V4 => ("198.18.0.0/24", "198.19.0.0/24"),
+            IpVersion::V6 => ("2001:2::/64", "2001:2:0:1::/64"),
+        };
         Self {
             flows,
             source_mac: MacAddr([2, 0, 0, 0, 0, 1]),
             destination_mac: MacAddr([2, 0, 0, 0, 0, 2]),
-            sources: "198.18.0.0/24".parse().unwrap(),
-            destinations: Destinations::Hosts("198.19.0.0/24".parse().unwrap()),
+            sources: sources.parse().unwrap(),
+            destinations: Destinations::Hosts(destinations.parse().unwrap()),
             source_ports: "1024-2047".parse().unwrap(),
             destination_ports: "9".parse().unwrap(),
-            protocol,
-            size: FrameSize::Fixed(protocol.smallest_frame()),
+            kind,
+            size: FrameSize::Fixed(kind.smallest_frame()),
             seed: 1,
         }
     }
@@ -317,7 +419,7 @@ impl TrafficOptions {
 
 #[cfg(test)]
 mod tests {
-    use super::super::signature::{Verdict, judge};
+    use super::super::signature::{Mark, Verdict, judge};
     use super::*;
     use packet::{Pool, PoolOptions};
     use proptest::prelude::*;
@@ -325,14 +427,12 @@ mod tests {
 
     #[test]
     fn the_smallest_udp_packet_fills_the_smallest_frame() {
-        assert_eq!(Protocol::Udp.smallest_frame(), 64);
-        assert_eq!(Protocol::Icmp.smallest_frame(), 64);
-        assert_eq!(Protocol::Tcp.smallest_frame(), 76);
+        assert_eq!(Kind::ALL.map(Kind::smallest_frame), [64, 76, 64, 84, 96, 84]);
     }
 
     #[test]
     fn flows_differ() {
-        let mut options = TrafficOptions::for_tests(Protocol::Udp, 1_000);
+        let mut options = TrafficOptions::for_tests(Kind::UDP, 1_000);
         options.destinations = Destinations::Hosts("198.19.0.0/30".parse().unwrap());
         options.sources = "198.18.0.0/31".parse().unwrap();
         options.source_ports = "1-125".parse().unwrap();
@@ -346,15 +446,34 @@ mod tests {
 
     #[test]
     fn drawn_destinations_are_used() {
-        let mut options = TrafficOptions::for_tests(Protocol::Udp, 2);
-        options.destinations = Destinations::Drawn(vec![[10, 0, 0, 1].into(), [10, 0, 0, 2].into()]);
+        let mut options = TrafficOptions::for_tests(Kind::UDP, 2);
+        options.destinations =
+            Destinations::Drawn(["10.0.0.1", "10.0.0.2"].map(|text| text.parse().unwrap()).to_vec());
         let traffic = Traffic::new(&options, 1);
         assert_eq!(traffic.templates[1].bytes[30..34], [10, 0, 0, 2]);
     }
 
     #[test]
+    fn an_echo_request_of_icmpv6_is_right_to_the_byte() {
+        let kind = Kind { version: IpVersion::V6, protocol: Protocol::Icmp };
+        let traffic = Traffic::new(&TrafficOptions::for_tests(kind, 1), 0x1234);
+        let mut pool = Pool::new(PoolOptions { frames: 1, ..PoolOptions::default() }).unwrap();
+        let mut packet = pool.allocate().unwrap();
+        assert!(traffic.write(5, 0x0102_0304_0506, &mut packet));
+        let expected = [
+            &[2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 0x86, 0xdd, 0x60, 0, 0, 0, 0, 26, 58, 64][..],
+            &[0x20, 1, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1],
+            &[0x20, 1, 0, 2, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 1],
+            // Type 128; the checksum is a sum by hand; the first source port as identifier; number 5.
+            &[128, 0, 0x69, 0x3b, 4, 0, 0, 5],
+            &[0xb7, 0x1c, 0x12, 0x34, 0, 0, 0, 0, 0, 0, 0, 5, 1, 2, 3, 4, 5, 6],
+        ];
+        assert_eq!(packet.data(), expected.concat());
+    }
+
+    #[test]
     fn a_packet_too_long_for_its_frame_is_not_written() {
-        let mut options = TrafficOptions::for_tests(Protocol::Udp, 1);
+        let mut options = TrafficOptions::for_tests(Kind::UDP, 1);
         options.size = FrameSize::Fixed(9_000);
         let mut pool = Pool::new(PoolOptions { frames: 1, ..PoolOptions::default() }).unwrap();
         assert!(!Traffic::new(&options, 1).write(0, 0, &mut pool.allocate().unwrap()));
@@ -363,10 +482,10 @@ mod tests {
     proptest! {
         #[test]
         fn each_packet_is_right_and_numbered(
-            protocol in prop::sample::select(Protocol::ALL.to_vec()),
-            flows in 1u32..50, number in 0u64..1 << 40, now: u64, size in 76u16..1_500, generator: u16,
+            kind in prop::sample::select(Kind::ALL.to_vec()),
+            flows in 1u32..50, number in 0u64..1 << 40, now: u64, size in 96u16..1_500, generator: u16,
         ) {
-            let mut options = TrafficOptions::for_tests(protocol, flows);
+            let mut options = TrafficOptions::for_tests(kind, flows);
             options.size = FrameSize::Fixed(size);
             let traffic = Traffic::new(&options, generator);
             let mut pool = Pool::new(PoolOptions { frames: 1, ..PoolOptions::default() }).unwrap();
@@ -379,7 +498,7 @@ mod tests {
             let sequence = number / u64::from(flows);
             let signature =
                 Signature { generator, flow, sequence: sequence as u32, sent_ns: now & TIMESTAMP_MASK };
-            prop_assert_eq!(judge(packet.data(), generator), Verdict::Ours(signature));
+            prop_assert_eq!(judge(packet.data(), Mark::of(generator)), Verdict::Ours(signature));
             prop_assert_eq!(traffic.sent_of_flow(flow, number), sequence);
             prop_assert_eq!(traffic.sent_of_flow(flow, number + 1), sequence + 1);
         }

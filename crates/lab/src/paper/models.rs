@@ -1,8 +1,9 @@
 //! What the parts of a server allow, beside what was measured on such servers.
 
 use anyhow::{Context, Result};
-use sim::Sizes;
+use router::table::thousands;
 use sim::model::{Application, Machine, PROCESSORS, Prediction};
+use sim::{ABILENE, Sizes};
 
 use super::Setting;
 use super::report::{Report, line};
@@ -58,9 +59,9 @@ fn predicted(machine: &Machine, application: &Application, size: u32) -> f64 {
     gbps(&machine.predict(application, size))
 }
 
-/// Bytes of the mean packet of a common mix, in the place of Abilene's.
+/// Bytes of the mean packet of the mix in the place of Abilene's.
 fn mean_of_mix() -> u32 {
-    Sizes::Imix.mean().round() as u32
+    Sizes::Abilene.mean().round() as u32
 }
 
 /// RouteBricks, figure 8: rates by size and by application.
@@ -86,8 +87,8 @@ pub(super) fn rates(_: &Setting, report: &mut Report<'_>) -> Result<()> {
         let rates = applications.all().map(|application| predicted(&nehalem, application, size));
         rates.into_iter().enumerate().map(|(place, rate)| (place as f64, rate)).collect()
     };
-    let small = over(64);
-    report.judge("fig8-order", std::slice::from_ref(&small))?;
+    let at_64 = over(64);
+    report.judge("fig8-order", std::slice::from_ref(&at_64))?;
     let sizes = [64, 128, 256, 512, 1024, 1518];
     let by_size = (0..)
         .zip(sizes)
@@ -112,15 +113,17 @@ pub(super) fn rates(_: &Setting, report: &mut Report<'_>) -> Result<()> {
             up: "Gb/s".to_owned(),
             over: "application".to_owned(),
             places,
-            lines: vec![line("model, 64 bytes", &small), line(format!("model, {mix} bytes"), &over(mix))],
+            lines: vec![line("model, 64 bytes", &at_64), line(format!("model, {mix} bytes"), &over(mix))],
             has_bars: true,
             ..Chart::default()
         },
         &["fig8-applications", "fig8-mix"],
     )?;
+    let [(small, often), (middle, less), (large, least)] =
+        ABILENE.map(|(bytes, weight)| (thousands(u64::from(bytes)), weight));
     report.remark(format!(
         "The model starts from table 3's cycles of 64-byte packets and the card's 12.3 Gb/s. Abilene's trace is not public: the mix here has packets of \
-         64, 594 and 1,518 bytes at 7 : 4 : 1, {mix} on average. With large packets the cards are the limit, so that those rows hold is arithmetic."
+         {small}, {middle} and {large} bytes at {often} : {less} : {least}, {mix} on average. With large packets the cards are the limit, so that those rows hold is arithmetic."
     ));
     Ok(())
 }
