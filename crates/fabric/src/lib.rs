@@ -21,7 +21,7 @@
 //! | `flowlets.rs` | [`Flowlets`]: the path a burst of a flow took last |
 //! | `balance.rs` | [`Balancer`]: directly or over whom; the heart |
 //! | `fair.rs` | [`FairQueue`]: each input node's share of an overloaded output |
-//! | `front.rs` | [`Front`]: which routing node a flow belongs to, for two-stage clusters |
+//! | `front.rs` | [`Front`], [`Fronts`]: which routing node a flow belongs to, for two-stage clusters |
 
 mod balance;
 mod bucket;
@@ -41,7 +41,7 @@ pub use balance::{Balancer, Choice, Counts, Mode, Settings};
 pub use bucket::Bucket;
 pub use fair::{FairQueue, Share};
 pub use flowlets::{Flowlets, PathChoice, Place};
-pub use front::Front;
+pub use front::{Front, Fronts, RoutingNode};
 pub use header::{Header, HeaderError, Kind, LONGEST_WAY, Label, Lead, Words};
 pub use hello::{Echo, Hello, HelloError, Report, Version};
 pub use keys::Keys;

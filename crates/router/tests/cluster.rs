@@ -9,9 +9,10 @@ mod netns;
 
 use packet::sync::lock;
 use std::process::Command;
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
+use fabric::{Far, NodeId, Paths, Topology};
 use netns::cluster::{Cluster, Loss, Plan, StorePlan, host_addresses, port_addresses};
 use netns::{eventually, is_root};
 use serde_json::Value;
@@ -535,6 +536,113 @@ fn fronts_divide_flows_among_routing_nodes_and_go_round_a_dead_one() {
     steps.done("a routing node killed");
 }
 
+/// The shares of a class at front 'a' in 1024th parts, by the names of the nodes that have some.
+fn shares(cluster: &Cluster, class: &str) -> Vec<(String, u64)> {
+    let nodes = cluster.show();
+    let classes = nodes.iter().find(|node| node["node"] == "a").and_then(|node| node["classes"].as_array());
+    let class = classes.into_iter().flatten().find(|known| known["rule"] == class);
+    let shares = class.and_then(|class| class["shares"].as_array()).into_iter().flatten();
+    let share = |pair: &Value| {
+        let number = pair[0].as_u64().unwrap() as usize;
+        (cluster.names[number].clone(), pair[1].as_u64().unwrap())
+    };
+    shares.map(share).filter(|(_, share)| *share > 0).collect()
+}
+
+/// Waits until front 'a' says that a class is divided like that.
+fn is_divided(cluster: &Cluster, class: &str, expected: &[(&str, u64)]) {
+    let expected: Vec<_> = expected.iter().map(|&(name, share)| (name.to_owned(), share)).collect();
+    assert!(eventually(|| shares(cluster, class) == expected), "{:?}: {:#?}", expected, cluster.show());
+}
+
+#[test]
+fn fronts_send_each_class_to_the_nodes_that_serve_it_and_follow_changes_while_they_run() {
+    if !is_root() {
+        return;
+    }
+    const ECHO: &str = "icmp any 10.0.2.0/24";
+    let _turn = turn(1);
+    let mut steps = Steps::of("classes");
+    let role = |number| if number < 2 { "edge" } else { "route" };
+    let node = |number| if number == 4 { "serves = [\"icmp any 10.0.2.0/24\"]" } else { "" };
+    let mut cluster = Cluster::new(Plan { topology: "mesh(5)", role, node, ..Plan::default() });
+    let names = cluster.names.clone();
+    cluster.start_all(&names);
+    cluster.next_leader("");
+    cluster.all_reach_all(&[1, 2]);
+    cluster.is_whole(&names);
+    is_divided(&cluster, ECHO, &[("e", 1024)]);
+    is_divided(&cluster, "others", &[("c", 512), ("d", 512)]);
+    steps.done("one router");
+
+    // Of a thousand echo requests, how many more frames than before 'a' has sent to 'c', 'd' and 'e'; hellos are among them.
+    let sent_to = |cluster: &Cluster| -> Vec<u64> {
+        let before: Vec<u64> =
+            (1..4).map(|link| cluster.handler("a", &format!("link{link}.packets"))).collect();
+        let ping =
+            cluster.network.run("h1", &format!("ping -n -q -i 0.002 -c 1000 {}", host_addresses(2)[0]));
+        assert!(ping.0, "{}", ping.1);
+        let after = (1..4).map(|link| cluster.handler("a", &format!("link{link}.packets")));
+        after.zip(before).map(|(after, before)| after - before).collect()
+    };
+    let to = sent_to(&cluster);
+    assert!(to[2] >= 1000 && to[0] < 900 && to[1] < 900, "{to:?}");
+    steps.done("echo requests go to the node that serves them");
+
+    let ways = [(1, host_addresses(2)[0].clone()), (2, host_addresses(1)[1].clone())];
+    let losses = cluster.lost_during(&ways, |cluster| {
+        let (done, text) = cluster.set("e --weight 0");
+        assert!(done && text.contains("node 'e' has weight 0 now and serves icmp any 10.0.2.0/24"), "{text}");
+        is_divided(cluster, ECHO, &[("c", 512), ("d", 512)]);
+    });
+    lost_at_most(MOST_LOST, "a node is drained", &losses);
+    let to = sent_to(&cluster);
+    assert!(to[2] < 900 && to[0].max(to[1]) >= 1000, "{to:?}");
+    steps.done("drained");
+
+    let losses = cluster.lost_during(&ways, |cluster| {
+        let (done, text) = cluster.set("e --weight 2 --serves-all");
+        assert!(done && text.contains("node 'e' has weight 2 now and serves all other flows"), "{text}");
+        is_divided(cluster, "others", &[("c", 256), ("d", 256), ("e", 512)]);
+        let (done, text) = cluster.set("c --serves 'udp any any port 53' --serves 'tcp any any port 53'");
+        assert!(done && text.contains("tcp any any port 53"), "{text}");
+        is_divided(cluster, "tcp any any port 53", &[("c", 1024)]);
+    });
+    lost_at_most(MOST_LOST, "weights and classes change", &losses);
+    assert_eq!(shares(&cluster, ECHO), []);
+    for (arguments, says) in [
+        ("c --weight 0 --serves 'udp any'", "serves: 'udp any': the line ends before word 3"),
+        ("a --serves 'udp any any'", "its role is \"edge\"; expected \"route\" or \"edge+route\""),
+        ("z --weight 1", "has no node 'z'"),
+        ("c", "required"),
+    ] {
+        let (done, text) = cluster.set(arguments);
+        assert!(!done && text.contains(says), "{text}");
+    }
+    let (_, text) = cluster
+        .network
+        .script("mgmt", &format!("{} cluster show {}", netns::router::PROGRAM, cluster.file()));
+    assert!(text.contains("others") && text.contains("d 33.3%, e 66.7%"), "{text}");
+    steps.done("another weight, other classes");
+
+    // Its file says what the cluster was like at first.
+    cluster.kill("a");
+    cluster.start("a");
+    is_divided(&cluster, "udp any any port 53", &[("c", 1024)]);
+    assert_eq!(shares(&cluster, "others").len(), 2, "{:#?}", cluster.show());
+    cluster.all_reach_all(&[1, 2]);
+    steps.done("a front that starts anew has what was set");
+
+    let command = format!("{} cluster leave {} e", netns::router::PROGRAM, cluster.file());
+    let (left, text) = cluster.network.run("mgmt", &command);
+    assert!(left, "{text}\n{}", cluster.said("e"));
+    is_divided(&cluster, "others", &[("d", 1024)]);
+    assert!(eventually(|| cluster.ended("e").is_some()), "{}", cluster.said("e"));
+    cluster.join("e");
+    is_divided(&cluster, ECHO, &[("e", 1024)]);
+    steps.done("a routing node that leaves and joins is followed");
+}
+
 #[test]
 fn a_fly_with_relays_is_one_router() {
     if !is_root() {
@@ -555,6 +663,61 @@ fn a_fly_with_relays_is_one_router() {
     cluster.all_reach_all(&[1, 2, 3, 4, 5, 6, 7, 8]);
     cluster.is_one_hop(1, 8);
     steps.done("every host reaches every host, by one hop");
+}
+
+/// Returns whether the other nodes of a topology reach each other without this one, and some of them another way than with it.
+fn is_gone_round(topology: &str, dead: usize) -> bool {
+    let topology = Arc::new(Topology::new(topology.parse().unwrap()));
+    let is_there = |node: NodeId| node.index() != dead;
+    let ways = |from: NodeId| {
+        let is_up = |link: u16| match topology.links(from)[usize::from(link)].far {
+            Far::Node(far) => is_there(far),
+            Far::Switch(_) => true,
+        };
+        Paths::with(topology.clone(), from, is_up, |a, b| is_there(a) && is_there(b))
+    };
+    let others: Vec<NodeId> = NodeId::first(topology.nodes()).filter(|&node| is_there(node)).collect();
+    let mut detours = 0;
+    for &from in &others {
+        let ways = ways(from);
+        let targets = || others.iter().filter(|&&to| to != from);
+        if !targets().all(|&to| ways.is_reachable(to)) {
+            return false;
+        }
+        detours += targets().filter(|&&to| !ways.is_direct(to)).count();
+    }
+    detours > 0
+}
+
+#[test]
+fn each_topology_of_few_links_is_one_router_and_goes_round_a_dead_node() {
+    if !is_root() {
+        return;
+    }
+    let _turn = turn(1);
+    for topology in ["compact(2)", "groups(2)", "cube(3)", "debruijn(3, 2)"] {
+        let mut steps = Steps::of(topology);
+        let mut cluster = Cluster::new(Plan { topology, ..Plan::default() });
+        let names = cluster.names.clone();
+        cluster.start_all(&names);
+        let leader = cluster.next_leader("");
+        let hosts: Vec<usize> = (1..=names.len()).collect();
+        cluster.all_reach_all(&hosts);
+        cluster.is_whole(&names);
+        cluster.is_one_hop(1, names.len());
+        steps.done("every host reaches every host, and the router at every port");
+        let may_die = |&number: &usize| names[number] != leader && is_gone_round(topology, number);
+        let dies = (0..names.len()).find(may_die).expect("a node on others' ways that these can do without");
+        let rest: Vec<&str> = all_but(&names, &[&names[dies]]);
+        let losses = cluster.lost_during(&ring(&cluster, &rest), |cluster| {
+            cluster.kill(&names[dies]);
+            std::thread::sleep(Duration::from_secs(1));
+        });
+        lost_at_most(MOST_LOST, "a node dies", &losses);
+        let rest: Vec<usize> = hosts.into_iter().filter(|host| *host != dies + 1).collect();
+        cluster.all_reach_all(&rest);
+        steps.done("the same without a node that died");
+    }
 }
 
 #[test]

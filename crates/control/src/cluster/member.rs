@@ -158,6 +158,20 @@ pub struct Traffic {
     pub without_room: u64,
     /// Its links.
     pub links: Vec<LinkStatus>,
+    /// What a front has divided among routing nodes, by class.
+    #[serde(default)]
+    pub classes: Vec<ClassTraffic>,
+}
+
+/// The flows of a class at a front.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClassTraffic {
+    /// The rule of the class.
+    pub rule: String,
+    /// Packets that came in.
+    pub packets: u64,
+    /// The routing nodes' numbers, and the flows that each has now, in 1024th parts.
+    pub shares: Vec<(u16, u16)>,
 }
 
 /// A link to a neighbouring node.

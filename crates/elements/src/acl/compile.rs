@@ -67,6 +67,7 @@ pub(super) fn compile<A: AclFamily>(rules: &[Rule], default: Action, copies: usi
         answers: answers.into(),
         needs_protocol: ours.iter().any(|rule| rule.needs_protocol()),
         needs_transport: ours.iter().any(|rule| rule.needs_transport()),
+        fragments_alike: false,
     }
 }
 

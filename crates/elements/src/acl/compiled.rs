@@ -75,6 +75,8 @@ pub(super) struct Compiled<A: AclFamily> {
     /// Whether a rule asks for a protocol, and for a transport header.
     pub(super) needs_protocol: bool,
     pub(super) needs_transport: bool,
+    /// Whether the fragments of a packet are judged alike: the first one without its transport header too.
+    pub(super) fragments_alike: bool,
 }
 
 /// What became of a batch.
@@ -160,7 +162,11 @@ impl<A: AclFamily> Compiled<A> {
             if facts::version(packet) != Some(A::VERSION.number()) {
                 continue;
             }
-            let facts = A::facts(packet).filter(|(.., facts)| {
+            let facts = A::facts(packet).map(|(source, destination, facts)| {
+                let facts = if self.fragments_alike { facts.of_all_fragments() } else { facts };
+                (source, destination, facts)
+            });
+            let facts = facts.filter(|(.., facts)| {
                 let asked =
                     |flaw: facts::Flaw| self.needs_transport || self.needs_protocol && flaw.hides_protocol();
                 !facts.flaw.is_some_and(asked)

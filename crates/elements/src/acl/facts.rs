@@ -10,6 +10,7 @@ use std::hint::select_unpredictable;
 use packet::Packet;
 use packet::wire::ipv4::{self, Ipv4};
 use packet::wire::ipv6::{self, Ipv6};
+use packet::wire::ipv6_extension::{Ipv6Extension, Ipv6ExtensionBody, Ipv6Fragment};
 use packet::wire::tcp::{Tcp, TcpFlags};
 use packet::wire::{IpProtocol, WireError};
 
@@ -76,6 +77,33 @@ pub(super) struct Facts {
     /// Destination port; for ICMP the type in the high octet and the code in the low one.
     pub(super) destination_port: u16,
     pub(super) flaw: Option<Flaw>,
+    in_common: InCommon,
+}
+
+/// What a packet has in common with the other fragments of its datagram, apart from addresses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum InCommon {
+    /// All: there are no others.
+    #[default]
+    All,
+    Protocol,
+    /// Not even the protocol, which extension headers in the first fragment say.
+    Nothing,
+}
+
+impl Facts {
+    /// Returns what holds for all fragments of the datagram.
+    #[inline(always)]
+    pub(super) fn of_all_fragments(self) -> Self {
+        if self.in_common == InCommon::All {
+            return self;
+        }
+        let protocol =
+            if self.kind == ESTABLISHED { u16::from(IpProtocol::TCP.0) } else { self.kind % LATER };
+        let is_hidden = self.in_common == InCommon::Nothing;
+        let flaw = if is_hidden { Some(Flaw::HiddenProtocol) } else { None };
+        Self { kind: LATER + protocol, source_port: 0, destination_port: 0, flaw, ..self }
+    }
 }
 
 /// Addresses in host order, and the rest.
@@ -136,6 +164,7 @@ fn of_start(protocol: u8, start: &[u8; TCP_MINIMUM]) -> Facts {
         source_port: first,
         destination_port: select_unpredictable(is_icmp, first, second),
         flaw: None,
+        in_common: InCommon::All,
     }
 }
 
@@ -159,7 +188,12 @@ fn of_part(protocol: u8, part: Part, transport: &[u8]) -> Facts {
         } else {
             (usize::from(offset) * 8 + transport.len() > MAX_DATAGRAM).then_some(Flaw::BeyondEnd)
         };
-        return Facts { kind: LATER + u16::from(protocol), flaw, ..Facts::default() };
+        return Facts {
+            kind: LATER + u16::from(protocol),
+            flaw,
+            in_common: InCommon::Protocol,
+            ..Facts::default()
+        };
     }
     let needed = match protocol {
         // RFC 1858, section 3.2.1: "IF FO=0 and PROTOCOL=TCP and TRANSPORTLEN < tmin THEN DROP PACKET"; so
@@ -177,7 +211,8 @@ fn of_part(protocol: u8, part: Part, transport: &[u8]) -> Facts {
     } else {
         Flaw::NoTransport
     });
-    Facts { flaw, ..of_start(protocol, &start) }
+    let in_common = if part == Part::First { InCommon::Protocol } else { InCommon::All };
+    Facts { flaw, in_common, ..of_start(protocol, &start) }
 }
 
 /// An IPv6 packet with extension headers, or a short one.
@@ -191,8 +226,19 @@ fn of_chain(network: &[u8]) -> Facts {
     let end = network.len().min(ipv6::HEADER_LEN + view.payload_len());
     let transport = network.get(upper.offset..end).unwrap_or_default();
     let part = upper.fragment.map_or(Part::Whole, |fragment| part(fragment.offset, fragment.more_fragments));
-    if matches!(part, Part::Later(_)) && upper.protocol.is_ipv6_extension() {
-        return Facts { flaw: Some(Flaw::HiddenProtocol), ..Facts::default() };
+    let facts = if matches!(part, Part::Later(_)) && upper.protocol.is_ipv6_extension() {
+        Facts { flaw: Some(Flaw::HiddenProtocol), ..Facts::default() }
+    } else {
+        of_part(upper.protocol.0, part, transport)
+    };
+    let hides = |extension: Ipv6Extension<'_>| match extension.body {
+        Ipv6ExtensionBody::Fragment(Ipv6Fragment { offset, more_fragments, .. }) => {
+            (offset > 0 || more_fragments) && extension.next_header.is_ipv6_extension()
+        }
+        _ => false,
+    };
+    if upper.fragment.is_some() && view.extensions().flatten().any(hides) {
+        return Facts { in_common: InCommon::Nothing, ..facts };
     }
-    of_part(upper.protocol.0, part, transport)
+    facts
 }

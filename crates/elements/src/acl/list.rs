@@ -33,7 +33,7 @@ use super::compile::compile;
 use super::compiled::{Answer, Compiled, Room};
 use super::facts;
 use super::parse::{MAX_RULES, lines, parse_list, parse_rule};
-use super::rule::{Action, Inputs, Rule, Written};
+use super::rule::{Action, Inputs, Rule, TrafficRule, Written};
 
 /// Packets and bytes that met a rule, as its copy counts them.
 #[derive(Debug, Default)]
@@ -105,6 +105,14 @@ impl List {
             counts: counts.collect(),
             in_kernel: Default::default(),
         }
+    }
+
+    /// Compiles rules for one copy of an element, for which all fragments of a packet are alike.
+    pub(crate) fn of_traffic(rules: &[TrafficRule]) -> Self {
+        let rules: Vec<Rule> = rules.iter().map(|rule| rule.0).collect();
+        let mut list = Self::new(&rules, Action::Deny, 1);
+        (list.ipv4.fragments_alike, list.ipv6.fragments_alike) = (true, true);
+        list
     }
 
     /// The rules of a family for the program in the kernel.

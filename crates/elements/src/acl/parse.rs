@@ -114,6 +114,17 @@ fn rule(words: &mut Words<'_>, before: u32, inputs: &Inputs) -> Result<Rule, Str
         "deny" => Action::Deny,
         _ => return Err(words.mistake("permit or deny")),
     };
+    asked(words, sequence, action, inputs)
+}
+
+/// Reads a rule without number and action: what it asks of packets. It permits.
+pub(super) fn parse_asked(text: &str) -> Result<Rule, String> {
+    let mut words = Words { words: text.split_ascii_whitespace().collect(), next: 0 };
+    asked(&mut words, 0, Action::Permit, &Inputs::default())
+}
+
+/// Reads what a rule asks of packets.
+fn asked(words: &mut Words<'_>, sequence: u32, action: Action, inputs: &Inputs) -> Result<Rule, String> {
     let mut version = match words.peek() {
         Some("ipv4") => Some(IpVersion::V4),
         Some("ipv6") => Some(IpVersion::V6),

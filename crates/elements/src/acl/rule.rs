@@ -1,10 +1,13 @@
 //! A rule of an access control list: what it asks of a packet, and how it is written.
 
 use std::fmt;
+use std::str::FromStr;
 
 use ipnet::IpNet;
 use packet::IpVersion;
 use packet::wire::IpProtocol;
+
+use super::parse::parse_asked;
 
 /// What becomes of a packet that a rule matches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -139,8 +142,15 @@ pub(super) struct Written<'a> {
 
 impl fmt::Display for Written<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {} ", self.rule.sequence, self.rule.action)?;
+        self.fmt_asked(f)
+    }
+}
+
+impl Written<'_> {
+    /// Writes what the rule asks of packets.
+    fn fmt_asked(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let rule = self.rule;
-        write!(f, "{} {} ", rule.sequence, rule.action)?;
         let said =
             rule.source.or(rule.destination).is_some() || rule.protocol.and_then(only_version).is_some();
         if let Some(version) = rule.version.filter(|_| !said) {
@@ -172,5 +182,23 @@ impl fmt::Display for Written<'_> {
             f.write_str(" fragment")?;
         }
         Ok(())
+    }
+}
+
+/// A rule without number and action: packets that belong together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TrafficRule(pub(super) Rule);
+
+impl FromStr for TrafficRule {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        parse_asked(text).map(Self)
+    }
+}
+
+impl fmt::Display for TrafficRule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Written { rule: &self.0, inputs: &Inputs::default() }.fmt_asked(f)
     }
 }

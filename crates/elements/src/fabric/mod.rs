@@ -25,6 +25,7 @@ mod node;
 #[cfg(test)]
 mod tests;
 mod to_fabric;
+mod traffic;
 mod wire;
 
 use std::sync::Mutex;
@@ -36,6 +37,7 @@ use ports::KernelRelay;
 pub use adjacencies::FabricAdjacencies;
 pub use host_ports::{FabricHostPorts, HostPort};
 pub use keys::FabricKeys;
+pub use traffic::{check_traffic_rules, traffic_rule};
 
 /// What relays in the kernel between a node's dedicated links, for the node's Fabric element: it is kept true to the ways that are alive.
 #[derive(Debug)]

@@ -1,5 +1,7 @@
 //! Clusters in memory: a graph for each node, and cables of the test between them that can be cut.
 
+mod classes;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -873,6 +875,18 @@ fn mistakes_say_what_would_be_right() {
         (
             &format!("{fabric} Idle -> FabricEncap(f, to-host, NODE 1 x) -> Discard;"),
             "NODE: expected a node, or nodes with weights",
+        ),
+        (
+            &format!(
+                "{fabric} Idle -> FabricEncap(f, to-route, NODE \"1 1 serves tcp any port\") -> Discard;"
+            ),
+            "NODE: 1: 'tcp any port': the line ends before word 4; right would be a port from 0",
+        ),
+        (
+            &format!(
+                "{fabric} Idle -> FabricEncap(f, to-route, NODE \"1 1 serves permit tcp any any\") -> Discard;"
+            ),
+            "NODE: 1: 'permit tcp any any': word 1 is 'permit'; right would be any, a protocol's name",
         ),
         (&format!("{fabric} Idle -> FabricHost(f) -> Discard;"), "there is no cluster here"),
         (

@@ -4,6 +4,7 @@
 //!
 //! - *routing* is the graph of `brickway run PORT...`, which does all there is to do in one server;
 //! - the *input* node does the same for packets that leave by other nodes' ports, and chooses their paths;
+//! - a *front* leaves routing to the three others; *with classes* rules by port and by prefix say which flows node 3 gets;
 //! - a *relay* is the intermediate node of packets between two others;
 //! - the *output* node gives packets their next hop's header; *with shares* FabricShare stands before its port.
 
@@ -107,6 +108,8 @@ fn case(
         ("input and output", SingleCore::minimal(looped, Some(null()?), burst, burst)?),
         ("routing", drop_in::router(ports(templates.clone())?, alone, burst)?),
         ("input node", node(ports(templates.clone())?, spread, burst, &format!("{ROUTING}{INPUT}"))?),
+        ("front", node(ports(templates.clone())?, spread, burst, &front("1, 2, 3"))?),
+        ("front with classes", node(ports(templates.clone())?, spread, burst, &front(CLASSES))?),
         ("relay", node(ports(on_their_way(&templates, Some(HERE)))?, spread, burst, LINK)?),
         ("output node", node(ports(on_their_way(&templates, None))?, spread, burst, LINK)?),
         ("output with shares", node(ports(on_their_way(&templates, None))?, spread, burst, SHARED_LINK)?),
@@ -170,6 +173,18 @@ const INPUT: &str = "\
 to[0] -> ToDevice(bench1);  to[1] -> ToDevice(bench2);  to[2] -> ToDevice(bench3);
 rt4[0], rt6[0] => Discard, Discard;
 ";
+
+/// A front that divides what comes in among nodes.
+fn front(nodes: &str) -> String {
+    format!(
+        "FromDevice(bench0) -> Paint(1) -> FabricEncap(fabric, to-route, NODE \"{nodes}\") -> to :: ToFabric(fabric);
+         to[0] -> ToDevice(bench1);  to[1] -> ToDevice(bench2);  to[2] -> ToDevice(bench3);"
+    )
+}
+
+/// Nodes of a front with classes.
+const CLASSES: &str =
+    "1, 2, 3 serves udp any any port 53; udp any port 53 any; tcp any any port 80; any any 32.0.0.0/4";
 
 /// Frames come by the link to node 1; the outer port is never used by a relay.
 const LINK: &str = "\

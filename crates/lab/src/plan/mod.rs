@@ -265,6 +265,7 @@ fn emit(folder: &Path, plan: &Plan, wish: &Wish, server: &Server) -> Result<Path
             role: if has_ports { Role::EdgeRoute } else { Role::Relay },
             leads: has_ports,
             weight: 1,
+            serves: Vec::new(),
             links: (0..topology.links(node).len()).map(|link| format!("fab{link}")).collect(),
             driver: "af_xdp".to_owned(),
             workers: 1,

@@ -13,7 +13,7 @@ use toml::{Table, Value};
 use super::config::ClusterConfig;
 
 /// The options that the store's record has, the same for all nodes.
-pub(crate) const AGREED: [&str; 18] = [
+pub(crate) const AGREED: [&str; 19] = [
     "name",
     "number",
     "topology",
@@ -29,6 +29,7 @@ pub(crate) const AGREED: [&str; 18] = [
     "node.role",
     "node.leads",
     "node.weight",
+    "node.serves",
     "node.port.name",
     "node.port.number",
     "node.port.addresses",
@@ -236,6 +237,7 @@ mod tests {
             ("\"10Gbps\"", "\"'10Gbps'\"", "link_rate = "),
             ("name = \"b1\"", "name = \"b1), x :: Script(\"", "port 'b1), x :: Script('"),
             ("name = \"b1\"", "name = \"all\"", "port 'all'"),
+            ("port 53\"", "port 53, 9 1 // x\"", "serves: 'udp any any port 53, 9 1 // x': word 5"),
             ("name = \"a1\"", "name = \"a9\"", "expected an interface for it"),
             ("number = 0\nrole", "number = 4\nrole", "number 0 in this file, 4 in the store's record"),
         ] {

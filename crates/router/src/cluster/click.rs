@@ -6,6 +6,10 @@ use std::fmt::Write;
 use packet::wire::ethernet::MacAddr;
 
 use super::config::{ClusterConfig, NodeConfig, Role};
+use super::fronts;
+
+/// The element of a front that carries packets to routing nodes.
+pub(super) const ROUTERS: &str = "routers";
 
 /// What is known of a node's port when its configuration is made.
 #[derive(Clone, Copy, Debug)]
@@ -142,13 +146,9 @@ pub(super) fn configuration(config: &ClusterConfig, node: &NodeConfig, ports: &[
     }
     linux(&mut text, &list_of("fabric", &names));
     if node.role == Role::Edge {
-        let routers: Vec<String> = (config.nodes.iter())
-            .filter(|other| matches!(other.role, Role::Route | Role::EdgeRoute))
-            .map(|other| format!("{} {}", other.number, other.weight))
-            .collect();
         text += "\n// Who routes what comes in here.\n";
-        let routers = routers.join(", ");
-        line(&mut text, format_args!("routers :: FabricEncap(fabric, to-route, NODE \"{routers}\") -> to;"));
+        let nodes = fronts::argument(config);
+        line(&mut text, format_args!("{ROUTERS} :: FabricEncap(fabric, to-route, NODE \"{nodes}\") -> to;"));
     }
     if routes {
         let ports_and_fabric: Vec<&str> = names.iter().copied().chain(["fabric"]).collect();

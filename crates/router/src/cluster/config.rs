@@ -13,6 +13,8 @@ use graph::arguments::{Bandwidth, Interval};
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
+use super::fronts;
+
 /// A cluster.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
@@ -132,6 +134,9 @@ pub struct NodeConfig {
     /// Its share of the flows, where fronts divide them among routing nodes.
     #[serde(default = "one")]
     pub weight: u32,
+    /// Rules of the flows that it is specialised for, where fronts divide them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub serves: Vec<String>,
     /// The interfaces of its links, in the order of `brickway cluster check`; "" for one that is not there yet.
     #[serde(default)]
     pub links: Vec<String>,
@@ -491,6 +496,7 @@ impl ClusterConfig {
                 "there are nodes with role \"edge\" and none that routes for them: role = \"route\"".into(),
             );
         }
+        problems.extend(fronts::problems(self));
         if !self.nodes.iter().any(|node| node.leads && node.role != Role::Relay) {
             problems.push("no node may lead; leave out leads = false somewhere".into());
         }

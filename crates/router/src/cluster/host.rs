@@ -4,7 +4,7 @@ use packet::sync::lock;
 use std::collections::HashSet;
 use std::net::Ipv6Addr;
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -21,7 +21,9 @@ use graph::router::Router;
 use packet::wire::ethernet::MacAddr;
 
 use super::agreed::{Ignored, merged};
-use super::config::{ClusterConfig, NodeConfig};
+use super::click::ROUTERS;
+use super::config::{ClusterConfig, NodeConfig, Role};
+use super::fronts;
 use super::keys::HelloKeys;
 use super::relaying::Relaying;
 use crate::drop_in::{Follow, Path};
@@ -44,6 +46,8 @@ pub(super) struct NodeHost {
     /// The node's name.
     name: String,
     config: Mutex<ClusterConfig>,
+    /// Counts the changes of `config`.
+    version: AtomicU64,
     interfaces: Arc<FabricHostPorts>,
     leader: AtomicU32,
     traffic: Mutex<Traffic>,
@@ -117,6 +121,7 @@ impl NodeHost {
         Ok(NodeHost {
             name: name.to_owned(),
             config: Mutex::new(config),
+            version: AtomicU64::new(0),
             interfaces,
             leader: AtomicU32::new(NOBODY),
             traffic: Mutex::default(),
@@ -249,6 +254,7 @@ impl Host for NodeHost {
                 }
                 drop(reported);
                 *config = new;
+                self.version.fetch_add(1, Ordering::SeqCst);
                 Some(config.membership())
             }
             Err(error) => {
@@ -308,6 +314,8 @@ pub(super) struct Between {
     draining_since: Option<Instant>,
     /// What the kernel relays, if it does.
     relaying: Option<Arc<Mutex<Relaying>>>,
+    /// Of the configuration that the graph has the routing nodes of.
+    version: u64,
 }
 
 impl Between {
@@ -318,7 +326,8 @@ impl Between {
         relaying: Option<Arc<Mutex<Relaying>>>,
     ) -> Between {
         let (told, carries_to, addresses, looked, draining_since) = (None, None, None, None, None);
-        Between { host, node, keys, told, carries_to, addresses, looked, draining_since, relaying }
+        let version = 0;
+        Between { host, node, keys, told, carries_to, addresses, looked, draining_since, relaying, version }
     }
 
     /// Keeps IPsec in step with what is known. Returns what went wrong.
@@ -362,7 +371,12 @@ impl Between {
             moved: number("to.moved"),
             without_room: number("to.without_room"),
             links: Vec::new(),
+            classes: Vec::new(),
         };
+        if self.node.role == Role::Edge {
+            traffic.classes =
+                fronts::traffic(&router.read(&format!("{ROUTERS}.classes")).unwrap_or_default());
+        }
         let links = router.read("hellos.links").unwrap_or_default();
         for line in links.lines() {
             let mut words = line.splitn(4, ' ');
@@ -422,6 +436,13 @@ impl Follow for Between {
             }
             self.told = Some(leader);
         }
+        // Read first, so that a change meanwhile is found at the next look.
+        let version = self.host.version.load(Ordering::SeqCst);
+        if self.version != version && self.node.role == Role::Edge {
+            let nodes = fronts::argument(&lock(&self.host.config));
+            problems.extend(router.write(&format!("{ROUTERS}.node"), &nodes).err());
+        }
+        self.version = version;
         if self.host.leaves.load(Ordering::SeqCst) {
             match self.draining_since {
                 None => {

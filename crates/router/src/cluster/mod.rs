@@ -7,6 +7,7 @@
 //! | `agreed` | what nodes agree on: the record in the store |
 //! | `run` | this server becomes a node |
 //! | `click` | the configuration of a node |
+//! | `fronts` | who routes what comes in by the ports of fronts |
 //! | `host` | between the graph, Linux, and the control plane |
 //! | `keys` | the keys of the fabric's hellos, from the key file |
 //! | `relaying` | which links' frames are relayed in the kernel |
@@ -15,6 +16,7 @@
 mod agreed;
 mod click;
 pub mod config;
+mod fronts;
 mod host;
 mod keys;
 mod relaying;
@@ -45,6 +47,8 @@ pub(crate) use relaying::Relaying;
   brickway cluster show cluster.toml            nodes, links, tables, traffic
   brickway cluster join cluster.toml e          one server more: the others learn of it from here
   brickway cluster leave cluster.toml b         node 'b' goes; first nobody relays over it any more
+  brickway cluster set cluster.toml c --weight 0    fronts give node 'c' no flows any more
+  brickway cluster set cluster.toml c --weight 2 --serves 'udp any any port 53'    twice its share, and of DNS only
   (umask 077; brickway cluster key > cluster.key)   a key, to be copied to all nodes
 
 examples/cluster.toml describes every option. The first node that runs puts what all nodes agree on into the cluster's store, which counts
@@ -94,6 +98,15 @@ enum What {
         /// The node's name
         node: String,
     },
+    /// Change a node's share of what fronts divide, while the cluster runs
+    Set {
+        /// The cluster's file
+        file: PathBuf,
+        /// The node's name
+        node: String,
+        #[command(flatten)]
+        change: Change,
+    },
     /// Print a new key, for the file that [security] key_file names
     Key,
     /// Show nodes, links, tables and traffic
@@ -104,6 +117,20 @@ enum What {
         #[arg(long)]
         json: bool,
     },
+}
+
+#[derive(Args, Debug)]
+#[group(required = true, multiple = true)]
+struct Change {
+    /// Its weight among the nodes that route; 0 drains it
+    #[arg(long)]
+    weight: Option<u32>,
+    /// A rule of the flows that it is specialised for, such as "udp any any port 53"; once for each rule. They replace all that it serves
+    #[arg(long, value_name = "RULE", conflicts_with = "serves_all")]
+    serves: Vec<String>,
+    /// Have it serve all flows that no other node is specialised for
+    #[arg(long)]
+    serves_all: bool,
 }
 
 /// How long a node may take to leave.
@@ -140,6 +167,7 @@ pub(crate) fn cluster(arguments: &ClusterArguments) -> Result<ExitCode> {
             say_line!("{}", Key::fresh()?.to_hex());
             Ok(ExitCode::SUCCESS)
         }
+        What::Set { file, node, change } => set(&ClusterConfig::read(file)?, node, change),
         What::Leave { file, node } => leave(&ClusterConfig::read(file)?, node),
         What::Show { file, json } => {
             let file = ClusterConfig::read(file)?;
@@ -205,6 +233,9 @@ fn check(config: &ClusterConfig) -> Result<ExitCode> {
         }
     }
     print(&table.render());
+    if let Some(shares) = fronts::shares(config) {
+        print(&format!("\n{shares}\n"));
+    }
     print(&origins());
     let ports = config.nodes.iter().map(|node| node.ports.len()).sum::<usize>();
     print(&format!("cluster '{}': {} nodes, {ports} ports, no mistakes\n", config.name, config.nodes.len()));
@@ -292,6 +323,31 @@ fn join(store: &Store, file: &ClusterConfig, node: &NodeConfig) -> Result<Cluste
         put_config(store, &config)?;
     }
     Ok(config)
+}
+
+/// Changes what fronts give to a node, in the store's record. All nodes follow it.
+fn set(file: &ClusterConfig, name: &str, change: &Change) -> Result<ExitCode> {
+    let store = open(file, None)?;
+    let _alone = Alone::with(&store)?;
+    let (mut config, _) = known(&store, file, None)?;
+    config.node(name)?;
+    for node in config.nodes.iter_mut().filter(|node| node.name == name) {
+        node.weight = change.weight.unwrap_or(node.weight);
+        if change.serves_all {
+            node.serves.clear();
+        } else if !change.serves.is_empty() {
+            node.serves.clone_from(&change.serves);
+        }
+    }
+    config.check().with_context(|| format!("node '{name}' stays as it is"))?;
+    put_config(&store, &config)?;
+    let node = config.node(name)?;
+    say_line!("node '{name}' has weight {} now and serves {}", node.weight, fronts::serves(node));
+    match fronts::shares(&config) {
+        Some(shares) => print(&format!("\n{shares}")),
+        None => say_line!("it has no effect yet: no node has role \"edge\", which leaves routing to others"),
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 fn leave(file: &ClusterConfig, node: &str) -> Result<ExitCode> {

@@ -9,7 +9,8 @@ use control::store::Store;
 use serde_json::json;
 
 use super::agreed::Ignored;
-use super::config::ClusterConfig;
+use super::config::{ClusterConfig, NodeConfig, Role};
+use super::fronts;
 use crate::output::print;
 use crate::table::{Align, Table};
 
@@ -42,6 +43,7 @@ pub(super) fn show(
         ("node", left),
         ("number", right),
         ("role", left),
+        ("weight", right),
         ("state", left),
         ("epoch", right),
         ("lag", right),
@@ -65,6 +67,12 @@ pub(super) fn show(
         ("relays by", left),
         ("problem", left),
     ]);
+    let mut divided = Table::new(&fronts::columns());
+    // Without fronts it says nothing.
+    let has_fronts = config.nodes.iter().any(|node| node.role == Role::Edge);
+    let routes = |node: &NodeConfig| matches!(node.role, Role::Route | Role::EdgeRoute);
+    let weight =
+        |node: &NodeConfig| if has_fronts && routes(node) { node.weight.to_string() } else { "-".to_owned() };
     let name_of = |number: u16| {
         let known = config.nodes.iter().find(|node| node.number == number);
         known.map_or_else(|| number.to_string(), |node| node.name.clone())
@@ -80,6 +88,7 @@ pub(super) fn show(
                 node.name.clone(),
                 node.number.to_string(),
                 node.role.word().to_owned(),
+                weight(node),
                 "away".to_owned(),
             ];
             row.resize(columns.len(), "-".to_owned());
@@ -110,6 +119,7 @@ pub(super) fn show(
         if as_json {
             let row = json!({
                 "node": node.name, "number": node.number, "role": node.role.word(), "state": state,
+                "weight": node.weight, "serves": node.serves, "classes": traffic.classes,
                 "epoch": status.sequence, "lag": end - status.sequence.min(end),
                 "compared_at": at, "routes": routes, "digest": format!("{sum:016x}"),
                 "differs": differing.contains(&node.name),
@@ -123,6 +133,7 @@ pub(super) fn show(
             node.name.clone(),
             node.number.to_string(),
             node.role.word().to_owned(),
+            weight(node),
             state.to_owned(),
             status.sequence.to_string(),
             (end - status.sequence.min(end)).to_string(),
@@ -134,6 +145,7 @@ pub(super) fn show(
             share(traffic.moved),
             traffic.without_room.to_string(),
         ]);
+        fronts::add_rows(&mut divided, &node.name, &traffic.classes, name_of);
         for link in &traffic.links {
             links.row(vec![
                 node.name.clone(),
@@ -161,6 +173,9 @@ pub(super) fn show(
         print(&nodes.render());
         print("\n");
         print(&links.render());
+        if has_fronts {
+            print(&format!("\n{}", divided.render()));
+        }
         print(&format!("\n{}", super::origins()));
     }
     if let Some(report) = ignored.report() {

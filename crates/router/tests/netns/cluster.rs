@@ -40,6 +40,8 @@ pub(crate) struct Plan {
     pub(crate) role: fn(usize) -> &'static str,
     /// Further lines of the cluster's file.
     pub(crate) settings: &'static str,
+    /// Further lines of a node's section, by its number.
+    pub(crate) node: fn(usize) -> &'static str,
     pub(crate) driver: &'static str,
     pub(crate) store: StorePlan,
 }
@@ -53,6 +55,7 @@ impl Default for Plan {
             topology: "mesh(4)",
             role: |_| "edge+route",
             settings: PATIENT,
+            node: |_| "",
             driver: "auto",
             store: StorePlan::Etcd,
         }
@@ -338,15 +341,16 @@ impl Cluster {
     }
 
     fn sections(&self, nodes: &[String]) -> String {
-        let Plan { role, driver, .. } = &self.plan;
+        let Plan { role, driver, node, .. } = &self.plan;
         let mut text = String::new();
         for (number, name) in self.names.iter().enumerate().filter(|(_, name)| nodes.contains(name)) {
             let links: Vec<String> = (0..self.links[number]).map(|link| format!("\"fab{link}\"")).collect();
             let _ = writeln!(
                 text,
-                "[[node]]\nname = \"{name}\"\nnumber = {number}\nrole = \"{}\"\nlinks = [{}]\ndriver = \"{driver}\"",
+                "[[node]]\nname = \"{name}\"\nnumber = {number}\nrole = \"{}\"\nlinks = [{}]\ndriver = \"{driver}\"\n{}",
                 role(number),
-                links.join(", ")
+                links.join(", "),
+                node(number)
             );
             if let Some(port) = self.behind.iter().position(|with| with == name).map(|place| place + 1) {
                 let [address, address6] = port_addresses(port);
@@ -487,6 +491,11 @@ impl Cluster {
         let output = self.network.on("mgmt", &command).output().unwrap();
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+    }
+
+    /// Runs `brickway cluster set` with these arguments. Returns whether it succeeded, and what it printed.
+    pub(crate) fn set(&self, arguments: &str) -> (bool, String) {
+        self.network.script("mgmt", &format!("{PROGRAM} cluster set {} {arguments}", self.file()))
     }
 
     /// Who leads.

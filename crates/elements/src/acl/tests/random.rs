@@ -5,8 +5,10 @@ use packet::IpVersion;
 use proptest::prelude::*;
 use proptest::sample::select;
 
+use super::super::compiled::Answer;
+use super::super::list::{List, Rooms};
 use super::super::parse::{lines, parse_list};
-use super::super::rule::{Action, Inputs, PortRange, Rule, Written, has_ports, only_version};
+use super::super::rule::{Action, Inputs, PortRange, Rule, TrafficRule, Written, has_ports, only_version};
 use super::naive::{Outcome, judge};
 use super::{bench, fragment};
 use testbed::ipv4::with_options;
@@ -220,6 +222,64 @@ proptest! {
         for rules in [first, second] {
             bench.write("e.set", &text(&rules)).unwrap();
             compare(&mut bench, &rules, &packets);
+        }
+    }
+}
+
+/// The bytes of a fragment as if it were not the first; of another packet, the bytes themselves.
+fn as_later_fragment(bytes: &[u8]) -> Vec<u8> {
+    const LATER: u8 = 24;
+    let mut bytes = bytes.to_vec();
+    if bytes[0] >> 4 == 4 {
+        // Of 24 octets or more, to which the rules of RFC 1858 do not apply, and not near the end.
+        if bytes[6] & 0x3f != 0 || bytes[7] != 0 {
+            bytes[6..8].copy_from_slice(&[0x20, LATER / 8]);
+        }
+        return bytes;
+    }
+    let (mut next, mut at, mut count) = (bytes[6], 40, 0);
+    while count < 8 && [0, 43, 44, 51, 60].contains(&next) && at + 8 <= bytes.len() {
+        if next == 44 && (bytes[at + 2] != 0 || bytes[at + 3] != 0) {
+            bytes[at + 2..at + 4].copy_from_slice(&[0, LATER]);
+            break;
+        }
+        let length = match next {
+            44 => 8,
+            51 => usize::from(bytes[at + 1]) * 4 + 8,
+            _ => usize::from(bytes[at + 1]) * 8 + 8,
+        };
+        (next, at, count) = (bytes[at], at + length, count + 1);
+    }
+    bytes
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(256))]
+    #[test]
+    fn traffic_is_what_a_plain_reading_says_of_a_later_fragment_of_each_datagram(
+        rules in list(1..12),
+        packets in prop::collection::vec(packet(), 1..packet::MAX_BATCH),
+    ) {
+        let asked: Vec<TrafficRule> = rules.iter().map(|rule| {
+            let rule = TrafficRule(Rule { sequence: 0, action: Action::Permit, ..*rule });
+            assert_eq!(rule.to_string().parse(), Ok(rule));
+            rule
+        }).collect();
+        let mut bench = bench("");
+        let batch: Vec<packet::Packet> = packets.iter().map(|(bytes, paint)| {
+            let mut packet = bench.packet(bytes);
+            packet.set_network_header(0);
+            packet.annotations_mut().set_paint(*paint);
+            packet
+        }).collect();
+        let mut answers = vec![Answer::FLAWED; batch.len()];
+        List::of_traffic(&asked).judge(0, &batch, &mut Rooms::new(), &mut answers);
+        for ((bytes, paint), answer) in packets.iter().zip(answers) {
+            let expected = match judge(&rules, Action::Deny, &as_later_fragment(bytes), *paint) {
+                Outcome::Decided(place, _) => place,
+                Outcome::Flawed => Answer::FLAWED.rule(),
+            };
+            prop_assert_eq!(answer.rule(), expected, "{:?}", bytes);
         }
     }
 }
