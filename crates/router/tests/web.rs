@@ -1,0 +1,197 @@
+//! Metrics and the API over HTTP: what they say, whom they answer, and that nobody who asks costs a packet.
+
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+mod netns;
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use netns::router::{PROGRAM, start, warm_up};
+use netns::{Network, eventually};
+use serde_json::Value;
+
+/// Host a - router r - host b.
+fn network() -> Network {
+    let network = Network::new(&["r", "a", "b"]);
+    for (host, link) in [("a", "1"), ("b", "2")] {
+        network.link(
+            ("r", &format!("eth{link}"), &format!("02:00:00:00:0{link}:01")),
+            (host, "eth0", &format!("02:00:00:00:0{link}:02")),
+        );
+        network.ip("r", &format!("addr add 10.0.{link}.1/24 dev eth{link}"));
+        network.ip(host, &format!("addr add 10.0.{link}.2/24 dev eth0"));
+        network.ip(host, &format!("route add default via 10.0.{link}.1"));
+    }
+    network.ip("r", "link set lo up");
+    network.forward("r");
+    network
+}
+
+const METRICS: &str = "127.0.0.1:9779";
+const WEB: &str = "127.0.0.1:8779";
+
+/// The status, and all that came, of a request in namespace r.
+fn get(network: &Network, address: &str, path: &str, headers: &str) -> (u16, String) {
+    network.namespace("r").enter(|| {
+        let mut stream = TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        let host = if headers.contains("Host:") { String::new() } else { format!("Host: {address}\r\n") };
+        write!(stream, "GET {path} HTTP/1.1\r\n{host}{headers}Connection: close\r\n\r\n").unwrap();
+        let mut text = Vec::new();
+        // An answer that breaks off is what came.
+        let _ = stream.read_to_end(&mut text);
+        let text = String::from_utf8_lossy(&text).into_owned();
+        let status = text.split_whitespace().nth(1).and_then(|word| word.parse().ok());
+        (status.unwrap_or(0), text)
+    })
+}
+
+/// The value of a metric with these labels.
+fn metric(text: &str, name: &str) -> f64 {
+    let line =
+        text.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_else(|| panic!("{name}: {text}"));
+    line.trim().parse().unwrap()
+}
+
+#[test]
+fn metrics_and_the_api_say_what_show_says() {
+    if !netns::is_root() {
+        return;
+    }
+    let network = network();
+    let router = start(&network, &format!("eth1 eth2 --metrics {METRICS} --web {WEB}"));
+    warm_up(&network, "a", &["10.0.2.2"]);
+    network.run("a", "ping -n -q -c 3 -i 0.2 -W 0.2 10.9.9.9");
+    let shown = |what: &str| -> Vec<Value> {
+        let (_, text) = network.run("r", &format!("{PROGRAM} show {what} --json"));
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    };
+    // A snapshot may be a second old.
+    let mut last = String::new();
+    let agree = eventually(|| {
+        let (status, text) = get(&network, METRICS, "/metrics", "");
+        assert_eq!(status, 200, "{text}");
+        let ports = shown("ports");
+        last = format!("{ports:?} {text}");
+        ports.iter().all(|port| {
+            [("rx", "receive"), ("tx", "transmit")].iter().all(|(way, direction)| {
+                ["packets", "bytes"].iter().all(|of| {
+                    let labels = format!("{{port={},direction=\"{direction}\"}}", port["name"]);
+                    let theirs = metric(&text, &format!("brickway_port_{of}_total{labels}"));
+                    port[*way][*of].as_f64() == Some(theirs)
+                })
+            })
+        })
+    });
+    assert!(agree, "{last}");
+    let (_, text) = get(&network, METRICS, "/metrics", "");
+    let no_route = "brickway_punted_total{element=\"rt4\",class=\"FIBLookup\",reason=\"no route\"}";
+    assert!(metric(&text, no_route) >= 3.0, "{text}");
+    assert!(metric(&text, "brickway_routes{table=\"254\",family=\"IPv4\",kind=\"byte24\"}") > 0.0);
+
+    let (status, text) = get(&network, WEB, "/api/v1/routes?protocol=kernel&within=10.0.1.0%2F24", "");
+    assert!(status == 200 && text.contains("\"prefix\":\"10.0.1.0/24\""), "{text}");
+    assert!(!text.contains("10.0.2.0/24"), "{text}");
+    let (status, text) = get(&network, WEB, "/api/v1/routes?colour=red", "");
+    assert!(status == 400 && text.contains("unknown field 'colour'"), "{text}");
+    let (status, text) = get(&network, WEB, "/api/v1/cost?unfused=true", "");
+    assert!(status == 403 && text.contains("control socket"), "{text}");
+    assert_eq!(get(&network, WEB, "/api/v1/secrets", "").0, 400);
+    assert_eq!(get(&network, WEB, "/", "").0, 200);
+    // Who only scrapes sees no more than metrics.
+    assert_eq!(get(&network, METRICS, "/api/v1/routes", "").0, 404);
+    // A page of another site that calls this host by a name of its own.
+    assert_eq!(get(&network, WEB, "/api/v1/routes", "Host: evil.example\r\n").0, 421);
+    assert_eq!(router.interrupt(), 0, "{}", router.printed());
+}
+
+#[test]
+fn without_being_asked_there_is_no_listener() {
+    if !netns::is_root() {
+        return;
+    }
+    let network = network();
+    let _router = start(&network, "eth1 eth2");
+    let (_, text) = network.run("r", "cat /proc/net/tcp /proc/net/tcp6");
+    // 0A is the state of a listener.
+    assert!(!text.lines().any(|line| line.split_whitespace().nth(3) == Some("0A")), "{text}");
+}
+
+#[test]
+fn clients_that_say_and_take_nothing_cost_nobody_a_packet() {
+    if !netns::is_root() {
+        return;
+    }
+    let network = network();
+    let router = start(&network, &format!("eth1 eth2 --metrics {METRICS} --web {WEB}"));
+    warm_up(&network, "a", &["10.0.2.2"]);
+    let silent: Vec<TcpStream> = network.namespace("r").enter(|| {
+        let silent = (0..80).map(|_| TcpStream::connect(WEB).unwrap());
+        let mut silent: Vec<TcpStream> = silent.collect();
+        // Some ask for all that there is, for ever, and read nothing of it.
+        for stream in &mut silent[..20] {
+            write!(stream, "GET /api/v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+        }
+        silent
+    });
+    assert_eq!(network.answers("a", "10.0.2.2"), 10);
+    assert_eq!(get(&network, METRICS, "/metrics", "").0, 200, "the other listener has its own connections");
+    let (shown, text) = network.run("r", &format!("{PROGRAM} show ports"));
+    assert!(shown, "{text}");
+    // Those that say nothing are cut off, so others get in.
+    let answered = eventually(|| get(&network, WEB, "/api/v1/system", "").0 == 200);
+    assert!(answered);
+    drop(silent);
+    assert_eq!(router.interrupt(), 0, "{}", router.printed());
+}
+
+#[test]
+fn other_hosts_need_the_token_and_tls() {
+    if !netns::is_root() {
+        return;
+    }
+    let network = network();
+    let file = |name: &str| network.folder.file(name);
+    let (certificate, key, token) = (file("web.pem"), file("web.key"), file("token"));
+    let make = format!(
+        "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=r -addext subjectAltName=IP:10.0.1.1 \
+         -keyout {key} -out {certificate}"
+    );
+    let (made, text) = network.run("r", &make);
+    assert!(made, "{text}");
+    std::fs::write(&token, "a word that is too open").unwrap();
+    let settings = file("brickway.toml");
+    std::fs::write(
+        &settings,
+        format!(
+            "[[port]]\nname = \"eth1\"\n[[port]]\nname = \"eth2\"\n[metrics]\nlisten = \"10.0.1.1:9779\"\ntoken_file = \"{token}\"\n\
+             certificate = \"{certificate}\"\nkey = \"{key}\"\n"
+        ),
+    )
+    .unwrap();
+    let (started, text) = network.run("r", &format!("{PROGRAM} run --config {settings} --quiet --for 0.1"));
+    assert!(!started && text.contains("others may read it; expected mode 600"), "{text}");
+    network.run("r", &format!("chmod 600 {token}"));
+    let (started, text) = network.run("r", &format!("{PROGRAM} run --config {settings} --quiet --for 0.1"));
+    assert!(!started && text.contains("expected one word of at least 16 characters"), "{text}");
+    std::fs::write(&token, "0123456789abcdef\n").unwrap();
+    let router = start(&network, &format!("--config {settings}"));
+    warm_up(&network, "a", &["10.0.2.2"]);
+    let ask = |header: &str| {
+        let request =
+            format!("GET /metrics HTTP/1.1\\r\\nHost: r\\r\\n{header}Connection: close\\r\\n\\r\\n");
+        let client = format!(
+            "openssl s_client -connect 10.0.1.1:9779 -CAfile {certificate} -verify_return_error -ign_eof -quiet"
+        );
+        network.script("a", &format!("printf '{request}' | timeout 60 {client}")).1
+    };
+    let text = ask("Authorization: Bearer 0123456789abcdef\\r\\n");
+    assert!(text.contains("200 OK") && text.contains("brickway_build_info"), "{text}");
+    for header in ["", "Authorization: Bearer 0123456789abcdeg\\r\\n"] {
+        let text = ask(header);
+        assert!(text.contains("401 Unauthorized") && !text.contains("brickway_"), "{header}: {text}");
+    }
+    assert_eq!(router.interrupt(), 0, "{}", router.printed());
+}
