@@ -23,8 +23,8 @@ SUDO := $(shell [ $$(id -u) = 0 ] || echo sudo)
 FUZZ_SECONDS ?= 10
 
 # clang compiles the BPF program of AF_XDP ports, protoc the messages of etcd; libprotobuf-dev has the messages that all import.
-# libipsec-mb has IPsec's ciphers for x86.
-BUILD_PACKAGES := build-essential clang protobuf-compiler libprotobuf-dev $(if $(filter x86_64,$(shell uname -m)),libipsec-mb-dev)
+# libpcap compiles the filters of captures; libipsec-mb has IPsec's ciphers for x86.
+BUILD_PACKAGES := build-essential clang protobuf-compiler libprotobuf-dev libpcap-dev $(if $(filter x86_64,$(shell uname -m)),libipsec-mb-dev)
 DEMO_PACKAGES := iproute2 iputils-ping traceroute iperf3 ethtool procps
 # FRR, BIRD and etcd: the demo and tests run their own; the services stay stopped.
 CLUSTER_PACKAGES := $(DEMO_PACKAGES) etcd-server frr bird2
@@ -166,7 +166,7 @@ sanitize: packages-test nightly
 # A short run of each fuzz target; FUZZ_SECONDS=3600 make fuzz for a long one.
 fuzz: packages-build nightly
 	@command -v cargo-fuzz >/dev/null || $(CARGO) install --quiet --locked cargo-fuzz
-	@for target in configuration script control_socket packets routes netlink fabric esp nat acl drop_in mrt pcap store records; do \
+	@for target in configuration script control_socket packets routes netlink fabric esp nat acl filter_program drop_in mrt pcap store records; do \
 	  echo "fuzzing $$target for $(FUZZ_SECONDS) s"; \
 	  $(CARGO) +nightly fuzz run $$target -- -max_total_time=$(FUZZ_SECONDS) -max_len=4096 -verbosity=0 -print_final_stats=1 || exit 1; done
 

@@ -98,6 +98,8 @@ impl Live {
                 send(rows, problems.into_iter().map(|text| TextRow { text }))
             }
             Show::Handlers(HandlerFilter { name }) => send(rows, self.handlers(name.as_deref())?),
+            Show::Capture(query) => self.capture(query, rows),
+            Show::Trace(query) => self.trace(query, rows),
         }
     }
 
