@@ -161,6 +161,7 @@ fn receive(socket: &Socket, query: CaptureQuery, sink: impl FnOnce() -> Result<S
     // Nothing is written where the router refuses.
     let answer = client.ask(&Request::Show(Show::Capture(query)))?;
     let mut sink = sink()?;
+    graph::note!("brickway: capturing; Ctrl-C ends it");
     let (mut counts, mut problem) = (Vec::new(), None);
     for row in answer {
         let received = row.map_err(anyhow::Error::from).and_then(|row| {

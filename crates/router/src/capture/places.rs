@@ -44,6 +44,8 @@ pub(crate) struct Places {
 pub(crate) const DROPS: &str = "drops";
 /// The name of the interface of packets for the slow thread.
 pub(crate) const PUNTS: &str = "punts";
+/// What ToDevices of ways into Linux's stack have before the port.
+pub(crate) const HOST: &str = "host:";
 /// All ports.
 const ALL: &str = "all";
 
@@ -106,10 +108,16 @@ impl Places {
                 return Err(format!("trace: no port '{port}'; expected one of {}", ports(config).join(", ")));
             }
         };
+        let mut at_ports: Vec<Spot> = ports(config).iter().flat_map(|port| of_port(config, port)).collect();
+        at_ports.iter_mut().for_each(|spot| spot.has_tag = false);
+        let elsewhere = |edge: Edge| {
+            let to = &config.elements[edge.to.0];
+            let device = split_arguments(&to.config).into_iter().next().filter(|_| to.has(SENDER));
+            spot(config, &device.unwrap_or_default(), edge)
+        };
         let all = edges(config).map(|edge| {
-            let of_port = |port: &String| of_port(config, port).into_iter().find(|spot| spot.edge == edge);
-            let at_port = ports(config).iter().find_map(of_port);
-            at_port.map_or_else(|| spot(config, "", edge), |at_port| Spot { has_tag: false, ..at_port })
+            let at_port = at_ports.iter().find(|spot| spot.edge == edge);
+            at_port.cloned().unwrap_or_else(|| elsewhere(edge))
         });
         Ok(Self { spots: all.collect(), drops: true, needs })
     }
@@ -140,6 +148,8 @@ fn spot(config: &FlatConfig, interface: &str, edge: Edge) -> Spot {
 pub(crate) fn ports(config: &FlatConfig) -> Vec<String> {
     let devices = config.elements.iter().filter(|element| element.has(RECEIVER) || element.has(SENDER));
     let devices = devices.filter_map(|element| split_arguments(&element.config).into_iter().next());
+    // What is given to Linux leaves by no port.
+    let devices = devices.filter(|port| !port.starts_with(HOST));
     let is_counted = |follows: &Follows| matches!(follows.what, Followed::Received | Followed::Sent);
     let vlans = Follows::of(config).into_iter().filter(is_counted).map(|follows| follows.port);
     let mut ports: Vec<String> = Vec::new();

@@ -12,6 +12,7 @@ use control::api::{CaptureRow, Request, SeenPacket, Show, TraceQuery};
 use serde::Serialize;
 
 use super::decode::{self, Headers};
+use super::places::HOST;
 use super::{filter, interrupted};
 use crate::output::print;
 use crate::show::{Socket, find};
@@ -106,12 +107,17 @@ impl Way {
             None => format!(" (thread {})", packet.worker),
             Some(_) => String::new(),
         };
-        let _ = write!(self.text, "  {:<42}{thread}", format!("{element} :: {class} {output}").trim_end());
-        let _ = writeln!(self.text, " {}", changes.join(", "));
+        let place = format!("{element} :: {class} {output}{thread}");
+        let line = format!("  {:<48} {}", place.trim_end(), changes.join(", "));
+        self.text += line.trim_end();
+        self.text += "\n";
         let next = packet.next.as_deref().unwrap_or_default();
         match packet.verdict.as_str() {
             "dropped" => {
                 let _ = writeln!(self.text, "  dropped by {element}: {}", packet.reason);
+            }
+            "sent" if packet.interface.starts_with(HOST) => {
+                let _ = writeln!(self.text, "  handed to Linux by {next}");
             }
             "sent" => {
                 let _ = writeln!(self.text, "  sent by {}", packet.interface);
@@ -224,7 +230,9 @@ pub(crate) fn trace(arguments: &TraceArguments) -> Result<ExitCode> {
     let is_interrupted = interrupted()?;
     let mut ways: BTreeMap<u64, Way> = BTreeMap::new();
     let mut problem = None;
-    for row in client.ask(&Request::Show(Show::Trace(query)))? {
+    let answer = client.ask(&Request::Show(Show::Trace(query)))?;
+    graph::note!("brickway: waiting for packets; Ctrl-C ends it");
+    for row in answer {
         let row = row.map_err(anyhow::Error::from);
         let parsed =
             row.and_then(|row| serde_json::from_str(&row).context("the router's answer cannot be read"));
