@@ -139,8 +139,9 @@ fn a_filter_selects_a_count_ends_it_and_a_port_alone_leaves_the_kernel() {
     drop(others);
     // Those whose clients were killed end too.
     let capture = eventually(|| {
-        let capture =
-            bed.network.start("r", &format!("{PROGRAM} capture all icmp -c 1 --socket {}", bed.socket));
+        let words = format!("{PROGRAM} capture all icmp -c 1 --socket {}", bed.socket);
+        let capture = bed.network.start("r", &words);
+        eventually(|| capture.printed().contains("Ctrl-C ends it") || capture.ended().is_some());
         bed.ping("10.0.2.2");
         capture.wait(testbed::DEADLINE) == Some(0)
     });
@@ -209,8 +210,7 @@ fn a_file_is_read_by_tcpdump_and_has_interfaces_directions_and_losses_of_a_slow_
         words[at].parse::<u64>().unwrap()
     };
     let (packets, lost) = (number("packets"), number("lost"));
-    assert_eq!(packets + lost, 4 * 8_000, "{printed}");
-    assert!(lost > 0, "{printed}");
+    assert!(packets > 0 && lost > 0 && packets + lost <= 4 * 8_000, "{printed}");
     let (_, text) = bed.network.run("r", &format!("tcpdump -nr {file} icmp"));
     let read = text.lines().filter(|line| line.contains("ICMP echo")).count() as u64;
     assert_eq!(read, packets, "{text}");
@@ -304,11 +304,15 @@ fn wireshark_lists_the_ports_and_captures_by_them() {
     assert_eq!(bed.router.interrupt(), 0);
     let router = start(&bed.network, "eth1 eth2");
     warm_up(&bed.network, "a", &["10.0.2.2"]);
-    let home = bed.network.folder.path().join("home");
-    let folder = home.join(".local/lib/wireshark/extcap");
+    let folder = bed.network.folder.path().join("extcap");
+    // To root Wireshark has one folder only, in the place of which this one stands for its own eyes.
+    let (_, text) = bed.network.run("r", "tshark -G folders");
+    let theirs = text.lines().find_map(|line| line.strip_prefix("Extcap path:")).unwrap().trim();
+    let script = format!("mount --bind {} {theirs}\nexec tshark \"$@\"\n", folder.display());
+    let script = bed.network.folder.write("tshark.sh", script);
+    let tshark = |words: &str| format!("unshare -m sh -e {script} {words}");
     std::fs::create_dir_all(&folder).unwrap();
     std::os::unix::fs::symlink(PROGRAM, folder.join("brickway-extcap")).unwrap();
-    let tshark = |words: &str| format!("env HOME={} tshark {words}", home.display());
     let (_, text) = bed.network.run("r", &tshark("-D"));
     assert!(text.contains("brickway-eth1 (Brickway: eth1)"), "{text}");
     let capture = bed.network.start("r", &tshark("-l -n -i brickway-eth2 -f icmp -c 4"));

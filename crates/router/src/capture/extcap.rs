@@ -21,13 +21,12 @@ const PROGRAM: &str = "brickway-extcap";
 /// Answers Wireshark, which calls this by a link in a folder: a running router's ports are then among its interfaces.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
-  mkdir -p ~/.local/lib/wireshark/extcap
-  ln -s $(command -v brickway) ~/.local/lib/wireshark/extcap/brickway-extcap
+  ln -s $(command -v brickway) FOLDER/brickway-extcap
   tshark -D                                     lists brickway-PORT, brickway-drops, brickway-punts
   tshark -i brickway-eth1 -f icmp
 
-Help, About Wireshark, Folders names the folder (Personal Extcap path). The user who runs Wireshark has to be allowed to capture: root, or a member
-of the group in [control] write_group.")]
+FOLDER is an extcap path of Help, About Wireshark, Folders (tshark -G folders). Wireshark has to run in the router's network namespace,
+and its user has to be allowed to capture: root, or a member of the group in [control] write_group.")]
 pub(crate) struct ExtcapArguments {
     /// List the interfaces
     #[arg(long)]

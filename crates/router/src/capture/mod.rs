@@ -23,6 +23,7 @@ pub(crate) mod places;
 pub(crate) mod recorder;
 mod trace;
 
+use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
@@ -163,13 +164,17 @@ fn receive(socket: &Socket, query: CaptureQuery, sink: impl FnOnce() -> Result<S
     let mut sink = sink()?;
     graph::note!("brickway: capturing; Ctrl-C ends it");
     let (mut counts, mut problem) = (Vec::new(), None);
+    let mut written: HashMap<String, u64> = HashMap::new();
     for row in answer {
         let received = row.map_err(anyhow::Error::from).and_then(|row| {
             let parsed = serde_json::from_str(&row).context("the router's answer cannot be read")?;
             Ok((row, parsed))
         });
         let written = match received {
-            Ok((row, CaptureRow::Packet(packet))) => sink.packet(&packet, &row),
+            Ok((row, CaptureRow::Packet(packet))) => {
+                *written.entry(packet.interface.clone()).or_default() += 1;
+                sink.packet(&packet, &row)
+            }
             Ok((_, CaptureRow::Counts { interfaces })) => {
                 counts = interfaces;
                 sink.flush()
@@ -191,6 +196,10 @@ fn receive(socket: &Socket, query: CaptureQuery, sink: impl FnOnce() -> Result<S
         if is_interrupted.load(Ordering::SeqCst) {
             break;
         }
+    }
+    // Some may be on their way that are not waited for.
+    for count in &mut counts {
+        count.captured = written.get(&count.interface).copied().unwrap_or(0);
     }
     match sink.end(&counts) {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => {}
