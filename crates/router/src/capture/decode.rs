@@ -3,6 +3,8 @@
 use std::fmt::Write;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use crate::table::mac_text;
+
 /// The headers of a packet: names and values, from the outside to the inside.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Headers(Vec<(&'static str, String)>);
@@ -12,11 +14,6 @@ const IPV4: u16 = 0x0800;
 const IPV6: u16 = 0x86dd;
 /// A tag of 802.1Q or 802.1ad follows.
 const TAGS: [u16; 2] = [0x8100, 0x88a8];
-
-/// As `ip link` prints it.
-fn mac(bytes: [u8; 6]) -> String {
-    bytes.map(|byte| format!("{byte:02x}")).join(":")
-}
 
 fn half(data: &[u8], at: usize) -> Option<u16> {
     data.get(at..)?.first_chunk().map(|&bytes| u16::from_be_bytes(bytes))
@@ -60,7 +57,7 @@ impl Headers {
     }
 
     fn ethernet(&mut self, data: &[u8]) -> Option<()> {
-        let mac = |at: usize| data.get(at..)?.first_chunk::<6>().map(|&bytes| mac(bytes));
+        let mac = |at: usize| data.get(at..)?.first_chunk::<6>().map(|&bytes| mac_text(bytes));
         self.put("to", mac(0)?);
         self.put("from", mac(6)?);
         let (mut kind, mut rest) = (half(data, 12)?, data.get(14..)?);

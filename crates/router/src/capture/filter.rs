@@ -109,11 +109,13 @@ mod tests {
         })
     }
 
+    /// Ethertypes, one behind a tag.
+    static KINDS: [&[u8]; 6] =
+        [&[8, 0], &[0x86, 0xdd], &[8, 6], &[0x81, 0, 0, 100, 8, 0], &[0x88, 0x47], &[1, 2]];
+
     /// Frames that are IP, ARP or anything, often with known addresses and ports, cut anywhere.
     fn frame() -> impl Strategy<Value = Vec<u8>> {
-        let kinds = select(
-            &[&[8_u8, 0][..], &[0x86, 0xdd], &[8, 6], &[0x81, 0, 0, 100, 8, 0], &[0x88, 0x47], &[1, 2]][..],
-        );
+        let kinds = select(&KINDS[..]);
         let protocol = select(&[1_u8, 6, 17, 47, 58, 99][..]);
         let address = select(&[[10_u8, 0, 0, 1], [10, 0, 0, 2], [192, 0, 2, 1]][..]);
         let ports = select(&[[0_u8, 53, 0, 80], [0, 80, 0, 9], [4, 4, 4, 4]][..]);

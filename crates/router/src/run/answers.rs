@@ -27,6 +27,7 @@ use ports::mtu_problem;
 use super::live::Live;
 use crate::beside_linux;
 use crate::features::FeatureSettings;
+use crate::table::mac_text;
 
 /// Rows that are made with a lock held.
 const PAGE: usize = 1024;
@@ -679,9 +680,4 @@ fn fpm(state: &State) -> Result<Vec<CounterRow>, Unanswered> {
 
 fn counter((name, value): (String, u64)) -> CounterRow {
     CounterRow { name, value, note: String::new() }
-}
-
-/// As `ip` prints it.
-fn mac_text(mac: [u8; 6]) -> String {
-    mac.map(|byte| format!("{byte:02x}")).join(":")
 }
