@@ -340,7 +340,7 @@ impl InKernel {
         if is_wrapped(device) {
             return Err("its packets are captured, traced or delayed".to_owned());
         }
-        if member.is_captured {
+        if member.is_captured || self.members[member.device].is_captured {
             return Err("its packets are captured".to_owned());
         }
         if let Some(refusal) = &self.refusal {
