@@ -23,12 +23,12 @@ SUDO := $(shell [ $$(id -u) = 0 ] || echo sudo)
 FUZZ_SECONDS ?= 10
 
 # clang compiles the BPF program of AF_XDP ports, protoc the messages of etcd; libprotobuf-dev has the messages that all import.
-# libipsec-mb has IPsec's ciphers for x86.
-BUILD_PACKAGES := build-essential clang protobuf-compiler libprotobuf-dev $(if $(filter x86_64,$(shell uname -m)),libipsec-mb-dev)
+# libpcap compiles the filters of captures; libipsec-mb has IPsec's ciphers for x86.
+BUILD_PACKAGES := build-essential clang protobuf-compiler libprotobuf-dev libpcap-dev $(if $(filter x86_64,$(shell uname -m)),libipsec-mb-dev)
 DEMO_PACKAGES := iproute2 iputils-ping traceroute iperf3 ethtool procps
 # FRR, BIRD and etcd: the demo and tests run their own; the services stay stopped.
 CLUSTER_PACKAGES := $(DEMO_PACKAGES) etcd-server frr bird2
-TEST_PACKAGES := $(CLUSTER_PACKAGES) tcpdump etcd-client openssl nftables iptables
+TEST_PACKAGES := $(CLUSTER_PACKAGES) tcpdump tshark etcd-client openssl nftables iptables
 # DPDK's tables and dpdk-testpmd are measured beside ours, and on veth links the kernel and xdp-forward (xdp-tools of Debian 13).
 BENCH_PACKAGES := libdpdk-dev dpdk-dev pkg-config iproute2 ethtool procps etcd-server xdp-tools
 DPDK_PACKAGES := libdpdk-dev pkg-config
@@ -110,7 +110,7 @@ lint: packages-build rust
 LINTING := RUSTC_WORKSPACE_WRAPPER=clippy-driver CLIPPY_ARGS=-D__CLIPPY_HACKERY__warnings
 
 # Tests that mostly wait, for routers and clusters in network namespaces; they run beside all others, which compute.
-WAITING := bench_io cluster cluster_security churn conformance demo drop_in faults filtering in_kernel lua redirects routing_daemons vlan web
+WAITING := bench_io capture cluster cluster_security churn conformance demo drop_in faults filtering in_kernel lua redirects routing_daemons vlan web
 WORKING := $(filter-out $(WAITING),$(sort $(notdir $(basename $(wildcard crates/*/tests/*.rs)) $(patsubst %/main.rs,%,$(wildcard crates/*/tests/*/main.rs)))))
 
 # Fewer random cases of each property than proptest's 256, for a run that one waits for; PROPTEST_CASES=10000 make test for a night's.
@@ -166,7 +166,7 @@ sanitize: packages-test nightly
 # A short run of each fuzz target; FUZZ_SECONDS=3600 make fuzz for a long one.
 fuzz: packages-build nightly
 	@command -v cargo-fuzz >/dev/null || $(CARGO) install --quiet --locked cargo-fuzz
-	@for target in configuration script control_socket packets routes netlink fabric esp nat acl drop_in mrt pcap store records; do \
+	@for target in configuration script control_socket packets routes netlink fabric esp nat acl filter_program drop_in mrt pcap store records; do \
 	  echo "fuzzing $$target for $(FUZZ_SECONDS) s"; \
 	  $(CARGO) +nightly fuzz run $$target -- -max_total_time=$(FUZZ_SECONDS) -max_len=4096 -verbosity=0 -print_final_stats=1 || exit 1; done
 

@@ -1,5 +1,6 @@
 //! What an element sees while it runs. The machine that carries batches from element to element is in `machine`, an
-//! element in its place in `slot`, what elements and the router can be asked and told in `handlers`, what steps cost in `cost`.
+//! element in its place in `slot`, what elements and the router can be asked and told in `handlers`, what steps cost in `cost`, who
+//! sees packets in `taps`.
 //!
 //! A [`Context`] belongs to one copy of the graph and lives on one thread. It holds the elements (each in a
 //! slot, with its wiring and counters), the frames, the clock, the tasks and the timers.
@@ -27,6 +28,7 @@ mod handlers;
 mod machine;
 mod moving;
 mod slot;
+mod taps;
 
 use std::cell::Cell;
 use std::cmp::Reverse;
@@ -48,6 +50,8 @@ pub(crate) use machine::lap;
 pub use slot::ElementStats;
 pub(crate) use slot::Slot;
 use slot::Timer;
+use taps::Taps;
+pub use taps::{Edge, Observer, Place, Watched};
 
 /// Outputs of elements that scatter fast; those with more emit packet by packet.
 pub(crate) const LANES: usize = 16;
@@ -138,6 +142,8 @@ pub struct Context {
     /// What somebody wants to know of the steps' cost, and what counts their misses.
     measuring: Option<Box<cost::Measuring>>,
     meter: Option<Box<Meter>>,
+    /// Who sees packets on their way; usually nobody.
+    taps: Option<Box<Taps>>,
     hops: u32,
     control: Arc<Control>,
     known: Known,
@@ -193,6 +199,7 @@ impl Context {
             mark: 0,
             measuring: None,
             meter: None,
+            taps: None,
             hops: 0,
             control,
             known,
@@ -291,6 +298,9 @@ impl Context {
     #[inline]
     pub fn drop(&mut self, packet: Packet, reason: &'static str) {
         self.slots[self.current as usize].count_drop(reason, 1);
+        if self.taps.is_some() {
+            self.show_dropped(reason, std::slice::from_ref(&packet));
+        }
         self.pool.free_packet(packet);
     }
 
@@ -299,6 +309,9 @@ impl Context {
     pub fn drop_batch(&mut self, batch: &mut Batch, reason: &'static str) {
         if !batch.is_empty() {
             self.slots[self.current as usize].count_drop(reason, batch.len() as u64);
+            if self.taps.is_some() {
+                self.show_dropped(reason, batch.packets());
+            }
             self.pool.free(batch);
         }
     }

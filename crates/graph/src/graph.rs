@@ -12,7 +12,9 @@ use std::sync::Arc;
 use packet::{Batch, Pool, PoolOptions, PoolStats};
 
 use crate::clock::Clock;
-use crate::context::{Context, ContextOptions, CopyCost, ElementStats, End, Known, ReadMisses, Slot};
+use crate::context::{
+    Context, ContextOptions, CopyCost, ElementStats, End, Known, Observer, ReadMisses, Slot, Watched,
+};
 use crate::element::{Class, Element};
 use crate::handler::{Combine, Handler};
 use crate::hotswap::Plan;
@@ -237,6 +239,7 @@ impl Graph {
     /// Takes the place of `old`: the elements that the plan names move here, what others leave is inherited, and
     /// frames, clock and mail box are those of `old`, of which only what has no place here is left.
     pub(crate) fn take_place_of(&mut self, old: &mut Self, plan: &Plan) {
+        old.context.unwatch_all();
         self.context.take_over(&mut old.context, plan);
         let present = presence(self.context.config(), self.copy);
         let config = self.context.config().clone();
@@ -289,7 +292,7 @@ impl Graph {
 
     /// What each element did so far, in the order of the configuration.
     pub fn stats(&mut self) -> Vec<ElementStats> {
-        (0..self.context.slots.len()).map(|index| self.element_stats(index)).collect()
+        (0..self.config().elements.len()).map(|index| self.element_stats(index)).collect()
     }
 
     /// What one element did so far.
@@ -313,6 +316,18 @@ impl Graph {
     /// has changed, or it was not begun.
     pub fn end_cost(&mut self) -> Option<CopyCost> {
         self.context.end_cost()
+    }
+
+    /// Has `observer` see packets from now on: those on connections, those that are dropped. It ends with [`Graph::unwatch`] and
+    /// this number, or when another configuration takes the place of this one; the observer is dropped then. Nothing happens to
+    /// the packets, and nobody pays for what is not watched.
+    pub fn watch(&mut self, number: u64, watched: Watched, observer: Box<dyn Observer>) {
+        self.context.watch(number, watched, observer);
+    }
+
+    /// Ends what began with this number.
+    pub fn unwatch(&mut self, number: u64) {
+        self.context.unwatch(number);
     }
 
     /// How the pool of frames does.

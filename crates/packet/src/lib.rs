@@ -10,6 +10,7 @@
 //! | [`batch`] | [`Batch`]: up to 256 packets that travel together |
 //! | [`family`] | [`Family`] and [`IpVersion`]: what differs between IPv4 and IPv6 |
 //! | [`flow`] | [`FlowHash`](flow::FlowHash): which flow a frame belongs to |
+//! | [`filter_program`] | programs of the BSD packet filter: check and interpreter |
 //! | [`wire`] | Ethernet, ARP, IPv4, IPv6, ICMP, ICMPv6, UDP, TCP |
 //! | `plain_header` | [`PlainHeader`]: an IPv4 header without options, in registers |
 //! | `plain_frames` | [`PlainFrames`]: IP headers, eight at a time |
@@ -29,6 +30,7 @@ pub mod checksum;
 pub mod cycles;
 mod driver_frames;
 pub mod family;
+pub mod filter_program;
 pub mod flow;
 pub mod frame;
 mod mask;

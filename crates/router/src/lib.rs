@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod beside_linux;
+pub mod capture;
 mod check;
 mod click;
 pub mod cluster;
@@ -46,6 +47,7 @@ use ports::DriverDoc;
   brickway show ports                      what went through each of them
   brickway show cost                       where the workers' cycles go, element by element
   brickway profile 10                      the same by function, as a flame graph
+  brickway capture eth1 icmp               its packets, where tcpdump sees none
   brickway run examples/ip-router.click    run a configuration
   brickway check router.click --dot | dot -Tsvg -o router.svg
   brickway help DecIPTTL                   the manual of an element
@@ -54,7 +56,7 @@ A demo, benches, a traffic generator, plans and simulations of clusters: brickwa
 
 Exit codes: 0 done, 1 the configuration or the machine does not allow it, 2 wrong usage,
 3 a check failed (show drift) or a restart is needed (reload),
-4 no router answers (show, set, reload, profile).",
+4 no router answers (show, set, reload, capture, trace, profile).",
     disable_help_subcommand = true
 )]
 struct Cli {
@@ -63,10 +65,11 @@ struct Cli {
 }
 
 /// Subcommands under headings, in the order in which they are needed.
-const GROUPS: [(&str, &[&str]); 3] = [
-    ("Operate", &["run", "cluster", "show", "set", "reload", "profile", "doctor"]),
+const GROUPS: [(&str, &[&str]); 4] = [
+    ("Operate", &["run", "cluster", "show", "set", "reload", "capture", "trace", "profile", "doctor"]),
     ("Program", &["lua", "check", "elements", "help", "new"]),
     ("Click", &["click"]),
+    ("Wireshark", &["extcap"]),
 ];
 
 #[derive(Subcommand, Debug)]
@@ -91,6 +94,12 @@ enum Command {
     Profile(profile::ProfileArguments),
     /// Have a running router read its settings again
     Reload(show::ReloadArguments),
+    /// Capture packets of a running router, as tcpdump does: of ports, between elements, those dropped
+    Capture(capture::CaptureArguments),
+    /// Follow packets through a running router: what each element does to them
+    Trace(capture::TraceArguments),
+    /// List and capture a running router's ports for Wireshark
+    Extcap(capture::ExtcapArguments),
     /// List the elements that configurations may use
     Elements(manual::ElementsArguments),
     /// Make a crate with an element of your own
@@ -164,7 +173,11 @@ pub fn main() -> ExitCode {
     if words.get(1).is_some_and(|word| word == "click") {
         return click::from_words(&words[1..]);
     }
-    let cli = match Cli::from_arg_matches(&command().get_matches()) {
+    let mut words = words;
+    if words.first().is_some_and(|word| capture::is_extcap(word.as_ref())) {
+        words.insert(1, "extcap".into());
+    }
+    let cli = match Cli::from_arg_matches(&command().get_matches_from(words)) {
         Ok(cli) => cli,
         Err(mistake) => mistake.exit(),
     };
@@ -180,6 +193,9 @@ pub fn main() -> ExitCode {
         Command::Set(arguments) => show::set(&arguments),
         Command::Profile(arguments) => profile::profile(&arguments),
         Command::Reload(arguments) => show::reload(&arguments),
+        Command::Capture(arguments) => capture::capture(&arguments),
+        Command::Trace(arguments) => capture::trace(&arguments),
+        Command::Extcap(arguments) => capture::extcap(&arguments),
         Command::Elements(arguments) => manual::elements(&arguments),
         Command::New(arguments) => new::new(&arguments),
         Command::Help(arguments) => manual::help(&arguments),

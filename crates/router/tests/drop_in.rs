@@ -137,7 +137,8 @@ fn ports_count_what_the_far_ends_count() {
             let after = ["a", "b"].map(|host| counts_of(&network, host));
             (rows().iter().zip(before).zip(after)).all(|((row, [rx, tx]), [rx_after, tx_after])| {
                 // Received here is sent there.
-                let theirs = [(tx, tx_after), (rx, rx_after)].map(|(from, to)| (to.0 - from.0, to.1 - from.1));
+                let theirs =
+                    [(tx, tx_after), (rx, rx_after)].map(|(from, to)| (to.0 - from.0, to.1 - from.1));
                 last = format!("{driver}: far end {theirs:?}, {row}");
                 ["rx", "tx"].iter().zip(theirs).all(|(way, theirs)| {
                     let ours = counts(&row[way]);

@@ -303,6 +303,8 @@ impl Backend for Router {
                 let name = filter.name.clone().unwrap_or("check.drops".into());
                 rows.send(HandlerRow { name, value })?;
             }
+            // They have commands of their own.
+            Show::Capture(_) | Show::Trace(_) => return Err("this router has no packets".into()),
         }
         Ok(())
     }

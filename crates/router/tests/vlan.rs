@@ -303,3 +303,34 @@ fn a_capture_of_the_port_below_has_the_packets_of_its_vlans() {
     let (_, text) = network.run("r", &filter);
     assert_eq!(text.matches("0x0050:  6272 696b").count(), 20, "{text}");
 }
+
+#[test]
+fn brickway_capture_sees_packets_of_a_vlan_without_its_tag_and_those_of_the_port_below_with_it() {
+    if !netns::is_root() {
+        return;
+    }
+    let (network, _switch) = network();
+    let socket = network.folder.file("r.sock");
+    let _router = start(&network, &format!("eth1 eth1.100 eth2 --socket {socket}"));
+    router_addresses(&network, "eth1.100", 100);
+    router::warm_up(&network, "v", &["10.0.2.2"]);
+    let begin = |words: &str| {
+        let capture = network.start("r", &format!("{PROGRAM} capture {words} --socket {socket}"));
+        capture.wait_until(words, || capture.printed().contains("Ctrl-C ends it"));
+        capture
+    };
+    let captures = [
+        (begin("eth1.100 icmp"), "eth1.100", "", 98),
+        (begin("eth1 vlan 100 and icmp"), "eth1", "VLAN 100, ", 102),
+    ];
+    network.run("v", "ping -n -c 3 -i 0.02 -W 1 10.0.2.2");
+    for (capture, port, tag, length) in captures {
+        for (direction, what) in [("in ", "10.0.100.2 > 10.0.2.2"), ("out", "10.0.2.2 > 10.0.100.2")] {
+            let begin = format!(" {port} {direction} {tag}{what} ICMP");
+            let end = format!(", {length} bytes");
+            let is_one = |line: &&str| line.contains(&begin) && line.ends_with(&end);
+            let count = || capture.printed().lines().filter(is_one).count();
+            assert!(eventually(|| count() == 3), "{begin}: {}", capture.printed());
+        }
+    }
+}

@@ -1,7 +1,7 @@
 //! Fused runs change nothing: the example routers, once with runs and once without, get the same packets,
 //! ordinary and odd in any mix, and everything that can be seen of them is the same: what leaves, to the byte, and all that
 //! elements count and print. With a burst of one packet the order is the same too; else odd packets leave behind the ordinary
-//! ones of their batch.
+//! ones of their batch. Nor does it change anything that somebody watches packets on some connections.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
@@ -10,7 +10,9 @@ mod ipv6;
 
 use std::fmt::Debug;
 
+use graph::context::{Edge, Observer, Place, Watched};
 use graph::testing::Bench;
+use packet::Packet;
 use proptest::prelude::*;
 use proptest::sample::select;
 
@@ -69,6 +71,29 @@ enum Event<K> {
     Write(&'static str, &'static str, &'static str),
     /// So many milliseconds pass.
     Wait(u16),
+    /// The packets on connections drawn with this number are watched, where runs are; on all connections with 0.
+    Watch(u64),
+    /// They are watched no longer.
+    Unwatch,
+}
+
+/// Looks at packets.
+struct Looks(u64);
+
+impl Observer for Looks {
+    fn see(&mut self, _place: Place, _now_ns: u64, packets: &[Packet]) {
+        self.0 += packets.iter().map(|packet| packet.data().len() as u64).sum::<u64>();
+    }
+}
+
+/// Watches about a quarter of the connections, or all.
+fn watch(bench: &mut Bench, drawn: u64) {
+    let config = bench.graph().config().clone();
+    let mut random = packet::random::SplitMix64::new(drawn);
+    let is_drawn = |_: &Edge| drawn == 0 || random.next_u64().is_multiple_of(4);
+    let all = config.connections.iter().map(|connection| Edge { from: connection.from, to: connection.to });
+    let edges = all.filter(is_drawn).collect();
+    bench.graph().watch(drawn, Watched { edges, drops: true }, Box::new(Looks(0)));
 }
 
 fn event<T: Traffic>() -> impl Strategy<Value = Event<T::Kind>> {
@@ -85,6 +110,8 @@ fn event<T: Traffic>() -> impl Strategy<Value = Event<T::Kind>> {
         12 => (0..T::PORTS, burst).prop_map(|(port, packets)| Event::Burst(port, packets)),
         1 => select(T::WRITES).prop_map(|(class, handler, value)| Event::Write(class, handler, value)),
         1 => (1u16..5000).prop_map(Event::Wait),
+        2 => (0u64..8).prop_map(Event::Watch),
+        1 => Just(Event::Unwatch),
     ]
 }
 
@@ -95,7 +122,7 @@ fn bench<T: Traffic>(burst: usize, way: Way) -> Bench {
     bench
 }
 
-fn happen<T: Traffic>(bench: &mut Bench, event: &Event<T::Kind>) {
+fn happen<T: Traffic>(bench: &mut Bench, event: &Event<T::Kind>, way: Way) {
     match event {
         Event::Burst(port, packets) => {
             let frames: Vec<_> = packets.iter().map(|&(kind, salt)| T::frame(kind, *port, salt)).collect();
@@ -109,6 +136,9 @@ fn happen<T: Traffic>(bench: &mut Bench, event: &Event<T::Kind>) {
             }
         }
         Event::Wait(milliseconds) => bench.advance_ns(u64::from(*milliseconds) * 1_000_000),
+        Event::Watch(drawn) if way != Way::Plain => watch(bench, *drawn),
+        Event::Unwatch => (0..8).for_each(|drawn| bench.graph().unwatch(drawn)),
+        Event::Watch(_) => {}
     }
 }
 
@@ -167,8 +197,8 @@ fn compare<T: Traffic>(events: &[Event<T::Kind>], burst: usize) {
     for way in [Way::Fused, Way::Crossing] {
         let (mut fused, mut plain) = (bench::<T>(burst, way), bench::<T>(burst, Way::Plain));
         for event in events {
-            happen::<T>(&mut fused, event);
-            happen::<T>(&mut plain, event);
+            happen::<T>(&mut fused, event, way);
+            happen::<T>(&mut plain, event, Way::Plain);
             // Queries for several silent neighbours are repeated in no certain order.
             let in_order = burst == 1 && !matches!(event, Event::Wait(_));
             let data_alone = way == Way::Crossing;

@@ -10,7 +10,8 @@
 //! ```
 //!
 //! NUMBER is that of the router's network namespace (`stat -Lc %i /proc/self/ns/net`): of several routers on a machine the one
-//! here answers. `NUMBER.show.sock` beside it, for the read group, takes nothing that changes what the router does.
+//! here answers. `NUMBER.show.sock` beside it, for the read group, takes nothing that changes what the router does, and nothing that
+//! reads packets.
 //!
 //! A request is a line ([`Request`]); several may follow one another on a connection. The answer is a head, a
 //! line for each row, and an end with their number, so that a list of a million routes takes no memory on
@@ -37,12 +38,13 @@ mod tests;
 pub use client::{Answer, Client, ClientError};
 pub use place::{default_socket, namespace, reading_path, routers_elsewhere};
 pub use request::{
-    Action, ConfigFilter, CostFilter, DropFilter, HandlerFilter, LOCAL_TABLE, NeighbourFilter, NextHopFilter,
-    NoFilter, PortFilter, Request, RouteFilter, RouteQuery, Show, TableQuery, VERSION,
+    Action, CaptureQuery, ConfigFilter, CostFilter, DropFilter, FilterInstruction, HandlerFilter,
+    LOCAL_TABLE, NeighbourFilter, NextHopFilter, NoFilter, PacketFilter, PortFilter, Request, RouteFilter,
+    RouteQuery, Show, TableQuery, TraceQuery, VERSION,
 };
 pub use rows::{
-    CostRow, CounterRow, DriftRow, DropRow, EdgeRow, ElementRow, HandlerRow, LookupRow, MemberRow,
-    NeighbourRow, NextHopRow, PathRow, PortRow, PuntRow, QueueRow, RouteRow, RouteTableRow, Row, SystemRow,
-    TextRow, TrafficRow, WayRow, WorkerRow,
+    CaptureCounts, CaptureRow, CostRow, CounterRow, DriftRow, DropRow, EdgeRow, ElementRow, HandlerRow,
+    LookupRow, MemberRow, NeighbourRow, NextHopRow, PathRow, PortRow, PuntRow, QueueRow, RouteRow,
+    RouteTableRow, Row, SeenPacket, SystemRow, TextRow, TrafficRow, WayRow, WorkerRow,
 };
 pub use server::{Backend, Rows, Server, ServerError, ServerOptions, Unanswered};

@@ -74,11 +74,15 @@ pub enum Show {
     Problems(NoFilter),
     /// The handlers of the elements, or the value of one: [`HandlerRow`](super::HandlerRow).
     Handlers(HandlerFilter),
+    /// Packets at some places of their way, until the client goes: [`CaptureRow`](super::CaptureRow).
+    Capture(CaptureQuery),
+    /// The whole way of some packets: [`CaptureRow`](super::CaptureRow).
+    Trace(TraceQuery),
 }
 
 impl Show {
     /// The names of all of them, in the order in which they are declared.
-    pub const NAMES: [&str; 18] = [
+    pub const NAMES: [&str; 20] = [
         "ports",
         "routes",
         "route",
@@ -97,6 +101,8 @@ impl Show {
         "fpm",
         "problems",
         "handlers",
+        "capture",
+        "trace",
     ];
 }
 
@@ -235,6 +241,52 @@ impl Default for CostFilter {
     }
 }
 
+/// Says which packets are captured.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct CaptureQuery {
+    /// `PORT`, `ELEMENT`, `ELEMENT.OUTPUT`, `all` (all ports), `drops` or `punts`; without it all ports.
+    pub what: Option<String>,
+    /// Ends after so many.
+    pub count: Option<u64>,
+    /// Most bytes of a packet; as many as there are without it.
+    pub bytes: Option<u32>,
+    /// Packets that this selects; without it all.
+    pub filter: Option<PacketFilter>,
+}
+
+/// Says which packets are followed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TraceQuery {
+    /// How many, 1 to [`TraceQuery::MOST`].
+    pub count: u32,
+    /// Those that come in by this port; without it those of all sources.
+    #[serde(default)]
+    pub from: Option<String>,
+    /// Packets that this selects where they come in; without it all.
+    #[serde(default)]
+    pub filter: Option<PacketFilter>,
+}
+
+impl TraceQuery {
+    /// Most packets that are followed.
+    pub const MOST: u32 = 256;
+}
+
+/// An instruction of the BSD packet filter: code, distances where its test holds and where not, number.
+pub type FilterInstruction = (u16, u8, u8, u32);
+
+/// A filter, compiled for packets with an Ethernet header and for those that begin with their IP header.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PacketFilter {
+    /// For Ethernet frames.
+    pub ethernet: Vec<FilterInstruction>,
+    /// For IP packets.
+    pub ip: Vec<FilterInstruction>,
+}
+
 /// Selects which configuration is shown.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -300,9 +352,15 @@ impl Request {
         parsed.map_err(|error| error.to_string().replace('`', "'"))
     }
 
-    /// Returns whether it changes what the router does.
-    pub fn is_change(&self) -> bool {
-        matches!(self, Request::Do(_) | Request::Show(Show::Cost(CostFilter { unfused: true, .. })))
+    /// Returns whether it is not for those who may only be shown how the router does: it changes what that does, or reads packets.
+    pub fn is_privileged(&self) -> bool {
+        matches!(
+            self,
+            Request::Do(_)
+                | Request::Show(
+                    Show::Cost(CostFilter { unfused: true, .. }) | Show::Capture(_) | Show::Trace(_)
+                )
+        )
     }
 
     /// What is asked for, as on the wire: `routes`, `reload`.

@@ -391,6 +391,76 @@ pub struct HandlerRow {
     pub value: Option<String>,
 }
 
+/// What a capture or a trace brings.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum CaptureRow {
+    /// A packet at some place of its way.
+    Packet(Box<SeenPacket>),
+    /// Some times a second, and at the end: how many there were so far.
+    Counts {
+        /// By interface.
+        interfaces: Vec<CaptureCounts>,
+    },
+    /// The end, where the client did not end it.
+    End {
+        /// Why.
+        reason: String,
+    },
+}
+
+/// Packets that one interface of a capture had.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CaptureCounts {
+    /// The interface.
+    pub interface: String,
+    /// Packets that were captured.
+    pub captured: u64,
+    /// Packets that were selected and not captured: the client was too slow.
+    pub lost: u64,
+}
+
+/// A packet at some place of its way.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SeenPacket {
+    /// Which packet it is, from 1 on: for a trace that of those that are followed.
+    pub number: u64,
+    /// Of a trace, how many places the packet was seen at before. Two threads may report in another order.
+    pub step: u32,
+    /// When it was seen, in nanoseconds since 1970.
+    pub time_ns: u64,
+    /// The copy of the graph.
+    pub worker: usize,
+    /// The port; else where it was seen: `ELEMENT`, `drops`, `punts`.
+    pub interface: String,
+    /// `in` or `out` of a port; else empty.
+    pub direction: String,
+    /// The element that it left, or that dropped it.
+    pub element: String,
+    /// Its class.
+    pub class: String,
+    /// The output by which it left; none where it was dropped.
+    pub output: Option<usize>,
+    /// The element that it came to; none where it was dropped.
+    pub next: Option<String>,
+    /// What becomes of it: `passed`, `sent`, `punted`, `ended` (in an element that packets do not leave) or `dropped`.
+    pub verdict: String,
+    /// Why it was dropped; else empty.
+    pub reason: String,
+    /// Whether it begins with an Ethernet header; else with an IP header.
+    pub is_ethernet: bool,
+    /// Its length, in bytes.
+    pub length: u32,
+    /// Where it begins in its frame, in bytes: the distance between two places shows what was stripped or put in front.
+    pub offset: u32,
+    /// Its first bytes, in hexadecimal.
+    pub data: String,
+    /// Its annotations, in hexadecimal; of traces alone.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub annotations: String,
+}
+
 /// A row of any kind, as a router sends it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
@@ -412,6 +482,7 @@ pub enum Row {
     Drift(DriftRow),
     Counter(CounterRow),
     Handler(HandlerRow),
+    Capture(CaptureRow),
     Table(JsonValue),
 }
 
@@ -433,7 +504,7 @@ impl From<PortRow> for Row {
 
 row_from! {
     Route RouteRow, Lookup LookupRow, Neighbour NeighbourRow, NextHop NextHopRow, Worker WorkerRow,
-    Cost CostRow, Queue QueueRow, Drop DropRow, Punt PuntRow, Element ElementRow, System SystemRow, Text TextRow, Drift DriftRow, Counter CounterRow, Handler HandlerRow, Table JsonValue,
+    Cost CostRow, Queue QueueRow, Drop DropRow, Punt PuntRow, Element ElementRow, System SystemRow, Text TextRow, Drift DriftRow, Counter CounterRow, Handler HandlerRow, Capture CaptureRow, Table JsonValue,
 }
 
 impl Request {

@@ -33,7 +33,7 @@ use rustix::process::Gid;
 use serde::Serialize;
 
 use super::place::{make_folder, reading_path, sweep};
-use super::request::{Request, VERSION};
+use super::request::{Request, Show, VERSION};
 use super::rows::Row;
 use crate::accounts;
 use crate::supervisor::{LONGEST_SILENCE, LONGEST_WAIT, Pulse, Supervisor};
@@ -204,6 +204,31 @@ impl<'a> Rows<'a> {
         }
     }
 
+    /// Waits until the client takes more, at most so long, and returns whether it does. Rows of some kilobytes are then sent at once.
+    ///
+    /// # Errors
+    /// [`Unanswered::ClientGone`] as soon as it has gone.
+    pub fn wait_for_room(&self, time: Duration) -> Result<bool, Unanswered> {
+        let Some(client) = self.client else { return Ok(true) };
+        let timeout = Timespec { tv_sec: time.as_secs() as i64, tv_nsec: time.subsec_nanos().into() };
+        let mut ends = [PollFd::from_borrowed_fd(client.as_fd(), PollFlags::OUT)];
+        // Interrupted by a signal: there is no room yet, and the caller comes again.
+        let _ = rustix::event::poll(&mut ends, Some(&timeout));
+        let found = ends[0].revents();
+        if found.intersects(PollFlags::HUP | PollFlags::ERR) {
+            return Err(Unanswered::ClientGone);
+        }
+        Ok(found.contains(PollFlags::OUT))
+    }
+
+    /// Sends what was written so far.
+    ///
+    /// # Errors
+    /// [`Unanswered::ClientGone`].
+    pub fn flush(&mut self) -> Result<(), Unanswered> {
+        self.to.flush().map_err(|_| Unanswered::ClientGone)
+    }
+
     /// Sends a row if the request's filter selects it.
     ///
     /// # Errors
@@ -282,11 +307,11 @@ fn answer(
     to: &mut dyn Write,
 ) -> Result<(), Unanswered> {
     let result = Request::parse(line).map_err(Unanswered::Refused).and_then(|request| {
-        if may == May::Show && request.is_change() {
-            let what = if let Request::Do(_) = request {
-                request.name()
-            } else {
+        if may == May::Show && request.is_privileged() {
+            let what = if let Request::Show(Show::Cost(_)) = request {
                 format!("{} --unfused", request.name())
+            } else {
+                request.name()
             };
             let reason = format!("'{what}' is not permitted here: members of the read group may only show");
             return Err(Unanswered::Refused(reason));

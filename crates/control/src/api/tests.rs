@@ -334,6 +334,16 @@ fn the_read_group_may_show_and_the_write_group_may_do_all() {
     let cost = |unfused| Request::Show(Show::Cost(CostFilter { unfused, ..CostFilter::default() }));
     let refused = client.ask(&cost(true)).unwrap_err().to_string();
     assert_eq!(refused, "'cost --unfused' is not permitted here: members of the read group may only show");
+    // Nor may they read packets.
+    let capture = Request::Show(Show::Capture(CaptureQuery::default()));
+    let trace = Request::Show(Show::Trace(TraceQuery { count: 1, from: None, filter: None }));
+    for (request, name) in [(capture, "capture"), (trace, "trace")] {
+        let refused = client.ask(&request).unwrap_err().to_string();
+        assert_eq!(
+            refused,
+            format!("'{name}' is not permitted here: members of the read group may only show")
+        );
+    }
     assert!(client.ask(&cost(false)).is_ok());
     drop(client);
     let held: Vec<UnixStream> = (0..8).map(|_| UnixStream::connect(&reading).unwrap()).collect();

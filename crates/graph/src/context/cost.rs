@@ -177,6 +177,8 @@ impl Context {
         let measuring = self.measuring.take()?;
         let meter = self.meter.take();
         self.untimed = TIMED_SHARE - 1;
+        // Behind the configuration's elements there are taps, whose cycles are left to nobody.
+        let count = self.config().elements.len();
         let steps = measuring.before.map(|(slots, runs)| {
             let mut steps = Vec::new();
             let mut add = |step: Step, elements: Vec<usize>, now: Counts, before: Counts| {
@@ -197,7 +199,7 @@ impl Context {
                 add(Step::Run(number), run.members().collect(), run.counts_so_far(), before);
                 run.set_timed(as_a_sample(run.counts_so_far(), before));
             }
-            for (number, (slot, before)) in self.slots.iter_mut().zip(slots).enumerate() {
+            for (number, (slot, before)) in self.slots.iter_mut().zip(slots).enumerate().take(count) {
                 add(Step::Slot(number), vec![number], slot.counts(), before);
                 slot.set_timed(as_a_sample(slot.counts(), before));
             }

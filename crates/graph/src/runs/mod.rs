@@ -24,7 +24,7 @@
 //! are read. The elements of a run share its cycles evenly.
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::any::Any;
 use std::fmt;

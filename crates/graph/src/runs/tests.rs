@@ -91,13 +91,13 @@ impl Element for Pass {
     fn process(&mut self, _cx: &mut Context, _batch: &mut Batch) {}
 }
 
-fn bench(config: &str) -> Bench {
+pub(crate) fn bench(config: &str) -> Bench {
     let mut registry = crate::graph::Registry::new();
     registry.add(&[&CUT, &FORK, &PASS]);
     Bench::new(&registry, config)
 }
 
-const LONG: &[u8] = b"0123456789abcdefghij";
+pub(crate) const LONG: &[u8] = b"0123456789abcdefghij";
 
 fn seen(bench: &mut Bench, packets: &[&[u8]]) -> Vec<(u8, usize)> {
     bench.push("in", packets);

@@ -32,6 +32,7 @@ use router::table::{Align, Table};
   brickway-lab bench forward --routes 1 --dests 1     one route
   brickway-lab bench forward --burst 256 --json
   brickway-lab bench forward --graph drop-in          what `brickway run eth1 eth2` does with a packet
+  brickway-lab bench forward --capture                the same while somebody captures and sees nothing
   BRICKWAY_CPU=avx2 brickway-lab bench forward        as on a CPU without AVX-512 (scalar: without any vectors)
 
 graph is what the elements cost; io is what it costs to bring the same frames in and out of memory without them.")]
@@ -45,6 +46,9 @@ pub(crate) struct ForwardArguments {
     /// Whose graph: the example router's, that of `brickway run PORT...`, or both in turns
     #[arg(long, value_enum, default_value_t)]
     graph: Graphs,
+    /// With a capture of all ports whose filter selects nothing
+    #[arg(long)]
+    capture: bool,
     #[command(flatten)]
     destinations: DestinationArguments,
     #[command(flatten)]
@@ -257,6 +261,12 @@ fn measure(
     let mut plain = SingleCore::minimal(looped, Some(null), arguments.run.burst, arguments.run.burst)?;
     plain.run(arguments.run.seconds.min(0.2));
     for (_, router) in &mut routers {
+        if arguments.capture {
+            let graph = router.graph();
+            let (watched, observer) =
+                router::capture::idle_capture(graph.config()).map_err(anyhow::Error::msg)?;
+            graph.watch(1, watched, observer);
+        }
         router.run(arguments.run.seconds.min(0.2));
         router.reset_stats();
     }

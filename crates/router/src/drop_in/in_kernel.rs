@@ -77,6 +77,8 @@ struct Member {
     before: KernelTraffic,
     /// Why it does not take part any more.
     refusal: Option<String>,
+    /// Whether somebody captures its packets.
+    is_captured: bool,
 }
 
 /// Forwarding in the kernel for a drop-in router.
@@ -189,6 +191,14 @@ impl InKernel {
         if let Some(forwarding) = &self.forwarding {
             forwarding.set_own_addresses(&self.own);
         }
+    }
+
+    /// Says of which ports somebody captures the packets, which the graph then has to see. The next look brings it to the ports.
+    pub(crate) fn set_captured(&mut self, is_captured: impl Fn(&str) -> bool) {
+        for (name, member) in self.names.iter().zip(&mut self.members) {
+            member.is_captured = is_captured(name);
+        }
+        self.looked = None;
     }
 
     /// Looks which ports take part, at most once in a while unless something `changed`. Returns what went wrong.
@@ -330,6 +340,9 @@ impl InKernel {
         if is_wrapped(device) {
             return Err("its packets are captured, traced or delayed".to_owned());
         }
+        if member.is_captured || self.members[member.device].is_captured {
+            return Err("its packets are captured".to_owned());
+        }
         if let Some(refusal) = &self.refusal {
             return Err(refusal.clone());
         }
@@ -418,6 +431,7 @@ impl InKernel {
         // interface by which they leave.
         let sees_transit = self.features.as_ref().and_then(|features| features.sees_transit(&self.shared));
         let leaves = self.members[number].linux_may
+            && !self.members[number].is_captured
             && sees_transit.is_none()
             && way.is_some_and(|way| !way.is_zero_copy);
         let is_vlan = self.members[number].device != number;
@@ -433,12 +447,13 @@ impl InKernel {
         };
         let mode = way.map(|way| way.mode);
         let below = &self.members[self.members[number].device];
+        let is_captured = below.is_captured || self.members[number].is_captured;
         let wanted = found.map(|found| KernelPort {
             interface: found.interface,
             mtu: found.mtu,
             is_vlan,
             receives: mode.filter(|_| joins),
-            sends: !(is_wrapped(device) || below.lacks_queues || below.refuses),
+            sends: !(is_wrapped(device) || is_captured || below.lacks_queues || below.refuses),
             sends_native: found.features.sends_redirected(),
             sends_native_fragments: found.features.has_fragments(),
             sources: self.members[number].sources,

@@ -32,6 +32,7 @@ use super::live::Live;
 use super::meter;
 use crate::beside_linux;
 use crate::features::FeatureSettings;
+use crate::table::mac_text;
 
 /// Rows that are made with a lock held.
 const PAGE: usize = 1024;
@@ -106,6 +107,8 @@ impl Live {
                 send(rows, problems.into_iter().map(|text| TextRow { text }))
             }
             Show::Handlers(HandlerFilter { name }) => send(rows, self.handlers(name.as_deref())?),
+            Show::Capture(query) => self.capture(query, rows),
+            Show::Trace(query) => self.trace(query, rows),
         }
     }
 
@@ -791,9 +794,4 @@ fn fpm(state: &State) -> Result<Vec<CounterRow>, Unanswered> {
 
 fn counter((name, value): (String, u64)) -> CounterRow {
     CounterRow { name, value, note: String::new() }
-}
-
-/// As `ip` prints it.
-fn mac_text(mac: [u8; 6]) -> String {
-    mac.map(|byte| format!("{byte:02x}")).join(":")
 }

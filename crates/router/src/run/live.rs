@@ -15,6 +15,7 @@ use graph::lang::{Options, Source};
 use graph::router::{Control, Router};
 use graph::setup::Shared;
 
+use super::capture::Captures;
 use super::meter::{self, Meter};
 use super::{RunArguments, Signals, subject};
 use crate::beside_linux;
@@ -57,6 +58,8 @@ pub(super) struct Live {
     reloading: Mutex<()>,
     /// Held by who measures what steps cost.
     pub(super) measuring: Mutex<()>,
+    /// Captures and traces that go on.
+    pub(super) captures: Mutex<Captures>,
 }
 
 /// What is said to those who come too late.
@@ -95,6 +98,7 @@ impl Live {
             signals,
             reloading: Mutex::default(),
             measuring: Mutex::default(),
+            captures: Mutex::default(),
         })
     }
 
@@ -177,6 +181,14 @@ impl Live {
         let (Some(service), Some(following)) = (&self.service, &mut *following) else { return };
         let problems = self.with_router(|router| following.look(service, router));
         problems.into_iter().flatten().for_each(|problem| graph::note!("brickway: {problem}"));
+    }
+
+    /// Says of which ports somebody captures the packets, so that the kernel leaves them to the graph.
+    pub(super) fn set_captured(&self, is_captured: impl Fn(&str) -> bool) {
+        if let Some(in_kernel) = drop_in::InKernel::of(&self.shared) {
+            lock(&*in_kernel).set_captured(is_captured);
+            self.follow();
+        }
     }
 
     /// Returns how the packets of a port travel.
@@ -262,6 +274,7 @@ impl Live {
     /// Reads the settings file, or the configuration, again, and returns what was done: all that changed, or nothing.
     pub(super) fn reload(&self) -> Result<Vec<String>, Unanswered> {
         let _turn = lock(&self.reloading);
+        self.end_captures();
         self.notify.reloading();
         let done = self.reload_settings();
         self.notify.ready(&self.status);

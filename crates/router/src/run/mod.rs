@@ -5,11 +5,14 @@
 //! | this one | the command line; from its words to a router that runs, and to its end |
 //! | `live` | what runs, shared with those who ask and change it over the control socket |
 //! | `answers` | what `brickway show` is told |
+//! | `capture` | packets for `brickway capture` and `trace` |
+//! | `cost` | what each step costs |
 //! | `subject` | what is to run: a file, or ports |
 //! | `watch` | while it runs: rates, balancing, what follows Linux |
 //! | `summary` | what it did |
 
 mod answers;
+mod capture;
 mod cost;
 mod edges;
 mod live;

@@ -342,7 +342,7 @@ fn ask(
     request: &Request,
     print: impl FnOnce(&mut dyn Iterator<Item = Result<String, ClientError>>) -> Result<()>,
 ) -> Result<ExitCode> {
-    let mut client = match find(socket, request.is_change())? {
+    let mut client = match find(socket, request.is_privileged())? {
         Ok(client) => client,
         Err(code) => return Ok(code),
     };

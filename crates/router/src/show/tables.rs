@@ -59,8 +59,8 @@ pub(super) fn print_rows(request: &Request, rows: Rows<'_>) -> Result<Seen> {
         Show::Workers(_) => list(rows, &WORKER, |row: WorkerRow| vec![worker(row)]),
         Show::System(_) => system(rows),
         Show::Elements(_) => list(rows, &ELEMENT, elements),
-        // It is sorted by what the command line says.
-        Show::Cost(_) => bail!("show cost is printed elsewhere"),
+        // Costs are sorted by what the command line says; packets have commands of their own.
+        Show::Cost(_) | Show::Capture(_) | Show::Trace(_) => bail!("these rows are printed elsewhere"),
         Show::Queues(_) => list(rows, &QUEUE, |row: QueueRow| vec![queue(row)]),
         Show::Drops(_) => list(rows, &DROP, |row: DropRow| {
             vec![[thousands(row.packets), row.element, row.class, row.reason]]

@@ -1,0 +1,317 @@
+//! Packets as they are seen on their way, for `brickway capture` and `brickway trace`.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use control::api::{CaptureCounts, CaptureQuery, CaptureRow, Rows, SeenPacket, TraceQuery, Unanswered};
+use graph::context::{Observer, Place, Watched};
+use graph::graph::Graph;
+use graph::lang::FlatConfig;
+use packet::sync::lock;
+
+use super::live::Live;
+use crate::capture::places::{self, DROPS, Needs, Places};
+use crate::capture::recorder::{
+    Camera, Counts, Filter, Record, Recorder, Records, Step, Table, Tracer, counts,
+};
+
+/// Captures and traces at a time: they are for people, and each costs the workers something.
+const MOST: usize = 4;
+/// The shortest and longest packet data of a capture, in bytes.
+const SHORTEST: usize = 64;
+/// Bytes of a packet that a trace shows.
+const TRACED_BYTES: usize = 192;
+/// How long the rings are left alone when they were empty.
+const PERIOD: Duration = Duration::from_millis(5);
+/// How often counts are sent, so that the client knows that we are there.
+const COUNTS_PERIOD: Duration = Duration::from_millis(200);
+/// Records that are taken out of a ring at once.
+const PAGE: usize = 64;
+/// When nothing was seen of packets for so long, they are where they stay.
+const LONGEST_WAY: Duration = Duration::from_secs(1);
+
+/// Captures and traces that go on, by number, with the ports that they want to see.
+#[derive(Default)]
+pub(super) struct Captures {
+    last: u64,
+    active: BTreeMap<u64, Needs>,
+}
+
+/// One that goes on. It ends on all workers, however the one who asked for it fares.
+struct Session<'a> {
+    live: &'a Live,
+    number: u64,
+}
+
+impl<'a> Session<'a> {
+    fn begin(live: &'a Live, needs: Needs) -> Result<Self, String> {
+        let mut captures = lock(&live.captures);
+        if captures.active.len() >= MOST {
+            return Err(format!("capture: {MOST} captures and traces run already; end one of them first"));
+        }
+        captures.last += 1;
+        let number = captures.last;
+        captures.active.insert(number, needs);
+        drop(captures);
+        live.tell_kernel();
+        Ok(Self { live, number })
+    }
+
+    /// Has each copy of the graph watch; the observers are in the order of the copies.
+    fn watch<O: Observer + 'static>(&self, watched: &Watched, observers: Vec<O>) -> Result<(), String> {
+        let observers: Vec<_> = observers.into_iter().map(|observer| Mutex::new(Some(observer))).collect();
+        let (watched, observers, number) = (watched.clone(), Arc::new(observers), self.number);
+        self.live.with_router(|router| {
+            router.on_each(move |graph: &mut Graph| {
+                let observer = observers.get(graph.copy().index).and_then(|observer| lock(observer).take());
+                if let Some(observer) = observer {
+                    graph.watch(number, watched.clone(), Box::new(observer));
+                }
+            });
+        })
+    }
+}
+
+impl Drop for Session<'_> {
+    fn drop(&mut self) {
+        let number = self.number;
+        // A router that is ending shows nothing any more.
+        let _ = self.live.with_router(|router| router.on_each(move |graph| graph.unwatch(number)));
+        lock(&self.live.captures).active.remove(&number);
+        self.live.tell_kernel();
+    }
+}
+
+impl Live {
+    /// Has the kernel leave to the graph what captures want to see.
+    fn tell_kernel(&self) {
+        let active: Vec<Needs> = lock(&self.captures).active.values().cloned().collect();
+        self.set_captured(|name| {
+            active.iter().any(|needs| match needs {
+                Needs::Nothing => false,
+                Needs::Port(port) => port == name,
+                Needs::All => true,
+            })
+        });
+    }
+
+    /// Ends all captures and traces: what they were made for is about to change.
+    pub(super) fn end_captures(&self) {
+        let numbers: Vec<u64> = lock(&self.captures).active.keys().copied().collect();
+        // A router that is ending shows nothing any more.
+        let _ = self.with_router(|router| {
+            router.on_each(move |graph| numbers.iter().for_each(|&number| graph.unwatch(number)))
+        });
+    }
+
+    /// Captures packets until there are enough, or the client goes.
+    pub(super) fn capture(&self, query: &CaptureQuery, rows: &mut Rows<'_>) -> Result<(), Unanswered> {
+        let (config, copies) = self.copies()?;
+        let places = Arc::new(Places::of(&config, query.what.as_deref())?);
+        let filter = query.filter.as_ref().map(Filter::new).transpose()?;
+        let longest = self.frame_bytes.max(SHORTEST);
+        let bytes = query.bytes.map_or(longest, |bytes| bytes as usize).clamp(SHORTEST, longest);
+        let counts = counts(&places);
+        let (recorders, records) = rings(copies, bytes, &counts);
+        let camera = |recorder| Camera { places: places.clone(), filter: filter.clone(), recorder };
+        let session = Session::begin(self, places.needs.clone())?;
+        session.watch(&places.watched(), recorders.into_iter().map(camera).collect())?;
+        let mut stream = Stream { config, places, counts, records, rows, sent: 0, counted: Instant::now() };
+        stream.run(|stream| query.count.is_some_and(|count| stream.sent >= count), query.count, false)
+    }
+
+    /// Follows packets until their ways have ended, or the client goes.
+    pub(super) fn trace(&self, query: &TraceQuery, rows: &mut Rows<'_>) -> Result<(), Unanswered> {
+        if !(1..=TraceQuery::MOST).contains(&query.count) {
+            let most = TraceQuery::MOST;
+            return Err(format!("trace: cannot follow {} packets; expected 1 to {most}", query.count).into());
+        }
+        let (config, copies) = self.copies()?;
+        let places = Arc::new(Places::everywhere(&config, query.from.as_deref())?);
+        let filter = query.filter.as_ref().map(Filter::new).transpose()?;
+        let steps: Arc<[Step]> = (places.spots.iter())
+            .map(|spot| Step {
+                from: spot.edge.from.0,
+                to: spot.edge.to.0,
+                begins: match &query.from {
+                    Some(port) => spot.direction == "in" && spot.interface == *port,
+                    None => places::is_source(&config, spot.edge),
+                },
+                ends: config.elements[spot.edge.to.0].outputs == 0,
+            })
+            .collect();
+        let table = Table::new(query.count as usize);
+        let counts = counts(&places);
+        let (recorders, records) = rings(copies, TRACED_BYTES, &counts);
+        let tracer = |recorder| Tracer {
+            places: places.clone(),
+            steps: steps.clone(),
+            filter: filter.clone(),
+            table: table.clone(),
+            recorder,
+        };
+        let session = Session::begin(self, places.needs.clone())?;
+        session.watch(&places.watched(), recorders.into_iter().map(tracer).collect())?;
+        let mut stream = Stream { config, places, counts, records, rows, sent: 0, counted: Instant::now() };
+        let (mut last, mut moved) = (0, Instant::now());
+        let is_over = |stream: &Stream<'_, '_>| {
+            if stream.sent != last {
+                (last, moved) = (stream.sent, Instant::now());
+            }
+            let (all_begun, ended) = table.state();
+            all_begun && (ended >= query.count as usize || moved.elapsed() >= LONGEST_WAY)
+        };
+        stream.run(is_over, None, true)
+    }
+
+    fn copies(&self) -> Result<(Arc<FlatConfig>, usize), String> {
+        self.with_router(|router| {
+            (router.config().clone(), router.workers() + usize::from(router.has_slow_thread()))
+        })
+    }
+}
+
+/// Rings for all copies of the graph.
+fn rings(copies: usize, bytes: usize, counts: &Counts) -> (Vec<Recorder>, Vec<Records>) {
+    (0..copies).map(|_| Records::new(bytes, counts)).unzip()
+}
+
+/// Records on their way to the client.
+struct Stream<'a, 'r> {
+    config: Arc<FlatConfig>,
+    places: Arc<Places>,
+    counts: Counts,
+    records: Vec<Records>,
+    rows: &'a mut Rows<'r>,
+    sent: u64,
+    /// When counts were sent last.
+    counted: Instant,
+}
+
+impl Stream<'_, '_> {
+    /// Sends what is recorded, at most `most`, until `is_over` says so when all is sent, or the recorders are gone.
+    fn run(
+        &mut self,
+        mut is_over: impl FnMut(&Self) -> bool,
+        most: Option<u64>,
+        is_trace: bool,
+    ) -> Result<(), Unanswered> {
+        // The client knows by them that it has begun.
+        self.send_counts()?;
+        loop {
+            // Read before the rings are: nothing comes behind it.
+            let has_ended = self.records.iter().all(Records::is_over);
+            // While the client takes nothing the rings run full, which counts what is lost.
+            if !self.rows.wait_for_room(COUNTS_PERIOD)? {
+                continue;
+            }
+            let found = self.send_page(most, is_trace)?;
+            if self.counted.elapsed() >= COUNTS_PERIOD {
+                self.send_counts()?;
+            }
+            if found == 0 || most.is_some_and(|most| self.sent >= most) {
+                if is_over(self) {
+                    return self.send_counts();
+                }
+                if has_ended {
+                    self.send_counts()?;
+                    let reason = "the router has read its settings or its configuration again".to_owned();
+                    return self.rows.send(CaptureRow::End { reason });
+                }
+                self.rows.flush()?;
+                self.rows.wait(PERIOD)?;
+            }
+        }
+    }
+
+    /// Sends some of what there is in the order of its time, and returns how many packets that were.
+    fn send_page(&mut self, most: Option<u64>, is_trace: bool) -> Result<usize, Unanswered> {
+        let mut page: Vec<(usize, Box<Record>)> = Vec::new();
+        for (copy, records) in self.records.iter_mut().enumerate() {
+            page.extend((0..PAGE).map_while(|_| records.take()).map(|record| (copy, record)));
+        }
+        page.sort_by_key(|(_, record)| record.time_ns);
+        let found = page.len();
+        for (copy, record) in page {
+            if most.is_none_or(|most| self.sent < most) {
+                self.sent += 1;
+                let packet = self.describe(copy, &record, is_trace);
+                self.rows.send(CaptureRow::Packet(Box::new(packet)))?;
+            }
+            self.records[copy].give_back(record);
+        }
+        Ok(found)
+    }
+
+    fn describe(&self, copy: usize, record: &Record, is_trace: bool) -> SeenPacket {
+        let element = |number: usize| self.config.elements.get(number);
+        let name = |number: usize| element(number).map(|element| element.name.clone()).unwrap_or_default();
+        let class = |number: usize| element(number).map(|element| element.class.clone()).unwrap_or_default();
+        let packet = SeenPacket {
+            number: if is_trace { record.number as u64 + 1 } else { self.sent },
+            step: record.step,
+            time_ns: record.time_ns,
+            worker: copy,
+            is_ethernet: record.is_ethernet,
+            length: record.length,
+            offset: record.offset,
+            data: hex(&record.data),
+            annotations: if is_trace { hex(&record.annotations) } else { String::new() },
+            ..SeenPacket::default()
+        };
+        match record.place {
+            Place::Drop { element, reason } => SeenPacket {
+                interface: DROPS.to_owned(),
+                element: name(element),
+                class: class(element),
+                verdict: "dropped".to_owned(),
+                reason: reason.to_owned(),
+                ..packet
+            },
+            Place::Edge(edge) => {
+                let spot = &self.places.spots[edge];
+                let ((from, output), (to, _)) = (spot.edge.from, spot.edge.to);
+                SeenPacket {
+                    interface: spot.interface.clone(),
+                    direction: spot.direction.to_owned(),
+                    element: name(from),
+                    class: class(from),
+                    output: Some(output),
+                    next: Some(name(to)),
+                    verdict: places::verdict(&self.config, spot.edge).to_owned(),
+                    ..packet
+                }
+            }
+        }
+    }
+
+    fn send_counts(&mut self) -> Result<(), Unanswered> {
+        self.counted = Instant::now();
+        let mut interfaces: Vec<CaptureCounts> = Vec::new();
+        for (number, count) in self.counts.iter().enumerate() {
+            let interface = match self.places.spots.get(number) {
+                Some(spot) => &spot.interface,
+                None if self.places.drops => DROPS,
+                None => continue,
+            };
+            if !interfaces.iter().any(|known| known.interface == interface) {
+                interfaces
+                    .push(CaptureCounts { interface: interface.to_owned(), ..CaptureCounts::default() });
+            }
+            for known in interfaces.iter_mut().filter(|known| known.interface == interface) {
+                known.captured += count.captured.load(Ordering::Relaxed);
+                known.lost += count.lost.load(Ordering::Relaxed);
+            }
+        }
+        self.rows.send(CaptureRow::Counts { interfaces })?;
+        self.rows.flush()
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let digit = |number: u8| char::from(DIGITS[usize::from(number & 0xf)]);
+    bytes.iter().flat_map(|&byte| [digit(byte >> 4), digit(byte)]).collect()
+}

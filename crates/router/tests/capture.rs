@@ -1,0 +1,327 @@
+//! `brickway capture`, `trace` and `extcap` on a drop-in router between two hosts whose links forward in the kernel.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod netns;
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use netns::router::{PROGRAM, start, warm_up};
+use netns::{Network, Running, eventually};
+use rustix::process::Signal;
+use serde_json::Value;
+
+/// Hosts a and b, and a router between them.
+fn network() -> Network {
+    let network = Network::new(&["a", "r", "b"]);
+    network.link(("a", "eth0", "02:00:00:00:01:02"), ("r", "eth1", "02:00:00:00:01:01"));
+    network.link(("b", "eth0", "02:00:00:00:02:02"), ("r", "eth2", "02:00:00:00:02:01"));
+    network.ip("r", "addr add 10.0.1.1/24 dev eth1");
+    network.ip("r", "addr add 10.0.2.1/24 dev eth2");
+    for (host, number) in [("a", 1), ("b", 2)] {
+        network.ip(host, &format!("addr add 10.0.{number}.2/24 dev eth0"));
+        network.ip(host, &format!("route add default via 10.0.{number}.1"));
+    }
+    network.forward("r");
+    network
+}
+
+/// A router, and those who ask it.
+struct Bed {
+    network: Network,
+    socket: String,
+    router: Running,
+}
+
+impl Bed {
+    fn new(options: &str) -> Self {
+        let network = network();
+        let socket = network.folder.file("socket");
+        let router = start(&network, &format!("{options} --socket {socket}"));
+        warm_up(&network, "a", &["10.0.2.2"]);
+        Self { network, socket, router }
+    }
+
+    /// Starts a command and waits until it has begun.
+    fn begin(&self, words: &str) -> Running {
+        let running = self.network.start("r", &format!("{PROGRAM} {words} --socket {}", self.socket));
+        running.wait_until(words, || running.printed().contains("Ctrl-C ends it"));
+        running
+    }
+
+    fn ask(&self, words: &str) -> (bool, String) {
+        self.network.run("r", &format!("{PROGRAM} {words} --socket {}", self.socket))
+    }
+
+    fn ping(&self, words: &str) {
+        self.network.run("a", &format!("ping -n -c 3 -i 0.02 -W 1 {words}"));
+    }
+
+    fn path(&self, port: &str) -> String {
+        let (_, text) = self.ask(&format!("show ports {port} --json"));
+        serde_json::from_str::<Value>(text.trim()).unwrap()["path"].as_str().unwrap().to_owned()
+    }
+}
+
+/// Lines that a program printed, but for messages.
+fn lines(running: &Running) -> Vec<String> {
+    let text = running.printed();
+    text.lines().filter(|line| !line.starts_with("brickway: ")).map(str::to_owned).collect()
+}
+
+/// Waits until so many lines are there, ends the program, and returns them.
+fn finish(running: &Running, count: usize) -> Vec<String> {
+    assert!(eventually(|| lines(running).len() >= count), "{}", running.printed());
+    assert_eq!(running.interrupt(), 0, "{}", running.printed());
+    lines(running)
+}
+
+#[test]
+fn a_ping_is_seen_on_both_ports_in_both_directions_although_the_kernel_forwards() {
+    if !netns::is_root() {
+        return;
+    }
+    let bed = Bed::new("eth1 eth2");
+    let before = bed.path("eth1");
+    assert!(before.starts_with("kernel"), "{before}");
+    let capture = bed.begin("capture all icmp");
+    assert_eq!(bed.path("eth1"), "sockets: its packets are captured");
+    bed.ping("10.0.2.2");
+    let lines = finish(&capture, 12);
+    assert_eq!(lines.len(), 12, "{lines:#?}");
+    for (place, what, ttl) in [
+        ("eth1 in ", "10.0.1.2 > 10.0.2.2 ICMP echo request", 64),
+        ("eth2 out", "10.0.1.2 > 10.0.2.2 ICMP echo request", 63),
+        ("eth2 in ", "10.0.2.2 > 10.0.1.2 ICMP echo reply", 64),
+        ("eth1 out", "10.0.2.2 > 10.0.1.2 ICMP echo reply", 63),
+    ] {
+        let of_kind = |line: &&String| {
+            line.contains(place) && line.contains(what) && line.contains(&format!("ttl {ttl}, 98 bytes"))
+        };
+        assert_eq!(lines.iter().filter(of_kind).count(), 3, "{place} {what}: {lines:#?}");
+    }
+    assert!(capture.printed().contains("12 packets captured, 0 lost"), "{}", capture.printed());
+    assert!(eventually(|| bed.path("eth1") == before), "{}", bed.path("eth1"));
+    assert_eq!(bed.router.interrupt(), 0, "{}", bed.router.printed());
+}
+
+#[test]
+fn a_filter_selects_a_count_ends_it_and_a_port_alone_leaves_the_kernel() {
+    if !netns::is_root() {
+        return;
+    }
+    let bed = Bed::new("eth1 eth2");
+    let capture = bed.begin("capture eth1 icmp[0] == 8 and dst host 10.0.2.2 -c 2 --json");
+    assert!(bed.path("eth2").starts_with("kernel"), "{}", bed.path("eth2"));
+    assert_eq!(bed.path("eth1"), "sockets: its packets are captured");
+    bed.ping("10.0.2.2");
+    assert_eq!(capture.wait(testbed::DEADLINE), Some(0), "{}", capture.printed());
+    let rows: Vec<Value> = lines(&capture).iter().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(rows.len(), 3, "{rows:#?}");
+    for row in &rows[..2] {
+        assert_eq!((row["interface"].as_str(), row["direction"].as_str()), (Some("eth1"), Some("in")));
+        // The first bytes are the router's address.
+        assert!(row["data"].as_str().unwrap().starts_with("020000000101020000000102"), "{row}");
+    }
+    assert_eq!(rows[2]["kind"], "counts");
+    for (words, problem) in [
+        ("capture eth9", "no port and no element 'eth9'"),
+        ("capture all port eighty", "filter 'port eighty'"),
+        ("trace 1 --from eth9", "no port 'eth9'"),
+    ] {
+        let (is_done, text) = bed.ask(words);
+        assert!(!is_done && text.contains(problem), "{words}: {text}");
+    }
+    let others: Vec<Running> = (0..4).map(|_| bed.begin("capture drops")).collect();
+    let (_, text) = bed.ask("capture");
+    assert!(text.contains("4 captures and traces run already"), "{text}");
+    drop(others);
+    // Those whose clients were killed end too.
+    let capture = eventually(|| {
+        let words = format!("{PROGRAM} capture all icmp -c 1 --socket {}", bed.socket);
+        let capture = bed.network.start("r", &words);
+        eventually(|| capture.printed().contains("Ctrl-C ends it") || capture.ended().is_some());
+        bed.ping("10.0.2.2");
+        capture.wait(testbed::DEADLINE) == Some(0)
+    });
+    assert!(capture, "the four still run");
+}
+
+#[test]
+fn drops_have_their_element_and_reason_and_a_reload_ends_captures() {
+    if !netns::is_root() {
+        return;
+    }
+    let network = network();
+    let socket = network.folder.file("socket");
+    let text = format!(
+        "[[port]]\nname = \"eth1\"\n[[port]]\nname = \"eth2\"\n[reverse_path]\nmode = \"strict\"\n[control]\nsocket = \"{socket}\"\n"
+    );
+    let settings = network.folder.write("brickway.toml", text);
+    let router = start(&network, &format!("--config {settings}"));
+    warm_up(&network, "a", &["10.0.2.2"]);
+    let bed = Bed { network, socket, router };
+    let capture = bed.begin("capture drops icmp");
+    bed.network.ip("a", "addr add 10.9.9.9/32 dev eth0");
+    bed.ping("-I 10.9.9.9 10.0.2.2");
+    bed.ping("10.0.2.2");
+    let lines = finish(&capture, 3);
+    assert_eq!(lines.len(), 3, "{lines:#?}");
+    for line in &lines {
+        assert!(line.contains(" drops ") && line.contains("10.9.9.9 > 10.0.2.2 ICMP echo request"), "{line}");
+        assert!(line.contains("dropped by ") && line.contains("no route back"), "{line}");
+    }
+    let capture = bed.begin("capture all icmp");
+    let trace = bed.begin("trace 5 icmp");
+    let (_, text) = bed.ask("reload");
+    for running in [&capture, &trace] {
+        assert_eq!(running.wait(testbed::DEADLINE), Some(1), "reload {text}: {}", running.printed());
+        let printed = running.printed();
+        assert!(printed.contains("has read its settings or its configuration again"), "{printed}");
+    }
+    warm_up(&bed.network, "a", &["10.0.2.2"]);
+}
+
+#[test]
+fn a_file_is_read_by_tcpdump_and_has_interfaces_directions_and_losses_of_a_slow_reader() {
+    if !netns::is_root() {
+        return;
+    }
+    let bed = Bed::new("eth1 eth2");
+    let file = bed.network.folder.file("capture.pcapng");
+    let capture = bed.begin(&format!("capture all icmp -w {file}"));
+    capture.signal(Signal::STOP);
+    let (_, text) = bed.network.run("a", "ping -n -q -f -c 8000 10.0.2.2");
+    assert!(text.contains("8000 received"), "a slow reader costs no packet: {text}");
+    capture.signal(Signal::CONT);
+    let mut text = String::new();
+    // All that the rings held has come when the counts stand still, which the file does not say; two looks will do.
+    let is_read = eventually(|| {
+        let before = std::mem::replace(&mut text, bed.network.run("r", &format!("tcpdump -nr {file}")).1);
+        text.lines().count() > 1_000 && text.lines().count() == before.lines().count()
+    });
+    assert!(is_read, "{text}");
+    assert_eq!(capture.interrupt(), 0);
+    let printed = capture.printed();
+    let number = |before: &str| {
+        let words: Vec<&str> = printed.split_whitespace().collect();
+        let at = words.windows(2).position(|pair| pair[1].trim_end_matches(',') == before).unwrap();
+        words[at].parse::<u64>().unwrap()
+    };
+    let (packets, lost) = (number("packets"), number("lost"));
+    assert!(packets > 0 && lost > 0 && packets + lost <= 4 * 8_000, "{printed}");
+    let (_, text) = bed.network.run("r", &format!("tcpdump -nr {file} icmp"));
+    let read = text.lines().filter(|line| line.contains("ICMP echo")).count() as u64;
+    assert_eq!(read, packets, "{text}");
+    if !Path::new("/usr/bin/tshark").exists() {
+        println!("left out: the fields of the file; 'apt-get install tshark' has what reads them");
+        return;
+    }
+    let fields =
+        "-T fields -e frame.interface_name -e frame.packet_flags_direction -e frame.comment -e ip.ttl";
+    let (_, text) = bed.network.run("r", &format!("tshark -r {file} -c 8 {fields}"));
+    let lines: BTreeSet<Vec<&str>> =
+        text.lines().filter(|line| line.starts_with("eth")).map(|line| line.split('\t').collect()).collect();
+    for (port, direction, ttl, verdict) in [
+        ("eth1", "1", "64", "passed"),
+        ("eth2", "2", "63", "sent"),
+        ("eth2", "1", "64", "passed"),
+        ("eth1", "2", "63", "sent"),
+    ] {
+        let is_one = |line: &&Vec<&str>| {
+            let has_direction = line[1].trim_start_matches("0x").trim_start_matches('0') == direction;
+            line[0] == port && has_direction && line[2].contains(verdict) && line[3] == ttl
+        };
+        assert!(lines.iter().any(|line| is_one(&line)), "{port} {direction} {ttl}: {text}");
+    }
+}
+
+#[test]
+fn a_trace_says_what_each_element_did_and_where_the_packet_ended() {
+    if !netns::is_root() {
+        return;
+    }
+    let bed = Bed::new("eth1 eth2");
+    let trace = bed.begin("trace 1 icmp --from eth1");
+    bed.ping("10.0.2.2");
+    assert_eq!(trace.wait(testbed::DEADLINE), Some(0), "{}", trace.printed());
+    let text = trace.printed();
+    for part in [
+        "packet 1: 10.0.1.2 > 10.0.2.2 ICMP echo request",
+        ":: FromDevice [0]",
+        "paint 1",
+        "14 bytes stripped",
+        "TTL 64 -> 63",
+        "14 bytes put in front, to 02:00:00:00:02:02, from 02:00:00:00:02:01",
+        "sent by eth2",
+    ] {
+        assert!(text.contains(part), "no {part} in {text}");
+    }
+    // To the slow thread and to Linux, which answers.
+    let trace = bed.begin("trace 1 icmp --json");
+    bed.ping("-t 1 10.0.2.2");
+    assert_eq!(trace.wait(testbed::DEADLINE), Some(0), "{}", trace.printed());
+    let rows: Vec<Value> = lines(&trace).iter().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let has = |key: &str, value: &str| rows.iter().any(|row| row[key] == value);
+    assert!(has("verdict", "punted") && has("verdict", "sent") && has("class", "Punt"), "{rows:#?}");
+    let steps: Vec<u64> = rows.iter().map(|row| row["step"].as_u64().unwrap()).collect();
+    assert_eq!(steps, (0..rows.len() as u64).collect::<Vec<_>>());
+    // What leaves the fast path, on its own.
+    let capture = bed.begin("capture punts icmp -c 3");
+    bed.ping("-t 1 10.0.2.2");
+    assert_eq!(capture.wait(testbed::DEADLINE), Some(0), "{}", capture.printed());
+    assert!(lines(&capture).iter().all(|line| line.contains("punted by")), "{}", capture.printed());
+}
+
+#[test]
+fn wireshark_lists_the_ports_and_captures_by_them() {
+    if !netns::is_root() {
+        return;
+    }
+    let bed = Bed::new("eth1 eth2");
+    let (_, text) = bed.ask("extcap --extcap-interfaces --extcap-version=4.0");
+    for part in
+        ["extcap {version=", "{value=brickway-eth1}", "{value=brickway-eth2}", "{value=brickway-drops}"]
+    {
+        assert!(text.contains(part), "no {part} in {text}");
+    }
+    assert!(
+        bed.ask("extcap --extcap-dlts --extcap-interface brickway-eth1")
+            .1
+            .contains("{number=1}{name=EN10MB}")
+    );
+    assert!(
+        bed.ask("extcap --extcap-config --extcap-interface brickway-eth1").1.contains("{call=--snaplen}")
+    );
+    let (_, text) = bed.ask("extcap --extcap-interface brickway-eth1 --extcap-capture-filter nonsense");
+    assert!(text.contains("filter 'nonsense'"), "{text}");
+    if !Path::new("/usr/bin/tshark").exists() {
+        println!("left out: Wireshark's own part; 'apt-get install tshark' has it");
+        return;
+    }
+    // A folder of Wireshark's with the link that the help describes, to a router at the usual socket.
+    assert_eq!(bed.router.interrupt(), 0);
+    let router = start(&bed.network, "eth1 eth2");
+    warm_up(&bed.network, "a", &["10.0.2.2"]);
+    let folder = bed.network.folder.path().join("extcap");
+    // To root Wireshark has one folder only, in the place of which this one stands for its own eyes.
+    let (_, text) = bed.network.run("r", "tshark -G folders");
+    let theirs = text.lines().find_map(|line| line.strip_prefix("Extcap path:")).unwrap().trim();
+    let script = format!("mount --bind {} {theirs}\nexec tshark \"$@\"\n", folder.display());
+    let script = bed.network.folder.write("tshark.sh", script);
+    let tshark = |words: &str| format!("unshare -m sh -e {script} {words}");
+    std::fs::create_dir_all(&folder).unwrap();
+    std::os::unix::fs::symlink(PROGRAM, folder.join("brickway-extcap")).unwrap();
+    let (_, text) = bed.network.run("r", &tshark("-D"));
+    assert!(text.contains("brickway-eth1 (Brickway: eth1)"), "{text}");
+    let capture = bed.network.start("r", &tshark("-l -n -i brickway-eth2 -f icmp -c 4"));
+    // Wireshark says that it captures before its program does.
+    let has_pinged = eventually(|| {
+        bed.ping("10.0.2.2");
+        capture.ended().is_some()
+    });
+    assert!(has_pinged, "{}", capture.printed());
+    assert!(capture.printed().contains("Echo (ping) request"), "{}", capture.printed());
+    drop(router);
+}
