@@ -43,6 +43,9 @@ pub const RECEIVER: Capability = Capability("receives from a port");
 /// The element sends to a port: its packets leave the router.
 pub const SENDER: Capability = Capability("sends to a port");
 
+/// The element counts what a port without queues of its own receives or sends: PORT and `received` or `sent` are its arguments.
+pub const METER: Capability = Capability("counts the packets of a port");
+
 /// Most ToHosts of one interface.
 const MOST_TO_HOST: usize = 64;
 

@@ -18,8 +18,11 @@ use graph::{Class, Combine, ConfigError, Context, Element, Get, Handler, QueueCo
 use packet::Batch;
 use packet::wire::ethernet::TAG_LEN;
 
+use super::METER;
+
 pub(super) static CLASS: Class = Class {
     name: "PortMeter",
+    capabilities: &[METER],
     handlers: &[
         Handler::read(
             "count",

@@ -1,9 +1,8 @@
 //! Where packets are captured: from what the operator names to connections of the configuration.
 
-use elements::devices::follow_linux::{Followed, Follows};
-use elements::devices::{RECEIVER, SENDER};
+use elements::devices::{METER, RECEIVER, SENDER};
 use graph::context::{Edge, Watched};
-use graph::lang::{FlatConfig, split_arguments};
+use graph::lang::{FlatConfig, FlatElement, split_arguments};
 
 /// The class of the ways to the slow thread.
 const PUNT: &str = "Punt";
@@ -150,8 +149,7 @@ pub(crate) fn ports(config: &FlatConfig) -> Vec<String> {
     let devices = devices.filter_map(|element| split_arguments(&element.config).into_iter().next());
     // What is given to Linux leaves by no port.
     let devices = devices.filter(|port| !port.starts_with(HOST));
-    let is_counted = |follows: &Follows| matches!(follows.what, Followed::Received | Followed::Sent);
-    let vlans = Follows::of(config).into_iter().filter(is_counted).map(|follows| follows.port);
+    let vlans = config.elements.iter().filter_map(|element| Some(metered(element)?.0));
     let mut ports: Vec<String> = Vec::new();
     for port in devices.chain(vlans) {
         if !ports.contains(&port) {
@@ -161,16 +159,19 @@ pub(crate) fn ports(config: &FlatConfig) -> Vec<String> {
     ports
 }
 
+/// The port that an element counts for, and whether it counts what that sends.
+fn metered(element: &FlatElement) -> Option<(String, bool)> {
+    let mut arguments = split_arguments(&element.config).into_iter().filter(|_| element.has(METER));
+    Some((arguments.next()?, arguments.next()? == "sent"))
+}
+
 /// What its FromDevices emit and what goes into its ToDevices; of a VLAN what leaves the elements that count for it.
 fn of_port(config: &FlatConfig, port: &str) -> Vec<Spot> {
     let is_of_port = |element: usize| {
         split_arguments(&config.elements[element].config).first().is_some_and(|name| name == port)
     };
-    let counted = Follows::of(config);
-    let counts = |what: Followed, element: usize| {
-        let name = &config.elements[element].name;
-        let mut of_port = counted.iter().filter(|follows| follows.what == what && follows.port == port);
-        of_port.any(|follows| follows.targets.contains(name))
+    let counts = |element: usize| {
+        metered(&config.elements[element]).filter(|(name, _)| name == port).map(|(_, sends)| sends)
     };
     let at_port = |edge: Edge| {
         let Edge { from: (from, _), to: (to, _) } = edge;
@@ -178,12 +179,11 @@ fn of_port(config: &FlatConfig, port: &str) -> Vec<Spot> {
             ("in", false)
         } else if config.elements[to].has(SENDER) && is_of_port(to) {
             ("out", false)
-        } else if counts(Followed::Received, from) {
-            ("in", false)
-        } else if counts(Followed::Sent, from) {
-            ("out", true)
         } else {
-            return None;
+            match counts(from)? {
+                false => ("in", false),
+                true => ("out", true),
+            }
         };
         Some(Spot { direction, has_tag, is_ethernet: true, ..spot(config, port, edge) })
     };

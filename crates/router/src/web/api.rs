@@ -55,11 +55,8 @@ pub(super) async fn show(
     Query(query): Query<Vec<(String, String)>>,
 ) -> Response {
     let request = match request(&what, query) {
-        Ok(request) if request.is_change() => {
-            return refuse(
-                StatusCode::FORBIDDEN,
-                "that changes how the router works; ask over its control socket",
-            );
+        Ok(request) if request.is_privileged() => {
+            return refuse(StatusCode::FORBIDDEN, "not for all who may look; ask over the control socket");
         }
         Ok(request) => request,
         Err(problem) => return refuse(StatusCode::BAD_REQUEST, &problem),
