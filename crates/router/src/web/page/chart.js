@@ -1,9 +1,12 @@
 // A chart of what a port received and sent in the last minutes.
 
-import { draw, make, set, short, write } from './dom.js';
+import { draw, duration, make, set, short, write } from './dom.js';
 import { SPAN } from './history.js';
 
-const [WIDTH, HEIGHT] = [SPAN, 100];
+const [WIDTH, HEIGHT] = [300, 100];
+/** What a chart may span, in seconds: as little as has room for all points. */
+const SPANS = [60, 120, SPAN];
+const COLUMNS = 4;
 /** Points that are further apart are not joined, in seconds. */
 const GAP = 5;
 
@@ -16,22 +19,23 @@ function roundUp(value) {
 export class Chart {
   constructor(name) {
     const line = (y) => draw('line', { x1: 0, x2: WIDTH, y1: y, y2: y, class: 'grid' });
-    const minutes = Array.from({ length: SPAN / 60 - 1 }, (_, at) => (at + 1) * 60);
+    const columns = Array.from({ length: COLUMNS - 1 }, (_, at) => (at + 1) * WIDTH / COLUMNS);
     this.rx = draw('path', { class: 'rx' });
     this.area = draw('path', { class: 'rx-area' });
     this.tx = draw('path', { class: 'tx' });
     this.cursor = draw('line', { y1: 0, y2: HEIGHT, class: 'cursor', visibility: 'hidden' });
     this.svg = draw('svg', { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: 'none', role: 'img',
-      'aria-label': `What ${name} received and sent in the last ${SPAN / 60} minutes` },
-    ...minutes.map((x) => draw('line', { x1: x, x2: x, y1: 0, y2: HEIGHT, class: 'grid' })),
+      'aria-label': `What ${name} received and sent in the last minutes` },
+    ...columns.map((x) => draw('line', { x1: x, x2: x, y1: 0, y2: HEIGHT, class: 'grid' })),
     line(0.5), line(HEIGHT / 2), line(HEIGHT - 0.5), this.area, this.rx, this.tx, this.cursor);
     this.top = make('span');
     this.middle = make('span');
     this.read = make('span', { className: 'read' });
-    const times = [SPAN / 60, SPAN / 120].map((minutes) => make('span', {}, `−${minutes} min`));
+    this.begin = make('span');
+    this.half = make('span');
     this.node = make('div', { className: 'chart' },
       make('div', { className: 'axis-y' }, this.top, this.middle, make('span', {}, '0')), this.svg,
-      make('div', { className: 'axis-x' }, ...times, make('span', {}, 'now')), this.read);
+      make('div', { className: 'axis-x' }, this.begin, this.half, make('span', {}, 'now')), this.read);
     this.svg.addEventListener('pointermove', (event) => this.point(event));
     this.svg.addEventListener('pointerleave', () => { this.at = null; this.showPointed(); });
   }
@@ -40,11 +44,14 @@ export class Chart {
   show(points, unit, unitName) {
     Object.assign(this, { points, unit, unitName });
     const now = points.at(-1).time;
+    this.span = SPANS.find((span) => span >= now - points[0].time) ?? SPAN;
+    write(this.begin, `−${duration(this.span)}`);
+    write(this.half, `−${duration(this.span / 2)}`);
     const most = points.reduce((most, { rx, tx }) => Math.max(most, rx[unit], tx[unit]), 0);
     const top = roundUp(most);
     write(this.top, short(top));
     write(this.middle, short(top / 2));
-    const x = (point) => (WIDTH - (now - point.time)).toFixed(1);
+    const x = (point) => (WIDTH * (1 - (now - point.time) / this.span)).toFixed(1);
     const y = (point, way) => (HEIGHT - 1 - point[way][unit] / top * (HEIGHT - 2)).toFixed(2);
     const runs = [];
     points.forEach((point, at) => {
@@ -62,7 +69,7 @@ export class Chart {
 
   point(event) {
     const { left, width } = this.svg.getBoundingClientRect();
-    this.at = (event.clientX - left) / width * SPAN;
+    this.at = (event.clientX - left) / width;
     this.showPointed();
   }
 
@@ -73,12 +80,12 @@ export class Chart {
       set(this.cursor, { visibility: 'hidden' });
       return write(this.read, '');
     }
-    const wanted = points.at(-1).time - SPAN + this.at;
+    const wanted = points.at(-1).time - this.span * (1 - this.at);
     const distance = (point) => Math.abs(point.time - wanted);
     const near = points.reduce((best, point) => (distance(point) < distance(best) ? point : best));
     const ago = Math.round(points.at(-1).time - near.time);
-    const x = SPAN - ago;
+    const x = WIDTH * (1 - ago / this.span);
     set(this.cursor, { x1: x, x2: x, visibility: 'visible' });
-    write(this.read, `${ago} s ago: received ${short(near.rx[unit])}, sent ${short(near.tx[unit])} ${unitName}`);
+    write(this.read, `${ago} s ago: received ${short(near.rx[unit], unitName)}, sent ${short(near.tx[unit], unitName)}`);
   }
 }

@@ -11,7 +11,8 @@ export function short(value, unit = '') {
     [scaled, power] = [scaled / 1000, power + 1];
   }
   const digits = String(Number(scaled.toPrecision(3)));
-  return digits + (/^\w/.test(unit) ? ' ' : '') + PREFIXES[power] + unit;
+  if (unit === 'bit/s') return `${digits} ${PREFIXES[power]}${unit}`;
+  return digits + PREFIXES[power] + (/^\w/.test(unit) ? ' ' : '') + unit;
 }
 
 /** Returns all digits of a number, in groups of three. */

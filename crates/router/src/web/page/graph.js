@@ -4,13 +4,15 @@ import { draw, full, Keyed, make, number, percent, set, short, Table, write } fr
 import { layOut } from './layout.js';
 
 /** Size of an element, and the space between two, in pixels. */
-const [WIDTH, HEIGHT, BETWEEN_LAYERS, BETWEEN] = [172, 46, 64, 18];
-/** The most letters of a name that have room. */
-const LETTERS = 24;
+const [WIDTH, HEIGHT, BETWEEN_LAYERS, BETWEEN, BETWEEN_STEPS] = [196, 42, 84, 20, 16];
+/** The most elements that stand below each other. */
+const LONGEST_STACK = 8;
+/** The most letters of a name and a class that have room. */
+const [NAME, CLASS] = [21, 17];
 const [LEAST_SCALE, MOST_SCALE, LEGIBLE] = [0.1, 3, 0.6];
 const MARGIN = 24;
 
-const cut = (text) => (text.length > LETTERS ? `${text.slice(0, LETTERS - 1)}…` : text);
+const cut = (text, most) => (text.length > most ? `${text.slice(0, most - 1)}…` : text);
 
 /** How wide a line is for packets a second. */
 const thickness = (rate) => 1 + 1.6 * Math.log10(1 + (rate ?? 0));
@@ -28,11 +30,37 @@ function join(edges) {
   return [...joined.values()];
 }
 
+/**
+ * Puts elements into stacks: an element that sends to one alone, which gets from it alone, stands above that.
+ *
+ * Returns `stacks`, a map of the first of each stack to all of it, and `first`, a map of each element to the first of its stack.
+ */
+function stackUp(names, edges) {
+  const [next, before] = [new Map(names.map((name) => [name, []])), new Map(names.map((name) => [name, []]))];
+  for (const { from, to } of edges) {
+    next.get(from).push(to);
+    before.get(to).push(from);
+  }
+  const follows = (name) => before.get(name).length === 1 && next.get(before.get(name)[0]).length === 1;
+  const [first, stacks] = [new Map(), new Map()];
+  // What is left when all that begins a stack has been taken is a cycle.
+  for (const begin of [...names.filter((name) => !follows(name)), ...names]) {
+    let stack;
+    for (let name = begin; name !== undefined && !first.has(name); [name] = next.get(name)) {
+      if (stack && !follows(name)) break;
+      if (!stack || stack.length === LONGEST_STACK) stacks.set(name, stack = []);
+      stack.push(name);
+      first.set(name, stack[0]);
+    }
+  }
+  return { first, stacks };
+}
+
 class NodeBox {
   constructor(name, graph) {
-    this.name = draw('text', { x: 10, y: 19, class: 'name' });
-    this.about = draw('text', { x: 10, y: 36, class: 'about' });
-    this.rate = draw('text', { x: WIDTH - 10, y: 36, class: 'rate', 'text-anchor': 'end' });
+    this.name = draw('text', { x: 10, y: 17, class: 'name' });
+    this.about = draw('text', { x: 10, y: 33, class: 'about' });
+    this.rate = draw('text', { x: WIDTH - 10, y: 33, class: 'rate', 'text-anchor': 'end' });
     this.title = draw('title');
     this.badge = draw('rect', { y: -9, height: 18, rx: 9, class: 'badge' });
     this.dropped = draw('text', { x: WIDTH - 6, y: 4, class: 'badge-text', 'text-anchor': 'end' });
@@ -43,8 +71,8 @@ class NodeBox {
   }
 
   show(element) {
-    write(this.name, cut(element.element));
-    write(this.about, cut(element.class).slice(0, 18));
+    write(this.name, cut(element.element, NAME));
+    write(this.about, cut(element.class, CLASS));
     write(this.rate, element.rate === null ? '' : short(Math.round(element.rate), '/s'));
     const words = `${element.element}, ${element.class}: ${full(element.packets)} packets, ${full(element.dropped)} dropped`;
     write(this.title, words);
@@ -140,50 +168,62 @@ export class Graph {
     this.showDetails();
   }
 
-  /** Puts elements and edges where they belong. */
+  /** Puts elements and edges where they belong: those with one way from each to the next in stacks, the stacks in layers. */
   place(names, edges, isDown) {
-    const { places, ways, layers } = layOut(names, edges);
-    const [along, across] = isDown ? [HEIGHT + BETWEEN_LAYERS, WIDTH + BETWEEN] : [WIDTH + BETWEEN_LAYERS, HEIGHT + BETWEEN];
-    // The corner of an element at a place.
-    const corner = ({ layer, place }) => (isDown ? [place * across, layer * along] : [layer * along, place * across]);
-    for (const name of names) set(this.boxes.parts.get(name).node, { transform: `translate(${corner(places.get(name))})` });
-    const [length, breadth] = isDown ? [HEIGHT, WIDTH] : [WIDTH, HEIGHT];
-    // Lines are drawn as (along, across), then turned.
-    const at = (u, v) => (isDown ? `${v.toFixed(1)} ${u.toFixed(1)}` : `${u.toFixed(1)} ${v.toFixed(1)}`);
-    for (const edge of edges) {
-      const { line, tip } = this.lines.parts.get(edge.key);
-      const way = ways.get(edge);
-      if (!way) {
-        set(line, { d: '' });
-        set(tip, { d: '' });
-        continue;
-      }
-      const isBack = way[0].layer > way.at(-1).layer;
-      const turn = isBack ? -1 : 1;
-      const point = ({ layer, place }) => [layer * along, place * across + breadth / 2];
-      const parts = way.map((where, index) => {
-        const [u, v] = point(where);
-        // It passes a layer that is not its own straight, at the height that is its own.
-        const [enter, leave] = isBack ? [u + length, u] : [u, u + length];
-        const curve = (from, [u1, v1]) => {
-          const [u0, v0] = from;
-          const middle = (u0 + u1) / 2;
-          return `C${at(middle, v0)} ${at(middle, v1)} ${at(u1, v1)}`;
-        };
-        if (index === 0) return `M${at(leave, v)}`;
-        const before = point(way[index - 1]);
-        const end = index === way.length - 1 ? enter - turn * 6 : enter;
-        const bend = curve([before[0] + (isBack ? 0 : length), before[1]], [end, v]);
-        return index === way.length - 1 ? bend : `${bend}L${at(leave, v)}`;
+    const { first, stacks } = stackUp(names, edges);
+    const height = (stack) => stack.length * (HEIGHT + BETWEEN_STEPS) - BETWEEN_STEPS;
+    const between = edges.filter(({ from, to }) => first.get(from) !== first.get(to))
+      .map((edge) => ({ edge, from: first.get(edge.from), to: first.get(edge.to) }));
+    const [lengthOf, breadthOf] = isDown ? [height, () => WIDTH] : [() => WIDTH, height];
+    const { places, ways, layers, breadth } = layOut([...stacks.keys()], between, (name) => breadthOf(stacks.get(name)), BETWEEN);
+    const lengths = Array(layers).fill(0);
+    for (const [name, { layer }] of places) lengths[layer] = Math.max(lengths[layer], lengthOf(stacks.get(name)));
+    let length = 0;
+    const begins = lengths.map((own) => (length += own + BETWEEN_LAYERS) - own - BETWEEN_LAYERS);
+    [this.width, this.height] = [length - BETWEEN_LAYERS, breadth];
+    if (isDown) [this.width, this.height] = [this.height, this.width];
+
+    const corners = new Map();
+    for (const [name, stack] of stacks) {
+      const { layer, place } = places.get(name);
+      const [u, v] = [begins[layer], place - breadthOf(stack) / 2];
+      stack.forEach((element, at) => {
+        const [x, y] = isDown ? [v, u] : [u, v];
+        corners.set(element, [x, y + at * (HEIGHT + BETWEEN_STEPS)]);
+        set(this.boxes.parts.get(element).node, { transform: `translate(${corners.get(element)})` });
       });
-      set(line, { d: parts.join('') });
-      const [u, v] = point(way.at(-1));
-      const end = isBack ? u + length : u;
-      set(tip, { d: `M${at(end, v)}L${at(end - turn * 9, v - 5)}L${at(end - turn * 9, v + 5)}Z` });
     }
-    const most = Math.max(0, ...[...ways.values()].flat().map(({ place }) => place), ...[...places.values()].map(({ place }) => place));
-    const size = [(layers - 1) * along + length, most * across + breadth];
-    [this.width, this.height] = isDown ? size.reverse() : size;
+    const wayOf = new Map([...ways].map(([{ edge }, way]) => [edge, way]));
+    for (const edge of edges) {
+      const [from, to] = [corners.get(edge.from), corners.get(edge.to)];
+      const way = wayOf.get(edge);
+      const isBack = way && way[0].layer > way.at(-1).layer;
+      // Within a stack lines lead down, else along the layers; what closes a cycle comes back along them.
+      const goesDown = isDown || !way;
+      const [enters, leaves] = isBack ? [1, 0] : [0, 1];
+      const end = ([x, y], side) => (goesDown ? [x + WIDTH / 2, y + side * HEIGHT] : [x + side * WIDTH, y + HEIGHT / 2]);
+      const [begin, last] = [end(from, leaves), end(to, enters)];
+      const turn = isBack ? -1 : 1;
+      const back = ([x, y], by) => (goesDown ? [x, y - turn * by] : [x - turn * by, y]);
+      const stops = (way ?? []).slice(1, -1).flatMap(({ layer, place }) => {
+        const through = [begins[layer], begins[layer] + lengths[layer]];
+        if (isBack) through.reverse();
+        return through.map((along) => (isDown ? [place, along] : [along, place]));
+      });
+      const at = (point) => point.map((value) => value.toFixed(1)).join(' ');
+      let here = begin;
+      const curves = [...stops, back(last, 6)].map((next) => {
+        const middle = goesDown ? (here[1] + next[1]) / 2 : (here[0] + next[0]) / 2;
+        const bends = [here, next].map(([x, y]) => at(goesDown ? [x, middle] : [middle, y]));
+        here = next;
+        return `C${bends.join(' ')} ${at(next)}`;
+      });
+      const { line, tip } = this.lines.parts.get(edge.key);
+      set(line, { d: edge.from === edge.to ? '' : `M${at(begin)}${curves.join('')}` });
+      const [x, y] = back(last, 9);
+      const wings = [-5, 5].map((wing) => at(goesDown ? [x + wing, y] : [x, y + wing]));
+      set(tip, { d: edge.from === edge.to ? '' : `M${at(last)}L${wings.join('L')}Z` });
+    }
   }
 
   /** Shows all of the graph; where it would be smaller than `least`, its begin. */
@@ -266,31 +306,35 @@ export class Graph {
   }
 
   makeDetails(panel) {
+    const hint = make('p', { className: 'muted' }, 'Point at an element, or go to it by Tab, for its numbers.');
     const title = make('h2');
     const facts = make('dl', { className: 'facts' });
     const known = new Keyed(facts, (name) => {
       const value = make('dd');
       return { node: make('div', {}, make('dt', {}, name), value), value };
     });
-    const outputs = new Table('Outputs', ['output#', 'to', 'packets#', 'in the last second#'], 'It has no outputs.');
-    panel.append(title, facts, outputs.node);
+    const outputs = new Table('Outputs', ['out#', 'to', 'packets#', 'now#'], 'It has no outputs.');
+    panel.append(hint, title, facts, outputs.node);
     return () => {
       const element = this.elements?.get(this.chosen);
-      facts.hidden = outputs.node.hidden = !element;
-      if (!element) return write(title, 'Point at an element, or go to it by Tab, for its numbers.');
+      hint.hidden = Boolean(element);
+      title.hidden = facts.hidden = outputs.node.hidden = !element;
+      if (!element) return;
       write(title, `${element.element} :: ${element.class}`);
-      const rate = (value, unit) => (value === null ? '–' : `${full(Math.round(value))} ${unit}`);
+      const rate = (value) => (value === null ? '–' : full(Math.round(value)));
       const values = {
         Packets: full(element.packets),
-        'In the last second': rate(element.rate, 'packets/s'),
-        Dropped: full(element.dropped) + (element.dropRate > 0 ? `, ${rate(element.dropRate, '/s')}` : ''),
-        'Cycles (estimated)': rate(element.cycleRate, '/s'),
+        'Packets/s': rate(element.rate),
+        Dropped: full(element.dropped),
+        'Dropped/s': rate(element.dropRate),
+        'Cycles/s (estimated)': rate(element.cycleRate),
         'Share of all elements': percent(element.share),
         'Cycles/packet': element.rate > 0 ? short(element.cycleRate / element.rate) : '–',
       };
       for (const [name, { value }] of known.of(Object.keys(values))) write(value, values[name]);
-      outputs.fill(this.outputs.filter((edge) => edge.from === element.element).map((edge) =>
-        [number(edge.output), edge.to, number(edge.packets), number(edge.rate, '/s')]));
+      const edges = this.outputs.filter((edge) => edge.from === element.element);
+      edges.sort((a, b) => b.packets - a.packets || a.output - b.output);
+      outputs.fill(edges.map((edge) => [number(edge.output), edge.to, number(edge.packets), number(edge.rate, '/s')]));
     };
   }
 }

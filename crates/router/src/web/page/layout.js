@@ -56,43 +56,49 @@ function crossings(ends) {
   return count;
 }
 
-/** Returns places as near to those wanted as they can be, each at least `apart` behind the one before. */
-function spread(wanted, apart) {
+/** Puts points of a layer as near to the places wanted as their breadths allow. */
+function spread(layer, wanted, apart) {
   // With the distances taken off the places must only not fall: neighbours that would are put at their mean.
+  let distance = 0;
   const runs = [];
-  wanted.forEach((place, at) => {
-    let run = { sum: place - at * apart, count: 1 };
+  const distances = layer.map((point, at) => {
+    if (at > 0) distance += (layer[at - 1].breadth + point.breadth) / 2 + apart;
+    return distance;
+  });
+  layer.forEach((_, at) => {
+    let run = { sum: wanted[at] - distances[at], count: 1 };
     while (runs.length > 0 && runs.at(-1).sum / runs.at(-1).count > run.sum / run.count) {
       const before = runs.pop();
       run = { sum: before.sum + run.sum, count: before.count + run.count };
     }
     runs.push(run);
   });
-  return runs.flatMap(({ sum, count }) => Array(count).fill(sum / count)).map((place, at) => place + at * apart);
+  const means = runs.flatMap(({ sum, count }) => Array(count).fill(sum / count));
+  layer.forEach((point, at) => { point.place = means[at] + distances[at]; });
 }
 
 const mean = (values) => values.reduce((sum, value) => sum + value, 0) / values.length;
 
 /**
- * Lays out nodes (their names) and edges ({from, to}).
+ * Lays out nodes (their names), each so broad as `breadth` says, `apart` from the next of its layer, and edges ({from, to}).
  *
- * Returns `places`, a map of each node's {layer, place}; `ways`, a map of each edge's [{layer, place}] from its begin to its end; and
- * the number of layers. Places of one layer are at least 1 apart.
+ * Returns `places`, a map of each node's {layer, place}, the place being that of its middle; `ways`, a map of each edge's
+ * [{layer, place}] from its begin to its end; the number of layers; and how broad all is.
  */
-export function layOut(nodes, edges) {
+export function layOut(nodes, edges, breadth, apart) {
   const straight = withoutCycles(nodes, edges);
   const layerOf = layersOf(nodes, straight);
   // An edge over several layers is a chain of points, one a layer.
   const layers = Array.from({ length: Math.max(-1, ...layerOf.values()) + 1 }, () => []);
   const points = new Map();
-  const point = (layer) => {
-    const made = { layer, place: 0, before: [], behind: [] };
+  const point = (layer, broad = 0) => {
+    const made = { layer, breadth: broad, place: 0, before: [], behind: [] };
     layers[layer].push(made);
     return made;
   };
   // The order in which they are met is a good one to begin with.
   for (const name of new Set([...straight.flatMap(({ from, to }) => [from, to]), ...nodes])) {
-    points.set(name, point(layerOf.get(name)));
+    points.set(name, point(layerOf.get(name), breadth(name)));
   }
   const ways = new Map(straight.map(({ edge, isTurned, from, to }) => {
     const [begin, end] = [points.get(from), points.get(to)];
@@ -123,15 +129,16 @@ export function layOut(nodes, edges) {
     if (count < fewest) [best, fewest] = [layers.map((layer) => [...layer]), count];
   }
 
-  best.forEach(number);
+  best.forEach((layer) => { number(layer); spread(layer, layer.map(() => 0), apart); });
   for (let sweep = 0; sweep < SWEEPS; sweep += 1) {
     const side = sweep % 2 === 0 ? 'before' : 'behind';
     for (const layer of side === 'before' ? best : [...best].reverse()) {
       const wanted = layer.map((point) => (point[side].length ? mean(point[side].map((other) => other.place)) : point.place));
-      spread(wanted, 1).forEach((place, at) => { layer[at].place = place; });
+      spread(layer, wanted, apart);
     }
   }
-  const least = Math.min(...best.flat().map((point) => point.place));
-  for (const point of best.flat()) point.place -= least;
-  return { places: points, ways, layers: best.length };
+  const all = best.flat();
+  const least = Math.min(...all.map((point) => point.place - point.breadth / 2));
+  for (const point of all) point.place -= least;
+  return { places: points, ways, layers: best.length, breadth: Math.max(0, ...all.map((point) => point.place + point.breadth / 2)) };
 }

@@ -49,7 +49,7 @@ class PortCard {
   show(port, points, unit) {
     const state = !port.is_up ? 'switched off' : port.has_carrier ? 'up' : 'no carrier';
     const isUp = state === 'up';
-    write(this.link, `${isUp ? '▲' : '▼'} ${state}`);
+    write(this.link, `${isUp ? '●' : '✕'} ${state}`);
     this.link.classList.toggle('down', !isUp);
     write(this.driver, [port.driver || 'VLAN', port.mode].filter(Boolean).join(' · '), port.spec);
     write(this.facts, [...port.addresses, port.mac, `MTU ${port.mtu}`].filter(Boolean).join(' · '));
@@ -112,7 +112,7 @@ export class Overview {
       if (!this.bars.has(worker.worker)) this.bars.set(worker.worker, new Bar());
       const bar = this.bars.get(worker.worker);
       bar.show(worker.busy);
-      const name = worker.is_slow ? 'slow thread' : `worker ${worker.worker}`;
+      const name = worker.is_slow ? 'slow\u00a0thread' : `worker\u00a0${worker.worker}`;
       return [name, bar.node, percent(worker.busy_since_start), number(worker.packets), number(worker.cycles_per_packet),
         worker.queues.join(', ')];
     }));
@@ -131,7 +131,7 @@ export class Overview {
       Namespace: String(system.namespace),
       Process: String(system.pid),
       Routes: system.tables.map((table) =>
-        `${full(table.routes)} ${table.family}${table.table === 254 ? '' : ` in ${table.table}`}`).join(', '),
+        `${full(table.routes)} ${table.family.replace('ip', 'IP')}${table.table === 254 ? '' : ` in ${table.table}`}`).join(', '),
       'Next hops': system.next_hops ? `${full(system.next_hops[0])} of ${full(system.next_hops[1])}` : '',
       'Free frames': frames ? `${full(free)} of ${full(frames)}` : '',
       Neighbours: states.join(', '),

@@ -6,6 +6,8 @@ import { full, make, short, Table, write } from './dom.js';
 const MOST = 1000;
 /** The time from the last key to the search, in milliseconds. */
 const PAUSE = 250;
+/** How often a long search says how far it is, in milliseconds: it may be read aloud. */
+const SAY_EVERY = 1000;
 
 const ADDRESS = /^(\d+(\.\d+){3}|[\da-f]*:[\da-f:.]*)$/i;
 const PREFIX = /^(\d+(\.\d+){3}|[\da-f]*:[\da-f:.]*)\/\d+$/i;
@@ -36,8 +38,8 @@ async function* rowsOf(body) {
 
 class Search {
   /** `view` is the section's id; the other parts are told apart in `routes` and `neighbours`. */
-  constructor(history, view, { fields, hint, titles, cells, query, also }) {
-    Object.assign(this, { history, view, cells, query, also });
+  constructor(history, view, { fields, hint, titles, cells, query }) {
+    Object.assign(this, { history, view, cells, query });
     this.inputs = { text: make('input', { type: 'search', name: 'text', placeholder: hint, autocomplete: 'off', spellcheck: false }) };
     const labels = [make('label', { className: 'wide' }, 'Search', this.inputs.text)];
     for (const [name, { title, options, kind }] of Object.entries(fields)) {
@@ -79,27 +81,30 @@ class Search {
     const reading = new AbortController();
     this.reading = reading;
     const values = Object.fromEntries(Object.entries(this.inputs).map(([name, input]) => [name, input.value.trim()]));
-    const { filter, matches } = this.query(values);
+    const { what = this.view, filter, matches = () => true, unpack = (rows) => rows, say } = this.query(values);
     write(this.status, 'Searching …');
     try {
       this.answer.hidden = true;
-      let [shown, read, hasMore] = [0, 0, false];
-      const also = await this.also?.(values, reading.signal);
-      if (also) write(this.answer, also);
-      this.answer.hidden = !also;
-      const body = await ask(this.view, filter, reading.signal);
+      this.answer.replaceChildren();
+      let [shown, read, hasMore, said] = [0, 0, false, Date.now()];
+      const body = await ask(what, filter, reading.signal);
       // What was there stays until the first rows come.
       let isFirst = true;
       for await (const rows of rowsOf(body)) {
         if (this.reading !== reading) return;
-        const found = rows.filter(matches);
+        const found = unpack(rows).filter(matches);
+        if (say) this.answer.append(...rows.map((row) => make('span', {}, say(row))));
+        this.answer.hidden = !this.answer.firstChild;
         const room = MOST - shown;
         const cells = found.slice(0, room).map(this.cells);
         if (isFirst) this.table.fill(cells);
         else this.table.add(cells);
         [isFirst, shown, read, hasMore] = [false, shown + cells.length, read + rows.length, found.length > room];
         if (hasMore) break;
-        write(this.status, `${full(shown)} found, ${short(read)} read …`);
+        if (Date.now() - said > SAY_EVERY) {
+          said = Date.now();
+          write(this.status, `${full(shown)} found, ${short(read)} read …`);
+        }
       }
       const all = hasMore ? `The first ${full(shown)} are shown; there are more. Search for less of them.` : `${full(shown)} found.`;
       write(this.status, all);
@@ -139,17 +144,15 @@ export function routes(history) {
     cells: (row) => [row.prefix, row.paths.map(path).join(', '), row.kind, row.protocol, String(row.metric), String(row.table),
       row.is_in_force ? 'yes' : 'no', row.is_fast ? 'workers' : 'Linux'],
     query: ({ text, ...fields }) => {
-      const isPrefix = PREFIX.test(text);
-      // An address is looked up instead.
-      const isText = !isPrefix && !ADDRESS.test(text);
-      return { filter: { ...fields, within: isPrefix ? text : '' }, matches: containing(isText ? text : '') };
-    },
-    also: async ({ text, table }, signal) => {
-      if (!ADDRESS.test(text)) return null;
-      const lookups = [];
-      for await (const rows of rowsOf(await ask('route', { address: text, table }, signal))) lookups.push(...rows);
-      return lookups.map(({ address, route, decision, table: chosen }) =>
-        `${address}: ${decision}${route ? `, by ${route.prefix} of table ${chosen}` : ''}`).join('; ');
+      if (PREFIX.test(text)) return { filter: { ...fields, within: text } };
+      if (!ADDRESS.test(text)) return { filter: fields, matches: containing(text) };
+      // What the workers do with packets to an address, and by which route.
+      return {
+        what: 'route',
+        filter: { address: text, table: fields.table },
+        unpack: (rows) => rows.map((row) => row.route).filter(Boolean),
+        say: ({ address, table, decision }) => `Table ${table}, ${address}: ${decision}`,
+      };
     },
   });
 }
