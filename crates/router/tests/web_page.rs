@@ -379,3 +379,90 @@ fn keys_lead_through_views_and_elements() {
     browser.press("ArrowLeft", 37);
     assert_ne!(browser.value(stage), zoomed);
 }
+
+/// Checks the layout of random graphs: every element has a place, edges lead to later layers but for those that close cycles, of
+/// which an acyclic graph has none, and no two elements of a layer overlap. Returns what is wrong.
+const LAYOUTS: &str = r"import('/layout.js').then(({ layOut }) => {
+    let seed = 1;
+    const random = (below) => (seed = (seed * 48271) % 2147483647) % below;
+    const problems = [];
+    for (let run = 0; run < 200; run += 1) {
+        const [count, isAcyclic] = [1 + random(40), run % 2 === 0];
+        const nodes = Array.from({ length: count }, (_, at) => `n${at}`);
+        const breadth = (name) => 10 + Number(name.slice(1)) % 7 * 20;
+        const edges = Array.from({ length: random(2 * count) }, () => [random(count), random(count)])
+            .filter(([a, b]) => !isAcyclic || a !== b)
+            .map((ends) => (isAcyclic ? ends.sort((a, b) => a - b) : ends))
+            .map(([a, b]) => ({ from: nodes[a], to: nodes[b] }));
+        const { places, ways, layers, breadth: all } = layOut(nodes, edges, breadth, 15);
+        const spans = Array.from({ length: layers }, () => []);
+        for (const node of nodes) {
+            const { layer, place } = places.get(node);
+            spans[layer].push([place - breadth(node) / 2, place + breadth(node) / 2]);
+        }
+        for (const span of spans.map((span) => span.sort(([a], [b]) => a - b))) {
+            if (span.some(([begin, end]) => !(begin > -1e-6) || !(end < all + 1e-6))) problems.push(`${run}: outside`);
+            if (span.slice(1).some(([begin], at) => !(begin - span[at][1] > 15 - 1e-6))) problems.push(`${run}: overlap`);
+        }
+        for (const edge of edges) {
+            const way = ways.get(edge);
+            if (edge.from === edge.to) continue;
+            if (way[0] !== places.get(edge.from) || way.at(-1) !== places.get(edge.to)) problems.push(`${run}: ends`);
+            const steps = way.slice(1).map((point, at) => point.layer - way[at].layer);
+            const isStraight = steps.every((step) => step === 1) || !isAcyclic && steps.every((step) => step === -1);
+            if (!isStraight) problems.push(`${run}: steps ${steps}`);
+        }
+    }
+    return problems.join();
+})";
+
+/// Numbers of the API, and how the page writes them.
+const NUMBERS: [(f64, &str); 12] = [
+    (0.0, "0"),
+    (999.0, "999"),
+    (1000.0, "1k"),
+    (1234.0, "1.23k"),
+    (0.123_456, "0.123"),
+    (12.345, "12.3"),
+    (999.7, "1k"),
+    (999_499.0, "999k"),
+    (999_500.0, "1M"),
+    (123_456_789.0, "123M"),
+    (4_000_000_000.0, "4G"),
+    (1.5e18, "1.5E"),
+];
+
+#[test]
+fn numbers_rates_and_layouts_are_right() {
+    if !is_wanted() {
+        return;
+    }
+    let network = network();
+    let _router = start(&network, RUN);
+    let mut browser = Browser::open(&network, "");
+    for (number, wanted) in NUMBERS {
+        assert_eq!(
+            browser.value(&format!("import('/dom.js').then(({{ short }}) => short({number}))")),
+            wanted
+        );
+    }
+    // A count that grows, one that falls, one that is new, and a router that began anew.
+    let rates = "import('/history.js').then(({ History }) => {
+        const history = new History();
+        const add = (time, pid, drops) => history.add({ time, system: { pid }, ports: [], drops });
+        const rates = () => {
+            const rate = history.rate((snapshot) => snapshot.drops, (row) => row.name, (row) => row.packets);
+            return history.last.drops.map(rate);
+        };
+        add(10, 1, [{ name: 'a', packets: 5 }, { name: 'b', packets: 9 }]);
+        const all = [rates()];
+        add(12, 1, [{ name: 'a', packets: 25 }, { name: 'b', packets: 3 }, { name: 'c', packets: 4 }]);
+        all.push(rates());
+        add(13, 2, [{ name: 'a', packets: 30 }]);
+        all.push(rates());
+        return all;
+    })";
+    let wanted = json!([[null, null], [10, null, 2], [null]]);
+    assert_eq!(browser.value(rates), wanted);
+    assert_eq!(browser.value(LAYOUTS), "");
+}
