@@ -17,13 +17,14 @@ export class History {
 
   add(snapshot) {
     const { last } = this;
+    // Who comes twice within a second gets the same one.
+    if (snapshot.time === last?.time && !this.isBroken) return;
     const step = last ? snapshot.time - last.time : 0;
     const isNewRun = last?.system?.pid !== snapshot.system?.pid;
     if (isNewRun) this.ports.clear();
     this.before = last && !isNewRun && !this.isBroken && step > 0 && step < LONGEST_STEP ? last : null;
     this.isBroken = false;
     this.last = snapshot;
-    this.rates = new Map();
     const ports = new Map();
     for (const port of snapshot.ports) {
       const point = { time: snapshot.time };

@@ -27,6 +27,7 @@ function navigate() {
   const name = location.hash.slice(1);
   // '#main' is where the link to the content leads.
   if (!Object.hasOwn(views, name) && shown) return;
+  views[shown]?.close?.();
   shown = Object.hasOwn(views, name) ? name : 'overview';
   for (const view of Object.keys(views)) document.getElementById(view).hidden = view !== shown;
   for (const link of document.querySelectorAll('nav a')) {
@@ -54,8 +55,8 @@ function lose() {
   history.breakOff();
   document.body.classList.add('stale');
   write(connection, '○ not connected');
-  const since = lastHeard ? `What you see is of ${time(lastHeard)}.` : '';
-  write(banner, `No connection to the router. ${since} Trying again …`);
+  const since = lastHeard ? ` What you see is of ${time(lastHeard)}.` : '';
+  write(banner, `No connection to the router.${since} Trying again …`);
   banner.hidden = false;
 }
 
@@ -68,7 +69,7 @@ function connect() {
     banner.hidden = true;
     document.body.classList.remove('stale');
     history.add(JSON.parse(event.data));
-    write(connection, `● connected`);
+    write(connection, '● connected');
     show();
   };
   source.onerror = lose;

@@ -64,6 +64,11 @@ class Search {
     this.run();
   }
 
+  /** Is called when another view is opened: nobody waits for the rows. */
+  close() {
+    this.reading?.abort();
+  }
+
   show() {
     // The interfaces that can be chosen are the ports.
     const names = this.history.last.ports.map((port) => port.name);
