@@ -19,25 +19,46 @@ function roundUp(value) {
 export class Chart {
   constructor(name) {
     const line = (y) => draw('line', { x1: 0, x2: WIDTH, y1: y, y2: y, class: 'grid' });
-    const columns = Array.from({ length: COLUMNS - 1 }, (_, at) => (at + 1) * WIDTH / COLUMNS);
+    const columns = Array.from({ length: COLUMNS - 1 }, (_, at) => ((at + 1) * WIDTH) / COLUMNS);
     this.rx = draw('path', { class: 'rx' });
     this.area = draw('path', { class: 'rx-area' });
     this.tx = draw('path', { class: 'tx' });
     this.cursor = draw('line', { y1: 0, y2: HEIGHT, class: 'cursor', visibility: 'hidden' });
-    this.svg = draw('svg', { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: 'none', role: 'img',
-      'aria-label': `What ${name} received and sent in the last minutes` },
-    ...columns.map((x) => draw('line', { x1: x, x2: x, y1: 0, y2: HEIGHT, class: 'grid' })),
-    line(0.5), line(HEIGHT / 2), line(HEIGHT - 0.5), this.area, this.rx, this.tx, this.cursor);
+    this.svg = draw(
+      'svg',
+      {
+        viewBox: `0 0 ${WIDTH} ${HEIGHT}`,
+        preserveAspectRatio: 'none',
+        role: 'img',
+        'aria-label': `What ${name} received and sent in the last minutes`,
+      },
+      ...columns.map((x) => draw('line', { x1: x, x2: x, y1: 0, y2: HEIGHT, class: 'grid' })),
+      line(0.5),
+      line(HEIGHT / 2),
+      line(HEIGHT - 0.5),
+      this.area,
+      this.rx,
+      this.tx,
+      this.cursor,
+    );
     this.top = make('span');
     this.middle = make('span');
     this.read = make('span', { className: 'read' });
     this.begin = make('span');
     this.half = make('span');
-    this.node = make('div', { className: 'chart' },
-      make('div', { className: 'axis-y' }, this.top, this.middle, make('span', {}, '0')), this.svg,
-      make('div', { className: 'axis-x' }, this.begin, this.half, make('span', {}, 'now')), this.read);
+    this.node = make(
+      'div',
+      { className: 'chart' },
+      make('div', { className: 'axis-y' }, this.top, this.middle, make('span', {}, '0')),
+      this.svg,
+      make('div', { className: 'axis-x' }, this.begin, this.half, make('span', {}, 'now')),
+      this.read,
+    );
     this.svg.addEventListener('pointermove', (event) => this.point(event));
-    this.svg.addEventListener('pointerleave', () => { this.at = null; this.showPointed(); });
+    this.svg.addEventListener('pointerleave', () => {
+      this.at = null;
+      this.showPointed();
+    });
   }
 
   /** Shows points in one of their units. */
@@ -52,7 +73,7 @@ export class Chart {
     write(this.top, short(top));
     write(this.middle, short(top / 2));
     const x = (point) => (WIDTH * (1 - (now - point.time) / this.span)).toFixed(1);
-    const y = (point, way) => (HEIGHT - 1 - point[way][unit] / top * (HEIGHT - 2)).toFixed(2);
+    const y = (point, way) => (HEIGHT - 1 - (point[way][unit] / top) * (HEIGHT - 2)).toFixed(2);
     const runs = [];
     points.forEach((point, at) => {
       if (at === 0 || point.time - points[at - 1].time > GAP) runs.push([]);
@@ -86,6 +107,9 @@ export class Chart {
     const ago = Math.round(points.at(-1).time - near.time);
     const x = WIDTH * (1 - ago / this.span);
     set(this.cursor, { x1: x, x2: x, visibility: 'visible' });
-    write(this.read, `${ago} s ago: received ${short(near.rx[unit], unitName)}, sent ${short(near.tx[unit], unitName)}`);
+    write(
+      this.read,
+      `${ago} s ago: received ${short(near.rx[unit], unitName)}, sent ${short(near.tx[unit], unitName)}`,
+    );
   }
 }

@@ -28,7 +28,12 @@ export function percent(share) {
 
 /** Returns a time in its two largest units. */
 export function duration(seconds) {
-  const units = [['d', 86400], ['h', 3600], ['min', 60], ['s', 1]];
+  const units = [
+    ['d', 86400],
+    ['h', 3600],
+    ['min', 60],
+    ['s', 1],
+  ];
   let rest = Math.floor(seconds);
   const parts = units.map(([unit, size]) => {
     const count = Math.floor(rest / size);
@@ -37,7 +42,11 @@ export function duration(seconds) {
   });
   const first = parts.findIndex(([count]) => count > 0);
   if (first < 0) return '0 s';
-  return parts.slice(first, first + 2).filter(([count]) => count > 0).map((part) => part.join(' ')).join(' ');
+  return parts
+    .slice(first, first + 2)
+    .filter(([count]) => count > 0)
+    .map((part) => part.join(' '))
+    .join(' ');
 }
 
 /** Makes an element; children are nodes or text. Properties with a dash are attributes. */
@@ -104,9 +113,18 @@ export class Table {
       return head;
     });
     this.body = make('tbody');
-    const table = make('table', {}, make('caption', { className: 'hidden' }, caption),
-      make('thead', {}, make('tr', {}, ...heads)), this.body);
-    this.scroll = make('div', { className: 'scroll', tabIndex: 0, role: 'region', 'aria-label': caption }, table);
+    const table = make(
+      'table',
+      {},
+      make('caption', { className: 'hidden' }, caption),
+      make('thead', {}, make('tr', {}, ...heads)),
+      this.body,
+    );
+    this.scroll = make(
+      'div',
+      { className: 'scroll', tabIndex: 0, role: 'region', 'aria-label': caption },
+      table,
+    );
     this.nothing = make('p', { className: 'nothing' }, nothing);
     this.node = make('div', {}, this.scroll, this.nothing);
     this.fill([]);
@@ -158,7 +176,8 @@ export class Keyed {
     const parts = new Map(keys.map((key) => [key, this.parts.get(key) ?? this.create(key)]));
     for (const [key, part] of this.parts) if (!parts.has(key)) part.node.remove();
     [...parts.values()].forEach((part, at) => {
-      if (this.parent.children[at] !== part.node) this.parent.insertBefore(part.node, this.parent.children[at] ?? null);
+      if (this.parent.children[at] !== part.node)
+        this.parent.insertBefore(part.node, this.parent.children[at] ?? null);
     });
     this.parts = parts;
     return parts;

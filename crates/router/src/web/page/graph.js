@@ -24,7 +24,8 @@ function join(edges) {
     const key = `${edge.from}\n${edge.to}`;
     const known = joined.get(key);
     const sum = (a, b) => (a === null || b === null ? null : a + b);
-    if (known) Object.assign(known, { packets: sum(known.packets, edge.packets), rate: sum(known.rate, edge.rate) });
+    if (known)
+      Object.assign(known, { packets: sum(known.packets, edge.packets), rate: sum(known.rate, edge.rate) });
     else joined.set(key, { ...edge, key });
   }
   return [...joined.values()];
@@ -48,7 +49,7 @@ function stackUp(names, edges) {
     let stack;
     for (let name = begin; name !== undefined && !first.has(name); [name] = next.get(name)) {
       if (stack && !follows(name)) break;
-      if (!stack || stack.length === LONGEST_STACK) stacks.set(name, stack = []);
+      if (!stack || stack.length === LONGEST_STACK) stacks.set(name, (stack = []));
       stack.push(name);
       first.set(name, stack[0]);
     }
@@ -64,8 +65,17 @@ class NodeBox {
     this.title = draw('title');
     this.badge = draw('rect', { y: -9, height: 18, rx: 9, class: 'badge' });
     this.dropped = draw('text', { x: WIDTH - 6, y: 4, class: 'badge-text', 'text-anchor': 'end' });
-    this.node = draw('g', { class: 'element', tabindex: 0, role: 'img' }, this.title,
-      draw('rect', { width: WIDTH, height: HEIGHT, rx: 6, class: 'box' }), this.name, this.about, this.rate, this.badge, this.dropped);
+    this.node = draw(
+      'g',
+      { class: 'element', tabindex: 0, role: 'img' },
+      this.title,
+      draw('rect', { width: WIDTH, height: HEIGHT, rx: 6, class: 'box' }),
+      this.name,
+      this.about,
+      this.rate,
+      this.badge,
+      this.dropped,
+    );
     this.node.addEventListener('pointerenter', () => graph.choose(name));
     this.node.addEventListener('focus', () => graph.choose(name, this.node.matches(':focus-visible')));
   }
@@ -79,7 +89,10 @@ class NodeBox {
     set(this.node, { 'aria-label': words });
     this.node.style.setProperty('--warmth', `${(100 * Math.sqrt(element.share ?? 0)).toFixed(1)}%`);
     this.node.classList.toggle('idle', element.rate === 0);
-    const lost = element.dropped > 0 ? `✕ ${element.dropRate > 0 ? short(Math.round(element.dropRate), '/s') : short(element.dropped)}` : '';
+    const lost =
+      element.dropped > 0
+        ? `✕ ${element.dropRate > 0 ? short(Math.round(element.dropRate), '/s') : short(element.dropped)}`
+        : '';
     write(this.dropped, lost);
     const width = lost ? 12 + 7 * lost.length : 0;
     set(this.badge, { width, x: WIDTH - width + 2, visibility: lost ? 'visible' : 'hidden' });
@@ -97,7 +110,8 @@ class EdgeLine {
 
   show(edge) {
     const rate = edge.rate === null ? '' : `, ${full(edge.rate)} packets/s`;
-    const packets = edge.packets === null ? 'packets are not counted' : `${full(edge.packets)} packets${rate}`;
+    const packets =
+      edge.packets === null ? 'packets are not counted' : `${full(edge.packets)} packets${rate}`;
     write(this.title, `${edge.from} → ${edge.to}: ${packets}`);
     set(this.line, { 'stroke-width': thickness(edge.rate).toFixed(1) });
     this.node.classList.toggle('idle', edge.rate === 0 || edge.rate === null);
@@ -113,13 +127,24 @@ export class Graph {
     this.stage = draw('g');
     const [lines, boxes] = [draw('g'), draw('g')];
     this.stage.append(lines, boxes);
-    this.svg = draw('svg', { tabindex: 0, role: 'group', 'aria-label':
-      'Graph of elements. Arrow keys move it, plus and minus zoom, 0 shows all; Tab goes from element to element.' }, this.stage);
+    this.svg = draw(
+      'svg',
+      {
+        tabindex: 0,
+        role: 'group',
+        'aria-label':
+          'Graph of elements. Arrow keys move it, plus and minus zoom, 0 shows all; Tab goes from element to element.',
+      },
+      this.stage,
+    );
     this.canvas.append(this.svg);
     this.lines = new Keyed(lines, () => new EdgeLine());
     this.boxes = new Keyed(boxes, (name) => new NodeBox(name, this));
     this.idle = get('idle');
-    this.idle.addEventListener('change', () => { this.isMoved = false; this.show(); });
+    this.idle.addEventListener('change', () => {
+      this.isMoved = false;
+      this.show();
+    });
     this.showDetails = this.makeDetails(get('details'));
     get('closer').addEventListener('click', () => this.zoom(1.25));
     get('farther').addEventListener('click', () => this.zoom(0.8));
@@ -134,12 +159,24 @@ export class Graph {
     if (!history.last) return { elements: [], edges: [] };
     const list = (snapshot) => snapshot.elements;
     const name = (row) => row.element;
-    const rates = Object.fromEntries(['packets', 'dropped', 'cycles'].map((count) =>
-      [count, history.rate(list, name, (row) => row[count])]));
-    const all = (snapshot) => snapshot.elements.flatMap((element) => element.edges.map((edge) => ({ ...edge, from: element.element })));
-    const edgeRate = history.rate(all, (edge) => `${edge.from}\n${edge.output}\n${edge.to}\n${edge.input}`, (edge) => edge.packets);
-    const elements = history.last.elements.map((row) =>
-      ({ ...row, rate: rates.packets(row), dropRate: rates.dropped(row), cycleRate: rates.cycles(row) }));
+    const rates = Object.fromEntries(
+      ['packets', 'dropped', 'cycles'].map((count) => [count, history.rate(list, name, (row) => row[count])]),
+    );
+    const all = (snapshot) =>
+      snapshot.elements.flatMap((element) =>
+        element.edges.map((edge) => ({ ...edge, from: element.element })),
+      );
+    const edgeRate = history.rate(
+      all,
+      (edge) => `${edge.from}\n${edge.output}\n${edge.to}\n${edge.input}`,
+      (edge) => edge.packets,
+    );
+    const elements = history.last.elements.map((row) => ({
+      ...row,
+      rate: rates.packets(row),
+      dropRate: rates.dropped(row),
+      cycleRate: rates.cycles(row),
+    }));
     const cycles = elements.reduce((sum, { cycleRate }) => sum + (cycleRate ?? 0), 0);
     for (const element of elements) element.share = cycles > 0 ? (element.cycleRate ?? 0) / cycles : 0;
     return { elements, edges: all(history.last).map((edge) => ({ ...edge, rate: edgeRate(edge) })) };
@@ -147,12 +184,15 @@ export class Graph {
 
   show() {
     const { elements, edges } = this.read();
-    const shown = elements.filter((element) => this.idle.checked || element.packets > 0 || element.dropped > 0);
+    const shown = elements.filter(
+      (element) => this.idle.checked || element.packets > 0 || element.dropped > 0,
+    );
     const names = new Set(shown.map((element) => element.element));
     this.elements = new Map(elements.map((element) => [element.element, element]));
     this.outputs = edges;
-    const lines = join(edges.filter(({ from, to }) => names.has(from) && names.has(to)))
-      .filter((edge) => this.idle.checked || edge.packets !== 0);
+    const lines = join(edges.filter(({ from, to }) => names.has(from) && names.has(to))).filter(
+      (edge) => this.idle.checked || edge.packets !== 0,
+    );
     const boxes = this.boxes.of([...names]);
     for (const element of shown) boxes.get(element.element).show(element);
     const drawn = this.lines.of(lines.map((edge) => edge.key));
@@ -172,12 +212,19 @@ export class Graph {
   place(names, edges, isDown) {
     const { first, stacks } = stackUp(names, edges);
     const height = (stack) => stack.length * (HEIGHT + BETWEEN_STEPS) - BETWEEN_STEPS;
-    const between = edges.filter(({ from, to }) => first.get(from) !== first.get(to))
+    const between = edges
+      .filter(({ from, to }) => first.get(from) !== first.get(to))
       .map((edge) => ({ edge, from: first.get(edge.from), to: first.get(edge.to) }));
     const [lengthOf, breadthOf] = isDown ? [height, () => WIDTH] : [() => WIDTH, height];
-    const { places, ways, layers, breadth } = layOut([...stacks.keys()], between, (name) => breadthOf(stacks.get(name)), BETWEEN);
+    const { places, ways, layers, breadth } = layOut(
+      [...stacks.keys()],
+      between,
+      (name) => breadthOf(stacks.get(name)),
+      BETWEEN,
+    );
     const lengths = Array(layers).fill(0);
-    for (const [name, { layer }] of places) lengths[layer] = Math.max(lengths[layer], lengthOf(stacks.get(name)));
+    for (const [name, { layer }] of places)
+      lengths[layer] = Math.max(lengths[layer], lengthOf(stacks.get(name)));
     let length = 0;
     const begins = lengths.map((own) => (length += own + BETWEEN_LAYERS) - own - BETWEEN_LAYERS);
     [this.width, this.height] = [length - BETWEEN_LAYERS, breadth];
@@ -201,7 +248,8 @@ export class Graph {
       // Within a stack lines lead down, else along the layers; what closes a cycle comes back along them.
       const goesDown = isDown || !way;
       const [enters, leaves] = isBack ? [1, 0] : [0, 1];
-      const end = ([x, y], side) => (goesDown ? [x + WIDTH / 2, y + side * HEIGHT] : [x + side * WIDTH, y + HEIGHT / 2]);
+      const end = ([x, y], side) =>
+        goesDown ? [x + WIDTH / 2, y + side * HEIGHT] : [x + side * WIDTH, y + HEIGHT / 2];
       const [begin, last] = [end(from, leaves), end(to, enters)];
       const turn = isBack ? -1 : 1;
       const back = ([x, y], by) => (goesDown ? [x, y - turn * by] : [x - turn * by, y]);
@@ -256,20 +304,29 @@ export class Graph {
 
   listen() {
     const { svg } = this;
-    svg.addEventListener('wheel', (event) => {
-      event.preventDefault();
-      const { left, top } = svg.getBoundingClientRect();
-      this.zoom(Math.exp(-event.deltaY / 400), event.clientX - left, event.clientY - top);
-    }, { passive: false });
+    svg.addEventListener(
+      'wheel',
+      (event) => {
+        event.preventDefault();
+        const { left, top } = svg.getBoundingClientRect();
+        this.zoom(Math.exp(-event.deltaY / 400), event.clientX - left, event.clientY - top);
+      },
+      { passive: false },
+    );
     let dragged = null;
-    svg.addEventListener('pointerdown', (event) => { dragged = event.pointerId; });
+    svg.addEventListener('pointerdown', (event) => {
+      dragged = event.pointerId;
+    });
     svg.addEventListener('pointermove', (event) => {
       if (dragged !== event.pointerId || event.buttons === 0) return;
       svg.setPointerCapture(dragged);
       this.isMoved = true;
       this.move(event.movementX, event.movementY);
     });
-    for (const end of ['pointerup', 'pointercancel']) svg.addEventListener(end, () => { dragged = null; });
+    for (const end of ['pointerup', 'pointercancel'])
+      svg.addEventListener(end, () => {
+        dragged = null;
+      });
     const keys = {
       ArrowLeft: () => this.move(60, 0),
       ArrowRight: () => this.move(-60, 0),
@@ -294,19 +351,28 @@ export class Graph {
     this.chosen = name;
     const { node } = this.boxes.parts.get(name);
     for (const box of this.boxes.parts.values()) box.node.classList.toggle('chosen', box.node === node);
-    for (const [key, line] of this.lines.parts) line.node.classList.toggle('chosen', key.split('\n').includes(name));
+    for (const [key, line] of this.lines.parts)
+      line.node.classList.toggle('chosen', key.split('\n').includes(name));
     if (inView) {
       const [box, view] = [node.getBoundingClientRect(), this.svg.getBoundingClientRect()];
-      const into = (low, high, from, to) => (low < from ? from - low + MARGIN : high > to ? to - high - MARGIN : 0);
+      const into = (low, high, from, to) =>
+        low < from ? from - low + MARGIN : high > to ? to - high - MARGIN : 0;
       // Browsers scroll to what has the focus, which the stage does by itself.
       this.canvas.scrollTo(0, 0);
-      this.move(into(box.left, box.right, view.left, view.right), into(box.top, box.bottom, view.top, view.bottom));
+      this.move(
+        into(box.left, box.right, view.left, view.right),
+        into(box.top, box.bottom, view.top, view.bottom),
+      );
     }
     this.showDetails();
   }
 
   makeDetails(panel) {
-    const hint = make('p', { className: 'muted' }, 'Point at an element, or go to it by Tab, for its numbers.');
+    const hint = make(
+      'p',
+      { className: 'muted' },
+      'Point at an element, or go to it by Tab, for its numbers.',
+    );
     const title = make('h2');
     const facts = make('dl', { className: 'facts' });
     const known = new Keyed(facts, (name) => {
@@ -334,7 +400,9 @@ export class Graph {
       for (const [name, { value }] of known.of(Object.keys(values))) write(value, values[name]);
       const edges = this.outputs.filter((edge) => edge.from === element.element);
       edges.sort((a, b) => b.packets - a.packets || a.output - b.output);
-      outputs.fill(edges.map((edge) => [number(edge.output), edge.to, number(edge.packets), number(edge.rate, '/s')]));
+      outputs.fill(
+        edges.map((edge) => [number(edge.output), edge.to, number(edge.packets), number(edge.rate, '/s')]),
+      );
     };
   }
 }

@@ -26,7 +26,7 @@ function withoutCycles(nodes, edges) {
 /** Returns the layer of each node: the longest way to it; a node that nothing leads to stands right before what it leads to. */
 function layersOf(nodes, edges) {
   const [waiting, layer, next] = [new Map(), new Map(), new Map()];
-  for (const node of nodes) [waiting, layer].forEach((map) => map.set(node, 0)), next.set(node, []);
+  for (const node of nodes) ([waiting, layer].forEach((map) => map.set(node, 0)), next.set(node, []));
   for (const { from, to } of edges) {
     waiting.set(to, waiting.get(to) + 1);
     next.get(from).push(to);
@@ -74,7 +74,9 @@ function spread(layer, wanted, apart) {
     runs.push(run);
   });
   const means = runs.flatMap(({ sum, count }) => Array(count).fill(sum / count));
-  layer.forEach((point, at) => { point.place = means[at] + distances[at]; });
+  layer.forEach((point, at) => {
+    point.place = means[at] + distances[at];
+  });
 }
 
 const mean = (values) => values.reduce((sum, value) => sum + value, 0) / values.length;
@@ -100,28 +102,41 @@ export function layOut(nodes, edges, breadth, apart) {
   for (const name of new Set([...straight.flatMap(({ from, to }) => [from, to]), ...nodes])) {
     points.set(name, point(layerOf.get(name), breadth(name)));
   }
-  const ways = new Map(straight.map(({ edge, isTurned, from, to }) => {
-    const [begin, end] = [points.get(from), points.get(to)];
-    const chain = [begin];
-    for (let layer = begin.layer + 1; layer < end.layer; layer += 1) chain.push(point(layer));
-    chain.push(end);
-    chain.slice(1).forEach((next, at) => {
-      chain[at].behind.push(next);
-      next.before.push(chain[at]);
-    });
-    return [edge, isTurned ? chain.reverse() : chain];
-  }));
+  const ways = new Map(
+    straight.map(({ edge, isTurned, from, to }) => {
+      const [begin, end] = [points.get(from), points.get(to)];
+      const chain = [begin];
+      for (let layer = begin.layer + 1; layer < end.layer; layer += 1) chain.push(point(layer));
+      chain.push(end);
+      chain.slice(1).forEach((next, at) => {
+        chain[at].behind.push(next);
+        next.before.push(chain[at]);
+      });
+      return [edge, isTurned ? chain.reverse() : chain];
+    }),
+  );
 
-  const number = (layer) => layer.forEach((point, at) => { point.place = at; });
+  const number = (layer) =>
+    layer.forEach((point, at) => {
+      point.place = at;
+    });
   layers.forEach(number);
-  const crossed = () => layers.reduce((sum, layer) =>
-    sum + crossings(layer.flatMap((point) => point.behind.map((next) => [point.place, next.place]))), 0);
+  const crossed = () =>
+    layers.reduce(
+      (sum, layer) =>
+        sum + crossings(layer.flatMap((point) => point.behind.map((next) => [point.place, next.place]))),
+      0,
+    );
   let [best, fewest] = [layers.map((layer) => [...layer]), crossed()];
   for (let sweep = 0; sweep < SWEEPS && fewest > 0; sweep += 1) {
     const side = sweep % 2 === 0 ? 'before' : 'behind';
     for (const layer of side === 'before' ? layers : [...layers].reverse()) {
-      const centre = new Map(layer.map((point) =>
-        [point, point[side].length ? mean(point[side].map((other) => other.place)) : point.place]));
+      const centre = new Map(
+        layer.map((point) => [
+          point,
+          point[side].length ? mean(point[side].map((other) => other.place)) : point.place,
+        ]),
+      );
       layer.sort((a, b) => centre.get(a) - centre.get(b));
       number(layer);
     }
@@ -129,16 +144,30 @@ export function layOut(nodes, edges, breadth, apart) {
     if (count < fewest) [best, fewest] = [layers.map((layer) => [...layer]), count];
   }
 
-  best.forEach((layer) => { number(layer); spread(layer, layer.map(() => 0), apart); });
+  best.forEach((layer) => {
+    number(layer);
+    spread(
+      layer,
+      layer.map(() => 0),
+      apart,
+    );
+  });
   for (let sweep = 0; sweep < SWEEPS; sweep += 1) {
     const side = sweep % 2 === 0 ? 'before' : 'behind';
     for (const layer of side === 'before' ? best : [...best].reverse()) {
-      const wanted = layer.map((point) => (point[side].length ? mean(point[side].map((other) => other.place)) : point.place));
+      const wanted = layer.map((point) =>
+        point[side].length ? mean(point[side].map((other) => other.place)) : point.place,
+      );
       spread(layer, wanted, apart);
     }
   }
   const all = best.flat();
   const least = Math.min(...all.map((point) => point.place - point.breadth / 2));
   for (const point of all) point.place -= least;
-  return { places: points, ways, layers: best.length, breadth: Math.max(0, ...all.map((point) => point.place + point.breadth / 2)) };
+  return {
+    places: points,
+    ways,
+    layers: best.length,
+    breadth: Math.max(0, ...all.map((point) => point.place + point.breadth / 2)),
+  };
 }

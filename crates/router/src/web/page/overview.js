@@ -35,14 +35,33 @@ class PortCard {
     });
     this.toLinux = datum();
     this.toLinux.dataset.count = 'to_linux';
-    const heads = ['', ...COUNTS].map((title) => make('th', { scope: 'col', className: title && 'number' }, title));
-    const last = make('tr', {}, make('th', { scope: 'row' }, 'To Linux'), make('td', { className: 'number' }, this.toLinux));
+    const heads = ['', ...COUNTS].map((title) =>
+      make('th', { scope: 'col', className: title && 'number' }, title),
+    );
+    const last = make(
+      'tr',
+      {},
+      make('th', { scope: 'row' }, 'To Linux'),
+      make('td', { className: 'number' }, this.toLinux),
+    );
     last.append(...COUNTS.slice(1).map(() => make('td')));
-    const table = make('table', { className: 'counts' }, make('caption', { className: 'hidden' }, `Counts of ${name}`),
-      make('thead', {}, make('tr', {}, ...heads)), make('tbody', {}, ...rows, last));
-    this.node = make('article', { className: 'card' },
-      make('div', { className: 'card-head' }, make('h3', {}, name), this.link, this.driver), this.facts,
-      make('div', { className: 'figures' }, ...figures), this.chart.node, table, this.path);
+    const table = make(
+      'table',
+      { className: 'counts' },
+      make('caption', { className: 'hidden' }, `Counts of ${name}`),
+      make('thead', {}, make('tr', {}, ...heads)),
+      make('tbody', {}, ...rows, last),
+    );
+    this.node = make(
+      'article',
+      { className: 'card' },
+      make('div', { className: 'card-head' }, make('h3', {}, name), this.link, this.driver),
+      this.facts,
+      make('div', { className: 'figures' }, ...figures),
+      this.chart.node,
+      table,
+      this.path,
+    );
     this.node.dataset.port = name;
   }
 
@@ -54,7 +73,8 @@ class PortCard {
     write(this.driver, [port.driver || 'VLAN', port.mode].filter(Boolean).join(' · '), port.spec);
     write(this.facts, [...port.addresses, port.mac, `MTU ${port.mtu}`].filter(Boolean).join(' · '));
     for (const way of Object.keys(WAYS)) {
-      for (const [name, node] of Object.entries(this.now[way])) writeNumber(node, port[way][name], UNIT_NAMES[name]);
+      for (const [name, node] of Object.entries(this.now[way]))
+        writeNumber(node, port[way][name], UNIT_NAMES[name]);
       for (const [name, node] of Object.entries(this.counts[way])) {
         writeNumber(node, port[way][name]);
         node.classList.toggle('bad', (name === 'dropped' || name === 'errors') && port[way][name] > 0);
@@ -71,7 +91,12 @@ class Bar {
   constructor() {
     this.fill = make('span', { className: 'fill' });
     this.text = make('span', { className: 'share' });
-    this.node = make('span', { className: 'bar-cell' }, make('span', { className: 'bar' }, this.fill), this.text);
+    this.node = make(
+      'span',
+      { className: 'bar-cell' },
+      make('span', { className: 'bar' }, this.fill),
+      this.text,
+    );
   }
 
   show(share) {
@@ -91,8 +116,11 @@ export class Overview {
     });
     this.ports = new Keyed(get('ports'), (name) => new PortCard(name));
     this.bars = new Map();
-    this.workers = new Table('Workers', ['worker', 'busy', 'since start#', 'packets#', 'cycles/packet#', 'queues'],
-      'The router has no workers.');
+    this.workers = new Table(
+      'Workers',
+      ['worker', 'busy', 'since start#', 'packets#', 'cycles/packet#', 'queues'],
+      'The router has no workers.',
+    );
     get('workers').append(this.workers.node);
     const titles = ['reason', 'element', 'packets#', 'in the last second#'];
     this.drops = new Table('Drops', titles, 'Nothing was dropped.');
@@ -108,14 +136,22 @@ export class Overview {
     const unit = document.querySelector('input[name=unit]:checked').value;
     const cards = this.ports.of(last.ports.map((port) => port.name));
     for (const port of last.ports) cards.get(port.name).show(port, ports.get(port.name), unit);
-    this.workers.fill(last.workers.map((worker) => {
-      if (!this.bars.has(worker.worker)) this.bars.set(worker.worker, new Bar());
-      const bar = this.bars.get(worker.worker);
-      bar.show(worker.busy);
-      const name = worker.is_slow ? 'slow\u00a0thread' : `worker\u00a0${worker.worker}`;
-      return [name, bar.node, percent(worker.busy_since_start), number(worker.packets), number(worker.cycles_per_packet),
-        worker.queues.join(', ')];
-    }));
+    this.workers.fill(
+      last.workers.map((worker) => {
+        if (!this.bars.has(worker.worker)) this.bars.set(worker.worker, new Bar());
+        const bar = this.bars.get(worker.worker);
+        bar.show(worker.busy);
+        const name = worker.is_slow ? 'slow\u00a0thread' : `worker\u00a0${worker.worker}`;
+        return [
+          name,
+          bar.node,
+          percent(worker.busy_since_start),
+          number(worker.packets),
+          number(worker.cycles_per_packet),
+          worker.queues.join(', '),
+        ];
+      }),
+    );
     this.drops.fill(this.top((snapshot) => snapshot.drops));
     this.punts.fill(this.top((snapshot) => snapshot.punts));
   }
@@ -130,8 +166,12 @@ export class Overview {
       Workers: full(system.workers),
       Namespace: String(system.namespace),
       Process: String(system.pid),
-      Routes: system.tables.map((table) =>
-        `${full(table.routes)} ${table.family.replace('ip', 'IP')}${table.table === 254 ? '' : ` in ${table.table}`}`).join(', '),
+      Routes: system.tables
+        .map(
+          (table) =>
+            `${full(table.routes)} ${table.family.replace('ip', 'IP')}${table.table === 254 ? '' : ` in ${table.table}`}`,
+        )
+        .join(', '),
       'Next hops': system.next_hops ? `${full(system.next_hops[0])} of ${full(system.next_hops[1])}` : '',
       'Free frames': frames ? `${full(free)} of ${full(frames)}` : '',
       Neighbours: states.join(', '),
@@ -142,7 +182,11 @@ export class Overview {
 
   /** Returns the rows of drops or punts that grow most, then of those that are most. */
   top(list) {
-    const rate = this.history.rate(list, (row) => `${row.element}\n${row.reason}`, (row) => row.packets);
+    const rate = this.history.rate(
+      list,
+      (row) => `${row.element}\n${row.reason}`,
+      (row) => row.packets,
+    );
     return list(this.history.last)
       .filter((row) => row.packets > 0)
       .map((row) => ({ row, rate: rate(row) }))

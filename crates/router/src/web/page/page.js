@@ -82,7 +82,11 @@ setInterval(() => {
   const now = Date.now();
   if (now - Math.max(lastHeard, lastTry) > SILENCE) lose();
   // A refused connection, or one in which nothing comes, the browser leaves as it is.
-  if (isLost && now - lastTry > RETRY && (source.readyState === EventSource.CLOSED || now - lastTry > 2 * SILENCE)) {
+  if (
+    isLost &&
+    now - lastTry > RETRY &&
+    (source.readyState === EventSource.CLOSED || now - lastTry > 2 * SILENCE)
+  ) {
     lastTry = now;
     connect();
   }

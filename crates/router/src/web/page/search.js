@@ -40,11 +40,22 @@ class Search {
   /** `view` is the section's id; the other parts are told apart in `routes` and `neighbours`. */
   constructor(history, view, { fields, hint, titles, cells, query }) {
     Object.assign(this, { history, view, cells, query });
-    this.inputs = { text: make('input', { type: 'search', name: 'text', placeholder: hint, autocomplete: 'off', spellcheck: false }) };
+    this.inputs = {
+      text: make('input', {
+        type: 'search',
+        name: 'text',
+        placeholder: hint,
+        autocomplete: 'off',
+        spellcheck: false,
+      }),
+    };
     const labels = [make('label', { className: 'wide' }, 'Search', this.inputs.text)];
     for (const [name, { title, options, kind }] of Object.entries(fields)) {
-      this.inputs[name] = options ? make('select', { name }) : make('input', { name, type: kind ?? 'text', min: 0, size: 8 });
-      if (options) this.inputs[name].append(...options.map(([value, text]) => make('option', { value }, text)));
+      this.inputs[name] = options
+        ? make('select', { name })
+        : make('input', { name, type: kind ?? 'text', min: 0, size: 8 });
+      if (options)
+        this.inputs[name].append(...options.map(([value, text]) => make('option', { value }, text)));
       labels.push(make('label', {}, title, this.inputs[name]));
     }
     this.form = make('form', { className: 'search', role: 'search' }, ...labels);
@@ -52,7 +63,10 @@ class Search {
     this.answer = make('p', { className: 'panel', hidden: true });
     this.table = new Table(titles[0], titles.slice(1), 'Nothing found.');
     document.getElementById(view).append(this.form, this.status, this.answer, this.table.node);
-    this.form.addEventListener('submit', (event) => { event.preventDefault(); this.run(); });
+    this.form.addEventListener('submit', (event) => {
+      event.preventDefault();
+      this.run();
+    });
     this.form.addEventListener('input', () => {
       clearTimeout(this.timer);
       this.timer = setTimeout(() => this.run(), PAUSE);
@@ -85,8 +99,16 @@ class Search {
     this.reading?.abort();
     const reading = new AbortController();
     this.reading = reading;
-    const values = Object.fromEntries(Object.entries(this.inputs).map(([name, input]) => [name, input.value.trim()]));
-    const { what = this.view, filter, matches = () => true, unpack = (rows) => rows, say } = this.query(values);
+    const values = Object.fromEntries(
+      Object.entries(this.inputs).map(([name, input]) => [name, input.value.trim()]),
+    );
+    const {
+      what = this.view,
+      filter,
+      matches = () => true,
+      unpack = (rows) => rows,
+      say,
+    } = this.query(values);
     write(this.status, 'Searching …');
     try {
       this.answer.hidden = true;
@@ -104,14 +126,21 @@ class Search {
         const cells = found.slice(0, room).map(this.cells);
         if (isFirst) this.table.fill(cells);
         else this.table.add(cells);
-        [isFirst, shown, read, hasMore] = [false, shown + cells.length, read + rows.length, found.length > room];
+        [isFirst, shown, read, hasMore] = [
+          false,
+          shown + cells.length,
+          read + rows.length,
+          found.length > room,
+        ];
         if (hasMore) break;
         if (Date.now() - said > SAY_EVERY) {
           said = Date.now();
           write(this.status, `${full(shown)} found, ${short(read)} read …`);
         }
       }
-      const all = hasMore ? `The first ${full(shown)} are shown; there are more. Search for less of them.` : `${full(shown)} found.`;
+      const all = hasMore
+        ? `The first ${full(shown)} are shown; there are more. Search for less of them.`
+        : `${full(shown)} found.`;
       write(this.status, all);
     } catch (error) {
       if (this.reading !== reading || error.name === 'AbortError') return;
@@ -130,13 +159,22 @@ function containing(text) {
   return (row) => !small || JSON.stringify(Object.values(row)).toLowerCase().includes(small);
 }
 
-const FAMILIES = { title: 'Family', options: [['', 'both'], ['ipv4', 'IPv4'], ['ipv6', 'IPv6']] };
+const FAMILIES = {
+  title: 'Family',
+  options: [
+    ['', 'both'],
+    ['ipv4', 'IPv4'],
+    ['ipv6', 'IPv6'],
+  ],
+};
 const INTERFACES = { title: 'Interface', options: [['', 'all']] };
 
 /** The view of routes. */
 export function routes(history) {
   const path = ({ gateway, interface: device, weight, is_usable: isUsable }, _, { length }) =>
-    [gateway && `via ${gateway}`, device, length > 1 && `weight ${weight}`, !isUsable && '(down)'].filter(Boolean).join(' ');
+    [gateway && `via ${gateway}`, device, length > 1 && `weight ${weight}`, !isUsable && '(down)']
+      .filter(Boolean)
+      .join(' ');
   return new Search(history, 'routes', {
     hint: 'prefix, address or text',
     fields: {
@@ -145,9 +183,27 @@ export function routes(history) {
       interface: INTERFACES,
       table: { title: 'Table', kind: 'number' },
     },
-    titles: ['Routes', 'prefix', 'paths', 'kind', 'protocol', 'metric#', 'table#', 'in force', 'forwarded by'],
-    cells: (row) => [row.prefix, row.paths.map(path).join(', '), row.kind, row.protocol, String(row.metric), String(row.table),
-      row.is_in_force ? 'yes' : 'no', row.is_fast ? 'workers' : 'Linux'],
+    titles: [
+      'Routes',
+      'prefix',
+      'paths',
+      'kind',
+      'protocol',
+      'metric#',
+      'table#',
+      'in force',
+      'forwarded by',
+    ],
+    cells: (row) => [
+      row.prefix,
+      row.paths.map(path).join(', '),
+      row.kind,
+      row.protocol,
+      String(row.metric),
+      String(row.table),
+      row.is_in_force ? 'yes' : 'no',
+      row.is_fast ? 'workers' : 'Linux',
+    ],
     query: ({ text, ...fields }) => {
       if (PREFIX.test(text)) return { filter: { ...fields, within: text } };
       if (!ADDRESS.test(text)) return { filter: fields, matches: containing(text) };

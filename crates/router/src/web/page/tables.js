@@ -10,7 +10,10 @@ function text(value) {
   if (typeof value === 'boolean') return value ? 'yes' : 'no';
   if (typeof value === 'number') return full(value);
   if (Array.isArray(value)) return value.map(text).join(', ');
-  if (typeof value === 'object') return Object.entries(value).map(([name, part]) => `${words(name)}: ${text(part)}`).join(', ');
+  if (typeof value === 'object')
+    return Object.entries(value)
+      .map(([name, part]) => `${words(name)}: ${text(part)}`)
+      .join(', ');
   return String(value);
 }
 
@@ -38,7 +41,10 @@ class AnyTable {
 export class Tables {
   constructor(history) {
     this.history = history;
-    this.parts = new Keyed(document.getElementById('tables').appendChild(make('div')), (name) => new AnyTable(name));
+    this.parts = new Keyed(
+      document.getElementById('tables').appendChild(make('div')),
+      (name) => new AnyTable(name),
+    );
   }
 
   show() {
