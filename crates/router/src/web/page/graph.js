@@ -4,7 +4,7 @@ import { draw, full, Keyed, make, number, percent, set, short, Table, write } fr
 import { layOut } from './layout.js';
 
 /** Size of an element, and the space between two, in pixels. */
-const [WIDTH, HEIGHT, BETWEEN_LAYERS, BETWEEN, BETWEEN_STEPS] = [196, 42, 84, 20, 16];
+const [WIDTH, HEIGHT, BETWEEN_LAYERS, BETWEEN, BETWEEN_STEPS] = [196, 42, 60, 20, 16];
 /** The most elements that stand below each other. */
 const LONGEST_STACK = 8;
 /** The most letters of a name and a class that have room. */
@@ -104,8 +104,10 @@ class EdgeLine {
   constructor() {
     this.title = draw('title');
     this.line = draw('path', { class: 'line' });
+    // So wide that a pointer finds it.
+    this.reach = draw('path', { class: 'reach' });
     this.tip = draw('path', { class: 'tip' });
-    this.node = draw('g', { class: 'edge' }, this.title, this.line, this.tip);
+    this.node = draw('g', { class: 'edge' }, this.title, this.reach, this.line, this.tip);
   }
 
   show(edge) {
@@ -266,11 +268,14 @@ export class Graph {
         here = next;
         return `C${bends.join(' ')} ${at(next)}`;
       });
-      const { line, tip } = this.lines.parts.get(edge.key);
-      set(line, { d: edge.from === edge.to ? '' : `M${at(begin)}${curves.join('')}` });
+      const { line, reach, tip } = this.lines.parts.get(edge.key);
+      const isLoop = edge.from === edge.to;
+      const d = isLoop ? '' : `M${at(begin)}${curves.join('')}`;
+      set(line, { d });
+      set(reach, { d });
       const [x, y] = back(last, 9);
       const wings = [-5, 5].map((wing) => at(goesDown ? [x + wing, y] : [x, y + wing]));
-      set(tip, { d: edge.from === edge.to ? '' : `M${at(last)}L${wings.join('L')}Z` });
+      set(tip, { d: isLoop ? '' : `M${at(last)}L${wings.join('L')}Z` });
     }
   }
 
