@@ -8,6 +8,7 @@
 #   make test-all  these, and what is built in other ways: with DPDK, under a model checker, with sanitizers, for fuzzing
 #   make test-router  the tests of the router alone, without the Click library's and the laboratory's
 #   make test-drivers the tests of a router in Linux's place on xdp, af_xdp and af_packet
+#   make test-web the tests of the web page in a browser, Chromium
 #   make test-linux-esp  tests of IPsec beside Linux's and strongSwan, in a virtual machine whose kernel has ESP
 #   make deny    licences and sources of what we depend on; make advisories: its known holes (needs the network)
 #   make dpdk-test  lints and tests of what needs DPDK
@@ -32,6 +33,7 @@ TEST_PACKAGES := $(CLUSTER_PACKAGES) tcpdump tshark etcd-client openssl nftables
 # DPDK's tables and dpdk-testpmd are measured beside ours, and on veth links the kernel and xdp-forward (xdp-tools of Debian 13).
 BENCH_PACKAGES := libdpdk-dev dpdk-dev pkg-config iproute2 ethtool procps etcd-server xdp-tools
 DPDK_PACKAGES := libdpdk-dev pkg-config
+WEB_PACKAGES := chromium
 # A virtual machine with Debian's kernel, and strongSwan for tests in it.
 VM_PACKAGES := qemu-system-x86 busybox-static kmod strongswan-swanctl charon-systemd
 
@@ -39,7 +41,7 @@ TARGET := $(shell uname -m)-unknown-linux-gnu
 ROUTER := $(addprefix -p brickway-,packet fib graph ports fabric ipsec elements lua control) -p brickway
 UNSAFE := -p brickway-packet -p brickway-fib -p brickway-ports -p brickway-ipsec
 
-.PHONY: help build quick packages-build packages-demo packages-cluster packages-test packages-bench packages-dpdk packages-vm rust nightly demo demo-cluster test test-router test-drivers test-linux-esp test-all dpdk-test lint fuzz loom sanitize cargo-deny deny advisories bench-peers bench install clean
+.PHONY: help build quick packages-build packages-demo packages-cluster packages-test packages-bench packages-dpdk packages-web packages-vm rust nightly demo demo-cluster test test-router test-drivers test-web test-linux-esp test-all dpdk-test lint fuzz loom sanitize cargo-deny deny advisories bench-peers bench install clean
 
 help:
 	@sed -n 's/^#   //p' $(MAKEFILE_LIST)
@@ -71,6 +73,9 @@ packages-test:
 
 packages-dpdk:
 	$(call install_packages,$(BUILD_PACKAGES) $(TEST_PACKAGES) $(DPDK_PACKAGES))
+
+packages-web:
+	$(call install_packages,$(BUILD_PACKAGES) $(TEST_PACKAGES) $(WEB_PACKAGES))
 
 packages-bench:
 	$(call install_packages,$(BUILD_PACKAGES) $(BENCH_PACKAGES))
@@ -110,7 +115,7 @@ lint: packages-build rust
 LINTING := RUSTC_WORKSPACE_WRAPPER=clippy-driver CLIPPY_ARGS=-D__CLIPPY_HACKERY__warnings
 
 # Tests that mostly wait, for routers and clusters in network namespaces; they run beside all others, which compute.
-WAITING := bench_io capture cluster cluster_security churn conformance demo drop_in faults filtering in_kernel lua redirects routing_daemons vlan web
+WAITING := bench_io capture cluster cluster_security churn conformance demo drop_in faults filtering in_kernel lua redirects routing_daemons vlan web web_page
 WORKING := $(filter-out $(WAITING),$(sort $(notdir $(basename $(wildcard crates/*/tests/*.rs)) $(patsubst %/main.rs,%,$(wildcard crates/*/tests/*/main.rs)))))
 
 # Fewer random cases of each property than proptest's 256, for a run that one waits for; PROPTEST_CASES=10000 make test for a night's.
@@ -137,6 +142,10 @@ test-drivers: packages-test rust
 	  BRICKWAY_TEST_DRIVER=$$driver $(LINTING) $(CARGO) test -p brickway --no-fail-fast --test churn --test conformance --test drop_in \
 	    --test filtering --test routing_daemons --test service --test vlan || exit 1; done
 
+# The tests of the web page, by what a browser shows. Without BRICKWAY_WEB=1 they say that they were left out.
+test-web: packages-web rust
+	BRICKWAY_WEB=1 $(LINTING) $(CARGO) test -p brickway --test web_page
+
 # The tests of ESP, in a virtual machine: many a kernel has none. Without them `make test` would say that they were left out.
 test-linux-esp: packages-vm rust
 	BRICKWAY_ESP=1 CARGO_TARGET_$(subst -,_,$(shell echo $(TARGET) | tr a-z A-Z))_RUNNER=$(CURDIR)/crates/testbed/vm/run.sh \
@@ -144,7 +153,7 @@ test-linux-esp: packages-vm rust
 
 # What is built in other ways, each of which takes some minutes more.
 test-all: test
-	$(MAKE) --no-print-directory lint test-linux-esp dpdk-test loom sanitize fuzz deny
+	$(MAKE) --no-print-directory lint test-web test-linux-esp dpdk-test loom sanitize fuzz deny
 
 # DPDK's environment starts once a process, so that its tests share one; they need no huge pages. All of the workspace is named
 # so that what does not depend on DPDK need not be built again.

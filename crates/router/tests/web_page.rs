@@ -1,0 +1,468 @@
+//! The web page in a browser: what it shows, whom it asks, and how it looks on narrow screens.
+//!
+//! It runs only with `BRICKWAY_WEB=1` (`make test-web`), which needs Chromium.
+
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+mod netns;
+
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, ChildStdin, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+use netns::router::{PROGRAM, start, warm_up};
+use netns::{Network, eventually};
+use serde_json::{Value, json};
+
+const PAGE: &str = "http://127.0.0.1:8779/";
+const RUN: &str = "eth1 eth2 --driver af_packet --web 127.0.0.1:8779";
+const VIEWS: [&str; 5] = ["overview", "graph", "routes", "neighbours", "tables"];
+/// The longest wait for an answer of the browser.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Whether the tests run; says so if not.
+fn is_wanted() -> bool {
+    let is_wanted = std::env::var_os("BRICKWAY_WEB").is_some_and(|value| value == "1");
+    if !is_wanted {
+        eprintln!("left out: run 'make test-web' (BRICKWAY_WEB=1, needs Chromium)");
+    }
+    is_wanted && netns::is_root()
+}
+
+/// Host a - router r - host b.
+fn network() -> Network {
+    let network = Network::new(&["r", "a", "b"]);
+    for (host, link) in [("a", "1"), ("b", "2")] {
+        let [ours, theirs] = ["1", "2"].map(|end| format!("02:00:00:00:0{link}:0{end}"));
+        network.link(("r", &format!("eth{link}"), &ours), (host, "eth0", &theirs));
+        network.ip("r", &format!("addr add 10.0.{link}.1/24 dev eth{link}"));
+        network.ip(host, &format!("addr add 10.0.{link}.2/24 dev eth0"));
+        network.ip(host, &format!("route add default via 10.0.{link}.1"));
+    }
+    network.forward("r");
+    network
+}
+
+/// A browser with one page, over the DevTools protocol: objects of JSON, each with a zero behind it.
+struct Browser {
+    process: Child,
+    to: ChildStdin,
+    from: Receiver<Value>,
+    session: Option<String>,
+    last_id: u64,
+    /// What the browser said that no request asked for.
+    events: Vec<Value>,
+}
+
+impl Browser {
+    /// Starts one on host r. `script` runs before those of the page.
+    fn open(network: &Network, script: &str) -> Self {
+        let profile = network.folder.path().join("browser");
+        let options = "--headless=new --no-sandbox --disable-gpu --disable-dev-shm-usage --no-first-run \
+                       --disable-background-networking --remote-debugging-pipe";
+        // It reads requests from descriptor 3 and answers on 4.
+        let line = format!(
+            "exec chromium {options} --user-data-dir={} 3<&0 4>&1 </dev/null >/dev/null 2>&1",
+            profile.display()
+        );
+        let mut command = network.on("r", "sh -ec");
+        command.arg(line).stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0);
+        let mut process = command.spawn().unwrap();
+        let (to, out) = (process.stdin.take().unwrap(), process.stdout.take().unwrap());
+        let (send, from) = channel();
+        std::thread::spawn(move || {
+            for message in BufReader::new(out).split(0).map_while(Result::ok) {
+                if send.send(serde_json::from_slice(&message).unwrap()).is_err() {
+                    return;
+                }
+            }
+        });
+        let mut browser = Self { process, to, from, session: None, last_id: 0, events: Vec::new() };
+        let target = browser.call("Target.createTarget", json!({"url": "about:blank"}));
+        let attach = json!({"targetId": target["targetId"], "flatten": true});
+        let session = browser.call("Target.attachToTarget", attach);
+        browser.session = session["sessionId"].as_str().map(str::to_owned);
+        for domain in ["Page", "Runtime", "Log", "Network"] {
+            browser.call(&format!("{domain}.enable"), json!({}));
+        }
+        browser.call("Page.addScriptToEvaluateOnNewDocument", json!({"source": script}));
+        browser.call("Page.navigate", json!({"url": PAGE}));
+        browser.wait_for("document.querySelector('.connection')?.textContent === '● connected'");
+        browser
+    }
+
+    /// Asks the browser, and returns its answer.
+    fn call(&mut self, method: &str, parameters: Value) -> Value {
+        self.last_id += 1;
+        let mut request = json!({"id": self.last_id, "method": method, "params": parameters});
+        if let Some(session) = &self.session {
+            request["sessionId"] = json!(session);
+        }
+        self.to.write_all(request.to_string().as_bytes()).and_then(|()| self.to.write_all(&[0])).unwrap();
+        let end = Instant::now() + PATIENCE;
+        loop {
+            match self.from.recv_timeout(end.saturating_duration_since(Instant::now())) {
+                Ok(message) if message["id"] == self.last_id => {
+                    assert!(message["error"].is_null(), "{method}: {message}");
+                    return message["result"].clone();
+                }
+                Ok(event) => self.events.push(event),
+                Err(RecvTimeoutError::Timeout) => panic!("{method}: no answer"),
+                Err(RecvTimeoutError::Disconnected) => panic!("{method}: chromium ended; is it installed?"),
+            }
+        }
+    }
+
+    /// Returns the value of an expression in the page.
+    fn value(&mut self, expression: &str) -> Value {
+        let parameters = json!({"expression": expression, "returnByValue": true, "awaitPromise": true});
+        let result = self.call("Runtime.evaluate", parameters);
+        assert!(result["exceptionDetails"].is_null(), "{expression}: {result}");
+        result["result"]["value"].clone()
+    }
+
+    /// Waits until an expression holds.
+    fn wait_for(&mut self, expression: &str) {
+        let holds = eventually(|| {
+            std::thread::sleep(Duration::from_millis(50));
+            self.value(expression) == true
+        });
+        assert!(holds, "{expression}: {}", self.value("document.body.innerText"));
+    }
+
+    /// Opens a view, by its link.
+    fn show(&mut self, view: &str) {
+        self.value(&format!("document.querySelector('nav a[href=\"#{view}\"]').click()"));
+        self.wait_for(&format!("!document.getElementById('{view}').hidden"));
+    }
+
+    fn resize(&mut self, width: u32) {
+        let screen = json!({"width": width, "height": 800, "deviceScaleFactor": 1, "mobile": false});
+        self.call("Emulation.setDeviceMetricsOverride", screen);
+    }
+
+    /// Presses and releases a key.
+    fn press(&mut self, key: &str, code: u32) {
+        let text = if key == "Enter" { "\r" } else { "" };
+        let kinds = [("keyDown", text), ("keyUp", "")];
+        for (kind, text) in kinds {
+            let event = json!({"type": kind, "key": key, "windowsVirtualKeyCode": code, "text": text});
+            self.call("Input.dispatchKeyEvent", event);
+        }
+    }
+
+    /// Errors of scripts, of the console, and of what was not loaded.
+    fn errors(&mut self) -> Vec<Value> {
+        self.value("0");
+        let is_error = |event: &&Value| match event["method"].as_str().unwrap_or_default() {
+            "Runtime.exceptionThrown" => true,
+            "Runtime.consoleAPICalled" => event["params"]["type"] == "error",
+            "Log.entryAdded" => event["params"]["entry"]["level"] == "error",
+            _ => false,
+        };
+        self.events.iter().filter(is_error).cloned().collect()
+    }
+
+    /// The addresses that the page asked for.
+    fn asked(&self) -> Vec<String> {
+        let requests = self.events.iter().filter(|event| event["method"] == "Network.requestWillBeSent");
+        requests.map(|event| event["params"]["request"]["url"].as_str().unwrap().to_owned()).collect()
+    }
+}
+
+impl Drop for Browser {
+    fn drop(&mut self) {
+        // Its other processes end with it, and the group has all that have not.
+        let group = rustix::process::Pid::from_child(&self.process);
+        let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
+        let _ = self.process.wait();
+    }
+}
+
+#[test]
+fn the_overview_has_the_counts_of_the_api_and_asks_no_other_host() {
+    if !is_wanted() {
+        return;
+    }
+    let network = network();
+    let _router = start(&network, RUN);
+    warm_up(&network, "a", &["10.0.2.2"]);
+    network.run("a", "ping -n -q -c 1200 -i 0.001 10.0.2.2");
+    let mut browser = Browser::open(&network, "");
+    for view in VIEWS.iter().rev() {
+        browser.show(view);
+        std::thread::sleep(Duration::from_millis(1200));
+    }
+    let shown = "[...document.querySelectorAll('article[data-port]')].map((card) => [card.dataset.port,
+        [...card.querySelectorAll('[data-count]')].map((node) => [node.dataset.count, node.value, node.textContent, node.title])])";
+    let mut last = String::new();
+    let agree = eventually(|| {
+        let (_, text) = network.run("r", &format!("{PROGRAM} show ports --json"));
+        let rows: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let cards = browser.value(shown);
+        last = format!("{cards}\n{text}");
+        let all: Vec<&Value> = cards.as_array().unwrap().iter().collect();
+        let is_same = |(card, row): (&&Value, &Value)| {
+            let counts = card[1].as_array().unwrap();
+            card[0] == row["name"]
+                && counts.len() == 9
+                && counts.iter().all(|count| {
+                    let path = format!("/{}", count[0].as_str().unwrap().replace('.', "/"));
+                    let wanted = row.pointer(&path).unwrap().as_u64().unwrap();
+                    let wanted = wanted.to_string();
+                    let [value, text, title] = [1, 2, 3].map(|at| count[at].as_str().unwrap());
+                    value == wanted
+                        && title.replace(',', "") == wanted
+                        && (wanted.len() > 3 || text == wanted)
+                })
+        };
+        all.len() == 2 && rows.len() == 2 && all.iter().zip(&rows).all(is_same)
+    });
+    assert!(agree, "{last}");
+    assert!(last.contains("\"rx.packets\",\"12"), "over a thousand packets came: {last}");
+    assert!(last.contains(",\"1.2"), "they are shown with a prefix: {last}");
+
+    assert_eq!(browser.errors(), Vec::<Value>::new());
+    let asked = browser.asked();
+    let strangers: Vec<&String> =
+        asked.iter().filter(|url| !url.starts_with(PAGE) && *url != "about:blank").collect();
+    assert!(strangers.is_empty(), "{strangers:?}");
+    assert!(asked.contains(&format!("{PAGE}api/v1/events")), "{asked:?}");
+}
+
+#[test]
+fn no_view_is_wider_than_its_screen() {
+    if !is_wanted() {
+        return;
+    }
+    let network = network();
+    let _router = start(&network, RUN);
+    warm_up(&network, "a", &["10.0.2.2"]);
+    let mut browser = Browser::open(&network, "");
+    for width in [360, 768, 2560] {
+        browser.resize(width);
+        for view in VIEWS {
+            browser.show(view);
+            std::thread::sleep(Duration::from_millis(300));
+            assert_eq!(browser.value("innerWidth"), width);
+            let excess = "document.documentElement.scrollWidth - document.documentElement.clientWidth";
+            assert_eq!(browser.value(excess), 0, "{view} at {width} pixels");
+        }
+    }
+}
+
+/// Adds markup to all names and texts of the router.
+const MARKED: &str = r#"
+    const parse = JSON.parse;
+    JSON.parse = (text) => parse(text, (_, value) =>
+        typeof value === 'string' ? `${value}"'<b class="evil">x</b><img src=x onerror=evil()>` : value);
+"#;
+
+#[test]
+fn names_with_markup_are_text() {
+    if !is_wanted() {
+        return;
+    }
+    let network = network();
+    let _router = start(&network, RUN);
+    warm_up(&network, "a", &["10.0.2.2"]);
+    let mut browser = Browser::open(&network, MARKED);
+    for view in VIEWS {
+        browser.show(view);
+        let text = format!("document.getElementById('{view}').textContent");
+        browser.wait_for(&format!("{text}.includes('<b class=')"));
+    }
+    browser.show("graph");
+    browser.value("document.querySelector('.element').dispatchEvent(new PointerEvent('pointerenter'))");
+    browser.wait_for("document.querySelector('#details h2').textContent.includes('<b class=')");
+    assert_eq!(browser.value("document.querySelectorAll('.evil, main img').length"), 0);
+    assert_eq!(browser.errors(), Vec::<Value>::new());
+}
+
+#[test]
+fn a_lost_router_is_said_and_found_again() {
+    if !is_wanted() {
+        return;
+    }
+    let network = network();
+    let router = start(&network, RUN);
+    let mut browser = Browser::open(&network, "");
+    assert_eq!(browser.value("document.getElementById('banner').hidden"), true);
+    let old = browser.value("document.getElementById('system').textContent");
+    assert_eq!(router.interrupt(), 0, "{}", router.printed());
+    browser
+        .wait_for("document.getElementById('banner').textContent.startsWith('No connection to the router.')");
+    assert_eq!(browser.value("document.getElementById('banner').hidden"), false);
+    assert_eq!(browser.value("document.body.classList.contains('stale')"), true);
+    assert_eq!(browser.value("document.getElementById('system').textContent"), old, "old values stay");
+    drop(router);
+    let _router = start(&network, RUN);
+    browser
+        .wait_for("document.getElementById('banner').hidden && !document.body.classList.contains('stale')");
+}
+
+/// Routes are shown up to this number.
+const MOST: usize = 1000;
+
+#[test]
+fn routes_are_shown_up_to_a_number_and_searched() {
+    if !is_wanted() {
+        return;
+    }
+    let network = network();
+    let routes = (0..3 * MOST)
+        .map(|number| format!("route add 172.16.{}.{}/32 via 10.0.2.2", number / 250, number % 250));
+    network.ip_batch("r", &routes.collect::<Vec<String>>());
+    let _router = start(&network, RUN);
+    let mut browser = Browser::open(&network, "");
+    browser.show("routes");
+    let rows = "document.querySelectorAll('#routes tbody tr').length";
+    let status = "document.querySelector('#routes [role=status]').textContent";
+    browser.wait_for(&format!("{status}.includes('The first 1,000 are shown; there are more')"));
+    assert_eq!(browser.value(rows), MOST);
+    let mut search = |text: &str, wanted: &str| {
+        browser.value(&format!(
+            "(() => {{ const input = document.querySelector('#routes input[type=search]');
+            input.value = '{text}'; input.dispatchEvent(new Event('input', {{ bubbles: true }})); }})()"
+        ));
+        browser.wait_for(&format!("{status} === '{wanted} found.'"));
+        browser.value("[...document.querySelectorAll('#routes tbody tr')].map((row) => row.cells[0].textContent).join()")
+    };
+    assert_eq!(search("172.16.3.4/31", "2"), "172.16.3.4/32,172.16.3.5/32");
+    assert_eq!(search("172.16.11.7", "1"), "172.16.11.7/32");
+    assert_eq!(search("16.11.24", "11").as_str().unwrap().split(',').count(), 11);
+    assert_eq!(search("no such thing", "0"), "");
+    assert_eq!(browser.errors(), Vec::<Value>::new());
+}
+
+#[test]
+fn keys_lead_through_views_and_elements() {
+    if !is_wanted() {
+        return;
+    }
+    let network = network();
+    let _router = start(&network, RUN);
+    warm_up(&network, "a", &["10.0.2.2"]);
+    let mut browser = Browser::open(&network, "");
+    let focused = "document.activeElement.textContent";
+    let mut reached = false;
+    for _ in 0..5 {
+        browser.press("Tab", 9);
+        reached = reached || browser.value(focused) == "Graph";
+        if reached {
+            break;
+        }
+    }
+    assert!(reached, "the second link is reached by Tab");
+    browser.press("Enter", 13);
+    browser.wait_for("!document.getElementById('graph').hidden");
+    browser.wait_for("document.querySelectorAll('.element').length > 5");
+    let is_element = "document.activeElement.classList.contains('element')";
+    for _ in 0..15 {
+        browser.press("Tab", 9);
+        if browser.value(is_element) == true {
+            break;
+        }
+    }
+    assert_eq!(browser.value(is_element), true, "elements are reached by Tab");
+    browser.wait_for(
+        "document.activeElement.getAttribute('aria-label').startsWith(\
+        document.querySelector('#details h2').textContent.split(' :: ')[0])",
+    );
+    let stage = "document.querySelector('#canvas svg > g').getAttribute('transform')";
+    let before = browser.value(stage);
+    browser.press("+", 187);
+    let zoomed = browser.value(stage);
+    assert_ne!(zoomed, before);
+    browser.press("ArrowLeft", 37);
+    assert_ne!(browser.value(stage), zoomed);
+}
+
+/// Checks the layout of random graphs: every element has a place, edges lead to later layers but for those that close cycles, of
+/// which an acyclic graph has none, and no two elements of a layer overlap. Returns what is wrong.
+const LAYOUTS: &str = r"import('/layout.js').then(({ layOut }) => {
+    let seed = 1;
+    const random = (below) => (seed = (seed * 48271) % 2147483647) % below;
+    const problems = [];
+    for (let run = 0; run < 200; run += 1) {
+        const [count, isAcyclic] = [1 + random(40), run % 2 === 0];
+        const nodes = Array.from({ length: count }, (_, at) => `n${at}`);
+        const breadth = (name) => 10 + Number(name.slice(1)) % 7 * 20;
+        const edges = Array.from({ length: random(2 * count) }, () => [random(count), random(count)])
+            .filter(([a, b]) => !isAcyclic || a !== b)
+            .map((ends) => (isAcyclic ? ends.sort((a, b) => a - b) : ends))
+            .map(([a, b]) => ({ from: nodes[a], to: nodes[b] }));
+        const { places, ways, layers, breadth: all } = layOut(nodes, edges, breadth, 15);
+        const spans = Array.from({ length: layers }, () => []);
+        for (const node of nodes) {
+            const { layer, place } = places.get(node);
+            spans[layer].push([place - breadth(node) / 2, place + breadth(node) / 2]);
+        }
+        for (const span of spans.map((span) => span.sort(([a], [b]) => a - b))) {
+            if (span.some(([begin, end]) => !(begin > -1e-6) || !(end < all + 1e-6))) problems.push(`${run}: outside`);
+            if (span.slice(1).some(([begin], at) => !(begin - span[at][1] > 15 - 1e-6))) problems.push(`${run}: overlap`);
+        }
+        for (const edge of edges) {
+            const way = ways.get(edge);
+            if (edge.from === edge.to) continue;
+            if (way[0] !== places.get(edge.from) || way.at(-1) !== places.get(edge.to)) problems.push(`${run}: ends`);
+            const steps = way.slice(1).map((point, at) => point.layer - way[at].layer);
+            const isStraight = steps.every((step) => step === 1) || !isAcyclic && steps.every((step) => step === -1);
+            if (!isStraight) problems.push(`${run}: steps ${steps}`);
+        }
+    }
+    return problems.join();
+})";
+
+/// Numbers of the API, and how the page writes them.
+const NUMBERS: [(f64, &str); 12] = [
+    (0.0, "0"),
+    (999.0, "999"),
+    (1000.0, "1k"),
+    (1234.0, "1.23k"),
+    (0.123_456, "0.123"),
+    (12.345, "12.3"),
+    (999.7, "1k"),
+    (999_499.0, "999k"),
+    (999_500.0, "1M"),
+    (123_456_789.0, "123M"),
+    (4_000_000_000.0, "4G"),
+    (1.5e18, "1.5E"),
+];
+
+#[test]
+fn numbers_rates_and_layouts_are_right() {
+    if !is_wanted() {
+        return;
+    }
+    let network = network();
+    let _router = start(&network, RUN);
+    let mut browser = Browser::open(&network, "");
+    for (number, wanted) in NUMBERS {
+        assert_eq!(
+            browser.value(&format!("import('/dom.js').then(({{ short }}) => short({number}))")),
+            wanted
+        );
+    }
+    // A count that grows, one that falls, one that is new, and a router that began anew.
+    let rates = "import('/history.js').then(({ History }) => {
+        const history = new History();
+        const add = (time, pid, drops) => history.add({ time, system: { pid }, ports: [], drops });
+        const rates = () => {
+            const rate = history.rate((snapshot) => snapshot.drops, (row) => row.name, (row) => row.packets);
+            return history.last.drops.map(rate);
+        };
+        add(10, 1, [{ name: 'a', packets: 5 }, { name: 'b', packets: 9 }]);
+        const all = [rates()];
+        add(12, 1, [{ name: 'a', packets: 25 }, { name: 'b', packets: 3 }, { name: 'c', packets: 4 }]);
+        all.push(rates());
+        add(13, 2, [{ name: 'a', packets: 30 }]);
+        all.push(rates());
+        return all;
+    })";
+    let wanted = json!([[null, null], [10, null, 2], [null]]);
+    assert_eq!(browser.value(rates), wanted);
+    assert_eq!(browser.value(LAYOUTS), "");
+}
