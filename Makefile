@@ -102,7 +102,7 @@ quick: packages-build $(if $(findstring dpdk,$(FEATURES)),packages-dpdk) rust
 
 # LUA=examples/lua/router.lua has the script in the place of the configuration.
 demo: packages-demo quick
-	$(SUDO) target/quick/brickway-lab demo $(LUA:%=--lua %)
+	$(SUDO) target/quick/brickway-lab demo $(LUA:%=--lua %) $(KEEP:%=--keep)
 
 demo-cluster: packages-cluster quick
 	$(SUDO) target/quick/brickway-lab demo --cluster

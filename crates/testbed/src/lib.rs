@@ -26,7 +26,7 @@ mod wait;
 
 pub use folder::Folder;
 pub use guard::{has_esp, is_installed, is_root, turn};
-pub use namespace::{Namespace, in_namespace, ip, namespaces, run, veth_pair};
+pub use namespace::{Namespace, enter, in_namespace, ip, namespaces, run, veth_pair};
 pub use network::{Network, reply_number};
 pub use program::program;
 pub use running::{Running, interrupt};

@@ -122,16 +122,25 @@ impl Namespace {
     ///
     /// Where `act` panics or the namespace cannot be entered.
     pub fn enter<T: Send>(&self, act: impl FnOnce() -> T + Send) -> T {
-        let path = format!("/run/netns/{}", self.0);
-        let file = File::open(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
-        let inside = || {
-            move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network))
-                .expect("root may enter a namespace");
-            act()
-        };
-        let result = std::thread::scope(|scope| scope.spawn(inside).join());
-        result.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        enter(&self.0, act)
     }
+}
+
+/// Calls `act` on a thread of its own inside the network namespace of this name. Returns its result.
+///
+/// # Panics
+///
+/// Where `act` panics or the namespace cannot be entered.
+pub fn enter<T: Send>(namespace: &str, act: impl FnOnce() -> T + Send) -> T {
+    let path = format!("/run/netns/{namespace}");
+    let file = File::open(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
+    let inside = || {
+        move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network))
+            .expect("root may enter a namespace");
+        act()
+    };
+    let result = std::thread::scope(|scope| scope.spawn(inside).join());
+    result.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
 impl Drop for Namespace {

@@ -6,12 +6,14 @@
 //! | this one | the command line; the demo of one router |
 //! | `network`, `summary` | its namespaces; what its router says at the end |
 //! | `cluster` | the demo of four servers that are one router |
+//! | `page` | the router's web page, for `--keep` |
 //! | `hosts` | what a person types on hosts |
 //! | `report` | what a demo says |
 
 mod cluster;
 mod hosts;
 mod network;
+mod page;
 mod report;
 mod summary;
 
@@ -58,7 +60,7 @@ pub(crate) struct DemoArguments {
     /// Number of worker threads of the router, or of each server
     #[arg(long, default_value_t = 1)]
     workers: usize,
-    /// Leave the router running until Ctrl-C, to play with it
+    /// Leave the router running until Ctrl-C, to play with it; its web page has the address that is printed
     #[arg(long)]
     keep: bool,
 }
@@ -110,6 +112,8 @@ pub(crate) fn demo(arguments: &DemoArguments) -> Result<ExitCode> {
             report.line("\n  The router runs on. In another terminal, for instance:");
             report
                 .line(format_args!("    ip netns exec {} ping 10.0.3.2", network.hosts[0].namespace.name()));
+            let page = page::open(&network.router).context("cannot open the router's web page")?;
+            report.line(format_args!("  Its web page: {page}"));
             report.line("  Ctrl-C ends it.");
             while !stop.is_set() && router.is_alive() {
                 std::thread::sleep(Duration::from_millis(100));
@@ -138,6 +142,9 @@ pub(crate) fn demo(arguments: &DemoArguments) -> Result<ExitCode> {
         None => "configuration is examples/ip-router.click".to_owned(),
     };
     say_line!("\nAll hosts were reached. The {what}: read it, change it, run it again.");
+    if !arguments.keep {
+        say_line!("With --keep (make demo KEEP=1) the router stays, with a web page that shows it at work.");
+    }
     Ok(ExitCode::SUCCESS)
 }
 
@@ -190,6 +197,9 @@ impl Running {
                 ("ip-router.click".into(), &READ_TABLE[..])
             }
         };
+        if arguments.keep {
+            command.args(["--web", page::ADDRESS]);
+        }
         command.args(["--json", "--stats", "0.5", "--workers", &arguments.workers.to_string()]);
         command.args(reads.iter().flat_map(|handler| ["--read", *handler]));
         // Its own process group: Ctrl-C at the terminal ends the demo, and the demo ends the router.

@@ -29,7 +29,7 @@ use ports::mtu_problem;
 
 use super::edges::{self, Through};
 use super::live::Live;
-use super::meter;
+use super::meter::{self, PortCounts};
 use crate::beside_linux;
 use crate::features::FeatureSettings;
 use crate::table::mac_text;
@@ -138,30 +138,61 @@ impl Live {
 
     /// Checks that a port that a filter names is one of this router.
     fn check_port(&self, name: Option<&str>) -> Answered {
-        name.map_or(Ok(()), |name| port_of(&self.state()?.mirror, name).map(drop))
+        match name.filter(|_| self.service.is_some()) {
+            Some(name) => port_of(&self.state()?.mirror, name).map(drop),
+            None => Ok(()),
+        }
+    }
+
+    /// What is known of a port without Linux.
+    fn port_row(&self, name: &str, counted: PortCounts) -> PortRow {
+        let open = self.shared.get::<OpenPort>(&OpenPort::key(name));
+        let (driver, mode) = open.map_or(("", ""), |open| open.driver());
+        PortRow {
+            name: name.to_owned(),
+            spec: name.to_owned(),
+            driver: driver.to_owned(),
+            mode: mode.to_owned(),
+            rx: counted.rx,
+            tx: counted.tx,
+            to_linux: counted.to_linux,
+            ..PortRow::default()
+        }
+    }
+
+    /// A port of a configuration that does not mirror Linux, which may have an interface of its name all the same.
+    fn port_beside_linux(&self, name: &str, counted: PortCounts) -> PortRow {
+        let mut row = self.port_row(name, counted);
+        let read = |of: &str| std::fs::read_to_string(format!("/sys/class/net/{name}/{of}")).ok();
+        let number = |of: &str| read(of).and_then(|text| text.trim().parse::<u32>().ok());
+        (row.index, row.mtu) = (number("ifindex").unwrap_or(0), number("mtu").unwrap_or(0));
+        row.mac = read("address").map_or(String::new(), |text| text.trim().to_owned());
+        // The first flag is that of an interface that is up; carrier can be read of one that is.
+        let flags =
+            read("flags").and_then(|text| u32::from_str_radix(text.trim().trim_start_matches("0x"), 16).ok());
+        (row.is_up, row.has_carrier) =
+            (flags.is_some_and(|flags| flags & 1 == 1), number("carrier") == Some(1));
+        row
     }
 
     /// One row a port, with what workers and kernel counted.
     fn ports(&self) -> Result<Vec<PortRow>, Unanswered> {
         let mut counts = self.port_counts()?;
         lock(&self.meter).add_rates(&mut counts);
+        if self.service.is_none() {
+            // A configuration of its own: what its elements counted, of whatever they are at.
+            return Ok(counts
+                .into_iter()
+                .map(|(name, counted)| self.port_beside_linux(&name, counted))
+                .collect());
+        }
         let settings = self.settings();
         let ports: Vec<_> = self.state()?.mirror.ports().collect();
         let rows = ports.into_iter().map(|port| {
-            let known = settings.ports.iter().find(|known| known.name == port.name);
-            let counted = counts.get(&port.name).copied().unwrap_or_default();
-            let open = self.shared.get::<OpenPort>(&OpenPort::key(&port.name));
-            let (driver, mode) = open.map_or(("", ""), |open| open.driver());
-            let mut row = PortRow {
-                name: port.name.clone(),
-                spec: known.map_or_else(|| port.name.clone(), |known| known.spec()),
-                driver: driver.to_owned(),
-                mode: mode.to_owned(),
-                rx: counted.rx,
-                tx: counted.tx,
-                to_linux: counted.to_linux,
-                ..PortRow::default()
-            };
+            let mut row = self.port_row(&port.name, counts.get(&port.name).copied().unwrap_or_default());
+            if let Some(known) = settings.ports.iter().find(|known| known.name == port.name) {
+                row.spec = known.spec();
+            }
             if let Some(link) = &port.link {
                 (row.index, row.mtu) = (link.index, link.mtu);
                 (row.is_up, row.has_carrier) = (link.is_up, link.has_carrier);
