@@ -160,7 +160,7 @@ fn view(frame: &mut Frame<'_>, state: &State, shown: &Shown, look: Look, (view, 
     let rows = state.rows(view);
     let order = state.orders[view.index()];
     let mut title = format!("─ {} {} ", view.index() + 1, view.title());
-    if !state.filter.is_empty() {
+    if !state.filter.is_empty() && (view != View::Ports || state.view == View::Ports) {
         title += &format!("with '{}': {} of {} ", state.filter, rows.len(), table.rows.len());
     }
     let fill = usize::from(area.width).saturating_sub(title.chars().count());

@@ -10,19 +10,19 @@ const LENGTH: Duration = Duration::from_secs(60);
 /// Characters for an eighth of the height to all of it.
 const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// Packets a second, received and sent, of each port.
+/// Packets a second, received and sent, of each port; none where they were not known, as after the start of another router.
 #[derive(Debug, Default)]
 pub(super) struct History {
-    ports: HashMap<String, VecDeque<(Duration, f64)>>,
+    ports: HashMap<String, VecDeque<(Duration, Option<f64>)>>,
 }
 
 impl History {
     /// Adds the rates of a table of ports. Ports that are gone are forgotten once their last minute is over.
     pub(super) fn add(&mut self, at: Duration, ports: &Table) {
         for row in &ports.rows {
-            if let [Cell::Text(name), Cell::Number(Some(rx)), _, Cell::Number(Some(tx)), ..] = row.as_slice()
-            {
-                self.ports.entry(name.clone()).or_default().push_back((at, rx + tx));
+            if let [Cell::Text(name), Cell::Number(rx), _, Cell::Number(tx), ..] = row.as_slice() {
+                let rate = rx.zip(*tx).map(|(rx, tx)| rx + tx);
+                self.ports.entry(name.clone()).or_default().push_back((at, rate));
             }
         }
         self.ports.retain(|_, rates| {
@@ -46,7 +46,7 @@ impl History {
             if first == 0 && rates.front().is_none_or(|(taken, _)| *taken > time) {
                 return None;
             }
-            rates.get(first).or(rates.back()).map(|(_, rate)| *rate)
+            rates.get(first).or(rates.back()).and_then(|(_, rate)| *rate)
         };
         let values: Vec<Option<f64>> = (0..width).map(at).collect();
         let highest = values.iter().flatten().copied().fold(0.0, f64::max);
@@ -83,8 +83,13 @@ mod tests {
         assert_eq!(line, format!("{}█", "▄".repeat(11)));
         assert_eq!(history.ports["eth1"].len(), 61);
         assert_eq!(history.line("eth9", now, 12), "");
-        let later = History { ports: [("eth1".into(), [(now, 0.0)].into())].into() };
+        let later = History { ports: [("eth1".into(), [(now, Some(0.0))].into())].into() };
         assert_eq!(later.line("eth1", now, 3), "  .");
+        // Nothing is known of the time between two routers.
+        let rates = [(20, Some(1.0)), (40, None), (60, Some(2.0))];
+        let rates = rates.map(|(second, rate)| (Duration::from_secs(second), rate));
+        let apart = History { ports: [("eth1".into(), rates.into())].into() };
+        assert_eq!(apart.line("eth1", Duration::from_secs(60), 3), "▄ █");
     }
 
     #[test]

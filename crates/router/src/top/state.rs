@@ -240,10 +240,15 @@ impl State {
         self.orders.iter_mut().for_each(|order| order.first = 0);
     }
 
-    /// Returns the rows of a view that the filter selects, sorted.
+    /// Returns the rows of a view that the filter selects, sorted. It selects among the ports only where they were chosen.
     pub(super) fn rows(&self, view: View) -> Vec<&[Cell]> {
         let Some(shown) = &self.shown else { return Vec::new() };
-        let mut rows = self.selected(view.table(&shown.tables));
+        let table = view.table(&shown.tables);
+        // The ports stay above what is looked for.
+        let mut rows = match view == View::Ports && self.view != View::Ports {
+            true => table.rows.iter().map(Vec::as_slice).collect(),
+            false => self.selected(table),
+        };
         let order = self.orders[view.index()];
         sort(&mut rows, order.column, order.is_descending);
         rows

@@ -155,6 +155,10 @@ fn the_filter_keeps_rows_with_the_text_and_its_keys_are_letters() {
     assert!(state.is_typing);
     assert_eq!(names(&state, View::Elements), ["rt"]);
     assert_eq!(names(&state, View::Drops), [""; 0]);
+    // The ports are filtered only where they were chosen.
+    assert_eq!(names(&state, View::Ports), ["eth1", "eth2"]);
+    state.view = View::Ports;
+    assert_eq!(names(&state, View::Ports), [""; 0]);
     // q is a letter now.
     assert_eq!(press(&mut state, "q"), Then::Draw);
     state.press(KeyCode::Backspace.into());
