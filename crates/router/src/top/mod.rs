@@ -103,7 +103,7 @@ pub(crate) fn top(arguments: &TopArguments) -> Result<ExitCode> {
     let first = Sample::ask(&mut client, begin)?;
     drop(client);
     if !arguments.once {
-        return watch(arguments, first, begin).map(|()| ExitCode::SUCCESS);
+        return watch(arguments, first, begin);
     }
     std::thread::sleep(arguments.every);
     let mut client = match find(&arguments.socket, false)? {
@@ -115,7 +115,7 @@ pub(crate) fn top(arguments: &TopArguments) -> Result<ExitCode> {
 }
 
 /// Draws samples until a key or a signal ends it.
-fn watch(arguments: &TopArguments, first: Sample, begin: Instant) -> Result<()> {
+fn watch(arguments: &TopArguments, first: Sample, begin: Instant) -> Result<ExitCode> {
     let has_colours = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
     let look = Look { has_colours, every: arguments.every };
     let mut state = State::new();
@@ -129,6 +129,7 @@ fn watch(arguments: &TopArguments, first: Sample, begin: Instant) -> Result<()> 
             Event::Sample(answer) => state.take(answer.map(|sample| *sample)),
             Event::Resized => {}
             Event::Over => break,
+            Event::Broken => return Ok(ExitCode::FAILURE),
             Event::Key(key) => match state.press(key) {
                 Then::Quit => break,
                 Then::Redraw => screen.clear()?,
@@ -137,7 +138,7 @@ fn watch(arguments: &TopArguments, first: Sample, begin: Instant) -> Result<()> 
         }
         screen.draw(&state, look)?;
     }
-    Ok(())
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Asks every so often, until nobody takes the answers.

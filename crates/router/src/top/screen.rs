@@ -9,6 +9,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use ratatui::DefaultTerminal;
 use ratatui::backend::Backend;
 use ratatui::crossterm::event::{self, KeyEvent};
+use ratatui::crossterm::terminal::is_raw_mode_enabled;
 
 use super::draw::{Look, draw};
 use super::sample::Sample;
@@ -24,6 +25,8 @@ pub(super) enum Event {
     Sample(Result<Box<Sample>, String>),
     /// A signal, or a terminal that is gone.
     Over,
+    /// A thread panicked, and has reported it.
+    Broken,
 }
 
 /// A terminal that is ours.
@@ -38,7 +41,7 @@ struct End(Sender<Event>);
 impl Drop for End {
     fn drop(&mut self) {
         // Nobody listens where it is over already.
-        let _ = self.0.send(Event::Over);
+        let _ = self.0.send(if std::thread::panicking() { Event::Broken } else { Event::Over });
     }
 }
 
@@ -93,7 +96,10 @@ impl Screen {
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        ratatui::restore();
+        // A panic has restored the terminal; once more would move the cursor back over its message.
+        if is_raw_mode_enabled().unwrap_or(true) {
+            ratatui::restore();
+        }
     }
 }
 
