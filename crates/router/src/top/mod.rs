@@ -55,13 +55,15 @@ const USAGE: u8 = 2;
   brickway top --once | awk '$1 == \"eth1\" { print $2 }'      packets a second that eth1 receives
   ip netns exec edge brickway top           the router of the network namespace 'edge'
 
-Keys: Tab and 1 to 5 choose the view, s sorts by the next column, r reverses, p or space pauses, z changes between rates and
-totals from now on, / filters by text, ? shows all keys, q, Esc or Ctrl-C quits.
+Keys: Tab and 1 to 5 choose the view, s sorts by the next column, r reverses, p or space pauses,
+z changes between rates and totals from now on, / filters by text, ? shows all keys,
+q, Esc or Ctrl-C quits.
 
-Views: 1 ports, 2 workers and queues, 3 drops, 4 punts, 5 elements (cycles a second, estimated from a sample of the turns). A large
-terminal shows several. A dash is a rate that is not known yet. Colours are left out where NO_COLOR is set.
+Views: 1 ports, 2 workers and queues, 3 drops, 4 punts, 5 elements (cycles a second, estimated
+from a sample of the turns). A large terminal shows several. A dash is a rate that is not known
+yet. Colours are left out where NO_COLOR is set.
 
-Exit codes: 0 done, 1 the router refuses, 2 wrong usage, or no terminal, 4 no router answers at the socket.")]
+Exit codes: 0 done, 1 the router refuses, 2 wrong usage, or no terminal, 4 no router answers.")]
 pub(crate) struct TopArguments {
     /// Seconds between two samples, 0.5 to 60
     #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = seconds)]
