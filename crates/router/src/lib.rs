@@ -23,6 +23,7 @@ pub mod run;
 pub mod settings;
 mod show;
 pub mod table;
+mod top;
 #[cfg(feature = "web")]
 mod web;
 
@@ -45,6 +46,7 @@ use ports::DriverDoc;
     after_help = "Examples:
   brickway run eth1 eth2                   forward between two ports in Linux's place, until Ctrl-C
   brickway show ports                      what went through each of them
+  brickway top                             the same as it changes, with drops, workers and elements
   brickway show cost                       where the workers' cycles go, element by element
   brickway profile 10                      the same by function, as a flame graph
   brickway capture eth1 icmp               its packets, where tcpdump sees none
@@ -56,7 +58,7 @@ A demo, benches, a traffic generator, plans and simulations of clusters: brickwa
 
 Exit codes: 0 done, 1 the configuration or the machine does not allow it, 2 wrong usage,
 3 a check failed (show drift) or a restart is needed (reload),
-4 no router answers (show, set, reload, capture, trace, profile).",
+4 no router answers (show, top, set, reload, capture, trace, profile).",
     disable_help_subcommand = true
 )]
 struct Cli {
@@ -66,7 +68,7 @@ struct Cli {
 
 /// Subcommands under headings, in the order in which they are needed.
 const GROUPS: [(&str, &[&str]); 4] = [
-    ("Operate", &["run", "cluster", "show", "set", "reload", "capture", "trace", "profile", "doctor"]),
+    ("Operate", &["run", "cluster", "show", "top", "set", "reload", "capture", "trace", "profile", "doctor"]),
     ("Program", &["lua", "check", "elements", "help", "new"]),
     ("Click", &["click"]),
     ("Wireshark", &["extcap"]),
@@ -88,6 +90,8 @@ enum Command {
     Doctor(doctor::DoctorArguments),
     /// Show what a running router has and does: ports, routes, drops, load, ...
     Show(show::ShowArguments),
+    /// Watch a running router: rates of ports, workers, drops, punts, elements
+    Top(top::TopArguments),
     /// Change a setting of a running router, or write a handler
     Set(show::SetArguments),
     /// Draw where a running router's threads spend their time: a flame graph
@@ -190,6 +194,7 @@ pub fn main() -> ExitCode {
         Command::Check(arguments) => check::check(&arguments),
         Command::Doctor(arguments) => doctor::doctor(&arguments),
         Command::Show(arguments) => show::show(&arguments),
+        Command::Top(arguments) => top::top(&arguments),
         Command::Set(arguments) => show::set(&arguments),
         Command::Profile(arguments) => profile::profile(&arguments),
         Command::Reload(arguments) => show::reload(&arguments),

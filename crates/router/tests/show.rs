@@ -1,7 +1,10 @@
-//! `brickway show`, `set` and `reload` as a person meets them: the program asks a router, made up here, over
+//! `brickway show`, `top`, `set` and `reload` as a person meets them: the program asks a router, made up here, over
 //! a real socket.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
+
+#[path = "show/top.rs"]
+mod top;
 
 use std::net::IpAddr;
 use std::path::PathBuf;

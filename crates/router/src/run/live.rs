@@ -45,8 +45,6 @@ pub(super) struct Live {
     pub(super) began: Instant,
     /// Counts of a moment ago, for rates.
     pub(super) meter: Mutex<Meter>,
-    /// The configuration, as text.
-    click: Mutex<String>,
     /// Bytes of a packet that a frame holds.
     pub(super) frame_bytes: usize,
     /// In a few words, for whoever asks the service manager.
@@ -90,7 +88,6 @@ impl Live {
             shared,
             began: Instant::now(),
             meter: Mutex::default(),
-            click: Mutex::new(source.text),
             frame_bytes,
             status: format!("{} runs", source.name),
             notify: Notify::from_environment(),
@@ -239,11 +236,6 @@ impl Live {
         lock(&self.settings).clone()
     }
 
-    /// The configuration that runs, as text.
-    pub(super) fn click(&self) -> String {
-        lock(&self.click).clone()
-    }
-
     /// Changes a setting that can be changed under traffic; what was done.
     pub(super) fn set(&self, option: &str, value: &str) -> Result<String, String> {
         let mut settings = lock(&self.settings);
@@ -382,7 +374,6 @@ impl Live {
         let (stay, all) = (swap.moving(), swap.running().config().elements.len());
         let ready = Instant::now();
         self.with_router(|router| router.apply(swap))?;
-        *lock(&self.click) = source.text;
         let mut lines: Vec<String> = warnings.lines().map(str::to_owned).collect();
         // The operator who looks at the router's messages sees them too.
         lines.iter().for_each(|warning| graph::messages::print(warning));

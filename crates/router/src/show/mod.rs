@@ -29,6 +29,8 @@ use crate::output::print;
 use crate::settings::Settings;
 use crate::table::{Align, Table};
 
+pub(crate) use tables::{link_state, parse, uptime, worker_name};
+
 /// No router answers at the socket.
 const NOBODY: u8 = 4;
 /// The router is not as it should be: its tables differ from Linux's.
@@ -42,6 +44,13 @@ pub(crate) struct Socket {
     /// The control socket of the router (default: that of this network namespace in /run/brickway)
     #[arg(long = "socket", value_name = "PATH", global = true)]
     path: Option<PathBuf>,
+}
+
+impl Socket {
+    /// Returns where the router's socket is.
+    pub(crate) fn path(&self) -> PathBuf {
+        self.path.clone().unwrap_or_else(default_socket)
+    }
 }
 
 /// Shows what a running router has and does. Without WHAT: what can be shown.
@@ -361,7 +370,7 @@ fn ask(
 /// # Errors
 /// It cannot be asked.
 pub(crate) fn find(socket: &Socket, to_change: bool) -> Result<Result<Client, ExitCode>> {
-    let path = socket.path.clone().unwrap_or_else(default_socket);
+    let path = socket.path();
     let connected = if to_change { Client::connect(&path) } else { Client::connect_to_show(&path) };
     let client = match connected {
         Err(error @ ClientError::NotRunning(_)) => {

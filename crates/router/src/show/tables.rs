@@ -108,7 +108,7 @@ pub(super) fn print_texts(rows: Rows<'_>) -> Result<()> {
     Ok(())
 }
 
-pub(super) fn parse<T: DeserializeOwned>(row: &str) -> Result<T> {
+pub(crate) fn parse<T: DeserializeOwned>(row: &str) -> Result<T> {
     serde_json::from_str(row).with_context(|| format!("the router is of another version: its row is {row}"))
 }
 
@@ -228,12 +228,7 @@ fn ports(rows: Rows<'_>) -> Result<()> {
                 to_linux,
             ]);
         }
-        let link = match (row.index, row.is_up, row.has_carrier) {
-            (0, ..) => "gone",
-            (_, false, _) => "down",
-            (_, true, false) => "no carrier",
-            (_, true, true) => "up",
-        };
+        let link = link_state(&row);
         let words = std::iter::once(row.path).chain(row.addresses.iter().map(ToString::to_string));
         links.row([
             row.name,
@@ -248,6 +243,16 @@ fn ports(rows: Rows<'_>) -> Result<()> {
         print(&format!("{}\n{}", traffic.render(), links.render()));
     }
     Ok(())
+}
+
+/// What there is to say of a port's link.
+pub(crate) fn link_state(row: &PortRow) -> &'static str {
+    match (row.index, row.is_up, row.has_carrier) {
+        (0, ..) => "gone",
+        (_, false, _) => "down",
+        (_, true, false) => "no carrier",
+        (_, true, true) => "up",
+    }
 }
 
 /// What the router is.
@@ -284,7 +289,7 @@ fn system(rows: Rows<'_>) -> Result<()> {
 }
 
 /// Time for people: `3 d 04:05:06`.
-fn uptime(seconds: f64) -> String {
+pub(crate) fn uptime(seconds: f64) -> String {
     let seconds = seconds as u64;
     let (days, rest) = (seconds / 86_400, seconds % 86_400);
     let clock = format!("{:02}:{:02}:{:02}", rest / 3600, rest / 60 % 60, rest % 60);
@@ -408,7 +413,8 @@ const WORKER: [(&str, Align); 6] = [
     left("receive queues"),
 ];
 
-fn worker_name(number: usize, is_slow: bool) -> String {
+/// The number of a worker, or the slow thread.
+pub(crate) fn worker_name(number: usize, is_slow: bool) -> String {
     if is_slow { "slow".to_owned() } else { number.to_string() }
 }
 

@@ -17,16 +17,20 @@ use tokio::sync::mpsc;
 use super::Site;
 use crate::features::FeatureSettings;
 
-/// The time in which a client has to take what was sent.
-const SEND_TIMEOUT: Duration = Duration::from_secs(10);
+/// The time that rows wait for a client that takes something now and then; one that takes nothing is cut off sooner.
+const SEND_TIMEOUT: Duration = Duration::from_secs(60);
 /// Bytes of rows that are sent at once, and how many of these wait for a client.
 const CHUNK: usize = 16 << 10;
 const WAITING: usize = 4;
 
+/// What is not served: packets themselves, and costs, which are measured for one at a time.
+const PRIVATE: [&str; 3] = ["capture", "cost", "trace"];
+
 /// Lists what there is.
 pub(super) async fn index() -> Json<Value> {
     let features = FeatureSettings::shown().into_iter().map(|shown| shown.name.to_owned());
-    let names: Vec<String> = Show::NAMES.iter().map(|name| (*name).to_owned()).chain(features).collect();
+    let names = Show::NAMES.iter().filter(|name| !PRIVATE.contains(name)).map(|name| (*name).to_owned());
+    let names: Vec<String> = names.chain(features).collect();
     Json(json!({"version": VERSION, "show": names}))
 }
 
@@ -55,7 +59,7 @@ pub(super) async fn show(
     Query(query): Query<Vec<(String, String)>>,
 ) -> Response {
     let request = match request(&what, query) {
-        Ok(request) if request.is_privileged() => {
+        Ok(request) if request.is_privileged() || PRIVATE.contains(&request.name().as_str()) => {
             return refuse(StatusCode::FORBIDDEN, "not for all who may look; ask over the control socket");
         }
         Ok(request) => request,
@@ -71,7 +75,7 @@ pub(super) async fn show(
         let mut sink = Sink { to, runtime, waiting: Vec::with_capacity(CHUNK) };
         match site.backend.answer(&request, &mut Rows::bare(&request, &mut sink)) {
             // The client is gone, which nobody has to be told.
-            Ok(()) => drop(sink.flush()),
+            Ok(()) => drop(sink.flush().and_then(|()| sink.send(Ok(Bytes::new())))),
             Err(Unanswered::ClientGone) => {}
             Err(problem) => sink.fail(problem.to_string()),
         }
@@ -80,14 +84,21 @@ pub(super) async fn show(
     let first = match from.recv().await {
         Some(Ok(bytes)) => bytes,
         Some(Err(problem)) => return refuse(StatusCode::CONFLICT, &problem.to_string()),
-        None => Bytes::new(),
+        None => return refuse(StatusCode::INTERNAL_SERVER_ERROR, "the answer broke off"),
     };
-    let rows = futures_util::stream::unfold((Some(Ok(first)), from), |(first, mut from)| async {
+    let rows = futures_util::stream::unfold((Some(Ok(first)), Some(from)), |(first, from)| async {
+        let mut from = from?;
         let next = match first {
             Some(first) => Some(first),
             None => from.recv().await,
         };
-        next.map(|next| (next, (None, from)))
+        match next {
+            // The empty part is the end. An answer without it has broken off, and must not look whole.
+            Some(Ok(part)) if part.is_empty() => None,
+            Some(Ok(part)) => Some((Ok(part), (None, Some(from)))),
+            Some(Err(problem)) => Some((Err(problem), (None, None))),
+            None => Some((Err(io::ErrorKind::BrokenPipe.into()), (None, None))),
+        }
     });
     ([(header::CONTENT_TYPE, "application/x-ndjson")], Body::from_stream(rows)).into_response()
 }

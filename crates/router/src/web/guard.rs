@@ -77,12 +77,19 @@ impl Guard {
                     given.map(str::to_owned).or_else(|| basic_password(header(header::AUTHORIZATION)?));
                 let is_right = given.is_some_and(|given| is_same(given.as_bytes(), token.as_bytes()));
                 (!is_right).then(|| {
-                    let challenge = [(header::WWW_AUTHENTICATE, "Basic realm=\"brickway\"")];
+                    let challenge = [
+                        (header::WWW_AUTHENTICATE, "Basic realm=\"brickway\""),
+                        (header::CONNECTION, "close"),
+                    ];
                     (StatusCode::UNAUTHORIZED, challenge, "a token is needed\n").into_response()
                 })
             }
-            None => (!header(header::HOST).is_some_and(is_of_this_host)).then(|| {
-                (StatusCode::MISDIRECTED_REQUEST, "this page is at an address of this host alone\n")
+            None => (!is_meant(request)).then(|| {
+                (
+                    StatusCode::MISDIRECTED_REQUEST,
+                    [(header::CONNECTION, "close")],
+                    "this page is at an address of this host alone\n",
+                )
                     .into_response()
             }),
         }
@@ -101,13 +108,24 @@ fn is_same(a: &[u8], b: &[u8]) -> bool {
     a.len() == b.len() && a.iter().zip(b).fold(0, |difference, (a, b)| difference | (a ^ b)) == 0
 }
 
-/// Whether the header Host names this host by an address of loop-back or as localhost.
+/// Whether a request is meant for this host: by one header Host, and by its target where that has a host too.
+fn is_meant(request: &Request) -> bool {
+    let mut hosts = request.headers().get_all(header::HOST).iter();
+    let (Some(host), None) = (hosts.next(), hosts.next()) else { return false };
+    let target = request.uri().authority().is_none_or(|authority| is_of_this_host(authority.as_str()));
+    target && host.to_str().is_ok_and(is_of_this_host)
+}
+
+/// Whether a host, with or without a port, is an address of loop-back or localhost.
 fn is_of_this_host(host: &str) -> bool {
-    let name = match host.strip_prefix('[') {
-        Some(rest) => rest.split(']').next().unwrap_or_default(),
-        None => host.rsplit_once(':').map_or(host, |(name, _)| name),
+    let (name, port) = match host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        Some((name, port)) => (name, port),
+        None => host.find(':').map_or((host, ""), |colon| host.split_at(colon)),
     };
-    name == "localhost" || name.parse().is_ok_and(|address: IpAddr| address.is_loopback())
+    let is_port =
+        port.is_empty() || port.strip_prefix(':').is_some_and(|digits| digits.parse::<u16>().is_ok());
+    let is_loopback = name.parse().is_ok_and(|address: IpAddr| address.is_loopback());
+    is_port && (name.eq_ignore_ascii_case("localhost") || is_loopback)
 }
 
 /// Lets a request through that may come, and adds what browsers are to keep to.
@@ -144,6 +162,10 @@ mod tests {
             "192.0.2.1:80",
             "[2001:db8::1]:80",
             "localhost.evil",
+            "[::1]evil",
+            "[::1",
+            "127.0.0.1:evil",
+            "127.0.0.1:1:2",
         ] {
             assert!(!is_of_this_host(host), "{host}");
         }

@@ -14,6 +14,7 @@
 //! | file | what lives there |
 //! | --- | --- |
 //! | `mod` | [`Web`]: the thread, listeners, connections |
+//! | `patience` | connections that end when their client takes nothing |
 //! | `guard` | who may come: addresses, the header Host, tokens, TLS |
 //! | `api` | `/api/v1`: everything of `brickway show`, as lines of JSON |
 //! | `metrics` | `/metrics` in Prometheus' text format, of the same rows |
@@ -26,6 +27,7 @@ mod events;
 mod guard;
 mod metrics;
 mod page;
+mod patience;
 mod snapshot;
 
 use std::net::{SocketAddr, TcpListener as StdListener};
@@ -46,6 +48,7 @@ use tokio::sync::{Semaphore, oneshot};
 use tokio::time::timeout;
 
 use self::guard::{Guard, Tls};
+use self::patience::Patient;
 use self::snapshot::Snapshots;
 use crate::settings::Settings;
 
@@ -53,7 +56,9 @@ use crate::settings::Settings;
 const CONNECTIONS: usize = 64;
 /// Answers of the backend at work at a time.
 const ANSWERS: usize = 4;
-/// The time in which a request's head has to come, and a TLS handshake has to be done.
+/// Clients at a time that hear of events, each of which keeps its connection.
+const EVENTS: usize = 16;
+/// The time in which a request's head has to come, a TLS handshake has to be done, and a client has to take something.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How often the thread shows that it is alive.
 const BEAT: Duration = Duration::from_secs(1);
@@ -65,6 +70,8 @@ struct Site {
     snapshots: Arc<Snapshots>,
     /// Permits to ask the backend.
     answers: Arc<Semaphore>,
+    /// Permits to hear of events.
+    events: Arc<Semaphore>,
 }
 
 /// The servers of a running router. Dropping it closes all listeners and connections.
@@ -95,6 +102,7 @@ impl Web {
             snapshots: Arc::new(Snapshots::new(backend.clone())),
             backend,
             answers: Arc::new(Semaphore::new(ANSWERS)),
+            events: Arc::new(Semaphore::new(EVENTS)),
         };
         let metrics = Router::new().route("/metrics", get(metrics::metrics));
         let page = page::routes(
@@ -123,7 +131,8 @@ impl Web {
         let pulse = supervisor.watch("web", LONGEST_SILENCE);
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
-            .max_blocking_threads(ANSWERS)
+            // One is left for what all clients see alike.
+            .max_blocking_threads(ANSWERS + 1)
             .thread_name("web-answer")
             .build()
             .context("starting the web server")?;
@@ -208,7 +217,8 @@ async fn converse(
     let guard = guard.clone();
     let routes = routes
         .layer(axum::middleware::from_fn(move |request, next| guard::check(guard.clone(), request, next)));
-    // An error is a client that went away, or spoke something else.
+    let stream = Patient::new(stream, PATIENCE);
+    // An error is a client that went away, took nothing for too long, or spoke something else.
     let _ = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(PATIENCE)
