@@ -148,9 +148,50 @@ impl Write for Sink {
 
 #[cfg(test)]
 mod tests {
-    use control::api::{RouteFilter, TableQuery};
+    #![allow(clippy::unwrap_used, reason = "tests")]
 
+    use std::sync::Arc;
+
+    use control::api::{Backend, RouteFilter, TableQuery, TextRow};
+    use tokio::sync::Semaphore;
+
+    use super::super::snapshot::Snapshots;
     use super::*;
+
+    /// A router that sends more rows than one part has, and breaks off or not.
+    struct Breaking(bool);
+
+    const ROWS: usize = 2 * CHUNK / 10;
+
+    impl Backend for Breaking {
+        fn answer(&self, _: &Request, rows: &mut Rows<'_>) -> Result<(), Unanswered> {
+            for _ in 0..ROWS {
+                rows.send(TextRow { text: "a row".to_owned() })?;
+            }
+            if self.0 { Err(Unanswered::ClientGone) } else { Ok(()) }
+        }
+    }
+
+    #[test]
+    fn an_answer_that_breaks_off_does_not_look_whole() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let ask = |breaks: bool| {
+            let backend = Arc::new(Breaking(breaks));
+            let site = Site {
+                snapshots: Arc::new(Snapshots::new(backend.clone())),
+                backend,
+                answers: Arc::new(Semaphore::new(1)),
+                events: Arc::new(Semaphore::new(1)),
+            };
+            runtime.block_on(async {
+                let response = show(State(site), Path("problems".to_owned()), Query(Vec::new())).await;
+                axum::body::to_bytes(response.into_body(), 1 << 20).await
+            })
+        };
+        let whole = ask(false).unwrap();
+        assert_eq!(whole.iter().filter(|byte| **byte == b'\n').count(), ROWS);
+        assert!(ask(true).is_err());
+    }
 
     #[test]
     fn paths_and_queries_are_requests() {
