@@ -53,7 +53,7 @@ pub(crate) use trace::{TraceArguments, trace};
   brickway capture all 'tcp port 80' -c 10      ten packets
   brickway capture drops                        what is dropped, by which element, and why
   brickway capture punts                        what leaves the fast path
-  brickway capture ttl.1                        what leaves the element 'ttl' by its output 1 (show config --click)
+  brickway capture out2/ttl.1                   what leaves the element 'out2/ttl' by its output 1 (show elements)
   brickway capture eth1 -w eth1.pcapng          a file for tcpdump -r and Wireshark
   brickway capture -w - | wireshark -k -i -     Wireshark; or link it into its extcap folder: brickway extcap --help
 

@@ -78,7 +78,7 @@ impl Places {
         };
         let Some(element) = element else {
             return Err(format!(
-                "capture: no port and no element '{what}'; expected a port ({}), an element of `brickway show config --click`, \
+                "capture: no port and no element '{what}'; expected a port ({}), an element of `brickway show elements`, \
                  'all', 'drops' or 'punts'; a filter stands behind it: brickway capture all icmp",
                 ports.join(", ")
             ));
