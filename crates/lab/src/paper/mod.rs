@@ -306,8 +306,13 @@ fn read_results(path: &Path) -> Result<BTreeMap<String, Outcome>> {
     let text = fs::read_to_string(path).with_context(explain)?;
     let mut outcomes = BTreeMap::new();
     for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
-        let explain =
-            || format!("{}:{}: no result of `brickway-lab paper --json` of this version; `brickway-lab paper all --out DIR` makes new ones", path.display(), number + 1);
+        let explain = || {
+            format!(
+                "{}:{}: no result of `brickway-lab paper --json` of this version; `brickway-lab paper all --out DIR` makes new ones",
+                path.display(),
+                number + 1
+            )
+        };
         let outcome: Outcome = serde_json::from_str(line).with_context(explain)?;
         outcome.check().map_err(anyhow::Error::msg).with_context(explain)?;
         outcomes.insert(outcome.id.clone(), outcome);
