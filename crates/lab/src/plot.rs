@@ -121,7 +121,12 @@ fn draw(area: &Area<'_>, chart: &Chart) -> Result<()> {
         .configure_mesh()
         .light_line_style(TRANSPARENT)
         .bold_line_style(BLACK.mix(0.12))
-        .x_labels(if chart.places.is_empty() { 12 } else { 2 * chart.places.len() })
+        .x_labels(match (chart.places.len(), sides.end - sides.start) {
+            // Of few whole numbers, such as workers, each has a label and nothing between them.
+            (0, span) if span < 12.0 && all().all(|point| point.0.fract() == 0.0) => span as usize + 1,
+            (0, _) => 12,
+            (places, _) => 2 * places,
+        })
         // A label for each factor of ten, else what fits.
         .y_labels(if chart.is_logarithmic { (high - low) as usize + 1 } else { 10 })
         .x_label_formatter(&place_of)

@@ -9,6 +9,9 @@ use netns::eventually;
 use netns::ipsec::{Bed, Gateway};
 use netns::router::{self, PROGRAM};
 
+/// What `brickway show problems` prints where there are none.
+const NO_PROBLEMS: &str = "nothing is left to Linux for want of support";
+
 /// The router in the middle, which h1 reaches through g1.
 const MIDDLE: &str = "10.1.1.254";
 
@@ -58,7 +61,7 @@ fn policies_of_linux_count_from_the_first_to_the_last() {
     // A while after the last policy all is as before the first.
     assert!(eventually(|| !show("ports").contains("IPsec")), "{}", show("ports"));
     assert!(is_answered());
-    assert_eq!(show("problems").trim(), "", "{}", show("problems"));
+    assert_eq!(show("problems").trim(), NO_PROBLEMS, "{}", show("problems"));
 }
 
 #[test]
@@ -130,7 +133,7 @@ fn policies_that_are_ignored_are_warned_of() {
     let problems = || bed.network.run("g1", &format!("{PROGRAM} show problems")).1;
     assert!(problems().contains(warning), "{}", problems());
     bed.network.ip("g1", "xfrm policy flush");
-    assert_eq!(problems().trim(), "", "{}", problems());
+    assert_eq!(problems().trim(), NO_PROBLEMS, "{}", problems());
 }
 
 /// A cluster of three nodes, of which 'a' leads, and its hosts reach each other.
@@ -182,7 +185,7 @@ fn policies_of_the_leaders_linux_count_on_all_nodes_of_a_cluster() {
     // What is to be protected goes to the leader, whose Linux has no association yet, and to nobody else.
     xfrm(&cluster, "flush");
     assert!(is_answered(&cluster));
-    assert_eq!(cluster.shown("b", "problems").trim(), "");
+    assert_eq!(cluster.shown("b", "problems").trim(), NO_PROBLEMS);
     let tunnel = tunnel.replace("198.51.100.1", "10.0.1.2");
     xfrm(&cluster, &format!("add src 10.0.2.0/24 dst 10.0.3.0/24 dir out {tunnel}"));
     assert!(is_silent(&cluster));

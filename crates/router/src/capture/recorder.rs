@@ -123,7 +123,7 @@ impl Recorder {
             self.counts[index].lost.fetch_add(1, Ordering::Relaxed);
             return;
         };
-        let data = seen.packet.data();
+        let data = seen.data;
         let room = record.data.capacity();
         let tag = if untag && data.get(12..14) == Some(&[0x81, 0]) { 4 } else { 0 };
         record.data.clear();
@@ -154,6 +154,8 @@ struct Seen<'a> {
     time_ns: u64,
     is_ethernet: bool,
     packet: &'a Packet,
+    /// What is recorded of it.
+    data: &'a [u8],
 }
 
 impl<'a> Seen<'a> {
@@ -162,8 +164,25 @@ impl<'a> Seen<'a> {
             Place::Edge(edge) => places.spots.get(edge).is_some_and(|spot| spot.is_ethernet),
             Place::Drop { .. } => false,
         };
-        Self { place, time_ns: now_ns, is_ethernet: is_known || begins_with_ethernet(packet), packet }
+        let is_ethernet = is_known || begins_with_ethernet(packet);
+        Self { place, time_ns: now_ns, is_ethernet, packet, data: packet.data() }
     }
+
+    /// The same with the Ethernet header that lies before the packet: its own, or already that of its next hop.
+    fn with_link_header(self) -> Self {
+        match link_frame(self.packet).filter(|_| !self.is_ethernet) {
+            Some(data) => Self { is_ethernet: true, data, ..self },
+            None => self,
+        }
+    }
+}
+
+/// A packet with the Ethernet header that lies right before it, with up to two tags.
+fn link_frame(packet: &Packet) -> Option<&[u8]> {
+    let header = usize::try_from(-packet.link_offset()?).ok().filter(|header| (14..=22).contains(header))?;
+    let frame = packet.link()?;
+    // After decapsulation the header before is that of another packet.
+    matches!(frame.get(header - 2..header)?, [0x08, 0x00] | [0x86, 0xdd]).then_some(frame)
 }
 
 /// Whether a packet begins with an Ethernet header. Elements note where headers are, most of them; else the first bytes tell.
@@ -171,7 +190,7 @@ fn begins_with_ethernet(packet: &Packet) -> bool {
     if packet.link_offset() == Some(0) {
         return true;
     }
-    !packet.begins_with_network_header() && !begins_with_ip(packet.data())
+    link_frame(packet).is_none() && !packet.begins_with_network_header() && !begins_with_ip(packet.data())
 }
 
 /// Whether these bytes begin with the header of an IP packet that they can hold.
@@ -228,14 +247,14 @@ impl Observer for Camera {
             Place::Drop { .. } => false,
         };
         for packet in packets {
-            let seen = Seen::new(&self.places, place, now_ns, packet);
+            let seen = Seen::new(&self.places, place, now_ns, packet).with_link_header();
             let selects = |data: &[u8], length: u32| {
                 self.filter.as_ref().is_none_or(|filter| filter.selects(seen.is_ethernet, data, length))
             };
             // Of a frame without its tag the filter sees what is kept of it.
             if untag {
                 self.recorder.record(&seen, (0, 0), true, |record| selects(&record.data, record.length));
-            } else if selects(packet.data(), packet.len() as u32) {
+            } else if selects(seen.data, seen.data.len() as u32) {
                 self.recorder.record(&seen, (0, 0), false, |_| true);
             }
         }
@@ -398,6 +417,30 @@ mod tests {
         drop(camera);
         assert_eq!(std::iter::from_fn(|| records.take()).count(), 64);
         assert!(records.is_over());
+    }
+
+    #[test]
+    fn a_packet_whose_ethernet_header_was_stripped_is_recorded_with_it() {
+        let mut inside = Places::clone(&places(false));
+        inside.spots[0].is_ethernet = false;
+        let places = Arc::new(inside);
+        let counts = counts(&places);
+        let (recorder, mut records) = Records::new(RING_BYTES, &counts);
+        let mut camera = Camera { places, filter: None, recorder };
+        // Broken: its length is beyond its end, so its first bytes do not tell what it is.
+        let mut frame = [0_u8; 34];
+        frame[12..18].copy_from_slice(&[8, 0, 0x45, 0, 1, 0xf4]);
+        let (_pool, mut packets) = packets(2, &frame);
+        for packet in &mut packets {
+            packet.set_link_header(0);
+            assert!(packet.strip(14));
+        }
+        // What lies before the second one is not the header of this packet.
+        assert!(packets[1].strip(1));
+        camera.see(Place::Edge(0), 5, &packets);
+        let record = records.take().unwrap();
+        assert_eq!((record.is_ethernet, record.length, &record.data[..]), (true, 34, &frame[..]));
+        assert_eq!(records.take().unwrap().length, 19);
     }
 
     #[test]

@@ -260,7 +260,9 @@ impl InKernel {
             let device = &ports[self.members[number].device];
             let settled = self.settle(number, device, found[number].as_ref(), reasons[number].is_ok());
             let interface = found[number].as_ref().map(|found| found.interface);
-            if settled.is_err() && !exists(&device.name, interface) {
+            // One that was gone a moment ago may be back by now.
+            let is_gone = |error: &PortError| matches!(error, PortError::NoSuchInterface { .. });
+            if settled.as_ref().is_err_and(|error| is_gone(error) || !exists(&device.name, interface)) {
                 // It is looked at again until it is there, or Linux has told that it is not.
                 self.members[number].path = GONE.to_owned();
                 self.looked = None;
