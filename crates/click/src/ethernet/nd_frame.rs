@@ -40,7 +40,7 @@ impl NdFrame {
     ///
     /// # Errors
     ///
-    /// The frame is no such message, or a wrong one.
+    /// The frame is not such a message, or a malformed one.
     pub fn parse(frame: &[u8]) -> Result<Self, &'static str> {
         let ethernet = Ethernet::new_checked(frame).map_err(WireError::reason)?;
         if ethernet.ethertype() != EtherType::IPV6 {

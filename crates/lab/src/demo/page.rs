@@ -16,7 +16,7 @@ const CONNECTIONS: usize = 32;
 /// Carries connections to the machine's loop-back address on to the router's, until the process ends. Returns the page's address.
 ///
 /// # Errors
-/// There is no port or thread to be had.
+/// No port of the loop-back address is free, or no thread can be started.
 pub(super) fn open(namespace: &Namespace) -> io::Result<String> {
     // The usual port, or where that is taken any other one.
     let listener = TcpListener::bind(ADDRESS).or_else(|_| TcpListener::bind("127.0.0.1:0"))?;

@@ -9,7 +9,7 @@
 //!
 //! A thread of its own has the listeners and all connections. A client that is slow, or many that come at once, cost the
 //! packets nothing: connections and answers at work are few, rows wait in a bounded channel, and a client that takes nothing for
-//! 10 seconds is cut off. What every client sees alike is made once a second at most ([`snapshot`]), however many ask.
+//! 10 seconds is cut off. Metrics and events are made once a second at most ([`snapshot`]), however many ask.
 //!
 //! | file | what lives there |
 //! | --- | --- |

@@ -59,3 +59,32 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Patient<S> {
         self.judged(cx, shut)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use tokio::net::{TcpListener, TcpStream};
+
+    use super::*;
+
+    #[test]
+    fn a_write_fails_when_the_client_takes_nothing() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let failed = runtime.block_on(async {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let _client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+            let mut patient = Patient::new(listener.accept().await.unwrap().0, Duration::from_millis(50));
+            let written = std::future::poll_fn(|cx| {
+                loop {
+                    match Pin::new(&mut patient).poll_write(cx, &[0; 1 << 16]) {
+                        Poll::Ready(Ok(_)) => {}
+                        other => return other,
+                    }
+                }
+            });
+            tokio::time::timeout(Duration::from_secs(60), written).await
+        });
+        assert_eq!(failed.unwrap().unwrap_err().kind(), io::ErrorKind::TimedOut);
+    }
+}
