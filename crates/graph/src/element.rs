@@ -104,8 +104,8 @@ pub struct QueueCounts {
     pub bytes: u64,
     /// Packets that were lost because they, or the device, had an error.
     pub errors: u64,
-    /// Packets that the driver left to the host.
-    pub left_to_host: u64,
+    /// Packets that the driver left to the host, by reason.
+    pub left_to_host: Vec<(&'static str, u64)>,
     /// Packets that the driver lost, errors among them, by reason.
     pub lost: Vec<(&'static str, u64)>,
 }

@@ -27,6 +27,7 @@
 
 enum {
     TYPE_IPV4 = 0x0800,
+    TYPE_ARP = 0x0806,
     TYPE_IPV6 = 0x86dd,
     // IEEE 802.1Q: a customer tag; what follows it is control information and the type of the packet.
     TYPE_VLAN = 0x8100,
@@ -114,9 +115,28 @@ INLINE int share_of_tag(__u16 type, __u16 control) {
     return share ? *share : NOTHING_OF_IT;
 }
 
-enum { STEERED, LEFT, COUNTS };
+// What became of a packet: steered to a socket, or left to the kernel and why. The reasons are those of src/bpf.rs.
+enum {
+    STEERED,
+    LEFT_ARP,
+    LEFT_NOT_IP,
+    // A broadcast or multicast frame.
+    LEFT_GROUP,
+    // A frame to the address of another station.
+    LEFT_STATION,
+    // To this host: its addresses, groups, what no router forwards.
+    LEFT_HOST,
+    // Longer than the MTU, or merged of several.
+    LEFT_LONG,
+    // The transport checksum is still to be computed.
+    LEFT_UNFINISHED,
+    LEFT_VLAN,
+    // The queue has no socket.
+    LEFT_QUEUE,
+    COUNTS
+};
 
-// Packets steered to a socket, and left to the kernel.
+// Packets by what became of them.
 struct {
     MAP_NUMBER(type, BPF_MAP_TYPE_PERCPU_ARRAY);
     MAP_NUMBER(max_entries, COUNTS);
@@ -128,6 +148,15 @@ INLINE void count(__u32 which) {
     __u64 *count = lookup(&PACKETS, &which);
     if (count)
         *count += 1;
+}
+
+// Why a frame is left to the kernel that is not to the interface's own address, or has no IP packet.
+INLINE __u32 left_by_type(__u16 type, int is_group) {
+    if (type == TYPE_ARP)
+        return LEFT_ARP;
+    if (type != TYPE_IPV4 && type != TYPE_IPV6)
+        return LEFT_NOT_IP;
+    return is_group ? LEFT_GROUP : LEFT_STATION;
 }
 
 // Bytes may begin anywhere.
@@ -210,7 +239,9 @@ INLINE int is_esp_ipv6(const __u8 *header, const __u8 *transport, const void *en
 }
 
 // What a packet is by its IP header. MAY_BE_ESP is to an address of the host, while TAKES_ESP is set.
-enum kind { OTHER, PLAIN_TRANSIT, MAY_BE_ESP };
+enum kind { OTHER, PLAIN_TRANSIT, MAY_BE_ESP, TOO_LONG };
+
+INLINE __u32 left_by_kind(enum kind kind) { return kind == TOO_LONG ? LEFT_LONG : LEFT_HOST; }
 
 INLINE enum kind kind_by_address(const struct address *address) {
     if (!lookup(&LOCAL, address))
@@ -223,8 +254,10 @@ INLINE enum kind kind_by_address(const struct address *address) {
 // Of a header of IPV4_BYTES.
 INLINE enum kind kind_of_ipv4(const __u8 *header, __u32 mtu) {
     const __u8 *destination = header + 16;
-    if (header[0] >> 4 != 4 || length_at(header + 2) > mtu)
+    if (header[0] >> 4 != 4)
         return OTHER;
+    if (length_at(header + 2) > mtu)
+        return TOO_LONG;
     // RFC 6890: loopback; groups (224.0.0.0/4).
     if (destination[0] == 127 || destination[0] >> 4 == 14)
         return OTHER;
@@ -246,8 +279,10 @@ INLINE int is_link_local(const __u8 *address) { return address[0] == 0xfe && (ad
 // Of a header of IPV6_BYTES.
 INLINE enum kind kind_of_ipv6(const __u8 *header, __u32 mtu) {
     const __u8 *source = header + 8, *destination = header + 24;
-    if (header[0] >> 4 != 6 || IPV6_BYTES + length_at(header + 4) > mtu)
+    if (header[0] >> 4 != 6)
         return OTHER;
+    if (IPV6_BYTES + length_at(header + 4) > mtu)
+        return TOO_LONG;
     if (destination[0] == 0xff || is_link_local(destination) || is_link_local(source))
         return OTHER;
     if (!may_be_local(number_of_bytes(destination, 8) ^ number_of_bytes(destination + 8, 8)))

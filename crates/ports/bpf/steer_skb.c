@@ -42,7 +42,8 @@ INLINE void load_transport(struct __sk_buff *packet, __u32 at, __u8 *transport) 
         load_bytes(packet, at, transport, ESP_BYTES);
 }
 
-INLINE int is_ours(struct __sk_buff *packet) {
+// What becomes of a packet: STEERED, or why it is left to the kernel.
+INLINE __u32 fate_of(struct __sk_buff *packet) {
     int share = TRANSIT_OF_IT;
     __u16 type = SWAP16((__u16)packet->protocol);
     __u32 at = ETHERNET_BYTES;
@@ -51,38 +52,48 @@ INLINE int is_ours(struct __sk_buff *packet) {
     } else if (is_tag(type)) {
         struct tag tag;
         if (load_bytes(packet, ETHERNET_BYTES, &tag, sizeof(tag)) != 0)
-            return 0;
+            return LEFT_NOT_IP;
         share = share_of_tag(type, SWAP16(tag.control));
         type = SWAP16(tag.type);
         at += TAG_BYTES;
     }
+    if (share == NOTHING_OF_IT)
+        return LEFT_VLAN;
     if (share == ALL_OF_IT)
-        return packet->pkt_type <= TO_ANOTHER;
-    if (share == NOTHING_OF_IT || packet->pkt_type != TO_US || packet->gso_size)
-        return 0;
+        return packet->pkt_type <= TO_ANOTHER ? STEERED : LEFT_STATION;
+    if (packet->pkt_type != TO_US)
+        return left_by_type(type, packet->pkt_type < TO_ANOTHER);
+    if (packet->gso_size)
+        return LEFT_LONG;
     enum kind kind;
     __u8 header[IPV6_BYTES], transport[UDP_BYTES + ESP_BYTES];
     const void *end = transport + sizeof(transport);
+    int is_ours;
     switch (type) {
     case TYPE_IPV4:
         if (load_bytes(packet, at, header, IPV4_BYTES) != 0)
-            return 0;
+            return LEFT_HOST;
         kind = kind_of_ipv4(header, ANY_LENGTH);
-        if (kind != MAY_BE_ESP)
-            return kind == PLAIN_TRANSIT;
-        load_transport(packet, at + IPV4_BYTES, transport);
-        return is_esp_ipv4(header, transport, end);
+        is_ours = kind == PLAIN_TRANSIT;
+        if (kind == MAY_BE_ESP) {
+            load_transport(packet, at + IPV4_BYTES, transport);
+            is_ours = is_esp_ipv4(header, transport, end);
+        }
+        break;
     case TYPE_IPV6:
         if (load_bytes(packet, at, header, IPV6_BYTES) != 0)
-            return 0;
+            return LEFT_HOST;
         kind = kind_of_ipv6(header, ANY_LENGTH);
-        if (kind != MAY_BE_ESP)
-            return kind == PLAIN_TRANSIT;
-        load_transport(packet, at + IPV6_BYTES, transport);
-        return is_esp_ipv6(header, transport, end);
+        is_ours = kind == PLAIN_TRANSIT;
+        if (kind == MAY_BE_ESP) {
+            load_transport(packet, at + IPV6_BYTES, transport);
+            is_ours = is_esp_ipv6(header, transport, end);
+        }
+        break;
     default:
-        return 0;
+        return left_by_type(type, 0);
     }
+    return is_ours ? STEERED : left_by_kind(kind);
 }
 
 // Whether a `host:` port has put it in.
@@ -92,9 +103,9 @@ SEC("socket")
 int filter(struct __sk_buff *packet) {
     if (is_from_us(packet))
         return NOTHING;
-    int ours = is_ours(packet);
-    count(ours ? STEERED : LEFT);
-    return ours ? WHOLE : NOTHING;
+    __u32 fate = fate_of(packet);
+    count(fate);
+    return fate == STEERED ? WHOLE : NOTHING;
 }
 
 SEC("classifier")
@@ -104,7 +115,7 @@ int screen(struct __sk_buff *packet) {
         packet->mark &= PERMITTED;
         return NEXT;
     }
-    return is_ours(packet) ? DROP : NEXT;
+    return fate_of(packet) == STEERED ? DROP : NEXT;
 }
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";

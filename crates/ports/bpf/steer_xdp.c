@@ -75,72 +75,69 @@ INLINE int unseal(struct xdp_md *context, __u8 *frame) {
     return adjust_head(context, SEALED_BYTES) == 0 ? XDP_PASS : XDP_DROP;
 }
 
-// Whose a frame is: the kernel's, ours to forward, or our sockets': they compute a missing checksum, and get ESP to the
-// host and frames of VLANs that Linux has no interface for.
-enum whose { OF_KERNEL, OURS, OF_SOCKETS };
+// Whose a frame is, beside the reasons to leave it to the kernel: ours to forward, or our sockets'. They compute a missing
+// checksum, and get ESP to the host and frames of VLANs that Linux has no interface for.
+enum { OURS = -1, OF_SOCKETS = -2 };
 
-INLINE enum whose whose(const __u8 *frame, const void *end) {
+INLINE int whose(const __u8 *frame, const void *end) {
     const __u8 *header = frame + ETHERNET_BYTES;
     if ((const void *)header > end)
-        return OF_KERNEL;
+        return LEFT_NOT_IP;
     __u16 type = type_of(frame);
-    // Of frames that are not plain transit.
-    enum whose others = OF_KERNEL;
+    // Whether frames that are not plain transit are the sockets' too.
+    int takes_all = 0;
     if (is_tag(type)) {
         header += TAG_BYTES;
         if ((const void *)header > end)
-            return OF_KERNEL;
+            return LEFT_NOT_IP;
         int share = share_of_tag(type, number_at(frame + ETHERNET_BYTES));
         if (share == NOTHING_OF_IT)
-            return OF_KERNEL;
-        if (share == ALL_OF_IT)
-            others = OF_SOCKETS;
+            return LEFT_VLAN;
+        takes_all = share == ALL_OF_IT;
         type = number_at(frame + ETHERNET_BYTES + 2);
     }
     __u32 first = 0;
     const struct link *link = lookup(&LINK, &first);
     if (!link)
-        return others;
+        return takes_all ? OF_SOCKETS : LEFT_STATION;
     int differs = 0;
     for (int at = 0; at < 6; at++)
         differs |= frame[at] ^ link->address[at];
     if (differs)
-        return others;
-    enum kind kind;
+        return takes_all ? OF_SOCKETS : (int)left_by_type(type, frame[0] & 1);
+    enum kind kind = OTHER;
     int is_finished;
     switch (type) {
     case TYPE_IPV4:
         if ((const void *)(header + IPV4_BYTES) > end)
-            return others;
+            return takes_all ? OF_SOCKETS : LEFT_HOST;
         kind = kind_of_ipv4(header, link->mtu);
         if (kind == MAY_BE_ESP && is_esp_ipv4(header, header + IPV4_BYTES, end))
             return OF_SOCKETS;
-        if (kind != PLAIN_TRANSIT)
-            return others;
-        is_finished = !is_unfinished_ipv4(header, end);
+        is_finished = kind == PLAIN_TRANSIT && !is_unfinished_ipv4(header, end);
         break;
     case TYPE_IPV6:
         if ((const void *)(header + IPV6_BYTES) > end)
-            return others;
+            return takes_all ? OF_SOCKETS : LEFT_HOST;
         kind = kind_of_ipv6(header, link->mtu);
         if (kind == MAY_BE_ESP && is_esp_ipv6(header, header + IPV6_BYTES, end))
             return OF_SOCKETS;
-        if (kind != PLAIN_TRANSIT)
-            return others;
-        is_finished = !is_unfinished_ipv6(header, end);
+        is_finished = kind == PLAIN_TRANSIT && !is_unfinished_ipv6(header, end);
         break;
     default:
-        return others;
+        return takes_all ? OF_SOCKETS : (int)left_by_type(type, 0);
     }
     if (is_finished)
         return OURS;
-    return link->leaves_unfinished ? others : OF_SOCKETS;
+    if (takes_all || (kind == PLAIN_TRANSIT && !link->leaves_unfinished))
+        return OF_SOCKETS;
+    return kind == PLAIN_TRANSIT ? LEFT_UNFINISHED : (int)left_by_kind(kind);
 }
 
 SEC("xdp.frags")
 int to_socket(struct xdp_md *context) {
     int action = redirect_map(&SOCKETS, context->rx_queue_index, XDP_PASS);
-    count(action == XDP_REDIRECT ? STEERED : LEFT);
+    count(action == XDP_REDIRECT ? STEERED : LEFT_QUEUE);
     return action;
 }
 
@@ -150,14 +147,15 @@ int steer(struct xdp_md *context) {
     const void *end = (const void *)(long)context->data_end;
     if (is_sealed(frame, end))
         return unseal(context, frame);
-    switch (TRANSIT ? whose(frame, end) : OURS) {
+    int owner = TRANSIT ? whose(frame, end) : OURS;
+    switch (owner) {
     case OURS:
         tail_call(context, &FORWARD, 0);
         return to_socket(context);
     case OF_SOCKETS:
         return to_socket(context);
     default:
-        count(LEFT);
+        count(owner);
         return XDP_PASS;
     }
 }

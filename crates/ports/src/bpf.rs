@@ -13,8 +13,8 @@ use aya::programs::tc::TcAttachOptions;
 use aya::programs::{ProgramError, SchedClassifier, TcAttachType, Xdp};
 use aya::{Ebpf, EbpfError, EbpfLoader, TestRun, TestRunOptions};
 
-use crate::PortError;
 use crate::host_steering::{AddressKey, VlanId, VlanShare, addresses_of_namespace, key_of};
+use crate::{Event, PortError, QueueStats};
 
 /// Loads an object of `bpf/`; its programs are loaded one by one. Needs CAP_BPF and CAP_NET_ADMIN.
 pub(crate) fn load(port: &str, loader: &mut EbpfLoader<'_>, object: &[u8]) -> Result<Ebpf, PortError> {
@@ -271,11 +271,40 @@ pub(crate) fn addresses_error(port: &str, error: io::Error) -> PortError {
     }
 }
 
+/// Why packets are left to the kernel, in the order of bpf/decide.h, where they come behind STEERED.
+const REASONS: [Event; 9] = [
+    Event::LeftArp,
+    Event::LeftNotIp,
+    Event::LeftGroup,
+    Event::LeftStation,
+    Event::LeftHost,
+    Event::LeftLong,
+    Event::LeftUnfinished,
+    Event::LeftVlan,
+    Event::LeftQueue,
+];
+
 /// Packets that a steering program has seen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Steered {
     pub(crate) to_sockets: u64,
-    pub(crate) to_kernel: u64,
+    to_kernel: [u64; REASONS.len()],
+}
+
+impl Steered {
+    /// Adds the packets that were left to the kernel to the counts of a queue.
+    pub(crate) fn add_to(&self, stats: &mut QueueStats) {
+        for (&reason, &packets) in REASONS.iter().zip(&self.to_kernel) {
+            stats.add(reason, packets);
+        }
+    }
+}
+
+impl std::fmt::Display for Steered {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let to_kernel: u64 = self.to_kernel.iter().sum();
+        write!(f, "packets steered to us {}, left to the kernel {to_kernel}", self.to_sockets)
+    }
 }
 
 /// A program's counters.
@@ -289,9 +318,8 @@ impl Counters {
 
     /// Packets so far.
     pub(crate) fn steered(&self) -> Steered {
-        // enum { STEERED, LEFT } of bpf/decide.h
-        let sum = |index: u32| self.0.get(&index, 0).map_or(0, |values| values.iter().sum());
-        Steered { to_sockets: sum(0), to_kernel: sum(1) }
+        let sum = |index: usize| self.0.get(&(index as u32), 0).map_or(0, |values| values.iter().sum());
+        Steered { to_sockets: sum(0), to_kernel: std::array::from_fn(|reason| sum(reason + 1)) }
     }
 }
 

@@ -186,7 +186,7 @@ mod tests {
 
     use super::*;
     use crate::testing::{batch_of, contents, in_namespace, ip, numbered_frame, pool, soon, veth_pair};
-    use crate::{Event, OpenOptions, Port};
+    use crate::{OpenOptions, Port};
 
     #[test]
     fn addresses_are_the_kernels() {
@@ -361,10 +361,10 @@ mod tests {
                     let mut received = Batch::new();
                     soon("all packets are seen", || {
                         rx.receive(&mut pool, &mut received, 32);
-                        let seen = rx.stats().count(Event::LeftToKernel) >= left_to_kernel;
+                        let seen = rx.stats().left_to_kernel() >= left_to_kernel;
                         seen && received.len() + to_kernel >= frames.len()
                     });
-                    assert_eq!(rx.stats().count(Event::LeftToKernel), left_to_kernel, "{spec}");
+                    assert_eq!(rx.stats().left_to_kernel(), left_to_kernel, "{spec}");
                     let details = right.details();
                     assert!(details.ends_with(&format!("left to the kernel {left_to_kernel}")), "{details}");
                     let ours = contents(&received);

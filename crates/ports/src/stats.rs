@@ -21,12 +21,18 @@ macro_rules! events {
 
             /// Whether the event means that a packet was lost.
             pub const fn is_drop(self) -> bool {
-                match self { $(Event::$name => events!(@$kind),)* }
+                match self { $(Event::$name => events!(@drop $kind),)* }
+            }
+
+            /// Whether the event means that a steering program left a packet to the kernel.
+            pub const fn is_left_to_kernel(self) -> bool {
+                match self { $(Event::$name => events!(@left $kind),)* }
             }
         }
     };
-    (@drop) => { true };
-    (@note) => { false };
+    (@drop drop) => { true };
+    (@left left) => { true };
+    (@$question:ident $kind:ident) => { false };
 }
 
 events! {
@@ -54,7 +60,15 @@ events! {
     SendError drop "send error" "The device could not send the packet.",
     Copied note "copied to send" "Lay in memory that the port cannot send from.",
     FillEmpty note "fill ring empty" "The kernel looked for a frame to receive into and found none.",
-    LeftToKernel note "left to the kernel" "Packets that the steering program did not give to a socket.",
+    LeftArp left "ARP" "Left to the kernel by the steering program: it answers ARP.",
+    LeftNotIp left "not IP" "Left to the kernel: of another protocol, such as LLDP, IS-IS or MPLS.",
+    LeftGroup left "broadcast or multicast frame" "Left to the kernel: an IP packet in a frame to many.",
+    LeftStation left "frame to another station" "Left to the kernel: an IP packet to the Ethernet address of another station.",
+    LeftHost left "to this host" "Left to the kernel: to its own addresses, to groups, to or from what no router forwards.",
+    LeftLong left "longer than the MTU" "Left to the kernel, which can take apart what was merged of several packets.",
+    LeftUnfinished left "checksum not computed yet" "Left to the kernel, which knows that the transport checksum is missing.",
+    LeftVlan left "VLAN that is not a port" "Left to the kernel: in a VLAN that is no port of the router.",
+    LeftQueue left "queue without a socket" "Left to the kernel: the queue had no socket.",
     HostFull drop "host queue full" "The kernel could not take another packet for the host.",
     LinkLost note "link lost" "The interface went down.",
     NotRecorded note "not recorded" "Went its way, but the capture or trace could not keep up.",
@@ -66,7 +80,7 @@ const EVENTS: usize = Event::ALL.len();
 ///
 /// Aligned so that a queue, which holds its counts, shares no cache line (nor the pair of lines that is fetched at once)
 /// with the queue of another worker.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(align(128))]
 pub struct QueueStats {
     /// Packets given to the worker, or sent.
@@ -74,6 +88,12 @@ pub struct QueueStats {
     /// Their bytes, link header included, frame check sequence not.
     pub bytes: u64,
     events: [u64; EVENTS],
+}
+
+impl Default for QueueStats {
+    fn default() -> Self {
+        Self { packets: 0, bytes: 0, events: [0; EVENTS] }
+    }
 }
 
 impl QueueStats {
@@ -111,6 +131,11 @@ impl QueueStats {
         use Event::{BadDescriptor, Malformed, ReceiveError, SendError, TooShort, Truncated, WriteFailed};
         let errors = [BadDescriptor, Malformed, ReceiveError, SendError, TooShort, Truncated, WriteFailed];
         errors.into_iter().map(|event| self.count(event)).sum()
+    }
+
+    /// Packets that a steering program left to the kernel, for all reasons together.
+    pub fn left_to_kernel(&self) -> u64 {
+        self.events().filter(|(event, _)| event.is_left_to_kernel()).map(|(_, count)| count).sum()
     }
 
     /// Adds the events of `other`, not its packets: a wrapper's view of what it wraps.

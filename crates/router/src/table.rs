@@ -63,7 +63,10 @@ impl Table {
             let last = row.last().map_or("", String::as_str);
             match self.folds_at.filter(|end| before_last + last.chars().count() > *end) {
                 Some(end) if !last.is_empty() => {
-                    self.line(&mut text, row[..row.len() - 1].iter().map(String::as_str));
+                    let rest = &row[..row.len() - 1];
+                    if rest.iter().any(|cell| !cell.is_empty()) {
+                        self.line(&mut text, rest.iter().map(String::as_str));
+                    }
                     for line in wrapped(last, end.saturating_sub(first)) {
                         let _ = writeln!(text, "{:first$}{line}", "");
                     }

@@ -86,7 +86,7 @@ fn a_ping_is_seen_on_both_ports_in_both_directions_although_the_kernel_forwards(
     let before = bed.path("eth1");
     assert!(before.starts_with("kernel"), "{before}");
     let capture = bed.begin("capture all icmp");
-    assert_eq!(bed.path("eth1"), "sockets: its packets are captured");
+    assert_eq!(bed.path("eth1"), "workers: its packets are captured");
     bed.ping("10.0.2.2");
     let lines = finish(&capture, 12);
     assert_eq!(lines.len(), 12, "{lines:#?}");
@@ -114,7 +114,7 @@ fn a_filter_selects_a_count_ends_it_and_a_port_alone_leaves_the_kernel() {
     let bed = Bed::new("eth1 eth2");
     let capture = bed.begin("capture eth1 icmp[0] == 8 and dst host 10.0.2.2 -c 2 --json");
     assert!(bed.path("eth2").starts_with("kernel"), "{}", bed.path("eth2"));
-    assert_eq!(bed.path("eth1"), "sockets: its packets are captured");
+    assert_eq!(bed.path("eth1"), "workers: its packets are captured");
     bed.ping("10.0.2.2");
     assert_eq!(capture.wait(testbed::DEADLINE), Some(0), "{}", capture.printed());
     let rows: Vec<Value> = lines(&capture).iter().map(|line| serde_json::from_str(line).unwrap()).collect();

@@ -109,7 +109,7 @@ fn the_way_of_transit_is_foretold() {
     network.ip("router", "link add left numrxqueues 1 type veth peer name right numtxqueues 2");
     network.ip("router", "link set left up");
     network.ip("router", "link set right up");
-    let deaf = "left: plain transit to it goes by sockets: its other end does not poll (NAPI)".to_owned();
+    let deaf = "left: plain transit to it goes by the workers: its other end does not poll (NAPI)".to_owned();
     let ways = |found: &[serde_json::Value]| {
         let [mut ok, warn] = ["ok", "warn"].map(|verdict| told(found, verdict));
         ok.extend(warn);

@@ -280,9 +280,9 @@ fn packets_go_by_the_tables_of_the_settings() {
     }
     for (ipv4, ipv6, path) in [
         ("rank", "range_tree", "kernel"),
-        ("dir24_8", "range_tree", "sockets: the kernel cannot read the table dir24_8"),
-        ("byte24", "linear", "sockets: the kernel cannot read the table linear"),
-        ("linear", "linear", "sockets: the kernel cannot read the table linear"),
+        ("dir24_8", "range_tree", "workers: the kernel cannot read the table dir24_8"),
+        ("byte24", "linear", "workers: the kernel cannot read the table linear"),
+        ("linear", "linear", "workers: the kernel cannot read the table linear"),
     ] {
         let network = network();
         let socket = network.folder.file("socket");
@@ -354,7 +354,7 @@ fn people_ask_which_way_packets_take_and_what_is_left_to_linux() {
     network.ip("r", "rule add ipproto tcp to 203.0.113.9 lookup 100");
     network.ip("r", "route add 198.51.100.0/24 nexthop via 10.0.1.2 nexthop via 10.0.2.2 weight 3");
     let socket = network.folder.file("socket");
-    let _router = start(&network, &format!("eth1 eth2 --driver af_packet --socket {socket}"));
+    let router = start(&network, &format!("eth1 eth2 --driver af_packet --socket {socket}"));
     let ask = |what: &str| network.run("r", &format!("{PROGRAM} {what} --socket {socket}"));
 
     let (found, text) = ask("show route 203.0.113.1");
@@ -397,7 +397,16 @@ fn people_ask_which_way_packets_take_and_what_is_left_to_linux() {
     let (changed, text) = ask("set log.stats_seconds 1e-9");
     assert!(!changed && text.contains("from 0.1 to 86400, or 0 for none"), "{text}");
 
+    // A second router on the same ports.
+    let (ran, text) = network.run("r", &format!("{PROGRAM} run eth2 eth1"));
+    assert!(
+        !ran && text.contains(" of Brickway routes on eth2, eth1 already; stop it first: kill "),
+        "{text}"
+    );
+    assert_eq!(text.trim().lines().count(), 1, "{text}");
+
     // Frames hold the largest MTU unless they are said to hold less.
+    drop(router);
     let warns = |options: &str| {
         let run = format!("{PROGRAM} run eth1 eth2 --driver af_packet --frames 2048 --for 0.1 {options}");
         network.run("r", &run).1.contains("MTU 9000 of eth2")
@@ -409,6 +418,37 @@ fn people_ask_which_way_packets_take_and_what_is_left_to_linux() {
         text.starts_with("// Run it with: brickway run FILE.click --port 'lan=tap:bwvm0'\n// A router"),
         "{text}"
     );
+}
+
+#[test]
+fn what_drivers_leave_to_linux_is_shown_with_the_reason() {
+    if !netns::is_root() {
+        return;
+    }
+    for driver in ["xdp", "af_packet"] {
+        let network = network();
+        let socket = network.folder.file("socket");
+        let _router = start(&network, &format!("eth1 eth2 --driver {driver} --socket {socket}"));
+        // A neighbour that has to be asked for again, and packets to the router itself.
+        network.ip("a", "neigh flush dev eth0");
+        assert!(netns::eventually(|| network.answers("a", "10.0.1.1") == 10));
+        let rows = || {
+            let (_, text) = network.run("r", &format!("{PROGRAM} show punts --json --socket {socket}"));
+            let rows = text.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
+            rows.collect::<Vec<_>>()
+        };
+        let packets = |reason: &str| {
+            let of_port = |row: &&serde_json::Value| row["element"] == "eth1" && row["class"] == "driver";
+            let rows = rows();
+            let found = rows.iter().filter(of_port).find(|row| row["reason"] == reason);
+            found.and_then(|row| row["packets"].as_u64()).unwrap_or(0)
+        };
+        assert!(
+            netns::eventually(|| packets("ARP") > 0 && packets("to this host") >= 10),
+            "{driver}: {:#?}",
+            rows()
+        );
+    }
 }
 
 #[test]

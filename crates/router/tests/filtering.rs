@@ -462,7 +462,8 @@ fn closed_nothing_passes_until_the_next_router_filters_or_the_doctor_opens() {
     assert!(eventually(|| ["10.0.2.2", "2001:db8:2::2"].iter().all(|to| network.answers("a", to) == 10)));
     assert!(!doctor("").1.contains(shut), "{}", doctor("").1);
     let (ran, said) = network.run("r", &format!("{PROGRAM} run --config {}", closed("").display()));
-    assert!(!ran && said.contains("of Brickway routes on eth1 already"), "{said}");
+    assert!(!ran && said.contains("of Brickway routes on eth1, eth2 already"), "{said}");
+    assert_eq!(said.trim().lines().count(), 1, "{said}");
     drop(router);
     assert!(!passes(&network) && answers_for_itself(&network));
     assert!(doctor("").1.contains(shut), "{}", doctor("").1);

@@ -106,8 +106,8 @@ fn what_the_program_does_not_know_keeps_packets_in_the_graph() {
     }
     let network = network();
     for (options, path) in [
-        ("--driver af_xdp", "sockets: driver = \"af_xdp\""),
-        ("--driver af_packet", "sockets: its packets come by no XDP program"),
+        ("--driver af_xdp", "workers: driver = \"af_xdp\""),
+        ("--driver af_packet", "workers: its packets come by no XDP program"),
     ] {
         let (router, socket) = router(&network, options);
         wait_for_path(&network, &socket, "eth1", path);
@@ -152,9 +152,9 @@ fn policy_rules_choose_the_tables_in_the_kernel_too() {
         (0..300).map(|n| format!("rule add to 198.18.0.0/{} priority {}\n", 15 + n % 18, 100 + n)).collect();
     std::fs::write(&file, rules).unwrap();
     network.ip("r", &format!("-batch {file}"));
-    let path = "sockets: more than 256 policy rules";
+    let path = "workers: more than 256 policy rules";
     wait_for_path(&network, &socket, "eth1", path);
-    let told = format!("port eth1: plain transit goes by {path}");
+    let told = format!("port eth1: plain transit goes through the {path}");
     assert!(eventually(|| router.printed().contains(&told)), "{}", router.printed());
     assert_eq!(seen_by_workers(&network, &socket), 40);
 }
@@ -170,7 +170,7 @@ fn deaf_links_take_the_packets_back_and_give_them_again() {
     // The other end of the link does not poll any more: what would be redirected to it would vanish.
     let (done, text) = network.run("b", "ethtool -K eth0 gro off");
     assert!(done, "{text}");
-    wait_for_path(&network, &socket, "eth2", "kernel; to it by sockets");
+    wait_for_path(&network, &socket, "eth2", "kernel; packets to it by workers");
     assert_eq!(seen_by_workers(&network, &socket), 20);
     network.run("b", "ethtool -K eth0 gro on");
     assert!(eventually(|| port(&network, &socket, "eth2").0 == "kernel"));
@@ -271,7 +271,7 @@ fn what_hosts_leave_to_a_card_to_compute_is_linuxs_and_arrives() {
         let path = match driver {
             "auto" if list.is_empty() => "kernel (generic XDP)",
             "xdp" | "auto" => "kernel",
-            _ => "sockets",
+            _ => "workers",
         };
         wait_for_path(&network, &socket, "eth1", path);
         wait_for_path(&network, &socket, "eth2", path);
@@ -360,7 +360,7 @@ fn an_access_list_judges_in_the_kernel_and_counts() {
         (0..2_000).map(|n| format!("deny tcp any 198.51.{}.{} port {n}\n", n >> 8, n & 255)).collect();
     reload(&many);
     assert_eq!(network.answers("a", "10.0.2.2"), 10);
-    wait_for_path(&network, &socket, "eth1", "sockets: the access list is too long");
+    wait_for_path(&network, &socket, "eth1", "workers: the access list is too long");
     assert_eq!(seen_by_workers(&network, &socket), 40);
     reload("deny udp any any port 7\n");
     wait_for_path(&network, &socket, "eth1", "kernel");
@@ -445,7 +445,7 @@ fn jumbo_frames_pass_by_every_driver() {
         return;
     }
     for (driver, path) in
-        [("auto", "kernel (generic"), ("xdp", "kernel"), ("af_xdp", "sockets"), ("af_packet", "sockets")]
+        [("auto", "kernel (generic"), ("xdp", "kernel"), ("af_xdp", "workers"), ("af_packet", "workers")]
     {
         let network = network();
         for (host, device) in [("a", "eth0"), ("r", "eth1"), ("r", "eth2"), ("b", "eth0")] {

@@ -35,7 +35,7 @@ fn policies_of_linux_count_from_the_first_to_the_last() {
     assert!(is_silent(), "packets pass a policy that blocks them\n{}", show("ipsec"));
     assert!(show("ipsec").contains("block"), "{}", show("ipsec"));
     assert!(show("drops").contains("discarded by IPsec policy"), "{}", show("drops"));
-    assert!(show("ports").contains("sockets: IPsec policies"), "{}", show("ports"));
+    assert!(show("ports").contains("workers: IPsec policies"), "{}", show("ports"));
     // A policy before it, and then none of them.
     xfrm("add src 10.0.1.2/32 dst 10.1.1.254/32 dir fwd priority 0 action allow");
     xfrm("update src 10.0.1.0/24 dst 10.1.1.0/24 dir fwd priority 9 action block");

@@ -293,7 +293,7 @@ fn a_capture_of_the_port_below_has_the_packets_of_its_vlans() {
     let path =
         |port: &str| network.run("r", &format!("{PROGRAM} show ports {port} --json --socket {socket}")).1;
     for port in ["eth1", "eth1.100"] {
-        let captured = || path(port).contains("sockets: its packets are captured");
+        let captured = || path(port).contains("workers: its packets are captured");
         assert!(eventually(captured), "{}", path(port));
     }
     assert!(eventually(|| path("eth2").contains("\"kernel\"")), "{}", path("eth2"));

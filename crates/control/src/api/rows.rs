@@ -51,7 +51,7 @@ pub struct PortRow {
     pub has_carrier: bool,
     /// Linux's addresses on it, with the lengths of their prefixes.
     pub addresses: Vec<IpNet>,
-    /// How its packets travel: "kernel" where plain transit is forwarded in the kernel, or "sockets" with the reason.
+    /// How its packets travel: "kernel" where plain transit is forwarded in the kernel, or "workers" with the reason.
     pub path: String,
     /// What came in by it: to workers, and what was forwarded in the kernel.
     pub rx: TrafficRow,
@@ -253,12 +253,13 @@ pub struct DropRow {
     pub packets: u64,
 }
 
-/// Packets that an element sent another way than the usual one: to Linux, or to elements that answer.
+/// Packets that an element sent another way than the usual one: to Linux, or to elements that answer. Or what the program of a
+/// port's driver left to Linux.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PuntRow {
-    /// The element.
+    /// The element, or the port.
     pub element: String,
-    /// Its class.
+    /// Its class; of a port "driver".
     pub class: String,
     /// The reason, in words.
     pub reason: String,

@@ -265,7 +265,10 @@ pub(crate) fn interface_addresses(name: &str) -> Option<InterfaceAddresses> {
 
 /// What a queue of a port counted.
 fn counts_of(port: &str, queue: usize, sends: bool, stats: &QueueStats) -> QueueCounts {
-    let lost = stats.events().filter(|(event, _)| event.is_drop());
+    let those = |are: fn(ports::Event) -> bool| {
+        let events = stats.events().filter(|&(event, _)| are(event));
+        events.map(|(event, count)| (event.name(), count)).collect()
+    };
     QueueCounts {
         port: port.to_owned(),
         queue: Some(queue),
@@ -273,8 +276,8 @@ fn counts_of(port: &str, queue: usize, sends: bool, stats: &QueueStats) -> Queue
         packets: stats.packets,
         bytes: stats.bytes,
         errors: stats.errors(),
-        left_to_host: stats.count(ports::Event::LeftToKernel),
-        lost: lost.map(|(event, count)| (event.name(), count)).collect(),
+        left_to_host: those(ports::Event::is_left_to_kernel),
+        lost: those(ports::Event::is_drop),
     }
 }
 

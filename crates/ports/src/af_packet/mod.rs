@@ -36,7 +36,6 @@ use crate::af_packet::ring::{Ring, RingKind};
 use crate::af_packet::rx::AfPacketRx;
 use crate::af_packet::screen::{Screen, ScreenOf};
 use crate::af_packet::tx::AfPacketTx;
-use crate::bpf::Steered;
 use crate::host::drop_all;
 use crate::host_steering::{HostSteering, Steer};
 use crate::interface::{Interface, InterfaceLock};
@@ -392,12 +391,8 @@ impl Port for AfPacketPort {
     }
 
     fn details(&self) -> String {
-        match self.screen.as_ref().and_then(ScreenOf::steered) {
-            Some(Steered { to_sockets, to_kernel }) => {
-                format!("packets steered to us {to_sockets}, left to the kernel {to_kernel}")
-            }
-            None => String::new(),
-        }
+        let steered = self.screen.as_ref().and_then(ScreenOf::steered);
+        steered.map_or_else(String::new, |steered| steered.to_string())
     }
 }
 

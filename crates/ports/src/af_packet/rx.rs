@@ -219,7 +219,7 @@ impl RxQueue for AfPacketRx {
         stats.add(Event::LinkLost, self.links_lost.get());
         if let Some(screen) = self.screen.as_ref().filter(|_| self.plan.number == 0) {
             // The filters count for the interface.
-            stats.add(Event::LeftToKernel, screen.steered().to_kernel);
+            screen.steered().add_to(&mut stats);
         }
         stats
     }

@@ -263,8 +263,8 @@ fn queues_beside_linux_share_until_the_last() {
         });
         assert_eq!((shares[0] + shares[1], shares[0] > 10, shares[1] > 10), (128, true, true), "{shares:?}");
         // The filters of all queues count together.
-        soon("the frames that are Linux's", || first.stats().count(Event::LeftToKernel) == 3);
-        assert_eq!(second.stats().count(Event::LeftToKernel), 0);
+        soon("the frames that are Linux's", || first.stats().left_to_kernel() == 3);
+        assert_eq!(second.stats().left_to_kernel(), 0);
         pool.free(&mut received);
         // Without one of them the other has all.
         drop(second);

@@ -589,11 +589,8 @@ impl Port for AfXdpPort {
             XdpMode::Generic => "generic",
         };
         let zerocopy = if attached.zerocopy == Some(true) { "zero-copy" } else { "copying" };
-        let Steered { to_sockets, to_kernel } = attached.program.steered();
-        format!(
-            "XDP {mode}, {zerocopy}, hardware queues {}, packets steered to us {to_sockets}, left to the kernel {to_kernel}",
-            attached.queues
-        )
+        let (queues, steered) = (attached.queues, attached.program.steered());
+        format!("XDP {mode}, {zerocopy}, hardware queues {queues}, {steered}")
     }
 }
 

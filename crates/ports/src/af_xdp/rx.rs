@@ -363,7 +363,7 @@ impl RxQueue for AfXdpRx {
         stats.add(Event::LinkLost, self.links_lost.get());
         if self.worker == 0 {
             // The program counts for the interface.
-            stats.add(Event::LeftToKernel, self.shared.steered().to_kernel);
+            self.shared.steered().add_to(&mut stats);
         }
         stats
     }

@@ -309,7 +309,7 @@ fn queues_without_a_socket_and_closed_ones_are_the_kernels() {
             soon("all packets are seen", || right.details().ends_with(&format!(" {}", packets - 64)));
         }
         assert_eq!(receive_numbered(&mut *rx, &mut pool, 64), sent);
-        assert_eq!(rx.stats().count(Event::LeftToKernel), 192);
+        assert_eq!(rx.stats().left_to_kernel(), 192);
         drop(rx);
         send(&mut *senders[0], &mut pool, &sent);
         soon("the closed queue is the kernel's", || right.details().ends_with(" 256"));

@@ -71,7 +71,7 @@ pub(crate) struct CaptureArguments {
     #[arg(short = 'c', long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
     /// Keep so many bytes of a packet, 64 at least (default: all)
-    #[arg(short = 's', long, value_name = "BYTES")]
+    #[arg(short = 's', long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(64..))]
     snaplen: Option<u32>,
     /// Write a pcapng file, - for standard output
     #[arg(short = 'w', long, value_name = "FILE")]

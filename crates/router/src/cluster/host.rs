@@ -389,7 +389,7 @@ impl Between {
             };
             let relayed = self.relaying.as_ref().and_then(|relaying| lock(relaying).path_of_link(link));
             let Path { text: path, traffic: relayed, .. } =
-                relayed.unwrap_or_else(|| Path { text: "sockets".to_owned(), ..Path::default() });
+                relayed.unwrap_or_else(|| Path { text: "workers".to_owned(), ..Path::default() });
             traffic.links.push(LinkStatus {
                 link,
                 interface: self.node.links.get(usize::from(link)).cloned().unwrap_or_default(),

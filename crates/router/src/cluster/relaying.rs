@@ -21,7 +21,7 @@ use crate::doctor::lacks_queues;
 use crate::drop_in::{Path, by_kernel};
 
 /// Why a link does not take part at the start, and while its interface is gone.
-const NOT_OPEN: &str = "sockets: it is not open";
+const NOT_OPEN: &str = "workers: it is not open";
 
 /// A link's part.
 #[derive(Debug)]
@@ -171,7 +171,7 @@ impl Relaying {
             let settled = member.settle(&mut relay, &port, way, link, self.prefers_kernel);
             let problem = settled.err().map(|error| format!("link '{}': {error}", member.interface));
             if let Some(problem) = &problem {
-                member.path = format!("sockets: {problem}");
+                member.path = format!("workers: {problem}");
             }
             if problem != member.problem {
                 problems.extend(problem.clone());
@@ -236,7 +236,7 @@ impl Member {
 /// Says how the frames of a link travel.
 fn describe(way: XdpWay, link: &RelayLink, member: &Member) -> String {
     if link.receives.is_none() {
-        return "sockets: zero-copy".to_owned();
+        return "workers: zero-copy".to_owned();
     }
     by_kernel(Some(way.mode), member.lacks_queues, member.refuses, !link.sends_native)
 }

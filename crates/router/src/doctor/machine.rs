@@ -2,6 +2,7 @@
 
 use std::fs::read_to_string;
 
+use packet::IpVersion;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use rustix::process::{Resource, getrlimit};
@@ -23,14 +24,16 @@ pub(super) fn examine(patient: &Patient) -> Vec<Finding> {
         findings.push(tun());
     }
     if patient.linux_is_slow_path {
-        let forwarding = FORWARDING.map(|(family, name)| (family, name, sysctl(name)));
-        findings.extend(
-            forwarding
-                .iter()
-                .filter_map(|(family, name, value)| Some(forwards(family, name, value.as_deref()?))),
-        );
+        findings.extend(forwarding().map(|(_, finding)| finding));
     }
     findings
+}
+
+/// Whether Linux forwards each family.
+pub(super) fn forwarding() -> impl Iterator<Item = (IpVersion, Finding)> {
+    FORWARDING
+        .into_iter()
+        .filter_map(|(version, name)| Some((version, forwards(version, name, &sysctl(name)?))))
 }
 
 /// Ports from which nothing is forwarded, because a router with `fail = "closed"` has ended.
@@ -52,8 +55,8 @@ pub(super) fn closed_ports() -> Vec<Finding> {
 }
 
 /// The sysctls that make Linux forward.
-const FORWARDING: [(&str, &str); 2] =
-    [("IPv4", "net.ipv4.ip_forward"), ("IPv6", "net.ipv6.conf.all.forwarding")];
+const FORWARDING: [(IpVersion, &str); 2] =
+    [(IpVersion::V4, "net.ipv4.ip_forward"), (IpVersion::V6, "net.ipv6.conf.all.forwarding")];
 
 /// The file of a sysctl in this network namespace.
 pub(super) fn sysctl_path(name: &str) -> String {
@@ -241,14 +244,14 @@ fn tun() -> Finding {
     Finding::bad("kernel", format!("there is no {PATH}"), why, Remedy::Run("modprobe tun".to_owned()))
 }
 
-fn forwards(family: &str, name: &str, value: &str) -> Finding {
+fn forwards(version: IpVersion, name: &str, value: &str) -> Finding {
     if value != "0" {
-        return Finding::ok("forwarding", format!("Linux forwards {family}"));
+        return Finding::ok("forwarding", format!("Linux forwards {version}"));
     }
-    let why = "what the fast path leaves over is not forwarded, nor anything when the router ends";
+    let why = "punted packets are not forwarded, and nothing is when the router ends";
     Finding::bad(
         "forwarding",
-        format!("Linux does not forward {family}"),
+        format!("Linux does not forward {version}"),
         why,
         Remedy::Sysctl(name.to_owned(), "1"),
     )
@@ -319,8 +322,8 @@ mod tests {
     fn sysctls_and_forwarding() {
         assert_eq!(sysctl_path("net.ipv4.conf.eth1/5.rp_filter"), "/proc/sys/net/ipv4/conf/eth1.5/rp_filter");
         assert_eq!(sysctl("net.no.such"), None);
-        assert_eq!(forwards("IPv4", "net.ipv4.ip_forward", "1").verdict, Verdict::Ok);
-        let off = forwards("IPv6", "net.ipv6.conf.all.forwarding", "0");
+        assert_eq!(forwards(IpVersion::V4, "net.ipv4.ip_forward", "1").verdict, Verdict::Ok);
+        let off = forwards(IpVersion::V6, "net.ipv6.conf.all.forwarding", "0");
         assert_eq!(
             off.details()[1],
             "fix: sysctl -w net.ipv6.conf.all.forwarding=1 ('brickway doctor PORT... --fix' does it)"

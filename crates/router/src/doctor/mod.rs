@@ -25,6 +25,7 @@ use anyhow::{Result, anyhow};
 use clap::Args;
 use control::backstop;
 use graph::setup::Shared;
+use packet::IpVersion;
 use serde_json::json;
 
 use crate::drop_in::linux_may_forward;
@@ -186,6 +187,11 @@ impl Finding {
         }
     }
 
+    /// Returns all of it in one line.
+    fn line(&self) -> String {
+        format!("{}: {}; {}", self.subject, self.what, self.details().join("; "))
+    }
+
     /// Why it matters and what to do, or what was done; lines below the finding's own.
     pub(crate) fn details(&self) -> Vec<String> {
         let remedy = self.remedy.text();
@@ -338,8 +344,14 @@ pub(crate) fn warn_at_start(settings: &Settings) {
     let is_closed = |finding: &Finding| matches!(finding.remedy, Remedy::Open(_));
     let bad = patient.examine().into_iter().filter(|finding| finding.is_bad() && !is_closed(finding));
     for finding in bad.chain(bypassed::at_ports(&patient)) {
-        graph::note!("brickway: {}: {}; {}", finding.subject, finding.what, finding.details().join("; "));
+        graph::note!("brickway: {}", finding.line());
     }
+}
+
+/// Returns what is wrong with Linux's forwarding of the families that are used.
+pub(crate) fn not_forwarded(is_used: impl Fn(IpVersion) -> bool) -> Vec<String> {
+    let bad = machine::forwarding().filter(|(version, finding)| finding.is_bad() && is_used(*version));
+    bad.map(|(_, finding)| finding.line()).collect()
 }
 
 /// The findings as a table, each with its details below it.

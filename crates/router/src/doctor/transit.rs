@@ -242,7 +242,7 @@ fn redirected_to(port: &PatientPort, card: &Card, machine: Machine) -> Option<Fi
             Some(peer) => Remedy::Run(format!("ethtool -K {peer} gro on")),
             None => Remedy::ByHand("there: ethtool -K PEER gro on".to_owned()),
         };
-        let what = "plain transit to it goes by sockets: its other end does not poll (NAPI)";
+        let what = "plain transit to it goes by the workers: its other end does not poll (NAPI)";
         return Some(Finding::warn(name, what, "redirected packets would vanish there", remedy));
     }
     let (queues, most) = card.fewer_queues_than(machine.processors)?;

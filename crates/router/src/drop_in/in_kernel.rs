@@ -32,7 +32,7 @@ const PERIOD: Duration = Duration::from_secs(1);
 const OPENING: &str = "it is not open yet";
 
 /// How packets travel from and to a port whose interface is gone.
-const GONE: &str = "sockets: its interface is gone";
+const GONE: &str = "workers: its interface is gone";
 
 /// Room for tables at first; it doubles when they need more.
 const FIRST_BYTES: usize = 16 << 20;
@@ -40,7 +40,7 @@ const FIRST_BYTES: usize = 16 << 20;
 /// How the packets of a port travel.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Path {
-    /// In words: "kernel", or "sockets" with the reason.
+    /// In words: "kernel", or "workers" with the reason.
     pub text: String,
     /// What was forwarded in the kernel.
     pub traffic: KernelTraffic,
@@ -276,7 +276,9 @@ impl InKernel {
             let reason = reasons[number].as_ref().err().filter(|reason| *reason != OPENING);
             if port.driver == Driver::Xdp && self.members[number].reported.as_ref() != reason {
                 problems.push(match reason {
-                    Some(reason) => format!("port {}: plain transit goes by sockets: {reason}", port.name),
+                    Some(reason) => {
+                        format!("port {}: plain transit goes through the workers: {reason}", port.name)
+                    }
                     None => format!("port {}: plain transit goes in the kernel", port.name),
                 });
                 self.members[number].reported = reason.cloned();
@@ -491,7 +493,7 @@ impl InKernel {
     /// Says how the packets of a port travel.
     fn describe(&self, number: usize, found: Option<&Found>, reason: &Result<(), String>) -> String {
         if let Err(reason) = reason {
-            return format!("sockets: {reason}");
+            return format!("workers: {reason}");
         }
         let mode = found.and_then(|found| found.way).map(|way| way.mode);
         let below = &self.members[self.members[number].device];
@@ -500,7 +502,7 @@ impl InKernel {
     }
 }
 
-/// Says how the packets of a port travel that the kernel forwards, and why those to it go by sockets, if they do.
+/// Says how the packets of a port travel that the kernel forwards, and why workers send those to it, if they do.
 pub(crate) fn by_kernel(mode: Option<XdpMode>, lacks_queues: bool, refuses: bool, is_deaf: bool) -> String {
     let kernel = if mode == Some(XdpMode::Generic) { "kernel (generic XDP)" } else { "kernel" };
     let problem = if lacks_queues {
@@ -512,7 +514,7 @@ pub(crate) fn by_kernel(mode: Option<XdpMode>, lacks_queues: bool, refuses: bool
     } else {
         return kernel.to_owned();
     };
-    format!("{kernel}; to it by sockets: {problem}")
+    format!("{kernel}; packets to it by workers: {problem}")
 }
 
 /// Whether there is an interface of this name, and of this number if that is known.

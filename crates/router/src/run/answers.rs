@@ -3,6 +3,7 @@
 //! The locks of the router and of the mirror are held for a page of rows at most, never while a client takes its time.
 
 use std::collections::{BTreeMap, HashMap};
+use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use control::api::{
@@ -31,6 +32,7 @@ use super::edges::{self, Through};
 use super::live::Live;
 use super::meter::{self, PortCounts};
 use crate::beside_linux;
+use crate::doctor;
 use crate::features::FeatureSettings;
 use crate::table::mac_text;
 
@@ -294,6 +296,15 @@ impl Live {
         let mut problems = beside_linux::problems(&settings);
         problems.extend(self.feature_problems());
         let state = self.state()?;
+        let has_address = |version: IpVersion| {
+            let mut addresses = state.mirror.ports().flat_map(|port| port.addresses);
+            // Every interface has a link-local address.
+            addresses.any(|known| match known.address {
+                IpAddr::V4(_) => version == IpVersion::V4,
+                IpAddr::V6(address) => version == IpVersion::V6 && !address.is_unicast_link_local(),
+            })
+        };
+        problems.extend(doctor::not_forwarded(has_address));
         problems.extend(state.mirror.problems().map(ToString::to_string));
         problems.extend(state.mirror.rule_problems().iter().map(ToString::to_string));
         for port in state.mirror.ports() {
@@ -384,7 +395,21 @@ impl Live {
             reason: reason.to_owned(),
             packets,
         });
-        Ok(rows.collect())
+        // What a driver's program leaves to Linux comes to no element.
+        let queues = stats.iter().flat_map(|copy| &copy.elements).flat_map(|element| &element.queues);
+        let mut left: BTreeMap<(&str, &str), u64> = BTreeMap::new();
+        for queue in queues {
+            for &(reason, packets) in &queue.left_to_host {
+                *left.entry((&queue.port, reason)).or_default() += packets;
+            }
+        }
+        let left = left.into_iter().map(|((port, reason), packets)| PuntRow {
+            element: port.to_owned(),
+            class: "driver".to_owned(),
+            reason: reason.to_owned(),
+            packets,
+        });
+        Ok(rows.chain(left).collect())
     }
 
     fn elements(&self) -> Result<Vec<ElementRow>, Unanswered> {

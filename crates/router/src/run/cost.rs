@@ -11,6 +11,7 @@ use perf_event::events::Hardware;
 use perf_event::{Builder, Counter, Sampler};
 
 use super::live::Live;
+use crate::table::thousands;
 
 /// Ends a measurement on all workers, however the one who asked fares.
 struct Measuring<'a> {
@@ -60,10 +61,20 @@ impl Live {
             (router.config().clone(), router.workers(), refused)
         })?;
         let measuring = Measuring { live: self, is_over: false };
+        let in_kernel = || self.paths().iter().map(|(_, path)| path.traffic.rx_packets).sum::<u64>();
+        let before = in_kernel();
         rows.wait(Duration::from_secs(seconds.into()))?;
         let costs = measuring.end()?.into_iter().collect::<Option<Vec<_>>>();
         let costs = costs.ok_or("show cost: the configuration has changed meanwhile; try again")?;
-        let note = refused.map_or_else(String::new, |error| why_no_misses(&error));
+        let mut notes: Vec<String> = refused.iter().map(why_no_misses).collect();
+        let forwarded = in_kernel().saturating_sub(before);
+        if forwarded > 0 {
+            let forwarded = thousands(forwarded);
+            notes.push(format!(
+                "{forwarded} packets were forwarded in the kernel meanwhile, at no cost of the workers"
+            ));
+        }
+        let note = notes.join("\n");
         Ok(costs.iter().flat_map(|cost| rows_of(cost, &config, workers, &note)).collect())
     }
 }

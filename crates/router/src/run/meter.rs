@@ -39,7 +39,7 @@ pub(super) fn counts(config: &FlatConfig, stats: &[CopyStats], in_kernel: &[(Str
                     way.packets += queue.packets;
                     way.bytes += queue.bytes;
                     way.errors += queue.errors;
-                    port.to_linux += queue.left_to_host;
+                    port.to_linux += queue.left_to_host.iter().map(|(_, packets)| packets).sum::<u64>();
                 }
             }
             errors += queue.errors;

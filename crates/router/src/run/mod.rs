@@ -315,6 +315,9 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<ExitCode> {
     let ignores_ipsec = settings.beside_linux.ignore.contains(&Bypass::Ipsec);
     settings.follows_ipsec = !subject::is_file(arguments) && arguments.script.is_none() && !ignores_ipsec;
     let is_list = !subject::is_file(arguments) && !arguments.print_config;
+    if is_list {
+        refuse_taken(&settings)?;
+    }
     // First of all: whatever goes wrong from here on, nothing is forwarded past the filters.
     let closes = is_list && settings.general.fail == Fail::Closed;
     let guard = closes.then(|| drop_in::Guard::of_settings(&settings)).transpose()?;
@@ -323,6 +326,16 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<ExitCode> {
         say_closed();
     }
     ended
+}
+
+/// Refuses to start on ports that another router has.
+fn refuse_taken(settings: &Settings) -> Result<()> {
+    let taken = settings.ports.iter().find_map(|port| ports::user_of(&port.name));
+    let Some(process) = taken else { return Ok(()) };
+    let its = settings.ports.iter().filter(|port| ports::user_of(&port.name) == Some(process));
+    let names: Vec<&str> = its.map(|port| port.name.as_str()).collect();
+    let names = names.join(", ");
+    bail!("process {process} of Brickway routes on {names} already; stop it first: kill {process}")
 }
 
 /// Runs what these settings say, or prints its configuration.
@@ -516,7 +529,7 @@ pub(crate) fn operate(
     } else if !arguments.quiet {
         print(&summary(&flat, &stats, &live.paths()));
         if workers > 1 {
-            print(&format!("\n{}", workers_table(&stats, &shares).render()));
+            print(&format!("\n{}", workers_table(&stats, &shares, workers).render()));
         }
         if lost > 0 {
             print(&format!("\n{lost} messages were lost: they came faster than they were read\n"));

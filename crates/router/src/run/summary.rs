@@ -7,6 +7,7 @@ use graph::router::CopyStats;
 
 use crate::drop_in::Path;
 use crate::output::print;
+use crate::show::worker_name;
 use crate::table::{Align, Table, thousands};
 
 /// Packets through all ports.
@@ -100,7 +101,7 @@ pub fn summary(config: &FlatConfig, stats: &[CopyStats], in_kernel: &[(String, P
 }
 
 /// The share of each worker and queue: busy, packets received by its queues, and how many buckets it processes.
-pub(super) fn workers_table(stats: &[CopyStats], shares: &[QueueShare]) -> Table {
+pub(super) fn workers_table(stats: &[CopyStats], shares: &[QueueShare], workers: usize) -> Table {
     let mut table = Table::new(&[
         ("worker", Align::Right),
         ("busy", Align::Right),
@@ -112,11 +113,12 @@ pub(super) fn workers_table(stats: &[CopyStats], shares: &[QueueShare]) -> Table
     let in_all: u64 = shares.iter().map(|share| share.packets).sum();
     for copy in stats {
         let mut first = true;
+        let name_of_copy = worker_name(copy.copy, copy.copy >= workers);
         let held: Vec<&QueueShare> = shares.iter().filter(|share| share.worker == copy.copy).collect();
         let busy = format!("{:.0}%", copy.busy * 100.0);
         for share in &held {
             let name = if std::mem::take(&mut first) {
-                (copy.copy.to_string(), busy.clone())
+                (name_of_copy.clone(), busy.clone())
             } else {
                 Default::default()
             };
@@ -130,8 +132,7 @@ pub(super) fn workers_table(stats: &[CopyStats], shares: &[QueueShare]) -> Table
             ]);
         }
         if held.is_empty() {
-            let number = copy.copy.to_string();
-            table.row([number, busy, String::new(), String::new(), String::new(), String::new()]);
+            table.row([name_of_copy, busy, String::new(), String::new(), String::new(), String::new()]);
         }
     }
     table

@@ -4,7 +4,7 @@ use anyhow::Result;
 use clap::{Args, ValueEnum};
 use control::api::{CostFilter, CostRow};
 
-use super::tables::{Rows, left, parse, right};
+use super::tables::{Rows, WIDEST, left, parse, right};
 use crate::output::{print, say_line};
 use crate::table::{Table, thousands};
 
@@ -17,8 +17,8 @@ use crate::table::{Table, thousands};
   brickway show cost --unfused                  each element by itself
   brickway show cost --json | jq 'select(.share > 0.1)'
 
-Columns: element, class, worker, packets, fill (packets in a batch), cycles (TSC ticks a packet, of the step alone), share (of the
-worker's time); cache-misses (of the last level) and branch-misses a packet, where the CPU counts them. Elements in a row that work
+Columns: worker, packets, fill (packets in a batch), cycles (TSC ticks a packet, of the step alone), share (of the worker's time);
+cache-misses (of the last level) and branch-misses a packet, where the CPU counts them; class, element. Elements in a row that work
 as one are one row. With --unfused they do not, until the answer is there; packets then cost more. docs/cost.md says more.")]
 pub(super) struct CostArguments {
     /// The column by which rows are sorted: names upwards, numbers downwards
@@ -66,19 +66,11 @@ pub(super) fn print_rows(arguments: &CostArguments, rows: Rows<'_>, json: bool) 
         return Ok(());
     }
     let has_misses = all.iter().any(|row| row.cache_misses_per_packet.is_some());
-    let mut columns = vec![
-        left("element"),
-        left("class"),
-        right("worker"),
-        right("packets"),
-        right("fill"),
-        right("cycles"),
-        right("share"),
-    ];
-    if has_misses {
-        columns.extend([right("cache-misses"), right("branch-misses")]);
-    }
-    let mut table = Table::new(&columns);
+    let numbers = ["worker", "packets", "fill", "cycles", "share"];
+    let misses = ["cache-misses", "branch-misses"];
+    let misses = misses.into_iter().filter(|_| has_misses);
+    let columns = numbers.into_iter().chain(misses).map(right).chain(["class", "element"].map(left));
+    let mut table = Table::new(&columns.collect::<Vec<_>>()).folded(Some(WIDEST));
     for row in &all {
         table.row(cells(row));
     }
@@ -117,12 +109,6 @@ fn cells(row: &CostRow) -> Vec<String> {
     };
     let is_step = !row.elements.is_empty();
     let mut cells = vec![
-        if is_step { row.elements.join(" + ") } else { "(rest)".to_owned() },
-        if row.classes.len() > 1 {
-            format!("fused run of {}", row.classes.len())
-        } else {
-            row.classes.concat()
-        },
         if row.is_slow { "slow".to_owned() } else { row.worker.to_string() },
         if is_step { thousands(row.packets) } else { String::new() },
         if row.packets > 0 { format!("{:.1}", row.packets_per_batch) } else { String::new() },
@@ -135,6 +121,11 @@ fn cells(row: &CostRow) -> Vec<String> {
             per_packet(row.branch_misses_per_packet, 3),
         ]);
     }
+    let class = match row.classes.as_slice() {
+        [] | [_] => row.classes.concat(),
+        several => format!("fused run of {}", several.len()),
+    };
+    cells.extend([class, if is_step { row.elements.join(" + ") } else { "(rest)".to_owned() }]);
     cells
 }
 

@@ -29,7 +29,7 @@ pub(super) enum Seen {
 /// Rows whose columns are set before a long table prints what it has.
 const BLOCK: usize = 200;
 /// Columns of a terminal that tables with much to say keep to.
-const WIDEST: usize = 100;
+pub(super) const WIDEST: usize = 100;
 /// The longest time that a row waits for others.
 const PATIENCE: Duration = Duration::from_millis(300);
 
@@ -58,7 +58,9 @@ pub(super) fn print_rows(request: &Request, rows: Rows<'_>) -> Result<Seen> {
         Show::NextHops(_) => list(rows, &NEXT_HOP, |row: NextHopRow| vec![next_hop(row)]),
         Show::Workers(_) => list(rows, &WORKER, |row: WorkerRow| vec![worker(row)]),
         Show::System(_) => system(rows),
-        Show::Elements(_) => list(rows, &ELEMENT, elements),
+        Show::Elements(_) => {
+            fill(Table::new(&ELEMENT).folded(Some(WIDEST)), rows, |row| Ok(elements(parse(row)?)))
+        }
         // Costs are sorted by what the command line says; packets have commands of their own.
         Show::Cost(_) | Show::Capture(_) | Show::Trace(_) => bail!("these rows are printed elsewhere"),
         Show::Queues(_) => list(rows, &QUEUE, |row: QueueRow| vec![queue(row)]),

@@ -242,7 +242,7 @@ fn by(way: Option<&str>, frames: &[Vec<u8>], is_complete: impl Fn(&Seen) -> bool
         let path = match driver {
             "auto" => "\"kernel (generic XDP)\"",
             "xdp" => "\"kernel\"",
-            _ => "\"sockets",
+            _ => "\"workers",
         };
         let show = || network.run("r", &format!("{PROGRAM} show ports --json --socket {socket}")).1;
         assert!(netns::eventually(|| show().matches(path).count() == 2), "{}", show());
