@@ -32,7 +32,7 @@ not followed. Only root and the group that may change the router may trace: [con
 Exit codes: 0 done, 1 the router refuses, or ended the trace, 2 wrong usage, 4 no router answers at the socket.")]
 pub(crate) struct TraceArguments {
     /// How many packets, 1 to 256
-    #[arg(value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(TraceQuery::MOST)))]
+    #[arg(value_name = "N", value_parser = count)]
     count: u32,
     /// Those that this selects
     #[arg(value_name = "FILTER")]
@@ -45,6 +45,15 @@ pub(crate) struct TraceArguments {
     json: bool,
     #[command(flatten)]
     socket: Socket,
+}
+
+/// Reads a number of packets.
+fn count(text: &str) -> Result<u32, String> {
+    let count = text.parse().ok().filter(|count| (1..=TraceQuery::MOST).contains(count));
+    let most = TraceQuery::MOST;
+    count.ok_or_else(|| {
+        format!("expected a number of packets, 1 to {most}, before the filter: brickway trace 1 icmp")
+    })
 }
 
 /// A packet that is followed.

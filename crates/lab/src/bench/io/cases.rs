@@ -49,6 +49,8 @@ impl Driver {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Engine {
     Brickway,
+    /// Ours with metrics and web page, which clients read every second.
+    Watched,
     Testpmd,
     /// DPDK's l3fwd with `rte_fib`, and with `rte_lpm`.
     L3fwdFib,
@@ -63,6 +65,7 @@ impl Engine {
     fn name(self) -> &'static str {
         match self {
             Engine::Brickway => "brickway",
+            Engine::Watched => "watched",
             Engine::Testpmd => "testpmd",
             Engine::L3fwdFib => "l3fwd-fib",
             Engine::L3fwdLpm => "l3fwd-lpm",
@@ -210,7 +213,9 @@ pub(super) fn all() -> Vec<Case> {
             (Veth, Redirect, KernelXdp),
             (Veth, Forward, XdpForward),
             (AfXdp, Forward, Brickway),
+            (AfXdp, Forward, Watched),
             (Xdp, Forward, Brickway),
+            (Xdp, Forward, Watched),
             (XdpGeneric, Forward, Brickway),
             (Veth, Listed, Kernel),
             (Xdp, Listed, Brickway),

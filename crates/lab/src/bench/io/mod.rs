@@ -67,7 +67,8 @@ A case is DRIVER/WORKLOAD/ENGINE, for instance net_pcap/route-1m-65536/brickway.
 af_packet, af_xdp, xdp, xdp-generic (the same in generic mode), veth (the kernel itself). Workloads: minimal receives and
 sends; route is the example router, checksums verified (l3fwd verifies none); drop-in what `brickway run PORT...` makes; forward goes by the routes that Linux has, over 64 neighbours;
 listed does so behind an access list of 100 rules, which Linux has as nftables; redirect looks nothing up; forward6,
-listed6 and redirect6 are IPv6; esp encrypts each frame by Linux's IPsec policies and associations. Behind it stand the routes of the table (full is the real one) and the different
+listed6 and redirect6 are IPv6; esp encrypts each frame by Linux's IPsec policies and associations.
+The engine watched is ours with --metrics and --web, which clients read every second on the other core. Behind it stand the routes of the table (full is the real one) and the different
 destinations of the frames, 1-1 for one of each. On veth links CPU time is that of the forwarding
 core, the kernel's part and the dropping at the sink included.
 

@@ -146,6 +146,10 @@ impl Veth {
 /// `bpf_fib_lookup` between interfaces, of the package xdp-tools.
 const XDP_FORWARD: &str = "xdp-forward";
 
+/// Where a router that is watched listens.
+const METRICS: &str = "127.0.0.1:9779";
+const WEB: &str = "127.0.0.1:8779";
+
 /// The table of nftables that Linux has as an access list.
 const FILTER: &str = "bench";
 
@@ -177,7 +181,7 @@ struct Running<'a> {
 
 /// A router between the links; what it was made of goes with it.
 enum Router<'a> {
-    Ours { process: Option<Reachable>, log: PathBuf },
+    Ours { process: Option<Reachable>, log: PathBuf, _clients: Vec<Reachable> },
     Kernel,
     Filtering(&'a Network),
     Redirect { _end: End },
@@ -228,7 +232,7 @@ impl Router<'_> {
 
     /// An error with its last words if it has ended by itself.
     fn still_runs(&self) -> Result<()> {
-        if let Router::Ours { process: Some(process), log } = self
+        if let Router::Ours { process: Some(process), log, .. } = self
             && process.has_ended()
         {
             stop_if_interrupted()?;
@@ -308,7 +312,9 @@ impl<'a> OnVeth<'a> {
                 xdp_forward(network, "load")?;
                 Router::XdpForward(network)
             }
-            Engine::Brickway | Engine::Testpmd | Engine::L3fwdFib | Engine::L3fwdLpm => self.start_ours()?,
+            Engine::Brickway | Engine::Watched | Engine::Testpmd | Engine::L3fwdFib | Engine::L3fwdLpm => {
+                self.start_ours()?
+            }
         })
     }
 
@@ -327,6 +333,10 @@ impl<'a> OnVeth<'a> {
         } else {
             self.add_configuration(&mut command, &ports)?;
         }
+        let is_watched = self.case.engine == Engine::Watched;
+        if is_watched {
+            command.args(["--metrics", METRICS, "--web", WEB]);
+        }
         let log = folder.join("router.log");
         let out = File::create(&log).with_context(|| format!("cannot make '{}'", log.display()))?;
         let err = out.try_clone().context("cannot use a file twice")?;
@@ -336,8 +346,26 @@ impl<'a> OnVeth<'a> {
         let child = command.spawn().context("cannot start the router");
         let place = place_control(Some(*apart));
         let process = Some(Reachable::new(child?));
+        let clients = if is_watched { self.start_clients()? } else { Vec::new() };
         drop(place);
-        Ok(Router::Ours { process, log })
+        Ok(Router::Ours { process, log, _clients: clients })
+    }
+
+    /// Starts those who look at a router: one reads its metrics every second, one its events, which come as often.
+    fn start_clients(&self) -> Result<Vec<Reachable>> {
+        let clients = [(METRICS, "/metrics"), (WEB, "/api/v1/events")];
+        let start = |(address, path): (&str, &str)| {
+            let (host, port) = address.split_once(':').unwrap_or((address, ""));
+            let request =
+                format!("GET {path} HTTP/1.1\\r\\nHost: {address}\\r\\nConnection: close\\r\\n\\r\\n");
+            let script = format!(
+                "while sleep 1; do {{ printf '{request}' >&3; cat <&3; }} 3<>/dev/tcp/{host}/{port} >/dev/null; done 2>/dev/null"
+            );
+            let mut command = self.veth.network.router.command("bash");
+            let child = command.args(["-c", &script]).spawn();
+            Ok(Reachable::new(child.context("cannot start bash, which reads what the router shows")?))
+        };
+        clients.into_iter().map(start).collect()
     }
 
     /// The rules of an access list in the words of `text`. They permit, so that frames that one of them matches pass too.
