@@ -10,6 +10,7 @@
 #   make test-drivers the tests of a router in Linux's place on xdp, af_xdp and af_packet
 #   make test-web the tests of the web page in a browser, Chromium
 #   make test-linux-esp  tests of IPsec beside Linux's and strongSwan, in a virtual machine whose kernel has ESP
+#   make book    the pages as a book, target/book/html
 #   make deny    licences and sources of what we depend on; make advisories: its known holes (needs the network)
 #   make dpdk-test  lints and tests of what needs DPDK
 #   make bench-peers  build what our figures are compared with
@@ -41,7 +42,7 @@ TARGET := $(shell uname -m)-unknown-linux-gnu
 ROUTER := $(addprefix -p brickway-,packet fib graph ports fabric ipsec elements lua control) -p brickway
 UNSAFE := -p brickway-packet -p brickway-fib -p brickway-ports -p brickway-ipsec
 
-.PHONY: help build quick packages-build packages-demo packages-cluster packages-test packages-bench packages-dpdk packages-web packages-vm rust nightly demo demo-cluster test test-router test-drivers test-web test-linux-esp test-all dpdk-test lint fuzz loom sanitize cargo-deny deny advisories bench-peers bench install clean
+.PHONY: help build quick packages-build packages-demo packages-cluster packages-test packages-bench packages-dpdk packages-web packages-vm rust nightly demo demo-cluster test test-router test-drivers test-web test-linux-esp test-all dpdk-test lint fuzz loom sanitize book cargo-deny deny advisories bench-peers bench install clean
 
 help:
 	@sed -n 's/^#   //p' $(MAKEFILE_LIST)
@@ -153,7 +154,7 @@ test-linux-esp: packages-vm rust
 
 # What is built in other ways, each of which takes some minutes more.
 test-all: test
-	$(MAKE) --no-print-directory lint test-web test-linux-esp dpdk-test loom sanitize fuzz deny
+	$(MAKE) --no-print-directory lint test-web test-linux-esp dpdk-test loom sanitize fuzz deny book
 
 # DPDK's environment starts once a process, so that its tests share one; they need no huge pages. All of the workspace is named
 # so that what does not depend on DPDK need not be built again.
@@ -178,6 +179,15 @@ fuzz: packages-build nightly
 	@for target in configuration script control_socket packets routes netlink fabric esp nat acl filter_program drop_in mrt pcap store records; do \
 	  echo "fuzzing $$target for $(FUZZ_SECONDS) s"; \
 	  $(CARGO) +nightly fuzz run $$target -- -max_total_time=$(FUZZ_SECONDS) -max_len=4096 -verbosity=0 -print_final_stats=1 || exit 1; done
+
+# The pages of the project, with what they link to. A link that leads nowhere fails `make test`.
+BOOK := README.md ARCHITECTURE.md SPECIFICATION.md CONTRIBUTING.md SECURITY.md LICENSE-APACHE LICENSE-MIT Makefile docs examples packaging data/README.md crates/fib/README.md
+book: rust
+	@command -v mdbook >/dev/null || $(CARGO) install --quiet --locked mdbook
+	rm -rf target/book && mkdir -p target/book/src
+	cp -r --parents $(BOOK) target/book/src
+	cp packaging/book/book.toml target/book && cp packaging/book/SUMMARY.md target/book/src
+	mdbook build target/book -d $(CURDIR)/target/book/html
 
 cargo-deny: rust
 	@command -v cargo-deny >/dev/null || $(CARGO) install --quiet --locked cargo-deny

@@ -79,3 +79,28 @@ fn main() -> ExitCode {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::Cli;
+
+    /// Values in sentences may be names, such as PORT.
+    #[test]
+    fn commands_in_documents_are_known() {
+        use clap::error::ErrorKind::{self, InvalidSubcommand, UnknownArgument};
+        let mut wrong = Vec::new();
+        let commands = testbed::documents::commands_of("brickway-lab");
+        assert!(commands.len() > 50, "{}", commands.len());
+        for documented in commands {
+            let Err(mistake) = Cli::command().try_get_matches_from(&documented.words) else { continue };
+            let is_help = matches!(mistake.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
+            let is_unknown = matches!(mistake.kind(), UnknownArgument | InvalidSubcommand);
+            if !is_help && (documented.is_whole || is_unknown) {
+                wrong.push(format!("{}: {}\n{mistake}", documented.place, documented.words.join(" ")));
+            }
+        }
+        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    }
+}

@@ -229,4 +229,22 @@ mod tests {
         let help = super::command().render_help().to_string();
         assert!(help.contains("Operate:\n  run       Forward between ports"), "{help}");
     }
+
+    /// Values in sentences may be names, such as PORT.
+    #[test]
+    fn commands_in_documents_are_known() {
+        use clap::error::ErrorKind::{self, InvalidSubcommand, UnknownArgument};
+        let mut wrong = Vec::new();
+        let commands = testbed::documents::commands_of("brickway");
+        assert!(commands.len() > 100);
+        for documented in commands {
+            let Err(mistake) = super::command().try_get_matches_from(&documented.words) else { continue };
+            let is_help = matches!(mistake.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
+            let is_unknown = matches!(mistake.kind(), UnknownArgument | InvalidSubcommand);
+            if !is_help && (documented.is_whole || is_unknown) {
+                wrong.push(format!("{}: {}\n{mistake}", documented.place, documented.words.join(" ")));
+            }
+        }
+        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    }
 }

@@ -19,7 +19,7 @@ use crate::table::{Align, Table};
 #[derive(Args, Debug)]
 #[command(after_help = "See the manual of one with: brickway help ELEMENT")]
 pub(crate) struct ElementsArguments {
-    /// Only those whose name or summary contains this text
+    /// A subject (nat, ip, queues), a part of a name, or the beginning of a word of the summary
     search: Option<String>,
     /// Print one JSON object per element
     #[arg(long)]
@@ -29,8 +29,9 @@ pub(crate) struct ElementsArguments {
 /// Shows the manual of an element.
 #[derive(Args, Debug)]
 pub(crate) struct HelpArguments {
-    /// An element's class (DecIPTTL) or a subcommand (run); without one, this program's help
-    name: Option<String>,
+    /// An element's class (DecIPTTL) or a subcommand (run, show ports); without one, this program's help
+    #[arg(value_name = "NAME")]
+    names: Vec<String>,
 }
 
 /// A section of a manual: its mark (`c`, `s`, `d` ...), what follows the mark on its line, and the text.
@@ -102,12 +103,16 @@ pub(crate) fn elements(arguments: &ElementsArguments) -> Result<ExitCode> {
     let mut subjects: BTreeMap<String, Vec<(&str, &Class, String)>> = BTreeMap::new();
     for (name, class) in registry.classes() {
         let (subject, summary) = subject_and_summary(name, class);
-        if name.to_lowercase().contains(&wanted) || summary.to_lowercase().contains(&wanted) {
+        let has_word = summary.to_lowercase().split_whitespace().any(|word| word.starts_with(&wanted));
+        if subject == wanted || name.to_lowercase().contains(&wanted) || has_word {
             subjects.entry(subject).or_default().push((name, class, summary));
         }
     }
-    if subjects.is_empty() {
-        bail!("no element's name or summary contains '{wanted}'");
+    // A subject is the whole answer.
+    if let Some(classes) = subjects.remove(&wanted) {
+        subjects = BTreeMap::from([(wanted, classes)]);
+    } else if subjects.is_empty() {
+        bail!("elements: no element has '{wanted}' in its name, subject or summary");
     }
     for (subject, classes) in subjects {
         if arguments.json {
@@ -131,15 +136,26 @@ pub(crate) fn elements(arguments: &ElementsArguments) -> Result<ExitCode> {
 }
 
 pub(crate) fn help(arguments: &HelpArguments) -> Result<ExitCode> {
-    let mut command = crate::command();
-    let Some(name) = &arguments.name else {
-        command.print_long_help()?;
-        return Ok(ExitCode::SUCCESS);
-    };
-    if let Some(subcommand) = command.find_subcommand_mut(name) {
-        subcommand.print_long_help()?;
-        return Ok(ExitCode::SUCCESS);
+    let mut command = &mut crate::command();
+    command.build();
+    let mut unknown = None;
+    for name in &arguments.names {
+        if command.find_subcommand(name).is_none() {
+            unknown = Some(name);
+            break;
+        }
+        command = command.find_subcommand_mut(name).expect("it was found just now");
     }
+    let name = match unknown {
+        None => {
+            print(&command.render_long_help().to_string());
+            return Ok(ExitCode::SUCCESS);
+        }
+        Some(name) if arguments.names.len() == 1 => name,
+        Some(name) => {
+            bail!("help: '{}' has no subcommand '{name}'", command.get_bin_name().unwrap_or_default())
+        }
+    };
     let registry = crate::classes();
     let found = registry
         .classes()

@@ -183,6 +183,10 @@ fn the_manual() {
     let said = brickway(&["help", "run"]);
     assert_eq!(said.code, 0);
     assert!(said.out.contains("--workers"), "{}", said.out);
+    let said = brickway(&["help", "show", "ports"]);
+    assert!(said.code == 0 && said.out.contains("Usage: brickway show ports"), "{}", said.out);
+    let said = brickway(&["help", "show", "prots"]);
+    assert!(said.code == 1 && said.err.contains("'brickway show' has no subcommand 'prots'"), "{}", said.err);
 }
 
 #[test]
@@ -200,6 +204,9 @@ fn the_list_of_elements() {
     assert_eq!(object["class"], "DecIPTTL");
     assert_eq!(object["ports"], "1/1-2");
     assert_eq!(brickway(&["elements", "no-such-thing"]).code, 1);
+    let said = brickway(&["elements", "nat"]);
+    assert!(said.out.starts_with("nat:") && said.out.contains("IPRewriter"), "{}", said.out);
+    assert!(!said.out.contains("GetIPAddress"), "{}", said.out);
 }
 
 /// What `check --flat` prints is a configuration of the same elements and connections.

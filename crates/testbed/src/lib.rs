@@ -12,8 +12,10 @@
 //! | `running`, `program` | programs that run; where ours are |
 //! | `guard`, `wait`, `folder` | root, packages, turns; patience; a folder of files |
 //! | `ipv4`, `ipv6` | packets |
+//! | `documents` | the project's pages: their links, and the commands in them |
 //! | `../vm` | a virtual machine with Debian's kernel, for what the kernel at hand lacks |
 
+pub mod documents;
 mod folder;
 mod guard;
 pub mod ipv4;

@@ -1,0 +1,220 @@
+//! The project's documents: their links, and the commands in them. A command that the program does not know, or a link that leads
+//! nowhere, fails a test.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The documents that people read first; below these folders all pages count.
+const PAGES: [&str; 6] =
+    ["README.md", "ARCHITECTURE.md", "SPECIFICATION.md", "CONTRIBUTING.md", "SECURITY.md", "docs"];
+
+/// A command line in a document.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DocumentedCommand {
+    /// The file and line, for messages.
+    pub place: String,
+    /// The program and its arguments.
+    pub words: Vec<String>,
+    /// Whether it stands in a block of commands; else it is in a sentence, and may be a part of one or have names for values.
+    pub is_whole: bool,
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// Returns all pages, as paths from the project's folder, with their text.
+pub fn pages() -> BTreeMap<PathBuf, String> {
+    let mut pages = BTreeMap::new();
+    let mut waiting: Vec<PathBuf> = PAGES.iter().map(PathBuf::from).collect();
+    while let Some(path) = waiting.pop() {
+        let full = root().join(&path);
+        if full.is_dir() {
+            let entries = fs::read_dir(&full).expect("the folder of documents can be read");
+            waiting.extend(entries.map(|entry| path.join(entry.expect("an entry can be read").file_name())));
+        } else if path.extension().is_some_and(|extension| extension == "md") {
+            let text =
+                fs::read_to_string(&full).unwrap_or_else(|error| panic!("{}: {error}", full.display()));
+            pages.insert(path, text);
+        }
+    }
+    pages
+}
+
+/// Returns the commands of a program in all pages.
+pub fn commands_of(program: &str) -> Vec<DocumentedCommand> {
+    let mut commands = Vec::new();
+    for (path, text) in pages() {
+        let (mut is_block, mut open) = (false, String::new());
+        for (number, line) in text.lines().enumerate() {
+            let place = format!("{}:{}", path.display(), number + 1);
+            if line.trim_start().starts_with("```") {
+                is_block = !is_block;
+                continue;
+            }
+            if is_block {
+                // A line may go on in the next one.
+                open.push_str(line);
+                if open.ends_with('\\') {
+                    open.pop();
+                    continue;
+                }
+                commands.extend(in_line(&std::mem::take(&mut open), program, &place, true));
+                continue;
+            }
+            // In sentences commands stand between backquotes.
+            let spans = line.split('`').skip(1).step_by(2);
+            commands.extend(spans.flat_map(|span| in_line(span, program, &place, false)));
+        }
+    }
+    commands
+}
+
+/// The commands of a program in a line of a shell.
+fn in_line(line: &str, program: &str, place: &str, is_whole: bool) -> Vec<DocumentedCommand> {
+    let line = line.trim_start().trim_start_matches("$ ");
+    parts(line)
+        .into_iter()
+        .filter_map(|words| {
+            let first = words.iter().position(|word| word == program)?;
+            // What stands before runs it: sudo, ip netns exec NAME, a variable.
+            let runs = |word: &String| {
+                matches!(word.as_str(), "sudo" | "ip" | "netns" | "exec" | "router" | "-")
+                    || word.contains('=')
+            };
+            let is_command = words[..first].iter().all(runs) && words.len() > first + 1;
+            let words = words[first..].to_vec();
+            // A name for a command stands for any.
+            let is_name = |word: &String| word.chars().all(|c| c.is_ascii_uppercase());
+            let has_name = words.iter().skip(1).take(2).any(is_name) && !is_whole;
+            let is_cut = words.iter().any(|word| word.contains("..."));
+            (is_command && !has_name && !is_cut).then(|| DocumentedCommand {
+                place: place.to_owned(),
+                words,
+                is_whole,
+            })
+        })
+        .collect()
+}
+
+/// Splits a line into commands and these into words, as a shell does.
+fn parts(line: &str) -> Vec<Vec<String>> {
+    let mut parts = vec![Vec::new()];
+    let (mut word, mut quote, mut is_word) = (String::new(), None, false);
+    for c in line.chars() {
+        match (quote, c) {
+            (Some(open), c) if c == open => quote = None,
+            (Some(_), c) => word.push(c),
+            (None, '\'' | '"') => (quote, is_word) = (Some(c), true),
+            (None, '#') if !is_word => break,
+            (None, ' ' | '|' | ';' | '&' | '>' | '<' | '(' | ')') => {
+                if std::mem::take(&mut is_word) {
+                    let last = parts.last_mut().expect("there is one at least");
+                    last.push(std::mem::take(&mut word));
+                }
+                if c != ' ' {
+                    parts.push(Vec::new());
+                }
+            }
+            (None, c) => {
+                word.push(c);
+                is_word = true;
+            }
+        }
+    }
+    if is_word {
+        parts.last_mut().expect("there is one at least").push(word);
+    }
+    parts
+}
+
+/// Returns links of pages that lead nowhere, with their place.
+pub fn broken_links() -> Vec<String> {
+    let pages = pages();
+    let mut broken = Vec::new();
+    for (path, text) in &pages {
+        let folder = path.parent().unwrap_or(Path::new(""));
+        for (number, line) in without_code(text).iter().enumerate() {
+            for target in line.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+                if target.contains("://") || target.starts_with("mailto:") {
+                    continue;
+                }
+                let (file, heading) = target.split_once('#').unwrap_or((target, ""));
+                let file = if file.is_empty() { path.clone() } else { clean(&folder.join(file)) };
+                let is_there = root().join(&file).exists()
+                    && (heading.is_empty() || headings(pages.get(&file)).any(|known| known == heading));
+                if !is_there {
+                    broken.push(format!("{}:{}: {target}", path.display(), number + 1));
+                }
+            }
+        }
+    }
+    broken
+}
+
+/// The lines of a page; those of blocks of code are empty.
+fn without_code(text: &str) -> Vec<&str> {
+    let mut is_block = false;
+    let line = |line| {
+        let is_fence = str::trim_start(line).starts_with("```");
+        is_block ^= is_fence;
+        if is_block || is_fence { "" } else { line }
+    };
+    text.lines().map(line).collect()
+}
+
+/// Resolves `..` in a path.
+fn clean(path: &Path) -> PathBuf {
+    let mut clean = PathBuf::new();
+    for part in path.components() {
+        match part {
+            std::path::Component::ParentDir => {
+                clean.pop();
+            }
+            part => clean.push(part),
+        }
+    }
+    clean
+}
+
+/// The headings of a page, as links name them.
+fn headings(text: Option<&String>) -> impl Iterator<Item = String> {
+    let lines = text.map(|text| without_code(text)).unwrap_or_default();
+    let headings = lines.into_iter().filter(|line| line.starts_with('#'));
+    headings.map(|line| {
+        let title = line.trim_start_matches('#').trim().to_lowercase();
+        let kept = title.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
+        kept.map(|c| if c == ' ' { '-' } else { c }).collect()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_are_found_as_a_shell_reads_them() {
+        let words = |line: &str| -> Vec<String> {
+            in_line(line, "p", "x", true).into_iter().map(|command| command.words.join("+")).collect()
+        };
+        assert_eq!(words("$ sudo p run 'a b' --x   # p comment"), ["p+run+a b+--x"]);
+        assert_eq!(
+            words("ip netns exec router p run eth1 & sleep 3; p show ports"),
+            ["p+run+eth1", "p+show+ports"]
+        );
+        assert_eq!(words("p show | jq . > file"), ["p+show"]);
+        assert!(words("the p program").is_empty() && words("p").is_empty() && words("p run ...").is_empty());
+    }
+
+    #[test]
+    fn links_lead_somewhere_and_the_book_has_all_pages() {
+        assert_eq!(broken_links(), Vec::<String>::new());
+        let contents = fs::read_to_string(root().join("packaging/book/SUMMARY.md")).unwrap();
+        for path in pages().keys() {
+            let link = format!("({})", path.display());
+            assert!(contents.contains(&link), "{link} is not in packaging/book/SUMMARY.md");
+        }
+        assert_eq!(contents.matches("](").count(), pages().len());
+    }
+}
