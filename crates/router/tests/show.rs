@@ -13,8 +13,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use control::api::{
-    Action, Backend, CostRow, CounterRow, DriftRow, DropRow, EdgeRow, ElementRow, HandlerRow, LookupRow,
-    MemberRow, NeighbourRow, NextHopRow, PathRow, PortRow, PuntRow, QueueRow, Request, RouteRow,
+    Action, Backend, CostRow, CounterRow, DriftChecks, DriftRow, DropRow, EdgeRow, ElementRow, HandlerRow,
+    LookupRow, MemberRow, NeighbourRow, NextHopRow, PathRow, PortRow, PuntRow, QueueRow, Request, RouteRow,
     RouteTableRow, Rows, Server, ServerOptions, Show, SystemRow, TextRow, TrafficRow, Unanswered, WayRow,
     WorkerRow,
 };
@@ -238,6 +238,7 @@ impl Backend for Router {
                     packets: 1_000,
                     dropped: 3,
                     cycles: 12_500.0,
+                    counts: Vec::new(),
                     edges: vec![edge(0, Some(997)), edge(1, None)],
                 })?;
             }
@@ -246,6 +247,7 @@ impl Backend for Router {
                 pid: 77,
                 namespace: 4_026_531_840,
                 uptime_seconds: 90_061.5,
+                drift: Some(DriftChecks { checked_at: 0.0, differing: 2, healed: 5 }),
                 workers: 2,
                 tables: vec![RouteTableRow {
                     table: 254,
@@ -437,6 +439,7 @@ version            1.2.3
 process            77
 network namespace  4026531840
 uptime             1 d 01:01:01
+drift              2 routes differ from Linux's, 5 were healed
 workers            2
 next hops          12 of 32,767
 free frames        4,000 of 4,096, 4,096 of 4,096

@@ -279,8 +279,22 @@ pub struct ElementRow {
     pub dropped: u64,
     /// TSC cycles that it took, estimated from a sample.
     pub cycles: f64,
+    /// What it counts beside packets: mappings of a translator, errors of a script.
+    #[serde(default)]
+    pub counts: Vec<CountRow>,
     /// Where its packets go.
     pub edges: Vec<EdgeRow>,
+}
+
+/// Something that an element counts beside packets.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct CountRow {
+    /// Its name as a metric, without `brickway_`: `nat_mappings`.
+    pub name: String,
+    /// What it is.
+    pub about: String,
+    /// All copies of the element together.
+    pub value: f64,
 }
 
 /// A connection from an element to another one.
@@ -297,7 +311,7 @@ pub struct EdgeRow {
 }
 
 /// The router itself.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SystemRow {
     /// The version of the program.
     pub version: String,
@@ -307,6 +321,9 @@ pub struct SystemRow {
     pub namespace: u64,
     /// Seconds since it began.
     pub uptime_seconds: f64,
+    /// What the checks of the forwarding tables have found; none before the first one.
+    #[serde(default)]
+    pub drift: Option<DriftChecks>,
     /// Threads that move packets, without the slow thread.
     pub workers: usize,
     /// The tables of routes.
@@ -315,6 +332,17 @@ pub struct SystemRow {
     pub next_hops: Option<(usize, usize)>,
     /// Frames that no packet has, and all, of each worker's pool.
     pub frames: Vec<(usize, usize)>,
+}
+
+/// What the checks found that compare the forwarding tables with Linux's routes every so often.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct DriftChecks {
+    /// When the last one ended, in seconds since 1970.
+    pub checked_at: f64,
+    /// Routes that still differ after it.
+    pub differing: u64,
+    /// Routes that differed, and were read again, since the router began.
+    pub healed: u64,
 }
 
 /// A table of routes.

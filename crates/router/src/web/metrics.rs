@@ -10,9 +10,11 @@ use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use prometheus::proto::{Counter, Gauge, LabelPair, Metric, MetricFamily, MetricType};
 use prometheus::{Encoder, TEXT_FORMAT, TextEncoder};
+use serde_json::Value;
 
 use super::Site;
 use super::snapshot::Snapshot;
+use crate::features::FeatureSettings;
 
 pub(super) async fn metrics(State(site): State<Site>) -> Response {
     let text = text(&*site.snapshots.now().await);
@@ -21,12 +23,12 @@ pub(super) async fn metrics(State(site): State<Site>) -> Response {
 
 /// Collects metrics by name.
 #[derive(Default)]
-struct Families(BTreeMap<&'static str, MetricFamily>);
+struct Families(BTreeMap<String, MetricFamily>);
 
 impl Families {
-    fn add(&mut self, name: &'static str, help: &str, value: f64, labels: &[(&str, &str)]) {
+    fn add(&mut self, name: &str, help: &str, value: f64, labels: &[(&str, &str)]) {
         let is_count = name.ends_with("_total");
-        let family = self.0.entry(name).or_insert_with(|| {
+        let family = self.0.entry(name.to_owned()).or_insert_with(|| {
             let mut family = MetricFamily::default();
             family.set_name(name.to_owned());
             family.set_help(help.to_owned());
@@ -165,6 +167,12 @@ fn graph(all: &mut Families, snapshot: &Snapshot) {
         let help = "Cycles of the time-stamp counter that an element took, estimated from a sample.";
         all.add("brickway_element_cycles_total", help, row.cycles, &labels);
     }
+    for row in &snapshot.elements {
+        let labels = [("element", row.element.as_str()), ("class", row.class.as_str())];
+        for count in &row.counts {
+            all.add(&format!("brickway_{}", count.name), &count.about, count.value, &labels);
+        }
+    }
     for row in &snapshot.workers {
         let worker = if row.is_slow { "slow".to_owned() } else { row.worker.to_string() };
         let labels = [("worker", worker.as_str())];
@@ -193,6 +201,12 @@ fn system(all: &mut Families, snapshot: &Snapshot) {
         );
     }
     for row in &snapshot.netlink {
+        if row.name == "overruns" {
+            let help =
+                "Times that Linux's messages were lost because they came too fast; all was then read again.";
+            all.add("brickway_netlink_overruns_total", help, row.value as f64, &[]);
+            continue;
+        }
         let help = "What is known of the mirror of Linux's state, by name.";
         all.add("brickway_netlink", help, row.value as f64, &[("name", row.name.as_str())]);
     }
@@ -200,6 +214,14 @@ fn system(all: &mut Families, snapshot: &Snapshot) {
     let labels = [("version", system.version.as_str())];
     all.add("brickway_build_info", "The version of the router; always 1.", 1.0, &labels);
     all.add("brickway_uptime_seconds", "Time since the router began.", system.uptime_seconds, &[]);
+    if let Some(drift) = system.drift {
+        let help = "Routes that differ from Linux's after the last check.";
+        all.add("brickway_drift_routes", help, drift.differing as f64, &[]);
+        let help = "Routes that differed from Linux's, and were read again.";
+        all.add("brickway_drift_healed_routes_total", help, drift.healed as f64, &[]);
+        let help = "When the last check of routes ended, in seconds since 1970.";
+        all.add("brickway_drift_check_timestamp_seconds", help, drift.checked_at, &[]);
+    }
     for table in &system.tables {
         let (number, family) = (table.table.to_string(), table.family.to_string());
         let labels = [("table", number.as_str()), ("family", family.as_str()), ("kind", table.kind.as_str())];
@@ -222,29 +244,43 @@ fn system(all: &mut Families, snapshot: &Snapshot) {
     }
 }
 
-/// Access-list rules, IPsec, and whatever else features count: numbers of their rows, with the words of a row as labels.
+/// Access-list rules, policies and associations of IPsec, and whatever else features count.
 fn features(all: &mut Families, snapshot: &Snapshot) {
-    for (feature, rows) in &snapshot.features {
-        for row in rows.as_array().into_iter().flatten().filter_map(|row| row.as_object()) {
-            if let Some(packets) = row.get("packets").and_then(serde_json::Value::as_u64) {
-                let text = |key: &str| match row.get(key) {
-                    Some(serde_json::Value::String(text)) => text.clone(),
-                    Some(serde_json::Value::Number(number)) => number.to_string(),
-                    _ => String::new(),
-                };
-                let (number, rule) = (text("number"), text("rule"));
-                let labels =
-                    [("feature", feature.as_str()), ("number", number.as_str()), ("rule", rule.as_str())];
-                let help = "Packets that a row of a feature's table met: rules of access lists.";
-                all.add("brickway_feature_packets_total", help, packets as f64, &labels);
+    for shown in FeatureSettings::shown() {
+        let rows = snapshot.features.get(shown.name).and_then(Value::as_array);
+        // Rows with the same labels count together: a metric has one value for each set of labels.
+        let mut counts: BTreeMap<(&str, Vec<String>), u64> = BTreeMap::new();
+        for row in rows.into_iter().flatten() {
+            let text = |field: &&str| match &row[field] {
+                Value::String(text) => text.clone(),
+                Value::Number(number) => number.to_string(),
+                _ => String::new(),
+            };
+            let labels: Vec<String> = shown.labels.iter().map(text).collect();
+            for &count in shown.counts {
+                if let Some(value) = row[count].as_u64() {
+                    *counts.entry((count, labels.clone())).or_default() += value;
+                }
+                for (reason, value) in row[count].as_object().into_iter().flatten() {
+                    let labels = labels.iter().chain([reason]).cloned().collect();
+                    *counts.entry((count, labels)).or_default() += value.as_u64().unwrap_or(0);
+                }
             }
+        }
+        for ((count, values), value) in counts {
+            let names = shown.labels.iter().chain(&["reason"]).copied();
+            let labels: Vec<(&str, &str)> = names.zip(values.iter().map(String::as_str)).collect();
+            all.add(&format!("brickway_{}_{count}_total", shown.name), shown.about, value as f64, &labels);
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use control::api::{DropRow, PortRow, TrafficRow};
+    use control::api::{
+        CountRow, CounterRow, DriftChecks, DropRow, ElementRow, PortRow, SystemRow, TrafficRow,
+    };
+    use serde_json::json;
 
     use super::*;
 
@@ -270,5 +306,55 @@ mod tests {
         ] {
             assert!(text.lines().any(|known| known == line), "{line} in\n{text}");
         }
+    }
+
+    #[test]
+    fn each_series_is_there_once_and_named_after_what_it_is() {
+        let count =
+            |name: &str, value| CountRow { name: name.to_owned(), about: "What it is.".to_owned(), value };
+        let counts = vec![count("nat_mappings", 7.0), count("lua_errors_total", 2.0)];
+        let element = ElementRow {
+            element: "rw".to_owned(),
+            class: "IPRewriter".to_owned(),
+            counts,
+            ..ElementRow::default()
+        };
+        let policy = json!({"what": "policy out", "from": "10.0.0.0/8", "to": "any", "packets": 3, "bytes": 300, "does": "block"});
+        let association = json!({"what": "esp 0x1", "from": "192.0.2.1", "to": "192.0.2.2", "packets": null, "bytes": null,
+            "dropped": {"ESP: replayed": 4}, "does": ""});
+        let rule = json!({"number": 1, "rule": "1 deny any any any", "packets": 9});
+        let netlink = CounterRow { name: "overruns".to_owned(), value: 6, note: String::new() };
+        let system = SystemRow {
+            drift: Some(DriftChecks { checked_at: 1e9, differing: 1, healed: 8 }),
+            ..SystemRow::default()
+        };
+        let features = json!({"ipsec": [policy, policy, association], "acl": [rule]});
+        let text = text(&Snapshot {
+            elements: vec![element],
+            netlink: vec![netlink],
+            system: Some(system),
+            features: features.as_object().cloned().unwrap_or_default(),
+            ..Snapshot::default()
+        });
+        for line in [
+            r#"brickway_nat_mappings{element="rw",class="IPRewriter"} 7"#,
+            "# TYPE brickway_nat_mappings gauge",
+            r#"brickway_lua_errors_total{element="rw",class="IPRewriter"} 2"#,
+            "# TYPE brickway_lua_errors_total counter",
+            r#"brickway_ipsec_packets_total{what="policy out",from="10.0.0.0/8",to="any",only=""} 6"#,
+            r#"brickway_ipsec_dropped_total{what="esp 0x1",from="192.0.2.1",to="192.0.2.2",only="",reason="ESP: replayed"} 4"#,
+            r#"brickway_acl_packets_total{number="1",rule="1 deny any any any"} 9"#,
+            "brickway_netlink_overruns_total 6",
+            "brickway_drift_routes 1",
+            "brickway_drift_healed_routes_total 8",
+            "brickway_drift_check_timestamp_seconds 1000000000",
+        ] {
+            assert!(text.lines().any(|known| known == line), "{line} in\n{text}");
+        }
+        let mut series: Vec<&str> = text.lines().filter_map(|line| Some(line.rsplit_once(' ')?.0)).collect();
+        let all = series.len();
+        series.sort_unstable();
+        series.dedup();
+        assert_eq!(series.len(), all, "{text}");
     }
 }
