@@ -95,7 +95,8 @@ fn metrics_and_the_api_say_what_show_says() {
     network.run("r", &format!("{PROGRAM} set tables.check_seconds 0.2"));
     let compared = eventually(|| {
         let (_, text) = get(&network, METRICS, "/metrics", "");
-        text.contains("\nbrickway_drift_routes 0\n") && text.contains("\nbrickway_drift_check_timestamp_seconds 1")
+        text.contains("\nbrickway_drift_routes 0\n")
+            && text.contains("\nbrickway_drift_check_timestamp_seconds 1")
     });
     assert!(compared, "{}", router.printed());
 

@@ -31,6 +31,7 @@ use super::edges::{self, Through};
 use super::live::Live;
 use super::meter::{self, PortCounts};
 use crate::beside_linux;
+use crate::cluster::{self, NodeHost};
 use crate::features::FeatureSettings;
 use crate::table::mac_text;
 
@@ -89,6 +90,15 @@ impl Live {
                 send(rows, [TextRow { text: text.trim_end().to_owned() }])
             }
             Show::Drift(_) => self.drift(rows),
+            Show::Cluster(_) => {
+                let host = NodeHost::of(&self.shared).ok_or(
+                    "this router is not a node of a cluster; `brickway cluster run FILE NODE` makes one"
+                        .to_owned(),
+                )?;
+                let all =
+                    self.state()?.cluster.as_ref().map_or_else(Vec::new, |known| cluster::rows(&host, known));
+                send(rows, all)
+            }
             Show::Netlink(_) => {
                 let all = netlink(&*self.state()?);
                 send(rows, all)

@@ -18,7 +18,7 @@ mod cost;
 mod drift;
 mod edges;
 mod live;
-mod meter;
+pub(crate) mod meter;
 mod subject;
 mod summary;
 mod watch;

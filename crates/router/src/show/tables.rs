@@ -69,6 +69,7 @@ pub(super) fn print_rows(request: &Request, rows: Rows<'_>) -> Result<Seen> {
             vec![[thousands(row.packets), row.element, row.class, row.reason]]
         }),
         Show::Drift(_) => return drift(rows),
+        Show::Cluster(_) => super::cluster::print_rows(rows),
         Show::Netlink(_) | Show::Fpm(_) => {
             list(rows, &COUNTER, |row: CounterRow| vec![[row.name, thousands(row.value), row.note]])
         }

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
+use control::api::{ClusterNodeRow, ClusterRow};
 use prometheus::proto::{Counter, Gauge, LabelPair, Metric, MetricFamily, MetricType};
 use prometheus::{Encoder, TEXT_FORMAT, TextEncoder};
 use serde_json::Value;
@@ -61,6 +62,7 @@ fn text(snapshot: &Snapshot) -> String {
     ports(&mut all, snapshot);
     graph(&mut all, snapshot);
     system(&mut all, snapshot);
+    cluster(&mut all, snapshot);
     features(&mut all, snapshot);
     let families: Vec<MetricFamily> = all.0.into_values().collect();
     let mut bytes = Vec::new();
@@ -241,6 +243,86 @@ fn system(all: &mut Families, snapshot: &Snapshot) {
             &labels,
         );
         all.add("brickway_frames", "Frames of a worker's pool.", *frames as f64, &labels);
+    }
+}
+
+/// The cluster as this node knows it: a series for each node, and for each of this node's own links.
+fn cluster(all: &mut Families, snapshot: &Snapshot) {
+    let mut this = "";
+    for row in &snapshot.cluster {
+        match row {
+            ClusterRow::Cluster { here, problem, .. } => {
+                this = here;
+                let help = "Whether the cluster's store can be used.";
+                all.add("brickway_cluster_store_up", help, f64::from(u8::from(problem.is_none())), &[]);
+            }
+            ClusterRow::Node(node) => cluster_node(all, node, node.node == this),
+            ClusterRow::Event { .. } => {}
+        }
+    }
+}
+
+fn cluster_node(all: &mut Families, node: &ClusterNodeRow, is_this: bool) {
+    let labels = [("node", node.node.as_str())];
+    let flag = |is: bool| f64::from(u8::from(is));
+    let mut add = |name, help, value| all.add(name, help, value, &labels);
+    add("brickway_cluster_node_up", "Whether the fabric has a way to a node.", flag(node.is_reached));
+    add("brickway_cluster_node_leads", "Whether a node leads.", flag(node.leads));
+    // What is not a member has said nothing.
+    let Some(lag) = node.lag else { return };
+    add("brickway_cluster_log_lag", "Entries of the leader's log that a node's tables lack.", lag as f64);
+    for (name, help, value) in [
+        (
+            "brickway_cluster_input_packets_total",
+            "Packets that came in by a node's ports.",
+            node.input.packets,
+        ),
+        ("brickway_cluster_input_bytes_total", "Their bytes.", node.input.bytes),
+        ("brickway_cluster_routed_packets_total", "Packets that a node looked up routes for.", node.routed),
+        (
+            "brickway_cluster_output_packets_total",
+            "Packets that a node sent by its ports.",
+            node.output.packets,
+        ),
+        ("brickway_cluster_output_bytes_total", "Their bytes.", node.output.bytes),
+        (
+            "brickway_cluster_direct_bytes_total",
+            "Bytes that a node sent to others directly.",
+            node.direct_bytes,
+        ),
+        (
+            "brickway_cluster_balanced_bytes_total",
+            "Bytes that a node sent over an intermediate node.",
+            node.balanced_bytes,
+        ),
+        (
+            "brickway_cluster_flowlets_moved_total",
+            "Packets that left the path of the packet of their flow before them.",
+            node.moved,
+        ),
+        (
+            "brickway_cluster_without_room_total",
+            "Packets that a node sent although no link had room.",
+            node.without_room,
+        ),
+    ] {
+        add(name, help, value as f64);
+    }
+    for link in node.links.iter().filter(|_| is_this) {
+        let number = link.link.to_string();
+        let labels = [("link", number.as_str()), ("to", link.to.as_str())];
+        let help = "Whether both ends of a link of this node hear each other.";
+        all.add("brickway_cluster_link_up", help, flag(link.is_up), &labels);
+        let ways = [
+            ("direct", link.direct_bytes),
+            ("balanced", link.balanced_bytes),
+            ("relayed", link.relayed_bytes),
+        ];
+        for (way, bytes) in ways {
+            let labels = [labels[0], labels[1], ("way", way)];
+            let help = "Bytes sent by a link: directly, over an intermediate node, or relayed for others.";
+            all.add("brickway_cluster_link_bytes_total", help, bytes as f64, &labels);
+        }
     }
 }
 
