@@ -13,6 +13,7 @@
 //! | [`backstop`] | rules of nftables that drop what Linux would forward past the router's filters |
 //! | [`change`] | what can change: links, addresses, routes, next-hop objects, neighbours, rules; plain data |
 //! | [`cluster`] | many servers, one router: what the leader tells the nodes, and what they make of it |
+//! | [`drift`] | whether the mirror has the routes that Linux has |
 //! | [`netlink`] | messages of rtnetlink from and to bytes; the kernel's state, dumped and followed |
 //! | [`fpm`] | the server for FRR's forwarding plane manager protocol |
 //! | [`esp_hooks`] | ESP of Linux's, caught before it leaves or is opened, for us to judge or replace |
@@ -33,6 +34,7 @@ pub mod backstop;
 mod bounded;
 pub mod change;
 pub mod cluster;
+pub mod drift;
 pub mod esp_hooks;
 pub mod fpm;
 mod interner;

@@ -117,24 +117,31 @@ pub struct Balancer {
     flowlets: Flowlets,
     /// By output node: what may still go directly.
     direct: Vec<Bucket>,
-    /// By link: its room.
-    links: Vec<Bucket>,
+    links: Vec<LinkUse>,
     now_ns: u64,
     /// By the bits of a path's first node: the link towards it, if that is one alone and every path that leads anywhere is alive, so
     /// that a flow's path need not be looked at again.
     sure: Box<[u16; NodeId::COUNT + 1]>,
     random: u64,
-    /// Over an intermediate node, and directly.
-    chosen: [Chosen; 2],
-    /// Without what `chosen` counts.
+    /// Without what links count.
     counts: Counts,
 }
 
+/// A link of this node, as one worker uses it.
+#[derive(Clone, Debug)]
+struct LinkUse {
+    room: Bucket,
+    /// What was sent over an intermediate node, and directly.
+    chosen: [Chosen; 2],
+}
+
 /// Packets and their bytes.
-#[derive(Clone, Copy, Debug, Default)]
-struct Chosen {
-    packets: u64,
-    bytes: u64,
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Chosen {
+    /// Packets.
+    pub packets: u64,
+    /// Their bytes.
+    pub bytes: u64,
 }
 
 /// No link.
@@ -146,15 +153,15 @@ impl Balancer {
         let nodes = paths.topology().nodes();
         let links = paths.topology().links(paths.here()).len();
         let direct_rate = settings.ports_rate / settings.nodes.max(1) as u64;
+        let room = Bucket::new(settings.link_rate, Settings::depth(settings.link_rate), now_ns);
         let mut balancer = Balancer {
             mode: settings.mode,
             flowlets: Flowlets::new(settings.flowlets, settings.delta_ns),
             direct: vec![Bucket::new(direct_rate, Settings::depth(direct_rate), now_ns); nodes],
-            links: vec![Bucket::new(settings.link_rate, Settings::depth(settings.link_rate), now_ns); links],
+            links: vec![LinkUse { room, chosen: Default::default() }; links],
             random: settings.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
             now_ns,
             sure: Box::new([UNSURE; NodeId::COUNT + 1]),
-            chosen: Default::default(),
             counts: Counts::default(),
             paths,
         };
@@ -192,26 +199,31 @@ impl Balancer {
     /// So many bytes went over a link that this balancer was not asked about.
     #[inline]
     pub fn relayed(&mut self, link: usize, bytes: u64) {
-        if let Some(room) = self.links.get_mut(link) {
-            room.fill(self.now_ns, bytes);
+        if let Some(link) = self.links.get_mut(link) {
+            link.room.fill(self.now_ns, bytes);
         }
     }
 
     /// What was chosen so far.
     pub fn counts(&self) -> Counts {
-        let [over, direct] = self.chosen;
-        Counts {
-            direct: direct.packets,
-            direct_bytes: direct.bytes,
-            balanced: over.packets,
-            balanced_bytes: over.bytes,
-            ..self.counts
-        }
+        self.by_link().fold(self.counts, |sum, [over, direct]| Counts {
+            direct: sum.direct + direct.packets,
+            direct_bytes: sum.direct_bytes + direct.bytes,
+            balanced: sum.balanced + over.packets,
+            balanced_bytes: sum.balanced_bytes + over.bytes,
+            ..sum
+        })
+    }
+
+    /// Returns by link what was sent there over an intermediate node, and directly.
+    pub fn by_link(&self) -> impl Iterator<Item = [Chosen; 2]> + '_ {
+        self.links.iter().map(|link| link.chosen)
     }
 
     /// Starts to count anew.
     pub fn reset_counts(&mut self) {
-        (self.chosen, self.counts) = Default::default();
+        self.counts = Counts::default();
+        self.links.iter_mut().for_each(|link| link.chosen = Default::default());
     }
 
     /// Where the path of a flow is kept; asks for that memory, so best for all packets of a batch before the first is decided.
@@ -272,7 +284,7 @@ impl Balancer {
     /// Whether a link has room now.
     #[inline(always)]
     fn has_room(&mut self, link: u16) -> bool {
-        self.links.get_mut(usize::from(link)).is_some_and(|room| room.has_room_at(self.now_ns))
+        self.links.get_mut(usize::from(link)).is_some_and(|link| link.room.has_room_at(self.now_ns))
     }
 
     /// Whether it is alive and begins with a link that has room.
@@ -323,17 +335,17 @@ impl Balancer {
     /// Counts the packet and takes the room for it.
     #[inline(always)]
     fn decided(&mut self, way: PathChoice, link: u16, output: NodeId, bytes: u32) -> Choice {
-        if let Some(room) = self.links.get_mut(usize::from(link)) {
-            room.take(bytes);
-        }
         // Without a branch: which flows have the right is a guess.
         if let Some(right) = self.direct.get_mut(output.index()) {
             right.take(if way.is_by_right() { bytes } else { 0 });
         }
         let via = NodeId::new(way.first_bits()).filter(|&first| first != output);
-        let chosen = &mut self.chosen[usize::from(via.is_none())];
-        chosen.packets += 1;
-        chosen.bytes += u64::from(bytes);
+        if let Some(LinkUse { room, chosen }) = self.links.get_mut(usize::from(link)) {
+            room.take(bytes);
+            let chosen = &mut chosen[usize::from(via.is_none())];
+            chosen.packets += 1;
+            chosen.bytes += u64::from(bytes);
+        }
         Choice { via, link }
     }
 
@@ -418,6 +430,10 @@ mod tests {
         }
         assert!(at > 400_000_000);
         assert_eq!(balancer.counts().balanced, 0);
+        // A link of a mesh leads to one node.
+        let by_link: Vec<u64> = balancer.by_link().map(|[_, direct]| direct.packets).collect();
+        assert_eq!(by_link.iter().sum::<u64>(), balancer.counts().direct);
+        assert!(by_link.iter().all(|packets| packets.abs_diff(by_link[0]) <= 1), "{by_link:?}");
     }
 
     #[test]

@@ -26,6 +26,7 @@ use std::fmt;
 
 use crate::arguments::FromArgument;
 use crate::context::Context;
+use crate::element::Capability;
 
 /// How the values of a read handler on several workers become one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +40,9 @@ pub enum Combine {
     /// Texts: one after the other.
     Join,
 }
+
+/// Elements of the class have handlers that are metrics ([`Handler::metric`]).
+pub const METRICS: Capability = Capability("counts");
 
 /// How a handler is read: [`Get`], [`Ask`] or [`Field`].
 pub trait Read: Sync {
@@ -130,6 +134,8 @@ pub struct Handler {
     pub write: Option<&'static dyn Write>,
     /// Whether it is for the configuration's own scripts only, not for clients of control sockets: it reaches beyond the router.
     pub private: bool,
+    /// The name of the metric that its number is, without `brickway_`: a count ends with `_total`.
+    pub metric: Option<&'static str>,
 }
 
 impl Handler {
@@ -140,12 +146,20 @@ impl Handler {
         doc: &'static str,
         read: &'static dyn Read,
     ) -> Self {
-        Self { name, doc, combine, read: Some(read), write: None, private: false }
+        Self { name, doc, combine, read: Some(read), write: None, private: false, metric: None }
     }
 
     /// A handler to write.
     pub const fn write(name: &'static str, doc: &'static str, write: &'static dyn Write) -> Self {
-        Self { name, doc, combine: Combine::First, read: None, write: Some(write), private: false }
+        Self {
+            name,
+            doc,
+            combine: Combine::First,
+            read: None,
+            write: Some(write),
+            private: false,
+            metric: None,
+        }
     }
 
     /// A handler to read and to write.
@@ -156,7 +170,7 @@ impl Handler {
         read: &'static dyn Read,
         write: &'static dyn Write,
     ) -> Self {
-        Self { name, doc, combine, read: Some(read), write: Some(write), private: false }
+        Self { name, doc, combine, read: Some(read), write: Some(write), private: false, metric: None }
     }
 
     /// A handler to read and to write a field, which all workers have alike.
@@ -187,6 +201,12 @@ impl Handler {
     /// The same handler, for the configuration's own scripts only.
     pub const fn private(mut self) -> Self {
         self.private = true;
+        self
+    }
+
+    /// The same handler, whose number is a metric of this name.
+    pub const fn metric(mut self, name: &'static str) -> Self {
+        self.metric = Some(name);
         self
     }
 

@@ -23,7 +23,7 @@ use packet::{Pool, PoolOptions, PoolStats};
 
 use crate::context::{ElementStats, combined};
 use crate::graph::{Graph, GraphOptions, Registry, no_memory};
-use crate::handler::Combine;
+use crate::handler::{Combine, Handler, METRICS};
 use crate::hotswap::{Running, Swap};
 use crate::lang::{Diagnostic, FlatConfig};
 use crate::mail::{Mail, MailBox};
@@ -611,6 +611,38 @@ impl Router {
             }
         }
         handlers.concat()
+    }
+
+    /// Returns the handlers that are metrics, with the numbers of their elements and the values of all copies as one. Workers are
+    /// asked where elements have some.
+    pub fn metrics(&mut self) -> Vec<(usize, Handler, f64)> {
+        let all = self.config.elements.iter().enumerate();
+        let counting: Vec<usize> =
+            all.filter(|(_, flat)| flat.has(METRICS)).map(|(element, _)| element).collect();
+        if counting.is_empty() {
+            return Vec::new();
+        }
+        let of_copies = self.on_each(move |graph| {
+            let mut values = Vec::new();
+            for &element in &counting {
+                for handler in graph.handlers(element).into_iter().filter(|handler| handler.metric.is_some())
+                {
+                    let text = graph.read(element, handler.name, "").and_then(Result::ok);
+                    let value = text.and_then(|text| text.trim().parse::<f64>().ok());
+                    values.extend(value.map(|value| (element, handler, value)));
+                }
+            }
+            values
+        });
+        let mut metrics: Vec<(usize, Handler, f64)> = Vec::new();
+        for (element, handler, value) in of_copies.into_iter().flatten() {
+            match metrics.iter_mut().find(|(of, known, _)| (*of, known.name) == (element, handler.name)) {
+                Some((_, _, sum)) if handler.combine == Combine::Sum => *sum += value,
+                Some((_, _, most)) => *most = value.max(*most),
+                None => metrics.push((element, handler, value)),
+            }
+        }
+        metrics
     }
 
     /// Number of the element that `ELEMENT.HANDLER` names, and the handler; `None` for a handler of the router.

@@ -130,7 +130,7 @@ use std::time::Duration;
 
 use elements::lookup::ForwardingSteps;
 use graph::arguments::Interval;
-use graph::{Class, Combine, ConfigError, Context, Element, FromArgument, Get, Handler, Put, Setup};
+use graph::{Class, Combine, ConfigError, Context, Element, FromArgument, Get, Handler, METRICS, Put, Setup};
 use packet::{Batch, Packet};
 
 use crate::queues::{FIRST_TIMER, Queues};
@@ -151,6 +151,7 @@ pub(crate) static CLASS: Class = Class {
     name: "Lua",
     ports: "-/-",
     processing: Class::PUSH,
+    capabilities: &[METRICS],
     handlers: HANDLERS,
     manual: graph::manual!("element.rs"),
     make,
@@ -172,7 +173,8 @@ pub(crate) static HANDLERS: &[Handler] = &[
         Combine::Sum,
         "Calls that failed.",
         &Get(|e: &mut LuaElement| e.errors.to_string()),
-    ),
+    )
+    .metric("lua_errors_total"),
     Handler::read(
         "last_error",
         Combine::Join,
@@ -184,7 +186,8 @@ pub(crate) static HANDLERS: &[Handler] = &[
         Combine::Sum,
         "Bytes that the script's values take.",
         &Get(|e: &mut LuaElement| e.script.used_bytes().to_string()),
-    ),
+    )
+    .metric("lua_memory_bytes"),
     Handler::read(
         "exports",
         Combine::First,

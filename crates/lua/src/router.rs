@@ -57,7 +57,7 @@ pub(crate) static CLASS: Class = Class {
     name: "LuaRouter",
     ports: "-/-",
     processing: Class::PUSH,
-    capabilities: &[elements::lookup::FORWARDS],
+    capabilities: &[elements::lookup::FORWARDS, graph::METRICS],
     handlers: HANDLERS,
     manual: graph::manual!("router.rs"),
     make,

@@ -8,6 +8,8 @@
 mod netns;
 
 use packet::sync::lock;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::process::Command;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
@@ -836,7 +838,8 @@ fn a_cluster_that_hosts_its_store_needs_no_etcd() {
     let mut steps = Steps::of("hosted");
     let mut cluster = Cluster::new(Plan {
         store: StorePlan::Hosted,
-        settings: "hello = \"50ms\"\nleader.restart_seconds = 3",
+        settings: "hello = \"50ms\"\nleader.restart_seconds = 3\n[metrics]\nlisten = \"127.0.0.1:9779\"\n\
+                   [web]\nlisten = \"127.0.0.1:8779\"\n",
         ..Plan::default()
     });
     let names = cluster.names.clone();
@@ -844,6 +847,8 @@ fn a_cluster_that_hosts_its_store_needs_no_etcd() {
     let leader = cluster.next_leader("");
     cluster.all_reach_all(&[1, 2, 3, 4]);
     cluster.is_whole(&names);
+    each_node_shows_the_cluster(&cluster, &leader);
+    steps.done("seen from a node");
     cluster.is_one_hop(1, 3);
     a_route_works(&cluster, &leader, 1, 2, &[1, 3, 4]);
     steps.done("one router");
@@ -864,6 +869,60 @@ fn a_cluster_that_hosts_its_store_needs_no_etcd() {
     a_route_works(&cluster, &leader, 3, 3, &[1, 2, 4]);
     assert!(eventually(|| cluster.agrees(&names)), "{:#?}", cluster.show());
     steps.done("the node with the store killed");
+}
+
+/// What a node answers over HTTP.
+fn http(cluster: &Cluster, node: &str, port: u16, path: &str) -> String {
+    cluster.network.namespace(node).enter(|| {
+        let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).unwrap();
+        text
+    })
+}
+
+/// `show cluster`, the API and the metrics of a node have all nodes, who leads, and what links carry.
+fn each_node_shows_the_cluster(cluster: &Cluster, leader: &str) {
+    for node in ["b", "d"] {
+        let shown = cluster.shown(node, "cluster");
+        assert!(shown.contains(&format!("'{leader}' leads; '{node}' answers")), "{shown}");
+        assert!(shown.contains("evenness, most loaded node over mean, 1.00 is even: input "), "{shown}");
+        let long: Vec<&str> = shown.lines().filter(|line| line.chars().count() > 100).collect();
+        assert!(long.is_empty(), "{long:#?}");
+        let mut text = String::new();
+        let has_all = eventually(|| {
+            text = http(cluster, node, 9779, "/metrics");
+            cluster.names.iter().all(|name| {
+                let leads = i32::from(name == leader);
+                text.contains(&format!("\nbrickway_cluster_node_up{{node=\"{name}\"}} 1\n"))
+                    && text.contains(&format!("\nbrickway_cluster_node_leads{{node=\"{name}\"}} {leads}\n"))
+                    && text.contains(&format!("\nbrickway_cluster_log_lag{{node=\"{name}\"}} 0\n"))
+                    && (name == node || text.contains(&format!("to=\"{name}\",way=\"direct\"}} ")))
+            })
+        });
+        assert!(has_all, "{text}");
+        // Every host has sent to every other one, and one direction of a mesh is direct or balanced.
+        let carried = |way: &str| -> f64 {
+            let lines = text.lines().filter(|line| line.starts_with("brickway_cluster_link_bytes_total"));
+            let values = lines.filter(|line| line.contains(way)).filter_map(|line| line.rsplit(' ').next());
+            values.map(|value| value.parse::<f64>().unwrap()).sum()
+        };
+        let total = |name: &str| -> f64 {
+            let line =
+                text.lines().find(|line| line.starts_with(&format!("{name}{{node=\"{node}\"}}"))).unwrap();
+            line.rsplit(' ').next().unwrap().parse().unwrap()
+        };
+        assert!(carried("way=\"direct\"") > 0.0, "{text}");
+        assert_eq!(carried("way=\"direct\""), total("brickway_cluster_direct_bytes_total"), "{text}");
+        assert_eq!(carried("way=\"balanced\""), total("brickway_cluster_balanced_bytes_total"), "{text}");
+        assert!(total("brickway_cluster_input_packets_total") > 0.0, "{text}");
+        assert!(total("brickway_cluster_routed_packets_total") > 0.0, "{text}");
+        let text = http(cluster, node, 8779, "/api/v1/cluster");
+        let nodes = text.lines().filter(|line| line.contains("\"kind\":\"node\"")).count();
+        assert_eq!(nodes, cluster.names.len(), "{text}");
+        assert!(text.contains("\"kind\":\"event\""), "{text}");
+    }
 }
 
 #[test]

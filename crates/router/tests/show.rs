@@ -13,10 +13,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use control::api::{
-    Action, Backend, CostRow, CounterRow, DriftRow, DropRow, EdgeRow, ElementRow, HandlerRow, LookupRow,
-    MemberRow, NeighbourRow, NextHopRow, PathRow, PortRow, PuntRow, QueueRow, Request, RouteRow,
-    RouteTableRow, Rows, Server, ServerOptions, Show, SystemRow, TextRow, TrafficRow, Unanswered, WayRow,
-    WorkerRow,
+    Action, Backend, ClusterNodeRow, ClusterRow, CostRow, CounterRow, DriftChecks, DriftRow, DropRow,
+    EdgeRow, ElementRow, HandlerRow, LookupRow, MemberRow, MovedRow, NeighbourRow, NextHopRow, PathRow,
+    PortRow, PuntRow, QueueRow, Request, RouteRow, RouteTableRow, Rows, Server, ServerOptions, Show,
+    SystemRow, TextRow, TrafficRow, Unanswered, WayRow, WorkerRow,
 };
 use packet::IpVersion;
 use serde_json::json;
@@ -238,6 +238,7 @@ impl Backend for Router {
                     packets: 1_000,
                     dropped: 3,
                     cycles: 12_500.0,
+                    counts: Vec::new(),
                     edges: vec![edge(0, Some(997)), edge(1, None)],
                 })?;
             }
@@ -246,6 +247,7 @@ impl Backend for Router {
                 pid: 77,
                 namespace: 4_026_531_840,
                 uptime_seconds: 90_061.5,
+                drift: Some(DriftChecks { checked_at: 0.0, differing: 2, healed: 5 }),
                 workers: 2,
                 tables: vec![RouteTableRow {
                     table: 254,
@@ -292,6 +294,31 @@ impl Backend for Router {
                     })?;
                 }
                 rows.send(table(IpVersion::V6, u64::from(self.drifts)))?;
+            }
+            Show::Cluster(_) => {
+                rows.send(ClusterRow::Cluster {
+                    name: "rb4".into(),
+                    topology: "mesh(2)".into(),
+                    nodes: 2,
+                    here: "a".into(),
+                    leader: Some("b".into()),
+                    problem: None,
+                })?;
+                for (node, packets, leads) in [("a", 100, false), ("b", 300, true)] {
+                    rows.send(ClusterRow::Node(Box::new(ClusterNodeRow {
+                        node: node.into(),
+                        role: "edge+route".into(),
+                        state: if leads { "leads" } else { "member" }.into(),
+                        is_reached: true,
+                        lag: Some(0),
+                        input: MovedRow { packets, bytes: 0 },
+                        routed: packets,
+                        direct: 9,
+                        balanced: 1,
+                        ..ClusterNodeRow::default()
+                    })))?;
+                }
+                rows.send(ClusterRow::Event { time: 0.0, text: "node 'b' leads".into() })?;
             }
             Show::Netlink(_) | Show::Fpm(_) => {
                 for (name, value, note) in
@@ -437,6 +464,7 @@ version            1.2.3
 process            77
 network namespace  4026531840
 uptime             1 d 01:01:01
+drift              2 routes differ from Linux's, 5 were healed
 workers            2
 next hops          12 of 32,767
 free frames        4,000 of 4,096, 4,096 of 4,096
@@ -490,6 +518,21 @@ netlink    254  IPv4             5     5  byte24            0
 netlink    254  IPv6             5     5  byte24            0
 ",
         ),
+        (
+            "cluster",
+            "\
+cluster 'rb4', mesh(2), 2 nodes; 'b' leads; 'a' answers
+
+node  role        state   links  lag  input  routed  output  direct  balanced  moved
+a     edge+route  member      -    0  25.0%   25.0%       -   90.0%     10.0%   0.0%
+b     edge+route  leads       -    0  75.0%   75.0%       -   90.0%     10.0%   0.0%
+
+evenness, most loaded node over mean, 1.00 is even: input 1.50 (b), routed 1.50 (b)
+
+when (UTC)           what happened
+1970-01-01 00:00:00  node 'b' leads
+",
+        ),
         ("ports nowhere", "no ports\n"),
         (
             "drops route --json",
@@ -507,7 +550,7 @@ fn without_words_it_lists_what_there_is() {
         list.starts_with("brickway show ...\nports              The ports: packets, bytes, rates, "),
         "{list}"
     );
-    assert_eq!(list.lines().count(), 21);
+    assert_eq!(list.lines().count(), 22);
 }
 
 #[test]

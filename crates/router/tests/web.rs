@@ -90,6 +90,15 @@ fn metrics_and_the_api_say_what_show_says() {
     let no_route = "brickway_punted_total{element=\"rt4\",class=\"FIBLookup\",reason=\"no route\"}";
     assert!(metric(&text, no_route) >= 3.0, "{text}");
     assert!(metric(&text, "brickway_routes{table=\"254\",family=\"IPv4\",kind=\"byte24\"}") > 0.0);
+    assert_eq!(metric(&text, "brickway_netlink_overruns_total "), 0.0);
+    assert!(!text.contains("brickway_drift_routes"), "nothing was compared yet: {text}");
+    network.run("r", &format!("{PROGRAM} set tables.check_seconds 0.2"));
+    let compared = eventually(|| {
+        let (_, text) = get(&network, METRICS, "/metrics", "");
+        text.contains("\nbrickway_drift_routes 0\n")
+            && text.contains("\nbrickway_drift_check_timestamp_seconds 1")
+    });
+    assert!(compared, "{}", router.printed());
 
     let (status, text) = get(&network, WEB, "/api/v1/routes?protocol=kernel&within=10.0.1.0%2F24", "");
     assert!(status == 200 && text.contains("\"prefix\":\"10.0.1.0/24\""), "{text}");

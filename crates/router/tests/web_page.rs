@@ -12,6 +12,7 @@ use std::process::{Child, ChildStdin, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
+use netns::cluster::{Cluster, Plan, StorePlan};
 use netns::router::{PROGRAM, start, warm_up};
 use netns::{Network, eventually};
 use serde_json::{Value, json};
@@ -59,6 +60,11 @@ struct Browser {
 impl Browser {
     /// Starts one on host r. `script` runs before those of the page.
     fn open(network: &Network, script: &str) -> Self {
+        Self::open_on(network, "r", script)
+    }
+
+    /// Starts one on a host.
+    fn open_on(network: &Network, host: &str, script: &str) -> Self {
         let profile = network.folder.path().join("browser");
         let options = "--headless=new --no-sandbox --disable-gpu --disable-dev-shm-usage --no-first-run \
                        --disable-background-networking --remote-debugging-pipe";
@@ -67,7 +73,7 @@ impl Browser {
             "exec chromium {options} --user-data-dir={} 3<&0 4>&1 </dev/null >/dev/null 2>&1",
             profile.display()
         );
-        let mut command = network.on("r", "sh -ec");
+        let mut command = network.on(host, "sh -ec");
         command.arg(line).stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0);
         let mut process = command.spawn().unwrap();
         let (to, out) = (process.stdin.take().unwrap(), process.stdout.take().unwrap());
@@ -279,6 +285,167 @@ fn names_with_markup_are_text() {
     browser.wait_for("document.querySelector('#details h2').textContent.includes('<b class=')");
     assert_eq!(browser.value("document.querySelectorAll('.evil, main img').length"), 0);
     assert_eq!(browser.errors(), Vec::<Value>::new());
+}
+
+/// A cluster of so many nodes in the place of what the router says of one: every node is wired to all others, the third is dead.
+/// What it sends grows from node to node.
+fn made_up_cluster(nodes: usize, mark: &str) -> String {
+    r#"
+    const parsed = JSON.parse;
+    JSON.parse = (text) => {
+        const value = parsed(text);
+        if (!Array.isArray(value?.cluster)) return value;
+        const [count, second] = [NODES, Math.floor(value.time)];
+        const name = (at) => `server-${at + 1}MARK`;
+        const nodes = Array.from({ length: count }, (_, at) => {
+            const [isReached, each] = [at !== 2, 1000 * (at + 1)];
+            const links = Array.from({ length: count }, (_, to) => to).filter((to) => to !== at).map((to, link) => ({
+                link, to: name(to), interface: `fab${link}`, is_up: isReached && to !== 2, problem: '', path: 'kernel',
+                received: 5, sent: 6, direct_bytes: 900 * each * second, balanced_bytes: 80 * each * second,
+                relayed_bytes: 20 * each * second,
+            }));
+            const moved = { packets: each * second, bytes: 1000 * each * second };
+            return {
+                kind: 'node', node: name(at), number: at, role: 'edge+route', weight: 1, is_reached: isReached,
+                state: isReached ? (at === 0 ? 'leads' : 'member') : 'away', leads: at === 0, lag: isReached ? 0 : null,
+                counted_at: second, input: moved, routed: each * second, output: moved, direct: 9 * second, direct_bytes: 90 * second,
+                balanced: second, balanced_bytes: 10 * second, moved: 3, without_room: 0, links,
+            };
+        });
+        const head = { kind: 'cluster', name: 'made up', topology: `mesh(${count})`, nodes: count, here: name(1), leader: name(0), problem: null };
+        const event = { kind: 'event', time: value.time, text: `node '${name(2)}' is not reached any more` };
+        return { ...value, cluster: [head, ...nodes, event] };
+    };
+    "#
+    .replace("NODES", &nodes.to_string())
+    .replace("MARK", mark)
+}
+
+#[test]
+fn a_cluster_of_64_nodes_is_readable_on_any_screen() {
+    if !is_wanted() {
+        return;
+    }
+    let network = network();
+    let _router = start(&network, RUN);
+    let mut browser = Browser::open(&network, &made_up_cluster(64, ""));
+    browser.show("cluster");
+    for width in [360, 768, 1280, 2560] {
+        browser.resize(width);
+        browser.wait_for("document.querySelectorAll('#cluster .server').length === 64");
+        std::thread::sleep(Duration::from_millis(300));
+        let excess = "document.documentElement.scrollWidth - document.documentElement.clientWidth";
+        assert_eq!(browser.value(excess), 0, "{width} pixels");
+        let crowded = "(() => {
+            const box = document.getElementById('cluster-map').getBoundingClientRect();
+            const discs = [...document.querySelectorAll('.server .disc')].map((disc) => disc.getBoundingClientRect());
+            const middle = (disc) => [disc.left + disc.width / 2, disc.top + disc.height / 2];
+            const apart = (a, b) => Math.hypot(middle(a)[0] - middle(b)[0], middle(a)[1] - middle(b)[1]);
+            const outside = [...document.querySelectorAll('.server .name')].map((name) => name.getBoundingClientRect())
+                .filter(({ left, right, top, bottom }) => left < box.left || right > box.right || top < box.top || bottom > box.bottom);
+            const near = discs.flatMap((a, at) => discs.slice(at + 1).filter((b) => apart(a, b) < a.width));
+            return [outside.length, near.length];
+        })()";
+        assert_eq!(browser.value(crowded), json!([0, 0]), "{width} pixels");
+    }
+    assert_eq!(browser.value("document.querySelectorAll('.wire').length"), 64 * 63 / 2);
+    assert_eq!(browser.value("document.querySelectorAll('.server.gone').length"), 1);
+    assert_eq!(browser.errors(), Vec::<Value>::new());
+}
+
+#[test]
+fn names_of_a_cluster_with_markup_are_text_and_keys_lead_from_node_to_node() {
+    if !is_wanted() {
+        return;
+    }
+    let network = network();
+    let _router = start(&network, RUN);
+    let mut browser =
+        Browser::open(&network, &made_up_cluster(4, "\"'<b class=evil>x</b><img src=x onerror=evil()>"));
+    browser.show("cluster");
+    browser.wait_for("document.querySelectorAll('#cluster .server').length === 4");
+    browser.value("document.querySelector('.server').focus()");
+    browser.press("ArrowRight", 39);
+    browser.press("ArrowRight", 39);
+    browser.press("ArrowLeft", 37);
+    assert_eq!(browser.value("document.activeElement.dataset.node.startsWith('server-2\"')"), true);
+    browser.wait_for("document.querySelector('#cluster-details h2').textContent.includes('<b class=evil>')");
+    browser.wait_for("document.querySelectorAll('#cluster-details tbody tr').length === 3");
+    // Two seconds give rates: of 1,000,000 bytes a second nine tenths are direct.
+    browser
+        .wait_for("document.querySelector('#cluster-details tbody tr').textContent.includes('14.4 Mbit/s')");
+    browser.wait_for("[...document.querySelectorAll('.wire title')].some((title) => title.textContent.includes('90 % of it direct'))");
+    browser.wait_for("document.getElementById('cluster-even').textContent.includes('input 1.71 (server-4')");
+    assert_eq!(browser.value("document.querySelectorAll('.evil, main img').length"), 0);
+    assert_eq!(browser.errors(), Vec::<Value>::new());
+}
+
+#[test]
+fn a_map_of_the_cluster_has_the_numbers_of_the_metrics_and_shows_who_died() {
+    if !is_wanted() {
+        return;
+    }
+    let settings = "hello = \"50ms\"\n[web]\nlisten = \"127.0.0.1:8779\"\n";
+    let mut cluster = Cluster::new(Plan { store: StorePlan::Hosted, settings, ..Plan::default() });
+    let names = cluster.names.clone();
+    cluster.start_all(&names);
+    let leader = cluster.next_leader("");
+    cluster.is_whole(&names);
+    cluster.all_reach_all(&[1, 2, 3, 4]);
+    let mut browser = Browser::open_on(&cluster.network, "a", "");
+    browser.show("cluster");
+    browser.wait_for("document.querySelectorAll('.server:not(.gone)').length === 4");
+    let leads = "[...document.querySelectorAll('.server.leads')].map((node) => node.dataset.node).join()";
+    assert_eq!(browser.value(leads), leader);
+    assert_eq!(browser.value("document.querySelectorAll('.wire:not(.down)').length"), 6);
+
+    browser.value("document.querySelector('.server[data-node=a]').focus()");
+    let same = "fetch('/metrics').then((answer) => answer.text()).then((text) => {
+        const metric = (name) => text.split('\\n').find((line) => line.startsWith(`brickway_cluster_${name} `))?.split(' ').at(-1);
+        const columns = { log_lag: 3, direct_bytes_total: 8, balanced_bytes_total: 9, flowlets_moved_total: 11 };
+        const wrong = [];
+        const compare = (what, shown, wanted) => shown === wanted && wanted !== undefined || wrong.push([what, shown, wanted]);
+        for (const row of document.querySelectorAll('#cluster-nodes tbody tr'))
+            for (const [name, at] of Object.entries(columns))
+                compare(name, row.cells[at].firstChild.value, metric(`${name}{node=\"${row.dataset.node}\"}`));
+        document.querySelectorAll('#cluster-details tbody tr').forEach((row, link) =>
+            ['direct', 'balanced', 'relayed'].forEach((way, at) => compare(way, row.cells[at + 1].firstChild.value,
+                metric(`link_bytes_total{link=\"${link}\",to=\"${row.dataset.to}\",way=\"${way}\"}`))));
+        return JSON.stringify(wrong);
+    })";
+    let agree = eventually(|| browser.value(same) == "[]");
+    assert!(agree, "{}", browser.value(same));
+    let bytes = "document.querySelector('#cluster-nodes tr[data-node=a]').cells[8].firstChild.value";
+    assert_ne!(browser.value(bytes), "0");
+    for width in [360, 2560] {
+        browser.resize(width);
+        std::thread::sleep(Duration::from_millis(300));
+        let excess = "document.documentElement.scrollWidth - document.documentElement.clientWidth";
+        assert_eq!(browser.value(excess), 0, "{width} pixels");
+    }
+
+    // The fabric misses its hellos long before the store misses the node.
+    let dies = names.iter().rev().find(|name| **name != leader).unwrap().clone();
+    let begin = Instant::now();
+    cluster.kill(&dies);
+    browser
+        .wait_for(&format!("document.querySelector('.server[data-node={dies}]').classList.contains('gone')"));
+    println!("grey after {:.2} s", begin.elapsed().as_secs_f64());
+    assert_eq!(browser.value("document.querySelectorAll('.server.gone').length"), 1);
+    let gone = format!("node '{dies}' is not reached any more");
+    let events =
+        "[...document.querySelectorAll('#cluster-events tbody tr')].map((row) => row.cells[1].textContent)";
+    browser.wait_for(&format!("{events}.includes(\"{gone}\")"));
+    browser.wait_for(&format!("{events}.includes(\"node '{dies}' is no member any more\")"));
+    let order =
+        format!("{events}.indexOf(\"node '{dies}' is no member any more\") < {events}.indexOf(\"{gone}\")");
+    assert_eq!(browser.value(&order), true, "the newest comes first: {}", browser.value(events));
+    cluster.start(&dies);
+    browser.wait_for("document.querySelectorAll('.server.gone').length === 0");
+    assert_eq!(browser.errors(), Vec::<Value>::new());
+    let strangers: Vec<String> =
+        browser.asked().into_iter().filter(|url| !url.starts_with(PAGE) && url != "about:blank").collect();
+    assert!(strangers.is_empty(), "{strangers:?}");
 }
 
 #[test]

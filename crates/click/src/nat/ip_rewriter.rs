@@ -230,7 +230,7 @@
 //!
 //! =a IPRewriter, ICMPRewriter, ICMPPingResponder
 
-use graph::Class;
+use graph::{Class, METRICS};
 
 use super::kind::Kind;
 use super::rewriter::{ADDRESS_HANDLERS, BOTH_HANDLERS, PING_HANDLERS, TCP_HANDLERS, UDP_HANDLERS, make};
@@ -239,6 +239,7 @@ pub(crate) static CLASS: Class = Class {
     name: "IPRewriter",
     ports: "1-/1-",
     processing: Class::PUSH,
+    capabilities: &[METRICS],
     handlers: BOTH_HANDLERS,
     manual: graph::manual!("ip_rewriter.rs", "IPRewriter"),
     make: |setup| make(setup, Kind::Both),
@@ -247,6 +248,7 @@ pub(crate) static CLASS: Class = Class {
 
 pub(crate) static TCP: Class = Class {
     name: "TCPRewriter",
+    capabilities: &[METRICS],
     handlers: TCP_HANDLERS,
     manual: graph::manual!("ip_rewriter.rs", "TCPRewriter"),
     make: |setup| make(setup, Kind::Tcp),
@@ -255,6 +257,7 @@ pub(crate) static TCP: Class = Class {
 
 pub(crate) static UDP: Class = Class {
     name: "UDPRewriter",
+    capabilities: &[METRICS],
     handlers: UDP_HANDLERS,
     manual: graph::manual!("ip_rewriter.rs", "UDPRewriter"),
     make: |setup| make(setup, Kind::Udp),
@@ -263,6 +266,7 @@ pub(crate) static UDP: Class = Class {
 
 pub(crate) static ADDRESS: Class = Class {
     name: "IPAddrRewriter",
+    capabilities: &[METRICS],
     handlers: ADDRESS_HANDLERS,
     manual: graph::manual!("ip_rewriter.rs", "IPAddrRewriter"),
     make: |setup| make(setup, Kind::Address),
@@ -271,6 +275,7 @@ pub(crate) static ADDRESS: Class = Class {
 
 pub(crate) static PAIR: Class = Class {
     name: "IPAddrPairRewriter",
+    capabilities: &[METRICS],
     handlers: ADDRESS_HANDLERS,
     manual: graph::manual!("ip_rewriter.rs", "IPAddrPairRewriter"),
     make: |setup| make(setup, Kind::Pair),
@@ -279,6 +284,7 @@ pub(crate) static PAIR: Class = Class {
 
 pub(crate) static PING: Class = Class {
     name: "ICMPPingRewriter",
+    capabilities: &[METRICS],
     handlers: PING_HANDLERS,
     manual: graph::manual!("ip_rewriter.rs", "ICMPPingRewriter"),
     make: |setup| make(setup, Kind::Ping),

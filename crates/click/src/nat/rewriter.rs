@@ -60,14 +60,15 @@ macro_rules! handlers {
     ($($own:expr),* $(,)?) => {
         &[
             $($own,)*
-            Handler::read("nmappings", Combine::Sum, "Number of mappings.", &COUNT),
+            Handler::read("nmappings", Combine::Sum, "Number of mappings.", &COUNT).metric("nat_mappings"),
             Handler::read("table_size", Combine::Sum, "As nmappings.", &COUNT),
             Handler::read(
                 "mapping_failures",
                 Combine::Sum,
                 "Number of mappings that could not be made.",
                 &Get(|e: &mut Rewriter| e.failures().to_string()),
-            ),
+            )
+            .metric("nat_mapping_failures_total"),
             Handler::read(
                 "size",
                 Combine::Sum,

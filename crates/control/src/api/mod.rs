@@ -43,8 +43,9 @@ pub use request::{
     RouteQuery, Show, TableQuery, TraceQuery, VERSION,
 };
 pub use rows::{
-    CaptureCounts, CaptureRow, CostRow, CounterRow, DriftRow, DropRow, EdgeRow, ElementRow, HandlerRow,
-    LookupRow, MemberRow, NeighbourRow, NextHopRow, PathRow, PortRow, PuntRow, QueueRow, RouteRow,
-    RouteTableRow, Row, SeenPacket, SystemRow, TextRow, TrafficRow, WayRow, WorkerRow,
+    CaptureCounts, CaptureRow, ClusterLinkRow, ClusterNodeRow, ClusterRow, CostRow, CountRow, CounterRow,
+    DriftChecks, DriftRow, DropRow, EdgeRow, ElementRow, HandlerRow, LookupRow, MemberRow, MovedRow,
+    NeighbourRow, NextHopRow, PathRow, PortRow, PuntRow, QueueRow, RouteRow, RouteTableRow, Row, SeenPacket,
+    SystemRow, TextRow, TrafficRow, WayRow, WorkerRow,
 };
 pub use server::{Backend, Rows, Server, ServerError, ServerOptions, Unanswered};

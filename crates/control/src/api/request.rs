@@ -65,6 +65,8 @@ pub enum Show {
     Config(ConfigFilter),
     /// Where Linux and the forwarding tables differ: [`DriftRow`](super::DriftRow).
     Drift(NoFilter),
+    /// The cluster of which the router is a node: [`ClusterRow`](super::ClusterRow).
+    Cluster(NoFilter),
     /// How the mirror of Linux's state does: [`CounterRow`](super::CounterRow).
     Netlink(NoFilter),
     /// How the connection to FRR's forwarding plane manager does: [`CounterRow`](super::CounterRow).
@@ -82,7 +84,7 @@ pub enum Show {
 
 impl Show {
     /// The names of all of them, in the order in which they are declared.
-    pub const NAMES: [&str; 20] = [
+    pub const NAMES: [&str; 21] = [
         "ports",
         "routes",
         "route",
@@ -97,6 +99,7 @@ impl Show {
         "system",
         "config",
         "drift",
+        "cluster",
         "netlink",
         "fpm",
         "problems",

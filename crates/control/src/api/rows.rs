@@ -280,8 +280,22 @@ pub struct ElementRow {
     pub dropped: u64,
     /// TSC cycles that it took, estimated from a sample.
     pub cycles: f64,
+    /// What it counts beside packets: mappings of a translator, errors of a script.
+    #[serde(default)]
+    pub counts: Vec<CountRow>,
     /// Where its packets go.
     pub edges: Vec<EdgeRow>,
+}
+
+/// Something that an element counts beside packets.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct CountRow {
+    /// Its name as a metric, without `brickway_`: `nat_mappings`.
+    pub name: String,
+    /// What it is.
+    pub about: String,
+    /// All copies of the element together.
+    pub value: f64,
 }
 
 /// A connection from an element to another one.
@@ -298,7 +312,7 @@ pub struct EdgeRow {
 }
 
 /// The router itself.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SystemRow {
     /// The version of the program.
     pub version: String,
@@ -308,6 +322,9 @@ pub struct SystemRow {
     pub namespace: u64,
     /// Seconds since it began.
     pub uptime_seconds: f64,
+    /// What the checks of the forwarding tables have found; none before the first one.
+    #[serde(default)]
+    pub drift: Option<DriftChecks>,
     /// Threads that move packets, without the slow thread.
     pub workers: usize,
     /// The tables of routes.
@@ -316,6 +333,17 @@ pub struct SystemRow {
     pub next_hops: Option<(usize, usize)>,
     /// Frames that no packet has, and all, of each worker's pool.
     pub frames: Vec<(usize, usize)>,
+}
+
+/// What the checks found that compare the forwarding tables with Linux's routes every so often.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct DriftChecks {
+    /// When the last one ended, in seconds since 1970.
+    pub checked_at: f64,
+    /// Routes that still differ after it.
+    pub differing: u64,
+    /// Routes that differed, and were read again, since the router began.
+    pub healed: u64,
 }
 
 /// A table of routes.
@@ -370,6 +398,116 @@ pub enum DriftRow {
         /// What we have, in words; none if we have nothing.
         ours: Option<String>,
     },
+}
+
+/// What a node of a cluster knows of it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum ClusterRow {
+    /// The cluster; the first row.
+    Cluster {
+        /// Its name.
+        name: String,
+        /// How its nodes are wired: `mesh(4)`.
+        topology: String,
+        /// How many nodes it has, whether they are there or not. 64 of them have rows.
+        nodes: usize,
+        /// The node that says so.
+        here: String,
+        /// Who leads, as far as that node knows.
+        leader: Option<String>,
+        /// Why it cannot use the cluster's store now.
+        problem: Option<String>,
+    },
+    /// A node.
+    Node(Box<ClusterNodeRow>),
+    /// Something that happened; the newest comes last, and the last 64 are kept.
+    Event {
+        /// When, in seconds since 1970.
+        time: f64,
+        /// What, in words.
+        text: String,
+    },
+}
+
+/// Packets and bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MovedRow {
+    /// Packets.
+    pub packets: u64,
+    /// Their bytes, with the Ethernet header, without the frame check sequence.
+    pub bytes: u64,
+}
+
+/// A node of a cluster. Counts are since it began, and are as old as what it has said last: two seconds at most while it is there.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ClusterNodeRow {
+    /// Its name.
+    pub node: String,
+    /// Its number in the topology.
+    pub number: u16,
+    /// `edge+route`, `edge`, `route` or `relay`.
+    pub role: String,
+    /// Its weight among the nodes that route, where fronts divide flows.
+    pub weight: u32,
+    /// `member`, `leads`, `leaving`; `unreachable`: the fabric has no way to it; `not a member`: the fabric reaches it, the store
+    /// has not heard of it; `away`: neither.
+    pub state: String,
+    /// Whether the fabric has a way to it.
+    pub is_reached: bool,
+    /// Whether it leads.
+    pub leads: bool,
+    /// Entries of the leader's log that its tables do not have yet; none of a node that is not a member.
+    pub lag: Option<u64>,
+    /// When it counted what follows, in seconds since it began.
+    pub counted_at: f64,
+    /// What came in by its ports.
+    pub input: MovedRow,
+    /// Packets that it looked up routes for.
+    pub routed: u64,
+    /// What it sent by its ports.
+    pub output: MovedRow,
+    /// Packets that it sent to other nodes directly.
+    pub direct: u64,
+    /// Their bytes.
+    pub direct_bytes: u64,
+    /// Packets that it sent over an intermediate node.
+    pub balanced: u64,
+    /// Their bytes.
+    pub balanced_bytes: u64,
+    /// Flowlets moved: packets that left the path of the packet of their flow before them.
+    pub moved: u64,
+    /// Packets that it sent although no link had room.
+    pub without_room: u64,
+    /// Its links.
+    pub links: Vec<ClusterLinkRow>,
+}
+
+/// A link of a node of a cluster.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClusterLinkRow {
+    /// Its place among the node's links.
+    pub link: u16,
+    /// Its interface.
+    pub interface: String,
+    /// The node at its other end.
+    pub to: String,
+    /// Whether both ends hear each other.
+    pub is_up: bool,
+    /// What is wrong with it; usually empty.
+    pub problem: String,
+    /// How frames that are relayed from it travel: the kernel, or sockets with the reason.
+    pub path: String,
+    /// Frames received.
+    pub received: u64,
+    /// Frames sent, hellos among them.
+    pub sent: u64,
+    /// Bytes that the node sent by it directly to their output node.
+    pub direct_bytes: u64,
+    /// Bytes that it sent by it over an intermediate node.
+    pub balanced_bytes: u64,
+    /// Bytes that it sent by it for other nodes.
+    pub relayed_bytes: u64,
 }
 
 /// A count, or a state that has a number.
@@ -481,6 +619,7 @@ pub enum Row {
     System(SystemRow),
     Text(TextRow),
     Drift(DriftRow),
+    Cluster(ClusterRow),
     Counter(CounterRow),
     Handler(HandlerRow),
     Capture(CaptureRow),
@@ -505,7 +644,7 @@ impl From<PortRow> for Row {
 
 row_from! {
     Route RouteRow, Lookup LookupRow, Neighbour NeighbourRow, NextHop NextHopRow, Worker WorkerRow,
-    Cost CostRow, Queue QueueRow, Drop DropRow, Punt PuntRow, Element ElementRow, System SystemRow, Text TextRow, Drift DriftRow, Counter CounterRow, Handler HandlerRow, Capture CaptureRow, Table JsonValue,
+    Cost CostRow, Queue QueueRow, Drop DropRow, Punt PuntRow, Element ElementRow, System SystemRow, Text TextRow, Drift DriftRow, Cluster ClusterRow, Counter CounterRow, Handler HandlerRow, Capture CaptureRow, Table JsonValue,
 }
 
 impl Request {

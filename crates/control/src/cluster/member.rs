@@ -27,6 +27,7 @@ use super::log::{LOG, LogError, Stored, id_of_log, sequence_of};
 use super::protection::{Protection, Told};
 use super::record::{Record, decode};
 use super::tables::{TableDigest, Tables};
+use crate::api::MovedRow;
 use crate::mirror::{ClusterExits, Exit};
 use crate::service::Common;
 use crate::store::{Event, Guard, Operation, Session, Store, StoreError};
@@ -148,10 +149,28 @@ pub trait Host: Send + Sync {
 /// What a node's fabric does.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Traffic {
+    /// When it was counted, in seconds since the node began.
+    #[serde(default)]
+    pub at: f64,
+    /// What came in by the node's ports.
+    #[serde(default)]
+    pub input: MovedRow,
+    /// Packets that it looked up routes for.
+    #[serde(default)]
+    pub routed: u64,
+    /// What it sent by its ports.
+    #[serde(default)]
+    pub output: MovedRow,
     /// Packets that this node sent directly to their output node.
     pub direct: u64,
+    /// Their bytes.
+    #[serde(default)]
+    pub direct_bytes: u64,
     /// Packets that it sent over an intermediate node.
     pub balanced: u64,
+    /// Their bytes.
+    #[serde(default)]
+    pub balanced_bytes: u64,
     /// Packets that left the path of the packet of the same flow before them: what may have changed their order.
     pub moved: u64,
     /// Packets that were sent although no link had room.
@@ -194,6 +213,15 @@ pub struct LinkStatus {
     pub received: u64,
     /// Packets sent.
     pub sent: u64,
+    /// Bytes that this node sent by it directly to their output node.
+    #[serde(default)]
+    pub direct_bytes: u64,
+    /// Bytes that it sent by it over an intermediate node.
+    #[serde(default)]
+    pub balanced_bytes: u64,
+    /// Bytes that it relayed by it for others.
+    #[serde(default)]
+    pub relayed_bytes: u64,
 }
 
 /// What a node says of itself, in the store.

@@ -94,20 +94,42 @@ impl Digest {
     }
 }
 
-/// The digests of routes that a source tells; other changes do not count. Give each route once.
-pub fn digests_of<'a>(
+/// The routes that a source has, as a fresh dump tells them: of each its key, and a number of what it says.
+#[derive(Clone, Debug)]
+pub struct Told {
     source: Source,
-    changes: impl IntoIterator<Item = &'a Change>,
-) -> BTreeMap<DigestOf, Digest> {
-    let mut digests: BTreeMap<DigestOf, Digest> = BTreeMap::new();
-    for change in changes {
-        let Change::Route(route) = change else { continue };
-        let version = IpVersion::of(route.key.prefix.addr());
-        let of = DigestOf { source, table: route.key.table, version };
-        let target = Content::of(source, route.clone()).digest();
-        digests.entry(of).or_default().add(digest_of(&route.key, route.protocol, target));
+    routes: HashMap<RouteKey, u64>,
+}
+
+impl Told {
+    /// Returns those of a source that has told nothing yet.
+    pub fn by(source: Source) -> Told {
+        Told { source, routes: HashMap::new() }
     }
-    digests
+
+    /// Takes in a change; one that is not of a route does not count.
+    pub fn apply(&mut self, change: Change) {
+        match change {
+            Change::Route(route) => {
+                let (key, protocol) = (route.key, route.protocol);
+                let target = Content::of(self.source, route).digest();
+                self.routes.insert(key, digest_of(&key, protocol, target));
+            }
+            Change::RouteGone(key) => drop(self.routes.remove(&key)),
+            _ => {}
+        }
+    }
+
+    /// Returns the digests of the routes.
+    pub fn digests(&self) -> BTreeMap<DigestOf, Digest> {
+        let mut digests: BTreeMap<DigestOf, Digest> = BTreeMap::new();
+        for (key, &digest) in &self.routes {
+            let version = IpVersion::of(key.prefix.addr());
+            let of = DigestOf { source: self.source, table: key.table, version };
+            digests.entry(of).or_default().add(digest);
+        }
+        digests
+    }
 }
 
 impl Mirror {
@@ -134,21 +156,10 @@ impl Mirror {
         digests
     }
 
-    /// Compares the routes of a source with a fresh dump of it. `parts` are those that the dump has; parts that are
-    /// no routes, and changes that tell none, do not count. `limit` is for the list of differences.
-    pub fn drift(
-        &self,
-        source: Source,
-        parts: &[Part],
-        dump: impl IntoIterator<Item = Change>,
-        limit: usize,
-    ) -> Drift {
-        let mut told: HashMap<RouteKey, u64> = HashMap::new();
-        for change in dump {
-            let Change::Route(route) = change else { continue };
-            let (key, protocol) = (route.key, route.protocol);
-            told.insert(key, digest_of(&key, protocol, Content::of(source, route).digest()));
-        }
+    /// Compares the routes of a source with those that it has told in a fresh dump. `parts` are those that the dump has;
+    /// parts that are not routes do not count. `limit` is for the list of differences.
+    pub fn drift(&self, parts: &[Part], told: Told, limit: usize) -> Drift {
+        let Told { source, routes: mut told } = told;
         let mut drift = Drift::default();
         let mut differ = |difference: Option<Difference>| {
             drift.compared += 1;

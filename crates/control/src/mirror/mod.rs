@@ -64,7 +64,7 @@ mod targets;
 mod tests;
 
 pub use counters::Problem;
-pub use drift::{Difference, Digest, DigestOf, Drift, digests_of};
+pub use drift::{Difference, Digest, DigestOf, Drift, Told};
 pub use exits::{ClusterExits, Exit};
 pub use links::VlanPort;
 pub use show::{Found, FoundBy, NeighbourReport, NextHopReport, PortReport, RouteReport, Ruled};

@@ -648,21 +648,28 @@ fn nonsense_is_counted_and_disturbs_nothing() {
 #[test]
 fn drift_names_the_routes_that_differ() {
     let mut mirror = router();
-    let dump = |routes: &[Route]| routes.iter().cloned().map(Change::Route).collect::<Vec<_>>();
+    let dump = |source, routes: &[Route]| {
+        let mut told = Told::by(source);
+        routes.iter().rev().cloned().for_each(|route| told.apply(Change::Route(route)));
+        told
+    };
     let told = [
         via("192.0.2.0/24", "10.0.0.1", 1),
         via("192.0.3.0/24", "10.0.0.1", 1),
         via("2001:db8::/32", "fe80::1", 1),
     ];
     told.iter().for_each(|route| mirror.tell(route.clone()));
-    let reversed: Vec<Change> = dump(&told).into_iter().rev().collect();
-    assert_eq!(mirror.digests(), digests_of(KERNEL, &reversed));
+    assert_eq!(mirror.digests(), dump(KERNEL, &told).digests());
     let parts = [Part::Routes4, Part::Routes6];
     let none = Drift { compared: 3, differing: 0, differences: Vec::new() };
-    assert_eq!(mirror.drift(KERNEL, &parts, reversed, 10), none);
-    assert_eq!(mirror.drift(Source::Fpm, &parts, Vec::new(), 10).compared, 0);
-    let other = [via("192.0.2.0/24", "10.0.0.9", 1), via("192.0.4.0/24", "10.0.0.1", 1)];
-    let drift = mirror.drift(KERNEL, &parts[..1], dump(&other), 10);
+    assert_eq!(mirror.drift(&parts, dump(KERNEL, &told), 10), none);
+    assert_eq!(mirror.drift(&parts, dump(Source::Fpm, &[]), 10).compared, 0);
+    let mut other = dump(
+        KERNEL,
+        &[via("192.0.2.0/24", "10.0.0.9", 1), via("192.0.4.0/24", "10.0.0.1", 1), told[1].clone()],
+    );
+    other.apply(Change::RouteGone(told[1].key));
+    let drift = mirror.drift(&parts[..1], other.clone(), 10);
     let lines: Vec<String> = drift.differences.iter().map(ToString::to_string).collect();
     assert_eq!(
         lines,
@@ -672,7 +679,7 @@ fn drift_names_the_routes_that_differ() {
             "192.0.4.0/24 table 254 metric 0: the mirror has it not",
         ]
     );
-    let drift = mirror.drift(KERNEL, &parts, dump(&other), 1);
+    let drift = mirror.drift(&parts, other, 1);
     assert_eq!((drift.compared, drift.differing, drift.differences.len()), (4, 4, 1));
 }
 

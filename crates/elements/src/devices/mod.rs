@@ -88,7 +88,8 @@ impl OpenPort {
         Self { name: info.name.clone(), info, port: Mutex::new(port), senders: Mutex::default() }
     }
 
-    fn named(self, name: &str) -> Self {
+    /// The same port, which configurations call so.
+    pub fn named(self, name: &str) -> Self {
         Self { name: name.to_owned(), ..self }
     }
 

@@ -65,6 +65,14 @@ pub(super) static CLASS: Class = Class {
             "For each node: whether it is reached directly, and over which others.",
             &Get(|e: &mut Info| e.paths_text()),
         ),
+        Handler::read(
+            "relayed",
+            Combine::First,
+            "For each link a line: the bytes that were relayed over it for other nodes.",
+            &Get(|e: &mut Info| {
+                (0..e.node.links()).map(|link| format!("{}\n", e.node.relayed_by_all(link))).collect()
+            }),
+        ),
         Handler::read_write(
             "leader",
             Combine::First,

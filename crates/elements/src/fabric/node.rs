@@ -239,6 +239,13 @@ impl Node {
         load(count) + load(in_kernel)
     }
 
+    /// Bytes that all copies of the graph and the kernel have relayed over a link.
+    pub(super) fn relayed_by_all(&self, link: usize) -> u64 {
+        let counts = self.relayed.iter().filter_map(|links| links.get(link));
+        let in_kernel = self.kernel.as_ref().map_or(0, |kernel| kernel.tables.traffic(link as u16).tx_bytes);
+        counts.map(|count| count.load(Ordering::Relaxed)).sum::<u64>() + in_kernel
+    }
+
     /// How many links this node has.
     pub(super) fn links(&self) -> usize {
         self.topology.links(self.here).len()

@@ -72,6 +72,17 @@ pub(super) static CLASS: Class = Class {
             "Bytes sent over an intermediate node.",
             &Get(|e: &mut ToFabric| e.balancer.counts().balanced_bytes.to_string()),
         ),
+        Handler::read(
+            "by_link",
+            Combine::Join,
+            "For each link a line: its number, and the bytes that went there directly and over an intermediate node.",
+            &Get(|e: &mut ToFabric| {
+                let lines = e.balancer.by_link().enumerate();
+                lines
+                    .map(|(link, [over, direct])| format!("{link} {} {}\n", direct.bytes, over.bytes))
+                    .collect()
+            }),
+        ),
     ],
     manual: graph::manual!("to_fabric.rs"),
     make: |setup| {

@@ -36,9 +36,11 @@ pub(crate) const AGREED: [&str; 19] = [
 ];
 
 /// The options that a node takes from its own file alone.
-pub(crate) const OWN: [&str; 8] = [
+pub(crate) const OWN: [&str; 10] = [
     "store",
     "security",
+    "metrics",
+    "web",
     "leader.start",
     "leader.stop",
     "node.links",
@@ -122,6 +124,7 @@ pub(crate) fn merged(
     let mut config: ClusterConfig = table.try_into().context("the store's record of the cluster")?;
     config.store = file.store.clone();
     config.security = file.security.clone();
+    (config.metrics, config.web) = (file.metrics.clone(), file.web.clone());
     config.leader.start.clone_from(&file.leader.start);
     config.leader.stop.clone_from(&file.leader.stop);
     let topology = config.topology().context("the store's record of the cluster")?;
@@ -225,7 +228,7 @@ mod tests {
         assert_eq!(config.node("a").unwrap(), file.node("a").unwrap());
         assert!(!config.to_toml().unwrap().contains("owned"));
         let report = ignored.report().unwrap();
-        assert!(report.starts_with("8 options") && report.contains("leader.start"), "{report}");
+        assert!(report.starts_with("10 options") && report.contains("leader.start"), "{report}");
     }
 
     #[test]

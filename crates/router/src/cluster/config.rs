@@ -14,6 +14,8 @@ use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
 use super::fronts;
+use crate::settings::options::About;
+use crate::settings::{MetricsSettings, WebSettings};
 
 /// A cluster.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
@@ -49,6 +51,12 @@ pub struct ClusterConfig {
     #[serde(default)]
     /// The cluster's key.
     pub security: SecurityConfig,
+    #[serde(default)]
+    /// Where this node serves metrics.
+    pub metrics: DoorConfig,
+    #[serde(default)]
+    /// Where it serves the web page, the API and metrics.
+    pub web: DoorConfig,
     #[serde(default)]
     /// What the leader runs.
     pub leader: LeaderConfig,
@@ -103,6 +111,34 @@ pub struct SecurityConfig {
     /// Whether what has no guard is used nevertheless.
     #[serde(default)]
     pub insecure: bool,
+}
+
+/// Where HTTP is served, and for whom; see examples/brickway.toml.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct DoorConfig {
+    /// The address and port.
+    pub listen: Option<SocketAddr>,
+    /// A file with the word that clients send.
+    pub token_file: Option<PathBuf>,
+    /// The certificate for TLS, PEM.
+    pub certificate: Option<PathBuf>,
+    /// The certificate's key.
+    pub key: Option<PathBuf>,
+}
+
+impl DoorConfig {
+    /// Returns it as the settings of metrics.
+    pub(crate) fn metrics(&self) -> MetricsSettings {
+        let Self { listen, token_file, certificate, key } = self.clone();
+        MetricsSettings { listen, token_file, certificate, key }
+    }
+
+    /// Returns it as the settings of the web page.
+    pub(crate) fn web(&self) -> WebSettings {
+        let Self { listen, token_file, certificate, key } = self.clone();
+        WebSettings { listen, token_file, certificate, key }
+    }
 }
 
 /// What the leader does.
@@ -269,13 +305,19 @@ impl ClusterConfig {
             .with_context(|| format!("cannot read the cluster's file '{name}'"))?;
         let mut config = ClusterConfig::parse(&text).with_context(|| name.to_string())?;
         let folder = path.parent().unwrap_or(Path::new("."));
-        let ClusterConfig { store, security, .. } = &mut config;
+        let ClusterConfig { store, security, metrics, web, .. } = &mut config;
         let files = [
             &mut store.password_file,
             &mut store.ca,
             &mut store.certificate,
             &mut store.key,
             &mut security.key_file,
+            &mut metrics.token_file,
+            &mut metrics.certificate,
+            &mut metrics.key,
+            &mut web.token_file,
+            &mut web.certificate,
+            &mut web.key,
         ];
         for file in files.into_iter().flatten() {
             *file = folder.join(&file);
@@ -315,6 +357,11 @@ impl ClusterConfig {
                 "store: https without ca; expected ca = \"FILE\" with the certificates of etcd's authority"
                     .into(),
             );
+        }
+        let doors = [("metrics", self.metrics.metrics().problem()), ("web", self.web.web().problem())];
+        for (section, problem) in doors {
+            problems
+                .extend(problem.map(|(key, message, right)| format!("{section}: {key}: {message}; {right}")));
         }
         if !self.security.insecure {
             let refused = |open| format!("{open}, or [security] insecure = true");
@@ -629,6 +676,11 @@ mod tests {
                 "fabric: without a key, everybody who reaches a link",
             ),
             ("#dead = 3", "dead = 0", "dead = \"0\"; right would be 1 or more"),
+            (
+                "#[web]\n#listen = \"127.0.0.1:8779\"",
+                "[web]\nlisten = \"192.0.2.1:8779\"",
+                "web: listen: 192.0.2.1:8779 can be reached from other hosts without a token and TLS",
+            ),
             ("name = \"rb4\"", "name = \"rb/4\"", "name = \"rb/4\"; right would be letters"),
             ("name = \"a\"", "name = \"\"", "node: name = \"\"; right would be letters"),
             ("name = \"a1\"", "name = \"fab2\"", "port 'fab2': node 'a' has an interface 'fab2' of its own"),

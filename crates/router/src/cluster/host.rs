@@ -1,15 +1,16 @@
 //! The node around its member's threads: Linux's interfaces while it leads, what its graph is told, what the graph says.
 
 use packet::sync::lock;
-use std::collections::HashSet;
+use std::collections::{HashSet, VecDeque};
 use std::net::Ipv6Addr;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
+use control::api::MovedRow;
 use control::cluster::member::{Host, LeaderPort, LinkStatus, MemberShared, Membership, Traffic};
 use control::cluster::protection::Told;
 use control::service::Service;
@@ -18,6 +19,7 @@ use elements::devices::follow_linux::{Followed, Follows};
 use elements::fabric::{FabricHostPorts, HostPort};
 use fabric::NodeId;
 use graph::router::Router;
+use graph::setup::Shared;
 use packet::wire::ethernet::MacAddr;
 
 use super::agreed::{Ignored, merged};
@@ -28,6 +30,7 @@ use super::keys::HelloKeys;
 use super::relaying::Relaying;
 use crate::drop_in::{Follow, Path};
 use crate::features::Protector;
+use crate::run::meter;
 
 /// Time between two looks at what the graph counts.
 const TRAFFIC_PERIOD: Duration = Duration::from_millis(500);
@@ -38,21 +41,28 @@ const REST: Duration = Duration::from_secs(1);
 /// No node, where a number is wanted.
 const NOBODY: u32 = u32::MAX;
 
+/// What happened last that is kept, and the most letters of it.
+const MOST_EVENTS: usize = 64;
+const LONGEST_EVENT: usize = 200;
+
+/// The elements that look up routes.
+const LOOKUPS: [&str; 2] = ["rt4", "rt6"];
+
 /// The element that carries packets to the leader.
 const CARRY: &str = "toleader";
 
 /// See the top of the file.
-pub(super) struct NodeHost {
+pub(crate) struct NodeHost {
     /// The node's name.
-    name: String,
-    config: Mutex<ClusterConfig>,
+    pub(super) name: String,
+    pub(super) config: Mutex<ClusterConfig>,
     /// Counts the changes of `config`.
     version: AtomicU64,
     interfaces: Arc<FabricHostPorts>,
     leader: AtomicU32,
-    traffic: Mutex<Traffic>,
+    pub(super) traffic: Mutex<Traffic>,
     /// The nodes that the fabric has a way to.
-    reached: Mutex<HashSet<u16>>,
+    pub(super) reached: Mutex<HashSet<u16>>,
     /// The ports that Linux has here.
     open: Mutex<Vec<LeaderPort>>,
     /// Why some of them are not there.
@@ -64,6 +74,9 @@ pub(super) struct NodeHost {
     /// What IPsec protects.
     protector: Arc<dyn Protector>,
     hooks: Hooks,
+    began: Instant,
+    /// What happened last, the newest behind.
+    pub(super) events: Mutex<VecDeque<(SystemTime, String)>>,
 }
 
 /// Runs commands of the operator's, one after the other. Routing daemons take their time, in which the node's membership goes on.
@@ -132,7 +145,40 @@ impl NodeHost {
             leaves: AtomicBool::new(false),
             protector,
             hooks: Hooks::start(supervisor)?,
+            began: Instant::now(),
+            events: Mutex::default(),
         })
+    }
+
+    /// Where a router that is a node has it among its shared things, as a weak reference.
+    pub(super) const KEY: &str = "cluster:node";
+
+    /// Returns that of a router that is a node.
+    pub(crate) fn of(shared: &Shared) -> Option<Arc<NodeHost>> {
+        shared.get::<Weak<NodeHost>>(Self::KEY)?.upgrade()
+    }
+
+    /// Keeps something that happened, for who asks.
+    fn note_event(&self, text: &str) {
+        let mut events = lock(&self.events);
+        if events.len() == MOST_EVENTS {
+            events.pop_front();
+        }
+        events.push_back((SystemTime::now(), text.chars().take(LONGEST_EVENT).collect()));
+    }
+
+    /// Takes in which nodes the fabric has a way to.
+    fn set_reached(&self, new: HashSet<u16>) {
+        let before = std::mem::replace(&mut *lock(&self.reached), new.clone());
+        let nodes: Vec<(u16, String)> =
+            lock(&self.config).nodes.iter().map(|node| (node.number, node.name.clone())).collect();
+        for (number, name) in nodes {
+            match (before.contains(&number), new.contains(&number)) {
+                (true, false) => self.note_event(&format!("node '{name}' is not reached any more")),
+                (false, true) => self.note_event(&format!("node '{name}' is reached")),
+                _ => {}
+            }
+        }
     }
 
     /// Ends the routing daemon of a node that leads and that a fault ends: the member's thread may be dead.
@@ -295,7 +341,9 @@ impl Host for NodeHost {
     fn message(&self, text: &str) {
         // Some of it is what others have written into the store.
         let is_printable = |char: &char| !char.is_control() || *char == '\n';
-        graph::note!("cluster: {}", text.chars().filter(is_printable).collect::<String>());
+        let text: String = text.chars().filter(is_printable).collect();
+        graph::note!("cluster: {text}");
+        self.note_event(&text);
     }
 }
 
@@ -363,9 +411,29 @@ impl Between {
     }
 
     fn traffic(&self, router: &mut Router) -> Traffic {
+        let config = router.config().clone();
+        let stats = router.stats();
+        let counts = meter::counts(&config, &stats, &[]);
+        let (mut input, mut output) = (MovedRow::default(), MovedRow::default());
+        for port in self.node.ports.iter().filter_map(|port| counts.get(&port.name)) {
+            for (sum, way) in [(&mut input, port.rx), (&mut output, port.tx)] {
+                sum.packets += way.packets;
+                sum.bytes += way.bytes;
+            }
+        }
+        let lookups: Vec<usize> = LOOKUPS.iter().filter_map(|name| config.find(name)).collect();
+        let packets = |index: &usize| {
+            stats.iter().filter_map(|copy| copy.elements.get(*index)).map(|of| of.packets).sum::<u64>()
+        };
         let mut number =
             |handler: &str| router.read(handler).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0);
         let mut traffic = Traffic {
+            at: self.host.began.elapsed().as_secs_f64(),
+            input,
+            routed: lookups.iter().map(packets).sum(),
+            output,
+            direct_bytes: number("to.direct_bytes"),
+            balanced_bytes: number("to.balanced_bytes"),
             direct: number("to.direct"),
             balanced: number("to.balanced"),
             moved: number("to.moved"),
@@ -377,6 +445,8 @@ impl Between {
             traffic.classes =
                 fronts::traffic(&router.read(&format!("{ROUTERS}.classes")).unwrap_or_default());
         }
+        let by_link = router.read("to.by_link").unwrap_or_default();
+        let relayed_by = router.read("fabric.relayed").unwrap_or_default();
         let links = router.read("hellos.links").unwrap_or_default();
         for line in links.lines() {
             let mut words = line.splitn(4, ' ');
@@ -399,6 +469,13 @@ impl Between {
                 path,
                 received: count(format!("from{link}.packets")) + relayed.rx_packets,
                 sent: count(format!("link{link}.packets")) + relayed.tx_packets,
+                direct_bytes: sum_of(&by_link, link, 1),
+                balanced_bytes: sum_of(&by_link, link, 2),
+                relayed_bytes: relayed_by
+                    .lines()
+                    .nth(link.into())
+                    .and_then(|text| text.parse().ok())
+                    .unwrap_or(0),
             });
         }
         traffic
@@ -467,10 +544,17 @@ impl Follow for Between {
                 problems.extend(lock(relaying).look());
             }
             *lock(&self.host.traffic) = self.traffic(router);
-            *lock(&self.host.reached) = reached(router);
+            self.host.set_reached(reached(router));
         }
         problems
     }
+}
+
+/// Adds up a column of the lines that begin with the number of a link: each worker has one.
+fn sum_of(text: &str, link: u16, column: usize) -> u64 {
+    let lines = text.lines().map(|line| line.split(' ').map(|word| word.parse::<u64>().unwrap_or(0)));
+    let of_link = lines.filter(|words| words.clone().next() == Some(link.into()));
+    of_link.filter_map(|mut words| words.nth(column)).sum()
 }
 
 /// Returns what a handler that wants a node gets.

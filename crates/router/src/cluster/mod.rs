@@ -11,6 +11,7 @@
 //! | `host` | between the graph, Linux, and the control plane |
 //! | `keys` | the keys of the fabric's hellos, from the key file |
 //! | `relaying` | which links' frames are relayed in the kernel |
+//! | `rows` | what a node knows of its cluster, for `brickway show cluster`, metrics and the web page |
 //! | `show` | what `brickway cluster show` prints |
 
 mod agreed;
@@ -20,6 +21,7 @@ mod fronts;
 mod host;
 mod keys;
 mod relaying;
+mod rows;
 mod run;
 mod show;
 
@@ -37,7 +39,9 @@ use crate::run::{NodeArguments, RunArguments};
 use crate::table::{Align, Table};
 use agreed::Ignored;
 use config::{ClusterConfig, NodeConfig};
+pub(crate) use host::NodeHost;
 pub(crate) use relaying::Relaying;
+pub(crate) use rows::rows;
 
 /// Several servers that act as one router: each with its ports, wired to each other, one routing daemon for all.
 #[derive(Args, Debug)]

@@ -72,7 +72,7 @@ fn open_ports(node: &NodeConfig, shared: &Shared) -> Result<Opened> {
             OpenOptions { rx_queues: node.workers, tx_queues: node.workers + 1, warn: graph::messages::warn };
         let open = ports::open(spec, &queues)
             .with_context(|| format!("port '{}' of node '{}'", port.name, node.name))?;
-        let open = OpenPort::new(open);
+        let open = OpenPort::new(open).named(&port.name);
         let (mac, mtu) = (open.info().mac, open.info().mtu);
         shared.get_or_make(&OpenPort::key(&port.name), || Ok::<_, anyhow::Error>(open))?;
         looks.push(PortLook { mac, mtu: mtu as u32 });
@@ -115,6 +115,7 @@ pub(super) fn run(
 ) -> Result<ExitCode> {
     let interfaces = node.ports.iter().map(|port| PortSettings::new(&port.interface)).collect();
     let mut settings = Settings { ports: interfaces, ..Settings::default() };
+    (settings.metrics, settings.web) = (config.metrics.metrics(), config.web.web());
     settings.apply(arguments.options()).map_err(anyhow::Error::msg)?;
     let ignores_ipsec = settings.beside_linux.ignore.contains(&Bypass::Ipsec);
     settings.follows_ipsec = !ignores_ipsec;
@@ -151,6 +152,7 @@ pub(super) fn run(
     let protector = settings.features.protect(&options, &shared, &supervisor)?;
     let protector = protector.context("nothing protects packets")?;
     let host = Arc::new(NodeHost::new(&node.name, config.clone(), interfaces, protector, &supervisor)?);
+    shared.get_or_make(NodeHost::KEY, || Ok::<_, anyhow::Error>(Arc::downgrade(&host)))?;
     let source = Source { name: format!("node '{}' of cluster '{}'", node.name, config.name), text };
     let Some(flat) = load::compile(&source, &Options::default(), &registry) else {
         bail!("the configuration that was made for the node has mistakes, which is a bug of ours");

@@ -47,7 +47,8 @@ impl RouterPort {
             return Ok(RouterPort { name, spec, host, device: None, vlan: None, driver });
         }
         let queues = OpenOptions { rx_queues: workers, tx_queues: workers + 1, warn: graph::messages::warn };
-        let port = OpenPort::new(ports::open(&spec, &queues).with_context(|| format!("port '{name}'"))?);
+        let port = ports::open(&spec, &queues).with_context(|| format!("port '{name}'"))?;
+        let port = OpenPort::new(port).named(&name);
         let device = Device { mac: port.info().mac, mtu: port.info().mtu as u32 };
         shared.get_or_make(&OpenPort::key(&name), || Ok::<_, anyhow::Error>(port))?;
         Ok(RouterPort { name, spec, host, device: Some(device), vlan: None, driver })

@@ -244,6 +244,10 @@ pub(crate) struct Shown {
     pub(crate) lines: fn(Value) -> Result<Vec<Vec<String>>, serde_json::Error>,
     /// What people read if there are no rows.
     pub(crate) nothing: &'static str,
+    /// The numbers of a row that are metrics, `brickway_NAME_NUMBER_total`; an object has one for each reason.
+    pub(crate) counts: &'static [&'static str],
+    /// The fields of a row that are the labels of its metrics.
+    pub(crate) labels: &'static [&'static str],
 }
 
 /// Makes the features' modules, and a field of the settings for each.

@@ -4,17 +4,17 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
-use std::time::{Duration, Instant};
+use std::sync::atomic::AtomicBool;
 
 use control::api::{
-    Action, Backend, ConfigFilter, CounterRow, DriftRow, DropRow, EdgeRow, ElementRow, HandlerFilter,
+    Action, Backend, ConfigFilter, CountRow, CounterRow, DropRow, EdgeRow, ElementRow, HandlerFilter,
     HandlerRow, LookupRow, MemberRow, NeighbourRow, NextHopRow, PathRow, PortFilter, PortRow, PuntRow,
     QueueRow, Request, RouteFilter, RouteQuery, RouteRow, RouteTableRow, Rows, Show, SystemRow, TableQuery,
     TextRow, Unanswered, WayRow, WorkerRow,
 };
-use control::change::{Change, Hops, NeighbourState, Part, Route, RouteKey, RouteKind, Source};
-use control::mirror::{DigestOf, FoundBy, Mirror, NextHopReport, RouteReport, digests_of};
-use control::netlink::{Event, Kernel, KernelOptions};
+use control::change::{Hops, NeighbourState, RouteKind};
+use control::drift;
+use control::mirror::{FoundBy, Mirror, NextHopReport, RouteReport};
 use control::service::{Service, State};
 use elements::devices::balance::{QueueShare, queue_shares};
 use elements::devices::{OpenPort, RECEIVER};
@@ -32,22 +32,13 @@ use super::edges::{self, Through};
 use super::live::Live;
 use super::meter::{self, PortCounts};
 use crate::beside_linux;
+use crate::cluster::{self, NodeHost};
 use crate::doctor;
 use crate::features::FeatureSettings;
 use crate::table::mac_text;
 
 /// Rows that are made with a lock held.
 const PAGE: usize = 1024;
-
-/// How long a comparison with Linux may take.
-const LONGEST_COMPARISON: Duration = Duration::from_secs(60);
-
-/// How often routes are compared while they differ, and how long apart.
-const LOOKS_FOR_DRIFT: usize = 4;
-const TIME_BETWEEN_LOOKS: Duration = Duration::from_millis(200);
-
-/// Differences between Linux and the mirror that are listed.
-const MOST_DIFFERENCES: usize = 100;
 
 type Answered = Result<(), Unanswered>;
 
@@ -101,6 +92,15 @@ impl Live {
                 send(rows, [TextRow { text: text.trim_end().to_owned() }])
             }
             Show::Drift(_) => self.drift(rows),
+            Show::Cluster(_) => {
+                let host = NodeHost::of(&self.shared).ok_or(
+                    "this router is not a node of a cluster; `brickway cluster run FILE NODE` makes one"
+                        .to_owned(),
+                )?;
+                let all =
+                    self.state()?.cluster.as_ref().map_or_else(Vec::new, |known| cluster::rows(&host, known));
+                send(rows, all)
+            }
             Show::Netlink(_) => {
                 let all = netlink(&*self.state()?);
                 send(rows, all)
@@ -413,8 +413,14 @@ impl Live {
     }
 
     fn elements(&self) -> Result<Vec<ElementRow>, Unanswered> {
-        let (config, stats, workers) =
-            self.with_router(|router| (router.config().clone(), router.stats(), router.workers()))?;
+        let (config, stats, workers, metrics) = self.with_router(|router| {
+            (router.config().clone(), router.stats(), router.workers(), router.metrics())
+        })?;
+        let mut counts: Vec<Vec<CountRow>> = vec![Vec::new(); config.elements.len()];
+        for (element, handler, value) in metrics {
+            let (name, about) = (handler.metric.unwrap_or_default().to_owned(), handler.doc.to_owned());
+            counts[element].push(CountRow { name, about, value });
+        }
         let mut cycles = vec![0.0; config.elements.len()];
         let mut through = vec![Through::default(); config.elements.len()];
         for copy in &stats {
@@ -439,13 +445,14 @@ impl Live {
                 packets,
             });
         }
-        let rows = config.elements.iter().zip(through).zip(cycles).zip(edges);
-        let rows = rows.map(|(((flat, through), cycles), edges)| ElementRow {
+        let rows = config.elements.iter().zip(through).zip(cycles).zip(counts).zip(edges);
+        let rows = rows.map(|((((flat, through), cycles), counts), edges)| ElementRow {
             element: flat.name.clone(),
             class: flat.class.clone(),
             packets: through.packets,
             dropped: through.dropped,
             cycles,
+            counts,
             edges,
         });
         Ok(rows.collect())
@@ -474,6 +481,7 @@ impl Live {
             pid: std::process::id(),
             namespace: control::api::namespace(),
             uptime_seconds: self.began.elapsed().as_secs_f64(),
+            drift: *lock(&self.drift),
             workers,
             tables,
             next_hops,
@@ -530,65 +538,10 @@ impl Live {
 
     /// Asks Linux for everything anew, and compares.
     fn drift(&self, rows: &mut Rows<'_>) -> Answered {
-        self.service()?;
-        // Routes may change between the two looks: what differs is looked at again, a moment later.
-        let mut theirs = Vec::new();
-        for look in 0..LOOKS_FOR_DRIFT {
-            if look > 0 {
-                std::thread::sleep(TIME_BETWEEN_LOOKS);
-            }
-            theirs = everything().map_err(|error| format!("Linux does not tell its routes: {error}"))?;
-            let state = self.state()?;
-            let netlink = |of: &DigestOf| of.source == Source::Netlink;
-            let ours: BTreeMap<_, _> =
-                state.mirror.digests().into_iter().filter(|(of, _)| netlink(of)).collect();
-            if digests_of(Source::Netlink, &theirs) == ours {
-                break;
-            }
-        }
-        let state = self.state()?;
-        let wanted = digests_of(Source::Netlink, &theirs);
-        let mut answers = Vec::new();
-        let ours = state.mirror.digests();
-        let parts = [Part::Routes4, Part::Routes6];
-        let drift = state.mirror.drift(Source::Netlink, &parts, theirs, MOST_DIFFERENCES);
-        let mut of_tables: Vec<_> = wanted.keys().chain(ours.keys()).copied().collect();
-        of_tables.sort_unstable();
-        of_tables.dedup();
-        for of in of_tables.into_iter().filter(|of| of.source == Source::Netlink) {
-            let (theirs, ours) = (wanted.get(&of).copied(), ours.get(&of).copied());
-            let differs = theirs.unwrap_or_default() != ours.unwrap_or_default();
-            let of_table = drift.differences.iter().filter(|it| {
-                let key = it.key();
-                key.table == of.table && IpVersion::of(key.prefix.addr()) == of.version
-            });
-            let (fib, kinds) = (state.mirror.fib(), state.mirror.fib().kinds());
-            let lookup = match of.version {
-                IpVersion::V4 => kinds.ipv4.name(),
-                IpVersion::V6 => kinds.ipv6.name(),
-            };
-            answers.push(DriftRow::Table {
-                lookup: fib.vrf_index(of.table).map(|_| lookup.to_owned()),
-                source: of.source.to_string(),
-                table: of.table,
-                family: of.version,
-                theirs: theirs.map_or(0, |digest| digest.routes),
-                ours: ours.map_or(0, |digest| digest.routes),
-                differences: (of_table.count() as u64).max(u64::from(differs)),
-            });
-        }
-        for difference in &drift.differences {
-            let key = difference.key();
-            let (theirs, ours) = difference.sides();
-            answers.push(DriftRow::Difference {
-                table: key.table,
-                prefix: key.prefix,
-                theirs: theirs.map(str::to_owned),
-                ours: ours.map(str::to_owned),
-            });
-        }
-        drop(state);
-        send(rows, answers)
+        let service = self.service()?;
+        let compared = drift::compare(service, &AtomicBool::new(false));
+        let compared = compared.map_err(|error| format!("Linux does not tell its routes: {error}"))?;
+        send(rows, compared.rows(service))
     }
 }
 
@@ -622,29 +575,6 @@ fn port_of_element(config: &FlatConfig, element: &str) -> String {
 /// Sends rows, which may take as long as the client takes: with no lock held.
 fn send<R: Into<control::api::Row>>(rows: &mut Rows<'_>, all: impl IntoIterator<Item = R>) -> Answered {
     all.into_iter().try_for_each(|row| rows.send(row))
-}
-
-/// All routes that the kernel has now.
-fn everything() -> std::io::Result<Vec<Change>> {
-    let mut kernel = Kernel::open(&KernelOptions::default())?;
-    let mut routes: BTreeMap<RouteKey, Route> = BTreeMap::new();
-    let begin = Instant::now();
-    while !kernel.is_synchronised() {
-        if begin.elapsed() > LONGEST_COMPARISON {
-            return Err(std::io::ErrorKind::TimedOut.into());
-        }
-        // What changes meanwhile is told too.
-        kernel.receive(&mut |event| match event {
-            Event::Change(Change::Route(route)) => {
-                routes.insert(route.key, route);
-            }
-            Event::Change(Change::RouteGone(key)) => {
-                routes.remove(&key);
-            }
-            _ => {}
-        })?;
-    }
-    Ok(routes.into_values().map(Change::Route).collect())
 }
 
 fn route_row(mirror: &Mirror, route: &RouteReport) -> RouteRow {

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use anyhow::{Context, Result};
-use control::api::{Server, ServerError, ServerOptions, Unanswered, default_socket};
+use control::api::{DriftChecks, Server, ServerError, ServerOptions, Unanswered, default_socket};
 use control::backstop::BackstopDrops;
 use control::service::Service;
 use control::supervisor::Supervisor;
@@ -54,6 +54,8 @@ pub(super) struct Live {
     pub(super) signals: Signals,
     /// Held by who reads settings or configuration again: one at a time.
     reloading: Mutex<()>,
+    /// What the checks of the forwarding tables have found, once there was one.
+    pub(super) drift: Mutex<Option<DriftChecks>>,
     /// Held by who measures what steps cost.
     pub(super) measuring: Mutex<()>,
     /// Captures and traces that go on.
@@ -94,6 +96,7 @@ impl Live {
             supervisor,
             signals,
             reloading: Mutex::default(),
+            drift: Mutex::default(),
             measuring: Mutex::default(),
             captures: Mutex::default(),
         })

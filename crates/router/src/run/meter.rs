@@ -15,18 +15,18 @@ pub(super) const PERIOD: Duration = Duration::from_secs(1);
 
 /// What a port moved.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct PortCounts {
-    pub(super) rx: TrafficRow,
-    pub(super) tx: TrafficRow,
+pub(crate) struct PortCounts {
+    pub(crate) rx: TrafficRow,
+    pub(crate) tx: TrafficRow,
     /// Packets handed to Linux.
     pub(super) to_linux: u64,
 }
 
 /// The counts of all ports, by name.
-pub(super) type Counts = BTreeMap<String, PortCounts>;
+pub(crate) type Counts = BTreeMap<String, PortCounts>;
 
 /// Adds up what the elements of all copies and the kernel counted.
-pub(super) fn counts(config: &FlatConfig, stats: &[CopyStats], in_kernel: &[(String, Path)]) -> Counts {
+pub(crate) fn counts(config: &FlatConfig, stats: &[CopyStats], in_kernel: &[(String, Path)]) -> Counts {
     let mut counts = Counts::new();
     for (flat, element) in stats.iter().flat_map(|copy| config.elements.iter().zip(&copy.elements)) {
         let mut errors = 0;

@@ -7,6 +7,7 @@
 //! | `answers` | what `brickway show` is told |
 //! | `capture` | packets for `brickway capture` and `trace` |
 //! | `cost` | what each step costs |
+//! | `drift` | whether the forwarding tables have Linux's routes, every so often |
 //! | `subject` | what is to run: a file, or ports |
 //! | `watch` | while it runs: rates, balancing, what follows Linux |
 //! | `summary` | what it did |
@@ -14,9 +15,10 @@
 mod answers;
 mod capture;
 mod cost;
+mod drift;
 mod edges;
 mod live;
-mod meter;
+pub(crate) mod meter;
 mod subject;
 mod summary;
 mod watch;

@@ -9,6 +9,7 @@ use elements::devices::balance::Balancer;
 use graph::router::Control;
 
 use super::RunArguments;
+use super::drift::Checker;
 use super::live::Live;
 use super::summary::Totals;
 use crate::beside_linux;
@@ -47,6 +48,7 @@ fn watch_until_end(
     let watchdog = live.notify.watchdog_period();
     let mut told = Instant::now();
     let mut linux = live.service.is_some().then(|| beside_linux::Watcher::new(&live.settings()));
+    let mut drift = Checker::new();
     let mut has_line = false;
     loop {
         let now = Instant::now();
@@ -86,6 +88,7 @@ fn watch_until_end(
         if let Some(linux) = &mut linux {
             linux.look(&settings).iter().for_each(|warning| graph::note!("brickway: {warning}"));
         }
+        drift.look(live, settings.tables.check_seconds);
         let WorkerSettings { count, min, balance, .. } = settings.workers;
         if balance && count > 1 && balanced.elapsed() >= BALANCE_PERIOD {
             balanced = Instant::now();

@@ -4,8 +4,10 @@
 //! | --- | --- |
 //! | `mod` | the command lines, and the requests that they mean |
 //! | `tables` | rows as people read them, printed as they come |
+//! | `cluster` | the tables of `show cluster`, and how even it is |
 //! | `cost` | the table of `show cost`, which is sorted |
 
+mod cluster;
 mod cost;
 mod tables;
 
@@ -146,6 +148,8 @@ enum What {
     },
     /// Whether Linux's routes and the forwarding tables agree
     Drift,
+    /// The cluster of which the router is a node: who is there, and whether its load is even
+    Cluster,
     /// How the mirror of Linux's state does
     Netlink,
     /// How the connection of FRR's forwarding plane manager does
@@ -258,6 +262,7 @@ impl What {
             What::Feature(FeatureTable(show)) => return Request::Table(TableQuery { show: show.clone() }),
             What::Config { click } => Show::Config(ConfigFilter { click: *click }),
             What::Drift => Show::Drift(NoFilter {}),
+            What::Cluster => Show::Cluster(NoFilter {}),
             What::Netlink => Show::Netlink(NoFilter {}),
             What::Fpm => Show::Fpm(NoFilter {}),
             What::Problems => Show::Problems(NoFilter {}),

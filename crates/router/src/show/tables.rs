@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use control::api::{
-    ClientError, CounterRow, DriftRow, DropRow, EdgeRow, ElementRow, HandlerRow, LookupRow, NeighbourRow,
-    NextHopRow, PathRow, PortRow, PuntRow, QueueRow, Request, RouteRow, RouteTableRow, Show, SystemRow,
-    TextRow, WorkerRow,
+    ClientError, CounterRow, DriftChecks, DriftRow, DropRow, EdgeRow, ElementRow, HandlerRow, LookupRow,
+    NeighbourRow, NextHopRow, PathRow, PortRow, PuntRow, QueueRow, Request, RouteRow, RouteTableRow, Show,
+    SystemRow, TextRow, WorkerRow,
 };
 use serde::de::DeserializeOwned;
 
@@ -71,6 +71,7 @@ pub(super) fn print_rows(request: &Request, rows: Rows<'_>) -> Result<Seen> {
             vec![[thousands(row.packets), row.element, row.class, row.reason]]
         }),
         Show::Drift(_) => return drift(rows),
+        Show::Cluster(_) => super::cluster::print_rows(rows),
         Show::Netlink(_) | Show::Fpm(_) => {
             list(rows, &COUNTER, |row: CounterRow| vec![[row.name, thousands(row.value), row.note]])
         }
@@ -267,6 +268,10 @@ fn system(rows: Rows<'_>) -> Result<()> {
         fact("process", row.pid.to_string());
         fact("network namespace", row.namespace.to_string());
         fact("uptime", uptime(row.uptime_seconds));
+        if let Some(DriftChecks { differing, healed, .. }) = row.drift {
+            let (differing, healed) = (thousands(differing), thousands(healed));
+            fact("drift", format!("{differing} routes differ from Linux's, {healed} were healed"));
+        }
         fact("workers", row.workers.to_string());
         if let Some((used, most)) = row.next_hops {
             fact("next hops", format!("{} of {}", thousands(used as u64), thousands(most as u64)));

@@ -65,6 +65,7 @@ pub(super) fn sample(second: u64, packets: u64) -> Sample {
         packets,
         dropped: packets / 500,
         cycles: packets as f64 * each,
+        counts: Vec::new(),
         edges: Vec::new(),
     };
     Sample {
@@ -73,6 +74,7 @@ pub(super) fn sample(second: u64, packets: u64) -> Sample {
             pid: 77,
             namespace: 4_026_531_840,
             uptime_seconds: 90_000.0 + second as f64,
+            drift: None,
             workers: 2,
             tables: Vec::new(),
             next_hops: None,

@@ -1,5 +1,8 @@
 //! `/api/v1/WHAT`: everything of `brickway show WHAT`, a line of JSON for each row, as the control socket sends it. What a filter is
 //! called there it is called in the query: `/api/v1/routes?protocol=bgp`.
+//!
+//! Who asks often asks the workers no more for it: what they count comes out of the [snapshot](super::snapshot). Tables for which the
+//! router does more than look at its mirror are answered once a second ([`pace`](super::pace)).
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -9,12 +12,13 @@ use axum::body::{Body, Bytes};
 use axum::extract::{Path, Query, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use control::api::{Request, Rows, Show, Unanswered, VERSION};
+use control::api::{Request, Row, Rows, Show, TableQuery, Unanswered, VERSION};
 use serde_json::{Map, Value, json};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
 use super::Site;
+use super::snapshot::Snapshot;
 use crate::features::FeatureSettings;
 
 /// The time that rows wait for a client that takes something now and then; one that takes nothing is cut off sooner.
@@ -23,8 +27,13 @@ const SEND_TIMEOUT: Duration = Duration::from_secs(60);
 const CHUNK: usize = 16 << 10;
 const WAITING: usize = 4;
 
+const JSON_LINES: &str = "application/x-ndjson";
+
 /// What is not served: packets themselves, and costs, which are measured for one at a time.
 const PRIVATE: [&str; 3] = ["capture", "cost", "trace"];
+
+/// What is answered out of the router's mirror, as often as it is asked for.
+const CHEAP: [&str; 7] = ["cluster", "fpm", "neighbours", "netlink", "next_hops", "route", "routes"];
 
 /// Lists what there is.
 pub(super) async fn index() -> Json<Value> {
@@ -65,6 +74,20 @@ pub(super) async fn show(
         Ok(request) => request,
         Err(problem) => return refuse(StatusCode::BAD_REQUEST, &problem),
     };
+    let name = request.name();
+    if !CHEAP.contains(&name.as_str()) {
+        let known = snapshot_rows(&*site.snapshots.now().await, &request);
+        if let Some(rows) = known.filter(|rows| !rows.is_empty()) {
+            return ([(header::CONTENT_TYPE, JSON_LINES)], rows).into_response();
+        }
+        // Without rows the router says why there are none.
+        if !site.pace.admits(&name) {
+            let problem = format!("'{name}' is answered once a second; ask again");
+            let mut refusal = refuse(StatusCode::TOO_MANY_REQUESTS, &problem);
+            refusal.headers_mut().insert(header::RETRY_AFTER, header::HeaderValue::from_static("1"));
+            return refusal;
+        }
+    }
     let Ok(permit) = site.answers.clone().try_acquire_owned() else {
         return refuse(StatusCode::SERVICE_UNAVAILABLE, "others are being answered; ask again");
     };
@@ -100,7 +123,28 @@ pub(super) async fn show(
             None => Some((Err(io::ErrorKind::BrokenPipe.into()), (None, None))),
         }
     });
-    ([(header::CONTENT_TYPE, "application/x-ndjson")], Body::from_stream(rows)).into_response()
+    ([(header::CONTENT_TYPE, JSON_LINES)], Body::from_stream(rows)).into_response()
+}
+
+/// Returns the rows of a snapshot that a request selects, as lines; `None` where it has no such rows.
+fn snapshot_rows(snapshot: &Snapshot, request: &Request) -> Option<Vec<u8>> {
+    fn lines<R: Clone + Into<Row>>(request: &Request, rows: &[R]) -> Vec<u8> {
+        let rows = rows.iter().cloned().map(Into::into).filter(|row| request.selects(row));
+        // Plain data has nothing that could not be written.
+        rows.flat_map(|row: Row| serde_json::to_vec(&row).unwrap_or_default().into_iter().chain([b'\n']))
+            .collect()
+    }
+    Some(match request {
+        Request::Show(Show::Ports(_)) => lines(request, &snapshot.ports),
+        Request::Show(Show::Queues(_)) => lines(request, &snapshot.queues),
+        Request::Show(Show::Workers(_)) => lines(request, &snapshot.workers),
+        Request::Show(Show::Drops(_)) => lines(request, &snapshot.drops),
+        Request::Show(Show::Punts(_)) => lines(request, &snapshot.punts),
+        Request::Show(Show::Elements(_)) => lines(request, &snapshot.elements),
+        Request::Show(Show::System(_)) => lines(request, snapshot.system.as_slice()),
+        Request::Table(TableQuery { show }) => lines(request, snapshot.features.get(show)?.as_array()?),
+        _ => return None,
+    })
 }
 
 pub(super) fn refuse(status: StatusCode, problem: &str) -> Response {
@@ -152,7 +196,10 @@ mod tests {
 
     use std::sync::Arc;
 
-    use control::api::{Backend, RouteFilter, TableQuery, TextRow};
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::time::Instant;
+
+    use control::api::{Backend, DropRow, RouteFilter, TextRow};
     use tokio::sync::Semaphore;
 
     use super::super::snapshot::Snapshots;
@@ -181,6 +228,7 @@ mod tests {
                 snapshots: Arc::new(Snapshots::new(backend.clone())),
                 backend,
                 answers: Arc::new(Semaphore::new(1)),
+                pace: Arc::default(),
                 events: Arc::new(Semaphore::new(1)),
             };
             runtime.block_on(async {
@@ -191,6 +239,78 @@ mod tests {
         let whole = ask(false).unwrap();
         assert_eq!(whole.iter().filter(|byte| **byte == b'\n').count(), ROWS);
         assert!(ask(true).is_err());
+    }
+
+    /// A router that counts how often it is asked for drops, and for anything else that is not a table of routes.
+    #[derive(Default)]
+    struct Counting {
+        drops: AtomicUsize,
+        handlers: AtomicUsize,
+    }
+
+    impl Backend for Counting {
+        fn answer(&self, request: &Request, rows: &mut Rows<'_>) -> Result<(), Unanswered> {
+            match request {
+                Request::Show(Show::Drops(_)) => {
+                    self.drops.fetch_add(1, Ordering::SeqCst);
+                    for reason in ["no route", "bad checksum"] {
+                        let (element, class) = ("rt".to_owned(), "FIBLookup".to_owned());
+                        rows.send(DropRow { element, class, reason: reason.to_owned(), packets: 7 })?;
+                    }
+                    Ok(())
+                }
+                Request::Show(Show::Handlers(_)) => {
+                    self.handlers.fetch_add(1, Ordering::SeqCst);
+                    rows.send(TextRow { text: "a handler".to_owned() })?;
+                    Ok(())
+                }
+                _ => Err("there is nothing".to_owned().into()),
+            }
+        }
+    }
+
+    #[test]
+    fn who_asks_often_asks_the_router_once_a_second() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let backend = Arc::new(Counting::default());
+        let site = Site {
+            snapshots: Arc::new(Snapshots::new(backend.clone())),
+            backend: backend.clone(),
+            answers: Arc::new(Semaphore::new(1)),
+            pace: Arc::default(),
+            events: Arc::new(Semaphore::new(1)),
+        };
+        let ask = |path: &str, query: &str, value: &str| {
+            let query =
+                if query.is_empty() { Vec::new() } else { vec![(query.to_owned(), value.to_owned())] };
+            runtime.block_on(async {
+                let response = show(State(site.clone()), Path(path.to_owned()), Query(query)).await;
+                let status = response.status();
+                let text = axum::body::to_bytes(response.into_body(), 1 << 20).await.unwrap();
+                (status, String::from_utf8(text.to_vec()).unwrap())
+            })
+        };
+        let begin = Instant::now();
+        let mut refused = 0;
+        for number in 0..50 {
+            let (status, text) = ask("drops", "containing", "no route");
+            assert!(
+                status == StatusCode::OK && text.lines().count() == 1 && text.contains("no route"),
+                "{text}"
+            );
+            // Another handler is another answer.
+            let (status, text) = ask("handlers", "name", &format!("a{number}.b"));
+            assert!([StatusCode::OK, StatusCode::TOO_MANY_REQUESTS].contains(&status), "{status} {text}");
+            refused += usize::from(status == StatusCode::TOO_MANY_REQUESTS);
+            // What the mirror answers is not held back.
+            assert_eq!(ask("netlink", "", "").0, StatusCode::CONFLICT);
+        }
+        let seconds = begin.elapsed().as_secs_f64();
+        let most = 1 + (seconds / 0.9) as usize;
+        let (drops, handlers) =
+            (backend.drops.load(Ordering::SeqCst), backend.handlers.load(Ordering::SeqCst));
+        assert!(drops <= most && handlers <= most, "{drops} and {handlers} in {seconds} s");
+        assert_eq!(handlers + refused, 50);
     }
 
     #[test]

@@ -8,11 +8,14 @@ use std::collections::BTreeMap;
 use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
+use control::api::{ClusterNodeRow, ClusterRow};
 use prometheus::proto::{Counter, Gauge, LabelPair, Metric, MetricFamily, MetricType};
 use prometheus::{Encoder, TEXT_FORMAT, TextEncoder};
+use serde_json::Value;
 
 use super::Site;
 use super::snapshot::Snapshot;
+use crate::features::FeatureSettings;
 
 pub(super) async fn metrics(State(site): State<Site>) -> Response {
     let text = text(&*site.snapshots.now().await);
@@ -21,12 +24,12 @@ pub(super) async fn metrics(State(site): State<Site>) -> Response {
 
 /// Collects metrics by name.
 #[derive(Default)]
-struct Families(BTreeMap<&'static str, MetricFamily>);
+struct Families(BTreeMap<String, MetricFamily>);
 
 impl Families {
-    fn add(&mut self, name: &'static str, help: &str, value: f64, labels: &[(&str, &str)]) {
+    fn add(&mut self, name: &str, help: &str, value: f64, labels: &[(&str, &str)]) {
         let is_count = name.ends_with("_total");
-        let family = self.0.entry(name).or_insert_with(|| {
+        let family = self.0.entry(name.to_owned()).or_insert_with(|| {
             let mut family = MetricFamily::default();
             family.set_name(name.to_owned());
             family.set_help(help.to_owned());
@@ -59,6 +62,7 @@ fn text(snapshot: &Snapshot) -> String {
     ports(&mut all, snapshot);
     graph(&mut all, snapshot);
     system(&mut all, snapshot);
+    cluster(&mut all, snapshot);
     features(&mut all, snapshot);
     let families: Vec<MetricFamily> = all.0.into_values().collect();
     let mut bytes = Vec::new();
@@ -165,6 +169,12 @@ fn graph(all: &mut Families, snapshot: &Snapshot) {
         let help = "Cycles of the time-stamp counter that an element took, estimated from a sample.";
         all.add("brickway_element_cycles_total", help, row.cycles, &labels);
     }
+    for row in &snapshot.elements {
+        let labels = [("element", row.element.as_str()), ("class", row.class.as_str())];
+        for count in &row.counts {
+            all.add(&format!("brickway_{}", count.name), &count.about, count.value, &labels);
+        }
+    }
     for row in &snapshot.workers {
         let worker = if row.is_slow { "slow".to_owned() } else { row.worker.to_string() };
         let labels = [("worker", worker.as_str())];
@@ -193,6 +203,12 @@ fn system(all: &mut Families, snapshot: &Snapshot) {
         );
     }
     for row in &snapshot.netlink {
+        if row.name == "overruns" {
+            let help =
+                "Times that Linux's messages were lost because they came too fast; all was then read again.";
+            all.add("brickway_netlink_overruns_total", help, row.value as f64, &[]);
+            continue;
+        }
         let help = "What is known of the mirror of Linux's state, by name.";
         all.add("brickway_netlink", help, row.value as f64, &[("name", row.name.as_str())]);
     }
@@ -200,6 +216,14 @@ fn system(all: &mut Families, snapshot: &Snapshot) {
     let labels = [("version", system.version.as_str())];
     all.add("brickway_build_info", "The version of the router; always 1.", 1.0, &labels);
     all.add("brickway_uptime_seconds", "Time since the router began.", system.uptime_seconds, &[]);
+    if let Some(drift) = system.drift {
+        let help = "Routes that differ from Linux's after the last check.";
+        all.add("brickway_drift_routes", help, drift.differing as f64, &[]);
+        let help = "Routes that differed from Linux's, and were read again.";
+        all.add("brickway_drift_healed_routes_total", help, drift.healed as f64, &[]);
+        let help = "When the last check of routes ended, in seconds since 1970.";
+        all.add("brickway_drift_check_timestamp_seconds", help, drift.checked_at, &[]);
+    }
     for table in &system.tables {
         let (number, family) = (table.table.to_string(), table.family.to_string());
         let labels = [("table", number.as_str()), ("family", family.as_str()), ("kind", table.kind.as_str())];
@@ -222,29 +246,123 @@ fn system(all: &mut Families, snapshot: &Snapshot) {
     }
 }
 
-/// Access-list rules, IPsec, and whatever else features count: numbers of their rows, with the words of a row as labels.
-fn features(all: &mut Families, snapshot: &Snapshot) {
-    for (feature, rows) in &snapshot.features {
-        for row in rows.as_array().into_iter().flatten().filter_map(|row| row.as_object()) {
-            if let Some(packets) = row.get("packets").and_then(serde_json::Value::as_u64) {
-                let text = |key: &str| match row.get(key) {
-                    Some(serde_json::Value::String(text)) => text.clone(),
-                    Some(serde_json::Value::Number(number)) => number.to_string(),
-                    _ => String::new(),
-                };
-                let (number, rule) = (text("number"), text("rule"));
-                let labels =
-                    [("feature", feature.as_str()), ("number", number.as_str()), ("rule", rule.as_str())];
-                let help = "Packets that a row of a feature's table met: rules of access lists.";
-                all.add("brickway_feature_packets_total", help, packets as f64, &labels);
+/// The cluster as this node knows it: a series for each node, and for each of this node's own links.
+fn cluster(all: &mut Families, snapshot: &Snapshot) {
+    let mut this = "";
+    for row in &snapshot.cluster {
+        match row {
+            ClusterRow::Cluster { here, problem, .. } => {
+                this = here;
+                let help = "Whether the cluster's store can be used.";
+                all.add("brickway_cluster_store_up", help, f64::from(u8::from(problem.is_none())), &[]);
             }
+            ClusterRow::Node(node) => cluster_node(all, node, node.node == this),
+            ClusterRow::Event { .. } => {}
+        }
+    }
+}
+
+fn cluster_node(all: &mut Families, node: &ClusterNodeRow, is_this: bool) {
+    let labels = [("node", node.node.as_str())];
+    let flag = |is: bool| f64::from(u8::from(is));
+    let mut add = |name, help, value| all.add(name, help, value, &labels);
+    add("brickway_cluster_node_up", "Whether the fabric has a way to a node.", flag(node.is_reached));
+    add("brickway_cluster_node_leads", "Whether a node leads.", flag(node.leads));
+    // What is not a member has said nothing.
+    let Some(lag) = node.lag else { return };
+    add("brickway_cluster_log_lag", "Entries of the leader's log that a node's tables lack.", lag as f64);
+    for (name, help, value) in [
+        (
+            "brickway_cluster_input_packets_total",
+            "Packets that came in by a node's ports.",
+            node.input.packets,
+        ),
+        ("brickway_cluster_input_bytes_total", "Their bytes.", node.input.bytes),
+        ("brickway_cluster_routed_packets_total", "Packets that a node looked up routes for.", node.routed),
+        (
+            "brickway_cluster_output_packets_total",
+            "Packets that a node sent by its ports.",
+            node.output.packets,
+        ),
+        ("brickway_cluster_output_bytes_total", "Their bytes.", node.output.bytes),
+        (
+            "brickway_cluster_direct_bytes_total",
+            "Bytes that a node sent to others directly.",
+            node.direct_bytes,
+        ),
+        (
+            "brickway_cluster_balanced_bytes_total",
+            "Bytes that a node sent over an intermediate node.",
+            node.balanced_bytes,
+        ),
+        (
+            "brickway_cluster_flowlets_moved_total",
+            "Packets that left the path of the packet of their flow before them.",
+            node.moved,
+        ),
+        (
+            "brickway_cluster_without_room_total",
+            "Packets that a node sent although no link had room.",
+            node.without_room,
+        ),
+    ] {
+        add(name, help, value as f64);
+    }
+    for link in node.links.iter().filter(|_| is_this) {
+        let number = link.link.to_string();
+        let labels = [("link", number.as_str()), ("to", link.to.as_str())];
+        let help = "Whether both ends of a link of this node hear each other.";
+        all.add("brickway_cluster_link_up", help, flag(link.is_up), &labels);
+        let ways = [
+            ("direct", link.direct_bytes),
+            ("balanced", link.balanced_bytes),
+            ("relayed", link.relayed_bytes),
+        ];
+        for (way, bytes) in ways {
+            let labels = [labels[0], labels[1], ("way", way)];
+            let help = "Bytes sent by a link: directly, over an intermediate node, or relayed for others.";
+            all.add("brickway_cluster_link_bytes_total", help, bytes as f64, &labels);
+        }
+    }
+}
+
+/// Access-list rules, policies and associations of IPsec, and whatever else features count.
+fn features(all: &mut Families, snapshot: &Snapshot) {
+    for shown in FeatureSettings::shown() {
+        let rows = snapshot.features.get(shown.name).and_then(Value::as_array);
+        // Rows with the same labels count together: a metric has one value for each set of labels.
+        let mut counts: BTreeMap<(&str, Vec<String>), u64> = BTreeMap::new();
+        for row in rows.into_iter().flatten() {
+            let text = |field: &&str| match &row[field] {
+                Value::String(text) => text.clone(),
+                Value::Number(number) => number.to_string(),
+                _ => String::new(),
+            };
+            let labels: Vec<String> = shown.labels.iter().map(text).collect();
+            for &count in shown.counts {
+                if let Some(value) = row[count].as_u64() {
+                    *counts.entry((count, labels.clone())).or_default() += value;
+                }
+                for (reason, value) in row[count].as_object().into_iter().flatten() {
+                    let labels = labels.iter().chain([reason]).cloned().collect();
+                    *counts.entry((count, labels)).or_default() += value.as_u64().unwrap_or(0);
+                }
+            }
+        }
+        for ((count, values), value) in counts {
+            let names = shown.labels.iter().chain(&["reason"]).copied();
+            let labels: Vec<(&str, &str)> = names.zip(values.iter().map(String::as_str)).collect();
+            all.add(&format!("brickway_{}_{count}_total", shown.name), shown.about, value as f64, &labels);
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use control::api::{DropRow, PortRow, TrafficRow};
+    use control::api::{
+        CountRow, CounterRow, DriftChecks, DropRow, ElementRow, PortRow, SystemRow, TrafficRow,
+    };
+    use serde_json::json;
 
     use super::*;
 
@@ -270,5 +388,55 @@ mod tests {
         ] {
             assert!(text.lines().any(|known| known == line), "{line} in\n{text}");
         }
+    }
+
+    #[test]
+    fn each_series_is_there_once_and_named_after_what_it_is() {
+        let count =
+            |name: &str, value| CountRow { name: name.to_owned(), about: "What it is.".to_owned(), value };
+        let counts = vec![count("nat_mappings", 7.0), count("lua_errors_total", 2.0)];
+        let element = ElementRow {
+            element: "rw".to_owned(),
+            class: "IPRewriter".to_owned(),
+            counts,
+            ..ElementRow::default()
+        };
+        let policy = json!({"what": "policy out", "from": "10.0.0.0/8", "to": "any", "packets": 3, "bytes": 300, "does": "block"});
+        let association = json!({"what": "esp 0x1", "from": "192.0.2.1", "to": "192.0.2.2", "packets": null, "bytes": null,
+            "dropped": {"ESP: replayed": 4}, "does": ""});
+        let rule = json!({"number": 1, "rule": "1 deny any any any", "packets": 9});
+        let netlink = CounterRow { name: "overruns".to_owned(), value: 6, note: String::new() };
+        let system = SystemRow {
+            drift: Some(DriftChecks { checked_at: 1e9, differing: 1, healed: 8 }),
+            ..SystemRow::default()
+        };
+        let features = json!({"ipsec": [policy, policy, association], "acl": [rule]});
+        let text = text(&Snapshot {
+            elements: vec![element],
+            netlink: vec![netlink],
+            system: Some(system),
+            features: features.as_object().cloned().unwrap_or_default(),
+            ..Snapshot::default()
+        });
+        for line in [
+            r#"brickway_nat_mappings{element="rw",class="IPRewriter"} 7"#,
+            "# TYPE brickway_nat_mappings gauge",
+            r#"brickway_lua_errors_total{element="rw",class="IPRewriter"} 2"#,
+            "# TYPE brickway_lua_errors_total counter",
+            r#"brickway_ipsec_packets_total{what="policy out",from="10.0.0.0/8",to="any",only=""} 6"#,
+            r#"brickway_ipsec_dropped_total{what="esp 0x1",from="192.0.2.1",to="192.0.2.2",only="",reason="ESP: replayed"} 4"#,
+            r#"brickway_acl_packets_total{number="1",rule="1 deny any any any"} 9"#,
+            "brickway_netlink_overruns_total 6",
+            "brickway_drift_routes 1",
+            "brickway_drift_healed_routes_total 8",
+            "brickway_drift_check_timestamp_seconds 1000000000",
+        ] {
+            assert!(text.lines().any(|known| known == line), "{line} in\n{text}");
+        }
+        let mut series: Vec<&str> = text.lines().filter_map(|line| Some(line.rsplit_once(' ')?.0)).collect();
+        let all = series.len();
+        series.sort_unstable();
+        series.dedup();
+        assert_eq!(series.len(), all, "{text}");
     }
 }

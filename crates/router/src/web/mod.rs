@@ -8,15 +8,18 @@
 //! ```
 //!
 //! A thread of its own has the listeners and all connections. A client that is slow, or many that come at once, cost the
-//! packets nothing: connections and answers at work are few, rows wait in a bounded channel, and a client that takes nothing for
-//! 10 seconds is cut off. Metrics and events are made once a second at most ([`snapshot`]), however many ask.
+//! packets nothing: connections, of each host and of all, and answers at work are few, rows wait in a bounded channel, and a client
+//! that takes nothing for 10 seconds is cut off. What workers are asked for is made once a second at most ([`snapshot`], [`pace`]),
+//! however many ask.
 //!
 //! | file | what lives there |
 //! | --- | --- |
 //! | `mod` | [`Web`]: the thread, listeners, connections |
+//! | `sources` | how many connections each host has |
 //! | `patience` | connections that end when their client takes nothing |
 //! | `guard` | who may come: addresses, the header Host, tokens, TLS |
 //! | `api` | `/api/v1`: everything of `brickway show`, as lines of JSON |
+//! | `pace` | answers that ask much of the router, each once a second at most |
 //! | `metrics` | `/metrics` in Prometheus' text format, of the same rows |
 //! | `snapshot` | what is made once a second at most, for all who ask |
 //! | `events` | `/api/v1/events`: the state once a second, as server-sent events |
@@ -26,9 +29,11 @@ mod api;
 mod events;
 mod guard;
 mod metrics;
+mod pace;
 mod page;
 mod patience;
 mod snapshot;
+mod sources;
 
 use std::net::{SocketAddr, TcpListener as StdListener};
 use std::sync::Arc;
@@ -48,8 +53,10 @@ use tokio::sync::{Semaphore, oneshot};
 use tokio::time::timeout;
 
 use self::guard::{Guard, Tls};
+use self::pace::Pace;
 use self::patience::Patient;
 use self::snapshot::Snapshots;
+use self::sources::Sources;
 use crate::settings::Settings;
 
 /// Connections at a time, of each listener.
@@ -70,6 +77,7 @@ struct Site {
     snapshots: Arc<Snapshots>,
     /// Permits to ask the backend.
     answers: Arc<Semaphore>,
+    pace: Arc<Pace>,
     /// Permits to hear of events.
     events: Arc<Semaphore>,
 }
@@ -102,6 +110,7 @@ impl Web {
             snapshots: Arc::new(Snapshots::new(backend.clone())),
             backend,
             answers: Arc::new(Semaphore::new(ANSWERS)),
+            pace: Arc::default(),
             events: Arc::new(Semaphore::new(EVENTS)),
         };
         let metrics = Router::new().route("/metrics", get(metrics::metrics));
@@ -181,21 +190,23 @@ async fn serve(opened: Vec<Opened>, stopped: oneshot::Receiver<()>, pulse: &Puls
 }
 
 async fn accept(listener: TcpListener, guard: Arc<Guard>, routes: Router) {
-    let room = Arc::new(Semaphore::new(CONNECTIONS));
+    let (room, sources) = (Arc::new(Semaphore::new(CONNECTIONS)), Sources::default());
     loop {
         // Without room the others wait in the kernel's queue.
         let Ok(permit) = room.clone().acquire_owned().await else { return };
-        let stream = match listener.accept().await {
-            Ok((stream, _)) => stream,
+        let (stream, source) = match listener.accept().await {
+            Ok(accepted) => accepted,
             Err(_) => {
                 // Out of file descriptors: it is tried again in a while.
                 tokio::time::sleep(Duration::from_millis(100)).await;
                 continue;
             }
         };
+        // One too many of a host is closed at once.
+        let Some(admitted) = sources.admit(source.ip()) else { continue };
         let (guard, routes) = (guard.clone(), routes.clone());
         tokio::spawn(async move {
-            let _permit = permit;
+            let _held = (permit, admitted);
             match &guard.tls {
                 Some(Tls(acceptor)) => {
                     if let Ok(Ok(stream)) = timeout(PATIENCE, acceptor.accept(stream)).await {
@@ -225,4 +236,37 @@ async fn converse(
         .max_buf_size(16 << 10)
         .serve_connection(TokioIo::new(stream), TowerToHyperService::new(routes))
         .await;
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use tokio::io::AsyncReadExt;
+    use tokio::net::TcpStream;
+    use tokio::task::JoinSet;
+
+    use super::*;
+
+    #[test]
+    fn a_connection_too_many_of_a_host_is_closed_and_the_others_stay() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let closed = runtime.block_on(async {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let address = listener.local_addr().unwrap();
+            let door = crate::settings::Door { listen: address, token_file: None, tls: None };
+            tokio::spawn(accept(listener, Arc::new(Guard::new(&door).unwrap()), Router::new()));
+            let mut clients = JoinSet::new();
+            for number in 0..33 {
+                let mut client = TcpStream::connect(address).await.unwrap();
+                clients.spawn(async move {
+                    // Nothing is said: the server closes, or waits for a request.
+                    let _ = client.read(&mut [0]).await;
+                    number
+                });
+            }
+            clients.join_next().await.unwrap().unwrap()
+        });
+        assert_eq!(closed, 32);
+    }
 }

@@ -12,7 +12,7 @@ const SVG: &str = "image/svg+xml";
 const SCRIPT: &str = "text/javascript; charset=utf-8";
 
 /// The files: path, type, text.
-const FILES: [(&str, &str, &str); 12] = [
+const FILES: [(&str, &str, &str); 13] = [
     ("/", HTML, include_str!("page/index.html")),
     ("/page.css", CSS, include_str!("page/page.css")),
     ("/icon.svg", SVG, include_str!("page/icon.svg")),
@@ -23,6 +23,7 @@ const FILES: [(&str, &str, &str); 12] = [
     ("/chart.js", SCRIPT, include_str!("page/chart.js")),
     ("/graph.js", SCRIPT, include_str!("page/graph.js")),
     ("/layout.js", SCRIPT, include_str!("page/layout.js")),
+    ("/cluster.js", SCRIPT, include_str!("page/cluster.js")),
     ("/search.js", SCRIPT, include_str!("page/search.js")),
     ("/tables.js", SCRIPT, include_str!("page/tables.js")),
 ];

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use control::api::{
-    Backend, CounterRow, DropFilter, DropRow, ElementRow, NeighbourFilter, NeighbourRow, NoFilter,
-    PortFilter, PortRow, PuntRow, QueueRow, Request, Rows, Show, SystemRow, TableQuery, Unanswered,
+    Backend, ClusterRow, CounterRow, DropFilter, DropRow, ElementRow, NeighbourFilter, NeighbourRow,
+    NoFilter, PortFilter, PortRow, PuntRow, QueueRow, Request, Rows, Show, SystemRow, TableQuery, Unanswered,
     WorkerRow,
 };
 use serde::Serialize;
@@ -31,6 +31,8 @@ pub(super) struct Snapshot {
     pub(super) punts: Vec<PuntRow>,
     pub(super) elements: Vec<ElementRow>,
     pub(super) netlink: Vec<CounterRow>,
+    /// Of a node of a cluster.
+    pub(super) cluster: Vec<ClusterRow>,
     /// Number of neighbours by state.
     pub(super) neighbours: std::collections::BTreeMap<String, u64>,
     /// The tables of features, by name.
@@ -60,6 +62,7 @@ impl Snapshot {
             punts: rows(backend, &show(Show::Punts(DropFilter::default()))),
             elements: rows(backend, &show(Show::Elements(NoFilter {}))),
             netlink: rows(backend, &show(Show::Netlink(NoFilter {}))),
+            cluster: rows(backend, &show(Show::Cluster(NoFilter {}))),
             neighbours,
             features: features.collect(),
         }

@@ -44,6 +44,8 @@ pub(super) static SHOWN: &[Shown] = &[Shown {
         Ok(vec![vec![number, thousands(packets), rule]])
     },
     nothing: "",
+    counts: &["packets"],
+    labels: &["number", "rule"],
 }];
 
 /// The rules, and behind them the default, with the packets that each decided. Elements with the same rules, as those of IPv4 and
@@ -51,7 +53,9 @@ pub(super) static SHOWN: &[Shown] = &[Shown {
 fn rows(running: &Running<'_>) -> Result<Vec<Value>, String> {
     let mut lists: Vec<Vec<Row>> = Vec::new();
     for element in elements(running) {
-        let text = (running.read)(&format!("{element}.rules"))? + "\n" + &(running.read)(&format!("{element}.default"))?;
+        let text = (running.read)(&format!("{element}.rules"))?
+            + "\n"
+            + &(running.read)(&format!("{element}.default"))?;
         let rows: Vec<Row> = text.lines().filter(|line| !line.is_empty()).map(row).collect();
         let is_same = |known: &&mut Vec<Row>| {
             known.len() == rows.len() && known.iter().zip(&rows).all(|(known, row)| known.rule == row.rule)
@@ -62,9 +66,15 @@ fn rows(running: &Running<'_>) -> Result<Vec<Value>, String> {
         }
     }
     if lists.is_empty() {
-        return Err("this router has no access list; --acl FILE or [acl] in its settings give it one".to_owned());
+        return Err(
+            "this router has no access list; --acl FILE or [acl] in its settings give it one".to_owned()
+        );
     }
-    lists.into_iter().flatten().map(|row| serde_json::to_value(row).map_err(|error| error.to_string())).collect()
+    lists
+        .into_iter()
+        .flatten()
+        .map(|row| serde_json::to_value(row).map_err(|error| error.to_string()))
+        .collect()
 }
 
 /// Reads `10 permit tcp any any  # 7 packets, 420 bytes`.

@@ -57,6 +57,8 @@ pub(super) static SHOWN: &[Shown] = &[Shown {
     folds_at: Some(WIDTH),
     lines: |row| serde_json::from_value(row).map(lines),
     nothing: "Linux has no IPsec policies and no associations.",
+    counts: &["packets", "bytes", "dropped"],
+    labels: &["what", "from", "to", "only"],
 }];
 
 /// Returns a row's lines: the action stands behind or below the last one.

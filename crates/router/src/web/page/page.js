@@ -1,5 +1,6 @@
 // The page: which view is shown, and the state of the router as it comes, once a second.
 
+import { Cluster } from './cluster.js';
 import { write } from './dom.js';
 import { Graph } from './graph.js';
 import { History } from './history.js';
@@ -16,6 +17,7 @@ const history = new History();
 const views = {
   overview: new Overview(history),
   graph: new Graph(history),
+  cluster: new Cluster(history),
   routes: routes(history),
   neighbours: neighbours(history),
   tables: new Tables(history),
@@ -69,6 +71,8 @@ function connect() {
     banner.hidden = true;
     document.body.classList.remove('stale');
     history.add(JSON.parse(event.data));
+    views.cluster.add(history.last);
+    document.getElementById('cluster-link').hidden = !Cluster.isThere(history.last);
     write(connection, '● connected');
     show();
   };
