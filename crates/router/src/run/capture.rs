@@ -16,6 +16,7 @@ use crate::capture::places::{self, DROPS, Needs, Places};
 use crate::capture::recorder::{
     Camera, Counts, Filter, Record, Recorder, Records, Step, Table, Tracer, counts,
 };
+use crate::capture::sampler::Sampler;
 
 /// Captures and traces at a time: they are for people, and each costs the workers something.
 const MOST: usize = 4;
@@ -115,7 +116,12 @@ impl Live {
         let bytes = query.bytes.map_or(longest, |bytes| bytes as usize).clamp(SHORTEST, longest);
         let counts = counts(&places);
         let (recorders, records) = rings(copies, bytes, &counts);
-        let camera = |recorder| Camera { places: places.clone(), filter: filter.clone(), recorder };
+        let camera = |recorder| Camera {
+            places: places.clone(),
+            sampler: query.sample.map(|rate| Sampler::new(rate, places.spots.len())),
+            filter: filter.clone(),
+            recorder,
+        };
         let session = Session::begin(self, places.needs.clone())?;
         session.watch(&places.watched(), recorders.into_iter().map(camera).collect())?;
         let mut stream = Stream { config, places, counts, records, rows, sent: 0, counted: Instant::now() };
@@ -256,6 +262,7 @@ impl Stream<'_, '_> {
             worker: copy,
             is_ethernet: record.is_ethernet,
             length: record.length,
+            stands_for: record.stands_for,
             offset: record.offset,
             data: hex(&record.data),
             annotations: if is_trace { hex(&record.annotations) } else { String::new() },
