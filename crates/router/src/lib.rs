@@ -11,6 +11,7 @@ mod click;
 pub mod cluster;
 mod doctor;
 pub mod drop_in;
+mod export;
 mod features;
 mod flows;
 pub mod interrupt;

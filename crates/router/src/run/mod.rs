@@ -6,6 +6,7 @@
 //! | `live` | what runs, shared with those who ask and change it over the control socket |
 //! | `answers` | what `brickway show` is told |
 //! | `capture` | packets for `brickway capture` and `trace` |
+//! | `export` | samples for collectors |
 //! | `cost` | what each step costs |
 //! | `subject` | what is to run: a file, or ports |
 //! | `watch` | while it runs: rates, balancing, what follows Linux |
@@ -15,6 +16,7 @@ mod answers;
 mod capture;
 mod cost;
 mod edges;
+mod export;
 mod live;
 mod meter;
 mod subject;
@@ -476,6 +478,7 @@ pub(crate) fn operate(
         .map_err(anyhow::Error::msg)?
         .context("cannot start the worker threads")?;
     supervise(&live)?;
+    live.begin_exports()?;
     let (web, addresses) = live.serve_http()?.unzip();
     let plural = if workers == 1 { "" } else { "s" };
     if !arguments.quiet {
