@@ -30,7 +30,7 @@ BUILD_PACKAGES := build-essential clang protobuf-compiler libprotobuf-dev libpca
 DEMO_PACKAGES := iproute2 iputils-ping traceroute iperf3 ethtool procps
 # FRR, BIRD and etcd: the demo and tests run their own; the services stay stopped.
 CLUSTER_PACKAGES := $(DEMO_PACKAGES) etcd-server frr bird2
-TEST_PACKAGES := $(CLUSTER_PACKAGES) tcpdump tshark etcd-client openssl nftables iptables
+TEST_PACKAGES := $(CLUSTER_PACKAGES) tcpdump tshark etcd-client openssl nftables iptables pmacct nfdump
 # DPDK's tables and dpdk-testpmd are measured beside ours, and on veth links the kernel and xdp-forward (xdp-tools of Debian 13).
 BENCH_PACKAGES := libdpdk-dev dpdk-dev pkg-config iproute2 ethtool procps etcd-server xdp-tools
 DPDK_PACKAGES := libdpdk-dev pkg-config
@@ -116,7 +116,7 @@ lint: packages-build rust
 LINTING := RUSTC_WORKSPACE_WRAPPER=clippy-driver CLIPPY_ARGS=-D__CLIPPY_HACKERY__warnings
 
 # Tests that mostly wait, for routers and clusters in network namespaces; they run beside all others, which compute.
-WAITING := bench_io capture cluster cluster_security churn conformance demo drop_in faults filtering in_kernel lua redirects routing_daemons vlan web web_page
+WAITING := bench_io capture cluster cluster_security churn conformance demo drop_in export faults filtering in_kernel lua redirects routing_daemons vlan web web_page
 WORKING := $(filter-out $(WAITING),$(sort $(notdir $(basename $(wildcard crates/*/tests/*.rs)) $(patsubst %/main.rs,%,$(wildcard crates/*/tests/*/main.rs)))))
 
 # Fewer random cases of each property than proptest's 256, for a run that one waits for; PROPTEST_CASES=10000 make test for a night's.

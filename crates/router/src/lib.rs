@@ -11,7 +11,9 @@ mod click;
 pub mod cluster;
 mod doctor;
 pub mod drop_in;
+mod export;
 mod features;
+mod flows;
 pub mod interrupt;
 pub mod load;
 mod manual;
@@ -48,6 +50,7 @@ use ports::DriverDoc;
   brickway show ports                      what went through each of them
   brickway top                             the same as it changes, with drops, workers and elements
   brickway show cost                       where the workers' cycles go, element by element
+  brickway flows eth1                      which flow fills the link
   brickway profile 10                      the same by function, as a flame graph
   brickway capture eth1 icmp               its packets, where tcpdump sees none
   brickway run examples/ip-router.click    run a configuration
@@ -58,7 +61,7 @@ A demo, benches, a traffic generator, plans and simulations of clusters: brickwa
 
 Exit codes: 0 done, 1 the configuration or the machine does not allow it, 2 wrong usage,
 3 a check failed (show drift) or a restart is needed (reload),
-4 no router answers (show, top, set, reload, capture, trace, profile).",
+4 no router answers (show, top, set, reload, flows, capture, trace, profile).",
     disable_help_subcommand = true
 )]
 struct Cli {
@@ -68,7 +71,10 @@ struct Cli {
 
 /// Subcommands under headings, in the order in which they are needed.
 const GROUPS: [(&str, &[&str]); 4] = [
-    ("Operate", &["run", "cluster", "show", "top", "set", "reload", "capture", "trace", "profile", "doctor"]),
+    (
+        "Operate",
+        &["run", "cluster", "show", "top", "set", "reload", "flows", "capture", "trace", "profile", "doctor"],
+    ),
     ("Program", &["lua", "check", "elements", "help", "new"]),
     ("Click", &["click"]),
     ("Wireshark", &["extcap"]),
@@ -98,6 +104,8 @@ enum Command {
     Profile(profile::ProfileArguments),
     /// Have a running router read its settings again
     Reload(show::ReloadArguments),
+    /// Show which flows fill a running router's links
+    Flows(flows::FlowsArguments),
     /// Capture packets of a running router, as tcpdump does: of ports, between elements, those dropped
     Capture(capture::CaptureArguments),
     /// Follow packets through a running router: what each element does to them
@@ -198,6 +206,7 @@ pub fn main() -> ExitCode {
         Command::Set(arguments) => show::set(&arguments),
         Command::Profile(arguments) => profile::profile(&arguments),
         Command::Reload(arguments) => show::reload(&arguments),
+        Command::Flows(arguments) => flows::flows(&arguments),
         Command::Capture(arguments) => capture::capture(&arguments),
         Command::Trace(arguments) => capture::trace(&arguments),
         Command::Extcap(arguments) => capture::extcap(&arguments),

@@ -1,4 +1,4 @@
-//! `brickway capture`, `trace` and `extcap` on a drop-in router between two hosts whose links forward in the kernel.
+//! `brickway capture`, `flows`, `trace` and `extcap` on a drop-in router between two hosts whose links forward in the kernel.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -324,4 +324,46 @@ fn wireshark_lists_the_ports_and_captures_by_them() {
     assert!(has_pinged, "{}", capture.printed());
     assert!(capture.printed().contains("Echo (ping) request"), "{}", capture.printed());
     drop(router);
+}
+
+#[test]
+fn the_flow_that_fills_a_link_comes_first_with_its_share_and_an_idle_port_says_so() {
+    if !netns::is_root() {
+        return;
+    }
+    let bed = Bed::new("eth1 eth2");
+    bed.network.ip("a", "addr add 10.0.1.3/24 dev eth0");
+    warm_up(&bed.network, "a", &["10.0.2.2"]);
+    let (is_done, text) = bed.ask("flows eth1 udp port 9 --for 1s");
+    assert!(is_done && text.contains("port eth1: no packet passed in 1."), "{text}");
+    // Frames of 1,042 and of 142 bytes, as many of each, and as many replies.
+    let small = bed.network.start("a", "ping -n -q -i 0.01 -s 100 10.0.2.2");
+    let large = bed.network.start("a", "ping -n -q -i 0.01 -s 1000 -I 10.0.1.3 10.0.2.2");
+    let (is_done, text) = bed.ask("flows eth1 --for 3s --json");
+    assert!(is_done, "{text}");
+    let rows: Vec<Value> = (text.lines().filter(|line| line.starts_with('{')))
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let of_way =
+        |direction: &str| rows.iter().filter(|row| row["direction"] == direction).collect::<Vec<_>>();
+    for (direction, key) in [("in", "source"), ("out", "destination")] {
+        let flows = of_way(direction);
+        assert_eq!(flows.len(), 2, "{text}");
+        assert_eq!((&flows[0][key], &flows[1][key]), (&"10.0.1.3".into(), &"10.0.1.2".into()), "{text}");
+        let number = |row: &Value, key: &str| row[key].as_f64().unwrap();
+        let sum = number(flows[0], "share") + number(flows[1], "share");
+        assert!((sum - 1.0).abs() < 1e-9 && number(flows[0], "share") > 0.7, "{text}");
+        // The length that was counted is the frame's.
+        let bytes = number(flows[0], "bits_per_second") / number(flows[0], "packets_per_second") / 8.0;
+        assert!((bytes - 1_042.0).abs() < 1e-6, "{text}");
+    }
+    assert_eq!((&rows[rows.len() - 1]["one_in"], &rows[rows.len() - 1]["lost"]), (&1.into(), &0.into()));
+    // What a filter leaves out counts for the share.
+    let (_, text) = bed.ask("flows eth1 src host 10.0.1.2 --for 1s -n 5");
+    let line = text.lines().find(|line| line.contains("eth1 in")).unwrap_or_else(|| panic!("{text}"));
+    assert!(line.contains("ICMP 10.0.1.2 > 10.0.2.2"), "{text}");
+    let share: f64 = line.split('%').next().unwrap().trim().parse().unwrap();
+    assert!(share < 30.0 && !text.contains("10.0.1.3"), "{text}");
+    assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
+    drop((small, large));
 }

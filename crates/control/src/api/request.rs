@@ -248,12 +248,15 @@ impl Default for CostFilter {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct CaptureQuery {
-    /// `PORT`, `ELEMENT`, `ELEMENT.OUTPUT`, `all` (all ports), `drops` or `punts`; without it all ports.
+    /// `PORT`, `ELEMENT`, `ELEMENT.OUTPUT`, `all` (all ports), `inputs` (what comes in by all ports), `drops` or `punts`; without
+    /// it all ports.
     pub what: Option<String>,
     /// Ends after so many.
     pub count: Option<u64>,
     /// Most bytes of a packet; as many as there are without it.
     pub bytes: Option<u32>,
+    /// One packet of so many on average, drawn at random, if the filter selects it; without it all. Drops are never sampled.
+    pub sample: Option<u32>,
     /// Packets that this selects; without it all.
     pub filter: Option<PacketFilter>,
 }

@@ -591,6 +591,8 @@ pub struct SeenPacket {
     pub is_ethernet: bool,
     /// Its length, in bytes.
     pub length: u32,
+    /// How many packets of its interface and direction it stands for: itself, and of a sample those since the one before.
+    pub stands_for: u64,
     /// Where it begins in its frame, in bytes: the distance between two places shows what was stripped or put in front.
     pub offset: u32,
     /// Its first bytes, in hexadecimal.

@@ -72,7 +72,8 @@ pub(crate) fn extcap(arguments: &ExtcapArguments) -> Result<ExitCode> {
         };
         let what = interface.strip_prefix(PREFIX).unwrap_or(interface).to_owned();
         let filter = filter::compile(filter)?;
-        let query = CaptureQuery { what: Some(what), count: None, bytes: arguments.snaplen, filter };
+        let query =
+            CaptureQuery { what: Some(what), count: None, bytes: arguments.snaplen, filter, sample: None };
         return receive(&arguments.socket, query, || Sink::file(fifo));
     }
     if arguments.extcap_interfaces {

@@ -10,17 +10,19 @@
 //! | `decode` | headers in words |
 //! | `pcapng` | the file that is written |
 //! | `places` | the router's side: where packets are captured |
+//! | `sampler` | the router's side: which packets a sample has |
 //! | `recorder` | the router's side: what workers do with packets that they see, and the rings to the thread that sends them |
 //!
 //! The router's answers are made in `run/capture`. A graph that nobody watches has no taps and no tests for any
 //! (`graph::context`).
 
-mod decode;
+pub(crate) mod decode;
 mod extcap;
-mod filter;
+pub(crate) mod filter;
 mod pcapng;
 pub(crate) mod places;
 pub(crate) mod recorder;
+pub(crate) mod sampler;
 mod trace;
 
 use std::collections::HashMap;
@@ -64,7 +66,7 @@ may capture: [control] write_group.
 
 Exit codes: 0 done, 1 the router refuses, or ended the capture, 2 wrong usage, 4 no router answers at the socket.")]
 pub(crate) struct CaptureArguments {
-    /// PORT, ELEMENT, ELEMENT.OUTPUT, all (all ports, as without it), drops or punts; and a filter (man pcap-filter)
+    /// PORT, ELEMENT, ELEMENT.OUTPUT, all (all ports, as without it), inputs (what comes in by them), drops or punts; and a filter (man pcap-filter)
     #[arg(value_name = "WHAT [FILTER]")]
     words: Vec<String>,
     /// End after so many packets
@@ -143,8 +145,13 @@ fn line(packet: &SeenPacket) -> String {
 pub(crate) fn capture(arguments: &CaptureArguments) -> Result<ExitCode> {
     let (what, filter) = arguments.words.split_first().unzip();
     let filter = filter::compile(&filter.map_or_else(String::new, |words| words.join(" ")))?;
-    let query =
-        CaptureQuery { what: what.cloned(), count: arguments.count, bytes: arguments.snaplen, filter };
+    let query = CaptureQuery {
+        what: what.cloned(),
+        count: arguments.count,
+        bytes: arguments.snaplen,
+        filter,
+        sample: None,
+    };
     let sink = || match &arguments.write {
         Some(path) => Sink::file(path),
         None => Ok(if arguments.json { Sink::Json } else { Sink::Lines }),
@@ -214,7 +221,7 @@ fn receive(socket: &Socket, query: CaptureQuery, sink: impl FnOnce() -> Result<S
 }
 
 /// Becomes true at Ctrl-C. Rows with counts come often, so nobody waits long until it is seen.
-fn interrupted() -> Result<Arc<AtomicBool>> {
+pub(crate) fn interrupted() -> Result<Arc<AtomicBool>> {
     let interrupted = Arc::<AtomicBool>::default();
     let set = interrupted.clone();
     on_interrupt(move || set.store(true, Ordering::SeqCst)).context("cannot catch signals")?;
@@ -230,7 +237,7 @@ pub fn idle_capture(config: &FlatConfig) -> Result<(Watched, Box<dyn Observer>),
     let filter = filter::compile("ether proto 0x88b5").map_err(|error| error.to_string())?;
     let filter = filter.as_ref().map(recorder::Filter::new).transpose()?;
     let (recorder, _) = recorder::Records::new(2_048, &recorder::counts(&places));
-    Ok((places.watched(), Box::new(recorder::Camera { places, filter, recorder })))
+    Ok((places.watched(), Box::new(recorder::Camera { places, sampler: None, filter, recorder })))
 }
 
 #[cfg(test)]

@@ -47,6 +47,8 @@ pub(crate) const PUNTS: &str = "punts";
 pub(crate) const HOST: &str = "host:";
 /// All ports.
 const ALL: &str = "all";
+/// What comes in by all ports.
+pub(crate) const INPUTS: &str = "inputs";
 
 impl Places {
     /// Returns the places that `what` names.
@@ -68,6 +70,15 @@ impl Places {
             let spots = ports.iter().flat_map(|port| of_port(config, port)).collect();
             return Self::with(spots, Needs::All, "this configuration has no ports");
         }
+        if what == INPUTS {
+            // A VLAN's packets come in by the port below.
+            let from = edges(config).filter(|edge| config.elements[edge.from.0].has(RECEIVER));
+            let of_port = |edge: Edge| {
+                let port = split_arguments(&config.elements[edge.from.0].config).into_iter().next();
+                Spot { direction: "in", ..spot(config, &port.unwrap_or_default(), edge) }
+            };
+            return Self::with(from.map(of_port).collect(), Needs::All, "this configuration has no ports");
+        }
         if ports.iter().any(|port| port == what) {
             return Self::with(of_port(config, what), Needs::Port(what.to_owned()), "it has no element");
         }
@@ -79,7 +90,7 @@ impl Places {
         let Some(element) = element else {
             return Err(format!(
                 "capture: no port and no element '{what}'; expected a port ({}), an element of `brickway show elements`, \
-                 'all', 'drops' or 'punts'; a filter stands behind it: brickway capture all icmp",
+                 'all', 'inputs', 'drops' or 'punts'; a filter stands behind it: brickway capture all icmp",
                 ports.join(", ")
             ));
         };
@@ -250,6 +261,7 @@ mod tests {
     fn a_port_is_what_comes_in_and_what_leaves_by_it() {
         assert_eq!(seen("eth1"), pairs(&[("in1[0]->s[0]", "in"), ("p[0]->out1[0]", "out")]));
         assert_eq!(seen("all").len(), 4);
+        assert_eq!(seen("inputs"), pairs(&[("in1[0]->s[0]", "in"), ("in2[0]->d[0]", "in")]));
         assert_eq!(Places::of(&config(), Some("eth2")).unwrap().needs, Needs::Port("eth2".to_owned()));
         assert_eq!(ports(&config()), ["eth1", "eth2"]);
     }

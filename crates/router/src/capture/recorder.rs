@@ -15,6 +15,7 @@ use packet::frame::ANNOTATION_BYTES;
 use rtrb::{Consumer, Producer, RingBuffer};
 
 use super::places::Places;
+use super::sampler::Sampler;
 
 /// Bytes of all records of one ring, about.
 const RING_BYTES: usize = 4 << 20;
@@ -31,6 +32,8 @@ pub(crate) struct Record {
     pub(crate) time_ns: u64,
     pub(crate) is_ethernet: bool,
     pub(crate) length: u32,
+    /// How many packets it stands for, itself among them.
+    pub(crate) stands_for: u64,
     /// Where it begins in its frame.
     pub(crate) offset: u32,
     pub(crate) annotations: [u8; ANNOTATION_BYTES],
@@ -79,9 +82,19 @@ impl Records {
             data.clear();
             let place = Place::Edge(0);
             let annotations = [0; ANNOTATION_BYTES];
-            let (step, time_ns, is_ethernet, length, offset) = (0, 0, false, 0, 0);
-            let record =
-                Record { place, number: 0, step, time_ns, is_ethernet, length, offset, annotations, data };
+            let (step, time_ns, is_ethernet, length, stands_for, offset) = (0, 0, false, 0, 1, 0);
+            let record = Record {
+                place,
+                number: 0,
+                step,
+                time_ns,
+                is_ethernet,
+                length,
+                stands_for,
+                offset,
+                annotations,
+                data,
+            };
             // There are as many places as records.
             let _ = empty.push(Box::new(record));
         }
@@ -107,21 +120,21 @@ impl Records {
 }
 
 impl Recorder {
-    /// Records a packet. With `untag` the tag of its VLAN is left out. `keep` judges what was recorded.
+    /// Records a packet, and returns whether that was done. With `untag` the tag of its VLAN is left out. `keep` judges what was recorded.
     fn record(
         &mut self,
         seen: &Seen<'_>,
         (number, step): (usize, u32),
         untag: bool,
         keep: impl FnOnce(&Record) -> bool,
-    ) {
+    ) -> bool {
         let index = match seen.place {
             Place::Edge(edge) => edge.min(self.counts.len() - 1),
             Place::Drop { .. } => self.counts.len() - 1,
         };
         let Some(mut record) = self.spare.take().or_else(|| self.empty.pop().ok()) else {
             self.counts[index].lost.fetch_add(1, Ordering::Relaxed);
-            return;
+            return false;
         };
         let data = seen.data;
         let room = record.data.capacity();
@@ -134,17 +147,19 @@ impl Recorder {
             record.data.extend(data.iter().skip(16).take(room.saturating_sub(12)));
         }
         (record.place, record.number, record.step, record.time_ns) = (seen.place, number, step, seen.time_ns);
-        (record.is_ethernet, record.length) = (seen.is_ethernet, (data.len() - tag.min(data.len())) as u32);
+        (record.is_ethernet, record.stands_for) = (seen.is_ethernet, seen.stands_for);
+        record.length = (data.len() - tag.min(data.len())) as u32;
         (record.offset, record.annotations) =
             (seen.packet.data_offset() as u32, *seen.packet.annotations().bytes());
         if !keep(&record) {
             self.spare = Some(record);
-            return;
+            return false;
         }
         self.counts[index].captured.fetch_add(1, Ordering::Relaxed);
         if let Err(rtrb::PushError::Full(record)) = self.full.push(record) {
             self.spare = Some(record);
         }
+        true
     }
 }
 
@@ -153,6 +168,7 @@ struct Seen<'a> {
     place: Place,
     time_ns: u64,
     is_ethernet: bool,
+    stands_for: u64,
     packet: &'a Packet,
     /// What is recorded of it.
     data: &'a [u8],
@@ -165,7 +181,7 @@ impl<'a> Seen<'a> {
             Place::Drop { .. } => false,
         };
         let is_ethernet = is_known || begins_with_ethernet(packet);
-        Self { place, time_ns: now_ns, is_ethernet, packet, data: packet.data() }
+        Self { place, time_ns: now_ns, is_ethernet, stands_for: 1, packet, data: packet.data() }
     }
 
     /// The same with the Ethernet header that lies before the packet: its own, or already that of its next hop.
@@ -228,7 +244,8 @@ impl Filter {
         Ok(Self { ethernet: program(&filter.ethernet)?, ip: program(&filter.ip)? })
     }
 
-    fn selects(&self, is_ethernet: bool, data: &[u8], length: u32) -> bool {
+    /// Returns whether it selects a packet of this length that begins with these bytes.
+    pub(crate) fn selects(&self, is_ethernet: bool, data: &[u8], length: u32) -> bool {
         if is_ethernet { self.ethernet.selects(data, length) } else { self.ip.selects(data, length) }
     }
 }
@@ -236,27 +253,49 @@ impl Filter {
 /// Captures packets.
 pub(crate) struct Camera {
     pub(crate) places: Arc<Places>,
+    /// Draws those on connections; without it all are captured.
+    pub(crate) sampler: Option<Sampler>,
     pub(crate) filter: Option<Filter>,
     pub(crate) recorder: Recorder,
 }
 
-impl Observer for Camera {
-    fn see(&mut self, place: Place, now_ns: u64, packets: &[Packet]) {
+impl Camera {
+    /// Records a packet if the filter selects it. Returns whether it was recorded.
+    fn look(&mut self, place: Place, now_ns: u64, packet: &Packet, stands_for: u64) -> bool {
         let untag = match place {
             Place::Edge(edge) => self.places.spots.get(edge).is_some_and(|spot| spot.has_tag),
             Place::Drop { .. } => false,
         };
-        for packet in packets {
-            let seen = Seen::new(&self.places, place, now_ns, packet).with_link_header();
-            let selects = |data: &[u8], length: u32| {
-                self.filter.as_ref().is_none_or(|filter| filter.selects(seen.is_ethernet, data, length))
-            };
-            // Of a frame without its tag the filter sees what is kept of it.
-            if untag {
-                self.recorder.record(&seen, (0, 0), true, |record| selects(&record.data, record.length));
-            } else if selects(seen.data, seen.data.len() as u32) {
-                self.recorder.record(&seen, (0, 0), false, |_| true);
+        let seen = Seen { stands_for, ..Seen::new(&self.places, place, now_ns, packet).with_link_header() };
+        let selects = |data: &[u8], length: u32| {
+            self.filter.as_ref().is_none_or(|filter| filter.selects(seen.is_ethernet, data, length))
+        };
+        // Of a frame without its tag the filter sees what is kept of it.
+        if untag {
+            self.recorder.record(&seen, (0, 0), true, |record| selects(&record.data, record.length))
+        } else {
+            selects(seen.data, seen.data.len() as u32) && self.recorder.record(&seen, (0, 0), false, |_| true)
+        }
+    }
+}
+
+impl Observer for Camera {
+    fn see(&mut self, place: Place, now_ns: u64, packets: &[Packet]) {
+        let Place::Edge(edge) = place else {
+            return packets.iter().for_each(|packet| _ = self.look(place, now_ns, packet, 1));
+        };
+        if self.sampler.is_none() {
+            return packets.iter().for_each(|packet| _ = self.look(place, now_ns, packet, 1));
+        }
+        let mut rest = packets;
+        while let Some((index, due)) =
+            self.sampler.as_mut().and_then(|sampler| sampler.pick(edge, rest.len()))
+        {
+            let is_recorded = self.look(place, now_ns, &rest[index], due);
+            if let Some(sampler) = self.sampler.as_mut().filter(|_| is_recorded) {
+                sampler.taken(edge, due);
             }
+            rest = &rest[index + 1..];
         }
     }
 }
@@ -403,7 +442,7 @@ mod tests {
         let counts = counts(&places);
         // As few records as there are at least.
         let (recorder, mut records) = Records::new(RING_BYTES, &counts);
-        let mut camera = Camera { places, filter: None, recorder };
+        let mut camera = Camera { places, sampler: None, filter: None, recorder };
         let (_pool, packets) = packets(100, &[7; 60]);
         camera.see(Place::Edge(0), 5, &packets);
         assert_eq!(counts[0].captured.load(Ordering::Relaxed), 64);
@@ -426,7 +465,7 @@ mod tests {
         let places = Arc::new(inside);
         let counts = counts(&places);
         let (recorder, mut records) = Records::new(RING_BYTES, &counts);
-        let mut camera = Camera { places, filter: None, recorder };
+        let mut camera = Camera { places, sampler: None, filter: None, recorder };
         // Broken: its length is beyond its end, so its first bytes do not tell what it is.
         let mut frame = [0_u8; 34];
         frame[12..18].copy_from_slice(&[8, 0, 0x45, 0, 1, 0xf4]);
@@ -448,7 +487,7 @@ mod tests {
         let places = places(true);
         let counts = counts(&places);
         let (recorder, mut records) = Records::new(20, &counts);
-        let mut camera = Camera { places, filter: None, recorder };
+        let mut camera = Camera { places, sampler: None, filter: None, recorder };
         let mut frame = [0_u8; 64];
         (0..64).for_each(|at| frame[at] = at as u8);
         frame[12..16].copy_from_slice(&[0x81, 0, 0, 100]);

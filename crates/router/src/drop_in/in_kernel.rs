@@ -77,8 +77,8 @@ struct Member {
     before: KernelTraffic,
     /// Why it does not take part any more.
     refusal: Option<String>,
-    /// Whether somebody captures its packets.
-    is_captured: bool,
+    /// What is done with its packets that needs them in the graph: "captured", "sampled".
+    watched: Option<&'static str>,
 }
 
 /// Forwarding in the kernel for a drop-in router.
@@ -193,10 +193,10 @@ impl InKernel {
         }
     }
 
-    /// Says of which ports somebody captures the packets, which the graph then has to see. The next look brings it to the ports.
-    pub(crate) fn set_captured(&mut self, is_captured: impl Fn(&str) -> bool) {
+    /// Says of which ports packets are captured or sampled, which the graph then has to see. The next look brings it to the ports.
+    pub(crate) fn set_watched(&mut self, watched: impl Fn(&str) -> Option<&'static str>) {
         for (name, member) in self.names.iter().zip(&mut self.members) {
-            member.is_captured = is_captured(name);
+            member.watched = watched(name);
         }
         self.looked = None;
     }
@@ -344,8 +344,8 @@ impl InKernel {
         if is_wrapped(device) {
             return Err("its packets are captured, traced or delayed".to_owned());
         }
-        if member.is_captured || self.members[member.device].is_captured {
-            return Err("its packets are captured".to_owned());
+        if let Some(word) = member.watched.or(self.members[member.device].watched) {
+            return Err(format!("its packets are {word}"));
         }
         if let Some(refusal) = &self.refusal {
             return Err(refusal.clone());
@@ -435,7 +435,7 @@ impl InKernel {
         // interface by which they leave.
         let sees_transit = self.features.as_ref().and_then(|features| features.sees_transit(&self.shared));
         let leaves = self.members[number].linux_may
-            && !self.members[number].is_captured
+            && self.members[number].watched.is_none()
             && sees_transit.is_none()
             && way.is_some_and(|way| !way.is_zero_copy);
         let is_vlan = self.members[number].device != number;
@@ -451,13 +451,13 @@ impl InKernel {
         };
         let mode = way.map(|way| way.mode);
         let below = &self.members[self.members[number].device];
-        let is_captured = below.is_captured || self.members[number].is_captured;
+        let is_watched = below.watched.or(self.members[number].watched).is_some();
         let wanted = found.map(|found| KernelPort {
             interface: found.interface,
             mtu: found.mtu,
             is_vlan,
             receives: mode.filter(|_| joins),
-            sends: !(is_wrapped(device) || is_captured || below.lacks_queues || below.refuses),
+            sends: !(is_wrapped(device) || is_watched || below.lacks_queues || below.refuses),
             sends_native: found.features.sends_redirected(),
             sends_native_fragments: found.features.has_fragments(),
             sources: self.members[number].sources,

@@ -183,7 +183,7 @@ impl Live {
     }
 
     /// One row a port, with what workers and kernel counted.
-    fn ports(&self) -> Result<Vec<PortRow>, Unanswered> {
+    pub(super) fn ports(&self) -> Result<Vec<PortRow>, Unanswered> {
         let mut counts = self.port_counts()?;
         lock(&self.meter).add_rates(&mut counts);
         if self.service.is_none() {

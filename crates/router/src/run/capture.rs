@@ -16,6 +16,7 @@ use crate::capture::places::{self, DROPS, Needs, Places};
 use crate::capture::recorder::{
     Camera, Counts, Filter, Record, Recorder, Records, Step, Table, Tracer, counts,
 };
+use crate::capture::sampler::Sampler;
 
 /// Captures and traces at a time: they are for people, and each costs the workers something.
 const MOST: usize = 4;
@@ -36,31 +37,45 @@ const LONGEST_WAY: Duration = Duration::from_secs(1);
 #[derive(Default)]
 pub(super) struct Captures {
     last: u64,
-    active: BTreeMap<u64, Needs>,
+    active: BTreeMap<u64, (For, Needs)>,
+}
+
+/// Whom packets are for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum For {
+    /// Somebody who asked for them.
+    Client,
+    /// An exporter of the settings.
+    Collector,
 }
 
 /// One that goes on. It ends on all workers, however the one who asked for it fares.
-struct Session<'a> {
+pub(super) struct Session<'a> {
     live: &'a Live,
     number: u64,
 }
 
 impl<'a> Session<'a> {
-    fn begin(live: &'a Live, needs: Needs) -> Result<Self, String> {
+    pub(super) fn begin(live: &'a Live, whom: For, needs: Needs) -> Result<Self, String> {
         let mut captures = lock(&live.captures);
-        if captures.active.len() >= MOST {
+        let of_clients = captures.active.values().filter(|(whom, _)| *whom == For::Client).count();
+        if whom == For::Client && of_clients >= MOST {
             return Err(format!("capture: {MOST} captures and traces run already; end one of them first"));
         }
         captures.last += 1;
         let number = captures.last;
-        captures.active.insert(number, needs);
+        captures.active.insert(number, (whom, needs));
         drop(captures);
         live.tell_kernel();
         Ok(Self { live, number })
     }
 
     /// Has each copy of the graph watch; the observers are in the order of the copies.
-    fn watch<O: Observer + 'static>(&self, watched: &Watched, observers: Vec<O>) -> Result<(), String> {
+    pub(super) fn watch<O: Observer + 'static>(
+        &self,
+        watched: &Watched,
+        observers: Vec<O>,
+    ) -> Result<(), String> {
         let observers: Vec<_> = observers.into_iter().map(|observer| Mutex::new(Some(observer))).collect();
         let (watched, observers, number) = (watched.clone(), Arc::new(observers), self.number);
         self.live.with_router(|router| {
@@ -87,17 +102,23 @@ impl Drop for Session<'_> {
 impl Live {
     /// Has the kernel leave to the graph what captures want to see.
     fn tell_kernel(&self) {
-        let active: Vec<Needs> = lock(&self.captures).active.values().cloned().collect();
-        self.set_captured(|name| {
-            active.iter().any(|needs| match needs {
+        let active: Vec<(For, Needs)> = lock(&self.captures).active.values().cloned().collect();
+        self.set_watched(|name| {
+            let has = |needs: &Needs| match needs {
                 Needs::Nothing => false,
                 Needs::Port(port) => port == name,
                 Needs::All => true,
+            };
+            // Captures first: they end.
+            let mut of = active.iter().filter(|(_, needs)| has(needs)).map(|(whom, _)| *whom);
+            of.clone().find(|whom| *whom == For::Client).or_else(|| of.next()).map(|whom| match whom {
+                For::Client => "captured",
+                For::Collector => "sampled",
             })
         });
     }
 
-    /// Ends all captures and traces: what they were made for is about to change.
+    /// Ends all captures and traces: what they were made for is about to change. Exporters begin anew.
     pub(super) fn end_captures(&self) {
         let numbers: Vec<u64> = lock(&self.captures).active.keys().copied().collect();
         // A router that is ending shows nothing any more.
@@ -115,8 +136,13 @@ impl Live {
         let bytes = query.bytes.map_or(longest, |bytes| bytes as usize).clamp(SHORTEST, longest);
         let counts = counts(&places);
         let (recorders, records) = rings(copies, bytes, &counts);
-        let camera = |recorder| Camera { places: places.clone(), filter: filter.clone(), recorder };
-        let session = Session::begin(self, places.needs.clone())?;
+        let camera = |recorder| Camera {
+            places: places.clone(),
+            sampler: query.sample.map(|rate| Sampler::new(rate, places.spots.len())),
+            filter: filter.clone(),
+            recorder,
+        };
+        let session = Session::begin(self, For::Client, places.needs.clone())?;
         session.watch(&places.watched(), recorders.into_iter().map(camera).collect())?;
         let mut stream = Stream { config, places, counts, records, rows, sent: 0, counted: Instant::now() };
         stream.run(|stream| query.count.is_some_and(|count| stream.sent >= count), query.count, false)
@@ -152,7 +178,7 @@ impl Live {
             table: table.clone(),
             recorder,
         };
-        let session = Session::begin(self, places.needs.clone())?;
+        let session = Session::begin(self, For::Client, places.needs.clone())?;
         session.watch(&places.watched(), recorders.into_iter().map(tracer).collect())?;
         let mut stream = Stream { config, places, counts, records, rows, sent: 0, counted: Instant::now() };
         let (mut last, mut moved) = (0, Instant::now());
@@ -166,7 +192,8 @@ impl Live {
         stream.run(is_over, None, true)
     }
 
-    fn copies(&self) -> Result<(Arc<FlatConfig>, usize), String> {
+    /// Returns the configuration, and how many copies of the graph there are.
+    pub(super) fn copies(&self) -> Result<(Arc<FlatConfig>, usize), String> {
         self.with_router(|router| {
             (router.config().clone(), router.workers() + usize::from(router.has_slow_thread()))
         })
@@ -174,7 +201,7 @@ impl Live {
 }
 
 /// Rings for all copies of the graph.
-fn rings(copies: usize, bytes: usize, counts: &Counts) -> (Vec<Recorder>, Vec<Records>) {
+pub(super) fn rings(copies: usize, bytes: usize, counts: &Counts) -> (Vec<Recorder>, Vec<Records>) {
     (0..copies).map(|_| Records::new(bytes, counts)).unzip()
 }
 
@@ -256,6 +283,7 @@ impl Stream<'_, '_> {
             worker: copy,
             is_ethernet: record.is_ethernet,
             length: record.length,
+            stands_for: record.stands_for,
             offset: record.offset,
             data: hex(&record.data),
             annotations: if is_trace { hex(&record.annotations) } else { String::new() },

@@ -183,10 +183,10 @@ impl Live {
         problems.into_iter().flatten().for_each(|problem| graph::note!("brickway: {problem}"));
     }
 
-    /// Says of which ports somebody captures the packets, so that the kernel leaves them to the graph.
-    pub(super) fn set_captured(&self, is_captured: impl Fn(&str) -> bool) {
+    /// Says of which ports packets are captured or sampled, so that the kernel leaves them to the graph.
+    pub(super) fn set_watched(&self, watched: impl Fn(&str) -> Option<&'static str>) {
         if let Some(in_kernel) = drop_in::InKernel::of(&self.shared) {
-            lock(&*in_kernel).set_captured(is_captured);
+            lock(&*in_kernel).set_watched(watched);
             self.follow();
         }
     }

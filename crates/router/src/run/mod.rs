@@ -6,6 +6,7 @@
 //! | `live` | what runs, shared with those who ask and change it over the control socket |
 //! | `answers` | what `brickway show` is told |
 //! | `capture` | packets for `brickway capture` and `trace` |
+//! | `export` | samples for collectors |
 //! | `cost` | what each step costs |
 //! | `drift` | whether the forwarding tables have Linux's routes, every so often |
 //! | `subject` | what is to run: a file, or ports |
@@ -17,6 +18,7 @@ mod capture;
 mod cost;
 mod drift;
 mod edges;
+mod export;
 mod live;
 pub(crate) mod meter;
 mod subject;
@@ -491,6 +493,7 @@ pub(crate) fn operate(
         .map_err(anyhow::Error::msg)?
         .context("cannot start the worker threads")?;
     supervise(&live)?;
+    live.begin_exports()?;
     let (web, addresses) = live.serve_http()?.unzip();
     let plural = if workers == 1 { "" } else { "s" };
     if !arguments.quiet {

@@ -31,6 +31,7 @@ use ::ports::{Links, frame_bytes_for};
 use packet::PoolOptions;
 use toml::de::DeValue;
 
+use crate::export::sflow;
 use crate::features::FeatureSettings;
 use options::{About, Opt, Problem, Section, Value, options, words};
 
@@ -57,6 +58,7 @@ pub(crate) struct Settings {
     pub(crate) log: LogSettings,
     pub(crate) metrics: MetricsSettings,
     pub(crate) web: WebSettings,
+    pub(crate) sflow: sflow::Settings,
     /// Whether the router works by Linux's policies of IPsec, instead of bypassing them. No option: the graph decides it.
     pub(crate) follows_ipsec: bool,
 }
@@ -454,11 +456,12 @@ impl Settings {
             log,
             metrics,
             web,
+            sflow,
             follows_ipsec: _,
         } = self;
         let mut sections: Vec<&dyn Section> = vec![general, workers, memory, tables];
         sections.extend(features.all().into_iter().map(|feature| feature as &dyn Section));
-        sections.extend([fpm as &dyn Section, beside_linux, control, log, metrics, web]);
+        sections.extend([fpm as &dyn Section, beside_linux, control, log, metrics, web, sflow]);
         sections
     }
 
@@ -476,11 +479,12 @@ impl Settings {
             log,
             metrics,
             web,
+            sflow,
             follows_ipsec: _,
         } = self;
         let mut sections: Vec<&mut dyn Section> = vec![general, workers, memory, tables];
         sections.extend(features.all_mut().into_iter().map(|feature| feature as &mut dyn Section));
-        sections.extend([fpm as &mut dyn Section, beside_linux, control, log, metrics, web]);
+        sections.extend([fpm as &mut dyn Section, beside_linux, control, log, metrics, web, sflow]);
         sections
     }
 

@@ -1,7 +1,7 @@
 //! Options, each said once: [`options!`] makes of a section's options its struct, how it is read from a file, from the text
 //! of a flag or of `brickway set`, how it is printed, and its part of `examples/brickway.toml`.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use toml::de::DeValue;
@@ -211,6 +211,26 @@ impl Value for SocketAddr {
 
     fn expected(_limits: Option<(f64, f64)>) -> String {
         "an address and a port, as in \"127.0.0.1:2620\",".to_owned()
+    }
+
+    fn to_toml(&self) -> Option<String> {
+        Some(quoted(&self.to_string()))
+    }
+}
+
+impl Item for SocketAddr {
+    fn expected_list() -> String {
+        "a list of addresses with their ports, as in [\"192.0.2.1:6343\"],".to_owned()
+    }
+}
+
+impl Value for IpAddr {
+    fn read(toml: &DeValue<'_>, _limits: Option<(f64, f64)>) -> Option<Self> {
+        toml.as_str()?.parse().ok()
+    }
+
+    fn expected(_limits: Option<(f64, f64)>) -> String {
+        "an IP address, as in \"192.0.2.7\",".to_owned()
     }
 
     fn to_toml(&self) -> Option<String> {
