@@ -43,6 +43,7 @@ pub(crate) fn check(arguments: &CheckArguments) -> Result<ExitCode> {
         return settings::check(&arguments.file);
     }
     let source = load::read(&arguments.file)?;
+    load::check_parameters(&source, &arguments.parameters)?;
     let options = Options { parameters: arguments.parameters.clone(), ..Options::default() };
     let Some(flat) = load::compile(&source, &options, &crate::classes()) else {
         return Ok(ExitCode::FAILURE);

@@ -33,6 +33,41 @@ pub fn parameter(text: &str) -> Result<(String, String), String> {
     }
 }
 
+/// Checks that a configuration has the variables that a command line gives values to.
+///
+/// # Errors
+/// It does not have one of them; lists those that it has.
+pub fn check_parameters(source: &Source, parameters: &[(String, String)]) -> Result<()> {
+    let used: Vec<&str> = variables(&source.text).collect();
+    let unknown = parameters.iter().find(|(name, _)| !used.contains(&name.as_str()));
+    let Some((name, value)) = unknown else { return Ok(()) };
+    // Those that it defines; others are of compound elements, or have no value without this.
+    let definitions = source.text.split("define(").skip(1);
+    let definitions = definitions.map(|rest| rest.split(')').next().unwrap_or_default());
+    let mut known: Vec<&str> = definitions.flat_map(variables).collect();
+    if known.is_empty() {
+        known = used;
+    }
+    known.sort_unstable();
+    known.dedup();
+    match known.as_slice() {
+        [] => bail!("{name}={value}: {} has no variables", source.name),
+        known => bail!(
+            "{name}={value}: {} has no variable '{name}'; expected one of {}",
+            source.name,
+            known.join(", ")
+        ),
+    }
+}
+
+/// Returns the names of variables in a text, as often as they stand there.
+fn variables(text: &str) -> impl Iterator<Item = &str> {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let after = text.split('$').skip(1).map(|rest| rest.trim_start_matches('{'));
+    let names = after.map(move |rest| rest.split(|c| !is_part(c)).next().unwrap_or_default());
+    names.filter(|name| !name.is_empty())
+}
+
 /// What the router's own handlers tell of a configuration of this text.
 pub fn globals(registry: &Registry, text: &str) -> Globals {
     Globals {

@@ -190,6 +190,23 @@ fn the_manual() {
 }
 
 #[test]
+fn mistakes_are_reported_in_words_of_who_made_them() {
+    let cluster = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/cluster.toml");
+    for words in [&["check", cluster][..], &["run", "--config", cluster]] {
+        let said = brickway(words);
+        assert_eq!(said.code, 1);
+        assert!(said.err.contains("this is a cluster's file; run 'brickway cluster check "), "{}", said.err);
+        assert_eq!(said.err.trim().lines().count(), 1, "{}", said.err);
+    }
+    let router = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/ip-router.click");
+    for command in ["check", "run"] {
+        let said = brickway(&[command, router, "PROT0=eth1"]);
+        assert_eq!(said.code, 1);
+        assert!(said.err.contains("has no variable 'PROT0'; expected one of "), "{}", said.err);
+    }
+}
+
+#[test]
 fn the_list_of_elements() {
     let said = brickway(&["elements"]);
     assert_eq!(said.code, 0);

@@ -57,6 +57,7 @@ pub(super) fn subject(
         let parameters = parameters.iter().map(|text| load::parameter(text).map_err(anyhow::Error::msg));
         let options = Options { parameters: parameters.collect::<Result<_>>()?, ..Options::default() };
         let source = load::read(Path::new(file))?;
+        load::check_parameters(&source, &options.parameters)?;
         let Some(flat) = load::compile(&source, &options, registry) else { return Ok(None) };
         let names = drop_in::ports_of(&flat).into_iter();
         let texts = names.map(|name| match specs.iter().find(|(known, _)| *known == name) {

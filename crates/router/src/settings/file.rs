@@ -4,7 +4,7 @@ use std::io::IsTerminal;
 use std::path::Path;
 use std::process::ExitCode;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use graph::lang::Diagnostics;
 
 use super::options::About;
@@ -36,6 +36,12 @@ pub(crate) fn load(path: &Path) -> Result<Option<Settings>> {
                 settings.features.place_files(folder);
             }
             Ok(Some(settings))
+        }
+        // Its mistakes as settings would help nobody.
+        Err(_) if values(&text, "topology").next().is_some() => {
+            bail!(
+                "{name}: this is a cluster's file; run 'brickway cluster check {name}', or 'brickway cluster run {name} NODE'"
+            )
         }
         Err(mistakes) => {
             graph::messages::print_as_it_is(&mistakes.render(std::io::stderr().is_terminal()));
