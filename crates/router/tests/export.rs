@@ -1,4 +1,4 @@
-//! `[sflow]` of a drop-in router whose links forward in the kernel: what collectors get.
+//! `[sflow]` and `[ipfix]` of a drop-in router whose links forward in the kernel: what collectors get.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -164,5 +164,71 @@ fn counters_and_drops_have_their_interface_and_samples_go_on_after_a_reload() {
     };
     assert!(read_until(&collector, pinged).is_some(), "{}", router.printed());
     drop(ping);
+    assert_eq!(router.interrupt(), 0, "{}", router.printed());
+}
+
+/// Packets of pings from a that nfdump finds in what its daemon wrote, with its text: ports and protocols are numbers (1 is ICMP).
+fn recorded(network: &Network, folder: &str) -> (u64, String) {
+    let (_, text) =
+        network.run("b", &format!("nfdump -q -N -R {folder} -o fmt:%sa;%da;%pr;%in;%out;%pkt;%byt -6"));
+    let rows = text.lines().map(|line| line.split(';').map(str::trim).collect::<Vec<_>>());
+    let pings = rows.filter(|row| row.len() == 7 && row[0] == "10.0.1.2" && row[2] == "1");
+    (pings.filter_map(|row| row[5].parse::<u64>().ok()).sum(), text)
+}
+
+#[test]
+fn a_collector_of_ipfix_gets_the_packets_and_bytes_of_each_flow_of_both_families() {
+    const PINGS: u64 = 20_000;
+    if !netns::is_root() {
+        return;
+    }
+    if !Path::new("/usr/bin/nfcapd").exists() {
+        println!("left out: a collector; 'apt-get install nfdump' has one");
+        return;
+    }
+    let network = network();
+    for (host, device, address) in [
+        ("a", "eth0", "2001:db8:1::2"),
+        ("b", "eth0", "2001:db8:2::2"),
+        ("r", "eth1", "2001:db8:1::1"),
+        ("r", "eth2", "2001:db8:2::1"),
+    ] {
+        network.allow_ipv6(host, device);
+        network.ip(host, &format!("addr add {address}/64 dev {device} nodad"));
+    }
+    network.ip("a", "-6 route add default via 2001:db8:1::1");
+    network.ip("b", "-6 route add default via 2001:db8:2::1");
+    let folder = network.folder.path().join("flows");
+    std::fs::create_dir(&folder).unwrap();
+    let folder = folder.display().to_string();
+    let collector = network.start("b", &format!("nfcapd -b 10.0.2.2 -p 4739 -w {folder} -t 2"));
+    let text = "[[port]]\nname = \"eth1\"\n[[port]]\nname = \"eth2\"\n\
+                [ipfix]\ncollectors = [\"10.0.2.2:4739\"]\nrate = 4\nidle_seconds = 1\n";
+    let router = start(&network, &format!("--config {}", network.folder.write("brickway.toml", text)));
+    warm_up(&network, "a", &["10.0.2.2", "2001:db8:2::2"]);
+    // Those that warmed up have a record.
+    assert!(eventually(|| recorded(&network, &folder).0 > 0), "{}", collector.printed());
+    let before = recorded(&network, &folder).0;
+    let (_, text) = network.run("a", &format!("ping -n -q -f -s 1000 -c {PINGS} 10.0.2.2"));
+    assert!(text.contains(" packets transmitted"), "{text}");
+    network.run("a", "ping -n -q -f -s 1000 -c 1000 2001:db8:2::2");
+    let is_there = eventually(|| recorded(&network, &folder).0 >= before + PINGS - PINGS / 50);
+    let (packets, text) = recorded(&network, &folder);
+    assert!(is_there, "{packets}: {text}\n{}", collector.printed());
+    assert!(packets - before <= PINGS + PINGS / 50, "{packets}: {text}");
+    // The interfaces are Linux's. A ping of this length has 1,028 bytes from its IP header on, of IPv6 20 more.
+    let [eth1, eth2] = ["eth1", "eth2"].map(|name| index(&network, name).to_string());
+    let has = |source: &str, protocol: &str, length: u64| {
+        let (_, text) = recorded(&network, &folder);
+        text.lines().map(|line| line.split(';').map(str::trim).collect::<Vec<_>>()).any(|row| {
+            let number = |at: usize| row[at].parse::<u64>().unwrap_or(0);
+            row.len() == 7
+                && (row[0], row[2], row[3], row[4]) == (source, protocol, eth1.as_str(), eth2.as_str())
+                && number(5) > 500
+                && number(6) == number(5) * length
+        })
+    };
+    assert!(eventually(|| has("10.0.1.2", "1", 1_028)), "{}", recorded(&network, &folder).1);
+    assert!(eventually(|| has("2001:db8:1::2", "58", 1_048)), "{}", recorded(&network, &folder).1);
     assert_eq!(router.interrupt(), 0, "{}", router.printed());
 }

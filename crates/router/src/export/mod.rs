@@ -4,12 +4,14 @@
 //! | --- | --- |
 //! | this one | [`Exporter`], and what exporters are given |
 //! | `sflow` | sFlow version 5: samples with their headers, counters, drops |
+//! | `ipfix` | IPFIX: records of flows |
 //! | `collector` | where datagrams are sent |
 //!
 //! The router's side is `run/export`: a thread for each exporter, which takes samples out of the captures' rings. A router without
-//! `[sflow]` has no tap and no thread.
+//! `[sflow]` and `[ipfix]` has no tap and no thread.
 
 mod collector;
+pub(crate) mod ipfix;
 pub(crate) mod sflow;
 
 use std::net::IpAddr;
@@ -92,6 +94,7 @@ pub(crate) trait Exporter: Send {
 /// # Errors
 /// There is no socket to be had.
 pub(crate) fn exporters(settings: &Settings) -> Result<Vec<Box<dyn Exporter>>> {
-    let sflow = sflow::Agent::new(&settings.sflow)?;
-    Ok(sflow.into_iter().map(|agent| Box::new(agent) as Box<dyn Exporter>).collect())
+    let sflow = sflow::Agent::new(&settings.sflow)?.map(|agent| Box::new(agent) as Box<dyn Exporter>);
+    let ipfix = ipfix::Meter::new(&settings.ipfix)?.map(|meter| Box::new(meter) as Box<dyn Exporter>);
+    Ok(sflow.into_iter().chain(ipfix).collect())
 }

@@ -13,7 +13,7 @@ use super::{
     BesideLinux, ControlSettings, FpmSettings, General, LogSettings, MemorySettings, MetricsSettings,
     PortSettings, Settings, TableSettings, WebSettings, WorkerSettings,
 };
-use crate::export::sflow;
+use crate::export::{ipfix, sflow};
 use crate::features::{FeatureSettings, vlan};
 use crate::output::print;
 
@@ -126,6 +126,7 @@ pub(crate) fn parse(name: &str, text: &str) -> Result<Settings, Diagnostics> {
             metrics: root.options("metrics", MetricsSettings::read),
             web: root.options("web", WebSettings::read),
             sflow: root.options("sflow", sflow::Settings::read),
+            ipfix: root.options("ipfix", ipfix::Settings::read),
             follows_ipsec: false,
         };
         root.finish();

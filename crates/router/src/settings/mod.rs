@@ -31,7 +31,7 @@ use ::ports::{Links, frame_bytes_for};
 use packet::PoolOptions;
 use toml::de::DeValue;
 
-use crate::export::sflow;
+use crate::export::{ipfix, sflow};
 use crate::features::FeatureSettings;
 use options::{About, Opt, Problem, Section, Value, options, words};
 
@@ -59,6 +59,7 @@ pub(crate) struct Settings {
     pub(crate) metrics: MetricsSettings,
     pub(crate) web: WebSettings,
     pub(crate) sflow: sflow::Settings,
+    pub(crate) ipfix: ipfix::Settings,
     /// Whether the router works by Linux's policies of IPsec, instead of bypassing them. No option: the graph decides it.
     pub(crate) follows_ipsec: bool,
 }
@@ -457,11 +458,12 @@ impl Settings {
             metrics,
             web,
             sflow,
+            ipfix,
             follows_ipsec: _,
         } = self;
         let mut sections: Vec<&dyn Section> = vec![general, workers, memory, tables];
         sections.extend(features.all().into_iter().map(|feature| feature as &dyn Section));
-        sections.extend([fpm as &dyn Section, beside_linux, control, log, metrics, web, sflow]);
+        sections.extend([fpm as &dyn Section, beside_linux, control, log, metrics, web, sflow, ipfix]);
         sections
     }
 
@@ -480,11 +482,12 @@ impl Settings {
             metrics,
             web,
             sflow,
+            ipfix,
             follows_ipsec: _,
         } = self;
         let mut sections: Vec<&mut dyn Section> = vec![general, workers, memory, tables];
         sections.extend(features.all_mut().into_iter().map(|feature| feature as &mut dyn Section));
-        sections.extend([fpm as &mut dyn Section, beside_linux, control, log, metrics, web, sflow]);
+        sections.extend([fpm as &mut dyn Section, beside_linux, control, log, metrics, web, sflow, ipfix]);
         sections
     }
 

@@ -72,6 +72,14 @@ fn every_option_is_read() {
         token_file = "/t"
         certificate = "/c"
         key = "/k"
+        [sflow]
+        collectors = ["192.0.2.1:6343", "[2001:db8::1]:6343"]
+        rate = 400
+        agent = "2001:db8::2"
+        drops = 0
+        [ipfix]
+        collectors = ["192.0.2.1:4739"]
+        idle_seconds = 5
     "#;
     let settings = parse("x", text).unwrap();
     let specs: Vec<String> = settings.ports.iter().map(PortSettings::spec).collect();
@@ -117,6 +125,8 @@ bypasses      nat, firewall
 control       /run/other.sock
 metrics       at 127.0.0.1:9779
 web           at 0.0.0.0:8779
+sFlow         one packet of 400 to 192.0.2.1:6343, [2001:db8::1]:6343
+IPFIX         one packet of 1000 to 192.0.2.1:4739
 ";
     assert_eq!(settings.summary(), summary);
 }
@@ -265,6 +275,14 @@ fn mistakes_of_all_kinds_have_a_line() {
             ["brickway.toml:5: key without certificate", "add certificate"],
         ),
         ("[[port]]\nname = 'a'\n[web]\ntoken_file = '/t'", ["brickway.toml:4:", "add listen"]),
+        (
+            "[[port]]\nname = 'a'\n[sflow]\ncollectors = ['192.0.2.1:0']",
+            ["brickway.toml:4: 192.0.2.1:0 has no port", "as 192.0.2.1:6343"],
+        ),
+        (
+            "[[port]]\nname = 'a'\n[ipfix]\ncollectors = ['collector']",
+            ["brickway.toml:4: collectors", "a list of addresses with their ports"],
+        ),
     ] {
         for part in parts {
             assert!(mistakes(text).contains(part), "{text}: no '{part}' in {}", mistakes(text));

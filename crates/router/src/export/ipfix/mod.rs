@@ -1,0 +1,149 @@
+//! `[ipfix]`: records of flows, by samples, in IPFIX (RFC 7011).
+//!
+//! | file | what lives there |
+//! | --- | --- |
+//! | this one | the settings, and the [`Meter`] |
+//! | `cache` | flows, and when they are over |
+//! | `message` | how records stand on the wire |
+//!
+//! Counts are estimates of all packets, not of the samples: each sample counts for those that it stands for. So a collector has nothing to
+//! multiply, and none is told a rate.
+
+mod cache;
+mod message;
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant, SystemTime};
+
+use anyhow::{Context, Result};
+use control::api::PortRow;
+
+use super::collector::Collector;
+use super::{Dropped, Exporter, Sample, Wanted};
+use crate::settings::options::{About, Problem, options};
+use cache::{Cache, End, FlowRecord};
+use message::Message;
+
+options! {
+    /// Records of flows.
+    Settings "ipfix" {
+        /// Sample packets that come in by the ports, add them up by flow, and send records of the flows to these collectors by IPFIX over
+        /// UDP. Without any nothing is sampled. The ports' packets then come to the workers, also where the kernel could forward them.
+        #[example = "[\"192.0.2.1:4739\"]"]
+        #[flag("ipfix", "ADDRESS:PORT,...")]
+        collectors: Option<Vec<SocketAddr>> = None,
+        /// One packet of so many is sampled, at random. Records have estimates of all packets and bytes.
+        #[limits(1, 1 << 24)]
+        #[example = "1000"]
+        rate: usize = 1_000,
+        /// Seconds after which a flow that goes on has a record of what it has moved since the last one.
+        #[limits(1, 3_600)]
+        #[example = "60"]
+        active_seconds: usize = 60,
+        /// Seconds without a sample after which a flow is over.
+        #[limits(1, 3_600)]
+        #[example = "15"]
+        idle_seconds: usize = 15,
+    }
+}
+
+impl About for Settings {
+    fn problem(&self) -> Option<Problem> {
+        let bad = self.collectors.iter().flatten().find(|collector| collector.port() == 0)?;
+        let right = "expected an address and a port, as 192.0.2.1:4739".to_owned();
+        Some(("collectors", format!("{bad} has no port"), right))
+    }
+
+    fn summary(&self) -> Option<(&'static str, String)> {
+        let collectors: Vec<String> = self.collectors.as_ref()?.iter().map(SocketAddr::to_string).collect();
+        Some(("IPFIX", format!("one packet of {} to {}", self.rate, collectors.join(", "))))
+    }
+}
+
+/// How often templates are sent: a collector that has started anew reads nothing until then (RFC 7011, section 8.4).
+const TEMPLATES_PERIOD: Duration = Duration::from_secs(20);
+/// How often flows are looked at.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// Adds samples up by flow and sends records.
+pub(crate) struct Meter {
+    settings: Settings,
+    collectors: Vec<Collector>,
+    cache: Cache,
+    message: Message,
+    /// When templates were sent last, and flows looked at.
+    told: Option<Instant>,
+    looked: Instant,
+}
+
+impl Meter {
+    /// Makes what the settings ask for, if they do.
+    ///
+    /// # Errors
+    /// There is no socket to be had.
+    pub(crate) fn new(settings: &Settings) -> Result<Option<Self>> {
+        let Some(addresses) = settings.collectors.as_ref().filter(|all| !all.is_empty()) else {
+            return Ok(None);
+        };
+        let collectors = addresses.iter().map(|&address| Collector::new(address));
+        let seconds = |seconds: usize| Duration::from_secs(seconds as u64);
+        Ok(Some(Self {
+            settings: settings.clone(),
+            collectors: collectors.collect::<Result<_>>().context("[ipfix]")?,
+            cache: Cache::new(seconds(settings.active_seconds), seconds(settings.idle_seconds)),
+            message: Message::default(),
+            told: None,
+            looked: Instant::now(),
+        }))
+    }
+
+    /// Sends a record for each of these flows, templates first when they are due.
+    fn send(&mut self, over: Vec<(FlowRecord, End)>) {
+        let templates_are_due = self.told.is_none_or(|told| told.elapsed() >= TEMPLATES_PERIOD);
+        if templates_are_due {
+            self.told = Some(Instant::now());
+        }
+        let Self { collectors, message, .. } = self;
+        let mut send = |bytes: &[u8]| {
+            collectors.iter_mut().for_each(|collector| collector.send("[ipfix]", bytes));
+        };
+        if templates_are_due {
+            send(&message.templates());
+        }
+        for (record, end) in over {
+            if let Some(full) = message.add(&record, end) {
+                send(&full);
+            }
+        }
+        if let Some(rest) = message.take() {
+            send(&rest);
+        }
+    }
+}
+
+impl Exporter for Meter {
+    fn name(&self) -> &'static str {
+        "ipfix"
+    }
+
+    fn wanted(&self) -> Wanted {
+        Wanted { rate: self.settings.rate as u32, bytes: 128, drops: false }
+    }
+
+    fn sampled(&mut self, sample: &Sample<'_>) {
+        let over = self.cache.add(sample, SystemTime::now());
+        if !over.is_empty() {
+            self.send(over);
+        }
+    }
+
+    fn dropped(&mut self, _dropped: &Dropped<'_>) {}
+
+    fn tick(&mut self, _ports: &dyn Fn() -> Vec<PortRow>) {
+        if self.looked.elapsed() >= LOOK {
+            self.looked = Instant::now();
+            let over = self.cache.expire(SystemTime::now());
+            self.send(over);
+        }
+    }
+}
