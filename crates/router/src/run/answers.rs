@@ -11,7 +11,7 @@ use control::api::{
     QueueRow, Request, RouteFilter, RouteQuery, RouteRow, RouteTableRow, Rows, Show, SystemRow, TableQuery,
     TextRow, Unanswered, WayRow, WorkerRow,
 };
-use control::change::{Change, Hops, NeighbourState, Part, Route, RouteKey, RouteKind, Source};
+use control::change::{Change, Hops, Part, Route, RouteKey, Source, mac_text};
 use control::mirror::{DigestOf, FoundBy, Mirror, NextHopReport, RouteReport, digests_of};
 use control::netlink::{Event, Kernel, KernelOptions};
 use control::service::{Service, State};
@@ -32,7 +32,6 @@ use super::live::Live;
 use super::meter::{self, PortCounts};
 use crate::beside_linux;
 use crate::features::FeatureSettings;
-use crate::table::mac_text;
 
 /// Rows that are made with a lock held.
 const PAGE: usize = 1024;
@@ -99,6 +98,7 @@ impl Live {
                 send(rows, [TextRow { text: text.trim_end().to_owned() }])
             }
             Show::Drift(_) => self.drift(rows),
+            Show::Changes(filter) => self.changes(filter, rows),
             Show::Netlink(_) => {
                 let all = netlink(&*self.state()?);
                 send(rows, all)
@@ -114,6 +114,7 @@ impl Live {
             Show::Handlers(HandlerFilter { name }) => send(rows, self.handlers(name.as_deref())?),
             Show::Capture(query) => self.capture(query, rows),
             Show::Trace(query) => self.trace(query, rows),
+            Show::Log(query) => crate::log::answer(query, rows),
         }
     }
 
@@ -137,7 +138,7 @@ impl Live {
         })
     }
 
-    fn state(&self) -> Result<std::sync::MutexGuard<'_, State>, Unanswered> {
+    pub(super) fn state(&self) -> Result<std::sync::MutexGuard<'_, State>, Unanswered> {
         Ok(self.service()?.lock())
     }
 
@@ -563,6 +564,14 @@ impl Live {
             });
         }
         drop(state);
+        if !drift.differences.is_empty() {
+            let number = drift.differences.len();
+            tracing::warn!(
+                event = "drift",
+                differences = number,
+                "Linux's routes and the forwarding tables differ in {number} places ('brickway show drift' lists them)"
+            );
+        }
         send(rows, answers)
     }
 }
@@ -631,7 +640,7 @@ fn route_row(mirror: &Mirror, route: &RouteReport) -> RouteRow {
     RouteRow {
         prefix: route.key.prefix,
         table: route.key.table,
-        kind: kind_name(route.kind).to_owned(),
+        kind: route.kind.name().to_owned(),
         protocol: protocol_name(route.protocol),
         source: route.source.to_string(),
         metric: route.key.metric,
@@ -655,23 +664,8 @@ fn route_row(mirror: &Mirror, route: &RouteReport) -> RouteRow {
     }
 }
 
-/// The names of `ip route`.
-fn kind_name(kind: RouteKind) -> &'static str {
-    match kind {
-        RouteKind::Unicast => "unicast",
-        RouteKind::Local => "local",
-        RouteKind::Broadcast => "broadcast",
-        RouteKind::Anycast => "anycast",
-        RouteKind::Multicast => "multicast",
-        RouteKind::Blackhole => "blackhole",
-        RouteKind::Unreachable => "unreachable",
-        RouteKind::Prohibit => "prohibit",
-        RouteKind::Throw => "throw",
-    }
-}
-
 /// The names of iproute2's rt_protos; a number for others.
-fn protocol_name(protocol: u8) -> String {
+pub(super) fn protocol_name(protocol: u8) -> String {
     let name = match protocol {
         0 => "unspec",
         1 => "redirect",
@@ -765,21 +759,11 @@ fn behind(next_hop: &Option<NextHop<fib::Adjacency>>, what: &str) -> String {
 }
 
 fn neighbours(mirror: &Mirror) -> Vec<NeighbourRow> {
-    let state = |state| match state {
-        NeighbourState::Incomplete => "incomplete",
-        NeighbourState::Reachable => "reachable",
-        NeighbourState::Stale => "stale",
-        NeighbourState::Delay => "delay",
-        NeighbourState::Probe => "probe",
-        NeighbourState::Failed => "failed",
-        NeighbourState::NoArp => "noarp",
-        NeighbourState::Permanent => "permanent",
-    };
     let rows = mirror.neighbours().map(|known| NeighbourRow {
         address: known.address,
         interface: known.interface,
         mac: known.mac.map(mac_text),
-        state: state(known.state).to_owned(),
+        state: known.state.name().to_owned(),
     });
     rows.collect()
 }

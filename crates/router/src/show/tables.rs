@@ -60,7 +60,9 @@ pub(super) fn print_rows(request: &Request, rows: Rows<'_>) -> Result<Seen> {
         Show::System(_) => system(rows),
         Show::Elements(_) => list(rows, &ELEMENT, elements),
         // Costs are sorted by what the command line says; packets have commands of their own.
-        Show::Cost(_) | Show::Capture(_) | Show::Trace(_) => bail!("these rows are printed elsewhere"),
+        Show::Cost(_) | Show::Capture(_) | Show::Trace(_) | Show::Log(_) => {
+            bail!("these rows are printed elsewhere")
+        }
         Show::Queues(_) => list(rows, &QUEUE, |row: QueueRow| vec![queue(row)]),
         Show::Drops(_) => list(rows, &DROP, |row: DropRow| {
             vec![[thousands(row.packets), row.element, row.class, row.reason]]
@@ -69,6 +71,7 @@ pub(super) fn print_rows(request: &Request, rows: Rows<'_>) -> Result<Seen> {
             vec![[thousands(row.packets), row.element, row.class, row.reason]]
         }),
         Show::Drift(_) => return drift(rows),
+        Show::Changes(_) => return super::changes::print_rows(rows).map(|()| Seen::Nothing),
         Show::Netlink(_) | Show::Fpm(_) => {
             list(rows, &COUNTER, |row: CounterRow| vec![[row.name, thousands(row.value), row.note]])
         }
@@ -146,7 +149,7 @@ fn list<T: DeserializeOwned, const COLUMNS: usize>(
     fill(Table::new(columns), rows, |row| Ok(lines(parse(row)?)))
 }
 
-fn fill<C: IntoIterator<Item = String>>(
+pub(super) fn fill<C: IntoIterator<Item = String>>(
     mut table: Table,
     rows: Rows<'_>,
     mut lines: impl FnMut(&str) -> Result<Vec<C>>,

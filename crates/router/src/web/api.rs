@@ -23,8 +23,8 @@ const SEND_TIMEOUT: Duration = Duration::from_secs(60);
 const CHUNK: usize = 16 << 10;
 const WAITING: usize = 4;
 
-/// What is not served: packets themselves, and costs, which are measured for one at a time.
-const PRIVATE: [&str; 3] = ["capture", "cost", "trace"];
+/// What is not served: packets themselves, costs, which are measured for one at a time, and who did what.
+const PRIVATE: [&str; 4] = ["capture", "cost", "log", "trace"];
 
 /// Lists what there is.
 pub(super) async fn index() -> Json<Value> {
