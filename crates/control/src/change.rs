@@ -90,6 +90,23 @@ pub enum RouteKind {
     Throw,
 }
 
+impl RouteKind {
+    /// The name that `ip route` has for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            RouteKind::Unicast => "unicast",
+            RouteKind::Local => "local",
+            RouteKind::Broadcast => "broadcast",
+            RouteKind::Anycast => "anycast",
+            RouteKind::Multicast => "multicast",
+            RouteKind::Blackhole => "blackhole",
+            RouteKind::Unreachable => "unreachable",
+            RouteKind::Prohibit => "prohibit",
+            RouteKind::Throw => "throw",
+        }
+    }
+}
+
 /// What tells the routes of one source apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct RouteKey {
@@ -166,6 +183,11 @@ pub enum ObjectKind {
     Group(Vec<(u32, u16)>),
 }
 
+/// Writes an Ethernet address as `ip` prints it.
+pub fn mac_text(mac: [u8; 6]) -> String {
+    mac.map(|byte| format!("{byte:02x}")).join(":")
+}
+
 /// What the kernel knows of a neighbour (`ndm_state`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum NeighbourState {
@@ -185,6 +207,22 @@ pub enum NeighbourState {
     NoArp,
     /// Set by the administrator.
     Permanent,
+}
+
+impl NeighbourState {
+    /// The name that `ip neighbour` has for it, in lower case.
+    pub fn name(self) -> &'static str {
+        match self {
+            NeighbourState::Incomplete => "incomplete",
+            NeighbourState::Reachable => "reachable",
+            NeighbourState::Stale => "stale",
+            NeighbourState::Delay => "delay",
+            NeighbourState::Probe => "probe",
+            NeighbourState::Failed => "failed",
+            NeighbourState::NoArp => "noarp",
+            NeighbourState::Permanent => "permanent",
+        }
+    }
 }
 
 /// A neighbour on a link.

@@ -25,7 +25,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use fib::{Kinds, NextHopIndex};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
@@ -333,6 +333,7 @@ impl State {
         let Self { mirror, kernel, fpm, socket_errors, .. } = self;
         let mut changed = false;
         let Some(kernel) = kernel else { return false };
+        mirror.set_time(SystemTime::now());
         let received = kernel.receive(&mut |event| {
             changed = true;
             match event {

@@ -10,6 +10,7 @@
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::collections::HashMap;
 use std::fs::File;
+use std::hash::Hash;
 use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::sync::OnceLock;
@@ -24,7 +25,7 @@ const QUEUE: usize = 1_024;
 pub const MOST_ALIKE: u64 = 10;
 
 /// The time for which messages of the same text are counted.
-const PERIOD: Duration = Duration::from_secs(1);
+pub const PERIOD: Duration = Duration::from_secs(1);
 
 /// Texts that are counted in a period; messages of others are written as they come.
 const MOST_TEXTS: usize = 256;
@@ -46,9 +47,13 @@ pub fn print(line: &str) {
     }
 }
 
-/// Writes a warning as [`print`] does.
+/// Reports a warning: to the log of a program that has one (`tracing`), else as [`print`] does.
 pub fn warn(text: &str) {
-    print(&format!("warning: {text}"));
+    if tracing::dispatcher::has_been_set() {
+        tracing::warn!("{text}");
+    } else {
+        print(&format!("warning: {text}"));
+    }
 }
 
 /// Writes a line to standard error as [`print`] does; arguments are those of `format!`.
@@ -202,19 +207,57 @@ impl Stream {
     }
 }
 
+/// Counts messages that are alike in a period of a second, so that of a flood [`MOST_ALIKE`] are let through.
+#[derive(Debug)]
+pub struct Alike<K>(HashMap<K, u64>);
+
+impl<K> Default for Alike<K> {
+    fn default() -> Self {
+        Self(HashMap::new())
+    }
+}
+
+impl<K: Clone + Eq + Hash> Alike<K> {
+    /// Returns whether nothing was counted in this period.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Counts a message, and returns whether it may go out.
+    pub fn admits(&mut self, message: &K) -> bool {
+        match self.0.get_mut(message) {
+            Some(count) => {
+                *count += 1;
+                *count <= MOST_ALIKE
+            }
+            None => {
+                if self.0.len() < MOST_TEXTS {
+                    self.0.insert(message.clone(), 1);
+                }
+                true
+            }
+        }
+    }
+
+    /// Ends the period, and returns the messages that did not go out, with how many there were of each.
+    pub fn end(&mut self) -> Vec<(K, u64)> {
+        let all = std::mem::take(&mut self.0).into_iter();
+        all.filter(|(_, count)| *count > MOST_ALIKE).map(|(text, count)| (text, count - MOST_ALIKE)).collect()
+    }
+}
+
 /// The thread that writes.
 struct Writer<'a, W> {
     target: W,
     lost: &'a AtomicU64,
     /// Of them those that were reported.
     reported: u64,
-    /// How often each text came in this period.
-    texts: HashMap<String, u64>,
+    texts: Alike<String>,
 }
 
 impl<'a, W: Write> Writer<'a, W> {
     fn new(target: W, lost: &'a AtomicU64) -> Self {
-        Self { target, lost, reported: lost.load(Ordering::Relaxed), texts: HashMap::new() }
+        Self { target, lost, reported: lost.load(Ordering::Relaxed), texts: Alike::default() }
     }
 
     /// Writes what comes, until nothing can come any more.
@@ -245,30 +288,15 @@ impl<'a, W: Write> Writer<'a, W> {
     }
 
     fn line(&mut self, line: String) {
-        let line = match self.texts.get_mut(&line) {
-            Some(count) => {
-                *count += 1;
-                if *count > MOST_ALIKE {
-                    return;
-                }
-                line
-            }
-            None => {
-                if self.texts.len() < MOST_TEXTS {
-                    self.texts.insert(line.clone(), 1);
-                }
-                line
-            }
-        };
-        self.write(format!("{line}\n").as_bytes());
+        if self.texts.admits(&line) {
+            self.write(format!("{line}\n").as_bytes());
+        }
     }
 
     /// Says what was left out, and begins to count anew.
     fn end_period(&mut self) {
-        for (text, count) in std::mem::take(&mut self.texts) {
-            if count > MOST_ALIKE {
-                self.write(format!("{text} ({} more)\n", count - MOST_ALIKE).as_bytes());
-            }
+        for (text, more) in self.texts.end() {
+            self.write(format!("{text} ({more} more)\n").as_bytes());
         }
         let lost = self.lost.load(Ordering::Relaxed);
         if lost > self.reported {

@@ -16,7 +16,9 @@ mod features;
 mod flows;
 pub mod interrupt;
 pub mod load;
+mod log;
 mod manual;
+mod moment;
 mod new;
 mod notify;
 pub mod output;
@@ -49,6 +51,8 @@ use ports::DriverDoc;
   brickway run eth1 eth2                   forward between two ports in Linux's place, until Ctrl-C
   brickway show ports                      what went through each of them
   brickway top                             the same as it changes, with drops, workers and elements
+  brickway monitor                         what happens: links, reloads, who changed what
+  brickway show changes --since 3:10       what routes were and became since then
   brickway show cost                       where the workers' cycles go, element by element
   brickway flows eth1                      which flow fills the link
   brickway profile 10                      the same by function, as a flame graph
@@ -61,7 +65,7 @@ A demo, benches, a traffic generator, plans and simulations of clusters: brickwa
 
 Exit codes: 0 done, 1 the configuration or the machine does not allow it, 2 wrong usage,
 3 a check failed (show drift) or a restart is needed (reload),
-4 no router answers (show, top, set, reload, flows, capture, trace, profile).",
+4 no router answers (show, top, monitor, set, reload, flows, capture, trace, profile).",
     disable_help_subcommand = true
 )]
 struct Cli {
@@ -73,7 +77,10 @@ struct Cli {
 const GROUPS: [(&str, &[&str]); 4] = [
     (
         "Operate",
-        &["run", "cluster", "show", "top", "set", "reload", "flows", "capture", "trace", "profile", "doctor"],
+        &[
+            "run", "cluster", "show", "top", "monitor", "set", "reload", "flows", "capture", "trace",
+            "profile", "doctor",
+        ],
     ),
     ("Program", &["lua", "check", "elements", "help", "new"]),
     ("Click", &["click"]),
@@ -98,6 +105,8 @@ enum Command {
     Show(show::ShowArguments),
     /// Watch a running router: rates of ports, workers, drops, punts, elements
     Top(top::TopArguments),
+    /// Print what happens to a running router: links, reloads, who changed what, leaders, faults
+    Monitor(log::monitor::MonitorArguments),
     /// Change a setting of a running router, or write a handler
     Set(show::SetArguments),
     /// Draw where a running router's threads spend their time: a flame graph
@@ -203,6 +212,7 @@ pub fn main() -> ExitCode {
         Command::Doctor(arguments) => doctor::doctor(&arguments),
         Command::Show(arguments) => show::show(&arguments),
         Command::Top(arguments) => top::top(&arguments),
+        Command::Monitor(arguments) => log::monitor::monitor(&arguments),
         Command::Set(arguments) => show::set(&arguments),
         Command::Profile(arguments) => profile::profile(&arguments),
         Command::Reload(arguments) => show::reload(&arguments),

@@ -422,7 +422,7 @@ fn a_thread_that_hangs_ends_the_router() {
     std::fs::remove_file(&pipe).unwrap();
     drop(reader);
     assert_eq!(said.code, 1, "{}", said.err);
-    let fault = "brickway: the thread 'worker 0' has not answered for 10 s; the router ends";
+    let fault = "brickway: error: the thread 'worker 0' has not answered for 10 s; the router ends";
     assert!(said.err.lines().any(|line| line == fault), "{}", said.err);
 }
 
@@ -441,11 +441,11 @@ fn balancing_moves_queues_while_packets_flow() {
     child.stdin.take().unwrap().write_all(config.as_bytes()).unwrap();
     let mut err = BufReader::new(child.stderr.take().unwrap());
     let mut line = String::new();
-    while !line.starts_with("balance: ") {
+    while !line.starts_with("brickway: balance: ") {
         line.clear();
         assert_ne!(err.read_line(&mut line).unwrap(), 0, "it ended without having moved anything");
     }
-    assert_eq!(line, "balance: from: queue 1 goes to worker 0\n");
+    assert_eq!(line, "brickway: balance: from: queue 1 goes to worker 0\n");
     rustix::process::kill_process(rustix::process::Pid::from_child(&child), rustix::process::Signal::INT)
         .unwrap();
     let output = child.wait_with_output().unwrap();

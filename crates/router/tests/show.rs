@@ -13,13 +13,63 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use control::api::{
-    Action, Backend, ClusterNodeRow, ClusterRow, CostRow, CounterRow, DriftChecks, DriftRow, DropRow,
-    EdgeRow, ElementRow, HandlerRow, LookupRow, MemberRow, MovedRow, NeighbourRow, NextHopRow, PathRow,
-    PortRow, PuntRow, QueueRow, Request, RouteRow, RouteTableRow, Rows, Server, ServerOptions, Show,
-    SystemRow, TextRow, TrafficRow, Unanswered, WayRow, WorkerRow,
+    Action, Backend, ChangeFilter, ChangeRow, ClusterNodeRow, ClusterRow, CostRow, CounterRow, DriftChecks,
+    DriftRow, DropRow, EdgeRow, ElementRow, EventRow, HandlerRow, Level, LogQuery, LogRow, LookupRow,
+    MemberRow, MovedRow, NeighbourRow, NextHopRow, PathRow, PortRow, PuntRow, QueueRow, Request, RouteRow,
+    RouteTableRow, RouteWayRow, Rows, Server, ServerOptions, Show, SystemRow, TextRow, TrafficRow,
+    Unanswered, WayRow, WorkerRow,
 };
 use packet::IpVersion;
 use serde_json::json;
+
+/// A route that came and was replaced, an object that changed, and how far back that reaches.
+fn changes(filter: &ChangeFilter, rows: &mut Rows<'_>) -> Result<(), Unanswered> {
+    let way = |hops: &str, protocol: &str, metric| {
+        Some(RouteWayRow { hops: hops.into(), protocol: protocol.into(), source: "netlink".into(), metric })
+    };
+    let overwritten = if filter.table.is_some() { 12 } else { 0 };
+    rows.send(ChangeRow::History { since: "2026-11-26T22:01:13.000001Z".into(), kept: 65_536, overwritten })?;
+    if filter.since_us == Some(1_795_749_000_000_000) {
+        return Ok(());
+    }
+    let prefix = filter.within.unwrap_or_else(|| "10.2.0.0/16".parse().unwrap());
+    let (first, second) = ("via 10.0.0.1 dev eth1", "via 10.0.1.1 dev eth2");
+    let (old, new) = (way(first, "static", 0), way(second, "bgp", 20));
+    let table = filter.table.unwrap_or(254);
+    let time = |second: u32| format!("2026-11-27T03:12:{second:02}.123456Z");
+    rows.send(ChangeRow::Route { time: time(1), table, prefix, old: None, new: old.clone() })?;
+    rows.send(ChangeRow::Route { time: time(2), table, prefix, old, new: new.clone() })?;
+    let object =
+        ChangeRow::Object { time: time(3), object: 7, old: way(first, "", 0), new: way(second, "", 0) };
+    rows.send(object)?;
+    rows.send(ChangeRow::Route { time: time(4), table, prefix, old: new, new: None })
+}
+
+/// Two events, and what a follower hears beside them.
+fn log(query: &LogQuery, rows: &mut Rows<'_>) -> Result<(), Unanswered> {
+    let event = |level, text: &str, fields: serde_json::Value| {
+        let fields = fields.as_object().unwrap().clone();
+        LogRow::Event(EventRow {
+            time: "2026-11-27T03:12:01.123456Z".into(),
+            level,
+            text: text.into(),
+            fields,
+        })
+    };
+    if query.last != Some(0) {
+        rows.send(event(
+            Level::Warn,
+            "eth1: link down (no carrier)",
+            json!({"event": "link", "port": "eth1"}),
+        ))?;
+    }
+    if query.follow {
+        rows.send(LogRow::Alive { is_alive: true })?;
+        rows.send(LogRow::Lost { lost: 3 })?;
+        rows.send(event(Level::Info, "eth1: link up", json!({"port": "eth1"})))?;
+    }
+    Ok(())
+}
 
 /// A router with two ports and a few routes.
 struct Router {
@@ -334,6 +384,8 @@ impl Backend for Router {
                 rows.send(HandlerRow { name, value })?;
             }
             // They have commands of their own.
+            Show::Changes(filter) => changes(filter, rows)?,
+            Show::Log(query) => log(query, rows)?,
             Show::Capture(_) | Show::Trace(_) => return Err("this router has no packets".into()),
         }
         Ok(())
@@ -355,6 +407,7 @@ fn ask(words: &[&str], router: Option<Router>) -> (i32, String, String) {
         .args(words)
         .arg("--socket")
         .arg(&socket)
+        .env("TZ", "UTC")
         .stdin(Stdio::null())
         .output()
         .unwrap();
@@ -603,4 +656,61 @@ fn a_column_that_is_not_there_is_answered_with_those_that_are() {
     let (_, first, _) = brickway(&["show", "cost", "--sort", "cycles", "--json"]);
     let first: serde_json::Value = serde_json::from_str(first.lines().next().unwrap()).unwrap();
     assert_eq!((&first["elements"], &first["cycles_per_packet"]), (&json!(["s", "t"]), &json!(12.5)));
+}
+
+#[test]
+fn changes_of_routes_are_read_in_time_and_say_how_far_back_they_reach() {
+    let expected = "\
+time                     route              change        packets went           by
+2026-11-27 03:12:01.123  10.2.0.0/16        added         via 10.0.0.1 dev eth1  proto static netlink
+2026-11-27 03:12:02.123  10.2.0.0/16        changed from  via 10.0.0.1 dev eth1  proto static netlink
+                                            to            via 10.0.1.1 dev eth2  proto bgp metric 20 netlink
+2026-11-27 03:12:03.123  next-hop object 7  changed from  via 10.0.0.1 dev eth1  netlink
+                                            to            via 10.0.1.1 dev eth2  netlink
+2026-11-27 03:12:04.123  10.2.0.0/16        removed       via 10.0.1.1 dev eth2  proto bgp metric 20 netlink
+All changes since the router began (2026-11-26 22:01:13.000) are kept: 65,536
+";
+    assert_eq!(shown("changes"), expected);
+    let of_table = shown("changes 192.0.2.7/24 --table 7");
+    assert!(of_table.contains("  192.0.2.0/24 table 7  added "), "{of_table}");
+    let reach = "The history reaches back to 2026-11-26 22:01:13.000: 65,536 changes; 12 older ones were overwritten\n";
+    assert!(of_table.ends_with(reach), "{of_table}");
+    let none = shown("changes --since 2026-11-27T03:10:00Z");
+    assert!(none.starts_with("no changes\nAll changes since the router began "), "{none}");
+    let json = shown("changes 10.2.3.4 --json");
+    let last = "{\"kind\":\"route\",\"time\":\"2026-11-27T03:12:04.123456Z\",\"table\":254,\"prefix\":\"10.2.0.0/16\",\
+                \"old\":{\"hops\":\"via 10.0.1.1 dev eth2\",\"protocol\":\"bgp\",\"source\":\"netlink\",\"metric\":20},\"new\":null}";
+    assert_eq!(json.lines().last(), Some(last));
+    let (code, _, err) =
+        ask(&["show", "changes", "--since", "5m", "--until", "2h"], Some(Router { drifts: false }));
+    assert_eq!((code, err.as_str()), (1, "brickway: --until: before --since; expected a later time\n"));
+    let (code, _, err) = ask(&["show", "changes", "--since", "noon"], None);
+    assert!(
+        code == 2 && err.contains("expected 3:10, 3:10:30, '2026-11-27 3:10', 5m, 2h, 3d or now"),
+        "{err}"
+    );
+    assert_eq!(ask(&["show", "changes", "ten"], None).0, 2);
+}
+
+#[test]
+fn the_log_is_followed_until_the_router_ends_or_read_until_a_time() {
+    let waiting = "brickway: waiting for events; Ctrl-C ends it\n";
+    let ended = "brickway: the router has ended\n";
+    let followed = "\
+(3 events were lost: they came faster than they were read)
+2026-11-27 03:12:01.123 info  eth1: link up
+";
+    let (code, out, err) = brickway(&["monitor"]);
+    assert_eq!((code, out.as_str(), err), (1, followed, format!("{waiting}{ended}")));
+    let (code, out, _) = brickway(&["monitor", "--last", "5"]);
+    let first = "2026-11-27 03:12:01.123 warn  eth1: link down (no carrier)\n";
+    assert_eq!((code, out), (1, format!("{first}{followed}")));
+    let (code, out, err) = brickway(&["monitor", "--since", "2h", "--until", "now"]);
+    assert_eq!((code, out.as_str(), err.as_str()), (0, first, ""));
+    let (_, out, _) = brickway(&["monitor", "--json"]);
+    let event = "{\"time\":\"2026-11-27T03:12:01.123456Z\",\"level\":\"info\",\"text\":\"eth1: link up\",\"port\":\"eth1\"}";
+    assert_eq!(out, format!("{{\"lost\":3}}\n{event}\n"));
+    assert_eq!(brickway(&["monitor", "--last", "0", "--until", "now"]).1, "no events\n");
+    assert_eq!(ask(&["monitor", "--level", "loud"], None).0, 2);
+    assert_eq!(ask(&["monitor"], None).0, 4);
 }

@@ -24,9 +24,11 @@
 //! | `request` | what can be asked, to and from lines |
 //! | `rows` | what is answered |
 //! | `server` | [`Server`]: threads that listen, and the [`Backend`] that they ask |
+//! | `asker` | who asks, for the log |
 //! | `place` | where the sockets are: each network namespace has its own |
 //! | `client` | [`Client`]: asks, and reads the rows as they come |
 
+mod asker;
 mod client;
 mod place;
 mod request;
@@ -38,14 +40,14 @@ mod tests;
 pub use client::{Answer, Client, ClientError};
 pub use place::{default_socket, namespace, reading_path, routers_elsewhere};
 pub use request::{
-    Action, CaptureQuery, ConfigFilter, CostFilter, DropFilter, FilterInstruction, HandlerFilter,
-    LOCAL_TABLE, NeighbourFilter, NextHopFilter, NoFilter, PacketFilter, PortFilter, Request, RouteFilter,
-    RouteQuery, Show, TableQuery, TraceQuery, VERSION,
+    Action, CaptureQuery, ChangeFilter, ConfigFilter, CostFilter, DropFilter, FilterInstruction,
+    HandlerFilter, LOCAL_TABLE, Level, LogQuery, NeighbourFilter, NextHopFilter, NoFilter, PacketFilter,
+    PortFilter, Request, RouteFilter, RouteQuery, Show, TableQuery, TraceQuery, VERSION,
 };
 pub use rows::{
-    CaptureCounts, CaptureRow, ClusterLinkRow, ClusterNodeRow, ClusterRow, CostRow, CountRow, CounterRow,
-    DriftChecks, DriftRow, DropRow, EdgeRow, ElementRow, HandlerRow, LookupRow, MemberRow, MovedRow,
-    NeighbourRow, NextHopRow, PathRow, PortRow, PuntRow, QueueRow, RouteRow, RouteTableRow, Row, SeenPacket,
-    SystemRow, TextRow, TrafficRow, WayRow, WorkerRow,
+    CaptureCounts, CaptureRow, ChangeRow, ClusterLinkRow, ClusterNodeRow, ClusterRow, CostRow, CountRow,
+    CounterRow, DriftChecks, DriftRow, DropRow, EdgeRow, ElementRow, EventRow, HandlerRow, LogRow, LookupRow,
+    MemberRow, MovedRow, NeighbourRow, NextHopRow, PathRow, PortRow, PuntRow, QueueRow, RouteRow,
+    RouteTableRow, RouteWayRow, Row, SeenPacket, SystemRow, TextRow, TrafficRow, WayRow, WorkerRow,
 };
 pub use server::{Backend, Rows, Server, ServerError, ServerOptions, Unanswered};

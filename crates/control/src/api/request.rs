@@ -65,6 +65,8 @@ pub enum Show {
     Config(ConfigFilter),
     /// Where Linux and the forwarding tables differ: [`DriftRow`](super::DriftRow).
     Drift(NoFilter),
+    /// What routes were and became, and when: [`ChangeRow`](super::ChangeRow).
+    Changes(ChangeFilter),
     /// The cluster of which the router is a node: [`ClusterRow`](super::ClusterRow).
     Cluster(NoFilter),
     /// How the mirror of Linux's state does: [`CounterRow`](super::CounterRow).
@@ -80,11 +82,13 @@ pub enum Show {
     Capture(CaptureQuery),
     /// The whole way of some packets: [`CaptureRow`](super::CaptureRow).
     Trace(TraceQuery),
+    /// What happened to the router: [`LogRow`](super::LogRow).
+    Log(LogQuery),
 }
 
 impl Show {
     /// The names of all of them, in the order in which they are declared.
-    pub const NAMES: [&str; 21] = [
+    pub const NAMES: [&str; 23] = [
         "ports",
         "routes",
         "route",
@@ -99,6 +103,7 @@ impl Show {
         "system",
         "config",
         "drift",
+        "changes",
         "cluster",
         "netlink",
         "fpm",
@@ -106,6 +111,7 @@ impl Show {
         "handlers",
         "capture",
         "trace",
+        "log",
     ];
 }
 
@@ -177,6 +183,88 @@ impl RouteFilter {
             && self.family.is_none_or(|family| family == IpVersion::of(prefix.addr()))
             && self.within.is_none_or(|within| within.contains(&prefix))
     }
+}
+
+/// Selects changes of routes that match all that is given.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ChangeFilter {
+    /// Of routes to this prefix, or one inside it.
+    pub within: Option<IpNet>,
+    /// Of routes to prefixes that contain this address.
+    pub containing: Option<IpAddr>,
+    /// Of this table. Without it all tables but 255, in which Linux keeps its own addresses.
+    pub table: Option<u32>,
+    /// Not before this moment, in microseconds since 1970.
+    pub since_us: Option<u64>,
+    /// Not after this moment.
+    pub until_us: Option<u64>,
+}
+
+impl ChangeFilter {
+    /// Whether it selects by destination.
+    pub fn has_destination(&self) -> bool {
+        self.within.is_some() || self.containing.is_some()
+    }
+
+    /// Whether it selects changes at a moment.
+    pub fn selects_time(&self, time_us: u64) -> bool {
+        self.since_us.is_none_or(|since| since <= time_us)
+            && self.until_us.is_none_or(|until| time_us <= until)
+    }
+
+    /// Whether it selects changes of the route to `prefix` in `table`.
+    pub fn selects_route(&self, table: u32, prefix: IpNet) -> bool {
+        self.table.map_or(table != LOCAL_TABLE, |wanted| wanted == table)
+            && self.within.is_none_or(|within| within.contains(&prefix))
+            && self.containing.is_none_or(|address| prefix.contains(&address))
+    }
+}
+
+/// How much an event matters. The first matters most.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Level {
+    /// The router, or a part of it, does not do its work.
+    Error,
+    /// Packets may be lost, or something was refused.
+    Warn,
+    /// What an operator wants to find in the log.
+    #[default]
+    Info,
+    /// Much more, for whoever looks for a mistake.
+    Debug,
+}
+
+impl Level {
+    /// All of them.
+    pub const ALL: [Level; 4] = [Level::Error, Level::Warn, Level::Info, Level::Debug];
+
+    /// Its name in settings and on the wire.
+    pub fn word(self) -> &'static str {
+        match self {
+            Level::Error => "error",
+            Level::Warn => "warn",
+            Level::Info => "info",
+            Level::Debug => "debug",
+        }
+    }
+}
+
+/// Selects events of the log that match all that is given.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct LogQuery {
+    /// Not before this moment, in microseconds since 1970.
+    pub since_us: Option<u64>,
+    /// Not after this moment.
+    pub until_us: Option<u64>,
+    /// Of those that are there, so many of the last.
+    pub last: Option<u32>,
+    /// That matter at least as much.
+    pub level: Option<Level>,
+    /// Those too that come from now on, until the client goes.
+    pub follow: bool,
 }
 
 /// Asks for the route to an address.

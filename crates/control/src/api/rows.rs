@@ -7,9 +7,11 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 use packet::IpVersion;
 use serde::{Deserialize, Serialize};
-use serde_json::Value as JsonValue;
+use serde_json::{Map, Value as JsonValue};
 
-use super::request::{DropFilter, NeighbourFilter, NextHopFilter, PortFilter, Request, RouteFilter, Show};
+use super::request::{
+    DropFilter, Level, NeighbourFilter, NextHopFilter, PortFilter, Request, RouteFilter, Show,
+};
 
 /// What a port moved in one direction since the router began, workers and kernel together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -510,6 +512,90 @@ pub struct ClusterLinkRow {
     pub relayed_bytes: u64,
 }
 
+/// What routes were and became. Times are UTC, as RFC 3339 has them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum ChangeRow {
+    /// The first row: how far back the history reaches.
+    History {
+        /// All changes since then are there.
+        since: String,
+        /// Changes that are there, of all routes.
+        kept: u64,
+        /// Older changes that were overwritten.
+        overwritten: u64,
+    },
+    /// The route in force to a prefix became another one.
+    Route {
+        /// When.
+        time: String,
+        /// The table.
+        table: u32,
+        /// The destinations.
+        prefix: IpNet,
+        /// What it was; none if there was no route.
+        old: Option<RouteWayRow>,
+        /// What it became; none if there was no route any more.
+        new: Option<RouteWayRow>,
+    },
+    /// A next-hop object that routes name got other paths; their packets moved with it.
+    Object {
+        /// When.
+        time: String,
+        /// Its number (`ip nexthop`).
+        object: u32,
+        /// What it was; none if it was not there.
+        old: Option<RouteWayRow>,
+        /// What it became; none if it is gone.
+        new: Option<RouteWayRow>,
+    },
+}
+
+/// A route in force, or a next-hop object.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RouteWayRow {
+    /// Where packets went, in the words of `ip route`.
+    pub hops: String,
+    /// Who made the route: `kernel`, `static`, `bgp`; empty of an object.
+    pub protocol: String,
+    /// Who told us: `netlink` or `fpm`.
+    pub source: String,
+    /// The route's priority.
+    pub metric: u32,
+}
+
+/// What a follower of the log gets.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum LogRow {
+    /// Something happened.
+    Event(EventRow),
+    /// The client was too slow for so many events, which it does not get.
+    Lost {
+        /// How many.
+        lost: u64,
+    },
+    /// Now and then while nothing happens: the router is there.
+    Alive {
+        /// Always true.
+        is_alive: bool,
+    },
+}
+
+/// Something that happened.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct EventRow {
+    /// When, in UTC, as RFC 3339 has it.
+    pub time: String,
+    /// How much it matters.
+    pub level: Level,
+    /// What happened, for people.
+    pub text: String,
+    /// The same for machines, one field each: `event`, `port`, `prefix`, `node`, `reason`, `user`, ...
+    #[serde(flatten)]
+    pub fields: Map<String, JsonValue>,
+}
+
 /// A count, or a state that has a number.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CounterRow {
@@ -621,6 +707,8 @@ pub enum Row {
     System(SystemRow),
     Text(TextRow),
     Drift(DriftRow),
+    Change(ChangeRow),
+    Log(LogRow),
     Cluster(ClusterRow),
     Counter(CounterRow),
     Handler(HandlerRow),
@@ -646,7 +734,7 @@ impl From<PortRow> for Row {
 
 row_from! {
     Route RouteRow, Lookup LookupRow, Neighbour NeighbourRow, NextHop NextHopRow, Worker WorkerRow,
-    Cost CostRow, Queue QueueRow, Drop DropRow, Punt PuntRow, Element ElementRow, System SystemRow, Text TextRow, Drift DriftRow, Cluster ClusterRow, Counter CounterRow, Handler HandlerRow, Capture CaptureRow, Table JsonValue,
+    Cost CostRow, Queue QueueRow, Drop DropRow, Punt PuntRow, Element ElementRow, System SystemRow, Text TextRow, Drift DriftRow, Cluster ClusterRow, Change ChangeRow, Log LogRow, Counter CounterRow, Handler HandlerRow, Capture CaptureRow, Table JsonValue,
 }
 
 impl Request {

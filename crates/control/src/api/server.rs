@@ -32,6 +32,7 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use rustix::process::Gid;
 use serde::Serialize;
 
+use super::asker::{log_begin, log_end, log_intrusion};
 use super::place::{make_folder, reading_path, sweep};
 use super::request::{Request, Show, VERSION};
 use super::rows::Row;
@@ -314,10 +315,14 @@ fn answer(
                 request.name()
             };
             let reason = format!("'{what}' is not permitted here: members of the read group may only show");
+            log_intrusion(&request.name(), client);
             return Err(Unanswered::Refused(reason));
         }
+        log_begin(&request, client);
         let mut rows = Rows { client: Some(client), ..Rows::new(&request, to) };
-        backend.answer(&request, &mut rows)?;
+        let answered = backend.answer(&request, &mut rows);
+        log_end(&request, client, &answered);
+        answered?;
         rows.end()
     });
     match result {

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use fabric::NodeId;
 use serde::{Deserialize, Serialize};
@@ -510,6 +510,7 @@ fn follow_from(
         }
         let crate::service::State { mirror, cluster: Some(cluster), .. } = &mut *state else { return Ok(()) };
         let is_idle = matches!(event, Err(RecvTimeoutError::Timeout));
+        mirror.set_time(SystemTime::now());
         match event {
             Ok(Event::Put(entry)) => {
                 let sequence = sequence_of(&entry.key)
@@ -551,6 +552,7 @@ fn take_in(common: &Common, host: &dyn Host, stored: Stored, pulse: &Pulse) {
     let with = |act: &mut dyn FnMut(&mut crate::mirror::Mirror, &mut Cluster)| {
         let mut state = common.lock();
         if let crate::service::State { mirror, cluster: Some(cluster), .. } = &mut *state {
+            mirror.set_time(SystemTime::now());
             act(mirror, cluster);
         }
     };
@@ -833,18 +835,36 @@ impl<'a> Member<'a> {
             let status: Option<Status> = value.and_then(|value| serde_json::from_slice(&value).ok());
             let mut state = self.common.lock();
             let Some(cluster) = &mut state.cluster else { return };
-            let is_news = match status {
-                Some(status) => {
-                    cluster.nodes.insert(name.to_owned(), status).is_none().then_some("is a member now")
-                }
-                None => cluster.nodes.remove(name).map(|_| "is no member any more"),
+            let is_leaving = |status: Option<&Status>| status.is_some_and(|status| status.is_leaving);
+            let was_leaving = is_leaving(cluster.nodes.get(name));
+            let (comes, is_news) = match status {
+                Some(status) => (true, cluster.nodes.insert(name.to_owned(), status).is_none()),
+                None => (false, cluster.nodes.remove(name).is_some()),
             };
             drop(state);
-            if is_news.is_some() {
+            if is_news {
                 self.options.shared.has_changed();
             }
-            if let Some(news) = is_news.filter(|_| name != self.options.name) {
-                self.options.host.message(&format!("node '{name}' {news}"));
+            match comes {
+                _ if !is_news || name == self.options.name => {}
+                true => {
+                    tracing::info!(
+                        event = "node",
+                        node = name,
+                        state = "member",
+                        "cluster: node '{name}' is a member now"
+                    );
+                }
+                false => {
+                    let reason = if was_leaving { "it left" } else { "its session in the store has ended" };
+                    tracing::warn!(
+                        event = "node",
+                        node = name,
+                        state = "gone",
+                        reason,
+                        "cluster: node '{name}' is no member any more: {reason}"
+                    );
+                }
             }
         }
     }
@@ -873,8 +893,12 @@ impl<'a> Member<'a> {
         cluster.leader.clone_from(&leader);
         drop(state);
         match leader {
-            Some(name) => self.options.host.message(&format!("node '{name}' leads")),
-            None => self.options.host.message("nobody leads"),
+            Some(name) => tracing::info!(event = "leader", node = name, "cluster: node '{name}' leads"),
+            None => tracing::warn!(
+                event = "leader",
+                reason = "no node has the key 'leader'",
+                "cluster: nobody leads"
+            ),
         }
     }
 

@@ -271,6 +271,7 @@ impl Server {
             };
             if let Some(reason) = self.objection(&socket) {
                 self.refused.count(reason);
+                tracing::warn!(event = "fpm", peer = %address, reason, "FPM: connection from {} refused: {reason}", address.ip());
                 continue;
             }
             socket.set_nonblocking(true)?;
@@ -320,6 +321,7 @@ impl Server {
 
     fn take(&mut self, socket: TcpStream, address: SocketAddr, sink: &mut dyn FnMut(Event)) {
         self.connections += 1;
+        tracing::info!(event = "fpm", peer = %address, state = "connected", "FPM: {address} connected");
         self.stream.start_over();
         self.peer = Some(Peer { socket, replay_ends: Some(Instant::now() + self.quiet) });
         sink(Event::Connected(address));
@@ -328,6 +330,13 @@ impl Server {
     fn end(&mut self, reason: EndReason, sink: &mut dyn FnMut(Event)) {
         self.peer = None;
         self.ended.count(reason.name());
+        let name = reason.name();
+        tracing::warn!(
+            event = "fpm",
+            state = "gone",
+            reason = name,
+            "FPM: the connection of zebra ended ({name}); its routes stay until it is back and has told all"
+        );
         sink(Event::Disconnected(reason));
     }
 

@@ -14,6 +14,8 @@ pub(super) struct Counters {
     pub(super) counts: [u64; COUNTS.len()],
     /// The newest last.
     problems: VecDeque<Problem>,
+    /// When one was logged last, in microseconds since 1970.
+    pub(super) reported_us: u64,
 }
 
 /// Something that could not be done as a source wanted.
@@ -94,7 +96,9 @@ impl Mirror {
         if self.counters.problems.len() == MOST_PROBLEMS {
             self.counters.problems.pop_front();
         }
-        self.counters.problems.push_back(Problem { route, reason });
+        let problem = Problem { route, reason };
+        self.report_problem(&problem);
+        self.counters.problems.push_back(problem);
     }
 
     pub(super) fn note_edit_error(&mut self, fib_table: u32, prefix: IpNet, error: &EditError) {

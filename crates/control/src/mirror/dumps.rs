@@ -59,6 +59,7 @@ impl Mirror {
             Part::Links => {
                 let all = self.links.interfaces.iter().filter(|(_, interface)| interface.epoch != epoch);
                 let gone: Vec<InterfaceIndex> = all.map(|(&index, _)| index).collect();
+                self.links.is_settled = true;
                 gone.iter().filter(|index| self.remove_link(**index)).count()
             }
             Part::Addresses => {

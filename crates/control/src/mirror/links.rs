@@ -36,6 +36,8 @@ pub(super) struct Links {
     pub(super) addresses: BTreeMap<Address, u8>,
     /// Counts changes of `addresses`.
     pub(super) address_generation: u64,
+    /// Whether all that were there at the beginning are known.
+    pub(super) is_settled: bool,
     /// Counts changes of `interfaces`.
     pub(super) generation: u64,
 }

@@ -18,13 +18,15 @@
 //! | `neighbours.rs` | neighbours, and the host routes that they get on connected networks |
 //! | `tables.rs` | which of the routes the FIB gets: the best of each prefix; and which tables it has |
 //! | `exits.rs` | in a cluster: which ports are those of other nodes |
+//! | `news.rs` | what the log hears of ports and neighbours |
 //! | `fixed.rs` | destinations that no route may change: loopback, multicast, link-local |
 //! | `rules.rs` | policy rules |
+//! | `history.rs` | what routes were and became, and when |
 //! | `dumps.rs` | what a source does not name when it tells all that it has is gone |
 //! | `counters.rs` | what was counted, and what could not be done |
 //! | `show.rs`, `drift.rs` | for people; whether the mirror has what the kernel has |
 //!
-//! It is pure logic: no sockets, no threads, no time. What sources say is never trusted to make sense: what does not is
+//! It is pure logic: no sockets, no threads, no clock ([`Mirror::set_time`] says what time it is). What sources say is never trusted to make sense: what does not is
 //! counted, and the nearest sensible thing is done, which is mostly to *punt*, to leave packets to the kernel. Wherever
 //! the fast path cannot do what the kernel would, packets are punted; so nothing here has to be complete to be right.
 //!
@@ -42,18 +44,20 @@
 //! | told by a second source too | 1.1 s |
 //! | 64 gateways with other Ethernet addresses | under 1 ms |
 //! | one source forgotten, the other one's routes put in force | 0.4 s |
-//! | memory, that of the FIB and its two tables included | 103 MB; 143 MB with both sources |
+//! | memory, that of the FIB, its two tables and the history included | 108 MB; 149 MB with both sources |
 
 mod counters;
 mod drift;
 mod dumps;
 mod exits;
 mod fixed;
+mod history;
 mod hops;
 mod links;
 #[cfg(test)]
 mod model_tests;
 mod neighbours;
+mod news;
 mod objects;
 mod routes;
 mod rules;
@@ -66,6 +70,7 @@ mod tests;
 pub use counters::Problem;
 pub use drift::{Difference, Digest, DigestOf, Drift, Told};
 pub use exits::{ClusterExits, Exit};
+pub use history::{MOST as MOST_CHANGES, Reach, RouteChange, Subject, Way};
 pub use links::VlanPort;
 pub use show::{Found, FoundBy, NeighbourReport, NextHopReport, PortReport, RouteReport, Ruled};
 
@@ -74,6 +79,7 @@ use counters::{Count, Counters};
 use dumps::Epochs;
 use fib::publish::Readers;
 use fib::{Adjacency, CheckReport, Fib, Kinds, MAIN, Region, State, TableError};
+use history::History;
 use hops::Hops;
 use ipnet::IpNet;
 use links::Links;
@@ -99,6 +105,7 @@ pub struct Mirror {
     exits: Option<ClusterExits>,
     epochs: Epochs,
     counters: Counters,
+    history: History,
 }
 
 impl Mirror {
@@ -133,6 +140,7 @@ impl Mirror {
             exits: None,
             epochs: Epochs::default(),
             counters: Counters::default(),
+            history: History::default(),
         };
         mirror.add_fixed_hops();
         mirror.add_fixed_routes(MAIN);
@@ -263,6 +271,7 @@ impl Mirror {
         }
         self.links.generation += 1;
         self.policy.is_dirty = true;
+        self.report_link(before.as_ref(), self.links.get(index));
         self.refresh_link(index);
         if let Some(port) = self.links.port(index) {
             self.refresh_vlans_of(port);
@@ -280,6 +289,7 @@ impl Mirror {
     fn remove_link(&mut self, index: InterfaceIndex) -> bool {
         let removed = self.links.interfaces.remove(&index);
         let was_there = removed.is_some();
+        self.report_link(removed.as_ref(), None);
         self.policy.is_dirty |= was_there;
         self.links.generation += u64::from(was_there);
         let addresses: Vec<Address> =

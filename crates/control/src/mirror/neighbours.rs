@@ -93,6 +93,7 @@ impl Mirror {
         let epoch = self.epochs.of_neighbours();
         let entry = Entry { mac, state, epoch };
         let before = self.neighbours.known.insert((address, index), entry);
+        self.report_neighbour((index, address), before, Some(entry));
         if entry.usable_mac().is_some() || state == NeighbourState::Incomplete {
             self.neighbours.to_ask.remove(&(index, address));
         }
@@ -104,8 +105,10 @@ impl Mirror {
 
     /// A neighbour is gone. Returns whether there was one.
     pub(super) fn remove_neighbour(&mut self, interface: InterfaceIndex, address: IpAddr) -> bool {
-        let was_there = self.neighbours.known.remove(&(address, interface)).is_some();
+        let removed = self.neighbours.known.remove(&(address, interface));
+        let was_there = removed.is_some();
         if was_there {
+            self.report_neighbour((interface, address), removed, None);
             self.evaluate_host_everywhere(address);
             self.refresh_neighbour(interface, address);
         }

@@ -45,6 +45,8 @@ pub(super) struct Objects {
     pub(super) known: BTreeMap<ObjectKey, Known>,
     /// For each object, the groups that name it.
     groups_of: BTreeSet<(ObjectKey, u32)>,
+    /// Counts changes of what objects are.
+    pub(super) generation: u64,
 }
 
 impl Objects {
@@ -81,11 +83,17 @@ impl Mirror {
         let known = self.objects.known.entry(key).or_default();
         known.epoch = epoch;
         let is_other = known.kind != kind;
-        known.kind = kind;
+        let named: Vec<ObjectKey> = if is_other { self.named_by_routes(key) } else { Vec::new() };
+        let before = self.words_of(&named);
+        if let Some(known) = self.objects.known.get_mut(&key) {
+            known.kind = kind;
+        }
         for member in self.objects.named_by(key) {
             self.objects.groups_of.insert((member, key.id));
         }
         if is_other {
+            self.objects.generation += 1;
+            self.record_objects(&named, before);
             for concerned in self.objects.concerned(key) {
                 for version in IpVersion::ALL {
                     self.refresh_face(concerned, version);
@@ -93,6 +101,14 @@ impl Mirror {
             }
         }
         self.drop_object_without_use(key);
+    }
+
+    /// The object and the groups that name it, as far as routes name them.
+    fn named_by_routes(&self, key: ObjectKey) -> Vec<ObjectKey> {
+        let has_routes = |key: &ObjectKey| {
+            self.objects.known.get(key).is_some_and(|known| known.faces.iter().any(Option::is_some))
+        };
+        self.objects.concerned(key).into_iter().filter(has_routes).collect()
     }
 
     /// An object is gone. Returns whether there was one.

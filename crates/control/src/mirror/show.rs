@@ -193,7 +193,7 @@ impl Mirror {
         }
     }
 
-    fn path_text(&self, path: &Path, has_weight: bool) -> String {
+    pub(super) fn path_text(&self, path: &Path, has_weight: bool) -> String {
         let mut text = Vec::new();
         if let Some(gateway) = path.gateway {
             text.push(format!("via {gateway}"));
@@ -369,16 +369,8 @@ fn routes_first<A: MirrorFamily>(mirror: &Mirror, table: u32, key: &Key<A>) -> O
 
 impl fmt::Display for RouteReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.kind {
-            RouteKind::Unicast => {}
-            RouteKind::Local => f.write_str("local ")?,
-            RouteKind::Broadcast => f.write_str("broadcast ")?,
-            RouteKind::Anycast => f.write_str("anycast ")?,
-            RouteKind::Multicast => f.write_str("multicast ")?,
-            RouteKind::Blackhole => f.write_str("blackhole ")?,
-            RouteKind::Unreachable => f.write_str("unreachable ")?,
-            RouteKind::Prohibit => f.write_str("prohibit ")?,
-            RouteKind::Throw => f.write_str("throw ")?,
+        if self.kind != RouteKind::Unicast {
+            write!(f, "{} ", self.kind.name())?;
         }
         write!(f, "{}", self.key.prefix)?;
         if self.key.tos != 0 {

@@ -81,10 +81,17 @@ impl Mirror {
         }
         for place in 0.. {
             let Some(&View { fib_table, filter }) = self.tables.views(table).get(place) else { break };
-            let best = self.best_route(table, filter, network, length);
+            let standing = self.standing(table, filter, network, length);
+            let mut standing = standing.map(|(key, stored)| (*key, *stored));
+            let (best, second) = (standing.next(), standing.next());
+            drop(standing);
             // A route that waits behind the best one changes nothing.
-            if best.is_none_or(|(first, _)| *first >= key) {
-                let next_hop = best.and_then(|(key, stored)| self.next_hop_of(key, stored));
+            if best.is_none_or(|(first, _)| first >= key) {
+                let next_hop = best.and_then(|(key, stored)| self.next_hop_of(&key, &stored));
+                if filter == Filter::default() && (old, new) != (None, None) {
+                    let before = old.map_or(second, |old| Some((key, old)));
+                    self.record_route(table, before, best);
+                }
                 self.install(fib_table, network, length, next_hop);
             }
         }
@@ -92,6 +99,19 @@ impl Mirror {
             self.release_target(old.target);
         }
         old.is_some()
+    }
+
+    /// The routes of a table to a prefix that count, the best first.
+    fn standing<A: MirrorFamily>(
+        &self,
+        table: u32,
+        filter: Filter,
+        network: A,
+        length: u8,
+    ) -> impl Iterator<Item = (&Key<A>, &Stored)> {
+        let routes = self.tables.tables.get(&table).map(A::routes).into_iter();
+        let all = routes.flat_map(move |routes| routes.at(network, length));
+        all.filter(move |(key, stored)| self.counts(filter, key, stored))
     }
 
     /// The best of the routes of a table to a prefix.
@@ -102,8 +122,7 @@ impl Mirror {
         network: A,
         length: u8,
     ) -> Option<(&Key<A>, &Stored)> {
-        let routes = A::routes(self.tables.tables.get(&table)?);
-        routes.at(network, length).find(|(key, stored)| self.counts(filter, key, stored))
+        self.standing(table, filter, network, length).next()
     }
 
     /// The next hop of a route, as the FIB is to have it, if its destinations are not fixed.

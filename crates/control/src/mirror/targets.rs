@@ -69,6 +69,8 @@ pub(super) struct Target {
     pub(super) index: NextHopIndex,
     /// Its routes are to be removed with the next publication; no others may get it.
     pub(super) is_condemned: bool,
+    /// What happens in words, once somebody has asked, and of which state of links and objects.
+    pub(super) words: Option<(u64, Arc<str>)>,
 }
 
 /// All targets.
@@ -96,7 +98,7 @@ impl Mirror {
             self.note_next_hop_error(error);
             PUNT
         });
-        let target = Target { digest: content.digest(), index, is_condemned: false };
+        let target = Target { digest: content.digest(), index, is_condemned: false, words: None };
         let id = self.targets.all.add(Arc::new(content), target);
         // What could not be had is not shared, so that the next route tries again.
         if found.is_err() {
@@ -123,6 +125,8 @@ impl Mirror {
         let all = self.targets.all.iter();
         let of_object = all.filter(|(_, of)| of.key.object() == Some(object) && !of.value.is_condemned);
         for id in of_object.map(|(id, _)| id).collect::<Vec<_>>() {
+            // While the object is there.
+            self.words(id);
             self.targets.all.get_mut(id).value.is_condemned = true;
             self.targets.all.hide(id);
             self.targets.condemned += 1;

@@ -48,6 +48,7 @@ use std::time::Instant;
 
 use netlink_packet_core::{ErrorBuffer, NLM_F_DUMP_INTR, NLMSG_DONE, NLMSG_ERROR};
 use netlink_sys::protocols::NETLINK_ROUTE;
+use rustix::io::Errno;
 
 use crate::change::{Change, InterfaceIndex, Part};
 use crate::netlink::counters::Counters;
@@ -122,6 +123,8 @@ pub struct Kernel {
     held_back: VecDeque<(u16, Decoded)>,
     /// Whether what is in the notifications' socket is to be thrown away.
     throws_away: bool,
+    /// Whether messages were lost, and not all is read again.
+    has_lost: bool,
     same_key: SameKey,
     /// Whether each link was up, ran and had a carrier when we last heard of it.
     link_states: HashMap<InterfaceIndex, u32>,
@@ -164,6 +167,7 @@ impl Kernel {
             dump: None,
             held_back: VecDeque::new(),
             throws_away: false,
+            has_lost: false,
             same_key: SameKey::default(),
             link_states: HashMap::new(),
             counters: Counters::default(),
@@ -262,6 +266,12 @@ impl Kernel {
                 Ok(Received::Lost) => {
                     self.counters.overruns += 1;
                     self.throws_away = true;
+                    self.has_lost = true;
+                    tracing::warn!(
+                        event = "netlink",
+                        reason = "overrun",
+                        "netlink: messages of Linux were lost; all is read again"
+                    );
                     break;
                 }
                 Err(error) => {
@@ -288,6 +298,14 @@ impl Kernel {
         if frame.kind == NLMSG_ERROR {
             // The answer to `ask_neighbour`; there is none when all went well.
             self.counters.refused += 1;
+            let code = ErrorBuffer::new_checked(frame.payload).ok().and_then(|error| error.code());
+            if code.is_some_and(|code| code.get().saturating_abs() == Errno::NOBUFS.raw_os_error()) {
+                tracing::warn!(
+                    event = "neighbour",
+                    reason = "table full",
+                    "Linux's neighbour table is full; raise net.ipv4.neigh.default.gc_thresh3 (ipv6 likewise)"
+                );
+            }
             return Ok(());
         }
         self.counters.notifications += 1;
@@ -466,6 +484,9 @@ impl Kernel {
         sink(Event::DumpEnds(part));
         self.schedule.ended(part, now);
         self.release(part, sink);
+        if self.is_synchronised() && std::mem::take(&mut self.has_lost) {
+            tracing::info!(event = "netlink", "netlink: in step with Linux again");
+        }
         Ok(())
     }
 

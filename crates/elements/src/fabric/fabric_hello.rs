@@ -30,7 +30,7 @@ use std::fmt::Write;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use fabric::{Hello, Keys, Links, Refusal};
+use fabric::{Event, Hello, Keys, Links, Refusal};
 use graph::{Class, Combine, Context, Element, FromArgument, Get, Handler, Put, Verdict};
 use packet::Batch;
 
@@ -90,11 +90,31 @@ struct FabricHello {
 /// What an operator has to know who gave the cluster no key.
 const NO_KEY: &str = "fabric: this cluster has no key, so whoever reaches a link can be any node of it";
 
+/// Reports what happened on a link: to the log of a program that has one, with fields.
+fn report(event: &Event, cx: &mut Context) {
+    if !tracing::dispatcher::has_been_set() {
+        return cx.message(&event.to_string());
+    }
+    match event {
+        Event::LinkUp { link, node } => {
+            tracing::info!(event = "fabric", link, node = node.number(), state = "up", "{event}");
+        }
+        Event::LinkDown { link, node, one_way } => {
+            let reason = if *one_way { "it does not hear this node" } else { "it is not heard" };
+            tracing::warn!(event = "fabric", link, node = node.number(), state = "down", reason, "{event}");
+        }
+        Event::Wrong { link, problem } => {
+            tracing::warn!(event = "fabric", link, state = "wrong", reason = problem, "{event}");
+        }
+        Event::Right { link, .. } => tracing::info!(event = "fabric", link, state = "right", "{event}"),
+    }
+}
+
 impl FabricHello {
     /// Tells what happened, to the operator and to ToFabric.
     fn tell(&mut self, cx: &mut Context) {
         let Some(links) = &mut self.links else { return };
-        links.events().iter().for_each(|event| cx.message(&event.to_string()));
+        links.events().iter().for_each(|event| report(event, cx));
         if let Some(paths) = links.changed_paths() {
             let believed = (0..self.node.links() as u16).map(|link| links.believed(link)).collect();
             self.node.set_ways(Ways { paths: Arc::new(paths), believed });

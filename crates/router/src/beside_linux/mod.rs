@@ -108,9 +108,9 @@ fn unprotected(policies: usize) -> Option<String> {
 pub(crate) fn refuse(settings: &Settings) -> Result<()> {
     let (Findings { found, unknown }, policies) = not_ignored(settings);
     for (subject, error) in unknown {
-        graph::note!("brickway: {subject}: rules for forwarded packets cannot be read: {error}");
+        tracing::warn!("{subject}: rules for forwarded packets cannot be read: {error}");
     }
-    unprotected(policies).iter().for_each(|warning| graph::note!("brickway: {warning}"));
+    unprotected(policies).iter().for_each(|warning| tracing::warn!("{warning}"));
     if found.is_empty() {
         return Ok(());
     }

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use crate::table::mac_text;
+use control::change::mac_text;
 
 /// The headers of a packet: names and values, from the outside to the inside.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -91,11 +91,11 @@ impl Hooks {
         let pulse = supervisor.watch("hooks", LONGEST_SILENCE);
         let run = move || {
             while let Ok(command) = pulse.waits(|| queue.recv()) {
-                graph::note!("cluster: running '{command}'");
+                tracing::info!(event = "hook", "cluster: running '{command}'");
                 match pulse.waits(|| Command::new("sh").args(["-c", &command]).status()) {
                     Ok(status) if status.success() => {}
-                    Ok(status) => graph::note!("cluster: '{command}' ended with {status}"),
-                    Err(error) => graph::note!("cluster: cannot run '{command}': {error}"),
+                    Ok(status) => tracing::warn!(event = "hook", "cluster: '{command}' ended with {status}"),
+                    Err(error) => tracing::warn!(event = "hook", "cluster: cannot run '{command}': {error}"),
                 }
             }
             pulse.retire();
@@ -342,7 +342,7 @@ impl Host for NodeHost {
         // Some of it is what others have written into the store.
         let is_printable = |char: &char| !char.is_control() || *char == '\n';
         let text: String = text.chars().filter(is_printable).collect();
-        graph::note!("cluster: {text}");
+        tracing::warn!(event = "cluster", "cluster: {text}");
         self.note_event(&text);
     }
 }

@@ -31,9 +31,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
+use control::api::Level;
 use control::cluster::key::{Key, KeyFile};
 use control::store::{Operation, Session, Store, StoreError};
 
+use crate::log;
 use crate::output::{print, say_line};
 use crate::run::{NodeArguments, RunArguments};
 use crate::table::{Align, Table};
@@ -155,6 +157,7 @@ pub(crate) fn cluster(arguments: &ClusterArguments) -> Result<ExitCode> {
             if *print_config {
                 return run::print_config(&config, config.node(node)?);
             }
+            log::begin(Level::default());
             guards(&config)?;
             let store = open_when_there(&config, node)?;
             let config = in_force(&store, config, node)?;
@@ -162,6 +165,7 @@ pub(crate) fn cluster(arguments: &ClusterArguments) -> Result<ExitCode> {
         }
         What::Join { file, node, how } => {
             let config = ClusterConfig::read(file)?;
+            log::begin(Level::default());
             guards(&config)?;
             let store = open_when_there(&config, node)?;
             let joined = join(&store, &config, config.node(node)?)?;
@@ -194,7 +198,7 @@ fn open_when_there(config: &ClusterConfig, node: &str) -> Result<Store> {
         match Store::open(&place, &config.prefix()) {
             Err(error @ StoreError::Unavailable { .. }) => {
                 if !told {
-                    graph::note!("cluster: {error}; waiting for it");
+                    tracing::warn!("cluster: {error}; waiting for it");
                     told = true;
                 }
                 std::thread::sleep(Duration::from_millis(500));
@@ -212,9 +216,9 @@ fn guards(config: &ClusterConfig) -> Result<()> {
     if config.security.insecure {
         let open = config.unguarded();
         if open.is_empty() {
-            graph::note!("cluster: insecure = true, but all that it allows is guarded; remove it");
+            tracing::warn!("cluster: insecure = true, but all that it allows is guarded; remove it");
         }
-        open.iter().for_each(|open| graph::note!("cluster: insecure = true: {open}"));
+        open.iter().for_each(|open| tracing::warn!("cluster: insecure = true: {open}"));
     }
     Ok(())
 }

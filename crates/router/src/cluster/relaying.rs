@@ -87,13 +87,13 @@ impl Relaying {
         let relay = match made {
             Ok(relay) => relay,
             Err(error) => {
-                graph::note!("cluster: frames are not relayed in the kernel: {error}");
+                tracing::warn!("cluster: frames are not relayed in the kernel: {error}");
                 return None;
             }
         };
         let losses = LossCounter::load();
         if let Err(error) = &losses {
-            graph::note!("cluster: redirected frames that drivers lose are not counted: {error}");
+            tracing::warn!("cluster: redirected frames that drivers lose are not counted: {error}");
         }
         let tables = lock(&relay.0).tables().clone();
         let prefers_kernel = node.driver == "xdp";

@@ -29,6 +29,7 @@ use crate::beside_linux;
 use crate::drop_in::Follow;
 use crate::features::ProtectorOptions;
 use crate::load;
+use crate::log;
 use crate::output::print;
 use crate::run::{RunArguments, Subject, operate};
 use crate::settings::{Bypass, PortSettings, Settings};
@@ -91,7 +92,7 @@ fn look_at_links(node: &NodeConfig, looks: &[PortLook], is_switched: bool) {
         // Devices that Linux does not see are as their drivers have set them.
         let Some(mtu) = known.named(interface).map(|link| link.mtu) else { continue };
         if mtu < needed {
-            graph::note!(
+            tracing::warn!(
                 "cluster: the MTU of link '{interface}' is {mtu}; the longest packets to the leader's Linux and to routing \
                  nodes need {needed}: `ip link set {interface} mtu {needed}`, on all links"
             );
@@ -117,6 +118,7 @@ pub(super) fn run(
     let mut settings = Settings { ports: interfaces, ..Settings::default() };
     (settings.metrics, settings.web) = (config.metrics.metrics(), config.web.web());
     settings.apply(arguments.options()).map_err(anyhow::Error::msg)?;
+    log::begin(settings.log.level);
     let ignores_ipsec = settings.beside_linux.ignore.contains(&Bypass::Ipsec);
     settings.follows_ipsec = !ignores_ipsec;
     beside_linux::refuse(&settings)?;

@@ -344,7 +344,7 @@ pub(crate) fn warn_at_start(settings: &Settings) {
     let is_closed = |finding: &Finding| matches!(finding.remedy, Remedy::Open(_));
     let bad = patient.examine().into_iter().filter(|finding| finding.is_bad() && !is_closed(finding));
     for finding in bad.chain(bypassed::at_ports(&patient)) {
-        graph::note!("brickway: {}", finding.line());
+        tracing::warn!("{}", finding.line());
     }
 }
 

@@ -49,8 +49,8 @@ impl Guard {
         let merging = merging.filter_map(|port| GroOff::turn(&port.name).transpose());
         let gro: Vec<GroOff> = merging.filter_map(Result::ok).collect();
         for off in &gro {
-            graph::note!(
-                "brickway: {}: Linux merges no received packets (GRO) while the router filters, so that it sees each",
+            tracing::info!(
+                "{}: Linux merges no received packets (GRO) while the router filters, so that it sees each",
                 off.interface()
             );
         }
@@ -85,12 +85,12 @@ pub(crate) fn lift(ports: &[PortSettings]) {
         return;
     }
     match backstop::remove(&names) {
-        Ok(()) => graph::note!(
-            "brickway: an earlier router left {} closed; this one filters nothing and opens them",
+        Ok(()) => tracing::info!(
+            "an earlier router left {} closed; this one filters nothing and opens them",
             closed.join(", ")
         ),
-        Err(error) => graph::note!(
-            "brickway: the table of nftables that an earlier router left cannot be removed: {error}"
-        ),
+        Err(error) => {
+            tracing::warn!("the table of nftables that an earlier router left cannot be removed: {error}")
+        }
     }
 }

@@ -31,9 +31,10 @@ impl Collector {
             Ok(_) => self.has_failed = false,
             Err(error) if !self.has_failed => {
                 self.has_failed = true;
-                graph::note!(
-                    "brickway: {of}: nothing can be sent to the collector {}: {error}",
-                    self.address
+                let address = self.address;
+                tracing::warn!(
+                    event = "export",
+                    "{of}: nothing can be sent to the collector {address}: {error}"
                 );
             }
             Err(_) => {}

@@ -12,7 +12,7 @@ use control::api::{
     QueueRow, Request, RouteFilter, RouteQuery, RouteRow, RouteTableRow, Rows, Show, SystemRow, TableQuery,
     TextRow, Unanswered, WayRow, WorkerRow,
 };
-use control::change::{Hops, NeighbourState, RouteKind};
+use control::change::{Hops, mac_text};
 use control::drift;
 use control::mirror::{FoundBy, Mirror, NextHopReport, RouteReport};
 use control::service::{Service, State};
@@ -35,7 +35,6 @@ use crate::beside_linux;
 use crate::cluster::{self, NodeHost};
 use crate::doctor;
 use crate::features::FeatureSettings;
-use crate::table::mac_text;
 
 /// Rows that are made with a lock held.
 const PAGE: usize = 1024;
@@ -101,6 +100,7 @@ impl Live {
                     self.state()?.cluster.as_ref().map_or_else(Vec::new, |known| cluster::rows(&host, known));
                 send(rows, all)
             }
+            Show::Changes(filter) => self.changes(filter, rows),
             Show::Netlink(_) => {
                 let all = netlink(&*self.state()?);
                 send(rows, all)
@@ -116,6 +116,7 @@ impl Live {
             Show::Handlers(HandlerFilter { name }) => send(rows, self.handlers(name.as_deref())?),
             Show::Capture(query) => self.capture(query, rows),
             Show::Trace(query) => self.trace(query, rows),
+            Show::Log(query) => crate::log::answer(query, rows),
         }
     }
 
@@ -139,7 +140,7 @@ impl Live {
         })
     }
 
-    fn state(&self) -> Result<std::sync::MutexGuard<'_, State>, Unanswered> {
+    pub(super) fn state(&self) -> Result<std::sync::MutexGuard<'_, State>, Unanswered> {
         Ok(self.service()?.lock())
     }
 
@@ -540,7 +541,7 @@ impl Live {
     fn drift(&self, rows: &mut Rows<'_>) -> Answered {
         let service = self.service()?;
         let compared = drift::compare(service, &AtomicBool::new(false));
-        let compared = compared.map_err(|error| format!("Linux does not tell its routes: {error}"))?;
+        let compared = compared.map_err(|error| format!("Linux does not report its routes: {error}"))?;
         send(rows, compared.rows(service))
     }
 }
@@ -586,7 +587,7 @@ fn route_row(mirror: &Mirror, route: &RouteReport) -> RouteRow {
     RouteRow {
         prefix: route.key.prefix,
         table: route.key.table,
-        kind: kind_name(route.kind).to_owned(),
+        kind: route.kind.name().to_owned(),
         protocol: protocol_name(route.protocol),
         source: route.source.to_string(),
         metric: route.key.metric,
@@ -610,23 +611,8 @@ fn route_row(mirror: &Mirror, route: &RouteReport) -> RouteRow {
     }
 }
 
-/// The names of `ip route`.
-fn kind_name(kind: RouteKind) -> &'static str {
-    match kind {
-        RouteKind::Unicast => "unicast",
-        RouteKind::Local => "local",
-        RouteKind::Broadcast => "broadcast",
-        RouteKind::Anycast => "anycast",
-        RouteKind::Multicast => "multicast",
-        RouteKind::Blackhole => "blackhole",
-        RouteKind::Unreachable => "unreachable",
-        RouteKind::Prohibit => "prohibit",
-        RouteKind::Throw => "throw",
-    }
-}
-
 /// The names of iproute2's rt_protos; a number for others.
-fn protocol_name(protocol: u8) -> String {
+pub(super) fn protocol_name(protocol: u8) -> String {
     let name = match protocol {
         0 => "unspec",
         1 => "redirect",
@@ -720,21 +706,11 @@ fn behind(next_hop: &Option<NextHop<fib::Adjacency>>, what: &str) -> String {
 }
 
 fn neighbours(mirror: &Mirror) -> Vec<NeighbourRow> {
-    let state = |state| match state {
-        NeighbourState::Incomplete => "incomplete",
-        NeighbourState::Reachable => "reachable",
-        NeighbourState::Stale => "stale",
-        NeighbourState::Delay => "delay",
-        NeighbourState::Probe => "probe",
-        NeighbourState::Failed => "failed",
-        NeighbourState::NoArp => "noarp",
-        NeighbourState::Permanent => "permanent",
-    };
     let rows = mirror.neighbours().map(|known| NeighbourRow {
         address: known.address,
         interface: known.interface,
         mac: known.mac.map(mac_text),
-        state: state(known.state).to_owned(),
+        state: known.state.name().to_owned(),
     });
     rows.collect()
 }

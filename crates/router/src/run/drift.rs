@@ -42,7 +42,7 @@ impl Checker {
             .spawn(move || check_and_report(&live, &ends));
         match spawned {
             Ok(thread) => self.thread = Some(thread),
-            Err(error) => graph::note!("brickway: drift: {error}"),
+            Err(error) => tracing::error!(event = "drift", "drift: {error}"),
         }
     }
 }
@@ -64,8 +64,10 @@ fn check_and_report(live: &Live, ends: &AtomicBool) {
     match check(service, ends) {
         Ok(Checked { found, example, left }) => {
             if let Some(example) = example {
-                graph::note!(
-                    "brickway: drift: {found} routes differed from Linux's ({example}); all were read again, {left} differ now"
+                tracing::warn!(
+                    event = "drift",
+                    differences = found,
+                    "drift: {found} routes differed from Linux's ({example}); all were read again, {left} differ now"
                 );
             }
             let mut known = lock(&live.drift);
@@ -76,6 +78,6 @@ fn check_and_report(live: &Live, ends: &AtomicBool) {
             drift.healed += found.saturating_sub(left);
         }
         Err(_) if ends.load(Ordering::Relaxed) => {}
-        Err(error) => graph::note!("brickway: drift: Linux does not tell its routes: {error}"),
+        Err(error) => tracing::error!(event = "drift", "drift: Linux does not report its routes: {error}"),
     }
 }

@@ -56,7 +56,7 @@ impl Live {
             if let Err(problem) = self.export_while_it_stays(&mut *exporter, &pulse)
                 && self.with_router(|_| ()).is_ok()
             {
-                graph::note!("brickway: [{}]: {problem}", exporter.name());
+                tracing::error!(event = "export", "[{}]: {problem}", exporter.name());
                 break;
             }
             pulse.beat();

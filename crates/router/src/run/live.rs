@@ -119,9 +119,7 @@ impl Live {
         match Server::start(&options, self.clone()) {
             Ok(server) => Ok(Some(server)),
             Err(error @ ServerError::Running { .. }) if !is_wanted && self.arguments.config.is_none() => {
-                graph::note!(
-                    "brickway: {error}; this one has no control socket (--socket PATH gives it one)"
-                );
+                tracing::warn!("{error}; this one has no control socket (--socket PATH gives it one)");
                 Ok(None)
             }
             Err(error) => Err(error).context("no control socket"),
@@ -180,7 +178,7 @@ impl Live {
         let mut following = lock(&self.following);
         let (Some(service), Some(following)) = (&self.service, &mut *following) else { return };
         let problems = self.with_router(|router| following.look(service, router));
-        problems.into_iter().flatten().for_each(|problem| graph::note!("brickway: {problem}"));
+        problems.into_iter().flatten().for_each(|problem| tracing::warn!("{problem}"));
     }
 
     /// Says of which ports packets are captured or sampled, so that the kernel leaves them to the graph.
@@ -273,16 +271,15 @@ impl Live {
         self.notify.reloading();
         let done = self.reload_settings();
         self.notify.ready(&self.status);
-        done
-    }
-
-    /// Reloads after SIGHUP, and prints what came of it.
-    pub(super) fn reload_and_report(&self) {
-        match self.reload() {
-            Ok(lines) if lines.is_empty() => graph::note!("brickway: reload: nothing changed"),
-            Ok(lines) => lines.iter().for_each(|line| graph::note!("brickway: reload: {line}")),
-            Err(reason) => graph::note!("brickway: reload failed: {reason}"),
+        match &done {
+            Ok(lines) if lines.is_empty() => tracing::info!(event = "reload", "reload: nothing changed"),
+            Ok(lines) => lines.iter().for_each(|line| tracing::info!(event = "reload", "reload: {line}")),
+            Err(error) => {
+                let reason = error.to_string();
+                tracing::error!(event = "reload", reason, "reload failed: {reason}");
+            }
         }
+        done
     }
 
     fn reload_settings(&self) -> Result<Vec<String>, Unanswered> {
@@ -378,8 +375,6 @@ impl Live {
         let ready = Instant::now();
         self.with_router(|router| router.apply(swap))?;
         let mut lines: Vec<String> = warnings.lines().map(str::to_owned).collect();
-        // The operator who looks at the router's messages sees them too.
-        lines.iter().for_each(|warning| graph::messages::print(warning));
         lines.push(format!(
             "{file} read: {stay} of {all} elements stay as they are; {:.2} s to make the others, {:.1} ms to change over",
             (ready - begin).as_secs_f64(),

@@ -5,6 +5,7 @@
 //! | this one | the command line; from its words to a router that runs, and to its end |
 //! | `live` | what runs, shared with those who ask and change it over the control socket |
 //! | `answers` | what `brickway show` is told |
+//! | `changes` | what routes were and became |
 //! | `capture` | packets for `brickway capture` and `trace` |
 //! | `export` | samples for collectors |
 //! | `cost` | what each step costs |
@@ -15,6 +16,7 @@
 
 mod answers;
 mod capture;
+mod changes;
 mod cost;
 mod drift;
 mod edges;
@@ -50,6 +52,7 @@ use crate::doctor;
 use crate::drop_in::{self, Script};
 use crate::features::FeatureSettings;
 use crate::load;
+use crate::log;
 use crate::output::print;
 use crate::settings::{self, Bypass, Driver, Fail, Flags, PortSettings, Settings, WorkerSettings};
 use live::Live;
@@ -318,6 +321,9 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<ExitCode> {
     }
     let ignores_ipsec = settings.beside_linux.ignore.contains(&Bypass::Ipsec);
     settings.follows_ipsec = !subject::is_file(arguments) && arguments.script.is_none() && !ignores_ipsec;
+    if !arguments.print_config {
+        log::begin(settings.log.level);
+    }
     let is_list = !subject::is_file(arguments) && !arguments.print_config;
     if is_list {
         refuse_taken(&settings)?;
@@ -369,7 +375,7 @@ fn run_settings(
         beside_linux::refuse(&Settings { ports: subject.ports.clone(), ..settings.clone() })?;
     }
     if let Some(listen) = settings.fpm.listen.filter(|_| settings.fpm.insecure) {
-        graph::note!("brickway: everybody who reaches {listen} makes routes ([fpm] insecure = true)");
+        tracing::warn!("everybody who reaches {listen} makes routes ([fpm] insecure = true)");
     }
     operate(arguments, settings, subject, &registry, shared)
 }
@@ -497,21 +503,28 @@ pub(crate) fn operate(
     let (web, addresses) = live.serve_http()?.unzip();
     let plural = if workers == 1 { "" } else { "s" };
     if !arguments.quiet {
-        graph::note!(
-            "brickway: {} runs with {workers} worker{plural} ({} elements, ready in {:.2} s); Ctrl-C stops it",
-            name,
+        tracing::info!(
+            event = "start",
+            "{name} runs with {workers} worker{plural} ({} elements, ready in {:.2} s); Ctrl-C stops it",
             flat.elements.len(),
             started.elapsed().as_secs_f64()
         );
     }
     for address in addresses.unwrap_or_default() {
-        graph::note!("brickway: {address}");
+        tracing::info!("{address}");
     }
     for problem in live.feature_problems() {
-        graph::note!("brickway: {problem}");
+        tracing::warn!("{problem}");
     }
     live.notify.ready(&live.status);
     let fault = watch(arguments, &live, &control);
+    let interrupted = live.signals.is_interrupted();
+    let reason = if interrupted { "a signal" } else { "its time is over, or it has stopped by itself" };
+    match fault {
+        None if !arguments.quiet => tracing::info!(event = "end", reason, "the router ends: {reason}"),
+        _ => {}
+    }
+    log::end();
     live.notify.stopping();
     let mut router = live.take_router();
     drop((server, web));
@@ -556,7 +569,11 @@ fn supervise(live: &Live) -> Result<()> {
         live.supervisor.watch_count(name, LONGEST_SILENCE, beats);
     }
     let on_fault = |fault: &Fault| {
-        graph::note!("brickway: {fault}; the router ends");
+        let reason = match fault.problem {
+            Problem::Ended => "it has ended",
+            Problem::Silent(_) => "it does not answer",
+        };
+        tracing::error!(event = "fault", thread = fault.thread, reason, "{fault}; the router ends");
         std::thread::sleep(LONGEST_END);
         std::process::exit(1);
     };

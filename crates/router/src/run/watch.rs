@@ -13,6 +13,7 @@ use super::drift::Checker;
 use super::live::Live;
 use super::summary::Totals;
 use crate::beside_linux;
+use crate::log;
 use crate::settings::WorkerSettings;
 use crate::table::{scaled, thousands};
 
@@ -71,10 +72,11 @@ fn watch_until_end(
         live.measure();
         if live.signals.take_hang_up() {
             let live = live.clone();
+            tracing::info!(event = "reload", "reload: asked for by SIGHUP");
             // On a thread of its own, so that the watchdog does not wait until rules are compiled.
             let reload = std::thread::Builder::new().name("reload".to_owned());
-            if let Err(error) = reload.spawn(move || live.reload_and_report()) {
-                graph::note!("brickway: reload failed: {error}");
+            if let Err(error) = reload.spawn(move || live.reload()) {
+                tracing::error!(event = "reload", reason = %error, "reload failed: {error}");
             }
         }
         if watchdog.is_some_and(|period| told.elapsed() >= period) {
@@ -85,8 +87,9 @@ fn watch_until_end(
             }
         }
         let settings = live.settings();
+        log::look(settings.log.level);
         if let Some(linux) = &mut linux {
-            linux.look(&settings).iter().for_each(|warning| graph::note!("brickway: {warning}"));
+            linux.look(&settings).iter().for_each(|warning| tracing::warn!("{warning}"));
         }
         drift.look(live, settings.tables.check_seconds);
         let WorkerSettings { count, min, balance, .. } = settings.workers;
@@ -95,10 +98,10 @@ fn watch_until_end(
             let balancer = balancer.get_or_insert_with(|| Balancer::new(count, min.unwrap_or(count)));
             match live.with_router(|router| balancer.step(router)).and_then(|step| step) {
                 Ok(lines) if !arguments.quiet => {
-                    lines.iter().for_each(|line| graph::note!("balance: {line}"))
+                    lines.iter().for_each(|line| tracing::info!(event = "balance", "balance: {line}"))
                 }
                 Ok(_) => {}
-                Err(error) => graph::note!("balance: {error}"),
+                Err(error) => tracing::warn!(event = "balance", "balance: {error}"),
             }
         }
         let period = settings.log.stats_seconds.map_or(usual_period, |period| period.0);

@@ -11,7 +11,7 @@ use super::options::Opt;
 pub(crate) struct Flags<const OF_NODE: bool = false>(pub(super) Vec<(&'static Opt, String)>);
 
 /// The flags of a node of a cluster.
-const OF_A_NODE: [&str; 3] = ["ignore", "socket", "stats"];
+const OF_A_NODE: [&str; 4] = ["ignore", "log-level", "socket", "stats"];
 
 impl<const OF_NODE: bool> Flags<OF_NODE> {
     /// Returns the options that have flags, with these and the names of their values.

@@ -28,6 +28,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use ::ports::{Links, frame_bytes_for};
+use control::api::Level;
 use packet::PoolOptions;
 use toml::de::DeValue;
 
@@ -287,13 +288,19 @@ impl About for ControlSettings {
 }
 
 options! {
-    /// What is printed while the router runs.
+    /// What is printed and logged while the router runs.
     LogSettings "log" {
         /// Print a line of rates every so many seconds; 0 for none. Without it every second on a terminal, else none.
         #[example = "0"]
         #[flag("stats", "SECONDS")]
         #[live = true]
         stats_seconds: Option<Period> = None,
+        /// How much is logged, to standard error and the journal, and kept for `brickway monitor`: "error", "warn", "info", or
+        /// "debug", which has the states of neighbours.
+        #[example = "\"info\""]
+        #[flag("log-level", "LEVEL")]
+        #[live = true]
+        level: Level = Level::Info,
     }
 }
 
@@ -416,6 +423,21 @@ fn door_problem(
             "expected an address of this host alone, as 127.0.0.1, or token_file, certificate and key";
         ("listen", message, right.to_owned())
     })
+}
+
+impl Value for Level {
+    fn read(toml: &DeValue<'_>, _limits: Option<(f64, f64)>) -> Option<Self> {
+        let text = toml.as_str()?;
+        Level::ALL.into_iter().find(|level| level.word() == text)
+    }
+
+    fn expected(_limits: Option<(f64, f64)>) -> String {
+        format!("one of {}", Level::ALL.map(|level| format!("\"{}\"", level.word())).join(", "))
+    }
+
+    fn to_toml(&self) -> Option<String> {
+        Some(format!("\"{}\"", self.word()))
+    }
 }
 
 /// Seconds between two lines of rates; 0 for none. More lines than ten a second nobody reads, and each asks every worker.

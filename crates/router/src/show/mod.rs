@@ -4,9 +4,11 @@
 //! | --- | --- |
 //! | `mod` | the command lines, and the requests that they mean |
 //! | `tables` | rows as people read them, printed as they come |
+//! | `changes` | the history of routes |
 //! | `cluster` | the tables of `show cluster`, and how even it is |
 //! | `cost` | the table of `show cost`, which is sorted |
 
+mod changes;
 mod cluster;
 mod cost;
 mod tables;
@@ -66,6 +68,7 @@ impl Socket {
   brickway show route 192.0.2.7             what the workers do with packets to 192.0.2.7
   brickway show route 192.0.2.7 --from 10.0.1.2 --iif eth1
   brickway show drops --json | jq .packets
+  brickway show changes --since 3:10        what routes were and became since then
   brickway show cost                        where the workers' cycles go
 
 Exit codes: 0 good, 1 the router refuses, or there is no route, 2 wrong usage, 3 'show drift' found differences,
@@ -150,6 +153,8 @@ enum What {
     Drift,
     /// The cluster of which the router is a node: who is there, and whether its load is even
     Cluster,
+    /// What routes were and became, and when
+    Changes(changes::ChangesArguments),
     /// How the mirror of Linux's state does
     Netlink,
     /// How the connection of FRR's forwarding plane manager does
@@ -235,8 +240,10 @@ impl FamilyArguments {
 }
 
 impl What {
-    fn request(&self) -> Request {
-        Request::Show(match self {
+    /// # Errors
+    /// What is asked for makes no sense.
+    fn request(&self) -> Result<Request> {
+        Ok(Request::Show(match self {
             What::Ports { port } => Show::Ports(PortFilter { port: port.clone() }),
             What::Routes(arguments) => Show::Routes(RouteFilter {
                 family: arguments.family.family(),
@@ -259,15 +266,18 @@ impl What {
             What::Punts { text } => Show::Punts(DropFilter { containing: text.clone() }),
             What::Elements => Show::Elements(NoFilter {}),
             What::System => Show::System(NoFilter {}),
-            What::Feature(FeatureTable(show)) => return Request::Table(TableQuery { show: show.clone() }),
+            What::Feature(FeatureTable(show)) => {
+                return Ok(Request::Table(TableQuery { show: show.clone() }));
+            }
             What::Config { click } => Show::Config(ConfigFilter { click: *click }),
             What::Drift => Show::Drift(NoFilter {}),
             What::Cluster => Show::Cluster(NoFilter {}),
+            What::Changes(arguments) => Show::Changes(arguments.filter()?),
             What::Netlink => Show::Netlink(NoFilter {}),
             What::Fpm => Show::Fpm(NoFilter {}),
             What::Problems => Show::Problems(NoFilter {}),
             What::Handlers { name } => Show::Handlers(HandlerFilter { name: name.clone() }),
-        })
+        }))
     }
 }
 
@@ -316,7 +326,7 @@ pub(crate) fn show(arguments: &ShowArguments) -> Result<ExitCode> {
         print(&what_there_is());
         return Ok(ExitCode::SUCCESS);
     };
-    let request = what.request();
+    let request = what.request()?;
     let mut seen = tables::Seen::Nothing;
     let code = ask(&arguments.socket, &request, |rows| {
         if let What::Cost(cost) = what {

@@ -62,7 +62,9 @@ pub(super) fn print_rows(request: &Request, rows: Rows<'_>) -> Result<Seen> {
             fill(Table::new(&ELEMENT).folded(Some(WIDEST)), rows, |row| Ok(elements(parse(row)?)))
         }
         // Costs are sorted by what the command line says; packets have commands of their own.
-        Show::Cost(_) | Show::Capture(_) | Show::Trace(_) => bail!("these rows are printed elsewhere"),
+        Show::Cost(_) | Show::Capture(_) | Show::Trace(_) | Show::Log(_) => {
+            bail!("these rows are printed elsewhere")
+        }
         Show::Queues(_) => list(rows, &QUEUE, |row: QueueRow| vec![queue(row)]),
         Show::Drops(_) => list(rows, &DROP, |row: DropRow| {
             vec![[thousands(row.packets), row.element, row.class, row.reason]]
@@ -72,6 +74,7 @@ pub(super) fn print_rows(request: &Request, rows: Rows<'_>) -> Result<Seen> {
         }),
         Show::Drift(_) => return drift(rows),
         Show::Cluster(_) => super::cluster::print_rows(rows),
+        Show::Changes(_) => return super::changes::print_rows(rows).map(|()| Seen::Nothing),
         Show::Netlink(_) | Show::Fpm(_) => {
             list(rows, &COUNTER, |row: CounterRow| vec![[row.name, thousands(row.value), row.note]])
         }
@@ -149,7 +152,7 @@ fn list<T: DeserializeOwned, const COLUMNS: usize>(
     fill(Table::new(columns), rows, |row| Ok(lines(parse(row)?)))
 }
 
-fn fill<C: IntoIterator<Item = String>>(
+pub(super) fn fill<C: IntoIterator<Item = String>>(
     mut table: Table,
     rows: Rows<'_>,
     mut lines: impl FnMut(&str) -> Result<Vec<C>>,

@@ -29,8 +29,8 @@ const WAITING: usize = 4;
 
 const JSON_LINES: &str = "application/x-ndjson";
 
-/// What is not served: packets themselves, and costs, which are measured for one at a time.
-const PRIVATE: [&str; 3] = ["capture", "cost", "trace"];
+/// What is not served: packets themselves, costs, which are measured for one at a time, and who did what.
+const PRIVATE: [&str; 4] = ["capture", "cost", "log", "trace"];
 
 /// What is answered out of the router's mirror, as often as it is asked for.
 const CHEAP: [&str; 7] = ["cluster", "fpm", "neighbours", "netlink", "next_hops", "route", "routes"];

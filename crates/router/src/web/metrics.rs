@@ -67,7 +67,7 @@ fn text(snapshot: &Snapshot) -> String {
     let families: Vec<MetricFamily> = all.0.into_values().collect();
     let mut bytes = Vec::new();
     if let Err(error) = TextEncoder::new().encode(&families, &mut bytes) {
-        graph::note!("brickway: metrics: {error}");
+        tracing::warn!("metrics: {error}");
     }
     String::from_utf8(bytes).unwrap_or_default()
 }

@@ -177,7 +177,7 @@ async fn serve(opened: Vec<Opened>, stopped: oneshot::Receiver<()>, pulse: &Puls
     for Opened { listener, guard, routes } in opened {
         match TcpListener::from_std(listener) {
             Ok(listener) => drop(tokio::spawn(accept(listener, Arc::new(guard), routes))),
-            Err(error) => graph::note!("brickway: web: {error}"),
+            Err(error) => tracing::warn!("web: {error}"),
         }
     }
     let mut stopped = std::pin::pin!(stopped);

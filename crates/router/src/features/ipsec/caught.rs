@@ -57,7 +57,7 @@ impl Caught {
         let judge = &mut self.judge;
         let received = self.hooks.receive(&mut |hook, bytes| judge.judge(sas, hook, bytes));
         if let Err(error) = received {
-            graph::note!("brickway: IPsec: packets of Linux's own are lost: {error}");
+            tracing::warn!("IPsec: packets of Linux's own are lost: {error}");
         }
     }
 
@@ -74,7 +74,7 @@ impl Caught {
             match self.hooks.set_udp_ports(&ports) {
                 Ok(()) => self.udp_ports = ports,
                 Err(error) => {
-                    graph::note!("brickway: IPsec: ESP in UDP of Linux's own is not caught: {error}")
+                    tracing::warn!("IPsec: ESP in UDP of Linux's own is not caught: {error}")
                 }
             }
         }

@@ -687,7 +687,7 @@ fn work(common: &Common, kernel: Option<(Watch, Requests)>, pulse: Pulse) {
             has_changed |= state.cluster.as_mut().is_some_and(InCluster::let_go);
             if let Some(reason) = Caught::lost().filter(|_| caught.is_some()) {
                 let ours = state.stop_catching(&reason);
-                state.not_caught.iter().for_each(|problem| graph::note!("brickway: {problem}"));
+                state.not_caught.iter().for_each(|problem| tracing::warn!("{problem}"));
                 // First no worker has them any more, then Linux gets numbers that none has used, then what it makes passes.
                 common.publish(&mut state);
                 if let Some(requests) = &mut requests {

@@ -65,7 +65,7 @@ pub(super) fn report(state: &mut State, requests: &mut Requests) -> bool {
     failed.extend(requests.expire(&expired).into_iter().map(|(_, error)| error));
     // One that is gone is reported as gone.
     let failed = failed.into_iter().filter(|error| !matches!(error, RequestError::Gone(_)));
-    failed.take(MOST_MESSAGES).for_each(|error| graph::note!("brickway: IPsec: {error}"));
+    failed.take(MOST_MESSAGES).for_each(|error| tracing::warn!("IPsec: {error}"));
     expired.iter().any(|(_, expiry)| *expiry == Expiry::Hard)
 }
 
@@ -88,7 +88,7 @@ pub(super) fn report_to_go_on(state: &State, ours: &[(SaId, Arc<Association>)], 
     }
     let failed = requests.report(&progress).into_iter().map(|(_, error)| error);
     let failed = failed.filter(|error| !matches!(error, RequestError::Gone(_)));
-    failed.take(MOST_MESSAGES).for_each(|error| graph::note!("brickway: IPsec: {error}"));
+    failed.take(MOST_MESSAGES).for_each(|error| tracing::warn!("IPsec: {error}"));
 }
 
 fn progress_at_end(
@@ -175,11 +175,6 @@ fn print_faults(known: &mut Known, association: &Association) -> bool {
         return false;
     }
     known.reported.message = Some(Instant::now());
-    graph::note!(
-        "brickway: {} from {}: more packets dropped: {}",
-        known.sa.id,
-        known.sa.source,
-        texts.join(", ")
-    );
+    tracing::warn!("{} from {}: more packets dropped: {}", known.sa.id, known.sa.source, texts.join(", "));
     true
 }
