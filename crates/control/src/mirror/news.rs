@@ -118,3 +118,161 @@ impl Mirror {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::change::{Change, Hops, Neighbour, Part, Path, Route, RouteKey, RouteKind, Source};
+    use std::fmt::{Debug, Write};
+    use std::sync::{Arc, Mutex};
+    use std::time::{Duration, UNIX_EPOCH};
+    use tracing::field::{Field, Visit};
+    use tracing::span::{Attributes, Id, Record};
+    use tracing::{Event, Metadata, Subscriber};
+
+    const KERNEL: Source = Source::Netlink;
+
+    /// Writes down events of this crate, a line each: the level, the text, and the reason.
+    struct Listener(Arc<Mutex<Vec<String>>>);
+
+    #[derive(Default)]
+    struct Said {
+        text: String,
+        reason: String,
+    }
+
+    impl Visit for Said {
+        fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+            match field.name() {
+                "message" => write!(self.text, "{value:?}").unwrap(),
+                "reason" => write!(self.reason, " {value:?}").unwrap(),
+                _ => {}
+            }
+        }
+    }
+
+    impl Subscriber for Listener {
+        fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+            *metadata.level() <= tracing::Level::INFO
+        }
+
+        fn event(&self, event: &Event<'_>) {
+            let mut said = Said::default();
+            event.record(&mut said);
+            self.0.lock().unwrap().push(format!("{} {}{}", event.metadata().level(), said.text, said.reason));
+        }
+
+        fn new_span(&self, _: &Attributes<'_>) -> Id {
+            Id::from_u64(1)
+        }
+
+        fn record(&self, _: &Id, _: &Record<'_>) {}
+        fn record_follows_from(&self, _: &Id, _: &Id) {}
+        fn enter(&self, _: &Id) {}
+        fn exit(&self, _: &Id) {}
+    }
+
+    /// What is logged of what happens to a router with port eth1, interface 1, that knows it already; interface 2 is no port.
+    fn logged(act: impl FnOnce(&mut Mirror)) -> Vec<String> {
+        let lines = Arc::<Mutex<Vec<String>>>::default();
+        tracing::subscriber::with_default(Listener(lines.clone()), || {
+            let mut mirror = Mirror::new([("eth1".to_owned(), 0)]).unwrap();
+            mirror.dump_begins(KERNEL, Part::Links);
+            link(&mut mirror, 1, true, true);
+            link(&mut mirror, 2, true, true);
+            mirror.dump_ends(KERNEL, Part::Links);
+            act(&mut mirror);
+        });
+        let lines = lines.lock().unwrap();
+        lines.clone()
+    }
+
+    fn link(mirror: &mut Mirror, index: InterfaceIndex, is_up: bool, has_carrier: bool) {
+        mirror.apply(
+            KERNEL,
+            Change::Link(Link {
+                index,
+                name: format!("eth{index}"),
+                mac: Some([2, 0, 0, 0, 0, index as u8]),
+                mtu: 1500,
+                is_up,
+                has_carrier,
+                master: None,
+                below: None,
+                kind: String::new(),
+                vlan: None,
+                vrf_table: None,
+            }),
+        );
+    }
+
+    fn neighbour(mirror: &mut Mirror, mac: u8, state: NeighbourState) {
+        let mac = Some([2, 1, 0, 0, 0, mac]);
+        let address = "10.0.1.2".parse().unwrap();
+        mirror.apply(KERNEL, Change::Neighbour(Neighbour { index: 1, address, mac, state }));
+    }
+
+    #[test]
+    fn ports_that_were_there_are_no_news_and_what_they_do_is() {
+        let lines = logged(|mirror| {
+            link(mirror, 1, true, false);
+            link(mirror, 1, true, false);
+            link(mirror, 1, false, false);
+            link(mirror, 1, true, true);
+            link(mirror, 2, false, false);
+            mirror.apply(KERNEL, Change::LinkGone(1));
+            link(mirror, 1, true, true);
+        });
+        assert_eq!(
+            lines,
+            [
+                "WARN eth1: link down (no carrier) \"no carrier\"",
+                "WARN eth1: link down (set down) \"set down\"",
+                "INFO eth1: link up",
+                "WARN eth1: its interface is gone \"its interface is gone\"",
+                "INFO eth1: its interface is there",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_neighbour_is_news_when_it_moves_or_fails_routes() {
+        let lines = logged(|mirror| {
+            neighbour(mirror, 1, NeighbourState::Reachable);
+            neighbour(mirror, 1, NeighbourState::Stale);
+            neighbour(mirror, 9, NeighbourState::Reachable);
+            // No route leads through it.
+            neighbour(mirror, 9, NeighbourState::Failed);
+            let key = RouteKey { table: 254, prefix: "10.9.0.0/16".parse().unwrap(), metric: 0, tos: 0 };
+            let gateway = Some("10.0.1.2".parse().unwrap());
+            let path = Path { index: 1, gateway, weight: 1, is_down: false, has_encapsulation: false };
+            let hops = Hops::Paths(vec![path]);
+            let (kind, protocol, preferred_source, mtu) = (RouteKind::Unicast, 4, None, None);
+            mirror.apply(KERNEL, Change::Route(Route { key, kind, protocol, preferred_source, mtu, hops }));
+            neighbour(mirror, 9, NeighbourState::Reachable);
+            neighbour(mirror, 9, NeighbourState::Failed);
+            neighbour(mirror, 9, NeighbourState::Failed);
+        });
+        assert_eq!(
+            lines,
+            [
+                "INFO neighbour 10.0.1.2 on eth1: link address 02:01:00:00:00:09, before 02:01:00:00:00:01 \
+                 \"another link address\"",
+                "WARN neighbour 10.0.1.2 on eth1: does not answer; routes lead through it \"it does not answer\"",
+            ]
+        );
+    }
+
+    #[test]
+    fn of_problems_one_a_second_is_logged() {
+        let at = |mirror: &mut Mirror, milliseconds| {
+            mirror.set_time(UNIX_EPOCH + Duration::from_millis(milliseconds));
+            mirror.note(Some((254, "10.9.0.0/16".parse().unwrap())), "there is no room".to_owned());
+        };
+        let lines =
+            logged(|mirror| [5_000, 5_999, 6_000, 6_001].map(|time| at(mirror, time)).into_iter().collect());
+        let line = "WARN 10.9.0.0/16 in table 254: there is no room ('brickway show problems' has the last of these) \
+                    \"there is no room\"";
+        assert_eq!(lines, [line, line]);
+    }
+}
