@@ -33,6 +33,7 @@ use router::table::{Align, Table};
   brickway-lab bench forward --burst 256 --json
   brickway-lab bench forward --graph drop-in          what `brickway run eth1 eth2` does with a packet
   brickway-lab bench forward --capture                the same while somebody captures and sees nothing
+  brickway-lab bench forward --sample 1000            the same while one packet of 1,000 is sampled
   BRICKWAY_CPU=avx2 brickway-lab bench forward        as on a CPU without AVX-512 (scalar: without any vectors)
 
 graph is what the elements cost; io is what it costs to bring the same frames in and out of memory without them.")]
@@ -49,6 +50,9 @@ pub(crate) struct ForwardArguments {
     /// With a capture of all ports whose filter selects nothing
     #[arg(long)]
     capture: bool,
+    /// With one packet of so many sampled where it comes in, as for sFlow
+    #[arg(long, value_name = "N", conflicts_with = "capture")]
+    sample: Option<u32>,
     #[command(flatten)]
     destinations: DestinationArguments,
     #[command(flatten)]
@@ -265,6 +269,12 @@ fn measure(
             let graph = router.graph();
             let (watched, observer) =
                 router::capture::idle_capture(graph.config()).map_err(anyhow::Error::msg)?;
+            graph.watch(1, watched, observer);
+        }
+        if let Some(rate) = arguments.sample {
+            let graph = router.graph();
+            let samples = router::capture::idle_samples(graph.config(), rate);
+            let (watched, observer) = samples.map_err(anyhow::Error::msg)?;
             graph.watch(1, watched, observer);
         }
         router.run(arguments.run.seconds.min(0.2));

@@ -240,6 +240,18 @@ pub fn idle_capture(config: &FlatConfig) -> Result<(Watched, Box<dyn Observer>),
     Ok((places.watched(), Box::new(recorder::Camera { places, sampler: None, filter, recorder })))
 }
 
+/// What samples for collectors do to one copy of a graph, for benches: one packet of `rate` that comes in. Nobody takes them, so the rings
+/// run full; a sample that finds no room is not copied.
+///
+/// # Errors
+/// The configuration has no ports.
+pub fn idle_samples(config: &FlatConfig, rate: u32) -> Result<(Watched, Box<dyn Observer>), String> {
+    let places = Arc::new(places::Places::of(config, Some(places::INPUTS))?);
+    let sampler = Some(sampler::Sampler::new(rate, places.spots.len()));
+    let (recorder, _) = recorder::Records::new(128, &recorder::counts(&places));
+    Ok((places.watched(), Box::new(recorder::Camera { places, sampler, filter: None, recorder })))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
