@@ -8,11 +8,12 @@ use ipnet::IpNet;
 use packet::IpVersion;
 use serde::{Deserialize, Serialize};
 use serde_json::Value as JsonValue;
+use utoipa::ToSchema;
 
 use super::request::{DropFilter, NeighbourFilter, NextHopFilter, PortFilter, Request, RouteFilter, Show};
 
 /// What a port moved in one direction since the router began, workers and kernel together.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct TrafficRow {
     /// Packets received, or sent.
     pub packets: u64,
@@ -29,7 +30,7 @@ pub struct TrafficRow {
 }
 
 /// A port.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct PortRow {
     /// Its name in the settings: that of Linux's interface.
     pub name: String,
@@ -50,6 +51,7 @@ pub struct PortRow {
     /// Whether its cable is in.
     pub has_carrier: bool,
     /// Linux's addresses on it, with the lengths of their prefixes.
+    #[schema(value_type = Vec<String>)]
     pub addresses: Vec<IpNet>,
     /// How its packets travel: "kernel" where plain transit is forwarded in the kernel, or "sockets" with the reason.
     pub path: String,
@@ -62,9 +64,10 @@ pub struct PortRow {
 }
 
 /// One way to a destination.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct PathRow {
     /// The router that packets are handed to; none on a link itself.
+    #[schema(value_type = Option<String>)]
     pub gateway: Option<IpAddr>,
     /// The interface, empty if none is named.
     pub interface: String,
@@ -75,9 +78,10 @@ pub struct PathRow {
 }
 
 /// A route.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct RouteRow {
     /// The destinations.
+    #[schema(value_type = String)]
     pub prefix: IpNet,
     /// The table, 254 is main.
     pub table: u32,
@@ -101,9 +105,10 @@ pub struct RouteRow {
 }
 
 /// What the workers do with packets to an address.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct LookupRow {
     /// The address asked for.
+    #[schema(value_type = String)]
     pub address: IpAddr,
     /// The table that says so.
     pub table: u32,
@@ -117,7 +122,7 @@ pub struct LookupRow {
 }
 
 /// One of the ways that share the packets to an address.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct WayRow {
     /// The share of flows that it has, 0 to 1.
     pub share: f64,
@@ -126,9 +131,10 @@ pub struct WayRow {
 }
 
 /// A neighbour.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct NeighbourRow {
     /// Its address.
+    #[schema(value_type = String)]
     pub address: IpAddr,
     /// The interface.
     pub interface: String,
@@ -140,7 +146,7 @@ pub struct NeighbourRow {
 }
 
 /// A next hop of the forwarding tables.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct NextHopRow {
     /// Its number in the forwarding tables.
     pub id: u32,
@@ -148,6 +154,7 @@ pub struct NextHopRow {
     /// `group`.
     pub kind: String,
     /// The neighbour.
+    #[schema(value_type = Option<String>)]
     pub gateway: Option<IpAddr>,
     /// The interface, empty if none.
     pub interface: String,
@@ -160,7 +167,7 @@ pub struct NextHopRow {
 }
 
 /// A member of a group of next hops.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct MemberRow {
     /// Number of the next hop.
     pub id: u32,
@@ -171,7 +178,7 @@ pub struct MemberRow {
 }
 
 /// A thread that works on packets.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct WorkerRow {
     /// Its number; the slow thread's is the number of workers.
     pub worker: usize,
@@ -190,7 +197,7 @@ pub struct WorkerRow {
 }
 
 /// What a step of the packets' way cost a worker while it was measured: an element, or several that work as one.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct CostRow {
     /// The elements; none for what is left of the worker's time: looks at idle ports, sleep, time that Linux gave to other
     /// programs.
@@ -218,7 +225,7 @@ pub struct CostRow {
 }
 
 /// A queue of a port.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct QueueRow {
     /// The port.
     pub port: String,
@@ -241,7 +248,7 @@ pub struct QueueRow {
 }
 
 /// Packets that an element dropped for a reason.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct DropRow {
     /// The element.
     pub element: String,
@@ -254,7 +261,7 @@ pub struct DropRow {
 }
 
 /// Packets that an element sent another way than the usual one: to Linux, or to elements that answer.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct PuntRow {
     /// The element.
     pub element: String,
@@ -267,7 +274,7 @@ pub struct PuntRow {
 }
 
 /// An element of the graph, all copies together.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ElementRow {
     /// Its name.
     pub element: String,
@@ -287,7 +294,7 @@ pub struct ElementRow {
 }
 
 /// Something that an element counts beside packets.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct CountRow {
     /// Its name as a metric, without `brickway_`: `nat_mappings`.
     pub name: String,
@@ -298,7 +305,7 @@ pub struct CountRow {
 }
 
 /// A connection from an element to another one.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct EdgeRow {
     /// The output.
     pub output: usize,
@@ -311,7 +318,7 @@ pub struct EdgeRow {
 }
 
 /// The router itself.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct SystemRow {
     /// The version of the program.
     pub version: String,
@@ -335,7 +342,7 @@ pub struct SystemRow {
 }
 
 /// What the checks found that compare the forwarding tables with Linux's routes every so often.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct DriftChecks {
     /// When the last one ended, in seconds since 1970.
     pub checked_at: f64,
@@ -346,11 +353,12 @@ pub struct DriftChecks {
 }
 
 /// A table of routes.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct RouteTableRow {
     /// The table, 254 is main.
     pub table: u32,
     /// IPv4 or IPv6.
+    #[schema(value_type = String)]
     pub family: IpVersion,
     /// The kind of the compiled table.
     pub kind: String,
@@ -359,14 +367,14 @@ pub struct RouteTableRow {
 }
 
 /// A piece of text for people, of one line or several.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct TextRow {
     /// The text, without an end of line at its end.
     pub text: String,
 }
 
 /// How Linux and the forwarding tables agree.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum DriftRow {
     /// A table that was compared.
@@ -376,6 +384,7 @@ pub enum DriftRow {
         /// The table.
         table: u32,
         /// IPv4 or IPv6.
+        #[schema(value_type = String)]
         family: IpVersion,
         /// Routes that the source has now.
         theirs: u64,
@@ -391,6 +400,7 @@ pub enum DriftRow {
         /// The table.
         table: u32,
         /// What it is about.
+        #[schema(value_type = String)]
         prefix: IpNet,
         /// What the source has now, in words; none if it has nothing.
         theirs: Option<String>,
@@ -400,7 +410,7 @@ pub enum DriftRow {
 }
 
 /// What a node of a cluster knows of it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum ClusterRow {
     /// The cluster; the first row.
@@ -430,7 +440,7 @@ pub enum ClusterRow {
 }
 
 /// Packets and bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct MovedRow {
     /// Packets.
     pub packets: u64,
@@ -439,7 +449,7 @@ pub struct MovedRow {
 }
 
 /// A node of a cluster. Counts are since it began, and are as old as what it has said last: two seconds at most while it is there.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ClusterNodeRow {
     /// Its name.
     pub node: String,
@@ -483,7 +493,7 @@ pub struct ClusterNodeRow {
 }
 
 /// A link of a node of a cluster.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ClusterLinkRow {
     /// Its place among the node's links.
     pub link: u16,
@@ -510,7 +520,7 @@ pub struct ClusterLinkRow {
 }
 
 /// A count, or a state that has a number.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct CounterRow {
     /// Its name, in a few lower-case words.
     pub name: String,
@@ -521,7 +531,7 @@ pub struct CounterRow {
 }
 
 /// A handler of an element.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct HandlerRow {
     /// `ELEMENT.HANDLER`.
     pub name: String,
@@ -530,7 +540,7 @@ pub struct HandlerRow {
 }
 
 /// What a capture or a trace brings.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum CaptureRow {
     /// A packet at some place of its way.
@@ -548,7 +558,7 @@ pub enum CaptureRow {
 }
 
 /// Packets that one interface of a capture had.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct CaptureCounts {
     /// The interface.
     pub interface: String,
@@ -559,7 +569,7 @@ pub struct CaptureCounts {
 }
 
 /// A packet at some place of its way.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default)]
 pub struct SeenPacket {
     /// Which packet it is, from 1 on: for a trace that of those that are followed.

@@ -27,10 +27,10 @@ const SEND_TIMEOUT: Duration = Duration::from_secs(60);
 const CHUNK: usize = 16 << 10;
 const WAITING: usize = 4;
 
-const JSON_LINES: &str = "application/x-ndjson";
+pub(super) const JSON_LINES: &str = "application/x-ndjson";
 
 /// What is not served: packets themselves, and costs, which are measured for one at a time.
-const PRIVATE: [&str; 3] = ["capture", "cost", "trace"];
+pub(super) const PRIVATE: [&str; 3] = ["capture", "cost", "trace"];
 
 /// What is answered out of the router's mirror, as often as it is asked for.
 const CHEAP: [&str; 7] = ["cluster", "fpm", "neighbours", "netlink", "next_hops", "route", "routes"];
@@ -276,7 +276,7 @@ mod tests {
         let site = Site {
             snapshots: Arc::new(Snapshots::new(backend.clone())),
             backend: backend.clone(),
-            answers: Arc::new(Semaphore::new(1)),
+            answers: Arc::new(Semaphore::new(64)),
             pace: Arc::default(),
             events: Arc::new(Semaphore::new(1)),
         };
