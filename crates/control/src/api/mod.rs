@@ -23,6 +23,7 @@
 //! | --- | --- |
 //! | `request` | what can be asked, to and from lines |
 //! | `rows` | what is answered |
+//! | [`schema`] | what requests and rows look like, for OpenAPI and documentation |
 //! | `server` | [`Server`]: threads that listen, and the [`Backend`] that they ask |
 //! | `asker` | who asks, for the log |
 //! | `place` | where the sockets are: each network namespace has its own |
@@ -33,6 +34,7 @@ mod client;
 mod place;
 mod request;
 mod rows;
+pub mod schema;
 mod server;
 #[cfg(test)]
 mod tests;
@@ -51,3 +53,4 @@ pub use rows::{
     RouteTableRow, RouteWayRow, Row, SeenPacket, SystemRow, TextRow, TrafficRow, WayRow, WorkerRow,
 };
 pub use server::{Backend, Rows, Server, ServerError, ServerOptions, Unanswered};
+pub use utoipa;

@@ -17,6 +17,7 @@ use ipnet::IpNet;
 use packet::IpVersion;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use utoipa::ToSchema;
 
 /// The version of the protocol. It grows when the meaning of something changes; what is only added leaves it.
 pub const VERSION: u32 = 1;
@@ -34,7 +35,7 @@ pub enum Request {
 }
 
 /// What can be shown. Each takes a filter, which selects all rows when it is left out.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(tag = "show", content = "filter", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Show {
     /// The ports: [`PortRow`](super::PortRow).
@@ -116,7 +117,7 @@ impl Show {
 }
 
 /// What can be done. The answer has [`TextRow`](super::TextRow)s: what was done, for people.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(tag = "do", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Action {
     /// Changes a setting until the router ends or reloads.
@@ -145,12 +146,12 @@ pub struct TableQuery {
 }
 
 /// No filter: all rows.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NoFilter {}
 
 /// Selects ports, or what belongs to them.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct PortFilter {
     /// Of the port of this name.
@@ -158,12 +159,14 @@ pub struct PortFilter {
 }
 
 /// Selects routes that match all that is given.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct RouteFilter {
     /// Of this family.
+    #[schema(value_type = Option<String>)]
     pub family: Option<IpVersion>,
     /// To this prefix, or one inside it.
+    #[schema(value_type = Option<String>)]
     pub within: Option<IpNet>,
     /// Of this table. Without it all tables but 255, in which Linux keeps its own addresses.
     pub table: Option<u32>,
@@ -186,12 +189,14 @@ impl RouteFilter {
 }
 
 /// Selects changes of routes that match all that is given.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ChangeFilter {
     /// Of routes to this prefix, or one inside it.
+    #[schema(value_type = Option<String>)]
     pub within: Option<IpNet>,
     /// Of routes to prefixes that contain this address.
+    #[schema(value_type = Option<String>)]
     pub containing: Option<IpAddr>,
     /// Of this table. Without it all tables but 255, in which Linux keeps its own addresses.
     pub table: Option<u32>,
@@ -222,7 +227,9 @@ impl ChangeFilter {
 }
 
 /// How much an event matters. The first matters most.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum Level {
     /// The router, or a part of it, does not do its work.
@@ -252,7 +259,7 @@ impl Level {
 }
 
 /// Selects events of the log that match all that is given.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct LogQuery {
     /// Not before this moment, in microseconds since 1970.
@@ -268,16 +275,18 @@ pub struct LogQuery {
 }
 
 /// Asks for the route to an address.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RouteQuery {
     /// The destination.
+    #[schema(value_type = String)]
     pub address: IpAddr,
     /// The table; if none is named, those that the policy rules choose.
     #[serde(default)]
     pub table: Option<u32>,
     /// For the rules: where packets come from.
     #[serde(default)]
+    #[schema(value_type = Option<String>)]
     pub from: Option<IpAddr>,
     /// For the rules: the port by which packets come in.
     #[serde(default)]
@@ -285,17 +294,18 @@ pub struct RouteQuery {
 }
 
 /// Selects neighbours that match all that is given.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct NeighbourFilter {
     /// Of this family.
+    #[schema(value_type = Option<String>)]
     pub family: Option<IpVersion>,
     /// On the link of this interface.
     pub interface: Option<String>,
 }
 
 /// Selects next hops.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct NextHopFilter {
     /// The one of this number.
@@ -303,7 +313,7 @@ pub struct NextHopFilter {
 }
 
 /// Selects drops.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct DropFilter {
     /// Those whose element or reason contains this text.
@@ -311,7 +321,7 @@ pub struct DropFilter {
 }
 
 /// Says how costs are measured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct CostFilter {
     /// Seconds, 1 to [`CostFilter::LONGEST`].
@@ -333,7 +343,7 @@ impl Default for CostFilter {
 }
 
 /// Says which packets are captured.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct CaptureQuery {
     /// `PORT`, `ELEMENT`, `ELEMENT.OUTPUT`, `all` (all ports), `inputs` (what comes in by all ports), `drops` or `punts`; without
@@ -350,7 +360,7 @@ pub struct CaptureQuery {
 }
 
 /// Says which packets are followed.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TraceQuery {
     /// How many, 1 to [`TraceQuery::MOST`].
@@ -372,17 +382,19 @@ impl TraceQuery {
 pub type FilterInstruction = (u16, u8, u8, u32);
 
 /// A filter, compiled for packets with an Ethernet header and for those that begin with their IP header.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PacketFilter {
     /// For Ethernet frames.
+    #[schema(value_type = Vec<Vec<u32>>)]
     pub ethernet: Vec<FilterInstruction>,
     /// For IP packets.
+    #[schema(value_type = Vec<Vec<u32>>)]
     pub ip: Vec<FilterInstruction>,
 }
 
 /// Selects which configuration is shown.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ConfigFilter {
     /// The Click configuration that was made of the settings, instead of the settings (as a settings file).
@@ -390,7 +402,7 @@ pub struct ConfigFilter {
 }
 
 /// Selects handlers.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct HandlerFilter {
     /// `ELEMENT.HANDLER` gives its value, `ELEMENT` lists its handlers. Without it all handlers are listed.

@@ -8,13 +8,14 @@ use ipnet::IpNet;
 use packet::IpVersion;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as JsonValue};
+use utoipa::ToSchema;
 
 use super::request::{
     DropFilter, Level, NeighbourFilter, NextHopFilter, PortFilter, Request, RouteFilter, Show,
 };
 
 /// What a port moved in one direction since the router began, workers and kernel together.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct TrafficRow {
     /// Packets received, or sent.
     pub packets: u64,
@@ -31,7 +32,7 @@ pub struct TrafficRow {
 }
 
 /// A port.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct PortRow {
     /// Its name in the settings: that of Linux's interface.
     pub name: String,
@@ -52,6 +53,7 @@ pub struct PortRow {
     /// Whether its cable is in.
     pub has_carrier: bool,
     /// Linux's addresses on it, with the lengths of their prefixes.
+    #[schema(value_type = Vec<String>)]
     pub addresses: Vec<IpNet>,
     /// How its packets travel: "kernel" where plain transit is forwarded in the kernel, or "workers" with the reason.
     pub path: String,
@@ -64,9 +66,10 @@ pub struct PortRow {
 }
 
 /// One way to a destination.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct PathRow {
     /// The router that packets are handed to; none on a link itself.
+    #[schema(value_type = Option<String>)]
     pub gateway: Option<IpAddr>,
     /// The interface, empty if none is named.
     pub interface: String,
@@ -77,9 +80,10 @@ pub struct PathRow {
 }
 
 /// A route.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct RouteRow {
     /// The destinations.
+    #[schema(value_type = String)]
     pub prefix: IpNet,
     /// The table, 254 is main.
     pub table: u32,
@@ -103,9 +107,10 @@ pub struct RouteRow {
 }
 
 /// What the workers do with packets to an address.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct LookupRow {
     /// The address asked for.
+    #[schema(value_type = String)]
     pub address: IpAddr,
     /// The table that says so.
     pub table: u32,
@@ -119,7 +124,7 @@ pub struct LookupRow {
 }
 
 /// One of the ways that share the packets to an address.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct WayRow {
     /// The share of flows that it has, 0 to 1.
     pub share: f64,
@@ -128,9 +133,10 @@ pub struct WayRow {
 }
 
 /// A neighbour.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct NeighbourRow {
     /// Its address.
+    #[schema(value_type = String)]
     pub address: IpAddr,
     /// The interface.
     pub interface: String,
@@ -142,7 +148,7 @@ pub struct NeighbourRow {
 }
 
 /// A next hop of the forwarding tables.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct NextHopRow {
     /// Its number in the forwarding tables.
     pub id: u32,
@@ -150,6 +156,7 @@ pub struct NextHopRow {
     /// `group`.
     pub kind: String,
     /// The neighbour.
+    #[schema(value_type = Option<String>)]
     pub gateway: Option<IpAddr>,
     /// The interface, empty if none.
     pub interface: String,
@@ -162,7 +169,7 @@ pub struct NextHopRow {
 }
 
 /// A member of a group of next hops.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct MemberRow {
     /// Number of the next hop.
     pub id: u32,
@@ -173,7 +180,7 @@ pub struct MemberRow {
 }
 
 /// A thread that works on packets.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct WorkerRow {
     /// Its number; the slow thread's is the number of workers.
     pub worker: usize,
@@ -192,7 +199,7 @@ pub struct WorkerRow {
 }
 
 /// What a step of the packets' way cost a worker while it was measured: an element, or several that work as one.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct CostRow {
     /// The elements; none for what is left of the worker's time: looks at idle ports, sleep, time that Linux gave to other
     /// programs.
@@ -220,7 +227,7 @@ pub struct CostRow {
 }
 
 /// A queue of a port.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct QueueRow {
     /// The port.
     pub port: String,
@@ -243,7 +250,7 @@ pub struct QueueRow {
 }
 
 /// Packets that an element dropped for a reason.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct DropRow {
     /// The element.
     pub element: String,
@@ -257,7 +264,7 @@ pub struct DropRow {
 
 /// Packets that an element sent another way than the usual one: to Linux, or to elements that answer. Or what the program of a
 /// port's driver left to Linux.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct PuntRow {
     /// The element, or the port.
     pub element: String,
@@ -270,7 +277,7 @@ pub struct PuntRow {
 }
 
 /// An element of the graph, all copies together.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ElementRow {
     /// Its name.
     pub element: String,
@@ -290,7 +297,7 @@ pub struct ElementRow {
 }
 
 /// Something that an element counts beside packets.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct CountRow {
     /// Its name as a metric, without `brickway_`: `nat_mappings`.
     pub name: String,
@@ -301,7 +308,7 @@ pub struct CountRow {
 }
 
 /// A connection from an element to another one.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct EdgeRow {
     /// The output.
     pub output: usize,
@@ -314,7 +321,7 @@ pub struct EdgeRow {
 }
 
 /// The router itself.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct SystemRow {
     /// The version of the program.
     pub version: String,
@@ -338,7 +345,7 @@ pub struct SystemRow {
 }
 
 /// What the checks found that compare the forwarding tables with Linux's routes every so often.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct DriftChecks {
     /// When the last one ended, in seconds since 1970.
     pub checked_at: f64,
@@ -349,11 +356,12 @@ pub struct DriftChecks {
 }
 
 /// A table of routes.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct RouteTableRow {
     /// The table, 254 is main.
     pub table: u32,
     /// IPv4 or IPv6.
+    #[schema(value_type = String)]
     pub family: IpVersion,
     /// The kind of the compiled table.
     pub kind: String,
@@ -362,14 +370,14 @@ pub struct RouteTableRow {
 }
 
 /// A piece of text for people, of one line or several.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct TextRow {
     /// The text, without an end of line at its end.
     pub text: String,
 }
 
 /// How Linux and the forwarding tables agree.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum DriftRow {
     /// A table that was compared.
@@ -379,6 +387,7 @@ pub enum DriftRow {
         /// The table.
         table: u32,
         /// IPv4 or IPv6.
+        #[schema(value_type = String)]
         family: IpVersion,
         /// Routes that the source has now.
         theirs: u64,
@@ -394,6 +403,7 @@ pub enum DriftRow {
         /// The table.
         table: u32,
         /// What it is about.
+        #[schema(value_type = String)]
         prefix: IpNet,
         /// What the source has now, in words; none if it has nothing.
         theirs: Option<String>,
@@ -403,7 +413,7 @@ pub enum DriftRow {
 }
 
 /// What a node of a cluster knows of it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum ClusterRow {
     /// The cluster; the first row.
@@ -433,7 +443,7 @@ pub enum ClusterRow {
 }
 
 /// Packets and bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct MovedRow {
     /// Packets.
     pub packets: u64,
@@ -442,7 +452,7 @@ pub struct MovedRow {
 }
 
 /// A node of a cluster. Counts are since it began, and are as old as what it has said last: two seconds at most while it is there.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ClusterNodeRow {
     /// Its name.
     pub node: String,
@@ -486,7 +496,7 @@ pub struct ClusterNodeRow {
 }
 
 /// A link of a node of a cluster.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ClusterLinkRow {
     /// Its place among the node's links.
     pub link: u16,
@@ -513,7 +523,7 @@ pub struct ClusterLinkRow {
 }
 
 /// What routes were and became. Times are UTC, as RFC 3339 has them.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum ChangeRow {
     /// The first row: how far back the history reaches.
@@ -532,6 +542,7 @@ pub enum ChangeRow {
         /// The table.
         table: u32,
         /// The destinations.
+        #[schema(value_type = String)]
         prefix: IpNet,
         /// What it was; none if there was no route.
         old: Option<RouteWayRow>,
@@ -552,7 +563,7 @@ pub enum ChangeRow {
 }
 
 /// A route in force, or a next-hop object.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct RouteWayRow {
     /// Where packets went, in the words of `ip route`.
     pub hops: String,
@@ -565,7 +576,7 @@ pub struct RouteWayRow {
 }
 
 /// What a follower of the log gets.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(untagged)]
 pub enum LogRow {
     /// Something happened.
@@ -583,7 +594,7 @@ pub enum LogRow {
 }
 
 /// Something that happened.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct EventRow {
     /// When, in UTC, as RFC 3339 has it.
     pub time: String,
@@ -597,7 +608,7 @@ pub struct EventRow {
 }
 
 /// A count, or a state that has a number.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct CounterRow {
     /// Its name, in a few lower-case words.
     pub name: String,
@@ -608,7 +619,7 @@ pub struct CounterRow {
 }
 
 /// A handler of an element.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct HandlerRow {
     /// `ELEMENT.HANDLER`.
     pub name: String,
@@ -617,7 +628,7 @@ pub struct HandlerRow {
 }
 
 /// What a capture or a trace brings.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum CaptureRow {
     /// A packet at some place of its way.
@@ -635,7 +646,7 @@ pub enum CaptureRow {
 }
 
 /// Packets that one interface of a capture had.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct CaptureCounts {
     /// The interface.
     pub interface: String,
@@ -646,7 +657,7 @@ pub struct CaptureCounts {
 }
 
 /// A packet at some place of its way.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default)]
 pub struct SeenPacket {
     /// Which packet it is, from 1 on: for a trace that of those that are followed.

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
+use control::api::schema::Schemas;
 use control::backstop::SourceRoute;
 use control::cluster::member::MemberShared;
 use control::cluster::protection::Told;
@@ -229,6 +230,7 @@ pub(crate) struct Running<'a> {
 }
 
 /// A table of `brickway show`.
+#[cfg_attr(not(feature = "web"), allow(dead_code, reason = "metrics and OpenAPI are of the feature web"))]
 pub(crate) struct Shown {
     /// What is written behind `show`.
     pub(crate) name: &'static str,
@@ -238,6 +240,8 @@ pub(crate) struct Shown {
     pub(crate) columns: &'static [(&'static str, Align)],
     /// Returns its rows, as JSON objects.
     pub(crate) rows: fn(&Running<'_>) -> Result<Vec<Value>, String>,
+    /// Adds the schema of a row, and returns its name.
+    pub(crate) row: fn(&mut Schemas) -> String,
     /// How long lines for people are, if what is too long in the last column is folded.
     pub(crate) folds_at: Option<usize>,
     /// Returns a row's lines, each with its cells, for people.

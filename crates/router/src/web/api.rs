@@ -27,10 +27,10 @@ const SEND_TIMEOUT: Duration = Duration::from_secs(60);
 const CHUNK: usize = 16 << 10;
 const WAITING: usize = 4;
 
-const JSON_LINES: &str = "application/x-ndjson";
+pub(super) const JSON_LINES: &str = "application/x-ndjson";
 
 /// What is not served: packets themselves, costs, which are measured for one at a time, and who did what.
-const PRIVATE: [&str; 4] = ["capture", "cost", "log", "trace"];
+pub(super) const PRIVATE: [&str; 4] = ["capture", "cost", "log", "trace"];
 
 /// What is answered out of the router's mirror, as often as it is asked for.
 const CHEAP: [&str; 7] = ["cluster", "fpm", "neighbours", "netlink", "next_hops", "route", "routes"];
@@ -276,7 +276,7 @@ mod tests {
         let site = Site {
             snapshots: Arc::new(Snapshots::new(backend.clone())),
             backend: backend.clone(),
-            answers: Arc::new(Semaphore::new(1)),
+            answers: Arc::new(Semaphore::new(64)),
             pace: Arc::default(),
             events: Arc::new(Semaphore::new(1)),
         };

@@ -19,6 +19,7 @@
 //! | `patience` | connections that end when their client takes nothing |
 //! | `guard` | who may come: addresses, the header Host, tokens, TLS |
 //! | `api` | `/api/v1`: everything of `brickway show`, as lines of JSON |
+//! | `openapi` | `/api/v1/openapi.json`: what there is, made of the rows' types |
 //! | `pace` | answers that ask much of the router, each once a second at most |
 //! | `metrics` | `/metrics` in Prometheus' text format, of the same rows |
 //! | `snapshot` | what is made once a second at most, for all who ask |
@@ -29,6 +30,7 @@ mod api;
 mod events;
 mod guard;
 mod metrics;
+mod openapi;
 mod pace;
 mod page;
 mod patience;
@@ -119,6 +121,7 @@ impl Web {
                 .clone()
                 .route("/api/v1", get(api::index))
                 .route("/api/v1/events", get(events::events))
+                .route("/api/v1/openapi.json", get(openapi::openapi))
                 .route("/api/v1/{what}", get(api::show)),
         );
         let doors = [("metrics", settings.metrics.door(), metrics), ("web", settings.web.door(), page)];

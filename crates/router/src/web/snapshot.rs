@@ -6,7 +6,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use control::api::{
     Backend, ClusterRow, CounterRow, DropFilter, DropRow, ElementRow, NeighbourFilter, NeighbourRow,
     NoFilter, PortFilter, PortRow, PuntRow, QueueRow, Request, Rows, Show, SystemRow, TableQuery, Unanswered,
-    WorkerRow,
+    WorkerRow, utoipa,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -19,7 +19,7 @@ use crate::features::FeatureSettings;
 const AGE: Duration = Duration::from_millis(900);
 
 /// The state of the router at a moment. A part that it does not have is empty.
-#[derive(Debug, Default, Serialize)]
+#[derive(Debug, Default, Serialize, utoipa::ToSchema)]
 pub(super) struct Snapshot {
     /// Seconds since 1970.
     pub(super) time: f64,
@@ -36,6 +36,7 @@ pub(super) struct Snapshot {
     /// Number of neighbours by state.
     pub(super) neighbours: std::collections::BTreeMap<String, u64>,
     /// The tables of features, by name.
+    #[schema(value_type = Object)]
     pub(super) features: Map<String, Value>,
 }
 

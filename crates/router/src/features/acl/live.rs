@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use control::api::schema::Schemas;
+use control::api::utoipa;
 use elements::acl::{ACCESS_LIST, AccessList};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -22,7 +24,8 @@ pub(super) fn lists(running: &Running<'_>) -> Vec<Arc<AccessList>> {
 }
 
 /// A rule.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
+#[schema(as = AclRow)]
 struct Row {
     /// Its place, from 1; 0 is what happens to packets that no rule decides.
     number: u32,
@@ -37,6 +40,7 @@ pub(super) static SHOWN: &[Shown] = &[Shown {
     about: "The access list, with packets by rule",
     columns: &[("rule", Align::Right), ("packets", Align::Right), ("", Align::Left)],
     rows,
+    row: Schemas::add::<Row>,
     folds_at: None,
     lines: |row| {
         let Row { number, rule, packets } = serde_json::from_value(row)?;

@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use control::api::schema::Schemas;
+use control::api::utoipa;
 use control::netlink::xfrm::{Action, Defaults, Direction, Policy as KernelPolicy, Sa, Template};
 use elements::ipsec::{Database, Policy, PolicyAction, PolicyCount};
 use ipsec::Fault;
@@ -21,7 +23,8 @@ const WIDTH: usize = 100;
 const ENDS_WIDTH: usize = 46;
 
 /// A policy, a default or an association.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
+#[schema(as = IpsecRow)]
 pub(super) struct Row {
     /// `policy` or `default` with `in`, `out` or `fwd`, or `esp` and the SPI.
     what: String,
@@ -54,6 +57,7 @@ pub(super) static SHOWN: &[Shown] = &[Shown {
         ("action", Align::Left),
     ],
     rows,
+    row: Schemas::add::<Row>,
     folds_at: Some(WIDTH),
     lines: |row| serde_json::from_value(row).map(lines),
     nothing: "Linux has no IPsec policies and no associations.",
