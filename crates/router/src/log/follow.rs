@@ -53,7 +53,10 @@ impl Drop for Follower {
 
 /// Sends what happened, and what happens while the client stays.
 pub(crate) fn answer(query: &LogQuery, rows: &mut Rows<'_>) -> Result<(), Unanswered> {
-    let log = LOG.get().ok_or("this program has no log")?;
+    answer_from(LOG.get().ok_or("this program has no log")?, query, rows)
+}
+
+fn answer_from(log: &Log, query: &LogQuery, rows: &mut Rows<'_>) -> Result<(), Unanswered> {
     let _follower = query.follow.then(Follower::begin).transpose()?;
     let is_wanted = |event: &Event| {
         let time = moment::microseconds(event.time);
@@ -113,4 +116,89 @@ fn row(event: &Arc<Event>) -> LogRow {
     let Event { time, level, text, fields } = &**event;
     let time = moment::rfc3339(moment::microseconds(*time));
     LogRow::Event(EventRow { time, level: *level, text: text.clone(), fields: fields.clone() })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{self, Write};
+
+    use control::api::{Level, Request, Show};
+    use packet::sync::lock;
+
+    use super::*;
+
+    fn put(log: &Log, level: Level, text: &str) {
+        let event = Event {
+            time: std::time::SystemTime::now(),
+            level,
+            text: text.to_owned(),
+            fields: Default::default(),
+        };
+        lock(&log.state).ring.put(event);
+    }
+
+    /// A client, and what happens while it takes its first row.
+    struct Client<'a> {
+        bytes: Vec<u8>,
+        meanwhile: Option<Box<dyn FnOnce() + 'a>>,
+    }
+
+    impl Write for Client<'_> {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.meanwhile.take().into_iter().for_each(|act| act());
+            self.bytes.write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// The texts of the events that such a query is answered with, and numbers of lost ones.
+    fn answered<'a>(log: &Log, query: LogQuery, meanwhile: impl FnOnce() + 'a) -> Vec<String> {
+        let mut client = Client { bytes: Vec::new(), meanwhile: Some(Box::new(meanwhile)) };
+        let request = Request::Show(Show::Log(query.clone()));
+        answer_from(log, &query, &mut Rows::bare(&request, &mut client)).unwrap();
+        let text = String::from_utf8(client.bytes).unwrap();
+        let texts = text.lines().map(|line| match serde_json::from_str(line).unwrap() {
+            LogRow::Event(event) => event.text,
+            LogRow::Lost { lost } => format!("lost {lost}"),
+            LogRow::Alive { .. } => String::new(),
+        });
+        texts.collect()
+    }
+
+    #[test]
+    fn readers_get_what_they_ask_for() {
+        let log = Log::new(Level::Debug, None, false);
+        put(&log, Level::Warn, "first");
+        let since_us = Some(moment::microseconds(std::time::SystemTime::now()));
+        std::thread::sleep(Duration::from_millis(2));
+        for (level, text) in [(Level::Error, "second"), (Level::Debug, "third"), (Level::Warn, "fourth")] {
+            put(&log, level, text);
+        }
+        let all = LogQuery::default();
+        let texts = |query| answered(&log, query, || ());
+        assert_eq!(texts(all.clone()), ["first", "second", "third", "fourth"]);
+        assert_eq!(texts(LogQuery { last: Some(2), ..all.clone() }), ["third", "fourth"]);
+        // The last ones of those that matter.
+        let warnings = LogQuery { level: Some(Level::Warn), ..all.clone() };
+        assert_eq!(texts(LogQuery { last: Some(2), ..warnings.clone() }), ["second", "fourth"]);
+        assert_eq!(texts(LogQuery { since_us, ..warnings }), ["second", "fourth"]);
+        assert_eq!(texts(LogQuery { until_us: since_us, ..all.clone() }), ["first"]);
+        assert!(texts(LogQuery { last: Some(0), ..all }).is_empty());
+    }
+
+    #[test]
+    fn a_follower_that_is_too_slow_hears_how_many_it_lost() {
+        let log = Log::new(Level::Info, None, false);
+        put(&log, Level::Info, "first");
+        let query = LogQuery { follow: true, ..LogQuery::default() };
+        let lines = answered(&log, query, || {
+            (0..MOST + 10).for_each(|number| put(&log, Level::Info, &number.to_string()));
+            log.has_ended.store(true, Ordering::SeqCst);
+        });
+        assert_eq!(lines[..3], ["first", "lost 10", "10"]);
+        assert_eq!((lines.len(), lines.last().unwrap().as_str()), (MOST + 2, "8201"));
+    }
 }

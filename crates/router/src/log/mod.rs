@@ -79,7 +79,7 @@ struct State {
 /// The log of this process, once it has one.
 static LOG: OnceLock<Arc<Log>> = OnceLock::new();
 
-/// Has events of this process logged from now on. Only the first call counts.
+/// Has events of this process logged from now on. A later call sets the level alone.
 pub(crate) fn begin(level: Level) {
     let log = LOG.get_or_init(|| {
         let log = Arc::new(Log::new(level, Journal::of_standard_error(), std::io::stderr().is_terminal()));
@@ -98,9 +98,11 @@ pub(crate) fn look(level: Level) {
     }
 }
 
-/// Lets followers read what there is, for a moment: the router ends.
+/// Reports what was left out, and lets followers read what there is, for a moment: the router ends.
 pub(crate) fn end() {
     if let Some(log) = LOG.get() {
+        lock(&log.state).period_ends = Instant::now();
+        log.end_period_if_due();
         log.has_ended.store(true, Ordering::SeqCst);
         follow::wait(LONGEST_END);
     }
