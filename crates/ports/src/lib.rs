@@ -61,6 +61,7 @@
 //! | `kernel_forwarding` | forwarding in the kernel by the router's tables |
 //! | `kernel_relay` | relaying in the kernel by a node of a cluster |
 //! | `mapped` | maps of BPF programs in our memory |
+//! | `generic_netlink` | families of generic netlink, and sending to their groups |
 //! | `xdp_features` | what a driver can do with XDP |
 //! | `iptables` | chains of legacy iptables, which forwarded packets of the host pass |
 //! | `bpf` | BPF programs of `bpf/`: loaded, attached, their maps |
@@ -75,6 +76,7 @@
 mod bpf;
 mod error;
 mod flood;
+pub mod generic_netlink;
 mod gro;
 #[cfg(test)]
 mod host_filter;

@@ -3,9 +3,9 @@
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 
-use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, netlink};
+use rustix::net::{RecvFlags, SocketFlags, netlink};
 
-use crate::link::{ATTRIBUTE, HEADER, NLM_F_REQUEST, NLMSG_ERROR, attributes, next_message, number};
+use crate::generic_netlink::{Family, attribute, socket};
 
 /// What a driver can do with XDP.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -51,10 +51,8 @@ impl XdpFeatures {
     ///
     /// The kernel is older than Linux 6.3 (`ENOENT`), or has no memory.
     pub fn ask(interface: u32) -> io::Result<Self> {
-        let family = request(GENL_ID_CTRL, CTRL_CMD_GETFAMILY, CTRL_ATTR_FAMILY_NAME, b"netdev\0")?;
-        let family = attribute(&family, CTRL_ATTR_FAMILY_ID).and_then(|value| value.first_chunk().copied());
-        let family = family.map(u16::from_ne_bytes).ok_or(io::ErrorKind::InvalidData)?;
-        let answer = request(family, NETDEV_CMD_DEV_GET, NETDEV_A_DEV_IFINDEX, &interface.to_ne_bytes())?;
+        let family = Family::named("netdev")?;
+        let answer = family.ask(NETDEV_CMD_DEV_GET, NETDEV_A_DEV_IFINDEX, &interface.to_ne_bytes())?;
         let features =
             attribute(&answer, NETDEV_A_DEV_XDP_FEATURES).and_then(|value| value.first_chunk().copied());
         Ok(Self(features.map_or(0, u64::from_ne_bytes)))
@@ -72,13 +70,7 @@ impl XdpFeatureChanges {
     ///
     /// As [`XdpFeatures::ask`].
     pub fn listen() -> io::Result<Self> {
-        let family = request(GENL_ID_CTRL, CTRL_CMD_GETFAMILY, CTRL_ATTR_FAMILY_NAME, b"netdev\0")?;
-        let groups = attribute(&family, CTRL_ATTR_MCAST_GROUPS).unwrap_or_default();
-        let group = attributes(groups).find_map(|(_, group)| {
-            let is_wanted = attribute(group, CTRL_ATTR_MCAST_GRP_NAME)? == b"mgmt\0";
-            attribute(group, CTRL_ATTR_MCAST_GRP_ID).filter(|_| is_wanted).and_then(number)
-        });
-        let group = group.ok_or(io::ErrorKind::InvalidData)?;
+        let group = Family::named("netdev")?.group("mgmt").ok_or(io::ErrorKind::InvalidData)?;
         let socket = socket(SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)?;
         // Only a socket with an address receives messages of its groups.
         rustix::net::bind(&socket, &netlink::SocketAddrNetlink::new(0, 0))?;
@@ -101,11 +93,6 @@ impl XdpFeatureChanges {
     }
 }
 
-fn socket(flags: SocketFlags) -> io::Result<OwnedFd> {
-    let generic = Some(netlink::GENERIC);
-    Ok(rustix::net::socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, generic)?)
-}
-
 /// Joins a multicast group of netlink.
 fn join(socket: &OwnedFd, group: u32) -> io::Result<()> {
     let (level, name) = (libc::SOL_NETLINK, libc::NETLINK_ADD_MEMBERSHIP);
@@ -117,46 +104,10 @@ fn join(socket: &OwnedFd, group: u32) -> io::Result<()> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-// include/uapi/linux/genetlink.h, netdev.h.
-const GENL_ID_CTRL: u16 = 16;
-const CTRL_CMD_GETFAMILY: u8 = 3;
-const CTRL_ATTR_FAMILY_ID: u16 = 1;
-const CTRL_ATTR_FAMILY_NAME: u16 = 2;
-const CTRL_ATTR_MCAST_GROUPS: u16 = 7;
-const CTRL_ATTR_MCAST_GRP_NAME: u16 = 1;
-const CTRL_ATTR_MCAST_GRP_ID: u16 = 2;
+// include/uapi/linux/netdev.h.
 const NETDEV_CMD_DEV_GET: u8 = 1;
 const NETDEV_A_DEV_IFINDEX: u16 = 1;
 const NETDEV_A_DEV_XDP_FEATURES: u16 = 3;
-/// Bytes of struct genlmsghdr.
-const GENERIC_HEADER: usize = 4;
-
-/// Sends a command with one attribute, and returns what follows the headers of the answer.
-fn request(family: u16, command: u8, kind: u16, value: &[u8]) -> io::Result<Vec<u8>> {
-    let socket = socket(SocketFlags::CLOEXEC)?;
-    let length = HEADER + GENERIC_HEADER + ATTRIBUTE + value.len().next_multiple_of(4);
-    let mut message = vec![0; length];
-    message[..4].copy_from_slice(&(length as u32).to_ne_bytes());
-    message[4..6].copy_from_slice(&family.to_ne_bytes());
-    message[6..8].copy_from_slice(&NLM_F_REQUEST.to_ne_bytes());
-    message[HEADER..HEADER + 2].copy_from_slice(&[command, 1]);
-    let place = HEADER + GENERIC_HEADER;
-    message[place..place + 2].copy_from_slice(&((ATTRIBUTE + value.len()) as u16).to_ne_bytes());
-    message[place + 2..place + 4].copy_from_slice(&kind.to_ne_bytes());
-    message[place + ATTRIBUTE..place + ATTRIBUTE + value.len()].copy_from_slice(value);
-    rustix::net::send(&socket, &message, SendFlags::empty())?;
-    let mut buffer = vec![0; 1 << 15];
-    let (length, _) = rustix::net::recv(&socket, buffer.as_mut_slice(), RecvFlags::empty())?;
-    let (kind, payload) = next_message(&mut &buffer[..length]).ok_or(io::ErrorKind::InvalidData)?;
-    if kind == NLMSG_ERROR {
-        return Err(io::Error::from_raw_os_error(-(number(payload).unwrap_or(0) as i32)));
-    }
-    Ok(payload.get(GENERIC_HEADER..).unwrap_or_default().to_vec())
-}
-
-fn attribute(answer: &[u8], wanted: u16) -> Option<&[u8]> {
-    attributes(answer).find(|&(kind, _)| kind == wanted).map(|(_, value)| value)
-}
 
 #[cfg(test)]
 mod tests {

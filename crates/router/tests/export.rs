@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 
 use netns::router::{PROGRAM, start, warm_up};
 use netns::{Network, eventually};
+use ports::generic_netlink::KernelGroup;
+use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, netlink};
 use serde_json::Value;
 
 /// Hosts a and b, and a router between them.
@@ -230,5 +232,53 @@ fn a_collector_of_ipfix_gets_the_packets_and_bytes_of_each_flow_of_both_families
     };
     assert!(eventually(|| has("10.0.1.2", "1", 1_028)), "{}", recorded(&network, &folder).1);
     assert!(eventually(|| has("2001:db8:1::2", "58", 1_048)), "{}", recorded(&network, &folder).1);
+    assert_eq!(router.interrupt(), 0, "{}", router.printed());
+}
+
+#[test]
+fn who_listens_to_the_kernels_psample_gets_samples_of_ours() {
+    if !netns::is_root() {
+        return;
+    }
+    let network = network();
+    let text = "[[port]]\nname = \"eth1\"\n[[port]]\nname = \"eth2\"\n[sflow]\nrate = 1\npsample = 7\n";
+    let settings = network.folder.write("brickway.toml", text);
+    // What a listener in the router's namespace receives: of this group of psample, and where the kernel has it.
+    let _ = std::process::Command::new("modprobe").arg("psample").output();
+    let listener = network.namespace("r").enter(|| {
+        let group = KernelGroup::find("psample", "packets").ok()?;
+        let generic = Some(netlink::GENERIC);
+        let socket =
+            rustix::net::socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::NONBLOCK, generic);
+        let socket = socket.unwrap();
+        rustix::net::bind(&socket, &netlink::SocketAddrNetlink::new(0, group.mask())).unwrap();
+        Some(socket)
+    });
+    let Some(listener) = listener else {
+        let (is_done, text) = network.run("r", &format!("{PROGRAM} run --config {settings} --for 1"));
+        assert!(!is_done && text.contains("the kernel has no PSAMPLE; run 'modprobe psample'"), "{text}");
+        println!("left out: samples of PSAMPLE; this kernel has none, 'make test-psample' has one that does");
+        return;
+    };
+    let router = start(&network, &format!("--config {settings}"));
+    warm_up(&network, "a", &["10.0.2.2"]);
+    let [eth1, eth2] = ["eth1", "eth2"].map(|name| index(&network, name) as u16);
+    let ping = network.start("a", "ping -n -q -i 0.05 -s 77 10.0.2.2");
+    // Attributes of type 0 to 5 and the beginning of the frame, in the order of the message.
+    let half = |kind: u16, value: u16| [6_u16, kind, value, 0].map(u16::to_ne_bytes).concat();
+    let word = |kind: u16, value: u32| {
+        [&8_u16.to_ne_bytes()[..], &kind.to_ne_bytes(), &value.to_ne_bytes()].concat()
+    };
+    let expected = [half(0, eth1), half(1, eth2), word(2, 77 + 8 + 20 + 14), word(3, 7)].concat();
+    let frame = [2, 0, 0, 0, 1, 1, 2, 0, 0, 0, 1, 2, 8, 0, 0x45];
+    let is_there = eventually(|| {
+        let mut message = [0; 512];
+        let received = rustix::net::recv(&listener, &mut message[..], RecvFlags::empty());
+        let Ok((length, _)) = received else { return false };
+        let attributes = &message[20..length];
+        attributes.starts_with(&expected) && attributes[expected.len() + 16 + 4..].starts_with(&frame)
+    });
+    assert!(is_there, "{}", router.printed());
+    drop(ping);
     assert_eq!(router.interrupt(), 0, "{}", router.printed());
 }

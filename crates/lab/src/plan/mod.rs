@@ -274,6 +274,8 @@ fn emit(folder: &Path, plan: &Plan, wish: &Wish, server: &Server) -> Result<Path
     }
     let bits = |rate: Rate| format!("{rate}bps");
     let config = ClusterConfig {
+        metrics: Default::default(),
+        web: Default::default(),
         name: "planned".to_owned(),
         number: 0,
         topology: shape.clone(),

@@ -5,6 +5,8 @@
 //! | this one | [`Exporter`], and what exporters are given |
 //! | `sflow` | sFlow version 5: samples with their headers, counters, drops |
 //! | `ipfix` | IPFIX: records of flows |
+//! | `psample` | samples and drops for the kernel's PSAMPLE and DROPMON |
+//! | `limit` | so many a second |
 //! | `collector` | where datagrams are sent |
 //!
 //! The router's side is `run/export`: a thread for each exporter, which takes samples out of the captures' rings. A router without
@@ -12,6 +14,8 @@
 
 mod collector;
 pub(crate) mod ipfix;
+mod limit;
+mod psample;
 pub(crate) mod sflow;
 
 use std::net::IpAddr;
@@ -96,5 +100,7 @@ pub(crate) trait Exporter: Send {
 pub(crate) fn exporters(settings: &Settings) -> Result<Vec<Box<dyn Exporter>>> {
     let sflow = sflow::Agent::new(&settings.sflow)?.map(|agent| Box::new(agent) as Box<dyn Exporter>);
     let ipfix = ipfix::Meter::new(&settings.ipfix)?.map(|meter| Box::new(meter) as Box<dyn Exporter>);
-    Ok(sflow.into_iter().chain(ipfix).collect())
+    let kernel =
+        psample::KernelSamples::new(&settings.sflow)?.map(|kernel| Box::new(kernel) as Box<dyn Exporter>);
+    Ok(sflow.into_iter().chain(ipfix).chain(kernel).collect())
 }

@@ -18,6 +18,7 @@ use anyhow::{Context, Result};
 use control::api::PortRow;
 
 use super::collector::{Collector, own_address};
+use super::limit::Limit;
 use super::{Dropped, Exporter, Sample, Wanted};
 use crate::settings::options::{About, Problem, options};
 use datagram::{Counters, Head, Xdr};
@@ -49,6 +50,11 @@ options! {
         #[limits(0, 10_000)]
         #[example = "100"]
         drops: usize = 100,
+        /// Hand samples to the kernel's PSAMPLE too, with this number for their group, for agents such as hsflowd; and drops to its DROPMON.
+        /// `modprobe psample drop_monitor` has both. No collector is needed for it.
+        #[limits(1, u32::MAX)]
+        #[example = "1"]
+        psample: Option<usize> = None,
     }
 }
 
@@ -91,9 +97,8 @@ pub(crate) struct Agent {
     count: u32,
     sources: HashMap<u32, Source>,
     polled: Option<Instant>,
-    /// The second in which drops are counted, those of it that were sent, and all that were not.
-    second: Instant,
-    drops_sent: usize,
+    limit: Limit,
+    /// Drops beyond it.
     drops_left_out: u32,
 }
 
@@ -107,19 +112,17 @@ impl Agent {
             return Ok(None);
         };
         let collectors = addresses.iter().map(|&address| Collector::new(address));
-        let now = Instant::now();
         Ok(Some(Self {
             settings: settings.clone(),
             collectors: collectors.collect::<Result<_>>().context("[sflow]")?,
             address: settings.agent,
-            began: now,
+            began: Instant::now(),
             sequence: 0,
             waiting: Xdr::default(),
             count: 0,
             sources: HashMap::new(),
             polled: None,
-            second: now,
-            drops_sent: 0,
+            limit: Limit::new(settings.drops),
             drops_left_out: 0,
         }))
     }
@@ -173,14 +176,10 @@ impl Exporter for Agent {
     }
 
     fn dropped(&mut self, dropped: &Dropped<'_>) {
-        if self.second.elapsed() >= Duration::from_secs(1) {
-            (self.second, self.drops_sent) = (Instant::now(), 0);
-        }
-        if self.drops_sent >= self.settings.drops {
+        if !self.limit.passes() {
             self.drops_left_out = self.drops_left_out.wrapping_add(1);
             return;
         }
-        self.drops_sent += 1;
         let source = self.sources.entry(dropped.input).or_default();
         source.drops = source.drops.wrapping_add(1);
         let encoded = datagram::discarded_packet(dropped, source.drops, self.drops_left_out);
