@@ -130,12 +130,16 @@ fn keys_in_a_configuration_are_not_shown() {
     let network = network();
     let file = network.folder.file("keys.click");
     let config = "rt :: RadixIPsecLookup(10/8 1 234 SECRETKEYAAAAAAA SECRETKEYBBBBBBB 300 64);
-        Idle -> rt; rt[0] -> Discard; rt[1] -> Discard;";
+        Idle -> rt; rt[0] -> Discard; rt[1] -> Discard;
+        nat :: IPRewriter(pattern 10.0.0.1 1024-65535 - - 0 0); Idle -> nat -> Discard;";
     std::fs::write(&file, config).unwrap();
     let _router = start(&network, &format!("{file} --web {WEB}"));
     let (status, text) = get(&network, WEB, "/api/v1/config?click=true", "");
     assert!(status == 200 && text.contains("RadixIPsecLookup(10/8 1 234 *** ***"), "{text}");
     assert!(!text.contains("SECRET"), "{text}");
+    // What an element's class counts is a metric.
+    let (_, text) = get(&network, WEB, "/metrics", "");
+    assert_eq!(metric(&text, "brickway_nat_mappings{element=\"nat\",class=\"IPRewriter\"}"), 0.0);
 }
 
 #[test]
