@@ -538,10 +538,10 @@ rt       FIBLookup    1,000        3           12.5  [0] 997 to [0]out
         (
             "cost",
             "\
-element  class           worker  packets  fill  cycles  share
-in       Strip                0    1,280  32.0     7.0  50.0%
-s + t    fused run of 2       0    1,280  32.0    12.5  25.0%
-(rest)                        0                         25.0%
+worker  packets  fill  cycles  share  class           element
+     0    1,280  32.0     7.0  50.0%  Strip           in
+     0    1,280  32.0    12.5  25.0%  fused run of 2  s + t
+     0                         25.0%                  (rest)
 
 cache and branch misses: not counted here
 ",
@@ -549,10 +549,10 @@ cache and branch misses: not counted here
         (
             "cost --unfused --sort cycles --seconds 30",
             "\
-element  class           worker  packets  fill  cycles  share  cache-misses  branch-misses
-s + t    fused run of 2       0    1,280  32.0    12.5  25.0%         0.250          0.500
-in       Strip                0    1,280  32.0     7.0  50.0%         0.250          0.500
-(rest)                        0                         25.0%
+worker  packets  fill  cycles  share  cache-misses  branch-misses  class           element
+     0    1,280  32.0    12.5  25.0%         0.250          0.500  fused run of 2  s + t
+     0    1,280  32.0     7.0  50.0%         0.250          0.500  Strip           in
+     0                         25.0%                               (rest)
 ",
         ),
         ("drops route", "dropped  by  class          reason\n  1,005  rt  CheckIPHeader  no route\n"),
@@ -603,7 +603,7 @@ fn without_words_it_lists_what_there_is() {
         list.starts_with("brickway show ...\nports              The ports: packets, bytes, rates, "),
         "{list}"
     );
-    assert_eq!(list.lines().count(), 22);
+    assert_eq!(list.lines().count(), 23);
 }
 
 #[test]
