@@ -552,7 +552,7 @@ cache and branch misses: not counted here
 worker  packets  fill  cycles  share  cache-misses  branch-misses  class           element
      0    1,280  32.0    12.5  25.0%         0.250          0.500  fused run of 2  s + t
      0    1,280  32.0     7.0  50.0%         0.250          0.500  Strip           in
-     0                         25.0%                               (rest)
+     0                         25.0%                                               (rest)
 ",
         ),
         ("drops route", "dropped  by  class          reason\n  1,005  rt  CheckIPHeader  no route\n"),

@@ -72,7 +72,7 @@ pub(super) fn print_rows(arguments: &CostArguments, rows: Rows<'_>, json: bool) 
     let columns = numbers.into_iter().chain(misses).map(right).chain(["class", "element"].map(left));
     let mut table = Table::new(&columns.collect::<Vec<_>>()).folded(Some(WIDEST));
     for row in &all {
-        table.row(cells(row));
+        table.row(cells(row, has_misses));
     }
     print(&table.render());
     // Every worker has the same to say.
@@ -103,7 +103,7 @@ fn sort(rows: &mut [CostRow], column: Column) {
     rows.sort_by_key(|row| row.elements.is_empty());
 }
 
-fn cells(row: &CostRow) -> Vec<String> {
+fn cells(row: &CostRow, has_misses: bool) -> Vec<String> {
     let per_packet = |value: Option<f64>, digits: usize| {
         value.map_or_else(String::new, |value| format!("{value:.digits$}"))
     };
@@ -115,7 +115,7 @@ fn cells(row: &CostRow) -> Vec<String> {
         per_packet(row.cycles_per_packet, 1),
         format!("{:.1}%", row.share * 100.0),
     ];
-    if row.cache_misses_per_packet.is_some() || row.branch_misses_per_packet.is_some() {
+    if has_misses {
         cells.extend([
             per_packet(row.cache_misses_per_packet, 3),
             per_packet(row.branch_misses_per_packet, 3),
