@@ -272,9 +272,8 @@ fn act(bench: &mut Bench, step: &Step) -> Result<(), Failure> {
                 .map_err(|text| failed(format!("%out {output}: {text}")))?;
         }
         "advance" => {
-            let ns = duration_ns(&step.rest).ok_or_else(|| {
-                failed(format!("'{}' is no duration; right would be 1s, 20ms or 5us", step.rest))
-            })?;
+            let ns = duration_ns(&step.rest)
+                .ok_or_else(|| failed(format!("'{}' is no duration; expected 1s, 20ms or 5us", step.rest)))?;
             bench.advance_ns(ns);
         }
         "write" => {
@@ -301,7 +300,7 @@ fn act(bench: &mut Bench, step: &Step) -> Result<(), Failure> {
                 Some((element, reason.trim(), count.trim().parse::<u64>().ok()?))
             });
             let (element, reason, count) =
-                parts.ok_or_else(|| failed("right would be: %drops ELEMENT REASON = COUNT".into()))?;
+                parts.ok_or_else(|| failed("expected: %drops ELEMENT REASON = COUNT".into()))?;
             let got = bench.drops(element, reason);
             if got != count {
                 let all = bench.stats(element).drops;

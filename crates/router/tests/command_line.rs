@@ -310,7 +310,7 @@ fn workers_and_their_queues() {
     }
     for (arguments, text) in [
         (["--mode", "chain"], "parallel, pipeline or serial"),
-        (["--workers", "0"], "right would be a whole number from 1 to 256"),
+        (["--workers", "0"], "expected a whole number from 1 to 256"),
     ] {
         let said = brickway_with(&[&["run", "-"][..], &arguments].concat(), config);
         assert_eq!(said.code, 2);

@@ -54,7 +54,7 @@ impl Address {
                 Ok(Self::Tcp { port, tries, address })
             }
             "UNIX" => Ok(Self::Unix(arguments.required::<String>("FILENAME")?.into())),
-            _ => Err(format!("unknown socket type '{kind}'; right would be TCP or UNIX").into()),
+            _ => Err(format!("unknown socket type '{kind}'; expected TCP or UNIX").into()),
         }
     }
 

@@ -135,10 +135,9 @@ impl Kind {
             "UNIX" => Self::Unix,
             "UNIX_DGRAM" => Self::UnixDatagram,
             _ => {
-                return Err(format!(
-                    "unknown socket type '{text}'; right would be TCP, UDP, UNIX or UNIX_DGRAM"
-                )
-                .into());
+                return Err(
+                    format!("unknown socket type '{text}'; expected TCP, UDP, UNIX or UNIX_DGRAM").into()
+                );
             }
         })
     }

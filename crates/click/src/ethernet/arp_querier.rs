@@ -144,7 +144,7 @@ fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
     let Raw(own_text) = arguments.required("IP")?;
     let own = Ipv4Net::from_argument(&own_text).ok_or_else(|| {
         ConfigError::new(format!(
-            "IP: expected {}, got '{own_text}'; right would be ARPQuerier(IP, ETH), or a name from AddressInfo that stands for both",
+            "IP: expected {}, got '{own_text}'; expected ARPQuerier(IP, ETH), or a name from AddressInfo that stands for both",
             Ipv4Net::EXPECTED
         ))
     })?;

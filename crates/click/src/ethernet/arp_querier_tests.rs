@@ -351,7 +351,7 @@ fn copies_share_what_they_learn() {
 #[test]
 fn mistakes() {
     let errors = |config| configure(&CLASS, config).unwrap_err();
-    let name = "IP: expected IP address or prefix, got 'eth0'; right would be ARPQuerier(IP, ETH), or a name from AddressInfo that stands for both";
+    let name = "IP: expected IP address or prefix, got 'eth0'; expected ARPQuerier(IP, ETH), or a name from AddressInfo that stands for both";
     assert_eq!(errors("eth0"), [name]);
     assert_eq!(errors("10.0.0.1"), ["missing argument 2: ETH (Ethernet address) is required"]);
     assert_eq!(errors("10.0.0.1, 02-00-00-00-00-0A, TABLE t"), ["TABLE: no element named 't'"]);

@@ -319,7 +319,7 @@ pub(crate) fn commands<A: RouteFamily>(
         let Some((first, rest)) = words.split_first() else { continue };
         let parsed = match first.as_str() {
             "add" | "set" | "remove" => read(first, &rest.join(" ")),
-            other => Err(format!("bad command '{other}'; right would be add, set or remove")),
+            other => Err(format!("bad command '{other}'; expected add, set or remove")),
         };
         commands.push(parsed.map_err(|error| format!("line {}: {error}", index + 1))?);
     }

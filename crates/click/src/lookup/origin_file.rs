@@ -47,9 +47,7 @@ pub(super) fn load<A: RouteFamily>(
         ));
     }
     let table = read::load::<A>(Path::new(path)).map_err(|error| {
-        format!(
-            "FILE: cannot read '{path}': {error}; right would be a table of PREFIX ORIGIN rows, gzip or not"
-        )
+        format!("FILE: cannot read '{path}': {error}; expected a table of PREFIX ORIGIN rows, gzip or not")
     })?;
     let mut numbers = Vec::with_capacity(via.len());
     for &next_hop in via {
@@ -86,7 +84,7 @@ mod tests {
             [
                 "VIA: next hop 2 should be '[GATEWAY] OUTPUT': there is no output 3; the element has 0 to 2",
                 "VIA: next hop 3 should be '[GATEWAY] OUTPUT': 'x' is not a gateway; \
-                 right would be an IP address or '-'",
+                 expected an IP address or '-'",
             ]
         );
     }

@@ -52,7 +52,7 @@ impl<A: RouteFamily> fmt::Display for Via<A> {
 }
 
 fn bad_gateway<A: RouteFamily>(word: &str) -> String {
-    format!("'{word}' is not a gateway; right would be {} or '-'", A::ADDRESS)
+    format!("'{word}' is not a gateway; expected {} or '-'", A::ADDRESS)
 }
 
 /// The gateway that a word means; 0 for `-`.
@@ -62,7 +62,7 @@ fn gateway_of<A: RouteFamily>(word: &str) -> Option<A> {
 
 fn parse_output(word: &str, outputs: usize) -> Result<u16, String> {
     let number = i64::from_argument(word)
-        .ok_or_else(|| format!("'{word}' is not an output; right would be a number from 0 on"))?;
+        .ok_or_else(|| format!("'{word}' is not an output; expected a number from 0 on"))?;
     match usize::try_from(number) {
         Ok(output) if output < outputs.min(usize::from(u16::MAX)) => Ok(output as u16),
         _ if outputs == 0 => Err(format!("there is no output {number}; the element has none")),
@@ -122,9 +122,7 @@ impl<A: RouteFamily> fmt::Display for Route<A> {
 fn parse_prefix<A: RouteFamily>(word: &str) -> Result<A::Net, String> {
     let bad = || {
         let (address, longest, example) = (A::ADDRESS, A::BITS, A::PREFIX);
-        format!(
-            "'{word}' is not a prefix; right would be {address} and a length of 0 to {longest}: '{example}'"
-        )
+        format!("'{word}' is not a prefix; expected {address} and a length of 0 to {longest}: '{example}'")
     };
     let (address, mask) = match word.split_once('/') {
         Some((address, mask)) => (address, Some(mask)),
@@ -182,7 +180,7 @@ mod tests {
             ["", "/", "10", "10.0.0/", "1.2.3.4.5/8", "1..2/8", "256.0.0.0/8", "10.0.0.0/33", "10.0.0.0/+8"]
         {
             let error = parse_prefix::<u32>(text).unwrap_err();
-            assert!(error.starts_with(&format!("'{text}' is not a prefix; right would be an IP")), "{error}");
+            assert!(error.starts_with(&format!("'{text}' is not a prefix; expected an IP")), "{error}");
         }
         for text in ["+1.0.0.0/8", "01.0.0.0/8", "10.0.0.0/255.0.255.0", "::/0", "a.b.c.d/8", "10.0.0.0/-1"] {
             assert!(parse_prefix::<u32>(text).is_err(), "{text}");
@@ -236,10 +234,10 @@ mod tests {
         for (text, expected) in [
             ("", "it is empty"),
             ("10/8", "there is no output"),
-            ("10/8 x", "'x' is not an output; right would be a number from 0 on"),
+            ("10/8 x", "'x' is not an output; expected a number from 0 on"),
             ("10/8 4", "there is no output 4; the element has 0 to 3"),
             ("10/8 -2", "there is no output -2; the element has 0 to 3"),
-            ("10/8 host 1", "'host' is not a gateway; right would be an IP address or '-'"),
+            ("10/8 host 1", "'host' is not a gateway; expected an IP address or '-'"),
             ("10/8 192.0.2.1 1 2", "nothing may follow the output, got '2'"),
         ] {
             assert_eq!(Route::<u32>::parse(text, 4).unwrap_err(), expected, "{text}");
@@ -249,6 +247,6 @@ mod tests {
             "there is no output 0; the element has none"
         );
         let error = Route::<u128>::parse("::/0 192.0.2.1 1", 4).unwrap_err();
-        assert_eq!(error, "'192.0.2.1' is not a gateway; right would be an IPv6 address or '-'");
+        assert_eq!(error, "'192.0.2.1' is not a gateway; expected an IPv6 address or '-'");
     }
 }

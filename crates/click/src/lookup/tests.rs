@@ -360,7 +360,7 @@ fn a_transaction_does_all_or_nothing() {
                 "command 4: route '12.0.0.0/8' not found",
             ),
             ("add 11/8 1\nadd 11/8 1", "command 2: conflict with existing route '11.0.0.0/8 - 1'"),
-            ("add 11/8 1\ndrop 11/8", "line 2: bad command 'drop'; right would be add, set or remove"),
+            ("add 11/8 1\ndrop 11/8", "line 2: bad command 'drop'; expected add, set or remove"),
         ] {
             assert_eq!(bench.write("e.ctrl", &family.text(lines)).unwrap_err(), family.text(expected));
             assert_eq!(family.read(&mut bench, "e.table"), after, "{lines}");

@@ -169,7 +169,7 @@ fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
     let default = match setup.arguments.keyword::<String>("DEFAULT")?.as_deref() {
         Some("permit") => Action::Permit,
         None | Some("deny") => Action::Deny,
-        Some(other) => return Err(format!("DEFAULT is '{other}'; right would be permit or deny").into()),
+        Some(other) => return Err(format!("DEFAULT is '{other}'; expected permit or deny").into()),
     };
     let inputs = parse_inputs(&setup.arguments.keyword::<String>("INPUTS")?.unwrap_or_default())?;
     let mut arguments = setup.arguments.rest();
@@ -221,7 +221,7 @@ fn configured(arguments: &[String], file: &str, inputs: &Inputs) -> Result<Vec<R
     let text = match file {
         "" => String::new(),
         path => std::fs::read_to_string(path).map_err(|error| {
-            format!("FILE: cannot read '{path}': {error}; right would be a text file with one rule a line")
+            format!("FILE: cannot read '{path}': {error}; expected a text file with one rule a line")
         })?,
     };
     let of_arguments = arguments.iter().enumerate();

@@ -344,9 +344,7 @@ impl AccessList {
         let mut rules = self.book().rules.clone();
         let last = rules.last().map_or(0, |rule| rule.sequence);
         let Some(rule) = parse_rule(line, last, &self.inputs)? else {
-            return Err(
-                "there is no rule in it; right would be one such as '10 permit tcp any any port 80'".into()
-            );
+            return Err("there is no rule in it; expected one such as '10 permit tcp any any port 80'".into());
         };
         match rules.binary_search_by_key(&rule.sequence, |known| known.sequence) {
             Ok(known) => Err(format!(

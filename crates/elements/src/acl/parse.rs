@@ -50,13 +50,13 @@ pub(super) fn parse_list<'a>(
         let [(first, first_place), (second, place)] = pair else { continue };
         if first.sequence == second.sequence {
             mistakes.push(format!(
-                "{place}: {first_place} is rule {} already; right would be a number of its own",
+                "{place}: {first_place} is rule {} already; expected a number of its own",
                 second.sequence
             ));
         }
     }
     if rules.len() > MAX_RULES {
-        mistakes.push(format!("{} rules are too many; right would be at most {MAX_RULES}", rules.len()));
+        mistakes.push(format!("{} rules are too many; expected at most {MAX_RULES}", rules.len()));
     }
     if mistakes.is_empty() { Ok(rules.into_iter().map(|(rule, _)| rule).collect()) } else { Err(mistakes) }
 }
@@ -87,7 +87,7 @@ impl<'a> Words<'a> {
     /// Takes the next word; `right` is what it should be.
     fn take(&mut self, right: &str) -> Result<&'a str, String> {
         let Some(word) = self.peek() else {
-            return Err(format!("the line ends before word {}; right would be {right}", self.next + 1));
+            return Err(format!("the line ends before word {}; expected {right}", self.next + 1));
         };
         self.next += 1;
         Ok(word)
@@ -103,7 +103,7 @@ impl<'a> Words<'a> {
     /// What is wrong with the word taken last.
     fn mistake(&self, right: &str) -> String {
         let word = self.next.checked_sub(1).and_then(|at| self.words.get(at)).unwrap_or(&"");
-        format!("word {} is '{word}'; right would be {right}", self.next)
+        format!("word {} is '{word}'; expected {right}", self.next)
     }
 }
 
@@ -156,7 +156,7 @@ fn asked(words: &mut Words<'_>, sequence: u32, action: Action, inputs: &Inputs) 
     if rule.fragment && rule.needs_transport() {
         return Err(
             "'fragment' means fragments other than the first, and these have no ports, types or flags; \
-             right would be two rules"
+             expected two rules"
                 .to_owned(),
         );
     }
@@ -171,9 +171,7 @@ fn sequence(words: &mut Words<'_>, before: u32) -> Result<u32, String> {
             word.parse().ok().filter(|&number| number > 0).ok_or_else(|| words.mistake(right))
         }
         Some("permit" | "deny") => before.checked_add(STEP).ok_or_else(|| {
-            format!(
-                "there is no room for another rule behind rule {before}; right would be a sequence number"
-            )
+            format!("there is no room for another rule behind rule {before}; expected a sequence number")
         }),
         _ => {
             words.take(right)?;
@@ -246,8 +244,10 @@ fn condition(words: &mut Words<'_>, rule: &mut Rule, inputs: &Inputs) -> Result<
     let twice = match words.take(right)? {
         "in" => {
             let names: Vec<&str> = inputs.0.iter().map(|(name, _)| name.as_str()).collect();
-            let named = if names.is_empty() { String::new() } else { format!(", or {}", names.join(", ")) };
-            let right = format!("the paint of the input interface, 0 to 255{named}");
+            let right = match names.as_slice() {
+                [] => "the paint of the input interface, 0 to 255".to_owned(),
+                names => format!("an input port: {}", names.join(", ")),
+            };
             let paint = inputs.paint(words.take(&right)?).ok_or_else(|| words.mistake(&right))?;
             rule.input.replace(paint).is_some()
         }

@@ -124,15 +124,13 @@ impl Follows {
         let what = WORDS.iter().find(|(known, _)| *known == word).map(|(_, what)| *what);
         let what = what.ok_or_else(|| {
             let known: Vec<&str> = WORDS.iter().map(|(word, _)| *word).collect();
-            format!("'{argument}' begins with '{word}'; right would be one of {}", known.join(", "))
+            format!("'{argument}' begins with '{word}'; expected one of {}", known.join(", "))
         })?;
         let port = if what.is_of_port() { words.next().unwrap_or_default() } else { String::new() };
         let targets: Vec<String> = words.collect();
         if targets.is_empty() {
             let port = if what.is_of_port() { " PORT" } else { "" };
-            return Err(format!(
-                "'{argument}' is not all; right would be '{word}{port} ELEMENT.HANDLER ...'"
-            ));
+            return Err(format!("'{argument}' is not all; expected '{word}{port} ELEMENT.HANDLER ...'"));
         }
         Ok(Follows { what, port, targets })
     }
@@ -155,7 +153,7 @@ fn make(setup: &mut Setup<'_>) -> Result<Box<dyn Element>, ConfigError> {
         };
         for target in &follows.targets {
             match target.rsplit_once('.') {
-                None => errors.push(format!("'{target}' names no handler; right would be ELEMENT.HANDLER")),
+                None => errors.push(format!("'{target}' names no handler; expected ELEMENT.HANDLER")),
                 Some((element, _)) if setup.find(element).is_none() => {
                     errors.push(format!("there is no element '{element}'"));
                 }
@@ -184,7 +182,7 @@ mod tests {
     #[test]
     fn arguments_are_checked() {
         assert_eq!(mistake("ether eth1 f.ether"), "");
-        assert!(mistake("colour eth1 f.ether").contains("right would be one of ether, mtu"));
+        assert!(mistake("colour eth1 f.ether").contains("expected one of ether, mtu"));
         assert!(mistake("mtu eth1").contains("'mtu PORT ELEMENT.HANDLER ...'"));
         assert!(mistake("errors4 f").contains("names no handler"));
         assert!(mistake("ether eth1 g.ether").contains("there is no element 'g'"));

@@ -121,10 +121,7 @@ impl Info {
             "" => None,
             text => {
                 let number = text.parse().ok().and_then(NodeId::new).filter(|node| node.index() < nodes);
-                Some(
-                    number
-                        .ok_or_else(|| format!("'{text}'; right would be 0 to {}, or nothing", nodes - 1))?,
-                )
+                Some(number.ok_or_else(|| format!("'{text}'; expected 0 to {}, or nothing", nodes - 1))?)
             }
         };
         self.node.set_leader(leader);

@@ -880,13 +880,13 @@ fn mistakes_say_what_would_be_right() {
             &format!(
                 "{fabric} Idle -> FabricEncap(f, to-route, NODE \"1 1 serves tcp any port\") -> Discard;"
             ),
-            "NODE: 1: 'tcp any port': the line ends before word 4; right would be a port from 0",
+            "NODE: 1: 'tcp any port': the line ends before word 4; expected a port from 0",
         ),
         (
             &format!(
                 "{fabric} Idle -> FabricEncap(f, to-route, NODE \"1 1 serves permit tcp any any\") -> Discard;"
             ),
-            "NODE: 1: 'permit tcp any any': word 1 is 'permit'; right would be any, a protocol's name",
+            "NODE: 1: 'permit tcp any any': word 1 is 'permit'; expected any, a protocol's name",
         ),
         (&format!("{fabric} Idle -> FabricHost(f) -> Discard;"), "there is no cluster here"),
         (

@@ -167,7 +167,7 @@ pub enum IpRouteProblem {
     )]
     NoNextHop(String),
     /// The gateway is no address.
-    #[error("'via {0}' is not a gateway; right would be an address such as '192.0.2.1' or '2001:db8::1'")]
+    #[error("'via {0}' is not a gateway; expected an address such as '192.0.2.1' or '2001:db8::1'")]
     Gateway(String),
     /// The gateway is of the other family, and nothing says that this is meant.
     #[error("{prefix} goes 'via {via}' of the other family; that is written 'via {keyword} {via}'")]

@@ -106,7 +106,7 @@ fn a_bad_row_says_where_what_and_what_would_be_right() {
         ),
         (
             "10.0.0.0/8 via eth0",
-            "line 2: 'via eth0' is not a gateway; right would be an address such as '192.0.2.1' or '2001:db8::1'",
+            "line 2: 'via eth0' is not a gateway; expected an address such as '192.0.2.1' or '2001:db8::1'",
         ),
         (
             "10.0.0.0/8 via fe80::1 dev a",
@@ -122,17 +122,17 @@ fn a_bad_row_says_where_what_and_what_would_be_right() {
         ),
         (
             "hello world",
-            "line 2: 'hello' is not a prefix; right would be an address and a length: '192.0.2.0/24' or \
+            "line 2: 'hello' is not a prefix; expected an address and a length: '192.0.2.0/24' or \
              '2001:db8::/32'",
         ),
         // Only the first mistake of a route is told, and what goes on with it is not a mistake of its own.
         (
             "10.0.0.0/8 dev a\n\tnexthop via x dev b\n\tnexthop via y dev b",
-            "line 3: 'via x' is not a gateway; right would be an address such as '192.0.2.1' or '2001:db8::1'",
+            "line 3: 'via x' is not a gateway; expected an address such as '192.0.2.1' or '2001:db8::1'",
         ),
         (
             "x\n\tnexthop via 10.0.0.1",
-            "line 2: 'x' is not a prefix; right would be an address and a length: '192.0.2.0/24' or '2001:db8::/32'",
+            "line 2: 'x' is not a prefix; expected an address and a length: '192.0.2.0/24' or '2001:db8::/32'",
         ),
     ];
     for (rows, error) in cases {

@@ -58,10 +58,9 @@ pub enum PrefixProblem {
     },
 }
 
-const RIGHT_IPV4: &str =
-    "an IPv4 prefix; right would be four numbers of 0 to 255 and a length: '192.0.2.0/24'";
-const RIGHT_IPV6: &str = "an IPv6 prefix; right would be an address and a length: '2001:db8::/32'";
-const RIGHT: &str = "a prefix; right would be an address and a length: '192.0.2.0/24' or '2001:db8::/32'";
+const RIGHT_IPV4: &str = "an IPv4 prefix; expected four numbers of 0 to 255 and a length: '192.0.2.0/24'";
+const RIGHT_IPV6: &str = "an IPv6 prefix; expected an address and a length: '2001:db8::/32'";
+const RIGHT: &str = "a prefix; expected an address and a length: '192.0.2.0/24' or '2001:db8::/32'";
 
 /// A prefix of either family; `right` says what would be one.
 fn parse_as(text: &str, right: &'static str) -> Result<IpNet, PrefixProblem> {

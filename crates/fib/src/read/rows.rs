@@ -44,7 +44,7 @@ pub enum RowProblem {
     #[error(transparent)]
     Prefix(#[from] PrefixProblem),
     /// The second word is not an AS number.
-    #[error("'{0}' is not an origin; right would be an AS number of 0 to 4294967295")]
+    #[error("'{0}' is not an origin; expected an AS number of 0 to 4294967295")]
     Origin(String),
     /// An earlier row has the same prefix. The earlier one counts.
     #[error(

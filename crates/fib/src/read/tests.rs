@@ -25,7 +25,7 @@ fn good_rows_comments_and_empty_lines() {
 
 #[test]
 fn a_bad_row_says_where_what_and_what_would_be_right() {
-    let right_prefix = "right would be four numbers of 0 to 255 and a length: '192.0.2.0/24'";
+    let right_prefix = "expected four numbers of 0 to 255 and a length: '192.0.2.0/24'";
     let cases = [
         ("10.0.0.1/8 1", "'10.0.0.1/8' has host bits set; the network is 10.0.0.0/8".into()),
         (
@@ -48,10 +48,10 @@ fn a_bad_row_says_where_what_and_what_would_be_right() {
             "10.0.0.0/8",
             "'10.0.0.0/8' has no origin; a row is PREFIX ORIGIN, such as '192.0.2.0/24 64496'".into(),
         ),
-        ("10.0.0.0/8 x1", "'x1' is not an origin; right would be an AS number of 0 to 4294967295".into()),
+        ("10.0.0.0/8 x1", "'x1' is not an origin; expected an AS number of 0 to 4294967295".into()),
         (
             "10.0.0.0/8 4294967296",
-            "'4294967296' is not an origin; right would be an AS number of 0 to 4294967295".into(),
+            "'4294967296' is not an origin; expected an AS number of 0 to 4294967295".into(),
         ),
         ("10.0.0.0/8 1 2", "'2' follows the origin; a row is PREFIX ORIGIN and nothing more".into()),
     ];
@@ -120,7 +120,7 @@ fn ipv6_rows() {
         ("10.0.0.1/33 1", "'10.0.0.1/33' is IPv4; this table is for IPv6 prefixes such as '2001:db8::/32'"),
         (
             "2001:db8/32 1",
-            "'2001:db8/32' is not an IPv6 prefix; right would be an address and a length: '2001:db8::/32'",
+            "'2001:db8/32' is not an IPv6 prefix; expected an address and a length: '2001:db8::/32'",
         ),
         ("2001:db8::1 1", "'2001:db8::1' has no prefix length; a single address is '2001:db8::1/128'"),
     ];
@@ -172,7 +172,7 @@ fn the_first_good_row_gives_the_family() {
     assert_eq!((table.rows.len(), table.bad), (1, 1));
     assert_eq!(
         table.errors[0].to_string(),
-        "line 1: 'nonsense' is not a prefix; right would be an address and a length: '192.0.2.0/24' or \
+        "line 1: 'nonsense' is not a prefix; expected an address and a length: '192.0.2.0/24' or \
          '2001:db8::/32'"
     );
     assert!(matches!(read_any(&b""[..]), AnyTable::Ipv4(table) if table.rows.is_empty() && table.bad == 0));

@@ -97,7 +97,7 @@ impl Host for NoHost {
 
 pub(crate) fn distribution(arguments: &DistributionArguments) -> Result<ExitCode> {
     if arguments.nodes == 0 || arguments.nodes > 64 {
-        bail!("--nodes {}: right would be 1 to 64", arguments.nodes);
+        bail!("--nodes {}: expected 1 to 64", arguments.nodes);
     }
     end_on_signals()?;
     let rows = routes::grown(&routes::real(&arguments.table)?, arguments.routes);

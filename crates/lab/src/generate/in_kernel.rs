@@ -39,7 +39,7 @@ impl InKernel {
             let spec = Spec::parse(port)?;
             let link = links.named(spec.name()).filter(|_| spec.driver() == "af_packet");
             link.map(|link| link.index).with_context(|| {
-                format!("port `{port}`: the kernel sends and counts at interfaces only; right would be a name such as eth1")
+                format!("port `{port}`: the kernel sends and counts at interfaces only; expected a name such as eth1")
             })
         };
         let (out, back) = (interface(tx)?, rx.map(interface).transpose()?);

@@ -236,7 +236,7 @@ fn check(arguments: &GenerateArguments) -> Result<(), String> {
         && arguments.replay.is_none()
     {
         return Err(
-            "the link address to send to is not known; right would be --gateway IP with --address IP, --dst-mac MAC, or \
+            "the link address to send to is not known; expected --gateway IP with --address IP, --dst-mac MAC, or \
              another port for what comes back, --rx PORT"
                 .to_owned(),
         );
@@ -246,14 +246,14 @@ fn check(arguments: &GenerateArguments) -> Result<(), String> {
             return Err("--rfc2544 needs packets to come back; --rx cannot be none".to_owned());
         }
         if arguments.trial == 0.0 {
-            return Err("--trial 0 sends nothing; right would be 5, or 60 for the final word".to_owned());
+            return Err("--trial 0 sends nothing; expected 5, or 60 for the final word".to_owned());
         }
     }
     if let Some(version) = version(arguments)? {
         check_sizes(arguments, Kind { version, protocol: arguments.protocol })?;
     }
     if arguments.count == Some(0) {
-        return Err("--count 0 sends nothing; right would be 1 or more".to_owned());
+        return Err("--count 0 sends nothing; expected 1 or more".to_owned());
     }
     Ok(())
 }
@@ -277,7 +277,7 @@ fn version(arguments: &GenerateArguments) -> Result<Option<IpVersion>, String> {
     match given.find(|(_, other)| *other != version) {
         None => Ok(Some(version)),
         Some((option, other)) => {
-            Err(format!("{first} is {version} and {option} is {other}; right would be one family in a run"))
+            Err(format!("{first} is {version} and {option} is {other}; expected one family in a run"))
         }
     }
 }

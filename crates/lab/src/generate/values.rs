@@ -36,7 +36,7 @@ impl FromStr for Rate {
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong = || {
             format!(
-                "'{text}' is not a rate; right would be packets a second (1000, 250k, 1.5Mpps), bits a second (100Mbit, 1Gbps) or max"
+                "'{text}' is not a rate; expected packets a second (1000, 250k, 1.5Mpps), bits a second (100Mbit, 1Gbps) or max"
             )
         };
         if text.eq_ignore_ascii_case("max") {
@@ -145,7 +145,7 @@ impl FrameSize {
 fn frame_size(text: &str) -> Result<u16, String> {
     let size = text.trim().parse::<u16>().map_err(|_| {
         format!(
-            "'{text}' is not a frame size; right would be 64, a range such as 64-1518, a list with weights such as \
+            "'{text}' is not a frame size; expected 64, a range such as 64-1518, a list with weights such as \
              64:7,594:4,1518:1, imix or abilene"
         )
     })?;
@@ -165,16 +165,14 @@ fn mix(text: &str) -> Result<Mix, String> {
         let weight = part.split_once(':').and_then(|(_, weight)| weight.trim().parse::<u32>().ok());
         let Some(weight) = weight.filter(|weight| (1..=LONGEST_ROUND).contains(weight)) else {
             return Err(format!(
-                "'{part}' has no weight; right would be SIZE:WEIGHT with a weight of 1 to {LONGEST_ROUND}, such as 64:7"
+                "'{part}' has no weight; expected SIZE:WEIGHT with a weight of 1 to {LONGEST_ROUND}, such as 64:7"
             ));
         };
         weights.push((frame_size(part.split_once(':').map_or(part, |(size, _)| size))?, weight));
     }
     let total: u64 = weights.iter().map(|(_, weight)| u64::from(*weight)).sum();
     if total > u64::from(LONGEST_ROUND) {
-        return Err(format!(
-            "the weights of '{text}' add up to {total}; right would be {LONGEST_ROUND} at most"
-        ));
+        return Err(format!("the weights of '{text}' add up to {total}; expected {LONGEST_ROUND} at most"));
     }
     Ok(Mix::new(text, &weights))
 }
@@ -195,7 +193,7 @@ impl FromStr for FrameSize {
                 if low <= high {
                     Ok(Self::Range(low, high))
                 } else {
-                    Err(format!("the range '{text}' is empty; right would be {high}-{low}"))
+                    Err(format!("the range '{text}' is empty; expected {high}-{low}"))
                 }
             }
             None => frame_size(text).map(Self::Fixed),
@@ -217,7 +215,7 @@ impl fmt::Display for FrameSize {
 pub(crate) fn one_of_sizes(text: &str) -> Result<FrameSize, String> {
     if text.contains(':') {
         return Err(format!(
-            "'{text}' has a weight, which only --size knows; right would be sizes alone: 64,imix,1518"
+            "'{text}' has a weight, which only --size knows; expected sizes alone: 64,imix,1518"
         ));
     }
     text.parse()
@@ -275,7 +273,7 @@ impl FromStr for Hosts {
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong = || {
             format!(
-                "'{text}' is not an address or prefix; right would be 198.19.0.1, 198.19.0.0/24, 2001:2::1 or 2001:2::/64"
+                "'{text}' is not an address or prefix; expected 198.19.0.1, 198.19.0.0/24, 2001:2::1 or 2001:2::/64"
             )
         };
         let Some((address, length)) = text.split_once('/') else {
@@ -285,7 +283,7 @@ impl FromStr for Hosts {
         let length: u8 = length.parse().map_err(|_| wrong())?;
         let net = IpNet::new(address, length).map_err(|_| wrong())?;
         if net.network() != address {
-            return Err(format!("'{text}' has host bits set; right would be {}", net.trunc()));
+            return Err(format!("'{text}' has host bits set; expected {}", net.trunc()));
         }
         let (version, first, last) = (IpVersion::of(address), number_of(address), number_of(net.broadcast()));
         let (first, last) = match (version, net.max_prefix_len() - length) {
@@ -321,7 +319,7 @@ impl FromStr for PortRange {
     fn from_str(text: &str) -> Result<Self, String> {
         let number = |text: &str| {
             text.trim().parse::<u16>().map_err(|_| {
-                format!("'{text}' is not a port; right would be 0 to 65535 or a range such as 1024-2047")
+                format!("'{text}' is not a port; expected 0 to 65535 or a range such as 1024-2047")
             })
         };
         let (first, last) = match text.split_once('-') {
@@ -331,7 +329,7 @@ impl FromStr for PortRange {
         if first <= last {
             Ok(Self { first, last })
         } else {
-            Err(format!("the range '{text}' is empty; right would be {last}-{first}"))
+            Err(format!("the range '{text}' is empty; expected {last}-{first}"))
         }
     }
 }
@@ -340,7 +338,7 @@ impl FromStr for PortRange {
 pub(crate) fn seconds(text: &str) -> Result<f64, String> {
     match text.trim_end_matches('s').parse::<f64>() {
         Ok(seconds) if (0.0..=3.2e7).contains(&seconds) => Ok(seconds),
-        _ => Err(format!("'{text}' is not a time in seconds; right would be 10 or 0.5")),
+        _ => Err(format!("'{text}' is not a time in seconds; expected 10 or 0.5")),
     }
 }
 
@@ -349,7 +347,7 @@ pub(crate) fn factor(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(factor) if factor > 0.0 && factor <= 1e6 => Ok(factor),
         _ => Err(format!(
-            "'{text}' is not a factor; right would be more than 0 and at most 1000000, such as 2 or 0.5"
+            "'{text}' is not a factor; expected more than 0 and at most 1000000, such as 2 or 0.5"
         )),
     }
 }
@@ -358,7 +356,7 @@ pub(crate) fn factor(text: &str) -> Result<f64, String> {
 pub(crate) fn percent(text: &str) -> Result<f64, String> {
     match text.trim_end_matches('%').parse::<f64>() {
         Ok(percent) if (0.0..=100.0).contains(&percent) => Ok(percent),
-        _ => Err(format!("'{text}' is not a percentage; right would be 0 to 100, such as 0.1")),
+        _ => Err(format!("'{text}' is not a percentage; expected 0 to 100, such as 0.1")),
     }
 }
 
@@ -383,7 +381,7 @@ mod tests {
         }
         for text in ["", "fast", "-1", "10x", "1.2.3", "10MB", "k", "nan"] {
             let error = text.parse::<Rate>().unwrap_err();
-            assert!(error.contains("is not a rate; right would be"), "{error}");
+            assert!(error.contains("is not a rate; expected"), "{error}");
         }
         assert_eq!("0".parse::<Rate>(), Err("the rate '0' is out of range".to_owned()));
     }
@@ -398,17 +396,17 @@ mod tests {
         }
         let error = |text: &str| text.parse::<FrameSize>().unwrap_err();
         assert_eq!(error("60"), "a frame of 60 bytes is out of range: 64 to 9018, FCS counted");
-        assert_eq!(error("1518-64"), "the range '1518-64' is empty; right would be 64-1518");
+        assert_eq!(error("1518-64"), "the range '1518-64' is empty; expected 64-1518");
         assert!(error("big").starts_with("'big' is not a frame size"));
         for text in ["64,128", "64:0", "64:-1", "64:7,", "64:x", "64:4097", "64:1:1"] {
-            assert!(error(text).contains("has no weight; right would be SIZE:WEIGHT"), "{}", error(text));
+            assert!(error(text).contains("has no weight; expected SIZE:WEIGHT"), "{}", error(text));
         }
         assert_eq!(error("60:1"), "a frame of 60 bytes is out of range: 64 to 9018, FCS counted");
         assert_eq!(
             error("64:4000,128:97"),
-            "the weights of '64:4000,128:97' add up to 4097; right would be 4096 at most"
+            "the weights of '64:4000,128:97' add up to 4097; expected 4096 at most"
         );
-        assert!(one_of_sizes("64:7").unwrap_err().contains("right would be sizes alone"));
+        assert!(one_of_sizes("64:7").unwrap_err().contains("expected sizes alone"));
         assert_eq!(one_of_sizes("64"), Ok(FrameSize::Fixed(64)));
     }
 
@@ -442,9 +440,9 @@ mod tests {
         assert_eq!("10.0.0.4/31".parse::<Hosts>().unwrap().count(), 2);
         assert_eq!("10.0.0.4".parse::<Hosts>().unwrap(), "10.0.0.4/32".parse().unwrap());
         let error = |text: &str| text.parse::<Hosts>().unwrap_err();
-        assert_eq!(error("10.1.2.3/24"), "'10.1.2.3/24' has host bits set; right would be 10.1.2.0/24");
+        assert_eq!(error("10.1.2.3/24"), "'10.1.2.3/24' has host bits set; expected 10.1.2.0/24");
         for text in ["", "10.0.0", "10.0.0.0/33", "10.0.0.0/", "2001:db8::/129", "2001:db8::g"] {
-            assert!(error(text).contains("right would be 198.19.0.1,"), "{text}");
+            assert!(error(text).contains("expected 198.19.0.1,"), "{text}");
         }
     }
 
@@ -463,7 +461,7 @@ mod tests {
             assert_eq!(text.parse::<Hosts>().unwrap().count(), count, "{text}");
         }
         let error = "2001:db8::1/48".parse::<Hosts>().unwrap_err();
-        assert_eq!(error, "'2001:db8::1/48' has host bits set; right would be 2001:db8::/48");
+        assert_eq!(error, "'2001:db8::1/48' has host bits set; expected 2001:db8::/48");
     }
 
     #[test]
@@ -471,7 +469,7 @@ mod tests {
         assert_eq!("7-9".parse::<PortRange>().unwrap().count(), 3);
         assert_eq!("7-9".parse::<PortRange>().unwrap().get(4), 8);
         assert_eq!("0-65535".parse::<PortRange>().unwrap().count(), 65_536);
-        assert!("9-7".parse::<PortRange>().unwrap_err().contains("right would be 7-9"));
+        assert!("9-7".parse::<PortRange>().unwrap_err().contains("expected 7-9"));
         assert!("70000".parse::<PortRange>().unwrap_err().contains("is not a port"));
         assert_eq!(percent("0.1%"), Ok(0.1));
         assert!(percent("101").is_err() && percent("NaN").is_err());

@@ -49,9 +49,8 @@ fn parse_query(text: &str) -> Result<Query, String> {
     if let Ok(address) = text.parse() {
         return Ok(Query::Address(address));
     }
-    let prefix: IpNet = text
-        .parse()
-        .map_err(|_| "right would be '192.0.2.1', '192.0.2.0/24', '2001:db8::1' or '2001:db8::/32'")?;
+    let prefix: IpNet =
+        text.parse().map_err(|_| "expected '192.0.2.1', '192.0.2.0/24', '2001:db8::1' or '2001:db8::/32'")?;
     if prefix != prefix.trunc() {
         return Err(format!("it has host bits set; the network is {}", prefix.trunc()));
     }

@@ -415,7 +415,7 @@ impl ClusterConfig {
         let topology = Topology::new(shape);
         let mut is_right = |option: &str, text: &str, is: bool, right: &str| {
             if !is {
-                problems.push(format!("{option} = \"{text}\"; right would be {right}"));
+                problems.push(format!("{option} = \"{text}\"; expected {right}"));
             }
         };
         for (option, rate) in [("port_rate", Some(&self.port_rate)), ("link_rate", self.link_rate.as_ref())] {
@@ -489,7 +489,7 @@ impl ClusterConfig {
                 ));
             }
             if node.workers == 0 || node.workers > 255 {
-                problems.push(format!("{of}: workers = {}; right would be 1 to 255", node.workers));
+                problems.push(format!("{of}: workers = {}; expected 1 to 255", node.workers));
             }
             let interfaces = node.links.iter().chain(node.ports.iter().map(|port| &port.interface));
             let mut interfaces: Vec<&String> = interfaces.filter(|name| !name.is_empty()).collect();
@@ -522,7 +522,7 @@ impl ClusterConfig {
                 }
                 if port.number == 0 || !once("port number", port.number.to_string()) {
                     problems.push(format!(
-                        "port '{}': number {}; right would be 1 to 255, each once and the same for ever",
+                        "port '{}': number {}; expected 1 to 255, each once and the same for ever",
                         port.name, port.number
                     ));
                 }
@@ -531,7 +531,7 @@ impl ClusterConfig {
                     if is_reserved { format!("p{}", port.number) } else { ports::twin_name(&port.name) };
                 if port.name != right {
                     problems.push(format!(
-                        "port '{}': the leader's Linux cannot have an interface of that name; right would be '{right}'",
+                        "port '{}': the leader's Linux cannot have an interface of that name; expected '{right}'",
                         port.name
                     ));
                 }
@@ -660,29 +660,25 @@ mod tests {
             ClusterConfig::parse(&EXAMPLE.replace(from, to)).unwrap_err().to_string()
         };
         for (from, to, says) in [
-            (
-                "#port_rate = \"10Gbps\"",
-                "port_rate = \"fast\"",
-                "port_rate = \"fast\"; right would be a bandwidth",
-            ),
-            ("#link_rate = \"10Gbps\"", "link_rate = \"0\"", "link_rate = \"0\"; right would be a bandwidth"),
-            ("#mode = \"direct-vlb\"", "mode = \"vlb\"", "mode = \"vlb\"; right would be direct-vlb, "),
-            ("#delta = \"100ms\"", "delta = \"soon\"", "delta = \"soon\"; right would be a time"),
-            ("#hello = \"10ms\"", "hello = \"10ms, DEAD 9\"", "right would be a time"),
-            ("#hello = \"10ms\"", "hello = \"0s\"", "hello = \"0s\"; right would be more than 0"),
+            ("#port_rate = \"10Gbps\"", "port_rate = \"fast\"", "port_rate = \"fast\"; expected a bandwidth"),
+            ("#link_rate = \"10Gbps\"", "link_rate = \"0\"", "link_rate = \"0\"; expected a bandwidth"),
+            ("#mode = \"direct-vlb\"", "mode = \"vlb\"", "mode = \"vlb\"; expected direct-vlb, "),
+            ("#delta = \"100ms\"", "delta = \"soon\"", "delta = \"soon\"; expected a time"),
+            ("#hello = \"10ms\"", "hello = \"10ms, DEAD 9\"", "expected a time"),
+            ("#hello = \"10ms\"", "hello = \"0s\"", "hello = \"0s\"; expected more than 0"),
             (
                 "key_file = \"/etc/brickway/cluster.key\"",
                 "",
                 "fabric: without a key, everybody who reaches a link",
             ),
-            ("#dead = 3", "dead = 0", "dead = \"0\"; right would be 1 or more"),
+            ("#dead = 3", "dead = 0", "dead = \"0\"; expected 1 or more"),
             (
                 "#[web]\n#listen = \"127.0.0.1:8779\"",
                 "[web]\nlisten = \"192.0.2.1:8779\"",
                 "web: listen: 192.0.2.1:8779 can be reached from other hosts without a token and TLS",
             ),
-            ("name = \"rb4\"", "name = \"rb/4\"", "name = \"rb/4\"; right would be letters"),
-            ("name = \"a\"", "name = \"\"", "node: name = \"\"; right would be letters"),
+            ("name = \"rb4\"", "name = \"rb/4\"", "name = \"rb/4\"; expected letters"),
+            ("name = \"a\"", "name = \"\"", "node: name = \"\"; expected letters"),
             ("name = \"a1\"", "name = \"fab2\"", "port 'fab2': node 'a' has an interface 'fab2' of its own"),
             ("\"10.0.2.1/24\"", "\"10.0.1.1/24\"", "port 'b1': another port has address 10.0.1.1 too"),
         ] {

@@ -224,7 +224,7 @@ mod tests {
             ),
             (
                 &[(1, &[]), (1, &["any any any in eth1"])],
-                "right would be the paint of the input interface, 0 to 255",
+                "expected the paint of the input interface, 0 to 255",
             ),
         ] {
             let said = cluster(routing).unwrap_err();

@@ -282,7 +282,7 @@ pub(super) fn settings_of(arguments: &RunArguments) -> Result<Option<Settings>> 
 /// How long to run.
 fn duration(text: &str) -> Result<f64, String> {
     let seconds = text.parse::<f64>().ok().filter(|&seconds| seconds >= 0.0);
-    seconds.ok_or_else(|| "right would be a number of seconds, such as 10 or 0.5".to_owned())
+    seconds.ok_or_else(|| "expected a number of seconds, such as 10 or 0.5".to_owned())
 }
 
 /// The flags that a configuration for these ports needs when it is run as a file, as a comment to stand before it.

@@ -107,7 +107,7 @@ pub(crate) trait Value: Clone + Sized {
 pub(crate) fn of_text<T: Value>(text: &str, limits: Option<(f64, f64)>) -> Result<T, String> {
     let toml = T::quote(text);
     let value = DeValue::parse(&toml).ok().and_then(|value| T::read(value.get_ref(), limits));
-    value.ok_or_else(|| format!("right would be {}", T::expected(limits).trim_end_matches(',')))
+    value.ok_or_else(|| format!("expected {}", T::expected(limits).trim_end_matches(',')))
 }
 
 impl Value for bool {

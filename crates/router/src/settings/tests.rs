@@ -393,13 +393,13 @@ fn the_command_line_is_above_the_file() {
         assert_eq!(settings.clone().apply(&flags(&given).unwrap()).unwrap_err(), expected);
     }
     for (given, expected) in [
-        (["--workers", "0"], "right would be a whole number from 1 to 256"),
-        (["--stats", "0.01"], "right would be a number of seconds from 0.1 to 86400, or 0 for none"),
-        (["--burst", "257"], "right would be a whole number from 1 to 256"),
+        (["--workers", "0"], "expected a whole number from 1 to 256"),
+        (["--stats", "0.01"], "expected a number of seconds from 0.1 to 86400, or 0 for none"),
+        (["--burst", "257"], "expected a whole number from 1 to 256"),
         (["--stats", "-1"], "or 0 for none"),
-        (["--fpm", "localhost"], "right would be an address and a port, as in \"127.0.0.1:2620\""),
-        (["--slow-path", "nativ"], "right would be one of \"linux\", \"native\""),
-        (["--ignore", "nat,x"], "right would be a list of \"firewall\", \"nat\", \"ipsec\""),
+        (["--fpm", "localhost"], "expected an address and a port, as in \"127.0.0.1:2620\""),
+        (["--slow-path", "nativ"], "expected one of \"linux\", \"native\""),
+        (["--ignore", "nat,x"], "expected a list of \"firewall\", \"nat\", \"ipsec\""),
     ] {
         let error = flags(&given).unwrap_err();
         assert!(error.contains(expected), "{error}");

@@ -198,7 +198,7 @@ fn kind(argument: &str) -> Result<(Kind, Vec<rustix::process::Signal>), ConfigEr
             let signals: Option<Vec<_>> = words[2..].iter().map(|name| signals::signal(name)).collect();
             return match signals.filter(|signals| !signals.is_empty()) {
                 Some(signals) => Ok((Kind::Signal, signals)),
-                None => Err("bad signal number; right would be names such as HUP or USR1".to_owned().into()),
+                None => Err("bad signal number; expected names such as HUP or USR1".to_owned().into()),
             };
         }
         _ => return Err(bad_type()),

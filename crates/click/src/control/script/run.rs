@@ -602,7 +602,7 @@ fn random(cx: &mut Context, argument: &str) -> Result<String, String> {
         Some([]) => (0, 1 << 31),
         Some([count]) if *count > 0 => (0, u64::from(*count)),
         Some([low, high]) if low <= high => (*low, u64::from(high - low) + 1),
-        _ => return Err("bad N; right would be a number above 0, or two, the larger one last".into()),
+        _ => return Err("bad N; expected a number above 0, or two, the larger one last".into()),
     };
     Ok((u64::from(low) + u64::from(cx.random()) % count).to_string())
 }

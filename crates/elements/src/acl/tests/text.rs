@@ -56,55 +56,34 @@ fn every_protocol_has_one_name() {
 #[test]
 fn mistakes_say_what_would_be_right() {
     for (line, expected) in [
-        ("10", "the line ends before word 2; right would be permit or deny"),
+        ("10", "the line ends before word 2; expected permit or deny"),
         (
             "0 permit any any any",
-            "word 1 is '0'; right would be a sequence number from 1 to 4294967295, permit or deny",
+            "word 1 is '0'; expected a sequence number from 1 to 4294967295, permit or deny",
         ),
-        ("10x permit any any any", "word 1 is '10x'; right would be a sequence number"),
-        ("allow any any any", "word 1 is 'allow'; right would be a sequence number"),
-        ("10 accept any any any", "word 2 is 'accept'; right would be permit or deny"),
-        ("10 permit ip any any", "word 3 is 'ip'; right would be any, a protocol's name such as tcp"),
-        ("10 permit 256 any any", "word 3 is '256'; right would be any, a protocol's name"),
-        ("10 permit ipv6 icmp any any", "word 4 is 'icmp'; right would be ipv6, as before in this rule"),
-        (
-            "10 permit tcp host any",
-            "word 4 is 'host'; right would be the source: any, an address, or a prefix",
-        ),
-        ("10 permit tcp any", "the line ends before word 5; right would be the destination: any, an address"),
+        ("10x permit any any any", "word 1 is '10x'; expected a sequence number"),
+        ("allow any any any", "word 1 is 'allow'; expected a sequence number"),
+        ("10 accept any any any", "word 2 is 'accept'; expected permit or deny"),
+        ("10 permit ip any any", "word 3 is 'ip'; expected any, a protocol's name such as tcp"),
+        ("10 permit 256 any any", "word 3 is '256'; expected any, a protocol's name"),
+        ("10 permit ipv6 icmp any any", "word 4 is 'icmp'; expected ipv6, as before in this rule"),
+        ("10 permit tcp host any", "word 4 is 'host'; expected the source: any, an address, or a prefix"),
+        ("10 permit tcp any", "the line ends before word 5; expected the destination: any, an address"),
         (
             "10 permit any 10.0.0.1/8 any",
-            "word 4 is '10.0.0.1/8'; right would be 10.0.0.0/8: the prefix has host bits set",
+            "word 4 is '10.0.0.1/8'; expected 10.0.0.0/8: the prefix has host bits set",
         ),
-        ("10 permit any 10.0.0.0/8 ::/0", "word 5 is '::/0'; right would be ipv4, as before in this rule"),
-        (
-            "10 permit any any any port 80",
-            "word 6 is 'port'; right would be a rule without ports, or one for tcp",
-        ),
-        ("10 permit tcp any any port 443-80", "word 7 is '443-80'; right would be a port from 0 to 65535"),
-        ("10 permit tcp any any port http", "word 7 is 'http'; right would be a port from 0 to 65535"),
-        (
-            "10 permit tcp any any in eth7",
-            "word 7 is 'eth7'; right would be the paint of the input interface, 0 to 255, or eth0, eth1",
-        ),
-        (
-            "10 permit tcp any any icmp-type 3",
-            "word 6 is 'icmp-type'; right would be a rule for icmp or icmp6",
-        ),
-        (
-            "10 permit icmp any any icmp-type 3/x",
-            "word 7 is '3/x'; right would be an ICMP type from 0 to 255",
-        ),
-        ("10 permit udp any any established", "word 6 is 'established'; right would be a rule for tcp"),
-        (
-            "10 permit udp any any fragment fragment",
-            "word 7 is 'fragment'; right would be each condition once",
-        ),
+        ("10 permit any 10.0.0.0/8 ::/0", "word 5 is '::/0'; expected ipv4, as before in this rule"),
+        ("10 permit any any any port 80", "word 6 is 'port'; expected a rule without ports, or one for tcp"),
+        ("10 permit tcp any any port 443-80", "word 7 is '443-80'; expected a port from 0 to 65535"),
+        ("10 permit tcp any any port http", "word 7 is 'http'; expected a port from 0 to 65535"),
+        ("10 permit tcp any any in eth7", "word 7 is 'eth7'; expected an input port: eth0, eth1"),
+        ("10 permit tcp any any icmp-type 3", "word 6 is 'icmp-type'; expected a rule for icmp or icmp6"),
+        ("10 permit icmp any any icmp-type 3/x", "word 7 is '3/x'; expected an ICMP type from 0 to 255"),
+        ("10 permit udp any any established", "word 6 is 'established'; expected a rule for tcp"),
+        ("10 permit udp any any fragment fragment", "word 7 is 'fragment'; expected each condition once"),
         ("10 permit udp any any port 5 fragment", "'fragment' means fragments other than the first"),
-        (
-            "10 permit udp any any log",
-            "word 6 is 'log'; right would be in, icmp-type, established, fragment or",
-        ),
+        ("10 permit udp any any log", "word 6 is 'log'; expected in, icmp-type, established, fragment or"),
     ] {
         let error = again(line).unwrap_err();
         assert!(error.starts_with(expected), "{line}: {error}");
@@ -117,13 +96,13 @@ fn the_configuration_names_arguments_and_lines() {
     std::fs::write(&file, "# ours\n10 permit any any any\n20 permit tcp any\n").unwrap();
     let path = file.display();
     let errors = configure(CLASSES[0], &format!("10 deny any any any, 5 drop, FILE {path}")).unwrap_err();
-    assert_eq!(errors[0], "argument 2: word 2 is 'drop'; right would be permit or deny");
+    assert_eq!(errors[0], "argument 2: word 2 is 'drop'; expected permit or deny");
     assert!(errors[1].starts_with(&format!("{path}: line 3: the line ends before word 5")), "{errors:?}");
     std::fs::write(&file, "10 permit any any any\npermit udp any any # the next").unwrap();
     let errors = configure(CLASSES[0], &format!("10 deny any any any, FILE {path}")).unwrap_err();
     assert_eq!(
         errors,
-        [format!("{path}: line 1: argument 1 is rule 10 already; right would be a number of its own")]
+        [format!("{path}: line 1: argument 1 is rule 10 already; expected a number of its own")]
     );
     let mut bench = Bench::element(&registry(), &format!("ACL(5 deny tcp any any, FILE {path})"), 1, 2);
     assert_eq!(bench.read("e.count"), "3");
@@ -131,7 +110,7 @@ fn the_configuration_names_arguments_and_lines() {
     std::fs::remove_file(&file).unwrap();
     for (arguments, expected) in [
         ("FILE /nowhere", "FILE: cannot read '/nowhere': "),
-        ("DEFAULT drop", "DEFAULT is 'drop'; right would be permit or deny"),
+        ("DEFAULT drop", "DEFAULT is 'drop'; expected permit or deny"),
         ("INPUTS \"eth0\"", "INPUTS: 'eth0' should be a name and a paint from 0 to 255"),
         ("INPUTS \"eth0 1, eth1 1\"", "INPUTS: 'eth1 1' should have a name and a paint of its own"),
         ("INPUTS \"7 1\"", "INPUTS: '7 1' should have a name"),
