@@ -35,7 +35,7 @@ impl Table {
 
     /// Adds a row.
     pub fn row(&mut self, cells: impl IntoIterator<Item = String>) {
-        let cells: Vec<String> = cells.into_iter().collect();
+        let cells: Vec<String> = cells.into_iter().map(printable).collect();
         for (width, cell) in self.widths.iter_mut().zip(&cells) {
             *width = cell.chars().count().max(*width);
         }
@@ -102,6 +102,20 @@ impl Table {
         text.truncate(start + text[start..].trim_end().len());
         text.push('\n');
     }
+}
+
+/// Returns whether a terminal shows a character and does nothing else. Names of interfaces may have others.
+pub(crate) fn is_printable(char: char) -> bool {
+    !char.is_control()
+        && !matches!(char, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// Returns a text in which what is not printable is replaced.
+pub(crate) fn printable(text: String) -> String {
+    if text.chars().all(is_printable) {
+        return text;
+    }
+    text.chars().map(|char| if is_printable(char) { char } else { char::REPLACEMENT_CHARACTER }).collect()
 }
 
 /// Breaks a text between words into lines of at most so many characters. A longer word has a line of its own.

@@ -22,7 +22,8 @@ impl Asker {
         // A client that has gone has no name any more.
         let command = std::fs::read_to_string(format!("/proc/{process}/comm")).unwrap_or_default();
         let user = accounts::user_name(peer.uid.as_raw());
-        Asker { user, process, command: command.trim_end().to_owned() }
+        // The client chooses it.
+        Asker { user, process, command: command.lines().next().unwrap_or_default().to_owned() }
     }
 }
 
@@ -101,8 +102,14 @@ pub(super) fn log_end(request: &Request, client: &UnixStream, result: &Result<()
             tracing::info!(event, option, value, handler, user, pid = process, command, "{text}, by {asker}");
         }
         Ok(()) | Err(Unanswered::ClientGone) => {}
+        // The router logs why.
+        Err(_) if event == "reload" => {}
         Err(refusal) => {
-            let reason = refusal.to_string();
+            // An element may quote the value that it refuses.
+            let reason = match event {
+                "write" => "the element refuses the value".to_owned(),
+                _ => refusal.to_string(),
+            };
             tracing::warn!(
                 event,
                 option,

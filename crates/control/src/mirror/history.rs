@@ -18,7 +18,10 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Changes that are kept; older ones are overwritten. They take 6.5 MB.
+/// Paths that a text names.
+const MOST_PATHS: usize = 8;
+
+/// Changes that are kept; older ones are overwritten. They take 6.5 MB where routes have a path each; of more, eight are named.
 pub const MOST: usize = 1 << 16;
 
 /// A route in force, or what an object stands for.
@@ -160,8 +163,7 @@ impl Mirror {
             }
             (Hops::Paths(paths), None) => {
                 let has_weight = paths.iter().any(|path| path.weight != 1);
-                let texts: Vec<String> = paths.iter().map(|path| self.path_text(path, has_weight)).collect();
-                texts.join(", ")
+                joined(paths.len(), paths.iter().map(|path| self.path_text(path, has_weight)))
             }
             (Hops::None | Hops::Object(_), None) => String::new(),
         };
@@ -194,7 +196,7 @@ impl Mirror {
             let kind = member.and_then(|member| member.kind.as_ref());
             kind.map_or_else(|| format!("nhid {id}"), |kind| single(kind, has_weight.then_some(weight)))
         });
-        Some(texts.collect::<Vec<_>>().join(", "))
+        Some(joined(members.len(), texts))
     }
 
     /// What these objects stand for.
@@ -211,6 +213,15 @@ impl Mirror {
                 self.history.push(Subject::Object(key.id), old.map(way), new.map(way));
             }
         }
+    }
+}
+
+/// Joins the first of so many paths: the history is bounded by its number of changes, so that each has to be short.
+fn joined(count: usize, texts: impl Iterator<Item = String>) -> String {
+    let text = texts.take(MOST_PATHS).collect::<Vec<_>>().join(", ");
+    match count.checked_sub(MOST_PATHS) {
+        None | Some(0) => text,
+        Some(more) => format!("{text} and {more} more"),
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use control::api::{EventRow, LogQuery, LogRow, Rows, Unanswered};
 
-use super::{Event, LOG, Log, MOST};
+use super::{Event, LOG, Log, MOST, MOST_DEEDS};
 use crate::moment;
 
 /// Followers at a time: the control socket has eight connections, and others need some.
@@ -20,6 +20,9 @@ const PERIOD: Duration = Duration::from_millis(50);
 
 /// How often one that gets nothing hears that the router is there.
 const ALIVE_PERIOD: Duration = Duration::from_secs(10);
+
+/// How long a client may take nothing.
+const LONGEST_STOP: Duration = Duration::from_secs(60);
 
 /// How many there are.
 static FOLLOWERS: AtomicUsize = AtomicUsize::new(0);
@@ -66,23 +69,30 @@ fn answer_from(log: &Log, query: &LogQuery, rows: &mut Rows<'_>) -> Result<(), U
     };
     let end = log.end();
     let mut next = begin(log, query, end, &is_wanted);
-    let mut heard = Instant::now();
+    let (mut heard, mut took) = (Instant::now(), Instant::now());
     loop {
         // Read before the ring is: nothing comes behind it.
         let has_ended = log.has_ended.load(Ordering::SeqCst);
         // While the client takes nothing the ring goes on, which loses events for it.
         if !rows.wait_for_room(ALIVE_PERIOD)? {
+            if took.elapsed() >= LONGEST_STOP {
+                return Err(Unanswered::ClientGone);
+            }
             continue;
         }
-        let (first, page) = log.from(next, PAGE);
-        if first > next {
-            rows.send(LogRow::Lost { lost: first - next })?;
-        }
-        next = first + page.len() as u64;
+        took = Instant::now();
+        let page = log.from(next, PAGE);
         let is_all = page.is_empty();
-        for event in page.into_iter().filter(|event| is_wanted(event)) {
-            heard = Instant::now();
-            rows.send(row(&event))?;
+        for (number, event) in page {
+            // What was overwritten before the client came it does not miss.
+            if number > next && next >= end {
+                rows.send(LogRow::Lost { lost: number - next })?;
+            }
+            next = number + 1;
+            if is_wanted(&event) {
+                heard = Instant::now();
+                rows.send(row(&event))?;
+            }
         }
         let is_over = if query.follow { is_all && has_ended } else { is_all || next >= end };
         if is_over {
@@ -101,14 +111,14 @@ fn answer_from(log: &Log, query: &LogQuery, rows: &mut Rows<'_>) -> Result<(), U
 
 /// The number of the first event that is sent: the oldest, or the first of the last ones that are wanted.
 fn begin(log: &Log, query: &LogQuery, end: u64, is_wanted: &impl Fn(&Event) -> bool) -> u64 {
-    let (first, all) = log.from(0, MOST);
+    let all = log.from(0, MOST + MOST_DEEDS);
     match query.last {
         Some(0) => end,
         Some(last) => {
-            let wanted = all.iter().enumerate().rev().filter(|(_, event)| is_wanted(event));
-            wanted.take(last as usize).last().map_or(end, |(place, _)| first + place as u64)
+            let wanted = all.iter().rev().filter(|(_, event)| is_wanted(event));
+            wanted.take(last as usize).last().map_or(end, |(number, _)| *number)
         }
-        None => first,
+        None => all.first().map_or(end, |(number, _)| *number),
     }
 }
 

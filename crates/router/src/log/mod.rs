@@ -17,7 +17,7 @@ mod follow;
 mod journal;
 pub(crate) mod monitor;
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::fmt::{Debug, Write};
 use std::io::IsTerminal;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -34,11 +34,20 @@ use tracing::span::{Attributes, Id, Record};
 use tracing::subscriber::Interest;
 use tracing::{Event as Reported, Metadata, Subscriber};
 
+use crate::table::is_printable;
+
 pub(crate) use follow::answer;
 use journal::Journal;
 
-/// Events that the ring keeps.
+/// Events that the ring keeps of what happens, and of what people had the router do: a flood of the first does not take the
+/// place of the second.
 const MOST: usize = 8_192;
+const MOST_DEEDS: usize = 1_024;
+
+/// Events of a kind that are taken in a [`PERIOD`], whatever their texts: hosts on a link can cause some, each with another text.
+const MOST_OF_A_KIND: u64 = 100;
+/// Kinds that are counted in a period; events of others are left out.
+const MOST_KINDS: usize = 256;
 
 /// Bytes of a text or a field that are kept: a client of the control socket may send a mebibyte.
 const LONGEST: usize = 1_024;
@@ -72,6 +81,8 @@ struct State {
     journal: Option<Journal>,
     has_colours: bool,
     alike: Alike<(Level, String)>,
+    /// Events of this period by kind, those that were left out among them.
+    kinds: HashMap<String, u64>,
     period_ends: Instant,
     ring: Ring,
 }
@@ -114,6 +125,7 @@ impl Log {
             journal,
             has_colours,
             alike: Alike::default(),
+            kinds: HashMap::new(),
             period_ends: Instant::now() + PERIOD,
             ring: Ring::default(),
         };
@@ -138,7 +150,7 @@ impl Log {
     fn take(&self, event: Event) {
         self.end_period_if_due();
         let mut state = lock(&self.state);
-        if state.alike.admits(&(event.level, event.text.clone())) {
+        if state.admits_kind(&event) && state.alike.admits(&(event.level, event.text.clone())) {
             state.put(event);
         }
     }
@@ -150,14 +162,20 @@ impl Log {
             return;
         }
         state.period_ends = now + PERIOD;
-        for ((level, text), more) in state.alike.end() {
-            let text = format!("{text} ({more} more)");
+        let (alike, kinds) = (state.alike.end(), std::mem::take(&mut state.kinds));
+        let mut add = |level, text| {
             state.put(Event { time: SystemTime::now(), level, text, fields: Map::new() });
+        };
+        for ((level, text), more) in alike {
+            add(level, format!("{text} ({more} more)"));
+        }
+        for (kind, count) in kinds.into_iter().filter(|(_, count)| *count > MOST_OF_A_KIND) {
+            add(Level::Warn, format!("{kind}: {} more events in a second", count - MOST_OF_A_KIND));
         }
     }
 
-    /// Returns events from the one of this number on, as many as asked for, and the number of the first of them.
-    fn from(&self, number: u64, most: usize) -> (u64, Vec<Arc<Event>>) {
+    /// Returns events from the one of this number on, as many as asked for, with their numbers.
+    fn from(&self, number: u64, most: usize) -> Vec<Numbered> {
         lock(&self.state).ring.from(number, most)
     }
 
@@ -167,35 +185,73 @@ impl Log {
     }
 }
 
-/// The last events, each with the number that it came as.
+/// An event with the number that it came as.
+type Numbered = (u64, Arc<Event>);
+
+/// The last events.
 #[derive(Default)]
 struct Ring {
-    events: VecDeque<Arc<Event>>,
-    /// The number of the oldest.
-    first: u64,
+    events: VecDeque<Numbered>,
+    deeds: VecDeque<Numbered>,
+    /// The number of the next one.
+    next: u64,
 }
 
 impl Ring {
     fn put(&mut self, event: Event) {
-        if self.events.len() == MOST {
-            self.events.pop_front();
-            self.first += 1;
+        let (ring, most) =
+            if event.is_deed() { (&mut self.deeds, MOST_DEEDS) } else { (&mut self.events, MOST) };
+        if ring.len() == most {
+            ring.pop_front();
         }
-        self.events.push_back(Arc::new(event));
+        ring.push_back((self.next, Arc::new(event)));
+        self.next += 1;
     }
 
-    fn from(&self, number: u64, most: usize) -> (u64, Vec<Arc<Event>>) {
-        let first = number.max(self.first);
-        let skipped = (first - self.first) as usize;
-        (first, self.events.iter().skip(skipped).take(most).cloned().collect())
+    fn from(&self, number: u64, most: usize) -> Vec<Numbered> {
+        let behind = |ring: &VecDeque<Numbered>| -> Vec<Numbered> {
+            let first = ring.partition_point(|(known, _)| *known < number);
+            ring.range(first..).take(most).cloned().collect()
+        };
+        let mut all = [behind(&self.events), behind(&self.deeds)].concat();
+        all.sort_unstable_by_key(|(number, _)| *number);
+        all.truncate(most);
+        all
     }
 
     fn end(&self) -> u64 {
-        self.first + self.events.len() as u64
+        self.next
+    }
+}
+
+impl Event {
+    /// Whether somebody who may had the router do something. What was refused is not, for anybody can be refused.
+    fn is_deed(&self) -> bool {
+        self.level == Level::Info && self.fields.contains_key("user")
+    }
+
+    /// What it is of, and by whom.
+    fn kind(&self) -> String {
+        let field = |name: &str| self.fields.get(name).and_then(Value::as_str).unwrap_or_default();
+        format!("{} {}", field("event"), field("user")).trim().to_owned()
     }
 }
 
 impl State {
+    /// Counts an event, and returns whether there is room for more of its kind. Those that have no kind are the router's own.
+    fn admits_kind(&mut self, event: &Event) -> bool {
+        let kind = event.kind();
+        if kind.is_empty() {
+            return true;
+        }
+        if self.kinds.len() >= MOST_KINDS && !self.kinds.contains_key(&kind) {
+            return false;
+        }
+        let count = self.kinds.entry(kind).or_default();
+        *count += 1;
+        *count <= MOST_OF_A_KIND
+    }
+
     fn put(&mut self, event: Event) {
         // The journal's reader may be gone; standard error leads to the journal too.
         if self.journal.as_ref().is_none_or(|journal| journal.send(&event).is_err()) {
@@ -325,7 +381,7 @@ fn tame(text: &str) -> String {
     }
     let tamed: String = text[..end]
         .chars()
-        .map(|char| if char.is_control() && char != '\n' { char::REPLACEMENT_CHARACTER } else { char })
+        .map(|char| if char == '\n' || is_printable(char) { char } else { char::REPLACEMENT_CHARACTER })
         .collect();
     // A line behind the first could look like another event.
     let tamed = tamed.replace('\n', "\n  ");
@@ -348,7 +404,7 @@ mod tests {
     }
 
     fn texts(log: &Log) -> Vec<String> {
-        log.from(0, usize::MAX).1.iter().map(|event| event.text.clone()).collect()
+        log.from(0, usize::MAX).iter().map(|(_, event)| event.text.clone()).collect()
     }
 
     #[test]
@@ -359,9 +415,9 @@ mod tests {
             tracing::debug!("too much");
             tracing::error!(target: "h2::client", "of another crate");
         });
-        let (first, events) = log.from(0, 10);
-        assert_eq!((first, events.len()), (0, 1));
-        let event = &events[0];
+        let events = log.from(0, 10);
+        assert_eq!((events.len(), events[0].0), (1, 0));
+        let event = &events[0].1;
         assert_eq!((event.level, event.text.as_str()), (Level::Warn, "eth1: link down"));
         let fields = serde_json::json!({"event": "link", "port": "eth1", "table": 254, "mac": "02:00"});
         assert_eq!(Value::Object(event.fields.clone()), fields);
@@ -407,15 +463,44 @@ mod tests {
         for number in 0..MOST + 5 {
             ring.put(event(Level::Info, &number.to_string()));
         }
-        let (first, events) = ring.from(0, 2);
-        assert_eq!((first, events[0].text.as_str(), events.len()), (5, "5", 2));
+        let events = ring.from(0, 2);
+        assert_eq!((events[0].0, events[0].1.text.as_str(), events.len()), (5, "5", 2));
         assert_eq!(ring.end(), MOST as u64 + 5);
-        assert_eq!(ring.from(ring.end(), 2).1.len(), 0);
+        assert_eq!(ring.from(ring.end(), 2).len(), 0);
+    }
+
+    #[test]
+    fn a_flood_of_different_texts_is_cut_and_does_not_take_the_place_of_what_people_did() {
+        let log = log_of(Level::Info, || {
+            tracing::info!(event = "set", user = "root", "set by root");
+            for number in 0..3 * MOST {
+                tracing::info!(event = "neighbour", "address {number}");
+                tracing::warn!(event = "set", user = "nobody", "set, by nobody {number}");
+            }
+            tracing::info!("of no kind");
+        });
+        lock(&log.state).period_ends = Instant::now();
+        log.end_period_if_due();
+        let all = texts(&log);
+        assert!(all.contains(&"set by root".to_owned()) && all.contains(&"of no kind".to_owned()), "{all:?}");
+        let of = |begin: &str| all.iter().filter(|text| text.starts_with(begin)).count();
+        // Seconds may have begun amid the flood.
+        assert!(of("address ") < MOST && of("set, by nobody") < MOST, "{}", all.len());
+        assert!(of("neighbour: ") > 0 && of("set nobody: ") > 0, "{all:?}");
+        let mut ring = Ring::default();
+        let deed = |text: &str| {
+            let fields = Map::from_iter([("user".to_owned(), "root".into())]);
+            Event { fields, ..event(Level::Info, text) }
+        };
+        ring.put(deed("deed"));
+        (0..2 * MOST).for_each(|number| ring.put(event(Level::Info, &number.to_string())));
+        assert_eq!(ring.from(0, 1)[0].1.text, "deed");
+        assert_eq!(ring.from(0, 2)[1].0, MOST as u64 + 1);
     }
 
     #[test]
     fn texts_of_others_are_short_and_do_nothing_to_terminals() {
-        assert_eq!(tame("a\x1b[31m\nb"), "a\u{fffd}[31m\n  b");
+        assert_eq!(tame("a\x1b[31m\nb\u{202e}"), "a\u{fffd}[31m\n  b\u{fffd}");
         let long = tame(&"ä".repeat(LONGEST));
         assert!(long.ends_with("ä...") && long.len() <= LONGEST + 3, "{}", long.len());
     }

@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 
 use crate::features::FeatureSettings;
 use crate::output::{print, say_line};
-use crate::table::{Align, Table, scaled, thousands};
+use crate::table::{Align, Table, printable, scaled, thousands};
 
 /// The rows of an answer, as JSON.
 pub(super) type Rows<'a> = &'a mut dyn Iterator<Item = Result<String, ClientError>>;
@@ -356,9 +356,9 @@ fn share(path: &PathRow, several: bool) -> String {
 fn lookup(rows: Rows<'_>) -> Result<()> {
     for row in rows {
         let row: LookupRow = parse(&row?)?;
-        say_line!("{} {}", row.address, row.decision);
+        say_line!("{} {}", row.address, printable(row.decision.clone()));
         for way in &row.ways {
-            say_line!("  {:.0}% {}", way.share * 100.0, way.decision);
+            say_line!("  {:.0}% {}", way.share * 100.0, printable(way.decision.clone()));
         }
         let Some(route) = row.route else {
             match row.decision.as_str() {
