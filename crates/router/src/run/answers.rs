@@ -305,7 +305,10 @@ impl Live {
                 IpAddr::V6(address) => version == IpVersion::V6 && !address.is_unicast_link_local(),
             })
         };
-        problems.extend(doctor::not_forwarded(has_address));
+        // What a node of a cluster punts goes to the leader's Linux.
+        if NodeHost::of(&self.shared).is_none() {
+            problems.extend(doctor::not_forwarded(&settings, has_address));
+        }
         problems.extend(state.mirror.problems().map(ToString::to_string));
         problems.extend(state.mirror.rule_problems().iter().map(ToString::to_string));
         for port in state.mirror.ports() {
