@@ -197,7 +197,7 @@ fn mistakes_have_clear_messages() {
         ),
         (
             &["--tx", "null:", "--address", "::1", "--gateway", "10.0.0.1"],
-            "--address is IPv6 and --gateway is IPv4; right",
+            "--address is IPv6 and --gateway is IPv4; expected",
         ),
         (&["--tx", "null:", "--rx", "null:b", "--dst", "::1", "--size", "64"], "the smallest is 84"),
         (&["--tx", "null:", "--rx", "null:b", "--dst", "::1/8"], "expected ::/8"),
