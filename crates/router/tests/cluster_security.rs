@@ -42,7 +42,10 @@ fn a_hook_that_a_stranger_writes_into_the_store_is_never_run_and_the_nodes_own_o
     assert_eq!(said.matches("options of the store's record are ignored: leader.start").count(), 1, "{said}");
     assert!(said.contains("insecure = true: store: etcd at http://192.168.9.100:2379 without TLS"), "{said}");
     let (_, shown) = cluster.network.run("mgmt", &format!("{PROGRAM} cluster show {file}"));
-    assert!(shown.contains("from each node's own file: store, security, metrics, web, leader.start"), "{shown}");
+    assert!(
+        shown.contains("from each node's own file: store, security, metrics, web, leader.start"),
+        "{shown}"
+    );
     assert!(shown.contains("options of the store's record are ignored"), "{shown}");
 }
 
