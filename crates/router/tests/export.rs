@@ -80,15 +80,15 @@ fn a_collector_sees_the_rate_that_there_was_within_two_percent() {
     }));
     let (_, text) = network.run("a", &format!("ping -n -q -f -c {PINGS} 10.0.2.2"));
     assert!(text.contains("100000 packets transmitted"), "{text}");
-    let mut last = before;
+    // A busy collector writes late. Afterwards nothing more may come than there was.
+    let rate = || (collected(&file) - before) / PINGS;
+    assert!(eventually(|| rate() > 0.98), "{}: {text}", rate());
+    let mut last = 0.0;
     assert!(eventually(|| {
         std::thread::sleep(Duration::from_secs(3));
-        let is_still = collected(&file) == last && last > before;
-        last = collected(&file);
-        is_still
+        std::mem::replace(&mut last, rate()) == last
     }));
-    let rate = (last - before) / PINGS;
-    assert!((0.98..1.02).contains(&rate), "{rate}: {text}");
+    assert!(last < 1.02, "{last}: {text}");
     // The interfaces are Linux's.
     let (text, [eth1, eth2]) =
         (std::fs::read_to_string(&file).unwrap(), ["eth1", "eth2"].map(|name| index(&network, name)));
